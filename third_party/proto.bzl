@@ -1,0 +1,41 @@
+"""Generates C++ from .proto files with the system protoc."""
+
+def weir_proto_library(name, src, deps = [], grpc = False, visibility = None):
+    """One cc_library for one .proto file.
+
+    Args:
+      name: the library's name.
+      src: the .proto file, in package //proto.
+      deps: weir_proto_library targets that `src` imports.
+      grpc: also generate the gRPC service classes.
+      visibility: passed to the library.
+    """
+    stem = src[:-len(".proto")]
+    outs = [stem + ".pb.h", stem + ".pb.cc"]
+    command = "protoc -I. --cpp_out=$(GENDIR)"
+    if grpc:
+        outs += [stem + ".grpc.pb.h", stem + ".grpc.pb.cc"]
+        command += (" --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin" +
+                    " --grpc_out=$(GENDIR)")
+    native.genrule(
+        name = name + "_gen",
+        srcs = [src],
+        outs = outs,
+        cmd = command + " $(location %s)" % src,
+        # Imported files are read from the source tree by path.
+        tools = [dep + "_src" for dep in deps],
+    )
+    native.filegroup(
+        name = name + "_src",
+        srcs = [src],
+    )
+    native.cc_library(
+        name = name,
+        srcs = [out for out in outs if out.endswith(".cc")],
+        hdrs = [out for out in outs if out.endswith(".h")],
+        copts = ["-Wno-unused-parameter"],
+        visibility = visibility,
+        deps = deps + [
+            "//third_party:grpc" if grpc else "//third_party:protobuf",
+        ],
+    )
