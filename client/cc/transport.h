@@ -1,0 +1,104 @@
+// How bytes reach a ps. gRPC now; in-process in tests; shared memory later.
+//
+// Place: below ParameterClient and the chief, above nothing of Weir's but
+// proto. A transport moves messages and reports what happened; it never
+// retries, so identity and retry live in one place, its caller.
+//
+// Terms
+//   shard link   the way to one ps at one address.
+//   stream       one PushPull call: many requests, many answers, no order.
+//
+// Threads: a link is safe; of a stream, one thread may Send while another
+//   Receives, and Cancel may be called by any.
+// Errors: the codes of proto/ps.proto, and UNAVAILABLE (not reachable; the
+//   outcome of what was under way is unknown), DEADLINE_EXCEEDED (likewise).
+#ifndef CLIENT_CC_TRANSPORT_H_
+#define CLIENT_CC_TRANSPORT_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/payload.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class PushPullStream {
+ public:
+  virtual ~PushPullStream() = default;
+
+  // Sends `header` with `payload` (borrowed, may be empty). Blocks until the
+  // transport has taken it. The bytes must stay unchanged until `released`
+  // runs, on any thread, exactly once: after the bytes have left, or when the
+  // stream ends. An empty payload may leave `released` empty.
+  virtual absl::Status Send(const GradientChunk& header,
+                            std::span<const char> payload,
+                            std::function<void()> released) = 0;
+
+  // Blocks for the next answer. The status that ended the stream otherwise.
+  virtual absl::Status Receive(ValueChunk* header, Payload* payload) = 0;
+
+  // Ends the stream from any thread; blocked calls return CANCELLED.
+  virtual void Cancel() = 0;
+};
+
+class ShardLink {
+ public:
+  using Timeout = std::chrono::milliseconds;
+  virtual ~ShardLink() = default;
+
+  virtual const std::string& address() const = 0;
+
+  // Opens a stream; errors show at the first Send or Receive.
+  virtual std::unique_ptr<PushPullStream> OpenPushPull() = 0;
+
+  // Calls `chunk` for every answer, on the calling thread.
+  virtual absl::Status Pull(
+      const PullRequest& request, Timeout timeout,
+      const std::function<absl::Status(const ValueChunk&, const Payload&)>&
+          chunk) = 0;
+
+  // One whole contribution's chunks for this shard. `next` fills header and
+  // payload of the next chunk and returns false after the last one; payloads
+  // are borrowed until Push returns.
+  virtual absl::StatusOr<PushReply> Push(
+      Timeout timeout,
+      const std::function<bool(GradientChunk*, std::span<const char>*)>&
+          next) = 0;
+
+  virtual absl::StatusOr<AssignReply> Assign(
+      Timeout timeout,
+      const std::function<bool(AssignChunk*, std::span<const char>*)>&
+          next) = 0;
+
+  virtual absl::StatusOr<HelloReply> Hello(Timeout timeout) = 0;
+  virtual absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
+                                               Timeout timeout) = 0;
+  virtual absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request,
+                                               Timeout timeout) = 0;
+  virtual absl::Status SetSlots(const SetSlotsRequest& request,
+                                Timeout timeout) = 0;
+  // Calls `reply` with FROZEN, then WRITTEN, on the calling thread.
+  virtual absl::Status Snapshot(
+      const SnapshotRequest& request, Timeout timeout,
+      const std::function<void(const SnapshotReply&)>& reply) = 0;
+  virtual absl::StatusOr<PsStatus> GetStatus(Timeout timeout) = 0;
+  virtual absl::Status Shutdown(const ShutdownRequest& request,
+                                Timeout timeout) = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Never blocks; an address that nobody serves shows at the first call.
+  virtual std::unique_ptr<ShardLink> Connect(const std::string& address) = 0;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_TRANSPORT_H_
