@@ -1,0 +1,9 @@
+"""Flags of libraries whose loops must vectorise (see common/simd.h)."""
+
+# None of them changes a result: sqrtf need not set errno, and no code of ours
+# unmasks floating-point traps.
+KERNEL_COPTS = [
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+]

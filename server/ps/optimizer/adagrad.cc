@@ -1,0 +1,71 @@
+#include "server/ps/optimizer/adagrad.h"
+
+#include <cmath>
+
+#include "common/status.h"
+#include "server/ps/optimizer/apply_loop.h"
+#include "server/ps/optimizer/hyper_parameters.h"
+
+namespace weir {
+namespace {
+
+template <bool kDecay>
+struct AdagradKernel {
+  static constexpr int kSlots = 1;
+  float decay, minus_rate, epsilon;
+
+  WEIR_KERNEL void Step(float g, float& w, float& sum) const {
+    g = kDecay ? g + decay * w : g;
+    const float s = sum + g * g;
+    sum = s;
+    w = w + (minus_rate * g) / (std::sqrt(s) + epsilon);
+  }
+};
+
+class AdagradRule : public UpdateRule {
+ public:
+  AdagradRule(const Adagrad& spec, double epsilon)
+      : UpdateRule("adagrad",
+                   {{"sum", static_cast<float>(spec.initial_accumulator())}}),
+        lr_decay_(spec.lr_decay()),
+        weight_decay_(spec.weight_decay()),
+        epsilon_(epsilon) {}
+
+  void Apply(const StepContext& context, float* values, float* const* slots,
+             const char* gradient, int64_t count) const override {
+    const double rate = context.learning_rate /
+                        (1 + static_cast<double>(context.step) * lr_decay_);
+    const float minus_rate = static_cast<float>(-rate);
+    const float epsilon = static_cast<float>(epsilon_);
+    const float decay =
+        static_cast<float>(context.weight_decay.value_or(weight_decay_));
+    if (decay != 0) {
+      ApplyKernel(AdagradKernel<true>{decay, minus_rate, epsilon}, values,
+                  slots, gradient, count);
+    } else {
+      ApplyKernel(AdagradKernel<false>{decay, minus_rate, epsilon}, values,
+                  slots, gradient, count);
+    }
+  }
+
+ private:
+  const double lr_decay_;
+  const double weight_decay_;
+  const double epsilon_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UpdateRule>> CreateAdagrad(
+    const Adagrad& spec, const std::string& path) {
+  const double epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-10;
+  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "lr_decay", spec.lr_decay()));
+  WEIR_RETURN_IF_ERROR(
+      CheckNonNegative(path, "weight_decay", spec.weight_decay()));
+  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "initial_accumulator",
+                                        spec.initial_accumulator()));
+  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", epsilon));
+  return std::make_unique<AdagradRule>(spec, epsilon);
+}
+
+}  // namespace weir

@@ -1,0 +1,69 @@
+// The one loop that every update rule runs, compiled for each SIMD level.
+//
+// Terms
+//   kernel   a struct of float constants with `static constexpr int kSlots` and
+//            `void Step(float g, float& w[, float& a[, float& b[, float& c]]])
+//            const`, marked WEIR_KERNEL: one element's step. Branches on
+//            options are template arguments, never made per element.
+//
+// Invariants: those of common/simd.h.
+#ifndef SERVER_PS_OPTIMIZER_APPLY_LOOP_H_
+#define SERVER_PS_OPTIMIZER_APPLY_LOOP_H_
+
+#include <bit>
+#include <cstdint>
+
+#include "common/simd.h"
+
+namespace weir {
+
+static_assert(std::endian::native == std::endian::little,
+              "the wire is little-endian and applied in place");
+
+struct ApplyArrays {
+  float* values;
+  float* slot[3];  // null beyond the kernel's kSlots
+  const char* gradient;
+  int64_t count;
+};
+
+template <class Kernel>
+struct ApplyBody {
+  static WEIR_KERNEL void Run(Kernel kernel, ApplyArrays arrays) {
+    Loop(kernel, arrays.values, arrays.slot[0], arrays.slot[1], arrays.slot[2],
+         reinterpret_cast<const UnalignedFloat*>(arrays.gradient),
+         arrays.count);
+  }
+
+  static WEIR_KERNEL void Loop(Kernel kernel, float* __restrict w,
+                               float* __restrict a, float* __restrict b,
+                               float* __restrict c,
+                               const UnalignedFloat* __restrict g,
+                               int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      if constexpr (Kernel::kSlots == 0) {
+        kernel.Step(g[i], w[i]);
+      } else if constexpr (Kernel::kSlots == 1) {
+        kernel.Step(g[i], w[i], a[i]);
+      } else if constexpr (Kernel::kSlots == 2) {
+        kernel.Step(g[i], w[i], a[i], b[i]);
+      } else {
+        kernel.Step(g[i], w[i], a[i], b[i], c[i]);
+      }
+    }
+  }
+};
+
+template <class Kernel>
+void ApplyKernel(const Kernel& kernel, float* values, float* const* slots,
+                 const char* gradient, int64_t count) {
+  ApplyArrays arrays = {values, {nullptr, nullptr, nullptr}, gradient, count};
+  for (int i = 0; i < Kernel::kSlots; ++i) {
+    arrays.slot[i] = slots[i];
+  }
+  SimdDispatch<ApplyBody<Kernel>>(kernel, arrays);
+}
+
+}  // namespace weir
+
+#endif  // SERVER_PS_OPTIMIZER_APPLY_LOOP_H_

@@ -1,0 +1,102 @@
+#include "server/ps/optimizer/ftrl.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "server/ps/optimizer/apply_loop.h"
+#include "server/ps/optimizer/hyper_parameters.h"
+
+namespace weir {
+namespace {
+
+// kRoot: the power is 0.5 and sqrt, which vectorises, takes the place of pow.
+template <bool kRoot>
+struct FtrlKernel {
+  static constexpr int kSlots = 2;
+  float power, rate, l1, two_l2, two_shrinkage;
+
+  WEIR_KERNEL float Power(float n) const {
+    return kRoot ? std::sqrt(n) : std::pow(n, power);
+  }
+
+  WEIR_KERNEL void Step(float g, float& w, float& accumulator,
+                        float& linear) const {
+    const float n = accumulator;
+    const float n_new = n + g * g;
+    const float power_new = Power(n_new);
+    const float shrunk = g + two_shrinkage * w;
+    const float z = linear + (shrunk - (power_new - Power(n)) / rate * w);
+    const float quadratic = power_new / rate + two_l2;
+    const float moved = (std::copysign(l1, z) - z) / quadratic;
+    w = std::fabs(z) > l1 ? moved : 0.0f;
+    accumulator = n_new;
+    linear = z;
+  }
+};
+
+class FtrlRule : public UpdateRule {
+ public:
+  FtrlRule(const Ftrl& spec, double learning_rate_power,
+           double initial_accumulator)
+      : UpdateRule("ftrl",
+                   {{"accumulator", static_cast<float>(initial_accumulator)},
+                    {"linear", 0.0f}}),
+        power_(-learning_rate_power),
+        l1_(spec.l1()),
+        l2_(spec.l2()),
+        l2_shrinkage_(spec.l2_shrinkage()),
+        beta_(spec.beta()) {}
+
+  void Apply(const StepContext& context, float* values, float* const* slots,
+             const char* gradient, int64_t count) const override {
+    const double rate = context.learning_rate;
+    if (static_cast<float>(rate) == 0) {
+      return;
+    }
+    const float two_l2 = static_cast<float>(2 * (l2_ + beta_ / (2 * rate)));
+    const float two_shrinkage = static_cast<float>(2 * l2_shrinkage_);
+    if (power_ == 0.5) {
+      ApplyKernel(
+          FtrlKernel<true>{0.5f, static_cast<float>(rate),
+                           static_cast<float>(l1_), two_l2, two_shrinkage},
+          values, slots, gradient, count);
+    } else {
+      ApplyKernel(
+          FtrlKernel<false>{static_cast<float>(power_),
+                            static_cast<float>(rate), static_cast<float>(l1_),
+                            two_l2, two_shrinkage},
+          values, slots, gradient, count);
+    }
+  }
+
+ private:
+  const double power_;
+  const double l1_;
+  const double l2_;
+  const double l2_shrinkage_;
+  const double beta_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UpdateRule>> CreateFtrl(
+    const Ftrl& spec, const std::string& path) {
+  const double power =
+      spec.has_learning_rate_power() ? spec.learning_rate_power() : -0.5;
+  const double initial =
+      spec.has_initial_accumulator() ? spec.initial_accumulator() : 0.1;
+  if (!(power <= 0 && power >= -10)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ".learning_rate_power: ", power, " is not in [-10, 0]"));
+  }
+  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "initial_accumulator", initial));
+  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "l1", spec.l1()));
+  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "l2", spec.l2()));
+  WEIR_RETURN_IF_ERROR(
+      CheckNonNegative(path, "l2_shrinkage", spec.l2_shrinkage()));
+  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "beta", spec.beta()));
+  return std::make_unique<FtrlRule>(spec, power, initial);
+}
+
+}  // namespace weir

@@ -1,0 +1,43 @@
+#include "server/ps/optimizer/moving_average.h"
+
+#include "common/status.h"
+#include "server/ps/optimizer/apply_loop.h"
+#include "server/ps/optimizer/hyper_parameters.h"
+
+namespace weir {
+namespace {
+
+struct MovingAverageKernel {
+  static constexpr int kSlots = 0;
+  float rate;
+
+  WEIR_KERNEL void Step(float sample, float& w) const {
+    w = w + rate * (sample - w);
+  }
+};
+
+class MovingAverageRule : public UpdateRule {
+ public:
+  explicit MovingAverageRule(double rate)
+      : UpdateRule("moving_average", {}), rate_(static_cast<float>(rate)) {}
+
+  void Apply(const StepContext&, float* values, float* const* slots,
+             const char* gradient, int64_t count) const override {
+    if (rate_ != 0) {
+      ApplyKernel(MovingAverageKernel{rate_}, values, slots, gradient, count);
+    }
+  }
+
+ private:
+  const float rate_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UpdateRule>> CreateMovingAverageRule(
+    double rate, const std::string& path) {
+  WEIR_RETURN_IF_ERROR(CheckUnitClosed(path, "buffer_rate", rate));
+  return std::make_unique<MovingAverageRule>(rate);
+}
+
+}  // namespace weir

@@ -1,0 +1,97 @@
+// Update rules: how a gradient moves a segment's values.
+//
+// Place: the store calls Apply for each segment of a block, under the block's
+// lock (or without it: lock_free). A rule knows no block, variable or step
+// count; it is made from a parameter group's Optimizer message.
+//
+// Terms
+//   slot   an array beside the values, of the same length, that the rule keeps
+//          between steps (momentum, second moments).
+//   t      updates of this segment before this one, 0 first. In async every
+//          worker's push counts; see docs/optimizers.md.
+//
+// Invariants
+//   I1. Elementwise: element i of the result depends on element i of the
+//       arguments alone, and has the same bits wherever a range is cut and on
+//       every SIMD level (common/simd.h).
+//   I2. Scalars are computed in double and rounded to float once; arrays in
+//       float, in the order of operations of PyTorch 1.13's single-tensor CPU
+//       code (FTRL: TensorFlow's kernel).
+//   I3. Values, slots and t are the whole state: restored, the next step has
+//       the same bits.
+// Threads: immutable, safe. Apply may race on values and slots on purpose:
+//   WEIR_HOGWILD in common/simd.h.
+// Errors: INVALID_ARGUMENT names the field's path, the value and its range.
+// Cost: one pass over memory; bench/store_kernels_bench.cc.
+#ifndef SERVER_PS_OPTIMIZER_OPTIMIZER_H_
+#define SERVER_PS_OPTIMIZER_OPTIMIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/job_spec.pb.h"
+
+namespace weir {
+
+struct StepContext {
+  uint64_t step = 0;  // t
+  double learning_rate = 0.0;
+  // Came with the push; replaces the rule's own. Rules without weight decay
+  // (ftrl, moving_average) ignore it.
+  std::optional<double> weight_decay;
+};
+
+struct SlotSpec {
+  std::string name;      // [a-z_]+; names the array in checkpoints
+  float initial = 0.0f;  // of every element, before step 0
+  bool operator==(const SlotSpec&) const = default;
+};
+
+class UpdateRule {
+ public:
+  virtual ~UpdateRule() = default;
+  UpdateRule(const UpdateRule&) = delete;
+  UpdateRule& operator=(const UpdateRule&) = delete;
+
+  // The member's name: "sgd", "adam", ...
+  const std::string& name() const { return name_; }
+  // At most kMaxSlots, in the order in which Apply takes them.
+  const std::vector<SlotSpec>& slots() const { return slots_; }
+
+  // Moves values[0..count) and slots[k][0..count) by one step.
+  // `gradient` is count little-endian floats at any address. No array may
+  // overlap another.
+  // REQUIRES: gradient finite; learning_rate finite and >= 0.
+  virtual void Apply(const StepContext& context, float* values,
+                     float* const* slots, const char* gradient,
+                     int64_t count) const = 0;
+
+  static constexpr int kMaxSlots = 3;
+
+ protected:
+  UpdateRule(std::string name, std::vector<SlotSpec> slots)
+      : name_(std::move(name)), slots_(std::move(slots)) {}
+
+ private:
+  const std::string name_;
+  const std::vector<SlotSpec> slots_;
+};
+
+// The rule that `spec` asks for. `field_path` ("optimizer",
+// "parameter_group[2].optimizer") is where it stands, for messages.
+absl::StatusOr<std::unique_ptr<UpdateRule>> CreateOptimizer(
+    const Optimizer& spec, const std::string& field_path);
+
+// The rule of buffers: value += rate * (sample - value).
+// `field_path` names the variable. REQUIRES: nothing; rate outside [0, 1] is
+// INVALID_ARGUMENT.
+absl::StatusOr<std::unique_ptr<UpdateRule>> CreateMovingAverage(
+    double rate, const std::string& field_path);
+
+}  // namespace weir
+
+#endif  // SERVER_PS_OPTIMIZER_OPTIMIZER_H_

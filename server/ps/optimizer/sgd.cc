@@ -1,0 +1,107 @@
+#include "server/ps/optimizer/sgd.h"
+
+#include "common/status.h"
+#include "server/ps/optimizer/apply_loop.h"
+#include "server/ps/optimizer/hyper_parameters.h"
+
+namespace weir {
+namespace {
+
+template <bool kDecay>
+struct PlainKernel {
+  static constexpr int kSlots = 0;
+  float decay, minus_rate;
+
+  WEIR_KERNEL void Step(float g, float& w) const {
+    const float d = kDecay ? g + decay * w : g;
+    w = w + minus_rate * d;
+  }
+};
+
+template <bool kDecay, bool kFirst, bool kNesterov>
+struct MomentumKernel {
+  static constexpr int kSlots = 1;
+  float decay, minus_rate, momentum, undamped;
+
+  WEIR_KERNEL void Step(float g, float& w, float& buffer) const {
+    const float d = kDecay ? g + decay * w : g;
+    const float b = kFirst ? d : momentum * buffer + undamped * d;
+    buffer = b;
+    w = w + minus_rate * (kNesterov ? d + momentum * b : b);
+  }
+};
+
+class SgdRule : public UpdateRule {
+ public:
+  explicit SgdRule(const Sgd& spec)
+      : UpdateRule("sgd", spec.momentum() != 0
+                              ? std::vector<SlotSpec>{{"momentum", 0.0f}}
+                              : std::vector<SlotSpec>{}),
+        momentum_(spec.momentum()),
+        dampening_(spec.dampening()),
+        nesterov_(spec.nesterov()),
+        weight_decay_(spec.weight_decay()) {}
+
+  void Apply(const StepContext& context, float* values, float* const* slots,
+             const char* gradient, int64_t count) const override {
+    const float decay =
+        static_cast<float>(context.weight_decay.value_or(weight_decay_));
+    if (decay != 0) {
+      Choose<true>(decay, context, values, slots, gradient, count);
+    } else {
+      Choose<false>(decay, context, values, slots, gradient, count);
+    }
+  }
+
+ private:
+  template <bool kDecay>
+  void Choose(float decay, const StepContext& context, float* values,
+              float* const* slots, const char* gradient, int64_t count) const {
+    const float minus_rate = static_cast<float>(-context.learning_rate);
+    const float momentum = static_cast<float>(momentum_);
+    const float undamped = static_cast<float>(1 - dampening_);
+    const auto apply = [&](const auto& kernel) {
+      ApplyKernel(kernel, values, slots, gradient, count);
+    };
+    if (momentum_ == 0) {
+      apply(PlainKernel<kDecay>{decay, minus_rate});
+    } else if (context.step == 0) {
+      if (nesterov_) {
+        apply(MomentumKernel<kDecay, true, true>{decay, minus_rate, momentum,
+                                                 undamped});
+      } else {
+        apply(MomentumKernel<kDecay, true, false>{decay, minus_rate, momentum,
+                                                  undamped});
+      }
+    } else if (nesterov_) {
+      apply(MomentumKernel<kDecay, false, true>{decay, minus_rate, momentum,
+                                                undamped});
+    } else {
+      apply(MomentumKernel<kDecay, false, false>{decay, minus_rate, momentum,
+                                                 undamped});
+    }
+  }
+
+  const double momentum_;
+  const double dampening_;
+  const bool nesterov_;
+  const double weight_decay_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UpdateRule>> CreateSgd(const Sgd& spec,
+                                                      const std::string& path) {
+  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "momentum", spec.momentum()));
+  WEIR_RETURN_IF_ERROR(CheckUnitClosed(path, "dampening", spec.dampening()));
+  WEIR_RETURN_IF_ERROR(
+      CheckNonNegative(path, "weight_decay", spec.weight_decay()));
+  if (spec.nesterov() && (spec.momentum() == 0 || spec.dampening() != 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ".nesterov: true needs momentum > 0 and dampening 0, but they ",
+        "are ", spec.momentum(), " and ", spec.dampening()));
+  }
+  return std::make_unique<SgdRule>(spec);
+}
+
+}  // namespace weir

@@ -1,0 +1,38 @@
+#include "server/ps/optimizer/rmsprop.h"
+
+#include "tests/server/ps/optimizer/rule_suite.h"
+
+namespace weir {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(RmsProp, RuleSuite, GoldenCases("rmsprop_"), CaseName);
+
+TEST(RmsPropTest, KeepsTheSlotsThatItsOptionsNeed) {
+  const auto names = [](const std::string& spec) {
+    std::string out;
+    const auto rule = MakeRule(spec);
+    for (const SlotSpec& slot : rule->slots()) {
+      out += slot.name + " ";
+    }
+    return out;
+  };
+  EXPECT_EQ(names("rmsprop {}"), "square_avg ");
+  EXPECT_EQ(names("rmsprop { momentum: 0.1 }"), "square_avg momentum ");
+  EXPECT_EQ(names("rmsprop { centered: true }"), "square_avg grad_avg ");
+  EXPECT_EQ(names("rmsprop { centered: true momentum: 0.1 }"),
+            "square_avg grad_avg momentum ");
+}
+
+TEST(RmsPropTest, NamesTheBadField) {
+  EXPECT_EQ(RuleError("rmsprop { alpha: 1 }"),
+            "optimizer.rmsprop.alpha: 1 is not in [0, 1)");
+  EXPECT_EQ(RuleError("rmsprop { epsilon: -1 }"),
+            "optimizer.rmsprop.epsilon: -1 is not a finite number >= 0");
+  EXPECT_EQ(RuleError("rmsprop { weight_decay: -1 }"),
+            "optimizer.rmsprop.weight_decay: -1 is not a finite number >= 0");
+  EXPECT_EQ(RuleError("rmsprop { momentum: -1 }"),
+            "optimizer.rmsprop.momentum: -1 is not a finite number >= 0");
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,246 @@
+#include "tests/server/ps/optimizer/rule_suite.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "common/simd.h"
+
+namespace weir {
+namespace {
+
+std::vector<float> ReadFloats(const std::string& name) {
+  std::ifstream in(kGoldens + name, std::ios::binary);
+  std::stringstream bytes;
+  bytes << in.rdbuf();
+  const std::string text = bytes.str();
+  std::vector<float> out(text.size() / sizeof(float));
+  std::memcpy(out.data(), text.data(), out.size() * sizeof(float));
+  return out;
+}
+
+// The values after every golden step.
+std::vector<float> Train(const GoldenCase& golden) {
+  const auto rule = MakeRule(golden.spec);
+  RuleState state = MakeState(*rule, GoldenStart());
+  for (int t = 0; t < kGoldenSteps; ++t) {
+    Step(*rule, {static_cast<uint64_t>(t), golden.learning_rate, {}},
+         GoldenGradient(t), &state);
+  }
+  return state.values;
+}
+
+double Distance(const std::vector<float>& a, const float* b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    sum += d * d;
+  }
+  return std::sqrt(sum);
+}
+
+absl::StatusOr<std::unique_ptr<UpdateRule>> TryRule(const std::string& spec) {
+  const std::string average = "moving_average ";
+  if (spec.rfind(average, 0) == 0) {
+    return CreateMovingAverage(std::stod(spec.substr(average.size())),
+                               "variable \"mean\"");
+  }
+  Optimizer proto;
+  if (!google::protobuf::TextFormat::ParseFromString(spec, &proto)) {
+    return absl::InternalError("not an Optimizer: " + spec);
+  }
+  return CreateOptimizer(proto, "optimizer");
+}
+
+// A state in which every slot holds something, after a few golden steps.
+RuleState Warm(const UpdateRule& rule, double learning_rate) {
+  RuleState state = MakeState(rule, GoldenStart());
+  for (uint64_t t = 0; t < 3; ++t) {
+    Step(rule, {t, learning_rate, {}}, GoldenGradient(static_cast<int>(t)),
+         &state);
+  }
+  return state;
+}
+
+// Steps elements [begin, end) with the gradient copied `shift` bytes past an
+// aligned address.
+void StepRange(const UpdateRule& rule, const StepContext& context, int begin,
+               int end, int shift, RuleState* state) {
+  const int count = end - begin;
+  // The vector's memory is aligned for any type.
+  std::vector<char> raw(static_cast<size_t>(count) * 4 + 4);
+  char* start = raw.data() + shift;
+  std::memcpy(start, GoldenGradient(3) + begin, static_cast<size_t>(count) * 4);
+  float* slots[UpdateRule::kMaxSlots] = {};
+  for (size_t k = 0; k < state->slots.size(); ++k) {
+    slots[k] = state->slots[k].data() + begin;
+  }
+  rule.Apply(context, state->values.data() + begin, slots, start, count);
+}
+
+TEST_P(RuleSuite, StaysWithinOneMillionthOfTheReferencesPath) {
+  if (GetParam().index < 0) {
+    GTEST_SKIP() << "the reference has no such rule";
+  }
+  const std::vector<float> got = Train(GetParam());
+  const std::vector<float> reference = ReadFloats("reference.f32");
+  const float* expected = reference.data() + GetParam().index * kGoldenElements;
+  const double path = Distance(GoldenStart(), expected);
+  ASSERT_GT(path, 0);
+  EXPECT_LE(Distance(got, expected), 1e-6 * path);
+}
+
+TEST_P(RuleSuite, HasTheBitsOfTheReferenceWithoutFusedMultiplyAdd) {
+  if (GetParam().index < 0 || GetParam().name == "ftrl_power") {
+    GTEST_SKIP() << "no reference, or one with another pow()";
+  }
+  const std::vector<float> got = Train(GetParam());
+  const std::vector<float> reference = ReadFloats("reference_plain.f32");
+  const float* expected = reference.data() + GetParam().index * kGoldenElements;
+  int different = 0;
+  for (int i = 0; i < kGoldenElements; ++i) {
+    different += got[static_cast<size_t>(i)] != expected[i];
+  }
+  EXPECT_EQ(different, 0) << "of " << kGoldenElements << " elements";
+}
+
+TEST_P(RuleSuite, GivesTheSameBitsWhereverARangeIsCut) {
+  const auto rule = MakeRule(GetParam().spec);
+  const StepContext context = {3, GetParam().learning_rate, {}};
+  const RuleState before = Warm(*rule, GetParam().learning_rate);
+  for (const int count : {64, 65, 127, 200, 320}) {
+    RuleState whole = before;
+    StepRange(*rule, context, 0, count, 0, &whole);
+    for (int cut = 0; cut <= 64; ++cut) {
+      RuleState parts = before;
+      StepRange(*rule, context, 0, cut, cut % 4, &parts);
+      StepRange(*rule, context, cut, count, (cut / 4) % 4, &parts);
+      ASSERT_TRUE(SameBits(whole, parts)) << count << " cut at " << cut;
+    }
+  }
+}
+
+TEST_P(RuleSuite, ReadsAGradientAtAnyAddress) {
+  const auto rule = MakeRule(GetParam().spec);
+  const StepContext context = {3, GetParam().learning_rate, {}};
+  const RuleState before = Warm(*rule, GetParam().learning_rate);
+  RuleState aligned = before;
+  StepRange(*rule, context, 0, kGoldenElements, 0, &aligned);
+  EXPECT_FALSE(SameBits(before, aligned));
+  for (int shift = 1; shift < 4; ++shift) {
+    RuleState shifted = before;
+    StepRange(*rule, context, 0, kGoldenElements, shift, &shifted);
+    EXPECT_TRUE(SameBits(aligned, shifted)) << shift;
+  }
+}
+
+TEST_P(RuleSuite, GivesTheSameBitsOnEverySimdLevel) {
+  const SimdLevel best = BestSimdLevel();
+  SetSimdLevelForTest(SimdLevel::kBaseline);
+  const std::vector<float> expected = Train(GetParam());
+  for (int level = 1; level <= static_cast<int>(best); ++level) {
+    SetSimdLevelForTest(static_cast<SimdLevel>(level));
+    const std::vector<float> got = Train(GetParam());
+    EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * 4), 0)
+        << "level " << level;
+  }
+  SetSimdLevelForTest(best);
+}
+
+TEST_P(RuleSuite, TakesTheSameStepAfterSaveAndRestore) {
+  const auto rule = MakeRule(GetParam().spec);
+  RuleState running = MakeState(*rule, GoldenStart());
+  RuleState restored;
+  auto again = MakeRule(GetParam().spec);
+  for (int t = 0; t < 20; ++t) {
+    const StepContext context = {
+        static_cast<uint64_t>(t), GetParam().learning_rate, {}};
+    if (t == 10) {
+      restored = running;  // values and slots are all that is kept
+    }
+    Step(*rule, context, GoldenGradient(t), &running);
+    if (t >= 10) {
+      Step(*again, context, GoldenGradient(t), &restored);
+      ASSERT_TRUE(SameBits(running, restored)) << "step " << t;
+    }
+  }
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const GoldenCase& golden) {
+  return out << golden.name << ": " << golden.spec;
+}
+
+auto GoldenCases(const std::string& prefix)
+    -> decltype(testing::ValuesIn(std::vector<GoldenCase>())) {
+  std::vector<GoldenCase> cases;
+  std::ifstream in(std::string(kGoldens) + "cases.txt");
+  std::string line;
+  for (int index = 0; std::getline(in, line); ++index) {
+    std::stringstream words(line);
+    GoldenCase golden;
+    words >> golden.name >> golden.learning_rate;
+    std::getline(words, golden.spec);
+    golden.index = index;
+    if (golden.name.rfind(prefix, 0) == 0) {
+      cases.push_back(golden);
+    }
+  }
+  return testing::ValuesIn(cases);
+}
+
+std::unique_ptr<UpdateRule> MakeRule(const std::string& spec) {
+  auto rule = TryRule(spec);
+  EXPECT_TRUE(rule.ok()) << rule.status();
+  return rule.ok() ? std::move(rule).value() : nullptr;
+}
+
+std::string RuleError(const std::string& spec) {
+  const absl::Status status = TryRule(spec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  return std::string(status.message());
+}
+
+RuleState MakeState(const UpdateRule& rule, std::vector<float> values) {
+  RuleState state;
+  for (const SlotSpec& slot : rule.slots()) {
+    state.slots.emplace_back(values.size(), slot.initial);
+  }
+  state.values = std::move(values);
+  return state;
+}
+
+void Step(const UpdateRule& rule, const StepContext& context,
+          const float* gradient, RuleState* state) {
+  float* slots[UpdateRule::kMaxSlots] = {};
+  for (size_t k = 0; k < state->slots.size(); ++k) {
+    slots[k] = state->slots[k].data();
+  }
+  rule.Apply(context, state->values.data(), slots,
+             reinterpret_cast<const char*>(gradient),
+             static_cast<int64_t>(state->values.size()));
+}
+
+bool SameBits(const RuleState& a, const RuleState& b) {
+  const auto same = [](const std::vector<float>& x,
+                       const std::vector<float>& y) {
+    return x.size() == y.size() &&
+           std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
+  };
+  bool equal = same(a.values, b.values) && a.slots.size() == b.slots.size();
+  for (size_t k = 0; equal && k < a.slots.size(); ++k) {
+    equal = same(a.slots[k], b.slots[k]);
+  }
+  return equal;
+}
+
+const std::vector<float>& GoldenInputs() {
+  static const auto* inputs = new std::vector<float>(ReadFloats("inputs.f32"));
+  return *inputs;
+}
+
+}  // namespace weir

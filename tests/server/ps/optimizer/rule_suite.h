@@ -1,0 +1,71 @@
+// The contract suite of update rules, run over every golden case of a member.
+//
+// A member's test says:
+//   INSTANTIATE_TEST_SUITE_P(Sgd, RuleSuite, GoldenCases("sgd_"), CaseName);
+#ifndef TESTS_SERVER_PS_OPTIMIZER_RULE_SUITE_H_
+#define TESTS_SERVER_PS_OPTIMIZER_RULE_SUITE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "server/ps/optimizer/optimizer.h"
+
+namespace weir {
+
+inline constexpr char kGoldens[] = "tests/server/ps/optimizer/goldens/";
+inline constexpr int kGoldenElements = 320;
+inline constexpr int kGoldenSteps = 50;
+
+struct GoldenCase {
+  std::string name;
+  double learning_rate = 0;
+  std::string spec;  // text of an Optimizer, or "moving_average <rate>"
+  int index = -1;    // in the reference files; -1: no reference
+};
+
+std::ostream& operator<<(std::ostream& out, const GoldenCase& golden);
+
+// The cases of goldens/cases.txt whose name begins with `prefix`.
+auto GoldenCases(const std::string& prefix)
+    -> decltype(testing::ValuesIn(std::vector<GoldenCase>()));
+inline std::string CaseName(const testing::TestParamInfo<GoldenCase>& info) {
+  return info.param.name;
+}
+
+// The rule that `spec` (as in GoldenCase) asks for, or the error's message.
+std::unique_ptr<UpdateRule> MakeRule(const std::string& spec);
+std::string RuleError(const std::string& spec);
+
+// Values and slots of one segment.
+struct RuleState {
+  std::vector<float> values;
+  std::vector<std::vector<float>> slots;
+  bool operator==(const RuleState&) const = default;
+};
+RuleState MakeState(const UpdateRule& rule, std::vector<float> values);
+void Step(const UpdateRule& rule, const StepContext& context,
+          const float* gradient, RuleState* state);
+// Equal as bytes, so that NaN equals itself and -0 differs from 0.
+bool SameBits(const RuleState& a, const RuleState& b);
+
+// [count] floats: the values before the first step; a step's gradients.
+const std::vector<float>& GoldenInputs();
+inline std::vector<float> GoldenStart() {
+  return {GoldenInputs().begin(), GoldenInputs().begin() + kGoldenElements};
+}
+inline const float* GoldenGradient(int step) {
+  return GoldenInputs().data() + (step + 1) * kGoldenElements;
+}
+
+class RuleSuite : public testing::TestWithParam<GoldenCase> {};
+// A test without a case of its own still links the suite.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RuleSuite);
+
+}  // namespace weir
+
+#endif  // TESTS_SERVER_PS_OPTIMIZER_RULE_SUITE_H_

@@ -1,0 +1,40 @@
+#include "server/ps/optimizer/sgd.h"
+
+#include "tests/server/ps/optimizer/rule_suite.h"
+
+namespace weir {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Sgd, RuleSuite, GoldenCases("sgd_"), CaseName);
+
+TEST(SgdTest, KeepsABufferOnlyWithMomentum) {
+  EXPECT_TRUE(MakeRule("sgd {}")->slots().empty());
+  EXPECT_EQ(MakeRule("sgd { momentum: 0.5 }")->slots(),
+            (std::vector<SlotSpec>{{"momentum", 0.0f}}));
+}
+
+TEST(SgdTest, IgnoresTheBufferAndDampeningAtStepZero) {
+  const auto rule = MakeRule("sgd { momentum: 0.5 dampening: 0.25 }");
+  RuleState state = {{1.0f}, {{99.0f}}};
+  const float gradient = 2.0f;
+  Step(*rule, {0, 0.5, {}}, &gradient, &state);
+  EXPECT_EQ(state, (RuleState{{0.0f}, {{2.0f}}}));
+  Step(*rule, {1, 0.5, {}}, &gradient, &state);
+  // b = 0.5 * 2 + 0.75 * 2
+  EXPECT_EQ(state, (RuleState{{-1.25f}, {{2.5f}}}));
+}
+
+TEST(SgdTest, NamesTheBadField) {
+  EXPECT_EQ(RuleError("sgd { momentum: -1 }"),
+            "optimizer.sgd.momentum: -1 is not a finite number >= 0");
+  EXPECT_EQ(RuleError("sgd { dampening: 2 }"),
+            "optimizer.sgd.dampening: 2 is not in [0, 1]");
+  EXPECT_EQ(RuleError("sgd { weight_decay: nan }"),
+            "optimizer.sgd.weight_decay: nan is not a finite number >= 0");
+  EXPECT_EQ(RuleError("sgd { nesterov: true }"),
+            "optimizer.sgd.nesterov: true needs momentum > 0 and dampening 0, "
+            "but they are 0 and 0");
+}
+
+}  // namespace
+}  // namespace weir
