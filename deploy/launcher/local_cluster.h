@@ -1,0 +1,43 @@
+// The tasks of a job on this machine: who runs, where, with which command line.
+//
+// Place: between the launcher's flags and its processes; starts nothing.
+#ifndef DEPLOY_LAUNCHER_LOCAL_CLUSTER_H_
+#define DEPLOY_LAUNCHER_LOCAL_CLUSTER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "deploy/launcher/child_process.h"
+#include "deploy/launcher/supervisor.h"
+
+namespace weir {
+
+struct LocalClusterOptions {
+  std::string bin_dir;   // holds server/ps/weir_ps, worker/weir_worker, ...
+  std::string job_path;  // the job file that every task reads
+  std::string workdir;   // checkpoints, curves, logs
+  std::string data_dir;
+  int ps_count = 1;
+  int worker_count = 1;
+  bool chief = false;  // a task of its own; else worker 0 hosts it
+  bool evaluator = false;
+  bool resume = false;
+  bool allow_older = false;
+  std::string init_from;
+};
+
+struct LocalCluster {
+  std::vector<LocalTask> tasks;
+  std::vector<ChildCommand> commands;  // by task
+  std::string chief_address;
+};
+
+// Picks free loopback ports and writes every task's TF_CONFIG.
+// Errors: UNAVAILABLE when no port is free.
+absl::StatusOr<LocalCluster> PlanLocalCluster(
+    const LocalClusterOptions& options);
+
+}  // namespace weir
+
+#endif  // DEPLOY_LAUNCHER_LOCAL_CLUSTER_H_

@@ -1,0 +1,43 @@
+// One line of progress: redrawn on a terminal, now and then elsewhere.
+#ifndef DEPLOY_LAUNCHER_PROGRESS_H_
+#define DEPLOY_LAUNCHER_PROGRESS_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "proto/chief.pb.h"
+
+namespace weir {
+
+// "step 1200/2500  loss 0.123  12,345 examples/s  staleness 0.8 (max 3)  ETA
+// 0:12"; while waiting: the chief's message.
+std::string ProgressText(const ChiefStatus& status, double eta_seconds);
+
+// Threads: compatible. Borrows `out`.
+class ProgressLine {
+ public:
+  ProgressLine(std::FILE* out, bool terminal)
+      : out_(out), terminal_(terminal) {}
+
+  // Shows `status`; elsewhere than on a terminal at most every 5 seconds.
+  void Show(const ChiefStatus& status, int64_t now_ns);
+  // Prints a line of its own above the progress.
+  void Note(const std::string& text);
+  // Leaves the cursor at the start of an empty line.
+  void Finish();
+
+ private:
+  double Eta(const ChiefStatus& status, int64_t now_ns);
+
+  std::FILE* const out_;
+  const bool terminal_;
+  std::string shown_;
+  int64_t shown_ns_ = 0;
+  uint64_t first_step_ = 0;
+  int64_t first_ns_ = 0;
+};
+
+}  // namespace weir
+
+#endif  // DEPLOY_LAUNCHER_PROGRESS_H_

@@ -1,0 +1,42 @@
+// The end of a run: DIR/summary.json and a table for people.
+//
+// Place: reads what the tasks left in the working directory: train.jsonl (the
+// curve), eval.jsonl, the newest checkpoint.
+#ifndef DEPLOY_LAUNCHER_SUMMARY_H_
+#define DEPLOY_LAUNCHER_SUMMARY_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/files.h"
+#include "deploy/launcher/supervisor.h"
+
+namespace weir {
+
+struct RunSummary {
+  std::string status;  // "done", "failed", "interrupted"
+  uint64_t steps = 0;
+  uint64_t examples = 0;
+  double wall_seconds = 0;         // of the whole run
+  double examples_per_second = 0;  // while training
+  std::string mode;                // "async", "sync", "bounded_staleness"
+  std::map<std::string, double> final_metrics;
+  double staleness_mean = 0;
+  uint64_t staleness_max = 0;
+  std::string checkpoint;    // name of the last one, "" when there is none
+  std::string model_sha256;  // over the exported values in declared order
+  std::vector<LocalTask> tasks;
+};
+
+// Fills what the files in `workdir` tell; missing files leave fields unset.
+void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary);
+
+std::string SummaryJson(const RunSummary& summary);
+std::string SummaryTable(const RunSummary& summary);
+
+}  // namespace weir
+
+#endif  // DEPLOY_LAUNCHER_SUMMARY_H_

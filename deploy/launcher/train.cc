@@ -1,0 +1,293 @@
+#include "deploy/launcher/train.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/clock.h"
+#include "common/exit_code.h"
+#include "common/files.h"
+#include "common/status.h"
+#include "deploy/launcher/child_process.h"
+#include "deploy/launcher/local_cluster.h"
+#include "deploy/launcher/progress.h"
+#include "deploy/launcher/summary.h"
+#include "deploy/launcher/supervisor.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/checkpoint_io.h"
+#include "proto/chief.grpc.pb.h"
+#include "proto/job_spec_io.h"
+
+namespace weir {
+namespace {
+
+constexpr auto kPollEvery = std::chrono::milliseconds(50);
+constexpr int64_t kStatusEveryNs = 250'000'000;
+
+// Counted by the signal handler; the loop reads it.
+volatile sig_atomic_t interrupts = 0;
+
+void CountInterrupt(int) { interrupts = interrupts + 1; }
+
+// The chief's view, polled by short calls; a chief that does not answer (not
+// yet up, restarting) leaves the last answer in place.
+class ChiefPoll {
+ public:
+  explicit ChiefPoll(const std::string& address)
+      : stub_(Chief::NewStub(grpc::CreateChannel(
+            address, grpc::InsecureChannelCredentials()))) {}
+
+  const ChiefStatus& Get() {
+    grpc::ClientContext context;
+    SetDeadline(&context);
+    ChiefStatus status;
+    if (stub_->GetStatus(&context, {}, &status).ok()) {
+      last_ = status;
+    }
+    return last_;
+  }
+
+  void RequestStop() {
+    grpc::ClientContext context;
+    SetDeadline(&context);
+    RequestStopRequest request;
+    request.set_reason("interrupted by the user");
+    RequestStopReply reply;
+    stub_->RequestStop(&context, request, &reply);
+  }
+
+ private:
+  static void SetDeadline(grpc::ClientContext* context) {
+    context->set_deadline(std::chrono::system_clock::now() +
+                          std::chrono::milliseconds(500));
+  }
+
+  std::unique_ptr<Chief::Stub> stub_;
+  ChiefStatus last_;
+};
+
+std::string ModeName(const JobSpec& spec) {
+  switch (spec.update().mode_case()) {
+    case Update::kSync:
+      return "sync";
+    case Update::kBoundedStaleness:
+      return "bounded_staleness";
+    default:
+      return "async";
+  }
+}
+
+// runs/<name>-<time> for a new run, the newest runs/<name>-* to resume.
+absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
+                                           bool resume) {
+  if (!resume) {
+    const std::time_t now = std::time(nullptr);
+    std::tm local = {};
+    localtime_r(&now, &local);
+    char stamp[32];
+    std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+    return absl::StrCat("runs/", name, "-", stamp);
+  }
+  std::string newest;
+  const auto runs = Files::Real()->List("runs");
+  for (const std::string& run : runs.ok() ? *runs : std::vector<std::string>{}) {
+    if (run.rfind(name + "-", 0) == 0) {
+      newest = std::max(newest, run);
+    }
+  }
+  if (newest.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--resume: no earlier run of '", name,
+        "' under runs/; name its directory with --workdir"));
+  }
+  return "runs/" + newest;
+}
+
+// Makes DIR and DIR/logs. A directory with another run in it is refused.
+absl::Status PrepareWorkdir(const std::string& workdir, bool resume) {
+  Files* files = Files::Real();
+  for (const char* name : {"checkpoints", "train.jsonl"}) {
+    WEIR_ASSIGN_OR_RETURN(const bool exists,
+                          files->Exists(JoinPath(workdir, name)));
+    if (exists && !resume) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--workdir ", workdir, " holds an earlier run (", name,
+                       "): add --resume, or take another directory"));
+    }
+  }
+  return files->MakeDirectories(workdir + "/logs");
+}
+
+// Signals the tasks that still run, as hard as the supervisor says.
+void Press(const Supervisor& supervisor, const std::vector<pid_t>& pids,
+           int64_t now_ns, Supervisor::Pressure* pressed) {
+  const Supervisor::Pressure pressure = supervisor.PressureAt(now_ns);
+  if (pressure == *pressed) {
+    return;
+  }
+  *pressed = pressure;
+  for (size_t i = 0; i < pids.size(); ++i) {
+    if (supervisor.tasks()[i].running) {
+      kill(pids[i],
+           pressure == Supervisor::Pressure::kKill ? SIGKILL : SIGTERM);
+    }
+  }
+}
+
+// Starts, watches and reaps until nothing runs.
+absl::Status RunTasks(const LocalCluster& plan, Supervisor* supervisor,
+                      ProgressLine* progress) {
+  Clock* clock = Clock::Real();
+  ChiefPoll chief(plan.chief_address);
+  std::vector<pid_t> pids(plan.tasks.size(), 0);
+  Supervisor::Pressure pressed = Supervisor::Pressure::kNone;
+  int handled_interrupts = 0;
+  int64_t status_ns = 0;
+  while (!supervisor->finished()) {
+    const int64_t now_ns = clock->NowNs();
+    for (const int task : supervisor->TakeStarts(now_ns)) {
+      const LocalTask& started = supervisor->tasks()[task];
+      if (started.restarts > 0) {
+        progress->Note(absl::StrCat(started.name(), " ended with code ",
+                                    started.exit_code, "; started again (",
+                                    started.restarts, ")"));
+      }
+      WEIR_ASSIGN_OR_RETURN(pids[task], StartChild(plan.commands[task]));
+    }
+    for (size_t i = 0; i < pids.size(); ++i) {
+      if (supervisor->tasks()[i].running) {
+        if (const auto code = ReapChild(pids[i])) {
+          supervisor->OnExit(static_cast<int>(i), *code, now_ns);
+        }
+      }
+    }
+    while (handled_interrupts < interrupts) {
+      if (++handled_interrupts == 1) {
+        progress->Note("stopping after a checkpoint; Ctrl-C again kills");
+        chief.RequestStop();
+      }
+      supervisor->OnInterrupt(now_ns);
+    }
+    Press(*supervisor, pids, now_ns, &pressed);
+    if (!supervisor->ending() && now_ns - status_ns >= kStatusEveryNs) {
+      progress->Show(chief.Get(), now_ns);
+      status_ns = now_ns;
+    }
+    std::this_thread::sleep_for(kPollEvery);
+  }
+  progress->Finish();
+  return absl::OkStatus();
+}
+
+// The last lines of a log, for the one who reads only the terminal.
+std::string LogTail(const std::string& path) {
+  const auto text = Files::Real()->ReadAll(path);
+  if (!text.ok()) {
+    return "";
+  }
+  size_t begin = text->size();
+  for (int lines = 0; begin > 0 && lines < 6; --begin) {
+    lines += (*text)[begin - 1] == '\n' ? 1 : 0;
+  }
+  return text->substr(begin == 0 ? 0 : begin + 1);
+}
+
+void ExplainFailure(const LocalCluster& plan, const Supervisor& supervisor) {
+  std::fprintf(stderr, "weir: %s\n", supervisor.reason().c_str());
+  for (size_t i = 0; i < plan.tasks.size(); ++i) {
+    const LocalTask& task = supervisor.tasks()[i];
+    if (task.exit_code > 0 && task.exit_code < 137 &&
+        supervisor.exit_code() == task.exit_code) {
+      std::fprintf(stderr, "--- %s\n%s", plan.commands[i].log_path.c_str(),
+                   LogTail(plan.commands[i].log_path).c_str());
+      return;
+    }
+  }
+}
+
+absl::Status WriteSummary(const JobSpec& spec, const std::string& workdir,
+                          const Supervisor& supervisor, double wall_seconds) {
+  RunSummary summary;
+  summary.status = supervisor.exit_code() == kExitOk            ? "done"
+                   : supervisor.exit_code() == kExitInterrupted ? "interrupted"
+                                                                : "failed";
+  summary.wall_seconds = wall_seconds;
+  summary.mode = ModeName(spec);
+  summary.tasks = supervisor.tasks();
+  ReadCurves(Files::Real(), workdir, &summary);
+  const auto newest = NewestCheckpoint(Files::Real(), workdir);
+  if (newest.ok()) {
+    summary.checkpoint = newest->name;
+    WEIR_ASSIGN_OR_RETURN(summary.model_sha256,
+                          ExportedSha256(Files::Real(), newest->directory));
+  }
+  WEIR_RETURN_IF_ERROR(Files::Real()->WriteAtomically(
+      workdir + "/summary.json", SummaryJson(summary)));
+  std::printf("%s", SummaryTable(summary).c_str());
+  std::printf("  %-14s %s\n", "written to", workdir.c_str());
+  return absl::OkStatus();
+}
+
+void CatchInterrupts() {
+  struct sigaction action = {};
+  action.sa_handler = CountInterrupt;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+}  // namespace
+
+absl::StatusOr<int> Train(const TrainOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
+                        LoadJobSpec(options.job_path, options.sets));
+  std::string workdir = options.workdir;
+  if (workdir.empty()) {
+    WEIR_ASSIGN_OR_RETURN(workdir, DefaultWorkdir(spec.name(), options.resume));
+  }
+  std::error_code ignored;
+  workdir = std::filesystem::absolute(workdir, ignored).string();
+  WEIR_RETURN_IF_ERROR(PrepareWorkdir(workdir, options.resume));
+
+  LocalClusterOptions cluster;
+  cluster.bin_dir = options.bin_dir;
+  cluster.job_path = workdir + "/job.textproto";
+  cluster.workdir = workdir;
+  cluster.data_dir =
+      std::filesystem::absolute(options.data_dir, ignored).string();
+  cluster.ps_count = options.ps_count;
+  cluster.worker_count = options.worker_count;
+  cluster.chief = options.chief;
+  cluster.evaluator = options.evaluator && spec.has_evaluation();
+  cluster.resume = options.resume;
+  cluster.allow_older = options.allow_older;
+  cluster.init_from = options.init_from;
+  // Every task reads one file, with the overrides in it.
+  WEIR_RETURN_IF_ERROR(Files::Real()->WriteAtomically(
+      cluster.job_path, CanonicalJobSpecText(spec)));
+  WEIR_ASSIGN_OR_RETURN(const LocalCluster plan, PlanLocalCluster(cluster));
+
+  CatchInterrupts();
+  Supervisor::Options rules;
+  rules.max_restarts = options.max_restarts;
+  Supervisor supervisor(rules, plan.tasks);
+  ProgressLine progress(stdout, isatty(STDOUT_FILENO) != 0);
+  const int64_t begin_ns = Clock::Real()->NowNs();
+  WEIR_RETURN_IF_ERROR(RunTasks(plan, &supervisor, &progress));
+  const double wall_seconds =
+      static_cast<double>(Clock::Real()->NowNs() - begin_ns) / 1e9;
+  if (!supervisor.reason().empty()) {
+    ExplainFailure(plan, supervisor);
+  }
+  WEIR_RETURN_IF_ERROR(WriteSummary(spec, workdir, supervisor, wall_seconds));
+  return supervisor.exit_code();
+}
+
+}  // namespace weir

@@ -1,0 +1,39 @@
+// `weir train`: a whole job on this machine, from one command.
+//
+// Starts the real binaries on loopback ports with a TF_CONFIG each, shows the
+// progress that the chief reports, starts dead workers again, stops on Ctrl-C
+// after a checkpoint, and ends with a table and DIR/summary.json.
+#ifndef DEPLOY_LAUNCHER_TRAIN_H_
+#define DEPLOY_LAUNCHER_TRAIN_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+struct TrainOptions {
+  std::string bin_dir;
+  std::string job_path;
+  std::vector<std::string> sets;  // "path=value"
+  std::string workdir;  // "": runs/<job>-<time>, or the newest with `resume`
+  std::string data_dir = ".";
+  std::string init_from;
+  int ps_count = 1;
+  int worker_count = 1;
+  bool chief = false;
+  bool evaluator = true;  // when the job has an evaluation section
+  bool resume = false;
+  bool allow_older = false;
+  int max_restarts = 20;
+};
+
+// Runs the job to its end. Returns the exit code of common/exit_code.h.
+// Errors: what stops it before a task runs: a bad job file, a working directory
+//   that holds another run, missing binaries.
+absl::StatusOr<int> Train(const TrainOptions& options);
+
+}  // namespace weir
+
+#endif  // DEPLOY_LAUNCHER_TRAIN_H_
