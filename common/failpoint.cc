@@ -1,0 +1,123 @@
+#include "common/failpoint.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace weir {
+namespace {
+
+// The header says what each one means.
+constexpr const char* kNames[] = {
+    "chief.after_manifest",
+    "chief.before_declare",
+    "chief.before_done",
+    "chief.before_hold",
+    "chief.before_manifest",
+    "chief.before_shutdown",
+    "chief.before_snapshot",
+    "chief.gc",
+    "chief.mid_declare",
+    "chief.mid_restore",
+    "evaluator.mid_read",
+    "files.after_rename",
+    "files.before_rename",
+    "ps.before_ack",
+    "ps.before_apply",
+    "ps.before_restore",
+    "ps.before_write",
+    "ps.mid_apply",
+    "ps.mid_restore",
+    "ps.mid_write",
+    "ps.recv",
+    "worker.before_ack",
+    "worker.before_pull",
+    "worker.before_push",
+    "worker.before_register",
+    "worker.in_barrier",
+    "worker.mid_fanout",
+    "worker.mid_push",
+};
+
+struct Armed {
+  Armed(std::string name, int64_t left) : name(std::move(name)), left(left) {}
+  const std::string name;
+  std::atomic<int64_t> left;  // hits until the process dies
+};
+
+// Written before any thread exists, read after.
+std::vector<std::unique_ptr<Armed>>& List() {
+  static auto* const list = new std::vector<std::unique_ptr<Armed>>();
+  return *list;
+}
+
+bool Known(absl::string_view name) {
+  return absl::StartsWith(name, "test.") ||
+         std::any_of(std::begin(kNames), std::end(kNames),
+                     [name](const char* known) { return name == known; });
+}
+
+}  // namespace
+
+namespace failpoint_internal {
+
+std::atomic<bool> armed{false};
+
+void Hit(const char* name) {
+  for (const std::unique_ptr<Armed>& point : List()) {
+    if (point->name == name && point->left.fetch_sub(1) == 1) {
+      std::fprintf(stderr, "failpoint %s: SIGKILL\n", name);
+      ::kill(::getpid(), SIGKILL);
+      for (;;) {
+        ::pause();  // The signal may take another thread first.
+      }
+    }
+  }
+}
+
+}  // namespace failpoint_internal
+
+absl::Status InitFailpointsFromEnv() {
+  // Read once at start, before any thread exists.
+  const char* spec = std::getenv("WEIR_FAILPOINT");  // NOLINT
+  return InitFailpoints(spec == nullptr ? "" : spec);
+}
+
+absl::Status InitFailpoints(const std::string& spec) {
+  std::vector<std::unique_ptr<Armed>> list;
+  for (const absl::string_view part :
+       absl::StrSplit(spec, ',', absl::SkipWhitespace())) {
+    const std::pair<std::string, std::string> pair =
+        absl::StrSplit(part, absl::MaxSplits(':', 1));
+    int64_t nth = 0;
+    if (!absl::SimpleAtoi(pair.second, &nth) || nth < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "WEIR_FAILPOINT: '", part, "' is not name:nth with nth at least 1"));
+    }
+    if (!Known(pair.first)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("WEIR_FAILPOINT: no failpoint is called '", pair.first,
+                       "'; common/failpoint.h lists them"));
+    }
+    list.push_back(std::make_unique<Armed>(pair.first, nth));
+  }
+  List() = std::move(list);
+  failpoint_internal::armed = !List().empty();
+  return absl::OkStatus();
+}
+
+}  // namespace weir

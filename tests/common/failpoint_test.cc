@@ -1,0 +1,59 @@
+#include "common/failpoint.h"
+
+#include <signal.h>
+
+#include <cstdlib>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+TEST(FailpointTest, DoesNothingWhenNoneIsSet) {
+  ASSERT_TRUE(InitFailpoints("").ok());
+  EXPECT_FALSE(failpoint_internal::armed);
+  Failpoint("test.a");
+}
+
+TEST(FailpointTest, KillsAtTheNthHitAndNotBefore) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        InitFailpoints("test.other:1,test.a:3").IgnoreError();
+        Failpoint("test.a");
+        Failpoint("test.a");
+        Failpoint("test.b");
+        std::fprintf(stderr, "two hits survived\n");
+        Failpoint("test.a");
+        std::exit(0);
+      },
+      testing::KilledBySignal(SIGKILL),
+      "two hits survived\nfailpoint test.a: SIGKILL");
+}
+
+TEST(FailpointTest, ReadsTheEnvironment) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        ::setenv("WEIR_FAILPOINT", "worker.mid_push:1", 1);
+        InitFailpointsFromEnv().IgnoreError();
+        Failpoint("worker.mid_push");
+        std::exit(0);
+      },
+      testing::KilledBySignal(SIGKILL), "worker.mid_push");
+}
+
+TEST(FailpointTest, RefusesWhatCannotFire) {
+  for (const char* spec :
+       {"test.a", "test.a:", "test.a:0", "test.a:-1", "test.a:x",
+        "worker.mid_psuh:1", ":1", "test.a:1,nope:2"}) {
+    const absl::Status status = InitFailpoints(spec);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << spec;
+    EXPECT_THAT(std::string(status.message()),
+                testing::HasSubstr("WEIR_FAILPOINT"));
+  }
+}
+
+}  // namespace
+}  // namespace weir
