@@ -1,0 +1,53 @@
+// From a resolved JobSpec to what the shards are told of the job.
+//
+// Place: the chief declares with it; a worker fills the groups of its variable
+// list with it before it computes its layout, so that both fingerprints agree.
+//
+// Terms
+//   group 0      the job's own optimizer and schedule.
+//   group i + 1  JobSpec.parameter_group(i), which replaces either, whole.
+//
+// Threads: safe.
+// Errors: INVALID_ARGUMENT names the parameter group or the field.
+#ifndef PROTO_DECLARATION_IO_H_
+#define PROTO_DECLARATION_IO_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "google/protobuf/message.h"
+#include "google/protobuf/repeated_field.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+std::vector<Group> GroupsFromSpec(const JobSpec& spec);
+
+// Sets `group` of each variable: the first group whose `match` is found in the
+// name, else 0.
+absl::Status AssignGroups(const JobSpec& spec,
+                          google::protobuf::RepeatedPtrField<Variable>* list);
+
+// Contributions of the whole job. Sync (`per_step` > 0) rounds up to whole
+// steps; what lies beyond the last sample has weight 0.
+absl::StatusOr<uint64_t> ContributionCount(const Train& train,
+                                           uint64_t sample_count,
+                                           uint32_t per_step);
+
+// The first field in which two messages of one type differ, with both values,
+// "modified: train.batch_size: 64 -> 32"; empty when they are equal.
+std::string FirstFieldDifference(const google::protobuf::Message& a,
+                                 const google::protobuf::Message& b);
+
+// How `theirs` first differs from `ours`, naming the variable; empty when the
+// lists are equal. Groups must have been assigned in both.
+std::string FirstVariableDifference(
+    const google::protobuf::RepeatedPtrField<Variable>& ours,
+    const google::protobuf::RepeatedPtrField<Variable>& theirs);
+
+}  // namespace weir
+
+#endif  // PROTO_DECLARATION_IO_H_
