@@ -92,6 +92,9 @@ class Store {
   // Elements of `block`, or INVALID_ARGUMENT / FAILED_PRECONDITION.
   absl::StatusOr<int64_t> BlockElements(const Sender& sender, int block) const;
 
+  // Blocks of this shard, or FAILED_PRECONDITION.
+  absl::StatusOr<int> BlockCount(const Sender& sender) const;
+
   // Ends parked waits whose deadline has passed. Call every 50 ms or so.
   void ExpireWaits();
 
