@@ -49,8 +49,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
 
 absl::StatusOr<pid_t> StartChild(const ChildCommand& command) {
   if (access(command.argv[0].c_str(), X_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat(
-        command.argv[0], " is not there; run ./weir build first"));
+    return absl::NotFoundError(
+        absl::StrCat(command.argv[0], " is not there; run ./weir build first"));
   }
   const int log_fd = open(command.log_path.c_str(),
                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

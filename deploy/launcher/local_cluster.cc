@@ -75,8 +75,8 @@ absl::StatusOr<LocalCluster> PlanLocalCluster(
       task.index = i;
       const bool hosts_chief =
           role == "chief" || (role == "worker" && i == 0 && !options.chief);
-      const nlohmann::json config = {
-          {"cluster", cluster}, {"task", {{"type", role}, {"index", i}}}};
+      const nlohmann::json config = {{"cluster", cluster},
+                                     {"task", {{"type", role}, {"index", i}}}};
       ChildCommand command;
       command.argv = Arguments(options, role, hosts_chief);
       command.environment = {absl::StrCat("TF_CONFIG=", config.dump())};

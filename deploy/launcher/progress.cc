@@ -30,10 +30,10 @@ std::string ProgressText(const ChiefStatus& status, double eta_seconds) {
   if (status.phase() == ChiefStatus::WAITING) {
     return status.message();
   }
-  std::string text = absl::StrFormat(
-      "step %d/%d  loss %.4f  %s examples/s", status.step(),
-      status.step_count(), status.loss(),
-      Thousands(status.examples_per_second()));
+  std::string text =
+      absl::StrFormat("step %d/%d  loss %.4f  %s examples/s", status.step(),
+                      status.step_count(), status.loss(),
+                      Thousands(status.examples_per_second()));
   if (status.staleness_max() > 0) {
     absl::StrAppendFormat(&text, "  staleness %.1f (max %d)",
                           status.staleness_mean(), status.staleness_max());

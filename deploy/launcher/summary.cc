@@ -36,8 +36,7 @@ double Number(const Json& json, const char* key) {
 
 }  // namespace
 
-void ReadCurves(Files* files, const std::string& workdir,
-                RunSummary* summary) {
+void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
   const std::vector<Json> curve =
       ReadLines(files, absl::StrCat(workdir, "/train.jsonl"));
   double weighted_staleness = 0;
@@ -126,8 +125,8 @@ std::string SummaryTable(const RunSummary& summary) {
   for (const LocalTask& task : summary.tasks) {
     restarts += task.restarts;
   }
-  row("tasks", absl::StrFormat("%d, restarts %d", summary.tasks.size(),
-                               restarts));
+  row("tasks",
+      absl::StrFormat("%d, restarts %d", summary.tasks.size(), restarts));
   return table;
 }
 

@@ -4,9 +4,9 @@
 // exits and time, and carries out what comes back.
 //
 // Terms
-//   main task   the chief, or worker 0 when no chief runs: its end is the job's.
-//   transient   ended by a signal or with a code >= 128: may be started again.
-//   grace       time that the other tasks get to end by themselves.
+//   main task   the chief, or worker 0 when no chief runs: its end is the
+//   job's. transient   ended by a signal or with a code >= 128: may be started
+//   again. grace       time that the other tasks get to end by themselves.
 //
 // Invariants
 //   I1. A ps is never started again: what it held is gone.

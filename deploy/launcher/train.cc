@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/clock.h"
@@ -98,15 +100,16 @@ absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
   }
   std::string newest;
   const auto runs = Files::Real()->List("runs");
-  for (const std::string& run : runs.ok() ? *runs : std::vector<std::string>{}) {
+  for (const std::string& run :
+       runs.ok() ? *runs : std::vector<std::string>{}) {
     if (run.rfind(name + "-", 0) == 0) {
       newest = std::max(newest, run);
     }
   }
   if (newest.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--resume: no earlier run of '", name,
-        "' under runs/; name its directory with --workdir"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume: no earlier run of '", name,
+                     "' under runs/; name its directory with --workdir"));
   }
   return "runs/" + newest;
 }
@@ -142,6 +145,24 @@ void Press(const Supervisor& supervisor, const std::vector<pid_t>& pids,
   }
 }
 
+// The command for a task's next start. Tests name a failpoint for one task,
+// WEIR_FAILPOINT_WORKER_1=name:nth; only its first process gets it.
+ChildCommand CommandFor(const LocalCluster& plan, int task,
+                        const LocalTask& started) {
+  ChildCommand command = plan.commands[task];
+  if (started.restarts == 0) {
+    const std::string name =
+        absl::StrCat("WEIR_FAILPOINT_", absl::AsciiStrToUpper(started.role),
+                     "_", started.index);
+    // Only this thread changes or reads the environment.
+    const char* value = std::getenv(name.c_str());  // NOLINT
+    if (value != nullptr) {
+      command.environment.push_back(absl::StrCat("WEIR_FAILPOINT=", value));
+    }
+  }
+  return command;
+}
+
 // Starts, watches and reaps until nothing runs.
 absl::Status RunTasks(const LocalCluster& plan, Supervisor* supervisor,
                       ProgressLine* progress) {
@@ -160,7 +181,8 @@ absl::Status RunTasks(const LocalCluster& plan, Supervisor* supervisor,
                                     started.exit_code, "; started again (",
                                     started.restarts, ")"));
       }
-      WEIR_ASSIGN_OR_RETURN(pids[task], StartChild(plan.commands[task]));
+      WEIR_ASSIGN_OR_RETURN(pids[task],
+                            StartChild(CommandFor(plan, task, started)));
     }
     for (size_t i = 0; i < pids.size(); ++i) {
       if (supervisor->tasks()[i].running) {
@@ -229,8 +251,8 @@ absl::Status WriteSummary(const JobSpec& spec, const std::string& workdir,
     WEIR_ASSIGN_OR_RETURN(summary.model_sha256,
                           ExportedSha256(Files::Real(), newest->directory));
   }
-  WEIR_RETURN_IF_ERROR(Files::Real()->WriteAtomically(
-      workdir + "/summary.json", SummaryJson(summary)));
+  WEIR_RETURN_IF_ERROR(Files::Real()->WriteAtomically(workdir + "/summary.json",
+                                                      SummaryJson(summary)));
   std::printf("%s", SummaryTable(summary).c_str());
   std::printf("  %-14s %s\n", "written to", workdir.c_str());
   return absl::OkStatus();

@@ -1,0 +1,68 @@
+// The examples reach the accuracy that they promise.
+#include <gtest/gtest.h>
+
+#include "tests/integration/harness.h"
+
+namespace weir {
+namespace {
+
+double Accuracy(const TrainRun& run) {
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  return run.exit_code == 0
+             ? run.summary["final_metrics"].value("accuracy", 0.0)
+             : 0.0;
+}
+
+std::vector<std::string> Two(const std::string& example,
+                             const std::string& data_dir = ".") {
+  return {Binary("examples/" + example + ".textproto"),
+          "--ps",
+          "2",
+          "--workers",
+          "2",
+          "--data_dir",
+          data_dir};
+}
+
+TEST(ExamplesTest, DigitsReach97Percent) {
+  const TrainRun run = RunTrain(FreshDir("digits"), Two("digits"));
+  EXPECT_GE(Accuracy(run), 0.97);
+  EXPECT_EQ(run.summary["status"], "done");
+  EXPECT_EQ(run.summary["mode"], "async");
+  EXPECT_EQ(run.summary["tasks"].size(), 5u);
+}
+
+class RealDataTest : public testing::Test {
+ protected:
+  void Train(const std::string& example, const std::string& file,
+             double accuracy) {
+    const std::string data = TestData(file);
+    if (data.empty()) {
+      GTEST_SKIP() << "no " << file << " under WEIR_TEST_DATA";
+    }
+    const TrainRun run = RunTrain(
+        FreshDir(example),
+        Two(example, data + "/" + file.substr(0, file.find('/'))), {}, 900);
+    EXPECT_GE(Accuracy(run), accuracy);
+    RecordProperty("accuracy", run.summary["final_metrics"]["accuracy"].dump());
+  }
+};
+
+TEST_F(RealDataTest, MnistMlpReaches97Point5) {
+  Train("mnist_mlp", "mnist/train-images-idx3-ubyte.gz", 0.975);
+}
+
+TEST_F(RealDataTest, MnistConvnetReaches98Point8) {
+  Train("mnist_convnet", "mnist/train-images-idx3-ubyte.gz", 0.988);
+}
+
+TEST_F(RealDataTest, AgaricusUnderFtrlReaches99Point9) {
+  Train("agaricus_ftrl", "libsvm/agaricus.txt.train", 0.999);
+}
+
+TEST_F(RealDataTest, AgaricusUnderAdagradReaches99Point9) {
+  Train("agaricus_adagrad", "libsvm/agaricus.txt.train", 0.999);
+}
+
+}  // namespace
+}  // namespace weir

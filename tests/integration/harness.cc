@@ -1,0 +1,186 @@
+#include "tests/integration/harness.h"
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "deploy/launcher/child_process.h"
+
+namespace weir {
+
+std::string FreshDir(const std::string& name) {
+  const std::string dir = testing::TempDir() + "/weir_" + name;
+  std::filesystem::remove_all(dir);
+  std::filesystem::create_directories(dir);
+  return dir;
+}
+
+std::string Binary(const std::string& path) {
+  return std::filesystem::absolute(path).string();
+}
+
+std::string TestData(const std::string& file) {
+  const char* root = std::getenv("WEIR_TEST_DATA");  // NOLINT
+  if (root == nullptr ||
+      !std::filesystem::exists(std::string(root) + "/" + file)) {
+    return "";
+  }
+  return root;
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+void WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::string FreeAddress() {
+  return "127.0.0.1:" + std::to_string(FreePort().value());
+}
+
+bool WaitUntil(double seconds, const std::function<bool()>& condition) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+Process::Process(std::vector<std::string> argv,
+                 std::vector<std::string> environment, std::string log)
+    : log_(std::move(log)) {
+  ChildCommand command;
+  command.argv = std::move(argv);
+  command.environment = std::move(environment);
+  command.log_path = log_;
+  const absl::StatusOr<pid_t> pid = StartChild(command);
+  EXPECT_TRUE(pid.ok()) << pid.status();
+  pid_ = pid.ok() ? *pid : 0;
+}
+
+Process::Process(Process&& other) noexcept
+    : log_(other.log_), pid_(other.pid_), code_(other.code_) {
+  other.pid_ = 0;
+}
+
+Process::~Process() {
+  if (pid_ > 0 && running()) {
+    Signal(SIGKILL);
+    Wait(10);
+  }
+}
+
+void Process::Signal(int signal) {
+  if (pid_ > 0 && !code_.has_value()) {
+    kill(pid_, signal);
+  }
+}
+
+std::optional<int> Process::Poll() {
+  if (!code_.has_value() && pid_ > 0) {
+    code_ = ReapChild(pid_);
+  }
+  return code_;
+}
+
+int Process::Wait(double seconds) {
+  WaitUntil(seconds, [this] { return Poll().has_value(); });
+  return code_.value_or(-1);
+}
+
+Process StartTrain(const std::string& workdir,
+                   const std::vector<std::string>& arguments,
+                   const std::vector<std::string>& environment) {
+  std::vector<std::string> argv = {Binary("deploy/cli/weir_cli"), "train"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  argv.insert(argv.end(), {"--workdir", workdir});
+  std::vector<std::string> variables = environment;
+  variables.push_back("WEIR_BIN_DIR=" + Binary("."));
+  return Process(std::move(argv), std::move(variables), workdir + ".train.log");
+}
+
+TrainRun FinishTrain(Process* process, const std::string& workdir,
+                     double seconds) {
+  TrainRun run;
+  run.workdir = workdir;
+  run.exit_code = process->Wait(seconds);
+  run.output = process->Log();
+  run.summary = nlohmann::json::parse(ReadFile(workdir + "/summary.json"),
+                                      nullptr, /*allow_exceptions=*/false);
+  if (run.exit_code != 0) {
+    for (const auto& log :
+         std::filesystem::directory_iterator(workdir + "/logs")) {
+      const std::string text = ReadFile(log.path());
+      run.output +=
+          "--- " + log.path().filename().string() + "\n" +
+          text.substr(text.size() - std::min<size_t>(text.size(), 2000));
+    }
+  }
+  return run;
+}
+
+TrainRun RunTrain(const std::string& workdir,
+                  const std::vector<std::string>& arguments,
+                  const std::vector<std::string>& environment, double seconds) {
+  Process process = StartTrain(workdir, arguments, environment);
+  return FinishTrain(&process, workdir, seconds);
+}
+
+std::vector<nlohmann::json> ReadJsonLines(const std::string& path) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream stream(ReadFile(path));
+  for (std::string line; std::getline(stream, line);) {
+    nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object()) {
+      lines.push_back(std::move(json));
+    }
+  }
+  return lines;
+}
+
+std::vector<pid_t> FindProcesses(const std::vector<std::string>& words) {
+  std::vector<pid_t> pids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (!std::all_of(name.begin(), name.end(), ::isdigit)) {
+      continue;
+    }
+    std::string text = ReadFile(entry.path().string() + "/cmdline") +
+                       ReadFile(entry.path().string() + "/environ");
+    std::replace(text.begin(), text.end(), '\0', ' ');
+    if (std::all_of(words.begin(), words.end(),
+                    [&text](const std::string& word) {
+                      return text.find(word) != std::string::npos;
+                    })) {
+      pids.push_back(static_cast<pid_t>(std::stol(name)));
+    }
+  }
+  return pids;
+}
+
+std::string TfConfig(const nlohmann::json& cluster, const std::string& role,
+                     int index) {
+  const nlohmann::json config = {{"cluster", cluster},
+                                 {"task", {{"type", role}, {"index", index}}}};
+  return "TF_CONFIG=" + config.dump();
+}
+
+}  // namespace weir

@@ -1,0 +1,89 @@
+// Starts the real binaries for integration tests and reads what they leave.
+//
+// Tests run in the runfiles folder, where the binaries lie at their paths in
+// the tree. Every wait has a deadline; no sleep is a synchronisation.
+#ifndef TESTS_INTEGRATION_HARNESS_H_
+#define TESTS_INTEGRATION_HARNESS_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace weir {
+
+// A fresh directory under the test's temporary folder.
+std::string FreshDir(const std::string& name);
+// The binary's absolute path: Binary("server/ps/weir_ps").
+std::string Binary(const std::string& path);
+// WEIR_TEST_DATA, or "" when `file` is not in it: the test skips.
+std::string TestData(const std::string& file);
+std::string ReadFile(const std::string& path);
+void WriteFile(const std::string& path, const std::string& text);
+// "127.0.0.1:port" nobody listens on.
+std::string FreeAddress();
+// Polls until `condition` holds; false after `seconds`.
+bool WaitUntil(double seconds, const std::function<bool()>& condition);
+
+// One child; killed with SIGKILL when the object goes.
+class Process {
+ public:
+  // Starts argv with "NAME=value" entries added to the environment. Output is
+  // appended to `log`.
+  Process(std::vector<std::string> argv, std::vector<std::string> environment,
+          std::string log);
+  Process(Process&& other) noexcept;
+  Process& operator=(Process&&) = delete;
+  ~Process();
+
+  pid_t pid() const { return pid_; }
+  bool running() { return !Poll().has_value(); }
+  void Signal(int signal);
+  // The exit code (128 + signal), or -1 when it still runs after `seconds`.
+  int Wait(double seconds);
+  std::string Log() const { return ReadFile(log_); }
+
+ private:
+  std::optional<int> Poll();
+
+  std::string log_;
+  pid_t pid_ = 0;
+  std::optional<int> code_;
+};
+
+struct TrainRun {
+  int exit_code = -1;
+  nlohmann::json summary;  // null when there is none
+  std::string output;
+  std::string workdir;
+};
+
+// `weir train` as a process: StartTrain, and RunTrain that waits for the end.
+Process StartTrain(const std::string& workdir,
+                   const std::vector<std::string>& arguments,
+                   const std::vector<std::string>& environment = {});
+TrainRun RunTrain(const std::string& workdir,
+                  const std::vector<std::string>& arguments,
+                  const std::vector<std::string>& environment = {},
+                  double seconds = 300);
+// Waits for a run started by StartTrain.
+TrainRun FinishTrain(Process* process, const std::string& workdir,
+                     double seconds = 300);
+
+// The objects of a .jsonl file.
+std::vector<nlohmann::json> ReadJsonLines(const std::string& path);
+
+// The pids whose command line has every one of `words`.
+std::vector<pid_t> FindProcesses(const std::vector<std::string>& words);
+
+// TF_CONFIG=... for one task.
+std::string TfConfig(const nlohmann::json& cluster, const std::string& role,
+                     int index);
+
+}  // namespace weir
+
+#endif  // TESTS_INTEGRATION_HARNESS_H_

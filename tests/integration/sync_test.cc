@@ -1,0 +1,161 @@
+// Sync training ends with the same bits for any number of ps and workers, with
+// and without failures.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <random>
+
+#include "tests/integration/harness.h"
+
+namespace weir {
+namespace {
+
+// About 9,000 parameters: with blocks of 1 Ki several on every shard.
+constexpr char kJob[] = R"(
+name: "sync" seed: 3
+model {
+  layer { name: "conv" conv2d { filters: 4 kernel_size: 5 stride: 2 } }
+  layer { name: "norm" batch_norm {} }
+  layer { name: "relu1" relu {} }
+  layer { name: "flat" flatten {} }
+  layer { name: "hidden" dense { units: 14 } }
+  layer { name: "relu2" relu {} }
+  layer { name: "drop" dropout { rate: 0.1 } }
+  layer { name: "logits" dense { units: 10 } }
+  loss { softmax_cross_entropy {} }
+}
+data { train { digits { count: 2000 } } }
+train { batch_size: 16 steps: 40 log_every_steps: 5 }
+optimizer { adam {} }
+schedule { learning_rate: 0.002 warmup_steps: 5 }
+update { sync { contributions: 4 } }
+limits { block_elements: 1024 }
+)";
+
+std::string JobFile() {
+  static const std::string path = [] {
+    const std::string file = FreshDir("sync_job") + "/job.textproto";
+    WriteFile(file, kJob);
+    return file;
+  }();
+  return path;
+}
+
+std::vector<std::string> Arguments(int ps, int workers) {
+  return {JobFile(), "--ps", std::to_string(ps), "--workers",
+          std::to_string(workers)};
+}
+
+// The bits of one undisturbed run, computed once.
+const std::string& Expected() {
+  static const std::string sha = [] {
+    const TrainRun run = RunTrain(FreshDir("sync_1_1"), Arguments(1, 1));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    return run.summary.value("model_sha256", "");
+  }();
+  return sha;
+}
+
+void ExpectSameBits(const TrainRun& run) {
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  ASSERT_EQ(Expected().size(), 64u);
+  EXPECT_EQ(run.summary["model_sha256"], Expected());
+  EXPECT_EQ(run.summary["steps"], 40);
+}
+
+int Restarts(const TrainRun& run) {
+  int restarts = 0;
+  for (const auto& task : run.summary["tasks"]) {
+    restarts += task["restarts"].get<int>();
+  }
+  return restarts;
+}
+
+TEST(SyncTest, SameBitsForAnyNumberOfPsAndWorkers) {
+  for (const auto& [ps, workers] :
+       std::vector<std::pair<int, int>>{{1, 4}, {2, 2}, {3, 4}, {2, 3}}) {
+    SCOPED_TRACE(std::to_string(ps) + " ps, " + std::to_string(workers) +
+                 " workers");
+    ExpectSameBits(RunTrain(FreshDir("sync_n"), Arguments(ps, workers)));
+  }
+}
+
+TEST(SyncTest, ADedicatedChiefChangesNothing) {
+  std::vector<std::string> arguments = Arguments(2, 2);
+  arguments.push_back("--chief");
+  ExpectSameBits(RunTrain(FreshDir("sync_chief"), arguments));
+}
+
+TEST(SyncTest, SameBitsWhenAWorkerDiesAtAFailpoint) {
+  for (const char* failpoint : {"worker.mid_push:5", "worker.between_shards:7",
+                                "worker.while_waiting:9"}) {
+    for (const char* worker : {"0", "1"}) {
+      SCOPED_TRACE(std::string(failpoint) + " in worker " + worker);
+      const TrainRun run = RunTrain(
+          FreshDir("sync_failpoint"), Arguments(2, 2),
+          {std::string("WEIR_FAILPOINT_WORKER_") + worker + "=" + failpoint});
+      ExpectSameBits(run);
+      EXPECT_GE(Restarts(run), 1) << "the failpoint was never reached";
+    }
+  }
+}
+
+TEST(SyncTest, SameBitsThroughTwentyRandomKills) {
+  const std::string dir = FreshDir("sync_kills");
+  std::vector<std::string> arguments = Arguments(2, 3);
+  arguments.insert(arguments.end(),
+                   {"--max_restarts", "100", "--set", "train.steps=400",
+                    "--set", "train.log_every_steps=1"});
+  // The same job, undisturbed.
+  const TrainRun expected = RunTrain(FreshDir("sync_kills_ref"), arguments);
+  ASSERT_EQ(expected.exit_code, 0) << expected.output;
+
+  Process process = StartTrain(dir, arguments);
+  std::mt19937 random(20);
+  int kills = 0;
+  for (; kills < 20 && process.running(); ++kills) {
+    const size_t before = ReadJsonLines(dir + "/train.jsonl").size();
+    const size_t more = 1 + random() % 12;
+    WaitUntil(30, [&] {
+      return !process.running() ||
+             ReadJsonLines(dir + "/train.jsonl").size() >= before + more;
+    });
+    const std::vector<pid_t> workers =
+        FindProcesses({"worker/weir_worker", dir});
+    if (!workers.empty()) {
+      kill(workers[random() % workers.size()], SIGKILL);
+    }
+  }
+  const TrainRun run = FinishTrain(&process, dir);
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_EQ(run.summary["model_sha256"], expected.summary["model_sha256"]);
+  EXPECT_GE(Restarts(run), 10);
+  RecordProperty("kills", kills);
+}
+
+TEST(SyncTest, SameBitsWhenStoppedHalfWayAndResumedOnOtherNumbers) {
+  const std::string dir = FreshDir("sync_resume");
+  std::vector<std::string> arguments = Arguments(3, 2);
+  arguments.insert(arguments.end(), {"--set", "train.steps=300", "--set",
+                                     "train.log_every_steps=1"});
+  const TrainRun expected = RunTrain(FreshDir("sync_resume_ref"), arguments);
+  ASSERT_EQ(expected.exit_code, 0) << expected.output;
+
+  Process process = StartTrain(dir, arguments);
+  ASSERT_TRUE(WaitUntil(
+      60, [&] { return ReadJsonLines(dir + "/train.jsonl").size() >= 60; }));
+  process.Signal(SIGINT);
+  const TrainRun stopped = FinishTrain(&process, dir);
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_LT(stopped.summary["steps"], 300);
+
+  arguments[2] = "2";
+  arguments[4] = "4";
+  arguments.push_back("--resume");
+  const TrainRun resumed = RunTrain(dir, arguments);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(resumed.summary["model_sha256"], expected.summary["model_sha256"]);
+}
+
+}  // namespace
+}  // namespace weir
