@@ -1,0 +1,140 @@
+#include "server/ps/initializer.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/random.h"
+
+namespace weir {
+namespace {
+
+// Derives the key of initial values from the job's seed: "init".
+constexpr uint64_t kStream = 0x696e6974;
+
+// Natural logarithm of x, a normal number in (0, 1]; error below 1e-15.
+double Log(double x) {
+  const uint64_t bits = std::bit_cast<uint64_t>(x);
+  double exponent =
+      static_cast<double>(static_cast<int64_t>(bits >> 52) - 1023);
+  double m = std::bit_cast<double>((bits & 0x000fffffffffffffu) |
+                                   0x3ff0000000000000u);  // [1, 2)
+  if (m > M_SQRT2) {
+    m *= 0.5;
+    exponent += 1;
+  }
+  // ln m = 2 artanh(s), |s| <= 0.1716: the term of s^23 is below 1e-18.
+  const double s = (m - 1) / (m + 1);
+  const double s2 = s * s;
+  double sum = 0;
+  for (int k = 21; k >= 1; k -= 2) {
+    sum = sum * s2 + 1.0 / k;
+  }
+  return exponent * M_LN2 + 2 * s * sum;
+}
+
+// Sine and cosine of `turns` full circles, turns in [0, 1); error below 1e-15.
+void SinCos(double turns, double* sine, double* cosine) {
+  const int quarter = static_cast<int>(turns * 4 + 0.5);
+  const double x = (turns - quarter * 0.25) * (2 * M_PI);  // |x| <= pi / 4
+  const double x2 = x * x;
+  // Taylor: the first terms left out are below 1e-16.
+  double s = 1;
+  for (int k = 14; k >= 2; k -= 2) {
+    s = 1 - s * x2 * (1.0 / (k * (k + 1)));
+  }
+  s *= x;
+  double c = 1;
+  for (int k = 15; k >= 1; k -= 2) {
+    c = 1 - c * x2 * (1.0 / (k * (k + 1)));
+  }
+  const bool swapped = (quarter & 1) != 0;
+  const double a = swapped ? c : s;
+  const double b = swapped ? s : c;
+  *sine = (quarter & 2) != 0 ? -a : a;
+  *cosine = ((quarter + 1) & 2) != 0 ? -b : b;
+}
+
+using Quad = std::array<float, 4>;
+
+Quad UniformQuad(const std::array<uint32_t, 4>& words, float limit) {
+  Quad out;
+  for (size_t k = 0; k < 4; ++k) {
+    out[k] = limit * (2.0f * UnitFloat(words[k]) - 1.0f);
+  }
+  return out;
+}
+
+Quad NormalQuad(const std::array<uint32_t, 4>& words, float stddev) {
+  Quad out;
+  for (size_t k = 0; k < 4; k += 2) {
+    const double u = (static_cast<double>(words[k]) + 1) * 0x1p-32;  // (0, 1]
+    const double radius = std::sqrt(-2 * Log(u)) * static_cast<double>(stddev);
+    double sine = 0;
+    double cosine = 0;
+    SinCos(static_cast<double>(words[k + 1]) * 0x1p-32, &sine, &cosine);
+    out[k] = static_cast<float>(radius * cosine);
+    out[k + 1] = static_cast<float>(radius * sine);
+  }
+  return out;
+}
+
+// Elements 4q .. 4q+3 come from Philox's four words at counter q.
+template <class MakeQuad>
+void FillQuads(uint64_t key, int variable, int64_t begin, int64_t count,
+               float* out, const MakeQuad& make) {
+  const int64_t end = begin + count;
+  for (int64_t i = begin; i < end;) {
+    const int64_t q = i / 4;
+    const Quad quad = make(
+        Philox(key, static_cast<uint64_t>(variable), static_cast<uint64_t>(q)));
+    const int64_t stop = std::min(end, q * 4 + 4);
+    for (; i < stop; ++i) {
+      *out++ = quad[static_cast<size_t>(i - q * 4)];
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status ValidateInitializer(const VariableSpec& variable) {
+  const float scale = variable.init.scale;
+  if (variable.init.kind == InitKind::kConstant && std::isfinite(scale)) {
+    return absl::OkStatus();
+  }
+  const bool known = variable.init.kind == InitKind::kConstant ||
+                     variable.init.kind == InitKind::kNormal ||
+                     variable.init.kind == InitKind::kUniform;
+  if (known && std::isfinite(scale) && scale >= 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "variable \"", variable.name, "\": initializer kind ",
+      static_cast<int>(variable.init.kind), " with scale ", scale,
+      "; the scale must be finite, and >= 0 for normal and uniform"));
+}
+
+void FillInitial(const InitSpec& init, uint64_t seed, int variable,
+                 int64_t begin, int64_t count, float* out) {
+  const float scale = init.scale;
+  const uint64_t key = MixKey(seed, kStream);
+  switch (init.kind) {
+    case InitKind::kConstant:
+      std::fill(out, out + count, scale);
+      return;
+    case InitKind::kNormal:
+      FillQuads(key, variable, begin, count, out, [scale](const auto& words) {
+        return NormalQuad(words, scale);
+      });
+      return;
+    case InitKind::kUniform:
+      FillQuads(key, variable, begin, count, out, [scale](const auto& words) {
+        return UniformQuad(words, scale);
+      });
+      return;
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,35 @@
+// Initial values, made on the ps: a pure function of (seed, variable, element).
+//
+// Place: the store fills each segment with it at Declare, so no values travel
+// and any split over shards and blocks starts from the same bits.
+//
+// Invariants
+//   I1. Element i has the same bits wherever a range is cut.
+//   I2. The same bits on every machine: logarithm, sine and cosine are our own
+//       polynomials in double, because a libm chooses its own by processor.
+// Threads: safe, no state.
+// Cost: constant: memset; uniform 5 ns and normal 25 ns an element at most.
+// Source: Salmon et al., SC11 (Philox); Box and Muller, 1958.
+#ifndef SERVER_PS_INITIALIZER_H_
+#define SERVER_PS_INITIALIZER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "common/layout.h"
+
+namespace weir {
+
+// Errors: INVALID_ARGUMENT  names the variable: scale not finite, or negative
+//   for kNormal and kUniform.
+absl::Status ValidateInitializer(const VariableSpec& variable);
+
+// Fills out[0..count) with elements [begin, begin + count) of variable
+// `variable` (its index in the layout).
+// REQUIRES: the initialiser is valid; begin >= 0.
+void FillInitial(const InitSpec& init, uint64_t seed, int variable,
+                 int64_t begin, int64_t count, float* out);
+
+}  // namespace weir
+
+#endif  // SERVER_PS_INITIALIZER_H_

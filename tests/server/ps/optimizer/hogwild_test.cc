@@ -1,0 +1,71 @@
+// Lock-free updates race on purpose; TSan must be silent about them, and the
+// loss must be single additions, nothing else. See common/simd.h.
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "common/kernels.h"
+#include "tests/server/ps/optimizer/rule_suite.h"
+
+namespace weir {
+namespace {
+
+TEST(HogwildTest, LosesWholeAdditionsAtMost) {
+  constexpr size_t kCount = 4096;
+  constexpr int kThreads = 4;
+  constexpr int kSteps = 200;
+  const auto rule = MakeRule("sgd {}");
+  std::vector<float> values(kCount, 0.0f);
+  const std::vector<float> gradient(kCount, -1.0f);
+  std::vector<char> seen(kCount * 2);
+  std::vector<std::thread> threads;
+  for (int k = 0; k < kThreads; ++k) {
+    threads.emplace_back([&] {
+      for (uint64_t t = 0; t < kSteps; ++t) {
+        rule->Apply({t, 1.0, {}}, values.data(), nullptr,
+                    reinterpret_cast<const char*>(gradient.data()), kCount);
+      }
+    });
+  }
+  for (int i = 0; i < kSteps; ++i) {  // a reader that never waits
+    EncodeBf16(values.data(), seen.data(), kCount);
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const float value : values) {
+    // Each element has its additions, less the lost ones, and no other value.
+    EXPECT_EQ(value, std::floor(value));
+    EXPECT_GE(value, 1.0f);
+    EXPECT_LE(value, static_cast<float>(kThreads * kSteps));
+  }
+}
+
+TEST(HogwildTest, KeepsSlotsFiniteUnderRaces) {
+  for (const std::string spec :
+       {"sgd { momentum: 0.9 }", "adagrad {}",
+        "rmsprop { centered: true momentum: 0.5 epsilon: 0.1 }", "adadelta {}",
+        "adam { amsgrad: true }", "adamw {}", "ftrl {}",
+        "ftrl { learning_rate_power: -0.6 }", "moving_average 0.1"}) {
+    const auto rule = MakeRule(spec);
+    RuleState state = MakeState(*rule, GoldenStart());
+    std::vector<std::thread> threads;
+    for (int k = 0; k < 2; ++k) {
+      threads.emplace_back([&] {
+        for (int t = 0; t < kGoldenSteps; ++t) {
+          Step(*rule, {static_cast<uint64_t>(t), 0.001, {}}, GoldenGradient(t),
+               &state);
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    for (const float value : state.values) {
+      EXPECT_TRUE(std::isfinite(value)) << spec;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir
