@@ -1,0 +1,593 @@
+#include "client/cc/parameter_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/logging.h"
+#include "common/status.h"
+
+namespace weir {
+namespace {
+
+// A transport gives payloads back when their stream ends; one that does not is
+// a bug, and better a line in the log than a process that never ends.
+constexpr std::chrono::seconds kReleaseWaitMax{5};
+
+}  // namespace
+
+absl::Status ParameterClient::Options::Validate() const {
+  if (transport == nullptr || layout == nullptr || parameters == nullptr) {
+    return absl::InvalidArgumentError(
+        "a parameter client needs a transport, a layout and a buffer");
+  }
+  if (static_cast<int>(addresses.size()) != layout->shard_count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(addresses.size(), " ps addresses for a layout of ",
+                     layout->shard_count(), " shards"));
+  }
+  if (in_flight_bytes_max < 1 || lost_after.count() < 1) {
+    return absl::InvalidArgumentError(
+        "in_flight_bytes_max and lost_after must be positive");
+  }
+  const int variables = static_cast<int>(layout->variables().size());
+  for (const int v : forward_order) {
+    if (v < 0 || v >= variables) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("forward_order names variable ", v, " of ", variables));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
+    Options options) {
+  WEIR_RETURN_IF_ERROR(options.Validate());
+  std::unique_ptr<ParameterClient> client(
+      new ParameterClient(std::move(options)));
+  client->BuildBlocks();
+  for (size_t s = 0; s < client->shards_.size(); ++s) {
+    client->shards_[s]->thread = std::thread(
+        [raw = client.get(), s] { raw->RunShard(static_cast<int>(s)); });
+  }
+  client->watcher_ = std::thread([raw = client.get()] { raw->Watch(); });
+  return client;
+}
+
+ParameterClient::ParameterClient(Options options)
+    : options_(std::move(options)) {}
+
+ParameterClient::~ParameterClient() {
+  std::vector<std::shared_ptr<PushPullStream>> streams;
+  {
+    MutexLock lock(&mutex_);
+    stop_ = true;
+    for (const auto& shard : shards_) {
+      shard->wake.NotifyAll();
+      streams.push_back(shard->stream);
+    }
+    watch_.NotifyAll();
+  }
+  for (const auto& stream : streams) {
+    if (stream != nullptr) {
+      stream->Cancel();
+    }
+  }
+  streams.clear();
+  if (watcher_.joinable()) {
+    watcher_.join();
+  }
+  for (const auto& shard : shards_) {
+    if (shard->thread.joinable()) {
+      shard->thread.join();
+    }
+    shard->stream.reset();
+  }
+  MutexLock lock(&releases_->mutex);
+  const int64_t begin = Clock::Real()->NowNs();
+  while (releases_->left > 0) {
+    if (Clock::Real()->NowNs() - begin >
+        std::chrono::nanoseconds(kReleaseWaitMax).count()) {
+      LOG_ERROR("{} payloads were never given back", releases_->left);
+      break;
+    }
+    releases_->done.WaitFor(&releases_->mutex, std::chrono::milliseconds(50));
+  }
+}
+
+void ParameterClient::BuildBlocks() {
+  MutexLock lock(&mutex_);
+  const Layout& layout = *options_.layout;
+  const int variables = static_cast<int>(layout.variables().size());
+  blocks_of_.resize(variables);
+  values_missing_.resize(variables);
+  variable_ready_.resize(variables);
+  std::vector<int> position(variables, variables);
+  for (size_t i = 0; i < options_.forward_order.size(); ++i) {
+    int& p = position[options_.forward_order[i]];
+    p = std::min(p, static_cast<int>(i));
+  }
+  std::vector<int> rank;
+  for (int s = 0; s < layout.shard_count(); ++s) {
+    first_.push_back(static_cast<int>(blocks_.size()));
+    for (int index = 0; index < layout.block_count(s); ++index) {
+      Block block;
+      block.id = {s, index};
+      block.range = layout.block(block.id);
+      int earliest = variables;
+      for (const Segment& segment : layout.segments(block.id)) {
+        block.variables.push_back(segment.variable);
+        blocks_of_[segment.variable].push_back(
+            static_cast<int>(blocks_.size()));
+        earliest = std::min(earliest, position[segment.variable]);
+      }
+      forward_blocks_.push_back(static_cast<int>(blocks_.size()));
+      rank.push_back(earliest);
+      blocks_.push_back(std::move(block));
+    }
+  }
+  std::stable_sort(forward_blocks_.begin(), forward_blocks_.end(),
+                   [&rank](int a, int b) { return rank[a] < rank[b]; });
+  for (int s = 0; s < layout.shard_count(); ++s) {
+    ShardExchange::Options exchange;
+    exchange.shard = s;
+    exchange.address = options_.addresses[s];
+    exchange.sender = options_.sender;
+    exchange.in_flight_bytes_max = options_.in_flight_bytes_max;
+    exchange.lost_after = options_.lost_after;
+    exchange.want_timeout =
+        std::clamp(options_.lost_after / 4, std::chrono::milliseconds(1),
+                   std::chrono::milliseconds(2000));
+    exchange.backoff_max =
+        std::clamp(options_.lost_after / 8, std::chrono::milliseconds(1),
+                   std::chrono::milliseconds(1000));
+    exchange.backoff_min =
+        std::min(std::chrono::milliseconds(100), exchange.backoff_max);
+    exchange.clock = options_.clock;
+    for (int index = 0; index < layout.block_count(s); ++index) {
+      exchange.elements.push_back(blocks_[first_[s] + index].range.count);
+      exchange.rank.push_back(rank[first_[s] + index]);
+    }
+    auto shard = std::make_unique<Shard>();
+    shard->link = options_.transport->Connect(options_.addresses[s]);
+    shard->exchange = std::make_unique<ShardExchange>(std::move(exchange));
+    shards_.push_back(std::move(shard));
+  }
+}
+
+// ------------------------------------------------------------ the I/O threads
+
+void ParameterClient::RunShard(int s) {
+  MutexLock lock(&mutex_);
+  Shard& shard = *shards_[s];
+  while (!stop_) {
+    const ShardExchange::Action action = shard.exchange->Next();
+    switch (action.kind) {
+      case ShardExchange::Action::kConnect:
+        Connect(s);
+        break;
+      case ShardExchange::Action::kSend:
+        Send(s, action);
+        break;
+      case ShardExchange::Action::kReceive:
+        Receive(s);
+        break;
+      case ShardExchange::Action::kSleep:
+        shard.wake.WaitFor(
+            &mutex_, std::chrono::nanoseconds(std::max<int64_t>(
+                         action.until_ns - options_.clock->NowNs(), 1000)));
+        break;
+      case ShardExchange::Action::kIdle:
+      case ShardExchange::Action::kFailed:
+        shard.wake.Wait(&mutex_);
+        break;
+    }
+  }
+}
+
+void ParameterClient::Connect(int s) {
+  Shard& shard = *shards_[s];
+  mutex_.Unlock();
+  std::shared_ptr<PushPullStream> stream = shard.link->OpenPushPull();
+  mutex_.Lock();
+  shard.stream = std::move(stream);
+  shard.exchange->OnConnected();
+  if (stop_) {
+    shard.stream->Cancel();
+  }
+}
+
+void ParameterClient::Send(int s, const ShardExchange::Action& action) {
+  Shard& shard = *shards_[s];
+  const std::shared_ptr<PushPullStream> stream = shard.stream;
+  std::span<const char> payload;
+  std::function<void()> released;
+  if (action.payload) {
+    const FlatRange range =
+        blocks_[first_[s] + static_cast<int>(action.header.block())].range;
+    payload = {reinterpret_cast<const char*>(options_.gradients + range.begin),
+               static_cast<size_t>(range.count) * sizeof(float)};
+    counters_.bytes_sent += payload.size();
+    {
+      MutexLock lock(&releases_->mutex);
+      ++releases_->left;
+    }
+    released = [releases = releases_] {
+      MutexLock lock(&releases->mutex);
+      if (--releases->left == 0) {
+        releases->done.NotifyAll();
+      }
+    };
+  }
+  mutex_.Unlock();
+  const absl::Status status =
+      stream->Send(action.header, payload, std::move(released));
+  mutex_.Lock();
+  if (!status.ok()) {
+    shard.exchange->OnSendFailed();
+    return;
+  }
+  if (action.header.has_push()) {
+    NotePushEvents(s);
+  }
+}
+
+void ParameterClient::Receive(int s) {
+  Shard& shard = *shards_[s];
+  std::shared_ptr<PushPullStream> stream = shard.stream;
+  ValueChunk answer;
+  Payload payload;
+  mutex_.Unlock();
+  const absl::Status status = stream->Receive(&answer, &payload);
+  mutex_.Lock();
+  if (!status.ok()) {
+    shard.stream.reset();
+    mutex_.Unlock();
+    stream.reset();  // its payloads come back here
+    mutex_.Lock();
+    if (!stop_) {
+      shard.exchange->OnStreamEnd(status);
+      ++counters_.reconnects;
+    }
+    NoteFailure(s);
+    return;
+  }
+  const bool was_done = shard.exchange->item_done();
+  const int index = shard.exchange->OnAnswer(answer, payload.bytes());
+  if (index >= 0) {
+    const int block = first_[s] + index;
+    float* const out = options_.parameters + blocks_[block].range.begin;
+    mutex_.Unlock();
+    payload.CopyTo(reinterpret_cast<char*>(out));
+    mutex_.Lock();
+    counters_.bytes_received += payload.bytes();
+    shard.exchange->OnStored(index, answer.version());
+    OnStored(block);
+  } else if (!was_done && shard.exchange->item_done()) {
+    changed_.NotifyAll();
+    NotePushEvents(s);
+  }
+  NoteFailure(s);
+}
+
+void ParameterClient::NoteFailure(int s) {
+  const absl::Status& status = shards_[s]->exchange->status();
+  if (!status.ok() && status_.ok()) {
+    status_ = status;
+    changed_.NotifyAll();
+  }
+}
+
+void ParameterClient::Watch() {
+  const std::chrono::milliseconds period =
+      std::clamp(options_.lost_after / 20, std::chrono::milliseconds(5),
+                 std::chrono::milliseconds(250));
+  MutexLock lock(&mutex_);
+  while (!stop_) {
+    watch_.WaitFor(&mutex_, period);
+    for (size_t s = 0; s < shards_.size(); ++s) {
+      if (!shards_[s]->exchange->CheckLost()) {
+        continue;
+      }
+      NoteFailure(static_cast<int>(s));
+      std::shared_ptr<PushPullStream> stream = shards_[s]->stream;
+      mutex_.Unlock();
+      if (stream != nullptr) {
+        stream->Cancel();
+      }
+      stream.reset();
+      mutex_.Lock();
+    }
+  }
+}
+
+void ParameterClient::NotePushEvents(int s) {
+  if (!options_.on_event) {
+    return;
+  }
+  int unsent = 0;
+  bool others_done = true;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    unsent += shards_[i]->exchange->blocks_unsent();
+    others_done = others_done && (static_cast<int>(i) == s ||
+                                  shards_[i]->exchange->item_done());
+  }
+  const auto fire = [this](Event event, bool when)
+                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                          const int bit = 1 << static_cast<int>(event);
+                          if (when && (events_fired_ & bit) == 0) {
+                            events_fired_ |= bit;
+                            mutex_.Unlock();
+                            options_.on_event(event);
+                            mutex_.Lock();
+                          }
+                        };
+  fire(Event::kHalfSent, unsent * 2 <= static_cast<int>(blocks_.size()));
+  fire(Event::kAllSent, unsent == 0);
+  fire(Event::kFirstShardDone,
+       shards_[s]->exchange->item_done() && !others_done);
+}
+
+// ----------------------------------------------------------------------- pull
+
+absl::Status ParameterClient::StartPull(const Want& want,
+                                        std::span<const int> variables) {
+  MutexLock lock(&mutex_);
+  WEIR_RETURN_IF_ERROR(status_);
+  WEIR_CHECK(!item_open_);
+  std::vector<int> blocks;
+  if (variables.empty()) {
+    blocks = forward_blocks_;
+  } else {
+    std::vector<bool> wanted(blocks_.size(), false);
+    for (const int v : variables) {
+      for (const int block : blocks_of_[v]) {
+        wanted[block] = true;
+      }
+    }
+    for (const int block : forward_blocks_) {
+      if (wanted[block]) {
+        blocks.push_back(block);
+      }
+    }
+  }
+  if (next_pull_.has_value()) {
+    return absl::FailedPreconditionError("two pulls are waiting already");
+  }
+  if (values_left_ > 0) {
+    next_pull_.emplace(want, std::move(blocks));
+  } else {
+    BeginWants(want, blocks);
+  }
+  return absl::OkStatus();
+}
+
+void ParameterClient::BeginWants(const Want& want,
+                                 const std::vector<int>& blocks) {
+  std::vector<std::vector<int>> of_shard(shards_.size());
+  for (const int block : blocks) {
+    of_shard[blocks_[block].id.shard].push_back(blocks_[block].id.index);
+    for (const int v : blocks_[block].variables) {
+      ++values_missing_[v];
+    }
+  }
+  values_left_ = static_cast<int>(blocks.size());
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    shards_[s]->exchange->StartWants(want, of_shard[s]);
+    shards_[s]->wake.NotifyAll();
+  }
+}
+
+void ParameterClient::OnStored(int block) {
+  bool notify = false;
+  for (const int v : blocks_[block].variables) {
+    notify = --values_missing_[v] == 0 || notify;
+  }
+  if (--values_left_ == 0) {
+    notify = true;
+    for (const auto& shard : shards_) {
+      shard->exchange->SetGate(true);
+      shard->wake.NotifyAll();
+    }
+    if (next_pull_.has_value()) {
+      BeginWants(next_pull_->first, next_pull_->second);
+      next_pull_.reset();
+    }
+  }
+  if (notify) {
+    changed_.NotifyAll();
+  }
+}
+
+bool ParameterClient::ValuesHere(int v) const {
+  return !next_pull_.has_value() && values_missing_[v] == 0;
+}
+
+absl::Status ParameterClient::WaitVariable(int v) {
+  MutexLock lock(&mutex_);
+  return WaitUntil([this, v]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return ValuesHere(v);
+  });
+}
+
+absl::Status ParameterClient::WaitPull() {
+  MutexLock lock(&mutex_);
+  return WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !next_pull_.has_value() && values_left_ == 0;
+  });
+}
+
+// ----------------------------------------------------------------------- item
+
+absl::Status ParameterClient::BeginItem(const ItemPush& item) {
+  WEIR_CHECK(options_.gradients != nullptr);
+  MutexLock lock(&mutex_);
+  WEIR_CHECK(!item_open_);
+  WEIR_RETURN_IF_ERROR(
+      WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return ItemDone() && !next_pull_.has_value();
+      }));
+  Push push;
+  push.set_item(item.item);
+  push.set_contribution(item.contribution);
+  if (item.weight != 1.0f) {
+    push.set_weight(item.weight);
+  }
+  for (const Hyper& hyper : item.hyper) {
+    *push.add_hyper() = hyper;
+  }
+  for (Block& block : blocks_) {
+    block.not_ready = static_cast<int>(block.variables.size());
+    block.left_out.clear();
+  }
+  for (const auto& shard : shards_) {
+    shard->exchange->BeginItem(push);
+    shard->exchange->SetGate(values_left_ == 0);
+  }
+  events_fired_ = 0;
+  variable_ready_.assign(variable_ready_.size(), false);
+  item_open_ = true;
+  for (const int v : item.left_out) {
+    VariableReady(v, /*left_out=*/true);
+  }
+  return absl::OkStatus();
+}
+
+void ParameterClient::GradientReady(int v) {
+  MutexLock lock(&mutex_);
+  VariableReady(v, /*left_out=*/false);
+}
+
+void ParameterClient::VariableReady(int v, bool left_out) {
+  WEIR_CHECK(item_open_);
+  if (variable_ready_[v]) {
+    return;
+  }
+  variable_ready_[v] = true;
+  for (const int place : blocks_of_[v]) {
+    Block& block = blocks_[place];
+    if (left_out) {
+      block.left_out.push_back(static_cast<uint32_t>(v));
+    }
+    if (--block.not_ready > 0) {
+      continue;
+    }
+    Shard& shard = *shards_[block.id.shard];
+    const bool payload = block.left_out.size() < block.variables.size();
+    shard.exchange->BlockReady(block.id.index, payload,
+                               std::move(block.left_out));
+    block.left_out.clear();
+    shard.wake.NotifyAll();
+  }
+}
+
+absl::Status ParameterClient::FinishItem(const std::optional<Want>& want) {
+  MutexLock lock(&mutex_);
+  WEIR_CHECK(item_open_);
+  for (size_t v = 0; v < variable_ready_.size(); ++v) {
+    VariableReady(static_cast<int>(v), /*left_out=*/true);
+  }
+  item_open_ = false;
+  WEIR_RETURN_IF_ERROR(status_);
+  if (want.has_value()) {
+    WEIR_CHECK(!next_pull_.has_value());
+    if (values_left_ > 0) {
+      next_pull_.emplace(*want, forward_blocks_);
+    } else {
+      BeginWants(*want, forward_blocks_);
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool ParameterClient::ItemDone() const {
+  for (const auto& shard : shards_) {
+    if (!shard->exchange->item_done()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<ParameterClient::ItemResult> ParameterClient::WaitReceipts() {
+  ItemResult result;
+  {
+    MutexLock lock(&mutex_);
+    WEIR_CHECK(!item_open_);
+    WEIR_RETURN_IF_ERROR(WaitUntil(
+        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ItemDone(); }));
+    for (const auto& shard : shards_) {
+      const ShardExchange::Receipts& receipts = shard->exchange->receipts();
+      result.duplicate_blocks += receipts.duplicates;
+      result.staleness_sum += receipts.staleness_sum;
+      result.staleness_count += receipts.staleness_count;
+      result.staleness_max =
+          std::max(result.staleness_max, receipts.staleness_max);
+      if (receipts.bad_variable >= 0 && !result.bad) {
+        const auto& variables = options_.layout->variables();
+        result.bad = true;
+        result.bad_variable =
+            receipts.bad_variable < static_cast<int>(variables.size())
+                ? variables[receipts.bad_variable].name
+                : absl::StrCat("#", receipts.bad_variable);
+      }
+    }
+  }
+  WEIR_RETURN_IF_ERROR(WaitReleases());
+  return result;
+}
+
+absl::Status ParameterClient::WaitReleases() {
+  while (true) {
+    {
+      MutexLock lock(&releases_->mutex);
+      if (releases_->left == 0) {
+        return absl::OkStatus();
+      }
+      releases_->done.WaitFor(&releases_->mutex, std::chrono::milliseconds(50));
+    }
+    MutexLock lock(&mutex_);
+    WEIR_RETURN_IF_ERROR(status_);
+  }
+}
+
+// ---------------------------------------------------------------------- state
+
+template <typename Done>
+absl::Status ParameterClient::WaitUntil(const Done& done) {
+  if (status_.ok() && done()) {
+    return absl::OkStatus();
+  }
+  const int64_t begin = Clock::Real()->NowNs();
+  while (status_.ok() && !done()) {
+    changed_.Wait(&mutex_);
+  }
+  counters_.wait_ns += Clock::Real()->NowNs() - begin;
+  return status_;
+}
+
+void ParameterClient::Interrupt(const absl::Status& status) {
+  MutexLock lock(&mutex_);
+  if (status_.ok()) {
+    status_ = status;
+  }
+  changed_.NotifyAll();
+}
+
+uint64_t ParameterClient::version_min() const {
+  MutexLock lock(&mutex_);
+  uint64_t version = ~uint64_t{0};
+  for (const Block& block : blocks_) {
+    version = std::min(
+        version, shards_[block.id.shard]->exchange->version(block.id.index));
+  }
+  return version;
+}
+
+ParameterClient::Counters ParameterClient::counters() const {
+  MutexLock lock(&mutex_);
+  return counters_;
+}
+
+}  // namespace weir

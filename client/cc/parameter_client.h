@@ -1,0 +1,214 @@
+// The worker's side of the parameters: pull values in place, push gradients.
+//
+// Place: worker/train_loop and the public SDK (client/cc/weir.h) call it; it
+// speaks to every ps through a Transport. Blocks come and go while the caller
+// computes: a gradient leaves when the last one in its block is ready, values
+// arrive in the order in which forward needs them.
+//
+// Terms
+//   item   one contribution's push: BeginItem, GradientReady..., FinishItem,
+//          WaitReceipts. One at a time.
+//   pull   a set of blocks on its way into `parameters`; one at a time.
+//   want   which values: latest, or exactly version v (proto/ps.proto).
+//
+// Invariants
+//   I1. Every block of an item is applied exactly once per (slot, item),
+//   however
+//       often connections break: it is repeated until its receipt is in.
+//   I2. No block of an item leaves before every value of the pull before it is
+//       here, on every shard.
+//   I3. `gradients` may change only between WaitReceipts and GradientReady;
+//       `parameters` only by a pull.
+// Threads: one caller, plus one thread per shard and one that watches for lost
+//   shards. Interrupt may be called on any thread.
+// Owns/borrows: transport, layout and both buffers are borrowed.
+// Errors: FAILED_PRECONDITION  a shard is lost, restarted, or of another job,
+//                              history or layout; the message names it.
+//         PERMISSION_DENIED    a newer process has this slot.
+//         others               as the ps answered, with its name.
+//   After an error every call returns it.
+#ifndef CLIENT_CC_PARAMETER_CLIENT_H_
+#define CLIENT_CC_PARAMETER_CLIENT_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/shard_exchange.h"
+#include "client/cc/transport.h"
+#include "common/layout.h"
+#include "common/mutex.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class ParameterClient {
+ public:
+  // Where a push stands; for failpoints in tests.
+  enum class Event { kHalfSent, kAllSent, kFirstShardDone };
+
+  struct Options {
+    Transport* transport = nullptr;
+    std::vector<std::string> addresses;  // of the shards, in order
+    const Layout* layout = nullptr;
+    Sender sender;
+    // Flat space, layout->flat_elements() floats each. `gradients` may be null
+    // for a reader; its padding must be finite.
+    float* parameters = nullptr;
+    float* gradients = nullptr;
+    // Variables as forward needs them; those not named come last.
+    std::vector<int> forward_order;
+    int64_t in_flight_bytes_max = 4 << 20;  // per shard
+    std::chrono::milliseconds lost_after{10000};
+    std::function<void(Event)> on_event;  // on an I/O thread
+    Clock* clock = Clock::Real();
+
+    absl::Status Validate() const;
+  };
+
+  struct ItemPush {
+    uint64_t item = 0;
+    uint32_t contribution = 0;  // sync: index in the step
+    float weight = 1.0f;
+    std::vector<int> left_out = {};  // variables
+    std::vector<Hyper> hyper = {};
+  };
+
+  struct ItemResult {
+    bool bad = false;          // NaN or Inf: some block was left out
+    std::string bad_variable;  // one of them
+    uint64_t duplicate_blocks = 0;
+    uint64_t staleness_sum = 0;  // over blocks
+    uint64_t staleness_count = 0;
+    uint64_t staleness_max = 0;
+  };
+
+  struct Counters {
+    uint64_t bytes_sent = 0;  // payloads
+    uint64_t bytes_received = 0;
+    int64_t wait_ns = 0;  // the caller's, in Wait*
+    uint64_t reconnects = 0;
+  };
+
+  static absl::StatusOr<std::unique_ptr<ParameterClient>> Create(
+      Options options);
+  // Cancels what is under way.
+  ~ParameterClient();
+
+  // Starts to read `variables` (none: all). A pull under way is waited for
+  // first by the I/O threads, not by the caller.
+  // REQUIRES: no item between BeginItem and FinishItem.
+  absl::Status StartPull(const Want& want, std::span<const int> variables = {});
+  // Waits until variable `v` is here, if a pull brings it.
+  absl::Status WaitVariable(int v);
+  absl::Status WaitPull();
+
+  // Starts an item. Waits for the receipts of the one before.
+  absl::Status BeginItem(const ItemPush& item);
+  // The gradient (a buffer: the sample) of `v` is final. Once per variable; for
+  // variables left out by BeginItem, nothing.
+  void GradientReady(int v);
+  // Leaves out the variables that never became ready and, when `want` is
+  // given, starts to read everything behind the item.
+  absl::Status FinishItem(const std::optional<Want>& want);
+  // Waits until every shard has settled every block and nothing reads
+  // `gradients` any more.
+  absl::StatusOr<ItemResult> WaitReceipts();
+
+  // Ends every wait, now and later, with `status`.
+  void Interrupt(const absl::Status& status);
+
+  // The smallest version over the blocks, as last pulled.
+  uint64_t version_min() const;
+  Counters counters() const;
+
+ private:
+  // `exchange` and `stream` are guarded by mutex_; the thread that runs the
+  // shard holds its own reference to the stream while it is blocked in it.
+  struct Shard {
+    std::unique_ptr<ShardLink> link;
+    std::unique_ptr<ShardExchange> exchange;
+    std::shared_ptr<PushPullStream> stream;
+    CondVar wake;
+    std::thread thread;
+  };
+  // One block, known by its place in blocks_.
+  struct Block {
+    BlockId id;
+    FlatRange range;
+    std::vector<int> variables;
+    // Of the item under way.
+    int not_ready = 0;
+    std::vector<uint32_t> left_out;
+  };
+
+  // Counts payloads that a transport still reads; outlives the client, because
+  // the last one may come back from a thread of the transport's.
+  struct Releases {
+    Mutex mutex;
+    CondVar done;
+    int left ABSL_GUARDED_BY(mutex) = 0;
+  };
+
+  explicit ParameterClient(Options options);
+  void BuildBlocks();
+  void RunShard(int shard);
+  // These three drop the lock around the I/O.
+  void Connect(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(int shard, const ShardExchange::Action& action)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Receive(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteFailure(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Watch();
+  void BeginWants(const Want& want, const std::vector<int>& blocks)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnStored(int block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void VariableReady(int v, bool left_out)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NotePushEvents(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ItemDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ValuesHere(int v) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until `done` holds; it is called with the lock held.
+  template <typename Done>
+  absl::Status WaitUntil(const Done& done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WaitReleases();
+
+  const Options options_;
+  // Constant after construction.
+  std::vector<std::vector<int>> blocks_of_;  // variable -> places in blocks_
+  std::vector<int> forward_blocks_;          // places, in forward order
+  std::vector<int> first_;                   // shard -> its first place
+
+  mutable Mutex mutex_;
+  std::vector<Block> blocks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Shard>> shards_;  // members: see Shard
+  CondVar changed_;  // something that a caller waits for
+  CondVar watch_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  // Pull.
+  std::vector<int> values_missing_ ABSL_GUARDED_BY(mutex_);  // per variable
+  int values_left_ ABSL_GUARDED_BY(mutex_) = 0;              // blocks
+  // A pull that starts when the one under way is complete.
+  std::optional<std::pair<Want, std::vector<int>>> next_pull_
+      ABSL_GUARDED_BY(mutex_);
+  // Item.
+  bool item_open_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
+  int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
+  Counters counters_ ABSL_GUARDED_BY(mutex_);
+  const std::shared_ptr<Releases> releases_ = std::make_shared<Releases>();
+  std::thread watcher_;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_PARAMETER_CLIENT_H_

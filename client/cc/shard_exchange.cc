@@ -1,0 +1,370 @@
+#include "client/cc/shard_exchange.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace weir {
+namespace {
+
+int64_t Ns(std::chrono::milliseconds ms) {
+  return std::chrono::nanoseconds(ms).count();
+}
+
+bool IsRetriable(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk:  // the server closed the stream in good order
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnknown:  // a broken connection, in gRPC's words
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+ShardExchange::ShardExchange(Options options)
+    : options_(std::move(options)),
+      blocks_(options_.elements.size()),
+      backoff_(options_.backoff_min) {
+  WEIR_CHECK(options_.rank.size() == options_.elements.size());
+}
+
+void ShardExchange::NoteWork() {
+  if (!HasWork()) {
+    work_since_ns_ = options_.clock->NowNs();
+  }
+}
+
+void ShardExchange::StartWants(const Want& want,
+                               const std::vector<int>& blocks) {
+  WEIR_CHECK(wants_left_ == 0);
+  if (blocks.empty()) {
+    return;
+  }
+  NoteWork();
+  want_ = want;
+  if (want_.timeout_ms() == 0) {
+    want_.set_timeout_ms(static_cast<uint32_t>(options_.want_timeout.count()));
+  }
+  for (const int block : blocks) {
+    blocks_[block].want = WantState::kQueued;
+    wants_queued_.push_back(block);
+  }
+  wants_left_ = static_cast<int>(blocks.size());
+}
+
+void ShardExchange::BeginItem(const Push& push) {
+  WEIR_CHECK(item_done());
+  push_ = push;
+  receipts_ = {};
+  for (Block& block : blocks_) {
+    block.push = PushState::kPending;
+  }
+  blocks_unsent_ = blocks_unacknowledged_ = static_cast<int>(blocks_.size());
+}
+
+void ShardExchange::BlockReady(int block, bool payload,
+                               std::vector<uint32_t> left_out) {
+  Block& b = blocks_[block];
+  WEIR_CHECK(b.push == PushState::kPending);
+  NoteWork();
+  b.push = PushState::kReady;
+  b.payload = payload;
+  b.left_out = std::move(left_out);
+  ++blocks_open_;
+  ready_.insert({options_.rank[block], block});
+}
+
+ShardExchange::Action ShardExchange::Next() {
+  Action action;
+  const int64_t now = options_.clock->NowNs();
+  if (!status_.ok()) {
+    action.kind = Action::kFailed;
+    return action;
+  }
+  if (!connected_) {
+    if (HasWork()) {
+      action.kind = now >= reconnect_at_ns_ ? Action::kConnect : Action::kSleep;
+      action.until_ns = reconnect_at_ns_;
+    }
+    return action;
+  }
+  if (draining_) {
+    action.kind = Action::kReceive;
+    return action;
+  }
+  if (!deferred_.empty() && now >= deferred_until_ns_) {
+    for (const int block : deferred_) {
+      blocks_[block].push = PushState::kReady;
+      ready_.insert({options_.rank[block], block});
+    }
+    deferred_.clear();
+  }
+  const bool room = requests_.size() < kInFlightRequestsMax;
+  if (!ready_.empty() && gate_open_ && room) {
+    const Block& first = blocks_[ready_.begin()->second];
+    const int64_t bytes =
+        first.payload ? options_.elements[ready_.begin()->second] * 4 : 0;
+    if (in_flight_bytes_ == 0 ||
+        in_flight_bytes_ + bytes <= options_.in_flight_bytes_max) {
+      return SendPush();
+    }
+  }
+  // Values are asked for behind the item, so that they show its effect.
+  const bool wants_may_go = ready_.empty() || !gate_open_;
+  if (!wants_queued_.empty() && wants_may_go && room) {
+    return SendWant();
+  }
+  if (!deferred_.empty()) {
+    // Not in Receive: what is parked there may be waiting for these blocks.
+    action.kind = Action::kSleep;
+    action.until_ns = deferred_until_ns_;
+    if (in_flight_bytes_ > 0) {
+      action.kind = Action::kReceive;
+    }
+    return action;
+  }
+  if (!requests_.empty()) {
+    action.kind = Action::kReceive;
+  }
+  return action;
+}
+
+ShardExchange::Action ShardExchange::SendPush() {
+  Action action;
+  action.kind = Action::kSend;
+  const int first = ready_.begin()->second;
+  const bool payload = blocks_[first].payload;
+  const uint64_t base_version = blocks_[first].version;
+  int count = 0;
+  for (int block = first; block < static_cast<int>(blocks_.size()); ++block) {
+    Block& b = blocks_[block];
+    if (b.push != PushState::kReady || b.payload != payload ||
+        b.version != base_version) {
+      break;
+    }
+    b.push = PushState::kSent;
+    b.push_request = next_request_;
+    ready_.erase({options_.rank[block], block});
+    ++count;
+    if (payload) {
+      break;
+    }
+  }
+  blocks_unsent_ -= count;
+  GradientChunk& header = action.header;
+  *header.mutable_sender() = options_.sender;
+  *header.mutable_push() = push_;
+  header.mutable_push()->set_base_version(base_version);
+  header.set_block(static_cast<uint32_t>(first));
+  if (payload) {
+    for (const uint32_t variable : blocks_[first].left_out) {
+      header.mutable_push()->add_left_out(variable);
+    }
+    in_flight_bytes_ += options_.elements[first] * 4;
+    action.payload = true;
+  } else {
+    header.set_block_count(static_cast<uint32_t>(count));
+  }
+  requests_[next_request_++] = count;
+  return action;
+}
+
+ShardExchange::Action ShardExchange::SendWant() {
+  Action action;
+  action.kind = Action::kSend;
+  const int first = wants_queued_.front();
+  int count = 0;
+  while (!wants_queued_.empty() && wants_queued_.front() == first + count) {
+    Block& b = blocks_[first + count];
+    b.want = WantState::kSent;
+    b.want_request = next_request_;
+    wants_queued_.pop_front();
+    ++count;
+  }
+  *action.header.mutable_sender() = options_.sender;
+  *action.header.mutable_want() = want_;
+  action.header.set_block(static_cast<uint32_t>(first));
+  action.header.set_block_count(static_cast<uint32_t>(count));
+  requests_[next_request_++] = count;
+  return action;
+}
+
+void ShardExchange::OnConnected() {
+  connected_ = true;
+  draining_ = false;
+}
+
+void ShardExchange::OnStreamEnd(const absl::Status& status) {
+  connected_ = false;
+  draining_ = false;
+  requests_.clear();
+  in_flight_bytes_ = 0;
+  ++reconnects_;
+  if (!status_.ok()) {
+    return;
+  }
+  // The item that the shard expects may be ours after all, on another block:
+  // one resend of everything unacknowledged settles it.
+  const bool skipped = status.code() == absl::StatusCode::kOutOfRange &&
+                       !item_done() && skipped_item_ != push_.item();
+  if (skipped) {
+    skipped_item_ = push_.item();
+  }
+  if (!skipped && !IsRetriable(status.code())) {
+    Fail(status);
+    return;
+  }
+  last_error_ = status;
+  std::vector<int> wants;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    Block& block = blocks_[i];
+    if (block.push == PushState::kSent) {
+      block.push = PushState::kReady;
+      ++blocks_unsent_;
+      ready_.insert({options_.rank[i], static_cast<int>(i)});
+    }
+    if (block.want == WantState::kSent) {
+      block.want = WantState::kQueued;
+      wants.push_back(static_cast<int>(i));
+    }
+  }
+  wants.insert(wants.end(), wants_queued_.begin(), wants_queued_.end());
+  std::sort(wants.begin(), wants.end(), [this](int a, int b) {
+    return std::pair(options_.rank[a], a) < std::pair(options_.rank[b], b);
+  });
+  wants_queued_.assign(wants.begin(), wants.end());
+  reconnect_at_ns_ = options_.clock->NowNs() + Ns(backoff_);
+  backoff_ = std::min(backoff_ * 2, options_.backoff_max);
+  CheckLost();
+}
+
+void ShardExchange::Answered(uint32_t* request) {
+  const auto it = requests_.find(*request);
+  if (it != requests_.end() && --it->second == 0) {
+    requests_.erase(it);
+  }
+  *request = 0;
+}
+
+int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
+  if (!status_.ok()) {
+    return -1;
+  }
+  last_success_ns_ = options_.clock->NowNs();
+  backoff_ = options_.backoff_min;
+  if (incarnation_ != 0 && answer.incarnation() != incarnation_) {
+    Fail(absl::FailedPreconditionError(
+        "the process was restarted; its parameters are gone"));
+    return -1;
+  }
+  incarnation_ = answer.incarnation();
+  const size_t end =
+      size_t{answer.block()} + std::max<uint32_t>(answer.block_count(), 1);
+  if (end > blocks_.size()) {
+    Fail(absl::InternalError(
+        absl::StrCat("answered for block ", end - 1, " of ", blocks_.size())));
+    return -1;
+  }
+  if (answer.has_receipt()) {
+    OnReceipt(answer);
+    return -1;
+  }
+  const int index = static_cast<int>(answer.block());
+  Block& block = blocks_[index];
+  if (block.want != WantState::kSent) {
+    return -1;
+  }
+  Answered(&block.want_request);
+  if (answer.not_yet()) {
+    block.want = WantState::kQueued;
+    wants_queued_.push_back(index);
+    return -1;
+  }
+  if (payload_bytes != static_cast<size_t>(options_.elements[index]) * 4 ||
+      (want_.when_case() == Want::kVersion &&
+       answer.version() != want_.version())) {
+    Fail(absl::InternalError(absl::StrCat(
+        "answered block ", index, " with ", payload_bytes, " bytes of version ",
+        answer.version(), "; wanted ", options_.elements[index] * 4)));
+    return -1;
+  }
+  block.want = WantState::kCopying;
+  return index;
+}
+
+void ShardExchange::OnReceipt(const ValueChunk& answer) {
+  const Receipt& receipt = answer.receipt();
+  const uint32_t count = std::max<uint32_t>(answer.block_count(), 1);
+  bool changed = false;
+  for (uint32_t i = answer.block(); i < answer.block() + count; ++i) {
+    Block& block = blocks_[i];
+    if (block.push != PushState::kSent || receipt.item() != push_.item()) {
+      continue;
+    }
+    if (block.payload) {
+      in_flight_bytes_ -= options_.elements[i] * 4;
+    }
+    Answered(&block.push_request);
+    if (receipt.outcome() == Receipt::DEFERRED) {
+      block.push = PushState::kDeferred;
+      ++blocks_unsent_;
+      deferred_.push_back(static_cast<int>(i));
+      deferred_until_ns_ = options_.clock->NowNs() + Ns(options_.defer_pause);
+      continue;
+    }
+    changed = true;
+    block.push = PushState::kNone;
+    --blocks_open_;
+    --blocks_unacknowledged_;
+    receipts_.duplicates += receipt.outcome() == Receipt::DUPLICATE ? 1 : 0;
+  }
+  if (!changed) {
+    return;
+  }
+  if (receipt.outcome() == Receipt::ACCEPTED) {
+    receipts_.staleness_sum += receipt.staleness() * count;
+    receipts_.staleness_count += count;
+    receipts_.staleness_max =
+        std::max(receipts_.staleness_max, receipt.staleness());
+  } else if (receipt.outcome() == Receipt::LEFT_OUT) {
+    receipts_.bad_variable = static_cast<int>(receipt.bad_variable());
+  }
+}
+
+void ShardExchange::OnStored(int block, uint64_t version) {
+  WEIR_CHECK(blocks_[block].want == WantState::kCopying);
+  blocks_[block].want = WantState::kNone;
+  blocks_[block].version = version;
+  --wants_left_;
+}
+
+bool ShardExchange::CheckLost() {
+  if (!status_.ok() || !HasWork()) {
+    return !status_.ok();
+  }
+  const int64_t waited =
+      options_.clock->NowNs() - std::max(last_success_ns_, work_since_ns_);
+  if (waited < Ns(options_.lost_after)) {
+    return false;
+  }
+  Fail(absl::FailedPreconditionError(
+      absl::StrCat("unreachable for ",
+                   std::chrono::duration<double>(options_.lost_after).count(),
+                   " s", last_error_.ok() ? "" : ": ", last_error_.message())));
+  return true;
+}
+
+void ShardExchange::Fail(const absl::Status& status) {
+  status_ = absl::Status(
+      status.code(), absl::StrCat("ps ", options_.shard, " (", options_.address,
+                                  ") ", status.message()));
+}
+
+}  // namespace weir

@@ -1,0 +1,188 @@
+// What to do next on the way to one ps: send, receive, reconnect, give up.
+//
+// Place: the decisions of ParameterClient without its I/O. One thread per shard
+// asks Next(), does it, and reports what happened.
+//
+// Terms
+//   item     the contribution that is being pushed; one at a time.
+//   want     a question for values of blocks; one set at a time.
+//   gate     closed while any shard still owes values: nothing of step t+1
+//            leaves before step t+1 is here (DESIGN: sync).
+//   receipt  the shard's word that a block of the item is settled.
+//
+// Invariants
+//   I1. A block is sent again, with the same identity, until its receipt is in.
+//   I2. Payload without a receipt is at most in_flight_bytes_max, or one block.
+//   I3. Requests without an answer are at most kInFlightRequestsMax, so that
+//       the server never stops reading (proto/ps.proto: 256) and sending and
+//       receiving on one thread cannot block each other.
+//   I4. Among ready blocks the one that forward needs first goes first.
+//   I5. Fails once, for good, when work waited `lost_after` without an answer,
+//       or at the first answer that only the chief can mend.
+// Threads: compatible; ParameterClient serialises.
+// Errors: FAILED_PRECONDITION  unreachable for lost_after, restarted, or
+//                              refused; the message names shard and address.
+//         others               as the ps answered, with the shard's name.
+// Cost: O(log blocks) per message.
+#ifndef CLIENT_CC_SHARD_EXCHANGE_H_
+#define CLIENT_CC_SHARD_EXCHANGE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class ShardExchange {
+ public:
+  // Half of what makes a server stop reading.
+  static constexpr int kInFlightRequestsMax = 128;
+
+  struct Options {
+    int shard = 0;
+    std::string address;
+    Sender sender;
+    // Per block: floats, and its place in the order in which forward needs
+    // blocks (smaller is earlier).
+    std::vector<int64_t> elements;
+    std::vector<int> rank;
+    int64_t in_flight_bytes_max = 4 << 20;
+    std::chrono::milliseconds lost_after{10000};
+    std::chrono::milliseconds backoff_min{100};
+    std::chrono::milliseconds backoff_max{1000};
+    std::chrono::milliseconds defer_pause{10};
+    std::chrono::milliseconds want_timeout{2000};
+    Clock* clock = Clock::Real();
+  };
+
+  struct Action {
+    enum Kind {
+      kIdle,     // nothing to do until something changes
+      kConnect,  // open a stream
+      kSend,     // `header`, with the block's gradient when `payload`
+      kReceive,  // wait for the next answer
+      kSleep,    // nothing to do before `until_ns`
+      kFailed,   // see status()
+    };
+    Kind kind = kIdle;
+    GradientChunk header;
+    bool payload = false;
+    int64_t until_ns = 0;
+  };
+
+  // What the receipts of an item say.
+  struct Receipts {
+    uint64_t staleness_sum = 0;
+    uint64_t staleness_count = 0;
+    uint64_t staleness_max = 0;
+    uint64_t duplicates = 0;  // blocks
+    int bad_variable = -1;    // of a block that was left out for NaN or Inf
+  };
+
+  explicit ShardExchange(Options options);
+
+  // --- What the owner wants.
+
+  // Asks for `blocks`, in this order. REQUIRES: wants_left() == 0.
+  void StartWants(const Want& want, const std::vector<int>& blocks);
+  // Starts an item: every block waits for BlockReady. `push` has all but
+  // base_version and left_out. REQUIRES: item_done().
+  void BeginItem(const Push& push);
+  // The block may go: with its gradient, leaving out `left_out`, or as a
+  // header (`payload` false: left out whole). REQUIRES: once per block.
+  void BlockReady(int block, bool payload, std::vector<uint32_t> left_out);
+  void SetGate(bool open) { gate_open_ = open; }
+
+  // --- What happens on the stream.
+
+  Action Next();
+  void OnConnected();
+  // A send failed: the stream's own status comes from Receive.
+  void OnSendFailed() { draining_ = true; }
+  void OnStreamEnd(const absl::Status& status);
+  // Takes an answer. Returns the block whose values the caller must now copy
+  // from the payload and then report by OnStored, or -1.
+  int OnAnswer(const ValueChunk& answer, size_t payload_bytes);
+  void OnStored(int block, uint64_t version);
+  // Fails when work has waited too long. True when the stream must be
+  // cancelled, because a thread may be blocked in it.
+  bool CheckLost();
+
+  // --- State.
+
+  const absl::Status& status() const { return status_; }
+  int wants_left() const { return wants_left_; }
+  int blocks_unsent() const { return blocks_unsent_; }
+  bool item_done() const { return blocks_unacknowledged_ == 0; }
+  const Receipts& receipts() const { return receipts_; }
+  uint64_t version(int block) const { return blocks_[block].version; }
+  uint64_t incarnation() const { return incarnation_; }
+  int reconnects() const { return reconnects_; }
+
+ private:
+  enum class PushState : uint8_t { kNone, kPending, kReady, kSent, kDeferred };
+  enum class WantState : uint8_t { kNone, kQueued, kSent, kCopying };
+
+  struct Block {
+    uint64_t version = 0;  // of the values last stored
+    PushState push = PushState::kNone;
+    WantState want = WantState::kNone;
+    bool payload = false;
+    std::vector<uint32_t> left_out;
+    uint32_t push_request = 0;  // keys of requests_
+    uint32_t want_request = 0;
+  };
+
+  bool HasWork() const { return blocks_open_ > 0 || wants_left_ > 0; }
+  void NoteWork();
+  void Fail(const absl::Status& status);
+  Action SendPush();
+  Action SendWant();
+  void OnReceipt(const ValueChunk& answer);
+  void Answered(uint32_t* request);
+
+  const Options options_;
+  std::vector<Block> blocks_;
+  Push push_;
+  Want want_;
+  bool gate_open_ = true;
+  std::set<std::pair<int, int>> ready_;  // (rank, block)
+  std::deque<int> wants_queued_;
+  std::vector<int> deferred_;
+  int64_t deferred_until_ns_ = 0;
+  int blocks_unsent_ = 0;          // of the item, counting those not ready
+  int blocks_unacknowledged_ = 0;  // of the item
+  int blocks_open_ = 0;            // ready, sent or deferred
+  int wants_left_ = 0;
+  Receipts receipts_;
+
+  bool connected_ = false;
+  bool draining_ = false;
+  // Requests without an answer: key -> answers still to come.
+  std::unordered_map<uint32_t, int> requests_;
+  uint32_t next_request_ = 1;
+  int64_t in_flight_bytes_ = 0;
+  int64_t reconnect_at_ns_ = 0;
+  std::chrono::milliseconds backoff_;
+  int64_t last_success_ns_ = 0;
+  int64_t work_since_ns_ = 0;
+  absl::Status last_error_;
+  uint64_t incarnation_ = 0;
+  int reconnects_ = 0;
+  uint64_t skipped_item_ = ~uint64_t{0};  // OUT_OF_RANGE seen for it
+  absl::Status status_;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_SHARD_EXCHANGE_H_

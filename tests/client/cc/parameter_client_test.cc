@@ -1,0 +1,296 @@
+#include "client/cc/parameter_client.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/random.h"
+#include "tests/support/fake_shards.h"
+
+namespace weir {
+namespace {
+
+Layout MakeLayout(int shards, int64_t block_elements = 64) {
+  std::vector<VariableSpec> variables(4);
+  const int64_t sizes[] = {100, 1000, 30, 500};
+  for (int v = 0; v < 4; ++v) {
+    variables[v].name = "v" + std::to_string(v);
+    variables[v].shape = {sizes[v]};
+  }
+  return Layout::Create(std::move(variables), shards, block_elements).value();
+}
+
+// A worker: its buffers and its client.
+struct Worker {
+  Worker(FakeShards* shards, const Layout* layout, uint32_t slot,
+         std::vector<int> forward_order = {}, int lost_after_ms = 5000) {
+    parameters.resize(layout->flat_elements());
+    gradients.resize(layout->flat_elements());
+    ParameterClient::Options options;
+    options.transport = shards;
+    options.addresses = shards->addresses();
+    options.layout = layout;
+    options.sender.set_slot(slot);
+    options.sender.set_generation(1);
+    options.parameters = parameters.data();
+    options.gradients = gradients.data();
+    options.forward_order = std::move(forward_order);
+    options.lost_after = std::chrono::milliseconds(lost_after_ms);
+    client = ParameterClient::Create(std::move(options)).value();
+  }
+
+  // Pushes item `item` with `gradient` everywhere; last layer first.
+  absl::Status Push(uint64_t item, float gradient,
+                    const std::optional<Want>& want) {
+    ParameterClient::ItemPush push;
+    push.item = item;
+    push.contribution = contribution;
+    absl::Status status = client->BeginItem(push);
+    if (!status.ok()) {
+      return status;
+    }
+    std::fill(gradients.begin(), gradients.end(), gradient);
+    for (int v = 3; v >= 0; --v) {
+      client->GradientReady(v);
+    }
+    status = client->FinishItem(want);
+    if (!status.ok()) {
+      return status;
+    }
+    result = client->WaitReceipts();
+    return result.status();
+  }
+
+  std::vector<float> parameters;
+  std::vector<float> gradients;
+  uint32_t contribution = 0;
+  absl::StatusOr<ParameterClient::ItemResult> result;
+  std::unique_ptr<ParameterClient> client;
+};
+
+Want Latest() {
+  Want want;
+  want.set_latest(true);
+  return want;
+}
+
+Want Version(uint64_t version) {
+  Want want;
+  want.set_version(version);
+  return want;
+}
+
+void ExpectAll(const std::vector<float>& values, float expected) {
+  for (const float value : values) {
+    ASSERT_EQ(value, expected);
+  }
+}
+
+TEST(ParameterClientTest, PushesAndPullsOverSeveralShards) {
+  for (const int shard_count : {1, 2, 3}) {
+    const Layout layout = MakeLayout(shard_count);
+    FakeShards shards({.layout = &layout});
+    Worker worker(&shards, &layout, 0);
+    ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+    ASSERT_TRUE(worker.client->WaitPull().ok());
+    ExpectAll(worker.parameters, 0.0f);
+    for (int i = 0; i < 5; ++i) {
+      ASSERT_TRUE(worker.Push(i, 1.0f, Latest()).ok());
+      ASSERT_TRUE(worker.client->WaitPull().ok());
+      ExpectAll(worker.parameters, static_cast<float>(i + 1));
+    }
+    EXPECT_EQ(worker.client->version_min(), 5u);
+    EXPECT_EQ(worker.client->counters().bytes_sent,
+              static_cast<uint64_t>(layout.flat_elements()) * 4 * 5);
+  }
+}
+
+TEST(ParameterClientTest, EveryItemCountsExactlyOnceThroughRandomBreaks) {
+  const Layout layout = MakeLayout(2);
+  RandomStream random(7);
+  std::atomic<int> breaks{0};
+  FakeShards::Options options{.layout = &layout};
+  options.fault = [&](int, const GradientChunk&) {
+    const uint32_t draw = random.NextBelow(60);
+    breaks += draw < 2 ? 1 : 0;
+    return draw == 0   ? Fault::kBreakBefore
+           : draw == 1 ? Fault::kBreakAfter
+           : draw < 6  ? Fault::kDefer
+                       : Fault::kNone;
+  };
+  FakeShards shards(options);
+  constexpr int kWorkers = 3;
+  constexpr int kItems = 8;
+  std::vector<std::thread> threads;
+  for (uint32_t w = 0; w < kWorkers; ++w) {
+    threads.emplace_back([&, w] {
+      Worker worker(&shards, &layout, w);
+      EXPECT_TRUE(worker.client->StartPull(Latest()).ok());
+      for (int i = 0; i < kItems; ++i) {
+        EXPECT_TRUE(worker.client->WaitPull().ok());
+        EXPECT_TRUE(worker.Push(i, 1.0f, Latest()).ok());
+      }
+      EXPECT_TRUE(worker.client->WaitPull().ok());
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_GT(breaks, 5);
+  EXPECT_GT(shards.duplicates(), 0u);
+  for (int s = 0; s < 2; ++s) {
+    for (int b = 0; b < layout.block_count(s); ++b) {
+      ExpectAll(shards.values(s, b), kWorkers * kItems);
+    }
+  }
+}
+
+TEST(ParameterClientTest, SyncStepsWaitForEveryContribution) {
+  const Layout layout = MakeLayout(2);
+  FakeShards shards({.layout = &layout, .contributions = 2});
+  constexpr int kSteps = 6;
+  std::vector<std::thread> threads;
+  for (uint32_t w = 0; w < 2; ++w) {
+    threads.emplace_back([&, w] {
+      Worker worker(&shards, &layout, w);
+      worker.contribution = w;
+      EXPECT_TRUE(worker.client->StartPull(Version(0)).ok());
+      for (int t = 0; t < kSteps; ++t) {
+        EXPECT_TRUE(worker.client->WaitPull().ok());
+        ExpectAll(worker.parameters, 3.0f * t);
+        EXPECT_TRUE(
+            worker.Push(t, static_cast<float>(w + 1), Version(t + 1)).ok());
+      }
+      EXPECT_TRUE(worker.client->WaitPull().ok());
+      ExpectAll(worker.parameters, 3.0f * kSteps);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(ParameterClientTest, AReplacementFinishesATornItem) {
+  const Layout layout = MakeLayout(2);
+  FakeShards shards({.layout = &layout});
+  {
+    Worker worker(&shards, &layout, 0);
+    ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+    ASSERT_TRUE(worker.client->WaitPull().ok());
+    ASSERT_TRUE(worker.client->BeginItem({.item = 0}).ok());
+    std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
+    worker.client->GradientReady(3);  // and no more: it dies here
+  }
+  Worker worker(&shards, &layout, 0);
+  ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+  ASSERT_TRUE(worker.client->WaitPull().ok());
+  ASSERT_TRUE(worker.Push(0, 1.0f, std::nullopt).ok());
+  for (int s = 0; s < 2; ++s) {
+    for (int b = 0; b < layout.block_count(s); ++b) {
+      ExpectAll(shards.values(s, b), 1.0f);
+    }
+  }
+}
+
+TEST(ParameterClientTest, LeavesOutWhatWasNeverReady) {
+  const Layout layout = MakeLayout(1);
+  FakeShards shards({.layout = &layout});
+  Worker worker(&shards, &layout, 0);
+  ASSERT_TRUE(worker.client->BeginItem({.item = 0, .left_out = {0}}).ok());
+  std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
+  worker.client->GradientReady(3);
+  ASSERT_TRUE(worker.client->FinishItem(std::nullopt).ok());
+  ASSERT_TRUE(worker.client->WaitReceipts().ok());
+  for (int b = 0; b < layout.block_count(0); ++b) {
+    EXPECT_EQ(shards.next_item(0, b, 0), 1u);
+  }
+  const size_t payloads = layout.blocks_of(3).size();
+  EXPECT_EQ(shards.arrivals().size(), payloads);
+}
+
+TEST(ParameterClientTest, FirstVariableIsThereBeforeTheLast) {
+  const Layout layout = MakeLayout(2);
+  FakeShards shards({.layout = &layout, .contributions = 1});
+  Worker worker(&shards, &layout, 0, {3, 2, 1, 0});
+  // Block 0 of shard 0 holds v0 only; hold back everything of shard 1.
+  shards.SetSilent(1, true);
+  ASSERT_TRUE(worker.client->StartPull(Latest(), std::vector<int>{3}).ok());
+  shards.SetSilent(1, false);
+  ASSERT_TRUE(worker.client->WaitVariable(3).ok());
+  ASSERT_TRUE(worker.client->WaitPull().ok());
+  ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+  ASSERT_TRUE(worker.client->WaitPull().ok());
+  // In forward order: the blocks of v3 were asked for first.
+  const std::vector<BlockId> wants = shards.wants();
+  bool found = false;
+  for (const BlockId& id : layout.blocks_of(3)) {
+    found = found || id == wants.front();
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(ParameterClientTest, ALostShardIsNamed) {
+  const Layout layout = MakeLayout(2);
+  FakeShards shards({.layout = &layout});
+  Worker worker(&shards, &layout, 0, {}, /*lost_after_ms=*/300);
+  ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+  ASSERT_TRUE(worker.client->WaitPull().ok());
+  shards.SetDown(1, absl::UnavailableError("refused"));
+  const absl::Status status = worker.Push(0, 1.0f, std::nullopt);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(), "ps 1 (fake:1) unreachable for 0.3 s: refused");
+}
+
+TEST(ParameterClientTest, ASilentShardIsLostToo) {
+  const Layout layout = MakeLayout(1);
+  FakeShards shards({.layout = &layout});
+  Worker worker(&shards, &layout, 0, {}, /*lost_after_ms=*/300);
+  shards.SetSilent(0, true);
+  ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+  const absl::Status status = worker.client->WaitPull();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ParameterClientTest, AShardThatComesBackInTimeIsForgiven) {
+  const Layout layout = MakeLayout(2);
+  FakeShards shards({.layout = &layout});
+  Worker worker(&shards, &layout, 0);
+  shards.SetDown(0, absl::UnavailableError("refused"));
+  std::thread mend([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    shards.SetDown(0, absl::OkStatus());
+  });
+  EXPECT_TRUE(worker.Push(0, 1.0f, Latest()).ok());
+  EXPECT_TRUE(worker.client->WaitPull().ok());
+  mend.join();
+  ExpectAll(worker.parameters, 1.0f);
+}
+
+TEST(ParameterClientTest, ARestartedShardEndsTheClient) {
+  const Layout layout = MakeLayout(2);
+  FakeShards shards({.layout = &layout});
+  Worker worker(&shards, &layout, 0);
+  ASSERT_TRUE(worker.Push(0, 1.0f, std::nullopt).ok());
+  shards.ChangeIncarnation(1);
+  const absl::Status status = worker.Push(1, 1.0f, std::nullopt);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(status.message()).find("ps 1 (fake:1)"),
+            std::string::npos);
+}
+
+TEST(ParameterClientTest, InterruptEndsAWait) {
+  const Layout layout = MakeLayout(1);
+  FakeShards shards({.layout = &layout, .contributions = 1});
+  Worker worker(&shards, &layout, 0);
+  ASSERT_TRUE(worker.client->StartPull(Version(7)).ok());
+  std::thread other(
+      [&] { worker.client->Interrupt(absl::CancelledError("stop")); });
+  EXPECT_EQ(worker.client->WaitPull().code(), absl::StatusCode::kCancelled);
+  other.join();
+}
+
+}  // namespace
+}  // namespace weir

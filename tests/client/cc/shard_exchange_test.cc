@@ -1,0 +1,306 @@
+#include "client/cc/shard_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace weir {
+namespace {
+
+using Kind = ShardExchange::Action;
+
+ShardExchange::Options MakeOptions(FakeClock* clock, std::vector<int> rank) {
+  ShardExchange::Options options;
+  options.shard = 1;
+  options.address = "host:7";
+  options.elements.assign(rank.size(), 1024);
+  options.rank = std::move(rank);
+  options.in_flight_bytes_max = 3 * 4096;
+  options.clock = clock;
+  return options;
+}
+
+Push Item(uint64_t item) {
+  Push push;
+  push.set_item(item);
+  return push;
+}
+
+ValueChunk ReceiptFor(uint64_t item, uint32_t block,
+                      Receipt::Outcome outcome = Receipt::ACCEPTED,
+                      uint32_t count = 1) {
+  ValueChunk answer;
+  answer.set_incarnation(5);
+  answer.set_block(block);
+  answer.set_block_count(count);
+  answer.mutable_receipt()->set_item(item);
+  answer.mutable_receipt()->set_outcome(outcome);
+  return answer;
+}
+
+ValueChunk ValueFor(uint32_t block, uint64_t version) {
+  ValueChunk answer;
+  answer.set_incarnation(5);
+  answer.set_block(block);
+  answer.set_version(version);
+  return answer;
+}
+
+void Connect(ShardExchange* exchange) {
+  ASSERT_EQ(exchange->Next().kind, Kind::kConnect);
+  exchange->OnConnected();
+}
+
+TEST(ShardExchangeTest, SendsTheReadyBlockThatForwardNeedsFirst) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {3, 0, 2, 1}));
+  exchange.BeginItem(Item(0));
+  EXPECT_EQ(exchange.Next().kind, Kind::kIdle);
+  for (int block = 0; block < 3; ++block) {
+    exchange.BlockReady(block, true, {});
+  }
+  Connect(&exchange);
+  EXPECT_EQ(exchange.Next().header.block(), 1u);
+  EXPECT_EQ(exchange.Next().header.block(), 2u);
+  exchange.BlockReady(3, true, {});
+  EXPECT_EQ(exchange.Next().header.block(), 3u);
+}
+
+TEST(ShardExchangeTest, BoundsPayloadInFlight) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1, 2, 3}));
+  exchange.BeginItem(Item(0));
+  for (int block = 0; block < 4; ++block) {
+    exchange.BlockReady(block, true, {});
+  }
+  Connect(&exchange);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(exchange.Next().kind, Kind::kSend);
+  }
+  EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
+  exchange.OnAnswer(ReceiptFor(0, 0), 0);
+  EXPECT_EQ(exchange.Next().kind, Kind::kSend);
+}
+
+TEST(ShardExchangeTest, LeftOutBlocksTravelAsOneRun) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1, 2, 3}));
+  exchange.BeginItem(Item(4));
+  exchange.BlockReady(0, true, {2, 7});
+  for (int block = 1; block < 4; ++block) {
+    exchange.BlockReady(block, false, {0});
+  }
+  Connect(&exchange);
+  const ShardExchange::Action payload = exchange.Next();
+  EXPECT_TRUE(payload.payload);
+  EXPECT_EQ(payload.header.push().left_out_size(), 2);
+  const ShardExchange::Action run = exchange.Next();
+  EXPECT_FALSE(run.payload);
+  EXPECT_EQ(run.header.block(), 1u);
+  EXPECT_EQ(run.header.block_count(), 3u);
+  EXPECT_EQ(run.header.push().item(), 4u);
+  exchange.OnAnswer(ReceiptFor(4, 1, Receipt::ACCEPTED, 3), 0);
+  EXPECT_FALSE(exchange.item_done());
+  exchange.OnAnswer(ReceiptFor(4, 0), 0);
+  EXPECT_TRUE(exchange.item_done());
+}
+
+TEST(ShardExchangeTest, AsksForValuesInForwardOrderBehindTheItem) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {1, 2, 0}));
+  exchange.BeginItem(Item(0));
+  for (int block = 0; block < 3; ++block) {
+    exchange.BlockReady(block, true, {});
+  }
+  Want want;
+  want.set_latest(true);
+  exchange.StartWants(want, {2, 0, 1});
+  Connect(&exchange);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(exchange.Next().header.has_push());
+  }
+  ShardExchange::Action ask = exchange.Next();
+  EXPECT_TRUE(ask.header.has_want());
+  EXPECT_EQ(ask.header.block(), 2u);
+  ask = exchange.Next();
+  EXPECT_EQ(ask.header.block(), 0u);
+  EXPECT_EQ(ask.header.block_count(), 2u);
+  EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
+}
+
+TEST(ShardExchangeTest, AsksAgainAfterNotYet) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0}));
+  Want want;
+  want.set_version(3);
+  exchange.StartWants(want, {0});
+  Connect(&exchange);
+  EXPECT_EQ(exchange.Next().kind, Kind::kSend);
+  ValueChunk not_yet = ValueFor(0, 0);
+  not_yet.set_not_yet(true);
+  EXPECT_EQ(exchange.OnAnswer(not_yet, 0), -1);
+  const ShardExchange::Action again = exchange.Next();
+  EXPECT_EQ(again.kind, Kind::kSend);
+  EXPECT_EQ(again.header.want().version(), 3u);
+  EXPECT_EQ(exchange.OnAnswer(ValueFor(0, 3), 4096), 0);
+  exchange.OnStored(0, 3);
+  EXPECT_EQ(exchange.wants_left(), 0);
+  EXPECT_EQ(exchange.version(0), 3u);
+}
+
+TEST(ShardExchangeTest, ResendsWithTheSameIdentityAfterABreak) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1}));
+  exchange.BeginItem(Item(9));
+  exchange.BlockReady(0, true, {});
+  exchange.BlockReady(1, true, {});
+  Connect(&exchange);
+  exchange.Next();
+  exchange.Next();
+  exchange.OnAnswer(ReceiptFor(9, 0), 0);
+  exchange.OnStreamEnd(absl::UnavailableError("reset"));
+  const ShardExchange::Action pause = exchange.Next();
+  EXPECT_EQ(pause.kind, Kind::kSleep);
+  EXPECT_EQ(pause.until_ns - clock.NowNs(), 100'000'000);
+  clock.Advance(std::chrono::milliseconds(100));
+  Connect(&exchange);
+  const ShardExchange::Action again = exchange.Next();
+  EXPECT_EQ(again.kind, Kind::kSend);
+  EXPECT_EQ(again.header.block(), 1u);
+  EXPECT_EQ(again.header.push().item(), 9u);
+  exchange.OnAnswer(ReceiptFor(9, 1, Receipt::DUPLICATE), 0);
+  EXPECT_TRUE(exchange.item_done());
+  EXPECT_EQ(exchange.receipts().duplicates, 1u);
+}
+
+TEST(ShardExchangeTest, BackoffDoublesToItsMaximumAndResets) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0}));
+  exchange.BeginItem(Item(0));
+  exchange.BlockReady(0, true, {});
+  int64_t pauses_ms[5];
+  for (int64_t& pause_ms : pauses_ms) {
+    Connect(&exchange);
+    exchange.OnStreamEnd(absl::UnavailableError("refused"));
+    const int64_t pause = exchange.Next().until_ns - clock.NowNs();
+    pause_ms = pause / 1'000'000;
+    clock.Advance(std::chrono::nanoseconds(pause));
+  }
+  EXPECT_EQ(pauses_ms[0], 100);
+  EXPECT_EQ(pauses_ms[1], 200);
+  EXPECT_EQ(pauses_ms[4], 1000);
+}
+
+TEST(ShardExchangeTest, GivesUpAfterLostAfterNamingTheShard) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0}));
+  clock.Advance(std::chrono::hours(1));  // idle time does not count
+  exchange.BeginItem(Item(0));
+  exchange.BlockReady(0, true, {});
+  Connect(&exchange);
+  exchange.OnStreamEnd(absl::UnavailableError("refused"));
+  clock.Advance(std::chrono::milliseconds(9999));
+  EXPECT_FALSE(exchange.CheckLost());
+  clock.Advance(std::chrono::milliseconds(1));
+  EXPECT_TRUE(exchange.CheckLost());
+  EXPECT_EQ(exchange.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(exchange.status().message(),
+            "ps 1 (host:7) unreachable for 10 s: refused");
+  EXPECT_EQ(exchange.Next().kind, Kind::kFailed);
+}
+
+TEST(ShardExchangeTest, AChangedIncarnationEndsIt) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1}));
+  exchange.BeginItem(Item(0));
+  exchange.BlockReady(0, true, {});
+  exchange.BlockReady(1, true, {});
+  Connect(&exchange);
+  exchange.Next();
+  exchange.Next();
+  exchange.OnAnswer(ReceiptFor(0, 0), 0);
+  ValueChunk other = ReceiptFor(0, 1);
+  other.set_incarnation(6);
+  exchange.OnAnswer(other, 0);
+  EXPECT_EQ(exchange.status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ShardExchangeTest, SendsADeferredBlockAgainAfterAPause) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0}));
+  exchange.BeginItem(Item(0));
+  exchange.BlockReady(0, true, {});
+  Want want;
+  want.set_version(1);
+  exchange.StartWants(want, {0});
+  Connect(&exchange);
+  exchange.Next();  // push
+  exchange.Next();  // want
+  exchange.OnAnswer(ReceiptFor(0, 0, Receipt::DEFERRED), 0);
+  // The parked want must not keep the block from going again.
+  EXPECT_EQ(exchange.Next().kind, Kind::kSleep);
+  clock.Advance(std::chrono::milliseconds(10));
+  EXPECT_TRUE(exchange.Next().header.has_push());
+}
+
+TEST(ShardExchangeTest, NothingOfAnItemLeavesThroughAClosedGate) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1}));
+  Want want;
+  want.set_version(1);
+  exchange.StartWants(want, {0, 1});
+  exchange.BeginItem(Item(0));
+  exchange.SetGate(false);
+  exchange.BlockReady(0, true, {});
+  Connect(&exchange);
+  EXPECT_TRUE(exchange.Next().header.has_want());
+  EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
+  exchange.SetGate(true);
+  EXPECT_TRUE(exchange.Next().header.has_push());
+}
+
+TEST(ShardExchangeTest, ASkippedItemIsResentOnceThenFails) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0}));
+  exchange.BeginItem(Item(3));
+  exchange.BlockReady(0, true, {});
+  Connect(&exchange);
+  exchange.Next();
+  exchange.OnStreamEnd(absl::OutOfRangeError("expected item 2"));
+  EXPECT_TRUE(exchange.status().ok());
+  clock.Advance(std::chrono::seconds(1));
+  Connect(&exchange);
+  EXPECT_EQ(exchange.Next().kind, Kind::kSend);
+  exchange.OnStreamEnd(absl::OutOfRangeError("expected item 2"));
+  EXPECT_EQ(exchange.status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST(ShardExchangeTest, NamesTheVariableOfABadBlock) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0}));
+  exchange.BeginItem(Item(0));
+  exchange.BlockReady(0, true, {});
+  Connect(&exchange);
+  exchange.Next();
+  ValueChunk answer = ReceiptFor(0, 0, Receipt::LEFT_OUT);
+  answer.mutable_receipt()->set_bad_variable(12);
+  exchange.OnAnswer(answer, 0);
+  EXPECT_TRUE(exchange.item_done());
+  EXPECT_EQ(exchange.receipts().bad_variable, 12);
+}
+
+TEST(ShardExchangeTest, ReadsTheStatusOfAStreamWhoseSendFailed) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0}));
+  exchange.BeginItem(Item(0));
+  exchange.BlockReady(0, true, {});
+  Connect(&exchange);
+  exchange.Next();
+  exchange.OnSendFailed();
+  EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
+  exchange.OnStreamEnd(absl::PermissionDeniedError("generation 1 of slot 0"));
+  EXPECT_EQ(exchange.status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+}  // namespace
+}  // namespace weir

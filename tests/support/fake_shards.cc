@@ -1,0 +1,372 @@
+#include "tests/support/fake_shards.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+
+#include "absl/strings/str_cat.h"
+
+namespace weir {
+
+class FakeStream : public PushPullStream {
+ public:
+  FakeStream(FakeShards* shards, int shard) : shards_(shards), shard_(shard) {
+    std::lock_guard<std::mutex> lock(shards_->mutex_);
+    shards_->streams_.push_back(this);
+    end_ = shards_->shards_[shard].down;
+  }
+
+  ~FakeStream() override {
+    {
+      std::lock_guard<std::mutex> lock(shards_->mutex_);
+      std::erase(shards_->streams_, this);
+    }
+    for (const auto& released : held_) {
+      released();
+    }
+  }
+
+  absl::Status Send(const GradientChunk& header, std::span<const char> payload,
+                    std::function<void()> released) override {
+    if (released) {
+      // Every other payload is given back late, as a slow transport does.
+      if (++sends_ % 2 == 0) {
+        held_.push_back(std::move(released));
+      } else {
+        released();
+      }
+    }
+    std::lock_guard<std::mutex> lock(shards_->mutex_);
+    if (!end_.ok()) {
+      return absl::UnavailableError("the stream is broken");
+    }
+    Fault fault = Fault::kNone;
+    if (shards_->options_.fault) {
+      fault = shards_->options_.fault(shard_, header);
+    }
+    if (fault == Fault::kBreakBefore) {
+      Break(absl::UnavailableError("fault before"));
+      return absl::OkStatus();  // as a real transport: the loss shows later
+    }
+    Take(header, payload, fault == Fault::kDefer);
+    if (fault == Fault::kBreakAfter) {
+      Break(absl::UnavailableError("fault after"));
+    }
+    shards_->changed_.notify_all();
+    return absl::OkStatus();
+  }
+
+  absl::Status Receive(ValueChunk* header, Payload* payload) override {
+    std::unique_lock<std::mutex> lock(shards_->mutex_);
+    const auto late =
+        std::chrono::system_clock::now() + std::chrono::milliseconds(200);
+    bool timed_out = false;
+    while (true) {
+      if (!answers_.empty()) {
+        *header = std::move(answers_.front());
+        answers_.pop_front();
+        std::vector<std::function<void()>> held;
+        held.swap(held_);
+        lock.unlock();
+        for (const auto& released : held) {
+          released();
+        }
+        return absl::OkStatus();
+      }
+      if (!end_.ok()) {
+        return end_;
+      }
+      if (!shards_->shards_[shard_].silent && Answer(header, payload)) {
+        return absl::OkStatus();
+      }
+      if (timed_out && !shards_->shards_[shard_].silent && !parked_.empty()) {
+        header->Clear();
+        header->set_incarnation(shards_->shards_[shard_].incarnation);
+        header->set_block(parked_.front().first);
+        header->set_not_yet(true);
+        parked_.pop_front();
+        return absl::OkStatus();
+      }
+      timed_out =
+          shards_->changed_.wait_until(lock, late) == std::cv_status::timeout;
+    }
+  }
+
+  void Cancel() override {
+    std::lock_guard<std::mutex> lock(shards_->mutex_);
+    Break(absl::CancelledError("cancelled"));
+  }
+
+  void Break(const absl::Status& status) {
+    if (end_.ok()) {
+      end_ = status;
+      answers_.clear();
+    }
+    shards_->changed_.notify_all();
+  }
+
+  int shard() const { return shard_; }
+
+ private:
+  void Take(const GradientChunk& header, std::span<const char> payload,
+            bool defer) {
+    FakeShards::Shard& shard = shards_->shards_[shard_];
+    const int count = std::max<int>(static_cast<int>(header.block_count()), 1);
+    const int first = static_cast<int>(header.block());
+    if (first + count > static_cast<int>(shard.blocks.size())) {
+      Break(absl::InvalidArgumentError("no such block"));
+      return;
+    }
+    if (header.has_push()) {
+      ValueChunk answer;
+      answer.set_incarnation(shard.incarnation);
+      answer.set_block(header.block());
+      answer.set_block_count(header.block_count());
+      std::vector<float> gradient(payload.size() / sizeof(float));
+      std::copy(payload.begin(), payload.end(),
+                reinterpret_cast<char*>(gradient.data()));
+      for (int b = first; b < first + count; ++b) {
+        if (defer) {
+          answer.mutable_receipt()->set_outcome(Receipt::DEFERRED);
+          answer.mutable_receipt()->set_item(header.push().item());
+          continue;
+        }
+        const Receipt receipt = shards_->Apply(
+            shard_, b, header, gradient.empty() ? nullptr : gradient.data());
+        if (receipt.outcome() == Receipt::NONE) {
+          Break(absl::OutOfRangeError(
+              absl::StrCat("item ", header.push().item(), " skips item ",
+                           shard.blocks[b].next_item[header.sender().slot()])));
+          return;
+        }
+        *answer.mutable_receipt() = receipt;
+      }
+      if (!payload.empty()) {
+        shards_->arrivals_.push_back({shard_, first});
+      }
+      answers_.push_back(std::move(answer));
+    }
+    if (header.has_want()) {
+      shards_->wants_.push_back({shard_, first});
+      for (int b = first; b < first + count; ++b) {
+        parked_.emplace_back(b, header.want());
+      }
+    }
+  }
+
+  bool Answer(ValueChunk* header, Payload* payload) {
+    FakeShards::Shard& shard = shards_->shards_[shard_];
+    for (auto it = parked_.begin(); it != parked_.end(); ++it) {
+      FakeShards::Block& block = shard.blocks[it->first];
+      if (it->second.when_case() == Want::kVersion &&
+          it->second.version() != block.version) {
+        continue;
+      }
+      header->Clear();
+      header->set_incarnation(shard.incarnation);
+      header->set_block(static_cast<uint32_t>(it->first));
+      header->set_version(block.version);
+      auto copy = std::make_shared<std::vector<float>>(block.values);
+      const std::span<const char> bytes(
+          reinterpret_cast<const char*>(copy->data()), copy->size() * 4);
+      // In two pieces, cut inside a float.
+      *payload = Payload({bytes.first(bytes.size() / 2 + 1),
+                          bytes.subspan(bytes.size() / 2 + 1)},
+                         copy);
+      parked_.erase(it);
+      return true;
+    }
+    return false;
+  }
+
+  FakeShards* const shards_;
+  const int shard_;
+  absl::Status end_;
+  int sends_ = 0;
+  std::deque<ValueChunk> answers_;
+  std::deque<std::pair<int, Want>> parked_;
+  std::vector<std::function<void()>> held_;
+};
+
+class FakeLink : public ShardLink {
+ public:
+  FakeLink(FakeShards* shards, int shard)
+      : shards_(shards),
+        shard_(shard),
+        address_(absl::StrCat("fake:", shard)) {}
+
+  const std::string& address() const override { return address_; }
+  std::unique_ptr<PushPullStream> OpenPushPull() override {
+    return std::make_unique<FakeStream>(shards_, shard_);
+  }
+  absl::Status Pull(
+      const PullRequest&, Timeout,
+      const std::function<absl::Status(const ValueChunk&, const Payload&)>&)
+      override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::StatusOr<PushReply> Push(
+      Timeout,
+      const std::function<bool(GradientChunk*, std::span<const char>*)>&)
+      override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::StatusOr<AssignReply> Assign(
+      Timeout, const std::function<bool(AssignChunk*, std::span<const char>*)>&)
+      override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::StatusOr<HelloReply> Hello(Timeout) override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::StatusOr<DeclareReply> Declare(const DeclareRequest&,
+                                       Timeout) override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::StatusOr<DeclareReply> Restore(const RestoreRequest&,
+                                       Timeout) override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::Status SetSlots(const SetSlotsRequest&, Timeout) override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::Status Snapshot(
+      const SnapshotRequest&, Timeout,
+      const std::function<void(const SnapshotReply&)>&) override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::StatusOr<PsStatus> GetStatus(Timeout) override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::Status Shutdown(const ShutdownRequest&, Timeout) override {
+    return absl::UnimplementedError("fake");
+  }
+
+ private:
+  FakeShards* const shards_;
+  const int shard_;
+  const std::string address_;
+};
+
+FakeShards::FakeShards(Options options) : options_(std::move(options)) {
+  shards_.resize(options_.layout->shard_count());
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    shards_[s].incarnation = 100 + s;
+    shards_[s].blocks.resize(options_.layout->block_count(static_cast<int>(s)));
+    for (size_t b = 0; b < shards_[s].blocks.size(); ++b) {
+      shards_[s].blocks[b].values.resize(
+          options_.layout->block({static_cast<int>(s), static_cast<int>(b)})
+              .count);
+    }
+  }
+}
+
+FakeShards::~FakeShards() = default;
+
+std::vector<std::string> FakeShards::addresses() const {
+  std::vector<std::string> addresses;
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    addresses.push_back(absl::StrCat("fake:", s));
+  }
+  return addresses;
+}
+
+std::unique_ptr<ShardLink> FakeShards::Connect(const std::string& address) {
+  return std::make_unique<FakeLink>(this, std::stoi(address.substr(5)));
+}
+
+Receipt FakeShards::Apply(int shard, int index, const GradientChunk& request,
+                          const float* gradient) {
+  Block& block = shards_[shard].blocks[index];
+  const Push& push = request.push();
+  Receipt receipt;
+  receipt.set_item(push.item());
+  uint64_t& next = block.next_item[request.sender().slot()];
+  if (push.item() > next) {
+    return receipt;
+  }
+  if (push.item() < next) {
+    ++duplicates_;
+    receipt.set_outcome(Receipt::DUPLICATE);
+    return receipt;
+  }
+  ++next;
+  receipt.set_outcome(Receipt::ACCEPTED);
+  receipt.set_staleness(block.version - push.base_version());
+  std::vector<float> sum(block.values.size(), 0.0f);
+  const float weight = push.has_weight() ? push.weight() : 1.0f;
+  for (size_t i = 0; gradient != nullptr && i < sum.size(); ++i) {
+    sum[i] = weight * gradient[i];
+  }
+  if (options_.contributions == 0) {
+    for (size_t i = 0; i < sum.size(); ++i) {
+      block.values[i] += sum[i];
+    }
+    ++block.version;
+    return receipt;
+  }
+  block.taken[push.contribution()] = std::move(sum);
+  if (static_cast<int>(block.taken.size()) == options_.contributions) {
+    for (const auto& [m, taken] : block.taken) {
+      for (size_t i = 0; i < taken.size(); ++i) {
+        block.values[i] += taken[i];
+      }
+    }
+    block.taken.clear();
+    ++block.version;
+  }
+  return receipt;
+}
+
+void FakeShards::SetDown(int shard, const absl::Status& status) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  shards_[shard].down = status;
+  for (FakeStream* stream : streams_) {
+    if (stream->shard() == shard && !status.ok()) {
+      stream->Break(status);
+    }
+  }
+}
+
+void FakeShards::ChangeIncarnation(int shard) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  shards_[shard].incarnation += 1000;
+}
+
+void FakeShards::SetSilent(int shard, bool silent) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  shards_[shard].silent = silent;
+  changed_.notify_all();
+}
+
+std::vector<float> FakeShards::values(int shard, int block) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return shards_[shard].blocks[block].values;
+}
+
+uint64_t FakeShards::version(int shard, int block) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return shards_[shard].blocks[block].version;
+}
+
+uint64_t FakeShards::next_item(int shard, int block, uint32_t slot) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return shards_[shard].blocks[block].next_item[slot];
+}
+
+uint64_t FakeShards::duplicates() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return duplicates_;
+}
+
+std::vector<BlockId> FakeShards::arrivals() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return arrivals_;
+}
+
+std::vector<BlockId> FakeShards::wants() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return wants_;
+}
+
+}  // namespace weir
