@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "common/half.h"
 #include "common/kernels.h"
 #include "common/simd.h"
 #include "server/ps/initializer.h"
@@ -147,21 +148,20 @@ void BM_AddScaled(benchmark::State& state) {
 }
 
 void BM_Encode(benchmark::State& state,
-               void (*encode)(const float*, char*, int64_t)) {
+               void (*encode)(const float*, size_t, char*)) {
   Arrays x(state.range(0));
   for (auto _ : state) {
-    encode(x.w.data(), reinterpret_cast<char*>(x.g.data()), state.range(0));
+    encode(x.w.data(), x.w.size(), reinterpret_cast<char*>(x.g.data()));
     benchmark::ClobberMemory();
   }
   Report(state);
 }
 
 void BM_Decode(benchmark::State& state,
-               void (*decode)(const char*, float*, int64_t)) {
+               void (*decode)(const char*, size_t, float*)) {
   Arrays x(state.range(0));
   for (auto _ : state) {
-    decode(reinterpret_cast<const char*>(x.g.data()), x.w.data(),
-           state.range(0));
+    decode(reinterpret_cast<const char*>(x.g.data()), x.w.size(), x.w.data());
     benchmark::ClobberMemory();
   }
   Report(state);
@@ -201,10 +201,10 @@ BENCHMARK_CAPTURE(BM_Apply, adam_amsgrad, "adam { amsgrad: true }", 0)
 BENCHMARK_CAPTURE(BM_Apply, ftrl, "ftrl { l1: 0.01 }", 0)->Apply(Counts);
 BENCHMARK(BM_AllFinite)->Apply(Counts);
 BENCHMARK(BM_AddScaled)->Apply(Counts);
-BENCHMARK_CAPTURE(BM_Encode, bf16, EncodeBf16)->Apply(Counts);
-BENCHMARK_CAPTURE(BM_Encode, f16, EncodeF16)->Apply(Counts);
-BENCHMARK_CAPTURE(BM_Decode, bf16, DecodeBf16)->Apply(Counts);
-BENCHMARK_CAPTURE(BM_Decode, f16, DecodeF16)->Apply(Counts);
+BENCHMARK_CAPTURE(BM_Encode, bf16, FloatsToBf16)->Apply(Counts);
+BENCHMARK_CAPTURE(BM_Encode, f16, FloatsToF16)->Apply(Counts);
+BENCHMARK_CAPTURE(BM_Decode, bf16, Bf16ToFloats)->Apply(Counts);
+BENCHMARK_CAPTURE(BM_Decode, f16, F16ToFloats)->Apply(Counts);
 BENCHMARK_CAPTURE(BM_FillInitial, uniform, InitKind::kUniform)->Arg(kCounts[1]);
 BENCHMARK_CAPTURE(BM_FillInitial, normal, InitKind::kNormal)->Arg(kCounts[1]);
 

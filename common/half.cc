@@ -1,92 +1,125 @@
 #include "common/half.h"
 
 #include <bit>
-#include <cstring>
+
+#include "common/simd.h"
 
 namespace weir {
 namespace {
 
-uint16_t Load16(const char* in) {
-  uint16_t bits;
-  std::memcpy(&bits, in, sizeof(bits));
-  return bits;
+typedef uint16_t UnalignedU16 __attribute__((aligned(1), may_alias));
+
+WEIR_KERNEL uint32_t ToBf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  // The quiet bit: a payload of low bits alone would round to infinity.
+  const uint32_t nan = (bits >> 16) | 0x40u;
+  const int32_t magnitude = static_cast<int32_t>(bits & 0x7fffffffu);
+  return magnitude > 0x7f800000 ? nan : rounded;
 }
 
-inline uint16_t ToBf16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  const bool nan = (bits & 0x7fffffff) > 0x7f800000;
-  return static_cast<uint16_t>(nan ? (bits >> 16) | 0x40 : rounded);
+WEIR_KERNEL uint32_t ToF16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const int32_t magnitude = static_cast<int32_t>(bits & 0x7fffffffu);
+  const uint32_t u = static_cast<uint32_t>(magnitude);
+  // 0.5 has the ulp of F16's subnormals, so the addition rounds to them.
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3f000000u;
+  // Exponent bias 127 -> 15; a carry out of the mantissa is the next exponent,
+  // and out of the largest one infinity.
+  const uint32_t normal = (u - 0x38000000u + 0xfffu + ((u >> 13) & 1u)) >> 13;
+  const uint32_t nan = 0x7e00u | ((u >> 13) & 0x3ffu);
+  uint32_t out = magnitude < 0x38800000 ? subnormal : normal;  // 2^-14
+  out = magnitude >= 0x47800000 ? 0x7c00u : out;               // 65536
+  out = magnitude > 0x7f800000 ? nan : out;
+  return out | sign;
 }
 
-inline uint16_t ToF16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 16) & 0x8000;
-  const uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) {  // NaN
-    return static_cast<uint16_t>(sign | 0x7e00 | ((magnitude >> 13) & 0x3ff));
-  }
-  if (magnitude >= 0x477ff000) {  // 65520: rounds to infinity
-    return static_cast<uint16_t>(sign | 0x7c00);
-  }
-  if (magnitude < 0x38800000) {  // below 2^-14: subnormal or zero
-    // Adding 0.5 leaves the value in units of 2^-24 in the low bits, rounded.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<uint16_t>(
-        sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000));
-  }
-  const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-  return static_cast<uint16_t>(sign | ((rounded - 0x38000000) >> 13));
+WEIR_KERNEL float FromF16(uint32_t half) {
+  const uint32_t sign = (half & 0x8000u) << 16;
+  const uint32_t shifted = (half & 0x7fffu) << 13;
+  const uint32_t exponent = shifted & 0x0f800000u;
+  const uint32_t normal = shifted + 0x38000000u;
+  const uint32_t special = shifted + 0x70000000u;  // infinity and NaN
+  // 2^-14 (1 + m) - 2^-14, exact.
+  const uint32_t subnormal = std::bit_cast<uint32_t>(
+      std::bit_cast<float>(shifted + 0x38800000u) - 0x1p-14f);
+  uint32_t out = exponent == 0 ? subnormal : normal;
+  out = exponent == 0x0f800000u ? special : out;
+  return std::bit_cast<float>(out | sign);
 }
 
-inline float FromF16(uint16_t half) {
-  const uint32_t sign = uint32_t{half & 0x8000u} << 16;
-  const uint32_t exponent = (half >> 10) & 0x1f;
-  const uint32_t fraction = half & 0x3ff;
-  if (exponent == 0) {
-    const float value = static_cast<float>(fraction) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
-  }
-  const uint32_t shifted = exponent == 0x1f ? 0xff : exponent + 112;
-  return std::bit_cast<float>(sign | (shifted << 23) | (fraction << 13));
+WEIR_KERNEL float FromBf16(uint32_t half) {
+  return std::bit_cast<float>(half << 16);
 }
+
+struct EncodeBf16Body {
+  static WEIR_KERNEL void Run(const float* __restrict in, char* __restrict out,
+                              size_t count) {
+    auto* __restrict halves = reinterpret_cast<UnalignedU16*>(out);
+    for (size_t i = 0; i < count; ++i) {
+      halves[i] = static_cast<uint16_t>(ToBf16(in[i]));
+    }
+  }
+};
+
+struct EncodeF16Body {
+  static WEIR_KERNEL void Run(const float* __restrict in, char* __restrict out,
+                              size_t count) {
+    auto* __restrict halves = reinterpret_cast<UnalignedU16*>(out);
+    for (size_t i = 0; i < count; ++i) {
+      halves[i] = static_cast<uint16_t>(ToF16(in[i]));
+    }
+  }
+};
+
+struct DecodeBf16Body {
+  static WEIR_KERNEL void Run(const char* __restrict in, float* __restrict out,
+                              size_t count) {
+    const auto* __restrict halves = reinterpret_cast<const UnalignedU16*>(in);
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = FromBf16(halves[i]);
+    }
+  }
+};
+
+struct DecodeF16Body {
+  static WEIR_KERNEL void Run(const char* __restrict in, float* __restrict out,
+                              size_t count) {
+    const auto* __restrict halves = reinterpret_cast<const UnalignedU16*>(in);
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = FromF16(halves[i]);
+    }
+  }
+};
 
 }  // namespace
 
-uint16_t FloatToBf16(float value) { return ToBf16(value); }
-
-float Bf16ToFloat(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t{bits} << 16);
+uint16_t FloatToBf16(float value) {
+  return static_cast<uint16_t>(ToBf16(value));
 }
 
-uint16_t FloatToF16(float value) { return ToF16(value); }
+float Bf16ToFloat(uint16_t bits) { return FromBf16(bits); }
+
+uint16_t FloatToF16(float value) { return static_cast<uint16_t>(ToF16(value)); }
 
 float F16ToFloat(uint16_t bits) { return FromF16(bits); }
 
 void FloatsToBf16(const float* in, size_t count, char* out) {
-  for (size_t i = 0; i < count; ++i) {
-    const uint16_t bits = ToBf16(in[i]);
-    std::memcpy(out + 2 * i, &bits, sizeof(bits));
-  }
+  SimdDispatch<EncodeBf16Body>(in, out, count);
 }
 
 void Bf16ToFloats(const char* in, size_t count, float* out) {
-  for (size_t i = 0; i < count; ++i) {
-    out[i] = Bf16ToFloat(Load16(in + 2 * i));
-  }
+  SimdDispatch<DecodeBf16Body>(in, out, count);
 }
 
 void FloatsToF16(const float* in, size_t count, char* out) {
-  for (size_t i = 0; i < count; ++i) {
-    const uint16_t bits = ToF16(in[i]);
-    std::memcpy(out + 2 * i, &bits, sizeof(bits));
-  }
+  SimdDispatch<EncodeF16Body>(in, out, count);
 }
 
 void F16ToFloats(const char* in, size_t count, float* out) {
-  for (size_t i = 0; i < count; ++i) {
-    out[i] = FromF16(Load16(in + 2 * i));
-  }
+  SimdDispatch<DecodeF16Body>(in, out, count);
 }
 
 }  // namespace weir

@@ -5,7 +5,8 @@
 //
 // Rounding: to nearest, ties to even. NaN stays NaN, infinity infinity; what is
 // too large for F16 becomes infinity, what is too small a subnormal or zero.
-// Threads: safe.
+// Threads: safe; `in` of an encoding may change meanwhile, on purpose
+//   (WEIR_HOGWILD in common/simd.h).
 #ifndef COMMON_HALF_H_
 #define COMMON_HALF_H_
 

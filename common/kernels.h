@@ -1,4 +1,5 @@
-// Loops over arrays of float32 that client, ps and worker share.
+// Loops over arrays of float32 that client, ps and worker share. The 16-bit
+// encodings are in common/half.h.
 //
 // Terms
 //   bytes   `const char*` that holds little-endian elements at any address:
@@ -30,14 +31,6 @@ void CopyValues(float* values, const char* bytes, int64_t count);
 
 // Sum of x^2 in double, in one fixed order of addition for a given count.
 double SumOfSquares(const char* bytes, int64_t count);
-
-// float32 -> 2 bytes each, round to nearest even. Beyond the largest finite
-// value: infinity. A NaN stays a NaN with its sign and leading payload bits.
-void EncodeBf16(const float* values, char* bytes, int64_t count);
-void EncodeF16(const float* values, char* bytes, int64_t count);
-// Exact.
-void DecodeBf16(const char* bytes, float* values, int64_t count);
-void DecodeF16(const char* bytes, float* values, int64_t count);
 
 }  // namespace weir
 

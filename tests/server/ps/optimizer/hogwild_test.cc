@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/kernels.h"
+#include "common/half.h"
 #include "tests/server/ps/optimizer/rule_suite.h"
 
 namespace weir {
@@ -28,7 +28,7 @@ TEST(HogwildTest, LosesWholeAdditionsAtMost) {
     });
   }
   for (int i = 0; i < kSteps; ++i) {  // a reader that never waits
-    EncodeBf16(values.data(), seen.data(), kCount);
+    FloatsToBf16(values.data(), kCount, seen.data());
   }
   for (std::thread& thread : threads) {
     thread.join();
