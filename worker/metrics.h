@@ -1,4 +1,5 @@
-// What an evaluation computes: loss, and accuracy, AUC or RMSE as the task asks.
+// What an evaluation computes: loss, and accuracy, AUC or RMSE as the task
+// asks.
 //
 //   softmax_cross_entropy  loss, accuracy
 //   sigmoid_cross_entropy  loss, accuracy (threshold 0.5), auc

@@ -1,0 +1,151 @@
+// What dies, and what the others do. Each task is a real process.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/integration/hand_cluster.h"
+#include "tests/integration/harness.h"
+
+namespace weir {
+namespace {
+
+std::string Job(const std::string& mode, int steps) {
+  return R"(
+name: "failures" seed: 3
+model {
+  layer { name: "flat" flatten {} }
+  layer { name: "hidden" dense { units: 8 } }
+  layer { name: "relu" relu {} }
+  layer { name: "logits" dense { units: 10 } }
+  loss { softmax_cross_entropy {} }
+}
+data { train { digits { count: 2000 } } }
+train { batch_size: 16 log_every_steps: 10 steps: )" +
+         std::to_string(steps) + R"( }
+optimizer { adam {} }
+schedule { learning_rate: 0.002 }
+checkpoint { every_steps: 200 }
+limits { block_elements: 1024 }
+update { )" +
+         mode + " }\n";
+}
+
+constexpr char kAsync[] = "async {}";
+constexpr char kSync[] = "sync { contributions: 4 }";
+
+void ExpectAllEnd(HandCluster* cluster,
+                  const std::vector<std::pair<std::string, int>>& tasks,
+                  int code, double seconds, const std::string& says) {
+  for (const auto& [role, index] : tasks) {
+    EXPECT_EQ(cluster->task(role, index).Wait(seconds), code)
+        << role << "/" << index << "\n"
+        << cluster->task(role, index).Log();
+    EXPECT_NE(cluster->task(role, index).Log().find(says), std::string::npos)
+        << role << "/" << index << " does not say '" << says << "':\n"
+        << cluster->task(role, index).Log();
+  }
+}
+
+void ExpectSuccess(HandCluster* cluster,
+                   const std::vector<std::pair<std::string, int>>& tasks) {
+  for (const auto& [role, index] : tasks) {
+    EXPECT_EQ(cluster->task(role, index).Wait(120), 0)
+        << role << "/" << index << "\n"
+        << cluster->task(role, index).Log();
+  }
+}
+
+const std::vector<std::pair<std::string, int>> kAllButPs = {
+    {"chief", 0}, {"worker", 0}, {"worker", 1}};
+
+TEST(FailuresTest, AKilledPsEndsEveryoneWith138AndResumeGoesOn) {
+  HandCluster cluster(FreshDir("ps_killed"), Job(kAsync, 6000), 2, 2, true);
+  cluster.StartAll();
+  ASSERT_TRUE(WaitUntil(60, [&] { return cluster.checkpoints().size() >= 1; }))
+      << cluster.task("chief", 0).Log();
+  cluster.task("ps", 1).Signal(SIGKILL);
+  ExpectAllEnd(&cluster, kAllButPs, 138, 15, "ps 1");
+  const uint64_t reached = cluster.step();
+  ASSERT_LT(reached, 6000u);
+
+  cluster.Start("ps", 1);
+  cluster.Start("chief", 0, {"--resume"});
+  cluster.Start("worker", 0);
+  cluster.Start("worker", 1);
+  ExpectSuccess(&cluster, kAllButPs);
+  EXPECT_EQ(cluster.step(), 6000u);
+}
+
+TEST(FailuresTest, APsThatComesBackEmptyIsNeverServedFrom) {
+  HandCluster cluster(FreshDir("ps_empty"), Job(kAsync, 100000), 2, 2, true);
+  cluster.StartAll();
+  ASSERT_TRUE(WaitUntil(60, [&] { return cluster.step() >= 100; }))
+      << cluster.task("chief", 0).Log();
+  cluster.task("ps", 0).Signal(SIGKILL);
+  cluster.task("ps", 0).Wait(5);
+  cluster.Start("ps", 0);
+  ExpectAllEnd(&cluster, kAllButPs, 138, 15, "ps 0");
+}
+
+TEST(FailuresTest, APausedWorkerOfTheOldHistoryIsRefused) {
+  HandCluster cluster(FreshDir("ps_paused"), Job(kAsync, 4000), 2, 2, true);
+  cluster.StartAll();
+  ASSERT_TRUE(WaitUntil(60, [&] { return cluster.checkpoints().size() >= 1; }))
+      << cluster.task("chief", 0).Log();
+  Process paused = cluster.Detach("worker", 1);
+  paused.Signal(SIGSTOP);
+  cluster.task("ps", 1).Signal(SIGKILL);
+  EXPECT_EQ(cluster.task("chief", 0).Wait(15), 138);
+  EXPECT_EQ(cluster.task("worker", 0).Wait(15), 138);
+
+  cluster.Start("ps", 1);
+  cluster.Start("chief", 0, {"--resume"});
+  cluster.Start("worker", 0);
+  cluster.Start("worker", 1);
+  const size_t before = cluster.curve().size();
+  ASSERT_TRUE(WaitUntil(60, [&] { return cluster.curve().size() > before; }));
+  paused.Signal(SIGCONT);
+  const int code = paused.Wait(20);
+  EXPECT_TRUE(code == 138 || code == 5) << code << paused.Log();
+  ExpectSuccess(&cluster, kAllButPs);
+  EXPECT_EQ(cluster.step(), 4000u);
+}
+
+TEST(FailuresTest, ARestartedChiefLosesAndDoublesNothing) {
+  std::string expected;
+  {
+    HandCluster cluster(FreshDir("chief_ref"), Job(kSync, 600), 2, 2, true);
+    cluster.StartAll();
+    ExpectSuccess(&cluster, kAllButPs);
+    expected = ReadFile(cluster.dir() + "/DONE");
+    ASSERT_NE(expected, "");
+  }
+  HandCluster cluster(FreshDir("chief_killed"), Job(kSync, 600), 2, 2, true);
+  cluster.StartAll();
+  for (const uint64_t kill_at : {50, 250, 400}) {
+    ASSERT_TRUE(WaitUntil(60, [&] { return cluster.step() >= kill_at; }))
+        << cluster.task("chief", 0).Log() << cluster.task("worker", 0).Log();
+    cluster.task("chief", 0).Signal(SIGKILL);
+    cluster.task("chief", 0).Wait(5);
+    const uint64_t before = cluster.step();
+    cluster.Start("chief", 0);
+    EXPECT_TRUE(WaitUntil(15, [&] {
+      return cluster.step() > before || !cluster.task("chief", 0).running();
+    })) << cluster.task("chief", 0).Log();
+  }
+  ExpectSuccess(&cluster, kAllButPs);
+  EXPECT_EQ(cluster.step(), 600u);
+  // Equal values at the end: the shard files' checksums are equal.
+  const auto checksums = [](const std::string& dir) {
+    std::vector<uint64_t> sums;
+    const auto manifest = nlohmann::json::parse(
+        ReadFile(dir + "/checkpoints/ckpt-600/manifest.json"), nullptr, false);
+    for (const auto& range : manifest["appliedRange"]) {
+      sums.push_back(std::stoull(range.get<std::string>()));
+    }
+    return sums;
+  };
+  EXPECT_EQ(checksums(cluster.dir()), (std::vector<uint64_t>{0, 2400}));
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,54 @@
+// A cluster started task by task with TF_CONFIG, as users do on hosts.
+#ifndef TESTS_INTEGRATION_HAND_CLUSTER_H_
+#define TESTS_INTEGRATION_HAND_CLUSTER_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+#include "tests/integration/harness.h"
+
+namespace weir {
+
+class HandCluster {
+ public:
+  // Writes `job` (text format) to dir/job.textproto; starts nothing.
+  HandCluster(const std::string& dir, const std::string& job, int ps,
+              int workers, bool chief);
+
+  // Starts "ps", "worker", "chief" or "evaluator" number `index`; the process
+  // that ran under that name before is forgotten (killed if it runs).
+  Process& Start(const std::string& role, int index,
+                 const std::vector<std::string>& flags = {});
+  void StartAll(const std::vector<std::string>& chief_flags = {});
+  Process& task(const std::string& role, int index) {
+    return tasks_.at(role + "/" + std::to_string(index));
+  }
+  std::string LogPath(const std::string& role, int index) const {
+    return dir_ + "/" + role + "-" + std::to_string(index) + ".log";
+  }
+  // Takes a process out of the cluster, so that another can take its name.
+  Process Detach(const std::string& role, int index);
+
+  const std::string& dir() const { return dir_; }
+  std::vector<nlohmann::json> curve() const {
+    return ReadJsonLines(dir_ + "/train.jsonl");
+  }
+  // The last step in the curve, 0 without one.
+  uint64_t step() const;
+  // Names under dir/checkpoints that hold a manifest.
+  std::vector<std::string> checkpoints() const;
+
+ private:
+  const std::string dir_;
+  nlohmann::json cluster_;
+  std::map<std::string, Process> tasks_;
+  const int ps_;
+  const int workers_;
+  const bool chief_;
+};
+
+}  // namespace weir
+
+#endif  // TESTS_INTEGRATION_HAND_CLUSTER_H_

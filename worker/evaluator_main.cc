@@ -1,0 +1,86 @@
+// weir_evaluator: evaluates a run's checkpoints as they are committed.
+//
+//   weir_evaluator --job FILE --workdir DIR [--data_dir DIR]
+//
+// Ends with 0 after the checkpoint that DIR/DONE names, 143 on SIGTERM.
+#include <signal.h>
+
+#include <chrono>
+#include <thread>
+
+#include "CLI/CLI.hpp"
+#include "common/exit_code.h"
+#include "common/logging.h"
+#include "common/status.h"
+#include "proto/job_spec_io.h"
+#include "proto/tf_config.h"
+#include "worker/evaluator.h"
+
+namespace weir {
+namespace {
+
+constexpr auto kPollEvery = std::chrono::milliseconds(200);
+
+volatile sig_atomic_t stop_signal = 0;
+
+void NoteSignal(int signal) { stop_signal = signal; }
+
+struct Flags {
+  std::string job;
+  std::string workdir = ".";
+  std::string data_dir = ".";
+  std::vector<std::string> sets;
+};
+
+absl::Status Follow(const Flags& flags) {
+  // A malformed TF_CONFIG is said here as everywhere, though nothing is needed
+  // of it: the evaluator is outside the cluster.
+  ClusterSources sources = ClusterSources::FromEnv();
+  sources.task_required = false;
+  WEIR_RETURN_IF_ERROR(ResolveCluster(sources).status());
+  WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
+  WEIR_ASSIGN_OR_RETURN(
+      const auto evaluation,
+      Evaluation::Create(Files::Real(), spec, flags.data_dir));
+  Evaluator evaluator(
+      Files::Real(), Clock::Real(), flags.workdir,
+      [&evaluation](const std::string& dir) { return evaluation->Run(dir); });
+  while (stop_signal == 0) {
+    const absl::StatusOr<bool> done = evaluator.Poll();
+    if (!done.ok()) {
+      LOG_ERROR("{}", std::string(done.status().message()));
+    } else if (*done) {
+      return absl::OkStatus();
+    }
+    std::this_thread::sleep_for(kPollEvery);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace weir
+
+int main(int argc, char** argv) {
+  weir::Flags flags;
+  CLI::App app("Evaluates the checkpoints of a run as they are committed.");
+  app.add_option("--job", flags.job, "job file")->required();
+  app.add_option("--workdir", flags.workdir, "the run's directory");
+  app.add_option("--data_dir", flags.data_dir, "where data paths begin");
+  app.add_option("--set", flags.sets, "path=value, overrides the job file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
+  }
+  weir::InitLogging("evaluator/0");
+  struct sigaction action = {};
+  action.sa_handler = weir::NoteSignal;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  const absl::Status status = weir::Follow(flags);
+  if (!status.ok()) {
+    LOG_ERROR("{}", std::string(status.message()));
+    return weir::ExitCodeFor(status);
+  }
+  return weir::stop_signal == 0 ? 0 : 128 + weir::stop_signal;
+}
