@@ -1,0 +1,223 @@
+// The contract of a compute backend: memory, an ordered queue, operations.
+//
+// Place: the model layers call it and know no other thing of the device. `cpu`
+// is worker/compute/cpu; a GPU is a plug-in that implements this class.
+//
+// Terms
+//   device pointer  a float* that only operations of the same backend read and
+//                   write; arithmetic on it is allowed, dereferencing is not
+//                   (on `cpu` it is ordinary memory).
+//   queue           operations take effect in call order. A backend may return
+//                   before they ran; Wait() and Reached() tell when they did.
+//   images          [batch, height, width, channels], row-major: channels last.
+//                   Kernels: [filters, channels, kernel, kernel].
+//   other tensors   row-major.
+//
+// Invariants
+//   I1. Same inputs, same shapes, same options: same bits; whatever the
+//       addresses are and whatever ran before.
+//   I2. Every element of an output is overwritten, and never read before that.
+//   I3. Outputs overlap no input, unless the operation says so.
+// Threads: compatible; one thread at a time calls a backend.
+// Owns/borrows: owns what Allocate and MirrorHost made; borrows the rest.
+// Errors: operations return nothing; the first failure is kept and
+//   TakeStatus() hands it out. INTERNAL: the device or its library failed.
+#ifndef WORKER_COMPUTE_BACKEND_H_
+#define WORKER_COMPUTE_BACKEND_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+// C [m, n] = op(A) op(B); op transposes when its flag is set.
+struct MatMulShape {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool transpose_a = false;  // A is [k, m], else [m, k]
+  bool transpose_b = false;  // B is [n, k], else [k, n]
+};
+
+struct Conv2dShape {
+  int64_t batch = 0;
+  int64_t channels = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t filters = 0;
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;
+
+  int64_t out_height() const { return Out(height); }
+  int64_t out_width() const { return Out(width); }
+  int64_t Out(int64_t in) const {
+    return (in + 2 * padding - kernel) / stride + 1;
+  }
+};
+
+enum class PoolKind : int { kMax = 0, kAverage = 1 };
+
+struct PoolShape {
+  int64_t batch = 0;
+  int64_t channels = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t size = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;
+
+  int64_t out_height() const { return Out(height); }
+  int64_t out_width() const { return Out(width); }
+  int64_t Out(int64_t in) const {
+    return (in + 2 * padding - size) / stride + 1;
+  }
+};
+
+enum class ActivationKind : int { kRelu = 0, kSigmoid = 1, kTanh = 2 };
+
+enum class LossKind : int {
+  kSoftmaxCrossEntropy = 0,
+  kSigmoidCrossEntropy = 1,
+  kMeanSquaredError = 2,
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string name() const = 0;
+  // True where device pointers are ordinary memory, so that mirrors, Upload,
+  // Download, Stage and Fetch cost nothing.
+  virtual bool shares_host_memory() const = 0;
+
+  // ------------------------------------------------------------ memory
+
+  // Returns `elements` >= 0 floats, aligned to 64 bytes.
+  // Errors: RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<float*> Allocate(int64_t elements) = 0;
+  virtual void Release(float* device) = 0;
+
+  // Returns the device pointer that stands for host memory: the same address
+  // where memory is shared, else a device range that Upload and Download fill.
+  // Release() it. Errors: RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<float*> MirrorHost(float* host, int64_t elements) = 0;
+
+  // Copies; free where device == host. The host side must stay unchanged until
+  // the queue has passed the copy.
+  virtual void Upload(float* device, const float* host, int64_t elements) = 0;
+  virtual void Download(float* host, const float* device, int64_t elements) = 0;
+
+  // Makes host data readable for operations: returns `host` itself where memory
+  // is shared, else uploads to `device` and returns that.
+  virtual const float* Stage(float* device, const float* host,
+                             int64_t elements) = 0;
+  // The other way round: a host pointer to `elements` device floats, either
+  // `device` itself or `host` after a download.
+  virtual const float* Fetch(float* host, const float* device,
+                             int64_t elements) = 0;
+
+  // ------------------------------------------------------------- queue
+
+  // Names the point of the queue behind everything called so far.
+  virtual uint64_t Mark() = 0;
+  virtual bool Reached(uint64_t mark) = 0;
+  virtual void Wait(uint64_t mark) = 0;
+  // Returns and forgets the first failure since the last call.
+  virtual absl::Status TakeStatus() = 0;
+
+  // -------------------------------------------------------- operations
+
+  // `bias` [n] is added to every row; may be null.
+  virtual void MatMul(const MatMulShape& shape, const float* a, const float* b,
+                      const float* bias, float* c) = 0;
+  // sums [width] = sum over rows of x [rows, width].
+  virtual void SumRows(int64_t rows, int64_t width, const float* x,
+                       float* sums) = 0;
+
+  // Cross-correlation; `bias` [filters] may be null.
+  virtual void Conv2dForward(const Conv2dShape& shape, const float* x,
+                             const float* kernel, const float* bias,
+                             float* y) = 0;
+  virtual void Conv2dBackwardData(const Conv2dShape& shape, const float* dy,
+                                  const float* kernel, float* dx) = 0;
+  // `dbias` may be null.
+  virtual void Conv2dBackwardKernel(const Conv2dShape& shape, const float* x,
+                                    const float* dy, float* dkernel,
+                                    float* dbias) = 0;
+
+  // Max takes the first of equals in row-major order; padding never wins.
+  // Average divides by size * size, padding included.
+  virtual void PoolForward(PoolKind kind, const PoolShape& shape,
+                           const float* x, float* y) = 0;
+  virtual void PoolBackward(PoolKind kind, const PoolShape& shape,
+                            const float* x, const float* dy, float* dx) = 0;
+
+  // y may be x.
+  virtual void ActivationForward(ActivationKind kind, int64_t count,
+                                 const float* x, float* y) = 0;
+  // From the output y alone. dx may be dy.
+  virtual void ActivationBackward(ActivationKind kind, int64_t count,
+                                  const float* y, const float* dy,
+                                  float* dx) = 0;
+
+  // y[i] = x[i] / (1 - rate) where UnitFloat(Philox(key, 0, i / 4)[i % 4]) >=
+  // rate, else 0. Its own backward. y may be x.
+  virtual void Dropout(uint64_t key, float rate, int64_t count, const float* x,
+                       float* y) = 0;
+
+  // Over each row of x [rows, width]; mean and rstd [rows] are kept for
+  // backward. Variance is biased.
+  virtual void LayerNormForward(int64_t rows, int64_t width, float epsilon,
+                                const float* x, const float* scale,
+                                const float* offset, float* y, float* mean,
+                                float* rstd) = 0;
+  // `dx` may be null.
+  virtual void LayerNormBackward(int64_t rows, int64_t width, const float* x,
+                                 const float* scale, const float* mean,
+                                 const float* rstd, const float* dy, float* dx,
+                                 float* dscale, float* doffset) = 0;
+
+  // Over each column of x [rows, channels]. mean and rstd [channels] are kept
+  // for backward (biased variance); `variance` is the unbiased one, 0 for a
+  // single row.
+  virtual void BatchNormForward(int64_t rows, int64_t channels, float epsilon,
+                                const float* x, const float* scale,
+                                const float* offset, float* y, float* mean,
+                                float* rstd, float* variance) = 0;
+  // `dx` may be null.
+  virtual void BatchNormBackward(int64_t rows, int64_t channels, const float* x,
+                                 const float* scale, const float* mean,
+                                 const float* rstd, const float* dy, float* dx,
+                                 float* dscale, float* doffset) = 0;
+  virtual void BatchNormInference(int64_t rows, int64_t channels, float epsilon,
+                                  const float* x, const float* scale,
+                                  const float* offset, const float* mean,
+                                  const float* variance, float* y) = 0;
+
+  // y = a + b; y may be a or b.
+  virtual void Add(int64_t count, const float* a, const float* b, float* y) = 0;
+  // Copies a [rows, width] window between matrices of the given row strides.
+  virtual void CopyColumns(int64_t rows, int64_t width, const float* x,
+                           int64_t x_stride, float* y, int64_t y_stride) = 0;
+  // y [batch, columns, rows] from x [batch, rows, columns].
+  virtual void Transpose(int64_t batch, int64_t rows, int64_t columns,
+                         const float* x, float* y) = 0;
+
+  // row_loss [rows]: the row's loss (mean squared error: its mean over width).
+  // row_correct [rows]: 1 where the prediction is the label (softmax: the first
+  //   largest logit; sigmoid: logit > 0), else 0; mean squared error: 0.
+  // dx [rows, width]: gradient of the mean of row_loss; may be null.
+  // labels: [rows] class index, [rows] 0 or 1, or [rows, width].
+  // REQUIRES: labels are in range; sigmoid: width = 1.
+  virtual void Loss(LossKind kind, int64_t rows, int64_t width, const float* x,
+                    const float* labels, float* row_loss, float* row_correct,
+                    float* dx) = 0;
+};
+
+}  // namespace weir
+
+#endif  // WORKER_COMPUTE_BACKEND_H_

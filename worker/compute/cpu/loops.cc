@@ -1,0 +1,354 @@
+#include "worker/compute/cpu/loops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "common/random.h"
+#include "worker/compute/cpu/vectorize.h"
+
+namespace weir::loops {
+namespace {
+
+// Channels that one pass of a pooling window keeps in registers or L1.
+constexpr int64_t kChunk = 64;
+
+// The window of output row or column `out`, clipped to the image.
+struct Window {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+Window ClipWindow(const PoolShape& shape, int64_t out, int64_t extent) {
+  const int64_t begin = out * shape.stride - shape.padding;
+  return {std::max<int64_t>(begin, 0), std::min(begin + shape.size, extent)};
+}
+
+// One output pixel of max pooling over `count` <= kChunk channels. `index` gets
+// the window position of the first largest.
+WEIR_VECTORIZE
+void MaxWindow(const PoolShape& shape, const Window& h, const Window& w,
+               const float* image, int64_t count, float* best, int* index) {
+  std::memcpy(best, image + (h.begin * shape.width + w.begin) * shape.channels,
+              count * sizeof(float));
+  std::fill(index, index + count, 0);
+  int position = 0;
+  for (int64_t i = h.begin; i < h.end; ++i) {
+    for (int64_t j = w.begin; j < w.end; ++j, ++position) {
+      const float* x = image + (i * shape.width + j) * shape.channels;
+      for (int64_t c = 0; c < count; ++c) {
+        // NaN wins, as in PyTorch.
+        const bool larger = x[c] > best[c] || x[c] != x[c];
+        best[c] = larger ? x[c] : best[c];
+        index[c] = larger ? position : index[c];
+      }
+    }
+  }
+}
+
+WEIR_VECTORIZE
+void MaxScatter(const PoolShape& shape, const Window& h, const Window& w,
+                const float* dy, int64_t count, const int* index,
+                float* image) {
+  int position = 0;
+  for (int64_t i = h.begin; i < h.end; ++i) {
+    for (int64_t j = w.begin; j < w.end; ++j, ++position) {
+      float* dx = image + (i * shape.width + j) * shape.channels;
+      for (int64_t c = 0; c < count; ++c) {
+        dx[c] += index[c] == position ? dy[c] : 0.0f;
+      }
+    }
+  }
+}
+
+WEIR_VECTORIZE
+void AverageWindow(const PoolShape& shape, const Window& h, const Window& w,
+                   const float* image, int64_t count, float* y) {
+  const float factor = 1.0f / static_cast<float>(shape.size * shape.size);
+  std::fill(y, y + count, 0.0f);
+  for (int64_t i = h.begin; i < h.end; ++i) {
+    for (int64_t j = w.begin; j < w.end; ++j) {
+      const float* x = image + (i * shape.width + j) * shape.channels;
+      for (int64_t c = 0; c < count; ++c) {
+        y[c] += x[c];
+      }
+    }
+  }
+  for (int64_t c = 0; c < count; ++c) {
+    y[c] *= factor;
+  }
+}
+
+WEIR_VECTORIZE
+void AverageScatter(const PoolShape& shape, const Window& h, const Window& w,
+                    const float* dy, int64_t count, float* image) {
+  const float factor = 1.0f / static_cast<float>(shape.size * shape.size);
+  for (int64_t i = h.begin; i < h.end; ++i) {
+    for (int64_t j = w.begin; j < w.end; ++j) {
+      float* dx = image + (i * shape.width + j) * shape.channels;
+      for (int64_t c = 0; c < count; ++c) {
+        dx[c] += factor * dy[c];
+      }
+    }
+  }
+}
+
+// Calls f(input offset of the image, output offset of the pixel, rows window,
+// columns window, channel offset, channel count) for every output pixel and
+// chunk of channels.
+template <typename F>
+void ForEachWindow(const PoolShape& s, F f) {
+  const int64_t out_height = s.out_height();
+  const int64_t out_width = s.out_width();
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t i = 0; i < out_height; ++i) {
+      const Window h = ClipWindow(s, i, s.height);
+      for (int64_t j = 0; j < out_width; ++j) {
+        const Window w = ClipWindow(s, j, s.width);
+        const int64_t out = ((b * out_height + i) * out_width + j) * s.channels;
+        for (int64_t c = 0; c < s.channels; c += kChunk) {
+          f(b * s.height * s.width * s.channels + c, out + c, h, w,
+            std::min(kChunk, s.channels - c));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+WEIR_VECTORIZE
+void SumRows(int64_t rows, int64_t width, const float* x, float* sums) {
+  // Blocks of rows in float, blocks in double.
+  constexpr int64_t kBlock = 64;
+  float part[kChunk];
+  double total[kChunk];
+  for (int64_t c = 0; c < width; c += kChunk) {
+    const int64_t count = std::min(kChunk, width - c);
+    std::fill(total, total + count, 0.0);
+    for (int64_t begin = 0; begin < rows; begin += kBlock) {
+      std::fill(part, part + count, 0.0f);
+      const int64_t end = std::min(begin + kBlock, rows);
+      for (int64_t r = begin; r < end; ++r) {
+        const float* row = x + r * width + c;
+        for (int64_t j = 0; j < count; ++j) {
+          part[j] += row[j];
+        }
+      }
+      for (int64_t j = 0; j < count; ++j) {
+        total[j] += part[j];
+      }
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      sums[c + j] = static_cast<float>(total[j]);
+    }
+  }
+}
+
+void PoolForward(PoolKind kind, const PoolShape& shape, const float* x,
+                 float* y) {
+  if (kind == PoolKind::kMax) {
+    ForEachWindow(shape, [&](int64_t image, int64_t out, const Window& h,
+                             const Window& w, int64_t count) {
+      int index[kChunk];
+      MaxWindow(shape, h, w, x + image, count, y + out, index);
+    });
+  } else {
+    ForEachWindow(shape, [&](int64_t image, int64_t out, const Window& h,
+                             const Window& w, int64_t count) {
+      AverageWindow(shape, h, w, x + image, count, y + out);
+    });
+  }
+}
+
+void PoolBackward(PoolKind kind, const PoolShape& shape, const float* x,
+                  const float* dy, float* dx) {
+  std::fill(dx, dx + shape.batch * shape.height * shape.width * shape.channels,
+            0.0f);
+  if (kind == PoolKind::kMax) {
+    ForEachWindow(shape, [&](int64_t image, int64_t out, const Window& h,
+                             const Window& w, int64_t count) {
+      float best[kChunk];
+      int index[kChunk];
+      MaxWindow(shape, h, w, x + image, count, best, index);
+      MaxScatter(shape, h, w, dy + out, count, index, dx + image);
+    });
+  } else {
+    ForEachWindow(shape, [&](int64_t image, int64_t out, const Window& h,
+                             const Window& w, int64_t count) {
+      AverageScatter(shape, h, w, dy + out, count, dx + image);
+    });
+  }
+}
+
+namespace {
+
+WEIR_VECTORIZE
+void ReluForward(int64_t count, const float* x, float* y) {
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = x[i] <= 0.0f ? 0.0f : x[i];  // NaN stays NaN
+  }
+}
+
+WEIR_VECTORIZE
+void ReluBackward(int64_t count, const float* y, const float* dy, float* dx) {
+  for (int64_t i = 0; i < count; ++i) {
+    dx[i] = y[i] <= 0.0f ? 0.0f : dy[i];
+  }
+}
+
+float Sigmoid(float x) {
+  // exp of a negative number only: never overflows.
+  const float e = std::exp(-std::fabs(x));
+  return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
+}
+
+}  // namespace
+
+void ActivationForward(ActivationKind kind, int64_t count, const float* x,
+                       float* y) {
+  switch (kind) {
+    case ActivationKind::kRelu:
+      ReluForward(count, x, y);
+      break;
+    case ActivationKind::kSigmoid:
+      for (int64_t i = 0; i < count; ++i) {
+        y[i] = Sigmoid(x[i]);
+      }
+      break;
+    case ActivationKind::kTanh:
+      for (int64_t i = 0; i < count; ++i) {
+        y[i] = std::tanh(x[i]);
+      }
+      break;
+  }
+}
+
+WEIR_VECTORIZE
+void ActivationBackward(ActivationKind kind, int64_t count, const float* y,
+                        const float* dy, float* dx) {
+  switch (kind) {
+    case ActivationKind::kRelu:
+      ReluBackward(count, y, dy, dx);
+      break;
+    case ActivationKind::kSigmoid:
+      for (int64_t i = 0; i < count; ++i) {
+        dx[i] = dy[i] * (y[i] * (1.0f - y[i]));
+      }
+      break;
+    case ActivationKind::kTanh:
+      for (int64_t i = 0; i < count; ++i) {
+        dx[i] = dy[i] * (1.0f - y[i] * y[i]);
+      }
+      break;
+  }
+}
+
+void Dropout(uint64_t key, float rate, int64_t count, const float* x,
+             float* y) {
+  const float factor = 1.0f / (1.0f - rate);
+  for (int64_t i = 0; i < count; i += 4) {
+    const std::array<uint32_t, 4> words =
+        Philox(key, 0, static_cast<uint64_t>(i / 4));
+    const int64_t n = std::min<int64_t>(4, count - i);
+    for (int64_t j = 0; j < n; ++j) {
+      y[i + j] = UnitFloat(words[j]) >= rate ? x[i + j] * factor : 0.0f;
+    }
+  }
+}
+
+WEIR_VECTORIZE
+void Add(int64_t count, const float* a, const float* b, float* y) {
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = a[i] + b[i];
+  }
+}
+
+void CopyColumns(int64_t rows, int64_t width, const float* x, int64_t x_stride,
+                 float* y, int64_t y_stride) {
+  for (int64_t r = 0; r < rows; ++r) {
+    std::memcpy(y + r * y_stride, x + r * x_stride, width * sizeof(float));
+  }
+}
+
+void Transpose(int64_t batch, int64_t rows, int64_t columns, const float* x,
+               float* y) {
+  constexpr int64_t kTile = 16;  // a tile's lines stay in L1
+  for (int64_t b = 0; b < batch; ++b) {
+    const float* in = x + b * rows * columns;
+    float* out = y + b * rows * columns;
+    for (int64_t i = 0; i < rows; i += kTile) {
+      const int64_t i_end = std::min(i + kTile, rows);
+      for (int64_t j = 0; j < columns; j += kTile) {
+        const int64_t j_end = std::min(j + kTile, columns);
+        for (int64_t c = j; c < j_end; ++c) {
+          for (int64_t r = i; r < i_end; ++r) {
+            out[c * rows + r] = in[r * columns + c];
+          }
+        }
+      }
+    }
+  }
+}
+
+void SoftmaxCrossEntropy(int64_t rows, int64_t width, const float* x,
+                         const float* labels, float* row_loss,
+                         float* row_correct, float* dx) {
+  const double scale = 1.0 / static_cast<double>(rows);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* row = x + r * width;
+    const auto label = static_cast<int64_t>(labels[r]);
+    const int64_t best = std::max_element(row, row + width) - row;
+    double sum = 0.0;
+    for (int64_t j = 0; j < width; ++j) {
+      sum += static_cast<double>(std::exp(row[j] - row[best]));
+    }
+    row_loss[r] = static_cast<float>(
+        std::log(sum) - (static_cast<double>(row[label]) - row[best]));
+    row_correct[r] = best == label ? 1.0f : 0.0f;
+    if (dx != nullptr) {
+      const auto factor = static_cast<float>(scale / sum);
+      for (int64_t j = 0; j < width; ++j) {
+        const float p = std::exp(row[j] - row[best]) * factor;
+        dx[r * width + j] = j == label ? p - static_cast<float>(scale) : p;
+      }
+    }
+  }
+}
+
+void SigmoidCrossEntropy(int64_t rows, const float* x, const float* labels,
+                         float* row_loss, float* row_correct, float* dx) {
+  const float scale = 1.0f / static_cast<float>(rows);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float z = labels[r];
+    row_loss[r] = std::max(x[r], 0.0f) - x[r] * z +
+                  std::log1p(std::exp(-std::fabs(x[r])));
+    row_correct[r] = (x[r] > 0.0f) == (z > 0.5f) ? 1.0f : 0.0f;
+    if (dx != nullptr) {
+      // From the other side where z is 1: no cancellation near certainty.
+      dx[r] = scale * (z * -Sigmoid(-x[r]) + (1.0f - z) * Sigmoid(x[r]));
+    }
+  }
+}
+
+void MeanSquaredError(int64_t rows, int64_t width, const float* x,
+                      const float* labels, float* row_loss, float* row_correct,
+                      float* dx) {
+  const auto factor =
+      static_cast<float>(2.0 / static_cast<double>(rows * width));
+  for (int64_t r = 0; r < rows; ++r) {
+    double sum = 0.0;
+    for (int64_t j = 0; j < width; ++j) {
+      const float d = x[r * width + j] - labels[r * width + j];
+      sum += static_cast<double>(d) * d;
+      if (dx != nullptr) {
+        dx[r * width + j] = factor * d;
+      }
+    }
+    row_loss[r] = static_cast<float>(sum / static_cast<double>(width));
+    row_correct[r] = 0.0f;
+  }
+}
+
+}  // namespace weir::loops

@@ -1,0 +1,222 @@
+#include "worker/compute/cpu/norms.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "worker/compute/cpu/vectorize.h"
+
+namespace weir::loops {
+namespace {
+
+constexpr int kLanes = 16;
+constexpr int64_t kChunk = 64;  // channels of one pass; stays in L1
+constexpr int64_t kBlock = 64;  // rows summed in float before double takes over
+
+#define WEIR_INLINE __attribute__((always_inline)) inline
+
+// Sum of f(i) over [0, count) in kLanes fixed lanes.
+template <typename F>
+WEIR_INLINE double LaneSum(int64_t count, F f) {
+  float lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int l = 0; l < kLanes; ++l) {
+      lanes[l] += f(i + l);
+    }
+  }
+  double sum = 0.0;
+  for (; i < count; ++i) {
+    sum += f(i);
+  }
+  for (int l = 0; l < kLanes; ++l) {
+    sum += lanes[l];
+  }
+  return sum;
+}
+
+// totals[j] = sum over rows of f(row, j) for j in [0, count), count <= kChunk.
+template <typename F>
+WEIR_INLINE void ColumnSums(int64_t rows, int64_t count, double* totals, F f) {
+  float part[kChunk];
+  std::fill(totals, totals + count, 0.0);
+  for (int64_t begin = 0; begin < rows; begin += kBlock) {
+    std::fill(part, part + count, 0.0f);
+    const int64_t end = std::min(begin + kBlock, rows);
+    for (int64_t r = begin; r < end; ++r) {
+      for (int64_t j = 0; j < count; ++j) {
+        part[j] += f(r, j);
+      }
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      totals[j] += part[j];
+    }
+  }
+}
+
+}  // namespace
+
+WEIR_VECTORIZE
+void LayerNormForward(int64_t rows, int64_t width, float epsilon,
+                      const float* x, const float* scale, const float* offset,
+                      float* y, float* mean, float* rstd) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* in = x + r * width;
+    float* out = y + r * width;
+    const double n = static_cast<double>(width);
+    const auto m = static_cast<float>(
+        LaneSum(width, [&](int64_t i) { return in[i]; }) / n);
+    const double variance = LaneSum(width,
+                                    [&](int64_t i) {
+                                      const float d = in[i] - m;
+                                      return d * d;
+                                    }) /
+                            n;
+    const auto s = static_cast<float>(1.0 / std::sqrt(variance + epsilon));
+    for (int64_t i = 0; i < width; ++i) {
+      out[i] = (in[i] - m) * s * scale[i] + offset[i];
+    }
+    mean[r] = m;
+    rstd[r] = s;
+  }
+}
+
+WEIR_VECTORIZE
+void LayerNormBackward(int64_t rows, int64_t width, const float* x,
+                       const float* scale, const float* mean, const float* rstd,
+                       const float* dy, float* dx, float* dscale,
+                       float* doffset) {
+  double totals[kChunk];
+  for (int64_t c = 0; c < width; c += kChunk) {
+    const int64_t count = std::min(kChunk, width - c);
+    ColumnSums(rows, count, totals,
+               [&](int64_t r, int64_t j) { return dy[r * width + c + j]; });
+    std::copy(totals, totals + count, doffset + c);
+    ColumnSums(rows, count, totals, [&](int64_t r, int64_t j) {
+      const int64_t i = r * width + c + j;
+      return dy[i] * ((x[i] - mean[r]) * rstd[r]);
+    });
+    std::copy(totals, totals + count, dscale + c);
+  }
+  if (dx == nullptr) {
+    return;
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* in = x + r * width;
+    const float* g = dy + r * width;
+    const float m = mean[r];
+    const float s = rstd[r];
+    const double n = static_cast<double>(width);
+    const auto g_mean = static_cast<float>(
+        LaneSum(width, [&](int64_t i) { return g[i] * scale[i]; }) / n);
+    const auto gx_mean =
+        static_cast<float>(LaneSum(width,
+                                   [&](int64_t i) {
+                                     return g[i] * scale[i] * ((in[i] - m) * s);
+                                   }) /
+                           n);
+    for (int64_t i = 0; i < width; ++i) {
+      dx[r * width + i] =
+          s * (g[i] * scale[i] - g_mean - (in[i] - m) * s * gx_mean);
+    }
+  }
+}
+
+WEIR_VECTORIZE
+void BatchNormForward(int64_t rows, int64_t channels, float epsilon,
+                      const float* x, const float* scale, const float* offset,
+                      float* y, float* mean, float* rstd, float* variance) {
+  double totals[kChunk];
+  const double n = static_cast<double>(rows);
+  for (int64_t c = 0; c < channels; c += kChunk) {
+    const int64_t count = std::min(kChunk, channels - c);
+    float m[kChunk];
+    float factor[kChunk];
+    const float* in = x + c;
+    ColumnSums(rows, count, totals,
+               [&](int64_t r, int64_t j) { return in[r * channels + j]; });
+    for (int64_t j = 0; j < count; ++j) {
+      m[j] = static_cast<float>(totals[j] / n);
+    }
+    ColumnSums(rows, count, totals, [&](int64_t r, int64_t j) {
+      const float d = in[r * channels + j] - m[j];
+      return d * d;
+    });
+    for (int64_t j = 0; j < count; ++j) {
+      const auto s =
+          static_cast<float>(1.0 / std::sqrt(totals[j] / n + epsilon));
+      mean[c + j] = m[j];
+      rstd[c + j] = s;
+      variance[c + j] = static_cast<float>(totals[j] / std::max(n - 1.0, 1.0));
+      factor[j] = s * scale[c + j];
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t j = 0; j < count; ++j) {
+        y[r * channels + c + j] =
+            (in[r * channels + j] - m[j]) * factor[j] + offset[c + j];
+      }
+    }
+  }
+}
+
+WEIR_VECTORIZE
+void BatchNormBackward(int64_t rows, int64_t channels, const float* x,
+                       const float* scale, const float* mean, const float* rstd,
+                       const float* dy, float* dx, float* dscale,
+                       float* doffset) {
+  double totals[kChunk];
+  const double n = static_cast<double>(rows);
+  for (int64_t c = 0; c < channels; c += kChunk) {
+    const int64_t count = std::min(kChunk, channels - c);
+    const float* in = x + c;
+    const float* g = dy + c;
+    const float* m = mean + c;
+    const float* s = rstd + c;
+    float g_mean[kChunk];
+    float x_factor[kChunk];
+    ColumnSums(rows, count, totals,
+               [&](int64_t r, int64_t j) { return g[r * channels + j]; });
+    for (int64_t j = 0; j < count; ++j) {
+      doffset[c + j] = static_cast<float>(totals[j]);
+      g_mean[j] = static_cast<float>(totals[j] / n);
+    }
+    ColumnSums(rows, count, totals, [&](int64_t r, int64_t j) {
+      return g[r * channels + j] * ((in[r * channels + j] - m[j]) * s[j]);
+    });
+    for (int64_t j = 0; j < count; ++j) {
+      dscale[c + j] = static_cast<float>(totals[j]);
+      x_factor[j] = static_cast<float>(totals[j] / n * s[j]);
+    }
+    if (dx == nullptr) {
+      continue;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t j = 0; j < count; ++j) {
+        const int64_t i = r * channels + j;
+        dx[i + c] = scale[c + j] * s[j] *
+                    (g[i] - g_mean[j] - (in[i] - m[j]) * x_factor[j]);
+      }
+    }
+  }
+}
+
+void BatchNormInference(int64_t rows, int64_t channels, float epsilon,
+                        const float* x, const float* scale, const float* offset,
+                        const float* mean, const float* variance, float* y) {
+  for (int64_t c = 0; c < channels; c += kChunk) {
+    const int64_t count = std::min(kChunk, channels - c);
+    float factor[kChunk];
+    for (int64_t j = 0; j < count; ++j) {
+      factor[j] = static_cast<float>(
+          scale[c + j] /
+          std::sqrt(static_cast<double>(variance[c + j]) + epsilon));
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t j = 0; j < count; ++j) {
+        const int64_t i = r * channels + c + j;
+        y[i] = (x[i] - mean[c + j]) * factor[j] + offset[c + j];
+      }
+    }
+  }
+}
+
+}  // namespace weir::loops

@@ -1,0 +1,16 @@
+// WEIR_VECTORIZE compiles a loop for several instruction sets; the best one is
+// chosen when the program starts.
+//
+// Elementwise arithmetic has the same bits in each: contraction is off, and
+// nothing is reordered. clang builds (sanitizers) take the plain version.
+#ifndef WORKER_COMPUTE_CPU_VECTORIZE_H_
+#define WORKER_COMPUTE_CPU_VECTORIZE_H_
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define WEIR_VECTORIZE \
+  __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WEIR_VECTORIZE
+#endif
+
+#endif  // WORKER_COMPUTE_CPU_VECTORIZE_H_

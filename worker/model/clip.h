@@ -1,0 +1,36 @@
+// Clips a contribution's gradient before it is pushed.
+//
+// Place: the train loop calls it between backward and push (so a clipped norm
+// takes the overlap of the two away). Only trained variables count and change;
+// buffers' samples and padding stay.
+//
+// Invariants
+//   I1. The norm is summed in double, variable by variable, in fixed lanes: the
+//       same gradients give the same bits.
+//   I2. Gradients with NaN or Inf are left alone by norm: the ps finds and
+//       names them.
+// Threads: safe.
+// Source: Pascanu et al., "On the difficulty of training recurrent neural
+//         networks", ICML 2013, algorithm 1.
+#ifndef WORKER_MODEL_CLIP_H_
+#define WORKER_MODEL_CLIP_H_
+
+#include "absl/status/status.h"
+#include "common/layout.h"
+#include "proto/job_spec.pb.h"
+
+namespace weir {
+
+// Errors: INVALID_ARGUMENT  a bound that is not finite and > 0.
+absl::Status ValidateClip(const Clip& clip);
+
+// Clips `gradients` [layout.flat_elements()] in place; nothing when no kind is
+// set. REQUIRES: ValidateClip(clip) is OK.
+void ClipGradients(const Clip& clip, const Layout& layout, float* gradients);
+
+// The 2-norm over all trained variables.
+double GradientNorm(const Layout& layout, const float* gradients);
+
+}  // namespace weir
+
+#endif  // WORKER_MODEL_CLIP_H_

@@ -1,0 +1,235 @@
+#include "worker/model/graph.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "common/status.h"
+#include "worker/model/layers/factory.h"
+#include "worker/model/layers/reshape.h"
+
+namespace weir {
+namespace {
+
+constexpr char kFeatures[] = "features";
+
+bool NameIsLegal(const std::string& name) {
+  for (const char c : name) {
+    const bool legal = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+                       c == '.';
+    if (!legal) {
+      return false;
+    }
+  }
+  return !name.empty() && name.size() <= 100;
+}
+
+class GraphBuilder {
+ public:
+  absl::StatusOr<Graph> Build(const Model& spec,
+                              const std::vector<int64_t>& sample_shape) {
+    if (sample_shape.empty()) {
+      return absl::InvalidArgumentError("features: a sample has no dimension");
+    }
+    WEIR_RETURN_IF_ERROR(CheckSize("features", sample_shape));
+    graph_.tensors.push_back({.info = {.dims = sample_shape}});
+    by_name_[kFeatures] = 0;
+    if (spec.layer_size() == 0) {
+      return absl::InvalidArgumentError("model.layer: the model has no layer");
+    }
+    for (int i = 0; i < spec.layer_size(); ++i) {
+      const std::string path =
+          absl::StrCat("model.layer[", i, "] '", spec.layer(i).name(), "'");
+      WEIR_RETURN_IF_ERROR(Annotate(AddLayer(spec.layer(i), i), path));
+      paths_[last_] = path;
+    }
+    WEIR_RETURN_IF_ERROR(SetLoss(spec.loss()));
+    WEIR_RETURN_IF_ERROR(CheckEveryOutputIsUsed());
+    ShareMemory();
+    return std::move(graph_);
+  }
+
+ private:
+  absl::StatusOr<int> Lookup(const std::string& name) const {
+    const auto it = by_name_.find(name);
+    if (it == by_name_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input '", name,
+                       "' names no earlier layer; \"features\" is the data"));
+    }
+    return it->second;
+  }
+
+  absl::Status AddLayer(const Layer& spec, int index) {
+    if (!NameIsLegal(spec.name())) {
+      return absl::InvalidArgumentError(
+          "name must be 1 to 100 of [A-Za-z0-9_.-]");
+    }
+    if (by_name_.count(spec.name()) != 0) {
+      return absl::InvalidArgumentError(
+          spec.name() == kFeatures
+              ? "name is reserved for the data input"
+              : "name is used by an earlier layer; names must be unique");
+    }
+    std::vector<int> inputs;
+    for (const std::string& name : spec.input()) {
+      WEIR_ASSIGN_OR_RETURN(inputs.emplace_back(), Lookup(name));
+    }
+    if (inputs.empty()) {
+      inputs.push_back(last_);
+    }
+    std::optional<Format> wanted = WantedFormat(spec);
+    std::vector<TensorInfo> infos;
+    for (int& input : inputs) {
+      input = InFormat(input, wanted);
+      infos.push_back(graph_.tensors[input].info);
+      if (!wanted.has_value()) {
+        wanted = infos[0].format;
+      }
+    }
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LayerOp> op, MakeLayer(spec, infos));
+    WEIR_RETURN_IF_ERROR(CheckSize("output", op->traits().output.dims));
+    const int first_variable = static_cast<int>(graph_.variables.size());
+    for (VariableSpec variable : op->traits().variables) {
+      WEIR_RETURN_IF_ERROR(CheckSize(variable.name, variable.shape));
+      variable.name = absl::StrCat(spec.name(), "/", variable.name);
+      graph_.variables.push_back(std::move(variable));
+    }
+    last_ = AddNode(std::move(op), std::move(inputs), first_variable, index);
+    by_name_[spec.name()] = last_;
+    return absl::OkStatus();
+  }
+
+  int AddNode(std::unique_ptr<LayerOp> op, std::vector<int> inputs,
+              int first_variable, int layer_index) {
+    const int output = static_cast<int>(graph_.tensors.size());
+    GraphTensor tensor{.info = op->traits().output,
+                       .needs_gradient = !op->traits().variables.empty()};
+    for (const int input : inputs) {
+      ++graph_.tensors[input].consumers;
+      tensor.needs_gradient |= graph_.tensors[input].needs_gradient;
+    }
+    graph_.tensors.push_back(std::move(tensor));
+    graph_.nodes.push_back({.op = std::move(op),
+                            .inputs = std::move(inputs),
+                            .output = output,
+                            .first_variable = first_variable,
+                            .layer_index = static_cast<uint64_t>(layer_index)});
+    return output;
+  }
+
+  // The tensor itself, or its one copy in the other format.
+  int InFormat(int tensor, std::optional<Format> format) {
+    const TensorInfo& info = graph_.tensors[tensor].info;
+    if (!format.has_value() || *format == info.format || !info.is_image()) {
+      return tensor;
+    }
+    const auto it = other_format_.find(tensor);
+    if (it != other_format_.end()) {
+      return it->second;
+    }
+    const int changed =
+        AddNode(MakeFormatChange(info), {tensor},
+                static_cast<int>(graph_.variables.size()), /*layer_index=*/0);
+    other_format_[tensor] = changed;
+    other_format_[changed] = tensor;
+    return changed;
+  }
+
+  absl::Status SetLoss(const Loss& spec) {
+    graph_.loss_tensor = last_;
+    if (!spec.input().empty()) {
+      const auto tensor = Lookup(spec.input());
+      WEIR_RETURN_IF_ERROR(Annotate(tensor.status(), "model.loss"));
+      graph_.loss_tensor = *tensor;
+    }
+    GraphTensor& tensor = graph_.tensors[graph_.loss_tensor];
+    ++tensor.consumers;
+    if (!tensor.needs_gradient) {
+      return absl::InvalidArgumentError(
+          "model.loss: its input depends on no variable; nothing would train");
+    }
+    int64_t width_min = 1;
+    int64_t width_max = Layout::kMaxFlatElements;
+    std::string takes = "[batch, targets]";
+    switch (spec.kind_case()) {
+      case Loss::kSoftmaxCrossEntropy:
+        graph_.loss = LossKind::kSoftmaxCrossEntropy;
+        width_min = 2;
+        takes = "[batch, classes] with two classes or more";
+        break;
+      case Loss::kSigmoidCrossEntropy:
+        graph_.loss = LossKind::kSigmoidCrossEntropy;
+        width_max = 1;
+        takes = "[batch, 1]";
+        break;
+      case Loss::kMeanSquaredError:
+        graph_.loss = LossKind::kMeanSquaredError;
+        break;
+      case Loss::KIND_NOT_SET:
+        return absl::InvalidArgumentError(
+            "model.loss: no kind is set; set one of softmax_cross_entropy, "
+            "sigmoid_cross_entropy, mean_squared_error");
+    }
+    const std::vector<int64_t>& dims = tensor.info.dims;
+    if (dims.size() != 1 || dims[0] < width_min || dims[0] > width_max) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.loss: input is ", tensor.info.ToString(),
+                       ", this loss takes ", takes));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckEveryOutputIsUsed() const {
+    for (const auto& [tensor, path] : paths_) {
+      if (graph_.tensors[tensor].consumers == 0) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            path,
+            ": no layer and not the loss uses its output; remove it, or "
+            "name it in an input"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Decides the roots. A value may be overwritten by its sole consumer when
+  // the node that made it does not need it again; a gradient may always be, by
+  // a layer that works elementwise, when no other consumer adds to it.
+  void ShareMemory() {
+    std::vector<bool> overwritable(graph_.tensors.size(), false);
+    graph_.tensors[0].value_root = 0;
+    for (const GraphNode& node : graph_.nodes) {
+      const LayerTraits& traits = node.op->traits();
+      const GraphTensor& in = graph_.tensors[node.inputs[0]];
+      GraphTensor& out = graph_.tensors[node.output];
+      out.value_root = node.output;
+      out.gradient_root = node.output;
+      const bool sole = in.consumers == 1;
+      if (traits.view || (traits.in_place && overwritable[node.inputs[0]])) {
+        out.value_root = in.value_root;
+      }
+      if (sole && (traits.view || traits.in_place) && in.needs_gradient) {
+        out.gradient_root = in.gradient_root;
+      }
+      const bool may =
+          traits.view ? overwritable[node.inputs[0]] : !traits.keeps_output;
+      overwritable[node.output] = may && out.consumers == 1;
+    }
+  }
+
+  Graph graph_;
+  std::map<std::string, int> by_name_;  // layer -> tensor
+  std::map<int, std::string> paths_;    // tensor -> field of the JobSpec
+  std::map<int, int> other_format_;
+  int last_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> BuildGraph(const Model& spec,
+                                 const std::vector<int64_t>& sample_shape) {
+  return GraphBuilder().Build(spec, sample_shape);
+}
+
+}  // namespace weir

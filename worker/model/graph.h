@@ -1,0 +1,67 @@
+// From a JobSpec's model to a checked graph: nodes, tensors, variables.
+//
+// Place: Network builds one and adds memory and steps. Knows no backend.
+//
+// Terms
+//   tensor 0  the data input "features".
+//   root      the tensor whose memory a tensor shares: its own index, or that
+//   of
+//             an earlier one (views, layers that work in place).
+//
+// Invariants
+//   I1. Nodes are in forward order; a node's inputs come from earlier nodes.
+//   I2. Every tensor has a consumer, or is the loss's input; so every variable
+//       gets a gradient.
+//   I3. Variables are in the order in which forward reads them.
+// Threads: compatible.
+// Errors: INVALID_ARGUMENT  names the field: "model.layer[2] 'conv1': ...".
+#ifndef WORKER_MODEL_GRAPH_H_
+#define WORKER_MODEL_GRAPH_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/layout.h"
+#include "proto/job_spec.pb.h"
+#include "worker/compute/backend.h"
+#include "worker/model/layers/layer_op.h"
+
+namespace weir {
+
+struct GraphTensor {
+  TensorInfo info;
+  int consumers = 0;  // node inputs; the loss counts as one
+  bool needs_gradient = false;
+  int value_root = 0;
+  int gradient_root = 0;
+};
+
+struct GraphNode {
+  std::unique_ptr<LayerOp> op;
+  std::vector<int> inputs;   // tensors
+  int output = 0;            // tensor
+  int first_variable = 0;    // its variables are consecutive
+  uint64_t layer_index = 0;  // in the JobSpec
+};
+
+struct Graph {
+  std::vector<GraphTensor> tensors;
+  std::vector<GraphNode> nodes;
+  std::vector<VariableSpec> variables;
+  LossKind loss = LossKind::kSoftmaxCrossEntropy;
+  int loss_tensor = 0;
+
+  // Columns of the loss's input.
+  int64_t output_width() const { return tensors[loss_tensor].info.elements(); }
+};
+
+// `sample_shape`: the features without the batch.
+absl::StatusOr<Graph> BuildGraph(const Model& spec,
+                                 const std::vector<int64_t>& sample_shape);
+
+}  // namespace weir
+
+#endif  // WORKER_MODEL_GRAPH_H_

@@ -1,0 +1,36 @@
+#include "worker/model/layers/activation.h"
+
+namespace weir {
+namespace {
+
+class ActivationOp : public LayerOp {
+ public:
+  ActivationOp(LayerTraits traits, ActivationKind kind)
+      : LayerOp(std::move(traits)), kind_(kind) {}
+
+  void Forward(const LayerContext& c) override {
+    c.backend->ActivationForward(kind_, OutputElements(c), c.inputs[0],
+                                 c.output);
+  }
+
+  void Backward(const LayerContext& c) override {
+    if (c.input_gradients[0] != nullptr) {
+      c.backend->ActivationBackward(kind_, OutputElements(c), c.output,
+                                    c.output_gradient, c.input_gradients[0]);
+    }
+  }
+
+ private:
+  const ActivationKind kind_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerOp> MakeActivation(ActivationKind kind,
+                                        const TensorInfo& input) {
+  return std::make_unique<ActivationOp>(
+      LayerTraits{.output = input, .in_place = true, .keeps_output = true},
+      kind);
+}
+
+}  // namespace weir

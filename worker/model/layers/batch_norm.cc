@@ -1,0 +1,80 @@
+#include "worker/model/layers/batch_norm.h"
+
+#include "common/status.h"
+
+namespace weir {
+namespace {
+
+enum Variable : int { kScale, kOffset, kMovingMean, kMovingVariance };
+
+class BatchNormOp : public LayerOp {
+ public:
+  BatchNormOp(LayerTraits traits, float epsilon)
+      : LayerOp(std::move(traits)), epsilon_(epsilon) {}
+
+  void Forward(const LayerContext& c) override {
+    if (c.training) {
+      c.backend->BatchNormForward(
+          Rows(c), Channels(), epsilon_, c.inputs[0], c.parameters[kScale],
+          c.parameters[kOffset], c.output, c.gradients[kMovingMean],
+          c.workspaces[0], c.gradients[kMovingVariance]);
+    } else {
+      c.backend->BatchNormInference(Rows(c), Channels(), epsilon_, c.inputs[0],
+                                    c.parameters[kScale], c.parameters[kOffset],
+                                    c.parameters[kMovingMean],
+                                    c.parameters[kMovingVariance], c.output);
+    }
+  }
+
+  void Backward(const LayerContext& c) override {
+    c.backend->BatchNormBackward(
+        Rows(c), Channels(), c.inputs[0], c.parameters[kScale],
+        c.gradients[kMovingMean], c.workspaces[0], c.output_gradient,
+        c.input_gradients[0], c.gradients[kScale], c.gradients[kOffset]);
+  }
+
+ private:
+  int64_t Channels() const { return traits().output.dims.front(); }
+  int64_t Rows(const LayerContext& c) const {
+    return OutputElements(c) / Channels();
+  }
+
+  const float epsilon_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LayerOp>> MakeBatchNorm(
+    const BatchNorm& spec, const TensorInfo& input) {
+  const float epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-5f;
+  if (!(epsilon > 0.0f)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("epsilon is ", epsilon, "; it must be > 0"));
+  }
+  const float momentum = spec.has_momentum() ? spec.momentum() : 0.1f;
+  if (!(momentum >= 0.0f && momentum <= 1.0f)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("momentum is ", momentum, "; it must be in [0, 1]"));
+  }
+  if (input.dims.size() != 1 && !input.is_image()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "input is ", input.ToString(),
+        ", batch_norm takes [batch, channels] or [batch, channels, height, "
+        "width]"));
+  }
+  const std::vector<int64_t> shape = {input.dims[0]};
+  const InitSpec ones = {.kind = InitKind::kConstant, .scale = 1.0f};
+  LayerTraits traits{.output = input};
+  traits.variables = {TrainedVariable("scale", shape, ones),
+                      TrainedVariable("offset", shape, {}),
+                      TrainedVariable("moving_mean", shape, {}),
+                      TrainedVariable("moving_variance", shape, ones)};
+  for (const int v : {kMovingMean, kMovingVariance}) {
+    traits.variables[v].kind = VariableKind::kBuffer;
+    traits.variables[v].buffer_rate = momentum;
+  }
+  traits.workspaces = {{.fixed = input.dims[0]}};  // rstd
+  return std::make_unique<BatchNormOp>(std::move(traits), epsilon);
+}
+
+}  // namespace weir

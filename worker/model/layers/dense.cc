@@ -1,0 +1,71 @@
+#include "worker/model/layers/dense.h"
+
+#include "common/status.h"
+#include "worker/model/initializer.h"
+
+namespace weir {
+namespace {
+
+class DenseOp : public LayerOp {
+ public:
+  DenseOp(LayerTraits traits, int64_t in, int64_t units, bool bias)
+      : LayerOp(std::move(traits)), in_(in), units_(units), bias_(bias) {}
+
+  void Forward(const LayerContext& c) override {
+    c.backend->MatMul({.m = c.rows, .n = units_, .k = in_}, c.inputs[0],
+                      c.parameters[0], bias_ ? c.parameters[1] : nullptr,
+                      c.output);
+  }
+
+  void Backward(const LayerContext& c) override {
+    c.backend->MatMul({.m = in_, .n = units_, .k = c.rows, .transpose_a = true},
+                      c.inputs[0], c.output_gradient, nullptr, c.gradients[0]);
+    if (bias_) {
+      c.backend->SumRows(c.rows, units_, c.output_gradient, c.gradients[1]);
+    }
+    if (c.input_gradients[0] != nullptr) {
+      c.backend->MatMul(
+          {.m = c.rows, .n = in_, .k = units_, .transpose_b = true},
+          c.output_gradient, c.parameters[0], nullptr, c.input_gradients[0]);
+    }
+  }
+
+ private:
+  const int64_t in_;
+  const int64_t units_;
+  const bool bias_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LayerOp>> MakeDense(const Dense& spec,
+                                                   const TensorInfo& input) {
+  if (spec.units() == 0) {
+    return absl::InvalidArgumentError("units is 0; it must be >= 1");
+  }
+  if (input.dims.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input is ", input.ToString(),
+                     ", dense takes [batch, in]; put a flatten before it"));
+  }
+  const int64_t in = input.dims[0];
+  const int64_t units = spec.units();
+  LayerTraits traits;
+  traits.output.dims = {units};
+  WEIR_ASSIGN_OR_RETURN(
+      const InitSpec kernel,
+      ResolveInitializer("kernel_initializer", spec.kernel_initializer(),
+                         Initializer::kGlorotUniform, in, units));
+  traits.variables.push_back(TrainedVariable("kernel", {in, units}, kernel));
+  if (!spec.no_bias()) {
+    WEIR_ASSIGN_OR_RETURN(
+        const InitSpec bias,
+        ResolveInitializer("bias_initializer", spec.bias_initializer(),
+                           Initializer::kZeros, in, units));
+    traits.variables.push_back(TrainedVariable("bias", {units}, bias));
+  }
+  return std::make_unique<DenseOp>(std::move(traits), in, units,
+                                   !spec.no_bias());
+}
+
+}  // namespace weir

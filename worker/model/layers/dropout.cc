@@ -1,0 +1,45 @@
+#include "worker/model/layers/dropout.h"
+
+#include "common/status.h"
+
+namespace weir {
+namespace {
+
+class DropoutOp : public LayerOp {
+ public:
+  DropoutOp(LayerTraits traits, float rate)
+      : LayerOp(std::move(traits)), rate_(rate) {}
+
+  void Forward(const LayerContext& c) override {
+    const int64_t count = OutputElements(c);
+    if (c.training) {
+      c.backend->Dropout(c.key, rate_, count, c.inputs[0], c.output);
+    } else if (c.output != c.inputs[0]) {
+      c.backend->CopyColumns(1, count, c.inputs[0], count, c.output, count);
+    }
+  }
+
+  void Backward(const LayerContext& c) override {
+    if (c.input_gradients[0] != nullptr) {
+      c.backend->Dropout(c.key, rate_, OutputElements(c), c.output_gradient,
+                         c.input_gradients[0]);
+    }
+  }
+
+ private:
+  const float rate_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LayerOp>> MakeDropout(const Dropout& spec,
+                                                     const TensorInfo& input) {
+  if (!(spec.rate() >= 0.0f && spec.rate() < 1.0f)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rate is ", spec.rate(), "; it must be in [0, 1)"));
+  }
+  return std::make_unique<DropoutOp>(
+      LayerTraits{.output = input, .in_place = true}, spec.rate());
+}
+
+}  // namespace weir

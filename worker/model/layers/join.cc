@@ -1,0 +1,98 @@
+#include "worker/model/layers/join.h"
+
+#include "common/status.h"
+
+namespace weir {
+namespace {
+
+class AddOp : public LayerOp {
+ public:
+  using LayerOp::LayerOp;
+
+  void Forward(const LayerContext& c) override {
+    const int64_t count = OutputElements(c);
+    c.backend->Add(count, c.inputs[0], c.inputs[1], c.output);
+    for (size_t i = 2; i < c.inputs.size(); ++i) {
+      c.backend->Add(count, c.output, c.inputs[i], c.output);
+    }
+  }
+
+  void Backward(const LayerContext& c) override {
+    const int64_t count = OutputElements(c);
+    for (float* dx : c.input_gradients) {
+      if (dx != nullptr) {
+        c.backend->CopyColumns(1, count, c.output_gradient, count, dx, count);
+      }
+    }
+  }
+};
+
+class ConcatOp : public LayerOp {
+ public:
+  ConcatOp(LayerTraits traits, std::vector<int64_t> widths)
+      : LayerOp(std::move(traits)), widths_(std::move(widths)) {}
+
+  void Forward(const LayerContext& c) override {
+    int64_t begin = 0;
+    for (size_t i = 0; i < widths_.size(); ++i) {
+      c.backend->CopyColumns(Rows(c), widths_[i], c.inputs[i], widths_[i],
+                             c.output + begin, Width());
+      begin += widths_[i];
+    }
+  }
+
+  void Backward(const LayerContext& c) override {
+    int64_t begin = 0;
+    for (size_t i = 0; i < widths_.size(); ++i) {
+      if (c.input_gradients[i] != nullptr) {
+        c.backend->CopyColumns(Rows(c), widths_[i], c.output_gradient + begin,
+                               Width(), c.input_gradients[i], widths_[i]);
+      }
+      begin += widths_[i];
+    }
+  }
+
+ private:
+  int64_t Width() const { return traits().output.dims.back(); }
+  int64_t Rows(const LayerContext& c) const {
+    return OutputElements(c) / Width();
+  }
+
+  const std::vector<int64_t> widths_;  // last dimension of each input
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LayerOp>> MakeAdd(
+    const std::vector<TensorInfo>& inputs) {
+  for (const TensorInfo& input : inputs) {
+    if (input.dims != inputs[0].dims) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("add takes inputs of one shape, not ",
+                       inputs[0].ToString(), " and ", input.ToString()));
+    }
+  }
+  return std::make_unique<AddOp>(LayerTraits{.output = inputs[0]});
+}
+
+absl::StatusOr<std::unique_ptr<LayerOp>> MakeConcat(
+    const std::vector<TensorInfo>& inputs) {
+  std::vector<int64_t> widths;
+  TensorInfo output = inputs[0];
+  output.dims.back() = 0;
+  for (const TensorInfo& input : inputs) {
+    std::vector<int64_t> head = input.dims;
+    widths.push_back(head.back());
+    head.back() = inputs[0].dims.back();
+    if (head != inputs[0].dims) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "concat takes inputs that differ in the last dimension only, not ",
+          inputs[0].ToString(), " and ", input.ToString()));
+    }
+    output.dims.back() += widths.back();
+  }
+  return std::make_unique<ConcatOp>(LayerTraits{.output = std::move(output)},
+                                    std::move(widths));
+}
+
+}  // namespace weir

@@ -1,0 +1,55 @@
+#include "worker/model/layers/layer_norm.h"
+
+#include "common/status.h"
+
+namespace weir {
+namespace {
+
+class LayerNormOp : public LayerOp {
+ public:
+  LayerNormOp(LayerTraits traits, float epsilon)
+      : LayerOp(std::move(traits)), epsilon_(epsilon) {}
+
+  void Forward(const LayerContext& c) override {
+    c.backend->LayerNormForward(Rows(c), Width(), epsilon_, c.inputs[0],
+                                c.parameters[0], c.parameters[1], c.output,
+                                c.workspaces[0], c.workspaces[1]);
+  }
+
+  void Backward(const LayerContext& c) override {
+    c.backend->LayerNormBackward(Rows(c), Width(), c.inputs[0], c.parameters[0],
+                                 c.workspaces[0], c.workspaces[1],
+                                 c.output_gradient, c.input_gradients[0],
+                                 c.gradients[0], c.gradients[1]);
+  }
+
+ private:
+  int64_t Width() const { return traits().output.dims.back(); }
+  int64_t Rows(const LayerContext& c) const {
+    return OutputElements(c) / Width();
+  }
+
+  const float epsilon_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LayerOp>> MakeLayerNorm(
+    const LayerNorm& spec, const TensorInfo& input) {
+  const float epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-5f;
+  if (!(epsilon > 0.0f)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("epsilon is ", epsilon, "; it must be > 0"));
+  }
+  const int64_t width = input.dims.back();
+  const int64_t rows = input.elements() / width;
+  LayerTraits traits{.output = input};
+  traits.variables = {
+      TrainedVariable("scale", {width},
+                      {.kind = InitKind::kConstant, .scale = 1.0f}),
+      TrainedVariable("offset", {width}, {})};
+  traits.workspaces = {{.per_row = rows}, {.per_row = rows}};  // mean, rstd
+  return std::make_unique<LayerNormOp>(std::move(traits), epsilon);
+}
+
+}  // namespace weir

@@ -1,0 +1,78 @@
+#include "worker/model/layers/pool.h"
+
+#include <algorithm>
+
+#include "common/status.h"
+
+namespace weir {
+namespace {
+
+constexpr uint32_t kExtentMax = 1 << 20;  // far from overflow
+
+class PoolOp : public LayerOp {
+ public:
+  PoolOp(LayerTraits traits, PoolKind kind, const PoolShape& shape)
+      : LayerOp(std::move(traits)), kind_(kind), shape_(shape) {}
+
+  void Forward(const LayerContext& c) override {
+    c.backend->PoolForward(kind_, Shape(c), c.inputs[0], c.output);
+  }
+
+  void Backward(const LayerContext& c) override {
+    if (c.input_gradients[0] != nullptr) {
+      c.backend->PoolBackward(kind_, Shape(c), c.inputs[0], c.output_gradient,
+                              c.input_gradients[0]);
+    }
+  }
+
+ private:
+  PoolShape Shape(const LayerContext& c) const {
+    PoolShape shape = shape_;
+    shape.batch = c.rows;
+    return shape;
+  }
+
+  const PoolKind kind_;
+  const PoolShape shape_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LayerOp>> MakePool(PoolKind kind,
+                                                  const Pool& spec,
+                                                  const TensorInfo& input) {
+  if (spec.size() == 0) {
+    return absl::InvalidArgumentError("size is 0; it must be >= 1");
+  }
+  if (std::max(spec.size(), spec.stride()) > kExtentMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("size and stride must be <= ", kExtentMax));
+  }
+  if (spec.padding() > spec.size() / 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "padding ", spec.padding(), " is over half the size ", spec.size()));
+  }
+  if (!input.is_image()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input is ", input.ToString(),
+                     ", pooling takes [batch, channels, height, width]"));
+  }
+  const PoolShape shape{
+      .channels = input.dims[0],
+      .height = input.dims[1],
+      .width = input.dims[2],
+      .size = spec.size(),
+      .stride = spec.stride() == 0 ? spec.size() : spec.stride(),
+      .padding = spec.padding()};
+  if (shape.size > std::min(shape.height, shape.width) + 2 * shape.padding) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("size ", shape.size, " is larger than the input ",
+                     input.ToString(), " with padding ", shape.padding));
+  }
+  LayerTraits traits;
+  traits.output.dims = {shape.channels, shape.out_height(), shape.out_width()};
+  traits.output.format = Format::kChannelsLast;
+  return std::make_unique<PoolOp>(std::move(traits), kind, shape);
+}
+
+}  // namespace weir

@@ -1,0 +1,65 @@
+#include "worker/model/layers/reshape.h"
+
+namespace weir {
+namespace {
+
+class ViewOp : public LayerOp {
+ public:
+  using LayerOp::LayerOp;
+
+  void Forward(const LayerContext&) override {}
+
+  void Backward(const LayerContext& c) override {
+    float* dx = c.input_gradients[0];
+    if (dx != nullptr && dx != c.output_gradient) {
+      const int64_t count = OutputElements(c);
+      c.backend->CopyColumns(1, count, c.output_gradient, count, dx, count);
+    }
+  }
+};
+
+class FormatChangeOp : public LayerOp {
+ public:
+  // Each sample is a [rows, columns] matrix, to be transposed.
+  FormatChangeOp(LayerTraits traits, int64_t rows, int64_t columns)
+      : LayerOp(std::move(traits)), rows_(rows), columns_(columns) {}
+
+  void Forward(const LayerContext& c) override {
+    c.backend->Transpose(c.rows, rows_, columns_, c.inputs[0], c.output);
+  }
+
+  void Backward(const LayerContext& c) override {
+    if (c.input_gradients[0] != nullptr) {
+      c.backend->Transpose(c.rows, columns_, rows_, c.output_gradient,
+                           c.input_gradients[0]);
+    }
+  }
+
+ private:
+  const int64_t rows_;
+  const int64_t columns_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerOp> MakeFlatten(const TensorInfo& input) {
+  return std::make_unique<ViewOp>(
+      LayerTraits{.output = {.dims = {input.elements()}}, .view = true});
+}
+
+std::unique_ptr<LayerOp> MakeFormatChange(const TensorInfo& input) {
+  LayerTraits traits{.output = input};
+  const bool to_last = input.format == Format::kPlain;
+  traits.output.format = to_last ? Format::kChannelsLast : Format::kPlain;
+  const int64_t channels = input.dims[0];
+  const int64_t pixels = input.dims[1] * input.dims[2];
+  if (channels == 1 || pixels == 1) {
+    traits.view = true;
+    return std::make_unique<ViewOp>(std::move(traits));
+  }
+  return std::make_unique<FormatChangeOp>(std::move(traits),
+                                          to_last ? channels : pixels,
+                                          to_last ? pixels : channels);
+}
+
+}  // namespace weir

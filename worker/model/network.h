@@ -1,0 +1,169 @@
+// A model that trains: a graph of layers with memory, forward and backward.
+//
+// Place: the train loop, the evaluator and predict see the model only through
+// this class. Parameters and gradients live on the host, in flat buffers laid
+// out by Layout, so that blocks are pulled into one and pushed from the other
+// without a copy; a backend with memory of its own gets mirrors of both.
+//
+// Terms
+//   variable  an index into variables(). Their declared order is the order in
+//             which forward first reads them, so blocks in flat order are the
+//             order to pull in; backward finishes them from the end.
+//   rows      samples of this call; any number >= 1. A step's result does not
+//             depend on earlier calls.
+//
+// Invariants
+//   I1. A step overwrites the gradient of every variable exactly once: of a
+//       trained one the gradient of the mean loss, of a buffer the batch's
+//       sample. Padding between variables is never touched.
+//   I2. TrainStep is a pure function of (parameters, features, labels, rows,
+//       seed), bit for bit, on one kind of machine and thread count.
+// Threads: compatible; hooks run on the calling thread.
+// Owns/borrows: owns activations; borrows backend, parameters and gradients.
+// Errors: INVALID_ARGUMENT     a spec, a label or a layout that does not fit.
+//         FAILED_PRECONDITION  not bound to what the call needs.
+//         RESOURCE_EXHAUSTED   no memory for activations.
+//         INTERNAL             the backend failed.
+// Cost: memory is allocated when `rows` exceeds every call before, else never.
+#ifndef WORKER_MODEL_NETWORK_H_
+#define WORKER_MODEL_NETWORK_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/layout.h"
+#include "proto/job_spec.pb.h"
+#include "worker/compute/backend.h"
+#include "worker/model/graph.h"
+
+namespace weir {
+
+struct NetworkOptions {
+  // Rows to allocate for at once; 0: at the first call.
+  int64_t rows_reserved = 0;
+};
+
+// What a training step tells while it runs; both may be empty. An error ends
+// the step and is returned.
+struct StepHooks {
+  // Before forward first reads a variable; may block until its values are in
+  // `parameters`. Not called for buffers: training does not read them.
+  std::function<absl::Status(int variable)> before_layer_parameters;
+  // The variable's range of `gradients` is final. During backward, once for
+  // every variable, buffers included.
+  std::function<absl::Status(int variable)> gradient_ready;
+};
+
+struct StepResult {
+  double loss = 0.0;    // mean over rows
+  int64_t correct = 0;  // rows predicted right; 0 for mean squared error
+};
+
+struct EvaluateResult {
+  // [rows, output_width], row-major: logits or predictions, the loss's input.
+  // Valid until the next call.
+  std::span<const float> outputs;
+  double loss_sum = 0.0;  // over rows; 0 without labels
+  int64_t correct = 0;
+};
+
+class Network {
+ public:
+  // `sample_shape`: features without the batch, images [channels, height,
+  // width]. Errors name the field: "model.layer[2] 'conv1': ...".
+  static absl::StatusOr<std::unique_ptr<Network>> Create(
+      const Model& spec, std::vector<int64_t> sample_shape, Backend* backend,
+      const NetworkOptions& options);
+  ~Network();
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  // In declared order = forward order, initialisers resolved, group 0.
+  const std::vector<VariableSpec>& variables() const {
+    return graph_.variables;
+  }
+  LossKind loss() const { return graph_.loss; }
+  int64_t feature_elements() const { return graph_.tensors[0].info.elements(); }
+  int64_t output_width() const { return graph_.output_width(); }
+  // Floats of one sample's label.
+  int64_t label_width() const {
+    return loss() == LossKind::kMeanSquaredError ? output_width() : 1;
+  }
+
+  // Takes both buffers, of layout.flat_elements() floats each; they must live
+  // until the next Bind or the end. `gradients` may be null: evaluation only.
+  absl::Status Bind(const Layout& layout, float* parameters, float* gradients);
+
+  // features [rows, feature_elements], labels [rows, label_width].
+  absl::StatusOr<StepResult> TrainStep(const float* features,
+                                       const float* labels, int64_t rows,
+                                       uint64_t contribution_seed,
+                                       const StepHooks& hooks);
+
+  // Forward without dropout and with moving statistics. `labels` may be null:
+  // outputs only.
+  absl::StatusOr<EvaluateResult> Evaluate(const float* features,
+                                          const float* labels, int64_t rows);
+
+ private:
+  struct Pending {
+    int variable;
+    uint64_t mark;
+  };
+
+  Network(Graph graph, Backend* backend);
+
+  absl::Status CheckBatch(const float* labels, int64_t rows) const;
+  absl::Status Reserve(int64_t rows, bool training);
+  absl::Status ReserveTraining(int64_t rows);
+  absl::StatusOr<float*> Allocate(int64_t elements);
+  void ReleaseAll();
+  void PointContexts(const float* features, int64_t rows, bool training,
+                     uint64_t seed);
+  absl::Status Forward(const std::function<absl::Status(int)>& before);
+  absl::Status Backward(const StepHooks& hooks);
+  // Calls gradient_ready for what the queue has passed; all when `wait`.
+  absl::Status Publish(const StepHooks& hooks, bool wait);
+  // Sums of row_loss and row_correct over the rows.
+  std::pair<double, int64_t> SumRowResults(int64_t rows);
+
+  // Constant after construction.
+  Graph graph_;
+  Backend* const backend_;
+
+  // Of Bind.
+  float* host_parameters_ = nullptr;
+  float* host_gradients_ = nullptr;
+  float* parameters_ = nullptr;  // device
+  float* gradients_ = nullptr;   // device
+  std::vector<int64_t> begins_;  // flat_begin by variable
+
+  // Of Reserve: device pointers by tensor; null where another is the root.
+  int64_t rows_reserved_ = 0;
+  bool training_reserved_ = false;
+  std::vector<float*> values_;
+  std::vector<float*> tensor_gradients_;
+  // By node and input: where a gradient goes that is added to another's.
+  std::vector<std::vector<float*>> edge_gradients_;
+  std::vector<LayerContext> contexts_;  // by node
+  float* staged_labels_ = nullptr;
+  float* row_loss_ = nullptr;
+  float* row_correct_ = nullptr;
+  std::vector<float*> allocated_;
+  // Host sides of what is fetched from a device of its own memory.
+  std::vector<float> host_outputs_, host_row_loss_, host_row_correct_;
+
+  std::deque<Pending> pending_;
+};
+
+}  // namespace weir
+
+#endif  // WORKER_MODEL_NETWORK_H_
