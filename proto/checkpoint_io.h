@@ -1,0 +1,125 @@
+// Reads and writes checkpoints: manifest.json and the shard files it names.
+//
+// Place: a ps restores from one, the chief commits one, the evaluator, export
+// and the tools read one. docs/formats.md has the bytes.
+//
+//   <dir>/ckpt-<step>/shard-<i>-of-<S>.safetensors   arrays `values`,
+//       `slot.<name>` [shard elements] in shard order (blocks end to end) and
+//       `step_counts` I64, one per segment in shard order
+//   <dir>/ckpt-<step>/manifest.json                  written last: the commit
+//
+// Terms
+//   flat range  elements of the flat space (common/layout.h); the same in every
+//               layout of the same variables, whatever S and the block size.
+//
+// Invariants
+//   I1. A directory without manifest.json is not a checkpoint.
+//   I2. No value is handed out before its file's size and CRC32C were checked
+//       against the manifest.
+// Threads: the functions are safe; a reader is compatible.
+// Errors: NOT_FOUND  no such checkpoint.
+//         DATA_LOSS  a file is damaged, missing or foreign; names it and why.
+#ifndef PROTO_CHECKPOINT_IO_H_
+#define PROTO_CHECKPOINT_IO_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/files.h"
+#include "common/layout.h"
+#include "common/safetensors.h"
+#include "proto/checkpoint.pb.h"
+
+namespace weir {
+
+inline constexpr uint32_t kManifestFormat = 1;
+inline constexpr char kManifestName[] = "manifest.json";
+// Arrays of a shard file.
+inline constexpr char kValuesArray[] = "values";
+inline constexpr char kSlotArrayPrefix[] = "slot.";
+inline constexpr char kStepCountsArray[] = "step_counts";
+
+// "ckpt-<step>"
+std::string CheckpointName(uint64_t step);
+// "shard-<shard>-of-<shard_count>.safetensors"
+std::string ShardFileName(int shard, int shard_count);
+
+// Commits: temporary file, fsync, rename, fsync of the directory.
+absl::Status WriteManifest(Files* files, const std::string& checkpoint_dir,
+                           const Manifest& manifest);
+// NOT_FOUND without one; DATA_LOSS when it does not parse or contradicts
+// itself.
+absl::StatusOr<Manifest> ReadManifest(Files* files,
+                                      const std::string& checkpoint_dir);
+
+struct CheckpointInfo {
+  uint64_t step = 0;
+  std::string name;  // "ckpt-<step>"
+  std::string path;  // of its directory
+};
+// Directories `ckpt-<step>` in `directory` that hold a manifest, by step.
+// A directory that does not exist has none.
+absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
+    Files* files, const std::string& directory);
+
+class CheckpointReader {
+ public:
+  // Reads the manifest, every shard file's size and header; checks them against
+  // the manifest and the layout of its declaration. `files` is borrowed.
+  static absl::StatusOr<std::unique_ptr<CheckpointReader>> Open(
+      Files* files, const std::string& checkpoint_dir);
+
+  const Manifest& manifest() const { return manifest_; }
+  // The writer's.
+  const Layout& layout() const { return layout_; }
+  const std::string& directory() const { return directory_; }
+
+  // True when every shard file has `array`.
+  bool HasArray(const std::string& array) const;
+
+  // Checks the CRC32C of every file. Cost: reads all of them.
+  absl::Status Verify();
+  // Of one file; a second call is free.
+  absl::Status VerifyFile(int shard);
+
+  // Reads elements [flat_begin, flat_begin + count) of `values` or
+  // `slot.<name>` into `out`, from whichever files hold them; verifies each
+  // first. REQUIRES: the range is inside the flat space.
+  absl::Status ReadFlat(const std::string& array, int64_t flat_begin,
+                        int64_t count, float* out);
+
+  // Optimizer steps of a range of a variable: the largest over the writer's
+  // segments that it overlaps (they differ only where blocks were left out).
+  absl::StatusOr<uint64_t> StepCount(int variable, int64_t variable_begin,
+                                     int64_t count);
+
+  // `values` of one variable. NOT_FOUND when there is none of that name.
+  absl::StatusOr<std::vector<float>> ReadVariable(const std::string& name);
+
+ private:
+  CheckpointReader(Files* files, std::string directory, Manifest manifest,
+                   Layout layout);
+  absl::Status OpenShard(int shard);
+  // Loads the step counts of `shard` once, per block.
+  absl::Status LoadStepCounts(int shard);
+
+  Files* const files_;
+  const std::string directory_;
+  const Manifest manifest_;
+  const Layout layout_;
+  std::vector<std::unique_ptr<SafetensorsReader>> shards_;
+  std::vector<bool> verified_;
+  struct BlockSteps {
+    std::vector<Segment> segments;
+    std::vector<uint64_t> counts;  // one per segment
+  };
+  std::vector<std::vector<BlockSteps>> steps_;  // [shard][block], once loaded
+};
+
+}  // namespace weir
+
+#endif  // PROTO_CHECKPOINT_IO_H_
