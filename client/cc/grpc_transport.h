@@ -1,0 +1,36 @@
+// The Transport over gRPC.
+//
+// Place: implements client/cc/transport.h; the other end is
+// server/ps/parameter_service.cc. One channel per link.
+//
+// Bulk methods run on gRPC's synchronous client streams with raw buffers, which
+// measured fastest; a payload that is sent is lent to gRPC, one that is
+// received is read where gRPC put it.
+//
+// Threads, errors: as transport.h. A message begins with "ps <address>: ".
+//   UNAVAILABLE comes at once when nobody listens at the address; gRPC tries
+//   again in the background every 0.1 to 1 s.
+// Cost: Push and Assign return only when gRPC has let go of every payload. If
+//   the peer hangs that can take until keepalive gives the connection up (20 s)
+//   after the deadline: memory that is still being sent must not change.
+#ifndef CLIENT_CC_GRPC_TRANSPORT_H_
+#define CLIENT_CC_GRPC_TRANSPORT_H_
+
+#include <memory>
+#include <string>
+
+#include "client/cc/transport.h"
+
+namespace weir {
+
+struct GrpcTransportOptions {
+  // A connection of its own for every link, in place of one per address in
+  // the process. For tests, and for links that must not wait for each other.
+  bool own_connections = false;
+};
+
+std::unique_ptr<Transport> MakeGrpcTransport(GrpcTransportOptions options = {});
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_GRPC_TRANSPORT_H_
