@@ -144,6 +144,28 @@ TrainRun RunTrain(const std::string& workdir,
   return FinishTrain(&process, workdir, seconds);
 }
 
+CommandResult RunWeir(const std::vector<std::string>& arguments,
+                      const std::vector<std::string>& environment) {
+  std::vector<std::string> argv = {Binary("deploy/cli/weir_cli")};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> variables = environment;
+  variables.push_back("WEIR_BIN_DIR=" + Binary("."));
+  const std::string log = FreshDir("command") + "/log";
+  Process process(std::move(argv), std::move(variables), log);
+  CommandResult result;
+  result.exit_code = process.Wait(60);
+  result.output = process.Log();
+  return result;
+}
+
+std::string ExportModel(const std::string& dir, const std::string& name) {
+  const std::string out = dir + "/" + name + ".safetensors";
+  const CommandResult result = RunWeir(
+      {"checkpoint", "export", dir + "/checkpoints/" + name, "--out", out});
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  return ReadFile(out);
+}
+
 std::vector<nlohmann::json> ReadJsonLines(const std::string& path) {
   std::vector<nlohmann::json> lines;
   std::istringstream stream(ReadFile(path));

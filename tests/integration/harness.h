@@ -74,6 +74,17 @@ TrainRun RunTrain(const std::string& workdir,
 TrainRun FinishTrain(Process* process, const std::string& workdir,
                      double seconds = 300);
 
+// Runs one `weir` command to its end.
+struct CommandResult {
+  int exit_code = -1;
+  std::string output;
+};
+CommandResult RunWeir(const std::vector<std::string>& arguments,
+                      const std::vector<std::string>& environment = {});
+
+// `weir checkpoint export` of dir/checkpoints/<name>; the file's bytes.
+std::string ExportModel(const std::string& dir, const std::string& name);
+
 // The objects of a .jsonl file.
 std::vector<nlohmann::json> ReadJsonLines(const std::string& path);
 

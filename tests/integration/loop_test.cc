@@ -91,14 +91,10 @@ TEST_P(LoopTest, FollowsPyTorch) {
         << "step " << step;
   }
 
-  const std::string exported = dir + ".safetensors";
-  Process process({Binary("deploy/cli/weir_cli"), "checkpoint", "export",
-                   dir + "/checkpoints/ckpt-50", "--out", exported},
-                  {}, dir + ".export.log");
-  ASSERT_EQ(process.Wait(30), 0) << process.Log();
+  ASSERT_NE(ExportModel(dir, "ckpt-50"), "");
   const auto initial = ReadTensors(goldens + c.net + "_initial.safetensors");
   const auto expected = ReadTensors(goldens + key + ".safetensors");
-  const auto trained = ReadTensors(exported);
+  const auto trained = ReadTensors(dir + "/ckpt-50.safetensors");
   double difference = 0, moved = 0;
   for (const auto& [name, values] : expected) {
     ASSERT_EQ(trained.count(name), 1u) << name;
