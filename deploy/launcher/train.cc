@@ -27,6 +27,7 @@
 #include "proto/checkpoint_io.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/job_spec_io.h"
+#include "proto/model_export.h"
 
 namespace weir {
 namespace {
@@ -245,11 +246,18 @@ absl::Status WriteSummary(const JobSpec& spec, const std::string& workdir,
   summary.mode = ModeName(spec);
   summary.tasks = supervisor.tasks();
   ReadCurves(Files::Real(), workdir, &summary);
-  const auto newest = NewestCheckpoint(Files::Real(), workdir);
-  if (newest.ok()) {
-    summary.checkpoint = newest->name;
-    WEIR_ASSIGN_OR_RETURN(summary.model_sha256,
-                          ExportedSha256(Files::Real(), newest->directory));
+  WEIR_ASSIGN_OR_RETURN(
+      const auto checkpoints,
+      ListCheckpoints(Files::Real(), workdir + "/checkpoints"));
+  if (!checkpoints.empty()) {
+    summary.checkpoint = checkpoints.back().name;
+    const auto sha = ExportedSha256(Files::Real(), checkpoints.back().path);
+    if (sha.ok()) {
+      summary.model_sha256 = *sha;
+    } else {
+      std::fprintf(stderr, "weir: %s\n",
+                   std::string(sha.status().message()).c_str());
+    }
   }
   WEIR_RETURN_IF_ERROR(Files::Real()->WriteAtomically(workdir + "/summary.json",
                                                       SummaryJson(summary)));

@@ -1,0 +1,140 @@
+// weir evaluate and weir predict: one checkpoint, by the evaluator's code.
+//
+//   weir evaluate JOB --checkpoint DIR            prints one JSON line
+//   weir predict JOB --checkpoint DIR --out FILE  one JSON line per sample:
+//       {"index", "label", "outputs", and for classes "prediction",
+//        "probabilities"}
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "common/files.h"
+#include "common/status.h"
+#include "deploy/cli/command.h"
+#include "nlohmann/json.hpp"
+#include "proto/job_spec_io.h"
+#include "worker/evaluation.h"
+
+namespace weir {
+namespace {
+
+struct Options {
+  std::string job;
+  std::string checkpoint;
+  std::string data_dir = ".";
+  std::string out;
+  std::vector<std::string> sets;
+};
+
+CLI::App* AddCommon(CLI::App* app, const char* name, const char* about,
+                    Options* options) {
+  CLI::App* command = app->add_subcommand(name, about);
+  command->add_option("job", options->job, "job file")->required();
+  command->add_option("--checkpoint", options->checkpoint, "its directory")
+      ->required();
+  command->add_option("--data_dir", options->data_dir,
+                      "where the job's data paths begin");
+  command->add_option("--set", options->sets,
+                      "path=value, overrides a field of the job");
+  return command;
+}
+
+// Numerically stable: shifted by the largest logit.
+std::vector<double> Softmax(std::span<const float> logits) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  std::vector<double> result;
+  double sum = 0;
+  for (const float logit : logits) {
+    result.push_back(std::exp(static_cast<double>(logit) - top));
+    sum += result.back();
+  }
+  for (double& value : result) {
+    value /= sum;
+  }
+  return result;
+}
+
+std::string PredictionLine(Loss::KindCase loss, int64_t index,
+                           std::span<const float> outputs,
+                           std::span<const float> label) {
+  nlohmann::ordered_json line;
+  line["index"] = index;
+  line["label"] = label;
+  line["outputs"] = outputs;
+  if (loss == Loss::kSoftmaxCrossEntropy) {
+    line["label"] = static_cast<int64_t>(label[0]);
+    line["prediction"] =
+        std::max_element(outputs.begin(), outputs.end()) - outputs.begin();
+    line["probabilities"] = Softmax(outputs);
+  } else if (loss == Loss::kSigmoidCrossEntropy) {
+    line["label"] = static_cast<int64_t>(label[0]);
+    line["prediction"] = outputs[0] > 0 ? 1 : 0;
+    line["probabilities"] = {1 / (1 + std::exp(-double{outputs[0]}))};
+  }
+  return line.dump() + "\n";
+}
+
+absl::StatusOr<int> Evaluate(const Options& options) {
+  WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
+                        LoadJobSpec(options.job, options.sets));
+  WEIR_ASSIGN_OR_RETURN(
+      const auto evaluation,
+      Evaluation::Create(Files::Real(), spec, options.data_dir));
+  WEIR_ASSIGN_OR_RETURN(const EvaluationResult result,
+                        evaluation->Run(options.checkpoint));
+  nlohmann::ordered_json line;
+  line["checkpoint"] = result.checkpoint;
+  line["step"] = result.step;
+  line["examples"] = result.examples;
+  for (const auto& [name, value] : result.metrics) {
+    line[name] = value;
+  }
+  std::printf("%s\n", line.dump().c_str());
+  return 0;
+}
+
+absl::StatusOr<int> Predict(const Options& options) {
+  WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
+                        LoadJobSpec(options.job, options.sets));
+  WEIR_ASSIGN_OR_RETURN(
+      const auto evaluation,
+      Evaluation::Create(Files::Real(), spec, options.data_dir));
+  WEIR_ASSIGN_OR_RETURN(const auto writer, Files::Real()->Create(options.out));
+  WEIR_ASSIGN_OR_RETURN(
+      const EvaluationResult result,
+      evaluation->Run(
+          options.checkpoint, [&](int64_t index, std::span<const float> outputs,
+                                  std::span<const float> label) {
+            const std::string line = PredictionLine(
+                spec.model().loss().kind_case(), index, outputs, label);
+            return writer->Append(line.data(), line.size());
+          }));
+  WEIR_RETURN_IF_ERROR(writer->Close());
+  std::printf("%lld predictions of %s written to %s\n",
+              static_cast<long long>(result.examples),  // NOLINT
+              result.checkpoint.c_str(), options.out.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void AddEvaluateCommand(CLI::App* app, Command* command) {
+  auto options = std::make_shared<Options>();
+  AddCommon(app, "evaluate", "compute a checkpoint's metrics", options.get())
+      ->callback([options, command] {
+        *command = [options] { return Evaluate(*options); };
+      });
+}
+
+void AddPredictCommand(CLI::App* app, Command* command) {
+  auto options = std::make_shared<Options>();
+  CLI::App* predict = AddCommon(
+      app, "predict", "write a checkpoint's predictions", options.get());
+  predict->add_option("--out", options->out, "a .jsonl file")->required();
+  predict->callback([options, command] {
+    *command = [options] { return Predict(*options); };
+  });
+}
+
+}  // namespace weir

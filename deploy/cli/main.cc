@@ -1,0 +1,28 @@
+// weir_cli: what `./weir train|config|checkpoint|evaluate|predict` runs.
+#include <cstdio>
+
+#include "common/exit_code.h"
+#include "deploy/cli/command.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Weir: parameter-server training.", "weir");
+  app.require_subcommand(1);
+  weir::Command command;
+  weir::AddCheckpointCommand(&app, &command);
+  weir::AddConfigCommand(&app, &command);
+  weir::AddEvaluateCommand(&app, &command);
+  weir::AddPredictCommand(&app, &command);
+  weir::AddTrainCommand(&app, &command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
+  }
+  const absl::StatusOr<int> code = command();
+  if (!code.ok()) {
+    std::fprintf(stderr, "weir: %s\n",
+                 std::string(code.status().message()).c_str());
+    return weir::ExitCodeFor(code.status());
+  }
+  return *code;
+}

@@ -1,0 +1,62 @@
+// weir train JOB: see deploy/launcher/train.h.
+#include "deploy/launcher/train.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "deploy/cli/command.h"
+
+namespace weir {
+namespace {
+
+// WEIR_BIN_DIR, or where this binary's own tree of binaries begins.
+std::string BinDir() {
+  // Read once, before any thread exists.
+  const char* named = std::getenv("WEIR_BIN_DIR");  // NOLINT
+  if (named != nullptr) {
+    return named;
+  }
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored)
+      .parent_path()
+      .parent_path()
+      .parent_path();
+}
+
+}  // namespace
+
+void AddTrainCommand(CLI::App* app, Command* command) {
+  auto options = std::make_shared<TrainOptions>();
+  CLI::App* train = app->add_subcommand(
+      "train", "train a job on a local cluster of real processes");
+  train->add_option("job", options->job_path, "job file")->required();
+  train->add_option("--ps", options->ps_count, "parameter servers")
+      ->check(CLI::Range(1, 64));
+  train->add_option("--workers", options->worker_count, "workers")
+      ->check(CLI::Range(1, 64));
+  train->add_flag("--chief", options->chief,
+                  "run the chief as a task of its own, not in worker 0");
+  train->add_flag("--evaluator,!--noevaluator", options->evaluator,
+                  "follow checkpoints when the job has an evaluation section");
+  train->add_option("--workdir", options->workdir,
+                    "the run's directory; default runs/<job>-<time>");
+  train->add_flag("--resume", options->resume,
+                  "go on from the newest checkpoint");
+  train->add_flag("--allow_older", options->allow_older,
+                  "with --resume: if it is damaged, from the one before");
+  train->add_option("--max_restarts", options->max_restarts,
+                    "times that one dead task is started again");
+  train->add_option("--data_dir", options->data_dir,
+                    "where the job's data paths begin");
+  train->add_option("--init_from", options->init_from,
+                    "initial values, a safetensors file");
+  train->add_option("--set", options->sets,
+                    "path=value, overrides a field of the job");
+  train->callback([options, command] {
+    options->bin_dir = BinDir();
+    *command = [options] { return Train(*options); };
+  });
+}
+
+}  // namespace weir
