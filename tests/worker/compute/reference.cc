@@ -1,0 +1,281 @@
+#include "tests/worker/compute/reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weir::reference {
+namespace {
+
+// Calls f(output index, input index or -1 in the padding, position in the
+// window) for every element of every window, for one channel.
+template <typename F>
+void ForEachTap(int64_t height, int64_t width, int64_t out_height,
+                int64_t out_width, int64_t size, int64_t stride,
+                int64_t padding, F f) {
+  for (int64_t oi = 0; oi < out_height; ++oi) {
+    for (int64_t oj = 0; oj < out_width; ++oj) {
+      for (int64_t ki = 0; ki < size; ++ki) {
+        for (int64_t kj = 0; kj < size; ++kj) {
+          const int64_t i = oi * stride + ki - padding;
+          const int64_t j = oj * stride + kj - padding;
+          const bool inside = i >= 0 && i < height && j >= 0 && j < width;
+          f(oi * out_width + oj, inside ? i * width + j : -1, ki * size + kj);
+        }
+      }
+    }
+  }
+}
+
+// Calls f(y index, x index, kernel index) for every product of a convolution.
+template <typename F>
+void ForEachProduct(const Conv2dShape& s, F f) {
+  const int64_t out_pixels = s.out_height() * s.out_width();
+  for (int64_t b = 0; b < s.batch; ++b) {
+    ForEachTap(s.height, s.width, s.out_height(), s.out_width(), s.kernel,
+               s.stride, s.padding, [&](int64_t out, int64_t in, int64_t tap) {
+                 if (in < 0) {
+                   return;
+                 }
+                 for (int64_t o = 0; o < s.filters; ++o) {
+                   for (int64_t c = 0; c < s.channels; ++c) {
+                     f((b * out_pixels + out) * s.filters + o,
+                       (b * s.height * s.width + in) * s.channels + c,
+                       (o * s.channels + c) * s.kernel * s.kernel + tap);
+                   }
+                 }
+               });
+  }
+}
+
+// Calls f(y index, x index or -1) for every element of every pooling window.
+template <typename F>
+void ForEachPooled(const PoolShape& s, F f) {
+  const int64_t out_pixels = s.out_height() * s.out_width();
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t c = 0; c < s.channels; ++c) {
+      ForEachTap(
+          s.height, s.width, s.out_height(), s.out_width(), s.size, s.stride,
+          s.padding, [&](int64_t out, int64_t in, int64_t) {
+            f((b * out_pixels + out) * s.channels + c,
+              in < 0 ? -1 : (b * s.height * s.width + in) * s.channels + c);
+          });
+    }
+  }
+}
+
+int64_t PoolOutputs(const PoolShape& s) {
+  return s.batch * s.out_height() * s.out_width() * s.channels;
+}
+
+// Input index of each output's first maximum.
+std::vector<int64_t> FirstMaxima(const PoolShape& shape, const Values& x) {
+  std::vector<int64_t> best(PoolOutputs(shape), -1);
+  ForEachPooled(shape, [&](int64_t out, int64_t in) {
+    if (in >= 0 && (best[out] < 0 || x[in] > x[best[out]])) {
+      best[out] = in;
+    }
+  });
+  return best;
+}
+
+double SigmoidOf(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+}  // namespace
+
+Values MatMul(const MatMulShape& s, const Values& a, const Values& b,
+              const Values& bias) {
+  Values c(s.m * s.n);
+  for (int64_t i = 0; i < s.m; ++i) {
+    for (int64_t j = 0; j < s.n; ++j) {
+      double sum = bias.empty() ? 0.0 : bias[j];
+      for (int64_t k = 0; k < s.k; ++k) {
+        sum += a[s.transpose_a ? k * s.m + i : i * s.k + k] *
+               b[s.transpose_b ? j * s.k + k : k * s.n + j];
+      }
+      c[i * s.n + j] = sum;
+    }
+  }
+  return c;
+}
+
+Values Conv2d(const Conv2dShape& s, const Values& x, const Values& kernel,
+              const Values& bias) {
+  Values y(s.batch * s.out_height() * s.out_width() * s.filters);
+  for (size_t i = 0; i < y.size(); ++i) {
+    y[i] = bias.empty() ? 0.0 : bias[i % s.filters];
+  }
+  ForEachProduct(s, [&](int64_t out, int64_t in, int64_t k) {
+    y[out] += x[in] * kernel[k];
+  });
+  return y;
+}
+
+Conv2dGradients Conv2dBackward(const Conv2dShape& s, const Values& x,
+                               const Values& kernel, const Values& dy) {
+  Conv2dGradients d{Values(x.size()), Values(kernel.size()), Values(s.filters)};
+  ForEachProduct(s, [&](int64_t out, int64_t in, int64_t k) {
+    d.x[in] += dy[out] * kernel[k];
+    d.kernel[k] += dy[out] * x[in];
+  });
+  for (size_t i = 0; i < dy.size(); ++i) {
+    d.bias[i % s.filters] += dy[i];
+  }
+  return d;
+}
+
+Values Pool(PoolKind kind, const PoolShape& shape, const Values& x) {
+  Values y(PoolOutputs(shape));
+  if (kind == PoolKind::kMax) {
+    const std::vector<int64_t> best = FirstMaxima(shape, x);
+    for (size_t i = 0; i < y.size(); ++i) {
+      y[i] = x[best[i]];
+    }
+  } else {
+    ForEachPooled(shape, [&](int64_t out, int64_t in) {
+      y[out] += in < 0 ? 0.0 : x[in] / (shape.size * shape.size);
+    });
+  }
+  return y;
+}
+
+Values PoolBackward(PoolKind kind, const PoolShape& shape, const Values& x,
+                    const Values& dy) {
+  Values dx(x.size());
+  if (kind == PoolKind::kMax) {
+    const std::vector<int64_t> best = FirstMaxima(shape, x);
+    for (size_t i = 0; i < dy.size(); ++i) {
+      dx[best[i]] += dy[i];
+    }
+  } else {
+    ForEachPooled(shape, [&](int64_t out, int64_t in) {
+      if (in >= 0) {
+        dx[in] += dy[out] / (shape.size * shape.size);
+      }
+    });
+  }
+  return dx;
+}
+
+Values Activation(ActivationKind kind, const Values& x) {
+  Values y;
+  for (const double v : x) {
+    y.push_back(kind == ActivationKind::kRelu      ? std::max(v, 0.0)
+                : kind == ActivationKind::kSigmoid ? SigmoidOf(v)
+                                                   : std::tanh(v));
+  }
+  return y;
+}
+
+Values ActivationBackward(ActivationKind kind, const Values& x,
+                          const Values& dy) {
+  Values dx;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double c = std::cosh(x[i]);
+    const double s = SigmoidOf(x[i]);
+    dx.push_back(dy[i] * (kind == ActivationKind::kRelu ? (x[i] > 0.0 ? 1 : 0)
+                          : kind == ActivationKind::kSigmoid ? s * (1.0 - s)
+                                                             : 1.0 / (c * c)));
+  }
+  return dx;
+}
+
+NormResult Norm(NormOver over, int64_t rows, int64_t width, double epsilon,
+                const Values& x, const Values& scale, const Values& offset) {
+  const bool by_row = over == NormOver::kRow;
+  const int64_t groups = by_row ? rows : width;
+  const double n = static_cast<double>(by_row ? width : rows);
+  const auto group = [&](int64_t i) { return by_row ? i / width : i % width; };
+  NormResult result{Values(x.size()), Values(groups), Values(groups)};
+  for (int64_t i = 0; i < rows * width; ++i) {
+    result.mean[group(i)] += x[i] / n;
+  }
+  for (int64_t i = 0; i < rows * width; ++i) {
+    const double d = x[i] - result.mean[group(i)];
+    result.variance[group(i)] += d * d / n;
+  }
+  for (int64_t i = 0; i < rows * width; ++i) {
+    const int64_t g = group(i);
+    result.y[i] = (x[i] - result.mean[g]) /
+                      std::sqrt(result.variance[g] + epsilon) *
+                      scale[i % width] +
+                  offset[i % width];
+  }
+  return result;
+}
+
+NormGradients NormBackward(NormOver over, int64_t rows, int64_t width,
+                           double epsilon, const Values& x, const Values& scale,
+                           const Values& dy) {
+  const bool by_row = over == NormOver::kRow;
+  const int64_t groups = by_row ? rows : width;
+  const double n = static_cast<double>(by_row ? width : rows);
+  const auto group = [&](int64_t i) { return by_row ? i / width : i % width; };
+  const NormResult forward = Norm(over, rows, width, epsilon, x,
+                                  Values(width, 1.0), Values(width, 0.0));
+  NormGradients d{Values(x.size()), Values(width), Values(width)};
+  Values sum(groups);
+  Values sum_y(groups);
+  for (int64_t i = 0; i < rows * width; ++i) {
+    d.scale[i % width] += dy[i] * forward.y[i];
+    d.offset[i % width] += dy[i];
+    sum[group(i)] += dy[i] * scale[i % width];
+    sum_y[group(i)] += dy[i] * scale[i % width] * forward.y[i];
+  }
+  for (int64_t i = 0; i < rows * width; ++i) {
+    const int64_t g = group(i);
+    d.x[i] =
+        (dy[i] * scale[i % width] - sum[g] / n - forward.y[i] * sum_y[g] / n) /
+        std::sqrt(forward.variance[g] + epsilon);
+  }
+  return d;
+}
+
+Values LossRows(LossKind kind, int64_t rows, int64_t width, const Values& x,
+                const Values& labels) {
+  Values loss(rows);
+  for (int64_t r = 0; r < rows; ++r) {
+    const double* row = x.data() + r * width;
+    if (kind == LossKind::kSoftmaxCrossEntropy) {
+      double sum = 0.0;
+      for (int64_t j = 0; j < width; ++j) {
+        sum += std::exp(row[j]);
+      }
+      loss[r] = std::log(sum) - row[static_cast<int64_t>(labels[r])];
+    } else if (kind == LossKind::kSigmoidCrossEntropy) {
+      const double p = SigmoidOf(row[0]);
+      loss[r] = -(labels[r] * std::log(p) + (1 - labels[r]) * std::log(1 - p));
+    } else {
+      for (int64_t j = 0; j < width; ++j) {
+        const double e = row[j] - labels[r * width + j];
+        loss[r] += e * e / static_cast<double>(width);
+      }
+    }
+  }
+  return loss;
+}
+
+Values LossBackward(LossKind kind, int64_t rows, int64_t width, const Values& x,
+                    const Values& labels) {
+  Values dx(x.size());
+  const double n = static_cast<double>(rows);
+  for (int64_t r = 0; r < rows; ++r) {
+    double sum = 0.0;
+    for (int64_t j = 0; j < width; ++j) {
+      sum += std::exp(x[r * width + j]);
+    }
+    for (int64_t j = 0; j < width; ++j) {
+      const int64_t i = r * width + j;
+      if (kind == LossKind::kSoftmaxCrossEntropy) {
+        const bool hit = j == static_cast<int64_t>(labels[r]);
+        dx[i] = (std::exp(x[i]) / sum - (hit ? 1.0 : 0.0)) / n;
+      } else if (kind == LossKind::kSigmoidCrossEntropy) {
+        dx[i] = (SigmoidOf(x[i]) - labels[r]) / n;
+      } else {
+        dx[i] = 2.0 * (x[i] - labels[i]) / (n * static_cast<double>(width));
+      }
+    }
+  }
+  return dx;
+}
+
+}  // namespace weir::reference

@@ -1,0 +1,59 @@
+// Every operation of worker/compute/backend.h, naively and in double: the
+// oracle of the contract suite. reference_test proves the backward ones by
+// finite differences of the forward ones.
+#ifndef TESTS_WORKER_COMPUTE_REFERENCE_H_
+#define TESTS_WORKER_COMPUTE_REFERENCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/compute/backend.h"
+
+namespace weir::reference {
+
+using Values = std::vector<double>;
+
+Values MatMul(const MatMulShape& shape, const Values& a, const Values& b,
+              const Values& bias);  // bias may be empty
+
+Values Conv2d(const Conv2dShape& shape, const Values& x, const Values& kernel,
+              const Values& bias);  // bias may be empty
+struct Conv2dGradients {
+  Values x, kernel, bias;
+};
+Conv2dGradients Conv2dBackward(const Conv2dShape& shape, const Values& x,
+                               const Values& kernel, const Values& dy);
+
+Values Pool(PoolKind kind, const PoolShape& shape, const Values& x);
+Values PoolBackward(PoolKind kind, const PoolShape& shape, const Values& x,
+                    const Values& dy);
+
+Values Activation(ActivationKind kind, const Values& x);
+Values ActivationBackward(ActivationKind kind, const Values& x,
+                          const Values& dy);
+
+// Which elements of x [rows, width] are normalised together; scale and offset
+// are always by column.
+enum class NormOver { kRow, kColumn };
+struct NormResult {
+  Values y;
+  Values mean, variance;  // by group; biased
+};
+NormResult Norm(NormOver over, int64_t rows, int64_t width, double epsilon,
+                const Values& x, const Values& scale, const Values& offset);
+struct NormGradients {
+  Values x, scale, offset;
+};
+NormGradients NormBackward(NormOver over, int64_t rows, int64_t width,
+                           double epsilon, const Values& x, const Values& scale,
+                           const Values& dy);
+
+Values LossRows(LossKind kind, int64_t rows, int64_t width, const Values& x,
+                const Values& labels);
+// Of the mean of the rows.
+Values LossBackward(LossKind kind, int64_t rows, int64_t width, const Values& x,
+                    const Values& labels);
+
+}  // namespace weir::reference
+
+#endif  // TESTS_WORKER_COMPUTE_REFERENCE_H_
