@@ -32,7 +32,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,18 +41,11 @@
 #include "common/payload.h"
 #include "proto/ps.pb.h"
 #include "server/ps/block_buffer.h"
+#include "server/ps/continuations.h"
 
 namespace weir {
 
 class Shard;
-
-// The answer to one want.
-struct PulledBlock {
-  int block = 0;
-  uint64_t version = 0;
-  bool not_yet = false;  // the deadline passed first; no values
-  BlockRef values;       // f32, the whole block
-};
 
 class Store {
  public:
@@ -62,9 +54,12 @@ class Store {
     Arena* arena = Arena::Heap();
     Files* files = Files::Real();
     uint64_t incarnation = 0;  // random, from main
+    // What a declared shard may allocate; a larger one is refused. 0: all of
+    // the machine's memory.
+    int64_t memory_bytes_max = 0;
   };
-  using PullDone = std::function<void(absl::StatusOr<PulledBlock>)>;
-  using SnapshotDone = std::function<void(absl::StatusOr<SnapshotReply>)>;
+  using PullDone = weir::PullDone;
+  using SnapshotDone = weir::SnapshotDone;
 
   static absl::StatusOr<std::unique_ptr<Store>> Create(Options options);
   ~Store();
@@ -107,8 +102,13 @@ class Store {
  private:
   explicit Store(Options options);
   std::shared_ptr<Shard> shard() const;
+  // The shard, if `sender` speaks of it; FAILED_PRECONDITION otherwise.
+  absl::StatusOr<std::shared_ptr<Shard>> ShardFor(const Sender& sender) const;
+  DeclareReply ReplyFor(const Shard& shard) const;
 
   const Options options_;
+  // Held by Declare and Restore from beginning to end.
+  Mutex control_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
   mutable Mutex mutex_;
   // Readers take a copy of the pointer and then work without this lock.
   std::shared_ptr<Shard> shard_ ABSL_GUARDED_BY(mutex_);

@@ -1,0 +1,611 @@
+#include "server/ps/shard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/failpoint.h"
+#include "common/status.h"
+#include "server/ps/gradient_reader.h"
+#include "server/ps/initializer.h"
+#include "server/ps/snapshot_job.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+
+// Initial values of one block; padding is zero.
+void FillBlock(const ShardPlan& plan, Block& block, Arena* arena)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) {
+  const auto make = [&] {
+    BlockRef ref = BlockRef::Make(arena, block.plan.range.count);
+    std::memset(ref.data(), 0, ref.bytes());
+    return ref;
+  };
+  block.values = make();
+  for (size_t k = 0; k < block.slots.size(); ++k) {
+    if (block.plan.uses_slot[k]) {
+      block.slots[k] = make();
+    }
+  }
+  for (const SegmentPlan& plan_segment : block.plan.segments) {
+    const Segment& segment = plan_segment.segment;
+    FillInitial(plan.layout().variables()[segment.variable].init,
+                plan.declaration().seed(), segment.variable,
+                segment.variable_offset, segment.count,
+                block.values.data() + segment.block_offset);
+    if (plan_segment.rule == nullptr) {
+      continue;
+    }
+    const std::vector<SlotSpec>& slots = plan_segment.rule->slots();
+    for (size_t k = 0; k < slots.size(); ++k) {
+      float* const slot =
+          block.slots[plan_segment.slot_array[k]].data() + segment.block_offset;
+      std::fill_n(slot, segment.count, slots[k].initial);
+    }
+  }
+}
+
+absl::Status CheckSameVariables(const Layout& declared,
+                                const CheckpointReader& reader) {
+  const std::vector<VariableSpec>& ours = declared.variables();
+  const std::vector<VariableSpec>& theirs = reader.layout().variables();
+  const std::string where =
+      absl::StrCat("checkpoint '", reader.directory(), "'");
+  if (ours.size() != theirs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, " has ", theirs.size(), " variables, the job ", ours.size()));
+  }
+  for (size_t v = 0; v < ours.size(); ++v) {
+    if (ours[v].name != theirs[v].name || ours[v].shape != theirs[v].shape ||
+        ours[v].kind != theirs[v].kind) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, " variable ", v, " is '", theirs[v].name, "' [",
+          absl::StrJoin(theirs[v].shape, ","), "], the job's is '",
+          ours[v].name, "' [", absl::StrJoin(ours[v].shape, ","), "]"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadBlock(const ShardPlan& plan, Block& block, Arena* arena,
+                       CheckpointReader& reader)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) {
+  const FlatRange range = block.plan.range;
+  block.values = BlockRef::Make(arena, range.count);
+  WEIR_RETURN_IF_ERROR(reader.ReadFlat(kValuesArray, range.begin, range.count,
+                                       block.values.data()));
+  for (size_t k = 0; k < block.slots.size(); ++k) {
+    if (!block.plan.uses_slot[k]) {
+      continue;
+    }
+    const std::string array =
+        absl::StrCat(kSlotArrayPrefix, plan.slot_names()[k]);
+    if (!reader.HasArray(array)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("checkpoint '", reader.directory(), "' has no array '",
+                       array, "': another optimizer wrote it"));
+    }
+    block.slots[k] = BlockRef::Make(arena, range.count);
+    WEIR_RETURN_IF_ERROR(reader.ReadFlat(array, range.begin, range.count,
+                                         block.slots[k].data()));
+  }
+  for (size_t i = 0; i < block.steps.size(); ++i) {
+    const Segment& segment = block.plan.segments[i].segment;
+    WEIR_ASSIGN_OR_RETURN(
+        block.steps[i],
+        reader.StepCount(segment.variable, segment.variable_offset,
+                         segment.count));
+  }
+  return absl::OkStatus();
+}
+
+// A number that a rule may be given.
+bool UsableHyper(double value) { return std::isfinite(value) && value >= 0; }
+
+}  // namespace
+
+Shard::Shard(std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock)
+    : plan_(*plan),
+      clock_(clock),
+      context_(std::move(plan), arena),
+      mode_(CreateUpdateMode(&context_)) {
+  for (const BlockPlan& block : plan_.blocks()) {
+    blocks_.push_back(std::make_unique<Block>(
+        &block, plan_.declaration().base_version(), plan_.slot_count()));
+  }
+}
+
+std::shared_ptr<Shard> Shard::Initialise(std::shared_ptr<const ShardPlan> plan,
+                                         Arena* arena, Clock* clock) {
+  std::shared_ptr<Shard> shard(new Shard(std::move(plan), arena, clock));
+  for (const std::unique_ptr<Block>& block : shard->blocks_) {
+    MutexLock lock(&block->mutex);
+    FillBlock(shard->plan_, *block, arena);
+  }
+  return shard;
+}
+
+absl::StatusOr<std::shared_ptr<Shard>> Shard::FromCheckpoint(
+    std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock,
+    CheckpointReader& reader) {
+  WEIR_RETURN_IF_ERROR(CheckSameVariables(plan->layout(), reader));
+  std::shared_ptr<Shard> shard(new Shard(std::move(plan), arena, clock));
+  for (const std::unique_ptr<Block>& block : shard->blocks_) {
+    MutexLock lock(&block->mutex);
+    WEIR_RETURN_IF_ERROR(ReadBlock(shard->plan_, *block, arena, reader));
+    Failpoint("ps.mid_restore");
+  }
+  return shard;
+}
+
+absl::Status Shard::CheckSender(const Sender& sender) const {
+  const Declaration& declaration = plan_.declaration();
+  if (sender.job() != declaration.job()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this ps serves job '", declaration.job(), "', not '",
+                     sender.job(), "'"));
+  }
+  if (sender.history() != declaration.history()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this ps is at history ", absl::Hex(declaration.history()), ", not ",
+        absl::Hex(sender.history()), ": the job was restored or restarted"));
+  }
+  if (sender.layout_fingerprint() != plan_.layout().fingerprint()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this ps has layout ", absl::Hex(plan_.layout().fingerprint()),
+        ", not ", absl::Hex(sender.layout_fingerprint()),
+        ": the variables or the number of ps differ"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Shard::CheckGeneration(const Sender& sender) const {
+  if (sender.generation() == 0) {
+    return absl::OkStatus();
+  }
+  if (sender.slot() >= context_.slots.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "slot ", sender.slot(), " of ", context_.slots.size(), " slots"));
+  }
+  const uint32_t granted = context_.slots[sender.slot()].generation;
+  if (sender.generation() < granted) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("slot ", sender.slot(), " generation ",
+                     sender.generation(), " was replaced by ", granted));
+  }
+  if (sender.generation() > granted) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "slot ", sender.slot(), " generation ", sender.generation(),
+        " was never granted here, the newest is ", granted));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Shard::CheckPush(const GradientChunk& chunk,
+                              const Payload& payload) const {
+  const Sender& sender = chunk.sender();
+  WEIR_RETURN_IF_ERROR(CheckGeneration(sender));
+  if (!active_) {
+    return absl::FailedPreconditionError(
+        "nobody may push yet: the chief has set no slots");
+  }
+  if (sender.generation() == 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "slot ", sender.slot(), " generation 0 may pull, not push"));
+  }
+  const uint64_t count = std::max(chunk.block_count(), 1u);
+  if (chunk.block() + count > blocks_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("blocks [", chunk.block(), ", ", chunk.block() + count,
+                     ") of a shard of ", blocks_.size()));
+  }
+  if (!payload.empty()) {
+    const int64_t elements = plan_.blocks()[chunk.block()].range.count;
+    const int64_t width = GradientReader::Width(chunk.encoding());
+    if (width == 0 || count != 1 ||
+        payload.bytes() != static_cast<uint64_t>(elements * width)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "block ", chunk.block(), " takes ", elements * width, " bytes (",
+          elements, " elements), got ", payload.bytes(), " for ", count,
+          " blocks in encoding ", static_cast<int>(chunk.encoding())));
+    }
+  }
+  const ::weir::Push& push = chunk.push();
+  if (!UsableHyper(WeightOf(push))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weight ", WeightOf(push), " is not a number >= 0"));
+  }
+  for (const uint32_t variable : push.left_out()) {
+    if (variable >= plan_.layout().variables().size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("left_out names variable ", variable, " of ",
+                       plan_.layout().variables().size()));
+    }
+  }
+  for (const Hyper& hyper : push.hyper()) {
+    if (hyper.group() >=
+            static_cast<uint32_t>(plan_.declaration().group_size()) ||
+        !UsableHyper(hyper.learning_rate()) ||
+        !UsableHyper(hyper.weight_decay())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "hyper of group ", hyper.group(), ": learning_rate ",
+          hyper.learning_rate(), ", weight_decay ", hyper.weight_decay(),
+          "; the job has ", plan_.declaration().group_size(), " groups"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Receipt> Shard::Push(const GradientChunk& chunk,
+                                    Payload payload) {
+  WEIR_RETURN_IF_ERROR(CheckPush(chunk, payload));
+  const auto first = static_cast<int>(chunk.block());
+  if (chunk.block_count() <= 1) {
+    return PushBlock(chunk, first, std::move(payload));
+  }
+  // One receipt for the run: the outcome that asks most of the caller.
+  const auto rank = [](Receipt::Outcome outcome) {
+    return outcome == Receipt::DEFERRED   ? 3
+           : outcome == Receipt::ACCEPTED ? 2
+                                          : 1;
+  };
+  Receipt all;
+  for (uint32_t i = 0; i < chunk.block_count(); ++i) {
+    WEIR_ASSIGN_OR_RETURN(
+        Receipt receipt,
+        PushBlock(chunk, first + static_cast<int>(i), Payload()));
+    if (i == 0 || rank(receipt.outcome()) > rank(all.outcome())) {
+      all = std::move(receipt);
+    }
+  }
+  return all;
+}
+
+absl::StatusOr<Receipt> Shard::PushBlock(const GradientChunk& chunk, int index,
+                                         Payload payload) {
+  Failpoint("ps.before_apply");
+  Block& block = *blocks_[index];
+  Contribution contribution = {static_cast<int>(chunk.sender().slot()),
+                               &chunk.push(), chunk.encoding(),
+                               std::move(payload)};
+  DueList due;
+  WEIR_ASSIGN_OR_RETURN(const Receipt receipt,
+                        mode_->Push(block, std::move(contribution), due));
+  ShardCounters& counters = context_.counters;
+  switch (receipt.outcome()) {
+    case Receipt::DUPLICATE:
+      ++counters.duplicate;
+      break;
+    case Receipt::LEFT_OUT:
+      ++counters.left_out;
+      break;
+    case Receipt::DEFERRED:
+      ++counters.deferred;
+      break;
+    default:
+      ++counters.accepted;
+  }
+  for (const std::function<void()>& run : due) {
+    run();
+  }
+  Wake(block, kNever);
+  return receipt;
+}
+
+void Shard::Pull(const Sender& sender, int index, const Want& want,
+                 PullDone done) {
+  absl::Status status = CheckGeneration(sender);
+  if (status.ok() && (index < 0 || index >= static_cast<int>(blocks_.size()))) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("block ", index, " of a shard of ", blocks_.size()));
+  }
+  if (status.ok() && want.when_case() == Want::WHEN_NOT_SET) {
+    status = absl::InvalidArgumentError(
+        "want names neither `latest` nor a `version`");
+  }
+  if (!status.ok()) {
+    done(std::move(status));
+    return;
+  }
+  Block& block = *blocks_[index];
+  absl::StatusOr<std::optional<PulledBlock>> answer = std::nullopt;
+  {
+    MutexLock lock(&block.mutex);
+    answer = mode_->Answer(block, want);
+    if (answer.ok() && !answer->has_value()) {
+      if (closed_) {
+        answer = absl::FailedPreconditionError("the shard was replaced");
+      } else if (block.parked.size() >= kParkedPerBlockMax) {
+        answer = absl::ResourceExhaustedError(absl::StrCat(
+            "block ", index, " has ", kParkedPerBlockMax, " waiting pulls"));
+      } else {
+        const uint32_t timeout_ms =
+            want.timeout_ms() == 0 ? kDefaultTimeoutMs
+                                   : std::min(want.timeout_ms(), kMaxTimeoutMs);
+        block.parked.push_back({static_cast<int>(sender.slot()), want,
+                                clock_->NowNs() + int64_t{timeout_ms} * 1000000,
+                                std::move(done)});
+        ++block.parked_count;
+        ++context_.counters.waits_parked;
+        return;
+      }
+    }
+  }
+  if (!answer.ok()) {
+    done(answer.status());
+  } else {
+    done(**std::move(answer));
+  }
+}
+
+void Shard::Wake(Block& block, int64_t now_ns) {
+  // Whoever parked before our change released the lock before we took it.
+  if (block.parked_count == 0) {
+    return;
+  }
+  std::vector<std::pair<PullDone, absl::StatusOr<PulledBlock>>> ready;
+  {
+    MutexLock lock(&block.mutex);
+    std::vector<ParkedPull> waiting;
+    for (ParkedPull& pull : block.parked) {
+      absl::StatusOr<std::optional<PulledBlock>> answer =
+          mode_->Answer(block, pull.want);
+      if (!answer.ok()) {
+        ready.emplace_back(std::move(pull.done), answer.status());
+      } else if (answer->has_value()) {
+        ready.emplace_back(std::move(pull.done), **std::move(answer));
+      } else if (pull.deadline_ns <= now_ns) {
+        ready.emplace_back(
+            std::move(pull.done),
+            PulledBlock{block.plan.index, block.version, true, BlockRef()});
+      } else {
+        waiting.push_back(std::move(pull));
+      }
+    }
+    block.parked = std::move(waiting);
+    block.parked_count = static_cast<int>(block.parked.size());
+  }
+  context_.counters.waits_parked -= static_cast<int64_t>(ready.size());
+  for (auto& [done, answer] : ready) {
+    done(std::move(answer));
+  }
+}
+
+void Shard::WakeAll() {
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    Wake(*block, kNever);
+  }
+}
+
+void Shard::ExpireWaits() {
+  if (context_.counters.waits_parked == 0) {
+    return;
+  }
+  const int64_t now_ns = clock_->NowNs();
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    Wake(*block, now_ns);
+  }
+}
+
+absl::Status Shard::Assign(const AssignChunk& header, const Payload& payload) {
+  if (active_) {
+    return absl::FailedPreconditionError(
+        "the shard is ACTIVE: values are assigned before slots are set");
+  }
+  WEIR_ASSIGN_OR_RETURN(const int64_t elements,
+                        BlockElements(static_cast<int>(header.block())));
+  if (payload.bytes() % sizeof(float) != 0 ||
+      header.offset() + payload.bytes() / sizeof(float) >
+          static_cast<uint64_t>(elements)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "block ", header.block(), " has ", elements, " elements; ",
+        payload.bytes(), " bytes do not fit at element ", header.offset()));
+  }
+  Block& block = *blocks_[header.block()];
+  MutexLock lock(&block.mutex);
+  BlockWriter writer(context_.arena);
+  writer.Open(&block.values);
+  writer.CopyUpTo(elements);
+  payload.CopyTo(reinterpret_cast<char*>(block.values.data()) +
+                 size_t{header.offset()} * sizeof(float));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Shard::BlockElements(int block) const {
+  if (block < 0 || block >= static_cast<int>(blocks_.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("block ", block, " of a shard of ", blocks_.size()));
+  }
+  return plan_.blocks()[block].range.count;
+}
+
+absl::Status Shard::CheckSlots(const SetSlotsRequest& request) const {
+  for (const SetSlotsRequest::Slot& slot : request.slot()) {
+    if (slot.slot() >= context_.slots.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "slot ", slot.slot(), " of ", context_.slots.size(), " slots"));
+    }
+    const uint32_t granted = context_.slots[slot.slot()].generation;
+    if (slot.generation() < granted) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("slot ", slot.slot(), " generation ", slot.generation(),
+                       " is older than ", granted, ", granted before"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Shard::SetSlots(const SetSlotsRequest& request) {
+  for (const SetSlotsRequest::Slot& slot : request.slot()) {
+    SlotState& state = context_.slots[slot.slot()];
+    state.generation = slot.generation();
+    state.retired = slot.retired();
+    state.live = !slot.retired();
+  }
+  active_ = true;
+}
+
+void Shard::Snapshot(const SnapshotRequest& request, Files* files,
+                     SnapshotDone done,
+                     std::function<void(std::function<void()>)> run) {
+  const bool sync = plan_.kind() == UpdateKind::kSync;
+  if (request.directory().empty() || request.has_version() != sync) {
+    done(absl::InvalidArgumentError(
+        request.directory().empty() ? "snapshot names no directory"
+        : sync                      ? "a snapshot of a sync job needs a version"
+               : "a snapshot has a version in sync jobs only"));
+    return;
+  }
+  SnapshotJob::Options options;
+  options.plan = context_.plan;
+  options.files = files;
+  options.directory = request.directory();
+  if (sync) {
+    options.version = request.version();
+  }
+  options.slots = SlotTable();
+  options.done = std::move(done);
+  options.run = std::move(run);
+  const auto job = std::make_shared<SnapshotJob>(std::move(options));
+  DueList due;
+  {
+    MutexLock lock(&snapshot_mutex_);
+    if (closed_) {
+      due.push_back([job, status = close_status_] { job->Cancel(status); });
+    } else {
+      if (const auto older = std::exchange(snapshot_, job).lock()) {
+        due.push_back([older] {
+          older->Cancel(absl::AbortedError("a newer snapshot took its place"));
+        });
+        DropAwaiting();
+      }
+      FreezeBlocks(job, request, due);
+    }
+  }
+  for (const std::function<void()>& next : due) {
+    next();
+  }
+}
+
+void Shard::FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
+                         const SnapshotRequest& request, DueList& due) {
+  if (blocks_.empty()) {
+    SnapshotJob::AddNothing(job, due);
+  }
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    MutexLock lock(&block->mutex);
+    if (!request.has_version() || request.version() == block->version) {
+      SnapshotJob::Add(job, block->plan.index, block->Freeze(), due);
+    } else if (request.version() > block->version) {
+      block->awaiting = job;
+    } else {
+      const absl::Status status = absl::OutOfRangeError(
+          absl::StrCat("block ", block->plan.index, " is at version ",
+                       block->version, ", past ", request.version()));
+      due.push_back([job, status] { job->Cancel(status); });
+      break;  // blocks that await the job drop it at its version, or the next
+    }
+  }
+}
+
+void Shard::DropAwaiting() {
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    MutexLock lock(&block->mutex);
+    block->awaiting = nullptr;
+  }
+}
+
+void Shard::Close(const absl::Status& status) {
+  std::shared_ptr<SnapshotJob> job;
+  {
+    MutexLock lock(&snapshot_mutex_);
+    close_status_ = status;
+    closed_ = true;
+    job = snapshot_.lock();
+    DropAwaiting();
+  }
+  if (job != nullptr) {
+    job->Cancel(status);
+  }
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    std::vector<ParkedPull> parked;
+    {
+      MutexLock lock(&block->mutex);
+      parked.swap(block->parked);
+      block->parked_count = 0;
+    }
+    context_.counters.waits_parked -= static_cast<int64_t>(parked.size());
+    for (ParkedPull& pull : parked) {
+      pull.done(status);
+    }
+  }
+}
+
+std::vector<SlotStatus> Shard::SlotTable() const {
+  std::vector<SlotStatus> table(context_.slots.size());
+  for (size_t w = 0; w < table.size(); ++w) {
+    table[w].set_slot(static_cast<uint32_t>(w));
+    table[w].set_generation(context_.slots[w].generation);
+    table[w].set_retired(context_.slots[w].retired);
+    table[w].set_next_item_min(UINT64_MAX);
+  }
+  return table;
+}
+
+void Shard::FillHello(HelloReply* reply) const {
+  reply->set_state(active_ ? ACTIVE : LOADED);
+  reply->set_job(plan_.declaration().job());
+  reply->set_history(plan_.declaration().history());
+  reply->set_layout_fingerprint(plan_.layout().fingerprint());
+  reply->set_shard(static_cast<uint32_t>(plan_.shard()));
+  reply->set_shard_count(plan_.declaration().shard_count());
+  std::vector<SlotStatus> table = SlotTable();
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    MutexLock lock(&block->mutex);
+    for (size_t w = 0; w < table.size(); ++w) {
+      const uint64_t mark = block->marks[w];
+      table[w].set_next_item_min(std::min(table[w].next_item_min(), mark));
+      table[w].set_next_item_max(std::max(table[w].next_item_max(), mark));
+    }
+  }
+  for (SlotStatus& slot : table) {
+    *reply->add_slot() = std::move(slot);
+  }
+}
+
+void Shard::FillStatus(PsStatus* status) const {
+  *status->mutable_declaration() = plan_.declaration();
+  uint64_t version_min = UINT64_MAX;
+  uint64_t version_max = 0;
+  int64_t bytes = 0;
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    MutexLock lock(&block->mutex);
+    version_min = std::min(version_min, block->version);
+    version_max = std::max(version_max, block->version);
+    bytes += block->resident_bytes();
+  }
+  status->set_version_min(version_min);
+  status->set_version_max(version_max);
+  status->set_bytes_resident(static_cast<uint64_t>(bytes));
+  const ShardCounters& counters = context_.counters;
+  status->set_chunks_accepted(counters.accepted);
+  status->set_chunks_duplicate(counters.duplicate);
+  status->set_chunks_left_out(counters.left_out);
+  status->set_chunks_deferred(counters.deferred);
+  for (const std::atomic<uint64_t>& bucket : counters.staleness) {
+    status->add_staleness_bucket(bucket);
+  }
+  status->set_staleness_max(counters.staleness_max);
+  status->set_waits_parked(
+      static_cast<uint64_t>(std::max<int64_t>(counters.waits_parked, 0)));
+  status->set_out_of_order_bytes(context_.early_bytes);
+}
+
+}  // namespace weir

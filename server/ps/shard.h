@@ -1,0 +1,115 @@
+// A declared shard: its blocks, who may speak to it, and what waits in it.
+//
+// Place: made whole by Declare or Restore, replaced whole by Restore. Store
+// finds the shard; everything about one is here. The rules of change are the
+// update mode's (server/ps/update).
+//
+// Invariants
+//   I1. A sender of another job, history, layout or generation changes nothing.
+//   I2. A parked pull ends exactly once: by its condition, its deadline or
+//       Close.
+//   I3. After Close nothing parks.
+// Threads: safe. Continuations run without locks.
+// Errors: the codes of proto/ps.proto.
+#ifndef SERVER_PS_SHARD_H_
+#define SERVER_PS_SHARD_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/files.h"
+#include "common/mutex.h"
+#include "common/payload.h"
+#include "proto/checkpoint_io.h"
+#include "proto/ps.pb.h"
+#include "server/ps/block.h"
+#include "server/ps/continuations.h"
+#include "server/ps/shard_context.h"
+#include "server/ps/shard_plan.h"
+#include "server/ps/update/update_mode.h"
+
+namespace weir {
+
+class Shard {
+ public:
+  // Waits that one block parks at most: slots times a few retries.
+  static constexpr int kParkedPerBlockMax = 4096;
+  static constexpr uint32_t kDefaultTimeoutMs = 2000;
+  static constexpr uint32_t kMaxTimeoutMs = 10000;
+
+  // Values by initialiser.
+  static std::shared_ptr<Shard> Initialise(
+      std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock);
+  // Values, slots and step counts from a checkpoint of the same variables,
+  // written on any number of shards. INVALID_ARGUMENT names what differs.
+  static absl::StatusOr<std::shared_ptr<Shard>> FromCheckpoint(
+      std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock,
+      CheckpointReader& reader);
+
+  const ShardPlan& plan() const { return plan_; }
+  bool active() const { return active_; }
+
+  // Job, history and layout.
+  absl::Status CheckSender(const Sender& sender) const;
+
+  // As in Store; the sender's job, history and layout were checked.
+  absl::Status Assign(const AssignChunk& header, const Payload& payload);
+  absl::Status CheckSlots(const SetSlotsRequest& request) const;
+  void SetSlots(const SetSlotsRequest& request);
+  absl::StatusOr<Receipt> Push(const GradientChunk& chunk, Payload payload);
+  void Pull(const Sender& sender, int block, const Want& want, PullDone done);
+  absl::StatusOr<int64_t> BlockElements(int block) const;
+  void ExpireWaits();
+  void Snapshot(const SnapshotRequest& request, Files* files, SnapshotDone done,
+                std::function<void(std::function<void()>)> run);
+
+  // Answers every pull that can be answered now; after SetSlots.
+  void WakeAll();
+  // Ends every wait and snapshot with `status`, now and from now on.
+  void Close(const absl::Status& status);
+
+  void FillHello(HelloReply* reply) const;
+  void FillStatus(PsStatus* status) const;
+
+ private:
+  Shard(std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock);
+
+  // The slot's generation is the one granted; 0 passes.
+  absl::Status CheckGeneration(const Sender& sender) const;
+  absl::Status CheckPush(const GradientChunk& chunk,
+                         const Payload& payload) const;
+  absl::StatusOr<Receipt> PushBlock(const GradientChunk& chunk, int block,
+                                    Payload payload);
+  // Ends the parked pulls whose want holds, or whose deadline is not after
+  // `now_ns`.
+  void Wake(Block& block, int64_t now_ns);
+  // Freezes what can be frozen; sync: the rest awaits its version.
+  void FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
+                    const SnapshotRequest& request, DueList& due)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(snapshot_mutex_);
+  // No block awaits a version any more.
+  void DropAwaiting();
+  std::vector<SlotStatus> SlotTable() const;
+
+  const ShardPlan& plan_;
+  Clock* const clock_;
+  ShardContext context_;
+  const std::unique_ptr<UpdateMode> mode_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::atomic<bool> active_{false};
+  std::atomic<bool> closed_{false};
+  // Before any block's mutex.
+  mutable Mutex snapshot_mutex_;
+  absl::Status close_status_ ABSL_GUARDED_BY(snapshot_mutex_);
+  // The newest; alive as long as it has something to do.
+  std::weak_ptr<SnapshotJob> snapshot_ ABSL_GUARDED_BY(snapshot_mutex_);
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_SHARD_H_

@@ -1,0 +1,217 @@
+#include "server/ps/store.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "common/failpoint.h"
+#include "common/status.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "proto/checkpoint_io.h"
+#include "server/ps/shard.h"
+#include "server/ps/shard_plan.h"
+
+namespace weir {
+namespace {
+
+absl::Status NothingDeclared() {
+  return absl::FailedPreconditionError(
+      "this ps is empty: the chief has declared nothing yet");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Create(Options options) {
+  if (options.memory_bytes_max < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "memory_bytes_max is ", options.memory_bytes_max, "; use 0 or more"));
+  }
+  if (options.memory_bytes_max == 0) {
+    options.memory_bytes_max =
+        int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)};
+  }
+  return std::unique_ptr<Store>(new Store(std::move(options)));
+}
+
+Store::Store(Options options) : options_(std::move(options)) {}
+
+Store::~Store() {
+  if (const std::shared_ptr<Shard> last = shard()) {
+    last->Close(absl::UnavailableError("this ps is shutting down"));
+  }
+}
+
+std::shared_ptr<Shard> Store::shard() const {
+  MutexLock lock(&mutex_);
+  return shard_;
+}
+
+absl::StatusOr<std::shared_ptr<Shard>> Store::ShardFor(
+    const Sender& sender) const {
+  std::shared_ptr<Shard> current = shard();
+  if (current == nullptr) {
+    return NothingDeclared();
+  }
+  WEIR_RETURN_IF_ERROR(current->CheckSender(sender));
+  return current;
+}
+
+HelloReply Store::Hello() const {
+  HelloReply reply;
+  reply.set_incarnation(options_.incarnation);
+  if (const std::shared_ptr<Shard> current = shard()) {
+    current->FillHello(&reply);
+  }
+  return reply;
+}
+
+PsStatus Store::GetStatus() const {
+  PsStatus status;
+  status.mutable_hello()->set_incarnation(options_.incarnation);
+  if (const std::shared_ptr<Shard> current = shard()) {
+    current->FillHello(status.mutable_hello());
+    current->FillStatus(&status);
+  }
+  return status;
+}
+
+DeclareReply Store::ReplyFor(const Shard& shard) const {
+  DeclareReply reply;
+  reply.set_incarnation(options_.incarnation);
+  reply.set_layout_fingerprint(shard.plan().layout().fingerprint());
+  return reply;
+}
+
+absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
+  MutexLock control(&control_mutex_);
+  const std::shared_ptr<Shard> old = shard();
+  const absl::Status refused = absl::FailedPreconditionError(
+      "this ps holds an ACTIVE shard: nothing re-initialises it; restore a "
+      "checkpoint or restart the ps");
+  if (old != nullptr && old->active()) {
+    return refused;
+  }
+  const Declaration& declaration = request.declaration();
+  if (old != nullptr &&
+      old->plan().declaration().history() == declaration.history()) {
+    if (old->plan().shard() != static_cast<int>(request.shard()) ||
+        !google::protobuf::util::MessageDifferencer::Equals(
+            old->plan().declaration(), declaration)) {
+      return absl::InvalidArgumentError(
+          "another declaration came under the same history id");
+    }
+    return ReplyFor(*old);
+  }
+  absl::StatusOr<std::shared_ptr<const ShardPlan>> plan = ShardPlan::Create(
+      declaration, request.shard(), options_.memory_bytes_max);
+  WEIR_RETURN_IF_ERROR(Annotate(plan.status(), "declaration"));
+  const std::shared_ptr<Shard> made =
+      Shard::Initialise(*std::move(plan), options_.arena, options_.clock);
+  {
+    MutexLock lock(&mutex_);
+    if (old != nullptr && old->active()) {
+      return refused;
+    }
+    shard_ = made;
+  }
+  if (old != nullptr) {
+    old->Close(absl::FailedPreconditionError("the shard was declared anew"));
+  }
+  return ReplyFor(*made);
+}
+
+absl::StatusOr<DeclareReply> Store::Restore(const RestoreRequest& request) {
+  MutexLock control(&control_mutex_);
+  Failpoint("ps.before_restore");
+  absl::StatusOr<std::shared_ptr<const ShardPlan>> plan = ShardPlan::Create(
+      request.declaration(), request.shard(), options_.memory_bytes_max);
+  WEIR_RETURN_IF_ERROR(Annotate(plan.status(), "declaration"));
+  WEIR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<CheckpointReader> reader,
+      CheckpointReader::Open(options_.files, request.checkpoint_dir()));
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> made,
+                        Shard::FromCheckpoint(*std::move(plan), options_.arena,
+                                              options_.clock, *reader));
+  std::shared_ptr<Shard> old = made;
+  {
+    MutexLock lock(&mutex_);
+    shard_.swap(old);
+  }
+  if (old != nullptr) {
+    old->Close(absl::FailedPreconditionError(
+        "the job was restored from a checkpoint under another history"));
+  }
+  return ReplyFor(*made);
+}
+
+absl::Status Store::Assign(const AssignChunk& header, const Payload& payload) {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current,
+                        ShardFor(header.sender()));
+  return current->Assign(header, payload);
+}
+
+absl::Status Store::SetSlots(const SetSlotsRequest& request) {
+  std::shared_ptr<Shard> current;
+  {
+    // Under the lock: Declare must not replace a shard that turns ACTIVE.
+    MutexLock lock(&mutex_);
+    if (shard_ == nullptr) {
+      return NothingDeclared();
+    }
+    WEIR_RETURN_IF_ERROR(shard_->CheckSender(request.sender()));
+    WEIR_RETURN_IF_ERROR(shard_->CheckSlots(request));
+    shard_->SetSlots(request);
+    current = shard_;
+  }
+  current->WakeAll();
+  return absl::OkStatus();
+}
+
+absl::Status Store::CheckSender(const Sender& sender) const {
+  return ShardFor(sender).status();
+}
+
+absl::StatusOr<Receipt> Store::Push(const GradientChunk& chunk,
+                                    Payload payload) {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current,
+                        ShardFor(chunk.sender()));
+  if (!chunk.has_push()) {
+    return absl::InvalidArgumentError("the chunk has no `push`");
+  }
+  return current->Push(chunk, std::move(payload));
+}
+
+void Store::Pull(const Sender& sender, int block, const Want& want,
+                 PullDone done) {
+  absl::StatusOr<std::shared_ptr<Shard>> current = ShardFor(sender);
+  if (!current.ok()) {
+    done(current.status());
+    return;
+  }
+  (*current)->Pull(sender, block, want, std::move(done));
+}
+
+absl::StatusOr<int64_t> Store::BlockElements(const Sender& sender,
+                                             int block) const {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current, ShardFor(sender));
+  return current->BlockElements(block);
+}
+
+void Store::ExpireWaits() {
+  if (const std::shared_ptr<Shard> current = shard()) {
+    current->ExpireWaits();
+  }
+}
+
+void Store::Snapshot(const SnapshotRequest& request, SnapshotDone done,
+                     std::function<void(std::function<void()>)> run) {
+  absl::StatusOr<std::shared_ptr<Shard>> current = ShardFor(request.sender());
+  if (!current.ok()) {
+    done(current.status());
+    return;
+  }
+  (*current)->Snapshot(request, options_.files, std::move(done),
+                       std::move(run));
+}
+
+}  // namespace weir
