@@ -406,16 +406,21 @@ bool ParameterClient::ValuesHere(int v) const {
 
 absl::Status ParameterClient::WaitVariable(int v) {
   MutexLock lock(&mutex_);
-  return WaitUntil([this, v]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return ValuesHere(v);
-  });
+  WEIR_RETURN_IF_ERROR(
+      WaitUntil([this, v]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return ValuesHere(v) || !interrupted_.ok();
+      }));
+  return interrupted_;
 }
 
 absl::Status ParameterClient::WaitPull() {
   MutexLock lock(&mutex_);
-  return WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !next_pull_.has_value() && values_left_ == 0;
-  });
+  WEIR_RETURN_IF_ERROR(
+      WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return (!next_pull_.has_value() && values_left_ == 0) ||
+               !interrupted_.ok();
+      }));
+  return interrupted_;
 }
 
 // ----------------------------------------------------------------------- item
@@ -569,8 +574,8 @@ absl::Status ParameterClient::WaitUntil(const Done& done) {
 
 void ParameterClient::Interrupt(const absl::Status& status) {
   MutexLock lock(&mutex_);
-  if (status_.ok()) {
-    status_ = status;
+  if (interrupted_.ok()) {
+    interrupted_ = status;
   }
   changed_.NotifyAll();
 }

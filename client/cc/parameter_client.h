@@ -122,7 +122,8 @@ class ParameterClient {
   // `gradients` any more.
   absl::StatusOr<ItemResult> WaitReceipts();
 
-  // Ends every wait, now and later, with `status`.
+  // Ends every wait for values, now and later, with `status`; an item in
+  // flight still gets its receipts.
   void Interrupt(const absl::Status& status);
 
   // The smallest version over the blocks, as last pulled.
@@ -193,6 +194,7 @@ class ParameterClient {
   CondVar changed_;  // something that a caller waits for
   CondVar watch_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  absl::Status interrupted_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   // Pull.
   std::vector<int> values_missing_ ABSL_GUARDED_BY(mutex_);  // per variable

@@ -362,9 +362,17 @@ bool ShardExchange::CheckLost() {
 }
 
 void ShardExchange::Fail(const absl::Status& status) {
+  const std::string message(status.message());
   status_ = absl::Status(
       status.code(), absl::StrCat("ps ", options_.shard, " (", options_.address,
-                                  ") ", status.message()));
+                                  ") ", WithoutAddress(message)));
+}
+
+// The transport's messages begin with the address; ours name it already.
+std::string ShardExchange::WithoutAddress(const std::string& message) const {
+  const std::string prefix = absl::StrCat("ps ", options_.address, ": ");
+  return message.rfind(prefix, 0) == 0 ? message.substr(prefix.size())
+                                       : message;
 }
 
 }  // namespace weir

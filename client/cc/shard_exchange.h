@@ -146,6 +146,7 @@ class ShardExchange {
   bool HasWork() const { return blocks_open_ > 0 || wants_left_ > 0; }
   void NoteWork();
   void Fail(const absl::Status& status);
+  std::string WithoutAddress(const std::string& message) const;
   Action SendPush();
   Action SendWant();
   void OnReceipt(const ValueChunk& answer);

@@ -158,15 +158,19 @@ class FakeStream : public PushPullStream {
     FakeShards::Shard& shard = shards_->shards_[shard_];
     for (auto it = parked_.begin(); it != parked_.end(); ++it) {
       FakeShards::Block& block = shard.blocks[it->first];
-      if (it->second.when_case() == Want::kVersion &&
+      const bool previous = it->second.when_case() == Want::kVersion &&
+                            it->second.version() + 1 == block.version &&
+                            !block.previous.empty();
+      if (it->second.when_case() == Want::kVersion && !previous &&
           it->second.version() != block.version) {
         continue;
       }
       header->Clear();
       header->set_incarnation(shard.incarnation);
       header->set_block(static_cast<uint32_t>(it->first));
-      header->set_version(block.version);
-      auto copy = std::make_shared<std::vector<float>>(block.values);
+      header->set_version(block.version - (previous ? 1 : 0));
+      auto copy = std::make_shared<std::vector<float>>(
+          previous ? block.previous : block.values);
       const std::span<const char> bytes(
           reinterpret_cast<const char*>(copy->data()), copy->size() * 4);
       // In two pieces, cut inside a float.
@@ -254,9 +258,14 @@ FakeShards::FakeShards(Options options) : options_(std::move(options)) {
     shards_[s].incarnation = 100 + s;
     shards_[s].blocks.resize(options_.layout->block_count(static_cast<int>(s)));
     for (size_t b = 0; b < shards_[s].blocks.size(); ++b) {
-      shards_[s].blocks[b].values.resize(
-          options_.layout->block({static_cast<int>(s), static_cast<int>(b)})
-              .count);
+      const FlatRange range =
+          options_.layout->block({static_cast<int>(s), static_cast<int>(b)});
+      std::vector<float>& values = shards_[s].blocks[b].values;
+      values.resize(range.count);
+      if (!options_.initial.empty()) {
+        std::copy_n(options_.initial.begin() + range.begin, range.count,
+                    values.begin());
+      }
     }
   }
 }
@@ -300,17 +309,22 @@ Receipt FakeShards::Apply(int shard, int index, const GradientChunk& request,
   }
   if (options_.contributions == 0) {
     for (size_t i = 0; i < sum.size(); ++i) {
-      block.values[i] += sum[i];
+      block.values[i] += options_.rate * sum[i];
     }
     ++block.version;
     return receipt;
   }
   block.taken[push.contribution()] = std::move(sum);
   if (static_cast<int>(block.taken.size()) == options_.contributions) {
+    block.previous = block.values;
+    std::vector<float> total(block.values.size(), 0.0f);
     for (const auto& [m, taken] : block.taken) {
       for (size_t i = 0; i < taken.size(); ++i) {
-        block.values[i] += taken[i];
+        total[i] += taken[i];
       }
+    }
+    for (size_t i = 0; i < total.size(); ++i) {
+      block.values[i] += options_.rate * total[i];
     }
     block.taken.clear();
     ++block.version;

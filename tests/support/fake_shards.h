@@ -1,8 +1,8 @@
 // Shards for tests of the client: the rules of proto/ps.proto in one place,
 // without optimizer, threads or network, and with faults on demand.
 //
-// values += gradient on every update, so that every element counts the
-// contributions that reached it.
+// values += rate * sum of the gradients on every update: with rate 1 and
+// gradient 1 every element counts the contributions that reached it.
 // Threads: safe.
 #ifndef TESTS_SUPPORT_FAKE_SHARDS_H_
 #define TESTS_SUPPORT_FAKE_SHARDS_H_
@@ -33,6 +33,8 @@ class FakeShards : public Transport {
   struct Options {
     const Layout* layout = nullptr;
     int contributions = 0;  // sync: per step; 0 = async
+    float rate = 1.0f;
+    std::vector<float> initial = {};  // flat; empty: zeros
     // Decides on each request, under the lock. May be empty.
     std::function<Fault(int shard, const GradientChunk& request)> fault = {};
   };
@@ -67,6 +69,7 @@ class FakeShards : public Transport {
   struct Block {
     std::vector<float> values;
     uint64_t version = 0;
+    std::vector<float> previous;  // sync: of version - 1
     std::map<uint32_t, uint64_t> next_item;        // slot -> item
     std::map<uint32_t, std::vector<float>> taken;  // sync: contribution -> sum
   };

@@ -1,0 +1,319 @@
+#include "worker/chief_client.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+namespace weir {
+namespace {
+
+// A chief that says what the test tells it to.
+class FakeChief : public Chief::Service {
+ public:
+  FakeChief() { Listen("127.0.0.1:0"); }
+  ~FakeChief() override { Shutdown(); }
+
+  void Listen(const std::string& address) {
+    grpc::ServerBuilder builder;
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    int port = 0;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      down_ = false;
+    }
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+
+  void Shutdown() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      down_ = true;
+      changed_.notify_all();
+    }
+    if (server_ != nullptr) {
+      server_->Shutdown(std::chrono::system_clock::now());
+      server_.reset();
+    }
+  }
+
+  const std::string& address() const { return address_; }
+
+  void Send(const Command& command) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    commands_.push_back(command);
+    changed_.notify_all();
+  }
+
+  void EndHeartbeats(const grpc::Status& status) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    end_ = status;
+    changed_.notify_all();
+  }
+
+  // Waits until some progress message fits.
+  bool Saw(const std::function<bool(const Progress&)>& fits) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    size_t next = 0;
+    return changed_.wait_for(lock, std::chrono::seconds(10), [&] {
+      for (; next < progress_.size(); ++next) {
+        if (fits(progress_[next])) {
+          return true;
+        }
+      }
+      return false;
+    });
+  }
+
+  int items() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    int items = 0;
+    for (const Progress& progress : progress_) {
+      items += progress.item_size();
+    }
+    return items;
+  }
+
+  grpc::Status Register(grpc::ServerContext*, const RegisterRequest* request,
+                        RegisterReply* reply) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    requests_.push_back(*request);
+    changed_.notify_all();
+    if (!refusal_.ok()) {
+      return refusal_;
+    }
+    if (waits_ > 0) {
+      --waits_;
+      reply->mutable_wait()->set_retry_ms(10);
+      reply->mutable_wait()->set_reason("declaring");
+      return grpc::Status::OK;
+    }
+    *reply->mutable_grant() = grant_;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Heartbeat(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<Command, Progress>* stream) override {
+    std::thread writer([&] {
+      std::unique_lock<std::mutex> lock(mutex_);
+      while (!down_ && end_.ok()) {
+        if (commands_.empty()) {
+          changed_.wait_for(lock, std::chrono::milliseconds(20));
+          continue;
+        }
+        const Command command = commands_.front();
+        commands_.pop_front();
+        stream->Write(command);
+      }
+    });
+    Progress progress;
+    while (stream->Read(&progress)) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      progress_.push_back(progress);
+      changed_.notify_all();
+      if (!end_.ok() || down_) {
+        break;
+      }
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (end_.ok()) {
+        end_ = grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream ends");
+      }
+    }
+    writer.join();
+    std::lock_guard<std::mutex> lock(mutex_);
+    const grpc::Status end = end_;
+    end_ = grpc::Status::OK;
+    return end;
+  }
+
+  std::mutex mutex_;
+  Grant grant_;
+  grpc::Status refusal_;
+  int waits_ = 0;
+  std::vector<RegisterRequest> requests_;
+
+ private:
+  std::condition_variable changed_;
+  std::string address_;
+  std::deque<Command> commands_;
+  std::vector<Progress> progress_;
+  grpc::Status end_;
+  bool down_ = false;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+std::unique_ptr<ChiefClient> Client(const FakeChief& chief,
+                                    int lost_after_ms = 5000) {
+  ChiefClient::Options options;
+  options.address = chief.address();
+  options.request.set_index(2);
+  options.request.set_process(99);
+  options.lost_after = std::chrono::milliseconds(lost_after_ms);
+  options.progress_every = std::chrono::milliseconds(20);
+  return ChiefClient::Create(std::move(options)).value();
+}
+
+void MakeGrant(FakeChief* chief) {
+  chief->grant_.mutable_sender()->set_slot(2);
+  chief->grant_.mutable_sender()->set_generation(4);
+  chief->grant_.mutable_sender()->set_history(1234);
+  chief->grant_.set_next_item(7);
+}
+
+TEST(ChiefClientTest, WaitsUntilItIsGranted) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  chief.waits_ = 3;
+  const auto client = Client(chief);
+  const auto grant = client->Register();
+  ASSERT_TRUE(grant.ok()) << grant.status();
+  EXPECT_EQ(grant->next_item(), 7u);
+  EXPECT_EQ(chief.requests_.size(), 4u);
+  EXPECT_EQ(chief.requests_[0].held_generation(), 0u);
+}
+
+TEST(ChiefClientTest, ARefusalIsFinalAndNamed) {
+  FakeChief chief;
+  chief.refusal_ = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                "train.batch_size: 64 -> 32");
+  const auto grant = Client(chief)->Register();
+  EXPECT_EQ(grant.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(grant.status().message()).find("train.batch_size"),
+            std::string::npos);
+}
+
+TEST(ChiefClientTest, AChiefThatNeverComesIsLost) {
+  FakeChief chief;
+  chief.Shutdown();
+  const auto grant = Client(chief, /*lost_after_ms=*/300)->Register();
+  EXPECT_EQ(grant.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(grant.status().message()).find("unreachable for 0.3 s"),
+            std::string::npos);
+}
+
+TEST(ChiefClientTest, AHoldWaitsForTheItemInFlightAndEndsWithRelease) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(client->EnterItem());
+  Command hold;
+  hold.set_hold(true);
+  chief.Send(hold);
+  ASSERT_TRUE(chief.Saw([](const Progress& p) {
+    return p.slot() == 2 && p.generation() == 4 && p.next_item() == 7;
+  }));
+  ItemReport report;
+  report.set_contribution(41);
+  ParameterClient::ItemResult result;
+  result.staleness_sum = 6;
+  result.staleness_max = 3;
+  client->LeaveItem(8, report, result);
+  ASSERT_TRUE(chief.Saw(
+      [](const Progress& p) { return p.holding() && p.next_item() == 8; }));
+  EXPECT_EQ(chief.items(), 1);
+  std::thread release([&] {
+    Command command;
+    command.set_release(true);
+    chief.Send(command);
+  });
+  EXPECT_TRUE(client->EnterItem());
+  release.join();
+}
+
+TEST(ChiefClientTest, AStopEndsTheWaitAndCarriesItsReason) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  std::atomic<int> stops{0};
+  client->Start(client->Register().value(), [&] { ++stops; });
+  Command stop;
+  stop.mutable_stop()->set_code(
+      static_cast<uint32_t>(absl::StatusCode::kOutOfRange));
+  stop.mutable_stop()->set_reason("2 bad contributions");
+  chief.Send(stop);
+  client->OutOfWork();
+  EXPECT_FALSE(client->EnterItem());
+  EXPECT_EQ(client->stop_status().message(), "2 bad contributions");
+  client->Close(absl::OkStatus());
+  EXPECT_EQ(stops, 1);
+}
+
+TEST(ChiefClientTest, TheLastWordReachesTheChief) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(client->EnterItem());
+  client->LeaveItem(8, {}, {});
+  client->Close(absl::FailedPreconditionError("ps 1 is gone"));
+  ASSERT_TRUE(chief.Saw([](const Progress& p) {
+    return p.error() == "ps 1 is gone" && p.next_item() == 8;
+  }));
+}
+
+TEST(ChiefClientTest, AReplacedWorkerStops) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  chief.EndHeartbeats(
+      grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "replaced"));
+  client->OutOfWork();
+  EXPECT_EQ(client->stop_status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST(ChiefClientTest, ARestartedChiefIsJoinedWithTheGrantHeld) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  chief.Shutdown();
+  ASSERT_TRUE(client->EnterItem());  // training goes on meanwhile
+  client->LeaveItem(8, {}, {});
+  chief.Listen(chief.address());
+  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.next_item() == 8; }));
+  EXPECT_EQ(chief.requests_.back().held_history(), 1234u);
+  EXPECT_EQ(chief.requests_.back().held_generation(), 4u);
+  EXPECT_FALSE(client->stopping());
+}
+
+TEST(ChiefClientTest, AnotherHistoryEndsTheWorker) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  {
+    std::lock_guard<std::mutex> lock(chief.mutex_);
+    chief.grant_.mutable_sender()->set_history(5);
+  }
+  chief.EndHeartbeats(grpc::Status(grpc::StatusCode::UNAVAILABLE, "restart"));
+  client->OutOfWork();
+  EXPECT_EQ(client->stop_status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ChiefClientTest, ASignalStopsAtTheNextItem) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  client->RequestStop(absl::CancelledError("SIGTERM"));
+  EXPECT_FALSE(client->EnterItem());
+  EXPECT_EQ(client->stop_status().message(), "SIGTERM");
+}
+
+}  // namespace
+}  // namespace weir

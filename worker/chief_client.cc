@@ -1,0 +1,354 @@
+#include "worker/chief_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/logging.h"
+#include "common/status.h"
+#include "proto/grpc_status.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kBackoffMin{100};
+constexpr std::chrono::milliseconds kBackoffMax{1000};
+constexpr std::chrono::seconds kCloseWaitMax{2};
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  // See docs/design_notes.md and DESIGN: a restarted chief must be found again
+  // within a second, and a silent one noticed.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+bool IsAway(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable ||
+         code == absl::StatusCode::kDeadlineExceeded ||
+         code == absl::StatusCode::kCancelled ||
+         code == absl::StatusCode::kUnknown ||
+         code == absl::StatusCode::kResourceExhausted;
+}
+
+}  // namespace
+
+absl::Status ChiefClient::Options::Validate() const {
+  if (address.empty()) {
+    return absl::InvalidArgumentError(
+        "no chief address: the cluster names neither a chief nor worker 0");
+  }
+  if (lost_after.count() < 1 || progress_every.count() < 1 ||
+      register_timeout.count() < 1) {
+    return absl::InvalidArgumentError("times must be positive");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ChiefClient>> ChiefClient::Create(
+    Options options) {
+  WEIR_RETURN_IF_ERROR(options.Validate());
+  return std::unique_ptr<ChiefClient>(new ChiefClient(std::move(options)));
+}
+
+ChiefClient::ChiefClient(Options options)
+    : options_(std::move(options)),
+      stub_(Chief::NewStub(MakeChannel(options_.address))) {}
+
+ChiefClient::~ChiefClient() { Close(absl::OkStatus()); }
+
+absl::StatusOr<Grant> ChiefClient::Register() {
+  return RegisterUntilGranted(nullptr);
+}
+
+absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(const Grant* held) {
+  RegisterRequest request = options_.request;
+  if (held != nullptr) {
+    request.set_held_history(held->sender().history());
+    request.set_held_generation(held->sender().generation());
+  }
+  const int64_t lost_ns = std::chrono::nanoseconds(options_.lost_after).count();
+  int64_t heard_ns = Clock::Real()->NowNs();
+  std::chrono::milliseconds pause = kBackoffMin;
+  std::string waiting_for;
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         options_.register_timeout);
+    RegisterReply reply;
+    const absl::Status status =
+        FromGrpcStatus(stub_->Register(&context, request, &reply));
+    if (status.ok() && reply.has_grant()) {
+      return reply.grant();
+    }
+    if (status.ok()) {
+      heard_ns = Clock::Real()->NowNs();
+      pause = std::clamp(std::chrono::milliseconds(reply.wait().retry_ms()),
+                         std::chrono::milliseconds(10), kBackoffMax);
+      if (reply.wait().reason() != waiting_for) {
+        waiting_for = reply.wait().reason();
+        LOG_INFO("chief: {}", waiting_for);
+      }
+    } else if (!IsAway(status.code())) {
+      return Annotate(status, absl::StrCat("chief (", options_.address, ")"));
+    } else if (Clock::Real()->NowNs() - heard_ns >= lost_ns) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "chief (", options_.address, ") unreachable for ",
+          std::chrono::duration<double>(options_.lost_after).count(),
+          " s: ", status.message()));
+    } else {
+      pause = std::min(pause * 2, kBackoffMax);
+    }
+    MutexLock lock(&mutex_);
+    changed_.WaitFor(&mutex_, pause);
+    if (stop_.has_value() || closing_) {
+      return stop_.has_value() && !stop_->ok()
+                 ? *stop_
+                 : absl::CancelledError("the worker is stopping");
+    }
+  }
+}
+
+void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop) {
+  grant_ = grant;
+  on_stop_ = std::move(on_stop);
+  {
+    MutexLock lock(&mutex_);
+    next_item_ = grant.next_item();
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+void ChiefClient::Run() {
+  while (true) {
+    const absl::Status status = RunStream();
+    {
+      MutexLock lock(&mutex_);
+      if (closing_) {
+        closed_ = true;
+        changed_.NotifyAll();
+        return;
+      }
+      if (status.code() == absl::StatusCode::kPermissionDenied) {
+        Stop(status);
+      }
+      if (stop_.has_value()) {
+        // Nobody to report to; Close needs no stream.
+        closed_ = true;
+        changed_.NotifyAll();
+        return;
+      }
+    }
+    LOG_WARN("chief: the heartbeat ended ({}); joining again",
+             std::string(status.message()));
+    const absl::StatusOr<Grant> grant = RegisterUntilGranted(&grant_);
+    MutexLock lock(&mutex_);
+    if (!grant.ok()) {
+      Stop(grant.status());
+    } else if (grant->sender().history() != grant_.sender().history() ||
+               grant->sender().generation() != grant_.sender().generation()) {
+      Stop(absl::FailedPreconditionError(
+          "the chief restored the job or gave this slot anew; start again"));
+    }
+    // A restarted chief holds nobody that it has not told.
+    hold_ = false;
+    dirty_ = true;
+    changed_.NotifyAll();
+    if (!grant.ok()) {
+      closed_ = true;
+      return;
+    }
+  }
+}
+
+absl::Status ChiefClient::RunStream() {
+  grpc::ClientContext context;
+  {
+    MutexLock lock(&mutex_);
+    context_ = &context;
+    stream_ended_ = false;
+    dirty_ = true;
+  }
+  auto stream = stub_->Heartbeat(&context);
+  std::thread reader([this, &stream] {
+    Command command;
+    while (stream->Read(&command)) {
+      OnCommand(command);
+    }
+    MutexLock lock(&mutex_);
+    stream_ended_ = true;
+    changed_.NotifyAll();
+  });
+  WriteProgress(stream.get());
+  reader.join();
+  const absl::Status status = FromGrpcStatus(stream->Finish());
+  MutexLock lock(&mutex_);
+  context_ = nullptr;
+  return status;
+}
+
+void ChiefClient::WriteProgress(
+    grpc::ClientReaderWriter<Progress, Command>* stream) {
+  mutex_.Lock();
+  while (!stream_ended_) {
+    if (!dirty_ && !closing_) {
+      changed_.WaitFor(&mutex_, options_.progress_every);
+      if (stream_ended_) {
+        break;
+      }
+    }
+    const bool last = closing_;
+    const Progress progress = TakeProgress();
+    mutex_.Unlock();
+    const bool written = stream->Write(progress);
+    if (written && last) {
+      stream->WritesDone();
+    }
+    mutex_.Lock();
+    if (!written || last) {
+      break;
+    }
+  }
+  // The chief closes its side when ours is closed; Close cancels otherwise.
+  mutex_.Unlock();
+}
+
+Progress ChiefClient::TakeProgress() {
+  Progress progress;
+  std::swap(progress, pending_);
+  progress.set_slot(grant_.sender().slot());
+  progress.set_generation(grant_.sender().generation());
+  progress.set_next_item(next_item_);
+  progress.set_holding(hold_ && !in_flight_);
+  progress.set_out_of_work(out_of_work_);
+  if (!error_.ok()) {
+    progress.set_error(std::string(error_.message()));
+    progress.set_error_code(static_cast<uint32_t>(error_.code()));
+  }
+  dirty_ = false;
+  return progress;
+}
+
+void ChiefClient::OnCommand(const Command& command) {
+  MutexLock lock(&mutex_);
+  switch (command.kind_case()) {
+    case Command::kHold:
+      hold_ = true;
+      dirty_ = true;
+      break;
+    case Command::kRelease:
+      hold_ = false;
+      dirty_ = true;
+      break;
+    case Command::kStop:
+      Stop(command.stop().code() == 0
+               ? absl::OkStatus()
+               : absl::Status(
+                     static_cast<absl::StatusCode>(command.stop().code()),
+                     command.stop().reason()));
+      break;
+    case Command::KIND_NOT_SET:
+      LOG_WARN("chief: a command of a kind that this version does not know");
+      break;
+  }
+  changed_.NotifyAll();
+}
+
+void ChiefClient::Stop(const absl::Status& why) {
+  if (stop_.has_value()) {
+    return;
+  }
+  stop_ = why;
+  changed_.NotifyAll();
+  if (on_stop_) {
+    const std::function<void()> on_stop = on_stop_;
+    mutex_.Unlock();
+    on_stop();
+    mutex_.Lock();
+  }
+}
+
+void ChiefClient::RequestStop(const absl::Status& why) {
+  MutexLock lock(&mutex_);
+  Stop(why);
+}
+
+bool ChiefClient::stopping() const {
+  MutexLock lock(&mutex_);
+  return stop_.has_value();
+}
+
+absl::Status ChiefClient::stop_status() const {
+  MutexLock lock(&mutex_);
+  return stop_.value_or(absl::OkStatus());
+}
+
+bool ChiefClient::EnterItem() {
+  MutexLock lock(&mutex_);
+  while (hold_ && !stop_.has_value()) {
+    changed_.Wait(&mutex_);
+  }
+  in_flight_ = !stop_.has_value();
+  return in_flight_;
+}
+
+void ChiefClient::LeaveItem(uint64_t next_item, const ItemReport& report,
+                            const ParameterClient::ItemResult& result) {
+  MutexLock lock(&mutex_);
+  in_flight_ = false;
+  next_item_ = next_item;
+  *pending_.add_item() = report;
+  pending_.set_staleness_sum(pending_.staleness_sum() + result.staleness_sum);
+  pending_.set_staleness_count(pending_.staleness_count() +
+                               result.staleness_count);
+  pending_.set_staleness_max(
+      std::max(pending_.staleness_max(), result.staleness_max));
+  if (hold_ || report.bad()) {
+    dirty_ = true;
+    changed_.NotifyAll();
+  }
+}
+
+void ChiefClient::OutOfWork() {
+  MutexLock lock(&mutex_);
+  out_of_work_ = true;
+  dirty_ = true;
+  changed_.NotifyAll();
+  while (!stop_.has_value()) {
+    changed_.Wait(&mutex_);
+  }
+}
+
+void ChiefClient::Close(const absl::Status& error) {
+  if (!thread_.joinable()) {
+    return;
+  }
+  {
+    MutexLock lock(&mutex_);
+    error_ = error;
+    closing_ = true;
+    changed_.NotifyAll();
+    const int64_t begin = Clock::Real()->NowNs();
+    while (!closed_ && Clock::Real()->NowNs() - begin <
+                           std::chrono::nanoseconds(kCloseWaitMax).count()) {
+      changed_.WaitFor(&mutex_, std::chrono::milliseconds(100));
+    }
+    if (!closed_ && context_ != nullptr) {
+      context_->TryCancel();
+    }
+  }
+  thread_.join();
+}
+
+}  // namespace weir

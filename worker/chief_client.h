@@ -1,0 +1,116 @@
+// The worker's line to the chief: joins, reports progress, obeys.
+//
+// Place: worker_main registers with it; the train loop sees it as JobControl.
+// One thread keeps a Heartbeat stream open: progress up every 500 ms and at
+// once when something changes, commands down.
+//
+// Invariants
+//   I1. A chief that is away does not stop training; after `lost_after` without
+//       one the worker ends.
+//   I2. A restarted chief must grant the same slot, generation and history
+//       again; another grant ends the worker.
+//   I3. A report goes out once, with the first message after it that leaves.
+// Threads: safe.
+// Errors (Register, stop_status):
+//   FAILED_PRECONDITION  the chief is away for too long, or grants another
+//                        history; also what the chief says of a lost shard.
+//   PERMISSION_DENIED    a newer process has this slot.
+//   INVALID_ARGUMENT     another cluster, JobSpec or variable list.
+#ifndef WORKER_CHIEF_CLIENT_H_
+#define WORKER_CHIEF_CLIENT_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "proto/chief.grpc.pb.h"
+#include "proto/chief.pb.h"
+#include "worker/job_control.h"
+
+namespace weir {
+
+class ChiefClient : public JobControl {
+ public:
+  struct Options {
+    std::string address;
+    RegisterRequest request;  // without held_*
+    // Without a word from the chief, before the worker gives up.
+    std::chrono::milliseconds lost_after{60000};
+    std::chrono::milliseconds progress_every{500};
+    // Of one Register call.
+    std::chrono::milliseconds register_timeout{10000};
+
+    absl::Status Validate() const;
+  };
+
+  static absl::StatusOr<std::unique_ptr<ChiefClient>> Create(Options options);
+  ~ChiefClient() override;
+
+  // Repeats Register until the chief grants or refuses, or RequestStop.
+  absl::StatusOr<Grant> Register();
+
+  // Opens the Heartbeat stream. `on_stop` is called once, on a thread of the
+  // client's, when the worker is to stop: the loop may be waiting elsewhere.
+  // REQUIRES: Register returned `grant`.
+  void Start(const Grant& grant, std::function<void()> on_stop);
+
+  bool EnterItem() override;
+  void LeaveItem(uint64_t next_item, const ItemReport& report,
+                 const ParameterClient::ItemResult& result) override;
+  void OutOfWork() override;
+
+  // Stops this worker from inside: a signal. The first reason stays.
+  void RequestStop(const absl::Status& why);
+  // True once the worker is to stop; then stop_status says why, OK: job done.
+  bool stopping() const;
+  absl::Status stop_status() const;
+
+  // Sends what is still to be reported, and `error` unless OK; closes the
+  // stream. Waits at most 2 s.
+  void Close(const absl::Status& error);
+
+ private:
+  explicit ChiefClient(Options options);
+
+  void Run();
+  // One stream from open to end; why it ended.
+  absl::Status RunStream();
+  void WriteProgress(grpc::ClientReaderWriter<Progress, Command>* stream);
+  void OnCommand(const Command& command);
+  // Register calls until a grant; `held` names the grant to keep, or null.
+  absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held);
+  void Stop(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Progress TakeProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  const std::unique_ptr<Chief::Stub> stub_;
+  Grant grant_;                    // constant after Start
+  std::function<void()> on_stop_;  // likewise
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool hold_ ABSL_GUARDED_BY(mutex_) = false;
+  bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;
+  bool out_of_work_ ABSL_GUARDED_BY(mutex_) = false;
+  bool dirty_ ABSL_GUARDED_BY(mutex_) = false;  // report at once
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;  // the last word is out
+  bool stream_ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_item_ ABSL_GUARDED_BY(mutex_) = 0;
+  Progress pending_ ABSL_GUARDED_BY(mutex_);  // reports and staleness
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::thread thread_;
+};
+
+}  // namespace weir
+
+#endif  // WORKER_CHIEF_CLIENT_H_

@@ -1,0 +1,150 @@
+#include "worker/train_loop.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/failpoint.h"
+#include "common/random.h"
+#include "common/status.h"
+#include "worker/model/clip.h"
+
+namespace weir {
+
+absl::Status TrainLoop::Options::Validate() const {
+  if (network == nullptr || client == nullptr || control == nullptr ||
+      work == nullptr || layout == nullptr || gradients == nullptr || !batch) {
+    return absl::InvalidArgumentError("the train loop lacks a part");
+  }
+  return ValidateClip(clip);
+}
+
+absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(Options options) {
+  WEIR_RETURN_IF_ERROR(options.Validate());
+  return std::unique_ptr<TrainLoop>(new TrainLoop(std::move(options)));
+}
+
+absl::Status TrainLoop::Run(uint64_t next_item) {
+  const uint64_t count = options_.work->item_count();
+  if (next_item < count) {
+    Failpoint("worker.before_pull");
+    WEIR_RETURN_IF_ERROR(
+        options_.client->StartPull(WantFor(options_.work->At(next_item))));
+  }
+  for (uint64_t item = next_item; item < count; ++item) {
+    const WorkItem work = options_.work->At(item);
+    const std::optional<Want> next = WantAfter(work);
+    const absl::Status status =
+        work.beyond_end ? PushNothing(work, next) : Step(work, next);
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// One training step. Values arrive while forward runs, gradients leave while
+// backward runs, and the values of the next item are asked for behind them.
+absl::Status TrainLoop::Step(const WorkItem& work,
+                             const std::optional<Want>& next) {
+  ParameterClient* const client = options_.client;
+  WEIR_ASSIGN_OR_RETURN(const TrainBatch batch,
+                        options_.batch(work.contribution));
+  if (batch.rows == 0) {
+    return PushNothing(work, next);
+  }
+  const bool clip = options_.clip.kind_case() != Clip::KIND_NOT_SET;
+  bool begun = false;
+  const auto push = [&](int variable) -> absl::Status {
+    if (!begun) {
+      begun = true;
+      WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight));
+    }
+    client->GradientReady(variable);
+    return absl::OkStatus();
+  };
+
+  StepHooks hooks;
+  hooks.before_layer_parameters = [client](int variable) {
+    return client->WaitVariable(variable);
+  };
+  if (!clip) {
+    hooks.gradient_ready = push;
+  }
+  WEIR_ASSIGN_OR_RETURN(const StepResult result,
+                        options_.network->TrainStep(
+                            batch.features, batch.labels, batch.rows,
+                            MixKey(options_.seed, work.contribution), hooks));
+  if (clip) {
+    // By norm needs every gradient, so nothing could leave before.
+    ClipGradients(options_.clip, *options_.layout, options_.gradients);
+    const int variables = static_cast<int>(options_.layout->variables().size());
+    for (int v = variables - 1; v >= 0; --v) {
+      WEIR_RETURN_IF_ERROR(push(v));
+    }
+  }
+  WEIR_RETURN_IF_ERROR(client->FinishItem(next));
+
+  ItemReport report;
+  report.set_loss(static_cast<float>(result.loss));
+  report.set_weight(batch.weight);
+  report.set_rows(static_cast<uint32_t>(batch.rows));
+  return Report(work, std::move(report));
+}
+
+absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight) {
+  if (!options_.control->EnterItem()) {
+    return absl::CancelledError("the job stopped");
+  }
+  Failpoint("worker.before_push");
+  ParameterClient::ItemPush push;
+  push.item = work.item;
+  push.contribution = work.index;
+  push.weight = weight;
+  push.left_out = options_.left_out;
+  return options_.client->BeginItem(push);
+}
+
+// A contribution without samples, at the end: marks and cursors advance.
+absl::Status TrainLoop::PushNothing(const WorkItem& work,
+                                    const std::optional<Want>& next) {
+  WEIR_RETURN_IF_ERROR(options_.client->WaitPull());
+  WEIR_RETURN_IF_ERROR(BeginPush(work, /*weight=*/0.0f));
+  WEIR_RETURN_IF_ERROR(options_.client->FinishItem(next));
+  return Report(work, ItemReport());
+}
+
+absl::Status TrainLoop::Report(const WorkItem& work, ItemReport report) {
+  WEIR_ASSIGN_OR_RETURN(const ParameterClient::ItemResult result,
+                        options_.client->WaitReceipts());
+  report.set_contribution(work.contribution);
+  report.set_bad(result.bad);
+  report.set_bad_variable(result.bad_variable);
+  options_.control->LeaveItem(work.item + 1, report, result);
+  Failpoint("worker.in_barrier");
+  return absl::OkStatus();
+}
+
+Want TrainLoop::WantFor(const WorkItem& work) const {
+  Want want;
+  if (options_.work->sync()) {
+    want.set_version(work.version);
+    return want;
+  }
+  want.set_latest(true);
+  if (options_.bounded_staleness) {
+    want.set_clock(work.item);
+  }
+  return want;
+}
+
+std::optional<Want> TrainLoop::WantAfter(const WorkItem& work) const {
+  if (work.item + 1 >= options_.work->item_count()) {
+    return std::nullopt;
+  }
+  if (options_.work->sync() && !work.last_of_step) {
+    return std::nullopt;
+  }
+  return WantFor(options_.work->At(work.item + 1));
+}
+
+}  // namespace weir

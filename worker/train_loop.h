@@ -1,0 +1,89 @@
+// Training, one item after another: pull, compute, push.
+//
+// Place: worker_main builds it; it ties data, Network, ParameterClient and the
+// chief together. Step() in the .cc is the whole of a training step.
+//
+// Terms
+//   item   one contribution of this worker's slot (worker/work_list.h).
+//
+// Invariants
+//   I1. What an item pushes is a pure function of the parameters pulled, the
+//       batch and the seed; the last two follow from the contribution's number.
+//   I2. Sync: every item of a step is computed from the same version, and the
+//       next version is pulled only behind the last of them.
+//   I3. Nothing of an item is pushed between a hold and its release.
+// Threads: compatible.
+// Owns/borrows: borrows everything in Options.
+// Errors: those of ParameterClient and Network; CANCELLED when the job stopped
+//   (JobControl knows why).
+// Cost: beyond compute, the waits that overlap cannot hide; see Counters.
+#ifndef WORKER_TRAIN_LOOP_H_
+#define WORKER_TRAIN_LOOP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/parameter_client.h"
+#include "common/layout.h"
+#include "proto/job_spec.pb.h"
+#include "worker/job_control.h"
+#include "worker/model/network.h"
+#include "worker/work_list.h"
+
+namespace weir {
+
+// One contribution's data; borrowed until the next call of the source.
+struct TrainBatch {
+  const float* features = nullptr;  // [rows, feature_elements]
+  const float* labels = nullptr;    // [rows, label_width]
+  int64_t rows = 0;                 // 0: beyond the last sample
+  float weight = 1.0f;              // of the contribution
+};
+
+class TrainLoop {
+ public:
+  struct Options {
+    Network* network = nullptr;  // bound to layout, parameters and gradients
+    ParameterClient* client = nullptr;
+    JobControl* control = nullptr;
+    const WorkList* work = nullptr;
+    const Layout* layout = nullptr;
+    float* gradients = nullptr;
+    // Makes the batch of a contribution; is asked in the order of items.
+    std::function<absl::StatusOr<TrainBatch>(uint64_t contribution)> batch;
+    uint64_t seed = 0;               // the job's
+    Clip clip;                       // by norm or value, or unset
+    bool bounded_staleness = false;  // send clocks with wants
+    std::vector<int> left_out;       // variables that are never pushed: frozen
+
+    absl::Status Validate() const;
+  };
+
+  static absl::StatusOr<std::unique_ptr<TrainLoop>> Create(Options options);
+
+  // Does the items from `next_item` on. OK when all are acknowledged.
+  absl::Status Run(uint64_t next_item);
+
+ private:
+  explicit TrainLoop(Options options) : options_(std::move(options)) {}
+
+  absl::Status Step(const WorkItem& work, const std::optional<Want>& next);
+  absl::Status PushNothing(const WorkItem& work,
+                           const std::optional<Want>& next);
+  absl::Status BeginPush(const WorkItem& work, float weight);
+  Want WantFor(const WorkItem& work) const;
+  // What is pulled behind `work`: nothing inside a sync step.
+  std::optional<Want> WantAfter(const WorkItem& work) const;
+  absl::Status Report(const WorkItem& work, ItemReport report);
+
+  const Options options_;
+};
+
+}  // namespace weir
+
+#endif  // WORKER_TRAIN_LOOP_H_
