@@ -55,7 +55,7 @@ void AddTrainCommand(CLI::App* app, Command* command) {
                     "path=value, overrides a field of the job");
   train->callback([options, command] {
     options->bin_dir = BinDir();
-    *command = [options] { return Train(*options); };
+    *command = [options] { return RunTraining(*options); };
   });
 }
 

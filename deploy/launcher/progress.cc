@@ -11,10 +11,15 @@ namespace {
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kPlainEveryNs = 5 * kSecondNs;
 
+// 12345.6 -> "12,346".
 std::string Thousands(double value) {
-  std::string text = absl::StrFormat("%.0f", value);
-  for (int i = static_cast<int>(text.size()) - 3; i > 0; i -= 3) {
-    text.insert(i, ",");
+  const std::string digits = absl::StrFormat("%.0f", value);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) {
+      text += ',';
+    }
+    text += digits[i];
   }
   return text;
 }

@@ -275,7 +275,7 @@ void CatchInterrupts() {
 
 }  // namespace
 
-absl::StatusOr<int> Train(const TrainOptions& options) {
+absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
                         LoadJobSpec(options.job_path, options.sets));
   std::string workdir = options.workdir;

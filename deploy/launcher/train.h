@@ -32,7 +32,7 @@ struct TrainOptions {
 // Runs the job to its end. Returns the exit code of common/exit_code.h.
 // Errors: what stops it before a task runs: a bad job file, a working directory
 //   that holds another run, missing binaries.
-absl::StatusOr<int> Train(const TrainOptions& options);
+absl::StatusOr<int> RunTraining(const TrainOptions& options);
 
 }  // namespace weir
 
