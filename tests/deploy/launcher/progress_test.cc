@@ -1,0 +1,40 @@
+// The progress line's words.
+#include "deploy/launcher/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+ChiefStatus Training() {
+  ChiefStatus status;
+  status.set_phase(ChiefStatus::TRAINING);
+  status.set_step(1200);
+  status.set_step_count(2500);
+  status.set_loss(0.1234);
+  status.set_examples_per_second(1234567.8);
+  return status;
+}
+
+TEST(ProgressTest, SaysStepLossSpeedAndWhatIsLeft) {
+  EXPECT_EQ(ProgressText(Training(), 72.4),
+            "step 1200/2500  loss 0.1234  1,234,568 examples/s  ETA 1:12");
+}
+
+TEST(ProgressTest, NamesStalenessWhenThereIsAny) {
+  ChiefStatus status = Training();
+  status.set_staleness_mean(0.75);
+  status.set_staleness_max(3);
+  EXPECT_EQ(ProgressText(status, -1),
+            "step 1200/2500  loss 0.1234  1,234,568 examples/s  "
+            "staleness 0.8 (max 3)");
+}
+
+TEST(ProgressTest, WaitingShowsWhatTheChiefWaitsFor) {
+  ChiefStatus status;
+  status.set_message("waiting for ps 1 (127.0.0.1:5), 12 s");
+  EXPECT_EQ(ProgressText(status, -1), status.message());
+}
+
+}  // namespace
+}  // namespace weir
