@@ -1,0 +1,206 @@
+#include "worker/data/batches.h"
+
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "common/random.h"
+#include "gtest/gtest.h"
+#include "tests/worker/data/fake_dataset.h"
+
+namespace weir {
+namespace {
+
+Batches::Options Epochs(double epochs, int64_t batch_size) {
+  Batches::Options options;
+  options.batch_size = batch_size;
+  options.epochs = epochs;
+  options.seed = 5;
+  return options;
+}
+
+std::unique_ptr<Batches> Make(const Batches::Options& options,
+                              const Dataset* dataset) {
+  auto batches = Batches::Create(options, dataset);
+  EXPECT_TRUE(batches.ok()) << batches.status().message();
+  return batches.ok() ? *std::move(batches) : nullptr;
+}
+
+Batch BatchOf(const Batches& batches, int64_t contribution) {
+  Batch batch;
+  EXPECT_TRUE(batches.Make(contribution, &batch).ok());
+  return batch;
+}
+
+// The labels of all contributions, end to end: in FakeDataset sample numbers.
+std::vector<int> Sequence(const Batches& batches) {
+  std::vector<int> samples;
+  for (int64_t c = 0; c < batches.contributions(); ++c) {
+    const Batch batch = BatchOf(batches, c);
+    samples.insert(samples.end(), batch.labels.begin(), batch.labels.end());
+  }
+  return samples;
+}
+
+TEST(BatchesTest, EverySampleIsOnceInEveryEpoch) {
+  // Batches that divide the epoch, do not, are as large and are larger.
+  for (const int64_t batch_size : {1, 4, 7, 20, 33, 100}) {
+    const FakeDataset dataset(20);
+    const auto batches = Make(Epochs(5, batch_size), &dataset);
+    const std::vector<int> samples = Sequence(*batches);
+    ASSERT_EQ(samples.size(), 100u) << batch_size;
+    for (int epoch = 0; epoch < 5; ++epoch) {
+      std::vector<int> count(20);
+      for (int i = 0; i < 20; ++i) {
+        ++count[samples[epoch * 20 + i]];
+      }
+      EXPECT_EQ(count, std::vector<int>(20, 1)) << batch_size << " " << epoch;
+    }
+  }
+}
+
+TEST(BatchesTest, TheSequenceDoesNotDependOnTheBatchSize) {
+  const FakeDataset dataset(20);
+  EXPECT_EQ(Sequence(*Make(Epochs(4, 7), &dataset)),
+            Sequence(*Make(Epochs(4, 33), &dataset)));
+}
+
+TEST(BatchesTest, EpochsAndSeedsHaveOrdersOfTheirOwn) {
+  const FakeDataset dataset(50);
+  const auto batches = Make(Epochs(3, 10), &dataset);
+  Batches::Options other = Epochs(3, 10);
+  other.seed = 6;
+  EXPECT_NE(*batches->EpochOrder(0), *batches->EpochOrder(1));
+  EXPECT_NE(*batches->EpochOrder(0), *Make(other, &dataset)->EpochOrder(0));
+  EXPECT_EQ(*batches->EpochOrder(1),
+            *Make(Epochs(9, 3), &dataset)->EpochOrder(1));
+}
+
+TEST(BatchesTest, OrdersAreEquallyLikely) {
+  // 3 samples have 6 orders; over 6000 epochs each comes 1000 times, give or
+  // take 5 standard deviations of 29.
+  const FakeDataset dataset(3);
+  const auto batches = Make(Epochs(1, 1), &dataset);
+  std::vector<int> count(27);
+  for (int64_t epoch = 0; epoch < 6000; ++epoch) {
+    const auto order = batches->EpochOrder(epoch);
+    ++count[(*order)[0] * 9 + (*order)[1] * 3 + (*order)[2]];
+  }
+  int seen = 0;
+  for (const int c : count) {
+    if (c > 0) {
+      ++seen;
+      EXPECT_NEAR(c, 1000, 145);
+    }
+  }
+  EXPECT_EQ(seen, 6);
+}
+
+TEST(BatchesTest, TheFirstOrderNeverChanges) {
+  // Resumed jobs lean on it.
+  const FakeDataset dataset(8);
+  EXPECT_EQ(*Make(Epochs(1, 8), &dataset)->EpochOrder(0),
+            (std::vector<uint32_t>{1, 0, 6, 7, 3, 4, 5, 2}));
+}
+
+TEST(BatchesTest, NoShuffleIsTheOrderOfTheFile) {
+  const FakeDataset dataset(5);
+  Batches::Options options = Epochs(2, 3);
+  options.shuffle = false;
+  EXPECT_EQ(Sequence(*Make(options, &dataset)),
+            (std::vector<int>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
+}
+
+TEST(BatchesTest, OnlyTheLastIsShortAndItsWeightSaysSo) {
+  const FakeDataset dataset(10);
+  const auto batches = Make(Epochs(3, 8), &dataset);
+  ASSERT_EQ(batches->contributions(), 4);
+  for (int64_t c = 0; c < 3; ++c) {
+    EXPECT_EQ(BatchOf(*batches, c).rows, 8);
+    EXPECT_EQ(BatchOf(*batches, c).weight, 1.0f);
+  }
+  const Batch last = BatchOf(*batches, 3);
+  EXPECT_EQ(last.contribution, 3);
+  EXPECT_EQ(last.rows, 6);
+  EXPECT_EQ(last.weight, 0.75f);
+  EXPECT_EQ(last.features.size(), 12u);
+  EXPECT_EQ(last.labels.size(), 6u);
+  const Batch beyond = BatchOf(*batches, 4);
+  EXPECT_EQ(beyond.rows, 0);
+  EXPECT_EQ(beyond.weight, 0.0f);
+  EXPECT_TRUE(beyond.features.empty());
+}
+
+TEST(BatchesTest, AJobInStepsHasNoShortBatch) {
+  const FakeDataset dataset(10);
+  Batches::Options options = Epochs(0, 8);
+  options.contributions = 7;
+  const auto batches = Make(options, &dataset);
+  EXPECT_EQ(batches->contributions(), 7);
+  EXPECT_EQ(Sequence(*batches).size(), 56u);
+}
+
+TEST(BatchesTest, FractionsOfAnEpochRoundUpToASample) {
+  EXPECT_EQ(ContributionsOf(1.0, 10, 5), 2);
+  EXPECT_EQ(ContributionsOf(1.5, 10, 5), 3);
+  EXPECT_EQ(ContributionsOf(1.51, 10, 5), 4);  // 15.1 -> 16 samples
+  EXPECT_EQ(ContributionsOf(0.1, 30, 1), 3);   // 0.1 * 30 > 3 in doubles
+  EXPECT_EQ(ContributionsOf(1.1, 10, 1), 11);  // and so is this > 11
+  EXPECT_EQ(ContributionsOf(1e-6, 10, 5), 1);
+  EXPECT_EQ(ContributionsOf(3.0, 60000, 64), 2813);
+}
+
+TEST(BatchesTest, BytesAreTheSameInWhateverOrderTheyAreAskedFor) {
+  const FakeDataset dataset(31);
+  const auto first = Make(Epochs(6, 9), &dataset);
+  const auto second = Make(Epochs(6, 9), &dataset);
+  RandomStream random(3);
+  Batch reused;
+  for (int i = 0; i < 200; ++i) {
+    const int64_t c =
+        random.NextBelow(static_cast<uint32_t>(first->contributions()));
+    ASSERT_TRUE(second->Make(c, &reused).ok());
+    const Batch batch = BatchOf(*first, c);
+    EXPECT_EQ(batch.features, reused.features);
+    EXPECT_EQ(batch.labels, reused.labels);
+    EXPECT_EQ(batch.rows, reused.rows);
+    for (int64_t row = 0; row < batch.rows; ++row) {
+      EXPECT_EQ(batch.features[2 * row], batch.labels[row]);
+      EXPECT_EQ(batch.features[2 * row + 1], batch.labels[row] + 0.5f);
+    }
+  }
+}
+
+TEST(BatchesTest, NamesTheFieldThatDoesNotFit) {
+  const FakeDataset dataset(10);
+  Batches::Options both = Epochs(1, 4);
+  both.contributions = 3;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::pair<Batches::Options, std::string> cases[] = {
+      {Epochs(1, 0), "train.batch_size"},
+      {Epochs(1, int64_t{1} << 40), "train.batch_size"},
+      {Epochs(-1, 4), "train.epochs"},
+      {Epochs(nan, 4), "train.epochs"},
+      {Epochs(1e9, 4), "train.epochs"},
+      {Epochs(0, 4), "exactly one of epochs and steps"},
+      {both, "exactly one of epochs and steps"},
+  };
+  for (const auto& [options, expected] : cases) {
+    const auto batches = Batches::Create(options, &dataset);
+    EXPECT_EQ(batches.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(batches.status().message().find(expected),
+              absl::string_view::npos)
+        << batches.status().message();
+  }
+}
+
+TEST(BatchesTest, ErrorsOfTheDataSetComeThrough) {
+  const FakeDataset dataset(10, /*broken=*/3);
+  const auto batches = Make(Epochs(1, 10), &dataset);
+  Batch batch;
+  EXPECT_EQ(batches->Make(0, &batch).code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,72 @@
+#include "worker/data/batch_prefetcher.h"
+
+#include <utility>
+
+namespace weir {
+
+BatchPrefetcher::BatchPrefetcher(const Batches* batches, Next next)
+    : batches_(batches), next_(std::move(next)), thread_([this] { Run(); }) {}
+
+BatchPrefetcher::~BatchPrefetcher() {
+  {
+    MutexLock lock(&mutex_);
+    stop_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.join();
+}
+
+absl::StatusOr<bool> BatchPrefetcher::Get(Batch* batch) {
+  MutexLock lock(&mutex_);
+  while (ready_.empty() && !ended_) {
+    changed_.Wait(&mutex_);
+  }
+  if (ready_.empty()) {
+    if (!error_.ok()) {
+      return error_;
+    }
+    return false;
+  }
+  std::swap(*batch, ready_.front());
+  free_.push_back(std::move(ready_.front()));
+  ready_.pop_front();
+  changed_.NotifyAll();
+  return true;
+}
+
+void BatchPrefetcher::Run() {
+  absl::Status status;
+  while (true) {
+    Batch batch;
+    {
+      MutexLock lock(&mutex_);
+      while (ready_.size() >= kReadyMax && !stop_) {
+        changed_.Wait(&mutex_);
+      }
+      if (stop_) {
+        return;
+      }
+      if (!free_.empty()) {
+        batch = std::move(free_.front());
+        free_.pop_front();
+      }
+    }
+    const std::optional<int64_t> contribution = next_();
+    if (!contribution.has_value()) {
+      break;
+    }
+    status = batches_->Make(*contribution, &batch);
+    if (!status.ok()) {
+      break;
+    }
+    MutexLock lock(&mutex_);
+    ready_.push_back(std::move(batch));
+    changed_.NotifyAll();
+  }
+  MutexLock lock(&mutex_);
+  error_ = std::move(status);
+  ended_ = true;
+  changed_.NotifyAll();
+}
+
+}  // namespace weir

@@ -1,0 +1,146 @@
+#include "worker/data/batches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/random.h"
+#include "common/status.h"
+
+namespace weir {
+namespace {
+
+constexpr uint64_t kShuffleDomain = 0x73687566666c65ULL;  // "shuffle"
+// A batch must fit memory with room for activations; also keeps products of
+// the fields below far from overflow.
+constexpr int64_t kBatchSizeMax = int64_t{1} << 24;
+constexpr int64_t kContributionsMax = int64_t{1} << 38;
+constexpr double kEpochsMax = 1e6;
+
+// Samples that `epochs` of `sample_count` are; 0.1 * 30 is 3, not 4.
+int64_t SamplesOf(double epochs, int64_t sample_count) {
+  const double exact = epochs * static_cast<double>(sample_count);
+  const double whole = std::round(exact);
+  const bool is_whole = std::abs(exact - whole) <= 1e-9 * (1.0 + whole);
+  return std::max<int64_t>(
+      1, static_cast<int64_t>(is_whole ? whole : std::ceil(exact)));
+}
+
+}  // namespace
+
+int64_t ContributionsOf(double epochs, int64_t sample_count,
+                        int64_t batch_size) {
+  return (SamplesOf(epochs, sample_count) - 1) / batch_size + 1;
+}
+
+absl::Status Batches::Options::Validate() const {
+  if (batch_size < 1 || batch_size > kBatchSizeMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("train.batch_size: ", batch_size, " is not between 1 and ",
+                     kBatchSizeMax));
+  }
+  if ((epochs != 0.0) == (contributions != 0)) {
+    return absl::InvalidArgumentError(
+        "train: give exactly one of epochs and steps");
+  }
+  // The negations also catch NaN.
+  if (contributions == 0 && !(epochs > 0.0 && epochs <= kEpochsMax)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("train.epochs: ", epochs, " is not in (0, 1e6]"));
+  }
+  if (contributions < 0 || contributions > kContributionsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("train.steps: ", contributions,
+                     " contributions are not between 1 and 2^38"));
+  }
+  return absl::OkStatus();
+}
+
+Batches::Batches(const Options& options, const Dataset* dataset)
+    : options_(options), dataset_(dataset) {
+  if (options.contributions > 0) {
+    contributions_ = options.contributions;
+    samples_ = contributions_ * options.batch_size;
+  } else {
+    samples_ = SamplesOf(options.epochs, dataset->size());
+    contributions_ =
+        ContributionsOf(options.epochs, dataset->size(), options.batch_size);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Batches>> Batches::Create(
+    const Options& options, const Dataset* dataset) {
+  WEIR_RETURN_IF_ERROR(options.Validate());
+  if (dataset->size() < 1 ||
+      dataset->size() > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data: ", dataset->size(), " samples are not between 1 and 2^32 - 1"));
+  }
+  return std::unique_ptr<Batches>(new Batches(options, dataset));
+}
+
+std::shared_ptr<const std::vector<uint32_t>> Batches::EpochOrder(
+    int64_t epoch) const {
+  // One thread makes an order, others that want it wait for it: making it twice
+  // would cost as much.
+  MutexLock lock(&mutex_);
+  for (const Kept& kept : kept_) {
+    if (kept.epoch == epoch) {
+      return kept.order;
+    }
+  }
+  auto order = std::make_shared<std::vector<uint32_t>>(dataset_->size());
+  std::iota(order->begin(), order->end(), 0u);
+  if (options_.shuffle) {
+    RandomStream random(MixKey(MixKey(options_.seed, kShuffleDomain),
+                               static_cast<uint64_t>(epoch)));
+    for (uint32_t i = static_cast<uint32_t>(order->size()) - 1; i > 0; --i) {
+      // NextBelow takes up to 2^32 - 1 and i + 1 is at most the size.
+      std::swap((*order)[i], (*order)[random.NextBelow(i + 1)]);
+    }
+  }
+  Kept& oldest = kept_[0].epoch < kept_[1].epoch ? kept_[0] : kept_[1];
+  oldest.epoch = epoch;
+  oldest.order = std::move(order);
+  return oldest.order;
+}
+
+absl::Status Batches::Make(int64_t contribution, Batch* batch) const {
+  WEIR_CHECK(contribution >= 0);
+  const int64_t size = dataset_->size();
+  const int64_t width = dataset_->feature_elements();
+  batch->contribution = contribution;
+  batch->rows = 0;
+  if (contribution < contributions_) {
+    batch->rows = std::min(options_.batch_size,
+                           samples_ - contribution * options_.batch_size);
+  }
+  batch->weight =
+      static_cast<float>(batch->rows) / static_cast<float>(options_.batch_size);
+  batch->features.resize(batch->rows * width);
+  batch->labels.resize(batch->rows);
+  std::shared_ptr<const std::vector<uint32_t>> order;
+  int64_t order_epoch = -1;
+  for (int64_t row = 0; row < batch->rows; ++row) {
+    const int64_t place = contribution * options_.batch_size + row;
+    const int64_t epoch = place / size;
+    int64_t sample = place % size;
+    if (options_.shuffle) {
+      if (epoch != order_epoch) {
+        order = EpochOrder(epoch);
+        order_epoch = epoch;
+      }
+      sample = (*order)[sample];
+    }
+    WEIR_RETURN_IF_ERROR(
+        dataset_->ReadSample(sample, batch->features.data() + row * width,
+                             batch->labels.data() + row));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir

@@ -1,0 +1,103 @@
+#include "worker/data/dataset.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/files.h"
+#include "common/status.h"
+#include "proto/job_spec.pb.h"
+#include "worker/data/csv_dataset.h"
+#include "worker/data/digits_dataset.h"
+#include "worker/data/idx_dataset.h"
+#include "worker/data/libsvm_dataset.h"
+
+namespace weir {
+namespace {
+
+// Finds a file that the JobSpec names.
+absl::StatusOr<std::string> Resolve(const std::string& data_dir,
+                                    const std::string& name,
+                                    const std::string& field_path) {
+  if (name.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field_path, ": missing: name a file"));
+  }
+  std::string path = data_dir.empty() ? name : JoinPath(data_dir, name);
+  WEIR_ASSIGN_OR_RETURN(const bool exists, Files::Real()->Exists(path));
+  if (!exists) {
+    return absl::NotFoundError(
+        absl::StrCat(field_path, ": there is no file ", path,
+                     name[0] == '/' ? "" : ": check --data_dir"));
+  }
+  return path;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> CreateIdx(const IdxSource& source,
+                                                   const std::string& data_dir,
+                                                   std::string field_path) {
+  IdxDataset::Options options;
+  WEIR_ASSIGN_OR_RETURN(options.images, Resolve(data_dir, source.images(),
+                                                field_path + ".images"));
+  WEIR_ASSIGN_OR_RETURN(options.labels, Resolve(data_dir, source.labels(),
+                                                field_path + ".labels"));
+  options.mean = source.mean();
+  options.stddev = source.has_stddev() ? source.stddev() : 1.0f;
+  options.field_path = std::move(field_path);
+  return IdxDataset::Create(options);
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> CreateLibsvm(
+    const LibsvmSource& source, const std::string& data_dir,
+    std::string field_path) {
+  LibsvmDataset::Options options;
+  WEIR_ASSIGN_OR_RETURN(options.path,
+                        Resolve(data_dir, source.path(), field_path + ".path"));
+  options.feature_count = source.feature_count();
+  switch (source.base()) {
+    case LibsvmSource::ZERO:
+      options.base = LibsvmBase::kZero;
+      break;
+    case LibsvmSource::ONE:
+      options.base = LibsvmBase::kOne;
+      break;
+    default:
+      options.base = LibsvmBase::kAuto;
+  }
+  options.field_path = std::move(field_path);
+  return LibsvmDataset::Create(options);
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> CreateCsv(const CsvSource& source,
+                                                   const std::string& data_dir,
+                                                   std::string field_path) {
+  CsvDataset::Options options;
+  WEIR_ASSIGN_OR_RETURN(options.path,
+                        Resolve(data_dir, source.path(), field_path + ".path"));
+  options.header = source.header();
+  options.label_column = source.label_column();
+  options.field_path = std::move(field_path);
+  return CsvDataset::Create(options);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> CreateDataset(
+    const Source& source, const std::string& data_dir, uint64_t job_seed,
+    const std::string& field_path) {
+  switch (source.kind_case()) {
+    case Source::kIdx:
+      return CreateIdx(source.idx(), data_dir, field_path + ".idx");
+    case Source::kLibsvm:
+      return CreateLibsvm(source.libsvm(), data_dir, field_path + ".libsvm");
+    case Source::kCsv:
+      return CreateCsv(source.csv(), data_dir, field_path + ".csv");
+    case Source::kDigits:
+      return DigitsDataset::Create(source.digits().count(),
+                                   source.digits().stream(), job_seed,
+                                   field_path + ".digits");
+    case Source::KIND_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      field_path, ": no source: set one of idx, libsvm, csv, digits"));
+}
+
+}  // namespace weir
