@@ -64,6 +64,7 @@ class Shard {
   absl::StatusOr<Receipt> Push(const GradientChunk& chunk, Payload payload);
   void Pull(const Sender& sender, int block, const Want& want, PullDone done);
   absl::StatusOr<int64_t> BlockElements(int block) const;
+  int block_count() const { return static_cast<int>(blocks_.size()); }
   void ExpireWaits();
   void Snapshot(const SnapshotRequest& request, Files* files, SnapshotDone done,
                 std::function<void(std::function<void()>)> run);

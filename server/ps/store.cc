@@ -197,6 +197,11 @@ absl::StatusOr<int64_t> Store::BlockElements(const Sender& sender,
   return current->BlockElements(block);
 }
 
+absl::StatusOr<int> Store::BlockCount(const Sender& sender) const {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current, ShardFor(sender));
+  return current->block_count();
+}
+
 void Store::ExpireWaits() {
   if (const std::shared_ptr<Shard> current = shard()) {
     current->ExpireWaits();

@@ -1,0 +1,54 @@
+// The wire of a ps: decodes, calls the store, encodes.
+//
+// Place: between gRPC and server/ps/store.h; proto/ps.proto is the
+// specification. No rule about parameters is here.
+//
+// Terms
+//   bulk method     Pull, Push, PushPull: raw bytes on completion queues.
+//   control method  the others, on gRPC's callback threads.
+//
+// Invariants
+//   I1. No handler blocks: Declare, Restore and the writing of a snapshot run
+//       on a thread of the service's own, one after the other.
+//   I2. A PushPull stream has at most kUnansweredMax requests without an
+//       answer; over it the stream is not read.
+// Threads: safe. Borrows the store, which outlives the service.
+#ifndef SERVER_PS_PARAMETER_SERVICE_H_
+#define SERVER_PS_PARAMETER_SERVICE_H_
+
+#include <functional>
+#include <memory>
+
+#include "server/ps/call_queue.h"
+#include "server/ps/store.h"
+
+namespace grpc {
+class Service;
+}
+
+namespace weir {
+
+class ParameterService {
+ public:
+  static constexpr int kUnansweredMax = 256;
+
+  // `on_shutdown` runs after Shutdown was answered, on a gRPC thread.
+  ParameterService(Store* store, std::function<void()> on_shutdown);
+  // REQUIRES: the server that served it is gone.
+  ~ParameterService();
+
+  // What to register at the server builder.
+  grpc::Service* service();
+
+  // Takes up calls of the bulk methods on `queue` from now on.
+  // REQUIRES: the server runs.
+  void TakeCalls(CallQueue* queue);
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_PARAMETER_SERVICE_H_

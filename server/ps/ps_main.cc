@@ -1,0 +1,150 @@
+// weir_ps: one parameter server.
+//
+//   TF_CONFIG=... weir_ps
+//   weir_ps --cluster "ps=10.0.0.1:2222" --task_index 0
+//
+// It starts empty and waits for the chief to declare or restore its shard.
+// Exit codes: 0 after Shutdown, 2 for a wrong flag, TF_CONFIG or an address
+// that is in use, 143 after SIGTERM, 130 after SIGINT.
+#include <grpc/support/log.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "common/cluster_spec.h"
+#include "common/exit_code.h"
+#include "common/failpoint.h"
+#include "common/logging.h"
+#include "common/malloc_settings.h"
+#include "common/status.h"
+#include "proto/tf_config.h"
+#include "server/ps/ps_server.h"
+#include "server/ps/store.h"
+
+namespace weir {
+namespace {
+
+struct Flags {
+  std::string cluster;
+  std::string task_index;
+  std::string address;
+  int queues = 1;
+};
+
+int Usage(const absl::Status& status) {
+  std::fprintf(stderr, "weir_ps: %s\n", std::string(status.message()).c_str());
+  return kExitUsage;
+}
+
+// SIGUSR1 stands for the Shutdown call: one thread waits for every reason to
+// end.
+sigset_t EndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+    sigaddset(&signals, signal);
+  }
+  return signals;
+}
+
+uint64_t RandomIncarnation() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) | random();
+}
+
+absl::StatusOr<ClusterSpec> FindCluster(const Flags& flags) {
+  ClusterSources sources = ClusterSources::FromEnv();
+  sources.flag_cluster = flags.cluster;
+  sources.flag_task_index = flags.task_index;
+  if (!flags.cluster.empty() || !flags.task_index.empty()) {
+    sources.flag_task_type = "ps";
+  }
+  WEIR_ASSIGN_OR_RETURN(ClusterSpec cluster, ResolveCluster(sources));
+  if (!cluster.task().has_value()) {
+    return absl::InvalidArgumentError(
+        "no cluster is given; set TF_CONFIG, or --cluster and --task_index");
+  }
+  if (cluster.task()->role != TaskRole::kPs) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "this task is ", cluster.task()->ToString(), "; weir_ps runs a ps"));
+  }
+  return cluster;
+}
+
+int Serve(const Flags& flags) {
+  if (const absl::Status status = InitFailpointsFromEnv(); !status.ok()) {
+    return Usage(status);
+  }
+  const absl::StatusOr<ClusterSpec> cluster = FindCluster(flags);
+  if (!cluster.ok()) {
+    return Usage(cluster.status());
+  }
+  const std::string task = cluster->task()->ToString();
+  InitLogging(task);
+
+  const sigset_t signals = EndSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread exists
+
+  Store::Options store_options;
+  store_options.incarnation = RandomIncarnation();
+  auto store = Store::Create(store_options);
+  if (!store.ok()) {
+    LOG_ERROR("{}", store.status().ToString());
+    return ExitCodeFor(store.status());
+  }
+  PsServer::Options options;
+  options.address =
+      flags.address.empty() ? cluster->bind_address() : flags.address;
+  options.queue_count = flags.queues;
+  options.on_shutdown = [] { kill(getpid(), SIGUSR1); };
+  auto server = PsServer::Create(options, store->get());
+  if (!server.ok()) {
+    return Usage(Annotate(server.status(), task));
+  }
+  LOG_INFO("serving on {}, port {}", options.address, (*server)->port());
+
+  int signal = 0;
+  sigwait(&signals, &signal);
+  if (signal != SIGUSR1) {
+    LOG_INFO("ended by {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+    // At once: open calls see UNAVAILABLE, and the state is memory only.
+    _exit(signal == SIGTERM ? kExitTerminated : kExitInterrupted);
+  }
+  LOG_INFO("shut down by the chief");
+  (*server)->Stop(std::chrono::milliseconds(200));
+  return kExitOk;
+}
+
+}  // namespace
+}  // namespace weir
+
+int main(int argc, char** argv) {
+  weir::SetMallocForBulk();
+  // gRPC's errors come back as statuses; its own log would say them twice.
+  gpr_set_log_function([](gpr_log_func_args* line) {
+    LOG_DEBUG("{}:{} {}", line->file, line->line, line->message);
+  });
+  weir::Flags flags;
+  CLI::App app("weir_ps: one parameter server of a cluster");
+  app.add_option(
+      "--cluster", flags.cluster,
+      "\"ps=host:port,...;worker=host:port,...\"; default TF_CONFIG");
+  app.add_option("--task_index", flags.task_index,
+                 "which ps this is; default TF_CONFIG's");
+  app.add_option("--address", flags.address,
+                 "listen here in place of the own address in the cluster");
+  app.add_option("--queues", flags.queues, "completion queues, one thread each")
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
+  }
+  return weir::Serve(flags);
+}

@@ -1,0 +1,171 @@
+#include "server/ps/ps_server.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "proto/chunk_codec.h"
+
+namespace weir {
+namespace {
+
+constexpr int kQueuesMax = 64;
+constexpr auto kExpirePeriod = std::chrono::milliseconds(50);
+
+// Says why nobody can listen at `address`; gRPC only says that it cannot.
+absl::Status TryToListen(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address \"", address, "\" is not host:port"));
+  }
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error =
+      getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found);
+  if (error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, ": ", gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found,
+                                                                 freeaddrinfo);
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int one = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+  int failure = 0;
+  if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0) {
+    failure = errno;
+  }
+  close(fd);
+  if (failure != 0) {
+    char text[128];
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, ": ",
+                     strerror_r(failure, text, sizeof(text))));
+  }
+  return absl::OkStatus();
+}
+
+// The why of each value is in docs/design_notes.md, "gRPC settings".
+void Configure(const PsServer::Options& options, grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder->SetMaxSendMessageSize(kMaxMessageBytes);
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 << 10);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
+  grpc::ResourceQuota quota("weir_ps");
+  quota.Resize(static_cast<size_t>(options.wire_bytes_max));
+  builder->SetResourceQuota(quota);
+}
+
+}  // namespace
+
+absl::Status PsServer::Options::Validate() const {
+  if (queue_count < 1 || queue_count > kQueuesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("queues is ", queue_count, ", not 1 to ", kQueuesMax));
+  }
+  if (wire_bytes_max < 16 * kMaxMessageBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("wire_bytes_max is ", wire_bytes_max,
+                     ", less than 16 messages of ", kMaxMessageBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Create(Options options,
+                                                           Store* store) {
+  WEIR_RETURN_IF_ERROR(options.Validate());
+  std::unique_ptr<PsServer> server(new PsServer(std::move(options), store));
+  WEIR_RETURN_IF_ERROR(server->Start());
+  return server;
+}
+
+PsServer::PsServer(Options options, Store* store)
+    : options_(std::move(options)),
+      store_(store),
+      service_(store, options_.on_shutdown) {}
+
+absl::Status PsServer::Start() {
+  WEIR_RETURN_IF_ERROR(TryToListen(options_.address));
+  grpc::ServerBuilder builder;
+  Configure(options_, &builder);
+  builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(),
+                           &port_);
+  builder.RegisterService(service_.service());
+  for (int i = 0; i < options_.queue_count; ++i) {
+    queues_.push_back(
+        std::make_unique<CallQueue>(builder.AddCompletionQueue()));
+  }
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port_ == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", options_.address));
+  }
+  for (const auto& queue : queues_) {
+    queue->Run();
+    service_.TakeCalls(queue.get());
+  }
+  expire_thread_ = std::thread([this] { ExpireLoop(); });
+  return absl::OkStatus();
+}
+
+void PsServer::ExpireLoop() {
+  for (;;) {
+    {
+      MutexLock lock(&mutex_);
+      if (!stopped_) {
+        stopped_changed_.WaitFor(&mutex_, kExpirePeriod);
+      }
+      if (stopped_) {
+        return;
+      }
+    }
+    store_->ExpireWaits();
+  }
+}
+
+void PsServer::Stop(std::chrono::milliseconds grace) {
+  {
+    MutexLock lock(&mutex_);
+    if (stopped_) {
+      return;
+    }
+    stopped_ = true;
+  }
+  stopped_changed_.NotifyAll();
+  if (expire_thread_.joinable()) {
+    expire_thread_.join();
+  }
+  if (server_ != nullptr) {
+    server_->Shutdown(std::chrono::system_clock::now() + grace);
+  }
+  for (const auto& queue : queues_) {
+    queue->Stop();
+  }
+}
+
+PsServer::~PsServer() { Stop(std::chrono::milliseconds(0)); }
+
+}  // namespace weir

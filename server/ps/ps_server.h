@@ -1,0 +1,79 @@
+// A store behind a gRPC server: sockets, threads and their settings.
+//
+// Place: ps_main.cc runs one for a task; tests run it in their own process, on
+// port 0.
+//
+// Threads: one per completion queue, gRPC's own for control methods, one that
+//   ends parked waits whose time is over.
+// Errors: UNAVAILABLE  cannot listen; the message names the address and why.
+#ifndef SERVER_PS_PS_SERVER_H_
+#define SERVER_PS_PS_SERVER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "server/ps/call_queue.h"
+#include "server/ps/parameter_service.h"
+#include "server/ps/store.h"
+
+namespace grpc {
+class Server;
+}
+
+namespace weir {
+
+class PsServer {
+ public:
+  struct Options {
+    // Where to listen, "host:port"; port 0 takes a free one.
+    std::string address = "127.0.0.1:0";
+    // Completion queues, each with a thread; more serve more workers at once
+    // and cost switches between them.
+    int queue_count = 1;
+    // What gRPC may keep of messages on their way, over all connections.
+    int64_t wire_bytes_max = int64_t{512} << 20;
+    // After Shutdown was answered, on a gRPC thread; must not block.
+    std::function<void()> on_shutdown;
+
+    absl::Status Validate() const;
+  };
+
+  // Borrows `store`.
+  static absl::StatusOr<std::unique_ptr<PsServer>> Create(Options options,
+                                                          Store* store);
+  ~PsServer();
+
+  int port() const { return port_; }
+
+  // Takes no more calls, ends the open ones after `grace`. Once is enough.
+  void Stop(std::chrono::milliseconds grace);
+
+ private:
+  PsServer(Options options, Store* store);
+  absl::Status Start();
+  void ExpireLoop();
+
+  const Options options_;
+  Store* const store_;
+  ParameterService service_;
+  std::vector<std::unique_ptr<CallQueue>> queues_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+
+  Mutex mutex_;
+  CondVar stopped_changed_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread expire_thread_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_PS_SERVER_H_

@@ -1,0 +1,83 @@
+// A Transport straight onto stores in this process, with faults on demand.
+//
+// Place: tests of the client and the chief without sockets. What gRPC does not
+// do either (split, join, check) is not done here; payloads are copied once, as
+// a network would.
+//
+// Terms
+//   fault   drawn for each request from the seed; with one caller the same
+//           seed gives the same faults.
+//
+// Parked wants are ended by blocked callers: they call Store::ExpireWaits every
+// few milliseconds.
+// Threads: safe. Borrows the stores.
+#ifndef TESTS_SUPPORT_IN_PROCESS_TRANSPORT_H_
+#define TESTS_SUPPORT_IN_PROCESS_TRANSPORT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/cc/transport.h"
+#include "common/mutex.h"
+#include "common/random.h"
+#include "server/ps/store.h"
+
+namespace weir {
+
+// Probabilities of what happens to one request and its answers.
+struct WireFaults {
+  double lost_before = 0;  // UNAVAILABLE, and the store never saw it
+  double lost_after = 0;   // UNAVAILABLE, and the store took it
+  double no_answer = 0;    // PushPull: the store took it, silence
+  double duplicated = 0;   // a push reaches the store twice
+  double delayed = 0;      // PushPull: the answers come after later ones
+};
+
+namespace in_process_internal {
+class StreamState;
+}
+
+class InProcessTransport : public Transport {
+ public:
+  explicit InProcessTransport(uint64_t seed = 1) : random_(seed) {}
+
+  // From now on `store` answers at `address`.
+  void Serve(const std::string& address, Store* store);
+  // The process at `address` is gone: its streams break, calls fail.
+  void Stop(const std::string& address);
+  void SetFaults(const WireFaults& faults);
+  // Shutdown was called and granted.
+  bool was_shut_down(const std::string& address) const;
+
+  std::unique_ptr<ShardLink> Connect(const std::string& address) override;
+
+  // Used by links and streams.
+  enum class Fate { kNormal, kLostBefore, kLostAfter, kNoAnswer };
+  struct Draw {
+    Fate fate = Fate::kNormal;
+    bool duplicated = false;
+    bool delayed = false;
+  };
+  Draw DrawFault();
+  absl::StatusOr<Store*> Find(const std::string& address) const;
+  void AddStream(const std::string& address,
+                 std::weak_ptr<in_process_internal::StreamState> stream);
+  void MarkShutDown(const std::string& address);
+
+ private:
+  mutable Mutex mutex_;
+  RandomStream random_ ABSL_GUARDED_BY(mutex_);
+  WireFaults faults_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Store*> stores_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, bool> shut_down_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string,
+           std::vector<std::weak_ptr<in_process_internal::StreamState>>>
+      streams_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weir
+
+#endif  // TESTS_SUPPORT_IN_PROCESS_TRANSPORT_H_

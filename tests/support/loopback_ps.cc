@@ -1,0 +1,126 @@
+#include "tests/support/loopback_ps.h"
+
+#include <utility>
+
+#include "client/cc/grpc_transport.h"
+#include "common/check.h"
+
+namespace weir {
+namespace {
+
+constexpr auto kTimeout = std::chrono::seconds(20);
+
+}  // namespace
+
+LoopbackPs::LoopbackPs(Options the_options) : options(the_options) {
+  Store::Options store_options;
+  store_options.incarnation = 77;
+  store = *Store::Create(store_options);
+  PsServer::Options server_options;
+  server_options.queue_count = options.queue_count;
+  server_options.on_shutdown = [this] { shut_down_ = true; };
+  server = *PsServer::Create(server_options, store.get());
+  address_ = "127.0.0.1:" + std::to_string(server->port());
+  transport = MakeGrpcTransport({.own_connections = true});
+  link = transport->Connect(address());
+  if (!options.declare) {
+    return;
+  }
+  DeclareRequest request;
+  *request.mutable_declaration() = MakeDeclaration();
+  const auto reply = link->Declare(request, kTimeout);
+  if (!reply.ok()) {
+    std::fprintf(stderr, "%s\n", reply.status().ToString().c_str());
+  }
+  WEIR_CHECK(reply.ok());
+  fingerprint_ = reply->layout_fingerprint();
+  SetSlotsRequest slots;
+  *slots.mutable_sender() = SenderOf(0);
+  for (int slot = 0; slot < options.slot_count; ++slot) {
+    SetSlotsRequest::Slot* added = slots.add_slot();
+    added->set_slot(static_cast<uint32_t>(slot));
+    added->set_generation(1);
+  }
+  WEIR_CHECK(link->SetSlots(slots, kTimeout).ok());
+}
+
+LoopbackPs::~LoopbackPs() {
+  link.reset();
+  server.reset();
+}
+
+std::string LoopbackPs::address() const { return address_; }
+
+Declaration LoopbackPs::MakeDeclaration() const {
+  Declaration declaration;
+  declaration.set_job("test");
+  declaration.set_history(1);
+  declaration.set_shard_count(1);
+  declaration.set_block_elements(static_cast<uint64_t>(options.block_elements));
+  declaration.set_slot_count(static_cast<uint32_t>(options.slot_count));
+  declaration.set_out_of_order_bytes(1 << 20);
+  Variable* variable = declaration.add_variable();
+  variable->set_name("w");
+  variable->add_shape(options.block_elements * options.block_count - 16);
+  Group* group = declaration.add_group();
+  group->mutable_optimizer()->mutable_sgd();
+  group->mutable_schedule()->set_learning_rate(1.0);
+  if (options.sync_contributions > 0) {
+    declaration.mutable_update()->mutable_sync()->set_contributions(
+        static_cast<uint32_t>(options.sync_contributions));
+  } else {
+    declaration.mutable_update()->mutable_async();
+  }
+  return declaration;
+}
+
+Sender LoopbackPs::SenderOf(int slot) const {
+  Sender sender;
+  sender.set_job("test");
+  sender.set_history(1);
+  sender.set_layout_fingerprint(fingerprint_);
+  sender.set_slot(static_cast<uint32_t>(slot));
+  sender.set_generation(1);
+  return sender;
+}
+
+GradientChunk LoopbackPs::Chunk(int slot, uint64_t item, int block) const {
+  GradientChunk chunk;
+  *chunk.mutable_sender() = SenderOf(slot);
+  chunk.mutable_push()->set_item(item);
+  chunk.set_block(static_cast<uint32_t>(block));
+  return chunk;
+}
+
+int64_t LoopbackPs::elements(int block) const {
+  return options.block_elements - (block + 1 == options.block_count ? 16 : 0);
+}
+
+std::vector<float> LoopbackPs::Values(int block) const {
+  std::vector<float> values;
+  Want want;
+  want.set_latest(true);
+  store->Pull(
+      SenderOf(0), block, want, [&values](absl::StatusOr<PulledBlock> pulled) {
+        WEIR_CHECK(pulled.ok());
+        values.assign(pulled->values.data(),
+                      pulled->values.data() + pulled->values.elements());
+      });
+  WEIR_CHECK(!values.empty());
+  return values;
+}
+
+void LoopbackPs::Kill() { server->Stop(std::chrono::milliseconds(0)); }
+
+std::span<const char> BytesOf(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()),
+          values.size() * sizeof(float)};
+}
+
+std::vector<float> FloatsOf(const Payload& payload) {
+  std::vector<float> values(payload.bytes() / sizeof(float));
+  payload.CopyTo(reinterpret_cast<char*>(values.data()));
+  return values;
+}
+
+}  // namespace weir

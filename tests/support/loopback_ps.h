@@ -1,0 +1,65 @@
+// A ps in this process behind a real socket, with a small declared shard.
+//
+// One variable "w", all zeros, SGD with learning rate 1: after gradients g the
+// values are -sum(g).
+#ifndef TESTS_SUPPORT_LOOPBACK_PS_H_
+#define TESTS_SUPPORT_LOOPBACK_PS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/cc/transport.h"
+#include "server/ps/ps_server.h"
+#include "server/ps/store.h"
+
+namespace weir {
+
+class LoopbackPs {
+ public:
+  struct Options {
+    int64_t block_elements = 1024;
+    int block_count = 4;  // all full but the last, which has 16 less
+    int slot_count = 2;
+    int sync_contributions = 0;  // 0: async
+    int queue_count = 1;
+    bool declare = true;
+  };
+  LoopbackPs() : LoopbackPs(Options()) {}
+  explicit LoopbackPs(Options options);
+  ~LoopbackPs();
+
+  std::string address() const;
+  Declaration MakeDeclaration() const;
+  // Slot `slot` at generation 1.
+  Sender SenderOf(int slot) const;
+  GradientChunk Chunk(int slot, uint64_t item, int block) const;
+  int64_t elements(int block) const;
+  // Values of a block as the store has them now.
+  std::vector<float> Values(int block) const;
+  bool was_shut_down() const { return shut_down_; }
+  // Ends the server at once, as a kill would.
+  void Kill();
+
+  const Options options;
+  std::unique_ptr<Store> store;
+  std::unique_ptr<PsServer> server;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<ShardLink> link;
+
+ private:
+  uint64_t fingerprint_ = 0;
+  std::string address_;
+  std::atomic<bool> shut_down_{false};
+};
+
+// `values` as the bytes of a payload.
+std::span<const char> BytesOf(const std::vector<float>& values);
+// A payload's bytes as f32.
+std::vector<float> FloatsOf(const Payload& payload);
+
+}  // namespace weir
+
+#endif  // TESTS_SUPPORT_LOOPBACK_PS_H_
