@@ -17,17 +17,25 @@ struct Options {
   ClusterSources sources = ClusterSources::FromEnv();
 };
 
-absl::StatusOr<int> Check(const Options& options) {
-  WEIR_ASSIGN_OR_RETURN(const ClusterSpec cluster,
-                        ResolveCluster(options.sources));
-  std::printf("%s\n", cluster.ToString().c_str());
-  if (!options.job.empty()) {
-    WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
-                          LoadJobSpec(options.job, options.sets));
-    std::printf("job %s, hash %s\n", spec.name().c_str(),
-                JobSpecHash(spec).c_str());
+absl::Status Check(const Options& options) {
+  ClusterSources sources = options.sources;
+  // A cluster given by hand may be looked at from outside; TF_CONFIG is always
+  // some task's.
+  sources.task_required =
+      sources.flag_cluster.empty() && sources.weir_cluster.empty();
+  WEIR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ResolveCluster(sources));
+  if (options.job.empty()) {
+    if (!options.sets.empty()) {
+      return absl::InvalidArgumentError("--set needs --job FILE");
+    }
+    std::printf("%s", cluster.ToString().c_str());
+    return absl::OkStatus();
   }
-  return 0;
+  WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
+                        LoadJobSpec(options.job, options.sets));
+  std::printf("%sjob %s\nhash %s\n", cluster.ToString().c_str(),
+              spec.name().c_str(), JobSpecHash(spec).c_str());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -45,8 +53,15 @@ void AddConfigCommand(CLI::App* app, Command* command) {
   check->add_option("--task_type", options->sources.flag_task_type, "role");
   check->add_option("--task_index", options->sources.flag_task_index, "index");
   check->callback([options, command] {
-    options->sources.task_required = false;
-    *command = [options] { return Check(*options); };
+    *command = [options]() -> absl::StatusOr<int> {
+      const absl::Status status = Check(*options);
+      if (status.ok()) {
+        return 0;
+      }
+      // Whatever is wrong is for whoever typed it to mend: exit code 2, for a
+      // job file that is not there, too.
+      return absl::InvalidArgumentError(status.message());
+    };
   });
 }
 

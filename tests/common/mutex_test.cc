@@ -1,0 +1,111 @@
+#include "common/mutex.h"
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+struct Counter {
+  Mutex mutex;
+  CondVar changed;
+  int value ABSL_GUARDED_BY(mutex) = 0;
+};
+
+TEST(MutexTest, OneThreadAtATime) {
+  Counter counter;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&counter] {
+      for (int i = 0; i < 10000; ++i) {
+        MutexLock lock(&counter.mutex);
+        ++counter.value;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  MutexLock lock(&counter.mutex);
+  EXPECT_EQ(counter.value, 40000);
+}
+
+TEST(MutexTest, TryLockFailsWhileAnotherHoldsIt) {
+  Mutex mutex;
+  mutex.Lock();
+  bool taken = true;
+  std::thread other([&] {
+    taken = mutex.TryLock();
+    if (taken) {
+      mutex.Unlock();
+    }
+  });
+  other.join();
+  mutex.Unlock();
+  EXPECT_FALSE(taken);
+  const bool now = mutex.TryLock();
+  EXPECT_TRUE(now);
+  if (now) {
+    mutex.Unlock();
+  }
+}
+
+TEST(CondVarTest, PassesATurnBackAndForth) {
+  Counter counter;
+  std::thread other([&counter] {
+    for (int turn = 1; turn < 2000; turn += 2) {
+      MutexLock lock(&counter.mutex);
+      while (counter.value != turn) {
+        counter.changed.Wait(&counter.mutex);
+      }
+      ++counter.value;
+      counter.changed.NotifyAll();
+    }
+  });
+  for (int turn = 0; turn < 2000; turn += 2) {
+    MutexLock lock(&counter.mutex);
+    while (counter.value != turn) {
+      counter.changed.Wait(&counter.mutex);
+    }
+    ++counter.value;
+    counter.changed.NotifyOne();
+  }
+  other.join();
+  MutexLock lock(&counter.mutex);
+  EXPECT_EQ(counter.value, 2000);
+}
+
+TEST(CondVarTest, WaitForReturnsFalseWhenNobodyNotifies) {
+  Counter counter;
+  const auto begin = std::chrono::steady_clock::now();
+  MutexLock lock(&counter.mutex);
+  // Woken without reason it returns true; it must time out in the end.
+  while (
+      counter.changed.WaitFor(&counter.mutex, std::chrono::milliseconds(20))) {
+  }
+  EXPECT_GE(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(15));
+}
+
+TEST(CondVarTest, WaitForIsWokenByANotification) {
+  Counter counter;
+  std::thread other([&counter] {
+    MutexLock lock(&counter.mutex);
+    counter.value = 1;
+    counter.changed.NotifyAll();
+  });
+  {
+    MutexLock lock(&counter.mutex);
+    while (counter.value == 0) {
+      ASSERT_TRUE(
+          counter.changed.WaitFor(&counter.mutex, std::chrono::seconds(60)));
+    }
+  }
+  other.join();
+}
+
+}  // namespace
+}  // namespace weir
