@@ -86,9 +86,6 @@ absl::StatusOr<uint64_t> ContributionCount(const Train& train,
     }
     count = static_cast<uint64_t>(std::ceil(batches - 1e-9));
   }
-  if (per_step > 0) {
-    count = (count + per_step - 1) / per_step * per_step;
-  }
   return std::max<uint64_t>(count, 1);
 }
 

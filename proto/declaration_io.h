@@ -31,8 +31,8 @@ std::vector<Group> GroupsFromSpec(const JobSpec& spec);
 absl::Status AssignGroups(const JobSpec& spec,
                           google::protobuf::RepeatedPtrField<Variable>* list);
 
-// Contributions of the whole job. Sync (`per_step` > 0) rounds up to whole
-// steps; what lies beyond the last sample has weight 0.
+// Contributions of the whole job; `per_step`: of a sync step, else 0. The last
+// sync step may have fewer.
 absl::StatusOr<uint64_t> ContributionCount(const Train& train,
                                            uint64_t sample_count,
                                            uint32_t per_step);

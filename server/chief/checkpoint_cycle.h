@@ -1,0 +1,118 @@
+// One checkpoint from its trigger to its manifest.
+//
+// Place: inside JobState, which tells it what workers and shards answered and
+// carries on with its outcome.
+//
+//   sync              prepare -> freeze at version v -> write -> commit
+//   async and SSP     hold -> marks equal? -> prepare -> freeze -> release
+//                     -> write -> commit
+//
+// Terms
+//   torn   an item is applied on some blocks and not on others: its worker died
+//          or did not hold in time. What was frozen then is thrown away; the
+//          next try comes when the replacement has finished the item.
+//
+// Invariants
+//   I1. A checkpoint of async is committed only if every shard froze exactly
+//       the marks that were checked, equal on all blocks.
+//   I2. One cycle at a time; each ends with one outcome.
+// Threads: compatible.
+#ifndef SERVER_CHIEF_CHECKPOINT_CYCLE_H_
+#define SERVER_CHIEF_CHECKPOINT_CYCLE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/ps.pb.h"
+#include "server/chief/actions.h"
+
+namespace weir {
+
+class CheckpointCycle {
+ public:
+  enum class State {
+    kIdle,
+    kHolding,    // waits for the workers
+    kChecking,   // waits for fresh marks
+    kPreparing,  // waits for the directory
+    kFreezing,
+    kWriting,
+    kReady,  // every file is there: the caller builds the manifest
+    kCommitting,
+  };
+  enum class Result { kCommitted, kFailed, kTorn, kPassed };
+  struct Outcome {
+    Result result = Result::kFailed;
+    absl::Status status;  // kFailed
+    uint64_t step = 0;
+    std::string name;
+  };
+
+  CheckpointCycle(int shard_count, std::string directory)
+      : shard_count_(shard_count), directory_(std::move(directory)) {}
+
+  State state() const { return state_; }
+  bool idle() const { return state_ == State::kIdle; }
+  // Workers must not begin an item.
+  bool wants_hold() const;
+  int64_t begun_ns() const { return begun_ns_; }
+  uint64_t step() const { return step_; }
+  // kReady and later; async: next item by slot as frozen.
+  const std::vector<int64_t>& next_items() const { return next_items_; }
+  const std::vector<ShardFile>& files() const { return files_; }
+
+  // Sync: at `version`.
+  void BeginAtVersion(uint64_t version, const Sender& chief, int64_t now_ns,
+                      std::vector<Action>* actions);
+  // Async; `hold`: workers are at work.
+  void BeginFreeze(bool hold, const Sender& chief, int64_t now_ns);
+
+  // kHolding -> kChecking: every worker holds, or the wait for it is over.
+  void OnHeld();
+  // kChecking: marks after the hold; `torn` when a slot's differ.
+  void OnMarks(bool torn, std::vector<int64_t> next_items, uint64_t step,
+               std::vector<Action>* actions);
+  void OnPrepared(const absl::Status& status, std::vector<Action>* actions);
+  // `has_blocks`: the shard has marks.
+  void OnFrozen(int shard, bool has_blocks, const SnapshotReply& reply);
+  // The end of a shard's Snapshot call.
+  void OnWritten(int shard, const absl::StatusOr<ShardFile>& file,
+                 std::vector<Action>* actions);
+  // kReady -> kCommitting.
+  void Commit(Manifest manifest, std::vector<Action>* actions);
+  void OnCommitted(const absl::Status& status);
+
+  std::optional<Outcome> TakeOutcome();
+
+ private:
+  void Prepare(uint64_t step, std::vector<Action>* actions);
+  void NoteFrozen(int shard);
+  void End(Result result, absl::Status status);
+
+  const int shard_count_;
+  const std::string directory_;
+  State state_ = State::kIdle;
+  Sender chief_;
+  bool hold_ = false;
+  int64_t begun_ns_ = 0;
+  std::optional<uint64_t> version_;
+  uint64_t step_ = 0;
+  std::string name_;
+  std::vector<int64_t> next_items_;
+  std::vector<bool> frozen_;
+  std::vector<bool> ended_;
+  std::vector<ShardFile> files_;
+  bool torn_ = false;
+  bool passed_ = false;  // a shard was past the version
+  absl::Status error_;
+  std::optional<Outcome> outcome_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_CHECKPOINT_CYCLE_H_

@@ -1,0 +1,590 @@
+#include "server/chief/job_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/exit_code.h"
+#include "common/status.h"
+#include "proto/declaration_io.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kStartHelloNs = kSecondNs / 2;
+constexpr int64_t kPingNs = kSecondNs;
+constexpr uint32_t kRegisterRetryMs = 100;
+
+int64_t LostAfterNs(const JobSpec& spec) {
+  const double seconds = spec.limits().lost_after_seconds();
+  return static_cast<int64_t>((seconds > 0.0 ? seconds : 10.0) * 1e9);
+}
+
+StartSequence::Options StartOptions(const JobState::Options& options,
+                                    const ShardTracker& tracker) {
+  StartSequence::Options start;
+  start.spec = options.spec;
+  start.spec_hash = options.spec_hash;
+  start.worker_count = options.worker_count;
+  start.resume = options.resume;
+  start.init_from = options.init_from;
+  start.shard_names = tracker.Names();
+  start.random = options.random;
+  start.parse_spec = options.parse_spec;
+  return start;
+}
+
+RegisterReply WaitReply(std::string reason) {
+  RegisterReply reply;
+  reply.mutable_wait()->set_retry_ms(kRegisterRetryMs);
+  reply.mutable_wait()->set_reason(std::move(reason));
+  return reply;
+}
+
+}  // namespace
+
+JobState::JobState(Options options)
+    : options_(std::move(options)),
+      lost_after_ns_(LostAfterNs(options_.spec)),
+      now_ns_(options_.clock->NowNs()),
+      tracker_(options_.ps_addresses, lost_after_ns_),
+      start_(StartOptions(options_, tracker_)),
+      roster_(options_.worker_count, now_ns_),
+      cycle_(tracker_.count(), options_.checkpoint_directory) {
+  phase_begin_ns_ = progress_ns_ = now_ns_;
+}
+
+std::vector<Action> JobState::TakeActions() {
+  return std::exchange(actions_, {});
+}
+
+// ------------------------------------------------------------------ helpers
+
+double JobState::SecondsSince(int64_t then_ns) const {
+  return static_cast<double>(now_ns_ - then_ns) * 1e-9;
+}
+
+bool JobState::TimeToSay(const std::string& what, double period_s) {
+  for (auto& [said, at_ns] : said_) {
+    if (said == what) {
+      if (SecondsSince(at_ns) < period_s) {
+        return false;
+      }
+      at_ns = now_ns_;
+      return true;
+    }
+  }
+  // The first time counts from here.
+  said_.emplace_back(what, now_ns_);
+  return false;
+}
+
+void JobState::Say(std::string text, bool warning) {
+  actions_.push_back(LogLine{warning, std::move(text)});
+}
+
+void JobState::AskHello(int shard) {
+  tracker_.Asked(shard, now_ns_);
+  actions_.push_back(ShardCall{shard, HelloCall{}});
+}
+
+std::vector<uint64_t> JobState::AskAll() {
+  std::vector<uint64_t> tickets;
+  for (int s = 0; s < tracker_.count(); ++s) {
+    tickets.push_back(tracker_.Asked(s, now_ns_));
+    actions_.push_back(ShardCall{s, HelloCall{}});
+  }
+  return tickets;
+}
+
+bool JobState::AllFresh(const std::vector<uint64_t>& tickets) const {
+  for (int s = 0; s < tracker_.count(); ++s) {
+    if (!tracker_.Fresh(s, tickets[s])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Sender JobState::ChiefSender() const {
+  Sender sender;
+  sender.set_job(start_.declaration().job());
+  sender.set_history(start_.declaration().history());
+  sender.set_layout_fingerprint(start_.layout().fingerprint());
+  return sender;
+}
+
+std::string JobState::WorkerName(int slot) const {
+  const std::string& host = roster_.worker(slot).host;
+  return host.empty() ? absl::StrCat("worker ", slot)
+                      : absl::StrCat("worker ", slot, " (", host, ")");
+}
+
+void JobState::Broadcast(const Command& command) {
+  for (const uint64_t stream : roster_.streams()) {
+    actions_.push_back(SendCommand{stream, command});
+  }
+}
+
+// -------------------------------------------------------------------- start
+
+void JobState::Start() {
+  now_ns_ = options_.clock->NowNs();
+  for (int s = 0; s < tracker_.count(); ++s) {
+    AskHello(s);
+  }
+}
+
+void JobState::TickStart() {
+  if (start_.state() == StartSequence::State::kHello) {
+    for (int s = 0; s < tracker_.count(); ++s) {
+      if (tracker_.Fresh(s, 1)) {
+        continue;
+      }
+      if (tracker_.Due(s, kStartHelloNs, now_ns_)) {
+        AskHello(s);
+      }
+      const double waited = SecondsSince(phase_begin_ns_);
+      const std::string name = tracker_.Name(s);
+      if (waited > options_.start_wait) {
+        Fail(absl::UnavailableError(
+            absl::StrCat(name, " did not answer for ", static_cast<int>(waited),
+                         " s: ", tracker_.last_error(s).message())));
+        return;
+      }
+      if (TimeToSay(name, 5.0)) {
+        Say(absl::StrCat("waiting for ", name, ", ", static_cast<int>(waited),
+                         " s"));
+      }
+    }
+    return;
+  }
+  if (start_.state() == StartSequence::State::kNeedsVariables) {
+    WatchProgress();
+  }
+}
+
+void JobState::AdvanceStart() {
+  if (start_.state() == StartSequence::State::kHello &&
+      tracker_.AllAnswered()) {
+    start_.OnHellos(tracker_.hellos(), &actions_);
+    progress_ns_ = now_ns_;
+  }
+  if (start_.state() == StartSequence::State::kNeedsVariables &&
+      !variables_.empty()) {
+    start_.OnVariables(variables_, &actions_);
+  }
+  if (start_.state() == StartSequence::State::kFailed) {
+    Fail(start_.status());
+    return;
+  }
+  if (start_.state() != StartSequence::State::kReady) {
+    return;
+  }
+  const Declaration& declaration = start_.declaration();
+  for (int s = 0; s < tracker_.count(); ++s) {
+    has_blocks_.push_back(start_.layout().block_count(s) > 0);
+    tracker_.SetIncarnation(s, start_.incarnations()[s]);
+  }
+  tracker_.Expect(declaration.history(), has_blocks_, now_ns_);
+  for (int w = 0; w < roster_.count(); ++w) {
+    roster_.SetGeneration(w, tracker_.GenerationMax(w));
+    roster_.mutable_worker(w)->next_item = tracker_.NextItemMin(w);
+    roster_.mutable_worker(w)->reported = tracker_.NextItemMin(w);
+  }
+  variables_ = declaration.variable();
+  if (declaration.update().has_sync()) {
+    per_step_ = declaration.update().sync().contributions();
+  }
+  phase_ = Phase::kReady;
+  phase_begin_ns_ = progress_ns_ = now_ns_;
+  if (start_.adopted()) {
+    Say("took over the shards of a job under way");
+  }
+}
+
+absl::Status JobState::EnterTraining(uint64_t sample_count) {
+  const Declaration& declaration = start_.declaration();
+  WEIR_ASSIGN_OR_RETURN(total_, ContributionCount(options_.spec.train(),
+                                                  sample_count, per_step_));
+  std::vector<ContributionRange> applied;
+  for (int i = 0; i + 1 < declaration.applied_range_size(); i += 2) {
+    applied.push_back({static_cast<int64_t>(declaration.applied_range(i)),
+                       static_cast<int64_t>(declaration.applied_range(i + 1))});
+  }
+  const absl::StatusOr<ContributionList> list =
+      ContributionList::Create(applied, static_cast<int64_t>(total_));
+  if (!list.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the job is ", total_,
+                     " contributions long, shorter than what its checkpoint "
+                     "holds: ",
+                     list.status().message()));
+  }
+  list_ = *list;
+  step_count_ = total_;
+  if (sync()) {
+    step_count_ =
+        declaration.base_version() +
+        (static_cast<uint64_t>(list_.remaining_count()) + per_step_ - 1) /
+            per_step_;
+  }
+  phase_ = Phase::kTraining;
+  AdvanceProgress();
+  progress_ns_ = now_ns_;
+  TrainLog::Options log;
+  log.contributions_per_step = per_step_;
+  log.every_steps = std::max(options_.spec.train().log_every_steps(), 1u);
+  log.base_step = step_;
+  log.begin_ns = now_ns_;
+  log.first_step = declaration.base_version();
+  log.first_contribution =
+      static_cast<uint64_t>(list_.total() - list_.remaining_count());
+  for (const TrainLine& line : options_.train_lines) {
+    if (line.step <= step_) {
+      log.base_seconds = line.seconds;
+      log.base_examples = line.examples;
+    }
+  }
+  log.learning_rate = [this](uint64_t t) {
+    return options_.learning_rate
+               ? options_.learning_rate(options_.spec.schedule(), t)
+               : 0.0;
+  };
+  train_log_.emplace(std::move(log));
+  CheckpointSchedule::Options schedule;
+  schedule.every_steps = options_.spec.checkpoint().every_steps();
+  schedule.every_seconds = options_.spec.checkpoint().every_seconds();
+  schedule.sync = sync();
+  schedule_.emplace(schedule, step_, now_ns_);
+  if (start_.restored()) {
+    checkpoint_step_ = step_;
+    checkpoint_ = absl::StrCat("ckpt-", step_);
+  }
+  actions_.push_back(CutTrainLog{step_});
+  Say(absl::StrCat("training from ", sync() ? "step " : "contribution ", step_,
+                   " to ", step_count_));
+  return absl::OkStatus();
+}
+
+// ------------------------------------------------------------------ workers
+
+absl::Status JobState::CheckRegister(const RegisterRequest& request) {
+  const std::string who =
+      absl::StrCat("worker ", request.index(), " (", request.host(), ")");
+  if (request.index() >= static_cast<uint32_t>(options_.worker_count)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ": the cluster has ", options_.worker_count,
+                     " workers; compare TF_CONFIG of both tasks"));
+  }
+  if (request.cluster_fingerprint() != 0 &&
+      request.cluster_fingerprint() != options_.cluster_fingerprint) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        who, " lists other ps, or in another order, than the chief (",
+        absl::StrJoin(options_.ps_addresses, ","),
+        "); compare TF_CONFIG of both tasks"));
+  }
+  const std::string spec =
+      FirstFieldDifference(options_.spec, request.job_spec());
+  if (!spec.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, " runs another JobSpec: ", spec));
+  }
+  if (request.variable_size() == 0 || request.sample_count() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        who, " has ", request.variable_size(), " variables and ",
+        request.sample_count(), " samples; both must be at least 1"));
+  }
+  if (sample_count_ != 0 && request.sample_count() != sample_count_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, " has a data set of ", request.sample_count(),
+                     " samples, other workers have ", sample_count_));
+  }
+  auto list = request.variable();
+  WEIR_RETURN_IF_ERROR(AssignGroups(options_.spec, &list));
+  if (!variables_.empty()) {
+    const std::string variable = FirstVariableDifference(variables_, list);
+    if (!variable.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(who, " brings another model: ", variable));
+    }
+  } else {
+    variables_ = list;
+  }
+  sample_count_ = request.sample_count();
+  return absl::OkStatus();
+}
+
+Grant JobState::MakeGrant(int slot) const {
+  Grant grant;
+  *grant.mutable_sender() = ChiefSender();
+  grant.mutable_sender()->set_slot(static_cast<uint32_t>(slot));
+  grant.mutable_sender()->set_generation(roster_.worker(slot).generation);
+  for (const std::string& address : options_.ps_addresses) {
+    grant.add_ps_address(address);
+  }
+  grant.set_slot_count(static_cast<uint32_t>(options_.worker_count));
+  grant.set_contributions_per_step(per_step_);
+  grant.set_contribution_count(total_);
+  *grant.mutable_applied_range() = start_.declaration().applied_range();
+  grant.set_next_item(roster_.worker(slot).next_item);
+  grant.set_base_version(start_.declaration().base_version());
+  return grant;
+}
+
+absl::StatusOr<RegisterReply> JobState::OnRegister(
+    const RegisterRequest& request) {
+  now_ns_ = options_.clock->NowNs();
+  if (phase_ >= Phase::kEnding) {
+    return final_status_.ok() ? absl::FailedPreconditionError("the job is done")
+                              : Annotate(final_status_, "the job is over");
+  }
+  WEIR_RETURN_IF_ERROR(CheckRegister(request));
+  if (phase_ == Phase::kStarting) {
+    Advance();
+    return WaitReply(start_.Describe());
+  }
+  if (phase_ == Phase::kReady) {
+    const absl::Status status = EnterTraining(request.sample_count());
+    if (!status.ok()) {
+      Fail(status);
+      return status;
+    }
+  }
+  const int slot = static_cast<int>(request.index());
+  uint64_t ended = 0;
+  const absl::StatusOr<bool> granted = roster_.Register(
+      request, request.held_history() == start_.declaration().history(),
+      tracker_.NextItemMin(slot), now_ns_, &ended);
+  if (ended != 0) {
+    actions_.push_back(EndStream{
+        ended, absl::PermissionDeniedError(absl::StrCat(
+                   "worker ", slot, " was replaced by a newer process on ",
+                   request.host()))});
+  }
+  WEIR_RETURN_IF_ERROR(granted.status());
+  Advance();
+  if (!*granted) {
+    return WaitReply("fencing off earlier processes");
+  }
+  RegisterReply reply;
+  *reply.mutable_grant() = MakeGrant(slot);
+  return reply;
+}
+
+void JobState::Greet(uint64_t stream) {
+  Command command;
+  if (phase_ >= Phase::kEnding) {
+    command.mutable_stop()->set_code(
+        static_cast<uint32_t>(final_status_.code()));
+    command.mutable_stop()->set_reason(std::string(final_status_.message()));
+  } else if (hold_sent_) {
+    command.set_hold(true);
+  } else {
+    command.set_release(true);
+  }
+  actions_.push_back(SendCommand{stream, command});
+}
+
+absl::Status JobState::TakeReports(int slot, const Progress& progress) {
+  for (const ItemReport& item : progress.item()) {
+    train_log_->AddItem(item, now_ns_);
+    if (item.bad() &&
+        ++bad_count_ > options_.spec.limits().max_bad_contributions()) {
+      return absl::OutOfRangeError(absl::StrCat(
+          WorkerName(slot), ", contribution ", item.contribution(),
+          ": NaN or Inf in the gradient of '", item.bad_variable(), "'; ",
+          bad_count_, " bad contributions, limits.max_bad_contributions is ",
+          options_.spec.limits().max_bad_contributions()));
+    }
+  }
+  train_log_->AddStaleness(progress.staleness_sum(), progress.staleness_count(),
+                           progress.staleness_max());
+  if (progress.error().empty()) {
+    return absl::OkStatus();
+  }
+  const absl::Status error(
+      static_cast<absl::StatusCode>(progress.error_code()),
+      absl::StrCat(WorkerName(slot), ": ", progress.error()));
+  const int exit_code = ExitCodeFor(error);
+  if (exit_code > 0 && exit_code < 128 && exit_code != kExitReplaced) {
+    return error;
+  }
+  Say(std::string(error.message()), true);
+  return absl::OkStatus();
+}
+
+absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
+  now_ns_ = options_.clock->NowNs();
+  bool fresh = false;
+  uint64_t ended = 0;
+  WEIR_RETURN_IF_ERROR(
+      roster_.OnProgress(stream, progress, now_ns_, &fresh, &ended));
+  if (ended != 0) {
+    actions_.push_back(
+        EndStream{ended, absl::CancelledError("a newer stream is open")});
+  }
+  const int slot = static_cast<int>(progress.slot());
+  if (fresh) {
+    Greet(stream);
+  }
+  if (phase_ >= Phase::kTraining && phase_ < Phase::kEnding) {
+    const absl::Status status = TakeReports(slot, progress);
+    if (!status.ok()) {
+      Fail(status);
+      return absl::OkStatus();
+    }
+    if (start_.declaration().update().has_bounded_staleness()) {
+      roster_.SetRetired(slot, progress.out_of_work());
+    }
+  }
+  Advance();
+  return absl::OkStatus();
+}
+
+void JobState::OnStreamLost(uint64_t stream) {
+  now_ns_ = options_.clock->NowNs();
+  const int slot = roster_.OnStreamLost(stream, now_ns_);
+  if (slot >= 0 && Running()) {
+    Say(absl::StrCat(WorkerName(slot), " is gone"), true);
+  }
+  Advance();
+}
+
+// ------------------------------------------------------------------ running
+
+uint64_t JobState::ItemsPerStep(int slot) const {
+  const auto w = static_cast<uint32_t>(slot);
+  const auto count = static_cast<uint32_t>(roster_.count());
+  return w < per_step_ ? (per_step_ - w + count - 1) / count : 0;
+}
+
+uint64_t JobState::ItemCount(int slot) const {
+  if (sync()) {
+    return (step_count_ - start_.declaration().base_version()) *
+           ItemsPerStep(slot);
+  }
+  return static_cast<uint64_t>(list_.ItemCount(slot, roster_.count()));
+}
+
+void JobState::AdvanceProgress() {
+  uint64_t done = 0;
+  uint64_t step = step_count_;
+  for (int w = 0; w < roster_.count(); ++w) {
+    Roster::Worker* worker = roster_.mutable_worker(w);
+    worker->next_item = std::min(
+        std::max(worker->next_item, tracker_.NextItemMin(w)), ItemCount(w));
+    done += worker->next_item;
+    if (ItemsPerStep(w) > 0) {
+      step = std::min(step, start_.declaration().base_version() +
+                                worker->next_item / ItemsPerStep(w));
+    }
+  }
+  if (done > items_done_) {
+    items_done_ = done;
+    progress_ns_ = now_ns_;
+  }
+  step_ = sync()
+              ? step
+              : static_cast<uint64_t>(list_.total() - list_.remaining_count()) +
+                    items_done_;
+}
+
+void JobState::AdvanceRound() {
+  if (roster_.NeedsRound()) {
+    SetSlotsRequest request;
+    *request.mutable_sender() = ChiefSender();
+    for (const SetSlotsRequest::Slot& slot : roster_.BeginRound()) {
+      *request.add_slot() = slot;
+    }
+    slots_set_.assign(tracker_.count(), false);
+    for (int s = 0; s < tracker_.count(); ++s) {
+      actions_.push_back(ShardCall{s, request});
+    }
+    round_tickets_ = AskAll();
+  }
+  if (roster_.in_round() && AllFresh(round_tickets_) &&
+      std::count(slots_set_.begin(), slots_set_.end(), true) ==
+          tracker_.count()) {
+    train_log_->AddUnreported(roster_.EndRound(
+        [this](int slot) { return tracker_.NextItemMin(slot); }, now_ns_));
+  }
+}
+
+void JobState::WatchProgress() {
+  std::vector<std::string> missing;
+  for (int w = 0; w < roster_.count(); ++w) {
+    const Roster::Worker& worker = roster_.worker(w);
+    const bool done =
+        phase_ >= Phase::kTraining && worker.next_item >= ItemCount(w);
+    if (worker.connected() || done) {
+      continue;
+    }
+    missing.push_back(WorkerName(w));
+    const double waited = SecondsSince(worker.absent_since_ns);
+    if (TimeToSay(absl::StrCat("worker ", w), 10.0) && waited >= 10.0) {
+      Say(absl::StrCat("waiting for ", WorkerName(w), ", ",
+                       static_cast<int>(waited), " s"));
+    }
+  }
+  if (phase_ <= Phase::kTraining &&
+      SecondsSince(progress_ns_) > options_.worker_wait) {
+    Fail(absl::UnavailableError(absl::StrCat(
+        "no progress for ", static_cast<int>(options_.worker_wait), " s at ",
+        sync() ? "step " : "contribution ", step_,
+        missing.empty()
+            ? ""
+            : absl::StrCat(": waiting for ", absl::StrJoin(missing, ", ")))));
+  }
+}
+
+void JobState::TickRunning() {
+  for (int s = 0; s < tracker_.count(); ++s) {
+    if (tracker_.Due(s, kPingNs, now_ns_)) {
+      AskHello(s);
+    }
+  }
+  for (const uint64_t stream : roster_.DropSilent(lost_after_ns_, now_ns_)) {
+    actions_.push_back(EndStream{
+        stream, absl::DeadlineExceededError("no heartbeat: register again")});
+  }
+  if (schedule_.has_value()) {
+    schedule_->Observe(step_, now_ns_);
+  }
+  WatchProgress();
+}
+
+void JobState::Advance() {
+  if (phase_ == Phase::kStarting) {
+    AdvanceStart();
+  }
+  if (Running()) {
+    const absl::Status lost = tracker_.Check(now_ns_);
+    if (!lost.ok()) {
+      Fail(lost);
+    }
+  }
+  if (phase_ >= Phase::kTraining && phase_ <= Phase::kEvaluating) {
+    AdvanceProgress();
+    AdvanceRound();
+    for (std::string& line : train_log_->Advance(step_, now_ns_)) {
+      actions_.push_back(AppendTrainLog{std::move(line)});
+    }
+    AdvanceCheckpoint();
+  }
+  AdvanceEnd();
+}
+
+void JobState::OnTick() {
+  now_ns_ = options_.clock->NowNs();
+  if (phase_ == Phase::kStarting) {
+    TickStart();
+  } else if (Running()) {
+    TickRunning();
+  }
+  Advance();
+}
+
+}  // namespace weir

@@ -1,0 +1,224 @@
+// The chief's decisions: what happens in a job, and in which order.
+//
+// Place: events in, actions out; chief_runner.cc is the shell that has the
+// threads, the sockets and the files.
+//
+//   STARTING  -> every shard holds the job (start_sequence.h)
+//   READY     -> the first worker told how many samples there are
+//   TRAINING  -> every contribution is acknowledged by every shard
+//   LAST      -> the last checkpoint is committed
+//   EVALUATING-> the evaluator has its line, or the wait is over
+//   ENDING    -> the workers are gone: Shutdown to the ps
+//   SHUTDOWN  -> OVER
+//
+// Invariants
+//   I1. Shards are declared or restored at most once in a life of the chief;
+//       an ACTIVE shard is never declared.
+//   I2. No generation of a slot is granted to two processes.
+//   I3. Finish is the last action and comes once.
+//   I4. A job ends well only with a committed checkpoint of its last step.
+// Threads: compatible.
+// Errors (of the job): see common/exit_code.h.
+#ifndef SERVER_CHIEF_JOB_STATE_H_
+#define SERVER_CHIEF_JOB_STATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/contribution_list.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/chief.pb.h"
+#include "server/chief/actions.h"
+#include "server/chief/checkpoint_cycle.h"
+#include "server/chief/checkpoint_schedule.h"
+#include "server/chief/roster.h"
+#include "server/chief/shard_tracker.h"
+#include "server/chief/start_sequence.h"
+#include "server/chief/train_log.h"
+
+namespace weir {
+
+class JobState {
+ public:
+  struct Options {
+    JobSpec spec;           // resolved
+    std::string spec_text;  // canonical
+    std::string spec_hash;
+    std::vector<std::string> ps_addresses;
+    int worker_count = 1;
+    uint64_t cluster_fingerprint = 0;
+    bool resume = false;
+    bool init_from = false;
+    bool evaluator_expected = false;
+    std::string checkpoint_directory;    // absolute
+    std::vector<TrainLine> train_lines;  // in train.jsonl already
+    Clock* clock = Clock::Real();
+    std::function<uint64_t()> random;
+    std::function<absl::StatusOr<JobSpec>(const std::string&)> parse_spec;
+    std::function<double(const Schedule&, uint64_t)> learning_rate;
+    // How long what may take, in seconds.
+    double start_wait = 180.0;   // for the ps, at the first start
+    double worker_wait = 300.0;  // for any progress at all
+    double torn_wait = 60.0;     // a checkpoint, for a dead worker's successor
+    double hold_wait = 10.0;     // a checkpoint, for workers to hold
+    double end_wait = 10.0;      // for workers to leave
+    double shutdown_wait = 5.0;  // for the ps to take Shutdown
+  };
+
+  explicit JobState(Options options);
+
+  // What the events so far ask for, in order.
+  std::vector<Action> TakeActions();
+
+  void Start();
+  void OnTick();  // about every 50 ms
+  void RequestStop(const std::string& reason);
+
+  // Answers of the shards.
+  void OnHello(int shard, const absl::StatusOr<HelloReply>& reply);
+  void OnStatus(int shard, const absl::StatusOr<PsStatus>& reply);
+  void OnDeclared(int shard, const absl::StatusOr<DeclareReply>& reply);
+  void OnAssigned(int shard, const absl::Status& status);
+  void OnSlotsSet(int shard, const absl::Status& status);
+  void OnFrozen(int shard, const SnapshotReply& reply);
+  void OnWritten(int shard, const absl::StatusOr<ShardFile>& file);
+  void OnShutdown(int shard);
+
+  // Workers. `stream` names a Heartbeat call, from 1; an error ends it.
+  absl::StatusOr<RegisterReply> OnRegister(const RegisterRequest& request);
+  absl::Status OnProgress(uint64_t stream, const Progress& progress);
+  void OnStreamLost(uint64_t stream);
+
+  // Files.
+  void OnCheckpointFound(
+      const absl::StatusOr<std::optional<FoundCheckpoint>>& found);
+  void OnPrepared(const absl::Status& status);
+  void OnCommitted(const absl::Status& status);
+  void OnEvaluated();
+
+  ChiefStatus status() const;
+  bool over() const { return phase_ == Phase::kOver; }
+
+ private:
+  enum class Phase {
+    kStarting,
+    kReady,
+    kTraining,
+    kLast,
+    kEvaluating,
+    kEnding,
+    kShutdown,
+    kOver,
+  };
+
+  bool Running() const {
+    return phase_ >= Phase::kReady && phase_ <= Phase::kEvaluating;
+  }
+  // Runs everything that the last event made possible.
+  void Advance();
+  void AdvanceStart();
+  void AdvanceProgress();
+  void AdvanceRound();
+  void AdvanceCheckpoint();
+  void AdvanceEnd();
+  void TickStart();
+  void TickRunning();
+  void WatchProgress();
+
+  absl::Status CheckRegister(const RegisterRequest& request);
+  absl::Status EnterTraining(uint64_t sample_count);
+  Grant MakeGrant(int slot) const;
+  absl::Status TakeReports(int slot, const Progress& progress);
+  // The Hold, Release or Stop that a stream must hear when it opens.
+  void Greet(uint64_t stream);
+  void Broadcast(const Command& command);
+
+  void BeginCheckpoint();
+  // The step at which a checkpoint is due, if one is.
+  std::optional<uint64_t> DueCheckpoint();
+  bool WaitsForTornWorker();
+  void OnOutcome(const CheckpointCycle::Outcome& outcome);
+  void OnTorn();
+  absl::Status CommitCycle();
+  // The last one, or the one before a stop, is there.
+  void FinishCheckpoints();
+
+  // Ends the job: workers first.
+  void End(absl::Status status, bool shutdown_ps);
+  void Fail(const absl::Status& status);
+
+  void AskHello(int shard);
+  std::vector<uint64_t> AskAll();
+  bool AllFresh(const std::vector<uint64_t>& tickets) const;
+  Sender ChiefSender() const;
+  std::string WorkerName(int slot) const;
+  bool sync() const { return per_step_ > 0; }
+  // Sync: items of `slot` in each step, the m < n with m mod W = slot.
+  uint64_t ItemsPerStep(int slot) const;
+  // Items of `slot` in this history.
+  uint64_t ItemCount(int slot) const;
+  bool Complete() const { return step_ == step_count_ && step_count_ > 0; }
+  double SecondsSince(int64_t then_ns) const;
+  // True every `period_s` seconds per `what`.
+  bool TimeToSay(const std::string& what, double period_s);
+  void Say(std::string text, bool warning = false);
+
+  const Options options_;
+  const int64_t lost_after_ns_;
+  std::vector<Action> actions_;
+  Phase phase_ = Phase::kStarting;
+  int64_t phase_begin_ns_ = 0;
+  int64_t now_ns_ = 0;  // of this event
+
+  ShardTracker tracker_;
+  StartSequence start_;
+  Roster roster_;
+  CheckpointCycle cycle_;
+  std::optional<CheckpointSchedule> schedule_;
+  std::optional<TrainLog> train_log_;
+
+  // Of the job; from the first worker or the shards.
+  google::protobuf::RepeatedPtrField<Variable> variables_;
+  uint64_t sample_count_ = 0;
+  uint64_t total_ = 0;  // contributions
+  uint32_t per_step_ = 0;
+  ContributionList list_;
+  std::vector<bool> has_blocks_;
+
+  uint64_t step_ = 0;
+  uint64_t step_count_ = 0;
+  uint64_t items_done_ = 0;
+  int64_t progress_ns_ = 0;  // of the last progress
+  uint32_t bad_count_ = 0;
+
+  // A slot round under way.
+  std::vector<bool> slots_set_;
+  std::vector<uint64_t> round_tickets_;
+
+  // Checkpoints.
+  std::vector<uint64_t> marks_tickets_;
+  bool hold_sent_ = false;
+  int64_t torn_since_ns_ = 0;  // 0: not torn
+  int64_t retry_ns_ = 0;       // not before
+  int tries_failed_ = 0;       // in a row
+  std::string checkpoint_;     // newest committed
+  std::optional<uint64_t> checkpoint_step_;
+
+  bool stop_requested_ = false;
+  std::string stop_reason_;
+  int64_t stop_ns_ = 0;
+  bool shutdown_ps_ = false;
+  std::vector<bool> shut_down_;
+  absl::Status final_status_;
+  std::vector<std::pair<std::string, int64_t>> said_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_JOB_STATE_H_

@@ -1,0 +1,425 @@
+// The second half of JobState: when it checkpoints, and how it ends.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/exit_code.h"
+#include "common/status.h"
+#include "server/chief/job_state.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kRetryCheckpointNs = 1'000'000'000;
+constexpr int kCheckpointTries = 3;  // where one is needed to go on
+
+}  // namespace
+
+// -------------------------------------------------------------- checkpoints
+
+std::optional<uint64_t> JobState::DueCheckpoint() {
+  if (now_ns_ < retry_ns_) {
+    return std::nullopt;
+  }
+  if (phase_ == Phase::kLast) {
+    return step_count_;
+  }
+  if (stop_requested_) {
+    return sync() ? schedule_->VersionAhead(step_, step_count_) : step_;
+  }
+  if (torn_since_ns_ != 0) {
+    return step_;
+  }
+  const std::optional<uint64_t> due = schedule_->Due(step_, now_ns_);
+  // The one at the end comes by itself.
+  return due.has_value() && *due < step_count_ ? due : std::nullopt;
+}
+
+// An item of an absent worker is applied in part: only its replacement can
+// finish it, and a hold would stop that for nothing.
+bool JobState::WaitsForTornWorker() {
+  const std::optional<int> slot = tracker_.TornSlot(roster_.count());
+  if (!slot.has_value() || roster_.worker(*slot).connected()) {
+    return false;
+  }
+  if (torn_since_ns_ == 0) {
+    torn_since_ns_ = now_ns_;
+  }
+  if (TimeToSay("torn", 5.0)) {
+    Say(absl::StrCat("the checkpoint waits for ", WorkerName(*slot),
+                     ", which ended inside item ", tracker_.NextItemMin(*slot),
+                     ", ", static_cast<int>(SecondsSince(torn_since_ns_)),
+                     " s"));
+  }
+  return true;
+}
+
+void JobState::OnTorn() {
+  if (torn_since_ns_ == 0) {
+    torn_since_ns_ = now_ns_;
+  }
+  retry_ns_ = now_ns_ + kRetryCheckpointNs;
+}
+
+void JobState::AdvanceCheckpoint() {
+  if (phase_ == Phase::kTraining && Complete()) {
+    phase_ = Phase::kLast;
+    phase_begin_ns_ = now_ns_;
+    torn_since_ns_ = retry_ns_ = 0;
+    for (std::string& line : train_log_->End(step_, now_ns_)) {
+      actions_.push_back(AppendTrainLog{std::move(line)});
+    }
+  }
+  if (phase_ == Phase::kTraining && stop_requested_ &&
+      cycle_.state() < CheckpointCycle::State::kWriting &&
+      SecondsSince(stop_ns_) > options_.torn_wait) {
+    End(absl::CancelledError(absl::StrCat(
+            stop_reason_, ": stopped without a checkpoint of step ", step_,
+            ", the newest is ", checkpoint_.empty() ? "none" : checkpoint_)),
+        true);
+    return;
+  }
+  if (cycle_.idle() && phase_ <= Phase::kLast) {
+    BeginCheckpoint();
+  }
+  if (cycle_.state() == CheckpointCycle::State::kHolding && hold_sent_ &&
+      (roster_.AllHold() ||
+       SecondsSince(cycle_.begun_ns()) > options_.hold_wait)) {
+    cycle_.OnHeld();
+  }
+  if (cycle_.state() == CheckpointCycle::State::kChecking) {
+    if (marks_tickets_.empty()) {
+      marks_tickets_ = AskAll();
+    } else if (AllFresh(marks_tickets_)) {
+      marks_tickets_.clear();
+      std::vector<int64_t> next;
+      for (int w = 0; w < roster_.count(); ++w) {
+        next.push_back(static_cast<int64_t>(tracker_.NextItemMin(w)));
+      }
+      AdvanceProgress();
+      cycle_.OnMarks(tracker_.TornSlot(roster_.count()).has_value(),
+                     std::move(next), step_, &actions_);
+    }
+  }
+  if (cycle_.state() == CheckpointCycle::State::kReady) {
+    const absl::Status status = CommitCycle();
+    if (!status.ok()) {
+      Fail(status);
+      return;
+    }
+  }
+  if (cycle_.wants_hold() != hold_sent_) {
+    hold_sent_ = cycle_.wants_hold();
+    Command command;
+    if (hold_sent_) {
+      command.set_hold(true);
+    } else {
+      command.set_release(true);
+    }
+    Broadcast(command);
+  }
+  if (const auto outcome = cycle_.TakeOutcome(); outcome.has_value()) {
+    OnOutcome(*outcome);
+  }
+}
+
+void JobState::BeginCheckpoint() {
+  const bool wanted = phase_ == Phase::kLast || stop_requested_;
+  const uint64_t here = phase_ == Phase::kLast ? step_count_ : step_;
+  if (wanted && checkpoint_step_ == here) {
+    FinishCheckpoints();  // it is there already
+    return;
+  }
+  const std::optional<uint64_t> due = DueCheckpoint();
+  if (!due.has_value()) {
+    return;
+  }
+  if (sync()) {
+    cycle_.BeginAtVersion(*due, ChiefSender(), now_ns_, &actions_);
+    return;
+  }
+  if (WaitsForTornWorker()) {
+    if (!wanted && SecondsSince(torn_since_ns_) > options_.torn_wait) {
+      Say(absl::StrCat("gave up the checkpoint at ", step_,
+                       ": no replacement came"),
+          true);
+      torn_since_ns_ = 0;
+      schedule_->OnTried(step_, now_ns_);
+    }
+    return;
+  }
+  marks_tickets_.clear();
+  cycle_.BeginFreeze(phase_ != Phase::kLast, ChiefSender(), now_ns_);
+}
+
+absl::Status JobState::CommitCycle() {
+  Manifest manifest;
+  manifest.set_format(1);
+  *manifest.mutable_declaration() = start_.declaration();
+  std::vector<ContributionRange> applied;
+  if (sync()) {
+    const Declaration& declaration = start_.declaration();
+    const int64_t before = list_.total() - list_.remaining_count();
+    const auto done = static_cast<int64_t>(
+        (cycle_.step() - declaration.base_version()) * per_step_);
+    applied.push_back({0, std::min(before + done, list_.total())});
+  } else {
+    WEIR_ASSIGN_OR_RETURN(applied, list_.Applied(cycle_.next_items()));
+  }
+  for (const ContributionRange& range : applied) {
+    manifest.add_applied_range(static_cast<uint64_t>(range.begin));
+    manifest.add_applied_range(static_cast<uint64_t>(range.end));
+  }
+  manifest.set_contribution_count(total_);
+  manifest.set_job_spec_text(options_.spec_text);
+  cycle_.Commit(std::move(manifest), &actions_);
+  return absl::OkStatus();
+}
+
+void JobState::OnOutcome(const CheckpointCycle::Outcome& outcome) {
+  switch (outcome.result) {
+    case CheckpointCycle::Result::kTorn:
+      OnTorn();
+      return;
+    case CheckpointCycle::Result::kPassed:
+      schedule_->OnPassed();
+      return;
+    case CheckpointCycle::Result::kCommitted:
+      Say(absl::StrCat("checkpoint ", outcome.name, " is committed"));
+      checkpoint_ = outcome.name;
+      checkpoint_step_ = outcome.step;
+      schedule_->OnTried(outcome.step, now_ns_);
+      torn_since_ns_ = retry_ns_ = 0;
+      tries_failed_ = 0;
+      if (phase_ == Phase::kLast || stop_requested_) {
+        FinishCheckpoints();
+      }
+      return;
+    case CheckpointCycle::Result::kFailed:
+      break;
+  }
+  ++tries_failed_;
+  const absl::Status status = Annotate(
+      outcome.status, absl::StrCat("checkpoint ", outcome.name, " failed"));
+  if (phase_ == Phase::kLast || stop_requested_) {
+    if (tries_failed_ >= kCheckpointTries) {
+      Fail(status);
+      return;
+    }
+    retry_ns_ = now_ns_ + kRetryCheckpointNs;
+  } else {
+    schedule_->OnTried(std::max(outcome.step, step_), now_ns_);
+  }
+  Say(absl::StrCat(status.message(), "; the job goes on"), true);
+}
+
+// ---------------------------------------------------------------------- end
+
+void JobState::FinishCheckpoints() {
+  if (phase_ == Phase::kLast) {
+    const bool wait =
+        options_.evaluator_expected && options_.spec.has_evaluation();
+    actions_.push_back(WriteDone{checkpoint_, wait});
+    phase_ = Phase::kEvaluating;
+    phase_begin_ns_ = now_ns_;
+    if (!wait) {
+      End(absl::OkStatus(), true);
+    }
+    return;
+  }
+  End(absl::CancelledError(
+          absl::StrCat(stop_reason_, ": stopped after ", checkpoint_)),
+      true);
+}
+
+void JobState::End(absl::Status status, bool shutdown_ps) {
+  if (phase_ >= Phase::kEnding) {
+    return;
+  }
+  final_status_ = std::move(status);
+  shutdown_ps_ = shutdown_ps && phase_ >= Phase::kReady;
+  phase_ = Phase::kEnding;
+  phase_begin_ns_ = now_ns_;
+  Command command;
+  command.mutable_stop()->set_code(static_cast<uint32_t>(final_status_.code()));
+  command.mutable_stop()->set_reason(std::string(final_status_.message()));
+  Broadcast(command);
+}
+
+void JobState::Fail(const absl::Status& status) {
+  // After a permanent error the values are of no more use; after a transient
+  // one the shards that are left may be restored into.
+  const int exit_code = ExitCodeFor(status);
+  End(status, exit_code < 128 && phase_ >= Phase::kTraining);
+}
+
+void JobState::AdvanceEnd() {
+  if (phase_ == Phase::kEvaluating) {
+    const double wait = options_.spec.evaluation().has_wait_seconds()
+                            ? options_.spec.evaluation().wait_seconds()
+                            : 60.0;
+    if (SecondsSince(phase_begin_ns_) > wait) {
+      Say(absl::StrCat("the evaluator has no line on ", checkpoint_, " after ",
+                       wait, " s"),
+          true);
+      End(absl::OkStatus(), true);
+    }
+  }
+  if (phase_ == Phase::kEnding &&
+      (!roster_.AnyConnected() ||
+       SecondsSince(phase_begin_ns_) > options_.end_wait)) {
+    phase_ = Phase::kShutdown;
+    phase_begin_ns_ = now_ns_;
+    shut_down_.assign(tracker_.count(), !shutdown_ps_);
+    for (int s = 0; shutdown_ps_ && s < tracker_.count(); ++s) {
+      ShutdownRequest request;
+      *request.mutable_sender() = ChiefSender();
+      actions_.push_back(ShardCall{s, request});
+    }
+  }
+  if (phase_ == Phase::kShutdown &&
+      (std::count(shut_down_.begin(), shut_down_.end(), true) ==
+           tracker_.count() ||
+       SecondsSince(phase_begin_ns_) > options_.shutdown_wait)) {
+    phase_ = Phase::kOver;
+    actions_.push_back(Finish{final_status_});
+  }
+}
+
+void JobState::RequestStop(const std::string& reason) {
+  now_ns_ = options_.clock->NowNs();
+  if (stop_requested_) {
+    return;
+  }
+  stop_requested_ = true;
+  stop_reason_ = reason;
+  stop_ns_ = now_ns_;
+  retry_ns_ = 0;
+  if (phase_ < Phase::kTraining) {
+    End(absl::CancelledError(absl::StrCat(reason, ": stopped at the start")),
+        true);
+  } else if (phase_ == Phase::kTraining) {
+    Say(absl::StrCat(reason, ": writing a checkpoint, then stopping"));
+  }
+  Advance();
+}
+
+// ------------------------------------------------------------------ answers
+
+void JobState::OnHello(int shard, const absl::StatusOr<HelloReply>& reply) {
+  now_ns_ = options_.clock->NowNs();
+  tracker_.Answered(shard, reply, now_ns_);
+  Advance();
+}
+
+void JobState::OnStatus(int shard, const absl::StatusOr<PsStatus>& reply) {
+  now_ns_ = options_.clock->NowNs();
+  start_.OnStatus(shard, reply, &actions_);
+  Advance();
+}
+
+void JobState::OnDeclared(int shard,
+                          const absl::StatusOr<DeclareReply>& reply) {
+  now_ns_ = options_.clock->NowNs();
+  start_.OnDeclared(shard, reply, &actions_);
+  Advance();
+}
+
+void JobState::OnAssigned(int shard, const absl::Status& status) {
+  now_ns_ = options_.clock->NowNs();
+  start_.OnAssigned(shard, status);
+  Advance();
+}
+
+void JobState::OnSlotsSet(int shard, const absl::Status& status) {
+  now_ns_ = options_.clock->NowNs();
+  if (!Running()) {
+    return;
+  }
+  if (!status.ok()) {
+    Fail(Annotate(status, tracker_.Name(shard)));
+  } else if (!slots_set_.empty()) {
+    slots_set_[shard] = true;
+  }
+  Advance();
+}
+
+void JobState::OnFrozen(int shard, const SnapshotReply& reply) {
+  now_ns_ = options_.clock->NowNs();
+  cycle_.OnFrozen(shard, has_blocks_[shard], reply);
+  Advance();
+}
+
+void JobState::OnWritten(int shard, const absl::StatusOr<ShardFile>& file) {
+  now_ns_ = options_.clock->NowNs();
+  cycle_.OnWritten(shard,
+                   file.ok() ? file
+                             : absl::StatusOr<ShardFile>(Annotate(
+                                   file.status(), tracker_.Name(shard))),
+                   &actions_);
+  Advance();
+}
+
+void JobState::OnShutdown(int shard) {
+  now_ns_ = options_.clock->NowNs();
+  if (!shut_down_.empty()) {
+    shut_down_[shard] = true;
+  }
+  Advance();
+}
+
+void JobState::OnCheckpointFound(
+    const absl::StatusOr<std::optional<FoundCheckpoint>>& found) {
+  now_ns_ = options_.clock->NowNs();
+  start_.OnCheckpointFound(found, &actions_);
+  Advance();
+}
+
+void JobState::OnPrepared(const absl::Status& status) {
+  now_ns_ = options_.clock->NowNs();
+  cycle_.OnPrepared(status, &actions_);
+  Advance();
+}
+
+void JobState::OnCommitted(const absl::Status& status) {
+  now_ns_ = options_.clock->NowNs();
+  cycle_.OnCommitted(status);
+  Advance();
+}
+
+void JobState::OnEvaluated() {
+  now_ns_ = options_.clock->NowNs();
+  if (phase_ == Phase::kEvaluating) {
+    End(absl::OkStatus(), true);
+  }
+  Advance();
+}
+
+ChiefStatus JobState::status() const {
+  ChiefStatus status;
+  if (phase_ < Phase::kTraining) {
+    status.set_phase(ChiefStatus::WAITING);
+    status.set_message(start_.Describe());
+  } else if (phase_ == Phase::kTraining) {
+    status.set_phase(ChiefStatus::TRAINING);
+  } else if (final_status_.ok()) {
+    status.set_phase(phase_ == Phase::kOver ? ChiefStatus::DONE
+                                            : ChiefStatus::FINISHING);
+  } else {
+    status.set_phase(ChiefStatus::FAILED);
+    status.set_message(std::string(final_status_.message()));
+  }
+  status.set_step(step_);
+  status.set_step_count(step_count_);
+  status.set_checkpoint(checkpoint_);
+  if (train_log_.has_value()) {
+    status.set_loss(train_log_->loss());
+    status.set_examples_per_second(train_log_->examples_per_second());
+    status.set_staleness_mean(train_log_->staleness_mean());
+    status.set_staleness_max(train_log_->staleness_max());
+    status.set_examples(train_log_->examples());
+  }
+  return status;
+}
+
+}  // namespace weir

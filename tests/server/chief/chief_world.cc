@@ -1,0 +1,426 @@
+#include "tests/server/chief/chief_world.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/text_format.h"
+#include "proto/layout_io.h"
+
+namespace weir {
+
+JobSpec SmallSpec() {
+  JobSpec spec;
+  const bool ok = google::protobuf::TextFormat::ParseFromString(
+      R"(name: "small" seed: 1
+         train { batch_size: 10 steps: 20 log_every_steps: 5 }
+         optimizer { sgd {} } schedule { learning_rate: 0.1 }
+         update { async {} }
+         limits { block_elements: 16 lost_after_seconds: 10 })",
+      &spec);
+  return ok ? spec : JobSpec();
+}
+
+ChiefWorld::ChiefWorld(int shard_count, int worker_count, JobSpec spec,
+                       uint64_t seed)
+    : shards(shard_count), calls_(shard_count) {
+  if (seed != 0) {
+    random_.emplace(seed);
+  }
+  options.spec = std::move(spec);
+  options.spec_text = options.spec.DebugString();
+  options.spec_hash = options.spec_text;
+  for (int s = 0; s < shard_count; ++s) {
+    options.ps_addresses.push_back(absl::StrCat("host", s, ":1"));
+    shards[s].incarnation = 1000 + s;
+  }
+  options.worker_count = worker_count;
+  options.cluster_fingerprint = 77;
+  options.checkpoint_directory = "/disk";
+  options.clock = &clock;
+  options.random = [this] { return ++next_random_; };
+  options.parse_spec = [](const std::string& text) -> absl::StatusOr<JobSpec> {
+    JobSpec parsed;
+    if (!google::protobuf::TextFormat::ParseFromString(text, &parsed)) {
+      return absl::DataLossError("not a JobSpec");
+    }
+    return parsed;
+  };
+}
+
+void ChiefWorld::StartChief(bool resume) {
+  options.resume = resume;
+  for (auto& calls : calls_) {
+    calls.clear();
+  }
+  others_.clear();
+  finished.reset();
+  chief_ = std::make_unique<JobState>(options);
+  chief_->Start();
+  Take();
+}
+
+void ChiefWorld::Take() {
+  for (Action& action : chief_->TakeActions()) {
+    if (auto* call = std::get_if<ShardCall>(&action)) {
+      calls_[call->shard].push_back(std::move(*call));
+    } else {
+      others_.push_back(std::move(action));
+    }
+  }
+}
+
+void ChiefWorld::Settle() {
+  for (;;) {
+    std::vector<int> ready;
+    for (size_t s = 0; s < calls_.size(); ++s) {
+      if (!calls_[s].empty()) {
+        ready.push_back(static_cast<int>(s));
+      }
+    }
+    if (!others_.empty()) {
+      ready.push_back(-1);
+    }
+    if (ready.empty()) {
+      return;
+    }
+    const int pick =
+        random_.has_value()
+            ? ready[random_->NextBelow(static_cast<uint32_t>(ready.size()))]
+            : ready.back();
+    if (pick < 0) {
+      const Action action = others_.front();
+      others_.pop_front();
+      Run(action);
+    } else {
+      const ShardCall call = calls_[pick].front();
+      calls_[pick].pop_front();
+      Call(call);
+    }
+    Take();
+  }
+}
+
+void ChiefWorld::Run(double seconds) {
+  for (double t = 0.0; t < seconds; t += 0.05) {
+    clock.Advance(std::chrono::milliseconds(50));
+    chief_->OnTick();
+    Take();
+    Settle();
+    CheckSnapshots();
+    Settle();
+  }
+}
+
+HelloReply ChiefWorld::Hello(int s) const {
+  const Shard& shard = shards[s];
+  HelloReply reply;
+  reply.set_incarnation(shard.incarnation);
+  reply.set_state(shard.state);
+  if (shard.state == EMPTY) {
+    return reply;
+  }
+  reply.set_job(shard.declaration.job());
+  reply.set_history(shard.declaration.history());
+  reply.set_shard(static_cast<uint32_t>(s));
+  reply.set_shard_count(shard.declaration.shard_count());
+  for (const auto& [slot, generation] : shard.generation) {
+    SlotStatus* status = reply.add_slot();
+    status->set_slot(static_cast<uint32_t>(slot));
+    status->set_generation(generation);
+    const auto next = shard.next.find(slot);
+    const uint64_t item = next == shard.next.end() ? 0 : next->second;
+    status->set_next_item_min(item);
+    status->set_next_item_max(item);
+  }
+  return reply;
+}
+
+uint64_t ChiefWorld::Version(const Shard& shard) const {
+  const uint32_t n = shard.declaration.update().sync().contributions();
+  uint64_t steps = UINT64_MAX;
+  for (uint32_t w = 0; w < shard.declaration.slot_count() && w < n; ++w) {
+    const uint64_t per_step = (n - w + shard.declaration.slot_count() - 1) /
+                              shard.declaration.slot_count();
+    const auto next = shard.next.find(static_cast<int>(w));
+    steps =
+        std::min(steps, next == shard.next.end() ? 0 : next->second / per_step);
+  }
+  return shard.declaration.base_version() + steps;
+}
+
+void ChiefWorld::Activate(int s, const SetSlotsRequest& request) {
+  Shard& shard = shards[s];
+  if (shard.state == EMPTY ||
+      request.sender().history() != shard.declaration.history()) {
+    chief_->OnSlotsSet(s, absl::FailedPreconditionError("another history"));
+    return;
+  }
+  shard.state = ACTIVE;
+  for (const auto& slot : request.slot()) {
+    uint32_t& generation = shard.generation[static_cast<int>(slot.slot())];
+    generation = std::max(generation, slot.generation());
+    shard.retired[static_cast<int>(slot.slot())] = slot.retired();
+  }
+  chief_->OnSlotsSet(s, absl::OkStatus());
+}
+
+void ChiefWorld::Snapshot(int s, const SnapshotRequest& request) {
+  Shard& shard = shards[s];
+  if (request.has_version()) {
+    if (Version(shard) > request.version()) {
+      chief_->OnWritten(s, absl::OutOfRangeError("past it"));
+      return;
+    }
+    shard.snapshot_version = request.version();
+  }
+  shard.snapshot_name = request.directory();
+}
+
+void ChiefWorld::CheckSnapshots() {
+  for (size_t s = 0; s < shards.size(); ++s) {
+    Shard& shard = shards[s];
+    if (shard.snapshot_name.empty() || no_freeze) {
+      continue;
+    }
+    if (shard.snapshot_version.has_value() &&
+        Version(shard) < *shard.snapshot_version) {
+      continue;
+    }
+    shard.snapshot_name.clear();
+    shard.snapshot_version.reset();
+    const int index = static_cast<int>(s);
+    SnapshotReply frozen;
+    frozen.set_frozen(true);
+    *frozen.mutable_slot() = Hello(index).slot();
+    chief_->OnFrozen(index, frozen);
+    Take();
+    if (!write_error.ok()) {
+      chief_->OnWritten(index, write_error);
+    } else {
+      ShardFile file;
+      file.set_shard(static_cast<uint32_t>(s));
+      file.set_name(absl::StrCat("shard-", s));
+      chief_->OnWritten(index, file);
+    }
+    Take();
+  }
+}
+
+void ChiefWorld::Call(const ShardCall& call) {
+  const int s = call.shard;
+  Shard& shard = shards[s];
+  const absl::Status down = absl::UnavailableError("connection refused");
+  if (std::holds_alternative<HelloCall>(call.request)) {
+    chief_->OnHello(s, shard.down ? absl::StatusOr<HelloReply>(down)
+                                  : absl::StatusOr<HelloReply>(Hello(s)));
+  } else if (std::holds_alternative<StatusCall>(call.request)) {
+    PsStatus status;
+    *status.mutable_hello() = Hello(s);
+    *status.mutable_declaration() = shard.declaration;
+    chief_->OnStatus(s, status);
+  } else if (const auto* declare = std::get_if<DeclareRequest>(&call.request)) {
+    ++shard.declares;
+    DeclareReply reply;
+    reply.set_incarnation(shard.incarnation);
+    if (shard.state == ACTIVE) {
+      chief_->OnDeclared(s, absl::FailedPreconditionError("ACTIVE"));
+      return;
+    }
+    shard.state = LOADED;
+    shard.declaration = declare->declaration();
+    reply.set_layout_fingerprint(
+        LayoutFromDeclaration(shard.declaration)->fingerprint());
+    chief_->OnDeclared(s, reply);
+  } else if (const auto* restore = std::get_if<RestoreRequest>(&call.request)) {
+    ++shard.restores;
+    shard.state = LOADED;
+    shard.declaration = restore->declaration();
+    shard.generation.clear();
+    shard.next.clear();
+    DeclareReply reply;
+    reply.set_incarnation(shard.incarnation);
+    reply.set_layout_fingerprint(
+        LayoutFromDeclaration(shard.declaration)->fingerprint());
+    chief_->OnDeclared(s, reply);
+  } else if (std::holds_alternative<AssignCall>(call.request)) {
+    chief_->OnAssigned(s, absl::OkStatus());
+  } else if (const auto* set = std::get_if<SetSlotsRequest>(&call.request)) {
+    Activate(s, *set);
+  } else if (const auto* snap = std::get_if<SnapshotRequest>(&call.request)) {
+    Snapshot(s, *snap);
+  } else {
+    shard.shut_down = true;
+    chief_->OnShutdown(s);
+  }
+}
+
+void ChiefWorld::Run(const Action& action) {
+  if (const auto* line = std::get_if<LogLine>(&action)) {
+    log.push_back(line->text);
+  } else if (const auto* train = std::get_if<AppendTrainLog>(&action)) {
+    lines.push_back(train->line);
+  } else if (std::holds_alternative<FindCheckpoint>(action)) {
+    std::optional<FoundCheckpoint> found;
+    for (const auto& [name, manifest] : disk) {
+      if (!found.has_value() || manifest.step() > found->manifest.step()) {
+        found = FoundCheckpoint{"/disk/" + name, manifest};
+      }
+    }
+    chief_->OnCheckpointFound(
+        damaged ? absl::StatusOr<std::optional<FoundCheckpoint>>(
+                      absl::DataLossError("/disk/ckpt-9 is damaged"))
+                : absl::StatusOr<std::optional<FoundCheckpoint>>(found));
+  } else if (std::holds_alternative<PrepareCheckpoint>(action)) {
+    chief_->OnPrepared(absl::OkStatus());
+  } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
+    if (commit_error.ok()) {
+      disk[commit->manifest.name()] = commit->manifest;
+    }
+    chief_->OnCommitted(commit_error);
+  } else if (const auto* write = std::get_if<WriteDone>(&action)) {
+    done = write->checkpoint;
+  } else if (const auto* finish = std::get_if<Finish>(&action)) {
+    if (finished.has_value()) {
+      log.push_back("finished twice");
+    }
+    finished = finish->status;
+  } else if (const auto* send = std::get_if<SendCommand>(&action)) {
+    for (auto& [w, worker] : workers) {
+      if (worker.stream != send->stream) {
+        continue;
+      }
+      if (send->command.has_stop()) {
+        worker.stop = send->command.stop();
+      } else {
+        worker.held = send->command.hold();
+        holds += worker.held ? 1 : 0;
+      }
+    }
+  } else if (const auto* end = std::get_if<EndStream>(&action)) {
+    for (auto& [w, worker] : workers) {
+      if (worker.stream == end->stream) {
+        worker.stream = 0;
+        worker.error = end->status;
+      }
+    }
+  }
+}
+
+void ChiefWorld::Register(int w) {
+  Worker& worker = workers[w];
+  worker.request.set_index(static_cast<uint32_t>(w));
+  worker.request.set_process(worker.process);
+  if (worker.request.host().empty()) {
+    worker.request.set_host(absl::StrCat("node", worker.process));
+    worker.request.set_cluster_fingerprint(77);
+    *worker.request.mutable_job_spec() = options.spec;
+    worker.request.set_sample_count(100);
+    Variable* variable = worker.request.add_variable();
+    variable->set_name("w");
+    variable->add_shape(200);
+  }
+  const absl::StatusOr<RegisterReply> reply =
+      chief_->OnRegister(worker.request);
+  Take();
+  worker.error = reply.status();
+  if (!reply.ok() || !reply->has_grant()) {
+    return;
+  }
+  worker.grant = reply->grant();
+  const Grant& grant = *worker.grant;
+  grants[{grant.sender().slot(), grant.sender().generation()}].insert(
+      worker.process);
+  worker.next = std::max(worker.next, grant.next_item());
+  worker.stream = next_stream_++;
+}
+
+ChiefWorld::Worker& ChiefWorld::Join(int w) {
+  Worker fresh;
+  fresh.request = workers[w].request;
+  fresh.request.clear_host();
+  fresh.request.clear_variable();
+  fresh.process = 1 + ++next_random_;
+  workers[w] = fresh;
+  for (int i = 0; i < 100; ++i) {
+    Register(w);
+    if (workers[w].grant.has_value() || !workers[w].error.ok()) {
+      break;
+    }
+    Run(0.05);
+  }
+  return workers[w];
+}
+
+absl::Status ChiefWorld::Beat(int w, bool bad) {
+  Worker& worker = workers[w];
+  const Grant& grant = *worker.grant;
+  Progress progress;
+  progress.set_slot(static_cast<uint32_t>(w));
+  progress.set_generation(grant.sender().generation());
+  progress.set_next_item(worker.next);
+  progress.set_holding(worker.held);
+  progress.set_out_of_work(worker.items > 0 && worker.next >= worker.items);
+  if (bad) {
+    progress.add_item()->set_bad(true);
+    progress.mutable_item(0)->set_bad_variable("w");
+    progress.mutable_item(0)->set_contribution(3);
+  }
+  const absl::Status status = chief_->OnProgress(worker.stream, progress);
+  Take();
+  Settle();
+  return status;
+}
+
+void ChiefWorld::DoItem(int w, bool torn) {
+  Worker& worker = workers[w];
+  for (Shard& shard : shards) {
+    uint64_t& next = shard.next[w];
+    next = std::max(next, worker.next + 1);
+    if (torn) {
+      return;
+    }
+  }
+  ++worker.next;
+}
+
+void ChiefWorld::Work(int ticks_max) {
+  for (int tick = 0; tick < ticks_max && !finished.has_value(); ++tick) {
+    for (auto& [w, worker] : workers) {
+      if (worker.stop.has_value() && worker.stream != 0) {
+        chief_->OnStreamLost(worker.stream);
+        worker.stream = 0;
+        Take();
+      }
+      if (!worker.grant.has_value() || worker.stream == 0) {
+        continue;
+      }
+      const Grant& grant = *worker.grant;
+      uint64_t applied = 0;
+      for (int i = 0; i + 1 < grant.applied_range_size(); i += 2) {
+        applied += grant.applied_range(i + 1) - grant.applied_range(i);
+      }
+      const uint64_t left = grant.contribution_count() - applied;
+      const uint64_t n = grant.contributions_per_step();
+      const uint64_t count = grant.slot_count();
+      const auto slot = static_cast<uint64_t>(w);
+      worker.items =
+          n > 0 ? (left + n - 1) / n *
+                      (slot < n ? (n - slot + count - 1) / count : 0)
+                : (left > slot ? (left - slot + count - 1) / count : 0);
+      if (!worker.held && worker.next < worker.items) {
+        DoItem(w);
+      }
+      Beat(w).IgnoreError();
+    }
+    Run(0.05);
+  }
+}
+
+bool ChiefWorld::Logged(const std::string& text) const {
+  return std::any_of(log.begin(), log.end(), [&](const std::string& line) {
+    return absl::StrContains(line, text);
+  });
+}
+
+}  // namespace weir

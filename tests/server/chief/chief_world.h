@@ -1,0 +1,112 @@
+// A JobState in a world without threads, sockets or files: shards that keep the
+// rules of proto/ps.proto, workers that do items, a disk that is a map.
+//
+// Actions are carried out one at a time; with a seed, those of different shards
+// in random order.
+#ifndef TESTS_SERVER_CHIEF_CHIEF_WORLD_H_
+#define TESTS_SERVER_CHIEF_CHIEF_WORLD_H_
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/random.h"
+#include "server/chief/job_state.h"
+
+namespace weir {
+
+JobSpec SmallSpec();
+
+class ChiefWorld {
+ public:
+  struct Shard {
+    uint64_t incarnation = 1;
+    ShardState state = EMPTY;
+    Declaration declaration;
+    bool down = false;
+    std::map<int, uint32_t> generation;
+    std::map<int, bool> retired;
+    std::map<int, uint64_t> next;  // next item by slot
+    int declares = 0;
+    int restores = 0;
+    bool shut_down = false;
+    std::optional<uint64_t> snapshot_version;  // sync: not reached yet
+    std::string snapshot_name;
+  };
+  struct Worker {
+    uint64_t process = 0;
+    RegisterRequest request;
+    std::optional<Grant> grant;
+    uint64_t stream = 0;
+    bool held = false;
+    std::optional<Stop> stop;
+    absl::Status error;  // of Register or the stream
+    uint64_t next = 0;
+    uint64_t items = 0;  // to do
+  };
+
+  ChiefWorld(int shards, int workers, JobSpec spec, uint64_t seed = 0);
+
+  // Starts a chief; what the one before knew is lost.
+  void StartChief(bool resume = false);
+  JobState& chief() { return *chief_; }
+  // Delivers answers until nothing is under way.
+  void Settle();
+  // Ticks of 50 ms with everything delivered in between.
+  void Run(double seconds);
+
+  // Registers worker `w` as a new process until it has a grant or an error.
+  Worker& Join(int w);
+  void Register(int w);
+  // Heartbeat of what it did.
+  absl::Status Beat(int w, bool bad = false);
+  // Does one item on every shard, or on the first one only.
+  void DoItem(int w, bool torn = false);
+  // Lets every joined worker work and beat until the job is over.
+  void Work(int ticks_max = 20000);
+
+  FakeClock clock;
+  std::vector<Shard> shards;
+  std::map<int, Worker> workers;
+  JobState::Options options;
+  std::vector<std::string> log;
+  std::vector<std::string> lines;        // train.jsonl
+  std::map<std::string, Manifest> disk;  // committed checkpoints
+  std::string done;
+  std::optional<absl::Status> finished;
+  int holds = 0;
+  // Every (slot, generation) that was granted, with its process.
+  std::map<std::pair<uint32_t, uint32_t>, std::set<uint64_t>> grants;
+  absl::Status write_error;  // of every shard file
+  absl::Status commit_error;
+  bool damaged = false;    // the newest checkpoint
+  bool no_freeze = false;  // snapshots hang
+
+  bool Logged(const std::string& text) const;
+
+ private:
+  void Take();
+  void Run(const Action& action);
+  void Call(const ShardCall& call);
+  void Snapshot(int s, const SnapshotRequest& request);
+  void CheckSnapshots();
+  HelloReply Hello(int s) const;
+  uint64_t Version(const Shard& shard) const;
+  void Activate(int s, const SetSlotsRequest& request);
+
+  std::optional<RandomStream> random_;
+  uint64_t next_random_ = 100;
+  uint64_t next_stream_ = 1;
+  std::unique_ptr<JobState> chief_;
+  std::vector<std::deque<ShardCall>> calls_;
+  std::deque<Action> others_;
+};
+
+}  // namespace weir
+
+#endif  // TESTS_SERVER_CHIEF_CHIEF_WORLD_H_

@@ -1,0 +1,423 @@
+#include "server/chief/job_state.h"
+
+#include <algorithm>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/chief/chief_world.h"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+JobSpec SyncSpec(uint64_t steps) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_update()->mutable_sync();
+  spec.mutable_train()->set_steps(steps);
+  return spec;
+}
+
+TEST(JobStateTest, TrainsAsyncToItsEndAndLeavesACheckpoint) {
+  ChiefWorld world(2, 2, SmallSpec());
+  world.StartChief();
+  world.Settle();
+  world.Join(0);
+  world.Join(1);
+  world.Work();
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_TRUE(world.finished->ok()) << *world.finished;
+  EXPECT_EQ(world.done, "ckpt-20");
+  const Manifest& manifest = world.disk.at("ckpt-20");
+  EXPECT_EQ(manifest.applied_range_size(), 2);
+  EXPECT_EQ(manifest.applied_range(0), 0u);
+  EXPECT_EQ(manifest.applied_range(1), 20u);
+  EXPECT_EQ(manifest.file_size(), 2);
+  for (const ChiefWorld::Shard& shard : world.shards) {
+    EXPECT_EQ(shard.declares, 1);
+    EXPECT_TRUE(shard.shut_down);
+  }
+  EXPECT_EQ(world.workers[0].stop->code(), 0u);
+  EXPECT_EQ(world.chief().status().phase(), ChiefStatus::DONE);
+}
+
+TEST(JobStateTest, TrainsSyncInSteps) {
+  ChiefWorld world(3, 2, SyncSpec(7));
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  EXPECT_EQ(world.workers[0].grant->contributions_per_step(), 2u);
+  EXPECT_EQ(world.workers[0].grant->contribution_count(), 14u);
+  world.Work();
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_TRUE(world.finished->ok()) << *world.finished;
+  EXPECT_EQ(world.done, "ckpt-7");
+  EXPECT_EQ(world.disk.at("ckpt-7").applied_range(1), 14u);
+}
+
+TEST(JobStateTest, SyncStepsNeedNotDivideAmongTheWorkers) {
+  JobSpec spec = SyncSpec(5);
+  spec.mutable_update()->mutable_sync()->set_contributions(3);
+  ChiefWorld world(1, 2, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  world.Work();
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_TRUE(world.finished->ok()) << *world.finished;
+  EXPECT_EQ(world.shards[0].next[0], 10u);
+  EXPECT_EQ(world.shards[0].next[1], 5u);
+}
+
+TEST(JobStateTest, WaitsForAPsAndSaysSo) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.shards[1].down = true;
+  world.StartChief();
+  world.Run(13);
+  EXPECT_TRUE(world.Logged("waiting for ps 1 (host1:1), 5 s"));
+  EXPECT_TRUE(world.Logged("waiting for ps 1 (host1:1), 10 s"));
+  world.shards[1].down = false;
+  world.Run(1);
+  world.Join(0);
+  EXPECT_TRUE(world.workers[0].grant.has_value());
+}
+
+TEST(JobStateTest, GivesUpOnAPsAfterThreeMinutes) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.shards[1].down = true;
+  world.StartChief();
+  world.Run(182);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(*world.finished), HasSubstr("ps 1 (host1:1)"));
+}
+
+TEST(JobStateTest, RefusesShardsOfAnotherJob) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.shards[1].state = ACTIVE;
+  world.shards[1].declaration.set_job("other");
+  world.StartChief();
+  world.Run(1);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(*world.finished), HasSubstr("'other'"));
+  EXPECT_EQ(world.shards[0].declares, 0);
+}
+
+TEST(JobStateTest, RefusesAWorkerThatDiffersAndNamesTheField) {
+  ChiefWorld world(1, 4, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  const auto refused = [&](int w, auto change) {
+    world.workers[w] = {};
+    world.workers[w].process = 1000 + w;
+    world.Register(w);  // fills the request
+    RegisterRequest request = world.workers[w].request;
+    request.set_process(2000);
+    change(&request);
+    const absl::Status status = world.chief().OnRegister(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return Message(status);
+  };
+  EXPECT_THAT(
+      refused(1,
+              [](RegisterRequest* r) {
+                r->mutable_job_spec()->mutable_train()->set_batch_size(7);
+              }),
+      HasSubstr("train.batch_size"));
+  EXPECT_THAT(refused(1, [](RegisterRequest* r) { r->set_sample_count(99); }),
+              HasSubstr("99 samples"));
+  EXPECT_THAT(
+      refused(1, [](RegisterRequest* r) { r->set_cluster_fingerprint(5); }),
+      HasSubstr("lists other ps"));
+  EXPECT_THAT(refused(1,
+                      [](RegisterRequest* r) {
+                        r->mutable_variable(0)->set_shape(0, 201);
+                      }),
+              HasSubstr("variable 0 'w'"));
+  EXPECT_THAT(refused(1, [](RegisterRequest* r) { r->set_index(4); }),
+              HasSubstr("4 workers"));
+}
+
+TEST(JobStateTest, ANewerProcessTakesTheSlot) {
+  ChiefWorld world(2, 2, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.Beat(0).IgnoreError();
+  const ChiefWorld::Worker old = world.workers[0];
+  world.Join(0);
+  EXPECT_EQ(world.workers[0].grant->sender().generation(), 2u);
+  EXPECT_EQ(world.shards[1].generation[0], 2u);
+  // The old one is told by whom, and stays out.
+  Progress late;
+  late.set_slot(0);
+  late.set_generation(1);
+  const absl::Status status = world.chief().OnProgress(old.stream, late);
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(Message(status), HasSubstr(world.workers[0].request.host()));
+  EXPECT_EQ(world.chief().OnRegister(old.request).status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
+TEST(JobStateTest, AReplacementGoesOnFromTheSmallestMark) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.DoItem(0);
+  world.DoItem(0);
+  world.DoItem(0, /*torn=*/true);
+  world.Join(0);
+  EXPECT_EQ(world.workers[0].grant->next_item(), 2u);
+}
+
+TEST(JobStateTest, ARestartedChiefTakesOverWithoutDeclaring) {
+  ChiefWorld world(2, 2, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  for (int i = 0; i < 3; ++i) {
+    world.DoItem(0);
+    world.DoItem(1);
+  }
+  world.StartChief();
+  world.Run(1);
+  EXPECT_TRUE(world.Logged("took over"));
+  // The process goes on under its grant; a new one gets a newer.
+  RegisterRequest again = world.workers[0].request;
+  again.set_held_history(world.workers[0].grant->sender().history());
+  again.set_held_generation(1);
+  const auto reply = world.chief().OnRegister(again);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply->grant().sender().generation(), 1u);
+  EXPECT_EQ(reply->grant().next_item(), 3u);
+  EXPECT_EQ(world.chief().status().step(), 6u);
+  world.workers[1] = {};
+  world.Join(1);
+  EXPECT_EQ(world.workers[1].grant->sender().generation(), 2u);
+  world.Work();
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_TRUE(world.finished->ok()) << *world.finished;
+  EXPECT_EQ(world.shards[0].declares, 1);
+  EXPECT_EQ(world.shards[0].next[0], 10u);
+}
+
+TEST(JobStateTest, ARestartedChiefWithAnotherJobSpecNamesTheField) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_checkpoint()->set_every_steps(5);
+  ChiefWorld world(1, 1, spec);
+  world.StartChief();
+  world.Join(0);
+  Manifest manifest;
+  manifest.set_step(5);
+  manifest.set_job_spec_text(spec.DebugString());
+  world.disk["ckpt-5"] = manifest;
+  world.options.spec.mutable_schedule()->set_learning_rate(0.5);
+  world.options.spec_hash = "another";
+  world.StartChief();
+  world.Run(1);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(*world.finished), HasSubstr("schedule.learning_rate"));
+}
+
+TEST(JobStateTest, AShardThatComesBackEmptyEndsTheJob) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.Beat(0).IgnoreError();
+  world.shards[1] = {};
+  world.shards[1].incarnation = 5;
+  world.Run(2);
+  ASSERT_TRUE(world.workers[0].stop.has_value());
+  EXPECT_EQ(world.workers[0].stop->code(),
+            static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition));
+  world.Work(5);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(*world.finished), HasSubstr("ps 1 (host1:1)"));
+  // What is left may be restored into.
+  EXPECT_FALSE(world.shards[0].shut_down);
+}
+
+TEST(JobStateTest, APsThatDoesNotAnswerIsLostAfterLostAfter) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.shards[0].down = true;
+  world.Run(8);
+  EXPECT_FALSE(world.finished.has_value());
+  world.shards[0].down = false;
+  world.Run(8);
+  world.shards[0].down = true;
+  world.Run(13);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(*world.finished), HasSubstr("ps 0 (host0:1)"));
+}
+
+TEST(JobStateTest, AShardLostBeforeTheStartNeedsResume) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.shards[1] = {};
+  world.StartChief();
+  world.Run(1);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(*world.finished), HasSubstr("--resume"));
+  world.StartChief(/*resume=*/true);
+  world.Run(1);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_THAT(Message(*world.finished), HasSubstr("no checkpoint yet"));
+}
+
+TEST(JobStateTest, ADeadChiefsHalfDeclarationIsDoneAgain) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.shards[0].state = LOADED;
+  world.shards[0].declaration.set_job("small");
+  world.shards[0].declaration.set_history(9);
+  world.StartChief();
+  world.Join(0);
+  ASSERT_TRUE(world.workers[0].grant.has_value());
+  EXPECT_NE(world.shards[0].declaration.history(), 9u);
+  EXPECT_EQ(world.shards[0].declaration.history(),
+            world.shards[1].declaration.history());
+}
+
+TEST(JobStateTest, LogsAndGivesUpWhenWorkersStayAway) {
+  ChiefWorld world(1, 2, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.Beat(0).IgnoreError();
+  world.chief().OnStreamLost(world.workers[0].stream);
+  world.Run(65);
+  EXPECT_TRUE(world.Logged("waiting for worker 1, 60 s"));
+  EXPECT_TRUE(world.Logged("waiting for worker 0 (node"));
+  world.Run(260);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(*world.finished), HasSubstr("no progress for 300 s"));
+}
+
+TEST(JobStateTest, SilentWorkersAreDropped) {
+  ChiefWorld world(1, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.Beat(0).IgnoreError();
+  world.Run(11);
+  EXPECT_EQ(world.workers[0].stream, 0u);
+  EXPECT_EQ(world.workers[0].error.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(JobStateTest, BadContributionsEndTheJob) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_limits()->set_max_bad_contributions(1);
+  ChiefWorld world(1, 1, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Beat(0, /*bad=*/true).IgnoreError();
+  EXPECT_FALSE(world.workers[0].stop.has_value());
+  world.Beat(0, /*bad=*/true).IgnoreError();
+  world.Work(5);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(Message(*world.finished), HasSubstr("contribution 3"));
+  EXPECT_THAT(Message(*world.finished), HasSubstr("'w'"));
+  EXPECT_TRUE(world.shards[0].shut_down);
+}
+
+TEST(JobStateTest, AWorkersPermanentErrorEndsTheJob) {
+  ChiefWorld world(1, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  Progress progress;
+  progress.set_generation(1);
+  progress.set_error("train.gz is truncated");
+  progress.set_error_code(
+      static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));
+  EXPECT_TRUE(world.chief().OnProgress(world.workers[0].stream, progress).ok());
+  world.Run(11);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(*world.finished), HasSubstr("train.gz is truncated"));
+}
+
+TEST(JobStateTest, BoundedStalenessRetiresASlotWithoutWork) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_update()->mutable_bounded_staleness()->set_bound(1);
+  spec.mutable_train()->set_steps(3);
+  ChiefWorld world(1, 2, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  // Slot 1 has one of the three contributions.
+  world.DoItem(1);
+  world.workers[1].items = 1;
+  world.Beat(1).IgnoreError();
+  world.Run(0.1);
+  EXPECT_TRUE(world.shards[0].retired[1]);
+  EXPECT_FALSE(world.shards[0].retired[0]);
+}
+
+// Whatever the order of answers, joins and deaths: one Declare for each shard,
+// one process for each generation, and the job ends.
+TEST(JobStateTest, RandomOrdersNeverDeclareTwiceNorGrantAGenerationTwice) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    JobSpec spec = SmallSpec();
+    spec.mutable_checkpoint()->set_every_steps(7);
+    ChiefWorld world(3, 3, spec, seed);
+    RandomStream random(seed * 77);
+    world.StartChief();
+    for (int i = 0; i < 60 && !world.finished.has_value(); ++i) {
+      const int w = static_cast<int>(random.NextBelow(3));
+      switch (random.NextBelow(7)) {
+        case 0:
+          world.Join(w);
+          break;
+        case 1:
+          world.Register(w);
+          break;
+        case 2:
+          if (random.NextBelow(4) == 0) {
+            world.StartChief();
+          }
+          break;
+        case 3:
+          if (world.workers[w].grant.has_value()) {
+            world.chief().OnStreamLost(world.workers[w].stream);
+          }
+          break;
+        default:
+          world.Run(0.2);
+          if (world.workers[w].grant.has_value()) {
+            world.Beat(w).IgnoreError();
+          }
+      }
+    }
+    for (int w = 0; w < 3; ++w) {
+      world.Join(w);
+    }
+    world.Work();
+    ASSERT_TRUE(world.finished.has_value()) << "seed " << seed;
+    EXPECT_TRUE(world.finished->ok()) << "seed " << seed << *world.finished;
+    EXPECT_FALSE(world.Logged("finished twice"));
+    for (const auto& [grant, processes] : world.grants) {
+      EXPECT_EQ(processes.size(), 1u)
+          << "seed " << seed << " slot " << grant.first << " generation "
+          << grant.second;
+    }
+    for (const ChiefWorld::Shard& shard : world.shards) {
+      // A chief that died before it activated them may declare again.
+      EXPECT_EQ(shard.restores, 0);
+      EXPECT_EQ(shard.state, ACTIVE);
+    }
+    EXPECT_EQ(world.done, "ckpt-20") << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace weir
