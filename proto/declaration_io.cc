@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "google/protobuf/util/message_differencer.h"
+#include "proto/job_spec_io.h"
 
 namespace weir {
 namespace {
@@ -89,22 +89,11 @@ absl::StatusOr<uint64_t> ContributionCount(const Train& train,
   return std::max<uint64_t>(count, 1);
 }
 
-std::string FirstFieldDifference(const google::protobuf::Message& a,
-                                 const google::protobuf::Message& b) {
-  google::protobuf::util::MessageDifferencer differencer;
-  std::string report;
-  differencer.ReportDifferencesToString(&report);
-  if (differencer.Compare(a, b)) {
-    return "";
-  }
-  return report.substr(0, report.find('\n'));
-}
-
 std::string FirstVariableDifference(
     const google::protobuf::RepeatedPtrField<Variable>& ours,
     const google::protobuf::RepeatedPtrField<Variable>& theirs) {
   for (int v = 0; v < std::min(ours.size(), theirs.size()); ++v) {
-    const std::string difference = FirstFieldDifference(ours[v], theirs[v]);
+    const std::string difference = FirstDifference(ours[v], theirs[v]);
     if (!difference.empty()) {
       return absl::StrCat("variable ", v, " '", ours[v].name(),
                           "': ", difference);

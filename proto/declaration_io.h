@@ -18,7 +18,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "google/protobuf/message.h"
 #include "google/protobuf/repeated_field.h"
 #include "proto/ps.pb.h"
 
@@ -36,11 +35,6 @@ absl::Status AssignGroups(const JobSpec& spec,
 absl::StatusOr<uint64_t> ContributionCount(const Train& train,
                                            uint64_t sample_count,
                                            uint32_t per_step);
-
-// The first field in which two messages of one type differ, with both values,
-// "modified: train.batch_size: 64 -> 32"; empty when they are equal.
-std::string FirstFieldDifference(const google::protobuf::Message& a,
-                                 const google::protobuf::Message& b);
 
 // How `theirs` first differs from `ours`, naming the variable; empty when the
 // lists are equal. Groups must have been assigned in both.

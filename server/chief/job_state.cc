@@ -8,6 +8,8 @@
 #include "common/exit_code.h"
 #include "common/status.h"
 #include "proto/declaration_io.h"
+#include "proto/job_spec_io.h"
+#include "proto/learning_rate.h"
 
 namespace weir {
 namespace {
@@ -32,7 +34,6 @@ StartSequence::Options StartOptions(const JobState::Options& options,
   start.init_from = options.init_from;
   start.shard_names = tracker.Names();
   start.random = options.random;
-  start.parse_spec = options.parse_spec;
   return start;
 }
 
@@ -249,9 +250,7 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
     }
   }
   log.learning_rate = [this](uint64_t t) {
-    return options_.learning_rate
-               ? options_.learning_rate(options_.spec.schedule(), t)
-               : 0.0;
+    return LearningRate(options_.spec.schedule(), t);
   };
   train_log_.emplace(std::move(log));
   CheckpointSchedule::Options schedule;
@@ -286,8 +285,7 @@ absl::Status JobState::CheckRegister(const RegisterRequest& request) {
         absl::StrJoin(options_.ps_addresses, ","),
         "); compare TF_CONFIG of both tasks"));
   }
-  const std::string spec =
-      FirstFieldDifference(options_.spec, request.job_spec());
+  const std::string spec = FirstDifference(options_.spec, request.job_spec());
   if (!spec.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(who, " runs another JobSpec: ", spec));

@@ -60,8 +60,6 @@ class JobState {
     std::vector<TrainLine> train_lines;  // in train.jsonl already
     Clock* clock = Clock::Real();
     std::function<uint64_t()> random;
-    std::function<absl::StatusOr<JobSpec>(const std::string&)> parse_spec;
-    std::function<double(const Schedule&, uint64_t)> learning_rate;
     // How long what may take, in seconds.
     double start_wait = 180.0;   // for the ps, at the first start
     double worker_wait = 300.0;  // for any progress at all

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "proto/declaration_io.h"
+#include "proto/job_spec_io.h"
 #include "proto/layout_io.h"
 #include "server/chief/start_plan.h"
 
@@ -35,7 +36,7 @@ JobSpec KeptFields(JobSpec spec) {
 }  // namespace
 
 std::string FirstResumeDifference(const JobSpec& before, const JobSpec& now) {
-  return FirstFieldDifference(KeptFields(before), KeptFields(now));
+  return FirstDifference(KeptFields(before), KeptFields(now));
 }
 
 std::string StartSequence::Describe() const {
@@ -120,10 +121,10 @@ void StartSequence::OnCheckpointFound(
   if (!differs_.ok()) {
     // Only wanted to name the field.
     if (found.ok() && found->has_value()) {
-      const absl::StatusOr<JobSpec> before =
-          options_.parse_spec((*found)->manifest.job_spec_text());
+      const absl::StatusOr<JobSpec> before = ParseJobSpec(
+          (*found)->manifest.job_spec_text(), "the job of the manifest");
       const std::string difference =
-          before.ok() ? FirstFieldDifference(*before, options_.spec) : "";
+          before.ok() ? FirstDifference(*before, options_.spec) : "";
       if (!difference.empty()) {
         differs_ = absl::InvalidArgumentError(
             absl::StrCat(differs_.message(), ": ", difference));
@@ -218,7 +219,7 @@ void StartSequence::Restore(const FoundCheckpoint& found,
                             std::vector<Action>* actions) {
   const Manifest& manifest = found.manifest;
   const absl::StatusOr<JobSpec> before =
-      options_.parse_spec(manifest.job_spec_text());
+      ParseJobSpec(manifest.job_spec_text(), "the job of the manifest");
   if (!before.ok()) {
     Fail(Annotate(before.status(), found.directory));
     return;

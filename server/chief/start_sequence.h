@@ -43,8 +43,6 @@ class StartSequence {
     bool init_from = false;
     std::vector<std::string> shard_names;
     std::function<uint64_t()> random;  // history ids
-    // Reads a manifest's job_spec_text.
-    std::function<absl::StatusOr<JobSpec>(const std::string&)> parse_spec;
   };
   enum class State {
     kHello,           // the caller collects Hellos

@@ -64,12 +64,6 @@ TEST(DeclarationIoTest, CountsContributions) {
 }
 
 TEST(DeclarationIoTest, NamesTheFirstDifference) {
-  JobSpec a = SpecWithGroups();
-  JobSpec b = a;
-  EXPECT_EQ(FirstFieldDifference(a, b), "");
-  b.mutable_schedule()->set_learning_rate(0.25);
-  EXPECT_NE(FirstFieldDifference(a, b).find("schedule.learning_rate"),
-            std::string::npos);
   google::protobuf::RepeatedPtrField<Variable> ours;
   ours.Add()->set_name("w");
   ours[0].add_shape(3);

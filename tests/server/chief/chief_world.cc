@@ -39,13 +39,6 @@ ChiefWorld::ChiefWorld(int shard_count, int worker_count, JobSpec spec,
   options.checkpoint_directory = "/disk";
   options.clock = &clock;
   options.random = [this] { return ++next_random_; };
-  options.parse_spec = [](const std::string& text) -> absl::StatusOr<JobSpec> {
-    JobSpec parsed;
-    if (!google::protobuf::TextFormat::ParseFromString(text, &parsed)) {
-      return absl::DataLossError("not a JobSpec");
-    }
-    return parsed;
-  };
 }
 
 void ChiefWorld::StartChief(bool resume) {
