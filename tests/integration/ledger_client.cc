@@ -31,7 +31,7 @@ absl::Status Run(Arguments arguments) {
                      static_cast<int>(arguments.addresses.size()),
                      arguments.block_elements));
   arguments.sender.set_layout_fingerprint(layout.fingerprint());
-  const auto transport = CreateGrpcTransport();
+  const auto transport = MakeGrpcTransport();
   uint64_t item = arguments.items;
   for (const std::string& address : arguments.addresses) {
     absl::StatusOr<HelloReply> hello;

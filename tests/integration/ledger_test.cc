@@ -26,7 +26,7 @@ constexpr ShardLink::Timeout kTimeout(5000);
 class Ledger {
  public:
   explicit Ledger(const std::string& dir, bool lock_free)
-      : dir_(dir), transport_(CreateGrpcTransport()) {
+      : dir_(dir), transport_(MakeGrpcTransport()) {
     nlohmann::json cluster;
     cluster["worker"] = {FreeAddress()};
     for (int shard = 0; shard < 2; ++shard) {
