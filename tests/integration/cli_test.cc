@@ -1,0 +1,130 @@
+// The command line on a finished run: evaluate, predict, checkpoint, config.
+#include <gtest/gtest.h>
+
+#include "tests/integration/harness.h"
+
+namespace weir {
+namespace {
+
+constexpr char kJob[] = R"(
+name: "cli" seed: 2
+model {
+  layer { name: "flat" flatten {} }
+  layer { name: "logits" dense { units: 10 } }
+  loss { softmax_cross_entropy {} }
+}
+data { train { digits { count: 1000 } } }
+train { batch_size: 20 epochs: 2 log_every_steps: 5 }
+optimizer { adam {} }
+schedule { learning_rate: 0.01 }
+update { bounded_staleness { bound: 1 } }
+checkpoint { every_steps: 30 keep: 2 }
+evaluation { source { digits { count: 300 stream: 1 } } }
+)";
+
+struct FinishedRun {
+  std::string job, dir;
+  TrainRun run;
+};
+
+// One training run for all tests of this file.
+const FinishedRun& Finished() {
+  static const FinishedRun finished = [] {
+    FinishedRun f;
+    f.job = FreshDir("cli_job") + "/job.textproto";
+    WriteFile(f.job, kJob);
+    f.dir = FreshDir("cli");
+    f.run = RunTrain(f.dir, {f.job, "--ps", "2", "--workers", "2"});
+    EXPECT_EQ(f.run.exit_code, 0) << f.run.output;
+    return f;
+  }();
+  return finished;
+}
+
+TEST(CliTest, TheSummaryHasTheRunsFigures) {
+  const nlohmann::json& summary = Finished().run.summary;
+  ASSERT_TRUE(summary.is_object());
+  EXPECT_EQ(summary["status"], "done");
+  EXPECT_EQ(summary["mode"], "bounded_staleness");
+  EXPECT_EQ(summary["steps"], 100);
+  EXPECT_EQ(summary["examples"], 2000);
+  EXPECT_EQ(summary["checkpoint"], "ckpt-100");
+  EXPECT_EQ(summary["model_sha256"].get<std::string>().size(), 64u);
+  for (const auto& task : summary["tasks"]) {
+    EXPECT_EQ(task["exit_code"], 0) << task;
+  }
+}
+
+TEST(CliTest, EvaluateAgreesWithTheEvaluator) {
+  const FinishedRun& f = Finished();
+  const auto line = ReadJsonLines(f.dir + "/eval.jsonl").back();
+  const CommandResult result = RunWeir(
+      {"evaluate", f.job, "--checkpoint", f.dir + "/checkpoints/ckpt-100"});
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_EQ(json["accuracy"], line["accuracy"]);
+  EXPECT_EQ(json["loss"], line["loss"]);
+  EXPECT_EQ(json["examples"], 300);
+}
+
+TEST(CliTest, PredictWritesALineForEverySample) {
+  const FinishedRun& f = Finished();
+  const std::string out = f.dir + "/predictions.jsonl";
+  const CommandResult result =
+      RunWeir({"predict", f.job, "--checkpoint",
+               f.dir + "/checkpoints/ckpt-100", "--out", out});
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const auto lines = ReadJsonLines(out);
+  ASSERT_EQ(lines.size(), 300u);
+  int correct = 0;
+  double sum = 0;
+  for (const auto& line : lines) {
+    correct += line["label"] == line["prediction"] ? 1 : 0;
+    for (const double p : line["probabilities"]) {
+      sum += p;
+    }
+  }
+  EXPECT_NEAR(sum, 300, 1e-6);
+  EXPECT_DOUBLE_EQ(
+      correct / 300.0,
+      ReadJsonLines(f.dir + "/eval.jsonl").back()["accuracy"].get<double>());
+}
+
+TEST(CliTest, CheckpointsAreListedInspectedAndVerified) {
+  const FinishedRun& f = Finished();
+  const CommandResult list = RunWeir({"checkpoint", "list", f.dir});
+  EXPECT_EQ(list.exit_code, 0) << list.output;
+  EXPECT_NE(list.output.find("ckpt-100"), std::string::npos) << list.output;
+  // keep: 2
+  EXPECT_EQ(std::count(list.output.begin(), list.output.end(), '\n'), 2)
+      << list.output;
+  const std::string newest = f.dir + "/checkpoints/ckpt-100";
+  const CommandResult inspect = RunWeir({"checkpoint", "inspect", newest});
+  EXPECT_NE(inspect.output.find("logits/kernel"), std::string::npos)
+      << inspect.output;
+  EXPECT_NE(inspect.output.find("[0, 100) of 100"), std::string::npos)
+      << inspect.output;
+  EXPECT_EQ(RunWeir({"checkpoint", "verify", newest}).exit_code, 0);
+  const CommandResult missing =
+      RunWeir({"checkpoint", "verify", f.dir + "/checkpoints/ckpt-7"});
+  EXPECT_EQ(missing.exit_code, 3) << missing.output;
+  EXPECT_NE(missing.output.find("ckpt-7"), std::string::npos);
+}
+
+TEST(CliTest, ConfigCheckPrintsTheClusterOrWhatIsWrong) {
+  const CommandResult good = RunWeir(
+      {"config", "check", "--job", Finished().job},
+      {R"(TF_CONFIG={"cluster": {"ps": ["a:1", "b:2"], "worker": ["c:3"]},)"
+       R"( "task": {"type": "worker", "index": "0"}})"});
+  EXPECT_EQ(good.exit_code, 0) << good.output;
+  EXPECT_NE(good.output.find("fingerprint"), std::string::npos) << good.output;
+  const CommandResult bad =
+      RunWeir({"config", "check"}, {R"(TF_CONFIG={"cluster": {"ps": ["a"]}})"});
+  EXPECT_EQ(bad.exit_code, 2) << bad.output;
+  EXPECT_NE(bad.output.find("port"), std::string::npos) << bad.output;
+  EXPECT_EQ(std::count(bad.output.begin(), bad.output.end(), '\n'), 1)
+      << bad.output;
+}
+
+}  // namespace
+}  // namespace weir
