@@ -9,6 +9,13 @@
 #include "worker/compute/cpu/norms.h"
 
 namespace weir {
+namespace {
+
+// 256 GiB: more in one tensor is a slip of the pen, and allocators differ in
+// how they refuse it.
+constexpr int64_t kElementsMax = int64_t{1} << 36;
+
+}  // namespace
 
 CpuBackend::CpuBackend(std::unique_ptr<DnnlOps> dnnl)
     : dnnl_(std::move(dnnl)) {}
@@ -29,7 +36,9 @@ absl::StatusOr<float*> CpuBackend::Allocate(int64_t elements) {
   WEIR_CHECK(elements >= 0);
   const size_t bytes =
       (static_cast<size_t>(elements) * sizeof(float) / 64 + 1) * 64;
-  auto* p = static_cast<float*>(std::aligned_alloc(64, bytes));
+  auto* p = elements > kElementsMax
+                ? nullptr
+                : static_cast<float*>(std::aligned_alloc(64, bytes));
   if (p == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", bytes, " bytes of tensors"));
