@@ -160,19 +160,28 @@ absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
             : static_cast<uint8_t>(labels->bytes[labels->payload + i]);
   }
   dataset->set_label_facts(LabelFacts::Of(dataset->labels_));
+  const auto normal = [&options](float value) {
+    return (value - options.mean) / options.stddev;
+  };
+  bool finite = true;
   if (images->is_floats) {
     dataset->floats_.resize(images->elements);
     for (int64_t i = 0; i < images->elements; ++i) {
-      dataset->floats_[i] =
-          (LoadFloat(*images, i) - options.mean) / options.stddev;
+      dataset->floats_[i] = normal(LoadFloat(*images, i));
+      finite = finite && std::isfinite(dataset->floats_[i]);
     }
   } else {
     for (int b = 0; b < 256; ++b) {
-      dataset->value_of_byte_[b] =
-          (static_cast<float>(b) / 255.0f - options.mean) / options.stddev;
+      dataset->value_of_byte_[b] = normal(static_cast<float>(b) / 255.0f);
+      finite = finite && std::isfinite(dataset->value_of_byte_[b]);
     }
     dataset->payload_ = images->payload;
     dataset->bytes_ = std::move(images->bytes);
+  }
+  if (!finite) {
+    return absl::InvalidArgumentError(absl::StrCat(options.field_path,
+                                                   ".stddev: ", options.stddev,
+                                                   " makes values infinite"));
   }
   return std::unique_ptr<Dataset>(std::move(dataset));
 }

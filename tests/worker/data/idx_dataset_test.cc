@@ -149,7 +149,7 @@ TEST(IdxDatasetTest, NamesTheSampleThatIsNotFinite) {
 
 TEST(IdxDatasetTest, NamesANormalisationThatCannotBe) {
   for (const float bad :
-       {0.0f, -1.0f, std::numeric_limits<float>::infinity()}) {
+       {0.0f, -1.0f, 1e-40f, std::numeric_limits<float>::infinity()}) {
     IdxDataset::Options options = Options(Images(), Labels());
     options.stddev = bad;
     ExpectError(IdxDataset::Create(options).status(), kInvalid,
