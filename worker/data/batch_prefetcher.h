@@ -4,7 +4,7 @@
 //
 // Invariants
 //   I1. Get gives the batches of next()'s contributions in its order.
-//   I2. At most kReadyMax batches are ready, and one more is being made.
+//   I2. At most kReadyMax batches are ready or being made.
 //   I3. After an error or the end, next() is not called again.
 // Threads: Get from one thread. Borrows `batches`. `next` runs on the
 //   prefetcher's thread and must return soon: the destructor waits for it.

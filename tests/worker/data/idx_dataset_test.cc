@@ -99,6 +99,9 @@ TEST(IdxDatasetTest, ReadsFloatsUnscaledInAnyShape) {
   ASSERT_TRUE((*table)->ReadSample(0, values.data(), &label).ok());
   EXPECT_EQ(values, (std::vector<float>{1.5f, -2.0f, 3.0f, 4.0f}));
   EXPECT_EQ(label, 0.25f);
+  ASSERT_TRUE((*table)->ReadSample(1, values.data(), &label).ok());
+  EXPECT_EQ(values, (std::vector<float>{5.0f, 6.0f, 7.0f, 8.0f}));
+  EXPECT_EQ(label, -1.0f);
   const auto colour =
       IdxDataset::Create(Options(Idx(13, {2, 2, 2, 1}, payload), labels));
   ASSERT_TRUE(colour.ok()) << colour.status();
