@@ -2,109 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/failpoint.h"
 #include "common/status.h"
+#include "server/ps/block_contents.h"
 #include "server/ps/gradient_reader.h"
-#include "server/ps/initializer.h"
 #include "server/ps/snapshot_job.h"
 
 namespace weir {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
-
-// Initial values of one block; padding is zero.
-void FillBlock(const ShardPlan& plan, Block& block, Arena* arena)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) {
-  const auto make = [&] {
-    BlockRef ref = BlockRef::Make(arena, block.plan.range.count);
-    std::memset(ref.data(), 0, ref.bytes());
-    return ref;
-  };
-  block.values = make();
-  for (size_t k = 0; k < block.slots.size(); ++k) {
-    if (block.plan.uses_slot[k]) {
-      block.slots[k] = make();
-    }
-  }
-  for (const SegmentPlan& plan_segment : block.plan.segments) {
-    const Segment& segment = plan_segment.segment;
-    FillInitial(plan.layout().variables()[segment.variable].init,
-                plan.declaration().seed(), segment.variable,
-                segment.variable_offset, segment.count,
-                block.values.data() + segment.block_offset);
-    if (plan_segment.rule == nullptr) {
-      continue;
-    }
-    const std::vector<SlotSpec>& slots = plan_segment.rule->slots();
-    for (size_t k = 0; k < slots.size(); ++k) {
-      float* const slot =
-          block.slots[plan_segment.slot_array[k]].data() + segment.block_offset;
-      std::fill_n(slot, segment.count, slots[k].initial);
-    }
-  }
-}
-
-absl::Status CheckSameVariables(const Layout& declared,
-                                const CheckpointReader& reader) {
-  const std::vector<VariableSpec>& ours = declared.variables();
-  const std::vector<VariableSpec>& theirs = reader.layout().variables();
-  const std::string where =
-      absl::StrCat("checkpoint '", reader.directory(), "'");
-  if (ours.size() != theirs.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, " has ", theirs.size(), " variables, the job ", ours.size()));
-  }
-  for (size_t v = 0; v < ours.size(); ++v) {
-    if (ours[v].name != theirs[v].name || ours[v].shape != theirs[v].shape ||
-        ours[v].kind != theirs[v].kind) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          where, " variable ", v, " is '", theirs[v].name, "' [",
-          absl::StrJoin(theirs[v].shape, ","), "], the job's is '",
-          ours[v].name, "' [", absl::StrJoin(ours[v].shape, ","), "]"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadBlock(const ShardPlan& plan, Block& block, Arena* arena,
-                       CheckpointReader& reader)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) {
-  const FlatRange range = block.plan.range;
-  block.values = BlockRef::Make(arena, range.count);
-  WEIR_RETURN_IF_ERROR(reader.ReadFlat(kValuesArray, range.begin, range.count,
-                                       block.values.data()));
-  for (size_t k = 0; k < block.slots.size(); ++k) {
-    if (!block.plan.uses_slot[k]) {
-      continue;
-    }
-    const std::string array =
-        absl::StrCat(kSlotArrayPrefix, plan.slot_names()[k]);
-    if (!reader.HasArray(array)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("checkpoint '", reader.directory(), "' has no array '",
-                       array, "': another optimizer wrote it"));
-    }
-    block.slots[k] = BlockRef::Make(arena, range.count);
-    WEIR_RETURN_IF_ERROR(reader.ReadFlat(array, range.begin, range.count,
-                                         block.slots[k].data()));
-  }
-  for (size_t i = 0; i < block.steps.size(); ++i) {
-    const Segment& segment = block.plan.segments[i].segment;
-    WEIR_ASSIGN_OR_RETURN(
-        block.steps[i],
-        reader.StepCount(segment.variable, segment.variable_offset,
-                         segment.count));
-  }
-  return absl::OkStatus();
-}
 
 // A number that a rule may be given.
 bool UsableHyper(double value) { return std::isfinite(value) && value >= 0; }
@@ -127,7 +39,7 @@ std::shared_ptr<Shard> Shard::Initialise(std::shared_ptr<const ShardPlan> plan,
   std::shared_ptr<Shard> shard(new Shard(std::move(plan), arena, clock));
   for (const std::unique_ptr<Block>& block : shard->blocks_) {
     MutexLock lock(&block->mutex);
-    FillBlock(shard->plan_, *block, arena);
+    InitialiseBlock(shard->plan_, arena, *block);
   }
   return shard;
 }
@@ -139,7 +51,7 @@ absl::StatusOr<std::shared_ptr<Shard>> Shard::FromCheckpoint(
   std::shared_ptr<Shard> shard(new Shard(std::move(plan), arena, clock));
   for (const std::unique_ptr<Block>& block : shard->blocks_) {
     MutexLock lock(&block->mutex);
-    WEIR_RETURN_IF_ERROR(ReadBlock(shard->plan_, *block, arena, reader));
+    WEIR_RETURN_IF_ERROR(RestoreBlock(shard->plan_, arena, reader, *block));
     Failpoint("ps.mid_restore");
   }
   return shard;

@@ -135,6 +135,20 @@ absl::Status StoreTester::SetSlot(int slot, uint32_t generation, bool retired) {
   return store->SetSlots(request);
 }
 
+absl::Status StoreTester::Restore(const Declaration& the_declaration,
+                                  const std::string& checkpoint_dir) {
+  RestoreRequest request;
+  *request.mutable_declaration() = the_declaration;
+  request.set_shard(shard);
+  request.set_checkpoint_dir(checkpoint_dir);
+  const absl::StatusOr<DeclareReply> reply = store->Restore(request);
+  if (reply.ok()) {
+    declaration = the_declaration;
+    fingerprint_ = reply->layout_fingerprint();
+  }
+  return reply.status();
+}
+
 std::shared_ptr<StoreTester::PullResult> StoreTester::Pull(int slot, int block,
                                                            const Want& want) {
   auto result = std::make_shared<PullResult>();

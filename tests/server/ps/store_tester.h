@@ -60,6 +60,10 @@ class StoreTester {
   std::vector<float> Values(int block);
   absl::Status SetSlot(int slot, uint32_t generation, bool retired);
 
+  // Restores under `the_declaration`'s history; speaks of it afterwards.
+  absl::Status Restore(const Declaration& the_declaration,
+                       const std::string& checkpoint_dir);
+
   // A pull that may be parked.
   struct PullResult {
     bool done = false;
@@ -79,7 +83,7 @@ class StoreTester {
 
   FakeClock clock;
   std::unique_ptr<Store> store;
-  const Declaration declaration;
+  Declaration declaration;
   const uint32_t shard;
 
  private:
