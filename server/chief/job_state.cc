@@ -243,11 +243,17 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
   log.first_step = declaration.base_version();
   log.first_contribution =
       static_cast<uint64_t>(list_.total() - list_.remaining_count());
+  uint64_t logged = declaration.base_version();
   for (const TrainLine& line : options_.train_lines) {
     if (line.step <= step_) {
+      logged = std::max(logged, line.step);
       log.base_seconds = line.seconds;
       log.base_examples = line.examples;
     }
+  }
+  if (sync() && start_.adopted()) {
+    // Steps without a line may still be reported.
+    log.base_step = std::min(logged, step_);
   }
   log.learning_rate = [this](uint64_t t) {
     return LearningRate(options_.spec.schedule(), t);

@@ -1,0 +1,80 @@
+// The directory of a job's checkpoints: finds, commits, deletes.
+//
+// Place: chief_runner.cc calls it on its files thread. The shard files come
+// from the ps; this writes manifest.json last (proto/checkpoint_io.h).
+//
+//   <dir>/ckpt-<step>/            a checkpoint, or one that is being written
+//   <dir>/damaged-ckpt-<step>/    set aside by allow_older
+//   <dir>/checkpoint              TensorFlow's text file: newest and kept ones
+//
+// Invariants
+//   I1. At every instant, also after a crash or a failing call, the newest
+//       committed checkpoint is whole, and so are the `keep` - 1 before it.
+//   I2. Deletion: the manifest first, then the files, then the directory.
+// Threads: compatible; one owner.
+// Errors: DATA_LOSS         a damaged checkpoint, by name.
+//         INVALID_ARGUMENT  a shard file is not visible here; names its host.
+//         and those of Files.
+#ifndef SERVER_CHIEF_CHECKPOINT_COMMITTER_H_
+#define SERVER_CHIEF_CHECKPOINT_COMMITTER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/files.h"
+#include "proto/checkpoint.pb.h"
+#include "server/chief/actions.h"
+
+namespace weir {
+
+class CheckpointCommitter {
+ public:
+  struct Options {
+    Files* files = Files::Real();
+    Clock* clock = Clock::Real();
+    std::string directory;  // absolute
+    uint32_t keep = 5;      // newest kept; 0 = 5
+  };
+
+  explicit CheckpointCommitter(Options options);
+
+  // Removes what earlier lives left unfinished. Call before any Prepare.
+  absl::Status Sweep();
+
+  // The newest committed checkpoint, if there is one. `verify`: every file is
+  // read and compared with its checksum. A damaged newest is an error, unless
+  // `allow_older`: then it is set aside, the one before is taken, and `note`
+  // says what is lost.
+  absl::StatusOr<std::optional<FoundCheckpoint>> Find(bool verify,
+                                                      bool allow_older,
+                                                      std::string* note);
+
+  // An empty directory for `name`; what is there is removed.
+  absl::Status Prepare(const std::string& name);
+  // Checks that every file is here with its size, writes the manifest, deletes
+  // what is beyond `keep`. OK once the manifest is durable: what fails after it
+  // goes into `note`.
+  absl::Status Commit(Manifest manifest, std::string* note);
+  // Removes a checkpoint that was not committed.
+  absl::Status Discard(const std::string& name);
+
+ private:
+  std::string Path(const std::string& name) const;
+  absl::Status CheckFiles(const Manifest& manifest);
+  // I2. NOT_FOUND is fine on the way.
+  absl::Status RemoveCheckpoint(const std::string& name);
+  absl::Status SetAside(const std::string& name);
+  absl::Status DeleteOld();
+  absl::Status WriteList();
+
+  const Options options_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_CHECKPOINT_COMMITTER_H_

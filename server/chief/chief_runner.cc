@@ -1,0 +1,396 @@
+#include "server/chief/chief_runner.h"
+
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/failpoint.h"
+#include "common/logging.h"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+#include "proto/checkpoint_io.h"
+#include "proto/job_spec_io.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kTick{50};
+constexpr int64_t kEvaluatorPollNs = 200'000'000;
+constexpr char kDoneName[] = "DONE";
+
+uint64_t RandomHistory() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) | random();
+}
+
+// True when eval.jsonl has a line on `checkpoint`.
+bool HasEvaluation(Files* files, const std::string& path,
+                   const std::string& checkpoint) {
+  const auto text = files->ReadAll(path);
+  if (!text.ok()) {
+    return false;
+  }
+  for (const std::string& line :
+       std::vector<std::string>(absl::StrSplit(*text, '\n'))) {
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("checkpoint") &&
+        json["checkpoint"] == checkpoint) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void WarnIf(const absl::Status& status) {
+  if (!status.ok()) {
+    LOG_WARN("{}", std::string(status.message()));
+  }
+}
+
+}  // namespace
+
+absl::Status ChiefRunner::Options::Validate() const {
+  if (transport == nullptr || files == nullptr || clock == nullptr) {
+    return absl::InternalError("a chief needs a transport, files and a clock");
+  }
+  if (ps_addresses.empty() || worker_count < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the cluster has ", ps_addresses.size(), " ps and ", worker_count,
+        " workers; a job needs at least one of each"));
+  }
+  if (workdir.empty()) {
+    return absl::InvalidArgumentError(
+        "no work directory is given; set --workdir");
+  }
+  return absl::OkStatus();
+}
+
+ChiefRunner::ChiefRunner(Options options)
+    : options_(std::move(options)), inbox_(std::make_shared<Inbox>()) {}
+
+absl::StatusOr<std::unique_ptr<ChiefRunner>> ChiefRunner::Create(
+    Options options) {
+  WEIR_RETURN_IF_ERROR(options.Validate());
+  std::unique_ptr<ChiefRunner> runner(new ChiefRunner(std::move(options)));
+  WEIR_RETURN_IF_ERROR(runner->Start());
+  return runner;
+}
+
+absl::StatusOr<bool> ChiefRunner::AlreadyDone(const std::string& spec_text) {
+  const auto done =
+      options_.files->ReadAll(JoinPath(options_.workdir, kDoneName));
+  if (!options_.resume || !done.ok()) {
+    return false;
+  }
+  std::string note;
+  WEIR_ASSIGN_OR_RETURN(const auto found,
+                        disk_->committer.Find(false, false, &note));
+  return found.has_value() &&
+         found->manifest.name() == absl::StripTrailingAsciiWhitespace(*done) &&
+         found->manifest.job_spec_text() == spec_text;
+}
+
+absl::Status ChiefRunner::Start() {
+  const std::string& workdir = options_.workdir;
+  CheckpointCommitter::Options commit;
+  commit.files = options_.files;
+  commit.clock = options_.clock;
+  commit.directory = JoinPath(workdir, "checkpoints");
+  commit.keep = options_.spec.checkpoint().keep();
+  disk_ = std::make_shared<Disk>(
+      Disk{options_.files, workdir, CheckpointCommitter(commit),
+           TrainFile(options_.files, JoinPath(workdir, "train.jsonl"))});
+  WEIR_RETURN_IF_ERROR(disk_->committer.Sweep());
+
+  JobState::Options state;
+  state.spec = options_.spec;
+  state.spec_text = CanonicalJobSpecText(options_.spec);
+  state.spec_hash = JobSpecHash(options_.spec);
+  state.ps_addresses = options_.ps_addresses;
+  state.worker_count = options_.worker_count;
+  state.cluster_fingerprint = options_.cluster_fingerprint;
+  state.resume = options_.resume;
+  state.init_from = !options_.init_from.empty();
+  state.evaluator_expected = options_.evaluator_expected;
+  state.checkpoint_directory = commit.directory;
+  WEIR_ASSIGN_OR_RETURN(state.train_lines, disk_->train_file.Read());
+  state.clock = options_.clock;
+  state.random = RandomHistory;
+  if (options_.adjust) {
+    options_.adjust(&state);
+  }
+  WEIR_ASSIGN_OR_RETURN(const bool done, AlreadyDone(state.spec_text));
+  if (done) {
+    LOG_INFO("the job is done already: {}/DONE", workdir);
+    MutexLock lock(&inbox_->mutex);
+    inbox_->finished = absl::OkStatus();
+  }
+
+  std::shared_ptr<const InitialValues> initial;
+  if (!options_.init_from.empty()) {
+    WEIR_ASSIGN_OR_RETURN(
+        initial, InitialValues::Open(options_.files, options_.init_from));
+  }
+  const double lost_after = options_.spec.limits().lost_after_seconds();
+  for (size_t s = 0; s < options_.ps_addresses.size(); ++s) {
+    ShardCaller::Options caller;
+    caller.shard = static_cast<int>(s);
+    caller.link = options_.transport->Connect(options_.ps_addresses[s]);
+    if (lost_after > 0.0) {
+      caller.lost_after =
+          std::chrono::milliseconds(static_cast<int64_t>(lost_after * 1e3));
+    }
+    caller.initial = initial;
+    caller.report = [inbox = inbox_](Event event) {
+      Post(inbox, std::move(event));
+    };
+    callers_.push_back(std::make_unique<ShardCaller>(std::move(caller)));
+  }
+  files_queue_ = std::make_unique<TaskQueue>();
+  state_ = std::make_unique<JobState>(std::move(state));
+  if (!done) {
+    state_->Start();
+  }
+  loop_ = std::thread([this] { Loop(); });
+  return absl::OkStatus();
+}
+
+ChiefRunner::~ChiefRunner() {
+  {
+    MutexLock lock(&inbox_->mutex);
+    inbox_->stop = true;
+    inbox_->changed.NotifyAll();
+  }
+  if (loop_.joinable()) {
+    loop_.join();
+  }
+  // Every caller gets its answer.
+  std::vector<Event> events;
+  {
+    MutexLock lock(&inbox_->mutex);
+    events.swap(inbox_->events);
+  }
+  for (const Event& event : events) {
+    event(state_.get());
+  }
+  for (const auto& [id, sink] : sinks_) {
+    sink->End(absl::UnavailableError("the chief ends"));
+  }
+}
+
+// ---------------------------------------------------------------- decisions
+
+bool ChiefRunner::Post(const std::shared_ptr<Inbox>& inbox, Event event) {
+  MutexLock lock(&inbox->mutex);
+  if (inbox->stop) {
+    return false;
+  }
+  inbox->events.push_back(std::move(event));
+  inbox->changed.NotifyAll();
+  return true;
+}
+
+void ChiefRunner::Loop() {
+  auto next_tick = std::chrono::steady_clock::now();
+  for (;;) {
+    std::vector<Event> events;
+    bool over = false;
+    {
+      MutexLock lock(&inbox_->mutex);
+      const auto now = std::chrono::steady_clock::now();
+      if (inbox_->events.empty() && !inbox_->stop && now < next_tick) {
+        inbox_->changed.WaitFor(&inbox_->mutex, next_tick - now);
+      }
+      if (inbox_->stop) {
+        return;
+      }
+      events.swap(inbox_->events);
+      over = inbox_->finished.has_value();
+    }
+    for (const Event& event : events) {
+      event(state_.get());
+    }
+    if (std::chrono::steady_clock::now() >= next_tick) {
+      next_tick = std::chrono::steady_clock::now() + kTick;
+      if (!over) {
+        state_->OnTick();
+        WatchEvaluator();
+      }
+    }
+    for (Action& action : state_->TakeActions()) {
+      CarryOut(std::move(action));
+    }
+  }
+}
+
+void ChiefRunner::PostDisk(
+    std::function<void(Disk*, const std::shared_ptr<Inbox>&)> task) {
+  files_queue_->Post([disk = disk_, inbox = inbox_, task = std::move(task)] {
+    task(disk.get(), inbox);
+  });
+}
+
+void ChiefRunner::WatchEvaluator() {
+  const int64_t now = options_.clock->NowNs();
+  if (evaluated_.empty() || now - evaluator_asked_ns_ < kEvaluatorPollNs) {
+    return;
+  }
+  evaluator_asked_ns_ = now;
+  PostDisk([checkpoint = evaluated_](Disk* disk, const auto& inbox) {
+    if (HasEvaluation(disk->files, JoinPath(disk->workdir, "eval.jsonl"),
+                      checkpoint)) {
+      Post(inbox, [](JobState* state) { state->OnEvaluated(); });
+    }
+  });
+}
+
+void ChiefRunner::CarryOut(Action action) {
+  if (auto* call = std::get_if<ShardCall>(&action)) {
+    callers_[call->shard]->Call(std::move(*call));
+  } else if (const auto* send = std::get_if<SendCommand>(&action)) {
+    if (send->command.hold()) {
+      Failpoint("chief.before_hold");
+    }
+    if (const auto it = sinks_.find(send->stream); it != sinks_.end()) {
+      it->second->Send(send->command);
+    }
+  } else if (const auto* end = std::get_if<EndStream>(&action)) {
+    if (const auto it = sinks_.find(end->stream); it != sinks_.end()) {
+      it->second->End(end->status);
+      sinks_.erase(it);
+    }
+  } else if (const auto* line = std::get_if<LogLine>(&action)) {
+    if (line->warning) {
+      LOG_WARN("{}", line->text);
+    } else {
+      LOG_INFO("{}", line->text);
+    }
+  } else if (auto* done = std::get_if<WriteDone>(&action)) {
+    evaluated_ = done->wait ? done->checkpoint : "";
+    CarryOutFiles(std::move(action));
+  } else {
+    CarryOutFiles(std::move(action));
+  }
+}
+
+void ChiefRunner::CarryOutFiles(Action action) {
+  PostDisk([action = std::move(action), options = options_](
+               Disk* disk, const std::shared_ptr<Inbox>& inbox) {
+    std::string note;
+    if (const auto* find = std::get_if<FindCheckpoint>(&action)) {
+      const auto found = disk->committer.Find(
+          find->verify, find->verify && options.allow_older, &note);
+      Post(inbox,
+           [found](JobState* state) { state->OnCheckpointFound(found); });
+    } else if (const auto* make = std::get_if<PrepareCheckpoint>(&action)) {
+      const absl::Status status = disk->committer.Prepare(make->name);
+      Post(inbox, [status](JobState* state) { state->OnPrepared(status); });
+    } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
+      const absl::Status status =
+          disk->committer.Commit(commit->manifest, &note);
+      Post(inbox, [status](JobState* state) { state->OnCommitted(status); });
+    } else if (const auto* drop = std::get_if<DiscardCheckpoint>(&action)) {
+      WarnIf(disk->committer.Discard(drop->name));
+    } else if (const auto* cut = std::get_if<CutTrainLog>(&action)) {
+      WarnIf(disk->train_file.Cut(cut->step));
+      const absl::Status removed =
+          disk->files->Remove(JoinPath(disk->workdir, kDoneName));
+      WarnIf(absl::IsNotFound(removed) ? absl::OkStatus() : removed);
+    } else if (const auto* line = std::get_if<AppendTrainLog>(&action)) {
+      WarnIf(disk->train_file.Append(line->line));
+    } else if (const auto* done = std::get_if<WriteDone>(&action)) {
+      Failpoint("chief.before_done");
+      WarnIf(
+          disk->files->WriteAtomically(JoinPath(disk->workdir, kDoneName),
+                                       absl::StrCat(done->checkpoint, "\n")));
+    } else if (const auto* finish = std::get_if<Finish>(&action)) {
+      MutexLock lock(&inbox->mutex);
+      inbox->finished = finish->status;
+      inbox->changed.NotifyAll();
+    }
+    if (!note.empty()) {
+      LOG_WARN("{}", note);
+    }
+  });
+}
+
+// ------------------------------------------------------------------ callers
+
+std::optional<absl::Status> ChiefRunner::WaitFor(
+    std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  MutexLock lock(&inbox_->mutex);
+  while (!inbox_->finished.has_value()) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) {
+      return std::nullopt;
+    }
+    inbox_->changed.WaitFor(&inbox_->mutex, deadline - now);
+  }
+  return inbox_->finished;
+}
+
+absl::Status ChiefRunner::Wait() {
+  for (;;) {
+    if (const auto status = WaitFor(std::chrono::hours(1))) {
+      return *status;
+    }
+  }
+}
+
+void ChiefRunner::RequestStop(const std::string& reason) {
+  Post(inbox_, [reason](JobState* state) { state->RequestStop(reason); });
+}
+
+void ChiefRunner::Register(
+    const RegisterRequest& request,
+    const std::function<void(absl::StatusOr<RegisterReply>)>& done) {
+  if (!Post(inbox_, [request, done](JobState* state) {
+        done(state->OnRegister(request));
+      })) {
+    done(absl::UnavailableError("the chief ends"));
+  }
+}
+
+uint64_t ChiefRunner::OpenStream(std::shared_ptr<HeartbeatSink> sink) {
+  uint64_t id = 0;
+  {
+    MutexLock lock(&mutex_);
+    id = next_stream_++;
+  }
+  Post(inbox_,
+       [this, id, sink = std::move(sink)](JobState*) { sinks_[id] = sink; });
+  return id;
+}
+
+void ChiefRunner::OnProgress(uint64_t stream, const Progress& progress) {
+  Post(inbox_, [this, stream, progress](JobState* state) {
+    const auto it = sinks_.find(stream);
+    if (it == sinks_.end()) {
+      return;
+    }
+    const absl::Status status = state->OnProgress(stream, progress);
+    if (!status.ok()) {
+      it->second->End(status);
+      sinks_.erase(it);
+      state->OnStreamLost(stream);
+    }
+  });
+}
+
+void ChiefRunner::OnStreamLost(uint64_t stream) {
+  Post(inbox_, [this, stream](JobState* state) {
+    sinks_.erase(stream);
+    state->OnStreamLost(stream);
+  });
+}
+
+void ChiefRunner::GetStatus(const std::function<void(ChiefStatus)>& done) {
+  if (!Post(inbox_, [done](JobState* state) { done(state->status()); })) {
+    done(ChiefStatus());
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,139 @@
+// Runs one job: JobState with threads, files and calls around it.
+//
+// Place: chief_service.cc puts it behind gRPC; tests call it directly. All
+// decisions are made on one thread, which never waits for a shard or a disk.
+//
+//   decisions  JobState, every 50 ms and after each event
+//   files      checkpoints, train.jsonl, DONE
+//   shard s    calls to shard s (shard_caller.h)
+//
+// Threads: safe. Callbacks run on the decision thread and must not block.
+// Owns/borrows: borrows transport, files and clock.
+#ifndef SERVER_CHIEF_CHIEF_RUNNER_H_
+#define SERVER_CHIEF_CHIEF_RUNNER_H_
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/transport.h"
+#include "common/clock.h"
+#include "common/files.h"
+#include "common/mutex.h"
+#include "server/chief/checkpoint_committer.h"
+#include "server/chief/job_state.h"
+#include "server/chief/shard_caller.h"
+#include "server/chief/task_queue.h"
+#include "server/chief/train_file.h"
+
+namespace weir {
+
+// The chief's end of one Heartbeat call.
+class HeartbeatSink {
+ public:
+  virtual ~HeartbeatSink() = default;
+  virtual void Send(const Command& command) = 0;
+  virtual void End(const absl::Status& status) = 0;
+};
+
+class ChiefRunner {
+ public:
+  struct Options {
+    JobSpec spec;  // resolved
+    std::vector<std::string> ps_addresses;
+    int worker_count = 1;
+    uint64_t cluster_fingerprint = 0;
+    std::string workdir;  // absolute; the same on every host
+    bool resume = false;
+    bool allow_older = false;
+    std::string init_from;  // a safetensors file; empty: initialisers
+    bool evaluator_expected = false;
+    Transport* transport = nullptr;
+    Files* files = Files::Real();
+    Clock* clock = Clock::Real();
+    // Changes JobState's waits; for tests.
+    std::function<void(JobState::Options*)> adjust;
+
+    absl::Status Validate() const;
+  };
+
+  // Reads what the work directory holds and starts.
+  static absl::StatusOr<std::unique_ptr<ChiefRunner>> Create(Options options);
+  // Stops deciding; calls under way are left behind.
+  ~ChiefRunner();
+
+  // Blocks until the job is over: how it ended.
+  absl::Status Wait();
+  // The same, but gives up after `timeout`.
+  std::optional<absl::Status> WaitFor(std::chrono::milliseconds timeout);
+  // Checkpoint, then end the job.
+  void RequestStop(const std::string& reason);
+
+  void Register(const RegisterRequest& request,
+                const std::function<void(absl::StatusOr<RegisterReply>)>& done);
+  // `sink` hears commands until it is ended or lost.
+  uint64_t OpenStream(std::shared_ptr<HeartbeatSink> sink);
+  void OnProgress(uint64_t stream, const Progress& progress);
+  void OnStreamLost(uint64_t stream);
+  void GetStatus(const std::function<void(ChiefStatus)>& done);
+
+ private:
+  using Event = std::function<void(JobState*)>;
+  // Outlives the runner where a call does not come back.
+  struct Inbox {
+    Mutex mutex;
+    CondVar changed;
+    std::vector<Event> events ABSL_GUARDED_BY(mutex);
+    bool stop ABSL_GUARDED_BY(mutex) = false;
+    std::optional<absl::Status> finished ABSL_GUARDED_BY(mutex);
+  };
+
+  // What the files thread works with; likewise.
+  struct Disk {
+    Files* files;
+    std::string workdir;
+    CheckpointCommitter committer;
+    TrainFile train_file;
+  };
+
+  explicit ChiefRunner(Options options);
+  absl::Status Start();
+  // The job ended well in an earlier life.
+  absl::StatusOr<bool> AlreadyDone(const std::string& spec_text);
+  // False once the runner is going.
+  static bool Post(const std::shared_ptr<Inbox>& inbox, Event event);
+  void Loop();
+  void CarryOut(Action action);
+  void CarryOutFiles(Action action);
+  // Runs `task` on the files thread.
+  void PostDisk(std::function<void(Disk*, const std::shared_ptr<Inbox>&)> task);
+  // Looks for the evaluator's line on `evaluated_` now and then.
+  void WatchEvaluator();
+
+  const Options options_;
+  const std::shared_ptr<Inbox> inbox_;
+  std::shared_ptr<Disk> disk_;  // used on the files thread once it runs
+  // Used on the decision thread alone.
+  std::unique_ptr<JobState> state_;
+  std::map<uint64_t, std::shared_ptr<HeartbeatSink>> sinks_;
+  std::string evaluated_;  // checkpoint that the evaluator is to report on
+  int64_t evaluator_asked_ns_ = 0;
+
+  Mutex mutex_;
+  uint64_t next_stream_ ABSL_GUARDED_BY(mutex_) = 1;
+
+  std::vector<std::unique_ptr<ShardCaller>> callers_;
+  std::unique_ptr<TaskQueue> files_queue_;
+  std::thread loop_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_CHIEF_RUNNER_H_

@@ -1,0 +1,61 @@
+#include "server/chief/chief_server.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "server/chief/chief_service.h"
+
+namespace weir {
+namespace {
+
+// A JobSpec and a variable list fit many times over.
+constexpr int kMaxMessageBytes = 4 << 20;
+constexpr std::chrono::milliseconds kGrace{500};
+
+// The why of each value is in docs/design_notes.md, "gRPC settings".
+void Configure(grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 << 10);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
+    Options options) {
+  std::unique_ptr<ChiefServer> chief(new ChiefServer());
+  WEIR_ASSIGN_OR_RETURN(chief->runner_,
+                        ChiefRunner::Create(std::move(options.runner)));
+  chief->service_ = std::make_unique<ChiefService>(chief->runner_.get());
+  grpc::ServerBuilder builder;
+  Configure(&builder);
+  builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(),
+                           &chief->port_);
+  builder.RegisterService(chief->service_.get());
+  chief->server_ = builder.BuildAndStart();
+  if (chief->server_ == nullptr || chief->port_ == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the chief cannot listen on ", options.address,
+                     ": another process has the port, or it is not an address "
+                     "of this host"));
+  }
+  return chief;
+}
+
+ChiefServer::~ChiefServer() {
+  if (server_ != nullptr) {
+    server_->Shutdown(std::chrono::system_clock::now() + kGrace);
+    server_->Wait();
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,64 @@
+// A chief at an address: the runner behind a gRPC server.
+//
+// Place: weir_chief runs one; worker 0 hosts one where the cluster has no
+// chief, at worker 0's own address; tests run one on port 0.
+//
+//   WEIR_ASSIGN_OR_RETURN(auto chief, ChiefServer::Start(options));
+//   ... train ...
+//   return chief->Wait();
+//
+// Threads: safe.
+// Errors: INVALID_ARGUMENT  options, work directory or address; the message
+//                           says what to do.
+#ifndef SERVER_CHIEF_CHIEF_SERVER_H_
+#define SERVER_CHIEF_CHIEF_SERVER_H_
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/chief/chief_runner.h"
+
+namespace grpc {
+class Server;
+class Service;
+}  // namespace grpc
+
+namespace weir {
+
+class ChiefServer {
+ public:
+  struct Options {
+    ChiefRunner::Options runner;
+    // Where to listen, "host:port"; port 0 takes a free one.
+    std::string address = "127.0.0.1:0";
+  };
+
+  static absl::StatusOr<std::unique_ptr<ChiefServer>> Start(Options options);
+  // Ends open calls after a moment.
+  ~ChiefServer();
+
+  int port() const { return port_; }
+  // How the job ended. Blocks until then.
+  absl::Status Wait() { return runner_->Wait(); }
+  std::optional<absl::Status> WaitFor(std::chrono::milliseconds timeout) {
+    return runner_->WaitFor(timeout);
+  }
+  // Checkpoint, then end the job.
+  void RequestStop(const std::string& reason) { runner_->RequestStop(reason); }
+
+ private:
+  ChiefServer() = default;
+
+  int port_ = 0;
+  std::unique_ptr<ChiefRunner> runner_;
+  std::unique_ptr<grpc::Service> service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_CHIEF_SERVER_H_

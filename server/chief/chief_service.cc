@@ -1,0 +1,137 @@
+#include "server/chief/chief_service.h"
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "common/mutex.h"
+#include "proto/grpc_status.h"
+
+namespace weir {
+namespace {
+
+// One Heartbeat call. gRPC allows one write at a time and no write after
+// Finish, and may report a read before the write that it answers is done.
+class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
+                      public HeartbeatSink {
+ public:
+  static HeartbeatCall* Open(ChiefRunner* runner) {
+    auto call = std::make_shared<HeartbeatCall>(runner);
+    call->self_ = call;  // until OnDone
+    call->stream_ = runner->OpenStream(call);
+    call->StartRead(&call->progress_);
+    return call.get();
+  }
+
+  explicit HeartbeatCall(ChiefRunner* runner) : runner_(runner) {}
+
+  void Send(const Command& command) override {
+    MutexLock lock(&mutex_);
+    if (!end_.has_value()) {
+      queue_.push_back(command);
+      WriteNext();
+    }
+  }
+
+  void End(const absl::Status& status) override {
+    MutexLock lock(&mutex_);
+    if (!end_.has_value()) {
+      end_ = status;
+      WriteNext();
+    }
+  }
+
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      runner_->OnProgress(stream_, progress_);
+      StartRead(&progress_);
+      return;
+    }
+    runner_->OnStreamLost(stream_);
+    End(absl::OkStatus());
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(&mutex_);
+    writing_ = false;
+    queue_.pop_front();
+    if (!ok) {
+      queue_.clear();
+    }
+    WriteNext();
+  }
+
+  void OnDone() override {
+    // The runner may still hold a share.
+    const std::shared_ptr<HeartbeatCall> last = std::move(self_);
+  }
+
+ private:
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || finished_) {
+      return;
+    }
+    if (!queue_.empty()) {
+      writing_ = true;
+      StartWrite(&queue_.front());
+    } else if (end_.has_value()) {
+      finished_ = true;
+      Finish(ToGrpcStatus(*end_));
+    }
+  }
+
+  ChiefRunner* const runner_;
+  uint64_t stream_ = 0;  // constant after Open
+  Progress progress_;    // of the read under way
+  std::shared_ptr<HeartbeatCall> self_;
+
+  Mutex mutex_;
+  std::deque<Command> queue_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ChiefService::Register(
+    grpc::CallbackServerContext* context, const RegisterRequest* request,
+    RegisterReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  runner_->Register(*request,
+                    [reactor, reply](absl::StatusOr<RegisterReply> answer) {
+                      if (answer.ok()) {
+                        *reply = *std::move(answer);
+                      }
+                      reactor->Finish(ToGrpcStatus(answer.status()));
+                    });
+  return reactor;
+}
+
+grpc::ServerBidiReactor<Progress, Command>* ChiefService::Heartbeat(
+    grpc::CallbackServerContext*) {
+  return HeartbeatCall::Open(runner_);
+}
+
+grpc::ServerUnaryReactor* ChiefService::GetStatus(
+    grpc::CallbackServerContext* context, const ChiefStatusRequest*,
+    ChiefStatus* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  runner_->GetStatus([reactor, reply](ChiefStatus status) {
+    *reply = std::move(status);
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ChiefService::RequestStop(
+    grpc::CallbackServerContext* context, const RequestStopRequest* request,
+    RequestStopReply*) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  runner_->RequestStop(request->reason());
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace weir

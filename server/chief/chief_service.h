@@ -1,0 +1,35 @@
+// The chief's gRPC methods: decodes nothing, decides nothing, waits for nobody.
+//
+// Threads: safe; gRPC's threads call it. Borrows the runner, which must live
+//   until the server that this is registered with has shut down.
+#ifndef SERVER_CHIEF_CHIEF_SERVICE_H_
+#define SERVER_CHIEF_CHIEF_SERVICE_H_
+
+#include "proto/chief.grpc.pb.h"
+#include "server/chief/chief_runner.h"
+
+namespace weir {
+
+class ChiefService : public Chief::CallbackService {
+ public:
+  explicit ChiefService(ChiefRunner* runner) : runner_(runner) {}
+
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
+                                     const RegisterRequest* request,
+                                     RegisterReply* reply) override;
+  grpc::ServerBidiReactor<Progress, Command>* Heartbeat(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const ChiefStatusRequest* request,
+                                      ChiefStatus* reply) override;
+  grpc::ServerUnaryReactor* RequestStop(grpc::CallbackServerContext* context,
+                                        const RequestStopRequest* request,
+                                        RequestStopReply* reply) override;
+
+ private:
+  ChiefRunner* const runner_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_CHIEF_SERVICE_H_

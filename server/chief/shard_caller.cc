@@ -1,0 +1,162 @@
+#include "server/chief/shard_caller.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "common/failpoint.h"
+
+namespace weir {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+using Options = ShardCaller::Options;
+
+constexpr milliseconds kRetryAfter{200};
+// Loading, writing and waiting for a version take as long as they take.
+constexpr milliseconds kLongTimeout{6 * 3600 * 1000};
+constexpr milliseconds kShutdownTimeout{2000};
+
+bool Transient(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kDeadlineExceeded;
+}
+
+const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
+  return value.status();
+}
+
+template <typename F>
+auto Repeat(const Options& options, F call) {
+  const auto deadline = Clock::now() + options.lost_after;
+  for (;;) {
+    auto result = call();
+    if (!Transient(StatusOf(result)) || Clock::now() > deadline) {
+      return result;
+    }
+    std::this_thread::sleep_for(kRetryAfter);
+  }
+}
+
+milliseconds ShortTimeout(const Options& options) {
+  return std::clamp(options.lost_after / 3, milliseconds(500),
+                    milliseconds(5000));
+}
+
+void CallSnapshot(const Options& options, const SnapshotRequest& request) {
+  const int shard = options.shard;
+  std::optional<ShardFile> file;
+  Failpoint("chief.before_snapshot");
+  const absl::Status status = options.link->Snapshot(
+      request, kLongTimeout, [&](const SnapshotReply& reply) {
+        if (reply.frozen()) {
+          options.report([shard, reply](JobState* state) {
+            state->OnFrozen(shard, reply);
+          });
+        }
+        if (reply.has_file()) {
+          file = reply.file();
+        }
+      });
+  options.report([shard, status, file](JobState* state) {
+    if (!status.ok()) {
+      state->OnWritten(shard, status);
+    } else if (!file.has_value()) {
+      state->OnWritten(shard, absl::InternalError("it wrote no file"));
+    } else {
+      state->OnWritten(shard, *file);
+    }
+  });
+}
+
+// One overload for each kind of call.
+struct Caller {
+  const Options& options;
+
+  void operator()(const HelloCall&) const {
+    const auto reply = options.link->Hello(ShortTimeout(options));
+    options.report([shard = options.shard, reply](JobState* state) {
+      state->OnHello(shard, reply);
+    });
+  }
+
+  void operator()(const StatusCall&) const {
+    const auto reply = Repeat(options, [&] {
+      return options.link->GetStatus(ShortTimeout(options));
+    });
+    options.report([shard = options.shard, reply](JobState* state) {
+      state->OnStatus(shard, reply);
+    });
+  }
+
+  void operator()(const DeclareRequest& request) const {
+    Failpoint("chief.before_declare");
+    const auto reply = Repeat(
+        options, [&] { return options.link->Declare(request, kLongTimeout); });
+    Failpoint("chief.mid_declare");
+    options.report([shard = options.shard, reply](JobState* state) {
+      state->OnDeclared(shard, reply);
+    });
+  }
+
+  void operator()(const RestoreRequest& request) const {
+    const auto reply = Repeat(
+        options, [&] { return options.link->Restore(request, kLongTimeout); });
+    Failpoint("chief.mid_restore");
+    options.report([shard = options.shard, reply](JobState* state) {
+      state->OnDeclared(shard, reply);
+    });
+  }
+
+  void operator()(const AssignCall& call) const {
+    const absl::Status status =
+        options.initial == nullptr
+            ? absl::InternalError("there are no initial values")
+            : Repeat(options, [&] {
+                return options.initial->Assign(call.declaration, call.sender,
+                                               options.shard,
+                                               options.link.get());
+              });
+    options.report([shard = options.shard, status](JobState* state) {
+      state->OnAssigned(shard, status);
+    });
+  }
+
+  void operator()(const SetSlotsRequest& request) const {
+    const absl::Status status = Repeat(options, [&] {
+      return options.link->SetSlots(request, ShortTimeout(options));
+    });
+    options.report([shard = options.shard, status](JobState* state) {
+      state->OnSlotsSet(shard, status);
+    });
+  }
+
+  void operator()(const SnapshotRequest&) const {}  // runs beside
+
+  void operator()(const ShutdownRequest& request) const {
+    Failpoint("chief.before_shutdown");
+    options.link->Shutdown(request, kShutdownTimeout).IgnoreError();
+    options.report(
+        [shard = options.shard](JobState* state) { state->OnShutdown(shard); });
+  }
+};
+
+}  // namespace
+
+void ShardCaller::Call(ShardCall call) {
+  if (auto* snapshot = std::get_if<SnapshotRequest>(&call.request)) {
+    std::thread([options = options_, request = std::move(*snapshot)] {
+      CallSnapshot(*options, request);
+    }).detach();
+    return;
+  }
+  queue_.Post([options = options_, call = std::move(call)] {
+    std::visit(Caller{*options}, call.request);
+  });
+}
+
+}  // namespace weir
