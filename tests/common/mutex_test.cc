@@ -33,24 +33,23 @@ TEST(MutexTest, OneThreadAtATime) {
   EXPECT_EQ(counter.value, 40000);
 }
 
+bool CanLock(Mutex* mutex) {
+  if (!mutex->TryLock()) {
+    return false;
+  }
+  mutex->Unlock();
+  return true;
+}
+
 TEST(MutexTest, TryLockFailsWhileAnotherHoldsIt) {
   Mutex mutex;
   mutex.Lock();
   bool taken = true;
-  std::thread other([&] {
-    taken = mutex.TryLock();
-    if (taken) {
-      mutex.Unlock();
-    }
-  });
+  std::thread other([&] { taken = CanLock(&mutex); });
   other.join();
   mutex.Unlock();
   EXPECT_FALSE(taken);
-  const bool now = mutex.TryLock();
-  EXPECT_TRUE(now);
-  if (now) {
-    mutex.Unlock();
-  }
+  EXPECT_TRUE(CanLock(&mutex));
 }
 
 TEST(CondVarTest, PassesATurnBackAndForth) {
