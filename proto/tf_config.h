@@ -1,7 +1,7 @@
 // From TF_CONFIG, Weir's own environment and flags to one ClusterSpec.
 //
 // Place: every main that is a task calls ResolveCluster(ClusterSources::
-// FromEnv()) with its flags filled in. docs/cluster.md is for users.
+// FromEnv()) with its flags filled in.
 //
 // What wins: a flag over a WEIR_ variable over TF_CONFIG, each of cluster, task
 // type and task index on its own; a cluster replaces the whole cluster.
