@@ -11,9 +11,20 @@ void CallQueue::Run() {
 
 void* CallQueue::Start(CallOperation* operation, std::shared_ptr<void> call) {
   operation->call_ = std::move(call);
+  Hold();
+  return operation;
+}
+
+void CallQueue::Hold() {
   MutexLock lock(&mutex_);
   ++under_way_;
-  return operation;
+}
+
+void CallQueue::Release() {
+  MutexLock lock(&mutex_);
+  if (--under_way_ == 0) {
+    idle_.NotifyAll();
+  }
 }
 
 void CallQueue::Loop() {
@@ -27,10 +38,7 @@ void CallQueue::Loop() {
       const std::shared_ptr<void> call = std::move(operation->call_);
       operation->handler_(ok);
     }
-    MutexLock lock(&mutex_);
-    if (--under_way_ == 0) {
-      idle_.NotifyAll();
-    }
+    Release();
   }
 }
 

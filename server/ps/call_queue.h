@@ -1,7 +1,8 @@
 // One gRPC completion queue, its thread, and the operations under way on it.
 //
-// Place: under the bulk calls (Pull, Push, PushPull). Measured faster than
-// gRPC's callback API for bulk; reference numbers are in docs/performance.md.
+// Place: under every call of the service. One thread polls, reads, applies,
+// writes: with gRPC's callback API in the same server its threads poll too, and
+// every chunk changes threads (docs/design_notes.md, "Threads of a ps").
 //
 // Terms
 //   operation  one thing that gRPC was asked to do for a call (read, write,
@@ -60,6 +61,10 @@ class CallQueue {
 
   // Marks `operation` of `call` as under way and returns gRPC's tag for it.
   void* Start(CallOperation* operation, std::shared_ptr<void> call);
+
+  // Between the two, work elsewhere will start an operation: counts as one.
+  void Hold();
+  void Release();
 
   // Waits for the operations under way, ends the thread.
   // REQUIRES: the server was shut down; so all of them end.

@@ -5,32 +5,29 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "common/failpoint.h"
-#include "common/logging.h"
 #include "common/mutex.h"
 #include "common/status.h"
 #include "proto/chunk_codec.h"
 #include "proto/grpc_status.h"
 #include "proto/ps.grpc.pb.h"
+#include "server/ps/control_call.h"
 #include "server/ps/value_call.h"
+#include "server/ps/work_thread.h"
 
 namespace weir {
 namespace {
 
 using grpc::ByteBuffer;
-using grpc::CallbackServerContext;
 using PS = ParameterServer;
-using BulkMethods = PS::WithRawMethod_Pull<
-    PS::WithRawMethod_Push<PS::WithRawMethod_PushPull<PS::Service>>>;
-using UnaryMethods = PS::WithCallbackMethod_Hello<
-    PS::WithCallbackMethod_Declare<PS::WithCallbackMethod_Restore<
-        PS::WithCallbackMethod_SetSlots<PS::WithCallbackMethod_GetStatus<
-            PS::WithCallbackMethod_Shutdown<BulkMethods>>>>>>;
-using AllMethods = PS::WithRawCallbackMethod_Assign<
-    PS::WithCallbackMethod_Snapshot<UnaryMethods>>;
+using BulkMethods = PS::WithRawMethod_Pull<PS::WithRawMethod_Push<
+    PS::WithRawMethod_PushPull<PS::WithRawMethod_Assign<PS::Service>>>>;
+using AllMethods = PS::WithAsyncMethod_Hello<PS::WithAsyncMethod_Declare<
+    PS::WithAsyncMethod_Restore<PS::WithAsyncMethod_SetSlots<
+        PS::WithAsyncMethod_Snapshot<PS::WithAsyncMethod_GetStatus<
+            PS::WithAsyncMethod_Shutdown<BulkMethods>>>>>>>;
 
 // ------------------------------------------------------------ bulk methods
 
@@ -192,65 +189,35 @@ class PushPullCall : public ValueCall {
   CallOperation on_read_;
 };
 
-class PushCall : public std::enable_shared_from_this<PushCall> {
+class PushCall : public CollectCall {
  public:
-  static void Listen(BulkMethods* service, Store* store, CallQueue* queue) {
-    auto call = std::make_shared<PushCall>(service, store, queue);
-    service->RequestPush(&call->context_, &call->stream_, queue->queue(),
-                         queue->queue(), queue->Start(&call->on_call_, call));
-  }
-
   PushCall(BulkMethods* service, Store* store, CallQueue* queue)
-      : service_(service),
-        store_(store),
-        queue_(queue),
-        stream_(&context_),
-        on_call_([this](bool ok) { OnCall(ok); }),
-        on_read_([this](bool ok) { OnRead(ok); }),
-        on_finished_([](bool) {}) {}
+      : CollectCall(queue), service_(service), store_(store) {}
 
  private:
-  void OnCall(bool ok) {
-    if (!ok) {
-      return;  // the server shuts down
-    }
-    Listen(service_, store_, queue_);
-    Read();
+  void Take(void* tag) override {
+    service_->RequestPush(&context_, &stream_, queue_->queue(), queue_->queue(),
+                          tag);
+  }
+  std::shared_ptr<CollectCall> Another() const override {
+    return std::make_shared<PushCall>(service_, store_, queue_);
   }
 
-  void Read() {
-    stream_.Read(&buffer_, queue_->Start(&on_read_, shared_from_this()));
-  }
-
-  void OnRead(bool ok) {
-    if (!ok) {  // the client has sent all, or is gone
-      Failpoint("ps.before_ack");
-      sums_.set_incarnation(store_->incarnation());
-      stream_.Finish(EncodeMessage(sums_), grpc::Status::OK,
-                     queue_->Start(&on_finished_, shared_from_this()));
-      return;
-    }
-    if (const absl::Status status = Apply(); !status.ok()) {
-      stream_.FinishWithError(ToGrpcStatus(status),
-                              queue_->Start(&on_finished_, shared_from_this()));
-      return;
-    }
-    Read();
-  }
-
-  absl::Status Apply() {
+  absl::Status Apply(const ByteBuffer& buffer) override {
     Failpoint("ps.recv");
     GradientChunk chunk;
     Payload payload;
-    WEIR_RETURN_IF_ERROR(DecodeChunk(buffer_, &chunk, &payload));
-    buffer_.Clear();
-    if (!chunk.has_push()) {
-      return absl::InvalidArgumentError("a chunk of Push needs `push`");
-    }
+    WEIR_RETURN_IF_ERROR(DecodeChunk(buffer, &chunk, &payload));
     WEIR_ASSIGN_OR_RETURN(const Receipt receipt,
                           store_->Push(chunk, std::move(payload)));
     Count(chunk, receipt);
     return absl::OkStatus();
+  }
+
+  ByteBuffer Reply() override {
+    Failpoint("ps.before_ack");
+    sums_.set_incarnation(store_->incarnation());
+    return EncodeMessage(sums_);
   }
 
   void Count(const GradientChunk& chunk, const Receipt& receipt) {
@@ -278,199 +245,159 @@ class PushCall : public std::enable_shared_from_this<PushCall> {
 
   BulkMethods* const service_;
   Store* const store_;
-  CallQueue* const queue_;
-  grpc::ServerContext context_;
-  ByteBuffer buffer_;
-  grpc::ServerAsyncReader<ByteBuffer, ByteBuffer> stream_;
   PushReply sums_;
-  CallOperation on_call_;
-  CallOperation on_read_;
-  CallOperation on_finished_;
 };
 
-// --------------------------------------------------------- control methods
-
-// Runs functions on one thread of its own, in order.
-class WorkThread {
+class AssignCall : public CollectCall {
  public:
-  WorkThread() : thread_([this] { Loop(); }) {}
-  ~WorkThread() {
-    Run(nullptr);
-    thread_.join();
-  }
-
-  // An empty `work` ends the thread after what was queued before it.
-  void Run(std::function<void()> work) {
-    MutexLock lock(&mutex_);
-    queue_.push_back(std::move(work));
-    changed_.NotifyOne();
-  }
+  AssignCall(BulkMethods* service, Store* store, CallQueue* queue)
+      : CollectCall(queue), service_(service), store_(store) {}
 
  private:
-  std::function<void()> Next() {
-    MutexLock lock(&mutex_);
-    while (queue_.empty()) {
-      changed_.Wait(&mutex_);
-    }
-    std::function<void()> work = std::move(queue_.front());
-    queue_.pop_front();
-    return work;
+  void Take(void* tag) override {
+    service_->RequestAssign(&context_, &stream_, queue_->queue(),
+                            queue_->queue(), tag);
+  }
+  std::shared_ptr<CollectCall> Another() const override {
+    return std::make_shared<AssignCall>(service_, store_, queue_);
   }
 
-  void Loop() {
-    while (const std::function<void()> work = Next()) {
-      work();
-    }
-  }
-
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;  // last: uses all of the above
-};
-
-class AssignCall : public grpc::ServerReadReactor<ByteBuffer> {
- public:
-  AssignCall(Store* store, ByteBuffer* reply) : store_(store), reply_(reply) {
-    StartRead(&buffer_);
-  }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      *reply_ = EncodeMessage(sums_);
-      Finish(grpc::Status::OK);
-      return;
-    }
-    if (const absl::Status status = Assign(); !status.ok()) {
-      Finish(ToGrpcStatus(status));
-      return;
-    }
-    StartRead(&buffer_);
-  }
-  void OnDone() override { delete this; }
-
- private:
-  absl::Status Assign() {
+  absl::Status Apply(const ByteBuffer& buffer) override {
     AssignChunk chunk;
     Payload payload;
-    WEIR_RETURN_IF_ERROR(DecodeChunk(buffer_, &chunk, &payload));
-    buffer_.Clear();
+    WEIR_RETURN_IF_ERROR(DecodeChunk(buffer, &chunk, &payload));
     WEIR_RETURN_IF_ERROR(store_->Assign(chunk, payload));
     sums_.set_elements(sums_.elements() + payload.bytes() / sizeof(float));
     return absl::OkStatus();
   }
+  ByteBuffer Reply() override { return EncodeMessage(sums_); }
 
+  BulkMethods* const service_;
   Store* const store_;
-  ByteBuffer* const reply_;
-  ByteBuffer buffer_;
   AssignReply sums_;
 };
 
+// --------------------------------------------------------- control methods
+
 // Replies arrive from the store on any thread, maybe after the client left.
-class SnapshotCall : public grpc::ServerWriteReactor<SnapshotReply> {
+class SnapshotCall : public std::enable_shared_from_this<SnapshotCall> {
  public:
-  static SnapshotCall* Start(Store* store, const SnapshotRequest& request,
-                             WorkThread* work) {
-    auto call = std::make_shared<SnapshotCall>();
-    call->self_ = call;
-    store->Snapshot(
-        request,
-        [call](absl::StatusOr<SnapshotReply> reply) {
-          call->OnReply(std::move(reply));
-        },
-        [work](std::function<void()> write) { work->Run(std::move(write)); });
-    return call.get();
+  static void Listen(AllMethods* service, Store* store, WorkThread* work,
+                     CallQueue* queue) {
+    auto call = std::make_shared<SnapshotCall>(service, store, work, queue);
+    service->RequestSnapshot(&call->context_, &call->request_, &call->stream_,
+                             queue->queue(), queue->queue(),
+                             queue->Start(&call->on_call_, call));
   }
 
-  void OnWriteDone(bool) override {
-    {
-      MutexLock lock(&mutex_);
-      writing_ = false;
-      replies_.pop_front();
-    }
-    Go();
+  SnapshotCall(AllMethods* service, Store* store, WorkThread* work,
+               CallQueue* queue)
+      : service_(service),
+        store_(store),
+        work_(work),
+        queue_(queue),
+        stream_(&context_),
+        on_call_([this](bool ok) { OnCall(ok); }),
+        on_written_([this](bool) { OnWritten(); }),
+        on_finished_([](bool) {}),
+        on_call_done_([this](bool) { OnCallDone(); }) {
+    context_.AsyncNotifyWhenDone(on_call_done_.tag());
   }
-  void OnCancel() override { End(absl::CancelledError("the caller left")); }
-  void OnDone() override { self_.reset(); }
 
  private:
-  void OnReply(absl::StatusOr<SnapshotReply> reply) {
-    if (!reply.ok()) {
-      End(reply.status());
-      return;
+  void OnCall(bool ok) {
+    if (!ok) {
+      return;  // the server shuts down
     }
-    const bool last = reply->has_file();
-    {
-      MutexLock lock(&mutex_);
-      replies_.push_back(*std::move(reply));
-    }
-    if (last) {
-      End(absl::OkStatus());
-    } else {
-      Go();
-    }
+    Listen(service_, store_, work_, queue_);
+    queue_->Start(&on_call_done_, shared_from_this());
+    store_->Snapshot(
+        request_,
+        [call = shared_from_this()](absl::StatusOr<SnapshotReply> reply) {
+          call->OnReply(std::move(reply));
+        },
+        [work = work_](std::function<void()> write) {
+          work->Run(std::move(write));
+        });
   }
 
-  void End(const absl::Status& status) {
+  void OnReply(absl::StatusOr<SnapshotReply> reply) {
     {
       MutexLock lock(&mutex_);
-      if (!final_.has_value()) {
-        final_ = status;
+      if (reply.ok()) {
+        if (reply->has_file()) {
+          final_ = absl::OkStatus();
+        }
+        replies_.push_back(*std::move(reply));
+      } else {
+        final_ = reply.status();
       }
     }
-    Go();
+    WriteNext();
   }
 
   // Starts the next write, or the finish, if none is under way.
-  void Go() {
+  void WriteNext() {
     const SnapshotReply* reply = nullptr;
     grpc::Status status;
+    void* tag = nullptr;
     {
       MutexLock lock(&mutex_);
-      if (writing_ || finished_) {
+      if (writing_ || finish_started_ || client_gone_) {
         return;
       }
       if (!replies_.empty()) {
         writing_ = true;
         reply = &replies_.front();
+        tag = queue_->Start(&on_written_, shared_from_this());
       } else if (final_.has_value()) {
-        finished_ = true;
+        finish_started_ = true;
         status = ToGrpcStatus(*final_);
+        tag = queue_->Start(&on_finished_, shared_from_this());
       } else {
         return;
       }
     }
     if (reply != nullptr) {
-      StartWrite(reply);
+      stream_.Write(*reply, tag);
     } else {
-      Finish(status);
+      stream_.Finish(status, tag);
     }
   }
 
-  std::shared_ptr<SnapshotCall> self_;  // until OnDone
+  void OnWritten() {
+    {
+      MutexLock lock(&mutex_);
+      writing_ = false;
+      replies_.pop_front();
+    }
+    WriteNext();
+  }
+
+  void OnCallDone() {
+    MutexLock lock(&mutex_);
+    client_gone_ = true;
+  }
+
+  AllMethods* const service_;
+  Store* const store_;
+  WorkThread* const work_;
+  CallQueue* const queue_;
+  grpc::ServerContext context_;
+  SnapshotRequest request_;
+  grpc::ServerAsyncWriter<SnapshotReply> stream_;
+
   Mutex mutex_;
   std::deque<SnapshotReply> replies_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finish_started_ ABSL_GUARDED_BY(mutex_) = false;
+  bool client_gone_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> final_ ABSL_GUARDED_BY(mutex_);
-};
 
-class ShutdownCall : public grpc::ServerUnaryReactor {
- public:
-  ShutdownCall(const absl::Status& status, std::function<void()> on_shutdown)
-      : ok_(status.ok()), on_shutdown_(std::move(on_shutdown)) {
-    Finish(ToGrpcStatus(status));
-  }
-  void OnDone() override {
-    if (ok_ && on_shutdown_) {
-      on_shutdown_();
-    }
-    delete this;
-  }
-
- private:
-  const bool ok_;
-  const std::function<void()> on_shutdown_;
+  CallOperation on_call_;
+  CallOperation on_written_;
+  CallOperation on_finished_;
+  CallOperation on_call_done_;
 };
 
 }  // namespace
@@ -482,84 +409,66 @@ class ParameterService::Impl : public AllMethods {
 
   void TakeCalls(CallQueue* queue) {
     PullCall::Listen(this, store_, queue);
-    PushCall::Listen(this, store_, queue);
     PushPullCall::Listen(this, store_, queue);
-  }
-
-  grpc::ServerUnaryReactor* Hello(CallbackServerContext* context,
-                                  const HelloRequest*,
-                                  HelloReply* reply) override {
-    *reply = store_->Hello();
-    return Done(context, absl::OkStatus());
-  }
-
-  grpc::ServerUnaryReactor* GetStatus(CallbackServerContext* context,
-                                      const GetStatusRequest*,
-                                      PsStatus* reply) override {
-    *reply = store_->GetStatus();
-    return Done(context, absl::OkStatus());
-  }
-
-  grpc::ServerUnaryReactor* SetSlots(CallbackServerContext* context,
-                                     const SetSlotsRequest* request,
-                                     SetSlotsReply*) override {
-    return Done(context, store_->SetSlots(*request));
-  }
-
-  grpc::ServerUnaryReactor* Declare(CallbackServerContext* context,
-                                    const DeclareRequest* request,
-                                    DeclareReply* reply) override {
-    return Later(context, reply,
-                 [this, request] { return store_->Declare(*request); });
-  }
-
-  grpc::ServerUnaryReactor* Restore(CallbackServerContext* context,
-                                    const RestoreRequest* request,
-                                    DeclareReply* reply) override {
-    return Later(context, reply,
-                 [this, request] { return store_->Restore(*request); });
-  }
-
-  grpc::ServerReadReactor<ByteBuffer>* Assign(CallbackServerContext*,
-                                              ByteBuffer* reply) override {
-    return new AssignCall(store_, reply);
-  }
-
-  grpc::ServerWriteReactor<SnapshotReply>* Snapshot(
-      CallbackServerContext*, const SnapshotRequest* request) override {
-    return SnapshotCall::Start(store_, *request, &work_);
-  }
-
-  grpc::ServerUnaryReactor* Shutdown(CallbackServerContext*,
-                                     const ShutdownRequest* request,
-                                     ShutdownReply*) override {
-    return new ShutdownCall(store_->CheckSender(request->sender()),
-                            on_shutdown_);
+    std::make_shared<PushCall>(this, store_, queue)->Listen();
+    std::make_shared<AssignCall>(this, store_, queue)->Listen();
+    SnapshotCall::Listen(this, store_, &work_, queue);
+    Unary(&AllMethods::RequestHello, queue,
+          [this](const HelloRequest&) { return store_->Hello(); });
+    Unary(&AllMethods::RequestGetStatus, queue,
+          [this](const GetStatusRequest&) { return store_->GetStatus(); });
+    Unary(&AllMethods::RequestSetSlots, queue,
+          [this](const SetSlotsRequest& request) {
+            return Empty<SetSlotsReply>(store_->SetSlots(request));
+          });
+    Unary(
+        &AllMethods::RequestDeclare, queue,
+        [this](const DeclareRequest& request) {
+          return store_->Declare(request);
+        },
+        &work_);
+    Unary(
+        &AllMethods::RequestRestore, queue,
+        [this](const RestoreRequest& request) {
+          return store_->Restore(request);
+        },
+        &work_);
+    Unary(
+        &AllMethods::RequestShutdown, queue,
+        [this](const ShutdownRequest& request) {
+          return Empty<ShutdownReply>(store_->CheckSender(request.sender()));
+        },
+        nullptr, on_shutdown_);
   }
 
  private:
-  static grpc::ServerUnaryReactor* Done(CallbackServerContext* context,
-                                        const absl::Status& status) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpcStatus(status));
-    return reactor;
+  template <typename Reply>
+  static absl::StatusOr<Reply> Empty(const absl::Status& status) {
+    if (!status.ok()) {
+      return status;
+    }
+    return Reply();
   }
 
-  // Calls `work` on the work thread; gRPC keeps request and reply till Finish.
-  template <typename Reply, typename Work>
-  grpc::ServerUnaryReactor* Later(CallbackServerContext* context, Reply* reply,
-                                  Work work) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    work_.Run([reactor, reply, work] {
-      absl::StatusOr<Reply> result = work();
-      if (result.ok()) {
-        *reply = *std::move(result);
-      } else {
-        LOG_WARN("{}", result.status().ToString());
-      }
-      reactor->Finish(ToGrpcStatus(result.status()));
-    });
-    return reactor;
+  // Takes calls of the method behind `take` and answers them with `answer`.
+  template <typename Base, typename Request, typename Reply, typename Answer>
+  void Unary(void (Base::*take)(grpc::ServerContext*, Request*,
+                                grpc::ServerAsyncResponseWriter<Reply>*,
+                                grpc::CompletionQueue*,
+                                grpc::ServerCompletionQueue*, void*),
+             CallQueue* queue, Answer answer, WorkThread* thread = nullptr,
+             std::function<void()> after = nullptr) {
+    using Method = UnaryMethod<Request, Reply>;
+    auto method = std::make_shared<Method>();
+    method->take = [this, take](grpc::ServerContext* context, Request* request,
+                                typename Method::Writer* writer,
+                                grpc::ServerCompletionQueue* calls, void* tag) {
+      (this->*take)(context, request, writer, calls, calls, tag);
+    };
+    method->answer = std::move(answer);
+    method->thread = thread;
+    method->after = std::move(after);
+    UnaryCall<Request, Reply>::Listen(std::move(method), queue);
   }
 
   Store* const store_;

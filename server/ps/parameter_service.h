@@ -3,16 +3,13 @@
 // Place: between gRPC and server/ps/store.h; proto/ps.proto is the
 // specification. No rule about parameters is here.
 //
-// Terms
-//   bulk method     Pull, Push, PushPull: raw bytes on completion queues.
-//   control method  the others, on gRPC's callback threads.
-//
 // Invariants
 //   I1. No handler blocks: Declare, Restore and the writing of a snapshot run
 //       on a thread of the service's own, one after the other.
 //   I2. A PushPull stream has at most kUnansweredMax requests without an
 //       answer; over it the stream is not read.
-// Threads: safe. Borrows the store, which outlives the service.
+// Threads: every method on the queues' threads, none on gRPC's own. Borrows the
+//   store, which outlives the service.
 #ifndef SERVER_PS_PARAMETER_SERVICE_H_
 #define SERVER_PS_PARAMETER_SERVICE_H_
 
@@ -32,7 +29,7 @@ class ParameterService {
  public:
   static constexpr int kUnansweredMax = 256;
 
-  // `on_shutdown` runs after Shutdown was answered, on a gRPC thread.
+  // `on_shutdown` runs after Shutdown was answered, on a queue's thread.
   ParameterService(Store* store, std::function<void()> on_shutdown);
   // REQUIRES: the server that served it is gone.
   ~ParameterService();
@@ -40,7 +37,7 @@ class ParameterService {
   // What to register at the server builder.
   grpc::Service* service();
 
-  // Takes up calls of the bulk methods on `queue` from now on.
+  // Takes up calls on `queue` from now on.
   // REQUIRES: the server runs.
   void TakeCalls(CallQueue* queue);
 

@@ -3,8 +3,8 @@
 // Place: ps_main.cc runs one for a task; tests run it in their own process, on
 // port 0.
 //
-// Threads: one per completion queue, gRPC's own for control methods, one that
-//   ends parked waits whose time is over.
+// Threads: one per completion queue, one for Declare, Restore and snapshot
+//   files, one that ends parked waits whose time is over.
 // Errors: UNAVAILABLE  cannot listen; the message names the address and why.
 #ifndef SERVER_PS_PS_SERVER_H_
 #define SERVER_PS_PS_SERVER_H_
@@ -40,7 +40,7 @@ class PsServer {
     int queue_count = 1;
     // What gRPC may keep of messages on their way, over all connections.
     int64_t wire_bytes_max = int64_t{512} << 20;
-    // After Shutdown was answered, on a gRPC thread; must not block.
+    // After Shutdown was answered, on a queue's thread; must not block.
     std::function<void()> on_shutdown;
 
     absl::Status Validate() const;

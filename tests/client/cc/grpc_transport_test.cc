@@ -208,14 +208,15 @@ TEST(GrpcTransportTest, PushPullAnswersWithReceiptAndValues) {
                         .ok());
       }
     }
-    std::map<uint32_t, uint64_t> versions;
+    std::map<uint32_t, uint64_t> items_seen;
     for (int i = 0; i < 20; ++i) {
       ValueChunk header;
       Payload payload;
       ASSERT_TRUE(stream->Receive(&header, &payload).ok());
       EXPECT_EQ(header.receipt().outcome(), Receipt::ACCEPTED);
-      EXPECT_EQ(header.version(), ++versions[header.block()]);
-      EXPECT_EQ(header.version(), header.receipt().item() + 1);
+      EXPECT_EQ(header.receipt().item(), items_seen[header.block()]++);
+      // The latest: later items may already be in it.
+      EXPECT_GT(header.version(), header.receipt().item());
       if (header.version() == 5) {
         EXPECT_EQ(FloatsOf(payload),
                   ps.Values(static_cast<int>(header.block())));

@@ -1,0 +1,532 @@
+// Pull, push and push-pull over gRPC on one host, beside iperf3 and memcpy.
+//
+//   weir bench transport [--json FILE] [--rounds 5] [--seconds 0.5]
+//
+// One client (this process) and one weir_ps on loopback. Push has SGD applied;
+// pull copies into place; push-pull counts the bytes of one way. Everything is
+// measured again in each round, so that a drifting machine drifts for all; the
+// ratios are medians over the rounds of quotients within a round.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cc/grpc_transport.h"
+#include "common/malloc_settings.h"
+#include "common/status.h"
+#include "deploy/launcher/child_process.h"
+#include "nlohmann/json.hpp"
+
+namespace weir {
+namespace {
+
+constexpr auto kTimeout = std::chrono::seconds(60);
+constexpr size_t kTargetBytes = size_t{64} << 20;
+
+struct Flags {
+  std::string json;
+  std::string ps;
+  int rounds = 5;
+  double seconds = 0.5;
+  int in_flight_mib = 2;
+  int queues = 1;
+  size_t min_bytes = 1024;
+  size_t max_bytes = size_t{256} << 20;
+  std::string operation;  // empty: all
+};
+
+double Now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+double Median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0;
+  }
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half]
+                                : (values[half - 1] + values[half]) / 2;
+}
+
+// User and system seconds of a process.
+double CpuSeconds(pid_t pid) {
+  if (pid == getpid()) {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(usage.ru_utime.tv_usec +
+                                      usage.ru_stime.tv_usec);
+  }
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) {
+    return 0;
+  }
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) {
+    fields >> skipped;
+  }
+  double user = 0;
+  double system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// A process that dies with this object.
+class Child {
+ public:
+  static absl::StatusOr<std::unique_ptr<Child>> Start(
+      std::vector<std::string> argv) {
+    WEIR_ASSIGN_OR_RETURN(
+        const pid_t pid,
+        StartChild({std::move(argv), {}, "/tmp/weir_transport_bench.log"}));
+    return std::unique_ptr<Child>(new Child(pid));
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    Wait();
+  }
+  pid_t pid() const { return pid_; }
+  void Wait() {
+    while (!ended_ && !(ended_ = ReapChild(pid_).has_value())) {
+      usleep(1000);
+    }
+  }
+
+ private:
+  explicit Child(pid_t pid) : pid_(pid) {}
+  const pid_t pid_;
+  bool ended_ = false;
+};
+
+// One declared shard in a weir_ps of its own, and the client's buffers.
+class Bench {
+ public:
+  static absl::StatusOr<std::unique_ptr<Bench>> Create(const Flags& flags,
+                                                       size_t bytes) {
+    std::unique_ptr<Bench> bench(new Bench(flags, bytes));
+    WEIR_RETURN_IF_ERROR(bench->Start());
+    return bench;
+  }
+
+  pid_t ps_pid() const { return ps_->pid(); }
+
+  absl::Status Hello() { return link_->Hello(kTimeout).status(); }
+
+  absl::Status Pull() {
+    PullRequest request;
+    *request.mutable_sender() = sender_;
+    request.mutable_want()->set_latest(true);
+    return link_->Pull(
+        request, kTimeout,
+        [this](const ValueChunk& header, const Payload& payload) {
+          payload.CopyTo(reinterpret_cast<char*>(
+              parameters_.data() + header.block() * block_elements_));
+          return absl::OkStatus();
+        });
+  }
+
+  absl::Status Push() {
+    uint32_t block = 0;
+    const auto reply = link_->Push(
+        kTimeout, [&](GradientChunk* header, std::span<const char>* payload) {
+          if (block == block_count_) {
+            return false;
+          }
+          FillChunk(header, block);
+          *payload = GradientOf(block++);
+          return true;
+        });
+    ++item_;
+    if (reply.ok() && reply->accepted() != block_count_) {
+      return absl::InternalError("not every block was accepted");
+    }
+    return reply.status();
+  }
+
+  absl::Status PushPull() {
+    uint32_t received = 0;
+    uint32_t sent = 0;
+    GradientChunk header;
+    while (received < block_count_) {
+      while (sent < block_count_ && sent - received < window_) {
+        FillChunk(&header, sent);
+        header.mutable_want()->set_latest(true);
+        WEIR_RETURN_IF_ERROR(stream_->Send(header, GradientOf(sent), nullptr));
+        ++sent;
+      }
+      ValueChunk answer;
+      Payload payload;
+      WEIR_RETURN_IF_ERROR(stream_->Receive(&answer, &payload));
+      if (answer.receipt().outcome() != Receipt::ACCEPTED) {
+        return absl::InternalError("a block was not accepted");
+      }
+      payload.CopyTo(reinterpret_cast<char*>(parameters_.data() +
+                                             answer.block() * block_elements_));
+      ++received;
+    }
+    ++item_;
+    return absl::OkStatus();
+  }
+
+  // The values are what so many applied gradients make of zeros.
+  absl::Status Check() {
+    WEIR_RETURN_IF_ERROR(Pull());
+    const float expected = -static_cast<float>(item_);
+    for (const float value : parameters_) {
+      if (value != expected) {
+        return absl::InternalError(
+            absl::StrCat("a parameter is ", value, ", not ", expected));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Bench(const Flags& flags, size_t bytes)
+      : flags_(flags),
+        elements_(bytes / sizeof(float)),
+        block_elements_(std::min(elements_, size_t{256} << 10)),
+        block_count_(static_cast<uint32_t>(elements_ / block_elements_)),
+        window_(static_cast<uint32_t>(std::max<size_t>(
+            1, (static_cast<size_t>(flags.in_flight_mib) << 20) /
+                   (block_elements_ * sizeof(float))))),
+        parameters_(elements_),
+        gradients_(elements_, 1.0f) {}
+
+  absl::Status Start() {
+    WEIR_ASSIGN_OR_RETURN(const int port, FreePort());
+    const std::string address = absl::StrCat("127.0.0.1:", port);
+    WEIR_ASSIGN_OR_RETURN(
+        ps_,
+        Child::Start({flags_.ps, "--cluster", "ps=" + address, "--task_index",
+                      "0", "--queues", absl::StrCat(flags_.queues)}));
+    link_ = transport_->Connect(address);
+    const double end = Now() + 20;
+    while (!link_->Hello(kTimeout).ok()) {
+      if (Now() > end) {
+        return absl::UnavailableError(
+            absl::StrCat(flags_.ps, " does not answer at ", address,
+                         "; its log is /tmp/weir_transport_bench.log"));
+      }
+      usleep(20000);
+    }
+    WEIR_RETURN_IF_ERROR(Declare());
+    stream_ = link_->OpenPushPull();
+    return absl::OkStatus();
+  }
+
+  absl::Status Declare() {
+    DeclareRequest request;
+    Declaration* declaration = request.mutable_declaration();
+    declaration->set_job("bench");
+    declaration->set_history(1);
+    declaration->set_shard_count(1);
+    declaration->set_block_elements(block_elements_);
+    declaration->set_slot_count(1);
+    Variable* variable = declaration->add_variable();
+    variable->set_name("w");
+    variable->add_shape(static_cast<int64_t>(elements_));
+    Group* group = declaration->add_group();
+    group->mutable_optimizer()->mutable_sgd();
+    group->mutable_schedule()->set_learning_rate(1.0);
+    declaration->mutable_update()->mutable_async();
+    WEIR_ASSIGN_OR_RETURN(const DeclareReply reply,
+                          link_->Declare(request, kTimeout));
+    sender_.set_job("bench");
+    sender_.set_history(1);
+    sender_.set_layout_fingerprint(reply.layout_fingerprint());
+    sender_.set_generation(1);
+    SetSlotsRequest slots;
+    *slots.mutable_sender() = sender_;
+    slots.add_slot()->set_generation(1);
+    return link_->SetSlots(slots, kTimeout);
+  }
+
+  void FillChunk(GradientChunk* header, uint32_t block) const {
+    if (!header->has_sender()) {
+      *header->mutable_sender() = sender_;
+    }
+    header->mutable_push()->set_item(item_);
+    header->set_block(block);
+  }
+
+  std::span<const char> GradientOf(uint32_t block) const {
+    return {reinterpret_cast<const char*>(gradients_.data() +
+                                          block * block_elements_),
+            block_elements_ * sizeof(float)};
+  }
+
+  const Flags& flags_;
+  const size_t elements_;
+  const size_t block_elements_;
+  const uint32_t block_count_;
+  const uint32_t window_;
+  std::vector<float> parameters_;
+  const std::vector<float> gradients_;
+  const std::unique_ptr<Transport> transport_ = MakeGrpcTransport();
+  std::unique_ptr<Child> ps_;
+  std::unique_ptr<ShardLink> link_;
+  std::unique_ptr<PushPullStream> stream_;
+  Sender sender_;
+  uint64_t item_ = 0;
+};
+
+struct Sample {
+  double us = 0;            // median of one operation
+  double cpu_s_per_gb = 0;  // both processes
+};
+
+// Repeats `operation` for about `seconds`.
+absl::StatusOr<Sample> Measure(const Flags& flags, pid_t ps, size_t bytes,
+                               const std::function<absl::Status()>& operation) {
+  WEIR_RETURN_IF_ERROR(operation());  // warms up
+  std::vector<double> times;
+  const double cpu = CpuSeconds(getpid()) + CpuSeconds(ps);
+  const double end = Now() + flags.seconds;
+  while (times.size() < 3 || Now() < end) {
+    const double begin = Now();
+    WEIR_RETURN_IF_ERROR(operation());
+    times.push_back(Now() - begin);
+  }
+  const double spent = CpuSeconds(getpid()) + CpuSeconds(ps) - cpu;
+  Sample sample;
+  sample.us = 1e6 * Median(times);
+  sample.cpu_s_per_gb =
+      spent / (1e-9 * static_cast<double>(bytes * times.size()));
+  return sample;
+}
+
+// GB/s of one memcpy of the target size; of iperf3, or 0 without it.
+double MeasureMemcpy(const Flags& flags) {
+  static std::vector<char> from(kTargetBytes, 1);
+  static std::vector<char> to(kTargetBytes, 2);
+  const auto sample = Measure(flags, getpid(), kTargetBytes, [] {
+    std::memcpy(to.data(), from.data(), kTargetBytes);
+    asm volatile("" : : "r"(to.data()) : "memory");
+    return absl::OkStatus();
+  });
+  return 1e-3 * static_cast<double>(kTargetBytes) / sample->us;
+}
+
+double MeasureIperf3() {
+  const absl::StatusOr<int> port = FreePort();
+  if (!port.ok() || std::system("command -v iperf3 >/dev/null 2>&1") != 0) {
+    return 0;
+  }
+  const auto server =
+      Child::Start({"/usr/bin/iperf3", "-s", "-1", "-p", absl::StrCat(*port)});
+  if (!server.ok()) {
+    return 0;
+  }
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    usleep(20000);
+    FILE* pipe = popen(absl::StrCat("iperf3 -c 127.0.0.1 -p ", *port,
+                                    " -t 2 -O 0.2 -J 2>/dev/null")
+                           .c_str(),
+                       "r");
+    std::string text;
+    char buffer[4096];
+    while (const size_t got = fread(buffer, 1, sizeof(buffer), pipe)) {
+      text.append(buffer, got);
+    }
+    pclose(pipe);
+    const auto json = nlohmann::json::parse(text, nullptr, false);
+    const auto path = "/end/sum_received/bits_per_second"_json_pointer;
+    if (!json.is_discarded() && json.contains(path)) {
+      return json[path].get<double>() / 8e9;
+    }
+  }
+  return 0;
+}
+
+std::string SizeName(size_t bytes) {
+  return bytes >= (1 << 20) ? absl::StrCat(bytes >> 20, " MiB")
+                            : absl::StrCat(bytes >> 10, " KiB");
+}
+
+// Per (size, operation): medians over the rounds.
+struct Row {
+  std::vector<double> us;
+  std::vector<double> cpu;
+};
+
+class Report {
+ public:
+  void Add(size_t bytes, const std::string& operation, const Sample& sample) {
+    rows_[bytes][operation].us.push_back(sample.us);
+    rows_[bytes][operation].cpu.push_back(sample.cpu_s_per_gb);
+  }
+  void AddNumber(const std::string& name, double value) {
+    numbers_[name].push_back(value);
+  }
+
+  nlohmann::json Json() const {
+    nlohmann::json json;
+    for (const auto& [bytes, operations] : rows_) {
+      for (const auto& [operation, row] : operations) {
+        json["rows"].push_back({
+            {"bytes", bytes},
+            {"operation", operation},
+            {"latency_us_median", Median(row.us)},
+            {"gb_per_s_median", GbPerS(bytes, Median(row.us))},
+            {"gb_per_s_rounds", Each(bytes, row.us)},
+            {"cpu_s_per_gb_median", Median(row.cpu)},
+        });
+      }
+    }
+    for (const auto& [name, values] : numbers_) {
+      json[name] = Median(values);
+      json[name + "_rounds"] = values;
+    }
+    return json;
+  }
+
+  void Print() const {
+    std::printf("%-9s %-10s %12s %8s %10s\n", "size", "operation", "median us",
+                "GB/s", "CPU s/GB");
+    for (const auto& [bytes, operations] : rows_) {
+      for (const auto& [operation, row] : operations) {
+        std::printf("%-9s %-10s %12.1f %8.3f %10.2f\n", SizeName(bytes).c_str(),
+                    operation.c_str(), Median(row.us),
+                    GbPerS(bytes, Median(row.us)), Median(row.cpu));
+      }
+    }
+    for (const auto& [name, values] : numbers_) {
+      std::printf("%-44s %8.3f  (%.3f-%.3f)\n", name.c_str(), Median(values),
+                  *std::min_element(values.begin(), values.end()),
+                  *std::max_element(values.begin(), values.end()));
+    }
+  }
+
+  static double GbPerS(size_t bytes, double us) {
+    return 1e-3 * static_cast<double>(bytes) / us;
+  }
+
+ private:
+  static std::vector<double> Each(size_t bytes, const std::vector<double>& us) {
+    std::vector<double> rates;
+    for (const double value : us) {
+      rates.push_back(GbPerS(bytes, value));
+    }
+    return rates;
+  }
+
+  std::map<size_t, std::map<std::string, Row>> rows_;
+  std::map<std::string, std::vector<double>> numbers_;
+};
+
+absl::Status MeasureSize(const Flags& flags, size_t bytes, double iperf3,
+                         Report* report) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Bench> bench,
+                        Bench::Create(flags, bytes));
+  double hello_us = 0;
+  if (bytes == 1024) {
+    WEIR_ASSIGN_OR_RETURN(
+        const Sample hello,
+        Measure(flags, bench->ps_pid(), bytes, [&] { return bench->Hello(); }));
+    hello_us = hello.us;
+    report->AddNumber("empty_unary_us", hello_us);
+  }
+  const std::vector<std::pair<const char*, std::function<absl::Status()>>>
+      operations = {{"pull", [&] { return bench->Pull(); }},
+                    {"push", [&] { return bench->Push(); }},
+                    {"push_pull", [&] { return bench->PushPull(); }}};
+  for (const auto& [name, operation] : operations) {
+    if (!flags.operation.empty() && flags.operation != name) {
+      continue;
+    }
+    WEIR_ASSIGN_OR_RETURN(const Sample sample,
+                          Measure(flags, bench->ps_pid(), bytes, operation));
+    report->Add(bytes, name, sample);
+    if (bytes == kTargetBytes && iperf3 > 0) {
+      report->AddNumber(absl::StrCat("ratio_64mib_", name, "_over_iperf3"),
+                        Report::GbPerS(bytes, sample.us) / iperf3);
+    }
+    if (bytes == 1024 && std::string(name) == "push_pull") {
+      report->AddNumber("ratio_1kib_push_pull_over_empty_unary",
+                        sample.us / hello_us);
+    }
+  }
+  return bench->Check();
+}
+
+absl::Status Run(const Flags& flags) {
+  Report report;
+  for (int round = 0; round < flags.rounds; ++round) {
+    std::fprintf(stderr, "round %d of %d: memcpy, iperf3\n", round + 1,
+                 flags.rounds);
+    report.AddNumber("memcpy_64mib_gb_per_s", MeasureMemcpy(flags));
+    const double iperf3 = MeasureIperf3();
+    if (iperf3 > 0) {
+      report.AddNumber("iperf3_gb_per_s", iperf3);
+    } else if (round == 0) {
+      std::fprintf(stderr, "no iperf3 here: no ratios against it\n");
+    }
+    for (size_t bytes = flags.min_bytes; bytes <= flags.max_bytes; bytes *= 4) {
+      std::fprintf(stderr, "round %d of %d: %s\n", round + 1, flags.rounds,
+                   SizeName(bytes).c_str());
+      WEIR_RETURN_IF_ERROR(Annotate(MeasureSize(flags, bytes, iperf3, &report),
+                                    SizeName(bytes)));
+    }
+  }
+  report.Print();
+  if (!flags.json.empty()) {
+    std::ofstream file(flags.json);
+    file << report.Json().dump(2) << "\n";
+    if (!file.flush()) {
+      return absl::UnavailableError("cannot write " + flags.json);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace weir
+
+int main(int argc, char** argv) {
+  weir::SetMallocForBulk();
+  weir::Flags flags;
+  const char* bin_dir = std::getenv("WEIR_BIN_DIR");
+  flags.ps = std::string(bin_dir != nullptr ? bin_dir : "bazel-bin") +
+             "/server/ps/weir_ps";
+  CLI::App app("Bulk transfer over gRPC on one host");
+  app.add_option("--json", flags.json, "write the results here too");
+  app.add_option("--ps", flags.ps, "the weir_ps binary")->capture_default_str();
+  app.add_option("--rounds", flags.rounds, "")->capture_default_str();
+  app.add_option("--seconds", flags.seconds, "per operation and round")
+      ->capture_default_str();
+  app.add_option("--in_flight_mib", flags.in_flight_mib, "of a push-pull")
+      ->capture_default_str();
+  app.add_option("--queues", flags.queues, "of the ps")->capture_default_str();
+  app.add_option("--operation", flags.operation, "pull, push or push_pull");
+  app.add_option("--min_bytes", flags.min_bytes, "smallest size")
+      ->capture_default_str();
+  app.add_option("--max_bytes", flags.max_bytes, "largest size")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  if (const absl::Status status = weir::Run(flags); !status.ok()) {
+    std::fprintf(stderr, "transport_bench: %s\n", status.ToString().c_str());
+    return 1;
+  }
+  return 0;
+}
