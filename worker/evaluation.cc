@@ -11,9 +11,11 @@
 
 namespace weir {
 
-absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Create(
-    Files* files, const JobSpec& spec, const std::string& data_dir) {
-  auto evaluation = std::unique_ptr<Evaluation>(new Evaluation(files, spec));
+absl::StatusOr<std::unique_ptr<CheckpointEvaluation>>
+CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
+                             const std::string& data_dir) {
+  auto evaluation = std::unique_ptr<CheckpointEvaluation>(
+      new CheckpointEvaluation(files, spec));
   const bool own = spec.has_evaluation();
   WEIR_ASSIGN_OR_RETURN(
       evaluation->data_,
@@ -37,8 +39,8 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Create(
   return evaluation;
 }
 
-absl::Status Evaluation::LoadParameters(const std::string& checkpoint_dir,
-                                        EvaluationResult* result) {
+absl::Status CheckpointEvaluation::LoadParameters(
+    const std::string& checkpoint_dir, EvaluationResult* result) {
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(files_, checkpoint_dir));
   for (size_t v = 0; v < layout_->variables().size(); ++v) {
@@ -59,7 +61,7 @@ absl::Status Evaluation::LoadParameters(const std::string& checkpoint_dir,
   return absl::OkStatus();
 }
 
-absl::StatusOr<EvaluationResult> Evaluation::Run(
+absl::StatusOr<EvaluationResult> CheckpointEvaluation::Run(
     const std::string& checkpoint_dir, const Sink& sink) {
   EvaluationResult result;
   WEIR_RETURN_IF_ERROR(LoadParameters(checkpoint_dir, &result));

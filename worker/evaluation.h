@@ -38,7 +38,7 @@ struct EvaluationResult {
   std::map<std::string, double> metrics;
 };
 
-class Evaluation {
+class CheckpointEvaluation {
  public:
   // Called per sample: its index, outputs [width], label [label width].
   using Sink =
@@ -47,14 +47,15 @@ class Evaluation {
 
   // Reads the evaluation's data; a job without an evaluation section takes the
   // training data. `spec` is resolved.
-  static absl::StatusOr<std::unique_ptr<Evaluation>> Create(
+  static absl::StatusOr<std::unique_ptr<CheckpointEvaluation>> Create(
       Files* files, const JobSpec& spec, const std::string& data_dir);
 
   absl::StatusOr<EvaluationResult> Run(const std::string& checkpoint_dir,
                                        const Sink& sink = nullptr);
 
  private:
-  Evaluation(Files* files, const JobSpec& spec) : files_(files), spec_(spec) {}
+  CheckpointEvaluation(Files* files, const JobSpec& spec)
+      : files_(files), spec_(spec) {}
   absl::Status LoadParameters(const std::string& checkpoint_dir,
                               EvaluationResult* result);
 

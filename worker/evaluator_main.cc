@@ -41,7 +41,7 @@ absl::Status Follow(const Flags& flags) {
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
   WEIR_ASSIGN_OR_RETURN(
       const auto evaluation,
-      Evaluation::Create(Files::Real(), spec, flags.data_dir));
+      CheckpointEvaluation::Create(Files::Real(), spec, flags.data_dir));
   Evaluator evaluator(
       Files::Real(), Clock::Real(), flags.workdir,
       [&evaluation](const std::string& dir) { return evaluation->Run(dir); });

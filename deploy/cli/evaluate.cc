@@ -80,7 +80,7 @@ absl::StatusOr<int> Evaluate(const Options& options) {
                         LoadJobSpec(options.job, options.sets));
   WEIR_ASSIGN_OR_RETURN(
       const auto evaluation,
-      Evaluation::Create(Files::Real(), spec, options.data_dir));
+      CheckpointEvaluation::Create(Files::Real(), spec, options.data_dir));
   WEIR_ASSIGN_OR_RETURN(const EvaluationResult result,
                         evaluation->Run(options.checkpoint));
   nlohmann::ordered_json line;
@@ -99,7 +99,7 @@ absl::StatusOr<int> Predict(const Options& options) {
                         LoadJobSpec(options.job, options.sets));
   WEIR_ASSIGN_OR_RETURN(
       const auto evaluation,
-      Evaluation::Create(Files::Real(), spec, options.data_dir));
+      CheckpointEvaluation::Create(Files::Real(), spec, options.data_dir));
   WEIR_ASSIGN_OR_RETURN(const auto writer, Files::Real()->Create(options.out));
   WEIR_ASSIGN_OR_RETURN(
       const EvaluationResult result,
