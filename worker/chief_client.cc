@@ -122,10 +122,13 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(const Grant* held) {
 
 void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop) {
   grant_ = grant;
-  on_stop_ = std::move(on_stop);
   {
     MutexLock lock(&mutex_);
     next_item_ = grant.next_item();
+    if (stop_.has_value()) {
+      on_stop();
+    }
+    on_stop_ = std::move(on_stop);
   }
   thread_ = std::thread([this] { Run(); });
 }
@@ -272,11 +275,13 @@ void ChiefClient::Stop(const absl::Status& why) {
   stop_ = why;
   changed_.NotifyAll();
   if (on_stop_) {
-    const std::function<void()> on_stop = on_stop_;
-    mutex_.Unlock();
-    on_stop();
-    mutex_.Lock();
+    on_stop_();
   }
+}
+
+void ChiefClient::ForgetOnStop() {
+  MutexLock lock(&mutex_);
+  on_stop_ = nullptr;
 }
 
 void ChiefClient::RequestStop(const absl::Status& why) {

@@ -56,10 +56,12 @@ class ChiefClient : public JobControl {
   // Repeats Register until the chief grants or refuses, or RequestStop.
   absl::StatusOr<Grant> Register();
 
-  // Opens the Heartbeat stream. `on_stop` is called once, on a thread of the
-  // client's, when the worker is to stop: the loop may be waiting elsewhere.
+  // Opens the Heartbeat stream. `on_stop` is called once, with a lock held,
+  // when the worker is to stop: the loop may be waiting elsewhere.
   // REQUIRES: Register returned `grant`.
   void Start(const Grant& grant, std::function<void()> on_stop);
+  // From now on `on_stop` is not called.
+  void ForgetOnStop();
 
   bool EnterItem() override;
   void LeaveItem(uint64_t next_item, const ItemReport& report,
@@ -91,10 +93,10 @@ class ChiefClient : public JobControl {
 
   const Options options_;
   const std::unique_ptr<Chief::Stub> stub_;
-  Grant grant_;                    // constant after Start
-  std::function<void()> on_stop_;  // likewise
+  Grant grant_;  // constant after Start
 
   mutable Mutex mutex_;
+  std::function<void()> on_stop_ ABSL_GUARDED_BY(mutex_);
   CondVar changed_;
   bool hold_ ABSL_GUARDED_BY(mutex_) = false;
   bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;

@@ -265,8 +265,8 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
     return -1;
   }
   incarnation_ = answer.incarnation();
-  const size_t end =
-      size_t{answer.block()} + std::max<uint32_t>(answer.block_count(), 1);
+  const uint32_t count = answer.has_receipt() ? answer.block_count() : 1;
+  const size_t end = size_t{answer.block()} + std::max<uint32_t>(count, 1);
   if (end > blocks_.size()) {
     Fail(absl::InternalError(
         absl::StrCat("answered for block ", end - 1, " of ", blocks_.size())));

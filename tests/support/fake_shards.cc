@@ -150,6 +150,8 @@ class FakeStream : public PushPullStream {
       shards_->wants_.push_back({shard_, first});
       for (int b = first; b < first + count; ++b) {
         parked_.emplace_back(b, header.want());
+        // As a ps does: the request's run length comes back with each value.
+        run_length_ = header.block_count();
       }
     }
   }
@@ -168,9 +170,10 @@ class FakeStream : public PushPullStream {
       header->Clear();
       header->set_incarnation(shard.incarnation);
       header->set_block(static_cast<uint32_t>(it->first));
+      header->set_block_count(run_length_);
       header->set_version(block.version - (previous ? 1 : 0));
-      auto copy = std::make_shared<std::vector<float>>(
-          previous ? block.previous : block.values);
+      auto copy = std::make_shared<std::vector<float>>(previous ? block.previous
+                                                                : block.values);
       const std::span<const char> bytes(
           reinterpret_cast<const char*>(copy->data()), copy->size() * 4);
       // In two pieces, cut inside a float.
@@ -187,6 +190,7 @@ class FakeStream : public PushPullStream {
   const int shard_;
   absl::Status end_;
   int sends_ = 0;
+  uint32_t run_length_ = 0;
   std::deque<ValueChunk> answers_;
   std::deque<std::pair<int, Want>> parked_;
   std::vector<std::function<void()>> held_;

@@ -1,0 +1,168 @@
+#include "client/cc/weir.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <thread>
+
+#include "tests/support/loopback_ps.h"
+
+namespace weir::sdk {
+namespace {
+
+// Two empty ps behind real sockets.
+struct Servers {
+  static LoopbackPs::Options Empty() {
+    LoopbackPs::Options options;
+    options.declare = false;
+    return options;
+  }
+  sdk::Options ForWorker(int index = 0, int count = 1) const {
+    sdk::Options options;
+    options.ps = {first.address(), second.address()};
+    options.worker_index = index;
+    options.worker_count = count;
+    options.optimizer.learning_rate = 1.0;
+    options.block_elements = 64;
+    options.lost_after_seconds = 5.0;
+    options.start_wait_seconds = 10.0;
+    return options;
+  }
+  LoopbackPs first{Empty()};
+  LoopbackPs second{Empty()};
+};
+
+std::vector<Tensor> Tensors() {
+  std::vector<float> values(300);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i);
+  }
+  return {{.name = "a", .shape = {10, 30}, .values = values},
+          {.name = "b", .shape = {77}}};
+}
+
+void Fill(std::span<float> gradient, float value) {
+  std::fill(gradient.begin(), gradient.end(), value);
+}
+
+TEST(WeirSdkTest, DeclaresAssignsPullsAndPushes) {
+  Servers servers;
+  auto client = Client::Connect(servers.ForWorker());
+  ASSERT_TRUE(client.ok()) << client.status().message();
+  Status status = client->Declare(Tensors());
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(client->Pull().ok());
+  ASSERT_EQ(client->Values("a").size(), 300u);
+  EXPECT_EQ(client->Values("a")[299], 299.0f);
+  Fill(client->Gradient("a"), 1.0f);
+  Fill(client->Gradient("b"), 2.0f);
+  ASSERT_TRUE(client->Push({"a"}).ok());
+  ASSERT_TRUE(client->Pull().ok());
+  EXPECT_EQ(client->Values("a")[299], 298.0f);
+  EXPECT_EQ(client->Values("b")[5], 0.0f);
+  ASSERT_TRUE(client->PushPull().ok());
+  EXPECT_EQ(client->Values("a")[299], 297.0f);
+  EXPECT_EQ(client->Values("b")[5], -2.0f);
+  EXPECT_EQ(client->pushes(), 2u);
+}
+
+TEST(WeirSdkTest, ALaterClientFindsTheValues) {
+  Servers servers;
+  {
+    auto client = Client::Connect(servers.ForWorker());
+    ASSERT_TRUE(client->Declare(Tensors()).ok());
+    Fill(client->Gradient("b"), 3.0f);
+    ASSERT_TRUE(client->Push({"b"}).ok());
+  }
+  auto client = Client::Connect(servers.ForWorker());
+  const Status status = client->Declare(Tensors());
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(client->pushes(), 1u);
+  Fill(client->Gradient("b"), 1.0f);
+  ASSERT_TRUE(client->PushPull({"b"}).ok());
+  EXPECT_EQ(client->Values("b")[76], -4.0f);
+}
+
+TEST(WeirSdkTest, SyncAveragesTheWorkers) {
+  Servers servers;
+  std::vector<std::thread> threads;
+  for (int w = 0; w < 2; ++w) {
+    threads.emplace_back([&servers, w] {
+      sdk::Options options = servers.ForWorker(w, 2);
+      options.mode = Mode::kSync;
+      auto client = Client::Connect(options);
+      Status status = client->Declare(Tensors());
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(client->Pull().ok());
+      for (int step = 1; step <= 5; ++step) {
+        Fill(client->Gradient("a"), 0.0f);
+        Fill(client->Gradient("b"), static_cast<float>(1 + 2 * w));
+        ASSERT_TRUE(client->PushPull().ok());
+        EXPECT_EQ(client->Values("b")[0], -2.0f * static_cast<float>(step));
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(WeirSdkTest, ErrorsNameWhatIsWrong) {
+  Servers servers;
+  sdk::Options nobody = servers.ForWorker();
+  nobody.ps.clear();
+  EXPECT_EQ(Client::Connect(nobody).status().code(), 3);
+  auto client = Client::Connect(servers.ForWorker());
+  EXPECT_EQ(client->Pull().code(), 9);
+  EXPECT_EQ(client->Declare({{.name = "x", .shape = {0}}}).code(), 3);
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  EXPECT_EQ(client->Push({"c"}).message(), "no tensor is named 'c'");
+  EXPECT_TRUE(client->Values("c").empty());
+  auto other = Client::Connect(servers.ForWorker());
+  const Status status = other->Declare({{.name = "a", .shape = {4}}});
+  EXPECT_EQ(status.code(), 9);
+  EXPECT_NE(status.message().find("other tensors"), std::string::npos);
+}
+
+TEST(WeirSdkTest, ABadGradientIsRefusedByName) {
+  Servers servers;
+  auto client = Client::Connect(servers.ForWorker());
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  Fill(client->Gradient("a"), 0.0f);
+  Fill(client->Gradient("b"), 0.0f);
+  client->Gradient("b")[3] = std::numeric_limits<float>::quiet_NaN();
+  const Status status = client->Push();
+  EXPECT_EQ(status.code(), 3);
+  EXPECT_NE(status.message().find("'b'"), std::string::npos);
+}
+
+TEST(WeirSdkTest, ANewerClientOfTheSameIndexReplacesTheOlder) {
+  Servers servers;
+  auto older = Client::Connect(servers.ForWorker());
+  ASSERT_TRUE(older->Declare(Tensors()).ok());
+  auto newer = Client::Connect(servers.ForWorker());
+  ASSERT_TRUE(newer->Declare(Tensors()).ok());
+  EXPECT_EQ(older->Push({"a"}).code(), 7);
+  EXPECT_TRUE(newer->Push({"a"}).ok());
+}
+
+TEST(WeirSdkTest, ShutsTheServersDown) {
+  Servers servers;
+  auto client = Client::Connect(servers.ForWorker());
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  EXPECT_TRUE(client->ShutdownServers().ok());
+  // They say so once the answer is out.
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while ((!servers.first.was_shut_down() || !servers.second.was_shut_down()) &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(servers.first.was_shut_down());
+  EXPECT_TRUE(servers.second.was_shut_down());
+}
+
+}  // namespace
+}  // namespace weir::sdk

@@ -1,0 +1,195 @@
+// weir_worker: one worker, and the chief when the cluster has none of its own.
+//
+//   TF_CONFIG=... weir_worker --job FILE --workdir DIR [--data_dir DIR]
+//
+// Exit codes are common/exit_code.h's; the last line of the log says why.
+#include <grpc/support/log.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cc/grpc_transport.h"
+#include "common/cluster_spec.h"
+#include "common/exit_code.h"
+#include "common/failpoint.h"
+#include "common/logging.h"
+#include "common/malloc_settings.h"
+#include "common/status.h"
+#include "proto/job_spec_io.h"
+#include "proto/tf_config.h"
+#include "worker/worker_task.h"
+
+namespace weir {
+namespace {
+
+struct Flags {
+  std::string job;
+  std::vector<std::string> sets;
+  std::string workdir = ".";
+  std::string data_dir = ".";
+  std::string backend = "cpu";
+  std::string cluster;
+  std::string task_index;
+  // For the chief, where this worker hosts it.
+  std::string init_from;
+  bool resume = false;
+  bool allow_older = false;
+  bool evaluator_expected = false;
+};
+
+sigset_t EndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);  // ends the watcher itself
+  return signals;
+}
+
+// Turns a signal into RequestStop; kept from before any other thread exists.
+class SignalWatcher {
+ public:
+  explicit SignalWatcher(std::function<void(int)> on_signal) {
+    thread_ = std::thread([this, on_signal = std::move(on_signal)] {
+      const sigset_t signals = EndSignals();
+      int signal = 0;
+      while (sigwait(&signals, &signal) == 0 && signal != SIGUSR1) {
+        if (signal_.exchange(signal) != 0) {
+          _exit(128 + signal);  // the second one does not wait
+        }
+        on_signal(signal);
+      }
+    });
+  }
+  ~SignalWatcher() {
+    pthread_kill(thread_.native_handle(), SIGUSR1);
+    thread_.join();
+  }
+  int signal() const { return signal_; }
+
+ private:
+  std::atomic<int> signal_{0};
+  std::thread thread_;
+};
+
+absl::StatusOr<ClusterSpec> FindCluster(const Flags& flags) {
+  ClusterSources sources = ClusterSources::FromEnv();
+  sources.flag_cluster = flags.cluster;
+  sources.flag_task_index = flags.task_index;
+  if (!flags.cluster.empty() || !flags.task_index.empty()) {
+    sources.flag_task_type = "worker";
+  }
+  WEIR_ASSIGN_OR_RETURN(ClusterSpec cluster, ResolveCluster(sources));
+  if (!cluster.task().has_value()) {
+    return absl::InvalidArgumentError(
+        "no cluster is given; set TF_CONFIG, or --cluster and --task_index, or "
+        "run ./weir train for a local one");
+  }
+  if (cluster.task()->role != TaskRole::kWorker) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("this task is ", cluster.task()->ToString(),
+                     "; weir_worker runs a worker"));
+  }
+  return cluster;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
+                       int* signal) {
+  WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
+  const std::unique_ptr<Transport> transport = MakeGrpcTransport();
+  std::random_device random;
+  WorkerTask::Options options;
+  options.spec = spec;
+  options.index = cluster.task()->index;
+  options.process = (uint64_t{random()} << 32) | random();
+  options.host = HostName();
+  options.chief_address = cluster.chief_address();
+  options.cluster_fingerprint = cluster.fingerprint();
+  options.data_dir = flags.data_dir;
+  options.backend = flags.backend;
+  options.transport = transport.get();
+  WEIR_ASSIGN_OR_RETURN(const auto task,
+                        WorkerTask::Create(std::move(options)));
+  SignalWatcher watcher([&task](int number) {
+    LOG_INFO("signal {}: stopping after the item in flight", number);
+    task->RequestStop(absl::StrCat("ended by signal ", number));
+  });
+  const absl::Status status = task->Run();
+  *signal = watcher.signal();
+  return status;
+}
+
+int Main(const Flags& flags) {
+  const sigset_t signals = EndSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const absl::Status failpoints = InitFailpointsFromEnv();
+  const absl::StatusOr<ClusterSpec> cluster = FindCluster(flags);
+  InitLogging(cluster.ok() ? cluster->task()->ToString() : "worker");
+  int signal = 0;
+  absl::Status status = failpoints.ok() ? cluster.status() : failpoints;
+  if (status.ok()) {
+    status = RunWorker(flags, *cluster, &signal);
+  }
+  if (status.ok() && signal == 0) {
+    LOG_INFO("done");
+    return kExitOk;
+  }
+  if (signal != 0) {
+    LOG_INFO("ended by signal {}", signal);
+    return signal == SIGINT ? kExitInterrupted : kExitTerminated;
+  }
+  LOG_ERROR("{}", std::string(status.message()));
+  return ExitCodeFor(status);
+}
+
+}  // namespace
+}  // namespace weir
+
+int main(int argc, char** argv) {
+  weir::SetMallocForBulk();
+  // gRPC's errors come back as statuses; its own log would say them twice.
+  gpr_set_log_function([](gpr_log_func_args* line) {
+    LOG_DEBUG("{}:{} {}", line->file, line->line, line->message);
+  });
+  weir::Flags flags;
+  CLI::App app("weir_worker: trains with the parameters of a cluster's ps");
+  app.add_option("--job", flags.job, "job file")->required();
+  app.add_option("--set", flags.sets, "path=value, overrides the job file");
+  app.add_option("--workdir", flags.workdir, "the run's directory");
+  app.add_option("--data_dir", flags.data_dir, "where data paths begin");
+  app.add_option("--backend", flags.backend, "compute backend")
+      ->capture_default_str();
+  app.add_option(
+      "--cluster", flags.cluster,
+      "\"ps=host:port,...;worker=host:port,...\"; default TF_CONFIG");
+  app.add_option("--task_index", flags.task_index,
+                 "which worker this is; default TF_CONFIG's");
+  app.add_option("--init_from", flags.init_from,
+                 "hosted chief: start from these values (safetensors)");
+  app.add_flag("--resume", flags.resume,
+               "hosted chief: go on from the newest checkpoint");
+  app.add_flag("--allow_older", flags.allow_older,
+               "hosted chief: take an older checkpoint if need be");
+  app.add_flag("--evaluator_expected", flags.evaluator_expected,
+               "hosted chief: wait for an evaluator at the end");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
+  }
+  return weir::Main(flags);
+}

@@ -1,0 +1,224 @@
+#include "worker/worker_task.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/failpoint.h"
+#include "common/logging.h"
+#include "common/status.h"
+#include "proto/declaration_io.h"
+#include "proto/layout_io.h"
+#include "worker/compute/factory.h"
+#include "worker/data/batch_prefetcher.h"
+#include "worker/train_loop.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kAlignBytes = 64;
+
+void HitFailpoint(ParameterClient::Event event) {
+  switch (event) {
+    case ParameterClient::Event::kHalfSent:
+      return Failpoint("worker.mid_push");
+    case ParameterClient::Event::kAllSent:
+      return Failpoint("worker.before_ack");
+    case ParameterClient::Event::kFirstShardDone:
+      return Failpoint("worker.mid_fanout");
+  }
+}
+
+}  // namespace
+
+void WorkerTask::FreeDeleter::operator()(float* memory) const {
+  std::free(memory);
+}
+
+absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Create(
+    Options options) {
+  std::unique_ptr<WorkerTask> task(new WorkerTask(std::move(options)));
+  WEIR_RETURN_IF_ERROR(task->Build());
+  return task;
+}
+
+WorkerTask::~WorkerTask() = default;
+
+absl::Status WorkerTask::Build() {
+  const JobSpec& spec = options_.spec;
+  WEIR_ASSIGN_OR_RETURN(dataset_,
+                        CreateDataset(spec.data().train(), options_.data_dir,
+                                      spec.seed(), "data.train"));
+  BackendOptions backend;
+  backend.name = options_.backend;
+  backend.threads = static_cast<int>(spec.compute().threads());
+  WEIR_ASSIGN_OR_RETURN(backend_, CreateBackend(backend));
+  NetworkOptions network;
+  network.rows_reserved = spec.train().batch_size();
+  WEIR_ASSIGN_OR_RETURN(network_,
+                        Network::Create(spec.model(), dataset_->feature_shape(),
+                                        backend_.get(), network));
+  if (network_->label_width() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.loss compares ", network_->label_width(),
+                     " outputs, but a sample has one label"));
+  }
+
+  ChiefClient::Options chief;
+  chief.address = options_.chief_address;
+  RegisterRequest& request = chief.request;
+  request.set_index(static_cast<uint32_t>(options_.index));
+  request.set_process(options_.process);
+  request.set_host(options_.host);
+  request.set_cluster_fingerprint(options_.cluster_fingerprint);
+  *request.mutable_job_spec() = spec;
+  request.set_sample_count(static_cast<uint64_t>(dataset_->size()));
+  for (const VariableSpec& variable : network_->variables()) {
+    *request.add_variable() = VariableToProto(variable);
+  }
+  WEIR_RETURN_IF_ERROR(AssignGroups(spec, request.mutable_variable()));
+  variables_ = network_->variables();
+  for (size_t v = 0; v < variables_.size(); ++v) {
+    const int group =
+        static_cast<int>(request.variable(static_cast<int>(v)).group());
+    variables_[v].group = group;
+    if (group > 0 && spec.parameter_group(group - 1).frozen()) {
+      frozen_.push_back(static_cast<int>(v));
+    }
+  }
+  WEIR_ASSIGN_OR_RETURN(chief_, ChiefClient::Create(std::move(chief)));
+  return absl::OkStatus();
+}
+
+absl::Status WorkerTask::Run() {
+  Failpoint("worker.before_register");
+  WEIR_ASSIGN_OR_RETURN(const Grant grant, chief_->Register());
+  LOG_INFO("slot {} of {}, generation {}, next item {}, {} ps",
+           grant.sender().slot(), grant.slot_count(),
+           grant.sender().generation(), grant.next_item(),
+           grant.ps_address_size());
+  absl::Status status = Train(grant);
+  // What the chief said is the reason, whatever broke after it.
+  if (chief_->stopping()) {
+    status = chief_->stop_status();
+  }
+  chief_->Close(status);
+  return status;
+}
+
+absl::Status WorkerTask::BuildLayout(const Grant& grant) {
+  WEIR_ASSIGN_OR_RETURN(
+      Layout layout,
+      Layout::Create(
+          variables_, grant.ps_address_size(),
+          static_cast<int64_t>(options_.spec.limits().block_elements())));
+  if (layout.fingerprint() != grant.sender().layout_fingerprint()) {
+    return absl::FailedPreconditionError(
+        "the chief laid the parameters out differently; start every task with "
+        "the same version of Weir and the same job");
+  }
+  layout_ = std::make_unique<Layout>(std::move(layout));
+  const size_t elements = static_cast<size_t>(layout_->flat_elements());
+  for (Floats* floats : {&parameters_, &gradients_}) {
+    // A multiple of 64 bytes, as variables are aligned to 16 floats.
+    floats->reset(static_cast<float*>(
+        std::aligned_alloc(kAlignBytes, elements * sizeof(float))));
+    if (*floats == nullptr) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "no memory for ", elements, " parameters and their gradients"));
+    }
+    std::fill_n(floats->get(), elements, 0.0f);
+  }
+  return network_->Bind(*layout_, parameters_.get(), gradients_.get());
+}
+
+absl::StatusOr<std::unique_ptr<ParameterClient>> WorkerTask::MakeClient(
+    const Grant& grant) {
+  ParameterClient::Options client;
+  client.transport = options_.transport;
+  client.addresses.assign(grant.ps_address().begin(), grant.ps_address().end());
+  client.layout = layout_.get();
+  client.sender = grant.sender();
+  client.parameters = parameters_.get();
+  client.gradients = gradients_.get();
+  client.lost_after = std::chrono::milliseconds(static_cast<int64_t>(
+      options_.spec.limits().lost_after_seconds() * 1000.0));
+  client.on_event = HitFailpoint;
+  return ParameterClient::Create(std::move(client));
+}
+
+absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
+    const Grant& grant) {
+  Batches::Options batches;
+  batches.batch_size = options_.spec.train().batch_size();
+  batches.epochs = options_.spec.train().epochs();
+  if (batches.epochs == 0.0) {
+    batches.contributions = static_cast<int64_t>(grant.contribution_count());
+  }
+  batches.seed = options_.spec.seed();
+  batches.shuffle = !options_.spec.data().no_shuffle();
+  return Batches::Create(batches, dataset_.get());
+}
+
+absl::Status WorkerTask::Train(const Grant& grant) {
+  WEIR_ASSIGN_OR_RETURN(const WorkList work, WorkList::Create(grant));
+  WEIR_RETURN_IF_ERROR(BuildLayout(grant));
+  WEIR_ASSIGN_OR_RETURN(const auto batches, MakeBatches(grant));
+  WEIR_ASSIGN_OR_RETURN(const auto client, MakeClient(grant));
+
+  uint64_t item = grant.next_item();
+  BatchPrefetcher prefetcher(
+      batches.get(), [&work, item]() mutable -> std::optional<int64_t> {
+        while (item < work.item_count()) {
+          const WorkItem next = work.At(item++);
+          if (!next.beyond_end) {
+            return static_cast<int64_t>(next.contribution);
+          }
+        }
+        return std::nullopt;
+      });
+  Batch batch;
+  TrainLoop::Options options;
+  options.network = network_.get();
+  options.client = client.get();
+  options.control = chief_.get();
+  options.work = &work;
+  options.layout = layout_.get();
+  options.gradients = gradients_.get();
+  options.seed = options_.spec.seed();
+  options.clip = options_.spec.train().clip();
+  options.bounded_staleness = options_.spec.update().has_bounded_staleness();
+  options.left_out = frozen_;
+  options.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
+    WEIR_ASSIGN_OR_RETURN(const bool more, prefetcher.Get(&batch));
+    if (!more || batch.contribution != static_cast<int64_t>(contribution)) {
+      return absl::InternalError(absl::StrCat("contribution ", contribution,
+                                              " was not prepared in its turn"));
+    }
+    return TrainBatch{batch.features.data(), batch.labels.data(), batch.rows,
+                      batch.weight};
+  };
+  WEIR_ASSIGN_OR_RETURN(const auto loop, TrainLoop::Create(std::move(options)));
+
+  chief_->Start(grant, [raw = client.get()] {
+    raw->Interrupt(absl::CancelledError("the job stopped"));
+  });
+  const absl::Status status = loop->Run(item);
+  if (status.ok()) {
+    chief_->OutOfWork();
+  }
+  chief_->ForgetOnStop();
+  const ParameterClient::Counters counters = client->counters();
+  LOG_INFO("sent {} MiB, received {} MiB, waited {:.1f} s, {} reconnects",
+           counters.bytes_sent >> 20, counters.bytes_received >> 20,
+           static_cast<double>(counters.wait_ns) / 1e9, counters.reconnects);
+  return status;
+}
+
+void WorkerTask::RequestStop(const std::string& reason) {
+  chief_->RequestStop(absl::CancelledError(reason));
+}
+
+}  // namespace weir

@@ -1,0 +1,92 @@
+// One worker, from its job to its end.
+//
+// Place: worker_main runs one; it makes the data set, the network, the line to
+// the chief, the parameter client and the train loop, in this order, so that
+// what is wrong with the job is said before anything waits.
+//
+// Threads: RequestStop may be called on any thread.
+// Errors (Run): INVALID_ARGUMENT     the job does not fit its data or model.
+//               FAILED_PRECONDITION  a ps or the chief is lost.
+//               PERMISSION_DENIED    replaced by a newer process.
+//               CANCELLED            RequestStop.
+//               others               as data, network or chief say.
+#ifndef WORKER_WORKER_TASK_H_
+#define WORKER_WORKER_TASK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/parameter_client.h"
+#include "client/cc/transport.h"
+#include "common/layout.h"
+#include "common/mutex.h"
+#include "proto/job_spec.pb.h"
+#include "worker/chief_client.h"
+#include "worker/compute/backend.h"
+#include "worker/data/batches.h"
+#include "worker/data/dataset.h"
+#include "worker/model/network.h"
+#include "worker/work_list.h"
+
+namespace weir {
+
+class WorkerTask {
+ public:
+  struct Options {
+    JobSpec spec;  // resolved
+    int index = 0;
+    uint64_t process = 0;  // random
+    std::string host;
+    std::string chief_address;
+    uint64_t cluster_fingerprint = 0;
+    std::string data_dir;
+    std::string backend = "cpu";
+    Transport* transport = nullptr;
+  };
+
+  // Opens the data and builds the model; talks to nobody.
+  static absl::StatusOr<std::unique_ptr<WorkerTask>> Create(Options options);
+  ~WorkerTask();
+
+  // Joins, trains, and returns when the chief says that the job is over (OK)
+  // or something ended this worker.
+  absl::Status Run();
+
+  // Ends Run after the item in flight.
+  void RequestStop(const std::string& reason);
+
+ private:
+  struct FreeDeleter {
+    void operator()(float* memory) const;
+  };
+  using Floats = std::unique_ptr<float, FreeDeleter>;
+
+  explicit WorkerTask(Options options) : options_(std::move(options)) {}
+  absl::Status Build();
+  absl::Status BuildLayout(const Grant& grant);
+  absl::StatusOr<std::unique_ptr<ParameterClient>> MakeClient(
+      const Grant& grant);
+  absl::StatusOr<std::unique_ptr<Batches>> MakeBatches(const Grant& grant);
+  absl::Status Train(const Grant& grant);
+
+  const Options options_;
+  std::unique_ptr<Dataset> dataset_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Network> network_;
+  std::vector<VariableSpec> variables_;  // with groups
+  std::vector<int> frozen_;              // variables
+  std::unique_ptr<ChiefClient> chief_;
+  // From the grant on.
+  std::unique_ptr<Layout> layout_;
+  Floats parameters_;
+  Floats gradients_;
+};
+
+}  // namespace weir
+
+#endif  // WORKER_WORKER_TASK_H_
