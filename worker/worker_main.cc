@@ -9,6 +9,9 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -26,10 +29,14 @@
 #include "common/status.h"
 #include "proto/job_spec_io.h"
 #include "proto/tf_config.h"
+#include "server/chief/chief_server.h"
 #include "worker/worker_task.h"
 
 namespace weir {
 namespace {
+
+// For the hosted chief to see what ended its worker.
+constexpr std::chrono::seconds kFailedJobWait{15};
 
 struct Flags {
   std::string job;
@@ -107,6 +114,34 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
+absl::StatusOr<std::unique_ptr<ChiefServer>> HostChief(
+    const Flags& flags, const JobSpec& spec, const ClusterSpec& cluster,
+    Transport* transport) {
+  ChiefServer::Options options;
+  options.runner.spec = spec;
+  options.runner.ps_addresses = cluster.ps_addresses();
+  options.runner.worker_count = cluster.worker_count();
+  options.runner.cluster_fingerprint = cluster.fingerprint();
+  options.runner.workdir = std::filesystem::absolute(flags.workdir).string();
+  options.runner.resume = flags.resume;
+  options.runner.allow_older = flags.allow_older;
+  options.runner.init_from = flags.init_from;
+  options.runner.evaluator_expected = flags.evaluator_expected;
+  options.runner.transport = transport;
+  options.address = cluster.bind_address();
+  return ChiefServer::Start(std::move(options));
+}
+
+// How the job ended, where this process hosts its chief. A chief whose own
+// worker failed waits for a successor, which only a new process can bring.
+absl::Status JobEnd(ChiefServer* chief, const absl::Status& worker) {
+  if (worker.ok()) {
+    return chief->Wait();
+  }
+  const std::optional<absl::Status> job = chief->WaitFor(kFailedJobWait);
+  return job.has_value() && !job->ok() ? *job : worker;
+}
+
 absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
                        int* signal) {
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
@@ -124,12 +159,29 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   options.transport = transport.get();
   WEIR_ASSIGN_OR_RETURN(const auto task,
                         WorkerTask::Create(std::move(options)));
-  SignalWatcher watcher([&task](int number) {
-    LOG_INFO("signal {}: stopping after the item in flight", number);
-    task->RequestStop(absl::StrCat("ended by signal ", number));
-  });
-  const absl::Status status = task->Run();
-  *signal = watcher.signal();
+  std::unique_ptr<ChiefServer> chief;
+  if (cluster.hosts_chief()) {
+    WEIR_ASSIGN_OR_RETURN(chief,
+                          HostChief(flags, spec, cluster, transport.get()));
+  }
+  absl::Status status;
+  {
+    SignalWatcher watcher([&task, &chief](int number) {
+      const std::string reason = absl::StrCat("ended by signal ", number);
+      if (chief != nullptr) {
+        LOG_INFO("signal {}: ending the job after a checkpoint", number);
+        chief->RequestStop(reason);
+      } else {
+        LOG_INFO("signal {}: stopping after the item in flight", number);
+        task->RequestStop(reason);
+      }
+    });
+    status = task->Run();
+    if (chief != nullptr) {
+      status = JobEnd(chief.get(), status);
+    }
+    *signal = watcher.signal();
+  }
   return status;
 }
 
@@ -148,7 +200,8 @@ int Main(const Flags& flags) {
     LOG_INFO("done");
     return kExitOk;
   }
-  if (signal != 0) {
+  if (signal != 0 &&
+      (status.ok() || status.code() == absl::StatusCode::kCancelled)) {
     LOG_INFO("ended by signal {}", signal);
     return signal == SIGINT ? kExitInterrupted : kExitTerminated;
   }
