@@ -57,7 +57,10 @@ class CheckpointCycle {
       : shard_count_(shard_count), directory_(std::move(directory)) {}
 
   State state() const { return state_; }
-  bool idle() const { return state_ == State::kIdle; }
+  // An outcome that nobody took yet keeps the next one from beginning.
+  bool idle() const {
+    return state_ == State::kIdle && !outcome_.has_value();
+  }
   // Workers must not begin an item.
   bool wants_hold() const;
   int64_t begun_ns() const { return begun_ns_; }

@@ -264,7 +264,9 @@ void ChiefWorld::Run(const Action& action) {
         damaged ? absl::StatusOr<std::optional<FoundCheckpoint>>(
                       absl::DataLossError("/disk/ckpt-9 is damaged"))
                 : absl::StatusOr<std::optional<FoundCheckpoint>>(found));
-  } else if (std::holds_alternative<PrepareCheckpoint>(action)) {
+  } else if (const auto* prepare = std::get_if<PrepareCheckpoint>(&action)) {
+    // As the committer does: what is there under this name makes room.
+    disk.erase(prepare->name);
     chief_->OnPrepared(absl::OkStatus());
   } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
     if (commit_error.ok()) {
