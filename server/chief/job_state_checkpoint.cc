@@ -62,6 +62,9 @@ void JobState::OnTorn() {
 }
 
 void JobState::AdvanceCheckpoint() {
+  if (const auto outcome = cycle_.TakeOutcome(); outcome.has_value()) {
+    OnOutcome(*outcome);
+  }
   if (phase_ == Phase::kTraining && Complete()) {
     phase_ = Phase::kLast;
     phase_begin_ns_ = now_ns_;
@@ -117,9 +120,6 @@ void JobState::AdvanceCheckpoint() {
       command.set_release(true);
     }
     Broadcast(command);
-  }
-  if (const auto outcome = cycle_.TakeOutcome(); outcome.has_value()) {
-    OnOutcome(*outcome);
   }
 }
 
@@ -191,10 +191,10 @@ void JobState::OnOutcome(const CheckpointCycle::Outcome& outcome) {
       schedule_->OnTried(outcome.step, now_ns_);
       torn_since_ns_ = retry_ns_ = 0;
       tries_failed_ = 0;
-      if (phase_ == Phase::kLast || stop_requested_) {
+      if (stop_requested_ && phase_ == Phase::kTraining) {
         FinishCheckpoints();
       }
-      return;
+      return;  // BeginCheckpoint sees whether it was the last one
     case CheckpointCycle::Result::kFailed:
       break;
   }

@@ -31,7 +31,8 @@ TEST(JobStateCheckpointTest, AsyncHoldsFreezesReleases) {
   world.Work();
   ASSERT_TRUE(world.finished.has_value());
   EXPECT_TRUE(world.finished->ok()) << *world.finished;
-  EXPECT_GE(world.disk.size(), 3u);
+  // One a period, and no more.
+  EXPECT_EQ(world.disk.size(), 4u);
   EXPECT_EQ(world.disk.count("ckpt-40"), 1u);
   EXPECT_GE(world.holds, 2 * 2);
   for (const auto& [name, manifest] : world.disk) {
@@ -57,6 +58,28 @@ TEST(JobStateCheckpointTest, SyncAsksAheadForWholePeriods) {
   }
   EXPECT_EQ(world.disk["ckpt-50"].applied_range(1), 100u);
   EXPECT_EQ(world.holds, 0);
+}
+
+TEST(JobStateCheckpointTest, OneUnderWayAtTheEndIsNotTheLast) {
+  ChiefWorld world(1, 1, EverySteps(12, 10));
+  world.StartChief();
+  world.Join(0);
+  world.no_freeze = true;
+  for (int i = 0; i < 11; ++i) {
+    world.DoItem(0);
+  }
+  world.Beat(0).IgnoreError();
+  world.Run(0.1);
+  world.Beat(0).IgnoreError();  // holds
+  world.Run(0.2);
+  world.DoItem(0);
+  world.Beat(0).IgnoreError();
+  world.Run(0.2);
+  world.no_freeze = false;
+  world.Work();
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_TRUE(world.finished->ok()) << *world.finished;
+  EXPECT_EQ(world.done, "ckpt-12");
 }
 
 TEST(JobStateCheckpointTest, BySeconds) {

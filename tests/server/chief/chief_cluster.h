@@ -1,0 +1,104 @@
+// A ChiefRunner over real stores in this process, with workers that push ones.
+//
+// SGD with learning rate 1 and gradients of ones: every element ends at minus
+// the number of contributions (sync: steps) applied to it, so one read shows
+// whether any was lost, doubled or torn.
+#ifndef TESTS_SERVER_CHIEF_CHIEF_CLUSTER_H_
+#define TESTS_SERVER_CHIEF_CHIEF_CLUSTER_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/mutex.h"
+#include "server/chief/chief_runner.h"
+#include "server/ps/store.h"
+#include "tests/support/in_process_transport.h"
+
+namespace weir {
+
+// A resolved JobSpec of `contributions` in async, or sync with n per step.
+JobSpec OnesSpec(uint64_t steps, uint32_t n_sync = 0);
+// What every worker registers with.
+RegisterRequest OnesRequest(const JobSpec& spec, int index, uint64_t process);
+
+class ChiefCluster {
+ public:
+  class Worker;
+
+  ChiefCluster(std::string workdir, JobSpec spec, int ps, int workers);
+  ~ChiefCluster();
+
+  // A chief; the one before is destroyed as a kill would.
+  absl::Status StartChief(bool resume = false);
+  void StopChief() { chief.reset(); }
+  // A new empty process at ps `s`.
+  void ReplacePs(int s);
+  // A worker thread for slot `w`; one that runs is left to be replaced.
+  Worker& Join(int w, int delay_ms = 0);
+  // Ends it after some blocks of its next item.
+  void Kill(int w);
+  absl::Status Wait(int seconds = 60);
+
+  // Every value of the shards, read as a checkpoint has them.
+  std::vector<float> ValuesOf(const std::string& checkpoint) const;
+  std::vector<std::string> Checkpoints() const;
+
+  ChiefRunner::Options options;
+  InProcessTransport transport;
+  std::vector<std::unique_ptr<Store>> stores;
+  std::unique_ptr<ChiefRunner> chief;
+  Mutex chief_mutex;  // workers lose their chief for a moment
+  std::map<int, std::shared_ptr<Worker>> workers;
+  std::vector<std::shared_ptr<Worker>> former;
+};
+
+class ChiefCluster::Worker : public HeartbeatSink,
+                             public std::enable_shared_from_this<Worker> {
+ public:
+  Worker(ChiefCluster* cluster, int index, int delay_ms);
+  ~Worker() override;
+
+  void Run();
+  void Send(const Command& command) override;
+  void End(const absl::Status& status) override;
+
+  std::thread thread;
+  std::atomic<bool> kill{false};
+  std::atomic<uint64_t> items{0};
+  std::atomic<int> holds{0};
+  absl::Status status() const;
+  // Stop's, or the stream's end.
+  bool done() const;
+
+ private:
+  bool Register();
+  void OpenStream();
+  // False: killed in the middle.
+  bool DoItem(uint64_t item);
+  void Beat(bool out_of_work);
+  bool WaitForVersion(uint64_t version);
+
+  ChiefCluster* const cluster_;
+  const int index_;
+  const int delay_ms_;
+  RegisterRequest request_;
+  Grant grant_;
+  uint64_t next_ = 0;
+  std::vector<std::unique_ptr<ShardLink>> links_;
+  std::vector<ItemReport> reports_;
+
+  mutable Mutex mutex_;
+  uint64_t stream_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool lost_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weir
+
+#endif  // TESTS_SERVER_CHIEF_CHIEF_CLUSTER_H_

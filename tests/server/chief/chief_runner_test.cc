@@ -1,0 +1,293 @@
+#include "server/chief/chief_runner.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/checkpoint_io.h"
+#include "server/chief/train_file.h"
+#include "tests/common/temp_dir.h"
+#include "tests/server/chief/chief_cluster.h"
+
+namespace weir {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr int kElements = 210;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+void ExpectDone(ChiefCluster* cluster, const std::string& checkpoint,
+                float value) {
+  const absl::Status status = cluster->Wait();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(*Files::Real()->ReadAll(cluster->options.workdir + "/DONE"),
+            checkpoint + "\n");
+  const std::vector<float> values = cluster->ValuesOf(checkpoint);
+  EXPECT_THAT(values, SizeIs(kElements));
+  EXPECT_THAT(values, Each(value));
+}
+
+bool WaitFor(const std::function<bool()>& condition) {
+  for (int i = 0; i < 2000 && !condition(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return condition();
+}
+
+TEST(ChiefRunnerTest, AsyncJobFromDeclareToDone) {
+  JobSpec spec = OnesSpec(200);
+  spec.mutable_checkpoint()->set_every_steps(50);
+  ChiefCluster cluster(MakeTempDir(), spec, 2, 2);
+  ASSERT_TRUE(cluster.StartChief().ok());
+  cluster.Join(0, 1);
+  cluster.Join(1, 1);
+  ExpectDone(&cluster, "ckpt-200", -200.0f);
+  EXPECT_TRUE(cluster.transport.was_shut_down("ps0"));
+  EXPECT_TRUE(cluster.transport.was_shut_down("ps1"));
+  EXPECT_TRUE(cluster.workers[0]->status().ok());
+  EXPECT_GE(cluster.workers[0]->holds, 1);
+  // Kept are 3, all whole, and each is a cut: every element the same.
+  const std::vector<std::string> names = cluster.Checkpoints();
+  EXPECT_THAT(names, SizeIs(3));
+  for (const std::string& name : names) {
+    const std::vector<float> values = cluster.ValuesOf(name);
+    ASSERT_THAT(values, SizeIs(kElements));
+    EXPECT_THAT(values, Each(values[0])) << name;
+    EXPECT_EQ(name, absl::StrCat("ckpt-", static_cast<int>(-values[0])));
+  }
+  TrainFile file(Files::Real(), cluster.options.workdir + "/train.jsonl");
+  const auto lines = *file.Read();
+  ASSERT_GE(lines.size(), 15u);
+  for (size_t i = 1; i < lines.size(); ++i) {
+    EXPECT_LT(lines[i - 1].step, lines[i].step);
+  }
+  EXPECT_EQ(lines.back().step, 200u);
+  EXPECT_EQ(lines.back().examples, 2000u);
+  EXPECT_THAT(*Files::Real()->ReadAll(cluster.options.workdir +
+                                      "/checkpoints/checkpoint"),
+              HasSubstr("model_checkpoint_path: \"ckpt-200\""));
+}
+
+TEST(ChiefRunnerTest, SyncJobWithCheckpointsAtWholePeriods) {
+  JobSpec spec = OnesSpec(60, 2);
+  spec.mutable_checkpoint()->set_every_steps(20);
+  ChiefCluster cluster(MakeTempDir(), spec, 3, 2);
+  ASSERT_TRUE(cluster.StartChief().ok());
+  cluster.Join(0, 2);
+  cluster.Join(1);
+  ExpectDone(&cluster, "ckpt-60", -60.0f);
+  for (const std::string& name : cluster.Checkpoints()) {
+    const std::vector<float> values = cluster.ValuesOf(name);
+    EXPECT_EQ(name, absl::StrCat("ckpt-", static_cast<int>(-values[0])));
+    EXPECT_THAT(values, Each(values[0]));
+  }
+}
+
+TEST(ChiefRunnerTest, LostCallsAndAnswersChangeNothing) {
+  for (const uint32_t n : {0u, 2u}) {
+    ChiefCluster cluster(MakeTempDir(), OnesSpec(40, n), 2, 2);
+    cluster.options.spec.mutable_limits()->set_lost_after_seconds(20);
+    WireFaults faults;
+    faults.lost_before = 0.05;
+    faults.lost_after = 0.05;
+    cluster.transport.SetFaults(faults);
+    ASSERT_TRUE(cluster.StartChief().ok());
+    cluster.Join(0);
+    cluster.Join(1);
+    ExpectDone(&cluster, "ckpt-40", -40.0f);
+  }
+}
+
+TEST(ChiefRunnerTest, AWorkerKilledInsideAnItemIsFinishedByItsReplacement) {
+  for (const uint32_t n : {0u, 2u}) {
+    JobSpec spec = OnesSpec(100, n);
+    spec.mutable_checkpoint()->set_every_steps(10);
+    ChiefCluster cluster(MakeTempDir(), spec, 2, 2);
+    ASSERT_TRUE(cluster.StartChief().ok());
+    cluster.Join(0, 1);
+    cluster.Join(1, 1);
+    for (int i = 0; i < 3; ++i) {
+      const uint64_t before = cluster.workers[1]->items;
+      ASSERT_TRUE(WaitFor([&] { return cluster.workers[1]->items > before; }));
+      cluster.Kill(1);
+      cluster.Join(1, 1);
+    }
+    ExpectDone(&cluster, "ckpt-100", -100.0f);
+  }
+}
+
+TEST(ChiefRunnerTest, ASecondProcessReplacesTheFirst) {
+  ChiefCluster cluster(MakeTempDir(), OnesSpec(100), 1, 1);
+  ASSERT_TRUE(cluster.StartChief().ok());
+  ChiefCluster::Worker& first = cluster.Join(0, 5);
+  ASSERT_TRUE(WaitFor([&] { return first.items > 3; }));
+  cluster.Join(0, 1);
+  ASSERT_TRUE(WaitFor([&] { return first.done(); }));
+  EXPECT_EQ(first.status().code(), absl::StatusCode::kPermissionDenied);
+  ExpectDone(&cluster, "ckpt-100", -100.0f);
+}
+
+TEST(ChiefRunnerTest, ARestartedChiefTakesOver) {
+  for (const uint32_t n : {0u, 2u}) {
+    JobSpec spec = OnesSpec(300, n);
+    spec.mutable_checkpoint()->set_every_steps(40);
+    ChiefCluster cluster(MakeTempDir(), spec, 2, 2);
+    ASSERT_TRUE(cluster.StartChief().ok());
+    cluster.Join(0, 1);
+    cluster.Join(1, 1);
+    for (int i = 0; i < 3; ++i) {
+      const uint64_t before = cluster.workers[0]->items;
+      ASSERT_TRUE(
+          WaitFor([&] { return cluster.workers[0]->items > before + 10; }));
+      ASSERT_TRUE(cluster.StartChief().ok());
+    }
+    ExpectDone(&cluster, "ckpt-300", -300.0f);
+    for (const std::string& name : cluster.Checkpoints()) {
+      const std::vector<float> values = cluster.ValuesOf(name);
+      EXPECT_THAT(values, Each(values[0])) << name;
+    }
+  }
+}
+
+TEST(ChiefRunnerTest, StopsWithACheckpointAndResumesOnAnotherCluster) {
+  for (const uint32_t n : {0u, 6u}) {
+    const std::string dir = MakeTempDir();
+    uint64_t stopped_at = 0;
+    {
+      ChiefCluster cluster(dir, OnesSpec(150, n), 2, 3);
+      ASSERT_TRUE(cluster.StartChief().ok());
+      for (int w = 0; w < 3; ++w) {
+        cluster.Join(w, 1);
+      }
+      ASSERT_TRUE(WaitFor([&] { return cluster.workers[2]->items > 12; }));
+      cluster.chief->RequestStop("SIGINT");
+      EXPECT_EQ(cluster.Wait().code(), absl::StatusCode::kCancelled);
+      ASSERT_THAT(cluster.Checkpoints(), SizeIs(1));
+      const std::string name = cluster.Checkpoints()[0];
+      const std::vector<float> values = cluster.ValuesOf(name);
+      EXPECT_THAT(values, Each(values[0]));
+      stopped_at = static_cast<uint64_t>(-values[0]);
+      EXPECT_EQ(name, absl::StrCat("ckpt-", stopped_at));
+      ASSERT_LT(stopped_at, 150u);
+    }
+    ChiefCluster cluster(dir, OnesSpec(150, n), 3, 2);
+    EXPECT_TRUE(cluster.StartChief().ok());
+    EXPECT_EQ(cluster.Wait(5).code(), absl::StatusCode::kInvalidArgument);
+    ASSERT_TRUE(cluster.StartChief(/*resume=*/true).ok());
+    cluster.Join(0);
+    cluster.Join(1);
+    ExpectDone(&cluster, "ckpt-150", -150.0f);
+  }
+}
+
+TEST(ChiefRunnerTest, ALostPsEndsTheJobAndResumeRestoresTheOthersToo) {
+  JobSpec spec = OnesSpec(3000);
+  spec.mutable_checkpoint()->set_every_steps(50);
+  ChiefCluster cluster(MakeTempDir(), spec, 2, 2);
+  ASSERT_TRUE(cluster.StartChief().ok());
+  cluster.Join(0, 1);
+  cluster.Join(1, 1);
+  ASSERT_TRUE(WaitFor([&] { return cluster.Checkpoints().size() >= 2; }));
+  cluster.ReplacePs(1);
+  const absl::Status status = cluster.Wait(20);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(Message(status), HasSubstr("ps 1 (ps1)"));
+  EXPECT_FALSE(cluster.transport.was_shut_down("ps0"));
+  ASSERT_TRUE(cluster.StartChief(/*resume=*/true).ok());
+  cluster.Kill(0);
+  cluster.Kill(1);
+  cluster.Join(0);
+  cluster.Join(1);
+  ExpectDone(&cluster, "ckpt-3000", -3000.0f);
+}
+
+TEST(ChiefRunnerTest, AFinishedJobIsNotStartedAgain) {
+  const std::string dir = MakeTempDir();
+  {
+    ChiefCluster cluster(dir, OnesSpec(10), 1, 1);
+    ASSERT_TRUE(cluster.StartChief().ok());
+    cluster.Join(0);
+    ExpectDone(&cluster, "ckpt-10", -10.0f);
+  }
+  ChiefCluster cluster(dir, OnesSpec(10), 1, 1);
+  ASSERT_TRUE(cluster.StartChief(/*resume=*/true).ok());
+  EXPECT_TRUE(cluster.Wait(5).ok());
+  // A longer one goes on.
+  ChiefCluster longer(dir, OnesSpec(25), 1, 1);
+  ASSERT_TRUE(longer.StartChief(/*resume=*/true).ok());
+  longer.Join(0);
+  ExpectDone(&longer, "ckpt-25", -25.0f);
+}
+
+TEST(ChiefRunnerTest, StartsFromGivenValues) {
+  const std::string dir = MakeTempDir();
+  const std::string path = dir + "/init.safetensors";
+  const auto write = [&](const std::string& second, int64_t count) {
+    auto writer = *SafetensorsWriter::Create(
+        Files::Real(), path,
+        {{"a", "F32", {150}, 0, 0}, {second, "F32", {count}, 0, 0}}, {});
+    const std::vector<float> values(150 + count, 7.0f);
+    ASSERT_TRUE(writer->Append(values.data(), (150 + count) * 4).ok());
+    ASSERT_TRUE(writer->Finish().ok());
+  };
+  const auto refused = [&] {
+    ChiefCluster cluster(MakeTempDir(), OnesSpec(10), 2, 1);
+    cluster.options.init_from = path;
+    EXPECT_TRUE(cluster.StartChief().ok());
+    cluster.Join(0);
+    const absl::Status status = cluster.Wait(10);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return Message(status);
+  };
+  write("c", 60);
+  EXPECT_THAT(refused(), HasSubstr("has no tensor 'b'"));
+  write("b", 61);
+  EXPECT_THAT(refused(), HasSubstr("has shape [61], the model's is [60]"));
+  write("b", 60);
+  ChiefCluster cluster(dir, OnesSpec(10), 2, 1);
+  cluster.options.init_from = path;
+  ASSERT_TRUE(cluster.StartChief().ok());
+  cluster.Join(0);
+  ExpectDone(&cluster, "ckpt-10", -3.0f);
+}
+
+TEST(ChiefRunnerTest, WaitsForTheEvaluatorsLine) {
+  JobSpec spec = OnesSpec(10);
+  *spec.mutable_evaluation()->mutable_source() = spec.data().train();
+  spec.mutable_evaluation()->set_wait_seconds(50);
+  ChiefCluster cluster(MakeTempDir(), spec, 1, 1);
+  cluster.options.evaluator_expected = true;
+  ASSERT_TRUE(cluster.StartChief().ok());
+  cluster.Join(0);
+  const std::string dir = cluster.options.workdir;
+  ASSERT_TRUE(WaitFor([&] { return *Files::Real()->Exists(dir + "/DONE"); }));
+  EXPECT_FALSE(
+      cluster.chief->WaitFor(std::chrono::milliseconds(300)).has_value());
+  std::ofstream(dir + "/eval.jsonl") << R"({"checkpoint":"ckpt-10","step":10})"
+                                     << "\n";
+  ExpectDone(&cluster, "ckpt-10", -10.0f);
+}
+
+TEST(ChiefRunnerTest, RefusesWhatCannotRun) {
+  ChiefRunner::Options options;
+  EXPECT_EQ(ChiefRunner::Create(options).status().code(),
+            absl::StatusCode::kInternal);
+  InProcessTransport transport;
+  options.transport = &transport;
+  EXPECT_THAT(Message(ChiefRunner::Create(options).status()),
+              HasSubstr("0 ps"));
+  options.ps_addresses = {"ps0"};
+  EXPECT_THAT(Message(ChiefRunner::Create(options).status()),
+              HasSubstr("--workdir"));
+}
+
+}  // namespace
+}  // namespace weir
