@@ -67,22 +67,25 @@ absl::Status CheckpointCommitter::RemoveCheckpoint(const std::string& name) {
   return IgnoreMissing(files->Remove(path));
 }
 
-absl::Status CheckpointCommitter::Sweep() {
-  Files* files = options_.files;
-  WEIR_RETURN_IF_ERROR(files->MakeDirectories(options_.directory));
-  WEIR_ASSIGN_OR_RETURN(const auto names, files->List(options_.directory));
+absl::Status CheckpointCommitter::SweepEntry(const std::string& name) {
+  if (IsTemporaryPath(name)) {
+    return IgnoreMissing(options_.files->Remove(Path(name)));
+  }
+  if (!absl::StartsWith(name, "ckpt-")) {
+    return absl::OkStatus();
+  }
+  WEIR_ASSIGN_OR_RETURN(const bool committed, options_.files->Exists(JoinPath(
+                                                  Path(name), kManifestName)));
+  return committed ? absl::OkStatus() : RemoveCheckpoint(name);
+}
+
+absl::Status CheckpointCommitter::Sweep(std::string* note) {
+  WEIR_RETURN_IF_ERROR(options_.files->MakeDirectories(options_.directory));
+  WEIR_ASSIGN_OR_RETURN(const auto names,
+                        options_.files->List(options_.directory));
   for (const std::string& name : names) {
-    if (IsTemporaryPath(name)) {
-      WEIR_RETURN_IF_ERROR(IgnoreMissing(files->Remove(Path(name))));
-      continue;
-    }
-    if (!absl::StartsWith(name, "ckpt-")) {
-      continue;
-    }
-    WEIR_ASSIGN_OR_RETURN(const bool committed,
-                          files->Exists(JoinPath(Path(name), kManifestName)));
-    if (!committed) {
-      WEIR_RETURN_IF_ERROR(RemoveCheckpoint(name));
+    if (const absl::Status status = SweepEntry(name); !status.ok()) {
+      *note = absl::StrCat("left for later: ", status.message());
     }
   }
   return absl::OkStatus();

@@ -43,8 +43,10 @@ class CheckpointCommitter {
 
   explicit CheckpointCommitter(Options options);
 
-  // Removes what earlier lives left unfinished. Call before any Prepare.
-  absl::Status Sweep();
+  // Makes the directory and removes what earlier lives left unfinished. What
+  // cannot be removed stays for the next time and goes into `note`: a ps may
+  // still be writing for the chief that died.
+  absl::Status Sweep(std::string* note);
 
   // The newest committed checkpoint, if there is one. `verify`: every file is
   // read and compared with its checksum. A damaged newest is an error, unless
@@ -68,6 +70,7 @@ class CheckpointCommitter {
   absl::Status CheckFiles(const Manifest& manifest);
   // I2. NOT_FOUND is fine on the way.
   absl::Status RemoveCheckpoint(const std::string& name);
+  absl::Status SweepEntry(const std::string& name);
   absl::Status SetAside(const std::string& name);
   absl::Status DeleteOld();
   absl::Status WriteList();

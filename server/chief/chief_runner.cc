@@ -102,7 +102,11 @@ absl::Status ChiefRunner::Start() {
   disk_ = std::make_shared<Disk>(
       Disk{options_.files, workdir, CheckpointCommitter(commit),
            TrainFile(options_.files, JoinPath(workdir, "train.jsonl"))});
-  WEIR_RETURN_IF_ERROR(disk_->committer.Sweep());
+  std::string note;
+  WEIR_RETURN_IF_ERROR(disk_->committer.Sweep(&note));
+  if (!note.empty()) {
+    LOG_WARN("{}", note);
+  }
 
   JobState::Options state;
   state.spec = options_.spec;

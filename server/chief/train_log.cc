@@ -27,8 +27,6 @@ TrainLog::TrainLog(Options options)
       examples_(options_.base_examples) {}
 
 void TrainLog::AddItem(const ItemReport& item, int64_t now_ns) {
-  rows_ += item.rows();
-  examples_ += item.rows();
   if (options_.contributions_per_step > 0) {
     if (item.contribution() < options_.first_contribution) {
       return;
@@ -36,14 +34,20 @@ void TrainLog::AddItem(const ItemReport& item, int64_t now_ns) {
     const uint64_t element = item.contribution() - options_.first_contribution;
     const uint64_t step =
         options_.first_step + element / options_.contributions_per_step;
-    if (step >= next_step_) {
-      // A repeat is the same number: the first wins.
-      steps_[step].emplace(
-          static_cast<uint32_t>(element % options_.contributions_per_step),
-          Report{item.loss(), item.weight()});
+    // A repeat is the same number: the first wins.
+    if (step >= next_step_ &&
+        steps_[step]
+            .emplace(static_cast<uint32_t>(element %
+                                           options_.contributions_per_step),
+                     Report{item.loss(), item.weight()})
+            .second) {
+      rows_ += item.rows();
+      examples_ += item.rows();
     }
     return;
   }
+  rows_ += item.rows();
+  examples_ += item.rows();
   ++count_;
   if (item.weight() > 0.0f && !item.bad()) {
     loss_sum_ += static_cast<double>(item.loss()) * item.weight();

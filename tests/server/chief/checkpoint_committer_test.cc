@@ -1,0 +1,257 @@
+#include "server/chief/checkpoint_committer.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/crc32c.h"
+#include "common/failpoint.h"
+#include "common/faulty_files.h"
+#include "common/safetensors.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/checkpoint_io.h"
+#include "proto/layout_io.h"
+#include "tests/common/temp_dir.h"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+Manifest ManifestOf(uint64_t step) {
+  Manifest manifest;
+  manifest.set_format(kManifestFormat);
+  manifest.set_name(CheckpointName(step));
+  manifest.set_step(step);
+  Declaration* declaration = manifest.mutable_declaration();
+  declaration->set_job("test");
+  declaration->set_shard_count(1);
+  declaration->set_block_elements(16);
+  declaration->add_variable()->set_name("w");
+  declaration->mutable_variable(0)->add_shape(16);
+  return manifest;
+}
+
+class JobDir {
+ public:
+  explicit JobDir(Files* files = Files::Real(), uint32_t keep = 2)
+      : directory(MakeTempDir() + "/checkpoints"),
+        committer(Make(files, keep)) {
+    EXPECT_TRUE(Files::Real()->MakeDirectories(directory).ok());
+  }
+
+  CheckpointCommitter Make(Files* files, uint32_t keep) const {
+    CheckpointCommitter::Options options;
+    options.files = files;
+    options.directory = directory;
+    options.keep = keep;
+    return CheckpointCommitter(options);
+  }
+
+  // What the ps does: a shard file whose values are the step.
+  Manifest Write(uint64_t step) const {
+    Manifest manifest = ManifestOf(step);
+    const std::string path = absl::StrCat(directory, "/", manifest.name());
+    EXPECT_TRUE(Files::Real()->MakeDirectories(path).ok());
+    auto writer = SafetensorsWriter::Create(
+        Files::Real(), absl::StrCat(path, "/", ShardFileName(0, 1)),
+        {{"values", "F32", {16}, 0, 0}, {"step_counts", "I64", {1}, 0, 0}}, {});
+    const std::vector<float> values(16, static_cast<float>(step));
+    const int64_t count = static_cast<int64_t>(step);
+    EXPECT_TRUE((*writer)->Append(values.data(), 64).ok());
+    EXPECT_TRUE((*writer)->Append(&count, 8).ok());
+    const auto digest = (*writer)->Finish();
+    ShardFile* file = manifest.add_file();
+    file->set_name(ShardFileName(0, 1));
+    file->set_bytes(static_cast<uint64_t>(digest->bytes));
+    file->set_crc32c(digest->crc32c);
+    file->set_host("elsewhere");
+    return manifest;
+  }
+
+  absl::Status Commit(uint64_t step) {
+    const absl::Status prepared = committer.Prepare(CheckpointName(step));
+    if (!prepared.ok()) {
+      return prepared;
+    }
+    note.clear();
+    return committer.Commit(Write(step), &note);
+  }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    const auto list = ListCheckpoints(Files::Real(), directory);
+    EXPECT_TRUE(list.ok()) << list.status();
+    for (const CheckpointInfo& info : *list) {
+      names.push_back(info.name);
+    }
+    return names;
+  }
+  // The newest, verified; 0 when there is none, -1 when it is damaged.
+  int64_t Newest() const {
+    std::string ignored;
+    const auto found =
+        Make(Files::Real(), 2).Find(/*verify=*/true, false, &ignored);
+    if (!found.ok()) {
+      return -1;
+    }
+    return found->has_value() ? static_cast<int64_t>((*found)->manifest.step())
+                              : 0;
+  }
+  void Damage(uint64_t step) const {
+    std::fstream file(absl::StrCat(directory, "/", CheckpointName(step), "/",
+                                   ShardFileName(0, 1)),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-3, std::ios::end);
+    file.put('x');
+  }
+
+  const std::string directory;
+  CheckpointCommitter committer;
+  std::string note;
+};
+
+TEST(CheckpointCommitterTest, CommitsKeepsTheNewestAndListsThem) {
+  JobDir run;
+  EXPECT_EQ(run.Newest(), 0);
+  for (const uint64_t step : {5, 10, 15}) {
+    ASSERT_TRUE(run.Commit(step).ok());
+    EXPECT_EQ(run.note, "");
+  }
+  EXPECT_THAT(run.Names(), ElementsAre("ckpt-10", "ckpt-15"));
+  EXPECT_EQ(run.Newest(), 15);
+  EXPECT_EQ(*Files::Real()->ReadAll(run.directory + "/checkpoint"),
+            "model_checkpoint_path: \"ckpt-15\"\n"
+            "all_model_checkpoint_paths: \"ckpt-10\"\n"
+            "all_model_checkpoint_paths: \"ckpt-15\"\n");
+  EXPECT_FALSE(*Files::Real()->Exists(run.directory + "/ckpt-5"));
+  const auto manifest = ReadManifest(Files::Real(), run.directory + "/ckpt-15");
+  EXPECT_THAT(manifest->written_at(), HasSubstr("T"));
+}
+
+TEST(CheckpointCommitterTest, AFileThatIsNotVisibleIsNamedWithItsHost) {
+  JobDir run;
+  Manifest manifest = run.Write(5);
+  const std::string path =
+      absl::StrCat(run.directory, "/ckpt-5/", ShardFileName(0, 1));
+  ASSERT_TRUE(Files::Real()->Remove(path).ok());
+  absl::Status status = run.committer.Commit(manifest, &run.note);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("host 'elsewhere'"));
+  EXPECT_THAT(Message(status), HasSubstr(path));
+  manifest = run.Write(5);
+  manifest.mutable_file(0)->set_bytes(9);
+  status = run.committer.Commit(manifest, &run.note);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(run.Newest(), 0);
+}
+
+TEST(CheckpointCommitterTest, ADamagedNewestIsRefusedOrSetAside) {
+  JobDir run(Files::Real(), 3);
+  for (const uint64_t step : {5, 10, 15}) {
+    ASSERT_TRUE(run.Commit(step).ok());
+  }
+  run.Damage(15);
+  std::string note;
+  auto found = run.committer.Find(true, false, &note);
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(Message(found.status()), HasSubstr("ckpt-15 is damaged"));
+  EXPECT_THAT(Message(found.status()), HasSubstr("--allow_older"));
+  found = run.committer.Find(true, true, &note);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ((*found)->manifest.step(), 10u);
+  EXPECT_THAT(note, HasSubstr("loses 5 steps"));
+  EXPECT_THAT(run.Names(), ElementsAre("ckpt-5", "ckpt-10"));
+  EXPECT_TRUE(*Files::Real()->Exists(run.directory + "/damaged-ckpt-15"));
+  run.Damage(5);
+  run.Damage(10);
+  found = run.committer.Find(true, true, &note);
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(Message(found.status()), HasSubstr("no older checkpoint"));
+}
+
+TEST(CheckpointCommitterTest, SweepRemovesOnlyWhatIsUnfinished) {
+  JobDir run;
+  ASSERT_TRUE(run.Commit(5).ok());
+  run.Write(10);
+  std::ofstream(TemporaryPath(run.directory + "/checkpoint")) << "half";
+  std::ofstream(run.directory + "/notes.txt") << "mine";
+  ASSERT_TRUE(run.committer.Sweep(&run.note).ok());
+  EXPECT_THAT(*Files::Real()->List(run.directory),
+              ElementsAre("checkpoint", "ckpt-5", "notes.txt"));
+}
+
+// Whatever call fails, once or from then on: a whole newest checkpoint is
+// there, an older one at most, and the next try succeeds.
+TEST(CheckpointCommitterTest, AnyFailingCallLeavesTheLastGoodCheckpoint) {
+  for (const bool sticky : {false, true}) {
+    int64_t calls = 0;
+    for (int64_t nth = 1; nth <= 200; ++nth) {
+      FaultyFiles files(Files::Real());
+      JobDir run(&files);
+      for (const uint64_t step : {5, 10}) {
+        ASSERT_TRUE(run.Commit(step).ok());
+      }
+      ASSERT_TRUE(run.committer.Prepare("ckpt-15").ok());
+      const Manifest manifest = run.Write(15);
+      files.FailCall(nth, absl::ResourceExhaustedError("injected"), sticky);
+      const absl::Status status = run.committer.Commit(manifest, &run.note);
+      const int64_t newest = run.Newest();
+      if (status.ok()) {
+        EXPECT_EQ(newest, 15) << "call " << nth;
+      } else {
+        EXPECT_TRUE(newest == 10 || newest == 15) << "call " << nth;
+      }
+      EXPECT_GE(run.Names().size(), 1u);
+      calls = files.calls();
+      files.FailCall(0, absl::OkStatus());
+      EXPECT_TRUE(run.committer.Sweep(&run.note).ok());
+      ASSERT_TRUE(run.Commit(20).ok()) << "after call " << nth;
+      EXPECT_EQ(run.Newest(), 20);
+      EXPECT_LE(run.Names().size(), 2u);
+      if (nth > calls) {
+        EXPECT_TRUE(status.ok());
+        break;  // every call has failed once
+      }
+    }
+    EXPECT_GE(calls, sticky ? 5 : 20);
+  }
+}
+
+// Killed at each place: the newest is whole and what is half-deleted is swept.
+TEST(CheckpointCommitterTest, KilledAtAnyPlaceItStartsAgain) {
+  for (const char* name :
+       {"chief.before_manifest", "chief.after_manifest", "chief.gc",
+        "files.before_rename", "files.after_rename"}) {
+    JobDir run;
+    for (const uint64_t step : {5, 10}) {
+      ASSERT_TRUE(run.Commit(step).ok());
+    }
+    const bool before = std::string(name) == "chief.before_manifest" ||
+                        std::string(name) == "files.before_rename";
+    EXPECT_EXIT(
+        {
+          // The shard file is renamed first.
+          const bool file = absl::StrCat(name).starts_with("files.");
+          InitFailpoints(absl::StrCat(name, file ? ":2" : ":1")).IgnoreError();
+          run.Commit(15).IgnoreError();
+          std::exit(0);
+        },
+        testing::KilledBySignal(SIGKILL), "");
+    EXPECT_EQ(run.Newest(), before ? 10 : 15) << name;
+    ASSERT_TRUE(run.committer.Sweep(&run.note).ok());
+    EXPECT_EQ(run.Newest(), before ? 10 : 15) << name;
+    ASSERT_TRUE(run.Commit(20).ok());
+    EXPECT_EQ(run.Newest(), 20);
+    EXPECT_EQ(run.Names().size(), 2u) << name;
+  }
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,159 @@
+#include "server/chief/chief_server.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/chief.grpc.pb.h"
+#include "server/ps/store.h"
+#include "tests/common/temp_dir.h"
+#include "tests/server/chief/chief_cluster.h"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+// One store, one chief behind a socket, one client.
+class Bench {
+ public:
+  Bench() : cluster(MakeTempDir(), OnesSpec(10), 1, 1) {
+    ChiefServer::Options options;
+    options.runner = cluster.options;
+    auto started = ChiefServer::Start(options);
+    EXPECT_TRUE(started.ok()) << started.status();
+    server = *std::move(started);
+    stub = Chief::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
+                            grpc::InsecureChannelCredentials()));
+  }
+
+  grpc::Status Register(const RegisterRequest& request,
+                        RegisterReply* reply) const {
+    for (;;) {
+      grpc::ClientContext context;
+      const grpc::Status status = stub->Register(&context, request, reply);
+      if (!status.ok() || reply->has_grant()) {
+        return status;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  ChiefCluster cluster;
+  std::unique_ptr<ChiefServer> server;
+  std::unique_ptr<Chief::Stub> stub;
+};
+
+Progress ProgressOf(const Grant& grant, uint64_t next) {
+  Progress progress;
+  progress.set_slot(grant.sender().slot());
+  progress.set_generation(grant.sender().generation());
+  progress.set_next_item(next);
+  return progress;
+}
+
+TEST(ChiefServerTest, GrantsStopsAndReportsOverTheWire) {
+  Bench bench;
+  RegisterReply reply;
+  ASSERT_TRUE(
+      bench.Register(OnesRequest(bench.cluster.options.spec, 0, 5), &reply)
+          .ok());
+  EXPECT_EQ(reply.grant().contribution_count(), 10u);
+  grpc::ClientContext context;
+  auto stream = bench.stub->Heartbeat(&context);
+  ASSERT_TRUE(stream->Write(ProgressOf(reply.grant(), 4)));
+  Command command;
+  ASSERT_TRUE(stream->Read(&command));
+  EXPECT_TRUE(command.release());
+  ChiefStatus status;
+  {
+    grpc::ClientContext status_context;
+    ASSERT_TRUE(
+        bench.stub->GetStatus(&status_context, ChiefStatusRequest(), &status)
+            .ok());
+  }
+  EXPECT_EQ(status.phase(), ChiefStatus::TRAINING);
+  EXPECT_EQ(status.step_count(), 10u);
+  {
+    grpc::ClientContext stop_context;
+    RequestStopRequest request;
+    request.set_reason("a test");
+    RequestStopReply stopped;
+    ASSERT_TRUE(bench.stub->RequestStop(&stop_context, request, &stopped).ok());
+  }
+  bool saw_stop = false;
+  while (!saw_stop && stream->Read(&command)) {
+    if (command.hold()) {
+      Progress holding = ProgressOf(reply.grant(), 4);
+      holding.set_holding(true);
+      stream->Write(holding);
+    }
+    saw_stop = command.has_stop();
+  }
+  ASSERT_TRUE(saw_stop);
+  EXPECT_EQ(command.stop().code(),
+            static_cast<uint32_t>(absl::StatusCode::kCancelled));
+  EXPECT_THAT(command.stop().reason(), HasSubstr("a test"));
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(bench.server->Wait().code(), absl::StatusCode::kCancelled);
+}
+
+TEST(ChiefServerTest, ErrorsReachTheWorker) {
+  Bench bench;
+  RegisterReply reply;
+  RegisterRequest request = OnesRequest(bench.cluster.options.spec, 0, 5);
+  ASSERT_TRUE(bench.Register(request, &reply).ok());
+  const Grant first = reply.grant();
+  // A second process takes the slot while the first has its stream open.
+  grpc::ClientContext context;
+  auto stream = bench.stub->Heartbeat(&context);
+  ASSERT_TRUE(stream->Write(ProgressOf(first, 0)));
+  Command command;
+  ASSERT_TRUE(stream->Read(&command));
+  request.set_process(6);
+  reply.Clear();
+  ASSERT_TRUE(bench.Register(request, &reply).ok());
+  EXPECT_FALSE(stream->Read(&command));
+  const grpc::Status ended = stream->Finish();
+  EXPECT_EQ(ended.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(ended.error_message(), HasSubstr("newer process on here"));
+  request.mutable_job_spec()->set_seed(99);
+  const grpc::Status refused = bench.Register(request, &reply);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(), HasSubstr("seed"));
+}
+
+TEST(ChiefServerTest, AnOpenStreamDoesNotHoldUpTheEnd) {
+  auto bench = std::make_unique<Bench>();
+  RegisterReply reply;
+  ASSERT_TRUE(
+      bench->Register(OnesRequest(bench->cluster.options.spec, 0, 5), &reply)
+          .ok());
+  grpc::ClientContext context;
+  auto stream = bench->stub->Heartbeat(&context);
+  ASSERT_TRUE(stream->Write(ProgressOf(reply.grant(), 0)));
+  bench->server.reset();
+  Command command;
+  while (stream->Read(&command)) {
+  }
+  EXPECT_FALSE(stream->Finish().ok());
+}
+
+TEST(ChiefServerTest, AnAddressInUseIsSaid) {
+  Bench bench;
+  ChiefServer::Options options;
+  options.runner = bench.cluster.options;
+  options.address = absl::StrCat("127.0.0.1:", bench.server->port());
+  const auto second = ChiefServer::Start(options);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr(options.address));
+}
+
+}  // namespace
+}  // namespace weir
