@@ -44,6 +44,7 @@ struct Flags {
   double seconds = 0.5;
   int in_flight_mib = 2;
   int queues = 1;
+  size_t block_elements = size_t{256} << 10;
   size_t min_bytes = 1024;
   size_t max_bytes = size_t{256} << 20;
   std::string operation;  // empty: all
@@ -205,7 +206,7 @@ class Bench {
   Bench(const Flags& flags, size_t bytes)
       : flags_(flags),
         elements_(bytes / sizeof(float)),
-        block_elements_(std::min(elements_, size_t{256} << 10)),
+        block_elements_(std::min(elements_, flags.block_elements)),
         block_count_(static_cast<uint32_t>(elements_ / block_elements_)),
         window_(static_cast<uint32_t>(std::max<size_t>(
             1, (static_cast<size_t>(flags.in_flight_mib) << 20) /
@@ -516,6 +517,8 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", flags.seconds, "per operation and round")
       ->capture_default_str();
   app.add_option("--in_flight_mib", flags.in_flight_mib, "of a push-pull")
+      ->capture_default_str();
+  app.add_option("--block_elements", flags.block_elements, "of a chunk")
       ->capture_default_str();
   app.add_option("--queues", flags.queues, "of the ps")->capture_default_str();
   app.add_option("--operation", flags.operation, "pull, push or push_pull");
