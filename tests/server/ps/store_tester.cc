@@ -28,6 +28,9 @@ Declaration ParseDeclaration(const std::string& text) {
 
 Payload MakePayload(const std::vector<float>& values, size_t piece_bytes,
                     Encoding encoding) {
+  if (values.empty()) {
+    return Payload();
+  }
   const size_t width = encoding == F32 ? 4 : 2;
   auto bytes = std::make_shared<std::vector<char>>(values.size() * width);
   if (encoding == F32) {
