@@ -64,7 +64,7 @@ TEST(LockFreeTest, ASnapshotHoldsWholeUpdatesOnly) {
       ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, item, 0, 0), -1.0f).ok());
     }
   });
-  for (int i = 0; i < 20; ++i) {
+  const auto check = [&] {
     const auto result = ps.Snapshot(dir);
     ASSERT_TRUE(result.error.ok()) << result.error;
     ASSERT_EQ(result.replies.size(), 2u);
@@ -78,6 +78,9 @@ TEST(LockFreeTest, ASnapshotHoldsWholeUpdatesOnly) {
                            4096 * sizeof(float))
                     .ok());
     ASSERT_EQ(values, std::vector<float>(4096, float(items)));
+  };
+  for (int i = 0; i < 20 && !testing::Test::HasFailure(); ++i) {
+    check();
   }
   stop = true;
   pusher.join();
