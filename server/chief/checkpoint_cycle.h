@@ -58,9 +58,7 @@ class CheckpointCycle {
 
   State state() const { return state_; }
   // An outcome that nobody took yet keeps the next one from beginning.
-  bool idle() const {
-    return state_ == State::kIdle && !outcome_.has_value();
-  }
+  bool idle() const { return state_ == State::kIdle && !outcome_.has_value(); }
   // Workers must not begin an item.
   bool wants_hold() const;
   int64_t begun_ns() const { return begun_ns_; }

@@ -393,8 +393,14 @@ void JobState::Greet(uint64_t stream) {
 }
 
 absl::Status JobState::TakeReports(int slot, const Progress& progress) {
-  for (const ItemReport& item : progress.item()) {
-    train_log_->AddItem(item, now_ns_);
+  train_log_->AddStaleness(progress.staleness_sum(), progress.staleness_count(),
+                           progress.staleness_max());
+  // They were done one after the other since the heartbeat before.
+  const int64_t since_ns = roster_.worker(slot).heard_before_ns;
+  for (int i = 0; i < progress.item_size(); ++i) {
+    const ItemReport& item = progress.item(i);
+    train_log_->AddItem(
+        item, since_ns + (now_ns_ - since_ns) * (i + 1) / progress.item_size());
     if (item.bad() &&
         ++bad_count_ > options_.spec.limits().max_bad_contributions()) {
       return absl::OutOfRangeError(absl::StrCat(
@@ -404,8 +410,6 @@ absl::Status JobState::TakeReports(int slot, const Progress& progress) {
           options_.spec.limits().max_bad_contributions()));
     }
   }
-  train_log_->AddStaleness(progress.staleness_sum(), progress.staleness_count(),
-                           progress.staleness_max());
   if (progress.error().empty()) {
     return absl::OkStatus();
   }

@@ -128,6 +128,7 @@ absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
     *ended = worker.stream;
     worker.stream = stream;
   }
+  worker.heard_before_ns = *fresh ? now_ns : worker.heard_ns;
   worker.heard_ns = now_ns;
   worker.holding = progress.holding();
   worker.out_of_work = progress.out_of_work();

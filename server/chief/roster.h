@@ -41,6 +41,7 @@ class Roster {
     uint32_t generation = 0;  // largest known
     uint64_t stream = 0;      // 0: not connected
     int64_t heard_ns = 0;
+    int64_t heard_before_ns = 0;  // the heartbeat before
     int64_t absent_since_ns = 0;
     uint64_t granted_item = 0;  // of the grant
     uint64_t next_item = 0;     // acknowledged on every shard below it

@@ -21,7 +21,8 @@ std::string Number(double value) {
 TrainLog::TrainLog(Options options)
     : options_(std::move(options)),
       next_step_(options_.base_step),
-      window_begin_ns_(options_.begin_ns),
+      line_ns_(options_.begin_ns),
+      rate_begin_ns_(options_.begin_ns),
       line_step_(options_.base_step),
       count_(options_.base_step),
       examples_(options_.base_examples) {}
@@ -39,15 +40,13 @@ void TrainLog::AddItem(const ItemReport& item, int64_t now_ns) {
         steps_[step]
             .emplace(static_cast<uint32_t>(element %
                                            options_.contributions_per_step),
-                     Report{item.loss(), item.weight()})
+                     Report{item.loss(), item.weight(), now_ns})
             .second) {
-      rows_ += item.rows();
-      examples_ += item.rows();
+      AddRows(item.rows());
     }
     return;
   }
-  rows_ += item.rows();
-  examples_ += item.rows();
+  AddRows(item.rows());
   ++count_;
   if (item.weight() > 0.0f && !item.bad()) {
     loss_sum_ += static_cast<double>(item.loss()) * item.weight();
@@ -56,6 +55,11 @@ void TrainLog::AddItem(const ItemReport& item, int64_t now_ns) {
   if (count_ / options_.every_steps > line_step_ / options_.every_steps) {
     AddLine(count_, loss_sum_ / weight_sum_, now_ns);
   }
+}
+
+void TrainLog::AddRows(uint64_t rows) {
+  rate_rows_ += rows;
+  examples_ += rows;
 }
 
 void TrainLog::AddUnreported(uint64_t count) {
@@ -71,15 +75,23 @@ void TrainLog::AddStaleness(uint64_t sum, uint64_t count, uint64_t max) {
 }
 
 void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
-  const double seconds = static_cast<double>(now_ns - window_begin_ns_) * 1e-9;
+  now_ns = line_ns_ = std::max(now_ns, line_ns_);
   loss_ = loss;
-  examples_per_second_ =
-      seconds > 0.0 ? static_cast<double>(rows_) / seconds : 0.0;
-  staleness_mean_ = staleness_count_ > 0
-                        ? static_cast<double>(staleness_sum_) /
-                              static_cast<double>(staleness_count_)
-                        : 0.0;
-  staleness_max_ = staleness_max_window_;
+  const int64_t elapsed_ns = now_ns - rate_begin_ns_;
+  if (elapsed_ns >= kRateWindowNs || (!rate_known_ && elapsed_ns > 0)) {
+    examples_per_second_ =
+        static_cast<double>(rate_rows_) * 1e9 / static_cast<double>(elapsed_ns);
+  }
+  if (elapsed_ns >= kRateWindowNs) {
+    rate_known_ = true;
+    rate_rows_ = 0;
+    rate_begin_ns_ = now_ns;
+  }
+  if (staleness_count_ > 0) {
+    staleness_mean_ = static_cast<double>(staleness_sum_) /
+                      static_cast<double>(staleness_count_);
+    staleness_max_ = staleness_max_window_;
+  }
   due_.push_back(absl::StrCat(
       "{\"step\":", step, ",\"loss\":", Number(loss), ",\"learning_rate\":",
       Number(options_.learning_rate ? options_.learning_rate(step - 1) : 0.0),
@@ -90,8 +102,6 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
              static_cast<double>(now_ns - options_.begin_ns) * 1e-9),
       ",\"examples\":", examples_, "}"));
   line_step_ = step;
-  window_begin_ns_ = now_ns;
-  rows_ = 0;
   loss_sum_ = weight_sum_ = 0.0;
   staleness_sum_ = staleness_count_ = staleness_max_window_ = 0;
 }
@@ -113,8 +123,10 @@ void TrainLog::SettleSteps(uint64_t step_done, int64_t wait_ns,
     }
     double loss_sum = 0.0;
     double weight_sum = 0.0;
+    int64_t done_ns = 0;
     if (it != steps_.end()) {
       for (const auto& [index, report] : it->second) {
+        done_ns = std::max(done_ns, report.done_ns);
         if (report.weight > 0.0f) {
           loss_sum += static_cast<double>(report.loss) * report.weight;
           weight_sum += report.weight;
@@ -126,7 +138,7 @@ void TrainLog::SettleSteps(uint64_t step_done, int64_t wait_ns,
     if (weight_sum > 0.0) {
       last_step_loss_ = loss_sum / weight_sum;
       if (next_step_ % options_.every_steps == 0) {
-        AddLine(next_step_, *last_step_loss_, now_ns);
+        AddLine(next_step_, *last_step_loss_, done_ns);
       }
     }
   }

@@ -13,6 +13,8 @@
 //            contributions, in their order; else the weighted mean over the
 //            contributions since the last line.
 //   seconds, examples  since training began, over all lives of the job.
+//   examples_per_second, staleness  of the newest second or so: reports come in
+//            bursts, every heartbeat.
 //
 // Invariants
 //   I1. `step` rises from line to line.
@@ -69,16 +71,20 @@ class TrainLog {
   uint64_t examples() const { return examples_; }  // of the whole job
 
  private:
+  // Reports come in bursts: a speed over less than this means nothing.
+  static constexpr int64_t kRateWindowNs = 1'000'000'000;
   // How long a complete step waits for reports that are on their way.
   static constexpr int64_t kReportWaitNs = 2'000'000'000;
 
   struct Report {
     float loss = 0.0f;
     float weight = 0.0f;
+    int64_t done_ns = 0;
   };
   // By index in the step, so that sums have one order.
   using StepReports = std::map<uint32_t, Report>;
 
+  void AddRows(uint64_t rows);
   // Ends the window with a line.
   void AddLine(uint64_t step, double loss, int64_t now_ns);
   void SettleSteps(uint64_t step_done, int64_t wait_ns, int64_t now_ns);
@@ -94,11 +100,13 @@ class TrainLog {
   // The window since the last line.
   double loss_sum_ = 0.0;
   double weight_sum_ = 0.0;
-  uint64_t rows_ = 0;
   uint64_t staleness_sum_ = 0;
   uint64_t staleness_count_ = 0;
   uint64_t staleness_max_window_ = 0;
-  int64_t window_begin_ns_ = 0;
+  int64_t line_ns_ = 0;     // of the last line
+  uint64_t rate_rows_ = 0;  // since rate_begin_ns_
+  int64_t rate_begin_ns_ = 0;
+  bool rate_known_ = false;
   uint64_t line_step_ = 0;        // of the last line
   uint64_t count_ = 0;            // async: contributions done
   std::vector<std::string> due_;  // lines that nobody has taken yet

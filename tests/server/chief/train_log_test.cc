@@ -35,11 +35,11 @@ TrainLog::Options Options(uint32_t per_step, uint32_t every) {
 
 TEST(TrainLogTest, AsyncAveragesTheWindow) {
   TrainLog log(Options(0, 4));
+  log.AddStaleness(6, 4, 3);
   for (int i = 0; i < 4; ++i) {
     log.AddItem(Item(0, static_cast<float>(i), i == 3 ? 3.0f : 1.0f),
                 i * kSecond);
   }
-  log.AddStaleness(6, 4, 3);
   log.AddItem(Item(0, 9.0f), 5 * kSecond);
   const auto lines = log.Advance(5, 5 * kSecond);
   ASSERT_THAT(lines, SizeIs(1));
@@ -50,11 +50,30 @@ TEST(TrainLogTest, AsyncAveragesTheWindow) {
   EXPECT_NEAR(json["examples_per_second"].get<double>(), 40.0 / 3, 1e-6);
   EXPECT_EQ(json["examples"], 40);
   EXPECT_DOUBLE_EQ(json["seconds"], 3.0);
-  // The staleness came after that line.
-  const auto end = log.End(5, 6 * kSecond);
-  ASSERT_THAT(end, SizeIs(1));
-  EXPECT_EQ(nlohmann::json::parse(end[0])["staleness_max"], 3);
-  EXPECT_DOUBLE_EQ(nlohmann::json::parse(end[0])["staleness_mean"], 1.5);
+  EXPECT_EQ(json["staleness_max"], 3);
+  EXPECT_DOUBLE_EQ(json["staleness_mean"], 1.5);
+  EXPECT_THAT(log.End(5, 6 * kSecond), SizeIs(1));
+}
+
+TEST(TrainLogTest, BurstsHaveSpeedAndStalenessOnEveryLine) {
+  TrainLog log(Options(0, 2));
+  std::vector<std::string> lines;
+  for (int burst = 1; burst <= 4; ++burst) {
+    log.AddStaleness(8, 4, 5);
+    for (int i = 0; i < 50; ++i) {
+      log.AddItem(Item(0, 1.0f), burst * kSecond / 2);
+    }
+    for (const std::string& line : log.Advance(0, burst * kSecond / 2)) {
+      lines.push_back(line);
+    }
+  }
+  ASSERT_THAT(lines, SizeIs(100));
+  for (size_t i = 50; i < lines.size(); ++i) {
+    const auto json = nlohmann::json::parse(lines[i]);
+    EXPECT_NEAR(json["examples_per_second"].get<double>(), 1000, 500);
+    EXPECT_DOUBLE_EQ(json["staleness_mean"], 2.0);
+    EXPECT_EQ(json["staleness_max"], 5);
+  }
 }
 
 TEST(TrainLogTest, SyncMeansAreTheSameInAnyOrder) {
