@@ -84,6 +84,9 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(const Grant* held) {
   std::string waiting_for;
   while (true) {
     grpc::ClientContext context;
+    // A call that waits keeps the channel connecting; between calls gRPC looks
+    // at an idle channel only every 5 seconds.
+    context.set_wait_for_ready(true);
     context.set_deadline(std::chrono::system_clock::now() +
                          options_.register_timeout);
     RegisterReply reply;

@@ -14,11 +14,11 @@ model {
   loss { softmax_cross_entropy {} }
 }
 data { train { digits { count: 1000 } } }
-train { batch_size: 20 epochs: 2 log_every_steps: 5 }
+train { batch_size: 20 epochs: 40 log_every_steps: 5 }
 optimizer { adam {} }
 schedule { learning_rate: 0.01 }
 update { bounded_staleness { bound: 1 } }
-checkpoint { every_steps: 30 keep: 2 }
+checkpoint { every_steps: 500 keep: 2 }
 evaluation { source { digits { count: 300 stream: 1 } } }
 )";
 
@@ -46,9 +46,9 @@ TEST(CliTest, TheSummaryHasTheRunsFigures) {
   ASSERT_TRUE(summary.is_object());
   EXPECT_EQ(summary["status"], "done");
   EXPECT_EQ(summary["mode"], "bounded_staleness");
-  EXPECT_EQ(summary["steps"], 100);
-  EXPECT_EQ(summary["examples"], 2000);
-  EXPECT_EQ(summary["checkpoint"], "ckpt-100");
+  EXPECT_EQ(summary["steps"], 2000);
+  EXPECT_EQ(summary["examples"], 40000);
+  EXPECT_EQ(summary["checkpoint"], "ckpt-2000");
   EXPECT_EQ(summary["model_sha256"].get<std::string>().size(), 64u);
   for (const auto& task : summary["tasks"]) {
     EXPECT_EQ(task["exit_code"], 0) << task;
@@ -59,7 +59,7 @@ TEST(CliTest, EvaluateAgreesWithTheEvaluator) {
   const FinishedRun& f = Finished();
   const auto line = ReadJsonLines(f.dir + "/eval.jsonl").back();
   const CommandResult result = RunWeir(
-      {"evaluate", f.job, "--checkpoint", f.dir + "/checkpoints/ckpt-100"});
+      {"evaluate", f.job, "--checkpoint", f.dir + "/checkpoints/ckpt-2000"});
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const auto json = nlohmann::json::parse(result.output);
   EXPECT_EQ(json["accuracy"], line["accuracy"]);
@@ -72,7 +72,7 @@ TEST(CliTest, PredictWritesALineForEverySample) {
   const std::string out = f.dir + "/predictions.jsonl";
   const CommandResult result =
       RunWeir({"predict", f.job, "--checkpoint",
-               f.dir + "/checkpoints/ckpt-100", "--out", out});
+               f.dir + "/checkpoints/ckpt-2000", "--out", out});
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const auto lines = ReadJsonLines(out);
   ASSERT_EQ(lines.size(), 300u);
@@ -94,15 +94,15 @@ TEST(CliTest, CheckpointsAreListedInspectedAndVerified) {
   const FinishedRun& f = Finished();
   const CommandResult list = RunWeir({"checkpoint", "list", f.dir});
   EXPECT_EQ(list.exit_code, 0) << list.output;
-  EXPECT_NE(list.output.find("ckpt-100"), std::string::npos) << list.output;
+  EXPECT_NE(list.output.find("ckpt-2000"), std::string::npos) << list.output;
   // keep: 2
   EXPECT_EQ(std::count(list.output.begin(), list.output.end(), '\n'), 2)
       << list.output;
-  const std::string newest = f.dir + "/checkpoints/ckpt-100";
+  const std::string newest = f.dir + "/checkpoints/ckpt-2000";
   const CommandResult inspect = RunWeir({"checkpoint", "inspect", newest});
   EXPECT_NE(inspect.output.find("logits/kernel"), std::string::npos)
       << inspect.output;
-  EXPECT_NE(inspect.output.find("[0, 100) of 100"), std::string::npos)
+  EXPECT_NE(inspect.output.find("[0, 2000) of 2000"), std::string::npos)
       << inspect.output;
   EXPECT_EQ(RunWeir({"checkpoint", "verify", newest}).exit_code, 0);
   const CommandResult missing =
@@ -119,7 +119,7 @@ TEST(CliTest, ConfigCheckPrintsTheClusterOrWhatIsWrong) {
   EXPECT_EQ(good.exit_code, 0) << good.output;
   EXPECT_NE(good.output.find("fingerprint"), std::string::npos) << good.output;
   const CommandResult bad =
-      RunWeir({"config", "check"}, {R"(TF_CONFIG={"cluster": {"ps": ["a"]}})"});
+      RunWeir({"config", "check"}, {R"(TF_CONFIG={"cluster": {"ps": ["a"]}, "task": {"type": "ps"}})"});
   EXPECT_EQ(bad.exit_code, 2) << bad.output;
   EXPECT_NE(bad.output.find("port"), std::string::npos) << bad.output;
   EXPECT_EQ(std::count(bad.output.begin(), bad.output.end(), '\n'), 1)
