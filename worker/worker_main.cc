@@ -163,6 +163,10 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   if (cluster.hosts_chief()) {
     WEIR_ASSIGN_OR_RETURN(chief,
                           HostChief(flags, spec, cluster, transport.get()));
+    // Over before it began: the job was done in an earlier life.
+    if (const auto over = chief->WaitFor(std::chrono::milliseconds(0))) {
+      return *over;
+    }
   }
   absl::Status status;
   {

@@ -118,8 +118,9 @@ TEST(CliTest, ConfigCheckPrintsTheClusterOrWhatIsWrong) {
        R"( "task": {"type": "worker", "index": "0"}})"});
   EXPECT_EQ(good.exit_code, 0) << good.output;
   EXPECT_NE(good.output.find("fingerprint"), std::string::npos) << good.output;
-  const CommandResult bad =
-      RunWeir({"config", "check"}, {R"(TF_CONFIG={"cluster": {"ps": ["a"]}, "task": {"type": "ps"}})"});
+  const CommandResult bad = RunWeir(
+      {"config", "check"},
+      {R"(TF_CONFIG={"cluster": {"ps": ["a"]}, "task": {"type": "ps", "index": 0}})"});
   EXPECT_EQ(bad.exit_code, 2) << bad.output;
   EXPECT_NE(bad.output.find("port"), std::string::npos) << bad.output;
   EXPECT_EQ(std::count(bad.output.begin(), bad.output.end(), '\n'), 1)

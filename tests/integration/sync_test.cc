@@ -87,8 +87,8 @@ TEST(SyncTest, ADedicatedChiefChangesNothing) {
 }
 
 TEST(SyncTest, SameBitsWhenAWorkerDiesAtAFailpoint) {
-  for (const char* failpoint : {"worker.mid_push:5", "worker.between_shards:7",
-                                "worker.while_waiting:9"}) {
+  for (const char* failpoint :
+       {"worker.mid_push:5", "worker.mid_fanout:7", "worker.in_barrier:9"}) {
     for (const char* worker : {"0", "1"}) {
       SCOPED_TRACE(std::string(failpoint) + " in worker " + worker);
       const TrainRun run = RunTrain(
@@ -104,7 +104,7 @@ TEST(SyncTest, SameBitsThroughTwentyRandomKills) {
   const std::string dir = FreshDir("sync_kills");
   std::vector<std::string> arguments = Arguments(2, 3);
   arguments.insert(arguments.end(),
-                   {"--max_restarts", "100", "--set", "train.steps=400",
+                   {"--max_restarts", "100", "--set", "train.steps=3000",
                     "--set", "train.log_every_steps=1"});
   // The same job, undisturbed.
   const TrainRun expected = RunTrain(FreshDir("sync_kills_ref"), arguments);
@@ -115,7 +115,7 @@ TEST(SyncTest, SameBitsThroughTwentyRandomKills) {
   int kills = 0;
   for (; kills < 20 && process.running(); ++kills) {
     const size_t before = ReadJsonLines(dir + "/train.jsonl").size();
-    const size_t more = 1 + random() % 12;
+    const size_t more = 1 + random() % 60;
     WaitUntil(30, [&] {
       return !process.running() ||
              ReadJsonLines(dir + "/train.jsonl").size() >= before + more;
@@ -136,18 +136,18 @@ TEST(SyncTest, SameBitsThroughTwentyRandomKills) {
 TEST(SyncTest, SameBitsWhenStoppedHalfWayAndResumedOnOtherNumbers) {
   const std::string dir = FreshDir("sync_resume");
   std::vector<std::string> arguments = Arguments(3, 2);
-  arguments.insert(arguments.end(), {"--set", "train.steps=300", "--set",
+  arguments.insert(arguments.end(), {"--set", "train.steps=3000", "--set",
                                      "train.log_every_steps=1"});
   const TrainRun expected = RunTrain(FreshDir("sync_resume_ref"), arguments);
   ASSERT_EQ(expected.exit_code, 0) << expected.output;
 
   Process process = StartTrain(dir, arguments);
   ASSERT_TRUE(WaitUntil(
-      60, [&] { return ReadJsonLines(dir + "/train.jsonl").size() >= 60; }));
+      60, [&] { return ReadJsonLines(dir + "/train.jsonl").size() >= 200; }));
   process.Signal(SIGINT);
   const TrainRun stopped = FinishTrain(&process, dir);
   EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
-  EXPECT_LT(stopped.summary["steps"], 300);
+  EXPECT_LT(stopped.summary["steps"], 3000);
 
   arguments[2] = "2";
   arguments[4] = "4";
