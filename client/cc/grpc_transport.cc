@@ -29,7 +29,8 @@ grpc::ChannelArguments ChannelArgumentsFor(
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  // How long one attempt may take, not how long to wait for the next.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
@@ -64,6 +65,19 @@ struct Peer {
   }
 };
 
+// Gives a channel whose last attempt failed a chance to connect before a call
+// fails at once. gRPC makes the next attempt on a timer, but nobody reads its
+// sockets while no call is under way: without this a ps that came up was found
+// only every 5 s.
+void Reconnect(grpc::Channel* channel) {
+  constexpr auto kPatience = std::chrono::milliseconds(100);
+  if (channel->GetState(/*try_to_connect=*/true) ==
+      GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    channel->WaitForStateChange(GRPC_CHANNEL_TRANSIENT_FAILURE,
+                                std::chrono::system_clock::now() + kPatience);
+  }
+}
+
 void SetTimeout(grpc::ClientContext* context, ShardLink::Timeout timeout) {
   context->set_deadline(std::chrono::system_clock::now() + timeout);
 }
@@ -76,6 +90,7 @@ class GrpcPushPullStream : public PushPullStream {
       : peer_(std::move(peer)) {
     static const RpcMethod method("/weir.ParameterServer/PushPull",
                                   RpcMethod::BIDI_STREAMING);
+    Reconnect(peer_->channel.get());
     // The call starts with the first message, so that opening never blocks.
     context_.set_initial_metadata_corked(true);
     stream_.reset(grpc::internal::ClientReaderWriterFactory<
@@ -203,6 +218,7 @@ template <typename Reply, typename Chunk>
 absl::StatusOr<Reply> SendAll(
     const Peer& peer, const RpcMethod& method, ShardLink::Timeout timeout,
     const std::function<bool(Chunk*, std::span<const char>*)>& next) {
+  Reconnect(peer.channel.get());
   Loans loans;
   grpc::Status status;
   ByteBuffer answer;
@@ -252,6 +268,7 @@ class GrpcShardLink : public ShardLink {
           chunk) override {
     static const RpcMethod method("/weir.ParameterServer/Pull",
                                   RpcMethod::SERVER_STREAMING);
+    Reconnect(peer_->channel.get());
     grpc::ClientContext context;
     SetTimeout(&context, timeout);
     const ByteBuffer encoded = EncodeMessage(request);
@@ -324,6 +341,7 @@ class GrpcShardLink : public ShardLink {
   absl::Status Snapshot(
       const SnapshotRequest& request, Timeout timeout,
       const std::function<void(const SnapshotReply&)>& reply) override {
+    Reconnect(peer_->channel.get());
     grpc::ClientContext context;
     SetTimeout(&context, timeout);
     const auto stream = peer_->stub->Snapshot(&context, request);
@@ -351,6 +369,7 @@ class GrpcShardLink : public ShardLink {
   absl::StatusOr<Reply> Unary(grpc::Status (ParameterServer::Stub::*method)(
                                   grpc::ClientContext*, const Request&, Reply*),
                               const Request& request, Timeout timeout) {
+    Reconnect(peer_->channel.get());
     grpc::ClientContext context;
     SetTimeout(&context, timeout);
     Reply reply;

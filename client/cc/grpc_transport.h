@@ -8,8 +8,8 @@
 // received is read where gRPC put it.
 //
 // Threads, errors: as transport.h. A message begins with "ps <address>: ".
-//   UNAVAILABLE comes at once when nobody listens at the address; gRPC tries
-//   again in the background every 0.1 to 1 s.
+//   UNAVAILABLE comes within 0.1 s when nobody listens at the address; gRPC
+//   tries again in the background every 0.1 to 1 s.
 // Cost: Push and Assign return only when gRPC has let go of every payload. If
 //   the peer hangs that can take until keepalive gives the connection up (20 s)
 //   after the deadline: memory that is still being sent must not change.
