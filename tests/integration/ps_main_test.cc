@@ -1,5 +1,7 @@
 // weir_ps as a process: how it starts and how it ends.
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "client/cc/grpc_transport.h"
 #include "gtest/gtest.h"
@@ -11,8 +13,9 @@ namespace {
 constexpr auto kTimeout = std::chrono::seconds(10);
 
 struct Ps {
-  explicit Ps(const std::string& name)
-      : address(FreeAddress()),
+  explicit Ps(const std::string& name) : Ps(name, FreeAddress()) {}
+  Ps(const std::string& name, const std::string& its_address)
+      : address(its_address),
         process({Binary("server/ps/weir_ps"), "--cluster", "ps=" + address,
                  "--task_index", "0"},
                 {}, FreshDir(name) + "/log"),
@@ -79,6 +82,29 @@ TEST(PsMainTest, AnAddressInUseIsOneLineAndExitCode2) {
   EXPECT_EQ(ReadFile(log), "weir_ps: ps/0: cannot listen on " + ps.address +
                                ": Address already in use\n");
   EXPECT_TRUE(ps.link->Hello(kTimeout).ok());
+}
+
+// Not in grpc_transport_test: a server in the same process would read the
+// client's sockets too.
+TEST(PsMainTest, APsThatComesUpIsFoundSoon) {
+  const std::string address = FreeAddress();
+  const auto transport = MakeGrpcTransport();
+  const auto link = transport->Connect(address);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(link->Hello(kTimeout).status().code(),
+              absl::StatusCode::kUnavailable);
+  }
+  Ps ps("late", address);
+  ASSERT_TRUE(WaitUntil(20, [&ps] {
+    return ps.process.Log().find("serving on") != std::string::npos;
+  })) << ps.process.Log();
+  const auto begin = std::chrono::steady_clock::now();
+  // As callers do, with a pause between attempts.
+  while (!link->Hello(kTimeout).ok()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  }
+  // At most one backoff of 1 s; 5 s when nobody drives the connection.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
 }
 
 }  // namespace

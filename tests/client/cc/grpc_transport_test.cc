@@ -387,31 +387,6 @@ TEST(GrpcTransportTest, NobodyListeningIsUnavailableAtOnce) {
             absl::StatusCode::kUnavailable);
 }
 
-TEST(GrpcTransportTest, APsThatComesUpIsFoundSoon) {
-  std::string address;
-  {
-    LoopbackPs ps;
-    address = ps.address();
-  }
-  const auto transport = MakeGrpcTransport({.own_connections = true});
-  const auto link = transport->Connect(address);
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(link->Hello(kTimeout).status().code(),
-              absl::StatusCode::kUnavailable);
-  }
-  const auto store = Store::Create({});
-  ASSERT_TRUE(store.ok());
-  PsServer::Options options;
-  options.address = address;
-  const auto server = PsServer::Create(options, store->get());
-  ASSERT_TRUE(server.ok()) << server.status();
-  const auto begin = std::chrono::steady_clock::now();
-  while (!link->Hello(kTimeout).ok()) {
-  }
-  // At most one backoff of 1 s; 5 s when nobody drives the connection.
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
-}
-
 TEST(GrpcTransportTest, AnotherJobHistoryOrLayoutIsRefusedEverywhere) {
   LoopbackPs ps;
   for (int foreign = 0; foreign < 3; ++foreign) {
