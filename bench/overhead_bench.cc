@@ -216,6 +216,7 @@ absl::StatusOr<Sender> Declare(const Machine& machine, ShardLink* link) {
 struct Times {
   std::vector<double> local_ms;
   std::vector<double> ps_ms;
+  double wait_ms = 0.0;  // mean of what the train loop waited in a step
 };
 
 // Steps of both kinds in turns. The local turns run where the train loop asks
@@ -267,6 +268,7 @@ absl::StatusOr<Times> Measure(Machine* local, Machine* remote, int rounds) {
   };
   WEIR_ASSIGN_OR_RETURN(const auto loop, TrainLoop::Create(std::move(options)));
   WEIR_RETURN_IF_ERROR(loop->Run(0));
+  times.wait_ms = Ms(client->counters().wait_ns) / (rounds * kTurn);
   return times;
 }
 
@@ -291,9 +293,10 @@ absl::StatusOr<nlohmann::json> RunModel(const BenchModel& bench, int rounds) {
   const double ps_ms = Median(times.ps_ms);
   std::printf(
       "overhead %-8s %8lld parameters, batch %4lld: %6.2f ms alone, %6.2f ms "
-      "with a ps, ratio %.3f\n",
+      "with a ps, of it %.2f ms of waiting, ratio %.3f\n",
       bench.name, static_cast<long long>(local->layout->flat_elements()),
-      static_cast<long long>(rows), local_ms, ps_ms, ps_ms / local_ms);
+      static_cast<long long>(rows), local_ms, ps_ms, times.wait_ms,
+      ps_ms / local_ms);
   std::fflush(stdout);
   return nlohmann::json{{"model", bench.name},
                         {"parameters", local->layout->flat_elements()},
@@ -301,6 +304,7 @@ absl::StatusOr<nlohmann::json> RunModel(const BenchModel& bench, int rounds) {
                         {"steps", times.ps_ms.size()},
                         {"local_ms", local_ms},
                         {"ps_ms", ps_ms},
+                        {"wait_ms", times.wait_ms},
                         {"ratio", ps_ms / local_ms}};
 }
 
