@@ -36,13 +36,10 @@ void TrainLog::AddItem(const ItemReport& item, int64_t now_ns) {
     const uint64_t step =
         options_.first_step + element / options_.contributions_per_step;
     // A repeat is the same number: the first wins.
-    if (step >= next_step_ &&
-        steps_[step]
-            .emplace(static_cast<uint32_t>(element %
-                                           options_.contributions_per_step),
-                     Report{item.loss(), item.weight(), now_ns})
-            .second) {
-      AddRows(item.rows());
+    if (step >= next_step_) {
+      steps_[step].emplace(
+          static_cast<uint32_t>(element % options_.contributions_per_step),
+          Report{item.loss(), item.weight(), item.rows(), now_ns});
     }
     return;
   }
@@ -127,6 +124,7 @@ void TrainLog::SettleSteps(uint64_t step_done, int64_t wait_ns,
     if (it != steps_.end()) {
       for (const auto& [index, report] : it->second) {
         done_ns = std::max(done_ns, report.done_ns);
+        AddRows(report.rows);
         if (report.weight > 0.0f) {
           loss_sum += static_cast<double>(report.loss) * report.weight;
           weight_sum += report.weight;

@@ -79,6 +79,7 @@ class TrainLog {
   struct Report {
     float loss = 0.0f;
     float weight = 0.0f;
+    uint32_t rows = 0;
     int64_t done_ns = 0;
   };
   // By index in the step, so that sums have one order.
