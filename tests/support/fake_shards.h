@@ -69,7 +69,7 @@ class FakeShards : public Transport {
   struct Block {
     std::vector<float> values;
     uint64_t version = 0;
-    std::vector<float> previous;  // sync: of version - 1
+    std::vector<float> previous;                   // sync: of version - 1
     std::map<uint32_t, uint64_t> next_item;        // slot -> item
     std::map<uint32_t, std::vector<float>> taken;  // sync: contribution -> sum
   };
