@@ -84,7 +84,8 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
       IsTransient(code) ? what + " and was started again " +
                               std::to_string(task.restarts) + " times"
                         : what,
-      options_.failure_grace, now_ns);
+      IsTransient(code) ? options_.failure_grace : options_.permanent_grace,
+      now_ns);
 }
 
 void Supervisor::OnInterrupt(int64_t now_ns) {

@@ -42,8 +42,10 @@ class Supervisor {
     std::chrono::nanoseconds delay_max = std::chrono::seconds(5);
     // After the main task ended well.
     std::chrono::nanoseconds finish_grace = std::chrono::seconds(15);
-    // After a failure: the others notice a lost ps within 15 s.
+    // After a transient failure: the others notice a lost ps within 15 s.
     std::chrono::nanoseconds failure_grace = std::chrono::seconds(20);
+    // After a permanent failure: the others can only wait.
+    std::chrono::nanoseconds permanent_grace = std::chrono::seconds(2);
     // After Ctrl-C: a checkpoint has to be written.
     std::chrono::nanoseconds interrupt_grace = std::chrono::seconds(60);
     // Between SIGTERM and SIGKILL.

@@ -357,6 +357,13 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
       return status;
     }
   }
+  // A process that slept through a restore must not take the slot from the one
+  // that was started for it.
+  if (request.held_history() != 0 &&
+      request.held_history() != start_.declaration().history()) {
+    return absl::FailedPreconditionError(
+        "the job was restored under another history; start this task again");
+  }
   const int slot = static_cast<int>(request.index());
   uint64_t ended = 0;
   const absl::StatusOr<bool> granted = roster_.Register(

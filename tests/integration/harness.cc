@@ -126,8 +126,9 @@ TrainRun FinishTrain(Process* process, const std::string& workdir,
   run.summary = nlohmann::json::parse(ReadFile(workdir + "/summary.json"),
                                       nullptr, /*allow_exceptions=*/false);
   if (run.exit_code != 0) {
+    std::error_code missing;
     for (const auto& log :
-         std::filesystem::directory_iterator(workdir + "/logs")) {
+         std::filesystem::directory_iterator(workdir + "/logs", missing)) {
       const std::string text = ReadFile(log.path());
       run.output +=
           "--- " + log.path().filename().string() + "\n" +

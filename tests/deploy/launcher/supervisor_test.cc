@@ -71,6 +71,8 @@ TEST(SupervisorTest, APermanentCodeEndsTheJobWithThatCode) {
   supervisor.OnExit(2, 3, 0);
   EXPECT_EQ(supervisor.exit_code(), 3);
   EXPECT_EQ(supervisor.reason(), "worker/1 ended with code 3");
+  EXPECT_EQ(supervisor.PressureAt(kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureAt(3 * kSecond), Pressure::kTerminate);
 }
 
 TEST(SupervisorTest, AFailedEvaluatorDoesNotEndTheJob) {
