@@ -12,9 +12,9 @@
 namespace weir {
 namespace {
 
-class Run {
+class RunDirectory {
  public:
-  explicit Run(const std::string& name)
+  explicit RunDirectory(const std::string& name)
       : dir_(testing::TempDir() + "/evaluator_" + name) {
     std::filesystem::remove_all(dir_);
     std::filesystem::create_directories(dir_ + "/checkpoints");
@@ -62,7 +62,7 @@ class Run {
 };
 
 TEST(EvaluatorTest, EvaluatesTheNewestOnceAndEndsAtDone) {
-  Run run("newest");
+  RunDirectory run("newest");
   Evaluator evaluator = run.Make();
   EXPECT_EQ(evaluator.Poll().value(), false);
   run.Commit(9);
@@ -76,7 +76,7 @@ TEST(EvaluatorTest, EvaluatesTheNewestOnceAndEndsAtDone) {
 }
 
 TEST(EvaluatorTest, AStartedAgainOneRepeatsNoLine) {
-  Run run("again");
+  RunDirectory run("again");
   run.Commit(5);
   ASSERT_TRUE(run.Make().Poll().ok());
   ASSERT_TRUE(run.Make().Poll().ok());
@@ -84,7 +84,7 @@ TEST(EvaluatorTest, AStartedAgainOneRepeatsNoLine) {
 }
 
 TEST(EvaluatorTest, ADamagedCheckpointIsReportedOnceAndLeftAlone) {
-  Run run("damaged");
+  RunDirectory run("damaged");
   run.Commit(5);
   run.FailWith(absl::DataLossError("ckpt-5/shard-0 is cut short"));
   Evaluator evaluator = run.Make();
@@ -94,7 +94,7 @@ TEST(EvaluatorTest, ADamagedCheckpointIsReportedOnceAndLeftAlone) {
 }
 
 TEST(EvaluatorTest, ACheckpointDeletedUnderItIsNoError) {
-  Run run("deleted");
+  RunDirectory run("deleted");
   run.Commit(5);
   run.FailWith(absl::NotFoundError("gone"));
   Evaluator evaluator = run.Make();
