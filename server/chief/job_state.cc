@@ -1,3 +1,5 @@
+// Long because every event of the job is answered here, in the order of its
+// life; checkpoints and the end have their own file.
 #include "server/chief/job_state.h"
 
 #include <algorithm>
