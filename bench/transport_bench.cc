@@ -1,4 +1,5 @@
-// Pull, push and push-pull over gRPC on one host, beside iperf3 and memcpy.
+// Pull, push and push-pull over gRPC on one host, beside iperf3, bare sockets
+// and memcpy.
 //
 //   weir bench transport [--json FILE] [--rounds 5] [--seconds 0.5]
 //
@@ -6,7 +7,9 @@
 // pull copies into place; push-pull counts the bytes of one way. Everything is
 // measured again in each round, so that a drifting machine drifts for all; the
 // ratios are medians over the rounds of quotients within a round.
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -360,6 +363,58 @@ double MeasureIperf3() {
   return 0;
 }
 
+// GB/s of the target size over a bare TCP connection, from a buffer of that
+// size straight into another: what the machine allows without any protocol.
+// iperf3 sends one small buffer again and again, which stays in the cache.
+double MeasureSockets(const Flags& flags) {
+  int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (bind(listener, generic, length) != 0 || listen(listener, 1) != 0 ||
+      getsockname(listener, generic, &length) != 0) {
+    close(listener);
+    return 0;
+  }
+  std::thread sender([listener] {
+    const int peer = accept(listener, nullptr, nullptr);
+    const std::vector<char> from(kTargetBytes, 1);
+    char request = 0;
+    while (read(peer, &request, 1) == 1) {
+      for (size_t at = 0; at < kTargetBytes;) {
+        const ssize_t sent =
+            send(peer, from.data() + at,
+                 std::min(kTargetBytes - at, size_t{1} << 20), MSG_NOSIGNAL);
+        if (sent <= 0) {
+          break;
+        }
+        at += static_cast<size_t>(sent);
+      }
+    }
+    close(peer);
+  });
+  const int peer = socket(AF_INET, SOCK_STREAM, 0);
+  std::vector<char> to(kTargetBytes, 2);
+  const bool connected = connect(peer, generic, length) == 0;
+  const auto sample = Measure(flags, getpid(), kTargetBytes, [&] {
+    bool good = connected && write(peer, "x", 1) == 1;
+    for (size_t at = 0; good && at < kTargetBytes;) {
+      const ssize_t got = recv(peer, to.data() + at, kTargetBytes - at, 0);
+      good = got > 0;
+      at += good ? static_cast<size_t>(got) : 0;
+    }
+    return good ? absl::OkStatus() : absl::UnavailableError("sockets");
+  });
+  close(peer);
+  shutdown(listener, SHUT_RDWR);
+  sender.join();
+  close(listener);
+  return sample.ok() ? 1e-3 * static_cast<double>(kTargetBytes) / sample->us
+                     : 0;
+}
+
 std::string SizeName(size_t bytes) {
   return bytes >= (1 << 20) ? absl::StrCat(bytes >> 20, " MiB")
                             : absl::StrCat(bytes >> 10, " KiB");
@@ -474,9 +529,10 @@ absl::Status MeasureSize(const Flags& flags, size_t bytes, double iperf3,
 absl::Status Run(const Flags& flags) {
   Report report;
   for (int round = 0; round < flags.rounds; ++round) {
-    std::fprintf(stderr, "round %d of %d: memcpy, iperf3\n", round + 1,
+    std::fprintf(stderr, "round %d of %d: memcpy, sockets, iperf3\n", round + 1,
                  flags.rounds);
     report.AddNumber("memcpy_64mib_gb_per_s", MeasureMemcpy(flags));
+    report.AddNumber("tcp_sockets_64mib_gb_per_s", MeasureSockets(flags));
     const double iperf3 = MeasureIperf3();
     if (iperf3 > 0) {
       report.AddNumber("iperf3_gb_per_s", iperf3);
