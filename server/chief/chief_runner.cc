@@ -19,6 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kTick{50};
 constexpr int64_t kEvaluatorPollNs = 200'000'000;
 constexpr char kDoneName[] = "DONE";
+constexpr ShardLink::Timeout kLeftOverTimeout{1000};
 
 uint64_t RandomHistory() {
   std::random_device random;
@@ -78,18 +79,29 @@ absl::StatusOr<std::unique_ptr<ChiefRunner>> ChiefRunner::Create(
   return runner;
 }
 
-absl::StatusOr<bool> ChiefRunner::AlreadyDone(const std::string& spec_text) {
+bool ChiefRunner::AlreadyDone(const std::string& spec_text,
+                              const std::optional<Manifest>& newest) const {
   const auto done =
       options_.files->ReadAll(JoinPath(options_.workdir, kDoneName));
-  if (!options_.resume || !done.ok()) {
-    return false;
+  return done.ok() && newest.has_value() &&
+         newest->name() == absl::StripTrailingAsciiWhitespace(*done) &&
+         newest->job_spec_text() == spec_text;
+}
+
+void ChiefRunner::ShutDownLeftOver() const {
+  for (const std::string& address : options_.ps_addresses) {
+    const auto link = options_.transport->Connect(address);
+    const auto hello = link->Hello(kLeftOverTimeout);
+    if (hello.ok() && hello->state() == ACTIVE &&
+        hello->job() == options_.spec.name()) {
+      ShutdownRequest request;
+      request.mutable_sender()->set_job(hello->job());
+      request.mutable_sender()->set_history(hello->history());
+      request.mutable_sender()->set_layout_fingerprint(
+          hello->layout_fingerprint());
+      link->Shutdown(request, kLeftOverTimeout).IgnoreError();
+    }
   }
-  std::string note;
-  WEIR_ASSIGN_OR_RETURN(const auto found,
-                        disk_->committer.Find(false, false, &note));
-  return found.has_value() &&
-         found->manifest.name() == absl::StripTrailingAsciiWhitespace(*done) &&
-         found->manifest.job_spec_text() == spec_text;
 }
 
 absl::Status ChiefRunner::Start() {
@@ -125,9 +137,18 @@ absl::Status ChiefRunner::Start() {
   if (options_.adjust) {
     options_.adjust(&state);
   }
-  WEIR_ASSIGN_OR_RETURN(const bool done, AlreadyDone(state.spec_text));
+  // A damaged one is said when it is to be restored.
+  const auto newest = disk_->committer.Find(false, false, &note);
+  if (newest.ok() && newest->has_value()) {
+    state.newest = (*newest)->manifest;
+  }
+  const bool done = AlreadyDone(state.spec_text, state.newest);
   if (done) {
-    LOG_INFO("the job is done already: {}/DONE", workdir);
+    LOG_INFO(
+        "the job is done already: {}/DONE; to train again choose another "
+        "--workdir",
+        workdir);
+    ShutDownLeftOver();
     MutexLock lock(&inbox_->mutex);
     inbox_->finished = absl::OkStatus();
   }

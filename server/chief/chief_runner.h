@@ -106,7 +106,10 @@ class ChiefRunner {
   explicit ChiefRunner(Options options);
   absl::Status Start();
   // The job ended well in an earlier life.
-  absl::StatusOr<bool> AlreadyDone(const std::string& spec_text);
+  bool AlreadyDone(const std::string& spec_text,
+                   const std::optional<Manifest>& newest) const;
+  // The chief that finished it may have died before it told the ps.
+  void ShutDownLeftOver() const;
   // False once the runner is going.
   static bool Post(const std::shared_ptr<Inbox>& inbox, Event event);
   void Loop();

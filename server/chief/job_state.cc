@@ -269,6 +269,11 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
   if (start_.restored()) {
     checkpoint_step_ = step_;
     checkpoint_ = absl::StrCat("ckpt-", step_);
+  } else if (start_.adopted() && options_.newest.has_value() &&
+             options_.newest->declaration().history() ==
+                 declaration.history()) {
+    checkpoint_step_ = options_.newest->step();
+    checkpoint_ = options_.newest->name();
   }
   actions_.push_back(CutTrainLog{step_});
   Say(absl::StrCat("training from ", sync() ? "step " : "contribution ", step_,
@@ -385,20 +390,6 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
   RegisterReply reply;
   *reply.mutable_grant() = MakeGrant(slot);
   return reply;
-}
-
-void JobState::Greet(uint64_t stream) {
-  Command command;
-  if (phase_ >= Phase::kEnding) {
-    command.mutable_stop()->set_code(
-        static_cast<uint32_t>(final_status_.code()));
-    command.mutable_stop()->set_reason(std::string(final_status_.message()));
-  } else if (hold_sent_) {
-    command.set_hold(true);
-  } else {
-    command.set_release(true);
-  }
-  actions_.push_back(SendCommand{stream, command});
 }
 
 absl::Status JobState::TakeReports(int slot, const Progress& progress) {

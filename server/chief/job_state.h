@@ -58,6 +58,7 @@ class JobState {
     bool evaluator_expected = false;
     std::string checkpoint_directory;    // absolute
     std::vector<TrainLine> train_lines;  // in train.jsonl already
+    std::optional<Manifest> newest;      // committed in an earlier life
     Clock* clock = Clock::Real();
     std::function<uint64_t()> random;
     // How long what may take, in seconds.
@@ -66,6 +67,7 @@ class JobState {
     double torn_wait = 60.0;     // a checkpoint, for a dead worker's successor
     double hold_wait = 10.0;     // a checkpoint, for workers to hold
     double end_wait = 10.0;      // for workers to leave
+    double fail_wait = 2.0;      // likewise, after an error
     double shutdown_wait = 5.0;  // for the ps to take Shutdown
   };
 

@@ -246,6 +246,20 @@ void JobState::End(absl::Status status, bool shutdown_ps) {
   Broadcast(command);
 }
 
+void JobState::Greet(uint64_t stream) {
+  Command command;
+  if (phase_ >= Phase::kEnding) {
+    command.mutable_stop()->set_code(
+        static_cast<uint32_t>(final_status_.code()));
+    command.mutable_stop()->set_reason(std::string(final_status_.message()));
+  } else if (hold_sent_) {
+    command.set_hold(true);
+  } else {
+    command.set_release(true);
+  }
+  actions_.push_back(SendCommand{stream, command});
+}
+
 void JobState::Fail(const absl::Status& status) {
   // After a permanent error the values are of no more use; after a transient
   // one the shards that are left may be restored into.
@@ -265,9 +279,11 @@ void JobState::AdvanceEnd() {
       End(absl::OkStatus(), true);
     }
   }
+  const double end_wait = final_status_.ok() || stop_requested_
+                              ? options_.end_wait
+                              : std::min(options_.fail_wait, options_.end_wait);
   if (phase_ == Phase::kEnding &&
-      (!roster_.AnyConnected() ||
-       SecondsSince(phase_begin_ns_) > options_.end_wait)) {
+      (!roster_.AnyConnected() || SecondsSince(phase_begin_ns_) > end_wait)) {
     phase_ = Phase::kShutdown;
     phase_begin_ns_ = now_ns_;
     shut_down_.assign(tracker_.count(), !shutdown_ps_);

@@ -217,14 +217,33 @@ TEST(ChiefRunnerTest, AFinishedJobIsNotStartedAgain) {
     cluster.Join(0);
     ExpectDone(&cluster, "ckpt-10", -10.0f);
   }
-  ChiefCluster cluster(dir, OnesSpec(10), 1, 1);
-  ASSERT_TRUE(cluster.StartChief(/*resume=*/true).ok());
-  EXPECT_TRUE(cluster.Wait(5).ok());
+  for (const bool resume : {false, true}) {
+    ChiefCluster cluster(dir, OnesSpec(10), 1, 1);
+    ASSERT_TRUE(cluster.StartChief(resume).ok());
+    EXPECT_TRUE(cluster.Wait(5).ok());
+  }
   // A longer one goes on.
   ChiefCluster longer(dir, OnesSpec(25), 1, 1);
   ASSERT_TRUE(longer.StartChief(/*resume=*/true).ok());
   longer.Join(0);
   ExpectDone(&longer, "ckpt-25", -25.0f);
+}
+
+TEST(ChiefRunnerTest, AChiefKilledAfterDoneShutsThePsDownInItsNextLife) {
+  ChiefCluster cluster(MakeTempDir(), OnesSpec(10), 2, 1);
+  const auto quick = cluster.options.adjust;
+  cluster.options.adjust = [](JobState::Options* state) {
+    state->end_wait = 1000;
+  };
+  ASSERT_TRUE(cluster.StartChief().ok());
+  cluster.Join(0);
+  const std::string done = cluster.options.workdir + "/DONE";
+  ASSERT_TRUE(WaitFor([&] { return *Files::Real()->Exists(done); }));
+  cluster.options.adjust = quick;
+  ASSERT_TRUE(cluster.StartChief().ok());
+  ExpectDone(&cluster, "ckpt-10", -10.0f);
+  EXPECT_TRUE(cluster.transport.was_shut_down("ps0"));
+  EXPECT_TRUE(cluster.transport.was_shut_down("ps1"));
 }
 
 TEST(ChiefRunnerTest, StartsFromGivenValues) {
