@@ -9,13 +9,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 
 namespace weir {
 namespace {
+
+// Below the ports that the kernel gives to outgoing connections (32768 up), so
+// that none of them takes one before its server listens.
+constexpr int kFirstPort = 10000;
+constexpr int kPortCount = 22000;
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -87,22 +95,24 @@ std::optional<int> ReapChild(pid_t pid) {
 }
 
 absl::StatusOr<int> FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  int port = -1;
-  if (bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0) {
-    port = ntohs(address.sin_port);
+  static std::atomic<uint32_t> next{std::random_device()()};
+  for (int tries = 0; tries < kPortCount; ++tries) {
+    const int port = kFirstPort + static_cast<int>(next++ % kPortCount);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    const bool is_free = bind(fd, reinterpret_cast<sockaddr*>(&address),
+                              sizeof(address)) == 0;
+    close(fd);
+    if (is_free) {
+      return port;
+    }
   }
-  close(fd);
-  if (port < 0) {
-    return absl::UnavailableError(
-        absl::StrCat("no free port on 127.0.0.1: ", std::strerror(errno)));
-  }
-  return port;
+  return absl::UnavailableError(
+      absl::StrCat("no free port on 127.0.0.1 from ", kFirstPort, " to ",
+                   kFirstPort + kPortCount - 1));
 }
 
 }  // namespace weir

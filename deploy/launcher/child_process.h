@@ -30,7 +30,8 @@ absl::StatusOr<pid_t> StartChild(const ChildCommand& command);
 // How a child ended: its exit code, or 128 + signal; nothing while it runs.
 std::optional<int> ReapChild(pid_t pid);
 
-// A loopback port that nobody listened on a moment ago.
+// A loopback port that nobody listened on a moment ago; each call in a process
+// gives another one.
 absl::StatusOr<int> FreePort();
 
 }  // namespace weir

@@ -38,10 +38,10 @@ class Supervisor {
  public:
   struct Options {
     int max_restarts = 20;  // per task
-    std::chrono::nanoseconds first_delay = std::chrono::milliseconds(200);
-    std::chrono::nanoseconds delay_max = std::chrono::seconds(5);
+    std::chrono::nanoseconds first_delay = std::chrono::milliseconds(100);
+    std::chrono::nanoseconds delay_max = std::chrono::seconds(2);
     // After the main task ended well.
-    std::chrono::nanoseconds finish_grace = std::chrono::seconds(15);
+    std::chrono::nanoseconds finish_grace = std::chrono::seconds(5);
     // After a transient failure: the others notice a lost ps within 15 s.
     std::chrono::nanoseconds failure_grace = std::chrono::seconds(20);
     // After a permanent failure: the others can only wait.

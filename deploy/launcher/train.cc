@@ -45,8 +45,8 @@ void CountInterrupt(int) { interrupts = interrupts + 1; }
 class ChiefPoll {
  public:
   explicit ChiefPoll(const std::string& address)
-      : stub_(Chief::NewStub(grpc::CreateChannel(
-            address, grpc::InsecureChannelCredentials()))) {}
+      : stub_(Chief::NewStub(grpc::CreateCustomChannel(
+            address, grpc::InsecureChannelCredentials(), Arguments()))) {}
 
   const ChiefStatus& Get() {
     grpc::ClientContext context;
@@ -58,16 +58,25 @@ class ChiefPoll {
     return last_;
   }
 
-  void RequestStop() {
+  // False when the chief did not hear it.
+  bool RequestStop() {
     grpc::ClientContext context;
     SetDeadline(&context);
     RequestStopRequest request;
     request.set_reason("interrupted by the user");
     RequestStopReply reply;
-    stub_->RequestStop(&context, request, &reply);
+    return stub_->RequestStop(&context, request, &reply).ok();
   }
 
  private:
+  // The chief is not up yet when the first call is made.
+  static grpc::ChannelArguments Arguments() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+    return arguments;
+  }
+
   static void SetDeadline(grpc::ClientContext* context) {
     context->set_deadline(std::chrono::system_clock::now() +
                           std::chrono::milliseconds(500));
@@ -172,6 +181,7 @@ absl::Status RunTasks(const LocalCluster& plan, Supervisor* supervisor,
   std::vector<pid_t> pids(plan.tasks.size(), 0);
   Supervisor::Pressure pressed = Supervisor::Pressure::kNone;
   int handled_interrupts = 0;
+  bool stop_is_due = false;
   int64_t status_ns = 0;
   while (!supervisor->finished()) {
     const int64_t now_ns = clock->NowNs();
@@ -195,9 +205,12 @@ absl::Status RunTasks(const LocalCluster& plan, Supervisor* supervisor,
     while (handled_interrupts < interrupts) {
       if (++handled_interrupts == 1) {
         progress->Note("stopping after a checkpoint; Ctrl-C again kills");
-        chief.RequestStop();
+        stop_is_due = true;
       }
       supervisor->OnInterrupt(now_ns);
+    }
+    if (stop_is_due) {
+      stop_is_due = !chief.RequestStop();
     }
     Press(*supervisor, pids, now_ns, &pressed);
     if (!supervisor->ending() && now_ns - status_ns >= kStatusEveryNs) {

@@ -30,11 +30,11 @@ Supervisor Running(int max_restarts = 2) {
 TEST(SupervisorTest, RestartsAKilledWorkerLaterEachTime) {
   Supervisor supervisor = Running();
   supervisor.OnExit(2, 137, 0);
-  EXPECT_TRUE(supervisor.TakeStarts(kSecond / 10).empty());
-  EXPECT_EQ(supervisor.TakeStarts(kSecond / 5), std::vector<int>{2});
+  EXPECT_TRUE(supervisor.TakeStarts(kSecond / 20).empty());
+  EXPECT_EQ(supervisor.TakeStarts(kSecond / 10), std::vector<int>{2});
   supervisor.OnExit(2, 138, kSecond);
-  EXPECT_TRUE(supervisor.TakeStarts(kSecond + kSecond / 5).empty());
-  EXPECT_EQ(supervisor.TakeStarts(kSecond + 2 * kSecond / 5),
+  EXPECT_TRUE(supervisor.TakeStarts(kSecond + kSecond / 10).empty());
+  EXPECT_EQ(supervisor.TakeStarts(kSecond + kSecond / 5),
             std::vector<int>{2});
   EXPECT_EQ(supervisor.tasks()[2].restarts, 2);
   supervisor.OnExit(2, 137, 2 * kSecond);
