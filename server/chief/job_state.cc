@@ -438,7 +438,8 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   if (fresh) {
     Greet(stream);
   }
-  if (phase_ >= Phase::kTraining && phase_ < Phase::kEnding) {
+  // While it ends, too: a worker's last reports follow its stop.
+  if (train_log_.has_value() && phase_ <= Phase::kEnding) {
     const absl::Status status = TakeReports(slot, progress);
     if (!status.ok()) {
       Fail(status);

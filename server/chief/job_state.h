@@ -150,6 +150,8 @@ class JobState {
   void FinishCheckpoints();
 
   // Ends the job: workers first.
+  // Writes the lines of train.jsonl up to `step`.
+  void LogEnd(uint64_t step);
   void End(absl::Status status, bool shutdown_ps);
   void Fail(const absl::Status& status);
 

@@ -69,9 +69,7 @@ void JobState::AdvanceCheckpoint() {
     phase_ = Phase::kLast;
     phase_begin_ns_ = now_ns_;
     torn_since_ns_ = retry_ns_ = 0;
-    for (std::string& line : train_log_->End(step_, now_ns_)) {
-      actions_.push_back(AppendTrainLog{std::move(line)});
-    }
+    LogEnd(step_);
   }
   if (phase_ == Phase::kTraining && stop_requested_ &&
       cycle_.state() < CheckpointCycle::State::kWriting &&
@@ -215,6 +213,12 @@ void JobState::OnOutcome(const CheckpointCycle::Outcome& outcome) {
 
 // ---------------------------------------------------------------------- end
 
+void JobState::LogEnd(uint64_t step) {
+  for (std::string& line : train_log_->End(step, now_ns_)) {
+    actions_.push_back(AppendTrainLog{std::move(line)});
+  }
+}
+
 void JobState::FinishCheckpoints() {
   if (phase_ == Phase::kLast) {
     const bool wait =
@@ -284,6 +288,10 @@ void JobState::AdvanceEnd() {
                               : std::min(options_.fail_wait, options_.end_wait);
   if (phase_ == Phase::kEnding &&
       (!roster_.AnyConnected() || SecondsSince(phase_begin_ns_) > end_wait)) {
+    if (stop_requested_ && checkpoint_step_.has_value()) {
+      // The last reports are in: no line may be missing before --resume.
+      LogEnd(*checkpoint_step_);
+    }
     phase_ = Phase::kShutdown;
     phase_begin_ns_ = now_ns_;
     shut_down_.assign(tracker_.count(), !shutdown_ps_);
