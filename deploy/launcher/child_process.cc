@@ -103,16 +103,16 @@ absl::StatusOr<int> FreePort() {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(static_cast<uint16_t>(port));
-    const bool is_free = bind(fd, reinterpret_cast<sockaddr*>(&address),
-                              sizeof(address)) == 0;
+    const bool is_free =
+        bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
     close(fd);
     if (is_free) {
       return port;
     }
   }
-  return absl::UnavailableError(
-      absl::StrCat("no free port on 127.0.0.1 from ", kFirstPort, " to ",
-                   kFirstPort + kPortCount - 1));
+  return absl::UnavailableError(absl::StrCat("no free port on 127.0.0.1 from ",
+                                             kFirstPort, " to ",
+                                             kFirstPort + kPortCount - 1));
 }
 
 }  // namespace weir

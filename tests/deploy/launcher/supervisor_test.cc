@@ -34,8 +34,7 @@ TEST(SupervisorTest, RestartsAKilledWorkerLaterEachTime) {
   EXPECT_EQ(supervisor.TakeStarts(kSecond / 10), std::vector<int>{2});
   supervisor.OnExit(2, 138, kSecond);
   EXPECT_TRUE(supervisor.TakeStarts(kSecond + kSecond / 10).empty());
-  EXPECT_EQ(supervisor.TakeStarts(kSecond + kSecond / 5),
-            std::vector<int>{2});
+  EXPECT_EQ(supervisor.TakeStarts(kSecond + kSecond / 5), std::vector<int>{2});
   EXPECT_EQ(supervisor.tasks()[2].restarts, 2);
   supervisor.OnExit(2, 137, 2 * kSecond);
   EXPECT_TRUE(supervisor.ending());
