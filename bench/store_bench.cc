@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kElements = 256 * 1024;  // 1 MiB, the default block
+constexpr int64_t kElements = int64_t{256} * 1024;  // 1 MiB, the default block
 constexpr int kBlocks = 16;
 
 Declaration Job(const std::string& optimizer, const std::string& update) {

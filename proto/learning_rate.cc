@@ -10,8 +10,9 @@ double LearningRate(const Schedule& schedule, uint64_t step) {
   double rate = schedule.learning_rate();
   switch (schedule.decay_case()) {
     case Schedule::kStep:
-      rate *= std::pow(schedule.step().factor(),
-                       static_cast<double>(step / schedule.step().every()));
+      rate *= std::pow(
+          schedule.step().factor(),
+          std::floor(t / static_cast<double>(schedule.step().every())));
       break;
     case Schedule::kExponential:
       rate *= std::pow(schedule.exponential().factor(),

@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -44,7 +43,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   setpgid(0, 0);
   sigset_t none;
   sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);
   const int null_fd = open("/dev/null", O_RDONLY);
   dup2(null_fd, STDIN_FILENO);
   dup2(log_fd, STDOUT_FILENO);
@@ -63,8 +62,7 @@ absl::StatusOr<pid_t> StartChild(const ChildCommand& command) {
   const int log_fd = open(command.log_path.c_str(),
                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log_fd < 0) {
-    return absl::UnavailableError(
-        absl::StrCat(command.log_path, ": ", std::strerror(errno)));
+    return absl::ErrnoToStatus(errno, command.log_path);
   }
   std::vector<std::string> environment = command.environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -80,8 +78,7 @@ absl::StatusOr<pid_t> StartChild(const ChildCommand& command) {
   const int error = errno;
   close(log_fd);
   if (pid < 0) {
-    return absl::UnavailableError(
-        absl::StrCat("fork ", command.argv[0], ": ", std::strerror(error)));
+    return absl::ErrnoToStatus(error, absl::StrCat("fork ", command.argv[0]));
   }
   return pid;
 }

@@ -23,8 +23,8 @@ struct ChildCommand {
   std::string log_path;                  // stdout and stderr are appended
 };
 
-// Starts `command`. Errors: NOT_FOUND names the binary, UNAVAILABLE the log
-// file or the system's reason.
+// Starts `command`. Errors: NOT_FOUND names the binary; else the system's
+// reason, with the log file or the binary.
 absl::StatusOr<pid_t> StartChild(const ChildCommand& command);
 
 // How a child ended: its exit code, or 128 + signal; nothing while it runs.

@@ -104,6 +104,25 @@ void ChiefRunner::ShutDownLeftOver() const {
   }
 }
 
+void ChiefRunner::MakeCallers(
+    const std::shared_ptr<const InitialValues>& initial) {
+  const double lost_after = options_.spec.limits().lost_after_seconds();
+  for (size_t s = 0; s < options_.ps_addresses.size(); ++s) {
+    ShardCaller::Options caller;
+    caller.shard = static_cast<int>(s);
+    caller.link = options_.transport->Connect(options_.ps_addresses[s]);
+    if (lost_after > 0.0) {
+      caller.lost_after =
+          std::chrono::milliseconds(static_cast<int64_t>(lost_after * 1e3));
+    }
+    caller.initial = initial;
+    caller.report = [inbox = inbox_](Event event) {
+      Post(inbox, std::move(event));
+    };
+    callers_.push_back(std::make_unique<ShardCaller>(std::move(caller)));
+  }
+}
+
 absl::Status ChiefRunner::Start() {
   const std::string& workdir = options_.workdir;
   CheckpointCommitter::Options commit;
@@ -158,21 +177,7 @@ absl::Status ChiefRunner::Start() {
     WEIR_ASSIGN_OR_RETURN(
         initial, InitialValues::Open(options_.files, options_.init_from));
   }
-  const double lost_after = options_.spec.limits().lost_after_seconds();
-  for (size_t s = 0; s < options_.ps_addresses.size(); ++s) {
-    ShardCaller::Options caller;
-    caller.shard = static_cast<int>(s);
-    caller.link = options_.transport->Connect(options_.ps_addresses[s]);
-    if (lost_after > 0.0) {
-      caller.lost_after =
-          std::chrono::milliseconds(static_cast<int64_t>(lost_after * 1e3));
-    }
-    caller.initial = initial;
-    caller.report = [inbox = inbox_](Event event) {
-      Post(inbox, std::move(event));
-    };
-    callers_.push_back(std::make_unique<ShardCaller>(std::move(caller)));
-  }
+  MakeCallers(initial);
   files_queue_ = std::make_unique<TaskQueue>();
   state_ = std::make_unique<JobState>(std::move(state));
   if (!done) {

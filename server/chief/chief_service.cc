@@ -99,13 +99,13 @@ grpc::ServerUnaryReactor* ChiefService::Register(
     grpc::CallbackServerContext* context, const RegisterRequest* request,
     RegisterReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  runner_->Register(*request,
-                    [reactor, reply](absl::StatusOr<RegisterReply> answer) {
-                      if (answer.ok()) {
-                        *reply = *std::move(answer);
-                      }
-                      reactor->Finish(ToGrpcStatus(answer.status()));
-                    });
+  runner_->Register(
+      *request, [reactor, reply](const absl::StatusOr<RegisterReply>& answer) {
+        if (answer.ok()) {
+          *reply = *answer;
+        }
+        reactor->Finish(ToGrpcStatus(answer.status()));
+      });
   return reactor;
 }
 

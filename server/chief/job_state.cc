@@ -208,6 +208,34 @@ void JobState::AdvanceStart() {
   }
 }
 
+TrainLog::Options JobState::TrainLogOptions() const {
+  const Declaration& declaration = start_.declaration();
+  TrainLog::Options log;
+  log.contributions_per_step = per_step_;
+  log.every_steps = std::max(options_.spec.train().log_every_steps(), 1u);
+  log.base_step = step_;
+  log.begin_ns = now_ns_;
+  log.first_step = declaration.base_version();
+  log.first_contribution =
+      static_cast<uint64_t>(list_.total() - list_.remaining_count());
+  uint64_t logged = declaration.base_version();
+  for (const TrainLine& line : options_.train_lines) {
+    if (line.step <= step_) {
+      logged = std::max(logged, line.step);
+      log.base_seconds = line.seconds;
+      log.base_examples = line.examples;
+    }
+  }
+  if (sync() && start_.adopted()) {
+    // Steps without a line may still be reported.
+    log.base_step = std::min(logged, step_);
+  }
+  log.learning_rate = [this](uint64_t t) {
+    return LearningRate(options_.spec.schedule(), t);
+  };
+  return log;
+}
+
 absl::Status JobState::EnterTraining(uint64_t sample_count) {
   const Declaration& declaration = start_.declaration();
   WEIR_ASSIGN_OR_RETURN(total_, ContributionCount(options_.spec.train(),
@@ -237,30 +265,7 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
   phase_ = Phase::kTraining;
   AdvanceProgress();
   progress_ns_ = now_ns_;
-  TrainLog::Options log;
-  log.contributions_per_step = per_step_;
-  log.every_steps = std::max(options_.spec.train().log_every_steps(), 1u);
-  log.base_step = step_;
-  log.begin_ns = now_ns_;
-  log.first_step = declaration.base_version();
-  log.first_contribution =
-      static_cast<uint64_t>(list_.total() - list_.remaining_count());
-  uint64_t logged = declaration.base_version();
-  for (const TrainLine& line : options_.train_lines) {
-    if (line.step <= step_) {
-      logged = std::max(logged, line.step);
-      log.base_seconds = line.seconds;
-      log.base_examples = line.examples;
-    }
-  }
-  if (sync() && start_.adopted()) {
-    // Steps without a line may still be reported.
-    log.base_step = std::min(logged, step_);
-  }
-  log.learning_rate = [this](uint64_t t) {
-    return LearningRate(options_.spec.schedule(), t);
-  };
-  train_log_.emplace(std::move(log));
+  train_log_.emplace(TrainLogOptions());
   CheckpointSchedule::Options schedule;
   schedule.every_steps = options_.spec.checkpoint().every_steps();
   schedule.every_seconds = options_.spec.checkpoint().every_seconds();

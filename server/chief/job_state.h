@@ -132,6 +132,7 @@ class JobState {
   void WatchProgress();
 
   absl::Status CheckRegister(const RegisterRequest& request);
+  TrainLog::Options TrainLogOptions() const;
   absl::Status EnterTraining(uint64_t sample_count);
   Grant MakeGrant(int slot) const;
   absl::Status TakeReports(int slot, const Progress& progress);

@@ -1,8 +1,13 @@
 // weir_ps as a process: how it starts and how it ends.
 #include <chrono>
 #include <csignal>
+#include <functional>
+#include <span>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "client/cc/grpc_transport.h"
 #include "gtest/gtest.h"
 #include "tests/integration/harness.h"
@@ -39,9 +44,8 @@ TEST(PsMainTest, SigtermEndsItAtOnceWith143) {
   EXPECT_EQ(ps.process.Wait(5), 143) << ps.process.Log();
 }
 
-TEST(PsMainTest, ShutdownIsAnsweredAndEndsItWith0) {
-  Ps ps("shutdown");
-  ASSERT_TRUE(ps.Serves()) << ps.process.Log();
+// 1,024 elements of 0, SGD, one slot: what the chief of "test" may send.
+absl::StatusOr<Sender> DeclareTest(ShardLink* link) {
   DeclareRequest declare;
   Declaration* declaration = declare.mutable_declaration();
   declaration->set_job("test");
@@ -56,19 +60,106 @@ TEST(PsMainTest, ShutdownIsAnsweredAndEndsItWith0) {
   Group* group = declaration->add_group();
   group->mutable_optimizer()->mutable_sgd();
   group->mutable_schedule()->set_learning_rate(0.1);
-  const auto declared = ps.link->Declare(declare, kTimeout);
-  ASSERT_TRUE(declared.ok()) << declared.status();
+  const auto declared = link->Declare(declare, kTimeout);
+  if (!declared.ok()) {
+    return declared.status();
+  }
+  Sender sender;
+  sender.set_job("test");
+  sender.set_history(1);
+  sender.set_layout_fingerprint(declared->layout_fingerprint());
+  return sender;
+}
+
+TEST(PsMainTest, ShutdownIsAnsweredAndEndsItWith0) {
+  Ps ps("shutdown");
+  ASSERT_TRUE(ps.Serves()) << ps.process.Log();
+  const auto sender = DeclareTest(ps.link.get());
+  ASSERT_TRUE(sender.ok()) << sender.status();
   ShutdownRequest shutdown;
   shutdown.mutable_sender()->set_job("other");
   EXPECT_FALSE(ps.link->Shutdown(shutdown, kTimeout).ok());
   EXPECT_TRUE(ps.link->Hello(kTimeout).ok());
-  shutdown.mutable_sender()->set_job("test");
-  shutdown.mutable_sender()->set_history(1);
-  shutdown.mutable_sender()->set_layout_fingerprint(
-      declared->layout_fingerprint());
+  *shutdown.mutable_sender() = *sender;
   const absl::Status status = ps.link->Shutdown(shutdown, kTimeout);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(ps.process.Wait(10), 0) << ps.process.Log();
+}
+
+absl::StatusOr<PushReply> PushOne(ShardLink* link, const GradientChunk& header,
+                                  const std::vector<float>& gradient) {
+  bool sent = false;
+  return link->Push(
+      kTimeout, [&](GradientChunk* chunk, std::span<const char>* payload) {
+        *chunk = header;
+        *payload = {reinterpret_cast<const char*>(gradient.data()),
+                    gradient.size() * sizeof(float)};
+        return !std::exchange(sent, true);
+      });
+}
+
+// A pull must give 1,024 times `expected`.
+void ExpectValues(ShardLink* link, const Sender& sender, float expected) {
+  PullRequest pull;
+  *pull.mutable_sender() = sender;
+  pull.mutable_want()->set_latest(true);
+  std::vector<float> values(1024, -1.0f);
+  const absl::Status status = link->Pull(
+      pull, kTimeout, [&](const ValueChunk&, const Payload& payload) {
+        payload.CopyTo(reinterpret_cast<char*>(values.data()));
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(values, std::vector<float>(1024, expected));
+}
+
+TEST(PsMainTest, BadChunksAreRefusedByNameAndNothingIsLost) {
+  Ps ps("bad_chunks");
+  ASSERT_TRUE(ps.Serves()) << ps.process.Log();
+  const auto chief = DeclareTest(ps.link.get());
+  ASSERT_TRUE(chief.ok()) << chief.status();
+  SetSlotsRequest slots;
+  *slots.mutable_sender() = *chief;
+  slots.add_slot()->set_generation(1);
+  ASSERT_TRUE(ps.link->SetSlots(slots, kTimeout).ok());
+
+  GradientChunk good;
+  *good.mutable_sender() = *chief;
+  good.mutable_sender()->set_generation(1);
+  good.mutable_push();
+  const std::vector<float> gradient(1024, 1.0f);
+  ASSERT_TRUE(PushOne(ps.link.get(), good, gradient).ok());
+  good.mutable_push()->set_item(1);
+
+  const auto refused = [&](const std::string& words,
+                           const std::function<void(GradientChunk*)>& spoil,
+                           size_t elements = 1024) {
+    SCOPED_TRACE(words);
+    GradientChunk chunk = good;
+    spoil(&chunk);
+    const auto reply =
+        PushOne(ps.link.get(), chunk, std::vector<float>(elements, 1.0f));
+    ASSERT_FALSE(reply.ok());
+    EXPECT_NE(reply.status().message().find(words), std::string::npos)
+        << reply.status();
+    ExpectValues(ps.link.get(), *chief, -0.1f);
+  };
+  refused("job", [](auto* c) { c->mutable_sender()->set_job("other"); });
+  refused("history", [](auto* c) { c->mutable_sender()->set_history(2); });
+  refused("layout",
+          [](auto* c) { c->mutable_sender()->set_layout_fingerprint(7); });
+  refused("item 1", [](auto* c) { c->mutable_push()->set_item(5); });
+  refused("slot", [](auto* c) { c->mutable_sender()->set_slot(3); });
+  refused("generation",
+          [](auto* c) { c->mutable_sender()->set_generation(9); });
+  refused("block", [](auto* c) { c->set_block(1); });
+  refused(
+      "bytes", [](auto*) {}, 1023);
+  refused(
+      "larger than max", [](auto*) {}, (4 << 20) / sizeof(float) + 99999);
+
+  EXPECT_TRUE(PushOne(ps.link.get(), good, gradient).ok());
+  ExpectValues(ps.link.get(), *chief, -0.2f);
 }
 
 TEST(PsMainTest, AnAddressInUseIsOneLineAndExitCode2) {
