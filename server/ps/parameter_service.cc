@@ -457,7 +457,7 @@ class ParameterService::Impl : public AllMethods {
                                 grpc::CompletionQueue*,
                                 grpc::ServerCompletionQueue*, void*),
              CallQueue* queue, Answer answer, WorkThread* thread = nullptr,
-             std::function<void()> after = nullptr) {
+             const std::function<void()>& after = nullptr) {
     using Method = UnaryMethod<Request, Reply>;
     auto method = std::make_shared<Method>();
     method->take = [this, take](grpc::ServerContext* context, Request* request,
@@ -467,7 +467,7 @@ class ParameterService::Impl : public AllMethods {
     };
     method->answer = std::move(answer);
     method->thread = thread;
-    method->after = std::move(after);
+    method->after = after;
     UnaryCall<Request, Reply>::Listen(std::move(method), queue);
   }
 

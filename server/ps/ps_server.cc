@@ -86,7 +86,7 @@ absl::Status PsServer::Options::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("queues is ", queue_count, ", not 1 to ", kQueuesMax));
   }
-  if (wire_bytes_max < 16 * kMaxMessageBytes) {
+  if (wire_bytes_max < int64_t{16} * kMaxMessageBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("wire_bytes_max is ", wire_bytes_max,
                      ", less than 16 messages of ", kMaxMessageBytes));

@@ -30,7 +30,7 @@ SnapshotJob::SnapshotJob(Options options)
       blocks_(options_.plan->blocks().size()),
       missing_(blocks_.size()) {}
 
-void SnapshotJob::Add(std::shared_ptr<SnapshotJob> job, int block,
+void SnapshotJob::Add(const std::shared_ptr<SnapshotJob>& job, int block,
                       FrozenBlock frozen, DueList& due) {
   MutexLock lock(&job->mutex_);
   if (job->ended_) {
@@ -162,7 +162,7 @@ absl::Status SnapshotJob::AppendArrays(Blocks& blocks,
   const std::vector<BlockPlan>& plans = options_.plan->blocks();
   const std::vector<float> zeros(
       plans.empty() ? 0 : options_.plan->layout().block_elements(), 0.0f);
-  const auto append = [&](size_t b, BlockRef ref) -> absl::Status {
+  const auto append = [&](size_t b, const BlockRef& ref) -> absl::Status {
     if (ended()) {
       return absl::CancelledError("the snapshot was given up");
     }

@@ -51,7 +51,7 @@ class SnapshotJob {
   uint64_t version() const { return *options_.version; }
 
   // Hands over one block. The last one makes FROZEN due.
-  static void Add(std::shared_ptr<SnapshotJob> job, int block,
+  static void Add(const std::shared_ptr<SnapshotJob>& job, int block,
                   FrozenBlock frozen, DueList& due);
   // For a shard without blocks: FROZEN is due at once.
   static void AddNothing(std::shared_ptr<SnapshotJob> job, DueList& due);

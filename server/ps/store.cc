@@ -30,10 +30,10 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Create(Options options) {
     options.memory_bytes_max =
         int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)};
   }
-  return std::unique_ptr<Store>(new Store(std::move(options)));
+  return std::unique_ptr<Store>(new Store(options));
 }
 
-Store::Store(Options options) : options_(std::move(options)) {}
+Store::Store(Options options) : options_(options) {}
 
 Store::~Store() {
   if (const std::shared_ptr<Shard> last = shard()) {

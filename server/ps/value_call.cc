@@ -13,7 +13,8 @@ namespace {
 
 // The message for `header` and `values`: f32 is lent from the block, the
 // 16-bit encodings from a buffer of their own.
-grpc::ByteBuffer EncodeValues(const ValueChunk& header, BlockRef values) {
+grpc::ByteBuffer EncodeValues(const ValueChunk& header,
+                              const BlockRef& values) {
   if (!values) {
     return EncodeMessage(header);
   }
@@ -187,7 +188,7 @@ void ValueCall::WriteNext() {
     StartFinish(status, tag);
     return;
   }
-  StartWrite(EncodeValues(answer.header, std::move(answer.values)), tag);
+  StartWrite(EncodeValues(answer.header, answer.values), tag);
 }
 
 void ValueCall::OnWritten(bool ok) {

@@ -137,7 +137,7 @@ std::vector<float> DecodeAll(void (*decode)(const char*, size_t, float*)) {
     halves[i] = static_cast<uint16_t>(i);
   }
   std::vector<char> bytes(65536 * 2 + 1);
-  std::memcpy(bytes.data() + 1, halves.data(), 65536 * 2);
+  std::memcpy(bytes.data() + 1, halves.data(), size_t{65536} * 2);
   std::vector<float> out(65536);
   decode(bytes.data() + 1, 65536, out.data());
   return out;

@@ -128,7 +128,7 @@ TEST(LayoutTest, AgreesWithTheDefinitionOnRandomModels) {
   for (int round = 0; round < 400; ++round) {
     const std::vector<VariableSpec> variables = RandomVariables(&random);
     const int shards = 1 + static_cast<int>(random.NextBelow(7));
-    const int64_t block = 16 * (1 + random.NextBelow(6));
+    const int64_t block = int64_t{16} * (1 + random.NextBelow(6));
     const auto layout = Layout::Create(variables, shards, block);
     ASSERT_TRUE(layout.ok()) << layout.status();
     ExpectSame(*layout, BruteForce(variables, shards, block));

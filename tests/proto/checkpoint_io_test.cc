@@ -50,7 +50,8 @@ std::string WriteCheckpoint(const Declaration& declaration) {
         values.push_back(float(range.begin + i));
       }
       for (const Segment& segment : layout.segments({s, b})) {
-        steps.push_back(10 * segment.variable + segment.variable_offset / 64);
+        steps.push_back(int64_t{10} * segment.variable +
+                        segment.variable_offset / 64);
       }
     }
     std::vector<float> slot(values.size());

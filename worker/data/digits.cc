@@ -153,7 +153,7 @@ class DistanceField {
     const int top = Clamp(std::min(a.y, b.y) - reach_);
     const int bottom = Clamp(std::max(a.y, b.y) + reach_ + 1.0f);
     for (int row = top; row <= bottom; ++row) {
-      float* const line = &squared_[row * kDigitSide];
+      float* const line = &squared_[size_t{kDigitSide} * row];
       const float py = static_cast<float>(row) - a.y;
       for (int column = left; column <= right; ++column) {
         const float px = static_cast<float>(column) - a.x;

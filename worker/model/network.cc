@@ -36,8 +36,8 @@ Network::~Network() {
 }
 
 absl::StatusOr<std::unique_ptr<Network>> Network::Create(
-    const Model& spec, std::vector<int64_t> sample_shape, Backend* backend,
-    const NetworkOptions& options) {
+    const Model& spec, const std::vector<int64_t>& sample_shape,
+    Backend* backend, const NetworkOptions& options) {
   WEIR_ASSIGN_OR_RETURN(Graph graph, BuildGraph(spec, sample_shape));
   std::unique_ptr<Network> network(new Network(std::move(graph), backend));
   if (options.rows_reserved > 0) {

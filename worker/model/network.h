@@ -80,8 +80,8 @@ class Network {
   // `sample_shape`: features without the batch, images [channels, height,
   // width]. Errors name the field: "model.layer[2] 'conv1': ...".
   static absl::StatusOr<std::unique_ptr<Network>> Create(
-      const Model& spec, std::vector<int64_t> sample_shape, Backend* backend,
-      const NetworkOptions& options);
+      const Model& spec, const std::vector<int64_t>& sample_shape,
+      Backend* backend, const NetworkOptions& options);
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;

@@ -15,7 +15,7 @@ ShardExchange::Options MakeOptions(FakeClock* clock, std::vector<int> rank) {
   options.address = "host:7";
   options.elements.assign(rank.size(), 1024);
   options.rank = std::move(rank);
-  options.in_flight_bytes_max = 3 * 4096;
+  options.in_flight_bytes_max = int64_t{3} * 4096;
   options.clock = clock;
   return options;
 }

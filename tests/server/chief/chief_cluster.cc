@@ -6,6 +6,7 @@
 #include "common/check.h"
 #include "common/contribution_list.h"
 #include "common/logging.h"
+#include "common/status.h"
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint_io.h"
 #include "proto/layout_io.h"
@@ -110,11 +111,8 @@ absl::Status ChiefCluster::StartChief(bool resume) {
   std::unique_ptr<ChiefRunner> old;
   MutexLock lock(&chief_mutex);
   chief.reset();
-  auto made = ChiefRunner::Create(options);
-  if (made.ok()) {
-    chief = *std::move(made);
-  }
-  return made.status();
+  WEIR_ASSIGN_OR_RETURN(chief, ChiefRunner::Create(options));
+  return absl::OkStatus();
 }
 
 ChiefCluster::Worker& ChiefCluster::Join(int w, int delay_ms) {

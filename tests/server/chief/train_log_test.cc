@@ -77,7 +77,7 @@ TEST(TrainLogTest, BurstsHaveSpeedAndStalenessOnEveryLine) {
 }
 
 TEST(TrainLogTest, SyncMeansAreTheSameInAnyOrder) {
-  const auto run = [](std::vector<uint64_t> order) {
+  const auto run = [](const std::vector<uint64_t>& order) {
     TrainLog log(Options(3, 1));
     for (const uint64_t c : order) {
       log.AddItem(Item(c, 0.1f * static_cast<float>(c + 1),

@@ -34,7 +34,7 @@ TEST(BlockBufferTest, CountsReferences) {
   EXPECT_FALSE(one.unique());
   EXPECT_EQ(one.data(), two.data());
   BlockRef three = std::move(two);
-  EXPECT_FALSE(two);
+  EXPECT_FALSE(two);  // NOLINT: what a move leaves
   three = BlockRef();
   EXPECT_TRUE(one.unique());
   const BlockRef& alias = one;

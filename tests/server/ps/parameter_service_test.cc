@@ -66,7 +66,7 @@ bool WaitUntil(const std::function<bool()>& condition) {
 
 TEST(ParameterServiceTest, APlainProtobufClientPushesAndPulls) {
   // 256 Ki elements: a whole chunk of 1 MiB fits gRPC's default.
-  LoopbackPs ps({.block_elements = 256 * 1024, .block_count = 2});
+  LoopbackPs ps({.block_elements = int64_t{256} * 1024, .block_count = 2});
   PlainClient client(ps);
   PushReply reply;
   auto context = Context();

@@ -207,7 +207,7 @@ TEST(StoreConcurrencyTest, RestoreWhileEverybodySpeaks) {
       while (!stop) {
         ++asked;
         ps.store->Pull(old, 0, VersionWant(1),
-                       [&](absl::StatusOr<PulledBlock>) { ++answered; });
+                       [&](const absl::StatusOr<PulledBlock>&) { ++answered; });
         ps.store->Push(chunk, MakePayload(ones)).status().IgnoreError();
         ps.store->ExpireWaits();
       }

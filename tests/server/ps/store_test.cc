@@ -59,11 +59,12 @@ TEST(StoreTest, AnswersHelloAndStatusWhileEmpty) {
   EXPECT_EQ(store->Push(chunk, Payload()).status().code(),
             StatusCode::kFailedPrecondition);
   bool answered = false;
-  store->Pull(
-      Sender(), 0, LatestWant(), [&](absl::StatusOr<PulledBlock> answer) {
-        answered = true;
-        EXPECT_EQ(answer.status().code(), StatusCode::kFailedPrecondition);
-      });
+  store->Pull(Sender(), 0, LatestWant(),
+              [&](const absl::StatusOr<PulledBlock>& answer) {
+                answered = true;
+                EXPECT_EQ(answer.status().code(),
+                          StatusCode::kFailedPrecondition);
+              });
   EXPECT_TRUE(answered);
   EXPECT_EQ(store->SetSlots(SetSlotsRequest()).code(),
             StatusCode::kFailedPrecondition);
@@ -146,7 +147,7 @@ TEST(StoreTest, RefusesPullsThatCannotBe) {
   const auto code = [&](const Sender& sender, int block, const Want& want) {
     StatusCode result = StatusCode::kUnknown;
     ps.store->Pull(sender, block, want,
-                   [&](absl::StatusOr<PulledBlock> answer) {
+                   [&](const absl::StatusOr<PulledBlock>& answer) {
                      result = answer.status().code();
                    });
     return result;
@@ -221,7 +222,7 @@ TEST(StoreTest, ARestoreDropsASnapshotThatWaits) {
     request.set_version(version);
     ps.store->Snapshot(
         request,
-        [error](absl::StatusOr<SnapshotReply> reply) {
+        [error](const absl::StatusOr<SnapshotReply>& reply) {
           *error = reply.status();
         },
         [](const std::function<void()>&) {});

@@ -443,8 +443,8 @@ TEST_P(BackendContract, MirrorsStagesAndFetchesHostMemory) {
 TEST_P(BackendContract, GivesTheSameBitsWhereverBuffersLie) {
   const MatMulShape mat{33, 65, 130, false, true};
   const Conv2dShape conv{3, 16, 9, 9, 32, 3, 1, 1};
-  const int64_t x_count = 3 * 16 * 81;
-  const int64_t y_count = 3 * 32 * 81;
+  const int64_t x_count = int64_t{3} * 16 * 81;
+  const int64_t y_count = int64_t{3} * 32 * 81;
   std::set<std::vector<float>> products;
   std::set<std::vector<float>> kernels;
   for (int64_t shift = 0; shift < 5; ++shift) {
@@ -456,11 +456,11 @@ TEST_P(BackendContract, GivesTheSameBitsWhereverBuffersLie) {
       }
       return Exactly(values).device + shift;
     };
-    float* c = Output(33 * 65 + shift) + shift;
-    backend_->MatMul(mat, shifted(1, 33 * 130), shifted(2, 65 * 130), nullptr,
-                     c);
-    products.insert(Read(c, 33 * 65));
-    const int64_t k_count = 32 * 16 * 9;
+    float* c = Output(int64_t{33} * 65 + shift) + shift;
+    backend_->MatMul(mat, shifted(1, int64_t{33} * 130),
+                     shifted(2, int64_t{65} * 130), nullptr, c);
+    products.insert(Read(c, int64_t{33} * 65));
+    const int64_t k_count = int64_t{32} * 16 * 9;
     float* dkernel = Output(k_count + shift) + shift;
     float* dbias = Output(32);
     backend_->Conv2dBackwardKernel(conv, shifted(3, x_count),

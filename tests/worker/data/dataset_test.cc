@@ -62,16 +62,16 @@ TEST(DatasetTest, MakesEveryKindOfReader) {
 }
 
 TEST(DatasetTest, NamesTheFieldThatIsMissing) {
-  const auto kInvalid = absl::StatusCode::kInvalidArgument;
-  ExpectError(Open("", "").status(), kInvalid,
+  const auto invalid = absl::StatusCode::invalidArgument;
+  ExpectError(Open("", "").status(), invalid,
               {"data.train: ", "idx, libsvm, csv, digits"});
-  ExpectError(Open("idx { }", "").status(), kInvalid,
+  ExpectError(Open("idx { }", "").status(), invalid,
               {"data.train.idx.images: missing"});
-  ExpectError(Open("libsvm { }", "").status(), kInvalid,
+  ExpectError(Open("libsvm { }", "").status(), invalid,
               {"data.train.libsvm.path: missing"});
-  ExpectError(Open("csv { }", "").status(), kInvalid,
+  ExpectError(Open("csv { }", "").status(), invalid,
               {"data.train.csv.path: missing"});
-  ExpectError(Open("digits { }", "").status(), kInvalid,
+  ExpectError(Open("digits { }", "").status(), invalid,
               {"data.train.digits.count"});
 }
 
@@ -112,7 +112,7 @@ TEST(DatasetTest, ReadsMnist) {
                    "labels: \"train-labels-idx1-ubyte.gz\" }",
                    folder + "/mnist")
                   .status(),
-              absl::StatusCode::kInvalidArgument,
+              absl::StatusCode::invalidArgument,
               {"60000 labels", "10000 images"});
 }
 
@@ -135,7 +135,7 @@ TEST(DatasetTest, ReadsAgaricusAndHeartScale) {
   ExpectError(Open("libsvm { path: \"agaricus.txt.train\" feature_count: 9 }",
                    folder + "/libsvm")
                   .status(),
-              absl::StatusCode::kInvalidArgument, {"feature_count 126"});
+              absl::StatusCode::invalidArgument, {"feature_count 126"});
   const auto heart = Open("libsvm { path: \"heart_scale\" feature_count: 13 }",
                           folder + "/libsvm");
   ASSERT_TRUE(heart.ok()) << heart.status();

@@ -20,11 +20,12 @@ TEST(DigitsDatasetTest, ManyThreadsReadTheSameSamples) {
   std::vector<std::thread> threads;
   for (std::vector<float>& pixels : seen) {
     threads.emplace_back([&pixels, &dataset] {
-      pixels.resize(kCount * kDigitPixels);
+      pixels.resize(size_t{kCount} * kDigitPixels);
       float label = 0.0f;
       for (int round = 0; round < 2; ++round) {
         for (int i = 0; i < kCount; ++i) {
-          if (!dataset->ReadSample(i, &pixels[i * kDigitPixels], &label).ok() ||
+          if (!dataset->ReadSample(i, &pixels[size_t{kDigitPixels} * i], &label)
+                   .ok() ||
               label != static_cast<float>(DigitLabel(7, 1, i))) {
             pixels.clear();
             return;

@@ -87,7 +87,8 @@ TEST_P(RuleSuite, StaysWithinOneMillionthOfTheReferencesPath) {
   }
   const std::vector<float> got = Train(GetParam());
   const std::vector<float> reference = ReadFloats("reference.f32");
-  const float* expected = reference.data() + GetParam().index * kGoldenElements;
+  const float* expected =
+      reference.data() + size_t{kGoldenElements} * GetParam().index;
   const double path = Distance(GoldenStart(), expected);
   ASSERT_GT(path, 0);
   EXPECT_LE(Distance(got, expected), 1e-6 * path);
@@ -99,7 +100,8 @@ TEST_P(RuleSuite, HasTheBitsOfTheReferenceWithoutFusedMultiplyAdd) {
   }
   const std::vector<float> got = Train(GetParam());
   const std::vector<float> reference = ReadFloats("reference_plain.f32");
-  const float* expected = reference.data() + GetParam().index * kGoldenElements;
+  const float* expected =
+      reference.data() + size_t{kGoldenElements} * GetParam().index;
   int different = 0;
   for (int i = 0; i < kGoldenElements; ++i) {
     different += got[static_cast<size_t>(i)] != expected[i];

@@ -148,7 +148,7 @@ TEST(SyncModeTest, WeighsEachVariableByWhoBroughtIt) {
   StoreTester ps(declaration);
   StoreTester without_zeros(declaration);
   const auto push = [](StoreTester& store, int m, float weight, float value,
-                       std::vector<uint32_t> left_out) {
+                       const std::vector<uint32_t>& left_out) {
     GradientChunk chunk = store.Chunk(m, 0, 0, 0, m);
     chunk.mutable_push()->set_weight(weight);
     for (const uint32_t v : left_out) {
@@ -236,7 +236,7 @@ TEST(SyncModeTest, CostsTwiceTheValuesPlusSlots) {
   CountingArena arena;
   {
     StoreTester ps(declaration, 0, true, &arena);
-    const int64_t values = 4096 * 4;
+    const int64_t values = int64_t{4096} * 4;
     EXPECT_EQ(arena.bytes(), 3 * values);
     for (uint64_t step = 0; step < 10; ++step) {
       for (int block = 0; block < 4; ++block) {

@@ -7,8 +7,6 @@
 namespace weir {
 namespace {
 
-using ::testing::HasSubstr;
-
 TEST(ActivationTest, GradientIsTheDifferenceOfTheLoss) {
   for (const std::string kind : {"relu", "sigmoid", "tanh"}) {
     EXPECT_EQ(CheckModelGradients(

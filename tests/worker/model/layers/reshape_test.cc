@@ -7,8 +7,6 @@
 namespace weir {
 namespace {
 
-using ::testing::HasSubstr;
-
 TEST(ReshapeTest, FlattenKeepsTheOrderOfTheJobSpec) {
   // Channels first, whatever the image's format inside: an identity pooling
   // makes it channels-last before flatten.
