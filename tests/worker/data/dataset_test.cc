@@ -62,7 +62,7 @@ TEST(DatasetTest, MakesEveryKindOfReader) {
 }
 
 TEST(DatasetTest, NamesTheFieldThatIsMissing) {
-  const auto invalid = absl::StatusCode::invalidArgument;
+  const auto invalid = absl::StatusCode::kInvalidArgument;
   ExpectError(Open("", "").status(), invalid,
               {"data.train: ", "idx, libsvm, csv, digits"});
   ExpectError(Open("idx { }", "").status(), invalid,
@@ -112,7 +112,7 @@ TEST(DatasetTest, ReadsMnist) {
                    "labels: \"train-labels-idx1-ubyte.gz\" }",
                    folder + "/mnist")
                   .status(),
-              absl::StatusCode::invalidArgument,
+              absl::StatusCode::kInvalidArgument,
               {"60000 labels", "10000 images"});
 }
 
@@ -135,7 +135,7 @@ TEST(DatasetTest, ReadsAgaricusAndHeartScale) {
   ExpectError(Open("libsvm { path: \"agaricus.txt.train\" feature_count: 9 }",
                    folder + "/libsvm")
                   .status(),
-              absl::StatusCode::invalidArgument, {"feature_count 126"});
+              absl::StatusCode::kInvalidArgument, {"feature_count 126"});
   const auto heart = Open("libsvm { path: \"heart_scale\" feature_count: 13 }",
                           folder + "/libsvm");
   ASSERT_TRUE(heart.ok()) << heart.status();
