@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -120,6 +121,18 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
               return a.step < b.step;
             });
   return found;
+}
+
+bool JobIsDone(Files* files, const std::string& workdir,
+               const std::string& spec_text) {
+  const auto done = files->ReadAll(JoinPath(workdir, kDoneName));
+  if (!done.ok()) {
+    return false;
+  }
+  const auto manifest = ReadManifest(
+      files, absl::StrCat(workdir, "/checkpoints/",
+                          absl::StripTrailingAsciiWhitespace(*done)));
+  return manifest.ok() && manifest->job_spec_text() == spec_text;
 }
 
 CheckpointReader::CheckpointReader(Files* files, std::string directory,

@@ -38,6 +38,8 @@ namespace weir {
 
 inline constexpr uint32_t kManifestFormat = 1;
 inline constexpr char kManifestName[] = "manifest.json";
+// In the work directory, beside checkpoints/: the name of the last one.
+inline constexpr char kDoneName[] = "DONE";
 // Arrays of a shard file.
 inline constexpr char kValuesArray[] = "values";
 inline constexpr char kSlotArrayPrefix[] = "slot.";
@@ -65,6 +67,11 @@ struct CheckpointInfo {
 // A directory that does not exist has none.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
     Files* files, const std::string& directory);
+
+// True when the job of `spec_text` came to its end in `workdir`: DONE names a
+// checkpoint that was written by it.
+bool JobIsDone(Files* files, const std::string& workdir,
+               const std::string& spec_text);
 
 class CheckpointReader {
  public:

@@ -360,8 +360,11 @@ absl::Status ApplyJobSpecOverride(const std::string& assignment,
 absl::StatusOr<JobSpec> LoadJobSpec(const std::string& path,
                                     const std::vector<std::string>& sets,
                                     Files* files) {
-  WEIR_ASSIGN_OR_RETURN(const std::string text, files->ReadAll(path));
-  WEIR_ASSIGN_OR_RETURN(JobSpec spec, ParseJobSpec(text, path));
+  const absl::StatusOr<std::string> text = files->ReadAll(path);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(text.status().message());
+  }
+  WEIR_ASSIGN_OR_RETURN(JobSpec spec, ParseJobSpec(*text, path));
   for (const std::string& set : sets) {
     WEIR_RETURN_IF_ERROR(ApplyJobSpecOverride(set, &spec));
   }

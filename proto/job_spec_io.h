@@ -7,8 +7,8 @@
 // .json or its first character is '{'.
 //
 // Errors: INVALID_ARGUMENT "file:line:column: what" for text that does not
-//   parse, "file: field.path: what" for the rest; NOT_FOUND and others of
-//   Files.
+//   parse, "file: field.path: what" for the rest, and for a file that cannot be
+//   read.
 #ifndef PROTO_JOB_SPEC_IO_H_
 #define PROTO_JOB_SPEC_IO_H_
 

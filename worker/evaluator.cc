@@ -28,7 +28,7 @@ Evaluator::Evaluator(Files* files, Clock* clock, std::string workdir,
 }
 
 absl::StatusOr<bool> Evaluator::Poll() {
-  const auto done = files_->ReadAll(JoinPath(workdir_, "DONE"));
+  const auto done = files_->ReadAll(JoinPath(workdir_, kDoneName));
   WEIR_ASSIGN_OR_RETURN(
       const std::vector<CheckpointInfo> checkpoints,
       ListCheckpoints(files_, JoinPath(workdir_, "checkpoints")));

@@ -298,6 +298,14 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   std::error_code ignored;
   workdir = std::filesystem::absolute(workdir, ignored).string();
   WEIR_RETURN_IF_ERROR(PrepareWorkdir(workdir, options.resume));
+  if (options.resume &&
+      JobIsDone(Files::Real(), workdir, CanonicalJobSpecText(spec))) {
+    std::printf(
+        "the job is done already: %s/%s; to train again choose another "
+        "--workdir\n",
+        workdir.c_str(), kDoneName);
+    return kExitOk;
+  }
 
   LocalClusterOptions cluster;
   cluster.bin_dir = options.bin_dir;

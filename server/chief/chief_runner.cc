@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "common/failpoint.h"
 #include "common/logging.h"
 #include "common/status.h"
@@ -18,7 +17,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kTick{50};
 constexpr int64_t kEvaluatorPollNs = 200'000'000;
-constexpr char kDoneName[] = "DONE";
 constexpr ShardLink::Timeout kLeftOverTimeout{1000};
 
 uint64_t RandomHistory() {
@@ -77,15 +75,6 @@ absl::StatusOr<std::unique_ptr<ChiefRunner>> ChiefRunner::Create(
   std::unique_ptr<ChiefRunner> runner(new ChiefRunner(std::move(options)));
   WEIR_RETURN_IF_ERROR(runner->Start());
   return runner;
-}
-
-bool ChiefRunner::AlreadyDone(const std::string& spec_text,
-                              const std::optional<Manifest>& newest) const {
-  const auto done =
-      options_.files->ReadAll(JoinPath(options_.workdir, kDoneName));
-  return done.ok() && newest.has_value() &&
-         newest->name() == absl::StripTrailingAsciiWhitespace(*done) &&
-         newest->job_spec_text() == spec_text;
 }
 
 void ChiefRunner::ShutDownLeftOver() const {
@@ -161,7 +150,7 @@ absl::Status ChiefRunner::Start() {
   if (newest.ok() && newest->has_value()) {
     state.newest = (*newest)->manifest;
   }
-  const bool done = AlreadyDone(state.spec_text, state.newest);
+  const bool done = JobIsDone(options_.files, workdir, state.spec_text);
   if (done) {
     LOG_INFO(
         "the job is done already: {}/DONE; to train again choose another "

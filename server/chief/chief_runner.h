@@ -106,9 +106,6 @@ class ChiefRunner {
   explicit ChiefRunner(Options options);
   absl::Status Start();
   void MakeCallers(const std::shared_ptr<const InitialValues>& initial);
-  // The job ended well in an earlier life.
-  bool AlreadyDone(const std::string& spec_text,
-                   const std::optional<Manifest>& newest) const;
   // The chief that finished it may have died before it told the ps.
   void ShutDownLeftOver() const;
   // False once the runner is going.

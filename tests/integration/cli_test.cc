@@ -55,6 +55,24 @@ TEST(CliTest, TheSummaryHasTheRunsFigures) {
   }
 }
 
+TEST(CliTest, ResumingADoneJobSaysSoAndStartsNothing) {
+  const FinishedRun& f = Finished();
+  const std::string log = ReadFile(f.dir + "/logs/worker-0.log");
+  const TrainRun again = RunTrain(
+      f.dir, {f.job, "--ps", "2", "--workers", "2", "--resume"}, {}, 20);
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_NE(again.output.find("the job is done already"), std::string::npos)
+      << again.output;
+  EXPECT_EQ(ReadFile(f.dir + "/logs/worker-0.log"), log);
+}
+
+TEST(CliTest, AJobFileThatIsNotThereIsWrongUsage) {
+  const CommandResult missing = RunWeir({"train", "/nowhere/job.textproto"});
+  EXPECT_EQ(missing.exit_code, 2) << missing.output;
+  EXPECT_NE(missing.output.find("/nowhere/job.textproto"), std::string::npos)
+      << missing.output;
+}
+
 TEST(CliTest, EvaluateAgreesWithTheEvaluator) {
   const FinishedRun& f = Finished();
   const auto line = ReadJsonLines(f.dir + "/eval.jsonl").back();

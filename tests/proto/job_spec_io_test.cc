@@ -217,7 +217,7 @@ TEST(JobSpecIoTest, LoadResolvesAppliesAndValidates) {
   EXPECT_EQ(spec->compute().threads(), 1u);
   EXPECT_EQ(Message(LoadJobSpec(path, {"train.batch_size=0"}).status()),
             path + ": train.batch_size: 0 is not in [1, 16777216]");
-  EXPECT_TRUE(absl::IsNotFound(LoadJobSpec(path + "x", {}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(LoadJobSpec(path + "x", {}).status()));
 }
 
 }  // namespace
