@@ -4,9 +4,10 @@
 //   weir bench transport [--json FILE] [--rounds 5] [--seconds 0.5]
 //
 // One client (this process) and one weir_ps on loopback. Push has SGD applied;
-// pull copies into place; push-pull counts the bytes of one way. Everything is
-// measured again in each round, so that a drifting machine drifts for all; the
-// ratios are medians over the rounds of quotients within a round.
+// pull copies into place; push-pull counts the bytes of one way. All three go
+// over the stream that workers use, with as much in flight as they have.
+// Everything is measured again in each round, so that a drifting machine drifts
+// for all; the ratios are medians over the rounds of quotients within a round.
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -29,6 +30,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/grpc_transport.h"
+#include "client/cc/shard_exchange.h"
 #include "common/malloc_settings.h"
 #include "common/status.h"
 #include "deploy/launcher/child_process.h"
@@ -45,7 +47,7 @@ struct Flags {
   std::string ps;
   int rounds = 5;
   double seconds = 0.5;
-  int in_flight_mib = 2;
+  int64_t in_flight_bytes = ShardExchange::kInFlightBytesMax;
   int queues = 1;
   size_t block_elements = size_t{256} << 10;
   size_t min_bytes = 1024;
@@ -136,61 +138,9 @@ class Bench {
 
   absl::Status Hello() { return link_->Hello(kTimeout).status(); }
 
-  absl::Status Pull() {
-    PullRequest request;
-    *request.mutable_sender() = sender_;
-    request.mutable_want()->set_latest(true);
-    return link_->Pull(
-        request, kTimeout,
-        [this](const ValueChunk& header, const Payload& payload) {
-          payload.CopyTo(reinterpret_cast<char*>(
-              parameters_.data() + header.block() * block_elements_));
-          return absl::OkStatus();
-        });
-  }
-
-  absl::Status Push() {
-    uint32_t block = 0;
-    const auto reply = link_->Push(
-        kTimeout, [&](GradientChunk* header, std::span<const char>* payload) {
-          if (block == block_count_) {
-            return false;
-          }
-          FillChunk(header, block);
-          *payload = GradientOf(block++);
-          return true;
-        });
-    ++item_;
-    if (reply.ok() && reply->accepted() != block_count_) {
-      return absl::InternalError("not every block was accepted");
-    }
-    return reply.status();
-  }
-
-  absl::Status PushPull() {
-    uint32_t received = 0;
-    uint32_t sent = 0;
-    GradientChunk header;
-    while (received < block_count_) {
-      while (sent < block_count_ && sent - received < window_) {
-        FillChunk(&header, sent);
-        header.mutable_want()->set_latest(true);
-        WEIR_RETURN_IF_ERROR(stream_->Send(header, GradientOf(sent), nullptr));
-        ++sent;
-      }
-      ValueChunk answer;
-      Payload payload;
-      WEIR_RETURN_IF_ERROR(stream_->Receive(&answer, &payload));
-      if (answer.receipt().outcome() != Receipt::ACCEPTED) {
-        return absl::InternalError("a block was not accepted");
-      }
-      payload.CopyTo(reinterpret_cast<char*>(parameters_.data() +
-                                             answer.block() * block_elements_));
-      ++received;
-    }
-    ++item_;
-    return absl::OkStatus();
-  }
+  absl::Status Pull() { return Exchange(/*push=*/false, /*want=*/true); }
+  absl::Status Push() { return Exchange(/*push=*/true, /*want=*/false); }
+  absl::Status PushPull() { return Exchange(/*push=*/true, /*want=*/true); }
 
   // The values are what so many applied gradients make of zeros.
   absl::Status Check() {
@@ -211,9 +161,9 @@ class Bench {
         elements_(bytes / sizeof(float)),
         block_elements_(std::min(elements_, flags.block_elements)),
         block_count_(static_cast<uint32_t>(elements_ / block_elements_)),
-        window_(static_cast<uint32_t>(std::max<size_t>(
-            1, (static_cast<size_t>(flags.in_flight_mib) << 20) /
-                   (block_elements_ * sizeof(float))))),
+        window_(static_cast<uint32_t>(
+            std::max<size_t>(1, static_cast<size_t>(flags.in_flight_bytes) /
+                                    (block_elements_ * sizeof(float))))),
         parameters_(elements_),
         gradients_(elements_, 1.0f) {}
 
@@ -266,12 +216,38 @@ class Bench {
     return link_->SetSlots(slots, kTimeout);
   }
 
-  void FillChunk(GradientChunk* header, uint32_t block) const {
-    if (!header->has_sender()) {
-      *header->mutable_sender() = sender_;
+  // One message and one answer per block, a bounded number of them under way,
+  // as ShardExchange has it.
+  absl::Status Exchange(bool push, bool want) {
+    GradientChunk header;
+    *header.mutable_sender() = sender_;
+    if (push) {
+      header.mutable_push()->set_item(item_++);
     }
-    header->mutable_push()->set_item(item_);
-    header->set_block(block);
+    if (want) {
+      header.mutable_want()->set_latest(true);
+    }
+    header.set_block_count(push ? 0 : 1);
+    uint32_t sent = 0;
+    for (uint32_t received = 0; received < block_count_; ++received) {
+      for (; sent < block_count_ && sent - received < window_; ++sent) {
+        header.set_block(sent);
+        WEIR_RETURN_IF_ERROR(stream_->Send(
+            header, push ? GradientOf(sent) : std::span<const char>(),
+            nullptr));
+      }
+      ValueChunk answer;
+      Payload payload;
+      WEIR_RETURN_IF_ERROR(stream_->Receive(&answer, &payload));
+      if (push && answer.receipt().outcome() != Receipt::ACCEPTED) {
+        return absl::InternalError("a block was not accepted");
+      }
+      if (want) {
+        payload.CopyTo(reinterpret_cast<char*>(
+            parameters_.data() + answer.block() * block_elements_));
+      }
+    }
+    return absl::OkStatus();
   }
 
   std::span<const char> GradientOf(uint32_t block) const {
@@ -572,7 +548,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", flags.rounds, "")->capture_default_str();
   app.add_option("--seconds", flags.seconds, "per operation and round")
       ->capture_default_str();
-  app.add_option("--in_flight_mib", flags.in_flight_mib, "of a push-pull")
+  app.add_option("--in_flight_bytes", flags.in_flight_bytes, "without answer")
       ->capture_default_str();
   app.add_option("--block_elements", flags.block_elements, "of a chunk")
       ->capture_default_str();

@@ -65,7 +65,8 @@ class ParameterClient {
     float* gradients = nullptr;
     // Variables as forward needs them; those not named come last.
     std::vector<int> forward_order;
-    int64_t in_flight_bytes_max = 4 << 20;  // per shard
+    // Per shard and direction; see ShardExchange.
+    int64_t in_flight_bytes_max = ShardExchange::kInFlightBytesMax;
     std::chrono::milliseconds lost_after{10000};
     std::function<void(Event)> on_event;  // on an I/O thread
     Clock* clock = Clock::Real();

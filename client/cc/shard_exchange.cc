@@ -118,7 +118,8 @@ ShardExchange::Action ShardExchange::Next() {
   }
   // Values are asked for behind the item, so that they show its effect.
   const bool wants_may_go = ready_.empty() || !gate_open_;
-  if (!wants_queued_.empty() && wants_may_go && room) {
+  if (!wants_queued_.empty() && wants_may_go && room &&
+      WantHasRoom(wants_queued_.front())) {
     return SendWant();
   }
   if (!deferred_.empty()) {
@@ -176,15 +177,26 @@ ShardExchange::Action ShardExchange::SendPush() {
   return action;
 }
 
+// Versions are asked for at once: they come when the other workers have pushed,
+// and a bound would let the first block that is late hold up those that are
+// not.
+bool ShardExchange::WantHasRoom(int block) const {
+  return want_.when_case() == Want::kVersion || wanted_bytes_ == 0 ||
+         wanted_bytes_ + options_.elements[block] * 4 <=
+             options_.in_flight_bytes_max;
+}
+
 ShardExchange::Action ShardExchange::SendWant() {
   Action action;
   action.kind = Action::kSend;
   const int first = wants_queued_.front();
   int count = 0;
-  while (!wants_queued_.empty() && wants_queued_.front() == first + count) {
+  while (!wants_queued_.empty() && wants_queued_.front() == first + count &&
+         WantHasRoom(first + count)) {
     Block& b = blocks_[first + count];
     b.want = WantState::kSent;
     b.want_request = next_request_;
+    wanted_bytes_ += options_.elements[first + count] * 4;
     wants_queued_.pop_front();
     ++count;
   }
@@ -206,6 +218,7 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
   draining_ = false;
   requests_.clear();
   in_flight_bytes_ = 0;
+  wanted_bytes_ = 0;
   ++reconnects_;
   if (!status_.ok()) {
     return;
@@ -282,6 +295,7 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
     return -1;
   }
   Answered(&block.want_request);
+  wanted_bytes_ -= options_.elements[index] * 4;
   if (answer.not_yet()) {
     block.want = WantState::kQueued;
     wants_queued_.push_back(index);

@@ -12,7 +12,9 @@
 //
 // Invariants
 //   I1. A block is sent again, with the same identity, until its receipt is in.
-//   I2. Payload without a receipt is at most in_flight_bytes_max, or one block.
+//   I2. Payload without a receipt is at most in_flight_bytes_max, or one block;
+//       so are values asked for that need not wait for other workers. More in
+//       the sockets falls out of the cache (docs/performance.md).
 //   I3. Requests without an answer are at most kInFlightRequestsMax, so that
 //       the server never stops reading (proto/ps.proto: 256) and sending and
 //       receiving on one thread cannot block each other.
@@ -47,6 +49,7 @@ class ShardExchange {
  public:
   // Half of what makes a server stop reading.
   static constexpr int kInFlightRequestsMax = 128;
+  static constexpr int64_t kInFlightBytesMax = 2 << 20;
 
   struct Options {
     int shard = 0;
@@ -56,7 +59,7 @@ class ShardExchange {
     // blocks (smaller is earlier).
     std::vector<int64_t> elements;
     std::vector<int> rank;
-    int64_t in_flight_bytes_max = 4 << 20;
+    int64_t in_flight_bytes_max = kInFlightBytesMax;
     std::chrono::milliseconds lost_after{10000};
     std::chrono::milliseconds backoff_min{100};
     std::chrono::milliseconds backoff_max{1000};
@@ -149,6 +152,7 @@ class ShardExchange {
   std::string WithoutAddress(const std::string& message) const;
   Action SendPush();
   Action SendWant();
+  bool WantHasRoom(int block) const;
   void OnReceipt(const ValueChunk& answer);
   void Answered(uint32_t* request);
 
@@ -172,7 +176,8 @@ class ShardExchange {
   // Requests without an answer: key -> answers still to come.
   std::unordered_map<uint32_t, int> requests_;
   uint32_t next_request_ = 1;
-  int64_t in_flight_bytes_ = 0;
+  int64_t in_flight_bytes_ = 0;  // pushed, without a receipt
+  int64_t wanted_bytes_ = 0;     // asked for, without an answer
   int64_t reconnect_at_ns_ = 0;
   std::chrono::milliseconds backoff_;
   int64_t last_success_ns_ = 0;

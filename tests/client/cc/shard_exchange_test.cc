@@ -128,6 +128,42 @@ TEST(ShardExchangeTest, AsksForValuesInForwardOrderBehindTheItem) {
   EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
 }
 
+TEST(ShardExchangeTest, BoundsLatestValuesInFlight) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1, 2, 3, 4}));
+  Want want;
+  want.set_latest(true);
+  exchange.StartWants(want, {0, 1, 2, 3, 4});
+  Connect(&exchange);
+  ShardExchange::Action action = exchange.Next();
+  EXPECT_EQ(action.kind, Kind::kSend);
+  EXPECT_EQ(action.header.block_count(), 3u);
+  EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
+  ASSERT_EQ(exchange.OnAnswer(ValueFor(0, 1), 4096), 0);
+  exchange.OnStored(0, 1);
+  action = exchange.Next();
+  EXPECT_EQ(action.header.block(), 3u);
+  EXPECT_EQ(action.header.block_count(), 1u);
+  EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
+  // A broken stream loses what was asked for; everything left is asked again.
+  exchange.OnStreamEnd(absl::UnavailableError("reset"));
+  clock.Advance(std::chrono::seconds(1));
+  Connect(&exchange);
+  action = exchange.Next();
+  EXPECT_EQ(action.header.block(), 1u);
+  EXPECT_EQ(action.header.block_count(), 3u);
+}
+
+TEST(ShardExchangeTest, AsksForEveryBlockOfAVersionAtOnce) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1, 2, 3, 4}));
+  Want want;
+  want.set_version(1);
+  exchange.StartWants(want, {0, 1, 2, 3, 4});
+  Connect(&exchange);
+  EXPECT_EQ(exchange.Next().header.block_count(), 5u);
+}
+
 TEST(ShardExchangeTest, AsksAgainAfterNotYet) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
