@@ -13,6 +13,7 @@
 #include "common/mutex.h"
 #include "common/status.h"
 #include "proto/chunk_codec.h"
+#include "proto/grpc_channel.h"
 #include "proto/grpc_status.h"
 #include "proto/ps.grpc.pb.h"
 
@@ -64,19 +65,6 @@ struct Peer {
     return Annotate(result, absl::StrCat("ps ", address));
   }
 };
-
-// Gives a channel whose last attempt failed a chance to connect before a call
-// fails at once. gRPC makes the next attempt on a timer, but nobody reads its
-// sockets while no call is under way: without this a ps that came up was found
-// only every 5 s.
-void Reconnect(grpc::Channel* channel) {
-  constexpr auto kPatience = std::chrono::milliseconds(100);
-  if (channel->GetState(/*try_to_connect=*/true) ==
-      GRPC_CHANNEL_TRANSIENT_FAILURE) {
-    channel->WaitForStateChange(GRPC_CHANNEL_TRANSIENT_FAILURE,
-                                std::chrono::system_clock::now() + kPatience);
-  }
-}
 
 void SetTimeout(grpc::ClientContext* context, ShardLink::Timeout timeout) {
   context->set_deadline(std::chrono::system_clock::now() + timeout);

@@ -26,6 +26,7 @@
 #include "grpcpp/grpcpp.h"
 #include "proto/checkpoint_io.h"
 #include "proto/chief.grpc.pb.h"
+#include "proto/grpc_channel.h"
 #include "proto/job_spec_io.h"
 #include "proto/model_export.h"
 
@@ -45,12 +46,13 @@ void CountInterrupt(int) { interrupts = interrupts + 1; }
 class ChiefPoll {
  public:
   explicit ChiefPoll(const std::string& address)
-      : stub_(Chief::NewStub(grpc::CreateCustomChannel(
-            address, grpc::InsecureChannelCredentials(), Arguments()))) {}
+      : channel_(grpc::CreateCustomChannel(
+            address, grpc::InsecureChannelCredentials(), Arguments())),
+        stub_(Chief::NewStub(channel_)) {}
 
   const ChiefStatus& Get() {
     grpc::ClientContext context;
-    SetDeadline(&context);
+    Prepare(&context);
     ChiefStatus status;
     if (stub_->GetStatus(&context, {}, &status).ok()) {
       last_ = status;
@@ -61,7 +63,7 @@ class ChiefPoll {
   // False when the chief did not hear it.
   bool RequestStop() {
     grpc::ClientContext context;
-    SetDeadline(&context);
+    Prepare(&context);
     RequestStopRequest request;
     request.set_reason("interrupted by the user");
     RequestStopReply reply;
@@ -77,12 +79,14 @@ class ChiefPoll {
     return arguments;
   }
 
-  static void SetDeadline(grpc::ClientContext* context) {
+  void Prepare(grpc::ClientContext* context) {
+    Reconnect(channel_.get());
     context->set_deadline(std::chrono::system_clock::now() +
                           std::chrono::milliseconds(500));
   }
 
-  std::unique_ptr<Chief::Stub> stub_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<Chief::Stub> stub_;
   ChiefStatus last_;
 };
 

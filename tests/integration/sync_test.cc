@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "tests/integration/harness.h"
 
@@ -104,7 +106,7 @@ TEST(SyncTest, SameBitsThroughTwentyRandomKills) {
   const std::string dir = FreshDir("sync_kills");
   std::vector<std::string> arguments = Arguments(2, 3);
   arguments.insert(arguments.end(),
-                   {"--max_restarts", "100", "--set", "train.steps=6000",
+                   {"--max_restarts", "100", "--set", "train.steps=4500",
                     "--set", "train.log_every_steps=1"});
   // The same job, undisturbed.
   const TrainRun expected = RunTrain(FreshDir("sync_kills_ref"), arguments);
@@ -112,24 +114,28 @@ TEST(SyncTest, SameBitsThroughTwentyRandomKills) {
 
   Process process = StartTrain(dir, arguments);
   std::mt19937 random(20);
-  int kills = 0;
-  for (; kills < 20 && process.running(); ++kills) {
-    const size_t before = ReadJsonLines(dir + "/train.jsonl").size();
-    const size_t more = 1 + random() % 20;
-    WaitUntil(30, [&] {
-      return !process.running() ||
-             ReadJsonLines(dir + "/train.jsonl").size() >= before + more;
-    });
-    const std::vector<pid_t> workers =
-        FindProcesses({"worker/weir_worker", dir});
-    if (!workers.empty()) {
-      kill(workers[random() % workers.size()], SIGKILL);
-    }
+  size_t lines = 0;
+  for (int kills = 0; kills < 20; ++kills) {
+    std::vector<pid_t> workers;
+    ASSERT_TRUE(
+        WaitUntil(30,
+                  [&] {
+                    workers = FindProcesses({"worker/weir_worker", dir});
+                    // Every second time the job has gone on since the last
+                    // kill.
+                    return workers.size() == 3 &&
+                           (kills % 2 == 0 ||
+                            ReadJsonLines(dir + "/train.jsonl").size() > lines);
+                  }))
+        << "after " << kills << " kills";
+    // From before a worker has registered to well into its steps.
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 250));
+    lines = ReadJsonLines(dir + "/train.jsonl").size();
+    kill(workers[random() % workers.size()], SIGKILL);
   }
   const TrainRun run = FinishTrain(&process, dir);
   ASSERT_EQ(run.exit_code, 0) << run.output;
   EXPECT_EQ(run.summary["model_sha256"], expected.summary["model_sha256"]);
-  EXPECT_EQ(kills, 20);
   EXPECT_GE(Restarts(run), 15);
 }
 
@@ -149,7 +155,7 @@ TEST(SyncTest, SameBitsWhenStoppedHalfWayAndResumedOnOtherNumbers) {
   process.Signal(SIGINT);
   const TrainRun stopped = FinishTrain(&process, dir);
   EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
-  EXPECT_LT(stopped.summary["steps"], 300);
+  EXPECT_LT(stopped.summary["steps"], 250);
 
   arguments[2] = "2";
   arguments[4] = "4";
