@@ -315,7 +315,7 @@ absl::Status CheckTrain(const Train& train) {
       InRange<uint32_t>("train.batch_size", train.batch_size(), 1, kMaxBatch));
   WEIR_RETURN_IF_ERROR(NotNegative("train.epochs", train.epochs()));
   if ((train.epochs() > 0) == (train.steps() > 0)) {
-    return Invalid("train", "set exactly one of epochs and steps");
+    return Invalid("train", "set epochs or steps, above 0");
   }
   if (train.clip().has_value()) {
     return Positive("train.clip.value", double{train.clip().value()});

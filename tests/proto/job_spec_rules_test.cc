@@ -79,7 +79,7 @@ TEST(JobSpecRulesTest, ResolvingTwiceChangesNothingAndWhatIsSetStays) {
 TEST(JobSpecRulesTest, TheSmallJobIsValidBeforeAndAfterResolving) {
   EXPECT_EQ(Check({}), "OK");
   EXPECT_EQ(Check({"update.sync.contributions=4"}), "OK");
-  EXPECT_EQ(Check({"train.epochs=0", "train.steps=10"}), "OK");
+  EXPECT_EQ(Check({"train.steps=10"}), "OK");  // in place of epochs
 }
 
 TEST(JobSpecRulesTest, EveryMistakeNamesItsField) {
@@ -120,8 +120,8 @@ TEST(JobSpecRulesTest, EveryMistakeNamesItsField) {
       {{"data.train.csv={}"}, "data.train.csv.path: is not set"},
       {{"data.train.digits={}"}, "data.train.digits.count: 0 is not > 0"},
       {{"train.batch_size=0"}, "train.batch_size: 0 is not in [1"},
-      {{"train.epochs=0"}, "train: set exactly one of epochs and steps"},
-      {{"train.steps=5"}, "train: set exactly one of epochs and steps"},
+      {{"train.epochs=0"}, "train: set epochs or steps, above 0"},
+      {{"train.steps=0"}, "train: set epochs or steps, above 0"},
       {{"train.epochs=-1"}, "train.epochs: -1 is negative"},
       {{"train.epochs=inf"}, "train.epochs: inf is not finite"},
       {{"train.clip={}"}, "train.clip: no kind is set; choose one of value, "},
