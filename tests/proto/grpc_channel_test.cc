@@ -37,9 +37,9 @@ TEST(GrpcChannelTest, FindsAPeerThatCameUpLater) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
-  const std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(
-      "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(),
-      arguments);
+  const std::shared_ptr<grpc::Channel> channel =
+      grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port),
+                                grpc::InsecureChannelCredentials(), arguments);
   grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
   while (state != GRPC_CHANNEL_TRANSIENT_FAILURE) {
     ASSERT_TRUE(channel->WaitForStateChange(
