@@ -43,7 +43,7 @@ absl::Status TrainLoop::Run(uint64_t next_item) {
 }
 
 // One training step. Values arrive while forward runs, gradients leave while
-// backward runs, and the values of the next item are asked for behind them.
+// backward runs, and each asks for the next item's values of its block.
 absl::Status TrainLoop::Step(const WorkItem& work,
                              const std::optional<Want>& next) {
   ParameterClient* const client = options_.client;
@@ -57,7 +57,7 @@ absl::Status TrainLoop::Step(const WorkItem& work,
   const auto push = [&](int variable) -> absl::Status {
     if (!begun) {
       begun = true;
-      WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight));
+      WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight, next));
     }
     client->GradientReady(variable);
     return absl::OkStatus();
@@ -82,7 +82,7 @@ absl::Status TrainLoop::Step(const WorkItem& work,
       WEIR_RETURN_IF_ERROR(push(v));
     }
   }
-  WEIR_RETURN_IF_ERROR(client->FinishItem(next));
+  WEIR_RETURN_IF_ERROR(client->FinishItem());
 
   ItemReport report;
   report.set_loss(static_cast<float>(result.loss));
@@ -91,7 +91,8 @@ absl::Status TrainLoop::Step(const WorkItem& work,
   return Report(work, std::move(report));
 }
 
-absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight) {
+absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight,
+                                  const std::optional<Want>& next) {
   if (!options_.control->EnterItem()) {
     return absl::CancelledError("the job stopped");
   }
@@ -101,6 +102,7 @@ absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight) {
   push.contribution = work.index;
   push.weight = weight;
   push.left_out = options_.left_out;
+  push.then = next;
   return options_.client->BeginItem(push);
 }
 
@@ -108,8 +110,8 @@ absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight) {
 absl::Status TrainLoop::PushNothing(const WorkItem& work,
                                     const std::optional<Want>& next) {
   WEIR_RETURN_IF_ERROR(options_.client->WaitPull());
-  WEIR_RETURN_IF_ERROR(BeginPush(work, /*weight=*/0.0f));
-  WEIR_RETURN_IF_ERROR(options_.client->FinishItem(next));
+  WEIR_RETURN_IF_ERROR(BeginPush(work, /*weight=*/0.0f, next));
+  WEIR_RETURN_IF_ERROR(options_.client->FinishItem());
   return Report(work, ItemReport());
 }
 

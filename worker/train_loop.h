@@ -75,7 +75,8 @@ class TrainLoop {
   absl::Status Step(const WorkItem& work, const std::optional<Want>& next);
   absl::Status PushNothing(const WorkItem& work,
                            const std::optional<Want>& next);
-  absl::Status BeginPush(const WorkItem& work, float weight);
+  absl::Status BeginPush(const WorkItem& work, float weight,
+                         const std::optional<Want>& next);
   Want WantFor(const WorkItem& work) const;
   // What is pulled behind `work`: nothing inside a sync step.
   std::optional<Want> WantAfter(const WorkItem& work) const;

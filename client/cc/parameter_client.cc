@@ -264,7 +264,8 @@ void ParameterClient::Receive(int s) {
     counters_.bytes_received += payload.bytes();
     shard.exchange->OnStored(index, answer.version());
     OnStored(block);
-  } else if (!was_done && shard.exchange->item_done()) {
+  }
+  if (!was_done && shard.exchange->item_done()) {
     changed_.NotifyAll();
     NotePushEvents(s);
   }
@@ -368,15 +369,21 @@ void ParameterClient::BeginWants(const Want& want,
   std::vector<std::vector<int>> of_shard(shards_.size());
   for (const int block : blocks) {
     of_shard[blocks_[block].id.shard].push_back(blocks_[block].id.index);
+  }
+  NoteWanted(blocks);
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    shards_[s]->exchange->StartWants(want, of_shard[s]);
+    shards_[s]->wake.NotifyAll();
+  }
+}
+
+void ParameterClient::NoteWanted(const std::vector<int>& blocks) {
+  for (const int block : blocks) {
     for (const int v : blocks_[block].variables) {
       ++values_missing_[v];
     }
   }
   values_left_ = static_cast<int>(blocks.size());
-  for (size_t s = 0; s < shards_.size(); ++s) {
-    shards_[s]->exchange->StartWants(want, of_shard[s]);
-    shards_[s]->wake.NotifyAll();
-  }
 }
 
 void ParameterClient::OnStored(int block) {
@@ -450,18 +457,31 @@ absl::Status ParameterClient::BeginItem(const ItemPush& item) {
     shard->exchange->BeginItem(push);
     shard->exchange->SetGate(values_left_ == 0);
   }
+  then_ = item.then;
+  // A version or a clock may have to be waited for: asked for at the end.
+  if (then_.has_value() && then_->latest() && then_->clock() == 0 &&
+      values_left_ == 0) {
+    NoteWanted(forward_blocks_);
+    for (const auto& shard : shards_) {
+      shard->exchange->WantWithItem(*then_);
+    }
+    then_.reset();
+  }
   events_fired_ = 0;
   variable_ready_.assign(variable_ready_.size(), false);
-  item_open_ = true;
+  left_out_.assign(variable_ready_.size(), false);
   for (const int v : item.left_out) {
-    VariableReady(v, /*left_out=*/true);
+    left_out_[v] = true;
   }
+  item_open_ = true;
   return absl::OkStatus();
 }
 
 void ParameterClient::GradientReady(int v) {
   MutexLock lock(&mutex_);
-  VariableReady(v, /*left_out=*/false);
+  if (!left_out_[v]) {
+    VariableReady(v, /*left_out=*/false);
+  }
 }
 
 void ParameterClient::VariableReady(int v, bool left_out) {
@@ -487,7 +507,7 @@ void ParameterClient::VariableReady(int v, bool left_out) {
   }
 }
 
-absl::Status ParameterClient::FinishItem(const std::optional<Want>& want) {
+absl::Status ParameterClient::FinishItem() {
   MutexLock lock(&mutex_);
   WEIR_CHECK(item_open_);
   for (size_t v = 0; v < variable_ready_.size(); ++v) {
@@ -495,12 +515,12 @@ absl::Status ParameterClient::FinishItem(const std::optional<Want>& want) {
   }
   item_open_ = false;
   WEIR_RETURN_IF_ERROR(status_);
-  if (want.has_value()) {
+  if (then_.has_value()) {
     WEIR_CHECK(!next_pull_.has_value());
     if (values_left_ > 0) {
-      next_pull_.emplace(*want, forward_blocks_);
+      next_pull_.emplace(*then_, forward_blocks_);
     } else {
-      BeginWants(*want, forward_blocks_);
+      BeginWants(*then_, forward_blocks_);
     }
   }
   return absl::OkStatus();

@@ -13,12 +13,13 @@
 //
 // Invariants
 //   I1. Every block of an item is applied exactly once per (slot, item),
-//   however
-//       often connections break: it is repeated until its receipt is in.
+//       however often connections break: it is repeated until its receipt is
+//       in.
 //   I2. No block of an item leaves before every value of the pull before it is
 //       here, on every shard.
 //   I3. `gradients` may change only between WaitReceipts and GradientReady;
-//       `parameters` only by a pull.
+//       `parameters` only by a pull, which with ItemPush::then starts for a
+//       block when its last gradient is ready.
 // Threads: one caller, plus one thread per shard and one that watches for lost
 //   shards. Interrupt may be called on any thread.
 // Owns/borrows: transport, layout and both buffers are borrowed.
@@ -80,6 +81,9 @@ class ParameterClient {
     float weight = 1.0f;
     std::vector<int> left_out = {};  // variables
     std::vector<Hyper> hyper = {};
+    // Values to read behind the item, everything. From GradientReady(v) on
+    // those of `v` may change.
+    std::optional<Want> then = std::nullopt;
   };
 
   struct ItemResult {
@@ -116,9 +120,8 @@ class ParameterClient {
   // The gradient (a buffer: the sample) of `v` is final. Once per variable; for
   // variables left out by BeginItem, nothing.
   void GradientReady(int v);
-  // Leaves out the variables that never became ready and, when `want` is
-  // given, starts to read everything behind the item.
-  absl::Status FinishItem(const std::optional<Want>& want);
+  // Leaves out the variables that never became ready.
+  absl::Status FinishItem();
   // Waits until every shard has settled every block and nothing reads
   // `gradients` any more.
   absl::StatusOr<ItemResult> WaitReceipts();
@@ -171,6 +174,8 @@ class ParameterClient {
   void Watch();
   void BeginWants(const Want& want, const std::vector<int>& blocks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteWanted(const std::vector<int>& blocks)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnStored(int block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void VariableReady(int v, bool left_out)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -206,6 +211,9 @@ class ParameterClient {
   // Item.
   bool item_open_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);  // by BeginItem
+  // What is to be read from FinishItem on; what can go with the pushes went.
+  std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
   int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
   Counters counters_ ABSL_GUARDED_BY(mutex_);
   const std::shared_ptr<Releases> releases_ = std::make_shared<Releases>();

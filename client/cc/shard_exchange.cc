@@ -43,20 +43,33 @@ void ShardExchange::NoteWork() {
 
 void ShardExchange::StartWants(const Want& want,
                                const std::vector<int>& blocks) {
-  WEIR_CHECK(wants_left_ == 0);
   if (blocks.empty()) {
     return;
   }
   NoteWork();
-  want_ = want;
-  if (want_.timeout_ms() == 0) {
-    want_.set_timeout_ms(static_cast<uint32_t>(options_.want_timeout.count()));
-  }
+  SetWant(want, static_cast<int>(blocks.size()));
   for (const int block : blocks) {
     blocks_[block].want = WantState::kQueued;
     wants_queued_.push_back(block);
   }
-  wants_left_ = static_cast<int>(blocks.size());
+}
+
+void ShardExchange::SetWant(const Want& want, int blocks) {
+  WEIR_CHECK(wants_left_ == 0);
+  want_ = want;
+  if (want_.timeout_ms() == 0) {
+    want_.set_timeout_ms(static_cast<uint32_t>(options_.want_timeout.count()));
+  }
+  wants_left_ = blocks;
+}
+
+void ShardExchange::WantWithItem(const Want& want) {
+  SetWant(want, static_cast<int>(blocks_.size()));
+  wants_with_push_ = wants_left_;
+  for (Block& block : blocks_) {
+    WEIR_CHECK(block.push == PushState::kPending);
+    block.want = WantState::kWithPush;
+  }
 }
 
 void ShardExchange::BeginItem(const Push& push) {
@@ -153,6 +166,18 @@ ShardExchange::Action ShardExchange::SendPush() {
     b.push = PushState::kSent;
     b.push_request = next_request_;
     ready_.erase({options_.rank[block], block});
+    if (b.want == WantState::kWithPush) {
+      --wants_with_push_;
+      if (payload) {
+        b.want = WantState::kSent;
+        b.want_request = next_request_;
+        wanted_bytes_ += options_.elements[block] * 4;
+        *action.header.mutable_want() = want_;
+      } else {
+        b.want = WantState::kQueued;
+        wants_queued_.push_back(block);
+      }
+    }
     ++count;
     if (payload) {
       break;
@@ -287,7 +312,9 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
   }
   if (answer.has_receipt()) {
     OnReceipt(answer);
-    return -1;
+    if (payload_bytes == 0 && !answer.not_yet()) {
+      return -1;  // of a push without a want
+    }
   }
   const int index = static_cast<int>(answer.block());
   Block& block = blocks_[index];

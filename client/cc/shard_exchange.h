@@ -5,7 +5,9 @@
 //
 // Terms
 //   item     the contribution that is being pushed; one at a time.
-//   want     a question for values of blocks; one set at a time.
+//   want     a question for values of blocks; one set at a time. A want that
+//            goes with the item travels in the block's own push, and one answer
+//            brings receipt and values.
 //   gate     closed while any shard still owes values: nothing of step t+1
 //            leaves before step t+1 is here (DESIGN: sync).
 //   receipt  the shard's word that a block of the item is settled.
@@ -101,6 +103,10 @@ class ShardExchange {
   // Starts an item: every block waits for BlockReady. `push` has all but
   // base_version and left_out. REQUIRES: item_done().
   void BeginItem(const Push& push);
+  // Asks for every block with its push. For values that need not be waited for:
+  // an answer that parks would hold up the pushes behind it.
+  // REQUIRES: wants_left() == 0, just after BeginItem.
+  void WantWithItem(const Want& want);
   // The block may go: with its gradient, leaving out `left_out`, or as a
   // header (`payload` false: left out whole). REQUIRES: once per block.
   void BlockReady(int block, bool payload, std::vector<uint32_t> left_out);
@@ -134,7 +140,7 @@ class ShardExchange {
 
  private:
   enum class PushState : uint8_t { kNone, kPending, kReady, kSent, kDeferred };
-  enum class WantState : uint8_t { kNone, kQueued, kSent, kCopying };
+  enum class WantState : uint8_t { kNone, kWithPush, kQueued, kSent, kCopying };
 
   struct Block {
     uint64_t version = 0;  // of the values last stored
@@ -146,9 +152,12 @@ class ShardExchange {
     uint32_t want_request = 0;
   };
 
-  bool HasWork() const { return blocks_open_ > 0 || wants_left_ > 0; }
+  bool HasWork() const {
+    return blocks_open_ > 0 || wants_left_ > wants_with_push_;
+  }
   void NoteWork();
   void Fail(const absl::Status& status);
+  void SetWant(const Want& want, int blocks);
   std::string WithoutAddress(const std::string& message) const;
   Action SendPush();
   Action SendWant();
@@ -169,6 +178,7 @@ class ShardExchange {
   int blocks_unacknowledged_ = 0;  // of the item
   int blocks_open_ = 0;            // ready, sent or deferred
   int wants_left_ = 0;
+  int wants_with_push_ = 0;  // of them, those whose push has not been sent
   Receipts receipts_;
 
   bool connected_ = false;

@@ -377,16 +377,17 @@ absl::Status Client::Impl::Start(const std::vector<std::string>& names,
     variables.push_back(static_cast<int>(v));
   }
   ParameterClient::ItemPush item;
-  item.item = item_;
+  item.item = item_++;
   item.contribution = static_cast<uint32_t>(options_.worker_index);
+  if (pull) {
+    item.then = NextWant();
+  }
   WEIR_RETURN_IF_ERROR(client_->BeginItem(item));
   for (const int v : variables) {
     client_->GradientReady(v);
   }
-  ++item_;
   item_open_ = true;
-  return client_->FinishItem(pull ? std::optional<Want>(NextWant())
-                                  : std::nullopt);
+  return client_->FinishItem();
 }
 
 absl::Status Client::Impl::Wait() {

@@ -56,7 +56,7 @@ absl::Status Run(Arguments arguments) {
     push.item = item;
     WEIR_RETURN_IF_ERROR(client->BeginItem(push));
     client->GradientReady(0);
-    WEIR_RETURN_IF_ERROR(client->FinishItem(std::nullopt));
+    WEIR_RETURN_IF_ERROR(client->FinishItem());
     WEIR_RETURN_IF_ERROR(client->WaitReceipts().status());
   }
   return absl::OkStatus();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -21,9 +23,7 @@ class FakeStream : public PushPullStream {
       std::lock_guard<std::mutex> lock(shards_->mutex_);
       std::erase(shards_->streams_, this);
     }
-    for (const auto& released : held_) {
-      released();
-    }
+    GiveBack();
   }
 
   absl::Status Send(const GradientChunk& header, std::span<const char> payload,
@@ -65,24 +65,22 @@ class FakeStream : public PushPullStream {
       if (!answers_.empty()) {
         *header = std::move(answers_.front());
         answers_.pop_front();
-        std::vector<std::function<void()>> held;
-        held.swap(held_);
         lock.unlock();
-        for (const auto& released : held) {
-          released();
-        }
+        GiveBack();
         return absl::OkStatus();
       }
       if (!end_.ok()) {
         return end_;
       }
       if (!shards_->shards_[shard_].silent && Answer(header, payload)) {
+        lock.unlock();
+        GiveBack();
         return absl::OkStatus();
       }
       if (timed_out && !shards_->shards_[shard_].silent && !parked_.empty()) {
         header->Clear();
         header->set_incarnation(shards_->shards_[shard_].incarnation);
-        header->set_block(parked_.front().first);
+        header->set_block(parked_.front().block);
         header->set_not_yet(true);
         parked_.pop_front();
         return absl::OkStatus();
@@ -113,6 +111,7 @@ class FakeStream : public PushPullStream {
     FakeShards::Shard& shard = shards_->shards_[shard_];
     const int count = std::max<int>(static_cast<int>(header.block_count()), 1);
     const int first = static_cast<int>(header.block());
+    std::optional<Receipt> receipt;
     if (first + count > static_cast<int>(shard.blocks.size())) {
       Break(absl::InvalidArgumentError("no such block"));
       return;
@@ -131,46 +130,59 @@ class FakeStream : public PushPullStream {
           answer.mutable_receipt()->set_item(header.push().item());
           continue;
         }
-        const Receipt receipt = shards_->Apply(
+        const Receipt applied = shards_->Apply(
             shard_, b, header, gradient.empty() ? nullptr : gradient.data());
-        if (receipt.outcome() == Receipt::NONE) {
+        if (applied.outcome() == Receipt::NONE) {
           Break(absl::OutOfRangeError(
               absl::StrCat("item ", header.push().item(), " skips item ",
                            shard.blocks[b].next_item[header.sender().slot()])));
           return;
         }
-        *answer.mutable_receipt() = receipt;
+        *answer.mutable_receipt() = applied;
       }
       if (!payload.empty()) {
         shards_->arrivals_.push_back({shard_, first});
       }
-      answers_.push_back(std::move(answer));
+      if (header.has_want()) {
+        receipt = answer.receipt();  // goes with the values
+      } else {
+        answers_.push_back(std::move(answer));
+      }
     }
     if (header.has_want()) {
       shards_->wants_.push_back({shard_, first});
       for (int b = first; b < first + count; ++b) {
-        parked_.emplace_back(b, header.want());
         // As a ps does: the request's run length comes back with each value.
-        run_length_ = header.block_count();
+        parked_.push_back({b, header.want(), header.block_count(), receipt});
       }
+    }
+  }
+
+  // On the client's thread, as Send is.
+  void GiveBack() {
+    for (const auto& released : std::exchange(held_, {})) {
+      released();
     }
   }
 
   bool Answer(ValueChunk* header, Payload* payload) {
     FakeShards::Shard& shard = shards_->shards_[shard_];
     for (auto it = parked_.begin(); it != parked_.end(); ++it) {
-      FakeShards::Block& block = shard.blocks[it->first];
-      const bool previous = it->second.when_case() == Want::kVersion &&
-                            it->second.version() + 1 == block.version &&
+      FakeShards::Block& block = shard.blocks[it->block];
+      const bool previous = it->want.when_case() == Want::kVersion &&
+                            it->want.version() + 1 == block.version &&
                             !block.previous.empty();
-      if (it->second.when_case() == Want::kVersion && !previous &&
-          it->second.version() != block.version) {
+      if (it->want.when_case() == Want::kVersion && !previous &&
+          it->want.version() != block.version) {
         continue;
       }
       header->Clear();
       header->set_incarnation(shard.incarnation);
-      header->set_block(static_cast<uint32_t>(it->first));
-      header->set_block_count(run_length_);
+      header->set_block(static_cast<uint32_t>(it->block));
+      header->set_block_count(it->run_length);
+      if (it->receipt.has_value()) {
+        *header->mutable_receipt() = *it->receipt;
+      }
       header->set_version(block.version - (previous ? 1 : 0));
       auto copy = std::make_shared<std::vector<float>>(previous ? block.previous
                                                                 : block.values);
@@ -186,13 +198,19 @@ class FakeStream : public PushPullStream {
     return false;
   }
 
+  struct Parked {
+    int block;
+    Want want;
+    uint32_t run_length;
+    std::optional<Receipt> receipt;  // of the push that came with it
+  };
+
   FakeShards* const shards_;
   const int shard_;
   absl::Status end_;
   int sends_ = 0;
-  uint32_t run_length_ = 0;
   std::deque<ValueChunk> answers_;
-  std::deque<std::pair<int, Want>> parked_;
+  std::deque<Parked> parked_;
   std::vector<std::function<void()>> held_;
 };
 

@@ -95,13 +95,14 @@ TEST(InProcessTransportTest, AClientLosesAndDoublesNothingWhateverGoesWrong) {
     for (int item = 0; item < kItems; ++item) {
       ParameterClient::ItemPush push;
       push.item = static_cast<uint64_t>(item);
+      push.then = latest;
       ASSERT_TRUE((*client)->BeginItem(push).ok());
       // Sums of small whole numbers are exact.
       for (int64_t i = 0; i < 64 * 11 - 16; ++i) {
         gradients[i] = static_cast<float>((i + item) % 5);
       }
       (*client)->GradientReady(0);
-      ASSERT_TRUE((*client)->FinishItem(latest).ok());
+      ASSERT_TRUE((*client)->FinishItem().ok());
       const auto result = (*client)->WaitReceipts();
       ASSERT_TRUE(result.ok()) << result.status();
       duplicates += result->duplicate_blocks;

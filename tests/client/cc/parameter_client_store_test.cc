@@ -95,12 +95,13 @@ struct Worker {
     ParameterClient::ItemPush push;
     push.item = item;
     push.contribution = contribution;
+    push.then = want;
     absl::Status status = client->BeginItem(push);
     std::fill(gradients.begin(), gradients.end(), value);
     for (int v = 2; v >= 0; --v) {
       client->GradientReady(v);
     }
-    status.Update(client->FinishItem(want));
+    status.Update(client->FinishItem());
     status.Update(client->WaitReceipts().status());
     return status;
   }
@@ -196,13 +197,14 @@ TEST(ParameterClientStoreTest, SyncLedgerIsExactThroughFaults) {
           ParameterClient::ItemPush push;
           push.item = item;
           push.contribution = m;
+          push.then = want;
           ASSERT_TRUE(worker.client->BeginItem(push).ok());
           std::fill(worker.gradients.begin(), worker.gradients.end(),
                     static_cast<float>(m));
           for (int v = 2; v >= 0; --v) {
             worker.client->GradientReady(v);
           }
-          ASSERT_TRUE(worker.client->FinishItem(want).ok());
+          ASSERT_TRUE(worker.client->FinishItem().ok());
           const auto result = worker.client->WaitReceipts();
           ASSERT_TRUE(result.ok()) << result.status();
         }

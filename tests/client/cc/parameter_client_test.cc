@@ -48,6 +48,7 @@ struct Worker {
     ParameterClient::ItemPush push;
     push.item = item;
     push.contribution = contribution;
+    push.then = want;
     absl::Status status = client->BeginItem(push);
     if (!status.ok()) {
       return status;
@@ -56,7 +57,7 @@ struct Worker {
     for (int v = 3; v >= 0; --v) {
       client->GradientReady(v);
     }
-    status = client->FinishItem(want);
+    status = client->FinishItem();
     if (!status.ok()) {
       return status;
     }
@@ -202,7 +203,7 @@ TEST(ParameterClientTest, LeavesOutWhatWasNeverReady) {
   ASSERT_TRUE(worker.client->BeginItem({.item = 0, .left_out = {0}}).ok());
   std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
   worker.client->GradientReady(3);
-  ASSERT_TRUE(worker.client->FinishItem(std::nullopt).ok());
+  ASSERT_TRUE(worker.client->FinishItem().ok());
   ASSERT_TRUE(worker.client->WaitReceipts().ok());
   for (int b = 0; b < layout.block_count(0); ++b) {
     EXPECT_EQ(shards.next_item(0, b, 0), 1u);

@@ -164,6 +164,91 @@ TEST(ShardExchangeTest, AsksForEveryBlockOfAVersionAtOnce) {
   EXPECT_EQ(exchange.Next().header.block_count(), 5u);
 }
 
+Want LatestValues() {
+  Want want;
+  want.set_latest(true);
+  return want;
+}
+
+// Receipt and values in one.
+ValueChunk BothFor(uint64_t item, uint32_t block, uint64_t version) {
+  ValueChunk answer = ReceiptFor(item, block);
+  answer.set_version(version);
+  return answer;
+}
+
+TEST(ShardExchangeTest, AWantWithTheItemTravelsInThePush) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1, 2}));
+  exchange.BeginItem(Item(4));
+  exchange.WantWithItem(LatestValues());
+  EXPECT_EQ(exchange.wants_left(), 3);
+  exchange.BlockReady(2, true, {});
+  Connect(&exchange);
+  ShardExchange::Action action = exchange.Next();
+  EXPECT_TRUE(action.payload);
+  EXPECT_TRUE(action.header.has_push() && action.header.has_want());
+  EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
+  ASSERT_EQ(exchange.OnAnswer(BothFor(4, 2, 9), 4096), 2);
+  exchange.OnStored(2, 9);
+  EXPECT_EQ(exchange.wants_left(), 2);
+  EXPECT_FALSE(exchange.item_done());
+  EXPECT_EQ(exchange.Next().kind, Kind::kIdle);
+
+  // A run that is left out asks for its values behind it.
+  exchange.BlockReady(0, false, {});
+  exchange.BlockReady(1, false, {});
+  action = exchange.Next();
+  EXPECT_TRUE(action.header.has_push());
+  EXPECT_FALSE(action.header.has_want());
+  action = exchange.Next();
+  EXPECT_FALSE(action.header.has_push());
+  EXPECT_EQ(action.header.block_count(), 2u);
+  EXPECT_EQ(exchange.OnAnswer(ReceiptFor(4, 0, Receipt::ACCEPTED, 2), 0), -1);
+  EXPECT_TRUE(exchange.item_done());
+  EXPECT_EQ(exchange.wants_left(), 2);
+  ASSERT_EQ(exchange.OnAnswer(ValueFor(0, 9), 4096), 0);
+  exchange.OnStored(0, 9);
+  ASSERT_EQ(exchange.OnAnswer(ValueFor(1, 9), 4096), 1);
+  exchange.OnStored(1, 9);
+  EXPECT_EQ(exchange.wants_left(), 0);
+  EXPECT_EQ(exchange.Next().kind, Kind::kIdle);
+}
+
+TEST(ShardExchangeTest, AWantWithABrokenPushIsSentBehindIt) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0}));
+  exchange.BeginItem(Item(4));
+  exchange.WantWithItem(LatestValues());
+  exchange.BlockReady(0, true, {});
+  Connect(&exchange);
+  EXPECT_TRUE(exchange.Next().header.has_want());
+  exchange.OnStreamEnd(absl::UnavailableError("reset"));
+  clock.Advance(std::chrono::seconds(1));
+  Connect(&exchange);
+  ShardExchange::Action action = exchange.Next();
+  EXPECT_TRUE(action.header.has_push());
+  EXPECT_FALSE(action.header.has_want());
+  EXPECT_TRUE(exchange.Next().header.has_want());
+  EXPECT_EQ(exchange.OnAnswer(ReceiptFor(4, 0, Receipt::DUPLICATE), 0), -1);
+  EXPECT_TRUE(exchange.item_done());
+  EXPECT_EQ(exchange.OnAnswer(ValueFor(0, 9), 4096), 0);
+}
+
+TEST(ShardExchangeTest, WantsOfPushesThatAreNotReadyAreNotLost) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1}));
+  exchange.BeginItem(Item(4));
+  exchange.WantWithItem(LatestValues());
+  clock.Advance(std::chrono::hours(1));  // a long backward
+  EXPECT_FALSE(exchange.CheckLost());
+  EXPECT_EQ(exchange.Next().kind, Kind::kIdle);
+  exchange.BlockReady(1, true, {});
+  EXPECT_FALSE(exchange.CheckLost());
+  clock.Advance(std::chrono::hours(1));
+  EXPECT_TRUE(exchange.CheckLost());
+}
+
 TEST(ShardExchangeTest, AsksAgainAfterNotYet) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
