@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "client/cc/loans.h"
 #include "common/check.h"
 #include "common/mutex.h"
 #include "common/status.h"
@@ -172,35 +173,6 @@ class GrpcPushPullStream : public PushPullStream {
 
 // -------------------------------------------------------------- Push, Assign
 
-// Counts the payloads that gRPC still holds.
-class Loans {
- public:
-  std::function<void()> Add() {
-    MutexLock lock(&mutex_);
-    ++count_;
-    return [this] { Release(); };
-  }
-
-  void WaitForNone() {
-    MutexLock lock(&mutex_);
-    while (count_ > 0) {
-      changed_.Wait(&mutex_);
-    }
-  }
-
- private:
-  void Release() {
-    MutexLock lock(&mutex_);
-    if (--count_ == 0) {
-      changed_.NotifyAll();  // under the lock: then the waiter may be gone
-    }
-  }
-
-  Mutex mutex_;
-  CondVar changed_;
-  int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
-};
-
 // Sends what `next` gives and waits for the one answer.
 template <typename Reply, typename Chunk>
 absl::StatusOr<Reply> SendAll(
@@ -227,7 +199,8 @@ absl::StatusOr<Reply> SendAll(
     stream->WritesDone();
     status = stream->Finish();
   }
-  loans.WaitForNone();
+  while (!loans.WaitForNone(std::chrono::seconds(1))) {
+  }
   if (!status.ok()) {
     return peer.Named(status);
   }

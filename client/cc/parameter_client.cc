@@ -84,15 +84,8 @@ ParameterClient::~ParameterClient() {
     }
     shard->stream.reset();
   }
-  MutexLock lock(&releases_->mutex);
-  const int64_t begin = Clock::Real()->NowNs();
-  while (releases_->left > 0) {
-    if (Clock::Real()->NowNs() - begin >
-        std::chrono::nanoseconds(kReleaseWaitMax).count()) {
-      LOG_ERROR("{} payloads were never given back", releases_->left);
-      break;
-    }
-    releases_->done.WaitFor(&releases_->mutex, std::chrono::milliseconds(50));
+  if (!loans_.WaitForNone(kReleaseWaitMax)) {
+    LOG_ERROR("a transport never gave its payloads back");
   }
 }
 
@@ -209,16 +202,7 @@ void ParameterClient::Send(int s, const ShardExchange::Action& action) {
     payload = {reinterpret_cast<const char*>(options_.gradients + range.begin),
                static_cast<size_t>(range.count) * sizeof(float)};
     counters_.bytes_sent += payload.size();
-    {
-      MutexLock lock(&releases_->mutex);
-      ++releases_->left;
-    }
-    released = [releases = releases_] {
-      MutexLock lock(&releases->mutex);
-      if (--releases->left == 0) {
-        releases->done.NotifyAll();
-      }
-    };
+    released = loans_.Add();
   }
   mutex_.Unlock();
   const absl::Status status =
@@ -559,22 +543,11 @@ absl::StatusOr<ParameterClient::ItemResult> ParameterClient::WaitReceipts() {
       }
     }
   }
-  WEIR_RETURN_IF_ERROR(WaitReleases());
-  return result;
-}
-
-absl::Status ParameterClient::WaitReleases() {
-  while (true) {
-    {
-      MutexLock lock(&releases_->mutex);
-      if (releases_->left == 0) {
-        return absl::OkStatus();
-      }
-      releases_->done.WaitFor(&releases_->mutex, std::chrono::milliseconds(50));
-    }
+  while (!loans_.WaitForNone(std::chrono::milliseconds(50))) {
     MutexLock lock(&mutex_);
     WEIR_RETURN_IF_ERROR(status_);
   }
+  return result;
 }
 
 // ---------------------------------------------------------------------- state

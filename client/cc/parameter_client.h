@@ -42,6 +42,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/loans.h"
 #include "client/cc/shard_exchange.h"
 #include "client/cc/transport.h"
 #include "common/layout.h"
@@ -154,14 +155,6 @@ class ParameterClient {
     std::vector<uint32_t> left_out;
   };
 
-  // Counts payloads that a transport still reads; outlives the client, because
-  // the last one may come back from a thread of the transport's.
-  struct Releases {
-    Mutex mutex;
-    CondVar done;
-    int left ABSL_GUARDED_BY(mutex) = 0;
-  };
-
   explicit ParameterClient(Options options);
   void BuildBlocks();
   void RunShard(int shard);
@@ -186,7 +179,6 @@ class ParameterClient {
   template <typename Done>
   absl::Status WaitUntil(const Done& done)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WaitReleases();
 
   const Options options_;
   // Constant after construction.
@@ -216,7 +208,7 @@ class ParameterClient {
   std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
   int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
   Counters counters_ ABSL_GUARDED_BY(mutex_);
-  const std::shared_ptr<Releases> releases_ = std::make_shared<Releases>();
+  Loans loans_;  // payloads that the transport still reads
   std::thread watcher_;
 };
 
