@@ -48,12 +48,30 @@ void Supervisor::End(int code, std::string reason,
   terminate_at_ns_ = now_ns + grace.count();
 }
 
+void Supervisor::HurryServers(int64_t now_ns) {
+  if (exit_code_ == kExitOk) {
+    return;  // the evaluator sees that the job is done
+  }
+  int64_t grace = 0;
+  for (const LocalTask& task : tasks_) {
+    if (!task.running || task.role == "evaluator") {
+      continue;
+    }
+    if (task.role != "ps") {
+      return;
+    }
+    grace = options_.permanent_grace.count();
+  }
+  terminate_at_ns_ = std::min(terminate_at_ns_, now_ns + grace);
+}
+
 void Supervisor::OnExit(int index, int code, int64_t now_ns) {
   LocalTask& task = tasks_[index];
   task.running = false;
   task.exit_code = code;
   task.start_at_ns = -1;
   if (ending_) {
+    HurryServers(now_ns);
     return;
   }
   const std::string what =

@@ -44,7 +44,8 @@ class Supervisor {
     std::chrono::nanoseconds finish_grace = std::chrono::seconds(5);
     // After a transient failure: the others notice a lost ps within 15 s.
     std::chrono::nanoseconds failure_grace = std::chrono::seconds(20);
-    // After a permanent failure: the others can only wait.
+    // After a permanent failure, and for a ps once chief and workers are gone:
+    // what still runs can only wait.
     std::chrono::nanoseconds permanent_grace = std::chrono::seconds(2);
     // After Ctrl-C: a checkpoint has to be written.
     std::chrono::nanoseconds interrupt_grace = std::chrono::seconds(60);
@@ -78,6 +79,8 @@ class Supervisor {
   bool IsMain(const LocalTask& task) const;
   void End(int code, std::string reason, std::chrono::nanoseconds grace,
            int64_t now_ns);
+  // Waits no longer than needed for tasks that end only when they are told to.
+  void HurryServers(int64_t now_ns);
 
   const Options options_;
   std::vector<LocalTask> tasks_;

@@ -397,12 +397,14 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
   return reply;
 }
 
-absl::Status JobState::TakeReports(int slot, const Progress& progress) {
+absl::Status JobState::TakeReports(int slot, const Progress& progress,
+                                   int repeated) {
   train_log_->AddStaleness(progress.staleness_sum(), progress.staleness_count(),
                            progress.staleness_max());
   // They were done one after the other since the heartbeat before.
   const int64_t since_ns = roster_.worker(slot).heard_before_ns;
-  for (int i = 0; i < progress.item_size(); ++i) {
+  // The log tells sync's repeats apart itself, and may lack lines of them.
+  for (int i = sync() ? 0 : repeated; i < progress.item_size(); ++i) {
     const ItemReport& item = progress.item(i);
     train_log_->AddItem(
         item, since_ns + (now_ns_ - since_ns) * (i + 1) / progress.item_size());
@@ -433,8 +435,9 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   now_ns_ = options_.clock->NowNs();
   bool fresh = false;
   uint64_t ended = 0;
+  int repeated = 0;
   WEIR_RETURN_IF_ERROR(
-      roster_.OnProgress(stream, progress, now_ns_, &fresh, &ended));
+      roster_.OnProgress(stream, progress, now_ns_, &fresh, &ended, &repeated));
   if (ended != 0) {
     actions_.push_back(
         EndStream{ended, absl::CancelledError("a newer stream is open")});
@@ -445,7 +448,7 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   }
   // While it ends, too: a worker's last reports follow its stop.
   if (train_log_.has_value() && phase_ <= Phase::kEnding) {
-    const absl::Status status = TakeReports(slot, progress);
+    const absl::Status status = TakeReports(slot, progress, repeated);
     if (!status.ok()) {
       Fail(status);
       return absl::OkStatus();

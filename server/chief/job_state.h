@@ -135,7 +135,7 @@ class JobState {
   TrainLog::Options TrainLogOptions() const;
   absl::Status EnterTraining(uint64_t sample_count);
   Grant MakeGrant(int slot) const;
-  absl::Status TakeReports(int slot, const Progress& progress);
+  absl::Status TakeReports(int slot, const Progress& progress, int repeated);
   // The Hold, Release or Stop that a stream must hear when it opens.
   void Greet(uint64_t stream);
   void Broadcast(const Command& command);

@@ -98,6 +98,10 @@ void JobState::AdvanceCheckpoint() {
         next.push_back(static_cast<int64_t>(tracker_.NextItemMin(w)));
       }
       AdvanceProgress();
+      if (stop_requested_ && checkpoint_step_ == step_) {
+        FinishCheckpoints();  // nothing was done since the last one
+        return;
+      }
       cycle_.OnMarks(tracker_.TornSlot(roster_.count()).has_value(),
                      std::move(next), step_, &actions_);
     }
@@ -109,8 +113,11 @@ void JobState::AdvanceCheckpoint() {
       return;
     }
   }
-  if (cycle_.wants_hold() != hold_sent_) {
-    hold_sent_ = cycle_.wants_hold();
+  // Who held for the last checkpoint does not go on: that would be lost.
+  const bool hold =
+      cycle_.wants_hold() || (hold_sent_ && stop_requested_ && !cycle_.idle());
+  if (hold != hold_sent_ && phase_ <= Phase::kLast) {
+    hold_sent_ = hold;
     Command command;
     if (hold_sent_) {
       command.set_hold(true);
@@ -123,8 +130,7 @@ void JobState::AdvanceCheckpoint() {
 
 void JobState::BeginCheckpoint() {
   const bool wanted = phase_ == Phase::kLast || stop_requested_;
-  const uint64_t here = phase_ == Phase::kLast ? step_count_ : step_;
-  if (wanted && checkpoint_step_ == here) {
+  if (phase_ == Phase::kLast && checkpoint_step_ == step_count_) {
     FinishCheckpoints();  // it is there already
     return;
   }
@@ -189,7 +195,9 @@ void JobState::OnOutcome(const CheckpointCycle::Outcome& outcome) {
       schedule_->OnTried(outcome.step, now_ns_);
       torn_since_ns_ = retry_ns_ = 0;
       tries_failed_ = 0;
-      if (stop_requested_ && phase_ == Phase::kTraining) {
+      // One that began before the stop lacks what came after it.
+      if (stop_requested_ && phase_ == Phase::kTraining &&
+          (cycle_.begun_ns() >= stop_ns_ || outcome.step == step_)) {
         FinishCheckpoints();
       }
       return;  // BeginCheckpoint sees whether it was the last one

@@ -105,9 +105,11 @@ uint64_t Roster::EndRound(const std::function<uint64_t(int)>& next_item,
 }
 
 absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
-                                int64_t now_ns, bool* fresh, uint64_t* ended) {
+                                int64_t now_ns, bool* fresh, uint64_t* ended,
+                                int* repeated) {
   *fresh = false;
   *ended = 0;
+  *repeated = 0;
   if (progress.slot() >= workers_.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("heartbeat of worker ", progress.slot(), ": the job has ",
@@ -133,7 +135,12 @@ absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
   worker.holding = progress.holding();
   worker.out_of_work = progress.out_of_work();
   worker.next_item = std::max(worker.next_item, progress.next_item());
-  worker.reported += static_cast<uint64_t>(progress.item_size());
+  const auto reports = static_cast<int64_t>(progress.item_size());
+  const auto missing = static_cast<int64_t>(progress.next_item()) -
+                       static_cast<int64_t>(worker.reported);
+  *repeated =
+      static_cast<int>(reports - std::clamp(missing, int64_t{0}, reports));
+  worker.reported += static_cast<uint64_t>(reports - *repeated);
   return absl::OkStatus();
 }
 

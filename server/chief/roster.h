@@ -82,9 +82,12 @@ class Roster {
                     int64_t now_ns);
 
   // Checks the grant that a heartbeat speaks for and takes its liveness.
-  // `fresh` becomes true on a stream's first message; `ended` as above.
+  // `fresh` becomes true on a stream's first message; `ended` as above;
+  // `repeated` is how many of its first reports are of items that count as
+  // reported: a chief that was restarted takes them from the marks.
   absl::Status OnProgress(uint64_t stream, const Progress& progress,
-                          int64_t now_ns, bool* fresh, uint64_t* ended);
+                          int64_t now_ns, bool* fresh, uint64_t* ended,
+                          int* repeated);
   // Returns the slot that lost its stream, or -1.
   int OnStreamLost(uint64_t stream, int64_t now_ns);
   // Drops workers that were silent for `lost_after_ns`; returns their streams.

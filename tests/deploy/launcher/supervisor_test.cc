@@ -52,7 +52,8 @@ TEST(SupervisorTest, NeverRestartsAPsAndEndsWith138) {
   EXPECT_EQ(supervisor.PressureAt(21 * kSecond), Pressure::kTerminate);
   EXPECT_EQ(supervisor.PressureAt(26 * kSecond), Pressure::kKill);
   supervisor.OnExit(2, 138, kSecond);
-  supervisor.OnExit(3, 143, 22 * kSecond);
+  EXPECT_EQ(supervisor.PressureAt(kSecond), Pressure::kTerminate);
+  supervisor.OnExit(3, 143, 2 * kSecond);
   EXPECT_TRUE(supervisor.finished());
 }
 
@@ -78,6 +79,30 @@ TEST(SupervisorTest, AFailedEvaluatorDoesNotEndTheJob) {
   Supervisor supervisor = Running();
   supervisor.OnExit(3, 2, 0);
   EXPECT_FALSE(supervisor.ending());
+}
+
+TEST(SupervisorTest, WaitsForNobodyWhoOnlyWaits) {
+  Supervisor supervisor = Running();
+  supervisor.OnInterrupt(0);
+  supervisor.OnExit(1, 130, kSecond);
+  EXPECT_EQ(supervisor.PressureAt(50 * kSecond), Pressure::kNone);
+  supervisor.OnExit(2, 138, kSecond);
+  // The chief's word is on its way to the ps.
+  EXPECT_EQ(supervisor.PressureAt(2 * kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureAt(4 * kSecond), Pressure::kTerminate);
+  supervisor.OnExit(0, 0, kSecond);
+  EXPECT_EQ(supervisor.PressureAt(kSecond), Pressure::kTerminate);
+  supervisor.OnExit(3, 143, kSecond);
+  EXPECT_TRUE(supervisor.finished());
+}
+
+TEST(SupervisorTest, LeavesTheEvaluatorTimeAtAGoodEnd) {
+  Supervisor supervisor = Running();
+  supervisor.OnExit(0, 0, 0);
+  supervisor.OnExit(2, 0, 0);
+  supervisor.OnExit(1, 0, 0);
+  EXPECT_EQ(supervisor.PressureAt(4 * kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureAt(5 * kSecond), Pressure::kTerminate);
 }
 
 TEST(SupervisorTest, ASecondInterruptKillsAtOnce) {

@@ -182,6 +182,26 @@ TEST(JobStateCheckpointTest, AStopLeavesACheckpoint) {
   }
 }
 
+// At every point of a regular checkpoint.
+TEST(JobStateCheckpointTest, AStopBesideACheckpointLosesNothing) {
+  for (int ticks = 0; ticks < 40; ++ticks) {
+    for (const bool sync : {false, true}) {
+      ChiefWorld world(1, 2, EverySteps(4000, 20, sync));
+      world.StartChief();
+      world.Join(0);
+      world.Join(1);
+      world.Work(ticks);
+      world.chief().RequestStop("SIGINT");
+      world.Work(400);
+      ASSERT_TRUE(world.finished.has_value());
+      ASSERT_FALSE(world.disk.empty());
+      EXPECT_EQ(world.workers[0].next + world.workers[1].next,
+                world.disk.rbegin()->second.step() * (sync ? 2 : 1))
+          << "sync " << sync << ", ticks " << ticks;
+    }
+  }
+}
+
 TEST(JobStateCheckpointTest, AStopThatCannotFreezeEndsAnyhow) {
   ChiefWorld world(1, 1, EverySteps(400, 0, true));
   world.StartChief();

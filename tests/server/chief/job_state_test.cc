@@ -313,14 +313,44 @@ TEST(JobStateTest, SilentWorkersAreDropped) {
   EXPECT_EQ(world.workers[0].error.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
+// A worker whose stream broke, or whose chief was restarted, says again what
+// counts already.
+TEST(JobStateTest, AnItemThatIsReportedAgainIsCountedOnce) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_train()->set_log_every_steps(1);
+  ChiefWorld world(1, 1, spec);
+  world.StartChief();
+  world.Join(0);
+  Progress progress;
+  progress.set_generation(world.workers[0].grant->sender().generation());
+  for (int i = 0; i < 5; ++i) {
+    world.DoItem(0);
+    progress.add_item()->set_weight(1.0f);
+  }
+  progress.set_next_item(5);
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_TRUE(
+        world.chief().OnProgress(world.workers[0].stream, progress).ok());
+    world.Run(1);
+    EXPECT_EQ(world.lines.size(), 5u);
+  }
+  world.DoItem(0);
+  progress.set_next_item(6);  // the newest of the five is new
+  EXPECT_TRUE(world.chief().OnProgress(world.workers[0].stream, progress).ok());
+  world.Run(1);
+  EXPECT_EQ(world.lines.size(), 6u);
+}
+
 TEST(JobStateTest, BadContributionsEndTheJob) {
   JobSpec spec = SmallSpec();
   spec.mutable_limits()->set_max_bad_contributions(1);
   ChiefWorld world(1, 1, spec);
   world.StartChief();
   world.Join(0);
+  world.DoItem(0);
   world.Beat(0, /*bad=*/true).IgnoreError();
   EXPECT_FALSE(world.workers[0].stop.has_value());
+  world.DoItem(0);
   world.Beat(0, /*bad=*/true).IgnoreError();
   world.Work(5);
   ASSERT_TRUE(world.finished.has_value());
