@@ -31,9 +31,12 @@ void AddTrainCommand(CLI::App* app, Command* command) {
   CLI::App* train = app->add_subcommand(
       "train", "train a job on a local cluster of real processes");
   train->add_option("job", options->job_path, "job file")->required();
-  train->add_option("--ps", options->ps_count, "parameter servers")
+  train
+      ->add_option(
+          "--ps", options->ps_count,
+          "parameter servers (default 1; with --resume as many as before)")
       ->check(CLI::Range(1, 64));
-  train->add_option("--workers", options->worker_count, "workers")
+  train->add_option("--workers", options->worker_count, "workers (the same)")
       ->check(CLI::Range(1, 64));
   train->add_flag("--chief", options->chief,
                   "run the chief as a task of its own, not in worker 0");
@@ -46,7 +49,7 @@ void AddTrainCommand(CLI::App* app, Command* command) {
   train->add_flag("--allow_older", options->allow_older,
                   "with --resume: if it is damaged, from the one before");
   train->add_option("--max_restarts", options->max_restarts,
-                    "times that one dead task is started again");
+                    "times that one dead task is started again; default 20");
   train->add_option("--data_dir", options->data_dir,
                     "where the job's data paths begin");
   train->add_option("--init_from", options->init_from,

@@ -36,6 +36,22 @@ double Number(const Json& json, const char* key) {
 
 }  // namespace
 
+std::map<std::string, int> TaskCounts(Files* files,
+                                      const std::string& workdir) {
+  std::map<std::string, int> counts;
+  const auto text = files->ReadAll(absl::StrCat(workdir, "/summary.json"));
+  const Json json = Json::parse(text.ok() ? *text : "", nullptr, false);
+  if (json.is_object() && json.contains("tasks")) {
+    for (const Json& task : json["tasks"]) {
+      if (task.is_object() && task.contains("role") &&
+          task["role"].is_string()) {
+        ++counts[task["role"].get<std::string>()];
+      }
+    }
+  }
+  return counts;
+}
+
 void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
   const std::vector<Json> curve =
       ReadLines(files, absl::StrCat(workdir, "/train.jsonl"));

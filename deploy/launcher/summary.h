@@ -34,6 +34,10 @@ struct RunSummary {
 // Fills what the files in `workdir` tell; missing files leave fields unset.
 void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary);
 
+// How many tasks of each role the run in `workdir` had when it last ended;
+// empty when it left no summary.json.
+std::map<std::string, int> TaskCounts(Files* files, const std::string& workdir);
+
 std::string SummaryJson(const RunSummary& summary);
 std::string SummaryTable(const RunSummary& summary);
 

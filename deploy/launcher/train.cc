@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -35,6 +36,8 @@ namespace {
 
 constexpr auto kPollEvery = std::chrono::milliseconds(50);
 constexpr int64_t kStatusEveryNs = 250'000'000;
+
+constexpr char kJobName[] = "job.textproto";
 
 // Counted by the signal handler; the loop reads it.
 volatile sig_atomic_t interrupts = 0;
@@ -128,9 +131,17 @@ absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
   return "runs/" + newest;
 }
 
-// Makes DIR and DIR/logs. A directory with another run in it is refused.
+// Makes DIR and DIR/logs. A directory with another run in it is refused, and
+// without `resume`'s run in it, too.
 absl::Status PrepareWorkdir(const std::string& workdir, bool resume) {
   Files* files = Files::Real();
+  WEIR_ASSIGN_OR_RETURN(const bool known,
+                        files->Exists(JoinPath(workdir, kJobName)));
+  if (resume && !known) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume: there is no run in ", workdir,
+                     "; check --workdir, or start one without --resume"));
+  }
   for (const char* name : {"checkpoints", "train.jsonl"}) {
     WEIR_ASSIGN_OR_RETURN(const bool exists,
                           files->Exists(JoinPath(workdir, name)));
@@ -313,13 +324,20 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
 
   LocalClusterOptions cluster;
   cluster.bin_dir = options.bin_dir;
-  cluster.job_path = workdir + "/job.textproto";
+  cluster.job_path = JoinPath(workdir, kJobName);
   cluster.workdir = workdir;
   cluster.data_dir =
       std::filesystem::absolute(options.data_dir, ignored).string();
-  cluster.ps_count = options.ps_count;
-  cluster.worker_count = options.worker_count;
-  cluster.chief = options.chief;
+  std::map<std::string, int> before;
+  if (options.resume) {
+    before = TaskCounts(Files::Real(), workdir);
+  }
+  const auto count = [&before](int asked, const char* role) {
+    return asked > 0 ? asked : std::max(before[role], 1);
+  };
+  cluster.ps_count = count(options.ps_count, "ps");
+  cluster.worker_count = count(options.worker_count, "worker");
+  cluster.chief = options.chief || before["chief"] > 0;
   cluster.evaluator = options.evaluator && spec.has_evaluation();
   cluster.resume = options.resume;
   cluster.allow_older = options.allow_older;

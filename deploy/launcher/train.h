@@ -20,8 +20,8 @@ struct TrainOptions {
   std::string workdir;  // "": runs/<job>-<time>, or the newest with `resume`
   std::string data_dir = ".";
   std::string init_from;
-  int ps_count = 1;
-  int worker_count = 1;
+  int ps_count = 0;  // 0: with `resume` as many as the run had, else 1
+  int worker_count = 0;
   bool chief = false;
   bool evaluator = true;  // when the job has an evaluation section
   bool resume = false;

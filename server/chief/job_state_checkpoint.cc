@@ -195,9 +195,9 @@ void JobState::OnOutcome(const CheckpointCycle::Outcome& outcome) {
       schedule_->OnTried(outcome.step, now_ns_);
       torn_since_ns_ = retry_ns_ = 0;
       tries_failed_ = 0;
-      // One that began before the stop lacks what came after it.
+      // One that began before the stop may lack what came after it.
       if (stop_requested_ && phase_ == Phase::kTraining &&
-          (cycle_.begun_ns() >= stop_ns_ || outcome.step == step_)) {
+          cycle_.begun_ns() >= stop_ns_) {
         FinishCheckpoints();
       }
       return;  // BeginCheckpoint sees whether it was the last one

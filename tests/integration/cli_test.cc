@@ -1,5 +1,6 @@
 // The command line on a finished run: evaluate, predict, checkpoint, config.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "tests/integration/harness.h"
 
@@ -64,6 +65,52 @@ TEST(CliTest, ResumingADoneJobSaysSoAndStartsNothing) {
   EXPECT_NE(again.output.find("the job is done already"), std::string::npos)
       << again.output;
   EXPECT_EQ(ReadFile(f.dir + "/logs/worker-0.log"), log);
+}
+
+// Regular checkpoints all the time, an evaluator that follows them, and a stop
+// somewhere between.
+TEST(CliTest, AStopLosesNothingAndResumeKeepsTheShape) {
+  const std::string dir = FreshDir("cli_stop");
+  std::vector<std::string> arguments = {Finished().job,
+                                        "--ps",
+                                        "2",
+                                        "--workers",
+                                        "2",
+                                        "--set",
+                                        "train.steps=60000",
+                                        "--set",
+                                        "checkpoint.every_steps=100",
+                                        "--set",
+                                        "update={async {}}"};
+  for (size_t lines = 1; lines <= 3; ++lines) {
+    const size_t before = ReadJsonLines(dir + "/train.jsonl").size();
+    Process process = StartTrain(dir, arguments);
+    ASSERT_TRUE(WaitUntil(60, [&] {
+      return ReadJsonLines(dir + "/train.jsonl").size() > before + lines;
+    }));
+    process.Signal(SIGINT);
+    const TrainRun run = FinishTrain(&process, dir);
+    EXPECT_EQ(run.exit_code, 130) << run.output;
+    ASSERT_TRUE(run.summary.is_object()) << run.output;
+    EXPECT_LT(run.summary["steps"], 60000);
+    EXPECT_EQ(run.summary["checkpoint"],
+              "ckpt-" + std::to_string(run.summary["steps"].get<int>()));
+    EXPECT_EQ(run.summary["tasks"].size(), 5u);
+    if (lines == 1) {
+      arguments.erase(arguments.begin() + 1, arguments.begin() + 5);
+      arguments.push_back("--resume");
+    }
+  }
+}
+
+TEST(CliTest, ResumeOfNoRunIsWrongUsage) {
+  const CommandResult result =
+      RunWeir({"train", Finished().job, "--resume", "--workdir",
+               FreshDir("cli_none") + "/typo"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.output.find("--resume: there is no run in"),
+            std::string::npos)
+      << result.output;
 }
 
 TEST(CliTest, AJobFileThatIsNotThereIsWrongUsage) {
