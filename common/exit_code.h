@@ -26,6 +26,9 @@ enum ExitCode : int {
 // CANCELLED, ABORTED -> 138; INTERNAL and UNKNOWN -> 1.
 int ExitCodeFor(const absl::Status& status);
 
+// Whether the task is worth starting again; also true for 128 + a signal.
+inline bool IsTransientExit(int code) { return code >= 128; }
+
 }  // namespace weir
 
 #endif  // COMMON_EXIT_CODE_H_

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "nlohmann/json.hpp"
 #include "proto/layout_io.h"
 
 namespace weir {
@@ -78,10 +79,16 @@ absl::Status WriteManifest(Files* files, const std::string& checkpoint_dir,
 absl::StatusOr<Manifest> ReadManifest(Files* files,
                                       const std::string& checkpoint_dir) {
   const std::string path = JoinPath(checkpoint_dir, kManifestName);
-  WEIR_ASSIGN_OR_RETURN(const FileInfo info, files->Stat(path));
-  if (info.bytes > kMaxManifestBytes) {
+  const absl::StatusOr<FileInfo> info = files->Stat(path);
+  if (absl::IsNotFound(info.status())) {
+    return absl::NotFoundError(absl::StrCat(
+        "'", checkpoint_dir, "' is no checkpoint: it has no ", kManifestName,
+        "; `weir checkpoint list DIR` shows those of a run"));
+  }
+  WEIR_RETURN_IF_ERROR(info.status());
+  if (info->bytes > kMaxManifestBytes) {
     return Damaged(
-        path, absl::StrCat(info.bytes, " bytes are over ", kMaxManifestBytes));
+        path, absl::StrCat(info->bytes, " bytes are over ", kMaxManifestBytes));
   }
   WEIR_ASSIGN_OR_RETURN(const std::string json, files->ReadAll(path));
   Manifest manifest;
@@ -133,6 +140,32 @@ bool JobIsDone(Files* files, const std::string& workdir,
       files, absl::StrCat(workdir, "/checkpoints/",
                           absl::StripTrailingAsciiWhitespace(*done)));
   return manifest.ok() && manifest->job_spec_text() == spec_text;
+}
+
+absl::Status WriteEnding(Files* files, const std::string& workdir,
+                         const absl::Status& why) {
+  const std::string path = JoinPath(workdir, kEndedName);
+  if (why.ok()) {
+    const absl::Status removed = files->Remove(path);
+    return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+  }
+  const nlohmann::json json = {{"code", why.raw_code()},
+                               {"reason", std::string(why.message())}};
+  return files->WriteAtomically(
+      path,
+      json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+          "\n");
+}
+
+absl::Status ParseEnding(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("code") ||
+      !json["code"].is_number_integer() || !json.contains("reason") ||
+      !json["reason"].is_string()) {
+    return absl::OkStatus();
+  }
+  return absl::Status(static_cast<absl::StatusCode>(json["code"].get<int>()),
+                      json["reason"].get<std::string>());
 }
 
 CheckpointReader::CheckpointReader(Files* files, std::string directory,

@@ -40,6 +40,8 @@ inline constexpr uint32_t kManifestFormat = 1;
 inline constexpr char kManifestName[] = "manifest.json";
 // In the work directory, beside checkpoints/: the name of the last one.
 inline constexpr char kDoneName[] = "DONE";
+// Likewise, of a run that ended before it was done: why (WriteEnding).
+inline constexpr char kEndedName[] = "ENDED";
 // Arrays of a shard file.
 inline constexpr char kValuesArray[] = "values";
 inline constexpr char kSlotArrayPrefix[] = "slot.";
@@ -72,6 +74,13 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
 // checkpoint that was written by it.
 bool JobIsDone(Files* files, const std::string& workdir,
                const std::string& spec_text);
+
+// Writes why a run ended, for who follows it by its files alone; with OK takes
+// an earlier one away.
+absl::Status WriteEnding(Files* files, const std::string& workdir,
+                         const absl::Status& why);
+// OK when `text`, read from ENDED, is not one.
+absl::Status ParseEnding(const std::string& text);
 
 class CheckpointReader {
  public:

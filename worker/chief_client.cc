@@ -17,6 +17,7 @@ namespace {
 constexpr std::chrono::milliseconds kBackoffMin{100};
 constexpr std::chrono::milliseconds kBackoffMax{1000};
 constexpr std::chrono::seconds kCloseWaitMax{2};
+constexpr int64_t kSayEveryNs = 10'000'000'000;
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   // See docs/design_notes.md and DESIGN: a restarted chief must be found again
@@ -83,6 +84,7 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(const Grant* held) {
   int64_t heard_ns = Clock::Real()->NowNs();
   std::chrono::milliseconds pause = kBackoffMin;
   std::string waiting_for;
+  int64_t said_ns = heard_ns;
   while (true) {
     grpc::ClientContext context;
     // A call that waits keeps the channel connecting; between calls gRPC looks
@@ -113,6 +115,11 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(const Grant* held) {
           " s: ", status.message()));
     } else {
       pause = std::min(pause * 2, kBackoffMax);
+      if (Clock::Real()->NowNs() - said_ns >= kSayEveryNs) {
+        said_ns = Clock::Real()->NowNs();
+        LOG_WARN("waiting for the chief ({}): {}", options_.address,
+                 std::string(status.message()));
+      }
     }
     MutexLock lock(&mutex_);
     changed_.WaitFor(&mutex_, pause);

@@ -15,7 +15,9 @@ Evaluator::Evaluator(Files* files, Clock* clock, std::string workdir,
     : files_(files),
       clock_(clock),
       workdir_(std::move(workdir)),
-      evaluate_(std::move(evaluate)) {
+      evaluate_(std::move(evaluate)),
+      ended_before_(
+          files_->ReadAll(JoinPath(workdir_, kEndedName)).value_or("")) {
   const auto text = files_->ReadAll(JoinPath(workdir_, "eval.jsonl"));
   std::istringstream lines(text.ok() ? *text : "");
   for (std::string line; std::getline(lines, line);) {
@@ -47,6 +49,15 @@ absl::StatusOr<bool> Evaluator::Poll() {
   }
   return done.ok() &&
          seen_.count(std::string(absl::StripAsciiWhitespace(*done))) > 0;
+}
+
+absl::Status Evaluator::Ended() {
+  const auto text = files_->ReadAll(JoinPath(workdir_, kEndedName));
+  if (!text.ok()) {
+    ended_before_.clear();
+    return absl::OkStatus();
+  }
+  return *text == ended_before_ ? absl::OkStatus() : ParseEnding(*text);
 }
 
 absl::Status Evaluator::AppendLine(const EvaluationResult& result,

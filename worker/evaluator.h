@@ -2,8 +2,8 @@
 // eval.jsonl.
 //
 // Place: outside the cluster: it talks to nobody, it reads DIR/checkpoints and
-// ends when DIR/DONE names a checkpoint that it has evaluated. The chief waits
-// for that line.
+// ends when DIR/DONE names a checkpoint that it has evaluated, for whose line
+// the chief waits, or when DIR/ENDED says that the run ended otherwise.
 //
 // A line: {"checkpoint": "ckpt-500", "step": 500, "examples": 2000,
 //          "seconds": 0.4, "loss": ..., "accuracy": ...}
@@ -39,6 +39,10 @@ class Evaluator {
   //   looked at again.
   absl::StatusOr<bool> Poll();
 
+  // Why the run ended before it was done; OK while it goes on. An ENDED that
+  // was there at the start is of an earlier life until the chief removes it.
+  absl::Status Ended();
+
  private:
   absl::Status AppendLine(const EvaluationResult& result, double seconds);
 
@@ -47,6 +51,7 @@ class Evaluator {
   const std::string workdir_;
   const Evaluate evaluate_;
   std::set<std::string> seen_;  // names, with a line or damaged
+  std::string ended_before_;    // ENDED at the start
 };
 
 }  // namespace weir

@@ -2,7 +2,8 @@
 //
 //   weir_evaluator --job FILE --workdir DIR [--data_dir DIR]
 //
-// Ends with 0 after the checkpoint that DIR/DONE names, 143 on SIGTERM.
+// Ends with 0 after the checkpoint that DIR/DONE names, with the run's own code
+// when that ended otherwise, 143 on SIGTERM.
 #include <signal.h>
 
 #include <chrono>
@@ -46,6 +47,7 @@ absl::Status Follow(const Flags& flags) {
       Files::Real(), Clock::Real(), flags.workdir,
       [&evaluation](const std::string& dir) { return evaluation->Run(dir); });
   while (stop_signal == 0) {
+    WEIR_RETURN_IF_ERROR(evaluator.Ended());
     const absl::StatusOr<bool> done = evaluator.Poll();
     if (!done.ok()) {
       LOG_ERROR("{}", std::string(done.status().message()));

@@ -13,6 +13,7 @@
 #include "client/cc/parameter_client.h"
 #include "common/clock.h"
 #include "common/layout.h"
+#include "common/logging.h"
 #include "common/status.h"
 #include "proto/layout_io.h"
 #include "proto/tf_config.h"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kCallTimeout{10000};
 constexpr std::chrono::milliseconds kPollEvery{50};
+constexpr int64_t kSayEveryNs = 10'000'000'000;
 
 Status ToStatus(const absl::Status& status) {
   return status.ok() ? Status()
@@ -141,10 +143,17 @@ absl::Status Client::Impl::Connect() {
 }
 
 absl::StatusOr<HelloReply> Client::Impl::Hello(size_t s, int64_t deadline_ns) {
+  int64_t said_ns = Clock::Real()->NowNs();
   while (true) {
     absl::StatusOr<HelloReply> reply = links_[s]->Hello(kCallTimeout);
-    if (reply.ok() || Clock::Real()->NowNs() >= deadline_ns) {
+    const int64_t now_ns = Clock::Real()->NowNs();
+    if (reply.ok() || now_ns >= deadline_ns) {
       return reply;
+    }
+    if (now_ns - said_ns >= kSayEveryNs) {
+      said_ns = now_ns;
+      LOG_WARN("waiting for ps {}: {}", s,
+               std::string(reply.status().message()));
     }
     std::this_thread::sleep_for(kPollEvery);
   }

@@ -36,9 +36,11 @@ std::string ProgressText(const ChiefStatus& status, double eta_seconds) {
     return status.message();
   }
   std::string text =
-      absl::StrFormat("step %d/%d  loss %.4f  %s examples/s", status.step(),
-                      status.step_count(), status.loss(),
-                      Thousands(status.examples_per_second()));
+      absl::StrFormat("step %d/%d", status.step(), status.step_count());
+  if (status.examples() > 0) {
+    absl::StrAppendFormat(&text, "  loss %.4f  %s examples/s", status.loss(),
+                          Thousands(status.examples_per_second()));
+  }
   if (status.staleness_max() > 0) {
     absl::StrAppendFormat(&text, "  staleness %.1f (max %d)",
                           status.staleness_mean(), status.staleness_max());

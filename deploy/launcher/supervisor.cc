@@ -6,12 +6,6 @@
 #include "common/exit_code.h"
 
 namespace weir {
-namespace {
-
-bool IsTransient(int code) { return code >= 128; }
-
-}  // namespace
-
 Supervisor::Supervisor(Options options, std::vector<LocalTask> tasks)
     : options_(options), tasks_(std::move(tasks)), main_role_("worker") {
   for (const LocalTask& task : tasks_) {
@@ -88,7 +82,7 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
         options_.failure_grace, now_ns);
     return;
   }
-  if (IsTransient(code) && task.restarts < options_.max_restarts) {
+  if (IsTransientExit(code) && task.restarts < options_.max_restarts) {
     const auto delay =
         options_.first_delay * (int64_t{1} << std::min(task.restarts, 20));
     ++task.restarts;
@@ -99,10 +93,10 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
     return;  // training goes on without it
   }
   End(code,
-      IsTransient(code) ? what + " and was started again " +
-                              std::to_string(task.restarts) + " times"
-                        : what,
-      IsTransient(code) ? options_.failure_grace : options_.permanent_grace,
+      IsTransientExit(code) ? what + " and was started again " +
+                                  std::to_string(task.restarts) + " times"
+                            : what,
+      IsTransientExit(code) ? options_.failure_grace : options_.permanent_grace,
       now_ns);
 }
 

@@ -100,11 +100,12 @@ std::string ModeName(const JobSpec& spec) {
     case Update::kBoundedStaleness:
       return "bounded_staleness";
     default:
-      return "async";
+      return spec.update().async().lock_free() ? "async_lock_free" : "async";
   }
 }
 
-// runs/<name>-<time> for a new run, the newest runs/<name>-* to resume.
+// runs/<name>-<time> for a new run; to resume, the newest runs/<name>-* that
+// has a checkpoint, or the newest at all.
 absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
                                            bool resume) {
   if (!resume) {
@@ -115,20 +116,24 @@ absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
     std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
     return absl::StrCat("runs/", name, "-", stamp);
   }
-  std::string newest;
+  std::pair<bool, std::string> newest;  // whether it has a checkpoint
   const auto runs = Files::Real()->List("runs");
   for (const std::string& run :
        runs.ok() ? *runs : std::vector<std::string>{}) {
     if (run.rfind(name + "-", 0) == 0) {
-      newest = std::max(newest, run);
+      const auto checkpoints = ListCheckpoints(
+          Files::Real(), absl::StrCat("runs/", run, "/checkpoints"));
+      newest = std::max(
+          newest, std::pair(checkpoints.ok() && !checkpoints->empty(), run));
     }
   }
-  if (newest.empty()) {
+  if (newest.second.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--resume: no earlier run of '", name,
                      "' under runs/; name its directory with --workdir"));
   }
-  return "runs/" + newest;
+  std::printf("resuming runs/%s\n", newest.second.c_str());
+  return "runs/" + newest.second;
 }
 
 // Makes DIR and DIR/logs. A directory with another run in it is refused, and

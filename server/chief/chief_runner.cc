@@ -127,6 +127,7 @@ absl::Status ChiefRunner::Start() {
   if (!note.empty()) {
     LOG_WARN("{}", note);
   }
+  WEIR_RETURN_IF_ERROR(WriteEnding(options_.files, workdir, absl::OkStatus()));
 
   JobState::Options state;
   state.spec = options_.spec;
@@ -325,6 +326,7 @@ void ChiefRunner::CarryOutFiles(Action action) {
           disk->files->WriteAtomically(JoinPath(disk->workdir, kDoneName),
                                        absl::StrCat(done->checkpoint, "\n")));
     } else if (const auto* finish = std::get_if<Finish>(&action)) {
+      WarnIf(WriteEnding(disk->files, disk->workdir, finish->status));
       MutexLock lock(&inbox->mutex);
       inbox->finished = finish->status;
       inbox->changed.NotifyAll();

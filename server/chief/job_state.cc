@@ -354,8 +354,14 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
     const RegisterRequest& request) {
   now_ns_ = options_.clock->NowNs();
   if (phase_ >= Phase::kEnding) {
-    return final_status_.ok() ? absl::FailedPreconditionError("the job is done")
-                              : Annotate(final_status_, "the job is over");
+    if (final_status_.ok()) {
+      return absl::FailedPreconditionError("the job is done");
+    }
+    // Not CANCELLED, which a caller takes for a call that was cut.
+    return absl::Status(
+        stop_requested_ ? absl::StatusCode::kFailedPrecondition
+                        : final_status_.code(),
+        absl::StrCat("the job is over: ", final_status_.message()));
   }
   WEIR_RETURN_IF_ERROR(CheckRegister(request));
   if (phase_ == Phase::kStarting) {
@@ -580,7 +586,8 @@ void JobState::Advance() {
   if (Running()) {
     const absl::Status lost = tracker_.Check(now_ns_);
     if (!lost.ok()) {
-      Fail(lost);
+      // What the other shards hold is of no more use.
+      End(lost, true);
     }
   }
   if (phase_ >= Phase::kTraining && phase_ <= Phase::kEvaluating) {

@@ -274,9 +274,9 @@ void JobState::Greet(uint64_t stream) {
 
 void JobState::Fail(const absl::Status& status) {
   // After a permanent error the values are of no more use; after a transient
-  // one the shards that are left may be restored into.
-  const int exit_code = ExitCodeFor(status);
-  End(status, exit_code < 128 && phase_ >= Phase::kTraining);
+  // one another chief may go on with them.
+  End(status,
+      !IsTransientExit(ExitCodeFor(status)) && phase_ >= Phase::kTraining);
 }
 
 void JobState::AdvanceEnd() {
@@ -306,6 +306,11 @@ void JobState::AdvanceEnd() {
     for (int s = 0; shutdown_ps_ && s < tracker_.count(); ++s) {
       ShutdownRequest request;
       *request.mutable_sender() = ChiefSender();
+      if (IsTransientExit(ExitCodeFor(final_status_)) && !stop_requested_) {
+        // A shard was lost: whoever starts tasks again starts all ps.
+        request.set_code(static_cast<uint32_t>(final_status_.code()));
+        request.set_reason(std::string(final_status_.message()));
+      }
       actions_.push_back(ShardCall{s, request});
     }
   }

@@ -35,7 +35,7 @@ struct UnaryMethod {
   std::function<absl::StatusOr<Reply>(const Request&)> answer;
   WorkThread* thread = nullptr;
   // After the reply of a call that ended with OK has left. May be empty.
-  std::function<void()> after = nullptr;
+  std::function<void(const Request&)> after = nullptr;
 };
 
 template <typename Request, typename Reply>
@@ -88,7 +88,7 @@ class UnaryCall
 
   void OnFinished() {
     if (ok_ && method_->after) {
-      method_->after();
+      method_->after(request_);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "common/failpoint.h"
@@ -404,7 +405,7 @@ class SnapshotCall : public std::enable_shared_from_this<SnapshotCall> {
 
 class ParameterService::Impl : public AllMethods {
  public:
-  Impl(Store* store, std::function<void()> on_shutdown)
+  Impl(Store* store, std::function<void(const absl::Status&)> on_shutdown)
       : store_(store), on_shutdown_(std::move(on_shutdown)) {}
 
   void TakeCalls(CallQueue* queue) {
@@ -438,7 +439,11 @@ class ParameterService::Impl : public AllMethods {
         [this](const ShutdownRequest& request) {
           return Empty<ShutdownReply>(store_->CheckSender(request.sender()));
         },
-        nullptr, on_shutdown_);
+        nullptr,
+        [this](const ShutdownRequest& request) {
+          on_shutdown_(absl::Status(
+              static_cast<absl::StatusCode>(request.code()), request.reason()));
+        });
   }
 
  private:
@@ -457,7 +462,8 @@ class ParameterService::Impl : public AllMethods {
                                 grpc::CompletionQueue*,
                                 grpc::ServerCompletionQueue*, void*),
              CallQueue* queue, Answer answer, WorkThread* thread = nullptr,
-             const std::function<void()>& after = nullptr) {
+             const std::type_identity_t<std::function<void(const Request&)>>&
+                 after = nullptr) {
     using Method = UnaryMethod<Request, Reply>;
     auto method = std::make_shared<Method>();
     method->take = [this, take](grpc::ServerContext* context, Request* request,
@@ -472,12 +478,12 @@ class ParameterService::Impl : public AllMethods {
   }
 
   Store* const store_;
-  const std::function<void()> on_shutdown_;
+  const std::function<void(const absl::Status&)> on_shutdown_;
   WorkThread work_;
 };
 
-ParameterService::ParameterService(Store* store,
-                                   std::function<void()> on_shutdown)
+ParameterService::ParameterService(
+    Store* store, std::function<void(const absl::Status&)> on_shutdown)
     : impl_(std::make_unique<Impl>(store, std::move(on_shutdown))) {}
 
 ParameterService::~ParameterService() = default;

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "server/ps/call_queue.h"
 #include "server/ps/store.h"
 
@@ -29,8 +30,9 @@ class ParameterService {
  public:
   static constexpr int kUnansweredMax = 256;
 
-  // `on_shutdown` runs after Shutdown was answered, on a queue's thread.
-  ParameterService(Store* store, std::function<void()> on_shutdown);
+  // `on_shutdown` hears why, after Shutdown was answered, on a queue's thread.
+  ParameterService(Store* store,
+                   std::function<void(const absl::Status&)> on_shutdown);
   // REQUIRES: the server that served it is gone.
   ~ParameterService();
 

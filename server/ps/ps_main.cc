@@ -4,8 +4,10 @@
 //   weir_ps --cluster "ps=10.0.0.1:2222" --task_index 0
 //
 // It starts empty and waits for the chief to declare or restore its shard.
-// Exit codes: 0 after Shutdown, 2 for a wrong flag, TF_CONFIG or an address
-// that is in use, 143 after SIGTERM, 130 after SIGINT.
+// Exit codes: 0 after Shutdown, 138 when that says that another shard was lost
+// (what this one holds is of no more use; start it again, empty), 2 for a wrong
+// flag, TF_CONFIG or an address that is in use, 143 after SIGTERM, 130 after
+// SIGINT.
 #include <grpc/support/log.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -22,6 +25,7 @@
 #include "common/failpoint.h"
 #include "common/logging.h"
 #include "common/malloc_settings.h"
+#include "common/mutex.h"
 #include "common/status.h"
 #include "proto/tf_config.h"
 #include "server/ps/ps_server.h"
@@ -52,6 +56,25 @@ sigset_t EndSignals() {
   }
   return signals;
 }
+
+// Why the chief ended the job; the first call counts.
+class Ending {
+ public:
+  void Set(const absl::Status& why) {
+    MutexLock lock(&mutex_);
+    if (!why_.has_value()) {
+      why_ = why;
+    }
+  }
+  absl::Status Get() {
+    MutexLock lock(&mutex_);
+    return why_.value_or(absl::OkStatus());
+  }
+
+ private:
+  Mutex mutex_;
+  std::optional<absl::Status> why_ ABSL_GUARDED_BY(mutex_);
+};
 
 uint64_t RandomIncarnation() {
   std::random_device random;
@@ -102,7 +125,11 @@ int Serve(const Flags& flags) {
   options.address =
       flags.address.empty() ? cluster->bind_address() : flags.address;
   options.queue_count = flags.queues;
-  options.on_shutdown = [] { kill(getpid(), SIGUSR1); };
+  Ending ending;
+  options.on_shutdown = [&ending](const absl::Status& why) {
+    ending.Set(why);
+    kill(getpid(), SIGUSR1);
+  };
   auto server = PsServer::Create(options, store->get());
   if (!server.ok()) {
     return Usage(Annotate(server.status(), task));
@@ -116,9 +143,14 @@ int Serve(const Flags& flags) {
     // At once: open calls see UNAVAILABLE, and the state is memory only.
     _exit(signal == SIGTERM ? kExitTerminated : kExitInterrupted);
   }
-  LOG_INFO("shut down by the chief");
+  const absl::Status why = ending.Get();
+  if (why.ok()) {
+    LOG_INFO("shut down by the chief");
+  } else {
+    LOG_ERROR("shut down by the chief: {}", std::string(why.message()));
+  }
   (*server)->Stop(std::chrono::milliseconds(200));
-  return kExitOk;
+  return ExitCodeFor(why);
 }
 
 }  // namespace

@@ -40,8 +40,9 @@ class PsServer {
     int queue_count = 1;
     // What gRPC may keep of messages on their way, over all connections.
     int64_t wire_bytes_max = int64_t{512} << 20;
-    // After Shutdown was answered, on a queue's thread; must not block.
-    std::function<void()> on_shutdown;
+    // Hears why the job ended, after Shutdown was answered, on a queue's
+    // thread; must not block.
+    std::function<void(const absl::Status&)> on_shutdown;
 
     absl::Status Validate() const;
   };

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+
 #include "tests/integration/hand_cluster.h"
 #include "tests/integration/harness.h"
 
@@ -58,21 +60,32 @@ const std::vector<std::pair<std::string, int>> kAllButPs = {
     {"chief", 0}, {"worker", 0}, {"worker", 1}};
 
 TEST(FailuresTest, AKilledPsEndsEveryoneWith138AndResumeGoesOn) {
-  HandCluster cluster(FreshDir("ps_killed"), Job(kAsync, 6000), 2, 2, true);
+  HandCluster cluster(FreshDir("ps_killed"),
+                      Job(kAsync, 6000) +
+                          "evaluation { source { digits { "
+                          "count: 100 stream: 1 } } }\n",
+                      2, 2, true);
   cluster.StartAll();
+  cluster.Start("evaluator", 0);
   ASSERT_TRUE(WaitUntil(60, [&] { return cluster.checkpoints().size() >= 1; }))
       << cluster.task("chief", 0).Log();
   cluster.task("ps", 1).Signal(SIGKILL);
-  ExpectAllEnd(&cluster, kAllButPs, 138, 15, "ps 1");
+  const auto killed = std::chrono::steady_clock::now();
+  for (const auto& [role, index] :
+       {std::pair("chief", 0), std::pair("worker", 0), std::pair("worker", 1),
+        std::pair("ps", 0), std::pair("evaluator", 0)}) {
+    const std::chrono::duration<double> since =
+        std::chrono::steady_clock::now() - killed;
+    ExpectAllEnd(&cluster, {{role, index}}, 138, 15 - since.count(), "ps 1");
+  }
   const uint64_t reached = cluster.step();
   ASSERT_LT(reached, 6000u);
 
-  cluster.Start("ps", 1);
-  cluster.Start("chief", 0, {"--resume"});
-  cluster.Start("worker", 0);
-  cluster.Start("worker", 1);
+  cluster.StartAll({"--resume"});
+  cluster.Start("evaluator", 0);
   ExpectSuccess(&cluster, kAllButPs);
   EXPECT_EQ(cluster.step(), 6000u);
+  ExpectSuccess(&cluster, {{"evaluator", 0}, {"ps", 0}, {"ps", 1}});
 }
 
 TEST(FailuresTest, APsThatComesBackEmptyIsNeverServedFrom) {
@@ -84,6 +97,8 @@ TEST(FailuresTest, APsThatComesBackEmptyIsNeverServedFrom) {
   cluster.task("ps", 0).Wait(5);
   cluster.Start("ps", 0);
   ExpectAllEnd(&cluster, kAllButPs, 138, 15, "ps 0");
+  ExpectAllEnd(&cluster, {{"ps", 1}}, 138, 5, "ps 0");
+  EXPECT_TRUE(cluster.task("ps", 0).running());
 }
 
 TEST(FailuresTest, APausedWorkerOfTheOldHistoryIsRefused) {
@@ -98,6 +113,7 @@ TEST(FailuresTest, APausedWorkerOfTheOldHistoryIsRefused) {
   EXPECT_EQ(cluster.task("chief", 0).Wait(40), 138);
   EXPECT_EQ(cluster.task("worker", 0).Wait(15), 138);
 
+  cluster.Start("ps", 0);
   cluster.Start("ps", 1);
   cluster.Start("chief", 0, {"--resume"});
   cluster.Start("worker", 0);

@@ -86,6 +86,20 @@ TEST(PsMainTest, ShutdownIsAnsweredAndEndsItWith0) {
   EXPECT_EQ(ps.process.Wait(10), 0) << ps.process.Log();
 }
 
+TEST(PsMainTest, AShutdownForALostShardEndsItWith138AndSaysWhy) {
+  Ps ps("shutdown_lost");
+  ASSERT_TRUE(ps.Serves()) << ps.process.Log();
+  const auto sender = DeclareTest(ps.link.get());
+  ASSERT_TRUE(sender.ok()) << sender.status();
+  ShutdownRequest shutdown;
+  *shutdown.mutable_sender() = *sender;
+  shutdown.set_code(static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+  shutdown.set_reason("ps 7 is lost");
+  EXPECT_TRUE(ps.link->Shutdown(shutdown, kTimeout).ok());
+  EXPECT_EQ(ps.process.Wait(10), 138) << ps.process.Log();
+  EXPECT_NE(ps.process.Log().find("ps 7 is lost"), std::string::npos);
+}
+
 absl::StatusOr<PushReply> PushOne(ShardLink* link, const GradientChunk& header,
                                   const std::vector<float>& gradient) {
   bool sent = false;

@@ -18,7 +18,9 @@ LoopbackPs::LoopbackPs(Options the_options) : options(the_options) {
   store = *Store::Create(store_options);
   PsServer::Options server_options;
   server_options.queue_count = options.queue_count;
-  server_options.on_shutdown = [this] { shut_down_ = true; };
+  server_options.on_shutdown = [this](const absl::Status&) {
+    shut_down_ = true;
+  };
   server = *PsServer::Create(server_options, store.get());
   address_ = "127.0.0.1:" + std::to_string(server->port());
   transport = MakeGrpcTransport({.own_connections = true});

@@ -93,6 +93,20 @@ TEST(EvaluatorTest, ADamagedCheckpointIsReportedOnceAndLeftAlone) {
   EXPECT_TRUE(run.Lines().empty());
 }
 
+TEST(EvaluatorTest, HearsThatTheRunEndedButNotOfAnEarlierLife) {
+  RunDirectory run("ended");
+  const absl::Status lost = absl::UnavailableError("ps 1 is lost");
+  ASSERT_TRUE(WriteEnding(Files::Real(), run.dir(), lost).ok());
+  Evaluator evaluator = run.Make();
+  EXPECT_TRUE(evaluator.Ended().ok());
+  ASSERT_TRUE(WriteEnding(Files::Real(), run.dir(), absl::OkStatus()).ok());
+  EXPECT_TRUE(evaluator.Ended().ok());
+  ASSERT_TRUE(WriteEnding(Files::Real(), run.dir(), lost).ok());
+  EXPECT_EQ(evaluator.Ended(), lost);
+  run.Write("ENDED", "{");
+  EXPECT_TRUE(evaluator.Ended().ok());
+}
+
 TEST(EvaluatorTest, ACheckpointDeletedUnderItIsNoError) {
   RunDirectory run("deleted");
   run.Commit(5);

@@ -11,6 +11,7 @@ ChiefStatus Training() {
   status.set_phase(ChiefStatus::TRAINING);
   status.set_step(1200);
   status.set_step_count(2500);
+  status.set_examples(60000);
   status.set_loss(0.1234);
   status.set_examples_per_second(1234567.8);
   return status;
@@ -19,6 +20,13 @@ ChiefStatus Training() {
 TEST(ProgressTest, SaysStepLossSpeedAndWhatIsLeft) {
   EXPECT_EQ(ProgressText(Training(), 72.4),
             "step 1200/2500  loss 0.1234  1,234,568 examples/s  ETA 1:12");
+}
+
+TEST(ProgressTest, SaysNoLossBeforeTheFirstReport) {
+  ChiefStatus status;
+  status.set_phase(ChiefStatus::TRAINING);
+  status.set_step_count(2500);
+  EXPECT_EQ(ProgressText(status, -1), "step 0/2500");
 }
 
 TEST(ProgressTest, NamesStalenessWhenThereIsAny) {

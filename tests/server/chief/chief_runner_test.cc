@@ -200,7 +200,7 @@ TEST(ChiefRunnerTest, ALostPsEndsTheJobAndResumeRestoresTheOthersToo) {
   const absl::Status status = cluster.Wait(20);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_THAT(Message(status), HasSubstr("ps 1 (ps1)"));
-  EXPECT_FALSE(cluster.transport.was_shut_down("ps0"));
+  EXPECT_TRUE(cluster.transport.was_shut_down("ps0"));
   ASSERT_TRUE(cluster.StartChief(/*resume=*/true).ok());
   cluster.Kill(0);
   cluster.Kill(1);

@@ -242,8 +242,9 @@ void ChiefWorld::Call(const ShardCall& call) {
     Activate(s, *set);
   } else if (const auto* snap = std::get_if<SnapshotRequest>(&call.request)) {
     Snapshot(s, *snap);
-  } else {
+  } else if (const auto* end = std::get_if<ShutdownRequest>(&call.request)) {
     shard.shut_down = true;
+    shard.shutdown_code = static_cast<absl::StatusCode>(end->code());
     chief_->OnShutdown(s);
   }
 }

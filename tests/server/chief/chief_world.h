@@ -35,6 +35,7 @@ class ChiefWorld {
     int declares = 0;
     int restores = 0;
     bool shut_down = false;
+    absl::StatusCode shutdown_code = absl::StatusCode::kOk;
     std::optional<uint64_t> snapshot_version;  // sync: not reached yet
     std::string snapshot_name;
   };

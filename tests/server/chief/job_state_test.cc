@@ -239,8 +239,9 @@ TEST(JobStateTest, AShardThatComesBackEmptyEndsTheJob) {
   ASSERT_TRUE(world.finished.has_value());
   EXPECT_EQ(world.finished->code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(*world.finished), HasSubstr("ps 1 (host1:1)"));
-  // What is left may be restored into.
-  EXPECT_FALSE(world.shards[0].shut_down);
+  EXPECT_TRUE(world.shards[0].shut_down);
+  EXPECT_EQ(world.shards[0].shutdown_code,
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(JobStateTest, APsThatDoesNotAnswerIsLostAfterLostAfter) {
