@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cc/grpc_transport.h"
 #include "client/cc/parameter_client.h"
+#include "client/cc/shm_transport.h"
 #include "common/clock.h"
 #include "common/exit_code.h"
 #include "common/files.h"
@@ -77,8 +77,9 @@ double Median(std::vector<double> values) {
 
 // A network with its own buffers and one batch.
 struct Machine {
+  // Gradients lie where `transport` wants them.
   static absl::StatusOr<std::unique_ptr<Machine>> Create(
-      const BenchModel& bench) {
+      const BenchModel& bench, Transport* transport) {
     auto machine = std::make_unique<Machine>();
     WEIR_ASSIGN_OR_RETURN(machine->backend, CreateBackend({}));
     Model model;
@@ -93,14 +94,15 @@ struct Machine {
                                          Layout::kDefaultBlockElements));
     machine->layout = std::make_unique<Layout>(std::move(layout));
     machine->parameters.resize(machine->layout->flat_elements());
-    machine->gradients.resize(machine->layout->flat_elements());
+    machine->gradients = transport->NewBuffer(
+        static_cast<size_t>(machine->layout->flat_elements()));
     RandomStream random(1);
     for (float& value : machine->parameters) {
       value = random.NextFloat(-0.03f, 0.03f);
     }
     WEIR_RETURN_IF_ERROR(machine->network->Bind(*machine->layout,
                                                 machine->parameters.data(),
-                                                machine->gradients.data()));
+                                                machine->gradients.get()));
     return machine;
   }
 
@@ -124,7 +126,7 @@ struct Machine {
         network->TrainStep(features.data(), labels.data(), rows, 1, {})
             .status());
     for (size_t i = 0; i < parameters.size(); ++i) {
-      parameters[i] -= kRate * gradients[i];
+      parameters[i] -= kRate * gradients.get()[i];
     }
     return Ms(Clock::Real()->NowNs() - begin);
   }
@@ -133,7 +135,7 @@ struct Machine {
   std::unique_ptr<Network> network;
   std::unique_ptr<Layout> layout;
   std::vector<float> parameters;
-  std::vector<float> gradients;
+  std::shared_ptr<float> gradients;
   std::vector<float> features;
   std::vector<float> labels;
   int64_t rows = 0;
@@ -221,10 +223,10 @@ struct Times {
 
 // Steps of both kinds in turns. The local turns run where the train loop asks
 // for its next batch: nothing of it is under way then but the next values.
-absl::StatusOr<Times> Measure(Machine* local, Machine* remote, int rounds) {
+absl::StatusOr<Times> Measure(Machine* local, Machine* remote,
+                              Transport* transport, int rounds) {
   Ps ps;
   WEIR_RETURN_IF_ERROR(ps.Start());
-  const auto transport = MakeGrpcTransport();
   const auto link = transport->Connect(ps.address);
   WEIR_ASSIGN_OR_RETURN(const Sender sender, Declare(*remote, link.get()));
   Grant grant;
@@ -233,12 +235,12 @@ absl::StatusOr<Times> Measure(Machine* local, Machine* remote, int rounds) {
   grant.set_contribution_count(static_cast<uint64_t>(rounds) * kTurn);
   WEIR_ASSIGN_OR_RETURN(const WorkList work, WorkList::Create(grant));
   ParameterClient::Options client_options;
-  client_options.transport = transport.get();
+  client_options.transport = transport;
   client_options.addresses = {ps.address};
   client_options.layout = remote->layout.get();
   client_options.sender = sender;
   client_options.parameters = remote->parameters.data();
-  client_options.gradients = remote->gradients.data();
+  client_options.gradients = remote->gradients.get();
   WEIR_ASSIGN_OR_RETURN(const auto client,
                         ParameterClient::Create(std::move(client_options)));
   Times times;
@@ -250,7 +252,7 @@ absl::StatusOr<Times> Measure(Machine* local, Machine* remote, int rounds) {
   options.control = &control;
   options.work = &work;
   options.layout = remote->layout.get();
-  options.gradients = remote->gradients.data();
+  options.gradients = remote->gradients.get();
   options.batch = [&](uint64_t step) -> absl::StatusOr<TrainBatch> {
     if (step % kTurn >= 2) {
       times.ps_ms.push_back(Ms(Clock::Real()->NowNs() - begin));
@@ -272,9 +274,15 @@ absl::StatusOr<Times> Measure(Machine* local, Machine* remote, int rounds) {
   return times;
 }
 
-absl::StatusOr<nlohmann::json> RunModel(const BenchModel& bench, int rounds) {
-  WEIR_ASSIGN_OR_RETURN(const auto local, Machine::Create(bench));
-  WEIR_ASSIGN_OR_RETURN(const auto remote, Machine::Create(bench));
+absl::StatusOr<nlohmann::json> RunModel(const BenchModel& bench,
+                                        const std::string& choice, int rounds) {
+  WEIR_ASSIGN_OR_RETURN(const TransportChoice parsed,
+                        ParseTransportChoice(choice));
+  const std::unique_ptr<Transport> transport = MakeTransport(parsed);
+  WEIR_ASSIGN_OR_RETURN(const auto local,
+                        Machine::Create(bench, transport.get()));
+  WEIR_ASSIGN_OR_RETURN(const auto remote,
+                        Machine::Create(bench, transport.get()));
   int64_t rows = 0;
   for (double ms = 0.0; ms < kStepMsMin * 1.1;) {
     rows += bench.rows_step;
@@ -287,18 +295,21 @@ absl::StatusOr<nlohmann::json> RunModel(const BenchModel& bench, int rounds) {
     }
   }
   remote->MakeBatch(rows);
-  WEIR_ASSIGN_OR_RETURN(const Times times,
-                        Measure(local.get(), remote.get(), rounds));
+  WEIR_ASSIGN_OR_RETURN(const Times times, Measure(local.get(), remote.get(),
+                                                   transport.get(), rounds));
   const double local_ms = Median(times.local_ms);
   const double ps_ms = Median(times.ps_ms);
   std::printf(
-      "overhead %-8s %8lld parameters, batch %4lld: %6.2f ms alone, %6.2f ms "
+      "overhead %-8s %-4s %8lld parameters, batch %4lld: %6.2f ms alone, %6.2f "
+      "ms "
       "with a ps, of it %.2f ms of waiting, ratio %.3f\n",
-      bench.name, static_cast<long long>(local->layout->flat_elements()),
+      bench.name, choice.c_str(),
+      static_cast<long long>(local->layout->flat_elements()),
       static_cast<long long>(rows), local_ms, ps_ms, times.wait_ms,
       ps_ms / local_ms);
   std::fflush(stdout);
   return nlohmann::json{{"model", bench.name},
+                        {"transport", choice},
                         {"parameters", local->layout->flat_elements()},
                         {"batch", rows},
                         {"steps", times.ps_ms.size()},
@@ -308,11 +319,15 @@ absl::StatusOr<nlohmann::json> RunModel(const BenchModel& bench, int rounds) {
                         {"ratio", ps_ms / local_ms}};
 }
 
-absl::Status Run(int rounds, const std::string& json_path) {
+absl::Status Run(const std::vector<std::string>& transports, int rounds,
+                 const std::string& json_path) {
   nlohmann::json results = nlohmann::json::array();
   for (const BenchModel& bench : kModels) {
-    WEIR_ASSIGN_OR_RETURN(nlohmann::json result, RunModel(bench, rounds));
-    results.push_back(std::move(result));
+    for (const std::string& transport : transports) {
+      WEIR_ASSIGN_OR_RETURN(nlohmann::json result,
+                            RunModel(bench, transport, rounds));
+      results.push_back(std::move(result));
+    }
   }
   std::printf("the bound is 1.05\n");
   if (json_path.empty()) {
@@ -330,17 +345,20 @@ int main(int argc, char** argv) {
   weir::SetMallocForBulk();
   int rounds = 12;
   std::string json;
+  std::vector<std::string> transports = {"shm", "grpc"};
   CLI::App app("What parameters on a ps cost a worker.");
   app.add_option("--rounds", rounds, "turns of 10 steps of each kind")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  app.add_option("--transport", transports, "shm, grpc or both")
+      ->check(CLI::IsMember({"shm", "grpc"}));
   app.add_option("--json", json, "write the result here");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
   }
-  const absl::Status status = weir::Run(rounds, json);
+  const absl::Status status = weir::Run(transports, rounds, json);
   if (!status.ok()) {
     std::fprintf(stderr, "overhead_bench: %s\n", status.ToString().c_str());
     return weir::ExitCodeFor(status);

@@ -1,5 +1,5 @@
-// Pull, push and push-pull over gRPC on one host, beside iperf3, bare sockets
-// and memcpy.
+// Pull, push and push-pull on one host, over gRPC and through shared memory,
+// beside iperf3, bare sockets and memcpy.
 //
 //   weir bench transport [--json FILE] [--rounds 5] [--seconds 0.5]
 //
@@ -29,8 +29,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cc/grpc_transport.h"
 #include "client/cc/shard_exchange.h"
+#include "client/cc/shm_transport.h"
 #include "common/malloc_settings.h"
 #include "common/status.h"
 #include "deploy/launcher/child_process.h"
@@ -53,6 +53,7 @@ struct Flags {
   size_t min_bytes = 1024;
   size_t max_bytes = size_t{256} << 20;
   std::string operation;  // empty: all
+  std::vector<std::string> transports = {"grpc", "shm"};
 };
 
 double Now() {
@@ -128,8 +129,9 @@ class Child {
 class Bench {
  public:
   static absl::StatusOr<std::unique_ptr<Bench>> Create(const Flags& flags,
+                                                       TransportChoice choice,
                                                        size_t bytes) {
-    std::unique_ptr<Bench> bench(new Bench(flags, bytes));
+    std::unique_ptr<Bench> bench(new Bench(flags, choice, bytes));
     WEIR_RETURN_IF_ERROR(bench->Start());
     return bench;
   }
@@ -156,7 +158,7 @@ class Bench {
   }
 
  private:
-  Bench(const Flags& flags, size_t bytes)
+  Bench(const Flags& flags, TransportChoice choice, size_t bytes)
       : flags_(flags),
         elements_(bytes / sizeof(float)),
         block_elements_(std::min(elements_, flags.block_elements)),
@@ -164,8 +166,11 @@ class Bench {
         window_(static_cast<uint32_t>(
             std::max<size_t>(1, static_cast<size_t>(flags.in_flight_bytes) /
                                     (block_elements_ * sizeof(float))))),
+        transport_(MakeTransport(choice)),
         parameters_(elements_),
-        gradients_(elements_, 1.0f) {}
+        gradients_(transport_->NewBuffer(elements_)) {
+    std::fill_n(gradients_.get(), elements_, 1.0f);
+  }
 
   absl::Status Start() {
     WEIR_ASSIGN_OR_RETURN(const int port, FreePort());
@@ -251,7 +256,7 @@ class Bench {
   }
 
   std::span<const char> GradientOf(uint32_t block) const {
-    return {reinterpret_cast<const char*>(gradients_.data() +
+    return {reinterpret_cast<const char*>(gradients_.get() +
                                           block * block_elements_),
             block_elements_ * sizeof(float)};
   }
@@ -261,9 +266,9 @@ class Bench {
   const size_t block_elements_;
   const uint32_t block_count_;
   const uint32_t window_;
+  const std::unique_ptr<Transport> transport_;
   std::vector<float> parameters_;
-  const std::vector<float> gradients_;
-  const std::unique_ptr<Transport> transport_ = MakeGrpcTransport();
+  const std::shared_ptr<float> gradients_;
   std::unique_ptr<Child> ps_;
   std::unique_ptr<ShardLink> link_;
   std::unique_ptr<PushPullStream> stream_;
@@ -296,17 +301,19 @@ absl::StatusOr<Sample> Measure(const Flags& flags, pid_t ps, size_t bytes,
   return sample;
 }
 
-// GB/s of one memcpy of the target size; of iperf3, or 0 without it.
-double MeasureMemcpy(const Flags& flags) {
-  static std::vector<char> from(kTargetBytes, 1);
-  static std::vector<char> to(kTargetBytes, 2);
-  const auto sample = Measure(flags, getpid(), kTargetBytes, [] {
-    std::memcpy(to.data(), from.data(), kTargetBytes);
+// GB/s of one memcpy of `bytes`.
+double MeasureMemcpy(const Flags& flags, size_t bytes) {
+  const std::vector<char> from(bytes, 1);
+  std::vector<char> to(bytes, 2);
+  const auto sample = Measure(flags, getpid(), bytes, [&] {
+    std::memcpy(to.data(), from.data(), bytes);
     asm volatile("" : : "r"(to.data()) : "memory");
     return absl::OkStatus();
   });
-  return 1e-3 * static_cast<double>(kTargetBytes) / sample->us;
+  return 1e-3 * static_cast<double>(bytes) / sample->us;
 }
+
+// GB/s of iperf3, or 0 without it.
 
 double MeasureIperf3() {
   const absl::StatusOr<int> port = FreePort();
@@ -434,11 +441,11 @@ class Report {
   }
 
   void Print() const {
-    std::printf("%-9s %-10s %12s %8s %10s\n", "size", "operation", "median us",
+    std::printf("%-9s %-14s %12s %8s %10s\n", "size", "operation", "median us",
                 "GB/s", "CPU s/GB");
     for (const auto& [bytes, operations] : rows_) {
       for (const auto& [operation, row] : operations) {
-        std::printf("%-9s %-10s %12.1f %8.3f %10.2f\n", SizeName(bytes).c_str(),
+        std::printf("%-9s %-14s %12.1f %8.3f %10.2f\n", SizeName(bytes).c_str(),
                     operation.c_str(), Median(row.us),
                     GbPerS(bytes, Median(row.us)), Median(row.cpu));
       }
@@ -467,10 +474,19 @@ class Report {
   std::map<std::string, std::vector<double>> numbers_;
 };
 
-absl::Status MeasureSize(const Flags& flags, size_t bytes, double iperf3,
-                         Report* report) {
+// What one size is compared with.
+struct Peers {
+  double iperf3_gb_per_s = 0;  // 0: not there
+  double memcpy_gb_per_s = 0;
+};
+
+absl::Status MeasureSize(const Flags& flags, const std::string& transport,
+                         size_t bytes, const Peers& peers, Report* report) {
+  WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
+                        ParseTransportChoice(transport));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Bench> bench,
-                        Bench::Create(flags, bytes));
+                        Bench::Create(flags, choice, bytes));
+  const std::string of_size = absl::StrCat(bytes >> 20, "mib_", transport, "_");
   double hello_us = 0;
   if (bytes == 1024) {
     WEIR_ASSIGN_OR_RETURN(
@@ -489,14 +505,20 @@ absl::Status MeasureSize(const Flags& flags, size_t bytes, double iperf3,
     }
     WEIR_ASSIGN_OR_RETURN(const Sample sample,
                           Measure(flags, bench->ps_pid(), bytes, operation));
-    report->Add(bytes, name, sample);
-    if (bytes == kTargetBytes && iperf3 > 0) {
-      report->AddNumber(absl::StrCat("ratio_64mib_", name, "_over_iperf3"),
-                        Report::GbPerS(bytes, sample.us) / iperf3);
+    report->Add(bytes, absl::StrCat(transport, " ", name), sample);
+    const double rate = Report::GbPerS(bytes, sample.us);
+    if (bytes >= kTargetBytes && peers.memcpy_gb_per_s > 0) {
+      report->AddNumber(absl::StrCat("ratio_", of_size, name, "_over_memcpy"),
+                        rate / peers.memcpy_gb_per_s);
+    }
+    if (bytes == kTargetBytes && peers.iperf3_gb_per_s > 0) {
+      report->AddNumber(absl::StrCat("ratio_", of_size, name, "_over_iperf3"),
+                        rate / peers.iperf3_gb_per_s);
     }
     if (bytes == 1024 && std::string(name) == "push_pull") {
-      report->AddNumber("ratio_1kib_push_pull_over_empty_unary",
-                        sample.us / hello_us);
+      report->AddNumber(
+          absl::StrCat("ratio_1kib_", transport, "_push_pull_over_empty_unary"),
+          sample.us / hello_us);
     }
   }
   return bench->Check();
@@ -505,21 +527,29 @@ absl::Status MeasureSize(const Flags& flags, size_t bytes, double iperf3,
 absl::Status Run(const Flags& flags) {
   Report report;
   for (int round = 0; round < flags.rounds; ++round) {
-    std::fprintf(stderr, "round %d of %d: memcpy, sockets, iperf3\n", round + 1,
+    std::fprintf(stderr, "round %d of %d: sockets, iperf3\n", round + 1,
                  flags.rounds);
-    report.AddNumber("memcpy_64mib_gb_per_s", MeasureMemcpy(flags));
     report.AddNumber("tcp_sockets_64mib_gb_per_s", MeasureSockets(flags));
-    const double iperf3 = MeasureIperf3();
-    if (iperf3 > 0) {
-      report.AddNumber("iperf3_gb_per_s", iperf3);
+    Peers peers;
+    peers.iperf3_gb_per_s = MeasureIperf3();
+    if (peers.iperf3_gb_per_s > 0) {
+      report.AddNumber("iperf3_gb_per_s", peers.iperf3_gb_per_s);
     } else if (round == 0) {
       std::fprintf(stderr, "no iperf3 here: no ratios against it\n");
     }
     for (size_t bytes = flags.min_bytes; bytes <= flags.max_bytes; bytes *= 4) {
       std::fprintf(stderr, "round %d of %d: %s\n", round + 1, flags.rounds,
                    SizeName(bytes).c_str());
-      WEIR_RETURN_IF_ERROR(Annotate(MeasureSize(flags, bytes, iperf3, &report),
-                                    SizeName(bytes)));
+      if (bytes >= kTargetBytes) {
+        peers.memcpy_gb_per_s = MeasureMemcpy(flags, bytes);
+        report.AddNumber(absl::StrCat("memcpy_", bytes >> 20, "mib_gb_per_s"),
+                         peers.memcpy_gb_per_s);
+      }
+      for (const std::string& transport : flags.transports) {
+        WEIR_RETURN_IF_ERROR(
+            Annotate(MeasureSize(flags, transport, bytes, peers, &report),
+                     absl::StrCat(SizeName(bytes), ", ", transport)));
+      }
     }
   }
   report.Print();
@@ -542,7 +572,7 @@ int main(int argc, char** argv) {
   const char* bin_dir = std::getenv("WEIR_BIN_DIR");  // NOLINT: one thread
   flags.ps = std::string(bin_dir != nullptr ? bin_dir : "bazel-bin") +
              "/server/ps/weir_ps";
-  CLI::App app("Bulk transfer over gRPC on one host");
+  CLI::App app("Bulk transfer on one host");
   app.add_option("--json", flags.json, "write the results here too");
   app.add_option("--ps", flags.ps, "the weir_ps binary")->capture_default_str();
   app.add_option("--rounds", flags.rounds, "")->capture_default_str();
@@ -553,6 +583,8 @@ int main(int argc, char** argv) {
   app.add_option("--block_elements", flags.block_elements, "of a chunk")
       ->capture_default_str();
   app.add_option("--queues", flags.queues, "of the ps")->capture_default_str();
+  app.add_option("--transport", flags.transports, "grpc, shm or both")
+      ->check(CLI::IsMember({"grpc", "shm"}));
   app.add_option("--operation", flags.operation, "pull, push or push_pull");
   app.add_option("--min_bytes", flags.min_bytes, "smallest size")
       ->capture_default_str();

@@ -4,7 +4,8 @@
 // pieces; a piece may end inside a float. The store applies gradients from the
 // pieces and the client copies values out of them: nobody joins them first.
 //
-// Threads: compatible. Owns a share of the bytes; they never change.
+// Threads: compatible. Owns a share of the bytes, which never change; or, when
+//   borrowed, they are there only during the call that it is passed to.
 #ifndef COMMON_PAYLOAD_H_
 #define COMMON_PAYLOAD_H_
 
@@ -26,6 +27,20 @@ class Payload {
     for (const std::span<const char> piece : pieces_) {
       bytes_ += piece.size();
     }
+  }
+
+  static Payload Borrowed(std::span<const char> bytes) {
+    return Payload({bytes}, nullptr);
+  }
+
+  // Makes a borrowed one own a copy, so that it may be kept.
+  void Keep() {
+    if (owner_ != nullptr || bytes_ == 0) {
+      return;
+    }
+    const auto copy = std::make_shared<std::vector<char>>(bytes_);
+    CopyTo(copy->data());
+    *this = Payload({std::span<const char>(*copy)}, copy);
   }
 
   size_t bytes() const { return bytes_; }

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cc/grpc_transport.h"
+#include "client/cc/shm_transport.h"
 #include "common/cluster_spec.h"
 #include "common/exit_code.h"
 #include "common/failpoint.h"
@@ -44,6 +44,7 @@ struct Flags {
   std::string workdir = ".";
   std::string data_dir = ".";
   std::string backend = "cpu";
+  std::string transport = "auto";
   std::string cluster;
   std::string task_index;
   // For the chief, where this worker hosts it.
@@ -145,7 +146,9 @@ absl::Status JobEnd(ChiefServer* chief, const absl::Status& worker) {
 absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
                        int* signal) {
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
-  const std::unique_ptr<Transport> transport = MakeGrpcTransport();
+  WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
+                        ParseTransportChoice(flags.transport));
+  const std::unique_ptr<Transport> transport = MakeTransport(choice);
   std::random_device random;
   WorkerTask::Options options;
   options.spec = spec;
@@ -228,6 +231,9 @@ int main(int argc, char** argv) {
   app.add_option("--set", flags.sets, "path=value, overrides the job file");
   app.add_option("--workdir", flags.workdir, "the run's directory");
   app.add_option("--data_dir", flags.data_dir, "where data paths begin");
+  app.add_option("--transport", flags.transport,
+                 "auto: shared memory to ps on this host; grpc; shm")
+      ->capture_default_str();
   app.add_option("--backend", flags.backend, "compute backend")
       ->capture_default_str();
   app.add_option(

@@ -1,7 +1,6 @@
 #include "worker/worker_task.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -18,8 +17,6 @@
 namespace weir {
 namespace {
 
-constexpr size_t kAlignBytes = 64;
-
 void HitFailpoint(ParameterClient::Event event) {
   switch (event) {
     case ParameterClient::Event::kHalfSent:
@@ -32,10 +29,6 @@ void HitFailpoint(ParameterClient::Event event) {
 }
 
 }  // namespace
-
-void WorkerTask::FreeDeleter::operator()(float* memory) const {
-  std::free(memory);
-}
 
 absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Create(
     Options options) {
@@ -121,15 +114,11 @@ absl::Status WorkerTask::BuildLayout(const Grant& grant) {
   }
   layout_ = std::make_unique<Layout>(std::move(layout));
   const size_t elements = static_cast<size_t>(layout_->flat_elements());
-  for (Floats* floats : {&parameters_, &gradients_}) {
-    // A multiple of 64 bytes, as variables are aligned to 16 floats.
-    floats->reset(static_cast<float*>(
-        std::aligned_alloc(kAlignBytes, elements * sizeof(float))));
-    if (*floats == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "no memory for ", elements, " parameters and their gradients"));
-    }
-    std::fill_n(floats->get(), elements, 0.0f);
+  parameters_ = options_.transport->NewBuffer(elements);
+  gradients_ = options_.transport->NewBuffer(elements);
+  if (parameters_ == nullptr || gradients_ == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no memory for ", elements, " parameters and their gradients"));
   }
   return network_->Bind(*layout_, parameters_.get(), gradients_.get());
 }

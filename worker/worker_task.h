@@ -61,11 +61,6 @@ class WorkerTask {
   void RequestStop(const std::string& reason);
 
  private:
-  struct FreeDeleter {
-    void operator()(float* memory) const;
-  };
-  using Floats = std::unique_ptr<float, FreeDeleter>;
-
   explicit WorkerTask(Options options) : options_(std::move(options)) {}
   absl::Status Build();
   absl::Status BuildLayout(const Grant& grant);
@@ -83,8 +78,8 @@ class WorkerTask {
   std::unique_ptr<ChiefClient> chief_;
   // From the grant on.
   std::unique_ptr<Layout> layout_;
-  Floats parameters_;
-  Floats gradients_;
+  std::shared_ptr<float> parameters_;
+  std::shared_ptr<float> gradients_;
 };
 
 }  // namespace weir

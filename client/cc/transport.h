@@ -1,4 +1,5 @@
-// How bytes reach a ps. gRPC now; in-process in tests; shared memory later.
+// How bytes reach a ps: gRPC, shared memory on the same host, in-process in
+// tests.
 //
 // Place: below ParameterClient and the chief, above nothing of Weir's but
 // proto. A transport moves messages and reports what happened; it never
@@ -16,6 +17,7 @@
 #define CLIENT_CC_TRANSPORT_H_
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -95,6 +97,9 @@ class ShardLink {
 class Transport {
  public:
   virtual ~Transport() = default;
+  // Zeroed floats, 64-byte aligned, null when there is no memory: where
+  // payloads lie best. Those from elsewhere may cost the transport a copy.
+  virtual std::shared_ptr<float> NewBuffer(size_t elements);
   // Never blocks; an address that nobody serves shows at the first call.
   virtual std::unique_ptr<ShardLink> Connect(const std::string& address) = 0;
 };

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "client/cc/grpc_transport.h"
 #include "client/cc/parameter_client.h"
+#include "client/cc/shm_transport.h"
 #include "common/clock.h"
 #include "common/layout.h"
 #include "common/logging.h"
@@ -92,12 +92,7 @@ Status Options::FromEnv() {
 
 class Client::Impl {
  public:
-  explicit Impl(Options options)
-      : options_(std::move(options)), transport_(MakeGrpcTransport()) {
-    for (const std::string& address : options_.ps) {
-      links_.push_back(transport_->Connect(address));
-    }
-  }
+  explicit Impl(Options options) : options_(std::move(options)) {}
 
   absl::Status Connect();
   absl::Status Declare(const std::vector<Tensor>& tensors);
@@ -105,12 +100,11 @@ class Client::Impl {
   absl::Status Wait();
   absl::Status Pull();
   absl::Status Shutdown();
-  float* Find(std::vector<float>* flat, const std::string& name,
-              size_t* count) const;
+  float* Find(float* flat, const std::string& name, size_t* count) const;
 
   uint64_t item_ = 0;
-  std::vector<float> parameters_;
-  std::vector<float> gradients_;
+  std::shared_ptr<float> parameters_;
+  std::shared_ptr<float> gradients_;
   std::unique_ptr<ParameterClient> client_;
 
  private:
@@ -123,7 +117,7 @@ class Client::Impl {
   Want NextWant() const;
 
   const Options options_;
-  const std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Transport> transport_;
   std::vector<std::unique_ptr<ShardLink>> links_;
   std::unique_ptr<Layout> layout_;
   Declaration declaration_;
@@ -133,6 +127,12 @@ class Client::Impl {
 
 absl::Status Client::Impl::Connect() {
   WEIR_RETURN_IF_ERROR(CheckOptions(options_));
+  WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
+                        ParseTransportChoice(options_.transport));
+  transport_ = MakeTransport(choice);
+  for (const std::string& address : options_.ps) {
+    links_.push_back(transport_->Connect(address));
+  }
   const int64_t deadline_ns =
       Clock::Real()->NowNs() +
       static_cast<int64_t>(options_.start_wait_seconds * 1e9);
@@ -181,8 +181,13 @@ absl::Status Client::Impl::BuildLayout(const std::vector<Tensor>& tensors) {
       Layout::Create(std::move(variables), static_cast<int>(links_.size()),
                      options_.block_elements));
   layout_ = std::make_unique<Layout>(std::move(layout));
-  parameters_.assign(layout_->flat_elements(), 0.0f);
-  gradients_.assign(layout_->flat_elements(), 0.0f);
+  const size_t elements = static_cast<size_t>(layout_->flat_elements());
+  parameters_ = transport_->NewBuffer(elements);
+  gradients_ = transport_->NewBuffer(elements);
+  if (parameters_ == nullptr || gradients_ == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", elements, " elements"));
+  }
 
   declaration_.set_job(options_.job);
   declaration_.set_shard_count(static_cast<uint32_t>(links_.size()));
@@ -292,8 +297,8 @@ absl::Status Client::Impl::Declare(const std::vector<Tensor>& tensors) {
   client.addresses = options_.ps;
   client.layout = layout_.get();
   client.sender = sender_;
-  client.parameters = parameters_.data();
-  client.gradients = gradients_.data();
+  client.parameters = parameters_.get();
+  client.gradients = gradients_.get();
   client.lost_after = std::chrono::milliseconds(
       static_cast<int64_t>(options_.lost_after_seconds * 1000.0));
   WEIR_ASSIGN_OR_RETURN(client_, ParameterClient::Create(std::move(client)));
@@ -421,14 +426,14 @@ absl::Status Client::Impl::Shutdown() {
   return absl::OkStatus();
 }
 
-float* Client::Impl::Find(std::vector<float>* flat, const std::string& name,
+float* Client::Impl::Find(float* flat, const std::string& name,
                           size_t* count) const {
   const int v = layout_ == nullptr ? -1 : layout_->Find(name);
   if (v < 0) {
     return nullptr;
   }
   *count = static_cast<size_t>(layout_->variables()[v].elements());
-  return flat->data() + layout_->flat_begin(v);
+  return flat + layout_->flat_begin(v);
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -462,15 +467,15 @@ std::span<const float> Client::Values(const std::string& name) const {
   size_t count = 0;
   const float* const values =
       impl_ == nullptr ? nullptr
-                       : impl_->Find(&impl_->parameters_, name, &count);
+                       : impl_->Find(impl_->parameters_.get(), name, &count);
   return {values, count};
 }
 
 std::span<float> Client::Gradient(const std::string& name) {
   size_t count = 0;
-  float* const values = impl_ == nullptr
-                            ? nullptr
-                            : impl_->Find(&impl_->gradients_, name, &count);
+  float* const values =
+      impl_ == nullptr ? nullptr
+                       : impl_->Find(impl_->gradients_.get(), name, &count);
   return {values, count};
 }
 

@@ -88,6 +88,8 @@ struct Options {
   int64_t block_elements = 262144;  // unit of transfer; a multiple of 16
   double lost_after_seconds = 10.0;
   double start_wait_seconds = 60.0;  // for the ps, and for worker 0
+  // "auto": shared memory to every ps on this host; "grpc", "shm": that alone.
+  std::string transport = "auto";
 
   // Fills `ps`, `worker_index` and `worker_count` from TF_CONFIG or WEIR_*.
   Status FromEnv();

@@ -54,6 +54,11 @@ void AddTrainCommand(CLI::App* app, Command* command) {
                     "where the job's data paths begin");
   train->add_option("--init_from", options->init_from,
                     "initial values, a safetensors file");
+  train
+      ->add_option("--transport", options->transport,
+                   "between workers and ps: auto takes shared memory; default "
+                   "auto")
+      ->check(CLI::IsMember({"auto", "grpc", "shm"}));
   train->add_option("--set", options->sets,
                     "path=value, overrides a field of the job");
   train->callback([options, command] {

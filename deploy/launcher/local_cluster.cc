@@ -28,6 +28,9 @@ std::vector<std::string> Arguments(const LocalClusterOptions& options,
   if (role == "ps") {
     return argv;
   }
+  if (role == "worker") {
+    argv.insert(argv.end(), {"--transport", options.transport});
+  }
   argv.insert(argv.end(), {"--job", options.job_path, "--workdir",
                            options.workdir, "--data_dir", options.data_dir});
   if (hosts_chief) {

@@ -25,6 +25,7 @@ struct LocalClusterOptions {
   bool resume = false;
   bool allow_older = false;
   std::string init_from;
+  std::string transport = "auto";  // of the workers; see client/cc
 };
 
 struct LocalCluster {

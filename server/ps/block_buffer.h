@@ -5,10 +5,6 @@
 // a snapshot holds references while it writes. Whoever wants to change a buffer
 // that others hold makes a new one (copy on write).
 //
-// Terms
-//   arena   where the memory comes from; handed to the store, so that it can be
-//           memory that another process maps.
-//
 // Invariants
 //   I1. A buffer is 64-byte aligned and its size never changes.
 //   I2. Only the holder of the sole reference, or the block's owner under the
@@ -23,19 +19,9 @@
 #include <memory>
 #include <utility>
 
+#include "server/ps/arena.h"
+
 namespace weir {
-
-// Hands out 64-byte aligned memory. Threads: safe.
-class Arena {
- public:
-  virtual ~Arena() = default;
-  virtual void* Allocate(
-      size_t bytes) = 0;  // never null: aborts when exhausted
-  virtual void Free(void* memory, size_t bytes) = 0;
-
-  // Process heap; never deleted.
-  static Arena* Heap();
-};
 
 class BlockRef {
  public:

@@ -142,31 +142,11 @@ class PushPullCall : public ValueCall {
   }
 
   absl::Status Answer() {
-    Failpoint("ps.recv");
     GradientChunk chunk;
     Payload payload;
     WEIR_RETURN_IF_ERROR(DecodeChunk(buffer_, &chunk, &payload));
     buffer_.Clear();
-    Question question;
-    if (chunk.has_push()) {
-      WEIR_ASSIGN_OR_RETURN(question.receipt,
-                            store_->Push(chunk, std::move(payload)));
-      Failpoint("ps.before_ack");
-    }
-    if (chunk.has_want()) {
-      question.sender = std::move(*chunk.mutable_sender());
-      question.want = std::move(*chunk.mutable_want());
-      question.block_count = chunk.block_count();
-      question.first = chunk.block();
-      question.count = std::max(chunk.block_count(), 1u);
-      Ask(std::move(question));
-    } else if (chunk.has_push()) {
-      Acknowledge(chunk.block(), chunk.block_count(), *question.receipt);
-    } else {
-      return absl::InvalidArgumentError(
-          "a request of PushPull needs `push` or `want`");
-    }
-    return absl::OkStatus();
+    return Take(std::move(chunk), std::move(payload));
   }
 
   void StartWrite(const ByteBuffer& buffer, void* tag) override {
@@ -408,14 +388,19 @@ class ParameterService::Impl : public AllMethods {
   Impl(Store* store, std::function<void(const absl::Status&)> on_shutdown)
       : store_(store), on_shutdown_(std::move(on_shutdown)) {}
 
+  void set_shm_name(const std::string& name) { shm_name_ = name; }
+
   void TakeCalls(CallQueue* queue) {
     PullCall::Listen(this, store_, queue);
     PushPullCall::Listen(this, store_, queue);
     std::make_shared<PushCall>(this, store_, queue)->Listen();
     std::make_shared<AssignCall>(this, store_, queue)->Listen();
     SnapshotCall::Listen(this, store_, &work_, queue);
-    Unary(&AllMethods::RequestHello, queue,
-          [this](const HelloRequest&) { return store_->Hello(); });
+    Unary(&AllMethods::RequestHello, queue, [this](const HelloRequest&) {
+      HelloReply reply = store_->Hello();
+      reply.set_shm_name(shm_name_);
+      return reply;
+    });
     Unary(&AllMethods::RequestGetStatus, queue,
           [this](const GetStatusRequest&) { return store_->GetStatus(); });
     Unary(&AllMethods::RequestSetSlots, queue,
@@ -479,6 +464,7 @@ class ParameterService::Impl : public AllMethods {
 
   Store* const store_;
   const std::function<void(const absl::Status&)> on_shutdown_;
+  std::string shm_name_;
   WorkThread work_;
 };
 
@@ -489,6 +475,10 @@ ParameterService::ParameterService(
 ParameterService::~ParameterService() = default;
 
 grpc::Service* ParameterService::service() { return impl_.get(); }
+
+void ParameterService::OfferSharedMemory(const std::string& name) {
+  impl_->set_shm_name(name);
+}
 
 void ParameterService::TakeCalls(CallQueue* queue) { impl_->TakeCalls(queue); }
 

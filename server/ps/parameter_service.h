@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "server/ps/call_queue.h"
@@ -35,6 +36,10 @@ class ParameterService {
                    std::function<void(const absl::Status&)> on_shutdown);
   // REQUIRES: the server that served it is gone.
   ~ParameterService();
+
+  // Hello names this from now on (shm_service.h).
+  // REQUIRES: before TakeCalls.
+  void OfferSharedMemory(const std::string& name);
 
   // What to register at the server builder.
   grpc::Service* service();

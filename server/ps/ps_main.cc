@@ -15,6 +15,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -29,6 +30,7 @@
 #include "common/status.h"
 #include "proto/tf_config.h"
 #include "server/ps/ps_server.h"
+#include "server/ps/shared_arena.h"
 #include "server/ps/store.h"
 
 namespace weir {
@@ -39,6 +41,7 @@ struct Flags {
   std::string task_index;
   std::string address;
   int queues = 1;
+  std::string transport = "auto";
 };
 
 int Usage(const absl::Status& status) {
@@ -114,8 +117,20 @@ int Serve(const Flags& flags) {
   const sigset_t signals = EndSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread exists
 
+  std::unique_ptr<SharedArena> shared_arena;  // outlives the store
+  if (flags.transport == "auto") {
+    auto arena = SharedArena::Create();
+    if (arena.ok()) {
+      shared_arena = *std::move(arena);
+    } else {
+      LOG_WARN("{}; clients on this host take gRPC", arena.status().ToString());
+    }
+  }
   Store::Options store_options;
   store_options.incarnation = RandomIncarnation();
+  if (shared_arena != nullptr) {
+    store_options.arena = shared_arena.get();
+  }
   auto store = Store::Create(store_options);
   if (!store.ok()) {
     LOG_ERROR("{}", store.status().ToString());
@@ -125,6 +140,7 @@ int Serve(const Flags& flags) {
   options.address =
       flags.address.empty() ? cluster->bind_address() : flags.address;
   options.queue_count = flags.queues;
+  options.shared_arena = shared_arena.get();
   Ending ending;
   options.on_shutdown = [&ending](const absl::Status& why) {
     ending.Set(why);
@@ -171,6 +187,11 @@ int main(int argc, char** argv) {
                  "which ps this is; default TF_CONFIG's");
   app.add_option("--address", flags.address,
                  "listen here in place of the own address in the cluster");
+  app.add_option("--transport", flags.transport,
+                 "auto: clients on this host may use shared memory; grpc: none "
+                 "may")
+      ->check(CLI::IsMember({"auto", "grpc"}))
+      ->capture_default_str();
   app.add_option("--queues", flags.queues, "completion queues, one thread each")
       ->capture_default_str();
   try {

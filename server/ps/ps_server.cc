@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/logging.h"
 #include "common/status.h"
 #include "proto/chunk_codec.h"
 
@@ -123,6 +124,16 @@ absl::Status PsServer::Start() {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", options_.address));
   }
+  if (options_.shared_arena != nullptr) {
+    auto shm = ShmService::Create(store_, options_.shared_arena);
+    if (shm.ok()) {
+      shm_service_ = *std::move(shm);
+      service_.OfferSharedMemory(shm_service_->name());
+    } else {
+      LOG_WARN("no shared memory for clients on this host: {}",
+               shm.status().ToString());
+    }
+  }
   for (const auto& queue : queues_) {
     queue->Run();
     service_.TakeCalls(queue.get());
@@ -158,6 +169,7 @@ void PsServer::Stop(std::chrono::milliseconds grace) {
   if (expire_thread_.joinable()) {
     expire_thread_.join();
   }
+  shm_service_.reset();
   if (server_ != nullptr) {
     server_->Shutdown(std::chrono::system_clock::now() + grace);
   }

@@ -22,6 +22,8 @@
 #include "common/mutex.h"
 #include "server/ps/call_queue.h"
 #include "server/ps/parameter_service.h"
+#include "server/ps/shared_arena.h"
+#include "server/ps/shm_service.h"
 #include "server/ps/store.h"
 
 namespace grpc {
@@ -40,6 +42,9 @@ class PsServer {
     int queue_count = 1;
     // What gRPC may keep of messages on their way, over all connections.
     int64_t wire_bytes_max = int64_t{512} << 20;
+    // Where `store` has its blocks, when clients on this host may map it; null:
+    // gRPC only. Borrowed.
+    SharedArena* shared_arena = nullptr;
     // Hears why the job ended, after Shutdown was answered, on a queue's
     // thread; must not block.
     std::function<void(const absl::Status&)> on_shutdown;
@@ -65,6 +70,7 @@ class PsServer {
   const Options options_;
   Store* const store_;
   ParameterService service_;
+  std::unique_ptr<ShmService> shm_service_;  // null: not offered
   std::vector<std::unique_ptr<CallQueue>> queues_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;

@@ -1,15 +1,18 @@
 // A client of ledger_test: pushes -1 to every element, item after item.
 //
-//   ledger_client JOB HISTORY SLOT GENERATION ITEMS ELEMENTS BLOCK ADDRESS...
+//   ledger_client TRANSPORT JOB HISTORY SLOT GENERATION ITEMS ELEMENTS BLOCK
+//     ADDRESS...
 //
 // With plain SGD at learning rate 1 every item adds exactly 1 to every element.
 // Starts at the smallest item that some block still expects.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <vector>
 
-#include "client/cc/grpc_transport.h"
 #include "client/cc/parameter_client.h"
+#include "client/cc/shm_transport.h"
 #include "common/layout.h"
 #include "common/status.h"
 
@@ -17,6 +20,7 @@ namespace weir {
 namespace {
 
 struct Arguments {
+  std::string transport;
   Sender sender;
   uint64_t items;
   VariableSpec variable;
@@ -31,7 +35,9 @@ absl::Status Run(Arguments arguments) {
                      static_cast<int>(arguments.addresses.size()),
                      arguments.block_elements));
   arguments.sender.set_layout_fingerprint(layout.fingerprint());
-  const auto transport = MakeGrpcTransport();
+  WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
+                        ParseTransportChoice(arguments.transport));
+  const auto transport = MakeTransport(choice);
   uint64_t item = arguments.items;
   for (const std::string& address : arguments.addresses) {
     absl::StatusOr<HelloReply> hello;
@@ -42,14 +48,16 @@ absl::Status Run(Arguments arguments) {
     item = std::min(item, hello->slot(arguments.sender.slot()).next_item_min());
   }
   std::vector<float> parameters(layout.flat_elements());
-  std::vector<float> gradients(layout.flat_elements(), -1.0f);
+  const auto elements = static_cast<size_t>(layout.flat_elements());
+  const std::shared_ptr<float> gradients = transport->NewBuffer(elements);
+  std::fill_n(gradients.get(), elements, -1.0f);
   ParameterClient::Options options;
   options.transport = transport.get();
   options.addresses = arguments.addresses;
   options.layout = &layout;
   options.sender = arguments.sender;
   options.parameters = parameters.data();
-  options.gradients = gradients.data();
+  options.gradients = gradients.get();
   WEIR_ASSIGN_OR_RETURN(const auto client, ParameterClient::Create(options));
   for (; item < arguments.items; ++item) {
     ParameterClient::ItemPush push;
@@ -66,20 +74,21 @@ absl::Status Run(Arguments arguments) {
 }  // namespace weir
 
 int main(int argc, char** argv) {
-  if (argc < 9) {
+  if (argc < 10) {
     std::fprintf(stderr, "see the top of ledger_client.cc for the usage\n");
     return 2;
   }
   weir::Arguments arguments;
-  arguments.sender.set_job(argv[1]);
-  arguments.sender.set_history(std::strtoull(argv[2], nullptr, 10));
-  arguments.sender.set_slot(std::strtoul(argv[3], nullptr, 10));
-  arguments.sender.set_generation(std::strtoul(argv[4], nullptr, 10));
-  arguments.items = std::strtoull(argv[5], nullptr, 10);
+  arguments.transport = argv[1];
+  arguments.sender.set_job(argv[2]);
+  arguments.sender.set_history(std::strtoull(argv[3], nullptr, 10));
+  arguments.sender.set_slot(std::strtoul(argv[4], nullptr, 10));
+  arguments.sender.set_generation(std::strtoul(argv[5], nullptr, 10));
+  arguments.items = std::strtoull(argv[6], nullptr, 10);
   arguments.variable.name = "w";
-  arguments.variable.shape = {std::strtoll(argv[6], nullptr, 10)};
-  arguments.block_elements = std::strtoll(argv[7], nullptr, 10);
-  arguments.addresses.assign(argv + 8, argv + argc);
+  arguments.variable.shape = {std::strtoll(argv[7], nullptr, 10)};
+  arguments.block_elements = std::strtoll(argv[8], nullptr, 10);
+  arguments.addresses.assign(argv + 9, argv + argc);
   const absl::Status status = weir::Run(arguments);
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", status.ToString().c_str());

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <random>
 #include <thread>
+#include <tuple>
 
 #include "tests/integration/harness.h"
 
@@ -43,9 +44,15 @@ std::string JobFile() {
   return path;
 }
 
-std::vector<std::string> Arguments(int ps, int workers) {
-  return {JobFile(), "--ps", std::to_string(ps), "--workers",
-          std::to_string(workers)};
+std::vector<std::string> Arguments(int ps, int workers,
+                                   const std::string& transport = "shm") {
+  return {JobFile(),
+          "--ps",
+          std::to_string(ps),
+          "--workers",
+          std::to_string(workers),
+          "--transport",
+          transport};
 }
 
 // The bits of one undisturbed run, computed once.
@@ -74,11 +81,16 @@ int Restarts(const TrainRun& run) {
 }
 
 TEST(SyncTest, SameBitsForAnyNumberOfPsAndWorkers) {
-  for (const auto& [ps, workers] :
-       std::vector<std::pair<int, int>>{{1, 4}, {2, 2}, {3, 4}, {2, 3}}) {
+  for (const auto& [ps, workers, transport] :
+       std::vector<std::tuple<int, int, std::string>>{{1, 4, "grpc"},
+                                                      {2, 2, "grpc"},
+                                                      {2, 2, "shm"},
+                                                      {3, 4, "shm"},
+                                                      {2, 3, "auto"}}) {
     SCOPED_TRACE(std::to_string(ps) + " ps, " + std::to_string(workers) +
-                 " workers");
-    ExpectSameBits(RunTrain(FreshDir("sync_n"), Arguments(ps, workers)));
+                 " workers, " + transport);
+    ExpectSameBits(
+        RunTrain(FreshDir("sync_n"), Arguments(ps, workers, transport)));
   }
 }
 
@@ -94,7 +106,8 @@ TEST(SyncTest, SameBitsWhenAWorkerDiesAtAFailpoint) {
     for (const char* worker : {"0", "1"}) {
       SCOPED_TRACE(std::string(failpoint) + " in worker " + worker);
       const TrainRun run = RunTrain(
-          FreshDir("sync_failpoint"), Arguments(2, 2),
+          FreshDir("sync_failpoint"),
+          Arguments(2, 2, worker[0] == '0' ? "grpc" : "shm"),
           {std::string("WEIR_FAILPOINT_WORKER_") + worker + "=" + failpoint});
       ExpectSameBits(run);
       EXPECT_GE(Restarts(run), 1) << "the failpoint was never reached";

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "client/cc/grpc_transport.h"
+#include "client/cc/shm_transport.h"
 #include "common/check.h"
 
 namespace weir {
@@ -15,15 +16,23 @@ constexpr auto kTimeout = std::chrono::seconds(20);
 LoopbackPs::LoopbackPs(Options the_options) : options(the_options) {
   Store::Options store_options;
   store_options.incarnation = 77;
+  if (options.shared_memory) {
+    arena = *SharedArena::Create();
+    store_options.arena = arena.get();
+  }
   store = *Store::Create(store_options);
   PsServer::Options server_options;
   server_options.queue_count = options.queue_count;
+  server_options.shared_arena = arena.get();
   server_options.on_shutdown = [this](const absl::Status&) {
     shut_down_ = true;
   };
   server = *PsServer::Create(server_options, store.get());
   address_ = "127.0.0.1:" + std::to_string(server->port());
   transport = MakeGrpcTransport({.own_connections = true});
+  if (options.shared_memory) {
+    transport = MakeShmTransport(std::move(transport), /*fall_back=*/false);
+  }
   link = transport->Connect(address());
   if (!options.declare) {
     return;

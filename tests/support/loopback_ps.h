@@ -26,6 +26,7 @@ class LoopbackPs {
     int sync_contributions = 0;  // 0: async
     int queue_count = 1;
     bool declare = true;
+    bool shared_memory = false;  // offered, and taken by `transport`
   };
   LoopbackPs() : LoopbackPs(Options()) {}
   explicit LoopbackPs(Options options);
@@ -44,6 +45,7 @@ class LoopbackPs {
   void Kill();
 
   const Options options;
+  std::unique_ptr<SharedArena> arena;  // null without shared memory
   std::unique_ptr<Store> store;
   std::unique_ptr<PsServer> server;
   std::unique_ptr<Transport> transport;

@@ -53,6 +53,7 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, Contribution contribution,
       return MakeReceipt(contribution, Receipt::DEFERRED);
     }
     ++mark;
+    contribution.payload.Keep();
     step.early[push.contribution()] = {push, contribution.encoding,
                                        std::move(moved),
                                        std::move(contribution.payload)};

@@ -95,6 +95,14 @@ class Releases {
       std::make_shared<std::atomic<int>>(0);
 };
 
+// What every transport's streams do; the parameter: through shared memory.
+class PushPullTest : public testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Transports, PushPullTest, testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "Shm" : "Grpc";
+                         });
+
 TEST(GrpcTransportTest, PushedGradientsAreAppliedAndPulledBack) {
   LoopbackPs ps;
   Item item(ps, 0, 0);
@@ -191,9 +199,9 @@ TEST(GrpcTransportTest, APullEndsWithTheCallersError) {
   EXPECT_EQ(status, absl::DataLossError("not what I wanted"));
 }
 
-TEST(GrpcTransportTest, PushPullAnswersWithReceiptAndValues) {
+TEST_P(PushPullTest, PushPullAnswersWithReceiptAndValues) {
   for (const int queues : {1, 3}) {
-    LoopbackPs ps({.queue_count = queues});
+    LoopbackPs ps({.queue_count = queues, .shared_memory = GetParam()});
     const auto stream = ps.link->OpenPushPull();
     Releases releases;
     std::vector<std::unique_ptr<Item>> items;
@@ -226,8 +234,8 @@ TEST(GrpcTransportTest, PushPullAnswersWithReceiptAndValues) {
   }
 }
 
-TEST(GrpcTransportTest, ARunWithoutPayloadIsOneReceiptOrOneChunkPerBlock) {
-  LoopbackPs ps;
+TEST_P(PushPullTest, ARunWithoutPayloadIsOneReceiptOrOneChunkPerBlock) {
+  LoopbackPs ps({.shared_memory = GetParam()});
   const auto stream = ps.link->OpenPushPull();
   GradientChunk run = ps.Chunk(0, 0, 0);
   run.set_block_count(4);
@@ -250,8 +258,8 @@ TEST(GrpcTransportTest, ARunWithoutPayloadIsOneReceiptOrOneChunkPerBlock) {
   }
 }
 
-TEST(GrpcTransportTest, AParkedWantIsAnsweredWhenAnotherClientMakesItHold) {
-  LoopbackPs ps({.sync_contributions = 2});
+TEST_P(PushPullTest, AParkedWantIsAnsweredWhenAnotherClientMakesItHold) {
+  LoopbackPs ps({.sync_contributions = 2, .shared_memory = GetParam()});
   const auto first = ps.link->OpenPushPull();
   const auto second = ps.link->OpenPushPull();
   const std::vector<float> ones(1024, 1.0f);
@@ -278,8 +286,8 @@ TEST(GrpcTransportTest, AParkedWantIsAnsweredWhenAnotherClientMakesItHold) {
   EXPECT_EQ(FloatsOf(payload), std::vector<float>(1024, -2.0f));
 }
 
-TEST(GrpcTransportTest, AWantThatRunsOutIsNotYet) {
-  LoopbackPs ps({.sync_contributions = 1});
+TEST_P(PushPullTest, AWantThatRunsOutIsNotYet) {
+  LoopbackPs ps({.sync_contributions = 1, .shared_memory = GetParam()});
   const auto stream = ps.link->OpenPushPull();
   GradientChunk ask;
   *ask.mutable_sender() = ps.SenderOf(0);
@@ -300,8 +308,8 @@ TEST(GrpcTransportTest, AWantThatRunsOutIsNotYet) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 
-TEST(GrpcTransportTest, CancelEndsABlockedReceiveAndThePsLives) {
-  LoopbackPs ps({.sync_contributions = 2});
+TEST_P(PushPullTest, CancelEndsABlockedReceiveAndThePsLives) {
+  LoopbackPs ps({.sync_contributions = 2, .shared_memory = GetParam()});
   auto stream = ps.link->OpenPushPull();
   GradientChunk chunk = ps.Chunk(0, 0, 0);
   *chunk.mutable_want() = Version(1, 10000);
@@ -335,8 +343,8 @@ TEST(GrpcTransportTest, CancelEndsABlockedReceiveAndThePsLives) {
   EXPECT_TRUE(ps.link->Hello(kTimeout).ok());
 }
 
-TEST(GrpcTransportTest, AStreamThatNeverSentAnythingEnds) {
-  LoopbackPs ps;
+TEST_P(PushPullTest, AStreamThatNeverSentAnythingEnds) {
+  LoopbackPs ps({.shared_memory = GetParam()});
   auto stream = ps.link->OpenPushPull();
   stream.reset();
   stream = ps.link->OpenPushPull();
@@ -347,8 +355,8 @@ TEST(GrpcTransportTest, AStreamThatNeverSentAnythingEnds) {
             absl::StatusCode::kCancelled);
 }
 
-TEST(GrpcTransportTest, AKilledServerIsUnavailableAndNamed) {
-  LoopbackPs ps({.sync_contributions = 2});
+TEST_P(PushPullTest, AKilledServerIsUnavailableAndNamed) {
+  LoopbackPs ps({.sync_contributions = 2, .shared_memory = GetParam()});
   const auto stream = ps.link->OpenPushPull();
   GradientChunk chunk = ps.Chunk(0, 0, 0);
   *chunk.mutable_want() = Version(1, 10000);
@@ -506,8 +514,11 @@ TEST(GrpcTransportTest, ADeadlineEndsASnapshotThatWaitsForItsVersion) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 
-TEST(GrpcTransportTest, StreamsOfManyThreadsKeepTheirOrderAndLoseNothing) {
-  LoopbackPs ps({.block_count = 16, .slot_count = 4, .queue_count = 2});
+TEST_P(PushPullTest, StreamsOfManyThreadsKeepTheirOrderAndLoseNothing) {
+  LoopbackPs ps({.block_count = 16,
+                 .slot_count = 4,
+                 .queue_count = 2,
+                 .shared_memory = GetParam()});
   constexpr uint64_t kItems = 30;
   std::vector<std::thread> workers;
   for (int slot = 0; slot < 4; ++slot) {

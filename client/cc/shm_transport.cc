@@ -1,0 +1,171 @@
+#include "client/cc/shm_transport.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cc/grpc_transport.h"
+#include "client/cc/shared_buffers.h"
+#include "client/cc/shm_stream.h"
+#include "common/logging.h"
+#include "common/status.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kHelloTimeout{1000};
+
+// What kShm gives when there is no shared memory.
+class BrokenStream : public PushPullStream {
+ public:
+  explicit BrokenStream(absl::Status why) : why_(std::move(why)) {}
+  absl::Status Send(const GradientChunk&, std::span<const char>,
+                    std::function<void()> released) override {
+    if (released) {
+      released();
+    }
+    return why_;
+  }
+  absl::Status Receive(ValueChunk*, Payload*) override { return why_; }
+  void Cancel() override {}
+
+ private:
+  const absl::Status why_;
+};
+
+class ShmLink : public ShardLink {
+ public:
+  ShmLink(std::unique_ptr<ShardLink> other,
+          std::shared_ptr<SharedBuffers> buffers, bool fall_back)
+      : other_(std::move(other)),
+        buffers_(std::move(buffers)),
+        fall_back_(fall_back) {}
+
+  const std::string& address() const override { return other_->address(); }
+
+  std::unique_ptr<PushPullStream> OpenPushPull() override {
+    absl::StatusOr<std::unique_ptr<PushPullStream>> stream = OpenShared();
+    if (stream.ok()) {
+      LOG_DEBUG("ps {}: through shared memory", address());
+      return *std::move(stream);
+    }
+    LOG_DEBUG("ps {}: {}", address(), stream.status().ToString());
+    if (fall_back_) {
+      return other_->OpenPushPull();
+    }
+    return std::make_unique<BrokenStream>(stream.status());
+  }
+
+  absl::Status Pull(
+      const PullRequest& request, Timeout timeout,
+      const std::function<absl::Status(const ValueChunk&, const Payload&)>&
+          chunk) override {
+    return other_->Pull(request, timeout, chunk);
+  }
+  absl::StatusOr<PushReply> Push(
+      Timeout timeout,
+      const std::function<bool(GradientChunk*, std::span<const char>*)>& next)
+      override {
+    return other_->Push(timeout, next);
+  }
+  absl::StatusOr<AssignReply> Assign(
+      Timeout timeout,
+      const std::function<bool(AssignChunk*, std::span<const char>*)>& next)
+      override {
+    return other_->Assign(timeout, next);
+  }
+  absl::StatusOr<HelloReply> Hello(Timeout timeout) override {
+    return other_->Hello(timeout);
+  }
+  absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
+                                       Timeout timeout) override {
+    return other_->Declare(request, timeout);
+  }
+  absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request,
+                                       Timeout timeout) override {
+    return other_->Restore(request, timeout);
+  }
+  absl::Status SetSlots(const SetSlotsRequest& request,
+                        Timeout timeout) override {
+    return other_->SetSlots(request, timeout);
+  }
+  absl::Status Snapshot(
+      const SnapshotRequest& request, Timeout timeout,
+      const std::function<void(const SnapshotReply&)>& reply) override {
+    return other_->Snapshot(request, timeout, reply);
+  }
+  absl::StatusOr<PsStatus> GetStatus(Timeout timeout) override {
+    return other_->GetStatus(timeout);
+  }
+  absl::Status Shutdown(const ShutdownRequest& request,
+                        Timeout timeout) override {
+    return other_->Shutdown(request, timeout);
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<PushPullStream>> OpenShared() {
+    WEIR_ASSIGN_OR_RETURN(const HelloReply hello, other_->Hello(kHelloTimeout));
+    if (hello.shm_name().empty()) {
+      return absl::UnavailableError(
+          absl::StrCat("ps ", address(), ": offers no shared memory"));
+    }
+    return OpenShmStream(hello.shm_name(), address(), buffers_);
+  }
+
+  const std::unique_ptr<ShardLink> other_;
+  const std::shared_ptr<SharedBuffers> buffers_;
+  const bool fall_back_;
+};
+
+class ShmTransport : public Transport {
+ public:
+  ShmTransport(std::unique_ptr<Transport> other, bool fall_back)
+      : other_(std::move(other)), fall_back_(fall_back) {}
+
+  std::shared_ptr<float> NewBuffer(size_t elements) override {
+    std::shared_ptr<float> buffer =
+        SharedBuffers::New(buffers_, elements * sizeof(float));
+    return buffer != nullptr ? buffer : other_->NewBuffer(elements);
+  }
+
+  std::unique_ptr<ShardLink> Connect(const std::string& address) override {
+    return std::make_unique<ShmLink>(other_->Connect(address), buffers_,
+                                     fall_back_);
+  }
+
+ private:
+  const std::unique_ptr<Transport> other_;
+  const bool fall_back_;
+  const std::shared_ptr<SharedBuffers> buffers_ =
+      std::make_shared<SharedBuffers>();
+};
+
+}  // namespace
+
+absl::StatusOr<TransportChoice> ParseTransportChoice(const std::string& text) {
+  if (text == "auto") {
+    return TransportChoice::kAuto;
+  }
+  if (text == "grpc") {
+    return TransportChoice::kGrpc;
+  }
+  if (text == "shm") {
+    return TransportChoice::kShm;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("transport '", text, "' is not auto, grpc or shm"));
+}
+
+std::unique_ptr<Transport> MakeShmTransport(std::unique_ptr<Transport> other,
+                                            bool fall_back) {
+  return std::make_unique<ShmTransport>(std::move(other), fall_back);
+}
+
+std::unique_ptr<Transport> MakeTransport(TransportChoice choice) {
+  if (choice == TransportChoice::kGrpc) {
+    return MakeGrpcTransport();
+  }
+  return MakeShmTransport(MakeGrpcTransport(),
+                          choice == TransportChoice::kAuto);
+}
+
+}  // namespace weir
