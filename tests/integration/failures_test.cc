@@ -61,7 +61,7 @@ const std::vector<std::pair<std::string, int>> kAllButPs = {
 
 TEST(FailuresTest, AKilledPsEndsEveryoneWith138AndResumeGoesOn) {
   HandCluster cluster(FreshDir("ps_killed"),
-                      Job(kAsync, 6000) +
+                      Job(kAsync, 30000) +
                           "evaluation { source { digits { "
                           "count: 100 stream: 1 } } }\n",
                       2, 2, true);
@@ -79,12 +79,12 @@ TEST(FailuresTest, AKilledPsEndsEveryoneWith138AndResumeGoesOn) {
     ExpectAllEnd(&cluster, {{role, index}}, 138, 15 - since.count(), "ps 1");
   }
   const uint64_t reached = cluster.step();
-  ASSERT_LT(reached, 6000u);
+  ASSERT_LT(reached, 30000u);
 
   cluster.StartAll({"--resume"});
   cluster.Start("evaluator", 0);
   ExpectSuccess(&cluster, kAllButPs);
-  EXPECT_EQ(cluster.step(), 6000u);
+  EXPECT_EQ(cluster.step(), 30000u);
   ExpectSuccess(&cluster, {{"evaluator", 0}, {"ps", 0}, {"ps", 1}});
 }
 
@@ -102,7 +102,7 @@ TEST(FailuresTest, APsThatComesBackEmptyIsNeverServedFrom) {
 }
 
 TEST(FailuresTest, APausedWorkerOfTheOldHistoryIsRefused) {
-  HandCluster cluster(FreshDir("ps_paused"), Job(kAsync, 4000), 2, 2, true);
+  HandCluster cluster(FreshDir("ps_paused"), Job(kAsync, 20000), 2, 2, true);
   cluster.StartAll();
   ASSERT_TRUE(WaitUntil(60, [&] { return cluster.checkpoints().size() >= 1; }))
       << cluster.task("chief", 0).Log();
@@ -124,7 +124,7 @@ TEST(FailuresTest, APausedWorkerOfTheOldHistoryIsRefused) {
   const int code = paused.Wait(20);
   EXPECT_TRUE(code == 138 || code == 5) << code << paused.Log();
   ExpectSuccess(&cluster, kAllButPs);
-  EXPECT_EQ(cluster.step(), 4000u);
+  EXPECT_EQ(cluster.step(), 20000u);
 }
 
 TEST(FailuresTest, ARestartedChiefLosesAndDoublesNothing) {

@@ -150,9 +150,8 @@ class Ledger {
 // could be reset.
 class LedgerTest : public testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Transports, LedgerTest,
-                         testing::Values("grpc", "shm"),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Transports, LedgerTest, testing::Values("grpc", "shm"),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(LedgerTest, IsExactThroughResetsAndKills) {
   const bool grpc = GetParam() == std::string("grpc");
