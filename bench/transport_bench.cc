@@ -1,39 +1,36 @@
 // Pull, push and push-pull on one host, over gRPC and through shared memory,
 // beside iperf3, bare sockets and memcpy.
 //
-//   weir bench transport [--json FILE] [--rounds 5] [--seconds 0.5]
+//   weir bench transport [--json FILE] [--rounds 5] [--seconds 0.5] [--peers]
 //
 // One client (this process) and one weir_ps on loopback. Push has SGD applied;
 // pull copies into place; push-pull counts the bytes of one way. All three go
 // over the stream that workers use, with as much in flight as they have.
 // Everything is measured again in each round, so that a drifting machine drifts
 // for all; the ratios are medians over the rounds of quotients within a round.
-#include <netinet/in.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
+// --peers: PyTorch RPC does the same, with its default transports and with TCP
+// alone.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/peers.h"
+#include "bench/timing.h"
 #include "client/cc/shard_exchange.h"
 #include "client/cc/shm_transport.h"
 #include "common/malloc_settings.h"
 #include "common/status.h"
-#include "deploy/launcher/child_process.h"
 #include "nlohmann/json.hpp"
 
 namespace weir {
@@ -54,75 +51,7 @@ struct Flags {
   size_t max_bytes = size_t{256} << 20;
   std::string operation;  // empty: all
   std::vector<std::string> transports = {"grpc", "shm"};
-};
-
-double Now() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-double Median(std::vector<double> values) {
-  if (values.empty()) {
-    return 0;
-  }
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half]
-                                : (values[half - 1] + values[half]) / 2;
-}
-
-// User and system seconds of a process.
-double CpuSeconds(pid_t pid) {
-  if (pid == getpid()) {
-    rusage usage = {};
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           1e-6 * static_cast<double>(usage.ru_utime.tv_usec +
-                                      usage.ru_stime.tv_usec);
-  }
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) {
-    return 0;
-  }
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string skipped;
-  for (int i = 0; i < 11; ++i) {
-    fields >> skipped;
-  }
-  double user = 0;
-  double system = 0;
-  fields >> user >> system;
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-// A process that dies with this object.
-class Child {
- public:
-  static absl::StatusOr<std::unique_ptr<Child>> Start(
-      std::vector<std::string> argv) {
-    WEIR_ASSIGN_OR_RETURN(
-        const pid_t pid,
-        StartChild({std::move(argv), {}, "/tmp/weir_transport_bench.log"}));
-    return std::unique_ptr<Child>(new Child(pid));
-  }
-  ~Child() {
-    kill(pid_, SIGKILL);
-    Wait();
-  }
-  pid_t pid() const { return pid_; }
-  void Wait() {
-    while (!ended_ && !(ended_ = ReapChild(pid_).has_value())) {
-      usleep(1000);
-    }
-  }
-
- private:
-  explicit Child(pid_t pid) : pid_(pid) {}
-  const pid_t pid_;
-  bool ended_ = false;
+  std::string torch_rpc;  // the script; empty: not measured
 };
 
 // One declared shard in a weir_ps of its own, and the client's buffers.
@@ -276,128 +205,6 @@ class Bench {
   uint64_t item_ = 0;
 };
 
-struct Sample {
-  double us = 0;            // median of one operation
-  double cpu_s_per_gb = 0;  // both processes
-};
-
-// Repeats `operation` for about `seconds`.
-absl::StatusOr<Sample> Measure(const Flags& flags, pid_t ps, size_t bytes,
-                               const std::function<absl::Status()>& operation) {
-  WEIR_RETURN_IF_ERROR(operation());  // warms up
-  std::vector<double> times;
-  const double cpu = CpuSeconds(getpid()) + CpuSeconds(ps);
-  const double end = Now() + flags.seconds;
-  while (times.size() < 3 || Now() < end) {
-    const double begin = Now();
-    WEIR_RETURN_IF_ERROR(operation());
-    times.push_back(Now() - begin);
-  }
-  const double spent = CpuSeconds(getpid()) + CpuSeconds(ps) - cpu;
-  Sample sample;
-  sample.us = 1e6 * Median(times);
-  sample.cpu_s_per_gb =
-      spent / (1e-9 * static_cast<double>(bytes * times.size()));
-  return sample;
-}
-
-// GB/s of one memcpy of `bytes`.
-double MeasureMemcpy(const Flags& flags, size_t bytes) {
-  const std::vector<char> from(bytes, 1);
-  std::vector<char> to(bytes, 2);
-  const auto sample = Measure(flags, getpid(), bytes, [&] {
-    std::memcpy(to.data(), from.data(), bytes);
-    asm volatile("" : : "r"(to.data()) : "memory");
-    return absl::OkStatus();
-  });
-  return 1e-3 * static_cast<double>(bytes) / sample->us;
-}
-
-// GB/s of iperf3, or 0 without it.
-
-double MeasureIperf3() {
-  const absl::StatusOr<int> port = FreePort();
-  if (!port.ok() || access("/usr/bin/iperf3", X_OK) != 0) {
-    return 0;
-  }
-  const auto server =
-      Child::Start({"/usr/bin/iperf3", "-s", "-1", "-p", absl::StrCat(*port)});
-  if (!server.ok()) {
-    return 0;
-  }
-  for (int attempt = 0; attempt < 50; ++attempt) {
-    usleep(20000);
-    FILE* pipe = popen(absl::StrCat("iperf3 -c 127.0.0.1 -p ", *port,
-                                    " -t 2 -O 0.2 -J 2>/dev/null")
-                           .c_str(),
-                       "r");
-    std::string text;
-    char buffer[4096];
-    while (const size_t got = fread(buffer, 1, sizeof(buffer), pipe)) {
-      text.append(buffer, got);
-    }
-    pclose(pipe);
-    const auto json = nlohmann::json::parse(text, nullptr, false);
-    const auto path = "/end/sum_received/bits_per_second"_json_pointer;
-    if (!json.is_discarded() && json.contains(path)) {
-      return json[path].get<double>() / 8e9;
-    }
-  }
-  return 0;
-}
-
-// GB/s of the target size over a bare TCP connection, from a buffer of that
-// size straight into another: what the machine allows without any protocol.
-// iperf3 sends one small buffer again and again, which stays in the cache.
-double MeasureSockets(const Flags& flags) {
-  int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener, generic, length) != 0 || listen(listener, 1) != 0 ||
-      getsockname(listener, generic, &length) != 0) {
-    close(listener);
-    return 0;
-  }
-  std::thread sender([listener] {
-    const int peer = accept(listener, nullptr, nullptr);
-    const std::vector<char> from(kTargetBytes, 1);
-    char request = 0;
-    while (read(peer, &request, 1) == 1) {
-      for (size_t at = 0; at < kTargetBytes;) {
-        const ssize_t sent =
-            send(peer, from.data() + at,
-                 std::min(kTargetBytes - at, size_t{1} << 20), MSG_NOSIGNAL);
-        if (sent <= 0) {
-          break;
-        }
-        at += static_cast<size_t>(sent);
-      }
-    }
-    close(peer);
-  });
-  const int peer = socket(AF_INET, SOCK_STREAM, 0);
-  std::vector<char> to(kTargetBytes, 2);
-  const bool connected = connect(peer, generic, length) == 0;
-  const auto sample = Measure(flags, getpid(), kTargetBytes, [&] {
-    bool good = connected && write(peer, "x", 1) == 1;
-    for (size_t at = 0; good && at < kTargetBytes;) {
-      const ssize_t got = recv(peer, to.data() + at, kTargetBytes - at, 0);
-      good = got > 0;
-      at += good ? static_cast<size_t>(got) : 0;
-    }
-    return good ? absl::OkStatus() : absl::UnavailableError("sockets");
-  });
-  close(peer);
-  shutdown(listener, SHUT_RDWR);
-  sender.join();
-  close(listener);
-  return sample.ok() ? 1e-3 * static_cast<double>(kTargetBytes) / sample->us
-                     : 0;
-}
-
 std::string SizeName(size_t bytes) {
   return bytes >= (1 << 20) ? absl::StrCat(bytes >> 20, " MiB")
                             : absl::StrCat(bytes >> 10, " KiB");
@@ -474,11 +281,54 @@ class Report {
   std::map<std::string, std::vector<double>> numbers_;
 };
 
-// What one size is compared with.
+// What one size is compared with: GB/s, 0 where it was not measured.
 struct Peers {
-  double iperf3_gb_per_s = 0;  // 0: not there
+  double iperf3_gb_per_s = 0;
   double memcpy_gb_per_s = 0;
+  TorchRpc torch_tcp;
+  TorchRpc torch_best;  // of its transports, per operation
 };
+
+absl::Status MeasureTorch(const Flags& flags, size_t bytes, Peers* peers,
+                          Report* report) {
+  for (const std::string transport : {"tcp", "default"}) {
+    WEIR_ASSIGN_OR_RETURN(
+        const TorchRpc rates,
+        MeasureTorchRpc(flags.torch_rpc, flags.seconds, bytes, transport));
+    const std::string name =
+        absl::StrCat("torch_rpc_", transport, "_", bytes >> 20, "mib_");
+    report->AddNumber(name + "pull_gb_per_s", rates.pull);
+    report->AddNumber(name + "push_gb_per_s", rates.push);
+    TorchRpc& best = peers->torch_best;
+    best = {std::max(best.pull, rates.pull), std::max(best.push, rates.push)};
+    if (transport == "tcp") {
+      peers->torch_tcp = rates;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Ratios of `rate` to what was measured beside it.
+void Compare(const std::string& transport, const std::string& operation,
+             size_t bytes, double rate, const Peers& peers, Report* report) {
+  const auto add = [&](const std::string& peer, double peer_rate) {
+    if (peer_rate > 0) {
+      report->AddNumber(absl::StrCat("ratio_", bytes >> 20, "mib_", transport,
+                                     "_", operation, "_over_", peer),
+                        rate / peer_rate);
+    }
+  };
+  add("memcpy", peers.memcpy_gb_per_s);
+  if (bytes == kTargetBytes) {
+    add("iperf3", peers.iperf3_gb_per_s);
+  }
+  const bool shm = transport == "shm";
+  const TorchRpc& torch = shm ? peers.torch_best : peers.torch_tcp;
+  if (operation != "push_pull") {
+    add(shm ? "best_torch_rpc" : "torch_rpc_tcp",
+        operation == "pull" ? torch.pull : torch.push);
+  }
+}
 
 absl::Status MeasureSize(const Flags& flags, const std::string& transport,
                          size_t bytes, const Peers& peers, Report* report) {
@@ -486,12 +336,11 @@ absl::Status MeasureSize(const Flags& flags, const std::string& transport,
                         ParseTransportChoice(transport));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Bench> bench,
                         Bench::Create(flags, choice, bytes));
-  const std::string of_size = absl::StrCat(bytes >> 20, "mib_", transport, "_");
   double hello_us = 0;
   if (bytes == 1024) {
-    WEIR_ASSIGN_OR_RETURN(
-        const Sample hello,
-        Measure(flags, bench->ps_pid(), bytes, [&] { return bench->Hello(); }));
+    WEIR_ASSIGN_OR_RETURN(const Sample hello,
+                          Measure(flags.seconds, bench->ps_pid(), bytes,
+                                  [&] { return bench->Hello(); }));
     hello_us = hello.us;
     report->AddNumber("empty_unary_us", hello_us);
   }
@@ -503,17 +352,13 @@ absl::Status MeasureSize(const Flags& flags, const std::string& transport,
     if (!flags.operation.empty() && flags.operation != name) {
       continue;
     }
-    WEIR_ASSIGN_OR_RETURN(const Sample sample,
-                          Measure(flags, bench->ps_pid(), bytes, operation));
+    WEIR_ASSIGN_OR_RETURN(
+        const Sample sample,
+        Measure(flags.seconds, bench->ps_pid(), bytes, operation));
     report->Add(bytes, absl::StrCat(transport, " ", name), sample);
     const double rate = Report::GbPerS(bytes, sample.us);
-    if (bytes >= kTargetBytes && peers.memcpy_gb_per_s > 0) {
-      report->AddNumber(absl::StrCat("ratio_", of_size, name, "_over_memcpy"),
-                        rate / peers.memcpy_gb_per_s);
-    }
-    if (bytes == kTargetBytes && peers.iperf3_gb_per_s > 0) {
-      report->AddNumber(absl::StrCat("ratio_", of_size, name, "_over_iperf3"),
-                        rate / peers.iperf3_gb_per_s);
+    if (bytes >= kTargetBytes) {
+      Compare(transport, name, bytes, rate, peers, report);
     }
     if (bytes == 1024 && std::string(name) == "push_pull") {
       report->AddNumber(
@@ -529,7 +374,8 @@ absl::Status Run(const Flags& flags) {
   for (int round = 0; round < flags.rounds; ++round) {
     std::fprintf(stderr, "round %d of %d: sockets, iperf3\n", round + 1,
                  flags.rounds);
-    report.AddNumber("tcp_sockets_64mib_gb_per_s", MeasureSockets(flags));
+    report.AddNumber("tcp_sockets_64mib_gb_per_s",
+                     MeasureSockets(flags.seconds, kTargetBytes));
     Peers peers;
     peers.iperf3_gb_per_s = MeasureIperf3();
     if (peers.iperf3_gb_per_s > 0) {
@@ -541,9 +387,13 @@ absl::Status Run(const Flags& flags) {
       std::fprintf(stderr, "round %d of %d: %s\n", round + 1, flags.rounds,
                    SizeName(bytes).c_str());
       if (bytes >= kTargetBytes) {
-        peers.memcpy_gb_per_s = MeasureMemcpy(flags, bytes);
+        peers.memcpy_gb_per_s = MeasureMemcpy(flags.seconds, bytes);
         report.AddNumber(absl::StrCat("memcpy_", bytes >> 20, "mib_gb_per_s"),
                          peers.memcpy_gb_per_s);
+        peers.torch_best = {};
+        if (!flags.torch_rpc.empty()) {
+          WEIR_RETURN_IF_ERROR(MeasureTorch(flags, bytes, &peers, &report));
+        }
       }
       for (const std::string& transport : flags.transports) {
         WEIR_RETURN_IF_ERROR(
@@ -572,7 +422,10 @@ int main(int argc, char** argv) {
   const char* bin_dir = std::getenv("WEIR_BIN_DIR");  // NOLINT: one thread
   flags.ps = std::string(bin_dir != nullptr ? bin_dir : "bazel-bin") +
              "/server/ps/weir_ps";
+  const char* root = std::getenv("WEIR_ROOT");  // NOLINT: one thread
+  bool peers = false;
   CLI::App app("Bulk transfer on one host");
+  app.add_flag("--peers", peers, "PyTorch RPC, too (Debian's python3-torch)");
   app.add_option("--json", flags.json, "write the results here too");
   app.add_option("--ps", flags.ps, "the weir_ps binary")->capture_default_str();
   app.add_option("--rounds", flags.rounds, "")->capture_default_str();
@@ -591,6 +444,10 @@ int main(int argc, char** argv) {
   app.add_option("--max_bytes", flags.max_bytes, "largest size")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  if (peers) {
+    flags.torch_rpc =
+        std::string(root != nullptr ? root : ".") + "/bench/torch_rpc.py";
+  }
   if (const absl::Status status = weir::Run(flags); !status.ok()) {
     std::fprintf(stderr, "transport_bench: %s\n", status.ToString().c_str());
     return 1;

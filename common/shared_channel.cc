@@ -16,10 +16,10 @@
 namespace weir {
 namespace {
 
-// A message that is about to come is cheaper to wait for than to sleep for: some
-// tens of microseconds, as long as a sleep and a wake take. 2 cores, 2026-11-21:
-// a 1 KiB push-pull takes 23 us with 200 and 6.5 with 1000 or 4000, and two
-// workers with two ps on the two cores train no slower.
+// A message that is about to come is cheaper to wait for than to sleep for:
+// some tens of microseconds, as long as a sleep and a wake take. 2 cores,
+// 2026-11-21: a 1 KiB push-pull takes 23 us with 200 and 6.5 with 1000 or 4000,
+// and two workers with two ps on the two cores train no slower.
 constexpr int kSpins = 1000;
 
 constexpr size_t kBellStride = 64;
