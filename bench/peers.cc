@@ -16,10 +16,8 @@
 #include "nlohmann/json.hpp"
 
 namespace weir {
-namespace {
 
-// What a command prints, as JSON; discarded when it is none.
-nlohmann::json OutputOf(const std::string& command) {
+nlohmann::json JsonOutputOf(const std::string& command) {
   FILE* const pipe = popen(command.c_str(), "r");
   std::string text;
   char buffer[4096];
@@ -29,8 +27,6 @@ nlohmann::json OutputOf(const std::string& command) {
   pclose(pipe);
   return nlohmann::json::parse(text, nullptr, false);
 }
-
-}  // namespace
 
 double MeasureMemcpy(double seconds, size_t bytes) {
   const std::vector<char> from(bytes, 1);
@@ -49,13 +45,14 @@ double MeasureIperf3() {
     return 0;
   }
   const auto server =
-      Child::Start({"/usr/bin/iperf3", "-s", "-1", "-p", absl::StrCat(*port)});
+      Child::Start({"/usr/bin/iperf3", "-s", "-1", "-p", absl::StrCat(*port)},
+                   "/tmp/weir_iperf3.log");
   if (!server.ok()) {
     return 0;
   }
   for (int attempt = 0; attempt < 50; ++attempt) {
     usleep(20000);
-    const nlohmann::json json = OutputOf(absl::StrCat(
+    const nlohmann::json json = JsonOutputOf(absl::StrCat(
         "iperf3 -c 127.0.0.1 -p ", *port, " -t 2 -O 0.2 -J 2>/dev/null"));
     const auto path = "/end/sum_received/bits_per_second"_json_pointer;
     if (!json.is_discarded() && json.contains(path)) {
@@ -116,7 +113,7 @@ double MeasureSockets(double seconds, size_t bytes) {
 absl::StatusOr<TorchRpc> MeasureTorchRpc(const std::string& script,
                                          double seconds, size_t bytes,
                                          const std::string& transport) {
-  const nlohmann::json json = OutputOf(absl::StrCat(
+  const nlohmann::json json = JsonOutputOf(absl::StrCat(
       "/usr/bin/python3 ", script, " --bytes ", bytes, " --seconds ", seconds,
       " --transport ", transport, " 2>/dev/null"));
   if (!json.is_object() || !json.contains("pull_seconds") ||

@@ -6,8 +6,12 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
 
 namespace weir {
+
+// What a command prints, as JSON; discarded when it is none.
+nlohmann::json JsonOutputOf(const std::string& command);
 
 // All in GB/s; operations repeat for about `seconds`.
 

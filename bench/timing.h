@@ -71,10 +71,9 @@ inline double CpuSeconds(pid_t pid) {
 class Child {
  public:
   static absl::StatusOr<std::unique_ptr<Child>> Start(
-      std::vector<std::string> argv) {
-    WEIR_ASSIGN_OR_RETURN(
-        const pid_t pid,
-        StartChild({std::move(argv), {}, "/tmp/weir_transport_bench.log"}));
+      std::vector<std::string> argv, const std::string& log_path) {
+    WEIR_ASSIGN_OR_RETURN(const pid_t pid,
+                          StartChild({std::move(argv), {}, log_path}));
     return std::unique_ptr<Child>(new Child(pid));
   }
   ~Child() {

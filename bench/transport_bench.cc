@@ -37,6 +37,7 @@ namespace weir {
 namespace {
 
 constexpr auto kTimeout = std::chrono::seconds(60);
+constexpr char kLogPath[] = "/tmp/weir_transport_bench.log";
 constexpr size_t kTargetBytes = size_t{64} << 20;
 
 struct Flags {
@@ -107,14 +108,15 @@ class Bench {
     WEIR_ASSIGN_OR_RETURN(
         ps_,
         Child::Start({flags_.ps, "--cluster", "ps=" + address, "--task_index",
-                      "0", "--queues", absl::StrCat(flags_.queues)}));
+                      "0", "--queues", absl::StrCat(flags_.queues)},
+                     kLogPath));
     link_ = transport_->Connect(address);
     const double end = Now() + 20;
     while (!link_->Hello(kTimeout).ok()) {
       if (Now() > end) {
         return absl::UnavailableError(
             absl::StrCat(flags_.ps, " does not answer at ", address,
-                         "; its log is /tmp/weir_transport_bench.log"));
+                         "; its log is ", kLogPath));
       }
       usleep(20000);
     }
