@@ -29,20 +29,21 @@ constexpr size_t kDataBegin = 512;
 
 uint64_t Padded(size_t bytes) { return (sizeof(uint32_t) + bytes + 7) / 8 * 8; }
 
+// Not memcpy: a part may be empty, and then it has no address.
 void CopyIn(char* ring, uint64_t at, std::span<const char> bytes) {
   const size_t begin = at % SharedChannel::kRingBytes;
   const size_t first =
       std::min(bytes.size(), SharedChannel::kRingBytes - begin);
-  std::memcpy(ring + begin, bytes.data(), first);
-  std::memcpy(ring, bytes.data() + first, bytes.size() - first);
+  std::copy_n(bytes.begin(), first, ring + begin);
+  std::copy(bytes.begin() + first, bytes.end(), ring);
 }
 
 void CopyOut(const char* ring, uint64_t at, std::span<char> bytes) {
   const size_t begin = at % SharedChannel::kRingBytes;
   const size_t first =
       std::min(bytes.size(), SharedChannel::kRingBytes - begin);
-  std::memcpy(bytes.data(), ring + begin, first);
-  std::memcpy(bytes.data() + first, ring, bytes.size() - first);
+  std::copy_n(ring + begin, first, bytes.begin());
+  std::copy_n(ring, bytes.size() - first, bytes.begin() + first);
 }
 
 }  // namespace
