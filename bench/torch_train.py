@@ -57,13 +57,17 @@ def make_model(name):
 
 
 def batches(data, arguments, rank, world):
-    """Each process's share: every world-th batch of a common permutation."""
+    """Each process's share: every world-th batch of a common permutation.
+
+    As many for each: DDP waits for all in every step.
+    """
     images, labels = data
+    step = world * BATCH
     for epoch in range(arguments.epochs):
         order = torch.randperm(
             len(images), generator=torch.Generator().manual_seed(epoch))
-        for begin in range(rank * BATCH, len(order) - BATCH + 1, world * BATCH):
-            index = order[begin:begin + BATCH]
+        for begin in range(0, len(order) - step + 1, step):
+            index = order[begin + rank * BATCH:begin + (rank + 1) * BATCH]
             yield images[index], labels[index]
 
 
