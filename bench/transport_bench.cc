@@ -31,6 +31,7 @@
 #include "client/cc/shm_transport.h"
 #include "common/malloc_settings.h"
 #include "common/status.h"
+#include "deploy/launcher/child_process.h"
 #include "nlohmann/json.hpp"
 
 namespace weir {

@@ -52,6 +52,12 @@ struct ShmRegion {
   uint64_t bytes = 0;
 };
 
+// A ShmOpening or ShmRegion as the bytes of a socket's record.
+template <typename Record>
+std::span<char> RecordBytes(Record* record) {
+  return {reinterpret_cast<char*>(record), sizeof(Record)};
+}
+
 // Where a payload is: `bytes` at `offset` of region `region` (client) or of the
 // arena (ps); inline when `region` is 0.
 struct ShmPlace {

@@ -26,11 +26,6 @@ constexpr std::chrono::seconds kLetGoWait{2};
 // The bell wakes; this bounds what a lost one could cost.
 constexpr std::chrono::milliseconds kBellWait{1000};
 
-template <typename Record>
-std::span<char> BytesOf(Record* record) {
-  return {reinterpret_cast<char*>(record), sizeof(Record)};
-}
-
 // What the stream and the payloads that it gave out share.
 class Connection {
  public:
@@ -133,7 +128,7 @@ class Connection {
   // Blocks until the ps has closed its end.
   void Listen() {
     ShmOpening nothing;
-    socket_.Receive(BytesOf(&nothing)).status().IgnoreError();
+    socket_.Receive(RecordBytes(&nothing)).status().IgnoreError();
     closed_ = true;
     channel_.Ring();
     MutexLock lock(&mutex_);
@@ -184,7 +179,7 @@ class Connection {
       ShmRegion region;
       region.id = regions_.size();
       region.bytes = memory->bytes();
-      WEIR_RETURN_IF_ERROR(socket_.Send(BytesOf(&region), memory->fd()));
+      WEIR_RETURN_IF_ERROR(socket_.Send(RecordBytes(&region), memory->fd()));
       id = region.id;
       kept = memory;
     }
@@ -410,13 +405,14 @@ absl::StatusOr<std::unique_ptr<PushPullStream>> OpenShmStream(
                         SharedMemory::Create(SharedChannel::kMemoryBytes));
   ShmOpening opening;
   opening.bytes = channel->bytes();
-  WEIR_RETURN_IF_ERROR(socket.Send(BytesOf(&opening), channel->fd()));
+  WEIR_RETURN_IF_ERROR(socket.Send(RecordBytes(&opening), channel->fd()));
   if (!socket.WaitReadable(kOpeningWait)) {
     return absl::DeadlineExceededError(
         absl::StrCat("@", shm_name, " says nothing"));
   }
   ShmOpening answer;
-  WEIR_ASSIGN_OR_RETURN(FileDescriptor fd, socket.Receive(BytesOf(&answer)));
+  WEIR_ASSIGN_OR_RETURN(FileDescriptor fd,
+                        socket.Receive(RecordBytes(&answer)));
   if (answer.magic != kShmMagic) {
     return absl::UnavailableError("a ps of another version of Weir");
   }

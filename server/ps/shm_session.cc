@@ -17,11 +17,6 @@ constexpr std::chrono::seconds kRegionWait{5};
 // The bell wakes; this bounds what a lost one could cost.
 constexpr std::chrono::milliseconds kBellWait{1000};
 
-template <typename Record>
-std::span<char> BytesOf(Record* record) {
-  return {reinterpret_cast<char*>(record), sizeof(Record)};
-}
-
 }  // namespace
 
 ShmSession::ShmSession(Store* store, SharedArena* arena, UnixSocket socket)
@@ -57,7 +52,8 @@ absl::Status ShmSession::Open() {
     return absl::DeadlineExceededError("a client that says nothing");
   }
   ShmOpening opening;
-  WEIR_ASSIGN_OR_RETURN(FileDescriptor fd, socket_.Receive(BytesOf(&opening)));
+  WEIR_ASSIGN_OR_RETURN(FileDescriptor fd,
+                        socket_.Receive(RecordBytes(&opening)));
   if (opening.magic != kShmMagic ||
       opening.bytes != SharedChannel::kMemoryBytes) {
     return absl::InvalidArgumentError("a client of another version of Weir");
@@ -71,13 +67,13 @@ absl::Status ShmSession::Open() {
                         arena_->memory().ReadOnlyFd());
   ShmOpening answer;
   answer.bytes = arena_->memory().bytes();
-  return socket_.Send(BytesOf(&answer), arena.get());
+  return socket_.Send(RecordBytes(&answer), arena.get());
 }
 
 void ShmSession::Listen() {
   for (;;) {
     ShmRegion region;
-    absl::StatusOr<FileDescriptor> fd = socket_.Receive(BytesOf(&region));
+    absl::StatusOr<FileDescriptor> fd = socket_.Receive(RecordBytes(&region));
     if (!fd.ok()) {
       closed_ = true;
       channel_->Ring();
