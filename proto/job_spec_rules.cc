@@ -413,6 +413,31 @@ absl::Status CheckRunning(const JobSpec& spec) {
 
 }  // namespace
 
+absl::Status ValidateCompression(const Compression& compression) {
+  for (const auto& [encoding, path] :
+       {std::pair(compression.push(), "compression.push"),
+        {compression.pull(), "compression.pull"}}) {
+    if (!Encoding_IsValid(encoding)) {
+      return Invalid(path, encoding, " is not an encoding");
+    }
+  }
+  if (compression.pull() == TOP_K) {
+    return Invalid("compression.pull",
+                   "TOP_K is for pushes; choose F32, BF16, F16 or INT8");
+  }
+  if (compression.push() != TOP_K) {
+    return compression.top_k_fraction() == 0
+               ? absl::OkStatus()
+               : Invalid("compression.top_k_fraction",
+                         "is for compression.push: TOP_K");
+  }
+  const double fraction = compression.top_k_fraction();
+  return fraction > 0 && fraction <= 0.25
+             ? absl::OkStatus()
+             : Invalid("compression.top_k_fraction", fraction,
+                       " is not in (0, 0.25]");
+}
+
 void ResolveDefaults(JobSpec* spec) {
   if (spec->has_model()) {
     ResolveModel(spec->mutable_model());
@@ -449,6 +474,10 @@ void ResolveDefaults(JobSpec* spec) {
   }
   if (spec->compute().threads() == 0) {
     spec->mutable_compute()->set_threads(1);
+  }
+  if (spec->compression().push() == TOP_K &&
+      spec->compression().top_k_fraction() == 0) {
+    spec->mutable_compression()->set_top_k_fraction(0.01);
   }
   Limits* const limits = spec->mutable_limits();
   if (limits->block_elements() == 0) {
@@ -487,6 +516,7 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
       Positive("schedule.learning_rate", spec.schedule().learning_rate()));
   WEIR_RETURN_IF_ERROR(CheckSchedule("schedule", spec.schedule()));
   WEIR_RETURN_IF_ERROR(CheckGroups(spec));
+  WEIR_RETURN_IF_ERROR(ValidateCompression(spec.compression()));
   return CheckRunning(spec);
 }
 

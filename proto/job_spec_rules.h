@@ -24,6 +24,9 @@ void ResolveDefaults(JobSpec* spec);
 // Errors: INVALID_ARGUMENT "field.path[2].field: value is not ...", the first.
 absl::Status ValidateJobSpec(const JobSpec& spec);
 
+// That part of it which the SDK shares. REQUIRES: defaults are resolved.
+absl::Status ValidateCompression(const Compression& compression);
+
 }  // namespace weir
 
 #endif  // PROTO_JOB_SPEC_RULES_H_

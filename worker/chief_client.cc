@@ -136,6 +136,9 @@ void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop) {
   {
     MutexLock lock(&mutex_);
     next_item_ = grant.next_item();
+    pending_.set_residuals_lost(
+        options_.request.job_spec().compression().push() != F32 &&
+        (grant.next_item() > 0 || grant.applied_range_size() > 0));
     if (stop_.has_value()) {
       on_stop();
     }
@@ -330,6 +333,8 @@ void ChiefClient::LeaveItem(uint64_t next_item, const ItemReport& report,
                                result.staleness_count);
   pending_.set_staleness_max(
       std::max(pending_.staleness_max(), result.staleness_max));
+  pending_.set_bytes_pushed(pending_.bytes_pushed() + result.bytes_sent);
+  pending_.set_bytes_pulled(pending_.bytes_pulled() + result.bytes_received);
   if (hold_ || report.bad()) {
     dirty_ = true;
     changed_.NotifyAll();

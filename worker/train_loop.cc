@@ -128,6 +128,7 @@ absl::Status TrainLoop::Report(const WorkItem& work, ItemReport report) {
 
 Want TrainLoop::WantFor(const WorkItem& work) const {
   Want want;
+  want.set_encoding(options_.pull_encoding);
   if (options_.work->sync()) {
     want.set_version(work.version);
     return want;

@@ -59,6 +59,7 @@ class TrainLoop {
     uint64_t seed = 0;               // the job's
     Clip clip;                       // by norm or value, or unset
     bool bounded_staleness = false;  // send clocks with wants
+    Encoding pull_encoding = F32;    // of values
     std::vector<int> left_out;       // variables that are never pushed: frozen
 
     absl::Status Validate() const;

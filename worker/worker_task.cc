@@ -134,6 +134,7 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> WorkerTask::MakeClient(
   client.gradients = gradients_.get();
   client.lost_after = std::chrono::milliseconds(static_cast<int64_t>(
       options_.spec.limits().lost_after_seconds() * 1000.0));
+  client.compression = options_.spec.compression();
   client.on_event = HitFailpoint;
   return ParameterClient::Create(std::move(client));
 }
@@ -179,6 +180,7 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   options.seed = options_.spec.seed();
   options.clip = options_.spec.train().clip();
   options.bounded_staleness = options_.spec.update().has_bounded_staleness();
+  options.pull_encoding = options_.spec.compression().pull();
   options.left_out = frozen_;
   options.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
     WEIR_ASSIGN_OR_RETURN(const bool more, prefetcher.Get(&batch));

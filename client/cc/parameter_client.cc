@@ -7,6 +7,8 @@
 #include "common/check.h"
 #include "common/logging.h"
 #include "common/status.h"
+#include "proto/job_spec_rules.h"
+#include "proto/value_encoding.h"
 
 namespace weir {
 namespace {
@@ -31,6 +33,7 @@ absl::Status ParameterClient::Options::Validate() const {
     return absl::InvalidArgumentError(
         "in_flight_bytes_max and lost_after must be positive");
   }
+  WEIR_RETURN_IF_ERROR(ValidateCompression(compression));
   const int variables = static_cast<int>(layout->variables().size());
   for (const int v : forward_order) {
     if (v < 0 || v >= variables) {
@@ -46,6 +49,13 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
   WEIR_RETURN_IF_ERROR(options.Validate());
   std::unique_ptr<ParameterClient> client(
       new ParameterClient(std::move(options)));
+  const Options& kept = client->options_;
+  if (kept.compression.push() != F32 && kept.gradients != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(
+        client->encoder_,
+        GradientEncoder::Create(kept.compression, kept.layout, kept.gradients,
+                                kept.transport));
+  }
   client->BuildBlocks();
   for (size_t s = 0; s < client->shards_.size(); ++s) {
     client->shards_[s]->thread = std::thread(
@@ -155,13 +165,13 @@ void ParameterClient::RunShard(int s) {
   MutexLock lock(&mutex_);
   Shard& shard = *shards_[s];
   while (!stop_) {
-    const ShardExchange::Action action = shard.exchange->Next();
+    ShardExchange::Action action = shard.exchange->Next();
     switch (action.kind) {
       case ShardExchange::Action::kConnect:
         Connect(s);
         break;
       case ShardExchange::Action::kSend:
-        Send(s, action);
+        Send(s, std::move(action));
         break;
       case ShardExchange::Action::kReceive:
         Receive(s);
@@ -191,23 +201,22 @@ void ParameterClient::Connect(int s) {
   }
 }
 
-void ParameterClient::Send(int s, const ShardExchange::Action& action) {
+void ParameterClient::Send(int s, ShardExchange::Action action) {
   Shard& shard = *shards_[s];
   const std::shared_ptr<PushPullStream> stream = shard.stream;
   std::span<const char> payload;
   std::function<void()> released;
   if (action.payload) {
-    const FlatRange range =
-        blocks_[first_[s] + static_cast<int>(action.header.block())].range;
-    payload = {reinterpret_cast<const char*>(options_.gradients + range.begin),
-               static_cast<size_t>(range.count) * sizeof(float)};
-    counters_.bytes_sent += payload.size();
     released = loans_.Add();
   }
   mutex_.Unlock();
+  if (action.payload) {
+    payload = PayloadOf(s, &action.header);
+  }
   const absl::Status status =
       stream->Send(action.header, payload, std::move(released));
   mutex_.Lock();
+  counters_.bytes_sent += payload.size();
   if (!status.ok()) {
     shard.exchange->OnSendFailed();
     return;
@@ -215,6 +224,20 @@ void ParameterClient::Send(int s, const ShardExchange::Action& action) {
   if (action.header.has_push()) {
     NotePushEvents(s);
   }
+}
+
+std::span<const char> ParameterClient::PayloadOf(int s,
+                                                 GradientChunk* header) const {
+  const BlockId id = {s, static_cast<int>(header->block())};
+  if (encoder_ != nullptr) {
+    const GradientEncoder::Encoded encoded =
+        encoder_->Encode(id, header->push());
+    header->set_encoding(encoded.encoding);
+    return encoded.bytes;
+  }
+  const FlatRange range = options_.layout->block(id);
+  return {reinterpret_cast<const char*>(options_.gradients + range.begin),
+          static_cast<size_t>(range.count) * sizeof(float)};
 }
 
 void ParameterClient::Receive(int s) {
@@ -242,8 +265,10 @@ void ParameterClient::Receive(int s) {
   if (index >= 0) {
     const int block = first_[s] + index;
     float* const out = options_.parameters + blocks_[block].range.begin;
+    const auto count = static_cast<size_t>(blocks_[block].range.count);
     mutex_.Unlock();
-    payload.CopyTo(reinterpret_cast<char*>(out));
+    // Of the right size, which is all that could be wrong.
+    WEIR_CHECK(DecodeFloats(payload, answer.encoding(), count, out).ok());
     mutex_.Lock();
     counters_.bytes_received += payload.bytes();
     shard.exchange->OnStored(index, answer.version());
@@ -542,6 +567,9 @@ absl::StatusOr<ParameterClient::ItemResult> ParameterClient::WaitReceipts() {
                 : absl::StrCat("#", receipts.bad_variable);
       }
     }
+    result.bytes_sent = counters_.bytes_sent - reported_.bytes_sent;
+    result.bytes_received = counters_.bytes_received - reported_.bytes_received;
+    reported_ = counters_;
   }
   while (!loans_.WaitForNone(std::chrono::milliseconds(50))) {
     MutexLock lock(&mutex_);

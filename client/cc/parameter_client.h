@@ -42,6 +42,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/gradient_encoder.h"
 #include "client/cc/loans.h"
 #include "client/cc/shard_exchange.h"
 #include "client/cc/transport.h"
@@ -67,6 +68,8 @@ class ParameterClient {
     float* gradients = nullptr;
     // Variables as forward needs them; those not named come last.
     std::vector<int> forward_order;
+    // Of what is pushed; the caller's wants name the encoding of values.
+    Compression compression;
     // Per shard and direction; see ShardExchange.
     int64_t in_flight_bytes_max = ShardExchange::kInFlightBytesMax;
     std::chrono::milliseconds lost_after{10000};
@@ -94,6 +97,9 @@ class ParameterClient {
     uint64_t staleness_sum = 0;  // over blocks
     uint64_t staleness_count = 0;
     uint64_t staleness_max = 0;
+    // Payloads, since the result before.
+    uint64_t bytes_sent = 0;
+    uint64_t bytes_received = 0;
   };
 
   struct Counters {
@@ -160,8 +166,10 @@ class ParameterClient {
   void RunShard(int shard);
   // These three drop the lock around the I/O.
   void Connect(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Send(int shard, const ShardExchange::Action& action)
+  void Send(int shard, ShardExchange::Action action)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What is sent for a chunk that has a payload, and its encoding.
+  std::span<const char> PayloadOf(int shard, GradientChunk* header) const;
   void Receive(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFailure(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch();
@@ -181,6 +189,7 @@ class ParameterClient {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
+  std::unique_ptr<GradientEncoder> encoder_;  // null: F32 from `gradients`
   // Constant after construction.
   std::vector<std::vector<int>> blocks_of_;  // variable -> places in blocks_
   std::vector<int> forward_blocks_;          // places, in forward order
@@ -208,6 +217,7 @@ class ParameterClient {
   std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
   int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
   Counters counters_ ABSL_GUARDED_BY(mutex_);
+  Counters reported_ ABSL_GUARDED_BY(mutex_);  // by WaitReceipts
   Loans loans_;  // payloads that the transport still reads
   std::thread watcher_;
 };

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "proto/value_encoding.h"
 
 namespace weir {
 namespace {
@@ -328,12 +329,14 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
     wants_queued_.push_back(index);
     return -1;
   }
-  if (payload_bytes != static_cast<size_t>(options_.elements[index]) * 4 ||
+  const size_t bytes_due = EncodedBytes(
+      want_.encoding(), static_cast<size_t>(options_.elements[index]));
+  if (answer.encoding() != want_.encoding() || payload_bytes != bytes_due ||
       (want_.when_case() == Want::kVersion &&
        answer.version() != want_.version())) {
     Fail(absl::InternalError(absl::StrCat(
         "answered block ", index, " with ", payload_bytes, " bytes of version ",
-        answer.version(), "; wanted ", options_.elements[index] * 4)));
+        answer.version(), "; wanted ", bytes_due)));
     return -1;
   }
   block.want = WantState::kCopying;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/cc/parameter_client.h"
 #include "client/cc/shm_transport.h"
@@ -15,6 +16,7 @@
 #include "common/layout.h"
 #include "common/logging.h"
 #include "common/status.h"
+#include "proto/job_spec_rules.h"
 #include "proto/layout_io.h"
 #include "proto/tf_config.h"
 
@@ -47,6 +49,32 @@ absl::Status CheckOptions(const Options& options) {
     return absl::InvalidArgumentError("times must be positive");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Encoding> ParseEncoding(const std::string& name) {
+  Encoding encoding = F32;
+  if (name != absl::AsciiStrToLower(name) ||
+      !Encoding_Parse(absl::AsciiStrToUpper(name), &encoding)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no encoding is called '", name,
+                     "'; choose f32, bf16, f16, int8 or top_k"));
+  }
+  return encoding;
+}
+
+absl::StatusOr<Compression> ToCompression(const Options& options) {
+  Compression compression;
+  WEIR_ASSIGN_OR_RETURN(const Encoding push,
+                        ParseEncoding(options.push_encoding));
+  WEIR_ASSIGN_OR_RETURN(const Encoding pull,
+                        ParseEncoding(options.pull_encoding));
+  compression.set_push(push);
+  compression.set_pull(pull);
+  if (push == TOP_K) {
+    compression.set_top_k_fraction(options.top_k_fraction);
+  }
+  WEIR_RETURN_IF_ERROR(ValidateCompression(compression));
+  return compression;
 }
 
 Group ToGroup(const Optimizer& optimizer) {
@@ -120,6 +148,7 @@ class Client::Impl {
   std::unique_ptr<Transport> transport_;
   std::vector<std::unique_ptr<ShardLink>> links_;
   std::unique_ptr<Layout> layout_;
+  Compression compression_;
   Declaration declaration_;
   Sender sender_;
   bool item_open_ = false;
@@ -127,6 +156,7 @@ class Client::Impl {
 
 absl::Status Client::Impl::Connect() {
   WEIR_RETURN_IF_ERROR(CheckOptions(options_));
+  WEIR_ASSIGN_OR_RETURN(compression_, ToCompression(options_));
   WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
                         ParseTransportChoice(options_.transport));
   transport_ = MakeTransport(choice);
@@ -299,6 +329,7 @@ absl::Status Client::Impl::Declare(const std::vector<Tensor>& tensors) {
   client.sender = sender_;
   client.parameters = parameters_.get();
   client.gradients = gradients_.get();
+  client.compression = compression_;
   client.lost_after = std::chrono::milliseconds(
       static_cast<int64_t>(options_.lost_after_seconds * 1000.0));
   WEIR_ASSIGN_OR_RETURN(client_, ParameterClient::Create(std::move(client)));
@@ -359,6 +390,7 @@ absl::Status Client::Impl::Join() {
 
 Want Client::Impl::NextWant() const {
   Want want;
+  want.set_encoding(compression_.pull());
   if (options_.mode == Mode::kSync) {
     // One item a step: the step is the item.
     want.set_version(item_);

@@ -90,6 +90,12 @@ struct Options {
   double start_wait_seconds = 60.0;  // for the ps, and for worker 0
   // "auto": shared memory to every ps on this host; "grpc", "shm": that alone.
   std::string transport = "auto";
+  // What travels in place of float32: "f32", "bf16", "f16", "int8", and for
+  // pushes "top_k": that share of the gradients with the largest magnitude.
+  // What a push loses is added to the next one of this worker.
+  std::string push_encoding = "f32";
+  std::string pull_encoding = "f32";
+  double top_k_fraction = 0.01;
 
   // Fills `ps`, `worker_index` and `worker_count` from TF_CONFIG or WEIR_*.
   Status FromEnv();

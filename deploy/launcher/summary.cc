@@ -73,6 +73,12 @@ void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
     summary->steps = static_cast<uint64_t>(Number(last, "step"));
     summary->examples = static_cast<uint64_t>(Number(last, "examples"));
     summary->final_metrics["loss"] = Number(last, "loss");
+    const auto count = [&last](const char* key) {
+      return static_cast<uint64_t>(Number(last, key));
+    };
+    summary->bytes_pushed = count("bytes_pushed");
+    summary->bytes_pulled = count("bytes_pulled");
+    summary->residuals_lost = count("residuals_lost");
     const double seconds = Number(last, "seconds");
     if (seconds > 0) {
       summary->examples_per_second =
@@ -105,6 +111,9 @@ std::string SummaryJson(const RunSummary& summary) {
   json["final_metrics"] = summary.final_metrics;
   json["staleness"] = {{"mean", summary.staleness_mean},
                        {"max", summary.staleness_max}};
+  json["bytes"] = {{"pushed", summary.bytes_pushed},
+                   {"pulled", summary.bytes_pulled}};
+  json["residuals_lost"] = summary.residuals_lost;
   json["checkpoint"] = summary.checkpoint;
   json["model_sha256"] = summary.model_sha256;
   json["tasks"] = nlohmann::ordered_json::array();
@@ -133,6 +142,14 @@ std::string SummaryTable(const RunSummary& summary) {
   }
   row("staleness", absl::StrFormat("mean %.2f, max %d", summary.staleness_mean,
                                    summary.staleness_max));
+  const auto megabytes = [](uint64_t bytes) {
+    return absl::StrFormat("%.1f MB", static_cast<double>(bytes) * 1e-6);
+  };
+  row("bytes", absl::StrCat("pushed ", megabytes(summary.bytes_pushed),
+                            ", pulled ", megabytes(summary.bytes_pulled)));
+  if (summary.residuals_lost > 0) {
+    row("residuals lost", absl::StrCat(summary.residuals_lost));
+  }
   row("checkpoint", summary.checkpoint.empty() ? "none" : summary.checkpoint);
   if (!summary.model_sha256.empty()) {
     row("model sha256", summary.model_sha256);

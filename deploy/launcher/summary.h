@@ -26,6 +26,9 @@ struct RunSummary {
   std::map<std::string, double> final_metrics;
   double staleness_mean = 0;
   uint64_t staleness_max = 0;
+  uint64_t bytes_pushed = 0;  // payloads, since the last start of the chief
+  uint64_t bytes_pulled = 0;
+  uint64_t residuals_lost = 0;
   std::string checkpoint;    // name of the last one, "" when there is none
   std::string model_sha256;  // over the exported values in declared order
   std::vector<LocalTask> tasks;

@@ -405,8 +405,7 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
 
 absl::Status JobState::TakeReports(int slot, const Progress& progress,
                                    int repeated) {
-  train_log_->AddStaleness(progress.staleness_sum(), progress.staleness_count(),
-                           progress.staleness_max());
+  train_log_->AddCounts(progress);
   // They were done one after the other since the heartbeat before.
   const int64_t since_ns = roster_.worker(slot).heard_before_ns;
   // The log tells sync's repeats apart itself, and may lack lines of them.

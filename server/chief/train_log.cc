@@ -65,10 +65,14 @@ void TrainLog::AddUnreported(uint64_t count) {
   }
 }
 
-void TrainLog::AddStaleness(uint64_t sum, uint64_t count, uint64_t max) {
-  staleness_sum_ += sum;
-  staleness_count_ += count;
-  staleness_max_window_ = std::max(staleness_max_window_, max);
+void TrainLog::AddCounts(const Progress& progress) {
+  staleness_sum_ += progress.staleness_sum();
+  staleness_count_ += progress.staleness_count();
+  staleness_max_window_ =
+      std::max(staleness_max_window_, progress.staleness_max());
+  bytes_pushed_ += progress.bytes_pushed();
+  bytes_pulled_ += progress.bytes_pulled();
+  residuals_lost_ += progress.residuals_lost() ? 1 : 0;
 }
 
 void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
@@ -97,7 +101,9 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
       ",\"staleness_max\":", staleness_max_, ",\"seconds\":",
       Number(options_.base_seconds +
              static_cast<double>(now_ns - options_.begin_ns) * 1e-9),
-      ",\"examples\":", examples_, "}"));
+      ",\"examples\":", examples_, ",\"bytes_pushed\":", bytes_pushed_,
+      ",\"bytes_pulled\":", bytes_pulled_,
+      ",\"residuals_lost\":", residuals_lost_, "}"));
   line_step_ = step;
   loss_sum_ = weight_sum_ = 0.0;
   staleness_sum_ = staleness_count_ = staleness_max_window_ = 0;

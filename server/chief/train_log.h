@@ -4,7 +4,8 @@
 // rise; TensorBoard drops what goes back.
 //
 //   {"step":20,"loss":0.51,"learning_rate":0.001,"examples_per_second":9000,
-//    "staleness_mean":0.5,"staleness_max":2,"seconds":1.25,"examples":1280}
+//    "staleness_mean":0.5,"staleness_max":2,"seconds":1.25,"examples":1280,
+//    "bytes_pushed":33731840,"bytes_pulled":33731840,"residuals_lost":0}
 //
 // Terms
 //   step     sync: steps done; else contributions done, those before this
@@ -15,6 +16,9 @@
 //   seconds, examples  since training began, over all lives of the job.
 //   examples_per_second, staleness  of the newest second or so: reports come in
 //            bursts, every heartbeat.
+//   bytes    of payloads, all workers, since this chief began.
+//   residuals_lost  workers that took over a slot without the residuals of the
+//            one before (Compression in job_spec.proto), likewise.
 //
 // Invariants
 //   I1. `step` rises from line to line.
@@ -56,7 +60,8 @@ class TrainLog {
   void AddItem(const ItemReport& item, int64_t now_ns);
   // `count` contributions are done that nobody will report any more.
   void AddUnreported(uint64_t count);
-  void AddStaleness(uint64_t sum, uint64_t count, uint64_t max);
+  // What a heartbeat counts beside its items: staleness, bytes, residuals.
+  void AddCounts(const Progress& progress);
 
   // The lines that became due. `step_done`: steps (sync) or contributions.
   std::vector<std::string> Advance(uint64_t step_done, int64_t now_ns);
@@ -104,6 +109,9 @@ class TrainLog {
   uint64_t staleness_sum_ = 0;
   uint64_t staleness_count_ = 0;
   uint64_t staleness_max_window_ = 0;
+  uint64_t bytes_pushed_ = 0;
+  uint64_t bytes_pulled_ = 0;
+  uint64_t residuals_lost_ = 0;
   int64_t line_ns_ = 0;     // of the last line
   uint64_t rate_rows_ = 0;  // since rate_begin_ns_
   int64_t rate_begin_ns_ = 0;

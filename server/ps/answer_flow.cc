@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
 #include "common/status.h"
+#include "proto/value_encoding.h"
 
 namespace weir {
 
@@ -36,9 +37,10 @@ absl::Status AnswerFlow::Take(GradientChunk chunk, Payload payload) {
 
 void AnswerFlow::Ask(Question question) {
   const Encoding encoding = question.want.encoding();
-  if (encoding != F32 && encoding != BF16 && encoding != F16) {
+  if (!IsFixedSize(encoding)) {
     Fail(absl::InvalidArgumentError(
-        absl::StrCat("want.encoding ", encoding, " is not known")));
+        absl::StrCat("want.encoding ", static_cast<int>(encoding),
+                     " is not one of F32, BF16, F16, INT8")));
     return;
   }
   if (question.count == 0) {

@@ -54,7 +54,6 @@ struct SyncStep {
   // A contribution that came before its turn.
   struct Early {
     ::weir::Push push;
-    Encoding encoding = F32;
     std::vector<bool> moved;  // segments
     Payload payload;
   };

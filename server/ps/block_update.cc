@@ -30,7 +30,7 @@ std::vector<bool> MovedSegments(const BlockPlan& plan,
 void VisitGradients(const BlockPlan& plan, const std::vector<bool>& moved,
                     const Contribution& contribution, int64_t count_max,
                     const GradientVisitor& visit) {
-  GradientReader reader(contribution.payload, contribution.encoding);
+  GradientReader reader(contribution.payload);
   int64_t position = 0;
   for (size_t i = 0; i < plan.segments.size(); ++i) {
     const Segment& segment = plan.segments[i].segment;

@@ -23,8 +23,7 @@ namespace weir {
 struct Contribution {
   int slot = 0;
   const ::weir::Push* push = nullptr;
-  Encoding encoding = F32;
-  Payload payload;  // empty: the block is left out
+  Payload payload;  // float32; empty: the block is left out
 };
 
 inline float WeightOf(const ::weir::Push& push) {

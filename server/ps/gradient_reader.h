@@ -1,8 +1,7 @@
-// Reads a chunk's payload as float32, where it lies.
+// Reads the float32 of a chunk's payload where they lie.
 //
-// Place: between common/payload.h and the kernels. F32 is never copied, but for
-// the element that a piece's end cuts; other encodings pass through a small
-// scratch.
+// Place: between common/payload.h and the kernels. Nothing is copied but the
+// element that a piece's end cuts.
 //
 // Threads: compatible. Borrows the payload.
 #ifndef SERVER_PS_GRADIENT_READER_H_
@@ -12,7 +11,6 @@
 #include <cstdint>
 
 #include "common/payload.h"
-#include "proto/ps.pb.h"
 
 namespace weir {
 
@@ -24,10 +22,7 @@ class GradientReader {
     int64_t count = 0;
   };
 
-  GradientReader(const Payload& payload, Encoding encoding);
-
-  // Bytes of one element; 0 for an unknown encoding.
-  static int64_t Width(Encoding encoding);
+  explicit GradientReader(const Payload& payload) : payload_(payload) {}
 
   // The next elements: at least one, at most `count_max`.
   // REQUIRES: an element remains; count_max > 0.
@@ -37,18 +32,12 @@ class GradientReader {
   void Skip(int64_t count);
 
  private:
-  static constexpr int64_t kScratchElements = 4096;  // 16 KiB: stays in L1
-
   void Advance(size_t bytes);
-  const char* Decode(const char* bytes, int64_t count);
 
   const Payload& payload_;
-  const Encoding encoding_;
-  const size_t width_;
   size_t piece_ = 0;
   size_t offset_ = 0;  // in the piece
   char stitched_[sizeof(float)];
-  alignas(64) float scratch_[kScratchElements];
 };
 
 }  // namespace weir

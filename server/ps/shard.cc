@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
 #include "common/status.h"
+#include "proto/value_encoding.h"
 #include "server/ps/block_contents.h"
-#include "server/ps/gradient_reader.h"
 #include "server/ps/snapshot_job.h"
 
 namespace weir {
@@ -118,16 +118,9 @@ absl::Status Shard::CheckPush(const GradientChunk& chunk,
         absl::StrCat("blocks [", chunk.block(), ", ", chunk.block() + count,
                      ") of a shard of ", blocks_.size()));
   }
-  if (!payload.empty()) {
-    const int64_t elements = plan_.blocks()[chunk.block()].range.count;
-    const int64_t width = GradientReader::Width(chunk.encoding());
-    if (width == 0 || count != 1 ||
-        payload.bytes() != static_cast<uint64_t>(elements * width)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "block ", chunk.block(), " takes ", elements * width, " bytes (",
-          elements, " elements), got ", payload.bytes(), " for ", count,
-          " blocks in encoding ", static_cast<int>(chunk.encoding())));
-    }
+  if (!payload.empty() && count != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a payload of ", payload.bytes(), " bytes for ", count, " blocks"));
   }
   const ::weir::Push& push = chunk.push();
   if (!UsableHyper(WeightOf(push))) {
@@ -155,9 +148,29 @@ absl::Status Shard::CheckPush(const GradientChunk& chunk,
   return absl::OkStatus();
 }
 
+// The gradient as float32: where it lies, or decoded into a buffer of its own.
+absl::StatusOr<Payload> Shard::Decoded(const GradientChunk& chunk,
+                                       Payload payload) {
+  const int64_t elements = plan_.blocks()[chunk.block()].range.count;
+  const auto count = static_cast<size_t>(elements);
+  if (payload.empty() || (chunk.encoding() == F32 &&
+                          payload.bytes() == EncodedBytes(F32, count))) {
+    return payload;
+  }
+  const auto values =
+      std::make_shared<BlockRef>(BlockRef::Make(context_.arena, elements));
+  WEIR_RETURN_IF_ERROR(
+      Annotate(DecodeFloats(payload, chunk.encoding(), count, values->data()),
+               absl::StrCat("block ", chunk.block())));
+  return Payload(
+      {{reinterpret_cast<const char*>(values->data()), values->bytes()}},
+      values);
+}
+
 absl::StatusOr<Receipt> Shard::Push(const GradientChunk& chunk,
                                     Payload payload) {
   WEIR_RETURN_IF_ERROR(CheckPush(chunk, payload));
+  WEIR_ASSIGN_OR_RETURN(payload, Decoded(chunk, std::move(payload)));
   const auto first = static_cast<int>(chunk.block());
   if (chunk.block_count() <= 1) {
     return PushBlock(chunk, first, std::move(payload));
@@ -185,8 +198,7 @@ absl::StatusOr<Receipt> Shard::PushBlock(const GradientChunk& chunk, int index,
   Failpoint("ps.before_apply");
   Block& block = *blocks_[index];
   Contribution contribution = {static_cast<int>(chunk.sender().slot()),
-                               &chunk.push(), chunk.encoding(),
-                               std::move(payload)};
+                               &chunk.push(), std::move(payload)};
   DueList due;
   WEIR_ASSIGN_OR_RETURN(const Receipt receipt,
                         mode_->Push(block, std::move(contribution), due));

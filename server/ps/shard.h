@@ -84,6 +84,7 @@ class Shard {
   absl::Status CheckGeneration(const Sender& sender) const;
   absl::Status CheckPush(const GradientChunk& chunk,
                          const Payload& payload) const;
+  absl::StatusOr<Payload> Decoded(const GradientChunk& chunk, Payload payload);
   absl::StatusOr<Receipt> PushBlock(const GradientChunk& chunk, int block,
                                     Payload payload);
   // Ends the parked pulls whose want holds, or whose deadline is not after

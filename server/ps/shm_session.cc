@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/status.h"
-#include "server/ps/value_encoding.h"
+#include "proto/value_encoding.h"
 
 namespace weir {
 namespace {
@@ -198,14 +198,14 @@ void ShmSession::Write(Answer answer) {
   ShmPlace& place = pending.head.payload;
   const Encoding encoding = answer.header.encoding();
   const bool values = static_cast<bool>(answer.values);
-  if (values) {
-    place.bytes = EncodedBytes(answer.values, encoding);
-  }
+  const size_t count =
+      values ? static_cast<size_t>(answer.values.elements()) : 0;
+  place.bytes = EncodedBytes(encoding, count);
   pending.chunk = answer.header.SerializeAsString();
   if (values && encoding != F32) {
     BlockRef encoded = BlockRef::Make(
         arena_, static_cast<int64_t>((place.bytes + 3) / sizeof(float)));
-    EncodeFloats(answer.values, encoding,
+    EncodeFloats(answer.values.data(), count, encoding,
                  reinterpret_cast<char*>(encoded.data()));
     answer.values = std::move(encoded);
   }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "proto/chunk_codec.h"
-#include "server/ps/value_encoding.h"
+#include "proto/value_encoding.h"
 
 namespace weir {
 namespace {
@@ -12,8 +12,8 @@ namespace {
 // gRPC aborts the process on two writes at once.
 constexpr size_t kWindow = 1;
 
-// The message for `header` and `values`: f32 is lent from the block, the
-// 16-bit encodings from a buffer of their own.
+// The message for `header` and `values`: F32 is lent from the block, other
+// encodings from a buffer of their own.
 grpc::ByteBuffer EncodeValues(const ValueChunk& header,
                               const BlockRef& values) {
   if (!values) {
@@ -24,9 +24,10 @@ grpc::ByteBuffer EncodeValues(const ValueChunk& header,
         reinterpret_cast<const char*>(values.data()), values.bytes());
     return EncodeChunk(header, bytes, [values] {});
   }
-  const size_t bytes = EncodedBytes(values, header.encoding());
+  const auto count = static_cast<size_t>(values.elements());
+  const size_t bytes = EncodedBytes(header.encoding(), count);
   std::shared_ptr<char[]> converted(new char[bytes]);
-  EncodeFloats(values, header.encoding(), converted.get());
+  EncodeFloats(values.data(), count, header.encoding(), converted.get());
   return EncodeChunk(header, {converted.get(), bytes}, [converted] {});
 }
 

@@ -1,6 +1,8 @@
 // The examples reach the accuracy that they promise.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/integration/harness.h"
 
 namespace weir {
@@ -30,6 +32,38 @@ TEST(ExamplesTest, DigitsReach97Percent) {
   EXPECT_EQ(run.summary["status"], "done");
   EXPECT_EQ(run.summary["mode"], "async");
   EXPECT_EQ(run.summary["tasks"].size(), 5u);
+
+  // The same with fewer bytes, on both transports.
+  const double pushed = run.summary["bytes"]["pushed"];
+  const double pulled = run.summary["bytes"]["pulled"];
+  for (const auto& [push, share, transport] :
+       std::vector<std::tuple<std::string, double, std::string>>{
+           {"INT8", 0.27, "grpc"}, {"TOP_K", 0.03, "shm"}}) {
+    std::vector<std::string> arguments = Two("digits");
+    for (const std::string& more :
+         {std::string("--transport"), transport, std::string("--set"),
+          "compression.push=" + push, std::string("--set"),
+          std::string("compression.pull=BF16")}) {
+      arguments.push_back(more);
+    }
+    const TrainRun small = RunTrain(FreshDir("digits_" + push), arguments);
+    EXPECT_GE(Accuracy(small), 0.97) << push;
+    EXPECT_LE(small.summary["bytes"]["pushed"], share * pushed);
+    EXPECT_LE(small.summary["bytes"]["pulled"], 0.51 * pulled);
+    EXPECT_EQ(small.summary["residuals_lost"], 0);
+  }
+}
+
+TEST(ExamplesTest, AKilledWorkersResidualsAreCounted) {
+  std::vector<std::string> arguments = Two("digits");
+  for (const char* more :
+       {"--set", "compression.push=INT8", "--set", "train.epochs=1"}) {
+    arguments.push_back(more);
+  }
+  const TrainRun run = RunTrain(FreshDir("digits_killed"), arguments,
+                                {"WEIR_FAILPOINT_WORKER_1=worker.mid_push:9"});
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_EQ(run.summary["residuals_lost"], 1);
 }
 
 class RealDataTest : public testing::Test {

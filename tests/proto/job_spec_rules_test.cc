@@ -158,6 +158,25 @@ TEST(JobSpecRulesTest, EveryMistakeNamesItsField) {
   }
 }
 
+TEST(JobSpecRulesTest, CompressionIsChecked) {
+  EXPECT_EQ(Check({"compression.push=INT8", "compression.pull=BF16"}), "OK");
+  EXPECT_EQ(Check({"compression.pull=TOP_K"}),
+            "compression.pull: TOP_K is for pushes; choose F32, BF16, F16 or "
+            "INT8");
+  EXPECT_EQ(Check({"compression.top_k_fraction=0.1"}),
+            "compression.top_k_fraction: is for compression.push: TOP_K");
+  EXPECT_EQ(Check({"compression.push=TOP_K", "compression.top_k_fraction=0.5"}),
+            "compression.top_k_fraction: 0.5 is not in (0, 0.25]");
+  JobSpec spec = SmallJob();
+  spec.mutable_compression()->set_push(TOP_K);
+  ResolveDefaults(&spec);
+  EXPECT_EQ(spec.compression().top_k_fraction(), 0.01);
+  EXPECT_TRUE(ValidateJobSpec(spec).ok());
+  spec.mutable_compression()->set_push(static_cast<Encoding>(9));
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),
+              HasSubstr("compression.push: 9 is not an encoding"));
+}
+
 TEST(JobSpecRulesTest, MissingPartsAreNamed) {
   for (const char* part : {"model", "data", "train", "optimizer", "schedule"}) {
     JobSpec spec = SmallJob();

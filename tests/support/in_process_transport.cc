@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "common/half.h"
 #include "common/status.h"
+#include "proto/value_encoding.h"
 
 namespace weir {
 namespace in_process_internal {
@@ -84,14 +84,9 @@ Payload Encoded(const BlockRef& values, Encoding encoding) {
   if (!values) {
     return Payload();
   }
-  if (encoding == F32) {
-    return CopyOf(
-        {reinterpret_cast<const char*>(values.data()), values.bytes()});
-  }
   const auto count = static_cast<size_t>(values.elements());
-  std::vector<char> bytes(2 * count);
-  (encoding == BF16 ? FloatsToBf16 : FloatsToF16)(values.data(), count,
-                                                  bytes.data());
+  std::vector<char> bytes(EncodedBytes(encoding, count));
+  EncodeFloats(values.data(), count, encoding, bytes.data());
   return CopyOf(bytes);
 }
 

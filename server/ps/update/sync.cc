@@ -54,8 +54,7 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, Contribution contribution,
     }
     ++mark;
     contribution.payload.Keep();
-    step.early[push.contribution()] = {push, contribution.encoding,
-                                       std::move(moved),
+    step.early[push.contribution()] = {push, std::move(moved),
                                        std::move(contribution.payload)};
     return receipt;
   }
@@ -111,8 +110,7 @@ void SyncMode::AddEarly(Block& block) {
   std::map<uint32_t, SyncStep::Early>& early = block.step.early;
   while (!early.empty() && early.begin()->first == block.step.cursor) {
     const SyncStep::Early& next = early.begin()->second;
-    const Contribution contribution = {0, &next.push, next.encoding,
-                                       next.payload};
+    const Contribution contribution = {0, &next.push, next.payload};
     AddAtCursor(block, contribution, next.moved);
     context_.early_bytes -= next.payload.bytes();
     early.erase(early.begin());

@@ -14,6 +14,7 @@
 #include "common/mutex.h"
 #include "common/random.h"
 #include "gtest/gtest.h"
+#include "proto/value_encoding.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {
@@ -164,7 +165,7 @@ TEST(GrpcTransportTest, PullsTheBlocksAskedForInEachEncoding) {
   LoopbackPs ps;
   Item item(ps, 0, 0);
   ASSERT_TRUE(ps.link->Push(kTimeout, item.Next()).ok());
-  for (const Encoding encoding : {F32, BF16, F16}) {
+  for (const Encoding encoding : {F32, BF16, F16, INT8}) {
     PullRequest request;
     *request.mutable_sender() = ps.SenderOf(0);
     *request.mutable_want() = Latest();
@@ -172,17 +173,18 @@ TEST(GrpcTransportTest, PullsTheBlocksAskedForInEachEncoding) {
     request.add_block(3);
     request.add_block(1);
     std::vector<uint32_t> blocks;
-    ASSERT_TRUE(ps.link
-                    ->Pull(request, kTimeout,
-                           [&](const ValueChunk& header, const Payload& bytes) {
-                             blocks.push_back(header.block());
-                             EXPECT_EQ(header.encoding(), encoding);
-                             EXPECT_EQ(bytes.bytes(),
-                                       ps.elements(header.block()) *
-                                           (encoding == F32 ? 4 : 2));
-                             return absl::OkStatus();
-                           })
-                    .ok());
+    ASSERT_TRUE(
+        ps.link
+            ->Pull(request, kTimeout,
+                   [&](const ValueChunk& header, const Payload& bytes) {
+                     blocks.push_back(header.block());
+                     EXPECT_EQ(header.encoding(), encoding);
+                     EXPECT_EQ(
+                         bytes.bytes(),
+                         EncodedBytes(encoding, ps.elements(header.block())));
+                     return absl::OkStatus();
+                   })
+            .ok());
     EXPECT_EQ(blocks, (std::vector<uint32_t>{3, 1}));
   }
 }

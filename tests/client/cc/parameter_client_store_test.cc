@@ -75,7 +75,7 @@ class Cluster {
 };
 
 struct Worker {
-  Worker(Cluster* cluster, int slot)
+  Worker(Cluster* cluster, int slot, const Compression& compression = {})
       : parameters(cluster->layout->flat_elements()),
         gradients(cluster->layout->flat_elements()) {
     ParameterClient::Options options;
@@ -87,6 +87,7 @@ struct Worker {
     options.sender.set_generation(1);
     options.parameters = parameters.data();
     options.gradients = gradients.data();
+    options.compression = compression;
     client = ParameterClient::Create(std::move(options)).value();
   }
 
@@ -216,6 +217,74 @@ TEST(ParameterClientStoreTest, SyncLedgerIsExactThroughFaults) {
   for (std::thread& thread : threads) {
     thread.join();
   }
+}
+
+// One worker's items through `compression`; the values that the ps end with.
+std::vector<float> TrainCompressed(const Compression& compression,
+                                   const WireFaults& faults) {
+  Update update;
+  update.mutable_async();
+  Cluster cluster(1, update);
+  cluster.transport.SetFaults(faults);
+  {
+    Worker worker(&cluster, 0, compression);
+    Want want = Latest();
+    want.set_encoding(compression.pull());
+    for (int i = 0; i < 10; ++i) {
+      ParameterClient::ItemPush push;
+      push.item = static_cast<uint64_t>(i);
+      push.then = want;
+      EXPECT_TRUE(worker.client->BeginItem(push).ok());
+      for (size_t e = 0; e < worker.gradients.size(); ++e) {
+        worker.gradients[e] =
+            static_cast<float>(i + 1) * (0.01f * static_cast<float>(e % 89));
+      }
+      for (int v = 2; v >= 0; --v) {
+        worker.client->GradientReady(v);
+      }
+      EXPECT_TRUE(worker.client->FinishItem().ok());
+      const auto result = worker.client->WaitReceipts();
+      EXPECT_TRUE(result.ok()) << result.status();
+      EXPECT_TRUE(worker.client->WaitPull().ok());
+    }
+  }
+  cluster.transport.SetFaults({});
+  Worker reader(&cluster, 0);
+  EXPECT_TRUE(reader.client->StartPull(Latest()).ok());
+  EXPECT_TRUE(reader.client->WaitPull().ok());
+  return reader.parameters;
+}
+
+// A retry sends the bytes of the first time, whatever became of them.
+TEST(ParameterClientStoreTest, CompressedItemsCountOnceThroughFaults) {
+  for (const Encoding push : {BF16, F16, INT8, TOP_K}) {
+    Compression compression;
+    compression.set_push(push);
+    compression.set_pull(INT8);
+    compression.set_top_k_fraction(push == TOP_K ? 0.05 : 0.0);
+    const std::vector<float> calm = TrainCompressed(compression, {});
+    EXPECT_EQ(TrainCompressed(compression, Faults()), calm);
+    const std::vector<float> exact = TrainCompressed({}, {});
+    EXPECT_NE(calm, exact);
+    // With 5% of the places a gradient may wait for many items.
+    for (size_t e = 0; e < exact.size() && push != TOP_K; ++e) {
+      ASSERT_NEAR(calm[e], exact[e], 0.05f) << Encoding_Name(push) << e;
+    }
+  }
+}
+
+TEST(ParameterClientStoreTest, ValuesArriveInTheEncodingThatIsWanted) {
+  Update update;
+  update.mutable_async();
+  Cluster cluster(1, update);
+  Worker worker(&cluster, 0);
+  Want want = Latest();
+  want.set_encoding(BF16);
+  ASSERT_TRUE(worker.Push(0, 0, 1.0f + 0x1p-10f, want).ok());
+  ASSERT_TRUE(worker.client->WaitPull().ok());
+  ExpectAll(cluster, worker.parameters, -1.0f);
+  EXPECT_EQ(worker.client->counters().bytes_received * 2,
+            worker.client->counters().bytes_sent);
 }
 
 TEST(ParameterClientStoreTest, BoundedStalenessHoldsTheFastWorkerBack) {

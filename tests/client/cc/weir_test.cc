@@ -85,6 +85,33 @@ TEST(WeirSdkTest, ALaterClientFindsTheValues) {
   EXPECT_EQ(client->Values("b")[76], -4.0f);
 }
 
+TEST(WeirSdkTest, EncodingsAreChosenByName) {
+  Servers servers;
+  sdk::Options options = servers.ForWorker();
+  options.push_encoding = "int8";
+  options.pull_encoding = "bf16";
+  auto client = Client::Connect(options);
+  ASSERT_TRUE(client.ok()) << client.status().message();
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  Fill(client->Gradient("b"), 1.0f);
+  client->Gradient("b")[0] = 0.003f;  // below half a step of 1 / 127
+  ASSERT_TRUE(client->PushPull({"b"}).ok());
+  EXPECT_EQ(client->Values("b")[1], -1.0f);
+  EXPECT_EQ(client->Values("b")[0], 0.0f);
+  EXPECT_EQ(client->Values("a")[299], 300.0f);  // 299 in eight bits
+  Fill(client->Gradient("b"), 0.0f);
+  ASSERT_TRUE(client->PushPull({"b"}).ok());
+  EXPECT_NEAR(client->Values("b")[0], -0.003f, 1e-5f);
+  for (const auto& [push, pull] :
+       {std::pair("int4", "f32"), {"INT8", "f32"}, {"f32", "top_k"}}) {
+    options.push_encoding = push;
+    options.pull_encoding = pull;
+    const auto refused = Client::Connect(options);
+    ASSERT_FALSE(refused.ok()) << push;
+    EXPECT_EQ(refused.status().code(), 3);
+  }
+}
+
 TEST(WeirSdkTest, SyncAveragesTheWorkers) {
   Servers servers;
   std::vector<std::thread> threads;

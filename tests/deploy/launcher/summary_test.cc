@@ -23,7 +23,8 @@ TEST(SummaryTest, TakesTheLastLinesAndSkipsATornOne) {
       << "\n";
   std::ofstream(dir + "/train.jsonl", std::ios::app)
       << R"({"step": 50, "loss": 0.25, "staleness_mean": 2, "staleness_max": 4, )"
-      << R"("examples": 800, "seconds": 4})"
+      << R"("examples": 800, "seconds": 4, "bytes_pushed": 70, )"
+      << R"("bytes_pulled": 60, "residuals_lost": 2})"
       << "\n"
       << R"({"step": 60, "lo)";
   std::ofstream(dir + "/eval.jsonl")
@@ -33,6 +34,9 @@ TEST(SummaryTest, TakesTheLastLinesAndSkipsATornOne) {
   ReadCurves(Files::Real(), dir, &summary);
   EXPECT_EQ(summary.steps, 50u);
   EXPECT_EQ(summary.examples, 800u);
+  EXPECT_EQ(summary.bytes_pushed, 70u);
+  EXPECT_EQ(summary.bytes_pulled, 60u);
+  EXPECT_EQ(summary.residuals_lost, 2u);
   EXPECT_DOUBLE_EQ(summary.examples_per_second, 200);
   EXPECT_DOUBLE_EQ(summary.final_metrics["loss"], 0.25);
   EXPECT_DOUBLE_EQ(summary.final_metrics["accuracy"], 0.9);
@@ -50,9 +54,10 @@ TEST(SummaryTest, JsonHasEveryFieldOfTheContract) {
   task.exit_code = 0;
   summary.tasks = {task};
   const auto json = nlohmann::json::parse(SummaryJson(summary));
-  for (const char* key : {"status", "steps", "examples", "wall_seconds",
-                          "examples_per_second", "mode", "final_metrics",
-                          "staleness", "checkpoint", "model_sha256", "tasks"}) {
+  for (const char* key :
+       {"status", "steps", "examples", "wall_seconds", "examples_per_second",
+        "mode", "final_metrics", "staleness", "bytes", "residuals_lost",
+        "checkpoint", "model_sha256", "tasks"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["tasks"][0]["restarts"], 2);

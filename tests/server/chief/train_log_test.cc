@@ -23,6 +23,14 @@ ItemReport Item(uint64_t contribution, float loss, float weight = 1.0f) {
   return item;
 }
 
+Progress Staleness(uint64_t sum, uint64_t count, uint64_t max) {
+  Progress progress;
+  progress.set_staleness_sum(sum);
+  progress.set_staleness_count(count);
+  progress.set_staleness_max(max);
+  return progress;
+}
+
 TrainLog::Options Options(uint32_t per_step, uint32_t every) {
   TrainLog::Options options;
   options.contributions_per_step = per_step;
@@ -35,7 +43,7 @@ TrainLog::Options Options(uint32_t per_step, uint32_t every) {
 
 TEST(TrainLogTest, AsyncAveragesTheWindow) {
   TrainLog log(Options(0, 4));
-  log.AddStaleness(6, 4, 3);
+  log.AddCounts(Staleness(6, 4, 3));
   for (int i = 0; i < 4; ++i) {
     log.AddItem(Item(0, static_cast<float>(i), i == 3 ? 3.0f : 1.0f),
                 i * kSecond);
@@ -55,11 +63,28 @@ TEST(TrainLogTest, AsyncAveragesTheWindow) {
   EXPECT_THAT(log.End(5, 6 * kSecond), SizeIs(1));
 }
 
+TEST(TrainLogTest, BytesAndLostResidualsAddUp) {
+  TrainLog log(Options(0, 1));
+  Progress progress;
+  progress.set_bytes_pushed(100);
+  progress.set_bytes_pulled(40);
+  progress.set_residuals_lost(true);
+  log.AddCounts(progress);
+  log.AddCounts(progress);
+  log.AddItem(Item(0, 1.0f), kSecond);
+  const auto lines = log.Advance(1, kSecond);
+  ASSERT_THAT(lines, SizeIs(1));
+  const auto json = nlohmann::json::parse(lines[0]);
+  EXPECT_EQ(json["bytes_pushed"], 200);
+  EXPECT_EQ(json["bytes_pulled"], 80);
+  EXPECT_EQ(json["residuals_lost"], 2);
+}
+
 TEST(TrainLogTest, BurstsHaveSpeedAndStalenessOnEveryLine) {
   TrainLog log(Options(0, 2));
   std::vector<std::string> lines;
   for (int burst = 1; burst <= 4; ++burst) {
-    log.AddStaleness(8, 4, 5);
+    log.AddCounts(Staleness(8, 4, 5));
     for (int i = 0; i < 50; ++i) {
       log.AddItem(Item(0, 1.0f), burst * kSecond / 2);
     }

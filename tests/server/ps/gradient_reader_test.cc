@@ -30,7 +30,7 @@ TEST(GradientReaderTest, StitchesElementsThatPiecesCut) {
   // Cuts inside elements 0 (twice), 2, at a border, empty pieces, at the end.
   const Payload payload = Counting(20, {1, 3, 9, 9, 16, 40, 40, 41, 80});
   for (int64_t count_max = 1; count_max < 22; ++count_max) {
-    GradientReader reader(payload, F32);
+    GradientReader reader(payload);
     for (int64_t at = 0; at < 20;) {
       const GradientReader::Run run =
           reader.Next(std::min<int64_t>(count_max, 20 - at));
@@ -48,7 +48,7 @@ TEST(GradientReaderTest, StitchesElementsThatPiecesCut) {
 TEST(GradientReaderTest, SkipsOverPieces) {
   const Payload payload = Counting(20, {1, 3, 9, 9, 16, 40, 40, 41});
   for (int skip = 0; skip < 20; ++skip) {
-    GradientReader reader(payload, F32);
+    GradientReader reader(payload);
     reader.Skip(skip);
     float value;
     std::memcpy(&value, reader.Next(1).data, 4);
@@ -59,13 +59,6 @@ TEST(GradientReaderTest, SkipsOverPieces) {
       EXPECT_EQ(value, float(skip + 2));
     }
   }
-}
-
-TEST(GradientReaderTest, KnowsTheEncodings) {
-  EXPECT_EQ(GradientReader::Width(F32), 4);
-  EXPECT_EQ(GradientReader::Width(BF16), 2);
-  EXPECT_EQ(GradientReader::Width(F16), 2);
-  EXPECT_EQ(GradientReader::Width(static_cast<Encoding>(9)), 0);
 }
 
 }  // namespace

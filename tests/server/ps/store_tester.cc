@@ -5,10 +5,11 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/half.h"
+#include "common/top_k.h"
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint_io.h"
 #include "proto/layout_io.h"
+#include "proto/value_encoding.h"
 
 namespace weir {
 
@@ -31,14 +32,15 @@ Payload MakePayload(const std::vector<float>& values, size_t piece_bytes,
   if (values.empty()) {
     return Payload();
   }
-  const size_t width = encoding == F32 ? 4 : 2;
-  auto bytes = std::make_shared<std::vector<char>>(values.size() * width);
-  if (encoding == F32) {
-    std::memcpy(bytes->data(), values.data(), bytes->size());
-  } else if (encoding == BF16) {
-    FloatsToBf16(values.data(), values.size(), bytes->data());
+  auto bytes = std::make_shared<std::vector<char>>();
+  if (encoding == TOP_K) {  // of all
+    bytes->resize(TopKBytesMax(values.size()));
+    const std::vector<uint32_t> places =
+        LargestPlaces(values.data(), values.size(), values.size());
+    bytes->resize(EncodeTopK(values.data(), places, bytes->data()));
   } else {
-    FloatsToF16(values.data(), values.size(), bytes->data());
+    bytes->resize(EncodedBytes(encoding, values.size()));
+    EncodeFloats(values.data(), values.size(), encoding, bytes->data());
   }
   std::vector<std::span<const char>> pieces;
   const size_t step = piece_bytes == 0 ? bytes->size() : piece_bytes;

@@ -100,7 +100,7 @@ TEST_P(UpdateModeContract, CutsPayloadsAnywhere) {
   for (size_t i = 0; i < gradient.size(); ++i) {
     gradient[i] = 0.37f * static_cast<float>(i) - 3.0f;
   }
-  for (const Encoding encoding : {F32, BF16, F16}) {
+  for (const Encoding encoding : {F32, BF16, F16, INT8, TOP_K}) {
     StoreTester one(Job(GetParam()));
     GradientChunk chunk = Item(one, 0, 1);
     chunk.set_encoding(encoding);
