@@ -104,3 +104,5 @@ BENCHMARK(BM_PullEncode)->Arg(F32)->Arg(BF16)->Arg(F16)->Arg(INT8);
 
 }  // namespace
 }  // namespace weir
+
+BENCHMARK_MAIN();
