@@ -70,6 +70,7 @@ void AddLoadClientFlags(CLI::App* app, LoadOptions* options, int* client,
   app->add_option("--client_count", options->clients)->group("");
   app->add_option("--bytes", options->bytes)->group("");
   app->add_option("--client_transport", options->transport)->group("");
+  app->add_option("--client_in_flight", options->in_flight_bytes)->group("");
   app->add_flag("!--push_only", options->pull)->group("");
 }
 
@@ -95,6 +96,7 @@ absl::Status RunLoadClient(const LoadOptions& options, int slot,
   client_options.sender = sender;
   client_options.parameters = parameters.data();
   client_options.gradients = gradients.get();
+  client_options.in_flight_bytes_max = options.in_flight_bytes;
   // Many clients on two cores are slow, not lost.
   client_options.lost_after = std::chrono::seconds(60);
   WEIR_ASSIGN_OR_RETURN(const auto client,
@@ -138,7 +140,9 @@ absl::StatusOr<std::unique_ptr<Load>> Load::Start(const LoadOptions& options,
                                      "--bytes",
                                      absl::StrCat(options.bytes),
                                      "--client_transport",
-                                     options.transport};
+                                     options.transport,
+                                     "--client_in_flight",
+                                     absl::StrCat(options.in_flight_bytes)};
     if (!options.pull) {
       argv.push_back("--push_only");
     }

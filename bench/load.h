@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "bench/cluster.h"
 #include "bench/timing.h"
+#include "client/cc/shard_exchange.h"
 
 namespace weir {
 
@@ -32,6 +33,8 @@ struct LoadOptions {
   int64_t bytes = 0;               // of the model
   std::string transport = "grpc";  // or shm
   bool pull = true;                // each step also brings the values
+  // Of a client, without a receipt; the default is what workers have.
+  int64_t in_flight_bytes = ShardExchange::kInFlightBytesMax;
   std::string log_path;
 };
 
