@@ -48,8 +48,10 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
       new ParameterClient(std::move(options)));
   client->BuildBlocks();
   for (size_t s = 0; s < client->shards_.size(); ++s) {
-    client->shards_[s]->thread = std::thread(
-        [raw = client.get(), s] { raw->RunShard(static_cast<int>(s)); });
+    for (std::thread& thread : client->shards_[s]->threads) {
+      thread = std::thread(
+          [raw = client.get(), s] { raw->RunShard(static_cast<int>(s)); });
+    }
   }
   client->watcher_ = std::thread([raw = client.get()] { raw->Watch(); });
   return client;
@@ -79,8 +81,10 @@ ParameterClient::~ParameterClient() {
     watcher_.join();
   }
   for (const auto& shard : shards_) {
-    if (shard->thread.joinable()) {
-      shard->thread.join();
+    for (std::thread& thread : shard->threads) {
+      if (thread.joinable()) {
+        thread.join();
+      }
     }
     shard->stream.reset();
   }
@@ -155,7 +159,8 @@ void ParameterClient::RunShard(int s) {
   MutexLock lock(&mutex_);
   Shard& shard = *shards_[s];
   while (!stop_) {
-    const ShardExchange::Action action = shard.exchange->Next();
+    const ShardExchange::Action action =
+        shard.exchange->Next(shard.sending, shard.receiving);
     switch (action.kind) {
       case ShardExchange::Action::kConnect:
         Connect(s);
@@ -181,9 +186,11 @@ void ParameterClient::RunShard(int s) {
 
 void ParameterClient::Connect(int s) {
   Shard& shard = *shards_[s];
+  shard.sending = shard.receiving = true;
   mutex_.Unlock();
   std::shared_ptr<PushPullStream> stream = shard.link->OpenPushPull();
   mutex_.Lock();
+  shard.sending = shard.receiving = false;
   shard.stream = std::move(stream);
   shard.exchange->OnConnected();
   if (stop_) {
@@ -193,7 +200,7 @@ void ParameterClient::Connect(int s) {
 
 void ParameterClient::Send(int s, const ShardExchange::Action& action) {
   Shard& shard = *shards_[s];
-  const std::shared_ptr<PushPullStream> stream = shard.stream;
+  std::shared_ptr<PushPullStream> stream = shard.stream;
   std::span<const char> payload;
   std::function<void()> released;
   if (action.payload) {
@@ -204,10 +211,16 @@ void ParameterClient::Send(int s, const ShardExchange::Action& action) {
     counters_.bytes_sent += payload.size();
     released = loans_.Add();
   }
+  shard.sending = true;
+  if (!shard.receiving && shard.exchange->wants_in_flight()) {
+    shard.wake.NotifyOne();  // to receive while this one sends
+  }
   mutex_.Unlock();
   const absl::Status status =
       stream->Send(action.header, payload, std::move(released));
+  stream.reset();
   mutex_.Lock();
+  shard.sending = false;
   if (!status.ok()) {
     shard.exchange->OnSendFailed();
     return;
@@ -222,18 +235,20 @@ void ParameterClient::Receive(int s) {
   std::shared_ptr<PushPullStream> stream = shard.stream;
   ValueChunk answer;
   Payload payload;
+  shard.receiving = true;
   mutex_.Unlock();
   const absl::Status status = stream->Receive(&answer, &payload);
   mutex_.Lock();
   if (!status.ok()) {
     shard.stream.reset();
-    mutex_.Unlock();
-    stream.reset();  // its payloads come back here
-    mutex_.Lock();
     if (!stop_) {
       shard.exchange->OnStreamEnd(status);
       ++counters_.reconnects;
     }
+    mutex_.Unlock();
+    stream.reset();  // its payloads come back here, or where Send returns
+    mutex_.Lock();
+    shard.receiving = false;
     NoteFailure(s);
     return;
   }
@@ -248,6 +263,10 @@ void ParameterClient::Receive(int s) {
     counters_.bytes_received += payload.bytes();
     shard.exchange->OnStored(index, answer.version());
     OnStored(block);
+  }
+  shard.receiving = false;
+  if (shard.exchange->has_deferred()) {
+    shard.wake.NotifyOne();  // to send them again while this one receives
   }
   if (!was_done && shard.exchange->item_done()) {
     changed_.NotifyAll();
@@ -340,7 +359,7 @@ absl::Status ParameterClient::StartPull(const Want& want,
   if (next_pull_.has_value()) {
     return absl::FailedPreconditionError("two pulls are waiting already");
   }
-  if (values_left_ > 0) {
+  if (values_left_ > 0 || then_.has_value()) {
     next_pull_.emplace(want, std::move(blocks));
   } else {
     BeginWants(want, blocks);
@@ -381,7 +400,9 @@ void ParameterClient::OnStored(int block) {
       shard->exchange->SetGate(true);
       shard->wake.NotifyAll();
     }
-    if (next_pull_.has_value()) {
+    if (then_.has_value()) {
+      WantWithItem();
+    } else if (next_pull_.has_value()) {
       BeginWants(next_pull_->first, next_pull_->second);
       next_pull_.reset();
     }
@@ -391,8 +412,21 @@ void ParameterClient::OnStored(int block) {
   }
 }
 
+// Asks for what follows the item, each block with its push or behind it.
+void ParameterClient::WantWithItem() {
+  NoteWanted(forward_blocks_);
+  for (const auto& shard : shards_) {
+    shard->exchange->WantWithItem(*then_);
+  }
+  then_.reset();
+}
+
+bool ParameterClient::PullWaits() const {
+  return next_pull_.has_value() || (then_.has_value() && !item_open_);
+}
+
 bool ParameterClient::ValuesHere(int v) const {
-  return !next_pull_.has_value() && values_missing_[v] == 0;
+  return !PullWaits() && values_missing_[v] == 0;
 }
 
 absl::Status ParameterClient::WaitVariable(int v) {
@@ -408,8 +442,7 @@ absl::Status ParameterClient::WaitPull() {
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(
       WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return (!next_pull_.has_value() && values_left_ == 0) ||
-               !interrupted_.ok();
+        return (!PullWaits() && values_left_ == 0) || !interrupted_.ok();
       }));
   return interrupted_;
 }
@@ -422,7 +455,7 @@ absl::Status ParameterClient::BeginItem(const ItemPush& item) {
   WEIR_CHECK(!item_open_);
   WEIR_RETURN_IF_ERROR(
       WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return ItemDone() && !next_pull_.has_value();
+        return ItemDone() && !PullWaits();
       }));
   Push push;
   push.set_item(item.item);
@@ -442,14 +475,8 @@ absl::Status ParameterClient::BeginItem(const ItemPush& item) {
     shard->exchange->SetGate(values_left_ == 0);
   }
   then_ = item.then;
-  // A version or a clock may have to be waited for: asked for at the end.
-  if (then_.has_value() && then_->latest() && then_->clock() == 0 &&
-      values_left_ == 0) {
-    NoteWanted(forward_blocks_);
-    for (const auto& shard : shards_) {
-      shard->exchange->WantWithItem(*then_);
-    }
-    then_.reset();
+  if (then_.has_value() && values_left_ == 0) {
+    WantWithItem();
   }
   events_fired_ = 0;
   variable_ready_.assign(variable_ready_.size(), false);
@@ -487,7 +514,7 @@ void ParameterClient::VariableReady(int v, bool left_out) {
     shard.exchange->BlockReady(block.id.index, payload,
                                std::move(block.left_out));
     block.left_out.clear();
-    shard.wake.NotifyAll();
+    shard.wake.NotifyOne();
   }
 }
 
@@ -498,16 +525,7 @@ absl::Status ParameterClient::FinishItem() {
     VariableReady(static_cast<int>(v), /*left_out=*/true);
   }
   item_open_ = false;
-  WEIR_RETURN_IF_ERROR(status_);
-  if (then_.has_value()) {
-    WEIR_CHECK(!next_pull_.has_value());
-    if (values_left_ > 0) {
-      next_pull_.emplace(*then_, forward_blocks_);
-    } else {
-      BeginWants(*then_, forward_blocks_);
-    }
-  }
-  return absl::OkStatus();
+  return status_;
 }
 
 bool ParameterClient::ItemDone() const {

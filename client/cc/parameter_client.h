@@ -19,9 +19,11 @@
 //       here, on every shard.
 //   I3. `gradients` may change only between WaitReceipts and GradientReady;
 //       `parameters` only by a pull, which with ItemPush::then starts for a
-//       block when its last gradient is ready.
-// Threads: one caller, plus one thread per shard and one that watches for lost
-//   shards. Interrupt may be called on any thread.
+//       block when the last gradient in it is ready, in every mode: no value
+//       that backward may still read is overwritten.
+// Threads: one caller, plus two threads per shard, so that gradients leave
+//   while answers are waited for, and one that watches for lost shards.
+//   Interrupt may be called on any thread.
 // Owns/borrows: transport, layout and both buffers are borrowed.
 // Errors: FAILED_PRECONDITION  a shard is lost, restarted, or of another job,
 //                              history or layout; the message names it.
@@ -136,14 +138,18 @@ class ParameterClient {
   Counters counters() const;
 
  private:
-  // `exchange` and `stream` are guarded by mutex_; the thread that runs the
-  // shard holds its own reference to the stream while it is blocked in it.
+  // All but `link`, `wake` and `threads` is guarded by mutex_; a thread that is
+  // blocked in the stream holds its own reference to it. Both threads do the
+  // same: whatever is to be done and the other does not do. So one alone does
+  // both while that is enough, and nothing changes hands.
   struct Shard {
     std::unique_ptr<ShardLink> link;
     std::unique_ptr<ShardExchange> exchange;
     std::shared_ptr<PushPullStream> stream;
+    bool sending = false;
+    bool receiving = false;
     CondVar wake;
-    std::thread thread;
+    std::thread threads[2];
   };
   // One block, known by its place in blocks_.
   struct Block {
@@ -167,6 +173,7 @@ class ParameterClient {
   void Watch();
   void BeginWants(const Want& want, const std::vector<int>& blocks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WantWithItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteWanted(const std::vector<int>& blocks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnStored(int block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -174,6 +181,8 @@ class ParameterClient {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotePushEvents(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ItemDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A pull waits for the one under way.
+  bool PullWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ValuesHere(int v) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until `done` holds; it is called with the lock held.
   template <typename Done>
@@ -204,7 +213,7 @@ class ParameterClient {
   bool item_open_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);  // by BeginItem
-  // What is to be read from FinishItem on; what can go with the pushes went.
+  // What is to be read behind the item, while the pull before it is under way.
   std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
   int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
   Counters counters_ ABSL_GUARDED_BY(mutex_);

@@ -26,6 +26,11 @@ bool IsRetriable(absl::StatusCode code) {
   }
 }
 
+// Not answered before others have pushed.
+bool MayPark(const Want& want) {
+  return want.when_case() == Want::kVersion || want.clock() > 0;
+}
+
 }  // namespace
 
 ShardExchange::ShardExchange(Options options)
@@ -49,9 +54,20 @@ void ShardExchange::StartWants(const Want& want,
   NoteWork();
   SetWant(want, static_cast<int>(blocks.size()));
   for (const int block : blocks) {
-    blocks_[block].want = WantState::kQueued;
-    wants_queued_.push_back(block);
+    const PushState push = blocks_[block].push;
+    if (gate_open_ &&
+        (push == PushState::kPending || push == PushState::kReady)) {
+      blocks_[block].want = WantState::kWithPush;
+      ++wants_with_push_;
+    } else {
+      QueueWant(block);
+    }
   }
+}
+
+void ShardExchange::QueueWant(int block) {
+  blocks_[block].want = WantState::kQueued;
+  wants_queued_.insert({options_.rank[block], block});
 }
 
 void ShardExchange::SetWant(const Want& want, int blocks) {
@@ -67,7 +83,8 @@ void ShardExchange::WantWithItem(const Want& want) {
   SetWant(want, static_cast<int>(blocks_.size()));
   wants_with_push_ = wants_left_;
   for (Block& block : blocks_) {
-    WEIR_CHECK(block.push == PushState::kPending);
+    WEIR_CHECK(block.push == PushState::kPending ||
+               block.push == PushState::kReady);
     block.want = WantState::kWithPush;
   }
 }
@@ -94,7 +111,7 @@ void ShardExchange::BlockReady(int block, bool payload,
   ready_.insert({options_.rank[block], block});
 }
 
-ShardExchange::Action ShardExchange::Next() {
+ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
   Action action;
   const int64_t now = options_.clock->NowNs();
   if (!status_.ok()) {
@@ -102,14 +119,15 @@ ShardExchange::Action ShardExchange::Next() {
     return action;
   }
   if (!connected_) {
-    if (HasWork()) {
+    // Not before the other thread has left the stream that broke.
+    if (HasWork() && !sending && !receiving) {
       action.kind = now >= reconnect_at_ns_ ? Action::kConnect : Action::kSleep;
       action.until_ns = reconnect_at_ns_;
     }
     return action;
   }
   if (draining_) {
-    action.kind = Action::kReceive;
+    action.kind = receiving ? Action::kIdle : Action::kReceive;
     return action;
   }
   if (!deferred_.empty() && now >= deferred_until_ns_) {
@@ -119,35 +137,38 @@ ShardExchange::Action ShardExchange::Next() {
     }
     deferred_.clear();
   }
-  const bool room = requests_.size() < kInFlightRequestsMax;
-  if (!ready_.empty() && gate_open_ && room) {
-    const Block& first = blocks_[ready_.begin()->second];
-    const int64_t bytes =
-        first.payload ? options_.elements[ready_.begin()->second] * 4 : 0;
-    if (in_flight_bytes_ == 0 ||
-        in_flight_bytes_ + bytes <= options_.in_flight_bytes_max) {
+  if (!sending) {
+    if (PushMayGo()) {
       return SendPush();
     }
+    if (WantMayGo()) {
+      return SendWant();
+    }
   }
-  // Values are asked for behind the item, so that they show its effect.
-  const bool wants_may_go = ready_.empty() || !gate_open_;
-  if (!wants_queued_.empty() && wants_may_go && room &&
-      WantHasRoom(wants_queued_.front())) {
-    return SendWant();
-  }
-  if (!deferred_.empty()) {
-    // Not in Receive: what is parked there may be waiting for these blocks.
+  if (!receiving && !requests_.empty()) {
+    action.kind = Action::kReceive;
+  } else if (!deferred_.empty()) {
     action.kind = Action::kSleep;
     action.until_ns = deferred_until_ns_;
-    if (in_flight_bytes_ > 0) {
-      action.kind = Action::kReceive;
-    }
-    return action;
-  }
-  if (!requests_.empty()) {
-    action.kind = Action::kReceive;
   }
   return action;
+}
+
+bool ShardExchange::PushMayGo() const {
+  if (ready_.empty() || !gate_open_ ||
+      requests_.size() >= kInFlightRequestsMax) {
+    return false;
+  }
+  const int first = ready_.begin()->second;
+  const int64_t bytes =
+      blocks_[first].payload ? options_.elements[first] * 4 : 0;
+  return in_flight_bytes_ == 0 ||
+         in_flight_bytes_ + bytes <= options_.in_flight_bytes_max;
+}
+
+bool ShardExchange::WantMayGo() const {
+  return !wants_queued_.empty() && requests_.size() < kWantRequestsMax &&
+         WantHasRoom(wants_queued_.begin()->second);
 }
 
 ShardExchange::Action ShardExchange::SendPush() {
@@ -168,14 +189,13 @@ ShardExchange::Action ShardExchange::SendPush() {
     ready_.erase({options_.rank[block], block});
     if (b.want == WantState::kWithPush) {
       --wants_with_push_;
-      if (payload) {
+      if (payload && !MayPark(want_)) {
         b.want = WantState::kSent;
         b.want_request = next_request_;
         wanted_bytes_ += options_.elements[block] * 4;
         *action.header.mutable_want() = want_;
       } else {
-        b.want = WantState::kQueued;
-        wants_queued_.push_back(block);
+        QueueWant(block);
       }
     }
     ++count;
@@ -202,11 +222,11 @@ ShardExchange::Action ShardExchange::SendPush() {
   return action;
 }
 
-// Versions are asked for at once: they come when the other workers have pushed,
-// and a bound would let the first block that is late hold up those that are
-// not.
+// What may park is asked for at once: it comes when the other workers have
+// pushed, and a bound would let the first block that is late hold up those that
+// are not.
 bool ShardExchange::WantHasRoom(int block) const {
-  return want_.when_case() == Want::kVersion || wanted_bytes_ == 0 ||
+  return MayPark(want_) || wanted_bytes_ == 0 ||
          wanted_bytes_ + options_.elements[block] * 4 <=
              options_.in_flight_bytes_max;
 }
@@ -214,15 +234,16 @@ bool ShardExchange::WantHasRoom(int block) const {
 ShardExchange::Action ShardExchange::SendWant() {
   Action action;
   action.kind = Action::kSend;
-  const int first = wants_queued_.front();
+  const int first = wants_queued_.begin()->second;
   int count = 0;
-  while (!wants_queued_.empty() && wants_queued_.front() == first + count &&
+  while (!wants_queued_.empty() &&
+         wants_queued_.begin()->second == first + count &&
          WantHasRoom(first + count)) {
     Block& b = blocks_[first + count];
     b.want = WantState::kSent;
     b.want_request = next_request_;
     wanted_bytes_ += options_.elements[first + count] * 4;
-    wants_queued_.pop_front();
+    wants_queued_.erase(wants_queued_.begin());
     ++count;
   }
   *action.header.mutable_sender() = options_.sender;
@@ -260,24 +281,23 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
     return;
   }
   last_error_ = status;
-  std::vector<int> wants;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     Block& block = blocks_[i];
+    const bool wanted =
+        block.want == WantState::kSent || block.want == WantState::kQueued;
     if (block.push == PushState::kSent) {
       block.push = PushState::kReady;
       ++blocks_unsent_;
       ready_.insert({options_.rank[i], static_cast<int>(i)});
-    }
-    if (block.want == WantState::kSent) {
-      block.want = WantState::kQueued;
-      wants.push_back(static_cast<int>(i));
+      if (wanted) {
+        wants_queued_.erase({options_.rank[i], static_cast<int>(i)});
+        block.want = WantState::kWithPush;
+        ++wants_with_push_;
+      }
+    } else if (wanted) {
+      QueueWant(static_cast<int>(i));
     }
   }
-  wants.insert(wants.end(), wants_queued_.begin(), wants_queued_.end());
-  std::sort(wants.begin(), wants.end(), [this](int a, int b) {
-    return std::pair(options_.rank[a], a) < std::pair(options_.rank[b], b);
-  });
-  wants_queued_.assign(wants.begin(), wants.end());
   reconnect_at_ns_ = options_.clock->NowNs() + Ns(backoff_);
   backoff_ = std::min(backoff_ * 2, options_.backoff_max);
   CheckLost();
@@ -324,8 +344,7 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
   Answered(&block.want_request);
   wanted_bytes_ -= options_.elements[index] * 4;
   if (answer.not_yet()) {
-    block.want = WantState::kQueued;
-    wants_queued_.push_back(index);
+    QueueWant(index);
     return -1;
   }
   if (payload_bytes != static_cast<size_t>(options_.elements[index]) * 4 ||
