@@ -14,6 +14,9 @@ namespace {
 // A transport gives payloads back when their stream ends; one that does not is
 // a bug, and better a line in the log than a process that never ends.
 constexpr std::chrono::seconds kReleaseWaitMax{5};
+// Two threads each; a ps takes 64 streams on a connection, and as many
+// connections as it has files.
+constexpr int kChannelsPerPeerMax = 16;
 
 }  // namespace
 
@@ -30,6 +33,11 @@ absl::Status ParameterClient::Options::Validate() const {
   if (in_flight_bytes_max < 1 || lost_after.count() < 1) {
     return absl::InvalidArgumentError(
         "in_flight_bytes_max and lost_after must be positive");
+  }
+  if (channels_per_peer < 1 || channels_per_peer > kChannelsPerPeerMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("channels_per_peer ", channels_per_peer, " is not in [1, ",
+                     kChannelsPerPeerMax, "]"));
   }
   const int variables = static_cast<int>(layout->variables().size());
   for (const int v : forward_order) {
@@ -105,15 +113,13 @@ void ParameterClient::BuildBlocks() {
     int& p = position[options_.forward_order[i]];
     p = std::min(p, static_cast<int>(i));
   }
-  std::vector<int> rank;
+  std::vector<int> rank;  // by place in blocks_
   for (int s = 0; s < layout.shard_count(); ++s) {
-    first_.push_back(static_cast<int>(blocks_.size()));
     for (int index = 0; index < layout.block_count(s); ++index) {
       Block block;
-      block.id = {s, index};
-      block.range = layout.block(block.id);
+      block.range = layout.block({s, index});
       int earliest = variables;
-      for (const Segment& segment : layout.segments(block.id)) {
+      for (const Segment& segment : layout.segments({s, index})) {
         block.variables.push_back(segment.variable);
         blocks_of_[segment.variable].push_back(
             static_cast<int>(blocks_.size()));
@@ -126,10 +132,31 @@ void ParameterClient::BuildBlocks() {
   }
   std::stable_sort(forward_blocks_.begin(), forward_blocks_.end(),
                    [&rank](int a, int b) { return rank[a] < rank[b]; });
+  int begin = 0;
   for (int s = 0; s < layout.shard_count(); ++s) {
+    const int count = layout.block_count(s);
+    AddChannels(s, {rank.begin() + begin, rank.begin() + begin + count});
+    begin += count;
+  }
+}
+
+// Deals the blocks of `shard`, whose ranks are given, to its channels.
+void ParameterClient::AddChannels(int shard, const std::vector<int>& rank) {
+  auto link = options_.transport->Connect(options_.addresses[shard]);
+  const int count = static_cast<int>(rank.size());
+  int channels = 1;
+  if (options_.channels_per_peer > 1) {
+    channels = std::clamp(link->UsefulStreams(options_.channels_per_peer), 1,
+                          std::max(count, 1));
+  }
+  int place = 0;
+  if (!shards_.empty()) {
+    place = first_.back() + shards_.back()->exchange->block_count();
+  }
+  for (int c = 0; c < channels; ++c) {
     ShardExchange::Options exchange;
-    exchange.shard = s;
-    exchange.address = options_.addresses[s];
+    exchange.shard = shard;
+    exchange.address = options_.addresses[shard];
     exchange.sender = options_.sender;
     exchange.in_flight_bytes_max = options_.in_flight_bytes_max;
     exchange.lost_after = options_.lost_after;
@@ -142,14 +169,21 @@ void ParameterClient::BuildBlocks() {
     exchange.backoff_min =
         std::min(std::chrono::milliseconds(100), exchange.backoff_max);
     exchange.clock = options_.clock;
-    for (int index = 0; index < layout.block_count(s); ++index) {
-      exchange.elements.push_back(blocks_[first_[s] + index].range.count);
-      exchange.rank.push_back(rank[first_[s] + index]);
+    exchange.first_block = count * c / channels;
+    const int end = count * (c + 1) / channels;
+    first_.push_back(place);
+    for (int i = exchange.first_block; i < end; ++i) {
+      Block& block = blocks_[place++];
+      block.shard = static_cast<int>(shards_.size());
+      block.index = i - exchange.first_block;
+      exchange.elements.push_back(block.range.count);
+      exchange.rank.push_back(rank[i]);
     }
-    auto shard = std::make_unique<Shard>();
-    shard->link = options_.transport->Connect(options_.addresses[s]);
-    shard->exchange = std::make_unique<ShardExchange>(std::move(exchange));
-    shards_.push_back(std::move(shard));
+    auto way = std::make_unique<Shard>();
+    way->link = c == 0 ? std::move(link)
+                       : options_.transport->Connect(options_.addresses[shard]);
+    way->exchange = std::make_unique<ShardExchange>(std::move(exchange));
+    shards_.push_back(std::move(way));
   }
 }
 
@@ -204,8 +238,7 @@ void ParameterClient::Send(int s, const ShardExchange::Action& action) {
   std::span<const char> payload;
   std::function<void()> released;
   if (action.payload) {
-    const FlatRange range =
-        blocks_[first_[s] + static_cast<int>(action.header.block())].range;
+    const FlatRange range = blocks_[first_[s] + action.block].range;
     payload = {reinterpret_cast<const char*>(options_.gradients + range.begin),
                static_cast<size_t>(range.count) * sizeof(float)};
     counters_.bytes_sent += payload.size();
@@ -368,14 +401,14 @@ absl::Status ParameterClient::StartPull(const Want& want,
 }
 
 void ParameterClient::BeginWants(const Want& want,
-                                 const std::vector<int>& blocks) {
+                                 const std::vector<int>& blocks, bool at_once) {
   std::vector<std::vector<int>> of_shard(shards_.size());
   for (const int block : blocks) {
-    of_shard[blocks_[block].id.shard].push_back(blocks_[block].id.index);
+    of_shard[blocks_[block].shard].push_back(blocks_[block].index);
   }
   NoteWanted(blocks);
   for (size_t s = 0; s < shards_.size(); ++s) {
-    shards_[s]->exchange->StartWants(want, of_shard[s]);
+    shards_[s]->exchange->StartWants(want, of_shard[s], at_once);
     shards_[s]->wake.NotifyAll();
   }
 }
@@ -454,8 +487,9 @@ absl::Status ParameterClient::BeginItem(const ItemPush& item) {
   MutexLock lock(&mutex_);
   WEIR_CHECK(!item_open_);
   WEIR_RETURN_IF_ERROR(
-      WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return ItemDone() && !PullWaits();
+      WaitUntil([this, &item]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return ItemDone() && !PullWaits() &&
+               (!item.then_at_once || values_left_ == 0);
       }));
   Push push;
   push.set_item(item.item);
@@ -475,7 +509,10 @@ absl::Status ParameterClient::BeginItem(const ItemPush& item) {
     shard->exchange->SetGate(values_left_ == 0);
   }
   then_ = item.then;
-  if (then_.has_value() && values_left_ == 0) {
+  if (then_.has_value() && item.then_at_once) {
+    BeginWants(*then_, forward_blocks_, /*at_once=*/true);
+    then_.reset();
+  } else if (then_.has_value() && values_left_ == 0) {
     WantWithItem();
   }
   events_fired_ = 0;
@@ -509,9 +546,9 @@ void ParameterClient::VariableReady(int v, bool left_out) {
     if (--block.not_ready > 0) {
       continue;
     }
-    Shard& shard = *shards_[block.id.shard];
+    Shard& shard = *shards_[block.shard];
     const bool payload = block.left_out.size() < block.variables.size();
-    shard.exchange->BlockReady(block.id.index, payload,
+    shard.exchange->BlockReady(block.index, payload,
                                std::move(block.left_out));
     block.left_out.clear();
     shard.wake.NotifyOne();
@@ -595,8 +632,8 @@ uint64_t ParameterClient::version_min() const {
   MutexLock lock(&mutex_);
   uint64_t version = ~uint64_t{0};
   for (const Block& block : blocks_) {
-    version = std::min(
-        version, shards_[block.id.shard]->exchange->version(block.id.index));
+    version = std::min(version,
+                       shards_[block.shard]->exchange->version(block.index));
   }
   return version;
 }

@@ -46,8 +46,8 @@ void ShardExchange::NoteWork() {
   }
 }
 
-void ShardExchange::StartWants(const Want& want,
-                               const std::vector<int>& blocks) {
+void ShardExchange::StartWants(const Want& want, const std::vector<int>& blocks,
+                               bool at_once) {
   if (blocks.empty()) {
     return;
   }
@@ -55,7 +55,7 @@ void ShardExchange::StartWants(const Want& want,
   SetWant(want, static_cast<int>(blocks.size()));
   for (const int block : blocks) {
     const PushState push = blocks_[block].push;
-    if (gate_open_ &&
+    if (gate_open_ && !at_once &&
         (push == PushState::kPending || push == PushState::kReady)) {
       blocks_[block].want = WantState::kWithPush;
       ++wants_with_push_;
@@ -95,6 +95,7 @@ void ShardExchange::BeginItem(const Push& push) {
   receipts_ = {};
   for (Block& block : blocks_) {
     block.push = PushState::kPending;
+    block.base_version = block.version;
   }
   blocks_unsent_ = blocks_unacknowledged_ = static_cast<int>(blocks_.size());
 }
@@ -176,12 +177,12 @@ ShardExchange::Action ShardExchange::SendPush() {
   action.kind = Action::kSend;
   const int first = ready_.begin()->second;
   const bool payload = blocks_[first].payload;
-  const uint64_t base_version = blocks_[first].version;
+  const uint64_t base_version = blocks_[first].base_version;
   int count = 0;
   for (int block = first; block < static_cast<int>(blocks_.size()); ++block) {
     Block& b = blocks_[block];
     if (b.push != PushState::kReady || b.payload != payload ||
-        b.version != base_version) {
+        b.base_version != base_version) {
       break;
     }
     b.push = PushState::kSent;
@@ -208,7 +209,8 @@ ShardExchange::Action ShardExchange::SendPush() {
   *header.mutable_sender() = options_.sender;
   *header.mutable_push() = push_;
   header.mutable_push()->set_base_version(base_version);
-  header.set_block(static_cast<uint32_t>(first));
+  header.set_block(static_cast<uint32_t>(options_.first_block + first));
+  action.block = first;
   if (payload) {
     for (const uint32_t variable : blocks_[first].left_out) {
       header.mutable_push()->add_left_out(variable);
@@ -248,7 +250,8 @@ ShardExchange::Action ShardExchange::SendWant() {
   }
   *action.header.mutable_sender() = options_.sender;
   *action.header.mutable_want() = want_;
-  action.header.set_block(static_cast<uint32_t>(first));
+  action.header.set_block(static_cast<uint32_t>(options_.first_block + first));
+  action.block = first;
   action.header.set_block_count(static_cast<uint32_t>(count));
   requests_[next_request_++] = count;
   return action;
@@ -324,10 +327,12 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
   }
   incarnation_ = answer.incarnation();
   const uint32_t count = answer.has_receipt() ? answer.block_count() : 1;
+  const auto first_block = static_cast<uint32_t>(options_.first_block);
   const size_t end = size_t{answer.block()} + std::max<uint32_t>(count, 1);
-  if (end > blocks_.size()) {
-    Fail(absl::InternalError(
-        absl::StrCat("answered for block ", end - 1, " of ", blocks_.size())));
+  if (answer.block() < first_block || end > first_block + blocks_.size()) {
+    Fail(absl::InternalError(absl::StrCat("answered for block ", end - 1,
+                                          " of [", first_block, ", ",
+                                          first_block + blocks_.size(), ")")));
     return -1;
   }
   if (answer.has_receipt()) {
@@ -336,7 +341,7 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
       return -1;  // of a push without a want
     }
   }
-  const int index = static_cast<int>(answer.block());
+  const int index = static_cast<int>(answer.block() - first_block);
   Block& block = blocks_[index];
   if (block.want != WantState::kSent) {
     return -1;
@@ -363,7 +368,9 @@ void ShardExchange::OnReceipt(const ValueChunk& answer) {
   const Receipt& receipt = answer.receipt();
   const uint32_t count = std::max<uint32_t>(answer.block_count(), 1);
   bool changed = false;
-  for (uint32_t i = answer.block(); i < answer.block() + count; ++i) {
+  const uint32_t first =
+      answer.block() - static_cast<uint32_t>(options_.first_block);
+  for (uint32_t i = first; i < first + count; ++i) {
     Block& block = blocks_[i];
     if (block.push != PushState::kSent || receipt.item() != push_.item()) {
       continue;
@@ -402,6 +409,9 @@ void ShardExchange::OnStored(int block, uint64_t version) {
   WEIR_CHECK(blocks_[block].want == WantState::kCopying);
   blocks_[block].want = WantState::kNone;
   blocks_[block].version = version;
+  if (!gate_open_) {
+    blocks_[block].base_version = version;  // of the pull before the item
+  }
   --wants_left_;
 }
 

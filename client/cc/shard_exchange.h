@@ -24,8 +24,11 @@
 //       park, are asked while they are fewer than kWantRequestsMax, so that
 //       pushes always find room.
 //   I4. Among ready blocks the one that forward needs first goes first.
-//   I5. With the gate open no block is asked for before its own push has left.
-//   I6. Fails once, for good, when work waited `lost_after` without an answer,
+//   I5. With the gate open no block is asked for before its own push has left,
+//       but for wants that are to go at once.
+//   I6. A push names the version that its block had when the item began: from
+//       it the gradient was computed, whatever has come since.
+//   I7. Fails once, for good, when work waited `lost_after` without an answer,
 //       or at the first answer that only the chief can mend.
 // Threads: compatible; ParameterClient serialises.
 // Errors: FAILED_PRECONDITION  unreachable for lost_after, restarted, or
@@ -60,6 +63,9 @@ class ShardExchange {
   struct Options {
     int shard = 0;
     std::string address;
+    // The blocks of the shard that go this way: from `first_block` on, as many
+    // as `elements` has. Everywhere else in this class they count from 0.
+    int first_block = 0;
     Sender sender;
     // Per block: floats, and its place in the order in which forward needs
     // blocks (smaller is earlier).
@@ -85,6 +91,7 @@ class ShardExchange {
     };
     Kind kind = kIdle;
     GradientChunk header;
+    int block = 0;  // the first one of `header`
     bool payload = false;
     int64_t until_ns = 0;
   };
@@ -103,8 +110,9 @@ class ShardExchange {
   // --- What the owner wants.
 
   // Asks for `blocks`, the earliest rank first; for one whose push has not left
-  // yet, with it. REQUIRES: wants_left() == 0.
-  void StartWants(const Want& want, const std::vector<int>& blocks);
+  // yet, with it, unless `at_once`. REQUIRES: wants_left() == 0.
+  void StartWants(const Want& want, const std::vector<int>& blocks,
+                  bool at_once = false);
   // Starts an item: every block waits for BlockReady. `push` has all but
   // base_version and left_out. REQUIRES: item_done().
   void BeginItem(const Push& push);
@@ -137,6 +145,7 @@ class ShardExchange {
   // --- State.
 
   const absl::Status& status() const { return status_; }
+  int block_count() const { return static_cast<int>(blocks_.size()); }
   int wants_left() const { return wants_left_; }
   // Answers with values may arrive, or blocks wait for a pause to end: worth a
   // second thread.
@@ -155,6 +164,7 @@ class ShardExchange {
 
   struct Block {
     uint64_t version = 0;  // of the values last stored
+    uint64_t base_version = 0;  // of those that the item was computed from
     PushState push = PushState::kNone;
     WantState want = WantState::kNone;
     bool payload = false;
