@@ -1,3 +1,4 @@
+// Long because its threads, pull and item share one lock and its state.
 #include "client/cc/parameter_client.h"
 
 #include <algorithm>
@@ -548,8 +549,7 @@ void ParameterClient::VariableReady(int v, bool left_out) {
     }
     Shard& shard = *shards_[block.shard];
     const bool payload = block.left_out.size() < block.variables.size();
-    shard.exchange->BlockReady(block.index, payload,
-                               std::move(block.left_out));
+    shard.exchange->BlockReady(block.index, payload, std::move(block.left_out));
     block.left_out.clear();
     shard.wake.NotifyOne();
   }
@@ -632,8 +632,8 @@ uint64_t ParameterClient::version_min() const {
   MutexLock lock(&mutex_);
   uint64_t version = ~uint64_t{0};
   for (const Block& block : blocks_) {
-    version = std::min(version,
-                       shards_[block.shard]->exchange->version(block.index));
+    version =
+        std::min(version, shards_[block.shard]->exchange->version(block.index));
   }
   return version;
 }

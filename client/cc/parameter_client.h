@@ -185,8 +185,7 @@ class ParameterClient {
   void NoteFailure(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch();
   void BeginWants(const Want& want, const std::vector<int>& blocks,
-                  bool at_once = false)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                  bool at_once = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WantWithItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteWanted(const std::vector<int>& blocks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

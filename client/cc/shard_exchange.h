@@ -117,7 +117,8 @@ class ShardExchange {
   // base_version and left_out. REQUIRES: item_done().
   void BeginItem(const Push& push);
   // Asks for every block with its push, or behind it.
-  // REQUIRES: wants_left() == 0; since BeginItem the gate was closed or no block
+  // REQUIRES: wants_left() == 0; since BeginItem the gate was closed or no
+  // block
   //           ready.
   void WantWithItem(const Want& want);
   // The block may go: with its gradient, leaving out `left_out`, or as a
@@ -163,7 +164,7 @@ class ShardExchange {
   enum class WantState : uint8_t { kNone, kWithPush, kQueued, kSent, kCopying };
 
   struct Block {
-    uint64_t version = 0;  // of the values last stored
+    uint64_t version = 0;       // of the values last stored
     uint64_t base_version = 0;  // of those that the item was computed from
     PushState push = PushState::kNone;
     WantState want = WantState::kNone;
@@ -194,7 +195,7 @@ class ShardExchange {
   Push push_;
   Want want_;
   bool gate_open_ = true;
-  std::set<std::pair<int, int>> ready_;  // (rank, block)
+  std::set<std::pair<int, int>> ready_;         // (rank, block)
   std::set<std::pair<int, int>> wants_queued_;  // (rank, block)
   std::vector<int> deferred_;
   int64_t deferred_until_ns_ = 0;

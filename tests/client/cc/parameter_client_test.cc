@@ -274,15 +274,13 @@ TEST(ParameterClientTest, SeveralChannelsToAPeerShareItsBlocks) {
                          .contributions = contributions,
                          .fault = [&](int, const GradientChunk&) {
                            std::lock_guard<std::mutex> lock(mutex);
-                           return random.NextBelow(20) == 0
-                                      ? Fault::kBreakAfter
-                                      : Fault::kNone;
+                           return random.NextBelow(20) == 0 ? Fault::kBreakAfter
+                                                            : Fault::kNone;
                          }});
       Worker worker(&shards, &layout, 0, {}, 5000, channels);
       for (int i = 0; i < 4; ++i) {
         ASSERT_TRUE(
-            worker
-                .Push(i, 1.0f, contributions > 0 ? Version(i + 1) : Latest())
+            worker.Push(i, 1.0f, contributions > 0 ? Version(i + 1) : Latest())
                 .ok());
         ASSERT_TRUE(worker.client->WaitPull().ok());
         ExpectAll(worker.parameters, static_cast<float>(i + 1));
