@@ -1,7 +1,7 @@
 // How much of the exchange a sync step hides behind its compute, where the
 // network needs as long as the compute.
 //
-//   weir bench overlap [--json FILE] [--ps 1,4] [--turns 4]
+//   weir bench overlap [--json FILE] [--ps 1,4] [--turns 4] [--accelerator]
 //
 // One worker and P ps, each on a host of its own (bench/test_hosts.h), train 16
 // equal dense layers in sync mode. The compute of a step is measured first;
@@ -11,6 +11,9 @@
 // that hides nothing it is 2; what the links allow at best is a little over 1:
 // the first layer's gradient is the last to be ready and its values are the
 // first to be needed, so two sixteenths of half a compute cannot be hidden.
+// --accelerator: layers sleep in place of computing, as if another device did,
+// and the cores are the exchange's alone; also the way to measure on a machine
+// that is not idle.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -57,6 +60,8 @@ struct Flags {
   int turns = 4;
   int width = 1024;
   double compute_ms = 1000;
+  bool accelerator = false;
+  std::string mode = "sync";  // of sleeping layers
   // Of the worker's process.
   std::string directory;
   std::vector<std::string> addresses;
@@ -89,7 +94,10 @@ class Worker {
 
   absl::Status Run() {
     WEIR_RETURN_IF_ERROR(Build());
-    WEIR_ASSIGN_OR_RETURN(const double compute_ms, ChooseRows());
+    double compute_ms = flags_.compute_ms;
+    if (!flags_.accelerator) {
+      WEIR_ASSIGN_OR_RETURN(compute_ms, ChooseRows());
+    }
     WEIR_RETURN_IF_ERROR(
         Say(flags_.directory + "/compute",
             nlohmann::json{{"ms", compute_ms},
@@ -120,7 +128,11 @@ class Worker {
     Group* const group = declaration_.add_group();
     group->mutable_optimizer()->mutable_sgd();
     group->mutable_schedule()->set_learning_rate(1e-6);
-    declaration_.mutable_update()->mutable_sync()->set_contributions(1);
+    if (flags_.mode == "sync") {
+      declaration_.mutable_update()->mutable_sync()->set_contributions(1);
+    } else {
+      declaration_.mutable_update()->mutable_async();
+    }
     declaration_.set_slot_count(1);
     declaration_.set_out_of_order_bytes(256 << 20);
     WEIR_ASSIGN_OR_RETURN(Layout layout, LayoutFromDeclaration(declaration_));
@@ -163,6 +175,67 @@ class Worker {
     return Median(times);
   }
 
+  // A layer's share of a step; backward takes twice as long as forward.
+  void SleepForLayer(double passes) const {
+    usleep(static_cast<useconds_t>(1e3 * flags_.compute_ms * passes / 3 /
+                                   kLayers));
+  }
+
+  Want WantOf(uint64_t step) const {
+    Want want;
+    if (flags_.mode == "sync") {
+      want.set_version(step);
+    } else {
+      want.set_latest(true);
+    }
+    return want;
+  }
+
+  // One step of layers that sleep; kernel and bias of layer i are variables
+  // 2 i and 2 i + 1.
+  absl::Status SleepingStep(ParameterClient* client, uint64_t step) {
+    for (int v = 0; v < 2 * kLayers; ++v) {
+      WEIR_RETURN_IF_ERROR(client->WaitVariable(v));
+      if (v % 2 == 1) {
+        SleepForLayer(1);
+      }
+    }
+    ParameterClient::ItemPush item;
+    item.item = step;
+    item.then = WantOf(step + 1);
+    item.then_at_once = flags_.mode == "prefetch";
+    WEIR_RETURN_IF_ERROR(client->BeginItem(item));
+    for (int v = 2 * kLayers - 1; v >= 0; --v) {
+      if (v % 2 == 1) {
+        SleepForLayer(2);
+      }
+      client->GradientReady(v);
+    }
+    WEIR_RETURN_IF_ERROR(client->FinishItem());
+    return client->WaitReceipts().status();
+  }
+
+  absl::Status TrainSleeping(ParameterClient* client) {
+    WEIR_RETURN_IF_ERROR(client->StartPull(WantOf(0)));
+    WEIR_RETURN_IF_ERROR(client->WaitPull());
+    for (int step = 0; step < flags_.turns * kTurnSteps; ++step) {
+      const double begin = Now();
+      WEIR_RETURN_IF_ERROR(SleepingStep(client, static_cast<uint64_t>(step)));
+      if (step >= kSkippedSteps) {
+        step_ms_.push_back(1e3 * (Now() - begin));
+      }
+    }
+    for (int step = 0; step < kLocalSteps; ++step) {
+      const double begin = Now();
+      for (int layer = 0; layer < kLayers; ++layer) {
+        SleepForLayer(1);
+        SleepForLayer(2);
+      }
+      local_ms_.push_back(1e3 * (Now() - begin));
+    }
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<double> LocalStep() {
     const double begin = Now();
     WEIR_RETURN_IF_ERROR(
@@ -192,6 +265,9 @@ class Worker {
     client_options.gradients = gradients_.data();
     WEIR_ASSIGN_OR_RETURN(const auto client,
                           ParameterClient::Create(std::move(client_options)));
+    if (flags_.accelerator) {
+      return TrainSleeping(client.get());
+    }
     FreeRun control;
     TrainLoop::Options options;
     options.network = network_.get();
@@ -254,15 +330,23 @@ absl::StatusOr<nlohmann::json> Measure(const Flags& flags, int ps_count) {
                               return hosts->Command(1 + s, std::move(argv));
                             },
                             kLogPath));
+  std::vector<std::string> argv = {OwnBinary(),
+                                   "--worker",
+                                   directory->path(),
+                                   "--addresses",
+                                   absl::StrJoin(addresses, ","),
+                                   "--turns",
+                                   absl::StrCat(flags.turns),
+                                   "--width",
+                                   absl::StrCat(flags.width),
+                                   "--compute_ms",
+                                   absl::StrCat(flags.compute_ms)};
+  if (flags.accelerator) {
+    argv.insert(argv.end(), {"--accelerator", "--mode", flags.mode});
+  }
   WEIR_ASSIGN_OR_RETURN(
       const auto worker,
-      Child::Start(
-          hosts->Command(0, {OwnBinary(), "--worker", directory->path(),
-                             "--addresses", absl::StrJoin(addresses, ","),
-                             "--turns", absl::StrCat(flags.turns), "--width",
-                             absl::StrCat(flags.width), "--compute_ms",
-                             absl::StrCat(flags.compute_ms)}),
-          kLogPath));
+      Child::Start(hosts->Command(0, std::move(argv)), kLogPath));
   WEIR_ASSIGN_OR_RETURN(const std::string said,
                         Hear(directory->path() + "/compute", kMeetSeconds));
   const auto compute = nlohmann::json::parse(said);
@@ -347,6 +431,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--compute_ms", flags.compute_ms, "of one step, about")
       ->check(CLI::Range(1.0, 60000.0))
+      ->capture_default_str();
+  app.add_flag("--accelerator", flags.accelerator,
+               "layers sleep in place of computing");
+  app.add_option("--mode", flags.mode,
+                 "with --accelerator: sync, async, or async with prefetch")
+      ->check(CLI::IsMember({"sync", "async", "prefetch"}))
       ->capture_default_str();
   // A worker, started by the bench itself.
   app.add_option("--worker", flags.directory)->group("");

@@ -517,6 +517,12 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
   WEIR_RETURN_IF_ERROR(CheckSchedule("schedule", spec.schedule()));
   WEIR_RETURN_IF_ERROR(CheckGroups(spec));
   WEIR_RETURN_IF_ERROR(ValidateCompression(spec.compression()));
+  if (spec.train().prefetch() &&
+      spec.update().mode_case() != Update::MODE_NOT_SET &&
+      !spec.update().has_async()) {
+    return Invalid("train.prefetch", "is for update.async; ",
+                   "in the other modes it would break the bound on staleness");
+  }
   return CheckRunning(spec);
 }
 

@@ -1,5 +1,6 @@
 #include "worker/train_loop.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,11 @@ absl::Status TrainLoop::Options::Validate() const {
   if (network == nullptr || client == nullptr || control == nullptr ||
       work == nullptr || layout == nullptr || gradients == nullptr || !batch) {
     return absl::InvalidArgumentError("the train loop lacks a part");
+  }
+  if ((pulled == nullptr) != (computed_from == nullptr) ||
+      (pulled != nullptr && (work->sync() || bounded_staleness))) {
+    return absl::InvalidArgumentError(
+        "prefetch takes two buffers and async updates");
   }
   return ValidateClip(clip);
 }
@@ -64,8 +70,8 @@ absl::Status TrainLoop::Step(const WorkItem& work,
   };
 
   StepHooks hooks;
-  hooks.before_layer_parameters = [client](int variable) {
-    return client->WaitVariable(variable);
+  hooks.before_layer_parameters = [this](int variable) {
+    return Fetch(variable);
   };
   if (!clip) {
     hooks.gradient_ready = push;
@@ -91,6 +97,18 @@ absl::Status TrainLoop::Step(const WorkItem& work,
   return Report(work, std::move(report));
 }
 
+absl::Status TrainLoop::Fetch(int variable) {
+  WEIR_RETURN_IF_ERROR(options_.client->WaitVariable(variable));
+  if (options_.pulled != nullptr) {
+    // Nothing is pulled again before the item's first gradient is ready.
+    const int64_t begin = options_.layout->flat_begin(variable);
+    std::copy_n(options_.pulled + begin,
+                options_.layout->variables()[variable].elements(),
+                options_.computed_from + begin);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight,
                                   const std::optional<Want>& next) {
   if (!options_.control->EnterItem()) {
@@ -103,6 +121,7 @@ absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight,
   push.weight = weight;
   push.left_out = options_.left_out;
   push.then = next;
+  push.then_at_once = options_.pulled != nullptr;
   return options_.client->BeginItem(push);
 }
 

@@ -11,7 +11,9 @@
 //       batch and the seed; the last two follow from the contribution's number.
 //   I2. Sync: every item of a step is computed from the same version, and the
 //       next version is pulled only behind the last of them.
-//   I3. Nothing of an item is pushed between a hold and its release.
+//   I3. An item is computed from values that do not change under it, and its
+//       push names their versions, with prefetch too.
+//   I4. Nothing of an item is pushed between a hold and its release.
 // Threads: compatible.
 // Owns/borrows: borrows everything in Options.
 // Errors: those of ParameterClient and Network; CANCELLED when the job stopped
@@ -61,6 +63,11 @@ class TrainLoop {
     bool bounded_staleness = false;  // send clocks with wants
     Encoding pull_encoding = F32;    // of values
     std::vector<int> left_out;       // variables that are never pushed: frozen
+    // Prefetch: the next values are pulled into `pulled` while an item computes
+    // from `computed_from`, the network's, into which forward copies them. Both
+    // in the flat space; null without prefetch.
+    const float* pulled = nullptr;
+    float* computed_from = nullptr;
 
     absl::Status Validate() const;
   };
@@ -74,6 +81,8 @@ class TrainLoop {
   explicit TrainLoop(Options options) : options_(std::move(options)) {}
 
   absl::Status Step(const WorkItem& work, const std::optional<Want>& next);
+  // Waits until `variable` is where the network reads it.
+  absl::Status Fetch(int variable);
   absl::Status PushNothing(const WorkItem& work,
                            const std::optional<Want>& next);
   absl::Status BeginPush(const WorkItem& work, float weight,

@@ -45,6 +45,7 @@ struct Flags {
   std::string data_dir = ".";
   std::string backend = "cpu";
   std::string transport = "auto";
+  int channels_per_peer = 1;
   std::string cluster;
   std::string task_index;
   // For the chief, where this worker hosts it.
@@ -148,7 +149,8 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
   WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
                         ParseTransportChoice(flags.transport));
-  const std::unique_ptr<Transport> transport = MakeTransport(choice);
+  const std::unique_ptr<Transport> transport =
+      MakeTransport(choice, /*own_connections=*/flags.channels_per_peer > 1);
   std::random_device random;
   WorkerTask::Options options;
   options.spec = spec;
@@ -160,6 +162,7 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   options.data_dir = flags.data_dir;
   options.backend = flags.backend;
   options.transport = transport.get();
+  options.channels_per_peer = flags.channels_per_peer;
   WEIR_ASSIGN_OR_RETURN(const auto task,
                         WorkerTask::Create(std::move(options)));
   std::unique_ptr<ChiefServer> chief;
@@ -233,6 +236,10 @@ int main(int argc, char** argv) {
   app.add_option("--data_dir", flags.data_dir, "where data paths begin");
   app.add_option("--transport", flags.transport,
                  "auto: shared memory to ps on this host; grpc; shm")
+      ->capture_default_str();
+  app.add_option("--channels_per_peer", flags.channels_per_peer,
+                 "gRPC connections to each ps")
+      ->check(CLI::Range(1, 16))
       ->capture_default_str();
   app.add_option("--backend", flags.backend, "compute backend")
       ->capture_default_str();

@@ -120,7 +120,12 @@ absl::Status WorkerTask::BuildLayout(const Grant& grant) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "no memory for ", elements, " parameters and their gradients"));
   }
-  return network_->Bind(*layout_, parameters_.get(), gradients_.get());
+  float* computed_from = parameters_.get();
+  if (options_.spec.train().prefetch()) {
+    computed_from_.resize(elements);
+    computed_from = computed_from_.data();
+  }
+  return network_->Bind(*layout_, computed_from, gradients_.get());
 }
 
 absl::StatusOr<std::unique_ptr<ParameterClient>> WorkerTask::MakeClient(
@@ -136,6 +141,7 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> WorkerTask::MakeClient(
       options_.spec.limits().lost_after_seconds() * 1000.0));
   client.compression = options_.spec.compression();
   client.on_event = HitFailpoint;
+  client.channels_per_peer = options_.channels_per_peer;
   return ParameterClient::Create(std::move(client));
 }
 
@@ -182,6 +188,10 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   options.bounded_staleness = options_.spec.update().has_bounded_staleness();
   options.pull_encoding = options_.spec.compression().pull();
   options.left_out = frozen_;
+  if (options_.spec.train().prefetch()) {
+    options.pulled = parameters_.get();
+    options.computed_from = computed_from_.data();
+  }
   options.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
     WEIR_ASSIGN_OR_RETURN(const bool more, prefetcher.Get(&batch));
     if (!more || batch.contribution != static_cast<int64_t>(contribution)) {

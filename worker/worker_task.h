@@ -47,6 +47,7 @@ class WorkerTask {
     std::string data_dir;
     std::string backend = "cpu";
     Transport* transport = nullptr;
+    int channels_per_peer = 1;  // see ParameterClient
   };
 
   // Opens the data and builds the model; talks to nobody.
@@ -80,6 +81,9 @@ class WorkerTask {
   std::unique_ptr<Layout> layout_;
   std::shared_ptr<float> parameters_;
   std::shared_ptr<float> gradients_;
+  // train.prefetch: what the network computes from, while the next values
+  // arrive in parameters_. Else empty.
+  std::vector<float> computed_from_;
 };
 
 }  // namespace weir

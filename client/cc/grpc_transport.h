@@ -25,7 +25,8 @@ namespace weir {
 
 struct GrpcTransportOptions {
   // A connection of its own for every link, in place of one per address in
-  // the process. For tests, and for links that must not wait for each other.
+  // the process. For several channels to a peer, for tests, and for links that
+  // must not wait for each other.
   bool own_connections = false;
 };
 

@@ -1,3 +1,4 @@
+// Long because its threads, pull and item share one lock and its state.
 #include "client/cc/parameter_client.h"
 
 #include <algorithm>
@@ -16,6 +17,9 @@ namespace {
 // A transport gives payloads back when their stream ends; one that does not is
 // a bug, and better a line in the log than a process that never ends.
 constexpr std::chrono::seconds kReleaseWaitMax{5};
+// Two threads each; a ps takes 64 streams on a connection, and as many
+// connections as it has files.
+constexpr int kChannelsPerPeerMax = 16;
 
 }  // namespace
 
@@ -34,6 +38,11 @@ absl::Status ParameterClient::Options::Validate() const {
         "in_flight_bytes_max and lost_after must be positive");
   }
   WEIR_RETURN_IF_ERROR(ValidateCompression(compression));
+  if (channels_per_peer < 1 || channels_per_peer > kChannelsPerPeerMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("channels_per_peer ", channels_per_peer, " is not in [1, ",
+                     kChannelsPerPeerMax, "]"));
+  }
   const int variables = static_cast<int>(layout->variables().size());
   for (const int v : forward_order) {
     if (v < 0 || v >= variables) {
@@ -58,8 +67,10 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
   }
   client->BuildBlocks();
   for (size_t s = 0; s < client->shards_.size(); ++s) {
-    client->shards_[s]->thread = std::thread(
-        [raw = client.get(), s] { raw->RunShard(static_cast<int>(s)); });
+    for (std::thread& thread : client->shards_[s]->threads) {
+      thread = std::thread(
+          [raw = client.get(), s] { raw->RunShard(static_cast<int>(s)); });
+    }
   }
   client->watcher_ = std::thread([raw = client.get()] { raw->Watch(); });
   return client;
@@ -89,8 +100,10 @@ ParameterClient::~ParameterClient() {
     watcher_.join();
   }
   for (const auto& shard : shards_) {
-    if (shard->thread.joinable()) {
-      shard->thread.join();
+    for (std::thread& thread : shard->threads) {
+      if (thread.joinable()) {
+        thread.join();
+      }
     }
     shard->stream.reset();
   }
@@ -111,15 +124,13 @@ void ParameterClient::BuildBlocks() {
     int& p = position[options_.forward_order[i]];
     p = std::min(p, static_cast<int>(i));
   }
-  std::vector<int> rank;
+  std::vector<int> rank;  // by place in blocks_
   for (int s = 0; s < layout.shard_count(); ++s) {
-    first_.push_back(static_cast<int>(blocks_.size()));
     for (int index = 0; index < layout.block_count(s); ++index) {
       Block block;
-      block.id = {s, index};
-      block.range = layout.block(block.id);
+      block.range = layout.block({s, index});
       int earliest = variables;
-      for (const Segment& segment : layout.segments(block.id)) {
+      for (const Segment& segment : layout.segments({s, index})) {
         block.variables.push_back(segment.variable);
         blocks_of_[segment.variable].push_back(
             static_cast<int>(blocks_.size()));
@@ -132,10 +143,31 @@ void ParameterClient::BuildBlocks() {
   }
   std::stable_sort(forward_blocks_.begin(), forward_blocks_.end(),
                    [&rank](int a, int b) { return rank[a] < rank[b]; });
+  int begin = 0;
   for (int s = 0; s < layout.shard_count(); ++s) {
+    const int count = layout.block_count(s);
+    AddChannels(s, {rank.begin() + begin, rank.begin() + begin + count});
+    begin += count;
+  }
+}
+
+// Deals the blocks of `shard`, whose ranks are given, to its channels.
+void ParameterClient::AddChannels(int shard, const std::vector<int>& rank) {
+  auto link = options_.transport->Connect(options_.addresses[shard]);
+  const int count = static_cast<int>(rank.size());
+  int channels = 1;
+  if (options_.channels_per_peer > 1) {
+    channels = std::clamp(link->UsefulStreams(options_.channels_per_peer), 1,
+                          std::max(count, 1));
+  }
+  int place = 0;
+  if (!shards_.empty()) {
+    place = first_.back() + shards_.back()->exchange->block_count();
+  }
+  for (int c = 0; c < channels; ++c) {
     ShardExchange::Options exchange;
-    exchange.shard = s;
-    exchange.address = options_.addresses[s];
+    exchange.shard = shard;
+    exchange.address = options_.addresses[shard];
     exchange.sender = options_.sender;
     exchange.in_flight_bytes_max = options_.in_flight_bytes_max;
     exchange.lost_after = options_.lost_after;
@@ -148,14 +180,22 @@ void ParameterClient::BuildBlocks() {
     exchange.backoff_min =
         std::min(std::chrono::milliseconds(100), exchange.backoff_max);
     exchange.clock = options_.clock;
-    for (int index = 0; index < layout.block_count(s); ++index) {
-      exchange.elements.push_back(blocks_[first_[s] + index].range.count);
-      exchange.rank.push_back(rank[first_[s] + index]);
+    exchange.first_block = count * c / channels;
+    const int end = count * (c + 1) / channels;
+    first_.push_back(place);
+    for (int i = exchange.first_block; i < end; ++i) {
+      Block& block = blocks_[place++];
+      block.shard = static_cast<int>(shards_.size());
+      block.index = i - exchange.first_block;
+      exchange.elements.push_back(block.range.count);
+      exchange.rank.push_back(rank[i]);
     }
-    auto shard = std::make_unique<Shard>();
-    shard->link = options_.transport->Connect(options_.addresses[s]);
-    shard->exchange = std::make_unique<ShardExchange>(std::move(exchange));
-    shards_.push_back(std::move(shard));
+    auto way = std::make_unique<Shard>();
+    way->ps = shard;
+    way->link = c == 0 ? std::move(link)
+                       : options_.transport->Connect(options_.addresses[shard]);
+    way->exchange = std::make_unique<ShardExchange>(std::move(exchange));
+    shards_.push_back(std::move(way));
   }
 }
 
@@ -165,7 +205,8 @@ void ParameterClient::RunShard(int s) {
   MutexLock lock(&mutex_);
   Shard& shard = *shards_[s];
   while (!stop_) {
-    ShardExchange::Action action = shard.exchange->Next();
+    ShardExchange::Action action =
+        shard.exchange->Next(shard.sending, shard.receiving);
     switch (action.kind) {
       case ShardExchange::Action::kConnect:
         Connect(s);
@@ -191,9 +232,11 @@ void ParameterClient::RunShard(int s) {
 
 void ParameterClient::Connect(int s) {
   Shard& shard = *shards_[s];
+  shard.sending = shard.receiving = true;
   mutex_.Unlock();
   std::shared_ptr<PushPullStream> stream = shard.link->OpenPushPull();
   mutex_.Lock();
+  shard.sending = shard.receiving = false;
   shard.stream = std::move(stream);
   shard.exchange->OnConnected();
   if (stop_) {
@@ -203,11 +246,15 @@ void ParameterClient::Connect(int s) {
 
 void ParameterClient::Send(int s, ShardExchange::Action action) {
   Shard& shard = *shards_[s];
-  const std::shared_ptr<PushPullStream> stream = shard.stream;
+  std::shared_ptr<PushPullStream> stream = shard.stream;
   std::span<const char> payload;
   std::function<void()> released;
   if (action.payload) {
     released = loans_.Add();
+  }
+  shard.sending = true;
+  if (!shard.receiving && shard.exchange->wants_in_flight()) {
+    shard.wake.NotifyOne();  // to receive while this one sends
   }
   mutex_.Unlock();
   if (action.payload) {
@@ -215,8 +262,10 @@ void ParameterClient::Send(int s, ShardExchange::Action action) {
   }
   const absl::Status status =
       stream->Send(action.header, payload, std::move(released));
+  stream.reset();
   mutex_.Lock();
   counters_.bytes_sent += payload.size();
+  shard.sending = false;
   if (!status.ok()) {
     shard.exchange->OnSendFailed();
     return;
@@ -228,7 +277,7 @@ void ParameterClient::Send(int s, ShardExchange::Action action) {
 
 std::span<const char> ParameterClient::PayloadOf(int s,
                                                  GradientChunk* header) const {
-  const BlockId id = {s, static_cast<int>(header->block())};
+  const BlockId id = {shards_[s]->ps, static_cast<int>(header->block())};
   if (encoder_ != nullptr) {
     const GradientEncoder::Encoded encoded =
         encoder_->Encode(id, header->push());
@@ -245,18 +294,20 @@ void ParameterClient::Receive(int s) {
   std::shared_ptr<PushPullStream> stream = shard.stream;
   ValueChunk answer;
   Payload payload;
+  shard.receiving = true;
   mutex_.Unlock();
   const absl::Status status = stream->Receive(&answer, &payload);
   mutex_.Lock();
   if (!status.ok()) {
     shard.stream.reset();
-    mutex_.Unlock();
-    stream.reset();  // its payloads come back here
-    mutex_.Lock();
     if (!stop_) {
       shard.exchange->OnStreamEnd(status);
       ++counters_.reconnects;
     }
+    mutex_.Unlock();
+    stream.reset();  // its payloads come back here, or where Send returns
+    mutex_.Lock();
+    shard.receiving = false;
     NoteFailure(s);
     return;
   }
@@ -273,6 +324,10 @@ void ParameterClient::Receive(int s) {
     counters_.bytes_received += payload.bytes();
     shard.exchange->OnStored(index, answer.version());
     OnStored(block);
+  }
+  shard.receiving = false;
+  if (shard.exchange->has_deferred()) {
+    shard.wake.NotifyOne();  // to send them again while this one receives
   }
   if (!was_done && shard.exchange->item_done()) {
     changed_.NotifyAll();
@@ -365,7 +420,7 @@ absl::Status ParameterClient::StartPull(const Want& want,
   if (next_pull_.has_value()) {
     return absl::FailedPreconditionError("two pulls are waiting already");
   }
-  if (values_left_ > 0) {
+  if (values_left_ > 0 || then_.has_value()) {
     next_pull_.emplace(want, std::move(blocks));
   } else {
     BeginWants(want, blocks);
@@ -374,14 +429,14 @@ absl::Status ParameterClient::StartPull(const Want& want,
 }
 
 void ParameterClient::BeginWants(const Want& want,
-                                 const std::vector<int>& blocks) {
+                                 const std::vector<int>& blocks, bool at_once) {
   std::vector<std::vector<int>> of_shard(shards_.size());
   for (const int block : blocks) {
-    of_shard[blocks_[block].id.shard].push_back(blocks_[block].id.index);
+    of_shard[blocks_[block].shard].push_back(blocks_[block].index);
   }
   NoteWanted(blocks);
   for (size_t s = 0; s < shards_.size(); ++s) {
-    shards_[s]->exchange->StartWants(want, of_shard[s]);
+    shards_[s]->exchange->StartWants(want, of_shard[s], at_once);
     shards_[s]->wake.NotifyAll();
   }
 }
@@ -406,7 +461,9 @@ void ParameterClient::OnStored(int block) {
       shard->exchange->SetGate(true);
       shard->wake.NotifyAll();
     }
-    if (next_pull_.has_value()) {
+    if (then_.has_value()) {
+      WantWithItem();
+    } else if (next_pull_.has_value()) {
       BeginWants(next_pull_->first, next_pull_->second);
       next_pull_.reset();
     }
@@ -416,8 +473,21 @@ void ParameterClient::OnStored(int block) {
   }
 }
 
+// Asks for what follows the item, each block with its push or behind it.
+void ParameterClient::WantWithItem() {
+  NoteWanted(forward_blocks_);
+  for (const auto& shard : shards_) {
+    shard->exchange->WantWithItem(*then_);
+  }
+  then_.reset();
+}
+
+bool ParameterClient::PullWaits() const {
+  return next_pull_.has_value() || (then_.has_value() && !item_open_);
+}
+
 bool ParameterClient::ValuesHere(int v) const {
-  return !next_pull_.has_value() && values_missing_[v] == 0;
+  return !PullWaits() && values_missing_[v] == 0;
 }
 
 absl::Status ParameterClient::WaitVariable(int v) {
@@ -433,8 +503,7 @@ absl::Status ParameterClient::WaitPull() {
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(
       WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return (!next_pull_.has_value() && values_left_ == 0) ||
-               !interrupted_.ok();
+        return (!PullWaits() && values_left_ == 0) || !interrupted_.ok();
       }));
   return interrupted_;
 }
@@ -446,8 +515,9 @@ absl::Status ParameterClient::BeginItem(const ItemPush& item) {
   MutexLock lock(&mutex_);
   WEIR_CHECK(!item_open_);
   WEIR_RETURN_IF_ERROR(
-      WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return ItemDone() && !next_pull_.has_value();
+      WaitUntil([this, &item]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return ItemDone() && !PullWaits() &&
+               (!item.then_at_once || values_left_ == 0);
       }));
   Push push;
   push.set_item(item.item);
@@ -467,14 +537,11 @@ absl::Status ParameterClient::BeginItem(const ItemPush& item) {
     shard->exchange->SetGate(values_left_ == 0);
   }
   then_ = item.then;
-  // A version or a clock may have to be waited for: asked for at the end.
-  if (then_.has_value() && then_->latest() && then_->clock() == 0 &&
-      values_left_ == 0) {
-    NoteWanted(forward_blocks_);
-    for (const auto& shard : shards_) {
-      shard->exchange->WantWithItem(*then_);
-    }
+  if (then_.has_value() && item.then_at_once) {
+    BeginWants(*then_, forward_blocks_, /*at_once=*/true);
     then_.reset();
+  } else if (then_.has_value() && values_left_ == 0) {
+    WantWithItem();
   }
   events_fired_ = 0;
   variable_ready_.assign(variable_ready_.size(), false);
@@ -507,12 +574,11 @@ void ParameterClient::VariableReady(int v, bool left_out) {
     if (--block.not_ready > 0) {
       continue;
     }
-    Shard& shard = *shards_[block.id.shard];
+    Shard& shard = *shards_[block.shard];
     const bool payload = block.left_out.size() < block.variables.size();
-    shard.exchange->BlockReady(block.id.index, payload,
-                               std::move(block.left_out));
+    shard.exchange->BlockReady(block.index, payload, std::move(block.left_out));
     block.left_out.clear();
-    shard.wake.NotifyAll();
+    shard.wake.NotifyOne();
   }
 }
 
@@ -523,16 +589,7 @@ absl::Status ParameterClient::FinishItem() {
     VariableReady(static_cast<int>(v), /*left_out=*/true);
   }
   item_open_ = false;
-  WEIR_RETURN_IF_ERROR(status_);
-  if (then_.has_value()) {
-    WEIR_CHECK(!next_pull_.has_value());
-    if (values_left_ > 0) {
-      next_pull_.emplace(*then_, forward_blocks_);
-    } else {
-      BeginWants(*then_, forward_blocks_);
-    }
-  }
-  return absl::OkStatus();
+  return status_;
 }
 
 bool ParameterClient::ItemDone() const {
@@ -605,8 +662,8 @@ uint64_t ParameterClient::version_min() const {
   MutexLock lock(&mutex_);
   uint64_t version = ~uint64_t{0};
   for (const Block& block : blocks_) {
-    version = std::min(
-        version, shards_[block.id.shard]->exchange->version(block.id.index));
+    version =
+        std::min(version, shards_[block.shard]->exchange->version(block.index));
   }
   return version;
 }

@@ -19,9 +19,12 @@
 //       here, on every shard.
 //   I3. `gradients` may change only between WaitReceipts and GradientReady;
 //       `parameters` only by a pull, which with ItemPush::then starts for a
-//       block when its last gradient is ready.
-// Threads: one caller, plus one thread per shard and one that watches for lost
-//   shards. Interrupt may be called on any thread.
+//       block when the last gradient in it is ready, in every mode: no value
+//       that backward may still read is overwritten. (then_at_once is for those
+//       who compute from a copy.)
+// Threads: one caller, plus two threads per stream, so that gradients leave
+//   while answers are waited for, and one that watches for lost shards.
+//   Interrupt may be called on any thread.
 // Owns/borrows: transport, layout and both buffers are borrowed.
 // Errors: FAILED_PRECONDITION  a shard is lost, restarted, or of another job,
 //                              history or layout; the message names it.
@@ -72,6 +75,10 @@ class ParameterClient {
     Compression compression;
     // Per shard and direction; see ShardExchange.
     int64_t in_flight_bytes_max = ShardExchange::kInFlightBytesMax;
+    // Streams to each ps, each with a range of its blocks, where the transport
+    // has a use for more than one: more threads and bytes in flight, for links
+    // that one connection does not fill.
+    int channels_per_peer = 1;
     std::chrono::milliseconds lost_after{10000};
     std::function<void(Event)> on_event;  // on an I/O thread
     Clock* clock = Clock::Real();
@@ -88,6 +95,9 @@ class ParameterClient {
     // Values to read behind the item, everything. From GradientReady(v) on
     // those of `v` may change.
     std::optional<Want> then = std::nullopt;
+    // `then` is asked for now, not as gradients leave; nothing may compute from
+    // `parameters` any more. Waits for the pull before it.
+    bool then_at_once = false;
   };
 
   struct ItemResult {
@@ -142,18 +152,26 @@ class ParameterClient {
   Counters counters() const;
 
  private:
-  // `exchange` and `stream` are guarded by mutex_; the thread that runs the
-  // shard holds its own reference to the stream while it is blocked in it.
+  // One stream's way to a ps: a shard, or a range of its blocks when there are
+  // several channels to a peer; "shard" below is a place in shards_.
+  // All but `ps`, `link`, `wake` and `threads` is guarded by mutex_; a thread
+  // that is blocked in the stream holds its own reference to it. Both threads
+  // do the same: whatever is to be done and the other does not do. So one alone
+  // does both while that is enough, and nothing changes hands.
   struct Shard {
+    int ps = 0;  // its shard
     std::unique_ptr<ShardLink> link;
     std::unique_ptr<ShardExchange> exchange;
     std::shared_ptr<PushPullStream> stream;
+    bool sending = false;
+    bool receiving = false;
     CondVar wake;
-    std::thread thread;
+    std::thread threads[2];
   };
   // One block, known by its place in blocks_.
   struct Block {
-    BlockId id;
+    int shard = 0;  // place in shards_
+    int index = 0;  // in its exchange
     FlatRange range;
     std::vector<int> variables;
     // Of the item under way.
@@ -163,6 +181,8 @@ class ParameterClient {
 
   explicit ParameterClient(Options options);
   void BuildBlocks();
+  void AddChannels(int shard, const std::vector<int>& rank)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunShard(int shard);
   // These three drop the lock around the I/O.
   void Connect(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -173,8 +193,9 @@ class ParameterClient {
   void Receive(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFailure(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch();
-  void BeginWants(const Want& want, const std::vector<int>& blocks)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BeginWants(const Want& want, const std::vector<int>& blocks,
+                  bool at_once = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WantWithItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteWanted(const std::vector<int>& blocks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnStored(int block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -182,6 +203,8 @@ class ParameterClient {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotePushEvents(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ItemDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A pull waits for the one under way.
+  bool PullWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ValuesHere(int v) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until `done` holds; it is called with the lock held.
   template <typename Done>
@@ -193,7 +216,7 @@ class ParameterClient {
   // Constant after construction.
   std::vector<std::vector<int>> blocks_of_;  // variable -> places in blocks_
   std::vector<int> forward_blocks_;          // places, in forward order
-  std::vector<int> first_;                   // shard -> its first place
+  std::vector<int> first_;                   // by shards_: its first block
 
   mutable Mutex mutex_;
   std::vector<Block> blocks_ ABSL_GUARDED_BY(mutex_);
@@ -213,7 +236,7 @@ class ParameterClient {
   bool item_open_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);  // by BeginItem
-  // What is to be read from FinishItem on; what can go with the pushes went.
+  // What is to be read behind the item, while the pull before it is under way.
   std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
   int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
   Counters counters_ ABSL_GUARDED_BY(mutex_);

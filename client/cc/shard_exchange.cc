@@ -27,6 +27,11 @@ bool IsRetriable(absl::StatusCode code) {
   }
 }
 
+// Not answered before others have pushed.
+bool MayPark(const Want& want) {
+  return want.when_case() == Want::kVersion || want.clock() > 0;
+}
+
 }  // namespace
 
 ShardExchange::ShardExchange(Options options)
@@ -42,17 +47,28 @@ void ShardExchange::NoteWork() {
   }
 }
 
-void ShardExchange::StartWants(const Want& want,
-                               const std::vector<int>& blocks) {
+void ShardExchange::StartWants(const Want& want, const std::vector<int>& blocks,
+                               bool at_once) {
   if (blocks.empty()) {
     return;
   }
   NoteWork();
   SetWant(want, static_cast<int>(blocks.size()));
   for (const int block : blocks) {
-    blocks_[block].want = WantState::kQueued;
-    wants_queued_.push_back(block);
+    const PushState push = blocks_[block].push;
+    if (gate_open_ && !at_once &&
+        (push == PushState::kPending || push == PushState::kReady)) {
+      blocks_[block].want = WantState::kWithPush;
+      ++wants_with_push_;
+    } else {
+      QueueWant(block);
+    }
   }
+}
+
+void ShardExchange::QueueWant(int block) {
+  blocks_[block].want = WantState::kQueued;
+  wants_queued_.insert({options_.rank[block], block});
 }
 
 void ShardExchange::SetWant(const Want& want, int blocks) {
@@ -68,7 +84,8 @@ void ShardExchange::WantWithItem(const Want& want) {
   SetWant(want, static_cast<int>(blocks_.size()));
   wants_with_push_ = wants_left_;
   for (Block& block : blocks_) {
-    WEIR_CHECK(block.push == PushState::kPending);
+    WEIR_CHECK(block.push == PushState::kPending ||
+               block.push == PushState::kReady);
     block.want = WantState::kWithPush;
   }
 }
@@ -79,6 +96,7 @@ void ShardExchange::BeginItem(const Push& push) {
   receipts_ = {};
   for (Block& block : blocks_) {
     block.push = PushState::kPending;
+    block.base_version = block.version;
   }
   blocks_unsent_ = blocks_unacknowledged_ = static_cast<int>(blocks_.size());
 }
@@ -95,7 +113,7 @@ void ShardExchange::BlockReady(int block, bool payload,
   ready_.insert({options_.rank[block], block});
 }
 
-ShardExchange::Action ShardExchange::Next() {
+ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
   Action action;
   const int64_t now = options_.clock->NowNs();
   if (!status_.ok()) {
@@ -103,14 +121,15 @@ ShardExchange::Action ShardExchange::Next() {
     return action;
   }
   if (!connected_) {
-    if (HasWork()) {
+    // Not before the other thread has left the stream that broke.
+    if (HasWork() && !sending && !receiving) {
       action.kind = now >= reconnect_at_ns_ ? Action::kConnect : Action::kSleep;
       action.until_ns = reconnect_at_ns_;
     }
     return action;
   }
   if (draining_) {
-    action.kind = Action::kReceive;
+    action.kind = receiving ? Action::kIdle : Action::kReceive;
     return action;
   }
   if (!deferred_.empty() && now >= deferred_until_ns_) {
@@ -120,35 +139,38 @@ ShardExchange::Action ShardExchange::Next() {
     }
     deferred_.clear();
   }
-  const bool room = requests_.size() < kInFlightRequestsMax;
-  if (!ready_.empty() && gate_open_ && room) {
-    const Block& first = blocks_[ready_.begin()->second];
-    const int64_t bytes =
-        first.payload ? options_.elements[ready_.begin()->second] * 4 : 0;
-    if (in_flight_bytes_ == 0 ||
-        in_flight_bytes_ + bytes <= options_.in_flight_bytes_max) {
+  if (!sending) {
+    if (PushMayGo()) {
       return SendPush();
     }
+    if (WantMayGo()) {
+      return SendWant();
+    }
   }
-  // Values are asked for behind the item, so that they show its effect.
-  const bool wants_may_go = ready_.empty() || !gate_open_;
-  if (!wants_queued_.empty() && wants_may_go && room &&
-      WantHasRoom(wants_queued_.front())) {
-    return SendWant();
-  }
-  if (!deferred_.empty()) {
-    // Not in Receive: what is parked there may be waiting for these blocks.
+  if (!receiving && !requests_.empty()) {
+    action.kind = Action::kReceive;
+  } else if (!deferred_.empty()) {
     action.kind = Action::kSleep;
     action.until_ns = deferred_until_ns_;
-    if (in_flight_bytes_ > 0) {
-      action.kind = Action::kReceive;
-    }
-    return action;
-  }
-  if (!requests_.empty()) {
-    action.kind = Action::kReceive;
   }
   return action;
+}
+
+bool ShardExchange::PushMayGo() const {
+  if (ready_.empty() || !gate_open_ ||
+      requests_.size() >= kInFlightRequestsMax) {
+    return false;
+  }
+  const int first = ready_.begin()->second;
+  const int64_t bytes =
+      blocks_[first].payload ? options_.elements[first] * 4 : 0;
+  return in_flight_bytes_ == 0 ||
+         in_flight_bytes_ + bytes <= options_.in_flight_bytes_max;
+}
+
+bool ShardExchange::WantMayGo() const {
+  return !wants_queued_.empty() && requests_.size() < kWantRequestsMax &&
+         WantHasRoom(wants_queued_.begin()->second);
 }
 
 ShardExchange::Action ShardExchange::SendPush() {
@@ -156,12 +178,12 @@ ShardExchange::Action ShardExchange::SendPush() {
   action.kind = Action::kSend;
   const int first = ready_.begin()->second;
   const bool payload = blocks_[first].payload;
-  const uint64_t base_version = blocks_[first].version;
+  const uint64_t base_version = blocks_[first].base_version;
   int count = 0;
   for (int block = first; block < static_cast<int>(blocks_.size()); ++block) {
     Block& b = blocks_[block];
     if (b.push != PushState::kReady || b.payload != payload ||
-        b.version != base_version) {
+        b.base_version != base_version) {
       break;
     }
     b.push = PushState::kSent;
@@ -169,14 +191,13 @@ ShardExchange::Action ShardExchange::SendPush() {
     ready_.erase({options_.rank[block], block});
     if (b.want == WantState::kWithPush) {
       --wants_with_push_;
-      if (payload) {
+      if (payload && !MayPark(want_)) {
         b.want = WantState::kSent;
         b.want_request = next_request_;
         wanted_bytes_ += options_.elements[block] * 4;
         *action.header.mutable_want() = want_;
       } else {
-        b.want = WantState::kQueued;
-        wants_queued_.push_back(block);
+        QueueWant(block);
       }
     }
     ++count;
@@ -189,7 +210,8 @@ ShardExchange::Action ShardExchange::SendPush() {
   *header.mutable_sender() = options_.sender;
   *header.mutable_push() = push_;
   header.mutable_push()->set_base_version(base_version);
-  header.set_block(static_cast<uint32_t>(first));
+  header.set_block(static_cast<uint32_t>(options_.first_block + first));
+  action.block = first;
   if (payload) {
     for (const uint32_t variable : blocks_[first].left_out) {
       header.mutable_push()->add_left_out(variable);
@@ -203,11 +225,11 @@ ShardExchange::Action ShardExchange::SendPush() {
   return action;
 }
 
-// Versions are asked for at once: they come when the other workers have pushed,
-// and a bound would let the first block that is late hold up those that are
-// not.
+// What may park is asked for at once: it comes when the other workers have
+// pushed, and a bound would let the first block that is late hold up those that
+// are not.
 bool ShardExchange::WantHasRoom(int block) const {
-  return want_.when_case() == Want::kVersion || wanted_bytes_ == 0 ||
+  return MayPark(want_) || wanted_bytes_ == 0 ||
          wanted_bytes_ + options_.elements[block] * 4 <=
              options_.in_flight_bytes_max;
 }
@@ -215,20 +237,22 @@ bool ShardExchange::WantHasRoom(int block) const {
 ShardExchange::Action ShardExchange::SendWant() {
   Action action;
   action.kind = Action::kSend;
-  const int first = wants_queued_.front();
+  const int first = wants_queued_.begin()->second;
   int count = 0;
-  while (!wants_queued_.empty() && wants_queued_.front() == first + count &&
+  while (!wants_queued_.empty() &&
+         wants_queued_.begin()->second == first + count &&
          WantHasRoom(first + count)) {
     Block& b = blocks_[first + count];
     b.want = WantState::kSent;
     b.want_request = next_request_;
     wanted_bytes_ += options_.elements[first + count] * 4;
-    wants_queued_.pop_front();
+    wants_queued_.erase(wants_queued_.begin());
     ++count;
   }
   *action.header.mutable_sender() = options_.sender;
   *action.header.mutable_want() = want_;
-  action.header.set_block(static_cast<uint32_t>(first));
+  action.header.set_block(static_cast<uint32_t>(options_.first_block + first));
+  action.block = first;
   action.header.set_block_count(static_cast<uint32_t>(count));
   requests_[next_request_++] = count;
   return action;
@@ -261,24 +285,23 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
     return;
   }
   last_error_ = status;
-  std::vector<int> wants;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     Block& block = blocks_[i];
+    const bool wanted =
+        block.want == WantState::kSent || block.want == WantState::kQueued;
     if (block.push == PushState::kSent) {
       block.push = PushState::kReady;
       ++blocks_unsent_;
       ready_.insert({options_.rank[i], static_cast<int>(i)});
-    }
-    if (block.want == WantState::kSent) {
-      block.want = WantState::kQueued;
-      wants.push_back(static_cast<int>(i));
+      if (wanted) {
+        wants_queued_.erase({options_.rank[i], static_cast<int>(i)});
+        block.want = WantState::kWithPush;
+        ++wants_with_push_;
+      }
+    } else if (wanted) {
+      QueueWant(static_cast<int>(i));
     }
   }
-  wants.insert(wants.end(), wants_queued_.begin(), wants_queued_.end());
-  std::sort(wants.begin(), wants.end(), [this](int a, int b) {
-    return std::pair(options_.rank[a], a) < std::pair(options_.rank[b], b);
-  });
-  wants_queued_.assign(wants.begin(), wants.end());
   reconnect_at_ns_ = options_.clock->NowNs() + Ns(backoff_);
   backoff_ = std::min(backoff_ * 2, options_.backoff_max);
   CheckLost();
@@ -305,10 +328,12 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
   }
   incarnation_ = answer.incarnation();
   const uint32_t count = answer.has_receipt() ? answer.block_count() : 1;
+  const auto first_block = static_cast<uint32_t>(options_.first_block);
   const size_t end = size_t{answer.block()} + std::max<uint32_t>(count, 1);
-  if (end > blocks_.size()) {
-    Fail(absl::InternalError(
-        absl::StrCat("answered for block ", end - 1, " of ", blocks_.size())));
+  if (answer.block() < first_block || end > first_block + blocks_.size()) {
+    Fail(absl::InternalError(absl::StrCat("answered for block ", end - 1,
+                                          " of [", first_block, ", ",
+                                          first_block + blocks_.size(), ")")));
     return -1;
   }
   if (answer.has_receipt()) {
@@ -317,7 +342,7 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
       return -1;  // of a push without a want
     }
   }
-  const int index = static_cast<int>(answer.block());
+  const int index = static_cast<int>(answer.block() - first_block);
   Block& block = blocks_[index];
   if (block.want != WantState::kSent) {
     return -1;
@@ -325,8 +350,7 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
   Answered(&block.want_request);
   wanted_bytes_ -= options_.elements[index] * 4;
   if (answer.not_yet()) {
-    block.want = WantState::kQueued;
-    wants_queued_.push_back(index);
+    QueueWant(index);
     return -1;
   }
   const size_t bytes_due = EncodedBytes(
@@ -347,7 +371,9 @@ void ShardExchange::OnReceipt(const ValueChunk& answer) {
   const Receipt& receipt = answer.receipt();
   const uint32_t count = std::max<uint32_t>(answer.block_count(), 1);
   bool changed = false;
-  for (uint32_t i = answer.block(); i < answer.block() + count; ++i) {
+  const uint32_t first =
+      answer.block() - static_cast<uint32_t>(options_.first_block);
+  for (uint32_t i = first; i < first + count; ++i) {
     Block& block = blocks_[i];
     if (block.push != PushState::kSent || receipt.item() != push_.item()) {
       continue;
@@ -386,6 +412,9 @@ void ShardExchange::OnStored(int block, uint64_t version) {
   WEIR_CHECK(blocks_[block].want == WantState::kCopying);
   blocks_[block].want = WantState::kNone;
   blocks_[block].version = version;
+  if (!gate_open_) {
+    blocks_[block].base_version = version;  // of the pull before the item
+  }
   --wants_left_;
 }
 

@@ -1,13 +1,15 @@
 // What to do next on the way to one ps: send, receive, reconnect, give up.
 //
-// Place: the decisions of ParameterClient without its I/O. One thread per shard
-// asks Next(), does it, and reports what happened.
+// Place: the decisions of ParameterClient without its I/O. Two threads per
+// shard ask Next() what is left to them, do it, and report what happened.
 //
 // Terms
 //   item     the contribution that is being pushed; one at a time.
 //   want     a question for values of blocks; one set at a time. A want that
-//            goes with the item travels in the block's own push, and one answer
-//            brings receipt and values.
+//            goes with the item leaves when its block's push has left: values
+//            that need not be waited for are asked for in the push itself, and
+//            one answer brings both; others right behind it, as an answer that
+//            parks would hold up the receipt.
 //   gate     closed while any shard still owes values: nothing of step t+1
 //            leaves before step t+1 is here (DESIGN: sync).
 //   receipt  the shard's word that a block of the item is settled.
@@ -18,10 +20,15 @@
 //       so are values asked for that need not wait for other workers. More in
 //       the sockets falls out of the cache (docs/performance.md).
 //   I3. Requests without an answer are at most kInFlightRequestsMax, so that
-//       the server never stops reading (proto/ps.proto: 256) and sending and
-//       receiving on one thread cannot block each other.
+//       the server never stops reading (proto/ps.proto: 256); wants, which may
+//       park, are asked while they are fewer than kWantRequestsMax, so that
+//       pushes always find room.
 //   I4. Among ready blocks the one that forward needs first goes first.
-//   I5. Fails once, for good, when work waited `lost_after` without an answer,
+//   I5. With the gate open no block is asked for before its own push has left,
+//       but for wants that are to go at once.
+//   I6. A push names the version that its block had when the item began: from
+//       it the gradient was computed, whatever has come since.
+//   I7. Fails once, for good, when work waited `lost_after` without an answer,
 //       or at the first answer that only the chief can mend.
 // Threads: compatible; ParameterClient serialises.
 // Errors: FAILED_PRECONDITION  unreachable for lost_after, restarted, or
@@ -33,7 +40,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -51,11 +57,15 @@ class ShardExchange {
  public:
   // Half of what makes a server stop reading.
   static constexpr int kInFlightRequestsMax = 128;
+  static constexpr int kWantRequestsMax = 96;
   static constexpr int64_t kInFlightBytesMax = 2 << 20;
 
   struct Options {
     int shard = 0;
     std::string address;
+    // The blocks of the shard that go this way: from `first_block` on, as many
+    // as `elements` has. Everywhere else in this class they count from 0.
+    int first_block = 0;
     Sender sender;
     // Per block: floats, and its place in the order in which forward needs
     // blocks (smaller is earlier).
@@ -81,6 +91,7 @@ class ShardExchange {
     };
     Kind kind = kIdle;
     GradientChunk header;
+    int block = 0;  // the first one of `header`
     bool payload = false;
     int64_t until_ns = 0;
   };
@@ -98,14 +109,17 @@ class ShardExchange {
 
   // --- What the owner wants.
 
-  // Asks for `blocks`, in this order. REQUIRES: wants_left() == 0.
-  void StartWants(const Want& want, const std::vector<int>& blocks);
+  // Asks for `blocks`, the earliest rank first; for one whose push has not left
+  // yet, with it, unless `at_once`. REQUIRES: wants_left() == 0.
+  void StartWants(const Want& want, const std::vector<int>& blocks,
+                  bool at_once = false);
   // Starts an item: every block waits for BlockReady. `push` has all but
   // base_version and left_out. REQUIRES: item_done().
   void BeginItem(const Push& push);
-  // Asks for every block with its push. For values that need not be waited for:
-  // an answer that parks would hold up the pushes behind it.
-  // REQUIRES: wants_left() == 0, just after BeginItem.
+  // Asks for every block with its push, or behind it.
+  // REQUIRES: wants_left() == 0; since BeginItem the gate was closed or no
+  // block
+  //           ready.
   void WantWithItem(const Want& want);
   // The block may go: with its gradient, leaving out `left_out`, or as a
   // header (`payload` false: left out whole). REQUIRES: once per block.
@@ -114,7 +128,9 @@ class ShardExchange {
 
   // --- What happens on the stream.
 
-  Action Next();
+  // What a thread is to do while others send or receive on the stream as the
+  // arguments say. A thread that finds nothing is called again when that ends.
+  Action Next(bool sending = false, bool receiving = false);
   void OnConnected();
   // A send failed: the stream's own status comes from Receive.
   void OnSendFailed() { draining_ = true; }
@@ -130,7 +146,12 @@ class ShardExchange {
   // --- State.
 
   const absl::Status& status() const { return status_; }
+  int block_count() const { return static_cast<int>(blocks_.size()); }
   int wants_left() const { return wants_left_; }
+  // Answers with values may arrive, or blocks wait for a pause to end: worth a
+  // second thread.
+  bool wants_in_flight() const { return wanted_bytes_ > 0; }
+  bool has_deferred() const { return !deferred_.empty(); }
   int blocks_unsent() const { return blocks_unsent_; }
   bool item_done() const { return blocks_unacknowledged_ == 0; }
   const Receipts& receipts() const { return receipts_; }
@@ -143,7 +164,8 @@ class ShardExchange {
   enum class WantState : uint8_t { kNone, kWithPush, kQueued, kSent, kCopying };
 
   struct Block {
-    uint64_t version = 0;  // of the values last stored
+    uint64_t version = 0;       // of the values last stored
+    uint64_t base_version = 0;  // of those that the item was computed from
     PushState push = PushState::kNone;
     WantState want = WantState::kNone;
     bool payload = false;
@@ -159,6 +181,9 @@ class ShardExchange {
   void Fail(const absl::Status& status);
   void SetWant(const Want& want, int blocks);
   std::string WithoutAddress(const std::string& message) const;
+  bool PushMayGo() const;
+  bool WantMayGo() const;
+  void QueueWant(int block);
   Action SendPush();
   Action SendWant();
   bool WantHasRoom(int block) const;
@@ -170,8 +195,8 @@ class ShardExchange {
   Push push_;
   Want want_;
   bool gate_open_ = true;
-  std::set<std::pair<int, int>> ready_;  // (rank, block)
-  std::deque<int> wants_queued_;
+  std::set<std::pair<int, int>> ready_;         // (rank, block)
+  std::set<std::pair<int, int>> wants_queued_;  // (rank, block)
   std::vector<int> deferred_;
   int64_t deferred_until_ns_ = 0;
   int blocks_unsent_ = 0;          // of the item, counting those not ready

@@ -55,6 +55,11 @@ class ShmLink : public ShardLink {
     return std::make_unique<BrokenStream>(stream.status());
   }
 
+  // Shared memory has no connection to be filled.
+  int UsefulStreams(int wanted) override {
+    return !fall_back_ || OpenShared().ok() ? 1 : other_->UsefulStreams(wanted);
+  }
+
   absl::Status Pull(
       const PullRequest& request, Timeout timeout,
       const std::function<absl::Status(const ValueChunk&, const Payload&)>&
@@ -160,11 +165,14 @@ std::unique_ptr<Transport> MakeShmTransport(std::unique_ptr<Transport> other,
   return std::make_unique<ShmTransport>(std::move(other), fall_back);
 }
 
-std::unique_ptr<Transport> MakeTransport(TransportChoice choice) {
+std::unique_ptr<Transport> MakeTransport(TransportChoice choice,
+                                         bool own_connections) {
+  GrpcTransportOptions grpc;
+  grpc.own_connections = own_connections;
   if (choice == TransportChoice::kGrpc) {
-    return MakeGrpcTransport();
+    return MakeGrpcTransport(grpc);
   }
-  return MakeShmTransport(MakeGrpcTransport(),
+  return MakeShmTransport(MakeGrpcTransport(grpc),
                           choice == TransportChoice::kAuto);
 }
 

@@ -29,7 +29,9 @@ enum class TransportChoice { kAuto, kGrpc, kShm };
 absl::StatusOr<TransportChoice> ParseTransportChoice(const std::string& text);
 
 // gRPC, with shared memory as `choice` says: kShm never falls back.
-std::unique_ptr<Transport> MakeTransport(TransportChoice choice);
+// `own_connections`: see GrpcTransportOptions.
+std::unique_ptr<Transport> MakeTransport(TransportChoice choice,
+                                         bool own_connections = false);
 
 // Around any other transport.
 std::unique_ptr<Transport> MakeShmTransport(std::unique_ptr<Transport> other,

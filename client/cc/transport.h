@@ -59,6 +59,10 @@ class ShardLink {
   // Opens a stream; errors show at the first Send or Receive.
   virtual std::unique_ptr<PushPullStream> OpenPushPull() = 0;
 
+  // How many streams side by side, of links of their own, are of use, up to
+  // `wanted`. May ask the ps.
+  virtual int UsefulStreams(int wanted) { return wanted; }
+
   // Calls `chunk` for every answer, on the calling thread.
   virtual absl::Status Pull(
       const PullRequest& request, Timeout timeout,

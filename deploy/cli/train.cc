@@ -59,6 +59,10 @@ void AddTrainCommand(CLI::App* app, Command* command) {
                    "between workers and ps: auto takes shared memory; default "
                    "auto")
       ->check(CLI::IsMember({"auto", "grpc", "shm"}));
+  train
+      ->add_option("--channels_per_peer", options->channels_per_peer,
+                   "gRPC connections of a worker to each ps; default 1")
+      ->check(CLI::Range(1, 16));
   train->add_option("--set", options->sets,
                     "path=value, overrides a field of the job");
   train->callback([options, command] {

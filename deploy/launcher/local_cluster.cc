@@ -29,7 +29,9 @@ std::vector<std::string> Arguments(const LocalClusterOptions& options,
     return argv;
   }
   if (role == "worker") {
-    argv.insert(argv.end(), {"--transport", options.transport});
+    argv.insert(argv.end(),
+                {"--transport", options.transport, "--channels_per_peer",
+                 absl::StrCat(options.channels_per_peer)});
   }
   argv.insert(argv.end(), {"--job", options.job_path, "--workdir",
                            options.workdir, "--data_dir", options.data_dir});

@@ -26,6 +26,7 @@ struct LocalClusterOptions {
   bool allow_older = false;
   std::string init_from;
   std::string transport = "auto";  // of the workers; see client/cc
+  int channels_per_peer = 1;       // likewise
 };
 
 struct LocalCluster {

@@ -348,6 +348,7 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   cluster.allow_older = options.allow_older;
   cluster.init_from = options.init_from;
   cluster.transport = options.transport;
+  cluster.channels_per_peer = options.channels_per_peer;
   // Every task reads one file, with the overrides in it.
   WEIR_RETURN_IF_ERROR(Files::Real()->WriteAtomically(
       cluster.job_path, CanonicalJobSpecText(spec)));

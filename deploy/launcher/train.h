@@ -21,6 +21,7 @@ struct TrainOptions {
   std::string data_dir = ".";
   std::string init_from;
   std::string transport = "auto";  // "auto", "grpc" or "shm"
+  int channels_per_peer = 1;       // see ParameterClient
   int ps_count = 0;  // 0: with `resume` as many as the run had, else 1
   int worker_count = 0;
   bool chief = false;

@@ -94,6 +94,16 @@ TEST(SyncTest, SameBitsForAnyNumberOfPsAndWorkers) {
   }
 }
 
+TEST(SyncTest, SeveralChannelsToAPsChangeNothing) {
+  std::vector<std::string> arguments = Arguments(2, 2, "grpc");
+  arguments.insert(arguments.end(), {"--channels_per_peer", "3"});
+  ExpectSameBits(RunTrain(FreshDir("sync_channels"), arguments));
+  const TrainRun run = RunTrain(FreshDir("sync_channels_failpoint"), arguments,
+                                {"WEIR_FAILPOINT_WORKER_1=worker.mid_push:5"});
+  ExpectSameBits(run);
+  EXPECT_GE(Restarts(run), 1) << "the failpoint was never reached";
+}
+
 TEST(SyncTest, ADedicatedChiefChangesNothing) {
   std::vector<std::string> arguments = Arguments(2, 2);
   arguments.push_back("--chief");

@@ -31,6 +31,7 @@ class FakeStream : public PushPullStream {
     if (released) {
       // Every other payload is given back late, as a slow transport does.
       if (++sends_ % 2 == 0) {
+        std::lock_guard<std::mutex> lock(held_mutex_);
         held_.push_back(std::move(released));
       } else {
         released();
@@ -158,9 +159,14 @@ class FakeStream : public PushPullStream {
     }
   }
 
-  // On the client's thread, as Send is.
+  // On a thread of the client's, as Send is.
   void GiveBack() {
-    for (const auto& released : std::exchange(held_, {})) {
+    std::vector<std::function<void()>> due;
+    {
+      std::lock_guard<std::mutex> lock(held_mutex_);
+      due.swap(held_);
+    }
+    for (const auto& released : due) {
       released();
     }
   }
@@ -211,6 +217,7 @@ class FakeStream : public PushPullStream {
   int sends_ = 0;
   std::deque<ValueChunk> answers_;
   std::deque<Parked> parked_;
+  std::mutex held_mutex_;
   std::vector<std::function<void()>> held_;
 };
 

@@ -47,13 +47,13 @@ Data MakeData(uint64_t contribution) {
 
 // Backend, network, layout and buffers of one worker.
 struct Machine {
-  explicit Machine(int shards) {
+  explicit Machine(int shards, int64_t block_elements = 64) {
     backend = CreateBackend({}).value();
     network =
         Network::Create(ParseModel(kModel), {kFeatures}, backend.get(), {})
             .value();
     layout = std::make_unique<Layout>(
-        Layout::Create(network->variables(), shards, 64).value());
+        Layout::Create(network->variables(), shards, block_elements).value());
     parameters.resize(layout->flat_elements());
     gradients.resize(layout->flat_elements());
     EXPECT_TRUE(
@@ -104,11 +104,13 @@ struct WorkerOptions {
   int lost_after_ms = 5000;
   Clip clip;
   bool bounded_staleness = false;
+  bool prefetch = false;
+  int64_t block_elements = 64;
 };
 
 absl::Status RunWorker(FakeShards* shards, int shard_count,
                        const WorkerOptions& options, FakeControl* control) {
-  Machine machine(shard_count);
+  Machine machine(shard_count, options.block_elements);
   Grant grant;
   grant.mutable_sender()->set_slot(options.slot);
   grant.set_slot_count(options.slots);
@@ -126,6 +128,7 @@ absl::Status RunWorker(FakeShards* shards, int shard_count,
   const auto client =
       ParameterClient::Create(std::move(client_options)).value();
   Data data;
+  std::vector<float> computed_from(machine.parameters.size());
   TrainLoop::Options loop;
   loop.network = machine.network.get();
   loop.client = client.get();
@@ -136,6 +139,14 @@ absl::Status RunWorker(FakeShards* shards, int shard_count,
   loop.seed = kSeed;
   loop.clip = options.clip;
   loop.bounded_staleness = options.bounded_staleness;
+  if (options.prefetch) {
+    EXPECT_TRUE(machine.network
+                    ->Bind(*machine.layout, computed_from.data(),
+                           machine.gradients.data())
+                    .ok());
+    loop.pulled = machine.parameters.data();
+    loop.computed_from = computed_from.data();
+  }
   loop.batch = [&data](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
     data = MakeData(contribution);
     return TrainBatch{data.features.data(), data.labels.data(), kRows, 1.0f};
@@ -276,6 +287,55 @@ TEST(TrainLoopTest, AsyncAloneEqualsPlainSgd) {
     EXPECT_GT(report.loss(), 0.0f);
   }
   EXPECT_EQ(done.size(), 24u);
+}
+
+// Every item's gradient is that of the version which its push names: replayed
+// from those versions alone, training ends with the same bits. The model is one
+// block, so that a version is one set of values.
+TEST(TrainLoopTest, PrefetchComputesFromTheVersionThatItsPushNames) {
+  constexpr uint64_t kItems = 40;
+  Machine machine(1, 4096);
+  ASSERT_EQ(machine.layout->block_count(0), 1);
+  FakeShards::Options shard_options = ShardOptions(machine.layout.get(), 0);
+  std::vector<uint64_t> base_versions;
+  shard_options.fault = [&](int, const GradientChunk& request) {
+    if (request.has_push()) {
+      base_versions.push_back(request.push().base_version());
+    }
+    return Fault::kNone;
+  };
+  FakeShards shards(shard_options);
+  FakeControl control;
+  WorkerOptions options;
+  options.contributions = kItems;
+  options.prefetch = true;
+  options.block_elements = 4096;
+  ASSERT_TRUE(RunWorker(&shards, 1, options, &control).ok());
+  ASSERT_EQ(base_versions.size(), kItems);
+
+  std::vector<std::vector<float>> versions = {
+      InitialParameters(*machine.layout)};
+  for (uint64_t item = 0; item < kItems; ++item) {
+    const uint64_t base = base_versions[item];
+    ASSERT_LE(base, item);
+    ASSERT_GE(base + 1, item) << "more than one step of staleness";
+    machine.parameters = versions[base];
+    ASSERT_TRUE(machine.network
+                    ->Bind(*machine.layout, machine.parameters.data(),
+                           machine.gradients.data())
+                    .ok());
+    const Data data = MakeData(item);
+    ASSERT_TRUE(machine.network
+                    ->TrainStep(data.features.data(), data.labels.data(), kRows,
+                                MixKey(kSeed, item), {})
+                    .ok());
+    std::vector<float> next = versions.back();
+    for (size_t i = 0; i < next.size(); ++i) {
+      next[i] += kRate * machine.gradients[i];
+    }
+    versions.push_back(std::move(next));
+  }
+  EXPECT_EQ(Flat(&shards, *machine.layout), versions.back());
 }
 
 TEST(TrainLoopTest, ClipByNormPushesTheClippedGradient) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,7 +27,8 @@ Layout MakeLayout(int shards, int64_t block_elements = 64) {
 // A worker: its buffers and its client.
 struct Worker {
   Worker(FakeShards* shards, const Layout* layout, uint32_t slot,
-         std::vector<int> forward_order = {}, int lost_after_ms = 5000) {
+         std::vector<int> forward_order = {}, int lost_after_ms = 5000,
+         int channels = 1) {
     parameters.resize(layout->flat_elements());
     gradients.resize(layout->flat_elements());
     ParameterClient::Options options;
@@ -39,7 +41,19 @@ struct Worker {
     options.gradients = gradients.data();
     options.forward_order = std::move(forward_order);
     options.lost_after = std::chrono::milliseconds(lost_after_ms);
+    options.channels_per_peer = channels;
     client = ParameterClient::Create(std::move(options)).value();
+  }
+
+  // Waits until `bytes` of values have come since the client was made.
+  bool HasReceived(uint64_t bytes) const {
+    for (int i = 0; i < 5000; ++i) {
+      if (client->counters().bytes_received == bytes) {
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
   }
 
   // Pushes item `item` with `gradient` everywhere; last layer first.
@@ -171,6 +185,160 @@ TEST(ParameterClientTest, SyncStepsWaitForEveryContribution) {
   }
   for (std::thread& thread : threads) {
     thread.join();
+  }
+}
+
+// Floats in the blocks that hold `v` alone.
+int64_t ElementsAlone(const Layout& layout, int v) {
+  int64_t elements = 0;
+  for (const BlockId& id : layout.blocks_of(v)) {
+    elements += layout.segments(id).size() == 1 ? layout.block(id).count : 0;
+  }
+  return elements;
+}
+
+// The next version of a layer arrives while backward works on earlier ones, and
+// not a byte of what backward may still read is overwritten by it.
+TEST(ParameterClientTest, AVersionComesBeforeTheItemIsFinished) {
+  Want clocked = Latest();
+  clocked.set_clock(1);
+  for (const Want& want : {Version(1), Latest(), clocked}) {
+    const Layout layout = MakeLayout(2);
+    const bool sync = want.when_case() == Want::kVersion;
+    FakeShards shards({.layout = &layout, .contributions = sync ? 1 : 0});
+    Worker worker(&shards, &layout, 0);
+    ASSERT_TRUE(worker.client->StartPull(sync ? Version(0) : Latest()).ok());
+    ASSERT_TRUE(worker.client->WaitPull().ok());
+    const uint64_t all = static_cast<uint64_t>(layout.flat_elements()) * 4;
+    ASSERT_TRUE(worker.client->BeginItem({.item = 0, .then = want}).ok());
+    std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
+    worker.client->GradientReady(3);
+    const int64_t alone = ElementsAlone(layout, 3);
+    ASSERT_GT(alone, 0);
+    ASSERT_TRUE(worker.HasReceived(all + static_cast<uint64_t>(alone) * 4));
+    for (int v = 0; v < 3; ++v) {
+      const float* const values =
+          worker.parameters.data() + layout.flat_begin(v);
+      for (int64_t i = 0; i < layout.variables()[v].elements(); ++i) {
+        ASSERT_EQ(values[i], 0.0f) << "v" << v;
+      }
+    }
+    for (int v = 2; v >= 0; --v) {
+      worker.client->GradientReady(v);
+    }
+    ASSERT_TRUE(worker.client->FinishItem().ok());
+    ASSERT_TRUE(worker.client->WaitReceipts().ok());
+    ASSERT_TRUE(worker.client->WaitPull().ok());
+    ExpectAll(worker.parameters, 1.0f);
+  }
+}
+
+// With then_at_once the values come before the item's own pushes, and the next
+// item says so: one more step of staleness on every block.
+TEST(ParameterClientTest, AnItemNamesTheVersionsThatItWasComputedFrom) {
+  const Layout layout = MakeLayout(2);
+  FakeShards shards({.layout = &layout});
+  Worker worker(&shards, &layout, 0);
+  ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+  ASSERT_TRUE(worker.client->WaitPull().ok());
+  const uint64_t all = static_cast<uint64_t>(layout.flat_elements()) * 4;
+  const auto blocks = static_cast<uint64_t>(layout.block_count(0)) +
+                      static_cast<uint64_t>(layout.block_count(1));
+  std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
+  for (uint64_t i = 0; i < 4; ++i) {
+    ParameterClient::ItemPush item;
+    item.item = i;
+    item.then = Latest();
+    item.then_at_once = true;
+    ASSERT_TRUE(worker.client->BeginItem(item).ok());
+    ASSERT_TRUE(worker.HasReceived(all * (i + 2)));
+    ExpectAll(worker.parameters, static_cast<float>(i));
+    for (int v = 3; v >= 0; --v) {
+      worker.client->GradientReady(v);
+    }
+    ASSERT_TRUE(worker.client->FinishItem().ok());
+    const auto result = worker.client->WaitReceipts();
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(result->staleness_count, blocks);
+    EXPECT_EQ(result->staleness_sum, i == 0 ? 0 : blocks) << i;
+  }
+}
+
+TEST(ParameterClientTest, SeveralChannelsToAPeerShareItsBlocks) {
+  for (const int contributions : {0, 1}) {
+    for (const int channels : {2, 3, 16}) {
+      const Layout layout = MakeLayout(2);
+      RandomStream random(5);
+      std::mutex mutex;
+      FakeShards shards({.layout = &layout,
+                         .contributions = contributions,
+                         .fault = [&](int, const GradientChunk&) {
+                           std::lock_guard<std::mutex> lock(mutex);
+                           return random.NextBelow(20) == 0 ? Fault::kBreakAfter
+                                                            : Fault::kNone;
+                         }});
+      Worker worker(&shards, &layout, 0, {}, 5000, channels);
+      for (int i = 0; i < 4; ++i) {
+        ASSERT_TRUE(
+            worker.Push(i, 1.0f, contributions > 0 ? Version(i + 1) : Latest())
+                .ok());
+        ASSERT_TRUE(worker.client->WaitPull().ok());
+        ExpectAll(worker.parameters, static_cast<float>(i + 1));
+      }
+      EXPECT_EQ(worker.client->version_min(), 4u);
+    }
+  }
+}
+
+TEST(ParameterClientTest, ALostShardIsNamedOnEveryChannel) {
+  const Layout layout = MakeLayout(2);
+  FakeShards shards({.layout = &layout});
+  Worker worker(&shards, &layout, 0, {}, /*lost_after_ms=*/300, 3);
+  shards.SetDown(1, absl::UnavailableError("refused"));
+  EXPECT_EQ(worker.Push(0, 1.0f, std::nullopt).message(),
+            "ps 1 (fake:1) unreachable for 0.3 s: refused");
+}
+
+// Layers smaller than a block share blocks, and so messages: how many a step
+// takes follows from the bytes, not from the layers.
+TEST(ParameterClientTest, SmallLayersShareMessages) {
+  std::vector<VariableSpec> variables(200);
+  for (size_t v = 0; v < variables.size(); ++v) {
+    variables[v].name = "v" + std::to_string(v);
+    variables[v].shape = {10 + static_cast<int64_t>(v % 3)};
+  }
+  const Layout layout = Layout::Create(std::move(variables), 2, 1024).value();
+  const int blocks = layout.block_count(0) + layout.block_count(1);
+  ASSERT_LE(blocks, 6);
+  for (const int contributions : {0, 1}) {
+    std::atomic<int> messages{0};
+    FakeShards shards({.layout = &layout,
+                       .contributions = contributions,
+                       .fault = [&](int, const GradientChunk&) {
+                         ++messages;
+                         return Fault::kNone;
+                       }});
+    Worker worker(&shards, &layout, 0);
+    constexpr int kSteps = 10;
+    for (int i = 0; i < kSteps; ++i) {
+      ParameterClient::ItemPush push;
+      push.item = i;
+      push.then = contributions > 0 ? Version(i + 1) : Latest();
+      ASSERT_TRUE(worker.client->BeginItem(push).ok());
+      for (int v = 199; v >= 0; --v) {
+        worker.client->GradientReady(v);
+      }
+      ASSERT_TRUE(worker.client->FinishItem().ok());
+      ASSERT_TRUE(worker.client->WaitReceipts().ok());
+      ASSERT_TRUE(worker.client->WaitPull().ok());
+    }
+    // One a block in async; push and want apart in sync.
+    if (contributions == 0) {
+      EXPECT_EQ(messages, kSteps * blocks);
+    } else {
+      EXPECT_GT(messages, kSteps * blocks);
+      EXPECT_LE(messages, 2 * kSteps * blocks);
+    }
   }
 }
 

@@ -51,6 +51,12 @@ void Connect(ShardExchange* exchange) {
   exchange->OnConnected();
 }
 
+Want VersionWanted(uint64_t version) {
+  Want want;
+  want.set_version(version);
+  return want;
+}
+
 TEST(ShardExchangeTest, SendsTheReadyBlockThatForwardNeedsFirst) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {3, 0, 2, 1}));
@@ -112,12 +118,12 @@ TEST(ShardExchangeTest, AsksForValuesInForwardOrderBehindTheItem) {
   for (int block = 0; block < 3; ++block) {
     exchange.BlockReady(block, true, {});
   }
-  Want want;
-  want.set_latest(true);
-  exchange.StartWants(want, {2, 0, 1});
+  exchange.StartWants(VersionWanted(1), {2, 0, 1});
   Connect(&exchange);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(exchange.Next().header.has_push());
+    const ShardExchange::Action push = exchange.Next();
+    EXPECT_TRUE(push.header.has_push());
+    EXPECT_FALSE(push.header.has_want());
   }
   ShardExchange::Action ask = exchange.Next();
   EXPECT_TRUE(ask.header.has_want());
@@ -215,7 +221,7 @@ TEST(ShardExchangeTest, AWantWithTheItemTravelsInThePush) {
   EXPECT_EQ(exchange.Next().kind, Kind::kIdle);
 }
 
-TEST(ShardExchangeTest, AWantWithABrokenPushIsSentBehindIt) {
+TEST(ShardExchangeTest, AWantWithABrokenPushIsSentWithItAgain) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
   exchange.BeginItem(Item(4));
@@ -226,13 +232,100 @@ TEST(ShardExchangeTest, AWantWithABrokenPushIsSentBehindIt) {
   exchange.OnStreamEnd(absl::UnavailableError("reset"));
   clock.Advance(std::chrono::seconds(1));
   Connect(&exchange);
+  const ShardExchange::Action action = exchange.Next();
+  EXPECT_TRUE(action.header.has_push() && action.header.has_want());
+  EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
+  ValueChunk both = BothFor(4, 0, 9);
+  both.mutable_receipt()->set_outcome(Receipt::DUPLICATE);
+  ASSERT_EQ(exchange.OnAnswer(both, 4096), 0);
+  exchange.OnStored(0, 9);
+  EXPECT_TRUE(exchange.item_done());
+  EXPECT_EQ(exchange.wants_left(), 0);
+}
+
+// The overlap of sync: versions are asked for while later gradients are still
+// being computed, each behind its own push.
+TEST(ShardExchangeTest, AsksForTheVersionOfABlockAsSoonAsItsPushHasLeft) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1, 2, 3}));
+  exchange.BeginItem(Item(4));
+  exchange.WantWithItem(VersionWanted(5));
+  exchange.BlockReady(2, true, {});
+  exchange.BlockReady(3, true, {});
+  Connect(&exchange);
+  for (const uint32_t block : {2u, 3u}) {
+    const ShardExchange::Action push = exchange.Next();
+    EXPECT_TRUE(push.header.has_push());
+    EXPECT_FALSE(push.header.has_want());
+    EXPECT_EQ(push.header.block(), block);
+  }
+  const ShardExchange::Action ask = exchange.Next();
+  EXPECT_FALSE(ask.header.has_push());
+  EXPECT_EQ(ask.header.want().version(), 5u);
+  EXPECT_EQ(ask.header.block(), 2u);
+  EXPECT_EQ(ask.header.block_count(), 2u);
+  // Both are parked; one thread waits for them, the other goes on sending.
+  EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
+  EXPECT_EQ(exchange.Next(false, /*receiving=*/true).kind, Kind::kIdle);
+  exchange.BlockReady(1, true, {});
+  const ShardExchange::Action push = exchange.Next(false, /*receiving=*/true);
+  EXPECT_TRUE(push.header.has_push());
+  EXPECT_EQ(push.header.block(), 1u);
+  // An answer for a block of a gradient that has not left would overwrite what
+  // backward still reads: it is never asked for.
+  EXPECT_EQ(exchange.Next(false, true).header.block(), 1u);
+  EXPECT_EQ(exchange.Next(false, true).kind, Kind::kIdle);
+}
+
+TEST(ShardExchangeTest, AVersionIsAskedForAgainBehindTheRepeatedPush) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1}));
+  exchange.BeginItem(Item(4));
+  exchange.WantWithItem(VersionWanted(5));
+  exchange.BlockReady(0, true, {});
+  exchange.BlockReady(1, true, {});
+  Connect(&exchange);
+  EXPECT_TRUE(exchange.Next().header.has_push());
+  EXPECT_TRUE(exchange.Next().header.has_push());
+  EXPECT_TRUE(exchange.Next().header.has_want());
+  exchange.OnAnswer(ReceiptFor(4, 1), 0);
+  exchange.OnStreamEnd(absl::UnavailableError("reset"));
+  clock.Advance(std::chrono::seconds(1));
+  Connect(&exchange);
   ShardExchange::Action action = exchange.Next();
   EXPECT_TRUE(action.header.has_push());
-  EXPECT_FALSE(action.header.has_want());
-  EXPECT_TRUE(exchange.Next().header.has_want());
-  EXPECT_EQ(exchange.OnAnswer(ReceiptFor(4, 0, Receipt::DUPLICATE), 0), -1);
+  EXPECT_EQ(action.header.block(), 0u);
+  action = exchange.Next();
+  EXPECT_FALSE(action.header.has_push());
+  EXPECT_EQ(action.header.block(), 0u);
+  EXPECT_EQ(action.header.block_count(), 2u);
+}
+
+TEST(ShardExchangeTest, ParkedWantsLeaveRoomForPushes) {
+  FakeClock clock;
+  constexpr int kBlocks = 200;
+  std::vector<int> rank(kBlocks);
+  for (int block = 0; block < kBlocks; ++block) {
+    rank[block] = kBlocks - block;  // so that no two wants share a message
+  }
+  ShardExchange exchange(MakeOptions(&clock, rank));
+  exchange.BeginItem(Item(4));
+  exchange.WantWithItem(VersionWanted(5));
+  int wants = 0;
+  for (int block = 0; block < kBlocks; ++block) {
+    exchange.BlockReady(block, true, {});
+    if (block == 0) {
+      Connect(&exchange);
+    }
+    EXPECT_TRUE(exchange.Next().header.has_push());
+    if (exchange.Next(false, /*receiving=*/true).kind == Kind::kSend) {
+      ++wants;
+    }
+    exchange.OnAnswer(ReceiptFor(4, static_cast<uint32_t>(block)), 0);
+  }
   EXPECT_TRUE(exchange.item_done());
-  EXPECT_EQ(exchange.OnAnswer(ValueFor(0, 9), 4096), 0);
+  EXPECT_LE(wants, ShardExchange::kWantRequestsMax);
+  EXPECT_GE(wants, ShardExchange::kWantRequestsMax - 1);
 }
 
 TEST(ShardExchangeTest, WantsOfPushesThatAreNotReadyAreNotLost) {
@@ -358,10 +451,13 @@ TEST(ShardExchangeTest, SendsADeferredBlockAgainAfterAPause) {
   exchange.Next();  // push
   exchange.Next();  // want
   exchange.OnAnswer(ReceiptFor(0, 0, Receipt::DEFERRED), 0);
-  // The parked want must not keep the block from going again.
-  EXPECT_EQ(exchange.Next().kind, Kind::kSleep);
+  // The parked want must not keep the block from going again: one thread waits
+  // for the answer, the other for the pause to end.
+  EXPECT_TRUE(exchange.has_deferred());
+  EXPECT_EQ(exchange.Next().kind, Kind::kReceive);
+  EXPECT_EQ(exchange.Next(false, /*receiving=*/true).kind, Kind::kSleep);
   clock.Advance(std::chrono::milliseconds(10));
-  EXPECT_TRUE(exchange.Next().header.has_push());
+  EXPECT_TRUE(exchange.Next(false, true).header.has_push());
 }
 
 TEST(ShardExchangeTest, NothingOfAnItemLeavesThroughAClosedGate) {
@@ -408,6 +504,22 @@ TEST(ShardExchangeTest, NamesTheVariableOfABadBlock) {
   exchange.OnAnswer(answer, 0);
   EXPECT_TRUE(exchange.item_done());
   EXPECT_EQ(exchange.receipts().bad_variable, 12);
+}
+
+TEST(ShardExchangeTest, ConnectsAgainWhenBothThreadsHaveLeftTheStream) {
+  FakeClock clock;
+  ShardExchange exchange(MakeOptions(&clock, {0, 1}));
+  exchange.BeginItem(Item(0));
+  exchange.BlockReady(0, true, {});
+  Connect(&exchange);
+  exchange.Next();
+  exchange.OnStreamEnd(absl::UnavailableError("reset"));
+  clock.Advance(std::chrono::seconds(1));
+  EXPECT_EQ(exchange.Next(/*sending=*/true, false).kind, Kind::kIdle);
+  exchange.OnSendFailed();  // of the stream that is gone
+  EXPECT_EQ(exchange.Next(false, /*receiving=*/true).kind, Kind::kIdle);
+  Connect(&exchange);
+  EXPECT_TRUE(exchange.Next().header.has_push());
 }
 
 TEST(ShardExchangeTest, ReadsTheStatusOfAStreamWhoseSendFailed) {

@@ -132,6 +132,43 @@ TEST(NetworkTest, AGradientIsFinalWhenItIsSaidToBe) {
   }
 }
 
+// The client writes the next step's values over a variable as soon as the last
+// gradient of its block is ready (client/cc/parameter_client.h, I3).
+TEST(NetworkTest, ReadsNoParameterWhoseGradientIsReady) {
+  constexpr char kText[] = R"(
+layer { name: "conv" conv2d { filters: 3 kernel_size: 3 padding: 1 } }
+layer { name: "bn" batch_norm {} } layer { name: "r" relu {} }
+layer { name: "flat" flatten {} }
+layer { name: "a" dense { units: 12 } } layer { name: "ln" layer_norm {} }
+layer { name: "b" input: "ln" dense { units: 12 } }
+layer { name: "sum" input: "ln" input: "b" add {} }
+layer { name: "logits" dense { units: 4 } }
+loss { softmax_cross_entropy {} })";
+  const auto calm = NetworkTester::Create(kText, {1, 6, 6}).value();
+  const auto hasty = NetworkTester::Create(kText, {1, 6, 6}).value();
+  calm->MakeBatch(3, 5);
+  hasty->MakeBatch(3, 5);
+  ASSERT_TRUE(calm->Step().ok());
+  const Layout& layout = hasty->layout();
+  const StepHooks hooks = {
+      .before_layer_parameters = {}, .gradient_ready = [&](int v) {
+        std::fill_n(hasty->parameters() + layout.flat_begin(v),
+                    layout.variables()[v].elements(), std::nanf(""));
+        return absl::OkStatus();
+      }};
+  ASSERT_TRUE(hasty->network()
+                  .TrainStep(hasty->features().data(), hasty->labels().data(),
+                             5, 1, hooks)
+                  .ok());
+  for (size_t v = 0; v < layout.variables().size(); ++v) {
+    const int64_t begin = layout.flat_begin(static_cast<int>(v));
+    for (int64_t i = 0; i < layout.variables()[v].elements(); ++i) {
+      ASSERT_EQ(hasty->gradients()[begin + i], calm->gradients()[begin + i])
+          << layout.variables()[v].name << "[" << i << "]";
+    }
+  }
+}
+
 TEST(NetworkTest, AHookEndsTheStepWithItsError) {
   auto tester = NetworkTester::Create(kMlp, {7}).value();
   tester->MakeBatch(1, 4);
