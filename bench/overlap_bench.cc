@@ -11,7 +11,6 @@
 // that hides nothing it is 2; what the links allow at best is a little over 1:
 // the first layer's gradient is the last to be ready and its values are the
 // first to be needed, so two sixteenths of half a compute cannot be hidden.
-#include <time.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -68,13 +67,6 @@ struct Flags {
 };
 
 // ------------------------------------------------------------------ the worker
-
-double ThreadCpuSeconds() {
-  timespec now = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) +
-         1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 class FreeRun : public JobControl {
  public:
@@ -161,10 +153,11 @@ class Worker {
       }
       times.clear();
       for (int i = 0; i < 6; ++i) {
-        // CPU time: others on the machine must not decide the rate.
-        const double cpu = ThreadCpuSeconds();
+        // CPU time, of the backend's thread: others on the machine must not
+        // decide the rate.
+        const double cpu = CpuSeconds(getpid());
         WEIR_RETURN_IF_ERROR(LocalStep().status());
-        times.push_back(1e3 * (ThreadCpuSeconds() - cpu));
+        times.push_back(1e3 * (CpuSeconds(getpid()) - cpu));
       }
       times.erase(times.begin());  // allocates
       if (!sized) {
