@@ -51,6 +51,10 @@ constexpr int kTurnSteps = 6;
 constexpr int kLocalSteps = 4;
 constexpr int kSkippedSteps = 2;
 constexpr int kPort = 2222;
+// The compute may drift by so much between the choice of the rate and the
+// measurement; beyond it, all is measured again.
+constexpr double kDriftMax = 0.1;
+constexpr int kAttemptsMax = 3;
 constexpr double kMeetSeconds = 120;
 constexpr char kLogPath[] = "/tmp/weir_overlap_bench.log";
 
@@ -161,8 +165,11 @@ class Worker {
       }
       times.clear();
       for (int i = 0; i < 6; ++i) {
-        WEIR_ASSIGN_OR_RETURN(const double ms, LocalStep());
-        times.push_back(ms);
+        // CPU time, of the backend's thread: others on the machine must not
+        // decide the rate.
+        const double cpu = CpuSeconds(getpid());
+        WEIR_RETURN_IF_ERROR(LocalStep().status());
+        times.push_back(1e3 * (CpuSeconds(getpid()) - cpu));
       }
       times.erase(times.begin());  // allocates
       if (!sized) {
@@ -394,7 +401,19 @@ absl::Status Run(const Flags& flags) {
   std::printf("%2s %12s %12s %12s %8s %10s\n", "P", "compute ms", "network ms",
               "step ms", "ratio", "at most");
   for (const int ps_count : flags.ps) {
-    WEIR_ASSIGN_OR_RETURN(nlohmann::json result, Measure(flags, ps_count));
+    nlohmann::json result;
+    for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
+      WEIR_ASSIGN_OR_RETURN(result, Measure(flags, ps_count));
+      const double match = result["network_ms"].get<double>() /
+                           result["compute_ms"].get<double>();
+      if (match > 1 - kDriftMax && match < 1 + kDriftMax) {
+        break;
+      }
+      std::fprintf(stderr,
+                   "P=%d: the network took %.2f of the compute, not 1: the "
+                   "machine is not quiet\n",
+                   ps_count, match);
+    }
     std::printf("%2d %12.1f %12.1f %12.1f %8.3f %10.2f\n", ps_count,
                 result["compute_ms"].get<double>(),
                 result["network_ms"].get<double>(),

@@ -1,7 +1,7 @@
 // Step time over a network, for P ps and W workers, beside what the links
 // allow.
 //
-//   weir bench scale [--json FILE] [--rate 1gbit] [--rounds 3] [--mib 32]
+//   weir bench scale [--json FILE] [--rate 1gbit] [--rounds 3] [--mib 64]
 //
 // Every ps and worker is a host of its own (bench/test_hosts.h). A step pushes
 // and pulls a flat model through the client that workers have, in async mode
@@ -10,6 +10,9 @@
 // shorter than
 //   bound = max(bytes / link, W bytes / (P link)),
 // with link = what iperf3 gets through the same shaped link in the same round.
+// A step takes at least the bound and, as nothing is computed behind which the
+// next exchange could begin, one block's way back from every ps: with P ps that
+// is P MiB, which a small model shows (--mib).
 // Rounds go through all (P, W) in turns; figures are medians. CPU is what all
 // processes of the bench take, in cores, beside those of the machine: where it
 // comes near them, they and not the network are the limit.
@@ -48,7 +51,7 @@ struct Flags {
   std::string rate = "1gbit";
   int rounds = 3;
   double seconds = 4;
-  int64_t mib = 32;
+  int64_t mib = 64;
   std::vector<std::string> grid = {"1x1", "1x4", "2x4", "4x4", "4x8"};
 };
 

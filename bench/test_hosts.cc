@@ -23,6 +23,7 @@ constexpr char kIp[] = "/usr/sbin/ip";
 constexpr char kTc[] = "/usr/sbin/tc";
 constexpr char kIperf3[] = "/usr/bin/iperf3";
 constexpr int kIperf3Port = 5201;
+constexpr double kStartSecondsMax = 30;
 
 // A packet that segmentation offload made must fit the bucket whole; beyond
 // that, a millisecond's worth is what a real interface sends back to back.
@@ -189,15 +190,18 @@ absl::StatusOr<double> TestHosts::Goodput(int from, int to,
                 "-t", absl::StrCat(seconds), "-O", "1", "-J", "2>/dev/null"})) {
     absl::StrAppend(&client, word, " ");
   }
-  for (int attempt = 0; attempt < 50; ++attempt) {
-    usleep(20000);
+  std::string error = "it says nothing";
+  for (const double end = Now() + kStartSecondsMax; Now() < end;) {
+    usleep(50000);
     const nlohmann::json json = JsonOutputOf(client);
     const auto path = "/end/sum_received/bits_per_second"_json_pointer;
-    if (!json.is_discarded() && json.contains(path)) {
+    if (json.is_object() && json.contains(path)) {
       return json[path].get<double>() / 8;
     }
+    error = json.is_object() ? json.value("error", error) : error;
   }
-  return absl::UnavailableError("iperf3 measures nothing between the hosts");
+  return absl::UnavailableError(
+      absl::StrCat("iperf3 measures nothing between the hosts: ", error));
 }
 
 absl::StatusOr<double> ParseRate(const std::string& text) {
