@@ -165,11 +165,8 @@ class Worker {
       }
       times.clear();
       for (int i = 0; i < 6; ++i) {
-        // CPU time, of the backend's thread: others on the machine must not
-        // decide the rate.
-        const double cpu = CpuSeconds(getpid());
-        WEIR_RETURN_IF_ERROR(LocalStep().status());
-        times.push_back(1e3 * (CpuSeconds(getpid()) - cpu));
+        WEIR_ASSIGN_OR_RETURN(const double ms, LocalStep());
+        times.push_back(ms);
       }
       times.erase(times.begin());  // allocates
       if (!sized) {
