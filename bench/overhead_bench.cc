@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/bench_main.h"
 #include "client/cc/parameter_client.h"
 #include "client/cc/shm_transport.h"
 #include "common/clock.h"
-#include "common/exit_code.h"
 #include "common/files.h"
 #include "common/malloc_settings.h"
 #include "common/random.h"
@@ -353,15 +353,6 @@ int main(int argc, char** argv) {
   app.add_option("--transport", transports, "shm, grpc or both")
       ->check(CLI::IsMember({"shm", "grpc"}));
   app.add_option("--json", json, "write the result here");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
-  }
-  const absl::Status status = weir::Run(transports, rounds, json);
-  if (!status.ok()) {
-    std::fprintf(stderr, "overhead_bench: %s\n", status.ToString().c_str());
-    return weir::ExitCodeFor(status);
-  }
-  return weir::kExitOk;
+  return weir::BenchMain(&app, argc, argv,
+                         [&] { return weir::Run(transports, rounds, json); });
 }

@@ -28,12 +28,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "bench/bench_main.h"
 #include "bench/cluster.h"
 #include "bench/test_hosts.h"
 #include "bench/timing.h"
 #include "client/cc/grpc_transport.h"
 #include "client/cc/parameter_client.h"
-#include "common/exit_code.h"
 #include "common/malloc_settings.h"
 #include "common/random.h"
 #include "common/status.h"
@@ -321,6 +321,26 @@ class Worker {
 
 // ------------------------------------------------------------------ the parent
 
+std::vector<std::string> WorkerCommand(
+    const Flags& flags, const std::string& directory,
+    const std::vector<std::string>& addresses) {
+  std::vector<std::string> argv = {OwnBinary(),
+                                   "--worker",
+                                   directory,
+                                   "--addresses",
+                                   absl::StrJoin(addresses, ","),
+                                   "--turns",
+                                   absl::StrCat(flags.turns),
+                                   "--width",
+                                   absl::StrCat(flags.width),
+                                   "--compute_ms",
+                                   absl::StrCat(flags.compute_ms)};
+  if (flags.accelerator) {
+    argv.insert(argv.end(), {"--accelerator", "--mode", flags.mode});
+  }
+  return argv;
+}
+
 absl::StatusOr<nlohmann::json> Measure(const Flags& flags, int ps_count) {
   WEIR_ASSIGN_OR_RETURN(const auto directory, RunDirectory::Create());
   // Host 0 is the worker's.
@@ -336,23 +356,11 @@ absl::StatusOr<nlohmann::json> Measure(const Flags& flags, int ps_count) {
                               return hosts->Command(1 + s, std::move(argv));
                             },
                             kLogPath));
-  std::vector<std::string> argv = {OwnBinary(),
-                                   "--worker",
-                                   directory->path(),
-                                   "--addresses",
-                                   absl::StrJoin(addresses, ","),
-                                   "--turns",
-                                   absl::StrCat(flags.turns),
-                                   "--width",
-                                   absl::StrCat(flags.width),
-                                   "--compute_ms",
-                                   absl::StrCat(flags.compute_ms)};
-  if (flags.accelerator) {
-    argv.insert(argv.end(), {"--accelerator", "--mode", flags.mode});
-  }
   WEIR_ASSIGN_OR_RETURN(
       const auto worker,
-      Child::Start(hosts->Command(0, std::move(argv)), kLogPath));
+      Child::Start(
+          hosts->Command(0, WorkerCommand(flags, directory->path(), addresses)),
+          kLogPath));
   WEIR_ASSIGN_OR_RETURN(const std::string said,
                         Hear(directory->path() + "/compute", kMeetSeconds));
   const auto compute = nlohmann::json::parse(said);
@@ -465,17 +473,8 @@ int main(int argc, char** argv) {
   // A worker, started by the bench itself.
   app.add_option("--worker", flags.directory)->group("");
   app.add_option("--addresses", flags.addresses)->delimiter(',')->group("");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
-  }
-  const absl::Status status =
-      flags.directory.empty() ? weir::Run(flags) : weir::Worker(flags).Run();
-  if (!status.ok()) {
-    std::fprintf(stderr, "overlap_bench: %s\n",
-                 std::string(status.message()).c_str());
-    return weir::ExitCodeFor(status);
-  }
-  return weir::kExitOk;
+  return weir::BenchMain(&app, argc, argv, [&] {
+    return flags.directory.empty() ? weir::Run(flags)
+                                   : weir::Worker(flags).Run();
+  });
 }

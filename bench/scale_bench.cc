@@ -28,11 +28,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/bench_main.h"
 #include "bench/cluster.h"
 #include "bench/load.h"
 #include "bench/test_hosts.h"
 #include "bench/timing.h"
-#include "common/exit_code.h"
 #include "common/malloc_settings.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
@@ -228,18 +228,8 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->capture_default_str();
   weir::AddLoadClientFlags(&app, &load, &client, &directory);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
-  }
-  const absl::Status status =
-      client < 0 ? weir::Run(flags)
-                 : weir::RunLoadClient(load, client, directory);
-  if (!status.ok()) {
-    std::fprintf(stderr, "scale_bench: %s\n",
-                 std::string(status.message()).c_str());
-    return weir::ExitCodeFor(status);
-  }
-  return weir::kExitOk;
+  return weir::BenchMain(&app, argc, argv, [&] {
+    return client < 0 ? weir::Run(flags)
+                      : weir::RunLoadClient(load, client, directory);
+  });
 }

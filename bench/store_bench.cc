@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/bench_main.h"
 #include "bench/cluster.h"
 #include "bench/timing.h"
-#include "common/exit_code.h"
 #include "common/kernels.h"
 #include "common/simd.h"
 #include "common/status.h"
@@ -384,15 +384,5 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option("--only", flags.only, "one optimizer");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
-  }
-  if (const absl::Status status = weir::Run(flags); !status.ok()) {
-    std::fprintf(stderr, "store_bench: %s\n",
-                 std::string(status.message()).c_str());
-    return weir::ExitCodeFor(status);
-  }
-  return weir::kExitOk;
+  return weir::BenchMain(&app, argc, argv, [&] { return weir::Run(flags); });
 }

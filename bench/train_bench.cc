@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/bench_main.h"
 #include "bench/peers.h"
 #include "bench/timing.h"
-#include "common/exit_code.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -156,14 +156,5 @@ int main(int argc, char** argv) {
   app.add_flag("--peers", flags.peers,
                "PyTorch, too (Debian's python3-torch and libopenblas0)");
   app.add_option("--json", flags.json, "write the results here too");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
-  }
-  if (const absl::Status status = weir::Run(flags); !status.ok()) {
-    std::fprintf(stderr, "train_bench: %s\n", status.ToString().c_str());
-    return 1;
-  }
-  return 0;
+  return weir::BenchMain(&app, argc, argv, [&] { return weir::Run(flags); });
 }

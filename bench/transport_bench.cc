@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/bench_main.h"
 #include "bench/peers.h"
 #include "bench/timing.h"
 #include "client/cc/shard_exchange.h"
@@ -446,14 +447,11 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--max_bytes", flags.max_bytes, "largest size")
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  if (peers) {
-    flags.torch_rpc =
-        std::string(root != nullptr ? root : ".") + "/bench/torch_rpc.py";
-  }
-  if (const absl::Status status = weir::Run(flags); !status.ok()) {
-    std::fprintf(stderr, "transport_bench: %s\n", status.ToString().c_str());
-    return 1;
-  }
-  return 0;
+  return weir::BenchMain(&app, argc, argv, [&] {
+    if (peers) {
+      flags.torch_rpc =
+          std::string(root != nullptr ? root : ".") + "/bench/torch_rpc.py";
+    }
+    return weir::Run(flags);
+  });
 }
