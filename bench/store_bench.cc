@@ -298,6 +298,10 @@ absl::StatusOr<nlohmann::json> MeasureCase(const Flags& flags,
   Times times;
   absl::Status status;
   for (int round = -1; round < flags.rounds && status.ok(); ++round) {
+    if (round >= 0 && round % 5 == 0) {
+      std::fprintf(stderr, "%s: round %d of %d\n", the_case.name, round + 1,
+                   flags.rounds);
+    }
     Times once;
     once.memcpy_s = {Timed([&] {
       for (int64_t i = 0; i < blocks; ++i) {
