@@ -26,6 +26,7 @@
 #define WORKER_COMPUTE_BACKEND_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -85,6 +86,15 @@ enum class LossKind : int {
   kMeanSquaredError = 2,
 };
 
+// What a device of its own memory has done and holds.
+struct DeviceUsage {
+  // Since the backend was made: time during which operations ran, by the
+  // device's clock, of what Wait() has passed.
+  int64_t busy_ns = 0;
+  int64_t bytes_used = 0;      // by this backend
+  int64_t bytes_reserved = 0;  // of the device, by any process
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -108,6 +118,9 @@ class Backend {
 
   // Copies; free where device == host. The host side must stay unchanged until
   // the queue has passed the copy.
+  // REQUIRES (Upload): the queue has passed every operation that reads or
+  // writes
+  //   the range: an upload may overtake operations on other memory.
   virtual void Upload(float* device, const float* host, int64_t elements) = 0;
   virtual void Download(float* host, const float* device, int64_t elements) = 0;
 
@@ -128,6 +141,8 @@ class Backend {
   virtual void Wait(uint64_t mark) = 0;
   // Returns and forgets the first failure since the last call.
   virtual absl::Status TakeStatus() = 0;
+  // All zero where shares_host_memory().
+  virtual DeviceUsage Usage() { return {}; }
 
   // -------------------------------------------------------- operations
 
@@ -164,9 +179,12 @@ class Backend {
                                   const float* y, const float* dy,
                                   float* dx) = 0;
 
+  // The keys of Dropout from here on; copied.
+  // REQUIRES: the queue has passed every Dropout so far.
+  virtual void SetKeys(std::span<const uint64_t> keys) = 0;
   // y[i] = x[i] / (1 - rate) where UnitFloat(Philox(key, 0, i / 4)[i % 4]) >=
-  // rate, else 0. Its own backward. y may be x.
-  virtual void Dropout(uint64_t key, float rate, int64_t count, const float* x,
+  // rate, else 0; key = keys[key_index]. Its own backward. y may be x.
+  virtual void Dropout(int key_index, float rate, int64_t count, const float* x,
                        float* y) = 0;
 
   // Over each row of x [rows, width]; mean and rstd [rows] are kept for

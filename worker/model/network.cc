@@ -14,12 +14,14 @@ Network::Network(Graph graph, Backend* backend)
       values_(graph_.tensors.size()),
       tensor_gradients_(graph_.tensors.size()),
       edge_gradients_(graph_.nodes.size()),
-      contexts_(graph_.nodes.size()) {
+      contexts_(graph_.nodes.size()),
+      keys_(graph_.nodes.size()) {
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     const GraphNode& node = graph_.nodes[n];
     const LayerTraits& traits = node.op->traits();
     LayerContext& context = contexts_[n];
     context.backend = backend_;
+    context.key_index = static_cast<int>(n);
     context.inputs.resize(node.inputs.size());
     context.input_gradients.resize(node.inputs.size());
     context.parameters.resize(traits.variables.size());
@@ -207,12 +209,13 @@ void Network::PointContexts(const float* features, int64_t rows, bool training,
     LayerContext& context = contexts_[n];
     context.rows = rows;
     context.training = training;
-    context.key = MixKey(seed, node.layer_index);
+    keys_[n] = MixKey(seed, node.layer_index);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       context.inputs[i] = value(node.inputs[i]);
     }
     context.output = values_[graph_.tensors[node.output].value_root];
   }
+  backend_->SetKeys(keys_);
 }
 
 absl::Status Network::Forward(const std::function<absl::Status(int)>& before) {

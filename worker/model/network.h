@@ -154,6 +154,7 @@ class Network {
   // By node and input: where a gradient goes that is added to another's.
   std::vector<std::vector<float*>> edge_gradients_;
   std::vector<LayerContext> contexts_;  // by node
+  std::vector<uint64_t> keys_;          // by node: of (step seed, layer)
   float* staged_labels_ = nullptr;
   float* row_loss_ = nullptr;
   float* row_correct_ = nullptr;

@@ -128,9 +128,10 @@ void CpuBackend::ActivationBackward(ActivationKind kind, int64_t count,
   loops::ActivationBackward(kind, count, y, dy, dx);
 }
 
-void CpuBackend::Dropout(uint64_t key, float rate, int64_t count,
+void CpuBackend::Dropout(int key_index, float rate, int64_t count,
                          const float* x, float* y) {
-  loops::Dropout(key, rate, count, x, y);
+  WEIR_CHECK(static_cast<size_t>(key_index) < keys_.size());
+  loops::Dropout(keys_[key_index], rate, count, x, y);
 }
 
 void CpuBackend::LayerNormForward(int64_t rows, int64_t width, float epsilon,

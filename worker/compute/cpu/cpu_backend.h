@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "worker/compute/backend.h"
 #include "worker/compute/cpu/dnnl_ops.h"
@@ -60,7 +61,10 @@ class CpuBackend : public Backend {
                          float* y) override;
   void ActivationBackward(ActivationKind kind, int64_t count, const float* y,
                           const float* dy, float* dx) override;
-  void Dropout(uint64_t key, float rate, int64_t count, const float* x,
+  void SetKeys(std::span<const uint64_t> keys) override {
+    keys_.assign(keys.begin(), keys.end());
+  }
+  void Dropout(int key_index, float rate, int64_t count, const float* x,
                float* y) override;
   void LayerNormForward(int64_t rows, int64_t width, float epsilon,
                         const float* x, const float* scale, const float* offset,
@@ -97,6 +101,7 @@ class CpuBackend : public Backend {
   const std::unique_ptr<DnnlOps> dnnl_;
   std::set<float*> allocated_;
   absl::Status status_;
+  std::vector<uint64_t> keys_;
 };
 
 }  // namespace weir

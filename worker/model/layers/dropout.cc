@@ -13,7 +13,7 @@ class DropoutOp : public LayerOp {
   void Forward(const LayerContext& c) override {
     const int64_t count = OutputElements(c);
     if (c.training) {
-      c.backend->Dropout(c.key, rate_, count, c.inputs[0], c.output);
+      c.backend->Dropout(c.key_index, rate_, count, c.inputs[0], c.output);
     } else if (c.output != c.inputs[0]) {
       c.backend->CopyColumns(1, count, c.inputs[0], count, c.output, count);
     }
@@ -21,8 +21,8 @@ class DropoutOp : public LayerOp {
 
   void Backward(const LayerContext& c) override {
     if (c.input_gradients[0] != nullptr) {
-      c.backend->Dropout(c.key, rate_, OutputElements(c), c.output_gradient,
-                         c.input_gradients[0]);
+      c.backend->Dropout(c.key_index, rate_, OutputElements(c),
+                         c.output_gradient, c.input_gradients[0]);
     }
   }
 

@@ -74,7 +74,7 @@ struct LayerContext {
   Backend* backend = nullptr;
   int64_t rows = 0;
   bool training = false;
-  uint64_t key = 0;  // of (contribution's seed, layer's index)
+  int key_index = 0;  // among the backend's keys
   std::vector<const float*> inputs;
   float* output = nullptr;
   const float* output_gradient = nullptr;
