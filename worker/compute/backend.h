@@ -31,60 +31,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/compute/shapes.h"
 
 namespace weir {
-
-// C [m, n] = op(A) op(B); op transposes when its flag is set.
-struct MatMulShape {
-  int64_t m = 0;
-  int64_t n = 0;
-  int64_t k = 0;
-  bool transpose_a = false;  // A is [k, m], else [m, k]
-  bool transpose_b = false;  // B is [n, k], else [k, n]
-};
-
-struct Conv2dShape {
-  int64_t batch = 0;
-  int64_t channels = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t filters = 0;
-  int64_t kernel = 1;
-  int64_t stride = 1;
-  int64_t padding = 0;
-
-  int64_t out_height() const { return Out(height); }
-  int64_t out_width() const { return Out(width); }
-  int64_t Out(int64_t in) const {
-    return (in + 2 * padding - kernel) / stride + 1;
-  }
-};
-
-enum class PoolKind : int { kMax = 0, kAverage = 1 };
-
-struct PoolShape {
-  int64_t batch = 0;
-  int64_t channels = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t size = 1;
-  int64_t stride = 1;
-  int64_t padding = 0;
-
-  int64_t out_height() const { return Out(height); }
-  int64_t out_width() const { return Out(width); }
-  int64_t Out(int64_t in) const {
-    return (in + 2 * padding - size) / stride + 1;
-  }
-};
-
-enum class ActivationKind : int { kRelu = 0, kSigmoid = 1, kTanh = 2 };
-
-enum class LossKind : int {
-  kSoftmaxCrossEntropy = 0,
-  kSigmoidCrossEntropy = 1,
-  kMeanSquaredError = 2,
-};
 
 // What a device of its own memory has done and holds.
 struct DeviceUsage {
@@ -118,9 +67,10 @@ class Backend {
 
   // Copies; free where device == host. The host side must stay unchanged until
   // the queue has passed the copy.
-  // REQUIRES (Upload): the queue has passed every operation that reads or
-  // writes
-  //   the range: an upload may overtake operations on other memory.
+  // REQUIRES (Upload, Stage): the queue has passed every operation that reads
+  //   or writes the range; an upload may overtake operations on other memory.
+  // REQUIRES (Download, Fetch): no operation writes the range before the queue
+  //   has passed the copy.
   virtual void Upload(float* device, const float* host, int64_t elements) = 0;
   virtual void Download(float* host, const float* device, int64_t elements) = 0;
 
@@ -143,6 +93,21 @@ class Backend {
   virtual absl::Status TakeStatus() = 0;
   // All zero where shares_host_memory().
   virtual DeviceUsage Usage() { return {}; }
+
+  // ----------------------------------------------------------- capture
+
+  // Between BeginCapture and EndCapture operations, Download and Mark are
+  // recorded and do not run; Mark returns 1, 2, ... Replay enqueues what was
+  // captured last, on the same memory, and returns a number to add to those
+  // marks. False where the backend cannot: then nothing has changed.
+  // REQUIRES (BeginCapture): the same operations have run before, so that
+  //   nothing needs to be allocated. (Replay): the queue has passed the last
+  //   Replay; nothing that was captured has been released.
+  virtual bool BeginCapture() { return false; }
+  virtual absl::Status EndCapture() {
+    return absl::UnimplementedError("this backend captures nothing");
+  }
+  virtual uint64_t Replay() { return 0; }
 
   // -------------------------------------------------------- operations
 

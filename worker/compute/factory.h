@@ -1,4 +1,7 @@
-// Makes a compute backend by name.
+// Makes the compute backend of a device.
+//
+// Place: workers, evaluators and the command line get their backend here. The
+// GPU's is in a plug-in, so that a machine without CUDA needs none of it.
 //
 // Threads: safe.
 #ifndef WORKER_COMPUTE_FACTORY_H_
@@ -13,17 +16,27 @@
 namespace weir {
 
 struct BackendOptions {
-  std::string name = "cpu";
-  // Of one backend, in 1..kThreadsMax. The bits of results depend on it, so it
-  // comes from the job and never from the machine.
+  // "cpu", "cuda" (the same as "cuda:0"), "cuda:N", or "auto": a GPU where one
+  // answers, else the CPU, and the log says why.
+  std::string device = "cpu";
+  // "auto" takes cuda:(auto_index mod devices): tasks of one host spread out.
+  int auto_index = 0;
+  // Of the CPU backend, in 1..kThreadsMax. The bits of results depend on it, so
+  // it comes from the job and never from the machine.
   int threads = 1;
+  Precision precision = Precision::kFp32;  // of GPUs
+  // The plug-in's file; empty: libweir_cuda.so beside this executable, in ../lib
+  // of it, or where the build puts it.
+  std::string plugin_path;
 
   static constexpr int kThreadsMax = 1024;  // more is a slip of the pen
   absl::Status Validate() const;
 };
 
-// Errors: INVALID_ARGUMENT  names the option that is out of range.
-//         NOT_FOUND         no backend of that name in this build.
+// Errors: INVALID_ARGUMENT     names the option that is out of range.
+//         NOT_FOUND            no plug-in, no such device.
+//         FAILED_PRECONDITION  the plug-in does not fit this build.
+//         others               as the device says.
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 

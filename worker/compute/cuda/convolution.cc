@@ -1,0 +1,189 @@
+#include "worker/compute/cuda/convolution.h"
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "worker/compute/cuda/kernels.h"
+
+namespace weir::cuda {
+namespace {
+
+// Floats of one image of x, of y, and of its columns.
+int64_t ImageElements(const Conv2dShape& s) {
+  return s.channels * s.height * s.width;
+}
+int64_t OutPixels(const Conv2dShape& s) {
+  return s.out_height() * s.out_width();
+}
+int64_t WindowElements(const Conv2dShape& s) {
+  return s.kernel * s.kernel * s.channels;
+}
+
+// Its columns are the image itself.
+bool IsPointwise(const Conv2dShape& s) {
+  return s.kernel == 1 && s.stride == 1 && s.padding == 0;
+}
+
+// Calls f(part, first image) for the batch in parts of `images`.
+template <class F>
+absl::Status ForEachPart(const Conv2dShape& shape, int64_t images, F f) {
+  for (int64_t begin = 0; begin < shape.batch; begin += images) {
+    Conv2dShape part = shape;
+    part.batch = std::min(images, shape.batch - begin);
+    WEIR_RETURN_IF_ERROR(f(part, begin));
+  }
+  return absl::OkStatus();
+}
+
+// `elements` into float32 or bfloat16 memory.
+const void* Offset(const void* p, int64_t elements, bool bf16) {
+  const int64_t size = bf16 ? sizeof(Bf16) : sizeof(float);
+  return static_cast<const char*>(p) + elements * size;
+}
+
+}  // namespace
+
+int64_t Convolution::PartImages(const Conv2dShape& s) const {
+  if (IsPointwise(s)) {
+    return s.batch;
+  }
+  const int64_t image_bytes =
+      OutPixels(s) * WindowElements(s) * static_cast<int64_t>(sizeof(float));
+  return std::clamp<int64_t>(options_.column_bytes_max / image_bytes, 1,
+                             s.batch);
+}
+
+absl::StatusOr<const void*> Convolution::ChannelsLastKernel(
+    cudaStream_t stream, const Conv2dShape& s, const float* kernel) {
+  const int64_t area = s.kernel * s.kernel;
+  const int64_t count = s.filters * WindowElements(s);
+  WEIR_ASSIGN_OR_RETURN(
+      void* const memory,
+      kernel_.Reserve(count * static_cast<int64_t>(sizeof(float))));
+  if (bf16()) {
+    TransposeToBf16(stream, s.filters, s.channels, area, kernel,
+                    static_cast<Bf16*>(memory));
+  } else {
+    Transpose(stream, s.filters, s.channels, area, kernel,
+              static_cast<float*>(memory));
+  }
+  return memory;
+}
+
+absl::StatusOr<const void*> Convolution::Unfold(cudaStream_t stream,
+                                                const Conv2dShape& part,
+                                                const float* x) {
+  if (IsPointwise(part)) {
+    return Multiplied(stream, x, part.batch * ImageElements(part));
+  }
+  const int64_t count = part.batch * OutPixels(part) * WindowElements(part);
+  WEIR_ASSIGN_OR_RETURN(
+      void* const memory,
+      columns_.Reserve(count * static_cast<int64_t>(sizeof(float))));
+  if (bf16()) {
+    ImageToColumnsBf16(stream, part, x, static_cast<Bf16*>(memory));
+  } else {
+    ImageToColumns(stream, part, x, static_cast<float*>(memory));
+  }
+  return memory;
+}
+
+absl::StatusOr<const void*> Convolution::Multiplied(cudaStream_t stream,
+                                                    const float* x,
+                                                    int64_t count) {
+  if (!bf16()) {
+    return x;
+  }
+  WEIR_ASSIGN_OR_RETURN(const Bf16* const copy,
+                        options_.copies->Of(stream, x, count));
+  return copy;
+}
+
+absl::Status Convolution::Forward(cudaStream_t stream, const Conv2dShape& shape,
+                                  const float* x, const float* kernel,
+                                  const float* bias, float* y) {
+  WEIR_ASSIGN_OR_RETURN(const void* const filters,
+                        ChannelsLastKernel(stream, shape, kernel));
+  return ForEachPart(
+      shape, PartImages(shape),
+      [&](const Conv2dShape& part, int64_t begin) -> absl::Status {
+        WEIR_ASSIGN_OR_RETURN(
+            const void* const columns,
+            Unfold(stream, part, x + begin * ImageElements(part)));
+        return options_.matmul->Run(stream,
+                                    {.m = part.batch * OutPixels(part),
+                                     .n = part.filters,
+                                     .k = WindowElements(part),
+                                     .transpose_b = true},
+                                    {columns, filters, bf16()}, bias,
+                                    y + begin * OutPixels(part) * part.filters,
+                                    /*accumulate=*/false);
+      });
+}
+
+absl::Status Convolution::BackwardData(cudaStream_t stream,
+                                       const Conv2dShape& shape,
+                                       const float* dy, const float* kernel,
+                                       float* dx) {
+  WEIR_ASSIGN_OR_RETURN(const void* const filters,
+                        ChannelsLastKernel(stream, shape, kernel));
+  const int64_t out_image = OutPixels(shape) * shape.filters;
+  WEIR_ASSIGN_OR_RETURN(const void* const gradients,
+                        Multiplied(stream, dy, shape.batch * out_image));
+  return ForEachPart(
+      shape, PartImages(shape),
+      [&](const Conv2dShape& part, int64_t begin) -> absl::Status {
+        float* const image = dx + begin * ImageElements(part);
+        float* columns = image;
+        const int64_t pixels = part.batch * OutPixels(part);
+        if (!IsPointwise(part)) {
+          WEIR_ASSIGN_OR_RETURN(
+              void* const memory,
+              columns_.Reserve(pixels * WindowElements(part) *
+                               static_cast<int64_t>(sizeof(float))));
+          columns = static_cast<float*>(memory);
+        }
+        WEIR_RETURN_IF_ERROR(options_.matmul->Run(
+            stream, {.m = pixels, .n = WindowElements(part), .k = part.filters},
+            {Offset(gradients, begin * out_image, bf16()), filters, bf16()},
+            nullptr, columns, /*accumulate=*/false));
+        if (!IsPointwise(part)) {
+          ColumnsToImage(stream, part, columns, image);
+        }
+        return absl::OkStatus();
+      });
+}
+
+absl::Status Convolution::BackwardKernel(cudaStream_t stream,
+                                         const Conv2dShape& shape,
+                                         const float* x, const float* dy,
+                                         float* dkernel) {
+  const int64_t out_image = OutPixels(shape) * shape.filters;
+  WEIR_ASSIGN_OR_RETURN(const void* const gradients,
+                        Multiplied(stream, dy, shape.batch * out_image));
+  const int64_t count = shape.filters * WindowElements(shape);
+  WEIR_ASSIGN_OR_RETURN(
+      void* const memory,
+      kernel_.Reserve(count * static_cast<int64_t>(sizeof(float))));
+  auto* const sum = static_cast<float*>(memory);
+  WEIR_RETURN_IF_ERROR(ForEachPart(
+      shape, PartImages(shape),
+      [&](const Conv2dShape& part, int64_t begin) -> absl::Status {
+        WEIR_ASSIGN_OR_RETURN(
+            const void* const columns,
+            Unfold(stream, part, x + begin * ImageElements(part)));
+        return options_.matmul->Run(
+            stream,
+            {.m = part.filters,
+             .n = WindowElements(part),
+             .k = part.batch * OutPixels(part),
+             .transpose_a = true},
+            {Offset(gradients, begin * out_image, bf16()), columns, bf16()},
+            nullptr, sum, /*accumulate=*/begin > 0);
+      }));
+  Transpose(stream, shape.filters, shape.kernel * shape.kernel, shape.channels,
+            sum, dkernel);
+  return absl::OkStatus();
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,75 @@
+// Convolutions as matrix products over unfolded images ("im2col").
+//
+// Place: CudaBackend's way where cuDNN is absent. A batch is unfolded in parts
+// that fit kColumnBytesMax; a 1 x 1 convolution with stride 1 needs none of it.
+//
+// Invariants
+//   I1. No atomics; parts are added in their order: the same bits every time.
+// Threads: compatible.
+// Errors: those of LtMatMul; RESOURCE_EXHAUSTED  no memory for columns.
+// Cost: kernel * kernel times the image's bytes are written and read once.
+// Source: Chellapilla, Puri, Simard, "High Performance Convolutional Neural
+//         Networks for Document Processing", 2006.
+#ifndef WORKER_COMPUTE_CUDA_CONVOLUTION_H_
+#define WORKER_COMPUTE_CUDA_CONVOLUTION_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/compute/cuda/bf16_copies.h"
+#include "worker/compute/cuda/device_memory.h"
+#include "worker/compute/cuda/lt_matmul.h"
+#include "worker/compute/shapes.h"
+
+namespace weir::cuda {
+
+class Convolution {
+ public:
+  // Enough for products that fill the device; more buys nothing.
+  static constexpr int64_t kColumnBytesMax = int64_t{256} << 20;
+
+  struct Options {
+    LtMatMul* matmul = nullptr;
+    Bf16Copies* copies = nullptr;  // null: products are of float32
+    int64_t column_bytes_max = kColumnBytesMax;
+  };
+
+  explicit Convolution(const Options& options) : options_(options) {}
+
+  // As in worker/compute/backend.h; dbias is the caller's.
+  absl::Status Forward(cudaStream_t stream, const Conv2dShape& shape,
+                       const float* x, const float* kernel, const float* bias,
+                       float* y);
+  absl::Status BackwardData(cudaStream_t stream, const Conv2dShape& shape,
+                            const float* dy, const float* kernel, float* dx);
+  absl::Status BackwardKernel(cudaStream_t stream, const Conv2dShape& shape,
+                              const float* x, const float* dy, float* dkernel);
+  int64_t scratch_bytes() const { return columns_.bytes() + kernel_.bytes(); }
+
+ private:
+  // Images of a part of the batch.
+  int64_t PartImages(const Conv2dShape& shape) const;
+  bool bf16() const { return options_.copies != nullptr; }
+  // [filters, kernel * kernel * channels] from [filters, channels, kernel,
+  // kernel], in the type that is multiplied.
+  absl::StatusOr<const void*> ChannelsLastKernel(cudaStream_t stream,
+                                                 const Conv2dShape& shape,
+                                                 const float* kernel);
+  // The unfolded images of `part`, or the images where they are that already.
+  absl::StatusOr<const void*> Unfold(cudaStream_t stream,
+                                     const Conv2dShape& part, const float* x);
+  // dy, in the type that is multiplied.
+  absl::StatusOr<const void*> Multiplied(cudaStream_t stream, const float* x,
+                                         int64_t count);
+
+  const Options options_;
+  DeviceScratch columns_;
+  DeviceScratch kernel_;
+};
+
+}  // namespace weir::cuda
+
+#endif  // WORKER_COMPUTE_CUDA_CONVOLUTION_H_

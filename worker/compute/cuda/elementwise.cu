@@ -1,0 +1,176 @@
+#include "common/philox.h"
+#include "worker/compute/cuda/device.h"
+
+namespace weir::cuda {
+namespace {
+
+// y = f(a, b) for every element; the first `quads` * 4 of them 16 bytes at a
+// time. y may be a or b.
+template <class Function, class Out>
+__global__ void MapKernel(int64_t quads, int64_t count, Function f,
+                          const float* a, const float* b, Out* y) {
+  const auto first = ThreadIndex<int64_t>();
+  const auto stride = ThreadCount<int64_t>();
+  for (int64_t q = first; q < quads; q += stride) {
+    const Vector<4> va = Load<4>(a + 4 * q);
+    Vector<4> vb = {};
+    if constexpr (Function::kBinary) {
+      vb = Load<4>(b + 4 * q);
+    }
+    Vector<4> result;
+    for (int j = 0; j < 4; ++j) {
+      result.v[j] = f(va.v[j], vb.v[j]);
+    }
+    Store(result, y + 4 * q);
+  }
+  for (int64_t i = 4 * quads + first; i < count; i += stride) {
+    float vb = 0.0f;
+    if constexpr (Function::kBinary) {
+      vb = b[i];
+    }
+    Store(Vector<1>{{f(a[i], vb)}}, y + i);
+  }
+}
+
+template <class Function, class Out>
+void Map(cudaStream_t stream, int64_t count, Function f, const float* a,
+         const float* b, Out* y) {
+  if (count == 0) {
+    return;
+  }
+  const bool aligned = Aligned16(a) && Aligned16(y) &&
+                       (!Function::kBinary || Aligned16(b));
+  const int64_t quads = aligned ? count / 4 : 0;
+  Launch(stream, BlocksFor(aligned ? CeilDiv(count, 4) : count), dim3(kThreads),
+         MapKernel<Function, Out>, quads, count, f, a, b, y);
+}
+
+struct Relu {
+  static constexpr bool kBinary = false;
+  __device__ float operator()(float x, float) const {
+    return x <= 0.0f ? 0.0f : x;  // NaN stays NaN
+  }
+};
+struct SigmoidOf {
+  static constexpr bool kBinary = false;
+  __device__ float operator()(float x, float) const { return Sigmoid(x); }
+};
+struct Tanh {
+  static constexpr bool kBinary = false;
+  __device__ float operator()(float x, float) const { return tanhf(x); }
+};
+// Backward: from the output y and dy.
+struct ReluBackward {
+  static constexpr bool kBinary = true;
+  __device__ float operator()(float y, float dy) const {
+    return y <= 0.0f ? 0.0f : dy;
+  }
+};
+struct SigmoidBackward {
+  static constexpr bool kBinary = true;
+  __device__ float operator()(float y, float dy) const {
+    return dy * (y * (1.0f - y));
+  }
+};
+struct TanhBackward {
+  static constexpr bool kBinary = true;
+  __device__ float operator()(float y, float dy) const {
+    return dy * (1.0f - y * y);
+  }
+};
+struct Sum {
+  static constexpr bool kBinary = true;
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct WeightedSum {
+  static constexpr bool kBinary = true;
+  float a_weight = 1.0f;
+  float b_weight = 1.0f;
+  __device__ float operator()(float a, float b) const {
+    return a_weight * a + b_weight * b;
+  }
+};
+struct Same {
+  static constexpr bool kBinary = false;
+  __device__ float operator()(float x, float) const { return x; }
+};
+
+__global__ void DropoutKernel(const uint64_t* keys, int key_index, float rate,
+                              int64_t count, bool aligned, const float* x,
+                              float* y) {
+  const uint64_t key = keys[key_index];
+  const float factor = 1.0f / (1.0f - rate);
+  for (auto q = ThreadIndex<int64_t>(); 4 * q < count;
+       q += ThreadCount<int64_t>()) {
+    const PhiloxWords words = Philox4x32(key, 0, static_cast<uint64_t>(q));
+    const int64_t begin = 4 * q;
+    float mask[4];
+    for (int j = 0; j < 4; ++j) {
+      // UnitFloat of common/random.h
+      const float unit =
+          static_cast<float>(words.word[j] >> 8) * (1.0f / 16777216.0f);
+      mask[j] = unit >= rate ? factor : 0.0f;
+    }
+    if (aligned && begin + 4 <= count) {
+      Vector<4> value = Load<4>(x + begin);
+      for (int j = 0; j < 4; ++j) {
+        value.v[j] = mask[j] == 0.0f ? 0.0f : value.v[j] * factor;
+      }
+      Store(value, y + begin);
+    } else {
+      for (int j = 0; j < 4 && begin + j < count; ++j) {
+        y[begin + j] = mask[j] == 0.0f ? 0.0f : x[begin + j] * factor;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void Activate(cudaStream_t stream, ActivationKind kind, int64_t count,
+              const float* x, float* y) {
+  switch (kind) {
+    case ActivationKind::kRelu:
+      return Map(stream, count, Relu(), x, x, y);
+    case ActivationKind::kSigmoid:
+      return Map(stream, count, SigmoidOf(), x, x, y);
+    case ActivationKind::kTanh:
+      return Map(stream, count, Tanh(), x, x, y);
+  }
+}
+
+void ActivateBackward(cudaStream_t stream, ActivationKind kind, int64_t count,
+                      const float* y, const float* dy, float* dx) {
+  switch (kind) {
+    case ActivationKind::kRelu:
+      return Map(stream, count, ReluBackward(), y, dy, dx);
+    case ActivationKind::kSigmoid:
+      return Map(stream, count, SigmoidBackward(), y, dy, dx);
+    case ActivationKind::kTanh:
+      return Map(stream, count, TanhBackward(), y, dy, dx);
+  }
+}
+
+void Dropout(cudaStream_t stream, const uint64_t* keys, int key_index,
+             float rate, int64_t count, const float* x, float* y) {
+  if (count > 0) {
+    Launch(stream, BlocksFor(CeilDiv(count, 4)), dim3(kThreads), DropoutKernel,
+           keys, key_index, rate, count, Aligned16(x) && Aligned16(y), x, y);
+  }
+}
+
+void Add(cudaStream_t stream, int64_t count, const float* a, const float* b,
+         float* y) {
+  Map(stream, count, Sum(), a, b, y);
+}
+
+void ScaleAdd(cudaStream_t stream, int64_t count, float a, const float* x,
+              float b, float* y) {
+  Map(stream, count, WeightedSum{a, b}, x, y, y);
+}
+
+void ToBf16(cudaStream_t stream, int64_t count, const float* x, Bf16* y) {
+  Map(stream, count, Same(), x, x, y);
+}
+
+}  // namespace weir::cuda

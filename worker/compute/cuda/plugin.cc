@@ -1,0 +1,50 @@
+// libweir_cuda.so: what worker/compute/plugin.h asks of a plug-in.
+#include "worker/compute/plugin.h"
+
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "common/status.h"
+#include "worker/compute/cuda/cuda_backend.h"
+#include "worker/compute/cuda/device_memory.h"
+#include "worker/compute/plugin_abi.h"
+
+namespace weir::cuda {
+namespace {
+
+absl::StatusOr<int> DeviceCount() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorNoDevice) {
+    return 0;
+  }
+  WEIR_RETURN_IF_ERROR(ToStatus(error, "cudaGetDeviceCount"));
+  return count;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> Create(
+    const ComputePluginOptions& options) {
+  CudaBackend::Options backend;
+  backend.device = options.device;
+  backend.precision = options.precision;
+  return CudaBackend::Create(backend);
+}
+
+#define WEIR_TEXT_INNER(x) #x
+#define WEIR_TEXT(x) WEIR_TEXT_INNER(x)
+
+constexpr ComputePlugin kPlugin = {
+    .abi = kComputePluginAbi,
+    .description = "CUDA runtime " WEIR_TEXT(CUDART_VERSION),
+    .device_count = &DeviceCount,
+    .create = &Create,
+};
+
+}  // namespace
+}  // namespace weir::cuda
+
+extern "C" __attribute__((visibility("default"))) const weir::ComputePlugin*
+weir_compute_plugin() {
+  return &weir::cuda::kPlugin;
+}

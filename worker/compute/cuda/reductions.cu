@@ -1,0 +1,512 @@
+#include <cfloat>
+#include <cmath>
+
+#include "worker/compute/cuda/device.h"
+
+namespace weir::cuda {
+namespace {
+
+// ------------------------------------------------ sums over the rows of columns
+//
+// Two kernels: a block sums kRowThreads * kRowsPerThread rows or more of 32
+// columns in float, and a thread per column adds the blocks' parts in double.
+
+constexpr int kRowThreads = 8;
+constexpr int64_t kRowsPerThread = 32;
+constexpr int64_t kSplitsMax = 256;
+constexpr int kSumsMax = 2;
+
+int64_t SplitsOf(int64_t rows) {
+  return std::clamp<int64_t>(CeilDiv(rows, kRowThreads * kRowsPerThread), 1,
+                             kSplitsMax);
+}
+
+// partials [kSums, splits, width]; terms(row, column, sums) adds to sums.
+template <int kSums, class Terms>
+__global__ void PartialColumnSums(int64_t rows, int64_t width,
+                                  int64_t rows_per_split, Terms terms,
+                                  float* partials) {
+  __shared__ float shared[kSums][kRowThreads][kWarp + 1];
+  const int64_t column =
+      static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  const int64_t begin = blockIdx.y * rows_per_split;
+  const int64_t limit = begin + rows_per_split;
+  const int64_t end = limit < rows ? limit : rows;
+  float sums[kSums] = {};
+  if (column < width) {
+    for (int64_t r = begin + threadIdx.y; r < end; r += kRowThreads) {
+      terms(r, column, sums);
+    }
+  }
+  for (int k = 0; k < kSums; ++k) {
+    shared[k][threadIdx.y][threadIdx.x] = sums[k];
+  }
+  __syncthreads();
+  if (threadIdx.y == 0 && column < width) {
+    for (int k = 0; k < kSums; ++k) {
+      float sum = 0.0f;
+      for (int y = 0; y < kRowThreads; ++y) {
+        sum += shared[k][y][threadIdx.x];
+      }
+      partials[(k * gridDim.y + blockIdx.y) * width + column] = sum;
+    }
+  }
+}
+
+// finish(column, totals) for every column.
+template <int kSums, class Finish>
+__global__ void FinishColumnSums(int64_t splits, int64_t width,
+                                 const float* partials, Finish finish) {
+  const auto column = ThreadIndex<int64_t>();
+  if (column >= width) {
+    return;
+  }
+  double totals[kSums];
+  for (int k = 0; k < kSums; ++k) {
+    double total = 0.0;
+    for (int64_t s = 0; s < splits; ++s) {
+      total += static_cast<double>(partials[(k * splits + s) * width + column]);
+    }
+    totals[k] = total;
+  }
+  finish(column, totals);
+}
+
+template <int kSums, class Terms, class Finish>
+void SumColumns(cudaStream_t stream, int64_t rows, int64_t width, Terms terms,
+                Finish finish, float* partials) {
+  static_assert(kSums <= kSumsMax);
+  const int64_t splits = SplitsOf(rows);
+  Launch(stream,
+         dim3(static_cast<unsigned>(CeilDiv(width, kWarp)),
+              static_cast<unsigned>(splits)),
+         dim3(kWarp, kRowThreads), PartialColumnSums<kSums, Terms>, rows, width,
+         CeilDiv(rows, splits), terms, partials);
+  Launch(stream, dim3(static_cast<unsigned>(CeilDiv(width, kThreads))),
+         dim3(kThreads), FinishColumnSums<kSums, Finish>, splits, width,
+         static_cast<const float*>(partials), finish);
+}
+
+struct Elements {
+  const float* x;
+  int64_t width;
+  __device__ void operator()(int64_t r, int64_t c, float* sums) const {
+    sums[0] += x[r * width + c];
+  }
+};
+
+struct SquaredDistances {
+  const float* x;
+  const float* mean;  // [width]
+  int64_t width;
+  __device__ void operator()(int64_t r, int64_t c, float* sums) const {
+    const float d = x[r * width + c] - mean[c];
+    sums[0] += d * d;
+  }
+};
+
+// Of dy, and of dy times the normalised x; mean and rstd by row or by column.
+template <bool kByRow>
+struct GradientTerms {
+  const float* x;
+  const float* dy;
+  const float* mean;
+  const float* rstd;
+  int64_t width;
+  __device__ void operator()(int64_t r, int64_t c, float* sums) const {
+    const int64_t i = r * width + c;
+    const int64_t group = kByRow ? r : c;
+    sums[0] += dy[i];
+    sums[1] += dy[i] * ((x[i] - mean[group]) * rstd[group]);
+  }
+};
+
+struct StoreSum {
+  float* sums;
+  __device__ void operator()(int64_t c, const double* totals) const {
+    sums[c] = static_cast<float>(totals[0]);
+  }
+};
+
+struct StoreGradients {
+  float* doffset;
+  float* dscale;
+  __device__ void operator()(int64_t c, const double* totals) const {
+    doffset[c] = static_cast<float>(totals[0]);
+    dscale[c] = static_cast<float>(totals[1]);
+  }
+};
+
+struct StoreMean {
+  float* mean;
+  double count;
+  __device__ void operator()(int64_t c, const double* totals) const {
+    mean[c] = static_cast<float>(totals[0] / count);
+  }
+};
+
+struct StoreVariance {
+  float* rstd;
+  float* variance;
+  double count;
+  float epsilon;
+  __device__ void operator()(int64_t c, const double* totals) const {
+    rstd[c] = static_cast<float>(
+        1.0 / sqrt(totals[0] / count + static_cast<double>(epsilon)));
+    variance[c] =
+        static_cast<float>(totals[0] / (count > 1.5 ? count - 1.0 : 1.0));
+  }
+};
+
+// ------------------------------------------------------ every row of columns
+
+// apply(row, column, constants) with constants = prepare(column).
+template <class Apply>
+__global__ void ColumnsKernel(int64_t rows, int64_t width, Apply apply) {
+  const int64_t column =
+      static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  if (column >= width) {
+    return;
+  }
+  const auto constants = apply.Prepare(column);
+  const int64_t stride = static_cast<int64_t>(gridDim.y) * kRowThreads;
+  for (int64_t r = static_cast<int64_t>(blockIdx.y) * kRowThreads + threadIdx.y;
+       r < rows; r += stride) {
+    apply(r * width + column, constants);
+  }
+}
+
+template <class Apply>
+void ForEachColumn(cudaStream_t stream, int64_t rows, int64_t width,
+                   Apply apply) {
+  const int64_t row_blocks = CeilDiv(rows, kRowThreads);
+  Launch(stream,
+         dim3(static_cast<unsigned>(CeilDiv(width, kWarp)),
+              static_cast<unsigned>(std::min<int64_t>(row_blocks, 1024))),
+         dim3(kWarp, kRowThreads), ColumnsKernel<Apply>, rows, width, apply);
+}
+
+// y = (x - mean) * factor + offset.
+struct Normalise {
+  struct Constants {
+    float mean, factor, offset;
+  };
+  const float* x;
+  const float* scale;
+  const float* offset;
+  const float* mean;
+  const float* rstd;      // null: from variance
+  const float* variance;  // with epsilon
+  float epsilon;
+  float* y;
+  __device__ Constants Prepare(int64_t c) const {
+    const float factor =
+        rstd != nullptr
+            ? rstd[c] * scale[c]
+            : static_cast<float>(
+                  static_cast<double>(scale[c]) /
+                  sqrt(static_cast<double>(variance[c]) +
+                       static_cast<double>(epsilon)));
+    return {mean[c], factor, offset[c]};
+  }
+  __device__ void operator()(int64_t i, const Constants& k) const {
+    y[i] = (x[i] - k.mean) * k.factor + k.offset;
+  }
+};
+
+struct NormaliseBackward {
+  struct Constants {
+    float mean, factor, g_mean, x_factor;
+  };
+  const float* x;
+  const float* dy;
+  const float* scale;
+  const float* mean;
+  const float* rstd;
+  const float* dscale;
+  const float* doffset;
+  double count;
+  float* dx;
+  __device__ Constants Prepare(int64_t c) const {
+    return {mean[c], scale[c] * rstd[c],
+            static_cast<float>(static_cast<double>(doffset[c]) / count),
+            static_cast<float>(static_cast<double>(dscale[c]) / count *
+                               static_cast<double>(rstd[c]))};
+  }
+  __device__ void operator()(int64_t i, const Constants& k) const {
+    dx[i] = k.factor * (dy[i] - k.g_mean - (x[i] - k.mean) * k.x_factor);
+  }
+};
+
+// ------------------------------------------------------------ a warp per row
+
+constexpr int kWarpsPerBlock = 4;
+
+dim3 BlocksForRows(int64_t rows) {
+  return dim3(static_cast<unsigned>(CeilDiv(rows, kWarpsPerBlock)));
+}
+
+// The row of this warp; lanes of one warp agree, so all leave together.
+__device__ inline int64_t WarpRow() {
+  return static_cast<int64_t>(blockIdx.x) * kWarpsPerBlock +
+         threadIdx.x / kWarp;
+}
+
+__global__ void LayerNormForwardKernel(int64_t rows, int64_t width,
+                                       float epsilon, const float* x,
+                                       const float* scale, const float* offset,
+                                       float* y, float* mean, float* rstd) {
+  const int64_t row = WarpRow();
+  if (row >= rows) {
+    return;
+  }
+  const int lane = threadIdx.x % kWarp;
+  const float* in = x + row * width;
+  const auto n = static_cast<double>(width);
+  float sum = 0.0f;
+  for (int64_t i = lane; i < width; i += kWarp) {
+    sum += in[i];
+  }
+  const auto m =
+      static_cast<float>(WarpSum(static_cast<double>(sum)) / n);
+  float squares = 0.0f;
+  for (int64_t i = lane; i < width; i += kWarp) {
+    const float d = in[i] - m;
+    squares += d * d;
+  }
+  const double variance = WarpSum(static_cast<double>(squares)) / n;
+  const auto s = static_cast<float>(
+      1.0 / sqrt(variance + static_cast<double>(epsilon)));
+  for (int64_t i = lane; i < width; i += kWarp) {
+    y[row * width + i] = (in[i] - m) * s * scale[i] + offset[i];
+  }
+  if (lane == 0) {
+    mean[row] = m;
+    rstd[row] = s;
+  }
+}
+
+__global__ void LayerNormBackwardKernel(int64_t rows, int64_t width,
+                                        const float* x, const float* scale,
+                                        const float* mean, const float* rstd,
+                                        const float* dy, float* dx) {
+  const int64_t row = WarpRow();
+  if (row >= rows) {
+    return;
+  }
+  const int lane = threadIdx.x % kWarp;
+  const float* in = x + row * width;
+  const float* g = dy + row * width;
+  const float m = mean[row];
+  const float s = rstd[row];
+  float g_sum = 0.0f;
+  float gx_sum = 0.0f;
+  for (int64_t i = lane; i < width; i += kWarp) {
+    const float scaled = g[i] * scale[i];
+    g_sum += scaled;
+    gx_sum += scaled * ((in[i] - m) * s);
+  }
+  const auto n = static_cast<double>(width);
+  const auto g_mean =
+      static_cast<float>(WarpSum(static_cast<double>(g_sum)) / n);
+  const auto gx_mean =
+      static_cast<float>(WarpSum(static_cast<double>(gx_sum)) / n);
+  for (int64_t i = lane; i < width; i += kWarp) {
+    dx[row * width + i] =
+        s * (g[i] * scale[i] - g_mean - (in[i] - m) * s * gx_mean);
+  }
+}
+
+// The first largest element of a row, in every lane.
+struct Largest {
+  float value;
+  int64_t index;
+};
+
+__device__ inline Largest WarpLargest(const float* row, int64_t width,
+                                      int lane) {
+  Largest best = {-INFINITY, INT64_MAX};
+  for (int64_t i = lane; i < width; i += kWarp) {
+    if (row[i] > best.value || best.index == INT64_MAX) {
+      best = {row[i], i};
+    }
+  }
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    const float value = __shfl_xor_sync(kAllLanes, best.value, offset);
+    const auto index = static_cast<int64_t>(__shfl_xor_sync(
+        kAllLanes, static_cast<long long>(best.index), offset));
+    if (index != INT64_MAX &&
+        (value > best.value || best.index == INT64_MAX ||
+         (value == best.value && index < best.index))) {
+      best = {value, index};
+    }
+  }
+  return best;
+}
+
+__global__ void SoftmaxCrossEntropyKernel(int64_t rows, int64_t width,
+                                          const float* x, const float* labels,
+                                          float* row_loss, float* row_correct,
+                                          float* dx) {
+  const int64_t row = WarpRow();
+  if (row >= rows) {
+    return;
+  }
+  const int lane = threadIdx.x % kWarp;
+  const float* in = x + row * width;
+  const auto label = static_cast<int64_t>(labels[row]);
+  const Largest best = WarpLargest(in, width, lane);
+  double lane_sum = 0.0;
+  for (int64_t i = lane; i < width; i += kWarp) {
+    lane_sum += static_cast<double>(expf(in[i] - best.value));
+  }
+  const double sum = WarpSum(lane_sum);
+  if (lane == 0) {
+    row_loss[row] = static_cast<float>(
+        log(sum) - (static_cast<double>(in[label]) - best.value));
+    row_correct[row] = best.index == label ? 1.0f : 0.0f;
+  }
+  if (dx == nullptr) {
+    return;
+  }
+  const double scale = 1.0 / static_cast<double>(rows);
+  const auto factor = static_cast<float>(scale / sum);
+  for (int64_t i = lane; i < width; i += kWarp) {
+    const float p = expf(in[i] - best.value) * factor;
+    dx[row * width + i] = i == label ? p - static_cast<float>(scale) : p;
+  }
+}
+
+__global__ void SigmoidCrossEntropyKernel(int64_t rows, const float* x,
+                                          const float* labels, float* row_loss,
+                                          float* row_correct, float* dx) {
+  const auto r = ThreadIndex<int64_t>();
+  if (r >= rows) {
+    return;
+  }
+  const float v = x[r];
+  const float z = labels[r];
+  row_loss[r] = fmaxf(v, 0.0f) - v * z + log1pf(expf(-fabsf(v)));
+  row_correct[r] = (v > 0.0f) == (z > 0.5f) ? 1.0f : 0.0f;
+  if (dx != nullptr) {
+    // From the other side where z is 1: no cancellation near certainty.
+    dx[r] = (z * -Sigmoid(-v) + (1.0f - z) * Sigmoid(v)) /
+            static_cast<float>(rows);
+  }
+}
+
+__global__ void MeanSquaredErrorKernel(int64_t rows, int64_t width,
+                                       const float* x, const float* labels,
+                                       float* row_loss, float* row_correct,
+                                       float* dx) {
+  const int64_t row = WarpRow();
+  if (row >= rows) {
+    return;
+  }
+  const int lane = threadIdx.x % kWarp;
+  const auto factor = static_cast<float>(2.0 / static_cast<double>(rows * width));
+  double lane_sum = 0.0;
+  for (int64_t i = row * width + lane; i < (row + 1) * width; i += kWarp) {
+    const float d = x[i] - labels[i];
+    lane_sum += static_cast<double>(d) * d;
+    if (dx != nullptr) {
+      dx[i] = factor * d;
+    }
+  }
+  const double sum = WarpSum(lane_sum);
+  if (lane == 0) {
+    row_loss[row] = static_cast<float>(sum / static_cast<double>(width));
+    row_correct[row] = 0.0f;
+  }
+}
+
+}  // namespace
+
+int64_t PartialElements(int64_t rows, int64_t width) {
+  return kSumsMax * SplitsOf(rows) * width;
+}
+
+void SumRows(cudaStream_t stream, int64_t rows, int64_t width, const float* x,
+             float* sums, float* partials) {
+  SumColumns<1>(stream, rows, width, Elements{x, width}, StoreSum{sums},
+                partials);
+}
+
+void LayerNormForward(cudaStream_t stream, int64_t rows, int64_t width,
+                      float epsilon, const float* x, const float* scale,
+                      const float* offset, float* y, float* mean, float* rstd) {
+  Launch(stream, BlocksForRows(rows), dim3(kWarpsPerBlock * kWarp),
+         LayerNormForwardKernel, rows, width, epsilon, x, scale, offset, y,
+         mean, rstd);
+}
+
+void LayerNormBackward(cudaStream_t stream, int64_t rows, int64_t width,
+                       const float* x, const float* scale, const float* mean,
+                       const float* rstd, const float* dy, float* dx,
+                       float* dscale, float* doffset, float* partials) {
+  SumColumns<2>(stream, rows, width,
+                GradientTerms<true>{x, dy, mean, rstd, width},
+                StoreGradients{doffset, dscale}, partials);
+  if (dx != nullptr) {
+    Launch(stream, BlocksForRows(rows), dim3(kWarpsPerBlock * kWarp),
+           LayerNormBackwardKernel, rows, width, x, scale, mean, rstd, dy, dx);
+  }
+}
+
+void BatchNormForward(cudaStream_t stream, int64_t rows, int64_t channels,
+                      float epsilon, const float* x, const float* scale,
+                      const float* offset, float* y, float* mean, float* rstd,
+                      float* variance, float* partials) {
+  const auto count = static_cast<double>(rows);
+  SumColumns<1>(stream, rows, channels, Elements{x, channels},
+                StoreMean{mean, count}, partials);
+  SumColumns<1>(stream, rows, channels, SquaredDistances{x, mean, channels},
+                StoreVariance{rstd, variance, count, epsilon}, partials);
+  ForEachColumn(
+      stream, rows, channels,
+      Normalise{x, scale, offset, mean, rstd, nullptr, epsilon, y});
+}
+
+void BatchNormBackward(cudaStream_t stream, int64_t rows, int64_t channels,
+                       const float* x, const float* scale, const float* mean,
+                       const float* rstd, const float* dy, float* dx,
+                       float* dscale, float* doffset, float* partials) {
+  SumColumns<2>(stream, rows, channels,
+                GradientTerms<false>{x, dy, mean, rstd, channels},
+                StoreGradients{doffset, dscale}, partials);
+  if (dx != nullptr) {
+    ForEachColumn(stream, rows, channels,
+                  NormaliseBackward{x, dy, scale, mean, rstd, dscale, doffset,
+                                    static_cast<double>(rows), dx});
+  }
+}
+
+void BatchNormInference(cudaStream_t stream, int64_t rows, int64_t channels,
+                        float epsilon, const float* x, const float* scale,
+                        const float* offset, const float* mean,
+                        const float* variance, float* y) {
+  ForEachColumn(
+      stream, rows, channels,
+      Normalise{x, scale, offset, mean, nullptr, variance, epsilon, y});
+}
+
+void Loss(cudaStream_t stream, LossKind kind, int64_t rows, int64_t width,
+          const float* x, const float* labels, float* row_loss,
+          float* row_correct, float* dx) {
+  const dim3 block(kWarpsPerBlock * kWarp);
+  switch (kind) {
+    case LossKind::kSoftmaxCrossEntropy:
+      return Launch(stream, BlocksForRows(rows), block,
+                    SoftmaxCrossEntropyKernel, rows, width, x, labels, row_loss,
+                    row_correct, dx);
+    case LossKind::kSigmoidCrossEntropy:
+      return Launch(stream, dim3(static_cast<unsigned>(CeilDiv(rows, kThreads))),
+                    dim3(kThreads), SigmoidCrossEntropyKernel, rows, x, labels,
+                    row_loss, row_correct, dx);
+    case LossKind::kMeanSquaredError:
+      return Launch(stream, BlocksForRows(rows), block, MeanSquaredErrorKernel,
+                    rows, width, x, labels, row_loss, row_correct, dx);
+  }
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,43 @@
+// The interface between Weir's processes and a compute plug-in, a shared
+// library that makes backends for one kind of device.
+//
+// Place: worker/compute/cuda/plugin.cc exports it, worker/compute/factory opens
+// libraries that do.
+//
+// Invariants
+//   I1. Nothing but `abi` is read before it was compared: both sides call each
+//       other's C++ classes, so both must be compiled from the same headers.
+//       kComputePluginAbi is a checksum of these headers.
+// Threads: the functions are safe.
+#ifndef WORKER_COMPUTE_PLUGIN_H_
+#define WORKER_COMPUTE_PLUGIN_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "worker/compute/backend.h"
+
+namespace weir {
+
+struct ComputePluginOptions {
+  int device = 0;
+  Precision precision = Precision::kFp32;
+};
+
+struct ComputePlugin {
+  uint32_t abi = 0;
+  // For people: what it was built with.
+  const char* description = "";
+  // Errors: INTERNAL  there is no driver, or it does not answer.
+  absl::StatusOr<int> (*device_count)() = nullptr;
+  absl::StatusOr<std::unique_ptr<Backend>> (*create)(
+      const ComputePluginOptions& options) = nullptr;
+};
+
+// What a plug-in exports under this name: const ComputePlugin* ().
+inline constexpr char kComputePluginSymbol[] = "weir_compute_plugin";
+
+}  // namespace weir
+
+#endif  // WORKER_COMPUTE_PLUGIN_H_

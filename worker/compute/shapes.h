@@ -1,0 +1,66 @@
+// The shapes and kinds of compute operations; see worker/compute/backend.h.
+#ifndef WORKER_COMPUTE_SHAPES_H_
+#define WORKER_COMPUTE_SHAPES_H_
+
+#include <cstdint>
+
+namespace weir {
+
+// C [m, n] = op(A) op(B); op transposes when its flag is set.
+struct MatMulShape {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool transpose_a = false;  // A is [k, m], else [m, k]
+  bool transpose_b = false;  // B is [n, k], else [k, n]
+};
+
+struct Conv2dShape {
+  int64_t batch = 0;
+  int64_t channels = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t filters = 0;
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;
+
+  constexpr int64_t out_height() const { return Out(height); }
+  constexpr int64_t out_width() const { return Out(width); }
+  constexpr int64_t Out(int64_t in) const {
+    return (in + 2 * padding - kernel) / stride + 1;
+  }
+};
+
+enum class PoolKind : int { kMax = 0, kAverage = 1 };
+
+struct PoolShape {
+  int64_t batch = 0;
+  int64_t channels = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t size = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;
+
+  constexpr int64_t out_height() const { return Out(height); }
+  constexpr int64_t out_width() const { return Out(width); }
+  constexpr int64_t Out(int64_t in) const {
+    return (in + 2 * padding - size) / stride + 1;
+  }
+};
+
+enum class ActivationKind : int { kRelu = 0, kSigmoid = 1, kTanh = 2 };
+
+enum class LossKind : int {
+  kSoftmaxCrossEntropy = 0,
+  kSigmoidCrossEntropy = 1,
+  kMeanSquaredError = 2,
+};
+
+// Of products and convolutions; see Compute.Precision in proto/job_spec.proto.
+enum class Precision : int { kFp32 = 0, kTf32 = 1, kBf16 = 2 };
+
+}  // namespace weir
+
+#endif  // WORKER_COMPUTE_SHAPES_H_
