@@ -15,7 +15,8 @@
 //
 // Invariants
 //   I1. Same inputs, same shapes, same options: same bits; whatever the
-//       addresses are and whatever ran before.
+//       addresses are, as long as they are aligned to 64 bytes, and whatever
+//       ran before.
 //   I2. Every element of an output is overwritten, and never read before that.
 //   I3. Outputs overlap no input, unless the operation says so.
 // Threads: compatible; one thread at a time calls a backend.

@@ -58,7 +58,9 @@ enum class LossKind : int {
   kMeanSquaredError = 2,
 };
 
-// Of products and convolutions; see Compute.Precision in proto/job_spec.proto.
+// What products and convolutions round their factors to; all else is fp32. A
+// backend has one, from its creation; `cpu` always computes in fp32. See
+// Compute.Precision in proto/job_spec.proto.
 enum class Precision : int { kFp32 = 0, kTf32 = 1, kBf16 = 2 };
 
 }  // namespace weir

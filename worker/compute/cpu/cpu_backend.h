@@ -94,8 +94,11 @@ class CpuBackend : public Backend {
             const float* labels, float* row_loss, float* row_correct,
             float* dx) override;
 
- private:
+ protected:
+  // Also for tests that break an operation.
   explicit CpuBackend(std::unique_ptr<DnnlOps> dnnl);
+
+ private:
   void Keep(const absl::Status& status);
 
   const std::unique_ptr<DnnlOps> dnnl_;

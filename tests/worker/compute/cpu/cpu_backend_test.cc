@@ -10,7 +10,9 @@ std::unique_ptr<Backend> OneThread() { return CpuBackend::Create(1).value(); }
 std::unique_ptr<Backend> TwoThreads() { return CpuBackend::Create(2).value(); }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, BackendContract,
-                         testing::Values(&OneThread, &TwoThreads));
+                         EveryCheck({{"OneThread", &OneThread},
+                                     {"TwoThreads", &TwoThreads}}),
+                         BackendContract::Name);
 
 TEST(CpuBackendTest, CostsNoCopyToReachHostMemory) {
   const auto backend = OneThread();

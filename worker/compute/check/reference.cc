@@ -1,4 +1,4 @@
-#include "tests/worker/compute/reference.h"
+#include "worker/compute/check/reference.h"
 
 #include <algorithm>
 #include <cmath>
@@ -26,25 +26,37 @@ void ForEachTap(int64_t height, int64_t width, int64_t out_height,
   }
 }
 
-// Calls f(y index, x index, kernel index) for every product of a convolution.
+// Calls f(first element of y's pixel, of x's pixel, of the packed kernel's tap)
+// wherever a convolution multiplies.
 template <typename F>
 void ForEachProduct(const Conv2dShape& s, F f) {
   const int64_t out_pixels = s.out_height() * s.out_width();
   for (int64_t b = 0; b < s.batch; ++b) {
     ForEachTap(s.height, s.width, s.out_height(), s.out_width(), s.kernel,
                s.stride, s.padding, [&](int64_t out, int64_t in, int64_t tap) {
-                 if (in < 0) {
-                   return;
-                 }
-                 for (int64_t o = 0; o < s.filters; ++o) {
-                   for (int64_t c = 0; c < s.channels; ++c) {
-                     f((b * out_pixels + out) * s.filters + o,
-                       (b * s.height * s.width + in) * s.channels + c,
-                       (o * s.channels + c) * s.kernel * s.kernel + tap);
-                   }
+                 if (in >= 0) {
+                   f((b * out_pixels + out) * s.filters,
+                     (b * s.height * s.width + in) * s.channels,
+                     tap * s.channels * s.filters);
                  }
                });
   }
+}
+
+// [filters, channels, taps] to [taps, channels, filters]: the innermost loops
+// then run over neighbours. Its own inverse but for the order of the counts.
+Values Pack(int64_t filters, int64_t channels, int64_t taps,
+            const Values& kernel) {
+  Values packed(kernel.size());
+  for (int64_t o = 0; o < filters; ++o) {
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t t = 0; t < taps; ++t) {
+        packed[(t * channels + c) * filters + o] =
+            kernel[(o * channels + c) * taps + t];
+      }
+    }
+  }
+  return packed;
 }
 
 // Calls f(y index, x index or -1) for every element of every pooling window.
@@ -86,13 +98,17 @@ Values MatMul(const MatMulShape& s, const Values& a, const Values& b,
               const Values& bias) {
   Values c(s.m * s.n);
   for (int64_t i = 0; i < s.m; ++i) {
-    for (int64_t j = 0; j < s.n; ++j) {
-      double sum = bias.empty() ? 0.0 : bias[j];
-      for (int64_t k = 0; k < s.k; ++k) {
-        sum += a[s.transpose_a ? k * s.m + i : i * s.k + k] *
-               b[s.transpose_b ? j * s.k + k : k * s.n + j];
+    double* row = c.data() + i * s.n;
+    if (!bias.empty()) {
+      std::copy(bias.begin(), bias.end(), row);
+    }
+    for (int64_t k = 0; k < s.k; ++k) {
+      const double factor = a[s.transpose_a ? k * s.m + i : i * s.k + k];
+      const double* column = b.data() + (s.transpose_b ? k : k * s.n);
+      const int64_t step = s.transpose_b ? s.k : 1;
+      for (int64_t j = 0; j < s.n; ++j) {
+        row[j] += factor * column[j * step];
       }
-      c[i * s.n + j] = sum;
     }
   }
   return c;
@@ -104,19 +120,36 @@ Values Conv2d(const Conv2dShape& s, const Values& x, const Values& kernel,
   for (size_t i = 0; i < y.size(); ++i) {
     y[i] = bias.empty() ? 0.0 : bias[i % s.filters];
   }
-  ForEachProduct(s, [&](int64_t out, int64_t in, int64_t k) {
-    y[out] += x[in] * kernel[k];
+  const Values packed =
+      Pack(s.filters, s.channels, s.kernel * s.kernel, kernel);
+  ForEachProduct(s, [&](int64_t out, int64_t in, int64_t tap) {
+    for (int64_t c = 0; c < s.channels; ++c) {
+      for (int64_t o = 0; o < s.filters; ++o) {
+        y[out + o] += x[in + c] * packed[tap + c * s.filters + o];
+      }
+    }
   });
   return y;
 }
 
 Conv2dGradients Conv2dBackward(const Conv2dShape& s, const Values& x,
                                const Values& kernel, const Values& dy) {
-  Conv2dGradients d{Values(x.size()), Values(kernel.size()), Values(s.filters)};
-  ForEachProduct(s, [&](int64_t out, int64_t in, int64_t k) {
-    d.x[in] += dy[out] * kernel[k];
-    d.kernel[k] += dy[out] * x[in];
+  Conv2dGradients d{Values(x.size()), {}, Values(s.filters)};
+  const int64_t taps = s.kernel * s.kernel;
+  const Values packed = Pack(s.filters, s.channels, taps, kernel);
+  Values dpacked(kernel.size());
+  ForEachProduct(s, [&](int64_t out, int64_t in, int64_t tap) {
+    for (int64_t c = 0; c < s.channels; ++c) {
+      double sum = 0.0;
+      for (int64_t o = 0; o < s.filters; ++o) {
+        const int64_t k = tap + c * s.filters + o;
+        sum += dy[out + o] * packed[k];
+        dpacked[k] += dy[out + o] * x[in + c];
+      }
+      d.x[in + c] += sum;
+    }
   });
+  d.kernel = Pack(taps, s.channels, s.filters, dpacked);
   for (size_t i = 0; i < dy.size(); ++i) {
     d.bias[i % s.filters] += dy[i];
   }

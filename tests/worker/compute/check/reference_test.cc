@@ -1,5 +1,5 @@
 // Proves the naive backward passes by central differences of the forward ones.
-#include "tests/worker/compute/reference.h"
+#include "worker/compute/check/reference.h"
 
 #include <cmath>
 #include <functional>

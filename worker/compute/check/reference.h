@@ -1,8 +1,8 @@
 // Every operation of worker/compute/backend.h, naively and in double: the
-// oracle of the contract suite. reference_test proves the backward ones by
+// oracle of operation_checks.h. reference_test proves the backward ones by
 // finite differences of the forward ones.
-#ifndef TESTS_WORKER_COMPUTE_REFERENCE_H_
-#define TESTS_WORKER_COMPUTE_REFERENCE_H_
+#ifndef WORKER_COMPUTE_CHECK_REFERENCE_H_
+#define WORKER_COMPUTE_CHECK_REFERENCE_H_
 
 #include <cstdint>
 #include <vector>
@@ -56,4 +56,4 @@ Values LossBackward(LossKind kind, int64_t rows, int64_t width, const Values& x,
 
 }  // namespace weir::reference
 
-#endif  // TESTS_WORKER_COMPUTE_REFERENCE_H_
+#endif  // WORKER_COMPUTE_CHECK_REFERENCE_H_

@@ -1,0 +1,215 @@
+// Host memory, and the same bits whatever the addresses are and whatever ran
+// before.
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "worker/compute/check/check_run.h"
+
+namespace weir {
+namespace {
+
+void HostMemory(CheckRun* run) {
+  Backend* backend = run->backend();
+  run->Begin("3 floats");
+  std::vector<float> host = {1, 2, 3};
+  const absl::StatusOr<float*> mirror = backend->MirrorHost(host.data(), 3);
+  if (!mirror.ok()) {
+    run->Expect(std::string(mirror.status().message()).c_str(), false);
+    return;
+  }
+  backend->Upload(*mirror, host.data(), 3);
+  float* y = run->Output(3);
+  backend->Add(3, *mirror, *mirror, y);
+  run->Equal("of an uploaded mirror", y, {2, 4, 6});
+  backend->Add(3, y, *mirror, *mirror);
+  backend->Download(host.data(), *mirror, 3);
+  backend->Wait(backend->Mark());
+  run->Expect("a downloaded mirror", host == std::vector<float>({3, 6, 9}));
+  backend->Release(*mirror);
+
+  float* stage = run->Output(3);
+  backend->Wait(backend->Mark());  // before another upload to it
+  const float* staged = backend->Stage(stage, host.data(), 3);
+  y = run->Output(3);
+  backend->Add(3, staged, staged, y);
+  std::vector<float> room(3);
+  const float* fetched = backend->Fetch(room.data(), y, 3);
+  const uint64_t mark = backend->Mark();
+  backend->Wait(mark);
+  run->Expect("staged and fetched",
+              fetched[0] == 6.0f && fetched[1] == 12.0f && fetched[2] == 18.0f);
+  run->Expect("a mark that was waited for is reached", backend->Reached(mark));
+}
+
+// Operations whose bits might depend on the address or on history, each on
+// inputs drawn once.
+class Repeated {
+ public:
+  explicit Repeated(CheckRun* run)
+      : run_(run),
+        a_(run->Draw(kMat.m * kMat.k, -1.0f, 1.0f)),
+        b_(run->Draw(kMat.k * kMat.n, -1.0f, 1.0f)),
+        x_(run->Draw(kRows * kConv.channels, -1.0f, 1.0f)),
+        dy_(run->Draw(kRows * kConv.filters, -1.0f, 1.0f)),
+        kernel_(run->Draw(kKernel, -1.0f, 1.0f)),
+        scale_(run->Draw(kConv.filters, 0.5f, 1.5f)) {
+    for (int64_t r = 0; r < kRows; ++r) {
+      labels_.push_back(
+          static_cast<float>(run->random()->NextBelow(kConv.filters)));
+    }
+  }
+
+  // Runs all, every buffer moved by 64 bytes `shift` times more than the one
+  // before; the first call's bits are what all others' must be.
+  void Run(int64_t shift) {
+    shift_ = shift;
+    next_ = 0;
+    Products();
+    Convolutions();
+    Norms();
+    Losses();
+  }
+
+ private:
+  static constexpr MatMulShape kMat{33, 65, 130, false, true};
+  static constexpr Conv2dShape kConv{3, 16, 9, 9, 32, 3, 1, 1};
+  static constexpr int64_t kRows = int64_t{3} * 9 * 9;
+  static constexpr int64_t kKernel = int64_t{32} * 16 * 3 * 3;
+
+  const float* In(const std::vector<float>& values) {
+    run_->Shift(shift_);
+    return run_->Exactly(values).device;
+  }
+  float* Out(int64_t count) {
+    run_->Shift(shift_);
+    return run_->Output(count);
+  }
+  void Same(const char* what, const float* device, int64_t count) {
+    if (next_ == first_.size()) {
+      first_.push_back(run_->Read(device, count));
+    }
+    run_->Equal(what, device, first_[next_++]);
+  }
+
+  void Products() {
+    float* c = Out(kMat.m * kMat.n);
+    run_->backend()->MatMul(kMat, In(a_), In(b_), nullptr, c);
+    Same("matmul", c, kMat.m * kMat.n);
+    float* sums = Out(kConv.filters);
+    run_->backend()->SumRows(kRows, kConv.filters, In(dy_), sums);
+    Same("sum rows", sums, kConv.filters);
+  }
+
+  void Convolutions() {
+    const float* x = In(x_);
+    const float* dy = In(dy_);
+    const float* kernel = In(kernel_);
+    float* y = Out(kRows * kConv.filters);
+    run_->backend()->Conv2dForward(kConv, x, kernel, In(scale_), y);
+    Same("conv2d", y, kRows * kConv.filters);
+    float* dx = Out(kRows * kConv.channels);
+    run_->backend()->Conv2dBackwardData(kConv, dy, kernel, dx);
+    Same("conv2d dx", dx, kRows * kConv.channels);
+    float* dkernel = Out(kKernel);
+    float* dbias = Out(kConv.filters);
+    run_->backend()->Conv2dBackwardKernel(kConv, x, dy, dkernel, dbias);
+    Same("conv2d dkernel", dkernel, kKernel);
+    Same("conv2d dbias", dbias, kConv.filters);
+    // Windows overlap: a scatter could add in any order.
+    const PoolShape pool{3, 16, 9, 9, 3, 1, 1};
+    dx = Out(kRows * kConv.channels);
+    run_->backend()->PoolBackward(PoolKind::kMax, pool, x, x, dx);
+    Same("max pool dx", dx, kRows * kConv.channels);
+  }
+
+  void Norms() {
+    constexpr int64_t kWidth = kConv.filters;
+    const float* x = In(dy_);
+    const float* scale = In(scale_);
+    for (const bool layer : {true, false}) {
+      const int64_t groups = layer ? kRows : kWidth;
+      float* y = Out(kRows * kWidth);
+      float* mean = Out(groups);
+      float* rstd = Out(groups);
+      float* dx = Out(kRows * kWidth);
+      float* dscale = Out(kWidth);
+      float* doffset = Out(kWidth);
+      Backend* backend = run_->backend();
+      if (layer) {
+        backend->LayerNormForward(kRows, kWidth, 1e-3f, x, scale, scale, y,
+                                  mean, rstd);
+        backend->LayerNormBackward(kRows, kWidth, x, scale, mean, rstd, x, dx,
+                                   dscale, doffset);
+      } else {
+        backend->BatchNormForward(kRows, kWidth, 1e-3f, x, scale, scale, y,
+                                  mean, rstd, Out(kWidth));
+        backend->BatchNormBackward(kRows, kWidth, x, scale, mean, rstd, x, dx,
+                                   dscale, doffset);
+      }
+      Same(layer ? "layer norm" : "batch norm", y, kRows * kWidth);
+      Same(layer ? "layer norm dx" : "batch norm dx", dx, kRows * kWidth);
+      Same(layer ? "layer norm dscale" : "batch norm dscale", dscale, kWidth);
+      Same(layer ? "layer norm doffset" : "batch norm doffset", doffset,
+           kWidth);
+    }
+  }
+
+  void Losses() {
+    float* loss = Out(kRows);
+    float* dx = Out(kRows * kConv.filters);
+    run_->backend()->Loss(LossKind::kSoftmaxCrossEntropy, kRows, kConv.filters,
+                          In(dy_), In(labels_), loss, Out(kRows), dx);
+    Same("softmax loss", loss, kRows);
+    Same("softmax dx", dx, kRows * kConv.filters);
+  }
+
+  CheckRun* const run_;
+  const std::vector<float> a_, b_, x_, dy_, kernel_, scale_;
+  std::vector<float> labels_;
+  int64_t shift_ = 0;
+  size_t next_ = 0;
+  std::vector<std::vector<float>> first_;  // in the order of Same()
+};
+
+void SameBitsAnywhere(CheckRun* run) {
+  Repeated repeated(run);
+  for (int64_t shift = 0; shift < 5; ++shift) {
+    run->Begin(absl::StrCat("buffers ", shift, " x 64 bytes apart"));
+    repeated.Run(shift);
+  }
+}
+
+// Other sizes of the same operations, so that caches and workspaces are used.
+void OtherWork(CheckRun* run) {
+  Backend* backend = run->backend();
+  for (const int64_t n : {int64_t{7}, int64_t{200}}) {
+    const float* a = run->Random(n * n).device;
+    float* c = run->Output(n * n);
+    backend->MatMul({n, n, n}, a, a, nullptr, c);
+    backend->SumRows(n, n, a, run->Output(n));
+    const Conv2dShape conv{1, n, 5, 5, 7, 3, 1, 1};
+    backend->Conv2dBackwardKernel(conv, run->Random(25 * n).device,
+                                  run->Random(int64_t{25} * 7).device,
+                                  run->Output(7 * n * 9), run->Output(7));
+    backend->Add(n * n, c, c, c);
+  }
+}
+
+void SameBitsTwice(CheckRun* run) {
+  Repeated repeated(run);
+  for (int64_t round = 0; round < 3; ++round) {
+    run->Begin(absl::StrCat("round ", round));
+    repeated.Run(0);
+    OtherWork(run);
+  }
+}
+
+}  // namespace
+
+std::vector<OperationCheck> MemoryChecks() {
+  return {{"mirror, stage, fetch", &HostMemory},
+          {"same bits wherever buffers lie", &SameBitsAnywhere},
+          {"same bits twice", &SameBitsTwice}};
+}
+
+}  // namespace weir

@@ -1,0 +1,244 @@
+// Pools, activations, dropout, sums and copies.
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "worker/compute/check/check_run.h"
+
+namespace weir {
+namespace {
+
+using reference::Values;
+
+std::vector<PoolShape> PoolShapes(bool large) {
+  std::vector<PoolShape> shapes = {
+      {1, 1, 1, 1, 1, 1, 0},   {2, 3, 5, 7, 2, 2, 0},  {2, 65, 6, 6, 3, 2, 1},
+      {1, 130, 4, 5, 2, 1, 1}, {3, 16, 9, 9, 3, 4, 0}, {1, 1, 3, 3, 3, 1, 0},
+      {1, 1, 17, 1, 1, 2, 0},  {2, 5, 8, 8, 5, 3, 2},  {4, 32, 14, 14, 2, 2, 0},
+  };
+  if (large) {
+    shapes.insert(shapes.end(),
+                  {{8, 64, 56, 56, 3, 2, 1}, {4, 97, 35, 35, 2, 2, 0}});
+  }
+  return shapes;
+}
+
+void Pool(PoolKind kind, CheckRun* run) {
+  for (const PoolShape& s : PoolShapes(run->large())) {
+    run->Begin(absl::StrCat(s.batch, "x", s.height, "x", s.width, "x",
+                            s.channels, " by ", s.size, "x", s.size, " stride ",
+                            s.stride, " padding ", s.padding));
+    const int64_t x_count = s.batch * s.height * s.width * s.channels;
+    const int64_t y_count =
+        s.batch * s.out_height() * s.out_width() * s.channels;
+    const CheckRun::Input x = run->Factors(x_count, y_count);
+    const CheckRun::Input dy = run->Factors(y_count, y_count);
+    float* y = run->Output(y_count);
+    run->backend()->PoolForward(kind, s, x.device, y);
+    run->Near("y", y, reference::Pool(kind, s, x.values));
+    float* dx = run->Output(x_count);
+    run->backend()->PoolBackward(kind, s, x.device, dy.device, dx);
+    run->Near("dx", dx, reference::PoolBackward(kind, s, x.values, dy.values));
+  }
+}
+
+void MaxPool(CheckRun* run) { Pool(PoolKind::kMax, run); }
+void AveragePool(CheckRun* run) { Pool(PoolKind::kAverage, run); }
+
+void FirstOfEquals(CheckRun* run) {
+  run->Begin("1x2x2x1 by 2x2");
+  const CheckRun::Input x = run->Exactly({1, 3, 3, 3});
+  float* dx = run->Output(4);
+  run->backend()->PoolBackward(PoolKind::kMax, {1, 1, 2, 2, 2, 2, 0}, x.device,
+                               run->Exactly({5}).device, dx);
+  run->Equal("dx", dx, {0, 5, 0, 0});
+  // Padding is less than any value and wins never.
+  run->Begin("1x2x2x1 by 3x3 padding 1");
+  const CheckRun::Input low = run->Exactly({-7, -7, -7, -8});
+  float* y = run->Output(1);
+  run->backend()->PoolForward(PoolKind::kMax, {1, 1, 2, 2, 3, 2, 1}, low.device,
+                              y);
+  run->Equal("y", y, {-7});
+  dx = run->Output(4);
+  run->backend()->PoolBackward(PoolKind::kMax, {1, 1, 2, 2, 3, 2, 1},
+                               low.device, run->Exactly({5}).device, dx);
+  run->Equal("dx", dx, {5, 0, 0, 0});
+}
+
+void NanPassesThrough(CheckRun* run) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  run->Begin("relu 4");
+  float* y = run->Output(4);
+  run->backend()->ActivationForward(ActivationKind::kRelu, 4,
+                                    run->Exactly({nan, 1, -2, 3}).device, y);
+  const std::vector<float> relu = run->Read(y, 4);
+  run->Expect("y[0] is NaN", std::isnan(relu[0]));
+  run->Equal("y behind it", y + 1, {1, 0, 3});
+  for (int64_t position = 0; position < 4; ++position) {
+    run->Begin(absl::StrCat("1x2x2x1 by 2x2, at ", position));
+    std::vector<float> values = {0, 1, 2, 3};
+    values[position] = nan;
+    y = run->Output(1);
+    run->backend()->PoolForward(PoolKind::kMax, {1, 1, 2, 2, 2, 2, 0},
+                                run->Exactly(values).device, y);
+    run->Expect("y is NaN, and not the poison", std::isnan(run->Read(y, 1)[0]));
+  }
+}
+
+void Activation(ActivationKind kind, CheckRun* run) {
+  std::vector<int64_t> counts = {1, 15, 1000, 65537};
+  if (run->large()) {
+    counts.push_back(2000003);
+  }
+  for (const int64_t count : counts) {
+    run->Begin(absl::StrCat(count));
+    // 1 - y * y near saturation loses digits of y by nature: few elements stay
+    // away from it.
+    const float range = count < 100 ? 2.0f : 6.0f;
+    const CheckRun::Input x = run->Random(count, -range, range);
+    const CheckRun::Input dy = run->Random(count);
+    float* y = run->Output(count);
+    run->backend()->ActivationForward(kind, count, x.device, y);
+    run->Near("y", y, reference::Activation(kind, x.values));
+    float* dx = run->Output(count);
+    run->backend()->ActivationBackward(kind, count, y, dy.device, dx);
+    run->Near("dx", dx,
+              reference::ActivationBackward(kind, x.values, dy.values));
+    run->backend()->ActivationBackward(kind, count, y, dy.device,
+                                       run->InPlace(dy));
+    run->Equal("dx in place", dy.device, run->Read(dx, count));
+    run->backend()->ActivationForward(kind, count, x.device, run->InPlace(x));
+    run->Equal("y in place", x.device, run->Read(y, count));
+  }
+}
+
+void Relu(CheckRun* run) { Activation(ActivationKind::kRelu, run); }
+void Sigmoid(CheckRun* run) { Activation(ActivationKind::kSigmoid, run); }
+void Tanh(CheckRun* run) { Activation(ActivationKind::kTanh, run); }
+
+void Dropout(CheckRun* run) {
+  const std::vector<uint64_t> keys = {run->random()->Next64(),
+                                      run->random()->Next64()};
+  run->backend()->SetKeys(keys);
+  std::vector<int64_t> counts = {1, 2, 7, 1001, 65537};
+  if (run->large()) {
+    counts.push_back(2000003);
+  }
+  for (const int64_t count : counts) {
+    for (const float rate : {0.0f, 0.25f, 0.9f}) {
+      run->Begin(absl::StrCat(count, " rate ", rate));
+      const CheckRun::Input x = run->Random(count);
+      Values expected(count);
+      for (int64_t i = 0; i < count; ++i) {
+        const uint32_t word = Philox(keys[1], 0, i / 4)[i % 4];
+        expected[i] =
+            UnitFloat(word) >= rate ? x.values[i] / (1.0 - rate) : 0.0;
+      }
+      float* y = run->Output(count);
+      run->backend()->Dropout(1, rate, count, x.device, y);
+      run->Near("y", y, expected);
+      run->backend()->Dropout(1, rate, count, x.device, run->InPlace(x));
+      run->Equal("in place", x.device, run->Read(y, count));
+    }
+  }
+}
+
+void Add(CheckRun* run) {
+  std::vector<int64_t> counts = {1, 7, 1003, 65537};
+  if (run->large()) {
+    counts.push_back(2000003);
+  }
+  for (const int64_t count : counts) {
+    run->Begin(absl::StrCat(count));
+    const CheckRun::Input a = run->Random(count);
+    const CheckRun::Input b = run->Random(count);
+    std::vector<float> sum(count);
+    for (int64_t i = 0; i < count; ++i) {
+      sum[i] = static_cast<float>(a.values[i] + b.values[i]);
+    }
+    float* y = run->Output(count);
+    run->backend()->Add(count, a.device, b.device, y);
+    run->Equal("y", y, sum);
+    y = run->InPlace(
+        run->Exactly(std::vector<float>(a.values.begin(), a.values.end())));
+    run->backend()->Add(count, y, b.device, y);
+    run->Equal("in place of a", y, sum);
+    run->backend()->Add(count, a.device, b.device, run->InPlace(b));
+    run->Equal("in place of b", b.device, sum);
+  }
+}
+
+struct Window {
+  int64_t rows, width, x_stride, y_stride;
+};
+
+void CopyColumns(CheckRun* run) {
+  std::vector<Window> windows = {{1, 1, 1, 1},    {2, 2, 3, 4},
+                                 {17, 5, 9, 7},   {300, 130, 257, 131},
+                                 {4099, 1, 3, 2}, {1, 4099, 4100, 4099},
+                                 {64, 64, 64, 64}};
+  if (run->large()) {
+    windows.push_back({4096, 511, 777, 513});
+  }
+  for (const auto& [rows, width, x_stride, y_stride] : windows) {
+    run->Begin(absl::StrCat(rows, "x", width, " from rows of ", x_stride,
+                            " to rows of ", y_stride));
+    // The window is at the right edge of both.
+    const int64_t x_begin = x_stride - width;
+    const int64_t y_begin = y_stride - width;
+    const std::vector<float> x = run->Draw(rows * x_stride, -1.0f, 1.0f);
+    std::vector<float> expected(rows * y_stride, CheckRun::Poison());
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < width; ++c) {
+        expected[r * y_stride + y_begin + c] = x[r * x_stride + x_begin + c];
+      }
+    }
+    float* y = run->Output(rows * y_stride);
+    run->backend()->CopyColumns(rows, width, run->Exactly(x).device + x_begin,
+                                x_stride, y + y_begin, y_stride);
+    run->Equal("y, outside the window too", y, expected);
+  }
+}
+
+void Transpose(CheckRun* run) {
+  std::vector<std::array<int64_t, 3>> shapes = {
+      {1, 1, 1},   {2, 3, 5},  {3, 17, 33},  {1, 1, 100},
+      {1, 100, 1}, {70, 1, 3}, {5, 129, 65}, {300, 4, 4}};
+  if (run->large()) {
+    shapes.push_back({4, 1000, 1001});
+  }
+  for (const auto& [batch, rows, columns] : shapes) {
+    run->Begin(absl::StrCat(batch, "x", rows, "x", columns));
+    const int64_t count = batch * rows * columns;
+    const std::vector<float> x = run->Draw(count, -1.0f, 1.0f);
+    std::vector<float> expected(count);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t image = i / (rows * columns);
+      const int64_t r = i / columns % rows;
+      const int64_t c = i % columns;
+      expected[(image * columns + c) * rows + r] = x[i];
+    }
+    float* y = run->Output(count);
+    run->backend()->Transpose(batch, rows, columns, run->Exactly(x).device, y);
+    run->Equal("y", y, expected);
+  }
+}
+
+}  // namespace
+
+std::vector<OperationCheck> PointwiseChecks() {
+  return {{"max pool", &MaxPool},
+          {"average pool", &AveragePool},
+          {"max pool: first of equals", &FirstOfEquals},
+          {"NaN through relu and max pool", &NanPassesThrough},
+          {"relu", &Relu},
+          {"sigmoid", &Sigmoid},
+          {"tanh", &Tanh},
+          {"dropout", &Dropout},
+          {"add", &Add},
+          {"copy columns", &CopyColumns},
+          {"transpose", &Transpose}};
+}
+
+}  // namespace weir

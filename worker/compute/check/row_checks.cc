@@ -1,0 +1,311 @@
+// Norms over rows and columns, losses.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "worker/compute/check/check_run.h"
+
+namespace weir {
+namespace {
+
+using reference::NormOver;
+using reference::Values;
+
+constexpr float kEpsilon = 1e-3f;
+
+struct NormCase {
+  int64_t rows, width;
+  // Of x, which is `spread` wide: far from zero the mean of squares less the
+  // square of the mean would show.
+  float low = 1.0f;
+};
+
+std::string Describe(const NormCase& c) {
+  return absl::StrCat(c.rows, "x", c.width,
+                      c.low > 1.0f ? absl::StrCat(" about ", c.low + 1) : "");
+}
+
+// What the inputs' gradients are sums of, and what those of scale and offset
+// are; these cancel by nature.
+struct NormTerms {
+  Values x, scale, offset;
+};
+
+NormTerms TermsOf(NormOver over, const NormCase& c, const Values& x,
+                  const Values& scale, const Values& dy) {
+  const reference::NormResult plain =
+      reference::Norm(over, c.rows, c.width, kEpsilon, x, Values(c.width, 1.0),
+                      Values(c.width, 0.0));
+  NormTerms terms{Values(x.size()), Values(x.size()), dy};
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t group = over == NormOver::kRow ? i / c.width : i % c.width;
+    terms.x[i] = dy[i] * scale[i % c.width] /
+                 std::sqrt(plain.variance[group] + kEpsilon);
+    terms.scale[i] = dy[i] * plain.y[i];
+  }
+  return terms;
+}
+
+struct NormInputs {
+  CheckRun::Input x, scale, offset, dy;
+};
+
+NormInputs DrawNorm(const NormCase& c, CheckRun* run) {
+  return {run->Random(c.rows * c.width, c.low, c.low + 2.0f),
+          run->Scale(c.width), run->Scale(c.width),
+          run->Random(c.rows * c.width)};
+}
+
+// `backward` calls the backend with (dx or null, dscale, doffset).
+template <typename F>
+void CheckNormBackward(NormOver over, const NormCase& c, const NormInputs& in,
+                       CheckRun* run, F backward) {
+  const reference::NormGradients d =
+      reference::NormBackward(over, c.rows, c.width, kEpsilon, in.x.values,
+                              in.scale.values, in.dy.values);
+  const NormTerms terms =
+      TermsOf(over, c, in.x.values, in.scale.values, in.dy.values);
+  for (const bool with_dx : {true, false}) {
+    float* dx = with_dx ? run->Output(c.rows * c.width) : nullptr;
+    float* dscale = run->Output(c.width);
+    float* doffset = run->Output(c.width);
+    backward(dx, dscale, doffset);
+    if (with_dx) {
+      run->NearSum("dx", dx, d.x, terms.x);
+    }
+    run->NearSum(with_dx ? "dscale" : "dscale without dx", dscale, d.scale,
+                 terms.scale);
+    run->NearSum(with_dx ? "doffset" : "doffset without dx", doffset, d.offset,
+                 terms.offset);
+  }
+}
+
+void LayerNorm(CheckRun* run) {
+  std::vector<NormCase> cases = {{1, 1},    {1, 17},   {5, 3},
+                                 {5, 1},    {33, 130}, {200, 64},
+                                 {3, 1025}, {4100, 7}, {9, 257, 10}};
+  if (run->large()) {
+    cases.insert(cases.end(), {{2048, 1024}, {70000, 5}, {2, 50001}});
+  }
+  for (const NormCase& c : cases) {
+    run->Begin(Describe(c));
+    const NormInputs in = DrawNorm(c, run);
+    float* y = run->Output(c.rows * c.width);
+    float* mean = run->Output(c.rows);
+    float* rstd = run->Output(c.rows);
+    run->backend()->LayerNormForward(c.rows, c.width, kEpsilon, in.x.device,
+                                     in.scale.device, in.offset.device, y, mean,
+                                     rstd);
+    const reference::NormResult expected =
+        reference::Norm(NormOver::kRow, c.rows, c.width, kEpsilon, in.x.values,
+                        in.scale.values, in.offset.values);
+    run->Near("y", y, expected.y);
+    run->Near("mean", mean, expected.mean);
+    CheckNormBackward(NormOver::kRow, c, in, run,
+                      [&](float* dx, float* dscale, float* doffset) {
+                        run->backend()->LayerNormBackward(
+                            c.rows, c.width, in.x.device, in.scale.device, mean,
+                            rstd, in.dy.device, dx, dscale, doffset);
+                      });
+  }
+}
+
+std::vector<NormCase> BatchNormCases(bool large) {
+  std::vector<NormCase> cases = {{1, 1},    {1, 5},    {2, 17},
+                                 {5, 3},    {9, 1},    {33, 130},
+                                 {9, 1027}, {7000, 6}, {257, 9, 10}};
+  if (large) {
+    cases.insert(cases.end(), {{50176, 64}, {100001, 3}, {64, 8192}});
+  }
+  return cases;
+}
+
+void BatchNorm(CheckRun* run) {
+  for (const NormCase& c : BatchNormCases(run->large())) {
+    run->Begin(Describe(c));
+    const NormInputs in = DrawNorm(c, run);
+    float* y = run->Output(c.rows * c.width);
+    float* mean = run->Output(c.width);
+    float* rstd = run->Output(c.width);
+    float* variance = run->Output(c.width);
+    run->backend()->BatchNormForward(c.rows, c.width, kEpsilon, in.x.device,
+                                     in.scale.device, in.offset.device, y, mean,
+                                     rstd, variance);
+    const reference::NormResult expected =
+        reference::Norm(NormOver::kColumn, c.rows, c.width, kEpsilon,
+                        in.x.values, in.scale.values, in.offset.values);
+    run->Near("y", y, expected.y);
+    run->Near("mean", mean, expected.mean);
+    Values unbiased = expected.variance;
+    for (double& v : unbiased) {
+      v *= c.rows > 1
+               ? static_cast<double>(c.rows) / static_cast<double>(c.rows - 1)
+               : 0.0;
+    }
+    run->Near("variance", variance, unbiased);
+    CheckNormBackward(NormOver::kColumn, c, in, run,
+                      [&](float* dx, float* dscale, float* doffset) {
+                        run->backend()->BatchNormBackward(
+                            c.rows, c.width, in.x.device, in.scale.device, mean,
+                            rstd, in.dy.device, dx, dscale, doffset);
+                      });
+  }
+}
+
+void BatchNormInference(CheckRun* run) {
+  for (const NormCase& c : BatchNormCases(run->large())) {
+    run->Begin(Describe(c));
+    const CheckRun::Input x =
+        run->Random(c.rows * c.width, c.low, c.low + 2.0f);
+    const CheckRun::Input scale = run->Scale(c.width);
+    const CheckRun::Input offset = run->Scale(c.width);
+    // No row's: y may be far from standard.
+    const CheckRun::Input mean = run->Random(c.width, 0.0f, 1.0f);
+    const CheckRun::Input variance = run->Random(c.width, 0.0f, 2.0f);
+    Values expected(c.rows * c.width);
+    Values terms(c.rows * c.width);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const size_t j = i % c.width;
+      const double factor =
+          scale.values[j] / std::sqrt(variance.values[j] + kEpsilon);
+      expected[i] = (x.values[i] - mean.values[j]) * factor + offset.values[j];
+      terms[i] = std::fabs(x.values[i] * factor) + std::fabs(offset.values[j]);
+    }
+    float* y = run->Output(c.rows * c.width);
+    run->backend()->BatchNormInference(c.rows, c.width, kEpsilon, x.device,
+                                       scale.device, offset.device, mean.device,
+                                       variance.device, y);
+    run->NearSum("y", y, expected, terms);
+  }
+}
+
+// ------------------------------------------------------------- losses
+
+std::vector<float> DrawLabels(LossKind kind, int64_t rows, int64_t width,
+                              CheckRun* run) {
+  if (kind == LossKind::kMeanSquaredError) {
+    return run->Draw(rows * width, -1.0f, 1.0f);
+  }
+  const auto classes =
+      static_cast<uint32_t>(kind == LossKind::kSigmoidCrossEntropy ? 2 : width);
+  std::vector<float> labels(rows);
+  for (float& label : labels) {
+    label = static_cast<float>(run->random()->NextBelow(classes));
+  }
+  return labels;
+}
+
+std::vector<float> Correct(LossKind kind, int64_t rows, int64_t width,
+                           const Values& x, const Values& labels) {
+  std::vector<float> correct(rows, 0.0f);
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto row = x.begin() + r * width;
+    if (kind == LossKind::kSoftmaxCrossEntropy) {
+      correct[r] = std::max_element(row, row + width) - row ==
+                   static_cast<int64_t>(labels[r]);
+    } else if (kind == LossKind::kSigmoidCrossEntropy) {
+      correct[r] = (row[0] > 0.0) == (labels[r] > 0.5);
+    }
+  }
+  return correct;
+}
+
+// Gradients of a row are differences of parts of 1 / rows (softmax, sigmoid).
+Values LossTerms(LossKind kind, int64_t rows) {
+  return kind == LossKind::kMeanSquaredError
+             ? Values()
+             : Values(rows, 1.0 / static_cast<double>(rows));
+}
+
+void LossOf(LossKind kind, int64_t rows, int64_t width, CheckRun* run) {
+  run->Begin(absl::StrCat(rows, "x", width));
+  // The loss of a single sure row is small and loses digits by nature.
+  const float range = rows < 64 ? 1.0f : 5.0f;
+  const CheckRun::Input x = run->Random(rows * width, -range, range);
+  const CheckRun::Input labels =
+      run->Exactly(DrawLabels(kind, rows, width, run));
+  float* row_loss = run->Output(rows);
+  float* correct = run->Output(rows);
+  float* dx = run->Output(rows * width);
+  run->backend()->Loss(kind, rows, width, x.device, labels.device, row_loss,
+                       correct, dx);
+  const Values expected =
+      reference::LossRows(kind, rows, width, x.values, labels.values);
+  run->Near("row_loss", row_loss, expected);
+  run->Equal("row_correct", correct,
+             Correct(kind, rows, width, x.values, labels.values));
+  run->NearSum(
+      "dx", dx,
+      reference::LossBackward(kind, rows, width, x.values, labels.values),
+      LossTerms(kind, rows));
+  row_loss = run->Output(rows);
+  correct = run->Output(rows);
+  run->backend()->Loss(kind, rows, width, x.device, labels.device, row_loss,
+                       correct, nullptr);
+  run->Near("row_loss without dx", row_loss, expected);
+  run->Equal("row_correct without dx", correct,
+             Correct(kind, rows, width, x.values, labels.values));
+}
+
+void LossesOf(LossKind kind, CheckRun* run) {
+  std::vector<std::array<int64_t, 2>> shapes = {
+      {1, 1},    {1, 2},    {5, 1},     {7, 3},
+      {64, 101}, {3, 1500}, {4100, 10}, {129, 33}};
+  if (run->large()) {
+    shapes.insert(shapes.end(), {{4096, 1000}, {8, 50257}, {70001, 2}});
+  }
+  for (const auto& [rows, classes] : shapes) {
+    LossOf(kind, rows, kind == LossKind::kSigmoidCrossEntropy ? 1 : classes,
+           run);
+  }
+}
+
+void Softmax(CheckRun* run) { LossesOf(LossKind::kSoftmaxCrossEntropy, run); }
+void Sigmoid(CheckRun* run) { LossesOf(LossKind::kSigmoidCrossEntropy, run); }
+void Squared(CheckRun* run) { LossesOf(LossKind::kMeanSquaredError, run); }
+
+void ExpectFinite(const float* device, int64_t count, CheckRun* run) {
+  bool finite = true;
+  for (const float v : run->Read(device, count)) {
+    finite = finite && std::isfinite(v);
+  }
+  run->Expect("dx is finite", finite);
+}
+
+void LargeLogits(CheckRun* run) {
+  run->Begin("softmax 2x3");
+  const CheckRun::Input x = run->Exactly({1e4f, -1e4f, 0, 2, 2, 1});
+  float* loss = run->Output(2);
+  float* correct = run->Output(2);
+  float* dx = run->Output(6);
+  run->backend()->Loss(LossKind::kSoftmaxCrossEntropy, 2, 3, x.device,
+                       run->Exactly({0, 1}).device, loss, correct, dx);
+  run->Equal("row_loss[0]", loss, {0});
+  run->Equal("row_correct: the first of equals", correct, {1, 0});
+  ExpectFinite(dx, 6, run);
+  run->Begin("sigmoid 4");
+  const CheckRun::Input logits = run->Exactly({1e4f, -1e4f, 3, -3});
+  loss = run->Output(4);
+  correct = run->Output(4);
+  dx = run->Output(4);
+  run->backend()->Loss(LossKind::kSigmoidCrossEntropy, 4, 1, logits.device,
+                       run->Exactly({0, 0, 1, 1}).device, loss, correct, dx);
+  run->Equal("row_loss[0, 1]", loss, {1e4f, 0});
+  run->Equal("row_correct", correct, {0, 1, 1, 0});
+  ExpectFinite(dx, 4, run);
+}
+
+}  // namespace
+
+std::vector<OperationCheck> RowChecks() {
+  return {{"layer norm", &LayerNorm},
+          {"batch norm", &BatchNorm},
+          {"batch norm inference", &BatchNormInference},
+          {"softmax cross-entropy", &Softmax},
+          {"sigmoid cross-entropy", &Sigmoid},
+          {"mean squared error", &Squared},
+          {"losses: large logits, first of equals", &LargeLogits}};
+}
+
+}  // namespace weir
