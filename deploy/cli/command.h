@@ -21,6 +21,7 @@ using Command = std::function<absl::StatusOr<int>()>;
 void AddCheckpointCommand(CLI::App* app, Command* command);
 void AddConfigCommand(CLI::App* app, Command* command);
 void AddEvaluateCommand(CLI::App* app, Command* command);
+void AddGpuCheckCommand(CLI::App* app, Command* command);
 void AddPredictCommand(CLI::App* app, Command* command);
 void AddTrainCommand(CLI::App* app, Command* command);
 

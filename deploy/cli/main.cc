@@ -1,4 +1,5 @@
-// weir_cli: what `./weir train|config|checkpoint|evaluate|predict` runs.
+// weir_cli: what `./weir train|config|checkpoint|evaluate|predict|gpu-check`
+// runs.
 #include <cstdio>
 
 #include "common/exit_code.h"
@@ -11,6 +12,7 @@ int main(int argc, char** argv) {
   weir::AddCheckpointCommand(&app, &command);
   weir::AddConfigCommand(&app, &command);
   weir::AddEvaluateCommand(&app, &command);
+  weir::AddGpuCheckCommand(&app, &command);
   weir::AddPredictCommand(&app, &command);
   weir::AddTrainCommand(&app, &command);
   try {

@@ -1,0 +1,109 @@
+// weir gpu-check: every operation of a compute device against the reference.
+//
+//   weir gpu-check [--device cuda:0] [--precision all|fp32|tf32|bf16]
+//                  [--seed N] [--small]
+//
+// Exits with 0, 1 when an operation is wrong, 3 when there is no such device.
+#include <cstdio>
+#include <memory>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "common/exit_code.h"
+#include "deploy/cli/check_table.h"
+#include "deploy/cli/command.h"
+#include "worker/compute/check/operation_checks.h"
+#include "worker/compute/factory.h"
+
+namespace weir {
+namespace {
+
+struct NamedPrecision {
+  const char* name;
+  Precision precision;
+};
+constexpr NamedPrecision kPrecisions[] = {{"fp32", Precision::kFp32},
+                                          {"tf32", Precision::kTf32},
+                                          {"bf16", Precision::kBf16}};
+
+struct Options {
+  std::string device = "cuda";
+  std::string precision = "all";
+  uint64_t seed = std::random_device()();
+  bool small = false;
+};
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const std::string& device,
+                                                     Precision) {
+  return CreateBackend({.name = device});
+}
+
+// Prints a line per check as it ends: a device that dies leaves what was found.
+void CheckAll(Backend* backend, const NamedPrecision& precision,
+              const Options& options, int* passed, int* failed) {
+  for (const OperationCheck& check : OperationChecks()) {
+    const std::vector<CheckResult> results =
+        RunCheck(check, backend,
+                 {.precision = precision.precision,
+                  .seed = options.seed,
+                  .large = !options.small});
+    ++*(AllOk(results) ? passed : failed);
+    std::fputs(CheckTableLine(results, precision.name, options.seed).c_str(),
+               stdout);
+    std::fflush(stdout);
+  }
+}
+
+absl::StatusOr<int> GpuCheck(const Options& options) {
+  int passed = 0;
+  int failed = 0;
+  bool first = true;
+  for (const NamedPrecision& precision : kPrecisions) {
+    // The CPU has one precision.
+    const bool chosen =
+        options.precision == precision.name ||
+        (options.precision == "all" &&
+         (options.device != "cpu" || precision.precision == Precision::kFp32));
+    if (!chosen) {
+      continue;
+    }
+    const auto backend = MakeBackend(options.device, precision.precision);
+    if (!backend.ok()) {
+      std::fprintf(stderr, "weir: cannot use %s in %s: %s\n",
+                   options.device.c_str(), precision.name,
+                   std::string(backend.status().message()).c_str());
+      return kExitPermanent;
+    }
+    if (first) {
+      std::fputs(absl::StrCat("device ", (*backend)->name(), "\nseed ",
+                              options.seed, "\n", CheckTableHeader())
+                     .c_str(),
+                 stdout);
+      first = false;
+    }
+    CheckAll(backend->get(), precision, options, &passed, &failed);
+  }
+  std::printf("%d passed, %d failed\n", passed, failed);
+  return failed == 0 ? kExitOk : 1;
+}
+
+}  // namespace
+
+void AddGpuCheckCommand(CLI::App* app, Command* command) {
+  auto options = std::make_shared<Options>();
+  CLI::App* check = app->add_subcommand(
+      "gpu-check", "check every operation of a device against the reference");
+  check->add_option("--device", options->device, "cuda, cuda:N or cpu")
+      ->capture_default_str();
+  check->add_option("--precision", options->precision, "of products")
+      ->check(CLI::IsMember({"all", "fp32", "tf32", "bf16"}))
+      ->capture_default_str();
+  check->add_option("--seed", options->seed,
+                    "repeats a run; another one each time by default");
+  check->add_flag("--small", options->small, "leave out the large shapes");
+  check->callback([options, command] {
+    *command = [options] { return GpuCheck(*options); };
+  });
+}
+
+}  // namespace weir
