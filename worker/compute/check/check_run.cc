@@ -244,7 +244,8 @@ void CheckRun::Equal(const char* what, const float* device,
 }
 
 void CheckRun::Expect(const char* what, bool holds) {
-  Add(holds ? 0.0 : 1.0, 0.0, what);
+  Add(holds ? 0.0 : 1.0, 0.0,
+      holds ? what : absl::StrCat("it does not hold that ", what));
 }
 
 }  // namespace weir
