@@ -62,7 +62,6 @@ class Faulty : public CpuBackend {
 
   void MatMul(const MatMulShape& shape, const float* a, const float* b,
               const float* bias, float* c) override {
-    first_factors.insert(a[0]);
     CpuBackend::MatMul(shape, a, b, bias, c);
     const bool odd = reinterpret_cast<uintptr_t>(c) / 64 % 2 == 1;
     for (int64_t i = 0; i < shape.m * shape.n; ++i) {
@@ -70,8 +69,18 @@ class Faulty : public CpuBackend {
     }
   }
 
+  void Conv2dForward(const Conv2dShape& s, const float* x, const float* kernel,
+                     const float* bias, float* y) override {
+    CpuBackend::Conv2dForward(s, x, kernel, bias, y);
+    const int64_t count = s.batch * s.out_height() * s.out_width() * s.filters;
+    for (int64_t i = 0; i < count; ++i) {
+      y[i] *= factor_;
+    }
+  }
+
   void SumRows(int64_t rows, int64_t width, const float* x,
                float* sums) override {
+    first_terms.insert(x[0]);
     CpuBackend::SumRows(rows, width, x, sums);
     for (int64_t j = 0; j < width; ++j) {
       sums[j] *= factor_;
@@ -81,7 +90,7 @@ class Faulty : public CpuBackend {
     }
   }
 
-  std::set<float> first_factors;
+  std::set<float> first_terms;
 
  private:
   const Fault fault_;
@@ -146,12 +155,12 @@ TEST(OperationChecksTest, FindsWhatIsLeftOutOrReadOutside) {
 }
 
 TEST(OperationChecksTest, BoundsProductsByPrecisionAndAllElseByFp32) {
-  EXPECT_EQ(WithFactor("matmul", 1.000004f, Precision::kFp32), "");
-  EXPECT_NE(WithFactor("matmul", 1.00002f, Precision::kFp32), "");
-  EXPECT_EQ(WithFactor("matmul", 1.0005f, Precision::kTf32), "");
-  EXPECT_NE(WithFactor("matmul", 1.002f, Precision::kTf32), "");
-  EXPECT_EQ(WithFactor("matmul", 1.01f, Precision::kBf16), "");
-  EXPECT_NE(WithFactor("matmul", 1.03f, Precision::kBf16), "");
+  EXPECT_EQ(WithFactor("conv2d", 1.000004f, Precision::kFp32), "");
+  EXPECT_NE(WithFactor("conv2d", 1.00002f, Precision::kFp32), "");
+  EXPECT_EQ(WithFactor("conv2d", 1.0005f, Precision::kTf32), "");
+  EXPECT_NE(WithFactor("conv2d", 1.002f, Precision::kTf32), "");
+  EXPECT_EQ(WithFactor("conv2d", 1.01f, Precision::kBf16), "");
+  EXPECT_NE(WithFactor("conv2d", 1.03f, Precision::kBf16), "");
   EXPECT_NE(WithFactor("sum rows", 1.00002f, Precision::kBf16), "");
 }
 
@@ -167,13 +176,13 @@ TEST(OperationChecksTest, SaysWhatTheBackendReports) {
 }
 
 TEST(OperationChecksTest, RedrawsInputsBySeed) {
-  const auto factors = [](uint64_t seed) {
+  const auto terms = [](uint64_t seed) {
     Faulty backend(Fault::kNone);
-    RunNamed("matmul", &backend, {.seed = seed});
-    return backend.first_factors;
+    RunNamed("sum rows", &backend, {.seed = seed});
+    return backend.first_terms;
   };
-  EXPECT_EQ(factors(1), factors(1));
-  EXPECT_NE(factors(1), factors(2));
+  EXPECT_EQ(terms(1), terms(1));
+  EXPECT_NE(terms(1), terms(2));
 }
 
 }  // namespace
