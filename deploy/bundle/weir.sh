@@ -109,10 +109,10 @@ case $command in
     ;;
   version | --version) read -r version <"$root/VERSION" && printf '%s\n' "$version" ;;
   help | --help | -h)
-    while read -r mark line; do
-      case $mark in
+    while IFS= read -r line; do
+      case $line in
         '#!'*) ;;
-        '#') printf '%s\n' "$line" ;;
+        '#'*) line=${line#\#} && printf '%s\n' "${line# }" ;;
         *) break ;;
       esac
     done <"$self"
