@@ -34,8 +34,11 @@ struct Options {
 };
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const std::string& device,
-                                                     Precision) {
-  return CreateBackend({.name = device});
+                                                     Precision precision) {
+  BackendOptions options;
+  options.device = device;
+  options.precision = precision;
+  return CreateBackend(options);
 }
 
 // Prints a line per check as it ends: a device that dies leaves what was found.

@@ -1,5 +1,6 @@
 #include "worker/model/network.h"
 
+#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -7,10 +8,17 @@
 #include "common/status.h"
 
 namespace weir {
+namespace {
 
-Network::Network(Graph graph, Backend* backend)
+// In floats: the widest access of any backend, and a cache line.
+constexpr int64_t kArenaAlignment = 64;
+
+}  // namespace
+
+Network::Network(Graph graph, Backend* backend, const NetworkOptions& options)
     : graph_(std::move(graph)),
       backend_(backend),
+      options_(options),
       values_(graph_.tensors.size()),
       tensor_gradients_(graph_.tensors.size()),
       edge_gradients_(graph_.nodes.size()),
@@ -32,7 +40,7 @@ Network::Network(Graph graph, Backend* backend)
 }
 
 Network::~Network() {
-  ReleaseAll();
+  ReleaseArena();
   backend_->Release(parameters_);
   backend_->Release(gradients_);
 }
@@ -41,7 +49,8 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(
     const Model& spec, const std::vector<int64_t>& sample_shape,
     Backend* backend, const NetworkOptions& options) {
   WEIR_ASSIGN_OR_RETURN(Graph graph, BuildGraph(spec, sample_shape));
-  std::unique_ptr<Network> network(new Network(std::move(graph), backend));
+  std::unique_ptr<Network> network(
+      new Network(std::move(graph), backend, options));
   if (options.rows_reserved > 0) {
     WEIR_RETURN_IF_ERROR(network->Reserve(options.rows_reserved, false));
   }
@@ -60,6 +69,7 @@ absl::Status Network::Bind(const Layout& layout, float* parameters,
     }
     begins.push_back(layout.flat_begin(v));
   }
+  DropCapture();
   backend_->Release(parameters_);
   backend_->Release(gradients_);
   parameters_ = gradients_ = nullptr;
@@ -72,6 +82,10 @@ absl::Status Network::Bind(const Layout& layout, float* parameters,
   host_parameters_ = parameters;
   host_gradients_ = gradients;
   begins_ = std::move(begins);
+  parameter_elements_ = layout.flat_elements();
+  if (!options_.transfers) {
+    backend_->Upload(parameters_, host_parameters_, parameter_elements_);
+  }
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     LayerContext& context = contexts_[n];
     for (size_t i = 0; i < context.parameters.size(); ++i) {
@@ -84,67 +98,79 @@ absl::Status Network::Bind(const Layout& layout, float* parameters,
   return absl::OkStatus();
 }
 
-absl::StatusOr<float*> Network::Allocate(int64_t elements) {
-  WEIR_ASSIGN_OR_RETURN(float* p, backend_->Allocate(elements));
-  allocated_.push_back(p);
-  return p;
-}
-
-void Network::ReleaseAll() {
-  for (float* p : allocated_) {
-    backend_->Release(p);
-  }
-  allocated_.clear();
+void Network::ReleaseArena() {
+  DropCapture();
+  backend_->Release(arena_);
+  arena_ = nullptr;
   rows_reserved_ = 0;
   training_reserved_ = false;
 }
 
 absl::Status Network::Reserve(int64_t rows, bool training) {
-  if (rows > rows_reserved_) {
-    const bool trained = training_reserved_;
-    ReleaseAll();
-    training |= trained;
-    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
-      const GraphTensor& tensor = graph_.tensors[t];
-      // Features of shared memory are read where they are.
-      const bool borrowed = t == 0 && backend_->shares_host_memory();
-      if (tensor.value_root == static_cast<int>(t) && !borrowed) {
-        WEIR_ASSIGN_OR_RETURN(values_[t],
-                              Allocate(rows * tensor.info.elements()));
-      }
-    }
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const auto& specs = graph_.nodes[n].op->traits().workspaces;
-      for (size_t i = 0; i < specs.size(); ++i) {
-        WEIR_ASSIGN_OR_RETURN(
-            contexts_[n].workspaces[i],
-            Allocate(specs[i].fixed + rows * specs[i].per_row));
-      }
-    }
-    if (!backend_->shares_host_memory()) {
-      WEIR_ASSIGN_OR_RETURN(staged_labels_, Allocate(rows * label_width()));
-      host_outputs_.resize(rows * output_width());
-      host_row_loss_.resize(rows);
-      host_row_correct_.resize(rows);
-    }
-    WEIR_ASSIGN_OR_RETURN(row_loss_, Allocate(rows));
-    WEIR_ASSIGN_OR_RETURN(row_correct_, Allocate(rows));
-    rows_reserved_ = rows;
+  if (rows <= rows_reserved_ && (training_reserved_ || !training)) {
+    return absl::OkStatus();
   }
-  if (training && !training_reserved_) {
-    WEIR_RETURN_IF_ERROR(ReserveTraining(rows_reserved_));
+  rows = std::max(rows, rows_reserved_);
+  training |= training_reserved_;
+  ReleaseArena();
+  std::vector<std::pair<float**, int64_t>> parts;  // target, offset
+  int64_t elements = 0;
+  const AddPart add = [&](int64_t count, float** target) {
+    parts.emplace_back(target, elements);
+    elements +=
+        (count + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  };
+  PlanForward(rows, add);
+  if (training) {
+    PlanBackward(rows, add);
   }
+  WEIR_ASSIGN_OR_RETURN(arena_, backend_->Allocate(elements));
+  for (const auto& [target, offset] : parts) {
+    *target = arena_ + offset;
+  }
+  if (training) {
+    PointGradients();
+  }
+  if (!backend_->shares_host_memory()) {
+    host_outputs_.resize(rows * output_width());
+    host_row_loss_.resize(rows);
+    host_row_correct_.resize(rows);
+  }
+  rows_reserved_ = rows;
+  training_reserved_ = training;
   return absl::OkStatus();
+}
+
+void Network::PlanForward(int64_t rows, const AddPart& add) {
+  for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+    const GraphTensor& tensor = graph_.tensors[t];
+    // Features of shared memory are read where they are.
+    const bool borrowed = t == 0 && backend_->shares_host_memory();
+    if (tensor.value_root == static_cast<int>(t) && !borrowed) {
+      add(rows * tensor.info.elements(), &values_[t]);
+    }
+  }
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    const auto& specs = graph_.nodes[n].op->traits().workspaces;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      add(specs[i].fixed + rows * specs[i].per_row,
+          &contexts_[n].workspaces[i]);
+    }
+  }
+  if (!backend_->shares_host_memory()) {
+    add(rows * label_width(), &staged_labels_);
+  }
+  add(rows, &row_loss_);
+  add(rows, &row_correct_);
 }
 
 // The gradients of tensors. Among several consumers the one that backward
 // meets first writes, the others write aside and are added.
-absl::Status Network::ReserveTraining(int64_t rows) {
+void Network::PlanBackward(int64_t rows, const AddPart& add) {
   for (size_t t = 0; t < graph_.tensors.size(); ++t) {
     const GraphTensor& tensor = graph_.tensors[t];
     if (tensor.needs_gradient && tensor.gradient_root == static_cast<int>(t)) {
-      WEIR_ASSIGN_OR_RETURN(tensor_gradients_[t],
-                            Allocate(rows * tensor.info.elements()));
+      add(rows * tensor.info.elements(), &tensor_gradients_[t]);
     }
   }
   std::vector<bool> written(graph_.tensors.size(), false);
@@ -153,21 +179,28 @@ absl::Status Network::ReserveTraining(int64_t rows) {
     const std::vector<int>& inputs = graph_.nodes[n].inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const GraphTensor& tensor = graph_.tensors[inputs[i]];
-      edge_gradients_[n][i] = nullptr;
-      float* target = tensor_gradients_[tensor.gradient_root];
       if (written[inputs[i]] && tensor.needs_gradient) {
-        WEIR_ASSIGN_OR_RETURN(target, Allocate(rows * tensor.info.elements()));
-        edge_gradients_[n][i] = target;
+        add(rows * tensor.info.elements(), &edge_gradients_[n][i]);
       }
       written[inputs[i]] = true;
-      contexts_[n].input_gradients[i] =
-          tensor.needs_gradient ? target : nullptr;
     }
-    const GraphTensor& output = graph_.tensors[graph_.nodes[n].output];
+  }
+}
+
+void Network::PointGradients() {
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    const GraphNode& node = graph_.nodes[n];
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const GraphTensor& input = graph_.tensors[node.inputs[i]];
+      float* const edge = edge_gradients_[n][i];
+      contexts_[n].input_gradients[i] =
+          !input.needs_gradient ? nullptr
+          : edge != nullptr     ? edge
+                                : tensor_gradients_[input.gradient_root];
+    }
+    const GraphTensor& output = graph_.tensors[node.output];
     contexts_[n].output_gradient = tensor_gradients_[output.gradient_root];
   }
-  training_reserved_ = true;
-  return absl::OkStatus();
 }
 
 absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
@@ -218,54 +251,77 @@ void Network::PointContexts(const float* features, int64_t rows, bool training,
   backend_->SetKeys(keys_);
 }
 
-absl::Status Network::Forward(const std::function<absl::Status(int)>& before) {
-  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-    const GraphNode& node = graph_.nodes[n];
-    LayerContext& context = contexts_[n];
-    const auto& variables = node.op->traits().variables;
-    for (size_t i = 0; i < variables.size(); ++i) {
-      const int v = node.first_variable + static_cast<int>(i);
-      if (variables[i].kind == VariableKind::kBuffer && context.training) {
-        continue;
-      }
-      if (before) {
-        WEIR_RETURN_IF_ERROR(before(v));
-      }
-      backend_->Upload(parameters_ + begins_[v], host_parameters_ + begins_[v],
-                       variables[i].elements());
-    }
-    node.op->Forward(context);
+absl::Status Network::Fetch(int v, const BeforeRead& before) {
+  if (before) {
+    WEIR_RETURN_IF_ERROR(before(v));
+  }
+  if (options_.transfers) {
+    backend_->Upload(parameters_ + begins_[v], host_parameters_ + begins_[v],
+                     graph_.variables[v].elements());
   }
   return absl::OkStatus();
 }
 
-absl::Status Network::Backward(const StepHooks& hooks) {
-  for (size_t n = graph_.nodes.size(); n-- > 0;) {
-    const GraphNode& node = graph_.nodes[n];
-    const GraphTensor& output = graph_.tensors[node.output];
-    if (!output.needs_gradient) {
-      continue;
+absl::Status Network::FetchOf(const GraphNode& node, bool training,
+                              const BeforeRead& before) {
+  const auto& variables = node.op->traits().variables;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (variables[i].kind == VariableKind::kTrained || !training) {
+      WEIR_RETURN_IF_ERROR(
+          Fetch(node.first_variable + static_cast<int>(i), before));
     }
-    LayerContext& context = contexts_[n];
-    node.op->Backward(context);
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const float* edge = edge_gradients_[n][i];
-      if (edge != nullptr) {
-        const GraphTensor& input = graph_.tensors[node.inputs[i]];
-        float* sum = tensor_gradients_[input.gradient_root];
-        backend_->Add(context.rows * input.info.elements(), sum, edge, sum);
-      }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Network::Forward(bool training, const BeforeRead& before) {
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    WEIR_RETURN_IF_ERROR(FetchOf(graph_.nodes[n], training, before));
+    graph_.nodes[n].op->Forward(contexts_[n]);
+  }
+  return absl::OkStatus();
+}
+
+void Network::ComputeLoss(const float* labels, int64_t rows, bool training) {
+  const GraphTensor& output = graph_.tensors[graph_.loss_tensor];
+  backend_->Loss(graph_.loss, rows, output_width(), values_[output.value_root],
+                 labels, row_loss_, row_correct_,
+                 training ? tensor_gradients_[output.gradient_root] : nullptr);
+}
+
+void Network::BackwardOf(size_t n) {
+  const GraphNode& node = graph_.nodes[n];
+  LayerContext& context = contexts_[n];
+  node.op->Backward(context);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const float* edge = edge_gradients_[n][i];
+    if (edge != nullptr) {
+      const GraphTensor& input = graph_.tensors[node.inputs[i]];
+      float* sum = tensor_gradients_[input.gradient_root];
+      backend_->Add(context.rows * input.info.elements(), sum, edge, sum);
     }
-    const auto& variables = node.op->traits().variables;
-    for (size_t i = variables.size(); i-- > 0;) {
-      const int v = node.first_variable + static_cast<int>(i);
+  }
+  const auto& variables = node.op->traits().variables;
+  for (size_t i = variables.size(); i-- > 0;) {
+    const int v = node.first_variable + static_cast<int>(i);
+    if (options_.transfers) {
       backend_->Download(host_gradients_ + begins_[v], gradients_ + begins_[v],
                          variables[i].elements());
-      pending_.push_back({.variable = v, .mark = backend_->Mark()});
     }
-    WEIR_RETURN_IF_ERROR(Publish(hooks, /*wait=*/false));
+    pending_.push_back({.variable = v, .mark = backend_->Mark()});
   }
-  return Publish(hooks, /*wait=*/true);
+}
+
+absl::Status Network::Backward(const StepHooks* hooks) {
+  for (size_t n = graph_.nodes.size(); n-- > 0;) {
+    if (graph_.tensors[graph_.nodes[n].output].needs_gradient) {
+      BackwardOf(n);
+      if (hooks != nullptr) {
+        WEIR_RETURN_IF_ERROR(Publish(*hooks, /*wait=*/false));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Network::Publish(const StepHooks& hooks, bool wait) {
@@ -283,6 +339,62 @@ absl::Status Network::Publish(const StepHooks& hooks, bool wait) {
       WEIR_RETURN_IF_ERROR(hooks.gradient_ready(next.variable));
     }
   }
+  return absl::OkStatus();
+}
+
+void Network::DropCapture() {
+  plain_rows_ = 0;
+  captured_rows_ = 0;
+}
+
+bool Network::WantsCapture(int64_t rows, const StepHooks& hooks) const {
+  return can_capture_ && plain_rows_ == rows &&
+         (!hooks.before_layer_parameters ||
+          parameter_elements_ <= kCaptureElementsMax);
+}
+
+absl::Status Network::Capture(const float* labels, int64_t rows) {
+  captured_rows_ = 0;
+  can_capture_ = backend_->BeginCapture();
+  if (!can_capture_) {
+    return absl::OkStatus();
+  }
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    graph_.nodes[n].op->Forward(contexts_[n]);
+  }
+  ComputeLoss(labels, rows, /*training=*/true);
+  WEIR_RETURN_IF_ERROR(Backward(nullptr));
+  captured_marks_.assign(pending_.begin(), pending_.end());
+  pending_.clear();
+  WEIR_RETURN_IF_ERROR(backend_->EndCapture());
+  captured_rows_ = rows;
+  return absl::OkStatus();
+}
+
+absl::Status Network::RunStep(const float* labels, int64_t rows,
+                              const StepHooks& hooks) {
+  if (WantsCapture(rows, hooks)) {
+    for (const GraphNode& node : graph_.nodes) {
+      WEIR_RETURN_IF_ERROR(
+          FetchOf(node, /*training=*/true, hooks.before_layer_parameters));
+    }
+    if (captured_rows_ != rows) {
+      WEIR_RETURN_IF_ERROR(Capture(labels, rows));
+    }
+    if (captured_rows_ == rows) {
+      const uint64_t base = backend_->Replay();
+      for (const Pending& captured : captured_marks_) {
+        pending_.push_back({captured.variable, base + captured.mark});
+      }
+      return Publish(hooks, /*wait=*/true);
+    }
+  }
+  WEIR_RETURN_IF_ERROR(
+      Forward(/*training=*/true, hooks.before_layer_parameters));
+  ComputeLoss(labels, rows, /*training=*/true);
+  WEIR_RETURN_IF_ERROR(Backward(&hooks));
+  WEIR_RETURN_IF_ERROR(Publish(hooks, /*wait=*/true));
+  plain_rows_ = rows;
   return absl::OkStatus();
 }
 
@@ -315,13 +427,9 @@ absl::StatusOr<StepResult> Network::TrainStep(const float* features,
   WEIR_RETURN_IF_ERROR(Reserve(rows, /*training=*/true));
   pending_.clear();  // of a step that a hook ended
   PointContexts(features, rows, /*training=*/true, contribution_seed);
-  WEIR_RETURN_IF_ERROR(Forward(hooks.before_layer_parameters));
-  const GraphTensor& output = graph_.tensors[graph_.loss_tensor];
-  backend_->Loss(graph_.loss, rows, output_width(), values_[output.value_root],
-                 backend_->Stage(staged_labels_, labels, rows * label_width()),
-                 row_loss_, row_correct_,
-                 tensor_gradients_[output.gradient_root]);
-  WEIR_RETURN_IF_ERROR(Backward(hooks));
+  WEIR_RETURN_IF_ERROR(
+      RunStep(backend_->Stage(staged_labels_, labels, rows * label_width()),
+              rows, hooks));
   const auto [loss_sum, correct] = SumRowResults(rows);
   WEIR_RETURN_IF_ERROR(backend_->TakeStatus());
   return StepResult{.loss = loss_sum / static_cast<double>(rows),
@@ -334,14 +442,12 @@ absl::StatusOr<EvaluateResult> Network::Evaluate(const float* features,
   WEIR_RETURN_IF_ERROR(CheckBatch(labels, rows));
   WEIR_RETURN_IF_ERROR(Reserve(rows, /*training=*/false));
   PointContexts(features, rows, /*training=*/false, /*seed=*/0);
-  WEIR_RETURN_IF_ERROR(Forward(nullptr));
+  WEIR_RETURN_IF_ERROR(Forward(/*training=*/false, nullptr));
   const float* output = values_[graph_.tensors[graph_.loss_tensor].value_root];
   EvaluateResult result;
   if (labels != nullptr) {
-    backend_->Loss(
-        graph_.loss, rows, output_width(), output,
-        backend_->Stage(staged_labels_, labels, rows * label_width()),
-        row_loss_, row_correct_, /*dx=*/nullptr);
+    ComputeLoss(backend_->Stage(staged_labels_, labels, rows * label_width()),
+                rows, /*training=*/false);
     std::tie(result.loss_sum, result.correct) = SumRowResults(rows);
   }
   result.outputs = {

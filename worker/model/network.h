@@ -49,6 +49,9 @@ namespace weir {
 struct NetworkOptions {
   // Rows to allocate for at once; 0: at the first call.
   int64_t rows_reserved = 0;
+  // False, for benchmarks of compute alone: a device of its own memory takes
+  // the values at Bind and keeps the gradients.
+  bool transfers = true;
 };
 
 // What a training step tells while it runs; both may be empty. An error ends
@@ -119,17 +122,41 @@ class Network {
     uint64_t mark;
   };
 
-  Network(Graph graph, Backend* backend);
+  using BeforeRead = std::function<absl::Status(int variable)>;
+  // Gives *target a place of so many floats in the arena.
+  using AddPart = std::function<void(int64_t elements, float** target)>;
+
+  // Larger models are pulled while forward runs; in a captured step forward
+  // begins when the last value is there. 4 MiB take a network longer than what
+  // a capture saves.
+  static constexpr int64_t kCaptureElementsMax = int64_t{1} << 20;
+
+  Network(Graph graph, Backend* backend, const NetworkOptions& options);
 
   absl::Status CheckBatch(const float* labels, int64_t rows) const;
+  // Makes the arena large enough, in one allocation.
   absl::Status Reserve(int64_t rows, bool training);
-  absl::Status ReserveTraining(int64_t rows);
-  absl::StatusOr<float*> Allocate(int64_t elements);
-  void ReleaseAll();
+  void PlanForward(int64_t rows, const AddPart& add);
+  void PlanBackward(int64_t rows, const AddPart& add);
+  void PointGradients();
+  void ReleaseArena();
   void PointContexts(const float* features, int64_t rows, bool training,
                      uint64_t seed);
-  absl::Status Forward(const std::function<absl::Status(int)>& before);
-  absl::Status Backward(const StepHooks& hooks);
+  // Waits until the host has the values and sends them to the device.
+  absl::Status Fetch(int variable, const BeforeRead& before);
+  absl::Status FetchOf(const GraphNode& node, bool training,
+                       const BeforeRead& before);
+  absl::Status Forward(bool training, const BeforeRead& before);
+  void ComputeLoss(const float* labels, int64_t rows, bool training);
+  void BackwardOf(size_t node);
+  // `hooks` may be null: nothing is published.
+  absl::Status Backward(const StepHooks* hooks);
+  // Forward, loss and backward, as they come or captured.
+  absl::Status RunStep(const float* labels, int64_t rows,
+                       const StepHooks& hooks);
+  bool WantsCapture(int64_t rows, const StepHooks& hooks) const;
+  absl::Status Capture(const float* labels, int64_t rows);
+  void DropCapture();
   // Calls gradient_ready for what the queue has passed; all when `wait`.
   absl::Status Publish(const StepHooks& hooks, bool wait);
   // Sums of row_loss and row_correct over the rows.
@@ -138,6 +165,7 @@ class Network {
   // Constant after construction.
   Graph graph_;
   Backend* const backend_;
+  const NetworkOptions options_;
 
   // Of Bind.
   float* host_parameters_ = nullptr;
@@ -145,8 +173,10 @@ class Network {
   float* parameters_ = nullptr;  // device
   float* gradients_ = nullptr;   // device
   std::vector<int64_t> begins_;  // flat_begin by variable
+  int64_t parameter_elements_ = 0;
 
   // Of Reserve: device pointers by tensor; null where another is the root.
+  float* arena_ = nullptr;
   int64_t rows_reserved_ = 0;
   bool training_reserved_ = false;
   std::vector<float*> values_;
@@ -158,11 +188,16 @@ class Network {
   float* staged_labels_ = nullptr;
   float* row_loss_ = nullptr;
   float* row_correct_ = nullptr;
-  std::vector<float*> allocated_;
   // Host sides of what is fetched from a device of its own memory.
   std::vector<float> host_outputs_, host_row_loss_, host_row_correct_;
 
   std::deque<Pending> pending_;
+
+  // A step of so many rows has run as it came; another one is captured.
+  int64_t plain_rows_ = 0;
+  int64_t captured_rows_ = 0;
+  bool can_capture_ = true;
+  std::vector<Pending> captured_marks_;
 };
 
 }  // namespace weir

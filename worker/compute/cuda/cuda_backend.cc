@@ -259,7 +259,8 @@ void CudaBackend::CloseSpan() {
 }
 
 void CudaBackend::CollectSpans() {
-  while (!spans_.empty() && cudaEventQuery(spans_.front().end) == cudaSuccess) {
+  while (!spans_.empty() &&
+         !NotReady(cudaEventQuery(spans_.front().end), "operation")) {
     const Span& span = spans_.front();
     float milliseconds = 0.0f;
     if (cudaEventElapsedTime(&milliseconds, span.begin, span.end) ==
@@ -324,11 +325,15 @@ bool CudaBackend::Passed(const PendingMark& pending) {
     return std::atomic_ref<uint64_t>(flags_.host[pending.flag])
                .load(std::memory_order_acquire) == pending.value;
   }
-  const cudaError_t error = cudaEventQuery(pending.event);
-  if (error != cudaErrorNotReady) {
-    Keep(error, "operation");  // an earlier one: kernels fail late
+  return !NotReady(cudaEventQuery(pending.event), "operation");
+}
+
+bool CudaBackend::NotReady(cudaError_t error, const char* what) {
+  if (error == cudaErrorNotReady) {
+    cudaGetLastError();  // it would be taken for the next kernel's
     return true;
   }
+  Keep(error, what);  // of an earlier one: kernels fail late
   return false;
 }
 
@@ -352,11 +357,9 @@ bool CudaBackend::Reached(uint64_t mark) {
 
 void CudaBackend::WaitForFlag(const PendingMark& pending) {
   while (!Passed(pending)) {
-    const cudaError_t error = cudaStreamQuery(compute_);
-    if (error != cudaErrorNotReady && !Passed(pending)) {
-      Keep(error == cudaSuccess
-               ? absl::InternalError("a captured step ended without its marks")
-               : ToStatus(error, "captured step"));
+    if (!NotReady(cudaStreamQuery(compute_), "captured step") &&
+        !Passed(pending)) {
+      Keep(absl::InternalError("a captured step ended without its marks"));
       return;
     }
     std::this_thread::yield();

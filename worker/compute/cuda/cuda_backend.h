@@ -165,6 +165,8 @@ class CudaBackend : public Backend {
   void JoinCompute();
   void OpenSpan();
   void CloseSpan();
+  // Keeps any error but cudaErrorNotReady, which is none.
+  bool NotReady(cudaError_t error, const char* what);
   bool Passed(const PendingMark& pending);
   void WaitForFlag(const PendingMark& pending);
   void PopMark();
