@@ -1,0 +1,189 @@
+#include "worker/compute/nvml.h"
+
+#include <dlfcn.h>
+
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace weir {
+namespace {
+
+// NVML's types, as its guide has them.
+using Device = struct OpaqueDevice*;
+struct Utilization {
+  unsigned int gpu;
+  unsigned int memory;
+};
+struct Memory {
+  unsigned long long total;  // NOLINT(google-runtime-int): NVML's ABI
+  unsigned long long free;   // NOLINT(google-runtime-int)
+  unsigned long long used;   // NOLINT(google-runtime-int)
+};
+constexpr int kSuccess = 0;
+constexpr int kTemperatureGpu = 0;
+constexpr int kClockSm = 1;
+// The longest that NVML's guide asks for are 96 and 80.
+constexpr unsigned int kTextBytes = 128;
+
+// Calls what may be missing: false then, and when NVML refuses.
+template <typename Function, typename... Arguments>
+bool Get(Function function, Arguments... arguments) {
+  return function != nullptr && function(arguments...) == kSuccess;
+}
+
+}  // namespace
+
+struct Nvml::Functions {
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  const char* (*error_string)(int) = nullptr;
+  int (*by_index)(unsigned int, Device*) = nullptr;
+  int (*by_bus_id)(const char*, Device*) = nullptr;
+  int (*name)(Device, char*, unsigned int) = nullptr;
+  int (*utilization)(Device, Utilization*) = nullptr;
+  int (*memory)(Device, Memory*) = nullptr;
+  int (*power)(Device, unsigned int*) = nullptr;             // mW
+  int (*temperature)(Device, int, unsigned int*) = nullptr;  // C
+  int (*clock)(Device, int, unsigned int*) = nullptr;        // MHz
+  int (*driver_version)(char*, unsigned int) = nullptr;
+
+  void Find(void* library);
+};
+
+void Nvml::Functions::Find(void* library) {
+  const auto find = [library](const char* symbol, auto* function) {
+    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(
+        dlsym(library, symbol));
+  };
+  find("nvmlInit_v2", &init);
+  find("nvmlShutdown", &shutdown);
+  find("nvmlErrorString", &error_string);
+  find("nvmlDeviceGetHandleByIndex_v2", &by_index);
+  find("nvmlDeviceGetHandleByPciBusId_v2", &by_bus_id);
+  find("nvmlDeviceGetName", &name);
+  find("nvmlDeviceGetUtilizationRates", &utilization);
+  find("nvmlDeviceGetMemoryInfo", &memory);
+  find("nvmlDeviceGetPowerUsage", &power);
+  find("nvmlDeviceGetTemperature", &temperature);
+  find("nvmlDeviceGetClockInfo", &clock);
+  find("nvmlSystemGetDriverVersion", &driver_version);
+}
+
+absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& library) {
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    // glibc keeps it for each thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
+    const char* const why = dlerror();
+    return absl::NotFoundError(absl::StrCat(
+        "NVML: ", why != nullptr ? why : "cannot open " + library));
+  }
+  auto functions = std::make_unique<Functions>();
+  functions->Find(handle);
+  if (functions->init == nullptr) {
+    dlclose(handle);
+    return absl::NotFoundError(
+        absl::StrCat("NVML: ", library, " has no nvmlInit_v2"));
+  }
+  const int code = functions->init();
+  if (code != kSuccess) {
+    // Not initialised: the destructor would shut down what never began.
+    functions->shutdown = nullptr;
+    const Nvml closed(handle, std::move(functions));
+    return absl::UnavailableError(
+        absl::StrCat("NVML: ", library, ": ", closed.Reason(code)));
+  }
+  return std::unique_ptr<Nvml>(new Nvml(handle, std::move(functions)));
+}
+
+Nvml::Nvml(void* library, std::unique_ptr<Functions> functions)
+    : library_(library), functions_(std::move(functions)) {}
+
+Nvml::~Nvml() {
+  if (functions_->shutdown != nullptr) {
+    functions_->shutdown();
+  }
+  dlclose(library_);
+}
+
+std::string Nvml::Reason(int code) const {
+  const char* const text = functions_->error_string != nullptr
+                               ? functions_->error_string(code)
+                               : nullptr;
+  return text != nullptr ? text : absl::StrCat("error ", code);
+}
+
+absl::StatusOr<Nvml::Figures> Nvml::Read(const std::string& device) const {
+  const Functions& nvml = *functions_;
+  Device handle = nullptr;
+  uint32_t index = 0;
+  int code = -1;
+  bool asked = false;
+  if (absl::SimpleAtoi(device, &index)) {
+    if ((asked = nvml.by_index != nullptr)) {
+      code = nvml.by_index(index, &handle);
+    }
+  } else if ((asked = nvml.by_bus_id != nullptr)) {
+    code = nvml.by_bus_id(device.c_str(), &handle);
+  }
+  if (code != kSuccess) {
+    return absl::NotFoundError(absl::StrCat(
+        "NVML: GPU '", device,
+        "': ", asked ? Reason(code) : "the library cannot look it up"));
+  }
+  Figures figures;
+  char text[kTextBytes] = {};
+  if (Get(nvml.name, handle, text, kTextBytes - 1)) {
+    figures.name = text;
+  }
+  if (Get(nvml.driver_version, text, kTextBytes - 1)) {
+    figures.driver_version = text;
+  }
+  if (Utilization rates = {}; Get(nvml.utilization, handle, &rates)) {
+    figures.gpu_utilization_percent = rates.gpu;
+    figures.memory_utilization_percent = rates.memory;
+  }
+  if (Memory memory = {}; Get(nvml.memory, handle, &memory)) {
+    figures.bytes_used = memory.used;
+    figures.bytes_total = memory.total;
+  }
+  unsigned int value = 0;
+  if (Get(nvml.power, handle, &value)) {
+    figures.power_watts = value * 1e-3;
+  }
+  if (Get(nvml.temperature, handle, kTemperatureGpu, &value)) {
+    figures.temperature_celsius = value;
+  }
+  if (Get(nvml.clock, handle, kClockSm, &value)) {
+    figures.sm_clock_mhz = value;
+  }
+  return figures;
+}
+
+std::string Nvml::Figures::Text() const {
+  std::string text = name.empty() ? "a GPU" : name;
+  absl::StrAppendFormat(&text, ", %.0f%% busy", gpu_utilization_percent);
+  if (bytes_total > 0) {
+    absl::StrAppendFormat(&text, ", %.1f of %.0f GiB used",
+                          static_cast<double>(bytes_used) / (1 << 30),
+                          static_cast<double>(bytes_total) / (1 << 30));
+  }
+  if (power_watts > 0.0) {
+    absl::StrAppendFormat(&text, ", %.0f W", power_watts);
+  }
+  if (temperature_celsius > 0.0) {
+    absl::StrAppendFormat(&text, ", %.0f C", temperature_celsius);
+  }
+  if (sm_clock_mhz > 0) {
+    absl::StrAppendFormat(&text, ", SM at %d MHz", sm_clock_mhz);
+  }
+  if (!driver_version.empty()) {
+    absl::StrAppend(&text, ", driver ", driver_version);
+  }
+  return text;
+}
+
+}  // namespace weir
