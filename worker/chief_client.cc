@@ -226,8 +226,9 @@ void ChiefClient::WriteProgress(
       }
     }
     const bool last = closing_;
-    const Progress progress = TakeProgress();
+    Progress progress = TakeProgress();
     mutex_.Unlock();
+    ReadDevice(&progress);
     const bool written = stream->Write(progress);
     if (written && last) {
       stream->WritesDone();
@@ -239,6 +240,17 @@ void ChiefClient::WriteProgress(
   }
   // The chief closes its side when ours is closed; Close cancels otherwise.
   mutex_.Unlock();
+}
+
+void ChiefClient::ReadDevice(Progress* progress) {
+  const int64_t now_ns = Clock::Real()->NowNs();
+  if (options_.read_device == nullptr || !progress->has_phases() ||
+      now_ns - device_read_ns_ <
+          std::chrono::nanoseconds(options_.read_device_every).count()) {
+    return;
+  }
+  device_read_ns_ = now_ns;
+  options_.read_device(progress->mutable_phases());
 }
 
 Progress ChiefClient::TakeProgress() {
@@ -339,6 +351,20 @@ void ChiefClient::LeaveItem(uint64_t next_item, const ItemReport& report,
     dirty_ = true;
     changed_.NotifyAll();
   }
+}
+
+void ChiefClient::AddPhases(const Phases& phases) {
+  MutexLock lock(&mutex_);
+  Phases* const sum = pending_.mutable_phases();
+  sum->set_items(sum->items() + phases.items());
+  sum->set_step_ns(sum->step_ns() + phases.step_ns());
+  sum->set_data_wait_ns(sum->data_wait_ns() + phases.data_wait_ns());
+  sum->set_pull_wait_ns(sum->pull_wait_ns() + phases.pull_wait_ns());
+  sum->set_push_wait_ns(sum->push_wait_ns() + phases.push_wait_ns());
+  sum->set_compute_ns(sum->compute_ns() + phases.compute_ns());
+  sum->set_on_gpu(phases.on_gpu());
+  sum->set_device_bytes_used(phases.device_bytes_used());
+  sum->set_device_bytes_reserved(phases.device_bytes_reserved());
 }
 
 void ChiefClient::OutOfWork() {

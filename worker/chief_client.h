@@ -46,6 +46,10 @@ class ChiefClient : public JobControl {
     std::chrono::milliseconds progress_every{500};
     // Of one Register call.
     std::chrono::milliseconds register_timeout{10000};
+    // Adds figures that cost more than a clock read: called by the heartbeat,
+    // at most every `read_device_every`. May be null.
+    std::function<void(Phases*)> read_device;
+    std::chrono::milliseconds read_device_every{1000};
 
     absl::Status Validate() const;
   };
@@ -66,6 +70,7 @@ class ChiefClient : public JobControl {
   bool EnterItem() override;
   void LeaveItem(uint64_t next_item, const ItemReport& report,
                  const ParameterClient::ItemResult& result) override;
+  void AddPhases(const Phases& phases) override;
   void OutOfWork() override;
 
   // Stops this worker from inside: a signal. The first reason stays.
@@ -89,11 +94,13 @@ class ChiefClient : public JobControl {
   // Register calls until a grant; `held` names the grant to keep, or null.
   absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held);
   void Stop(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReadDevice(Progress* progress);
   Progress TakeProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const std::unique_ptr<Chief::Stub> stub_;
-  Grant grant_;  // constant after Start
+  Grant grant_;                 // constant after Start
+  int64_t device_read_ns_ = 0;  // the heartbeat's thread alone
 
   mutable Mutex mutex_;
   std::function<void()> on_stop_ ABSL_GUARDED_BY(mutex_);
@@ -108,7 +115,7 @@ class ChiefClient : public JobControl {
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_item_ ABSL_GUARDED_BY(mutex_) = 0;
-  Progress pending_ ABSL_GUARDED_BY(mutex_);  // reports and staleness
+  Progress pending_ ABSL_GUARDED_BY(mutex_);  // reports, counts and phases
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::thread thread_;
 };

@@ -26,6 +26,8 @@ class JobControl {
   // The item below `next_item` is acknowledged by every shard.
   virtual void LeaveItem(uint64_t next_item, const ItemReport& report,
                          const ParameterClient::ItemResult& result) = 0;
+  // Where the time of the item under way went; called before its LeaveItem.
+  virtual void AddPhases(const Phases& /*phases*/) {}
   // Nothing is left to do for this slot; returns when the worker may end.
   virtual void OutOfWork() = 0;
 };

@@ -39,6 +39,7 @@ absl::Status TrainLoop::Run(uint64_t next_item) {
   for (uint64_t item = next_item; item < count; ++item) {
     const WorkItem work = options_.work->At(item);
     const std::optional<Want> next = WantAfter(work);
+    timer_.BeginItem();
     const absl::Status status =
         work.beyond_end ? PushNothing(work, next) : Step(work, next);
     if (!status.ok()) {
@@ -54,7 +55,9 @@ absl::Status TrainLoop::Step(const WorkItem& work,
                              const std::optional<Want>& next) {
   ParameterClient* const client = options_.client;
   WEIR_ASSIGN_OR_RETURN(const TrainBatch batch,
-                        options_.batch(work.contribution));
+                        timer_.Timed(PhaseTimer::kData, [&] {
+                          return options_.batch(work.contribution);
+                        }));
   if (batch.rows == 0) {
     return PushNothing(work, next);
   }
@@ -88,17 +91,18 @@ absl::Status TrainLoop::Step(const WorkItem& work,
       WEIR_RETURN_IF_ERROR(push(v));
     }
   }
-  WEIR_RETURN_IF_ERROR(client->FinishItem());
 
   ItemReport report;
   report.set_loss(static_cast<float>(result.loss));
   report.set_weight(batch.weight);
   report.set_rows(static_cast<uint32_t>(batch.rows));
-  return Report(work, std::move(report));
+  return Finish(work, std::move(report));
 }
 
 absl::Status TrainLoop::Fetch(int variable) {
-  WEIR_RETURN_IF_ERROR(options_.client->WaitVariable(variable));
+  WEIR_RETURN_IF_ERROR(timer_.Timed(PhaseTimer::kPull, [&] {
+    return options_.client->WaitVariable(variable);
+  }));
   if (options_.pulled != nullptr) {
     // Nothing is pulled again before the item's first gradient is ready.
     const int64_t begin = options_.layout->flat_begin(variable);
@@ -111,7 +115,8 @@ absl::Status TrainLoop::Fetch(int variable) {
 
 absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight,
                                   const std::optional<Want>& next) {
-  if (!options_.control->EnterItem()) {
+  if (!timer_.Timed(PhaseTimer::kHold,
+                    [&] { return options_.control->EnterItem(); })) {
     return absl::CancelledError("the job stopped");
   }
   Failpoint("worker.before_push");
@@ -122,24 +127,32 @@ absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight,
   push.left_out = options_.left_out;
   push.then = next;
   push.then_at_once = options_.pulled != nullptr;
-  return options_.client->BeginItem(push);
+  // With then_at_once it waits for the rest of the pull.
+  return timer_.Timed(PhaseTimer::kPull,
+                      [&] { return options_.client->BeginItem(push); });
 }
 
 // A contribution without samples, at the end: marks and cursors advance.
 absl::Status TrainLoop::PushNothing(const WorkItem& work,
                                     const std::optional<Want>& next) {
-  WEIR_RETURN_IF_ERROR(options_.client->WaitPull());
+  WEIR_RETURN_IF_ERROR(timer_.Timed(
+      PhaseTimer::kPull, [&] { return options_.client->WaitPull(); }));
   WEIR_RETURN_IF_ERROR(BeginPush(work, /*weight=*/0.0f, next));
-  WEIR_RETURN_IF_ERROR(options_.client->FinishItem());
-  return Report(work, ItemReport());
+  return Finish(work, ItemReport());
 }
 
-absl::Status TrainLoop::Report(const WorkItem& work, ItemReport report) {
-  WEIR_ASSIGN_OR_RETURN(const ParameterClient::ItemResult result,
-                        options_.client->WaitReceipts());
+absl::Status TrainLoop::Finish(const WorkItem& work, ItemReport report) {
+  using Result = ParameterClient::ItemResult;
+  WEIR_ASSIGN_OR_RETURN(
+      const Result result,
+      timer_.Timed(PhaseTimer::kPush, [&]() -> absl::StatusOr<Result> {
+        WEIR_RETURN_IF_ERROR(options_.client->FinishItem());
+        return options_.client->WaitReceipts();
+      }));
   report.set_contribution(work.contribution);
   report.set_bad(result.bad);
   report.set_bad_variable(result.bad_variable);
+  options_.control->AddPhases(timer_.EndItem());
   options_.control->LeaveItem(work.item + 1, report, result);
   Failpoint("worker.in_barrier");
   return absl::OkStatus();

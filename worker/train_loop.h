@@ -18,7 +18,8 @@
 // Owns/borrows: borrows everything in Options.
 // Errors: those of ParameterClient and Network; CANCELLED when the job stopped
 //   (JobControl knows why).
-// Cost: beyond compute, the waits that overlap cannot hide; see Counters.
+// Cost: beyond compute, the waits that overlap cannot hide; each item tells
+//   JobControl what they were (Phases in proto/chief.proto).
 #ifndef WORKER_TRAIN_LOOP_H_
 #define WORKER_TRAIN_LOOP_H_
 
@@ -31,10 +32,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/parameter_client.h"
+#include "common/clock.h"
 #include "common/layout.h"
 #include "proto/job_spec.pb.h"
 #include "worker/job_control.h"
 #include "worker/model/network.h"
+#include "worker/phase_timer.h"
 #include "worker/work_list.h"
 
 namespace weir {
@@ -68,6 +71,9 @@ class TrainLoop {
     // in the flat space; null without prefetch.
     const float* pulled = nullptr;
     float* computed_from = nullptr;
+    // What the network's backend says; null where it works in host memory.
+    std::function<DeviceUsage()> device_usage;
+    Clock* clock = Clock::Real();
 
     absl::Status Validate() const;
   };
@@ -78,7 +84,9 @@ class TrainLoop {
   absl::Status Run(uint64_t next_item);
 
  private:
-  explicit TrainLoop(Options options) : options_(std::move(options)) {}
+  explicit TrainLoop(Options options)
+      : options_(std::move(options)),
+        timer_(options_.clock, options_.device_usage) {}
 
   absl::Status Step(const WorkItem& work, const std::optional<Want>& next);
   // Waits until `variable` is where the network reads it.
@@ -90,9 +98,11 @@ class TrainLoop {
   Want WantFor(const WorkItem& work) const;
   // What is pulled behind `work`: nothing inside a sync step.
   std::optional<Want> WantAfter(const WorkItem& work) const;
-  absl::Status Report(const WorkItem& work, ItemReport report);
+  // Ends the item: waits for its receipts and reports it.
+  absl::Status Finish(const WorkItem& work, ItemReport report);
 
   const Options options_;
+  PhaseTimer timer_;  // of the item under way
 };
 
 }  // namespace weir

@@ -59,7 +59,11 @@ absl::Status WorkerTask::Build() {
                      " outputs, but a sample has one label"));
   }
 
+  OpenNvml();
   ChiefClient::Options chief;
+  if (nvml_ != nullptr) {
+    chief.read_device = [this](Phases* phases) { ReadDevice(phases); };
+  }
   chief.address = options_.chief_address;
   RegisterRequest& request = chief.request;
   request.set_index(static_cast<uint32_t>(options_.index));
@@ -83,6 +87,38 @@ absl::Status WorkerTask::Build() {
   }
   WEIR_ASSIGN_OR_RETURN(chief_, ChiefClient::Create(std::move(chief)));
   return absl::OkStatus();
+}
+
+// A worker on a GPU trains without it, too.
+void WorkerTask::OpenNvml() {
+  if (backend_->shares_host_memory()) {
+    return;
+  }
+  absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Open();
+  if (nvml.ok()) {
+    nvml_ = *std::move(nvml);
+  } else {
+    LOG_INFO("no figures of the GPU's driver: {}",
+             std::string(nvml.status().message()));
+  }
+}
+
+void WorkerTask::ReadDevice(Phases* phases) const {
+  const auto figures = nvml_->Read(options_.nvml_device);
+  if (figures.ok()) {
+    phases->set_nvml_gpu_percent(figures->gpu_utilization_percent);
+    phases->set_nvml_watts(figures->power_watts);
+    phases->set_device_bytes_total(figures->bytes_total);
+  }
+}
+
+void WorkerTask::LogDevice() const {
+  if (nvml_ == nullptr) {
+    return;
+  }
+  const auto figures = nvml_->Read(options_.nvml_device);
+  LOG_INFO("{}", figures.ok() ? figures->Text()
+                              : std::string(figures.status().message()));
 }
 
 absl::Status WorkerTask::Run() {
@@ -192,6 +228,9 @@ absl::Status WorkerTask::Train(const Grant& grant) {
     options.pulled = parameters_.get();
     options.computed_from = computed_from_.data();
   }
+  if (!backend_->shares_host_memory()) {
+    options.device_usage = [this] { return backend_->Usage(); };
+  }
   options.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
     WEIR_ASSIGN_OR_RETURN(const bool more, prefetcher.Get(&batch));
     if (!more || batch.contribution != static_cast<int64_t>(contribution)) {
@@ -207,6 +246,7 @@ absl::Status WorkerTask::Train(const Grant& grant) {
     raw->Interrupt(absl::CancelledError("the job stopped"));
   });
   const absl::Status status = loop->Run(item);
+  LogDevice();
   if (status.ok()) {
     chief_->OutOfWork();
   }

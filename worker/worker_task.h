@@ -28,6 +28,7 @@
 #include "proto/job_spec.pb.h"
 #include "worker/chief_client.h"
 #include "worker/compute/backend.h"
+#include "worker/compute/nvml.h"
 #include "worker/data/batches.h"
 #include "worker/data/dataset.h"
 #include "worker/model/network.h"
@@ -48,6 +49,8 @@ class WorkerTask {
     std::string backend = "cpu";
     Transport* transport = nullptr;
     int channels_per_peer = 1;  // see ParameterClient
+    // The backend's GPU for NVML: driver index or PCI bus id.
+    std::string nvml_device = "0";
   };
 
   // Opens the data and builds the model; talks to nobody.
@@ -69,6 +72,9 @@ class WorkerTask {
       const Grant& grant);
   absl::StatusOr<std::unique_ptr<Batches>> MakeBatches(const Grant& grant);
   absl::Status Train(const Grant& grant);
+  void OpenNvml();
+  void ReadDevice(Phases* phases) const;  // on the heartbeat's thread
+  void LogDevice() const;
 
   const Options options_;
   std::unique_ptr<Dataset> dataset_;
@@ -76,6 +82,7 @@ class WorkerTask {
   std::unique_ptr<Network> network_;
   std::vector<VariableSpec> variables_;  // with groups
   std::vector<int> frozen_;              // variables
+  std::unique_ptr<Nvml> nvml_;           // null: no GPU, or no NVML
   std::unique_ptr<ChiefClient> chief_;
   // From the grant on.
   std::unique_ptr<Layout> layout_;

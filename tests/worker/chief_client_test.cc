@@ -71,6 +71,11 @@ class FakeChief : public Chief::Service {
     });
   }
 
+  std::vector<Progress> progress() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return progress_;
+  }
+
   int items() {
     std::lock_guard<std::mutex> lock(mutex_);
     int items = 0;
@@ -151,14 +156,17 @@ class FakeChief : public Chief::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-std::unique_ptr<ChiefClient> Client(const FakeChief& chief,
-                                    int lost_after_ms = 5000) {
+std::unique_ptr<ChiefClient> Client(
+    const FakeChief& chief, int lost_after_ms = 5000,
+    std::function<void(Phases*)> read_device = nullptr) {
   ChiefClient::Options options;
   options.address = chief.address();
   options.request.set_index(2);
   options.request.set_process(99);
   options.lost_after = std::chrono::milliseconds(lost_after_ms);
   options.progress_every = std::chrono::milliseconds(20);
+  options.read_device = std::move(read_device);
+  options.read_device_every = std::chrono::minutes(1);
   return ChiefClient::Create(std::move(options)).value();
 }
 
@@ -228,6 +236,52 @@ TEST(ChiefClientTest, AHoldWaitsForTheItemInFlightAndEndsWithRelease) {
   });
   EXPECT_TRUE(client->EnterItem());
   release.join();
+}
+
+TEST(ChiefClientTest, PhasesAddUpAndTheDeviceIsReadWithThem) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  std::atomic<int> reads{0};
+  const auto client = Client(chief, 5000, [&](Phases* phases) {
+    phases->set_nvml_watts(400 + ++reads);
+  });
+  client->Start(client->Register().value(), [] {});
+  // Nothing is read before there is something to report.
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  EXPECT_EQ(reads, 0);
+  Phases phases;
+  phases.set_items(1);
+  phases.set_step_ns(100);
+  phases.set_data_wait_ns(1);
+  phases.set_pull_wait_ns(2);
+  phases.set_push_wait_ns(3);
+  phases.set_compute_ns(90);
+  phases.set_on_gpu(true);
+  phases.set_device_bytes_used(50);
+  uint64_t items = 0;
+  uint64_t rest_ns = 0;
+  for (uint64_t item = 8; item < 8 + 5; ++item) {
+    ASSERT_TRUE(client->EnterItem());
+    client->AddPhases(phases);
+    client->LeaveItem(item, {}, {});
+  }
+  client->Close(absl::OkStatus());
+  for (const Progress& progress : chief.progress()) {
+    if (!progress.has_phases()) {
+      continue;
+    }
+    const Phases& sum = progress.phases();
+    EXPECT_TRUE(sum.on_gpu());
+    EXPECT_EQ(sum.device_bytes_used(), 50u);
+    EXPECT_EQ(sum.compute_ns(), 90 * sum.items());
+    EXPECT_EQ(sum.nvml_watts(), items == 0 ? 401.0 : 0.0);
+    items += sum.items();
+    rest_ns += sum.step_ns() - sum.compute_ns() - sum.data_wait_ns() -
+               sum.pull_wait_ns() - sum.push_wait_ns();
+  }
+  EXPECT_EQ(items, 5u);
+  EXPECT_EQ(rest_ns, 5 * 4u);
+  EXPECT_EQ(reads, 1);  // at most one a minute, here
 }
 
 TEST(ChiefClientTest, AStopEndsTheWaitAndCarriesItsReason) {

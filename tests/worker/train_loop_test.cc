@@ -81,18 +81,26 @@ std::vector<float> InitialParameters(const Layout& layout) {
 
 class FakeControl : public JobControl {
  public:
-  bool EnterItem() override { return entered++ < enter_max; }
+  bool EnterItem() override {
+    if (hold) {
+      hold();
+    }
+    return entered++ < enter_max;
+  }
   void LeaveItem(uint64_t next, const ItemReport& report,
                  const ParameterClient::ItemResult&) override {
     next_item = next;
     reports.push_back(report);
   }
+  void AddPhases(const Phases& item) override { phases.push_back(item); }
   void OutOfWork() override {}
 
+  std::function<void()> hold;
   int enter_max = 1 << 30;
   int entered = 0;
   uint64_t next_item = 0;
   std::vector<ItemReport> reports;
+  std::vector<Phases> phases;
 };
 
 struct WorkerOptions {
@@ -106,6 +114,9 @@ struct WorkerOptions {
   bool bounded_staleness = false;
   bool prefetch = false;
   int64_t block_elements = 64;
+  Clock* clock = Clock::Real();
+  std::function<void()> batch_made;
+  std::function<DeviceUsage()> device_usage;
 };
 
 absl::Status RunWorker(FakeShards* shards, int shard_count,
@@ -139,6 +150,8 @@ absl::Status RunWorker(FakeShards* shards, int shard_count,
   loop.seed = kSeed;
   loop.clip = options.clip;
   loop.bounded_staleness = options.bounded_staleness;
+  loop.device_usage = options.device_usage;
+  loop.clock = options.clock;
   if (options.prefetch) {
     EXPECT_TRUE(machine.network
                     ->Bind(*machine.layout, computed_from.data(),
@@ -147,7 +160,10 @@ absl::Status RunWorker(FakeShards* shards, int shard_count,
     loop.pulled = machine.parameters.data();
     loop.computed_from = computed_from.data();
   }
-  loop.batch = [&data](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
+  loop.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
+    if (options.batch_made) {
+      options.batch_made();
+    }
     data = MakeData(contribution);
     return TrainBatch{data.features.data(), data.labels.data(), kRows, 1.0f};
   };
@@ -368,6 +384,67 @@ TEST(TrainLoopTest, AStopBeforeAnItemLeavesNothingOfIt) {
     for (int b = 0; b < machine.layout->block_count(s); ++b) {
       EXPECT_EQ(shards.next_item(s, b, 0), 3u);
     }
+  }
+}
+
+// The clock moves only in the batch and while held.
+TEST(TrainLoopTest, EveryItemTellsWhereItsTimeWent) {
+  for (const bool on_gpu : {false, true}) {
+    FakeClock clock;
+    const Machine machine(1);
+    FakeShards shards(ShardOptions(machine.layout.get(), 0));
+    FakeControl control;
+    control.hold = [&] { clock.Advance(std::chrono::seconds(9)); };
+    WorkerOptions options;
+    options.contributions = 5;
+    options.clock = &clock;
+    options.batch_made = [&] { clock.Advance(std::chrono::nanoseconds(3000)); };
+    int64_t busy_ns = 100;
+    if (on_gpu) {
+      options.device_usage = [&] {
+        return DeviceUsage{.busy_ns = busy_ns += 1000, .bytes_used = 7};
+      };
+    }
+    ASSERT_TRUE(RunWorker(&shards, 1, options, &control).ok());
+    ASSERT_EQ(control.phases.size(), 5u);
+    for (const Phases& phases : control.phases) {
+      EXPECT_EQ(phases.items(), 1u);
+      EXPECT_EQ(phases.on_gpu(), on_gpu);
+      EXPECT_EQ(phases.device_bytes_used(), on_gpu ? 7u : 0u);
+      EXPECT_EQ(phases.step_ns(), 3000u);
+      // The device was busy during the only wait that there is.
+      EXPECT_EQ(phases.compute_ns(), on_gpu ? 1000u : 0u);
+      EXPECT_EQ(phases.data_wait_ns(), on_gpu ? 2000u : 3000u);
+    }
+  }
+}
+
+// A clock that moves by 1 ns when it is read shows what is measured, and that
+// nothing else reads it.
+TEST(TrainLoopTest, AnItemCostsTwoClockReadsAndTwoAWait) {
+  class : public FakeClock {
+   public:
+    int64_t NowNs() override {
+      Advance(std::chrono::nanoseconds(1));
+      return FakeClock::NowNs();
+    }
+  } clock;
+  const Machine machine(1);
+  FakeShards shards(ShardOptions(machine.layout.get(), 0));
+  FakeControl control;
+  WorkerOptions options;
+  options.contributions = 3;
+  options.clock = &clock;
+  ASSERT_TRUE(RunWorker(&shards, 1, options, &control).ok());
+  ASSERT_EQ(control.phases.size(), 3u);
+  const uint64_t variables = machine.layout->variables().size();
+  for (const Phases& phases : control.phases) {
+    EXPECT_EQ(phases.data_wait_ns(), 1u);
+    EXPECT_EQ(phases.pull_wait_ns(), variables + 1);  // and BeginItem
+    EXPECT_EQ(phases.push_wait_ns(), 1u);
+    // Two reads a wait, two for a hold, of which one is no part of the step.
+    EXPECT_EQ(phases.step_ns(), 2 * (variables + 3) + 2);
+    EXPECT_EQ(phases.compute_ns(), variables + 5);
   }
 }
 
