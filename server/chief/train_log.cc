@@ -73,6 +73,7 @@ void TrainLog::AddCounts(const Progress& progress) {
   bytes_pushed_ += progress.bytes_pushed();
   bytes_pulled_ += progress.bytes_pulled();
   residuals_lost_ += progress.residuals_lost() ? 1 : 0;
+  phases_.Add(progress.phases());
 }
 
 void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
@@ -93,6 +94,7 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
                       static_cast<double>(staleness_count_);
     staleness_max_ = staleness_max_window_;
   }
+  const std::string phases = phases_.Json();
   due_.push_back(absl::StrCat(
       "{\"step\":", step, ",\"loss\":", Number(loss), ",\"learning_rate\":",
       Number(options_.learning_rate ? options_.learning_rate(step - 1) : 0.0),
@@ -102,8 +104,8 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
       Number(options_.base_seconds +
              static_cast<double>(now_ns - options_.begin_ns) * 1e-9),
       ",\"examples\":", examples_, ",\"bytes_pushed\":", bytes_pushed_,
-      ",\"bytes_pulled\":", bytes_pulled_,
-      ",\"residuals_lost\":", residuals_lost_, "}"));
+      ",\"bytes_pulled\":", bytes_pulled_, ",\"residuals_lost\":",
+      residuals_lost_, phases.empty() ? "" : ",\"phases\":", phases, "}"));
   line_step_ = step;
   loss_sum_ = weight_sum_ = 0.0;
   staleness_sum_ = staleness_count_ = staleness_max_window_ = 0;

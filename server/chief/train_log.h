@@ -5,7 +5,8 @@
 //
 //   {"step":20,"loss":0.51,"learning_rate":0.001,"examples_per_second":9000,
 //    "staleness_mean":0.5,"staleness_max":2,"seconds":1.25,"examples":1280,
-//    "bytes_pushed":33731840,"bytes_pulled":33731840,"residuals_lost":0}
+//    "bytes_pushed":33731840,"bytes_pulled":33731840,"residuals_lost":0,
+//    "phases":{"items":20, ...}}
 //
 // Terms
 //   step     sync: steps done; else contributions done, those before this
@@ -19,6 +20,8 @@
 //   bytes    of payloads, all workers, since this chief began.
 //   residuals_lost  workers that took over a slot without the residuals of the
 //            one before (Compression in job_spec.proto), likewise.
+//   phases   where the workers' time went, likewise (PhaseTotals); not there
+//            before a worker has told.
 //
 // Invariants
 //   I1. `step` rises from line to line.
@@ -36,6 +39,7 @@
 #include <vector>
 
 #include "proto/chief.pb.h"
+#include "server/chief/phase_totals.h"
 
 namespace weir {
 
@@ -60,7 +64,7 @@ class TrainLog {
   void AddItem(const ItemReport& item, int64_t now_ns);
   // `count` contributions are done that nobody will report any more.
   void AddUnreported(uint64_t count);
-  // What a heartbeat counts beside its items: staleness, bytes, residuals.
+  // What a heartbeat counts beside its items: staleness, bytes, time.
   void AddCounts(const Progress& progress);
 
   // The lines that became due. `step_done`: steps (sync) or contributions.
@@ -112,6 +116,7 @@ class TrainLog {
   uint64_t bytes_pushed_ = 0;
   uint64_t bytes_pulled_ = 0;
   uint64_t residuals_lost_ = 0;
+  PhaseTotals phases_;
   int64_t line_ns_ = 0;     // of the last line
   uint64_t rate_rows_ = 0;  // since rate_begin_ns_
   int64_t rate_begin_ns_ = 0;

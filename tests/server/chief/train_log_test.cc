@@ -80,6 +80,26 @@ TEST(TrainLogTest, BytesAndLostResidualsAddUp) {
   EXPECT_EQ(json["residuals_lost"], 2);
 }
 
+TEST(TrainLogTest, ALineHasThePhasesSoFar) {
+  TrainLog log(Options(0, 1));
+  log.AddItem(Item(0, 1.0f), kSecond);
+  Progress progress;
+  progress.mutable_phases()->set_items(3);
+  progress.mutable_phases()->set_step_ns(6 * kSecond);
+  log.AddCounts(progress);
+  log.AddItem(Item(1, 1.0f), kSecond);
+  log.AddCounts(progress);
+  log.AddItem(Item(2, 1.0f), kSecond);
+  const auto lines = log.Advance(3, kSecond);
+  ASSERT_THAT(lines, SizeIs(3));
+  EXPECT_FALSE(nlohmann::json::parse(lines[0]).contains("phases"));
+  EXPECT_EQ(nlohmann::json::parse(lines[1])["phases"]["items"], 3);
+  const auto last = nlohmann::json::parse(lines[2]);
+  EXPECT_EQ(last["phases"]["items"], 6);
+  EXPECT_DOUBLE_EQ(last["phases"]["step_seconds"], 12.0);
+  EXPECT_EQ(last["residuals_lost"], 0);
+}
+
 TEST(TrainLogTest, BurstsHaveSpeedAndStalenessOnEveryLine) {
   TrainLog log(Options(0, 2));
   std::vector<std::string> lines;
