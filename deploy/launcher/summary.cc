@@ -34,6 +34,79 @@ double Number(const Json& json, const char* key) {
   return it != json.end() && it->is_number() ? it->get<double>() : 0;
 }
 
+uint64_t Count(const Json& json, const char* key) {
+  return static_cast<uint64_t>(Number(json, key));
+}
+
+// Of the newest line of train.jsonl.
+RunPhases ReadPhases(const Json& line) {
+  RunPhases phases;
+  const auto it = line.find("phases");
+  if (it == line.end() || !it->is_object() || Count(*it, "items") == 0) {
+    return phases;
+  }
+  const Json& json = *it;
+  phases.items = Count(json, "items");
+  const auto mean_ms = [&](const char* key) {
+    return Number(json, key) * 1e3 / static_cast<double>(phases.items);
+  };
+  phases.step_ms = mean_ms("step_seconds");
+  phases.data_wait_ms = mean_ms("data_wait_seconds");
+  phases.pull_wait_ms = mean_ms("pull_wait_seconds");
+  phases.compute_ms = mean_ms("compute_seconds");
+  phases.push_wait_ms = mean_ms("push_wait_seconds");
+  if (json.contains("gpu_busy_share")) {
+    phases.gpu_busy_share = Number(json, "gpu_busy_share");
+  }
+  phases.device_bytes_used = Count(json, "device_bytes_used");
+  phases.device_bytes_reserved = Count(json, "device_bytes_reserved");
+  phases.device_bytes_total = Count(json, "device_bytes_total");
+  phases.nvml_gpu_percent = Number(json, "nvml_gpu_percent");
+  phases.nvml_watts = Number(json, "nvml_watts");
+  return phases;
+}
+
+double ShareOfStep(const RunPhases& phases, double ms) {
+  return phases.step_ms > 0 ? ms / phases.step_ms : 0;
+}
+
+// 0.035, 0.8, 6.5, 123.
+std::string Milliseconds(double ms) {
+  return ms < 1 ? absl::StrFormat("%.2g ms", ms)
+                : absl::StrFormat("%.*f ms", ms < 100 ? 1 : 0, ms);
+}
+
+nlohmann::ordered_json PhasesJson(const RunPhases& phases) {
+  if (phases.items == 0) {
+    return nullptr;
+  }
+  nlohmann::ordered_json json;
+  json["items"] = phases.items;
+  json["step_ms"] = phases.step_ms;
+  const auto part = [&](const std::string& name, double ms) {
+    json[name + "_ms"] = ms;
+    json[name + "_share"] = ShareOfStep(phases, ms);
+  };
+  part("data_wait", phases.data_wait_ms);
+  part("pull_wait", phases.pull_wait_ms);
+  part("compute", phases.compute_ms);
+  part("push_wait", phases.push_wait_ms);
+  if (phases.gpu_busy_share.has_value()) {
+    json["gpu_busy_share"] = *phases.gpu_busy_share;
+    json["device_bytes_used"] = phases.device_bytes_used;
+    json["device_bytes_reserved"] = phases.device_bytes_reserved;
+  }
+  const auto known = [&json](const char* name, auto value) {
+    if (value > 0) {
+      json[name] = value;
+    }
+  };
+  known("device_bytes_total", phases.device_bytes_total);
+  known("nvml_gpu_percent", phases.nvml_gpu_percent);
+  known("nvml_watts", phases.nvml_watts);
+  return json;
+}
+
 }  // namespace
 
 std::map<std::string, int> TaskCounts(Files* files,
@@ -70,15 +143,13 @@ void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
   }
   if (!curve.empty()) {
     const Json& last = curve.back();
-    summary->steps = static_cast<uint64_t>(Number(last, "step"));
-    summary->examples = static_cast<uint64_t>(Number(last, "examples"));
+    summary->steps = Count(last, "step");
+    summary->examples = Count(last, "examples");
     summary->final_metrics["loss"] = Number(last, "loss");
-    const auto count = [&last](const char* key) {
-      return static_cast<uint64_t>(Number(last, key));
-    };
-    summary->bytes_pushed = count("bytes_pushed");
-    summary->bytes_pulled = count("bytes_pulled");
-    summary->residuals_lost = count("residuals_lost");
+    summary->bytes_pushed = Count(last, "bytes_pushed");
+    summary->bytes_pulled = Count(last, "bytes_pulled");
+    summary->residuals_lost = Count(last, "residuals_lost");
+    summary->phases = ReadPhases(last);
     const double seconds = Number(last, "seconds");
     if (seconds > 0) {
       summary->examples_per_second =
@@ -114,6 +185,7 @@ std::string SummaryJson(const RunSummary& summary) {
   json["bytes"] = {{"pushed", summary.bytes_pushed},
                    {"pulled", summary.bytes_pulled}};
   json["residuals_lost"] = summary.residuals_lost;
+  json["phases"] = PhasesJson(summary.phases);
   json["checkpoint"] = summary.checkpoint;
   json["model_sha256"] = summary.model_sha256;
   json["tasks"] = nlohmann::ordered_json::array();
@@ -124,6 +196,42 @@ std::string SummaryJson(const RunSummary& summary) {
                              {"restarts", task.restarts}});
   }
   return json.dump(2) + "\n";
+}
+
+std::string LargestWait(const RunPhases& phases) {
+  const char* name = "data";
+  double ms = phases.data_wait_ms;
+  if (phases.pull_wait_ms > ms) {
+    name = "pull";
+    ms = phases.pull_wait_ms;
+  }
+  if (phases.push_wait_ms > ms) {
+    name = "push";
+    ms = phases.push_wait_ms;
+  }
+  const double share = ShareOfStep(phases, ms);
+  if (share < 0.01) {
+    return "none over 1% of a step";
+  }
+  return absl::StrFormat("%s, %.1f%% of a step (%s of %s)", name, share * 100,
+                         Milliseconds(ms), Milliseconds(phases.step_ms));
+}
+
+std::string GpuUse(const RunPhases& phases) {
+  std::string text = absl::StrFormat("%.0f%% of a step",
+                                     phases.gpu_busy_share.value_or(0) * 100);
+  const auto gib = [](uint64_t bytes) {
+    return static_cast<double>(bytes) / (1 << 30);
+  };
+  if (phases.device_bytes_total > 0) {
+    absl::StrAppendFormat(&text, ", %.1f of %.0f GiB used",
+                          gib(phases.device_bytes_used),
+                          gib(phases.device_bytes_total));
+  } else {
+    absl::StrAppendFormat(&text, ", %.1f GiB used",
+                          gib(phases.device_bytes_used));
+  }
+  return text;
 }
 
 std::string SummaryTable(const RunSummary& summary) {
@@ -149,6 +257,12 @@ std::string SummaryTable(const RunSummary& summary) {
                             ", pulled ", megabytes(summary.bytes_pulled)));
   if (summary.residuals_lost > 0) {
     row("residuals lost", absl::StrCat(summary.residuals_lost));
+  }
+  if (summary.phases.items > 0) {
+    row("largest wait", LargestWait(summary.phases));
+  }
+  if (summary.phases.gpu_busy_share.has_value()) {
+    row("gpu busy", GpuUse(summary.phases));
   }
   row("checkpoint", summary.checkpoint.empty() ? "none" : summary.checkpoint);
   if (!summary.model_sha256.empty()) {

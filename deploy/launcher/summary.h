@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,24 @@
 #include "deploy/launcher/supervisor.h"
 
 namespace weir {
+
+// Where the workers' time went: means per item, since the last start of the
+// chief (server/chief/phase_totals.h).
+struct RunPhases {
+  uint64_t items = 0;  // 0: nobody told
+  double step_ms = 0;
+  double data_wait_ms = 0;
+  double pull_wait_ms = 0;
+  double compute_ms = 0;
+  double push_wait_ms = 0;
+  std::optional<double> gpu_busy_share;  // of a step; with a GPU
+  // Each 0 when unknown.
+  uint64_t device_bytes_used = 0;
+  uint64_t device_bytes_reserved = 0;
+  uint64_t device_bytes_total = 0;
+  double nvml_gpu_percent = 0;
+  double nvml_watts = 0;
+};
 
 struct RunSummary {
   std::string status;  // "done", "failed", "interrupted"
@@ -29,6 +48,7 @@ struct RunSummary {
   uint64_t bytes_pushed = 0;  // payloads, since the last start of the chief
   uint64_t bytes_pulled = 0;
   uint64_t residuals_lost = 0;
+  RunPhases phases;
   std::string checkpoint;    // name of the last one, "" when there is none
   std::string model_sha256;  // over the exported values in declared order
   std::vector<LocalTask> tasks;
@@ -43,6 +63,12 @@ std::map<std::string, int> TaskCounts(Files* files, const std::string& workdir);
 
 std::string SummaryJson(const RunSummary& summary);
 std::string SummaryTable(const RunSummary& summary);
+
+// One sentence: "pull, 12.3% of a step (0.8 ms of 6.5 ms)".
+// REQUIRES: phases.items > 0.
+std::string LargestWait(const RunPhases& phases);
+// "93% of a step, 1.2 of 140 GiB used". REQUIRES: gpu_busy_share.
+std::string GpuUse(const RunPhases& phases);
 
 }  // namespace weir
 

@@ -58,6 +58,37 @@ TEST(CliTest, TheSummaryHasTheRunsFigures) {
   }
 }
 
+TEST(CliTest, TheSummarySaysWhereTheTimeWent) {
+  const FinishedRun& f = Finished();
+  ASSERT_TRUE(f.run.summary.is_object());
+  const nlohmann::json& phases = f.run.summary["phases"];
+  ASSERT_TRUE(phases.is_object());
+  EXPECT_EQ(phases["items"], 2000);
+  double ms = 0;
+  double share = 0;
+  for (const std::string part :
+       {"data_wait", "pull_wait", "compute", "push_wait"}) {
+    ASSERT_TRUE(phases.contains(part + "_ms")) << phases;
+    EXPECT_GE(phases[part + "_share"], 0.0) << part;
+    EXPECT_LE(phases[part + "_share"], 1.0) << part;
+    ms += phases[part + "_ms"].get<double>();
+    share += phases[part + "_share"].get<double>();
+  }
+  EXPECT_GT(phases["compute_ms"], 0.0);
+  // On a CPU they are the step; rounding to 9 digits aside.
+  EXPECT_NEAR(ms, phases["step_ms"].get<double>(), 1e-6 * ms);
+  EXPECT_NEAR(share, 1.0, 1e-6);
+  // Two workers, each busy for at most the whole run.
+  EXPECT_LE(phases["step_ms"].get<double>() * 2000,
+            2000 * f.run.summary["wall_seconds"].get<double>());
+  EXPECT_FALSE(phases.contains("gpu_busy_share"));
+  EXPECT_NE(f.run.output.find("  largest wait   "), std::string::npos)
+      << f.run.output;
+  const auto lines = ReadJsonLines(f.dir + "/train.jsonl");
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines.back()["phases"]["items"], 2000);
+}
+
 TEST(CliTest, ResumingADoneJobSaysSoAndStartsNothing) {
   const FinishedRun& f = Finished();
   const std::string log = ReadFile(f.dir + "/logs/worker-0.log");

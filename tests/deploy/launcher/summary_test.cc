@@ -24,7 +24,10 @@ TEST(SummaryTest, TakesTheLastLinesAndSkipsATornOne) {
   std::ofstream(dir + "/train.jsonl", std::ios::app)
       << R"({"step": 50, "loss": 0.25, "staleness_mean": 2, "staleness_max": 4, )"
       << R"("examples": 800, "seconds": 4, "bytes_pushed": 70, )"
-      << R"("bytes_pulled": 60, "residuals_lost": 2})"
+      << R"("bytes_pulled": 60, "residuals_lost": 2, )"
+      << R"("phases": {"items": 100, "step_seconds": 2, )"
+      << R"("data_wait_seconds": 0.1, "pull_wait_seconds": 0.4, )"
+      << R"("compute_seconds": 1.2, "push_wait_seconds": 0.2}})"
       << "\n"
       << R"({"step": 60, "lo)";
   std::ofstream(dir + "/eval.jsonl")
@@ -43,6 +46,15 @@ TEST(SummaryTest, TakesTheLastLinesAndSkipsATornOne) {
   EXPECT_EQ(summary.final_metrics.count("step"), 0u);
   EXPECT_EQ(summary.staleness_max, 4u);
   EXPECT_DOUBLE_EQ(summary.staleness_mean, (10 * 1 + 40 * 2) / 50.0);
+  EXPECT_EQ(summary.phases.items, 100u);
+  EXPECT_DOUBLE_EQ(summary.phases.step_ms, 20.0);
+  EXPECT_DOUBLE_EQ(summary.phases.data_wait_ms, 1.0);
+  EXPECT_DOUBLE_EQ(summary.phases.pull_wait_ms, 4.0);
+  EXPECT_DOUBLE_EQ(summary.phases.compute_ms, 12.0);
+  EXPECT_DOUBLE_EQ(summary.phases.push_wait_ms, 2.0);
+  EXPECT_FALSE(summary.phases.gpu_busy_share.has_value());
+  EXPECT_EQ(LargestWait(summary.phases),
+            "pull, 20.0% of a step (4.0 ms of 20.0 ms)");
 }
 
 TEST(SummaryTest, JsonHasEveryFieldOfTheContract) {
@@ -57,12 +69,82 @@ TEST(SummaryTest, JsonHasEveryFieldOfTheContract) {
   for (const char* key :
        {"status", "steps", "examples", "wall_seconds", "examples_per_second",
         "mode", "final_metrics", "staleness", "bytes", "residuals_lost",
-        "checkpoint", "model_sha256", "tasks"}) {
+        "phases", "checkpoint", "model_sha256", "tasks"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["tasks"][0]["restarts"], 2);
   EXPECT_TRUE(json["staleness"].contains("mean"));
   EXPECT_TRUE(json["staleness"].contains("max"));
+  EXPECT_TRUE(json["phases"].is_null());  // nobody told
+  EXPECT_EQ(SummaryTable(summary).find("largest wait"), std::string::npos);
+}
+
+RunPhases Phases() {
+  RunPhases phases;
+  phases.items = 10;
+  phases.step_ms = 6.5;
+  phases.pull_wait_ms = 0.8;
+  phases.compute_ms = 5.2;
+  return phases;
+}
+
+TEST(SummaryTest, PhasesHaveMeansAndShares) {
+  RunSummary summary;
+  summary.phases = Phases();
+  auto phases = nlohmann::json::parse(SummaryJson(summary))["phases"];
+  EXPECT_EQ(phases["items"], 10);
+  EXPECT_DOUBLE_EQ(phases["step_ms"], 6.5);
+  EXPECT_DOUBLE_EQ(phases["compute_ms"], 5.2);
+  EXPECT_DOUBLE_EQ(phases["compute_share"], 0.8);
+  EXPECT_DOUBLE_EQ(phases["pull_wait_share"], 0.8 / 6.5);
+  EXPECT_DOUBLE_EQ(phases["data_wait_share"], 0.0);
+  EXPECT_DOUBLE_EQ(phases["push_wait_share"], 0.0);
+  EXPECT_FALSE(phases.contains("gpu_busy_share"));
+  EXPECT_FALSE(phases.contains("nvml_watts"));
+  summary.phases.gpu_busy_share = 0.9;
+  summary.phases.nvml_watts = 400;
+  phases = nlohmann::json::parse(SummaryJson(summary))["phases"];
+  EXPECT_DOUBLE_EQ(phases["gpu_busy_share"], 0.9);
+  EXPECT_DOUBLE_EQ(phases["nvml_watts"], 400);
+  EXPECT_EQ(phases["device_bytes_used"], 0);
+}
+
+TEST(SummaryTest, TheTableNamesTheLargestWait) {
+  RunSummary summary;
+  summary.phases = Phases();
+  EXPECT_NE(SummaryTable(summary).find(
+                "  largest wait   pull, 12.3% of a step (0.8 ms of 6.5 ms)\n"),
+            std::string::npos)
+      << SummaryTable(summary);
+  EXPECT_EQ(SummaryTable(summary).find("gpu busy"), std::string::npos);
+  summary.phases.push_wait_ms = 1.3;
+  EXPECT_EQ(LargestWait(summary.phases),
+            "push, 20.0% of a step (1.3 ms of 6.5 ms)");
+  summary.phases.data_wait_ms = 123.456;
+  summary.phases.step_ms = 1234.56;
+  EXPECT_EQ(LargestWait(summary.phases),
+            "data, 10.0% of a step (123 ms of 1235 ms)");
+}
+
+TEST(SummaryTest, AWaitUnderOnePercentIsNotNamed) {
+  RunPhases phases = Phases();
+  phases.pull_wait_ms = 0.06;
+  EXPECT_EQ(LargestWait(phases), "none over 1% of a step");
+  phases.step_ms = 0;
+  EXPECT_EQ(LargestWait(phases), "none over 1% of a step");
+}
+
+TEST(SummaryTest, AGpuHasARow) {
+  RunSummary summary;
+  summary.phases = Phases();
+  summary.phases.gpu_busy_share = 0.93;
+  summary.phases.device_bytes_used = 1288490189;  // 1.2 GiB
+  EXPECT_NE(SummaryTable(summary).find(
+                "  gpu busy       93% of a step, 1.2 GiB used\n"),
+            std::string::npos)
+      << SummaryTable(summary);
+  summary.phases.device_bytes_total = uint64_t{140} << 30;
+  EXPECT_EQ(GpuUse(summary.phases), "93% of a step, 1.2 of 140 GiB used");
 }
 
 }  // namespace
