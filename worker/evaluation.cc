@@ -6,14 +6,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "proto/checkpoint_io.h"
-#include "worker/compute/factory.h"
+#include "worker/job_backend.h"
 #include "worker/metrics.h"
 
 namespace weir {
 
 absl::StatusOr<std::unique_ptr<CheckpointEvaluation>>
 CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
-                             const std::string& data_dir) {
+                             const std::string& data_dir,
+                             const BackendOptions& backend) {
   auto evaluation = std::unique_ptr<CheckpointEvaluation>(
       new CheckpointEvaluation(files, spec));
   const bool own = spec.has_evaluation();
@@ -22,9 +23,7 @@ CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
       CreateDataset(own ? spec.evaluation().source() : spec.data().train(),
                     data_dir, spec.seed(),
                     own ? "evaluation.source" : "data.train"));
-  BackendOptions backend;
-  backend.threads = static_cast<int>(spec.compute().threads());
-  WEIR_ASSIGN_OR_RETURN(evaluation->backend_, CreateBackend(backend));
+  WEIR_ASSIGN_OR_RETURN(evaluation->backend_, CreateJobBackend(spec, backend));
   WEIR_ASSIGN_OR_RETURN(
       evaluation->network_,
       Network::Create(spec.model(), evaluation->data_->feature_shape(),

@@ -26,6 +26,7 @@
 #include "common/layout.h"
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
+#include "worker/compute/factory.h"
 #include "worker/data/dataset.h"
 #include "worker/model/network.h"
 
@@ -46,9 +47,10 @@ class CheckpointEvaluation {
                                  std::span<const float> label)>;
 
   // Reads the evaluation's data; a job without an evaluation section takes the
-  // training data. `spec` is resolved.
+  // training data. `spec` is resolved, `backend` says which device.
   static absl::StatusOr<std::unique_ptr<CheckpointEvaluation>> Create(
-      Files* files, const JobSpec& spec, const std::string& data_dir);
+      Files* files, const JobSpec& spec, const std::string& data_dir,
+      const BackendOptions& backend);
 
   absl::StatusOr<EvaluationResult> Run(const std::string& checkpoint_dir,
                                        const Sink& sink = nullptr);
@@ -63,9 +65,9 @@ class CheckpointEvaluation {
   const JobSpec spec_;
   std::unique_ptr<Dataset> data_;
   std::unique_ptr<Backend> backend_;
+  std::vector<float> parameters_;  // the network's; goes after it
   std::unique_ptr<Network> network_;
   std::unique_ptr<Layout> layout_;  // of one shard
-  std::vector<float> parameters_;
 };
 
 }  // namespace weir

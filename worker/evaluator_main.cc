@@ -31,6 +31,7 @@ struct Flags {
   std::string workdir = ".";
   std::string data_dir = ".";
   std::vector<std::string> sets;
+  BackendOptions backend;
 };
 
 absl::Status Follow(const Flags& flags) {
@@ -42,7 +43,8 @@ absl::Status Follow(const Flags& flags) {
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
   WEIR_ASSIGN_OR_RETURN(
       const auto evaluation,
-      CheckpointEvaluation::Create(Files::Real(), spec, flags.data_dir));
+      CheckpointEvaluation::Create(Files::Real(), spec, flags.data_dir,
+                                   flags.backend));
   Evaluator evaluator(
       Files::Real(), Clock::Real(), flags.workdir,
       [&evaluation](const std::string& dir) { return evaluation->Run(dir); });
@@ -64,11 +66,16 @@ absl::Status Follow(const Flags& flags) {
 
 int main(int argc, char** argv) {
   weir::Flags flags;
+  flags.backend.device = "auto";
   CLI::App app("Evaluates the checkpoints of a run as they are committed.");
   app.add_option("--job", flags.job, "job file")->required();
   app.add_option("--workdir", flags.workdir, "the run's directory");
   app.add_option("--data_dir", flags.data_dir, "where data paths begin");
   app.add_option("--set", flags.sets, "path=value, overrides the job file");
+  app.add_option("--device", flags.backend.device, "auto, cpu, cuda or cuda:N")
+      ->capture_default_str();
+  app.add_option("--device_plugin", flags.backend.plugin_path,
+                 "file of the GPU's plug-in; default beside this program");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -43,7 +43,8 @@ struct Flags {
   std::vector<std::string> sets;
   std::string workdir = ".";
   std::string data_dir = ".";
-  std::string backend = "cpu";
+  std::string device = "auto";
+  std::string device_plugin;
   std::string transport = "auto";
   int channels_per_peer = 1;
   std::string cluster;
@@ -160,7 +161,9 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   options.chief_address = cluster.chief_address();
   options.cluster_fingerprint = cluster.fingerprint();
   options.data_dir = flags.data_dir;
-  options.backend = flags.backend;
+  options.backend.device = flags.device;
+  options.backend.plugin_path = flags.device_plugin;
+  options.backend.auto_index = options.index;
   options.transport = transport.get();
   options.channels_per_peer = flags.channels_per_peer;
   WEIR_ASSIGN_OR_RETURN(const auto task,
@@ -241,8 +244,10 @@ int main(int argc, char** argv) {
                  "gRPC connections to each ps")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
-  app.add_option("--backend", flags.backend, "compute backend")
+  app.add_option("--device", flags.device, "auto, cpu, cuda or cuda:N")
       ->capture_default_str();
+  app.add_option("--device_plugin", flags.device_plugin,
+                 "file of the GPU's plug-in; default beside this program");
   app.add_option(
       "--cluster", flags.cluster,
       "\"ps=host:port,...;worker=host:port,...\"; default TF_CONFIG");

@@ -10,8 +10,8 @@
 #include "common/status.h"
 #include "proto/declaration_io.h"
 #include "proto/layout_io.h"
-#include "worker/compute/factory.h"
 #include "worker/data/batch_prefetcher.h"
+#include "worker/job_backend.h"
 #include "worker/train_loop.h"
 
 namespace weir {
@@ -37,17 +37,15 @@ absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Create(
   return task;
 }
 
-WorkerTask::~WorkerTask() = default;
+// The network lets go of the buffers below it first.
+WorkerTask::~WorkerTask() { network_.reset(); }
 
 absl::Status WorkerTask::Build() {
   const JobSpec& spec = options_.spec;
   WEIR_ASSIGN_OR_RETURN(dataset_,
                         CreateDataset(spec.data().train(), options_.data_dir,
                                       spec.seed(), "data.train"));
-  BackendOptions backend;
-  backend.name = options_.backend;
-  backend.threads = static_cast<int>(spec.compute().threads());
-  WEIR_ASSIGN_OR_RETURN(backend_, CreateBackend(backend));
+  WEIR_ASSIGN_OR_RETURN(backend_, CreateJobBackend(spec, options_.backend));
   NetworkOptions network;
   network.rows_reserved = spec.train().batch_size();
   WEIR_ASSIGN_OR_RETURN(network_,
@@ -104,7 +102,7 @@ void WorkerTask::OpenNvml() {
 }
 
 void WorkerTask::ReadDevice(Phases* phases) const {
-  const auto figures = nvml_->Read(options_.nvml_device);
+  const auto figures = nvml_->Read(backend_->pci_bus_id());
   if (figures.ok()) {
     phases->set_nvml_gpu_percent(figures->gpu_utilization_percent);
     phases->set_nvml_watts(figures->power_watts);
@@ -116,7 +114,7 @@ void WorkerTask::LogDevice() const {
   if (nvml_ == nullptr) {
     return;
   }
-  const auto figures = nvml_->Read(options_.nvml_device);
+  const auto figures = nvml_->Read(backend_->pci_bus_id());
   LOG_INFO("{}", figures.ok() ? figures->Text()
                               : std::string(figures.status().message()));
 }

@@ -28,6 +28,7 @@
 #include "proto/job_spec.pb.h"
 #include "worker/chief_client.h"
 #include "worker/compute/backend.h"
+#include "worker/compute/factory.h"
 #include "worker/compute/nvml.h"
 #include "worker/data/batches.h"
 #include "worker/data/dataset.h"
@@ -46,11 +47,9 @@ class WorkerTask {
     std::string chief_address;
     uint64_t cluster_fingerprint = 0;
     std::string data_dir;
-    std::string backend = "cpu";
+    BackendOptions backend;  // which device
     Transport* transport = nullptr;
     int channels_per_peer = 1;  // see ParameterClient
-    // The backend's GPU for NVML: driver index or PCI bus id.
-    std::string nvml_device = "0";
   };
 
   // Opens the data and builds the model; talks to nobody.

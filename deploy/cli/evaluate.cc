@@ -25,10 +25,12 @@ struct Options {
   std::string data_dir = ".";
   std::string out;
   std::vector<std::string> sets;
+  BackendOptions backend;
 };
 
 CLI::App* AddCommon(CLI::App* app, const char* name, const char* about,
                     Options* options) {
+  options->backend.device = "auto";
   CLI::App* command = app->add_subcommand(name, about);
   command->add_option("job", options->job, "job file")->required();
   command->add_option("--checkpoint", options->checkpoint, "its directory")
@@ -37,6 +39,10 @@ CLI::App* AddCommon(CLI::App* app, const char* name, const char* about,
                       "where the job's data paths begin");
   command->add_option("--set", options->sets,
                       "path=value, overrides a field of the job");
+  command
+      ->add_option("--device", options->backend.device,
+                   "auto, cpu, cuda or cuda:N")
+      ->capture_default_str();
   return command;
 }
 
@@ -80,7 +86,8 @@ absl::StatusOr<int> Evaluate(const Options& options) {
                         LoadJobSpec(options.job, options.sets));
   WEIR_ASSIGN_OR_RETURN(
       const auto evaluation,
-      CheckpointEvaluation::Create(Files::Real(), spec, options.data_dir));
+      CheckpointEvaluation::Create(Files::Real(), spec, options.data_dir,
+                                   options.backend));
   WEIR_ASSIGN_OR_RETURN(const EvaluationResult result,
                         evaluation->Run(options.checkpoint));
   nlohmann::ordered_json line;
@@ -99,7 +106,8 @@ absl::StatusOr<int> Predict(const Options& options) {
                         LoadJobSpec(options.job, options.sets));
   WEIR_ASSIGN_OR_RETURN(
       const auto evaluation,
-      CheckpointEvaluation::Create(Files::Real(), spec, options.data_dir));
+      CheckpointEvaluation::Create(Files::Real(), spec, options.data_dir,
+                                   options.backend));
   WEIR_ASSIGN_OR_RETURN(const auto writer, Files::Real()->Create(options.out));
   WEIR_ASSIGN_OR_RETURN(
       const EvaluationResult result,

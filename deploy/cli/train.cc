@@ -63,6 +63,11 @@ void AddTrainCommand(CLI::App* app, Command* command) {
       ->add_option("--channels_per_peer", options->channels_per_peer,
                    "gRPC connections of a worker to each ps; default 1")
       ->check(CLI::Range(1, 16));
+  train->add_option("--device", options->device,
+                    "where workers compute: auto (a GPU if there is one), cpu, "
+                    "cuda or cuda:N; default auto");
+  train->add_option("--device_plugin", options->device_plugin,
+                    "file of the GPU's plug-in; default beside the programs");
   train->add_option("--set", options->sets,
                     "path=value, overrides a field of the job");
   train->callback([options, command] {

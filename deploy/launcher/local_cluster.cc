@@ -35,6 +35,12 @@ std::vector<std::string> Arguments(const LocalClusterOptions& options,
   }
   argv.insert(argv.end(), {"--job", options.job_path, "--workdir",
                            options.workdir, "--data_dir", options.data_dir});
+  if (role != "chief") {
+    argv.insert(argv.end(), {"--device", options.device});
+    if (!options.device_plugin.empty()) {
+      argv.insert(argv.end(), {"--device_plugin", options.device_plugin});
+    }
+  }
   if (hosts_chief) {
     if (options.resume) {
       argv.push_back("--resume");

@@ -27,6 +27,8 @@ struct LocalClusterOptions {
   std::string init_from;
   std::string transport = "auto";  // of the workers; see client/cc
   int channels_per_peer = 1;       // likewise
+  std::string device = "auto";     // of workers and evaluator
+  std::string device_plugin;       // likewise; see worker/compute/factory.h
 };
 
 struct LocalCluster {

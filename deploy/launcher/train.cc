@@ -349,6 +349,8 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   cluster.init_from = options.init_from;
   cluster.transport = options.transport;
   cluster.channels_per_peer = options.channels_per_peer;
+  cluster.device = options.device;
+  cluster.device_plugin = options.device_plugin;
   // Every task reads one file, with the overrides in it.
   WEIR_RETURN_IF_ERROR(Files::Real()->WriteAtomically(
       cluster.job_path, CanonicalJobSpecText(spec)));

@@ -22,6 +22,8 @@ struct TrainOptions {
   std::string init_from;
   std::string transport = "auto";  // "auto", "grpc" or "shm"
   int channels_per_peer = 1;       // see ParameterClient
+  std::string device = "auto";     // see worker/compute/factory.h
+  std::string device_plugin;       // likewise
   int ps_count = 0;  // 0: with `resume` as many as the run had, else 1
   int worker_count = 0;
   bool chief = false;

@@ -92,6 +92,8 @@ class Backend {
   virtual void Wait(uint64_t mark) = 0;
   // Returns and forgets the first failure since the last call.
   virtual absl::Status TakeStatus() = 0;
+  // "0000:01:00.0" of a device on PCI; empty where there is none.
+  virtual std::string pci_bus_id() const { return ""; }
   // All zero where shares_host_memory().
   virtual DeviceUsage Usage() { return {}; }
 

@@ -25,8 +25,8 @@ struct BackendOptions {
   // it comes from the job and never from the machine.
   int threads = 1;
   Precision precision = Precision::kFp32;  // of GPUs
-  // The plug-in's file; empty: libweir_cuda.so beside this executable, in ../lib
-  // of it, or where the build puts it.
+  // The plug-in's file; empty: libweir_cuda.so beside this executable, in
+  // ../lib of it, or where the build puts it.
   std::string plugin_path;
 
   static constexpr int kThreadsMax = 1024;  // more is a slip of the pen

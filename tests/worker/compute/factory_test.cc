@@ -12,15 +12,78 @@ TEST(FactoryTest, MakesTheCpuBackendByDefault) {
   EXPECT_EQ(CreateBackend({}).value()->name(), "cpu");
 }
 
-TEST(FactoryTest, NamesWhatItDoesNotHave) {
-  const absl::Status status = CreateBackend({.name = "abacus"}).status();
+BackendOptions On(const std::string& device, const std::string& plugin = "") {
+  BackendOptions options;
+  options.device = device;
+  options.plugin_path = plugin;
+  return options;
+}
+
+std::string PluginPath(const std::string& name) {
+  return std::string("tests/worker/compute/") + name;
+}
+
+TEST(FactoryTest, NamesADeviceThatIsNone) {
+  for (const char* device : {"abacus", "cuda:", "cuda:x", "cuda:-1", ""}) {
+    const absl::Status status = CreateBackend(On(device)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("auto, cpu, cuda or cuda:N"));
+  }
+}
+
+TEST(FactoryTest, TakesTheCpuWhereThereIsNoPlugin) {
+  EXPECT_EQ(CreateBackend(On("auto")).value()->name(), "cpu");
+  const absl::Status status = CreateBackend(On("cuda")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("'abacus'"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("libweir_cuda.so"));
+}
+
+TEST(FactoryTest, RefusesAPluginOfAnotherVersion) {
+  const std::string path = PluginPath("plugin_of_another_abi.so");
+  const absl::Status status = CreateBackend(On("cuda", path)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(HasSubstr(path), HasSubstr("another version")));
+  EXPECT_EQ(CreateBackend(On("auto", path)).value()->name(), "cpu");
+}
+
+TEST(FactoryTest, RefusesALibraryThatIsNoPlugin) {
+  const absl::Status status =
+      CreateBackend(On("cuda", PluginPath("no_plugin.so"))).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no compute plug-in"));
+}
+
+TEST(FactoryTest, RefusesAFileThatIsNoLibrary) {
+  const absl::Status status =
+      CreateBackend(On("cuda", "/proc/self/status")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/proc/self/status"));
+}
+
+// The plug-in of this test has three devices, and each backend is a CPU's.
+TEST(FactoryTest, SpreadsTasksOverDevices) {
+  const std::string path = PluginPath("three_devices.so");
+  EXPECT_EQ(CreateBackend(On("cuda:2", path)).value()->name(), "device 2");
+  EXPECT_EQ(CreateBackend(On("cuda", path)).value()->name(), "device 0");
+  BackendOptions options = On("auto", path);
+  for (const int index : {0, 1, 2, 3, 7}) {
+    options.auto_index = index;
+    EXPECT_EQ(CreateBackend(options).value()->name(),
+              "device " + std::to_string(index % 3));
+  }
+}
+
+BackendOptions WithThreads(int threads) {
+  BackendOptions options;
+  options.threads = threads;
+  return options;
 }
 
 TEST(FactoryTest, RefusesThreadCountsOutOfRange) {
   for (const int threads : {0, -1, 1025}) {
-    const absl::Status status = CreateBackend({.threads = threads}).status();
+    const absl::Status status = CreateBackend(WithThreads(threads)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("compute.threads"));
   }

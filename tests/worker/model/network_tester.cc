@@ -39,9 +39,13 @@ double RelativeError(const float* a, const float* b, int64_t count) {
 }
 
 absl::StatusOr<std::unique_ptr<NetworkTester>> NetworkTester::Create(
-    const std::string& model, std::vector<int64_t> sample_shape) {
+    const std::string& model, std::vector<int64_t> sample_shape,
+    std::unique_ptr<Backend> backend) {
   std::unique_ptr<NetworkTester> tester(new NetworkTester);
-  WEIR_ASSIGN_OR_RETURN(tester->backend_, CreateBackend({}));
+  tester->backend_ = std::move(backend);
+  if (tester->backend_ == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(tester->backend_, CreateBackend({}));
+  }
   WEIR_ASSIGN_OR_RETURN(
       tester->network_,
       Network::Create(ParseModel(model), std::move(sample_shape),
@@ -95,8 +99,10 @@ void NetworkTester::MakeBatch(uint64_t seed, int64_t rows) {
   }
 }
 
-absl::StatusOr<StepResult> NetworkTester::Step(uint64_t seed) {
-  return network_->TrainStep(features_.data(), labels_.data(), rows_, seed, {});
+absl::StatusOr<StepResult> NetworkTester::Step(uint64_t seed,
+                                               const StepHooks& hooks) {
+  return network_->TrainStep(features_.data(), labels_.data(), rows_, seed,
+                             hooks);
 }
 
 std::string NetworkTester::CheckGradients(double tolerance) {

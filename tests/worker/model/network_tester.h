@@ -28,9 +28,11 @@ double RelativeError(const float* a, const float* b, int64_t count);
 class NetworkTester {
  public:
   // Parameters are random in [-0.5, 0.5), buffers in [0.5, 1). The gradient
-  // buffer, padding included, is poisoned with NaN.
+  // buffer, padding included, is poisoned with NaN. Without a backend: the
+  // CPU's.
   static absl::StatusOr<std::unique_ptr<NetworkTester>> Create(
-      const std::string& model, std::vector<int64_t> sample_shape);
+      const std::string& model, std::vector<int64_t> sample_shape,
+      std::unique_ptr<Backend> backend = nullptr);
 
   Network& network() { return *network_; }
   const Layout& layout() const { return *layout_; }
@@ -45,7 +47,8 @@ class NetworkTester {
   std::vector<float>& features() { return features_; }
   std::vector<float>& labels() { return labels_; }
 
-  absl::StatusOr<StepResult> Step(uint64_t seed = 1);
+  absl::StatusOr<StepResult> Step(uint64_t seed = 1,
+                                  const StepHooks& hooks = {});
 
   // Checks every gradient against central differences of the loss, by relative
   // error per variable. Returns a description of the worst, empty when all are
@@ -56,9 +59,9 @@ class NetworkTester {
   NetworkTester() = default;
 
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Network> network_;
-  std::unique_ptr<Layout> layout_;
   std::vector<float> parameters_, gradients_, features_, labels_;
+  std::unique_ptr<Network> network_;  // borrows all above
+  std::unique_ptr<Layout> layout_;
   int64_t rows_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "common/logging.h"
 #include "common/status.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr int64_t kFloat = sizeof(float);
 // cuBLASLt's bfloat16 products begin there.
 constexpr int kOldestMajor = 8;
+constexpr std::chrono::seconds kMemoryLookEvery{1};
 
 size_t Bytes(int64_t elements) {
   return static_cast<size_t>(elements) * sizeof(float);
@@ -50,6 +52,8 @@ absl::Status CudaBackend::Init() {
       ToStatus(cudaGetDeviceProperties(&properties, options_.device),
                "cudaGetDeviceProperties"));
   name_ = absl::StrCat("cuda:", options_.device, " (", properties.name, ")");
+  pci_bus_id_ = absl::StrFormat("%08x:%02x:%02x.0", properties.pciDomainID,
+                                properties.pciBusID, properties.pciDeviceID);
   if (properties.major < kOldestMajor) {
     return absl::NotFoundError(
         absl::StrCat(name_, " has compute capability ", properties.major, ".",
@@ -129,16 +133,20 @@ absl::Status CudaBackend::TakeStatus() {
 }
 
 DeviceUsage CudaBackend::Usage() {
-  UseDevice();
-  DeviceUsage usage;
-  usage.busy_ns = busy_ns_;
-  usage.bytes_used = bytes_used_ + partials_.bytes() + copies_.bytes() +
-                     convolution_->scratch_bytes() + LtMatMul::kWorkspaceBytes;
-  size_t free = 0;
-  size_t total = 0;
-  Keep(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  usage.bytes_reserved = static_cast<int64_t>(total - free);
-  return usage;
+  usage_.busy_ns = busy_ns_;
+  usage_.bytes_used = bytes_used_ + partials_.bytes() + copies_.bytes() +
+                      convolution_->scratch_bytes() + LtMatMul::kWorkspaceBytes;
+  // The driver takes longer for this than a small step has.
+  const auto now = std::chrono::steady_clock::now();
+  if (now - usage_time_ > kMemoryLookEvery) {
+    UseDevice();
+    size_t free = 0;
+    size_t total = 0;
+    Keep(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    usage_.bytes_reserved = static_cast<int64_t>(total - free);
+    usage_time_ = now;
+  }
+  return usage_;
 }
 
 // ------------------------------------------------------------------ memory

@@ -22,6 +22,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -52,6 +53,7 @@ class CudaBackend : public Backend {
 
   std::string name() const override { return name_; }
   bool shares_host_memory() const override { return false; }
+  std::string pci_bus_id() const override { return pci_bus_id_; }
   absl::StatusOr<float*> Allocate(int64_t elements) override;
   void Release(float* device) override;
   absl::StatusOr<float*> MirrorHost(float* host, int64_t elements) override;
@@ -183,6 +185,7 @@ class CudaBackend : public Backend {
 
   const Options options_;
   std::string name_;
+  std::string pci_bus_id_;
   cudaStream_t compute_ = nullptr;
   cudaStream_t upload_ = nullptr;
   cudaStream_t download_ = nullptr;
@@ -206,6 +209,8 @@ class CudaBackend : public Backend {
   Span open_span_;
   std::deque<Span> spans_;
   int64_t busy_ns_ = 0;
+  DeviceUsage usage_;  // of the last look
+  std::chrono::steady_clock::time_point usage_time_;
 
   bool capturing_ = false;
   int captured_marks_ = 0;

@@ -1,0 +1,205 @@
+// Networks on the CUDA backend, which runs on the emulator: the same steps as
+// on the CPU, uncaptured and captured, whatever order the streams take.
+#include <algorithm>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/worker/model/network_tester.h"
+#include "weir_cuda_emulator.h"
+#include "worker/compute/cuda/cuda_backend.h"
+
+namespace weir {
+namespace {
+
+constexpr char kConvNet[] = R"(
+  layer { name: "conv" conv2d { filters: 4 kernel_size: 3 padding: 1 no_bias: true } }
+  layer { name: "norm" batch_norm {} }
+  layer { name: "act" relu {} }
+  layer { name: "pool" max_pool { size: 2 } }
+  layer { name: "drop" dropout { rate: 0.3 } }
+  layer { name: "flat" flatten {} }
+  layer { name: "hidden" dense { units: 9 } }
+  layer { name: "squash" tanh {} }
+  layer { name: "sum" input: "squash" input: "hidden" add {} }
+  layer { name: "logits" dense { units: 3 } }
+  loss { softmax_cross_entropy {} })";
+const std::vector<int64_t> kShape = {2, 6, 6};
+constexpr int64_t kRows = 5;
+
+std::unique_ptr<NetworkTester> OnCuda(uint64_t seed) {
+  weir_emulator::Configure({.seed = seed});
+  return NetworkTester::Create(kConvNet, kShape,
+                               cuda::CudaBackend::Create({}).value())
+      .value();
+}
+
+std::unique_ptr<NetworkTester> OnCpu() {
+  return NetworkTester::Create(kConvNet, kShape).value();
+}
+
+// Moves the values as a ps would, so that a step that read old ones shows.
+void Descend(NetworkTester* tester) {
+  for (const VariableSpec& variable : tester->network().variables()) {
+    for (int64_t i = 0; i < variable.elements(); ++i) {
+      tester->parameter(variable.name)[i] -=
+          0.1f * tester->gradient(variable.name)[i];
+    }
+  }
+}
+
+void ExpectSameGradients(NetworkTester* actual, NetworkTester* expected) {
+  for (const VariableSpec& variable : expected->network().variables()) {
+    EXPECT_LT(
+        RelativeError(actual->gradient(variable.name),
+                      expected->gradient(variable.name), variable.elements()),
+        1e-5)
+        << variable.name;
+  }
+}
+
+// Steps 0 and 3 run as they come, since their shape is new; the step after each
+// is captured, the last one is a replay.
+TEST(NetworkOnCudaTest, StepsAsOnTheCpuWhateverOrderStreamsTake) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto cuda = OnCuda(seed);
+    const auto cpu = OnCpu();
+    for (int step = 0; step < 6; ++step) {
+      SCOPED_TRACE(step);
+      const int64_t rows = step < 3 ? kRows : kRows + 2;
+      cuda->MakeBatch(step, rows);
+      cpu->MakeBatch(step, rows);
+      const auto actual = cuda->Step(10 + step);
+      const auto expected = cpu->Step(10 + step);
+      ASSERT_TRUE(actual.ok()) << actual.status();
+      EXPECT_NEAR(actual->loss, expected->loss, 1e-5);
+      EXPECT_EQ(actual->correct, expected->correct);
+      ExpectSameGradients(cuda.get(), cpu.get());
+      Descend(cuda.get());
+      Descend(cpu.get());
+    }
+  }
+}
+
+// Values come to the host one by one, are read late, and are overwritten as
+// soon as the step has handed out the variable's gradient.
+TEST(NetworkOnCudaTest, ReadsValuesWhenTheyAreThereAndHandsOutWholeGradients) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto cuda = OnCuda(seed);
+    const auto cpu = OnCpu();
+    const auto& variables = cuda->network().variables();
+    for (int step = 0; step < 4; ++step) {
+      SCOPED_TRACE(step);
+      cuda->MakeBatch(step, kRows);
+      cpu->MakeBatch(step, kRows);
+      ASSERT_TRUE(cpu->Step(step).ok());
+      std::vector<std::vector<float>> values;
+      for (const VariableSpec& variable : variables) {
+        float* const begin = cuda->parameter(variable.name);
+        values.emplace_back(begin, begin + variable.elements());
+        if (variable.kind == VariableKind::kTrained) {
+          std::fill_n(begin, variable.elements(), -7.0f);
+        }
+        std::fill_n(cuda->gradient(variable.name), variable.elements(), -9.0f);
+      }
+      StepHooks hooks;
+      hooks.before_layer_parameters = [&](int v) {
+        std::copy(values[v].begin(), values[v].end(),
+                  cuda->parameter(variables[v].name));
+        return absl::OkStatus();
+      };
+      std::vector<int> ready;
+      hooks.gradient_ready = [&](int v) {
+        ready.push_back(v);
+        const std::string& name = variables[v].name;
+        EXPECT_LT(RelativeError(cuda->gradient(name), cpu->gradient(name),
+                                variables[v].elements()),
+                  1e-5)
+            << name;
+        return absl::OkStatus();
+      };
+      ASSERT_TRUE(cuda->Step(step, hooks).ok());
+      EXPECT_EQ(ready.size(), variables.size());
+      EXPECT_TRUE(std::is_sorted(ready.rbegin(), ready.rend()));
+    }
+  }
+}
+
+TEST(NetworkOnCudaTest, GivesTheSameBitsTwiceCapturedOrNot) {
+  std::vector<std::vector<float>> runs;
+  for (const uint64_t seed : {1, 2}) {
+    const auto cuda = OnCuda(seed);
+    for (int step = 0; step < 4; ++step) {
+      cuda->MakeBatch(1, kRows);
+      ASSERT_TRUE(cuda->Step(1).ok());
+      float* const begin = cuda->gradient("conv/kernel");
+      runs.emplace_back(begin, begin + cuda->elements("conv/kernel"));
+    }
+  }
+  EXPECT_THAT(runs, testing::Each(runs[0]));
+}
+
+TEST(NetworkOnCudaTest, AllocatesNothingAfterTheSecondStep) {
+  const auto cuda = OnCuda(1);
+  weir_emulator::Counters before;
+  for (int step = 0; step < 20; ++step) {
+    cuda->MakeBatch(step, kRows);
+    ASSERT_TRUE(cuda->Step(step).ok());
+    if (step == 1) {
+      before = weir_emulator::Counts();
+    }
+  }
+  const weir_emulator::Counters after = weir_emulator::Counts();
+  EXPECT_EQ(after.malloc_calls, before.malloc_calls);
+  EXPECT_EQ(after.device_bytes, before.device_bytes);
+  EXPECT_EQ(after.pinned_bytes, before.pinned_bytes);
+  EXPECT_EQ(after.events, before.events);
+  EXPECT_EQ(after.graphs, before.graphs);
+}
+
+TEST(NetworkOnCudaTest, GivesEverythingBack) {
+  OnCuda(1)->Step().IgnoreError();
+  {
+    const auto cuda = OnCuda(1);
+    for (int step = 0; step < 3; ++step) {
+      cuda->MakeBatch(step, kRows);
+      ASSERT_TRUE(cuda->Step(step).ok());
+    }
+  }
+  const weir_emulator::Counters after = weir_emulator::Counts();
+  EXPECT_EQ(after.device_blocks, 0);
+  EXPECT_EQ(after.pinned_bytes, 0);
+  EXPECT_EQ(after.streams, 0);
+  EXPECT_EQ(after.events, 0);
+  EXPECT_EQ(after.graphs, 0);
+}
+
+TEST(NetworkOnCudaTest, SaysHowMuchMemoryABatchWouldNeed) {
+  const auto cuda = OnCuda(1);
+  cuda->MakeBatch(1, 1 << 20);
+  const absl::Status status = cuda->Step().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(testing::HasSubstr("bytes asked"),
+                             testing::HasSubstr("train.batch_size")));
+}
+
+TEST(NetworkOnCudaTest, HandsOutNothingAfterAFailedKernel) {
+  const auto cuda = OnCuda(1);
+  cuda->MakeBatch(1, kRows);
+  ASSERT_TRUE(cuda->Step().ok());
+  weir_emulator::FailNext(cudaErrorIllegalAddress, "Launch");
+  StepHooks hooks;
+  int handed_out = 0;
+  hooks.gradient_ready = [&](int) {
+    ++handed_out;
+    return absl::OkStatus();
+  };
+  const absl::Status status = cuda->Step(1, hooks).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_EQ(handed_out, 0);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,26 @@
+// The compute backend that a job asks for, on the device that its operator
+// chose.
+//
+// Place: workers, the evaluator and the command line make theirs here.
+// Threads: safe.
+// Errors: those of CreateBackend in worker/compute/factory.h.
+#ifndef WORKER_JOB_BACKEND_H_
+#define WORKER_JOB_BACKEND_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "proto/job_spec.pb.h"
+#include "worker/compute/backend.h"
+#include "worker/compute/factory.h"
+
+namespace weir {
+
+// `options` says which device; threads and precision come from the job, which
+// is resolved.
+absl::StatusOr<std::unique_ptr<Backend>> CreateJobBackend(
+    const JobSpec& spec, BackendOptions options);
+
+}  // namespace weir
+
+#endif  // WORKER_JOB_BACKEND_H_
