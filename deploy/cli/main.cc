@@ -1,11 +1,18 @@
 // weir_cli: what `./weir train|config|checkpoint|evaluate|predict|gpu-check`
 // runs.
 #include <cstdio>
+#include <cstdlib>
 
 #include "common/exit_code.h"
+#include "common/logging.h"
 #include "deploy/cli/command.h"
 
 int main(int argc, char** argv) {
+  // Commands print results; of what the libraries log, only what is wrong.
+  weir::InitLogging("weir");
+  if (std::getenv("WEIR_LOG_LEVEL") == nullptr) {  // NOLINT: no thread yet
+    spdlog::set_level(spdlog::level::warn);
+  }
   CLI::App app("Weir: parameter-server training.", "weir");
   app.require_subcommand(1);
   weir::Command command;
