@@ -38,8 +38,8 @@ void Map(cudaStream_t stream, int64_t count, Function f, const float* a,
   if (count == 0) {
     return;
   }
-  const bool aligned = Aligned16(a) && Aligned16(y) &&
-                       (!Function::kBinary || Aligned16(b));
+  const bool aligned =
+      Aligned16(a) && Aligned16(y) && (!Function::kBinary || Aligned16(b));
   const int64_t quads = aligned ? count / 4 : 0;
   Launch(stream, BlocksFor(aligned ? CeilDiv(count, 4) : count), dim3(kThreads),
          MapKernel<Function, Out>, quads, count, f, a, b, y);

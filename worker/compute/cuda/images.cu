@@ -70,8 +70,7 @@ __device__ inline Maximum<kWide> MaximumOver(const PoolShape& s,
       const int64_t pixel = i * s.width + j;
       const Vector<kWide> x = Load<kWide>(image + pixel * s.channels);
       for (int c = 0; c < kWide; ++c) {
-        const bool larger =
-            first || x.v[c] > best.value[c] || x.v[c] != x.v[c];
+        const bool larger = first || x.v[c] > best.value[c] || x.v[c] != x.v[c];
         best.value[c] = larger ? x.v[c] : best.value[c];
         best.pixel[c] = larger ? pixel : best.pixel[c];
       }
@@ -127,9 +126,8 @@ __global__ void PoolBackwardKernel(PoolKind kind, PoolShape s, Index count,
   const auto wide_channels = static_cast<Index>(s.channels / kWide);
   const float factor = 1.0f / static_cast<float>(s.size * s.size);
   for (Index n = ThreadIndex<Index>(); n < count; n += ThreadCount<Index>()) {
-    const Place<Index> in =
-        PlaceOf(n, static_cast<Index>(s.height), static_cast<Index>(s.width),
-                wide_channels);
+    const Place<Index> in = PlaceOf(n, static_cast<Index>(s.height),
+                                    static_cast<Index>(s.width), wide_channels);
     const int64_t channel = int64_t{in.channel} * kWide;
     const int64_t pixel = int64_t{in.row} * s.width + in.column;
     const float* image =
@@ -145,9 +143,8 @@ __global__ void PoolBackwardKernel(PoolKind kind, PoolShape s, Index count,
                 s.channels +
             channel);
         if (kind == PoolKind::kMax) {
-          const Maximum<kWide> best =
-              MaximumOver<kWide>(s, ClipWindow(s, i, s.height),
-                                 ClipWindow(s, j, s.width), image);
+          const Maximum<kWide> best = MaximumOver<kWide>(
+              s, ClipWindow(s, i, s.height), ClipWindow(s, j, s.width), image);
           for (int c = 0; c < kWide; ++c) {
             sum.v[c] += best.pixel[c] == pixel ? g.v[c] : 0.0f;
           }
@@ -209,8 +206,7 @@ __global__ void TransposeKernel(int64_t tiles, int64_t rows, int64_t columns,
 template <class Out>
 void LaunchTranspose(cudaStream_t stream, int64_t batch, int64_t rows,
                      int64_t columns, const float* x, Out* y) {
-  const int64_t tiles =
-      batch * CeilDiv(rows, kTile) * CeilDiv(columns, kTile);
+  const int64_t tiles = batch * CeilDiv(rows, kTile) * CeilDiv(columns, kTile);
   if (tiles > 0) {
     Launch(stream,
            dim3(static_cast<unsigned>(std::min<int64_t>(tiles, kBlocksMax))),
@@ -264,9 +260,8 @@ __global__ void ColumnsToImageKernel(Conv2dShape s, Index count,
                                      const float* columns, float* dx) {
   const auto wide_channels = static_cast<Index>(s.channels / kWide);
   for (Index n = ThreadIndex<Index>(); n < count; n += ThreadCount<Index>()) {
-    const Place<Index> in =
-        PlaceOf(n, static_cast<Index>(s.height), static_cast<Index>(s.width),
-                wide_channels);
+    const Place<Index> in = PlaceOf(n, static_cast<Index>(s.height),
+                                    static_cast<Index>(s.width), wide_channels);
     Vector<kWide> sum = {};
     for (int64_t i = 0; i < s.kernel; ++i) {
       const int64_t row = in.row + s.padding - i;
@@ -284,8 +279,7 @@ __global__ void ColumnsToImageKernel(Conv2dShape s, Index count,
                 s.out_width() +
             column / s.stride;
         const Vector<kWide> value = Load<kWide>(
-            columns +
-            ((out * s.kernel + i) * s.kernel + j) * s.channels +
+            columns + ((out * s.kernel + i) * s.kernel + j) * s.channels +
             int64_t{in.channel} * kWide);
         for (int c = 0; c < kWide; ++c) {
           sum.v[c] += value.v[c];
@@ -301,8 +295,8 @@ __global__ void ColumnsToImageKernel(Conv2dShape s, Index count,
 void PoolForward(cudaStream_t stream, PoolKind kind, const PoolShape& s,
                  const float* x, float* y) {
   const bool wide = s.channels % 4 == 0 && Aligned16(x) && Aligned16(y);
-  const int64_t count = s.batch * s.out_height() * s.out_width() * s.channels /
-                        (wide ? 4 : 1);
+  const int64_t count =
+      s.batch * s.out_height() * s.out_width() * s.channels / (wide ? 4 : 1);
   Choose(count, wide, [&](auto index, auto width) {
     using Index = decltype(index);
     Launch(stream, BlocksFor(count), dim3(kThreads),
@@ -313,8 +307,8 @@ void PoolForward(cudaStream_t stream, PoolKind kind, const PoolShape& s,
 
 void PoolBackward(cudaStream_t stream, PoolKind kind, const PoolShape& s,
                   const float* x, const float* dy, float* dx) {
-  const bool wide = s.channels % 4 == 0 && Aligned16(x) && Aligned16(dy) &&
-                    Aligned16(dx);
+  const bool wide =
+      s.channels % 4 == 0 && Aligned16(x) && Aligned16(dy) && Aligned16(dx);
   const int64_t count =
       s.batch * s.height * s.width * s.channels / (wide ? 4 : 1);
   Choose(count, wide, [&](auto index, auto width) {

@@ -6,7 +6,8 @@
 namespace weir::cuda {
 namespace {
 
-// ------------------------------------------------ sums over the rows of columns
+// ------------------------------------------------ sums over the rows of
+// columns
 //
 // Two kernels: a block sums kRowThreads * kRowsPerThread rows or more of 32
 // columns in float, and a thread per column adds the blocks' parts in double.
@@ -27,8 +28,7 @@ __global__ void PartialColumnSums(int64_t rows, int64_t width,
                                   int64_t rows_per_split, Terms terms,
                                   float* partials) {
   __shared__ float shared[kSums][kRowThreads][kWarp + 1];
-  const int64_t column =
-      static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
   const int64_t begin = blockIdx.y * rows_per_split;
   const int64_t limit = begin + rows_per_split;
   const int64_t end = limit < rows ? limit : rows;
@@ -163,8 +163,7 @@ struct StoreVariance {
 // apply(row, column, constants) with constants = prepare(column).
 template <class Apply>
 __global__ void ColumnsKernel(int64_t rows, int64_t width, Apply apply) {
-  const int64_t column =
-      static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
   if (column >= width) {
     return;
   }
@@ -203,10 +202,9 @@ struct Normalise {
     const float factor =
         rstd != nullptr
             ? rstd[c] * scale[c]
-            : static_cast<float>(
-                  static_cast<double>(scale[c]) /
-                  sqrt(static_cast<double>(variance[c]) +
-                       static_cast<double>(epsilon)));
+            : static_cast<float>(static_cast<double>(scale[c]) /
+                                 sqrt(static_cast<double>(variance[c]) +
+                                      static_cast<double>(epsilon)));
     return {mean[c], factor, offset[c]};
   }
   __device__ void operator()(int64_t i, const Constants& k) const {
@@ -267,16 +265,15 @@ __global__ void LayerNormForwardKernel(int64_t rows, int64_t width,
   for (int64_t i = lane; i < width; i += kWarp) {
     sum += in[i];
   }
-  const auto m =
-      static_cast<float>(WarpSum(static_cast<double>(sum)) / n);
+  const auto m = static_cast<float>(WarpSum(static_cast<double>(sum)) / n);
   float squares = 0.0f;
   for (int64_t i = lane; i < width; i += kWarp) {
     const float d = in[i] - m;
     squares += d * d;
   }
   const double variance = WarpSum(static_cast<double>(squares)) / n;
-  const auto s = static_cast<float>(
-      1.0 / sqrt(variance + static_cast<double>(epsilon)));
+  const auto s =
+      static_cast<float>(1.0 / sqrt(variance + static_cast<double>(epsilon)));
   for (int64_t i = lane; i < width; i += kWarp) {
     y[row * width + i] = (in[i] - m) * s * scale[i] + offset[i];
   }
@@ -333,11 +330,10 @@ __device__ inline Largest WarpLargest(const float* row, int64_t width,
   }
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
     const float value = __shfl_xor_sync(kAllLanes, best.value, offset);
-    const auto index = static_cast<int64_t>(__shfl_xor_sync(
-        kAllLanes, static_cast<long long>(best.index), offset));
-    if (index != INT64_MAX &&
-        (value > best.value || best.index == INT64_MAX ||
-         (value == best.value && index < best.index))) {
+    const auto index = static_cast<int64_t>(
+        __shfl_xor_sync(kAllLanes, static_cast<long long>(best.index), offset));
+    if (index != INT64_MAX && (value > best.value || best.index == INT64_MAX ||
+                               (value == best.value && index < best.index))) {
       best = {value, index};
     }
   }
@@ -390,8 +386,8 @@ __global__ void SigmoidCrossEntropyKernel(int64_t rows, const float* x,
   row_correct[r] = (v > 0.0f) == (z > 0.5f) ? 1.0f : 0.0f;
   if (dx != nullptr) {
     // From the other side where z is 1: no cancellation near certainty.
-    dx[r] = (z * -Sigmoid(-v) + (1.0f - z) * Sigmoid(v)) /
-            static_cast<float>(rows);
+    dx[r] =
+        (z * -Sigmoid(-v) + (1.0f - z) * Sigmoid(v)) / static_cast<float>(rows);
   }
 }
 
@@ -404,7 +400,8 @@ __global__ void MeanSquaredErrorKernel(int64_t rows, int64_t width,
     return;
   }
   const int lane = threadIdx.x % kWarp;
-  const auto factor = static_cast<float>(2.0 / static_cast<double>(rows * width));
+  const auto factor =
+      static_cast<float>(2.0 / static_cast<double>(rows * width));
   double lane_sum = 0.0;
   for (int64_t i = row * width + lane; i < (row + 1) * width; i += kWarp) {
     const float d = x[i] - labels[i];
@@ -462,9 +459,8 @@ void BatchNormForward(cudaStream_t stream, int64_t rows, int64_t channels,
                 StoreMean{mean, count}, partials);
   SumColumns<1>(stream, rows, channels, SquaredDistances{x, mean, channels},
                 StoreVariance{rstd, variance, count, epsilon}, partials);
-  ForEachColumn(
-      stream, rows, channels,
-      Normalise{x, scale, offset, mean, rstd, nullptr, epsilon, y});
+  ForEachColumn(stream, rows, channels,
+                Normalise{x, scale, offset, mean, rstd, nullptr, epsilon, y});
 }
 
 void BatchNormBackward(cudaStream_t stream, int64_t rows, int64_t channels,
@@ -500,7 +496,8 @@ void Loss(cudaStream_t stream, LossKind kind, int64_t rows, int64_t width,
                     SoftmaxCrossEntropyKernel, rows, width, x, labels, row_loss,
                     row_correct, dx);
     case LossKind::kSigmoidCrossEntropy:
-      return Launch(stream, dim3(static_cast<unsigned>(CeilDiv(rows, kThreads))),
+      return Launch(stream,
+                    dim3(static_cast<unsigned>(CeilDiv(rows, kThreads))),
                     dim3(kThreads), SigmoidCrossEntropyKernel, rows, x, labels,
                     row_loss, row_correct, dx);
     case LossKind::kMeanSquaredError:

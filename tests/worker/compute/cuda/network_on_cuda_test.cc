@@ -12,7 +12,8 @@ namespace weir {
 namespace {
 
 constexpr char kConvNet[] = R"(
-  layer { name: "conv" conv2d { filters: 4 kernel_size: 3 padding: 1 no_bias: true } }
+  layer { name: "conv"
+          conv2d { filters: 4 kernel_size: 3 padding: 1 no_bias: true } }
   layer { name: "norm" batch_norm {} }
   layer { name: "act" relu {} }
   layer { name: "pool" max_pool { size: 2 } }
