@@ -58,6 +58,15 @@ absl::StatusOr<std::string> FindPlugin() {
                    "; it is built where CUDA is installed"));
 }
 
+// Looked for before the plug-in is opened, which loads CUDA's libraries: 0.7 s
+// and 150 MB for nothing on a machine without a GPU (2026-11-22, CUDA 13.0).
+absl::Status FindDriver() {
+  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
+    return absl::NotFoundError("there is no NVIDIA driver here (libcuda.so.1)");
+  }
+  return absl::OkStatus();
+}
+
 // Opened libraries stay: their backends' code must.
 absl::StatusOr<const ComputePlugin*> OpenPlugin(const std::string& path) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -89,6 +98,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(
   std::string path = options.plugin_path;
   if (path.empty()) {
     WEIR_ASSIGN_OR_RETURN(path, FindPlugin());
+    WEIR_RETURN_IF_ERROR(FindDriver());
   }
   WEIR_ASSIGN_OR_RETURN(const ComputePlugin* const plugin, OpenPlugin(path));
   WEIR_ASSIGN_OR_RETURN(const int count, plugin->device_count());
