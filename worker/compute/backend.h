@@ -84,6 +84,15 @@ class Backend {
   virtual const float* Fetch(float* host, const float* device,
                              int64_t elements) = 0;
 
+  // y = own_weight * y + weight * x, where x is memory of `peer`, a backend of
+  // the same kind that may be this one. Takes effect behind everything called
+  // so far on both; of what is called later only AddFromPeer, Download, Fetch
+  // and Mark of this backend wait for it.
+  // REQUIRES: no operation called later touches y or writes x before this queue
+  //   has passed it; x and y do not overlap; no capture on either.
+  virtual void AddFromPeer(int64_t count, float weight, Backend* peer,
+                           const float* x, float own_weight, float* y) = 0;
+
   // ------------------------------------------------------------- queue
 
   // Names the point of the queue behind everything called so far.

@@ -169,6 +169,30 @@ void Add(CheckRun* run) {
   }
 }
 
+void AddFromPeer(CheckRun* run) {
+  std::vector<int64_t> counts = {1, 7, 1003, 65537};
+  if (run->large()) {
+    counts.push_back(2000003);
+  }
+  for (const int64_t count : counts) {
+    for (const float own_weight : {0.7f, 1.0f}) {
+      run->Begin(absl::StrCat(count, " + own ", own_weight));
+      const CheckRun::Input x = run->Random(count);
+      const CheckRun::Input y = run->Random(count);
+      const float weight = 0.3f;
+      Values expected(count);
+      Values terms(count);
+      for (int64_t i = 0; i < count; ++i) {
+        terms[i] = static_cast<double>(own_weight) * y.values[i];
+        expected[i] = terms[i] + static_cast<double>(weight) * x.values[i];
+      }
+      run->backend()->AddFromPeer(count, weight, run->backend(), x.device,
+                                  own_weight, run->InPlace(y));
+      run->NearSum("y", y.device, expected, terms);
+    }
+  }
+}
+
 struct Window {
   int64_t rows, width, x_stride, y_stride;
 };
@@ -237,6 +261,7 @@ std::vector<OperationCheck> PointwiseChecks() {
           {"tanh", &Tanh},
           {"dropout", &Dropout},
           {"add", &Add},
+          {"add from peer", &AddFromPeer},
           {"copy columns", &CopyColumns},
           {"transpose", &Transpose}};
 }

@@ -78,6 +78,11 @@ const float* CpuBackend::Fetch(float*, const float* device, int64_t) {
   return device;
 }
 
+void CpuBackend::AddFromPeer(int64_t count, float weight, Backend*,
+                             const float* x, float own_weight, float* y) {
+  loops::ScaleAdd(count, weight, x, own_weight, y);
+}
+
 void CpuBackend::Keep(const absl::Status& status) { status_.Update(status); }
 
 void CpuBackend::MatMul(const MatMulShape& shape, const float* a,

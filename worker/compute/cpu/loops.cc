@@ -265,6 +265,12 @@ void Add(int64_t count, const float* a, const float* b, float* y) {
   }
 }
 
+void ScaleAdd(int64_t count, float a, const float* x, float b, float* y) {
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = a * x[i] + b * y[i];
+  }
+}
+
 void CopyColumns(int64_t rows, int64_t width, const float* x, int64_t x_stride,
                  float* y, int64_t y_stride) {
   for (int64_t r = 0; r < rows; ++r) {

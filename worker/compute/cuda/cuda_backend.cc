@@ -135,7 +135,8 @@ absl::Status CudaBackend::TakeStatus() {
 DeviceUsage CudaBackend::Usage() {
   usage_.busy_ns = busy_ns_;
   usage_.bytes_used = bytes_used_ + partials_.bytes() + copies_.bytes() +
-                      convolution_->scratch_bytes() + LtMatMul::kWorkspaceBytes;
+                      peer_copy_.bytes() + convolution_->scratch_bytes() +
+                      LtMatMul::kWorkspaceBytes;
   // The driver takes longer for this than a small step has.
   const auto now = std::chrono::steady_clock::now();
   if (now - usage_time_ > kMemoryLookEvery) {
@@ -185,12 +186,13 @@ absl::StatusOr<float*> CudaBackend::MirrorHost(float* host, int64_t elements) {
   const cudaError_t error =
       elements == 0
           ? cudaSuccess
-          : cudaHostRegister(host, Bytes(elements), cudaHostRegisterDefault);
+          : cudaHostRegister(host, Bytes(elements), cudaHostRegisterPortable);
   if (error == cudaSuccess && elements > 0) {
     allocations_[device].registered_host = host;
   } else if (error != cudaSuccess) {
     cudaGetLastError();  // this one does not stay
-    // Registered already: pinned, too.
+    // Registered already, by us or for another device: pinned, too. Who
+    // registered it releases it last (Replicas).
     if (error != cudaErrorHostMemoryAlreadyRegistered) {
       LOG_WARN("{}: host memory cannot be pinned, copies will be slower: {}",
                name_, cudaGetErrorString(error));
@@ -238,6 +240,7 @@ void CudaBackend::JoinUploads() {
     Keep(cudaEventRecord(uploaded_, upload_), "cudaEventRecord");
     Keep(cudaStreamWaitEvent(compute_, uploaded_, 0), "cudaStreamWaitEvent");
     uploads_pending_ = false;
+    compute_pending_ = true;  // a mark behind an upload waits for it
   }
 }
 

@@ -6,7 +6,7 @@
 //   compute, upload, download  the three streams: operations, copies to the
 //     device, copies back. Uploads overtake operations that were called before
 //     them; what is called after waits for them. Downloads wait for what was
-//     called before them and hold nothing up.
+//     called before them and hold nothing up; sums with a peer run there, too.
 //   span  a time in which operations followed each other without a wait for a
 //     copy; busy time is the sum of spans, by CUDA events.
 //
@@ -27,6 +27,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,8 @@ class CudaBackend : public Backend {
                      int64_t elements) override;
   const float* Fetch(float* host, const float* device,
                      int64_t elements) override;
+  void AddFromPeer(int64_t count, float weight, Backend* peer, const float* x,
+                   float own_weight, float* y) override;
   uint64_t Mark() override;
   bool Reached(uint64_t mark) override;
   void Wait(uint64_t mark) override;
@@ -162,7 +165,7 @@ class CudaBackend : public Backend {
   cudaEvent_t TakeEvent(EventPool* pool);
   absl::Status GrowWords(size_t count, PinnedWords* words);
 
-  // Makes compute wait for uploads so far, download for compute so far.
+  // Makes compute wait for uploads so far, download for both so far.
   void JoinUploads();
   void JoinCompute();
   void OpenSpan();
@@ -177,6 +180,8 @@ class CudaBackend : public Backend {
   // Runs f, which enqueues on compute, and keeps what failed.
   template <class F>
   void Run(const char* what, F f);
+  // Lets copies from the device go without the host, where it can.
+  void OpenPeer(int device);
   // The output of an operation.
   void Wrote(const float* x, int64_t count);
   float* Partials(int64_t rows, int64_t width);
@@ -193,6 +198,8 @@ class CudaBackend : public Backend {
   Bf16Copies copies_;
   std::unique_ptr<Convolution> convolution_;
   DeviceScratch partials_;
+  DeviceScratch peer_copy_;  // of AddFromPeer, on download
+  std::set<int> peers_;      // devices that OpenPeer has seen
 
   std::map<float*, Allocation> allocations_;
   int64_t bytes_used_ = 0;

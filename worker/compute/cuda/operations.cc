@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "common/logging.h"
 #include "worker/compute/cuda/cuda_backend.h"
 #include "worker/compute/cuda/kernels.h"
 
@@ -211,6 +212,53 @@ void CudaBackend::BatchNormInference(int64_t rows, int64_t channels,
 
 void CudaBackend::Add(int64_t count, const float* a, const float* b, float* y) {
   Run("add", [&] { cuda::Add(compute_, count, a, b, y); });
+  Wrote(y, count);
+}
+
+void CudaBackend::OpenPeer(int device) {
+  if (device == options_.device || !peers_.insert(device).second) {
+    return;
+  }
+  int can = 0;
+  Keep(cudaDeviceCanAccessPeer(&can, options_.device, device),
+       "cudaDeviceCanAccessPeer");
+  const cudaError_t error =
+      can != 0 ? cudaDeviceEnablePeerAccess(device, 0) : cudaSuccess;
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // this one does not stay
+  }
+  if (can == 0 ||
+      (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)) {
+    LOG_INFO("{}: gradients of cuda:{} come through the host{}{}", name_,
+             device, can == 0 ? "" : ": ",
+             can == 0 ? "" : cudaGetErrorString(error));
+  }
+}
+
+// On download, so that backward goes on meanwhile: the copy of x has its turn
+// behind both devices' operations, and y's download behind the sum.
+void CudaBackend::AddFromPeer(int64_t count, float weight, Backend* peer,
+                              const float* x, float own_weight, float* y) {
+  auto* const other = static_cast<CudaBackend*>(peer);
+  WEIR_CHECK(!capturing_ && !other->capturing_);
+  other->UseDevice();
+  other->JoinCompute();
+  UseDevice();
+  OpenPeer(other->options_.device);
+  JoinCompute();
+  Keep(cudaStreamWaitEvent(download_, other->computed_, 0),
+       "cudaStreamWaitEvent");
+  const absl::StatusOr<void*> copy =
+      peer_copy_.Reserve(count * static_cast<int64_t>(sizeof(float)));
+  if (!copy.ok()) {
+    return Keep(copy.status());
+  }
+  Keep(cudaMemcpyPeerAsync(*copy, options_.device, x, other->options_.device,
+                           Bytes(count), download_),
+       "copy from a peer");
+  ScaleAdd(download_, count, weight, static_cast<const float*>(*copy),
+           own_weight, y);
+  Keep(cudaGetLastError(), "add from a peer");
   Wrote(y, count);
 }
 

@@ -555,6 +555,8 @@ cudaError_t cudaMemcpyPeerAsync(void* dst, int dst_device, const void* src,
         !weir_emulator::IsDevice(machine, src_device)) {
       return cudaErrorInvalidDevice;
     }
+    machine.CheckReach("a peer copy's target", dst, bytes, dst_device);
+    machine.CheckReach("a peer copy's source", src, bytes, src_device);
     return weir_emulator::CopyWindow(machine,
                                      {dst, bytes, src, bytes, bytes, 1},
                                      cudaMemcpyDeviceToDevice, stream, false);
