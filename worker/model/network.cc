@@ -75,7 +75,10 @@ absl::Status Network::Bind(const Layout& layout, float* parameters,
   parameters_ = gradients_ = nullptr;
   WEIR_ASSIGN_OR_RETURN(
       parameters_, backend_->MirrorHost(parameters, layout.flat_elements()));
-  if (gradients != nullptr) {
+  if (options_.keeps_gradients) {
+    WEIR_ASSIGN_OR_RETURN(gradients_,
+                          backend_->Allocate(layout.flat_elements()));
+  } else if (gradients != nullptr) {
     WEIR_ASSIGN_OR_RETURN(
         gradients_, backend_->MirrorHost(gradients, layout.flat_elements()));
   }
@@ -229,10 +232,33 @@ absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
   return absl::OkStatus();
 }
 
-void Network::PointContexts(const float* features, int64_t rows, bool training,
+absl::Status Network::CheckTraining(const float* labels, int64_t rows) const {
+  if (gradients_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "the network is not bound to gradients; it cannot train");
+  }
+  if (labels == nullptr) {
+    return absl::InvalidArgumentError("training needs labels");
+  }
+  return CheckBatch(labels, rows);
+}
+
+absl::Status Network::BeginStep(const float* features, const float* labels,
+                                int64_t rows, bool training, uint64_t seed) {
+  WEIR_RETURN_IF_ERROR(Reserve(rows, training));
+  pending_.clear();  // of a step that a hook ended
+  rows_ = rows;
+  PointContexts(features, training, seed);
+  labels_ = labels == nullptr
+                ? nullptr
+                : backend_->Stage(staged_labels_, labels, rows * label_width());
+  return absl::OkStatus();
+}
+
+void Network::PointContexts(const float* features, bool training,
                             uint64_t seed) {
   const float* staged =
-      backend_->Stage(values_[0], features, rows * feature_elements());
+      backend_->Stage(values_[0], features, rows_ * feature_elements());
   const auto value = [&](int tensor) -> const float* {
     const int root = graph_.tensors[tensor].value_root;
     return root == 0 ? staged : values_[root];
@@ -240,7 +266,7 @@ void Network::PointContexts(const float* features, int64_t rows, bool training,
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     const GraphNode& node = graph_.nodes[n];
     LayerContext& context = contexts_[n];
-    context.rows = rows;
+    context.rows = rows_;
     context.training = training;
     keys_[n] = MixKey(seed, node.layer_index);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -262,8 +288,9 @@ absl::Status Network::Fetch(int v, const BeforeRead& before) {
   return absl::OkStatus();
 }
 
-absl::Status Network::FetchOf(const GraphNode& node, bool training,
+absl::Status Network::FetchOf(size_t n, bool training,
                               const BeforeRead& before) {
+  const GraphNode& node = graph_.nodes[n];
   const auto& variables = node.op->traits().variables;
   for (size_t i = 0; i < variables.size(); ++i) {
     if (variables[i].kind == VariableKind::kTrained || !training) {
@@ -274,19 +301,25 @@ absl::Status Network::FetchOf(const GraphNode& node, bool training,
   return absl::OkStatus();
 }
 
+void Network::ForwardOf(size_t n) { graph_.nodes[n].op->Forward(contexts_[n]); }
+
 absl::Status Network::Forward(bool training, const BeforeRead& before) {
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-    WEIR_RETURN_IF_ERROR(FetchOf(graph_.nodes[n], training, before));
-    graph_.nodes[n].op->Forward(contexts_[n]);
+    WEIR_RETURN_IF_ERROR(FetchOf(n, training, before));
+    ForwardOf(n);
   }
   return absl::OkStatus();
 }
 
-void Network::ComputeLoss(const float* labels, int64_t rows, bool training) {
+void Network::ComputeLoss(bool training) {
   const GraphTensor& output = graph_.tensors[graph_.loss_tensor];
-  backend_->Loss(graph_.loss, rows, output_width(), values_[output.value_root],
-                 labels, row_loss_, row_correct_,
+  backend_->Loss(graph_.loss, rows_, output_width(), values_[output.value_root],
+                 labels_, row_loss_, row_correct_,
                  training ? tensor_gradients_[output.gradient_root] : nullptr);
+}
+
+bool Network::Trains(size_t n) const {
+  return graph_.tensors[graph_.nodes[n].output].needs_gradient;
 }
 
 void Network::BackwardOf(size_t n) {
@@ -301,10 +334,14 @@ void Network::BackwardOf(size_t n) {
       backend_->Add(context.rows * input.info.elements(), sum, edge, sum);
     }
   }
+}
+
+void Network::SendGradients(size_t n) {
+  const GraphNode& node = graph_.nodes[n];
   const auto& variables = node.op->traits().variables;
   for (size_t i = variables.size(); i-- > 0;) {
     const int v = node.first_variable + static_cast<int>(i);
-    if (options_.transfers) {
+    if (options_.transfers && !options_.keeps_gradients) {
       backend_->Download(host_gradients_ + begins_[v], gradients_ + begins_[v],
                          variables[i].elements());
     }
@@ -314,8 +351,9 @@ void Network::BackwardOf(size_t n) {
 
 absl::Status Network::Backward(const StepHooks* hooks) {
   for (size_t n = graph_.nodes.size(); n-- > 0;) {
-    if (graph_.tensors[graph_.nodes[n].output].needs_gradient) {
+    if (Trains(n)) {
       BackwardOf(n);
+      SendGradients(n);
       if (hooks != nullptr) {
         WEIR_RETURN_IF_ERROR(Publish(*hooks, /*wait=*/false));
       }
@@ -324,19 +362,20 @@ absl::Status Network::Backward(const StepHooks* hooks) {
   return absl::OkStatus();
 }
 
+absl::Status Network::TakeGradient() {
+  backend_->Wait(pending_.front().mark);
+  pending_.pop_front();
+  // Never hand out what a failed operation left behind.
+  return backend_->TakeStatus();
+}
+
 absl::Status Network::Publish(const StepHooks& hooks, bool wait) {
-  while (!pending_.empty()) {
-    const Pending next = pending_.front();
-    if (wait) {
-      backend_->Wait(next.mark);
-    } else if (!backend_->Reached(next.mark)) {
-      return absl::OkStatus();
-    }
-    // Never hand out what a failed operation left behind.
-    WEIR_RETURN_IF_ERROR(backend_->TakeStatus());
-    pending_.pop_front();
+  while (!pending_.empty() &&
+         (wait || backend_->Reached(pending_.front().mark))) {
+    const int variable = pending_.front().variable;
+    WEIR_RETURN_IF_ERROR(TakeGradient());
     if (hooks.gradient_ready) {
-      WEIR_RETURN_IF_ERROR(hooks.gradient_ready(next.variable));
+      WEIR_RETURN_IF_ERROR(hooks.gradient_ready(variable));
     }
   }
   return absl::OkStatus();
@@ -347,41 +386,40 @@ void Network::DropCapture() {
   captured_rows_ = 0;
 }
 
-bool Network::WantsCapture(int64_t rows, const StepHooks& hooks) const {
-  return can_capture_ && plain_rows_ == rows &&
+bool Network::WantsCapture(const StepHooks& hooks) const {
+  return can_capture_ && plain_rows_ == rows_ &&
          (!hooks.before_layer_parameters ||
           parameter_elements_ <= kCaptureElementsMax);
 }
 
-absl::Status Network::Capture(const float* labels, int64_t rows) {
+absl::Status Network::Capture() {
   captured_rows_ = 0;
   can_capture_ = backend_->BeginCapture();
   if (!can_capture_) {
     return absl::OkStatus();
   }
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-    graph_.nodes[n].op->Forward(contexts_[n]);
+    ForwardOf(n);
   }
-  ComputeLoss(labels, rows, /*training=*/true);
+  ComputeLoss(/*training=*/true);
   WEIR_RETURN_IF_ERROR(Backward(nullptr));
   captured_marks_.assign(pending_.begin(), pending_.end());
   pending_.clear();
   WEIR_RETURN_IF_ERROR(backend_->EndCapture());
-  captured_rows_ = rows;
+  captured_rows_ = rows_;
   return absl::OkStatus();
 }
 
-absl::Status Network::RunStep(const float* labels, int64_t rows,
-                              const StepHooks& hooks) {
-  if (WantsCapture(rows, hooks)) {
-    for (const GraphNode& node : graph_.nodes) {
+absl::Status Network::RunStep(const StepHooks& hooks) {
+  if (WantsCapture(hooks)) {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       WEIR_RETURN_IF_ERROR(
-          FetchOf(node, /*training=*/true, hooks.before_layer_parameters));
+          FetchOf(n, /*training=*/true, hooks.before_layer_parameters));
     }
-    if (captured_rows_ != rows) {
-      WEIR_RETURN_IF_ERROR(Capture(labels, rows));
+    if (captured_rows_ != rows_) {
+      WEIR_RETURN_IF_ERROR(Capture());
     }
-    if (captured_rows_ == rows) {
+    if (captured_rows_ == rows_) {
       const uint64_t base = backend_->Replay();
       for (const Pending& captured : captured_marks_) {
         pending_.push_back({captured.variable, base + captured.mark});
@@ -391,21 +429,22 @@ absl::Status Network::RunStep(const float* labels, int64_t rows,
   }
   WEIR_RETURN_IF_ERROR(
       Forward(/*training=*/true, hooks.before_layer_parameters));
-  ComputeLoss(labels, rows, /*training=*/true);
+  ComputeLoss(/*training=*/true);
   WEIR_RETURN_IF_ERROR(Backward(&hooks));
   WEIR_RETURN_IF_ERROR(Publish(hooks, /*wait=*/true));
-  plain_rows_ = rows;
+  plain_rows_ = rows_;
   return absl::OkStatus();
 }
 
-std::pair<double, int64_t> Network::SumRowResults(int64_t rows) {
-  const float* losses = backend_->Fetch(host_row_loss_.data(), row_loss_, rows);
+std::pair<double, int64_t> Network::SumRowResults() {
+  const float* losses =
+      backend_->Fetch(host_row_loss_.data(), row_loss_, rows_);
   const float* hits =
-      backend_->Fetch(host_row_correct_.data(), row_correct_, rows);
+      backend_->Fetch(host_row_correct_.data(), row_correct_, rows_);
   backend_->Wait(backend_->Mark());
   double sum = 0.0;
   int64_t correct = 0;
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = 0; r < rows_; ++r) {
     sum += losses[r];
     correct += hits[r] > 0.5f ? 1 : 0;
   }
@@ -416,21 +455,11 @@ absl::StatusOr<StepResult> Network::TrainStep(const float* features,
                                               const float* labels, int64_t rows,
                                               uint64_t contribution_seed,
                                               const StepHooks& hooks) {
-  if (gradients_ == nullptr) {
-    return absl::FailedPreconditionError(
-        "the network is not bound to gradients; it cannot train");
-  }
-  if (labels == nullptr) {
-    return absl::InvalidArgumentError("training needs labels");
-  }
-  WEIR_RETURN_IF_ERROR(CheckBatch(labels, rows));
-  WEIR_RETURN_IF_ERROR(Reserve(rows, /*training=*/true));
-  pending_.clear();  // of a step that a hook ended
-  PointContexts(features, rows, /*training=*/true, contribution_seed);
+  WEIR_RETURN_IF_ERROR(CheckTraining(labels, rows));
   WEIR_RETURN_IF_ERROR(
-      RunStep(backend_->Stage(staged_labels_, labels, rows * label_width()),
-              rows, hooks));
-  const auto [loss_sum, correct] = SumRowResults(rows);
+      BeginStep(features, labels, rows, /*training=*/true, contribution_seed));
+  WEIR_RETURN_IF_ERROR(RunStep(hooks));
+  const auto [loss_sum, correct] = SumRowResults();
   WEIR_RETURN_IF_ERROR(backend_->TakeStatus());
   return StepResult{.loss = loss_sum / static_cast<double>(rows),
                     .correct = correct};
@@ -440,15 +469,14 @@ absl::StatusOr<EvaluateResult> Network::Evaluate(const float* features,
                                                  const float* labels,
                                                  int64_t rows) {
   WEIR_RETURN_IF_ERROR(CheckBatch(labels, rows));
-  WEIR_RETURN_IF_ERROR(Reserve(rows, /*training=*/false));
-  PointContexts(features, rows, /*training=*/false, /*seed=*/0);
+  WEIR_RETURN_IF_ERROR(
+      BeginStep(features, labels, rows, /*training=*/false, /*seed=*/0));
   WEIR_RETURN_IF_ERROR(Forward(/*training=*/false, nullptr));
   const float* output = values_[graph_.tensors[graph_.loss_tensor].value_root];
   EvaluateResult result;
   if (labels != nullptr) {
-    ComputeLoss(backend_->Stage(staged_labels_, labels, rows * label_width()),
-                rows, /*training=*/false);
-    std::tie(result.loss_sum, result.correct) = SumRowResults(rows);
+    ComputeLoss(/*training=*/false);
+    std::tie(result.loss_sum, result.correct) = SumRowResults();
   }
   result.outputs = {
       backend_->Fetch(host_outputs_.data(), output, rows * output_width()),

@@ -43,6 +43,7 @@
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
 #include "worker/model/graph.h"
+#include "worker/model/trainee.h"
 
 namespace weir {
 
@@ -52,22 +53,9 @@ struct NetworkOptions {
   // False, for benchmarks of compute alone: a device of its own memory takes
   // the values at Bind and keeps the gradients.
   bool transfers = true;
-};
-
-// What a training step tells while it runs; both may be empty. An error ends
-// the step and is returned.
-struct StepHooks {
-  // Before forward first reads a variable; may block until its values are in
-  // `parameters`. Not called for buffers: training does not read them.
-  std::function<absl::Status(int variable)> before_layer_parameters;
-  // The variable's range of `gradients` is final. During backward, once for
-  // every variable, buffers included.
-  std::function<absl::Status(int variable)> gradient_ready;
-};
-
-struct StepResult {
-  double loss = 0.0;    // mean over rows
-  int64_t correct = 0;  // rows predicted right; 0 for mean squared error
+  // Gradients stay in memory of the backend, where it shares the host's too:
+  // Bind's `gradients` is not used. For Replicas, which take them from there.
+  bool keeps_gradients = false;
 };
 
 struct EvaluateResult {
@@ -78,14 +66,14 @@ struct EvaluateResult {
   int64_t correct = 0;
 };
 
-class Network {
+class Network : public Trainee {
  public:
   // `sample_shape`: features without the batch, images [channels, height,
   // width]. Errors name the field: "model.layer[2] 'conv1': ...".
   static absl::StatusOr<std::unique_ptr<Network>> Create(
       const Model& spec, const std::vector<int64_t>& sample_shape,
       Backend* backend, const NetworkOptions& options);
-  ~Network();
+  ~Network() override;
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
@@ -109,7 +97,7 @@ class Network {
   absl::StatusOr<StepResult> TrainStep(const float* features,
                                        const float* labels, int64_t rows,
                                        uint64_t contribution_seed,
-                                       const StepHooks& hooks);
+                                       const StepHooks& hooks) override;
 
   // Forward without dropout and with moving statistics. `labels` may be null:
   // outputs only.
@@ -117,6 +105,8 @@ class Network {
                                           const float* labels, int64_t rows);
 
  private:
+  friend class Replicas;  // drives the pieces of a step on many networks
+
   struct Pending {
     int variable;
     uint64_t mark;
@@ -134,33 +124,44 @@ class Network {
   Network(Graph graph, Backend* backend, const NetworkOptions& options);
 
   absl::Status CheckBatch(const float* labels, int64_t rows) const;
+  absl::Status CheckTraining(const float* labels, int64_t rows) const;
   // Makes the arena large enough, in one allocation.
   absl::Status Reserve(int64_t rows, bool training);
   void PlanForward(int64_t rows, const AddPart& add);
   void PlanBackward(int64_t rows, const AddPart& add);
   void PointGradients();
   void ReleaseArena();
-  void PointContexts(const float* features, int64_t rows, bool training,
-                     uint64_t seed);
+  void PointContexts(const float* features, bool training, uint64_t seed);
+
+  // The pieces of a step, in the order of their calls.
+  // Makes room and sends the batch; `labels` may be null.
+  absl::Status BeginStep(const float* features, const float* labels,
+                         int64_t rows, bool training, uint64_t seed);
   // Waits until the host has the values and sends them to the device.
   absl::Status Fetch(int variable, const BeforeRead& before);
-  absl::Status FetchOf(const GraphNode& node, bool training,
-                       const BeforeRead& before);
+  absl::Status FetchOf(size_t node, bool training, const BeforeRead& before);
+  void ForwardOf(size_t node);
   absl::Status Forward(bool training, const BeforeRead& before);
-  void ComputeLoss(const float* labels, int64_t rows, bool training);
+  void ComputeLoss(bool training);
+  // False: backward leaves the node out.
+  bool Trains(size_t node) const;
   void BackwardOf(size_t node);
+  // Downloads the node's gradients, unless they stay, and marks them.
+  void SendGradients(size_t node);
   // `hooks` may be null: nothing is published.
   absl::Status Backward(const StepHooks* hooks);
-  // Forward, loss and backward, as they come or captured.
-  absl::Status RunStep(const float* labels, int64_t rows,
-                       const StepHooks& hooks);
-  bool WantsCapture(int64_t rows, const StepHooks& hooks) const;
-  absl::Status Capture(const float* labels, int64_t rows);
-  void DropCapture();
+  // Waits for the oldest marked gradient and forgets it.
+  absl::Status TakeGradient();
   // Calls gradient_ready for what the queue has passed; all when `wait`.
   absl::Status Publish(const StepHooks& hooks, bool wait);
-  // Sums of row_loss and row_correct over the rows.
-  std::pair<double, int64_t> SumRowResults(int64_t rows);
+  // Waits for the queue. Sums of row_loss and row_correct over the rows.
+  std::pair<double, int64_t> SumRowResults();
+
+  // Forward, loss and backward, as they come or captured.
+  absl::Status RunStep(const StepHooks& hooks);
+  bool WantsCapture(const StepHooks& hooks) const;
+  absl::Status Capture();
+  void DropCapture();
 
   // Constant after construction.
   Graph graph_;
@@ -191,6 +192,9 @@ class Network {
   // Host sides of what is fetched from a device of its own memory.
   std::vector<float> host_outputs_, host_row_loss_, host_row_correct_;
 
+  // Of the step under way.
+  int64_t rows_ = 0;
+  const float* labels_ = nullptr;  // device
   std::deque<Pending> pending_;
 
   // A step of so many rows has run as it came; another one is captured.

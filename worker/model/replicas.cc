@@ -1,0 +1,184 @@
+#include "worker/model/replicas.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "common/random.h"
+#include "common/status.h"
+
+namespace weir {
+
+Replicas::Replicas(std::vector<std::unique_ptr<Network>> networks)
+    : networks_(std::move(networks)), weights_(networks_.size()) {}
+
+// Replica 0 pinned the host's memory for all, so it lets go of it last.
+Replicas::~Replicas() {
+  WaitForAll();
+  while (!networks_.empty()) {
+    networks_.pop_back();
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Replicas>> Replicas::Create(
+    const Model& spec, const std::vector<int64_t>& sample_shape,
+    const std::vector<Backend*>& backends, NetworkOptions options) {
+  WEIR_CHECK(!backends.empty());
+  const auto count = static_cast<int64_t>(backends.size());
+  options.rows_reserved = (options.rows_reserved + count - 1) / count;
+  std::vector<std::unique_ptr<Network>> networks;
+  for (Backend* backend : backends) {
+    options.keeps_gradients = !networks.empty();
+    WEIR_ASSIGN_OR_RETURN(
+        networks.emplace_back(),
+        Network::Create(spec, sample_shape, backend, options));
+  }
+  return std::unique_ptr<Replicas>(new Replicas(std::move(networks)));
+}
+
+absl::Status Replicas::Bind(const Layout& layout, float* parameters,
+                            float* gradients) {
+  for (const auto& network : networks_) {
+    WEIR_RETURN_IF_ERROR(network->Bind(layout, parameters, gradients));
+  }
+  return absl::OkStatus();
+}
+
+void Replicas::WaitForAll() {
+  for (const auto& network : networks_) {
+    network->backend_->Wait(network->backend_->Mark());
+  }
+}
+
+absl::StatusOr<StepResult> Replicas::TrainStep(const float* features,
+                                               const float* labels,
+                                               int64_t rows,
+                                               uint64_t contribution_seed,
+                                               const StepHooks& hooks) {
+  const auto count = static_cast<size_t>(
+      std::clamp<int64_t>(rows, 1, static_cast<int64_t>(networks_.size())));
+  if (count == 1) {
+    return networks_[0]->TrainStep(features, labels, rows, contribution_seed,
+                                   hooks);
+  }
+  WEIR_RETURN_IF_ERROR(networks_[0]->CheckTraining(labels, rows));
+  absl::StatusOr<StepResult> result =
+      Step(count, features, labels, rows, contribution_seed, hooks);
+  if (!result.ok()) {
+    WaitForAll();  // the next step writes what this one may still read
+    for (const auto& network : networks_) {
+      network->backend_->TakeStatus().IgnoreError();  // it is this step's
+    }
+  }
+  return result;
+}
+
+// Network::TrainStep, each piece on every replica before the next.
+absl::StatusOr<StepResult> Replicas::Step(size_t count, const float* features,
+                                          const float* labels, int64_t rows,
+                                          uint64_t seed,
+                                          const StepHooks& hooks) {
+  WEIR_RETURN_IF_ERROR(Begin(count, features, labels, rows, seed));
+  WEIR_RETURN_IF_ERROR(Forward(count, hooks));
+  for (size_t r = 0; r < count; ++r) {
+    networks_[r]->ComputeLoss(/*training=*/true);
+  }
+  WEIR_RETURN_IF_ERROR(Backward(count, hooks));
+  StepResult result;
+  for (size_t r = 0; r < count; ++r) {
+    const auto [loss_sum, correct] = networks_[r]->SumRowResults();
+    WEIR_RETURN_IF_ERROR(networks_[r]->backend_->TakeStatus());
+    result.loss += loss_sum;
+    result.correct += correct;
+  }
+  result.loss /= static_cast<double>(rows);
+  return result;
+}
+
+absl::Status Replicas::Begin(size_t count, const float* features,
+                             const float* labels, int64_t rows, uint64_t seed) {
+  const Network& model = network();
+  const auto parts = static_cast<int64_t>(count);
+  for (int64_t r = 0; r < parts; ++r) {
+    const int64_t part = rows / parts + (r < rows % parts ? 1 : 0);
+    weights_[r] = static_cast<float>(static_cast<double>(part) /
+                                     static_cast<double>(rows));
+    WEIR_RETURN_IF_ERROR(networks_[r]->BeginStep(
+        features, labels, part,
+        /*training=*/true, r == 0 ? seed : MixKey(seed, r)));
+    features += part * model.feature_elements();
+    labels += part * model.label_width();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Replicas::Forward(size_t count, const StepHooks& hooks) {
+  const size_t nodes = network().graph_.nodes.size();
+  for (size_t n = 0; n < nodes; ++n) {
+    for (size_t r = 0; r < count; ++r) {
+      // Replica 0 waits for the values; then they are there for all.
+      WEIR_RETURN_IF_ERROR(networks_[r]->FetchOf(
+          n, /*training=*/true,
+          r == 0 ? hooks.before_layer_parameters : nullptr));
+      networks_[r]->ForwardOf(n);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Replicas::Backward(size_t count, const StepHooks& hooks) {
+  Network* const first = networks_[0].get();
+  StepHooks checked;
+  checked.gradient_ready = [&](int variable) -> absl::Status {
+    // Replica 0's sum has passed these already; what failed on a device says
+    // so there only.
+    for (size_t r = 1; r < count; ++r) {
+      WEIR_RETURN_IF_ERROR(networks_[r]->TakeGradient());
+    }
+    return hooks.gradient_ready ? hooks.gradient_ready(variable)
+                                : absl::OkStatus();
+  };
+  for (size_t n = first->graph_.nodes.size(); n-- > 0;) {
+    if (!first->Trains(n)) {
+      continue;
+    }
+    for (size_t r = 0; r < count; ++r) {
+      networks_[r]->BackwardOf(n);
+    }
+    Reduce(count, n);
+    for (size_t r = 0; r < count; ++r) {
+      networks_[r]->SendGradients(n);
+    }
+    WEIR_RETURN_IF_ERROR(first->Publish(checked, /*wait=*/false));
+  }
+  return first->Publish(checked, /*wait=*/true);
+}
+
+void Replicas::Reduce(size_t count, size_t n) {
+  Network* const first = networks_[0].get();
+  const GraphNode& node = first->graph_.nodes[n];
+  const auto& variables = node.op->traits().variables;
+  for (size_t i = variables.size(); i-- > 0;) {
+    const int64_t begin = first->begins_[node.first_variable + i];
+    for (size_t r = 1; r < count; ++r) {
+      first->backend_->AddFromPeer(
+          variables[i].elements(), weights_[r], networks_[r]->backend_,
+          networks_[r]->gradients_ + begin, r == 1 ? weights_[0] : 1.0f,
+          first->gradients_ + begin);
+    }
+  }
+}
+
+DeviceUsage Replicas::Usage() const {
+  DeviceUsage sum;
+  for (const auto& network : networks_) {
+    const DeviceUsage usage = network->backend_->Usage();
+    sum.busy_ns += usage.busy_ns;
+    sum.bytes_used += usage.bytes_used;
+    sum.bytes_reserved += usage.bytes_reserved;
+  }
+  sum.busy_ns /= static_cast<int64_t>(networks_.size());
+  return sum;
+}
+
+}  // namespace weir

@@ -1,0 +1,90 @@
+// One model on several devices of a process: each computes a part of every
+// batch, and what leaves is one gradient.
+//
+// Place: WorkerTask always trains through it; with one device it is Network and
+// nothing else. See "Several devices in one worker" in docs/design_notes.md.
+//
+// Terms
+//   replica  a Network on a device of its own. Replica 0 sends the gradients to
+//            the host; the others keep theirs for it.
+//   part     the rows of a replica, in the batch's order; parts differ by one
+//            row at most, and the first are the larger ones. With fewer rows
+//            than devices the last devices have nothing to do.
+//
+// Invariants
+//   I1. A trained variable's gradient is that of the mean loss over the whole
+//       batch: the sum over r = 0, 1, ... of rows_r / rows times replica r's.
+//       A buffer's sample is combined in the same way.
+//   I2. A step is a pure function of (parameters, features, labels, rows, seed,
+//       number of devices). With one it has Network's bits.
+//   I3. Rows meet only those of their own part: batch norm takes its statistics
+//       over a part. Dropout: replica r > 0 draws from MixKey(seed, r).
+// Threads: compatible; hooks run on the calling thread, which drives every
+//   device, layer by layer.
+// Owns/borrows: owns the networks; borrows backends, parameters, gradients.
+// Errors: those of Network, of any replica; the devices are idle then.
+#ifndef WORKER_MODEL_REPLICAS_H_
+#define WORKER_MODEL_REPLICAS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/layout.h"
+#include "proto/job_spec.pb.h"
+#include "worker/compute/backend.h"
+#include "worker/model/network.h"
+#include "worker/model/trainee.h"
+
+namespace weir {
+
+class Replicas : public Trainee {
+ public:
+  // `options` are those of one network that computes whole batches.
+  // REQUIRES: `backends` has one or more, all of one kind, each of its own
+  //   device; none is used by others meanwhile.
+  static absl::StatusOr<std::unique_ptr<Replicas>> Create(
+      const Model& spec, const std::vector<int64_t>& sample_shape,
+      const std::vector<Backend*>& backends, NetworkOptions options);
+  ~Replicas() override;
+  Replicas(const Replicas&) = delete;
+  Replicas& operator=(const Replicas&) = delete;
+
+  // Replica 0: variables and widths are the same for all.
+  const Network& network() const { return *networks_[0]; }
+
+  // As Network::Bind; `gradients` must not be null.
+  absl::Status Bind(const Layout& layout, float* parameters, float* gradients);
+
+  absl::StatusOr<StepResult> TrainStep(const float* features,
+                                       const float* labels, int64_t rows,
+                                       uint64_t contribution_seed,
+                                       const StepHooks& hooks) override;
+
+  // Busy time is the mean over the devices; bytes are summed.
+  DeviceUsage Usage() const;
+
+ private:
+  explicit Replicas(std::vector<std::unique_ptr<Network>> networks);
+
+  // On the first `count` >= 2 replicas.
+  absl::StatusOr<StepResult> Step(size_t count, const float* features,
+                                  const float* labels, int64_t rows,
+                                  uint64_t seed, const StepHooks& hooks);
+  absl::Status Begin(size_t count, const float* features, const float* labels,
+                     int64_t rows, uint64_t seed);
+  absl::Status Forward(size_t count, const StepHooks& hooks);
+  absl::Status Backward(size_t count, const StepHooks& hooks);
+  // Adds the other replicas' gradients of a node to replica 0's.
+  void Reduce(size_t count, size_t node);
+  void WaitForAll();
+
+  std::vector<std::unique_ptr<Network>> networks_;  // by replica
+  std::vector<float> weights_;  // by replica: rows_r / rows of this step
+};
+
+}  // namespace weir
+
+#endif  // WORKER_MODEL_REPLICAS_H_

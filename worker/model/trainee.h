@@ -1,0 +1,47 @@
+// What the train loop trains: one step at a time, with hooks for the values
+// that come and the gradients that leave meanwhile.
+//
+// Place: Network is one on one device, Replicas on one or several.
+// Threads: compatible; hooks run on the calling thread.
+#ifndef WORKER_MODEL_TRAINEE_H_
+#define WORKER_MODEL_TRAINEE_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+// What a training step tells while it runs; both may be empty. An error ends
+// the step and is returned.
+struct StepHooks {
+  // Before forward first reads a variable; may block until its values are in
+  // `parameters`. Not called for buffers: training does not read them.
+  std::function<absl::Status(int variable)> before_layer_parameters;
+  // The variable's range of `gradients` is final. During backward, once for
+  // every variable, buffers included.
+  std::function<absl::Status(int variable)> gradient_ready;
+};
+
+struct StepResult {
+  double loss = 0.0;    // mean over rows
+  int64_t correct = 0;  // rows predicted right; 0 for mean squared error
+};
+
+class Trainee {
+ public:
+  virtual ~Trainee() = default;
+
+  // features [rows, feature_elements], labels [rows, label_width]: see Network.
+  virtual absl::StatusOr<StepResult> TrainStep(const float* features,
+                                               const float* labels,
+                                               int64_t rows,
+                                               uint64_t contribution_seed,
+                                               const StepHooks& hooks) = 0;
+};
+
+}  // namespace weir
+
+#endif  // WORKER_MODEL_TRAINEE_H_
