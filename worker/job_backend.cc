@@ -7,8 +7,9 @@
 
 namespace weir {
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateJobBackend(
-    const JobSpec& spec, BackendOptions options) {
+namespace {
+
+BackendOptions OfJob(const JobSpec& spec, BackendOptions options) {
   options.threads = static_cast<int>(spec.compute().threads());
   switch (spec.compute().precision()) {
     case Compute::TF32:
@@ -20,12 +21,33 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateJobBackend(
     default:
       options.precision = Precision::kFp32;
   }
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                        CreateBackend(options));
-  if (backend->shares_host_memory() && options.precision != Precision::kFp32) {
+  return options;
+}
+
+void SayPrecision(const JobSpec& spec, const Backend& backend) {
+  const auto precision = spec.compute().precision();
+  if (backend.shares_host_memory() &&
+      (precision == Compute::TF32 || precision == Compute::BF16)) {
     LOG_INFO("compute.precision is {}, but a CPU computes in FP32",
-             Compute::Precision_Name(spec.compute().precision()));
+             Compute::Precision_Name(precision));
   }
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateJobBackends(
+    const JobSpec& spec, BackendOptions options) {
+  WEIR_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Backend>> backends,
+                        CreateBackends(OfJob(spec, std::move(options))));
+  SayPrecision(spec, *backends[0]);
+  return backends;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateJobBackend(
+    const JobSpec& spec, BackendOptions options) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                        CreateBackend(OfJob(spec, std::move(options))));
+  SayPrecision(spec, *backend);
   return backend;
 }
 

@@ -1,4 +1,4 @@
-// The compute backend that a job asks for, on the device that its operator
+// The compute backends that a job asks for, on the devices that its operator
 // chose.
 //
 // Place: workers, the evaluator and the command line make theirs here.
@@ -8,6 +8,7 @@
 #define WORKER_JOB_BACKEND_H_
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/job_spec.pb.h"
@@ -16,8 +17,12 @@
 
 namespace weir {
 
-// `options` says which device; threads and precision come from the job, which
+// `options` says which devices; threads and precision come from the job, which
 // is resolved.
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateJobBackends(
+    const JobSpec& spec, BackendOptions options);
+
+// For what computes on one device: the first of the list.
 absl::StatusOr<std::unique_ptr<Backend>> CreateJobBackend(
     const JobSpec& spec, BackendOptions options);
 

@@ -2,13 +2,15 @@
 
 #include <dlfcn.h>
 
-#include <array>
+#include <algorithm>
 #include <filesystem>
-#include <optional>
+#include <numeric>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/logging.h"
 #include "common/status.h"
@@ -21,17 +23,27 @@ namespace {
 
 constexpr char kPluginName[] = "libweir_cuda.so";
 
-// The N of "cuda:N"; 0 of "cuda"; nothing for what is neither.
-std::optional<int> CudaIndex(absl::string_view device) {
+constexpr char kCpu[] = "cpu";
+constexpr char kAuto[] = "auto";
+constexpr char kAllDevices[] = "cuda:all";
+
+// The devices of "cuda", "cuda:N" and "cuda:N,M"; none for what is neither.
+std::vector<int> CudaIndices(absl::string_view device) {
   if (device == "cuda") {
-    return 0;
+    return {0};
   }
-  int index = 0;
-  if (absl::ConsumePrefix(&device, "cuda:") &&
-      absl::SimpleAtoi(device, &index) && index >= 0) {
-    return index;
+  std::vector<int> indices;
+  if (!absl::ConsumePrefix(&device, "cuda:")) {
+    return indices;
   }
-  return std::nullopt;
+  for (const absl::string_view part : absl::StrSplit(device, ',')) {
+    int index = 0;
+    if (!absl::SimpleAtoi(part, &index) || index < 0) {
+      return {};
+    }
+    indices.push_back(index);
+  }
+  return indices;
 }
 
 // Where the plug-in is, or an error that says where it was looked for.
@@ -92,9 +104,8 @@ absl::StatusOr<const ComputePlugin*> OpenPlugin(const std::string& path) {
   return plugin;
 }
 
-// `index`: of the device; nothing: auto_index, wrapped.
-absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(
-    const BackendOptions& options, std::optional<int> index) {
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCuda(
+    const BackendOptions& options) {
   std::string path = options.plugin_path;
   if (path.empty()) {
     WEIR_ASSIGN_OR_RETURN(path, FindPlugin());
@@ -105,8 +116,20 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(
   if (count == 0) {
     return absl::NotFoundError("the CUDA driver sees no device");
   }
-  return plugin->create({.device = index.value_or(options.auto_index % count),
-                         .precision = options.precision});
+  std::vector<int> indices = CudaIndices(options.device);
+  if (options.device == kAllDevices) {
+    indices.resize(count);
+    std::iota(indices.begin(), indices.end(), 0);
+  } else if (options.device == kAuto) {
+    indices = {options.auto_index % count};
+  }
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (const int index : indices) {
+    WEIR_ASSIGN_OR_RETURN(
+        backends.emplace_back(),
+        plugin->create({.device = index, .precision = options.precision}));
+  }
+  return backends;
 }
 
 }  // namespace
@@ -116,30 +139,62 @@ absl::Status BackendOptions::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "compute.threads is ", threads, "; it must be in 1..", kThreadsMax));
   }
-  if (device != "auto" && device != "cpu" && !CudaIndex(device).has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "device is '", device, "'; it must be auto, cpu, cuda or cuda:N"));
+  if (device == kAuto || device == kCpu || device == kAllDevices) {
+    return absl::OkStatus();
+  }
+  std::vector<int> indices = CudaIndices(device);
+  if (indices.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device is '", device,
+                     "'; it must be auto, cpu, cuda or cuda:N, or for several "
+                     "GPUs a list such as cuda:0,1, or cuda:all"));
+  }
+  std::sort(indices.begin(), indices.end());
+  const auto twice = std::adjacent_find(indices.begin(), indices.end());
+  if (twice != indices.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device is '", device, "', which names cuda:", *twice,
+                     " twice; name each GPU once"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateBackends(
+    const BackendOptions& options) {
+  WEIR_RETURN_IF_ERROR(options.Validate());
+  if (options.device != kCpu) {
+    absl::StatusOr<std::vector<std::unique_ptr<Backend>>> cuda =
+        CreateCuda(options);
+    if (cuda.ok()) {
+      for (const auto& backend : *cuda) {
+        LOG_INFO("computing on {}", backend->name());
+      }
+      return cuda;
+    }
+    if (options.device != kAuto) {
+      return cuda;
+    }
+    LOG_INFO("computing on the CPU: {}", std::string(cuda.status().message()));
+  }
+  std::vector<std::unique_ptr<Backend>> backends;
+  WEIR_ASSIGN_OR_RETURN(backends.emplace_back(),
+                        CpuBackend::Create(options.threads));
+  return backends;
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options) {
   WEIR_RETURN_IF_ERROR(options.Validate());
-  if (options.device == "cpu") {
-    return CpuBackend::Create(options.threads);
+  BackendOptions one = options;
+  if (options.device == kAllDevices) {
+    one.device = "cuda:0";
+  } else if (const std::vector<int> indices = CudaIndices(options.device);
+             !indices.empty()) {
+    one.device = absl::StrCat("cuda:", indices[0]);
   }
-  const std::optional<int> index = CudaIndex(options.device);
-  absl::StatusOr<std::unique_ptr<Backend>> cuda = CreateCuda(options, index);
-  if (cuda.ok()) {
-    LOG_INFO("computing on {}", (*cuda)->name());
-    return cuda;
-  }
-  if (index.has_value()) {
-    return cuda;
-  }
-  LOG_INFO("computing on the CPU: {}", std::string(cuda.status().message()));
-  return CpuBackend::Create(options.threads);
+  WEIR_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Backend>> backends,
+                        CreateBackends(one));
+  return std::move(backends[0]);
 }
 
 }  // namespace weir

@@ -1,4 +1,4 @@
-// Makes the compute backend of a device.
+// Makes the compute backends of devices.
 //
 // Place: workers, evaluators and the command line get their backend here. The
 // GPU's is in a plug-in, so that a machine without CUDA needs none of it.
@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/compute/backend.h"
@@ -17,7 +18,8 @@ namespace weir {
 
 struct BackendOptions {
   // "cpu", "cuda" (the same as "cuda:0"), "cuda:N", or "auto": a GPU where one
-  // answers, else the CPU, and the log says why.
+  // answers, else the CPU, and the log says why. "cuda:0,1,3" and "cuda:all"
+  // are several GPUs for one worker (worker/model/replicas.h).
   std::string device = "cpu";
   // "auto" takes cuda:(auto_index mod devices): tasks of one host spread out.
   int auto_index = 0;
@@ -33,10 +35,15 @@ struct BackendOptions {
   absl::Status Validate() const;
 };
 
+// One for each device of the list, in its order.
 // Errors: INVALID_ARGUMENT     names the option that is out of range.
 //         NOT_FOUND            no plug-in, no such device.
 //         FAILED_PRECONDITION  the plug-in does not fit this build.
 //         others               as the device says.
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateBackends(
+    const BackendOptions& options);
+
+// For what computes on one device: the first of the list.
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 

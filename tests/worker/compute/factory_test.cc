@@ -6,6 +6,7 @@
 namespace weir {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(FactoryTest, MakesTheCpuBackendByDefault) {
@@ -24,7 +25,9 @@ std::string PluginPath(const std::string& name) {
 }
 
 TEST(FactoryTest, NamesADeviceThatIsNone) {
-  for (const char* device : {"abacus", "cuda:", "cuda:x", "cuda:-1", ""}) {
+  for (const char* device :
+       {"abacus", "cuda:", "cuda:x", "cuda:-1", "", "cuda:0,", "cuda:0,x",
+        "cpu,cuda:0", "cuda:0,cpu", "cuda:all,0"}) {
     const absl::Status status = CreateBackend(On(device)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
@@ -73,6 +76,38 @@ TEST(FactoryTest, SpreadsTasksOverDevices) {
     EXPECT_EQ(CreateBackend(options).value()->name(),
               "device " + std::to_string(index % 3));
   }
+}
+
+std::vector<std::string> Names(const std::string& device) {
+  std::vector<std::string> names;
+  for (const auto& backend :
+       CreateBackends(On(device, PluginPath("three_devices.so"))).value()) {
+    names.push_back(backend->name());
+  }
+  return names;
+}
+
+TEST(FactoryTest, MakesABackendForEveryDeviceOfAList) {
+  EXPECT_THAT(Names("cuda:2,0"), ElementsAre("device 2", "device 0"));
+  EXPECT_THAT(Names("cuda:1"), ElementsAre("device 1"));
+  EXPECT_THAT(Names("cuda:all"),
+              ElementsAre("device 0", "device 1", "device 2"));
+  EXPECT_THAT(Names("auto"), ElementsAre("device 0"));
+  EXPECT_THAT(Names("cpu"), ElementsAre("cpu"));
+}
+
+TEST(FactoryTest, TakesTheFirstOfAListWhereOneIsWanted) {
+  const std::string path = PluginPath("three_devices.so");
+  EXPECT_EQ(CreateBackend(On("cuda:2,0", path)).value()->name(), "device 2");
+  EXPECT_EQ(CreateBackend(On("cuda:all", path)).value()->name(), "device 0");
+}
+
+TEST(FactoryTest, RefusesADeviceTwice) {
+  const absl::Status status =
+      CreateBackends(On("cuda:1,0,1", PluginPath("three_devices.so"))).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("'cuda:1,0,1', which names cuda:1 twice"));
 }
 
 BackendOptions WithThreads(int threads) {
