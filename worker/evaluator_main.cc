@@ -72,7 +72,8 @@ int main(int argc, char** argv) {
   app.add_option("--workdir", flags.workdir, "the run's directory");
   app.add_option("--data_dir", flags.data_dir, "where data paths begin");
   app.add_option("--set", flags.sets, "path=value, overrides the job file");
-  app.add_option("--device", flags.backend.device, "auto, cpu, cuda or cuda:N")
+  app.add_option("--device", flags.backend.device,
+                 "auto, cpu, cuda or cuda:N; of several the first")
       ->capture_default_str();
   app.add_option("--device_plugin", flags.backend.plugin_path,
                  "file of the GPU's plug-in; default beside this program");

@@ -1,6 +1,6 @@
 // Training, one item after another: pull, compute, push.
 //
-// Place: worker_main builds it; it ties data, Network, ParameterClient and the
+// Place: worker_main builds it; it ties data, network, ParameterClient and the
 // chief together. Step() in the .cc is the whole of a training step.
 //
 // Terms
@@ -16,8 +16,8 @@
 //   I4. Nothing of an item is pushed between a hold and its release.
 // Threads: compatible.
 // Owns/borrows: borrows everything in Options.
-// Errors: those of ParameterClient and Network; CANCELLED when the job stopped
-//   (JobControl knows why).
+// Errors: those of ParameterClient and the network; CANCELLED when the job
+//   stopped (JobControl knows why).
 // Cost: beyond compute, the waits that overlap cannot hide; each item tells
 //   JobControl what they were (Phases in proto/chief.proto).
 #ifndef WORKER_TRAIN_LOOP_H_
@@ -36,7 +36,7 @@
 #include "common/layout.h"
 #include "proto/job_spec.pb.h"
 #include "worker/job_control.h"
-#include "worker/model/network.h"
+#include "worker/model/trainee.h"
 #include "worker/phase_timer.h"
 #include "worker/work_list.h"
 
@@ -53,7 +53,7 @@ struct TrainBatch {
 class TrainLoop {
  public:
   struct Options {
-    Network* network = nullptr;  // bound to layout, parameters and gradients
+    Trainee* network = nullptr;  // bound to layout, parameters and gradients
     ParameterClient* client = nullptr;
     JobControl* control = nullptr;
     const WorkList* work = nullptr;

@@ -244,7 +244,8 @@ int main(int argc, char** argv) {
                  "gRPC connections to each ps")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
-  app.add_option("--device", flags.device, "auto, cpu, cuda or cuda:N")
+  app.add_option("--device", flags.device,
+                 "auto, cpu, cuda, cuda:N, cuda:N,M or cuda:all")
       ->capture_default_str();
   app.add_option("--device_plugin", flags.device_plugin,
                  "file of the GPU's plug-in; default beside this program");

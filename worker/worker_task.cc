@@ -38,22 +38,27 @@ absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Create(
 }
 
 // The network lets go of the buffers below it first.
-WorkerTask::~WorkerTask() { network_.reset(); }
+WorkerTask::~WorkerTask() { replicas_.reset(); }
 
 absl::Status WorkerTask::Build() {
   const JobSpec& spec = options_.spec;
   WEIR_ASSIGN_OR_RETURN(dataset_,
                         CreateDataset(spec.data().train(), options_.data_dir,
                                       spec.seed(), "data.train"));
-  WEIR_ASSIGN_OR_RETURN(backend_, CreateJobBackend(spec, options_.backend));
-  NetworkOptions network;
-  network.rows_reserved = spec.train().batch_size();
-  WEIR_ASSIGN_OR_RETURN(network_,
-                        Network::Create(spec.model(), dataset_->feature_shape(),
-                                        backend_.get(), network));
-  if (network_->label_width() != 1) {
+  WEIR_ASSIGN_OR_RETURN(backends_, CreateJobBackends(spec, options_.backend));
+  std::vector<Backend*> backends;
+  for (const auto& backend : backends_) {
+    backends.push_back(backend.get());
+  }
+  NetworkOptions options;
+  options.rows_reserved = spec.train().batch_size();
+  WEIR_ASSIGN_OR_RETURN(
+      replicas_, Replicas::Create(spec.model(), dataset_->feature_shape(),
+                                  backends, options));
+  const Network& network = replicas_->network();
+  if (network.label_width() != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("model.loss compares ", network_->label_width(),
+        absl::StrCat("model.loss compares ", network.label_width(),
                      " outputs, but a sample has one label"));
   }
 
@@ -70,11 +75,11 @@ absl::Status WorkerTask::Build() {
   request.set_cluster_fingerprint(options_.cluster_fingerprint);
   *request.mutable_job_spec() = spec;
   request.set_sample_count(static_cast<uint64_t>(dataset_->size()));
-  for (const VariableSpec& variable : network_->variables()) {
+  for (const VariableSpec& variable : network.variables()) {
     *request.add_variable() = VariableToProto(variable);
   }
   WEIR_RETURN_IF_ERROR(AssignGroups(spec, request.mutable_variable()));
-  variables_ = network_->variables();
+  variables_ = network.variables();
   for (size_t v = 0; v < variables_.size(); ++v) {
     const int group =
         static_cast<int>(request.variable(static_cast<int>(v)).group());
@@ -89,7 +94,7 @@ absl::Status WorkerTask::Build() {
 
 // A worker on a GPU trains without it, too.
 void WorkerTask::OpenNvml() {
-  if (backend_->shares_host_memory()) {
+  if (backends_[0]->shares_host_memory()) {
     return;
   }
   absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Open();
@@ -102,21 +107,32 @@ void WorkerTask::OpenNvml() {
 }
 
 void WorkerTask::ReadDevice(Phases* phases) const {
-  const auto figures = nvml_->Read(backend_->pci_bus_id());
-  if (figures.ok()) {
-    phases->set_nvml_gpu_percent(figures->gpu_utilization_percent);
-    phases->set_nvml_watts(figures->power_watts);
-    phases->set_device_bytes_total(figures->bytes_total);
+  double percent = 0.0;
+  double watts = 0.0;
+  uint64_t bytes_total = 0;
+  for (const auto& backend : backends_) {
+    const auto figures = nvml_->Read(backend->pci_bus_id());
+    if (!figures.ok()) {
+      return;
+    }
+    percent += figures->gpu_utilization_percent;
+    watts += figures->power_watts;
+    bytes_total += figures->bytes_total;
   }
+  phases->set_nvml_gpu_percent(percent / static_cast<double>(backends_.size()));
+  phases->set_nvml_watts(watts);
+  phases->set_device_bytes_total(bytes_total);
 }
 
 void WorkerTask::LogDevice() const {
   if (nvml_ == nullptr) {
     return;
   }
-  const auto figures = nvml_->Read(backend_->pci_bus_id());
-  LOG_INFO("{}", figures.ok() ? figures->Text()
-                              : std::string(figures.status().message()));
+  for (const auto& backend : backends_) {
+    const auto figures = nvml_->Read(backend->pci_bus_id());
+    LOG_INFO("{}", figures.ok() ? figures->Text()
+                                : std::string(figures.status().message()));
+  }
 }
 
 absl::Status WorkerTask::Run() {
@@ -159,7 +175,7 @@ absl::Status WorkerTask::BuildLayout(const Grant& grant) {
     computed_from_.resize(elements);
     computed_from = computed_from_.data();
   }
-  return network_->Bind(*layout_, computed_from, gradients_.get());
+  return replicas_->Bind(*layout_, computed_from, gradients_.get());
 }
 
 absl::StatusOr<std::unique_ptr<ParameterClient>> WorkerTask::MakeClient(
@@ -211,7 +227,7 @@ absl::Status WorkerTask::Train(const Grant& grant) {
       });
   Batch batch;
   TrainLoop::Options options;
-  options.network = network_.get();
+  options.network = replicas_.get();
   options.client = client.get();
   options.control = chief_.get();
   options.work = &work;
@@ -226,8 +242,8 @@ absl::Status WorkerTask::Train(const Grant& grant) {
     options.pulled = parameters_.get();
     options.computed_from = computed_from_.data();
   }
-  if (!backend_->shares_host_memory()) {
-    options.device_usage = [this] { return backend_->Usage(); };
+  if (!backends_[0]->shares_host_memory()) {
+    options.device_usage = [this] { return replicas_->Usage(); };
   }
   options.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
     WEIR_ASSIGN_OR_RETURN(const bool more, prefetcher.Get(&batch));

@@ -32,7 +32,7 @@
 #include "worker/compute/nvml.h"
 #include "worker/data/batches.h"
 #include "worker/data/dataset.h"
-#include "worker/model/network.h"
+#include "worker/model/replicas.h"
 #include "worker/work_list.h"
 
 namespace weir {
@@ -47,7 +47,7 @@ class WorkerTask {
     std::string chief_address;
     uint64_t cluster_fingerprint = 0;
     std::string data_dir;
-    BackendOptions backend;  // which device
+    BackendOptions backend;  // which device, or devices
     Transport* transport = nullptr;
     int channels_per_peer = 1;  // see ParameterClient
   };
@@ -77,8 +77,8 @@ class WorkerTask {
 
   const Options options_;
   std::unique_ptr<Dataset> dataset_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Network> network_;
+  std::vector<std::unique_ptr<Backend>> backends_;  // one or more
+  std::unique_ptr<Replicas> replicas_;
   std::vector<VariableSpec> variables_;  // with groups
   std::vector<int> frozen_;              // variables
   std::unique_ptr<Nvml> nvml_;           // null: no GPU, or no NVML

@@ -65,7 +65,8 @@ void AddTrainCommand(CLI::App* app, Command* command) {
       ->check(CLI::Range(1, 16));
   train->add_option("--device", options->device,
                     "where workers compute: auto (a GPU if there is one), cpu, "
-                    "cuda or cuda:N; default auto");
+                    "cuda, cuda:N, or several GPUs a worker: cuda:0,1 or "
+                    "cuda:all; default auto");
   train->add_option("--device_plugin", options->device_plugin,
                     "file of the GPU's plug-in; default beside the programs");
   train->add_option("--set", options->sets,
