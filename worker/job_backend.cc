@@ -6,23 +6,7 @@
 #include "common/status.h"
 
 namespace weir {
-
 namespace {
-
-BackendOptions OfJob(const JobSpec& spec, BackendOptions options) {
-  options.threads = static_cast<int>(spec.compute().threads());
-  switch (spec.compute().precision()) {
-    case Compute::TF32:
-      options.precision = Precision::kTf32;
-      break;
-    case Compute::BF16:
-      options.precision = Precision::kBf16;
-      break;
-    default:
-      options.precision = Precision::kFp32;
-  }
-  return options;
-}
 
 void SayPrecision(const JobSpec& spec, const Backend& backend) {
   const auto precision = spec.compute().precision();
@@ -35,18 +19,36 @@ void SayPrecision(const JobSpec& spec, const Backend& backend) {
 
 }  // namespace
 
+BackendOptions JobBackendOptions(const JobSpec& spec, BackendOptions options) {
+  options.threads = static_cast<int>(spec.compute().threads());
+  switch (spec.compute().precision()) {
+    case Compute::TF32:
+      options.precision = Precision::kTf32;
+      break;
+    case Compute::BF16:
+      options.precision = Precision::kBf16;
+      break;
+    default:
+      options.precision = Precision::kFp32;
+  }
+  // Sync promises the same final bits.
+  options.deterministic =
+      spec.compute().deterministic() || spec.update().has_sync();
+  return options;
+}
+
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateJobBackends(
-    const JobSpec& spec, BackendOptions options) {
+    const JobSpec& spec, const BackendOptions& device) {
   WEIR_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Backend>> backends,
-                        CreateBackends(OfJob(spec, std::move(options))));
+                        CreateBackends(JobBackendOptions(spec, device)));
   SayPrecision(spec, *backends[0]);
   return backends;
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateJobBackend(
-    const JobSpec& spec, BackendOptions options) {
+    const JobSpec& spec, const BackendOptions& device) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                        CreateBackend(OfJob(spec, std::move(options))));
+                        CreateBackend(JobBackendOptions(spec, device)));
   SayPrecision(spec, *backend);
   return backend;
 }

@@ -17,14 +17,17 @@
 
 namespace weir {
 
-// `options` says which devices; threads and precision come from the job, which
-// is resolved.
+// `options` with what the job says: threads, precision, determinism. The job is
+// resolved.
+BackendOptions JobBackendOptions(const JobSpec& spec, BackendOptions options);
+
+// `device` says which devices; the job says the rest.
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateJobBackends(
-    const JobSpec& spec, BackendOptions options);
+    const JobSpec& spec, const BackendOptions& device);
 
 // For what computes on one device: the first of the list.
 absl::StatusOr<std::unique_ptr<Backend>> CreateJobBackend(
-    const JobSpec& spec, BackendOptions options);
+    const JobSpec& spec, const BackendOptions& device);
 
 }  // namespace weir
 

@@ -1,7 +1,11 @@
 // weir gpu-check: every operation of a compute device against the reference.
 //
 //   weir gpu-check [--device cuda:0] [--precision all|fp32|tf32|bf16]
-//                  [--seed N] [--small]
+//                  [--cudnn on|off] [--seed N] [--small]
+//
+// Deterministic algorithms alone: bits are compared, too. With --cudnn off the
+// convolutions that are checked are Weir's own, which machines without cuDNN
+// use, and bf16 everywhere.
 //
 // Exits with 0, 1 when an operation is wrong, 3 when there is no such device.
 #include <cstdio>
@@ -29,15 +33,18 @@ constexpr NamedPrecision kPrecisions[] = {{"fp32", Precision::kFp32},
 struct Options {
   std::string device = "cuda";
   std::string precision = "all";
+  std::string cudnn = "on";
   uint64_t seed = std::random_device()();
   bool small = false;
 };
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const std::string& device,
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Options& check,
                                                      Precision precision) {
   BackendOptions options;
-  options.device = device;
+  options.device = check.device;
   options.precision = precision;
+  options.deterministic = true;
+  options.cudnn_library = check.cudnn == "off" ? "none" : "";
   return CreateBackend(options);
 }
 
@@ -70,7 +77,7 @@ absl::StatusOr<int> GpuCheck(const Options& options) {
     if (!chosen) {
       continue;
     }
-    const auto backend = MakeBackend(options.device, precision.precision);
+    const auto backend = MakeBackend(options, precision.precision);
     if (!backend.ok()) {
       std::fprintf(stderr, "weir: cannot use %s in %s: %s\n",
                    options.device.c_str(), precision.name,
@@ -100,6 +107,9 @@ void AddGpuCheckCommand(CLI::App* app, Command* command) {
       ->capture_default_str();
   check->add_option("--precision", options->precision, "of products")
       ->check(CLI::IsMember({"all", "fp32", "tf32", "bf16"}))
+      ->capture_default_str();
+  check->add_option("--cudnn", options->cudnn, "convolve with it where it is")
+      ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   check->add_option("--seed", options->seed,
                     "repeats a run; another one each time by default");

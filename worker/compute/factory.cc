@@ -127,7 +127,10 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCuda(
   for (const int index : indices) {
     WEIR_ASSIGN_OR_RETURN(
         backends.emplace_back(),
-        plugin->create({.device = index, .precision = options.precision}));
+        plugin->create({.device = index,
+                        .precision = options.precision,
+                        .deterministic = options.deterministic,
+                        .cudnn_library = options.cudnn_library}));
   }
   return backends;
 }

@@ -27,6 +27,11 @@ struct BackendOptions {
   // it comes from the job and never from the machine.
   int threads = 1;
   Precision precision = Precision::kFp32;  // of GPUs
+  // The same bits in every run on one kind of GPU. A CPU's always are.
+  bool deterministic = false;
+  // cuDNN's file, of GPUs; empty: libcudnn.so.9 where the system's linker finds
+  // one; "none": do without. Weir's own kernels do what it does not.
+  std::string cudnn_library;
   // The plug-in's file; empty: libweir_cuda.so beside this executable, in
   // ../lib of it, or where the build puts it.
   std::string plugin_path;

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "worker/compute/backend.h"
@@ -23,6 +24,8 @@ namespace weir {
 struct ComputePluginOptions {
   int device = 0;
   Precision precision = Precision::kFp32;
+  bool deterministic = false;
+  std::string cudnn_library;  // see BackendOptions
 };
 
 struct ComputePlugin {

@@ -65,8 +65,9 @@ TEST(GpuCheckTest, SaysInOneLineWhyThereIsNoDevice) {
   EXPECT_EQ(std::count(result.error.begin(), result.error.end(), '\n'), 1);
 }
 
-TEST(GpuCheckTest, RefusesUnknownPrecisions) {
+TEST(GpuCheckTest, RefusesUnknownPrecisionsAndCudnnStates) {
   EXPECT_THROW(GpuCheck({"--precision", "fp8"}), CLI::ValidationError);
+  EXPECT_THROW(GpuCheck({"--cudnn", "maybe"}), CLI::ValidationError);
 }
 
 }  // namespace

@@ -110,6 +110,14 @@ TEST(FactoryTest, RefusesADeviceTwice) {
               HasSubstr("'cuda:1,0,1', which names cuda:1 twice"));
 }
 
+TEST(FactoryTest, TellsThePluginHowToCompute) {
+  BackendOptions options = On("cuda:1", PluginPath("three_devices.so"));
+  options.deterministic = true;
+  options.cudnn_library = "none";
+  EXPECT_EQ(CreateBackend(options).value()->name(),
+            "device 1 deterministic cuDNN none");
+}
+
 BackendOptions WithThreads(int threads) {
   BackendOptions options;
   options.threads = threads;

@@ -1,4 +1,5 @@
-// Plug-ins for factory_test: of another ABI, with three devices, or none.
+// Plug-ins for factory_test: of another ABI, with three devices, or none. A
+// backend's name tells what it was asked for.
 #include <string>
 
 #include "worker/compute/cpu/cpu_backend.h"
@@ -11,14 +12,17 @@ namespace {
 
 class NamedCpu : public CpuBackend {
  public:
-  explicit NamedCpu(int device)
-      : CpuBackend(DnnlOps::Create(1).value()), device_(device) {}
+  explicit NamedCpu(const ComputePluginOptions& options)
+      : CpuBackend(DnnlOps::Create(1).value()), options_(options) {}
   std::string name() const override {
-    return "device " + std::to_string(device_);
+    return "device " + std::to_string(options_.device) +
+           (options_.deterministic ? " deterministic" : "") +
+           (options_.cudnn_library.empty() ? "" : " cuDNN ") +
+           options_.cudnn_library;
   }
 
  private:
-  const int device_;
+  const ComputePluginOptions options_;
 };
 
 constexpr ComputePlugin kPlugin = {
@@ -27,7 +31,7 @@ constexpr ComputePlugin kPlugin = {
     .device_count = []() -> absl::StatusOr<int> { return 3; },
     .create = [](const ComputePluginOptions& options)
         -> absl::StatusOr<std::unique_ptr<Backend>> {
-      return std::make_unique<NamedCpu>(options.device);
+      return std::make_unique<NamedCpu>(options);
     },
 };
 

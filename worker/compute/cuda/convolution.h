@@ -1,7 +1,9 @@
-// Convolutions as matrix products over unfolded images ("im2col").
+// Convolutions: what CudaBackend asks for, and Weir's own way, matrix products
+// over unfolded images ("im2col").
 //
-// Place: CudaBackend's way where cuDNN is absent. A batch is unfolded in parts
-// that fit kColumnBytesMax; a 1 x 1 convolution with stride 1 needs none of it.
+// Place: CudaBackend's way in bf16, and where cuDNN is absent or refuses
+// (cudnn_convolution.h). A batch is unfolded in parts that fit kColumnBytesMax;
+// a 1 x 1 convolution with stride 1 needs none of it.
 //
 // Invariants
 //   I1. No atomics; parts are added in their order: the same bits every time.
@@ -26,7 +28,24 @@
 
 namespace weir::cuda {
 
-class Convolution {
+class Convolutions {
+ public:
+  virtual ~Convolutions() = default;
+
+  // As in worker/compute/backend.h; dbias is the caller's.
+  virtual absl::Status Forward(cudaStream_t stream, const Conv2dShape& shape,
+                               const float* x, const float* kernel,
+                               const float* bias, float* y) = 0;
+  virtual absl::Status BackwardData(cudaStream_t stream,
+                                    const Conv2dShape& shape, const float* dy,
+                                    const float* kernel, float* dx) = 0;
+  virtual absl::Status BackwardKernel(cudaStream_t stream,
+                                      const Conv2dShape& shape, const float* x,
+                                      const float* dy, float* dkernel) = 0;
+  virtual int64_t scratch_bytes() const = 0;
+};
+
+class Convolution : public Convolutions {
  public:
   // Enough for products that fill the device; more buys nothing.
   static constexpr int64_t kColumnBytesMax = int64_t{256} << 20;
@@ -39,15 +58,18 @@ class Convolution {
 
   explicit Convolution(const Options& options) : options_(options) {}
 
-  // As in worker/compute/backend.h; dbias is the caller's.
   absl::Status Forward(cudaStream_t stream, const Conv2dShape& shape,
                        const float* x, const float* kernel, const float* bias,
-                       float* y);
+                       float* y) override;
   absl::Status BackwardData(cudaStream_t stream, const Conv2dShape& shape,
-                            const float* dy, const float* kernel, float* dx);
+                            const float* dy, const float* kernel,
+                            float* dx) override;
   absl::Status BackwardKernel(cudaStream_t stream, const Conv2dShape& shape,
-                              const float* x, const float* dy, float* dkernel);
-  int64_t scratch_bytes() const { return columns_.bytes() + kernel_.bytes(); }
+                              const float* x, const float* dy,
+                              float* dkernel) override;
+  int64_t scratch_bytes() const override {
+    return columns_.bytes() + kernel_.bytes();
+  }
 
  private:
   // Images of a part of the batch.

@@ -74,16 +74,49 @@ absl::Status CudaBackend::Init() {
   std::fill_n(flags_.host, kCaptureMarksMax, 0);
   WEIR_ASSIGN_OR_RETURN(
       matmul_, LtMatMul::Create(options_.precision == Precision::kTf32));
-  convolution_ = std::make_unique<Convolution>(Convolution::Options{
-      .matmul = matmul_.get(),
-      .copies = options_.precision == Precision::kBf16 ? &copies_ : nullptr,
-      .column_bytes_max = options_.column_bytes_max});
+  const bool bf16 = options_.precision == Precision::kBf16;
+  own_convolution_ = std::make_unique<Convolution>(
+      Convolution::Options{.matmul = matmul_.get(),
+                           .copies = bf16 ? &copies_ : nullptr,
+                           .column_bytes_max = options_.column_bytes_max});
+  convolution_ = own_convolution_.get();
+  // cuDNN gives no float32 results of bfloat16 factors.
+  if (options_.cudnn_library != kNoCudnn && !bf16) {
+    absl::StatusOr<std::unique_ptr<CudnnConvolution>> cudnn = OpenCudnn();
+    if (cudnn.ok()) {
+      cudnn_ = *std::move(cudnn);
+      convolution_ = cudnn_.get();
+    } else {
+      cudaGetLastError();  // cuDNN's, if any; a broken device's comes again
+      LOG_INFO("{}: convolutions are Weir's own, without cuDNN: {}", name_,
+               std::string(cudnn.status().message()));
+    }
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<CudnnConvolution>> CudaBackend::OpenCudnn() {
+  CudnnConvolution::Options options;
+  options.own = own_convolution_.get();
+  options.tf32 = options_.precision == Precision::kTf32;
+  options.deterministic = options_.deterministic;
+  if (options_.cudnn != nullptr) {
+    options.api = *options_.cudnn;
+  } else {
+    const std::string& library = options_.cudnn_library;
+    WEIR_ASSIGN_OR_RETURN(options.api,
+                          LoadCudnn(library.empty() ? kCudnnLibrary : library));
+  }
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<CudnnConvolution> cudnn,
+                        CudnnConvolution::Create(options));
+  LOG_INFO("{}: convolutions are cuDNN {}'s", name_, options.api.get_version());
+  return cudnn;
 }
 
 CudaBackend::~CudaBackend() {
   UseDevice();
   cudaDeviceSynchronize();
+  cudnn_.reset();  // before its stream
   while (!allocations_.empty()) {
     Release(allocations_.begin()->first);
   }

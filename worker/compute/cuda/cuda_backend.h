@@ -1,4 +1,5 @@
-// The compute backend of NVIDIA GPUs: cuBLASLt and own kernels.
+// The compute backend of NVIDIA GPUs: cuBLASLt, cuDNN where there is one, and
+// own kernels.
 //
 // Place: in the plug-in libweir_cuda.so, which worker/compute/factory opens.
 //
@@ -34,6 +35,8 @@
 #include "worker/compute/backend.h"
 #include "worker/compute/cuda/bf16_copies.h"
 #include "worker/compute/cuda/convolution.h"
+#include "worker/compute/cuda/cudnn_api.h"
+#include "worker/compute/cuda/cudnn_convolution.h"
 #include "worker/compute/cuda/device_memory.h"
 #include "worker/compute/cuda/lt_matmul.h"
 
@@ -46,6 +49,12 @@ class CudaBackend : public Backend {
     Precision precision = Precision::kFp32;
     // See Convolution.
     int64_t column_bytes_max = Convolution::kColumnBytesMax;
+    // Where cuDNN has faster algorithms that add in any order, they are left
+    // out. All else here gives the same bits whatever this says.
+    bool deterministic = false;
+    // Empty: kCudnnLibrary where there is one. "none": not even then.
+    std::string cudnn_library = {};
+    const CudnnApi* cudnn = nullptr;  // instead of a library, for tests
   };
 
   static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(
@@ -158,6 +167,7 @@ class CudaBackend : public Backend {
 
   explicit CudaBackend(const Options& options);
   absl::Status Init();
+  absl::StatusOr<std::unique_ptr<CudnnConvolution>> OpenCudnn();
 
   void Keep(const absl::Status& status) { status_.Update(status); }
   void Keep(cudaError_t error, const char* what);
@@ -196,7 +206,9 @@ class CudaBackend : public Backend {
   cudaStream_t download_ = nullptr;
   std::unique_ptr<LtMatMul> matmul_;
   Bf16Copies copies_;
-  std::unique_ptr<Convolution> convolution_;
+  std::unique_ptr<Convolution> own_convolution_;
+  std::unique_ptr<CudnnConvolution> cudnn_;  // null: there is none
+  Convolutions* convolution_ = nullptr;      // one of them
   DeviceScratch partials_;
   DeviceScratch peer_copy_;  // of AddFromPeer, on download
   std::set<int> peers_;      // devices that OpenPeer has seen

@@ -49,6 +49,9 @@ int64_t PartialElements(int64_t rows, int64_t width);
 
 void SumRows(cudaStream_t stream, int64_t rows, int64_t width, const float* x,
              float* sums, float* partials);
+// y [rows, width] += bias [width].
+void AddBias(cudaStream_t stream, int64_t rows, int64_t width,
+             const float* bias, float* y);
 void LayerNormForward(cudaStream_t stream, int64_t rows, int64_t width,
                       float epsilon, const float* x, const float* scale,
                       const float* offset, float* y, float* mean, float* rstd);

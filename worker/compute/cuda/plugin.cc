@@ -28,6 +28,8 @@ absl::StatusOr<std::unique_ptr<Backend>> Create(
   CudaBackend::Options backend;
   backend.device = options.device;
   backend.precision = options.precision;
+  backend.deterministic = options.deterministic;
+  backend.cudnn_library = options.cudnn_library;
   return CudaBackend::Create(backend);
 }
 

@@ -212,6 +212,13 @@ struct Normalise {
   }
 };
 
+struct PlusBias {
+  const float* bias;
+  float* y;
+  __device__ float Prepare(int64_t c) const { return bias[c]; }
+  __device__ void operator()(int64_t i, float b) const { y[i] += b; }
+};
+
 struct NormaliseBackward {
   struct Constants {
     float mean, factor, g_mean, x_factor;
@@ -427,6 +434,11 @@ void SumRows(cudaStream_t stream, int64_t rows, int64_t width, const float* x,
              float* sums, float* partials) {
   SumColumns<1>(stream, rows, width, Elements{x, width}, StoreSum{sums},
                 partials);
+}
+
+void AddBias(cudaStream_t stream, int64_t rows, int64_t width,
+             const float* bias, float* y) {
+  ForEachColumn(stream, rows, width, PlusBias{bias, y});
 }
 
 void LayerNormForward(cudaStream_t stream, int64_t rows, int64_t width,
