@@ -56,10 +56,10 @@ absl::StatusOr<std::string> FindPlugin() {
         absl::StrCat("cannot read /proc/self/exe: ", error.message()));
   }
   const std::filesystem::path here = executable.parent_path();
-  // The last two: the build's folder, from worker/ and from deploy/cli/.
+  // The last three: the build's folder, from worker/, bench/ and deploy/cli/.
   for (const std::filesystem::path& folder :
        {here, here / "../lib", here / "compute/cuda",
-        here / "../../worker/compute/cuda"}) {
+        here / "../worker/compute/cuda", here / "../../worker/compute/cuda"}) {
     const std::filesystem::path path = folder / kPluginName;
     if (std::filesystem::exists(path, error)) {
       return path.string();

@@ -105,6 +105,7 @@ void Network::ReleaseArena() {
   DropCapture();
   backend_->Release(arena_);
   arena_ = nullptr;
+  staged_feature_batch_ = staged_label_batch_ = {};
   rows_reserved_ = 0;
   training_reserved_ = false;
 }
@@ -232,6 +233,17 @@ absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
   return absl::OkStatus();
 }
 
+const float* Network::Stage(float* device, const float* host, int64_t elements,
+                            Staged* staged) {
+  if (!options_.transfers && !backend_->shares_host_memory()) {
+    if (staged->host == host && staged->elements == elements) {
+      return device;
+    }
+    *staged = {.host = host, .elements = elements};
+  }
+  return backend_->Stage(device, host, elements);
+}
+
 absl::Status Network::CheckTraining(const float* labels, int64_t rows) const {
   if (gradients_ == nullptr) {
     return absl::FailedPreconditionError(
@@ -251,14 +263,15 @@ absl::Status Network::BeginStep(const float* features, const float* labels,
   PointContexts(features, training, seed);
   labels_ = labels == nullptr
                 ? nullptr
-                : backend_->Stage(staged_labels_, labels, rows * label_width());
+                : Stage(staged_labels_, labels, rows * label_width(),
+                        &staged_label_batch_);
   return absl::OkStatus();
 }
 
 void Network::PointContexts(const float* features, bool training,
                             uint64_t seed) {
-  const float* staged =
-      backend_->Stage(values_[0], features, rows_ * feature_elements());
+  const float* staged = Stage(values_[0], features, rows_ * feature_elements(),
+                              &staged_feature_batch_);
   const auto value = [&](int tensor) -> const float* {
     const int root = graph_.tensors[tensor].value_root;
     return root == 0 ? staged : values_[root];

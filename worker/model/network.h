@@ -51,7 +51,8 @@ struct NetworkOptions {
   // Rows to allocate for at once; 0: at the first call.
   int64_t rows_reserved = 0;
   // False, for benchmarks of compute alone: a device of its own memory takes
-  // the values at Bind and keeps the gradients.
+  // the values at Bind, a batch once while its address stays, and keeps the
+  // gradients.
   bool transfers = true;
   // Gradients stay in memory of the backend, where it shares the host's too:
   // Bind's `gradients` is not used. For Replicas, which take them from there.
@@ -121,6 +122,12 @@ class Network : public Trainee {
   // a capture saves.
   static constexpr int64_t kCaptureElementsMax = int64_t{1} << 20;
 
+  // Host memory that the device has.
+  struct Staged {
+    const float* host = nullptr;
+    int64_t elements = 0;
+  };
+
   Network(Graph graph, Backend* backend, const NetworkOptions& options);
 
   absl::Status CheckBatch(const float* labels, int64_t rows) const;
@@ -131,6 +138,8 @@ class Network : public Trainee {
   void PlanBackward(int64_t rows, const AddPart& add);
   void PointGradients();
   void ReleaseArena();
+  const float* Stage(float* device, const float* host, int64_t elements,
+                     Staged* staged);
   void PointContexts(const float* features, bool training, uint64_t seed);
 
   // The pieces of a step, in the order of their calls.
@@ -187,6 +196,7 @@ class Network : public Trainee {
   std::vector<LayerContext> contexts_;  // by node
   std::vector<uint64_t> keys_;          // by node: of (step seed, layer)
   float* staged_labels_ = nullptr;
+  Staged staged_feature_batch_, staged_label_batch_;  // without transfers
   float* row_loss_ = nullptr;
   float* row_correct_ = nullptr;
   // Host sides of what is fetched from a device of its own memory.
