@@ -424,7 +424,8 @@ absl::Status Network::Capture() {
 }
 
 absl::Status Network::RunStep(const StepHooks& hooks) {
-  if (WantsCapture(hooks)) {
+  const bool fetched = WantsCapture(hooks);
+  if (fetched) {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       WEIR_RETURN_IF_ERROR(
           FetchOf(n, /*training=*/true, hooks.before_layer_parameters));
@@ -440,8 +441,9 @@ absl::Status Network::RunStep(const StepHooks& hooks) {
       return Publish(hooks, /*wait=*/true);
     }
   }
-  WEIR_RETURN_IF_ERROR(
-      Forward(/*training=*/true, hooks.before_layer_parameters));
+  // Where nothing could be captured the values are there already.
+  WEIR_RETURN_IF_ERROR(Forward(
+      /*training=*/true, fetched ? nullptr : hooks.before_layer_parameters));
   ComputeLoss(/*training=*/true);
   WEIR_RETURN_IF_ERROR(Backward(&hooks));
   WEIR_RETURN_IF_ERROR(Publish(hooks, /*wait=*/true));
