@@ -80,8 +80,9 @@ TEST(FactoryTest, SpreadsTasksOverDevices) {
 
 std::vector<std::string> Names(const std::string& device) {
   std::vector<std::string> names;
-  for (const auto& backend :
-       CreateBackends(On(device, PluginPath("three_devices.so"))).value()) {
+  const auto backends =
+      CreateBackends(On(device, PluginPath("three_devices.so"))).value();
+  for (const auto& backend : backends) {
     names.push_back(backend->name());
   }
   return names;
