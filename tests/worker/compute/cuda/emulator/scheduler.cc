@@ -16,7 +16,8 @@ constexpr uint64_t kPolledMax = 3;
 struct Global {
   weir::Mutex mutex;
   weir::CondVar changed;  // an operation that ran unlocked has ended
-  std::unique_ptr<Machine> machine = std::make_unique<Machine>(Config());
+  std::unique_ptr<Machine> machine =
+      std::make_unique<Machine>(ConfigFromEnvironment());
 };
 
 Global& TheGlobal() {

@@ -191,6 +191,10 @@ class Machine {
   int64_t clock_ns_ = 0;
 };
 
+// What the variables WEIR_EMULATOR_* say; ends the process over one that is no
+// number.
+Config ConfigFromEnvironment();
+
 // The device that this thread has selected.
 int& CurrentDevice();
 cudaError_t& LastError();

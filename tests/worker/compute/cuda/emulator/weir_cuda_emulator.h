@@ -50,7 +50,9 @@ struct Config {
 };
 
 // Forgets everything: memory, streams, operations that did not run, errors.
-// Handles and pointers from before are invalid. Selects device 0.
+// Handles and pointers from before are invalid. Selects device 0. Without it
+// WEIR_EMULATOR_DEVICES, _BYTES, _SEED and _DRIVER_MISSING of the environment
+// say how it is when first used: whole processes are tested by them.
 void Configure(const Config& config);
 
 struct Counters {
