@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "common/status.h"
 #include "deploy/cli/command.h"
+#include "worker/compute/factory.h"
 
 namespace weir {
 namespace {
@@ -73,7 +75,13 @@ void AddTrainCommand(CLI::App* app, Command* command) {
                     "path=value, overrides a field of the job");
   train->callback([options, command] {
     options->bin_dir = BinDir();
-    *command = [options] { return RunTraining(*options); };
+    *command = [options]() -> absl::StatusOr<int> {
+      // Before anything is made.
+      BackendOptions backend;
+      backend.device = options->device;
+      WEIR_RETURN_IF_ERROR(backend.Validate());
+      return RunTraining(*options);
+    };
   });
 }
 

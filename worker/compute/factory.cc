@@ -90,13 +90,13 @@ absl::StatusOr<const ComputePlugin*> OpenPlugin(const std::string& path) {
   const auto entry =
       reinterpret_cast<Entry>(dlsym(library, kComputePluginSymbol));
   if (entry == nullptr) {
-    return absl::FailedPreconditionError(
+    return absl::InvalidArgumentError(
         absl::StrCat(path, " is no compute plug-in: it does not export ",
                      kComputePluginSymbol));
   }
   const ComputePlugin* const plugin = entry();
   if (plugin->abi != kComputePluginAbi) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         path, " is of another version of Weir (ABI ", absl::Hex(plugin->abi),
         ", this is ", absl::Hex(kComputePluginAbi),
         "); take both from the same build"));

@@ -32,7 +32,7 @@ struct ComputePlugin {
   uint32_t abi = 0;
   // For people: what it was built with.
   const char* description = "";
-  // Errors: INTERNAL  there is no driver, or it does not answer.
+  // Errors: NOT_FOUND  there is no driver, or it does not answer.
   absl::StatusOr<int> (*device_count)() = nullptr;
   absl::StatusOr<std::unique_ptr<Backend>> (*create)(
       const ComputePluginOptions& options) = nullptr;

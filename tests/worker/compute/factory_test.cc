@@ -45,7 +45,7 @@ TEST(FactoryTest, TakesTheCpuWhereThereIsNoPlugin) {
 TEST(FactoryTest, RefusesAPluginOfAnotherVersion) {
   const std::string path = PluginPath("plugin_of_another_abi.so");
   const absl::Status status = CreateBackend(On("cuda", path)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               testing::AllOf(HasSubstr(path), HasSubstr("another version")));
   EXPECT_EQ(CreateBackend(On("auto", path)).value()->name(), "cpu");
@@ -54,7 +54,7 @@ TEST(FactoryTest, RefusesAPluginOfAnotherVersion) {
 TEST(FactoryTest, RefusesALibraryThatIsNoPlugin) {
   const absl::Status status =
       CreateBackend(On("cuda", PluginPath("no_plugin.so"))).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("no compute plug-in"));
 }
 

@@ -19,7 +19,10 @@ absl::StatusOr<int> DeviceCount() {
   if (error == cudaErrorNoDevice) {
     return 0;
   }
-  WEIR_RETURN_IF_ERROR(ToStatus(error, "cudaGetDeviceCount"));
+  const absl::Status status = ToStatus(error, "cudaGetDeviceCount");
+  if (!status.ok()) {
+    return absl::NotFoundError(status.message());
+  }
   return count;
 }
 
