@@ -155,6 +155,8 @@ void CudaBackend::LayerNormForward(int64_t rows, int64_t width, float epsilon,
                            mean, rstd);
   });
   Wrote(y, rows * width);
+  Wrote(mean, rows);
+  Wrote(rstd, rows);
 }
 
 void CudaBackend::LayerNormBackward(int64_t rows, int64_t width, const float* x,
@@ -168,6 +170,8 @@ void CudaBackend::LayerNormBackward(int64_t rows, int64_t width, const float* x,
     }
   });
   Wrote(dx, rows * width);
+  Wrote(dscale, width);
+  Wrote(doffset, width);
 }
 
 void CudaBackend::BatchNormForward(int64_t rows, int64_t channels,
@@ -182,6 +186,9 @@ void CudaBackend::BatchNormForward(int64_t rows, int64_t channels,
     }
   });
   Wrote(y, rows * channels);
+  for (const float* const statistic : {mean, rstd, variance}) {
+    Wrote(statistic, channels);
+  }
 }
 
 void CudaBackend::BatchNormBackward(int64_t rows, int64_t channels,
@@ -196,6 +203,8 @@ void CudaBackend::BatchNormBackward(int64_t rows, int64_t channels,
     }
   });
   Wrote(dx, rows * channels);
+  Wrote(dscale, channels);
+  Wrote(doffset, channels);
 }
 
 void CudaBackend::BatchNormInference(int64_t rows, int64_t channels,
@@ -287,6 +296,8 @@ void CudaBackend::Loss(LossKind kind, int64_t rows, int64_t width,
     cuda::Loss(compute_, kind, rows, width, x, labels, row_loss, row_correct,
                dx);
   });
+  Wrote(row_loss, rows);
+  Wrote(row_correct, rows);
   Wrote(dx, rows * width);
 }
 

@@ -2,6 +2,11 @@
 // precision, then what is CUDA's own: streams, capture, memory, errors.
 #include "worker/compute/cuda/cuda_backend.h"
 
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/compute/backend_contract.h"
@@ -122,6 +127,251 @@ TEST(CudaBackendTest, ReachesMarksInTheirOrder) {
     }
     EXPECT_EQ(host[63], 16.0f);
     EXPECT_TRUE(backend->TakeStatus().ok());
+  }
+}
+
+// ---------------------------------------------------- copies in bfloat16
+
+constexpr int64_t kSide = 16;
+constexpr int64_t kCount = kSide * kSide;
+constexpr float kOld = 1000.0f;  // no operation below gives anything near
+constexpr Conv2dShape kConv = {
+    .batch = 2, .channels = 1, .height = 1, .width = 1, .filters = kCount};
+constexpr Conv2dShape kConvData = {
+    .batch = 1, .channels = 1, .height = kSide, .width = kSide, .filters = 1};
+constexpr PoolShape kPool = {
+    .batch = 1, .channels = 1, .height = kSide, .width = kSide};
+
+// A tensor [16, 16] that is multiplied by the identity, written, and
+// multiplied again.
+class Multiplied {
+ public:
+  // `chosen`: which output of an operation the tensor is.
+  explicit Multiplied(int chosen)
+      : backend(Bf16Mixed()),
+        x(backend->Allocate(2 * kCount).value()),
+        chosen_(chosen),
+        tensor_(backend->Allocate(kCount).value()),
+        rest_(backend->Allocate(4 * kCount).value()),
+        identity_(backend->Allocate(kCount).value()),
+        product_(backend->Allocate(kCount).value()) {
+    std::vector<float> values(2 * kCount), unit(kCount);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = 1.0f + 0.3f * std::sin(static_cast<float>(i));
+    }
+    for (int64_t i = 0; i < kSide; ++i) {
+      unit[static_cast<size_t>(i * (kSide + 1))] = 1.0f;
+    }
+    backend->Upload(x, values.data(), 2 * kCount);
+    backend->Upload(identity_, unit.data(), kCount);
+    Upload(kOld);
+    Multiply();
+    Wait();
+  }
+
+  // The memory of an operation's output: the tensor for the chosen one.
+  float* Out(int output = 0) {
+    return output == chosen_ ? tensor_ : rest_ + output * kCount;
+  }
+  // REQUIRES: the backend's: the queue has passed the last use.
+  void Upload(float value) {
+    host_.assign(kCount, value);
+    backend->Upload(tensor_, host_.data(), kCount);
+  }
+  void Multiply() {
+    backend->MatMul({.m = kSide, .n = kSide, .k = kSide}, tensor_, identity_,
+                    nullptr, product_);
+  }
+  void Wait() { backend->Wait(backend->Mark()); }
+
+  void ExpectProductOfNewValues() {
+    std::vector<float> now(kCount), product(kCount);
+    backend->Download(now.data(), tensor_, kCount);
+    backend->Download(product.data(), product_, kCount);
+    Wait();
+    ASSERT_TRUE(backend->TakeStatus().ok());
+    for (size_t i = 0; i < now.size(); ++i) {
+      ASSERT_LT(std::abs(now[i]), kOld / 2) << "not written at " << i;
+      // To the 8 bits of bfloat16: products with 1 and 0 are exact.
+      ASSERT_NEAR(product[i], now[i], std::abs(now[i]) / 256) << "at " << i;
+    }
+  }
+
+  const std::unique_ptr<Backend> backend;
+  float* const x;  // 2 * kCount floats, 0.7 to 1.3
+
+ private:
+  const int chosen_;
+  float* const tensor_;
+  float* const rest_;
+  float* const identity_;
+  float* const product_;
+  std::vector<float> host_;
+};
+
+// Writes Out(0), Out(1), ..., kCount floats each.
+struct Operation {
+  const char* name;
+  int outputs;
+  std::function<void(Multiplied* m, Backend* on, const float* x)> run;
+};
+
+const std::vector<Operation>& Operations() {
+  static const auto* const operations = new std::vector<Operation>{
+      {"MatMul", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->MatMul({.m = kSide, .n = kSide, .k = 4}, x, x + kCount, nullptr,
+                    m->Out());
+       }},
+      {"SumRows", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->SumRows(2, kCount, x, m->Out());
+       }},
+      {"Conv2dForward", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->Conv2dForward(kConvData, x, x + kCount, nullptr, m->Out());
+       }},
+      {"Conv2dBackwardData", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->Conv2dBackwardData(kConvData, x, x + kCount, m->Out());
+       }},
+      {"Conv2dBackwardKernel", 2,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->Conv2dBackwardKernel(kConv, x, x, m->Out(0), m->Out(1));
+       }},
+      {"PoolForward", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->PoolForward(PoolKind::kMax, kPool, x, m->Out());
+       }},
+      {"PoolBackward", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->PoolBackward(PoolKind::kAverage, kPool, x, x + kCount, m->Out());
+       }},
+      {"ActivationForward", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->ActivationForward(ActivationKind::kTanh, kCount, x, m->Out());
+       }},
+      {"ActivationBackward", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->ActivationBackward(ActivationKind::kRelu, kCount, x, x + kCount,
+                                m->Out());
+       }},
+      {"Dropout", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         const uint64_t key = 1;
+         on->SetKeys({&key, 1});
+         on->Dropout(0, 0.5f, kCount, x, m->Out());
+       }},
+      {"LayerNormForward", 3,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->LayerNormForward(kCount, 1, 1.0f, x, x, x, m->Out(0), m->Out(1),
+                              m->Out(2));
+       }},
+      {"LayerNormBackward", 3,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->LayerNormBackward(1, kCount, x, x, x, x, x + kCount, m->Out(0),
+                               m->Out(1), m->Out(2));
+       }},
+      {"BatchNormForward", 4,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->BatchNormForward(1, kCount, 1.0f, x, x, x, m->Out(0), m->Out(1),
+                              m->Out(2), m->Out(3));
+       }},
+      {"BatchNormBackward", 3,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->BatchNormBackward(1, kCount, x, x, x, x, x + kCount, m->Out(0),
+                               m->Out(1), m->Out(2));
+       }},
+      {"BatchNormInference", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->BatchNormInference(1, kCount, 1.0f, x, x, x, x, x, m->Out());
+       }},
+      {"Add", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->Add(kCount, x, x + kCount, m->Out());
+       }},
+      {"CopyColumns", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->CopyColumns(kSide, kSide, x, 2 * kSide, m->Out(), kSide);
+       }},
+      {"Transpose", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->Transpose(1, kSide, kSide, x, m->Out());
+       }},
+      {"Loss", 3,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->Loss(LossKind::kMeanSquaredError, kCount, 1, x, x + kCount,
+                  m->Out(0), m->Out(1), m->Out(2));
+       }},
+      {"Upload", 1,
+       [](Multiplied* m, Backend*, const float*) { m->Upload(3); }},
+      {"Stage", 1,
+       [](Multiplied* m, Backend* on, const float*) {
+         static const std::vector<float> host(kCount, 5.0f);
+         on->Stage(m->Out(), host.data(), kCount);
+       }},
+  };
+  return *operations;
+}
+
+TEST(CudaBackendTest, MultipliesWhatWasWrittenLast) {
+  for (const Operation& operation : Operations()) {
+    for (int output = 0; output < operation.outputs; ++output) {
+      SCOPED_TRACE(std::string(operation.name) + ", output " +
+                   std::to_string(output));
+      Multiplied multiplied(output);
+      operation.run(&multiplied, multiplied.backend.get(), multiplied.x);
+      multiplied.Multiply();
+      multiplied.ExpectProductOfNewValues();
+    }
+  }
+}
+
+TEST(CudaBackendTest, MultipliesWhatAReplayWrote) {
+  Multiplied multiplied(0);
+  Backend* const on = multiplied.backend.get();
+  const auto add = [&] {
+    on->Add(kCount, multiplied.x, multiplied.x, multiplied.Out());
+  };
+  add();
+  ASSERT_TRUE(on->BeginCapture());
+  add();
+  const uint64_t mark = on->Mark();
+  ASSERT_TRUE(on->EndCapture().ok());
+  multiplied.Wait();
+  multiplied.Upload(kOld);
+  multiplied.Multiply();  // rounds the old values
+  multiplied.Wait();
+  on->Wait(on->Replay() + mark);
+  multiplied.Multiply();
+  multiplied.ExpectProductOfNewValues();
+}
+
+// What a capture rounds is not rounded before it runs.
+TEST(CudaBackendTest, RoundsBehindACaptureThatNeverRan) {
+  Multiplied multiplied(0);
+  multiplied.Upload(3.0f);
+  multiplied.Wait();
+  ASSERT_TRUE(multiplied.backend->BeginCapture());
+  multiplied.Multiply();
+  multiplied.backend->Mark();
+  ASSERT_TRUE(multiplied.backend->EndCapture().ok());
+  multiplied.Multiply();
+  multiplied.ExpectProductOfNewValues();
+}
+
+// The capture begins with a copy that is as the tensor was then.
+TEST(CudaBackendTest, RoundsInEveryReplay) {
+  Multiplied multiplied(0);
+  Backend* const on = multiplied.backend.get();
+  ASSERT_TRUE(on->BeginCapture());
+  multiplied.Multiply();
+  const uint64_t mark = on->Mark();
+  ASSERT_TRUE(on->EndCapture().ok());
+  for (const float value : {3.0f, 5.0f}) {
+    multiplied.Upload(value);
+    on->Wait(on->Replay() + mark);
+    multiplied.ExpectProductOfNewValues();
   }
 }
 
