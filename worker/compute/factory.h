@@ -40,10 +40,15 @@ struct BackendOptions {
   absl::Status Validate() const;
 };
 
+// One for each device of the list, in its order.
 // Errors: INVALID_ARGUMENT  names the option that is out of range, or the
 //                           plug-in that does not fit this build.
 //         NOT_FOUND         no plug-in, no driver, no such device.
 //         others            as the device says.
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateBackends(
+    const BackendOptions& options);
+
+// For what computes on one device: the first of the list.
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 
