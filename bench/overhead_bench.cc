@@ -30,6 +30,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/layout_io.h"
 #include "worker/compute/factory.h"
+#include "worker/model/network.h"
 #include "worker/train_loop.h"
 
 namespace weir {

@@ -50,7 +50,9 @@ TEST(ReplicasOnCudaTest, StepAsOneNetworkWhateverOrderStreamsTake) {
   for (const int devices : {2, 3}) {
     for (uint64_t seed = 1; seed <= 12; ++seed) {
       SCOPED_TRACE(testing::Message() << devices << " devices, " << seed);
-      const auto [cpu, cuda] = Make(devices, seed);
+      const auto pair = Make(devices, seed);
+      const auto& cpu = pair.cpu;  // clang 14: lambdas take no bindings
+      const auto& cuda = pair.cuda;
       const auto& variables = cuda->variables();
       for (int step = 0; step < 4; ++step) {
         const int64_t rows = step == 2 ? kRows + 3 : kRows;

@@ -211,7 +211,9 @@ float ToTf32(float value) {
 }
 
 void Job::Run(Random* random) const {
-  std::memset(workspace, 0xff, workspace_bytes);
+  if (workspace_bytes > 0) {
+    std::memset(workspace, 0xff, workspace_bytes);
+  }
   std::vector<double> sums(static_cast<size_t>(results()));
   const auto product = [this](int64_t i, int64_t j) {
     return rounds ? static_cast<double>(ToTf32(a[i])) * ToTf32(b[j])
