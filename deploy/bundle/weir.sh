@@ -2,6 +2,7 @@
 # Weir without its source: trains, measures and checks on this machine.
 #
 #   ./weir train JOB [options]   train a job on a local cluster
+#   ./weir run ... -- COMMAND    your own program as the workers of a cluster
 #   ./weir config check ...      check TF_CONFIG and a job file
 #   ./weir checkpoint ...        list | inspect | verify | export
 #   ./weir evaluate JOB ...      evaluate one checkpoint
@@ -94,7 +95,7 @@ bench_names() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-  train | config | checkpoint | evaluate | predict | gpu-check)
+  train | run | config | checkpoint | evaluate | predict | gpu-check)
     run weir_cli "$command" "$@"
     ;;
   bench)

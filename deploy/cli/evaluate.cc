@@ -43,6 +43,8 @@ CLI::App* AddCommon(CLI::App* app, const char* name, const char* about,
       ->add_option("--device", options->backend.device,
                    "auto, cpu, cuda or cuda:N")
       ->capture_default_str();
+  command->add_option("--device_plugin", options->backend.plugin_path,
+                      "file of the GPU's plug-in; default beside the programs");
   return command;
 }
 

@@ -119,6 +119,20 @@ void ExpectOnGpu(const TrainRun& run) {
       << WorkerLog(run);
 }
 
+// What `weir evaluate` says of a run's checkpoint.
+nlohmann::json Evaluate(const TrainRun& run, int step,
+                        const Strings& arguments) {
+  const CommandResult result = RunWeir(
+      Strings{"evaluate", MlpFile(), "--checkpoint",
+              run.workdir + "/checkpoints/ckpt-" + std::to_string(step)} +
+      arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  const size_t line = result.output.find("{\"checkpoint\"");
+  return line == std::string::npos  // it stands behind the log's lines
+             ? nlohmann::json::object()
+             : nlohmann::json::parse(result.output.substr(line));
+}
+
 // ------------------------------------------------------------------ async
 
 const TrainRun& MlpOnGpu() {
@@ -137,6 +151,11 @@ TEST(GpuTest, TrainsToTheAccuracyOfTheCpu) {
   EXPECT_NE(ReadFile(MlpOnGpu().workdir + "/logs/evaluator-0.log")
                 .find("computing on cuda:0"),
             std::string::npos);
+  const nlohmann::json evaluated = Evaluate(MlpOnGpu(), 300, OnGpu());
+  EXPECT_EQ(
+      evaluated["accuracy"],
+      ReadJsonLines(MlpOnGpu().workdir + "/eval.jsonl").back()["accuracy"])
+      << evaluated;
 }
 
 TEST(GpuTest, TheSummarySaysHowBusyTheDeviceWas) {
@@ -161,14 +180,8 @@ TEST(GpuTest, Bf16TrainsToTheBarAndTheCpuAgreesOnItsCheckpoint) {
   ExpectOnGpu(run);
   // One worker, one ps: all that differs is the rounding.
   EXPECT_NE(run.summary["model_sha256"], MlpOnGpu().summary["model_sha256"]);
-  const CommandResult evaluated =
-      RunWeir(Strings{"evaluate", MlpFile(), "--device", "cpu", "--checkpoint",
-                      run.workdir + "/checkpoints/ckpt-300"} +
-              precision);
-  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
-  // Behind the log's lines.
-  const auto on_cpu = nlohmann::json::parse(
-      evaluated.output.substr(evaluated.output.find("{\"checkpoint\"")));
+  const nlohmann::json on_cpu =
+      Evaluate(run, 300, Strings{"--device", "cpu"} + precision);
   const auto on_gpu = ReadJsonLines(run.workdir + "/eval.jsonl").back();
   EXPECT_NEAR(on_cpu["accuracy"], on_gpu["accuracy"], 0.01);
   EXPECT_NEAR(on_cpu["loss"], on_gpu["loss"],

@@ -84,14 +84,23 @@ class Backend {
   virtual const float* Fetch(float* host, const float* device,
                              int64_t elements) = 0;
 
-  // y = own_weight * y + weight * x, where x is memory of `peer`, a backend of
-  // the same kind that may be this one. Takes effect behind everything called
-  // so far on both; of what is called later only AddFromPeer, Download, Fetch
-  // and Mark of this backend wait for it.
-  // REQUIRES: no operation called later touches y or writes x before this queue
-  //   has passed it; x and y do not overlap; no capture on either.
-  virtual void AddFromPeer(int64_t count, float weight, Backend* peer,
-                           const float* x, float own_weight, float* y) = 0;
+  // weight * x, where x is memory of `peer`, a backend of the same kind.
+  struct PeerTerm {
+    Backend* peer = nullptr;
+    float* x = nullptr;
+    float weight = 1.0f;
+  };
+  // y = own_weight * y + the sum of `terms`, `count` floats each, added in the
+  // order of the list; in any order where this backend need not give the same
+  // bits always. What is left in the x is undefined: they may serve as scratch.
+  // Takes effect behind everything called so far on all backends; of what is
+  // called later on them only ReduceFromPeers, Download, Fetch and Mark wait
+  // for it.
+  // REQUIRES: one term or more, any of which may be of this backend; no
+  //   operation called later touches y or an x before this queue has passed the
+  //   sum; y and the x do not overlap; no capture on any.
+  virtual void ReduceFromPeers(int64_t count, float own_weight, float* y,
+                               std::span<const PeerTerm> terms) = 0;
 
   // ------------------------------------------------------------- queue
 

@@ -130,8 +130,8 @@ absl::Status Replicas::Backward(size_t count, const StepHooks& hooks) {
   Network* const first = networks_[0].get();
   StepHooks checked;
   checked.gradient_ready = [&](int variable) -> absl::Status {
-    // Replica 0's sum has passed these already; what failed on a device says
-    // so there only.
+    // Replica 0's sum has read these already, but the others' queues may be at
+    // it still; and what failed on a device says so there only.
     for (size_t r = 1; r < count; ++r) {
       WEIR_RETURN_IF_ERROR(networks_[r]->TakeGradient());
     }
@@ -160,12 +160,14 @@ void Replicas::Reduce(size_t count, size_t n) {
   const auto& variables = node.op->traits().variables;
   for (size_t i = variables.size(); i-- > 0;) {
     const int64_t begin = first->begins_[node.first_variable + i];
+    terms_.clear();
     for (size_t r = 1; r < count; ++r) {
-      first->backend_->AddFromPeer(
-          variables[i].elements(), weights_[r], networks_[r]->backend_,
-          networks_[r]->gradients_ + begin, r == 1 ? weights_[0] : 1.0f,
-          first->gradients_ + begin);
+      terms_.push_back({.peer = networks_[r]->backend_,
+                        .x = networks_[r]->gradients_ + begin,
+                        .weight = weights_[r]});
     }
+    first->backend_->ReduceFromPeers(variables[i].elements(), weights_[0],
+                                     first->gradients_ + begin, terms_);
   }
 }
 

@@ -15,8 +15,9 @@
 //   I1. A trained variable's gradient is that of the mean loss over the whole
 //       batch: the sum over r = 0, 1, ... of rows_r / rows times replica r's.
 //       A buffer's sample is combined in the same way.
-//   I2. A step is a pure function of (parameters, features, labels, rows, seed,
-//       number of devices). With one it has Network's bits.
+//   I2. On deterministic backends a step is a pure function of (parameters,
+//       features, labels, rows, seed, number of devices); others may add in any
+//       order. With one device it has Network's bits.
 //   I3. Rows meet only those of their own part: batch norm takes its statistics
 //       over a part. Dropout: replica r > 0 draws from MixKey(seed, r).
 // Threads: compatible; hooks run on the calling thread, which drives every
@@ -83,6 +84,7 @@ class Replicas : public Trainee {
 
   std::vector<std::unique_ptr<Network>> networks_;  // by replica
   std::vector<float> weights_;  // by replica: rows_r / rows of this step
+  std::vector<Backend::PeerTerm> terms_;  // of the sum under way
 };
 
 }  // namespace weir

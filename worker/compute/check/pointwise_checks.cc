@@ -169,7 +169,8 @@ void Add(CheckRun* run) {
   }
 }
 
-void AddFromPeer(CheckRun* run) {
+// A device that is its own peer, twice.
+void ReduceFromPeers(CheckRun* run) {
   std::vector<int64_t> counts = {1, 7, 1003, 65537};
   if (run->large()) {
     counts.push_back(2000003);
@@ -178,17 +179,22 @@ void AddFromPeer(CheckRun* run) {
     for (const float own_weight : {0.7f, 1.0f}) {
       run->Begin(absl::StrCat(count, " + own ", own_weight));
       const CheckRun::Input x = run->Random(count);
+      const CheckRun::Input z = run->Random(count);
       const CheckRun::Input y = run->Random(count);
-      const float weight = 0.3f;
+      const Backend::PeerTerm terms[] = {
+          {.peer = run->backend(), .x = run->InPlace(x), .weight = 0.3f},
+          {.peer = run->backend(), .x = run->InPlace(z), .weight = 0.9f}};
       Values expected(count);
-      Values terms(count);
+      Values own(count);
       for (int64_t i = 0; i < count; ++i) {
-        terms[i] = static_cast<double>(own_weight) * y.values[i];
-        expected[i] = terms[i] + static_cast<double>(weight) * x.values[i];
+        own[i] = static_cast<double>(own_weight) * y.values[i];
+        expected[i] = own[i] +
+                      static_cast<double>(terms[0].weight) * x.values[i] +
+                      static_cast<double>(terms[1].weight) * z.values[i];
       }
-      run->backend()->AddFromPeer(count, weight, run->backend(), x.device,
-                                  own_weight, run->InPlace(y));
-      run->NearSum("y", y.device, expected, terms);
+      run->backend()->ReduceFromPeers(count, own_weight, run->InPlace(y),
+                                      terms);
+      run->NearSum("y", y.device, expected, own);
     }
   }
 }
@@ -261,7 +267,7 @@ std::vector<OperationCheck> PointwiseChecks() {
           {"tanh", &Tanh},
           {"dropout", &Dropout},
           {"add", &Add},
-          {"add from peer", &AddFromPeer},
+          {"reduce from peers", &ReduceFromPeers},
           {"copy columns", &CopyColumns},
           {"transpose", &Transpose}};
 }

@@ -78,9 +78,12 @@ const float* CpuBackend::Fetch(float*, const float* device, int64_t) {
   return device;
 }
 
-void CpuBackend::AddFromPeer(int64_t count, float weight, Backend*,
-                             const float* x, float own_weight, float* y) {
-  loops::ScaleAdd(count, weight, x, own_weight, y);
+void CpuBackend::ReduceFromPeers(int64_t count, float own_weight, float* y,
+                                 std::span<const PeerTerm> terms) {
+  for (const PeerTerm& term : terms) {
+    loops::ScaleAdd(count, term.weight, term.x, own_weight, y);
+    own_weight = 1.0f;
+  }
 }
 
 void CpuBackend::Keep(const absl::Status& status) { status_.Update(status); }

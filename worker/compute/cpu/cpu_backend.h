@@ -35,8 +35,8 @@ class CpuBackend : public Backend {
                      int64_t elements) override;
   const float* Fetch(float* host, const float* device,
                      int64_t elements) override;
-  void AddFromPeer(int64_t count, float weight, Backend* peer, const float* x,
-                   float own_weight, float* y) override;
+  void ReduceFromPeers(int64_t count, float own_weight, float* y,
+                       std::span<const PeerTerm> terms) override;
   uint64_t Mark() override { return 0; }
   bool Reached(uint64_t) override { return true; }
   void Wait(uint64_t) override {}

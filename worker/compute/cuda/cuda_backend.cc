@@ -79,9 +79,19 @@ absl::Status CudaBackend::Init() {
       Convolution::Options{.matmul = matmul_.get(),
                            .copies = bf16 ? &copies_ : nullptr,
                            .column_bytes_max = options_.column_bytes_max});
+  return absl::OkStatus();
+}
+
+// A model without convolutions never pays for cuDNN, which loads for long and
+// takes device memory. Never first in a capture: what is captured has run.
+Convolutions* CudaBackend::Convolver() {
+  if (convolution_ != nullptr) {
+    return convolution_;
+  }
   convolution_ = own_convolution_.get();
   // cuDNN gives no float32 results of bfloat16 factors.
-  if (options_.cudnn_library != kNoCudnn && !bf16) {
+  if (options_.cudnn_library != kNoCudnn &&
+      options_.precision != Precision::kBf16) {
     absl::StatusOr<std::unique_ptr<CudnnConvolution>> cudnn = OpenCudnn();
     if (cudnn.ok()) {
       cudnn_ = *std::move(cudnn);
@@ -92,7 +102,7 @@ absl::Status CudaBackend::Init() {
                std::string(cudnn.status().message()));
     }
   }
-  return absl::OkStatus();
+  return convolution_;
 }
 
 absl::StatusOr<std::unique_ptr<CudnnConvolution>> CudaBackend::OpenCudnn() {
@@ -117,6 +127,7 @@ CudaBackend::~CudaBackend() {
   UseDevice();
   cudaDeviceSynchronize();
   cudnn_.reset();  // before its stream
+  groups_.clear();
   while (!allocations_.empty()) {
     Release(allocations_.begin()->first);
   }
@@ -167,9 +178,10 @@ absl::Status CudaBackend::TakeStatus() {
 
 DeviceUsage CudaBackend::Usage() {
   usage_.busy_ns = busy_ns_;
-  usage_.bytes_used = bytes_used_ + partials_.bytes() + copies_.bytes() +
-                      peer_copy_.bytes() + convolution_->scratch_bytes() +
-                      LtMatMul::kWorkspaceBytes;
+  usage_.bytes_used =
+      bytes_used_ + partials_.bytes() + copies_.bytes() + peer_copy_.bytes() +
+      (convolution_ != nullptr ? convolution_->scratch_bytes() : 0) +
+      LtMatMul::kWorkspaceBytes;
   // The driver takes longer for this than a small step has.
   const auto now = std::chrono::steady_clock::now();
   if (now - usage_time_ > kMemoryLookEvery) {

@@ -1,5 +1,5 @@
-// The compute backend of NVIDIA GPUs: cuBLASLt, cuDNN where there is one, and
-// own kernels.
+// The compute backend of NVIDIA GPUs: cuBLASLt, cuDNN and NCCL where there are
+// such, and own kernels.
 //
 // Place: in the plug-in libweir_cuda.so, which worker/compute/factory opens.
 //
@@ -7,7 +7,7 @@
 //   compute, upload, download  the three streams: operations, copies to the
 //     device, copies back. Uploads overtake operations that were called before
 //     them; what is called after waits for them. Downloads wait for what was
-//     called before them and hold nothing up; sums with a peer run there, too.
+//     called before them and hold nothing up; sums with peers run there, too.
 //   span  a time in which operations followed each other without a wait for a
 //     copy; busy time is the sum of spans, by CUDA events.
 //
@@ -29,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@
 #include "worker/compute/cuda/cudnn_convolution.h"
 #include "worker/compute/cuda/device_memory.h"
 #include "worker/compute/cuda/lt_matmul.h"
+#include "worker/compute/cuda/nccl_api.h"
+#include "worker/compute/cuda/nccl_group.h"
 
 namespace weir::cuda {
 
@@ -50,11 +53,15 @@ class CudaBackend : public Backend {
     // See Convolution.
     int64_t column_bytes_max = Convolution::kColumnBytesMax;
     // Where cuDNN has faster algorithms that add in any order, they are left
-    // out. All else here gives the same bits whatever this says.
+    // out, and so is NCCL, which promises no order. All else here gives the
+    // same bits whatever this says.
     bool deterministic = false;
     // Empty: kCudnnLibrary where there is one. "none": not even then.
     std::string cudnn_library = {};
     const CudnnApi* cudnn = nullptr;  // instead of a library, for tests
+    // Likewise: kNcclLibrary.
+    std::string nccl_library = {};
+    const NcclApi* nccl = nullptr;
   };
 
   static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(
@@ -73,8 +80,8 @@ class CudaBackend : public Backend {
                      int64_t elements) override;
   const float* Fetch(float* host, const float* device,
                      int64_t elements) override;
-  void AddFromPeer(int64_t count, float weight, Backend* peer, const float* x,
-                   float own_weight, float* y) override;
+  void ReduceFromPeers(int64_t count, float own_weight, float* y,
+                       std::span<const PeerTerm> terms) override;
   uint64_t Mark() override;
   bool Reached(uint64_t mark) override;
   void Wait(uint64_t mark) override;
@@ -167,6 +174,8 @@ class CudaBackend : public Backend {
 
   explicit CudaBackend(const Options& options);
   absl::Status Init();
+  // What convolves; looks for cuDNN when first called.
+  Convolutions* Convolver();
   absl::StatusOr<std::unique_ptr<CudnnConvolution>> OpenCudnn();
 
   void Keep(const absl::Status& status) { status_.Update(status); }
@@ -192,6 +201,16 @@ class CudaBackend : public Backend {
   void Run(const char* what, F f);
   // Lets copies from the device go without the host, where it can.
   void OpenPeer(int device);
+  // y = own_weight * y + weight * x, by a copy of x.
+  void AddFromPeer(int64_t count, float own_weight, float* y, CudaBackend* peer,
+                   const float* x, float weight);
+  // The NCCL of a list of devices, this one first; null where copies are the
+  // way. Decides when it sees a list for the first time, and logs it.
+  NcclGroup* FindGroup(const std::vector<int>& devices);
+  absl::StatusOr<std::unique_ptr<NcclGroup>> OpenNccl(
+      const std::vector<int>& devices);
+  absl::Status ReduceByNccl(int64_t count, float own_weight, float* y,
+                            std::span<const PeerTerm> terms, NcclGroup* group);
   // The output of an operation.
   void Wrote(const float* x, int64_t count);
   float* Partials(int64_t rows, int64_t width);
@@ -208,10 +227,12 @@ class CudaBackend : public Backend {
   Bf16Copies copies_;
   std::unique_ptr<Convolution> own_convolution_;
   std::unique_ptr<CudnnConvolution> cudnn_;  // null: there is none
-  Convolutions* convolution_ = nullptr;      // one of them
+  Convolutions* convolution_ = nullptr;      // one of them; null: not sought
   DeviceScratch partials_;
   DeviceScratch peer_copy_;  // of AddFromPeer, on download
   std::set<int> peers_;      // devices that OpenPeer has seen
+  std::map<std::vector<int>, std::unique_ptr<NcclGroup>>
+      groups_;  // FindGroup's
 
   std::map<float*, Allocation> allocations_;
   int64_t bytes_used_ = 0;

@@ -90,6 +90,11 @@ struct WeightedSum {
     return a_weight * a + b_weight * b;
   }
 };
+struct Times {
+  static constexpr bool kBinary = false;
+  float weight = 1.0f;
+  __device__ float operator()(float x, float) const { return weight * x; }
+};
 struct Same {
   static constexpr bool kBinary = false;
   __device__ float operator()(float x, float) const { return x; }
@@ -162,6 +167,10 @@ void Dropout(cudaStream_t stream, const uint64_t* keys, int key_index,
 void Add(cudaStream_t stream, int64_t count, const float* a, const float* b,
          float* y) {
   Map(stream, count, Sum(), a, b, y);
+}
+
+void Scale(cudaStream_t stream, int64_t count, float a, float* x) {
+  Map(stream, count, Times{a}, x, x, x);
 }
 
 void ScaleAdd(cudaStream_t stream, int64_t count, float a, const float* x,

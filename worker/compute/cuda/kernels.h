@@ -37,6 +37,8 @@ void Dropout(cudaStream_t stream, const uint64_t* keys, int key_index,
              float rate, int64_t count, const float* x, float* y);
 void Add(cudaStream_t stream, int64_t count, const float* a, const float* b,
          float* y);
+// x = a * x.
+void Scale(cudaStream_t stream, int64_t count, float a, float* x);
 // y = a * x + b * y.
 void ScaleAdd(cudaStream_t stream, int64_t count, float a, const float* x,
               float b, float* y);

@@ -1,8 +1,10 @@
 // The operations of CudaBackend; its memory and queue are in cuda_backend.cc.
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/logging.h"
+#include "common/status.h"
 #include "worker/compute/cuda/cuda_backend.h"
 #include "worker/compute/cuda/kernels.h"
 
@@ -64,9 +66,8 @@ void CudaBackend::SumRows(int64_t rows, int64_t width, const float* x,
 void CudaBackend::Conv2dForward(const Conv2dShape& shape, const float* x,
                                 const float* kernel, const float* bias,
                                 float* y) {
-  Run("convolution", [&] {
-    Keep(convolution_->Forward(compute_, shape, x, kernel, bias, y));
-  });
+  Run("convolution",
+      [&] { Keep(Convolver()->Forward(compute_, shape, x, kernel, bias, y)); });
   Wrote(y,
         shape.batch * shape.out_height() * shape.out_width() * shape.filters);
 }
@@ -74,7 +75,7 @@ void CudaBackend::Conv2dForward(const Conv2dShape& shape, const float* x,
 void CudaBackend::Conv2dBackwardData(const Conv2dShape& shape, const float* dy,
                                      const float* kernel, float* dx) {
   Run("convolution backward data", [&] {
-    Keep(convolution_->BackwardData(compute_, shape, dy, kernel, dx));
+    Keep(Convolver()->BackwardData(compute_, shape, dy, kernel, dx));
   });
   Wrote(dx, shape.batch * shape.height * shape.width * shape.channels);
 }
@@ -83,7 +84,7 @@ void CudaBackend::Conv2dBackwardKernel(const Conv2dShape& shape, const float* x,
                                        const float* dy, float* dkernel,
                                        float* dbias) {
   Run("convolution backward kernel", [&] {
-    Keep(convolution_->BackwardKernel(compute_, shape, x, dy, dkernel));
+    Keep(Convolver()->BackwardKernel(compute_, shape, x, dy, dkernel));
   });
   Wrote(dkernel, shape.filters * shape.channels * shape.kernel * shape.kernel);
   if (dbias != nullptr) {
@@ -244,31 +245,120 @@ void CudaBackend::OpenPeer(int device) {
   }
 }
 
-// On download, so that backward goes on meanwhile: the copy of x has its turn
-// behind both devices' operations, and y's download behind the sum.
-void CudaBackend::AddFromPeer(int64_t count, float weight, Backend* peer,
-                              const float* x, float own_weight, float* y) {
-  auto* const other = static_cast<CudaBackend*>(peer);
-  WEIR_CHECK(!capturing_ && !other->capturing_);
-  other->UseDevice();
-  other->JoinCompute();
+absl::StatusOr<std::unique_ptr<NcclGroup>> CudaBackend::OpenNccl(
+    const std::vector<int>& devices) {
+  if (std::set<int>(devices.begin(), devices.end()).size() < devices.size()) {
+    return absl::InvalidArgumentError("a device occurs twice");
+  }
+  if (options_.deterministic) {
+    return absl::FailedPreconditionError(
+        "it promises no order of additions, and this job wants the same bits "
+        "always");
+  }
+  if (options_.nccl_library == kNoNccl) {
+    return absl::FailedPreconditionError("it is switched off");
+  }
+  NcclApi api;
+  if (options_.nccl != nullptr) {
+    api = *options_.nccl;
+  } else {
+    const std::string& library = options_.nccl_library;
+    WEIR_ASSIGN_OR_RETURN(api,
+                          LoadNccl(library.empty() ? kNcclLibrary : library));
+  }
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<NcclGroup> group,
+                        NcclGroup::Create(api, devices));
+  int version = 0;
+  api.get_version(&version);
+  LOG_INFO("{}: gradients of cuda:{} are summed by NCCL {}", name_,
+           absl::StrJoin(devices, ","), NcclVersionText(version));
+  return group;
+}
+
+NcclGroup* CudaBackend::FindGroup(const std::vector<int>& devices) {
+  const auto it = groups_.find(devices);
+  if (it != groups_.end()) {
+    return it->second.get();
+  }
+  absl::StatusOr<std::unique_ptr<NcclGroup>> group = OpenNccl(devices);
   UseDevice();
-  OpenPeer(other->options_.device);
+  if (!group.ok()) {
+    cudaGetLastError();  // NCCL's, if any; a broken device's comes again
+    LOG_INFO("{}: gradients of cuda:{} are summed by copies, without NCCL: {}",
+             name_, absl::StrJoin(devices, ","),
+             std::string(group.status().message()));
+    return groups_.emplace(devices, nullptr).first->second.get();
+  }
+  return groups_.emplace(devices, *std::move(group)).first->second.get();
+}
+
+// On download, so that backward goes on meanwhile: the sum has its turn behind
+// all devices' operations, and y's download behind the sum.
+void CudaBackend::ReduceFromPeers(int64_t count, float own_weight, float* y,
+                                  std::span<const PeerTerm> terms) {
+  WEIR_CHECK(!capturing_ && !terms.empty());
+  std::vector<int> devices = {options_.device};
+  for (const PeerTerm& term : terms) {
+    auto* const peer = static_cast<CudaBackend*>(term.peer);
+    WEIR_CHECK(!peer->capturing_);
+    devices.push_back(peer->options_.device);
+  }
+  if (NcclGroup* const group = FindGroup(devices)) {
+    Keep(ReduceByNccl(count, own_weight, y, terms, group));
+  } else {
+    for (const PeerTerm& term : terms) {
+      AddFromPeer(count, own_weight, y, static_cast<CudaBackend*>(term.peer),
+                  term.x, term.weight);
+      own_weight = 1.0f;
+    }
+  }
+  Wrote(y, count);
+}
+
+// Each device weighs its own part where it lies; then NCCL, whose kernels on
+// the download streams wait for each other.
+absl::Status CudaBackend::ReduceByNccl(int64_t count, float own_weight,
+                                       float* y,
+                                       std::span<const PeerTerm> terms,
+                                       NcclGroup* group) {
+  std::vector<NcclGroup::Part> parts;
+  const auto weigh = [&](CudaBackend* backend, float weight, float* x) {
+    backend->UseDevice();
+    backend->JoinCompute();
+    Scale(backend->download_, count, weight, x);
+    parts.push_back({.x = x, .stream = backend->download_});
+    return ToStatus(cudaGetLastError(), "weight of a gradient");
+  };
+  WEIR_RETURN_IF_ERROR(weigh(this, own_weight, y));
+  for (const PeerTerm& term : terms) {
+    auto* const peer = static_cast<CudaBackend*>(term.peer);
+    WEIR_RETURN_IF_ERROR(weigh(peer, term.weight, term.x));
+    peer->Wrote(term.x, count);
+  }
+  UseDevice();
+  return group->Reduce(count, parts);
+}
+
+void CudaBackend::AddFromPeer(int64_t count, float own_weight, float* y,
+                              CudaBackend* peer, const float* x, float weight) {
+  peer->UseDevice();
+  peer->JoinCompute();
+  UseDevice();
+  OpenPeer(peer->options_.device);
   JoinCompute();
-  Keep(cudaStreamWaitEvent(download_, other->computed_, 0),
+  Keep(cudaStreamWaitEvent(download_, peer->computed_, 0),
        "cudaStreamWaitEvent");
   const absl::StatusOr<void*> copy =
       peer_copy_.Reserve(count * static_cast<int64_t>(sizeof(float)));
   if (!copy.ok()) {
     return Keep(copy.status());
   }
-  Keep(cudaMemcpyPeerAsync(*copy, options_.device, x, other->options_.device,
+  Keep(cudaMemcpyPeerAsync(*copy, options_.device, x, peer->options_.device,
                            Bytes(count), download_),
        "copy from a peer");
   ScaleAdd(download_, count, weight, static_cast<const float*>(*copy),
            own_weight, y);
   Keep(cudaGetLastError(), "add from a peer");
-  Wrote(y, count);
 }
 
 void CudaBackend::CopyColumns(int64_t rows, int64_t width, const float* x,

@@ -308,6 +308,31 @@ TEST(CudnnConvolutionTest, WorksWithoutCudnn) {
   EXPECT_EQ(CountCudnn().advised, 0);
 }
 
+constexpr char kDense[] = R"(
+  layer { name: "flat" flatten {} }
+  layer { name: "logits" dense { units: 3 } }
+  loss { softmax_cross_entropy {} })";
+
+TEST(CudnnConvolutionTest, IsNotOpenedBeforeTheFirstConvolution) {
+  ConfigureCudnn({PlainAdvice(1)});
+  {
+    const auto cuda =
+        NetworkTester::Create(kDense, {2, 3, 3},
+                              MakeBackend(Precision::kFp32, false))
+            .value();
+    for (int step = 0; step < 3; ++step) {
+      cuda->MakeBatch(step, 4);
+      ASSERT_TRUE(cuda->Step().ok());
+    }
+    EXPECT_EQ(CountCudnn().open, 0);
+  }
+  const auto backend = MakeBackend(Precision::kFp32, false);
+  EXPECT_GT(backend->Usage().bytes_used, 0);
+  EXPECT_EQ(CountCudnn().open, 0);
+  Convolve(backend.get());
+  EXPECT_GT(CountCudnn().open, 0);
+}
+
 TEST(CudnnConvolutionTest, LeavesBf16ToWeirsOwnWay) {
   ConfigureCudnn({PlainAdvice(1)});
   const auto backend = MakeBackend(Precision::kBf16, false);

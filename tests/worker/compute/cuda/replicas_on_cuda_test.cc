@@ -1,9 +1,11 @@
 // Replicas on emulated GPUs: the same steps as one network on the CPU, whatever
-// order the devices' streams take.
+// order the devices' streams take, by copies between the devices and by a fake
+// NCCL.
 #include <algorithm>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/worker/compute/cuda/emulator/fake_nccl.h"
 #include "tests/worker/model/replicas_tester.h"
 #include "weir_cuda_emulator.h"
 #include "worker/compute/cuda/cuda_backend.h"
@@ -24,17 +26,36 @@ constexpr char kPlain[] = R"(
 const std::vector<int64_t> kShape = {2, 6, 6};
 constexpr int64_t kRows = 7;
 
+using cuda::CudaBackend;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using weir_emulator::CountNccl;
+
 struct Pair {
   std::unique_ptr<NetworkTester> cpu;
   std::unique_ptr<ReplicasTester> cuda;
 };
 
-Pair Make(int devices, uint64_t seed, int64_t bytes = 64 << 20) {
+CudaBackend::Options Copies() {
+  CudaBackend::Options options;
+  options.nccl_library = cuda::kNoNccl;
+  return options;
+}
+CudaBackend::Options Nccl() {
+  CudaBackend::Options options;
+  options.nccl = &weir_emulator::FakeNccl();
+  return options;
+}
+
+Pair Make(int devices, uint64_t seed, CudaBackend::Options options = Copies()) {
   weir_emulator::Configure(
-      {.devices = devices, .bytes_per_device = bytes, .seed = seed});
+      {.devices = devices, .bytes_per_device = 64 << 20, .seed = seed});
+  weir_emulator::ResetNccl();
   ReplicasTester::Backends backends;
   for (int d = 0; d < devices; ++d) {
-    backends.push_back(cuda::CudaBackend::Create({.device = d}).value());
+    options.device = d;
+    backends.push_back(CudaBackend::Create(options).value());
   }
   Pair pair;
   pair.cpu = NetworkTester::Create(kPlain, kShape).value();
@@ -44,9 +65,26 @@ Pair Make(int devices, uint64_t seed, int64_t bytes = 64 << 20) {
   return pair;
 }
 
+struct Way {
+  const char* name;
+  CudaBackend::Options (*options)();
+};
+class ReplicasOnCuda : public testing::TestWithParam<Way> {
+ protected:
+  static Pair Make(int devices, uint64_t seed) {
+    return weir::Make(devices, seed, GetParam().options());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ways, ReplicasOnCuda,
+                         testing::Values(Way{"Copies", &Copies},
+                                         Way{"Nccl", &Nccl}),
+                         [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
+
 // Values come late and are overwritten as soon as their gradient is out; each
 // step has others, so that one which read old ones shows.
-TEST(ReplicasOnCudaTest, StepAsOneNetworkWhateverOrderStreamsTake) {
+TEST_P(ReplicasOnCuda, StepAsOneNetworkWhateverOrderStreamsTake) {
   for (const int devices : {2, 3}) {
     for (uint64_t seed = 1; seed <= 12; ++seed) {
       SCOPED_TRACE(testing::Message() << devices << " devices, " << seed);
@@ -92,7 +130,7 @@ TEST(ReplicasOnCudaTest, StepAsOneNetworkWhateverOrderStreamsTake) {
   }
 }
 
-TEST(ReplicasOnCudaTest, LeavesDevicesIdleWithoutRowsForThem) {
+TEST_P(ReplicasOnCuda, LeavesDevicesIdleWithoutRowsForThem) {
   const auto [cpu, cuda] = Make(3, 1);
   for (const int64_t rows : {1, 2, 7, 1, 1, 1, 5}) {
     cpu->MakeBatch(1, rows);
@@ -110,10 +148,10 @@ TEST(ReplicasOnCudaTest, GivesTheSameBitsWhateverOrderStreamsTake) {
     ASSERT_TRUE(cuda->Step(cpu.get(), kRows).ok());
     runs.emplace_back(cuda->gradient(0), cuda->gradient(0) + 72);
   }
-  EXPECT_THAT(runs, testing::Each(runs[0]));
+  EXPECT_THAT(runs, Each(runs[0]));
 }
 
-TEST(ReplicasOnCudaTest, AllocatesNothingAfterTheSecondStep) {
+TEST_P(ReplicasOnCuda, AllocatesNothingAfterTheSecondStep) {
   const auto [cpu, cuda] = Make(3, 1);
   weir_emulator::Counters before;
   for (int step = 0; step < 20; ++step) {
@@ -131,7 +169,7 @@ TEST(ReplicasOnCudaTest, AllocatesNothingAfterTheSecondStep) {
   EXPECT_EQ(after.graphs, 0);
 }
 
-TEST(ReplicasOnCudaTest, GivesEverythingBack) {
+TEST_P(ReplicasOnCuda, GivesEverythingBack) {
   {
     const auto [cpu, cuda] = Make(3, 1);
     // The values are pinned once, for all devices; and again when rebound.
@@ -150,10 +188,11 @@ TEST(ReplicasOnCudaTest, GivesEverythingBack) {
   EXPECT_EQ(after.pinned_bytes, 0);
   EXPECT_EQ(after.streams, 0);
   EXPECT_EQ(after.events, 0);
+  EXPECT_EQ(CountNccl().open, 0);
 }
 
 // A hook that ends a step, then another step at once.
-TEST(ReplicasOnCudaTest, BeginsAnewAfterAStepThatAHookEnded) {
+TEST_P(ReplicasOnCuda, BeginsAnewAfterAStepThatAHookEnded) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     const auto [cpu, cuda] = Make(2, seed);
     StepHooks hooks;
@@ -168,7 +207,7 @@ TEST(ReplicasOnCudaTest, BeginsAnewAfterAStepThatAHookEnded) {
   }
 }
 
-TEST(ReplicasOnCudaTest, HandsOutNothingAfterAFailedKernel) {
+TEST_P(ReplicasOnCuda, HandsOutNothingAfterAFailedKernel) {
   const auto [cpu, cuda] = Make(2, 1);
   cpu->MakeBatch(1, kRows);
   ASSERT_TRUE(cuda->Step(cpu.get(), kRows).ok());
@@ -189,33 +228,167 @@ TEST(ReplicasOnCudaTest, SaysWhichDeviceHasNoMemory) {
   cpu->MakeBatch(1, 1 << 18);
   const absl::Status status = cuda->Step(cpu.get(), 1 << 18).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("cuda:0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cuda:0"));
 }
 
-TEST(ReplicasOnCudaTest, SumsWithAPeerBehindBothDevicesWork) {
-  constexpr int64_t kCount = 1000;
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    weir_emulator::Configure({.devices = 2, .seed = seed});
-    const auto own = cuda::CudaBackend::Create({.device = 1}).value();
-    const auto peer = cuda::CudaBackend::Create({.device = 0}).value();
-    std::vector<float> host(kCount, 1.0f);
-    std::vector<float> sum(kCount);
-    float* const y = own->MirrorHost(host.data(), kCount).value();
-    float* const x = peer->MirrorHost(host.data(), kCount).value();
-    own->Upload(y, host.data(), kCount);
-    peer->Upload(x, host.data(), kCount);
-    own->Add(kCount, y, y, y);  // 2
-    for (int i = 0; i < 3; ++i) {
-      peer->Add(kCount, x, x, x);  // 8
+// The root first.
+struct Sum {
+  std::vector<int> devices;
+  CudaBackend::Options (*options)();
+  int64_t nccl_sums;
+};
+
+TEST(ReplicasOnCudaTest, SumsWithPeersBehindAllDevicesWork) {
+  constexpr int64_t kCount = 100;
+  for (const Sum& sum : {Sum{{1, 0}, &Copies, 0}, Sum{{1, 0}, &Nccl, 2},
+                         Sum{{2, 0, 1}, &Copies, 0}, Sum{{2, 0, 1}, &Nccl, 2},
+                         Sum{{0, 0}, &Nccl, 0}, Sum{{1, 0, 1}, &Nccl, 0}}) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      weir_emulator::Configure({.devices = 3, .seed = seed});
+      weir_emulator::ResetNccl();
+      std::vector<std::unique_ptr<Backend>> backends;
+      std::vector<float*> x;
+      std::vector<float> host(kCount, 1.0f);
+      for (const int device : sum.devices) {
+        CudaBackend::Options options = sum.options();
+        options.device = device;
+        backends.push_back(CudaBackend::Create(options).value());
+        x.push_back(backends.back()->MirrorHost(host.data(), kCount).value());
+      }
+      std::vector<Backend::PeerTerm> terms;
+      for (size_t i = 0; i < backends.size(); ++i) {
+        Backend& backend = *backends[i];
+        backend.Upload(x[i], host.data(), kCount);
+        for (size_t n = 0; n <= i; ++n) {
+          backend.Add(kCount, x[i], x[i], x[i]);  // 2, 4, 8
+        }
+        if (i > 0) {
+          terms.push_back({.peer = &backend, .x = x[i], .weight = 0.25f});
+        }
+      }
+      Backend& own = *backends[0];
+      const float expected = terms.size() == 1 ? 2.0f : 4.0f;
+      std::vector<float> first(kCount);
+      std::vector<float> second(kCount);
+      own.ReduceFromPeers(kCount, 0.5f, x[0], terms);
+      own.Download(first.data(), x[0], kCount);
+      for (const auto& backend : backends) {
+        backend->Wait(backend->Mark());
+      }
+      for (size_t i = 1; i < backends.size(); ++i) {
+        backends[i]->Upload(x[i], host.data(), kCount);
+        terms[i - 1].weight = 3.0f;
+      }
+      own.ReduceFromPeers(kCount, 2.0f, x[0], terms);
+      own.Download(second.data(), x[0], kCount);
+      own.Wait(own.Mark());
+      EXPECT_THAT(first, Each(expected)) << seed;
+      EXPECT_THAT(second,
+                  Each(2 * expected + 3 * static_cast<float>(terms.size())))
+          << seed;
+      EXPECT_EQ(CountNccl().sums, sum.nccl_sums);
+      for (const auto& backend : backends) {
+        EXPECT_TRUE(backend->TakeStatus().ok());
+      }
     }
-    own->AddFromPeer(kCount, 0.25f, peer.get(), x, 0.5f, y);  // 3
-    own->AddFromPeer(kCount, 1.0f, peer.get(), x, 1.0f, y);   // 11
-    own->Download(sum.data(), y, kCount);
-    own->Wait(own->Mark());
-    EXPECT_THAT(sum, testing::Each(11.0f)) << seed;
-    EXPECT_TRUE(own->TakeStatus().ok());
-    EXPECT_TRUE(peer->TakeStatus().ok());
   }
+}
+
+// ---------------------------------------------------------------------- NCCL
+
+TEST(ReplicasOnCudaTest, SumEachVariableOnceByNcclAndMakeItsCommunicatorsOnce) {
+  for (const int devices : {2, 3}) {
+    const auto [cpu, cuda] = Make(devices, 1, Nccl());
+    const auto variables = static_cast<int64_t>(cuda->variables().size());
+    EXPECT_TRUE(CountNccl().cliques.empty());
+    for (int step = 0; step < 20; ++step) {
+      cpu->MakeBatch(step, kRows);
+      ASSERT_TRUE(cpu->Step().ok());
+      ASSERT_TRUE(cuda->Step(cpu.get(), kRows).ok());
+      EXPECT_LT(GradientError(cuda.get(), cpu.get()), 1e-5);
+      EXPECT_EQ(CountNccl().sums, variables * (step + 1));
+    }
+    EXPECT_EQ(CountNccl().open, devices);
+    const std::vector<int> all = {0, 1, 2};
+    EXPECT_THAT(CountNccl().cliques, ElementsAre(std::vector<int>(
+                                         all.begin(), all.begin() + devices)));
+  }
+}
+
+std::vector<float> Gradients(const Pair& pair) {
+  pair.cpu->MakeBatch(1, kRows);
+  EXPECT_TRUE(pair.cuda->Step(pair.cpu.get(), kRows).ok());
+  std::vector<float> gradients;
+  const auto& variables = pair.cuda->variables();
+  for (size_t v = 0; v < variables.size(); ++v) {
+    const float* const begin = pair.cuda->gradient(static_cast<int>(v));
+    gradients.insert(gradients.end(), begin, begin + variables[v].elements());
+  }
+  return gradients;
+}
+
+TEST(ReplicasOnCudaTest, KeepDeterministicJobsAwayFromNccl) {
+  const std::vector<float> expected = Gradients(Make(3, 1));
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    CudaBackend::Options options = Nccl();
+    options.deterministic = true;
+    EXPECT_EQ(Gradients(Make(3, seed, options)), expected);
+    EXPECT_TRUE(CountNccl().cliques.empty());
+  }
+  // What they are spared.
+  std::vector<std::vector<float>> runs;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    runs.push_back(Gradients(Make(3, seed, Nccl())));
+  }
+  EXPECT_THAT(runs, testing::Not(Each(runs[0])));
+}
+
+TEST(ReplicasOnCudaTest, CopyWhereNcclIsAbsentOrDoesNotStart) {
+  CudaBackend::Options absent;
+  absent.nccl_library = "libno_such_nccl.so.2";
+  CudaBackend::Options no_nccl;
+  no_nccl.nccl_library = "libm.so.6";
+  const std::vector<float> expected = Gradients(Make(3, 1));
+  for (const auto& options : {absent, no_nccl, Nccl()}) {
+    const Pair pair = Make(3, 1, options);
+    weir_emulator::FailNext(cudaErrorInvalidValue, "ncclCommInitAll");
+    EXPECT_EQ(Gradients(pair), expected);
+    // It is not tried again.
+    EXPECT_EQ(Gradients(pair), expected);
+    EXPECT_TRUE(CountNccl().cliques.empty());
+  }
+}
+
+TEST(ReplicasOnCudaTest, NameTheCallOfNcclThatFailed) {
+  for (const char* function :
+       {"ncclGroupStart", "ncclReduce", "ncclGroupEnd"}) {
+    const auto [cpu, cuda] = Make(3, 1, Nccl());
+    cpu->MakeBatch(1, kRows);
+    ASSERT_TRUE(cuda->Step(cpu.get(), kRows).ok());
+    int handed_out = 0;
+    StepHooks hooks;
+    hooks.gradient_ready = [&](int) {
+      ++handed_out;
+      return absl::OkStatus();
+    };
+    weir_emulator::FailNext(cudaErrorInvalidValue, function);
+    const absl::Status status = cuda->Step(cpu.get(), kRows, 1, hooks).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(function));
+    EXPECT_EQ(handed_out, 0);
+    EXPECT_EQ(CountNccl().open, 0);
+  }
+}
+
+// The last devices have nothing to do in small batches: another list.
+TEST(ReplicasOnCudaTest, HaveCommunicatorsForEachListOfDevices) {
+  const auto [cpu, cuda] = Make(3, 1, Nccl());
+  for (const int64_t rows : {7, 2, 7, 2, 1}) {
+    cpu->MakeBatch(1, rows);
+    ASSERT_TRUE(cuda->Step(cpu.get(), rows).ok());
+  }
+  EXPECT_THAT(CountNccl().cliques,
+              ElementsAre(ElementsAre(0, 1, 2), ElementsAre(0, 1)));
 }
 
 }  // namespace

@@ -1,0 +1,70 @@
+// Sums over the devices of a process by NCCL.
+//
+// Place: CudaBackend::ReduceFromPeers, for each list of devices that it meets.
+//
+// Terms
+//   clique  one NCCL communicator for each device of the list; the first
+//           device, rank 0, is the root, which gets the sum.
+//
+// Invariants
+//   I1. NCCL promises no order of additions: the bits may be others in another
+//       run. Jobs that ask for the same bits keep away from here.
+//   I2. A sum is enqueued on all devices or, after an error, ended on all: no
+//       stream waits for a device that does not come.
+// Threads: compatible, and one thread for all groups of a process.
+// Owns/borrows: owns the communicators; borrows streams, which may end first.
+// Errors: INTERNAL  "<NCCL's function>: <NCCL's text>".
+// Cost: the communicators take NCCL's buffers on every device and a second or
+//   so to make; Reduce allocates nothing of its own.
+#ifndef WORKER_COMPUTE_CUDA_NCCL_GROUP_H_
+#define WORKER_COMPUTE_CUDA_NCCL_GROUP_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/compute/cuda/nccl_api.h"
+
+namespace weir::cuda {
+
+class NcclGroup {
+ public:
+  // What a device adds, on its stream.
+  struct Part {
+    float* x = nullptr;
+    cudaStream_t stream = nullptr;
+  };
+
+  // `devices`: two or more, none twice.
+  static absl::StatusOr<std::unique_ptr<NcclGroup>> Create(
+      const NcclApi& api, std::vector<int> devices);
+  // Waits for what was enqueued.
+  ~NcclGroup();
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+
+  // Enqueues parts[0].x = the sum of all x, `count` floats each; parts are in
+  // the order of the devices. The other x stay as they are. After an error
+  // every call gives that error.
+  absl::Status Reduce(int64_t count, std::span<const Part> parts);
+
+ private:
+  NcclGroup(const NcclApi& api, std::vector<int> devices);
+
+  absl::Status Check(int result, const char* function) const;
+  absl::Status Enqueue(int64_t count, std::span<const Part> parts);
+
+  const NcclApi api_;
+  const std::vector<int> devices_;
+  std::vector<NcclComm*> comms_;  // by rank; none after an error
+  absl::Status status_;
+};
+
+}  // namespace weir::cuda
+
+#endif  // WORKER_COMPUTE_CUDA_NCCL_GROUP_H_
