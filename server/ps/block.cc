@@ -8,7 +8,8 @@ Block::Block(const BlockPlan* block_plan, uint64_t base_version, int slot_count)
       slots(block_plan->uses_slot.size()),
       steps(block_plan->segments.size(), 0),
       marks(slot_count, 0),
-      published_marks(slot_count, 0) {
+      published_marks(slot_count, 0),
+      retired(slot_count, false) {
   step.weights.resize(block_plan->segments.size(), 0.0);
 }
 

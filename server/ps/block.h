@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/mutex.h"
@@ -58,10 +59,11 @@ struct SyncStep {
     Payload payload;
   };
 
-  uint32_t cursor = 0;              // contributions 0..cursor-1 are in the sum
-  BlockRef sum;                     // null until something is added
-  std::vector<double> weights;      // by segment: of what is in `sum`
-  ::weir::Push first;               // contribution 0: its hyper-parameters hold
+  uint32_t cursor = 0;  // contributions 0..cursor-1 are in the sum, or passed
+  BlockRef sum;         // null until something is added
+  std::vector<double> weights;  // by segment: of what is in `sum`
+  // The first contribution in the sum: its hyper-parameters hold.
+  std::optional<::weir::Push> first;
   std::map<uint32_t, Early> early;  // by contribution
 };
 
@@ -99,6 +101,7 @@ struct Block {
   BlockRef previous ABSL_GUARDED_BY(mutex);
   SyncStep step ABSL_GUARDED_BY(mutex);
   std::vector<uint64_t> published_marks ABSL_GUARDED_BY(mutex);
+  std::vector<bool> retired ABSL_GUARDED_BY(mutex);  // by worker slot
   // Freezes the block as it reaches the job's version.
   std::shared_ptr<SnapshotJob> awaiting ABSL_GUARDED_BY(mutex);
 };

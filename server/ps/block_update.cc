@@ -86,6 +86,9 @@ StepContext StepContextFor(const SegmentPlan& segment, uint64_t step,
     if (hyper.has_weight_decay()) {
       context.weight_decay = hyper.weight_decay();
     }
+    if (hyper.has_momentum()) {
+      context.momentum = hyper.momentum();
+    }
   }
   if (!replaced) {
     context.learning_rate = LearningRate(*segment.schedule, step);

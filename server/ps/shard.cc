@@ -135,17 +135,30 @@ absl::Status Shard::CheckPush(const GradientChunk& chunk,
     }
   }
   for (const Hyper& hyper : push.hyper()) {
-    if (hyper.group() >=
-            static_cast<uint32_t>(plan_.declaration().group_size()) ||
-        !UsableHyper(hyper.learning_rate()) ||
-        !UsableHyper(hyper.weight_decay())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "hyper of group ", hyper.group(), ": learning_rate ",
-          hyper.learning_rate(), ", weight_decay ", hyper.weight_decay(),
-          "; the job has ", plan_.declaration().group_size(), " groups"));
-    }
+    WEIR_RETURN_IF_ERROR(CheckHyper(hyper));
   }
   return absl::OkStatus();
+}
+
+absl::Status Shard::CheckHyper(const Hyper& hyper) const {
+  const Declaration& declaration = plan_.declaration();
+  if (hyper.group() >= static_cast<uint32_t>(declaration.group_size()) ||
+      !UsableHyper(hyper.learning_rate()) ||
+      !UsableHyper(hyper.weight_decay())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "hyper of group ", hyper.group(), ": learning_rate ",
+        hyper.learning_rate(), ", weight_decay ", hyper.weight_decay(),
+        "; the job has ", declaration.group_size(), " groups"));
+  }
+  const UpdateRule* const rule = plan_.group_rule(hyper.group());
+  if (!hyper.has_momentum() || rule == nullptr) {
+    return absl::OkStatus();
+  }
+  return rule->CheckMomentum(
+      hyper.momentum(),
+      absl::StrCat("hyper of group ", hyper.group(), " '",
+                   declaration.group(static_cast<int>(hyper.group())).name(),
+                   "'"));
 }
 
 // The gradient as float32: where it lies, or decoded into a buffer of its own.
@@ -216,11 +229,15 @@ absl::StatusOr<Receipt> Shard::PushBlock(const GradientChunk& chunk, int index,
     default:
       ++counters.accepted;
   }
+  Finish(block, due);
+  return receipt;
+}
+
+void Shard::Finish(Block& block, const DueList& due) {
   for (const std::function<void()>& run : due) {
     run();
   }
   Wake(block, kNever);
-  return receipt;
 }
 
 void Shard::Pull(const Sender& sender, int index, const Want& want,
@@ -302,9 +319,11 @@ void Shard::Wake(Block& block, int64_t now_ns) {
   }
 }
 
-void Shard::WakeAll() {
+void Shard::ApplySlots() {
   for (const std::unique_ptr<Block>& block : blocks_) {
-    Wake(*block, kNever);
+    DueList due;
+    mode_->SlotsChanged(*block, due);
+    Finish(*block, due);
   }
 }
 

@@ -60,6 +60,7 @@ class Shard {
   // As in Store; the sender's job, history and layout were checked.
   absl::Status Assign(const AssignChunk& header, const Payload& payload);
   absl::Status CheckSlots(const SetSlotsRequest& request) const;
+  // ApplySlots must follow.
   void SetSlots(const SetSlotsRequest& request);
   absl::StatusOr<Receipt> Push(const GradientChunk& chunk, Payload payload);
   void Pull(const Sender& sender, int block, const Want& want, PullDone done);
@@ -69,8 +70,9 @@ class Shard {
   void Snapshot(const SnapshotRequest& request, Files* files, SnapshotDone done,
                 std::function<void(std::function<void()>)> run);
 
-  // Answers every pull that can be answered now; after SetSlots.
-  void WakeAll();
+  // Tells every block who takes part, and answers every pull that can be
+  // answered then.
+  void ApplySlots();
   // Ends every wait and snapshot with `status`, now and from now on.
   void Close(const absl::Status& status);
 
@@ -84,9 +86,12 @@ class Shard {
   absl::Status CheckGeneration(const Sender& sender) const;
   absl::Status CheckPush(const GradientChunk& chunk,
                          const Payload& payload) const;
+  absl::Status CheckHyper(const Hyper& hyper) const;
   absl::StatusOr<Payload> Decoded(const GradientChunk& chunk, Payload payload);
   absl::StatusOr<Receipt> PushBlock(const GradientChunk& chunk, int block,
                                     Payload payload);
+  // After a change: runs what became due and answers who waited for it.
+  void Finish(Block& block, const DueList& due);
   // Ends the parked pulls whose want holds, or whose deadline is not after
   // `now_ns`.
   void Wake(Block& block, int64_t now_ns);

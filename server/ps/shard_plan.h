@@ -69,6 +69,10 @@ class ShardPlan {
   uint32_t staleness_bound() const {
     return declaration_.update().bounded_staleness().bound();
   }
+  // Null: frozen. REQUIRES: g < declaration().group_size().
+  const UpdateRule* group_rule(uint32_t g) const {
+    return group_rules_[g].get();
+  }
   const std::vector<BlockPlan>& blocks() const { return blocks_; }
   // Optimizer slot arrays, in the order of their first use.
   const std::vector<std::string>& slot_names() const { return slot_names_; }

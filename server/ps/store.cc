@@ -163,7 +163,7 @@ absl::Status Store::SetSlots(const SetSlotsRequest& request) {
     shard_->SetSlots(request);
     current = shard_;
   }
-  current->WakeAll();
+  current->ApplySlots();
   return absl::OkStatus();
 }
 

@@ -68,6 +68,11 @@ class AdamRule : public UpdateRule {
       : UpdateRule(options.decoupled ? "adamw" : "adam", Slots(options)),
         options_(options) {}
 
+  absl::Status CheckMomentum(double value,
+                             const std::string& path) const override {
+    return CheckUnitOpen(path, "momentum", value);
+  }
+
   void Apply(const StepContext& context, float* values, float* const* slots,
              const char* gradient, int64_t count) const override {
     const double decay = context.weight_decay.value_or(options_.weight_decay);
@@ -96,12 +101,13 @@ class AdamRule : public UpdateRule {
   void Choose(float decay, const StepContext& context, float* values,
               float* const* slots, const char* gradient, int64_t count) const {
     const double step = static_cast<double>(context.step) + 1;
-    const double correction1 = 1 - std::pow(options_.beta1, step);
+    const double beta1 = context.momentum.value_or(options_.beta1);
+    const double correction1 = 1 - std::pow(beta1, step);
     const double correction2 = 1 - std::pow(options_.beta2, step);
     const Constants constants = {
         decay,
-        static_cast<float>(options_.beta1),
-        static_cast<float>(1 - options_.beta1),
+        static_cast<float>(beta1),
+        static_cast<float>(1 - beta1),
         static_cast<float>(options_.beta2),
         static_cast<float>(1 - options_.beta2),
         static_cast<float>(std::sqrt(correction2)),

@@ -42,4 +42,16 @@ absl::Status CheckUnitOpen(const std::string& path, const std::string& field,
   return Check(value >= 0 && value < 1, path, field, value, "in [0, 1)");
 }
 
+absl::Status CheckBufferedMomentum(const std::string& path,
+                                   const std::string& rule, double declared,
+                                   double value) {
+  if (declared == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ".momentum: ", rule,
+                     " was declared with momentum 0 and keeps none; ",
+                     "declare it with the largest momentum that will come"));
+  }
+  return CheckNonNegative(path, "momentum", value);
+}
+
 }  // namespace weir

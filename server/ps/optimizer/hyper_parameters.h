@@ -21,6 +21,12 @@ absl::Status CheckUnitClosed(const std::string& path, const std::string& field,
 absl::Status CheckUnitOpen(const std::string& path, const std::string& field,
                            double value);  // [0, 1)
 
+// StepContext::momentum for a rule that keeps a momentum only when it is
+// declared > 0.
+absl::Status CheckBufferedMomentum(const std::string& path,
+                                   const std::string& rule, double declared,
+                                   double value);
+
 }  // namespace weir
 
 #endif  // SERVER_PS_OPTIMIZER_HYPER_PARAMETERS_H_

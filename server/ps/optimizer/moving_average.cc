@@ -1,5 +1,7 @@
 #include "server/ps/optimizer/moving_average.h"
 
+#include <cstring>
+
 #include "common/status.h"
 #include "server/ps/optimizer/apply_loop.h"
 #include "server/ps/optimizer/hyper_parameters.h"
@@ -23,7 +25,9 @@ class MovingAverageRule : public UpdateRule {
 
   void Apply(const StepContext&, float* values, float* const* slots,
              const char* gradient, int64_t count) const override {
-    if (rate_ != 0) {
+    if (rate_ == 1.0f) {  // value + (sample - value) would round
+      std::memcpy(values, gradient, static_cast<size_t>(count) * sizeof(float));
+    } else if (rate_ != 0) {
       ApplyKernel(MovingAverageKernel{rate_}, values, slots, gradient, count);
     }
   }

@@ -30,8 +30,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/job_spec.pb.h"
 
@@ -42,7 +44,9 @@ struct StepContext {
   double learning_rate = 0.0;
   // Came with the push; replaces the rule's own. Rules without weight decay
   // (ftrl, moving_average) ignore it.
-  std::optional<double> weight_decay;
+  std::optional<double> weight_decay = std::nullopt;
+  // Likewise; beta1 of adam and adamw. REQUIRES: the rule's CheckMomentum.
+  std::optional<double> momentum = std::nullopt;
 };
 
 struct SlotSpec {
@@ -61,6 +65,15 @@ class UpdateRule {
   const std::string& name() const { return name_; }
   // At most kMaxSlots, in the order in which Apply takes them.
   const std::vector<SlotSpec>& slots() const { return slots_; }
+
+  // OK when StepContext::momentum may be `value`; else INVALID_ARGUMENT, which
+  // begins with `path` and says what to declare instead.
+  virtual absl::Status CheckMomentum(double /*value*/,
+                                     const std::string& path) const {
+    return absl::InvalidArgumentError(
+        path + ".momentum: " + name_ +
+        " has none; declare sgd or rmsprop with a momentum, adam or adamw");
+  }
 
   // Moves values[0..count) and slots[k][0..count) by one step.
   // `gradient` is count little-endian floats at any address. No array may

@@ -67,22 +67,28 @@ class RmsPropRule : public UpdateRule {
         momentum_(spec.momentum()),
         centered_(spec.centered()) {}
 
+  absl::Status CheckMomentum(double value,
+                             const std::string& path) const override {
+    return CheckBufferedMomentum(path, name(), momentum_, value);
+  }
+
   void Apply(const StepContext& context, float* values, float* const* slots,
              const char* gradient, int64_t count) const override {
     const double decay = context.weight_decay.value_or(weight_decay_);
+    const double momentum = context.momentum.value_or(momentum_);
     const Constants constants = {static_cast<float>(decay),
                                  static_cast<float>(alpha_),
                                  static_cast<float>(1 - alpha_),
                                  static_cast<float>(epsilon_),
-                                 static_cast<float>(momentum_),
+                                 static_cast<float>(momentum),
                                  static_cast<float>(-context.learning_rate)};
     const auto apply = [&](const auto& kernel) {
       ApplyKernel(kernel, values, slots, gradient, count);
     };
     if (constants.decay != 0) {
-      Choose<true>(constants, apply);
+      Choose<true>(constants, momentum != 0, apply);
     } else {
-      Choose<false>(constants, apply);
+      Choose<false>(constants, momentum != 0, apply);
     }
   }
 
@@ -99,12 +105,12 @@ class RmsPropRule : public UpdateRule {
   }
 
   template <bool kDecay, class F>
-  void Choose(const Constants& constants, const F& apply) const {
-    if (centered_ && momentum_ != 0) {
+  void Choose(const Constants& constants, bool moving, const F& apply) const {
+    if (centered_ && moving) {
       apply(RmsPropKernel<kDecay, true, true>{constants});
     } else if (centered_) {
       apply(RmsPropKernel<kDecay, true, false>{constants});
-    } else if (momentum_ != 0) {
+    } else if (moving) {
       apply(RmsPropKernel<kDecay, false, true>{constants});
     } else {
       apply(RmsPropKernel<kDecay, false, false>{constants});

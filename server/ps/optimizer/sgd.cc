@@ -42,6 +42,11 @@ class SgdRule : public UpdateRule {
         nesterov_(spec.nesterov()),
         weight_decay_(spec.weight_decay()) {}
 
+  absl::Status CheckMomentum(double value,
+                             const std::string& path) const override {
+    return CheckBufferedMomentum(path, name(), momentum_, value);
+  }
+
   void Apply(const StepContext& context, float* values, float* const* slots,
              const char* gradient, int64_t count) const override {
     const float decay =
@@ -58,12 +63,13 @@ class SgdRule : public UpdateRule {
   void Choose(float decay, const StepContext& context, float* values,
               float* const* slots, const char* gradient, int64_t count) const {
     const float minus_rate = static_cast<float>(-context.learning_rate);
-    const float momentum = static_cast<float>(momentum_);
+    const double given = context.momentum.value_or(momentum_);
+    const float momentum = static_cast<float>(given);
     const float undamped = static_cast<float>(1 - dampening_);
     const auto apply = [&](const auto& kernel) {
       ApplyKernel(kernel, values, slots, gradient, count);
     };
-    if (momentum_ == 0) {
+    if (given == 0) {
       apply(PlainKernel<kDecay>{decay, minus_rate});
     } else if (context.step == 0) {
       if (nesterov_) {

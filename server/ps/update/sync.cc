@@ -1,5 +1,6 @@
 #include "server/ps/update/sync.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -48,7 +49,7 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, Contribution contribution,
   if (!AnyMoved(moved)) {
     contribution.payload = Payload();
   }
-  if (push.contribution() > step.cursor) {
+  if (push.contribution() > Awaited(block)) {
     if (!context_.ReserveEarly(contribution.payload.bytes())) {
       return MakeReceipt(contribution, Receipt::DEFERRED);
     }
@@ -56,21 +57,36 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, Contribution contribution,
     contribution.payload.Keep();
     step.early[push.contribution()] = {push, std::move(moved),
                                        std::move(contribution.payload)};
-    return receipt;
+  } else {
+    ++mark;
+    AdvanceTo(block, push.contribution());
+    AddAtCursor(block, contribution, moved);
   }
-  ++mark;
-  AddAtCursor(block, contribution, moved);
-  AddEarly(block);
-  if (step.cursor == contributions_) {
-    Publish(block, due);
-  }
+  AdvanceAndPublish(block, due);
   return receipt;
+}
+
+void SyncMode::SlotsChanged(Block& block, DueList& due) {
+  MutexLock lock(&block.mutex);
+  for (size_t w = 0; w < block.retired.size(); ++w) {
+    block.retired[w] = context_.slots[w].retired;
+  }
+  AdvanceAndPublish(block, due);
+}
+
+uint32_t SyncMode::Awaited(const Block& block) const {
+  uint32_t m = block.step.cursor;
+  while (m < contributions_ &&
+         (block.retired[SlotOf(m)] || block.step.early.count(m) > 0)) {
+    ++m;
+  }
+  return m;
 }
 
 void SyncMode::AddAtCursor(Block& block, const Contribution& contribution,
                            const std::vector<bool>& moved) {
   SyncStep& step = block.step;
-  if (step.cursor == 0) {
+  if (!step.first.has_value()) {
     step.first = *contribution.push;
   }
   ++step.cursor;
@@ -106,15 +122,43 @@ void SyncMode::AddAtCursor(Block& block, const Contribution& contribution,
   }
 }
 
-void SyncMode::AddEarly(Block& block) {
+void SyncMode::AdvanceTo(Block& block, uint32_t end) {
   std::map<uint32_t, SyncStep::Early>& early = block.step.early;
-  while (!early.empty() && early.begin()->first == block.step.cursor) {
-    const SyncStep::Early& next = early.begin()->second;
-    const Contribution contribution = {0, &next.push, next.payload};
-    AddAtCursor(block, contribution, next.moved);
-    context_.early_bytes -= next.payload.bytes();
-    early.erase(early.begin());
+  uint32_t& cursor = block.step.cursor;
+  while (cursor < end) {
+    if (!early.empty() && early.begin()->first == cursor) {
+      const SyncStep::Early& next = early.begin()->second;
+      const Contribution contribution = {0, &next.push, next.payload};
+      AddAtCursor(block, contribution, next.moved);
+      context_.early_bytes -= next.payload.bytes();
+      early.erase(early.begin());
+    } else if (block.retired[SlotOf(cursor)]) {
+      uint64_t& mark = block.marks[SlotOf(cursor)];
+      mark = std::max(mark, ItemOf(block, cursor) + 1);
+      ++cursor;
+    } else {
+      return;
+    }
   }
+}
+
+void SyncMode::AdvanceAndPublish(Block& block, DueList& due) {
+  SyncStep& step = block.step;
+  if (!step.first.has_value() && step.early.empty()) {
+    return;  // I5
+  }
+  AdvanceTo(block, contributions_);
+  if (step.cursor == contributions_) {
+    Publish(block, due);
+  }
+}
+
+uint64_t SyncMode::ItemOf(const Block& block, uint32_t contribution) const {
+  const uint64_t steps =
+      block.version - context_.plan->declaration().base_version();
+  const uint32_t slot = SlotOf(contribution);
+  const uint32_t per_step = (contributions_ - slot + slots_ - 1) / slots_;
+  return steps * per_step + contribution / slots_;
 }
 
 void SyncMode::Publish(Block& block, DueList& due) {
@@ -128,7 +172,7 @@ void SyncMode::Publish(Block& block, DueList& due) {
   }
   ++block.version;
   step.cursor = 0;
-  step.first.Clear();
+  step.first.reset();
   step.weights.assign(step.weights.size(), 0.0);
   block.published_marks = block.marks;
   if (block.awaiting != nullptr && block.awaiting->version() == block.version) {
@@ -160,7 +204,7 @@ void SyncMode::ApplySum(Block& block) {
       continue;
     }
     const StepContext context =
-        StepContextFor(segment, block.steps[i], step.first);
+        StepContextFor(segment, block.steps[i], *step.first);
     ++block.steps[i];
     copy(position, segment.segment.block_offset);
     position = segment.segment.block_offset;

@@ -43,6 +43,10 @@ class UpdateMode {
       const Block& block, const Want& want) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) = 0;
 
+  // Takes what ShardContext::slots says now. Called for every block after each
+  // SetSlots.
+  virtual void SlotsChanged(Block& /*block*/, DueList& /*due*/) {}
+
  protected:
   explicit UpdateMode(ShardContext* context) : context_(*context) {}
 

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <random>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -152,6 +154,41 @@ TEST(ShardTest, RestoresOnAnotherShardCountAndTakesTheSameNextStep) {
       }
     }
   }
+}
+
+TEST(ShardTest, RefusesAMomentumThatTheGroupCannotTake) {
+  StoreTester ps(ParseDeclaration(
+      "variable { name: 'a' shape: 64 }"
+      "group { name: 'plain' optimizer { sgd {} }"
+      "        schedule { learning_rate: 1 } }"
+      "group { name: 'sums' optimizer { adagrad {} }"
+      "        schedule { learning_rate: 1 } }"
+      "group { name: 'head' optimizer { adamw {} }"
+      "        schedule { learning_rate: 1 } }"
+      "group { name: 'stay' frozen: true } update { async {} }"));
+  const auto push = [&ps](uint32_t group, double momentum) {
+    GradientChunk chunk = ps.Chunk(0, 0, 0, 0);
+    Hyper* const hyper = chunk.mutable_push()->add_hyper();
+    hyper->set_group(group);
+    hyper->set_momentum(momentum);
+    return ps.PushConstant(chunk, 1.0f).status();
+  };
+  for (const auto& [group, momentum, words] :
+       std::vector<std::tuple<uint32_t, double, std::string>>{
+           {0, 0.5,
+            "hyper of group 0 'plain'.momentum: sgd was declared with momentum "
+            "0 and keeps none; declare it with the largest momentum that will "
+            "come"},
+           {1, 0.5,
+            "hyper of group 1 'sums'.momentum: adagrad has none; declare sgd "
+            "or rmsprop with a momentum, adam or adamw"},
+           {2, 1.0, "hyper of group 2 'head'.momentum: 1 is not in [0, 1)"}}) {
+    const absl::Status status = push(group, momentum);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), words);
+  }
+  EXPECT_EQ(ps.Latest(0).version, 0u);
+  EXPECT_TRUE(push(3, 0.5).ok());  // frozen: nothing uses it
 }
 
 TEST(ShardTest, RefusesACheckpointOfOtherVariablesOrOptimizer) {

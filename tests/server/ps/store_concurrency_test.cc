@@ -156,6 +156,30 @@ TEST(StoreConcurrencyTest, SyncWorkersStepTogether) {
   EXPECT_EQ(ps.store->GetStatus().waits_parked(), 0u);
 }
 
+TEST(StoreConcurrencyTest, SyncWorkersEndAtDifferentSteps) {
+  StoreTester ps(Job("sync { contributions: 4 }"));
+  RunThreads(kPushers, [&](int w) {
+    const uint64_t steps = kItems - 10 * static_cast<uint64_t>(w % 3);
+    for (uint64_t step = 0; step < steps; ++step) {
+      for (int block = 0; block < kBlocks; ++block) {
+        PullAndWait(ps, w, block, VersionWant(step));
+      }
+      for (int block = kBlocks - 1; block >= 0; --block) {
+        const auto receipt =
+            ps.PushConstant(ps.Chunk(w, step, block, step, w), -1.0f);
+        ASSERT_TRUE(receipt.ok()) << receipt.status();
+        ASSERT_EQ(receipt->outcome(), Receipt::ACCEPTED);
+      }
+    }
+    ASSERT_TRUE(ps.SetSlot(w, 1, true).ok());
+  });
+  for (int block = 0; block < kBlocks; ++block) {
+    const PulledBlock pulled = ps.Latest(block);
+    EXPECT_EQ(pulled.version, kItems);
+    EXPECT_EQ(OneValue(pulled.values), float(kItems));
+  }
+}
+
 TEST(StoreConcurrencyTest, BoundedWorkersStayWithinTheBound) {
   constexpr uint64_t kBound = 2;
   StoreTester ps(Job("bounded_staleness { bound: 2 }"));

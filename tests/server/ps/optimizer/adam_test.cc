@@ -33,6 +33,17 @@ TEST(AdamTest, CorrectsTheBiasByTheSegmentsOwnStep) {
   }
 }
 
+TEST(AdamTest, TakesABeta1InItsRange) {
+  for (const std::string spec : {"adam {}", "adamw {}"}) {
+    const auto rule = MakeRule(spec);
+    EXPECT_TRUE(rule->CheckMomentum(0, "hyper").ok());
+    EXPECT_TRUE(rule->CheckMomentum(0.99, "hyper").ok());
+    EXPECT_EQ(rule->CheckMomentum(1, "hyper").message(),
+              "hyper.momentum: 1 is not in [0, 1)");
+    EXPECT_FALSE(rule->CheckMomentum(std::nan(""), "hyper").ok());
+  }
+}
+
 TEST(AdamTest, NamesTheBadField) {
   EXPECT_EQ(RuleError("adam { beta1: 1.5 }"),
             "optimizer.adam.beta1: 1.5 is not in [0, 1)");

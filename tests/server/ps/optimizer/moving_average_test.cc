@@ -19,6 +19,14 @@ TEST(MovingAverageTest, MovesTowardsTheSample) {
   EXPECT_EQ(state.values, (std::vector<float>{2.0f, -2.0f}));
 }
 
+TEST(MovingAverageTest, TakesTheSampleItselfAtRateOne) {
+  const auto rule = MakeRule("moving_average 1");
+  RuleState state = MakeState(*rule, {1e8f});
+  const float sample = 0.1f;
+  Step(*rule, {0, 1.0, {}}, &sample, &state);
+  EXPECT_EQ(state.values[0], 0.1f);
+}
+
 TEST(MovingAverageTest, OnlyAssignsAtRateZero) {
   const auto rule = MakeRule("moving_average 0");
   RuleState state = MakeState(*rule, {1.0f});

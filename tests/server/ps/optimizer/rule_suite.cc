@@ -22,13 +22,29 @@ std::vector<float> ReadFloats(const std::string& name) {
   return out;
 }
 
+std::vector<std::pair<double, double>> ReadCycle(const std::string& name) {
+  std::vector<std::pair<double, double>> cycle;
+  std::ifstream in(std::string(kGoldens) + "cycles.txt");
+  std::string line;
+  while (std::getline(in, line)) {
+    std::stringstream words(line);
+    std::string word;
+    words >> word;
+    double rate = 0;
+    double momentum = 0;
+    while (word == name && words >> rate >> momentum) {
+      cycle.emplace_back(rate, momentum);
+    }
+  }
+  return cycle;
+}
+
 // The values after every golden step.
 std::vector<float> Train(const GoldenCase& golden) {
   const auto rule = MakeRule(golden.spec);
   RuleState state = MakeState(*rule, GoldenStart());
   for (int t = 0; t < kGoldenSteps; ++t) {
-    Step(*rule, {static_cast<uint64_t>(t), golden.learning_rate, {}},
-         GoldenGradient(t), &state);
+    Step(*rule, golden.At(t), GoldenGradient(t), &state);
   }
   return state.values;
 }
@@ -56,11 +72,10 @@ absl::StatusOr<std::unique_ptr<UpdateRule>> TryRule(const std::string& spec) {
 }
 
 // A state in which every slot holds something, after a few golden steps.
-RuleState Warm(const UpdateRule& rule, double learning_rate) {
+RuleState Warm(const UpdateRule& rule, const GoldenCase& golden) {
   RuleState state = MakeState(rule, GoldenStart());
-  for (uint64_t t = 0; t < 3; ++t) {
-    Step(rule, {t, learning_rate, {}}, GoldenGradient(static_cast<int>(t)),
-         &state);
+  for (int t = 0; t < 3; ++t) {
+    Step(rule, golden.At(t), GoldenGradient(t), &state);
   }
   return state;
 }
@@ -111,8 +126,8 @@ TEST_P(RuleSuite, HasTheBitsOfTheReferenceWithoutFusedMultiplyAdd) {
 
 TEST_P(RuleSuite, GivesTheSameBitsWhereverARangeIsCut) {
   const auto rule = MakeRule(GetParam().spec);
-  const StepContext context = {3, GetParam().learning_rate, {}};
-  const RuleState before = Warm(*rule, GetParam().learning_rate);
+  const StepContext context = GetParam().At(3);
+  const RuleState before = Warm(*rule, GetParam());
   for (const int count : {64, 65, 127, 200, 320}) {
     RuleState whole = before;
     StepRange(*rule, context, 0, count, 0, &whole);
@@ -127,8 +142,8 @@ TEST_P(RuleSuite, GivesTheSameBitsWhereverARangeIsCut) {
 
 TEST_P(RuleSuite, ReadsAGradientAtAnyAddress) {
   const auto rule = MakeRule(GetParam().spec);
-  const StepContext context = {3, GetParam().learning_rate, {}};
-  const RuleState before = Warm(*rule, GetParam().learning_rate);
+  const StepContext context = GetParam().At(3);
+  const RuleState before = Warm(*rule, GetParam());
   RuleState aligned = before;
   StepRange(*rule, context, 0, kGoldenElements, 0, &aligned);
   EXPECT_FALSE(SameBits(before, aligned));
@@ -158,8 +173,7 @@ TEST_P(RuleSuite, TakesTheSameStepAfterSaveAndRestore) {
   RuleState restored;
   auto again = MakeRule(GetParam().spec);
   for (int t = 0; t < 20; ++t) {
-    const StepContext context = {
-        static_cast<uint64_t>(t), GetParam().learning_rate, {}};
+    const StepContext context = GetParam().At(t);
     if (t == 10) {
       restored = running;  // values and slots are all that is kept
     }
@@ -172,6 +186,15 @@ TEST_P(RuleSuite, TakesTheSameStepAfterSaveAndRestore) {
 }
 
 }  // namespace
+
+StepContext GoldenCase::At(int step) const {
+  StepContext context = {static_cast<uint64_t>(step), learning_rate};
+  if (!cycle.empty()) {
+    context.learning_rate = cycle[static_cast<size_t>(step)].first;
+    context.momentum = cycle[static_cast<size_t>(step)].second;
+  }
+  return context;
+}
 
 std::ostream& operator<<(std::ostream& out, const GoldenCase& golden) {
   return out << golden.name << ": " << golden.spec;
@@ -188,6 +211,7 @@ auto GoldenCases(const std::string& prefix)
     words >> golden.name >> golden.learning_rate;
     std::getline(words, golden.spec);
     golden.index = index;
+    golden.cycle = ReadCycle(golden.name);
     if (golden.name.rfind(prefix, 0) == 0) {
       cases.push_back(golden);
     }

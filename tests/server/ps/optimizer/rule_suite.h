@@ -11,6 +11,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/ps/optimizer/optimizer.h"
@@ -26,6 +27,12 @@ struct GoldenCase {
   double learning_rate = 0;
   std::string spec;  // text of an Optimizer, or "moving_average <rate>"
   int index = -1;    // in the reference files; -1: no reference
+  // Rate and momentum of each golden step; empty: the learning rate, and the
+  // rule's own momentum.
+  std::vector<std::pair<double, double>> cycle = {};
+
+  // What the rule is told at `step`.
+  StepContext At(int step) const;
 };
 
 std::ostream& operator<<(std::ostream& out, const GoldenCase& golden);

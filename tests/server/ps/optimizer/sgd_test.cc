@@ -1,5 +1,7 @@
 #include "server/ps/optimizer/sgd.h"
 
+#include <cmath>
+
 #include "tests/server/ps/optimizer/rule_suite.h"
 
 namespace weir {
@@ -22,6 +24,18 @@ TEST(SgdTest, IgnoresTheBufferAndDampeningAtStepZero) {
   Step(*rule, {1, 0.5, {}}, &gradient, &state);
   // b = 0.5 * 2 + 0.75 * 2
   EXPECT_EQ(state, (RuleState{{-1.25f}, {{2.5f}}}));
+}
+
+TEST(SgdTest, TakesAMomentumWhereOneIsKept) {
+  const auto rule = MakeRule("sgd { momentum: 0.5 }");
+  EXPECT_TRUE(rule->CheckMomentum(0, "hyper").ok());
+  EXPECT_TRUE(rule->CheckMomentum(2, "hyper").ok());
+  EXPECT_EQ(rule->CheckMomentum(-1, "hyper").message(),
+            "hyper.momentum: -1 is not a finite number >= 0");
+  EXPECT_FALSE(rule->CheckMomentum(INFINITY, "hyper").ok());
+  EXPECT_EQ(MakeRule("sgd {}")->CheckMomentum(0.9, "hyper").message(),
+            "hyper.momentum: sgd was declared with momentum 0 and keeps none; "
+            "declare it with the largest momentum that will come");
 }
 
 TEST(SgdTest, NamesTheBadField) {

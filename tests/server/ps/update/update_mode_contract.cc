@@ -176,6 +176,21 @@ TEST_P(UpdateModeContract, TakesHyperParametersFromThePush) {
   EXPECT_EQ(ps.Values(1)[16], -2.0f);  // the other group's schedule stays
 }
 
+TEST_P(UpdateModeContract, TakesTheMomentumFromThePush) {
+  StoreTester ps(Job(GetParam()));
+  for (uint64_t item = 0; item < 2; ++item) {
+    GradientChunk chunk = Item(ps, item, 1);
+    Hyper* const hyper = chunk.mutable_push()->add_hyper();
+    hyper->set_group(1);
+    hyper->set_momentum(0.25);
+    ASSERT_EQ(OutcomeOf(ps.PushConstant(chunk, 1.0f)), Receipt::ACCEPTED);
+  }
+  EXPECT_EQ(ps.Values(1)[16], -2.0f - 2.0f * 1.25f);
+  ASSERT_EQ(OutcomeOf(ps.PushConstant(Item(ps, 2, 1), 1.0f)),
+            Receipt::ACCEPTED);
+  EXPECT_EQ(ps.Values(1)[16], -4.5f - 2.0f * 1.625f);  // the rule's own again
+}
+
 TEST_P(UpdateModeContract, RefusesForeignSendersAndChangesNothing) {
   StoreTester ps(Job(GetParam()));
   ASSERT_TRUE(ps.SetSlot(0, 3, false).ok());
@@ -237,6 +252,9 @@ TEST_P(UpdateModeContract, RefusesWhatDoesNotFit) {
   refused(chunk, 64);
   chunk = Item(ps, 0, 0);
   chunk.mutable_push()->add_hyper()->set_learning_rate(std::nan(""));
+  refused(chunk, 64);
+  chunk = Item(ps, 0, 0);
+  chunk.mutable_push()->add_hyper()->set_momentum(0.5);  // sgd {}
   refused(chunk, 64);
   chunk = Item(ps, 0, 0);
   chunk.mutable_push()->set_base_version(1);  // from a version to come

@@ -5,6 +5,9 @@ Made with torch 1.13.0a0 (Debian's 1.13.1), numpy 1.24.2, CPython 3.11.
 
 inputs.f32          w0 [N], then gradients [STEPS, N], little-endian float32.
 cases.txt           "name learning_rate optimizer-textproto" per line.
+cycles.txt          "name rate(0) momentum(0) rate(1) momentum(1) ..." of the
+                    cases that torch's OneCycleLR or CyclicLR drives, which
+                    change the momentum (adam: beta1) with the rate.
 reference.f32       values after STEPS steps, [cases, N], as torch computes
                     them on a processor with fused multiply-add.
 reference_plain.f32 the same from ATEN_CPU_CAPABILITY=default: torch's own
@@ -67,6 +70,20 @@ CASES = [
      dict(n0=0.3, l1=0.01, l2=0.02, shrink=0.03, beta=0.5)),
     ("ftrl_power", 0.05, "ftrl { learning_rate_power: -0.7 l1: 0.001 }",
      "FTRL", dict(power=-0.7, l1=0.001)),
+    ("sgd_cycle", 0.1, "sgd { momentum: 0.9 dampening: 0.3 "
+     "weight_decay: 0.01 }", "SGD",
+     dict(momentum=0.9, dampening=0.3, weight_decay=0.01)),
+    ("sgd_cycle_nesterov", 0.1, "sgd { momentum: 0.9 nesterov: true }", "SGD",
+     dict(momentum=0.9, nesterov=True)),
+    ("sgd_cycle_zero", 0.1, "sgd { momentum: 0.9 nesterov: true }", "SGD",
+     dict(momentum=0.9, nesterov=True)),
+    ("rmsprop_cycle", 0.01, "rmsprop { momentum: 0.8 }", "RMSprop",
+     dict(momentum=0.8)),
+    ("rmsprop_cycle_zero", 0.01, "rmsprop { epsilon: 1e-3 weight_decay: 0.01 "
+     "momentum: 0.8 centered: true }", "RMSprop",
+     dict(eps=1e-3, weight_decay=0.01, momentum=0.8, centered=True)),
+    ("adam_cycle", 0.01, "adam { amsgrad: true }", "Adam", dict(amsgrad=True)),
+    ("adamw_cycle", 0.01, "adamw {}", "AdamW", {}),
 ]
 
 
@@ -102,25 +119,53 @@ def run_ftrl(w0, grads, lr, n0=0.1, l1=0, l2=0, shrink=0, beta=0, power=-0.5):
     return w
 
 
-def run_torch(kind, arguments, lr, w0, grads):
+def make_scheduler(name, optimizer, lr):
+    from torch.optim import lr_scheduler as s
+    if "_cycle" not in name:
+        return None
+    if name.endswith("_zero"):  # down to no momentum at all
+        return s.CyclicLR(optimizer, base_lr=lr / 10, max_lr=lr,
+                          step_size_up=5, base_momentum=0, max_momentum=0.9)
+    return s.OneCycleLR(optimizer, max_lr=lr, total_steps=STEPS)
+
+
+def run_torch(name, kind, arguments, lr, w0, grads):
+    """Returns the values, and rate and momentum of each step."""
     import torch
     w = torch.nn.Parameter(torch.from_numpy(w0.copy()))
     optimizer = getattr(torch.optim, kind)([w], lr=lr, **arguments)
+    scheduler = make_scheduler(name, optimizer, lr)
+    given = []
     for g in grads:
+        group = optimizer.param_groups[0]
+        betas = group.get("betas", (None,))
+        given += [group["lr"], group.get("momentum", betas[0])]
         w.grad = torch.from_numpy(g.copy())
         optimizer.step()
-    return w.detach().numpy()
+        if scheduler:
+            scheduler.step()
+    return w.detach().numpy(), given
 
 
 def run_cases(path):
     w0, grads = make_inputs()
     with open(path, "wb") as out:
-        for _, lr, _, kind, arguments in CASES:
+        for name, lr, _, kind, arguments in CASES:
             if kind == "FTRL":
                 w = run_ftrl(w0, grads, lr, **arguments)
             else:
-                w = run_torch(kind, arguments, lr, w0, grads)
+                w, _ = run_torch(name, kind, arguments, lr, w0, grads)
             out.write(w.astype("<f4").tobytes())
+
+
+def write_cycles(path):
+    w0, grads = make_inputs()
+    with open(path, "w") as out:
+        for name, lr, _, kind, arguments in CASES:
+            if "_cycle" in name:
+                _, given = run_torch(name, kind, arguments, lr, w0, grads)
+                assert (0 in given) == name.endswith("_zero"), name
+                out.write(name + " " + " ".join(repr(v) for v in given) + "\n")
 
 
 def write_schedules(path):
@@ -167,6 +212,7 @@ def main():
     subprocess.run([sys.executable, __file__, "reference_plain.f32"],
                    check=True,
                    env=dict(os.environ, ATEN_CPU_CAPABILITY="default"))
+    write_cycles("cycles.txt")
     write_schedules("schedules.txt")
 
 
