@@ -24,7 +24,7 @@ int Fail(const weir::sdk::Status& status) {
 int main(int argc, char** argv) {
   weir::sdk::Options options;
   options.ps.assign(argv + 1, argv + argc);
-  options.optimizer.learning_rate = 0.1;
+  options.groups[0].learning_rate = 0.1;
   if (argc < 2) {
     const weir::sdk::Status status = options.FromEnv();  // Weir
     if (!status.ok()) {

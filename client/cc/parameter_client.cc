@@ -17,6 +17,7 @@ namespace {
 // A transport gives payloads back when their stream ends; one that does not is
 // a bug, and better a line in the log than a process that never ends.
 constexpr std::chrono::seconds kReleaseWaitMax{5};
+constexpr std::chrono::milliseconds kOnWaitEvery{100};
 // Two threads each; a ps takes 64 streams on a connection, and as many
 // connections as it has files.
 constexpr int kChannelsPerPeerMax = 16;
@@ -259,12 +260,14 @@ void ParameterClient::Send(int s, ShardExchange::Action action) {
   mutex_.Unlock();
   if (action.payload) {
     payload = PayloadOf(s, &action.header);
+    // Before its receipt can be there: who has that has the count.
+    const MutexLock lock(&mutex_);
+    counters_.bytes_sent += payload.size();
   }
   const absl::Status status =
       stream->Send(action.header, payload, std::move(released));
   stream.reset();
   mutex_.Lock();
-  counters_.bytes_sent += payload.size();
   shard.sending = false;
   if (!status.ok()) {
     shard.exchange->OnSendFailed();
@@ -643,11 +646,18 @@ absl::Status ParameterClient::WaitUntil(const Done& done) {
     return absl::OkStatus();
   }
   const int64_t begin = Clock::Real()->NowNs();
-  while (status_.ok() && !done()) {
-    changed_.Wait(&mutex_);
+  absl::Status ended;
+  while (status_.ok() && ended.ok() && !done()) {
+    if (options_.on_wait == nullptr) {
+      changed_.Wait(&mutex_);
+    } else if (!changed_.WaitFor(&mutex_, kOnWaitEvery)) {
+      mutex_.Unlock();
+      ended = options_.on_wait();
+      mutex_.Lock();
+    }
   }
   counters_.wait_ns += Clock::Real()->NowNs() - begin;
-  return status_;
+  return status_.ok() ? ended : status_;
 }
 
 void ParameterClient::Interrupt(const absl::Status& status) {

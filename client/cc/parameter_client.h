@@ -81,6 +81,10 @@ class ParameterClient {
     int channels_per_peer = 1;
     std::chrono::milliseconds lost_after{10000};
     std::function<void(Event)> on_event;  // on an I/O thread
+    // Called about ten times a second while a call waits, on its thread and
+    // without a lock; an error ends the call, which may then be repeated. May
+    // be null.
+    std::function<absl::Status()> on_wait;
     Clock* clock = Clock::Real();
 
     absl::Status Validate() const;

@@ -14,18 +14,27 @@
 // that bring their own model.)
 //
 // Terms
-//   push   every tensor's gradient, applied exactly once per element, whatever
-//          happens to connections; tensors not named are left alone.
+//   push   a gradient of this worker, number 0, 1, ...; applied exactly once
+//          per element, whatever happens to connections or to this process.
+//          Tensors not named are left alone.
 //
 // Threads: compatible; one thread at a time.
 // Errors (Status::code as the numbers of gRPC's codes):
+//   1 CANCELLED            Options.keep_waiting said so; the call may be
+//                          repeated.
 //   3 INVALID_ARGUMENT     an option, tensor or name is wrong.
-//   9 FAILED_PRECONDITION  a ps is lost, or holds another job.
+//   6 ALREADY_EXISTS       the job has other tensors; names the first.
 //   7 PERMISSION_DENIED    another process has this worker index.
+//   9 FAILED_PRECONDITION  a ps is lost, or holds another job; a call that
+//                          comes too early or too late.
+//   11 OUT_OF_RANGE        a gradient has NaN or Inf and was left out; the next
+//                          push may follow.
+//   14 UNAVAILABLE         a ps does not answer at the start.
 #ifndef CLIENT_CC_WEIR_H_
 #define CLIENT_CC_WEIR_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -67,13 +76,26 @@ class Result {
 
 enum class Mode { kAsync, kSync, kBoundedStaleness };
 
-// What the servers do with a gradient; in PyTorch's words and defaults.
+// What the servers do with a gradient: PyTorch's arithmetic, in its words and
+// with its defaults (docs/optimizers.md). Each kind reads its own members.
 struct Optimizer {
-  enum class Kind { kSgd, kAdagrad, kAdam, kAdamW };
+  enum class Kind { kSgd, kAdagrad, kRmsProp, kAdadelta, kAdam, kAdamW };
   Kind kind = Kind::kSgd;
   double learning_rate = 0.01;
-  double momentum = 0.0;  // SGD
-  double weight_decay = 0.0;
+  double weight_decay = 0.0;         // kAdamW: decoupled; else L2
+  double momentum = 0.0;             // kSgd, kRmsProp
+  double dampening = 0.0;            // kSgd
+  bool nesterov = false;             // kSgd
+  double lr_decay = 0.0;             // kAdagrad
+  double initial_accumulator = 0.0;  // kAdagrad
+  double alpha = 0.99;               // kRmsProp
+  bool centered = false;             // kRmsProp
+  double rho = 0.9;                  // kAdadelta
+  double beta1 = 0.9;                // kAdam, kAdamW
+  double beta2 = 0.999;              // kAdam, kAdamW
+  bool amsgrad = false;              // kAdam, kAdamW
+  // All but kSgd. Unset: 1e-10 of kAdagrad, 1e-6 of kAdadelta, else 1e-8.
+  std::optional<double> epsilon;
 };
 
 struct Options {
@@ -83,7 +105,8 @@ struct Options {
   std::string job = "sdk";  // programs of one name share their tensors
   Mode mode = Mode::kAsync;
   int staleness_bound = 0;  // kBoundedStaleness: steps ahead of the slowest
-  Optimizer optimizer;
+  // Of the tensors by their group; all of one kind.
+  std::vector<Optimizer> groups = {Optimizer()};
   uint64_t seed = 0;                // of the initial values
   int64_t block_elements = 262144;  // unit of transfer; a multiple of 16
   double lost_after_seconds = 10.0;
@@ -96,17 +119,58 @@ struct Options {
   std::string push_encoding = "f32";
   std::string pull_encoding = "f32";
   double top_k_fraction = 0.01;
+  // Asked about ten times a second while a call waits, on its thread; false
+  // ends the call. Unset: waits are ended by what they wait for alone.
+  std::function<bool()> keep_waiting;
 
-  // Fills `ps`, `worker_index` and `worker_count` from TF_CONFIG or WEIR_*.
+  // Fills `ps`, `worker_index` and `worker_count` from TF_CONFIG or WEIR_*, and
+  // `transport` from WEIR_TRANSPORT where it is set.
   Status FromEnv();
 };
 
 struct Tensor {
   std::string name;
-  std::vector<int64_t> shape = {};
+  std::vector<int64_t> shape = {};  // empty: a scalar
   // Initial values: uniform in [-init_scale, init_scale), or `values`.
   float init_scale = 0.0f;
   std::vector<float> values = {};
+  int group = 0;  // index into Options::groups
+  // A push brings its new values, not a gradient. Sync: the mean of those that
+  // were pushed.
+  bool buffer = false;
+  // How checkpoints export it: a safetensors dtype, and further names.
+  std::string export_dtype = "F32";
+  std::vector<std::string> aliases = {};
+};
+
+// Replaces what Options::groups says of a group, for one push.
+struct GroupSettings {
+  int group = 0;
+  std::optional<double> learning_rate = std::nullopt;
+  std::optional<double> weight_decay = std::nullopt;
+  std::optional<double> momentum = std::nullopt;  // beta1 of kAdam and kAdamW
+};
+
+struct PushOptions {
+  // Sync: of this gradient among those of its step. In every mode 0 changes
+  // nothing, but counts as a push.
+  float weight = 1.0f;
+  std::vector<GroupSettings> settings = {};
+  bool pull = true;  // fetch the new values behind it
+};
+
+// One parameter server.
+struct ServerStatus {
+  std::string address;
+  bool ready = false;  // holds tensors, takes pushes
+  std::string job;
+  uint64_t version_min = 0;  // updates applied, over its blocks
+  uint64_t version_max = 0;
+  uint64_t blocks_accepted = 0;
+  uint64_t blocks_duplicate = 0;  // repeated after a broken connection
+  uint64_t blocks_left_out = 0;   // with NaN or Inf
+  uint64_t staleness_max = 0;     // async: updates between pull and push
+  uint64_t bytes_resident = 0;
 };
 
 class Client {
@@ -125,6 +189,9 @@ class Client {
   // caller's to write between calls. Empty for an unknown name.
   std::span<const float> Values(const std::string& name) const;
   std::span<float> Gradient(const std::string& name);
+  // While it is held, what Values and Gradient returned stays readable, even
+  // after Close.
+  std::shared_ptr<const void> Buffers() const;
 
   // Fetches the newest values (sync: of the step that comes next).
   Status Pull();
@@ -135,14 +202,31 @@ class Client {
   // PushPull in two halves, to compute in between. No other call, and no
   // access to Values or Gradient, until Wait returned.
   Status StartPushPull(const std::vector<std::string>& names = {});
+
+  // A push tensor by tensor, so that the first gradients travel while others
+  // are computed: BeginPush, Ready for each, EndPush, Wait. With `pull` a
+  // tensor's values may change as soon as it is ready.
+  Status BeginPush(const PushOptions& options);
+  // The gradient of Declare's tensor number `tensor` is final.
+  Status Ready(int tensor);
+  // Leaves the other tensors alone.
+  Status EndPush();
+  // Ends StartPushPull and EndPush.
   Status Wait();
 
-  // Pushes of this worker that every ps has applied.
+  // Pushes of this worker index that every ps has taken, by its earlier
+  // processes, too.
   uint64_t pushes() const;
+
+  // This worker pushes no more: the others go on without it.
+  Status Finish();
+
+  Result<std::vector<ServerStatus>> Servers();
 
   // Ends every ps.
   Status ShutdownServers();
-  // Also done by the destructor.
+  // Also done by the destructor. To the others it is a worker that will be
+  // started again, unless Finish came first.
   void Close();
 
  private:

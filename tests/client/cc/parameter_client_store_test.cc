@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <thread>
 #include <vector>
 
@@ -216,6 +217,35 @@ TEST(ParameterClientStoreTest, SyncLedgerIsExactThroughFaults) {
   }
   for (std::thread& thread : threads) {
     thread.join();
+  }
+}
+
+TEST(ParameterClientStoreTest, AnItemThatWeighsNothingLeadsTheStep) {
+  for (const bool sends_gradient : {false, true}) {
+    Update update;
+    update.mutable_sync()->set_contributions(2);
+    Cluster cluster(2, update);
+    Worker leader(&cluster, 0);
+    Worker other(&cluster, 1);
+    for (Worker* const worker : {&other, &leader}) {
+      ASSERT_TRUE(worker->client->StartPull(Version(0)).ok());
+      ASSERT_TRUE(worker->client->WaitPull().ok());
+    }
+    ParameterClient::ItemPush push;
+    push.weight = 0.0f;
+    push.hyper.emplace_back().set_learning_rate(4.0);
+    ASSERT_TRUE(leader.client->BeginItem(push).ok());
+    std::fill(leader.gradients.begin(), leader.gradients.end(), NAN);
+    for (int v = 2; v >= 0 && sends_gradient; --v) {
+      leader.client->GradientReady(v);
+    }
+    ASSERT_TRUE(leader.client->FinishItem().ok());
+    ASSERT_TRUE(other.Push(0, 1, 0.5f, Version(1)).ok());
+    const auto result = leader.client->WaitReceipts();
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_FALSE(result->bad);
+    ASSERT_TRUE(other.client->WaitPull().ok());
+    ExpectAll(cluster, other.parameters, -2.0f);
   }
 }
 

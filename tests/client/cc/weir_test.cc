@@ -24,7 +24,7 @@ struct Servers {
     options.ps = {first.address(), second.address()};
     options.worker_index = index;
     options.worker_count = count;
-    options.optimizer.learning_rate = 1.0;
+    options.groups[0].learning_rate = 1.0;
     options.block_elements = 64;
     options.lost_after_seconds = 5.0;
     options.start_wait_seconds = 10.0;
@@ -149,8 +149,132 @@ TEST(WeirSdkTest, ErrorsNameWhatIsWrong) {
   EXPECT_TRUE(client->Values("c").empty());
   auto other = Client::Connect(servers.ForWorker());
   const Status status = other->Declare({{.name = "a", .shape = {4}}});
-  EXPECT_EQ(status.code(), 9);
-  EXPECT_NE(status.message().find("other tensors"), std::string::npos);
+  EXPECT_EQ(status.code(), 6);
+  EXPECT_NE(status.message().find("'a' is [10, 30] on the server, [4] here"),
+            std::string::npos)
+      << status.message();
+}
+
+TEST(WeirSdkTest, WorkersOfAnotherModeOrOptimizerAreRefused) {
+  Servers servers;
+  auto client = Client::Connect(servers.ForWorker());
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  sdk::Options sync = servers.ForWorker();
+  sync.mode = Mode::kSync;
+  sdk::Options adam = servers.ForWorker();
+  adam.groups[0].kind = Optimizer::Kind::kAdam;
+  for (const sdk::Options& options : {sync, adam}) {
+    auto other = Client::Connect(options);
+    EXPECT_EQ(other->Declare(Tensors()).code(), 6);
+  }
+  sdk::Options mixed = servers.ForWorker();
+  mixed.groups = {Optimizer(), adam.groups[0]};
+  EXPECT_EQ(Client::Connect(mixed).status().code(), 3);
+}
+
+TEST(WeirSdkTest, PushesTensorByTensor) {
+  Servers servers;
+  auto client = Client::Connect(servers.ForWorker());
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  Fill(client->Gradient("a"), 1.0f);
+  Fill(client->Gradient("b"), 1.0f);
+  EXPECT_EQ(client->Ready(0).code(), 9);
+  ASSERT_TRUE(client->BeginPush({}).ok());
+  EXPECT_EQ(client->BeginPush({}).code(), 9);
+  EXPECT_EQ(client->Wait().code(), 9);
+  EXPECT_EQ(client->Ready(2).code(), 3);
+  ASSERT_TRUE(client->Ready(1).ok());
+  ASSERT_TRUE(client->EndPush().ok());
+  ASSERT_TRUE(client->Wait().ok());
+  EXPECT_EQ(client->Values("a")[299], 299.0f);  // left alone
+  EXPECT_EQ(client->Values("b")[0], -1.0f);
+  ASSERT_TRUE(client->BeginPush({.weight = 0.0f}).ok());
+  ASSERT_TRUE(client->Ready(1).ok());
+  ASSERT_TRUE(client->EndPush().ok());
+  ASSERT_TRUE(client->Wait().ok());
+  EXPECT_EQ(client->Values("b")[0], -1.0f);
+  EXPECT_EQ(client->pushes(), 2u);
+}
+
+TEST(WeirSdkTest, GroupsHaveTheirOwnSettings) {
+  Servers servers;
+  sdk::Options options = servers.ForWorker();
+  options.groups.resize(2);
+  options.groups[1].learning_rate = 0.5;
+  auto client = Client::Connect(options);
+  std::vector<Tensor> tensors = Tensors();
+  tensors[1].group = 1;
+  tensors.push_back({.name = "seen", .shape = {}, .buffer = true});
+  ASSERT_TRUE(client->Declare(tensors).ok());
+  Fill(client->Gradient("a"), 1.0f);
+  Fill(client->Gradient("b"), 1.0f);
+  client->Gradient("seen")[0] = 0.1f;
+  ASSERT_TRUE(client->PushPull().ok());
+  EXPECT_EQ(client->Values("a")[0], -1.0f);
+  EXPECT_EQ(client->Values("b")[0], -0.5f);
+  EXPECT_EQ(client->Values("seen")[0], 0.1f);
+  client->Gradient("seen")[0] = 0.7f;
+  EXPECT_EQ(client->BeginPush({.settings = {{.group = 2}}}).code(), 3);
+  ASSERT_TRUE(
+      client->BeginPush({.settings = {{.group = 1, .learning_rate = 0.25}}})
+          .ok());
+  for (int tensor = 0; tensor < 3; ++tensor) {
+    ASSERT_TRUE(client->Ready(tensor).ok());
+  }
+  ASSERT_TRUE(client->EndPush().ok());
+  ASSERT_TRUE(client->Wait().ok());
+  EXPECT_EQ(client->Values("a")[0], -2.0f);
+  EXPECT_EQ(client->Values("b")[0], -0.75f);
+  EXPECT_EQ(client->Values("seen")[0], 0.7f);
+}
+
+// Sync: the other worker never comes.
+TEST(WeirSdkTest, AWaitEndsWhenTheCallerSaysSo) {
+  Servers servers;
+  int asked = 0;
+  sdk::Options options = servers.ForWorker(0, 2);
+  options.mode = Mode::kSync;
+  options.keep_waiting = [&asked] { return ++asked < 3; };
+  auto client = Client::Connect(options);
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  asked = 0;
+  const Status status = client->PushPull();
+  EXPECT_EQ(status.code(), 1) << status.message();
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(client->Wait().code(), 1);  // it may wait again
+}
+
+TEST(WeirSdkTest, ServersTellWhatTheyHold) {
+  Servers servers;
+  auto client = Client::Connect(servers.ForWorker());
+  auto before = client->Servers();
+  ASSERT_TRUE(before.ok()) << before.status().message();
+  ASSERT_EQ((*before).size(), 2u);
+  EXPECT_FALSE((*before)[0].ready);
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  ASSERT_TRUE(client->Push().ok());
+  auto after = client->Servers();
+  ASSERT_TRUE(after.ok());
+  for (const ServerStatus& server : *after) {
+    EXPECT_TRUE(server.ready);
+    EXPECT_EQ(server.job, "sdk");
+    EXPECT_EQ(server.version_min, 1u);
+    EXPECT_EQ(server.version_max, 1u);
+    EXPECT_GT(server.blocks_accepted, 0u);
+    EXPECT_GT(server.bytes_resident, 0u);
+  }
+}
+
+TEST(WeirSdkTest, AFinishedWorkerPushesNoMore) {
+  Servers servers;
+  auto client = Client::Connect(servers.ForWorker());
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  ASSERT_TRUE(client->Push().ok());
+  ASSERT_TRUE(client->Finish().ok());
+  EXPECT_EQ(client->Push().code(), 9);
+  auto again = Client::Connect(servers.ForWorker());
+  ASSERT_TRUE(again->Declare(Tensors()).ok());
+  EXPECT_EQ(again->pushes(), 1u);
 }
 
 TEST(WeirSdkTest, ABadGradientIsRefusedByName) {
@@ -161,7 +285,7 @@ TEST(WeirSdkTest, ABadGradientIsRefusedByName) {
   Fill(client->Gradient("b"), 0.0f);
   client->Gradient("b")[3] = std::numeric_limits<float>::quiet_NaN();
   const Status status = client->Push();
-  EXPECT_EQ(status.code(), 3);
+  EXPECT_EQ(status.code(), 11);
   EXPECT_NE(status.message().find("'b'"), std::string::npos);
 }
 

@@ -1,0 +1,284 @@
+#include "client/cc/sdk_declaration.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "proto/job_spec_rules.h"
+#include "proto/layout_io.h"
+
+namespace weir::sdk {
+namespace {
+
+// Sync: what may wait for its turn, per ps.
+constexpr uint64_t kOutOfOrderBytes = uint64_t{256} << 20;
+
+absl::StatusOr<Encoding> ParseEncoding(const std::string& name) {
+  Encoding encoding = F32;
+  if (name != absl::AsciiStrToLower(name) ||
+      !Encoding_Parse(absl::AsciiStrToUpper(name), &encoding)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no encoding is called '", name,
+                     "'; choose f32, bf16, f16, int8 or top_k"));
+  }
+  return encoding;
+}
+
+void SetSgd(const Optimizer& from, Sgd* to) {
+  to->set_momentum(from.momentum);
+  to->set_dampening(from.dampening);
+  to->set_nesterov(from.nesterov);
+  to->set_weight_decay(from.weight_decay);
+}
+
+void SetAdagrad(const Optimizer& from, Adagrad* to) {
+  to->set_lr_decay(from.lr_decay);
+  to->set_weight_decay(from.weight_decay);
+  to->set_initial_accumulator(from.initial_accumulator);
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+void SetRmsProp(const Optimizer& from, RmsProp* to) {
+  to->set_alpha(from.alpha);
+  to->set_weight_decay(from.weight_decay);
+  to->set_momentum(from.momentum);
+  to->set_centered(from.centered);
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+void SetAdadelta(const Optimizer& from, Adadelta* to) {
+  to->set_rho(from.rho);
+  to->set_weight_decay(from.weight_decay);
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+// Adam and AdamW have the same fields.
+template <typename Proto>
+void SetAdam(const Optimizer& from, Proto* to) {
+  to->set_beta1(from.beta1);
+  to->set_beta2(from.beta2);
+  to->set_weight_decay(from.weight_decay);
+  to->set_amsgrad(from.amsgrad);
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+Group ToGroup(const Optimizer& optimizer) {
+  Group group;
+  group.mutable_schedule()->set_learning_rate(optimizer.learning_rate);
+  weir::Optimizer* const proto = group.mutable_optimizer();
+  switch (optimizer.kind) {
+    case Optimizer::Kind::kSgd:
+      SetSgd(optimizer, proto->mutable_sgd());
+      break;
+    case Optimizer::Kind::kAdagrad:
+      SetAdagrad(optimizer, proto->mutable_adagrad());
+      break;
+    case Optimizer::Kind::kRmsProp:
+      SetRmsProp(optimizer, proto->mutable_rmsprop());
+      break;
+    case Optimizer::Kind::kAdadelta:
+      SetAdadelta(optimizer, proto->mutable_adadelta());
+      break;
+    case Optimizer::Kind::kAdam:
+      SetAdam(optimizer, proto->mutable_adam());
+      break;
+    case Optimizer::Kind::kAdamW:
+      SetAdam(optimizer, proto->mutable_adamw());
+      break;
+  }
+  return group;
+}
+
+std::string ShapeText(const Variable& variable) {
+  return absl::StrCat("[", absl::StrJoin(variable.shape(), ", "), "]");
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const Options& options) {
+  if (options.ps.empty()) {
+    return absl::InvalidArgumentError(
+        "Options.ps is empty: name the parameter servers, or call FromEnv()");
+  }
+  if (options.worker_count < 1 || options.worker_index < 0 ||
+      options.worker_index >= options.worker_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker_index ", options.worker_index,
+                     " is not below worker_count ", options.worker_count));
+  }
+  if (!(options.lost_after_seconds > 0.0) ||
+      !(options.start_wait_seconds > 0.0)) {
+    return absl::InvalidArgumentError("times must be positive");
+  }
+  if (options.groups.empty()) {
+    return absl::InvalidArgumentError("Options.groups has no optimizer");
+  }
+  for (const Optimizer& group : options.groups) {
+    if (group.kind != options.groups[0].kind) {
+      return absl::InvalidArgumentError(
+          "Options.groups has optimizers of several kinds; a job has one");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Compression> ToCompression(const Options& options) {
+  Compression compression;
+  WEIR_ASSIGN_OR_RETURN(const Encoding push,
+                        ParseEncoding(options.push_encoding));
+  WEIR_ASSIGN_OR_RETURN(const Encoding pull,
+                        ParseEncoding(options.pull_encoding));
+  compression.set_push(push);
+  compression.set_pull(pull);
+  if (push == TOP_K) {
+    compression.set_top_k_fraction(options.top_k_fraction);
+  }
+  WEIR_RETURN_IF_ERROR(ValidateCompression(compression));
+  return compression;
+}
+
+absl::StatusOr<std::vector<VariableSpec>> ToVariables(
+    const Options& options, const std::vector<Tensor>& tensors) {
+  std::vector<VariableSpec> variables;
+  for (const Tensor& tensor : tensors) {
+    VariableSpec variable;
+    variable.name = tensor.name;
+    variable.shape = tensor.shape;
+    variable.kind =
+        tensor.buffer ? VariableKind::kBuffer : VariableKind::kTrained;
+    variable.buffer_rate = tensor.buffer ? 1.0f : 0.0f;
+    variable.init = {InitKind::kUniform, tensor.init_scale};
+    variable.group = tensor.group;
+    variable.export_dtype = tensor.export_dtype;
+    variable.aliases = tensor.aliases;
+    if (!tensor.values.empty() &&
+        static_cast<int64_t>(tensor.values.size()) != variable.elements()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", tensor.name, "' has ", variable.elements(),
+                       " elements and ", tensor.values.size(), " values"));
+    }
+    if (tensor.group < 0 ||
+        tensor.group >= static_cast<int>(options.groups.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", tensor.name, "' is of group ", tensor.group,
+                       "; there are ", options.groups.size()));
+    }
+    variables.push_back(std::move(variable));
+  }
+  return variables;
+}
+
+Declaration ToDeclaration(const Options& options,
+                          const std::vector<VariableSpec>& variables) {
+  Declaration declaration;
+  declaration.set_job(options.job);
+  declaration.set_shard_count(static_cast<uint32_t>(options.ps.size()));
+  declaration.set_block_elements(static_cast<uint64_t>(options.block_elements));
+  for (const VariableSpec& variable : variables) {
+    *declaration.add_variable() = VariableToProto(variable);
+  }
+  for (const Optimizer& group : options.groups) {
+    *declaration.add_group() = ToGroup(group);
+  }
+  const auto workers = static_cast<uint32_t>(options.worker_count);
+  Update* const update = declaration.mutable_update();
+  switch (options.mode) {
+    case Mode::kAsync:
+      update->mutable_async();
+      break;
+    case Mode::kSync:
+      update->mutable_sync()->set_contributions(workers);
+      break;
+    case Mode::kBoundedStaleness:
+      update->mutable_bounded_staleness()->set_bound(
+          static_cast<uint32_t>(options.staleness_bound));
+      break;
+  }
+  declaration.set_seed(options.seed);
+  declaration.set_slot_count(workers);
+  declaration.set_out_of_order_bytes(kOutOfOrderBytes);
+  return declaration;
+}
+
+std::string FirstTensorDifference(const Declaration& declared,
+                                  const Declaration& ours) {
+  const int both = std::min(declared.variable_size(), ours.variable_size());
+  for (int v = 0; v < both; ++v) {
+    const Variable& theirs = declared.variable(v);
+    const Variable& here = ours.variable(v);
+    if (theirs.name() != here.name()) {
+      return absl::StrCat("tensor ", v, " is '", theirs.name(),
+                          "' on the server, '", here.name(), "' here");
+    }
+    if (ShapeText(theirs) != ShapeText(here)) {
+      return absl::StrCat("'", here.name(), "' is ", ShapeText(theirs),
+                          " on the server, ", ShapeText(here), " here");
+    }
+    if (theirs.kind() != here.kind() || theirs.group() != here.group()) {
+      return absl::StrCat("'", here.name(),
+                          "' is in another group, or a buffer in one place "
+                          "and not in the other");
+    }
+  }
+  if (declared.variable_size() != ours.variable_size()) {
+    return absl::StrCat(declared.variable_size(), " tensors on the server, ",
+                        ours.variable_size(), " here");
+  }
+  if (declared.block_elements() != ours.block_elements()) {
+    return absl::StrCat("block_elements is ", declared.block_elements(),
+                        " on the server, ", ours.block_elements(), " here");
+  }
+  if (declared.shard_count() != ours.shard_count()) {
+    return absl::StrCat("the job has ", declared.shard_count(), " ps, ",
+                        ours.shard_count(), " are named here");
+  }
+  return "";
+}
+
+std::vector<Hyper> ToHyper(const std::vector<GroupSettings>& settings) {
+  std::vector<Hyper> result;
+  for (const GroupSettings& from : settings) {
+    Hyper hyper;
+    hyper.set_group(static_cast<uint32_t>(from.group));
+    if (from.learning_rate.has_value()) {
+      hyper.set_learning_rate(*from.learning_rate);
+    }
+    if (from.weight_decay.has_value()) {
+      hyper.set_weight_decay(*from.weight_decay);
+    }
+    if (from.momentum.has_value()) {
+      hyper.set_momentum(*from.momentum);
+    }
+    result.push_back(std::move(hyper));
+  }
+  return result;
+}
+
+ServerStatus ToServerStatus(const std::string& address,
+                            const PsStatus& status) {
+  ServerStatus result;
+  result.address = address;
+  result.ready = status.hello().state() == ACTIVE;
+  result.job = status.hello().job();
+  result.version_min = status.version_min();
+  result.version_max = status.version_max();
+  result.blocks_accepted = status.chunks_accepted();
+  result.blocks_duplicate = status.chunks_duplicate();
+  result.blocks_left_out = status.chunks_left_out();
+  result.staleness_max = status.staleness_max();
+  result.bytes_resident = status.bytes_resident();
+  return result;
+}
+
+}  // namespace weir::sdk

@@ -1,0 +1,436 @@
+#include "client/cc/sdk_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "client/cc/sdk_declaration.h"
+#include "client/cc/shm_transport.h"
+#include "common/clock.h"
+#include "common/logging.h"
+#include "common/status.h"
+
+namespace weir::sdk {
+namespace {
+
+constexpr std::chrono::milliseconds kCallTimeout{10000};
+constexpr std::chrono::milliseconds kPollEvery{50};
+constexpr int64_t kSayEveryNs = 10'000'000'000;
+
+}  // namespace
+
+absl::Status Session::Connect() {
+  WEIR_RETURN_IF_ERROR(CheckOptions(options_));
+  WEIR_ASSIGN_OR_RETURN(compression_, ToCompression(options_));
+  WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
+                        ParseTransportChoice(options_.transport));
+  transport_ = MakeTransport(choice);
+  for (const std::string& address : options_.ps) {
+    links_.push_back(transport_->Connect(address));
+  }
+  const int64_t deadline_ns =
+      Clock::Real()->NowNs() +
+      static_cast<int64_t>(options_.start_wait_seconds * 1e9);
+  for (size_t s = 0; s < links_.size(); ++s) {
+    WEIR_RETURN_IF_ERROR(Hello(s, deadline_ns).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::Rest() const {
+  if (options_.keep_waiting && !options_.keep_waiting()) {
+    return absl::CancelledError("the wait was ended");
+  }
+  std::this_thread::sleep_for(kPollEvery);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns) {
+  const int64_t begin_ns = Clock::Real()->NowNs();
+  int64_t said_ns = begin_ns;
+  while (true) {
+    absl::StatusOr<HelloReply> reply = links_[s]->Hello(kCallTimeout);
+    const int64_t now_ns = Clock::Real()->NowNs();
+    if (reply.ok()) {
+      return reply;
+    }
+    if (now_ns >= deadline_ns) {
+      return absl::Status(reply.status().code(),
+                          absl::StrCat(NameOf(s), " did not answer for ",
+                                       (now_ns - begin_ns) / 1'000'000'000,
+                                       " s: ", reply.status().message()));
+    }
+    if (now_ns - said_ns >= kSayEveryNs) {
+      said_ns = now_ns;
+      LOG_WARN("waiting for {}: {}", NameOf(s),
+               std::string(reply.status().message()));
+    }
+    WEIR_RETURN_IF_ERROR(Rest());
+  }
+}
+
+absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors) {
+  WEIR_ASSIGN_OR_RETURN(std::vector<VariableSpec> variables,
+                        ToVariables(options_, tensors));
+  declaration_ = ToDeclaration(options_, variables);
+  WEIR_ASSIGN_OR_RETURN(
+      Layout layout,
+      Layout::Create(std::move(variables), static_cast<int>(links_.size()),
+                     options_.block_elements));
+  layout_ = std::make_unique<Layout>(std::move(layout));
+  const size_t elements = static_cast<size_t>(layout_->flat_elements());
+  parameters_ = transport_->NewBuffer(elements);
+  gradients_ = transport_->NewBuffer(elements);
+  if (parameters_ == nullptr || gradients_ == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", elements, " elements"));
+  }
+  return absl::OkStatus();
+}
+
+// What a chief does at its start, for shards that are all empty.
+absl::Status Session::MakeShards(const std::vector<Tensor>& tensors) {
+  std::random_device random;
+  declaration_.set_history((uint64_t{random()} << 32) | random());
+  for (size_t s = 0; s < links_.size(); ++s) {
+    DeclareRequest request;
+    *request.mutable_declaration() = declaration_;
+    request.set_shard(static_cast<uint32_t>(s));
+    WEIR_RETURN_IF_ERROR(links_[s]->Declare(request, kCallTimeout).status());
+  }
+  sender_.set_history(declaration_.history());
+  for (size_t s = 0; s < links_.size(); ++s) {
+    WEIR_RETURN_IF_ERROR(AssignValues(s, tensors));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::AssignValues(size_t s,
+                                   const std::vector<Tensor>& tensors) {
+  struct Piece {
+    AssignChunk header;
+    std::span<const char> bytes;
+  };
+  std::vector<Piece> pieces;
+  for (int b = 0; b < layout_->block_count(static_cast<int>(s)); ++b) {
+    for (const Segment& segment : layout_->segments({static_cast<int>(s), b})) {
+      const std::vector<float>& values = tensors[segment.variable].values;
+      if (values.empty()) {
+        continue;
+      }
+      Piece piece;
+      *piece.header.mutable_sender() = sender_;
+      piece.header.set_block(static_cast<uint32_t>(b));
+      piece.header.set_offset(static_cast<uint32_t>(segment.block_offset));
+      piece.bytes = {reinterpret_cast<const char*>(values.data() +
+                                                   segment.variable_offset),
+                     static_cast<size_t>(segment.count) * sizeof(float)};
+      pieces.push_back(std::move(piece));
+    }
+  }
+  if (pieces.empty()) {
+    return absl::OkStatus();
+  }
+  size_t next = 0;
+  return links_[s]
+      ->Assign(kCallTimeout,
+               [&](AssignChunk* header, std::span<const char>* bytes) {
+                 if (next == pieces.size()) {
+                   return false;
+                 }
+                 *header = pieces[next].header;
+                 *bytes = pieces[next++].bytes;
+                 return true;
+               })
+      .status();
+}
+
+absl::Status Session::Declare(const std::vector<Tensor>& tensors) {
+  if (client_ != nullptr) {
+    return absl::FailedPreconditionError("the tensors are declared already");
+  }
+  WEIR_RETURN_IF_ERROR(BuildLayout(tensors));
+  sender_.Clear();
+  sender_.set_job(options_.job);
+  sender_.set_layout_fingerprint(layout_->fingerprint());
+  if (options_.worker_index == 0) {
+    size_t empty = 0;
+    for (const auto& link : links_) {
+      WEIR_ASSIGN_OR_RETURN(const HelloReply hello, link->Hello(kCallTimeout));
+      empty += hello.state() == ACTIVE ? 0 : 1;
+    }
+    if (empty == links_.size()) {
+      WEIR_RETURN_IF_ERROR(MakeShards(tensors));
+    } else if (empty > 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          empty, " of ", links_.size(),
+          " ps lost their tensors; shut all of them down and start anew"));
+    }
+  }
+  WEIR_RETURN_IF_ERROR(Join());
+  return CreateClient();
+}
+
+absl::Status Session::CreateClient() {
+  ParameterClient::Options client;
+  client.transport = transport_.get();
+  client.addresses = options_.ps;
+  client.layout = layout_.get();
+  client.sender = sender_;
+  client.parameters = parameters_.get();
+  client.gradients = gradients_.get();
+  client.compression = compression_;
+  client.lost_after = std::chrono::milliseconds(
+      static_cast<int64_t>(options_.lost_after_seconds * 1000.0));
+  if (options_.keep_waiting) {
+    client.on_wait = [this] {
+      return options_.keep_waiting()
+                 ? absl::OkStatus()
+                 : absl::CancelledError("the wait was ended");
+    };
+  }
+  WEIR_ASSIGN_OR_RETURN(client_, ParameterClient::Create(std::move(client)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HelloReply> Session::WaitUntilActive(size_t s,
+                                                    int64_t deadline_ns) {
+  while (true) {
+    WEIR_ASSIGN_OR_RETURN(const HelloReply hello, Hello(s, deadline_ns));
+    // Worker 0 made them; the others wait until it opened them.
+    if (hello.state() == ACTIVE ||
+        (options_.worker_index == 0 && hello.state() == LOADED)) {
+      return hello;
+    }
+    if (Clock::Real()->NowNs() >= deadline_ns) {
+      return absl::UnavailableError(absl::StrCat(
+          NameOf(s), " holds nothing: worker 0 has not declared its tensors"));
+    }
+    WEIR_RETURN_IF_ERROR(Rest());
+  }
+}
+
+absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
+  if (hello.job() != options_.job) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(s), " holds job '", hello.job(), "', this is '",
+                     options_.job, "'; start other ps for it"));
+  }
+  WEIR_ASSIGN_OR_RETURN(const PsStatus status,
+                        links_[s]->GetStatus(kCallTimeout));
+  const Declaration& declared = status.declaration();
+  const std::string difference = FirstTensorDifference(declared, declaration_);
+  if (!difference.empty()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(difference, "; every worker must declare the same"));
+  }
+  if (hello.layout_fingerprint() != layout_->fingerprint() ||
+      declared.slot_count() != declaration_.slot_count() ||
+      declared.update().mode_case() != declaration_.update().mode_case() ||
+      declared.group_size() != declaration_.group_size() ||
+      declared.group(0).optimizer().kind_case() !=
+          declaration_.group(0).optimizer().kind_case()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        NameOf(s),
+        " has the same tensors with another mode, optimizer, number of groups "
+        "or of workers; every worker must declare the same"));
+  }
+  return absl::OkStatus();
+}
+
+// Takes this worker's slot on every shard, under the next generation.
+absl::Status Session::Join() {
+  const int64_t deadline_ns =
+      Clock::Real()->NowNs() +
+      static_cast<int64_t>(options_.start_wait_seconds * 1e9);
+  const uint32_t slot = static_cast<uint32_t>(options_.worker_index);
+  uint32_t generation = 0;
+  for (size_t s = 0; s < links_.size(); ++s) {
+    WEIR_ASSIGN_OR_RETURN(const HelloReply hello,
+                          WaitUntilActive(s, deadline_ns));
+    WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
+    sender_.set_history(hello.history());
+    for (const SlotStatus& status : hello.slot()) {
+      if (status.slot() == slot) {
+        generation = std::max(generation, status.generation());
+      }
+    }
+  }
+  WEIR_RETURN_IF_ERROR(SetSlot(generation + 1, /*retired=*/false));
+  // Only now nobody else can move the slot's marks.
+  uint64_t next_item = ~uint64_t{0};
+  for (size_t s = 0; s < links_.size(); ++s) {
+    WEIR_ASSIGN_OR_RETURN(const HelloReply hello, Hello(s, deadline_ns));
+    for (const SlotStatus& status : hello.slot()) {
+      if (status.slot() == slot) {
+        next_item = std::min(next_item, status.next_item_min());
+      }
+    }
+  }
+  sender_.set_slot(slot);
+  sender_.set_generation(generation + 1);
+  item_ = next_item == ~uint64_t{0} ? 0 : next_item;
+  return absl::OkStatus();
+}
+
+absl::Status Session::SetSlot(uint32_t generation, bool retired) {
+  SetSlotsRequest request;
+  *request.mutable_sender() = sender_;
+  SetSlotsRequest::Slot* const entry = request.add_slot();
+  entry->set_slot(static_cast<uint32_t>(options_.worker_index));
+  entry->set_generation(generation);
+  entry->set_retired(retired);
+  for (const auto& link : links_) {
+    WEIR_RETURN_IF_ERROR(link->SetSlots(request, kCallTimeout));
+  }
+  return absl::OkStatus();
+}
+
+Want Session::NextWant() const {
+  Want want;
+  want.set_encoding(compression_.pull());
+  if (options_.mode == Mode::kSync) {
+    // One item a step: the step is the item.
+    want.set_version(item_);
+    return want;
+  }
+  want.set_latest(true);
+  if (options_.mode == Mode::kBoundedStaleness) {
+    want.set_clock(item_);
+  }
+  return want;
+}
+
+absl::Status Session::Pull() {
+  WEIR_RETURN_IF_ERROR(Wait());
+  WEIR_RETURN_IF_ERROR(client_->StartPull(NextWant()));
+  return client_->WaitPull();
+}
+
+absl::StatusOr<std::vector<int>> Session::Find(
+    const std::vector<std::string>& names) const {
+  std::vector<int> tensors;
+  for (const std::string& name : names) {
+    tensors.push_back(layout_->Find(name));
+    if (tensors.back() < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no tensor is named '", name, "'"));
+    }
+  }
+  for (size_t v = 0; names.empty() && v < layout_->variables().size(); ++v) {
+    tensors.push_back(static_cast<int>(v));
+  }
+  return tensors;
+}
+
+absl::Status Session::Begin(const PushOptions& push) {
+  if (item_state_ == Item::kBegun) {
+    return absl::FailedPreconditionError(
+        "a push is open: call EndPush and Wait first");
+  }
+  for (const GroupSettings& settings : push.settings) {
+    if (settings.group < 0 ||
+        settings.group >= static_cast<int>(options_.groups.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("settings of group ", settings.group, "; there are ",
+                       options_.groups.size()));
+    }
+  }
+  WEIR_RETURN_IF_ERROR(Wait());
+  ParameterClient::ItemPush item;
+  item.item = item_;
+  item.contribution = static_cast<uint32_t>(options_.worker_index);
+  item.weight = push.weight;
+  item.hyper = ToHyper(push.settings);
+  ++item_;
+  if (push.pull) {
+    item.then = NextWant();
+  }
+  const absl::Status status = client_->BeginItem(item);
+  if (!status.ok()) {
+    --item_;
+    return status;
+  }
+  item_state_ = Item::kBegun;
+  return absl::OkStatus();
+}
+
+absl::Status Session::Ready(int tensor) {
+  if (item_state_ != Item::kBegun) {
+    return absl::FailedPreconditionError("no push is open: call BeginPush");
+  }
+  if (tensor < 0 || tensor >= static_cast<int>(layout_->variables().size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", tensor, " of ", layout_->variables().size()));
+  }
+  client_->GradientReady(tensor);
+  return absl::OkStatus();
+}
+
+absl::Status Session::End() {
+  if (item_state_ != Item::kBegun) {
+    return absl::FailedPreconditionError("no push is open: call BeginPush");
+  }
+  item_state_ = Item::kSent;
+  return client_->FinishItem();
+}
+
+absl::Status Session::Wait() {
+  if (item_state_ == Item::kBegun) {
+    return absl::FailedPreconditionError("a push is open: call EndPush first");
+  }
+  absl::Status bad;
+  if (item_state_ == Item::kSent) {
+    WEIR_ASSIGN_OR_RETURN(const ParameterClient::ItemResult result,
+                          client_->WaitReceipts());
+    item_state_ = Item::kNone;
+    if (result.bad) {
+      bad = absl::OutOfRangeError(absl::StrCat(
+          "the gradient of '", result.bad_variable, "' has NaN or Inf"));
+    }
+  }
+  WEIR_RETURN_IF_ERROR(client_->WaitPull());
+  return bad;
+}
+
+absl::Status Session::Finish() {
+  WEIR_RETURN_IF_ERROR(Wait());
+  client_.reset();
+  return SetSlot(sender_.generation(), /*retired=*/true);
+}
+
+absl::StatusOr<std::vector<ServerStatus>> Session::Servers() {
+  std::vector<ServerStatus> result;
+  for (size_t s = 0; s < links_.size(); ++s) {
+    const absl::StatusOr<PsStatus> status = links_[s]->GetStatus(kCallTimeout);
+    if (!status.ok()) {
+      return absl::Status(
+          status.status().code(),
+          absl::StrCat(NameOf(s), ": ", status.status().message()));
+    }
+    result.push_back(ToServerStatus(options_.ps[s], *status));
+  }
+  return result;
+}
+
+absl::Status Session::Shutdown() {
+  client_.reset();
+  ShutdownRequest request;
+  *request.mutable_sender() = sender_;
+  for (const auto& link : links_) {
+    WEIR_RETURN_IF_ERROR(link->Shutdown(request, kCallTimeout));
+  }
+  return absl::OkStatus();
+}
+
+std::span<float> Session::Part(float* flat, const std::string& name) const {
+  const int v = layout_ == nullptr ? -1 : layout_->Find(name);
+  if (v < 0) {
+    return {};
+  }
+  return {flat + layout_->flat_begin(v),
+          static_cast<size_t>(layout_->variables()[v].elements())};
+}
+
+}  // namespace weir::sdk

@@ -1,0 +1,109 @@
+// The SDK's client without its public face: declares, joins, pulls, pushes.
+//
+// Place: client/cc/weir.h is a thin cover over it, so that its users see
+// standard types only.
+//
+// Terms
+//   joining  a worker takes its slot on every shard under the next generation;
+//            from then on an earlier process of this worker can push no more,
+//            and the marks say which push comes next.
+//
+// Threads: compatible.
+// Errors: those of weir.h.
+#ifndef CLIENT_CC_SDK_SESSION_H_
+#define CLIENT_CC_SDK_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "client/cc/parameter_client.h"
+#include "client/cc/transport.h"
+#include "client/cc/weir.h"
+#include "common/layout.h"
+#include "proto/job_spec.pb.h"
+#include "proto/ps.pb.h"
+
+namespace weir::sdk {
+
+class Session {
+ public:
+  explicit Session(Options options) : options_(std::move(options)) {}
+
+  absl::Status Connect();
+  absl::Status Declare(const std::vector<Tensor>& tensors);
+  // Declare was OK, and neither Finish nor Shutdown came after it. The calls
+  // down to Finish REQUIRE it.
+  bool declared() const { return client_ != nullptr; }
+  absl::Status Pull();
+  // Their numbers; of no names, all.
+  absl::StatusOr<std::vector<int>> Find(
+      const std::vector<std::string>& names) const;
+  absl::Status Begin(const PushOptions& push);
+  absl::Status Ready(int tensor);
+  absl::Status End();
+  absl::Status Wait();
+  absl::Status Finish();
+  absl::StatusOr<std::vector<ServerStatus>> Servers();
+  absl::Status Shutdown();
+
+  // Empty for an unknown name.
+  std::span<float> Values(const std::string& name) const {
+    return Part(parameters_.get(), name);
+  }
+  std::span<float> Gradient(const std::string& name) const {
+    return Part(gradients_.get(), name);
+  }
+  // Keeps both alive.
+  std::shared_ptr<const void> Buffers() const {
+    return std::make_shared<
+        std::pair<std::shared_ptr<float>, std::shared_ptr<float>>>(parameters_,
+                                                                   gradients_);
+  }
+  uint64_t pushes() const { return item_; }
+
+ private:
+  enum class Item { kNone, kBegun, kSent };
+
+  absl::Status BuildLayout(const std::vector<Tensor>& tensors);
+  // Hello to shard `s`, again until it answers or `start_wait` is over.
+  absl::StatusOr<HelloReply> Hello(size_t s, int64_t deadline_ns);
+  // Sleeps for a moment; CANCELLED when the caller is not to wait on.
+  absl::Status Rest() const;
+  absl::Status MakeShards(const std::vector<Tensor>& tensors);
+  absl::Status AssignValues(size_t s, const std::vector<Tensor>& tensors);
+  absl::StatusOr<HelloReply> WaitUntilActive(size_t s, int64_t deadline_ns);
+  // That shard `s` holds the tensors and the mode of this client.
+  absl::Status CheckDeclared(size_t s, const HelloReply& hello) const;
+  absl::Status Join();
+  absl::Status SetSlot(uint32_t generation, bool retired);
+  absl::Status CreateClient();
+  Want NextWant() const;
+  std::span<float> Part(float* flat, const std::string& name) const;
+  std::string NameOf(size_t s) const {
+    return absl::StrCat("ps ", s, " (", options_.ps[s], ")");
+  }
+
+  const Options options_;
+  std::unique_ptr<Transport> transport_;
+  std::vector<std::unique_ptr<ShardLink>> links_;
+  std::unique_ptr<Layout> layout_;
+  Compression compression_;
+  Declaration declaration_;
+  Sender sender_;
+  std::shared_ptr<float> parameters_;
+  std::shared_ptr<float> gradients_;
+  std::unique_ptr<ParameterClient> client_;
+  uint64_t item_ = 0;  // the next one
+  Item item_state_ = Item::kNone;
+};
+
+}  // namespace weir::sdk
+
+#endif  // CLIENT_CC_SDK_SESSION_H_
