@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
@@ -23,6 +24,9 @@ void AddConfigCommand(CLI::App* app, Command* command);
 void AddEvaluateCommand(CLI::App* app, Command* command);
 void AddGpuCheckCommand(CLI::App* app, Command* command);
 void AddPredictCommand(CLI::App* app, Command* command);
+// `words`: what stands after --, which is no option of ours.
+void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
+                   Command* command);
 void AddTrainCommand(CLI::App* app, Command* command);
 
 }  // namespace weir

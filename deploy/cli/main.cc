@@ -1,7 +1,10 @@
-// weir_cli: what `./weir train|config|checkpoint|evaluate|predict|gpu-check`
-// runs.
+// weir_cli: what `./weir` runs for train, run, config, checkpoint, evaluate,
+// predict and gpu-check.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 
 #include "common/exit_code.h"
 #include "common/logging.h"
@@ -21,9 +24,17 @@ int main(int argc, char** argv) {
   weir::AddEvaluateCommand(&app, &command);
   weir::AddGpuCheckCommand(&app, &command);
   weir::AddPredictCommand(&app, &command);
+  // CLI11 would give brackets in a user's words a meaning.
+  int words_at = argc;
+  if (argc > 1 && std::strcmp(argv[1], "run") == 0) {
+    words_at = static_cast<int>(
+        std::find(argv, argv + argc, std::string("--")) - argv);
+  }
+  const int words_begin = std::min(words_at + 1, argc);
+  weir::AddRunCommand(&app, {argv + words_begin, argv + argc}, &command);
   weir::AddTrainCommand(&app, &command);
   try {
-    app.parse(argc, argv);
+    app.parse(words_at, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
   }

@@ -1,32 +1,14 @@
 // weir train JOB: see deploy/launcher/train.h.
 #include "deploy/launcher/train.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 
 #include "common/status.h"
+#include "deploy/cli/bin_dir.h"
 #include "deploy/cli/command.h"
 #include "worker/compute/factory.h"
 
 namespace weir {
-namespace {
-
-// WEIR_BIN_DIR, or where this binary's own tree of binaries begins.
-std::string BinDir() {
-  // Read once, before any thread exists.
-  const char* named = std::getenv("WEIR_BIN_DIR");  // NOLINT
-  if (named != nullptr) {
-    return named;
-  }
-  std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored)
-      .parent_path()
-      .parent_path()
-      .parent_path();
-}
-
-}  // namespace
 
 void AddTrainCommand(CLI::App* app, Command* command) {
   auto options = std::make_shared<TrainOptions>();

@@ -9,12 +9,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace weir {
 namespace {
@@ -33,9 +36,33 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
+// `ours` first; of the process's own variables those that it does not name.
+// Programs differ in which of two entries they take.
+std::vector<std::string> Environment(const std::vector<std::string>& ours) {
+  std::vector<std::string> result = ours;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const absl::string_view inherited = *entry;
+    const absl::string_view name = inherited.substr(0, inherited.find('='));
+    const auto names_it = [name](const std::string& text) {
+      return text.size() > name.size() && text[name.size()] == '=' &&
+             absl::StartsWith(text, name);
+    };
+    if (std::none_of(ours.begin(), ours.end(), names_it)) {
+      result.emplace_back(inherited);
+    }
+  }
+  return result;
+}
+
+struct ChildFds {
+  int out = -1;
+  int err = -1;
+  int failure = -1;  // errno goes here when exec fails; closed by exec
+};
+
 // Runs in the child after fork: async-signal-safe calls only.
 [[noreturn]] void BecomeChild(char* const* argv, char* const* environment,
-                              int log_fd, pid_t parent) {
+                              const ChildFds& fds, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) {
     _exit(127);  // the launcher died before the line above
@@ -46,10 +73,48 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   pthread_sigmask(SIG_SETMASK, &none, nullptr);
   const int null_fd = open("/dev/null", O_RDONLY);
   dup2(null_fd, STDIN_FILENO);
-  dup2(log_fd, STDOUT_FILENO);
-  dup2(log_fd, STDERR_FILENO);
+  dup2(fds.out, STDOUT_FILENO);
+  dup2(fds.err, STDERR_FILENO);
   execve(argv[0], argv, environment);
-  _exit(127);
+  const int error = errno;
+  const ssize_t written = write(fds.failure, &error, sizeof(error));
+  _exit(written == sizeof(error) ? 127 : 126);
+}
+
+// Forks and waits until the child has become `command`.
+absl::StatusOr<pid_t> Spawn(const ChildCommand& command, int out, int err) {
+  int failure[2];
+  if (pipe2(failure, O_CLOEXEC) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("pipe ", command.argv[0]));
+  }
+  const std::vector<std::string> environment = Environment(command.environment);
+  const std::vector<char*> argv = Pointers(command.argv);
+  const std::vector<char*> envp = Pointers(environment);
+  const ChildFds fds = {.out = out, .err = err, .failure = failure[1]};
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    BecomeChild(argv.data(), envp.data(), fds, parent);
+  }
+  const int fork_error = errno;
+  close(failure[1]);
+  int error = 0;
+  ssize_t bytes = 0;
+  do {
+    bytes = pid < 0 ? 0 : read(failure[0], &error, sizeof(error));
+  } while (bytes < 0 && errno == EINTR);
+  close(failure[0]);
+  if (pid < 0) {
+    return absl::ErrnoToStatus(fork_error,
+                               absl::StrCat("fork ", command.argv[0]));
+  }
+  if (bytes == sizeof(error)) {
+    waitpid(pid, nullptr, 0);
+    const absl::Status why = absl::ErrnoToStatus(
+        error, absl::StrCat(command.argv[0], " cannot be run"));
+    return absl::InvalidArgumentError(why.message());
+  }
+  return pid;
 }
 
 }  // namespace
@@ -59,27 +124,16 @@ absl::StatusOr<pid_t> StartChild(const ChildCommand& command) {
     return absl::NotFoundError(
         absl::StrCat(command.argv[0], " is not there; run ./weir build first"));
   }
+  if (command.stdout_fd >= 0 && command.stderr_fd >= 0) {
+    return Spawn(command, command.stdout_fd, command.stderr_fd);
+  }
   const int log_fd = open(command.log_path.c_str(),
                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log_fd < 0) {
     return absl::ErrnoToStatus(errno, command.log_path);
   }
-  std::vector<std::string> environment = command.environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    environment.push_back(*entry);
-  }
-  const std::vector<char*> argv = Pointers(command.argv);
-  const std::vector<char*> envp = Pointers(environment);
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    BecomeChild(argv.data(), envp.data(), log_fd, parent);
-  }
-  const int error = errno;
+  auto pid = Spawn(command, log_fd, log_fd);
   close(log_fd);
-  if (pid < 0) {
-    return absl::ErrnoToStatus(error, absl::StrCat("fork ", command.argv[0]));
-  }
   return pid;
 }
 
@@ -89,6 +143,16 @@ std::optional<int> ReapChild(pid_t pid) {
     return std::nullopt;
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::optional<int> ChildEnd(pid_t pid) {
+  siginfo_t info = {};
+  if (waitid(P_PID, static_cast<id_t>(pid), &info,
+             WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid != pid) {
+    return std::nullopt;
+  }
+  return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 }
 
 absl::StatusOr<int> FreePort() {

@@ -1,5 +1,8 @@
 #include "deploy/launcher/local_cluster.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,13 +21,16 @@ absl::StatusOr<std::vector<std::string>> Addresses(int count) {
   return addresses;
 }
 
-std::vector<std::string> Arguments(const LocalClusterOptions& options,
-                                   const std::string& role, bool hosts_chief) {
+std::string BinaryPath(const std::string& bin_dir, const std::string& role) {
   const std::string folder = role == "ps"      ? "server/ps"
                              : role == "chief" ? "server/chief"
                                                : "worker";
-  std::vector<std::string> argv = {
-      absl::StrCat(options.bin_dir, "/", folder, "/weir_", role)};
+  return absl::StrCat(bin_dir, "/", folder, "/weir_", role);
+}
+
+std::vector<std::string> Arguments(const LocalClusterOptions& options,
+                                   const std::string& role, bool hosts_chief) {
+  std::vector<std::string> argv = {BinaryPath(options.bin_dir, role)};
   if (role == "ps") {
     return argv;
   }
@@ -58,43 +64,129 @@ std::vector<std::string> Arguments(const LocalClusterOptions& options,
   return argv;
 }
 
-}  // namespace
+struct Counts {
+  int ps = 1;
+  int workers = 1;
+  int chiefs = 0;
+  int evaluators = 0;
+};
 
-absl::StatusOr<LocalCluster> PlanLocalCluster(
-    const LocalClusterOptions& options) {
+// A variable that would win over TF_CONFIG in a task is not handed on.
+std::vector<std::string> Environment(const std::string& tf_config) {
+  std::vector<std::string> environment = {
+      absl::StrCat("TF_CONFIG=", tf_config)};
+  for (const char* name :
+       {"WEIR_CLUSTER", "WEIR_TASK_TYPE", "WEIR_TASK_INDEX"}) {
+    // Only the main thread reads or changes the environment.
+    if (std::getenv(name) != nullptr) {  // NOLINT
+      environment.push_back(absl::StrCat(name, "="));
+    }
+  }
+  return environment;
+}
+
+// Tasks with their TF_CONFIG and without a command line.
+absl::StatusOr<LocalCluster> PlanTasks(const Counts& counts) {
   nlohmann::json cluster;
   LocalCluster plan;
-  WEIR_ASSIGN_OR_RETURN(const auto ps, Addresses(options.ps_count));
-  WEIR_ASSIGN_OR_RETURN(const auto workers, Addresses(options.worker_count));
+  WEIR_ASSIGN_OR_RETURN(const auto ps, Addresses(counts.ps));
+  WEIR_ASSIGN_OR_RETURN(const auto workers, Addresses(counts.workers));
   cluster["ps"] = ps;
   cluster["worker"] = workers;
   plan.chief_address = workers[0];
-  if (options.chief) {
+  if (counts.chiefs > 0) {
     WEIR_ASSIGN_OR_RETURN(const auto chief, Addresses(1));
     cluster["chief"] = chief;
     plan.chief_address = chief[0];
   }
   const std::vector<std::pair<std::string, int>> roles = {
-      {"ps", options.ps_count},
-      {"chief", options.chief ? 1 : 0},
-      {"worker", options.worker_count},
-      {"evaluator", options.evaluator ? 1 : 0}};
+      {"ps", counts.ps},
+      {"chief", counts.chiefs},
+      {"worker", counts.workers},
+      {"evaluator", counts.evaluators}};
   for (const auto& [role, count] : roles) {
     for (int i = 0; i < count; ++i) {
       LocalTask task;
       task.role = role;
       task.index = i;
-      const bool hosts_chief =
-          role == "chief" || (role == "worker" && i == 0 && !options.chief);
       const nlohmann::json config = {{"cluster", cluster},
                                      {"task", {{"type", role}, {"index", i}}}};
       ChildCommand command;
-      command.argv = Arguments(options, role, hosts_chief);
-      command.environment = {absl::StrCat("TF_CONFIG=", config.dump())};
-      command.log_path =
-          absl::StrCat(options.workdir, "/logs/", role, "-", i, ".log");
+      command.environment = Environment(config.dump());
       plan.tasks.push_back(std::move(task));
       plan.commands.push_back(std::move(command));
+    }
+  }
+  return plan;
+}
+
+std::string LogPath(const std::string& workdir, const LocalTask& task) {
+  return absl::StrCat(workdir, "/logs/", task.role, "-", task.index, ".log");
+}
+
+}  // namespace
+
+absl::StatusOr<LocalCluster> PlanLocalCluster(
+    const LocalClusterOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(LocalCluster plan,
+                        PlanTasks({.ps = options.ps_count,
+                                   .workers = options.worker_count,
+                                   .chiefs = options.chief ? 1 : 0,
+                                   .evaluators = options.evaluator ? 1 : 0}));
+  for (size_t i = 0; i < plan.tasks.size(); ++i) {
+    const LocalTask& task = plan.tasks[i];
+    const bool hosts_chief =
+        task.role == "chief" ||
+        (task.role == "worker" && task.index == 0 && !options.chief);
+    plan.commands[i].argv = Arguments(options, task.role, hosts_chief);
+    plan.commands[i].log_path = LogPath(options.workdir, task);
+  }
+  return plan;
+}
+
+absl::StatusOr<LocalCluster> PlanCommandCluster(
+    const CommandClusterOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(
+      LocalCluster plan,
+      PlanTasks({.ps = options.ps_count,
+                 .workers = options.worker_count,
+                 .chiefs = options.chief ? 1 : 0,
+                 .evaluators = options.evaluator.empty() ? 0 : 1}));
+  for (size_t i = 0; i < plan.tasks.size(); ++i) {
+    const std::string& role = plan.tasks[i].role;
+    ChildCommand& command = plan.commands[i];
+    if (!options.workdir.empty()) {
+      command.log_path = LogPath(options.workdir, plan.tasks[i]);
+    }
+    if (role == "ps" || role == "chief") {
+      command.argv = {BinaryPath(options.bin_dir, role)};
+      if (role == "chief") {
+        command.argv.insert(command.argv.end(), {"--workdir", options.workdir});
+        if (options.resume) {
+          command.argv.push_back("--resume");
+        }
+        if (options.allow_older) {
+          command.argv.push_back("--allow_older");
+        }
+      }
+      continue;
+    }
+    command.argv = role == "worker" ? options.worker : options.evaluator;
+    command.environment.push_back(
+        absl::StrCat("WEIR_TRANSPORT=", options.transport));
+    if (!options.workdir.empty()) {
+      command.environment.push_back(
+          absl::StrCat("WEIR_WORKDIR=", options.workdir));
+    }
+    // Only the main thread reads or changes the environment.
+    if (std::getenv("PYTHONUNBUFFERED") == nullptr) {  // NOLINT
+      command.environment.push_back("PYTHONUNBUFFERED=1");
+    }
+    // Copies that each take every core hold each other up.
+    if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT
+      const int cores = static_cast<int>(std::thread::hardware_concurrency());
+      command.environment.push_back(absl::StrCat(
+          "OMP_NUM_THREADS=", std::max(1, cores / options.worker_count)));
     }
   }
   return plan;

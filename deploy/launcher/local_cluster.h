@@ -31,16 +31,33 @@ struct LocalClusterOptions {
   std::string device_plugin;       // likewise; see worker/compute/factory.h
 };
 
+// The same, for a user's command as the worker: weir run.
+struct CommandClusterOptions {
+  std::string bin_dir;
+  std::vector<std::string> worker;     // argv; argv[0] is the path
+  std::vector<std::string> evaluator;  // likewise; empty: none
+  std::string workdir;                 // "": none, and no logs
+  int ps_count = 1;
+  int worker_count = 1;
+  bool chief = false;
+  bool resume = false;       // of the chief
+  bool allow_older = false;  // likewise
+  std::string transport = "auto";
+};
+
 struct LocalCluster {
   std::vector<LocalTask> tasks;
   std::vector<ChildCommand> commands;  // by task
-  std::string chief_address;
+  std::string chief_address;           // worker 0's when no chief runs
 };
 
 // Picks free loopback ports and writes every task's TF_CONFIG.
 // Errors: UNAVAILABLE when no port is free.
 absl::StatusOr<LocalCluster> PlanLocalCluster(
     const LocalClusterOptions& options);
+// Commands also get WEIR_TRANSPORT and, where there is one, WEIR_WORKDIR.
+absl::StatusOr<LocalCluster> PlanCommandCluster(
+    const CommandClusterOptions& options);
 
 }  // namespace weir
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/exit_code.h"
-
 namespace weir {
 Supervisor::Supervisor(Options options, std::vector<LocalTask> tasks)
     : options_(options), tasks_(std::move(tasks)), main_role_("worker") {
@@ -17,6 +15,18 @@ Supervisor::Supervisor(Options options, std::vector<LocalTask> tasks)
 
 bool Supervisor::IsMain(const LocalTask& task) const {
   return task.role == main_role_ && task.index == 0;
+}
+
+bool Supervisor::Runs(const char* role) const {
+  return std::any_of(tasks_.begin(), tasks_.end(), [role](const LocalTask& t) {
+    return t.running && t.role == role;
+  });
+}
+
+bool Supervisor::AllWorkersAreDone() const {
+  return std::all_of(tasks_.begin(), tasks_.end(), [](const LocalTask& t) {
+    return t.role != "worker" || (!t.running && t.exit_code == kExitOk);
+  });
 }
 
 std::vector<int> Supervisor::TakeStarts(int64_t now_ns) {
@@ -40,6 +50,47 @@ void Supervisor::End(int code, std::string reason,
   exit_code_ = code;
   reason_ = std::move(reason);
   terminate_at_ns_ = now_ns + grace.count();
+  if (code == kExitOk) {
+    terminate_chief_at_ns_ = now_ns + options_.chief_grace.count();
+  }
+  if (options_.user_commands) {
+    HurryInOrder(now_ns);
+  }
+}
+
+void Supervisor::Fail(int task, int code, std::string reason,
+                      std::chrono::nanoseconds grace, int64_t now_ns) {
+  failed_task_ = task;
+  End(code, std::move(reason), grace, now_ns);
+}
+
+void Supervisor::HurryInOrder(int64_t now_ns) {
+  const bool chief_runs = Runs("chief");
+  if (exit_code_ != kExitOk && !chief_runs && !Runs("worker")) {
+    terminate_at_ns_ = std::min(terminate_at_ns_, now_ns);
+  }
+  if (!chief_runs && !Runs("worker") && !Runs("evaluator")) {
+    terminate_ps_at_ns_ = std::min(terminate_ps_at_ns_, now_ns);
+  }
+}
+
+void Supervisor::OnLateExit(int index, int64_t now_ns) {
+  if (!options_.user_commands) {
+    HurryServers(now_ns);
+    return;
+  }
+  const LocalTask& task = tasks_[index];
+  if (task.role == "chief" && exit_code_ == kExitOk) {
+    if (task.exit_code != kExitOk) {  // what it was to write is not there
+      exit_code_ = task.exit_code;
+      failed_task_ = index;
+      reason_ = task.name() + " ended with code " +
+                std::to_string(task.exit_code) + " after the workers";
+    } else {
+      terminate_at_ns_ = now_ns + options_.finish_grace.count();
+    }
+  }
+  HurryInOrder(now_ns);
 }
 
 void Supervisor::HurryServers(int64_t now_ns) {
@@ -65,21 +116,25 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
   task.exit_code = code;
   task.start_at_ns = -1;
   if (ending_) {
-    HurryServers(now_ns);
+    OnLateExit(index, now_ns);
     return;
   }
   const std::string what =
       task.name() + " ended with code " + std::to_string(code);
   if (code == kExitOk) {
     // A ps that ended well was told to by the chief, which ends next.
-    if (IsMain(task)) {
+    if (options_.user_commands ? AllWorkersAreDone() : IsMain(task)) {
       End(kExitOk, "", options_.finish_grace, now_ns);
     }
     return;
   }
   if (task.role == "ps") {
-    End(kExitRetry, what + "; start again with --resume",
-        options_.failure_grace, now_ns);
+    if (options_.user_commands) {
+      Fail(index, code, what, options_.permanent_grace, now_ns);
+    } else {
+      Fail(index, kExitRetry, what + "; start again with --resume",
+           options_.failure_grace, now_ns);
+    }
     return;
   }
   if (IsTransientExit(code) && task.restarts < options_.max_restarts) {
@@ -92,31 +147,63 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
   if (task.role == "evaluator") {
     return;  // training goes on without it
   }
-  End(code,
-      IsTransientExit(code) ? what + " and was started again " +
-                                  std::to_string(task.restarts) + " times"
-                            : what,
-      IsTransientExit(code) ? options_.failure_grace : options_.permanent_grace,
-      now_ns);
+  // The others of a user's command wait for no peer that comes again.
+  const bool others_notice = IsTransientExit(code) && !options_.user_commands;
+  Fail(index, code,
+       IsTransientExit(code) ? what + " and was started again " +
+                                   std::to_string(task.restarts) + " times"
+                             : what,
+       others_notice ? options_.failure_grace : options_.permanent_grace,
+       now_ns);
 }
 
-void Supervisor::OnInterrupt(int64_t now_ns) {
+void Supervisor::OnInterrupt(int64_t now_ns, int code) {
   if (interrupted_) {
+    killing_ = true;
     terminate_at_ns_ = now_ns - options_.kill_grace.count();
     return;
   }
   interrupted_ = true;
-  End(kExitInterrupted, "interrupted; go on with --resume",
-      options_.interrupt_grace, now_ns);
+  End(code, "interrupted; go on with --resume", options_.interrupt_grace,
+      now_ns);
+}
+
+Supervisor::Pressure Supervisor::PressureSince(
+    int64_t terminate_at_ns, std::chrono::nanoseconds kill_grace,
+    int64_t now_ns) const {
+  if (!ending_ || now_ns < terminate_at_ns) {
+    return Pressure::kNone;
+  }
+  return now_ns < terminate_at_ns + kill_grace.count() ? Pressure::kTerminate
+                                                       : Pressure::kKill;
 }
 
 Supervisor::Pressure Supervisor::PressureAt(int64_t now_ns) const {
-  if (!ending_ || now_ns < terminate_at_ns_) {
-    return Pressure::kNone;
+  return PressureSince(terminate_at_ns_, options_.kill_grace, now_ns);
+}
+
+int64_t Supervisor::TerminateAtNs(const LocalTask& task) const {
+  if (task.role == "ps") {
+    return terminate_ps_at_ns_;
   }
-  return now_ns < terminate_at_ns_ + options_.kill_grace.count()
-             ? Pressure::kTerminate
-             : Pressure::kKill;
+  if (exit_code_ == kExitOk && task.role == "chief") {
+    return terminate_chief_at_ns_;
+  }
+  if (exit_code_ == kExitOk && Runs("chief")) {
+    return std::numeric_limits<int64_t>::max();  // I4
+  }
+  return terminate_at_ns_;
+}
+
+Supervisor::Pressure Supervisor::PressureOn(int index, int64_t now_ns) const {
+  if (!options_.user_commands || killing_) {
+    return PressureAt(now_ns);
+  }
+  const LocalTask& task = tasks_[index];
+  return PressureSince(
+      TerminateAtNs(task),
+      task.role == "chief" ? options_.chief_kill_grace : options_.kill_grace,
+      now_ns);
 }
 
 bool Supervisor::finished() const {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <map>
 #include <thread>
@@ -24,6 +23,7 @@
 #include "deploy/launcher/progress.h"
 #include "deploy/launcher/summary.h"
 #include "deploy/launcher/supervisor.h"
+#include "deploy/launcher/workdir.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/checkpoint_io.h"
 #include "proto/chief.grpc.pb.h"
@@ -104,38 +104,6 @@ std::string ModeName(const JobSpec& spec) {
   }
 }
 
-// runs/<name>-<time> for a new run; to resume, the newest runs/<name>-* that
-// has a checkpoint, or the newest at all.
-absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
-                                           bool resume) {
-  if (!resume) {
-    const std::time_t now = std::time(nullptr);
-    std::tm local = {};
-    localtime_r(&now, &local);
-    char stamp[32];
-    std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
-    return absl::StrCat("runs/", name, "-", stamp);
-  }
-  std::pair<bool, std::string> newest;  // whether it has a checkpoint
-  const auto runs = Files::Real()->List("runs");
-  for (const std::string& run :
-       runs.ok() ? *runs : std::vector<std::string>{}) {
-    if (run.rfind(name + "-", 0) == 0) {
-      const auto checkpoints = ListCheckpoints(
-          Files::Real(), absl::StrCat("runs/", run, "/checkpoints"));
-      newest = std::max(
-          newest, std::pair(checkpoints.ok() && !checkpoints->empty(), run));
-    }
-  }
-  if (newest.second.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--resume: no earlier run of '", name,
-                     "' under runs/; name its directory with --workdir"));
-  }
-  std::printf("resuming runs/%s\n", newest.second.c_str());
-  return "runs/" + newest.second;
-}
-
 // Makes DIR and DIR/logs. A directory with another run in it is refused, and
 // without `resume`'s run in it, too.
 absl::Status PrepareWorkdir(const std::string& workdir, bool resume) {
@@ -147,14 +115,8 @@ absl::Status PrepareWorkdir(const std::string& workdir, bool resume) {
         absl::StrCat("--resume: there is no run in ", workdir,
                      "; check --workdir, or start one without --resume"));
   }
-  for (const char* name : {"checkpoints", "train.jsonl"}) {
-    WEIR_ASSIGN_OR_RETURN(const bool exists,
-                          files->Exists(JoinPath(workdir, name)));
-    if (exists && !resume) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--workdir ", workdir, " holds an earlier run (", name,
-                       "): add --resume, or take another directory"));
-    }
+  if (!resume) {
+    WEIR_RETURN_IF_ERROR(CheckHoldsNoRun(workdir));
   }
   return files->MakeDirectories(workdir + "/logs");
 }

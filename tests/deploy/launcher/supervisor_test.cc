@@ -114,5 +114,120 @@ TEST(SupervisorTest, ASecondInterruptKillsAtOnce) {
   EXPECT_EQ(supervisor.PressureAt(kSecond), Pressure::kKill);
 }
 
+// ps/0, [chief/0,] worker/0, worker/1, evaluator/0 of weir run.
+Supervisor RunningCommands(bool chief, int max_restarts = 2) {
+  Supervisor::Options options;
+  options.user_commands = true;
+  options.max_restarts = max_restarts;
+  options.interrupt_grace = std::chrono::seconds(10);
+  std::vector<LocalTask> tasks = {Task("ps", 0), Task("worker", 0),
+                                  Task("worker", 1), Task("evaluator", 0)};
+  if (chief) {
+    tasks.push_back(Task("chief", 0));
+  }
+  Supervisor supervisor(options, tasks);
+  EXPECT_EQ(supervisor.TakeStarts(0).size(), tasks.size());
+  return supervisor;
+}
+
+TEST(UserCommandsTest, EndsOnceEveryWorkerEndedWell) {
+  Supervisor supervisor = RunningCommands(false);
+  supervisor.OnExit(1, 0, 0);
+  EXPECT_FALSE(supervisor.ending());
+  supervisor.OnExit(2, 137, 0);  // started again, so not done
+  EXPECT_FALSE(supervisor.ending());
+  EXPECT_EQ(supervisor.TakeStarts(kSecond), std::vector<int>{2});
+  supervisor.OnExit(2, 0, kSecond);
+  EXPECT_TRUE(supervisor.ending());
+  EXPECT_EQ(supervisor.exit_code(), 0);
+  EXPECT_EQ(supervisor.failed_task(), -1);
+  // The evaluator has its grace; the ps serves it as long.
+  EXPECT_EQ(supervisor.PressureOn(3, 5 * kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureOn(3, 6 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(0, 100 * kSecond), Pressure::kNone);
+  supervisor.OnExit(3, 143, 7 * kSecond);
+  EXPECT_EQ(supervisor.PressureOn(0, 7 * kSecond), Pressure::kTerminate);
+  supervisor.OnExit(0, 143, 7 * kSecond);
+  EXPECT_TRUE(supervisor.finished());
+  EXPECT_EQ(supervisor.exit_code(), 0);
+}
+
+TEST(UserCommandsTest, WaitsForTheChiefAndOnlyThenForTheEvaluator) {
+  Supervisor supervisor = RunningCommands(true);
+  supervisor.OnExit(1, 0, 0);
+  supervisor.OnExit(2, 0, 0);
+  EXPECT_EQ(supervisor.PressureOn(4, 59 * kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureOn(4, 60 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(3, 59 * kSecond), Pressure::kNone);
+  supervisor.OnExit(4, 0, 30 * kSecond);
+  EXPECT_EQ(supervisor.PressureOn(3, 34 * kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureOn(3, 35 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(0, 34 * kSecond), Pressure::kNone);
+}
+
+TEST(UserCommandsTest, AChiefThatFailsAtTheEndIsAFailure) {
+  Supervisor supervisor = RunningCommands(true);
+  supervisor.OnExit(1, 0, 0);
+  supervisor.OnExit(2, 0, 0);
+  supervisor.OnExit(4, 3, kSecond);
+  EXPECT_EQ(supervisor.exit_code(), 3);
+  EXPECT_EQ(supervisor.failed_task(), 4);
+  EXPECT_EQ(supervisor.PressureOn(3, kSecond), Pressure::kTerminate);
+}
+
+TEST(UserCommandsTest, ALostChiefIsStartedAgain) {
+  Supervisor supervisor = RunningCommands(true);
+  supervisor.OnExit(4, 137, 0);
+  EXPECT_EQ(supervisor.TakeStarts(kSecond), std::vector<int>{4});
+}
+
+TEST(UserCommandsTest, ALostPsEndsTheJobWithItsOwnCode) {
+  Supervisor supervisor = RunningCommands(false);
+  supervisor.OnExit(0, 137, 0);
+  EXPECT_EQ(supervisor.exit_code(), 137);
+  EXPECT_EQ(supervisor.failed_task(), 0);
+  EXPECT_EQ(supervisor.PressureOn(1, kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureOn(1, 2 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(1, 7 * kSecond), Pressure::kKill);
+}
+
+TEST(UserCommandsTest, AFailedWorkerEndsTheOthersInOrder) {
+  Supervisor supervisor = RunningCommands(true);
+  supervisor.OnExit(2, 1, 0);
+  supervisor.OnExit(1, 5, kSecond);
+  EXPECT_EQ(supervisor.exit_code(), 1);
+  EXPECT_EQ(supervisor.failed_task(), 2);
+  EXPECT_EQ(supervisor.PressureOn(4, 2 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(4, 21 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(4, 22 * kSecond), Pressure::kKill);
+  // The chief's checkpoint needs it.
+  EXPECT_EQ(supervisor.PressureOn(0, 22 * kSecond), Pressure::kNone);
+}
+
+TEST(UserCommandsTest, GivesUpAfterTheLastRestart) {
+  Supervisor supervisor = RunningCommands(false, 1);
+  supervisor.OnExit(1, 137, 0);
+  EXPECT_EQ(supervisor.TakeStarts(kSecond), std::vector<int>{1});
+  supervisor.OnExit(1, 139, kSecond);
+  EXPECT_EQ(supervisor.exit_code(), 139);
+  EXPECT_EQ(supervisor.failed_task(), 1);
+}
+
+TEST(UserCommandsTest, AnInterruptLeavesWorkersTheirGrace) {
+  Supervisor supervisor = RunningCommands(false);
+  supervisor.OnInterrupt(0, 143);
+  EXPECT_EQ(supervisor.exit_code(), 143);
+  EXPECT_EQ(supervisor.PressureOn(1, 9 * kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureOn(1, 10 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(1, 15 * kSecond), Pressure::kKill);
+  supervisor.OnExit(1, 143, kSecond);
+  EXPECT_EQ(supervisor.PressureOn(3, kSecond), Pressure::kNone);
+  supervisor.OnExit(2, 143, kSecond);
+  EXPECT_EQ(supervisor.PressureOn(3, kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(0, kSecond), Pressure::kNone);
+  supervisor.OnInterrupt(2 * kSecond, 143);
+  EXPECT_EQ(supervisor.PressureOn(0, 2 * kSecond), Pressure::kKill);
+}
+
 }  // namespace
 }  // namespace weir

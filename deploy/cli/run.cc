@@ -1,0 +1,60 @@
+// weir run -- COMMAND: see deploy/launcher/run.h.
+#include "deploy/launcher/run.h"
+
+#include <memory>
+
+#include "deploy/cli/bin_dir.h"
+#include "deploy/cli/command.h"
+
+namespace weir {
+
+void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
+                   Command* command) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* run = app->add_subcommand(
+      "run",
+      "run your own program as the workers of a local cluster:\n"
+      "  weir run --ps 2 --workers 2 -- python train.py --epochs 3");
+  run->add_option("--ps", options->ps_count, "parameter servers; default 1")
+      ->check(CLI::Range(1, 64));
+  run->add_option("--workers", options->worker_count,
+                  "copies of the command; default 1")
+      ->check(CLI::Range(1, 64));
+  run->add_flag("--chief", options->chief,
+                "run a chief, who writes checkpoints");
+  run->add_option("--evaluator", options->evaluator,
+                  "a command that runs as the evaluator, in quotes");
+  run->add_option("--workdir", options->workdir,
+                  "the run's directory; default with --chief "
+                  "runs/<script>-<time>, else none");
+  run->add_option("--max_restarts", options->max_restarts,
+                  "times that a task that a signal ended is started again; "
+                  "default 3")
+      ->check(CLI::NonNegativeNumber);
+  run->add_option("--transport", options->transport,
+                  "between workers and ps: auto takes shared memory; default "
+                  "auto")
+      ->check(CLI::IsMember({"auto", "grpc", "shm"}));
+  run->add_flag("--resume", options->resume,
+                "the chief goes on from the newest checkpoint");
+  run->add_flag("--allow_older", options->allow_older,
+                "with --resume: if it is damaged, from the one before");
+  auto misplaced = std::make_shared<std::vector<std::string>>();
+  run->add_option("command", *misplaced, "after --: program and arguments");
+  run->footer(
+      "Ends with 0 when every copy does, else with the first failure's code.");
+  run->callback([options, words, misplaced, command] {
+    options->bin_dir = BinDir();
+    options->command = words;
+    *command = [options, misplaced]() -> absl::StatusOr<int> {
+      if (!misplaced->empty()) {
+        return absl::InvalidArgumentError(
+            "write -- before the command: weir run --workers 2 -- " +
+            misplaced->front() + " ...");
+      }
+      return RunCommand(*options);
+    };
+  });
+}
+
+}  // namespace weir

@@ -1,0 +1,305 @@
+#include "deploy/launcher/output_relay.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace weir {
+namespace {
+
+// As much as a pipe holds, so that one read takes all that was written before.
+constexpr size_t kReadBytes = 64 << 10;
+
+void CloseFd(int fd) {
+  if (fd >= 0) {
+    close(fd);
+  }
+}
+
+// Writes all of `text`; false when `fd` takes no more.
+bool WriteAll(int fd, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t bytes = write(fd, text.data(), text.size());
+    if (bytes > 0) {
+      text.remove_prefix(static_cast<size_t>(bytes));
+    } else if (errno == EAGAIN) {  // somebody made our terminal so
+      pollfd writable = {fd, POLLOUT, 0};
+      poll(&writable, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The reader's end does not block, the writer's does.
+absl::Status MakePipe(int* read_fd, int* write_fd) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) {
+    return absl::ErrnoToStatus(errno, "pipe");
+  }
+  *read_fd = fds[0];
+  *write_fd = fds[1];
+  fcntl(fds[0], F_SETFL, O_NONBLOCK);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<std::string> LineCutter::Add(absl::string_view bytes) {
+  std::vector<std::string> lines;
+  while (!bytes.empty()) {
+    if (after_return_ && bytes[0] == '\n') {
+      bytes.remove_prefix(1);  // the \n of a \r\n
+      after_return_ = false;
+      continue;
+    }
+    after_return_ = false;
+    const size_t end = bytes.find_first_of("\r\n");
+    rest_.append(bytes.substr(0, end).data(), std::min(end, bytes.size()));
+    while (rest_.size() > line_bytes_max_) {
+      size_t cut = line_bytes_max_;
+      for (int i = 0; i < 3 && (rest_[cut] & 0xC0) == 0x80; ++i) {
+        --cut;  // not inside a character
+      }
+      lines.push_back(rest_.substr(0, cut));
+      rest_.erase(0, cut);
+    }
+    if (end == absl::string_view::npos) {
+      break;
+    }
+    after_return_ = bytes[end] == '\r';
+    // "\r\n" alone is an empty line.
+    const bool is_empty_line =
+        !after_return_ || (end + 1 < bytes.size() && bytes[end + 1] == '\n');
+    if (!rest_.empty() || is_empty_line) {
+      lines.push_back(std::exchange(rest_, ""));
+    }
+    bytes.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+std::string LineCutter::TakeRest() { return std::exchange(rest_, ""); }
+
+OutputRelay::Pipes::Pipes(Pipes&& other) noexcept
+    : out_fd(std::exchange(other.out_fd, -1)),
+      err_fd(std::exchange(other.err_fd, -1)) {}
+
+OutputRelay::Pipes::~Pipes() {
+  CloseFd(out_fd);
+  CloseFd(err_fd);
+}
+
+OutputRelay::Run::~Run() { CloseFd(log_fd); }
+
+absl::StatusOr<std::unique_ptr<OutputRelay>> OutputRelay::Create(
+    const Options& options) {
+  std::unique_ptr<OutputRelay> relay(new OutputRelay(options));
+  relay->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (relay->wake_fd_ < 0) {
+    return absl::ErrnoToStatus(errno, "eventfd");
+  }
+  // Signals are the others'; a closed pipe is then an error of write alone.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  relay->thread_ = std::thread([r = relay.get()] { r->Loop(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return relay;
+}
+
+OutputRelay::~OutputRelay() {
+  Finish(std::chrono::nanoseconds(0));
+  CloseFd(wake_fd_);
+}
+
+void OutputRelay::Wake() {
+  const uint64_t one = 1;
+  if (write(wake_fd_, &one, sizeof(one)) < 0) {
+    return;  // it is awake: the counter is full
+  }
+}
+
+absl::StatusOr<OutputRelay::Pipes> OutputRelay::Open(
+    const std::string& task, const std::string& log_path) {
+  auto run = std::make_shared<Run>();
+  run->prefix = absl::StrCat("[", task, "] ");
+  if (!log_path.empty()) {
+    run->log_fd =
+        open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (run->log_fd < 0) {
+      return absl::ErrnoToStatus(errno, log_path);
+    }
+  }
+  Pipes pipes;
+  int out = -1;
+  int err = -1;
+  WEIR_RETURN_IF_ERROR(MakePipe(&out, &pipes.out_fd));
+  const absl::Status second = MakePipe(&err, &pipes.err_fd);
+  if (!second.ok()) {
+    close(out);
+    return second;
+  }
+  {
+    MutexLock lock(&mutex_);
+    newest_[task] = run;
+    const LineCutter cutter(options_.line_bytes_max);
+    added_.emplace_back(new Stream{out, false, run, cutter});
+    added_.emplace_back(new Stream{err, true, run, cutter});
+  }
+  Wake();
+  return pipes;
+}
+
+void OutputRelay::Note(const std::string& line) {
+  {
+    MutexLock lock(&mutex_);
+    notes_.push_back(line + "\n");
+  }
+  Wake();
+}
+
+std::vector<std::string> OutputRelay::Tail(const std::string& task) {
+  MutexLock lock(&mutex_);
+  const auto run = newest_.find(task);
+  if (run == newest_.end()) {
+    return {};
+  }
+  return {run->second->tail.begin(), run->second->tail.end()};
+}
+
+void OutputRelay::Finish(std::chrono::nanoseconds patience) {
+  if (!thread_.joinable()) {
+    return;
+  }
+  {
+    MutexLock lock(&mutex_);
+    finishing_ = true;
+    finish_by_ = std::chrono::steady_clock::now() + patience;
+  }
+  Wake();
+  thread_.join();
+}
+
+void OutputRelay::Write(bool is_error, absl::string_view text) {
+  const int fd = is_error ? options_.err_fd : options_.out_fd;
+  if (!given_up_[is_error ? 1 : 0] && !WriteAll(fd, text)) {
+    given_up_[is_error ? 1 : 0] = true;
+  }
+}
+
+void OutputRelay::Show(Stream* stream, const std::vector<std::string>& lines) {
+  if (lines.empty()) {
+    return;
+  }
+  std::string text;
+  for (const std::string& line : lines) {
+    absl::StrAppend(&text, stream->run->prefix, line, "\n");
+  }
+  {
+    MutexLock lock(&mutex_);
+    std::deque<std::string>& tail = stream->run->tail;
+    tail.insert(tail.end(), lines.begin(), lines.end());
+    while (tail.size() > options_.tail_lines) {
+      tail.pop_front();
+    }
+  }
+  Write(stream->is_error, text);
+}
+
+bool OutputRelay::Read(Stream* stream) {
+  char buffer[kReadBytes];
+  const ssize_t bytes = read(stream->fd, buffer, sizeof(buffer));
+  if (bytes < 0) {
+    return errno == EAGAIN || errno == EINTR;
+  }
+  if (bytes == 0) {
+    const std::string rest = stream->cutter.TakeRest();
+    if (!rest.empty()) {
+      Show(stream, {rest});
+    }
+    return false;
+  }
+  const absl::string_view text(buffer, static_cast<size_t>(bytes));
+  Run* run = stream->run.get();
+  if (run->log_fd >= 0 && !WriteAll(run->log_fd, text)) {
+    const absl::Status why = absl::ErrnoToStatus(
+        errno, absl::StrCat("weir: the log of ", run->prefix, "ends here"));
+    Write(/*is_error=*/true, absl::StrCat(why.message(), "\n"));
+    CloseFd(std::exchange(run->log_fd, -1));
+  }
+  Show(stream, stream->cutter.Add(text));
+  return true;
+}
+
+bool OutputRelay::Wait() {
+  std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
+  for (const auto& stream : streams_) {
+    fds.push_back({stream->fd, POLLIN, 0});
+  }
+  bool finishing = false;
+  int timeout_ms = -1;
+  {
+    MutexLock lock(&mutex_);
+    finishing = finishing_;
+    if (finishing) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+          finish_by_ - std::chrono::steady_clock::now());
+      timeout_ms =
+          streams_.empty() ? 0 : std::max(0, static_cast<int>(left.count()));
+    }
+  }
+  poll(fds.data(), fds.size(), timeout_ms);
+  uint64_t wakes = 0;
+  const bool woken = read(wake_fd_, &wakes, sizeof(wakes)) > 0;
+  return finishing && !woken && timeout_ms == 0;
+}
+
+void OutputRelay::Loop() {
+  bool ending = false;
+  while (!ending) {
+    ending = Wait();
+    std::vector<std::string> notes;
+    {
+      MutexLock lock(&mutex_);
+      notes.swap(notes_);
+      for (auto& stream : added_) {
+        streams_.push_back(std::move(stream));
+      }
+      added_.clear();
+    }
+    // Every stream, ready or not: a note comes after all that was there.
+    std::erase_if(streams_, [this](const std::unique_ptr<Stream>& stream) {
+      const bool open = Read(stream.get());
+      if (!open) {
+        close(stream->fd);
+      }
+      return !open;
+    });
+    for (const std::string& note : notes) {
+      Write(/*is_error=*/true, note);
+    }
+  }
+  for (const auto& stream : streams_) {  // somebody outlives the task
+    const std::string rest = stream->cutter.TakeRest();
+    if (!rest.empty()) {
+      Show(stream.get(), {rest});
+    }
+    close(stream->fd);
+  }
+  streams_.clear();
+}
+
+}  // namespace weir

@@ -1,0 +1,137 @@
+// Shows what many tasks print as whole lines, each with its task before it.
+//
+//   [worker/0] loss 0.31
+//   [ps/1] ...
+//
+// Place: between the pipes that are the children's stdout and stderr and the
+// launcher's own two. One thread reads and writes; who adds to it never waits
+// for a terminal.
+//
+// Terms
+//   line   ends with \n, \r or \r\n; the last one of a pipe with its end.
+//
+// Invariants
+//   I1. Lines are never mixed. One over line_bytes_max is shown as several.
+//   I2. Nothing is lost while the launcher's outputs take it. One that takes no
+//       more (a closed pipe, a terminal that is gone) is given up alone.
+//   I3. A log file gets the bytes as they came.
+// Threads: safe.
+#ifndef DEPLOY_LAUNCHER_OUTPUT_RELAY_H_
+#define DEPLOY_LAUNCHER_OUTPUT_RELAY_H_
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/mutex.h"
+
+namespace weir {
+
+// Cuts a stream of bytes into lines.
+class LineCutter {
+ public:
+  explicit LineCutter(size_t line_bytes_max)
+      : line_bytes_max_(line_bytes_max) {}
+
+  // The lines that `bytes` complete, without their ends. A text before a \r is
+  // one; nothing before a \r is none, so that "\r 10%\r 20%" is two lines.
+  std::vector<std::string> Add(absl::string_view bytes);
+  // What came after the last line's end; empty when nothing did.
+  std::string TakeRest();
+
+ private:
+  const size_t line_bytes_max_;  // no character of UTF-8 is cut
+  std::string rest_;
+  bool after_return_ = false;
+};
+
+class OutputRelay {
+ public:
+  struct Options {
+    int out_fd = 1;
+    int err_fd = 2;
+    size_t line_bytes_max = 8192;
+    size_t tail_lines = 20;
+  };
+  // The ends that a child writes to; closed with the object.
+  struct Pipes {
+    Pipes() = default;
+    Pipes(Pipes&& other) noexcept;
+    Pipes& operator=(Pipes&&) = delete;
+    ~Pipes();
+    int out_fd = -1;
+    int err_fd = -1;
+  };
+
+  // Starts the thread. Errors: the system's.
+  static absl::StatusOr<std::unique_ptr<OutputRelay>> Create(
+      const Options& options);
+  // Finish without waiting for open pipes.
+  ~OutputRelay();
+
+  // Pipes for one start of `task`; its bytes are also appended to `log_path`
+  // ("": to none). Errors: the log file's, or the system's.
+  absl::StatusOr<Pipes> Open(const std::string& task,
+                             const std::string& log_path);
+  // Shows `line` on stderr, after what tasks had printed by now.
+  void Note(const std::string& line);
+  // The last lines of the newest start of `task`, oldest first.
+  std::vector<std::string> Tail(const std::string& task);
+  // Relays until every pipe is closed by those who write to it, at most for
+  // `patience` and then what is there; ends the thread.
+  void Finish(std::chrono::nanoseconds patience);
+
+ private:
+  // One start of one task.
+  struct Run {
+    std::string prefix;
+    int log_fd = -1;
+    std::deque<std::string> tail;
+    ~Run();
+  };
+  struct Stream {
+    int fd;
+    bool is_error;
+    std::shared_ptr<Run> run;
+    LineCutter cutter;
+  };
+
+  explicit OutputRelay(const Options& options) : options_(options) {}
+
+  void Loop();
+  // Waits for bytes, notes or Finish. Returns true when the last round is due.
+  bool Wait();
+  // Reads what one pipe has; false at its end.
+  bool Read(Stream* stream);
+  void Show(Stream* stream, const std::vector<std::string>& lines);
+  void Write(bool is_error, absl::string_view text);
+  void Wake();
+
+  const Options options_;
+  int wake_fd_ = -1;
+  std::thread thread_;
+
+  // The thread's own.
+  std::vector<std::unique_ptr<Stream>> streams_;
+  bool given_up_[2] = {false, false};  // stdout, stderr
+
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Stream>> added_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> notes_ ABSL_GUARDED_BY(mutex_);
+  // Runs' tails are guarded, too.
+  std::map<std::string, std::shared_ptr<Run>> newest_ ABSL_GUARDED_BY(mutex_);
+  bool finishing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::chrono::steady_clock::time_point finish_by_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weir
+
+#endif  // DEPLOY_LAUNCHER_OUTPUT_RELAY_H_

@@ -1,0 +1,385 @@
+#include "deploy/launcher/run.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/exit_code.h"
+#include "common/files.h"
+#include "common/status.h"
+#include "deploy/launcher/child_process.h"
+#include "deploy/launcher/local_cluster.h"
+#include "deploy/launcher/output_relay.h"
+#include "deploy/launcher/supervisor.h"
+#include "deploy/launcher/user_command.h"
+#include "deploy/launcher/workdir.h"
+
+namespace weir {
+namespace {
+
+using Pressure = Supervisor::Pressure;
+
+constexpr auto kPollEvery = std::chrono::milliseconds(50);
+// Workers alone write nothing that others wait for.
+constexpr auto kWorkerInterruptGrace = std::chrono::seconds(10);
+// For helpers of a task that ended, which see that it is gone.
+constexpr auto kLeftoverGrace = std::chrono::milliseconds(500);
+// Everybody who writes to a pipe is gone, but for a daemon.
+constexpr auto kOutputPatience = std::chrono::milliseconds(500);
+
+// Set by the signal handler; the loop reads them.
+volatile sig_atomic_t interrupts = 0;
+volatile sig_atomic_t first_signal = 0;
+
+void NoteSignal(int signal) {
+  if (interrupts == 0) {
+    first_signal = signal;
+  }
+  interrupts = interrupts + 1;
+}
+
+// A terminal that goes (SIGHUP) ends the job in order, unless nohup says no.
+void CatchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = NoteSignal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  signal(SIGCHLD, SIG_DFL);  // ends are waited for, whatever was inherited
+  struct sigaction before = {};
+  sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) {
+    sigaction(SIGHUP, &action, nullptr);
+  }
+}
+
+// The job is over: Ctrl-C only stops the last output from being shown.
+void ReleaseSignals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    signal(number, SIG_DFL);
+  }
+  signal(SIGPIPE, SIG_IGN);  // the exit code still says how the job ended
+}
+
+std::string CodeText(int code) {
+  const bool is_signal = code > 128 && code <= 128 + 64 && code != kExitRetry;
+  return is_signal ? absl::StrCat("code ", code, " (signal ", code - 128, ")")
+                   : absl::StrCat("code ", code);
+}
+
+// Starts, watches, signals and reaps the tasks of one plan.
+class JobRun {
+ public:
+  JobRun(const LocalCluster& plan, const Supervisor::Options& rules,
+         OutputRelay* relay)
+      : plan_(plan),
+        relay_(relay),
+        supervisor_(rules, plan.tasks),
+        max_restarts_(rules.max_restarts),
+        processes_(plan.tasks.size()) {}
+  ~JobRun() { EndLeftovers(); }
+
+  // Until nothing runs. Errors: a task cannot be started.
+  absl::Status Run();
+  // On stderr: what ended the job, and the last lines of who did.
+  void Explain();
+  int exit_code() const { return supervisor_.exit_code(); }
+
+ private:
+  struct TaskProcess {
+    pid_t pid = 0;
+    int64_t start_ns = 0;
+    double ran_seconds = 0;
+    Pressure pressed = Pressure::kNone;
+    bool failed_by_itself = false;  // the last time, nobody had ended it
+  };
+
+  absl::Status StartDue(int64_t now_ns);
+  void CollectEnds(int64_t now_ns);
+  void ReportEnd(int task);
+  void HandleInterrupts(int64_t now_ns);
+  void Press(int64_t now_ns);
+  // Kills what tasks left in their process groups, and reaps.
+  void EndLeftovers();
+  std::string FailureText(int task) const;
+
+  const LocalCluster& plan_;
+  OutputRelay* const relay_;
+  Supervisor supervisor_;
+  const int max_restarts_;
+  std::vector<TaskProcess> processes_;  // by task
+  std::vector<pid_t> ended_;            // leaders of groups, not yet reaped
+  int handled_interrupts_ = 0;
+};
+
+absl::Status JobRun::StartDue(int64_t now_ns) {
+  for (const int task : supervisor_.TakeStarts(now_ns)) {
+    ChildCommand command = plan_.commands[task];
+    WEIR_ASSIGN_OR_RETURN(
+        const OutputRelay::Pipes pipes,
+        relay_->Open(supervisor_.tasks()[task].name(), command.log_path));
+    command.stdout_fd = pipes.out_fd;
+    command.stderr_fd = pipes.err_fd;
+    TaskProcess& process = processes_[task];
+    process = TaskProcess();
+    process.start_ns = now_ns;
+    WEIR_ASSIGN_OR_RETURN(process.pid, StartChild(command));
+  }
+  return absl::OkStatus();
+}
+
+void JobRun::CollectEnds(int64_t now_ns) {
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    if (!supervisor_.tasks()[i].running) {
+      continue;
+    }
+    TaskProcess& process = processes_[i];
+    const auto code = ChildEnd(process.pid);
+    if (!code.has_value()) {
+      continue;
+    }
+    // Its helpers; one that cleans up behind it ignores SIGTERM and ends soon.
+    kill(-process.pid, SIGTERM);
+    ended_.push_back(std::exchange(process.pid, 0));
+    process.ran_seconds = static_cast<double>(now_ns - process.start_ns) / 1e9;
+    process.failed_by_itself = *code != kExitOk && handled_interrupts_ == 0 &&
+                               process.pressed == Pressure::kNone;
+    supervisor_.OnExit(static_cast<int>(i), *code, now_ns);
+    ReportEnd(static_cast<int>(i));
+  }
+}
+
+std::string JobRun::FailureText(int task) const {
+  char seconds[32];
+  std::snprintf(seconds, sizeof(seconds), "%.0f", processes_[task].ran_seconds);
+  const LocalTask& ended = supervisor_.tasks()[task];
+  return absl::StrCat("weir run: ", ended.name(), " failed with ",
+                      CodeText(ended.exit_code), " after ", seconds, " s");
+}
+
+void JobRun::ReportEnd(int task) {
+  if (!processes_[task].failed_by_itself) {
+    return;
+  }
+  const LocalTask& ended = supervisor_.tasks()[task];
+  if (!supervisor_.ending()) {
+    relay_->Note(absl::StrCat(
+        FailureText(task),
+        ended.start_at_ns < 0
+            ? "; the job goes on without it"
+            : absl::StrCat("; it is started again (", ended.restarts, " of ",
+                           max_restarts_, ")")));
+  } else if (supervisor_.failed_task() == task) {
+    relay_->Note(absl::StrCat(FailureText(task), "; ending the job"));
+  }
+}
+
+void JobRun::HandleInterrupts(int64_t now_ns) {
+  while (handled_interrupts_ < interrupts) {
+    supervisor_.OnInterrupt(now_ns, 128 + first_signal);
+    if (++handled_interrupts_ > 1) {
+      continue;
+    }
+    relay_->Note("weir run: stopping; once more kills");
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      const LocalTask& task = supervisor_.tasks()[i];
+      if (!task.running || (task.role != "worker" && task.role != "chief")) {
+        continue;
+      }
+      // As the terminal does: Ctrl-C to a command and its helpers.
+      if (first_signal == SIGINT) {
+        kill(-processes_[i].pid, SIGINT);
+      } else {
+        kill(processes_[i].pid, SIGTERM);
+      }
+    }
+  }
+}
+
+void JobRun::Press(int64_t now_ns) {
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    TaskProcess& process = processes_[i];
+    if (!supervisor_.tasks()[i].running) {
+      continue;
+    }
+    const Pressure pressure =
+        supervisor_.PressureOn(static_cast<int>(i), now_ns);
+    if (pressure == process.pressed) {
+      continue;
+    }
+    process.pressed = pressure;
+    if (pressure == Pressure::kKill) {
+      kill(-process.pid, SIGKILL);
+    } else {
+      kill(process.pid, SIGTERM);  // its helpers are its own
+    }
+  }
+}
+
+void JobRun::EndLeftovers() {
+  for (TaskProcess& process : processes_) {
+    if (process.pid > 0) {  // a start failed: the others still run
+      kill(-process.pid, SIGKILL);
+      ended_.push_back(std::exchange(process.pid, 0));
+    }
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kLeftoverGrace;
+  for (const pid_t pid : ended_) {
+    while (!ReapChild(pid).has_value()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    // The group is there now only if others are in it.
+    while (kill(-pid, 0) == 0) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        kill(-pid, SIGKILL);
+        break;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  ended_.clear();
+}
+
+absl::Status JobRun::Run() {
+  Clock* clock = Clock::Real();
+  while (!supervisor_.finished()) {
+    const int64_t now_ns = clock->NowNs();
+    WEIR_RETURN_IF_ERROR(StartDue(now_ns));
+    CollectEnds(now_ns);
+    HandleInterrupts(now_ns);
+    Press(now_ns);
+    if (!supervisor_.finished()) {
+      std::this_thread::sleep_for(kPollEvery);
+    }
+  }
+  ReleaseSignals();
+  EndLeftovers();
+  relay_->Finish(kOutputPatience);
+  return absl::OkStatus();
+}
+
+void JobRun::Explain() {
+  const int first = supervisor_.failed_task();
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const int task = static_cast<int>(i);
+    if (task != first && processes_[i].failed_by_itself) {
+      std::fprintf(stderr, "%s\n", FailureText(task).c_str());
+    }
+  }
+  if (first < 0) {
+    if (exit_code() != kExitOk) {
+      std::fprintf(stderr, "weir run: interrupted\n");
+    }
+    return;
+  }
+  const auto lines = relay_->Tail(supervisor_.tasks()[first].name());
+  std::fprintf(stderr, "%s; %s\n", FailureText(first).c_str(),
+               lines.empty() ? "it printed nothing" : "its last lines:");
+  for (const std::string& line : lines) {
+    std::fprintf(stderr, "  %s\n", line.c_str());
+  }
+}
+
+// The directory that the tasks are told of, made; "" when there is none.
+absl::StatusOr<std::string> PrepareWorkdir(const RunOptions& options) {
+  if (options.workdir.empty() && !options.chief) {
+    return "";
+  }
+  std::string workdir = options.workdir;
+  if (workdir.empty()) {
+    WEIR_ASSIGN_OR_RETURN(
+        workdir, DefaultWorkdir(RunName(options.command), options.resume));
+  }
+  std::error_code ignored;
+  workdir = std::filesystem::absolute(workdir, ignored).string();
+  WEIR_ASSIGN_OR_RETURN(const bool exists, Files::Real()->Exists(workdir));
+  if (options.resume && !exists) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume: there is no run in ", workdir,
+                     "; check --workdir, or start one without --resume"));
+  }
+  if (options.chief && !options.resume) {
+    WEIR_RETURN_IF_ERROR(CheckHoldsNoRun(workdir));
+  }
+  WEIR_RETURN_IF_ERROR(Files::Real()->MakeDirectories(workdir + "/logs"));
+  if (options.workdir.empty()) {
+    std::fprintf(stderr, "weir run: working directory %s\n", workdir.c_str());
+  }
+  return workdir;
+}
+
+// The options as a plan of tasks. Makes the working directory last.
+absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
+  if (options.command.empty()) {
+    return absl::InvalidArgumentError(
+        "there is no command; write it after --: weir run "
+        "--workers 2 -- python train.py");
+  }
+  if (options.ps_count < 1 || options.worker_count < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ps ", options.ps_count, " --workers ",
+                     options.worker_count, ": each must be at least 1"));
+  }
+  if (options.resume && !options.chief) {
+    return absl::InvalidArgumentError(
+        "--resume is the chief's, who restores a checkpoint: add "
+        "--chief");
+  }
+  // Only the main thread reads or changes the environment.
+  const char* path_value = std::getenv("PATH");  // NOLINT
+  const std::string path = path_value == nullptr ? "/bin:/usr/bin" : path_value;
+  CommandClusterOptions cluster;
+  cluster.bin_dir = options.bin_dir;
+  cluster.worker = options.command;
+  WEIR_ASSIGN_OR_RETURN(cluster.worker[0],
+                        FindProgram(options.command[0], path));
+  auto evaluator = SplitWords(options.evaluator);
+  if (evaluator.ok() && !evaluator->empty()) {
+    const auto program = FindProgram((*evaluator)[0], path);
+    if (program.ok()) {
+      (*evaluator)[0] = *program;
+    } else {
+      evaluator = program.status();
+    }
+  }
+  if (!evaluator.ok()) {
+    return Annotate(evaluator.status(), "--evaluator");
+  }
+  cluster.evaluator = *evaluator;
+  cluster.ps_count = options.ps_count;
+  cluster.worker_count = options.worker_count;
+  cluster.chief = options.chief;
+  cluster.resume = options.resume;
+  cluster.allow_older = options.allow_older;
+  cluster.transport = options.transport;
+  WEIR_ASSIGN_OR_RETURN(cluster.workdir, PrepareWorkdir(options));
+  return PlanCommandCluster(cluster);
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunCommand(const RunOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const LocalCluster plan, Plan(options));
+  Supervisor::Options rules;
+  rules.user_commands = true;
+  rules.max_restarts = options.max_restarts;
+  if (!options.chief) {
+    rules.interrupt_grace = kWorkerInterruptGrace;
+  }
+  WEIR_ASSIGN_OR_RETURN(const auto relay, OutputRelay::Create({}));
+  CatchSignals();
+  JobRun job(plan, rules, relay.get());
+  WEIR_RETURN_IF_ERROR(job.Run());
+  job.Explain();
+  return job.exit_code();
+}
+
+}  // namespace weir

@@ -1,0 +1,225 @@
+// What tasks print, as whole lines with their names.
+#include "deploy/launcher/output_relay.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/files.h"
+#include "tests/common/temp_dir.h"
+
+namespace weir {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+constexpr auto kLong = std::chrono::seconds(60);
+
+// A file in memory that a relay writes to.
+class Sink {
+ public:
+  Sink() : fd_(memfd_create("sink", MFD_CLOEXEC)) {}
+  ~Sink() { close(fd_); }
+  int fd() const { return fd_; }
+  std::string Text() const {
+    std::string text(static_cast<size_t>(lseek(fd_, 0, SEEK_END)), 0);
+    EXPECT_EQ(pread(fd_, text.data(), text.size(), 0),
+              static_cast<ssize_t>(text.size()));
+    return text;
+  }
+
+ private:
+  const int fd_;
+};
+
+struct Screen {
+  Sink out;
+  Sink err;
+  std::unique_ptr<OutputRelay> Relay(size_t line_bytes_max = 8192) {
+    OutputRelay::Options options;
+    options.out_fd = out.fd();
+    options.err_fd = err.fd();
+    options.line_bytes_max = line_bytes_max;
+    options.tail_lines = 3;
+    return std::move(OutputRelay::Create(options)).value();
+  }
+};
+
+OutputRelay::Pipes OpenPipes(OutputRelay* relay, const std::string& task,
+                             const std::string& log = "") {
+  return std::move(relay->Open(task, log)).value();
+}
+
+void Print(int fd, const std::string& text) {
+  ASSERT_EQ(write(fd, text.data(), text.size()),
+            static_cast<ssize_t>(text.size()));
+}
+
+TEST(LineCutterTest, ReturnsLinesOnceTheyAreWhole) {
+  LineCutter cutter(100);
+  EXPECT_EQ(cutter.Add("a"), Lines());
+  EXPECT_EQ(cutter.Add("b\n\ncd"), (Lines{"ab", ""}));
+  EXPECT_EQ(cutter.Add("\n"), Lines{"cd"});
+  EXPECT_EQ(cutter.Add("e"), Lines());
+  EXPECT_EQ(cutter.TakeRest(), "e");
+  EXPECT_EQ(cutter.TakeRest(), "");
+}
+
+TEST(LineCutterTest, TakesAReturnForALinesEnd) {
+  LineCutter cutter(100);
+  EXPECT_EQ(cutter.Add("\r 10%\r 20%"), Lines{" 10%"});
+  EXPECT_EQ(cutter.Add("\r"), Lines{" 20%"});
+  EXPECT_EQ(cutter.Add("\nx\r\n\r\ny\n"), (Lines{"x", "", "y"}));
+}
+
+TEST(LineCutterTest, CutsALongLineBetweenCharacters) {
+  LineCutter cutter(4);
+  EXPECT_EQ(cutter.Add("abcdefghij\n"), (Lines{"abcd", "efgh", "ij"}));
+  EXPECT_EQ(cutter.Add("abcd\n"), Lines{"abcd"});
+  EXPECT_EQ(cutter.Add("abc\xC3\xA4xy\n"), (Lines{"abc", "\xC3\xA4xy"}));
+  // Not UTF-8: cut all the same.
+  EXPECT_EQ(cutter.Add("\x80\x80\x80\x80\x80\n"),
+            (Lines{"\x80", "\x80\x80\x80\x80"}));
+}
+
+TEST(OutputRelayTest, PutsNamesBeforeLinesAndKeepsTheStreamsApart) {
+  Screen screen;
+  const auto relay = screen.Relay();
+  {
+    const auto first = OpenPipes(relay.get(), "worker/0");
+    const auto second = OpenPipes(relay.get(), "ps/1");
+    Print(first.out_fd, "one\ntw");
+    Print(second.err_fd, "warn\n");
+    Print(first.out_fd, "o\nlast");
+  }
+  relay->Finish(kLong);
+  EXPECT_EQ(screen.out.Text(),
+            "[worker/0] one\n[worker/0] two\n[worker/0] last\n");
+  EXPECT_EQ(screen.err.Text(), "[ps/1] warn\n");
+}
+
+TEST(OutputRelayTest, NeverTearsLinesOfManyTasks) {
+  Screen screen;
+  const auto relay = screen.Relay();
+  constexpr int kTasks = 4;
+  constexpr int kLines = 2000;
+  std::vector<std::thread> tasks;
+  for (int task = 0; task < kTasks; ++task) {
+    auto pipes = std::make_shared<OutputRelay::Pipes>(
+        OpenPipes(relay.get(), "worker/" + std::to_string(task)));
+    tasks.emplace_back([pipes, task] {
+      for (int i = 0; i < kLines; ++i) {  // in two writes each
+        const std::string text(50, static_cast<char>('a' + task));
+        Print(pipes->out_fd, text);
+        Print(pipes->out_fd, text + "\n");
+      }
+    });
+  }
+  for (std::thread& task : tasks) {
+    task.join();
+  }
+  tasks.clear();
+  relay->Finish(kLong);
+  std::map<std::string, int> counts;
+  std::istringstream stream(screen.out.Text());
+  for (std::string line; std::getline(stream, line);) {
+    ++counts[line];
+  }
+  EXPECT_EQ(counts.size(), static_cast<size_t>(kTasks));
+  for (int task = 0; task < kTasks; ++task) {
+    EXPECT_EQ(counts["[worker/" + std::to_string(task) + "] " +
+                     std::string(100, static_cast<char>('a' + task))],
+              kLines);
+  }
+}
+
+TEST(OutputRelayTest, LosesNothingOfALineWithoutEnd) {
+  Screen screen;
+  const auto relay = screen.Relay(1000);
+  const std::string text(100'000, 'x');
+  {
+    const auto pipes = OpenPipes(relay.get(), "worker/0");
+    Print(pipes.out_fd, text);
+  }
+  relay->Finish(kLong);
+  const std::string shown = screen.out.Text();
+  EXPECT_EQ(std::count(shown.begin(), shown.end(), 'x'), 100'000);
+  EXPECT_EQ(std::count(shown.begin(), shown.end(), '\n'), 100);
+}
+
+TEST(OutputRelayTest, AppendsTheBytesToTheLog) {
+  const std::string dir = MakeTempDir();
+  const std::string log = dir + "/worker-0.log";
+  ASSERT_TRUE(Files::Real()->WriteAtomically(log, "before\n").ok());
+  Screen screen;
+  const auto relay = screen.Relay();
+  {
+    const auto pipes = OpenPipes(relay.get(), "worker/0", log);
+    Print(pipes.out_fd, "\r 10%\r\nx");
+  }
+  relay->Finish(kLong);
+  EXPECT_EQ(*Files::Real()->ReadAll(log), "before\n\r 10%\r\nx");
+}
+
+TEST(OutputRelayTest, AnUnwritableLogIsAnError) {
+  Screen screen;
+  const auto relay = screen.Relay();
+  EXPECT_FALSE(relay->Open("worker/0", "/no/such/folder/log").ok());
+}
+
+TEST(OutputRelayTest, KeepsTheLastLinesOfTheNewestStart) {
+  Screen screen;
+  const auto relay = screen.Relay();
+  { Print(OpenPipes(relay.get(), "worker/0").out_fd, "old\n"); }
+  {
+    const auto pipes = OpenPipes(relay.get(), "worker/0");
+    Print(pipes.out_fd, "1\n2\n3\n4\n5");
+  }
+  relay->Finish(kLong);
+  EXPECT_EQ(relay->Tail("worker/0"), (Lines{"3", "4", "5"}));
+  EXPECT_EQ(relay->Tail("worker/1"), Lines());
+}
+
+TEST(OutputRelayTest, ANoteComesAfterWhatWasPrintedBefore) {
+  Screen screen;
+  const auto relay = screen.Relay();
+  {
+    const auto pipes = OpenPipes(relay.get(), "worker/0");
+    Print(pipes.err_fd, "first\n");
+    relay->Note("weir run: second");
+  }
+  relay->Finish(kLong);
+  EXPECT_EQ(screen.err.Text(), "[worker/0] first\nweir run: second\n");
+}
+
+TEST(OutputRelayTest, DoesNotWaitForAPipeThatStaysOpen) {
+  Screen screen;
+  const auto relay = screen.Relay();
+  const auto pipes = OpenPipes(relay.get(), "worker/0");
+  Print(pipes.out_fd, "half");
+  relay->Finish(std::chrono::milliseconds(10));
+  EXPECT_EQ(screen.out.Text(), "[worker/0] half\n");
+}
+
+TEST(OutputRelayTest, AClosedOutputLeavesTheOtherAlone) {
+  Screen screen;
+  int closed[2];
+  ASSERT_EQ(pipe(closed), 0);
+  close(closed[0]);
+  OutputRelay::Options options;
+  options.out_fd = closed[1];
+  options.err_fd = screen.err.fd();
+  const auto relay = std::move(OutputRelay::Create(options)).value();
+  {
+    const auto pipes = OpenPipes(relay.get(), "worker/0");
+    Print(pipes.out_fd, "gone\n");
+    Print(pipes.err_fd, "here\n");
+  }
+  relay->Finish(kLong);
+  EXPECT_EQ(screen.err.Text(), "[worker/0] here\n");
+  close(closed[1]);
+}
+
+}  // namespace
+}  // namespace weir
