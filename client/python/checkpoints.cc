@@ -1,0 +1,68 @@
+#include "client/python/checkpoints.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/python/raise.h"
+#include "common/files.h"
+#include "proto/checkpoint_io.h"
+
+namespace weir::python {
+namespace {
+
+namespace py = pybind11;
+
+// Runs `call` without the GIL; raises what it says.
+template <typename Call>
+auto WithoutGil(const Call& call) {
+  auto result = [&] {
+    const py::gil_scoped_release release;
+    return call();
+  }();
+  if (!result.ok()) {
+    Raise(static_cast<int>(result.status().code()),
+          std::string(result.status().message()));
+  }
+  return *std::move(result);
+}
+
+std::vector<std::pair<uint64_t, std::string>> List(
+    const std::string& directory) {
+  const std::vector<CheckpointInfo> found =
+      WithoutGil([&] { return ListCheckpoints(Files::Real(), directory); });
+  std::vector<std::pair<uint64_t, std::string>> result;
+  for (const CheckpointInfo& info : found) {
+    result.emplace_back(info.step, info.path);
+  }
+  return result;
+}
+
+py::dict Read(const std::string& path) {
+  const std::unique_ptr<CheckpointReader> reader =
+      WithoutGil([&] { return CheckpointReader::Open(Files::Real(), path); });
+  py::dict result;
+  for (const VariableSpec& variable : reader->layout().variables()) {
+    const std::vector<float> values =
+        WithoutGil([&] { return reader->ReadVariable(variable.name); });
+    const py::array_t<float> array(variable.shape, values.data());
+    result[py::str(variable.name)] = array;
+    for (const std::string& alias : variable.aliases) {
+      result[py::str(alias)] = array;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void AddCheckpoints(py::module_* module) {
+  module->def("list_checkpoints", &List);
+  module->def("read_checkpoint", &Read);
+}
+
+}  // namespace weir::python

@@ -1,0 +1,61 @@
+"""Weir: parameter servers for training across machines.
+
+`weir.torch` distributes a PyTorch script; `weir.connect` is below it, for
+programs that bring their own model as arrays.
+
+    client = weir.connect()
+    client.declare({"w": np.zeros(10)}, optimizer=weir.SGD(lr=0.1))
+    for step in range(client.pushes, 100):
+        gradient = compute(client.values["w"])
+        client.push_pull({"w": gradient})
+"""
+
+from weir._checkpoints import Checkpoint, checkpoints
+from weir._client import Client, connect
+from weir.errors import (
+    Closed,
+    DataLoss,
+    Forked,
+    InvalidArgument,
+    NonFinite,
+    Replaced,
+    ServerLost,
+    Unavailable,
+    WeirError,
+    WrongLayout,
+)
+from weir.optimizers import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    AdamW,
+    Optimizer,
+    RMSprop,
+    Settings,
+)
+
+__all__ = [
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Checkpoint",
+    "Client",
+    "Closed",
+    "DataLoss",
+    "Forked",
+    "InvalidArgument",
+    "NonFinite",
+    "Optimizer",
+    "RMSprop",
+    "Replaced",
+    "SGD",
+    "ServerLost",
+    "Settings",
+    "Unavailable",
+    "WeirError",
+    "WrongLayout",
+    "checkpoints",
+    "connect",
+]

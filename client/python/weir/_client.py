@@ -1,0 +1,433 @@
+"""The low-level client: named float32 arrays on parameter servers."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from weir import _core, _environment
+from weir.errors import Closed, InvalidArgument
+from weir.optimizers import Optimizer, Settings
+
+_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
+
+
+def _shape_text(shape: Sequence[int]) -> str:
+    return "[" + ", ".join(str(n) for n in shape) + "]"
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    """`value` as an array that shares its memory where it can."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "detach"):  # a PyTorch tensor
+        value = value.detach()
+    try:
+        if hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
+            return np.asarray(value)
+        return np.from_dlpack(value)
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        raise InvalidArgument(
+            f"'{name}' cannot be read as an array in host memory: {error}"
+        ) from None
+
+
+def _check(name: str, to: np.ndarray, value: np.ndarray) -> None:
+    """Whether `value` can be copied to `to`."""
+    if value.shape != to.shape:
+        raise InvalidArgument(
+            f"'{name}' is {_shape_text(to.shape)}, "
+            f"the array given is {_shape_text(value.shape)}"
+        )
+    if not np.can_cast(value.dtype, to.dtype, casting="same_kind"):
+        raise InvalidArgument(
+            f"'{name}': {value.dtype} cannot be taken for {to.dtype}"
+        )
+
+
+def _copy(to: np.ndarray, value: np.ndarray) -> None:
+    """Nothing where both are the same memory."""
+    if (
+        value.ctypes.data != to.ctypes.data
+        or value.strides != to.strides
+        or value.dtype != to.dtype
+    ):
+        np.copyto(to, value, casting="same_kind")
+
+
+class Client:
+    """One worker's line to the parameter servers of a job; see `connect`.
+
+    Used by one thread at a time, in the process that made it. As a context
+    manager it ends with `finish` after a clean body, and with `close`.
+
+    Raises: `weir.Closed` when it is asked after `close` or before `declare`,
+    `weir.ServerLost` when a server is gone, `weir.Replaced` when a newer
+    process took this worker's place, `weir.Forked` in a forked child.
+    """
+
+    def __init__(self, options: dict[str, Any]):
+        self._options = options
+        self._core: Optional[_core.CoreClient] = None
+        self._names: dict[str, int] = {}
+        self._memory: dict[str, np.ndarray] = {}  # behind _values
+        self._values: dict[str, np.ndarray] = {}
+        self._gradients: dict[str, np.ndarray] = {}
+        self._groups = 0
+        _core.set_up_process(f"worker/{options['worker_index']}")
+        self._core = _core.CoreClient(options)
+        _clients.add(self)
+
+    # ---------------------------------------------------------------- tensors
+
+    def declare(
+        self,
+        tensors: Mapping[str, Any],
+        *,
+        optimizer: Union[Optimizer, Sequence[Optimizer]],
+        mode: str = "async",
+        staleness: int = 0,
+        groups: Optional[Mapping[str, int]] = None,
+        buffers: Iterable[str] = (),
+        export_dtypes: Optional[Mapping[str, str]] = None,
+        aliases: Optional[Mapping[str, Sequence[str]]] = None,
+    ) -> None:
+        """Names the tensors of the job, the same on every worker.
+
+        The servers start from worker 0's values, unless they hold the job
+        already: then theirs stay. Fetches them.
+
+        Args:
+          tensors: initial values by name, arrays of any shape without a zero;
+            kept as float32.
+          optimizer: what the servers do with gradients; several, of one class,
+            for parameter groups.
+          mode: "async", "sync" (a step is the mean of one push of every
+            worker) or "ssp" (async, no worker more than `staleness` pushes
+            ahead of the slowest).
+          groups: index into `optimizer` by tensor name; absent names are in 0.
+          buffers: names whose pushes bring values, not gradients.
+          export_dtypes, aliases: how checkpoints export a tensor: its
+            safetensors dtype ("F16"), and more names for it.
+
+        Raises: `weir.InvalidArgument`; `weir.WrongLayout` when the job has
+          other tensors, another mode or optimizer; `weir.Unavailable` when
+          worker 0 does not come.
+        """
+        core = self._open()
+        if self._names:
+            raise Closed("the tensors are declared already")
+        optimizers = (
+            [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
+        )
+        groups, buffers = dict(groups or {}), set(buffers)
+        described = []
+        for name, value in tensors.items():
+            array = _array(name, value)
+            described.append(
+                {
+                    "name": name,
+                    "shape": list(array.shape),
+                    "values": np.ascontiguousarray(array, np.float32),
+                    "group": groups.pop(name, 0),
+                    "buffer": name in buffers,
+                    "export_dtype": (export_dtypes or {}).get(name, "F32"),
+                    "aliases": list((aliases or {}).get(name, ())),
+                }
+            )
+        unknown = sorted(set(groups) | buffers - set(tensors))
+        if unknown:
+            raise InvalidArgument(f"no tensor is named '{unknown[0]}'")
+        # What a job is made of is fixed as one connects.
+        core.close()
+        self._core = core = _core.CoreClient(
+            dict(
+                self._options,
+                groups=[o._as_options() for o in optimizers],
+                mode=mode,
+                staleness=staleness,
+            )
+        )
+        core.declare(described)
+        self._groups = len(optimizers)
+        for tensor, entry in enumerate(described):
+            name = entry["name"]
+            self._names[name] = tensor
+            self._memory[name] = core.values(tensor)
+            self._values[name] = self._memory[name].view()
+            self._values[name].flags.writeable = False
+            self._gradients[name] = core.gradient(tensor)
+        core.pull()
+
+    @property
+    def rank(self) -> int:
+        """This worker among all, from 0."""
+        return self._options["worker_index"]
+
+    @property
+    def size(self) -> int:
+        """Workers of the job."""
+        return self._options["worker_count"]
+
+    @property
+    def values(self) -> Mapping[str, np.ndarray]:
+        """The values last pulled, by name: float32 and read-only.
+
+        Views of the memory that servers write: `pull` and `push_pull` change
+        them in place, and so `copy()` what is to stay.
+        """
+        return self._values
+
+    @property
+    def gradients(self) -> Mapping[str, np.ndarray]:
+        """Where gradients travel from, by name: float32, to be written to.
+
+        A gradient that is written here and pushed is not copied again.
+        """
+        return self._gradients
+
+    # ------------------------------------------------------------ pull, push
+
+    def pull(
+        self, out: Optional[Mapping[str, Any]] = None
+    ) -> Mapping[str, np.ndarray]:
+        """Fetches the newest values (sync: those of the next step).
+
+        Args:
+          out: arrays by name, written in place: NumPy's, or anything that
+            shares its memory with NumPy.
+        Returns: `values`.
+        """
+        self._declared().pull()
+        return self._give(out)
+
+    def push(
+        self,
+        gradients: Optional[Mapping[str, Any]] = None,
+        *,
+        item: Optional[int] = None,
+        weight: float = 1.0,
+        settings: Optional[Mapping[int, Settings]] = None,
+    ) -> bool:
+        """Applies gradients on the servers, exactly once.
+
+        Args:
+          gradients: arrays by name, of the tensors' shapes; tensors that are
+            not named are left alone. None: all, as they are in `gradients`.
+          item: number of this push, from 0. One below `pushes` was applied
+            before, maybe by an earlier process, and is passed over; one above
+            is refused.
+          weight: sync: of this gradient in its step's mean. 0: counts as a
+            push and changes nothing.
+          settings: by group, for this push alone.
+        Returns: whether it was pushed, not passed over.
+        Raises: `weir.NonFinite` for NaN or Inf: nothing of the tensor's block
+          was changed.
+        """
+        return self._push(gradients, item, weight, settings, pull=False)
+
+    def push_pull(
+        self,
+        gradients: Optional[Mapping[str, Any]] = None,
+        *,
+        item: Optional[int] = None,
+        weight: float = 1.0,
+        settings: Optional[Mapping[int, Settings]] = None,
+        out: Optional[Mapping[str, Any]] = None,
+    ) -> Mapping[str, np.ndarray]:
+        """`push`, then `pull`, in one round trip.
+
+        Sync: waits until every worker has pushed.
+        """
+        if not self._push(gradients, item, weight, settings, pull=True):
+            return self.pull(out)
+        return self._give(out)
+
+    @property
+    def pushes(self) -> int:
+        """Pushes of this worker that the servers have, its earlier lives' too."""
+        return self._declared().pushes
+
+    # ------------------------------------------------------------ life
+
+    def status(self) -> list[dict[str, Any]]:
+        """What each server says of itself, in order.
+
+        Keys: address, ready, job, version_min and version_max (updates applied,
+        over its blocks), blocks_accepted, blocks_duplicate, blocks_left_out,
+        staleness_max, bytes_resident.
+        """
+        return self._open().servers()
+
+    def finish(self) -> None:
+        """This worker pushes no more; in sync and ssp the others go on."""
+        if self._core is not None and self._names:
+            self._core.finish()
+            self.close()
+
+    def close(self) -> None:
+        """Ends the connections. The arrays stay readable.
+
+        To the others this worker is one that will be started again, unless
+        `finish` came first.
+        """
+        if self._core is not None:
+            self._core.close()
+            self._core = None
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        if kind is None:
+            self.finish()
+        self.close()
+
+    # ------------------------------------------------------------ internals
+
+    def _open(self) -> "_core.CoreClient":
+        if self._core is None:
+            raise Closed("the client is closed: connect again")
+        return self._core
+
+    def _declared(self) -> "_core.CoreClient":
+        core = self._open()
+        if not self._names:
+            raise Closed("the client has no tensors: call declare first")
+        return core
+
+    def _tensor(self, name: str) -> int:
+        try:
+            return self._names[name]
+        except KeyError:
+            raise InvalidArgument(f"no tensor is named '{name}'") from None
+
+    def _push(
+        self,
+        gradients: Optional[Mapping[str, Any]],
+        item: Optional[int],
+        weight: float,
+        settings: Optional[Mapping[int, Settings]],
+        pull: bool,
+    ) -> bool:
+        core = self._declared()
+        if item is not None and item != core.pushes:
+            if item > core.pushes:
+                raise InvalidArgument(
+                    f"item {item} was pushed before item {core.pushes}"
+                )
+            return False
+        if gradients is None:
+            given = [(tensor, None) for tensor in self._names.values()]
+        else:
+            given = [
+                (self._tensor(name), (name, _array(name, value)))
+                for name, value in gradients.items()
+            ]
+            # All are looked at before the first one leaves.
+            for _, (name, array) in given:
+                _check(name, self._gradients[name], array)
+        core.begin_push(
+            weight,
+            [s._as_options(g) for g, s in (settings or {}).items()],
+            pull,
+        )
+        try:
+            for tensor, entry in given:
+                if entry is not None:
+                    name, array = entry
+                    _copy(self._gradients[name], array)
+                core.ready(tensor)
+        finally:
+            core.end_push()
+        core.wait()
+        return True
+
+    def _give(self, out: Optional[Mapping[str, Any]]) -> Mapping[str, np.ndarray]:
+        for name, target in (out or {}).items():
+            self._tensor(name)
+            array = _array(name, target)
+            _check(name, array, self._values[name])
+            _copy(array, self._values[name])
+        return self._values
+
+
+def connect(
+    ps: Optional[Sequence[str]] = None,
+    *,
+    worker_index: Optional[int] = None,
+    worker_count: Optional[int] = None,
+    job: str = "sdk",
+    transport: Optional[str] = None,
+    start_wait: float = 60.0,
+    lost_after: float = 10.0,
+    push_encoding: str = "f32",
+    pull_encoding: str = "f32",
+    top_k_fraction: float = 0.01,
+    block_elements: int = 262144,
+) -> Client:
+    """Reaches the parameter servers of this process's cluster.
+
+    Args:
+      ps: "host:port" of every server, in order. None: TF_CONFIG; WEIR_CLUSTER
+        and WEIR_TASK_INDEX; or WEIR_PS with torchrun's RANK and WORLD_SIZE.
+      worker_index, worker_count: this worker among all; None: likewise.
+      job: programs that give the same name share their tensors.
+      transport: "auto" (shared memory to servers on this host), "grpc", "shm".
+      start_wait: seconds to wait for the servers, and for worker 0.
+      lost_after: seconds without an answer, before a server counts as lost.
+      push_encoding, pull_encoding: what travels in place of float32: "f32",
+        "bf16", "f16", "int8"; pushes also "top_k", that fraction of the
+        gradients. What a push loses is added to the next one.
+      block_elements: unit of transfer; a multiple of 16.
+
+    Raises: `weir.InvalidArgument`; `weir.Unavailable`, which names the server
+      that did not answer.
+    """
+    found: dict[str, Any] = {}
+    if ps is None:
+        environment = _environment.read()
+        if environment is None:
+            raise InvalidArgument(
+                "the environment names no cluster: set TF_CONFIG, or WEIR_PS "
+                "to host:port of the servers, or start this with `weir run`"
+            )
+        found.update(environment)
+    else:
+        found.update(ps=list(ps), worker_index=0, worker_count=1)
+    if worker_index is not None:
+        found["worker_index"] = worker_index
+    if worker_count is not None:
+        found["worker_count"] = worker_count
+    if transport is not None:
+        found["transport"] = transport
+    return Client(
+        dict(
+            found,
+            job=job,
+            start_wait=start_wait,
+            lost_after=lost_after,
+            push_encoding=push_encoding,
+            pull_encoding=pull_encoding,
+            top_k_fraction=top_k_fraction,
+            block_elements=block_elements,
+        )
+    )
+
+
+@atexit.register
+def _close_all() -> None:
+    """What is still open as the interpreter ends: a clean end is a `finish`."""
+    clean = getattr(sys, "last_value", None) is None
+    for client in list(_clients):
+        try:
+            if clean:
+                client.finish()
+            client.close()
+        except Exception as error:  # there is nobody left to handle it
+            print(f"weir: {error}", file=sys.stderr)

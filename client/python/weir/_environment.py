@@ -1,0 +1,46 @@
+"""Which cluster this process belongs to, from its environment."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+from weir import _core
+from weir.errors import InvalidArgument
+
+
+def _index(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidArgument(f"{name} is {text!r}, not a number") from None
+
+
+def has_tf_config() -> bool:
+    """Whether TF_CONFIG or WEIR_CLUSTER describes a cluster."""
+    return os.environ.get("TF_CONFIG", "").strip() not in (
+        "",
+        "{}",
+    ) or bool(os.environ.get("WEIR_CLUSTER", "").strip())
+
+
+def read() -> Optional[dict[str, Any]]:
+    """`ps`, `worker_index`, `worker_count` and `transport`, or None.
+
+    TF_CONFIG, or WEIR_CLUSTER and WEIR_TASK_INDEX; else WEIR_PS
+    ("host:port,host:port") with torchrun's RANK and WORLD_SIZE.
+    """
+    if has_tf_config():
+        return _core.options_from_env()
+    addresses = [a.strip() for a in os.environ.get("WEIR_PS", "").split(",")]
+    if not any(addresses):
+        return None
+    return {
+        "ps": addresses,
+        "worker_index": _index("RANK", 0),
+        "worker_count": _index("WORLD_SIZE", 1),
+        "transport": os.environ.get("WEIR_TRANSPORT", "auto"),
+    }

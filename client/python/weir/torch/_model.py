@@ -1,0 +1,108 @@
+"""Names, dtypes and memory of a model's parameters and buffers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Optional
+
+import torch
+
+from weir.errors import InvalidArgument
+
+_EXPORT_DTYPES = {
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+# What DistributedDataParallel and torch.compile put before every name.
+_WRAPPERS = ("module.", "_orig_mod.")
+
+
+@dataclasses.dataclass
+class Entry:
+    """A tensor that the servers keep."""
+
+    name: str
+    tensor: torch.Tensor
+    group: int = 0  # of the optimizer
+    trained: bool = False  # one of the optimizer's parameters
+    buffer: bool = False
+    aliases: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def export_dtype(self) -> str:
+        return _EXPORT_DTYPES[self.tensor.dtype]
+
+
+def plain_name(name: str) -> str:
+    """Without what wrappers put before it."""
+    stripped = True
+    while stripped:
+        stripped = False
+        for wrapper in _WRAPPERS:
+            if name.startswith(wrapper):
+                name, stripped = name[len(wrapper) :], True
+    return name
+
+
+def entries(
+    model: torch.nn.Module, groups: Iterable[dict]
+) -> list[Entry]:
+    """Parameters in forward order, then buffers; none that is empty.
+
+    Raises: `weir.InvalidArgument` for a parameter of the optimizer that is not
+    the model's, and for a dtype that cannot be kept as float32.
+    """
+    group_of = {
+        id(parameter): g
+        for g, group in enumerate(groups)
+        for parameter in group["params"]
+    }
+    found: dict[int, Entry] = {}
+
+    def add(name: str, tensor: Optional[torch.Tensor], buffer: bool) -> None:
+        if tensor is None or tensor.numel() == 0:
+            return
+        name = plain_name(name)
+        if id(tensor) in found:
+            found[id(tensor)].aliases.append(name)
+            return
+        if tensor.dtype not in _EXPORT_DTYPES:
+            raise InvalidArgument(
+                f"'{name}' is of {tensor.dtype}; servers keep float32"
+            )
+        found[id(tensor)] = Entry(
+            name,
+            tensor,
+            group_of.get(id(tensor), 0),
+            id(tensor) in group_of,
+            buffer,
+        )
+
+    # state_dict would leave out what is not persistent; named_parameters gives
+    # a tied tensor once.
+    for prefix, module in model.named_modules():
+        dot = prefix + "." if prefix else ""
+        for name, parameter in module._parameters.items():
+            add(dot + name, parameter, buffer=False)
+    persistent = set(model.state_dict(keep_vars=True))
+    for name, tensor in model.named_buffers():
+        if name in persistent:
+            add(name, tensor, buffer=True)
+    for group in groups:
+        for parameter in group["params"]:
+            if parameter.numel() > 0 and id(parameter) not in found:
+                raise InvalidArgument(
+                    "the optimizer has a parameter of shape "
+                    f"{list(parameter.shape)} that the model has not"
+                )
+    return list(found.values())

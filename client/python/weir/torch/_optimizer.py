@@ -1,0 +1,326 @@
+"""The optimizer that runs on the servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Optional
+
+import torch
+
+from weir import _client, optimizers
+from weir.errors import InvalidArgument
+from weir.torch import _context, _model, _rules
+from weir.torch._staging import Staging
+
+
+class DistributedOptimizer(torch.optim.Optimizer):
+    """A PyTorch optimizer whose arithmetic is done by parameter servers.
+
+    `step` pushes the gradients of this worker, and returns when the model has
+    the newest values. It is a `torch.optim.Optimizer` with the very
+    `param_groups` of the one it is made from, so schedulers, `GradScaler`,
+    clipping and gradient accumulation work as they did; the learning rate,
+    weight decay and momentum (betas[0]) that a group has at `step` are those
+    the servers use.
+
+    The servers start from rank 0's parameters and every worker gets them, so
+    there is nothing to broadcast; a worker that was started again gets what
+    the servers have. Parameters are updated in place.
+
+    Without a cluster it is the given optimizer.
+
+    Args:
+      optimizer: torch.optim's SGD, Adagrad, RMSprop, Adadelta, Adam or AdamW,
+        which the servers run with PyTorch's arithmetic; or any other with
+        `local`.
+      model: whose parameters and persistent buffers the servers keep, as
+        float32, under their names in `state_dict`. Parameters that the
+        optimizer has not are kept, and never changed. Buffers are rank 0's.
+      mode: "async": each gradient is applied when it comes. "sync": a step is
+        the mean of one gradient of every worker, the same bits in every run.
+        "ssp": async, and no worker more than `staleness` steps ahead of the
+        slowest.
+      staleness: of "ssp".
+      local: run `optimizer` in the worker and push what it changed; the
+        servers add it up (sync: its mean). For optimizers that the servers
+        have not. Their state stays in the worker.
+      overlap: push each gradient as backward has it, `backward_passes` times
+        accumulated. What changes gradients between backward and step (clipping,
+        GradScaler) comes too late then.
+
+    Raises: `weir.InvalidArgument`; what `weir.connect` and
+      `weir.Client.declare` raise.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        *,
+        model: torch.nn.Module,
+        mode: str = "async",
+        staleness: int = 0,
+        local: bool = False,
+        overlap: bool = False,
+        backward_passes: int = 1,
+    ):
+        self._context = _context.context()
+        self._inner = optimizer
+        self._client: Optional[_client.Client] = None
+        self._frozen_groups = False
+        # The dicts of the groups stay the same objects.
+        super().__init__(optimizer.param_groups, optimizer.defaults)
+        self.param_groups = optimizer.param_groups
+        self.state = optimizer.state
+        self._frozen_groups = True
+        self._local = local
+        self.first_push = 0
+        if self._context.connection is None:
+            return
+        if backward_passes < 1 or (overlap and local):
+            raise InvalidArgument(
+                "overlap wants an optimizer on the servers"
+                if local
+                else f"backward_passes is {backward_passes}"
+            )
+        if self._context.optimizer is not None:
+            raise InvalidArgument(
+                "this process has a DistributedOptimizer; a job has one"
+            )
+        # GradScaler calls step even when it skips one, which others wait for.
+        self._step_supports_amp_scaling = True
+        self._rules = (
+            [optimizers.SGD(lr=1.0) for _ in self.param_groups]
+            if local
+            else _rules.rules(optimizer)
+        )
+        self._maximize = [
+            bool(group.get("maximize", False)) and not local
+            for group in self.param_groups
+        ]
+        self._entries = _model.entries(model, self.param_groups)
+        self._connect(mode, staleness)
+        self._trained = [e for e in self._entries if e.trained]
+        self._buffers = [e for e in self._entries if e.buffer]
+        self._ready: set[str] = set()
+        self._pushing = False
+        self._passes: dict[str, int] = {}
+        self._backward_passes = backward_passes
+        self._hooks: list[Any] = []
+        if overlap:
+            for entry in self._trained:
+                self._hook(entry)
+        self._overlap = overlap
+        self._take(self._entries)
+        self._context.optimizer = self
+
+    def _connect(self, mode: str, staleness: int) -> None:
+        connection = dict(self._context.connection or {})
+        client = _client.connect(**connection)
+        try:
+            client.declare(
+                {
+                    e.name: e.tensor.detach().to("cpu", torch.float32).numpy()
+                    for e in self._entries
+                },
+                optimizer=self._rules,
+                mode=mode,
+                staleness=staleness,
+                groups={e.name: e.group for e in self._entries},
+                buffers=[e.name for e in self._entries if e.buffer],
+                export_dtypes={e.name: e.export_dtype for e in self._entries},
+                aliases={e.name: e.aliases for e in self._entries},
+            )
+        except BaseException:
+            client.close()
+            raise
+        self._client = client
+        self.first_push = client.pushes
+        self._numbers = {e.name: n for n, e in enumerate(self._entries)}
+        self._staging = Staging(
+            [e.tensor for e in self._entries],
+            [torch.from_numpy(client._memory[e.name]) for e in self._entries],
+            [torch.from_numpy(client.gradients[e.name]) for e in self._entries],
+        )
+
+    # ------------------------------------------------------------------ steps
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Pushes the gradients and fetches the newest parameters.
+
+        Parameters whose gradient is None are left alone. In sync it waits for
+        the other workers.
+
+        Returns: what `closure` did.
+        Raises: `weir.NonFinite` for NaN or Inf: the servers left the gradient
+          out. `weir.ServerLost` and others of `weir.Client`.
+        """
+        if self._client is None:
+            return self._inner.step(closure)
+        result = None
+        if closure is not None:
+            with torch.enable_grad():
+                result = closure()
+        found_inf = getattr(self, "found_inf", None)
+        if found_inf is not None and self._overlap:
+            raise InvalidArgument(
+                "overlap=True pushed the gradients before GradScaler saw them"
+            )
+        skip = found_inf is not None and bool(found_inf.item())
+        if self._local and not skip:
+            self._inner.step()
+        self._push(skip)
+        self._client._declared().wait()
+        self._take(
+            [e for e in self._trained if e.tensor.requires_grad]
+            + (self._buffers if self._context.rank != 0 else [])
+        )
+        return result
+
+    def pull(self) -> None:
+        """Fetches the newest parameters into the model."""
+        if self._client is not None:
+            self._client.pull()
+            self._take(self._trained + self._buffers)
+
+    @property
+    def pushes(self) -> int:
+        """Steps of this rank, those of its earlier processes, too."""
+        return 0 if self._client is None else self._client.pushes
+
+    def finish(self) -> None:
+        """This worker makes no more steps; the others go on.
+
+        A script that ends without an error does it by itself.
+        """
+        if self._client is not None:
+            self._client.finish()
+
+    def _begin(self, weight: float = 1.0) -> None:
+        settings = []
+        if not self._local:
+            for g, now in enumerate(_rules.rules(self._inner)):
+                changed = _rules.settings(now, self._rules[g])
+                settings.append(changed._as_options(g))
+        self._client._declared().begin_push(weight, settings, True)
+        self._pushing = True
+
+    def _push(self, skip: bool) -> None:
+        core = self._client._declared()
+        if not self._pushing:
+            self._begin(weight=0.0 if skip else 1.0)
+        try:
+            if not skip:
+                # As backward made them: the last layers first.
+                self._send(
+                    [e for e in reversed(self._trained) if self._has(e)]
+                )
+                if self._context.rank == 0:
+                    self._send(self._buffers)
+        finally:
+            self._pushing = False
+            self._ready.clear()
+            self._passes.clear()
+            core.end_push()
+
+    def _has(self, entry: _model.Entry) -> bool:
+        if entry.name in self._ready:
+            return False
+        return self._local or entry.tensor.grad is not None
+
+    @torch.no_grad()
+    def _send(self, entries: list[_model.Entry]) -> None:
+        core = self._client._declared()
+        scale = getattr(self, "grad_scale", None)
+        factor = 1.0 if scale is None else 1.0 / float(scale.item())
+
+        def value(entry: _model.Entry) -> torch.Tensor:
+            tensor = entry.tensor
+            if entry.buffer:
+                return tensor
+            if self._local:
+                # What the servers gave, less what it has become.
+                given = self._staging.values[self._numbers[entry.name]]
+                given = given.to(tensor.dtype).to(tensor.device)
+                return given.float() - tensor.float()
+            gradient = tensor.grad
+            if gradient.is_sparse:
+                gradient = gradient.to_dense()
+            sign = -1.0 if self._maximize[entry.group] else 1.0
+            return gradient if sign * factor == 1.0 else gradient * (
+                sign * factor
+            )
+
+        self._staging.send(
+            ((self._numbers[e.name], value(e)) for e in entries), core.ready
+        )
+
+    @torch.no_grad()
+    def _take(self, entries: list[_model.Entry]) -> None:
+        self._staging.take([self._numbers[e.name] for e in entries])
+
+    # ---------------------------------------------------------------- overlap
+
+    def _hook(self, entry: _model.Entry) -> None:
+        parameter = entry.tensor
+        if not parameter.requires_grad:
+            return
+        if hasattr(parameter, "register_post_accumulate_grad_hook"):
+            self._hooks.append(
+                parameter.register_post_accumulate_grad_hook(
+                    lambda _: self._on_gradient(entry)
+                )
+            )
+            return
+        # The node that adds to .grad; it lives as long as we hold it.
+        with torch.enable_grad():
+            node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        node.register_hook(lambda *_: self._on_gradient(entry))
+        self._hooks.append(node)
+
+    def _on_gradient(self, entry: _model.Entry) -> None:
+        passes = self._passes.get(entry.name, 0) + 1
+        self._passes[entry.name] = passes
+        if passes != self._backward_passes:
+            return
+        if not self._pushing:
+            self._begin()
+        self._ready.add(entry.name)
+        self._send([entry])
+
+    # ------------------------------------------------------------------ state
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Only before the servers know the groups: at construction."""
+        if self._frozen_groups and self._client is not None:
+            raise InvalidArgument(
+                "the servers know the parameter groups already; give the "
+                "optimizer all of them before DistributedOptimizer"
+            )
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """torch's, and `weir`: {"pushes"}. Moments are on the servers."""
+        return dict(super().state_dict(), weir={"pushes": self.pushes})
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes hyper-parameters; with `local` or alone all of it.
+
+        What the servers hold stays.
+        """
+        state = {k: v for k, v in state_dict.items() if k != "weir"}
+        if self._client is None or self._local:
+            self._inner.load_state_dict(state)
+            self.param_groups = self._inner.param_groups
+            self.state = self._inner.state
+            return
+        saved = state["param_groups"]
+        if len(saved) != len(self.param_groups):
+            raise InvalidArgument(
+                f"the state has {len(saved)} parameter groups, the optimizer "
+                f"has {len(self.param_groups)}"
+            )
+        for group, values in zip(self.param_groups, saved):
+            group.update({k: v for k, v in values.items() if k != "params"})
+
+    def __repr__(self) -> str:
+        return f"Distributed{self._inner!r}"

@@ -1,0 +1,129 @@
+"""A linear model trained through plain gRPC, without any code of Weir's.
+
+    pip install grpcio grpcio-tools numpy
+    weir_ps --cluster "ps=127.0.0.1:2222" --task_index 0 &
+    python linear_model_any_language.py 127.0.0.1:2222
+
+What is done here in Python is open to every language that gRPC knows: all of
+it follows from proto/ps.proto. One parameter server and one worker, so that
+the worker does what a chief does, too (see client/cc/sdk_session.cc for more
+of both). Learns y = 3 x0 - 2 x1 + 0.5; ends with 1 if it did not.
+"""
+
+import importlib
+import pathlib
+import queue
+import sys
+import tempfile
+
+import grpc
+import grpc_tools
+import numpy as np
+from grpc_tools import protoc
+
+PROTOS = pathlib.Path(__file__).resolve().parent.parent / "proto"
+
+
+def generate():
+    """Makes ps_pb2 and ps_pb2_grpc, as any build would, and imports them."""
+    folder = tempfile.mkdtemp(prefix="weir-stubs-")
+    google = pathlib.Path(grpc_tools.__file__).parent / "_proto"
+    code = protoc.main(
+        ["protoc", f"-I{PROTOS}", f"-I{google}", f"--python_out={folder}",
+         f"--grpc_python_out={folder}", "job_spec.proto", "ps.proto"]
+    )
+    if code != 0:
+        sys.exit(f"protoc ended with {code}")
+    sys.path.insert(0, folder)
+    return importlib.import_module("ps_pb2"), importlib.import_module(
+        "ps_pb2_grpc"
+    )
+
+
+def main(address):
+    pb, pb_grpc = generate()
+    ps = pb_grpc.ParameterServerStub(grpc.insecure_channel(address))
+
+    # 1. Who is there? A server that holds a job is not made anew.
+    hello = ps.Hello(pb.HelloRequest(), wait_for_ready=True, timeout=30)
+    if hello.state != pb.EMPTY:
+        sys.exit(f"{address} holds job '{hello.job}': start a fresh weir_ps")
+
+    # 2. Declare: what the tensors are, what is done with gradients, and when.
+    # `update.async` is a keyword of Python's, hence the dictionary.
+    history = 0x5EED  # random in real life: it tells this job from others
+    declaration = pb.Declaration(
+        job="linear",
+        history=history,
+        shard_count=1,
+        block_elements=1024,
+        variable=[
+            {"name": "weight", "shape": [2]},
+            {"name": "bias", "shape": [1]},
+        ],
+        group=[{"optimizer": {"sgd": {"momentum": 0.5}},
+                "schedule": {"learning_rate": 0.1}}],
+        update={"async": {}},
+        slot_count=1,
+    )
+    declared = ps.Declare(pb.DeclareRequest(declaration=declaration, shard=0))
+
+    # 3. Every later request says who speaks, and about which job and layout.
+    sender = pb.Sender(
+        job="linear",
+        history=history,
+        layout_fingerprint=declared.layout_fingerprint,
+    )
+    # SetSlots opens the server: slot 0 may push, as generation 1.
+    ps.SetSlots(
+        pb.SetSlotsRequest(sender=sender, slot=[{"slot": 0, "generation": 1}])
+    )
+    sender.slot, sender.generation = 0, 1
+
+    # 4. The layout: variables lie one behind the other, each begins at a
+    # multiple of 16 elements. Here that is weight at 0, bias at 16, and 32 in
+    # all, which is one block (common/layout.h has the rule for more).
+    weight, bias, elements = slice(0, 2), 16, 32
+
+    # 5. Pull: the values, float32 in little-endian order, in `payload`.
+    pulled = ps.Pull(pb.PullRequest(sender=sender, want={"latest": True}))
+    chunk = next(iter(pulled))
+    values, version = np.frombuffer(chunk.payload, "<f4"), chunk.version
+
+    # 6. PushPull: one stream for all steps. A gradient goes up, and the values
+    # that it led to come down. Item numbers make each count once, whatever is
+    # repeated.
+    requests = queue.SimpleQueue()
+    replies = ps.PushPull(iter(requests.get, None))
+    random = np.random.default_rng(1)
+    for item in range(200):
+        x = random.normal(size=(32, 2))
+        y = x @ [3.0, -2.0] + 0.5
+        error = x @ values[weight] + values[bias] - y
+        gradient = np.zeros(elements, "<f4")
+        gradient[weight] = 2.0 * x.T @ error / len(x)
+        gradient[bias] = 2.0 * error.mean()
+        requests.put(
+            pb.GradientChunk(
+                sender=sender,
+                push={"item": item, "base_version": version},
+                block=0,
+                want={"latest": True},
+                payload=gradient.tobytes(),
+            )
+        )
+        reply = next(replies)
+        if reply.receipt.outcome != pb.Receipt.ACCEPTED:
+            sys.exit(f"item {item} was not accepted: {reply.receipt}")
+        values, version = np.frombuffer(reply.payload, "<f4"), reply.version
+    requests.put(None)  # the end of the stream
+
+    # 7. The job is done: the server ends.
+    ps.Shutdown(pb.ShutdownRequest(sender=sender))
+    print(f"y = {values[0]:.3f} x0 + {values[1]:.3f} x1 + {values[bias]:.3f}")
+    found = np.append(values[weight], values[bias])
+    return 0 if np.allclose(found, [3.0, -2.0, 0.5], atol=0.01) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:2222"))

@@ -1,0 +1,125 @@
+"""weir.checkpoints, on those of a built-in job."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+
+import weir
+from servers import binary
+
+JOB = """
+name: "checkpoints" seed: 1
+model {
+  layer { name: "flat" flatten {} }
+  layer { name: "hidden" dense { units: 40 } }
+  layer { name: "act" relu {} }
+  layer { name: "logits" dense { units: 10 } }
+  loss { softmax_cross_entropy {} }
+}
+data { train { digits { count: 500 } } }
+train { batch_size: 32 steps: 40 }
+optimizer { adam {} }
+schedule { learning_rate: 0.01 }
+checkpoint { every_steps: 15 }
+update { sync { contributions: 1 } }
+limits { block_elements: 4096 }
+"""
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        content = file.read()
+    (size,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + size])
+    header.pop("__metadata__")
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = (8 + size + offset for offset in entry["data_offsets"])
+        tensors[name] = np.frombuffer(
+            content[begin:end], {"F32": np.float32}[entry["dtype"]]
+        ).reshape(entry["shape"])
+    return tensors
+
+
+def weir_cli(*arguments):
+    root = os.environ.get("WEIR_BIN_DIR") or os.getcwd()
+    return subprocess.run(
+        [binary("deploy/cli/weir_cli"), *arguments],
+        env=dict(os.environ, WEIR_BIN_DIR=root),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+class CheckpointsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.run_dir = os.path.join(cls.folder.name, "run")
+        job = os.path.join(cls.folder.name, "job.textproto")
+        with open(job, "w", encoding="utf-8") as file:
+            file.write(JOB)
+        cls.followed = []
+
+        def follow():
+            for checkpoint in weir.checkpoints(
+                cls.run_dir, follow=True, every=0.05
+            ):
+                cls.followed.append(checkpoint.step)
+
+        cls.follower = threading.Thread(target=follow, daemon=True)
+        cls.follower.start()  # before anything is there
+        weir_cli(
+            "train", job, "--ps", "3", "--device", "cpu",
+            "--workdir", cls.run_dir,
+        )
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_they_are_followed_to_the_end_of_the_run(self):
+        self.follower.join(20)
+        self.assertFalse(self.follower.is_alive())
+        self.assertEqual(self.followed[-1], 40)
+        self.assertEqual(self.followed, sorted(set(self.followed)))
+        listed = list(weir.checkpoints(self.run_dir))
+        inner = os.path.join(self.run_dir, "checkpoints")
+        self.assertEqual(listed, list(weir.checkpoints(inner)))
+        self.assertLessEqual(set(c.step for c in listed), set(self.followed))
+
+    def test_the_tensors_are_those_of_the_export(self):
+        last = list(weir.checkpoints(self.run_dir))[-1]
+        out = os.path.join(self.folder.name, "model.safetensors")
+        weir_cli("checkpoint", "export", last.path, "--out", out)
+        exported, tensors = read_safetensors(out), last.tensors()
+        self.assertEqual(list(exported), list(tensors))
+        for name, value in exported.items():
+            np.testing.assert_array_equal(tensors[name], value)
+        self.assertEqual(tensors["hidden/kernel"].shape, (784, 40))
+
+    def test_damage_is_named(self):
+        first = next(weir.checkpoints(self.run_dir))
+        shard = os.path.join(first.path, "shard-1-of-3.safetensors")
+        with open(shard, "r+b") as file:
+            file.seek(-5, os.SEEK_END)
+            file.write(b"\xff")
+        with self.assertRaisesRegex(weir.DataLoss, "shard-1-of-3"):
+            first.tensors()
+
+    def test_there_are_none(self):
+        self.assertEqual(list(weir.checkpoints("/nowhere")), [])
+        with self.assertRaises(weir.WeirError):
+            weir.Checkpoint(1, "/nowhere/ckpt-1").tensors()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,106 @@
+"""Real parameter servers for tests, on loopback ports."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def binary(path):
+    """A program of the build: WEIR_BIN_DIR, or beside this test's runfiles."""
+    root = os.environ.get("WEIR_BIN_DIR") or os.getcwd()
+    found = os.path.join(root, path)
+    if not os.path.exists(found):
+        raise FileNotFoundError(f"{found}: set WEIR_BIN_DIR")
+    return found
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Servers:
+    """`count` empty weir_ps processes; a context manager."""
+
+    def __init__(self, count=1):
+        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+        self.log = tempfile.TemporaryFile()
+        self.processes = [
+            subprocess.Popen(
+                [
+                    binary("server/ps/weir_ps"),
+                    "--cluster",
+                    "ps=" + ",".join(self.addresses),
+                    "--task_index",
+                    str(index),
+                ],
+                stdout=self.log,
+                stderr=self.log,
+            )
+            for index in range(count)
+        ]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
+        self.log.close()
+
+    def environment(self, rank=0, size=1):
+        """Of a script that is worker `rank`; see weir.connect."""
+        return dict(
+            os.environ,
+            PYTHONPATH=os.pathsep.join(sys.path),
+            WEIR_PS=",".join(self.addresses),
+            RANK=str(rank),
+            WORLD_SIZE=str(size),
+            PYTHONUNBUFFERED="1",
+            OMP_NUM_THREADS="1",
+        )
+
+
+def run_scripts(servers, script, size, arguments=(), timeout=120):
+    """Runs `size` copies of a script's text as the workers; their outputs."""
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            env=servers.environment(rank, size),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    outputs = []
+    try:
+        for worker in workers:
+            outputs.append(worker.communicate(timeout=timeout)[0])
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    for worker, output in zip(workers, outputs):
+        if worker.returncode != 0:
+            raise AssertionError(f"code {worker.returncode}:\n{output}")
+    return outputs
+
+
+def wait_for(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the condition did not come to hold")
+        time.sleep(0.02)

@@ -1,0 +1,696 @@
+"""weir.torch with one worker against the same PyTorch code without Weir."""
+
+import copy
+import inspect
+import os
+import tempfile
+import unittest
+
+import torch
+from torch import nn
+
+import weir
+import weir.torch
+from servers import Servers
+
+
+def net():
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Linear(12, 30), nn.Tanh(), nn.Linear(30, 8), nn.Tanh(),
+        nn.Linear(8, 3),
+    )
+
+
+def batch(step, rows=16):
+    generator = torch.Generator().manual_seed(step)
+    x = torch.randn(rows, 12, generator=generator)
+    return x, (x[:, :3].argmax(1))
+
+
+def loss_of(model, step):
+    x, y = batch(step)
+    return nn.functional.cross_entropy(model(x), y)
+
+
+class TorchTest(unittest.TestCase):
+    def setUp(self):
+        servers = Servers(2)
+        self.addCleanup(servers.__exit__)
+        self.servers = servers
+        self.clients = []
+        weir.torch.init(ps=servers.addresses)
+        self.addCleanup(self.close)
+
+    def close(self):
+        optimizer = weir.torch._context.context().optimizer
+        if optimizer is not None:
+            optimizer._client.close()
+
+    def again(self):
+        """A new process of this worker, as far as the servers can tell."""
+        self.close()
+        weir.torch.init(ps=self.servers.addresses)
+
+    def distributed(self, optimizer, model, **options):
+        return weir.torch.DistributedOptimizer(
+            optimizer, model=model, **options
+        )
+
+    def assert_close(self, model, reference, start, tolerance=1e-5):
+        """Within `tolerance` of the way that the reference has gone."""
+        for (name, ours), theirs, begin in zip(
+            model.named_parameters(),
+            reference.parameters(),
+            start.parameters(),
+        ):
+            moved = (theirs - begin).float().norm()
+            error = (ours - theirs).float().norm()
+            self.assertLessEqual(error, tolerance * moved, name)
+
+    def compare(self, make_optimizer, train, make_model=net, **options):
+        """Runs `train(model, optimizer)` with and without servers."""
+        model, reference = make_model(), make_model()
+        start = copy.deepcopy(model)
+        train(reference, make_optimizer(reference))
+        optimizer = self.distributed(make_optimizer(model), model, **options)
+        train(model, optimizer)
+        self.assert_close(model, reference, start)
+        return model, reference, optimizer
+
+    # ------------------------------------------------------------- optimizers
+
+    def test_every_optimizer(self):
+        kinds = {
+            "sgd": lambda p: torch.optim.SGD(
+                p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-3
+            ),
+            "adagrad": lambda p: torch.optim.Adagrad(
+                p, lr=0.05, lr_decay=0.01, initial_accumulator_value=0.1
+            ),
+            "rmsprop": lambda p: torch.optim.RMSprop(
+                p, lr=0.01, momentum=0.5, centered=True
+            ),
+            "adadelta": lambda p: torch.optim.Adadelta(p, lr=1.0),
+            "adam": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True),
+            "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
+        }
+
+        def train(model, optimizer):
+            for step in range(20):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+
+        for name, make in kinds.items():
+            with self.subTest(name):
+                self.setUp()
+                self.compare(lambda m, make=make: make(m.parameters()), train)
+                self.doCleanups()
+
+    def test_groups_keep_their_hyper_parameters(self):
+        def make(model):
+            return torch.optim.SGD(
+                [
+                    {"params": model[0].parameters(), "lr": 0.5},
+                    {"params": model[2].parameters(), "weight_decay": 0.1},
+                    {"params": model[4].parameters()},
+                ],
+                lr=0.1,
+            )
+
+        def train(model, optimizer):
+            for step in range(10):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+
+        self.compare(make, train)
+
+    def test_maximize(self):
+        def train(model, optimizer):
+            for step in range(5):
+                optimizer.zero_grad()
+                (-loss_of(model, step)).backward()
+                optimizer.step()
+
+        self.compare(
+            lambda m: torch.optim.SGD(m.parameters(), lr=0.1, maximize=True),
+            train,
+        )
+
+    def test_an_optimizer_that_servers_have_not(self):
+        def make(model):
+            return torch.optim.NAdam(model.parameters(), lr=0.01)
+
+        model = net()
+        with self.assertRaisesRegex(weir.InvalidArgument, "NAdam.*local=True"):
+            self.distributed(make(model), model)
+
+        def train(model, optimizer):
+            for step in range(20):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+
+        self.compare(make, train, local=True)
+
+    # ------------------------------------------------- what scripts do beside
+
+    def test_schedulers(self):
+        schedulers = {
+            "step": lambda o: torch.optim.lr_scheduler.StepLR(o, 3, 0.5),
+            "cosine": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(
+                o, 10
+            ),
+            # These change the momentum, too.
+            "cycle": lambda o: torch.optim.lr_scheduler.OneCycleLR(
+                o, 0.1, total_steps=20
+            ),
+        }
+        for name, make in schedulers.items():
+            with self.subTest(name):
+                self.setUp()
+
+                def train(model, optimizer, make=make):
+                    scheduler = make(optimizer)
+                    for step in range(15):
+                        optimizer.zero_grad()
+                        loss_of(model, step).backward()
+                        optimizer.step()
+                        scheduler.step()
+
+                self.compare(
+                    lambda m: torch.optim.AdamW(m.parameters(), lr=0.01), train
+                )
+                self.doCleanups()
+
+    def test_clipping_and_accumulation(self):
+        def train(model, optimizer):
+            for step in range(10):
+                optimizer.zero_grad()
+                for part in range(3):
+                    (loss_of(model, 3 * step + part) / 3).backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+                optimizer.step()
+
+        self.compare(
+            lambda m: torch.optim.SGD(m.parameters(), lr=0.5, momentum=0.9),
+            train,
+        )
+
+    def test_a_closure(self):
+        def train(model, optimizer):
+            for step in range(5):
+
+                def closure(step=step):
+                    optimizer.zero_grad()
+                    loss = loss_of(model, step)
+                    loss.backward()
+                    return loss
+
+                self.assertGreater(optimizer.step(closure), 0.0)
+
+        self.compare(lambda m: torch.optim.SGD(m.parameters(), lr=0.1), train)
+
+    def test_overlap(self):
+        def train(model, optimizer):
+            for step in range(10):
+                optimizer.zero_grad()
+                for part in range(2):
+                    (loss_of(model, 2 * step + part) / 2).backward()
+                optimizer.step()
+
+        self.compare(
+            lambda m: torch.optim.Adam(m.parameters(), lr=0.01),
+            train,
+            overlap=True,
+            backward_passes=2,
+        )
+
+    def test_set_to_none_or_not(self):
+        for set_to_none in (True, False):
+            with self.subTest(set_to_none=set_to_none):
+                self.setUp()
+
+                def train(model, optimizer, none=set_to_none):
+                    for step in range(5):
+                        optimizer.zero_grad(set_to_none=none)
+                        loss_of(model, step).backward()
+                        optimizer.step()
+
+                self.compare(
+                    lambda m: torch.optim.Adam(m.parameters()), train
+                )
+                self.doCleanups()
+
+    def test_a_scaler_that_skips_a_step(self):
+        model = net()
+        optimizer = self.distributed(
+            torch.optim.SGD(model.parameters(), lr=0.1), model
+        )
+        reference = net()
+        plain = torch.optim.SGD(reference.parameters(), lr=0.1)
+        self.assertTrue(optimizer._step_supports_amp_scaling)
+        before = copy.deepcopy(model.state_dict())
+        # What torch.cuda.amp.GradScaler.step sets around the call.
+        (loss_of(model, 0) * float("inf")).backward()
+        optimizer.grad_scale = torch.tensor(4.0)
+        optimizer.found_inf = torch.tensor(1.0)
+        optimizer.step()
+        self.assertEqual(optimizer.pushes, 1)  # others would wait for it
+        for name, value in model.state_dict().items():
+            self.assertTrue(torch.equal(value, before[name]))
+        optimizer.zero_grad()
+        (loss_of(model, 1) * 4.0).backward()
+        optimizer.found_inf = torch.tensor(0.0)
+        optimizer.step()
+        loss_of(reference, 1).backward()
+        plain.step()
+        for ours, theirs in zip(model.parameters(), reference.parameters()):
+            torch.testing.assert_close(ours, theirs)
+
+    @unittest.skipUnless(
+        hasattr(torch.amp, "GradScaler"), "a scaler for the CPU is newer"
+    )
+    def test_torchs_own_scaler(self):
+        def train(model, optimizer):
+            scaler = torch.amp.GradScaler(
+                "cpu", init_scale=1024.0, growth_interval=3
+            )
+            scales = []
+            for step in range(12):
+                optimizer.zero_grad()
+                loss = loss_of(model, step)
+                if step == 5:
+                    loss = loss * float("inf")
+                scaler.scale(loss).backward()
+                if step % 2 == 1:
+                    scaler.unscale_(optimizer)
+                    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+                scaler.step(optimizer)
+                scaler.update()
+                scales.append(scaler.get_scale())
+            self.assertEqual(scales[4:6], [2048.0, 1024.0])  # step 5 is skipped
+            self.assertFalse(hasattr(optimizer, "found_inf"))
+
+        *_, optimizer = self.compare(
+            lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
+            train,
+        )
+        self.assertEqual(optimizer.pushes, 12)
+
+    @unittest.skipUnless(
+        "decoupled_weight_decay"
+        in inspect.signature(torch.optim.Adam).parameters,
+        "an Adam that decays as AdamW is newer",
+    )
+    def test_adam_with_decoupled_decay_and_tensors(self):
+        def train(model, optimizer):
+            for step in range(10):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+
+        self.compare(
+            lambda m: torch.optim.Adam(
+                m.parameters(),
+                lr=torch.tensor(0.01),
+                weight_decay=0.5,
+                decoupled_weight_decay=True,
+            ),
+            train,
+        )
+
+    @unittest.skipUnless(hasattr(torch, "compile"), "torch.compile is newer")
+    def test_a_compiled_model(self):
+        def train(model, optimizer):
+            for step in range(5):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+
+        *_, optimizer = self.compare(
+            lambda m: torch.optim.SGD(m.parameters(), lr=0.1),
+            train,
+            lambda: torch.compile(net(), backend="eager"),
+        )
+        self.assertIn("0.weight", [e.name for e in optimizer._entries])
+
+    # ---------------------------------------------------------------- tensors
+
+    def test_parameters_stay_where_they_are(self):
+        model = net()
+        places = [p.data_ptr() for p in model.parameters()]
+        kept = list(model.parameters())
+        optimizer = self.distributed(
+            torch.optim.SGD(model.parameters(), lr=0.1), model
+        )
+        loss_of(model, 0).backward()
+        optimizer.step()
+        self.assertEqual([p.data_ptr() for p in model.parameters()], places)
+        self.assertTrue(all(a is b for a, b in zip(kept, model.parameters())))
+
+    def test_tied_frozen_and_unused_parameters(self):
+        class Tied(nn.Module):
+            def __init__(self):
+                super().__init__()
+                torch.manual_seed(2)
+                self.first = nn.Linear(12, 12, bias=False)
+                self.second = nn.Linear(12, 12, bias=False)
+                self.second.weight = self.first.weight
+                self.frozen = nn.Linear(12, 3)
+                self.frozen.requires_grad_(False)
+                self.unused = nn.Linear(5, 5)
+
+            def forward(self, x):
+                return self.frozen(torch.tanh(self.second(self.first(x))))
+
+        def train(model, optimizer):
+            for step in range(10):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+
+        # Decay would move what is not left out.
+        model, reference, optimizer = self.compare(
+            lambda m: torch.optim.AdamW(
+                m.parameters(), lr=0.01, weight_decay=0.5
+            ),
+            train,
+            Tied,
+        )
+        for name in ("frozen", "unused"):
+            for ours, theirs in zip(
+                getattr(model, name).parameters(),
+                getattr(reference, name).parameters(),
+            ):
+                self.assertTrue(torch.equal(ours, theirs))
+        tied = next(e for e in optimizer._entries if e.name == "first.weight")
+        self.assertEqual(tied.aliases, ["second.weight"])
+
+    def test_a_parameter_that_is_thawed(self):
+        def train(model, optimizer):
+            model[0].requires_grad_(False)
+            for step in range(10):
+                if step == 5:
+                    model[0].requires_grad_(True)
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+
+        self.compare(lambda m: torch.optim.Adam(m.parameters()), train)
+
+    def test_scalars_and_empty_tensors(self):
+        class Odd(nn.Module):
+            def __init__(self):
+                super().__init__()
+                torch.manual_seed(3)
+                self.scale = nn.Parameter(torch.tensor(1.5))
+                self.empty = nn.Parameter(torch.zeros(0, 4))
+                self.kernel = nn.Parameter(torch.randn(1, 12, 1, 3))
+
+            def forward(self, x):
+                y = torch.einsum("bi,ocij->bj", x, self.kernel.transpose(0, 2)
+                                 .reshape(1, 1, 12, 3)) * self.scale
+                return y + self.empty.sum()
+
+        def train(model, optimizer):
+            for step in range(5):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+
+        self.compare(
+            lambda m: torch.optim.SGD(m.parameters(), lr=0.1), train, Odd
+        )
+
+    def test_half_precision_parameters_have_a_float_master(self):
+        for dtype, name in ((torch.float16, "F16"), (torch.bfloat16, "BF16")):
+            with self.subTest(name):
+                self.setUp()
+                model = nn.Linear(4, 1, bias=False).to(dtype)
+                with torch.no_grad():
+                    model.weight.fill_(1.0)
+                optimizer = self.distributed(
+                    torch.optim.SGD(model.parameters(), lr=1e-4), model
+                )
+                for _ in range(100):  # each is below half a unit of 1.0
+                    model.weight.grad = torch.ones_like(model.weight)
+                    optimizer.step()
+                master = optimizer._client.values["weight"]
+                self.assertAlmostEqual(float(master[0, 0]), 0.99, places=5)
+                self.assertEqual(model.weight.dtype, dtype)
+                self.assertLess(float(model.weight[0, 0]), 1.0)
+                self.assertEqual(optimizer._entries[0].export_dtype, name)
+                self.doCleanups()
+
+    def test_buffers_are_kept(self):
+        def make():
+            torch.manual_seed(4)
+            return nn.Sequential(
+                nn.Linear(12, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)
+            )
+
+        def train(model, optimizer):
+            for step in range(7):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+
+        model, reference, optimizer = self.compare(
+            lambda m: torch.optim.SGD(m.parameters(), lr=0.1), train, make
+        )
+        optimizer._client.pull()
+        values = optimizer._client.values
+        self.assertEqual(values["1.num_batches_tracked"], 7)
+        torch.testing.assert_close(
+            torch.from_numpy(values["1.running_mean"].copy()),
+            model[1].running_mean,
+            rtol=0,
+            atol=0,
+        )
+        torch.testing.assert_close(
+            model[1].running_var, reference[1].running_var
+        )
+
+    def test_sparse_gradients(self):
+        def make():
+            torch.manual_seed(5)
+            return nn.EmbeddingBag(10, 3, mode="sum", sparse=True)
+
+        def train(model, optimizer):
+            for step in range(5):
+                ids = torch.tensor([[1, 2, 2], [2, 7, step]])
+                optimizer.zero_grad()
+                model(ids).square().sum().backward()
+                optimizer.step()
+
+        self.compare(
+            lambda m: torch.optim.SGD(m.parameters(), lr=0.1), train, make
+        )
+
+    # ------------------------------------------------------------------- life
+
+    def test_a_new_process_goes_on_from_the_servers(self):
+        model = net()
+        optimizer = self.distributed(
+            torch.optim.SGD(model.parameters(), lr=0.1), model
+        )
+        loss_of(model, 0).backward()
+        optimizer.step()
+        after = copy.deepcopy(model.state_dict())
+        self.again()
+        torch.manual_seed(99)
+        fresh = nn.Sequential(
+            nn.Linear(12, 30), nn.Tanh(), nn.Linear(30, 8), nn.Tanh(),
+            nn.Linear(8, 3),
+        )
+        optimizer = self.distributed(
+            torch.optim.SGD(fresh.parameters(), lr=0.1), fresh
+        )
+        self.assertEqual(optimizer.first_push, 1)
+        for name, value in fresh.state_dict().items():
+            self.assertTrue(torch.equal(value, after[name]), name)
+
+    def test_save_and_load(self):
+        model = net()
+        optimizer = self.distributed(
+            torch.optim.Adam(model.parameters(), lr=0.1), model
+        )
+        loss_of(model, 0).backward()
+        optimizer.step()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.pt")
+            weir.torch.save(path, model, optimizer, epoch=3)
+            self.assertEqual(os.listdir(folder), ["model.pt"])
+            with self.assertRaisesRegex(weir.InvalidArgument, "before"):
+                weir.torch.load(path, model)
+            self.again()
+            fresh = net()
+            content = weir.torch.load(path, fresh)
+        self.assertEqual(content["epoch"], 3)
+        self.assertEqual(content["optimizer"]["weir"], {"pushes": 1})
+        for name, value in fresh.state_dict().items():
+            self.assertTrue(torch.equal(value, model.state_dict()[name]))
+
+    def test_hyper_parameters_are_loaded(self):
+        model = net()
+        optimizer = self.distributed(
+            torch.optim.SGD(model.parameters(), lr=0.1), model
+        )
+        state = optimizer.state_dict()
+        state["param_groups"][0]["lr"] = 0.025
+        optimizer.load_state_dict(state)
+        self.assertEqual(optimizer.param_groups[0]["lr"], 0.025)
+        before = model[4].bias.detach().clone()
+        loss_of(model, 0).backward()
+        optimizer.step()
+        torch.testing.assert_close(
+            model[4].bias, before - 0.025 * model[4].bias.grad
+        )
+
+    # ----------------------------------------------------------------- errors
+
+    def test_errors(self):
+        model = net()
+        optimizer = self.distributed(
+            torch.optim.SGD(model.parameters(), lr=0.1), model
+        )
+        with self.assertRaisesRegex(weir.InvalidArgument, "a job has one"):
+            self.distributed(
+                torch.optim.SGD(model.parameters(), lr=0.1), model
+            )
+        with self.assertRaisesRegex(weir.InvalidArgument, "all of them"):
+            optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))]})
+        optimizer.param_groups[0]["nesterov"] = True
+        loss_of(model, 0).backward()
+        with self.assertRaisesRegex(weir.InvalidArgument, "nesterov"):
+            optimizer.step()
+        optimizer.param_groups[0]["nesterov"] = False
+        model[0].bias.grad[0] = float("nan")
+        with self.assertRaisesRegex(weir.NonFinite, "'0.bias' has NaN"):
+            optimizer.step()
+        optimizer.zero_grad()
+        loss_of(model, 1).backward()
+        optimizer.step()
+        self.again()
+        with self.assertRaisesRegex(
+            weir.WrongLayout, r"'0.weight' is \[30, 12\] on the server"
+        ):
+            other = nn.Sequential(nn.Linear(12, 31))
+            self.distributed(
+                torch.optim.SGD(other.parameters(), lr=0.1), other
+            )
+        with self.assertRaisesRegex(weir.InvalidArgument, r"\[7\]"):
+            self.distributed(
+                torch.optim.SGD([nn.Parameter(torch.ones(7))], lr=0.1), model
+            )
+
+
+class SamplerTest(unittest.TestCase):
+    def batches(self, rank, size, first_push=0, epoch=0, **options):
+        weir.torch._context._context = weir.torch._context.Context(
+            {}, rank, size, torch.device("cpu")
+        )
+
+        class Joined:
+            pass
+
+        Joined.first_push = first_push
+        weir.torch._context.context().optimizer = Joined
+        sampler = weir.torch.DistributedSampler(
+            range(23), batch_size=4, **options
+        )
+        sampler.set_epoch(epoch)
+        loader = torch.utils.data.DataLoader(
+            range(23), batch_size=4, sampler=sampler
+        )
+        read = [batch.tolist() for batch in loader]
+        self.assertEqual(len(sampler), sum(len(b) for b in read))
+        return read
+
+    def test_every_sample_is_read_once_by_any_number_of_workers(self):
+        whole = self.batches(0, 1)
+        self.assertEqual(sorted(sum(whole, [])), list(range(23)))
+        self.assertEqual([len(b) for b in whole], [4, 4, 4, 4, 4, 3])
+        for size in (2, 3, 4, 7):
+            shares = [self.batches(rank, size) for rank in range(size)]
+            for number, batch in enumerate(whole):
+                self.assertEqual(shares[number % size][number // size], batch)
+
+    def test_epochs_are_dealt_on_from_each_other(self):
+        # Six batches an epoch: batch 6 is the second push of rank 2 of 4.
+        second = self.batches(0, 1, epoch=1)
+        self.assertNotEqual(second, self.batches(0, 1))
+        self.assertEqual(self.batches(2, 4, epoch=1)[0], second[0])
+        self.assertEqual(self.batches(0, 4, epoch=1)[0], second[2])
+
+    def test_a_restarted_worker_goes_on(self):
+        all_of_it = self.batches(1, 2)
+        self.assertEqual(self.batches(1, 2, first_push=2), all_of_it[2:])
+        self.assertEqual(weir.torch.start_epoch(), 0)
+        self.assertEqual(self.batches(1, 2, first_push=3), [])
+        self.assertEqual(weir.torch.start_epoch(), 1)
+
+    def test_it_counts_the_epochs_itself(self):
+        dealt = [self.batches(1, 2, epoch=epoch) for epoch in range(3)]
+        for first_push, start in ((0, 0), (4, 1)):
+            for asked in (False, True):
+                self.batches(1, 2, first_push)  # sets the place up
+                sampler = weir.torch.DistributedSampler(range(23), 4)
+                loader = torch.utils.data.DataLoader(
+                    range(23), batch_size=4, sampler=sampler
+                )
+                begin = weir.torch.start_epoch() if asked else 0
+                self.assertEqual(begin, start if asked else 0)
+                read = []
+                for _ in range(begin, 3):
+                    epoch = [batch.tolist() for batch in loader]
+                    self.assertEqual(len(sampler), len(sum(epoch, [])))
+                    read += epoch
+                self.assertEqual(read, sum(dealt, [])[first_push:])
+
+    def test_in_order(self):
+        self.assertEqual(
+            self.batches(0, 2, shuffle=False)[1], [8, 9, 10, 11]
+        )
+        with self.assertRaisesRegex(weir.InvalidArgument, "batch_size is 0"):
+            weir.torch.DistributedSampler(range(3), batch_size=0)
+
+
+class AloneTest(unittest.TestCase):
+    def test_without_a_cluster_the_script_runs_by_itself(self):
+        for name in ("TF_CONFIG", "WEIR_PS", "WEIR_CLUSTER"):
+            os.environ.pop(name, None)
+        weir.torch.init()
+        self.assertEqual((weir.torch.rank(), weir.torch.size()), (0, 1))
+        model, reference = net(), net()
+        optimizer = weir.torch.DistributedOptimizer(
+            torch.optim.NAdam(model.parameters()), model=model
+        )
+        plain = torch.optim.NAdam(reference.parameters())
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        other = torch.optim.lr_scheduler.StepLR(plain, 1, 0.5)
+        for step in range(3):
+            for m, o, s in (
+                (model, optimizer, scheduler),
+                (reference, plain, other),
+            ):
+                o.zero_grad()
+                loss_of(m, step).backward()
+                o.step()
+                s.step()
+        for ours, theirs in zip(model.parameters(), reference.parameters()):
+            self.assertTrue(torch.equal(ours, theirs))
+        optimizer.pull()
+        optimizer.finish()
+
+    def test_init_comes_first(self):
+        weir.torch._context._context = None
+        with self.assertRaisesRegex(weir.Closed, "init"):
+            weir.torch.rank()
+
+
+if __name__ == "__main__":
+    unittest.main()
