@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Packs the Python SDK, the launcher and the servers into a wheel for pip.
+#
+#   make_wheel.sh BIN_DIR OUT_DIR
+#
+# BIN_DIR is a tree of built binaries, as bazel-bin is. In the wheel weir/_bin is
+# such a tree, and weir/_libs has every shared library that glibc does not have,
+# each under a name of its own: a process has one library of a name, and another
+# package's (Debian's PyTorch has its own libprotobuf) must neither be taken for
+# ours nor ours for that one. libstdc++ and libgcc_s are one for a whole Python:
+# the extension takes those that PyTorch and NumPy take, which the machine has;
+# only the programs look in weir/_libs/gcc. The same tree gives the same bytes.
+# Prints the wheel's path.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+# shellcheck source=/dev/null
+. "$here/../bundle/libraries.sh"
+
+python=311 # client/python/BUILD names its headers
+programs=(
+  deploy/cli/weir_cli
+  server/chief/weir_chief
+  server/ps/weir_ps
+  worker/weir_evaluator
+  worker/weir_worker
+)
+bytes_max=$((40 << 20))
+
+die() {
+  printf 'weir: %s\n' "$*" >&2
+  exit 3
+}
+
+[ $# -eq 2 ] || die "usage: make_wheel.sh BIN_DIR OUT_DIR"
+bin_dir=$1
+out_dir=$2
+mkdir -p "$out_dir"
+work=$(mktemp -d "$out_dir/.wheel.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+package=$work/tree/weir
+libraries=$package/_libs
+licenses=$work/licenses
+core=$package/_core.cpython-$python-x86_64-linux-gnu.so
+
+# add BUILT COPY RPATH: an ELF file of the build, and what it needs.
+add() {
+  [ -f "$1" ] || die "$1 is not there: ./weir wheel builds it"
+  add_elf "$1" "$2" "$3"
+  add_libraries "$1" "$libraries" "$licenses"
+}
+
+# The way from program $1 to the package's folder.
+up() { sed 's:[^/]*$::; s:[^/]*/:../:g' <<<"_bin/$1"; }
+
+# Gives every library in _libs, but not in _libs/gcc, a name of our own.
+rename_libraries() {
+  local path name ours renamed=()
+  for path in "$libraries"/lib*; do
+    name=${path##*/}
+    ours=${name/.so/-weir.so}
+    mv "$path" "$libraries/$ours"
+    patchelf --set-soname "$ours" "$libraries/$ours"
+    renamed+=(--replace-needed "$name" "$ours")
+  done
+  for path in "$libraries"/lib* "$core" "${programs[@]/#/$package/_bin/}"; do
+    patchelf "${renamed[@]}" "$path"
+  done
+}
+
+has() { [ -f "$libraries/$1" ]; }
+has_gcc() { has "$1" || [ -f "$libraries/gcc/$1" ]; }
+
+# faults FILE RPATH
+faults() {
+  elf_faults "$1" "$2" has_gcc | sed "s:^:${1#"$work/tree/"} :"
+}
+
+verify() {
+  local found path
+  # shellcheck disable=SC2016
+  found=$(
+    faults "$core" '$ORIGIN/_libs'
+    for path in "$libraries"/lib* "$libraries"/gcc/lib*; do
+      faults "$path" '$ORIGIN'
+    done
+    for path in "${programs[@]}"; do
+      faults "$package/_bin/$path" "$(rpath "$path")"
+    done
+  )
+  [ -z "$found" ] || die "the wheel would not run elsewhere:"$'\n'"$found"
+}
+
+rpath() {
+  local libs
+  # shellcheck disable=SC2016
+  libs='$ORIGIN'/$(up "$1")_libs
+  printf '%s:%s/gcc' "$libs" "$libs"
+}
+
+mkdir -p "$libraries/gcc"
+while read -r path; do
+  install -D -m 644 "$root/client/python/weir/$path" "$package/$path"
+done < <(cd "$root/client/python/weir" && find . -name '*.py' -o -name py.typed)
+# shellcheck disable=SC2016
+add "$bin_dir/client/python/weir/_core.so" "$core" '$ORIGIN/_libs'
+for path in "${programs[@]}"; do
+  add "$bin_dir/$path" "$package/_bin/$path" "$(rpath "$path")"
+done
+add_header_licenses "$licenses"
+add_license /usr/include/pybind11/pybind11.h "$licenses"
+mv "$libraries"/lib{stdc++,gcc_s}.so.* "$libraries/gcc/"
+rename_libraries
+verify
+# shellcheck disable=SC2154 # from libraries.sh
+wheel=$(/usr/bin/python3 -B "$here/make_wheel.py" --tree "$work/tree" \
+  --licenses "$licenses" --version "$(<"$root/VERSION")" \
+  --readme "$here/README.md" --out "$work" \
+  --tag "cp$python-cp$python-manylinux_${glibc_max/./_}_x86_64")
+bytes=$(stat -c %s "$work/$wheel")
+[ "$bytes" -le "$bytes_max" ] ||
+  die "the wheel has $bytes bytes, more than $bytes_max"
+mv "$work/$wheel" "$out_dir/$wheel"
+printf '%s\n' "$out_dir/$wheel"
+printf 'weir: %s, %s MiB\n' "$out_dir/$wheel" \
+  "$(awk -v bytes="$bytes" 'BEGIN { printf "%.1f", bytes / 1048576 }')" >&2
