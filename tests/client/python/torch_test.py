@@ -339,18 +339,6 @@ class TorchTest(unittest.TestCase):
 
     # ---------------------------------------------------------------- tensors
 
-    def test_parameters_stay_where_they_are(self):
-        model = net()
-        places = [p.data_ptr() for p in model.parameters()]
-        kept = list(model.parameters())
-        optimizer = self.distributed(
-            torch.optim.SGD(model.parameters(), lr=0.1), model
-        )
-        loss_of(model, 0).backward()
-        optimizer.step()
-        self.assertEqual([p.data_ptr() for p in model.parameters()], places)
-        self.assertTrue(all(a is b for a, b in zip(kept, model.parameters())))
-
     def test_tied_frozen_and_unused_parameters(self):
         class Tied(nn.Module):
             def __init__(self):

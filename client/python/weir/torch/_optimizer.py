@@ -8,7 +8,7 @@ from typing import Any, Optional
 import torch
 
 from weir import _client, optimizers
-from weir.errors import InvalidArgument
+from weir.errors import InvalidArgument, NonFinite
 from weir.torch import _context, _model, _rules
 from weir.torch._staging import Staging
 
@@ -25,7 +25,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     The servers start from rank 0's parameters and every worker gets them, so
     there is nothing to broadcast; a worker that was started again gets what
-    the servers have. Parameters are updated in place.
+    the servers have. Parameters are updated in place; those that are float32 in
+    host memory are moved to where values arrive, as this object is made.
 
     Without a cluster it is the given optimizer.
 
@@ -110,6 +111,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
             for entry in self._trained:
                 self._hook(entry)
         self._overlap = overlap
+        if not local and not overlap:
+            # With `local` the values given are wanted beside what they became;
+            # with `overlap` they may come while backward reads the parameters.
+            self._staging.move_in(
+                [self._numbers[e.name] for e in self._trained], model
+            )
         self._take(self._entries)
         self._context.optimizer = self
 
@@ -138,8 +145,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._numbers = {e.name: n for n, e in enumerate(self._entries)}
         self._staging = Staging(
             [e.tensor for e in self._entries],
-            [torch.from_numpy(client._memory[e.name]) for e in self._entries],
-            [torch.from_numpy(client.gradients[e.name]) for e in self._entries],
+            [client._memory[e.name] for e in self._entries],
+            [client.gradients[e.name] for e in self._entries],
         )
 
     # ------------------------------------------------------------------ steps
@@ -169,11 +176,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._local and not skip:
             self._inner.step()
         self._push(skip)
-        self._client._declared().wait()
-        self._take(
-            [e for e in self._trained if e.tensor.requires_grad]
-            + (self._buffers if self._context.rank != 0 else [])
-        )
+        try:
+            self._client._declared().wait()
+        except NonFinite:
+            self._take_step()
+            raise
+        self._take_step()
         return result
 
     def pull(self) -> None:
@@ -252,6 +260,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
         self._staging.send(
             ((self._numbers[e.name], value(e)) for e in entries), core.ready
+        )
+
+    def _take_step(self) -> None:
+        """What a step brings; rank 0's own buffers are newer."""
+        self._take(
+            [e for e in self._trained if e.tensor.requires_grad]
+            + (self._buffers if self._context.rank != 0 else [])
         )
 
     @torch.no_grad()
