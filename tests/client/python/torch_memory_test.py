@@ -171,10 +171,11 @@ class TorchMemoryTest(unittest.TestCase):
         model[2].share_memory()  # from here on copied to
         loss_of(model, 0).backward()
         model[0].bias.grad[0] = float("nan")
+        # As another worker would.
+        optimizer._client.push({"2.weight": torch.ones(3, 30)})
         with self.assertRaises(weir.NonFinite):
             optimizer.step()
         # What the servers have, in parameters of either kind.
-        optimizer._client.pull()
         for name, parameter in model.named_parameters():
             self.assertTrue(
                 torch.equal(
