@@ -1,7 +1,6 @@
 """weir.torch with several workers, each a process of its own."""
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -11,7 +10,7 @@ import unittest
 import torch
 from torch import nn
 
-from servers import Servers, run_scripts, wait_for
+from servers import Servers, binary, run_scripts, wait_for
 
 # What a worker and the reference share.
 COMMON = '''
@@ -126,26 +125,25 @@ class DistributedTest(unittest.TestCase):
                 self.assert_close(name, 2)
 
     def run_with_kill(self, mode):
-        """Worker 1 dies in mid-step and is started again."""
-        with Servers(2) as servers:
-            arguments = [mode, "adam", self.out, "20"]
-
-            def start(rank):
-                return subprocess.Popen(
-                    [sys.executable, "-c", WORKER, *arguments],
-                    env=servers.environment(rank, 2),
-                )
-
-            workers = [start(0), start(1)]
-            try:
-                self.assertEqual(workers[1].wait(60), -signal.SIGKILL)
-                workers[1] = start(1)
-                for worker in workers:
-                    self.assertEqual(worker.wait(60), 0)
-            finally:
-                for worker in workers:
-                    worker.kill()
-                    worker.wait()
+        """`weir run` starts worker 1 again, which dies in mid-step."""
+        done = subprocess.run(
+            [binary("deploy/cli/weir_cli"), "run", "--ps", "2"]
+            + ["--workers", "2", "--", sys.executable, "-c", WORKER]
+            + [mode, "adam", self.out, "20"],
+            env=dict(
+                os.environ,
+                PYTHONPATH=os.pathsep.join(sys.path),
+                WEIR_BIN_DIR=binary("."),
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("worker/1 failed with code 137", done.stdout)
+        self.assertIn("it is started again (1 of 3)", done.stdout)
         return torch.load(self.out)
 
     def test_sync_has_the_same_bits_after_a_kill(self):
