@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from servers import Servers, binary
@@ -103,6 +104,24 @@ class MnistTest(unittest.TestCase):
         )
         self.assertGreater(ours, 0.88)
         self.assertAlmostEqual(ours, plain, delta=0.02)
+
+    def test_async_is_as_accurate_as_one_process(self):
+        # The rate is lower than the script's: with that one the last steps
+        # alone move the accuracy by 0.3 points.
+        arguments = self.arguments()[:2] + ["--epochs", 3]
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for name in ("mnist.py", "mnist_before.py"):
+            text = (EXAMPLES / "pytorch" / name).read_text()
+            text = text.replace('mode="sync"', 'mode="async"')
+            self.assertIn("lr=1e-3", text)
+            path = pathlib.Path(folder.name) / name
+            path.write_text(text.replace("lr=1e-3", "lr=3e-4"))
+        self.assertIn("async", (path.parent / "mnist.py").read_text())
+        alone = self.accuracy(run([sys.executable, path, *arguments]))
+        output = run_job(path.parent / "mnist.py", *arguments, ps=2)
+        self.assertIn("[worker/1] epoch 2 step 0", output)
+        self.assertGreater(self.accuracy(output), alone - 0.005)
 
 
 class CharLmTest(unittest.TestCase):
