@@ -123,8 +123,16 @@ class Client:
         if self._names:
             raise Closed("the tensors are declared already")
         optimizers = (
-            [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
+            list(optimizer)
+            if isinstance(optimizer, (list, tuple))
+            else [optimizer]
         )
+        for one in optimizers:
+            if not isinstance(one, Optimizer):
+                raise InvalidArgument(
+                    f"optimizer is {one!r}; give a weir.SGD, Adagrad, RMSprop, "
+                    "Adadelta, Adam or AdamW, or a list of them"
+                )
         groups, buffers = dict(groups or {}), set(buffers)
         described = []
         for name, value in tensors.items():

@@ -139,6 +139,14 @@ class ClientTest(unittest.TestCase):
             self.connect().declare(
                 {"a": np.zeros(1)}, optimizer=weir.SGD(lr=1.0), groups={"c": 1}
             )
+        for options, error in (
+            ({"optimizer": "sgd"}, "'sgd'.*weir.SGD"),
+            ({"optimizer": [weir.SGD]}, "class.*weir.SGD"),
+            ({"optimizer": []}, "no optimizer"),
+            ({"optimizer": weir.SGD(lr=1.0), "mode": "fast"}, "'fast'.*ssp"),
+        ):
+            with self.assertRaisesRegex(weir.InvalidArgument, error):
+                self.connect().declare({"a": np.zeros(1)}, **options)
         bad = np.zeros(77)
         bad[3] = np.nan
         with self.assertRaisesRegex(weir.NonFinite, "'b' has NaN"):

@@ -575,6 +575,35 @@ class TorchTest(unittest.TestCase):
                 torch.optim.SGD([nn.Parameter(torch.ones(7))], lr=0.1), model
             )
 
+    def test_after_finish(self):
+        model = net()
+        optimizer = self.distributed(
+            torch.optim.SGD(model.parameters(), lr=0.1), model
+        )
+        optimizer.finish()
+        optimizer.finish()
+        loss_of(model, 0).backward()
+        for call in (optimizer.step, optimizer.pull):
+            with self.assertRaisesRegex(weir.Closed, "closed"):
+                call()
+
+    def test_a_lost_server_is_named(self):
+        self.close()
+        weir.torch.init(ps=self.servers.addresses, lost_after=1.0)
+        model = net()
+        optimizer = self.distributed(
+            torch.optim.SGD(model.parameters(), lr=0.1), model
+        )
+        self.servers.processes[1].kill()
+        with self.assertRaisesRegex(
+            weir.ServerLost, self.servers.addresses[1]
+        ):
+            for step in range(1000):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                optimizer.step()
+        self.assertGreater(loss_of(model, 0), 0.0)  # its memory is there
+
 
 class SamplerTest(unittest.TestCase):
     def batches(self, rank, size, first_push=0, epoch=0, **options):
