@@ -5,10 +5,35 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "common/exit_code.h"
 #include "common/logging.h"
 #include "deploy/cli/command.h"
+
+namespace {
+
+// The first word that is no command where one is due, or ""; `parent` is what
+// comes before it. CLI11 would say that a subcommand is required.
+std::string UnknownCommand(CLI::App* app, const std::vector<std::string>& words,
+                           std::string* parent) {
+  *parent = app->get_name();
+  for (const std::string& word : words) {
+    if (app->get_require_subcommand_min() == 0 || word.rfind('-', 0) == 0) {
+      break;
+    }
+    const auto commands = app->get_subcommands(
+        [&](CLI::App* command) { return command->get_name() == word; });
+    if (commands.empty()) {
+      return word;
+    }
+    app = commands.front();
+    *parent += " " + word;
+  }
+  return "";
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   // Commands print results; of what the libraries log, only what is wrong.
@@ -33,6 +58,14 @@ int main(int argc, char** argv) {
   const int words_begin = std::min(words_at + 1, argc);
   weir::AddRunCommand(&app, {argv + words_begin, argv + argc}, &command);
   weir::AddTrainCommand(&app, &command);
+  std::string parent;
+  const std::string unknown = UnknownCommand(
+      &app, {argv + std::min(argc, 1), argv + words_at}, &parent);
+  if (!unknown.empty()) {
+    std::fprintf(stderr, "weir: unknown command '%s'; try %s --help\n",
+                 unknown.c_str(), parent.c_str());
+    return weir::kExitUsage;
+  }
   try {
     app.parse(words_at, argv);
   } catch (const CLI::ParseError& error) {

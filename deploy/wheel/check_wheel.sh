@@ -117,6 +117,17 @@ launches() {
   "$venv/bin/python" -m weir --help && "$venv/bin/weir" train --help
 }
 
+names_a_wrong_word() {
+  ! "$venv/bin/python" -m weir wrong 2>said || return
+  grep -qxF "weir: unknown command 'wrong'; try weir --help" said
+}
+
+same_version() {
+  "$venv/bin/python" -c "import importlib.metadata, weir
+versions = weir.__version__, importlib.metadata.version('weir')
+assert versions[0] == versions[1], versions"
+}
+
 cat >train.py <<'END'
 import numpy as np
 import weir
@@ -133,6 +144,8 @@ package=$(echo "$venv"/lib/python3.*/site-packages/weir)
 [ -d "$package" ] || die "there is no $package" 1
 check "has all it needs" finds_its_own
 check "python -m weir" launches
+check "names a wrong word" names_a_wrong_word
+check "its version" same_version
 check "trains, 2 ps, 2 workers" trains
 if "$venv/bin/python" -c 'import torch' 2>/dev/null; then
   check "imports beside PyTorch" imports_beside_torch

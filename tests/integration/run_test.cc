@@ -331,6 +331,23 @@ TEST(RunTest, CtrlCLeavesTheChiefTimeToSave) {
   EXPECT_TRUE(run.HasLine("[chief/0] saved")) << run.Output();
 }
 
+TEST(WeirTest, NamesAWrongCommandAndTheNextStep) {
+  const struct {
+    Words arguments;
+    std::string says;
+  } cases[] = {
+      {{"wrong"}, "weir: unknown command 'wrong'; try weir --help\n"},
+      {{"checkpoint", "wrong", "x"},
+       "weir: unknown command 'wrong'; try weir checkpoint --help\n"},
+  };
+  for (const auto& test : cases) {
+    const CommandResult result = RunWeir(test.arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.output, test.says);
+  }
+  EXPECT_EQ(RunWeir({"--help"}).exit_code, 0);
+}
+
 TEST(RunTest, BadUsageIsOneClearLine) {
   const std::string held = FreshDir("run_held");
   std::filesystem::create_directories(held + "/checkpoints");

@@ -35,6 +35,8 @@ from weir.optimizers import (
     Settings,
 )
 
+__version__ = "0.1.0"  # as the file VERSION has it: a test compares them
+
 __all__ = [
     "Adadelta",
     "Adagrad",
@@ -58,4 +60,5 @@ __all__ = [
     "WrongLayout",
     "checkpoints",
     "connect",
+    "__version__",
 ]

@@ -2,6 +2,7 @@
 
 import array
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -290,6 +291,23 @@ print(client.values["w"][0])
 """
         outputs = run_scripts(self.servers, script, 2)
         self.assertEqual([float(out) for out in outputs], [-2.0, -3.0])
+
+
+class PackageTest(unittest.TestCase):
+    def test_its_version_is_that_of_the_repository(self):
+        root = pathlib.Path(__file__).absolute().parents[3]
+        version = (root / "VERSION").read_text().strip()
+        self.assertEqual(weir.__version__, version)
+
+    def test_the_command_needs_a_wheel_and_says_so(self):
+        result = subprocess.run(
+            [sys.executable, "-m", "weir", "wrong"],
+            env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertIn("the command is ./weir", result.stderr)
 
 
 class EnvironmentTest(unittest.TestCase):

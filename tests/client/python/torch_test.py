@@ -501,6 +501,51 @@ class TorchTest(unittest.TestCase):
         for name, value in fresh.state_dict().items():
             self.assertTrue(torch.equal(value, after[name]), name)
 
+    def test_a_schedule_goes_on_in_a_new_process(self):
+        def by_lambda(optimizer, first):
+            return torch.optim.lr_scheduler.LambdaLR(
+                optimizer, lambda step: 0.9 ** (first + step)
+            )
+
+        def by_steps(optimizer, first):
+            scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(
+                optimizer, 10
+            )
+            for _ in range(first):
+                scheduler.step()
+            return scheduler
+
+        def train(optimizer, model, make, end):
+            first = getattr(optimizer, "pushes", len(rates))
+            scheduler = make(optimizer, first)
+            for step in range(first, end):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                rates.append(optimizer.param_groups[0]["lr"])
+                optimizer.step()
+                scheduler.step()
+
+        for make in (by_lambda, by_steps):
+            with self.subTest(make.__name__):
+                self.setUp()
+                reference, start = net(), net()
+                rates = []
+                plain = torch.optim.SGD(reference.parameters(), lr=0.1)
+                train(plain, reference, make, 8)
+                expected, rates = rates, []
+                for end in (5, 8):  # started again after 5
+                    model = net()
+                    optimizer = self.distributed(
+                        torch.optim.SGD(model.parameters(), lr=0.1), model
+                    )
+                    train(optimizer, model, make, end)
+                    self.again()
+                for ours, theirs in zip(rates, expected):
+                    self.assertAlmostEqual(ours, theirs, places=12)
+                self.assertEqual(len(rates), 8)
+                self.assert_close(model, reference, start)
+                self.doCleanups()
+
     def test_save_and_load(self):
         model = net()
         optimizer = self.distributed(
