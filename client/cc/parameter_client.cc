@@ -254,7 +254,8 @@ void ParameterClient::Send(int s, ShardExchange::Action action) {
     released = loans_.Add();
   }
   shard.sending = true;
-  if (!shard.receiving && shard.exchange->wants_in_flight()) {
+  if (!shard.receiving && shard.exchange->wants_in_flight() &&
+      stream->SendNeedsReceiver()) {
     shard.wake.NotifyOne();  // to receive while this one sends
   }
   mutex_.Unlock();

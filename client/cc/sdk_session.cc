@@ -80,7 +80,8 @@ absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors) {
                      options_.block_elements));
   layout_ = std::make_unique<Layout>(std::move(layout));
   const size_t elements = static_cast<size_t>(layout_->flat_elements());
-  parameters_ = transport_->NewBuffer(elements);
+  // Nobody else reads or writes the values: a transport copies them in.
+  parameters_ = NewPrivateBuffer(elements);
   gradients_ = transport_->NewBuffer(elements);
   if (parameters_ == nullptr || gradients_ == nullptr) {
     return absl::ResourceExhaustedError(

@@ -1,5 +1,7 @@
 #include "client/cc/shared_buffers.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -12,6 +14,8 @@ std::shared_ptr<float> SharedBuffers::New(
     return nullptr;
   }
   char* const begin = (*memory)->data();
+  // Huge pages, where the system gives them to shared memory.
+  madvise(begin, (*memory)->bytes(), MADV_HUGEPAGE);
   {
     MutexLock lock(&buffers->mutex_);
     buffers->memory_[begin] = *std::move(memory);

@@ -313,6 +313,10 @@ class ShmStream : public PushPullStream {
     }
   }
 
+  // The ps reads on whatever its answers find: at most
+  // ShardExchange::kInFlightRequestsMax, of kShmUnansweredMax, are open.
+  bool SendNeedsReceiver() const override { return false; }
+
   void Cancel() override { connection_->Cancel(); }
 
  private:

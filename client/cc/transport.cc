@@ -1,23 +1,35 @@
 #include "client/cc/transport.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <cstdlib>
 
 namespace weir {
 namespace {
 
-constexpr size_t kAlignBytes = 64;
+constexpr size_t kHugePageBytes = 2 << 20;
 
 }  // namespace
 
-std::shared_ptr<float> Transport::NewBuffer(size_t elements) {
-  const size_t bytes = elements * sizeof(float);
-  float* const memory = static_cast<float*>(std::aligned_alloc(
-      kAlignBytes, (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes));
-  if (memory != nullptr) {
-    std::fill_n(memory, elements, 0.0f);
+std::shared_ptr<float> NewPrivateBuffer(size_t elements) {
+  const size_t bytes = std::max<size_t>(elements * sizeof(float), 1);
+  void* const mapped =
+      mmap(nullptr, bytes + kHugePageBytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    return nullptr;
   }
-  return std::shared_ptr<float>(memory, std::free);
+  const size_t begin = reinterpret_cast<size_t>(mapped);
+  char* const memory =
+      static_cast<char*>(mapped) + (kHugePageBytes - begin % kHugePageBytes);
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  return std::shared_ptr<float>(
+      reinterpret_cast<float*>(memory),
+      [mapped, bytes](float*) { munmap(mapped, bytes + kHugePageBytes); });
+}
+
+std::shared_ptr<float> Transport::NewBuffer(size_t elements) {
+  return NewPrivateBuffer(elements);
 }
 
 }  // namespace weir

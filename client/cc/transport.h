@@ -42,6 +42,10 @@ class PushPullStream {
                             std::span<const char> payload,
                             std::function<void()> released) = 0;
 
+  // Whether Send may block until answers are received: then another thread is
+  // to do that meanwhile. Where not, to wake it costs more than Send.
+  virtual bool SendNeedsReceiver() const { return true; }
+
   // Blocks for the next answer. The status that ended the stream otherwise.
   virtual absl::Status Receive(ValueChunk* header, Payload* payload) = 0;
 
@@ -97,6 +101,10 @@ class ShardLink {
   virtual absl::Status Shutdown(const ShutdownRequest& request,
                                 Timeout timeout) = 0;
 };
+
+// Zeroed floats in this process's own memory, in huge pages where the system
+// has them; null when there is no memory. A forked child gets a copy.
+std::shared_ptr<float> NewPrivateBuffer(size_t elements);
 
 class Transport {
  public:
