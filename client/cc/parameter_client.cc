@@ -118,6 +118,7 @@ void ParameterClient::BuildBlocks() {
   const Layout& layout = *options_.layout;
   const int variables = static_cast<int>(layout.variables().size());
   blocks_of_.resize(variables);
+  parts_of_.resize(variables);
   values_missing_.resize(variables);
   variable_ready_.resize(variables);
   std::vector<int> position(variables, variables);
@@ -133,8 +134,11 @@ void ParameterClient::BuildBlocks() {
       int earliest = variables;
       for (const Segment& segment : layout.segments({s, index})) {
         block.variables.push_back(segment.variable);
-        blocks_of_[segment.variable].push_back(
-            static_cast<int>(blocks_.size()));
+        const int place = static_cast<int>(blocks_.size());
+        blocks_of_[segment.variable].push_back(place);
+        parts_of_[segment.variable].push_back(
+            {place, segment, block.range.begin + segment.block_offset,
+             segment.count == block.range.count});
         earliest = std::min(earliest, position[segment.variable]);
       }
       forward_blocks_.push_back(static_cast<int>(blocks_.size()));
@@ -250,8 +254,10 @@ void ParameterClient::Send(int s, ShardExchange::Action action) {
   std::shared_ptr<PushPullStream> stream = shard.stream;
   std::span<const char> payload;
   std::function<void()> released;
+  const float* from = nullptr;
   if (action.payload) {
     released = loans_.Add();
+    from = blocks_[first_[s] + action.block].from;
   }
   shard.sending = true;
   if (!shard.receiving && shard.exchange->wants_in_flight() &&
@@ -260,7 +266,7 @@ void ParameterClient::Send(int s, ShardExchange::Action action) {
   }
   mutex_.Unlock();
   if (action.payload) {
-    payload = PayloadOf(s, &action.header);
+    payload = PayloadOf(s, from, &action.header);
     // Before its receipt can be there: who has that has the count.
     const MutexLock lock(&mutex_);
     counters_.bytes_sent += payload.size();
@@ -279,7 +285,7 @@ void ParameterClient::Send(int s, ShardExchange::Action action) {
   }
 }
 
-std::span<const char> ParameterClient::PayloadOf(int s,
+std::span<const char> ParameterClient::PayloadOf(int s, const float* from,
                                                  GradientChunk* header) const {
   const BlockId id = {shards_[s]->ps, static_cast<int>(header->block())};
   if (encoder_ != nullptr) {
@@ -289,7 +295,10 @@ std::span<const char> ParameterClient::PayloadOf(int s,
     return encoded.bytes;
   }
   const FlatRange range = options_.layout->block(id);
-  return {reinterpret_cast<const char*>(options_.gradients + range.begin),
+  if (from == nullptr) {
+    from = options_.gradients + range.begin;
+  }
+  return {reinterpret_cast<const char*>(from),
           static_cast<size_t>(range.count) * sizeof(float)};
 }
 
@@ -535,6 +544,7 @@ absl::Status ParameterClient::BeginItem(const ItemPush& item) {
   for (Block& block : blocks_) {
     block.not_ready = static_cast<int>(block.variables.size());
     block.left_out.clear();
+    block.from = nullptr;
   }
   for (const auto& shard : shards_) {
     shard->exchange->BeginItem(push);
@@ -560,6 +570,34 @@ absl::Status ParameterClient::BeginItem(const ItemPush& item) {
 void ParameterClient::GradientReady(int v) {
   MutexLock lock(&mutex_);
   if (!left_out_[v]) {
+    VariableReady(v, /*left_out=*/false);
+  }
+}
+
+void ParameterClient::GradientsReady(
+    std::span<const std::pair<int, const float*>> gradients) {
+  const auto lent = [&](const Part& part) {
+    return part.whole && encoder_ == nullptr;
+  };
+  for (const auto& [v, from] : gradients) {
+    for (const Part& part : parts_of_[v]) {
+      if (!lent(part)) {
+        std::copy_n(from + part.segment.variable_offset, part.segment.count,
+                    options_.gradients + part.flat_begin);
+      }
+    }
+  }
+  // All at once: the threads that this wakes find the caller's core free.
+  MutexLock lock(&mutex_);
+  for (const auto& [v, from] : gradients) {
+    if (left_out_[v]) {
+      continue;
+    }
+    for (const Part& part : parts_of_[v]) {
+      if (lent(part)) {
+        blocks_[part.place].from = from + part.segment.variable_offset;
+      }
+    }
     VariableReady(v, /*left_out=*/false);
   }
 }

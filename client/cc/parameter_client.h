@@ -17,7 +17,7 @@
 //       in.
 //   I2. No block of an item leaves before every value of the pull before it is
 //       here, on every shard.
-//   I3. `gradients` may change only between WaitReceipts and GradientReady;
+//   I3. Gradients may change only between WaitReceipts and GradientReady;
 //       `parameters` only by a pull, which with ItemPush::then starts for a
 //       block when the last gradient in it is ready, in every mode: no value
 //       that backward may still read is overwritten. (then_at_once is for those
@@ -141,6 +141,10 @@ class ParameterClient {
   // The gradient (a buffer: the sample) of `v` is final. Once per variable; for
   // variables left out by BeginItem, nothing.
   void GradientReady(int v);
+  // The same of several, which are where the pairs say, of their variables'
+  // shapes. They are copied at the edges of blocks alone, and may change after
+  // WaitReceipts.
+  void GradientsReady(std::span<const std::pair<int, const float*>> gradients);
   // Leaves out the variables that never became ready.
   absl::Status FinishItem();
   // Waits until every shard has settled every block and nothing reads
@@ -181,6 +185,14 @@ class ParameterClient {
     // Of the item under way.
     int not_ready = 0;
     std::vector<uint32_t> left_out;
+    const float* from = nullptr;  // null: `gradients` has it
+  };
+  // One variable's part of one block.
+  struct Part {
+    int place = 0;  // of the block
+    Segment segment;
+    int64_t flat_begin = 0;
+    bool whole = false;  // all of the block
   };
 
   explicit ParameterClient(Options options);
@@ -193,7 +205,8 @@ class ParameterClient {
   void Send(int shard, ShardExchange::Action action)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What is sent for a chunk that has a payload, and its encoding.
-  std::span<const char> PayloadOf(int shard, GradientChunk* header) const;
+  std::span<const char> PayloadOf(int shard, const float* from,
+                                  GradientChunk* header) const;
   void Receive(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFailure(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch();
@@ -219,6 +232,7 @@ class ParameterClient {
   std::unique_ptr<GradientEncoder> encoder_;  // null: F32 from `gradients`
   // Constant after construction.
   std::vector<std::vector<int>> blocks_of_;  // variable -> places in blocks_
+  std::vector<std::vector<Part>> parts_of_;  // the same blocks
   std::vector<int> forward_blocks_;          // places, in forward order
   std::vector<int> first_;                   // by shards_: its first block
 

@@ -357,7 +357,7 @@ absl::Status Session::Begin(const PushOptions& push) {
   return absl::OkStatus();
 }
 
-absl::Status Session::Ready(int tensor) {
+absl::Status Session::CheckReady(int tensor) const {
   if (item_state_ != Item::kBegun) {
     return absl::FailedPreconditionError("no push is open: call BeginPush");
   }
@@ -365,7 +365,21 @@ absl::Status Session::Ready(int tensor) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor ", tensor, " of ", layout_->variables().size()));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Session::Ready(int tensor) {
+  WEIR_RETURN_IF_ERROR(CheckReady(tensor));
   client_->GradientReady(tensor);
+  return absl::OkStatus();
+}
+
+absl::Status Session::Ready(
+    std::span<const std::pair<int, const float*>> gradients) {
+  for (const auto& [tensor, from] : gradients) {
+    WEIR_RETURN_IF_ERROR(CheckReady(tensor));
+  }
+  client_->GradientsReady(gradients);
   return absl::OkStatus();
 }
 

@@ -47,6 +47,7 @@ class Session {
       const std::vector<std::string>& names) const;
   absl::Status Begin(const PushOptions& push);
   absl::Status Ready(int tensor);
+  absl::Status Ready(std::span<const std::pair<int, const float*>> gradients);
   absl::Status End();
   absl::Status Wait();
   absl::Status Finish();
@@ -84,6 +85,7 @@ class Session {
   absl::Status Join();
   absl::Status SetSlot(uint32_t generation, bool retired);
   absl::Status CreateClient();
+  absl::Status CheckReady(int tensor) const;
   Want NextWant() const;
   std::span<float> Part(float* flat, const std::string& name) const;
   std::string NameOf(size_t s) const {

@@ -132,6 +132,11 @@ Status Client::Ready(int tensor) {
   return WithTensors(impl_.get(), [&](Session* s) { return s->Ready(tensor); });
 }
 
+Status Client::Ready(std::span<const std::pair<int, const float*>> gradients) {
+  return WithTensors(impl_.get(),
+                     [&](Session* s) { return s->Ready(gradients); });
+}
+
 Status Client::EndPush() {
   return WithTensors(impl_.get(), [](Session* s) { return s->End(); });
 }

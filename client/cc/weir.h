@@ -209,6 +209,10 @@ class Client {
   Status BeginPush(const PushOptions& options);
   // The gradient of Declare's tensor number `tensor` is final.
   Status Ready(int tensor);
+  // The same of several that are not in Gradient() but where the pairs say: of
+  // the tensors' shapes, row-major, unchanged until Wait returns OK or the
+  // client is closed.
+  Status Ready(std::span<const std::pair<int, const float*>> gradients);
   // Leaves the other tensors alone.
   Status EndPush();
   // Ends StartPushPull and EndPush.

@@ -17,6 +17,7 @@
 #include <pybind11/stl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -231,6 +232,23 @@ class CoreClient {
   }
   // Never wait, so they keep the GIL.
   void Ready(int tensor) { Check(Open()->Ready(tensor)); }
+  // Gradients of their tensors' shapes, which the caller keeps as they are
+  // until Wait returns.
+  void ReadyFrom(const std::vector<std::pair<int, py::array>>& gradients) {
+    Client* const client = Open();
+    std::vector<std::pair<int, const float*>> places;
+    for (const auto& [tensor, gradient] : gradients) {
+      const auto& shape = shapes_.at(static_cast<size_t>(tensor));
+      if (!FloatArray::check_(gradient) ||
+          !std::equal(shape.begin(), shape.end(), gradient.shape(),
+                      gradient.shape() + gradient.ndim())) {
+        Raise(Status(kInvalidArgument,
+                     "not a gradient of tensor " + std::to_string(tensor)));
+      }
+      places.emplace_back(tensor, static_cast<const float*>(gradient.data()));
+    }
+    Check(client->Ready(places));
+  }
   void EndPush() { Check(Open()->EndPush()); }
   void Wait() {
     Run([](Client* client) { return client->Wait(); });
@@ -377,6 +395,7 @@ PYBIND11_MODULE(_core, module) {
       .def("pull", &CoreClient::Pull)
       .def("begin_push", &CoreClient::BeginPush)
       .def("ready", &CoreClient::Ready)
+      .def("ready_from", &CoreClient::ReadyFrom)
       .def("end_push", &CoreClient::EndPush)
       .def("wait", &CoreClient::Wait)
       .def("finish", &CoreClient::Finish)

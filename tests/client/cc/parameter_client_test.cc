@@ -364,6 +364,50 @@ TEST(ParameterClientTest, AReplacementFinishesATornItem) {
   }
 }
 
+TEST(ParameterClientTest, PushesGradientsFromWhereTheyAre) {
+  const Layout layout = MakeLayout(2);
+  FakeShards shards({.layout = &layout});
+  Worker worker(&shards, &layout, 0);
+  const auto value = [](int variable, int64_t i) {
+    return static_cast<float>(1000 * variable + i);
+  };
+  std::vector<std::vector<float>> lent(4);
+  std::vector<std::pair<int, const float*>> places;
+  for (int v = 3; v >= 0; --v) {
+    for (int64_t i = 0; i < layout.variables()[v].elements(); ++i) {
+      lent[v].push_back(value(v, i));
+    }
+    places.emplace_back(v, lent[v].data());
+  }
+  ASSERT_TRUE(worker.client->BeginItem({.item = 0, .left_out = {0}}).ok());
+  worker.client->GradientsReady(places);
+  ASSERT_TRUE(worker.client->FinishItem().ok());
+  ASSERT_TRUE(worker.client->WaitReceipts().ok());
+  int64_t in_place = 0;
+  for (int s = 0; s < 2; ++s) {
+    for (int b = 0; b < layout.block_count(s); ++b) {
+      const FlatRange range = layout.block({s, b});
+      for (const Segment& segment : layout.segments({s, b})) {
+        if (segment.variable == 0) {
+          continue;  // left out
+        }
+        for (int64_t i = 0; i < segment.count; ++i) {
+          ASSERT_EQ(shards.values(s, b)[segment.block_offset + i],
+                    value(segment.variable, segment.variable_offset + i));
+        }
+        const float copied =
+            worker.gradients[range.begin + segment.block_offset];
+        const bool whole = segment.count == range.count;
+        EXPECT_EQ(
+            copied,
+            whole ? 0.0f : value(segment.variable, segment.variable_offset));
+        in_place += whole ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(in_place, 0);
+}
+
 TEST(ParameterClientTest, LeavesOutWhatWasNeverReady) {
   const Layout layout = MakeLayout(1);
   FakeShards shards({.layout = &layout});

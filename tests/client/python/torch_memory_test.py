@@ -2,7 +2,12 @@
 
 import copy
 import io
+import os
+import signal
+import threading
+import time
 import unittest
+import weakref
 
 import torch
 from torch import nn
@@ -183,6 +188,34 @@ class TorchMemoryTest(unittest.TestCase):
                     torch.from_numpy(optimizer._client.values[name].copy()),
                 )
             )
+
+    def test_gradients_live_while_they_may_be_sent(self):
+        weir.torch.init(ps=self.servers.addresses, worker_count=2)
+        model = net()
+        optimizer = self.sgd(model, mode="sync")
+        loss_of(model, 0).backward()
+        gradient = weakref.ref(model[0].weight.grad)
+
+        def interrupt():
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with self.assertRaises(KeyboardInterrupt):
+            optimizer.step()  # the other worker never comes
+        thread.join()
+        optimizer.zero_grad(set_to_none=True)
+        self.assertIsNotNone(gradient())
+
+    def test_gradients_are_not_kept_after_a_step(self):
+        model = net()
+        optimizer = self.sgd(model)
+        loss_of(model, 0).backward()
+        gradient = weakref.ref(model[0].weight.grad)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        self.assertIsNone(gradient())
 
     def test_a_pull_brings_what_others_pushed(self):
         model = net()

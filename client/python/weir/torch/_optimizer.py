@@ -259,11 +259,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
             )
 
         self._staging.send(
-            ((self._numbers[e.name], value(e)) for e in entries), core.ready
+            ((self._numbers[e.name], value(e)) for e in entries),
+            core.ready,
+            # With `overlap` they may change before `step` is called.
+            None if self._overlap else core.ready_from,
         )
 
     def _take_step(self) -> None:
         """What a step brings; rank 0's own buffers are newer."""
+        self._staging.give_back()
         self._take(
             [e for e in self._trained if e.tensor.requires_grad]
             + (self._buffers if self._context.rank != 0 else [])

@@ -34,6 +34,8 @@ class Staging:
         self._gradients = [torch.from_numpy(array) for array in gradients]
         # By number: an empty view of a parameter that was moved in.
         self._marks: dict[int, torch.Tensor] = {}
+        # Kept alive: after a wait that was interrupted they are still read.
+        self._lent: list[torch.Tensor] = []
         self._stream: Optional[torch.cuda.Stream] = None
         device = next((t.device for t in tensors if t.is_cuda), None)
         if device is not None:
@@ -72,10 +74,21 @@ class Staging:
         self,
         tensors: Iterable[tuple[int, torch.Tensor]],
         ready: Callable[[int], None],
+        lend: Optional[
+            Callable[[list[tuple[int, np.ndarray]]], None]
+        ] = None,
     ) -> None:
-        """Copies each to its gradient's place and calls `ready` with it."""
-        pending = []
+        """Copies each to its gradient's place and calls `ready` with it.
+
+        With `lend` those that can be sent as they are go to it instead, all at
+        once; they must not change before `give_back`.
+        """
+        pending, lent = [], []
         for number, tensor in tensors:
+            if lend is not None and _is_lendable(tensor):
+                self._lent.append(tensor)
+                lent.append((number, tensor.detach().numpy()))
+                continue
             if not tensor.is_cuda:
                 self._gradients[number].copy_(tensor)
                 ready(number)
@@ -90,9 +103,15 @@ class Staging:
                 event = torch.cuda.Event()
                 event.record(self._stream)
             pending.append((number, event))
+        if lent:
+            lend(lent)
         for number, event in pending:
             event.synchronize()
             ready(number)
+
+    def give_back(self) -> None:
+        """Nobody reads what was lent any more."""
+        self._lent.clear()
 
     def take(self, numbers: Iterable[int]) -> None:
         """Copies values into the model's tensors, in place."""
@@ -131,6 +150,15 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         and tensor.layout == torch.strided
         and tensor.device.type == "cpu"
         and not tensor.is_shared()
+    )
+
+
+def _is_lendable(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.layout == torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.dtype == torch.float32
+        and tensor.is_contiguous()
     )
 
 
