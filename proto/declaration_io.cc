@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <regex>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "proto/job_spec_io.h"
 
@@ -20,6 +22,18 @@ absl::StatusOr<std::regex> CompilePattern(const ParameterGroup& group) {
         absl::StrCat("parameter_group '", group.name(), "': match '",
                      group.match(), "' is not a regular expression"));
   }
+}
+
+std::string ShapeText(const Variable& variable) {
+  return absl::StrCat("[", absl::StrJoin(variable.shape(), ", "), "]");
+}
+
+// The member of a oneof that is set: "adam", "sync".
+std::string ChoiceName(const google::protobuf::Message& message,
+                       const char* oneof) {
+  const auto* field = message.GetReflection()->GetOneofFieldDescriptor(
+      message, message.GetDescriptor()->FindOneofByName(oneof));
+  return field == nullptr ? "none" : field->name();
 }
 
 }  // namespace
@@ -101,6 +115,77 @@ std::string FirstVariableDifference(
   }
   if (ours.size() != theirs.size()) {
     return absl::StrCat(theirs.size(), " variables in place of ", ours.size());
+  }
+  return "";
+}
+
+std::string FirstTensorDifference(const Declaration& declared,
+                                  const Declaration& ours) {
+  const int both = std::min(declared.variable_size(), ours.variable_size());
+  for (int v = 0; v < both; ++v) {
+    const Variable& theirs = declared.variable(v);
+    const Variable& here = ours.variable(v);
+    if (theirs.name() != here.name()) {
+      return absl::StrCat("tensor ", v, " is '", theirs.name(),
+                          "' on the server, '", here.name(), "' here");
+    }
+    if (ShapeText(theirs) != ShapeText(here)) {
+      return absl::StrCat("'", here.name(), "' is ", ShapeText(theirs),
+                          " on the server, ", ShapeText(here), " here");
+    }
+    if (theirs.kind() != here.kind() || theirs.group() != here.group()) {
+      return absl::StrCat("'", here.name(),
+                          "' is in another group, or a buffer in one place "
+                          "and not in the other");
+    }
+  }
+  if (declared.variable_size() != ours.variable_size()) {
+    return absl::StrCat(declared.variable_size(), " tensors on the server, ",
+                        ours.variable_size(), " here");
+  }
+  if (declared.group_size() != ours.group_size()) {
+    return absl::StrCat(declared.group_size(), " groups on the server, ",
+                        ours.group_size(), " here");
+  }
+  for (int g = 0; g < ours.group_size(); ++g) {
+    const Optimizer& theirs = declared.group(g).optimizer();
+    const Optimizer& here = ours.group(g).optimizer();
+    if (theirs.kind_case() != here.kind_case()) {
+      return absl::StrCat("the optimizer is ", ChoiceName(theirs, "kind"),
+                          " on the server, ", ChoiceName(here, "kind"),
+                          " here");
+    }
+  }
+  return "";
+}
+
+std::string FirstDeclarationDifference(const Declaration& declared,
+                                       const Declaration& ours) {
+  std::string difference = FirstTensorDifference(declared, ours);
+  if (!difference.empty()) {
+    return difference;
+  }
+  const std::tuple<const char*, uint64_t, uint64_t> numbers[] = {
+      {"size of a block", declared.block_elements(), ours.block_elements()},
+      {"number of ps", declared.shard_count(), ours.shard_count()},
+      {"number of workers", declared.slot_count(), ours.slot_count()},
+  };
+  for (const auto& [what, theirs, here] : numbers) {
+    if (theirs != here) {
+      return absl::StrCat("the ", what, " is ", theirs, " on the server, ",
+                          here, " here");
+    }
+  }
+  const Update& theirs = declared.update();
+  const Update& here = ours.update();
+  if (theirs.mode_case() != here.mode_case()) {
+    return absl::StrCat("the mode is ", ChoiceName(theirs, "mode"),
+                        " on the server, ", ChoiceName(here, "mode"), " here");
+  }
+  if (theirs.bounded_staleness().bound() != here.bounded_staleness().bound()) {
+    return absl::StrCat("the staleness bound is ",
+                        theirs.bounded_staleness().bound(), " on the server, ",
+                        here.bounded_staleness().bound(), " here");
   }
   return "";
 }

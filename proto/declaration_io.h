@@ -42,6 +42,15 @@ std::string FirstVariableDifference(
     const google::protobuf::RepeatedPtrField<Variable>& ours,
     const google::protobuf::RepeatedPtrField<Variable>& theirs);
 
+// One line: how the tensors and optimizers of a job as its ps hold it,
+// `declared`, first differ from those that a program brings; empty when they do
+// not. Numbers of optimizers may differ: every push may bring its own.
+std::string FirstTensorDifference(const Declaration& declared,
+                                  const Declaration& ours);
+// Likewise, and the shards, the workers and the mode.
+std::string FirstDeclarationDifference(const Declaration& declared,
+                                       const Declaration& ours);
+
 }  // namespace weir
 
 #endif  // PROTO_DECLARATION_IO_H_

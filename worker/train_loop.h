@@ -35,7 +35,7 @@
 #include "common/clock.h"
 #include "common/layout.h"
 #include "proto/job_spec.pb.h"
-#include "worker/job_control.h"
+#include "client/cc/job_control.h"
 #include "worker/model/trainee.h"
 #include "worker/phase_timer.h"
 #include "worker/work_list.h"

@@ -26,7 +26,7 @@
 #include "common/layout.h"
 #include "common/mutex.h"
 #include "proto/job_spec.pb.h"
-#include "worker/chief_client.h"
+#include "client/cc/chief_client.h"
 #include "worker/compute/backend.h"
 #include "worker/compute/factory.h"
 #include "worker/compute/nvml.h"

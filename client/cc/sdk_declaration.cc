@@ -5,7 +5,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "proto/job_spec_rules.h"
 #include "proto/layout_io.h"
@@ -98,10 +97,6 @@ Group ToGroup(const Optimizer& optimizer) {
       break;
   }
   return group;
-}
-
-std::string ShapeText(const Variable& variable) {
-  return absl::StrCat("[", absl::StrJoin(variable.shape(), ", "), "]");
 }
 
 }  // namespace
@@ -209,41 +204,6 @@ Declaration ToDeclaration(const Options& options,
   declaration.set_slot_count(workers);
   declaration.set_out_of_order_bytes(kOutOfOrderBytes);
   return declaration;
-}
-
-std::string FirstTensorDifference(const Declaration& declared,
-                                  const Declaration& ours) {
-  const int both = std::min(declared.variable_size(), ours.variable_size());
-  for (int v = 0; v < both; ++v) {
-    const Variable& theirs = declared.variable(v);
-    const Variable& here = ours.variable(v);
-    if (theirs.name() != here.name()) {
-      return absl::StrCat("tensor ", v, " is '", theirs.name(),
-                          "' on the server, '", here.name(), "' here");
-    }
-    if (ShapeText(theirs) != ShapeText(here)) {
-      return absl::StrCat("'", here.name(), "' is ", ShapeText(theirs),
-                          " on the server, ", ShapeText(here), " here");
-    }
-    if (theirs.kind() != here.kind() || theirs.group() != here.group()) {
-      return absl::StrCat("'", here.name(),
-                          "' is in another group, or a buffer in one place "
-                          "and not in the other");
-    }
-  }
-  if (declared.variable_size() != ours.variable_size()) {
-    return absl::StrCat(declared.variable_size(), " tensors on the server, ",
-                        ours.variable_size(), " here");
-  }
-  if (declared.block_elements() != ours.block_elements()) {
-    return absl::StrCat("block_elements is ", declared.block_elements(),
-                        " on the server, ", ours.block_elements(), " here");
-  }
-  if (declared.shard_count() != ours.shard_count()) {
-    return absl::StrCat("the job has ", declared.shard_count(), " ps, ",
-                        ours.shard_count(), " are named here");
-  }
-  return "";
 }
 
 std::vector<Hyper> ToHyper(const std::vector<GroupSettings>& settings) {

@@ -29,11 +29,6 @@ absl::StatusOr<std::vector<VariableSpec>> ToVariables(
 Declaration ToDeclaration(const Options& options,
                           const std::vector<VariableSpec>& variables);
 
-// One line: how the tensors of `declared`, as a ps holds it, first differ from
-// `ours`; empty when they do not.
-std::string FirstTensorDifference(const Declaration& declared,
-                                  const Declaration& ours);
-
 // REQUIRES: groups are in range.
 std::vector<Hyper> ToHyper(const std::vector<GroupSettings>& settings);
 

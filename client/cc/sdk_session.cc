@@ -1,5 +1,7 @@
 #include "client/cc/sdk_session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <random>
@@ -10,6 +12,7 @@
 #include "common/clock.h"
 #include "common/logging.h"
 #include "common/status.h"
+#include "proto/declaration_io.h"
 
 namespace weir::sdk {
 namespace {
@@ -17,6 +20,20 @@ namespace {
 constexpr std::chrono::milliseconds kCallTimeout{10000};
 constexpr std::chrono::milliseconds kPollEvery{50};
 constexpr int64_t kSayEveryNs = 10'000'000'000;
+// Of one Register call: a caller that is to wait no longer ends within it.
+constexpr std::chrono::milliseconds kRegisterTimeout{500};
+constexpr std::chrono::milliseconds kLookUpEvery{100};
+
+uint64_t RandomId() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) | random();
+}
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
 
 }  // namespace
 
@@ -38,10 +55,24 @@ absl::Status Session::Connect() {
   return absl::OkStatus();
 }
 
-absl::Status Session::Rest() const {
+absl::Status Session::OnWait() const {
   if (options_.keep_waiting && !options_.keep_waiting()) {
     return absl::CancelledError("the wait was ended");
   }
+  if (chief_ == nullptr || !chief_->stopping()) {
+    return absl::OkStatus();
+  }
+  const absl::Status why = chief_->stop_status();
+  if (why.code() == absl::StatusCode::kPermissionDenied) {
+    return why;
+  }
+  return absl::AbortedError(
+      absl::StrCat("the job is over for this worker: ",
+                   why.ok() ? "every worker has finished" : why.message()));
+}
+
+absl::Status Session::Rest() const {
+  WEIR_RETURN_IF_ERROR(OnWait());
   std::this_thread::sleep_for(kPollEvery);
   return absl::OkStatus();
 }
@@ -92,8 +123,7 @@ absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors) {
 
 // What a chief does at its start, for shards that are all empty.
 absl::Status Session::MakeShards(const std::vector<Tensor>& tensors) {
-  std::random_device random;
-  declaration_.set_history((uint64_t{random()} << 32) | random());
+  declaration_.set_history(RandomId());
   for (size_t s = 0; s < links_.size(); ++s) {
     DeclareRequest request;
     *request.mutable_declaration() = declaration_;
@@ -102,12 +132,12 @@ absl::Status Session::MakeShards(const std::vector<Tensor>& tensors) {
   }
   sender_.set_history(declaration_.history());
   for (size_t s = 0; s < links_.size(); ++s) {
-    WEIR_RETURN_IF_ERROR(AssignValues(s, tensors));
+    WEIR_RETURN_IF_ERROR(AssignValues(s, sender_, tensors));
   }
   return absl::OkStatus();
 }
 
-absl::Status Session::AssignValues(size_t s,
+absl::Status Session::AssignValues(size_t s, const Sender& sender,
                                    const std::vector<Tensor>& tensors) {
   struct Piece {
     AssignChunk header;
@@ -121,7 +151,7 @@ absl::Status Session::AssignValues(size_t s,
         continue;
       }
       Piece piece;
-      *piece.header.mutable_sender() = sender_;
+      *piece.header.mutable_sender() = sender;
       piece.header.set_block(static_cast<uint32_t>(b));
       piece.header.set_offset(static_cast<uint32_t>(segment.block_offset));
       piece.bytes = {reinterpret_cast<const char*>(values.data() +
@@ -152,6 +182,12 @@ absl::Status Session::Declare(const std::vector<Tensor>& tensors) {
     return absl::FailedPreconditionError("the tensors are declared already");
   }
   WEIR_RETURN_IF_ERROR(BuildLayout(tensors));
+  WEIR_RETURN_IF_ERROR(options_.chief.empty() ? DeclareAlone(tensors)
+                                              : DeclareWithChief(tensors));
+  return CreateClient();
+}
+
+absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
   sender_.Clear();
   sender_.set_job(options_.job);
   sender_.set_layout_fingerprint(layout_->fingerprint());
@@ -169,8 +205,47 @@ absl::Status Session::Declare(const std::vector<Tensor>& tensors) {
           " ps lost their tensors; shut all of them down and start anew"));
     }
   }
-  WEIR_RETURN_IF_ERROR(Join());
-  return CreateClient();
+  return Join();
+}
+
+absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
+  ChiefClient::Options options;
+  options.address = options_.chief;
+  options.register_timeout = kRegisterTimeout;
+  options.lost_after = std::chrono::milliseconds(
+      static_cast<int64_t>(options_.start_wait_seconds * 1000.0));
+  options.request.set_index(static_cast<uint32_t>(options_.worker_index));
+  options.request.set_process(RandomId());
+  options.request.set_host(HostName());
+  *options.request.mutable_declaration() = declaration_;
+  WEIR_ASSIGN_OR_RETURN(auto chief, ChiefClient::Create(std::move(options)));
+  ChiefClient::Joining joining;
+  joining.assign = [&](const Sender& sender) -> absl::Status {
+    for (size_t s = 0; s < links_.size(); ++s) {
+      WEIR_RETURN_IF_ERROR(AssignValues(s, sender, tensors));
+    }
+    return absl::OkStatus();
+  };
+  joining.on_wait = [this] { return OnWait(); };
+  const absl::StatusOr<Grant> granted = chief->Register(joining);
+  if (absl::IsFailedPrecondition(granted.status())) {
+    return absl::AbortedError(granted.status().message());
+  }
+  WEIR_RETURN_IF_ERROR(granted.status());
+  const Grant& grant = *granted;
+  sender_ = grant.sender();
+  for (size_t s = 0; s < links_.size(); ++s) {
+    WEIR_ASSIGN_OR_RETURN(const HelloReply hello,
+                          links_[s]->Hello(kCallTimeout));
+    WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
+  }
+  item_ = grant.next_item();
+  pushes_before_ = grant.pushes_before();
+  base_version_ = grant.base_version();
+  chief_ = std::move(chief);
+  // Calls that wait look at it themselves.
+  chief_->Start(grant, [] {});
+  return absl::OkStatus();
 }
 
 absl::Status Session::CreateClient() {
@@ -184,12 +259,8 @@ absl::Status Session::CreateClient() {
   client.compression = compression_;
   client.lost_after = std::chrono::milliseconds(
       static_cast<int64_t>(options_.lost_after_seconds * 1000.0));
-  if (options_.keep_waiting) {
-    client.on_wait = [this] {
-      return options_.keep_waiting()
-                 ? absl::OkStatus()
-                 : absl::CancelledError("the wait was ended");
-    };
+  if (options_.keep_waiting || chief_ != nullptr) {
+    client.on_wait = [this] { return OnWait(); };
   }
   WEIR_ASSIGN_OR_RETURN(client_, ParameterClient::Create(std::move(client)));
   return absl::OkStatus();
@@ -218,24 +289,22 @@ absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
         absl::StrCat(NameOf(s), " holds job '", hello.job(), "', this is '",
                      options_.job, "'; start other ps for it"));
   }
+  if (hello.shard() != s) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(s), " holds shard ", hello.shard(),
+                     ": name the ps in the same order everywhere"));
+  }
   WEIR_ASSIGN_OR_RETURN(const PsStatus status,
                         links_[s]->GetStatus(kCallTimeout));
-  const Declaration& declared = status.declaration();
-  const std::string difference = FirstTensorDifference(declared, declaration_);
+  const std::string difference =
+      FirstDeclarationDifference(status.declaration(), declaration_);
   if (!difference.empty()) {
     return absl::AlreadyExistsError(
         absl::StrCat(difference, "; every worker must declare the same"));
   }
-  if (hello.layout_fingerprint() != layout_->fingerprint() ||
-      declared.slot_count() != declaration_.slot_count() ||
-      declared.update().mode_case() != declaration_.update().mode_case() ||
-      declared.group_size() != declaration_.group_size() ||
-      declared.group(0).optimizer().kind_case() !=
-          declaration_.group(0).optimizer().kind_case()) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        NameOf(s),
-        " has the same tensors with another mode, optimizer, number of groups "
-        "or of workers; every worker must declare the same"));
+  if (hello.layout_fingerprint() != layout_->fingerprint()) {
+    return absl::InternalError(absl::StrCat(
+        NameOf(s), " computed another layout: its version of Weir differs"));
   }
   return absl::OkStatus();
 }
@@ -293,7 +362,7 @@ Want Session::NextWant() const {
   want.set_encoding(compression_.pull());
   if (options_.mode == Mode::kSync) {
     // One item a step: the step is the item.
-    want.set_version(item_);
+    want.set_version(base_version_ + item_);
     return want;
   }
   want.set_latest(true);
@@ -339,6 +408,7 @@ absl::Status Session::Begin(const PushOptions& push) {
     }
   }
   WEIR_RETURN_IF_ERROR(Wait());
+  WEIR_RETURN_IF_ERROR(EnterPush());
   ParameterClient::ItemPush item;
   item.item = item_;
   item.contribution = static_cast<uint32_t>(options_.worker_index);
@@ -351,9 +421,23 @@ absl::Status Session::Begin(const PushOptions& push) {
   const absl::Status status = client_->BeginItem(item);
   if (!status.ok()) {
     --item_;
+    if (chief_ != nullptr) {
+      chief_->LeaveItem(item_, {});
+    }
     return status;
   }
   item_state_ = Item::kBegun;
+  return absl::OkStatus();
+}
+
+absl::Status Session::EnterPush() {
+  while (chief_ != nullptr) {
+    const auto entered = chief_->EnterItemWithin(kLookUpEvery);
+    if (entered.has_value() && *entered) {
+      break;
+    }
+    WEIR_RETURN_IF_ERROR(OnWait());
+  }
   return absl::OkStatus();
 }
 
@@ -400,6 +484,9 @@ absl::Status Session::Wait() {
     WEIR_ASSIGN_OR_RETURN(const ParameterClient::ItemResult result,
                           client_->WaitReceipts());
     item_state_ = Item::kNone;
+    if (chief_ != nullptr) {
+      chief_->LeaveItem(item_, result);
+    }
     if (result.bad) {
       bad = absl::OutOfRangeError(absl::StrCat(
           "the gradient of '", result.bad_variable, "' has NaN or Inf"));
@@ -412,7 +499,10 @@ absl::Status Session::Wait() {
 absl::Status Session::Finish() {
   WEIR_RETURN_IF_ERROR(Wait());
   client_.reset();
-  return SetSlot(sender_.generation(), /*retired=*/true);
+  WEIR_RETURN_IF_ERROR(SetSlot(sender_.generation(), /*retired=*/true));
+  // It sees by itself that the slot is retired.
+  chief_.reset();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<ServerStatus>> Session::Servers() {
@@ -430,6 +520,10 @@ absl::StatusOr<std::vector<ServerStatus>> Session::Servers() {
 }
 
 absl::Status Session::Shutdown() {
+  if (!options_.chief.empty()) {
+    return absl::FailedPreconditionError(
+        "the chief ends the ps once every worker has finished");
+  }
   client_.reset();
   ShutdownRequest request;
   *request.mutable_sender() = sender_;

@@ -6,7 +6,8 @@
 // Terms
 //   joining  a worker takes its slot on every shard under the next generation;
 //            from then on an earlier process of this worker can push no more,
-//            and the marks say which push comes next.
+//            and the marks say which push comes next. With a chief the chief
+//            does all that, and holds pushes while a checkpoint is taken.
 //
 // Threads: compatible.
 // Errors: those of weir.h.
@@ -23,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "client/cc/chief_client.h"
 #include "client/cc/parameter_client.h"
 #include "client/cc/transport.h"
 #include "client/cc/weir.h"
@@ -67,7 +69,7 @@ class Session {
         std::pair<std::shared_ptr<float>, std::shared_ptr<float>>>(parameters_,
                                                                    gradients_);
   }
-  uint64_t pushes() const { return item_; }
+  uint64_t pushes() const { return pushes_before_ + item_; }
 
  private:
   enum class Item { kNone, kBegun, kSent };
@@ -77,13 +79,21 @@ class Session {
   absl::StatusOr<HelloReply> Hello(size_t s, int64_t deadline_ns);
   // Sleeps for a moment; CANCELLED when the caller is not to wait on.
   absl::Status Rest() const;
+  // Declare without a chief and with one, until this worker has its slot.
+  absl::Status DeclareAlone(const std::vector<Tensor>& tensors);
+  absl::Status DeclareWithChief(const std::vector<Tensor>& tensors);
   absl::Status MakeShards(const std::vector<Tensor>& tensors);
-  absl::Status AssignValues(size_t s, const std::vector<Tensor>& tensors);
+  absl::Status AssignValues(size_t s, const Sender& sender,
+                            const std::vector<Tensor>& tensors);
   absl::StatusOr<HelloReply> WaitUntilActive(size_t s, int64_t deadline_ns);
   // That shard `s` holds the tensors and the mode of this client.
   absl::Status CheckDeclared(size_t s, const HelloReply& hello) const;
   absl::Status Join();
   absl::Status SetSlot(uint32_t generation, bool retired);
+  // Why a call is to wait no longer.
+  absl::Status OnWait() const;
+  // Waits while the chief holds pushes.
+  absl::Status EnterPush();
   absl::Status CreateClient();
   absl::Status CheckReady(int tensor) const;
   Want NextWant() const;
@@ -101,8 +111,11 @@ class Session {
   Sender sender_;
   std::shared_ptr<float> parameters_;
   std::shared_ptr<float> gradients_;
+  std::unique_ptr<ChiefClient> chief_;  // null without one
   std::unique_ptr<ParameterClient> client_;
-  uint64_t item_ = 0;  // the next one
+  uint64_t pushes_before_ = 0;  // in earlier histories
+  uint64_t base_version_ = 0;   // sync: of item 0
+  uint64_t item_ = 0;           // the next one
   Item item_state_ = Item::kNone;
 };
 

@@ -32,6 +32,7 @@ Status Options::FromEnv() {
                   "TF_CONFIG, or WEIR_CLUSTER and WEIR_TASK_INDEX");
   }
   ps = cluster->ps_addresses();
+  chief = cluster->has_chief() ? cluster->chief_address() : "";
   worker_index = cluster->task()->index;
   worker_count = std::max(cluster->worker_count(), 1);
   // Read once, before any thread. NOLINTNEXTLINE(concurrency-mt-unsafe)

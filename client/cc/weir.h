@@ -10,8 +10,9 @@
 //   client->PushPull();                      // apply it, fetch the new values
 //
 // No chief is needed: the client with worker_index 0 declares the tensors, the
-// others wait for it. (Jobs of weir_worker have a chief; this is for programs
-// that bring their own model.)
+// others wait for it. With one (weir_chief without --job) the job has
+// checkpoints: the chief declares what the first client brings, or restores it,
+// and ends the job once every client has finished.
 //
 // Terms
 //   push   a gradient of this worker, number 0, 1, ...; applied exactly once
@@ -27,6 +28,7 @@
 //   7 PERMISSION_DENIED    another process has this worker index.
 //   9 FAILED_PRECONDITION  a ps is lost, or holds another job; a call that
 //                          comes too early or too late.
+//   10 ABORTED             the chief ended the job, or is gone.
 //   11 OUT_OF_RANGE        a gradient has NaN or Inf and was left out; the next
 //                          push may follow.
 //   14 UNAVAILABLE         a ps does not answer at the start.
@@ -100,6 +102,7 @@ struct Optimizer {
 
 struct Options {
   std::vector<std::string> ps;  // "host:port" of every ps, in order
+  std::string chief;            // "host:port"; empty: the job has none
   int worker_index = 0;
   int worker_count = 1;
   std::string job = "sdk";  // programs of one name share their tensors
@@ -110,7 +113,8 @@ struct Options {
   uint64_t seed = 0;                // of the initial values
   int64_t block_elements = 262144;  // unit of transfer; a multiple of 16
   double lost_after_seconds = 10.0;
-  double start_wait_seconds = 60.0;  // for the ps, and for worker 0
+  // For the ps, for worker 0, and for a chief that is away.
+  double start_wait_seconds = 60.0;
   // "auto": shared memory to every ps on this host; "grpc", "shm": that alone.
   std::string transport = "auto";
   // What travels in place of float32: "f32", "bf16", "f16", "int8", and for
@@ -123,7 +127,8 @@ struct Options {
   // ends the call. Unset: waits are ended by what they wait for alone.
   std::function<bool()> keep_waiting;
 
-  // Fills `ps`, `worker_index` and `worker_count` from TF_CONFIG or WEIR_*, and
+  // Fills `ps`, `chief`, `worker_index` and `worker_count` from TF_CONFIG or
+  // WEIR_* (a chief only where the cluster names one), and
   // `transport` from WEIR_TRANSPORT where it is set.
   Status FromEnv();
 };
@@ -227,7 +232,7 @@ class Client {
 
   Result<std::vector<ServerStatus>> Servers();
 
-  // Ends every ps.
+  // Ends every ps. With a chief: FAILED_PRECONDITION, it does that.
   Status ShutdownServers();
   // Also done by the destructor. To the others it is a worker that will be
   // started again, unless Finish came first.

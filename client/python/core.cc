@@ -109,6 +109,7 @@ Mode ModeOf(const std::string& name) {
 sdk::Options ToOptions(const py::dict& from) {
   sdk::Options to;
   to.ps = from["ps"].cast<std::vector<std::string>>();
+  to.chief = Get(from, "chief", to.chief);
   to.worker_index = Get(from, "worker_index", to.worker_index);
   to.worker_count = Get(from, "worker_count", to.worker_count);
   to.job = Get(from, "job", to.job);
@@ -139,6 +140,7 @@ py::dict OptionsFromEnv() {
   }
   py::dict result;
   result["ps"] = options.ps;
+  result["chief"] = options.chief;
   result["worker_index"] = options.worker_index;
   result["worker_count"] = options.worker_count;
   result["transport"] = options.transport;

@@ -65,13 +65,19 @@ absl::StatusOr<int> Inspect(const std::string& dir) {
                                 file.bytes(), file.crc32c())
                     .c_str());
   }
+  if (manifest.pushes_size() > 0) {
+    std::printf("pushes by worker: %s\n",
+                absl::StrJoin(manifest.pushes(), ", ").c_str());
+  }
   std::string ranges;
   for (int i = 0; i + 1 < manifest.applied_range_size(); i += 2) {
     absl::StrAppend(&ranges, " [", manifest.applied_range(i), ", ",
                     manifest.applied_range(i + 1), ")");
   }
-  std::printf("contributions applied:%s of %s\n", ranges.c_str(),
-              absl::StrCat(manifest.contribution_count()).c_str());
+  if (manifest.pushes_size() == 0) {
+    std::printf("contributions applied:%s of %s\n", ranges.c_str(),
+                absl::StrCat(manifest.contribution_count()).c_str());
+  }
   for (const VariableSpec& variable : reader->layout().variables()) {
     std::printf("%s\n",
                 absl::StrFormat(

@@ -2,7 +2,9 @@
 #include "deploy/launcher/run.h"
 
 #include <memory>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "deploy/cli/bin_dir.h"
 #include "deploy/cli/command.h"
 
@@ -35,6 +37,22 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                   "between workers and ps: auto takes shared memory; default "
                   "auto")
       ->check(CLI::IsMember({"auto", "grpc", "shm"}));
+  for (const auto& [flag, help] :
+       {std::pair("--checkpoint_every_steps",
+                  "the chief's: steps of sync, else pushes of all workers, "
+                  "between checkpoints"),
+        std::pair("--checkpoint_every_seconds",
+                  "the chief's; default 60, or none with the one above"),
+        std::pair("--keep",
+                  "the chief's: newest checkpoints that stay; default 5")}) {
+    run->add_option_function<std::string>(
+           flag,
+           [options, flag](const std::string& value) {
+             options->chief_flags.push_back(absl::StrCat(flag, "=", value));
+           },
+           help)
+        ->check(CLI::NonNegativeNumber);
+  }
   run->add_flag("--resume", options->resume,
                 "the chief goes on from the newest checkpoint");
   run->add_flag("--allow_older", options->allow_older,

@@ -168,6 +168,8 @@ absl::StatusOr<LocalCluster> PlanCommandCluster(
         if (options.allow_older) {
           command.argv.push_back("--allow_older");
         }
+        command.argv.insert(command.argv.end(), options.chief_flags.begin(),
+                            options.chief_flags.end());
       }
       continue;
     }

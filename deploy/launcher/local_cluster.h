@@ -40,8 +40,9 @@ struct CommandClusterOptions {
   int ps_count = 1;
   int worker_count = 1;
   bool chief = false;
-  bool resume = false;       // of the chief
-  bool allow_older = false;  // likewise
+  bool resume = false;                        // of the chief
+  bool allow_older = false;                   // likewise
+  std::vector<std::string> chief_flags = {};  // more of them
   std::string transport = "auto";
 };
 

@@ -106,6 +106,9 @@ class JobRun {
   void CollectEnds(int64_t now_ns);
   void ReportEnd(int task);
   void HandleInterrupts(int64_t now_ns);
+  // Hands the first signal on: to the chief, who writes a checkpoint and stops
+  // the workers; to those once there is none.
+  void PassSignal();
   void Press(int64_t now_ns);
   // Kills what tasks left in their process groups, and reaps.
   void EndLeftovers();
@@ -118,6 +121,8 @@ class JobRun {
   std::vector<TaskProcess> processes_;  // by task
   std::vector<pid_t> ended_;            // leaders of groups, not yet reaped
   int handled_interrupts_ = 0;
+  bool chief_told_ = false;
+  bool workers_told_ = false;
 };
 
 absl::Status JobRun::StartDue(int64_t now_ns) {
@@ -189,9 +194,22 @@ void JobRun::HandleInterrupts(int64_t now_ns) {
       continue;
     }
     relay_->Note("weir run: stopping; once more kills");
+  }
+  if (handled_interrupts_ > 0) {
+    PassSignal();
+  }
+}
+
+void JobRun::PassSignal() {
+  const auto tell = [this](const std::string& role, bool* told) {
+    bool any = false;
     for (size_t i = 0; i < processes_.size(); ++i) {
       const LocalTask& task = supervisor_.tasks()[i];
-      if (!task.running || (task.role != "worker" && task.role != "chief")) {
+      if (!task.running || task.role != role) {
+        continue;
+      }
+      any = true;
+      if (*told) {
         continue;
       }
       // As the terminal does: Ctrl-C to a command and its helpers.
@@ -201,6 +219,11 @@ void JobRun::HandleInterrupts(int64_t now_ns) {
         kill(processes_[i].pid, SIGTERM);
       }
     }
+    *told = true;
+    return any;
+  };
+  if (!tell("chief", &chief_told_)) {
+    tell("worker", &workers_told_);
   }
 }
 
@@ -328,10 +351,11 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
         absl::StrCat("--ps ", options.ps_count, " --workers ",
                      options.worker_count, ": each must be at least 1"));
   }
-  if (options.resume && !options.chief) {
+  if ((options.resume || !options.chief_flags.empty()) && !options.chief) {
     return absl::InvalidArgumentError(
-        "--resume is the chief's, who restores a checkpoint: add "
-        "--chief");
+        absl::StrCat(options.resume ? "--resume" : options.chief_flags[0],
+                     " is the chief's, who writes checkpoints and restores "
+                     "them: add --chief"));
   }
   // Only the main thread reads or changes the environment.
   const char* path_value = std::getenv("PATH");  // NOLINT
@@ -359,6 +383,7 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
   cluster.chief = options.chief;
   cluster.resume = options.resume;
   cluster.allow_older = options.allow_older;
+  cluster.chief_flags = options.chief_flags;
   cluster.transport = options.transport;
   WEIR_ASSIGN_OR_RETURN(cluster.workdir, PrepareWorkdir(options));
   return PlanCommandCluster(cluster);

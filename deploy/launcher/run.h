@@ -24,8 +24,9 @@ struct RunOptions {
   int worker_count = 1;
   int max_restarts = 3;  // of each worker, the chief and the evaluator
   bool chief = false;
-  bool resume = false;       // of the chief
-  bool allow_older = false;  // likewise
+  bool resume = false;                        // of the chief
+  bool allow_older = false;                   // likewise
+  std::vector<std::string> chief_flags = {};  // more of them
 };
 
 // Runs the job to its end. Returns 0 when every worker ended with 0, the code

@@ -1,6 +1,9 @@
 // weir_chief: makes the job, commits its checkpoints, ends it.
 //
 //   TF_CONFIG=... weir_chief --job FILE --workdir DIR [--resume]
+//   TF_CONFIG=... weir_chief --workdir DIR [--checkpoint_every_seconds 60]
+//
+// The second is for programs of the SDK, which bring the job.
 //
 // Exit codes: common/exit_code.h; 143 and 130 after a checkpoint on SIGTERM and
 // SIGINT.
@@ -31,7 +34,7 @@ namespace weir {
 namespace {
 
 struct Flags {
-  std::string job;
+  std::string job;  // empty: the workers bring it
   std::vector<std::string> sets;
   std::string workdir;
   std::string data_dir;  // the chief reads no data
@@ -42,7 +45,43 @@ struct Flags {
   bool resume = false;
   bool allow_older = false;
   bool evaluator_expected = false;
+  // Without a job file, which has them.
+  std::optional<uint64_t> checkpoint_every_steps;
+  std::optional<double> checkpoint_every_seconds;
+  std::optional<uint32_t> keep;
 };
+
+constexpr double kCheckpointEverySeconds = 60.0;
+constexpr uint32_t kKeep = 5;
+
+// What the chief is told of a job that its workers bring.
+absl::StatusOr<JobSpec> JobOfFlags(const Flags& flags) {
+  if (!flags.sets.empty() || !flags.init_from.empty() ||
+      flags.evaluator_expected) {
+    return absl::InvalidArgumentError(
+        "--set, --init_from and --evaluator_expected need a job file: add "
+        "--job");
+  }
+  JobSpec spec;
+  Checkpoint* const checkpoint = spec.mutable_checkpoint();
+  checkpoint->set_every_steps(flags.checkpoint_every_steps.value_or(0));
+  checkpoint->set_every_seconds(flags.checkpoint_every_seconds.value_or(
+      flags.checkpoint_every_steps.has_value() ? 0.0
+                                               : kCheckpointEverySeconds));
+  checkpoint->set_keep(flags.keep.value_or(kKeep));
+  return spec;
+}
+
+// The job file's.
+absl::StatusOr<JobSpec> JobOfFile(const Flags& flags) {
+  if (flags.checkpoint_every_steps.has_value() ||
+      flags.checkpoint_every_seconds.has_value() || flags.keep.has_value()) {
+    return absl::InvalidArgumentError(
+        "the job file says when checkpoints are written: use --set "
+        "checkpoint.every_steps=..., every_seconds or keep");
+  }
+  return LoadJobSpec(flags.job, flags.sets);
+}
 
 absl::StatusOr<ClusterSpec> FindCluster(const Flags& flags) {
   ClusterSources sources = ClusterSources::FromEnv();
@@ -73,8 +112,10 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> StartServer(const Flags& flags,
                                                          Transport* transport) {
   WEIR_ASSIGN_OR_RETURN(const ClusterSpec cluster, FindCluster(flags));
   ChiefServer::Options options;
-  WEIR_ASSIGN_OR_RETURN(options.runner.spec,
-                        LoadJobSpec(flags.job, flags.sets));
+  options.runner.brought = flags.job.empty();
+  WEIR_ASSIGN_OR_RETURN(options.runner.spec, options.runner.brought
+                                                 ? JobOfFlags(flags)
+                                                 : JobOfFile(flags));
   options.runner.ps_addresses = cluster.ps_addresses();
   options.runner.worker_count = cluster.worker_count();
   options.runner.cluster_fingerprint = cluster.fingerprint();
@@ -147,7 +188,9 @@ int main(int argc, char** argv) {
   });
   weir::Flags flags;
   CLI::App app("weir_chief: makes a job, checkpoints it and ends it");
-  app.add_option("--job", flags.job, "job file")->required();
+  app.add_option("--job", flags.job,
+                 "job file; without one the workers, programs of the SDK, "
+                 "bring the job");
   app.add_option("--set", flags.sets, "path=value, overrides the job file");
   app.add_option("--workdir", flags.workdir,
                  "the run's directory, the same on every host")
@@ -159,6 +202,16 @@ int main(int argc, char** argv) {
                "take the checkpoint before, when the newest is damaged");
   app.add_option("--init_from", flags.init_from,
                  "start from these values (safetensors, tensors by name)");
+  app.add_option("--checkpoint_every_steps", flags.checkpoint_every_steps,
+                 "without --job: steps of sync, else pushes of all workers, "
+                 "between checkpoints");
+  app.add_option("--checkpoint_every_seconds", flags.checkpoint_every_seconds,
+                 "without --job: default 60, or none with "
+                 "--checkpoint_every_steps")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--keep", flags.keep,
+                 "without --job: newest checkpoints that stay; default 5")
+      ->check(CLI::Range(1, 1000000));
   app.add_flag("--evaluator_expected", flags.evaluator_expected,
                "at the end wait for an evaluator");
   app.add_option(

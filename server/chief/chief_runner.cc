@@ -77,12 +77,11 @@ absl::StatusOr<std::unique_ptr<ChiefRunner>> ChiefRunner::Create(
   return runner;
 }
 
-void ChiefRunner::ShutDownLeftOver() const {
+void ChiefRunner::ShutDownLeftOver(const std::string& job) const {
   for (const std::string& address : options_.ps_addresses) {
     const auto link = options_.transport->Connect(address);
     const auto hello = link->Hello(kLeftOverTimeout);
-    if (hello.ok() && hello->state() == ACTIVE &&
-        hello->job() == options_.spec.name()) {
+    if (hello.ok() && hello->state() == ACTIVE && hello->job() == job) {
       ShutdownRequest request;
       request.mutable_sender()->set_job(hello->job());
       request.mutable_sender()->set_history(hello->history());
@@ -131,8 +130,11 @@ absl::Status ChiefRunner::Start() {
 
   JobState::Options state;
   state.spec = options_.spec;
-  state.spec_text = CanonicalJobSpecText(options_.spec);
-  state.spec_hash = JobSpecHash(options_.spec);
+  state.brought = options_.brought;
+  if (!options_.brought) {
+    state.spec_text = CanonicalJobSpecText(options_.spec);
+    state.spec_hash = JobSpecHash(options_.spec);
+  }
   state.ps_addresses = options_.ps_addresses;
   state.worker_count = options_.worker_count;
   state.cluster_fingerprint = options_.cluster_fingerprint;
@@ -151,13 +153,17 @@ absl::Status ChiefRunner::Start() {
   if (newest.ok() && newest->has_value()) {
     state.newest = (*newest)->manifest;
   }
-  const bool done = JobIsDone(options_.files, workdir, state.spec_text);
+  // How long a program goes on, nobody knows: --resume lets it.
+  const bool done = !(options_.brought && options_.resume) &&
+                    JobIsDone(options_.files, workdir, state.spec_text);
   if (done) {
     LOG_INFO(
         "the job is done already: {}/DONE; to train again choose another "
-        "--workdir",
-        workdir);
-    ShutDownLeftOver();
+        "--workdir{}",
+        workdir, options_.brought ? ", to train on add --resume" : "");
+    ShutDownLeftOver(options_.brought && state.newest.has_value()
+                         ? state.newest->declaration().job()
+                         : options_.spec.name());
     MutexLock lock(&inbox_->mutex);
     inbox_->finished = absl::OkStatus();
   }

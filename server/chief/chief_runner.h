@@ -46,6 +46,8 @@ class HeartbeatSink {
 class ChiefRunner {
  public:
   struct Options {
+    // The workers bring the job; of `spec` only checkpoint and limits count.
+    bool brought = false;
     JobSpec spec;  // resolved
     std::vector<std::string> ps_addresses;
     int worker_count = 1;
@@ -106,8 +108,8 @@ class ChiefRunner {
   explicit ChiefRunner(Options options);
   absl::Status Start();
   void MakeCallers(const std::shared_ptr<const InitialValues>& initial);
-  // The chief that finished it may have died before it told the ps.
-  void ShutDownLeftOver() const;
+  // The chief that finished `job` may have died before it told the ps.
+  void ShutDownLeftOver(const std::string& job) const;
   // False once the runner is going.
   static bool Post(const std::shared_ptr<Inbox>& inbox, Event event);
   void Loop();

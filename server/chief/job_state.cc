@@ -29,6 +29,7 @@ int64_t LostAfterNs(const JobSpec& spec) {
 StartSequence::Options StartOptions(const JobState::Options& options,
                                     const ShardTracker& tracker) {
   StartSequence::Options start;
+  start.brought = options.brought;
   start.spec = options.spec;
   start.spec_hash = options.spec_hash;
   start.worker_count = options.worker_count;
@@ -164,7 +165,8 @@ void JobState::TickStart() {
     }
     return;
   }
-  if (start_.state() == StartSequence::State::kNeedsVariables) {
+  if (start_.state() == StartSequence::State::kNeedsVariables ||
+      start_.state() == StartSequence::State::kAssigning) {
     WatchProgress();
   }
 }
@@ -178,6 +180,10 @@ void JobState::AdvanceStart() {
   if (start_.state() == StartSequence::State::kNeedsVariables &&
       !variables_.empty()) {
     start_.OnVariables(variables_, &actions_);
+  }
+  if (start_.state() == StartSequence::State::kNeedsVariables &&
+      brought_.has_value()) {
+    start_.OnBrought(*brought_, &actions_);
   }
   if (start_.state() == StartSequence::State::kFailed) {
     Fail(start_.status());
@@ -236,7 +242,7 @@ TrainLog::Options JobState::TrainLogOptions() const {
   return log;
 }
 
-absl::Status JobState::EnterTraining(uint64_t sample_count) {
+absl::Status JobState::ReadLength(uint64_t sample_count) {
   const Declaration& declaration = start_.declaration();
   WEIR_ASSIGN_OR_RETURN(total_, ContributionCount(options_.spec.train(),
                                                   sample_count, per_step_));
@@ -262,10 +268,20 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
         (static_cast<uint64_t>(list_.remaining_count()) + per_step_ - 1) /
             per_step_;
   }
+  return absl::OkStatus();
+}
+
+absl::Status JobState::EnterTraining(uint64_t sample_count) {
+  const Declaration& declaration = start_.declaration();
+  if (!options_.brought) {
+    WEIR_RETURN_IF_ERROR(ReadLength(sample_count));
+  }
   phase_ = Phase::kTraining;
   AdvanceProgress();
   progress_ns_ = now_ns_;
-  train_log_.emplace(TrainLogOptions());
+  if (!options_.brought) {
+    train_log_.emplace(TrainLogOptions());
+  }
   CheckpointSchedule::Options schedule;
   schedule.every_steps = options_.spec.checkpoint().every_steps();
   schedule.every_seconds = options_.spec.checkpoint().every_seconds();
@@ -281,8 +297,12 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
     checkpoint_ = options_.newest->name();
   }
   actions_.push_back(CutTrainLog{step_});
-  Say(absl::StrCat("training from ", sync() ? "step " : "contribution ", step_,
-                   " to ", step_count_));
+  Say(absl::StrCat("training from ",
+                   sync()             ? "step "
+                   : options_.brought ? "push "
+                                      : "contribution ",
+                   step_,
+                   options_.brought ? "" : absl::StrCat(" to ", step_count_)));
   return absl::OkStatus();
 }
 
@@ -302,6 +322,16 @@ absl::Status JobState::CheckRegister(const RegisterRequest& request) {
         who, " lists other ps, or in another order, than the chief (",
         absl::StrJoin(options_.ps_addresses, ","),
         "); compare TF_CONFIG of both tasks"));
+  }
+  if (request.has_declaration() != options_.brought) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        who, options_.brought
+                 ? " runs a job file, the chief was started without --job"
+                 : " is a program of the SDK, the chief was started with "
+                   "--job"));
+  }
+  if (options_.brought) {
+    return CheckBrought(request, who);
   }
   const std::string spec = FirstDifference(options_.spec, request.job_spec());
   if (!spec.empty()) {
@@ -347,6 +377,7 @@ Grant JobState::MakeGrant(int slot) const {
   *grant.mutable_applied_range() = start_.declaration().applied_range();
   grant.set_next_item(roster_.worker(slot).next_item);
   grant.set_base_version(start_.declaration().base_version());
+  grant.set_pushes_before(PushesBefore(slot));
   return grant;
 }
 
@@ -366,7 +397,12 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
   WEIR_RETURN_IF_ERROR(CheckRegister(request));
   if (phase_ == Phase::kStarting) {
     Advance();
-    return WaitReply(start_.Describe());
+    const auto values = AskForValues(request);
+    return values.has_value() ? *values : WaitReply(start_.Describe());
+  }
+  if (options_.brought && phase_ > Phase::kTraining) {
+    return absl::FailedPreconditionError(
+        "every worker has finished; the job is ending");
   }
   if (phase_ == Phase::kReady) {
     const absl::Status status = EnterTraining(request.sample_count());
@@ -491,7 +527,18 @@ uint64_t JobState::ItemCount(int slot) const {
   return static_cast<uint64_t>(list_.ItemCount(slot, roster_.count()));
 }
 
+bool JobState::Done(int slot) const {
+  const Roster::Worker& worker = roster_.worker(slot);
+  return phase_ >= Phase::kTraining &&
+         (options_.brought ? worker.retired
+                           : worker.next_item >= ItemCount(slot));
+}
+
 void JobState::AdvanceProgress() {
+  if (options_.brought) {
+    AdvanceBrought();
+    return;
+  }
   uint64_t done = 0;
   uint64_t step = step_count_;
   for (int w = 0; w < roster_.count(); ++w) {
@@ -530,8 +577,11 @@ void JobState::AdvanceRound() {
   if (roster_.in_round() && AllFresh(round_tickets_) &&
       std::count(slots_set_.begin(), slots_set_.end(), true) ==
           tracker_.count()) {
-    train_log_->AddUnreported(roster_.EndRound(
-        [this](int slot) { return tracker_.NextItemMin(slot); }, now_ns_));
+    const uint64_t unreported = roster_.EndRound(
+        [this](int slot) { return tracker_.NextItemMin(slot); }, now_ns_);
+    if (train_log_.has_value()) {
+      train_log_->AddUnreported(unreported);
+    }
   }
 }
 
@@ -539,9 +589,7 @@ void JobState::WatchProgress() {
   std::vector<std::string> missing;
   for (int w = 0; w < roster_.count(); ++w) {
     const Roster::Worker& worker = roster_.worker(w);
-    const bool done =
-        phase_ >= Phase::kTraining && worker.next_item >= ItemCount(w);
-    if (worker.connected() || done) {
+    if (worker.connected() || Done(w)) {
       continue;
     }
     missing.push_back(WorkerName(w));
@@ -551,7 +599,8 @@ void JobState::WatchProgress() {
                        static_cast<int>(waited), " s"));
     }
   }
-  if (phase_ <= Phase::kTraining &&
+  // A program may do other things between its pushes.
+  if (phase_ <= Phase::kTraining && (!options_.brought || !missing.empty()) &&
       SecondsSince(progress_ns_) > options_.worker_wait) {
     Fail(absl::UnavailableError(absl::StrCat(
         "no progress for ", static_cast<int>(options_.worker_wait), " s at ",
@@ -592,8 +641,10 @@ void JobState::Advance() {
   if (phase_ >= Phase::kTraining && phase_ <= Phase::kEvaluating) {
     AdvanceProgress();
     AdvanceRound();
-    for (std::string& line : train_log_->Advance(step_, now_ns_)) {
-      actions_.push_back(AppendTrainLog{std::move(line)});
+    if (train_log_.has_value()) {
+      for (std::string& line : train_log_->Advance(step_, now_ns_)) {
+        actions_.push_back(AppendTrainLog{std::move(line)});
+      }
     }
     AdvanceCheckpoint();
   }

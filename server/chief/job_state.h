@@ -11,6 +11,9 @@
 //   ENDING    -> the workers are gone: Shutdown to the ps
 //   SHUTDOWN  -> OVER
 //
+// A job that its workers bring (Options::brought) has no JobSpec and no length:
+// TRAINING ends when every slot is retired, and there is no train.jsonl.
+//
 // Invariants
 //   I1. Shards are declared or restored at most once in a life of the chief;
 //       an ACTIVE shard is never declared.
@@ -46,7 +49,12 @@ namespace weir {
 
 class JobState {
  public:
+  // The length of a job that its workers bring, until all of them are done.
+  static constexpr uint64_t kEndless = UINT64_MAX;
+
   struct Options {
+    // The workers bring the job; of `spec` only checkpoint and limits count.
+    bool brought = false;
     JobSpec spec;           // resolved
     std::string spec_text;  // canonical
     std::string spec_hash;
@@ -132,8 +140,14 @@ class JobState {
   void WatchProgress();
 
   absl::Status CheckRegister(const RegisterRequest& request);
+  absl::Status CheckBrought(const RegisterRequest& request,
+                            const std::string& who);
+  // To worker 0 of such a job, which is to assign the initial values first.
+  std::optional<RegisterReply> AskForValues(const RegisterRequest& request);
   TrainLog::Options TrainLogOptions() const;
   absl::Status EnterTraining(uint64_t sample_count);
+  // The contributions of the job and of its steps.
+  absl::Status ReadLength(uint64_t sample_count);
   Grant MakeGrant(int slot) const;
   absl::Status TakeReports(int slot, const Progress& progress, int repeated);
   // The Hold, Release or Stop that a stream must hear when it opens.
@@ -166,7 +180,14 @@ class JobState {
   uint64_t ItemsPerStep(int slot) const;
   // Items of `slot` in this history.
   uint64_t ItemCount(int slot) const;
-  bool Complete() const { return step_ == step_count_ && step_count_ > 0; }
+  // Of a job that its workers bring.
+  void AdvanceBrought();
+  uint64_t PushesBefore(int slot) const;
+  // `slot` has nothing more to do.
+  bool Done(int slot) const;
+  bool Complete() const {
+    return step_ == step_count_ && (step_count_ > 0 || options_.brought);
+  }
   double SecondsSince(int64_t then_ns) const;
   // True every `period_s` seconds per `what`.
   bool TimeToSay(const std::string& what, double period_s);
@@ -187,6 +208,7 @@ class JobState {
   std::optional<TrainLog> train_log_;
 
   // Of the job; from the first worker or the shards.
+  std::optional<Declaration> brought_;
   google::protobuf::RepeatedPtrField<Variable> variables_;
   uint64_t sample_count_ = 0;
   uint64_t total_ = 0;  // contributions

@@ -160,6 +160,16 @@ absl::Status JobState::CommitCycle() {
   Manifest manifest;
   manifest.set_format(1);
   *manifest.mutable_declaration() = start_.declaration();
+  for (int w = 0; options_.brought && w < roster_.count(); ++w) {
+    // Sync: the marks of a retired slot move with the others'.
+    manifest.add_pushes(sync() ? cycle_.step()
+                               : PushesBefore(w) + static_cast<uint64_t>(
+                                                       cycle_.next_items()[w]));
+  }
+  if (options_.brought) {
+    cycle_.Commit(std::move(manifest), &actions_);
+    return absl::OkStatus();
+  }
   std::vector<ContributionRange> applied;
   if (sync()) {
     const Declaration& declaration = start_.declaration();
@@ -222,6 +232,9 @@ void JobState::OnOutcome(const CheckpointCycle::Outcome& outcome) {
 // ---------------------------------------------------------------------- end
 
 void JobState::LogEnd(uint64_t step) {
+  if (!train_log_.has_value()) {
+    return;
+  }
   for (std::string& line : train_log_->End(step, now_ns_)) {
     actions_.push_back(AppendTrainLog{std::move(line)});
   }
@@ -447,7 +460,7 @@ ChiefStatus JobState::status() const {
     status.set_message(std::string(final_status_.message()));
   }
   status.set_step(step_);
-  status.set_step_count(step_count_);
+  status.set_step_count(step_count_ == kEndless ? 0 : step_count_);
   status.set_checkpoint(checkpoint_);
   if (train_log_.has_value()) {
     status.set_loss(train_log_->loss());

@@ -53,6 +53,7 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
   worker.process = request.process();
   worker.host = request.host();
   ++worker.generation;
+  worker.retired = false;
   worker.state = Worker::State::kWanted;
   dirty_ = true;
   return false;

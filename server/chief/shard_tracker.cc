@@ -145,6 +145,13 @@ uint32_t ShardTracker::GenerationMax(int slot) const {
   return generation;
 }
 
+bool ShardTracker::Retired(int slot, uint32_t generation) const {
+  return std::all_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
+    const SlotStatus status = FindSlot(shard.hello.slot(), slot);
+    return status.retired() && status.generation() == generation;
+  });
+}
+
 std::optional<int> ShardTracker::TornSlot(int slot_count) const {
   for (int slot = 0; slot < slot_count; ++slot) {
     const uint64_t next = NextItemMin(slot);

@@ -57,6 +57,8 @@ class ShardTracker {
   // Over all shards, from the newest answers.
   uint64_t NextItemMin(int slot) const;
   uint32_t GenerationMax(int slot) const;
+  // Every shard has retired `slot` in this generation.
+  bool Retired(int slot, uint32_t generation) const;
   // A slot whose marks differ between blocks or shards: an item of it is
   // applied in part.
   std::optional<int> TornSlot(int slot_count) const;

@@ -10,7 +10,8 @@ StartPlan PlanStart(const std::string& job,
   StartPlan plan;
   int active = -1;  // some ACTIVE shard
   for (size_t s = 0; s < replies.size(); ++s) {
-    if (replies[s].state() != EMPTY && replies[s].job() != job) {
+    if (replies[s].state() != EMPTY && !job.empty() &&
+        replies[s].job() != job) {
       plan.kind = StartPlan::Kind::kRefuse;
       plan.status = absl::FailedPreconditionError(absl::StrCat(
           names[s], " holds a shard of job '", replies[s].job(), "', not of '",

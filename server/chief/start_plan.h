@@ -25,7 +25,7 @@ struct StartPlan {
   absl::Status status;  // kReplace, kRefuse: why, naming the shard
 };
 
-// `names` and `replies` by shard; `job` is ours.
+// `names` and `replies` by shard; `job` is ours, "" while it is not known.
 StartPlan PlanStart(const std::string& job,
                     const std::vector<std::string>& names,
                     const std::vector<HelloReply>& replies);

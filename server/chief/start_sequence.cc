@@ -50,7 +50,8 @@ std::string StartSequence::Describe() const {
     case State::kDeclaring:
       return "declaring the variables";
     case State::kAssigning:
-      return "assigning the initial values";
+      return options_.brought ? "waiting for worker 0's initial values"
+                              : "assigning the initial values";
     case State::kRestoring:
       return "restoring the shards";
     case State::kReadingStatus:
@@ -159,6 +160,11 @@ void StartSequence::OnCheckpointFound(
         "--workdir")));
     return;
   }
+  if (options_.brought) {
+    found_ = **found;
+    state_ = State::kNeedsVariables;
+    return;
+  }
   Restore(**found, actions);
 }
 
@@ -180,6 +186,10 @@ absl::Status StartSequence::CompleteDeclaration() {
                                           ? spec.limits().out_of_order_bytes()
                                           : uint64_t{256} << 20);
   declaration_.set_job_spec_hash(options_.spec_hash);
+  return BeginHistory();
+}
+
+absl::Status StartSequence::BeginHistory() {
   do {
     declaration_.set_history(options_.random());
   } while (declaration_.history() == 0);
@@ -206,6 +216,10 @@ void StartSequence::OnVariables(
     Fail(status);
     return;
   }
+  DeclareShards(actions);
+}
+
+void StartSequence::DeclareShards(std::vector<Action>* actions) {
   state_ = State::kDeclaring;
   for (int s = 0; s < shard_count(); ++s) {
     DeclareRequest request;
@@ -215,9 +229,80 @@ void StartSequence::OnVariables(
   }
 }
 
+void StartSequence::OnBrought(const Declaration& declaration,
+                              std::vector<Action>* actions) {
+  if (state_ != State::kNeedsVariables) {
+    return;
+  }
+  declaration_ = declaration;
+  declaration_.clear_base_version();
+  declaration_.clear_applied_range();
+  declaration_.clear_job_spec_hash();
+  declaration_.clear_pushes_before();
+  absl::Status status =
+      found_.has_value() ? ContinueBrought(*found_) : absl::OkStatus();
+  if (status.ok()) {
+    status = BeginHistory();
+  }
+  if (!status.ok()) {
+    Fail(status);
+  } else if (found_.has_value()) {
+    RestoreShards(found_->directory, actions);
+  } else {
+    DeclareShards(actions);
+  }
+}
+
+absl::Status StartSequence::ContinueBrought(const FoundCheckpoint& found) {
+  const Manifest& manifest = found.manifest;
+  if (!manifest.job_spec_text().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        found.directory,
+        " was made by a job file: continue it with --job, or choose another "
+        "--workdir"));
+  }
+  const std::string difference =
+      FirstTensorDifference(manifest.declaration(), declaration_);
+  if (!difference.empty()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(found.directory,
+                     " was made by another model (called \"on the server\" "
+                     "here): ",
+                     difference));
+  }
+  declaration_.set_base_version(manifest.step());
+  uint64_t pushes = 0;
+  for (const uint64_t of_slot : manifest.pushes()) {
+    pushes += of_slot;
+  }
+  const auto slots = static_cast<uint64_t>(options_.worker_count);
+  if (manifest.pushes_size() == options_.worker_count) {
+    *declaration_.mutable_pushes_before() = manifest.pushes();
+  } else {
+    // Other workers go on: each as if it had made its share.
+    const bool sync = manifest.declaration().update().has_sync();
+    declaration_.mutable_pushes_before()->Resize(
+        options_.worker_count, sync ? manifest.step() : pushes / slots);
+  }
+  return absl::OkStatus();
+}
+
+void StartSequence::OnValuesAssigned() {
+  if (state_ == State::kAssigning && options_.brought) {
+    state_ = State::kReady;
+  }
+}
+
 void StartSequence::Restore(const FoundCheckpoint& found,
                             std::vector<Action>* actions) {
   const Manifest& manifest = found.manifest;
+  if (manifest.job_spec_text().empty()) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        found.directory,
+        " was made by a program of the SDK: continue it without --job, or "
+        "choose another --workdir")));
+    return;
+  }
   const absl::StatusOr<JobSpec> before =
       ParseJobSpec(manifest.job_spec_text(), "the job of the manifest");
   if (!before.ok()) {
@@ -248,19 +333,23 @@ void StartSequence::Restore(const FoundCheckpoint& found,
     Fail(Annotate(status, found.directory));
     return;
   }
+  RestoreShards(found.directory, actions);
+}
+
+void StartSequence::RestoreShards(const std::string& directory,
+                                  std::vector<Action>* actions) {
   if (!lost_.ok()) {
     actions->push_back(LogLine{true, std::string(lost_.message())});
   }
-  actions->push_back(
-      LogLine{false, absl::StrCat("restoring ", shard_count(), " shards from ",
-                                  found.directory)});
+  actions->push_back(LogLine{false, absl::StrCat("restoring ", shard_count(),
+                                                 " shards from ", directory)});
   restored_ = true;
   state_ = State::kRestoring;
   for (int s = 0; s < shard_count(); ++s) {
     RestoreRequest request;
     *request.mutable_declaration() = declaration_;
     request.set_shard(static_cast<uint32_t>(s));
-    request.set_checkpoint_dir(found.directory);
+    request.set_checkpoint_dir(directory);
     actions->push_back(ShardCall{s, request});
   }
 }
@@ -284,6 +373,10 @@ void StartSequence::OnDeclared(int shard,
   }
   incarnations_[shard] = reply->incarnation();
   if (!LastAnswer(shard)) {
+    return;
+  }
+  if (state_ == State::kDeclaring && options_.brought) {
+    state_ = State::kAssigning;  // by worker 0
     return;
   }
   if (state_ == State::kRestoring || !options_.init_from) {
@@ -335,6 +428,12 @@ void StartSequence::Adopt(std::vector<Action>* actions) {
           options_.shard_names[s], " changed while it was being taken over")));
       return;
     }
+  }
+  if (options_.brought && !declaration_.job_spec_hash().empty()) {
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("the shards are training '", declaration_.job(),
+                     "', which has a job file: start the chief with --job")));
+    return;
   }
   if (declaration_.job_spec_hash() != options_.spec_hash) {
     differs_ = absl::InvalidArgumentError(

@@ -6,6 +6,9 @@
 //   fresh     variables of the first worker -> Declare -> [Assign] -> ready
 //   resume    newest checkpoint -> Restore -> ready
 //   adopt     GetStatus -> compare -> ready: the chief was restarted
+//   brought   [newest checkpoint ->] declaration of the first worker ->
+//   Restore,
+//             or Declare -> values of worker 0 -> ready
 //
 // Invariants
 //   I1. Every Declare and every Restore has a history id of its own; a chief
@@ -36,6 +39,7 @@ namespace weir {
 class StartSequence {
  public:
   struct Options {
+    bool brought = false;   // the workers bring the job: no JobSpec
     JobSpec spec;           // resolved
     std::string spec_hash;  // of its canonical text
     int worker_count = 1;
@@ -78,6 +82,10 @@ class StartSequence {
   // kNeedsVariables: `list` with its groups.
   void OnVariables(const google::protobuf::RepeatedPtrField<Variable>& list,
                    std::vector<Action>* actions);
+  // kNeedsVariables of a job that its workers bring.
+  void OnBrought(const Declaration& declaration, std::vector<Action>* actions);
+  // kAssigning of such a job: worker 0 has done it.
+  void OnValuesAssigned();
   // The answer to Declare or Restore.
   void OnDeclared(int shard, const absl::StatusOr<DeclareReply>& reply,
                   std::vector<Action>* actions);
@@ -88,8 +96,16 @@ class StartSequence {
  private:
   void Fail(absl::Status status);
   void Restore(const FoundCheckpoint& found, std::vector<Action>* actions);
+  // The same where the workers bring the job: checks and completes
+  // declaration_.
+  absl::Status ContinueBrought(const FoundCheckpoint& found);
   // Fills in what follows from the JobSpec; INVALID_ARGUMENT if no layout fits.
   absl::Status CompleteDeclaration();
+  // A history id and the layout; likewise.
+  absl::Status BeginHistory();
+  void DeclareShards(std::vector<Action>* actions);
+  void RestoreShards(const std::string& directory,
+                     std::vector<Action>* actions);
   void Adopt(std::vector<Action>* actions);
   int shard_count() const {
     return static_cast<int>(options_.shard_names.size());
@@ -100,8 +116,9 @@ class StartSequence {
   const Options options_;
   State state_ = State::kHello;
   absl::Status status_;
-  absl::Status lost_;     // why a restore is needed, if it is
-  absl::Status differs_;  // adopt: the JobSpec is another one
+  absl::Status lost_;                     // why a restore is needed, if it is
+  absl::Status differs_;                  // adopt: the JobSpec is another one
+  std::optional<FoundCheckpoint> found_;  // to continue from; brought
   bool adopted_ = false;
   bool restored_ = false;
   Declaration declaration_;

@@ -388,9 +388,13 @@ absl::Status Shard::CheckSlots(const SetSlotsRequest& request) const {
 void Shard::SetSlots(const SetSlotsRequest& request) {
   for (const SetSlotsRequest::Slot& slot : request.slot()) {
     SlotState& state = context_.slots[slot.slot()];
+    // Only a new generation brings a slot back.
+    const bool retired =
+        slot.retired() ||
+        (state.retired && slot.generation() == state.generation);
     state.generation = slot.generation();
-    state.retired = slot.retired();
-    state.live = !slot.retired();
+    state.retired = retired;
+    state.live = !retired;
   }
   active_ = true;
 }

@@ -368,6 +368,7 @@ class Client:
 def connect(
     ps: Optional[Sequence[str]] = None,
     *,
+    chief: Optional[str] = None,
     worker_index: Optional[int] = None,
     worker_count: Optional[int] = None,
     job: str = "sdk",
@@ -384,10 +385,13 @@ def connect(
     Args:
       ps: "host:port" of every server, in order. None: TF_CONFIG; WEIR_CLUSTER
         and WEIR_TASK_INDEX; or WEIR_PS with torchrun's RANK and WORLD_SIZE.
+      chief: "host:port" of weir_chief, who writes checkpoints; "": the job has
+        none. None: likewise, and WEIR_CHIEF beside WEIR_PS.
       worker_index, worker_count: this worker among all; None: likewise.
       job: programs that give the same name share their tensors.
       transport: "auto" (shared memory to servers on this host), "grpc", "shm".
-      start_wait: seconds to wait for the servers, and for worker 0.
+      start_wait: seconds to wait for the servers, for worker 0, and for a
+        chief that is away.
       lost_after: seconds without an answer, before a server counts as lost.
       push_encoding, pull_encoding: what travels in place of float32: "f32",
         "bf16", "f16", "int8"; pushes also "top_k", that fraction of the
@@ -408,6 +412,8 @@ def connect(
         found.update(environment)
     else:
         found.update(ps=list(ps), worker_index=0, worker_count=1)
+    if chief is not None:
+        found["chief"] = chief
     if worker_index is not None:
         found["worker_index"] = worker_index
     if worker_count is not None:

@@ -31,6 +31,10 @@ class ServerLost(Unavailable):
     """A parameter server is gone, was started again or holds another job."""
 
 
+class JobEnded(WeirError):
+    """The chief ended the job, or is gone; the message says why."""
+
+
 class Closed(WeirError):
     """The client was closed, or was asked too early."""
 
@@ -55,6 +59,7 @@ _BY_CODE = {
     6: WrongLayout,
     7: Replaced,
     9: ServerLost,
+    10: JobEnded,
     11: NonFinite,
     14: Unavailable,
     15: DataLoss,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "proto/declaration_io.h"
+
 namespace weir::sdk {
 namespace {
 
@@ -76,8 +78,17 @@ TEST(SdkDeclarationTest, TheFirstDifferenceIsNamed) {
       "1 tensors on the server, 2 here");
   Declaration blocks = ours;
   blocks.set_block_elements(16);
-  EXPECT_EQ(FirstTensorDifference(blocks, ours),
-            "block_elements is 16 on the server, 262144 here");
+  EXPECT_EQ(FirstDeclarationDifference(blocks, ours),
+            "the size of a block is 16 on the server, 262144 here");
+  EXPECT_EQ(FirstTensorDifference(blocks, ours), "");
+  Declaration mode = ours;
+  mode.mutable_update()->mutable_sync();
+  EXPECT_EQ(FirstDeclarationDifference(mode, ours),
+            "the mode is sync on the server, async here");
+  Declaration optimizer = ours;
+  optimizer.mutable_group(0)->mutable_optimizer()->mutable_adam();
+  EXPECT_EQ(FirstTensorDifference(optimizer, ours),
+            "the optimizer is adam on the server, sgd here");
 }
 
 TEST(SdkDeclarationTest, SettingsCarryWhatIsSetAlone) {

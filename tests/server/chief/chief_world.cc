@@ -21,6 +21,20 @@ JobSpec SmallSpec() {
   return ok ? spec : JobSpec();
 }
 
+Declaration SmallDeclaration(int shards, int workers) {
+  Declaration declaration;
+  declaration.set_job("script");
+  declaration.set_shard_count(static_cast<uint32_t>(shards));
+  declaration.set_slot_count(static_cast<uint32_t>(workers));
+  declaration.set_block_elements(16);
+  declaration.mutable_update()->mutable_async();
+  declaration.add_group()->mutable_optimizer()->mutable_sgd();
+  Variable* const variable = declaration.add_variable();
+  variable->set_name("w");
+  variable->add_shape(200);
+  return declaration;
+}
+
 ChiefWorld::ChiefWorld(int shard_count, int worker_count, JobSpec spec,
                        uint64_t seed)
     : shards(shard_count), calls_(shard_count) {
@@ -121,6 +135,8 @@ HelloReply ChiefWorld::Hello(int s) const {
     SlotStatus* status = reply.add_slot();
     status->set_slot(static_cast<uint32_t>(slot));
     status->set_generation(generation);
+    const auto retired = shard.retired.find(slot);
+    status->set_retired(retired != shard.retired.end() && retired->second);
     const auto next = shard.next.find(slot);
     const uint64_t item = next == shard.next.end() ? 0 : next->second;
     status->set_next_item_min(item);
@@ -132,14 +148,21 @@ HelloReply ChiefWorld::Hello(int s) const {
 uint64_t ChiefWorld::Version(const Shard& shard) const {
   const uint32_t n = shard.declaration.update().sync().contributions();
   uint64_t steps = UINT64_MAX;
+  uint64_t most = 0;
   for (uint32_t w = 0; w < shard.declaration.slot_count() && w < n; ++w) {
     const uint64_t per_step = (n - w + shard.declaration.slot_count() - 1) /
                               shard.declaration.slot_count();
     const auto next = shard.next.find(static_cast<int>(w));
-    steps =
-        std::min(steps, next == shard.next.end() ? 0 : next->second / per_step);
+    const uint64_t done =
+        next == shard.next.end() ? 0 : next->second / per_step;
+    most = std::max(most, done);
+    const auto retired = shard.retired.find(static_cast<int>(w));
+    if (retired == shard.retired.end() || !retired->second) {
+      steps = std::min(steps, done);
+    }
   }
-  return shard.declaration.base_version() + steps;
+  return shard.declaration.base_version() +
+         (steps == UINT64_MAX ? most : steps);
 }
 
 void ChiefWorld::Activate(int s, const SetSlotsRequest& request) {
@@ -152,8 +175,9 @@ void ChiefWorld::Activate(int s, const SetSlotsRequest& request) {
   shard.state = ACTIVE;
   for (const auto& slot : request.slot()) {
     uint32_t& generation = shard.generation[static_cast<int>(slot.slot())];
+    bool& retired = shard.retired[static_cast<int>(slot.slot())];
+    retired = slot.retired() || (retired && slot.generation() == generation);
     generation = std::max(generation, slot.generation());
-    shard.retired[static_cast<int>(slot.slot())] = slot.retired();
   }
   chief_->OnSlotsSet(s, absl::OkStatus());
 }
@@ -230,6 +254,7 @@ void ChiefWorld::Call(const ShardCall& call) {
     shard.state = LOADED;
     shard.declaration = restore->declaration();
     shard.generation.clear();
+    shard.retired.clear();
     shard.next.clear();
     DeclareReply reply;
     reply.set_incarnation(shard.incarnation);
@@ -310,6 +335,10 @@ void ChiefWorld::Register(int w) {
   if (worker.request.host().empty()) {
     worker.request.set_host(absl::StrCat("node", worker.process));
     worker.request.set_cluster_fingerprint(77);
+  }
+  if (options.brought) {
+    *worker.request.mutable_declaration() = brought;
+  } else if (worker.request.variable_size() == 0) {
     *worker.request.mutable_job_spec() = options.spec;
     worker.request.set_sample_count(100);
     Variable* variable = worker.request.add_variable();
@@ -320,6 +349,13 @@ void ChiefWorld::Register(int w) {
       chief_->OnRegister(worker.request);
   Take();
   worker.error = reply.status();
+  if (reply.ok() && reply->has_assign()) {
+    worker.request.set_assigned_history(reply->assign().history());
+    for (Shard& shard : shards) {
+      shard.assigned = shard.state == LOADED &&
+                       shard.declaration.history() == reply->assign().history();
+    }
+  }
   if (!reply.ok() || !reply->has_grant()) {
     return;
   }
@@ -346,6 +382,17 @@ ChiefWorld::Worker& ChiefWorld::Join(int w) {
     Run(0.05);
   }
   return workers[w];
+}
+
+void ChiefWorld::Retire(int w) {
+  Worker& worker = workers[w];
+  for (Shard& shard : shards) {
+    shard.retired[w] = true;
+  }
+  chief_->OnStreamLost(worker.stream);
+  worker.stream = 0;
+  Take();
+  Run(2);  // a Hello to each shard is due
 }
 
 absl::Status ChiefWorld::Beat(int w, bool bad) {

@@ -21,6 +21,8 @@
 namespace weir {
 
 JobSpec SmallSpec();
+// Of a program of the SDK.
+Declaration SmallDeclaration(int shards, int workers);
 
 class ChiefWorld {
  public:
@@ -31,6 +33,7 @@ class ChiefWorld {
     bool down = false;
     std::map<int, uint32_t> generation;
     std::map<int, bool> retired;
+    bool assigned = false;         // by worker 0
     std::map<int, uint64_t> next;  // next item by slot
     int declares = 0;
     int restores = 0;
@@ -64,6 +67,8 @@ class ChiefWorld {
   // Registers worker `w` as a new process until it has a grant or an error.
   Worker& Join(int w);
   void Register(int w);
+  // Worker `w` finishes and goes; of a job that the workers bring.
+  void Retire(int w);
   // Heartbeat of what it did.
   absl::Status Beat(int w, bool bad = false);
   // Does one item on every shard, or on the first one only.
@@ -75,6 +80,7 @@ class ChiefWorld {
   std::vector<Shard> shards;
   std::map<int, Worker> workers;
   JobState::Options options;
+  Declaration brought;  // by every worker, where options.brought
   std::vector<std::string> log;
   std::vector<std::string> lines;        // train.jsonl
   std::map<std::string, Manifest> disk;  // committed checkpoints

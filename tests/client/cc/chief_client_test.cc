@@ -1,4 +1,4 @@
-#include "worker/chief_client.h"
+#include "client/cc/chief_client.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

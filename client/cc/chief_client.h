@@ -1,8 +1,8 @@
 // The worker's line to the chief: joins, reports progress, obeys.
 //
-// Place: worker_main registers with it; the train loop sees it as JobControl.
-// One thread keeps a Heartbeat stream open: progress up every 500 ms and at
-// once when something changes, commands down.
+// Place: worker_task and the SDK's session register with it; the train loop
+// sees it as JobControl. One thread keeps a Heartbeat stream open: progress up
+// every 500 ms and at once when something changes, commands down.
 //
 // Invariants
 //   I1. A chief that is away does not stop training; after `lost_after` without
@@ -16,8 +16,9 @@
 //                        history; also what the chief says of a lost shard.
 //   PERMISSION_DENIED    a newer process has this slot.
 //   INVALID_ARGUMENT     another cluster, JobSpec or variable list.
-#ifndef WORKER_CHIEF_CLIENT_H_
-#define WORKER_CHIEF_CLIENT_H_
+//   ALREADY_EXISTS       the job has other tensors or another mode (SDK).
+#ifndef CLIENT_CC_CHIEF_CLIENT_H_
+#define CLIENT_CC_CHIEF_CLIENT_H_
 
 #include <chrono>
 #include <functional>
@@ -29,10 +30,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/job_control.h"
 #include "common/mutex.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/chief.pb.h"
-#include "worker/job_control.h"
 
 namespace weir {
 
@@ -57,8 +58,16 @@ class ChiefClient : public JobControl {
   static absl::StatusOr<std::unique_ptr<ChiefClient>> Create(Options options);
   ~ChiefClient() override;
 
+  // What a program of the SDK does while it registers; may be null.
+  struct Joining {
+    // Assigns the initial values as this sender.
+    std::function<absl::Status(const Sender&)> assign;
+    // Asked between calls; an error ends Register.
+    std::function<absl::Status()> on_wait;
+  };
+
   // Repeats Register until the chief grants or refuses, or RequestStop.
-  absl::StatusOr<Grant> Register();
+  absl::StatusOr<Grant> Register(const Joining& joining = {});
 
   // Opens the Heartbeat stream. `on_stop` is called once, with a lock held,
   // when the worker is to stop: the loop may be waiting elsewhere.
@@ -68,8 +77,12 @@ class ChiefClient : public JobControl {
   void ForgetOnStop();
 
   bool EnterItem() override;
+  // EnterItem that gives up after `timeout`: nullopt.
+  std::optional<bool> EnterItemWithin(std::chrono::milliseconds timeout);
   void LeaveItem(uint64_t next_item, const ItemReport& report,
                  const ParameterClient::ItemResult& result) override;
+  // Without a report: of a program whose losses the chief does not know.
+  void LeaveItem(uint64_t next_item, const ParameterClient::ItemResult& result);
   void AddPhases(const Phases& phases) override;
   void OutOfWork() override;
 
@@ -92,10 +105,13 @@ class ChiefClient : public JobControl {
   void WriteProgress(grpc::ClientReaderWriter<Progress, Command>* stream);
   void OnCommand(const Command& command);
   // Register calls until a grant; `held` names the grant to keep, or null.
-  absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held);
+  absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held,
+                                             const Joining& joining);
   void Stop(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReadDevice(Progress* progress);
   Progress TakeProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddItem(uint64_t next_item, const ParameterClient::ItemResult& result)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const std::unique_ptr<Chief::Stub> stub_;
@@ -122,4 +138,4 @@ class ChiefClient : public JobControl {
 
 }  // namespace weir
 
-#endif  // WORKER_CHIEF_CLIENT_H_
+#endif  // CLIENT_CC_CHIEF_CLIENT_H_

@@ -7,8 +7,8 @@
 //   I1. Between EnterItem (true) and LeaveItem an item is in flight: a hold
 //       waits for it.
 // Threads: the loop calls from one thread.
-#ifndef WORKER_JOB_CONTROL_H_
-#define WORKER_JOB_CONTROL_H_
+#ifndef CLIENT_CC_JOB_CONTROL_H_
+#define CLIENT_CC_JOB_CONTROL_H_
 
 #include <cstdint>
 
@@ -34,4 +34,4 @@ class JobControl {
 
 }  // namespace weir
 
-#endif  // WORKER_JOB_CONTROL_H_
+#endif  // CLIENT_CC_JOB_CONTROL_H_

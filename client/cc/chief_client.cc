@@ -1,4 +1,4 @@
-#include "worker/chief_client.h"
+#include "client/cc/chief_client.h"
 
 #include <grpcpp/grpcpp.h>
 
@@ -70,11 +70,12 @@ ChiefClient::ChiefClient(Options options)
 
 ChiefClient::~ChiefClient() { Close(absl::OkStatus()); }
 
-absl::StatusOr<Grant> ChiefClient::Register() {
-  return RegisterUntilGranted(nullptr);
+absl::StatusOr<Grant> ChiefClient::Register(const Joining& joining) {
+  return RegisterUntilGranted(nullptr, joining);
 }
 
-absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(const Grant* held) {
+absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
+    const Grant* held, const Joining& joining) {
   RegisterRequest request = options_.request;
   if (held != nullptr) {
     request.set_held_history(held->sender().history());
@@ -97,6 +98,14 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(const Grant* held) {
         FromGrpcStatus(stub_->Register(&context, request, &reply));
     if (status.ok() && reply.has_grant()) {
       return reply.grant();
+    }
+    if (status.ok() && reply.has_assign() && joining.assign) {
+      WEIR_RETURN_IF_ERROR(joining.assign(reply.assign()));
+      request.set_assigned_history(reply.assign().history());
+      continue;
+    }
+    if (joining.on_wait) {
+      WEIR_RETURN_IF_ERROR(joining.on_wait());
     }
     if (status.ok()) {
       heard_ns = Clock::Real()->NowNs();
@@ -169,7 +178,7 @@ void ChiefClient::Run() {
     }
     LOG_WARN("chief: the heartbeat ended ({}); joining again",
              std::string(status.message()));
-    const absl::StatusOr<Grant> grant = RegisterUntilGranted(&grant_);
+    const absl::StatusOr<Grant> grant = RegisterUntilGranted(&grant_, {});
     MutexLock lock(&mutex_);
     if (!grant.ok()) {
       Stop(grant.status());
@@ -326,20 +335,32 @@ absl::Status ChiefClient::stop_status() const {
 }
 
 bool ChiefClient::EnterItem() {
+  while (true) {
+    if (const auto entered = EnterItemWithin(std::chrono::seconds(10))) {
+      return *entered;
+    }
+  }
+}
+
+std::optional<bool> ChiefClient::EnterItemWithin(
+    std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   MutexLock lock(&mutex_);
   while (hold_ && !stop_.has_value()) {
-    changed_.Wait(&mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) {
+      return std::nullopt;
+    }
+    changed_.WaitFor(&mutex_, deadline - now);
   }
   in_flight_ = !stop_.has_value();
   return in_flight_;
 }
 
-void ChiefClient::LeaveItem(uint64_t next_item, const ItemReport& report,
-                            const ParameterClient::ItemResult& result) {
-  MutexLock lock(&mutex_);
+void ChiefClient::AddItem(uint64_t next_item,
+                          const ParameterClient::ItemResult& result) {
   in_flight_ = false;
   next_item_ = next_item;
-  *pending_.add_item() = report;
   pending_.set_staleness_sum(pending_.staleness_sum() + result.staleness_sum);
   pending_.set_staleness_count(pending_.staleness_count() +
                                result.staleness_count);
@@ -347,7 +368,24 @@ void ChiefClient::LeaveItem(uint64_t next_item, const ItemReport& report,
       std::max(pending_.staleness_max(), result.staleness_max));
   pending_.set_bytes_pushed(pending_.bytes_pushed() + result.bytes_sent);
   pending_.set_bytes_pulled(pending_.bytes_pulled() + result.bytes_received);
-  if (hold_ || report.bad()) {
+  if (hold_) {
+    dirty_ = true;
+    changed_.NotifyAll();
+  }
+}
+
+void ChiefClient::LeaveItem(uint64_t next_item,
+                            const ParameterClient::ItemResult& result) {
+  MutexLock lock(&mutex_);
+  AddItem(next_item, result);
+}
+
+void ChiefClient::LeaveItem(uint64_t next_item, const ItemReport& report,
+                            const ParameterClient::ItemResult& result) {
+  MutexLock lock(&mutex_);
+  *pending_.add_item() = report;
+  AddItem(next_item, result);
+  if (report.bad()) {
     dirty_ = true;
     changed_.NotifyAll();
   }

@@ -1,0 +1,372 @@
+// Jobs that their workers bring: programs of the SDK.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/chief/job_state.h"
+#include "tests/server/chief/chief_world.h"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+// Two shards and two workers, of a job without a JobSpec.
+class JobStateBroughtTest : public testing::Test {
+ protected:
+  JobStateBroughtTest() : world_(2, 2, JobSpec()) {
+    world_.options.brought = true;
+    world_.options.spec_text.clear();
+    world_.options.spec_hash.clear();
+    world_.brought = SmallDeclaration(2, 2);
+  }
+
+  void Sync() {
+    world_.brought.mutable_update()->mutable_sync()->set_contributions(2);
+  }
+  // Both workers have a grant.
+  void Begin(bool resume = false) {
+    world_.StartChief(resume);
+    world_.Settle();
+    // Worker 1 comes first and waits for the values of worker 0.
+    world_.Register(1);
+    world_.Join(0);
+    world_.Join(1);
+    ASSERT_TRUE(world_.workers[0].grant.has_value());
+    ASSERT_TRUE(world_.workers[1].grant.has_value());
+    EXPECT_TRUE(world_.Beat(0).ok());
+    EXPECT_TRUE(world_.Beat(1).ok());
+  }
+  void Push(int w, int count) {
+    for (int i = 0; i < count; ++i) {
+      world_.DoItem(w);
+      EXPECT_TRUE(world_.Beat(w).ok());
+    }
+  }
+  // Every shard is empty again.
+  void LoseShards() {
+    for (ChiefWorld::Shard& shard : world_.shards) {
+      const uint64_t incarnation = shard.incarnation + 100;
+      shard = ChiefWorld::Shard();
+      shard.incarnation = incarnation;
+    }
+    world_.workers.clear();
+  }
+
+  ChiefWorld world_;
+};
+
+TEST_F(JobStateBroughtTest, DeclaresWhatTheFirstWorkerBrings) {
+  Begin();
+  for (const ChiefWorld::Shard& shard : world_.shards) {
+    EXPECT_EQ(shard.declares, 1);
+    EXPECT_TRUE(shard.assigned);
+    EXPECT_EQ(shard.declaration.job(), "script");
+    EXPECT_EQ(shard.declaration.variable(0).name(), "w");
+    EXPECT_NE(shard.declaration.history(), 0u);
+  }
+  EXPECT_EQ(world_.workers[1].grant->pushes_before(), 0u);
+  EXPECT_EQ(world_.chief().status().phase(), ChiefStatus::TRAINING);
+  EXPECT_EQ(world_.chief().status().step_count(), 0u);  // unknown
+}
+
+TEST_F(JobStateBroughtTest, WaitsForTheValuesOfWorker0) {
+  world_.StartChief();
+  world_.Settle();
+  world_.Join(1);
+  EXPECT_FALSE(world_.workers[1].grant.has_value());
+  EXPECT_EQ(world_.shards[0].declares, 1);
+  EXPECT_EQ(world_.shards[0].state, LOADED);
+  // A chief in between declares anew and asks for the values again.
+  world_.Register(0);
+  ASSERT_TRUE(world_.shards[0].assigned);
+  world_.shards[0].assigned = false;
+  world_.StartChief();
+  world_.Settle();
+  world_.Join(0);
+  EXPECT_TRUE(world_.workers[0].grant.has_value());
+  EXPECT_EQ(world_.shards[0].declares, 2);
+  EXPECT_TRUE(world_.shards[0].assigned);
+}
+
+TEST_F(JobStateBroughtTest, RefusesAnotherModel) {
+  Begin();
+  world_.brought.mutable_variable(0)->set_shape(0, 201);
+  EXPECT_THAT(Message(world_.Join(1).error),
+              HasSubstr("'w' is [200] on the server, [201] here; every worker "
+                        "must declare the same"));
+  EXPECT_EQ(world_.workers[1].error.code(), absl::StatusCode::kAlreadyExists);
+  world_.brought = SmallDeclaration(2, 2);
+  Sync();
+  EXPECT_THAT(Message(world_.Join(1).error),
+              HasSubstr("the mode is async on the server, sync here"));
+  world_.brought = SmallDeclaration(2, 2);
+  world_.brought.mutable_group(0)->mutable_optimizer()->mutable_adam();
+  EXPECT_THAT(Message(world_.Join(1).error),
+              HasSubstr("the optimizer is sgd on the server, adam here"));
+  world_.brought = SmallDeclaration(2, 2);
+  world_.brought.set_job("other");
+  EXPECT_THAT(Message(world_.Join(1).error),
+              HasSubstr("declares job 'other', the chief runs 'script'"));
+  world_.brought = SmallDeclaration(2, 3);
+  EXPECT_THAT(Message(world_.Join(1).error),
+              HasSubstr("names 2 ps and 3 workers, the chief 2 and 2"));
+  EXPECT_FALSE(world_.finished.has_value());
+}
+
+TEST_F(JobStateBroughtTest, RefusesAnEmptyDeclaration) {
+  world_.StartChief();
+  world_.Settle();
+  world_.brought.clear_variable();
+  EXPECT_THAT(Message(world_.Join(0).error), HasSubstr("with 0 tensors"));
+  world_.brought = SmallDeclaration(2, 2);
+  world_.brought.mutable_update()->mutable_sync();
+  EXPECT_THAT(Message(world_.Join(0).error),
+              HasSubstr("one push of every worker, not 0 of 2"));
+  EXPECT_FALSE(world_.finished.has_value());
+}
+
+TEST_F(JobStateBroughtTest, AJobFileAndAProgramDoNotMix) {
+  world_.StartChief();
+  world_.Settle();
+  world_.options.brought = false;  // of the worker's request alone
+  EXPECT_THAT(Message(world_.Join(0).error),
+              HasSubstr("the chief was started without --job"));
+
+  ChiefWorld other(2, 2, SmallSpec());
+  other.StartChief();
+  other.Settle();
+  other.options.brought = true;
+  other.brought = SmallDeclaration(2, 2);
+  EXPECT_THAT(Message(other.Join(0).error),
+              HasSubstr("the chief was started with --job"));
+}
+
+TEST_F(JobStateBroughtTest, EndsWhenEveryWorkerHasFinished) {
+  Begin();
+  Push(0, 3);
+  Push(1, 4);
+  world_.Retire(0);
+  EXPECT_FALSE(world_.finished.has_value());
+  Push(1, 1);
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_TRUE(world_.finished.has_value());
+  EXPECT_TRUE(world_.finished->ok()) << *world_.finished;
+  EXPECT_EQ(world_.done, "ckpt-8");
+  const Manifest& manifest = world_.disk.at("ckpt-8");
+  EXPECT_THAT(manifest.pushes(), ElementsAre(3, 5));
+  EXPECT_EQ(manifest.job_spec_text(), "");
+  EXPECT_TRUE(world_.shards[1].shut_down);
+  EXPECT_TRUE(world_.lines.empty());
+}
+
+TEST_F(JobStateBroughtTest, SyncGoesOnWithoutAFinishedWorker) {
+  Sync();
+  world_.options.spec.mutable_checkpoint()->set_every_steps(40);
+  Begin();
+  for (int step = 0; step < 10; ++step) {
+    Push(0, 1);
+    Push(1, 1);
+  }
+  world_.Run(0.5);
+  EXPECT_EQ(world_.chief().status().step(), 10u);
+  world_.Retire(0);
+  for (int step = 10; step < 60; ++step) {
+    Push(1, 1);
+    world_.Run(0.1);
+  }
+  EXPECT_EQ(world_.chief().status().step(), 60u);
+  EXPECT_EQ(world_.disk.count("ckpt-40"), 1u);
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_TRUE(world_.finished.has_value());
+  EXPECT_TRUE(world_.finished->ok()) << *world_.finished;
+  EXPECT_EQ(world_.done, "ckpt-60");
+  EXPECT_THAT(world_.disk.at("ckpt-60").pushes(), ElementsAre(60, 60));
+}
+
+TEST_F(JobStateBroughtTest, ContinuesFromItsCheckpoint) {
+  world_.options.spec.mutable_checkpoint()->set_every_steps(6);
+  Begin();
+  Push(0, 2);
+  Push(1, 4);
+  world_.workers[0].held = world_.workers[1].held = true;
+  for (int i = 0; i < 20 && world_.disk.empty(); ++i) {
+    EXPECT_TRUE(world_.Beat(0).ok());
+    EXPECT_TRUE(world_.Beat(1).ok());
+    world_.Run(0.1);
+  }
+  ASSERT_EQ(world_.disk.count("ckpt-6"), 1u);
+  const uint64_t history = world_.shards[0].declaration.history();
+  LoseShards();
+  Begin(/*resume=*/true);
+  EXPECT_EQ(world_.shards[0].restores, 1);
+  EXPECT_EQ(world_.shards[0].declares, 0);
+  EXPECT_FALSE(world_.shards[0].assigned);
+  EXPECT_NE(world_.shards[0].declaration.history(), history);
+  EXPECT_EQ(world_.workers[0].grant->pushes_before(), 2u);
+  EXPECT_EQ(world_.workers[1].grant->pushes_before(), 4u);
+  EXPECT_EQ(world_.workers[1].grant->next_item(), 0u);
+  EXPECT_EQ(world_.chief().status().step(), 6u);
+  Push(1, 1);
+  world_.Retire(0);
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_TRUE(world_.finished.has_value());
+  EXPECT_TRUE(world_.finished->ok()) << *world_.finished;
+  EXPECT_THAT(world_.disk.at("ckpt-7").pushes(), ElementsAre(2, 5));
+}
+
+TEST_F(JobStateBroughtTest, AnotherNumberOfWorkersGoesOnInEqualShares) {
+  Begin();
+  Push(0, 3);
+  Push(1, 5);
+  world_.Retire(0);
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_EQ(world_.disk.count("ckpt-8"), 1u);
+
+  ChiefWorld four(1, 4, JobSpec());
+  four.options.brought = true;
+  four.options.spec_text = four.options.spec_hash = "";
+  four.brought = SmallDeclaration(1, 4);
+  four.disk = world_.disk;
+  four.StartChief(/*resume=*/true);
+  four.Settle();
+  EXPECT_EQ(four.Join(3).grant->pushes_before(), 2u);
+  EXPECT_EQ(four.chief().status().step(), 8u);
+}
+
+TEST_F(JobStateBroughtTest, RefusesToContinueAnotherModel) {
+  Begin();
+  Push(0, 1);
+  world_.Retire(0);
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_EQ(world_.disk.count("ckpt-1"), 1u);
+  LoseShards();
+  world_.brought.mutable_variable(0)->set_name("v");
+  world_.StartChief(/*resume=*/true);
+  world_.Settle();
+  EXPECT_THAT(Message(world_.Join(0).error),
+              HasSubstr("tensor 0 is 'w' on the server, 'v' here"));
+  world_.Run(5);
+  EXPECT_EQ(world_.finished->code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(JobStateBroughtTest, ACheckpointOfTheOtherKindIsRefused) {
+  Begin();
+  Push(0, 1);
+  world_.Retire(0);
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_EQ(world_.disk.count("ckpt-1"), 1u);
+
+  ChiefWorld with_job(2, 2, SmallSpec());
+  with_job.disk = world_.disk;
+  with_job.StartChief(/*resume=*/true);
+  with_job.Run(5);
+  EXPECT_THAT(Message(*with_job.finished),
+              HasSubstr("was made by a program of the SDK"));
+
+  LoseShards();
+  world_.disk.at("ckpt-1").set_job_spec_text("name: \"small\"");
+  world_.StartChief(/*resume=*/true);
+  world_.Settle();
+  world_.Join(0);
+  world_.Run(5);
+  EXPECT_THAT(Message(*world_.finished), HasSubstr("was made by a job file"));
+}
+
+TEST_F(JobStateBroughtTest, ARestartedChiefKnowsWhoHasFinished) {
+  Begin();
+  Push(0, 2);
+  Push(1, 3);
+  world_.Retire(0);
+  world_.StartChief();
+  world_.Settle();
+  ChiefWorld::Worker& worker = world_.workers[1];
+  worker.request.set_held_history(worker.grant->sender().history());
+  worker.request.set_held_generation(worker.grant->sender().generation());
+  const uint32_t generation = worker.grant->sender().generation();
+  worker.grant.reset();
+  for (int i = 0; i < 20 && !worker.grant.has_value(); ++i) {
+    world_.Register(1);
+    world_.Run(0.1);
+  }
+  ASSERT_TRUE(worker.grant.has_value()) << worker.error;
+  EXPECT_EQ(worker.grant->sender().generation(), generation);
+  EXPECT_EQ(world_.shards[0].declares, 1);
+  EXPECT_TRUE(world_.Beat(1).ok());
+  Push(1, 1);
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_TRUE(world_.finished.has_value());
+  EXPECT_TRUE(world_.finished->ok()) << *world_.finished;
+  EXPECT_THAT(world_.disk.at("ckpt-6").pushes(), ElementsAre(2, 4));
+}
+
+TEST_F(JobStateBroughtTest, AFinishedWorkerMayComeBackWhileOthersWork) {
+  Begin();
+  Push(0, 2);
+  world_.Retire(0);
+  world_.Join(0);
+  ASSERT_TRUE(world_.workers[0].grant.has_value());
+  EXPECT_EQ(world_.workers[0].grant->next_item(), 2u);
+  EXPECT_FALSE(world_.shards[0].retired[0]);
+  EXPECT_TRUE(world_.Beat(0).ok());
+  world_.Retire(1);
+  world_.Run(5);
+  EXPECT_FALSE(world_.finished.has_value());
+  world_.Retire(0);
+  world_.Run(5);
+  ASSERT_TRUE(world_.finished.has_value());
+  EXPECT_EQ(world_.Join(1).error.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(JobStateBroughtTest, AStopLeavesACheckpoint) {
+  Begin();
+  Push(0, 2);
+  world_.chief().RequestStop("SIGTERM");
+  for (int i = 0; i < 40 && !world_.finished.has_value(); ++i) {
+    for (int w = 0; w < 2; ++w) {
+      if (world_.workers[w].stop.has_value() && world_.workers[w].stream != 0) {
+        world_.chief().OnStreamLost(world_.workers[w].stream);
+        world_.workers[w].stream = 0;
+      } else if (world_.workers[w].stream != 0) {
+        EXPECT_TRUE(world_.Beat(w).ok());
+      }
+    }
+    world_.Run(0.1);
+  }
+  ASSERT_TRUE(world_.finished.has_value());
+  EXPECT_EQ(world_.finished->code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(world_.disk.count("ckpt-2"), 1u);
+  EXPECT_EQ(world_.done, "");
+  EXPECT_THAT(world_.workers[1].stop->reason(), HasSubstr("SIGTERM"));
+}
+
+TEST_F(JobStateBroughtTest, OnlyAMissingWorkerMakesSilenceAnError) {
+  Begin();
+  Push(0, 1);
+  for (int i = 0; i < 400; ++i) {  // an evaluation of 400 s
+    EXPECT_TRUE(world_.Beat(0).ok());
+    EXPECT_TRUE(world_.Beat(1).ok());
+    world_.Run(1);
+  }
+  EXPECT_FALSE(world_.finished.has_value());
+  world_.chief().OnStreamLost(world_.workers[1].stream);
+  for (int i = 0; i < 10 && !world_.finished.has_value(); ++i) {
+    world_.Beat(0).IgnoreError();
+    world_.Run(1);
+  }
+  ASSERT_TRUE(world_.finished.has_value());
+  EXPECT_THAT(Message(*world_.finished), HasSubstr("waiting for worker 1"));
+}
+
+}  // namespace
+}  // namespace weir
