@@ -31,11 +31,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/job_control.h"
 #include "client/cc/parameter_client.h"
 #include "common/clock.h"
 #include "common/layout.h"
 #include "proto/job_spec.pb.h"
-#include "client/cc/job_control.h"
 #include "worker/model/trainee.h"
 #include "worker/phase_timer.h"
 #include "worker/work_list.h"

@@ -21,12 +21,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/chief_client.h"
 #include "client/cc/parameter_client.h"
 #include "client/cc/transport.h"
 #include "common/layout.h"
 #include "common/mutex.h"
 #include "proto/job_spec.pb.h"
-#include "client/cc/chief_client.h"
 #include "worker/compute/backend.h"
 #include "worker/compute/factory.h"
 #include "worker/compute/nvml.h"

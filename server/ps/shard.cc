@@ -325,6 +325,7 @@ void Shard::ApplySlots() {
     mode_->SlotsChanged(*block, due);
     Finish(*block, due);
   }
+  CancelHopelessSnapshot();
 }
 
 void Shard::ExpireWaits() {
@@ -438,6 +439,29 @@ void Shard::Snapshot(const SnapshotRequest& request, Files* files,
   }
   for (const std::function<void()>& next : due) {
     next();
+  }
+  CancelHopelessSnapshot();
+}
+
+void Shard::CancelHopelessSnapshot() {
+  for (const SlotState& slot : context_.slots) {
+    if (!slot.retired) {
+      return;
+    }
+  }
+  std::shared_ptr<SnapshotJob> job;
+  {
+    MutexLock lock(&snapshot_mutex_);
+    for (const std::unique_ptr<Block>& block : blocks_) {
+      MutexLock block_lock(&block->mutex);
+      if (block->awaiting != nullptr) {
+        job = std::exchange(block->awaiting, nullptr);
+      }
+    }
+  }
+  if (job != nullptr) {
+    job->Cancel(absl::OutOfRangeError(absl::StrCat(
+        "every worker has finished before version ", job->version())));
   }
 }
 

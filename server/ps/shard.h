@@ -101,6 +101,8 @@ class Shard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(snapshot_mutex_);
   // No block awaits a version any more.
   void DropAwaiting();
+  // Ends a snapshot that awaits a version which nobody is left to bring.
+  void CancelHopelessSnapshot();
   std::vector<SlotStatus> SlotTable() const;
 
   const ShardPlan& plan_;

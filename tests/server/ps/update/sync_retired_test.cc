@@ -284,6 +284,47 @@ TEST(SyncRetiredTest, ASnapshotInTheMiddleOfAStepHoldsTheVersionsMarks) {
   EXPECT_EQ(result.replies[0].slot(0).next_item_max(), 1u);
 }
 
+TEST(SyncRetiredTest, ASnapshotOfAVersionThatNobodyBringsIsRefused) {
+  StoreTester ps(Job(2, 2));
+  for (const int w : {0, 1}) {
+    for (const int block : {0, 1}) {
+      PushStep(ps, w, 0, block, 1.0f);
+    }
+  }
+  std::vector<absl::Status> ends;
+  const auto ask = [&] {
+    SnapshotRequest request;
+    *request.mutable_sender() = ps.SenderOf(0, 0);
+    request.set_directory(MakeTempDir());
+    request.set_version(2);
+    ps.store->Snapshot(
+        request,
+        [&](const absl::StatusOr<SnapshotReply>& reply) {
+          ends.push_back(reply.status());
+        },
+        [](const std::function<void()>& write) { write(); });
+  };
+  ask();
+  ASSERT_TRUE(ps.SetSlot(0, 1, true).ok());
+  EXPECT_TRUE(ends.empty());  // slot 1 may still bring it
+  ASSERT_TRUE(ps.SetSlot(1, 1, true).ok());
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].code(), absl::StatusCode::kOutOfRange) << ends[0];
+  ask();
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_EQ(ends[1].code(), absl::StatusCode::kOutOfRange) << ends[1];
+  EXPECT_TRUE(ps.Snapshot(MakeTempDir(), 1).error.ok());
+}
+
+TEST(SyncRetiredTest, OnlyANewGenerationBringsASlotBack) {
+  StoreTester ps(Job(2, 2));
+  ASSERT_TRUE(ps.SetSlot(1, 1, true).ok());
+  ASSERT_TRUE(ps.SetSlot(1, 1, false).ok());
+  EXPECT_TRUE(SlotOf(ps, 1).retired());
+  ASSERT_TRUE(ps.SetSlot(1, 2, false).ok());
+  EXPECT_FALSE(SlotOf(ps, 1).retired());
+}
+
 TEST(SyncRetiredTest, TheFirstContributionThatCameBringsTheHyperParameters) {
   for (const bool late : {false, true}) {
     StoreTester ps(Job(3, 3));

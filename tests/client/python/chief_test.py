@@ -1,0 +1,360 @@
+"""Jobs of scripts with a chief: checkpoints, kills and resuming."""
+
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import numpy as np
+import torch
+
+import weir
+from servers import Servers, binary, free_ports, wait_for
+
+COMMON = '''
+import os, signal, sys, time
+import torch
+from torch import nn
+import weir.torch as weir
+
+torch.set_num_threads(1)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(12, 30), nn.BatchNorm1d(30), nn.Tanh(), nn.Linear(30, 3))
+        self.scale = nn.Parameter(torch.ones(3).half())
+
+    def forward(self, x):
+        return self.layers(x) * self.scale.float()
+
+def net():
+    torch.manual_seed(1 + weir.rank())  # rank 0's values count
+    return Net()
+
+def batch(rank, step):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    x = torch.randn(16, 12, generator=generator)
+    return x, x[:, :3].argmax(1)
+'''
+
+WORKER = COMMON + '''
+mode, steps, out, pause = sys.argv[1:5]
+weir.init()
+model = net()
+optimizer = weir.DistributedOptimizer(
+    torch.optim.Adam(model.parameters(), lr=0.01), model=model, mode=mode)
+first = optimizer.pushes
+print("from", first, flush=True)
+for step in range(first, int(steps)):
+    optimizer.zero_grad()
+    x, y = batch(weir.rank(), step)
+    nn.functional.cross_entropy(model(x), y).backward()
+    if sys.argv[5:] == ["die"] and weir.rank() == 1 and step == 20 != first:
+        os.kill(os.getpid(), signal.SIGKILL)
+    optimizer.step()
+    time.sleep(float(pause))
+if weir.rank() == 0:
+    optimizer.pull()
+    torch.save(model.state_dict(), out)
+'''
+
+
+def read_safetensors(path):
+    """Tensors of a file by name; the format's own words, nothing of Weir's."""
+    dtypes = {
+        "F32": np.float32, "F16": np.float16, "I64": np.int64,
+    }
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        data = file.read()
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            array = np.frombuffer(data[begin:end], dtypes[entry["dtype"]])
+            tensors[name] = torch.from_numpy(
+                array.reshape(entry["shape"]).copy()
+            )
+    return tensors
+
+
+class Job:
+    """ps, a chief and scripts; a context manager."""
+
+    def __init__(self, folder, *, ps=2, workers=2):
+        self.folder, self.workers = folder, workers
+        self.servers = Servers(ps)
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
+        self.log = open(os.path.join(folder, "chief.log"), "ab")
+        self.running = []
+
+    def start_chief(self, *arguments):
+        hosts = ",".join(f"127.0.0.1:{9 + w}" for w in range(self.workers))
+        cluster = (
+            f"ps={','.join(self.servers.addresses)};worker={hosts};"
+            f"chief={self.address}"
+        )
+        chief = subprocess.Popen(
+            [binary("server/chief/weir_chief"), "--cluster", cluster,
+             "--workdir", os.path.join(self.folder, "run"), *arguments],
+            stdout=self.log, stderr=self.log,
+        )
+        self.running.append(chief)
+        return chief
+
+    def start_worker(self, rank, *arguments, script=WORKER):
+        worker = subprocess.Popen(
+            [sys.executable, "-c", script, *map(str, arguments)],
+            env=dict(
+                self.servers.environment(rank, self.workers),
+                WEIR_CHIEF=self.address,
+            ),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        self.running.append(worker)
+        return worker
+
+    def checkpoints(self):
+        return [c.step for c in weir.checkpoints(self.folder + "/run")]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.running:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        self.servers.__exit__()
+        self.log.close()
+
+
+class ChiefTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.out = os.path.join(self.folder, "model.pt")
+
+    def end(self, process, code=0):
+        output, _ = process.communicate(timeout=90)
+        self.assertEqual(process.returncode, code, output)
+        return output
+
+    def uninterrupted(self, steps):
+        """What 2 sync workers end with when nothing happens to them."""
+        with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
+            chief = job.start_chief("--checkpoint_every_steps", "10")
+            workers = [
+                job.start_worker(r, "sync", steps, self.out, 0) for r in (0, 1)
+            ]
+            for process in [*workers, chief]:
+                self.end(process)
+        return torch.load(self.out)
+
+    def assert_same(self, expected):
+        found = torch.load(self.out)
+        self.assertEqual(list(found), list(expected))
+        for key, value in expected.items():
+            self.assertTrue(torch.equal(found[key], value), key)
+
+    def test_a_killed_chief_and_a_killed_worker_change_no_bit(self):
+        expected = self.uninterrupted(60)
+        with Job(self.folder) as job:
+            chief = job.start_chief("--checkpoint_every_steps", "10")
+            first = job.start_worker(0, "sync", 60, self.out, 0.02)
+            second = job.start_worker(1, "sync", 60, self.out, 0.02, "die")
+            self.end(second, -signal.SIGKILL)
+            chief.kill()
+            chief.wait()
+            second = job.start_worker(1, "sync", 60, self.out, 0.02, "die")
+            time.sleep(0.5)
+            chief = job.start_chief("--checkpoint_every_steps", "10")
+            self.end(first)
+            self.assertIn("from 20", self.end(second))
+            self.end(chief)
+            self.assertIn(60, job.checkpoints())
+        self.assert_same(expected)
+
+    def test_a_lost_job_resumes_with_the_same_bits_on_other_ps(self):
+        expected = self.uninterrupted(80)
+        with Job(self.folder) as job:
+            job.start_chief("--checkpoint_every_steps", "10")
+            for rank in (0, 1):
+                job.start_worker(rank, "sync", 80, self.out, 0.05)
+            wait_for(lambda: len(job.checkpoints()) >= 2, 60)
+        # Everything is gone but the run's directory.
+        with Job(self.folder, ps=3) as job:
+            kept = job.checkpoints()[-1]
+            self.assertLess(kept, 80)
+            chief = job.start_chief("--resume")
+            workers = [
+                job.start_worker(r, "sync", 80, self.out, 0) for r in (0, 1)
+            ]
+            for worker in workers:
+                self.assertIn(f"from {kept}", self.end(worker))
+            self.end(chief)
+        self.assert_same(expected)
+
+    def test_async_pushes_of_each_worker_go_on(self):
+        with Job(self.folder) as job:
+            job.start_chief("--checkpoint_every_seconds", "0.2")
+            job.start_worker(0, "async", 1000, self.out, 0.01)
+            job.start_worker(1, "async", 1000, self.out, 0.03)
+            wait_for(lambda: len(job.checkpoints()) >= 3, 60)
+        with Job(self.folder) as job:
+            kept = job.checkpoints()[-1]
+            chief = job.start_chief("--resume")
+            begun = []
+            workers = [
+                job.start_worker(r, "async", 0, self.out, 0) for r in (0, 1)
+            ]
+            for worker in workers:
+                begun.append(int(re.search(r"from (\d+)", self.end(worker))[1]))
+            self.end(chief)
+        self.assertEqual(sum(begun), kept)
+        self.assertGreater(begun[0], begun[1])
+
+    def test_the_export_is_the_state_dict(self):
+        with Job(self.folder, workers=1) as job:
+            chief = job.start_chief()
+            self.end(job.start_worker(0, "async", 30, self.out, 0))
+            self.end(chief)
+        path = self.folder + "/run/checkpoints/ckpt-30"
+        exported = self.folder + "/model.safetensors"
+        said = ""
+        for command in (
+            ["verify", path],
+            ["inspect", path],
+            ["export", path, "--out", exported],
+        ):
+            said += subprocess.run(
+                [binary("deploy/cli/weir_cli"), "checkpoint", *command],
+                check=True, capture_output=True, text=True,
+            ).stdout
+        self.assertIn("pushes by worker: 30", said)
+        expected = torch.load(self.out)
+        found = read_safetensors(exported)
+        self.assertEqual(set(found), set(expected))
+        for key, value in expected.items():
+            self.assertEqual(found[key].dtype, value.dtype, key)
+            self.assertTrue(torch.equal(found[key], value), key)
+        self.assertEqual(found["layers.1.num_batches_tracked"].item(), 30)
+        self.assertEqual(found["scale"].dtype, torch.float16)
+        self.assertFalse(torch.equal(found["scale"], torch.ones(3).half()))
+
+    def test_sigterm_to_the_chief_ends_the_scripts_after_a_checkpoint(self):
+        with Job(self.folder) as job:
+            chief = job.start_chief()
+            workers = [
+                job.start_worker(r, "async", 100000, self.out, 0.01)
+                for r in (0, 1)
+            ]
+            for worker in workers:
+                while "from 0" not in worker.stdout.readline():
+                    self.assertIsNone(worker.poll())
+            time.sleep(0.5)
+            chief.send_signal(signal.SIGTERM)
+            for worker in workers:
+                output = self.end(worker, 1)
+                self.assertIn("weir.errors.JobEnded", output)
+                self.assertIn("SIGTERM: stopped after ckpt-", output)
+            self.end(chief, 143)
+            self.assertEqual(len(job.checkpoints()), 1)
+
+    def test_ctrl_c_ends_a_script_that_waits_for_its_chief(self):
+        with Job(self.folder, workers=1) as job:
+            worker = job.start_worker(0, "async", 1, self.out, 0)
+            time.sleep(3)
+            begin = time.monotonic()
+            worker.send_signal(signal.SIGINT)
+            output = worker.communicate(timeout=30)[0]
+            self.assertLess(time.monotonic() - begin, 3)
+            self.assertIn("KeyboardInterrupt", output)
+
+    def test_weir_run_with_a_chief_and_an_evaluator(self):
+        evaluator = os.path.join(self.folder, "evaluate.py")
+        with open(evaluator, "w", encoding="utf-8") as file:
+            file.write('''
+import os, weir
+for checkpoint in weir.checkpoints(os.environ["WEIR_WORKDIR"], follow=True):
+    tensors = checkpoint.tensors()
+    print("evaluated", checkpoint.step, tensors["layers.0.weight"].shape, flush=True)
+''')
+        script = os.path.join(self.folder, "train.py")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(WORKER)
+        run = [
+            binary("deploy/cli/weir_cli"), "run", "--ps", "2", "--workers",
+            "2", "--chief", "--workdir", self.folder + "/run",
+            "--checkpoint_every_steps", "20",
+        ]
+        environment = dict(
+            os.environ, PYTHONPATH=os.pathsep.join(sys.path),
+            WEIR_BIN_DIR=os.path.dirname(
+                os.path.dirname(os.path.dirname(
+                    binary("deploy/cli/weir_cli")))),
+        )
+        done = subprocess.run(
+            [*run, "--evaluator", f"{sys.executable} {evaluator}", "--",
+             sys.executable, script, "sync", "50", self.out, "0.01", "die"],
+            env=environment, capture_output=True, text=True, timeout=120,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("[worker/1] from 20", done.stdout)
+        self.assertIn("[evaluator/0] evaluated 50 (30, 12)", done.stdout)
+        # The job is done; --resume lets it train on.
+        done = subprocess.run(
+            [*run, "--resume", "--", sys.executable, script, "sync", "60",
+             self.out, "0"],
+            env=environment, capture_output=True, text=True, timeout=120,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("[worker/0] from 50", done.stdout)
+
+    def test_ctrl_c_of_weir_run_leaves_a_checkpoint(self):
+        script = os.path.join(self.folder, "train.py")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(WORKER)
+        run = subprocess.Popen(
+            [binary("deploy/cli/weir_cli"), "run", "--chief", "--workdir",
+             self.folder + "/run", "--", sys.executable, script, "async",
+             "100000", self.out, "0.01"],
+            env=dict(
+                os.environ, PYTHONPATH=os.pathsep.join(sys.path),
+                WEIR_BIN_DIR=os.path.dirname(
+                    os.path.dirname(os.path.dirname(
+                        binary("deploy/cli/weir_cli")))),
+            ),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        try:
+            while "from 0" not in run.stdout.readline():
+                pass
+            time.sleep(0.5)
+            begin = time.monotonic()
+            run.send_signal(signal.SIGINT)
+            output = run.communicate(timeout=60)[0]
+        finally:
+            run.kill()
+        self.assertEqual(run.returncode, 130, output)
+        self.assertLess(time.monotonic() - begin, 30)
+        steps = [c.step for c in weir.checkpoints(self.folder + "/run")]
+        self.assertEqual(len(steps), 1, output)
+        self.assertGreater(steps[0], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
