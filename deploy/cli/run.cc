@@ -37,7 +37,7 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                   "between workers and ps: auto takes shared memory; default "
                   "auto")
       ->check(CLI::IsMember({"auto", "grpc", "shm"}));
-  for (const auto& [flag, help] :
+  for (const auto& named :
        {std::pair("--checkpoint_every_steps",
                   "the chief's: steps of sync, else pushes of all workers, "
                   "between checkpoints"),
@@ -45,12 +45,13 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                   "the chief's; default 60, or none with the one above"),
         std::pair("--keep",
                   "the chief's: newest checkpoints that stay; default 5")}) {
+    const std::string flag = named.first;
     run->add_option_function<std::string>(
            flag,
            [options, flag](const std::string& value) {
              options->chief_flags.push_back(absl::StrCat(flag, "=", value));
            },
-           help)
+           named.second)
         ->check(CLI::NonNegativeNumber);
   }
   run->add_flag("--resume", options->resume,

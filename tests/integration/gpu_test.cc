@@ -193,7 +193,7 @@ TEST(GpuTest, Bf16TrainsToTheBarAndTheCpuAgreesOnItsCheckpoint) {
 Strings SyncArguments(int ps, int workers) {
   return Strings{MlpFile(), "--noevaluator",
                  "--set",   "update={sync { contributions: 4 }}",
-                 "--set",   "train.steps=80",
+                 "--set",   "train.steps=300",
                  "--set",   "train.log_every_steps=1"} +
          OnGpu() + Tasks(ps, workers);
 }

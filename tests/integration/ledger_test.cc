@@ -173,12 +173,13 @@ TEST_P(LedgerTest, IsExactThroughResetsAndKills) {
     const int fault = static_cast<int>(random() % 40);
     if (fault < 2 && grpc) {
       resets += ledger.Reset(fault);
-    } else if (fault == 2) {
+    } else if (fault < 6) {
       const int slot = static_cast<int>(random() % kClients);
       if (clients[slot]->running() && kills < 60) {
         clients[slot]->Signal(SIGKILL);
-        EXPECT_EQ(clients[slot]->Wait(5), 137);
-        ++kills;
+        const int code = clients[slot]->Wait(5);
+        EXPECT_TRUE(code == 137 || code == 0) << code;  // it was done already
+        kills += code == 137 ? 1 : 0;
       }
     }
     for (int slot = 0; slot < kClients; ++slot) {

@@ -369,7 +369,7 @@ TEST(ParameterClientTest, PushesGradientsFromWhereTheyAre) {
   FakeShards shards({.layout = &layout});
   Worker worker(&shards, &layout, 0);
   const auto value = [](int variable, int64_t i) {
-    return static_cast<float>(1000 * variable + i);
+    return static_cast<float>(int64_t{1000} * variable + i);
   };
   std::vector<std::vector<float>> lent(4);
   std::vector<std::pair<int, const float*>> places;

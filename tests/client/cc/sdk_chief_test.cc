@@ -13,7 +13,6 @@ namespace weir {
 namespace {
 
 using testing::Each;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr int kAborted = 10;

@@ -96,9 +96,9 @@ INSTANTIATE_TEST_SUITE_P(
 // --------------------------------------------------------------- algorithms
 
 constexpr Conv2dShape kShape{2, 3, 7, 6, 5, 3, 2, 1};
-constexpr int64_t kXCount = 2 * 3 * 7 * 6;
+constexpr int64_t kXCount = int64_t{2} * 3 * 7 * 6;
 constexpr int64_t kYCount = int64_t{2} * 5 * 4 * 3;
-constexpr int64_t kKernelCount = 5 * 3 * 9;
+constexpr int64_t kKernelCount = int64_t{5} * 3 * 9;
 
 struct Results {
   std::vector<float> y, dx, dkernel;
