@@ -14,7 +14,6 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using weir_emulator::CountNccl;
 using weir_emulator::FakeNccl;
 
