@@ -38,6 +38,8 @@ enum class InitKind : int {
   kConstant = 0,  // scale everywhere
   kNormal = 1,    // mean 0, standard deviation scale
   kUniform = 2,   // [-scale, scale)
+  // kNormal, drawn again beyond 2 scale. Rows of tables only, as yet.
+  kTruncatedNormal = 3,
 };
 
 struct InitSpec {

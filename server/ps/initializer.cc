@@ -13,6 +13,8 @@ namespace {
 
 // Derives the key of initial values from the job's seed: "init".
 constexpr uint64_t kStream = 0x696e6974;
+// The same for rows of tables: "rows".
+constexpr uint64_t kRowStream = 0x726f7773;
 
 // Natural logarithm of x, a normal number in (0, 1]; error below 1e-15.
 double Log(double x) {
@@ -81,19 +83,56 @@ Quad NormalQuad(const std::array<uint32_t, 4>& words, float stddev) {
   return out;
 }
 
+// Normal, but no further out than 2 stddev: such an element is drawn again,
+// from counters that no element starts with.
+Quad TruncatedNormalQuad(uint64_t key, uint64_t counter_high,
+                         uint64_t counter_low, float stddev) {
+  Quad out = NormalQuad(Philox(key, counter_high, counter_low), stddev);
+  for (size_t k = 0; k < 4; ++k) {
+    for (uint64_t draw = 1; std::fabs(out[k]) > 2 * stddev; ++draw) {
+      out[k] = NormalQuad(Philox(key, counter_high, counter_low + (draw << 48)),
+                          stddev)[k];
+    }
+  }
+  return out;
+}
+
 // Elements 4q .. 4q+3 come from Philox's four words at counter q.
 template <class MakeQuad>
-void FillQuads(uint64_t key, int variable, int64_t begin, int64_t count,
-               float* out, const MakeQuad& make) {
+void FillQuads(int64_t begin, int64_t count, float* out, const MakeQuad& make) {
   const int64_t end = begin + count;
   for (int64_t i = begin; i < end;) {
     const int64_t q = i / 4;
-    const Quad quad = make(
-        Philox(key, static_cast<uint64_t>(variable), static_cast<uint64_t>(q)));
+    const Quad quad = make(static_cast<uint64_t>(q));
     const int64_t stop = std::min(end, q * 4 + 4);
     for (; i < stop; ++i) {
       *out++ = quad[static_cast<size_t>(i - q * 4)];
     }
+  }
+}
+
+void Fill(const InitSpec& init, uint64_t key, uint64_t counter_high,
+          int64_t begin, int64_t count, float* out) {
+  const float scale = init.scale;
+  switch (init.kind) {
+    case InitKind::kConstant:
+      std::fill(out, out + count, scale);
+      return;
+    case InitKind::kNormal:
+      FillQuads(begin, count, out, [&](uint64_t q) {
+        return NormalQuad(Philox(key, counter_high, q), scale);
+      });
+      return;
+    case InitKind::kUniform:
+      FillQuads(begin, count, out, [&](uint64_t q) {
+        return UniformQuad(Philox(key, counter_high, q), scale);
+      });
+      return;
+    case InitKind::kTruncatedNormal:
+      FillQuads(begin, count, out, [&](uint64_t q) {
+        return TruncatedNormalQuad(key, counter_high, q, scale);
+      });
+      return;
   }
 }
 
@@ -118,23 +157,27 @@ absl::Status ValidateInitializer(const VariableSpec& variable) {
 
 void FillInitial(const InitSpec& init, uint64_t seed, int variable,
                  int64_t begin, int64_t count, float* out) {
-  const float scale = init.scale;
-  const uint64_t key = MixKey(seed, kStream);
-  switch (init.kind) {
-    case InitKind::kConstant:
-      std::fill(out, out + count, scale);
-      return;
-    case InitKind::kNormal:
-      FillQuads(key, variable, begin, count, out, [scale](const auto& words) {
-        return NormalQuad(words, scale);
-      });
-      return;
-    case InitKind::kUniform:
-      FillQuads(key, variable, begin, count, out, [scale](const auto& words) {
-        return UniformQuad(words, scale);
-      });
-      return;
+  Fill(init, MixKey(seed, kStream), static_cast<uint64_t>(variable), begin,
+       count, out);
+}
+
+absl::Status ValidateRowInit(const InitSpec& init, const std::string& path) {
+  const bool known = init.kind >= InitKind::kConstant &&
+                     init.kind <= InitKind::kTruncatedNormal;
+  if (known && std::isfinite(init.scale) &&
+      (init.kind == InitKind::kConstant || init.scale >= 0)) {
+    return absl::OkStatus();
   }
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": kind ", static_cast<int>(init.kind), " with scale ", init.scale,
+      "; the scale must be finite, and >= 0 unless it is a constant"));
+}
+
+uint64_t RowInitKey(uint64_t seed) { return MixKey(seed, kRowStream); }
+
+void FillInitialRow(const InitSpec& init, uint64_t key, uint64_t id, int dim,
+                    float* out) {
+  Fill(init, key, id, 0, dim, out);
 }
 
 }  // namespace weir

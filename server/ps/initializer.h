@@ -1,7 +1,9 @@
-// Initial values, made on the ps: a pure function of (seed, variable, element).
+// Initial values, made on the ps: a pure function of (seed, variable, element),
+// or for a table's row of (seed, id, column).
 //
-// Place: the store fills each segment with it at Declare, so no values travel
-// and any split over shards and blocks starts from the same bits.
+// Place: the store fills each segment with it at Declare, and a table each row
+// that it makes, so no values travel and any split over shards and blocks
+// starts from the same bits.
 //
 // Invariants
 //   I1. Element i has the same bits wherever a range is cut.
@@ -15,6 +17,7 @@
 #define SERVER_PS_INITIALIZER_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "common/layout.h"
@@ -30,6 +33,17 @@ absl::Status ValidateInitializer(const VariableSpec& variable);
 // REQUIRES: the initialiser is valid; begin >= 0.
 void FillInitial(const InitSpec& init, uint64_t seed, int variable,
                  int64_t begin, int64_t count, float* out);
+
+// Likewise a message that begins with `path`. Any InitKind.
+absl::Status ValidateRowInit(const InitSpec& init, const std::string& path);
+
+// The key of a table's initial values. `seed` differs from table to table.
+uint64_t RowInitKey(uint64_t seed);
+
+// Fills out[0..dim) with the initial values of row `id`.
+// REQUIRES: the initialiser is valid; key is from RowInitKey.
+void FillInitialRow(const InitSpec& init, uint64_t key, uint64_t id, int dim,
+                    float* out);
 
 }  // namespace weir
 

@@ -128,5 +128,70 @@ TEST(InitializerTest, NamesTheVariableWithABadScale) {
   }
 }
 
+// ------------------------------------------------------------ rows of tables
+
+std::vector<float> Row(const InitSpec& init, uint64_t seed, uint64_t id,
+                       int dim) {
+  std::vector<float> out(static_cast<size_t>(dim));
+  FillInitialRow(init, RowInitKey(seed), id, dim, out.data());
+  return out;
+}
+
+constexpr InitSpec kTruncated = {InitKind::kTruncatedNormal, 0.5f};
+
+TEST(InitializerTest, MakesARowOfSeedAndIdAlone) {
+  for (const InitSpec& init : {kNormal, kUniform, kTruncated}) {
+    const std::vector<float> row = Row(init, 1, 7, 18);
+    EXPECT_EQ(row, Row(init, 1, 7, 18));
+    EXPECT_NE(row, Row(init, 2, 7, 18));
+    for (const uint64_t other : {uint64_t{0}, uint64_t{8}, ~uint64_t{0},
+                                 uint64_t{7} + (uint64_t{1} << 32)}) {
+      EXPECT_NE(row, Row(init, 1, other, 18));
+    }
+    // A column does not depend on how many there are, nor a row on variables.
+    const std::vector<float> narrow = Row(init, 1, 7, 5);
+    EXPECT_TRUE(std::equal(narrow.begin(), narrow.end(), row.begin()));
+    EXPECT_NE(row, Fill(init, 0, 18, 1, 7));
+  }
+  EXPECT_EQ(Row(kConstant, 1, 7, 2), (std::vector<float>{-3, -3}));
+}
+
+TEST(InitializerTest, TruncatesANormalAtTwoStandardDeviations) {
+  constexpr int kRows = 1 << 14;
+  std::vector<double> x;
+  for (uint64_t id = 0; id < kRows; ++id) {
+    const std::vector<float> row = Row(kTruncated, 3, id, 6);
+    const std::vector<float> free = Row(kNormal, 3, id, 6);
+    for (size_t k = 0; k < row.size(); ++k) {
+      ASSERT_LE(std::fabs(row[k]), 1.0f);
+      if (std::fabs(free[k]) <= 1.0f) {
+        ASSERT_EQ(row[k], free[k]);  // only what lies outside is drawn again
+      }
+      x.push_back(static_cast<double>(row[k]));
+    }
+  }
+  // Kolmogorov and Smirnov, as above.
+  std::sort(x.begin(), x.end());
+  const double inside = std::erf(std::sqrt(2.0));
+  const double count = static_cast<double>(x.size());
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double cdf = 0.5 + 0.5 * std::erf(x[i] / 0.5 / std::sqrt(2)) / inside;
+    worst = std::max(worst, std::fabs(cdf - static_cast<double>(i) / count));
+  }
+  EXPECT_LT(worst, 2.2 / std::sqrt(count));
+}
+
+TEST(InitializerTest, NamesThePathOfARowsBadScale) {
+  EXPECT_EQ(ValidateRowInit({InitKind::kTruncatedNormal, -1.0f},
+                            "table \"user\": initializer")
+                .message(),
+            "table \"user\": initializer: kind 3 with scale -1; the scale must "
+            "be finite, and >= 0 unless it is a constant");
+  EXPECT_FALSE(ValidateRowInit({static_cast<InitKind>(4), 1.0f}, "x").ok());
+  EXPECT_TRUE(ValidateRowInit(kConstant, "x").ok());
+  EXPECT_TRUE(ValidateRowInit(kTruncated, "x").ok());
+}
+
 }  // namespace
 }  // namespace weir
