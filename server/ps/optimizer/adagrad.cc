@@ -1,26 +1,12 @@
 #include "server/ps/optimizer/adagrad.h"
 
-#include <cmath>
-
 #include "common/status.h"
 #include "server/ps/optimizer/apply_loop.h"
 #include "server/ps/optimizer/hyper_parameters.h"
+#include "server/ps/optimizer/step_kernels.h"
 
 namespace weir {
 namespace {
-
-template <bool kDecay>
-struct AdagradKernel {
-  static constexpr int kSlots = 1;
-  float decay, minus_rate, epsilon;
-
-  WEIR_KERNEL void Step(float g, float& w, float& sum) const {
-    g = kDecay ? g + decay * w : g;
-    const float s = sum + g * g;
-    sum = s;
-    w = w + (minus_rate * g) / (std::sqrt(s) + epsilon);
-  }
-};
 
 class AdagradRule : public UpdateRule {
  public:

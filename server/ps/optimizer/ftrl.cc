@@ -1,39 +1,13 @@
 #include "server/ps/optimizer/ftrl.h"
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "server/ps/optimizer/apply_loop.h"
 #include "server/ps/optimizer/hyper_parameters.h"
+#include "server/ps/optimizer/step_kernels.h"
 
 namespace weir {
 namespace {
-
-// kRoot: the power is 0.5 and sqrt, which vectorises, takes the place of pow.
-template <bool kRoot>
-struct FtrlKernel {
-  static constexpr int kSlots = 2;
-  float power, rate, l1, two_l2, two_shrinkage;
-
-  WEIR_KERNEL float Power(float n) const {
-    return kRoot ? std::sqrt(n) : std::pow(n, power);
-  }
-
-  WEIR_KERNEL void Step(float g, float& w, float& accumulator,
-                        float& linear) const {
-    const float n = accumulator;
-    const float n_new = n + g * g;
-    const float power_new = Power(n_new);
-    const float shrunk = g + two_shrinkage * w;
-    const float z = linear + (shrunk - (power_new - Power(n)) / rate * w);
-    const float quadratic = power_new / rate + two_l2;
-    const float moved = (std::copysign(l1, z) - z) / quadratic;
-    w = std::fabs(z) > l1 ? moved : 0.0f;
-    accumulator = n_new;
-    linear = z;
-  }
-};
 
 class FtrlRule : public UpdateRule {
  public:

@@ -3,20 +3,10 @@
 #include "common/status.h"
 #include "server/ps/optimizer/apply_loop.h"
 #include "server/ps/optimizer/hyper_parameters.h"
+#include "server/ps/optimizer/step_kernels.h"
 
 namespace weir {
 namespace {
-
-template <bool kDecay>
-struct PlainKernel {
-  static constexpr int kSlots = 0;
-  float decay, minus_rate;
-
-  WEIR_KERNEL void Step(float g, float& w) const {
-    const float d = kDecay ? g + decay * w : g;
-    w = w + minus_rate * d;
-  }
-};
 
 template <bool kDecay, bool kFirst, bool kNesterov>
 struct MomentumKernel {
@@ -70,7 +60,7 @@ class SgdRule : public UpdateRule {
       ApplyKernel(kernel, values, slots, gradient, count);
     };
     if (given == 0) {
-      apply(PlainKernel<kDecay>{decay, minus_rate});
+      apply(SgdKernel<kDecay>{decay, minus_rate});
     } else if (context.step == 0) {
       if (nesterov_) {
         apply(MomentumKernel<kDecay, true, true>{decay, minus_rate, momentum,

@@ -1,0 +1,221 @@
+#include "server/ps/table/row_index.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/check.h"
+#include "server/ps/table/row_hash.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace weir {
+
+RowIndex::RowIndex(Arena* arena, const RowSlab* slab, int skip_bits)
+    : arena_(arena), slab_(slab), skip_bits_(skip_bits) {
+  directory_.push_back(NewSegment(0));
+}
+
+RowIndex::~RowIndex() {
+  Segment* last = nullptr;
+  for (Segment* segment : directory_) {
+    if (segment != last) {  // entries of one segment are neighbours
+      arena_->Free(segment, sizeof(Segment));
+    }
+    last = segment;
+  }
+}
+
+RowIndex::Segment* RowIndex::NewSegment(int depth) {
+  void* const memory = arena_->Allocate(sizeof(Segment));
+  std::memset(memory, 0, sizeof(Segment));
+  Segment* const segment = static_cast<Segment*>(memory);
+  segment->depth = depth;
+  ++segments_;
+  return segment;
+}
+
+inline uint32_t RowIndex::Matches(const Bucket& bucket, uint8_t tag) {
+#if defined(__SSE2__)
+  // The 4 bytes behind the tags are `passed`.
+  const __m128i tags =
+      _mm_load_si128(reinterpret_cast<const __m128i*>(&bucket));
+  const __m128i same =
+      _mm_cmpeq_epi8(tags, _mm_set1_epi8(static_cast<char>(tag)));
+  return static_cast<uint32_t>(_mm_movemask_epi8(same)) & ((1u << kPlaces) - 1);
+#else
+  uint32_t mask = 0;
+  for (int i = 0; i < kPlaces; ++i) {
+    mask |= static_cast<uint32_t>(bucket.tag[i] == tag) << i;
+  }
+  return mask;
+#endif
+}
+
+uint32_t RowIndex::Candidate(uint64_t hash) const {
+  const Segment* const segment = SegmentOf(hash);
+  const uint8_t tag = TagOf(hash);
+  uint32_t b = HomeOf(hash);
+  for (uint32_t tried = 0; tried < kBuckets; ++tried) {
+    const Bucket& bucket = segment->buckets[b];
+    const uint32_t mask = Matches(bucket, tag);
+    if (mask != 0) {
+      return bucket.row[std::countr_zero(mask)];
+    }
+    if (bucket.passed == 0) {
+      break;
+    }
+    b = b + 1 == kBuckets ? 0 : b + 1;
+  }
+  return kNone;
+}
+
+uint32_t RowIndex::Find(uint64_t id, uint64_t hash) const {
+  const Segment* const segment = SegmentOf(hash);
+  const uint8_t tag = TagOf(hash);
+  uint32_t b = HomeOf(hash);
+  for (uint32_t tried = 0; tried < kBuckets; ++tried) {
+    const Bucket& bucket = segment->buckets[b];
+    for (uint32_t mask = Matches(bucket, tag); mask != 0; mask &= mask - 1) {
+      const uint32_t row = bucket.row[std::countr_zero(mask)];
+      if (slab_->At(row)->id == id) {
+        return row;
+      }
+    }
+    if (bucket.passed == 0) {
+      break;
+    }
+    b = b + 1 == kBuckets ? 0 : b + 1;
+  }
+  return kNone;
+}
+
+void RowIndex::Place(Segment* segment, uint64_t hash, uint32_t row) {
+  uint32_t b = HomeOf(hash);
+  while (true) {
+    Bucket& bucket = segment->buckets[b];
+    const uint32_t empty = Matches(bucket, 0);
+    if (empty != 0) {
+      const int place = std::countr_zero(empty);
+      bucket.tag[place] = TagOf(hash);
+      bucket.row[place] = row;
+      ++segment->rows;
+      return;
+    }
+    ++bucket.passed;
+    b = b + 1 == kBuckets ? 0 : b + 1;
+  }
+}
+
+void RowIndex::Insert(uint64_t hash, uint32_t row) {
+  Segment* const segment = SegmentOf(hash);
+  WEIR_CHECK(segment->rows < kMaxRows);
+  Place(segment, hash, row);
+  ++rows_;
+}
+
+bool RowIndex::FindPlace(Segment* segment, uint64_t hash, uint32_t row,
+                         uint32_t* b, int* place) {
+  *b = HomeOf(hash);
+  for (uint32_t tried = 0; tried < kBuckets; ++tried) {
+    const Bucket& bucket = segment->buckets[*b];
+    for (uint32_t mask = Matches(bucket, TagOf(hash)); mask != 0;
+         mask &= mask - 1) {
+      *place = std::countr_zero(mask);
+      if (bucket.row[*place] == row) {
+        return true;
+      }
+    }
+    *b = *b + 1 == kBuckets ? 0 : *b + 1;
+  }
+  return false;
+}
+
+void RowIndex::Erase(uint64_t hash, uint32_t row) {
+  Segment* const segment = SegmentOf(hash);
+  uint32_t found = 0;
+  int place = 0;
+  WEIR_CHECK(FindPlace(segment, hash, row, &found, &place));
+  segment->buckets[found].tag[place] = 0;
+  for (uint32_t b = HomeOf(hash); b != found;
+       b = b + 1 == kBuckets ? 0 : b + 1) {
+    --segment->buckets[b].passed;
+  }
+  --segment->rows;
+  --rows_;
+}
+
+void RowIndex::Renumber(uint64_t hash, uint32_t from, uint32_t to) {
+  Segment* const segment = SegmentOf(hash);
+  uint32_t found = 0;
+  int place = 0;
+  WEIR_CHECK(FindPlace(segment, hash, from, &found, &place));
+  segment->buckets[found].row[place] = to;
+}
+
+int64_t RowIndex::SplitBytes(uint64_t hash) const {
+  const bool doubles = SegmentOf(hash)->depth == depth_ &&
+                       directory_.capacity() < 2 * directory_.size();
+  const size_t entries =
+      doubles ? 2 * directory_.size() - directory_.capacity() : 0;
+  return static_cast<int64_t>(sizeof(Segment) + entries * sizeof(Segment*));
+}
+
+void RowIndex::Split(uint64_t hash) {
+  Segment* const lower = SegmentOf(hash);
+  if (lower->depth == depth_) {
+    std::vector<Segment*> twice;
+    twice.reserve(2 * directory_.size());
+    for (Segment* segment : directory_) {
+      twice.push_back(segment);
+      twice.push_back(segment);
+    }
+    directory_ = std::move(twice);
+    ++depth_;
+  }
+  std::vector<uint32_t> rows;
+  rows.reserve(kMaxRows);
+  RowsAt(hash, &rows);
+  for (const uint32_t row : rows) {
+    __builtin_prefetch(slab_->At(row));
+  }
+  const int depth = lower->depth + 1;
+  std::memset(lower, 0, sizeof(*lower));
+  lower->depth = depth;
+  Segment* const upper = NewSegment(depth);
+
+  // The directory's entries of both: those that share depth - 1 bits.
+  const size_t count = size_t{1} << (depth_ - depth);
+  const size_t begin = DirectoryIndex(hash) / (2 * count) * (2 * count);
+  std::fill_n(directory_.begin() + static_cast<int64_t>(begin + count), count,
+              upper);
+  for (const uint32_t row : rows) {
+    const uint64_t moved = IndexHash(slab_->At(row)->id);
+    Place(SegmentOf(moved), moved, row);
+  }
+}
+
+uint64_t RowIndex::RowsAt(uint64_t hash, std::vector<uint32_t>* rows) const {
+  const Segment* const segment = SegmentOf(hash);
+  for (const Bucket& bucket : segment->buckets) {
+    for (int i = 0; i < kPlaces; ++i) {
+      if (bucket.tag[i] != 0) {
+        rows->push_back(bucket.row[i]);
+      }
+    }
+  }
+  // The segment's range in hashes without the bits that all share.
+  const uint64_t own = hash << skip_bits_;
+  const int shift = 64 - segment->depth;
+  const uint64_t next = shift == 64 ? 0 : ((own >> shift) + 1) << shift;
+  if (next == 0) {
+    return 0;
+  }
+  const uint64_t stripe =
+      skip_bits_ == 0 ? 0 : hash >> (64 - skip_bits_) << (64 - skip_bits_);
+  return stripe | (next >> skip_bits_);
+}
+
+}  // namespace weir

@@ -1,0 +1,145 @@
+// Row rules: how a gradient moves a row of a table. Only rows with a gradient
+// move ("lazy").
+//
+// Place: the table calls Apply for the rows of one stripe, under its lock. A
+// rule knows no ids, stripes or shards.
+//
+// Terms
+//   slot   what the rule keeps in a row behind its values: dim floats, or one.
+//   t      updates of the table before this one, 0 first; `updates` is the same
+//          for one row.
+//
+// Invariants
+//   I1. sgd, adagrad and ftrl have the bits of the dense rules
+//       (server/ps/optimizer/step_kernels.h); adam is PyTorch's SparseAdam.
+//   I2. The same bits on every SIMD level. Sums over a row are in double, in
+//       the order of its columns.
+//   I3. A row's floats, its `updates` and t are the whole state.
+// Threads: immutable, safe.
+// Errors: INVALID_ARGUMENT names the field's path, the value and its range.
+// Source: McMahan et al., "Ad Click Prediction", KDD 2013 (FTRL); Mudigere et
+//   al., "Software-Hardware Co-design for Fast and Scalable Training of Deep
+//   Learning Recommendation Models", ISCA 2022, section 4 (row-wise Adagrad);
+//   Yue et al., "Adaptive Optimizers with Sparse Group Lasso for Neural
+//   Networks in CTR Prediction", ECML PKDD 2021 (group lasso).
+#ifndef SERVER_PS_TABLE_ROW_RULE_H_
+#define SERVER_PS_TABLE_ROW_RULE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+//   w -= lr g
+struct RowSgd {};
+
+//   s += g^2;  w -= lr g / (sqrt(s) + epsilon)
+struct RowAdagrad {
+  double initial_accumulator = 0;
+  double epsilon = 1e-10;
+};
+
+//   n += mean over the row of g^2;  w -= lr / (sqrt(n) + epsilon) g
+// One accumulator for the row.
+struct RowwiseAdagrad {
+  double initial_accumulator = 0;
+  double epsilon = 1e-10;
+};
+
+//   m += (g - m) (1 - beta1);  v += (g^2 - v) (1 - beta2)
+//   w -= lr sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1))  m / (sqrt(v) + epsilon)
+// t counts the table's updates, or each row's own.
+struct RowAdam {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  bool per_row_step = false;
+};
+
+// The equations of server/ps/optimizer/ftrl.h.
+struct RowFtrl {
+  double learning_rate_power = -0.5;
+  double initial_accumulator = 0.1;
+  double l1 = 0;
+  double l2 = 0;
+  double l2_shrinkage = 0;
+  double beta = 0;
+};
+
+// FTRL that sets whole rows to zero: n and z as in RowFtrl, then
+//   s = sign(z) max(|z| - l1, 0)
+//   w = -max(0, 1 - sqrt(dim) l21 / |s|) s / (n^p / lr + 2 (l2 + beta / (2
+//   lr)))
+// with |s| the row's Euclidean norm. That is the minimiser of
+//   z w + l1 |w|_1 + sqrt(dim) l21 |w| + w^2 (n^p / lr + ...) / 2
+// where n is the same in all columns, and the usual approximation elsewhere.
+struct RowGroupFtrl {
+  RowFtrl ftrl;
+  double l21 = 0;
+};
+
+using RowRuleSpec = std::variant<RowSgd, RowAdagrad, RowwiseAdagrad, RowAdam,
+                                 RowFtrl, RowGroupFtrl>;
+
+struct RowSlot {
+  std::string name;  // [a-z_]+; names the array in checkpoints
+  float initial = 0.0f;
+  bool one_float = false;  // for the whole row; else one for each column
+  bool operator==(const RowSlot&) const = default;
+};
+
+struct RowStep {
+  double learning_rate = 0.0;
+  uint64_t step = 0;  // t
+};
+
+// Row i is rows[i]: values [dim], then the slots. Its gradient is dim
+// little-endian floats at any address. updates[i] is the row's own count.
+struct RowBatch {
+  float* const* rows = nullptr;
+  const char* const* gradients = nullptr;
+  const uint32_t* updates = nullptr;
+  int count = 0;
+  int dim = 0;
+};
+
+class RowRule {
+ public:
+  virtual ~RowRule() = default;
+  RowRule(const RowRule&) = delete;
+  RowRule& operator=(const RowRule&) = delete;
+
+  const std::string& name() const { return name_; }
+  // In the order in which they lie in a row.
+  const std::vector<RowSlot>& slots() const { return slots_; }
+  // Floats of a row: values and slots.
+  int row_floats(int dim) const;
+  // Writes the slots' initial values behind the values.
+  void FillInitialSlots(int dim, float* row) const;
+
+  // Moves the rows, one after another: a row that comes twice moves twice.
+  // REQUIRES: gradients finite; learning_rate finite and >= 0.
+  virtual void Apply(const RowStep& step, const RowBatch& batch) const = 0;
+
+ protected:
+  RowRule(std::string name, std::vector<RowSlot> slots)
+      : name_(std::move(name)), slots_(std::move(slots)) {}
+
+ private:
+  const std::string name_;
+  const std::vector<RowSlot> slots_;
+};
+
+// `path` ("table \"user\": optimizer") begins every message.
+absl::StatusOr<std::unique_ptr<RowRule>> CreateRowRule(const RowRuleSpec& spec,
+                                                       const std::string& path);
+
+}  // namespace weir
+
+#endif  // SERVER_PS_TABLE_ROW_RULE_H_

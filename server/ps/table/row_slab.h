@@ -1,0 +1,92 @@
+// The memory of one stripe's rows: fixed-size rows in chunks.
+//
+// Place: under TableStripe. The index (row_index.h) names rows by number.
+//
+// Terms
+//   row     a RowHeader, then the rule's floats: values [dim], slots.
+//   chunk   a power of two of rows, about 32 KiB, from the arena.
+//
+// Invariants
+//   I1. A row stays where it is until it is freed or ReleaseChunk moves it.
+// Threads: compatible; the stripe's lock.
+// Cost: O(1) but for ReleaseChunk, which moves at most one chunk of rows.
+#ifndef SERVER_PS_TABLE_ROW_SLAB_H_
+#define SERVER_PS_TABLE_ROW_SLAB_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "server/ps/arena.h"
+
+namespace weir {
+
+struct RowHeader {
+  uint64_t id;
+  uint32_t touched;  // the table's clock when the row was last used
+  uint32_t updates;  // applied to the row so far; stays at 2^32 - 1
+
+  float* values() { return reinterpret_cast<float*>(this + 1); }
+  const float* values() const {
+    return reinterpret_cast<const float*>(this + 1);
+  }
+};
+static_assert(sizeof(RowHeader) == 16);
+
+class RowSlab {
+ public:
+  // `row_floats` floats follow each header. The arena is borrowed.
+  RowSlab(Arena* arena, int row_floats);
+  ~RowSlab();
+  RowSlab(const RowSlab&) = delete;
+  RowSlab& operator=(const RowSlab&) = delete;
+
+  RowHeader* At(uint32_t row) const {
+    return reinterpret_cast<RowHeader*>(chunks_[row >> shift_] +
+                                        (row & mask_) * row_bytes_);
+  }
+  size_t row_bytes() const { return row_bytes_; }
+  uint32_t rows_per_chunk() const { return mask_ + 1; }
+  // What one more chunk costs, and what all of them do.
+  int64_t chunk_bytes() const;
+  int64_t bytes() const {
+    return chunk_bytes() * static_cast<int64_t>(chunks_.size());
+  }
+
+  bool HasFree() const { return free_count_ > 0; }
+  void AddChunk();
+  // The contents are whatever they were. REQUIRES: HasFree().
+  uint32_t Allocate();
+  void Free(uint32_t row);
+  // Gives the last chunk back if its rows fit into what is free in the others,
+  // moving them there; false if they do not. `moved` learns of each row.
+  bool ReleaseChunk(
+      const std::function<void(uint32_t from, uint32_t to)>& moved);
+
+ private:
+  static constexpr uint32_t kMaxRowsPerChunk = 256;
+  struct Chunk {
+    std::array<uint64_t, kMaxRowsPerChunk / 64> free = {};  // a bit per row
+    uint32_t free_count = 0;
+    bool listed = false;  // in with_free_
+  };
+
+  void SetFree(uint32_t row);
+
+  Arena* const arena_;
+  const size_t row_bytes_;
+  const int shift_;
+  const uint32_t mask_;
+  std::vector<char*> chunks_;
+  // As long as chunks_ ever was, so that `listed` stays true to with_free_.
+  std::vector<Chunk> states_;
+  // Every chunk with a free row, and some without.
+  std::vector<uint32_t> with_free_;
+  int64_t free_count_ = 0;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_TABLE_ROW_SLAB_H_

@@ -1,0 +1,63 @@
+// Row-wise Adagrad: one accumulator a row.
+#include <cmath>
+
+#include "common/status.h"
+#include "server/ps/optimizer/hyper_parameters.h"
+#include "server/ps/table/row_loop.h"
+#include "server/ps/table/row_rules.h"
+
+namespace weir {
+namespace {
+
+struct RowwiseKernel {
+  float minus_rate, epsilon;
+
+  WEIR_KERNEL void Row(int, float* row, const UnalignedFloat* g,
+                       int64_t dim) const {
+    double sum = 0;
+    for (int64_t i = 0; i < dim; ++i) {
+      sum += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+    }
+    const float n =
+        row[dim] + static_cast<float>(sum / static_cast<double>(dim));
+    row[dim] = n;
+    Move(row, g, minus_rate / (std::sqrt(n) + epsilon), dim);
+  }
+
+  static WEIR_KERNEL void Move(float* __restrict w,
+                               const UnalignedFloat* __restrict g, float factor,
+                               int64_t dim) {
+    for (int64_t i = 0; i < dim; ++i) {
+      w[i] = w[i] + factor * g[i];
+    }
+  }
+};
+
+class RowwiseAdagradRows : public RowRule {
+ public:
+  explicit RowwiseAdagradRows(const RowwiseAdagrad& spec)
+      : RowRule(
+            "rowwise_adagrad",
+            {{"row_sum", static_cast<float>(spec.initial_accumulator), true}}),
+        epsilon_(static_cast<float>(spec.epsilon)) {}
+
+  void Apply(const RowStep& step, const RowBatch& batch) const override {
+    ApplyRows(RowwiseKernel{static_cast<float>(-step.learning_rate), epsilon_},
+              batch);
+  }
+
+ private:
+  const float epsilon_;
+};
+
+}  // namespace
+
+RowRuleOr CreateRowwiseAdagrad(const RowwiseAdagrad& spec,
+                               const std::string& path) {
+  WEIR_RETURN_IF_ERROR(
+      CheckNonNegative(path, "initial_accumulator", spec.initial_accumulator));
+  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", spec.epsilon));
+  return std::make_unique<RowwiseAdagradRows>(spec);
+}
+
+}  // namespace weir
