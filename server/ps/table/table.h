@@ -1,0 +1,178 @@
+// An embedding table in memory: rows found by any 64-bit id, made at the first
+// touch, updated by an optimizer of their own.
+//
+// Place: one shard's part of one table of a job. Knows no wire, no worker and
+// no files; a checkpoint is Export to a writer and Import from a reader.
+//
+// Terms
+//   row      values [dim] and the rule's slots, in one piece of memory.
+//   touch    a training lookup or an update of an id.
+//   clock    a number that the caller sets: steps or seconds. Rows remember it.
+//   stripe   the rows whose hash begins with its number, under one lock.
+//
+// Invariants
+//   I1. A row begins with initial values that are a pure function of
+//       (seed, id, column); an id without a row reads the same.
+//   I2. What the table holds is a function of the calls: of each id alone,
+//       without a memory budget and with admission kAlways; of the ids of its
+//       stripe otherwise. Neither shard count nor threads matter to values.
+//   I3. memory_bytes() is never above memory_bytes_max.
+//   I4. No call holds a lock for longer than one batch's rows of one stripe or
+//       one segment (some 600 rows) takes, growth included.
+//   I5. A row that was dropped, for whatever reason, leaves nothing behind but
+//       its count in the admission filter.
+// Threads: safe. Calls on one row are one after another; those on rows of one
+//   batch are not one transaction.
+// Errors: INVALID_ARGUMENT  an id of another shard; nothing was changed.
+// Cost: docs/performance.md, "Embedding tables".
+// See "Embedding tables" in docs/design_notes.md.
+#ifndef SERVER_PS_TABLE_TABLE_H_
+#define SERVER_PS_TABLE_TABLE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/ps/table/row_rule.h"
+#include "server/ps/table/table_options.h"
+#include "server/ps/table/table_stripe.h"
+
+namespace weir {
+
+// Rows by value, as a checkpoint holds them: element i of each is row i's.
+struct RowRecords {
+  std::vector<uint64_t> ids;
+  std::vector<uint32_t> touched;
+  std::vector<uint32_t> updates;
+  std::vector<float> floats;  // [rows, row_floats], row-major
+  bool operator==(const RowRecords&) const = default;
+};
+
+// Where Export goes on; starts at the beginning.
+struct ExportCursor {
+  uint64_t hash = 0;
+  bool done = false;
+};
+
+struct UpdateReceipt {
+  int64_t applied = 0;
+  int64_t not_admitted = 0;  // no row, and none was made
+  int64_t not_finite = 0;    // NaN or Inf in the gradient; row left alone
+};
+
+struct ShrinkOptions {
+  uint32_t age_max = 0;   // in units of the clock; 0: whatever the age
+  int64_t rows_max = -1;  // least recent or frequent go first; -1: no bound
+};
+
+struct ShrinkReceipt {
+  int64_t rows = 0;   // dropped
+  int64_t bytes = 0;  // given back
+};
+
+struct HotRow {
+  uint64_t id = 0;
+  uint32_t updates = 0;
+  bool operator==(const HotRow&) const = default;
+};
+
+struct TableReport {
+  int64_t rows = 0;
+  int64_t bytes = 0;          // memory_bytes()
+  int64_t payload_bytes = 0;  // values and slots of `rows`
+  StripeCounts counts;        // since the table was made
+  std::vector<HotRow> hot;    // most updates first, then by id
+};
+
+class Table {
+ public:
+  static absl::StatusOr<std::unique_ptr<Table>> Create(TableOptions options);
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  const TableOptions& options() const { return options_; }
+  const RowRule& rule() const { return *rule_; }
+  int row_floats() const { return rule_->row_floats(options_.dim); }
+
+  // The clock of the touches that follow. Should not go back.
+  void SetClock(uint32_t now) { clock_.store(now, std::memory_order_relaxed); }
+  uint32_t clock() const { return clock_.load(std::memory_order_relaxed); }
+
+  // The rule's t: calls of Update so far; a checkpoint keeps it.
+  uint64_t step() const { return step_.load(std::memory_order_relaxed); }
+  void SetStep(uint64_t step) { step_.store(step, std::memory_order_relaxed); }
+
+  // Writes values to out [ids, dim], row-major. kRead changes nothing; kTrain
+  // touches.
+  enum class Mode : int { kRead, kTrain };
+  absl::Status Lookup(std::span<const uint64_t> ids, Mode mode, float* out);
+
+  // Moves each row by its gradient: dim little-endian floats for each id, at
+  // any address. An id that comes twice moves twice: to sum its gradients is
+  // the caller's business. Counts as one step, even without ids. REQUIRES:
+  // learning_rate finite and >= 0.
+  absl::StatusOr<UpdateReceipt> Update(std::span<const uint64_t> ids,
+                                       const char* gradients,
+                                       double learning_rate);
+
+  // Replaces `out` by the next rows, some 600 at most and maybe none; false
+  // after the last. Rows come in the order of IndexHash, which depends on the
+  // ids alone. Each row is whole; a row that lives throughout the export comes
+  // exactly once, in its state at some moment of it.
+  bool Export(ExportCursor* cursor, RowRecords* out);
+  // Puts rows in, or replaces them; whatever the admission policy says.
+  // Errors: INVALID_ARGUMENT    as above, or arrays that do not fit together.
+  //         RESOURCE_EXHAUSTED  the budget has no room for a single row; some
+  //                             are in.
+  absl::Status Import(const RowRecords& rows);
+
+  // Drops rows and gives their memory back (the index keeps its own).
+  ShrinkReceipt Shrink(const ShrinkOptions& options);
+
+  int64_t memory_bytes();
+  // Visits every row if hot_count > 0.
+  TableReport Report(int hot_count);
+
+ private:
+  using Access = TableStripe::Access;
+  // A piece of a batch, sorted by stripe (table.cc).
+  struct Piece;
+
+  Table(TableOptions options, std::unique_ptr<RowRule> rule);
+
+  absl::Status CheckShard(std::span<const uint64_t> ids) const;
+  int StripeOf(uint64_t hash) const {
+    // Two shifts: skip_bits may be 0.
+    return static_cast<int>(hash >> (63 - context_.skip_bits) >> 1);
+  }
+  uint64_t FirstHash(int s) const {
+    return static_cast<uint64_t>(s) << (63 - context_.skip_bits) << 1;
+  }
+  TableStripe& stripe(int s) { return *stripes_[static_cast<size_t>(s)]; }
+  void Sort(std::span<const uint64_t> ids, const char* left_out, Piece* piece);
+  void LookupPiece(std::span<const uint64_t> ids, Access access, float* out);
+  void UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
+                   const RowStep& step, UpdateReceipt* receipt);
+  // Calls `visit` with each segment's rows, under the stripe's lock.
+  void VisitSegments(
+      int s,
+      const std::function<void(TableStripe*, std::vector<RowHeader*>*)>& visit);
+  void DropByAge(int s, uint32_t age_max);
+  void DropToCount(int s, int64_t rows_max);
+
+  const TableOptions options_;
+  const std::unique_ptr<RowRule> rule_;
+  StripeContext context_;
+  std::vector<std::unique_ptr<TableStripe>> stripes_;
+  std::atomic<uint32_t> clock_ = 0;
+  std::atomic<uint64_t> step_ = 0;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_TABLE_TABLE_H_

@@ -1,0 +1,238 @@
+#include "server/ps/table/table_stripe.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "server/ps/initializer.h"
+#include "server/ps/table/row_hash.h"
+
+namespace weir {
+namespace {
+
+// Ids whose memory is fetched at once: enough to keep the processor's miss
+// buffers full, few enough for the first-level cache.
+constexpr int kWindow = 64;
+constexpr size_t kLineBytes = 64;
+// The processor's own prefetcher follows a row that is longer.
+constexpr size_t kFetchBytesMax = 512;
+
+// Rows that go when there is no room: one in this many of a segment.
+constexpr size_t kEvictShare = 16;
+
+// Derives the key of admission by probability from the table's seed: "admt".
+constexpr uint64_t kAdmissionStream = 0x61646d74;
+
+}  // namespace
+
+TableStripe::TableStripe(const StripeContext* context, int stripe)
+    : context_(context),
+      // Two shifts: skip_bits may be 0.
+      first_hash_(static_cast<uint64_t>(stripe)
+                  << (63 - context->skip_bits) << 1),
+      slab_(context->options->arena,
+            context->rule->row_floats(context->options->dim)),
+      index_(context->options->arena, &slab_, context->skip_bits),
+      filter_(context->options->admission.kind == AdmissionPolicy::Kind::kCount
+                  ? context->options->admission.filter_bytes >>
+                        context->skip_bits
+                  : 0),
+      random_(MixKey(MixKey(context->options->seed, kAdmissionStream),
+                     static_cast<uint64_t>(stripe))) {}
+
+void TableStripe::Resolve(Access access, const uint64_t* ids,
+                          const uint64_t* hashes, int count, uint32_t now,
+                          RowHeader** rows) {
+  const int64_t drops_before = drops_;
+  const size_t used =
+      access == Access::kUpdate
+          ? slab_.row_bytes()
+          : sizeof(RowHeader) +
+                sizeof(float) * static_cast<size_t>(context_->options->dim);
+  const size_t fetched = std::min(used, kFetchBytesMax);
+  for (int begin = 0; begin < count; begin += kWindow) {
+    const int end = std::min(count, begin + kWindow);
+    for (int i = begin; i < end; ++i) {
+      index_.Prefetch(hashes[i]);
+    }
+    for (int i = begin; i < end; ++i) {
+      const uint32_t row = index_.Candidate(hashes[i]);
+      rows[i] = nullptr;
+      if (row != RowIndex::kNone) {
+        rows[i] = slab_.At(row);
+        const char* const at = reinterpret_cast<const char*>(rows[i]);
+        for (size_t k = 0; k < fetched; k += kLineBytes) {
+          __builtin_prefetch(at + k);
+        }
+        __builtin_prefetch(at + fetched - 1);
+      }
+    }
+    const int64_t drops_here = drops_;
+    for (int i = begin; i < end; ++i) {
+      // What was a candidate may have been dropped since.
+      RowHeader* const row =
+          drops_ == drops_here && rows[i] != nullptr && rows[i]->id == ids[i]
+              ? rows[i]
+              : FindRow(ids[i], hashes[i]);
+      rows[i] = ResolveOne(access, ids[i], hashes[i], now, row);
+    }
+  }
+  if (drops_ != drops_before) {
+    // To make room for one id another of the same batch may have gone.
+    for (int i = 0; i < count; ++i) {
+      rows[i] = FindRow(ids[i], hashes[i]);
+    }
+  }
+}
+
+RowHeader* TableStripe::ResolveOne(Access access, uint64_t id, uint64_t hash,
+                                   uint32_t now, RowHeader* row) {
+  if (row != nullptr && IsExpired(*row, context_->options->age_max, now)) {
+    if (access == Access::kRead) {
+      return nullptr;
+    }
+    Drop(id, &StripeCounts::expired);
+    row = nullptr;
+  }
+  if (access == Access::kRead) {
+    return row;
+  }
+  if (row == nullptr) {
+    if (!IsAdmitted(access, hash)) {
+      ++counts_.not_admitted;
+      return nullptr;
+    }
+    row = NewRow(id, hash);
+    if (row == nullptr) {
+      ++counts_.not_admitted;
+      return nullptr;
+    }
+    row->touched = now;
+    row->updates = 0;
+    FillInitialRow(context_->options->init, context_->init_key, id,
+                   context_->options->dim, row->values());
+    context_->rule->FillInitialSlots(context_->options->dim, row->values());
+  } else if (row->touched < now) {
+    row->touched = now;
+  }
+  return row;
+}
+
+RowHeader* TableStripe::FindRow(uint64_t id, uint64_t hash) {
+  const uint32_t row = index_.Find(id, hash);
+  return row == RowIndex::kNone ? nullptr : slab_.At(row);
+}
+
+bool TableStripe::IsAdmitted(Access access, uint64_t hash) {
+  const AdmissionPolicy& policy = context_->options->admission;
+  switch (policy.kind) {
+    case AdmissionPolicy::Kind::kAlways:
+      return true;
+    case AdmissionPolicy::Kind::kCount:
+      return (access == Access::kTrain ? filter_.Add(hash)
+                                       : filter_.Count(hash)) >= policy.count;
+    case AdmissionPolicy::Kind::kProbability:
+      // Drawn at lookups only, or an update would be a second chance.
+      return access == Access::kTrain &&
+             static_cast<double>(random_.Next32()) * 0x1p-32 <
+                 policy.probability;
+  }
+  return false;
+}
+
+RowHeader* TableStripe::NewRow(uint64_t id, uint64_t hash) {
+  while (true) {
+    if (index_.IsFull(hash)) {
+      if (Affords(index_.SplitBytes(hash))) {
+        index_.Split(hash);
+      } else if (!Evict(hash)) {
+        return nullptr;
+      }
+    } else if (!slab_.HasFree()) {
+      if (Affords(slab_.chunk_bytes())) {
+        slab_.AddChunk();
+      } else if (!Evict(hash)) {
+        return nullptr;
+      }
+    } else {
+      break;
+    }
+  }
+  const uint32_t row = slab_.Allocate();
+  RowHeader* const header = slab_.At(row);
+  header->id = id;
+  index_.Insert(hash, row);
+  ++counts_.created;
+  return header;
+}
+
+RowHeader* TableStripe::ForceRow(uint64_t id, uint64_t hash) {
+  RowHeader* const row = FindRow(id, hash);
+  return row != nullptr ? row : NewRow(id, hash);
+}
+
+bool TableStripe::Evict(uint64_t hash) {
+  std::vector<RowHeader*> rows;
+  RowsAt(hash, &rows);
+  for (uint64_t at = first_hash_; rows.empty();) {
+    at = RowsAt(at, &rows);
+    if (at == 0 && rows.empty()) {
+      return false;
+    }
+  }
+  std::vector<std::pair<uint64_t, uint64_t>> keys;
+  keys.reserve(rows.size());
+  for (const RowHeader* row : rows) {
+    __builtin_prefetch(row);
+  }
+  for (const RowHeader* row : rows) {
+    keys.push_back(EvictionKey(*row));
+  }
+  const size_t dropped = std::max<size_t>(1, keys.size() / kEvictShare);
+  std::nth_element(keys.begin(),
+                   keys.begin() + static_cast<int64_t>(dropped - 1),
+                   keys.end());
+  for (size_t i = 0; i < dropped; ++i) {
+    Drop(keys[i].second, &StripeCounts::evicted);
+  }
+  return true;
+}
+
+uint64_t TableStripe::RowsAt(uint64_t hash, std::vector<RowHeader*>* rows) {
+  std::vector<uint32_t> numbers;
+  numbers.reserve(RowIndex::kMaxRows);
+  const uint64_t next = index_.RowsAt(hash, &numbers);
+  rows->reserve(rows->size() + numbers.size());
+  for (const uint32_t number : numbers) {
+    rows->push_back(slab_.At(number));
+  }
+  return next;
+}
+
+std::pair<uint64_t, uint64_t> TableStripe::EvictionKey(
+    const RowHeader& row) const {
+  const uint64_t recent = row.touched;
+  const uint64_t frequent = row.updates;
+  return {context_->options->eviction == EvictionOrder::kLeastRecent
+              ? recent << 32 | frequent
+              : frequent << 32 | recent,
+          row.id};
+}
+
+void TableStripe::Drop(uint64_t id, int64_t StripeCounts::*counter) {
+  const uint64_t hash = IndexHash(id);
+  const uint32_t row = index_.Find(id, hash);
+  WEIR_CHECK(row != RowIndex::kNone);
+  index_.Erase(hash, row);
+  slab_.Free(row);
+  ++(counts_.*counter);
+  ++drops_;
+}
+
+bool TableStripe::ReleaseChunk() {
+  return slab_.ReleaseChunk(
+      [this](uint32_t from, uint32_t to) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        index_.Renumber(IndexHash(slab_.At(to)->id), from, to);
+      });
+}
+
+}  // namespace weir

@@ -1,0 +1,126 @@
+// One stripe of a table: the rows whose hash begins with its number, and which
+// of them to keep.
+//
+// Place: under Table, which sorts a batch by stripe and holds the lock for a
+// stripe's part.
+//
+// Terms
+//   touch    a training lookup or an update of an id.
+//
+// Invariants
+//   I1. bytes() never exceeds the stripe's share of the memory budget.
+//   I2. What an insertion does beside its own row is bounded: it splits one
+//       segment, or drops a sixteenth of one.
+// Threads: all but the constructor under mutex().
+#ifndef SERVER_PS_TABLE_TABLE_STRIPE_H_
+#define SERVER_PS_TABLE_TABLE_STRIPE_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+#include "common/random.h"
+#include "server/ps/table/admission_filter.h"
+#include "server/ps/table/row_index.h"
+#include "server/ps/table/row_rule.h"
+#include "server/ps/table/row_slab.h"
+#include "server/ps/table/table_options.h"
+
+namespace weir {
+
+// What all stripes of a table share; constant.
+struct StripeContext {
+  const TableOptions* options = nullptr;
+  const RowRule* rule = nullptr;
+  uint64_t init_key = 0;
+  int skip_bits = 0;      // log2 of the stripes
+  int64_t bytes_max = 0;  // for each stripe
+};
+
+struct StripeCounts {
+  int64_t created = 0;
+  int64_t evicted = 0;       // by the memory budget
+  int64_t expired = 0;       // by age
+  int64_t not_admitted = 0;  // touches without a row
+  int64_t shrunk = 0;        // by Shrink's rows_max
+};
+
+class TableStripe {
+ public:
+  enum class Access : int {
+    kRead,    // changes nothing
+    kTrain,   // touches, counts for admission, makes rows
+    kUpdate,  // touches, makes rows of ids that have been admitted
+  };
+
+  TableStripe(const StripeContext* context, int stripe);
+
+  Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
+
+  // Finds or makes the rows of ids[0..count); null where there is none. The
+  // pointers hold until the lock is given up. hashes[i] = IndexHash(ids[i]).
+  void Resolve(Access access, const uint64_t* ids, const uint64_t* hashes,
+               int count, uint32_t now, RowHeader** rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The row of an id that is admitted whatever the policy; its floats are
+  // unspecified if it is new. Null: the budget has no room for a single row.
+  RowHeader* ForceRow(uint64_t id, uint64_t hash)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // As RowIndex::RowsAt, but rows.
+  uint64_t RowsAt(uint64_t hash, std::vector<RowHeader*>* rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The first to go has the smallest.
+  std::pair<uint64_t, uint64_t> EvictionKey(const RowHeader& row) const;
+  bool IsExpired(const RowHeader& row, uint32_t age_max, uint32_t now) const {
+    return age_max != 0 && now > row.touched && now - row.touched > age_max;
+  }
+  // REQUIRES: the row is this stripe's. Counts in `counter` of counts().
+  void Drop(uint64_t id, int64_t StripeCounts::*counter)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives one chunk of memory back; false when there is nothing to give.
+  bool ReleaseChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  int64_t rows() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return index_.rows();
+  }
+  int64_t bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return slab_.bytes() + index_.bytes() + filter_.bytes();
+  }
+  const StripeCounts& counts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return counts_;
+  }
+
+ private:
+  RowHeader* ResolveOne(Access access, uint64_t id, uint64_t hash, uint32_t now,
+                        RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  RowHeader* FindRow(uint64_t id, uint64_t hash)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsAdmitted(Access access, uint64_t hash)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Room for one row, or null.
+  RowHeader* NewRow(uint64_t id, uint64_t hash)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Affords(int64_t more) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return context_->bytes_max == 0 || bytes() + more <= context_->bytes_max;
+  }
+  // Drops what should go first of the segment of `hash`, or of another if that
+  // is empty. False: the stripe is empty.
+  bool Evict(uint64_t hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const StripeContext* const context_;
+  const uint64_t first_hash_;
+
+  Mutex mutex_;
+  RowSlab slab_ ABSL_GUARDED_BY(mutex_);
+  RowIndex index_ ABSL_GUARDED_BY(mutex_);
+  AdmissionFilter filter_ ABSL_GUARDED_BY(mutex_);
+  RandomStream random_ ABSL_GUARDED_BY(mutex_);
+  StripeCounts counts_ ABSL_GUARDED_BY(mutex_);
+  int64_t drops_ ABSL_GUARDED_BY(mutex_) = 0;  // of any kind, ever
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_TABLE_TABLE_STRIPE_H_

@@ -1,0 +1,199 @@
+// What a table does beside lookups and updates: export, import, shrink, report.
+// Each goes from segment to segment and holds a lock for one of them.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "server/ps/table/row_hash.h"
+#include "server/ps/table/table.h"
+
+namespace weir {
+namespace {
+
+bool Hotter(const HotRow& a, const HotRow& b) {
+  return a.updates != b.updates ? a.updates > b.updates : a.id < b.id;
+}
+
+}  // namespace
+
+bool Table::Export(ExportCursor* cursor, RowRecords* out) {
+  *out = {};
+  if (cursor->done) {
+    return false;
+  }
+  const size_t floats = static_cast<size_t>(row_floats());
+  const int s = StripeOf(cursor->hash);
+  TableStripe& part = stripe(s);
+  {
+    MutexLock lock(&part.mutex());
+    std::vector<RowHeader*> rows;
+    cursor->hash = part.RowsAt(cursor->hash, &rows);
+    if (cursor->hash == 0) {  // the stripe's last segment
+      cursor->done = s + 1 == options_.stripes;
+      cursor->hash = FirstHash(s + 1);
+    }
+    std::sort(rows.begin(), rows.end(),
+              [](const RowHeader* a, const RowHeader* b) {
+                return IndexHash(a->id) < IndexHash(b->id);
+              });
+    out->floats.reserve(rows.size() * floats);
+    for (const RowHeader* row : rows) {
+      if (part.IsExpired(*row, options_.age_max, clock())) {
+        continue;
+      }
+      out->ids.push_back(row->id);
+      out->touched.push_back(row->touched);
+      out->updates.push_back(row->updates);
+      out->floats.insert(out->floats.end(), row->values(),
+                         row->values() + floats);
+    }
+  }
+  return true;
+}
+
+absl::Status Table::Import(const RowRecords& rows) {
+  const size_t floats = static_cast<size_t>(row_floats());
+  const size_t count = rows.ids.size();
+  if (rows.touched.size() != count || rows.updates.size() != count ||
+      rows.floats.size() != count * floats) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table \"", options_.name, "\": ", count, " ids, ", rows.touched.size(),
+        " clocks, ", rows.updates.size(), " counts and ", rows.floats.size(),
+        " floats; a row has ", floats));
+  }
+  WEIR_RETURN_IF_ERROR(CheckShard(rows.ids));
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t hash = IndexHash(rows.ids[i]);
+    TableStripe& part = stripe(StripeOf(hash));
+    MutexLock lock(&part.mutex());
+    RowHeader* const row = part.ForceRow(rows.ids[i], hash);
+    if (row == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("table \"", options_.name, "\": memory_bytes_max ",
+                       options_.memory_bytes_max, " has no room for a row"));
+    }
+    row->touched = rows.touched[i];
+    row->updates = rows.updates[i];
+    std::copy_n(&rows.floats[i * floats], floats, row->values());
+  }
+  return absl::OkStatus();
+}
+
+void Table::VisitSegments(
+    int s,
+    const std::function<void(TableStripe*, std::vector<RowHeader*>*)>& visit) {
+  TableStripe& part = stripe(s);
+  uint64_t hash = FirstHash(s);
+  std::vector<RowHeader*> rows;
+  do {
+    MutexLock lock(&part.mutex());
+    rows.clear();
+    hash = part.RowsAt(hash, &rows);
+    visit(&part, &rows);
+  } while (hash != 0);
+}
+
+void Table::DropByAge(int s, uint32_t age_max) {
+  const uint32_t now = clock();
+  VisitSegments(s, [&](TableStripe* part, std::vector<RowHeader*>* rows)
+                       ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                         for (const RowHeader* row : *rows) {
+                           if (part->IsExpired(*row, age_max, now)) {
+                             part->Drop(row->id, &StripeCounts::expired);
+                           }
+                         }
+                       });
+}
+
+void Table::DropToCount(int s, int64_t rows_max) {
+  using Key = std::pair<uint64_t, uint64_t>;
+  std::vector<Key> keys;
+  VisitSegments(s, [&](TableStripe* part, std::vector<RowHeader*>* rows) {
+    for (const RowHeader* row : *rows) {
+      keys.push_back(part->EvictionKey(*row));
+    }
+  });
+  const int64_t excess = static_cast<int64_t>(keys.size()) - rows_max;
+  if (excess <= 0) {
+    return;
+  }
+  std::nth_element(keys.begin(), keys.begin() + (excess - 1), keys.end());
+  const Key last = keys[static_cast<size_t>(excess - 1)];
+  VisitSegments(s, [&](TableStripe* part, std::vector<RowHeader*>* rows)
+                       ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                         for (const RowHeader* row : *rows) {
+                           if (part->EvictionKey(*row) <= last) {
+                             part->Drop(row->id, &StripeCounts::shrunk);
+                           }
+                         }
+                       });
+}
+
+ShrinkReceipt Table::Shrink(const ShrinkOptions& options) {
+  const TableReport before = Report(0);
+  for (int s = 0; s < options_.stripes; ++s) {
+    if (options.age_max != 0) {
+      DropByAge(s, options.age_max);
+    }
+    if (options_.age_max != 0) {
+      DropByAge(s, options_.age_max);
+    }
+    if (options.rows_max >= 0) {
+      const int64_t stripes = options_.stripes;
+      DropToCount(s, options.rows_max * (s + 1) / stripes -
+                         options.rows_max * s / stripes);
+    }
+    TableStripe& part = stripe(s);
+    for (bool more = true; more;) {
+      MutexLock lock(&part.mutex());
+      more = part.ReleaseChunk();
+    }
+  }
+  const TableReport after = Report(0);
+  return {before.rows - after.rows, before.bytes - after.bytes};
+}
+
+int64_t Table::memory_bytes() { return Report(0).bytes; }
+
+TableReport Table::Report(int hot_count) {
+  TableReport report;
+  for (int s = 0; s < options_.stripes; ++s) {
+    {
+      TableStripe& part = stripe(s);
+      MutexLock lock(&part.mutex());
+      report.rows += part.rows();
+      report.bytes += part.bytes();
+      const StripeCounts& counts = part.counts();
+      report.counts.created += counts.created;
+      report.counts.evicted += counts.evicted;
+      report.counts.expired += counts.expired;
+      report.counts.not_admitted += counts.not_admitted;
+      report.counts.shrunk += counts.shrunk;
+    }
+    if (hot_count <= 0) {
+      continue;
+    }
+    // A heap whose top is the coldest of the hot.
+    std::vector<HotRow>& hot = report.hot;
+    VisitSegments(s, [&](TableStripe*, std::vector<RowHeader*>* rows) {
+      for (const RowHeader* row : *rows) {
+        const HotRow one = {row->id, row->updates};
+        if (hot.size() == static_cast<size_t>(hot_count)) {
+          if (!Hotter(one, hot.front())) {
+            continue;
+          }
+          std::pop_heap(hot.begin(), hot.end(), Hotter);
+          hot.pop_back();
+        }
+        hot.push_back(one);
+        std::push_heap(hot.begin(), hot.end(), Hotter);
+      }
+    });
+  }
+  std::sort(report.hot.begin(), report.hot.end(), Hotter);
+  report.payload_bytes =
+      report.rows * row_floats() * static_cast<int64_t>(sizeof(float));
+  return report;
+}
+
+}  // namespace weir
