@@ -26,10 +26,15 @@ RowIndex::~RowIndex() {
     }
     last = segment;
   }
+  if (spare_ != nullptr) {
+    arena_->Free(spare_, sizeof(Segment));
+  }
 }
 
 RowIndex::Segment* RowIndex::NewSegment(int depth) {
-  void* const memory = arena_->Allocate(sizeof(Segment));
+  void* const memory =
+      spare_ != nullptr ? spare_ : arena_->Allocate(sizeof(Segment));
+  spare_ = nullptr;
   std::memset(memory, 0, sizeof(Segment));
   Segment* const segment = static_cast<Segment*>(memory);
   segment->depth = depth;
@@ -160,7 +165,8 @@ int64_t RowIndex::SplitBytes(uint64_t hash) const {
                        directory_.capacity() < 2 * directory_.size();
   const size_t entries =
       doubles ? 2 * directory_.size() - directory_.capacity() : 0;
-  return static_cast<int64_t>(sizeof(Segment) + entries * sizeof(Segment*));
+  return static_cast<int64_t>((spare_ == nullptr ? sizeof(Segment) : 0) +
+                              entries * sizeof(Segment*));
 }
 
 void RowIndex::Split(uint64_t hash) {

@@ -38,8 +38,9 @@ class RowIndex {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr int kMaxRows = 640;  // of a segment's 756 places
+  static constexpr int64_t kSegmentMemory = 4096;
   // One more segment, with an entry of the directory.
-  static constexpr int64_t kSegmentBytes = 4096 + 2 * sizeof(void*);
+  static constexpr int64_t kSegmentBytes = kSegmentMemory + 2 * sizeof(void*);
 
   // Both are borrowed. `skip_bits` top bits are the same in all hashes.
   RowIndex(Arena* arena, const RowSlab* slab, int skip_bits);
@@ -49,7 +50,7 @@ class RowIndex {
 
   int64_t rows() const { return rows_; }
   int64_t bytes() const {
-    return 4096 * segments_ +
+    return kSegmentMemory * (segments_ + (spare_ != nullptr)) +
            static_cast<int64_t>(directory_.capacity() * sizeof(void*));
   }
 
@@ -66,6 +67,9 @@ class RowIndex {
   bool IsFull(uint64_t hash) const { return SegmentOf(hash)->rows >= kMaxRows; }
   // What Split would add to bytes().
   int64_t SplitBytes(uint64_t hash) const;
+  // kSegmentMemory bytes from the arena for the next Split.
+  bool HasSpare() const { return spare_ != nullptr; }
+  void GiveSpare(void* memory) { spare_ = memory; }  // REQUIRES: !HasSpare()
   void Split(uint64_t hash);
   // REQUIRES: !IsFull(hash); no row has this hash; the row's header is written.
   void Insert(uint64_t hash, uint32_t row);
@@ -90,7 +94,7 @@ class RowIndex {
     int depth;  // top bits that all hashes in it share
     Bucket buckets[kBuckets];
   };
-  static_assert(sizeof(Bucket) == 64 && sizeof(Segment) == 4096);
+  static_assert(sizeof(Bucket) == 64 && sizeof(Segment) == kSegmentMemory);
 
   static uint8_t TagOf(uint64_t hash) {
     const uint8_t tag = static_cast<uint8_t>(hash);
@@ -122,6 +126,7 @@ class RowIndex {
   const int skip_bits_;
   int depth_ = 0;
   std::vector<Segment*> directory_;
+  void* spare_ = nullptr;
   int64_t segments_ = 0;
   int64_t rows_ = 0;
 };

@@ -34,21 +34,21 @@ RowSlab::RowSlab(Arena* arena, int row_floats)
 
 RowSlab::~RowSlab() {
   for (char* chunk : chunks_) {
-    arena_->Free(chunk, rows_per_chunk() * row_bytes_);
+    arena_->Free(chunk, chunk_memory());
   }
 }
 
 int64_t RowSlab::chunk_bytes() const {
-  return static_cast<int64_t>(rows_per_chunk() * row_bytes_ + sizeof(Chunk) +
-                              sizeof(char*) + sizeof(uint32_t));
+  return static_cast<int64_t>(chunk_memory() + sizeof(Chunk) + sizeof(char*) +
+                              sizeof(uint32_t));
 }
 
-void RowSlab::AddChunk() {
+void RowSlab::AddChunk(void* memory) {
   const uint32_t chunk = static_cast<uint32_t>(chunks_.size());
   // Row numbers have 32 bits; the largest stands for none.
   WEIR_CHECK(chunk < (uint32_t{1} << (31 - shift_)));
-  chunks_.push_back(
-      static_cast<char*>(arena_->Allocate(rows_per_chunk() * row_bytes_)));
+  chunks_.push_back(static_cast<char*>(
+      memory != nullptr ? memory : arena_->Allocate(chunk_memory())));
   if (states_.size() < chunks_.size()) {
     states_.emplace_back();
   }
@@ -67,7 +67,7 @@ uint32_t RowSlab::Allocate() {
       continue;
     }
     --state.free_count;
-    --free_count_;
+    --free_rows_;
     for (uint32_t word = 0;; ++word) {
       if (state.free[word] != 0) {
         const uint32_t bit =
@@ -85,7 +85,7 @@ void RowSlab::SetFree(uint32_t row) {
   Chunk& state = states_[chunk];
   state.free[place / 64] |= uint64_t{1} << (place % 64);
   ++state.free_count;
-  ++free_count_;
+  ++free_rows_;
   if (!state.listed) {
     state.listed = true;
     with_free_.push_back(chunk);
@@ -96,13 +96,13 @@ void RowSlab::Free(uint32_t row) { SetFree(row); }
 
 bool RowSlab::ReleaseChunk(
     const std::function<void(uint32_t from, uint32_t to)>& moved) {
-  if (chunks_.empty() || free_count_ < rows_per_chunk()) {
+  if (chunks_.empty() || free_rows_ < rows_per_chunk()) {
     return false;
   }
   const uint32_t last = static_cast<uint32_t>(chunks_.size()) - 1;
   Chunk& state = states_[last];
   const auto was_free = state.free;
-  free_count_ -= state.free_count;
+  free_rows_ -= state.free_count;
   state.free_count = 0;
   state.free = {};
   for (uint32_t i = 0; i < rows_per_chunk(); ++i) {
@@ -114,7 +114,7 @@ bool RowSlab::ReleaseChunk(
     std::memcpy(At(to), At(from), row_bytes_);
     moved(from, to);
   }
-  arena_->Free(chunks_.back(), rows_per_chunk() * row_bytes_);
+  arena_->Free(chunks_.back(), chunk_memory());
   chunks_.pop_back();
   return true;
 }

@@ -55,8 +55,11 @@ class RowSlab {
     return chunk_bytes() * static_cast<int64_t>(chunks_.size());
   }
 
-  bool HasFree() const { return free_count_ > 0; }
-  void AddChunk();
+  int64_t free_rows() const { return free_rows_; }
+  bool HasFree() const { return free_rows_ > 0; }
+  // `memory` is chunk_memory() bytes from the arena; null: asks for them.
+  size_t chunk_memory() const { return rows_per_chunk() * row_bytes_; }
+  void AddChunk(void* memory = nullptr);
   // The contents are whatever they were. REQUIRES: HasFree().
   uint32_t Allocate();
   void Free(uint32_t row);
@@ -84,7 +87,7 @@ class RowSlab {
   std::vector<Chunk> states_;
   // Every chunk with a free row, and some without.
   std::vector<uint32_t> with_free_;
-  int64_t free_count_ = 0;
+  int64_t free_rows_ = 0;
 };
 
 }  // namespace weir

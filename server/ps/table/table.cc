@@ -18,6 +18,12 @@ namespace {
 // Ids that are sorted at once: their lists fit into the second-level cache and
 // on the stack.
 constexpr size_t kPieceIds = 4096;
+// Ids that are used together, under one lock.
+constexpr size_t kWindowIds = 64;
+// How far ahead memory is fetched: enough to keep the processor's miss buffers
+// full, few enough rows for the first-level cache.
+constexpr size_t kRowsAheadIds = 64;
+constexpr size_t kIndexAheadIds = 128;
 
 }  // namespace
 
@@ -64,7 +70,16 @@ struct Table::Piece {
   std::array<uint16_t, kPieceIds> places;  // of ids in the caller's list
   // Stripe s has [ends[s - 1], ends[s]).
   std::array<uint16_t, TableOptions::kMaxStripes> ends;
-  int first = 0;  // the stripe to begin with
+
+  struct Window {
+    int stripe;
+    uint16_t begin, end;
+    uint16_t before;  // ids in the windows before this one
+  };
+  // In the order in which they are used.
+  std::array<Window, TableOptions::kMaxStripes + kPieceIds / kWindowIds>
+      windows;
+  size_t window_count = 0;
 };
 
 // Ids with a non-zero left_out are left out; null: none is.
@@ -94,7 +109,52 @@ void Table::Sort(std::span<const uint64_t> ids, const char* left_out,
     }
   }
   // Threads that began with the same stripe would queue up all the way.
-  piece->first = StripeOf(hashes[0]);
+  const size_t first = static_cast<size_t>(StripeOf(hashes[0]));
+  piece->window_count = 0;
+  size_t before = 0;
+  for (size_t k = 0; k < stripes; ++k) {
+    const size_t s = (first + k) & (stripes - 1);
+    size_t at = s == 0 ? 0 : piece->ends[s - 1];
+    while (at < piece->ends[s]) {
+      const size_t end = std::min<size_t>(piece->ends[s], at + kWindowIds);
+      piece->windows[piece->window_count++] = {
+          static_cast<int>(s), static_cast<uint16_t>(at),
+          static_cast<uint16_t>(end), static_cast<uint16_t>(before)};
+      before += end - at;
+      at = end;
+    }
+  }
+}
+
+// A lock is held while what is in the cache is used, hardly ever while memory
+// is waited for: a thread that loses its processor meanwhile seldom holds one.
+template <class Use>
+void Table::ForEachWindow(const Piece& piece, Access access, const Use& use) {
+  size_t index = 0;
+  size_t rows = 0;
+  const auto near = [&](size_t next, size_t now, size_t ahead) {
+    return next < piece.window_count &&
+           piece.windows[next].before <= piece.windows[now].before + ahead;
+  };
+  for (size_t now = 0; now < piece.window_count; ++now) {
+    for (; near(index, now, kIndexAheadIds); ++index) {
+      const auto& [s, begin, end, before] = piece.windows[index];
+      TableStripe& part = stripe(s);
+      MutexLock lock(&part.mutex());
+      part.FetchIndex(&piece.hashes[begin], end - begin);
+    }
+    for (; near(rows, now, kRowsAheadIds); ++rows) {
+      const auto& [s, begin, end, before] = piece.windows[rows];
+      TableStripe& part = stripe(s);
+      MutexLock lock(&part.mutex());
+      part.FetchRows(access, &piece.hashes[begin], end - begin);
+    }
+    const auto& [s, begin, end, before] = piece.windows[now];
+    if (access != Access::kRead && stripe(s).IsLow()) {
+      stripe(s).MakeRoom();
+    }
+    use(&stripe(s), size_t{begin}, size_t{end});
+  }
 }
 
 absl::Status Table::Lookup(std::span<const uint64_t> ids, Mode mode,
@@ -116,33 +176,27 @@ void Table::LookupPiece(std::span<const uint64_t> ids, Access access,
   const uint32_t now = clock();
   Piece piece;
   Sort(ids, nullptr, &piece);
-  std::array<RowHeader*, kPieceIds> rows;
-  for (int k = 0; k < options_.stripes; ++k) {
-    const int s = (piece.first + k) % options_.stripes;
-    const size_t begin = s == 0 ? 0 : piece.ends[static_cast<size_t>(s) - 1];
-    const size_t end = piece.ends[static_cast<size_t>(s)];
-    if (begin == end) {
-      continue;
-    }
-    {
-      TableStripe& part = stripe(s);
-      MutexLock lock(&part.mutex());
-      part.Resolve(access, &piece.ids[begin], &piece.hashes[begin],
-                   static_cast<int>(end - begin), now, &rows[begin]);
-      for (size_t i = begin; i < end; ++i) {
-        if (rows[i] != nullptr) {
-          std::memcpy(out + piece.places[i] * dim, rows[i]->values(),
-                      dim * sizeof(float));
+  ForEachWindow(
+      piece, access, [&](TableStripe* part, size_t begin, size_t end) {
+        std::array<RowHeader*, kWindowIds> rows;
+        {
+          MutexLock lock(&part->mutex());
+          part->Resolve(access, &piece.ids[begin], &piece.hashes[begin],
+                        static_cast<int>(end - begin), now, rows.data());
+          for (size_t i = begin; i < end; ++i) {
+            if (rows[i - begin] != nullptr) {
+              std::memcpy(out + piece.places[i] * dim,
+                          rows[i - begin]->values(), dim * sizeof(float));
+            }
+          }
         }
-      }
-    }
-    for (size_t i = begin; i < end; ++i) {
-      if (rows[i] == nullptr) {
-        FillInitialRow(options_.init, context_.init_key, piece.ids[i],
-                       options_.dim, out + piece.places[i] * dim);
-      }
-    }
-  }
+        for (size_t i = begin; i < end; ++i) {
+          if (rows[i - begin] == nullptr) {
+            FillInitialRow(options_.init, context_.init_key, piece.ids[i],
+                           options_.dim, out + piece.places[i] * dim);
+          }
+        }
+      });
 }
 
 absl::StatusOr<UpdateReceipt> Table::Update(std::span<const uint64_t> ids,
@@ -176,37 +230,31 @@ void Table::UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
     }
   }
   Sort(ids, finite ? nullptr : not_finite.data(), &piece);
-  std::array<RowHeader*, kPieceIds> rows;
-  std::array<float*, kPieceIds> values;
-  std::array<const char*, kPieceIds> from;
-  std::array<uint32_t, kPieceIds> updates;
-  for (int k = 0; k < options_.stripes; ++k) {
-    const int s = (piece.first + k) % options_.stripes;
-    const size_t begin = s == 0 ? 0 : piece.ends[static_cast<size_t>(s) - 1];
-    const size_t end = piece.ends[static_cast<size_t>(s)];
-    if (begin == end) {
-      continue;
-    }
-    TableStripe& part = stripe(s);
-    MutexLock lock(&part.mutex());
-    part.Resolve(Access::kUpdate, &piece.ids[begin], &piece.hashes[begin],
-                 static_cast<int>(end - begin), now, rows.data());
-    size_t count = 0;
-    for (size_t i = 0; i < end - begin; ++i) {
-      RowHeader* const row = rows[i];
-      if (row != nullptr) {
-        values[count] = row->values();
-        from[count] = gradients + piece.places[begin + i] * row_bytes;
-        updates[count] = row->updates;
-        row->updates += row->updates != ~uint32_t{0};
-        ++count;
-      }
-    }
-    rule_->Apply(step, {values.data(), from.data(), updates.data(),
-                        static_cast<int>(count), options_.dim});
-    receipt->applied += static_cast<int64_t>(count);
-    receipt->not_admitted += static_cast<int64_t>(end - begin - count);
-  }
+  ForEachWindow(
+      piece, Access::kUpdate, [&](TableStripe* part, size_t begin, size_t end) {
+        std::array<RowHeader*, kWindowIds> rows;
+        std::array<float*, kWindowIds> values;
+        std::array<const char*, kWindowIds> from;
+        std::array<uint32_t, kWindowIds> updates;
+        MutexLock lock(&part->mutex());
+        part->Resolve(Access::kUpdate, &piece.ids[begin], &piece.hashes[begin],
+                      static_cast<int>(end - begin), now, rows.data());
+        size_t count = 0;
+        for (size_t i = begin; i < end; ++i) {
+          RowHeader* const row = rows[i - begin];
+          if (row != nullptr) {
+            values[count] = row->values();
+            from[count] = gradients + piece.places[i] * row_bytes;
+            updates[count] = row->updates;
+            row->updates += row->updates != ~uint32_t{0};
+            ++count;
+          }
+        }
+        rule_->Apply(step, {values.data(), from.data(), updates.data(),
+                            static_cast<int>(count), options_.dim});
+        receipt->applied += static_cast<int64_t>(count);
+        receipt->not_admitted += static_cast<int64_t>(end - begin - count);
+      });
 }
 
 }  // namespace weir

@@ -17,8 +17,9 @@
 //       without a memory budget and with admission kAlways; of the ids of its
 //       stripe otherwise. Neither shard count nor threads matter to values.
 //   I3. memory_bytes() is never above memory_bytes_max.
-//   I4. No call holds a lock for longer than one batch's rows of one stripe or
-//       one segment (some 600 rows) takes, growth included.
+//   I4. No call holds a lock for longer than 64 rows of a batch or one segment
+//       (some 600 rows) take, growth included. Memory for new rows is asked for
+//       without a lock.
 //   I5. A row that was dropped, for whatever reason, leaves nothing behind but
 //       its count in the admission filter.
 // Threads: safe. Calls on one row are one after another; those on rows of one
@@ -155,6 +156,10 @@ class Table {
   }
   TableStripe& stripe(int s) { return *stripes_[static_cast<size_t>(s)]; }
   void Sort(std::span<const uint64_t> ids, const char* left_out, Piece* piece);
+  // Calls use(stripe, begin, end) for ranges of the piece, each of one stripe,
+  // when their memory is on its way to the cache. Holds no lock then.
+  template <class Use>
+  void ForEachWindow(const Piece& piece, Access access, const Use& use);
   void LookupPiece(std::span<const uint64_t> ids, Access access, float* out);
   void UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
                    const RowStep& step, UpdateReceipt* receipt);

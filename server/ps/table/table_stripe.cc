@@ -9,15 +9,29 @@
 namespace weir {
 namespace {
 
-// Ids whose memory is fetched at once: enough to keep the processor's miss
-// buffers full, few enough for the first-level cache.
-constexpr int kWindow = 64;
 constexpr size_t kLineBytes = 64;
 // The processor's own prefetcher follows a row that is longer.
 constexpr size_t kFetchBytesMax = 512;
 
 // Rows that go when there is no room: one in this many of a segment.
 constexpr size_t kEvictShare = 16;
+
+// Rows for which there is memory before they are asked for: what one window of
+// a batch makes at most.
+constexpr uint32_t kRoomRows = 64;
+constexpr size_t kPageBytes = 4096;
+
+// Memory whose pages are there; null for 0 bytes.
+void* Touched(Arena* arena, size_t bytes) {
+  if (bytes == 0) {
+    return nullptr;
+  }
+  char* const memory = static_cast<char*>(arena->Allocate(bytes));
+  for (size_t k = 0; k < bytes; k += kPageBytes) {
+    static_cast<volatile char*>(memory)[k] = 0;
+  }
+  return memory;
+}
 
 // Derives the key of admission by probability from the table's seed: "admt".
 constexpr uint64_t kAdmissionStream = 0x61646d74;
@@ -39,42 +53,38 @@ TableStripe::TableStripe(const StripeContext* context, int stripe)
       random_(MixKey(MixKey(context->options->seed, kAdmissionStream),
                      static_cast<uint64_t>(stripe))) {}
 
-void TableStripe::Resolve(Access access, const uint64_t* ids,
-                          const uint64_t* hashes, int count, uint32_t now,
-                          RowHeader** rows) {
-  const int64_t drops_before = drops_;
+void TableStripe::FetchIndex(const uint64_t* hashes, int count) const {
+  for (int i = 0; i < count; ++i) {
+    index_.Prefetch(hashes[i]);
+  }
+}
+
+void TableStripe::FetchRows(Access access, const uint64_t* hashes,
+                            int count) const {
   const size_t used =
       access == Access::kUpdate
           ? slab_.row_bytes()
           : sizeof(RowHeader) +
                 sizeof(float) * static_cast<size_t>(context_->options->dim);
   const size_t fetched = std::min(used, kFetchBytesMax);
-  for (int begin = 0; begin < count; begin += kWindow) {
-    const int end = std::min(count, begin + kWindow);
-    for (int i = begin; i < end; ++i) {
-      index_.Prefetch(hashes[i]);
-    }
-    for (int i = begin; i < end; ++i) {
-      const uint32_t row = index_.Candidate(hashes[i]);
-      rows[i] = nullptr;
-      if (row != RowIndex::kNone) {
-        rows[i] = slab_.At(row);
-        const char* const at = reinterpret_cast<const char*>(rows[i]);
-        for (size_t k = 0; k < fetched; k += kLineBytes) {
-          __builtin_prefetch(at + k);
-        }
-        __builtin_prefetch(at + fetched - 1);
+  for (int i = 0; i < count; ++i) {
+    const uint32_t row = index_.Candidate(hashes[i]);
+    if (row != RowIndex::kNone) {
+      const char* const at = reinterpret_cast<const char*>(slab_.At(row));
+      for (size_t k = 0; k < fetched; k += kLineBytes) {
+        __builtin_prefetch(at + k);
       }
+      __builtin_prefetch(at + fetched - 1);
     }
-    const int64_t drops_here = drops_;
-    for (int i = begin; i < end; ++i) {
-      // What was a candidate may have been dropped since.
-      RowHeader* const row =
-          drops_ == drops_here && rows[i] != nullptr && rows[i]->id == ids[i]
-              ? rows[i]
-              : FindRow(ids[i], hashes[i]);
-      rows[i] = ResolveOne(access, ids[i], hashes[i], now, row);
-    }
+  }
+}
+
+void TableStripe::Resolve(Access access, const uint64_t* ids,
+                          const uint64_t* hashes, int count, uint32_t now,
+                          RowHeader** rows) {
+  const int64_t drops_before = drops_;
+  for (int i = 0; i < count; ++i) {
+    rows[i] = ResolveOne(access, ids[i], hashes[i], now);
   }
   if (drops_ != drops_before) {
     // To make room for one id another of the same batch may have gone.
@@ -82,10 +92,58 @@ void TableStripe::Resolve(Access access, const uint64_t* ids,
       rows[i] = FindRow(ids[i], hashes[i]);
     }
   }
+  if (access != Access::kRead) {
+    low_.store(reserved_ == 0 && (WantsChunk() || WantsSegment()),
+               std::memory_order_relaxed);
+  }
+}
+
+bool TableStripe::WantsChunk() const {
+  return slab_.free_rows() < std::min(kRoomRows, slab_.rows_per_chunk()) &&
+         Affords(slab_.chunk_bytes());
+}
+
+bool TableStripe::WantsSegment() const {
+  return !index_.HasSpare() && Affords(RowIndex::kSegmentBytes);
+}
+
+void TableStripe::MakeRoom() {
+  size_t chunk_memory = 0;
+  size_t segment_memory = 0;
+  {
+    MutexLock lock(&mutex_);
+    if (reserved_ != 0) {  // another thread is at it
+      return;
+    }
+    if (WantsChunk()) {
+      chunk_memory = slab_.chunk_memory();
+      reserved_ += slab_.chunk_bytes();
+    }
+    if (WantsSegment()) {
+      segment_memory = static_cast<size_t>(RowIndex::kSegmentMemory);
+      reserved_ += RowIndex::kSegmentBytes;
+    }
+    if (reserved_ == 0) {
+      low_.store(false, std::memory_order_relaxed);
+      return;
+    }
+  }
+  void* const chunk = Touched(context_->options->arena, chunk_memory);
+  void* const segment = Touched(context_->options->arena, segment_memory);
+  MutexLock lock(&mutex_);
+  reserved_ = 0;
+  if (chunk != nullptr) {
+    slab_.AddChunk(chunk);
+  }
+  if (segment != nullptr) {
+    index_.GiveSpare(segment);
+  }
+  low_.store(false, std::memory_order_relaxed);
 }
 
 RowHeader* TableStripe::ResolveOne(Access access, uint64_t id, uint64_t hash,
-                                   uint32_t now, RowHeader* row) {
+                                   uint32_t now) {
+  RowHeader* row = FindRow(id, hash);
   if (row != nullptr && IsExpired(*row, context_->options->age_max, now)) {
     if (access == Access::kRead) {
       return nullptr;

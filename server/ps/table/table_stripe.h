@@ -15,6 +15,7 @@
 #ifndef SERVER_PS_TABLE_TABLE_STRIPE_H_
 #define SERVER_PS_TABLE_TABLE_STRIPE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -58,11 +59,23 @@ class TableStripe {
 
   Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
 
+  // Starts loading what a search for the hashes reads first.
+  void FetchIndex(const uint64_t* hashes, int count) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Starts loading the rows, as far as `access` reads them. Waits for the
+  // index.
+  void FetchRows(Access access, const uint64_t* hashes, int count) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Finds or makes the rows of ids[0..count); null where there is none. The
   // pointers hold until the lock is given up. hashes[i] = IndexHash(ids[i]).
   void Resolve(Access access, const uint64_t* ids, const uint64_t* hashes,
                int count, uint32_t now, RowHeader** rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // True if an insertion might have to ask for memory. Any thread.
+  bool IsLow() const { return low_.load(std::memory_order_relaxed); }
+  // Gets memory for the next rows and the next segment without the lock: the
+  // system may take long to find the pages.
+  void MakeRoom() ABSL_LOCKS_EXCLUDED(mutex_);
   // The row of an id that is admitted whatever the policy; its floats are
   // unspecified if it is new. Null: the budget has no room for a single row.
   RowHeader* ForceRow(uint64_t id, uint64_t hash)
@@ -86,15 +99,15 @@ class TableStripe {
     return index_.rows();
   }
   int64_t bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return slab_.bytes() + index_.bytes() + filter_.bytes();
+    return slab_.bytes() + index_.bytes() + filter_.bytes() + reserved_;
   }
   const StripeCounts& counts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return counts_;
   }
 
  private:
-  RowHeader* ResolveOne(Access access, uint64_t id, uint64_t hash, uint32_t now,
-                        RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  RowHeader* ResolveOne(Access access, uint64_t id, uint64_t hash, uint32_t now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   RowHeader* FindRow(uint64_t id, uint64_t hash)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsAdmitted(Access access, uint64_t hash)
@@ -105,6 +118,8 @@ class TableStripe {
   bool Affords(int64_t more) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return context_->bytes_max == 0 || bytes() + more <= context_->bytes_max;
   }
+  bool WantsChunk() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool WantsSegment() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops what should go first of the segment of `hash`, or of another if that
   // is empty. False: the stripe is empty.
   bool Evict(uint64_t hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -119,6 +134,10 @@ class TableStripe {
   RandomStream random_ ABSL_GUARDED_BY(mutex_);
   StripeCounts counts_ ABSL_GUARDED_BY(mutex_);
   int64_t drops_ ABSL_GUARDED_BY(mutex_) = 0;  // of any kind, ever
+  // What MakeRoom is asking for; not 0 while a thread is in it.
+  int64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  std::atomic<bool> low_ = true;
 };
 
 }  // namespace weir

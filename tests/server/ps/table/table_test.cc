@@ -258,10 +258,10 @@ TEST(TableTest, KeepsWithinAQuarterOfThePayload) {
   options.stripes = 64;
   const auto table = MakeTable(options);
   // Every size on the way, right after the segments split and right before;
-  // from where chunks that are not full, one a stripe, no longer count.
+  // from where what each stripe keeps ready no longer counts.
   for (uint64_t id = 0; id < 1'000'000; id += 1000) {
     Read(table.get(), Range(id, id + 1000));
-    if (id >= 200'000 && id % 10'000 == 0) {
+    if (id >= 300'000 && id % 10'000 == 0) {
       const TableReport report = table->Report(0);
       EXPECT_EQ(report.payload_bytes, report.rows * 128);
       EXPECT_LE(static_cast<double>(report.bytes),
