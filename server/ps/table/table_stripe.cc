@@ -70,11 +70,11 @@ void TableStripe::FetchRows(Access access, const uint64_t* hashes,
   for (int i = 0; i < count; ++i) {
     const uint32_t row = index_.Candidate(hashes[i]);
     if (row != RowIndex::kNone) {
-      const char* const at = reinterpret_cast<const char*>(slab_.At(row));
-      for (size_t k = 0; k < fetched; k += kLineBytes) {
-        __builtin_prefetch(at + k);
+      const uintptr_t at = reinterpret_cast<uintptr_t>(slab_.At(row));
+      for (uintptr_t line = at & ~(kLineBytes - 1); line < at + fetched;
+           line += kLineBytes) {
+        __builtin_prefetch(reinterpret_cast<const void*>(line));
       }
-      __builtin_prefetch(at + fetched - 1);
     }
   }
 }
