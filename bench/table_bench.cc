@@ -266,10 +266,16 @@ int64_t Preemptions() {
   return usage.ru_nivcsw;
 }
 
-// The longest read of known rows, in ms, while `other` runs.
-double LongestRead(Table* table, const std::function<void()>& other) {
+struct Reads {
+  double longest_ms = 0;
+  int64_t count = 0;
+  int64_t slow = 0;  // beyond the target
+};
+
+// Reads known rows while `other` runs.
+Reads TimeReads(Table* table, const std::function<void()>& other) {
   std::atomic<bool> done = false;
-  double longest = 0;
+  Reads reads;
   std::thread reader([&] {
     std::vector<uint64_t> ids(16);
     std::vector<float> out(ids.size() * kDim);
@@ -281,16 +287,18 @@ double LongestRead(Table* table, const std::function<void()>& other) {
       const int64_t preemptions = Preemptions();
       const double begin = Now();
       table->Lookup(ids, Table::Mode::kRead, out.data()).IgnoreError();
-      const double took = Now() - begin;
+      const double took_ms = 1e3 * (Now() - begin);
       if (Preemptions() == preemptions) {
-        longest = std::max(longest, 1e3 * took);
+        reads.longest_ms = std::max(reads.longest_ms, took_ms);
+        reads.slow += took_ms > kStallTargetMs;
+        ++reads.count;
       }
     }
   });
   other();
   done = true;
   reader.join();
-  return longest;
+  return reads;
 }
 
 // Inserts all ranks; returns the longest insertion in ms of CPU time.
@@ -320,10 +328,10 @@ absl::Status Run(const Options& options) {
   double resident = ResidentMib();
   const uint64_t end = static_cast<uint64_t>(options.rows);
   LookUpRanks(table.get(), 0, end / 2);
-  const double quiet_ms =
-      LongestRead(table.get(), [&] { LookUpRanks(table.get(), 0, end / 2); });
-  const double growing_ms =
-      LongestRead(table.get(), [&] { LookUpRanks(table.get(), end / 2, end); });
+  const Reads quiet =
+      TimeReads(table.get(), [&] { LookUpRanks(table.get(), 0, end / 2); });
+  const Reads growing =
+      TimeReads(table.get(), [&] { LookUpRanks(table.get(), end / 2, end); });
   const double table_mib = ResidentMib() - resident;
   resident = ResidentMib();
   const double map_ms = FillMap(options, *table, &map);
@@ -338,9 +346,13 @@ absl::Status Run(const Options& options) {
       rows, static_cast<double>(report.bytes) / rows, per_payload,
       table_mib * (1 << 20) / rows, map_mib * (1 << 20) / rows);
   std::printf(
-      "longest read: %.3f ms while the table grows, target %.0f; %.3f ms while "
-      "it does not;  longest insertion into the map %.0f ms\n",
-      growing_ms, kStallTargetMs, quiet_ms, map_ms);
+      "longest read: %.3f ms while the table grows (%lld of %lld over the "
+      "target of %.0f), %.3f ms while it does not (%lld of %lld);  longest "
+      "insertion into the map %.0f ms\n",
+      growing.longest_ms, static_cast<long long>(growing.slow),
+      static_cast<long long>(growing.count), kStallTargetMs, quiet.longest_ms,
+      static_cast<long long>(quiet.slow), static_cast<long long>(quiet.count),
+      map_ms);
 
   const PlainAdagrad adagrad = BestAdagrad();
   const auto map_lookup = [&](Load* load, const std::vector<uint64_t>& ids) {
@@ -389,8 +401,10 @@ absl::Status Run(const Options& options) {
       {"rows", report.rows},
       {"exponent", options.exponent},
       {"bytes_per_payload", per_payload},
-      {"longest_read_ms", growing_ms},
-      {"longest_read_quiet_ms", quiet_ms},
+      {"longest_read_ms", growing.longest_ms},
+      {"slow_reads", growing.slow},
+      {"longest_read_quiet_ms", quiet.longest_ms},
+      {"slow_reads_quiet", quiet.slow},
       {"map_longest_ms", map_ms},
       {"lookup", Print("lookup", lookups, options.threads)},
       {"update", Print("update", updates, options.threads)}};
