@@ -51,7 +51,7 @@
 namespace weir {
 namespace {
 
-constexpr int kDim = 16;
+constexpr size_t kDim = 16;
 constexpr size_t kBatch = 4096;
 constexpr float kRate = 1e-3f;
 constexpr double kTarget = 1.5;
@@ -118,7 +118,7 @@ std::vector<uint64_t> MakeBatch(const Options& options, RandomStream* random) {
 
 __attribute__((always_inline)) inline void AdagradBody(
     float* __restrict w, float* __restrict s, const float* __restrict g) {
-  for (int i = 0; i < kDim; ++i) {
+  for (size_t i = 0; i < kDim; ++i) {
     s[i] += g[i] * g[i];
     w[i] -= kRate * g[i] / (std::sqrt(s[i]) + 1e-10f);
   }
@@ -156,7 +156,7 @@ Row& FindOrMake(Map* map, const Table& table, uint64_t id) {
   const auto [at, made] = map->try_emplace(static_cast<int64_t>(id));
   if (made) {
     FillInitialRow(table.options().init, RowInitKey(table.options().seed), id,
-                   kDim, at->second.data());
+                   table.options().dim, at->second.data());
     std::fill_n(at->second.data() + kDim, kDim, 0.0f);
   }
   return at->second;
@@ -314,27 +314,17 @@ double FillMap(const Options& options, const Table& table, Map* map) {
   return longest;
 }
 
-absl::Status Run(const Options& options) {
-  TableOptions table_options;
-  table_options.name = "bench";
-  table_options.dim = kDim;
-  table_options.rule = RowAdagrad{};
-  table_options.init = {InitKind::kUniform, 0.05f};
-  table_options.stripes = options.stripes;
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Table> table,
-                        Table::Create(table_options));
-  Map map;
-
+// Fills both sides, and prints what that took.
+nlohmann::json FillBoth(const Options& options, Table* table, Map* map) {
   double resident = ResidentMib();
   const uint64_t end = static_cast<uint64_t>(options.rows);
-  LookUpRanks(table.get(), 0, end / 2);
-  const Reads quiet =
-      TimeReads(table.get(), [&] { LookUpRanks(table.get(), 0, end / 2); });
+  LookUpRanks(table, 0, end / 2);
+  const Reads quiet = TimeReads(table, [&] { LookUpRanks(table, 0, end / 2); });
   const Reads growing =
-      TimeReads(table.get(), [&] { LookUpRanks(table.get(), end / 2, end); });
+      TimeReads(table, [&] { LookUpRanks(table, end / 2, end); });
   const double table_mib = ResidentMib() - resident;
   resident = ResidentMib();
-  const double map_ms = FillMap(options, *table, &map);
+  const double map_ms = FillMap(options, *table, map);
   const double map_mib = ResidentMib() - resident;
   const TableReport report = table->Report(0);
   const double rows = static_cast<double>(report.rows);
@@ -353,17 +343,29 @@ absl::Status Run(const Options& options) {
       static_cast<long long>(growing.count), kStallTargetMs, quiet.longest_ms,
       static_cast<long long>(quiet.slow), static_cast<long long>(quiet.count),
       map_ms);
+  return {{"rows", report.rows},
+          {"exponent", options.exponent},
+          {"bytes_per_payload", per_payload},
+          {"longest_read_ms", growing.longest_ms},
+          {"slow_reads", growing.slow},
+          {"longest_read_quiet_ms", quiet.longest_ms},
+          {"slow_reads_quiet", quiet.slow},
+          {"map_longest_ms", map_ms}};
+}
 
+// Times both sides in every round.
+void RunRounds(const Options& options, Table* table, Map* map, Figures* lookups,
+               Figures* updates) {
   const PlainAdagrad adagrad = BestAdagrad();
   const auto map_lookup = [&](Load* load, const std::vector<uint64_t>& ids) {
     for (size_t i = 0; i < ids.size(); ++i) {
-      const Row& row = FindOrMake(&map, *table, ids[i]);
+      const Row& row = FindOrMake(map, *table, ids[i]);
       std::memcpy(&load->out[i * kDim], row.data(), kDim * sizeof(float));
     }
   };
   const auto map_update = [&](Load* load, const std::vector<uint64_t>& ids) {
     for (size_t i = 0; i < ids.size(); ++i) {
-      Row& row = FindOrMake(&map, *table, ids[i]);
+      Row& row = FindOrMake(map, *table, ids[i]);
       adagrad(row.data(), row.data() + kDim, &load->gradients[i * kDim]);
     }
   };
@@ -377,8 +379,6 @@ absl::Status Run(const Options& options) {
         .IgnoreError();
   };
 
-  Figures lookups;
-  Figures updates;
   for (int round = 0; round < options.rounds; ++round) {
     table->SetClock(static_cast<uint32_t>(round) + 1);
     std::vector<Load> many(static_cast<size_t>(options.threads));
@@ -393,21 +393,29 @@ absl::Status Run(const Options& options) {
     }
     std::vector<Load> one(1, many[0]);
     Note(Time(&one, map_lookup), Time(&one, table_lookup),
-         Time(&many, table_lookup), &lookups);
+         Time(&many, table_lookup), lookups);
     Note(Time(&one, map_update), Time(&one, table_update),
-         Time(&many, table_update), &updates);
+         Time(&many, table_update), updates);
   }
-  const nlohmann::json json = {
-      {"rows", report.rows},
-      {"exponent", options.exponent},
-      {"bytes_per_payload", per_payload},
-      {"longest_read_ms", growing.longest_ms},
-      {"slow_reads", growing.slow},
-      {"longest_read_quiet_ms", quiet.longest_ms},
-      {"slow_reads_quiet", quiet.slow},
-      {"map_longest_ms", map_ms},
-      {"lookup", Print("lookup", lookups, options.threads)},
-      {"update", Print("update", updates, options.threads)}};
+}
+
+absl::Status Run(const Options& options) {
+  TableOptions table_options;
+  table_options.name = "bench";
+  table_options.dim = static_cast<int>(kDim);
+  table_options.rule = RowAdagrad{};
+  table_options.init = {InitKind::kUniform, 0.05f};
+  table_options.stripes = options.stripes;
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Table> table,
+                        Table::Create(table_options));
+  Map map;
+
+  nlohmann::json json = FillBoth(options, table.get(), &map);
+  Figures lookups;
+  Figures updates;
+  RunRounds(options, table.get(), &map, &lookups, &updates);
+  json["lookup"] = Print("lookup", lookups, options.threads);
+  json["update"] = Print("update", updates, options.threads);
   if (!options.json.empty()) {
     std::ofstream(options.json) << json.dump(2) << "\n";
   }

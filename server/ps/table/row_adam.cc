@@ -13,7 +13,7 @@ namespace {
 struct AdamRowKernel {
   float one_minus_beta1, one_minus_beta2, epsilon;
   const float* minus_step;  // of row i at i * stride
-  int stride;               // 0: one for all rows
+  int64_t stride;           // 0: one for all rows
 
   WEIR_KERNEL void Row(int i, float* row, const UnalignedFloat* g,
                        int64_t dim) const {
@@ -61,7 +61,7 @@ class AdamRows : public RowRule {
     return static_cast<float>(-(rate * std::sqrt(correction2) / correction1));
   }
 
-  void Run(const float* minus, int stride, const RowBatch& batch) const {
+  void Run(const float* minus, int64_t stride, const RowBatch& batch) const {
     ApplyRows(AdamRowKernel{static_cast<float>(1 - spec_.beta1),
                             static_cast<float>(1 - spec_.beta2),
                             static_cast<float>(spec_.epsilon), minus, stride},

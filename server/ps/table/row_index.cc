@@ -166,7 +166,7 @@ int64_t RowIndex::SplitBytes(uint64_t hash) const {
   const size_t entries =
       doubles ? 2 * directory_.size() - directory_.capacity() : 0;
   return static_cast<int64_t>((spare_ == nullptr ? sizeof(Segment) : 0) +
-                              entries * sizeof(Segment*));
+                              entries * sizeof(void*));
 }
 
 void RowIndex::Split(uint64_t hash) {

@@ -34,7 +34,7 @@ struct GoldenStep {
 
 std::vector<GoldenStep> GoldenSteps() {
   const std::vector<float> inputs = ReadFloats("inputs.f32");
-  size_t at = kRows * kDim;
+  size_t at = size_t{kRows} * kDim;
   std::vector<GoldenStep> steps;
   std::ifstream in(std::string(kGoldens) + "steps.txt");
   for (std::string line; std::getline(in, line);) {
@@ -55,7 +55,7 @@ std::vector<GoldenStep> GoldenSteps() {
 
 std::vector<float> GoldenStart() {
   std::vector<float> start = ReadFloats("inputs.f32");
-  start.resize(kRows * kDim);
+  start.resize(size_t{kRows} * kDim);
   return start;
 }
 
@@ -172,7 +172,7 @@ void ExpectBitsOfDense(const RowRuleSpec& spec, const std::string& text,
   for (const GoldenStep& step : GoldenSteps()) {
     for (size_t i = 0; i < step.ids.size(); ++i) {
       float* const row = expected.row(static_cast<size_t>(step.ids[i]));
-      float* const slots[] = {row + kDim, row + 2 * kDim};
+      float* const slots[] = {row + kDim, row + kDim + kDim};
       dense->Apply({0, rate}, row, slots,
                    reinterpret_cast<const char*>(&step.gradients[i * kDim]),
                    kDim);

@@ -71,7 +71,7 @@ TEST(TableConcurrencyTest, LosesNoUpdateWhileTheTableGrowsAndIsRead) {
     ASSERT_EQ(value, static_cast<float>(kThreads * kSteps));
   }
   EXPECT_EQ(table->Report(0).rows,
-            static_cast<int64_t>(kIds) + kThreads * kSteps * 300);
+            static_cast<int64_t>(kIds) + int64_t{kThreads} * kSteps * 300);
 }
 
 TEST(TableConcurrencyTest, KeepsTheBudgetWhileRowsComeAndGo) {

@@ -183,7 +183,7 @@ TEST(ShrinkTest, AShrunkAndRestoredTableEqualsOneThatNeverHeldTheDroppedRows) {
     const ShrinkReceipt receipt = table->Shrink({.age_max = 10});
     EXPECT_EQ(receipt.rows, 50'000);
     EXPECT_GT(receipt.bytes,
-              50'000 * table->row_floats() * int64_t{sizeof(float)});
+              int64_t{50'000} * table->row_floats() * int64_t{sizeof(float)});
     EXPECT_EQ(ExportAll(table.get()), ExportAll(never.get()));
     const auto restored = MakeTable(SmallOptions(rule));
     Restore(table.get(), restored.get());
