@@ -415,6 +415,14 @@ void ChiefClient::OutOfWork() {
   }
 }
 
+void ChiefClient::CloseFinished() {
+  {
+    MutexLock lock(&mutex_);
+    out_of_work_ = true;
+  }
+  Close(absl::OkStatus());
+}
+
 void ChiefClient::Close(const absl::Status& error) {
   if (!thread_.joinable()) {
     return;

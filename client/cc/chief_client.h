@@ -92,6 +92,8 @@ class ChiefClient : public JobControl {
   bool stopping() const;
   absl::Status stop_status() const;
 
+  // Close of a program that has finished: says so.
+  void CloseFinished();
   // Sends what is still to be reported, and `error` unless OK; closes the
   // stream. Waits at most 2 s.
   void Close(const absl::Status& error);

@@ -500,8 +500,11 @@ absl::Status Session::Finish() {
   WEIR_RETURN_IF_ERROR(Wait());
   client_.reset();
   WEIR_RETURN_IF_ERROR(SetSlot(sender_.generation(), /*retired=*/true));
-  // It sees by itself that the slot is retired.
-  chief_.reset();
+  if (chief_ != nullptr) {
+    // Should it not hear of this, it sees that the slot is retired.
+    chief_->CloseFinished();
+    chief_.reset();
+  }
   return absl::OkStatus();
 }
 

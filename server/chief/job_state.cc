@@ -506,7 +506,12 @@ void JobState::OnStreamLost(uint64_t stream) {
   now_ns_ = options_.clock->NowNs();
   const int slot = roster_.OnStreamLost(stream, now_ns_);
   if (slot >= 0 && Running()) {
-    Say(absl::StrCat(WorkerName(slot), " is gone"), true);
+    const bool finished = options_.brought && roster_.worker(slot).out_of_work;
+    Say(absl::StrCat(WorkerName(slot), finished ? " has finished" : " is gone"),
+        /*warning=*/!finished);
+    if (finished) {
+      AskAll();  // whether its slot is retired
+    }
   }
   Advance();
 }

@@ -389,6 +389,8 @@ void ChiefWorld::Retire(int w) {
   for (Shard& shard : shards) {
     shard.retired[w] = true;
   }
+  worker.finished = true;
+  Beat(w).IgnoreError();
   chief_->OnStreamLost(worker.stream);
   worker.stream = 0;
   Take();
@@ -403,7 +405,8 @@ absl::Status ChiefWorld::Beat(int w, bool bad) {
   progress.set_generation(grant.sender().generation());
   progress.set_next_item(worker.next);
   progress.set_holding(worker.held);
-  progress.set_out_of_work(worker.items > 0 && worker.next >= worker.items);
+  progress.set_out_of_work(worker.finished ||
+                           (worker.items > 0 && worker.next >= worker.items));
   if (bad) {
     progress.add_item()->set_bad(true);
     progress.mutable_item(0)->set_bad_variable("w");

@@ -52,6 +52,7 @@ class ChiefWorld {
     absl::Status error;  // of Register or the stream
     uint64_t next = 0;
     uint64_t items = 0;  // to do
+    bool finished = false;
   };
 
   ChiefWorld(int shards, int workers, JobSpec spec, uint64_t seed = 0);

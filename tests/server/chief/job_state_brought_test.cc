@@ -151,6 +151,8 @@ TEST_F(JobStateBroughtTest, EndsWhenEveryWorkerHasFinished) {
   Push(1, 4);
   world_.Retire(0);
   EXPECT_FALSE(world_.finished.has_value());
+  EXPECT_TRUE(world_.Logged("has finished"));
+  EXPECT_FALSE(world_.Logged("is gone"));
   Push(1, 1);
   world_.Retire(1);
   world_.Run(5);
