@@ -177,7 +177,11 @@ std::vector<std::string> OutputRelay::Tail(const std::string& task) {
   if (run == newest_.end()) {
     return {};
   }
-  return {run->second->tail.begin(), run->second->tail.end()};
+  std::vector<std::string> lines;
+  for (const Line& line : run->second->tail) {
+    lines.push_back(line.text);
+  }
+  return lines;
 }
 
 void OutputRelay::Finish(std::chrono::nanoseconds patience) {
@@ -208,15 +212,27 @@ void OutputRelay::Show(Stream* stream, const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     absl::StrAppend(&text, stream->run->prefix, line, "\n");
   }
-  {
-    MutexLock lock(&mutex_);
-    std::deque<std::string>& tail = stream->run->tail;
-    tail.insert(tail.end(), lines.begin(), lines.end());
-    while (tail.size() > options_.tail_lines) {
-      tail.pop_front();
-    }
-  }
+  AddToTail(*stream, lines);
   Write(stream->is_error, text);
+}
+
+void OutputRelay::AddToTail(const Stream& stream,
+                            const std::vector<std::string>& lines) {
+  MutexLock lock(&mutex_);
+  std::deque<Line>& tail = stream.run->tail;
+  for (const std::string& line : lines) {
+    tail.push_back({stream.is_error, line});
+  }
+  const auto is_error = [](const Line& line) { return line.is_error; };
+  auto errors =
+      static_cast<size_t>(std::count_if(tail.begin(), tail.end(), is_error));
+  while (tail.size() > options_.tail_lines) {
+    const bool drop_error = errors > tail.size() - errors;
+    tail.erase(std::find_if(tail.begin(), tail.end(), [&](const Line& line) {
+      return line.is_error == drop_error;
+    }));
+    errors -= drop_error ? 1 : 0;
+  }
 }
 
 bool OutputRelay::Read(Stream* stream) {

@@ -83,18 +83,24 @@ class OutputRelay {
                              const std::string& log_path);
   // Shows `line` on stderr, after what tasks had printed by now.
   void Note(const std::string& line);
-  // The last lines of the newest start of `task`, oldest first.
+  // The last lines of the newest start of `task`, oldest first. The two pipes
+  // have no common order: while one has more lines here than the other, it is
+  // its own that make room, so that much output hides no error.
   std::vector<std::string> Tail(const std::string& task);
   // Relays until every pipe is closed by those who write to it, at most for
   // `patience` and then what is there; ends the thread.
   void Finish(std::chrono::nanoseconds patience);
 
  private:
+  struct Line {
+    bool is_error;
+    std::string text;
+  };
   // One start of one task.
   struct Run {
     std::string prefix;
     int log_fd = -1;
-    std::deque<std::string> tail;
+    std::deque<Line> tail;
     ~Run();
   };
   struct Stream {
@@ -112,6 +118,7 @@ class OutputRelay {
   // Reads what one pipe has; false at its end.
   bool Read(Stream* stream);
   void Show(Stream* stream, const std::vector<std::string>& lines);
+  void AddToTail(const Stream& stream, const std::vector<std::string>& lines);
   void Write(bool is_error, absl::string_view text);
   void Wake();
 

@@ -181,6 +181,21 @@ TEST(OutputRelayTest, KeepsTheLastLinesOfTheNewestStart) {
   EXPECT_EQ(relay->Tail("worker/1"), Lines());
 }
 
+TEST(OutputRelayTest, MuchOutputHidesNoError) {
+  Screen screen;
+  const auto relay = screen.Relay();
+  {
+    const auto pipes = OpenPipes(relay.get(), "worker/0");
+    Print(pipes.err_fd, "why\n");
+    Print(pipes.out_fd, "1\n2\n3\n4\n5\n");
+  }
+  relay->Finish(kLong);
+  // Whichever pipe was read first.
+  Lines tail = relay->Tail("worker/0");
+  std::sort(tail.begin(), tail.end());
+  EXPECT_EQ(tail, (Lines{"4", "5", "why"}));
+}
+
 TEST(OutputRelayTest, ANoteComesAfterWhatWasPrintedBefore) {
   Screen screen;
   const auto relay = screen.Relay();
