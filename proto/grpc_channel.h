@@ -3,6 +3,7 @@
 #define PROTO_GRPC_CHANNEL_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/support/channel_arguments.h>
 
 namespace weir {
 
@@ -11,6 +12,10 @@ namespace weir {
 // reads its sockets while no call is under way: without this a peer that came
 // up is found only every 5 s.
 void Reconnect(grpc::Channel* channel);
+
+// What every channel of Weir is made with; docs/design_notes.md, "gRPC
+// settings", has the why of each value.
+grpc::ChannelArguments CommonChannelArguments();
 
 }  // namespace weir
 

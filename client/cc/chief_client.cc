@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/logging.h"
 #include "common/status.h"
+#include "proto/grpc_channel.h"
 #include "proto/grpc_status.h"
 
 namespace weir {
@@ -18,23 +19,6 @@ constexpr std::chrono::milliseconds kBackoffMin{100};
 constexpr std::chrono::milliseconds kBackoffMax{1000};
 constexpr std::chrono::seconds kCloseWaitMax{2};
 constexpr int64_t kSayEveryNs = 10'000'000'000;
-
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  // See docs/design_notes.md and DESIGN: a restarted chief must be found again
-  // within a second, and a silent one noticed.
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // How long one attempt may take, not how long to wait for the next.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                   arguments);
-}
 
 bool IsAway(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable ||
@@ -66,7 +50,9 @@ absl::StatusOr<std::unique_ptr<ChiefClient>> ChiefClient::Create(
 
 ChiefClient::ChiefClient(Options options)
     : options_(std::move(options)),
-      stub_(Chief::NewStub(MakeChannel(options_.address))) {}
+      stub_(Chief::NewStub(grpc::CreateCustomChannel(
+          options_.address, grpc::InsecureChannelCredentials(),
+          CommonChannelArguments()))) {}
 
 ChiefClient::~ChiefClient() { Close(absl::OkStatus()); }
 

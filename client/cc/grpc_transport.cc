@@ -24,25 +24,13 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::internal::RpcMethod;
 
-// The why of each value is in docs/design_notes.md, "gRPC settings".
 grpc::ChannelArguments ChannelArgumentsFor(
     const GrpcTransportOptions& options) {
-  grpc::ChannelArguments arguments;
+  grpc::ChannelArguments arguments = CommonChannelArguments();
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // How long one attempt may take, not how long to wait for the next.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // The caller retries: it alone knows the identity to repeat.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // A proxy for the web is not the way to a ps.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   if (options.own_connections) {
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   }

@@ -99,6 +99,10 @@ class FakeChief : public Chief::Service {
       reply->mutable_wait()->set_reason("declaring");
       return grpc::Status::OK;
     }
+    if (assign_ != request->assigned_history()) {
+      reply->mutable_assign()->set_history(assign_);
+      return grpc::Status::OK;
+    }
     *reply->mutable_grant() = grant_;
     return grpc::Status::OK;
   }
@@ -144,6 +148,7 @@ class FakeChief : public Chief::Service {
   Grant grant_;
   grpc::Status refusal_;
   int waits_ = 0;
+  uint64_t assign_ = 0;  // the history whose values it asks for
   std::vector<RegisterRequest> requests_;
 
  private:
@@ -187,6 +192,49 @@ TEST(ChiefClientTest, WaitsUntilItIsGranted) {
   EXPECT_EQ(grant->next_item(), 7u);
   EXPECT_EQ(chief.requests_.size(), 4u);
   EXPECT_EQ(chief.requests_[0].held_generation(), 0u);
+}
+
+TEST(ChiefClientTest, AProxyForTheWebIsNotTaken) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  setenv("grpc_proxy", "http://127.0.0.1:1", 1);  // NOLINT: no other thread
+  const auto grant = Client(chief, /*lost_after_ms=*/1000)->Register();
+  unsetenv("grpc_proxy");  // NOLINT
+  EXPECT_TRUE(grant.ok()) << grant.status();
+}
+
+TEST(ChiefClientTest, RegistersAgainWithTheValuesThatItAssigned) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  chief.assign_ = 77;
+  const auto client = Client(chief);
+  int assigned = 0;
+  ChiefClient::Joining joining;
+  joining.assign = [&](const Sender& sender) {
+    EXPECT_EQ(sender.history(), 77u);
+    ++assigned;
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(client->Register(joining).ok());
+  EXPECT_EQ(assigned, 1);
+  ASSERT_EQ(chief.requests_.size(), 2u);
+  EXPECT_EQ(chief.requests_[1].assigned_history(), 77u);
+}
+
+TEST(ChiefClientTest, AHeldItemGivesUpWhenItsTimeIsOver) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  Command hold;
+  hold.set_hold(true);
+  chief.Send(hold);
+  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.holding(); }));
+  EXPECT_FALSE(
+      client->EnterItemWithin(std::chrono::milliseconds(10)).has_value());
+  hold.set_release(true);
+  chief.Send(hold);
+  EXPECT_EQ(client->EnterItemWithin(std::chrono::seconds(10)), true);
 }
 
 TEST(ChiefClientTest, ARefusalIsFinalAndNamed) {
