@@ -7,8 +7,8 @@ steps: an MLP of 10 M parameters with SGD, one thread per process. `alone` is
   gradients, get the model). With two workers `weir2` (sync) and `ddp2` (gloo).
   The processes of one kind run by themselves, kinds by turns, medians over the
   rounds.
-arrays: push from and pull into NumPy at 64 MiB, in GB/s; beside it what
-  bench/transport_bench (C++) measures of the same operations.
+arrays: push from and pull into NumPy at 64 MiB, in GB/s; beside it the same by
+  the C++ client (bench/sdk_arrays), by turns.
 
 Run:  ./weir bench python [--rounds N] [--json FILE]
 """
@@ -207,7 +207,7 @@ def measure(kind, size, steps, transport="auto", overlap=False):
         WEIR_TRANSPORT=transport,
         WEIR_LOG_LEVEL="error",
     )
-    if kind in ("weir", "arrays"):
+    if kind in ("weir", "arrays", "sdk"):
         address = f"127.0.0.1:{free_port()}"
         environment["WEIR_PS"] = address
         ps = os.path.join(os.environ["WEIR_BIN_DIR"], "server/ps/weir_ps")
@@ -217,10 +217,19 @@ def measure(kind, size, steps, transport="auto", overlap=False):
                 stderr=subprocess.DEVNULL,
             )
         )
+    if kind == "sdk":  # a C++ program, which reads another variable
+        environment.update(
+            WEIR_CLUSTER=f"ps={address};worker=127.0.0.1:9",
+            WEIR_TASK_TYPE="worker",
+            WEIR_TASK_INDEX="0",
+        )
     try:
         workers = [
             subprocess.Popen(
-                [
+                [os.path.join(os.environ["WEIR_BIN_DIR"], "bench/sdk_arrays"),
+                 str(steps)]
+                if kind == "sdk"
+                else [
                     sys.executable, os.path.abspath(__file__), "--kind", kind,
                     "--rank", str(rank), "--size", str(size),
                     "--steps", str(steps),
@@ -315,19 +324,20 @@ def main():
         "ddp2": ("ddp", 2),
     }
     found = {name: [] for name in kinds}
-    arrays = []
+    arrays, sdk = [], []
     for _ in range(arguments.rounds):
         for name, (kind, size, *more) in kinds.items():
             found[name].append(measure(kind, size, arguments.steps, *more))
         arrays.append(measure("arrays", 1, arguments.steps))
+        sdk.append(measure("sdk", 1, arguments.steps))
     rates = transport_rates(arguments.rounds)
     result = report(found, rates)
     print("NumPy, 64 MiB, GB/s, and its share of the C++ client's rate")
     for operation in arrays[0]:
         rate = statistics.median(row[operation] for row in arrays)
-        print(f"  {operation:10s} {rate:6.2f}   {rate / rates[operation]:.2f}"
-              if operation in rates else f"  {operation:10s} {rate:6.2f}")
-    result["arrays"] = arrays
+        of_sdk = statistics.median(row[operation] for row in sdk)
+        print(f"  {operation:10s} {rate:6.2f}   {rate / of_sdk:.2f}")
+    result["arrays"], result["sdk"] = arrays, sdk
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(result, file, indent=1)
