@@ -117,7 +117,6 @@ void ParameterClient::BuildBlocks() {
   MutexLock lock(&mutex_);
   const Layout& layout = *options_.layout;
   const int variables = static_cast<int>(layout.variables().size());
-  blocks_of_.resize(variables);
   parts_of_.resize(variables);
   values_missing_.resize(variables);
   variable_ready_.resize(variables);
@@ -134,10 +133,9 @@ void ParameterClient::BuildBlocks() {
       int earliest = variables;
       for (const Segment& segment : layout.segments({s, index})) {
         block.variables.push_back(segment.variable);
-        const int place = static_cast<int>(blocks_.size());
-        blocks_of_[segment.variable].push_back(place);
         parts_of_[segment.variable].push_back(
-            {place, segment, block.range.begin + segment.block_offset,
+            {static_cast<int>(blocks_.size()), segment,
+             block.range.begin + segment.block_offset,
              segment.count == block.range.count});
         earliest = std::min(earliest, position[segment.variable]);
       }
@@ -420,8 +418,8 @@ absl::Status ParameterClient::StartPull(const Want& want,
   } else {
     std::vector<bool> wanted(blocks_.size(), false);
     for (const int v : variables) {
-      for (const int block : blocks_of_[v]) {
-        wanted[block] = true;
+      for (const Part& part : parts_of_[v]) {
+        wanted[part.place] = true;
       }
     }
     for (const int block : forward_blocks_) {
@@ -608,8 +606,8 @@ void ParameterClient::VariableReady(int v, bool left_out) {
     return;
   }
   variable_ready_[v] = true;
-  for (const int place : blocks_of_[v]) {
-    Block& block = blocks_[place];
+  for (const Part& part : parts_of_[v]) {
+    Block& block = blocks_[part.place];
     if (left_out) {
       block.left_out.push_back(static_cast<uint32_t>(v));
     }

@@ -231,8 +231,7 @@ class ParameterClient {
   const Options options_;
   std::unique_ptr<GradientEncoder> encoder_;  // null: F32 from `gradients`
   // Constant after construction.
-  std::vector<std::vector<int>> blocks_of_;  // variable -> places in blocks_
-  std::vector<std::vector<Part>> parts_of_;  // the same blocks
+  std::vector<std::vector<Part>> parts_of_;  // by variable
   std::vector<int> forward_blocks_;          // places, in forward order
   std::vector<int> first_;                   // by shards_: its first block
 

@@ -1,8 +1,6 @@
 """weir.checkpoints, on those of a built-in job."""
 
-import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
@@ -12,6 +10,7 @@ import unittest
 import numpy as np
 
 import weir
+from safetensors_file import read_safetensors
 from servers import binary
 
 JOB = """
@@ -33,26 +32,10 @@ limits { block_elements: 4096 }
 """
 
 
-def read_safetensors(path):
-    with open(path, "rb") as file:
-        content = file.read()
-    (size,) = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8 : 8 + size])
-    header.pop("__metadata__")
-    tensors = {}
-    for name, entry in header.items():
-        begin, end = (8 + size + offset for offset in entry["data_offsets"])
-        tensors[name] = np.frombuffer(
-            content[begin:end], {"F32": np.float32}[entry["dtype"]]
-        ).reshape(entry["shape"])
-    return tensors
-
-
 def weir_cli(*arguments):
-    root = os.environ.get("WEIR_BIN_DIR") or os.getcwd()
     return subprocess.run(
         [binary("deploy/cli/weir_cli"), *arguments],
-        env=dict(os.environ, WEIR_BIN_DIR=root),
+        env=dict(os.environ, WEIR_BIN_DIR=binary(".")),
         capture_output=True,
         text=True,
         check=True,

@@ -1,20 +1,18 @@
 """Jobs of scripts with a chief: checkpoints, kills and resuming."""
 
-import json
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-import numpy as np
 import torch
 
 import weir
+from safetensors_file import read_safetensors
 from servers import Servers, binary, free_ports, wait_for
 
 COMMON = '''
@@ -65,26 +63,6 @@ if weir.rank() == 0:
     optimizer.pull()
     torch.save(model.state_dict(), out)
 '''
-
-
-def read_safetensors(path):
-    """Tensors of a file by name; the format's own words, nothing of Weir's."""
-    dtypes = {
-        "F32": np.float32, "F16": np.float16, "I64": np.int64,
-    }
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
-        data = file.read()
-    tensors = {}
-    for name, entry in header.items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            array = np.frombuffer(data[begin:end], dtypes[entry["dtype"]])
-            tensors[name] = torch.from_numpy(
-                array.reshape(entry["shape"]).copy()
-            )
-    return tensors
 
 
 class Job:
@@ -244,7 +222,10 @@ class ChiefTest(unittest.TestCase):
             ).stdout
         self.assertIn("pushes by worker: 30", said)
         expected = torch.load(self.out)
-        found = read_safetensors(exported)
+        found = {
+            key: torch.from_numpy(value.copy())
+            for key, value in read_safetensors(exported).items()
+        }
         self.assertEqual(set(found), set(expected))
         for key, value in expected.items():
             self.assertEqual(found[key].dtype, value.dtype, key)
@@ -301,9 +282,7 @@ for checkpoint in weir.checkpoints(os.environ["WEIR_WORKDIR"], follow=True):
         ]
         environment = dict(
             os.environ, PYTHONPATH=os.pathsep.join(sys.path),
-            WEIR_BIN_DIR=os.path.dirname(
-                os.path.dirname(os.path.dirname(
-                    binary("deploy/cli/weir_cli")))),
+            WEIR_BIN_DIR=binary("."),
         )
         done = subprocess.run(
             [*run, "--evaluator", f"{sys.executable} {evaluator}", "--",
@@ -334,9 +313,7 @@ for checkpoint in weir.checkpoints(os.environ["WEIR_WORKDIR"], follow=True):
              "100000", self.out, "0.01"],
             env=dict(
                 os.environ, PYTHONPATH=os.pathsep.join(sys.path),
-                WEIR_BIN_DIR=os.path.dirname(
-                    os.path.dirname(os.path.dirname(
-                        binary("deploy/cli/weir_cli")))),
+                WEIR_BIN_DIR=binary("."),
             ),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
