@@ -304,6 +304,8 @@ absl::Status CheckSource(const std::string& path, const Source& source) {
       return Given(path + ".csv.path", source.csv().path());
     case Source::kDigits:
       return Positive(path + ".digits.count", source.digits().count());
+    case Source::kCriteo:
+    case Source::kClickLog:
     case Source::KIND_NOT_SET:
       break;
   }

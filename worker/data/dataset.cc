@@ -93,6 +93,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> CreateDataset(
       return DigitsDataset::Create(source.digits().count(),
                                    source.digits().stream(), job_seed,
                                    field_path + ".digits");
+    case Source::kCriteo:
+    case Source::kClickLog:
     case Source::KIND_NOT_SET:
       break;
   }

@@ -67,6 +67,10 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeLayer(
       return MakeAdd(inputs);
     case Layer::kConcat:
       return MakeConcat(inputs);
+    case Layer::kEmbeddingBag:
+    case Layer::kFactorizationMachine:
+    case Layer::kDotInteraction:
+    case Layer::kCross:
     case Layer::KIND_NOT_SET:
       break;
   }
