@@ -1,6 +1,7 @@
 // Bags of ids: the categorical features of some samples.
 //
-// Place: data sets fill it (dataset.h); the model turns it into what it needs of
+// Place: data sets fill it (dataset.h); the model turns it into what it needs
+// of
 //   each table.
 #ifndef WORKER_DATA_SPARSE_BATCH_H_
 #define WORKER_DATA_SPARSE_BATCH_H_

@@ -1,0 +1,97 @@
+// What a batch needs of one table: its ids without repeats, and who uses which.
+//
+// Place: the worker fills it from a data set's SparseBatch, looks `ids` up, and
+// gives it to the network with their rows; the layers read the lists.
+//
+// Terms
+//   use    one layer that reads the table: some features, pooled in one way.
+//   bag    the ids of one feature of one sample: bag = sample * features +
+//          feature, features in the order of the use.
+//   row    an id's place in `ids`.
+//   lists  list l is index[offsets[l], offsets[l + 1]), with weights, if any.
+//
+// Invariants
+//   I1. `ids` ascend and have no repeats; every one is in some use's bag.
+//   I2. `bags` keeps the order and the repeats of the data. Its weights are the
+//       data's of a sum; of a mean they are divided by the bag's sum of weights
+//       (0 where that is 0), so that a mean is a sum; a maximum has none.
+//   I3. `rows` is `bags` the other way round: of every row the bags that it is
+//       in, ascending, with the same weights. A maximum names a bag once.
+// Threads: compatible.
+// Errors: INVALID_ARGUMENT  a feature that does not fit the batch; more ids or
+//   bags than int32 counts.
+// Cost: linear in the ids (radix sort). 106496 ids of 26 features: see
+//   docs/performance.md. Memory is kept from batch to batch.
+#ifndef WORKER_MODEL_TABLE_BATCH_H_
+#define WORKER_MODEL_TABLE_BATCH_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/data/sparse_batch.h"
+
+namespace weir {
+
+enum class Pooling : int { kSum = 0, kMean = 1, kMax = 2 };
+
+struct TableUse {
+  std::vector<int> features;  // into SparseBatch::features
+  Pooling pooling = Pooling::kSum;
+};
+
+class TableBatch {
+ public:
+  struct Lists {
+    std::vector<int32_t> offsets = {0};
+    std::vector<int32_t> index;
+    std::vector<float> weights;  // by entry of index; empty: every one is 1
+
+    int64_t count() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  };
+  struct Use {
+    Lists bags;  // [samples * features] lists of rows
+    Lists rows;  // [ids] lists of bags
+  };
+
+  // Replaces what was there. On failure there are no ids and no uses.
+  absl::Status Fill(std::span<const TableUse> uses, const SparseBatch& batch,
+                    int64_t samples);
+
+  const std::vector<uint64_t>& ids() const { return ids_; }
+  const std::vector<Use>& uses() const { return uses_; }
+  int64_t samples() const { return samples_; }
+
+ private:
+  struct Entry {
+    uint64_t id;
+    uint32_t position;
+  };
+
+  absl::Status Check(std::span<const TableUse> uses, const SparseBatch& batch,
+                     int64_t samples) const;
+  // Of every feature that is used: its ids to `entries_`.
+  void Collect(std::span<const TableUse> uses, const SparseBatch& batch);
+  // By id; entries of one id keep their order.
+  void Sort();
+  // `ids_`, and by position of an entry its row.
+  void Rank();
+  void FillBags(const TableUse& use, const SparseBatch& batch, Lists* bags);
+  void FillRows(const Lists& bags, bool once, Lists* rows);
+
+  int64_t samples_ = 0;
+  std::vector<uint64_t> ids_;
+  std::vector<Use> uses_;
+
+  // Used again from batch to batch.
+  std::vector<int64_t> begins_;  // by feature of the batch; -1: not used
+  std::vector<Entry> entries_, sorted_;
+  std::vector<int32_t> ranks_;     // by position
+  std::vector<int32_t> last_bag_;  // by row
+};
+
+}  // namespace weir
+
+#endif  // WORKER_MODEL_TABLE_BATCH_H_
