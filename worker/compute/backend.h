@@ -79,6 +79,12 @@ class Backend {
   // is shared, else uploads to `device` and returns that.
   virtual const float* Stage(float* device, const float* host,
                              int64_t elements) = 0;
+  // Likewise for integers; a device pointer may hold either.
+  const int32_t* StageIntegers(float* device, const int32_t* host,
+                               int64_t elements) {
+    return reinterpret_cast<const int32_t*>(
+        Stage(device, reinterpret_cast<const float*>(host), elements));
+  }
   // The other way round: a host pointer to `elements` device floats, either
   // `device` itself or `host` after a download.
   virtual const float* Fetch(float* host, const float* device,
@@ -204,12 +210,41 @@ class Backend {
 
   // y = a + b; y may be a or b.
   virtual void Add(int64_t count, const float* a, const float* b, float* y) = 0;
+  // y = a * b + c; c may be null: a * b. y may be any of them.
+  virtual void MultiplyAdd(int64_t count, const float* a, const float* b,
+                           const float* c, float* y) = 0;
   // Copies a [rows, width] window between matrices of the given row strides.
   virtual void CopyColumns(int64_t rows, int64_t width, const float* x,
                            int64_t x_stride, float* y, int64_t y_stride) = 0;
   // y [batch, columns, rows] from x [batch, rows, columns].
   virtual void Transpose(int64_t batch, int64_t rows, int64_t columns,
                          const float* x, float* y) = 0;
+
+  // y[l] = sum over the entries e of list l of weight[e] * x[index[e]], for
+  // rows of `width`; an empty list gives zeros. With `add` y[l] += that.
+  virtual void GatherSum(const RowLists& lists, int64_t width, const float* x,
+                         bool add, float* y) = 0;
+  // y[l] = maximum by column over the rows of list l (NaN wins), and chosen[l]
+  // by column the index of the first such row; an empty list gives zeros and
+  // -1. Weights are not read.
+  virtual void GatherMax(const RowLists& lists, int64_t width, const float* x,
+                         float* y, int32_t* chosen) = 0;
+  // Its backward: y[l] = sum over the entries e of list l of x[index[e]] in the
+  // columns where chosen[index[e]] is l. With `add` y[l] += that.
+  virtual void GatherChosen(const RowLists& lists, int64_t width,
+                            const float* x, const int32_t* chosen, bool add,
+                            float* y) = 0;
+
+  // y [batch] = sum over the pairs of vectors of their products.
+  virtual void PairSumForward(const VectorsShape& shape, const float* x,
+                              float* y) = 0;
+  virtual void PairSumBackward(const VectorsShape& shape, const float* x,
+                               const float* dy, float* dx) = 0;
+  // y [batch, pairs]: the products of pairs i > j, (1,0), (2,0), (2,1), ...
+  virtual void PairDotsForward(const VectorsShape& shape, const float* x,
+                               float* y) = 0;
+  virtual void PairDotsBackward(const VectorsShape& shape, const float* x,
+                                const float* dy, float* dx) = 0;
 
   // row_loss [rows]: the row's loss (mean squared error: its mean over width).
   // row_correct [rows]: 1 where the prediction is the label (softmax: the first

@@ -58,6 +58,24 @@ enum class LossKind : int {
   kMeanSquaredError = 2,
 };
 
+// Some rows of a matrix, list by list: list l is index[offsets[l],
+// offsets[l + 1]), each entry with its weight. Device memory.
+struct RowLists {
+  int64_t count = 0;
+  const int32_t* offsets = nullptr;  // [count + 1]
+  const int32_t* index = nullptr;
+  const float* weights = nullptr;  // null: every one is 1
+};
+
+// x [batch, vectors, dim]: interactions are between the vectors of a sample.
+struct VectorsShape {
+  int64_t batch = 0;
+  int64_t vectors = 0;
+  int64_t dim = 0;
+
+  constexpr int64_t pairs() const { return vectors * (vectors - 1) / 2; }
+};
+
 // What products and convolutions round their factors to; all else is fp32. A
 // backend has one, from its creation; `cpu` always computes in fp32. See
 // Compute.Precision in proto/job_spec.proto.

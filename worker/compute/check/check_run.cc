@@ -46,6 +46,12 @@ bool SameBits(float a, float b) {
 
 }  // namespace
 
+std::vector<float> AsFloats(const std::vector<int32_t>& integers) {
+  std::vector<float> floats(integers.size());
+  std::memcpy(floats.data(), integers.data(), floats.size() * sizeof(float));
+  return floats;
+}
+
 CheckRun::CheckRun(const std::string& name, Backend* backend,
                    const CheckOptions& options, float* room, int64_t elements)
     : name_(name),

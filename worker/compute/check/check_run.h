@@ -112,10 +112,14 @@ class CheckRun {
   std::vector<CheckResult> results_;
 };
 
+// The same bits: device memory holds either.
+std::vector<float> AsFloats(const std::vector<int32_t>& integers);
+
 // The checks, by kind of operation.
 std::vector<OperationCheck> ProductChecks();    // products, convolutions, sums
 std::vector<OperationCheck> PointwiseChecks();  // pools, activations, copies
 std::vector<OperationCheck> RowChecks();        // norms, losses
+std::vector<OperationCheck> SparseChecks();     // gathers, interactions
 std::vector<OperationCheck> MemoryChecks();     // host memory, same bits
 
 }  // namespace weir

@@ -69,6 +69,7 @@ class Repeated {
     Convolutions();
     Norms();
     Losses();
+    Sparse();
   }
 
  private:
@@ -162,6 +163,34 @@ class Repeated {
                           In(dy_), In(labels_), loss, Out(kRows), dx);
     Same("softmax loss", loss, kRows);
     Same("softmax dx", dx, kRows * kConv.filters);
+  }
+
+  // Row 0 is in a list of all of dy's rows, which a device cuts into parts.
+  void Sparse() {
+    constexpr int64_t kWidth = kConv.filters;
+    std::vector<int32_t> index(2 * kRows);
+    for (int64_t i = 0; i < 2 * kRows; ++i) {
+      index[i] = static_cast<int32_t>(i % kRows);
+    }
+    const std::vector<int32_t> offsets = {0, 2 * kRows, 2 * kRows};
+    const RowLists lists{
+        .count = 2,
+        .offsets = reinterpret_cast<const int32_t*>(In(AsFloats(offsets))),
+        .index = reinterpret_cast<const int32_t*>(In(AsFloats(index)))};
+    const float* x = In(dy_);
+    float* y = Out(2 * kWidth);
+    run_->backend()->GatherSum(lists, kWidth, x, false, y);
+    Same("gather sum", y, 2 * kWidth);
+    const VectorsShape shape{.batch = 3, .vectors = 81, .dim = kWidth};
+    y = Out(3);
+    run_->backend()->PairSumForward(shape, x, y);
+    Same("pair sum", y, 3);
+    y = Out(3 * shape.pairs());
+    run_->backend()->PairDotsForward(shape, x, y);
+    Same("pair dots", y, 3 * shape.pairs());
+    float* dx = Out(kRows * kWidth);
+    run_->backend()->PairDotsBackward(shape, x, y, dx);
+    Same("pair dots dx", dx, kRows * kWidth);
   }
 
   CheckRun* const run_;

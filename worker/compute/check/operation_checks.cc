@@ -17,7 +17,8 @@ const std::vector<OperationCheck>& OperationChecks() {
   static const auto* checks = [] {
     auto* all = new std::vector<OperationCheck>;
     for (const std::vector<OperationCheck>& some :
-         {ProductChecks(), PointwiseChecks(), RowChecks(), MemoryChecks()}) {
+         {ProductChecks(), PointwiseChecks(), RowChecks(), SparseChecks(),
+          MemoryChecks()}) {
       all->insert(all->end(), some.begin(), some.end());
     }
     return all;

@@ -169,6 +169,37 @@ void Add(CheckRun* run) {
   }
 }
 
+void MultiplyAdd(CheckRun* run) {
+  std::vector<int64_t> counts = {1, 7, 1003, 65536};
+  if (run->large()) {
+    counts.push_back(2000003);
+  }
+  for (const int64_t count : counts) {
+    run->Begin(absl::StrCat(count));
+    const CheckRun::Input a = run->Random(count);
+    const CheckRun::Input b = run->Random(count);
+    const CheckRun::Input c = run->Random(count);
+    Values product(count);
+    Values sum(count);
+    for (int64_t i = 0; i < count; ++i) {
+      product[i] = a.values[i] * b.values[i];
+      sum[i] = product[i] + c.values[i];
+    }
+    float* y = run->Output(count);
+    run->backend()->MultiplyAdd(count, a.device, b.device, nullptr, y);
+    run->Near("a * b", y, product);
+    y = run->Output(count);
+    run->backend()->MultiplyAdd(count, a.device, b.device, c.device, y);
+    run->NearSum("a * b + c", y, sum, product);
+    y = run->InPlace(c);
+    run->backend()->MultiplyAdd(count, a.device, b.device, y, y);
+    run->NearSum("over c", y, sum, product);
+    y = run->InPlace(a);
+    run->backend()->MultiplyAdd(count, y, b.device, nullptr, y);
+    run->Near("over a", y, product);
+  }
+}
+
 // A device that is its own peer, twice.
 void ReduceFromPeers(CheckRun* run) {
   std::vector<int64_t> counts = {1, 7, 1003, 65537};
@@ -267,6 +298,7 @@ std::vector<OperationCheck> PointwiseChecks() {
           {"tanh", &Tanh},
           {"dropout", &Dropout},
           {"add", &Add},
+          {"multiply and add", &MultiplyAdd},
           {"reduce from peers", &ReduceFromPeers},
           {"copy columns", &CopyColumns},
           {"transpose", &Transpose}};

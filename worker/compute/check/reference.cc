@@ -311,4 +311,94 @@ Values LossBackward(LossKind kind, int64_t rows, int64_t width, const Values& x,
   return dx;
 }
 
+Values GatherSum(const Lists& lists, int64_t width, const Values& x) {
+  Values y(lists.count() * width);
+  for (int64_t l = 0; l < lists.count(); ++l) {
+    for (int32_t e = lists.offsets[l]; e < lists.offsets[l + 1]; ++e) {
+      for (int64_t j = 0; j < width; ++j) {
+        y[l * width + j] += (lists.weights.empty() ? 1.0 : lists.weights[e]) *
+                            x[lists.index[e] * width + j];
+      }
+    }
+  }
+  return y;
+}
+
+Values GatherSumBackward(const Lists& lists, int64_t rows, int64_t width,
+                         const Values& dy) {
+  Values dx(rows * width);
+  for (int64_t l = 0; l < lists.count(); ++l) {
+    for (int32_t e = lists.offsets[l]; e < lists.offsets[l + 1]; ++e) {
+      for (int64_t j = 0; j < width; ++j) {
+        dx[lists.index[e] * width + j] +=
+            (lists.weights.empty() ? 1.0 : lists.weights[e]) *
+            dy[l * width + j];
+      }
+    }
+  }
+  return dx;
+}
+
+MaxResult GatherMax(const Lists& lists, int64_t width, const Values& x) {
+  MaxResult max{Values(lists.count() * width),
+                std::vector<int32_t>(lists.count() * width, -1)};
+  for (int64_t i = 0; i < lists.count() * width; ++i) {
+    const int64_t l = i / width;
+    for (int32_t e = lists.offsets[l]; e < lists.offsets[l + 1]; ++e) {
+      const double value = x[lists.index[e] * width + i % width];
+      if (max.chosen[i] < 0 || value > max.y[i]) {
+        max.y[i] = value;
+        max.chosen[i] = lists.index[e];
+      }
+    }
+  }
+  return max;
+}
+
+Values GatherMaxBackward(const std::vector<int32_t>& chosen, int64_t rows,
+                         int64_t width, const Values& dy) {
+  Values dx(rows * width);
+  for (size_t i = 0; i < dy.size(); ++i) {
+    if (chosen[i] >= 0) {
+      dx[chosen[i] * width + static_cast<int64_t>(i) % width] += dy[i];
+    }
+  }
+  return dx;
+}
+
+Values PairDots(const VectorsShape& shape, const Values& x) {
+  Values y;
+  for (int64_t b = 0; b < shape.batch; ++b) {
+    const double* v = x.data() + b * shape.vectors * shape.dim;
+    for (int64_t i = 0; i < shape.vectors; ++i) {
+      for (int64_t j = 0; j < i; ++j) {
+        double dot = 0.0;
+        for (int64_t k = 0; k < shape.dim; ++k) {
+          dot += v[i * shape.dim + k] * v[j * shape.dim + k];
+        }
+        y.push_back(dot);
+      }
+    }
+  }
+  return y;
+}
+
+Values PairDotsBackward(const VectorsShape& shape, const Values& x,
+                        const Values& dy) {
+  Values dx(x.size());
+  size_t pair = 0;
+  for (int64_t b = 0; b < shape.batch; ++b) {
+    const int64_t begin = b * shape.vectors;
+    for (int64_t i = begin; i < begin + shape.vectors; ++i) {
+      for (int64_t j = begin; j < i; ++j, ++pair) {
+        for (int64_t k = 0; k < shape.dim; ++k) {
+          dx[i * shape.dim + k] += dy[pair] * x[j * shape.dim + k];
+          dx[j * shape.dim + k] += dy[pair] * x[i * shape.dim + k];
+        }
+      }
+    }
+  }
+  return dx;
+}
+
 }  // namespace weir::reference

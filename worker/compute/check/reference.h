@@ -54,6 +54,31 @@ Values LossRows(LossKind kind, int64_t rows, int64_t width, const Values& x,
 Values LossBackward(LossKind kind, int64_t rows, int64_t width, const Values& x,
                     const Values& labels);
 
+// RowLists on the host.
+struct Lists {
+  std::vector<int32_t> offsets = {0};
+  std::vector<int32_t> index;
+  Values weights = {};  // empty: every one is 1
+
+  int64_t count() const { return static_cast<int64_t>(offsets.size()) - 1; }
+};
+Values GatherSum(const Lists& lists, int64_t width, const Values& x);
+// [rows, width]: the gradient of x, by scattering.
+Values GatherSumBackward(const Lists& lists, int64_t rows, int64_t width,
+                         const Values& dy);
+struct MaxResult {
+  Values y;
+  std::vector<int32_t> chosen;
+};
+MaxResult GatherMax(const Lists& lists, int64_t width, const Values& x);
+Values GatherMaxBackward(const std::vector<int32_t>& chosen, int64_t rows,
+                         int64_t width, const Values& dy);
+
+// One product of a pair of vectors per pair and sample.
+Values PairDots(const VectorsShape& shape, const Values& x);
+Values PairDotsBackward(const VectorsShape& shape, const Values& x,
+                        const Values& dy);
+
 }  // namespace weir::reference
 
 #endif  // WORKER_COMPUTE_CHECK_REFERENCE_H_

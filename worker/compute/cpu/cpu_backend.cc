@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "worker/compute/cpu/loops.h"
 #include "worker/compute/cpu/norms.h"
+#include "worker/compute/cpu/sparse.h"
 
 namespace weir {
 namespace {
@@ -188,6 +189,11 @@ void CpuBackend::Add(int64_t count, const float* a, const float* b, float* y) {
   loops::Add(count, a, b, y);
 }
 
+void CpuBackend::MultiplyAdd(int64_t count, const float* a, const float* b,
+                             const float* c, float* y) {
+  loops::MultiplyAdd(count, a, b, c, y);
+}
+
 void CpuBackend::CopyColumns(int64_t rows, int64_t width, const float* x,
                              int64_t x_stride, float* y, int64_t y_stride) {
   loops::CopyColumns(rows, width, x, x_stride, y, y_stride);
@@ -196,6 +202,42 @@ void CpuBackend::CopyColumns(int64_t rows, int64_t width, const float* x,
 void CpuBackend::Transpose(int64_t batch, int64_t rows, int64_t columns,
                            const float* x, float* y) {
   loops::Transpose(batch, rows, columns, x, y);
+}
+
+void CpuBackend::GatherSum(const RowLists& lists, int64_t width, const float* x,
+                           bool add, float* y) {
+  loops::GatherSum(lists, width, x, add, y);
+}
+
+void CpuBackend::GatherMax(const RowLists& lists, int64_t width, const float* x,
+                           float* y, int32_t* chosen) {
+  loops::GatherMax(lists, width, x, y, chosen);
+}
+
+void CpuBackend::GatherChosen(const RowLists& lists, int64_t width,
+                              const float* x, const int32_t* chosen, bool add,
+                              float* y) {
+  loops::GatherChosen(lists, width, x, chosen, add, y);
+}
+
+void CpuBackend::PairSumForward(const VectorsShape& shape, const float* x,
+                                float* y) {
+  loops::PairSumForward(shape, x, y);
+}
+
+void CpuBackend::PairSumBackward(const VectorsShape& shape, const float* x,
+                                 const float* dy, float* dx) {
+  loops::PairSumBackward(shape, x, dy, dx);
+}
+
+void CpuBackend::PairDotsForward(const VectorsShape& shape, const float* x,
+                                 float* y) {
+  loops::PairDotsForward(shape, x, y);
+}
+
+void CpuBackend::PairDotsBackward(const VectorsShape& shape, const float* x,
+                                  const float* dy, float* dx) {
+  loops::PairDotsBackward(shape, x, dy, dx);
 }
 
 void CpuBackend::Loss(LossKind kind, int64_t rows, int64_t width,

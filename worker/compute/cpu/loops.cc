@@ -265,6 +265,20 @@ void Add(int64_t count, const float* a, const float* b, float* y) {
   }
 }
 
+WEIR_VECTORIZE
+void MultiplyAdd(int64_t count, const float* a, const float* b, const float* c,
+                 float* y) {
+  if (c == nullptr) {
+    for (int64_t i = 0; i < count; ++i) {
+      y[i] = a[i] * b[i];
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = a[i] * b[i] + c[i];
+  }
+}
+
 void ScaleAdd(int64_t count, float a, const float* x, float b, float* y) {
   for (int64_t i = 0; i < count; ++i) {
     y[i] = a * x[i] + b * y[i];

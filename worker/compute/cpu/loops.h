@@ -31,6 +31,9 @@ void ActivationBackward(ActivationKind kind, int64_t count, const float* y,
 void Dropout(uint64_t key, float rate, int64_t count, const float* x, float* y);
 
 void Add(int64_t count, const float* a, const float* b, float* y);
+// y = a * b + c; c may be null.
+void MultiplyAdd(int64_t count, const float* a, const float* b, const float* c,
+                 float* y);
 // y = a * x + b * y.
 void ScaleAdd(int64_t count, float a, const float* x, float b, float* y);
 void CopyColumns(int64_t rows, int64_t width, const float* x, int64_t x_stride,

@@ -133,10 +133,26 @@ class CudaBackend : public Backend {
                           const float* offset, const float* mean,
                           const float* variance, float* y) override;
   void Add(int64_t count, const float* a, const float* b, float* y) override;
+  void MultiplyAdd(int64_t count, const float* a, const float* b,
+                   const float* c, float* y) override;
   void CopyColumns(int64_t rows, int64_t width, const float* x,
                    int64_t x_stride, float* y, int64_t y_stride) override;
   void Transpose(int64_t batch, int64_t rows, int64_t columns, const float* x,
                  float* y) override;
+  void GatherSum(const RowLists& lists, int64_t width, const float* x, bool add,
+                 float* y) override;
+  void GatherMax(const RowLists& lists, int64_t width, const float* x, float* y,
+                 int32_t* chosen) override;
+  void GatherChosen(const RowLists& lists, int64_t width, const float* x,
+                    const int32_t* chosen, bool add, float* y) override;
+  void PairSumForward(const VectorsShape& shape, const float* x,
+                      float* y) override;
+  void PairSumBackward(const VectorsShape& shape, const float* x,
+                       const float* dy, float* dx) override;
+  void PairDotsForward(const VectorsShape& shape, const float* x,
+                       float* y) override;
+  void PairDotsBackward(const VectorsShape& shape, const float* x,
+                        const float* dy, float* dx) override;
   void Loss(LossKind kind, int64_t rows, int64_t width, const float* x,
             const float* labels, float* row_loss, float* row_correct,
             float* dx) override;

@@ -82,6 +82,10 @@ struct Sum {
   static constexpr bool kBinary = true;
   __device__ float operator()(float a, float b) const { return a + b; }
 };
+struct Product {
+  static constexpr bool kBinary = true;
+  __device__ float operator()(float a, float b) const { return a * b; }
+};
 struct WeightedSum {
   static constexpr bool kBinary = true;
   float a_weight = 1.0f;
@@ -99,6 +103,25 @@ struct Same {
   static constexpr bool kBinary = false;
   __device__ float operator()(float x, float) const { return x; }
 };
+
+// The first `quads` * 4 elements 16 bytes at a time.
+__global__ void MultiplyAddKernel(int64_t quads, int64_t count, const float* a,
+                                  const float* b, const float* c, float* y) {
+  const auto first = ThreadIndex<int64_t>();
+  const auto stride = ThreadCount<int64_t>();
+  for (int64_t q = first; q < quads; q += stride) {
+    const Vector<4> va = Load<4>(a + 4 * q);
+    const Vector<4> vb = Load<4>(b + 4 * q);
+    Vector<4> sum = Load<4>(c + 4 * q);
+    for (int j = 0; j < 4; ++j) {
+      sum.v[j] += va.v[j] * vb.v[j];
+    }
+    Store(sum, y + 4 * q);
+  }
+  for (int64_t i = 4 * quads + first; i < count; i += stride) {
+    y[i] = c[i] + a[i] * b[i];
+  }
+}
 
 __global__ void DropoutKernel(const uint64_t* keys, int key_index, float rate,
                               int64_t count, bool aligned, const float* x,
@@ -167,6 +190,20 @@ void Dropout(cudaStream_t stream, const uint64_t* keys, int key_index,
 void Add(cudaStream_t stream, int64_t count, const float* a, const float* b,
          float* y) {
   Map(stream, count, Sum(), a, b, y);
+}
+
+void MultiplyAdd(cudaStream_t stream, int64_t count, const float* a,
+                 const float* b, const float* c, float* y) {
+  if (c == nullptr) {
+    return Map(stream, count, Product(), a, b, y);
+  }
+  const bool aligned =
+      Aligned16(a) && Aligned16(b) && Aligned16(c) && Aligned16(y);
+  if (count > 0) {
+    Launch(stream, BlocksFor(aligned ? CeilDiv(count, 4) : count),
+           dim3(kThreads), MultiplyAddKernel, aligned ? count / 4 : 0, count, a,
+           b, c, y);
+  }
 }
 
 void Scale(cudaStream_t stream, int64_t count, float a, float* x) {

@@ -37,6 +37,9 @@ void Dropout(cudaStream_t stream, const uint64_t* keys, int key_index,
              float rate, int64_t count, const float* x, float* y);
 void Add(cudaStream_t stream, int64_t count, const float* a, const float* b,
          float* y);
+// y = a * b + c; c may be null.
+void MultiplyAdd(cudaStream_t stream, int64_t count, const float* a,
+                 const float* b, const float* c, float* y);
 // x = a * x.
 void Scale(cudaStream_t stream, int64_t count, float a, float* x);
 // y = a * x + b * y.
@@ -97,6 +100,23 @@ void ImageToColumnsBf16(cudaStream_t stream, const Conv2dShape& shape,
 // dx = for every pixel the sum of its places in columns.
 void ColumnsToImage(cudaStream_t stream, const Conv2dShape& shape,
                     const float* columns, float* dx);
+
+// ------------------------------------------------------------------ sparse
+
+void GatherSum(cudaStream_t stream, const RowLists& lists, int64_t width,
+               const float* x, bool add, float* y);
+void GatherMax(cudaStream_t stream, const RowLists& lists, int64_t width,
+               const float* x, float* y, int32_t* chosen);
+void GatherChosen(cudaStream_t stream, const RowLists& lists, int64_t width,
+                  const float* x, const int32_t* chosen, bool add, float* y);
+void PairSumForward(cudaStream_t stream, const VectorsShape& shape,
+                    const float* x, float* y);
+void PairSumBackward(cudaStream_t stream, const VectorsShape& shape,
+                     const float* x, const float* dy, float* dx);
+void PairDotsForward(cudaStream_t stream, const VectorsShape& shape,
+                     const float* x, float* y);
+void PairDotsBackward(cudaStream_t stream, const VectorsShape& shape,
+                      const float* x, const float* dy, float* dx);
 
 }  // namespace weir::cuda
 

@@ -391,4 +391,59 @@ void CudaBackend::Loss(LossKind kind, int64_t rows, int64_t width,
   Wrote(dx, rows * width);
 }
 
+void CudaBackend::MultiplyAdd(int64_t count, const float* a, const float* b,
+                              const float* c, float* y) {
+  Run("multiply and add",
+      [&] { cuda::MultiplyAdd(compute_, count, a, b, c, y); });
+  Wrote(y, count);
+}
+
+void CudaBackend::GatherSum(const RowLists& lists, int64_t width,
+                            const float* x, bool add, float* y) {
+  Run("gather sum",
+      [&] { cuda::GatherSum(compute_, lists, width, x, add, y); });
+  Wrote(y, lists.count * width);
+}
+
+void CudaBackend::GatherMax(const RowLists& lists, int64_t width,
+                            const float* x, float* y, int32_t* chosen) {
+  Run("gather max",
+      [&] { cuda::GatherMax(compute_, lists, width, x, y, chosen); });
+  Wrote(y, lists.count * width);
+}
+
+void CudaBackend::GatherChosen(const RowLists& lists, int64_t width,
+                               const float* x, const int32_t* chosen, bool add,
+                               float* y) {
+  Run("gather chosen",
+      [&] { cuda::GatherChosen(compute_, lists, width, x, chosen, add, y); });
+  Wrote(y, lists.count * width);
+}
+
+void CudaBackend::PairSumForward(const VectorsShape& shape, const float* x,
+                                 float* y) {
+  Run("pair sum", [&] { cuda::PairSumForward(compute_, shape, x, y); });
+  Wrote(y, shape.batch);
+}
+
+void CudaBackend::PairSumBackward(const VectorsShape& shape, const float* x,
+                                  const float* dy, float* dx) {
+  Run("pair sum backward",
+      [&] { cuda::PairSumBackward(compute_, shape, x, dy, dx); });
+  Wrote(dx, shape.batch * shape.vectors * shape.dim);
+}
+
+void CudaBackend::PairDotsForward(const VectorsShape& shape, const float* x,
+                                  float* y) {
+  Run("pair dots", [&] { cuda::PairDotsForward(compute_, shape, x, y); });
+  Wrote(y, shape.batch * shape.pairs());
+}
+
+void CudaBackend::PairDotsBackward(const VectorsShape& shape, const float* x,
+                                   const float* dy, float* dx) {
+  Run("pair dots backward",
+      [&] { cuda::PairDotsBackward(compute_, shape, x, dy, dx); });
+  Wrote(dx, shape.batch * shape.vectors * shape.dim);
+}
+
 }  // namespace weir::cuda

@@ -137,5 +137,33 @@ TEST(ReferenceTest, LossBackwardIsTheGradient) {
   check(LossKind::kMeanSquaredError, 3, Random(9, 12));
 }
 
+TEST(ReferenceTest, GathersBackwardAreTheGradients) {
+  const Lists lists = {.offsets = {0, 3, 3, 4, 6},
+                       .index = {2, 0, 2, 3, 1, 0},
+                       .weights = Random(1, 6)};
+  const Values x = Random(2, 5 * 3);
+  const Values dy = Random(3, 4 * 3);
+  ExpectGradient(
+      [&](const Values& v) { return Dot(GatherSum(lists, 3, v), dy); }, x,
+      GatherSumBackward(lists, 5, 3, dy));
+  const MaxResult max = GatherMax(lists, 3, x);
+  ExpectGradient(
+      [&](const Values& v) { return Dot(GatherMax(lists, 3, v).y, dy); }, x,
+      GatherMaxBackward(max.chosen, 5, 3, dy));
+  // Rows 2, 0, 2: of equals the first.
+  EXPECT_EQ(GatherMax(lists, 3, Values(15, 1.0)).chosen,
+            std::vector<int32_t>({2, 2, 2, -1, -1, -1, 3, 3, 3, 1, 1, 1}));
+}
+
+TEST(ReferenceTest, PairDotsBackwardIsTheGradient) {
+  const VectorsShape shape{2, 4, 3};
+  EXPECT_EQ(PairDots({1, 3, 2}, {1, 2, 3, 4, 5, 6}),
+            Values({11, 17, 39}));  // (1,0), (2,0), (2,1)
+  const Values x = Random(1, 24);
+  const Values dy = Random(2, 12);
+  ExpectGradient([&](const Values& v) { return Dot(PairDots(shape, v), dy); },
+                 x, PairDotsBackward(shape, x, dy));
+}
+
 }  // namespace
 }  // namespace weir::reference
