@@ -6,7 +6,9 @@
 // Terms
 //   device pointer  a float* that only operations of the same backend read and
 //                   write; arithmetic on it is allowed, dereferencing is not
-//                   (on `cpu` it is ordinary memory).
+//                   (on `cpu` it is ordinary memory). The memory may hold
+//                   int32_t as well: copies keep all bits, so integers are
+//                   uploaded as floats and the pointer is cast.
 //   queue           operations take effect in call order. A backend may return
 //                   before they ran; Wait() and Reached() tell when they did.
 //   images          [batch, height, width, channels], row-major: channels last.
@@ -79,12 +81,6 @@ class Backend {
   // is shared, else uploads to `device` and returns that.
   virtual const float* Stage(float* device, const float* host,
                              int64_t elements) = 0;
-  // Likewise for integers; a device pointer may hold either.
-  const int32_t* StageIntegers(float* device, const int32_t* host,
-                               int64_t elements) {
-    return reinterpret_cast<const int32_t*>(
-        Stage(device, reinterpret_cast<const float*>(host), elements));
-  }
   // The other way round: a host pointer to `elements` device floats, either
   // `device` itself or `host` after a download.
   virtual const float* Fetch(float* host, const float* device,

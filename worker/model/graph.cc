@@ -27,14 +27,11 @@ bool NameIsLegal(const std::string& name) {
 
 class GraphBuilder {
  public:
+  explicit GraphBuilder(const SparseSpec& sparse) : sparse_(sparse) {}
+
   absl::StatusOr<Graph> Build(const Model& spec,
                               const std::vector<int64_t>& sample_shape) {
-    if (sample_shape.empty()) {
-      return absl::InvalidArgumentError("features: a sample has no dimension");
-    }
-    WEIR_RETURN_IF_ERROR(CheckSize("features", sample_shape));
-    graph_.tensors.push_back({.info = {.dims = sample_shape}});
-    by_name_[kFeatures] = 0;
+    WEIR_RETURN_IF_ERROR(AddFeatures(sample_shape));
     if (spec.layer_size() == 0) {
       return absl::InvalidArgumentError("model.layer: the model has no layer");
     }
@@ -51,6 +48,21 @@ class GraphBuilder {
   }
 
  private:
+  absl::Status AddFeatures(const std::vector<int64_t>& sample_shape) {
+    GraphTensor features{.info = {.dims = sample_shape}};
+    if (!sparse_.features.empty() &&
+        (sample_shape.empty() || features.info.elements() == 0)) {
+      features.info.dims = {0};
+    } else if (sample_shape.empty()) {
+      return absl::InvalidArgumentError("features: a sample has no dimension");
+    } else {
+      WEIR_RETURN_IF_ERROR(CheckSize("features", sample_shape));
+    }
+    graph_.tensors.push_back(std::move(features));
+    by_name_[kFeatures] = 0;
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<int> Lookup(const std::string& name) const {
     const auto it = by_name_.find(name);
     if (it == by_name_.end()) {
@@ -76,8 +88,15 @@ class GraphBuilder {
     for (const std::string& name : spec.input()) {
       WEIR_ASSIGN_OR_RETURN(inputs.emplace_back(), Lookup(name));
     }
-    if (inputs.empty()) {
+    if (inputs.empty() && !spec.has_embedding_bag()) {
       inputs.push_back(last_);
+    }
+    for (const int input : inputs) {
+      if (graph_.tensors[input].info.elements() == 0) {
+        return absl::InvalidArgumentError(
+            "its input is the data's features, which are all categorical; "
+            "name a layer that reads a table");
+      }
     }
     std::optional<Format> wanted = WantedFormat(spec);
     std::vector<TensorInfo> infos;
@@ -88,7 +107,8 @@ class GraphBuilder {
         wanted = infos[0].format;
       }
     }
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LayerOp> op, MakeLayer(spec, infos));
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LayerOp> op,
+                          MakeLayer(spec, infos, sparse_));
     WEIR_RETURN_IF_ERROR(CheckSize("output", op->traits().output.dims));
     const int first_variable = static_cast<int>(graph_.variables.size());
     for (VariableSpec variable : op->traits().variables) {
@@ -97,15 +117,36 @@ class GraphBuilder {
       graph_.variables.push_back(std::move(variable));
     }
     last_ = AddNode(std::move(op), std::move(inputs), first_variable, index);
+    ReadTable(&graph_.nodes.back());
     by_name_[spec.name()] = last_;
     return absl::OkStatus();
+  }
+
+  void ReadTable(GraphNode* node) {
+    const std::optional<TableRead>& read = node->op->traits().table;
+    if (!read.has_value()) {
+      return;
+    }
+    size_t t = 0;
+    while (t < graph_.tables.size() && graph_.tables[t].name != read->table) {
+      ++t;
+    }
+    if (t == graph_.tables.size()) {
+      graph_.tables.push_back(
+          {.name = read->table, .dim = read->dim, .uses = {}});
+    }
+    node->table = static_cast<int>(t);
+    node->use = static_cast<int>(graph_.tables[t].uses.size());
+    graph_.tables[t].uses.push_back(read->use);
   }
 
   int AddNode(std::unique_ptr<LayerOp> op, std::vector<int> inputs,
               int first_variable, int layer_index) {
     const int output = static_cast<int>(graph_.tensors.size());
-    GraphTensor tensor{.info = op->traits().output,
-                       .needs_gradient = !op->traits().variables.empty()};
+    const LayerTraits& traits = op->traits();
+    GraphTensor tensor{.info = traits.output,
+                       .needs_gradient = !traits.variables.empty() ||
+                                         traits.table.has_value()};
     for (const int input : inputs) {
       ++graph_.tensors[input].consumers;
       tensor.needs_gradient |= graph_.tensors[input].needs_gradient;
@@ -148,7 +189,8 @@ class GraphBuilder {
     ++tensor.consumers;
     if (!tensor.needs_gradient) {
       return absl::InvalidArgumentError(
-          "model.loss: its input depends on no variable; nothing would train");
+          "model.loss: its input depends on no variable and no table; nothing "
+          "would train");
     }
     int64_t width_min = 1;
     int64_t width_max = Layout::kMaxFlatElements;
@@ -201,10 +243,14 @@ class GraphBuilder {
     graph_.tensors[0].value_root = 0;
     for (const GraphNode& node : graph_.nodes) {
       const LayerTraits& traits = node.op->traits();
-      const GraphTensor& in = graph_.tensors[node.inputs[0]];
       GraphTensor& out = graph_.tensors[node.output];
       out.value_root = node.output;
       out.gradient_root = node.output;
+      if (node.inputs.empty()) {
+        overwritable[node.output] = !traits.keeps_output && out.consumers == 1;
+        continue;
+      }
+      const GraphTensor& in = graph_.tensors[node.inputs[0]];
       const bool sole = in.consumers == 1;
       if (traits.view || (traits.in_place && overwritable[node.inputs[0]])) {
         out.value_root = in.value_root;
@@ -218,6 +264,7 @@ class GraphBuilder {
     }
   }
 
+  const SparseSpec& sparse_;
   Graph graph_;
   std::map<std::string, int> by_name_;  // layer -> tensor
   std::map<int, std::string> paths_;    // tensor -> field of the JobSpec
@@ -228,8 +275,9 @@ class GraphBuilder {
 }  // namespace
 
 absl::StatusOr<Graph> BuildGraph(const Model& spec,
-                                 const std::vector<int64_t>& sample_shape) {
-  return GraphBuilder().Build(spec, sample_shape);
+                                 const std::vector<int64_t>& sample_shape,
+                                 const SparseSpec& sparse) {
+  return GraphBuilder(sparse).Build(spec, sample_shape);
 }
 
 }  // namespace weir

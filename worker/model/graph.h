@@ -3,7 +3,8 @@
 // Place: Network builds one and adds memory and steps. Knows no backend.
 //
 // Terms
-//   tensor 0  the data input "features".
+//   tensor 0  the data input "features"; of no elements where the data has
+//             categorical features alone.
 //   root      the tensor whose memory a tensor shares: its own index, or that
 //   of
 //             an earlier one (views, layers that work in place).
@@ -27,7 +28,9 @@
 #include "common/layout.h"
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
+#include "worker/model/layers/embedding_bag.h"
 #include "worker/model/layers/layer_op.h"
+#include "worker/model/table_batch.h"
 
 namespace weir {
 
@@ -45,12 +48,22 @@ struct GraphNode {
   int output = 0;            // tensor
   int first_variable = 0;    // its variables are consecutive
   uint64_t layer_index = 0;  // in the JobSpec
+  int table = -1;            // among the graph's, of a node that reads one
+  int use = -1;              // among the table's uses
+};
+
+// A table that the model reads.
+struct GraphTable {
+  std::string name;
+  int64_t dim = 0;
+  std::vector<TableUse> uses;  // by node that reads it, in forward order
 };
 
 struct Graph {
   std::vector<GraphTensor> tensors;
   std::vector<GraphNode> nodes;
   std::vector<VariableSpec> variables;
+  std::vector<GraphTable> tables;  // in the order in which forward reads them
   LossKind loss = LossKind::kSoftmaxCrossEntropy;
   int loss_tensor = 0;
 
@@ -58,9 +71,11 @@ struct Graph {
   int64_t output_width() const { return tensors[loss_tensor].info.elements(); }
 };
 
-// `sample_shape`: the features without the batch.
+// `sample_shape`: the features without the batch; empty or {0} where `sparse`
+// has features and there are no others.
 absl::StatusOr<Graph> BuildGraph(const Model& spec,
-                                 const std::vector<int64_t>& sample_shape);
+                                 const std::vector<int64_t>& sample_shape,
+                                 const SparseSpec& sparse = {});
 
 }  // namespace weir
 

@@ -19,6 +19,7 @@ Network::Network(Graph graph, Backend* backend, const NetworkOptions& options)
     : graph_(std::move(graph)),
       backend_(backend),
       options_(options),
+      tables_(graph_.tables, backend),
       values_(graph_.tensors.size()),
       tensor_gradients_(graph_.tensors.size()),
       edge_gradients_(graph_.nodes.size()),
@@ -48,7 +49,8 @@ Network::~Network() {
 absl::StatusOr<std::unique_ptr<Network>> Network::Create(
     const Model& spec, const std::vector<int64_t>& sample_shape,
     Backend* backend, const NetworkOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(Graph graph, BuildGraph(spec, sample_shape));
+  WEIR_ASSIGN_OR_RETURN(Graph graph,
+                        BuildGraph(spec, sample_shape, options.sparse));
   std::unique_ptr<Network> network(
       new Network(std::move(graph), backend, options));
   if (options.rows_reserved > 0) {
@@ -208,7 +210,7 @@ void Network::PointGradients() {
 }
 
 absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
-  if (parameters_ == nullptr) {
+  if (parameters_ == nullptr && !graph_.variables.empty()) {
     return absl::FailedPreconditionError("the network is not bound");
   }
   if (rows < 1) {
@@ -235,6 +237,9 @@ absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
 
 const float* Network::Stage(float* device, const float* host, int64_t elements,
                             Staged* staged) {
+  if (elements == 0) {
+    return device;
+  }
   if (!options_.transfers && !backend_->shares_host_memory()) {
     if (staged->host == host && staged->elements == elements) {
       return device;
@@ -245,7 +250,7 @@ const float* Network::Stage(float* device, const float* host, int64_t elements,
 }
 
 absl::Status Network::CheckTraining(const float* labels, int64_t rows) const {
-  if (gradients_ == nullptr) {
+  if (gradients_ == nullptr && !graph_.variables.empty()) {
     return absl::FailedPreconditionError(
         "the network is not bound to gradients; it cannot train");
   }
@@ -256,8 +261,11 @@ absl::Status Network::CheckTraining(const float* labels, int64_t rows) const {
 }
 
 absl::Status Network::BeginStep(const float* features, const float* labels,
-                                int64_t rows, bool training, uint64_t seed) {
+                                int64_t rows,
+                                std::span<const TableInput> tables,
+                                bool training, uint64_t seed) {
   WEIR_RETURN_IF_ERROR(Reserve(rows, training));
+  WEIR_RETURN_IF_ERROR(tables_.Begin(tables, rows, training));
   pending_.clear();  // of a step that a hook ended
   rows_ = rows;
   PointContexts(features, training, seed);
@@ -286,6 +294,9 @@ void Network::PointContexts(const float* features, bool training,
       context.inputs[i] = value(node.inputs[i]);
     }
     context.output = values_[graph_.tensors[node.output].value_root];
+    if (node.table >= 0) {
+      context.table = tables_.context(node.table, node.use);
+    }
   }
   backend_->SetKeys(keys_);
 }
@@ -360,6 +371,10 @@ void Network::SendGradients(size_t n) {
     }
     pending_.push_back({.variable = v, .mark = backend_->Mark()});
   }
+  if (node.use == 0) {  // backward meets a table's first use last
+    tables_.Download(node.table);
+    pending_.push_back({.variable = -1 - node.table, .mark = backend_->Mark()});
+  }
 }
 
 absl::Status Network::Backward(const StepHooks* hooks) {
@@ -387,8 +402,10 @@ absl::Status Network::Publish(const StepHooks& hooks, bool wait) {
          (wait || backend_->Reached(pending_.front().mark))) {
     const int variable = pending_.front().variable;
     WEIR_RETURN_IF_ERROR(TakeGradient());
-    if (hooks.gradient_ready) {
+    if (variable >= 0 && hooks.gradient_ready) {
       WEIR_RETURN_IF_ERROR(hooks.gradient_ready(variable));
+    } else if (variable < 0 && hooks.table_gradient_ready) {
+      WEIR_RETURN_IF_ERROR(hooks.table_gradient_ready(-1 - variable));
     }
   }
   return absl::OkStatus();
@@ -400,7 +417,8 @@ void Network::DropCapture() {
 }
 
 bool Network::WantsCapture(const StepHooks& hooks) const {
-  return can_capture_ && plain_rows_ == rows_ &&
+  // Tables have other sizes in every step.
+  return can_capture_ && plain_rows_ == rows_ && graph_.tables.empty() &&
          (!hooks.before_layer_parameters ||
           parameter_elements_ <= kCaptureElementsMax);
 }
@@ -466,13 +484,13 @@ std::pair<double, int64_t> Network::SumRowResults() {
   return {sum, correct};
 }
 
-absl::StatusOr<StepResult> Network::TrainStep(const float* features,
-                                              const float* labels, int64_t rows,
-                                              uint64_t contribution_seed,
-                                              const StepHooks& hooks) {
+absl::StatusOr<StepResult> Network::TrainStep(
+    const float* features, const float* labels, int64_t rows,
+    uint64_t contribution_seed, const StepHooks& hooks,
+    std::span<const TableInput> tables) {
   WEIR_RETURN_IF_ERROR(CheckTraining(labels, rows));
-  WEIR_RETURN_IF_ERROR(
-      BeginStep(features, labels, rows, /*training=*/true, contribution_seed));
+  WEIR_RETURN_IF_ERROR(BeginStep(features, labels, rows, tables,
+                                 /*training=*/true, contribution_seed));
   WEIR_RETURN_IF_ERROR(RunStep(hooks));
   const auto [loss_sum, correct] = SumRowResults();
   WEIR_RETURN_IF_ERROR(backend_->TakeStatus());
@@ -480,12 +498,12 @@ absl::StatusOr<StepResult> Network::TrainStep(const float* features,
                     .correct = correct};
 }
 
-absl::StatusOr<EvaluateResult> Network::Evaluate(const float* features,
-                                                 const float* labels,
-                                                 int64_t rows) {
+absl::StatusOr<EvaluateResult> Network::Evaluate(
+    const float* features, const float* labels, int64_t rows,
+    std::span<const TableInput> tables) {
   WEIR_RETURN_IF_ERROR(CheckBatch(labels, rows));
-  WEIR_RETURN_IF_ERROR(
-      BeginStep(features, labels, rows, /*training=*/false, /*seed=*/0));
+  WEIR_RETURN_IF_ERROR(BeginStep(features, labels, rows, tables,
+                                 /*training=*/false, /*seed=*/0));
   WEIR_RETURN_IF_ERROR(Forward(/*training=*/false, nullptr));
   const float* output = values_[graph_.tensors[graph_.loss_tensor].value_root];
   EvaluateResult result;

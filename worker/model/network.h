@@ -16,8 +16,8 @@
 //   I1. A step overwrites the gradient of every variable exactly once: of a
 //       trained one the gradient of the mean loss, of a buffer the batch's
 //       sample. Padding between variables is never touched.
-//   I2. TrainStep is a pure function of (parameters, features, labels, rows,
-//       seed), bit for bit, on one kind of machine and thread count.
+//   I2. TrainStep is a pure function of (parameters, features, labels, tables,
+//       rows, seed), bit for bit, on one kind of machine and thread count.
 // Threads: compatible; hooks run on the calling thread.
 // Owns/borrows: owns activations; borrows backend, parameters and gradients.
 // Errors: INVALID_ARGUMENT     a spec, a label or a layout that does not fit.
@@ -43,6 +43,7 @@
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
 #include "worker/model/graph.h"
+#include "worker/model/table_stage.h"
 #include "worker/model/trainee.h"
 
 namespace weir {
@@ -57,6 +58,8 @@ struct NetworkOptions {
   // Gradients stay in memory of the backend, where it shares the host's too:
   // Bind's `gradients` is not used. For Replicas, which take them from there.
   bool keeps_gradients = false;
+  // What the model may look up: the job's tables, the data's features.
+  SparseSpec sparse = {};
 };
 
 struct EvaluateResult {
@@ -82,6 +85,8 @@ class Network : public Trainee {
   const std::vector<VariableSpec>& variables() const {
     return graph_.variables;
   }
+  // What TrainStep and Evaluate want the rows of: fill a TableBatch by `uses`.
+  const std::vector<GraphTable>& tables() const { return graph_.tables; }
   LossKind loss() const { return graph_.loss; }
   int64_t feature_elements() const { return graph_.tensors[0].info.elements(); }
   int64_t output_width() const { return graph_.output_width(); }
@@ -94,22 +99,24 @@ class Network : public Trainee {
   // until the next Bind or the end. `gradients` may be null: evaluation only.
   absl::Status Bind(const Layout& layout, float* parameters, float* gradients);
 
-  // features [rows, feature_elements], labels [rows, label_width].
-  absl::StatusOr<StepResult> TrainStep(const float* features,
-                                       const float* labels, int64_t rows,
-                                       uint64_t contribution_seed,
-                                       const StepHooks& hooks) override;
+  // features [rows, feature_elements], labels [rows, label_width], an input for
+  // each of tables(). Without variables nothing needs to be bound.
+  absl::StatusOr<StepResult> TrainStep(
+      const float* features, const float* labels, int64_t rows,
+      uint64_t contribution_seed, const StepHooks& hooks,
+      std::span<const TableInput> tables = {}) override;
 
   // Forward without dropout and with moving statistics. `labels` may be null:
   // outputs only.
-  absl::StatusOr<EvaluateResult> Evaluate(const float* features,
-                                          const float* labels, int64_t rows);
+  absl::StatusOr<EvaluateResult> Evaluate(
+      const float* features, const float* labels, int64_t rows,
+      std::span<const TableInput> tables = {});
 
  private:
   friend class Replicas;  // drives the pieces of a step on many networks
 
   struct Pending {
-    int variable;
+    int variable;  // or -1 - table
     uint64_t mark;
   };
 
@@ -145,7 +152,8 @@ class Network : public Trainee {
   // The pieces of a step, in the order of their calls.
   // Makes room and sends the batch; `labels` may be null.
   absl::Status BeginStep(const float* features, const float* labels,
-                         int64_t rows, bool training, uint64_t seed);
+                         int64_t rows, std::span<const TableInput> tables,
+                         bool training, uint64_t seed);
   // Waits until the host has the values and sends them to the device.
   absl::Status Fetch(int variable, const BeforeRead& before);
   absl::Status FetchOf(size_t node, bool training, const BeforeRead& before);
@@ -176,6 +184,8 @@ class Network : public Trainee {
   Graph graph_;
   Backend* const backend_;
   const NetworkOptions options_;
+
+  TableStage tables_;
 
   // Of Bind.
   float* host_parameters_ = nullptr;

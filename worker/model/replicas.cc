@@ -33,6 +33,12 @@ absl::StatusOr<std::unique_ptr<Replicas>> Replicas::Create(
         networks.emplace_back(),
         Network::Create(spec, sample_shape, backend, options));
   }
+  if (networks.size() > 1 && !networks[0]->tables().empty()) {
+    return absl::UnimplementedError(absl::StrCat(
+        "the model reads tables, and this worker has ", networks.size(),
+        " devices: tables with several devices in one worker are not "
+        "supported; start a worker for each device"));
+  }
   return std::unique_ptr<Replicas>(new Replicas(std::move(networks)));
 }
 
@@ -50,16 +56,15 @@ void Replicas::WaitForAll() {
   }
 }
 
-absl::StatusOr<StepResult> Replicas::TrainStep(const float* features,
-                                               const float* labels,
-                                               int64_t rows,
-                                               uint64_t contribution_seed,
-                                               const StepHooks& hooks) {
+absl::StatusOr<StepResult> Replicas::TrainStep(
+    const float* features, const float* labels, int64_t rows,
+    uint64_t contribution_seed, const StepHooks& hooks,
+    std::span<const TableInput> tables) {
   const auto count = static_cast<size_t>(
       std::clamp<int64_t>(rows, 1, static_cast<int64_t>(networks_.size())));
   if (count == 1) {
     return networks_[0]->TrainStep(features, labels, rows, contribution_seed,
-                                   hooks);
+                                   hooks, tables);
   }
   WEIR_RETURN_IF_ERROR(networks_[0]->CheckTraining(labels, rows));
   absl::StatusOr<StepResult> result =
@@ -104,8 +109,8 @@ absl::Status Replicas::Begin(size_t count, const float* features,
     weights_[r] = static_cast<float>(static_cast<double>(part) /
                                      static_cast<double>(rows));
     WEIR_RETURN_IF_ERROR(networks_[r]->BeginStep(
-        features, labels, part,
-        /*training=*/true, r == 0 ? seed : MixKey(seed, r)));
+        features, labels, part, /*tables=*/{}, /*training=*/true,
+        r == 0 ? seed : MixKey(seed, r)));
     features += part * model.feature_elements();
     labels += part * model.label_width();
   }

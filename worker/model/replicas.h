@@ -29,6 +29,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -46,6 +47,7 @@ class Replicas : public Trainee {
   // `options` are those of one network that computes whole batches.
   // REQUIRES: `backends` has one or more, all of one kind, each of its own
   //   device; none is used by others meanwhile.
+  // Errors: UNIMPLEMENTED  the model reads tables, and there are several.
   static absl::StatusOr<std::unique_ptr<Replicas>> Create(
       const Model& spec, const std::vector<int64_t>& sample_shape,
       const std::vector<Backend*>& backends, NetworkOptions options);
@@ -59,10 +61,10 @@ class Replicas : public Trainee {
   // As Network::Bind; `gradients` must not be null.
   absl::Status Bind(const Layout& layout, float* parameters, float* gradients);
 
-  absl::StatusOr<StepResult> TrainStep(const float* features,
-                                       const float* labels, int64_t rows,
-                                       uint64_t contribution_seed,
-                                       const StepHooks& hooks) override;
+  absl::StatusOr<StepResult> TrainStep(
+      const float* features, const float* labels, int64_t rows,
+      uint64_t contribution_seed, const StepHooks& hooks,
+      std::span<const TableInput> tables = {}) override;
 
   // Busy time is the mean over the devices; bytes are summed.
   DeviceUsage Usage() const;

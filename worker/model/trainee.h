@@ -8,13 +8,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/model/table_batch.h"
 
 namespace weir {
 
-// What a training step tells while it runs; both may be empty. An error ends
+// What a training step tells while it runs; any may be empty. An error ends
 // the step and is returned.
 struct StepHooks {
   // Before forward first reads a variable; may block until its values are in
@@ -23,6 +25,17 @@ struct StepHooks {
   // The variable's range of `gradients` is final. During backward, once for
   // every variable, buffers included.
   std::function<absl::Status(int variable)> gradient_ready;
+  // Likewise `gradients` of a table's input. Once for every table.
+  std::function<absl::Status(int table)> table_gradient_ready = {};
+};
+
+// A batch's part of one table; borrowed until the step ends.
+struct TableInput {
+  const TableBatch* batch = nullptr;  // filled for the table's uses
+  const float* rows = nullptr;        // [batch->ids(), dim]
+  // [batch->ids(), dim]: overwritten by a training step. May be null in
+  // evaluation.
+  float* gradients = nullptr;
 };
 
 struct StepResult {
@@ -34,12 +47,12 @@ class Trainee {
  public:
   virtual ~Trainee() = default;
 
-  // features [rows, feature_elements], labels [rows, label_width]: see Network.
-  virtual absl::StatusOr<StepResult> TrainStep(const float* features,
-                                               const float* labels,
-                                               int64_t rows,
-                                               uint64_t contribution_seed,
-                                               const StepHooks& hooks) = 0;
+  // features [rows, feature_elements], labels [rows, label_width], tables: see
+  // Network.
+  virtual absl::StatusOr<StepResult> TrainStep(
+      const float* features, const float* labels, int64_t rows,
+      uint64_t contribution_seed, const StepHooks& hooks,
+      std::span<const TableInput> tables = {}) = 0;
 };
 
 }  // namespace weir

@@ -7,6 +7,7 @@
 namespace weir {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -110,6 +111,57 @@ TEST(GraphTest, ChangesAnImagesFormatOnceForAllThatWantIt) {
                           .value();
   // Two changes: features to channels-last, the sum back before flatten.
   EXPECT_EQ(graph.nodes.size(), 5u + 2u);
+}
+
+TEST(GraphTest, ListsTheTablesThatLayersReadInForwardOrder) {
+  const Graph graph =
+      BuildGraph(ParseModel(R"(
+          layer { name: "a" embedding_bag { table: "u" feature: "B" } }
+          layer { name: "b" embedding_bag { table: "t" pooling: MAX } }
+          layer { name: "c" embedding_bag { table: "u" feature: "C"
+                                            feature: "A" pooling: MEAN } }
+          layer { name: "fa" input: "a" flatten {} }
+          layer { name: "fb" input: "b" flatten {} }
+          layer { name: "fc" input: "c" flatten {} }
+          layer { name: "j" input: "fa" input: "fb" input: "fc" concat {} }
+          loss { softmax_cross_entropy {} })"),
+                 {},
+                 MakeSparseSpec({"t:2", "unused:4", "u:3"}, {"A", "B", "C"}))
+          .value();
+  ASSERT_EQ(graph.tables.size(), 2u);
+  EXPECT_EQ(graph.tables[0].name, "u");
+  EXPECT_EQ(graph.tables[0].dim, 3);
+  ASSERT_EQ(graph.tables[0].uses.size(), 2u);
+  EXPECT_THAT(graph.tables[0].uses[0].features, ElementsAre(1));
+  EXPECT_EQ(graph.tables[0].uses[0].pooling, Pooling::kSum);
+  EXPECT_THAT(graph.tables[0].uses[1].features, ElementsAre(2, 0));
+  EXPECT_EQ(graph.tables[0].uses[1].pooling, Pooling::kMean);
+  EXPECT_EQ(graph.tables[1].name, "t");
+  EXPECT_THAT(graph.tables[1].uses[0].features, ElementsAre(0, 1, 2));
+  EXPECT_EQ(graph.nodes[2].table, 0);
+  EXPECT_EQ(graph.nodes[2].use, 1);
+  EXPECT_EQ(graph.nodes[3].table, -1);
+  EXPECT_THAT(graph.tensors[3].info.dims, ElementsAre(2, 3));
+}
+
+TEST(GraphTest, CategoricalFeaturesAreNoInputOfALayer) {
+  const SparseSpec sparse = MakeSparseSpec({"t:2"}, {"A"});
+  const std::string dense = "layer { name: 'd' dense { units: 2 } }";
+  EXPECT_THAT(
+      CreateError(dense + kLoss, {}, sparse),
+      StartsWith("model.layer[0] 'd': its input is the data's features, "
+                 "which are all categorical"));
+  EXPECT_THAT(CreateError(dense + kLoss, {0}, sparse),
+              StartsWith("model.layer[0] 'd': its input is the data's"));
+  EXPECT_THAT(CreateError("layer { name: 'e' embedding_bag { table: 't' } }" +
+                              dense + kLoss,
+                          {0}, sparse),
+              StartsWith("model.layer[1] 'd': input is [batch, 1, 2], dense "
+                         "takes [batch, in]; put a flatten before it"));
+  EXPECT_THAT(CreateError("layer { name: 'e' embedding_bag { table: 't' } }" +
+                              std::string(kLoss),
+                          {3}, sparse),
+              HasSubstr("input is [batch, 1, 2], this loss takes"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/str_split.h"
 #include "common/check.h"
 #include "common/random.h"
 #include "common/status.h"
@@ -15,6 +16,18 @@ Model ParseModel(const std::string& text) {
   Model model;
   WEIR_CHECK(google::protobuf::TextFormat::ParseFromString(text, &model));
   return model;
+}
+
+SparseSpec MakeSparseSpec(const std::vector<std::string>& tables,
+                          const std::vector<std::string>& features) {
+  SparseSpec sparse;
+  sparse.features = features;
+  for (const std::string& table : tables) {
+    const std::vector<std::string> parts = absl::StrSplit(table, ':');
+    sparse.tables.emplace_back().set_name(parts[0]);
+    sparse.tables.back().set_dim(std::stoi(parts.at(1)));
+  }
+  return sparse;
 }
 
 std::vector<float> RandomFloats(uint64_t seed, int64_t count, float low,
@@ -40,7 +53,7 @@ double RelativeError(const float* a, const float* b, int64_t count) {
 
 absl::StatusOr<std::unique_ptr<NetworkTester>> NetworkTester::Create(
     const std::string& model, std::vector<int64_t> sample_shape,
-    std::unique_ptr<Backend> backend) {
+    std::unique_ptr<Backend> backend, const SparseSpec& sparse) {
   std::unique_ptr<NetworkTester> tester(new NetworkTester);
   tester->backend_ = std::move(backend);
   if (tester->backend_ == nullptr) {
@@ -49,25 +62,31 @@ absl::StatusOr<std::unique_ptr<NetworkTester>> NetworkTester::Create(
   WEIR_ASSIGN_OR_RETURN(
       tester->network_,
       Network::Create(ParseModel(model), std::move(sample_shape),
-                      tester->backend_.get(), {}));
+                      tester->backend_.get(), {.sparse = sparse}));
+  tester->bags_ = sparse.features.size();
+  tester->tables_.resize(tester->network_->tables().size());
+  if (!tester->network_->variables().empty()) {
+    WEIR_RETURN_IF_ERROR(tester->Bind());
+  }
+  return tester;
+}
+
+absl::Status NetworkTester::Bind() {
   WEIR_ASSIGN_OR_RETURN(Layout layout,
-                        Layout::Create(tester->network_->variables(), 1, 1024));
-  tester->layout_ = std::make_unique<Layout>(std::move(layout));
-  const int64_t flat = tester->layout_->flat_elements();
+                        Layout::Create(network_->variables(), 1, 1024));
+  layout_ = std::make_unique<Layout>(std::move(layout));
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  tester->gradients_.assign(flat, nan);
-  tester->parameters_.assign(flat, nan);
-  for (size_t v = 0; v < tester->network_->variables().size(); ++v) {
-    const VariableSpec& variable = tester->network_->variables()[v];
+  gradients_.assign(layout_->flat_elements(), nan);
+  parameters_.assign(layout_->flat_elements(), nan);
+  for (size_t v = 0; v < network_->variables().size(); ++v) {
+    const VariableSpec& variable = network_->variables()[v];
     const bool buffer = variable.kind == VariableKind::kBuffer;
     const std::vector<float> values =
         RandomFloats(100 + v, variable.elements(), buffer ? 0.5f : -0.5f,
                      buffer ? 1.0f : 0.5f);
-    std::copy(values.begin(), values.end(), tester->parameter(variable.name));
+    std::copy(values.begin(), values.end(), parameter(variable.name));
   }
-  WEIR_RETURN_IF_ERROR(tester->network_->Bind(
-      *tester->layout_, tester->parameters(), tester->gradients()));
-  return tester;
+  return network_->Bind(*layout_, parameters(), gradients());
 }
 
 float* NetworkTester::parameter(const std::string& name) {
@@ -97,60 +116,115 @@ void NetworkTester::MakeBatch(uint64_t seed, int64_t rows) {
       label = std::floor(label * classes);
     }
   }
+  SparseBatch batch;
+  RandomStream random(seed + 2);
+  for (size_t f = 0; f < bags_; ++f) {
+    SparseFeature& feature = batch.features.emplace_back();
+    for (int64_t r = 0; r < rows; ++r) {
+      for (uint32_t k = random.NextBelow(4); k > 0; --k) {
+        feature.ids.push_back(random.NextBelow(10));
+        if (f % 2 == 1) {
+          feature.weights.push_back(random.NextFloat(0.5f, 1.5f));
+        }
+      }
+      feature.offsets.push_back(static_cast<int64_t>(feature.ids.size()));
+    }
+  }
+  SetBags(batch, rows);
+}
+
+void NetworkTester::SetBags(const SparseBatch& batch, int64_t rows) {
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    const GraphTable& table = network_->tables()[t];
+    const absl::Status filled = tables_[t].batch.Fill(table.uses, batch, rows);
+    WEIR_CHECK(filled.ok());
+    tables_[t].rows.clear();
+    for (const uint64_t id : tables_[t].batch.ids()) {
+      const std::vector<float> row =
+          RandomFloats(1000 * t + id, table.dim, -0.5f, 0.5f);
+      tables_[t].rows.insert(tables_[t].rows.end(), row.begin(), row.end());
+    }
+    tables_[t].gradients.assign(tables_[t].rows.size(),
+                                std::numeric_limits<float>::quiet_NaN());
+  }
+}
+
+std::vector<TableInput> NetworkTester::table_inputs() {
+  std::vector<TableInput> inputs;
+  for (TableRows& table : tables_) {
+    inputs.push_back({.batch = &table.batch,
+                      .rows = table.rows.data(),
+                      .gradients = table.gradients.data()});
+  }
+  return inputs;
 }
 
 absl::StatusOr<StepResult> NetworkTester::Step(uint64_t seed,
                                                const StepHooks& hooks) {
   return network_->TrainStep(features_.data(), labels_.data(), rows_, seed,
-                             hooks);
+                             hooks, table_inputs());
 }
 
-std::string NetworkTester::CheckGradients(double tolerance) {
+void NetworkTester::CheckGradient(const std::string& name,
+                                  const std::vector<float>& actual,
+                                  float* values, double tolerance,
+                                  std::string* worst) {
   // Float32 losses are good to 1e-7, which over a step of 2 * 1e-3 leaves 5e-5;
   // a longer step would meet more of the kinks of relu and max_pool.
   constexpr float kStep = 1e-3f;
+  double difference = 0.0;
+  double norm = 0.0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const float old = values[i];
+    values[i] = old + kStep;
+    const double up = Step().value().loss;
+    values[i] = old - kStep;
+    const double down = Step().value().loss;
+    values[i] = old;
+    const double expected = (up - down) / (2.0 * kStep);
+    difference += (actual[i] - expected) * (actual[i] - expected);
+    norm += expected * expected;
+  }
+  // A gradient that is zero by nature (a bias before batch norm) is compared
+  // with 1e-2 instead.
+  const double error = std::sqrt(difference) / std::max(std::sqrt(norm), 1e-2);
+  if (!(error <= tolerance)) {
+    absl::StrAppend(worst, name, ": relative error ", error, ", norm ",
+                    std::sqrt(norm), "\n");
+  }
+}
+
+std::string NetworkTester::CheckGradients(double tolerance) {
   absl::StatusOr<StepResult> result = Step();
   if (!result.ok()) {
     return result.status().ToString();
   }
   const std::vector<float> gradients = gradients_;
+  std::vector<std::vector<float>> of_tables;
+  for (const TableRows& table : tables_) {
+    of_tables.push_back(table.gradients);
+  }
   std::string worst;
   for (const VariableSpec& variable : network_->variables()) {
-    if (variable.kind == VariableKind::kBuffer) {
-      continue;
+    if (variable.kind != VariableKind::kBuffer) {
+      const auto begin =
+          gradients.begin() + (gradient(variable.name) - gradients_.data());
+      CheckGradient(variable.name, {begin, begin + variable.elements()},
+                    parameter(variable.name), tolerance, &worst);
     }
-    const float* actual =
-        gradients.data() + (gradient(variable.name) - gradients_.data());
-    float* value = parameter(variable.name);
-    double difference = 0.0;
-    double norm = 0.0;
-    for (int64_t i = 0; i < variable.elements(); ++i) {
-      const float old = value[i];
-      value[i] = old + kStep;
-      const double up = Step().value().loss;
-      value[i] = old - kStep;
-      const double down = Step().value().loss;
-      value[i] = old;
-      const double expected = (up - down) / (2.0 * kStep);
-      difference += (actual[i] - expected) * (actual[i] - expected);
-      norm += expected * expected;
-    }
-    // A gradient that is zero by nature (a bias before batch norm) is compared
-    // with 1e-2 instead.
-    const double error =
-        std::sqrt(difference) / std::max(std::sqrt(norm), 1e-2);
-    if (!(error <= tolerance)) {
-      absl::StrAppend(&worst, variable.name, ": relative error ", error,
-                      ", norm ", std::sqrt(norm), "\n");
-    }
+  }
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    CheckGradient("table " + network_->tables()[t].name, of_tables[t],
+                  tables_[t].rows.data(), tolerance, &worst);
   }
   return worst;
 }
 
 std::string CheckModelGradients(const std::string& model,
-                                std::vector<int64_t> sample_shape,
-                                int64_t rows) {
-  auto tester = NetworkTester::Create(model, std::move(sample_shape));
+                                std::vector<int64_t> sample_shape, int64_t rows,
+                                const SparseSpec& sparse) {
+  auto tester =
+      NetworkTester::Create(model, std::move(sample_shape), nullptr, sparse);
   if (!tester.ok()) {
     return tester.status().ToString();
   }
@@ -159,8 +233,10 @@ std::string CheckModelGradients(const std::string& model,
 }
 
 std::string CreateError(const std::string& model,
-                        std::vector<int64_t> sample_shape) {
-  const auto tester = NetworkTester::Create(model, std::move(sample_shape));
+                        std::vector<int64_t> sample_shape,
+                        const SparseSpec& sparse) {
+  const auto tester =
+      NetworkTester::Create(model, std::move(sample_shape), nullptr, sparse);
   return tester.ok() ? "OK" : std::string(tester.status().message());
 }
 

@@ -11,12 +11,18 @@
 #include "common/layout.h"
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
+#include "worker/data/sparse_batch.h"
 #include "worker/model/network.h"
+#include "worker/model/table_batch.h"
 
 namespace weir {
 
 // Aborts the test on text that does not parse.
 Model ParseModel(const std::string& text);
+
+// Tables "NAME:DIM" and names of categorical features.
+SparseSpec MakeSparseSpec(const std::vector<std::string>& tables,
+                          const std::vector<std::string>& features);
 
 // Values in [low, high) from a seed.
 std::vector<float> RandomFloats(uint64_t seed, int64_t count, float low,
@@ -32,7 +38,8 @@ class NetworkTester {
   // CPU's.
   static absl::StatusOr<std::unique_ptr<NetworkTester>> Create(
       const std::string& model, std::vector<int64_t> sample_shape,
-      std::unique_ptr<Backend> backend = nullptr);
+      std::unique_ptr<Backend> backend = nullptr,
+      const SparseSpec& sparse = {});
 
   Network& network() { return *network_; }
   const Layout& layout() const { return *layout_; }
@@ -42,37 +49,56 @@ class NetworkTester {
   float* gradient(const std::string& name);
   int64_t elements(const std::string& name) const;
 
-  // Random features and fitting labels.
+  // One of the model's tables: the ids of the batch, their rows and gradients.
+  struct TableRows {
+    TableBatch batch;
+    std::vector<float> rows, gradients;
+  };
+
+  // Random features and fitting labels. Bags are of 0 to 3 ids below 10, with
+  // weights in every second feature; rows are random.
   void MakeBatch(uint64_t seed, int64_t rows);
+  // Fills the tables from `batch`.
+  void SetBags(const SparseBatch& batch, int64_t rows);
+  std::vector<TableRows>& tables() { return tables_; }
+  std::vector<TableInput> table_inputs();
   std::vector<float>& features() { return features_; }
   std::vector<float>& labels() { return labels_; }
 
   absl::StatusOr<StepResult> Step(uint64_t seed = 1,
                                   const StepHooks& hooks = {});
 
-  // Checks every gradient against central differences of the loss, by relative
-  // error per variable. Returns a description of the worst, empty when all are
-  // within `tolerance`.
+  // Checks every gradient, of rows too, against central differences of the
+  // loss, by relative error per variable and table. Returns a description of
+  // the worst, empty when all are within `tolerance`.
   std::string CheckGradients(double tolerance);
 
  private:
   NetworkTester() = default;
 
+  absl::Status Bind();
+  // By differences; `worst` gets a line if that is over the tolerance.
+  void CheckGradient(const std::string& name, const std::vector<float>& actual,
+                     float* values, double tolerance, std::string* worst);
+
   std::unique_ptr<Backend> backend_;
   std::vector<float> parameters_, gradients_, features_, labels_;
   std::unique_ptr<Network> network_;  // borrows all above
   std::unique_ptr<Layout> layout_;
+  std::vector<TableRows> tables_;  // by the network's tables
+  size_t bags_ = 0;                // categorical features
   int64_t rows_ = 0;
 };
 
 // Builds, makes a batch and checks: "" when all is well.
 std::string CheckModelGradients(const std::string& model,
-                                std::vector<int64_t> sample_shape,
-                                int64_t rows);
+                                std::vector<int64_t> sample_shape, int64_t rows,
+                                const SparseSpec& sparse = {});
 
 // The message of Create's error, or "OK".
 std::string CreateError(const std::string& model,
-                        std::vector<int64_t> sample_shape);
+                        std::vector<int64_t> sample_shape,
+                        const SparseSpec& sparse = {});
 
 }  // namespace weir
 

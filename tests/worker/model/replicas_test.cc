@@ -288,5 +288,33 @@ TEST(ReplicasTest, CountsWhatAllDevicesDo) {
   EXPECT_EQ(usage.bytes_reserved, 5000);
 }
 
+TEST(ReplicasTest, ReadTablesOnOneDeviceOnly) {
+  const NetworkOptions options = {.sparse = MakeSparseSpec({"t:1"}, {"A"})};
+  const Model model = ParseModel(
+      "layer { name: 'e' embedding_bag { table: 't' } } "
+      "layer { name: 'f' flatten {} } loss { sigmoid_cross_entropy {} }");
+  const auto backends = Cpus(2);
+  const absl::Status two =
+      Replicas::Create(model, {}, {backends[0].get(), backends[1].get()},
+                       options)
+          .status();
+  EXPECT_EQ(two.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(two.message()),
+              HasSubstr("tables with several devices in one worker"));
+  const auto one =
+      Replicas::Create(model, {}, {backends[0].get()}, options).value();
+  TableBatch batch;
+  ASSERT_TRUE(batch
+                  .Fill(one->network().tables()[0].uses,
+                        {.features = {{{0, 1}, {7}, {}}}}, 1)
+                  .ok());
+  const float row = 0.0f;
+  const float label = 1.0f;
+  float gradient = 0.0f;
+  const std::vector<TableInput> inputs = {{&batch, &row, &gradient}};
+  ASSERT_TRUE(one->TrainStep(nullptr, &label, 1, 1, {}, inputs).ok());
+  EXPECT_FLOAT_EQ(gradient, -0.5f);  // sigmoid(0) - 1
+}
+
 }  // namespace
 }  // namespace weir

@@ -13,6 +13,8 @@ constexpr int64_t kBlock = 64;  // terms summed before their sum is added
 constexpr int64_t kAhead = 16;  // entries that a row is fetched early by
 
 #define WEIR_INLINE __attribute__((always_inline)) inline
+// A lambda that is not inlined is compiled once, for the oldest machine.
+#define WEIR_INLINE_LAMBDA __attribute__((always_inline))
 
 // Calls f(first column, columns) with columns <= kChunk; the widths that
 // tables have as constants, so that their sums stay in registers.
@@ -92,7 +94,7 @@ void GatherSum(const RowLists& lists, int64_t width, const float* x, bool add,
                float* y) {
   const int32_t* index = lists.index;
   const float* weights = lists.weights;
-  ForEachChunk(width, [&](int64_t c, int64_t count) {
+  ForEachChunk(width, [&](int64_t c, int64_t count) WEIR_INLINE_LAMBDA {
     const auto row = [&](int64_t e) { return x + index[e] * width + c; };
     const auto fetch = [&](int64_t e) { __builtin_prefetch(row(e)); };
     if (weights == nullptr) {
@@ -111,7 +113,7 @@ WEIR_VECTORIZE
 void GatherChosen(const RowLists& lists, int64_t width, const float* x,
                   const int32_t* chosen, bool add, float* y) {
   const int32_t* index = lists.index;
-  ForEachChunk(width, [&](int64_t c, int64_t count) {
+  ForEachChunk(width, [&](int64_t c, int64_t count) WEIR_INLINE_LAMBDA {
     SumLists(
         lists, width, count, add, y + c,
         [&](int64_t e) { __builtin_prefetch(x + index[e] * width + c); },
@@ -125,7 +127,7 @@ void GatherChosen(const RowLists& lists, int64_t width, const float* x,
 WEIR_VECTORIZE
 void GatherMax(const RowLists& lists, int64_t width, const float* x, float* y,
                int32_t* chosen) {
-  ForEachChunk(width, [&](int64_t c, int64_t count) {
+  ForEachChunk(width, [&](int64_t c, int64_t count) WEIR_INLINE_LAMBDA {
     for (int64_t l = 0; l < lists.count; ++l) {
       float best[kChunk] = {};
       int32_t which[kChunk];
@@ -230,7 +232,7 @@ void PairDotsBackward(const VectorsShape& shape, const float* x,
     const float* g = dy + b * shape.pairs();
     for (int64_t i = 0; i < n; ++i) {
       float* out = dx + (b * n + i) * shape.dim;
-      ForEachChunk(shape.dim, [&](int64_t c, int64_t count) {
+      ForEachChunk(shape.dim, [&](int64_t c, int64_t count) WEIR_INLINE_LAMBDA {
         float sum[kChunk] = {};
         for (int64_t other = 0; other < n; ++other) {
           if (other == i) {

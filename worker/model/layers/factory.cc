@@ -1,11 +1,17 @@
 #include "worker/model/layers/factory.h"
 
+#include <limits>
+
 #include "common/status.h"
 #include "worker/model/layers/activation.h"
 #include "worker/model/layers/batch_norm.h"
 #include "worker/model/layers/conv2d.h"
+#include "worker/model/layers/cross.h"
 #include "worker/model/layers/dense.h"
+#include "worker/model/layers/dot_interaction.h"
 #include "worker/model/layers/dropout.h"
+#include "worker/model/layers/embedding_bag.h"
+#include "worker/model/layers/factorization_machine.h"
 #include "worker/model/layers/join.h"
 #include "worker/model/layers/layer_norm.h"
 #include "worker/model/layers/pool.h"
@@ -31,13 +37,42 @@ std::optional<Format> WantedFormat(const Layer& spec) {
   }
 }
 
+namespace {
+
+struct InputCount {
+  size_t min = 1;
+  size_t max = 1;
+  const char* text = "one";
+};
+
+InputCount InputsOf(const Layer& spec) {
+  constexpr size_t kAny = std::numeric_limits<size_t>::max();
+  switch (spec.kind_case()) {
+    case Layer::kAdd:
+    case Layer::kConcat:
+      return {2, kAny, "two or more"};
+    case Layer::kFactorizationMachine:
+    case Layer::kDotInteraction:
+      return {1, kAny, "one or more"};
+    case Layer::kEmbeddingBag:
+      return {0, 0, "none, but features of the data"};
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<LayerOp>> MakeLayer(
-    const Layer& spec, const std::vector<TensorInfo>& inputs) {
-  const bool joins = spec.has_add() || spec.has_concat();
-  if (joins ? inputs.size() < 2 : inputs.size() != 1) {
+    const Layer& spec, const std::vector<TensorInfo>& inputs,
+    const SparseSpec& sparse) {
+  const InputCount takes = InputsOf(spec);
+  if (inputs.size() < takes.min || inputs.size() > takes.max) {
     return absl::InvalidArgumentError(
-        absl::StrCat("has ", inputs.size(), " inputs; it takes ",
-                     joins ? "two or more" : "one"));
+        absl::StrCat("has ", inputs.size(), " inputs; it takes ", takes.text));
+  }
+  if (spec.has_embedding_bag()) {
+    return MakeEmbeddingBag(spec.embedding_bag(), sparse);
   }
   const TensorInfo& input = inputs[0];
   switch (spec.kind_case()) {
@@ -67,17 +102,21 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeLayer(
       return MakeAdd(inputs);
     case Layer::kConcat:
       return MakeConcat(inputs);
-    case Layer::kEmbeddingBag:
     case Layer::kFactorizationMachine:
+      return MakeFactorizationMachine(inputs);
     case Layer::kDotInteraction:
+      return MakeDotInteraction(inputs);
     case Layer::kCross:
+      return MakeCross(spec.cross(), input);
+    case Layer::kEmbeddingBag:
     case Layer::KIND_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(
       "no kind is set, or one that this version does not know; set one of "
       "dense, conv2d, max_pool, average_pool, relu, sigmoid, tanh, dropout, "
-      "flatten, layer_norm, batch_norm, add, concat");
+      "flatten, layer_norm, batch_norm, add, concat, embedding_bag, "
+      "factorization_machine, dot_interaction, cross");
 }
 
 }  // namespace weir

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/job_spec.pb.h"
+#include "worker/model/layers/embedding_bag.h"
 #include "worker/model/layers/layer_op.h"
 
 namespace weir {
@@ -21,7 +22,8 @@ std::optional<Format> WantedFormat(const Layer& spec);
 
 // REQUIRES: image inputs are in the wanted format.
 absl::StatusOr<std::unique_ptr<LayerOp>> MakeLayer(
-    const Layer& spec, const std::vector<TensorInfo>& inputs);
+    const Layer& spec, const std::vector<TensorInfo>& inputs,
+    const SparseSpec& sparse);
 
 }  // namespace weir
 

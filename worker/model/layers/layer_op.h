@@ -22,6 +22,7 @@
 #define WORKER_MODEL_LAYERS_LAYER_OP_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "absl/status/status.h"
 #include "common/layout.h"
 #include "worker/compute/backend.h"
+#include "worker/model/table_batch.h"
 
 namespace weir {
 
@@ -60,6 +62,13 @@ struct WorkspaceSpec {
   int64_t per_row = 0;
 };
 
+// A table that a layer reads.
+struct TableRead {
+  std::string table;
+  int64_t dim = 0;
+  TableUse use;
+};
+
 struct LayerTraits {
   TensorInfo output;
   std::vector<VariableSpec> variables = {};  // names without the layer's
@@ -67,6 +76,18 @@ struct LayerTraits {
   bool view = false;
   bool in_place = false;      // output may be input 0, dx may be dy
   bool keeps_output = false;  // Backward reads the output
+  std::optional<TableRead> table = {};
+};
+
+// What a layer has of its table in one step; device pointers.
+struct TableContext {
+  const float* rows = nullptr;  // [ids, dim]
+  RowLists bags;                // of every bag its rows
+  RowLists users;               // of every row its bags
+  float* gradients = nullptr;   // [ids, dim]
+  // Backward adds to `gradients`, which another layer has written, else it
+  // overwrites them.
+  bool adds = false;
 };
 
 // One layer's pointers for one step; all are device pointers.
@@ -82,6 +103,7 @@ struct LayerContext {
   std::vector<const float*> parameters;  // by traits().variables
   std::vector<float*> gradients;         // of trained; samples of buffers
   std::vector<float*> workspaces;
+  TableContext table;
 };
 
 class LayerOp {

@@ -141,6 +141,67 @@ TEST(NetworkOnCudaTest, GivesTheSameBitsTwiceCapturedOrNot) {
   EXPECT_THAT(runs, testing::Each(runs[0]));
 }
 
+// Batches of all sizes, of no ids too; what a captured step would keep changes.
+TEST(NetworkOnCudaTest, ReadsTablesAsOnTheCpu) {
+  constexpr char kModel[] = R"(
+    layer { name: "bottom" dense { units: 4 } }
+    layer { name: "e" embedding_bag { table: "t" } }
+    layer { name: "m" embedding_bag { table: "t" feature: "B" pooling: MAX } }
+    layer { name: "w" embedding_bag { table: "u" pooling: MEAN } }
+    layer { name: "fw" flatten {} }
+    layer { name: "dots" input: "bottom" input: "e" input: "m"
+            dot_interaction {} }
+    layer { name: "fm" input: "e" factorization_machine {} }
+    layer { name: "cross" input: "bottom" cross { layers: 2 } }
+    layer { name: "all" input: "dots" input: "fm" input: "cross" input: "fw"
+            concat {} }
+    layer { name: "y" dense { units: 1 } }
+    loss { sigmoid_cross_entropy {} })";
+  const SparseSpec sparse = MakeSparseSpec({"t:4", "u:1"}, {"A", "B", "C"});
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    weir_emulator::Configure({.seed = seed});
+    const auto cuda =
+        NetworkTester::Create(kModel, {3},
+                              cuda::CudaBackend::Create({}).value(), sparse)
+            .value();
+    const auto cpu =
+        NetworkTester::Create(kModel, {3}, nullptr, sparse).value();
+    const int64_t sizes[] = {4, 4, 4, 1, 9, 30, 9};
+    for (int step = 0; step < 7; ++step) {
+      SCOPED_TRACE(step);
+      for (NetworkTester* tester : {cuda.get(), cpu.get()}) {
+        tester->MakeBatch(step, sizes[step]);
+        if (step == 2) {
+          tester->SetBags({.features = std::vector<SparseFeature>(
+                               3, {{0, 0, 0, 0, 0}, {}, {}})},
+                          4);
+        }
+      }
+      StepHooks hooks;
+      std::vector<int> ready;
+      hooks.table_gradient_ready = [&](int t) {
+        ready.push_back(t);
+        const std::vector<float>& actual = cuda->tables()[t].gradients;
+        const std::vector<float>& expected = cpu->tables()[t].gradients;
+        EXPECT_LT(RelativeError(actual.data(), expected.data(),
+                                static_cast<int64_t>(expected.size())),
+                  1e-5);
+        return absl::OkStatus();
+      };
+      const auto expected = cpu->Step();
+      const auto actual = cuda->Step(1, hooks);
+      ASSERT_TRUE(actual.ok()) << actual.status();
+      EXPECT_NEAR(actual->loss, expected->loss, 1e-5);
+      ExpectSameGradients(cuda.get(), cpu.get());
+      EXPECT_THAT(ready, testing::ElementsAre(1, 0));
+      const auto outputs = cuda->network().Evaluate(
+          cuda->features().data(), nullptr, sizes[step], cuda->table_inputs());
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+    }
+  }
+}
+
 TEST(NetworkOnCudaTest, AllocatesNothingAfterTheSecondStep) {
   const auto cuda = OnCuda(1);
   weir_emulator::Counters before;

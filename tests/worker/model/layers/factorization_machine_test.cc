@@ -1,0 +1,65 @@
+#include "worker/model/layers/factorization_machine.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/worker/model/network_tester.h"
+
+namespace weir {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(FactorizationMachineTest, SumsTheProductsOfPairs) {
+  const auto tester =
+      NetworkTester::Create(R"(
+          layer { name: "e" embedding_bag { table: "t" } }
+          layer { name: "fm" input: "features" input: "e"
+                  factorization_machine {} }
+          loss { mean_squared_error {} })",
+                            {2}, nullptr, MakeSparseSpec({"t:2"}, {"A", "B"}))
+          .value();
+  tester->SetBags({.features = {{{0, 1, 1}, {5}, {}}, {{0, 1, 2}, {6, 5}, {}}}},
+                  2);
+  tester->tables()[0].rows = {2, 3, -1, 4};
+  const std::vector<float> x = {1, 10, 7, 0.5};
+  const auto result =
+      tester->network().Evaluate(x.data(), nullptr, 2, tester->table_inputs());
+  ASSERT_TRUE(result.ok()) << result.status();
+  // {1, 10}, {2, 3}, {-1, 4} and {7, 0.5}, {0, 0}, {2, 3}.
+  EXPECT_THAT(result->outputs, ElementsAre(32.0f + 39.0f + 10.0f, 15.5f));
+}
+
+TEST(FactorizationMachineTest, GradientIsTheDifferenceOfTheLoss) {
+  EXPECT_EQ(CheckModelGradients(R"(
+      layer { name: "e" embedding_bag { table: "t" } }
+      layer { name: "d" input: "features" dense { units: 3 } }
+      layer { name: "fm" input: "d" input: "e" input: "d"
+              factorization_machine {} }
+      layer { name: "alone" input: "e" factorization_machine {} }
+      layer { name: "y" input: "fm" input: "alone" add {} }
+      loss { sigmoid_cross_entropy {} })",
+                                {4}, 6, MakeSparseSpec({"t:3"}, {"A", "B"})),
+            "");
+}
+
+TEST(FactorizationMachineTest, NamesInputsThatDoNotFit) {
+  const SparseSpec sparse = MakeSparseSpec({"t:3"}, {"A"});
+  const std::string loss = " loss { mean_squared_error {} }";
+  EXPECT_THAT(CreateError("layer { name: 'e' embedding_bag { table: 't' } } "
+                          "layer { name: 'm' input: 'e' input: 'features' "
+                          "factorization_machine {} }" +
+                              loss,
+                          {4}, sparse),
+              HasSubstr("model.layer[1] 'm': takes vectors of one dim, not "
+                        "[batch, 1, 3] and [batch, 4]"));
+  EXPECT_THAT(CreateError("layer { name: 'e' embedding_bag { table: 't' } } "
+                          "layer { name: 'm' factorization_machine {} }" +
+                              loss,
+                          {4}, sparse),
+              HasSubstr("model.layer[1] 'm': its input [batch, 1, 3] is one "
+                        "vector; it takes two or more"));
+}
+
+}  // namespace
+}  // namespace weir

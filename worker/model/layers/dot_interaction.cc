@@ -1,0 +1,45 @@
+#include "worker/model/layers/dot_interaction.h"
+
+#include <utility>
+
+#include "common/status.h"
+#include "worker/model/layers/vector_inputs.h"
+
+namespace weir {
+namespace {
+
+class DotInteractionOp : public LayerOp {
+ public:
+  DotInteractionOp(LayerTraits traits, VectorInputs inputs)
+      : LayerOp(std::move(traits)), inputs_(std::move(inputs)) {}
+
+  void Forward(const LayerContext& c) override {
+    inputs_.Join(c);
+    c.backend->PairDotsForward(inputs_.Shape(c.rows), inputs_.Values(c),
+                               c.output);
+  }
+
+  void Backward(const LayerContext& c) override {
+    if (float* const dx = inputs_.Gradient(c)) {
+      c.backend->PairDotsBackward(inputs_.Shape(c.rows), inputs_.Values(c),
+                                  c.output_gradient, dx);
+      inputs_.Split(c);
+    }
+  }
+
+ private:
+  const VectorInputs inputs_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LayerOp>> MakeDotInteraction(
+    const std::vector<TensorInfo>& inputs) {
+  WEIR_ASSIGN_OR_RETURN(VectorInputs joined, VectorInputs::Create(inputs));
+  LayerTraits traits{.output = {.dims = {joined.Shape(1).pairs()}}};
+  traits.workspaces = joined.workspaces();
+  return std::make_unique<DotInteractionOp>(std::move(traits),
+                                            std::move(joined));
+}
+
+}  // namespace weir

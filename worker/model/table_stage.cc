@@ -1,0 +1,138 @@
+#include "worker/model/table_stage.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kAlignment = 64;  // in floats, as Network's
+
+int64_t Aligned(int64_t elements) {
+  return (elements + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+int64_t ElementsOf(const TableBatch::Lists& lists) {
+  return Aligned(static_cast<int64_t>(lists.offsets.size())) +
+         Aligned(static_cast<int64_t>(lists.index.size())) +
+         Aligned(static_cast<int64_t>(lists.weights.size()));
+}
+
+int64_t RowElements(const GraphTable& table, const TableBatch& batch) {
+  return static_cast<int64_t>(batch.ids().size()) * table.dim;
+}
+
+}  // namespace
+
+TableStage::TableStage(const std::vector<GraphTable>& tables, Backend* backend)
+    : tables_(tables), backend_(backend) {
+  for (const GraphTable& table : tables_) {
+    contexts_.emplace_back(table.uses.size());
+  }
+}
+
+TableStage::~TableStage() { backend_->Release(arena_); }
+
+absl::Status TableStage::Check(std::span<const TableInput> inputs, int64_t rows,
+                               bool training) const {
+  if (inputs.size() != tables_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the batch has the rows of ", inputs.size(),
+                     " tables; the model reads ", tables_.size()));
+  }
+  for (size_t t = 0; t < inputs.size(); ++t) {
+    const TableInput& input = inputs[t];
+    const std::string path = absl::StrCat("table '", tables_[t].name, "': ");
+    if (input.batch == nullptr || input.batch->samples() != rows ||
+        input.batch->uses().size() != tables_[t].uses.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, "its ids are not those of ", rows, " samples and ",
+                       tables_[t].uses.size(), " layers"));
+    }
+    if (!input.batch->ids().empty() &&
+        (input.rows == nullptr || (training && input.gradients == nullptr))) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, "there is no memory of its rows or of their gradients"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableStage::Begin(std::span<const TableInput> inputs, int64_t rows,
+                               bool training) {
+  WEIR_RETURN_IF_ERROR(Check(inputs, rows, training));
+  inputs_.assign(inputs.begin(), inputs.end());
+  int64_t elements = 0;
+  for (size_t t = 0; t < inputs_.size(); ++t) {
+    elements += 2 * Aligned(RowElements(tables_[t], *inputs_[t].batch));
+    for (const TableBatch::Use& use : inputs_[t].batch->uses()) {
+      elements += ElementsOf(use.bags) + ElementsOf(use.rows);
+    }
+  }
+  if (elements > elements_ && !backend_->shares_host_memory()) {
+    backend_->Release(arena_);
+    arena_ = nullptr;
+    elements_ = 0;
+    elements += elements / 4;
+    WEIR_ASSIGN_OR_RETURN(arena_, backend_->Allocate(elements));
+    elements_ = elements;
+  }
+  used_ = 0;
+  for (size_t t = 0; t < inputs_.size(); ++t) {
+    const TableInput& input = inputs_[t];
+    const int64_t count = RowElements(tables_[t], *input.batch);
+    const float* values = Floats(input.rows, count);
+    float* const gradients =
+        backend_->shares_host_memory() ? input.gradients : Place(count);
+    for (size_t u = 0; u < contexts_[t].size(); ++u) {
+      const TableBatch::Use& use = input.batch->uses()[u];
+      contexts_[t][u] = {.rows = values,
+                         .bags = Lists(use.bags),
+                         .users = Lists(use.rows),
+                         .gradients = gradients,
+                         // Backward meets the last use first.
+                         .adds = u + 1 < contexts_[t].size()};
+    }
+  }
+  return absl::OkStatus();
+}
+
+void TableStage::Download(int table) {
+  const TableInput& input = inputs_[table];
+  const int64_t count = RowElements(tables_[table], *input.batch);
+  if (count > 0) {
+    backend_->Download(input.gradients, contexts_[table][0].gradients, count);
+  }
+}
+
+float* TableStage::Place(int64_t elements) {
+  if (backend_->shares_host_memory()) {
+    return nullptr;
+  }
+  float* const place = arena_ + used_;
+  used_ += Aligned(elements);
+  return place;
+}
+
+const float* TableStage::Floats(const float* host, int64_t elements) {
+  float* const place = Place(elements);
+  return elements == 0 ? place : backend_->Stage(place, host, elements);
+}
+
+RowLists TableStage::Lists(const TableBatch::Lists& lists) {
+  const auto integers = [&](const std::vector<int32_t>& host) {
+    // Device memory holds either; Stage copies bits.
+    return reinterpret_cast<const int32_t*>(
+        Floats(reinterpret_cast<const float*>(host.data()),
+               static_cast<int64_t>(host.size())));
+  };
+  return {.count = lists.count(),
+          .offsets = integers(lists.offsets),
+          .index = integers(lists.index),
+          .weights = lists.weights.empty()
+                         ? nullptr
+                         : Floats(lists.weights.data(),
+                                  static_cast<int64_t>(lists.weights.size()))};
+}
+
+}  // namespace weir

@@ -1,0 +1,64 @@
+// The tables of a step where the layers read them: lists and rows on the
+// device, gradients on their way back.
+//
+// Place: between Network's steps and the layers that read tables.
+// Threads: compatible.
+// Owns/borrows: owns device memory; borrows the backend and, from Begin to the
+//   step's end, the inputs.
+// Errors: INVALID_ARGUMENT    inputs that do not fit the model or the batch.
+//         RESOURCE_EXHAUSTED  no device memory.
+// Cost: what a batch needs differs from batch to batch, so memory grows to the
+//   largest and some more. None where the host's memory is shared.
+#ifndef WORKER_MODEL_TABLE_STAGE_H_
+#define WORKER_MODEL_TABLE_STAGE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/compute/backend.h"
+#include "worker/model/graph.h"
+#include "worker/model/trainee.h"
+
+namespace weir {
+
+class TableStage {
+ public:
+  // `tables` must outlive this.
+  TableStage(const std::vector<GraphTable>& tables, Backend* backend);
+  ~TableStage();
+  TableStage(const TableStage&) = delete;
+  TableStage& operator=(const TableStage&) = delete;
+
+  // Sends the inputs, by table. REQUIRES: the queue has passed the last step.
+  absl::Status Begin(std::span<const TableInput> inputs, int64_t rows,
+                     bool training);
+  // What Begin sent. REQUIRES: Begin was OK.
+  const TableContext& context(int table, int use) const {
+    return contexts_[table][use];
+  }
+  // Sends the gradients of a table to the host.
+  void Download(int table);
+
+ private:
+  absl::Status Check(std::span<const TableInput> inputs, int64_t rows,
+                     bool training) const;
+  // A place of so many floats on the device; null where memory is shared.
+  float* Place(int64_t elements);
+  const float* Floats(const float* host, int64_t elements);
+  RowLists Lists(const TableBatch::Lists& lists);
+
+  const std::vector<GraphTable>& tables_;
+  Backend* const backend_;
+  std::vector<std::vector<TableContext>> contexts_;  // by table and use
+  std::vector<TableInput> inputs_;                   // of the step under way
+
+  float* arena_ = nullptr;
+  int64_t elements_ = 0;
+  int64_t used_ = 0;
+};
+
+}  // namespace weir
+
+#endif  // WORKER_MODEL_TABLE_STAGE_H_
