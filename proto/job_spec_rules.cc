@@ -24,6 +24,7 @@ constexpr uint32_t kMaxThreads = 1024;
 constexpr uint32_t kMaxContributions = 65536;  // a cursor counts them, per step
 constexpr uint32_t kMaxBatch = 1 << 24;
 constexpr uint32_t kMaxUnits = 1 << 24;
+constexpr uint32_t kMaxCrossLayers = 64;  // the paper's best have 2 to 4
 
 template <typename... Parts>
 absl::Status Invalid(const std::string& path, const Parts&... parts) {
@@ -64,6 +65,9 @@ void ResolveLayer(Layer* layer) {
   if (layer->has_conv2d() && layer->conv2d().stride() == 0) {
     layer->mutable_conv2d()->set_stride(1);
   }
+  if (layer->has_cross() && layer->cross().layers() == 0) {
+    layer->mutable_cross()->set_layers(1);
+  }
   if (layer->has_max_pool()) {
     ResolvePool(layer->mutable_max_pool());
   }
@@ -87,7 +91,7 @@ void ResolveLayer(Layer* layer) {
 void ResolveModel(Model* model) {
   std::string before = "features";
   for (Layer& layer : *model->mutable_layer()) {
-    if (layer.input().empty()) {
+    if (layer.input().empty() && !layer.has_embedding_bag()) {
       layer.add_input(before);
     }
     before = layer.name();
@@ -257,6 +261,16 @@ absl::Status CheckLayer(const std::string& path, const Layer& layer) {
                  ? Positive(path + ".layer_norm.epsilon",
                             double{layer.layer_norm().epsilon()})
                  : absl::OkStatus();
+    case Layer::kEmbeddingBag:
+      WEIR_RETURN_IF_ERROR(
+          Given(path + ".embedding_bag.table", layer.embedding_bag().table()));
+      return layer.input().empty()
+                 ? absl::OkStatus()
+                 : Invalid(path + ".input",
+                           "an embedding_bag takes none, but features");
+    case Layer::kCross:
+      return InRange<uint32_t>(path + ".cross.layers", layer.cross().layers(),
+                               0, kMaxCrossLayers);
     case Layer::kBatchNorm: {
       const BatchNorm& norm = layer.batch_norm();
       if (norm.has_epsilon()) {

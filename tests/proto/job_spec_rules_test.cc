@@ -53,6 +53,34 @@ TEST(JobSpecRulesTest, DefaultsAreThoseOfTheProto) {
   EXPECT_TRUE(ValidateJobSpec(spec).ok());
 }
 
+TEST(JobSpecRulesTest, LayersOfTablesTakeNoInputAndGiveOne) {
+  JobSpec spec = SmallJob();
+  spec.mutable_model()->clear_layer();
+  Layer* const bag = spec.mutable_model()->add_layer();
+  bag->set_name("bag");
+  bag->mutable_embedding_bag()->set_table("t");
+  Layer* const flat = spec.mutable_model()->add_layer();
+  flat->set_name("flat");
+  flat->mutable_flatten();
+  Layer* const cross = spec.mutable_model()->add_layer();
+  cross->set_name("cross");
+  cross->mutable_cross();
+  ResolveDefaults(&spec);
+  EXPECT_TRUE(spec.model().layer(0).input().empty());
+  EXPECT_EQ(spec.model().layer(1).input(0), "bag");
+  EXPECT_EQ(spec.model().layer(2).cross().layers(), 1u);
+  const auto error = [&spec] {
+    return std::string(ValidateJobSpec(spec).message());
+  };
+  cross->mutable_cross()->set_layers(65);
+  EXPECT_THAT(error(), HasSubstr("model.layer[2].cross.layers: 65 is not in"));
+  bag->add_input("features");
+  EXPECT_THAT(error(), HasSubstr("model.layer[0].input: an embedding_bag"));
+  bag->mutable_embedding_bag()->clear_table();
+  EXPECT_THAT(error(),
+              HasSubstr("model.layer[0].embedding_bag.table: is not set"));
+}
+
 TEST(JobSpecRulesTest, ResolvingTwiceChangesNothingAndWhatIsSetStays) {
   JobSpec spec = SmallJob();
   for (const char* set :
