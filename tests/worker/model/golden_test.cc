@@ -1,20 +1,16 @@
 // Losses, gradients and outputs against PyTorch's, by goldens/goldens.txt.
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/worker/model/network_tester.h"
 
 namespace weir {
 namespace {
-
-struct Golden {
-  std::string name, model;
-  std::vector<float> shape, rows, features, labels, loss, outputs;
-  std::map<std::string, std::vector<float>> params, grads;
-};
 
 std::vector<float> ReadFloats(std::istream& in) {
   std::vector<float> values;
@@ -22,6 +18,44 @@ std::vector<float> ReadFloats(std::istream& in) {
     values.push_back(value);
   }
   return values;
+}
+
+struct Golden {
+  std::string name, model;
+  std::vector<float> shape, rows, features, labels, loss, outputs;
+  std::map<std::string, std::vector<float>> params, grads;
+  // Of tables: dimensions, rows and gradients by id, and the bags.
+  std::vector<std::string> tables;  // "NAME:DIM"
+  std::map<std::string, std::map<uint64_t, std::vector<float>>> rows_of,
+      grads_of;
+  std::vector<std::string> bag_names;
+  SparseBatch bags;
+};
+
+// "table", "bags" and the lines behind them.
+void ReadTableLine(const std::string& key, std::istream& in, Golden* golden) {
+  std::string name;
+  in >> name;
+  if (key == "table") {
+    int dim = 0;
+    in >> dim;
+    golden->tables.push_back(absl::StrCat(name, ":", dim));
+  } else if (key == "bags") {
+    golden->bag_names.push_back(name);
+    const std::vector<float> offsets = ReadFloats(in);
+    golden->bags.features.emplace_back().offsets.assign(offsets.begin(),
+                                                        offsets.end());
+  } else if (key == "ids") {
+    const std::vector<float> ids = ReadFloats(in);
+    golden->bags.features.back().ids.assign(ids.begin(), ids.end());
+  } else if (key == "weights") {
+    golden->bags.features.back().weights = ReadFloats(in);
+  } else if (key == "row" || key == "rowgrad") {
+    uint64_t id = 0;
+    in >> id;
+    (key == "row" ? golden->rows_of : golden->grads_of)[name][id] =
+        ReadFloats(in);
+  }
 }
 
 std::vector<Golden> ReadGoldens() {
@@ -42,6 +76,9 @@ std::vector<Golden> ReadGoldens() {
       in >> name;
       auto& map = key == "param" ? goldens.back().params : goldens.back().grads;
       map[name] = ReadFloats(in);
+    } else if (key == "table" || key == "bags" || key == "ids" ||
+               key == "weights" || key == "row" || key == "rowgrad") {
+      ReadTableLine(key, in, &goldens.back());
     } else if (key != "version" && key != "end") {
       Golden& g = goldens.back();
       std::map<std::string, std::vector<float>*> fields = {
@@ -53,13 +90,49 @@ std::vector<Golden> ReadGoldens() {
   return goldens;
 }
 
+void SetTables(const Golden& golden, int64_t rows, NetworkTester* tester) {
+  tester->SetBags(golden.bags, rows);
+  for (size_t t = 0; t < tester->tables().size(); ++t) {
+    NetworkTester::TableRows& table = tester->tables()[t];
+    table.rows.clear();
+    for (const uint64_t id : table.batch.ids()) {
+      const std::vector<float>& row =
+          golden.rows_of.at(tester->network().tables()[t].name).at(id);
+      table.rows.insert(table.rows.end(), row.begin(), row.end());
+    }
+  }
+}
+
+// Of ids that the batch does not use PyTorch's gradient is zero.
+void CheckTables(const Golden& golden, NetworkTester* tester) {
+  for (size_t t = 0; t < tester->tables().size(); ++t) {
+    const NetworkTester::TableRows& table = tester->tables()[t];
+    const std::string& name = tester->network().tables()[t].name;
+    std::vector<float> expected;
+    for (const auto& [id, row] : golden.grads_of.at(name)) {
+      const auto& ids = table.batch.ids();
+      if (std::find(ids.begin(), ids.end(), id) != ids.end()) {
+        expected.insert(expected.end(), row.begin(), row.end());
+      } else {
+        EXPECT_EQ(row, std::vector<float>(row.size(), 0.0f)) << id;
+      }
+    }
+    ASSERT_EQ(table.gradients.size(), expected.size());
+    EXPECT_LT(RelativeError(table.gradients.data(), expected.data(),
+                            static_cast<int64_t>(expected.size())),
+              1e-5)
+        << name;
+  }
+}
+
 TEST(GoldenTest, LossGradientsAndOutputsArePyTorchs) {
   const std::vector<Golden> goldens = ReadGoldens();
-  ASSERT_EQ(goldens.size(), 5u);
+  ASSERT_EQ(goldens.size(), 8u);
   for (const Golden& golden : goldens) {
     SCOPED_TRACE(golden.name);
     auto created = NetworkTester::Create(
-        golden.model, {golden.shape.begin(), golden.shape.end()});
+        golden.model, {golden.shape.begin(), golden.shape.end()}, nullptr,
+        MakeSparseSpec(golden.tables, golden.bag_names));
     ASSERT_TRUE(created.ok()) << created.status();
     NetworkTester& tester = **created;
     ASSERT_EQ(golden.params.size(), tester.network().variables().size());
@@ -68,8 +141,10 @@ TEST(GoldenTest, LossGradientsAndOutputsArePyTorchs) {
       std::copy(values.begin(), values.end(), tester.parameter(name));
     }
     const auto rows = static_cast<int64_t>(golden.rows.at(0));
-    const auto result = tester.network().TrainStep(
-        golden.features.data(), golden.labels.data(), rows, 1, {});
+    SetTables(golden, rows, &tester);
+    const auto result =
+        tester.network().TrainStep(golden.features.data(), golden.labels.data(),
+                                   rows, 1, {}, tester.table_inputs());
     ASSERT_TRUE(result.ok()) << result.status();
     // Float32 through a handful of layers, against float64.
     EXPECT_NEAR(result->loss, golden.loss.at(0), 2e-6);
@@ -89,8 +164,10 @@ TEST(GoldenTest, LossGradientsAndOutputsArePyTorchs) {
             << name;
       }
     }
-    const auto evaluated = tester.network().Evaluate(
-        golden.features.data(), golden.labels.data(), rows);
+    CheckTables(golden, &tester);
+    const auto evaluated =
+        tester.network().Evaluate(golden.features.data(), golden.labels.data(),
+                                  rows, tester.table_inputs());
     ASSERT_TRUE(evaluated.ok()) << evaluated.status();
     ASSERT_EQ(evaluated->outputs.size(), golden.outputs.size());
     EXPECT_LT(RelativeError(evaluated->outputs.data(), golden.outputs.data(),

@@ -13,9 +13,14 @@ tolerance is about Weir's own rounding. Lines of the file:
   features V... / labels V...
   loss V                 training mode, mean over rows
   grad NAME V...         of a buffer: the batch's statistic
+  table NAME DIM         and of a model that reads tables, in this order:
+  bags FEATURE OFFSET... / ids FEATURE ID... / weights FEATURE V... (or none)
+  row TABLE ID V...      before the step
+  rowgrad TABLE ID V...
   outputs V...           evaluation mode, logits or predictions
   end
 """
+import itertools
 import os
 
 import torch
@@ -39,6 +44,31 @@ class Case:
         self.params = {}
         self.stats = {}
         self.training = True
+        self.tables, self.bags = {}, {}
+
+    def table(self, name, dim):
+        """Rows of ids 0 to 9; of all the batch uses some."""
+        self.tables[name] = rand(10, dim).requires_grad_()
+
+    def feature(self, name, offsets, ids, weights=None):
+        self.bags[name] = (torch.tensor(offsets), torch.tensor(ids), weights)
+
+    def embedding_bag(self, table, features, mode="sum"):
+        outputs = []
+        for name in features:
+            offsets, ids, weights = self.bags[name]
+            outputs.append(F.embedding_bag(
+                ids, self.tables[table], offsets, mode=mode,
+                per_sample_weights=weights if mode == "sum" else None,
+                include_last_offset=True))
+        return torch.stack(outputs, 1)
+
+    def cross(self, name, x0, layers):
+        x, n = x0, x0.shape[1]
+        for l in range(layers):
+            w = self.param("%s/kernel_%d" % (name, l), n, n)
+            x = x0 * (x @ w + self.param("%s/bias_%d" % (name, l), n)) + x
+        return x
 
     def param(self, name, *shape):
         if name not in self.params:
@@ -111,6 +141,84 @@ def pooled(c):
     return c.dense("out", torch.tanh(x).flatten(1), 2)
 
 
+def dlrm(c):
+    bottom = torch.tanh(c.dense("bottom", c.features, 4))
+    e = c.embedding_bag("t", ["A", "B", "C"])
+    vectors = torch.cat([bottom[:, None, :], e,
+                         c.embedding_bag("t", ["C", "A"], "mean"),
+                         c.embedding_bag("t", ["B"], "max")], 1)
+    i, j = torch.tril_indices(7, 7, -1)
+    dots = torch.bmm(vectors, vectors.transpose(1, 2))[:, i, j]
+    return c.dense("out", torch.cat([bottom, dots], 1), 1)
+
+
+def deep_fm(c):
+    e = c.embedding_bag("v", ["A", "B", "C"])
+    fm = 0.5 * (e.sum(1) ** 2 - (e ** 2).sum(1)).sum(1, keepdim=True)
+    wide = c.embedding_bag("w", ["A"])[:, 0] + c.embedding_bag("w", ["B"])[:, 0]
+    deep = c.dense("out", torch.relu(c.dense("deep", e.flatten(1), 6)), 1)
+    return fm + wide + deep
+
+
+def dcn(c):
+    e = c.embedding_bag("t", ["B", "C"], "sum").flatten(1)
+    x = c.cross("cross", torch.cat([c.features, e], 1), 3)
+    return c.dense("out", x, 3)
+
+
+def bags(case):
+    case.feature("A", [0, 1, 2, 3, 4, 5], [3, 0, 3, 7, 3])
+    case.feature("B", [0, 3, 3, 5, 6, 9], [3, 5, 3, 1, 2, 9, 9, 9, 0],
+                 rand(9).abs() + 0.5)
+    case.feature("C", [0, 0, 2, 6, 6, 7], [8, 8, 4, 5, 6, 7, 1])
+    return case
+
+
+def sparse_cases():
+    """Made behind all others, whose numbers then stay as they were."""
+    c = Case("dlrm", 'layer { name: "bottom" dense { units: 4 } } '
+             'layer { name: "act" tanh {} } '
+             'layer { name: "e" embedding_bag { table: "t" } } '
+             'layer { name: "mean" embedding_bag { table: "t" feature: "C" '
+             'feature: "A" pooling: MEAN } } '
+             'layer { name: "max" embedding_bag { table: "t" feature: "B" '
+             'pooling: MAX } } '
+             'layer { name: "dots" input: "act" input: "e" input: "mean" '
+             'input: "max" dot_interaction {} } '
+             'layer { name: "j" input: "act" input: "dots" concat {} } '
+             'layer { name: "out" dense { units: 1 } } '
+             'loss { sigmoid_cross_entropy {} }', [3], 5,
+             torch.tensor([0., 1, 1, 0, 1]))
+    c.table("t", 4)
+    yield bags(c), dlrm
+    c = Case("deep_fm", 'layer { name: "e" embedding_bag { table: "v" } } '
+             'layer { name: "fm" factorization_machine {} } '
+             'layer { name: "wa" embedding_bag { table: "w" feature: "A" } } '
+             'layer { name: "fa" flatten {} } '
+             'layer { name: "wb" embedding_bag { table: "w" feature: "B" } } '
+             'layer { name: "fb" flatten {} } '
+             'layer { name: "fe" input: "e" flatten {} } '
+             'layer { name: "deep" dense { units: 6 } } '
+             'layer { name: "r" relu {} } '
+             'layer { name: "out" dense { units: 1 } } '
+             'layer { name: "y" input: "fm" input: "fa" input: "fb" '
+             'input: "out" add {} } '
+             'loss { sigmoid_cross_entropy {} }', [0], 5,
+             torch.tensor([1., 0, 1, 0, 0]))
+    c.table("v", 3)
+    c.table("w", 1)
+    yield bags(c), deep_fm
+    c = Case("dcn", 'layer { name: "e" embedding_bag { table: "t" '
+             'feature: "B" feature: "C" } } layer { name: "f" flatten {} } '
+             'layer { name: "j" input: "features" input: "f" concat {} } '
+             'layer { name: "cross" cross { layers: 3 } } '
+             'layer { name: "out" dense { units: 3 } } '
+             'loss { softmax_cross_entropy {} }', [2], 5,
+             torch.tensor([0., 2, 1, 1, 2]))
+    c.table("t", 2)
+    yield bags(c), dcn
+
+
 CASES = [
     (Case("mlp", 'layer { name: "h" dense { units: 8 } } '
           'layer { name: "r" relu {} } layer { name: "n" layer_norm {} } '
@@ -163,9 +271,23 @@ def loss_of(case, y):
     return F.mse_loss(y, case.labels)
 
 
+def table_lines(case):
+    lines = ["table %s %d" % (k, v.shape[1]) for k, v in case.tables.items()]
+    for name, (offsets, ids, weights) in case.bags.items():
+        lines += ["bags %s %s" % (name, values(offsets)),
+                  "ids %s %s" % (name, values(ids))]
+        if weights is not None:
+            lines.append("weights %s %s" % (name, values(weights)))
+    for name, rows in case.tables.items():
+        for i in range(len(rows)):
+            lines += ["row %s %d %s" % (name, i, values(rows[i])),
+                      "rowgrad %s %d %s" % (name, i, values(rows.grad[i]))]
+    return lines
+
+
 def main():
     lines = ["version torch " + torch.__version__ + " float64"]
-    for case, forward in CASES:
+    for case, forward in itertools.chain(CASES, sparse_cases()):
         loss = loss_of(case, forward(case))
         loss.backward()
         case.training = False
@@ -179,6 +301,7 @@ def main():
         for name, param in case.params.items():
             grad = case.stats[name] if name in case.stats else param.grad
             lines.append("grad %s %s" % (name, values(grad)))
+        lines += table_lines(case)
         lines += ["outputs " + values(outputs), "end"]
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "goldens.txt")
     with open(path, "w") as f:
