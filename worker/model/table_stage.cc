@@ -1,5 +1,8 @@
 #include "worker/model/table_stage.h"
 
+#include <cstring>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
@@ -58,10 +61,7 @@ absl::Status TableStage::Check(std::span<const TableInput> inputs, int64_t rows,
   return absl::OkStatus();
 }
 
-absl::Status TableStage::Begin(std::span<const TableInput> inputs, int64_t rows,
-                               bool training) {
-  WEIR_RETURN_IF_ERROR(Check(inputs, rows, training));
-  inputs_.assign(inputs.begin(), inputs.end());
+absl::Status TableStage::Reserve() {
   int64_t elements = 0;
   for (size_t t = 0; t < inputs_.size(); ++t) {
     elements += 2 * Aligned(RowElements(tables_[t], *inputs_[t].batch));
@@ -69,30 +69,50 @@ absl::Status TableStage::Begin(std::span<const TableInput> inputs, int64_t rows,
       elements += ElementsOf(use.bags) + ElementsOf(use.rows);
     }
   }
-  if (elements > elements_ && !backend_->shares_host_memory()) {
-    backend_->Release(arena_);
-    arena_ = nullptr;
-    elements_ = 0;
-    elements += elements / 4;
-    WEIR_ASSIGN_OR_RETURN(arena_, backend_->Allocate(elements));
-    elements_ = elements;
-  }
   used_ = 0;
+  if (elements <= static_cast<int64_t>(host_.size()) ||
+      backend_->shares_host_memory()) {
+    return absl::OkStatus();
+  }
+  backend_->Release(arena_);
+  arena_ = nullptr;
+  host_.clear();
+  std::vector<float> host(elements + elements / 4);
+  WEIR_ASSIGN_OR_RETURN(
+      arena_,
+      backend_->MirrorHost(host.data(), static_cast<int64_t>(host.size())));
+  host_ = std::move(host);
+  return absl::OkStatus();
+}
+
+absl::Status TableStage::Begin(std::span<const TableInput> inputs, int64_t rows,
+                               bool training) {
+  WEIR_RETURN_IF_ERROR(Check(inputs, rows, training));
+  inputs_.assign(inputs.begin(), inputs.end());
+  WEIR_RETURN_IF_ERROR(Reserve());
   for (size_t t = 0; t < inputs_.size(); ++t) {
     const TableInput& input = inputs_[t];
-    const int64_t count = RowElements(tables_[t], *input.batch);
-    const float* values = Floats(input.rows, count);
-    float* const gradients =
-        backend_->shares_host_memory() ? input.gradients : Place(count);
+    const float* values =
+        Floats(input.rows, RowElements(tables_[t], *input.batch));
     for (size_t u = 0; u < contexts_[t].size(); ++u) {
       const TableBatch::Use& use = input.batch->uses()[u];
       contexts_[t][u] = {.rows = values,
                          .bags = Lists(use.bags),
                          .users = Lists(use.rows),
-                         .gradients = gradients,
+                         .gradients = input.gradients,
                          // Backward meets the last use first.
                          .adds = u + 1 < contexts_[t].size()};
     }
+  }
+  if (arena_ == nullptr) {
+    return absl::OkStatus();
+  }
+  backend_->Upload(arena_, host_.data(), used_);
+  for (size_t t = 0; t < inputs_.size(); ++t) {
+    for (TableContext& context : contexts_[t]) {
+      context.gradients = arena_ + used_;
+    }
+    used_ += Aligned(RowElements(tables_[t], *inputs_[t].batch));
   }
   return absl::OkStatus();
 }
@@ -105,23 +125,23 @@ void TableStage::Download(int table) {
   }
 }
 
-float* TableStage::Place(int64_t elements) {
-  if (backend_->shares_host_memory()) {
-    return nullptr;
-  }
-  float* const place = arena_ + used_;
-  used_ += Aligned(elements);
-  return place;
-}
-
 const float* TableStage::Floats(const float* host, int64_t elements) {
-  float* const place = Place(elements);
-  return elements == 0 ? place : backend_->Stage(place, host, elements);
+  if (arena_ == nullptr) {
+    return host;
+  }
+  const int64_t begin = used_;
+  // Not an assignment of floats, which may quieten bits that are integers.
+  if (elements > 0) {
+    std::memcpy(host_.data() + begin, host,
+                static_cast<size_t>(elements) * sizeof(float));
+  }
+  used_ += Aligned(elements);
+  return arena_ + begin;
 }
 
 RowLists TableStage::Lists(const TableBatch::Lists& lists) {
   const auto integers = [&](const std::vector<int32_t>& host) {
-    // Device memory holds either; Stage copies bits.
+    // Device memory holds either, and copies keep all bits.
     return reinterpret_cast<const int32_t*>(
         Floats(reinterpret_cast<const float*>(host.data()),
                static_cast<int64_t>(host.size())));

@@ -3,7 +3,8 @@
 //
 // Place: between Network's steps and the layers that read tables.
 // Threads: compatible.
-// Owns/borrows: owns device memory; borrows the backend and, from Begin to the
+// Owns/borrows: owns device memory and its pinned host side, so that a batch of
+//   many small lists is one copy; borrows the backend and, from Begin to the
 //   step's end, the inputs.
 // Errors: INVALID_ARGUMENT    inputs that do not fit the model or the batch.
 //         RESOURCE_EXHAUSTED  no device memory.
@@ -44,8 +45,9 @@ class TableStage {
  private:
   absl::Status Check(std::span<const TableInput> inputs, int64_t rows,
                      bool training) const;
-  // A place of so many floats on the device; null where memory is shared.
-  float* Place(int64_t elements);
+  // Makes room for the inputs and their gradients.
+  absl::Status Reserve();
+  // Where the device will have these; `host` itself where memory is shared.
   const float* Floats(const float* host, int64_t elements);
   RowLists Lists(const TableBatch::Lists& lists);
 
@@ -54,8 +56,9 @@ class TableStage {
   std::vector<std::vector<TableContext>> contexts_;  // by table and use
   std::vector<TableInput> inputs_;                   // of the step under way
 
-  float* arena_ = nullptr;
-  int64_t elements_ = 0;
+  // None of it where memory is shared: the inputs, then the gradients.
+  std::vector<float> host_;
+  float* arena_ = nullptr;  // mirror of host_
   int64_t used_ = 0;
 };
 

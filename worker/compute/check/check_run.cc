@@ -48,7 +48,9 @@ bool SameBits(float a, float b) {
 
 std::vector<float> AsFloats(const std::vector<int32_t>& integers) {
   std::vector<float> floats(integers.size());
-  std::memcpy(floats.data(), integers.data(), floats.size() * sizeof(float));
+  if (!floats.empty()) {
+    std::memcpy(floats.data(), integers.data(), floats.size() * sizeof(float));
+  }
   return floats;
 }
 
