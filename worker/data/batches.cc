@@ -123,6 +123,7 @@ absl::Status Batches::Make(int64_t contribution, Batch* batch) const {
       static_cast<float>(batch->rows) / static_cast<float>(options_.batch_size);
   batch->features.resize(batch->rows * width);
   batch->labels.resize(batch->rows);
+  batch->sparse.Clear(dataset_->sparse_features().size());
   std::shared_ptr<const std::vector<uint32_t>> order;
   int64_t order_epoch = -1;
   for (int64_t row = 0; row < batch->rows; ++row) {
@@ -139,6 +140,7 @@ absl::Status Batches::Make(int64_t contribution, Batch* batch) const {
     WEIR_RETURN_IF_ERROR(
         dataset_->ReadSample(sample, batch->features.data() + row * width,
                              batch->labels.data() + row));
+    WEIR_RETURN_IF_ERROR(dataset_->ReadSparse(sample, &batch->sparse));
   }
   return absl::OkStatus();
 }

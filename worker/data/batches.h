@@ -42,6 +42,7 @@ struct Batch {
   float weight = 0.0f;          // rows / batch_size
   std::vector<float> features;  // [rows, feature shape...], row-major
   std::vector<float> labels;    // [rows]
+  SparseBatch sparse;           // the data set's features, `rows` bags each
 };
 
 // ceil(epochs * sample_count / batch_size): the contributions of a job that is

@@ -7,6 +7,7 @@
 // Invariants
 //   I1. ReadSample(i) gives the same values every time and on every machine.
 //   I2. Every value is finite.
+//   I3. ReadSparse(i) appends the same bags every time and on every machine.
 // Threads: safe after Create.
 // Errors: the message begins with the JobSpec's field ("data.train.idx.images")
 //   and names the file, and in text files the line.
@@ -27,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/data/sparse_batch.h"
 
 namespace weir {
 
@@ -61,16 +63,27 @@ class Dataset {
 
   // Samples; at least 1.
   int64_t size() const { return size_; }
-  // Of one sample, without the batch: {1, 28, 28} or {126}.
+  // Of one sample, without the batch: {1, 28, 28} or {126}; {0} of a data set
+  // that has categorical features alone.
   const std::vector<int64_t>& feature_shape() const { return feature_shape_; }
   // The product of feature_shape().
   int64_t feature_elements() const { return feature_elements_; }
+  // Names of the categorical features; unique, empty where there is none.
+  const std::vector<std::string>& sparse_features() const {
+    return sparse_features_;
+  }
   const LabelFacts& label_facts() const { return label_facts_; }
 
   // Fills features[feature_elements()] and *label.
   // REQUIRES: 0 <= index < size().
   virtual absl::Status ReadSample(int64_t index, float* features,
                                   float* label) const = 0;
+  // Appends the sample's bag to every feature of *batch.
+  // REQUIRES: 0 <= index < size(); as many features as sparse_features().
+  virtual absl::Status ReadSparse(int64_t /*index*/,
+                                  SparseBatch* /*batch*/) const {
+    return absl::OkStatus();
+  }
 
  protected:
   Dataset() = default;
@@ -82,12 +95,16 @@ class Dataset {
       feature_elements_ *= dimension;
     }
   }
+  void set_sparse_features(std::vector<std::string> names) {
+    sparse_features_ = std::move(names);
+  }
   void set_label_facts(const LabelFacts& facts) { label_facts_ = facts; }
 
  private:
   int64_t size_ = 0;
   std::vector<int64_t> feature_shape_;
   int64_t feature_elements_ = 0;
+  std::vector<std::string> sparse_features_;
   LabelFacts label_facts_;
 };
 

@@ -6,6 +6,7 @@
 #ifndef WORKER_DATA_SPARSE_BATCH_H_
 #define WORKER_DATA_SPARSE_BATCH_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -17,10 +18,24 @@ struct SparseFeature {
   std::vector<int64_t> offsets = {0};  // [samples + 1], into `ids`
   std::vector<uint64_t> ids;
   std::vector<float> weights;  // by id; empty: every one is 1
+
+  // Ends the bag of ids that were added since the last.
+  void EndBag() { offsets.push_back(static_cast<int64_t>(ids.size())); }
 };
 
 struct SparseBatch {
   std::vector<SparseFeature> features;  // in the order of the data set
+
+  // Leaves `feature_count` features without samples, whose vectors are used
+  // again.
+  void Clear(size_t feature_count) {
+    features.resize(feature_count);
+    for (SparseFeature& feature : features) {
+      feature.offsets.assign(1, 0);
+      feature.ids.clear();
+      feature.weights.clear();
+    }
+  }
 };
 
 }  // namespace weir

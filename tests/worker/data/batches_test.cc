@@ -172,6 +172,29 @@ TEST(BatchesTest, BytesAreTheSameInWhateverOrderTheyAreAskedFor) {
   }
 }
 
+TEST(BatchesTest, BagsAreThoseOfTheRowsAndNothingStaysFromTheLastBatch) {
+  const FakeDataset dataset(31);
+  const auto batches = Make(Epochs(2, 9), &dataset);
+  Batch batch;
+  for (int64_t c = 0; c <= batches->contributions(); ++c) {
+    ASSERT_TRUE(batches->Make(c, &batch).ok());
+    ASSERT_EQ(batch.sparse.features.size(), 2u);
+    const SparseFeature& even = batch.sparse.features[0];
+    const SparseFeature& own = batch.sparse.features[1];
+    ASSERT_EQ(std::ssize(even.offsets), batch.rows + 1);
+    ASSERT_EQ(std::ssize(own.ids), batch.rows);
+    for (int64_t row = 0; row < batch.rows; ++row) {
+      const auto sample = static_cast<uint64_t>(batch.labels[row]);
+      EXPECT_EQ(own.ids[own.offsets[row]], sample);
+      const std::vector<uint64_t> bag(even.ids.begin() + even.offsets[row],
+                                      even.ids.begin() + even.offsets[row + 1]);
+      EXPECT_EQ(bag, sample % 2 == 0
+                         ? (std::vector<uint64_t>{sample, 2 * sample})
+                         : std::vector<uint64_t>{});
+    }
+  }
+}
+
 TEST(BatchesTest, NamesTheFieldThatDoesNotFit) {
   const FakeDataset dataset(10);
   Batches::Options both = Epochs(1, 4);

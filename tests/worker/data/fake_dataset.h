@@ -8,12 +8,14 @@
 
 namespace weir {
 
-// Features (i, i + 0.5), label i.
+// Features (i, i + 0.5), label i; `even` has the bag {i, 2 i} for even i and an
+// empty one for odd i, `own` the bag {i}.
 class FakeDataset : public Dataset {
  public:
   // Reading sample `broken` fails; -1: none does.
   explicit FakeDataset(int64_t size, int64_t broken = -1) : broken_(broken) {
     SetShape(size, {2});
+    set_sparse_features({"even", "own"});
   }
 
   absl::Status ReadSample(int64_t index, float* features,
@@ -24,6 +26,17 @@ class FakeDataset : public Dataset {
     features[0] = static_cast<float>(index);
     features[1] = static_cast<float>(index) + 0.5f;
     *label = static_cast<float>(index);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSparse(int64_t index, SparseBatch* batch) const override {
+    const auto id = static_cast<uint64_t>(index);
+    if (index % 2 == 0) {
+      batch->features[0].ids.insert(batch->features[0].ids.end(), {id, 2 * id});
+    }
+    batch->features[0].EndBag();
+    batch->features[1].ids.push_back(id);
+    batch->features[1].EndBag();
     return absl::OkStatus();
   }
 
