@@ -21,7 +21,7 @@ namespace weir {
 class CsvDataset : public Dataset {
  public:
   struct Options {
-    std::string path;  // plain or gzipped
+    std::string path;  // plain, gzip or zstd
     bool header = false;
     int64_t label_column = 0;  // counted from 0
     std::string field_path;    // "data.train.csv"

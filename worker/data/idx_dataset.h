@@ -29,7 +29,7 @@ namespace weir {
 class IdxDataset : public Dataset {
  public:
   struct Options {
-    std::string images;  // paths, plain or gzipped
+    std::string images;  // paths, plain, gzip or zstd
     std::string labels;
     float mean = 0.0f;
     float stddev = 1.0f;

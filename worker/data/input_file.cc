@@ -4,79 +4,34 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <system_error>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/files.h"
 #include "common/status.h"
-#include "zlib.h"
+#include "worker/data/input_stream.h"
 
 namespace weir {
-namespace {
-
-constexpr size_t kInflateStepBytes = size_t{1} << 20;
-
-// Feeds and drains `stream` until its end or an error; appends to *out.
-absl::Status Inflate(const std::string& path, const std::string& packed,
-                     z_stream* stream, std::string* out) {
-  size_t fed = 0;
-  while (true) {
-    if (stream->avail_in == 0 && fed < packed.size()) {
-      const size_t piece = std::min<size_t>(packed.size() - fed, 1u << 30);
-      // zlib does not write to its input; its type is older than const.
-      stream->next_in =
-          reinterpret_cast<Bytef*>(const_cast<char*>(packed.data() + fed));
-      stream->avail_in = static_cast<uInt>(piece);
-      fed += piece;
-    }
-    const size_t old_size = out->size();
-    out->resize(old_size + kInflateStepBytes);
-    stream->next_out = reinterpret_cast<Bytef*>(out->data() + old_size);
-    stream->avail_out = kInflateStepBytes;
-    const int code = inflate(stream, Z_NO_FLUSH);
-    out->resize(old_size + kInflateStepBytes - stream->avail_out);
-    if (code == Z_STREAM_END) {
-      if (stream->avail_in == 0 && fed == packed.size()) {
-        return absl::OkStatus();
-      }
-      // Members may follow one another: RFC 1952, section 2.2.
-      inflateReset(stream);
-      continue;
-    }
-    if (code == Z_BUF_ERROR && stream->avail_in == 0) {
-      return absl::DataLossError(
-          absl::StrCat(path, ": the gzip file is truncated after ",
-                       packed.size(), " bytes: copy it again"));
-    }
-    if (code != Z_OK) {
-      return absl::DataLossError(
-          absl::StrCat(path, ": the gzip file is damaged (",
-                       stream->msg == nullptr ? "unknown reason" : stream->msg,
-                       "): copy it again"));
-    }
-  }
-}
-
-}  // namespace
 
 absl::StatusOr<std::string> ReadInputFile(const std::string& path) {
-  absl::StatusOr<std::string> bytes = Files::Real()->ReadAll(path);
-  if (!bytes.ok() || !absl::StartsWith(*bytes, "\x1f\x8b")) {
-    return bytes;
+  constexpr size_t kStepBytes = size_t{1} << 20;
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<InputStream> stream,
+                        InputStream::Open(path));
+  std::string text;
+  // A plain file is read, and its end seen, in the first step.
+  size_t step = static_cast<size_t>(stream->file_bytes()) + 1;
+  while (true) {
+    const size_t old_size = text.size();
+    text.resize(old_size + step);
+    WEIR_ASSIGN_OR_RETURN(const size_t bytes,
+                          stream->Read(text.data() + old_size, step));
+    text.resize(old_size + bytes);
+    if (bytes < step) {
+      return text;
+    }
+    step = std::max(kStepBytes, text.size() / 2);
   }
-  z_stream stream = {};
-  // 15: the largest window; + 16: a gzip header, nothing else.
-  if (inflateInit2(&stream, 15 + 16) != Z_OK) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, ": no memory to unpack the gzip file"));
-  }
-  std::string unpacked;
-  const absl::Status status = Inflate(path, *bytes, &stream, &unpacked);
-  inflateEnd(&stream);
-  WEIR_RETURN_IF_ERROR(status);
-  return unpacked;
 }
 
 bool ParseFinite(absl::string_view text, float* value) {

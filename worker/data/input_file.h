@@ -1,6 +1,6 @@
 // What all file readers share: whole files, their lines and their numbers.
 //
-// Errors: NOT_FOUND  no such file; DATA_LOSS  the gzip stream is cut or broken.
+// Errors: NOT_FOUND  no such file; DATA_LOSS  what is packed is cut or broken.
 #ifndef WORKER_DATA_INPUT_FILE_H_
 #define WORKER_DATA_INPUT_FILE_H_
 
@@ -13,7 +13,7 @@
 
 namespace weir {
 
-// Reads `path` whole; what begins as a gzip file is unpacked.
+// Reads `path` whole, unpacked: see input_stream.h.
 absl::StatusOr<std::string> ReadInputFile(const std::string& path);
 
 // Parses all of `text` as a number; a leading '+' is allowed. Returns false,

@@ -30,7 +30,7 @@ enum class LibsvmBase { kAuto, kZero, kOne };
 class LibsvmDataset : public Dataset {
  public:
   struct Options {
-    std::string path;  // plain or gzipped
+    std::string path;  // plain, gzip or zstd
     int64_t feature_count = 0;
     LibsvmBase base = LibsvmBase::kAuto;
     std::string field_path;  // "data.train.libsvm"

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
 #include "zlib.h"
+#include "zstd.h"
 
 namespace weir {
 
@@ -34,6 +35,19 @@ inline std::string Gzip(const std::string& bytes) {
   EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
   out.resize(stream.total_out);
   deflateEnd(&stream);
+  return out;
+}
+
+// `bytes` as a zstd file with a checksum, as the `zstd` program makes it.
+inline std::string Zstd(const std::string& bytes) {
+  ZSTD_CCtx* const context = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+  std::string out(ZSTD_compressBound(bytes.size()), '\0');
+  const size_t size = ZSTD_compress2(context, out.data(), out.size(),
+                                     bytes.data(), bytes.size());
+  EXPECT_FALSE(ZSTD_isError(size));
+  ZSTD_freeCCtx(context);
+  out.resize(size);
   return out;
 }
 
