@@ -15,9 +15,7 @@ void Metrics::Add(const float* outputs, const float* labels, int64_t rows,
       const int64_t best = std::max_element(output, output + width) - output;
       correct_ += best == static_cast<int64_t>(labels[row]) ? 1 : 0;
     } else if (kind_ == Loss::kSigmoidCrossEntropy) {
-      const bool positive = labels[row] > 0.5f;
-      correct_ += (output[0] > 0.0f) == positive ? 1 : 0;
-      scores_.emplace_back(output[0], positive);
+      AddBinary(output[0], labels[row] > 0.5f);
     }
   }
 }
@@ -35,33 +33,41 @@ std::map<std::string, double> Metrics::Result() const {
     result["accuracy"] = static_cast<double>(correct_) / rows;
   }
   if (kind_ == Loss::kSigmoidCrossEntropy) {
-    result["auc"] = Auc();
+    AddBinaryResults(&result);
   }
   return result;
 }
 
-double Metrics::Auc() const {
-  std::vector<std::pair<float, bool>> scores = scores_;
-  std::sort(scores.begin(), scores.end());
-  double rank_sum = 0;  // of the positives; ranks count from 1
-  double positives = 0;
-  for (size_t begin = 0; begin < scores.size();) {
-    size_t end = begin;
-    double tied_positives = 0;
-    while (end < scores.size() && scores[end].first == scores[begin].first) {
-      tied_positives += scores[end].second ? 1 : 0;
-      ++end;
-    }
-    const double mean_rank = static_cast<double>(begin + 1 + end) / 2;
-    rank_sum += tied_positives * mean_rank;
-    positives += tied_positives;
-    begin = end;
+void Metrics::AddBinary(float logit, bool positive) {
+  correct_ += (logit > 0.0f) == positive ? 1 : 0;
+  has_nan_ = has_nan_ || std::isnan(logit);
+  if (has_nan_) {
+    return;
   }
-  const double negatives = static_cast<double>(scores.size()) - positives;
-  if (positives == 0 || negatives == 0) {
-    return 0.5;  // no pair to order
+  const auto z = static_cast<double>(logit);
+  const double small = std::exp(-std::abs(z));  // never overflows
+  const double probability = (z >= 0 ? 1.0 : small) / (1.0 + small);
+  log_loss_sum_ += std::max(positive ? -z : z, 0.0) + std::log1p(small);
+  probability_sum_ += probability;
+  label_sum_ += positive ? 1.0 : 0.0;
+  binned_auc_.Add(probability, positive);
+  if (rows_ <= exact_rows_max_) {
+    scores_.emplace_back(logit, positive);
+  } else {
+    scores_ = {};
   }
-  return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives);
+}
+
+void Metrics::AddBinaryResults(std::map<std::string, double>* result) const {
+  if (has_nan_) {
+    return;
+  }
+  (*result)["auc"] =
+      rows_ <= exact_rows_max_ ? Auc(scores_) : binned_auc_.Value();
+  (*result)["log_loss"] = log_loss_sum_ / static_cast<double>(rows_);
+  if (label_sum_ > 0) {
+    (*result)["calibration"] = probability_sum_ / label_sum_;
+  }
 }
 
 }  // namespace weir

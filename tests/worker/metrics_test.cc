@@ -1,9 +1,10 @@
-// Metrics against closed forms and a count over all pairs.
+// Metrics against closed forms.
 #include "worker/metrics.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "common/random.h"
 
@@ -23,27 +24,62 @@ TEST(MetricsTest, CountsTheLargestLogitAsTheClass) {
   EXPECT_EQ(metrics.Result().count("auc"), 0u);
 }
 
-TEST(MetricsTest, AucEqualsTheShareOfOrderedPairsWithTiesAsHalf) {
-  RandomStream random(7);
-  std::vector<float> scores(300), labels(300);
-  for (size_t i = 0; i < scores.size(); ++i) {
+// Adds logits with labels one by one.
+Metrics Binary(const std::vector<float>& logits,
+               const std::vector<float>& labels,
+               int64_t exact_rows_max = Metrics::kExactRowsMax) {
+  Metrics metrics(Loss::kSigmoidCrossEntropy, exact_rows_max);
+  metrics.Add(logits.data(), labels.data(), 1, 1, 1);
+  metrics.Add(logits.data() + 1, labels.data() + 1, std::ssize(logits) - 1, 1,
+              1);
+  return metrics;
+}
+
+TEST(MetricsTest, BinaryLossesHaveAucLogLossAndCalibration) {
+  // Probabilities 1/2, 4/5, 1/5 and 1/10.
+  const auto result =
+      Binary({0.0f, std::log(4.0f), -std::log(4.0f), -std::log(9.0f)},
+             {0, 1, 1, 0})
+          .Result();
+  // Of the pairs only that of 1/5 and 1/2 is in the wrong order.
+  EXPECT_DOUBLE_EQ(result.at("auc"), 0.75);
+  EXPECT_DOUBLE_EQ(result.at("accuracy"), 0.75);
+  EXPECT_NEAR(result.at("log_loss"), -std::log(0.5 * 0.8 * 0.2 * 0.9) / 4,
+              1e-7);
+  EXPECT_NEAR(result.at("calibration"), (0.5 + 0.8 + 0.2 + 0.1) / 2, 1e-7);
+  EXPECT_EQ(result.size(), 5u);
+}
+
+TEST(MetricsTest, LogLossStaysExactAtLogitsOfAnySize) {
+  const auto result =
+      Binary({1000.0f, -1000.0f, 1000.0f, 40.0f}, {0, 1, 1, 1}).Result();
+  EXPECT_NEAR(result.at("log_loss"), 2000.0 / 4, 1e-12);
+  EXPECT_NEAR(Binary({40.0f, 40.0f}, {1, 1}).Result().at("log_loss"),
+              std::exp(-40.0), 1e-30);
+}
+
+TEST(MetricsTest, ManyRowsAreBinned) {
+  RandomStream random(3);
+  std::vector<float> logits(5000), labels(5000);
+  for (size_t i = 0; i < logits.size(); ++i) {
     labels[i] = random.NextFloat() < 0.3f ? 1.0f : 0.0f;
-    // Few distinct values, so that there are ties.
-    scores[i] = static_cast<float>(random.NextBelow(12)) + 2 * labels[i];
+    logits[i] = random.NextNormal() + labels[i];
   }
-  double ordered = 0, pairs = 0;
-  for (size_t i = 0; i < scores.size(); ++i) {
-    for (size_t j = 0; j < scores.size(); ++j) {
-      if (labels[i] == 1 && labels[j] == 0) {
-        pairs += 1;
-        ordered += scores[i] > scores[j] ? 1 : scores[i] == scores[j] ? 0.5 : 0;
-      }
-    }
-  }
-  Metrics metrics(Loss::kSigmoidCrossEntropy);
-  metrics.Add(scores.data(), labels.data(), 100, 1, 1);
-  metrics.Add(scores.data() + 100, labels.data() + 100, 200, 1, 1);
-  EXPECT_NEAR(metrics.Result()["auc"], ordered / pairs, 1e-12);
+  const double exact = Binary(logits, labels).Result().at("auc");
+  const double binned = Binary(logits, labels, 4999).Result().at("auc");
+  EXPECT_EQ(Binary(logits, labels, 5000).Result().at("auc"), exact);
+  EXPECT_NE(binned, exact);
+  EXPECT_NEAR(binned, exact, 1e-4);
+}
+
+TEST(MetricsTest, WhatIsNotKnownIsLeftOut) {
+  const auto no_clicks = Binary({1, 2}, {0, 0}).Result();
+  EXPECT_EQ(no_clicks.count("calibration"), 0u);
+  EXPECT_EQ(no_clicks.count("log_loss"), 1u);
+  const auto diverged = Binary({1, std::nanf(""), 2}, {0, 1, 1}).Result();
+  EXPECT_EQ(diverged.count("auc"), 0u);
+  EXPECT_EQ(diverged.count("log_loss"), 0u);
+  EXPECT_EQ(diverged.count("loss"), 1u);
 }
 
 TEST(MetricsTest, RmseIsTheRootOfTheMeanLoss) {
