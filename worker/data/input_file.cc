@@ -34,7 +34,7 @@ absl::StatusOr<std::string> ReadInputFile(const std::string& path) {
   }
 }
 
-bool ParseFinite(absl::string_view text, float* value) {
+bool ParseFinite(absl::string_view text, double* value) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') {
     text.remove_prefix(1);
   }
@@ -42,9 +42,17 @@ bool ParseFinite(absl::string_view text, float* value) {
   const char* const end = text.data() + text.size();
   const std::from_chars_result result =
       std::from_chars(text.data(), end, parsed);
-  // The negation also catches NaN.
-  if (result.ec != std::errc() || result.ptr != end ||
-      !(std::abs(parsed) <= std::numeric_limits<float>::max())) {
+  if (result.ec != std::errc() || result.ptr != end || !std::isfinite(parsed)) {
+    return false;
+  }
+  *value = parsed;
+  return true;
+}
+
+bool ParseFinite(absl::string_view text, float* value) {
+  double parsed = 0.0;
+  if (!ParseFinite(text, &parsed) ||
+      std::abs(parsed) > std::numeric_limits<float>::max()) {
     return false;
   }
   *value = static_cast<float>(parsed);

@@ -18,6 +18,8 @@ absl::StatusOr<std::string> ReadInputFile(const std::string& path);
 
 // Parses all of `text` as a number; a leading '+' is allowed. Returns false,
 // with *value unchanged, for anything else and for what is not finite.
+bool ParseFinite(absl::string_view text, double* value);
+// Likewise; what is not finite as a float is none.
 bool ParseFinite(absl::string_view text, float* value);
 
 // Quotes text from a file for a message: at most 32 bytes, nothing that a
