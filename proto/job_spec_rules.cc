@@ -10,6 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "common/layout.h"
 #include "common/status.h"
+#include "proto/field_checks.h"
+#include "proto/source_rules.h"
 
 namespace weir {
 namespace {
@@ -25,11 +27,6 @@ constexpr uint32_t kMaxContributions = 65536;  // a cursor counts them, per step
 constexpr uint32_t kMaxBatch = 1 << 24;
 constexpr uint32_t kMaxUnits = 1 << 24;
 constexpr uint32_t kMaxCrossLayers = 64;  // the paper's best have 2 to 4
-
-template <typename... Parts>
-absl::Status Invalid(const std::string& path, const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", parts...));
-}
 
 // ---------------------------------------------------------------- defaults
 
@@ -102,12 +99,6 @@ void ResolveModel(Model* model) {
   }
 }
 
-void ResolveSource(Source* source) {
-  if (source->has_idx() && !source->idx().has_stddev()) {
-    source->mutable_idx()->set_stddev(1.0f);
-  }
-}
-
 // ---------------------------------------------------------------- checks
 
 std::string Quoted(const std::string& text) {
@@ -152,7 +143,7 @@ absl::Status CheckField(const Message& message, const FieldDescriptor* field,
                           absl::StrCat(path, "[", i, "]")));
     }
   } else if (field->is_repeated()) {
-    return absl::OkStatus();  // Names; no list of numbers exists.
+    return absl::OkStatus();  // Names, or numbers with rules of their own.
   } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
     return CheckFinite(reflection->GetDouble(message, field), path);
   } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_FLOAT) {
@@ -174,27 +165,6 @@ absl::Status CheckEveryField(const Message& message, const std::string& path) {
                    absl::StrCat(path, path.empty() ? "" : ".", field->name())));
   }
   return absl::OkStatus();
-}
-
-// `value` in [low, high].
-template <typename T>
-absl::Status InRange(const std::string& path, T value, T low, T high) {
-  if (value >= low && value <= high) {
-    return absl::OkStatus();
-  }
-  return Invalid(path, value, " is not in [", low, ", ", high, "]");
-}
-
-absl::Status Positive(const std::string& path, double value) {
-  return value > 0 ? absl::OkStatus() : Invalid(path, value, " is not > 0");
-}
-
-absl::Status NotNegative(const std::string& path, double value) {
-  return value >= 0 ? absl::OkStatus() : Invalid(path, value, " is negative");
-}
-
-absl::Status Given(const std::string& path, const std::string& value) {
-  return value.empty() ? Invalid(path, "is not set") : absl::OkStatus();
 }
 
 absl::Status CheckName(const std::string& name) {
@@ -299,31 +269,6 @@ absl::Status CheckModel(const Model& model) {
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckSource(const std::string& path, const Source& source) {
-  switch (source.kind_case()) {
-    case Source::kIdx:
-      WEIR_RETURN_IF_ERROR(Given(path + ".idx.images", source.idx().images()));
-      WEIR_RETURN_IF_ERROR(Given(path + ".idx.labels", source.idx().labels()));
-      return source.idx().has_stddev()
-                 ? Positive(path + ".idx.stddev", double{source.idx().stddev()})
-                 : absl::OkStatus();
-    case Source::kLibsvm:
-      WEIR_RETURN_IF_ERROR(
-          Given(path + ".libsvm.path", source.libsvm().path()));
-      return InRange<uint32_t>(path + ".libsvm.feature_count",
-                               source.libsvm().feature_count(), 1, kMaxUnits);
-    case Source::kCsv:
-      return Given(path + ".csv.path", source.csv().path());
-    case Source::kDigits:
-      return Positive(path + ".digits.count", source.digits().count());
-    case Source::kCriteo:
-    case Source::kClickLog:
-    case Source::KIND_NOT_SET:
-      break;
-  }
-  return Invalid(path, "is not set; choose one of idx, libsvm, csv, digits");
 }
 
 absl::Status CheckTrain(const Train& train) {

@@ -4,6 +4,8 @@
 #include "common/files.h"
 #include "common/status.h"
 #include "proto/job_spec.pb.h"
+#include "worker/data/click_log_dataset.h"
+#include "worker/data/criteo_dataset.h"
 #include "worker/data/csv_dataset.h"
 #include "worker/data/digits_dataset.h"
 #include "worker/data/idx_dataset.h"
@@ -65,6 +67,28 @@ absl::StatusOr<std::unique_ptr<Dataset>> CreateLibsvm(
   return LibsvmDataset::Create(options);
 }
 
+CsvColumnOptions ColumnOptions(const CsvColumn& column) {
+  CsvColumnOptions options;
+  options.name = column.name();
+  if (column.has_index()) {
+    options.index = column.index();
+  }
+  const NumericColumn& numeric = column.numeric();
+  options.log = numeric.log();
+  options.mean = numeric.mean();
+  options.stddev = numeric.has_stddev() ? numeric.stddev() : 1.0;
+  options.boundaries.assign(numeric.boundary().begin(),
+                            numeric.boundary().end());
+  const CategoricalColumn& categorical = column.categorical();
+  options.categorical = column.has_categorical();
+  if (!categorical.value_separator().empty()) {
+    options.value_separator = categorical.value_separator()[0];
+  }
+  options.integer = categorical.integer();
+  options.hash_buckets = categorical.hash_buckets();
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> CreateCsv(const CsvSource& source,
                                                    const std::string& data_dir,
                                                    std::string field_path) {
@@ -73,8 +97,43 @@ absl::StatusOr<std::unique_ptr<Dataset>> CreateCsv(const CsvSource& source,
                         Resolve(data_dir, source.path(), field_path + ".path"));
   options.header = source.header();
   options.label_column = source.label_column();
+  for (const CsvColumn& column : source.column()) {
+    options.columns.push_back(ColumnOptions(column));
+  }
+  options.separator = source.separator().empty() ? ',' : source.separator()[0];
+  options.max_bad_lines = source.max_bad_lines();
   options.field_path = std::move(field_path);
   return CsvDataset::Create(options);
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> CreateCriteo(
+    const CriteoSource& source, const std::string& data_dir,
+    std::string field_path) {
+  CriteoDataset::Options options;
+  WEIR_ASSIGN_OR_RETURN(options.path,
+                        Resolve(data_dir, source.path(), field_path + ".path"));
+  options.hash_buckets = source.hash_buckets();
+  options.max_bad_lines = source.max_bad_lines();
+  options.max_rows = source.max_rows();
+  options.field_path = std::move(field_path);
+  return CriteoDataset::Create(options);
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> CreateClickLog(
+    const ClickLogSource& source, uint64_t job_seed, std::string field_path) {
+  ClickLogDataset::Options options;
+  options.count = source.count();
+  options.stream = source.stream();
+  options.seed = job_seed;
+  options.numeric = source.numeric();
+  options.categorical = source.categorical();
+  options.ids_per_feature = source.ids_per_feature();
+  options.exponent = source.exponent();
+  options.bag_size = source.bag_size();
+  options.field_path = std::move(field_path);
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<ClickLogDataset> dataset,
+                        ClickLogDataset::Create(options));
+  return dataset;
 }
 
 }  // namespace
@@ -94,12 +153,17 @@ absl::StatusOr<std::unique_ptr<Dataset>> CreateDataset(
                                    source.digits().stream(), job_seed,
                                    field_path + ".digits");
     case Source::kCriteo:
+      return CreateCriteo(source.criteo(), data_dir, field_path + ".criteo");
     case Source::kClickLog:
+      return CreateClickLog(source.click_log(), job_seed,
+                            field_path + ".click_log");
     case Source::KIND_NOT_SET:
       break;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      field_path, ": no source: set one of idx, libsvm, csv, digits"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(field_path,
+                   ": no source: set one of idx, libsvm, csv, digits, criteo, "
+                   "click_log"));
 }
 
 }  // namespace weir
