@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/mutex.h"
@@ -47,6 +48,12 @@ class LineParser {
 
   // Parses lines until there are more than `bad_max` bad ones.
   void ParseLines(absl::string_view text, uint64_t bad_max) {
+    const auto rows =
+        static_cast<size_t>(std::count(text.begin(), text.end(), '\n') +
+                            (absl::EndsWith(text, "\n") ? 0 : 1));
+    piece_->rows.integers.reserve(rows * kIntegers);
+    piece_->rows.ids.reserve(rows * kCategories);
+    piece_->rows.presence.reserve(rows);
     while (!text.empty() && piece_->bad.size() <= bad_max) {
       const size_t end = std::min(text.find('\n'), text.size());
       absl::string_view line = text.substr(0, end);
