@@ -15,6 +15,7 @@
 #include "proto/grpc_status.h"
 #include "proto/ps.grpc.pb.h"
 #include "server/ps/control_call.h"
+#include "server/ps/row_calls.h"
 #include "server/ps/value_call.h"
 #include "server/ps/work_thread.h"
 
@@ -23,12 +24,14 @@ namespace {
 
 using grpc::ByteBuffer;
 using PS = ParameterServer;
-using BulkMethods = PS::WithRawMethod_Pull<PS::WithRawMethod_Push<
-    PS::WithRawMethod_PushPull<PS::WithRawMethod_Assign<PS::Service>>>>;
+using BulkMethods = PS::WithRawMethod_Pull<
+    PS::WithRawMethod_Push<PS::WithRawMethod_PushPull<PS::WithRawMethod_Assign<
+        PS::WithRawMethod_Lookup<PS::WithRawMethod_Update<PS::Service>>>>>>;
 using AllMethods = PS::WithAsyncMethod_Hello<PS::WithAsyncMethod_Declare<
     PS::WithAsyncMethod_Restore<PS::WithAsyncMethod_SetSlots<
         PS::WithAsyncMethod_Snapshot<PS::WithAsyncMethod_GetStatus<
-            PS::WithAsyncMethod_Shutdown<BulkMethods>>>>>>>;
+            PS::WithAsyncMethod_Shutdown<
+                PS::WithAsyncMethod_Shrink<BulkMethods>>>>>>>>;
 
 // ------------------------------------------------------------ bulk methods
 
@@ -395,6 +398,8 @@ class ParameterService::Impl : public AllMethods {
     PushPullCall::Listen(this, store_, queue);
     std::make_shared<PushCall>(this, store_, queue)->Listen();
     std::make_shared<AssignCall>(this, store_, queue)->Listen();
+    LookupCall<BulkMethods>::Listen(this, store_, queue);
+    UpdateCall<BulkMethods>::Listen(this, store_, queue);
     SnapshotCall::Listen(this, store_, &work_, queue);
     Unary(&AllMethods::RequestHello, queue, [this](const HelloRequest&) {
       HelloReply reply = store_->Hello();
@@ -402,7 +407,9 @@ class ParameterService::Impl : public AllMethods {
       return reply;
     });
     Unary(&AllMethods::RequestGetStatus, queue,
-          [this](const GetStatusRequest&) { return store_->GetStatus(); });
+          [this](const GetStatusRequest& request) {
+            return store_->GetStatus(static_cast<int>(request.hot_ids()));
+          });
     Unary(&AllMethods::RequestSetSlots, queue,
           [this](const SetSlotsRequest& request) {
             return Empty<SetSlotsReply>(store_->SetSlots(request));
@@ -411,6 +418,12 @@ class ParameterService::Impl : public AllMethods {
         &AllMethods::RequestDeclare, queue,
         [this](const DeclareRequest& request) {
           return store_->Declare(request);
+        },
+        &work_);
+    Unary(
+        &AllMethods::RequestShrink, queue,
+        [this](const ShrinkRequest& request) {
+          return store_->Shrink(request);
         },
         &work_);
     Unary(

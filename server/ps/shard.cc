@@ -34,9 +34,18 @@ Shard::Shard(std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock)
   }
 }
 
-std::shared_ptr<Shard> Shard::Initialise(std::shared_ptr<const ShardPlan> plan,
-                                         Arena* arena, Clock* clock) {
+absl::StatusOr<std::shared_ptr<Shard>> Shard::Make(
+    std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock) {
   std::shared_ptr<Shard> shard(new Shard(std::move(plan), arena, clock));
+  WEIR_ASSIGN_OR_RETURN(shard->tables_,
+                        ShardTables::Create(&shard->context_, arena, clock));
+  return shard;
+}
+
+absl::StatusOr<std::shared_ptr<Shard>> Shard::Initialise(
+    std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock) {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
+                        Make(std::move(plan), arena, clock));
   for (const std::unique_ptr<Block>& block : shard->blocks_) {
     MutexLock lock(&block->mutex);
     InitialiseBlock(shard->plan_, arena, *block);
@@ -48,7 +57,8 @@ absl::StatusOr<std::shared_ptr<Shard>> Shard::FromCheckpoint(
     std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock,
     CheckpointReader& reader) {
   WEIR_RETURN_IF_ERROR(CheckSameVariables(plan->layout(), reader));
-  std::shared_ptr<Shard> shard(new Shard(std::move(plan), arena, clock));
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
+                        Make(std::move(plan), arena, clock));
   for (const std::unique_ptr<Block>& block : shard->blocks_) {
     MutexLock lock(&block->mutex);
     WEIR_RETURN_IF_ERROR(RestoreBlock(shard->plan_, arena, reader, *block));
@@ -100,9 +110,7 @@ absl::Status Shard::CheckGeneration(const Sender& sender) const {
   return absl::OkStatus();
 }
 
-absl::Status Shard::CheckPush(const GradientChunk& chunk,
-                              const Payload& payload) const {
-  const Sender& sender = chunk.sender();
+absl::Status Shard::CheckPusher(const Sender& sender) const {
   WEIR_RETURN_IF_ERROR(CheckGeneration(sender));
   if (!active_) {
     return absl::FailedPreconditionError(
@@ -112,6 +120,12 @@ absl::Status Shard::CheckPush(const GradientChunk& chunk,
     return absl::PermissionDeniedError(absl::StrCat(
         "slot ", sender.slot(), " generation 0 may pull, not push"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Shard::CheckPush(const GradientChunk& chunk,
+                              const Payload& payload) const {
+  WEIR_RETURN_IF_ERROR(CheckPusher(chunk.sender()));
   const uint64_t count = std::max(chunk.block_count(), 1u);
   if (chunk.block() + count > blocks_.size()) {
     return absl::InvalidArgumentError(
@@ -319,12 +333,28 @@ void Shard::Wake(Block& block, int64_t now_ns) {
   }
 }
 
+void Shard::Lookup(const LookupChunk& request, LookupDone done) {
+  if (const absl::Status status = CheckGeneration(request.sender());
+      !status.ok()) {
+    done(status);
+    return;
+  }
+  tables_->Lookup(request, std::move(done));
+}
+
+absl::Status Shard::StageUpdate(const UpdateChunk& chunk,
+                                const Payload& payload, StagedUpdate* update) {
+  WEIR_RETURN_IF_ERROR(CheckPusher(chunk.sender()));
+  return tables_->Stage(chunk, payload, update);
+}
+
 void Shard::ApplySlots() {
   for (const std::unique_ptr<Block>& block : blocks_) {
     DueList due;
     mode_->SlotsChanged(*block, due);
     Finish(*block, due);
   }
+  tables_->SlotsChanged();
   CancelHopelessSnapshot();
 }
 
@@ -336,6 +366,7 @@ void Shard::ExpireWaits() {
   for (const std::unique_ptr<Block>& block : blocks_) {
     Wake(*block, now_ns);
   }
+  tables_->ExpireWaits();
 }
 
 absl::Status Shard::Assign(const AssignChunk& header, const Payload& payload) {
@@ -505,6 +536,7 @@ void Shard::Close(const absl::Status& status) {
   if (job != nullptr) {
     job->Cancel(status);
   }
+  tables_->Close(status);
   for (const std::unique_ptr<Block>& block : blocks_) {
     std::vector<ParkedPull> parked;
     {
@@ -546,12 +578,19 @@ void Shard::FillHello(HelloReply* reply) const {
       table[w].set_next_item_max(std::max(table[w].next_item_max(), mark));
     }
   }
+  if (tables_->count() > 0) {
+    const std::vector<uint64_t> marks = tables_->marks();
+    for (size_t w = 0; w < table.size(); ++w) {
+      table[w].set_next_item_min(std::min(table[w].next_item_min(), marks[w]));
+      table[w].set_next_item_max(std::max(table[w].next_item_max(), marks[w]));
+    }
+  }
   for (SlotStatus& slot : table) {
     *reply->add_slot() = std::move(slot);
   }
 }
 
-void Shard::FillStatus(PsStatus* status) const {
+void Shard::FillStatus(int hot_ids, PsStatus* status) const {
   *status->mutable_declaration() = plan_.declaration();
   uint64_t version_min = UINT64_MAX;
   uint64_t version_max = 0;
@@ -561,6 +600,14 @@ void Shard::FillStatus(PsStatus* status) const {
     version_min = std::min(version_min, block->version);
     version_max = std::max(version_max, block->version);
     bytes += block->resident_bytes();
+  }
+  if (tables_->count() > 0) {
+    version_min = std::min(version_min, tables_->version());
+    version_max = std::max(version_max, tables_->version());
+    tables_->FillStatus(hot_ids, status);
+    for (const TableStatus& table : status->table()) {
+      bytes += static_cast<int64_t>(table.bytes());
+    }
   }
   status->set_version_min(version_min);
   status->set_version_max(version_max);

@@ -31,11 +31,12 @@
 #include "server/ps/continuations.h"
 #include "server/ps/shard_context.h"
 #include "server/ps/shard_plan.h"
+#include "server/ps/shard_tables.h"
 #include "server/ps/update/update_mode.h"
 
 namespace weir {
 
-class Shard {
+class Shard : public std::enable_shared_from_this<Shard> {
  public:
   // Waits that one block parks at most: slots times a few retries.
   static constexpr int kParkedPerBlockMax = 4096;
@@ -43,7 +44,7 @@ class Shard {
   static constexpr uint32_t kMaxTimeoutMs = 10000;
 
   // Values by initialiser.
-  static std::shared_ptr<Shard> Initialise(
+  static absl::StatusOr<std::shared_ptr<Shard>> Initialise(
       std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock);
   // Values, slots and step counts from a checkpoint of the same variables,
   // written on any number of shards. INVALID_ARGUMENT names what differs.
@@ -64,6 +65,16 @@ class Shard {
   void SetSlots(const SetSlotsRequest& request);
   absl::StatusOr<Receipt> Push(const GradientChunk& chunk, Payload payload);
   void Pull(const Sender& sender, int block, const Want& want, PullDone done);
+  void Lookup(const LookupChunk& request, LookupDone done);
+  absl::Status StageUpdate(const UpdateChunk& chunk, const Payload& payload,
+                           StagedUpdate* update);
+  void DropUpdate(StagedUpdate* update) { tables_->Drop(update); }
+  void Update(StagedUpdate update, UpdateDone done) {
+    tables_->Update(std::move(update), std::move(done));
+  }
+  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request) {
+    return tables_->Shrink(request);
+  }
   absl::StatusOr<int64_t> BlockElements(int block) const;
   int block_count() const { return static_cast<int>(blocks_.size()); }
   void ExpireWaits();
@@ -77,13 +88,18 @@ class Shard {
   void Close(const absl::Status& status);
 
   void FillHello(HelloReply* reply) const;
-  void FillStatus(PsStatus* status) const;
+  void FillStatus(int hot_ids, PsStatus* status) const;
 
  private:
   Shard(std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock);
 
+  static absl::StatusOr<std::shared_ptr<Shard>> Make(
+      std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock);
+
   // The slot's generation is the one granted; 0 passes.
   absl::Status CheckGeneration(const Sender& sender) const;
+  // The sender may push.
+  absl::Status CheckPusher(const Sender& sender) const;
   absl::Status CheckPush(const GradientChunk& chunk,
                          const Payload& payload) const;
   absl::Status CheckHyper(const Hyper& hyper) const;
@@ -110,6 +126,7 @@ class Shard {
   ShardContext context_;
   const std::unique_ptr<UpdateMode> mode_;
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<ShardTables> tables_;  // never null; may have no table
   std::atomic<bool> active_{false};
   std::atomic<bool> closed_{false};
   // Before any block's mutex.

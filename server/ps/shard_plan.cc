@@ -8,6 +8,7 @@
 #include "proto/layout_io.h"
 #include "server/ps/initializer.h"
 #include "server/ps/optimizer/schedule.h"
+#include "server/ps/table_plan.h"
 
 namespace weir {
 namespace {
@@ -87,6 +88,7 @@ absl::StatusOr<std::shared_ptr<const ShardPlan>> ShardPlan::Create(
   std::shared_ptr<ShardPlan> plan(
       new ShardPlan(declaration, std::move(layout), static_cast<int>(shard)));
   plan->kind_ = kind;
+  WEIR_RETURN_IF_ERROR(CheckTables(declaration, plan->shard()));
   WEIR_RETURN_IF_ERROR(plan->MakeRules());
   WEIR_RETURN_IF_ERROR(plan->CheckMemory(memory_bytes_max));
   plan->MakeBlocks();

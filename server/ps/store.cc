@@ -65,12 +65,12 @@ HelloReply Store::Hello() const {
   return reply;
 }
 
-PsStatus Store::GetStatus() const {
+PsStatus Store::GetStatus(int hot_ids) const {
   PsStatus status;
   status.mutable_hello()->set_incarnation(options_.incarnation);
   if (const std::shared_ptr<Shard> current = shard()) {
     current->FillHello(status.mutable_hello());
-    current->FillStatus(&status);
+    current->FillStatus(hot_ids, &status);
   }
   return status;
 }
@@ -105,8 +105,9 @@ absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
   absl::StatusOr<std::shared_ptr<const ShardPlan>> plan = ShardPlan::Create(
       declaration, request.shard(), options_.memory_bytes_max);
   WEIR_RETURN_IF_ERROR(Annotate(plan.status(), "declaration"));
-  const std::shared_ptr<Shard> made =
-      Shard::Initialise(*std::move(plan), options_.arena, options_.clock);
+  WEIR_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Shard> made,
+      Shard::Initialise(*std::move(plan), options_.arena, options_.clock));
   {
     MutexLock lock(&mutex_);
     if (old != nullptr && old->active()) {
@@ -189,6 +190,43 @@ void Store::Pull(const Sender& sender, int block, const Want& want,
     return;
   }
   (*current)->Pull(sender, block, want, std::move(done));
+}
+
+void Store::Lookup(const LookupChunk& request, LookupDone done) {
+  absl::StatusOr<std::shared_ptr<Shard>> current = ShardFor(request.sender());
+  if (!current.ok()) {
+    done(current.status());
+    return;
+  }
+  (*current)->Lookup(request, std::move(done));
+}
+
+absl::StatusOr<ShrinkReply> Store::Shrink(const ShrinkRequest& request) {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current,
+                        ShardFor(request.sender()));
+  return current->Shrink(request);
+}
+
+RowUpdate::~RowUpdate() {
+  if (shard_ != nullptr) {
+    shard_->DropUpdate(&update_);
+  }
+}
+
+absl::Status RowUpdate::Add(const UpdateChunk& chunk, const Payload& payload) {
+  if (!chunk.has_push()) {
+    return absl::InvalidArgumentError("the chunk has no `push`");
+  }
+  if (shard_ == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(shard_, store_->ShardFor(chunk.sender()));
+  } else {
+    WEIR_RETURN_IF_ERROR(shard_->CheckSender(chunk.sender()));
+  }
+  return shard_->StageUpdate(chunk, payload, &update_);
+}
+
+void RowUpdate::Apply(UpdateDone done) {
+  shard_->Update(std::exchange(update_, {}), std::move(done));
 }
 
 absl::StatusOr<int64_t> Store::BlockElements(const Sender& sender,

@@ -42,10 +42,31 @@
 #include "proto/ps.pb.h"
 #include "server/ps/block_buffer.h"
 #include "server/ps/continuations.h"
+#include "server/ps/shard_tables.h"
 
 namespace weir {
 
 class Shard;
+class Store;
+
+// One Update call: pieces come in, and take effect at the end or never.
+// Threads: compatible.
+class RowUpdate {
+ public:
+  explicit RowUpdate(Store* store) : store_(store) {}
+  ~RowUpdate();
+  RowUpdate(const RowUpdate&) = delete;
+  RowUpdate& operator=(const RowUpdate&) = delete;
+
+  absl::Status Add(const UpdateChunk& chunk, const Payload& payload);
+  // Calls `done` exactly once, maybe before returning. REQUIRES: Add was OK.
+  void Apply(UpdateDone done);
+
+ private:
+  Store* const store_;
+  std::shared_ptr<Shard> shard_;  // of the first piece
+  StagedUpdate update_;
+};
 
 class Store {
  public:
@@ -65,7 +86,7 @@ class Store {
   ~Store();
 
   HelloReply Hello() const;
-  PsStatus GetStatus() const;
+  PsStatus GetStatus(int hot_ids = 0) const;
   uint64_t incarnation() const { return options_.incarnation; }
 
   absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request);
@@ -84,6 +105,10 @@ class Store {
   // by its deadline (ExpireWaits), by its condition, or by Restore.
   void Pull(const Sender& sender, int block, const Want& want, PullDone done);
 
+  // Calls `done` exactly once, as Pull does.
+  void Lookup(const LookupChunk& request, LookupDone done);
+  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request);
+
   // Elements of `block`, or INVALID_ARGUMENT / FAILED_PRECONDITION.
   absl::StatusOr<int64_t> BlockElements(const Sender& sender, int block) const;
 
@@ -100,6 +125,8 @@ class Store {
                 std::function<void(std::function<void()>)> run);
 
  private:
+  friend class RowUpdate;
+
   explicit Store(Options options);
   std::shared_ptr<Shard> shard() const;
   // The shard, if `sender` speaks of it; FAILED_PRECONDITION otherwise.

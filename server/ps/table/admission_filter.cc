@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/ps/table/row_hash.h"
+#include "common/row_hash.h"
 
 namespace weir {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "common/check.h"
-#include "server/ps/table/row_hash.h"
+#include "common/row_hash.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

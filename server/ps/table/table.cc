@@ -10,7 +10,7 @@
 #include "common/kernels.h"
 #include "common/status.h"
 #include "server/ps/initializer.h"
-#include "server/ps/table/row_hash.h"
+#include "common/row_hash.h"
 
 namespace weir {
 namespace {
@@ -199,18 +199,21 @@ void Table::LookupPiece(std::span<const uint64_t> ids, Access access,
       });
 }
 
-absl::StatusOr<UpdateReceipt> Table::Update(std::span<const uint64_t> ids,
-                                            const char* gradients,
-                                            double learning_rate) {
-  WEIR_RETURN_IF_ERROR(CheckShard(ids));
+absl::StatusOr<UpdateReceipt> Table::Update(
+    std::span<const RowGradients> pieces, double learning_rate) {
+  for (const RowGradients& piece : pieces) {
+    WEIR_RETURN_IF_ERROR(CheckShard(piece.ids));
+  }
   const RowStep step = {learning_rate,
                         step_.fetch_add(1, std::memory_order_relaxed)};
   UpdateReceipt receipt;
-  while (!ids.empty()) {
-    const size_t count = std::min(ids.size(), kPieceIds);
-    UpdatePiece(ids.first(count), gradients, step, &receipt);
-    ids = ids.subspan(count);
-    gradients += count * static_cast<size_t>(options_.dim) * sizeof(float);
+  for (auto [ids, gradients] : pieces) {
+    while (!ids.empty()) {
+      const size_t count = std::min(ids.size(), kPieceIds);
+      UpdatePiece(ids.first(count), gradients, step, &receipt);
+      ids = ids.subspan(count);
+      gradients += count * static_cast<size_t>(options_.dim) * sizeof(float);
+    }
   }
   return receipt;
 }

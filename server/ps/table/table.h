@@ -60,6 +60,12 @@ struct ExportCursor {
   bool done = false;
 };
 
+// Gradients of rows: dim little-endian floats for each id, at any address.
+struct RowGradients {
+  std::span<const uint64_t> ids;
+  const char* gradients = nullptr;
+};
+
 struct UpdateReceipt {
   int64_t applied = 0;
   int64_t not_admitted = 0;  // no row, and none was made
@@ -113,13 +119,20 @@ class Table {
   enum class Mode : int { kRead, kTrain };
   absl::Status Lookup(std::span<const uint64_t> ids, Mode mode, float* out);
 
-  // Moves each row by its gradient: dim little-endian floats for each id, at
-  // any address. An id that comes twice moves twice: to sum its gradients is
-  // the caller's business. Counts as one step, even without ids. REQUIRES:
-  // learning_rate finite and >= 0.
+  // INVALID_ARGUMENT when an id is of another shard.
+  absl::Status CheckShard(std::span<const uint64_t> ids) const;
+
+  // Moves each row by its gradient. An id that comes twice moves twice: to sum
+  // its gradients is the caller's business. Counts as one step, even without
+  // ids. REQUIRES: learning_rate finite and >= 0.
+  absl::StatusOr<UpdateReceipt> Update(std::span<const RowGradients> pieces,
+                                       double learning_rate);
   absl::StatusOr<UpdateReceipt> Update(std::span<const uint64_t> ids,
                                        const char* gradients,
-                                       double learning_rate);
+                                       double learning_rate) {
+    const RowGradients piece = {ids, gradients};
+    return Update({&piece, 1}, learning_rate);
+  }
 
   // Replaces `out` by the next rows, some 600 at most and maybe none; false
   // after the last. Rows come in the order of IndexHash, which depends on the
@@ -146,7 +159,6 @@ class Table {
 
   Table(TableOptions options, std::unique_ptr<RowRule> rule);
 
-  absl::Status CheckShard(std::span<const uint64_t> ids) const;
   int StripeOf(uint64_t hash) const {
     // Two shifts: skip_bits may be 0.
     return static_cast<int>(hash >> (63 - context_.skip_bits) >> 1);

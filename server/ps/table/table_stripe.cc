@@ -4,7 +4,7 @@
 
 #include "common/check.h"
 #include "server/ps/initializer.h"
-#include "server/ps/table/row_hash.h"
+#include "common/row_hash.h"
 
 namespace weir {
 namespace {

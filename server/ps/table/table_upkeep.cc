@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "server/ps/table/row_hash.h"
+#include "common/row_hash.h"
 #include "server/ps/table/table.h"
 
 namespace weir {

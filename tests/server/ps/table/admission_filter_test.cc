@@ -5,7 +5,7 @@
 #include <map>
 
 #include "common/random.h"
-#include "server/ps/table/row_hash.h"
+#include "common/row_hash.h"
 
 namespace weir {
 namespace {

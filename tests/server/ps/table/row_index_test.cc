@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "common/random.h"
-#include "server/ps/table/row_hash.h"
+#include "common/row_hash.h"
 
 namespace weir {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "common/random.h"
 #include "server/ps/initializer.h"
-#include "server/ps/table/row_hash.h"
+#include "common/row_hash.h"
 #include "tests/server/ps/table/table_tester.h"
 
 namespace weir {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "common/random.h"
-#include "server/ps/table/row_hash.h"
+#include "common/row_hash.h"
 #include "server/ps/table/table.h"
 #include "tests/server/ps/table/table_tester.h"
 

@@ -1,4 +1,4 @@
-// The two fixed hashes of row ids: which shard, and where inside a shard.
+// The two fixed hashes of row ids of tables: which shard, and where inside it.
 //
 // Both are bijections of 64 bits with constants of their own, so that the ids
 // of one shard are still spread evenly inside it. Neither may ever change:
@@ -6,8 +6,8 @@
 //
 // Source: ShardHash is the finaliser of MurmurHash3 (Appleby); IndexHash is
 //         "Mix13" of Stafford, "Better Bit Mixing", 2011, as in SplitMix64.
-#ifndef SERVER_PS_TABLE_ROW_HASH_H_
-#define SERVER_PS_TABLE_ROW_HASH_H_
+#ifndef COMMON_ROW_HASH_H_
+#define COMMON_ROW_HASH_H_
 
 #include <cstdint>
 
@@ -34,4 +34,4 @@ constexpr uint64_t IndexHash(uint64_t id) {
 
 }  // namespace weir
 
-#endif  // SERVER_PS_TABLE_ROW_HASH_H_
+#endif  // COMMON_ROW_HASH_H_

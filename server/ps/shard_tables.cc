@@ -1,0 +1,696 @@
+#include "server/ps/shard_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/failpoint.h"
+#include "common/kernels.h"
+#include "common/status.h"
+#include "proto/id_list.h"
+#include "proto/learning_rate.h"
+#include "proto/value_encoding.h"
+#include "server/ps/block_update.h"
+#include "server/ps/table_plan.h"
+
+namespace weir {
+namespace {
+
+constexpr uint32_t kDefaultTimeoutMs = 2000;
+constexpr uint32_t kMaxTimeoutMs = 10000;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+constexpr uint32_t kHotIdsMax = 1000;
+
+void Run(const DueList& due) {
+  for (const std::function<void()>& run : due) {
+    run();
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShardTables>> ShardTables::Create(
+    ShardContext* context, Arena* arena, Clock* clock) {
+  const ShardPlan& plan = *context->plan;
+  std::unique_ptr<ShardTables> made(new ShardTables(context, arena, clock));
+  for (int t = 0; t < plan.declaration().table_size(); ++t) {
+    WEIR_ASSIGN_OR_RETURN(
+        TableOptions options,
+        OptionsOfTable(plan.declaration(), t, plan.shard()));
+    made->sums_.emplace_back(options.dim);
+    made->previous_.emplace_back(options.dim);
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Table> table,
+                          Table::Create(std::move(options)));
+    made->tables_.push_back(std::move(table));
+  }
+  MutexLock lock(&made->mutex_);
+  made->TickClocks();
+  return made;
+}
+
+ShardTables::ShardTables(ShardContext* context, Arena* arena, Clock* clock)
+    : context_(*context),
+      arena_(arena),
+      clock_(clock),
+      kind_(context->plan->kind()),
+      contributions_(context->plan->contributions()),
+      slots_(static_cast<uint32_t>(context->plan->slot_count())),
+      rows_looked_up_(
+          static_cast<size_t>(context->plan->declaration().table_size())),
+      rows_updated_(rows_looked_up_.size()),
+      marks_(slots_),
+      version_(context->plan->declaration().base_version()),
+      retired_(slots_) {}
+
+ShardTables::~ShardTables() = default;
+
+void ShardTables::TickClocks() {
+  for (int t = 0; t < count(); ++t) {
+    const bool seconds = spec(t).expiry().age_case() == Expiry::kSeconds;
+    table(t).SetClock(static_cast<uint32_t>(
+        seconds ? static_cast<uint64_t>(clock_->NowNs()) / 1000000000
+                : version_));
+  }
+}
+
+// ---------------------------------------------------------------- lookups
+
+absl::Status ShardTables::CheckLookup(const LookupChunk& request) const {
+  if (request.train() && request.sender().generation() == 0) {
+    return absl::PermissionDeniedError(
+        "a lookup to train from needs a slot's generation; a reader sets "
+        "`train` to false");
+  }
+  if (request.want().when_case() == Want::WHEN_NOT_SET) {
+    return absl::InvalidArgumentError(
+        "want names neither `latest` nor a `version`");
+  }
+  if (!IsFixedSize(request.want().encoding())) {
+    return absl::InvalidArgumentError(
+        "rows travel as F32, BF16, F16 or INT8");
+  }
+  uint64_t bytes = 0;
+  for (const IdList& list : request.list()) {
+    if (list.table() >= static_cast<uint32_t>(count())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table ", list.table(), " of ", count(), " tables"));
+    }
+    bytes += uint64_t{list.count()} *
+             spec(static_cast<int>(list.table())).dim() * sizeof(float);
+  }
+  if (bytes > kRowBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a lookup of ", bytes, " bytes of rows; at most ",
+                     kRowBytesMax, " fit into an answer, ask in pieces"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Ids>> ShardTables::Resolve(
+    const LookupChunk& request, bool* unknown) {
+  std::vector<Ids> all;
+  for (const IdList& list : request.list()) {
+    absl::StatusOr<Ids> ids = lists_.Resolve(request.sender().slot(), list);
+    const int t = static_cast<int>(list.table());
+    WEIR_RETURN_IF_ERROR(Annotate(
+        ids.status(), absl::StrCat("table \"", spec(t).name(), "\"")));
+    if (*ids == nullptr) {
+      *unknown = true;
+      return all;
+    }
+    WEIR_RETURN_IF_ERROR(table(t).CheckShard(**ids));
+    all.push_back(*std::move(ids));
+  }
+  return all;
+}
+
+void ShardTables::Lookup(const LookupChunk& request, LookupDone done) {
+  absl::Status status = CheckLookup(request);
+  bool unknown = false;
+  Parked lookup;
+  if (status.ok()) {
+    absl::StatusOr<std::vector<Ids>> ids = Resolve(request, &unknown);
+    status = ids.status();
+    if (status.ok()) {
+      lookup.ids = *std::move(ids);
+    }
+  }
+  if (!status.ok()) {
+    done(status);
+    return;
+  }
+  if (unknown) {
+    LookedUp answer;
+    answer.header.set_request(request.request());
+    answer.header.set_unknown_list(true);
+    done(std::move(answer));
+    return;
+  }
+  lookup.request = request;
+  lookup.request.clear_list();
+  for (const IdList& list : request.list()) {
+    lookup.request.add_list()->set_table(list.table());
+  }
+  lookup.done = std::move(done);
+  const uint32_t wanted_ms = request.want().timeout_ms();
+  lookup.deadline_ns =
+      clock_->NowNs() +
+      int64_t{wanted_ms == 0 ? kDefaultTimeoutMs
+                             : std::min(wanted_ms, kMaxTimeoutMs)} *
+          1000000;
+  absl::StatusOr<Readable> from = Readable::kNotYet;
+  uint64_t version = 0;
+  {
+    MutexLock lock(&mutex_);
+    from = CanRead(request.want());
+    version = version_;
+    if (from.ok() && *from == Readable::kNotYet) {
+      if (!closed_.ok()) {
+        from = closed_;
+      } else if (parked_.size() >= kParkedMax) {
+        from = absl::ResourceExhaustedError(
+            absl::StrCat(kParkedMax, " lookups wait already"));
+      } else {
+        parked_.push_back(std::move(lookup));
+        ++context_.counters.waits_parked;
+        return;
+      }
+    } else if (from.ok()) {
+      ++uses_;
+    }
+  }
+  if (!from.ok()) {
+    lookup.done(from.status());
+    return;
+  }
+  Gather(std::move(lookup), *from, version);
+}
+
+absl::StatusOr<ShardTables::Readable> ShardTables::CanRead(
+    const Want& want) const {
+  if (!MayUse()) {
+    return Readable::kNotYet;
+  }
+  if (kind_ != UpdateKind::kSync) {
+    if (want.when_case() == Want::kVersion) {
+      return absl::InvalidArgumentError(
+          "want.version is for sync jobs; this job reads the latest");
+    }
+    if (kind_ == UpdateKind::kBoundedStaleness) {
+      const uint64_t bound = context_.plan->staleness_bound();
+      for (size_t w = 0; w < marks_.size(); ++w) {
+        if (context_.slots[w].live && want.clock() > marks_[w] &&
+            want.clock() - marks_[w] > bound) {
+          return Readable::kNotYet;
+        }
+      }
+    }
+    return Readable::kNow;
+  }
+  if (want.when_case() != Want::kVersion || want.version() == version_) {
+    return Readable::kNow;
+  }
+  if (want.version() > version_) {
+    return Readable::kNotYet;
+  }
+  if (want.version() == previous_version_) {
+    return Readable::kPrevious;
+  }
+  return absl::AbortedError(absl::StrCat("tables: version ", want.version(),
+                                         " is gone, the newest is ", version_));
+}
+
+void ShardTables::Gather(Parked lookup, Readable from, uint64_t version) {
+  const LookupChunk& request = lookup.request;
+  int64_t floats = 0;
+  for (size_t i = 0; i < lookup.ids.size(); ++i) {
+    const int t = static_cast<int>(request.list(static_cast<int>(i)).table());
+    floats += static_cast<int64_t>(lookup.ids[i]->size()) * spec(t).dim();
+  }
+  const Encoding encoding = request.want().encoding();
+  LookedUp answer;
+  if (floats > 0) {
+    answer.rows =
+        BlockRef::Make(encoding == F32 ? arena_ : Arena::Heap(), floats);
+    float* out = answer.rows.data();
+    for (size_t i = 0; i < lookup.ids.size(); ++i) {
+      const int t = static_cast<int>(request.list(static_cast<int>(i)).table());
+      const std::vector<uint64_t>& ids = *lookup.ids[i];
+      // A repeated step trains from what is past: it touches nothing.
+      const bool train = request.train() && from == Readable::kNow;
+      // The ids were checked: it cannot fail.
+      (void)table(t).Lookup(
+          ids, train ? Table::Mode::kTrain : Table::Mode::kRead, out);
+      if (from == Readable::kPrevious) {
+        ReadPrevious(t, ids, out);
+      }
+      rows_looked_up_[static_cast<size_t>(t)].fetch_add(
+          ids.size(), std::memory_order_relaxed);
+      out += ids.size() * spec(t).dim();
+    }
+  }
+  Leave();
+  const auto count = static_cast<size_t>(floats);
+  answer.bytes = floats > 0 ? EncodedBytes(encoding, count) : 0;
+  if (floats > 0 && encoding != F32) {
+    BlockRef encoded = BlockRef::Make(
+        arena_, static_cast<int64_t>((answer.bytes + 3) / sizeof(float)));
+    EncodeFloats(answer.rows.data(), count, encoding,
+                 reinterpret_cast<char*>(encoded.data()));
+    answer.rows = std::move(encoded);
+  }
+  answer.header.set_request(request.request());
+  answer.header.set_version(from == Readable::kPrevious ? version - 1
+                                                        : version);
+  answer.header.set_encoding(encoding);
+  lookup.done(std::move(answer));
+}
+
+void ShardTables::ReadPrevious(int t, std::span<const uint64_t> ids,
+                               float* out) {
+  const RowSums& rows = previous_[static_cast<size_t>(t)];
+  const size_t dim = spec(t).dim();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int64_t place = rows.Find(ids[i]);
+    if (place >= 0) {
+      std::memcpy(out + i * dim, rows.sums() + static_cast<size_t>(place) * dim,
+                  dim * sizeof(float));
+    }
+  }
+}
+
+// -------------------------------------------------- uses and exclusive work
+
+void ShardTables::Leave() {
+  DueList due;
+  {
+    MutexLock lock(&mutex_);
+    --uses_;
+    StartExclusive(due);
+  }
+  Run(due);
+}
+
+void ShardTables::StartExclusive(DueList& due) {
+  if (uses_ == 0 && !exclusive_ && !exclusive_waiting_.empty()) {
+    exclusive_ = true;
+    due.push_back(std::move(exclusive_waiting_.front()));
+    exclusive_waiting_.pop_front();
+  }
+}
+
+void ShardTables::Release() {
+  DueList due;
+  {
+    MutexLock lock(&mutex_);
+    exclusive_ = false;
+    StartExclusive(due);
+    if (MayUse()) {
+      for (std::function<void()>& update : held_) {
+        due.push_back(std::move(update));
+      }
+      held_.clear();
+    }
+  }
+  Finish(due, kNever);
+}
+
+void ShardTables::Finish(DueList& due, int64_t now_ns) {
+  Run(due);
+  struct Ready {
+    Parked lookup;
+    absl::StatusOr<Readable> from;
+    uint64_t version;
+  };
+  std::vector<Ready> ready;
+  {
+    MutexLock lock(&mutex_);
+    std::vector<Parked> waiting;
+    for (Parked& lookup : parked_) {
+      absl::StatusOr<Readable> from = CanRead(lookup.request.want());
+      if (from.ok() && *from == Readable::kNotYet &&
+          lookup.deadline_ns > now_ns) {
+        waiting.push_back(std::move(lookup));
+        continue;
+      }
+      if (from.ok() && *from != Readable::kNotYet) {
+        ++uses_;
+      }
+      ready.push_back({std::move(lookup), std::move(from), version_});
+    }
+    parked_ = std::move(waiting);
+  }
+  context_.counters.waits_parked -= static_cast<int64_t>(ready.size());
+  for (Ready& one : ready) {
+    if (!one.from.ok()) {
+      one.lookup.done(one.from.status());
+    } else if (*one.from != Readable::kNotYet) {
+      Gather(std::move(one.lookup), *one.from, one.version);
+    } else {
+      LookedUp answer;
+      answer.header.set_request(one.lookup.request.request());
+      answer.header.set_not_yet(true);
+      one.lookup.done(std::move(answer));
+    }
+  }
+}
+
+void ShardTables::ExpireWaits() {
+  bool any = false;
+  {
+    MutexLock lock(&mutex_);
+    TickClocks();
+    any = !parked_.empty();
+  }
+  if (any) {
+    DueList due;
+    Finish(due, clock_->NowNs());
+  }
+}
+
+void ShardTables::Close(const absl::Status& status) {
+  std::vector<Parked> parked;
+  std::vector<std::function<void()>> held;
+  std::optional<FreezeRequest> freeze;
+  {
+    MutexLock lock(&mutex_);
+    closed_ = status;
+    parked.swap(parked_);
+    held.swap(held_);
+    freeze.swap(freeze_);
+  }
+  context_.counters.waits_parked -= static_cast<int64_t>(parked.size());
+  for (Parked& lookup : parked) {
+    lookup.done(status);
+  }
+  for (const std::function<void()>& update : held) {
+    update();
+  }
+  if (freeze.has_value()) {
+    freeze->refused(status);
+  }
+}
+
+// ---------------------------------------------------------------- updates
+
+absl::Status ShardTables::Stage(const UpdateChunk& chunk,
+                                const Payload& payload, StagedUpdate* update) {
+  const double weight = WeightOf(chunk.push());
+  if (!std::isfinite(weight) || weight < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weight ", weight, " is not a number >= 0"));
+  }
+  if (!update->begun) {
+    update->begun = true;
+    update->sender = chunk.sender();
+    update->push = chunk.push();
+  } else if (chunk.push().item() != update->push.item() ||
+             chunk.sender().slot() != update->sender.slot()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an update of slot ", update->sender.slot(), " item ",
+        update->push.item(), " goes on as slot ", chunk.sender().slot(),
+        " item ", chunk.push().item()));
+  }
+  for (const TableRate& rate : chunk.rate()) {
+    if (rate.table() >= static_cast<uint32_t>(count()) ||
+        !std::isfinite(rate.learning_rate()) || rate.learning_rate() < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rate of table ", rate.table(), " of ", count(), ": ",
+                       rate.learning_rate(), "; it must be >= 0"));
+    }
+    update->rates.push_back(rate);
+  }
+  if (chunk.list_size() == 0 || update->unknown_list || update->deferred) {
+    return absl::OkStatus();
+  }
+  LookupChunk lists;
+  *lists.mutable_sender() = chunk.sender();
+  *lists.mutable_list() = chunk.list();
+  lists.mutable_want()->set_latest(true);
+  WEIR_RETURN_IF_ERROR(CheckLookup(lists));
+  absl::StatusOr<std::vector<Ids>> ids =
+      Resolve(lists, &update->unknown_list);
+  WEIR_RETURN_IF_ERROR(ids.status());
+  if (update->unknown_list) {
+    Drop(update);
+    return absl::OkStatus();
+  }
+  int64_t floats = 0;
+  for (int i = 0; i < chunk.list_size(); ++i) {
+    floats += static_cast<int64_t>((*ids)[static_cast<size_t>(i)]->size()) *
+              spec(static_cast<int>(chunk.list(i).table())).dim();
+  }
+  const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
+  bool awaited = false;
+  if (kind_ == UpdateKind::kSync) {
+    MutexLock lock(&mutex_);
+    awaited = update->push.contribution() <= Awaited();
+  }
+  const auto most = static_cast<int64_t>(
+      context_.plan->declaration().out_of_order_bytes());
+  const int64_t before = staged_bytes_.fetch_add(bytes);
+  update->bytes += bytes;
+  if (!awaited && before > update->bytes - bytes && before + bytes > most) {
+    update->deferred = true;
+    Drop(update);
+    return absl::OkStatus();
+  }
+  const BlockRef gradients = BlockRef::Make(Arena::Heap(), floats);
+  WEIR_RETURN_IF_ERROR(DecodeFloats(payload, chunk.encoding(),
+                                    static_cast<size_t>(floats),
+                                    gradients.data()));
+  int64_t at = 0;
+  for (int i = 0; i < chunk.list_size(); ++i) {
+    const int t = static_cast<int>(chunk.list(i).table());
+    StagedRows rows = {t, (*ids)[static_cast<size_t>(i)], gradients, at};
+    const int64_t size = static_cast<int64_t>(rows.ids->size()) * spec(t).dim();
+    if (update->bad_table < 0 && !AllFinite(rows.data(), size)) {
+      update->bad_table = t;
+    }
+    at += size;
+    update->rows.push_back(std::move(rows));
+  }
+  return absl::OkStatus();
+}
+
+void ShardTables::Drop(StagedUpdate* update) {
+  staged_bytes_ -= std::exchange(update->bytes, 0);
+  update->rows.clear();
+}
+
+void ShardTables::Update(StagedUpdate update, UpdateDone done) {
+  UpdateReply reply;
+  reply.mutable_receipt()->set_item(update.push.item());
+  if (update.unknown_list) {
+    reply.set_unknown_list(true);
+    done(std::move(reply));
+    return;
+  }
+  if (update.deferred) {
+    reply.mutable_receipt()->set_outcome(Receipt::DEFERRED);
+    done(std::move(reply));
+    return;
+  }
+  Failpoint("ps.before_apply");
+  if (kind_ != UpdateKind::kSync) {
+    UpdateAsync(std::move(update), std::move(done));
+    return;
+  }
+  DueList due;
+  absl::StatusOr<UpdateReply> answer = UpdateSync(std::move(update), due);
+  Finish(due, kNever);
+  done(std::move(answer));
+}
+
+absl::StatusOr<bool> ShardTables::IsNextItem(const StagedUpdate& update) const {
+  const uint64_t mark = marks_[update.sender.slot()];
+  if (update.push.item() > mark) {
+    return absl::OutOfRangeError(
+        absl::StrCat("slot ", update.sender.slot(), " tables: expected item ",
+                     mark, ", got ", update.push.item()));
+  }
+  return update.push.item() == mark;
+}
+
+double ShardTables::RateOf(int t, const std::vector<TableRate>& rates) const {
+  for (const TableRate& rate : rates) {
+    if (rate.table() == static_cast<uint32_t>(t)) {
+      return rate.learning_rate();
+    }
+  }
+  return LearningRate(spec(t).schedule(),
+                      tables_[static_cast<size_t>(t)]->step());
+}
+
+void ShardTables::UpdateAsync(StagedUpdate update, UpdateDone done) {
+  UpdateReply reply;
+  Receipt* const receipt = reply.mutable_receipt();
+  receipt->set_item(update.push.item());
+  const bool moves = update.bad_table < 0 && WeightOf(update.push) > 0;
+  absl::StatusOr<bool> next = false;
+  {
+    MutexLock lock(&mutex_);
+    if (!closed_.ok()) {
+      next = closed_;
+    } else if (!MayUse()) {
+      // Shared, because std::function wants to be copyable.
+      auto kept = std::make_shared<StagedUpdate>(std::move(update));
+      held_.push_back([this, kept, done = std::move(done)] {
+        UpdateAsync(std::move(*kept), done);
+      });
+      return;
+    } else {
+      next = IsNextItem(update);
+    }
+    if (next.ok() && *next && moves && update.push.base_version() > version_) {
+      next = absl::InvalidArgumentError(
+          absl::StrCat("tables: base_version ", update.push.base_version(),
+                       " is ahead of version ", version_));
+    }
+    if (next.ok() && *next) {
+      ++marks_[update.sender.slot()];
+      if (moves) {
+        receipt->set_staleness(version_ - update.push.base_version());
+        ++version_;
+        TickClocks();
+      }
+      ++uses_;
+    }
+  }
+  if (!next.ok()) {
+    Drop(&update);
+    done(next.status());
+    return;
+  }
+  receipt->set_outcome(!*next                 ? Receipt::DUPLICATE
+                       : update.bad_table < 0 ? Receipt::ACCEPTED
+                                              : Receipt::LEFT_OUT);
+  receipt->set_bad_variable(
+      static_cast<uint32_t>(std::max(update.bad_table, 0)));
+  if (*next && moves) {
+    context_.counters.RecordStaleness(receipt->staleness());
+    for (int t = 0; t < count(); ++t) {
+      std::vector<RowGradients> pieces;
+      for (const StagedRows& rows : update.rows) {
+        if (rows.table == t) {
+          pieces.push_back({*rows.ids, rows.data()});
+          rows_updated_[static_cast<size_t>(t)] += rows.ids->size();
+        }
+      }
+      // The ids were checked: it cannot fail.
+      const absl::StatusOr<UpdateReceipt> moved =
+          table(t).Update(pieces, RateOf(t, update.rates));
+      reply.set_rows_applied(reply.rows_applied() +
+                             static_cast<uint64_t>(moved->applied));
+      reply.set_rows_not_admitted(reply.rows_not_admitted() +
+                                  static_cast<uint64_t>(moved->not_admitted));
+    }
+  }
+  Drop(&update);
+  if (*next) {
+    Leave();
+    if (kind_ == UpdateKind::kBoundedStaleness) {
+      DueList due;
+      Finish(due, kNever);  // a clock has moved
+    }
+  }
+  done(std::move(reply));
+}
+
+// ------------------------------------------------------------------ upkeep
+
+absl::StatusOr<ShrinkReply> ShardTables::Shrink(const ShrinkRequest& request) {
+  ShrinkReply reply;
+  bool found = false;
+  for (int t = 0; t < count(); ++t) {
+    if (!request.table().empty() && request.table() != spec(t).name()) {
+      continue;
+    }
+    found = true;
+    ShrinkOptions options;
+    options.age_max = request.age_max() != 0 ? request.age_max()
+                                             : table(t).options().age_max;
+    options.rows_max = request.has_rows_max()
+                           ? static_cast<int64_t>(request.rows_max())
+                           : -1;
+    const ShrinkReceipt receipt = table(t).Shrink(options);
+    reply.set_rows(reply.rows() + static_cast<uint64_t>(receipt.rows));
+    reply.set_bytes(reply.bytes() + static_cast<uint64_t>(receipt.bytes));
+  }
+  if (!found) {
+    return absl::NotFoundError(
+        absl::StrCat("no table \"", request.table(), "\" in this job"));
+  }
+  return reply;
+}
+
+void ShardTables::Freeze(std::optional<uint64_t> version,
+                         std::function<void()> run,
+                         std::function<void(absl::Status)> refused) {
+  DueList due;
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    if (!closed_.ok()) {
+      status = closed_;
+    } else if (!version.has_value()) {
+      exclusive_waiting_.push_back(std::move(run));
+      StartExclusive(due);
+    } else if (*version > version_) {
+      freeze_ = {version, std::move(run), std::move(refused)};
+    } else if (*version == version_ && !exclusive_) {
+      // Before a step that waits to be published.
+      exclusive_waiting_.push_front(std::move(run));
+      StartExclusive(due);
+    } else {
+      status = absl::OutOfRangeError(absl::StrCat(
+          "the tables are at version ", version_, ", past ", *version));
+    }
+  }
+  if (!status.ok()) {
+    refused(status);
+  }
+  Run(due);
+}
+
+void ShardTables::CancelFreeze() {
+  MutexLock lock(&mutex_);
+  freeze_.reset();
+}
+
+std::vector<uint64_t> ShardTables::marks() const {
+  MutexLock lock(&mutex_);
+  return marks_;
+}
+
+uint64_t ShardTables::version() const {
+  MutexLock lock(&mutex_);
+  return version_;
+}
+
+void ShardTables::FillStatus(int hot_ids, PsStatus* status) {
+  for (int t = 0; t < count(); ++t) {
+    const TableReport report =
+        table(t).Report(std::min(hot_ids, static_cast<int>(kHotIdsMax)));
+    TableStatus* const one = status->add_table();
+    one->set_name(spec(t).name());
+    one->set_rows(static_cast<uint64_t>(report.rows));
+    one->set_bytes(static_cast<uint64_t>(report.bytes));
+    one->set_payload_bytes(static_cast<uint64_t>(report.payload_bytes));
+    one->set_rows_created(static_cast<uint64_t>(report.counts.created));
+    one->set_rows_dropped(static_cast<uint64_t>(report.counts.evicted +
+                                                report.counts.expired +
+                                                report.counts.shrunk));
+    one->set_rows_looked_up(rows_looked_up_[static_cast<size_t>(t)]);
+    one->set_rows_updated(rows_updated_[static_cast<size_t>(t)]);
+    for (const HotRow& row : report.hot) {
+      one->add_hot_id(row.id);
+      one->add_hot_updates(row.updates);
+    }
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,47 @@
+#include "server/ps/table/row_sums.h"
+
+#include "common/kernels.h"
+
+namespace weir {
+
+void RowSums::Add(std::span<const uint64_t> ids, const char* gradients,
+                  float weight) {
+  const auto dim = static_cast<size_t>(dim_);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto [place, is_new] =
+        places_.try_emplace(ids[i], static_cast<uint32_t>(ids_.size()));
+    const char* const from = gradients + i * dim * sizeof(float);
+    if (is_new) {
+      ids_.push_back(ids[i]);
+      sums_.resize(sums_.size() + dim);
+      SetScaled(sums_.data() + place->second * dim, from, weight, dim_);
+    } else {
+      AddScaled(sums_.data() + place->second * dim, from, weight, dim_);
+    }
+  }
+}
+
+void RowSums::DivideBy(float divisor) {
+  Divide(sums_.data(), divisor, static_cast<int64_t>(sums_.size()));
+}
+
+void RowSums::Place(std::span<const uint64_t> ids) {
+  ids_.assign(ids.begin(), ids.end());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    places_[ids[i]] = static_cast<uint32_t>(i);
+  }
+  sums_.resize(ids.size() * static_cast<size_t>(dim_));
+}
+
+void RowSums::Clear() {
+  places_.clear();
+  ids_.clear();
+  sums_.clear();
+}
+
+int64_t RowSums::Find(uint64_t id) const {
+  const auto place = places_.find(id);
+  return place == places_.end() ? -1 : int64_t{place->second};
+}
+
+}  // namespace weir

@@ -1,0 +1,33 @@
+// What a declared table is on one shard.
+//
+// Place: from Declaration.table to the options of server/ps/table.
+//
+// Errors: INVALID_ARGUMENT names the table, the field and its range.
+#ifndef SERVER_PS_TABLE_PLAN_H_
+#define SERVER_PS_TABLE_PLAN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/ps.pb.h"
+#include "server/ps/table/table_options.h"
+
+namespace weir {
+
+inline constexpr int kTablesMax = 1024;
+
+// Of the rows' initial values: differs from table to table of a job.
+uint64_t TableSeed(uint64_t job_seed, const std::string& name);
+
+// REQUIRES: shard < declaration.shard_count().
+absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
+                                            int index, int shard);
+
+// Number, names, options and schedules of all tables.
+absl::Status CheckTables(const Declaration& declaration, int shard);
+
+}  // namespace weir
+
+#endif  // SERVER_PS_TABLE_PLAN_H_
