@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<uint64_t>> DecodeIds(const std::string& deltas,
 }
 
 uint64_t NameOfIds(std::span<const uint64_t> ids) {
-  uint64_t name = ids.size();
+  uint64_t name = IndexHash(ids.size() + 1);
   for (const uint64_t id : ids) {
     name = IndexHash(name ^ id) + id;
   }
