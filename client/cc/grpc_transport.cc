@@ -59,14 +59,13 @@ void SetTimeout(grpc::ClientContext* context, ShardLink::Timeout timeout) {
   context->set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
-// ------------------------------------------------------------------ PushPull
+// ----------------------------------------------------------- PushPull, Lookup
 
-class GrpcPushPullStream : public PushPullStream {
+// A stream of messages both ways. One thread may Write while another Reads.
+class GrpcStream {
  public:
-  explicit GrpcPushPullStream(std::shared_ptr<const Peer> peer)
+  GrpcStream(std::shared_ptr<const Peer> peer, const RpcMethod& method)
       : peer_(std::move(peer)) {
-    static const RpcMethod method("/weir.ParameterServer/PushPull",
-                                  RpcMethod::BIDI_STREAMING);
     Reconnect(peer_->channel.get());
     // The call starts with the first message, so that opening never blocks.
     context_.set_initial_metadata_corked(true);
@@ -75,18 +74,17 @@ class GrpcPushPullStream : public PushPullStream {
                                                   &context_));
   }
 
-  ~GrpcPushPullStream() override {
+  ~GrpcStream() {
     context_.TryCancel();
     End().IgnoreError();
   }
 
-  absl::Status Send(const GradientChunk& header, std::span<const char> payload,
-                    std::function<void()> released) override {
-    const ByteBuffer buffer = EncodeChunk(header, payload, std::move(released));
+  absl::Status Write(const ByteBuffer& buffer) {
     return stream_->Write(buffer) ? absl::OkStatus() : End();
   }
 
-  absl::Status Receive(ValueChunk* header, Payload* payload) override {
+  template <typename Chunk>
+  absl::Status Read(Chunk* header, Payload* payload) {
     if (!StartReceive()) {
       return End();
     }
@@ -100,10 +98,10 @@ class GrpcPushPullStream : public PushPullStream {
                     absl::StrCat("ps ", peer_->address));
   }
 
-  void Cancel() override { context_.TryCancel(); }
+  void Cancel() { context_.TryCancel(); }
 
  private:
-  // False when the stream has ended. While a Receive is under way nobody else
+  // False when the stream has ended. While a Read is under way nobody else
   // may read: gRPC aborts the process on two reads at once.
   bool StartReceive() {
     MutexLock lock(&mutex_);
@@ -159,7 +157,52 @@ class GrpcPushPullStream : public PushPullStream {
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// -------------------------------------------------------------- Push, Assign
+class GrpcPushPullStream : public PushPullStream {
+ public:
+  explicit GrpcPushPullStream(std::shared_ptr<const Peer> peer)
+      : stream_(std::move(peer), Method()) {}
+
+  absl::Status Send(const GradientChunk& header, std::span<const char> payload,
+                    std::function<void()> released) override {
+    return stream_.Write(EncodeChunk(header, payload, std::move(released)));
+  }
+  absl::Status Receive(ValueChunk* header, Payload* payload) override {
+    return stream_.Read(header, payload);
+  }
+  void Cancel() override { stream_.Cancel(); }
+
+ private:
+  static const RpcMethod& Method() {
+    static const RpcMethod method("/weir.ParameterServer/PushPull",
+                                  RpcMethod::BIDI_STREAMING);
+    return method;
+  }
+  GrpcStream stream_;
+};
+
+class GrpcLookupStream : public LookupStream {
+ public:
+  explicit GrpcLookupStream(std::shared_ptr<const Peer> peer)
+      : stream_(std::move(peer), Method()) {}
+
+  absl::Status Send(const LookupChunk& request) override {
+    return stream_.Write(EncodeMessage(request));
+  }
+  absl::Status Receive(RowChunk* header, Payload* payload) override {
+    return stream_.Read(header, payload);
+  }
+  void Cancel() override { stream_.Cancel(); }
+
+ private:
+  static const RpcMethod& Method() {
+    static const RpcMethod method("/weir.ParameterServer/Lookup",
+                                  RpcMethod::BIDI_STREAMING);
+    return method;
+  }
+  GrpcStream stream_;
+};
+
+// ------------------------------------------------------ Push, Assign, Update
 
 // Sends what `next` gives and waits for the one answer.
 template <typename Reply, typename Chunk>
@@ -252,6 +295,24 @@ class GrpcShardLink : public ShardLink {
     static const RpcMethod method("/weir.ParameterServer/Push",
                                   RpcMethod::CLIENT_STREAMING);
     return SendAll<PushReply>(*peer_, method, timeout, next);
+  }
+
+  std::unique_ptr<LookupStream> OpenLookup() override {
+    return std::make_unique<GrpcLookupStream>(peer_);
+  }
+
+  absl::StatusOr<UpdateReply> Update(
+      Timeout timeout,
+      const std::function<bool(UpdateChunk*, std::span<const char>*)>& next)
+      override {
+    static const RpcMethod method("/weir.ParameterServer/Update",
+                                  RpcMethod::CLIENT_STREAMING);
+    return SendAll<UpdateReply>(*peer_, method, timeout, next);
+  }
+
+  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
+                                     Timeout timeout) override {
+    return Unary<ShrinkReply>(&ParameterServer::Stub::Shrink, request, timeout);
   }
 
   absl::StatusOr<AssignReply> Assign(

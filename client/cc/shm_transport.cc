@@ -72,6 +72,19 @@ class ShmLink : public ShardLink {
       override {
     return other_->Push(timeout, next);
   }
+  std::unique_ptr<LookupStream> OpenLookup() override {
+    return other_->OpenLookup();
+  }
+  absl::StatusOr<UpdateReply> Update(
+      Timeout timeout,
+      const std::function<bool(UpdateChunk*, std::span<const char>*)>& next)
+      override {
+    return other_->Update(timeout, next);
+  }
+  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
+                                     Timeout timeout) override {
+    return other_->Shrink(request, timeout);
+  }
   absl::StatusOr<AssignReply> Assign(
       Timeout timeout,
       const std::function<bool(AssignChunk*, std::span<const char>*)>& next)

@@ -53,6 +53,18 @@ class PushPullStream {
   virtual void Cancel() = 0;
 };
 
+// One Lookup call: many requests, many answers, no order.
+class LookupStream {
+ public:
+  virtual ~LookupStream() = default;
+  // Blocks until the transport has taken it.
+  virtual absl::Status Send(const LookupChunk& request) = 0;
+  // Blocks for the next answer. The status that ended the stream otherwise.
+  virtual absl::Status Receive(RowChunk* header, Payload* payload) = 0;
+  // Ends the stream from any thread; blocked calls return CANCELLED.
+  virtual void Cancel() = 0;
+};
+
 class ShardLink {
  public:
   using Timeout = std::chrono::milliseconds;
@@ -81,6 +93,15 @@ class ShardLink {
       const std::function<bool(GradientChunk*, std::span<const char>*)>&
           next) = 0;
 
+  // Opens a stream; errors show at the first Send or Receive.
+  virtual std::unique_ptr<LookupStream> OpenLookup() = 0;
+
+  // One item's update of this shard's tables; `next` as of Push.
+  virtual absl::StatusOr<UpdateReply> Update(
+      Timeout timeout,
+      const std::function<bool(UpdateChunk*, std::span<const char>*)>&
+          next) = 0;
+
   virtual absl::StatusOr<AssignReply> Assign(
       Timeout timeout,
       const std::function<bool(AssignChunk*, std::span<const char>*)>&
@@ -98,6 +119,8 @@ class ShardLink {
       const SnapshotRequest& request, Timeout timeout,
       const std::function<void(const SnapshotReply&)>& reply) = 0;
   virtual absl::StatusOr<PsStatus> GetStatus(Timeout timeout) = 0;
+  virtual absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
+                                             Timeout timeout) = 0;
   virtual absl::Status Shutdown(const ShutdownRequest& request,
                                 Timeout timeout) = 0;
 };

@@ -30,9 +30,9 @@ absl::StatusOr<Ids> IdListCache::Resolve(uint32_t slot, const IdList& list) {
     return ids;
   }
   if (list.name() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a list of ", list.count(), " ids has neither ids nor a "
-                     "name"));
+    return absl::InvalidArgumentError(absl::StrCat("a list of ", list.count(),
+                                                   " ids has neither ids nor a "
+                                                   "name"));
   }
   MutexLock lock(&mutex_);
   const auto place = places_.find(key);

@@ -27,10 +27,10 @@ using PS = ParameterServer;
 using BulkMethods = PS::WithRawMethod_Pull<
     PS::WithRawMethod_Push<PS::WithRawMethod_PushPull<PS::WithRawMethod_Assign<
         PS::WithRawMethod_Lookup<PS::WithRawMethod_Update<PS::Service>>>>>>;
-using AllMethods = PS::WithAsyncMethod_Hello<PS::WithAsyncMethod_Declare<
-    PS::WithAsyncMethod_Restore<PS::WithAsyncMethod_SetSlots<
-        PS::WithAsyncMethod_Snapshot<PS::WithAsyncMethod_GetStatus<
-            PS::WithAsyncMethod_Shutdown<
+using AllMethods = PS::WithAsyncMethod_Hello<
+    PS::WithAsyncMethod_Declare<PS::WithAsyncMethod_Restore<
+        PS::WithAsyncMethod_SetSlots<PS::WithAsyncMethod_Snapshot<
+            PS::WithAsyncMethod_GetStatus<PS::WithAsyncMethod_Shutdown<
                 PS::WithAsyncMethod_Shrink<BulkMethods>>>>>>>>;
 
 // ------------------------------------------------------------ bulk methods

@@ -37,8 +37,7 @@ class LookupCall : public std::enable_shared_from_this<LookupCall<Service>> {
   static void Listen(Service* service, Store* store, CallQueue* queue) {
     auto call = std::make_shared<LookupCall>(service, store, queue);
     service->RequestLookup(&call->context_, &call->stream_, queue->queue(),
-                           queue->queue(),
-                           queue->Start(&call->on_call_, call));
+                           queue->queue(), queue->Start(&call->on_call_, call));
   }
 
   LookupCall(Service* service, Store* store, CallQueue* queue)
@@ -150,8 +149,8 @@ class LookupCall : public std::enable_shared_from_this<LookupCall<Service>> {
         answer.rows ? reinterpret_cast<const char*>(answer.rows.data())
                     : nullptr,
         answer.bytes);
-    stream_.Write(
-        EncodeChunk(answer.header, payload, [rows = answer.rows] {}), tag);
+    stream_.Write(EncodeChunk(answer.header, payload, [rows = answer.rows] {}),
+                  tag);
   }
 
   void OnWritten() {
@@ -206,8 +205,7 @@ class UpdateCall : public std::enable_shared_from_this<UpdateCall<Service>> {
   static void Listen(Service* service, Store* store, CallQueue* queue) {
     auto call = std::make_shared<UpdateCall>(service, store, queue);
     service->RequestUpdate(&call->context_, &call->stream_, queue->queue(),
-                           queue->queue(),
-                           queue->Start(&call->on_call_, call));
+                           queue->queue(), queue->Start(&call->on_call_, call));
   }
 
   UpdateCall(Service* service, Store* store, CallQueue* queue)
@@ -254,11 +252,11 @@ class UpdateCall : public std::enable_shared_from_this<UpdateCall<Service>> {
     if (!status.ok()) {
       Finish(status);
     } else if (chunk.last()) {
-      update_.Apply([call = this->shared_from_this()](
-                        absl::StatusOr<UpdateReply> reply) {
-        Failpoint("ps.before_ack");
-        call->Finish(std::move(reply));
-      });
+      update_.Apply(
+          [call = this->shared_from_this()](absl::StatusOr<UpdateReply> reply) {
+            Failpoint("ps.before_ack");
+            call->Finish(std::move(reply));
+          });
     } else {
       Read();
     }

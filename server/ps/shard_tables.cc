@@ -37,9 +37,8 @@ absl::StatusOr<std::unique_ptr<ShardTables>> ShardTables::Create(
   const ShardPlan& plan = *context->plan;
   std::unique_ptr<ShardTables> made(new ShardTables(context, arena, clock));
   for (int t = 0; t < plan.declaration().table_size(); ++t) {
-    WEIR_ASSIGN_OR_RETURN(
-        TableOptions options,
-        OptionsOfTable(plan.declaration(), t, plan.shard()));
+    WEIR_ASSIGN_OR_RETURN(TableOptions options,
+                          OptionsOfTable(plan.declaration(), t, plan.shard()));
     made->sums_.emplace_back(options.dim);
     made->previous_.emplace_back(options.dim);
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Table> table,
@@ -89,8 +88,7 @@ absl::Status ShardTables::CheckLookup(const LookupChunk& request) const {
         "want names neither `latest` nor a `version`");
   }
   if (!IsFixedSize(request.want().encoding())) {
-    return absl::InvalidArgumentError(
-        "rows travel as F32, BF16, F16 or INT8");
+    return absl::InvalidArgumentError("rows travel as F32, BF16, F16 or INT8");
   }
   uint64_t bytes = 0;
   for (const IdList& list : request.list()) {
@@ -115,8 +113,8 @@ absl::StatusOr<std::vector<Ids>> ShardTables::Resolve(
   for (const IdList& list : request.list()) {
     absl::StatusOr<Ids> ids = lists_.Resolve(request.sender().slot(), list);
     const int t = static_cast<int>(list.table());
-    WEIR_RETURN_IF_ERROR(Annotate(
-        ids.status(), absl::StrCat("table \"", spec(t).name(), "\"")));
+    WEIR_RETURN_IF_ERROR(
+        Annotate(ids.status(), absl::StrCat("table \"", spec(t).name(), "\"")));
     if (*ids == nullptr) {
       *unknown = true;
       return all;
@@ -157,10 +155,10 @@ void ShardTables::Lookup(const LookupChunk& request, LookupDone done) {
   lookup.done = std::move(done);
   const uint32_t wanted_ms = request.want().timeout_ms();
   lookup.deadline_ns =
-      clock_->NowNs() +
-      int64_t{wanted_ms == 0 ? kDefaultTimeoutMs
-                             : std::min(wanted_ms, kMaxTimeoutMs)} *
-          1000000;
+      clock_->NowNs() + int64_t{wanted_ms == 0
+                                    ? kDefaultTimeoutMs
+                                    : std::min(wanted_ms, kMaxTimeoutMs)} *
+                            1000000;
   absl::StatusOr<Readable> from = Readable::kNotYet;
   uint64_t version = 0;
   {
@@ -409,10 +407,10 @@ absl::Status ShardTables::Stage(const UpdateChunk& chunk,
     update->push = chunk.push();
   } else if (chunk.push().item() != update->push.item() ||
              chunk.sender().slot() != update->sender.slot()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "an update of slot ", update->sender.slot(), " item ",
-        update->push.item(), " goes on as slot ", chunk.sender().slot(),
-        " item ", chunk.push().item()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("an update of slot ", update->sender.slot(), " item ",
+                     update->push.item(), " goes on as slot ",
+                     chunk.sender().slot(), " item ", chunk.push().item()));
   }
   for (const TableRate& rate : chunk.rate()) {
     if (rate.table() >= static_cast<uint32_t>(count()) ||
@@ -431,8 +429,7 @@ absl::Status ShardTables::Stage(const UpdateChunk& chunk,
   *lists.mutable_list() = chunk.list();
   lists.mutable_want()->set_latest(true);
   WEIR_RETURN_IF_ERROR(CheckLookup(lists));
-  absl::StatusOr<std::vector<Ids>> ids =
-      Resolve(lists, &update->unknown_list);
+  absl::StatusOr<std::vector<Ids>> ids = Resolve(lists, &update->unknown_list);
   WEIR_RETURN_IF_ERROR(ids.status());
   if (update->unknown_list) {
     Drop(update);
@@ -449,8 +446,8 @@ absl::Status ShardTables::Stage(const UpdateChunk& chunk,
     MutexLock lock(&mutex_);
     awaited = update->push.contribution() <= Awaited();
   }
-  const auto most = static_cast<int64_t>(
-      context_.plan->declaration().out_of_order_bytes());
+  const auto most =
+      static_cast<int64_t>(context_.plan->declaration().out_of_order_bytes());
   const int64_t before = staged_bytes_.fetch_add(bytes);
   update->bytes += bytes;
   if (!awaited && before > update->bytes - bytes && before + bytes > most) {
@@ -508,9 +505,9 @@ void ShardTables::Update(StagedUpdate update, UpdateDone done) {
 absl::StatusOr<bool> ShardTables::IsNextItem(const StagedUpdate& update) const {
   const uint64_t mark = marks_[update.sender.slot()];
   if (update.push.item() > mark) {
-    return absl::OutOfRangeError(
-        absl::StrCat("slot ", update.sender.slot(), " tables: expected item ",
-                     mark, ", got ", update.push.item()));
+    return absl::OutOfRangeError(absl::StrCat("slot ", update.sender.slot(),
+                                              " tables: expected item ", mark,
+                                              ", got ", update.push.item()));
   }
   return update.push.item() == mark;
 }
@@ -611,11 +608,10 @@ absl::StatusOr<ShrinkReply> ShardTables::Shrink(const ShrinkRequest& request) {
     }
     found = true;
     ShrinkOptions options;
-    options.age_max = request.age_max() != 0 ? request.age_max()
-                                             : table(t).options().age_max;
-    options.rows_max = request.has_rows_max()
-                           ? static_cast<int64_t>(request.rows_max())
-                           : -1;
+    options.age_max =
+        request.age_max() != 0 ? request.age_max() : table(t).options().age_max;
+    options.rows_max =
+        request.has_rows_max() ? static_cast<int64_t>(request.rows_max()) : -1;
     const ShrinkReceipt receipt = table(t).Shrink(options);
     reply.set_rows(reply.rows() + static_cast<uint64_t>(receipt.rows));
     reply.set_bytes(reply.bytes() + static_cast<uint64_t>(receipt.bytes));
@@ -681,9 +677,8 @@ void ShardTables::FillStatus(int hot_ids, PsStatus* status) {
     one->set_bytes(static_cast<uint64_t>(report.bytes));
     one->set_payload_bytes(static_cast<uint64_t>(report.payload_bytes));
     one->set_rows_created(static_cast<uint64_t>(report.counts.created));
-    one->set_rows_dropped(static_cast<uint64_t>(report.counts.evicted +
-                                                report.counts.expired +
-                                                report.counts.shrunk));
+    one->set_rows_dropped(static_cast<uint64_t>(
+        report.counts.evicted + report.counts.expired + report.counts.shrunk));
     one->set_rows_looked_up(rows_looked_up_[static_cast<size_t>(t)]);
     one->set_rows_updated(rows_updated_[static_cast<size_t>(t)]);
     for (const HotRow& row : report.hot) {

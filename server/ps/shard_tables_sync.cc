@@ -27,10 +27,10 @@ absl::StatusOr<UpdateReply> ShardTables::UpdateSync(StagedUpdate update,
     next = closed_;
   }
   if (next.ok() && *next && update.push.base_version() != version_) {
-    next = absl::InvalidArgumentError(absl::StrCat(
-        "slot ", update.sender.slot(), " tables item ", update.push.item(),
-        " is for version ", update.push.base_version(), ", they are at ",
-        version_));
+    next = absl::InvalidArgumentError(
+        absl::StrCat("slot ", update.sender.slot(), " tables item ",
+                     update.push.item(), " is for version ",
+                     update.push.base_version(), ", they are at ", version_));
   }
   if (!next.ok() || !*next) {
     Drop(&update);

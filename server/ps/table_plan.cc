@@ -124,9 +124,9 @@ absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
   TableOptions options;
   options.name = table.name();
   if (table.dim() > static_cast<uint32_t>(TableOptions::kMaxDim)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": dim ", table.dim(), " is not in [1, ",
-                     TableOptions::kMaxDim, "]"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": dim ", table.dim(),
+                                                   " is not in [1, ",
+                                                   TableOptions::kMaxDim, "]"));
   }
   options.dim = static_cast<int>(table.dim());
   options.rule = RuleOf(table.optimizer());
@@ -138,16 +138,15 @@ absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
   options.shard_count = static_cast<int>(declaration.shard_count());
   options.admission = AdmissionOf(table.admission());
   const Expiry& expiry = table.expiry();
-  options.age_max = expiry.age_case() == Expiry::kSeconds ? expiry.seconds()
-                                                          : expiry.steps();
+  options.age_max =
+      expiry.age_case() == Expiry::kSeconds ? expiry.seconds() : expiry.steps();
   options.memory_bytes_max = static_cast<int64_t>(expiry.memory_bytes());
   options.eviction = expiry.least_frequent() ? EvictionOrder::kLeastFrequent
                                              : EvictionOrder::kLeastRecent;
   WEIR_RETURN_IF_ERROR(options.Validate());
   WEIR_RETURN_IF_ERROR(
       CreateRowRule(options.rule, path + ": optimizer").status());
-  WEIR_RETURN_IF_ERROR(
-      ValidateSchedule(table.schedule(), path + ": schedule"));
+  WEIR_RETURN_IF_ERROR(ValidateSchedule(table.schedule(), path + ": schedule"));
   if (!CanBeDecoded(table.lookup()) || !CanBeDecoded(table.update())) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, ": lookup and update travel as F32, BF16, F16 or INT8"));
@@ -157,9 +156,9 @@ absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
 
 absl::Status CheckTables(const Declaration& declaration, int shard) {
   if (declaration.table_size() > kTablesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(declaration.table_size(), " tables; at most ", kTablesMax,
-                     " are allowed"));
+    return absl::InvalidArgumentError(absl::StrCat(declaration.table_size(),
+                                                   " tables; at most ",
+                                                   kTablesMax, " are allowed"));
   }
   std::set<std::string> names;
   for (int i = 0; i < declaration.table_size(); ++i) {

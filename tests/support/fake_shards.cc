@@ -244,6 +244,15 @@ class FakeLink : public ShardLink {
       override {
     return absl::UnimplementedError("fake");
   }
+  std::unique_ptr<LookupStream> OpenLookup() override { return nullptr; }
+  absl::StatusOr<UpdateReply> Update(
+      Timeout, const std::function<bool(UpdateChunk*, std::span<const char>*)>&)
+      override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest&, Timeout) override {
+    return absl::UnimplementedError("fake");
+  }
   absl::StatusOr<AssignReply> Assign(
       Timeout, const std::function<bool(AssignChunk*, std::span<const char>*)>&)
       override {

@@ -13,13 +13,23 @@ namespace in_process_internal {
 
 constexpr auto kTick = std::chrono::milliseconds(2);
 
-struct Answer {
-  ValueChunk header;
+template <class Header>
+struct AnswerWith {
+  Header header;
   Payload payload;
+};
+using Answer = AnswerWith<ValueChunk>;
+using RowAnswer = AnswerWith<RowChunk>;
+
+class StreamEnd {
+ public:
+  virtual ~StreamEnd() = default;
+  virtual void End(const absl::Status& status) = 0;
 };
 
 // What a stream and the continuations in the store share.
-class StreamState {
+template <class Answer>
+class StreamState : public StreamEnd {
  public:
   void Add(Answer answer, bool delayed) {
     MutexLock lock(&mutex_);
@@ -27,7 +37,7 @@ class StreamState {
     changed_.NotifyAll();
   }
 
-  void End(const absl::Status& status) {
+  void End(const absl::Status& status) override {
     MutexLock lock(&mutex_);
     if (!end_.has_value()) {
       end_ = status;
@@ -72,6 +82,7 @@ namespace {
 
 using Fate = InProcessTransport::Fate;
 using in_process_internal::Answer;
+using in_process_internal::RowAnswer;
 using in_process_internal::StreamState;
 
 Payload CopyOf(std::span<const char> bytes) {
@@ -117,7 +128,7 @@ class InProcessStream : public PushPullStream {
   InProcessStream(InProcessTransport* transport, std::string address)
       : transport_(transport),
         address_(std::move(address)),
-        state_(std::make_shared<StreamState>()) {
+        state_(std::make_shared<StreamState<Answer>>()) {
     const absl::StatusOr<Store*> store = transport_->Find(address_);
     if (!store.ok()) {
       state_->End(store.status());
@@ -212,8 +223,79 @@ class InProcessStream : public PushPullStream {
 
   InProcessTransport* const transport_;
   const std::string address_;
-  const std::shared_ptr<StreamState> state_;
+  const std::shared_ptr<StreamState<Answer>> state_;
   Store* store_ = nullptr;
+};
+
+class InProcessLookup : public LookupStream {
+ public:
+  InProcessLookup(InProcessTransport* transport, std::string address)
+      : transport_(transport),
+        address_(std::move(address)),
+        state_(std::make_shared<StreamState<RowAnswer>>()) {
+    if (!transport_->Find(address_).ok()) {
+      state_->End(transport_->Find(address_).status());
+      return;
+    }
+    transport_->AddStream(address_, state_);
+  }
+  ~InProcessLookup() override { Cancel(); }
+
+  absl::Status Send(const LookupChunk& request) override {
+    WEIR_RETURN_IF_ERROR(state_->end());
+    const InProcessTransport::Draw draw = transport_->DrawFault();
+    if (draw.fate == Fate::kLostBefore) {
+      state_->End(Lost(address_));
+      return state_->end();
+    }
+    WEIR_ASSIGN_OR_RETURN(Store * store, transport_->Find(address_));
+    store->Lookup(request, [state = state_, address = address_,
+                            incarnation = store->incarnation(),
+                            delayed = draw.delayed](
+                               absl::StatusOr<LookedUp> looked_up) {
+      if (!looked_up.ok()) {
+        state->End(Annotate(looked_up.status(), absl::StrCat("ps ", address)));
+        return;
+      }
+      RowAnswer answer;
+      answer.header = std::move(looked_up->header);
+      answer.header.set_incarnation(incarnation);
+      if (looked_up->rows) {
+        answer.payload =
+            CopyOf({reinterpret_cast<const char*>(looked_up->rows.data()),
+                    looked_up->bytes});
+      }
+      state->Add(std::move(answer), delayed);
+    });
+    if (draw.fate == Fate::kLostAfter) {
+      state_->End(Lost(address_));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Receive(RowChunk* header, Payload* payload) override {
+    for (;;) {
+      RowAnswer answer;
+      WEIR_ASSIGN_OR_RETURN(const bool taken, state_->Take(&answer));
+      if (taken) {
+        *header = std::move(answer.header);
+        *payload = std::move(answer.payload);
+        return absl::OkStatus();
+      }
+      if (const auto store = transport_->Find(address_); store.ok()) {
+        (*store)->ExpireWaits();
+      }
+    }
+  }
+
+  void Cancel() override {
+    state_->End(absl::CancelledError(absl::StrCat("ps ", address_)));
+  }
+
+ private:
+  InProcessTransport* const transport_;
+  const std::string address_;
+  const std::shared_ptr<StreamState<RowAnswer>> state_;
 };
 
 class InProcessLink : public ShardLink {
@@ -279,6 +361,40 @@ class InProcessLink : public ShardLink {
       payload = {};
     }
     return reply;
+  }
+
+  std::unique_ptr<LookupStream> OpenLookup() override {
+    return std::make_unique<InProcessLookup>(transport_, address_);
+  }
+
+  absl::StatusOr<UpdateReply> Update(
+      Timeout,
+      const std::function<bool(UpdateChunk*, std::span<const char>*)>& next)
+      override {
+    return Call<UpdateReply>([&](Store* store) -> absl::StatusOr<UpdateReply> {
+      RowUpdate update(store);
+      UpdateChunk header;
+      std::span<const char> payload;
+      while (next(&header, &payload)) {
+        // On a real wire the bytes arrive by themselves, one after another.
+        WEIR_RETURN_IF_ERROR(update.Add(header, CopyOf(payload)));
+        payload = {};
+      }
+      absl::StatusOr<UpdateReply> result = absl::UnknownError("held");
+      update.Apply([&](absl::StatusOr<UpdateReply> reply) {
+        result = std::move(reply);
+      });
+      if (result.ok()) {
+        result->set_incarnation(store->incarnation());
+      }
+      return result;
+    });
+  }
+
+  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
+                                     Timeout) override {
+    return Call<ShrinkReply>(
+        [&](Store* store) { return store->Shrink(request); });
   }
 
   absl::StatusOr<AssignReply> Assign(
@@ -443,7 +559,7 @@ void InProcessTransport::Stop(const std::string& address) {
   MutexLock lock(&mutex_);
   stores_.erase(address);
   for (const auto& weak : streams_[address]) {
-    if (const std::shared_ptr<StreamState> stream = weak.lock()) {
+    if (const auto stream = weak.lock()) {
       stream->End(absl::UnavailableError(
           absl::StrCat("ps ", address, ": socket closed")));
     }
@@ -496,8 +612,9 @@ absl::StatusOr<Store*> InProcessTransport::Find(
   return found->second;
 }
 
-void InProcessTransport::AddStream(const std::string& address,
-                                   std::weak_ptr<StreamState> stream) {
+void InProcessTransport::AddStream(
+    const std::string& address,
+    std::weak_ptr<in_process_internal::StreamEnd> stream) {
   MutexLock lock(&mutex_);
   streams_[address].push_back(std::move(stream));
 }

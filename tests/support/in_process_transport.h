@@ -37,7 +37,7 @@ struct WireFaults {
 };
 
 namespace in_process_internal {
-class StreamState;
+class StreamEnd;
 }
 
 class InProcessTransport : public Transport {
@@ -64,7 +64,7 @@ class InProcessTransport : public Transport {
   Draw DrawFault();
   absl::StatusOr<Store*> Find(const std::string& address) const;
   void AddStream(const std::string& address,
-                 std::weak_ptr<in_process_internal::StreamState> stream);
+                 std::weak_ptr<in_process_internal::StreamEnd> stream);
   void MarkShutDown(const std::string& address);
 
  private:
@@ -74,7 +74,7 @@ class InProcessTransport : public Transport {
   std::map<std::string, Store*> stores_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, bool> shut_down_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string,
-           std::vector<std::weak_ptr<in_process_internal::StreamState>>>
+           std::vector<std::weak_ptr<in_process_internal::StreamEnd>>>
       streams_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/kernels.h"
+#include "common/row_hash.h"
 #include "common/status.h"
 #include "server/ps/initializer.h"
-#include "common/row_hash.h"
 
 namespace weir {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "server/ps/initializer.h"
 #include "common/row_hash.h"
+#include "server/ps/initializer.h"
 
 namespace weir {
 namespace {

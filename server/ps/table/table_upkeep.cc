@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/status.h"
 #include "common/row_hash.h"
+#include "common/status.h"
 #include "server/ps/table/table.h"
 
 namespace weir {

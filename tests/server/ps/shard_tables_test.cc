@@ -130,8 +130,7 @@ TEST(ShardTablesTest, RowsTravelInHalfTheBytes) {
   chunk.set_encoding(F16);
   Apply(tester, chunk, {0.5f, -3});
   EXPECT_EQ(Rows(tester, {1, 2}, 1), (std::vector<float>{-0.5f, 3}));
-  LookupChunk request =
-      Request(tester, 0, ListOf(1, {1, 2}), LatestWant());
+  LookupChunk request = Request(tester, 0, ListOf(1, {1, 2}), LatestWant());
   request.mutable_want()->set_encoding(BF16);
   const auto result = LookUp(tester, request);
   EXPECT_EQ(result->answer->bytes, 4u);
@@ -241,9 +240,7 @@ float GradientOf(uint32_t m, uint64_t id) {
   return UnitFloat(Philox(m, 0, id)[0]) - 0.5f;
 }
 
-std::vector<uint64_t> RowsOf(uint32_t m) {
-  return {m, m + 1, 10, 20 + m % 2};
-}
+std::vector<uint64_t> RowsOf(uint32_t m) { return {m, m + 1, 10, 20 + m % 2}; }
 
 float WeightOfContribution(uint32_t m) { return 1.0f + 0.5f * (m % 3); }
 
@@ -303,11 +300,11 @@ TEST(ShardTablesSyncTest, SumsInIndexOrderWhateverTheOrderOfArrival) {
       for (uint32_t sent = 0; sent < kContributions;) {
         uint32_t& m = next[random.NextBelow(3)];
         if (m < kContributions) {
-          EXPECT_EQ(OutcomeOf(Apply(
-                        tester,
-                        Contribution(tester, 3, step, m, kContributions),
-                        GradientsOf(m))),
-                    Receipt::ACCEPTED);
+          EXPECT_EQ(
+              OutcomeOf(Apply(tester,
+                              Contribution(tester, 3, step, m, kContributions),
+                              GradientsOf(m))),
+              Receipt::ACCEPTED);
           m += 3;
           ++sent;
         }
@@ -378,18 +375,18 @@ TEST(ShardTablesSyncTest, TheAwaitedUpdateFindsRoomAndOthersAreDeferred) {
       TwoTables("sync { contributions: 3 }", 3, "out_of_order_bytes: 40"));
   const std::vector<uint64_t> eight = {1, 2, 3, 4, 5, 6, 7, 8};
   const std::vector<float> ones(8, 1.0f);
-  EXPECT_EQ(OutcomeOf(Apply(tester, With(Piece(tester, 1, 0, 0, 1), 1, eight),
-                            ones)),
-            Receipt::ACCEPTED);
-  EXPECT_EQ(OutcomeOf(Apply(tester, With(Piece(tester, 2, 0, 0, 2), 1, eight),
-                            ones)),
-            Receipt::DEFERRED);
-  EXPECT_EQ(OutcomeOf(Apply(tester, With(Piece(tester, 0, 0, 0, 0), 1, eight),
-                            ones)),
-            Receipt::ACCEPTED);
-  EXPECT_EQ(OutcomeOf(Apply(tester, With(Piece(tester, 2, 0, 0, 2), 1, eight),
-                            ones)),
-            Receipt::ACCEPTED);
+  EXPECT_EQ(
+      OutcomeOf(Apply(tester, With(Piece(tester, 1, 0, 0, 1), 1, eight), ones)),
+      Receipt::ACCEPTED);
+  EXPECT_EQ(
+      OutcomeOf(Apply(tester, With(Piece(tester, 2, 0, 0, 2), 1, eight), ones)),
+      Receipt::DEFERRED);
+  EXPECT_EQ(
+      OutcomeOf(Apply(tester, With(Piece(tester, 0, 0, 0, 0), 1, eight), ones)),
+      Receipt::ACCEPTED);
+  EXPECT_EQ(
+      OutcomeOf(Apply(tester, With(Piece(tester, 2, 0, 0, 2), 1, eight), ones)),
+      Receipt::ACCEPTED);
   EXPECT_EQ(Rows(tester, {8, 9}, 1), (std::vector<float>{-1, 0}));
 }
 

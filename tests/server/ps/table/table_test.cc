@@ -8,8 +8,8 @@
 #include <string>
 
 #include "common/random.h"
-#include "server/ps/initializer.h"
 #include "common/row_hash.h"
+#include "server/ps/initializer.h"
 #include "tests/server/ps/table/table_tester.h"
 
 namespace weir {
