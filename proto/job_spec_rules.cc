@@ -421,6 +421,9 @@ void ResolveDefaults(JobSpec* spec) {
   if (spec->checkpoint().keep() == 0) {
     spec->mutable_checkpoint()->set_keep(5);
   }
+  if (spec->table_size() > 0 && spec->checkpoint().tables_full_every() == 0) {
+    spec->mutable_checkpoint()->set_tables_full_every(5);
+  }
   if (spec->has_evaluation()) {
     Evaluation* const evaluation = spec->mutable_evaluation();
     if (evaluation->has_source()) {

@@ -1,6 +1,7 @@
 #include "server/chief/checkpoint_committer.h"
 
 #include <ctime>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -8,6 +9,7 @@
 #include "common/failpoint.h"
 #include "common/status.h"
 #include "proto/checkpoint_io.h"
+#include "proto/table_file.h"
 
 namespace weir {
 namespace {
@@ -112,6 +114,9 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
       auto reader = CheckpointReader::Open(options_.files, it->path);
       status = reader.ok() ? (*reader)->Verify() : reader.status();
       if (status.ok()) {
+        status = VerifyTables(options_.files, it->path, (*reader)->manifest());
+      }
+      if (status.ok()) {
         found.manifest = (*reader)->manifest();
       }
     } else {
@@ -180,6 +185,13 @@ absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {
           "'", path, "' of host '", file.host(), "' has ", (*reader)->size(),
           " bytes here, ", file.bytes(), " there"));
     }
+    if (file.has_tables()) {
+      // Whole, and what it extends, too.
+      WEIR_RETURN_IF_ERROR(
+          TableFileReader::Open(options_.files, Path(manifest.name()), manifest,
+                                static_cast<int>(file.shard()))
+              .status());
+    }
   }
   return absl::OkStatus();
 }
@@ -210,8 +222,25 @@ absl::Status CheckpointCommitter::Commit(Manifest manifest, std::string* note) {
 absl::Status CheckpointCommitter::DeleteOld() {
   WEIR_ASSIGN_OR_RETURN(const auto list,
                         ListCheckpoints(options_.files, options_.directory));
-  for (size_t i = 0; i + options_.keep < list.size(); ++i) {
-    WEIR_RETURN_IF_ERROR(RemoveCheckpoint(list[i].name));
+  if (list.size() <= options_.keep) {
+    return absl::OkStatus();
+  }
+  const size_t first_kept = list.size() - options_.keep;
+  std::set<std::string> bases;  // of those that are kept
+  for (size_t i = first_kept; i < list.size(); ++i) {
+    const absl::StatusOr<Manifest> manifest =
+        ReadManifest(options_.files, list[i].path);
+    if (!manifest.ok()) {
+      continue;  // damaged: of no use with its base either
+    }
+    for (const ShardFile& file : manifest->file()) {
+      bases.insert(file.tables().base());
+    }
+  }
+  for (size_t i = 0; i < first_kept; ++i) {
+    if (bases.count(list[i].name) == 0) {
+      WEIR_RETURN_IF_ERROR(RemoveCheckpoint(list[i].name));
+    }
   }
   return absl::OkStatus();
 }

@@ -81,6 +81,9 @@ void CheckpointCycle::OnPrepared(const absl::Status& status,
     if (version_.has_value()) {
       request.set_version(*version_);
     }
+    if (since_table_base_ + 1 < tables_full_every_) {
+      request.set_table_base(table_base_);
+    }
     actions->push_back(ShardCall{s, request});
   }
 }
@@ -150,6 +153,16 @@ void CheckpointCycle::Commit(Manifest manifest, std::vector<Action>* actions) {
 
 void CheckpointCycle::OnCommitted(const absl::Status& status) {
   if (state_ == State::kCommitting) {
+    if (status.ok()) {
+      ++since_table_base_;
+      for (const ShardFile& file : files_) {
+        if (file.has_tables() &&
+            file.tables().base().empty()) {  // of one shard: of all, next time
+          table_base_ = name_;
+          since_table_base_ = 0;
+        }
+      }
+    }
     End(status.ok() ? Result::kCommitted : Result::kFailed, status);
   }
 }

@@ -53,8 +53,13 @@ class CheckpointCycle {
     std::string name;
   };
 
-  CheckpointCycle(int shard_count, std::string directory)
-      : shard_count_(shard_count), directory_(std::move(directory)) {}
+  // Every `tables_full_every`th checkpoint has all rows of tables, the others
+  // what was touched since.
+  CheckpointCycle(int shard_count, std::string directory,
+                  uint32_t tables_full_every = 1)
+      : shard_count_(shard_count),
+        directory_(std::move(directory)),
+        tables_full_every_(tables_full_every) {}
 
   State state() const { return state_; }
   // An outcome that nobody took yet keeps the next one from beginning.
@@ -97,6 +102,10 @@ class CheckpointCycle {
 
   const int shard_count_;
   const std::string directory_;
+  const uint32_t tables_full_every_;
+  // The last committed one with all rows of tables, and those since.
+  std::string table_base_;
+  uint32_t since_table_base_ = 0;
   State state_ = State::kIdle;
   Sender chief_;
   bool hold_ = false;

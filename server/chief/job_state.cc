@@ -47,6 +47,12 @@ RegisterReply WaitReply(std::string reason) {
   return reply;
 }
 
+// A job of the SDK has no spec.
+uint32_t TablesFullEvery(const JobSpec& spec) {
+  const uint32_t every = spec.checkpoint().tables_full_every();
+  return every == 0 ? 5 : every;
+}
+
 }  // namespace
 
 JobState::JobState(Options options)
@@ -56,7 +62,8 @@ JobState::JobState(Options options)
       tracker_(options_.ps_addresses, lost_after_ns_),
       start_(StartOptions(options_, tracker_)),
       roster_(options_.worker_count, now_ns_),
-      cycle_(tracker_.count(), options_.checkpoint_directory) {
+      cycle_(tracker_.count(), options_.checkpoint_directory,
+             TablesFullEvery(options_.spec)) {
   phase_begin_ns_ = progress_ns_ = now_ns_;
 }
 

@@ -55,7 +55,7 @@ absl::StatusOr<std::shared_ptr<Shard>> Shard::Initialise(
 
 absl::StatusOr<std::shared_ptr<Shard>> Shard::FromCheckpoint(
     std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock,
-    CheckpointReader& reader) {
+    Files* files, CheckpointReader& reader) {
   WEIR_RETURN_IF_ERROR(CheckSameVariables(plan->layout(), reader));
   WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
                         Make(std::move(plan), arena, clock));
@@ -64,6 +64,8 @@ absl::StatusOr<std::shared_ptr<Shard>> Shard::FromCheckpoint(
     WEIR_RETURN_IF_ERROR(RestoreBlock(shard->plan_, arena, reader, *block));
     Failpoint("ps.mid_restore");
   }
+  WEIR_RETURN_IF_ERROR(
+      RestoreTables(*shard->tables_, files, shard->plan_, reader));
   return shard;
 }
 
@@ -450,6 +452,7 @@ void Shard::Snapshot(const SnapshotRequest& request, Files* files,
     options.version = request.version();
   }
   options.slots = SlotTable();
+  options.has_tables = tables_->count() > 0;
   options.done = std::move(done);
   options.run = std::move(run);
   const auto job = std::make_shared<SnapshotJob>(std::move(options));
@@ -471,7 +474,34 @@ void Shard::Snapshot(const SnapshotRequest& request, Files* files,
   for (const std::function<void()>& next : due) {
     next();
   }
+  if (tables_->count() > 0) {
+    FreezeTables(job, request, files);
+  }
   CancelHopelessSnapshot();
+}
+
+void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
+                         const SnapshotRequest& request, Files* files) {
+  std::optional<uint64_t> version;
+  if (request.has_version()) {
+    version = request.version();
+  }
+  // Uses wait from here to Release; the shard stays until then.
+  const auto write = [shard = shared_from_this(), job, files,
+                      base = request.table_base()] {
+    ShardTables& tables = *shard->tables_;
+    if (!job->ended()) {
+      std::vector<uint64_t> marks = tables.marks();
+      SnapshotJob::AddTables(
+          job, std::move(marks),
+          shard->table_snapshots_.Write(tables, files, shard->plan_,
+                                        job->directory(), base));
+    }
+    tables.Release();
+  };
+  tables_->Freeze(
+      version, [job, write] { job->RunLater(write); },
+      [job](const absl::Status& status) { job->Cancel(status); });
 }
 
 void Shard::CancelHopelessSnapshot() {
@@ -489,6 +519,9 @@ void Shard::CancelHopelessSnapshot() {
         job = std::exchange(block->awaiting, nullptr);
       }
     }
+    if (tables_->CancelFreeze() && job == nullptr) {
+      job = snapshot_.lock();
+    }
   }
   if (job != nullptr) {
     job->Cancel(absl::OutOfRangeError(absl::StrCat(
@@ -498,7 +531,7 @@ void Shard::CancelHopelessSnapshot() {
 
 void Shard::FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
                          const SnapshotRequest& request, DueList& due) {
-  if (blocks_.empty()) {
+  if (blocks_.empty() && tables_->count() == 0) {
     SnapshotJob::AddNothing(job, due);
   }
   for (const std::unique_ptr<Block>& block : blocks_) {
@@ -522,6 +555,7 @@ void Shard::DropAwaiting() {
     MutexLock lock(&block->mutex);
     block->awaiting = nullptr;
   }
+  tables_->CancelFreeze();
 }
 
 void Shard::Close(const absl::Status& status) {

@@ -32,6 +32,7 @@
 #include "server/ps/shard_context.h"
 #include "server/ps/shard_plan.h"
 #include "server/ps/shard_tables.h"
+#include "server/ps/table_snapshot.h"
 #include "server/ps/update/update_mode.h"
 
 namespace weir {
@@ -50,7 +51,7 @@ class Shard : public std::enable_shared_from_this<Shard> {
   // written on any number of shards. INVALID_ARGUMENT names what differs.
   static absl::StatusOr<std::shared_ptr<Shard>> FromCheckpoint(
       std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock,
-      CheckpointReader& reader);
+      Files* files, CheckpointReader& reader);
 
   const ShardPlan& plan() const { return plan_; }
   bool active() const { return active_; }
@@ -115,7 +116,10 @@ class Shard : public std::enable_shared_from_this<Shard> {
   void FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
                     const SnapshotRequest& request, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(snapshot_mutex_);
-  // No block awaits a version any more.
+  // Likewise the tables.
+  void FreezeTables(const std::shared_ptr<SnapshotJob>& job,
+                    const SnapshotRequest& request, Files* files);
+  // Nothing awaits a version any more.
   void DropAwaiting();
   // Ends a snapshot that awaits a version which nobody is left to bring.
   void CancelHopelessSnapshot();
@@ -127,6 +131,7 @@ class Shard : public std::enable_shared_from_this<Shard> {
   const std::unique_ptr<UpdateMode> mode_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<ShardTables> tables_;  // never null; may have no table
+  TableSnapshots table_snapshots_;       // of the thread that writes them
   std::atomic<bool> active_{false};
   std::atomic<bool> closed_{false};
   // Before any block's mutex.

@@ -70,7 +70,7 @@ void ShardTables::TickClocks() {
   for (int t = 0; t < count(); ++t) {
     const bool seconds = spec(t).expiry().age_case() == Expiry::kSeconds;
     table(t).SetClock(static_cast<uint32_t>(
-        seconds ? static_cast<uint64_t>(clock_->NowNs()) / 1000000000
+        seconds ? static_cast<uint64_t>(clock_->WallNowNs()) / 1000000000
                 : version_));
   }
 }
@@ -360,7 +360,9 @@ void ShardTables::ExpireWaits() {
   bool any = false;
   {
     MutexLock lock(&mutex_);
-    TickClocks();
+    if (!exclusive_) {  // a checkpoint is of one moment
+      TickClocks();
+    }
     any = !parked_.empty();
   }
   if (any) {
@@ -652,9 +654,11 @@ void ShardTables::Freeze(std::optional<uint64_t> version,
   Run(due);
 }
 
-void ShardTables::CancelFreeze() {
+bool ShardTables::CancelFreeze() {
   MutexLock lock(&mutex_);
+  const bool waited = freeze_.has_value();
   freeze_.reset();
+  return waited;
 }
 
 std::vector<uint64_t> ShardTables::marks() const {

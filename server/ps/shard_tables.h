@@ -127,8 +127,8 @@ class ShardTables {
   void Freeze(std::optional<uint64_t> version, std::function<void()> run,
               std::function<void(absl::Status)> refused);
   void Release();
-  // Forgets a Freeze whose `run` was not called yet.
-  void CancelFreeze();
+  // Forgets a Freeze that waits for its version; false: there was none.
+  bool CancelFreeze();
 
   std::vector<uint64_t> marks() const;
   uint64_t version() const;

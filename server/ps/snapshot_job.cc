@@ -28,7 +28,7 @@ std::string Hex(uint64_t value) {
 SnapshotJob::SnapshotJob(Options options)
     : options_(std::move(options)),
       blocks_(options_.plan->blocks().size()),
-      missing_(blocks_.size()) {}
+      missing_(blocks_.size() + (options_.has_tables ? 1 : 0)) {}
 
 void SnapshotJob::Add(const std::shared_ptr<SnapshotJob>& job, int block,
                       FrozenBlock frozen, DueList& due) {
@@ -39,6 +39,25 @@ void SnapshotJob::Add(const std::shared_ptr<SnapshotJob>& job, int block,
   job->blocks_[block] = std::move(frozen);
   if (--job->missing_ == 0) {
     due.push_back([job] { ReportFrozen(job); });
+  }
+}
+
+void SnapshotJob::AddTables(const std::shared_ptr<SnapshotJob>& job,
+                            std::vector<uint64_t> marks,
+                            absl::StatusOr<TableFile> file) {
+  if (!file.ok()) {
+    job->Cancel(Annotate(file.status(), "snapshot of tables"));
+    return;
+  }
+  bool frozen = false;
+  {
+    MutexLock lock(&job->mutex_);
+    job->table_marks_ = std::move(marks);
+    job->table_file_ = *std::move(file);
+    frozen = --job->missing_ == 0;
+  }
+  if (frozen) {
+    ReportFrozen(job);
   }
 }
 
@@ -91,6 +110,10 @@ SnapshotReply SnapshotJob::FrozenReply() const {
       smallest = std::min(smallest, block.marks[slot.slot()]);
       largest = std::max(largest, block.marks[slot.slot()]);
     }
+    if (options_.has_tables) {
+      smallest = std::min(smallest, table_marks_[slot.slot()]);
+      largest = std::max(largest, table_marks_[slot.slot()]);
+    }
     status->set_next_item_min(smallest);
     status->set_next_item_max(largest);
   }
@@ -123,6 +146,10 @@ void SnapshotJob::Write(Blocks blocks) {
   file->set_crc32c(digest->crc32c);
   file->set_shard(static_cast<uint32_t>(plan.shard()));
   file->set_host(HostName());
+  if (options_.has_tables) {
+    MutexLock lock(&mutex_);
+    *file->mutable_tables() = table_file_;
+  }
   options_.done(std::move(reply));
 }
 

@@ -41,6 +41,7 @@ class SnapshotJob {
     // Sync: the version to freeze at.
     std::optional<uint64_t> version;
     std::vector<SlotStatus> slots;  // marks are filled in
+    bool has_tables = false;        // AddTables will be called
     SnapshotDone done;
     std::function<void(std::function<void()>)> run;
   };
@@ -53,7 +54,16 @@ class SnapshotJob {
   // Hands over one block. The last one makes FROZEN due.
   static void Add(const std::shared_ptr<SnapshotJob>& job, int block,
                   FrozenBlock frozen, DueList& due);
-  // For a shard without blocks: FROZEN is due at once.
+  // The shard's tables as frozen: marks, and their file, which is written
+  // already. An error ends the job.
+  static void AddTables(const std::shared_ptr<SnapshotJob>& job,
+                        std::vector<uint64_t> marks,
+                        absl::StatusOr<TableFile> file);
+  // Runs `work` where files are written.
+  void RunLater(std::function<void()> work) { options_.run(std::move(work)); }
+  const std::string& directory() const { return options_.directory; }
+
+  // For a shard without blocks and tables: FROZEN is due at once.
   static void AddNothing(std::shared_ptr<SnapshotJob> job, DueList& due);
 
   // Ends the job with `status` unless it has ended.
@@ -73,6 +83,8 @@ class SnapshotJob {
   const Options options_;
   mutable Mutex mutex_;
   Blocks blocks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint64_t> table_marks_ ABSL_GUARDED_BY(mutex_);
+  TableFile table_file_ ABSL_GUARDED_BY(mutex_);
   size_t missing_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };

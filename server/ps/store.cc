@@ -130,9 +130,10 @@ absl::StatusOr<DeclareReply> Store::Restore(const RestoreRequest& request) {
   WEIR_ASSIGN_OR_RETURN(
       const std::unique_ptr<CheckpointReader> reader,
       CheckpointReader::Open(options_.files, request.checkpoint_dir()));
-  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> made,
-                        Shard::FromCheckpoint(*std::move(plan), options_.arena,
-                                              options_.clock, *reader));
+  WEIR_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Shard> made,
+      Shard::FromCheckpoint(*std::move(plan), options_.arena, options_.clock,
+                            options_.files, *reader));
   std::shared_ptr<Shard> old = made;
   {
     MutexLock lock(&mutex_);

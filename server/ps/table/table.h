@@ -39,20 +39,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/row_records.h"
 #include "server/ps/table/row_rule.h"
 #include "server/ps/table/table_options.h"
 #include "server/ps/table/table_stripe.h"
 
 namespace weir {
-
-// Rows by value, as a checkpoint holds them: element i of each is row i's.
-struct RowRecords {
-  std::vector<uint64_t> ids;
-  std::vector<uint32_t> touched;
-  std::vector<uint32_t> updates;
-  std::vector<float> floats;  // [rows, row_floats], row-major
-  bool operator==(const RowRecords&) const = default;
-};
 
 // Where Export goes on; starts at the beginning.
 struct ExportCursor {

@@ -1,0 +1,151 @@
+#include "server/ps/table_snapshot.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/failpoint.h"
+#include "common/row_hash.h"
+#include "common/status.h"
+#include "proto/table_file.h"
+
+namespace weir {
+namespace {
+
+int64_t Dropped(Table& table) {
+  const StripeCounts counts = table.Report(0).counts;
+  return counts.evicted + counts.shrunk;
+}
+
+// "runs/x/checkpoints/ckpt-7" -> "ckpt-7"
+std::string NameOf(const std::string& directory) {
+  const size_t slash = directory.rfind('/');
+  return slash == std::string::npos ? directory : directory.substr(slash + 1);
+}
+
+// Rows i for which keep(i) holds, in order.
+template <class Keep>
+void Filter(const Keep& keep, size_t row_floats, RowRecords* rows) {
+  size_t to = 0;
+  for (size_t i = 0; i < rows->ids.size(); ++i) {
+    if (!keep(i)) {
+      continue;
+    }
+    rows->ids[to] = rows->ids[i];
+    rows->touched[to] = rows->touched[i];
+    rows->updates[to] = rows->updates[i];
+    std::copy_n(rows->floats.begin() + static_cast<int64_t>(i * row_floats),
+                row_floats,
+                rows->floats.begin() + static_cast<int64_t>(to * row_floats));
+    ++to;
+  }
+  rows->ids.resize(to);
+  rows->touched.resize(to);
+  rows->updates.resize(to);
+  rows->floats.resize(to * row_floats);
+}
+
+}  // namespace
+
+absl::StatusOr<TableFile> TableSnapshots::Write(ShardTables& tables,
+                                                Files* files,
+                                                const ShardPlan& plan,
+                                                const std::string& directory,
+                                                const std::string& base) {
+  Failpoint("ps.before_table_write");
+  bool full = base.empty() || base != full_;
+  std::vector<Since> now(static_cast<size_t>(tables.count()));
+  for (int t = 0; t < tables.count(); ++t) {
+    Since& one = now[static_cast<size_t>(t)];
+    one = {tables.table(t).clock(), Dropped(tables.table(t))};
+    full = full || one.dropped != since_[static_cast<size_t>(t)].dropped;
+  }
+  const auto visit =
+      [&](int t, const std::function<absl::Status(const RowRecords&)>& take) {
+        Table& table = tables.table(t);
+        ExportCursor cursor;
+        RowRecords rows;
+        while (table.Export(&cursor, &rows)) {
+          if (!full) {
+            const uint32_t since = since_[static_cast<size_t>(t)].clock;
+            Filter([&](size_t i) { return rows.touched[i] >= since; },
+                   static_cast<size_t>(table.row_floats()), &rows);
+          }
+          WEIR_RETURN_IF_ERROR(take(rows));
+        }
+        return absl::OkStatus();
+      };
+  std::vector<TableRows> shapes;
+  int64_t rows_written = 0;
+  for (int t = 0; t < tables.count(); ++t) {
+    Table& table = tables.table(t);
+    TableRows shape = {table.options().name, table.step(), 0,
+                       table.row_floats()};
+    WEIR_RETURN_IF_ERROR(visit(t, [&](const RowRecords& rows) {
+      shape.rows += static_cast<int64_t>(rows.ids.size());
+      return absl::OkStatus();
+    }));
+    rows_written += shape.rows;
+    shapes.push_back(std::move(shape));
+  }
+  const std::string name =
+      TableFileName(plan.shard(), plan.layout().shard_count());
+  WEIR_ASSIGN_OR_RETURN(
+      const FileDigest digest,
+      TableFileWriter::Write(files, JoinPath(directory, name), shapes, visit));
+  TableFile file;
+  file.set_name(name);
+  file.set_bytes(static_cast<uint64_t>(digest.bytes));
+  file.set_crc32c(digest.crc32c);
+  file.set_rows(static_cast<uint64_t>(rows_written));
+  if (full) {
+    full_ = NameOf(directory);
+    since_ = std::move(now);
+  } else {
+    file.set_base(base);
+  }
+  return file;
+}
+
+absl::Status RestoreTables(ShardTables& tables, Files* files,
+                           const ShardPlan& plan,
+                           const CheckpointReader& reader) {
+  const Declaration& theirs = reader.manifest().declaration();
+  const std::string where =
+      absl::StrCat("checkpoint '", reader.directory(), "'");
+  if (theirs.table_size() != tables.count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, " has ", theirs.table_size(), " tables, the job ",
+                     tables.count()));
+  }
+  const int shards = plan.layout().shard_count();
+  const auto take = [&](const TableRows& from, const RowRecords& rows) {
+    int t = 0;
+    while (t < tables.count() && tables.table(t).options().name != from.name) {
+      ++t;
+    }
+    if (t == tables.count() ||
+        tables.table(t).row_floats() != from.row_floats) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, " has table \"", from.name, "\" with ",
+                       from.row_floats, " floats a row, the job ",
+                       t == tables.count()
+                           ? std::string("has none of that name")
+                           : absl::StrCat("has ", tables.table(t).row_floats(),
+                                          ": another dim or optimizer")));
+    }
+    Table& table = tables.table(t);
+    table.SetStep(std::max(table.step(), from.step));
+    RowRecords mine = rows;
+    Filter(
+        [&](size_t i) {
+          return ShardOfId(rows.ids[i], shards) == plan.shard();
+        },
+        static_cast<size_t>(from.row_floats), &mine);
+    Failpoint("ps.mid_restore");
+    return table.Import(mine);
+  };
+  return ReadTables(files, reader.directory(), reader.manifest(), take);
+}
+
+}  // namespace weir
