@@ -17,7 +17,7 @@
 #include "common/half.h"
 #include "common/kernels.h"
 #include "common/simd.h"
-#include "server/ps/initializer.h"
+#include "common/initializer.h"
 #include "server/ps/optimizer/optimizer.h"
 
 namespace weir {

@@ -45,7 +45,7 @@
 #include "common/simd.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
-#include "server/ps/initializer.h"
+#include "common/initializer.h"
 #include "server/ps/table/table.h"
 
 namespace weir {

@@ -59,6 +59,39 @@ std::vector<Group> GroupsFromSpec(const JobSpec& spec) {
   return groups;
 }
 
+std::vector<EmbeddingTable> TablesFromSpec(const JobSpec& spec) {
+  std::vector<EmbeddingTable> tables(spec.table().begin(), spec.table().end());
+  for (EmbeddingTable& table : tables) {
+    if (!table.has_schedule()) {
+      *table.mutable_schedule() = spec.schedule();
+    } else if (table.schedule().learning_rate() == 0.0) {
+      table.mutable_schedule()->set_learning_rate(
+          spec.schedule().learning_rate());
+    }
+  }
+  return tables;
+}
+
+absl::StatusOr<InitSpec> RowInitOf(const EmbeddingTable& table) {
+  const Initializer& spec = table.initializer();
+  switch (spec.kind_case()) {
+    case Initializer::kZeros:
+      return InitSpec{InitKind::kConstant, 0.0f};
+    case Initializer::kConstant:
+      return InitSpec{InitKind::kConstant, spec.constant()};
+    case Initializer::kNormalStddev:
+      return InitSpec{InitKind::kNormal, spec.normal_stddev()};
+    case Initializer::kUniformLimit:
+      return InitSpec{InitKind::kUniform, spec.uniform_limit()};
+    case Initializer::KIND_NOT_SET:
+      return InitSpec{InitKind::kUniform, 0.05f};
+    default:
+      return absl::InvalidArgumentError(
+          "initializer: rows have no fan in or out; use zeros, constant, "
+          "normal_stddev or uniform_limit");
+  }
+}
+
 absl::Status AssignGroups(const JobSpec& spec,
                           google::protobuf::RepeatedPtrField<Variable>* list) {
   std::vector<std::regex> patterns;

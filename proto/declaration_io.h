@@ -18,12 +18,19 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/layout.h"
 #include "google/protobuf/repeated_field.h"
 #include "proto/ps.pb.h"
 
 namespace weir {
 
 std::vector<Group> GroupsFromSpec(const JobSpec& spec);
+
+// The job's tables with what they leave to the job filled in.
+std::vector<EmbeddingTable> TablesFromSpec(const JobSpec& spec);
+
+// How a table's rows begin. INVALID_ARGUMENT: an initialiser that needs a fan in.
+absl::StatusOr<InitSpec> RowInitOf(const EmbeddingTable& table);
 
 // Sets `group` of each variable: the first group whose `match` is found in the
 // name, else 0.

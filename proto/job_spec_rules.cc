@@ -372,6 +372,52 @@ absl::Status CheckRunning(const JobSpec& spec) {
                      spec.limits().lost_after_seconds());
 }
 
+// What a ps checks again, and the ranges of an optimizer's numbers besides.
+absl::Status CheckTables(const JobSpec& spec) {
+  std::set<std::string> names;
+  for (int i = 0; i < spec.table_size(); ++i) {
+    const EmbeddingTable& table = spec.table(i);
+    const std::string path = absl::StrCat("table[", i, "]");
+    if (!std::regex_match(table.name(), std::regex("[a-z0-9_]{1,64}"))) {
+      return Invalid(path + ".name", Quoted(table.name()),
+                     " does not match [a-z0-9_]{1,64}");
+    }
+    if (!names.insert(table.name()).second) {
+      return Invalid(path + ".name", Quoted(table.name()),
+                     " is another table's name already");
+    }
+    WEIR_RETURN_IF_ERROR(
+        InRange<uint32_t>(path + ".dim", table.dim(), 1, 65536));
+    if (table.has_schedule()) {
+      WEIR_RETURN_IF_ERROR(CheckSchedule(path + ".schedule", table.schedule()));
+    }
+    const Initializer& init = table.initializer();
+    if (init.has_glorot_uniform() || init.has_glorot_normal() ||
+        init.has_he_uniform() || init.has_he_normal()) {
+      return Invalid(path + ".initializer",
+                     "rows have no fan in or out; choose one of zeros, "
+                     "constant, normal_stddev, uniform_limit");
+    }
+    WEIR_RETURN_IF_ERROR(CheckInitializer(path + ".initializer", init));
+    for (const auto& [encoding, field] :
+         {std::pair(table.lookup(), ".lookup"), {table.update(), ".update"}}) {
+      if (encoding == TOP_K) {
+        return Invalid(path + field, "rows travel as F32, BF16, F16 or INT8");
+      }
+    }
+  }
+  for (int i = 0; i < spec.model().layer_size(); ++i) {
+    const Layer& layer = spec.model().layer(i);
+    if (layer.has_embedding_bag() &&
+        names.count(layer.embedding_bag().table()) == 0) {
+      return Invalid(absl::StrCat("model.layer[", i, "].embedding_bag.table"),
+                     Quoted(layer.embedding_bag().table()),
+                     " is no table of the job");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ValidateCompression(const Compression& compression) {
@@ -480,6 +526,7 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
       Positive("schedule.learning_rate", spec.schedule().learning_rate()));
   WEIR_RETURN_IF_ERROR(CheckSchedule("schedule", spec.schedule()));
   WEIR_RETURN_IF_ERROR(CheckGroups(spec));
+  WEIR_RETURN_IF_ERROR(CheckTables(spec));
   WEIR_RETURN_IF_ERROR(ValidateCompression(spec.compression()));
   if (spec.train().prefetch() &&
       spec.update().mode_case() != Update::MODE_NOT_SET &&

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "proto/checkpoint_io.h"
+#include "proto/declaration_io.h"
 #include "worker/job_backend.h"
 #include "worker/metrics.h"
 
@@ -24,10 +25,13 @@ CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
                     data_dir, spec.seed(),
                     own ? "evaluation.source" : "data.train"));
   WEIR_ASSIGN_OR_RETURN(evaluation->backend_, CreateJobBackend(spec, backend));
+  NetworkOptions options;
+  options.sparse = {TablesFromSpec(spec),
+                    evaluation->data_->sparse_features()};
   WEIR_ASSIGN_OR_RETURN(
       evaluation->network_,
       Network::Create(spec.model(), evaluation->data_->feature_shape(),
-                      evaluation->backend_.get(), NetworkOptions{}));
+                      evaluation->backend_.get(), options));
   WEIR_ASSIGN_OR_RETURN(Layout layout,
                         Layout::Create(evaluation->network_->variables(), 1,
                                        Layout::kDefaultBlockElements));
@@ -55,9 +59,28 @@ absl::Status CheckpointEvaluation::LoadParameters(
         kValuesArray, reader->layout().flat_begin(stored), variable.elements(),
         parameters_.data() + layout_->flat_begin(static_cast<int>(v))));
   }
+  WEIR_RETURN_IF_ERROR(tables_.Load(files_, checkpoint_dir, reader->manifest(),
+                                    network_->tables()));
   result->checkpoint = reader->manifest().name();
   result->step = reader->manifest().step();
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::span<const TableInput>> CheckpointEvaluation::LookUp(
+    int64_t samples) {
+  const std::vector<GraphTable>& tables = network_->tables();
+  table_batches_.resize(tables.size());
+  table_rows_.resize(tables.size());
+  table_inputs_.clear();
+  for (size_t t = 0; t < tables.size(); ++t) {
+    WEIR_RETURN_IF_ERROR(
+        table_batches_[t].Fill(tables[t].uses, sparse_, samples));
+    const std::vector<uint64_t>& ids = table_batches_[t].ids();
+    table_rows_[t].resize(ids.size() * static_cast<size_t>(tables[t].dim));
+    tables_.Lookup(t, ids, table_rows_[t].data());
+    table_inputs_.push_back({&table_batches_[t], table_rows_[t].data()});
+  }
+  return std::span<const TableInput>(table_inputs_);
 }
 
 absl::StatusOr<EvaluationResult> CheckpointEvaluation::Run(
@@ -75,14 +98,18 @@ absl::StatusOr<EvaluationResult> CheckpointEvaluation::Run(
   const int64_t size = data_->size();
   for (int64_t begin = 0; begin < size; begin += batch) {
     const int64_t rows = std::min(batch, size - begin);
+    sparse_.Clear(data_->sparse_features().size());
     for (int64_t row = 0; row < rows; ++row) {
       WEIR_RETURN_IF_ERROR(
           data_->ReadSample(begin + row, features.data() + row * width,
                             labels.data() + row * label_width));
+      WEIR_RETURN_IF_ERROR(data_->ReadSparse(begin + row, &sparse_));
     }
+    WEIR_ASSIGN_OR_RETURN(const std::span<const TableInput> tables,
+                          LookUp(rows));
     WEIR_ASSIGN_OR_RETURN(
         const EvaluateResult evaluated,
-        network_->Evaluate(features.data(), labels.data(), rows));
+        network_->Evaluate(features.data(), labels.data(), rows, tables));
     const int64_t output_width = network_->output_width();
     metrics.Add(evaluated.outputs.data(), labels.data(), rows, output_width,
                 evaluated.loss_sum / static_cast<double>(rows));

@@ -29,6 +29,7 @@
 #include "worker/compute/factory.h"
 #include "worker/data/dataset.h"
 #include "worker/model/network.h"
+#include "worker/table_values.h"
 
 namespace weir {
 
@@ -58,6 +59,8 @@ class CheckpointEvaluation {
  private:
   CheckpointEvaluation(Files* files, const JobSpec& spec)
       : files_(files), spec_(spec) {}
+  // The rows of what is in sparse_.
+  absl::StatusOr<std::span<const TableInput>> LookUp(int64_t samples);
   absl::Status LoadParameters(const std::string& checkpoint_dir,
                               EvaluationResult* result);
 
@@ -68,6 +71,12 @@ class CheckpointEvaluation {
   std::vector<float> parameters_;  // the network's; goes after it
   std::unique_ptr<Network> network_;
   std::unique_ptr<Layout> layout_;  // of one shard
+  TableValues tables_;
+  // Of the batch at hand; the rest by the network's tables.
+  SparseBatch sparse_;
+  std::vector<TableBatch> table_batches_;
+  std::vector<std::vector<float>> table_rows_;
+  std::vector<TableInput> table_inputs_;
 };
 
 }  // namespace weir

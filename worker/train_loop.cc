@@ -10,6 +10,26 @@
 #include "worker/model/clip.h"
 
 namespace weir {
+namespace {
+
+const SparseBatch kNoBags;
+
+// What became of an item's rows, beside its blocks.
+void Join(const TableClient::ItemResult& rows,
+          ParameterClient::ItemResult* item) {
+  if (rows.bad) {
+    item->bad = true;
+    item->bad_variable = rows.bad_table;
+  }
+  item->duplicate_blocks += rows.duplicates;
+  item->staleness_sum += rows.staleness_sum;
+  item->staleness_count += rows.staleness_count;
+  item->staleness_max = std::max(item->staleness_max, rows.staleness_max);
+  item->bytes_sent += rows.bytes_sent;
+  item->bytes_received += rows.bytes_received;
+}
+
+}  // namespace
 
 absl::Status TrainLoop::Options::Validate() const {
   if (network == nullptr || client == nullptr || control == nullptr ||
@@ -54,10 +74,7 @@ absl::Status TrainLoop::Run(uint64_t next_item) {
 absl::Status TrainLoop::Step(const WorkItem& work,
                              const std::optional<Want>& next) {
   ParameterClient* const client = options_.client;
-  WEIR_ASSIGN_OR_RETURN(const TrainBatch batch,
-                        timer_.Timed(PhaseTimer::kData, [&] {
-                          return options_.batch(work.contribution);
-                        }));
+  WEIR_ASSIGN_OR_RETURN(const TrainBatch batch, BatchOf(work));
   if (batch.rows == 0) {
     return PushNothing(work, next);
   }
@@ -72,6 +89,8 @@ absl::Status TrainLoop::Step(const WorkItem& work,
     return absl::OkStatus();
   };
 
+  WEIR_ASSIGN_OR_RETURN(const std::span<const TableInput> tables,
+                        FetchRows(work, batch));
   StepHooks hooks;
   hooks.before_layer_parameters = [this](int variable) {
     return Fetch(variable);
@@ -82,7 +101,8 @@ absl::Status TrainLoop::Step(const WorkItem& work,
   WEIR_ASSIGN_OR_RETURN(const StepResult result,
                         options_.network->TrainStep(
                             batch.features, batch.labels, batch.rows,
-                            MixKey(options_.seed, work.contribution), hooks));
+                            MixKey(options_.seed, work.contribution), hooks,
+                            tables));
   if (clip) {
     // By norm needs every gradient, so nothing could leave before.
     ClipGradients(options_.clip, *options_.layout, options_.gradients);
@@ -92,11 +112,54 @@ absl::Status TrainLoop::Step(const WorkItem& work,
     }
   }
 
+  if (!begun) {  // a model without variables
+    WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight, next));
+  }
+  if (options_.tables != nullptr) {
+    WEIR_RETURN_IF_ERROR(
+        options_.tables->Push(work.item, work.index, batch.weight));
+  }
+
   ItemReport report;
   report.set_loss(static_cast<float>(result.loss));
   report.set_weight(batch.weight);
   report.set_rows(static_cast<uint32_t>(batch.rows));
   return Finish(work, std::move(report));
+}
+
+absl::StatusOr<TrainBatch> TrainLoop::BatchOf(const WorkItem& work) {
+  if (ahead_.has_value()) {
+    return *std::exchange(ahead_, std::nullopt);
+  }
+  return timer_.Timed(PhaseTimer::kData,
+                      [&] { return options_.batch(work.contribution); });
+}
+
+absl::StatusOr<std::span<const TableInput>> TrainLoop::FetchRows(
+    const WorkItem& work, const TrainBatch& batch) {
+  using Inputs = std::span<const TableInput>;
+  TableFeed* const tables = options_.tables;
+  if (tables == nullptr) {
+    return Inputs();
+  }
+  WEIR_ASSIGN_OR_RETURN(
+      const Inputs inputs,
+      timer_.Timed(PhaseTimer::kPull, [&]() -> absl::StatusOr<Inputs> {
+        if (!tables->started()) {
+          WEIR_RETURN_IF_ERROR(
+              tables->Start(*batch.sparse, batch.rows, WantFor(work)));
+        }
+        return tables->Wait();
+      }));
+  const uint64_t next = work.item + 1;
+  if (options_.pulled != nullptr && next < options_.work->item_count() &&
+      !options_.work->At(next).beyond_end) {
+    const WorkItem after = options_.work->At(next);
+    WEIR_ASSIGN_OR_RETURN(ahead_, BatchOf(after));
+    WEIR_RETURN_IF_ERROR(
+        tables->Start(*ahead_->sparse, ahead_->rows, WantFor(after)));
+  }
+  return inputs;
 }
 
 absl::Status TrainLoop::Fetch(int variable) {
@@ -137,7 +200,14 @@ absl::Status TrainLoop::PushNothing(const WorkItem& work,
                                     const std::optional<Want>& next) {
   WEIR_RETURN_IF_ERROR(timer_.Timed(
       PhaseTimer::kPull, [&] { return options_.client->WaitPull(); }));
+  if (options_.tables != nullptr) {
+    WEIR_RETURN_IF_ERROR(FetchRows(work, {.sparse = &kNoBags}).status());
+  }
   WEIR_RETURN_IF_ERROR(BeginPush(work, /*weight=*/0.0f, next));
+  if (options_.tables != nullptr) {
+    WEIR_RETURN_IF_ERROR(
+        options_.tables->Push(work.item, work.index, /*weight=*/0.0f));
+  }
   return Finish(work, ItemReport());
 }
 
@@ -147,7 +217,13 @@ absl::Status TrainLoop::Finish(const WorkItem& work, ItemReport report) {
       const Result result,
       timer_.Timed(PhaseTimer::kPush, [&]() -> absl::StatusOr<Result> {
         WEIR_RETURN_IF_ERROR(options_.client->FinishItem());
-        return options_.client->WaitReceipts();
+        WEIR_ASSIGN_OR_RETURN(Result dense, options_.client->WaitReceipts());
+        if (options_.tables != nullptr) {
+          WEIR_ASSIGN_OR_RETURN(const TableClient::ItemResult rows,
+                                options_.tables->WaitPushed());
+          Join(rows, &dense);
+        }
+        return dense;
       }));
   report.set_contribution(work.contribution);
   report.set_bad(result.bad);

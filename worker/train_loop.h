@@ -27,6 +27,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +39,7 @@
 #include "proto/job_spec.pb.h"
 #include "worker/model/trainee.h"
 #include "worker/phase_timer.h"
+#include "worker/table_feed.h"
 #include "worker/work_list.h"
 
 namespace weir {
@@ -48,6 +50,7 @@ struct TrainBatch {
   const float* labels = nullptr;    // [rows, label_width]
   int64_t rows = 0;                 // 0: beyond the last sample
   float weight = 1.0f;              // of the contribution
+  const SparseBatch* sparse = nullptr;  // null where the model reads no table
 };
 
 class TrainLoop {
@@ -59,7 +62,9 @@ class TrainLoop {
     const WorkList* work = nullptr;
     const Layout* layout = nullptr;
     float* gradients = nullptr;
-    // Makes the batch of a contribution; is asked in the order of items.
+    TableFeed* tables = nullptr;  // null where the model reads none
+    // Makes the batch of a contribution; is asked in the order of items. With
+    // tables and prefetch the batch before must stay until the one after.
     std::function<absl::StatusOr<TrainBatch>(uint64_t contribution)> batch;
     uint64_t seed = 0;               // the job's
     Clip clip;                       // by norm or value, or unset
@@ -89,6 +94,11 @@ class TrainLoop {
         timer_(options_.clock, options_.device_usage) {}
 
   absl::Status Step(const WorkItem& work, const std::optional<Want>& next);
+  absl::StatusOr<TrainBatch> BatchOf(const WorkItem& work);
+  // Waits for the rows of `work`'s tables, and starts those of the next item
+  // where rows may be read ahead.
+  absl::StatusOr<std::span<const TableInput>> FetchRows(
+      const WorkItem& work, const TrainBatch& batch);
   // Waits until `variable` is where the network reads it.
   absl::Status Fetch(int variable);
   absl::Status PushNothing(const WorkItem& work,
@@ -102,6 +112,8 @@ class TrainLoop {
   absl::Status Finish(const WorkItem& work, ItemReport report);
 
   const Options options_;
+  // The batch of the item after the one that computes.
+  std::optional<TrainBatch> ahead_;
   PhaseTimer timer_;  // of the item under way
 };
 

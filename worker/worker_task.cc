@@ -52,6 +52,8 @@ absl::Status WorkerTask::Build() {
   }
   NetworkOptions options;
   options.rows_reserved = spec.train().batch_size();
+  tables_ = TablesFromSpec(spec);
+  options.sparse = {tables_, dataset_->sparse_features()};
   WEIR_ASSIGN_OR_RETURN(
       replicas_, Replicas::Create(spec.model(), dataset_->feature_shape(),
                                   backends, options));
@@ -195,6 +197,18 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> WorkerTask::MakeClient(
   return ParameterClient::Create(std::move(client));
 }
 
+absl::StatusOr<std::unique_ptr<TableClient>> WorkerTask::MakeTableClient(
+    const Grant& grant) {
+  TableClient::Options client;
+  client.transport = options_.transport;
+  client.addresses.assign(grant.ps_address().begin(), grant.ps_address().end());
+  client.tables = tables_;
+  client.sender = grant.sender();
+  client.lost_after = std::chrono::milliseconds(static_cast<int64_t>(
+      options_.spec.limits().lost_after_seconds() * 1000.0));
+  return TableClient::Create(std::move(client));
+}
+
 absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
     const Grant& grant) {
   Batches::Options batches;
@@ -225,8 +239,19 @@ absl::Status WorkerTask::Train(const Grant& grant) {
         }
         return std::nullopt;
       });
-  Batch batch;
+  // Two: with tables and prefetch the next batch is there while one computes.
+  Batch batches_made[2];
+  int made = 0;
+  std::unique_ptr<TableClient> table_client;
+  std::unique_ptr<TableFeed> tables;
+  if (!tables_.empty()) {
+    WEIR_ASSIGN_OR_RETURN(table_client, MakeTableClient(grant));
+    WEIR_ASSIGN_OR_RETURN(
+        tables, TableFeed::Create(replicas_->network().tables(), tables_,
+                                  table_client.get()));
+  }
   TrainLoop::Options options;
+  options.tables = tables.get();
   options.network = replicas_.get();
   options.client = client.get();
   options.control = chief_.get();
@@ -246,18 +271,22 @@ absl::Status WorkerTask::Train(const Grant& grant) {
     options.device_usage = [this] { return replicas_->Usage(); };
   }
   options.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
+    Batch& batch = batches_made[made ^= 1];
     WEIR_ASSIGN_OR_RETURN(const bool more, prefetcher.Get(&batch));
     if (!more || batch.contribution != static_cast<int64_t>(contribution)) {
       return absl::InternalError(absl::StrCat("contribution ", contribution,
                                               " was not prepared in its turn"));
     }
     return TrainBatch{batch.features.data(), batch.labels.data(), batch.rows,
-                      batch.weight};
+                      batch.weight, &batch.sparse};
   };
   WEIR_ASSIGN_OR_RETURN(const auto loop, TrainLoop::Create(std::move(options)));
 
-  chief_->Start(grant, [raw = client.get()] {
+  chief_->Start(grant, [raw = client.get(), rows = table_client.get()] {
     raw->Interrupt(absl::CancelledError("the job stopped"));
+    if (rows != nullptr) {
+      rows->Interrupt(absl::CancelledError("the job stopped"));
+    }
   });
   const absl::Status status = loop->Run(item);
   LogDevice();

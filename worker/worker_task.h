@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "client/cc/chief_client.h"
 #include "client/cc/parameter_client.h"
+#include "client/cc/table_client.h"
 #include "client/cc/transport.h"
 #include "common/layout.h"
 #include "common/mutex.h"
@@ -33,6 +34,7 @@
 #include "worker/data/batches.h"
 #include "worker/data/dataset.h"
 #include "worker/model/replicas.h"
+#include "worker/table_feed.h"
 #include "worker/work_list.h"
 
 namespace weir {
@@ -69,6 +71,8 @@ class WorkerTask {
   absl::Status BuildLayout(const Grant& grant);
   absl::StatusOr<std::unique_ptr<ParameterClient>> MakeClient(
       const Grant& grant);
+  absl::StatusOr<std::unique_ptr<TableClient>> MakeTableClient(
+      const Grant& grant);
   absl::StatusOr<std::unique_ptr<Batches>> MakeBatches(const Grant& grant);
   absl::Status Train(const Grant& grant);
   void OpenNvml();
@@ -81,6 +85,7 @@ class WorkerTask {
   std::unique_ptr<Replicas> replicas_;
   std::vector<VariableSpec> variables_;  // with groups
   std::vector<int> frozen_;              // variables
+  std::vector<EmbeddingTable> tables_;   // the job's, resolved
   std::unique_ptr<Nvml> nvml_;           // null: no GPU, or no NVML
   std::unique_ptr<ChiefClient> chief_;
   // From the grant on.

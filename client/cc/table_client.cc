@@ -533,6 +533,9 @@ absl::StatusOr<TableClient::ItemResult> TableClient::WaitUpdate() {
           std::max(result.staleness_max, receipt.staleness());
     }
   }
+  result.bytes_sent = counters_.bytes_sent - reported_.bytes_sent;
+  result.bytes_received = counters_.bytes_received - reported_.bytes_received;
+  reported_ = counters_;
   return result;
 }
 

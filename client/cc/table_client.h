@@ -88,6 +88,9 @@ class TableClient {
     uint64_t staleness_count = 0;
     uint64_t staleness_max = 0;
     uint64_t rows_not_admitted = 0;
+    // Payloads, since the result before.
+    uint64_t bytes_sent = 0;
+    uint64_t bytes_received = 0;
   };
 
   struct Counters {
@@ -193,6 +196,7 @@ class TableClient {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status interrupted_ ABSL_GUARDED_BY(mutex_);
   Counters counters_ ABSL_GUARDED_BY(mutex_);
+  Counters reported_ ABSL_GUARDED_BY(mutex_);  // by WaitUpdate
 
   // Of the lookup and of the update: set by Start*, used by the threads that it
   // wakes, each its shard's part.

@@ -180,6 +180,10 @@ absl::Status StartSequence::CompleteDeclaration() {
   for (const Group& group : GroupsFromSpec(spec)) {
     *declaration_.add_group() = group;
   }
+  declaration_.clear_table();
+  for (const EmbeddingTable& table : TablesFromSpec(spec)) {
+    *declaration_.add_table() = table;
+  }
   declaration_.set_seed(spec.seed());
   declaration_.set_slot_count(static_cast<uint32_t>(options_.worker_count));
   declaration_.set_out_of_order_bytes(spec.limits().out_of_order_bytes() > 0

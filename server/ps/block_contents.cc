@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
-#include "server/ps/initializer.h"
+#include "common/initializer.h"
 
 namespace weir {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "proto/layout_io.h"
-#include "server/ps/initializer.h"
+#include "common/initializer.h"
 #include "server/ps/optimizer/schedule.h"
 #include "server/ps/table_plan.h"
 

@@ -3,9 +3,9 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "common/crc32c.h"
-#include "common/random.h"
+#include "common/initializer.h"
 #include "common/status.h"
+#include "proto/declaration_io.h"
 #include "server/ps/optimizer/schedule.h"
 #include "server/ps/table/row_rule.h"
 
@@ -72,25 +72,6 @@ RowRuleSpec RuleOf(const TableOptimizer& spec) {
   return RowSgd{};
 }
 
-absl::StatusOr<InitSpec> InitOf(const Initializer& spec) {
-  switch (spec.kind_case()) {
-    case Initializer::kZeros:
-      return InitSpec{InitKind::kConstant, 0.0f};
-    case Initializer::kConstant:
-      return InitSpec{InitKind::kConstant, spec.constant()};
-    case Initializer::kNormalStddev:
-      return InitSpec{InitKind::kNormal, spec.normal_stddev()};
-    case Initializer::kUniformLimit:
-      return InitSpec{InitKind::kUniform, spec.uniform_limit()};
-    case Initializer::KIND_NOT_SET:
-      return InitSpec{InitKind::kUniform, 0.05f};
-    default:
-      return absl::InvalidArgumentError(
-          "initializer: rows have no fan in or out; use zeros, constant, "
-          "normal_stddev or uniform_limit");
-  }
-}
-
 AdmissionPolicy AdmissionOf(const Admission& spec) {
   AdmissionPolicy policy;
   if (spec.kind_case() == Admission::kCount) {
@@ -113,10 +94,6 @@ bool CanBeDecoded(Encoding encoding) {
 
 }  // namespace
 
-uint64_t TableSeed(uint64_t job_seed, const std::string& name) {
-  return MixKey(job_seed, Crc32c(name.data(), name.size()));
-}
-
 absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
                                             int index, int shard) {
   const EmbeddingTable& table = declaration.table(index);
@@ -130,7 +107,7 @@ absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
   }
   options.dim = static_cast<int>(table.dim());
   options.rule = RuleOf(table.optimizer());
-  absl::StatusOr<InitSpec> init = InitOf(table.initializer());
+  absl::StatusOr<InitSpec> init = RowInitOf(table);
   WEIR_RETURN_IF_ERROR(Annotate(init.status(), path));
   options.init = *init;
   options.seed = TableSeed(declaration.seed(), table.name());

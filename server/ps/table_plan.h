@@ -18,9 +18,6 @@ namespace weir {
 
 inline constexpr int kTablesMax = 1024;
 
-// Of the rows' initial values: differs from table to table of a job.
-uint64_t TableSeed(uint64_t job_seed, const std::string& name);
-
 // REQUIRES: shard < declaration.shard_count().
 absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
                                             int index, int shard);

@@ -10,7 +10,7 @@
 #include "common/kernels.h"
 #include "common/row_hash.h"
 #include "common/status.h"
-#include "server/ps/initializer.h"
+#include "common/initializer.h"
 
 namespace weir {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "server/ps/initializer.h"
+#include "common/initializer.h"
 #include "server/ps/table/admission_filter.h"
 #include "server/ps/table/row_index.h"
 #include "server/ps/table/row_slab.h"

@@ -4,7 +4,7 @@
 
 #include "common/check.h"
 #include "common/row_hash.h"
-#include "server/ps/initializer.h"
+#include "common/initializer.h"
 
 namespace weir {
 namespace {

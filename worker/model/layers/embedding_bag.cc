@@ -42,16 +42,16 @@ class EmbeddingBagOp : public LayerOp {
   }
 };
 
-absl::StatusOr<const Table*> FindTable(const std::string& name,
-                                       const std::vector<Table>& tables) {
-  for (const Table& table : tables) {
+absl::StatusOr<const EmbeddingTable*> FindTable(const std::string& name,
+                                       const std::vector<EmbeddingTable>& tables) {
+  for (const EmbeddingTable& table : tables) {
     if (table.name() == name) {
       return &table;
     }
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "table '", name, "' is not one of the job's: ",
-      absl::StrJoin(tables, ", ", [](std::string* out, const Table& table) {
+      absl::StrJoin(tables, ", ", [](std::string* out, const EmbeddingTable& table) {
         absl::StrAppend(out, "'", table.name(), "'");
       })));
 }
@@ -103,7 +103,7 @@ absl::StatusOr<Pooling> PoolingOf(const EmbeddingBag& spec) {
 
 absl::StatusOr<std::unique_ptr<LayerOp>> MakeEmbeddingBag(
     const EmbeddingBag& spec, const SparseSpec& sparse) {
-  WEIR_ASSIGN_OR_RETURN(const Table* const table,
+  WEIR_ASSIGN_OR_RETURN(const EmbeddingTable* const table,
                         FindTable(spec.table(), sparse.tables));
   TableRead read{.table = table->name(), .dim = table->dim(), .use = {}};
   WEIR_ASSIGN_OR_RETURN(read.use.features, FindFeatures(spec, sparse.features));

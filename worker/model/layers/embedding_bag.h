@@ -18,7 +18,7 @@ namespace weir {
 
 // What a model may look up.
 struct SparseSpec {
-  std::vector<Table> tables = {};          // the job's
+  std::vector<EmbeddingTable> tables = {};          // the job's
   std::vector<std::string> features = {};  // categorical, in the data's order
 };
 

@@ -9,7 +9,7 @@
 
 #include "common/random.h"
 #include "common/row_hash.h"
-#include "server/ps/initializer.h"
+#include "common/initializer.h"
 #include "tests/server/ps/table/table_tester.h"
 
 namespace weir {

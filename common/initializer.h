@@ -1,9 +1,10 @@
-// Initial values, made on the ps: a pure function of (seed, variable, element),
+// Initial values: a pure function of (seed, variable, element),
 // or for a table's row of (seed, id, column).
 //
 // Place: the store fills each segment with it at Declare, and a table each row
 // that it makes, so no values travel and any split over shards and blocks
-// starts from the same bits.
+// starts from the same bits. Who reads a checkpoint's tables makes the rows that
+// are not there.
 //
 // Invariants
 //   I1. Element i has the same bits wherever a range is cut.
@@ -13,8 +14,8 @@
 // Cost: uniform 11 ns, normal 33 ns an element (Skylake-SP 2.5 GHz,
 //   2026-11-21, bench/store_kernels_bench.cc).
 // Source: Salmon et al., SC11 (Philox); Box and Muller, 1958.
-#ifndef SERVER_PS_INITIALIZER_H_
-#define SERVER_PS_INITIALIZER_H_
+#ifndef COMMON_INITIALIZER_H_
+#define COMMON_INITIALIZER_H_
 
 #include <cstdint>
 #include <string>
@@ -37,6 +38,9 @@ void FillInitial(const InitSpec& init, uint64_t seed, int variable,
 // Likewise a message that begins with `path`. Any InitKind.
 absl::Status ValidateRowInit(const InitSpec& init, const std::string& path);
 
+// The seed of a table's initial values: differs from table to table of a job.
+uint64_t TableSeed(uint64_t job_seed, const std::string& name);
+
 // The key of a table's initial values. `seed` differs from table to table.
 uint64_t RowInitKey(uint64_t seed);
 
@@ -47,4 +51,4 @@ void FillInitialRow(const InitSpec& init, uint64_t key, uint64_t id, int dim,
 
 }  // namespace weir
 
-#endif  // SERVER_PS_INITIALIZER_H_
+#endif  // COMMON_INITIALIZER_H_

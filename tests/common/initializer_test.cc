@@ -1,4 +1,4 @@
-#include "server/ps/initializer.h"
+#include "common/initializer.h"
 
 #include <gtest/gtest.h>
 

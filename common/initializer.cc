@@ -1,4 +1,4 @@
-#include "server/ps/initializer.h"
+#include "common/initializer.h"
 
 #include <algorithm>
 #include <array>
@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/crc32c.h"
 #include "common/random.h"
 
 namespace weir {
@@ -171,6 +172,10 @@ absl::Status ValidateRowInit(const InitSpec& init, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(
       path, ": kind ", static_cast<int>(init.kind), " with scale ", init.scale,
       "; the scale must be finite, and >= 0 unless it is a constant"));
+}
+
+uint64_t TableSeed(uint64_t job_seed, const std::string& name) {
+  return MixKey(job_seed, Crc32c(name.data(), name.size()));
 }
 
 uint64_t RowInitKey(uint64_t seed) { return MixKey(seed, kRowStream); }
