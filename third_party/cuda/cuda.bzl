@@ -39,4 +39,6 @@ def cuda_library(name, src, hdrs, deps = [], textual_hdrs = []):
         srcs = [name + ".pic.o"],
         hdrs = hdrs,
         deps = deps,
+        # Wherever it stands among what needs it.
+        alwayslink = True,
     )
