@@ -52,7 +52,7 @@ double RelativeError(const float* a, const float* b, int64_t count) {
 }
 
 absl::StatusOr<std::unique_ptr<NetworkTester>> NetworkTester::Create(
-    const std::string& model, std::vector<int64_t> sample_shape,
+    const std::string& model, const std::vector<int64_t>& sample_shape,
     std::unique_ptr<Backend> backend, const SparseSpec& sparse) {
   std::unique_ptr<NetworkTester> tester(new NetworkTester);
   tester->backend_ = std::move(backend);
@@ -61,8 +61,8 @@ absl::StatusOr<std::unique_ptr<NetworkTester>> NetworkTester::Create(
   }
   WEIR_ASSIGN_OR_RETURN(
       tester->network_,
-      Network::Create(ParseModel(model), std::move(sample_shape),
-                      tester->backend_.get(), {.sparse = sparse}));
+      Network::Create(ParseModel(model), sample_shape, tester->backend_.get(),
+                      {.sparse = sparse}));
   tester->bags_ = sparse.features.size();
   tester->tables_.resize(tester->network_->tables().size());
   if (!tester->network_->variables().empty()) {
@@ -221,10 +221,9 @@ std::string NetworkTester::CheckGradients(double tolerance) {
 }
 
 std::string CheckModelGradients(const std::string& model,
-                                std::vector<int64_t> sample_shape, int64_t rows,
-                                const SparseSpec& sparse) {
-  auto tester =
-      NetworkTester::Create(model, std::move(sample_shape), nullptr, sparse);
+                                const std::vector<int64_t>& sample_shape,
+                                int64_t rows, const SparseSpec& sparse) {
+  auto tester = NetworkTester::Create(model, sample_shape, nullptr, sparse);
   if (!tester.ok()) {
     return tester.status().ToString();
   }
@@ -233,10 +232,10 @@ std::string CheckModelGradients(const std::string& model,
 }
 
 std::string CreateError(const std::string& model,
-                        std::vector<int64_t> sample_shape,
+                        const std::vector<int64_t>& sample_shape,
                         const SparseSpec& sparse) {
   const auto tester =
-      NetworkTester::Create(model, std::move(sample_shape), nullptr, sparse);
+      NetworkTester::Create(model, sample_shape, nullptr, sparse);
   return tester.ok() ? "OK" : std::string(tester.status().message());
 }
 

@@ -37,7 +37,7 @@ class NetworkTester {
   // buffer, padding included, is poisoned with NaN. Without a backend: the
   // CPU's.
   static absl::StatusOr<std::unique_ptr<NetworkTester>> Create(
-      const std::string& model, std::vector<int64_t> sample_shape,
+      const std::string& model, const std::vector<int64_t>& sample_shape,
       std::unique_ptr<Backend> backend = nullptr,
       const SparseSpec& sparse = {});
 
@@ -92,12 +92,12 @@ class NetworkTester {
 
 // Builds, makes a batch and checks: "" when all is well.
 std::string CheckModelGradients(const std::string& model,
-                                std::vector<int64_t> sample_shape, int64_t rows,
-                                const SparseSpec& sparse = {});
+                                const std::vector<int64_t>& sample_shape,
+                                int64_t rows, const SparseSpec& sparse = {});
 
 // The message of Create's error, or "OK".
 std::string CreateError(const std::string& model,
-                        std::vector<int64_t> sample_shape,
+                        const std::vector<int64_t>& sample_shape,
                         const SparseSpec& sparse = {});
 
 }  // namespace weir
