@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "common/half.h"
+#include "common/initializer.h"
 #include "common/kernels.h"
 #include "common/simd.h"
-#include "common/initializer.h"
 #include "server/ps/optimizer/optimizer.h"
 
 namespace weir {

@@ -41,11 +41,11 @@
 #include "absl/strings/str_cat.h"
 #include "bench/bench_main.h"
 #include "bench/timing.h"
+#include "common/initializer.h"
 #include "common/random.h"
 #include "common/simd.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
-#include "common/initializer.h"
 #include "server/ps/table/table.h"
 
 namespace weir {

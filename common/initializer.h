@@ -3,8 +3,8 @@
 //
 // Place: the store fills each segment with it at Declare, and a table each row
 // that it makes, so no values travel and any split over shards and blocks
-// starts from the same bits. Who reads a checkpoint's tables makes the rows that
-// are not there.
+// starts from the same bits. Who reads a checkpoint's tables makes the rows
+// that are not there.
 //
 // Invariants
 //   I1. Element i has the same bits wherever a range is cut.

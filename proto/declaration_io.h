@@ -29,7 +29,8 @@ std::vector<Group> GroupsFromSpec(const JobSpec& spec);
 // The job's tables with what they leave to the job filled in.
 std::vector<EmbeddingTable> TablesFromSpec(const JobSpec& spec);
 
-// How a table's rows begin. INVALID_ARGUMENT: an initialiser that needs a fan in.
+// How a table's rows begin. INVALID_ARGUMENT: an initialiser that needs a fan
+// in.
 absl::StatusOr<InitSpec> RowInitOf(const EmbeddingTable& table);
 
 // Sets `group` of each variable: the first group whose `match` is found in the

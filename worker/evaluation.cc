@@ -26,8 +26,7 @@ CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
                     own ? "evaluation.source" : "data.train"));
   WEIR_ASSIGN_OR_RETURN(evaluation->backend_, CreateJobBackend(spec, backend));
   NetworkOptions options;
-  options.sparse = {TablesFromSpec(spec),
-                    evaluation->data_->sparse_features()};
+  options.sparse = {TablesFromSpec(spec), evaluation->data_->sparse_features()};
   WEIR_ASSIGN_OR_RETURN(
       evaluation->network_,
       Network::Create(spec.model(), evaluation->data_->feature_shape(),

@@ -21,8 +21,8 @@ absl::StatusOr<std::unique_ptr<TableFeed>> TableFeed::Create(
           absl::StrCat("the model reads table '", table.name,
                        "', which the job does not have"));
     }
-    known.push_back({static_cast<int>(d), static_cast<size_t>(table.dim),
-                     table.uses});
+    known.push_back(
+        {static_cast<int>(d), static_cast<size_t>(table.dim), table.uses});
   }
   return std::unique_ptr<TableFeed>(new TableFeed(std::move(known), client));
 }

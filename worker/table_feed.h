@@ -33,8 +33,8 @@ namespace weir {
 
 class TableFeed {
  public:
-  // `tables`: the network's; all but `client` are copied. `declared`: the job's,
-  // which the client speaks of by number.
+  // `tables`: the network's; all but `client` are copied. `declared`: the
+  // job's, which the client speaks of by number.
   static absl::StatusOr<std::unique_ptr<TableFeed>> Create(
       const std::vector<GraphTable>& tables,
       const std::vector<EmbeddingTable>& declared, TableClient* client);

@@ -57,10 +57,10 @@ absl::Status TableValues::Load(Files* files, const std::string& checkpoint_dir,
             table.values.resize(table.values.size() +
                                 static_cast<size_t>(table.dim));
           }
-          std::copy_n(rows.floats.begin() +
-                          static_cast<int64_t>(i) * from.row_floats,
-                      table.dim,
-                      table.values.begin() + int64_t{place->second} * table.dim);
+          std::copy_n(
+              rows.floats.begin() + static_cast<int64_t>(i) * from.row_floats,
+              table.dim,
+              table.values.begin() + int64_t{place->second} * table.dim);
         }
         return absl::OkStatus();
       });

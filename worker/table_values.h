@@ -1,6 +1,7 @@
 // The values of a checkpoint's tables, in memory: what evaluation looks up.
 //
-// Place: beside the parameters of a checkpoint; training reads rows from the ps.
+// Place: beside the parameters of a checkpoint; training reads rows from the
+// ps.
 //
 // Threads: compatible.
 // Errors: INVALID_ARGUMENT  the checkpoint's tables are not the model's.

@@ -98,11 +98,11 @@ absl::Status TrainLoop::Step(const WorkItem& work,
   if (!clip) {
     hooks.gradient_ready = push;
   }
-  WEIR_ASSIGN_OR_RETURN(const StepResult result,
-                        options_.network->TrainStep(
-                            batch.features, batch.labels, batch.rows,
-                            MixKey(options_.seed, work.contribution), hooks,
-                            tables));
+  WEIR_ASSIGN_OR_RETURN(
+      const StepResult result,
+      options_.network->TrainStep(batch.features, batch.labels, batch.rows,
+                                  MixKey(options_.seed, work.contribution),
+                                  hooks, tables));
   if (clip) {
     // By norm needs every gradient, so nothing could leave before.
     ClipGradients(options_.clip, *options_.layout, options_.gradients);

@@ -46,10 +46,10 @@ namespace weir {
 
 // One contribution's data; borrowed until the next call of the source.
 struct TrainBatch {
-  const float* features = nullptr;  // [rows, feature_elements]
-  const float* labels = nullptr;    // [rows, label_width]
-  int64_t rows = 0;                 // 0: beyond the last sample
-  float weight = 1.0f;              // of the contribution
+  const float* features = nullptr;      // [rows, feature_elements]
+  const float* labels = nullptr;        // [rows, label_width]
+  int64_t rows = 0;                     // 0: beyond the last sample
+  float weight = 1.0f;                  // of the contribution
   const SparseBatch* sparse = nullptr;  // null where the model reads no table
 };
 

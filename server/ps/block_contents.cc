@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/status.h"
 #include "common/initializer.h"
+#include "common/status.h"
 
 namespace weir {
 

@@ -15,7 +15,8 @@
 #include "proto/grpc_status.h"
 #include "proto/ps.grpc.pb.h"
 #include "server/ps/control_call.h"
-#include "server/ps/row_calls.h"
+#include "server/ps/lookup_call.h"
+#include "server/ps/update_call.h"
 #include "server/ps/value_call.h"
 #include "server/ps/work_thread.h"
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/initializer.h"
 #include "common/status.h"
 #include "proto/layout_io.h"
-#include "common/initializer.h"
 #include "server/ps/optimizer/schedule.h"
 #include "server/ps/table_plan.h"
 

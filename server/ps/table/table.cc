@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/initializer.h"
 #include "common/kernels.h"
 #include "common/row_hash.h"
 #include "common/status.h"
-#include "common/initializer.h"
 
 namespace weir {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "common/row_hash.h"
 #include "common/initializer.h"
+#include "common/row_hash.h"
 
 namespace weir {
 namespace {

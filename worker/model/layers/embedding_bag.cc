@@ -42,8 +42,8 @@ class EmbeddingBagOp : public LayerOp {
   }
 };
 
-absl::StatusOr<const EmbeddingTable*> FindTable(const std::string& name,
-                                       const std::vector<EmbeddingTable>& tables) {
+absl::StatusOr<const EmbeddingTable*> FindTable(
+    const std::string& name, const std::vector<EmbeddingTable>& tables) {
   for (const EmbeddingTable& table : tables) {
     if (table.name() == name) {
       return &table;
@@ -51,9 +51,10 @@ absl::StatusOr<const EmbeddingTable*> FindTable(const std::string& name,
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "table '", name, "' is not one of the job's: ",
-      absl::StrJoin(tables, ", ", [](std::string* out, const EmbeddingTable& table) {
-        absl::StrAppend(out, "'", table.name(), "'");
-      })));
+      absl::StrJoin(tables, ", ",
+                    [](std::string* out, const EmbeddingTable& table) {
+                      absl::StrAppend(out, "'", table.name(), "'");
+                    })));
 }
 
 absl::StatusOr<std::vector<int>> FindFeatures(

@@ -18,8 +18,8 @@ namespace weir {
 
 // What a model may look up.
 struct SparseSpec {
-  std::vector<EmbeddingTable> tables = {};          // the job's
-  std::vector<std::string> features = {};  // categorical, in the data's order
+  std::vector<EmbeddingTable> tables = {};  // the job's
+  std::vector<std::string> features = {};   // categorical, in the data's order
 };
 
 absl::StatusOr<std::unique_ptr<LayerOp>> MakeEmbeddingBag(
