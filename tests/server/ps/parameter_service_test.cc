@@ -276,8 +276,21 @@ TEST(ParameterServiceTest, AnUnknownMethodIsUnimplemented) {
   LoopbackPs ps;
   PlainClient client(ps);
   EXPECT_EQ(
-      SendBytes(client.channel.get(), "/weir.ParameterServer/Lookup", "x"),
+      SendBytes(client.channel.get(), "/weir.ParameterServer/Nothing", "x"),
       grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST(ParameterServiceTest, BytesThatAreNoRequestForRowsEndTheCall) {
+  LoopbackPs ps;
+  PlainClient client(ps);
+  for (const char* method :
+       {"/weir.ParameterServer/Lookup", "/weir.ParameterServer/Update"}) {
+    EXPECT_EQ(SendBytes(client.channel.get(), method, "x"),
+              grpc::StatusCode::INVALID_ARGUMENT);
+    // A whole message that says nothing of whom it is from.
+    EXPECT_NE(SendBytes(client.channel.get(), method, ""),
+              grpc::StatusCode::OK);
+  }
 }
 
 TEST(ParameterServiceTest, SixtyFourStreamsOnOneConnectionAreServed) {
