@@ -58,9 +58,6 @@ int64_t VariableSpec::elements() const {
 
 absl::StatusOr<Layout> Layout::Create(std::vector<VariableSpec> variables,
                                       int shard_count, int64_t block_elements) {
-  if (variables.empty()) {
-    return absl::InvalidArgumentError("the variable list is empty");
-  }
   if (shard_count < 1 || shard_count > kMaxShards) {
     return absl::InvalidArgumentError(absl::StrCat(
         "shard count ", shard_count, " is not in [1, ", kMaxShards, "]"));

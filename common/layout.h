@@ -96,8 +96,9 @@ class Layout {
   static constexpr int64_t kMaxFlatElements = int64_t{1} << 40;
   static constexpr int kMaxShards = 4096;
 
+  // Of no variables it is empty: a job may have tables alone.
   // Errors: INVALID_ARGUMENT names the variable or the bound that does not fit
-  //   (no variables, duplicate name, dimension < 1, too large, block size not a
+  //   (duplicate name, dimension < 1, too large, block size not a
   //   multiple of 16, buffer_rate outside [0, 1]).
   static absl::StatusOr<Layout> Create(std::vector<VariableSpec> variables,
                                        int shard_count, int64_t block_elements);

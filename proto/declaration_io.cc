@@ -36,6 +36,51 @@ std::string ChoiceName(const google::protobuf::Message& message,
   return field == nullptr ? "none" : field->name();
 }
 
+// What rows are made of. How they live and their optimizer's numbers may be
+// others in a job that goes on.
+std::string TableDifference(const EmbeddingTable& theirs,
+                            const EmbeddingTable& here, int index) {
+  if (theirs.name() != here.name()) {
+    return absl::StrCat("table ", index, " is '", theirs.name(),
+                        "' on the server, '", here.name(), "' here");
+  }
+  if (theirs.dim() != here.dim()) {
+    return absl::StrCat("rows of table '", here.name(), "' have ", theirs.dim(),
+                        " floats on the server, ", here.dim(), " here");
+  }
+  if (theirs.optimizer().kind_case() != here.optimizer().kind_case()) {
+    return absl::StrCat("the optimizer of table '", here.name(), "' is ",
+                        ChoiceName(theirs.optimizer(), "kind"),
+                        " on the server, ",
+                        ChoiceName(here.optimizer(), "kind"), " here");
+  }
+  const std::string initializer =
+      FirstDifference(theirs.initializer(), here.initializer());
+  if (!initializer.empty()) {
+    return absl::StrCat(
+        "table '", here.name(),
+        "' has other initial values on the server: ", initializer, " here");
+  }
+  return "";
+}
+
+// All but the learning rate and the encodings, which each worker has for
+// itself.
+std::string TableSettingsDifference(EmbeddingTable theirs,
+                                    EmbeddingTable here) {
+  for (EmbeddingTable* table : {&theirs, &here}) {
+    table->clear_schedule();
+    table->clear_lookup();
+    table->clear_update();
+  }
+  const std::string difference = FirstDifference(theirs, here);
+  return difference.empty()
+             ? ""
+             : absl::StrCat("table '", here.name(),
+                            "' has other settings on the server: ", difference,
+                            " here");
+}
+
 }  // namespace
 
 std::vector<Group> GroupsFromSpec(const JobSpec& spec) {
@@ -189,6 +234,17 @@ std::string FirstTensorDifference(const Declaration& declared,
                           " here");
     }
   }
+  if (declared.table_size() != ours.table_size()) {
+    return absl::StrCat(declared.table_size(), " tables on the server, ",
+                        ours.table_size(), " here");
+  }
+  for (int t = 0; t < ours.table_size(); ++t) {
+    const std::string difference =
+        TableDifference(declared.table(t), ours.table(t), t);
+    if (!difference.empty()) {
+      return difference;
+    }
+  }
   return "";
 }
 
@@ -202,11 +258,20 @@ std::string FirstDeclarationDifference(const Declaration& declared,
       {"size of a block", declared.block_elements(), ours.block_elements()},
       {"number of ps", declared.shard_count(), ours.shard_count()},
       {"number of workers", declared.slot_count(), ours.slot_count()},
+      // Workers bring the values of tensors, servers make those of rows.
+      {"seed of rows", ours.table_size() > 0 ? declared.seed() : 0,
+       ours.table_size() > 0 ? ours.seed() : 0},
   };
   for (const auto& [what, theirs, here] : numbers) {
     if (theirs != here) {
       return absl::StrCat("the ", what, " is ", theirs, " on the server, ",
                           here, " here");
+    }
+  }
+  for (int t = 0; t < ours.table_size(); ++t) {
+    difference = TableSettingsDifference(declared.table(t), ours.table(t));
+    if (!difference.empty()) {
+      return difference;
     }
   }
   const Update& theirs = declared.update();

@@ -50,12 +50,12 @@ std::string FirstVariableDifference(
     const google::protobuf::RepeatedPtrField<Variable>& ours,
     const google::protobuf::RepeatedPtrField<Variable>& theirs);
 
-// One line: how the tensors and optimizers of a job as its ps hold it,
+// One line: how the tensors, tables and optimizers of a job as its ps hold it,
 // `declared`, first differ from those that a program brings; empty when they do
 // not. Numbers of optimizers may differ: every push may bring its own.
 std::string FirstTensorDifference(const Declaration& declared,
                                   const Declaration& ours);
-// Likewise, and the shards, the workers and the mode.
+// Likewise, and the shards, the workers, the mode and the settings of tables.
 std::string FirstDeclarationDifference(const Declaration& declared,
                                        const Declaration& ours);
 

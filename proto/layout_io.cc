@@ -59,6 +59,10 @@ absl::StatusOr<VariableSpec> VariableFromProto(const Variable& variable) {
 }
 
 absl::StatusOr<Layout> LayoutFromDeclaration(const Declaration& declaration) {
+  if (declaration.variable_size() == 0 && declaration.table_size() == 0) {
+    return absl::InvalidArgumentError(
+        "neither a variable nor a table is declared");
+  }
   std::vector<VariableSpec> variables;
   variables.reserve(declaration.variable_size());
   for (const Variable& variable : declaration.variable()) {

@@ -1,6 +1,8 @@
 #include "client/cc/sdk_declaration.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -97,6 +99,139 @@ Group ToGroup(const Optimizer& optimizer) {
       break;
   }
   return group;
+}
+
+constexpr size_t kTableNameMax = 64;
+
+absl::Status CheckTable(const Table& table) {
+  const auto is_allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  if (table.name.empty() || table.name.size() > kTableNameMax ||
+      !std::all_of(table.name.begin(), table.name.end(), is_allowed)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", table.name, "' does not name a table: use 1 to ",
+                     kTableNameMax, " of a-z, 0-9 and _"));
+  }
+  if (table.dim < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table '", table.name, "' has dim ", table.dim, "; at least 1"));
+  }
+  const double rate = table.optimizer.learning_rate;
+  if (!(rate > 0.0 && std::isfinite(rate))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table '", table.name, "': learning rate ", rate, " is not above 0"));
+  }
+  if ((table.admission_count > 0 && table.admission_probability != 0.0) ||
+      (table.expiry_steps > 0 && table.expiry_seconds > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table '", table.name,
+        "': give one of a count and a probability of admission, one of steps "
+        "and seconds of expiry"));
+  }
+  return absl::OkStatus();
+}
+
+// TableAdagrad of both kinds.
+void SetRowAdagrad(const RowOptimizer& from, TableAdagrad* to) {
+  to->set_initial_accumulator(from.initial_accumulator.value_or(0.0));
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+void SetRowAdam(const RowOptimizer& from, TableAdam* to) {
+  to->set_beta1(from.beta1);
+  to->set_beta2(from.beta2);
+  to->set_per_row_step(from.per_row_step);
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+void SetRowFtrl(const RowOptimizer& from, TableFtrl* to) {
+  to->set_learning_rate_power(from.learning_rate_power);
+  if (from.initial_accumulator.has_value()) {
+    to->set_initial_accumulator(*from.initial_accumulator);
+  }
+  to->set_l1(from.l1);
+  to->set_l2(from.l2);
+  to->set_l2_shrinkage(from.l2_shrinkage);
+  to->set_beta(from.beta);
+  to->set_l21(from.l21);
+}
+
+void SetRowOptimizer(const RowOptimizer& from, TableOptimizer* to) {
+  switch (from.kind) {
+    case RowOptimizer::Kind::kSgd:
+      to->mutable_sgd();
+      break;
+    case RowOptimizer::Kind::kAdagrad:
+      SetRowAdagrad(from, to->mutable_adagrad());
+      break;
+    case RowOptimizer::Kind::kRowwiseAdagrad:
+      SetRowAdagrad(from, to->mutable_rowwise_adagrad());
+      break;
+    case RowOptimizer::Kind::kAdam:
+      SetRowAdam(from, to->mutable_adam());
+      break;
+    case RowOptimizer::Kind::kFtrl:
+      SetRowFtrl(from, to->mutable_ftrl());
+      break;
+  }
+}
+
+void SetLife(const Table& from, EmbeddingTable* to) {
+  if (from.admission_count > 0) {
+    to->mutable_admission()->set_count(from.admission_count);
+  } else if (from.admission_probability != 0.0) {
+    to->mutable_admission()->set_probability(from.admission_probability);
+  }
+  if (from.admission_filter_bytes > 0) {
+    to->mutable_admission()->set_filter_bytes(from.admission_filter_bytes);
+  }
+  if (from.expiry_steps > 0) {
+    to->mutable_expiry()->set_steps(from.expiry_steps);
+  } else if (from.expiry_seconds > 0) {
+    to->mutable_expiry()->set_seconds(from.expiry_seconds);
+  }
+  if (from.memory_bytes > 0) {
+    to->mutable_expiry()->set_memory_bytes(from.memory_bytes);
+    to->mutable_expiry()->set_least_frequent(from.least_frequent);
+  }
+}
+
+absl::StatusOr<EmbeddingTable> ToTable(const Table& from) {
+  WEIR_RETURN_IF_ERROR(CheckTable(from));
+  EmbeddingTable to;
+  to.set_name(from.name);
+  to.set_dim(static_cast<uint32_t>(from.dim));
+  SetRowOptimizer(from.optimizer, to.mutable_optimizer());
+  to.mutable_schedule()->set_learning_rate(from.optimizer.learning_rate);
+  switch (from.init) {
+    case Table::Init::kUniform:
+      to.mutable_initializer()->set_uniform_limit(from.init_scale);
+      break;
+    case Table::Init::kNormal:
+      to.mutable_initializer()->set_normal_stddev(from.init_scale);
+      break;
+    case Table::Init::kConstant:
+      to.mutable_initializer()->set_constant(from.init_scale);
+      break;
+  }
+  SetLife(from, &to);
+  for (const std::string* name :
+       {&from.lookup_encoding, &from.update_encoding}) {
+    absl::StatusOr<Encoding> encoding = ParseEncoding(*name);
+    if (encoding.ok() && *encoding == TOP_K) {
+      encoding = absl::InvalidArgumentError("rows do not travel as top_k");
+    }
+    WEIR_RETURN_IF_ERROR(
+        Annotate(encoding.status(), absl::StrCat("table '", from.name, "'")));
+    name == &from.lookup_encoding ? to.set_lookup(*encoding)
+                                  : to.set_update(*encoding);
+  }
+  return to;
 }
 
 }  // namespace
@@ -206,6 +341,18 @@ Declaration ToDeclaration(const Options& options,
   return declaration;
 }
 
+absl::Status AddTables(const std::vector<Table>& tables, Declaration* to) {
+  std::set<std::string> names;
+  for (const Table& table : tables) {
+    if (!names.insert(table.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table '", table.name, "' is declared twice"));
+    }
+    WEIR_ASSIGN_OR_RETURN(*to->add_table(), ToTable(table));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<Hyper> ToHyper(const std::vector<GroupSettings>& settings) {
   std::vector<Hyper> result;
   for (const GroupSettings& from : settings) {
@@ -238,6 +385,9 @@ ServerStatus ToServerStatus(const std::string& address,
   result.blocks_left_out = status.chunks_left_out();
   result.staleness_max = status.staleness_max();
   result.bytes_resident = status.bytes_resident();
+  for (const weir::TableStatus& table : status.table()) {
+    result.tables.push_back({table.name(), table.rows(), table.bytes()});
+  }
   return result;
 }
 

@@ -29,6 +29,9 @@ absl::StatusOr<std::vector<VariableSpec>> ToVariables(
 Declaration ToDeclaration(const Options& options,
                           const std::vector<VariableSpec>& variables);
 
+// Their names, sizes and learning rates are checked here, the rest by the ps.
+absl::Status AddTables(const std::vector<Table>& tables, Declaration* to);
+
 // REQUIRES: groups are in range.
 std::vector<Hyper> ToHyper(const std::vector<GroupSettings>& settings);
 

@@ -1,3 +1,4 @@
+// Long because the start, pushes and lookups share one state.
 #include "client/cc/sdk_session.h"
 
 #include <unistd.h>
@@ -33,6 +34,11 @@ std::string HostName() {
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
   return name;
+}
+
+absl::Status NoTables() {
+  return absl::InvalidArgumentError(
+      "this job has no tables: name them in Declare");
 }
 
 }  // namespace
@@ -101,10 +107,15 @@ absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns) {
   }
 }
 
-absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors) {
+absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors,
+                                  const std::vector<Table>& tables) {
+  if (tensors.empty() && tables.empty()) {
+    return absl::InvalidArgumentError("neither a tensor nor a table is given");
+  }
   WEIR_ASSIGN_OR_RETURN(std::vector<VariableSpec> variables,
                         ToVariables(options_, tensors));
   declaration_ = ToDeclaration(options_, variables);
+  WEIR_RETURN_IF_ERROR(AddTables(tables, &declaration_));
   WEIR_ASSIGN_OR_RETURN(
       Layout layout,
       Layout::Create(std::move(variables), static_cast<int>(links_.size()),
@@ -177,11 +188,12 @@ absl::Status Session::AssignValues(size_t s, const Sender& sender,
       .status();
 }
 
-absl::Status Session::Declare(const std::vector<Tensor>& tensors) {
+absl::Status Session::Declare(const std::vector<Tensor>& tensors,
+                              const std::vector<Table>& tables) {
   if (client_ != nullptr) {
     return absl::FailedPreconditionError("the tensors are declared already");
   }
-  WEIR_RETURN_IF_ERROR(BuildLayout(tensors));
+  WEIR_RETURN_IF_ERROR(BuildLayout(tensors, tables));
   WEIR_RETURN_IF_ERROR(options_.chief.empty() ? DeclareAlone(tensors)
                                               : DeclareWithChief(tensors));
   return CreateClient();
@@ -261,6 +273,17 @@ absl::Status Session::CreateClient() {
       static_cast<int64_t>(options_.lost_after_seconds * 1000.0));
   if (options_.keep_waiting || chief_ != nullptr) {
     client.on_wait = [this] { return OnWait(); };
+  }
+  if (declaration_.table_size() > 0) {
+    TableClient::Options tables;
+    tables.transport = transport_.get();
+    tables.addresses = options_.ps;
+    tables.tables.assign(declaration_.table().begin(),
+                         declaration_.table().end());
+    tables.sender = sender_;
+    tables.lost_after = client.lost_after;
+    tables.on_wait = client.on_wait;
+    WEIR_ASSIGN_OR_RETURN(tables_, SessionTables::Create(std::move(tables)));
   }
   WEIR_ASSIGN_OR_RETURN(client_, ParameterClient::Create(std::move(client)));
   return absl::OkStatus();
@@ -357,12 +380,18 @@ absl::Status Session::SetSlot(uint32_t generation, bool retired) {
   return absl::OkStatus();
 }
 
+std::optional<uint64_t> Session::NextVersion() const {
+  // One item a step: the step is the item.
+  return options_.mode == Mode::kSync
+             ? std::optional<uint64_t>(base_version_ + item_)
+             : std::nullopt;
+}
+
 Want Session::NextWant() const {
   Want want;
   want.set_encoding(compression_.pull());
-  if (options_.mode == Mode::kSync) {
-    // One item a step: the step is the item.
-    want.set_version(base_version_ + item_);
+  if (const auto version = NextVersion(); version.has_value()) {
+    want.set_version(*version);
     return want;
   }
   want.set_latest(true);
@@ -399,21 +428,16 @@ absl::Status Session::Begin(const PushOptions& push) {
     return absl::FailedPreconditionError(
         "a push is open: call EndPush and Wait first");
   }
-  for (const GroupSettings& settings : push.settings) {
-    if (settings.group < 0 ||
-        settings.group >= static_cast<int>(options_.groups.size())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("settings of group ", settings.group, "; there are ",
-                       options_.groups.size()));
-    }
-  }
+  // Ends what may still be under way, then nothing moves item_.
   WEIR_RETURN_IF_ERROR(Wait());
+  WEIR_ASSIGN_OR_RETURN(std::vector<TableRate> rates, CheckPush(push));
   WEIR_RETURN_IF_ERROR(EnterPush());
   ParameterClient::ItemPush item;
   item.item = item_;
   item.contribution = static_cast<uint32_t>(options_.worker_index);
   item.weight = push.weight;
   item.hyper = ToHyper(push.settings);
+  const std::optional<uint64_t> version = NextVersion();
   ++item_;
   if (push.pull) {
     item.then = NextWant();
@@ -427,7 +451,35 @@ absl::Status Session::Begin(const PushOptions& push) {
     return status;
   }
   item_state_ = Item::kBegun;
-  return absl::OkStatus();
+  if (tables_ != nullptr) {
+    tables_->Begin({.item = item.item,
+                    .contribution = item.contribution,
+                    .weight = item.weight,
+                    .versions = {},
+                    .rates = std::move(rates)},
+                   version);
+  }
+  return push.rows.empty() ? absl::OkStatus() : Rows(push.rows);
+}
+
+absl::StatusOr<std::vector<TableRate>> Session::CheckPush(
+    const PushOptions& push) const {
+  for (const GroupSettings& settings : push.settings) {
+    if (settings.group < 0 ||
+        settings.group >= static_cast<int>(options_.groups.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("settings of group ", settings.group, "; there are ",
+                       options_.groups.size()));
+    }
+  }
+  if (tables_ != nullptr) {
+    WEIR_RETURN_IF_ERROR(tables_->Check(push.rows, NextVersion()));
+    return tables_->Rates(push.tables);
+  }
+  if (!push.rows.empty() || !push.tables.empty()) {
+    return NoTables();
+  }
+  return std::vector<TableRate>();
 }
 
 absl::Status Session::EnterPush() {
@@ -467,12 +519,36 @@ absl::Status Session::Ready(
   return absl::OkStatus();
 }
 
+absl::Status Session::Rows(std::span<const RowGradients> gradients) {
+  if (item_state_ != Item::kBegun) {
+    return absl::FailedPreconditionError("no push is open: call BeginPush");
+  }
+  return tables_ == nullptr ? NoTables() : tables_->Push(gradients);
+}
+
+absl::Status Session::StartLookup(std::span<const RowsWanted> wanted,
+                                  bool train) {
+  return tables_ == nullptr ? NoTables()
+                            : tables_->StartLookup(NextWant(), train, wanted);
+}
+
+absl::Status Session::WaitLookup() {
+  return tables_ == nullptr ? NoTables() : tables_->WaitLookup();
+}
+
+void Session::GiveUpLookup() {
+  if (tables_ != nullptr) {
+    tables_->GiveUpLookup();
+  }
+}
+
 absl::Status Session::End() {
   if (item_state_ != Item::kBegun) {
     return absl::FailedPreconditionError("no push is open: call BeginPush");
   }
   item_state_ = Item::kSent;
-  return client_->FinishItem();
+  const absl::Status status = client_->FinishItem();
+  return status.ok() && tables_ != nullptr ? tables_->End() : status;
 }
 
 absl::Status Session::Wait() {
@@ -481,15 +557,24 @@ absl::Status Session::Wait() {
   }
   absl::Status bad;
   if (item_state_ == Item::kSent) {
-    WEIR_ASSIGN_OR_RETURN(const ParameterClient::ItemResult result,
+    WEIR_ASSIGN_OR_RETURN(ParameterClient::ItemResult result,
                           client_->WaitReceipts());
+    TableClient::ItemResult rows;
+    if (tables_ != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(rows, tables_->Wait());
+    }
     item_state_ = Item::kNone;
-    if (chief_ != nullptr) {
-      chief_->LeaveItem(item_, result);
+    if (rows.bad) {
+      bad = absl::OutOfRangeError(absl::StrCat(
+          "a gradient of table '", rows.bad_table, "' has NaN or Inf"));
     }
     if (result.bad) {
       bad = absl::OutOfRangeError(absl::StrCat(
           "the gradient of '", result.bad_variable, "' has NaN or Inf"));
+    }
+    result.bad = !bad.ok();
+    if (chief_ != nullptr) {
+      chief_->LeaveItem(item_, result);
     }
   }
   WEIR_RETURN_IF_ERROR(client_->WaitPull());
@@ -499,6 +584,7 @@ absl::Status Session::Wait() {
 absl::Status Session::Finish() {
   WEIR_RETURN_IF_ERROR(Wait());
   client_.reset();
+  tables_.reset();
   WEIR_RETURN_IF_ERROR(SetSlot(sender_.generation(), /*retired=*/true));
   if (chief_ != nullptr) {
     // Should it not hear of this, it sees that the slot is retired.
@@ -528,6 +614,7 @@ absl::Status Session::Shutdown() {
         "the chief ends the ps once every worker has finished");
   }
   client_.reset();
+  tables_.reset();
   ShutdownRequest request;
   *request.mutable_sender() = sender_;
   for (const auto& link : links_) {

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,6 +27,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cc/chief_client.h"
 #include "client/cc/parameter_client.h"
+#include "client/cc/sdk_tables.h"
 #include "client/cc/transport.h"
 #include "client/cc/weir.h"
 #include "common/layout.h"
@@ -39,7 +41,8 @@ class Session {
   explicit Session(Options options) : options_(std::move(options)) {}
 
   absl::Status Connect();
-  absl::Status Declare(const std::vector<Tensor>& tensors);
+  absl::Status Declare(const std::vector<Tensor>& tensors,
+                       const std::vector<Table>& tables);
   // Declare was OK, and neither Finish nor Shutdown came after it. The calls
   // down to Finish REQUIRE it.
   bool declared() const { return client_ != nullptr; }
@@ -50,8 +53,13 @@ class Session {
   absl::Status Begin(const PushOptions& push);
   absl::Status Ready(int tensor);
   absl::Status Ready(std::span<const std::pair<int, const float*>> gradients);
+  absl::Status Rows(std::span<const RowGradients> gradients);
   absl::Status End();
   absl::Status Wait();
+  absl::Status StartLookup(std::span<const RowsWanted> wanted, bool train);
+  absl::Status WaitLookup();
+  // Should it still be under way, nobody will wait for it.
+  void GiveUpLookup();
   absl::Status Finish();
   absl::StatusOr<std::vector<ServerStatus>> Servers();
   absl::Status Shutdown();
@@ -74,7 +82,8 @@ class Session {
  private:
   enum class Item { kNone, kBegun, kSent };
 
-  absl::Status BuildLayout(const std::vector<Tensor>& tensors);
+  absl::Status BuildLayout(const std::vector<Tensor>& tensors,
+                           const std::vector<Table>& tables);
   // Hello to shard `s`, again until it answers or `start_wait` is over.
   absl::StatusOr<HelloReply> Hello(size_t s, int64_t deadline_ns);
   // Sleeps for a moment; CANCELLED when the caller is not to wait on.
@@ -97,6 +106,11 @@ class Session {
   absl::Status CreateClient();
   absl::Status CheckReady(int tensor) const;
   Want NextWant() const;
+  // Sync: of the step of item_.
+  std::optional<uint64_t> NextVersion() const;
+  // That `push` can be sent as item_; gives the rates of tables.
+  absl::StatusOr<std::vector<TableRate>> CheckPush(
+      const PushOptions& push) const;
   std::span<float> Part(float* flat, const std::string& name) const;
   std::string NameOf(size_t s) const {
     return absl::StrCat("ps ", s, " (", options_.ps[s], ")");
@@ -113,9 +127,10 @@ class Session {
   std::shared_ptr<float> gradients_;
   std::unique_ptr<ChiefClient> chief_;  // null without one
   std::unique_ptr<ParameterClient> client_;
-  uint64_t pushes_before_ = 0;  // in earlier histories
-  uint64_t base_version_ = 0;   // sync: of item 0
-  uint64_t item_ = 0;           // the next one
+  std::unique_ptr<SessionTables> tables_;  // null without tables
+  uint64_t pushes_before_ = 0;             // in earlier histories
+  uint64_t base_version_ = 0;              // sync: of item 0
+  uint64_t item_ = 0;                      // the next one
   Item item_state_ = Item::kNone;
 };
 

@@ -62,9 +62,9 @@ Status WithTensors(Session* session, const Call& call) {
 }
 
 absl::Status Send(Session* session, const std::vector<std::string>& names,
-                  bool pull) {
+                  const std::vector<RowGradients>& rows, bool pull) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<int> tensors, session->Find(names));
-  WEIR_RETURN_IF_ERROR(session->Begin({.pull = pull}));
+  WEIR_RETURN_IF_ERROR(session->Begin({.pull = pull, .rows = rows}));
   for (const int tensor : tensors) {
     WEIR_RETURN_IF_ERROR(session->Ready(tensor));
   }
@@ -87,8 +87,10 @@ Result<Client> Client::Connect(const Options& options) {
   return Client(std::move(impl));
 }
 
-Status Client::Declare(const std::vector<Tensor>& tensors) {
-  return impl_ == nullptr ? NotDeclared() : ToStatus(impl_->Declare(tensors));
+Status Client::Declare(const std::vector<Tensor>& tensors,
+                       const std::vector<Table>& tables) {
+  return impl_ == nullptr ? NotDeclared()
+                          : ToStatus(impl_->Declare(tensors, tables));
 }
 
 std::span<const float> Client::Values(const std::string& name) const {
@@ -107,21 +109,45 @@ Status Client::Pull() {
   return WithTensors(impl_.get(), [](Session* s) { return s->Pull(); });
 }
 
-Status Client::Push(const std::vector<std::string>& names) {
+Status Client::Push(const std::vector<std::string>& names,
+                    const std::vector<RowGradients>& rows) {
   return WithTensors(impl_.get(), [&](Session* s) {
-    const absl::Status status = Send(s, names, /*pull=*/false);
+    const absl::Status status = Send(s, names, rows, /*pull=*/false);
     return status.ok() ? s->Wait() : status;
   });
 }
 
-Status Client::PushPull(const std::vector<std::string>& names) {
-  const Status status = StartPushPull(names);
+Status Client::PushPull(const std::vector<std::string>& names,
+                        const std::vector<RowGradients>& rows) {
+  const Status status = StartPushPull(names, rows);
   return status.ok() ? Wait() : status;
 }
 
-Status Client::StartPushPull(const std::vector<std::string>& names) {
+Status Client::StartPushPull(const std::vector<std::string>& names,
+                             const std::vector<RowGradients>& rows) {
+  return WithTensors(impl_.get(), [&](Session* s) {
+    return Send(s, names, rows, /*pull=*/true);
+  });
+}
+
+Status Client::Lookup(const std::vector<RowsWanted>& wanted, bool train) {
+  return WithTensors(impl_.get(), [&](Session* s) {
+    absl::Status status = s->StartLookup(wanted, train);
+    if (status.ok()) {
+      status = s->WaitLookup();
+      s->GiveUpLookup();
+    }
+    return status;
+  });
+}
+
+Status Client::StartLookup(const std::vector<RowsWanted>& wanted, bool train) {
   return WithTensors(impl_.get(),
-                     [&](Session* s) { return Send(s, names, /*pull=*/true); });
+                     [&](Session* s) { return s->StartLookup(wanted, train); });
+}
+
+Status Client::WaitLookup() {
+  return WithTensors(impl_.get(), [](Session* s) { return s->WaitLookup(); });
 }
 
 Status Client::BeginPush(const PushOptions& options) {
@@ -136,6 +162,10 @@ Status Client::Ready(int tensor) {
 Status Client::Ready(std::span<const std::pair<int, const float*>> gradients) {
   return WithTensors(impl_.get(),
                      [&](Session* s) { return s->Ready(gradients); });
+}
+
+Status Client::PushRows(const std::vector<RowGradients>& rows) {
+  return WithTensors(impl_.get(), [&](Session* s) { return s->Rows(rows); });
 }
 
 Status Client::EndPush() {

@@ -17,16 +17,19 @@
 // Terms
 //   push   a gradient of this worker, number 0, 1, ...; applied exactly once
 //          per element, whatever happens to connections or to this process.
-//          Tensors not named are left alone.
+//          Tensors and rows not named are left alone.
+//   rows   of embedding tables, by id: client/cc/weir_tables.h. They never are
+//          in a worker as a whole: Lookup fetches some, a push brings gradients
+//          of some.
 //
 // Threads: compatible; one thread at a time.
 // Errors (Status::code as the numbers of gRPC's codes):
 //   1 CANCELLED            Options.keep_waiting said so; the call may be
 //                          repeated.
 //   3 INVALID_ARGUMENT     an option, tensor or name is wrong.
-//   6 ALREADY_EXISTS       the job has other tensors; names the first.
-//   7 PERMISSION_DENIED    another process has this worker index.
-//   9 FAILED_PRECONDITION  a ps is lost, or holds another job; a call that
+//   6 ALREADY_EXISTS       the job has other tensors or tables; names the
+//   first. 7 PERMISSION_DENIED    another process has this worker index. 9
+//   FAILED_PRECONDITION  a ps is lost, or holds another job; a call that
 //                          comes too early or too late.
 //   10 ABORTED             the chief ended the job, or is gone.
 //   11 OUT_OF_RANGE        a gradient has NaN or Inf and was left out; the next
@@ -43,6 +46,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "client/cc/weir_tables.h"
 
 namespace weir::sdk {
 
@@ -162,6 +167,9 @@ struct PushOptions {
   float weight = 1.0f;
   std::vector<GroupSettings> settings = {};
   bool pull = true;  // fetch the new values behind it
+  std::vector<TableSettings> tables = {};
+  // Read before BeginPush returns. Those known later: PushRows.
+  std::vector<RowGradients> rows = {};
 };
 
 // One parameter server.
@@ -176,6 +184,7 @@ struct ServerStatus {
   uint64_t blocks_left_out = 0;   // with NaN or Inf
   uint64_t staleness_max = 0;     // async: updates between pull and push
   uint64_t bytes_resident = 0;
+  std::vector<TableStatus> tables = {};
 };
 
 class Client {
@@ -186,9 +195,10 @@ class Client {
   Client& operator=(Client&& other) noexcept;
   ~Client();
 
-  // Names the tensors, the same on every worker. If the ps hold this job
-  // already, their values stay.
-  Status Declare(const std::vector<Tensor>& tensors);
+  // Names the tensors and tables, the same on every worker. If the ps hold this
+  // job already, their values stay.
+  Status Declare(const std::vector<Tensor>& tensors,
+                 const std::vector<Table>& tables = {});
 
   // Row-major. Values() is rewritten by Pull and PushPull; Gradient() is the
   // caller's to write between calls. Empty for an unknown name.
@@ -200,13 +210,28 @@ class Client {
 
   // Fetches the newest values (sync: of the step that comes next).
   Status Pull();
-  // Applies the gradients of `names`, or of every tensor.
-  Status Push(const std::vector<std::string>& names = {});
+  // Applies the gradients of `names`, or of every tensor, and those of `rows`.
+  Status Push(const std::vector<std::string>& names = {},
+              const std::vector<RowGradients>& rows = {});
   // Push, then Pull; one round trip. Sync: waits for every worker.
-  Status PushPull(const std::vector<std::string>& names = {});
-  // PushPull in two halves, to compute in between. No other call, and no
-  // access to Values or Gradient, until Wait returned.
-  Status StartPushPull(const std::vector<std::string>& names = {});
+  Status PushPull(const std::vector<std::string>& names = {},
+                  const std::vector<RowGradients>& rows = {});
+  // PushPull in two halves, to compute in between. No other call but those for
+  // lookups, and no access to Values or Gradient, until Wait returned.
+  Status StartPushPull(const std::vector<std::string>& names = {},
+                       const std::vector<RowGradients>& rows = {});
+
+  // Reads rows, newest (sync: of the step that comes next; bounded staleness:
+  // waits as Pull does). With `train` an id without a row gets one, where the
+  // table's admission lets it, and rows count as touched; without, nothing
+  // changes on the servers.
+  Status Lookup(const std::vector<RowsWanted>& wanted, bool train = true);
+  // Lookup in two halves, one at a time: the rows of the next batch, say, while
+  // this one's push is under way. `ids` are read at once, `rows` are written by
+  // WaitLookup. Sync: start it after EndPush (or StartPushPull) of the step
+  // before, for rows have a step.
+  Status StartLookup(const std::vector<RowsWanted>& wanted, bool train = true);
+  Status WaitLookup();
 
   // A push tensor by tensor, so that the first gradients travel while others
   // are computed: BeginPush, Ready for each, EndPush, Wait. With `pull` a
@@ -218,7 +243,9 @@ class Client {
   // the tensors' shapes, row-major, unchanged until Wait returns OK or the
   // client is closed.
   Status Ready(std::span<const std::pair<int, const float*>> gradients);
-  // Leaves the other tensors alone.
+  // The gradients of rows, all of this push; read before it returns.
+  Status PushRows(const std::vector<RowGradients>& rows);
+  // Leaves the other tensors and rows alone.
   Status EndPush();
   // Ends StartPushPull and EndPush.
   Status Wait();

@@ -91,6 +91,100 @@ TEST(SdkDeclarationTest, TheFirstDifferenceIsNamed) {
             "the optimizer is adam on the server, sgd here");
 }
 
+Declaration WithTables(const std::vector<Table>& tables) {
+  Declaration declaration = Declare({{"w"}});
+  const absl::Status status = AddTables(tables, &declaration);
+  EXPECT_TRUE(status.ok()) << status;
+  return declaration;
+}
+
+TEST(SdkDeclarationTest, RowOptimizersKeepTheirSettings) {
+  RowOptimizer rule;
+  rule.learning_rate = 0.5;
+  rule.epsilon = 0.25;
+  rule.initial_accumulator = 2.0;
+  rule.beta1 = 0.75;
+  rule.l1 = 3.0;
+  const auto table = [&](RowOptimizer::Kind kind) {
+    rule.kind = kind;
+    return WithTables({{.name = "t", .dim = 4, .optimizer = rule}}).table(0);
+  };
+  using Kind = RowOptimizer::Kind;
+  EXPECT_EQ(table(Kind::kSgd).schedule().learning_rate(), 0.5);
+  EXPECT_TRUE(table(Kind::kSgd).optimizer().has_sgd());
+  EXPECT_EQ(table(Kind::kAdagrad).optimizer().adagrad().epsilon(), 0.25);
+  EXPECT_EQ(table(Kind::kRowwiseAdagrad)
+                .optimizer()
+                .rowwise_adagrad()
+                .initial_accumulator(),
+            2.0);
+  EXPECT_EQ(table(Kind::kAdam).optimizer().adam().beta1(), 0.75);
+  EXPECT_EQ(table(Kind::kFtrl).optimizer().ftrl().l1(), 3.0);
+  rule.initial_accumulator.reset();
+  EXPECT_FALSE(table(Kind::kFtrl).optimizer().ftrl().has_initial_accumulator());
+}
+
+TEST(SdkDeclarationTest, TablesAreCheckedByName) {
+  const auto error = [](const Table& table) {
+    Declaration declaration;
+    return std::string(AddTables({table}, &declaration).message());
+  };
+  EXPECT_EQ(error({.name = "User", .dim = 4}),
+            "'User' does not name a table: use 1 to 64 of a-z, 0-9 and _");
+  EXPECT_NE(error({.name = std::string(65, 'a'), .dim = 4}), "");
+  EXPECT_EQ(error({.name = "user"}), "table 'user' has dim 0; at least 1");
+  EXPECT_EQ(
+      error({.name = "user", .dim = 4, .optimizer = {.learning_rate = 0.0}}),
+      "table 'user': learning rate 0 is not above 0");
+  EXPECT_EQ(error({.name = "user", .dim = 4, .update_encoding = "top_k"}),
+            "table 'user': rows do not travel as top_k");
+  Declaration declaration;
+  EXPECT_EQ(AddTables({{.name = "t", .dim = 1}, {.name = "t", .dim = 1}},
+                      &declaration)
+                .message(),
+            "table 't' is declared twice");
+}
+
+TEST(SdkDeclarationTest, TheFirstDifferenceOfTablesIsNamed) {
+  const Table good = {.name = "user", .dim = 8};
+  const Declaration ours = WithTables({good});
+  const auto difference = [&](const Table& table) {
+    return FirstDeclarationDifference(WithTables({table}), ours);
+  };
+  EXPECT_EQ(difference(good), "");
+  Table other = good;
+  other.optimizer.learning_rate = 3.0;
+  other.lookup_encoding = "bf16";
+  EXPECT_EQ(difference(other), "");
+  EXPECT_EQ(FirstTensorDifference(WithTables({}), ours),
+            "0 tables on the server, 1 here");
+  other = good;
+  other.name = "item";
+  EXPECT_EQ(difference(other), "table 0 is 'item' on the server, 'user' here");
+  other = good;
+  other.dim = 16;
+  EXPECT_EQ(difference(other),
+            "rows of table 'user' have 16 floats on the server, 8 here");
+  other = good;
+  other.optimizer.kind = RowOptimizer::Kind::kAdam;
+  EXPECT_EQ(difference(other),
+            "the optimizer of table 'user' is adam on the server, sgd here");
+  other = good;
+  other.init = Table::Init::kNormal;
+  EXPECT_NE(difference(other).find("'user' has other initial values"),
+            std::string::npos)
+      << difference(other);
+  other = good;
+  other.admission_count = 3;
+  EXPECT_NE(difference(other).find("'user' has other settings"),
+            std::string::npos)
+      << difference(other);
+  Declaration seed = ours;
+  seed.set_seed(7);
+  EXPECT_EQ(FirstDeclarationDifference(seed, ours),
+            "the seed of rows is 7 on the server, 0 here");
+}
+
 TEST(SdkDeclarationTest, SettingsCarryWhatIsSetAlone) {
   const std::vector<Hyper> hyper =
       ToHyper({{.group = 1, .learning_rate = 0.5, .momentum = 0.25}});
