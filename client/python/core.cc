@@ -20,7 +20,9 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,7 +40,11 @@ using sdk::Client;
 using sdk::GroupSettings;
 using sdk::Mode;
 using sdk::Optimizer;
+using sdk::RowGradients;
+using sdk::RowOptimizer;
+using sdk::RowsWanted;
 using sdk::Status;
+using sdk::Table;
 using sdk::Tensor;
 
 [[noreturn]] void Raise(const Status& status) {
@@ -166,6 +172,77 @@ Tensor ToTensor(const py::dict& from) {
   return to;
 }
 
+RowOptimizer::Kind RowKindOf(const std::string& name) {
+  constexpr std::pair<const char*, RowOptimizer::Kind> kKinds[] = {
+      {"sgd", RowOptimizer::Kind::kSgd},
+      {"adagrad", RowOptimizer::Kind::kAdagrad},
+      {"rowwiseadagrad", RowOptimizer::Kind::kRowwiseAdagrad},
+      {"sparseadam", RowOptimizer::Kind::kAdam},
+      {"ftrl", RowOptimizer::Kind::kFtrl},
+  };
+  for (const auto& [known, kind] : kKinds) {
+    if (name == known) {
+      return kind;
+    }
+  }
+  Raise(Status(kInvalidArgument, "tables have no optimizer '" + name + "'"));
+}
+
+Table::Init InitOf(const std::string& name) {
+  return name == "normal"     ? Table::Init::kNormal
+         : name == "constant" ? Table::Init::kConstant
+                              : Table::Init::kUniform;
+}
+
+RowOptimizer ToRowOptimizer(const py::dict& from) {
+  RowOptimizer to;
+  to.kind = RowKindOf(from["kind"].cast<std::string>());
+  to.learning_rate = from["learning_rate"].cast<double>();
+  to.initial_accumulator =
+      Get(from, "initial_accumulator", to.initial_accumulator);
+  to.epsilon = Get(from, "epsilon", to.epsilon);
+  to.beta1 = Get(from, "beta1", to.beta1);
+  to.beta2 = Get(from, "beta2", to.beta2);
+  to.per_row_step = Get(from, "per_row_step", to.per_row_step);
+  to.learning_rate_power =
+      Get(from, "learning_rate_power", to.learning_rate_power);
+  to.l1 = Get(from, "l1", to.l1);
+  to.l2 = Get(from, "l2", to.l2);
+  to.l2_shrinkage = Get(from, "l2_shrinkage", to.l2_shrinkage);
+  to.beta = Get(from, "beta", to.beta);
+  to.l21 = Get(from, "l21", to.l21);
+  return to;
+}
+
+// What weir.Table._as_options says.
+Table ToTable(const py::dict& from) {
+  Table to;
+  to.name = from["name"].cast<std::string>();
+  to.dim = from["dim"].cast<int>();
+  to.optimizer = ToRowOptimizer(from["optimizer"].cast<py::dict>());
+  to.init = InitOf(from["init"].cast<std::string>());
+  to.init_scale = from["init_scale"].cast<float>();
+  to.admission_count = Get(from, "admission_count", to.admission_count);
+  to.admission_probability =
+      Get(from, "admission_probability", to.admission_probability);
+  to.admission_filter_bytes =
+      Get(from, "admission_filter_bytes", to.admission_filter_bytes);
+  to.expiry_steps = Get(from, "expiry_steps", to.expiry_steps);
+  to.expiry_seconds = Get(from, "expiry_seconds", to.expiry_seconds);
+  to.memory_bytes = Get(from, "memory_bytes", to.memory_bytes);
+  to.least_frequent = Get(from, "least_frequent", to.least_frequent);
+  to.lookup_encoding = Get(from, "lookup_encoding", to.lookup_encoding);
+  to.update_encoding = Get(from, "update_encoding", to.update_encoding);
+  return to;
+}
+
+// Of one dimension. The caller of Python's side has checked both.
+using IdArray = py::array_t<uint64_t, py::array::c_style>;
+
+std::span<const uint64_t> SpanOf(const IdArray& ids) {
+  return {ids.data(), static_cast<size_t>(ids.size())};
+}
+
 GroupSettings ToSettings(const py::dict& from) {
   using Value = std::optional<double>;
   GroupSettings to;
@@ -200,14 +277,19 @@ class CoreClient {
   CoreClient(const CoreClient&) = delete;
   CoreClient& operator=(const CoreClient&) = delete;
 
-  void Declare(const std::vector<py::dict>& tensors) {
+  void Declare(const std::vector<py::dict>& tensors,
+               const std::vector<py::dict>& tables) {
     std::vector<Tensor> converted;
+    std::vector<Table> of_rows;
+    for (const py::dict& table : tables) {
+      of_rows.push_back(ToTable(table));
+    }
     for (const py::dict& tensor : tensors) {
       converted.push_back(ToTensor(tensor));
       shapes_.push_back(converted.back().shape);
       names_.push_back(converted.back().name);
     }
-    Run([&](Client* client) { return client->Declare(converted); });
+    Run([&](Client* client) { return client->Declare(converted, of_rows); });
   }
 
   // Views, float32, of tensor number `tensor`; values are not to be written.
@@ -222,11 +304,35 @@ class CoreClient {
   void Pull() {
     Run([](Client* client) { return client->Pull(); });
   }
-  void BeginPush(float weight, const std::vector<py::dict>& settings,
-                 bool pull) {
+  using Wanted = std::tuple<std::string, IdArray, FloatArray>;
+
+  // Of tables: ids and where their rows go, float32 [ids, dim].
+  void Lookup(std::vector<Wanted> wanted, bool train) {
+    const std::vector<RowsWanted> lists = ToLists(&wanted);
+    Run([&](Client* client) { return client->Lookup(lists, train); });
+  }
+  // Its two halves.
+  void StartLookup(std::vector<Wanted> wanted, bool train) {
+    const std::vector<RowsWanted> lists = ToLists(&wanted);
+    Run([&](Client* client) { return client->StartLookup(lists, train); });
+    wanted_.swap(wanted);
+  }
+  void WaitLookup() {
+    Run([](Client* client) { return client->WaitLookup(); });
+  }
+
+  using Rows = std::tuple<std::string, IdArray, FloatArray>;
+
+  void BeginPush(float weight, const std::vector<py::dict>& settings, bool pull,
+                 const std::vector<Rows>& rows,
+                 const std::vector<std::pair<std::string, double>>& rates) {
     sdk::PushOptions push;
     push.weight = weight;
     push.pull = pull;
+    push.rows = ToGradients(rows);
+    for (const auto& [table, rate] : rates) {
+      push.tables.push_back({table, rate});
+    }
     for (const py::dict& group : settings) {
       push.settings.push_back(ToSettings(group));
     }
@@ -250,6 +356,10 @@ class CoreClient {
       places.emplace_back(tensor, static_cast<const float*>(gradient.data()));
     }
     Check(client->Ready(places));
+  }
+  void PushRows(const std::vector<Rows>& rows) {
+    const std::vector<RowGradients> lists = ToGradients(rows);
+    Run([&](Client* client) { return client->PushRows(lists); });
   }
   void EndPush() { Check(Open()->EndPush()); }
   void Wait() {
@@ -285,6 +395,14 @@ class CoreClient {
       to["blocks_left_out"] = from.blocks_left_out;
       to["staleness_max"] = from.staleness_max;
       to["bytes_resident"] = from.bytes_resident;
+      py::dict tables;
+      for (const sdk::TableStatus& table : from.tables) {
+        py::dict one;
+        one["rows"] = table.rows;
+        one["bytes"] = table.bytes;
+        tables[py::str(table.name)] = std::move(one);
+      }
+      to["tables"] = std::move(tables);
       converted.push_back(std::move(to));
     }
     return converted;
@@ -300,6 +418,23 @@ class CoreClient {
   }
 
  private:
+  static std::vector<RowsWanted> ToLists(std::vector<Wanted>* wanted) {
+    std::vector<RowsWanted> lists;
+    for (auto& [table, ids, rows] : *wanted) {
+      const auto floats = static_cast<size_t>(rows.size());
+      lists.push_back({table, SpanOf(ids), {rows.mutable_data(), floats}});
+    }
+    return lists;
+  }
+  static std::vector<RowGradients> ToGradients(const std::vector<Rows>& rows) {
+    std::vector<RowGradients> lists;
+    for (const auto& [table, ids, gradients] : rows) {
+      const auto floats = static_cast<size_t>(gradients.size());
+      lists.push_back({table, SpanOf(ids), {gradients.data(), floats}});
+    }
+    return lists;
+  }
+
   // The client, for a caller who holds the GIL.
   Client* Open() const {
     if (getpid() != process_) {
@@ -369,6 +504,7 @@ class CoreClient {
   std::unique_ptr<Client> client_;
   std::vector<std::vector<int64_t>> shapes_;
   std::vector<std::string> names_;
+  std::vector<Wanted> wanted_;  // of StartLookup: kept until the next
   bool busy_ = false;  // in a call without the GIL; read and set with it
   bool signalled_ = false;
 };
@@ -395,7 +531,11 @@ PYBIND11_MODULE(_core, module) {
       .def("values", &CoreClient::Values)
       .def("gradient", &CoreClient::Gradient)
       .def("pull", &CoreClient::Pull)
+      .def("lookup", &CoreClient::Lookup)
+      .def("start_lookup", &CoreClient::StartLookup)
+      .def("wait_lookup", &CoreClient::WaitLookup)
       .def("begin_push", &CoreClient::BeginPush)
+      .def("push_rows", &CoreClient::PushRows)
       .def("ready", &CoreClient::Ready)
       .def("ready_from", &CoreClient::ReadyFrom)
       .def("end_push", &CoreClient::EndPush)

@@ -35,6 +35,7 @@ from weir.optimizers import (
     RMSprop,
     Settings,
 )
+from weir.tables import FTRL, RowwiseAdagrad, SparseAdam, Table
 
 __version__ = "0.1.0"  # as the file VERSION has it: a test compares them
 
@@ -47,6 +48,7 @@ __all__ = [
     "Client",
     "Closed",
     "DataLoss",
+    "FTRL",
     "Forked",
     "InvalidArgument",
     "JobEnded",
@@ -54,9 +56,12 @@ __all__ = [
     "Optimizer",
     "RMSprop",
     "Replaced",
+    "RowwiseAdagrad",
     "SGD",
     "ServerLost",
     "Settings",
+    "SparseAdam",
+    "Table",
     "Unavailable",
     "WeirError",
     "WrongLayout",

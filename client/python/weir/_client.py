@@ -12,9 +12,13 @@ import numpy as np
 
 from weir import _core, _environment
 from weir.errors import Closed, InvalidArgument
-from weir.optimizers import Optimizer, Settings
+from weir.optimizers import SGD, Optimizer, Settings
+from weir.tables import Table, check_ids
 
 _clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
+
+# By table: ids and their gradients.
+Rows = Mapping[str, tuple[Any, Any]]
 
 
 def _shape_text(shape: Sequence[int]) -> str:
@@ -79,6 +83,8 @@ class Client:
         self._values: dict[str, np.ndarray] = {}
         self._gradients: dict[str, np.ndarray] = {}
         self._groups = 0
+        self._tables: dict[str, Table] = {}
+        self._looked_up: Optional[dict[str, np.ndarray]] = None
         _core.set_up_process(f"worker/{options['worker_index']}")
         self._core = _core.CoreClient(options)
         _clients.add(self)
@@ -88,8 +94,9 @@ class Client:
     def declare(
         self,
         tensors: Mapping[str, Any],
+        tables: Sequence[Table] = (),
         *,
-        optimizer: Union[Optimizer, Sequence[Optimizer]],
+        optimizer: Union[Optimizer, Sequence[Optimizer], None] = None,
         mode: str = "async",
         staleness: int = 0,
         groups: Optional[Mapping[str, int]] = None,
@@ -97,16 +104,17 @@ class Client:
         export_dtypes: Optional[Mapping[str, str]] = None,
         aliases: Optional[Mapping[str, Sequence[str]]] = None,
     ) -> None:
-        """Names the tensors of the job, the same on every worker.
+        """Names the tensors and tables of the job, the same on every worker.
 
         The servers start from worker 0's values, unless they hold the job
         already: then theirs stay. Fetches them.
 
         Args:
           tensors: initial values by name, arrays of any shape without a zero;
-            kept as float32.
-          optimizer: what the servers do with gradients; several, of one class,
-            for parameter groups.
+            kept as float32. With tables there may be none.
+          tables: embedding tables; see `weir.Table`.
+          optimizer: what the servers do with the tensors' gradients; several,
+            of one class, for parameter groups.
           mode: "async", "sync" (a step is the mean of one push of every
             worker) or "ssp" (async, no worker more than `staleness` pushes
             ahead of the slowest).
@@ -120,8 +128,13 @@ class Client:
           worker 0 does not come.
         """
         core = self._open()
-        if self._names:
+        if self._names or self._tables:
             raise Closed("the tensors are declared already")
+        if optimizer is None and not tensors:
+            optimizer = SGD(lr=1.0)  # of nothing
+        for table in tables:
+            if not isinstance(table, Table):
+                raise InvalidArgument(f"{table!r} is not a weir.Table")
         optimizers = (
             list(optimizer)
             if isinstance(optimizer, (list, tuple))
@@ -161,8 +174,9 @@ class Client:
                 staleness=staleness,
             )
         )
-        core.declare(described)
+        core.declare(described, [t._as_options() for t in tables])
         self._groups = len(optimizers)
+        self._tables = {table.name: table for table in tables}
         for tensor, entry in enumerate(described):
             name = entry["name"]
             self._names[name] = tensor
@@ -221,6 +235,8 @@ class Client:
         item: Optional[int] = None,
         weight: float = 1.0,
         settings: Optional[Mapping[int, Settings]] = None,
+        rows: Optional[Rows] = None,
+        table_lr: Optional[Mapping[str, float]] = None,
     ) -> bool:
         """Applies gradients on the servers, exactly once.
 
@@ -233,11 +249,16 @@ class Client:
           weight: sync: of this gradient in its step's mean. 0: counts as a
             push and changes nothing.
           settings: by group, for this push alone.
+          rows: by table: (ids, gradients [*ids.shape, dim]). Gradients of one
+            id are summed, in float64. Other rows are left alone.
+          table_lr: learning rates by table, for this push alone.
         Returns: whether it was pushed, not passed over.
-        Raises: `weir.NonFinite` for NaN or Inf: nothing of the tensor's block
-          was changed.
+        Raises: `weir.NonFinite` for NaN or Inf: nothing of the tensor's block,
+          or no row of the server, was changed.
         """
-        return self._push(gradients, item, weight, settings, pull=False)
+        return self._push(
+            gradients, item, weight, settings, rows, table_lr, pull=False
+        )
 
     def push_pull(
         self,
@@ -246,15 +267,109 @@ class Client:
         item: Optional[int] = None,
         weight: float = 1.0,
         settings: Optional[Mapping[int, Settings]] = None,
+        rows: Optional[Rows] = None,
+        table_lr: Optional[Mapping[str, float]] = None,
         out: Optional[Mapping[str, Any]] = None,
     ) -> Mapping[str, np.ndarray]:
         """`push`, then `pull`, in one round trip.
 
         Sync: waits until every worker has pushed.
         """
-        if not self._push(gradients, item, weight, settings, pull=True):
+        if not self._push(
+            gradients, item, weight, settings, rows, table_lr, pull=True
+        ):
             return self.pull(out)
         return self._give(out)
+
+    # ---------------------------------------------------------------- tables
+
+    def lookup(
+        self, table: str, ids: Any, *, train: bool = True
+    ) -> np.ndarray:
+        """Fetches rows: float32 [*ids.shape, dim].
+
+        They are the newest; in sync those of the step that comes next, and ssp
+        waits as `pull` does.
+
+        Args:
+          ids: integers >= 0 in an array of any shape, in any order, any number
+            of times.
+          train: ids without a row get one, where the table admits them, and
+            rows count as touched. Without it nothing changes on the servers.
+        """
+        core = self._declared()
+        array, rows, wanted = self._wanted(table, ids)
+        core.lookup([wanted], train)
+        return rows.reshape(array.shape + rows.shape[1:])
+
+    def start_lookup(
+        self, ids: Mapping[str, Any], *, train: bool = True
+    ) -> None:
+        """Starts to fetch rows of several tables, by name; see `lookup`.
+
+        They come while the program computes or pushes; one `start_lookup` at a
+        time, and `lookup` not in between. In sync rows are those of a step:
+        start it after the push of the step before.
+        """
+        core = self._declared()
+        found, wanted = {}, []
+        for table, of_table in ids.items():
+            array, rows, one = self._wanted(table, of_table)
+            found[table] = rows.reshape(array.shape + rows.shape[1:])
+            wanted.append(one)
+        core.start_lookup(wanted, train)
+        self._looked_up = found
+
+    def wait_lookup(self) -> dict[str, np.ndarray]:
+        """What `start_lookup` asked for, by table."""
+        self._declared().wait_lookup()
+        found, self._looked_up = self._looked_up, None
+        return found or {}
+
+    def _wanted(
+        self, table: str, ids: Any
+    ) -> tuple[np.ndarray, np.ndarray, tuple[str, np.ndarray, np.ndarray]]:
+        dim = self._table(table).dim
+        array = check_ids(table, _array(f"ids of {table}", ids))
+        rows = np.empty((array.size, dim), np.float32)
+        return array, rows, (table, array.reshape(-1), rows)
+
+    def _table(self, name: str) -> Table:
+        try:
+            return self._tables[name]
+        except KeyError:
+            raise InvalidArgument(f"no table is named '{name}'") from None
+
+    def _row_gradients(
+        self, table: str, given: Any
+    ) -> tuple[str, np.ndarray, np.ndarray]:
+        dim = self._table(table).dim
+        try:
+            ids, gradients = given
+        except (TypeError, ValueError):
+            raise InvalidArgument(
+                f"rows of table '{table}': give (ids, gradients)"
+            ) from None
+        ids = check_ids(table, _array(f"ids of {table}", ids))
+        gradients = _array(f"gradients of {table}", gradients)
+        if gradients.shape != ids.shape + (dim,):
+            raise InvalidArgument(
+                f"gradients of table '{table}' are "
+                f"{_shape_text(gradients.shape)}; "
+                f"{_shape_text(ids.shape + (dim,))} is wanted"
+            )
+        if not np.can_cast(gradients.dtype, np.float32, casting="same_kind"):
+            raise InvalidArgument(
+                f"gradients of table '{table}' are {gradients.dtype}, which "
+                "does not become float32"
+            )
+        return (
+            table,
+            ids.reshape(-1),
+            np.ascontiguousarray(gradients, np.float32),
+        )
+
+    # ------------------------------------------------------------ progress
 
     @property
     def pushes(self) -> int:
@@ -268,13 +383,13 @@ class Client:
 
         Keys: address, ready, job, version_min and version_max (updates applied,
         over its blocks), blocks_accepted, blocks_duplicate, blocks_left_out,
-        staleness_max, bytes_resident.
+        staleness_max, bytes_resident, tables ({name: {"rows", "bytes"}}).
         """
         return self._open().servers()
 
     def finish(self) -> None:
         """This worker pushes no more; in sync and ssp the others go on."""
-        if self._core is not None and self._names:
+        if self._core is not None and (self._names or self._tables):
             self._core.finish()
             self.close()
 
@@ -305,7 +420,7 @@ class Client:
 
     def _declared(self) -> "_core.CoreClient":
         core = self._open()
-        if not self._names:
+        if not self._names and not self._tables:
             raise Closed("the client has no tensors: call declare first")
         return core
 
@@ -321,6 +436,8 @@ class Client:
         item: Optional[int],
         weight: float,
         settings: Optional[Mapping[int, Settings]],
+        rows: Optional[Rows],
+        table_lr: Optional[Mapping[str, float]],
         pull: bool,
     ) -> bool:
         core = self._declared()
@@ -340,10 +457,19 @@ class Client:
             # All are looked at before the first one leaves.
             for _, (name, array) in given:
                 _check(name, self._gradients[name], array)
+        of_rows = [
+            self._row_gradients(table, one)
+            for table, one in (rows or {}).items()
+        ]
         core.begin_push(
             weight,
             [s._as_options(g) for g, s in (settings or {}).items()],
             pull,
+            of_rows,
+            [
+                (self._table(table).name, float(lr))
+                for table, lr in (table_lr or {}).items()
+            ],
         )
         try:
             for tensor, entry in given:
@@ -379,6 +505,7 @@ def connect(
     pull_encoding: str = "f32",
     top_k_fraction: float = 0.01,
     block_elements: int = 262144,
+    seed: int = 0,
 ) -> Client:
     """Reaches the parameter servers of this process's cluster.
 
@@ -397,6 +524,7 @@ def connect(
         "bf16", "f16", "int8"; pushes also "top_k", that fraction of the
         gradients. What a push loses is added to the next one.
       block_elements: unit of transfer; a multiple of 16.
+      seed: of the rows' initial values; the same on every worker.
 
     Raises: `weir.InvalidArgument`; `weir.Unavailable`, which names the server
       that did not answer.
@@ -430,6 +558,7 @@ def connect(
             pull_encoding=pull_encoding,
             top_k_fraction=top_k_fraction,
             block_elements=block_elements,
+            seed=seed,
         )
     )
 

@@ -32,22 +32,32 @@ from weir.errors import (
     WeirError,
     WrongLayout,
 )
+from weir.optimizers import SGD, Adagrad
+from weir.tables import FTRL, RowwiseAdagrad, SparseAdam
 from weir.torch._context import device, init, rank, size
+from weir.torch._embedding import Embedding, EmbeddingBag
 from weir.torch._files import load, save
 from weir.torch._optimizer import DistributedOptimizer
 from weir.torch._sampler import DistributedSampler, start_epoch
 
 __all__ = [
+    "Adagrad",
     "Closed",
     "DataLoss",
     "DistributedOptimizer",
     "DistributedSampler",
+    "Embedding",
+    "EmbeddingBag",
+    "FTRL",
     "Forked",
     "InvalidArgument",
     "JobEnded",
     "NonFinite",
     "Replaced",
+    "RowwiseAdagrad",
+    "SGD",
     "ServerLost",
+    "SparseAdam",
     "Unavailable",
     "WeirError",
     "WrongLayout",

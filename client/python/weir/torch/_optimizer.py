@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Optional
 
+import numpy as np
 import torch
 
 from weir import _client, optimizers
-from weir.errors import InvalidArgument, NonFinite
-from weir.torch import _context, _model, _rules
+from weir.errors import Closed, InvalidArgument, NonFinite
+from weir.tables import Table
+from weir.torch import _context, _embedding, _model, _rules
 from weir.torch._staging import Staging
 
 
@@ -37,6 +39,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
       model: whose parameters and persistent buffers the servers keep, as
         float32, under their names in `state_dict`. Parameters that the
         optimizer has not are kept, and never changed. Buffers are rank 0's.
+        Its `EmbeddingBag` and `Embedding` of `weir.torch` are the job's tables.
       mode: "async": each gradient is applied when it comes. "sync": a step is
         the mean of one gradient of every worker, the same bits in every run.
         "ssp": async, and no worker more than `staleness` steps ahead of the
@@ -99,6 +102,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             for group in self.param_groups
         ]
         self._entries = _model.entries(model, self.param_groups)
+        self._rows = _embedding.PendingRows(_embedding.modules_of(model))
         self._connect(mode, staleness)
         self._trained = [e for e in self._entries if e.trained]
         self._buffers = [e for e in self._entries if e.buffer]
@@ -129,6 +133,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                     e.name: e.tensor.detach().to("cpu", torch.float32).numpy()
                     for e in self._entries
                 },
+                self._rows.tables,
                 optimizer=self._rules,
                 mode=mode,
                 staleness=staleness,
@@ -173,6 +178,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 "overlap=True pushed the gradients before GradScaler saw them"
             )
         skip = found_inf is not None and bool(found_inf.item())
+        if found_inf is not None and self._rows:
+            if getattr(self, "grad_scale", None) is None:
+                raise InvalidArgument(
+                    "GradScaler.unscale_ does not see the gradients of rows: "
+                    "leave it to GradScaler.step in a model with tables"
+                )
+            skip = skip or not self._rows.is_finite()
         if self._local and not skip:
             self._inner.step()
         self._push(skip)
@@ -209,7 +221,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
             for g, now in enumerate(_rules.rules(self._inner)):
                 changed = _rules.settings(now, self._rules[g])
                 settings.append(changed._as_options(g))
-        self._client._declared().begin_push(weight, settings, True)
+        self._client._declared().begin_push(
+            weight, settings, True, [], self._rows.rates()
+        )
         self._pushing = True
 
     def _push(self, skip: bool) -> None:
@@ -218,6 +232,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._begin(weight=0.0 if skip else 1.0)
         try:
             if not skip:
+                if self._rows:
+                    core.push_rows(self._rows.lists(self._unscale()))
                 # As backward made them: the last layers first.
                 self._send(
                     [e for e in reversed(self._trained) if self._has(e)]
@@ -226,6 +242,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                     self._send(self._buffers)
         finally:
             self._pushing = False
+            self._rows.clear()
             self._ready.clear()
             self._passes.clear()
             core.end_push()
@@ -235,11 +252,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
             return False
         return self._local or entry.tensor.grad is not None
 
+    def _unscale(self) -> float:
+        """What takes GradScaler's scale off a gradient."""
+        scale = getattr(self, "grad_scale", None)
+        return 1.0 if scale is None else 1.0 / float(scale.item())
+
     @torch.no_grad()
     def _send(self, entries: list[_model.Entry]) -> None:
         core = self._client._declared()
-        scale = getattr(self, "grad_scale", None)
-        factor = 1.0 if scale is None else 1.0 / float(scale.item())
+        factor = self._unscale()
 
         def value(entry: _model.Entry) -> torch.Tensor:
             tensor = entry.tensor
@@ -276,6 +297,29 @@ class DistributedOptimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def _take(self, entries: list[_model.Entry]) -> None:
         self._staging.take([self._numbers[e.name] for e in entries])
+
+    # ------------------------------------------------------------------- rows
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """torch's, and forgets the gradients of rows that no step pushed."""
+        super().zero_grad(*args, **kwargs)
+        if self._client is not None:
+            self._rows.clear()
+
+    def _lookup(
+        self, table: Table, ids: np.ndarray, rows: np.ndarray, train: bool
+    ) -> None:
+        if table not in self._rows.tables:
+            raise Closed(
+                f"table '{table.name}' is of a module that the model had not "
+                "when its DistributedOptimizer was made"
+            )
+        self._client._declared().lookup([(table.name, ids, rows)], train)
+
+    def _add_rows(
+        self, table: str, ids: np.ndarray, gradient: torch.Tensor
+    ) -> None:
+        self._rows.add(table, ids, gradient)
 
     # ---------------------------------------------------------------- overlap
 

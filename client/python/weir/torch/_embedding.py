@@ -1,0 +1,266 @@
+"""Modules whose rows are on the servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Optional
+
+import numpy as np
+import torch
+import torch.nn.functional as functional
+
+from weir.errors import Closed, InvalidArgument
+from weir.optimizers import SGD
+from weir.tables import RowOptimizer, Table
+from weir.torch import _context
+
+if TYPE_CHECKING:
+    from weir.torch._optimizer import DistributedOptimizer
+
+_MODES = ("sum", "mean", "max")
+
+
+class _Rows(torch.nn.Module):
+    """What both modules share: ids to rows, and the rows' gradients back."""
+
+    def __init__(
+        self,
+        num_embeddings: Optional[int],
+        embedding_dim: int,
+        padding_idx: Optional[int],
+        name: str,
+        optimizer: RowOptimizer,
+        table: dict[str, Any],
+    ):
+        super().__init__()
+        self.table = Table(name, embedding_dim, optimizer, **table)
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        if padding_idx is not None and padding_idx < 0:
+            if num_embeddings is None:
+                raise InvalidArgument(
+                    f"table '{name}': padding_idx {padding_idx} counts from "
+                    "num_embeddings, which is None"
+                )
+            padding_idx += num_embeddings
+        self.padding_idx = padding_idx
+        # Of the next step on; as `lr` of a parameter group.
+        self.lr = float(optimizer.lr)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_embeddings}, {self.embedding_dim}, "
+            f"name={self.table.name!r}, optimizer={self.table.optimizer}"
+        )
+
+    def _fetch(
+        self, ids: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, Optional[int]]:
+        """Places in rows, as `ids` are; rows [n + 1, dim]; that of padding.
+
+        The last row is zeros, and stands for `padding_idx`.
+        """
+        if ids.is_floating_point() or ids.is_complex() or (
+            ids.dtype == torch.bool
+        ):
+            raise InvalidArgument(
+                f"table '{self.table.name}': ids are {ids.dtype}; give integers"
+            )
+        optimizer = _context.context().optimizer
+        if optimizer is None:
+            raise Closed(
+                f"table '{self.table.name}' has no servers: make the "
+                "DistributedOptimizer of a model that has this module first"
+            )
+        unique, places = torch.unique(ids.long(), return_inverse=True)
+        if self.padding_idx is not None:
+            kept = unique != self.padding_idx
+            if not bool(kept.all()):
+                number = kept.cumsum(0) - 1
+                number[~kept] = kept.sum()
+                unique, places = unique[kept], number[places]
+        here = unique.cpu().numpy()
+        self._check_range(here)
+        train = self.training and torch.is_grad_enabled()
+        fetched = np.empty((len(here) + 1, self.embedding_dim), np.float32)
+        fetched[-1] = 0.0
+        here = here.view(np.uint64)
+        optimizer._lookup(self.table, here, fetched[:-1], train)
+        rows = torch.from_numpy(fetched).to(ids.device)
+        if train:
+            rows.requires_grad_(True)
+            # As backward has it; a graph that is dropped leaves nothing.
+            rows.register_hook(
+                lambda gradient: optimizer._add_rows(
+                    self.table.name, here, gradient
+                )
+            )
+        padding = None if self.padding_idx is None else len(here)
+        return places, rows, padding
+
+    def _check_range(self, ids: np.ndarray) -> None:
+        """`ids` ascend."""
+        if len(ids) == 0:
+            return
+        if ids[0] < 0:
+            raise InvalidArgument(
+                f"table '{self.table.name}': id {ids[0]} is negative"
+            )
+        if self.num_embeddings is not None and ids[-1] >= self.num_embeddings:
+            raise InvalidArgument(
+                f"table '{self.table.name}': id {ids[-1]} is not below "
+                f"num_embeddings {self.num_embeddings}"
+            )
+
+
+class EmbeddingBag(_Rows):
+    """torch.nn.EmbeddingBag whose rows are on the servers, by id.
+
+    A row is made when its id is first seen in training. The rows' gradients
+    leave with the next `step` of the `DistributedOptimizer` whose model has
+    this module, and the table's own optimizer moves them; they are not in
+    `parameters()` and not in `state_dict()`, and clipping does not see them. In
+    `eval()` rows are read as they are, and none is made.
+
+    Args:
+      num_embeddings: ids are below it; None: any id >= 0.
+      embedding_dim, mode, padding_idx, include_last_offset: as torch's. The row
+        of `padding_idx` is zeros and not on the servers.
+      name: of the table, [a-z0-9_]. Modules of one name share their rows, and
+        must declare the same.
+      optimizer: SGD, Adagrad, RowwiseAdagrad, SparseAdam or FTRL of
+        `weir.torch`. Its lr is that of the attribute `lr` at each step.
+      sparse: taken for torch's sake: gradients always are sparse.
+      table: what else `weir.Table` takes: init, init_scale, admission_count...
+    """
+
+    def __init__(
+        self,
+        num_embeddings: Optional[int],
+        embedding_dim: int,
+        *,
+        name: str,
+        optimizer: RowOptimizer = SGD(lr=0.01),
+        mode: str = "mean",
+        sparse: bool = True,
+        include_last_offset: bool = False,
+        padding_idx: Optional[int] = None,
+        **table: Any,
+    ):
+        super().__init__(
+            num_embeddings, embedding_dim, padding_idx, name, optimizer, table
+        )
+        if mode not in _MODES:
+            raise InvalidArgument(
+                f"table '{name}': no mode is called {mode!r}; choose "
+                + ", ".join(_MODES)
+            )
+        self.mode = mode
+        self.include_last_offset = include_last_offset
+
+    def forward(
+        self,
+        input: torch.Tensor,
+        offsets: Optional[torch.Tensor] = None,
+        per_sample_weights: Optional[torch.Tensor] = None,
+    ) -> torch.Tensor:
+        """[bags, embedding_dim]; arguments as torch.nn.EmbeddingBag's."""
+        places, rows, padding = self._fetch(input)
+        return functional.embedding_bag(
+            places,
+            rows,
+            offsets if offsets is None else offsets.long(),
+            mode=self.mode,
+            per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset,
+            padding_idx=padding,
+        )
+
+
+class Embedding(_Rows):
+    """torch.nn.Embedding whose rows are on the servers; see `EmbeddingBag`."""
+
+    def __init__(
+        self,
+        num_embeddings: Optional[int],
+        embedding_dim: int,
+        padding_idx: Optional[int] = None,
+        *,
+        name: str,
+        optimizer: RowOptimizer = SGD(lr=0.01),
+        sparse: bool = True,
+        **table: Any,
+    ):
+        super().__init__(
+            num_embeddings, embedding_dim, padding_idx, name, optimizer, table
+        )
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """[*input.shape, embedding_dim]."""
+        places, rows, padding = self._fetch(input)
+        return functional.embedding(places, rows, padding_idx=padding)
+
+
+def modules_of(model: torch.nn.Module) -> list[_Rows]:
+    return [m for m in model.modules() if isinstance(m, _Rows)]
+
+
+def tables_of(modules: list[_Rows]) -> list[Table]:
+    """Each name once. Raises: `weir.InvalidArgument` if two differ."""
+    tables: dict[str, Table] = {}
+    for module in modules:
+        first = tables.setdefault(module.table.name, module.table)
+        if first != module.table:
+            raise InvalidArgument(
+                f"two modules share table '{first.name}' and declare "
+                f"different ones: {first} and {module.table}"
+            )
+    return list(tables.values())
+
+
+class PendingRows:
+    """Gradients of rows between backward and the step that pushes them."""
+
+    def __init__(self, modules: list[_Rows]):
+        self._modules = modules
+        self._declared = {t.name: t for t in tables_of(modules)}
+        self._gradients: list[tuple[str, np.ndarray, torch.Tensor]] = []
+
+    @property
+    def tables(self) -> list[Table]:
+        return list(self._declared.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._gradients)
+
+    def add(
+        self, table: str, ids: np.ndarray, gradient: torch.Tensor
+    ) -> None:
+        """`gradient` has one row more than `ids`: that of padding."""
+        self._gradients.append((table, ids, gradient.detach()[: len(ids)]))
+
+    def clear(self) -> None:
+        self._gradients.clear()
+
+    def is_finite(self) -> bool:
+        return all(bool(g.isfinite().all()) for _, _, g in self._gradients)
+
+    def lists(
+        self, factor: float
+    ) -> list[tuple[str, np.ndarray, np.ndarray]]:
+        """As the core takes them; the SDK sums what an id has several of."""
+        result = []
+        for table, ids, gradient in self._gradients:
+            if factor != 1.0:
+                gradient = gradient * factor
+            gradient = gradient.to("cpu", torch.float32).contiguous()
+            result.append((table, ids, gradient.numpy()))
+        return result
+
+    def rates(self) -> list[tuple[str, float]]:
+        """Learning rates that a module was given since."""
+        changed = {
+            module.table.name: float(module.lr)
+            for module in self._modules
+            if module.lr != self._declared[module.table.name].optimizer.lr
+        }
+        return list(changed.items())

@@ -1,0 +1,334 @@
+"""Embedding tables: weir.Client, and weir.torch against PyTorch's own."""
+
+import unittest
+
+import numpy as np
+import torch
+from torch import nn
+
+import weir
+import weir.torch
+from servers import Servers, run_scripts
+
+IDS = (1000, 300, 50)  # of the three tables
+DIM = 8
+STEPS = 50
+
+
+class ClientTablesTest(unittest.TestCase):
+    def setUp(self):
+        self.servers = Servers(2)
+        self.addCleanup(self.servers.__exit__)
+
+    def connect(self, **options):
+        client = weir.connect(self.servers.addresses, **options)
+        self.addCleanup(client.close)
+        return client
+
+    def declared(self, *tables, **options):
+        client = self.connect()
+        client.declare(
+            {"w": np.zeros(3)},
+            tables or [zeros("user", 2), zeros("item", 1)],
+            optimizer=weir.SGD(lr=1.0),
+            **options,
+        )
+        return client
+
+    def rows_of(self, client, table):
+        return sum(s["tables"][table]["rows"] for s in client.status())
+
+    def test_rows_come_and_go_in_any_shape(self):
+        client = self.declared()
+        ids = np.array([[7, 3], [2**64 - 1, 7]], np.uint64)
+        gradients = np.arange(8, dtype=np.float64).reshape(2, 2, 2)
+        client.push_pull({"w": np.ones(3)}, rows={"user": (ids, gradients)})
+        np.testing.assert_array_equal(client.values["w"], -np.ones(3))
+        rows = client.lookup("user", ids)
+        self.assertEqual((rows.shape, rows.dtype), ((2, 2, 2), np.float32))
+        np.testing.assert_array_equal(rows[0, 0], [-6, -8])  # 7 came twice
+        np.testing.assert_array_equal(rows[0, 1], [-2, -3])
+        np.testing.assert_array_equal(rows[1, 0], [-4, -5])
+        client.push(rows={"user": ([3, 3], [[1, 1], [2, 2]])})
+        np.testing.assert_array_equal(client.lookup("user", [3]), [[-5, -6]])
+        self.assertEqual(client.lookup("item", []).shape, (0, 1))
+        self.assertEqual(client.lookup("item", 5).shape, (1,))
+
+    def test_several_tables_are_fetched_ahead(self):
+        client = self.declared(mode="sync")
+        for step in range(4):
+            client.start_lookup({"user": [[1, 2]], "item": [5]})
+            rows = client.wait_lookup()
+            self.assertEqual(rows["user"].shape, (1, 2, 2))
+            self.assertEqual(rows["item"][0, 0], -step)
+            client.push_pull(rows={"item": ([5], [[1.0]])})
+        client.start_lookup({"user": [1]})
+        with self.assertRaises(weir.ServerLost):
+            client.lookup("user", [1])  # one at a time
+        client.wait_lookup()
+
+    def test_a_job_of_tables_alone(self):
+        client = self.connect()
+        client.declare({}, tables=[zeros("user", 2)])
+        client.push_pull(rows={"user": ([1], [[1, 2]])})
+        np.testing.assert_array_equal(client.lookup("user", [1]), [[-1, -2]])
+        client.close()
+        again = self.connect()
+        again.declare({}, tables=[zeros("user", 2)])
+        self.assertEqual(again.pushes, 1)
+        again.finish()
+
+    def test_reading_makes_no_row(self):
+        client = self.declared(weir.Table("user", dim=4))
+        read = client.lookup("user", [1, 2, 3], train=False)
+        self.assertEqual(self.rows_of(client, "user"), 0)
+        np.testing.assert_array_equal(client.lookup("user", [1, 2, 3]), read)
+        self.assertEqual(self.rows_of(client, "user"), 3)
+        self.assertLess(np.abs(read).max(), 0.05)
+        self.assertGreater(np.abs(read).max(), 0.0)
+
+    def test_a_table_has_its_learning_rate(self):
+        client = self.declared(
+            weir.Table("user", 1, weir.SGD(lr=0.5), "constant", 0.0)
+        )
+        one = {"user": ([1], [[1.0]])}
+        client.push(rows=one)
+        self.assertEqual(client.lookup("user", [1])[0, 0], -0.5)
+        client.push(rows=one, table_lr={"user": 2.0})
+        self.assertEqual(client.lookup("user", [1])[0, 0], -2.5)
+
+    def test_bad_input_is_named(self):
+        client = self.declared()
+        for call, message in [
+            (lambda: client.lookup("users", [1]), "no table is named 'users'"),
+            (lambda: client.lookup("user", [4, -3]), "id -3 is negative"),
+            (lambda: client.lookup("user", [0.5]), "ids are float64"),
+            (
+                lambda: client.push(rows={"user": ([1], [[1.0]])}),
+                r"gradients of table 'user' are \[1, 1\]; \[1, 2\] is wanted",
+            ),
+            (
+                lambda: client.push(rows={"user": ([-1], [[1.0, 1.0]])}),
+                "id -1 is negative",
+            ),
+            (lambda: client.push(rows={"user": 5}), r"give \(ids, gradients\)"),
+            (lambda: client.push(rows={"x": ([1], [[1]])}), "no table is"),
+            (lambda: client.push(table_lr={"x": 1.0}), "no table is named"),
+            (lambda: weir.Table("user", dim=1.5), "dim 1.5 is not a number"),
+            (
+                lambda: weir.Table("t", 1, weir.SGD(lr=1.0, momentum=0.9)),
+                "SGD of rows has no momentum",
+            ),
+            (lambda: weir.Table("t", 1, weir.Adam()), "SparseAdam or FTRL|"
+             "rows have no optimizer Adam"),
+            (lambda: weir.Table("t", 1, init="glorot"), "no rows begin as"),
+            (
+                lambda: self.connect().declare({}, [weir.Table("User", 1)]),
+                "'User' does not name a table",
+            ),
+            (
+                lambda: self.connect().declare({}, [weir.Table("user", 0)]),
+                "table 'user' has dim 0",
+            ),
+        ]:
+            with self.subTest(message):
+                with self.assertRaisesRegex(weir.InvalidArgument, message):
+                    call()
+        self.assertEqual(client.pushes, 0)
+        with self.assertRaisesRegex(weir.NonFinite, "table 'item' has NaN"):
+            client.push(rows={"item": ([1, 2], [[1.0], [np.nan]])})
+
+    def test_a_table_that_differs_is_named(self):
+        self.declared()
+        for tables, message in [
+            ([zeros("user", 4), zeros("item", 1)], "rows of table 'user' have 2"),
+            ([zeros("user", 2)], "2 tables on the server, 1 here"),
+            ([zeros("item", 1), zeros("user", 2)], "table 0 is 'user'"),
+            (
+                [
+                    zeros("user", 2, optimizer=weir.FTRL()),
+                    zeros("item", 1),
+                ],
+                "optimizer of table 'user' is sgd on the server, ftrl here",
+            ),
+        ]:
+            with self.assertRaisesRegex(weir.WrongLayout, message):
+                self.connect().declare(
+                    {"w": np.zeros(3)}, tables, optimizer=weir.SGD(lr=1.0)
+                )
+
+
+def zeros(name, dim, optimizer=weir.SGD(lr=1.0)):
+    return weir.Table(name, dim, optimizer, "constant", 0.0)
+
+
+# ------------------------------------------------------------------ PyTorch
+
+
+def batch(step, rows=16):
+    """13 numbers, a bag of ids of each table, clicks."""
+    generator = torch.Generator().manual_seed(step)
+    numbers = torch.randn(rows, 13, generator=generator)
+    bags = []
+    for count in IDS:
+        # A power law: some ids are in every batch, others seldom in one.
+        share = torch.rand(rows * 3, generator=generator) ** 4
+        ids = (share * count).long()
+        sizes = torch.randint(0, 4, (rows,), generator=generator)  # some empty
+        offsets = torch.cat([torch.zeros(1).long(), sizes.cumsum(0)[:-1]])
+        bags.append((ids[: int(sizes.sum())], offsets))
+    # What there is to learn: each id has an effect.
+    signal = numbers[:, 0]
+    for n, (ids, offsets) in enumerate(bags):
+        effects = torch.sin(torch.arange(IDS[n]) * 12.9 + n)[:, None]
+        signal = signal + nn.functional.embedding_bag(
+            ids, effects, offsets, mode="sum"
+        )[:, 0]
+    return numbers, bags, (signal > 0).float()
+
+
+class Dlrm(nn.Module):
+    """Naumov et al. 2019, small: bottom, dots of all pairs, top."""
+
+    def __init__(self, embeddings):
+        super().__init__()
+        torch.manual_seed(3)
+        self.bottom = nn.Sequential(nn.Linear(13, DIM), nn.ReLU())
+        self.embeddings = nn.ModuleList(embeddings)
+        self.top = nn.Sequential(
+            nn.Linear(DIM + 6, 16), nn.ReLU(), nn.Linear(16, 1)
+        )
+
+    def forward(self, numbers, bags):
+        dense = self.bottom(numbers)
+        vectors = torch.stack(
+            [dense]
+            + [e(i, o) for e, (i, o) in zip(self.embeddings, bags)],
+            dim=1,
+        )
+        dots = vectors @ vectors.transpose(1, 2)
+        rows, columns = torch.tril_indices(4, 4, offset=-1)
+        return self.top(torch.cat([dense, dots[:, rows, columns]], 1))[:, 0]
+
+
+def loss_of(model, step, rows=16):
+    numbers, bags, clicks = batch(step, rows)
+    return nn.functional.binary_cross_entropy_with_logits(
+        model(numbers, bags), clicks
+    )
+
+
+def our_model(optimizer, mode="sum", **table):
+    return Dlrm(
+        [
+            weir.torch.EmbeddingBag(
+                count, DIM, mode=mode, name=f"c{n}", optimizer=optimizer,
+                init="normal", init_scale=0.3, **table,
+            )
+            for n, count in enumerate(IDS)
+        ]
+    )
+
+
+RULES = {
+    "sgd": (
+        weir.SGD(lr=0.2),
+        lambda p: torch.optim.SGD(p, lr=0.2),
+    ),
+    "adagrad": (
+        weir.Adagrad(lr=0.05, initial_accumulator=0.1),
+        lambda p: torch.optim.Adagrad(
+            p, lr=0.05, initial_accumulator_value=0.1
+        ),
+    ),
+    "adam": (
+        weir.SparseAdam(lr=0.01),
+        lambda p: torch.optim.SparseAdam(list(p), lr=0.01),
+    ),
+}
+
+
+class TorchTablesTest(unittest.TestCase):
+    def setUp(self):
+        servers = Servers(2)
+        self.addCleanup(servers.__exit__)
+        self.servers = servers
+        weir.torch.init(ps=servers.addresses)
+        self.addCleanup(self.close)
+
+    def close(self):
+        optimizer = weir.torch._context.context().optimizer
+        if optimizer is not None:
+            optimizer._client.close()
+
+    def distributed(self, model, lr=0.1, **options):
+        return weir.torch.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=lr), model=model, **options
+        )
+
+    def copy_of(self, model, optimizer, mode="sum"):
+        """`model` with PyTorch's tables, and the rows that the servers have."""
+        reference = Dlrm(
+            [nn.EmbeddingBag(n, DIM, mode=mode, sparse=True) for n in IDS]
+        )
+        dense = {
+            name: value
+            for name, value in model.state_dict().items()
+            if not name.startswith("embeddings")
+        }
+        reference.load_state_dict(dense, strict=False)
+        with torch.no_grad():
+            for n, table in enumerate(reference.embeddings):
+                rows = optimizer._client.lookup(
+                    f"c{n}", np.arange(IDS[n]), train=False
+                )
+                table.weight.copy_(torch.from_numpy(rows))
+        return reference
+
+    def test_every_step_is_that_of_pytorch(self):
+        for mode in ("sum", "mean"):
+            for name, (rule, of_torch) in RULES.items():
+                with self.subTest(rule=name, mode=mode):
+                    self.doCleanups()
+                    self.setUp()
+                    self.compare(name, rule, of_torch, mode)
+
+    def compare(self, name, rule, of_torch, mode):
+        model = our_model(rule, mode)
+        optimizer = self.distributed(model, mode="sync")
+        reference = self.copy_of(model, optimizer, mode)
+        dense = torch.optim.SGD(
+            [*reference.bottom.parameters(), *reference.top.parameters()],
+            lr=0.1,
+        )
+        sparse = of_torch(reference.embeddings.parameters())
+        largest, first, last = 0.0, None, None
+        for step in range(STEPS):
+            losses = []
+            for one, steps in (
+                (model, [optimizer]),
+                (reference, [dense, sparse]),
+            ):
+                for each in steps:
+                    each.zero_grad()
+                loss = loss_of(one, step)
+                loss.backward()
+                for each in steps:
+                    each.step()
+                losses.append(loss.item())
+            ours, theirs = losses
+            largest = max(largest, abs(ours - theirs) / abs(theirs))
+            first = theirs if first is None else first
+            last = theirs
+        print(f"{name} {mode}: loss {first:.4f} -> {last:.4f}, largest "
+              f"relative difference {largest:.2e}")
+        self.assertLessEqual(largest, 1e-4)
+        moved = self.copy_of(model, optimizer, mode)
+        for ours, theirs in zip(moved.embeddings, reference.embeddings):
+            torch.testing.assert_close(
+                ours.weight, theirs.weight, rtol=1e-4, atol=1e-6
+            )
+
+
+if __name__ == "__main__":
+    unittest.main()
