@@ -8,7 +8,7 @@ from torch import nn
 
 import weir
 import weir.torch
-from servers import Servers, run_scripts
+from servers import Servers
 
 IDS = (1000, 300, 50)  # of the three tables
 DIM = 8
@@ -328,6 +328,212 @@ class TorchTablesTest(unittest.TestCase):
             torch.testing.assert_close(
                 ours.weight, theirs.weight, rtol=1e-4, atol=1e-6
             )
+
+    # ---------------------------------------------------------------- modules
+
+    def rows(self, optimizer, table, count):
+        return torch.from_numpy(
+            optimizer._client.lookup(table, np.arange(count), train=False)
+        )
+
+    def test_modules_that_share_a_table_with_padding_and_accumulation(self):
+        class Ours(nn.Module):
+            def __init__(self):
+                super().__init__()
+                torch.manual_seed(5)
+                one = {"name": "item", "optimizer": weir.torch.SGD(lr=0.5)}
+                self.word = weir.torch.Embedding(20, 4, -1, **one)
+                self.bag = weir.torch.EmbeddingBag(
+                    20, 4, mode="mean", padding_idx=3, **one
+                )
+                self.top = nn.Linear(4, 1)
+
+            def forward(self, words, bags):
+                return self.top(self.word(words).sum(1) + self.bag(bags))
+
+        ours = Ours()
+        optimizer = self.distributed(ours, lr=0.1, mode="sync")
+        start = self.rows(optimizer, "item", 20)
+        weight = start.clone().requires_grad_()
+        top = nn.Linear(4, 1)
+        top.load_state_dict(ours.top.state_dict())
+        generator = torch.Generator().manual_seed(6)
+
+        def theirs(words, bags):
+            table = torch.cat([weight[:19], torch.zeros(1, 4)])
+            vectors = nn.functional.embedding(words, table, padding_idx=19)
+            pooled = nn.functional.embedding_bag(
+                bags, weight, padding_idx=3, mode="mean"
+            )
+            return top(vectors.sum(1) + pooled)
+
+        def inputs():
+            words = torch.randint(0, 20, (6, 5), generator=generator)
+            bags = torch.randint(0, 19, (6, 4), generator=generator)
+            bags[2] = 3  # nothing but padding
+            return words, bags
+
+        for _ in range(10):
+            batches = [inputs(), inputs()]
+            optimizer.zero_grad()
+            for one in batches:
+                ours(*one).pow(2).mean().backward()
+            optimizer.step()
+            weight.grad = None
+            top.zero_grad()
+            for one in batches:
+                theirs(*one).pow(2).mean().backward()
+            with torch.no_grad():
+                weight -= 0.5 * weight.grad
+                for p in top.parameters():
+                    p -= 0.1 * p.grad
+        after = self.rows(optimizer, "item", 20)
+        torch.testing.assert_close(after, weight.detach())
+        torch.testing.assert_close(after[19], start[19])  # padding of words
+        self.assertGreater((after - start).abs().max(), 0.01)
+
+    def test_bags_are_those_of_pytorch(self):
+        ids = torch.tensor([4, 9, 4, 1, 0, 7, 7, 2])
+        offsets = torch.tensor([0, 3, 3, 5, 8])
+        for mode in ("sum", "mean", "max"):
+            self.doCleanups()
+            self.setUp()
+            bag = weir.torch.EmbeddingBag(
+                None, 3, mode=mode, name="t", include_last_offset=True,
+                optimizer=weir.torch.SGD(lr=1.0), init="normal",
+            )
+            model = nn.Sequential(bag, nn.Linear(3, 2))
+            optimizer = self.distributed(model, lr=1e-3)
+            start = self.rows(optimizer, "t", 10)
+            theirs = nn.EmbeddingBag.from_pretrained(
+                start, freeze=False, mode=mode, include_last_offset=True
+            )
+            weights = [torch.rand(8).requires_grad_() for _ in range(2)]
+            weights[1].data.copy_(weights[0].data)
+            outputs = []
+            for one, of_ids in ((bag, weights[0]), (theirs, weights[1])):
+                more = {"per_sample_weights": of_ids} if mode == "sum" else {}
+                outputs.append(one(ids, offsets, **more))
+                outputs[-1].pow(2).sum().backward()
+            torch.testing.assert_close(*outputs)
+            self.assertEqual(outputs[0][1].abs().max(), 0.0)  # an empty bag
+            if mode == "sum":
+                torch.testing.assert_close(weights[0].grad, weights[1].grad)
+            optimizer.step()
+            torch.testing.assert_close(
+                self.rows(optimizer, "t", 10), start - theirs.weight.grad
+            )
+
+    def small(self, **options):
+        bag = weir.torch.EmbeddingBag(
+            100, 2, name="t", mode="sum", init="constant", init_scale=0.0,
+            optimizer=weir.torch.SGD(lr=1.0), **options,
+        )
+        model = nn.Sequential(bag, nn.Linear(2, 1))
+        with torch.no_grad():
+            model[1].weight.fill_(1.0)
+        return model, bag
+
+    def test_evaluation_touches_nothing(self):
+        model, bag = self.small()
+        optimizer = self.distributed(model)
+
+        def count():
+            return sum(
+                s["tables"]["t"]["rows"] for s in optimizer._client.status()
+            )
+
+        model.eval()
+        bag(torch.tensor([[1, 2]]))
+        model.train()
+        with torch.no_grad():
+            bag(torch.tensor([[1, 2]]))
+        self.assertEqual(count(), 0)
+        bag(torch.tensor([[1, 2]]))
+        self.assertEqual(count(), 2)
+        self.assertEqual(list(bag.state_dict()), [])
+        self.assertEqual(list(bag.parameters()), [])
+
+    def test_gradients_wait_for_one_step(self):
+        model, bag = self.small()
+        optimizer = self.distributed(model, lr=1e-9)
+        one = torch.tensor([[5]])
+
+        def row():
+            return self.rows(optimizer, "t", 6)[5, 0].item()
+
+        bag(one).sum().backward()
+        optimizer.zero_grad()  # forgets it
+        optimizer.step()
+        self.assertEqual(row(), 0.0)
+        bag(one).sum().backward()
+        optimizer.step()
+        optimizer.step()  # it is not pushed again
+        self.assertEqual(row(), -1.0)
+        bag.lr = 0.25  # as a schedule would set it
+        bag(one).sum().backward()
+        optimizer.step()
+        self.assertEqual(row(), -1.25)
+        # What GradScaler sets.
+        optimizer.grad_scale = torch.tensor(4.0)
+        optimizer.found_inf = torch.tensor(0.0)
+        bag(one).sum().backward()
+        optimizer.step()
+        self.assertEqual(row(), -1.25 - 0.25 / 4.0)
+        optimizer.found_inf = torch.tensor(1.0)
+        bag(one).sum().backward()
+        optimizer.step()
+        self.assertEqual(row(), -1.25 - 0.25 / 4.0)
+        optimizer.grad_scale = None
+        optimizer.found_inf = torch.tensor(0.0)
+        bag(one).sum().backward()
+        with self.assertRaisesRegex(weir.InvalidArgument, "unscale_"):
+            optimizer.step()
+
+    def test_overlap_and_the_other_modes_push_rows(self):
+        for options in (
+            {"overlap": True},
+            {"mode": "ssp", "staleness": 2},
+            {"mode": "sync", "overlap": True},
+        ):
+            with self.subTest(options):
+                self.doCleanups()
+                self.setUp()
+                model, _ = self.small()
+                optimizer = self.distributed(model, lr=1e-9, **options)
+                for _ in range(4):
+                    optimizer.zero_grad()
+                    model(torch.tensor([[5, 7, 7]])).sum().backward()
+                    optimizer.step()
+                rows = self.rows(optimizer, "t", 8)
+                torch.testing.assert_close(rows[5], torch.full((2,), -4.0))
+                torch.testing.assert_close(rows[7], torch.full((2,), -8.0))
+
+    def test_bad_input_is_named(self):
+        model, bag = self.small()
+        with self.assertRaisesRegex(weir.torch.Closed, "DistributedOptimizer"):
+            bag(torch.tensor([[1]]))
+        other = weir.torch.Embedding(100, 4, name="t")
+        with self.assertRaisesRegex(weir.InvalidArgument, "share table 't'"):
+            self.distributed(nn.Sequential(model, other))
+        optimizer = self.distributed(model)
+        for ids, message in [
+            (torch.tensor([[4, -2]]), "id -2 is negative"),
+            (torch.tensor([[100]]), "id 100 is not below num_embeddings 100"),
+            (torch.tensor([[0.5]]), "ids are torch.float32"),
+        ]:
+            with self.assertRaisesRegex(weir.InvalidArgument, message):
+                bag(ids)
+        stranger = weir.torch.Embedding(None, 4, name="u")
+        with self.assertRaisesRegex(weir.torch.Closed, "table 'u' is of a"):
+            stranger(torch.tensor([1]))
+        with self.assertRaisesRegex(weir.InvalidArgument, "no mode is called"):
+            weir.torch.EmbeddingBag(None, 4, name="u", mode="min")
+        (bag(torch.tensor([[1]])) * float("inf")).sum().backward()
+        with self.assertRaisesRegex(weir.NonFinite, "table 't' has NaN"):
+            optimizer.step()
+        model(torch.tensor([[1]])).sum().backward()
+        optimizer.step()
 
 
 if __name__ == "__main__":
