@@ -509,6 +509,72 @@ class TorchTablesTest(unittest.TestCase):
                 torch.testing.assert_close(rows[5], torch.full((2,), -4.0))
                 torch.testing.assert_close(rows[7], torch.full((2,), -8.0))
 
+    def test_alone_is_what_servers_do(self):
+        rules = [rule for rule, _ in RULES.values()] + [
+            weir.RowwiseAdagrad(lr=0.05, initial_accumulator=0.1),
+            weir.SparseAdam(lr=0.01, per_row_step=True),
+            weir.FTRL(lr=0.05, l1=0.01, l2=0.1, l2_shrinkage=0.01, beta=0.5),
+            weir.FTRL(lr=0.05, l1=0.001, l21=0.01),
+        ]
+        for rule in rules:
+            with self.subTest(rule):
+                self.doCleanups()
+                self.setUp()
+                model = our_model(rule)
+                optimizer = self.distributed(model, mode="sync")
+                start = [
+                    self.rows(optimizer, f"c{n}", count)
+                    for n, count in enumerate(IDS)
+                ]
+                self.train(model, optimizer)
+                served = [
+                    self.rows(optimizer, f"c{n}", count)
+                    for n, count in enumerate(IDS)
+                ]
+                self.close()
+                weir.torch._context._context = weir.torch._context.Context(
+                    None, 0, 1, torch.device("cpu")
+                )
+                alone = our_model(rule)
+                optimizer = self.distributed(alone)
+                rows = weir.torch._context.context().rows
+                for n, values in enumerate(start):
+                    local = rows._local[f"c{n}"]
+                    local._place(np.arange(IDS[n]).astype(np.uint64))
+                    local._rows["values"][: IDS[n]] = values.numpy()
+                self.train(alone, optimizer)
+                for n, expected in enumerate(served):
+                    found = rows._local[f"c{n}"]._rows["values"][: IDS[n]]
+                    moved = (expected - start[n]).norm()
+                    error = (torch.from_numpy(found) - expected).norm()
+                    self.assertGreater(moved, 0.01)
+                    self.assertLessEqual(error, 1e-4 * moved)
+
+    def train(self, model, optimizer):
+        for step in range(20):
+            optimizer.zero_grad()
+            loss_of(model, step).backward()
+            optimizer.step()
+
+    def test_alone_reads_make_no_row_and_repeat(self):
+        weir.torch._context._context = weir.torch._context.Context(
+            None, 0, 1, torch.device("cpu")
+        )
+        bag = weir.torch.Embedding(None, 3, name="t")
+        model = nn.Sequential(bag, nn.Linear(3, 1))
+        optimizer = self.distributed(model)
+        ids = torch.tensor([2**62, 5])
+        model.eval()
+        first = bag(ids)
+        rows = weir.torch._context.context().rows
+        self.assertEqual(len(rows._local["t"]._places), 0)
+        model.train()
+        torch.testing.assert_close(bag(ids), first)
+        self.assertEqual(len(rows._local["t"]._places), 2)
+        model(ids).sum().backward()
+        optimizer.step()
+        self.assertFalse(torch.equal(bag(ids), first))
+
     def test_bad_input_is_named(self):
         model, bag = self.small()
         with self.assertRaisesRegex(weir.torch.Closed, "DistributedOptimizer"):
@@ -525,7 +591,7 @@ class TorchTablesTest(unittest.TestCase):
             with self.assertRaisesRegex(weir.InvalidArgument, message):
                 bag(ids)
         stranger = weir.torch.Embedding(None, 4, name="u")
-        with self.assertRaisesRegex(weir.torch.Closed, "table 'u' is of a"):
+        with self.assertRaisesRegex(weir.torch.Closed, "table 'u' is not declared"):
             stranger(torch.tensor([1]))
         with self.assertRaisesRegex(weir.InvalidArgument, "no mode is called"):
             weir.torch.EmbeddingBag(None, 4, name="u", mode="min")

@@ -12,6 +12,7 @@ from weir import _environment
 from weir.errors import Closed
 
 if TYPE_CHECKING:
+    from weir.torch._embedding import JobRows
     from weir.torch._optimizer import DistributedOptimizer
     from weir.torch._sampler import DistributedSampler
 
@@ -26,6 +27,7 @@ class Context:
     size: int
     device: torch.device
     optimizer: "Optional[DistributedOptimizer]" = None
+    rows: "Optional[JobRows]" = None  # of the optimizer's model
     sampler: "Optional[DistributedSampler]" = None
 
     @property

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import numpy as np
 import torch
 import torch.nn.functional as functional
 
+from weir import _client
 from weir.errors import Closed, InvalidArgument
 from weir.optimizers import SGD
 from weir.tables import RowOptimizer, Table
 from weir.torch import _context
-
-if TYPE_CHECKING:
-    from weir.torch._optimizer import DistributedOptimizer
+from weir.torch._local_rows import LocalRows
 
 _MODES = ("sum", "mean", "max")
 
@@ -65,10 +64,10 @@ class _Rows(torch.nn.Module):
             raise InvalidArgument(
                 f"table '{self.table.name}': ids are {ids.dtype}; give integers"
             )
-        optimizer = _context.context().optimizer
-        if optimizer is None:
+        of_job = _context.context().rows
+        if of_job is None or self.table not in of_job.tables:
             raise Closed(
-                f"table '{self.table.name}' has no servers: make the "
+                f"table '{self.table.name}' is not declared: make the "
                 "DistributedOptimizer of a model that has this module first"
             )
         unique, places = torch.unique(ids.long(), return_inverse=True)
@@ -84,15 +83,13 @@ class _Rows(torch.nn.Module):
         fetched = np.empty((len(here) + 1, self.embedding_dim), np.float32)
         fetched[-1] = 0.0
         here = here.view(np.uint64)
-        optimizer._lookup(self.table, here, fetched[:-1], train)
+        of_job.lookup(self.table.name, here, fetched[:-1], train)
         rows = torch.from_numpy(fetched).to(ids.device)
         if train:
             rows.requires_grad_(True)
             # As backward has it; a graph that is dropped leaves nothing.
             rows.register_hook(
-                lambda gradient: optimizer._add_rows(
-                    self.table.name, here, gradient
-                )
+                lambda gradient: of_job.add(self.table.name, here, gradient)
             )
         padding = None if self.padding_idx is None else len(here)
         return places, rows, padding
@@ -217,20 +214,42 @@ def tables_of(modules: list[_Rows]) -> list[Table]:
     return list(tables.values())
 
 
-class PendingRows:
-    """Gradients of rows between backward and the step that pushes them."""
+class JobRows:
+    """Tables of a model: rows, and their gradients until a step pushes them.
 
-    def __init__(self, modules: list[_Rows]):
+    Args:
+      modules: that have tables.
+      local: a script without servers: rows are here.
+    """
+
+    def __init__(self, modules: list[_Rows], local: bool, seed: int = 0):
         self._modules = modules
         self._declared = {t.name: t for t in tables_of(modules)}
         self._gradients: list[tuple[str, np.ndarray, torch.Tensor]] = []
+        self._local: Optional[dict[str, LocalRows]] = None
+        if local:
+            self._local = {
+                name: LocalRows(table, seed)
+                for name, table in self._declared.items()
+            }
+        self.client: Optional[_client.Client] = None
 
     @property
     def tables(self) -> list[Table]:
         return list(self._declared.values())
 
     def __bool__(self) -> bool:
+        """Whether a gradient waits."""
         return bool(self._gradients)
+
+    def lookup(
+        self, table: str, ids: np.ndarray, out: np.ndarray, train: bool
+    ) -> None:
+        """Rows of `ids`, uint64 and each once, into `out` [ids, dim]."""
+        if self._local is not None:
+            self._local[table].lookup(ids, out, train)
+        else:
+            self.client._declared().lookup([(table, ids, out)], train)
 
     def add(
         self, table: str, ids: np.ndarray, gradient: torch.Tensor
@@ -264,3 +283,21 @@ class PendingRows:
             if module.lr != self._declared[module.table.name].optimizer.lr
         }
         return list(changed.items())
+
+    def step_here(self, factor: float) -> None:
+        """What servers do of a push."""
+        rates = dict(self.rates())
+        lists = self.lists(factor)
+        for name, rows in (self._local or {}).items():
+            mine = [(i, g) for table, i, g in lists if table == name]
+            dim = self._declared[name].dim
+            ids, places = np.unique(
+                np.concatenate([i for i, _ in mine] or [[]]).astype(np.uint64),
+                return_inverse=True,
+            )
+            sums = np.zeros((len(ids), dim))
+            if mine:
+                np.add.at(sums, places, np.concatenate([g for _, g in mine]))
+            lr = rates.get(name, self._declared[name].optimizer.lr)
+            rows.update(ids, sums.astype(np.float32), lr)
+        self.clear()

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Optional
 
-import numpy as np
 import torch
 
 from weir import _client, optimizers
-from weir.errors import Closed, InvalidArgument, NonFinite
-from weir.tables import Table
+from weir.errors import InvalidArgument, NonFinite
 from weir.torch import _context, _embedding, _model, _rules
 from weir.torch._staging import Staging
 
@@ -77,8 +75,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.state = optimizer.state
         self._frozen_groups = True
         self._local = local
+        self._overlap = overlap and self._context.connection is not None
         self.first_push = 0
+        self._rows = _embedding.JobRows(
+            _embedding.modules_of(model),
+            local=self._context.connection is None,
+        )
         if self._context.connection is None:
+            if self._rows.tables:
+                self._context.rows = self._rows
+                self._step_supports_amp_scaling = True
             return
         if backward_passes < 1 or (overlap and local):
             raise InvalidArgument(
@@ -102,7 +108,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
             for group in self.param_groups
         ]
         self._entries = _model.entries(model, self.param_groups)
-        self._rows = _embedding.PendingRows(_embedding.modules_of(model))
         self._connect(mode, staleness)
         self._trained = [e for e in self._entries if e.trained]
         self._buffers = [e for e in self._entries if e.buffer]
@@ -114,7 +119,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if overlap:
             for entry in self._trained:
                 self._hook(entry)
-        self._overlap = overlap
         if not local and not overlap:
             # With `local` the values given are wanted beside what they became;
             # with `overlap` they may come while backward reads the parameters.
@@ -123,6 +127,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             )
         self._take(self._entries)
         self._context.optimizer = self
+        self._context.rows = self._rows
 
     def _connect(self, mode: str, staleness: int) -> None:
         connection = dict(self._context.connection or {})
@@ -145,7 +150,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         except BaseException:
             client.close()
             raise
-        self._client = client
+        self._client = self._rows.client = client
         self.first_push = client.pushes
         self._numbers = {e.name: n for n, e in enumerate(self._entries)}
         self._staging = Staging(
@@ -166,7 +171,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         Raises: `weir.NonFinite` for NaN or Inf: the servers left the gradient
           out. `weir.ServerLost` and others of `weir.Client`.
         """
-        if self._client is None:
+        if self._client is None and not self._rows.tables:
             return self._inner.step(closure)
         result = None
         if closure is not None:
@@ -185,6 +190,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
                     "leave it to GradScaler.step in a model with tables"
                 )
             skip = skip or not self._rows.is_finite()
+        if self._client is None:
+            self._step_here(skip)
+            return result
         if self._local and not skip:
             self._inner.step()
         self._push(skip)
@@ -195,6 +203,19 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise
         self._take_step()
         return result
+
+    def _step_here(self, skip: bool) -> None:
+        """Alone, with tables."""
+        if skip:
+            self._rows.clear()
+            return
+        factor = self._unscale()
+        for group in self.param_groups if factor != 1.0 else ():
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(factor)
+        self._inner.step()
+        self._rows.step_here(factor)
 
     def pull(self) -> None:
         """Fetches the newest parameters into the model."""
@@ -303,23 +324,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """torch's, and forgets the gradients of rows that no step pushed."""
         super().zero_grad(*args, **kwargs)
-        if self._client is not None:
-            self._rows.clear()
-
-    def _lookup(
-        self, table: Table, ids: np.ndarray, rows: np.ndarray, train: bool
-    ) -> None:
-        if table not in self._rows.tables:
-            raise Closed(
-                f"table '{table.name}' is of a module that the model had not "
-                "when its DistributedOptimizer was made"
-            )
-        self._client._declared().lookup([(table.name, ids, rows)], train)
-
-    def _add_rows(
-        self, table: str, ids: np.ndarray, gradient: torch.Tensor
-    ) -> None:
-        self._rows.add(table, ids, gradient)
+        self._rows.clear()
 
     # ---------------------------------------------------------------- overlap
 
