@@ -191,6 +191,44 @@ TEST(SdkChiefTest, RefusesAnotherModelByName) {
   EXPECT_FALSE(first.ShutdownServers().ok());
 }
 
+TEST(SdkChiefTest, TablesComeWithTheDeclaration) {
+  const auto table = [](int dim) {
+    return sdk::Table{.name = "user",
+                      .dim = dim,
+                      .optimizer = {.learning_rate = 1.0},
+                      .init = sdk::Table::Init::kConstant,
+                      .init_scale = 0.0f};
+  };
+  Cluster cluster(FreshDir("sdk_chief_tables"), 2);
+  auto first = sdk::Client::Connect(cluster.ForWorker(0, sdk::Mode::kSync));
+  sdk::Status status = first->Declare(Tensors(), {table(1)});
+  ASSERT_TRUE(status.ok()) << status.message();
+  auto other = sdk::Client::Connect(cluster.ForWorker(1, sdk::Mode::kSync));
+  status = other->Declare(Tensors(), {table(2)});
+  EXPECT_EQ(status.code(), kAlreadyExists);
+  EXPECT_THAT(status.message(),
+              HasSubstr("rows of table 'user' have 1 floats on the server, 2"));
+  auto second = sdk::Client::Connect(cluster.ForWorker(1, sdk::Mode::kSync));
+  status = second->Declare(Tensors(), {table(1)});
+  ASSERT_TRUE(status.ok()) << status.message();
+  const std::vector<uint64_t> id = {7};
+  const std::vector<float> one = {1.0f};
+  ASSERT_TRUE(first->StartPushPull({}, {{"user", id, one}}).ok());
+  ASSERT_TRUE(second->PushPull({}, {{"user", id, one}}).ok());
+  ASSERT_TRUE(first->Wait().ok());
+  std::vector<float> row(1);
+  ASSERT_TRUE(first->Lookup({{"user", id, row}}).ok());
+  EXPECT_EQ(row[0], -1.0f);
+  // The second one never brings step 1, so the rows of step 2 never come; the
+  // end of the job ends the wait.
+  ASSERT_TRUE(first->Push({}, {{"user", id, one}}).ok());
+  ASSERT_TRUE(first->StartLookup({{"user", id, row}}).ok());
+  cluster.chief().RequestStop("SIGTERM");
+  status = first->WaitLookup();
+  EXPECT_EQ(status.code(), kAborted) << status.message();
+  EXPECT_EQ(row[0], -1.0f);
+}
+
 TEST(SdkChiefTest, AChiefThatIsNotThereIsNamed) {
   LoopbackPs::Options empty;
   empty.declare = false;

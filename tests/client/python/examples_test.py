@@ -143,6 +143,27 @@ class CharLmTest(unittest.TestCase):
         self.assertIn("step 3/3 loss", output)
 
 
+class CtrTest(unittest.TestCase):
+    SCRIPT = "pytorch/ctr.py"
+
+    def auc(self, output):
+        found = re.search(r"test AUC ([0-9.]+), at best ([0-9.]+)", output)
+        return float(found[1]), float(found[2])
+
+    def test_learns_effects_of_ids(self):
+        for mode in ("async", "sync"):
+            with self.subTest(mode):
+                output = run_job(self.SCRIPT, "--mode", mode, ps=2)
+                ours, best = self.auc(output)
+                # Without rows it is 0.72.
+                self.assertGreater(ours, 0.77)
+                self.assertLess(ours, best)
+
+    def test_alone(self):
+        output = run([sys.executable, EXAMPLES / self.SCRIPT])
+        self.assertGreater(self.auc(output)[0], 0.77)
+
+
 class NumpyLogisticTest(unittest.TestCase):
     SCRIPT = "numpy_logistic.py"
 
