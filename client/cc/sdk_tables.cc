@@ -155,7 +155,7 @@ absl::Status SessionTables::Check(std::span<const RowGradients> gradients,
   for (size_t s = 0;
        version.has_value() && !gradients.empty() && s < oldest_.size(); ++s) {
     if (oldest_[s] != *version) {
-      return absl::FailedPreconditionError(
+      return absl::InvalidArgumentError(
           absl::StrCat("sync: these gradients are for step ", *version,
                        ", their rows were looked up in step ", oldest_[s],
                        "; start a lookup after the push of the step before"));

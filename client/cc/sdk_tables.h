@@ -12,9 +12,9 @@
 //   I3. An update names the oldest version that a lookup to train from has read
 //       since the update before.
 // Threads: compatible.
-// Errors: INVALID_ARGUMENT     a name, a size; names the table.
-//         FAILED_PRECONDITION  a call that comes too early; sync: gradients of
-//                              rows of another step.
+// Errors: INVALID_ARGUMENT     a name, a size; names the table. Sync: gradients
+//                              of rows of another step.
+//         FAILED_PRECONDITION  a call that comes too early.
 //         others               of TableClient.
 #ifndef CLIENT_CC_SDK_TABLES_H_
 #define CLIENT_CC_SDK_TABLES_H_

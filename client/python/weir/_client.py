@@ -297,7 +297,7 @@ class Client:
           train: ids without a row get one, where the table admits them, and
             rows count as touched. Without it nothing changes on the servers.
         """
-        core = self._declared()
+        core = self._for_lookup()
         array, rows, wanted = self._wanted(table, ids)
         core.lookup([wanted], train)
         return rows.reshape(array.shape + rows.shape[1:])
@@ -311,7 +311,7 @@ class Client:
         time, and `lookup` not in between. In sync rows are those of a step:
         start it after the push of the step before.
         """
-        core = self._declared()
+        core = self._for_lookup()
         found, wanted = {}, []
         for table, of_table in ids.items():
             array, rows, one = self._wanted(table, of_table)
@@ -322,9 +322,18 @@ class Client:
 
     def wait_lookup(self) -> dict[str, np.ndarray]:
         """What `start_lookup` asked for, by table."""
-        self._declared().wait_lookup()
+        core = self._declared()
+        if self._looked_up is None:
+            raise Closed("no lookup is under way: call start_lookup first")
+        core.wait_lookup()
         found, self._looked_up = self._looked_up, None
-        return found or {}
+        return found
+
+    def _for_lookup(self) -> "_core.CoreClient":
+        core = self._declared()
+        if self._looked_up is not None:
+            raise Closed("a lookup is under way: call wait_lookup first")
+        return core
 
     def _wanted(
         self, table: str, ids: Any

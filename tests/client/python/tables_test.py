@@ -1,6 +1,7 @@
 """Embedding tables: weir.Client, and weir.torch against PyTorch's own."""
 
 import unittest
+from unittest import mock
 
 import numpy as np
 import torch
@@ -63,9 +64,14 @@ class ClientTablesTest(unittest.TestCase):
             self.assertEqual(rows["item"][0, 0], -step)
             client.push_pull(rows={"item": ([5], [[1.0]])})
         client.start_lookup({"user": [1]})
-        with self.assertRaises(weir.ServerLost):
-            client.lookup("user", [1])  # one at a time
+        with self.assertRaisesRegex(weir.Closed, "is under way"):
+            client.lookup("user", [1])
+        client.push_pull()
         client.wait_lookup()
+        with self.assertRaisesRegex(weir.InvalidArgument, "for step 5"):
+            client.push(rows={"user": ([1], [[1.0, 1.0]])})
+        with self.assertRaisesRegex(weir.Closed, "no lookup is under way"):
+            client.wait_lookup()
 
     def test_a_job_of_tables_alone(self):
         client = self.connect()
@@ -574,6 +580,42 @@ class TorchTablesTest(unittest.TestCase):
         model(ids).sum().backward()
         optimizer.step()
         self.assertFalse(torch.equal(bag(ids), first))
+
+    def test_rows_are_fetched_ahead(self):
+        bag, word = (
+            weir.torch.EmbeddingBag(
+                None, 2, name="t", mode="sum", optimizer=weir.SGD(lr=1.0),
+                init="constant", init_scale=0.0,
+            ),
+            weir.torch.Embedding(None, 2, name="u"),
+        )
+        model = nn.Sequential(bag, nn.Linear(2, 1))
+        model.word = word
+        for mode in ("async", "sync"):
+            self.doCleanups()
+            self.setUp()
+            optimizer = self.distributed(model, lr=1e-9, mode=mode)
+            rows = weir.torch._context.context().rows
+            rows.lookup = mock.Mock(side_effect=rows.lookup)
+            ids = torch.tensor([[4, 9]])
+            for step in range(3):
+                weir.torch.prefetch({bag: ids, word: ids[0]})
+                out = bag(ids.clone())  # the same ids
+                torch.testing.assert_close(
+                    out, torch.full((1, 2), -2.0 * step)
+                )
+                word(ids[0])
+                rows.lookup.assert_not_called()
+                out.sum().backward()
+                optimizer.step()
+            weir.torch.prefetch({bag: ids})
+            self.assertEqual(bag(ids[:, :1])[0, 0], -3.0)  # others
+            self.assertEqual(rows.lookup.call_count, 1)
+            weir.torch.prefetch({bag: ids})
+            model.eval()
+            self.assertEqual(word(ids).shape, (1, 2, 2))
+            self.assertEqual(rows.lookup.call_count, 2)
+            model.train()
 
     def test_bad_input_is_named(self):
         model, bag = self.small()

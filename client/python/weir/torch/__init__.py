@@ -35,7 +35,7 @@ from weir.errors import (
 from weir.optimizers import SGD, Adagrad
 from weir.tables import FTRL, RowwiseAdagrad, SparseAdam
 from weir.torch._context import device, init, rank, size
-from weir.torch._embedding import Embedding, EmbeddingBag
+from weir.torch._embedding import Embedding, EmbeddingBag, prefetch
 from weir.torch._files import load, save
 from weir.torch._optimizer import DistributedOptimizer
 from weir.torch._sampler import DistributedSampler, start_epoch
@@ -64,6 +64,7 @@ __all__ = [
     "device",
     "init",
     "load",
+    "prefetch",
     "rank",
     "save",
     "size",

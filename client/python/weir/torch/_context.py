@@ -28,6 +28,7 @@ class Context:
     device: torch.device
     optimizer: "Optional[DistributedOptimizer]" = None
     rows: "Optional[JobRows]" = None  # of the optimizer's model
+    seed: int = 0  # of rows
     sampler: "Optional[DistributedSampler]" = None
 
     @property
@@ -63,7 +64,8 @@ def init(**connection: Any) -> None:
     device_here = _choose_device(rank)
     if found is not None and device_here.type == "cuda":
         torch.cuda.set_device(device_here)
-    _context = Context(found, rank, size, device_here)
+    seed = int(connection.get("seed") or 0)
+    _context = Context(found, rank, size, device_here, seed=seed)
 
 
 def _choose_device(rank: int) -> torch.device:

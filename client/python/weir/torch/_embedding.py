@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any, Optional
 
 import numpy as np
@@ -54,21 +56,33 @@ class _Rows(torch.nn.Module):
     def _fetch(
         self, ids: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, Optional[int]]:
-        """Places in rows, as `ids` are; rows [n + 1, dim]; that of padding.
+        """Places in rows, as `ids` are; rows [n + 1, dim]; that of padding."""
+        of_job = _job_rows(self)
+        train = self._trains()
+        asked = of_job.take(self, ids, train)
+        if asked is None:
+            asked = self._ask(ids)
+            of_job.lookup(self.table.name, asked.ids, asked.out, train)
+        here = asked.ids
+        rows = torch.from_numpy(asked.rows).to(ids.device)
+        if train:
+            rows.requires_grad_(True)
+            # As backward has it; a graph that is dropped leaves nothing.
+            rows.register_hook(
+                lambda gradient: of_job.add(self.table.name, here, gradient)
+            )
+        padding = None if self.padding_idx is None else len(here)
+        return asked.places, rows, padding
 
-        The last row is zeros, and stands for `padding_idx`.
-        """
+    def _trains(self) -> bool:
+        return self.training and torch.is_grad_enabled()
+
+    def _ask(self, ids: torch.Tensor) -> "_Asked":
         if ids.is_floating_point() or ids.is_complex() or (
             ids.dtype == torch.bool
         ):
             raise InvalidArgument(
                 f"table '{self.table.name}': ids are {ids.dtype}; give integers"
-            )
-        of_job = _context.context().rows
-        if of_job is None or self.table not in of_job.tables:
-            raise Closed(
-                f"table '{self.table.name}' is not declared: make the "
-                "DistributedOptimizer of a model that has this module first"
             )
         unique, places = torch.unique(ids.long(), return_inverse=True)
         if self.padding_idx is not None:
@@ -79,20 +93,9 @@ class _Rows(torch.nn.Module):
                 unique, places = unique[kept], number[places]
         here = unique.cpu().numpy()
         self._check_range(here)
-        train = self.training and torch.is_grad_enabled()
-        fetched = np.empty((len(here) + 1, self.embedding_dim), np.float32)
-        fetched[-1] = 0.0
-        here = here.view(np.uint64)
-        of_job.lookup(self.table.name, here, fetched[:-1], train)
-        rows = torch.from_numpy(fetched).to(ids.device)
-        if train:
-            rows.requires_grad_(True)
-            # As backward has it; a graph that is dropped leaves nothing.
-            rows.register_hook(
-                lambda gradient: of_job.add(self.table.name, here, gradient)
-            )
-        padding = None if self.padding_idx is None else len(here)
-        return places, rows, padding
+        rows = np.empty((len(here) + 1, self.embedding_dim), np.float32)
+        rows[-1] = 0.0
+        return _Asked(ids, places, here.view(np.uint64), rows)
 
     def _check_range(self, ids: np.ndarray) -> None:
         """`ids` ascend."""
@@ -107,6 +110,45 @@ class _Rows(torch.nn.Module):
                 f"table '{self.table.name}': id {ids[-1]} is not below "
                 f"num_embeddings {self.num_embeddings}"
             )
+
+
+@dataclasses.dataclass
+class _Asked:
+    """Rows that a forward wants. The last one is zeros, for padding."""
+
+    given: torch.Tensor
+    places: torch.Tensor  # in `rows`, of given's shape
+    ids: np.ndarray  # uint64, each once
+    rows: np.ndarray  # [ids + 1, dim]
+    train: bool = False
+
+    @property
+    def out(self) -> np.ndarray:
+        return self.rows[:-1]
+
+
+def _job_rows(module: _Rows) -> "JobRows":
+    of_job = _context.context().rows
+    if of_job is None or module.table not in of_job.tables:
+        raise Closed(
+            f"table '{module.table.name}' is not declared: make the "
+            "DistributedOptimizer of a model that has this module first"
+        )
+    return of_job
+
+
+def prefetch(inputs: Mapping[_Rows, torch.Tensor]) -> None:
+    """Starts to fetch rows of several modules at once, before they forward.
+
+    They come while the script does other things; the next forward of each
+    module takes them, if its ids are those given here. Call it after `step`,
+    with the ids of the next batch. In async it may come before `step`: the rows
+    are then a step older. In sync rows are those of a step.
+    """
+    for module in inputs:
+        _job_rows(module)
+    if inputs:
+        _job_rows(next(iter(inputs))).prefetch(inputs)
 
 
 class EmbeddingBag(_Rows):
@@ -233,6 +275,8 @@ class JobRows:
                 for name, table in self._declared.items()
             }
         self.client: Optional[_client.Client] = None
+        self._ahead: dict[_Rows, _Asked] = {}
+        self._under_way = False  # what is ahead
 
     @property
     def tables(self) -> list[Table]:
@@ -249,7 +293,48 @@ class JobRows:
         if self._local is not None:
             self._local[table].lookup(ids, out, train)
         else:
+            self._wait()
             self.client._declared().lookup([(table, ids, out)], train)
+
+    def prefetch(self, inputs: Mapping[_Rows, torch.Tensor]) -> None:
+        """One lookup, of all."""
+        trains = {module._trains() for module in inputs}
+        if len(trains) > 1:
+            raise InvalidArgument(
+                "prefetch: some modules are in eval() and some are not"
+            )
+        self._wait()
+        train = trains.pop()
+        asked = {module: module._ask(ids) for module, ids in inputs.items()}
+        lists = [(m.table.name, a.ids, a.out) for m, a in asked.items()]
+        if self._local is None:
+            self.client._declared().start_lookup(lists, train)
+            self._under_way = True
+        for one in asked.values():
+            one.train = train
+        for table, ids, out in lists if self._local is not None else ():
+            self._local[table].lookup(ids, out, train)
+        self._ahead = asked
+
+    def take(
+        self, module: _Rows, ids: torch.Tensor, train: bool
+    ) -> Optional[_Asked]:
+        """What `prefetch` has for it."""
+        self._wait()
+        asked = self._ahead.pop(module, None)
+        if (
+            asked is None
+            or asked.train != train
+            or asked.given.device != ids.device
+            or not torch.equal(asked.given, ids)
+        ):
+            return None
+        return asked
+
+    def _wait(self) -> None:
+        if self._under_way:
+            self.client._declared().wait_lookup()
+            self._under_way = False
 
     def add(
         self, table: str, ids: np.ndarray, gradient: torch.Tensor

@@ -80,6 +80,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._rows = _embedding.JobRows(
             _embedding.modules_of(model),
             local=self._context.connection is None,
+            seed=self._context.seed,
         )
         if self._context.connection is None:
             if self._rows.tables:
