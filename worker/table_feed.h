@@ -9,7 +9,8 @@
 //
 // Invariants
 //   I1. Every item sends one update to every shard, in the order of items.
-//   I2. An update names the versions that its own lookup read.
+//   I2. An update names the versions that its own lookup read: with rows of the
+//       cache, those of the oldest.
 // Threads: compatible.
 // Owns/borrows: borrows the client; owns rows and gradients.
 // Errors: those of TableClient and TableBatch.
@@ -17,8 +18,10 @@
 #define WORKER_TABLE_FEED_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +31,7 @@
 #include "worker/model/graph.h"
 #include "worker/model/table_batch.h"
 #include "worker/model/trainee.h"
+#include "worker/row_cache.h"
 
 namespace weir {
 
@@ -60,22 +64,42 @@ class TableFeed {
     int declared = 0;
     size_t dim = 0;
     std::vector<TableUse> uses;
+    std::unique_ptr<RowCache> cache;  // null: none
+  };
+  // Rows of a table that its cache does not have.
+  struct Missing {
+    std::vector<uint64_t> ids;
+    std::vector<size_t> places;  // among the batch's
+    std::vector<float> rows;
   };
   struct Contribution {
     std::vector<TableBatch> batches;  // by table
     std::vector<std::vector<float>> rows;
     std::vector<std::vector<float>> gradients;
+    std::vector<Missing> missing;
+    uint64_t item = 0;         // this lookup
+    uint64_t oldest_read = 0;  // lookup that read the oldest of the rows
     TableClient::Versions versions;
     bool empty = false;
   };
 
   TableFeed(std::vector<Table> tables, TableClient* client);
 
-  const std::vector<Table> tables_;
+  // The part of `ahead_` that table `t` has to ask for; the rest comes from its
+  // cache.
+  TableClient::Wanted WantedOf(size_t t);
+  // Takes what was missing, and keeps it.
+  void FillCached(size_t t, Contribution* one);
+
+  std::vector<Table> tables_;
   TableClient* const client_;
   Contribution current_, ahead_;
   bool started_ = false;
   std::vector<TableInput> inputs_;
+  uint64_t items_ = 0;       // lookups started
+  uint64_t items_kept_ = 0;  // that a cache may reach back
+  // Of the newest lookups, by number; as far back as caches go.
+  std::deque<std::pair<uint64_t, TableClient::Versions>> read_;
 };
 
 }  // namespace weir
