@@ -106,15 +106,15 @@ std::string Quoted(const std::string& text) {
 }
 
 // Every oneof of `message` that is present must be chosen, except a schedule's
-// decay; every number must be finite. Recursive over the whole spec, whose
-// types are not recursive.
+// decay and an expiry's age; every number must be finite. Recursive over the
+// whole spec, whose types are not recursive.
 absl::Status CheckEveryField(const Message& message, const std::string& path);
 
 absl::Status CheckChosen(const Message& message, const OneofDescriptor* oneof,
                          const std::string& path) {
   const Reflection* const reflection = message.GetReflection();
   if (oneof->is_synthetic() || oneof->name() == "decay" ||
-      reflection->HasOneof(message, oneof)) {
+      oneof->name() == "age" || reflection->HasOneof(message, oneof)) {
     return absl::OkStatus();
   }
   std::vector<std::string> names;

@@ -108,6 +108,10 @@ TEST(JobSpecRulesTest, TheSmallJobIsValidBeforeAndAfterResolving) {
   EXPECT_EQ(Check({}), "OK");
   EXPECT_EQ(Check({"update.sync.contributions=4"}), "OK");
   EXPECT_EQ(Check({"train.steps=10"}), "OK");  // in place of epochs
+  // Memory may bound a table whatever the rows' age.
+  EXPECT_EQ(Check({"table[0].name=t", "table[0].dim=2",
+                   "table[0].expiry.memory_bytes=1000000"}),
+            "OK");
 }
 
 TEST(JobSpecRulesTest, EveryMistakeNamesItsField) {

@@ -1,0 +1,390 @@
+// Rows of an embedding table a second, through a real ps process over gRPC,
+// beside PyTorch RPC serving the rows of an nn.Embedding.
+//
+//   weir bench rows [--json FILE] [--rounds 5] [--rows 10000000] [--batches 40]
+//                   [--samples 4096] [--no_peers]
+//
+// One worker (this process), one ps; dim 16, Adagrad. A batch is the distinct
+// ids of `samples` samples of 26 features, power law of exponent 1.05, as a
+// worker sends them; no list comes twice to a ps, except as a training loop
+// sends it, which updates what it has looked up. All rows are there before.
+//   lookup  rows of a batch, one batch after another
+//   update  gradients of a batch, likewise
+//   loop    as in training: the lookup of batch i + 1 while the update of batch
+//   i
+//           is under way; a row counts once
+// PyTorch (bench/torch_rows.py) gets the same lists. Both sides run in every
+// round; ratios are medians over the rounds of quotients within a round.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/bench_main.h"
+#include "bench/cluster.h"
+#include "bench/peers.h"
+#include "bench/timing.h"
+#include "client/cc/grpc_transport.h"
+#include "client/cc/table_client.h"
+#include "common/malloc_settings.h"
+#include "common/random.h"
+#include "common/status.h"
+#include "deploy/launcher/child_process.h"
+#include "nlohmann/json.hpp"
+#include "worker/data/click_log_dataset.h"
+
+namespace weir {
+namespace {
+
+constexpr char kLogPath[] = "/tmp/weir_rows_bench.log";
+constexpr uint32_t kDim = 16;
+constexpr int64_t kFeatures = 26;
+constexpr double kTarget = 5;
+constexpr size_t kFillIds = size_t{1} << 18;
+
+struct Flags {
+  std::string json;
+  std::string script;  // torch_rows.py; empty: no peer
+  std::string python = "/usr/bin/python3";
+  int rounds = 5;
+  int64_t rows = 10'000'000;
+  int batches = 40;
+  int64_t samples = 4096;
+  int64_t piece_bytes = TableClient::Options().piece_bytes;
+};
+
+using Batches = std::vector<std::vector<uint64_t>>;  // ids, ascending
+
+// Draws batches that were never drawn before.
+class Draws {
+ public:
+  static absl::StatusOr<Draws> Create(const Flags& flags) {
+    ClickLogDataset::Options options;
+    options.count = ~uint32_t{0};
+    options.numeric = 1;
+    options.categorical = kFeatures;
+    options.ids_per_feature = static_cast<uint64_t>(flags.rows / kFeatures);
+    WEIR_ASSIGN_OR_RETURN(auto log, ClickLogDataset::Create(options));
+    return Draws(std::move(log), flags.samples);
+  }
+
+  absl::StatusOr<Batches> Next(int count) {
+    Batches batches(static_cast<size_t>(count));
+    for (std::vector<uint64_t>& ids : batches) {
+      SparseBatch batch;
+      batch.features.resize(kFeatures);
+      for (int64_t i = 0; i < samples_; ++i) {
+        WEIR_RETURN_IF_ERROR(log_->ReadSparse(next_++, &batch));
+      }
+      for (const SparseFeature& feature : batch.features) {
+        ids.insert(ids.end(), feature.ids.begin(), feature.ids.end());
+      }
+      std::sort(ids.begin(), ids.end());
+      ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    }
+    return batches;
+  }
+
+ private:
+  Draws(std::unique_ptr<ClickLogDataset> log, int64_t samples)
+      : log_(std::move(log)), samples_(samples) {}
+
+  std::unique_ptr<ClickLogDataset> log_;
+  int64_t samples_;
+  int64_t next_ = 0;
+};
+
+double CountRows(const Batches& batches) {
+  return std::accumulate(batches.begin(), batches.end(), 0.0,
+                         [](double sum, const std::vector<uint64_t>& ids) {
+                           return sum + static_cast<double>(ids.size());
+                         });
+}
+
+// A worker and its ps.
+class Worker {
+ public:
+  static absl::StatusOr<std::unique_ptr<Worker>> Create(const Flags& flags) {
+    auto worker = std::make_unique<Worker>();
+    WEIR_RETURN_IF_ERROR(worker->Start(flags));
+    return worker;
+  }
+
+  absl::Status Lookup(const std::vector<uint64_t>& ids) {
+    WEIR_RETURN_IF_ERROR(StartLookup(ids));
+    return WaitLookup();
+  }
+
+  absl::Status LookUpAll(const Batches& batches) {
+    for (const std::vector<uint64_t>& ids : batches) {
+      WEIR_RETURN_IF_ERROR(Lookup(ids));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status UpdateAll(const Batches& batches) {
+    for (const std::vector<uint64_t>& ids : batches) {
+      WEIR_RETURN_IF_ERROR(StartUpdate(ids));
+      WEIR_RETURN_IF_ERROR(client_->WaitUpdate().status());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Loop(const Batches& batches) {
+    WEIR_RETURN_IF_ERROR(Lookup(batches[0]));
+    for (size_t i = 0; i < batches.size(); ++i) {
+      const bool more = i + 1 < batches.size();
+      WEIR_RETURN_IF_ERROR(StartUpdate(batches[i]));
+      if (more) {
+        WEIR_RETURN_IF_ERROR(StartLookup(batches[i + 1]));
+      }
+      WEIR_RETURN_IF_ERROR(client_->WaitUpdate().status());
+      if (more) {
+        WEIR_RETURN_IF_ERROR(WaitLookup());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // CPU seconds: of this process, of the ps.
+  std::pair<double, double> Cpu() const {
+    return {CpuSeconds(getpid()), CpuSeconds(ps_[0]->pid())};
+  }
+
+ private:
+  absl::Status Start(const Flags& flags) {
+    WEIR_ASSIGN_OR_RETURN(const int port, FreePort());
+    const std::vector<std::string> addresses = {
+        absl::StrCat("127.0.0.1:", port)};
+    WEIR_ASSIGN_OR_RETURN(
+        ps_,
+        StartPs(
+            addresses, [](int, std::vector<std::string> argv) { return argv; },
+            kLogPath));
+    transport_ = MakeGrpcTransport();
+    Declaration declaration;
+    declaration.set_job("rows");
+    declaration.set_history(1);
+    declaration.set_shard_count(1);
+    declaration.set_block_elements(1024);
+    declaration.set_slot_count(1);
+    declaration.mutable_update()->mutable_async();
+    Variable* const variable = declaration.add_variable();
+    variable->set_name("w");
+    variable->add_shape(16);
+    Group* const group = declaration.add_group();
+    group->mutable_optimizer()->mutable_sgd();
+    group->mutable_schedule()->set_learning_rate(0.1);
+    EmbeddingTable* const table = declaration.add_table();
+    table->set_name("rows");
+    table->set_dim(kDim);
+    table->mutable_optimizer()->mutable_adagrad();
+    table->mutable_schedule()->set_learning_rate(1e-3);
+    WEIR_ASSIGN_OR_RETURN(const Sender sender,
+                          JoinJob(transport_.get(), addresses, declaration,
+                                  /*slot=*/0, /*first=*/true));
+    TableClient::Options options;
+    options.transport = transport_.get();
+    options.addresses = addresses;
+    options.tables = {*table};
+    options.sender = sender;
+    options.piece_bytes = flags.piece_bytes;
+    WEIR_ASSIGN_OR_RETURN(client_, TableClient::Create(std::move(options)));
+    want_.set_latest(true);
+    RandomStream random(1);
+    const size_t most =
+        std::max(kFillIds, static_cast<size_t>(flags.samples * kFeatures));
+    rows_.resize(most * kDim);
+    gradients_.resize(most * kDim);
+    for (float& gradient : gradients_) {
+      gradient = random.NextFloat(-1, 1);
+    }
+    return Fill(static_cast<uint64_t>(flags.rows));
+  }
+
+  // Makes all rows.
+  absl::Status Fill(uint64_t rows) {
+    for (uint64_t begin = 0; begin < rows; begin += kFillIds) {
+      std::vector<uint64_t> ids(std::min(kFillIds, rows - begin));
+      std::iota(ids.begin(), ids.end(), begin);
+      WEIR_RETURN_IF_ERROR(Lookup(ids));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status StartLookup(const std::vector<uint64_t>& ids) {
+    const TableClient::Wanted wanted = {0, ids, rows_.data()};
+    return client_->StartLookup(want_, /*train=*/true, {&wanted, 1});
+  }
+
+  absl::Status WaitLookup() {
+    WEIR_ASSIGN_OR_RETURN(versions_, client_->WaitLookup());
+    return absl::OkStatus();
+  }
+
+  absl::Status StartUpdate(const std::vector<uint64_t>& ids) {
+    TableClient::ItemPush push;
+    push.item = item_++;
+    push.versions = versions_;
+    const TableClient::Gradients gradients = {0, ids, gradients_.data()};
+    return client_->StartUpdate(push, {&gradients, 1});
+  }
+
+  std::vector<std::unique_ptr<Child>> ps_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<TableClient> client_;
+  Want want_;
+  TableClient::Versions versions_;
+  uint64_t item_ = 0;
+  std::vector<float> rows_;
+  std::vector<float> gradients_;
+};
+
+// Medians over rounds, by operation.
+struct Figures {
+  std::vector<double> weir;   // rows/s
+  std::vector<double> torch;  // rows/s
+  std::vector<double> ratio;
+  std::vector<double> client_cpu;  // ns a row
+  std::vector<double> ps_cpu;
+};
+
+absl::Status WriteLists(const std::string& prefix, const Batches& batches) {
+  std::ofstream ids(prefix + ".ids", std::ios::binary);
+  std::ofstream counts(prefix + ".counts", std::ios::binary);
+  for (const std::vector<uint64_t>& list : batches) {
+    const uint64_t count = list.size();
+    ids.write(reinterpret_cast<const char*>(list.data()),
+              static_cast<std::streamsize>(count * sizeof(uint64_t)));
+    counts.write(reinterpret_cast<const char*>(&count), sizeof(count));
+  }
+  ids.close();
+  counts.close();
+  return ids && counts ? absl::OkStatus()
+                       : absl::UnavailableError("cannot write " + prefix);
+}
+
+void Print(const std::map<std::string, Figures>& figures) {
+  std::printf("%-8s %12s %12s %9s %26s\n", "", "weir", "PyTorch RPC", "ratio",
+              "CPU ns a row: worker, ps");
+  for (const auto& [name, of] : figures) {
+    std::printf(
+        "%-8s %10.2f M %10.2f M %6.1f (%.1f to %.1f) %10.0f %6.0f\n",
+        name.c_str(), 1e-6 * Median(of.weir), 1e-6 * Median(of.torch),
+        Median(of.ratio),
+        of.ratio.empty() ? 0
+                         : *std::min_element(of.ratio.begin(), of.ratio.end()),
+        of.ratio.empty() ? 0
+                         : *std::max_element(of.ratio.begin(), of.ratio.end()),
+        Median(of.client_cpu), Median(of.ps_cpu));
+  }
+  std::printf("rows/s, medians; the target of the ratio is %.0f\n", kTarget);
+}
+
+absl::Status RunRound(const Flags& flags, Draws* draws, Worker* worker,
+                      std::map<std::string, Figures>* figures) {
+  using Operation = absl::Status (Worker::*)(const Batches&);
+  WEIR_ASSIGN_OR_RETURN(const auto directory, RunDirectory::Create());
+  for (const auto& [name, operation] :
+       std::vector<std::pair<std::string, Operation>>{
+           {"lookup", &Worker::LookUpAll},
+           {"update", &Worker::UpdateAll},
+           {"loop", &Worker::Loop}}) {
+    Figures& of = (*figures)[name];
+    WEIR_ASSIGN_OR_RETURN(const Batches warm, draws->Next(2));
+    WEIR_ASSIGN_OR_RETURN(const Batches batches, draws->Next(flags.batches));
+    WEIR_RETURN_IF_ERROR((worker->*operation)(warm));
+    const double rows = CountRows(batches);
+    const std::pair<double, double> cpu = worker->Cpu();
+    const double begin = Now();
+    WEIR_RETURN_IF_ERROR((worker->*operation)(batches));
+    of.weir.push_back(rows / (Now() - begin));
+    const std::pair<double, double> spent = worker->Cpu();
+    of.client_cpu.push_back(1e9 * (spent.first - cpu.first) / rows);
+    of.ps_cpu.push_back(1e9 * (spent.second - cpu.second) / rows);
+    WEIR_RETURN_IF_ERROR(
+        WriteLists(absl::StrCat(directory->path(), "/", name), batches));
+  }
+  if (flags.script.empty()) {
+    return absl::OkStatus();
+  }
+  const nlohmann::json torch =
+      JsonOutputOf(absl::StrCat(flags.python, " ", flags.script, " --rows ",
+                                flags.rows, " --lists ", directory->path()));
+  if (!torch.is_object()) {
+    return absl::UnavailableError(
+        absl::StrCat(flags.script, " gave nothing; python3-torch is needed"));
+  }
+  for (auto& [name, of] : *figures) {
+    of.torch.push_back(torch.value(name, 0.0));
+    of.ratio.push_back(of.weir.back() / of.torch.back());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Flags& flags) {
+  WEIR_ASSIGN_OR_RETURN(Draws draws, Draws::Create(flags));
+  WEIR_ASSIGN_OR_RETURN(const auto worker, Worker::Create(flags));
+  WEIR_ASSIGN_OR_RETURN(const Batches sample, draws.Next(4));
+  std::printf("%.0f distinct of %lld ids in a batch\n",
+              CountRows(sample) / static_cast<double>(sample.size()),
+              static_cast<long long>(flags.samples * kFeatures));
+  std::map<std::string, Figures> figures;
+  for (int round = 0; round < flags.rounds; ++round) {
+    std::fprintf(stderr, "round %d of %d\n", round + 1, flags.rounds);
+    WEIR_RETURN_IF_ERROR(RunRound(flags, &draws, worker.get(), &figures));
+  }
+  Print(figures);
+  if (!flags.json.empty()) {
+    nlohmann::json json;
+    for (const auto& [name, of] : figures) {
+      json[name] = {{"weir_rows_per_s", of.weir},
+                    {"torch_rows_per_s", of.torch},
+                    {"ratio", of.ratio},
+                    {"worker_cpu_ns_per_row", of.client_cpu},
+                    {"ps_cpu_ns_per_row", of.ps_cpu}};
+    }
+    return Say(flags.json, json.dump(2) + "\n");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace weir
+
+int main(int argc, char** argv) {
+  weir::SetMallocForBulk();
+  weir::Flags flags;
+  bool no_peers = false;
+  CLI::App app("Rows a second through a ps.");
+  app.add_option("--json", flags.json, "write the figures here too");
+  app.add_option("--rounds", flags.rounds, "")->capture_default_str();
+  app.add_option("--rows", flags.rows, "of the table")->capture_default_str();
+  app.add_option("--batches", flags.batches, "an operation and round")
+      ->capture_default_str();
+  app.add_option("--samples", flags.samples, "of a batch")
+      ->capture_default_str();
+  app.add_option("--piece_bytes", flags.piece_bytes, "rows of a message")
+      ->capture_default_str();
+  app.add_option("--python", flags.python, "has PyTorch")
+      ->capture_default_str();
+  app.add_flag("--no_peers", no_peers, "without PyTorch RPC");
+  return weir::BenchMain(&app, argc, argv, [&] {
+    if (!no_peers) {
+      const char* root = std::getenv("WEIR_ROOT");  // NOLINT: one thread
+      flags.script =
+          std::string(root != nullptr ? root : ".") + "/bench/torch_rows.py";
+    }
+    return weir::Run(flags);
+  });
+}
