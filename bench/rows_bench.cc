@@ -1,20 +1,26 @@
 // Rows of an embedding table a second, through a real ps process over gRPC,
-// beside PyTorch RPC serving the rows of an nn.Embedding.
+// beside PyTorch RPC.
 //
 //   weir bench rows [--json FILE] [--rounds 5] [--rows 10000000] [--batches 40]
 //                   [--samples 4096] [--no_peers]
 //
-// One worker (this process), one ps; dim 16, Adagrad. A batch is the distinct
-// ids of `samples` samples of 26 features, power law of exponent 1.05, as a
-// worker sends them; no list comes twice to a ps, except as a training loop
-// sends it, which updates what it has looked up. All rows are there before.
-//   lookup  rows of a batch, one batch after another
-//   update  gradients of a batch, likewise
+// One worker (this process), one ps; dim 16, Adagrad. A batch is `samples`
+// samples of 26 features with one id each, by a power law of exponent 1.05. All
+// rows are there before. Two ways:
+//   rows  from distinct ids, ascending, to their rows in memory, and back;
+//         beside it PyTorch with the same lists
+//   bags  from all ids to the pooled [samples, 26, dim] and back, with all that
+//         a worker does; beside it an nn.EmbeddingBag behind PyTorch RPC. Ids
+//         count with their repeats.
+// each as
+//   lookup  one batch after another
+//   update  gradients of one batch after another
 //   loop    as in training: the lookup of batch i + 1 while the update of batch
 //   i
-//           is under way; a row counts once
-// PyTorch (bench/torch_rows.py) gets the same lists. Both sides run in every
-// round; ratios are medians over the rounds of quotients within a round.
+//           is under way; an id counts once
+// No list comes twice to a ps but in a loop, which updates what it looked up.
+// PyTorch's side is bench/torch_rows.py. Both run in every round; ratios are
+// medians over the rounds of quotients within a round.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -41,7 +47,11 @@
 #include "common/status.h"
 #include "deploy/launcher/child_process.h"
 #include "nlohmann/json.hpp"
+#include "worker/compute/backend.h"
+#include "worker/compute/factory.h"
 #include "worker/data/click_log_dataset.h"
+#include "worker/data/sparse_batch.h"
+#include "worker/model/table_batch.h"
 
 namespace weir {
 namespace {
@@ -63,7 +73,11 @@ struct Flags {
   int64_t piece_bytes = TableClient::Options().piece_bytes;
 };
 
-using Batches = std::vector<std::vector<uint64_t>>;  // ids, ascending
+struct Batch {
+  SparseBatch samples;
+  std::vector<uint64_t> ids;  // of all samples, without repeats, ascending
+};
+using Batches = std::vector<Batch>;
 
 // Draws batches that were never drawn before.
 class Draws {
@@ -80,17 +94,18 @@ class Draws {
 
   absl::StatusOr<Batches> Next(int count) {
     Batches batches(static_cast<size_t>(count));
-    for (std::vector<uint64_t>& ids : batches) {
-      SparseBatch batch;
-      batch.features.resize(kFeatures);
+    for (Batch& batch : batches) {
+      batch.samples.Clear(kFeatures);
       for (int64_t i = 0; i < samples_; ++i) {
-        WEIR_RETURN_IF_ERROR(log_->ReadSparse(next_++, &batch));
+        WEIR_RETURN_IF_ERROR(log_->ReadSparse(next_++, &batch.samples));
       }
-      for (const SparseFeature& feature : batch.features) {
-        ids.insert(ids.end(), feature.ids.begin(), feature.ids.end());
+      for (const SparseFeature& feature : batch.samples.features) {
+        batch.ids.insert(batch.ids.end(), feature.ids.begin(),
+                         feature.ids.end());
       }
-      std::sort(ids.begin(), ids.end());
-      ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+      std::sort(batch.ids.begin(), batch.ids.end());
+      batch.ids.erase(std::unique(batch.ids.begin(), batch.ids.end()),
+                      batch.ids.end());
     }
     return batches;
   }
@@ -105,10 +120,18 @@ class Draws {
 };
 
 double CountRows(const Batches& batches) {
-  return std::accumulate(batches.begin(), batches.end(), 0.0,
-                         [](double sum, const std::vector<uint64_t>& ids) {
-                           return sum + static_cast<double>(ids.size());
-                         });
+  double count = 0;
+  for (const Batch& batch : batches) {
+    count += static_cast<double>(batch.ids.size());
+  }
+  return count;
+}
+
+RowLists ListsOf(const TableBatch::Lists& lists) {
+  return {.count = lists.count(),
+          .offsets = lists.offsets.data(),
+          .index = lists.index.data(),
+          .weights = lists.weights.empty() ? nullptr : lists.weights.data()};
 }
 
 // A worker and its ps.
@@ -120,33 +143,68 @@ class Worker {
     return worker;
   }
 
-  absl::Status Lookup(const std::vector<uint64_t>& ids) {
-    WEIR_RETURN_IF_ERROR(StartLookup(ids));
-    return WaitLookup();
-  }
-
-  absl::Status LookUpAll(const Batches& batches) {
-    for (const std::vector<uint64_t>& ids : batches) {
-      WEIR_RETURN_IF_ERROR(Lookup(ids));
+  absl::Status LookUpRows(const Batches& batches) {
+    for (const Batch& batch : batches) {
+      WEIR_RETURN_IF_ERROR(Lookup(batch.ids));
     }
     return absl::OkStatus();
   }
 
-  absl::Status UpdateAll(const Batches& batches) {
-    for (const std::vector<uint64_t>& ids : batches) {
-      WEIR_RETURN_IF_ERROR(StartUpdate(ids));
+  absl::Status UpdateRows(const Batches& batches) {
+    for (const Batch& batch : batches) {
+      WEIR_RETURN_IF_ERROR(StartUpdate(batch.ids));
       WEIR_RETURN_IF_ERROR(client_->WaitUpdate().status());
     }
     return absl::OkStatus();
   }
 
-  absl::Status Loop(const Batches& batches) {
-    WEIR_RETURN_IF_ERROR(Lookup(batches[0]));
+  absl::Status LoopRows(const Batches& batches) {
+    WEIR_RETURN_IF_ERROR(Lookup(batches[0].ids));
     for (size_t i = 0; i < batches.size(); ++i) {
       const bool more = i + 1 < batches.size();
-      WEIR_RETURN_IF_ERROR(StartUpdate(batches[i]));
+      WEIR_RETURN_IF_ERROR(StartUpdate(batches[i].ids));
       if (more) {
-        WEIR_RETURN_IF_ERROR(StartLookup(batches[i + 1]));
+        WEIR_RETURN_IF_ERROR(StartLookup(batches[i + 1].ids));
+      }
+      WEIR_RETURN_IF_ERROR(client_->WaitUpdate().status());
+      if (more) {
+        WEIR_RETURN_IF_ERROR(WaitLookup());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LookUpBags(const Batches& batches) {
+    for (const Batch& batch : batches) {
+      WEIR_RETURN_IF_ERROR(Sort(batch, 0));
+      WEIR_RETURN_IF_ERROR(Lookup(sorted_[0].ids()));
+      Pool(0);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status UpdateBags(const Batches& batches) {
+    for (const Batch& batch : batches) {
+      WEIR_RETURN_IF_ERROR(Sort(batch, 0));
+      SumGradients(0);
+      WEIR_RETURN_IF_ERROR(StartUpdate(sorted_[0].ids()));
+      WEIR_RETURN_IF_ERROR(client_->WaitUpdate().status());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LoopBags(const Batches& batches) {
+    WEIR_RETURN_IF_ERROR(Sort(batches[0], 0));
+    WEIR_RETURN_IF_ERROR(Lookup(sorted_[0].ids()));
+    for (size_t i = 0; i < batches.size(); ++i) {
+      const size_t now = i % 2;
+      const bool more = i + 1 < batches.size();
+      Pool(now);
+      SumGradients(now);
+      WEIR_RETURN_IF_ERROR(StartUpdate(sorted_[now].ids()));
+      if (more) {
+        WEIR_RETURN_IF_ERROR(Sort(batches[i + 1], 1 - now));
+        WEIR_RETURN_IF_ERROR(StartLookup(sorted_[1 - now].ids()));
       }
       WEIR_RETURN_IF_ERROR(client_->WaitUpdate().status());
       if (more) {
@@ -209,6 +267,15 @@ class Worker {
     for (float& gradient : gradients_) {
       gradient = random.NextFloat(-1, 1);
     }
+    samples_ = flags.samples;
+    WEIR_ASSIGN_OR_RETURN(backend_, CreateBackend({}));
+    use_.features.resize(kFeatures);
+    std::iota(use_.features.begin(), use_.features.end(), 0);
+    pooled_.resize(static_cast<size_t>(flags.samples * kFeatures) * kDim);
+    pooled_gradients_.resize(pooled_.size());
+    for (float& gradient : pooled_gradients_) {
+      gradient = random.NextFloat(-1, 1);
+    }
     return Fill(static_cast<uint64_t>(flags.rows));
   }
 
@@ -220,6 +287,24 @@ class Worker {
       WEIR_RETURN_IF_ERROR(Lookup(ids));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status Sort(const Batch& batch, size_t slot) {
+    return sorted_[slot].Fill({&use_, 1}, batch.samples, samples_);
+  }
+  void Pool(size_t slot) {
+    backend_->GatherSum(ListsOf(sorted_[slot].uses()[0].bags), kDim,
+                        rows_.data(), /*add=*/false, pooled_.data());
+  }
+  void SumGradients(size_t slot) {
+    backend_->GatherSum(ListsOf(sorted_[slot].uses()[0].rows), kDim,
+                        pooled_gradients_.data(), /*add=*/false,
+                        gradients_.data());
+  }
+
+  absl::Status Lookup(const std::vector<uint64_t>& ids) {
+    WEIR_RETURN_IF_ERROR(StartLookup(ids));
+    return WaitLookup();
   }
 
   absl::Status StartLookup(const std::vector<uint64_t>& ids) {
@@ -248,25 +333,44 @@ class Worker {
   uint64_t item_ = 0;
   std::vector<float> rows_;
   std::vector<float> gradients_;
+
+  int64_t samples_ = 0;
+  std::unique_ptr<Backend> backend_;
+  TableUse use_;
+  TableBatch sorted_[2];       // of the batch that computes, of the one ahead
+  std::vector<float> pooled_;  // [samples, features, dim]
+  std::vector<float> pooled_gradients_;  // likewise
 };
 
 // Medians over rounds, by operation.
 struct Figures {
-  std::vector<double> weir;   // rows/s
-  std::vector<double> torch;  // rows/s
+  std::vector<double> weir;   // ids/s
+  std::vector<double> torch;  // ids/s
   std::vector<double> ratio;
-  std::vector<double> client_cpu;  // ns a row
+  std::vector<double> client_cpu;  // ns an id
   std::vector<double> ps_cpu;
 };
 
-absl::Status WriteLists(const std::string& prefix, const Batches& batches) {
+// The lists of `batches` as bench/torch_rows.py reads them.
+absl::Status WriteLists(const std::string& prefix, const Batches& batches,
+                        bool repeats) {
   std::ofstream ids(prefix + ".ids", std::ios::binary);
   std::ofstream counts(prefix + ".counts", std::ios::binary);
-  for (const std::vector<uint64_t>& list : batches) {
-    const uint64_t count = list.size();
-    ids.write(reinterpret_cast<const char*>(list.data()),
-              static_cast<std::streamsize>(count * sizeof(uint64_t)));
-    counts.write(reinterpret_cast<const char*>(&count), sizeof(count));
+  const auto write = [](std::ofstream* file, const uint64_t* data, size_t n) {
+    file->write(reinterpret_cast<const char*>(data),
+                static_cast<std::streamsize>(n * sizeof(uint64_t)));
+  };
+  for (const Batch& batch : batches) {
+    uint64_t count = repeats ? 0 : batch.ids.size();
+    if (!repeats) {
+      write(&ids, batch.ids.data(), batch.ids.size());
+    } else {
+      for (const SparseFeature& feature : batch.samples.features) {
+        write(&ids, feature.ids.data(), feature.ids.size());
+        count += feature.ids.size();
+      }
+    }
+    write(&counts, &count, 1);
   }
   ids.close();
   counts.close();
@@ -275,11 +379,11 @@ absl::Status WriteLists(const std::string& prefix, const Batches& batches) {
 }
 
 void Print(const std::map<std::string, Figures>& figures) {
-  std::printf("%-8s %12s %12s %9s %26s\n", "", "weir", "PyTorch RPC", "ratio",
-              "CPU ns a row: worker, ps");
+  std::printf("%-12s %12s %12s %9s %32s\n", "", "weir", "PyTorch RPC", "ratio",
+              "CPU ns an id: worker, ps");
   for (const auto& [name, of] : figures) {
     std::printf(
-        "%-8s %10.2f M %10.2f M %6.1f (%.1f to %.1f) %10.0f %6.0f\n",
+        "%-12s %10.2f M %10.2f M %6.1f (%.1f to %.1f) %10.0f %6.0f\n",
         name.c_str(), 1e-6 * Median(of.weir), 1e-6 * Median(of.torch),
         Median(of.ratio),
         of.ratio.empty() ? 0
@@ -288,7 +392,7 @@ void Print(const std::map<std::string, Figures>& figures) {
                          : *std::max_element(of.ratio.begin(), of.ratio.end()),
         Median(of.client_cpu), Median(of.ps_cpu));
   }
-  std::printf("rows/s, medians; the target of the ratio is %.0f\n", kTarget);
+  std::printf("ids/s, medians; the target of the ratio is %.0f\n", kTarget);
 }
 
 absl::Status RunRound(const Flags& flags, Draws* draws, Worker* worker,
@@ -297,14 +401,20 @@ absl::Status RunRound(const Flags& flags, Draws* draws, Worker* worker,
   WEIR_ASSIGN_OR_RETURN(const auto directory, RunDirectory::Create());
   for (const auto& [name, operation] :
        std::vector<std::pair<std::string, Operation>>{
-           {"lookup", &Worker::LookUpAll},
-           {"update", &Worker::UpdateAll},
-           {"loop", &Worker::Loop}}) {
+           {"rows_lookup", &Worker::LookUpRows},
+           {"rows_update", &Worker::UpdateRows},
+           {"rows_loop", &Worker::LoopRows},
+           {"bags_lookup", &Worker::LookUpBags},
+           {"bags_update", &Worker::UpdateBags},
+           {"bags_loop", &Worker::LoopBags}}) {
+    const bool repeats = name.starts_with("bags");
     Figures& of = (*figures)[name];
     WEIR_ASSIGN_OR_RETURN(const Batches warm, draws->Next(2));
     WEIR_ASSIGN_OR_RETURN(const Batches batches, draws->Next(flags.batches));
     WEIR_RETURN_IF_ERROR((worker->*operation)(warm));
-    const double rows = CountRows(batches);
+    const double rows =
+        repeats ? static_cast<double>(flags.samples) * kFeatures * flags.batches
+                : CountRows(batches);
     const std::pair<double, double> cpu = worker->Cpu();
     const double begin = Now();
     WEIR_RETURN_IF_ERROR((worker->*operation)(batches));
@@ -312,8 +422,8 @@ absl::Status RunRound(const Flags& flags, Draws* draws, Worker* worker,
     const std::pair<double, double> spent = worker->Cpu();
     of.client_cpu.push_back(1e9 * (spent.first - cpu.first) / rows);
     of.ps_cpu.push_back(1e9 * (spent.second - cpu.second) / rows);
-    WEIR_RETURN_IF_ERROR(
-        WriteLists(absl::StrCat(directory->path(), "/", name), batches));
+    WEIR_RETURN_IF_ERROR(WriteLists(absl::StrCat(directory->path(), "/", name),
+                                    batches, repeats));
   }
   if (flags.script.empty()) {
     return absl::OkStatus();
@@ -348,11 +458,11 @@ absl::Status Run(const Flags& flags) {
   if (!flags.json.empty()) {
     nlohmann::json json;
     for (const auto& [name, of] : figures) {
-      json[name] = {{"weir_rows_per_s", of.weir},
-                    {"torch_rows_per_s", of.torch},
+      json[name] = {{"weir_ids_per_s", of.weir},
+                    {"torch_ids_per_s", of.torch},
                     {"ratio", of.ratio},
-                    {"worker_cpu_ns_per_row", of.client_cpu},
-                    {"ps_cpu_ns_per_row", of.ps_cpu}};
+                    {"worker_cpu_ns_per_id", of.client_cpu},
+                    {"ps_cpu_ns_per_id", of.ps_cpu}};
     }
     return Say(flags.json, json.dump(2) + "\n");
   }

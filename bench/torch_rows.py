@@ -1,9 +1,14 @@
 #!/usr/bin/python3
-"""Rows of an nn.Embedding over PyTorch RPC, as `rows_bench` runs it.
+"""Embedding rows over PyTorch RPC, as `rows_bench` runs it.
 
-A server holds the rows and Adagrad's sums; the client looks rows up, or sends
-gradients, which the server applies. DIRECTORY has the lists of ids of each
-operation, NAME.ids and NAME.counts, int64. Prints one JSON object: rows/s.
+A server holds the rows and Adagrad's sums; the client looks up and sends
+gradients, which the server applies. Two ways:
+  rows  distinct ids one way, their rows the other; Adagrad in tensor operations
+  bags  an nn.EmbeddingBag: all ids of a batch one way, a bag's sum the other;
+        the sums' gradients go back, the server's autograd makes a sparse
+        gradient of them and torch.optim.Adagrad applies it
+DIRECTORY has the lists of each operation, NAME.ids and NAME.counts, int64.
+Prints one JSON object: ids/s by operation.
 
 Run:  /usr/bin/python3 bench/torch_rows.py --rows 10000000 --lists DIRECTORY
 """
@@ -22,7 +27,7 @@ DIM = 16
 RATE, EPSILON = 1e-3, 1e-10
 
 
-class Server:
+class Rows:
     """Of the process that serves."""
 
     rows = None
@@ -30,48 +35,76 @@ class Server:
 
     @staticmethod
     def start(count):
-        Server.rows = torch.nn.Embedding(count, DIM).weight.detach()
-        Server.sums = torch.zeros(count, DIM)
+        Rows.rows = torch.rand(count, DIM)
+        Rows.sums = torch.zeros(count, DIM)
 
     @staticmethod
     def lookup(ids):
-        return Server.rows.index_select(0, ids)
+        return Rows.rows.index_select(0, ids)
 
     @staticmethod
     def update(ids, gradients):
         """Adagrad; no id comes twice."""
-        sums = Server.sums.index_select(0, ids)
+        sums = Rows.sums.index_select(0, ids)
         sums.addcmul_(gradients, gradients)
-        Server.sums.index_copy_(0, ids, sums)
+        Rows.sums.index_copy_(0, ids, sums)
         step = gradients / sums.sqrt_().add_(EPSILON)
-        Server.rows.index_add_(0, ids, step, alpha=-RATE)
+        Rows.rows.index_add_(0, ids, step, alpha=-RATE)
 
 
-def look_up_all(batches, _gradients):
+class Bags:
+    """Of the process that serves."""
+
+    bags = None
+    optimizer = None
+
+    @staticmethod
+    def start(count):
+        Bags.bags = torch.nn.EmbeddingBag(
+            count, DIM, mode="sum", sparse=True, _weight=torch.rand(count, DIM)
+        )
+        Bags.optimizer = torch.optim.Adagrad(Bags.bags.parameters(), lr=RATE)
+
+    @staticmethod
+    def lookup(ids):
+        """One id a bag."""
+        with torch.no_grad():
+            return Bags.bags(ids, torch.arange(len(ids)))
+
+    @staticmethod
+    def update(ids, gradients):
+        Bags.optimizer.zero_grad(set_to_none=True)
+        Bags.bags(ids, torch.arange(len(ids))).backward(gradients)
+        Bags.optimizer.step()
+
+
+def look_up_all(server, batches, _gradients):
     for ids in batches:
-        rpc.rpc_sync("server", Server.lookup, args=(ids,))
+        rpc.rpc_sync("server", server.lookup, args=(ids,))
 
 
-def update_all(batches, gradients):
+def update_all(server, batches, gradients):
     for ids, gradient in zip(batches, gradients):
-        rpc.rpc_sync("server", Server.update, args=(ids, gradient))
+        rpc.rpc_sync("server", server.update, args=(ids, gradient))
 
 
-def loop(batches, gradients):
+def loop(server, batches, gradients):
     """The lookup of the next batch while the update of this one is under way."""
-    rpc.rpc_sync("server", Server.lookup, args=(batches[0],))
-    for i, ids in enumerate(batches):
-        update = rpc.rpc_async("server", Server.update,
-                               args=(ids, gradients[i]))
+    rpc.rpc_sync("server", server.lookup, args=(batches[0],))
+    for i, (ids, gradient) in enumerate(zip(batches, gradients)):
+        update = rpc.rpc_async("server", server.update, args=(ids, gradient))
         if i + 1 < len(batches):
-            rpc.rpc_sync("server", Server.lookup, args=(batches[i + 1],))
+            rpc.rpc_sync("server", server.lookup, args=(batches[i + 1],))
         update.wait()
+
+
+OPERATIONS = {"lookup": look_up_all, "update": update_all, "loop": loop}
 
 
 def read_lists(directory, name):
     ids = np.fromfile(os.path.join(directory, name + ".ids"), np.int64)
     counts = np.fromfile(os.path.join(directory, name + ".counts"), np.int64)
-    # Each in memory of its own: RPC sends the whole storage of a tensor.
+    # Each in memory of its own: RPC may send the whole storage of a view.
     return [part.clone() for part in
             torch.from_numpy(ids).split(counts.tolist())]
 
@@ -87,17 +120,18 @@ def run(rank, port, arguments, queue):
     rpc.init_rpc("server" if rank == 0 else "client", rank=rank, world_size=2,
                  rpc_backend_options=options)
     if rank == 1:
-        rpc.rpc_sync("server", Server.start, args=(arguments.rows,))
         found = {}
-        for name, operation in (("lookup", look_up_all),
-                                ("update", update_all), ("loop", loop)):
-            batches = read_lists(arguments.lists, name)
-            gradients = [torch.rand(len(ids), DIM) * 2 - 1 for ids in batches]
-            operation(batches[:2], gradients)
-            begin = time.perf_counter()
-            operation(batches, gradients)
-            seconds = time.perf_counter() - begin
-            found[name] = sum(map(len, batches)) / seconds
+        for kind, server in (("rows", Rows), ("bags", Bags)):
+            rpc.rpc_sync("server", server.start, args=(arguments.rows,))
+            for name, operation in OPERATIONS.items():
+                batches = read_lists(arguments.lists, f"{kind}_{name}")
+                gradients = [torch.rand(len(ids), DIM) * 2 - 1
+                             for ids in batches]
+                operation(server, batches[:2], gradients)
+                begin = time.perf_counter()
+                operation(server, batches, gradients)
+                seconds = time.perf_counter() - begin
+                found[f"{kind}_{name}"] = sum(map(len, batches)) / seconds
         queue.put(found)
     rpc.shutdown()
 
