@@ -12,9 +12,9 @@ namespace {
 
 using testing::HasSubstr;
 
-// What is wrong with the small job after `set`s, or "OK".
-std::string Check(const std::vector<std::string>& sets) {
-  JobSpec spec = SmallJob();
+// What is wrong with `spec` after `set`s, or "OK".
+std::string Check(const std::vector<std::string>& sets,
+                  JobSpec spec = SmallJob()) {
   for (const std::string& set : sets) {
     const absl::Status status = ApplyJobSpecOverride(set, &spec);
     EXPECT_TRUE(status.ok()) << status;
@@ -218,6 +218,62 @@ TEST(JobSpecRulesTest, CompressionIsChecked) {
   spec.mutable_compression()->set_push(static_cast<Encoding>(9));
   EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),
               HasSubstr("compression.push: 9 is not an encoding"));
+}
+
+// Of the small job with two tables and a layer that reads one.
+std::string CheckTabled(const std::vector<std::string>& sets) {
+  JobSpec spec = SmallJob();
+  for (const char* name : {"ads", "users"}) {
+    EmbeddingTable* const table = spec.add_table();
+    table->set_name(name);
+    table->set_dim(4);
+    table->mutable_optimizer()->mutable_adagrad();
+  }
+  Layer* const bag = spec.mutable_model()->add_layer();
+  bag->set_name("bag");
+  bag->mutable_embedding_bag()->set_table("ads");
+  return Check(sets, spec);
+}
+
+TEST(JobSpecRulesTest, TablesAreChecked) {
+  EXPECT_EQ(CheckTabled({}), "OK");
+  const struct {
+    std::vector<std::string> sets;
+    const char* want;
+  } cases[] = {
+      {{"model.layer[6].embedding_bag.table='adds'"},
+       "model.layer[6].embedding_bag.table: 'adds' is no table of the job"},
+      {{"table[1].name='ads'"},
+       "table[1].name: 'ads' is another table's name already"},
+      {{"table[0].name='Ads'"},
+       "table[0].name: 'Ads' does not match [a-z0-9_]{1,64}"},
+      {{"table[1].name=''"}, "table[1].name: '' does not match"},
+      {{"table[0].dim=0"}, "table[0].dim: 0 is not in [1, 65536]"},
+      {{"table[0].dim=65537"}, "table[0].dim: 65537 is not in [1, 65536]"},
+      {{"table[1].optimizer={}"},
+       "table[1].optimizer: no kind is set; choose one of sgd, adagrad, "
+       "rowwise_adagrad, adam, ftrl"},
+      {{"table[0].lookup=TOP_K"},
+       "table[0].lookup: rows travel as F32, BF16, F16 or INT8"},
+      {{"table[1].update=TOP_K"},
+       "table[1].update: rows travel as F32, BF16, F16 or INT8"},
+      {{"table[0].initializer={he_normal {}}"},
+       "table[0].initializer: rows have no fan in or out; choose one of zeros, "
+       "constant, normal_stddev, uniform_limit"},
+      {{"table[0].initializer={glorot_uniform {}}"},
+       "table[0].initializer: rows have no fan in or out"},
+      {{"table[0].initializer={uniform_limit: -1}"},
+       "table[0].initializer.uniform_limit: "},
+      {{"table[0].schedule={learning_rate: -1}"},
+       "table[0].schedule.learning_rate: "},
+      {{"train.clip={norm: 1}"},
+       "train.clip: the gradients of tables' rows are not clipped"},
+      {{"train.clip={value: 1}"},
+       "train.clip: the gradients of tables' rows are not clipped"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(CheckTabled(c.sets), HasSubstr(c.want)) << c.sets[0];
+  }
 }
 
 TEST(JobSpecRulesTest, MissingPartsAreNamed) {
