@@ -8,14 +8,17 @@
 // cannot pass for a test; "test." is free):
 //   files.before_rename, files.after_rename          in an atomic write
 //   worker.before_register, worker.before_pull, worker.before_push,
+//   worker.before_rows   an item's gradients of tables are ready
 //   worker.mid_push      some blocks of an item are sent, some are not
 //   worker.mid_fanout    one shard has the whole item, another nothing
 //   worker.before_ack    all is sent, no receipt is read
 //   worker.in_barrier    waits for the next version
 //   ps.recv              a chunk has come, nothing is looked at
 //   ps.before_apply, ps.mid_apply, ps.before_ack
-//   ps.before_write, ps.mid_write, ps.before_restore, ps.mid_restore
-//                        a shard's checkpoint file
+//   ps.before_table_apply                            an update of rows is whole
+//   ps.before_write, ps.mid_write, ps.before_restore, ps.mid_restore,
+//   ps.before_table_write
+//                        a shard's checkpoint files
 //   chief.before_declare, chief.mid_declare
 //   chief.before_hold, chief.before_snapshot, chief.before_manifest,
 //   chief.after_manifest, chief.gc, chief.mid_restore, chief.before_done,

@@ -10,6 +10,7 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "proto/checkpoint_io.h"
+#include "proto/table_rows.h"
 
 namespace weir {
 namespace {
@@ -98,6 +99,17 @@ absl::StatusOr<std::string> ExportedSha256(Files* files,
     WEIR_ASSIGN_OR_RETURN(const std::string bytes,
                           ExportedBytes(reader.get(), variable));
     sha.Update(bytes.data(), bytes.size());
+  }
+  const Manifest& manifest = reader->manifest();
+  WEIR_ASSIGN_OR_RETURN(const auto tables,
+                        TableMerge::Open(files, checkpoint_dir, manifest));
+  for (int t = 0; t < manifest.declaration().table_size(); ++t) {
+    const size_t bytes = manifest.declaration().table(t).dim() * sizeof(float);
+    WEIR_RETURN_IF_ERROR(
+        tables->Visit(t, [&](uint64_t id, const float* values) {
+          sha.Update(&id, sizeof(id));
+          sha.Update(values, bytes);
+        }));
   }
   return sha.FinishHex();
 }

@@ -23,7 +23,8 @@ absl::Status ExportModel(Files* files, const std::string& checkpoint_dir,
                          const std::string& out_path);
 
 // SHA-256, 64 hexadecimal digits, over the exported bytes of every variable in
-// declared order, aliases left out.
+// declared order, aliases left out; then for each table, as declared, the id
+// and the values of every row, in the order of IndexHash.
 absl::StatusOr<std::string> ExportedSha256(Files* files,
                                            const std::string& checkpoint_dir);
 

@@ -179,37 +179,16 @@ absl::Status TableFileReader::Read(int table, int64_t begin, int64_t count,
                   count * of.row_floats, &out->floats);
 }
 
-namespace {
-
-absl::Status ReadFile(
-    Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
-    int shard,
-    const std::function<absl::Status(const TableRows&, const RowRecords&)>&
-        take) {
-  WEIR_ASSIGN_OR_RETURN(
-      const std::unique_ptr<TableFileReader> reader,
-      TableFileReader::Open(files, checkpoint_dir, manifest, shard));
-  RowRecords rows;
-  for (int t = 0; t < static_cast<int>(reader->tables().size()); ++t) {
-    const TableRows& table = reader->tables()[static_cast<size_t>(t)];
-    int64_t begin = 0;
-    do {  // a table without rows is told, too: it has a step
-      const int64_t count =
-          std::min(TableFileReader::kPieceRows, table.rows - begin);
-      WEIR_RETURN_IF_ERROR(reader->Read(t, begin, count, &rows));
-      WEIR_RETURN_IF_ERROR(take(table, rows));
-      begin += count;
-    } while (begin < table.rows);
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-absl::Status ReadTables(
-    Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
-    const std::function<absl::Status(const TableRows&, const RowRecords&)>&
-        take) {
+absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
+    Files* files, const std::string& checkpoint_dir, const Manifest& manifest) {
+  std::vector<std::unique_ptr<TableFileReader>> readers;
+  const auto open = [&](const std::string& dir, const Manifest& of,
+                        int shard) -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<TableFileReader> reader,
+                          TableFileReader::Open(files, dir, of, shard));
+    readers.push_back(std::move(reader));
+    return absl::OkStatus();
+  };
   std::map<std::string, Manifest> bases;
   for (int s = 0; s < manifest.file_size(); ++s) {
     if (!manifest.file(s).has_tables()) {
@@ -240,18 +219,39 @@ absl::Status ReadTables(
         return Damaged(JoinPath(base_dir, kManifestName),
                        absl::StrCat("is no base of '", manifest.name(), "'"));
       }
-      WEIR_RETURN_IF_ERROR(ReadFile(files, base_dir, bases[base], s, take));
+      WEIR_RETURN_IF_ERROR(open(base_dir, bases[base], s));
     }
-    WEIR_RETURN_IF_ERROR(ReadFile(files, checkpoint_dir, manifest, s, take));
+    WEIR_RETURN_IF_ERROR(open(checkpoint_dir, manifest, s));
+  }
+  return readers;
+}
+
+absl::Status ReadTables(
+    Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
+    const std::function<absl::Status(const TableRows&, const RowRecords&)>&
+        take) {
+  WEIR_ASSIGN_OR_RETURN(const auto readers,
+                        OpenTables(files, checkpoint_dir, manifest));
+  RowRecords rows;
+  for (const auto& reader : readers) {
+    for (int t = 0; t < static_cast<int>(reader->tables().size()); ++t) {
+      const TableRows& table = reader->tables()[static_cast<size_t>(t)];
+      int64_t begin = 0;
+      do {  // a table without rows is told, too: it has a step
+        const int64_t count =
+            std::min(TableFileReader::kPieceRows, table.rows - begin);
+        WEIR_RETURN_IF_ERROR(reader->Read(t, begin, count, &rows));
+        WEIR_RETURN_IF_ERROR(take(table, rows));
+        begin += count;
+      } while (begin < table.rows);
+    }
   }
   return absl::OkStatus();
 }
 
 absl::Status VerifyTables(Files* files, const std::string& checkpoint_dir,
                           const Manifest& manifest) {
-  return ReadTables(
-      files, checkpoint_dir, manifest,
-      [](const TableRows&, const RowRecords&) { return absl::OkStatus(); });
+  return OpenTables(files, checkpoint_dir, manifest).status();
 }
 
 }  // namespace weir

@@ -70,6 +70,7 @@ class TableFileReader {
       Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
       int shard);
 
+  const std::string& path() const { return file_->path(); }
   const std::vector<TableRows>& tables() const { return tables_; }
   // -1: there is none.
   int Find(const std::string& table) const;
@@ -85,6 +86,11 @@ class TableFileReader {
   std::unique_ptr<SafetensorsReader> file_;
   std::vector<TableRows> tables_;
 };
+
+// The files of a checkpoint's tables, by shard; what a file extends comes
+// before it. None where the job has no tables.
+absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
+    Files* files, const std::string& checkpoint_dir, const Manifest& manifest);
 
 // Calls `take` with every row of every table of a checkpoint: those of a base
 // before those of the file that extends it, so that later rows replace earlier

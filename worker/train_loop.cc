@@ -116,6 +116,7 @@ absl::Status TrainLoop::Step(const WorkItem& work,
     WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight, next));
   }
   if (options_.tables != nullptr) {
+    Failpoint("worker.before_rows");
     WEIR_RETURN_IF_ERROR(
         options_.tables->Push(work.item, work.index, batch.weight));
   }

@@ -119,7 +119,7 @@ void ShardTables::Update(StagedUpdate update, UpdateDone done) {
     done(std::move(reply));
     return;
   }
-  Failpoint("ps.before_apply");
+  Failpoint("ps.before_table_apply");
   if (kind_ != UpdateKind::kSync) {
     UpdateAsync(std::move(update), std::move(done));
     return;

@@ -1,20 +1,25 @@
 // A client of ledger_test: pushes -1 to every element, item after item.
 //
 //   ledger_client TRANSPORT JOB HISTORY SLOT GENERATION ITEMS ELEMENTS BLOCK
-//     ADDRESS...
+//     ROWS ADDRESS...
 //
-// With plain SGD at learning rate 1 every item adds exactly 1 to every element.
-// Starts at the smallest item that some block still expects.
+// With plain SGD at learning rate 1 every item adds exactly 1 to every element,
+// and likewise to ROWS rows of its own (ledger_rows.h) of a table, if ROWS > 0.
+// Starts at the smallest item that some block or table still expects; prints
+// the number of items when one is acknowledged.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "client/cc/parameter_client.h"
 #include "client/cc/shm_transport.h"
+#include "client/cc/table_client.h"
 #include "common/layout.h"
 #include "common/status.h"
+#include "tests/integration/ledger_rows.h"
 
 namespace weir {
 namespace {
@@ -25,8 +30,27 @@ struct Arguments {
   uint64_t items;
   VariableSpec variable;
   int64_t block_elements;
+  int rows;
   std::vector<std::string> addresses;
 };
+
+// Looks the item's rows up and starts to push to them.
+absl::Status StartRows(TableClient* client, const std::vector<uint64_t>& ids,
+                       uint64_t item) {
+  const size_t floats = ids.size() * kLedgerDim;
+  std::vector<float> rows(floats);
+  const TableClient::Wanted wanted = {0, ids, rows.data()};
+  Want want;
+  want.set_latest(true);
+  WEIR_RETURN_IF_ERROR(
+      client->StartLookup(want, /*train=*/true, std::span(&wanted, 1)));
+  TableClient::ItemPush push;
+  push.item = item;
+  WEIR_ASSIGN_OR_RETURN(push.versions, client->WaitLookup());
+  static const std::vector<float> gradients(floats, -1.0f);
+  const TableClient::Gradients update = {0, ids, gradients.data()};
+  return client->StartUpdate(push, std::span(&update, 1));
+}
 
 absl::Status Run(Arguments arguments) {
   WEIR_ASSIGN_OR_RETURN(
@@ -59,13 +83,32 @@ absl::Status Run(Arguments arguments) {
   options.parameters = parameters.data();
   options.gradients = gradients.get();
   WEIR_ASSIGN_OR_RETURN(const auto client, ParameterClient::Create(options));
+  std::unique_ptr<TableClient> tables;
+  if (arguments.rows > 0) {
+    TableClient::Options of;
+    of.transport = transport.get();
+    of.addresses = arguments.addresses;
+    of.tables = {LedgerTable()};
+    of.sender = arguments.sender;
+    WEIR_ASSIGN_OR_RETURN(tables, TableClient::Create(of));
+  }
   for (; item < arguments.items; ++item) {
+    const std::vector<uint64_t> ids =
+        LedgerIds(arguments.sender.slot(), item, arguments.rows);
     ParameterClient::ItemPush push;
     push.item = item;
     WEIR_RETURN_IF_ERROR(client->BeginItem(push));
     client->GradientReady(0);
+    if (tables != nullptr) {
+      WEIR_RETURN_IF_ERROR(StartRows(tables.get(), ids, item));
+    }
     WEIR_RETURN_IF_ERROR(client->FinishItem());
     WEIR_RETURN_IF_ERROR(client->WaitReceipts().status());
+    if (tables != nullptr) {
+      WEIR_RETURN_IF_ERROR(tables->WaitUpdate().status());
+    }
+    std::printf("%llu\n", static_cast<unsigned long long>(item + 1));
+    std::fflush(stdout);
   }
   return absl::OkStatus();
 }
@@ -74,7 +117,7 @@ absl::Status Run(Arguments arguments) {
 }  // namespace weir
 
 int main(int argc, char** argv) {
-  if (argc < 10) {
+  if (argc < 11) {
     std::fprintf(stderr, "see the top of ledger_client.cc for the usage\n");
     return 2;
   }
@@ -88,7 +131,8 @@ int main(int argc, char** argv) {
   arguments.variable.name = "w";
   arguments.variable.shape = {std::strtoll(argv[7], nullptr, 10)};
   arguments.block_elements = std::strtoll(argv[8], nullptr, 10);
-  arguments.addresses.assign(argv + 9, argv + argc);
+  arguments.rows = static_cast<int>(std::strtol(argv[9], nullptr, 10));
+  arguments.addresses.assign(argv + 10, argv + argc);
   const absl::Status status = weir::Run(arguments);
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", status.ToString().c_str());

@@ -1,15 +1,21 @@
-// The ledger: every element equals the number of distinct items, whatever
-// broke.
+// The ledger: every element equals the number of distinct items, and every row
+// of an item is 1, whatever broke.
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <random>
+#include <span>
+#include <sstream>
 
 #include "client/cc/grpc_transport.h"
+#include "client/cc/table_client.h"
 #include "common/layout.h"
 #include "proto/layout_io.h"
 #include "tests/integration/harness.h"
+#include "tests/integration/ledger_rows.h"
 #include "tests/support/chaos_proxy.h"
 
 namespace weir {
@@ -22,12 +28,21 @@ constexpr int64_t kBlockElements = 1024;
 constexpr uint64_t kHistory = 77;
 constexpr ShardLink::Timeout kTimeout(5000);
 
+struct Shape {
+  uint64_t items = kItems;
+  int64_t elements = kElements;
+  int rows = 0;  // of an item; 0: no table
+  bool lock_free = false;
+};
+
 // Two real ps behind resettable connections, declared for plain SGD.
 class Ledger {
  public:
-  Ledger(const std::string& dir, const std::string& transport, bool lock_free)
+  Ledger(const std::string& dir, const std::string& transport,
+         const Shape& shape)
       : dir_(dir),
         client_transport_(transport),
+        shape_(shape),
         transport_(MakeGrpcTransport()) {
     nlohmann::json cluster;
     cluster["worker"] = {FreeAddress()};
@@ -36,13 +51,14 @@ class Ledger {
     }
     for (int shard = 0; shard < 2; ++shard) {
       const std::string address = cluster["ps"][shard];
+      addresses_.push_back(address);
       ps_.emplace_back(std::vector<std::string>{Binary("server/ps/weir_ps")},
                        std::vector<std::string>{TfConfig(cluster, "ps", shard)},
                        dir + "/ps-" + std::to_string(shard) + ".log");
       proxies_.push_back(std::make_unique<ChaosProxy>(address));
       links_.push_back(transport_->Connect(address));
     }
-    Declare(lock_free);
+    Declare();
   }
 
   void Grant(int slot) {
@@ -67,9 +83,10 @@ class Ledger {
                                      std::to_string(kHistory),
                                      std::to_string(slot),
                                      std::to_string(generations_[slot]),
-                                     std::to_string(kItems),
-                                     std::to_string(kElements),
-                                     std::to_string(kBlockElements)};
+                                     std::to_string(shape_.items),
+                                     std::to_string(shape_.elements),
+                                     std::to_string(kBlockElements),
+                                     std::to_string(shape_.rows)};
     for (const auto& proxy : proxies_) {
       argv.push_back(proxy->address());
     }
@@ -98,12 +115,48 @@ class Ledger {
           });
       EXPECT_TRUE(status.ok()) << status;
     }
-    values.resize(kElements);
+    values.resize(static_cast<size_t>(shape_.elements));
     return values;
   }
 
+  // The floats of the rows of an item; of a row that was never made, zeros.
+  std::vector<float> Rows(int slot, uint64_t item) {
+    if (reader_ == nullptr) {
+      TableClient::Options options;
+      options.transport = transport_.get();
+      options.addresses = addresses_;
+      options.tables = {LedgerTable()};
+      options.sender = sender_;
+      reader_ = TableClient::Create(options).value();
+    }
+    const std::vector<uint64_t> ids =
+        LedgerIds(static_cast<uint32_t>(slot), item, shape_.rows);
+    std::vector<float> rows(ids.size() * kLedgerDim, -1.0f);
+    const TableClient::Wanted wanted = {0, ids, rows.data()};
+    Want want;
+    want.set_latest(true);
+    EXPECT_TRUE(
+        reader_->StartLookup(want, /*train=*/false, std::span(&wanted, 1))
+            .ok());
+    const auto versions = reader_->WaitLookup();
+    EXPECT_TRUE(versions.ok()) << versions.status();
+    return rows;
+  }
+
+  // Items that the slot's clients were told of as done.
+  uint64_t Acknowledged(int slot) {
+    uint64_t items = 0;
+    std::istringstream log(
+        ReadFile(dir_ + "/client-" + std::to_string(slot) + ".log"));
+    for (std::string line; std::getline(log, line);) {
+      items =
+          std::max<uint64_t>(items, std::strtoull(line.c_str(), nullptr, 10));
+    }
+    return items;
+  }
+
  private:
-  void Declare(bool lock_free) {
+  void Declare() {
     DeclareRequest request;
     Declaration* declaration = request.mutable_declaration();
     declaration->set_job("ledger");
@@ -112,12 +165,16 @@ class Ledger {
     declaration->set_block_elements(kBlockElements);
     VariableSpec variable;
     variable.name = "w";
-    variable.shape = {kElements};
+    variable.shape = {shape_.elements};
     *declaration->add_variable() = VariableToProto(variable);
     Group* group = declaration->add_group();
     group->mutable_optimizer()->mutable_sgd();
     group->mutable_schedule()->set_learning_rate(1.0);
-    declaration->mutable_update()->mutable_async()->set_lock_free(lock_free);
+    declaration->mutable_update()->mutable_async()->set_lock_free(
+        shape_.lock_free);
+    if (shape_.rows > 0) {
+      *declaration->add_table() = LedgerTable();
+    }
     declaration->set_slot_count(kClients);
     declaration->set_out_of_order_bytes(1 << 20);
     layout_ =
@@ -137,12 +194,15 @@ class Ledger {
 
   const std::string dir_;
   const std::string client_transport_;
+  const Shape shape_;
   std::unique_ptr<Transport> transport_;
+  std::vector<std::string> addresses_;
   std::vector<Process> ps_;
   std::vector<std::unique_ptr<ChaosProxy>> proxies_;
   std::vector<std::unique_ptr<ShardLink>> links_;
   std::unique_ptr<Layout> layout_;
   Sender sender_;
+  std::unique_ptr<TableClient> reader_;
   uint32_t generations_[kClients] = {};
 };
 
@@ -153,26 +213,35 @@ class LedgerTest : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Transports, LedgerTest, testing::Values("grpc", "shm"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(LedgerTest, IsExactThroughResetsAndKills) {
-  const bool grpc = GetParam() == std::string("grpc");
-  Ledger ledger(FreshDir("ledger"), GetParam(), /*lock_free=*/false);
+// Runs all clients to their end, breaking connections and killing them
+// meanwhile. Client `lost` is killed for good when it is half way; -1: none.
+void RunThroughFaults(Ledger* ledger, bool resettable, uint64_t items,
+                      int lost = -1) {
   std::vector<std::unique_ptr<Process>> clients;
   for (int slot = 0; slot < kClients; ++slot) {
-    clients.push_back(ledger.StartClient(slot));
+    clients.push_back(ledger->StartClient(slot));
   }
   std::mt19937 random(6);
   int resets = 0, kills = 0;
+  bool is_lost = false;
+  const auto gone = [&](int slot) { return is_lost && slot == lost; };
   const auto all_done = [&] {
     bool done = true;
     for (int slot = 0; slot < kClients; ++slot) {
-      done = !clients[slot]->running() && clients[slot]->Wait(0) == 0 && done;
+      done = !clients[slot]->running() &&
+             (gone(slot) || clients[slot]->Wait(0) == 0) && done;
     }
     return done;
   };
   const bool done = WaitUntil(400, [&] {
+    if (lost >= 0 && !is_lost && 2 * ledger->Acknowledged(lost) > items) {
+      clients[lost]->Signal(SIGKILL);
+      EXPECT_EQ(clients[lost]->Wait(5), 137);
+      is_lost = true;
+    }
     const int fault = static_cast<int>(random() % 40);
-    if (fault < 2 && grpc) {
-      resets += ledger.Reset(fault);
+    if (fault < 2 && resettable) {
+      resets += ledger->Reset(fault);
     } else if (fault < 6) {
       const int slot = static_cast<int>(random() % kClients);
       if (clients[slot]->running() && kills < 60) {
@@ -183,25 +252,59 @@ TEST_P(LedgerTest, IsExactThroughResetsAndKills) {
       }
     }
     for (int slot = 0; slot < kClients; ++slot) {
-      if (!clients[slot]->running() && clients[slot]->Wait(0) != 0) {
+      if (!clients[slot]->running() && clients[slot]->Wait(0) != 0 &&
+          !gone(slot)) {
         EXPECT_EQ(clients[slot]->Wait(0), 137) << clients[slot]->Log();
-        clients[slot] = ledger.StartClient(slot);
+        clients[slot] = ledger->StartClient(slot);
       }
     }
     return all_done();
   });
   ASSERT_TRUE(done);
-  EXPECT_GE(resets, grpc ? 20 : 0);
+  EXPECT_GE(resets, resettable ? 20 : 0);
   EXPECT_GE(kills, 5);
+  std::printf("%d resets, %d kills\n", resets, kills);
+}
+
+TEST_P(LedgerTest, IsExactThroughResetsAndKills) {
+  Ledger ledger(FreshDir("ledger"), GetParam(), {});
+  ASSERT_NO_FATAL_FAILURE(
+      RunThroughFaults(&ledger, GetParam() == std::string("grpc"), kItems));
   for (const float value : ledger.Values()) {
     ASSERT_EQ(value, static_cast<float>(kClients * kItems));
   }
-  RecordProperty("resets", resets);
-  RecordProperty("kills", kills);
+}
+
+// Every item adds 1 to rows of its own. A client that is lost leaves none half
+// done and none undone that it was told of.
+TEST_P(LedgerTest, EveryRowIsAddedToOnceThroughResetsAndKills) {
+  constexpr uint64_t kRowItems = 3000;
+  constexpr int kRows = 3;
+  constexpr int kLost = 2;
+  Ledger ledger(FreshDir("ledger_rows"), GetParam(),
+                {.items = kRowItems, .elements = 16, .rows = kRows});
+  ASSERT_NO_FATAL_FAILURE(RunThroughFaults(
+      &ledger, GetParam() == std::string("grpc"), kRowItems, kLost));
+  const std::vector<float> ones(kRows * kLedgerDim, 1.0f);
+  const std::vector<float> zeros(kRows * kLedgerDim, 0.0f);
+  for (int slot = 0; slot < kClients; ++slot) {
+    const uint64_t acknowledged = ledger.Acknowledged(slot);
+    EXPECT_GT(acknowledged, kRowItems / 2);
+    for (uint64_t item = 0; item < acknowledged; ++item) {
+      ASSERT_EQ(ledger.Rows(slot, item), ones) << slot << ", " << item;
+    }
+    // One may have been under way, on some shards and not on others.
+    for (const float value : ledger.Rows(slot, acknowledged)) {
+      ASSERT_TRUE(value == 0.0f || value == 1.0f) << slot << ", " << value;
+    }
+    for (uint64_t item = acknowledged + 1; item < kRowItems; ++item) {
+      ASSERT_EQ(ledger.Rows(slot, item), zeros) << slot << ", " << item;
+    }
+  }
 }
 
 TEST_P(LedgerTest, LockFreeNeverAddsMore) {
-  Ledger ledger(FreshDir("ledger_lock_free"), GetParam(), /*lock_free=*/true);
+  Ledger ledger(FreshDir("ledger_lock_free"), GetParam(), {.lock_free = true});
   std::vector<std::unique_ptr<Process>> clients;
   for (int slot = 0; slot < kClients; ++slot) {
     clients.push_back(ledger.StartClient(slot));

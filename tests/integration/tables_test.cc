@@ -1,0 +1,192 @@
+// Jobs with embedding tables, as processes: sync training ends with the same
+// bits in every row for any number of ps and workers, with and without
+// failures.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/integration/harness.h"
+
+namespace weir {
+namespace {
+
+// A DLRM whose tables have optimizers of two kinds; every step touches other
+// rows, on every shard.
+constexpr char kJob[] = R"(
+name: "tables" seed: 3
+table {
+  name: "ads" dim: 4 optimizer { adagrad {} } schedule { learning_rate: 0.05 }
+}
+table {
+  name: "users" dim: 4 optimizer { adam {} } schedule { learning_rate: 0.01 }
+}
+model {
+  layer { name: "bottom" input: "features" dense { units: 4 } }
+  layer { name: "ads" embedding_bag { table: "ads" feature: "C1" feature: "C2" } }
+  layer { name: "users" embedding_bag { table: "users" feature: "C3" pooling: MEAN } }
+  layer { name: "dots" input: "bottom" input: "ads" input: "users" dot_interaction {} }
+  layer { name: "joined" input: "bottom" input: "dots" concat {} }
+  layer { name: "top" dense { units: 16 } }
+  layer { name: "relu" relu {} }
+  layer { name: "logit" dense { units: 1 } }
+  loss { sigmoid_cross_entropy {} }
+}
+data {
+  train {
+    click_log { count: 4000 numeric: 5 categorical: 3 ids_per_feature: 500 bag_size: 3 }
+  }
+}
+train { batch_size: 16 steps: 40 log_every_steps: 5 }
+optimizer { adagrad {} }
+schedule { learning_rate: 0.05 }
+update { sync { contributions: 4 } }
+limits { block_elements: 64 }
+)";
+
+std::string JobFile() {
+  static const std::string path = [] {
+    const std::string file = FreshDir("tables_job") + "/job.textproto";
+    WriteFile(file, kJob);
+    return file;
+  }();
+  return path;
+}
+
+std::vector<std::string> Arguments(int ps, int workers,
+                                   const std::vector<std::string>& sets = {}) {
+  std::vector<std::string> arguments = {JobFile(), "--ps", std::to_string(ps),
+                                        "--workers", std::to_string(workers)};
+  for (const std::string& set : sets) {
+    arguments.insert(arguments.end(), {"--set", set});
+  }
+  return arguments;
+}
+
+// The bits of one undisturbed run, computed once.
+const std::string& Expected() {
+  static const std::string sha = [] {
+    const TrainRun run = RunTrain(FreshDir("tables_1_1"), Arguments(1, 1));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    return run.summary.value("model_sha256", "");
+  }();
+  return sha;
+}
+
+void ExpectSameBits(const TrainRun& run) {
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  ASSERT_EQ(Expected().size(), 64u);
+  EXPECT_EQ(run.summary["model_sha256"], Expected());
+  EXPECT_EQ(run.summary["steps"], 40);
+}
+
+int Restarts(const TrainRun& run) {
+  int restarts = 0;
+  for (const auto& task : run.summary["tasks"]) {
+    restarts += task["restarts"].get<int>();
+  }
+  return restarts;
+}
+
+TEST(TablesTest, SameBitsForAnyNumberOfPsAndWorkers) {
+  for (const auto& [ps, workers] :
+       std::vector<std::pair<int, int>>{{2, 2}, {3, 4}}) {
+    SCOPED_TRACE(std::to_string(ps) + " ps, " + std::to_string(workers) +
+                 " workers");
+    ExpectSameBits(RunTrain(FreshDir("tables_n"), Arguments(ps, workers)));
+  }
+}
+
+// The fingerprint sees what only rows tell.
+TEST(TablesTest, AnotherRateOfOneTableGivesOtherBits) {
+  const TrainRun run =
+      RunTrain(FreshDir("tables_other"),
+               Arguments(1, 1,
+                         {"train.steps=1", "schedule.learning_rate=1e-30",
+                          "table[1].schedule.learning_rate=0.01"}));
+  const TrainRun other =
+      RunTrain(FreshDir("tables_other"),
+               Arguments(1, 1,
+                         {"train.steps=1", "schedule.learning_rate=1e-30",
+                          "table[1].schedule.learning_rate=0.02"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  ASSERT_EQ(other.exit_code, 0) << other.output;
+  EXPECT_NE(run.summary["model_sha256"], other.summary["model_sha256"]);
+}
+
+TEST(TablesTest, SameBitsWhenAWorkerDies) {
+  for (const char* failpoint :
+       {"worker.mid_push:5", "worker.before_rows:7", "worker.in_barrier:9"}) {
+    SCOPED_TRACE(failpoint);
+    const TrainRun run =
+        RunTrain(FreshDir("tables_worker"), Arguments(2, 2),
+                 {std::string("WEIR_FAILPOINT_WORKER_1=") + failpoint});
+    ExpectSameBits(run);
+    EXPECT_GE(Restarts(run), 1) << "the failpoint was never reached";
+  }
+}
+
+// A job long enough to be stopped half way, and its bits.
+const std::vector<std::string>& LongJob() {
+  static const std::vector<std::string> sets = {
+      "train.batch_size=64", "train.steps=400", "train.log_every_steps=1"};
+  return sets;
+}
+
+const std::string& LongJobsBits() {
+  static const std::string sha = [] {
+    const TrainRun run =
+        RunTrain(FreshDir("tables_long"), Arguments(2, 2, LongJob()));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    return run.summary.value("model_sha256", "");
+  }();
+  return sha;
+}
+
+// The rows, too, are those of the last checkpoint, here one that extends
+// another, and the job goes on from there.
+TEST(TablesTest, SameBitsWhenAPsDiesWithAnUpdateInItsHands) {
+  const std::string dir = FreshDir("tables_ps");
+  std::vector<std::string> sets = LongJob();
+  sets.insert(sets.end(), {"checkpoint.every_steps=20",
+                           "checkpoint.tables_full_every=100"});
+  // Four updates a step: in step 300.
+  const TrainRun died =
+      RunTrain(dir, Arguments(2, 2, sets),
+               {"WEIR_FAILPOINT_PS_1=ps.before_table_apply:1200"});
+  EXPECT_EQ(died.exit_code, 138) << died.output;
+  EXPECT_NE(died.output.find("ps/1"), std::string::npos) << died.output;
+  ASSERT_TRUE(died.summary["checkpoint"].is_string()) << died.output;
+  const std::string newest = died.summary["checkpoint"];
+  EXPECT_NE(ReadFile(dir + "/checkpoints/" + newest + "/manifest.json")
+                .find("\"base\""),
+            std::string::npos)
+      << newest;
+  std::vector<std::string> arguments = Arguments(2, 2, sets);
+  arguments.push_back("--resume");
+  const TrainRun resumed = RunTrain(dir, arguments);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(resumed.summary["model_sha256"], LongJobsBits());
+}
+
+TEST(TablesTest, SameBitsWhenStoppedHalfWayAndResumedOnOtherNumbers) {
+  const std::string dir = FreshDir("tables_resume");
+  Process process = StartTrain(dir, Arguments(3, 2, LongJob()));
+  ASSERT_TRUE(WaitUntil(
+      60, [&] { return ReadJsonLines(dir + "/train.jsonl").size() >= 40; }));
+  process.Signal(SIGINT);
+  const TrainRun stopped = FinishTrain(&process, dir);
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_LT(stopped.summary["steps"], 400);
+
+  std::vector<std::string> arguments = Arguments(2, 4, LongJob());
+  arguments.push_back("--resume");
+  const TrainRun resumed = RunTrain(dir, arguments);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(resumed.summary["model_sha256"], LongJobsBits());
+}
+
+}  // namespace
+}  // namespace weir
