@@ -240,6 +240,27 @@ TEST(SdkTablesTest, AReadMakesNoRow) {
   EXPECT_EQ(rows(), 3u);
 }
 
+// Of several lookups for one push, the oldest counts.
+TEST(SdkTablesTest, StalenessIsThatOfTheOldestLookup) {
+  Servers servers;
+  auto first = Declared(servers.ForWorker(0, 2), {Zeros("a", 1)}, {});
+  auto second = Declared(servers.ForWorker(1, 2), {Zeros("a", 1)}, {});
+  const Ids id = {1};
+  const auto push = [&](Client* client) {
+    const Status status = client->Push({}, {{"a", id, Floats{1}}});
+    EXPECT_TRUE(status.ok()) << status.message();
+    return std::max(client->Servers()->at(0).staleness_max,
+                    client->Servers()->at(1).staleness_max);
+  };
+  Read(&*first, "a", 1, id);
+  for (int i = 0; i < 2; ++i) {
+    Read(&*second, "a", 1, id);
+    EXPECT_EQ(push(&*second), 0u);
+  }
+  Read(&*first, "a", 1, id);
+  EXPECT_EQ(push(&*first), 2u);
+}
+
 TEST(SdkTablesTest, ErrorsNameTheTable) {
   Servers servers;
   auto client = Declared(servers.ForWorker(), {Zeros("a", 2)});

@@ -1,5 +1,8 @@
 """Embedding tables: weir.Client, and weir.torch against PyTorch's own."""
 
+import os
+import signal
+import threading
 import unittest
 from unittest import mock
 
@@ -72,6 +75,18 @@ class ClientTablesTest(unittest.TestCase):
             client.push(rows={"user": ([1], [[1.0, 1.0]])})
         with self.assertRaisesRegex(weir.Closed, "no lookup is under way"):
             client.wait_lookup()
+
+    def test_ctrl_c_ends_a_wait_for_rows(self):
+        client = self.connect(worker_count=2)
+        client.declare({}, [zeros("user", 2)], mode="sync")
+        client.push()
+        timer = threading.Timer(
+            0.3, os.kill, (os.getpid(), signal.SIGINT)
+        )
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            client.lookup("user", [1])  # the other worker never comes
+        timer.join()
 
     def test_a_job_of_tables_alone(self):
         client = self.connect()
