@@ -1,6 +1,7 @@
 """Embedding tables with several workers, each a process of its own."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import unittest
 import torch
 from torch import nn
 
-from servers import Servers, run_scripts
+from servers import Servers, binary, run_scripts
 
 # What a worker and the reference share.
 COMMON = '''
@@ -73,6 +74,25 @@ torch.save({"start": start, "after": after, "losses": losses,
             "top": [p.detach().clone() for p in model.parameters()]},
            f"{out}.{weir.rank()}")
 optimizer.finish()
+'''
+
+# Of the job so far, and of the job at its end: the sum of all rows.
+RESUMED = '''
+import sys
+import numpy as np
+import weir
+
+table = weir.Table("user", 3, weir.Adagrad(lr=0.1, initial_accumulator=0.1))
+ids = np.arange(40)
+with weir.connect(seed=5) as client:
+    client.declare({"w": np.zeros(3)}, [table], optimizer=weir.SGD(lr=0.1),
+                   mode="sync")
+    total = lambda: float(client.lookup("user", ids, train=False).sum())
+    print("begin", client.pushes, total())
+    for step in range(client.pushes, int(sys.argv[1])):
+        gradient = 0.5 * client.lookup("user", ids) + client.rank + step
+        client.push_pull({"w": np.ones(3)}, rows={"user": (ids, gradient)})
+    print("end", client.pushes, total())
 '''
 
 RULES = {
@@ -157,6 +177,36 @@ class DistributedTablesTest(unittest.TestCase):
                     worker.kill()
                     worker.wait()
         self.assert_is_reference("adagrad", 2)
+
+    def run_job(self, ps, steps, *more):
+        """What worker 0 printed of the beginning and the end."""
+        done = subprocess.run(
+            [binary("deploy/cli/weir_cli"), "run", "--ps", str(ps)]
+            + ["--workers", "2", "--chief", "--workdir", self.out, *more]
+            + ["--", sys.executable, "-c", RESUMED, str(steps)],
+            env=dict(
+                os.environ,
+                PYTHONPATH=os.pathsep.join(sys.path),
+                WEIR_BIN_DIR=os.environ.get("WEIR_BIN_DIR") or os.getcwd(),
+            ),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return [
+            line.split("] ", 1)[1].split()[1:]
+            for line in done.stdout.splitlines()
+            if line.startswith(("[worker/0] begin", "[worker/0] end"))
+        ]
+
+    def test_a_job_goes_on_from_its_checkpoint_with_the_same_bits(self):
+        first = self.run_job(2, 6)
+        rest = self.run_job(3, 10, "--resume")
+        self.assertEqual(rest[0], first[1])
+        shutil.rmtree(self.out)
+        self.assertEqual(rest[1], self.run_job(2, 10)[1])
 
 
 if __name__ == "__main__":
