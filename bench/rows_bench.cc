@@ -70,6 +70,7 @@ struct Flags {
   int64_t rows = 10'000'000;
   int batches = 40;
   int64_t samples = 4096;
+  int queues = 1;
   int64_t piece_bytes = TableClient::Options().piece_bytes;
 };
 
@@ -227,7 +228,11 @@ class Worker {
     WEIR_ASSIGN_OR_RETURN(
         ps_,
         StartPs(
-            addresses, [](int, std::vector<std::string> argv) { return argv; },
+            addresses,
+            [&flags](int, std::vector<std::string> argv) {
+              argv.insert(argv.end(), {"--queues", absl::StrCat(flags.queues)});
+              return argv;
+            },
             kLogPath));
     transport_ = MakeGrpcTransport();
     Declaration declaration;
@@ -484,6 +489,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--samples", flags.samples, "of a batch")
       ->capture_default_str();
+  app.add_option("--queues", flags.queues, "of the ps")->capture_default_str();
   app.add_option("--piece_bytes", flags.piece_bytes, "rows of a message")
       ->capture_default_str();
   app.add_option("--python", flags.python, "has PyTorch")

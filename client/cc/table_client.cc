@@ -107,7 +107,6 @@ std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
     std::span<const List> lists, bool lookup) const {
   const int shards = static_cast<int>(shards_.size());
   std::vector<std::vector<Piece>> pieces(shards_.size());
-  std::vector<Part> parts(shards_.size());
   for (size_t k = 0; k < lists.size(); ++k) {
     const List& list = lists[k];
     const EmbeddingTable& table =
@@ -116,15 +115,18 @@ std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
     const int64_t row_bytes = int64_t{table.dim()} * 4;
     const auto rows_max = static_cast<size_t>(
         std::max<int64_t>(options_.piece_bytes / row_bytes, 1));
-    for (size_t s = 0; s < parts.size(); ++s) {
-      parts[s] = {};
-      parts[s].ids.reserve(list.ids.size() / parts.size() + 16);
-    }
-    for (size_t i = 0; i < list.ids.size(); ++i) {
-      const auto s =
-          static_cast<size_t>(shards == 1 ? 0 : ShardOfId(list.ids[i], shards));
-      parts[s].ids.push_back(list.ids[i]);
-      parts[s].places.push_back(static_cast<uint32_t>(i));
+    std::vector<Part> parts(shards_.size());  // whole
+    if (shards == 1) {
+      parts[0].ids = list.ids;
+    } else {
+      for (size_t i = 0; i < list.ids.size(); ++i) {
+        Part& part = parts[static_cast<size_t>(ShardOfId(list.ids[i], shards))];
+        part.picked.push_back(list.ids[i]);
+        part.places.push_back(static_cast<uint32_t>(i));
+      }
+      for (Part& part : parts) {
+        part.ids = part.picked;
+      }
     }
     for (size_t s = 0; s < parts.size(); ++s) {
       const Part& all = parts[s];
@@ -133,10 +135,14 @@ std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
         Part part;
         part.table = list.table;
         part.wanted = k;
-        part.ids.assign(all.ids.begin() + static_cast<int64_t>(at),
-                        all.ids.begin() + static_cast<int64_t>(end));
-        part.places.assign(all.places.begin() + static_cast<int64_t>(at),
-                           all.places.begin() + static_cast<int64_t>(end));
+        part.first = at;
+        part.ids = all.ids.subspan(at, end - at);
+        if (shards > 1) {
+          part.picked.assign(part.ids.begin(), part.ids.end());
+          part.ids = part.picked;
+          part.places.assign(all.places.begin() + static_cast<int64_t>(at),
+                             all.places.begin() + static_cast<int64_t>(end));
+        }
         part.name = NameOfIds(part.ids);
         const auto rows = static_cast<int64_t>(end - at);
         if (pieces[s].empty() || own != pieces[s].back().encoding ||
@@ -453,13 +459,11 @@ absl::Status TableClient::Take(int s, const RowChunk& header,
   std::vector<float> decoded;
   const Part* const only = piece.parts.size() == 1 ? &piece.parts[0] : nullptr;
   // Where a list's rows of one shard lie side by side, they are decoded there.
-  const bool in_place =
-      only != nullptr &&
-      only->places.back() - only->places.front() + 1 == only->places.size();
+  const bool in_place = only != nullptr && only->places.empty();
   float* rows = nullptr;
   if (in_place) {
     rows = wanted_[only->wanted].rows +
-           size_t{only->places.front()} * static_cast<size_t>(dim(only->table));
+           only->first * static_cast<size_t>(dim(only->table));
   } else {
     decoded.resize(floats);
     rows = decoded.data();
@@ -470,11 +474,9 @@ absl::Status TableClient::Take(int s, const RowChunk& header,
   }
   for (const Part& part : piece.parts) {
     const auto width = static_cast<size_t>(dim(part.table));
-    if (!in_place) {
-      float* const out = wanted_[part.wanted].rows;
-      for (size_t i = 0; i < part.places.size(); ++i, rows += width) {
-        std::memcpy(out + part.places[i] * width, rows, width * sizeof(float));
-      }
+    for (size_t i = 0; !in_place && i < part.ids.size(); ++i, rows += width) {
+      std::memcpy(wanted_[part.wanted].rows + part.PlaceOf(i) * width, rows,
+                  width * sizeof(float));
     }
     Remember(s, part);
   }
@@ -570,10 +572,34 @@ absl::Status TableClient::RunUpdate(int s) {
   }
 }
 
+const float* TableClient::GradientsOf(
+    const Piece& piece, std::unique_ptr<float[]>* gathered) const {
+  const Part& first = piece.parts[0];
+  if (piece.parts.size() == 1 && first.places.empty()) {
+    return gradients_[first.wanted].gradients +
+           first.first * static_cast<size_t>(dim(first.table));
+  }
+  *gathered = std::make_unique_for_overwrite<float[]>(
+      static_cast<size_t>(piece.floats));
+  float* out = gathered->get();
+  for (const Part& part : piece.parts) {
+    const auto width = static_cast<size_t>(dim(part.table));
+    for (size_t i = 0; i < part.ids.size(); ++i, out += width) {
+      std::memcpy(out,
+                  gradients_[part.wanted].gradients + part.PlaceOf(i) * width,
+                  width * sizeof(float));
+    }
+  }
+  return gathered->get();
+}
+
 absl::StatusOr<UpdateReply> TableClient::SendUpdate(int s) {
   std::vector<Piece>& pieces = update_pieces_[static_cast<size_t>(s)];
   size_t next = 0;
-  std::vector<std::vector<char>> buffers(pieces.size());
+  // Both stay until the last byte has left, by piece.
+  std::vector<std::unique_ptr<float[]>> gathered(pieces.size());
+  std::vector<std::vector<char>> encoded(pieces.size());
+  uint64_t bytes = 0;
   const auto fill = [&](UpdateChunk* chunk, std::span<const char>* payload) {
     if (next == pieces.size()) {
       return false;
@@ -592,23 +618,22 @@ absl::StatusOr<UpdateReply> TableClient::SendUpdate(int s) {
       }
     }
     chunk->set_encoding(piece.encoding);
-    std::vector<float> gathered;
-    gathered.reserve(static_cast<size_t>(piece.floats));
     for (const Part& part : piece.parts) {
       *chunk->add_list() = ListOf(s, part);
-      const auto width = static_cast<size_t>(dim(part.table));
-      const float* const from = gradients_[part.wanted].gradients;
-      for (const uint32_t place : part.places) {
-        gathered.insert(gathered.end(), from + place * width,
-                        from + (place + 1) * width);
+    }
+    const auto floats = static_cast<size_t>(piece.floats);
+    *payload = {};
+    if (floats > 0) {
+      const float* const values = GradientsOf(piece, &gathered[next]);
+      *payload = {reinterpret_cast<const char*>(values),
+                  EncodedBytes(F32, floats)};
+      if (piece.encoding != F32) {
+        encoded[next].resize(EncodedBytes(piece.encoding, floats));
+        EncodeFloats(values, floats, piece.encoding, encoded[next].data());
+        *payload = encoded[next];
       }
+      bytes += payload->size();
     }
-    if (!gathered.empty()) {
-      buffers[next].resize(EncodedBytes(chunk->encoding(), gathered.size()));
-      EncodeFloats(gathered.data(), gathered.size(), chunk->encoding(),
-                   buffers[next].data());
-    }
-    *payload = buffers[next];
     ++next;
     chunk->set_last(next == pieces.size());
     return true;
@@ -617,12 +642,10 @@ absl::StatusOr<UpdateReply> TableClient::SendUpdate(int s) {
       UpdateReply reply,
       shards_[static_cast<size_t>(s)]->link->Update(options_.lost_after, fill));
   if (!reply.unknown_list()) {
-    uint64_t bytes = 0;
     uint64_t rows = 0;
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      bytes += buffers[i].size();
-      rows += static_cast<uint64_t>(pieces[i].rows);
-      for (const Part& part : pieces[i].parts) {
+    for (const Piece& piece : pieces) {
+      rows += static_cast<uint64_t>(piece.rows);
+      for (const Part& part : piece.parts) {
         Remember(s, part);
       }
     }

@@ -19,7 +19,8 @@
 //                              refused; the message names shard and address.
 //         INVALID_ARGUMENT     ids that do not ascend; a table that is none.
 //         others               as the ps answered, with the shard's name.
-// Cost: one copy of rows and of gradients where there are several shards.
+// Cost: rows are copied once more, and gradients once, where there are several
+//   shards or several tables in a message.
 #ifndef CLIENT_CC_TABLE_CLIENT_H_
 #define CLIENT_CC_TABLE_CLIENT_H_
 
@@ -124,13 +125,24 @@ class TableClient {
   Counters counters() const;
 
  private:
-  // Rows of one list on one shard.
+  // Rows of one list on one shard. Moved, not copied: `ids` may be its own.
   struct Part {
+    Part() = default;
+    Part(Part&&) = default;
+    Part& operator=(Part&&) = default;
+
     int table = 0;
-    size_t wanted = 0;  // index of the caller's list
-    std::vector<uint64_t> ids;
-    std::vector<uint32_t> places;  // in that list; empty: all, in order
+    size_t wanted = 0;              // index of the caller's list
+    std::span<const uint64_t> ids;  // of the caller's list, or of `picked`
+    std::vector<uint64_t> picked;
+    // In that list; empty: side by side from `first` on.
+    std::vector<uint32_t> places;
+    size_t first = 0;
     uint64_t name = 0;
+
+    size_t PlaceOf(size_t i) const {
+      return places.empty() ? first + i : places[i];
+    }
   };
   // Parts that go in one message.
   struct Piece {
@@ -179,6 +191,10 @@ class TableClient {
   absl::Status Take(int shard, const RowChunk& header, const Payload& payload);
   absl::Status RunUpdate(int shard);
   absl::StatusOr<UpdateReply> SendUpdate(int shard);
+  // The piece's gradients, one list after another: the caller's own where they
+  // lie so, else copied into `gathered`.
+  const float* GradientsOf(const Piece& piece,
+                           std::unique_ptr<float[]>* gathered) const;
   IdList ListOf(int shard, const Part& part);
   void Remember(int shard, const Part& part);
   absl::Status CheckIncarnation(int shard, uint64_t incarnation);
