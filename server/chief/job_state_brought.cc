@@ -18,12 +18,14 @@ absl::Status JobState::CheckBrought(const RegisterRequest& request,
                      options_.ps_addresses.size(), " and ", roster_.count(),
                      "; compare TF_CONFIG of both tasks"));
   }
-  if (declaration.job().empty() || declaration.variable_size() == 0 ||
+  if (declaration.job().empty() ||
+      declaration.variable_size() + declaration.table_size() == 0 ||
       declaration.group_size() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, " declares job '", declaration.job(), "' with ",
-                     declaration.variable_size(), " tensors and ",
-                     declaration.group_size(), " groups; each must be there"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        who, " declares job '", declaration.job(), "' with ",
+        declaration.variable_size(), " tensors, ", declaration.table_size(),
+        " tables and ", declaration.group_size(),
+        " groups; a job has a tensor or a table, and a group"));
   }
   const Update& update = declaration.update();
   if (update.has_sync() &&
