@@ -186,11 +186,16 @@ absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {
           " bytes here, ", file.bytes(), " there"));
     }
     if (file.has_tables()) {
-      // Whole, and what it extends, too.
       WEIR_RETURN_IF_ERROR(
           TableFileReader::Open(options_.files, Path(manifest.name()), manifest,
                                 static_cast<int>(file.shard()))
               .status());
+      const std::string& base = file.tables().base();
+      if (!base.empty() &&
+          !ReadManifest(options_.files, Path(base)).status().ok()) {
+        return absl::DataLossError(absl::StrCat(manifest.name(), " extends '",
+                                                base, "', which is gone"));
+      }
     }
   }
   return absl::OkStatus();

@@ -162,6 +162,8 @@ void CheckpointCycle::OnCommitted(const absl::Status& status) {
           since_table_base_ = 0;
         }
       }
+    } else {
+      table_base_.clear();  // it may be what is wrong
     }
     End(status.ok() ? Result::kCommitted : Result::kFailed, status);
   }

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "proto/checkpoint_io.h"
 #include "proto/layout_io.h"
+#include "proto/table_file.h"
 #include "tests/common/temp_dir.h"
 
 namespace weir {
@@ -75,6 +76,36 @@ class JobDir {
     return manifest;
   }
 
+  // The same of a job with a table, whose file extends that of `base`.
+  Manifest WriteWithRows(uint64_t step, const std::string& base) const {
+    Manifest manifest = Write(step);
+    EmbeddingTable* const table = manifest.mutable_declaration()->add_table();
+    table->set_name("t");
+    table->set_dim(1);
+    const std::string name = TableFileName(0, 1);
+    const RowRecords rows = {{7}, {1}, {1}, {static_cast<float>(step)}};
+    const auto digest = TableFileWriter::Write(
+        Files::Real(), absl::StrCat(directory, "/", manifest.name(), "/", name),
+        {{"t", step, 1, 1}},
+        [&](int, const std::function<absl::Status(const RowRecords&)>& take) {
+          return take(rows);
+        });
+    EXPECT_TRUE(digest.ok()) << digest.status();
+    TableFile* const tables = manifest.mutable_file(0)->mutable_tables();
+    tables->set_name(name);
+    tables->set_bytes(static_cast<uint64_t>(digest->bytes));
+    tables->set_crc32c(digest->crc32c);
+    tables->set_base(base);
+    tables->set_rows(1);
+    return manifest;
+  }
+
+  absl::Status CommitWithRows(uint64_t step, const std::string& base) {
+    EXPECT_TRUE(committer.Prepare(CheckpointName(step)).ok());
+    note.clear();
+    return committer.Commit(WriteWithRows(step, base), &note);
+  }
+
   absl::Status Commit(uint64_t step) {
     const absl::Status prepared = committer.Prepare(CheckpointName(step));
     if (!prepared.ok()) {
@@ -133,6 +164,56 @@ TEST(CheckpointCommitterTest, CommitsKeepsTheNewestAndListsThem) {
   EXPECT_FALSE(*Files::Real()->Exists(run.directory + "/ckpt-5"));
   const auto manifest = ReadManifest(Files::Real(), run.directory + "/ckpt-15");
   EXPECT_THAT(manifest->written_at(), HasSubstr("T"));
+}
+
+TEST(CheckpointCommitterTest, ABaseStaysWhileAKeptOneExtendsIt) {
+  JobDir run;
+  const auto commit = [&](uint64_t step, const std::string& base) {
+    const absl::Status status = run.CommitWithRows(step, base);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(run.note, "");
+    EXPECT_EQ(run.Newest(), static_cast<int64_t>(step));
+  };
+  commit(5, "");
+  commit(10, "ckpt-5");
+  commit(15, "ckpt-5");
+  EXPECT_THAT(run.Names(), ElementsAre("ckpt-5", "ckpt-10", "ckpt-15"));
+  commit(20, "");
+  EXPECT_THAT(run.Names(), ElementsAre("ckpt-5", "ckpt-15", "ckpt-20"));
+  commit(25, "ckpt-20");
+  EXPECT_THAT(run.Names(), ElementsAre("ckpt-20", "ckpt-25"));
+}
+
+TEST(CheckpointCommitterTest, ATableFileIsCheckedBeforeItCounts) {
+  JobDir run;
+  ASSERT_TRUE(run.CommitWithRows(5, "").ok());
+  // Cut, changed, missing.
+  Manifest manifest = run.WriteWithRows(10, "");
+  const std::string path =
+      absl::StrCat(run.directory, "/ckpt-10/", TableFileName(0, 1));
+  const std::string good = *Files::Real()->ReadAll(path);
+  std::string changed = good;
+  changed.back() ^= 1;
+  for (const std::string& bad : {good.substr(0, good.size() - 1), changed}) {
+    ASSERT_TRUE(Files::Real()->WriteAtomically(path, bad).ok());
+    const absl::Status status = run.committer.Commit(manifest, &run.note);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(Message(status), HasSubstr(path));
+  }
+  ASSERT_TRUE(Files::Real()->Remove(path).ok());
+  EXPECT_THAT(Message(run.committer.Commit(manifest, &run.note)),
+              HasSubstr("host 'elsewhere' wrote it"));
+  EXPECT_EQ(run.Newest(), 5);
+}
+
+TEST(CheckpointCommitterTest, OneWhoseBaseIsGoneIsNotCommitted) {
+  JobDir run;
+  ASSERT_TRUE(run.CommitWithRows(5, "").ok());
+  const absl::Status status = run.CommitWithRows(10, "ckpt-4");
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(Message(status),
+              HasSubstr("ckpt-10 extends 'ckpt-4', which is gone"));
+  EXPECT_EQ(run.Newest(), 5);
 }
 
 TEST(CheckpointCommitterTest, AFileThatIsNotVisibleIsNamedWithItsHost) {

@@ -57,13 +57,16 @@ struct Shards {
     for (int s = 0; s < count(); ++s) {
       UpdateChunk chunk = Piece(*testers[s], 0, item, version);
       std::vector<float> gradients;
-      for (uint32_t table = 0; table < 2; ++table) {
+      for (uint32_t table = 0;
+           table < static_cast<uint32_t>(declaration.table_size()); ++table) {
+        const uint32_t dim = declaration.table(static_cast<int>(table)).dim();
         std::vector<uint64_t> ids;
         for (uint64_t i = begin; i < end; ++i) {
           if (ShardOfId(i * 7, count()) == s) {
             ids.push_back(i * 7);
-            for (uint32_t k = 0; k < 2 - table; ++k) {
-              gradients.push_back(UnitFloat(Philox(item, table, i)[k]) - 0.5f);
+            for (uint32_t k = 0; k < dim; ++k) {
+              gradients.push_back(UnitFloat(Philox(item, table, i)[k % 4]) -
+                                  0.5f);
             }
           }
         }
@@ -193,6 +196,31 @@ TEST(TableSnapshotTest, IncrementsHoldTouchedRowsAndComeBackWithTheirBase) {
   const absl::Status status = after.Restore(JoinPath(dir, "ckpt-6"));
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr("extends 'ckpt-1'"));
+}
+
+TEST(TableSnapshotTest, AnIncrementOfAHundredthOfTheRowsIsAsSmall) {
+  const std::string dir = MakeTempDir();
+  Declaration declaration = WithTables("async {}", 1);
+  declaration.mutable_table()->RemoveLast();
+  declaration.mutable_table(0)->set_dim(16);
+  declaration.mutable_table(0)->mutable_optimizer()->mutable_adagrad();
+  Shards job(declaration);
+  for (uint64_t item = 0; item < 20; ++item) {
+    job.Update(item, item * 1000, (item + 1) * 1000);
+  }
+  job.Update(20, 0, 1);  // the last one before a full file counts as touched
+  const TableFile full = job.Save(dir, "ckpt-1")[0];
+  job.Update(21, 5000, 5200);
+  const TableFile increment = job.Save(dir, "ckpt-2", "ckpt-1")[0];
+  EXPECT_EQ(full.rows(), 20000u);
+  EXPECT_EQ(increment.base(), "ckpt-1");
+  EXPECT_EQ(increment.rows(), 201u);
+  EXPECT_LE(increment.bytes() * 100, full.bytes() * 3);
+  std::printf("full %llu bytes, increment %llu bytes, %.2f%%\n",
+              static_cast<unsigned long long>(full.bytes()),
+              static_cast<unsigned long long>(increment.bytes()),
+              100.0 * static_cast<double>(increment.bytes()) /
+                  static_cast<double>(full.bytes()));
 }
 
 TEST(TableSnapshotTest, DroppedRowsDoNotComeBack) {
