@@ -1,11 +1,19 @@
 #include "proto/model_export.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/half.h"
+#include "common/npy.h"
 #include "common/safetensors.h"
 #include "common/sha256.h"
 #include "common/status.h"
@@ -56,6 +64,70 @@ absl::StatusOr<std::string> ExportedBytes(CheckpointReader* reader,
   return bytes;
 }
 
+using AppendBytes = std::function<absl::Status(const void*, size_t)>;
+
+// The rows of one table in memory.
+class LoadedTable {
+ public:
+  static absl::StatusOr<LoadedTable> Load(const TableMerge& tables, int table,
+                                          int64_t dim) {
+    LoadedTable loaded;
+    loaded.dim_ = static_cast<size_t>(dim);
+    WEIR_RETURN_IF_ERROR(
+        tables.Visit(table, [&](uint64_t id, const float* values) {
+          loaded.ids_.push_back(static_cast<int64_t>(id));
+          loaded.rows_.insert(loaded.rows_.end(), values, values + dim);
+        }));
+    loaded.order_.resize(loaded.ids_.size());
+    std::iota(loaded.order_.begin(), loaded.order_.end(), size_t{0});
+    std::sort(
+        loaded.order_.begin(), loaded.order_.end(),
+        [&](size_t a, size_t b) { return loaded.ids_[a] < loaded.ids_[b]; });
+    return loaded;
+  }
+
+  absl::Status AppendIds(const AppendBytes& append) const {
+    return AppendPieces<int64_t>(1, ids_.data(), append);
+  }
+  absl::Status AppendRows(const AppendBytes& append) const {
+    return AppendPieces<float>(dim_, rows_.data(), append);
+  }
+
+ private:
+  static constexpr size_t kPieceRows = 4096;
+
+  // `width` elements of each row, by id.
+  template <class T>
+  absl::Status AppendPieces(size_t width, const T* from,
+                            const AppendBytes& append) const {
+    std::vector<T> piece;
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const T* const row = from + order_[i] * width;
+      piece.insert(piece.end(), row, row + width);
+      if (piece.size() >= kPieceRows * width || i + 1 == order_.size()) {
+        WEIR_RETURN_IF_ERROR(append(piece.data(), piece.size() * sizeof(T)));
+        piece.clear();
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  size_t dim_ = 0;
+  std::vector<int64_t> ids_;
+  std::vector<float> rows_;
+  std::vector<size_t> order_;  // of the rows, by id
+};
+
+constexpr char kIds[] = ".ids";
+constexpr char kRows[] = ".rows";
+
+absl::StatusOr<int64_t> CountRows(const TableMerge& tables, int table) {
+  int64_t rows = 0;
+  WEIR_RETURN_IF_ERROR(
+      tables.Visit(table, [&](uint64_t, const float*) { ++rows; }));
+  return rows;
+}
+
 }  // namespace
 
 absl::Status ExportModel(Files* files, const std::string& checkpoint_dir,
@@ -76,18 +148,92 @@ absl::Status ExportModel(Files* files, const std::string& checkpoint_dir,
       sources.push_back(&variable);
     }
   }
+  const Manifest& manifest = reader->manifest();
+  const auto& declared = manifest.declaration().table();
+  WEIR_ASSIGN_OR_RETURN(const auto tables,
+                        TableMerge::Open(files, checkpoint_dir, manifest));
+  for (int t = 0; t < declared.size(); ++t) {
+    WEIR_ASSIGN_OR_RETURN(const int64_t rows, CountRows(*tables, t));
+    arrays.push_back({declared[t].name() + kIds, "I64", {rows}});
+    arrays.push_back(
+        {declared[t].name() + kRows, "F32", {rows, declared[t].dim()}});
+  }
   WEIR_ASSIGN_OR_RETURN(
       const auto writer,
       SafetensorsWriter::Create(
           files, out_path, std::move(arrays),
-          {{"format", "pt"},
-           {"weir.step", absl::StrCat(reader->manifest().step())}}));
+          {{"format", "pt"}, {"weir.step", absl::StrCat(manifest.step())}}));
   for (const VariableSpec* variable : sources) {
     WEIR_ASSIGN_OR_RETURN(const std::string bytes,
                           ExportedBytes(reader.get(), *variable));
     WEIR_RETURN_IF_ERROR(writer->Append(bytes.data(), bytes.size()));
   }
+  const AppendBytes append = [&](const void* data, size_t bytes) {
+    return writer->Append(data, static_cast<int64_t>(bytes));
+  };
+  for (int t = 0; t < declared.size(); ++t) {
+    WEIR_ASSIGN_OR_RETURN(const LoadedTable table,
+                          LoadedTable::Load(*tables, t, declared[t].dim()));
+    WEIR_RETURN_IF_ERROR(table.AppendIds(append));
+    WEIR_RETURN_IF_ERROR(table.AppendRows(append));
+  }
   return writer->Finish().status();
+}
+
+absl::Status ExportNumpy(Files* files, const std::string& checkpoint_dir,
+                         const std::string& directory) {
+  static const auto* const kDescr = new std::map<std::string, std::string>{
+      {"F32", "<f4"}, {"BF16", "<f4"}, {"F16", "<f2"},
+      {"F64", "<f8"}, {"I32", "<i4"},  {"I64", "<i8"}};
+  WEIR_ASSIGN_OR_RETURN(const auto reader,
+                        CheckpointReader::Open(files, checkpoint_dir));
+  const Manifest& manifest = reader->manifest();
+  WEIR_ASSIGN_OR_RETURN(const auto tables,
+                        TableMerge::Open(files, checkpoint_dir, manifest));
+  WEIR_RETURN_IF_ERROR(files->MakeDirectories(directory));
+  std::set<std::string> names;
+  const auto write =
+      [&](const std::string& name, const std::string& descr,
+          const std::vector<int64_t>& shape,
+          const std::function<absl::Status(const AppendBytes&)>& data) {
+        const std::string file =
+            absl::StrCat(absl::StrReplaceAll(name, {{"/", "."}}), ".npy");
+        if (!names.insert(file).second) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "'", name, "' and another array would both be ", file));
+        }
+        return WriteNpy(files, JoinPath(directory, file), descr, shape,
+                        [&](FileWriter& writer) {
+                          return data([&](const void* bytes, size_t count) {
+                            return writer.Append(bytes, count);
+                          });
+                        });
+      };
+  for (VariableSpec variable : reader->layout().variables()) {
+    const auto descr = kDescr->find(variable.export_dtype);
+    if (variable.export_dtype == "BF16") {
+      variable.export_dtype = "F32";
+    }
+    WEIR_ASSIGN_OR_RETURN(const std::string bytes,
+                          ExportedBytes(reader.get(), variable));
+    WEIR_RETURN_IF_ERROR(write(variable.name, descr->second, variable.shape,
+                               [&](const AppendBytes& append) {
+                                 return append(bytes.data(), bytes.size());
+                               }));
+  }
+  const auto& declared = manifest.declaration().table();
+  for (int t = 0; t < declared.size(); ++t) {
+    WEIR_ASSIGN_OR_RETURN(const int64_t rows, CountRows(*tables, t));
+    WEIR_ASSIGN_OR_RETURN(const LoadedTable table,
+                          LoadedTable::Load(*tables, t, declared[t].dim()));
+    WEIR_RETURN_IF_ERROR(write(
+        declared[t].name() + kIds, "<i8", {rows},
+        [&](const AppendBytes& append) { return table.AppendIds(append); }));
+    WEIR_RETURN_IF_ERROR(write(
+        declared[t].name() + kRows, "<f4", {rows, declared[t].dim()},
+        [&](const AppendBytes& append) { return table.AppendRows(append); }));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ExportedSha256(Files* files,

@@ -10,16 +10,36 @@
 #include "deploy/cli/command.h"
 #include "proto/checkpoint_io.h"
 #include "proto/model_export.h"
+#include "proto/table_file.h"
 
 namespace weir {
 namespace {
 
-int64_t TotalBytes(const Manifest& manifest) {
-  int64_t bytes = 0;
+// Of all files, those of tables included.
+struct Totals {
+  int files = 0;
+  uint64_t bytes = 0;
+  uint64_t table_bytes = 0;
+  uint64_t rows = 0;  // that the files hold
+  std::string base;   // "": they hold all
+};
+
+Totals TotalsOf(const Manifest& manifest) {
+  Totals totals;
   for (const ShardFile& file : manifest.file()) {
-    bytes += static_cast<int64_t>(file.bytes());
+    totals.files += file.has_tables() ? 2 : 1;
+    totals.bytes += file.bytes() + file.tables().bytes();
+    totals.table_bytes += file.tables().bytes();
+    totals.rows += file.tables().rows();
+    if (!file.tables().base().empty()) {
+      totals.base = file.tables().base();
+    }
   }
-  return bytes;
+  return totals;
+}
+
+std::string Extends(const std::string& base) {
+  return base.empty() ? "" : absl::StrCat(", touched since ", base);
 }
 
 // `dir` is a run's directory, or its checkpoints folder.
@@ -35,13 +55,20 @@ absl::StatusOr<int> List(const std::string& dir) {
   for (const CheckpointInfo& checkpoint : checkpoints) {
     WEIR_ASSIGN_OR_RETURN(const Manifest manifest,
                           ReadManifest(files, checkpoint.path));
-    std::printf("%s\n",
-                absl::StrFormat("%-14s step %-10d %2d shards %12d "
-                                "bytes  %s  %s",
-                                manifest.name(), manifest.step(),
-                                manifest.file_size(), TotalBytes(manifest),
-                                manifest.written_at(), checkpoint.path)
-                    .c_str());
+    const Totals totals = TotalsOf(manifest);
+    std::printf("%s\n", absl::StrFormat("%-14s step %-10d %2d shards %12d "
+                                        "bytes  %s  %s",
+                                        manifest.name(), manifest.step(),
+                                        manifest.file_size(), totals.bytes,
+                                        manifest.written_at(), checkpoint.path)
+                            .c_str());
+    if (manifest.declaration().table_size() > 0) {
+      std::printf("%s\n", absl::StrFormat(
+                              "%14s %d tables: %d rows, %d bytes%s", "",
+                              manifest.declaration().table_size(), totals.rows,
+                              totals.table_bytes, Extends(totals.base))
+                              .c_str());
+    }
   }
   return 0;
 }
@@ -64,6 +91,14 @@ absl::StatusOr<int> Inspect(const std::string& dir) {
                 absl::StrFormat("  %s  %d bytes  crc32c %08x", file.name(),
                                 file.bytes(), file.crc32c())
                     .c_str());
+    if (file.has_tables()) {
+      const TableFile& tables = file.tables();
+      std::printf("%s\n", absl::StrFormat(
+                              "  %s  %d bytes  crc32c %08x  %d rows%s",
+                              tables.name(), tables.bytes(), tables.crc32c(),
+                              tables.rows(), Extends(tables.base()))
+                              .c_str());
+    }
   }
   if (manifest.pushes_size() > 0) {
     std::printf("pushes by worker: %s\n",
@@ -86,6 +121,11 @@ absl::StatusOr<int> Inspect(const std::string& dir) {
                     variable.kind == VariableKind::kBuffer ? " buffer" : "")
                     .c_str());
   }
+  for (const EmbeddingTable& table : manifest.declaration().table()) {
+    std::printf("%s\n", absl::StrFormat("  %-32s [rows, %d] table",
+                                        table.name(), table.dim())
+                            .c_str());
+  }
   return 0;
 }
 
@@ -93,17 +133,26 @@ absl::StatusOr<int> Verify(const std::string& dir) {
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(Files::Real(), dir));
   WEIR_RETURN_IF_ERROR(reader->Verify());
-  std::printf("%s is whole: %d files, %s bytes\n", dir.c_str(),
-              reader->manifest().file_size(),
-              absl::StrCat(TotalBytes(reader->manifest())).c_str());
+  WEIR_RETURN_IF_ERROR(VerifyTables(Files::Real(), dir, reader->manifest()));
+  const Totals totals = TotalsOf(reader->manifest());
+  std::printf(
+      "%s is whole: %d files, %s bytes%s\n", dir.c_str(), totals.files,
+      absl::StrCat(totals.bytes).c_str(),
+      totals.base.empty()
+          ? ""
+          : absl::StrCat(", and so are those of ", totals.base).c_str());
   return 0;
 }
 
-absl::StatusOr<int> Export(const std::string& dir, const std::string& out) {
-  WEIR_RETURN_IF_ERROR(ExportModel(Files::Real(), dir, out));
+// To `numpy`, a directory, if it is given, else to file `out`.
+absl::StatusOr<int> Export(const std::string& dir, const std::string& out,
+                           const std::string& numpy) {
+  WEIR_RETURN_IF_ERROR(numpy.empty() ? ExportModel(Files::Real(), dir, out)
+                                     : ExportNumpy(Files::Real(), dir, numpy));
   WEIR_ASSIGN_OR_RETURN(const std::string sha,
                         ExportedSha256(Files::Real(), dir));
-  std::printf("%s written; model sha256 %s\n", out.c_str(), sha.c_str());
+  std::printf("%s written; model sha256 %s\n",
+              (numpy.empty() ? out : numpy).c_str(), sha.c_str());
   return 0;
 }
 
@@ -113,6 +162,7 @@ void AddCheckpointCommand(CLI::App* app, Command* command) {
   struct Options {
     std::string dir;
     std::string out = "model.safetensors";
+    std::string numpy;
   };
   auto options = std::make_shared<Options>();
   CLI::App* checkpoint =
@@ -130,11 +180,17 @@ void AddCheckpointCommand(CLI::App* app, Command* command) {
   add("inspect", "what one holds", Inspect);
   add("verify", "read every file and compare checksums", Verify);
   CLI::App* sub = checkpoint->add_subcommand(
-      "export", "write the model as one safetensors file");
+      "export", "write the model as one safetensors file, or NumPy's");
   sub->add_option("dir", options->dir, "directory")->required();
-  sub->add_option("--out", options->out, "file to write");
+  CLI::Option* const out =
+      sub->add_option("--out", options->out, "file to write");
+  sub->add_option("--numpy", options->numpy,
+                  "directory to write .npy files into, one an array")
+      ->excludes(out);
   sub->callback([options, command] {
-    *command = [options] { return Export(options->dir, options->out); };
+    *command = [options] {
+      return Export(options->dir, options->out, options->numpy);
+    };
   });
 }
 

@@ -131,7 +131,7 @@ TEST(TablesTest, SameBitsWhenAWorkerDies) {
 // A job long enough to be stopped half way, and its bits.
 const std::vector<std::string>& LongJob() {
   static const std::vector<std::string> sets = {
-      "train.batch_size=64", "train.steps=400", "train.log_every_steps=1"};
+      "train.batch_size=32", "train.steps=1000", "train.log_every_steps=1"};
   return sets;
 }
 
@@ -145,25 +145,17 @@ const std::string& LongJobsBits() {
   return sha;
 }
 
-// The rows, too, are those of the last checkpoint, here one that extends
-// another, and the job goes on from there.
 TEST(TablesTest, SameBitsWhenAPsDiesWithAnUpdateInItsHands) {
   const std::string dir = FreshDir("tables_ps");
   std::vector<std::string> sets = LongJob();
-  sets.insert(sets.end(), {"checkpoint.every_steps=20",
-                           "checkpoint.tables_full_every=100"});
-  // Four updates a step: in step 300.
+  sets.insert(sets.end(),
+              {"checkpoint.every_steps=20", "limits.lost_after_seconds=3"});
+  // Four updates a step: in step 500.
   const TrainRun died =
       RunTrain(dir, Arguments(2, 2, sets),
-               {"WEIR_FAILPOINT_PS_1=ps.before_table_apply:1200"});
+               {"WEIR_FAILPOINT_PS_1=ps.before_table_apply:2000"});
   EXPECT_EQ(died.exit_code, 138) << died.output;
   EXPECT_NE(died.output.find("ps/1"), std::string::npos) << died.output;
-  ASSERT_TRUE(died.summary["checkpoint"].is_string()) << died.output;
-  const std::string newest = died.summary["checkpoint"];
-  EXPECT_NE(ReadFile(dir + "/checkpoints/" + newest + "/manifest.json")
-                .find("\"base\""),
-            std::string::npos)
-      << newest;
   std::vector<std::string> arguments = Arguments(2, 2, sets);
   arguments.push_back("--resume");
   const TrainRun resumed = RunTrain(dir, arguments);
@@ -171,21 +163,77 @@ TEST(TablesTest, SameBitsWhenAPsDiesWithAnUpdateInItsHands) {
   EXPECT_EQ(resumed.summary["model_sha256"], LongJobsBits());
 }
 
-TEST(TablesTest, SameBitsWhenStoppedHalfWayAndResumedOnOtherNumbers) {
+// What a checkpoint extends: "" when it has all rows, or is not there.
+std::string BaseOf(const std::string& dir, const std::string& checkpoint) {
+  const auto manifest = nlohmann::json::parse(
+      ReadFile(dir + "/checkpoints/" + checkpoint + "/manifest.json"),
+      /*cb=*/nullptr, /*allow_exceptions=*/false);
+  return manifest.is_object() ? manifest["file"][0]["tables"].value("base", "")
+                              : "";
+}
+
+std::string NewestBase(const std::string& dir) {
+  const std::string list = ReadFile(dir + "/checkpoints/checkpoint");
+  const size_t begin = list.find('"') + 1;
+  return BaseOf(dir, list.substr(begin, list.find('"', begin) - begin));
+}
+
+TEST(TablesTest, SameBitsWhenResumedFromAnIncrementOnOtherNumbers) {
   const std::string dir = FreshDir("tables_resume");
-  Process process = StartTrain(dir, Arguments(3, 2, LongJob()));
-  ASSERT_TRUE(WaitUntil(
-      60, [&] { return ReadJsonLines(dir + "/train.jsonl").size() >= 40; }));
+  std::vector<std::string> sets = LongJob();
+  sets.insert(sets.end(), {"checkpoint.every_steps=20",
+                           "checkpoint.tables_full_every=1000"});
+  Process process = StartTrain(dir, Arguments(3, 2, sets));
+  ASSERT_TRUE(WaitUntil(60, [&] { return !NewestBase(dir).empty(); }));
   process.Signal(SIGINT);
   const TrainRun stopped = FinishTrain(&process, dir);
   EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
-  EXPECT_LT(stopped.summary["steps"], 400);
+  EXPECT_LT(stopped.summary["steps"], 1000);
+  EXPECT_NE(NewestBase(dir), "");
+  EXPECT_EQ(BaseOf(dir, NewestBase(dir)), "");  // the first has all rows
 
-  std::vector<std::string> arguments = Arguments(2, 4, LongJob());
+  std::vector<std::string> arguments = Arguments(2, 4, sets);
   arguments.push_back("--resume");
   const TrainRun resumed = RunTrain(dir, arguments);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_EQ(resumed.summary["model_sha256"], LongJobsBits());
+}
+
+// Exit code 2 and a line that names what is wrong.
+TEST(TablesTest, MistakesInTablesAreRefusedByName) {
+  const struct {
+    const char* from;
+    const char* to;
+    const char* says;
+  } cases[] = {
+      {"embedding_bag { table: \"ads\"", "embedding_bag { table: \"adds\"",
+       "model.layer[1].embedding_bag.table: 'adds' is no table of the job"},
+      {"name: \"users\" dim", "name: \"ads\" dim",
+       "table[1].name: 'ads' is another table's name already"},
+      {"dim: 4 optimizer { adam", "dim: 0 optimizer { adam",
+       "table[1].dim: 0 is not in [1, 65536]"},
+      {"dim: 4 optimizer { adam", "dim: 4 lookup: TOP_K optimizer { adam",
+       "table[1].lookup: rows travel as"},
+      {"dim: 4 optimizer { adam",
+       "dim: 4 initializer { he_normal {} } optimizer { adam",
+       "table[1].initializer: rows have no fan in or out"},
+      {"feature: \"C3\"", "feature: \"C4\"", "'C4'"},
+      {"log_every_steps: 5", "clip { norm: 1 }",
+       "train.clip: the gradients of tables' rows are not clipped"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.says);
+    std::string text = kJob;
+    const size_t at = text.find(c.from);
+    ASSERT_NE(at, std::string::npos) << c.from;
+    text.replace(at, std::string(c.from).size(), c.to);
+    const std::string dir = FreshDir("tables_bad");
+    WriteFile(dir + ".textproto", text);
+    const TrainRun run =
+        RunTrain(dir, {dir + ".textproto", "--ps", "1", "--workers", "1"});
+    EXPECT_EQ(run.exit_code, 2) << run.output;
+    EXPECT_NE(run.output.find(c.says), std::string::npos) << run.output;
+  }
 }
 
 }  // namespace

@@ -5,7 +5,13 @@ import struct
 
 import numpy as np
 
-_DTYPES = {"F32": np.float32, "F16": np.float16, "I64": np.int64}
+_DTYPES = {
+    "F32": np.float32,
+    "F16": np.float16,
+    "I64": np.int64,
+    "U32": np.uint32,
+    "U64": np.uint64,
+}
 
 
 def read_safetensors(path):
