@@ -25,9 +25,16 @@ table {
 }
 model {
   layer { name: "bottom" input: "features" dense { units: 4 } }
-  layer { name: "ads" embedding_bag { table: "ads" feature: "C1" feature: "C2" } }
-  layer { name: "users" embedding_bag { table: "users" feature: "C3" pooling: MEAN } }
-  layer { name: "dots" input: "bottom" input: "ads" input: "users" dot_interaction {} }
+  layer {
+    name: "ads" embedding_bag { table: "ads" feature: "C1" feature: "C2" }
+  }
+  layer {
+    name: "users"
+    embedding_bag { table: "users" feature: "C3" pooling: MEAN }
+  }
+  layer {
+    name: "dots" input: "bottom" input: "ads" input: "users" dot_interaction {}
+  }
   layer { name: "joined" input: "bottom" input: "dots" concat {} }
   layer { name: "top" dense { units: 16 } }
   layer { name: "relu" relu {} }
@@ -36,7 +43,9 @@ model {
 }
 data {
   train {
-    click_log { count: 4000 numeric: 5 categorical: 3 ids_per_feature: 500 bag_size: 3 }
+    click_log {
+      count: 4000 numeric: 5 categorical: 3 ids_per_feature: 500 bag_size: 3
+    }
   }
 }
 train { batch_size: 16 steps: 40 log_every_steps: 5 }
@@ -128,13 +137,17 @@ TEST(TablesTest, SameBitsWhenAWorkerDies) {
   }
 }
 
-// A job long enough to be stopped half way, and its bits.
+// A job long enough to be stopped half way. Its samples do not come again, so
+// many of its rows are touched early alone.
 const std::vector<std::string>& LongJob() {
   static const std::vector<std::string> sets = {
-      "train.batch_size=32", "train.steps=1000", "train.log_every_steps=1"};
+      "train.batch_size=32", "train.steps=1000", "train.log_every_steps=1",
+      "data.train.click_log.count=200000",
+      "data.train.click_log.ids_per_feature=30000"};
   return sets;
 }
 
+// The bits of it.
 const std::string& LongJobsBits() {
   static const std::string sha = [] {
     const TrainRun run =
