@@ -419,11 +419,10 @@ void ShardTables::Freeze(std::optional<uint64_t> version,
                          std::function<void()> run,
                          std::function<void(absl::Status)> refused) {
   DueList due;
-  absl::Status status;
   {
     MutexLock lock(&mutex_);
     if (!closed_.ok()) {
-      status = closed_;
+      due.push_back([refused, status = closed_] { refused(status); });
     } else if (!version.has_value()) {
       exclusive_waiting_.push_back(std::move(run));
       StartExclusive(due);
@@ -434,12 +433,11 @@ void ShardTables::Freeze(std::optional<uint64_t> version,
       exclusive_waiting_.push_front(std::move(run));
       StartExclusive(due);
     } else {
-      status = absl::OutOfRangeError(absl::StrCat(
-          "the tables are at version ", version_, ", past ", *version));
+      due.push_back([refused, now = version_, wanted = *version] {
+        refused(absl::OutOfRangeError(absl::StrCat("the tables are at version ",
+                                                   now, ", past ", wanted)));
+      });
     }
-  }
-  if (!status.ok()) {
-    refused(status);
   }
   Run(due);
 }

@@ -165,7 +165,18 @@ class ShardTables {
   // Runs what became due, and lookups that can be answered now.
   void Finish(DueList& due, int64_t now_ns);
 
+  absl::Status CheckPiece(const UpdateChunk& chunk,
+                          const StagedUpdate& update) const;
+  // Takes so much of the budget; false: there is no room, the update is
+  // deferred and dropped (I4).
+  bool TakeRoom(int64_t bytes, StagedUpdate* update);
   void UpdateAsync(StagedUpdate update, UpdateDone done);
+  // Takes the mark, the version when it moves rows, and a use; false: a
+  // duplicate.
+  absl::StatusOr<bool> AdmitAsync(const StagedUpdate& update, bool moves,
+                                  Receipt* receipt)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MoveRows(const StagedUpdate& update, UpdateReply* reply);
   absl::StatusOr<UpdateReply> UpdateSync(StagedUpdate update, DueList& due);
   absl::StatusOr<bool> IsNextItem(const StagedUpdate& update) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -22,22 +22,18 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
 }  // namespace
 
-absl::Status ShardTables::Stage(const UpdateChunk& chunk,
-                                const Payload& payload, StagedUpdate* update) {
+absl::Status ShardTables::CheckPiece(const UpdateChunk& chunk,
+                                     const StagedUpdate& update) const {
   const double weight = WeightOf(chunk.push());
   if (!std::isfinite(weight) || weight < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("weight ", weight, " is not a number >= 0"));
   }
-  if (!update->begun) {
-    update->begun = true;
-    update->sender = chunk.sender();
-    update->push = chunk.push();
-  } else if (chunk.push().item() != update->push.item() ||
-             chunk.sender().slot() != update->sender.slot()) {
+  if (update.begun && (chunk.push().item() != update.push.item() ||
+                       chunk.sender().slot() != update.sender.slot())) {
     return absl::InvalidArgumentError(
-        absl::StrCat("an update of slot ", update->sender.slot(), " item ",
-                     update->push.item(), " goes on as slot ",
+        absl::StrCat("an update of slot ", update.sender.slot(), " item ",
+                     update.push.item(), " goes on as slot ",
                      chunk.sender().slot(), " item ", chunk.push().item()));
   }
   for (const TableRate& rate : chunk.rate()) {
@@ -47,8 +43,20 @@ absl::Status ShardTables::Stage(const UpdateChunk& chunk,
           absl::StrCat("rate of table ", rate.table(), " of ", count(), ": ",
                        rate.learning_rate(), "; it must be >= 0"));
     }
-    update->rates.push_back(rate);
   }
+  return absl::OkStatus();
+}
+
+absl::Status ShardTables::Stage(const UpdateChunk& chunk,
+                                const Payload& payload, StagedUpdate* update) {
+  WEIR_RETURN_IF_ERROR(CheckPiece(chunk, *update));
+  if (!update->begun) {
+    update->begun = true;
+    update->sender = chunk.sender();
+    update->push = chunk.push();
+  }
+  update->rates.insert(update->rates.end(), chunk.rate().begin(),
+                       chunk.rate().end());
   if (chunk.list_size() == 0 || update->unknown_list || update->deferred) {
     return absl::OkStatus();
   }
@@ -57,30 +65,18 @@ absl::Status ShardTables::Stage(const UpdateChunk& chunk,
   *lists.mutable_list() = chunk.list();
   lists.mutable_want()->set_latest(true);
   WEIR_RETURN_IF_ERROR(CheckLookup(lists));
-  absl::StatusOr<std::vector<Ids>> ids = Resolve(lists, &update->unknown_list);
-  WEIR_RETURN_IF_ERROR(ids.status());
+  WEIR_ASSIGN_OR_RETURN(const std::vector<Ids> ids,
+                        Resolve(lists, &update->unknown_list));
   if (update->unknown_list) {
     Drop(update);
     return absl::OkStatus();
   }
   int64_t floats = 0;
   for (int i = 0; i < chunk.list_size(); ++i) {
-    floats += static_cast<int64_t>((*ids)[static_cast<size_t>(i)]->size()) *
+    floats += static_cast<int64_t>(ids[static_cast<size_t>(i)]->size()) *
               spec(static_cast<int>(chunk.list(i).table())).dim();
   }
-  const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
-  bool awaited = false;
-  if (kind_ == UpdateKind::kSync) {
-    MutexLock lock(&mutex_);
-    awaited = update->push.contribution() <= Awaited();
-  }
-  const auto most =
-      static_cast<int64_t>(context_.plan->declaration().out_of_order_bytes());
-  const int64_t before = staged_bytes_.fetch_add(bytes);
-  update->bytes += bytes;
-  if (!awaited && before > update->bytes - bytes && before + bytes > most) {
-    update->deferred = true;
-    Drop(update);
+  if (!TakeRoom(floats * static_cast<int64_t>(sizeof(float)), update)) {
     return absl::OkStatus();
   }
   const BlockRef gradients = BlockRef::Make(Arena::Heap(), floats);
@@ -90,7 +86,7 @@ absl::Status ShardTables::Stage(const UpdateChunk& chunk,
   int64_t at = 0;
   for (int i = 0; i < chunk.list_size(); ++i) {
     const int t = static_cast<int>(chunk.list(i).table());
-    StagedRows rows = {t, (*ids)[static_cast<size_t>(i)], gradients, at};
+    StagedRows rows = {t, ids[static_cast<size_t>(i)], gradients, at};
     const int64_t size = static_cast<int64_t>(rows.ids->size()) * spec(t).dim();
     if (update->bad_table < 0 && !AllFinite(rows.data(), size)) {
       update->bad_table = t;
@@ -99,6 +95,25 @@ absl::Status ShardTables::Stage(const UpdateChunk& chunk,
     update->rows.push_back(std::move(rows));
   }
   return absl::OkStatus();
+}
+
+bool ShardTables::TakeRoom(int64_t bytes, StagedUpdate* update) {
+  bool awaited = false;
+  if (kind_ == UpdateKind::kSync) {
+    MutexLock lock(&mutex_);
+    awaited = update->push.contribution() <= Awaited();
+  }
+  const auto most =
+      static_cast<int64_t>(context_.plan->declaration().out_of_order_bytes());
+  const int64_t before = staged_bytes_.fetch_add(bytes);
+  const bool alone = before == update->bytes;
+  update->bytes += bytes;
+  if (awaited || alone || before + bytes <= most) {
+    return true;
+  }
+  update->deferred = true;
+  Drop(update);
+  return false;
 }
 
 void ShardTables::Drop(StagedUpdate* update) {
@@ -150,6 +165,46 @@ double ShardTables::RateOf(int t, const std::vector<TableRate>& rates) const {
                       tables_[static_cast<size_t>(t)]->step());
 }
 
+absl::StatusOr<bool> ShardTables::AdmitAsync(const StagedUpdate& update,
+                                             bool moves, Receipt* receipt) {
+  WEIR_ASSIGN_OR_RETURN(const bool next, IsNextItem(update));
+  if (!next) {
+    return false;
+  }
+  if (moves) {
+    if (update.push.base_version() > version_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tables: base_version ", update.push.base_version(),
+                       " is ahead of version ", version_));
+    }
+    receipt->set_staleness(version_ - update.push.base_version());
+    ++version_;
+    TickClocks();
+  }
+  ++marks_[update.sender.slot()];
+  ++uses_;
+  return true;
+}
+
+void ShardTables::MoveRows(const StagedUpdate& update, UpdateReply* reply) {
+  for (int t = 0; t < count(); ++t) {
+    std::vector<RowGradients> pieces;
+    for (const StagedRows& rows : update.rows) {
+      if (rows.table == t) {
+        pieces.push_back({*rows.ids, rows.data()});
+        rows_updated_[static_cast<size_t>(t)] += rows.ids->size();
+      }
+    }
+    // The ids were checked: it cannot fail.
+    const absl::StatusOr<UpdateReceipt> moved =
+        table(t).Update(pieces, RateOf(t, update.rates));
+    reply->set_rows_applied(reply->rows_applied() +
+                            static_cast<uint64_t>(moved->applied));
+    reply->set_rows_not_admitted(reply->rows_not_admitted() +
+                                 static_cast<uint64_t>(moved->not_admitted));
+  }
+}
+
 void ShardTables::UpdateAsync(StagedUpdate update, UpdateDone done) {
   UpdateReply reply;
   Receipt* const receipt = reply.mutable_receipt();
@@ -168,21 +223,7 @@ void ShardTables::UpdateAsync(StagedUpdate update, UpdateDone done) {
       });
       return;
     } else {
-      next = IsNextItem(update);
-    }
-    if (next.ok() && *next && moves && update.push.base_version() > version_) {
-      next = absl::InvalidArgumentError(
-          absl::StrCat("tables: base_version ", update.push.base_version(),
-                       " is ahead of version ", version_));
-    }
-    if (next.ok() && *next) {
-      ++marks_[update.sender.slot()];
-      if (moves) {
-        receipt->set_staleness(version_ - update.push.base_version());
-        ++version_;
-        TickClocks();
-      }
-      ++uses_;
+      next = AdmitAsync(update, moves, receipt);
     }
   }
   if (!next.ok()) {
@@ -197,22 +238,7 @@ void ShardTables::UpdateAsync(StagedUpdate update, UpdateDone done) {
       static_cast<uint32_t>(std::max(update.bad_table, 0)));
   if (*next && moves) {
     context_.counters.RecordStaleness(receipt->staleness());
-    for (int t = 0; t < count(); ++t) {
-      std::vector<RowGradients> pieces;
-      for (const StagedRows& rows : update.rows) {
-        if (rows.table == t) {
-          pieces.push_back({*rows.ids, rows.data()});
-          rows_updated_[static_cast<size_t>(t)] += rows.ids->size();
-        }
-      }
-      // The ids were checked: it cannot fail.
-      const absl::StatusOr<UpdateReceipt> moved =
-          table(t).Update(pieces, RateOf(t, update.rates));
-      reply.set_rows_applied(reply.rows_applied() +
-                             static_cast<uint64_t>(moved->applied));
-      reply.set_rows_not_admitted(reply.rows_not_admitted() +
-                                  static_cast<uint64_t>(moved->not_admitted));
-    }
+    MoveRows(update, &reply);
   }
   Drop(&update);
   if (*next) {

@@ -189,7 +189,8 @@ absl::Status SnapshotJob::AppendArrays(Blocks& blocks,
   const std::vector<BlockPlan>& plans = options_.plan->blocks();
   const std::vector<float> zeros(
       plans.empty() ? 0 : options_.plan->layout().block_elements(), 0.0f);
-  const auto append = [&](size_t b, const BlockRef& ref) -> absl::Status {
+  // By value: the reference is dropped as it is written (I2).
+  const auto append = [&](size_t b, BlockRef ref) -> absl::Status {
     if (ended()) {
       return absl::CancelledError("the snapshot was given up");
     }
