@@ -354,6 +354,7 @@ struct Figures {
   std::vector<double> ratio;
   std::vector<double> client_cpu;  // ns an id
   std::vector<double> ps_cpu;
+  std::vector<double> torch_cpu;  // both processes
 };
 
 // The lists of `batches` as bench/torch_rows.py reads them.
@@ -384,18 +385,18 @@ absl::Status WriteLists(const std::string& prefix, const Batches& batches,
 }
 
 void Print(const std::map<std::string, Figures>& figures) {
-  std::printf("%-12s %12s %12s %9s %32s\n", "", "weir", "PyTorch RPC", "ratio",
-              "CPU ns an id: worker, ps");
+  std::printf("%-12s %12s %12s %9s %36s\n", "", "weir", "PyTorch RPC", "ratio",
+              "CPU ns an id: worker, ps; RPC");
   for (const auto& [name, of] : figures) {
     std::printf(
-        "%-12s %10.2f M %10.2f M %6.1f (%.1f to %.1f) %10.0f %6.0f\n",
+        "%-12s %10.2f M %10.2f M %6.1f (%.1f to %.1f) %10.0f %6.0f %6.0f\n",
         name.c_str(), 1e-6 * Median(of.weir), 1e-6 * Median(of.torch),
         Median(of.ratio),
         of.ratio.empty() ? 0
                          : *std::min_element(of.ratio.begin(), of.ratio.end()),
         of.ratio.empty() ? 0
                          : *std::max_element(of.ratio.begin(), of.ratio.end()),
-        Median(of.client_cpu), Median(of.ps_cpu));
+        Median(of.client_cpu), Median(of.ps_cpu), Median(of.torch_cpu));
   }
   std::printf("ids/s, medians; the target of the ratio is %.0f\n", kTarget);
 }
@@ -433,15 +434,16 @@ absl::Status RunRound(const Flags& flags, Draws* draws, Worker* worker,
   if (flags.script.empty()) {
     return absl::OkStatus();
   }
-  const nlohmann::json torch =
-      JsonOutputOf(absl::StrCat(flags.python, " ", flags.script, " --rows ",
-                                flags.rows, " --lists ", directory->path()));
+  const nlohmann::json torch = JsonOutputOf(
+      absl::StrCat(flags.python, " ", flags.script, " --rows ", flags.rows,
+                   " --lists ", directory->path(), " 2>/dev/null"));
   if (!torch.is_object()) {
     return absl::UnavailableError(
         absl::StrCat(flags.script, " gave nothing; python3-torch is needed"));
   }
   for (auto& [name, of] : *figures) {
     of.torch.push_back(torch.value(name, 0.0));
+    of.torch_cpu.push_back(torch.value(name + "_cpu", 0.0));
     of.ratio.push_back(of.weir.back() / of.torch.back());
   }
   return absl::OkStatus();
@@ -467,7 +469,8 @@ absl::Status Run(const Flags& flags) {
                     {"torch_ids_per_s", of.torch},
                     {"ratio", of.ratio},
                     {"worker_cpu_ns_per_id", of.client_cpu},
-                    {"ps_cpu_ns_per_id", of.ps_cpu}};
+                    {"ps_cpu_ns_per_id", of.ps_cpu},
+                    {"torch_cpu_ns_per_id", of.torch_cpu}};
     }
     return Say(flags.json, json.dump(2) + "\n");
   }
