@@ -182,7 +182,7 @@ absl::Status ExportModel(Files* files, const std::string& checkpoint_dir,
 
 absl::Status ExportNumpy(Files* files, const std::string& checkpoint_dir,
                          const std::string& directory) {
-  static const auto* const kDescr = new std::map<std::string, std::string>{
+  static const auto* const descr_of = new std::map<std::string, std::string>{
       {"F32", "<f4"}, {"BF16", "<f4"}, {"F16", "<f2"},
       {"F64", "<f8"}, {"I32", "<i4"},  {"I64", "<i8"}};
   WEIR_ASSIGN_OR_RETURN(const auto reader,
@@ -210,7 +210,7 @@ absl::Status ExportNumpy(Files* files, const std::string& checkpoint_dir,
                         });
       };
   for (VariableSpec variable : reader->layout().variables()) {
-    const auto descr = kDescr->find(variable.export_dtype);
+    const auto descr = descr_of->find(variable.export_dtype);
     if (variable.export_dtype == "BF16") {
       variable.export_dtype = "F32";
     }

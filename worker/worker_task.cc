@@ -12,7 +12,6 @@
 #include "proto/layout_io.h"
 #include "worker/data/batch_prefetcher.h"
 #include "worker/job_backend.h"
-#include "worker/train_loop.h"
 
 namespace weir {
 namespace {
@@ -197,8 +196,10 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> WorkerTask::MakeClient(
   return ParameterClient::Create(std::move(client));
 }
 
-absl::StatusOr<std::unique_ptr<TableClient>> WorkerTask::MakeTableClient(
-    const Grant& grant) {
+absl::Status WorkerTask::MakeTables(const Grant& grant) {
+  if (tables_.empty()) {
+    return absl::OkStatus();
+  }
   TableClient::Options client;
   client.transport = options_.transport;
   client.addresses.assign(grant.ps_address().begin(), grant.ps_address().end());
@@ -206,7 +207,11 @@ absl::StatusOr<std::unique_ptr<TableClient>> WorkerTask::MakeTableClient(
   client.sender = grant.sender();
   client.lost_after = std::chrono::milliseconds(static_cast<int64_t>(
       options_.spec.limits().lost_after_seconds() * 1000.0));
-  return TableClient::Create(std::move(client));
+  WEIR_ASSIGN_OR_RETURN(table_client_, TableClient::Create(std::move(client)));
+  WEIR_ASSIGN_OR_RETURN(
+      table_feed_, TableFeed::Create(replicas_->network().tables(), tables_,
+                                     table_client_.get()));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
@@ -222,11 +227,34 @@ absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
   return Batches::Create(batches, dataset_.get());
 }
 
+TrainLoop::Options WorkerTask::LoopOptions() {
+  TrainLoop::Options options;
+  options.tables = table_feed_.get();
+  options.network = replicas_.get();
+  options.control = chief_.get();
+  options.layout = layout_.get();
+  options.gradients = gradients_.get();
+  options.seed = options_.spec.seed();
+  options.clip = options_.spec.train().clip();
+  options.bounded_staleness = options_.spec.update().has_bounded_staleness();
+  options.pull_encoding = options_.spec.compression().pull();
+  options.left_out = frozen_;
+  if (options_.spec.train().prefetch()) {
+    options.pulled = parameters_.get();
+    options.computed_from = computed_from_.data();
+  }
+  if (!backends_[0]->shares_host_memory()) {
+    options.device_usage = [this] { return replicas_->Usage(); };
+  }
+  return options;
+}
+
 absl::Status WorkerTask::Train(const Grant& grant) {
   WEIR_ASSIGN_OR_RETURN(const WorkList work, WorkList::Create(grant));
   WEIR_RETURN_IF_ERROR(BuildLayout(grant));
   WEIR_ASSIGN_OR_RETURN(const auto batches, MakeBatches(grant));
   WEIR_ASSIGN_OR_RETURN(const auto client, MakeClient(grant));
+  WEIR_RETURN_IF_ERROR(MakeTables(grant));
 
   uint64_t item = grant.next_item();
   BatchPrefetcher prefetcher(
@@ -242,34 +270,9 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   // Two: with tables and prefetch the next batch is there while one computes.
   Batch batches_made[2];
   int made = 0;
-  std::unique_ptr<TableClient> table_client;
-  std::unique_ptr<TableFeed> tables;
-  if (!tables_.empty()) {
-    WEIR_ASSIGN_OR_RETURN(table_client, MakeTableClient(grant));
-    WEIR_ASSIGN_OR_RETURN(
-        tables, TableFeed::Create(replicas_->network().tables(), tables_,
-                                  table_client.get()));
-  }
-  TrainLoop::Options options;
-  options.tables = tables.get();
-  options.network = replicas_.get();
+  TrainLoop::Options options = LoopOptions();
   options.client = client.get();
-  options.control = chief_.get();
   options.work = &work;
-  options.layout = layout_.get();
-  options.gradients = gradients_.get();
-  options.seed = options_.spec.seed();
-  options.clip = options_.spec.train().clip();
-  options.bounded_staleness = options_.spec.update().has_bounded_staleness();
-  options.pull_encoding = options_.spec.compression().pull();
-  options.left_out = frozen_;
-  if (options_.spec.train().prefetch()) {
-    options.pulled = parameters_.get();
-    options.computed_from = computed_from_.data();
-  }
-  if (!backends_[0]->shares_host_memory()) {
-    options.device_usage = [this] { return replicas_->Usage(); };
-  }
   options.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
     Batch& batch = batches_made[made ^= 1];
     WEIR_ASSIGN_OR_RETURN(const bool more, prefetcher.Get(&batch));
@@ -282,7 +285,7 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   };
   WEIR_ASSIGN_OR_RETURN(const auto loop, TrainLoop::Create(std::move(options)));
 
-  chief_->Start(grant, [raw = client.get(), rows = table_client.get()] {
+  chief_->Start(grant, [raw = client.get(), rows = table_client_.get()] {
     raw->Interrupt(absl::CancelledError("the job stopped"));
     if (rows != nullptr) {
       rows->Interrupt(absl::CancelledError("the job stopped"));

@@ -35,6 +35,7 @@
 #include "worker/data/dataset.h"
 #include "worker/model/replicas.h"
 #include "worker/table_feed.h"
+#include "worker/train_loop.h"
 #include "worker/work_list.h"
 
 namespace weir {
@@ -71,9 +72,10 @@ class WorkerTask {
   absl::Status BuildLayout(const Grant& grant);
   absl::StatusOr<std::unique_ptr<ParameterClient>> MakeClient(
       const Grant& grant);
-  absl::StatusOr<std::unique_ptr<TableClient>> MakeTableClient(
-      const Grant& grant);
+  absl::Status MakeTables(const Grant& grant);
   absl::StatusOr<std::unique_ptr<Batches>> MakeBatches(const Grant& grant);
+  // What does not depend on a grant's work.
+  TrainLoop::Options LoopOptions();
   absl::Status Train(const Grant& grant);
   void OpenNvml();
   void ReadDevice(Phases* phases) const;  // on the heartbeat's thread
@@ -95,6 +97,9 @@ class WorkerTask {
   // train.prefetch: what the network computes from, while the next values
   // arrive in parameters_. Else empty.
   std::vector<float> computed_from_;
+  // Null where the job has no tables.
+  std::unique_ptr<TableClient> table_client_;
+  std::unique_ptr<TableFeed> table_feed_;
 };
 
 }  // namespace weir

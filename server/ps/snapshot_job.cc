@@ -189,22 +189,25 @@ absl::Status SnapshotJob::AppendArrays(Blocks& blocks,
   const std::vector<BlockPlan>& plans = options_.plan->blocks();
   const std::vector<float> zeros(
       plans.empty() ? 0 : options_.plan->layout().block_elements(), 0.0f);
-  // By value: the reference is dropped as it is written (I2).
-  const auto append = [&](size_t b, BlockRef ref) -> absl::Status {
+  // Drops the reference when it is written (I2).
+  const auto append = [&](size_t b, BlockRef* ref) -> absl::Status {
     if (ended()) {
       return absl::CancelledError("the snapshot was given up");
     }
     Failpoint("ps.mid_write");
     const int64_t bytes =
         plans[b].range.count * static_cast<int64_t>(sizeof(float));
-    return writer.Append(ref ? ref.data() : zeros.data(), bytes);
+    const absl::Status status =
+        writer.Append(*ref ? ref->data() : zeros.data(), bytes);
+    *ref = BlockRef();
+    return status;
   };
   for (size_t b = 0; b < blocks.size(); ++b) {
-    WEIR_RETURN_IF_ERROR(append(b, std::move(blocks[b].values)));
+    WEIR_RETURN_IF_ERROR(append(b, &blocks[b].values));
   }
   for (size_t k = 0; k < options_.plan->slot_names().size(); ++k) {
     for (size_t b = 0; b < blocks.size(); ++b) {
-      WEIR_RETURN_IF_ERROR(append(b, std::move(blocks[b].slots[k])));
+      WEIR_RETURN_IF_ERROR(append(b, &blocks[b].slots[k]));
     }
   }
   for (const FrozenBlock& block : blocks) {
