@@ -34,7 +34,7 @@ TEST(ShardPlanTest, NamesTheFieldThatIsWrong) {
       {[](Declaration& d) { d.set_block_elements(17); }, "block_elements 17"},
       {[](Declaration& d) { d.set_block_elements(UINT64_MAX); },
        "block_elements"},
-      {[](Declaration& d) { d.clear_variable(); }, "variable list"},
+      {[](Declaration& d) { d.clear_variable(); }, "neither a variable"},
       {[](Declaration& d) { d.mutable_variable(0)->set_name("b"); }, "'b'"},
       {[](Declaration& d) { d.mutable_variable(1)->set_shape(0, -5); }, "'b'"},
       {[](Declaration& d) { d.mutable_variable(1)->set_group(1); },

@@ -60,13 +60,13 @@ absl::StatusOr<float*> CpuBackend::MirrorHost(float* host, int64_t) {
 }
 
 void CpuBackend::Upload(float* device, const float* host, int64_t elements) {
-  if (device != host) {
+  if (device != host && elements > 0) {  // of nothing either may be null
     std::memcpy(device, host, elements * sizeof(float));
   }
 }
 
 void CpuBackend::Download(float* host, const float* device, int64_t elements) {
-  if (device != host) {
+  if (device != host && elements > 0) {
     std::memcpy(host, device, elements * sizeof(float));
   }
 }
