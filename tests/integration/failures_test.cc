@@ -146,8 +146,8 @@ TEST(FailuresTest, ARestartedChiefLosesAndDoublesNothing) {
     })) << cluster.task("chief", 0).Log();
   }
   ExpectSuccess(&cluster, kAllButPs);
-  EXPECT_EQ(cluster.step(), 6000u);
-  // A lost or doubled contribution would change the values.
+  // A lost or doubled contribution would change the values. The curve may end
+  // early: what was reported while there was no chief has no line.
   const std::string expected = ExportModel(calm.dir(), "ckpt-6000");
   ASSERT_NE(expected, "");
   EXPECT_TRUE(ExportModel(cluster.dir(), "ckpt-6000") == expected);
