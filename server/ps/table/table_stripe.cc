@@ -55,7 +55,7 @@ TableStripe::TableStripe(const StripeContext* context, int stripe)
 
 void TableStripe::FetchIndex(const uint64_t* hashes, int count) const {
   for (int i = 0; i < count; ++i) {
-    index_.Prefetch(hashes[i]);
+    __builtin_prefetch(index_.FirstLine(hashes[i]));
   }
 }
 
