@@ -68,6 +68,7 @@ struct Table::Piece {
   std::array<uint64_t, kPieceIds> ids;     // sorted by stripe
   std::array<uint64_t, kPieceIds> hashes;  // of ids
   std::array<uint16_t, kPieceIds> places;  // of ids in the caller's list
+  std::array<RowHeader*, kPieceIds> rows;  // of ids, as FetchRows finds them
   // Stripe s has [ends[s - 1], ends[s]).
   std::array<uint16_t, TableOptions::kMaxStripes> ends;
 
@@ -75,6 +76,7 @@ struct Table::Piece {
     int stripe;
     uint16_t begin, end;
     uint16_t before;  // ids in the windows before this one
+    int64_t epoch;    // of rows
   };
   // In the order in which they are used.
   std::array<Window, TableOptions::kMaxStripes + kPieceIds / kWindowIds>
@@ -119,7 +121,7 @@ void Table::Sort(std::span<const uint64_t> ids, const char* left_out,
       const size_t end = std::min<size_t>(piece->ends[s], at + kWindowIds);
       piece->windows[piece->window_count++] = {
           static_cast<int>(s), static_cast<uint16_t>(at),
-          static_cast<uint16_t>(end), static_cast<uint16_t>(before)};
+          static_cast<uint16_t>(end), static_cast<uint16_t>(before), 0};
       before += end - at;
       at = end;
     }
@@ -129,7 +131,8 @@ void Table::Sort(std::span<const uint64_t> ids, const char* left_out,
 // A lock is held while what is in the cache is used, hardly ever while memory
 // is waited for: a thread that loses its processor meanwhile seldom holds one.
 template <class Use>
-void Table::ForEachWindow(const Piece& piece, Access access, const Use& use) {
+void Table::ForEachWindow(Piece* of, Access access, const Use& use) {
+  Piece& piece = *of;
   size_t index = 0;
   size_t rows = 0;
   const auto near = [&](size_t next, size_t now, size_t ahead) {
@@ -138,22 +141,25 @@ void Table::ForEachWindow(const Piece& piece, Access access, const Use& use) {
   };
   for (size_t now = 0; now < piece.window_count; ++now) {
     for (; near(index, now, kIndexAheadIds); ++index) {
-      const auto& [s, begin, end, before] = piece.windows[index];
-      TableStripe& part = stripe(s);
+      const auto& window = piece.windows[index];
+      TableStripe& part = stripe(window.stripe);
       MutexLock lock(&part.mutex());
-      part.FetchIndex(&piece.hashes[begin], end - begin);
+      part.FetchIndex(&piece.hashes[window.begin], window.end - window.begin);
     }
     for (; near(rows, now, kRowsAheadIds); ++rows) {
-      const auto& [s, begin, end, before] = piece.windows[rows];
-      TableStripe& part = stripe(s);
+      auto& window = piece.windows[rows];
+      TableStripe& part = stripe(window.stripe);
       MutexLock lock(&part.mutex());
-      part.FetchRows(access, &piece.hashes[begin], end - begin);
+      window.epoch =
+          part.FetchRows(access, &piece.hashes[window.begin],
+                         window.end - window.begin, &piece.rows[window.begin]);
     }
-    const auto& [s, begin, end, before] = piece.windows[now];
-    if (access != Access::kRead && stripe(s).IsLow()) {
-      stripe(s).MakeRoom();
+    const auto& window = piece.windows[now];
+    TableStripe& part = stripe(window.stripe);
+    if (access != Access::kRead && part.IsLow()) {
+      part.MakeRoom();
     }
-    use(&stripe(s), size_t{begin}, size_t{end});
+    use(&part, window);
   }
 }
 
@@ -177,21 +183,21 @@ void Table::LookupPiece(std::span<const uint64_t> ids, Access access,
   Piece piece;
   Sort(ids, nullptr, &piece);
   ForEachWindow(
-      piece, access, [&](TableStripe* part, size_t begin, size_t end) {
-        std::array<RowHeader*, kWindowIds> rows;
+      &piece, access, [&](TableStripe* part, const Piece::Window& window) {
+        const auto [s, begin, end, before, epoch] = window;
         {
           MutexLock lock(&part->mutex());
           part->Resolve(access, &piece.ids[begin], &piece.hashes[begin],
-                        static_cast<int>(end - begin), now, rows.data());
+                        end - begin, now, epoch, &piece.rows[begin]);
           for (size_t i = begin; i < end; ++i) {
-            if (rows[i - begin] != nullptr) {
-              std::memcpy(out + piece.places[i] * dim,
-                          rows[i - begin]->values(), dim * sizeof(float));
+            if (piece.rows[i] != nullptr) {
+              std::memcpy(out + piece.places[i] * dim, piece.rows[i]->values(),
+                          dim * sizeof(float));
             }
           }
         }
         for (size_t i = begin; i < end; ++i) {
-          if (rows[i - begin] == nullptr) {
+          if (piece.rows[i] == nullptr) {
             FillInitialRow(options_.init, context_.init_key, piece.ids[i],
                            options_.dim, out + piece.places[i] * dim);
           }
@@ -234,17 +240,18 @@ void Table::UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
   }
   Sort(ids, finite ? nullptr : not_finite.data(), &piece);
   ForEachWindow(
-      piece, Access::kUpdate, [&](TableStripe* part, size_t begin, size_t end) {
-        std::array<RowHeader*, kWindowIds> rows;
+      &piece, Access::kUpdate,
+      [&](TableStripe* part, const Piece::Window& window) {
+        const auto [s, begin, end, before, epoch] = window;
         std::array<float*, kWindowIds> values;
         std::array<const char*, kWindowIds> from;
         std::array<uint32_t, kWindowIds> updates;
         MutexLock lock(&part->mutex());
         part->Resolve(Access::kUpdate, &piece.ids[begin], &piece.hashes[begin],
-                      static_cast<int>(end - begin), now, rows.data());
+                      end - begin, now, epoch, &piece.rows[begin]);
         size_t count = 0;
         for (size_t i = begin; i < end; ++i) {
-          RowHeader* const row = rows[i - begin];
+          RowHeader* const row = piece.rows[i];
           if (row != nullptr) {
             values[count] = row->values();
             from[count] = gradients + piece.places[i] * row_bytes;

@@ -160,10 +160,10 @@ class Table {
   }
   TableStripe& stripe(int s) { return *stripes_[static_cast<size_t>(s)]; }
   void Sort(std::span<const uint64_t> ids, const char* left_out, Piece* piece);
-  // Calls use(stripe, begin, end) for ranges of the piece, each of one stripe,
-  // when their memory is on its way to the cache. Holds no lock then.
+  // Calls use(stripe, window) for the windows of the piece, when their memory
+  // is on its way to the cache. Holds no lock then.
   template <class Use>
-  void ForEachWindow(const Piece& piece, Access access, const Use& use);
+  void ForEachWindow(Piece* piece, Access access, const Use& use);
   void LookupPiece(std::span<const uint64_t> ids, Access access, float* out);
   void UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
                    const RowStep& step, UpdateReceipt* receipt);

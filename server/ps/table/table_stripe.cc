@@ -59,8 +59,13 @@ void TableStripe::FetchIndex(const uint64_t* hashes, int count) const {
   }
 }
 
-void TableStripe::FetchRows(Access access, const uint64_t* hashes,
-                            int count) const {
+int64_t TableStripe::FetchRows(Access access, const uint64_t* hashes, int count,
+                               RowHeader** rows) const {
+  for (int i = 0; i < count; ++i) {
+    const uint32_t row = index_.Candidate(hashes[i]);
+    rows[i] = row == RowIndex::kNone ? nullptr : slab_.At(row);
+  }
+  // Apart from the index: its loads would queue up behind these.
   const size_t used =
       access == Access::kUpdate
           ? slab_.row_bytes()
@@ -68,25 +73,28 @@ void TableStripe::FetchRows(Access access, const uint64_t* hashes,
                 sizeof(float) * static_cast<size_t>(context_->options->dim);
   const size_t fetched = std::min(used, kFetchBytesMax);
   for (int i = 0; i < count; ++i) {
-    const uint32_t row = index_.Candidate(hashes[i]);
-    if (row != RowIndex::kNone) {
-      const uintptr_t at = reinterpret_cast<uintptr_t>(slab_.At(row));
-      for (uintptr_t line = at & ~(kLineBytes - 1); line < at + fetched;
-           line += kLineBytes) {
-        __builtin_prefetch(reinterpret_cast<const void*>(line));
-      }
+    const uintptr_t at = reinterpret_cast<uintptr_t>(rows[i]);
+    for (uintptr_t line = at & ~(kLineBytes - 1); line < at + fetched;
+         line += kLineBytes) {
+      __builtin_prefetch(reinterpret_cast<const void*>(line));
     }
   }
+  return epoch_;
 }
 
 void TableStripe::Resolve(Access access, const uint64_t* ids,
                           const uint64_t* hashes, int count, uint32_t now,
-                          RowHeader** rows) {
-  const int64_t drops_before = drops_;
+                          int64_t epoch, RowHeader** rows) {
+  const int64_t epoch_before = epoch_;
   for (int i = 0; i < count; ++i) {
-    rows[i] = ResolveOne(access, ids[i], hashes[i], now);
+    // In the same epoch a row is where it was.
+    RowHeader* const row =
+        epoch == epoch_ && rows[i] != nullptr && rows[i]->id == ids[i]
+            ? rows[i]
+            : FindRow(ids[i], hashes[i]);
+    rows[i] = ResolveOne(access, ids[i], hashes[i], now, row);
   }
-  if (drops_ != drops_before) {
+  if (epoch_ != epoch_before) {
     // To make room for one id another of the same batch may have gone.
     for (int i = 0; i < count; ++i) {
       rows[i] = FindRow(ids[i], hashes[i]);
@@ -142,8 +150,7 @@ void TableStripe::MakeRoom() {
 }
 
 RowHeader* TableStripe::ResolveOne(Access access, uint64_t id, uint64_t hash,
-                                   uint32_t now) {
-  RowHeader* row = FindRow(id, hash);
+                                   uint32_t now, RowHeader* row) {
   if (row != nullptr && IsExpired(*row, context_->options->age_max, now)) {
     if (access == Access::kRead) {
       return nullptr;
@@ -283,10 +290,11 @@ void TableStripe::Drop(uint64_t id, int64_t StripeCounts::*counter) {
   index_.Erase(hash, row);
   slab_.Free(row);
   ++(counts_.*counter);
-  ++drops_;
+  ++epoch_;
 }
 
 bool TableStripe::ReleaseChunk() {
+  ++epoch_;
   return slab_.ReleaseChunk(
       [this](uint32_t from, uint32_t to) ABSL_NO_THREAD_SAFETY_ANALYSIS {
         index_.Renumber(IndexHash(slab_.At(to)->id), from, to);

@@ -62,14 +62,16 @@ class TableStripe {
   // Starts loading what a search for the hashes reads first.
   void FetchIndex(const uint64_t* hashes, int count) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Starts loading the rows, as far as `access` reads them. Waits for the
-  // index.
-  void FetchRows(Access access, const uint64_t* hashes, int count) const
+  // Starts loading what are probably the rows, as far as `access` reads them,
+  // and puts them in rows[0..count). Waits for the index. Returns the epoch.
+  int64_t FetchRows(Access access, const uint64_t* hashes, int count,
+                    RowHeader** rows) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Finds or makes the rows of ids[0..count); null where there is none. The
   // pointers hold until the lock is given up. hashes[i] = IndexHash(ids[i]).
+  // `rows` and `epoch` come from FetchRows of the same hashes.
   void Resolve(Access access, const uint64_t* ids, const uint64_t* hashes,
-               int count, uint32_t now, RowHeader** rows)
+               int count, uint32_t now, int64_t epoch, RowHeader** rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True if an insertion might have to ask for memory. Any thread.
   bool IsLow() const { return low_.load(std::memory_order_relaxed); }
@@ -106,8 +108,9 @@ class TableStripe {
   }
 
  private:
-  RowHeader* ResolveOne(Access access, uint64_t id, uint64_t hash, uint32_t now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `row`: FindRow(id, hash).
+  RowHeader* ResolveOne(Access access, uint64_t id, uint64_t hash, uint32_t now,
+                        RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   RowHeader* FindRow(uint64_t id, uint64_t hash)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsAdmitted(Access access, uint64_t hash)
@@ -133,7 +136,8 @@ class TableStripe {
   AdmissionFilter filter_ ABSL_GUARDED_BY(mutex_);
   RandomStream random_ ABSL_GUARDED_BY(mutex_);
   StripeCounts counts_ ABSL_GUARDED_BY(mutex_);
-  int64_t drops_ ABSL_GUARDED_BY(mutex_) = 0;  // of any kind, ever
+  // Changes when a row goes, or goes elsewhere.
+  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   // What MakeRoom is asking for; not 0 while a thread is in it.
   int64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;
 
