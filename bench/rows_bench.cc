@@ -1,5 +1,5 @@
-// Rows of an embedding table a second, through a real ps process over gRPC,
-// beside PyTorch RPC.
+// Rows of an embedding table a second, through a real ps process, beside PyTorch
+// RPC: gRPC beside its TCP, shared memory beside its own.
 //
 //   weir bench rows [--json FILE] [--rounds 5] [--rows 10000000] [--batches 40]
 //                   [--samples 4096] [--no_peers]
@@ -19,7 +19,7 @@
 //   i
 //           is under way; an id counts once
 // No list comes twice to a ps but in a loop, which updates what it looked up.
-// PyTorch's side is bench/torch_rows.py. Both run in every round; ratios are
+// PyTorch's side is bench/torch_rows.py. All run in every round; ratios are
 // medians over the rounds of quotients within a round.
 #include <unistd.h>
 
@@ -40,7 +40,7 @@
 #include "bench/cluster.h"
 #include "bench/peers.h"
 #include "bench/timing.h"
-#include "client/cc/grpc_transport.h"
+#include "client/cc/shm_transport.h"
 #include "client/cc/table_client.h"
 #include "common/malloc_settings.h"
 #include "common/random.h"
@@ -138,8 +138,10 @@ RowLists ListsOf(const TableBatch::Lists& lists) {
 // A worker and its ps.
 class Worker {
  public:
-  static absl::StatusOr<std::unique_ptr<Worker>> Create(const Flags& flags) {
+  static absl::StatusOr<std::unique_ptr<Worker>> Create(
+      const Flags& flags, TransportChoice transport) {
     auto worker = std::make_unique<Worker>();
+    worker->transport_ = MakeTransport(transport);
     WEIR_RETURN_IF_ERROR(worker->Start(flags));
     return worker;
   }
@@ -234,7 +236,6 @@ class Worker {
               return argv;
             },
             kLogPath));
-    transport_ = MakeGrpcTransport();
     Declaration declaration;
     declaration.set_job("rows");
     declaration.set_history(1);
@@ -268,10 +269,12 @@ class Worker {
     const size_t most =
         std::max(kFillIds, static_cast<size_t>(flags.samples * kFeatures));
     rows_.resize(most * kDim);
-    gradients_.resize(most * kDim);
-    for (float& gradient : gradients_) {
-      gradient = random.NextFloat(-1, 1);
+    gradients_ = transport_->NewBuffer(most * kDim);
+    if (gradients_ == nullptr) {
+      return absl::ResourceExhaustedError("no memory for gradients");
     }
+    std::generate_n(gradients_.get(), most * kDim,
+                    [&random] { return random.NextFloat(-1, 1); });
     samples_ = flags.samples;
     WEIR_ASSIGN_OR_RETURN(backend_, CreateBackend({}));
     use_.features.resize(kFeatures);
@@ -304,7 +307,7 @@ class Worker {
   void SumGradients(size_t slot) {
     backend_->GatherSum(ListsOf(sorted_[slot].uses()[0].rows), kDim,
                         pooled_gradients_.data(), /*add=*/false,
-                        gradients_.data());
+                        gradients_.get());
   }
 
   absl::Status Lookup(const std::vector<uint64_t>& ids) {
@@ -326,7 +329,7 @@ class Worker {
     TableClient::ItemPush push;
     push.item = item_++;
     push.versions = versions_;
-    const TableClient::Gradients gradients = {0, ids, gradients_.data()};
+    const TableClient::Gradients gradients = {0, ids, gradients_.get()};
     return client_->StartUpdate(push, {&gradients, 1});
   }
 
@@ -337,7 +340,7 @@ class Worker {
   TableClient::Versions versions_;
   uint64_t item_ = 0;
   std::vector<float> rows_;
-  std::vector<float> gradients_;
+  std::shared_ptr<float> gradients_;
 
   int64_t samples_ = 0;
   std::unique_ptr<Backend> backend_;
@@ -347,7 +350,16 @@ class Worker {
   std::vector<float> pooled_gradients_;  // likewise
 };
 
-// Medians over rounds, by operation.
+// One way to a ps, and PyTorch's of the same kind.
+struct Way {
+  const char* name;
+  TransportChoice transport;
+  const char* torch;  // torch_rows.py's --transport
+};
+constexpr Way kWays[] = {{"grpc", TransportChoice::kGrpc, "tcp"},
+                         {"shm", TransportChoice::kShm, "default"}};
+
+// By round, of one operation on one way.
 struct Figures {
   std::vector<double> weir;   // ids/s
   std::vector<double> torch;  // ids/s
@@ -356,6 +368,7 @@ struct Figures {
   std::vector<double> ps_cpu;
   std::vector<double> torch_cpu;  // both processes
 };
+using Key = std::pair<std::string, std::string>;  // way, operation
 
 // The lists of `batches` as bench/torch_rows.py reads them.
 absl::Status WriteLists(const std::string& prefix, const Batches& batches,
@@ -384,64 +397,44 @@ absl::Status WriteLists(const std::string& prefix, const Batches& batches,
                        : absl::UnavailableError("cannot write " + prefix);
 }
 
-void Print(const std::map<std::string, Figures>& figures) {
-  std::printf("%-12s %12s %12s %9s %36s\n", "", "weir", "PyTorch RPC", "ratio",
-              "CPU ns an id: worker, ps; RPC");
-  for (const auto& [name, of] : figures) {
+void Print(const std::map<Key, Figures>& figures) {
+  std::printf("%-5s %-12s %12s %12s %9s %36s\n", "", "", "weir", "PyTorch RPC",
+              "ratio", "CPU ns an id: worker, ps; RPC");
+  for (const auto& [key, of] : figures) {
+    const auto [least, most] =
+        std::minmax_element(of.ratio.begin(), of.ratio.end());
     std::printf(
-        "%-12s %10.2f M %10.2f M %6.1f (%.1f to %.1f) %10.0f %6.0f %6.0f\n",
-        name.c_str(), 1e-6 * Median(of.weir), 1e-6 * Median(of.torch),
-        Median(of.ratio),
-        of.ratio.empty() ? 0
-                         : *std::min_element(of.ratio.begin(), of.ratio.end()),
-        of.ratio.empty() ? 0
-                         : *std::max_element(of.ratio.begin(), of.ratio.end()),
+        "%-5s %-12s %10.2f M %10.2f M %6.1f (%.1f to %.1f) %10.0f %6.0f "
+        "%6.0f\n",
+        key.first.c_str(), key.second.c_str(), 1e-6 * Median(of.weir),
+        1e-6 * Median(of.torch), Median(of.ratio),
+        of.ratio.empty() ? 0 : *least, of.ratio.empty() ? 0 : *most,
         Median(of.client_cpu), Median(of.ps_cpu), Median(of.torch_cpu));
   }
   std::printf("ids/s, medians; the target of the ratio is %.0f\n", kTarget);
 }
 
-absl::Status RunRound(const Flags& flags, Draws* draws, Worker* worker,
-                      std::map<std::string, Figures>* figures) {
-  using Operation = absl::Status (Worker::*)(const Batches&);
-  WEIR_ASSIGN_OR_RETURN(const auto directory, RunDirectory::Create());
-  for (const auto& [name, operation] :
-       std::vector<std::pair<std::string, Operation>>{
-           {"rows_lookup", &Worker::LookUpRows},
-           {"rows_update", &Worker::UpdateRows},
-           {"rows_loop", &Worker::LoopRows},
-           {"bags_lookup", &Worker::LookUpBags},
-           {"bags_update", &Worker::UpdateBags},
-           {"bags_loop", &Worker::LoopBags}}) {
-    const bool repeats = name.starts_with("bags");
-    Figures& of = (*figures)[name];
-    WEIR_ASSIGN_OR_RETURN(const Batches warm, draws->Next(2));
-    WEIR_ASSIGN_OR_RETURN(const Batches batches, draws->Next(flags.batches));
-    WEIR_RETURN_IF_ERROR((worker->*operation)(warm));
-    const double rows =
-        repeats ? static_cast<double>(flags.samples) * kFeatures * flags.batches
-                : CountRows(batches);
-    const std::pair<double, double> cpu = worker->Cpu();
-    const double begin = Now();
-    WEIR_RETURN_IF_ERROR((worker->*operation)(batches));
-    of.weir.push_back(rows / (Now() - begin));
-    const std::pair<double, double> spent = worker->Cpu();
-    of.client_cpu.push_back(1e9 * (spent.first - cpu.first) / rows);
-    of.ps_cpu.push_back(1e9 * (spent.second - cpu.second) / rows);
-    WEIR_RETURN_IF_ERROR(WriteLists(absl::StrCat(directory->path(), "/", name),
-                                    batches, repeats));
-  }
-  if (flags.script.empty()) {
-    return absl::OkStatus();
-  }
-  const nlohmann::json torch = JsonOutputOf(
-      absl::StrCat(flags.python, " ", flags.script, " --rows ", flags.rows,
-                   " --lists ", directory->path(), " 2>/dev/null"));
+constexpr struct {
+  const char* name;
+  absl::Status (Worker::*run)(const Batches&);
+} kOperations[] = {
+    {"rows_lookup", &Worker::LookUpRows}, {"rows_update", &Worker::UpdateRows},
+    {"rows_loop", &Worker::LoopRows},     {"bags_lookup", &Worker::LookUpBags},
+    {"bags_update", &Worker::UpdateBags}, {"bags_loop", &Worker::LoopBags}};
+
+// PyTorch's turn, with the lists in `directory`.
+absl::Status RunTorch(const Flags& flags, const std::string& directory,
+                      const Way& way, std::map<Key, Figures>* figures) {
+  const nlohmann::json torch = JsonOutputOf(absl::StrCat(
+      flags.python, " ", flags.script, " --rows ", flags.rows, " --lists ",
+      directory, " --transport ", way.torch, " 2>/dev/null"));
   if (!torch.is_object()) {
     return absl::UnavailableError(
         absl::StrCat(flags.script, " gave nothing; python3-torch is needed"));
   }
-  for (auto& [name, of] : *figures) {
+  for (const auto& operation : kOperations) {
+    const std::string name = operation.name;
+    Figures& of = (*figures)[{way.name, name}];
     of.torch.push_back(torch.value(name, 0.0));
     of.torch_cpu.push_back(torch.value(name + "_cpu", 0.0));
     of.ratio.push_back(of.weir.back() / of.torch.back());
@@ -449,23 +442,60 @@ absl::Status RunRound(const Flags& flags, Draws* draws, Worker* worker,
   return absl::OkStatus();
 }
 
+// `workers`: one for each way.
+absl::Status RunRound(const Flags& flags, Draws* draws,
+                      const std::vector<std::unique_ptr<Worker>>& workers,
+                      std::map<Key, Figures>* figures) {
+  WEIR_ASSIGN_OR_RETURN(const auto directory, RunDirectory::Create());
+  for (const auto& [name, run] : kOperations) {
+    const bool repeats = std::string(name).starts_with("bags");
+    WEIR_ASSIGN_OR_RETURN(const Batches warm, draws->Next(2));
+    WEIR_ASSIGN_OR_RETURN(const Batches batches, draws->Next(flags.batches));
+    const double rows =
+        repeats ? static_cast<double>(flags.samples) * kFeatures * flags.batches
+                : CountRows(batches);
+    for (size_t w = 0; w < workers.size(); ++w) {
+      Worker& worker = *workers[w];
+      Figures& of = (*figures)[{kWays[w].name, name}];
+      WEIR_RETURN_IF_ERROR((worker.*run)(warm));
+      const std::pair<double, double> cpu = worker.Cpu();
+      const double begin = Now();
+      WEIR_RETURN_IF_ERROR((worker.*run)(batches));
+      of.weir.push_back(rows / (Now() - begin));
+      const std::pair<double, double> spent = worker.Cpu();
+      of.client_cpu.push_back(1e9 * (spent.first - cpu.first) / rows);
+      of.ps_cpu.push_back(1e9 * (spent.second - cpu.second) / rows);
+    }
+    WEIR_RETURN_IF_ERROR(WriteLists(absl::StrCat(directory->path(), "/", name),
+                                    batches, repeats));
+  }
+  for (size_t w = 0; w < workers.size() && !flags.script.empty(); ++w) {
+    WEIR_RETURN_IF_ERROR(RunTorch(flags, directory->path(), kWays[w], figures));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(const Flags& flags) {
   WEIR_ASSIGN_OR_RETURN(Draws draws, Draws::Create(flags));
-  WEIR_ASSIGN_OR_RETURN(const auto worker, Worker::Create(flags));
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (const Way& way : kWays) {
+    WEIR_ASSIGN_OR_RETURN(workers.emplace_back(),
+                          Worker::Create(flags, way.transport));
+  }
   WEIR_ASSIGN_OR_RETURN(const Batches sample, draws.Next(4));
   std::printf("%.0f distinct of %lld ids in a batch\n",
               CountRows(sample) / static_cast<double>(sample.size()),
               static_cast<long long>(flags.samples * kFeatures));
-  std::map<std::string, Figures> figures;
+  std::map<Key, Figures> figures;
   for (int round = 0; round < flags.rounds; ++round) {
     std::fprintf(stderr, "round %d of %d\n", round + 1, flags.rounds);
-    WEIR_RETURN_IF_ERROR(RunRound(flags, &draws, worker.get(), &figures));
+    WEIR_RETURN_IF_ERROR(RunRound(flags, &draws, workers, &figures));
   }
   Print(figures);
   if (!flags.json.empty()) {
     nlohmann::json json;
-    for (const auto& [name, of] : figures) {
-      json[name] = {{"weir_ids_per_s", of.weir},
+    for (const auto& [key, of] : figures) {
+      json[key.first][key.second] = {{"weir_ids_per_s", of.weir},
                     {"torch_ids_per_s", of.torch},
                     {"ratio", of.ratio},
                     {"worker_cpu_ns_per_id", of.client_cpu},

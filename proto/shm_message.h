@@ -1,4 +1,4 @@
-// What a PushPull stream says through shared memory.
+// What PushPull, Lookup and Update say through shared memory.
 //
 // Place: both ends of the shared-memory transport, over common/shared_channel.h
 // and common/unix_socket.h. The chunks are those of proto/ps.proto, without
@@ -19,7 +19,9 @@
 //           had their last answer; a client keeps the rest within
 //           kShmUnansweredMax.
 //
-// A message: the struct, then the chunk (protobuf), then the inline payload.
+// A message: the struct, then the chunk (protobuf), then the inline payload. A
+// request's chunk that is long (ids of rows) is in the client's memory instead.
+// Every request has an answer; a kUpdate that is not the last has kTaken.
 // Errors: INVALID_ARGUMENT  not such a message, or memory outside its region.
 #ifndef PROTO_SHM_MESSAGE_H_
 #define PROTO_SHM_MESSAGE_H_
@@ -38,8 +40,10 @@
 
 namespace weir {
 
-inline constexpr uint64_t kShmMagic = 0x316d687372696577;  // "weirshm1"
+inline constexpr uint64_t kShmMagic = 0x326d687372696577;  // "weirshm2"
 inline constexpr size_t kShmInlineBytes = 4096;
+// A longer chunk of a request is in the client's memory.
+inline constexpr size_t kShmChunkBytes = 16384;
 inline constexpr uint64_t kShmUnansweredMax = 256;
 
 struct ShmOpening {
@@ -67,15 +71,21 @@ struct ShmPlace {
 };
 
 struct ShmRequest {
-  enum Kind : uint64_t { kChunk = 1, kRelease = 2 };
+  enum Kind : uint64_t {
+    kChunk = 1,    // GradientChunk; ValueChunk comes back
+    kRelease = 2,  // of `pin`
+    kLookup = 3,   // LookupChunk; RowChunk comes back
+    kUpdate = 4,   // UpdateChunk; UpdateReply comes back, to the last
+  };
   uint64_t kind = kChunk;
   uint64_t pin = 0;  // kRelease
   ShmPlace payload;
+  ShmPlace chunk;  // in the message itself when its region is 0
   uint64_t chunk_bytes = 0;
 };
 
 struct ShmAnswer {
-  enum Kind : uint64_t { kChunk = 1, kEnd = 2 };
+  enum Kind : uint64_t { kChunk = 1, kEnd = 2, kTaken = 3 };
   uint64_t kind = kChunk;
   uint64_t taken = 0;
   uint64_t answered = 0;

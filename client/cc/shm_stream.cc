@@ -1,316 +1,39 @@
 #include "client/cc/shm_stream.h"
 
-#include <atomic>
-#include <cstdint>
-#include <cstring>
-#include <deque>
-#include <map>
-#include <thread>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/logging.h"
-#include "common/mutex.h"
-#include "common/shared_channel.h"
 #include "common/status.h"
-#include "common/unix_socket.h"
-#include "proto/shm_message.h"
 
 namespace weir {
 namespace {
 
-constexpr std::chrono::seconds kOpeningWait{2};
-// A ps lets go of our memory at once, unless it is stopped.
-constexpr std::chrono::seconds kLetGoWait{2};
-// The bell wakes; this bounds what a lost one could cost.
-constexpr std::chrono::milliseconds kBellWait{1000};
+// Pieces of an update whose memory the ps may still have to read.
+constexpr int kUpdateAhead = 4;
 
-// What the stream and the payloads that it gave out share.
-class Connection {
+template <class Chunk>
+absl::Status Parse(const ShmConnection::Answer& answer, Chunk* chunk) {
+  return chunk->ParseFromArray(answer.chunk.data(),
+                               static_cast<int>(answer.chunk.size()))
+             ? absl::OkStatus()
+             : absl::InternalError("an answer that is none");
+}
+
+class ShmPushPull : public PushPullStream {
  public:
-  Connection(UnixSocket socket, std::shared_ptr<SharedMemory> channel,
-             std::shared_ptr<SharedMemory> arena,
-             std::shared_ptr<SharedBuffers> buffers)
-      : socket_(std::move(socket)),
-        channel_(std::move(channel), SharedChannel::kClient),
-        arena_(std::move(arena)),
-        buffers_(std::move(buffers)) {}
-
-  SharedChannel* channel() { return &channel_; }
-  const SharedMemory& arena() const { return *arena_; }
-
-  // Writes a request; false when there is no room, or too many are open.
-  // `taken` runs when the ps has read the payload.
-  absl::StatusOr<bool> TrySend(const ShmRequest& head, const std::string& chunk,
-                               std::span<const char> inline_payload,
-                               const std::function<void()>& taken) {
-    MutexLock lock(&mutex_);
-    FlushReleases();
-    if (requests_ - answered_ >= kShmUnansweredMax) {
-      return false;
-    }
-    WEIR_ASSIGN_OR_RETURN(const bool written,
-                          WriteShm(&channel_, head, chunk, inline_payload));
-    if (written) {
-      ++requests_;
-      if (taken) {
-        loans_.emplace_back(requests_, taken);
-      }
-    }
-    return written;
-  }
-
-  // Where `payload` is in memory that the ps maps; a copy of it when it is not
-  // in a buffer of NewBuffer's, and then `*copy` owns that.
-  absl::StatusOr<ShmPlace> Place(std::span<const char> payload,
-                                 std::shared_ptr<float>* copy) {
-    std::shared_ptr<SharedMemory> memory = buffers_->Find(payload);
-    if (memory == nullptr) {
-      *copy = Staging(payload.size());
-      if (*copy == nullptr) {
-        return absl::ResourceExhaustedError("no shared memory for a payload");
-      }
-      char* const begin = reinterpret_cast<char*>(copy->get());
-      std::memcpy(begin, payload.data(), payload.size());
-      payload = {begin, payload.size()};
-      memory = buffers_->Find(payload);
-    }
-    ShmPlace place;
-    WEIR_ASSIGN_OR_RETURN(place.region, RegionId(memory));
-    place.offset = static_cast<uint64_t>(payload.data() - memory->data());
-    place.bytes = payload.size();
-    return place;
-  }
-
-  void GiveBack(std::shared_ptr<float> staging, size_t bytes) {
-    MutexLock lock(&mutex_);
-    staging_[bytes].push_back(std::move(staging));
-  }
-
-  void Release(uint64_t pin) {
-    MutexLock lock(&mutex_);
-    releases_.push_back(pin);
-    FlushReleases();
-  }
-  // Writes the releases that found no room.
-  void Flush() {
-    MutexLock lock(&mutex_);
-    FlushReleases();
-  }
-
-  // What an answer says of the requests before it. A Send that waits for room
-  // hears of it.
-  void Note(const ShmAnswer& head) {
-    {
-      MutexLock lock(&mutex_);
-      answered_ = head.answered;
-    }
-    channel_.Ring();
-    RunLoans(head.taken);
-  }
-
-  // Runs what waits for the first `taken` requests; all with no argument.
-  void RunLoans(uint64_t taken = ~uint64_t{0}) {
-    std::vector<std::function<void()>> due;
-    {
-      MutexLock lock(&mutex_);
-      while (!loans_.empty() && loans_.front().first <= taken) {
-        due.push_back(std::move(loans_.front().second));
-        loans_.pop_front();
-      }
-    }
-    for (const auto& released : due) {
-      released();
-    }
-  }
-
-  // Blocks until the ps has closed its end.
-  void Listen() {
-    ShmOpening nothing;
-    socket_.Receive(RecordBytes(&nothing)).status().IgnoreError();
-    closed_ = true;
-    channel_.Ring();
-    MutexLock lock(&mutex_);
-    let_go_.NotifyAll();
-  }
-  bool closed() const { return closed_; }
-
-  void Cancel() {
-    cancelled_ = true;
-    channel_.Ring();
-    socket_.ShutdownSend();
-  }
-  bool cancelled() const { return cancelled_; }
-
-  // Until the ps has let go of our memory.
-  void WaitUntilClosed() {
-    const auto deadline = std::chrono::steady_clock::now() + kLetGoWait;
-    MutexLock lock(&mutex_);
-    while (!closed_ && std::chrono::steady_clock::now() < deadline) {
-      let_go_.WaitFor(&mutex_, kLetGoWait);
-    }
-    if (!closed_) {
-      LOG_WARN("a ps does not let go of shared memory; is it stopped?");
-      socket_.Shutdown();
-    }
-  }
-
- private:
-  void FlushReleases() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    while (!releases_.empty()) {
-      ShmRequest head;
-      head.kind = ShmRequest::kRelease;
-      head.pin = releases_.front();
-      const absl::StatusOr<bool> written = WriteShm(&channel_, head, "", {});
-      if (!written.ok() || !*written) {
-        return;
-      }
-      releases_.pop_front();
-    }
-  }
-
-  // The number under which the ps knows `memory`; tells it when it is new.
-  absl::StatusOr<uint64_t> RegionId(
-      const std::shared_ptr<SharedMemory>& memory) {
-    MutexLock lock(&mutex_);
-    auto& [id, kept] = regions_[memory.get()];
-    if (id == 0) {
-      ShmRegion region;
-      region.id = regions_.size();
-      region.bytes = memory->bytes();
-      WEIR_RETURN_IF_ERROR(socket_.Send(RecordBytes(&region), memory->fd()));
-      id = region.id;
-      kept = memory;
-    }
-    return id;
-  }
-
-  std::shared_ptr<float> Staging(size_t bytes) {
-    {
-      MutexLock lock(&mutex_);
-      std::vector<std::shared_ptr<float>>& free = staging_[bytes];
-      if (!free.empty()) {
-        std::shared_ptr<float> memory = std::move(free.back());
-        free.pop_back();
-        return memory;
-      }
-    }
-    return SharedBuffers::New(buffers_, bytes);
-  }
-
-  UnixSocket socket_;
-  SharedChannel channel_;
-  const std::shared_ptr<SharedMemory> arena_;
-  const std::shared_ptr<SharedBuffers> buffers_;
-  std::atomic<bool> closed_{false};
-  std::atomic<bool> cancelled_{false};
-
-  Mutex mutex_;
-  CondVar let_go_;
-  // The memory is kept: its address names it.
-  std::map<const SharedMemory*,
-           std::pair<uint64_t, std::shared_ptr<SharedMemory>>>
-      regions_ ABSL_GUARDED_BY(mutex_);
-  std::map<size_t, std::vector<std::shared_ptr<float>>> staging_
-      ABSL_GUARDED_BY(mutex_);  // free ones, by bytes
-  uint64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t answered_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::deque<std::pair<uint64_t, std::function<void()>>> loans_
-      ABSL_GUARDED_BY(mutex_);
-  std::deque<uint64_t> releases_ ABSL_GUARDED_BY(mutex_);  // not yet written
-};
-
-// Keeps values in place on the ps while a payload points to them.
-class Pin {
- public:
-  Pin(std::shared_ptr<Connection> connection, uint64_t pin)
-      : connection_(std::move(connection)), pin_(pin) {}
-  Pin(const Pin&) = delete;
-  Pin& operator=(const Pin&) = delete;
-  ~Pin() { connection_->Release(pin_); }
-
- private:
-  const std::shared_ptr<Connection> connection_;
-  const uint64_t pin_;
-};
-
-class ShmStream : public PushPullStream {
- public:
-  ShmStream(std::string address, std::shared_ptr<Connection> connection)
-      : address_(std::move(address)),
-        connection_(std::move(connection)),
-        listener_([raw = connection_.get()] { raw->Listen(); }) {}
-
-  ~ShmStream() override {
-    connection_->Cancel();
-    connection_->WaitUntilClosed();
-    listener_.join();
-    connection_->RunLoans();
-  }
+  explicit ShmPushPull(std::unique_ptr<ShmConnection> connection)
+      : connection_(std::move(connection)) {}
 
   absl::Status Send(const GradientChunk& header, std::span<const char> payload,
                     std::function<void()> released) override {
-    ShmRequest head;
-    std::span<const char> inline_payload;
-    std::function<void()> taken;  // when the ps has read the payload
-    std::function<void()> left;   // when the payload has been copied
-    if (payload.size() <= kShmInlineBytes) {
-      inline_payload = payload;
-      head.payload.bytes = payload.size();
-      left = std::move(released);
-    } else {
-      std::shared_ptr<float> copy;
-      const absl::StatusOr<ShmPlace> place = connection_->Place(payload, &copy);
-      if (!place.ok()) {
-        if (released) {
-          released();
-        }
-        return Named(place.status());
-      }
-      head.payload = *place;
-      if (copy == nullptr) {
-        taken = std::move(released);
-      } else {
-        left = std::move(released);
-        taken = [connection = connection_.get(), copy, bytes = place->bytes] {
-          connection->GiveBack(copy, bytes);
-        };
-      }
-    }
-    const absl::Status status =
-        SendMessage(head, header.SerializeAsString(), inline_payload, taken);
-    if (!status.ok() && taken) {
-      taken();
-    }
-    if (left) {
-      left();
-    }
-    return status;
+    return connection_->Send(ShmRequest::kChunk, header.SerializeAsString(),
+                             payload, std::move(released));
   }
 
   absl::Status Receive(ValueChunk* header, Payload* payload) override {
-    std::string message;
-    for (;;) {
-      const uint32_t seen = connection_->channel()->bell();
-      WEIR_RETURN_IF_ERROR(Ended());
-      const bool closed = connection_->closed();
-      const absl::StatusOr<bool> read =
-          connection_->channel()->TryRead(&message);
-      if (!read.ok()) {
-        return End(read.status());
-      }
-      if (*read) {
-        const absl::Status status = Decode(message, header, payload);
-        return status.ok() ? status : End(status);
-      }
-      if (closed) {
-        connection_->RunLoans();
-        return End(absl::UnavailableError("it is gone"));
-      }
-      connection_->Flush();
-      connection_->channel()->Wait(seen, kBellWait);
-    }
+    ShmConnection::Answer answer;
+    WEIR_RETURN_IF_ERROR(connection_->Receive(&answer));
+    *payload = std::move(answer.payload);
+    return Parse(answer, header);
   }
 
   // The ps reads on whatever its answers find: at most
@@ -320,113 +43,69 @@ class ShmStream : public PushPullStream {
   void Cancel() override { connection_->Cancel(); }
 
  private:
-  absl::Status Named(const absl::Status& status) const {
-    return Annotate(status, absl::StrCat("ps ", address_));
+  const std::unique_ptr<ShmConnection> connection_;
+};
+
+class ShmLookup : public LookupStream {
+ public:
+  explicit ShmLookup(std::unique_ptr<ShmConnection> connection)
+      : connection_(std::move(connection)) {}
+
+  absl::Status Send(const LookupChunk& request) override {
+    return connection_->Send(ShmRequest::kLookup, request.SerializeAsString(),
+                             {}, nullptr);
   }
 
-  // Why the stream has ended; the first reason stays.
-  absl::Status End(const absl::Status& status) {
-    MutexLock lock(&mutex_);
-    if (ended_.ok()) {
-      ended_ = Named(status);
-    }
-    return ended_;
-  }
-  absl::Status Ended() {
-    if (connection_->cancelled()) {
-      return End(absl::CancelledError("cancelled"));
-    }
-    MutexLock lock(&mutex_);
-    return ended_;
+  absl::Status Receive(RowChunk* header, Payload* payload) override {
+    ShmConnection::Answer answer;
+    WEIR_RETURN_IF_ERROR(connection_->Receive(&answer));
+    *payload = std::move(answer.payload);
+    return Parse(answer, header);
   }
 
-  absl::Status SendMessage(const ShmRequest& head, const std::string& chunk,
-                           std::span<const char> inline_payload,
-                           const std::function<void()>& taken) {
-    for (;;) {
-      const uint32_t seen = connection_->channel()->bell();
-      WEIR_RETURN_IF_ERROR(Ended());
-      if (connection_->closed()) {
-        return Named(absl::UnavailableError("it is gone"));
-      }
-      const absl::StatusOr<bool> sent =
-          connection_->TrySend(head, chunk, inline_payload, taken);
-      if (!sent.ok()) {
-        return End(sent.status());
-      }
-      if (*sent) {
-        return absl::OkStatus();
-      }
-      connection_->channel()->Wait(seen, kBellWait);
-    }
-  }
+  void Cancel() override { connection_->Cancel(); }
 
-  absl::Status Decode(const std::string& message, ValueChunk* header,
-                      Payload* payload) {
-    ShmAnswer head;
-    std::span<const char> chunk;
-    std::span<const char> inline_payload;
-    WEIR_RETURN_IF_ERROR(ParseShm(message, &head, &chunk, &inline_payload));
-    connection_->Note(head);
-    if (head.kind == ShmAnswer::kEnd) {
-      const auto code = static_cast<absl::StatusCode>(head.code);
-      return absl::Status(
-          code == absl::StatusCode::kOk ? absl::StatusCode::kUnavailable : code,
-          std::string(chunk.begin(), chunk.end()));
-    }
-    if (!header->ParseFromArray(chunk.data(), static_cast<int>(chunk.size()))) {
-      return absl::InternalError("an answer that is none");
-    }
-    *payload = Payload();
-    if (head.payload.region == 0 && head.payload.bytes > 0) {
-      const auto copy = std::make_shared<std::vector<char>>(
-          inline_payload.begin(), inline_payload.end());
-      *payload = Payload({std::span<const char>(*copy)}, copy);
-    } else if (head.payload.region != 0) {
-      const auto pin = std::make_shared<Pin>(connection_, head.pin);
-      WEIR_ASSIGN_OR_RETURN(const std::span<const char> values,
-                            BytesAt(connection_->arena(), head.payload));
-      *payload = Payload({values}, pin);
-    }
-    return absl::OkStatus();
-  }
-
-  const std::string address_;
-  const std::shared_ptr<Connection> connection_;
-  std::thread listener_;
-
-  Mutex mutex_;
-  absl::Status ended_ ABSL_GUARDED_BY(mutex_);
+ private:
+  const std::unique_ptr<ShmConnection> connection_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PushPullStream>> OpenShmStream(
-    const std::string& shm_name, const std::string& address,
-    std::shared_ptr<SharedBuffers> buffers) {
-  WEIR_ASSIGN_OR_RETURN(UnixSocket socket, UnixSocket::Connect(shm_name));
-  WEIR_ASSIGN_OR_RETURN(auto channel,
-                        SharedMemory::Create(SharedChannel::kMemoryBytes));
-  ShmOpening opening;
-  opening.bytes = channel->bytes();
-  WEIR_RETURN_IF_ERROR(socket.Send(RecordBytes(&opening), channel->fd()));
-  if (!socket.WaitReadable(kOpeningWait)) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("@", shm_name, " says nothing"));
+std::unique_ptr<PushPullStream> MakeShmPushPull(
+    std::unique_ptr<ShmConnection> connection) {
+  return std::make_unique<ShmPushPull>(std::move(connection));
+}
+
+std::unique_ptr<LookupStream> MakeShmLookup(
+    std::unique_ptr<ShmConnection> connection) {
+  return std::make_unique<ShmLookup>(std::move(connection));
+}
+
+absl::StatusOr<UpdateReply> UpdateThroughShm(
+    ShmConnection* connection, std::chrono::milliseconds timeout,
+    const std::function<bool(UpdateChunk*, std::span<const char>*)>& next) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  UpdateChunk chunk;
+  std::span<const char> payload;
+  ShmConnection::Answer answer;
+  int unanswered = 0;
+  while (next(&chunk, &payload)) {
+    WEIR_RETURN_IF_ERROR(connection->Send(ShmRequest::kUpdate,
+                                          chunk.SerializeAsString(), payload,
+                                          nullptr));
+    ++unanswered;
+    while (unanswered > kUpdateAhead) {
+      WEIR_RETURN_IF_ERROR(connection->Receive(&answer, deadline));
+      --unanswered;
+    }
   }
-  ShmOpening answer;
-  WEIR_ASSIGN_OR_RETURN(FileDescriptor fd,
-                        socket.Receive(RecordBytes(&answer)));
-  if (answer.magic != kShmMagic) {
-    return absl::UnavailableError("a ps of another version of Weir");
+  // The last is the reply; it has read all before it.
+  for (; unanswered > 0; --unanswered) {
+    WEIR_RETURN_IF_ERROR(connection->Receive(&answer, deadline));
   }
-  WEIR_ASSIGN_OR_RETURN(auto arena,
-                        SharedMemory::Map(std::move(fd), answer.bytes,
-                                          SharedMemory::Access::kRead));
-  return std::make_unique<ShmStream>(
-      address,
-      std::make_shared<Connection>(std::move(socket), std::move(channel),
-                                   std::move(arena), std::move(buffers)));
+  UpdateReply reply;
+  WEIR_RETURN_IF_ERROR(Parse(answer, &reply));
+  return reply;
 }
 
 }  // namespace weir

@@ -1,23 +1,29 @@
-// The client's end of a PushPull stream through shared memory.
+// The client's ends of PushPull, Lookup and Update through shared memory.
 //
-// Place: opened by shm_transport.cc; proto/shm_message.h is the specification.
+// Place: opened by shm_transport.cc, over shm_connection.h.
 #ifndef CLIENT_CC_SHM_STREAM_H_
 #define CLIENT_CC_SHM_STREAM_H_
 
+#include <chrono>
+#include <functional>
 #include <memory>
-#include <string>
+#include <span>
 
 #include "absl/status/statusor.h"
-#include "client/cc/shared_buffers.h"
+#include "client/cc/shm_connection.h"
 #include "client/cc/transport.h"
 
 namespace weir {
 
-// Connects to the ps at `shm_name`; `address` is for messages.
-// UNAVAILABLE: the ps is on another host. PERMISSION_DENIED: of another user.
-absl::StatusOr<std::unique_ptr<PushPullStream>> OpenShmStream(
-    const std::string& shm_name, const std::string& address,
-    std::shared_ptr<SharedBuffers> buffers);
+std::unique_ptr<PushPullStream> MakeShmPushPull(
+    std::unique_ptr<ShmConnection> connection);
+std::unique_ptr<LookupStream> MakeShmLookup(
+    std::unique_ptr<ShmConnection> connection);
+
+// As ShardLink::Update. After an error the connection must go.
+absl::StatusOr<UpdateReply> UpdateThroughShm(
+    ShmConnection* connection, std::chrono::milliseconds timeout,
+    const std::function<bool(UpdateChunk*, std::span<const char>*)>& next);
 
 }  // namespace weir
 

@@ -5,8 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "client/cc/grpc_transport.h"
 #include "client/cc/shared_buffers.h"
+#include "client/cc/shm_connection.h"
 #include "client/cc/shm_stream.h"
 #include "common/logging.h"
+#include "common/mutex.h"
 #include "common/status.h"
 
 namespace weir {
@@ -15,6 +17,17 @@ namespace {
 constexpr std::chrono::milliseconds kHelloTimeout{1000};
 
 // What kShm gives when there is no shared memory.
+class BrokenLookup : public LookupStream {
+ public:
+  explicit BrokenLookup(absl::Status why) : why_(std::move(why)) {}
+  absl::Status Send(const LookupChunk&) override { return why_; }
+  absl::Status Receive(RowChunk*, Payload*) override { return why_; }
+  void Cancel() override {}
+
+ private:
+  const absl::Status why_;
+};
+
 class BrokenStream : public PushPullStream {
  public:
   explicit BrokenStream(absl::Status why) : why_(std::move(why)) {}
@@ -43,16 +56,14 @@ class ShmLink : public ShardLink {
   const std::string& address() const override { return other_->address(); }
 
   std::unique_ptr<PushPullStream> OpenPushPull() override {
-    absl::StatusOr<std::unique_ptr<PushPullStream>> stream = OpenShared();
-    if (stream.ok()) {
-      LOG_DEBUG("ps {}: through shared memory", address());
-      return *std::move(stream);
+    absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
+    if (shared.ok()) {
+      return MakeShmPushPull(*std::move(shared));
     }
-    LOG_DEBUG("ps {}: {}", address(), stream.status().ToString());
     if (fall_back_) {
       return other_->OpenPushPull();
     }
-    return std::make_unique<BrokenStream>(stream.status());
+    return std::make_unique<BrokenStream>(shared.status());
   }
 
   // Shared memory has no connection to be filled.
@@ -73,13 +84,39 @@ class ShmLink : public ShardLink {
     return other_->Push(timeout, next);
   }
   std::unique_ptr<LookupStream> OpenLookup() override {
-    return other_->OpenLookup();
+    absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
+    if (shared.ok()) {
+      return MakeShmLookup(*std::move(shared));
+    }
+    if (fall_back_) {
+      return other_->OpenLookup();
+    }
+    return std::make_unique<BrokenLookup>(shared.status());
   }
   absl::StatusOr<UpdateReply> Update(
       Timeout timeout,
       const std::function<bool(UpdateChunk*, std::span<const char>*)>& next)
       override {
-    return other_->Update(timeout, next);
+    MutexLock lock(&update_mutex_);
+    if (updates_ == nullptr && !updates_take_other_) {
+      absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
+      if (shared.ok()) {
+        updates_ = *std::move(shared);
+      } else if (fall_back_) {
+        updates_take_other_ = true;
+      } else {
+        return shared.status();
+      }
+    }
+    if (updates_ == nullptr) {
+      return other_->Update(timeout, next);
+    }
+    absl::StatusOr<UpdateReply> reply =
+        UpdateThroughShm(updates_.get(), timeout, next);
+    if (!reply.ok()) {
+      updates_ = nullptr;
+    }
+    return reply;
   }
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
                                      Timeout timeout) override {
@@ -120,18 +157,29 @@ class ShmLink : public ShardLink {
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<PushPullStream>> OpenShared() {
+  absl::StatusOr<std::unique_ptr<ShmConnection>> OpenShared() {
+    absl::StatusOr<std::unique_ptr<ShmConnection>> shared = TryOpenShared();
+    LOG_DEBUG("ps {}: {}", address(),
+              shared.ok() ? "through shared memory"
+                          : shared.status().ToString());
+    return shared;
+  }
+  absl::StatusOr<std::unique_ptr<ShmConnection>> TryOpenShared() {
     WEIR_ASSIGN_OR_RETURN(const HelloReply hello, other_->Hello(kHelloTimeout));
     if (hello.shm_name().empty()) {
       return absl::UnavailableError(
           absl::StrCat("ps ", address(), ": offers no shared memory"));
     }
-    return OpenShmStream(hello.shm_name(), address(), buffers_);
+    return ShmConnection::Open(hello.shm_name(), address(), buffers_);
   }
 
   const std::unique_ptr<ShardLink> other_;
   const std::shared_ptr<SharedBuffers> buffers_;
   const bool fall_back_;
+
+  Mutex update_mutex_;  // held during an update
+  std::unique_ptr<ShmConnection> updates_ ABSL_GUARDED_BY(update_mutex_);
+  bool updates_take_other_ ABSL_GUARDED_BY(update_mutex_) = false;
 };
 
 class ShmTransport : public Transport {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/failpoint.h"
 #include "common/logging.h"
 #include "common/status.h"
 #include "proto/value_encoding.h"
@@ -16,6 +17,15 @@ constexpr std::chrono::seconds kOpeningWait{5};
 constexpr std::chrono::seconds kRegionWait{5};
 // The bell wakes; this bounds what a lost one could cost.
 constexpr std::chrono::milliseconds kBellWait{1000};
+
+template <class Chunk>
+bool Parse(std::span<const char> bytes, Chunk* chunk) {
+  return chunk->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+absl::Status NoSuchRequest() {
+  return absl::InvalidArgumentError("a request that is none");
+}
 
 }  // namespace
 
@@ -32,6 +42,7 @@ void ShmSession::Run() {
   }
   std::thread listener([this] { Listen(); });
   Serve();
+  update_.reset();
   closed_ = true;
   ClientGone();
   socket_.Shutdown();
@@ -134,11 +145,6 @@ absl::Status ShmSession::TakeMessage(const std::string& message) {
     return absl::OkStatus();
   }
   ++requests_;
-  GradientChunk chunk;
-  if (head.kind != ShmRequest::kChunk ||
-      !chunk.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::InvalidArgumentError("a request that is none");
-  }
   if (ended()) {
     return absl::OkStatus();
   }
@@ -146,9 +152,73 @@ absl::Status ShmSession::TakeMessage(const std::string& message) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "more than ", kShmUnansweredMax, " requests without an answer"));
   }
+  if (head.chunk.region != 0) {
+    WEIR_ASSIGN_OR_RETURN(const Payload chunk, FindPayload(head.chunk, {}));
+    // Copied before anybody looks at it, as what is in the message was.
+    long_chunk_.resize(chunk.bytes());
+    chunk.CopyTo(long_chunk_.data());
+    bytes = long_chunk_;
+  }
   WEIR_ASSIGN_OR_RETURN(Payload payload,
                         FindPayload(head.payload, inline_payload));
-  return Take(std::move(chunk), std::move(payload));
+  switch (head.kind) {
+    case ShmRequest::kChunk:
+      return TakeGradients(bytes, std::move(payload));
+    case ShmRequest::kLookup:
+      return TakeLookup(bytes);
+    case ShmRequest::kUpdate:
+      return TakeUpdate(bytes, payload);
+    default:
+      return NoSuchRequest();
+  }
+}
+
+absl::Status ShmSession::TakeGradients(std::span<const char> bytes,
+                                       Payload payload) {
+  GradientChunk chunk;
+  return Parse(bytes, &chunk) ? Take(std::move(chunk), std::move(payload))
+                              : NoSuchRequest();
+}
+
+absl::Status ShmSession::TakeLookup(std::span<const char> bytes) {
+  LookupChunk request;
+  if (!Parse(bytes, &request)) {
+    return NoSuchRequest();
+  }
+  OnTaken();
+  store_->Lookup(request,
+                 [session = Self()](absl::StatusOr<LookedUp> answer) {
+                   session->WriteRows(std::move(answer));
+                 });
+  return absl::OkStatus();
+}
+
+absl::Status ShmSession::TakeUpdate(std::span<const char> bytes,
+                                    const Payload& payload) {
+  UpdateChunk chunk;
+  if (!Parse(bytes, &chunk)) {
+    return NoSuchRequest();
+  }
+  Failpoint("ps.recv");
+  if (update_ == nullptr) {
+    update_ = std::make_shared<RowUpdate>(store_);
+  }
+  WEIR_RETURN_IF_ERROR(update_->Add(chunk, payload));
+  OnTaken();
+  if (!chunk.last()) {
+    OnAnswered();
+    Pending pending;
+    pending.head.kind = ShmAnswer::kTaken;
+    Enqueue(std::move(pending));
+    return absl::OkStatus();
+  }
+  // Holds the shard until it has answered.
+  const std::shared_ptr<RowUpdate> update = std::move(update_);
+  update->Apply([session = Self(), update](absl::StatusOr<UpdateReply> reply) {
+    Failpoint("ps.before_ack");
+    session->WriteReply(std::move(reply));
+  });
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Payload> ShmSession::FindPayload(
@@ -190,43 +260,79 @@ void ShmSession::Release(uint64_t pin) {
     pins_.erase(it);
   }
   released.values = BlockRef();  // before more is pulled
-  OnWritten(released.question, true);
+  Written(released.question);
 }
 
 void ShmSession::Write(Answer answer) {
   Pending pending;
-  ShmPlace& place = pending.head.payload;
   const Encoding encoding = answer.header.encoding();
   const bool values = static_cast<bool>(answer.values);
   const size_t count =
       values ? static_cast<size_t>(answer.values.elements()) : 0;
-  place.bytes = EncodedBytes(encoding, count);
+  const size_t bytes = EncodedBytes(encoding, count);
+  pending.head.payload.bytes = bytes;
   pending.chunk = answer.header.SerializeAsString();
   if (values && encoding != F32) {
     BlockRef encoded = BlockRef::Make(
-        arena_, static_cast<int64_t>((place.bytes + 3) / sizeof(float)));
+        arena_, static_cast<int64_t>((bytes + 3) / sizeof(float)));
     EncodeFloats(answer.values.data(), count, encoding,
                  reinterpret_cast<char*>(encoded.data()));
     answer.values = std::move(encoded);
   }
+  WriteValues(std::move(pending), std::move(answer.values), answer.question);
+}
+
+void ShmSession::WriteRows(absl::StatusOr<LookedUp> answer) {
+  if (!answer.ok()) {
+    Fail(answer.status());
+    return;
+  }
+  answer->header.set_incarnation(store_->incarnation());
+  Pending pending;
+  pending.head.payload.bytes = answer->bytes;
+  pending.chunk = answer->header.SerializeAsString();
+  WriteValues(std::move(pending), std::move(answer->rows), nullptr);
+}
+
+void ShmSession::WriteReply(absl::StatusOr<UpdateReply> reply) {
+  if (!reply.ok()) {
+    Fail(reply.status());
+    return;
+  }
+  reply->set_incarnation(store_->incarnation());
+  Pending pending;
+  pending.chunk = reply->SerializeAsString();
+  WriteValues(std::move(pending), BlockRef(), nullptr);
+}
+
+void ShmSession::WriteValues(Pending pending, BlockRef values,
+                             const std::shared_ptr<Question>& question) {
+  ShmPlace& place = pending.head.payload;
   if (values && place.bytes <= kShmInlineBytes) {
-    pending.inline_payload.assign(
-        reinterpret_cast<const char*>(answer.values.data()), place.bytes);
-    answer.values = BlockRef();
+    pending.inline_payload.assign(reinterpret_cast<const char*>(values.data()),
+                                  place.bytes);
   } else if (values) {
     place.region = 1;
-    place.offset = arena_->OffsetOf(answer.values.data());
+    place.offset = arena_->OffsetOf(values.data());
     MutexLock lock(&mutex_);
     if (closed_) {
       return;
     }
     pending.head.pin = next_pin_++;
-    pins_[pending.head.pin] = {std::move(answer.values), answer.question};
+    pins_[pending.head.pin] = {std::move(values), question};
   }
   const bool pinned = pending.head.pin != 0;
   Enqueue(std::move(pending));
   if (!pinned) {
-    OnWritten(answer.question, true);
+    Written(question);
+  }
+}
+
+void ShmSession::Written(const std::shared_ptr<Question>& question) {
+  if (question != nullptr) {
+    OnWritten(question, true);
+  } else {
+    OnAnswered();
   }
 }
 

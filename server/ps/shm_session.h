@@ -1,7 +1,7 @@
-// One client's PushPull stream through shared memory.
+// One client's stream of PushPull, Lookup or Update through shared memory.
 //
-// Place: beside parameter_service.cc's PushPullCall; proto/shm_message.h is the
-// specification. Gradients are applied from the client's memory, values are
+// Place: beside parameter_service.cc's calls; proto/shm_message.h is the
+// specification. Gradients of blocks are applied from the client's memory, values are
 // read by the client from the arena: nothing is copied here.
 //
 // Invariants
@@ -47,7 +47,7 @@ class ShmSession : public AnswerFlow {
  private:
   struct Pin {
     BlockRef values;
-    std::shared_ptr<Question> question;
+    std::shared_ptr<Question> question;  // null: of rows
   };
   struct Pending {
     ShmAnswer head;
@@ -55,15 +55,27 @@ class ShmSession : public AnswerFlow {
     std::string inline_payload;
   };
 
+  std::shared_ptr<ShmSession> Self() {
+    return std::static_pointer_cast<ShmSession>(shared_from_this());
+  }
   absl::Status Open();
   void Listen();
   void AddRegion(const ShmRegion& region, FileDescriptor fd);
   void Serve();
   absl::Status TakeMessage(const std::string& message);
+  absl::Status TakeGradients(std::span<const char> bytes, Payload payload);
+  absl::Status TakeLookup(std::span<const char> bytes);
+  absl::Status TakeUpdate(std::span<const char> bytes, const Payload& payload);
   absl::StatusOr<Payload> FindPayload(const ShmPlace& place,
                                       std::span<const char> inline_payload);
   void Release(uint64_t pin);
   void Write(Answer answer) override;
+  void WriteRows(absl::StatusOr<LookedUp> answer);
+  void WriteReply(absl::StatusOr<UpdateReply> reply);
+  // Sends `pending`, whose payload is `values`, and pins them where they lie.
+  void WriteValues(Pending pending, BlockRef values,
+                   const std::shared_ptr<Question>& question);
+  void Written(const std::shared_ptr<Question>& question);
   void Finish(const absl::Status& status) override;
   // What the store keeps of a payload it has copied (Payload::Keep).
   void OnTaken() override { taken_ = requests_; }
@@ -75,7 +87,9 @@ class ShmSession : public AnswerFlow {
   UnixSocket socket_;
   std::unique_ptr<SharedChannel> channel_;  // after Open
   std::atomic<bool> closed_{false};
-  uint64_t requests_ = 0;           // the session's thread's
+  uint64_t requests_ = 0;  // the session's thread's
+  std::string long_chunk_;               // likewise
+  std::shared_ptr<RowUpdate> update_;    // that is on its way in; likewise
   std::atomic<uint64_t> taken_{0};  // of them, whose payloads have been read
   std::atomic<uint64_t> answered_{0};
 
