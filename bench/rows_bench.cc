@@ -1,5 +1,5 @@
-// Rows of an embedding table a second, through a real ps process, beside PyTorch
-// RPC: gRPC beside its TCP, shared memory beside its own.
+// Rows of an embedding table a second, through a real ps process, beside
+// PyTorch RPC: gRPC beside its TCP, shared memory beside its own.
 //
 //   weir bench rows [--json FILE] [--rounds 5] [--rows 10000000] [--batches 40]
 //                   [--samples 4096] [--no_peers]
@@ -496,11 +496,11 @@ absl::Status Run(const Flags& flags) {
     nlohmann::json json;
     for (const auto& [key, of] : figures) {
       json[key.first][key.second] = {{"weir_ids_per_s", of.weir},
-                    {"torch_ids_per_s", of.torch},
-                    {"ratio", of.ratio},
-                    {"worker_cpu_ns_per_id", of.client_cpu},
-                    {"ps_cpu_ns_per_id", of.ps_cpu},
-                    {"torch_cpu_ns_per_id", of.torch_cpu}};
+                                     {"torch_ids_per_s", of.torch},
+                                     {"ratio", of.ratio},
+                                     {"worker_cpu_ns_per_id", of.client_cpu},
+                                     {"ps_cpu_ns_per_id", of.ps_cpu},
+                                     {"torch_cpu_ns_per_id", of.torch_cpu}};
     }
     return Say(flags.json, json.dump(2) + "\n");
   }

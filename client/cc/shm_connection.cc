@@ -32,8 +32,8 @@ constexpr std::chrono::milliseconds kBellWait{1000};
 class ShmConnection::State {
  public:
   State(UnixSocket socket, std::shared_ptr<SharedMemory> channel,
-             std::shared_ptr<SharedMemory> arena,
-             std::shared_ptr<SharedBuffers> buffers)
+        std::shared_ptr<SharedMemory> arena,
+        std::shared_ptr<SharedBuffers> buffers)
       : socket_(std::move(socket)),
         channel_(std::move(channel), SharedChannel::kClient),
         arena_(std::move(arena)),
@@ -250,9 +250,8 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::Open(
                         SharedMemory::Map(std::move(fd), answer.bytes,
                                           SharedMemory::Access::kRead));
   return std::unique_ptr<ShmConnection>(new ShmConnection(
-      address,
-      std::make_shared<State>(std::move(socket), std::move(channel),
-                              std::move(arena), std::move(buffers))));
+      address, std::make_shared<State>(std::move(socket), std::move(channel),
+                                       std::move(arena), std::move(buffers))));
 }
 
 ShmConnection::ShmConnection(std::string address, std::shared_ptr<State> state)
@@ -413,9 +412,8 @@ absl::Status ShmConnection::Decode(Answer* answer) {
   } else if (head.payload.region != 0) {
     // Keeps values in place on the ps while the payload points to them.
     const std::shared_ptr<void> pin(
-        nullptr, [state = state_, number = head.pin](void*) {
-          state->Release(number);
-        });
+        nullptr,
+        [state = state_, number = head.pin](void*) { state->Release(number); });
     WEIR_ASSIGN_OR_RETURN(const std::span<const char> values,
                           BytesAt(state_->arena(), head.payload));
     answer->payload = Payload({values}, pin);

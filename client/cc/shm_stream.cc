@@ -90,9 +90,8 @@ absl::StatusOr<UpdateReply> UpdateThroughShm(
   ShmConnection::Answer answer;
   int unanswered = 0;
   while (next(&chunk, &payload)) {
-    WEIR_RETURN_IF_ERROR(connection->Send(ShmRequest::kUpdate,
-                                          chunk.SerializeAsString(), payload,
-                                          nullptr));
+    WEIR_RETURN_IF_ERROR(connection->Send(
+        ShmRequest::kUpdate, chunk.SerializeAsString(), payload, nullptr));
     ++unanswered;
     while (unanswered > kUpdateAhead) {
       WEIR_RETURN_IF_ERROR(connection->Receive(&answer, deadline));

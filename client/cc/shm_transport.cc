@@ -159,9 +159,9 @@ class ShmLink : public ShardLink {
  private:
   absl::StatusOr<std::unique_ptr<ShmConnection>> OpenShared() {
     absl::StatusOr<std::unique_ptr<ShmConnection>> shared = TryOpenShared();
-    LOG_DEBUG("ps {}: {}", address(),
-              shared.ok() ? "through shared memory"
-                          : shared.status().ToString());
+    LOG_DEBUG(
+        "ps {}: {}", address(),
+        shared.ok() ? "through shared memory" : shared.status().ToString());
     return shared;
   }
   absl::StatusOr<std::unique_ptr<ShmConnection>> TryOpenShared() {

@@ -186,10 +186,9 @@ absl::Status ShmSession::TakeLookup(std::span<const char> bytes) {
     return NoSuchRequest();
   }
   OnTaken();
-  store_->Lookup(request,
-                 [session = Self()](absl::StatusOr<LookedUp> answer) {
-                   session->WriteRows(std::move(answer));
-                 });
+  store_->Lookup(request, [session = Self()](absl::StatusOr<LookedUp> answer) {
+    session->WriteRows(std::move(answer));
+  });
   return absl::OkStatus();
 }
 

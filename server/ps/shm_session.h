@@ -1,8 +1,8 @@
 // One client's stream of PushPull, Lookup or Update through shared memory.
 //
 // Place: beside parameter_service.cc's calls; proto/shm_message.h is the
-// specification. Gradients of blocks are applied from the client's memory, values are
-// read by the client from the arena: nothing is copied here.
+// specification. Gradients of blocks are applied from the client's memory,
+// values are read by the client from the arena: nothing is copied here.
 //
 // Invariants
 //   I1. A pinned block is released when the client says so or is gone.
@@ -87,10 +87,10 @@ class ShmSession : public AnswerFlow {
   UnixSocket socket_;
   std::unique_ptr<SharedChannel> channel_;  // after Open
   std::atomic<bool> closed_{false};
-  uint64_t requests_ = 0;  // the session's thread's
-  std::string long_chunk_;               // likewise
-  std::shared_ptr<RowUpdate> update_;    // that is on its way in; likewise
-  std::atomic<uint64_t> taken_{0};  // of them, whose payloads have been read
+  uint64_t requests_ = 0;              // the session's thread's
+  std::string long_chunk_;             // likewise
+  std::shared_ptr<RowUpdate> update_;  // that is on its way in; likewise
+  std::atomic<uint64_t> taken_{0};     // of them, whose payloads have been read
   std::atomic<uint64_t> answered_{0};
 
   Mutex mutex_;

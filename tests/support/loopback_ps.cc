@@ -76,6 +76,14 @@ Declaration LoopbackPs::MakeDeclaration() const {
   Group* group = declaration.add_group();
   group->mutable_optimizer()->mutable_sgd();
   group->mutable_schedule()->set_learning_rate(1.0);
+  if (options.table_dim > 0) {
+    EmbeddingTable* table = declaration.add_table();
+    table->set_name("t");
+    table->set_dim(static_cast<uint32_t>(options.table_dim));
+    table->mutable_initializer()->mutable_zeros();
+    table->mutable_optimizer()->mutable_sgd();
+    table->mutable_schedule()->set_learning_rate(1.0);
+  }
   if (options.sync_contributions > 0) {
     declaration.mutable_update()->mutable_sync()->set_contributions(
         static_cast<uint32_t>(options.sync_contributions));

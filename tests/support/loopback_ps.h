@@ -27,6 +27,7 @@ class LoopbackPs {
     int queue_count = 1;
     bool declare = true;
     bool shared_memory = false;  // offered, and taken by `transport`
+    int table_dim = 0;           // of a table "t", trained like "w"; 0: none
   };
   LoopbackPs() : LoopbackPs(Options()) {}
   explicit LoopbackPs(Options options);

@@ -296,6 +296,12 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
   EXPECT_EQ(ends_with(head, "\xff\xff\xff"), invalid);
   head.kind = 9;
   EXPECT_EQ(ends_with(head, chunk), invalid);
+  for (const auto kind : {ShmRequest::kLookup, ShmRequest::kUpdate}) {
+    head.kind = kind;
+    EXPECT_EQ(ends_with(head, "\xff\xff\xff"), invalid);
+    // A whole message that says nothing of whom it is from.
+    EXPECT_NE(ends_with(head, ""), absl::StatusCode::kOk);
+  }
   head = ShmRequest();
   head.payload.bytes = 100;  // but nothing inline
   EXPECT_EQ(ends_with(head, chunk), invalid);
@@ -315,6 +321,21 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
     head.payload = {1, 4000, kBlock * 4};
     EXPECT_TRUE(*WriteShm(&stranger.channel, head, chunk, {}));
     EXPECT_EQ(stranger.End(), invalid);
+  }
+  {
+    // A long chunk outside its memory.
+    Stranger stranger(name);
+    const auto memory = *SharedMemory::Create(4096);
+    ShmRegion region;
+    region.id = 1;
+    region.bytes = 4096;
+    ASSERT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
+    head = ShmRequest();
+    head.kind = ShmRequest::kLookup;
+    head.chunk = {1, 4000, 1000};
+    EXPECT_TRUE(*WriteShm(&stranger.channel, head, "", {}));
+    EXPECT_EQ(stranger.End(), invalid);
+    head = ShmRequest();
   }
   {
     Stranger stranger(name);
