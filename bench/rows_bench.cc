@@ -196,19 +196,20 @@ class Worker {
     return absl::OkStatus();
   }
 
+  // As the train loop with train.prefetch.
   absl::Status LoopBags(const Batches& batches) {
     WEIR_RETURN_IF_ERROR(Sort(batches[0], 0));
     WEIR_RETURN_IF_ERROR(Lookup(sorted_[0].ids()));
     for (size_t i = 0; i < batches.size(); ++i) {
       const size_t now = i % 2;
       const bool more = i + 1 < batches.size();
+      if (more) {
+        WEIR_RETURN_IF_ERROR(Sort(batches[i + 1], 1 - now));
+        WEIR_RETURN_IF_ERROR(StartLookup(sorted_[1 - now].ids(), 1 - now));
+      }
       Pool(now);
       SumGradients(now);
       WEIR_RETURN_IF_ERROR(StartUpdate(sorted_[now].ids()));
-      if (more) {
-        WEIR_RETURN_IF_ERROR(Sort(batches[i + 1], 1 - now));
-        WEIR_RETURN_IF_ERROR(StartLookup(sorted_[1 - now].ids()));
-      }
       WEIR_RETURN_IF_ERROR(client_->WaitUpdate().status());
       if (more) {
         WEIR_RETURN_IF_ERROR(WaitLookup());
@@ -268,7 +269,8 @@ class Worker {
     RandomStream random(1);
     const size_t most =
         std::max(kFillIds, static_cast<size_t>(flags.samples * kFeatures));
-    rows_.resize(most * kDim);
+    rows_[0].resize(most * kDim);
+    rows_[1].resize(most * kDim);
     gradients_ = transport_->NewBuffer(most * kDim);
     if (gradients_ == nullptr) {
       return absl::ResourceExhaustedError("no memory for gradients");
@@ -302,7 +304,7 @@ class Worker {
   }
   void Pool(size_t slot) {
     backend_->GatherSum(ListsOf(sorted_[slot].uses()[0].bags), kDim,
-                        rows_.data(), /*add=*/false, pooled_.data());
+                        rows_[slot].data(), /*add=*/false, pooled_.data());
   }
   void SumGradients(size_t slot) {
     backend_->GatherSum(ListsOf(sorted_[slot].uses()[0].rows), kDim,
@@ -315,8 +317,8 @@ class Worker {
     return WaitLookup();
   }
 
-  absl::Status StartLookup(const std::vector<uint64_t>& ids) {
-    const TableClient::Wanted wanted = {0, ids, rows_.data()};
+  absl::Status StartLookup(const std::vector<uint64_t>& ids, size_t slot = 0) {
+    const TableClient::Wanted wanted = {0, ids, rows_[slot].data()};
     return client_->StartLookup(want_, /*train=*/true, {&wanted, 1});
   }
 
@@ -339,7 +341,7 @@ class Worker {
   Want want_;
   TableClient::Versions versions_;
   uint64_t item_ = 0;
-  std::vector<float> rows_;
+  std::vector<float> rows_[2];  // as sorted_
   std::shared_ptr<float> gradients_;
 
   int64_t samples_ = 0;
