@@ -9,9 +9,6 @@
 namespace weir {
 namespace {
 
-// Large enough that the list of chunks stays in the second-level cache with
-// 10 M rows, small enough that a table of a few rows is a few MiB.
-constexpr size_t kChunkBytes = 32 << 10;
 constexpr uint32_t kMinRowsPerChunk = 8;
 
 size_t RowBytes(int row_floats) {
@@ -23,12 +20,12 @@ size_t RowBytes(int row_floats) {
 
 }  // namespace
 
-RowSlab::RowSlab(Arena* arena, int row_floats)
+RowSlab::RowSlab(Arena* arena, int row_floats, size_t chunk_bytes)
     : arena_(arena),
       row_bytes_(RowBytes(row_floats)),
       shift_(
           std::bit_width(static_cast<uint32_t>(std::clamp<size_t>(
-              kChunkBytes / row_bytes_, kMinRowsPerChunk, kMaxRowsPerChunk))) -
+              chunk_bytes / row_bytes_, kMinRowsPerChunk, kMaxRowsPerChunk))) -
           1),
       mask_((uint32_t{1} << shift_) - 1) {}
 

@@ -4,7 +4,8 @@
 //
 // Terms
 //   row     a RowHeader, then the rule's floats: values [dim], slots.
-//   chunk   a power of two of rows, about 32 KiB, from the arena.
+//   chunk   a power of two of rows, at most kChunkBytes unless 8 rows are more,
+//           from the arena.
 //
 // Invariants
 //   I1. A row stays where it is until it is freed or ReleaseChunk moves it.
@@ -37,8 +38,13 @@ static_assert(sizeof(RowHeader) == 16);
 
 class RowSlab {
  public:
-  // `row_floats` floats follow each header. The arena is borrowed.
-  RowSlab(Arena* arena, int row_floats);
+  // Large enough that the list of chunks stays in the second-level cache with
+  // 10 M rows, small enough that a table of a few rows is a few MiB.
+  static constexpr size_t kChunkBytes = 32 << 10;
+
+  // `row_floats` floats follow each header. A chunk is at most `chunk_bytes`
+  // long, unless 8 rows are more. The arena is borrowed.
+  RowSlab(Arena* arena, int row_floats, size_t chunk_bytes = kChunkBytes);
   ~RowSlab();
   RowSlab(const RowSlab&) = delete;
   RowSlab& operator=(const RowSlab&) = delete;

@@ -76,9 +76,9 @@ absl::Status TableOptions::Validate() const {
   const int64_t filter = admission.kind == AdmissionPolicy::Kind::kCount
                              ? admission.filter_bytes
                              : 0;
+  const RowSlab smallest(arena, built->row_floats(dim), /*chunk_bytes=*/0);
   const int64_t least =
-      filter + stripes * (RowIndex::kSegmentBytes +
-                          RowSlab(arena, built->row_floats(dim)).chunk_bytes());
+      filter + stripes * (RowIndex::kSegmentBytes + smallest.chunk_bytes());
   return Check(memory_bytes_max >= least, *this, "memory_bytes_max",
                memory_bytes_max,
                absl::StrCat("at least ", least, ", or 0 for no bound"));

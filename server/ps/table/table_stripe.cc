@@ -18,7 +18,7 @@ constexpr size_t kEvictShare = 16;
 
 // Rows for which there is memory before they are asked for: what one window of
 // a batch makes at most.
-constexpr uint32_t kRoomRows = 64;
+constexpr int64_t kRoomRows = 64;
 constexpr size_t kPageBytes = 4096;
 
 // Memory whose pages are there; null for 0 bytes.
@@ -33,6 +33,17 @@ void* Touched(Arena* arena, size_t bytes) {
   return memory;
 }
 
+// A chunk is at most this share of what a stripe may have, so that little of a
+// small budget is too little for one more.
+constexpr int64_t kChunkShare = 16;
+
+size_t ChunkBytes(const StripeContext& context) {
+  return context.bytes_max == 0
+             ? RowSlab::kChunkBytes
+             : std::min(RowSlab::kChunkBytes,
+                        static_cast<size_t>(context.bytes_max / kChunkShare));
+}
+
 // Derives the key of admission by probability from the table's seed: "admt".
 constexpr uint64_t kAdmissionStream = 0x61646d74;
 
@@ -44,7 +55,8 @@ TableStripe::TableStripe(const StripeContext* context, int stripe)
       first_hash_(static_cast<uint64_t>(stripe)
                   << (63 - context->skip_bits) << 1),
       slab_(context->options->arena,
-            context->rule->row_floats(context->options->dim)),
+            context->rule->row_floats(context->options->dim),
+            ChunkBytes(*context)),
       index_(context->options->arena, &slab_, context->skip_bits),
       filter_(context->options->admission.kind == AdmissionPolicy::Kind::kCount
                   ? context->options->admission.filter_bytes >>
@@ -107,12 +119,16 @@ void TableStripe::Resolve(Access access, const uint64_t* ids,
 }
 
 bool TableStripe::WantsChunk() const {
-  return slab_.free_rows() < std::min(kRoomRows, slab_.rows_per_chunk()) &&
+  return slab_.free_rows() <
+             std::min<int64_t>(kRoomRows, slab_.rows_per_chunk()) &&
          Affords(slab_.chunk_bytes());
 }
 
 bool TableStripe::WantsSegment() const {
-  return !index_.HasSpare() && Affords(RowIndex::kSegmentBytes);
+  // Fewer rows fill no segment.
+  return !index_.HasSpare() &&
+         index_.rows() + kRoomRows >= RowIndex::kMaxRows &&
+         Affords(RowIndex::kSegmentBytes);
 }
 
 void TableStripe::MakeRoom() {

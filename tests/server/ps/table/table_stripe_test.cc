@@ -168,6 +168,26 @@ TEST(BudgetTest, IsNeverExceeded) {
   }
 }
 
+// However small a stripe's share is.
+TEST(BudgetTest, IsUsedUp) {
+  for (const int64_t budget : {1 << 20, 3'448'004, 16 << 20}) {
+    TableOptions options = SmallOptions(RowAdagrad{}, 16);
+    options.stripes = 64;
+    options.memory_bytes_max = budget;
+    const auto table = MakeTable(options);
+    const uint64_t ids = static_cast<uint64_t>(budget) / 100;
+    for (uint64_t first = 0; first < ids; first += 1000) {
+      Read(table.get(), Range(first, first + 1000));
+      ASSERT_LE(table->memory_bytes(), budget);
+    }
+    EXPECT_GT(table->memory_bytes(), budget * 9 / 10);
+    // Rows of 144 bytes; the index has 4 KiB for 64 stripes at least, and for
+    // every 320 to 640 rows.
+    EXPECT_GT(table->Report(0).rows, (budget - 64 * 4096) * 8 / 10 / 157)
+        << budget;
+  }
+}
+
 // Half of the ids in use all the time, the others once.
 std::set<uint64_t> AfterPressure(EvictionOrder order) {
   TableOptions options = SmallOptions(RowAdagrad{}, 16);
