@@ -411,11 +411,6 @@ absl::Status CheckTables(const JobSpec& spec) {
       }
     }
   }
-  if (spec.table_size() > 0 && spec.train().has_clip()) {
-    return Invalid("train.clip",
-                   "the gradients of tables' rows are not clipped; leave it "
-                   "out of a job with tables");
-  }
   for (int i = 0; i < spec.model().layer_size(); ++i) {
     const Layer& layer = spec.model().layer(i);
     if (layer.has_embedding_bag() &&

@@ -131,6 +131,15 @@ absl::StatusOr<std::span<const TableInput>> TableFeed::Wait() {
   return std::span<const TableInput>(inputs_);
 }
 
+std::vector<std::span<float>> TableFeed::Gradients() {
+  std::vector<std::span<float>> gradients;
+  for (size_t t = 0; t < tables_.size() && !current_.empty; ++t) {
+    gradients.emplace_back(current_.gradients[t].data(),
+                           current_.batches[t].ids().size() * tables_[t].dim);
+  }
+  return gradients;
+}
+
 absl::Status TableFeed::Push(uint64_t item, uint32_t contribution,
                              float weight) {
   TableClient::ItemPush push;

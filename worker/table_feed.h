@@ -51,7 +51,9 @@ class TableFeed {
   // Waits for it: it becomes current. The inputs hold until the next call.
   absl::StatusOr<std::span<const TableInput>> Wait();
 
-  // Sends the current one's gradients. REQUIRES: Wait; the step has ended.
+  // The current one's gradients, by table. REQUIRES: Wait.
+  std::vector<std::span<float>> Gradients();
+  // Sends them. REQUIRES: Wait; the step has ended.
   absl::Status Push(uint64_t item, uint32_t contribution, float weight);
   absl::StatusOr<TableClient::ItemResult> WaitPushed() {
     return client_->WaitUpdate();

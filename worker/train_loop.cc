@@ -105,7 +105,9 @@ absl::Status TrainLoop::Step(const WorkItem& work,
                                   hooks, tables));
   if (clip) {
     // By norm needs every gradient, so nothing could leave before.
-    ClipGradients(options_.clip, *options_.layout, options_.gradients);
+    ClipGradients(options_.clip, *options_.layout, options_.gradients,
+                  options_.tables != nullptr ? options_.tables->Gradients()
+                                             : std::vector<std::span<float>>());
     const int variables = static_cast<int>(options_.layout->variables().size());
     for (int v = variables - 1; v >= 0; --v) {
       WEIR_RETURN_IF_ERROR(push(v));

@@ -125,6 +125,25 @@ TEST(TablesTest, AnotherRateOfOneTableGivesOtherBits) {
   EXPECT_NE(run.summary["model_sha256"], other.summary["model_sha256"]);
 }
 
+// One step in which rows alone move, by their gradient.
+TEST(TablesTest, ClippingChangesWhatRowsGet) {
+  const auto bits = [](const std::string& clip) {
+    const TrainRun run = RunTrain(
+        FreshDir("tables_clip"),
+        Arguments(1, 1,
+                  {"train.steps=1", "schedule.learning_rate=1e-30",
+                   "table[0].optimizer={sgd {}}", "train.clip=" + clip}));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    return run.summary.value("model_sha256", "");
+  };
+  const std::string unclipped = bits("{norm: 1e30}");
+  EXPECT_EQ(bits("{value: 1e30}"), unclipped);
+  const std::string by_norm = bits("{norm: 1e-3}");
+  EXPECT_NE(by_norm, unclipped);
+  EXPECT_NE(bits("{value: 1e-3}"), unclipped);
+  EXPECT_NE(bits("{norm: 2e-3}"), by_norm);
+}
+
 TEST(TablesTest, SameBitsWhenAWorkerDies) {
   for (const char* failpoint :
        {"worker.mid_push:5", "worker.before_rows:7", "worker.in_barrier:9"}) {
@@ -231,8 +250,6 @@ TEST(TablesTest, MistakesInTablesAreRefusedByName) {
        "dim: 4 initializer { he_normal {} } optimizer { adam",
        "table[1].initializer: rows have no fan in or out"},
       {"feature: \"C3\"", "feature: \"C4\"", "'C4'"},
-      {"log_every_steps: 5", "clip { norm: 1 }",
-       "train.clip: the gradients of tables' rows are not clipped"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.says);

@@ -266,10 +266,6 @@ TEST(JobSpecRulesTest, TablesAreChecked) {
        "table[0].initializer.uniform_limit: "},
       {{"table[0].schedule={learning_rate: -1}"},
        "table[0].schedule.learning_rate: "},
-      {{"train.clip={norm: 1}"},
-       "train.clip: the gradients of tables' rows are not clipped"},
-      {{"train.clip={value: 1}"},
-       "train.clip: the gradients of tables' rows are not clipped"},
   };
   for (const auto& c : cases) {
     EXPECT_THAT(CheckTabled(c.sets), HasSubstr(c.want)) << c.sets[0];

@@ -1,5 +1,6 @@
 #include "worker/model/clip.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/status.h"
@@ -21,15 +22,31 @@ double SquareSum(const float* x, int64_t count) {
   return sum;
 }
 
-// Calls f(first element, count) for every trained variable.
+// Calls f(values, count) for every trained variable's gradient and each
+// table's.
 template <typename F>
-void ForEachTrained(const Layout& layout, F f) {
+void ForEachTrained(const Layout& layout, const float* gradients,
+                    RowGradientLists rows, F f) {
   for (size_t v = 0; v < layout.variables().size(); ++v) {
     const VariableSpec& variable = layout.variables()[v];
     if (variable.kind == VariableKind::kTrained) {
-      f(layout.flat_begin(static_cast<int>(v)), variable.elements());
+      f(gradients + layout.flat_begin(static_cast<int>(v)),
+        variable.elements());
     }
   }
+  for (const std::span<float> table : rows) {
+    f(table.data(), static_cast<int64_t>(table.size()));
+  }
+}
+
+// Replaces each trained element g by map(g).
+template <typename F>
+void Map(const Layout& layout, float* gradients, RowGradientLists rows, F map) {
+  ForEachTrained(layout, gradients, rows, [&](const float* x, int64_t count) {
+    // Of `gradients` or `rows`, which are not constant.
+    float* const values = const_cast<float*>(x);
+    std::transform(values, values + count, values, map);
+  });
 }
 
 absl::Status CheckBound(const char* field, double bound) {
@@ -54,34 +71,30 @@ absl::Status ValidateClip(const Clip& clip) {
   return absl::OkStatus();
 }
 
-double GradientNorm(const Layout& layout, const float* gradients) {
+double GradientNorm(const Layout& layout, const float* gradients,
+                    RowGradientLists rows) {
   double sum = 0.0;
-  ForEachTrained(layout, [&](int64_t begin, int64_t count) {
-    sum += SquareSum(gradients + begin, count);
+  ForEachTrained(layout, gradients, rows, [&](const float* x, int64_t count) {
+    sum += SquareSum(x, count);
   });
   return std::sqrt(sum);
 }
 
-void ClipGradients(const Clip& clip, const Layout& layout, float* gradients) {
+void ClipGradients(const Clip& clip, const Layout& layout, float* gradients,
+                   RowGradientLists rows) {
   if (clip.kind_case() == Clip::kValue) {
     const auto bound = static_cast<float>(clip.value());
-    ForEachTrained(layout, [&](int64_t begin, int64_t count) {
-      for (float* g = gradients + begin; g < gradients + begin + count; ++g) {
-        // Comparisons that NaN fails, so that it stays.
-        *g = *g > bound ? bound : *g < -bound ? -bound : *g;
-      }
+    // Comparisons that NaN fails, so that it stays.
+    Map(layout, gradients, rows, [bound](float g) {
+      return g > bound ? bound : g < -bound ? -bound : g;
     });
   } else if (clip.kind_case() == Clip::kNorm) {
-    const double norm = GradientNorm(layout, gradients);
+    const double norm = GradientNorm(layout, gradients, rows);
     if (!std::isfinite(norm) || norm <= clip.norm()) {
       return;
     }
     const auto factor = static_cast<float>(clip.norm() / norm);
-    ForEachTrained(layout, [&](int64_t begin, int64_t count) {
-      for (int64_t i = begin; i < begin + count; ++i) {
-        gradients[i] *= factor;
-      }
-    });
+    Map(layout, gradients, rows, [factor](float g) { return g * factor; });
   }
 }
 

@@ -15,6 +15,8 @@
 #ifndef WORKER_MODEL_CLIP_H_
 #define WORKER_MODEL_CLIP_H_
 
+#include <span>
+
 #include "absl/status/status.h"
 #include "common/layout.h"
 #include "proto/job_spec.pb.h"
@@ -24,12 +26,17 @@ namespace weir {
 // Errors: INVALID_ARGUMENT  a bound that is not finite and > 0.
 absl::Status ValidateClip(const Clip& clip);
 
-// Clips `gradients` [layout.flat_elements()] in place; nothing when no kind is
-// set. REQUIRES: ValidateClip(clip) is OK.
-void ClipGradients(const Clip& clip, const Layout& layout, float* gradients);
+// Gradients of rows, by table, each row once.
+using RowGradientLists = std::span<const std::span<float>>;
 
-// The 2-norm over all trained variables.
-double GradientNorm(const Layout& layout, const float* gradients);
+// Clips `gradients` [layout.flat_elements()] and `rows` in place; nothing when
+// no kind is set. REQUIRES: ValidateClip(clip) is OK.
+void ClipGradients(const Clip& clip, const Layout& layout, float* gradients,
+                   RowGradientLists rows = {});
+
+// The 2-norm over all trained variables and rows.
+double GradientNorm(const Layout& layout, const float* gradients,
+                    RowGradientLists rows = {});
 
 }  // namespace weir
 

@@ -60,6 +60,26 @@ TEST(ClipTest, LeavesASmallerNormAlone) {
   EXPECT_EQ(g, Gradients());
 }
 
+// A norm of 10 with rows of 7 and of sqrt(26); sqrt(25 + 49 + 26).
+TEST(ClipTest, RowsOfTablesCountAndChange) {
+  std::vector<float> g = Gradients();
+  std::vector<float> first = {7};
+  std::vector<float> second = {1, -5};
+  const std::vector<std::span<float>> rows = {first, second};
+  EXPECT_DOUBLE_EQ(GradientNorm(SmallLayout(), g.data(), rows), 10.0);
+  Clip clip;
+  clip.set_norm(5.0f);
+  ClipGradients(clip, SmallLayout(), g.data(), rows);
+  EXPECT_EQ(g[16], 2.0f);
+  EXPECT_EQ(first, std::vector<float>({3.5f}));
+  EXPECT_EQ(second, std::vector<float>({0.5f, -2.5f}));
+  clip.set_value(1.0f);
+  ClipGradients(clip, SmallLayout(), g.data(), rows);
+  EXPECT_EQ(g[16], 1.0f);
+  EXPECT_EQ(first, std::vector<float>({1.0f}));
+  EXPECT_EQ(second, std::vector<float>({0.5f, -1.0f}));
+}
+
 TEST(ClipTest, LeavesNanToThePs) {
   std::vector<float> g = Gradients();
   g[1] = std::numeric_limits<float>::quiet_NaN();
