@@ -111,7 +111,7 @@ absl::Status Watch(const std::vector<std::string>& addresses) {
                                                    nlohmann::json::object());
   for (;; usleep(kPollUs)) {
     for (size_t s = 0; s < links.size(); ++s) {
-      const absl::StatusOr<PsStatus> status = links[s]->GetStatus(kTimeout);
+      const absl::StatusOr<PsStatus> status = links[s]->GetStatus(kTimeout, 0);
       if (!status.ok()) {
         std::printf("%s\n", found.dump().c_str());
         return absl::OkStatus();

@@ -362,9 +362,10 @@ class GrpcShardLink : public ShardLink {
     return peer_->Named(stream->Finish());
   }
 
-  absl::StatusOr<PsStatus> GetStatus(Timeout timeout) override {
-    return Unary<PsStatus>(&ParameterServer::Stub::GetStatus,
-                           GetStatusRequest(), timeout);
+  absl::StatusOr<PsStatus> GetStatus(Timeout timeout, int hot_ids) override {
+    GetStatusRequest request;
+    request.set_hot_ids(static_cast<uint32_t>(hot_ids));
+    return Unary<PsStatus>(&ParameterServer::Stub::GetStatus, request, timeout);
   }
 
   absl::Status Shutdown(const ShutdownRequest& request,

@@ -318,7 +318,7 @@ absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
                      ": name the ps in the same order everywhere"));
   }
   WEIR_ASSIGN_OR_RETURN(const PsStatus status,
-                        links_[s]->GetStatus(kCallTimeout));
+                        links_[s]->GetStatus(kCallTimeout, 0));
   const std::string difference =
       FirstDeclarationDifference(status.declaration(), declaration_);
   if (!difference.empty()) {
@@ -597,7 +597,8 @@ absl::Status Session::Finish() {
 absl::StatusOr<std::vector<ServerStatus>> Session::Servers() {
   std::vector<ServerStatus> result;
   for (size_t s = 0; s < links_.size(); ++s) {
-    const absl::StatusOr<PsStatus> status = links_[s]->GetStatus(kCallTimeout);
+    const absl::StatusOr<PsStatus> status =
+        links_[s]->GetStatus(kCallTimeout, 0);
     if (!status.ok()) {
       return absl::Status(
           status.status().code(),

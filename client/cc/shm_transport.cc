@@ -148,8 +148,8 @@ class ShmLink : public ShardLink {
       const std::function<void(const SnapshotReply&)>& reply) override {
     return other_->Snapshot(request, timeout, reply);
   }
-  absl::StatusOr<PsStatus> GetStatus(Timeout timeout) override {
-    return other_->GetStatus(timeout);
+  absl::StatusOr<PsStatus> GetStatus(Timeout timeout, int hot_ids) override {
+    return other_->GetStatus(timeout, hot_ids);
   }
   absl::Status Shutdown(const ShutdownRequest& request,
                         Timeout timeout) override {

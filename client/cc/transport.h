@@ -118,7 +118,9 @@ class ShardLink {
   virtual absl::Status Snapshot(
       const SnapshotRequest& request, Timeout timeout,
       const std::function<void(const SnapshotReply&)>& reply) = 0;
-  virtual absl::StatusOr<PsStatus> GetStatus(Timeout timeout) = 0;
+  // With so many ids of each table, most updates first; visits every row if
+  // any.
+  virtual absl::StatusOr<PsStatus> GetStatus(Timeout timeout, int hot_ids) = 0;
   virtual absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
                                              Timeout timeout) = 0;
   virtual absl::Status Shutdown(const ShutdownRequest& request,

@@ -5,6 +5,7 @@
 #   ./weir run ... -- COMMAND    your own program as the workers of a cluster
 #   ./weir config check ...      check TF_CONFIG and a job file
 #   ./weir checkpoint ...        list | inspect | verify | export
+#   ./weir tables ...            report | shrink, of a running job
 #   ./weir evaluate JOB ...      evaluate one checkpoint
 #   ./weir predict JOB ...       write predictions of one checkpoint
 #   ./weir gpu-check             check this machine's GPU
@@ -95,7 +96,7 @@ bench_names() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-  train | run | config | checkpoint | evaluate | predict | gpu-check)
+  train | run | config | checkpoint | tables | evaluate | predict | gpu-check)
     run weir_cli "$command" "$@"
     ;;
   bench)

@@ -27,6 +27,7 @@ void AddPredictCommand(CLI::App* app, Command* command);
 // `words`: what stands after --, which is no option of ours.
 void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                    Command* command);
+void AddTablesCommand(CLI::App* app, Command* command);
 void AddTrainCommand(CLI::App* app, Command* command);
 
 }  // namespace weir

@@ -1,5 +1,5 @@
-// weir_cli: what `./weir` runs for train, run, config, checkpoint, evaluate,
-// predict and gpu-check.
+// weir_cli: what `./weir` runs for train, run, config, checkpoint, tables,
+// evaluate, predict and gpu-check.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
   }
   const int words_begin = std::min(words_at + 1, argc);
   weir::AddRunCommand(&app, {argv + words_begin, argv + argc}, &command);
+  weir::AddTablesCommand(&app, &command);
   weir::AddTrainCommand(&app, &command);
   std::string parent;
   const std::string unknown = UnknownCommand(

@@ -86,7 +86,7 @@ struct Caller {
 
   void operator()(const StatusCall&) const {
     const auto reply = Repeat(options, [&] {
-      return options.link->GetStatus(ShortTimeout(options));
+      return options.link->GetStatus(ShortTimeout(options), /*hot_ids=*/0);
     });
     options.report([shard = options.shard, reply](JobState* state) {
       state->OnStatus(shard, reply);

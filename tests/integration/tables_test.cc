@@ -231,6 +231,64 @@ TEST(TablesTest, SameBitsWhenResumedFromAnIncrementOnOtherNumbers) {
   EXPECT_EQ(resumed.summary["model_sha256"], LongJobsBits());
 }
 
+// "ps=HOST:PORT,..." of a run, from the logs; "" when a ps does not serve yet.
+std::string ClusterOf(const std::string& dir, int ps) {
+  std::string cluster = "ps=";
+  for (int s = 0; s < ps; ++s) {
+    const std::string says = "serving on ";
+    const std::string log =
+        ReadFile(dir + "/logs/ps-" + std::to_string(s) + ".log");
+    const size_t at = log.find(says);
+    if (at == std::string::npos) {
+      return "";
+    }
+    const size_t begin = at + says.size();
+    cluster += (s == 0 ? "" : ",") +
+               log.substr(begin, log.find_first_of(", \n", begin) - begin);
+  }
+  return cluster;
+}
+
+// Of a job that goes on meanwhile.
+TEST(TablesTest, ARunningJobsTablesAreReportedAndShrunk) {
+  const std::string dir = FreshDir("tables_live");
+  std::vector<std::string> sets = LongJob();
+  sets.insert(sets.end(), {"train.steps=1000000", "update={async {}}"});
+  Process process = StartTrain(dir, Arguments(2, 1, sets));
+  CommandResult report;
+  ASSERT_TRUE(WaitUntil(60, [&] {
+    const std::string cluster = ClusterOf(dir, 2);
+    report = cluster.empty() ? CommandResult()
+                             : RunWeir({"tables", "report", "--cluster",
+                                        cluster, "--hot_ids", "3"});
+    return report.output.find("hot ids (updates): ") != std::string::npos;
+  })) << report.output;
+  const std::string cluster = ClusterOf(dir, 2);
+  EXPECT_EQ(report.exit_code, 0);
+  for (const char* part : {"ads: dim 4, on 2 ps", "users: dim 4, on 2 ps",
+                           "  ps 1 127.0.0.1:", "  all "}) {
+    EXPECT_NE(report.output.find(part), std::string::npos) << part;
+  }
+  const CommandResult shrunk =
+      RunWeir({"tables", "shrink", "--cluster", cluster, "--rows", "0"});
+  EXPECT_EQ(shrunk.exit_code, 0) << shrunk.output;
+  EXPECT_NE(shrunk.output.find(" rows dropped, "), std::string::npos);
+  EXPECT_EQ(shrunk.output.find(": 0 rows dropped"), std::string::npos)
+      << shrunk.output;
+
+  const CommandResult unknown =
+      RunWeir({"tables", "report", "--cluster", cluster, "--table", "adds"});
+  EXPECT_EQ(unknown.exit_code, 3);
+  EXPECT_NE(unknown.output.find("has no table 'adds'"), std::string::npos);
+  process.Signal(SIGINT);
+  EXPECT_EQ(FinishTrain(&process, dir).exit_code, 130);
+  const CommandResult gone =
+      RunWeir({"tables", "report", "--cluster", cluster});
+  EXPECT_EQ(gone.exit_code, 138);
+  EXPECT_NE(gone.output.find("connection refused"), std::string::npos)
+      << gone.output;
+}
+
 // Exit code 2 and a line that names what is wrong.
 TEST(TablesTest, MistakesInTablesAreRefusedByName) {
   const struct {

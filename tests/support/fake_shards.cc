@@ -277,7 +277,7 @@ class FakeLink : public ShardLink {
       const std::function<void(const SnapshotReply&)>&) override {
     return absl::UnimplementedError("fake");
   }
-  absl::StatusOr<PsStatus> GetStatus(Timeout) override {
+  absl::StatusOr<PsStatus> GetStatus(Timeout, int) override {
     return absl::UnimplementedError("fake");
   }
   absl::Status Shutdown(const ShutdownRequest&, Timeout) override {

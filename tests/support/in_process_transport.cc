@@ -430,8 +430,9 @@ class InProcessLink : public ShardLink {
   absl::Status SetSlots(const SetSlotsRequest& request, Timeout) override {
     return CallStatus([&](Store* store) { return store->SetSlots(request); });
   }
-  absl::StatusOr<PsStatus> GetStatus(Timeout) override {
-    return Call<PsStatus>([](Store* store) { return store->GetStatus(); });
+  absl::StatusOr<PsStatus> GetStatus(Timeout, int hot_ids) override {
+    return Call<PsStatus>(
+        [hot_ids](Store* store) { return store->GetStatus(hot_ids); });
   }
   absl::Status Shutdown(const ShutdownRequest& request, Timeout) override {
     WEIR_RETURN_IF_ERROR(CallStatus(

@@ -1,0 +1,202 @@
+// weir tables report|shrink: the tables of a running job, asked of its ps.
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cc/grpc_transport.h"
+#include "common/status.h"
+#include "deploy/cli/command.h"
+#include "proto/tf_config.h"
+
+namespace weir {
+namespace {
+
+// Hot ids and dropping rows visit every row.
+constexpr std::chrono::minutes kTimeout{5};
+constexpr int kHotIdsMax = 1000;
+
+struct Options {
+  ClusterSources sources = ClusterSources::FromEnv();
+  std::string table;  // "": all
+  int hot_ids = 10;
+  uint32_t age = 0;
+  int64_t rows = -1;
+};
+
+// Every ps of a job, asked once.
+struct Asked {
+  std::unique_ptr<Transport> transport;
+  std::vector<std::unique_ptr<ShardLink>> links;
+  std::vector<PsStatus> status;
+};
+
+absl::StatusOr<Asked> Ask(const Options& options, int hot_ids) {
+  ClusterSources sources = options.sources;
+  sources.task_required = false;
+  WEIR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ResolveCluster(sources));
+  if (cluster.ps_addresses().empty()) {
+    return absl::InvalidArgumentError(
+        "no ps is known; say --cluster 'ps=HOST:PORT,HOST:PORT' or set "
+        "TF_CONFIG");
+  }
+  Asked asked;
+  asked.transport = MakeGrpcTransport();
+  for (const std::string& address : cluster.ps_addresses()) {
+    asked.links.push_back(asked.transport->Connect(address));
+    WEIR_ASSIGN_OR_RETURN(asked.status.emplace_back(),
+                          asked.links.back()->GetStatus(kTimeout, hot_ids));
+    const PsStatus& status = asked.status.back();
+    if (status.hello().state() != ACTIVE) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("ps ", address, " holds no parameters yet"));
+    }
+    if (status.declaration().table_size() == 0) {
+      return absl::NotFoundError(absl::StrCat(
+          "job '", status.hello().job(), "' on ps ", address, " has no table"));
+    }
+    if (status.hello().history() != asked.status[0].hello().history()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("ps ", address, " serves another job than ",
+                       asked.links[0]->address()));
+    }
+  }
+  return asked;
+}
+
+void PrintLine(const std::string& who, const TableStatus& of) {
+  std::printf("%s\n",
+              absl::StrFormat("  %-24s %12d rows %14d bytes (%d of values and "
+                              "slots)  made %d, dropped %d, looked up %d, "
+                              "updated %d",
+                              who, of.rows(), of.bytes(), of.payload_bytes(),
+                              of.rows_created(), of.rows_dropped(),
+                              of.rows_looked_up(), of.rows_updated())
+                  .c_str());
+}
+
+void Add(const TableStatus& one, TableStatus* all) {
+  all->set_rows(all->rows() + one.rows());
+  all->set_bytes(all->bytes() + one.bytes());
+  all->set_payload_bytes(all->payload_bytes() + one.payload_bytes());
+  all->set_rows_created(all->rows_created() + one.rows_created());
+  all->set_rows_dropped(all->rows_dropped() + one.rows_dropped());
+  all->set_rows_looked_up(all->rows_looked_up() + one.rows_looked_up());
+  all->set_rows_updated(all->rows_updated() + one.rows_updated());
+}
+
+void PrintHot(const std::vector<std::pair<uint32_t, uint64_t>>& hot) {
+  if (hot.empty()) {
+    return;
+  }
+  std::printf("  hot ids (updates):");
+  for (const auto& [updates, id] : hot) {
+    std::printf(" %llu (%u)", static_cast<unsigned long long>(id), updates);
+  }
+  std::printf("\n");
+}
+
+void PrintTable(const Asked& asked, int t, int hot_ids) {
+  const EmbeddingTable& table = asked.status[0].declaration().table(t);
+  std::printf("%s: dim %u, on %zu ps\n", table.name().c_str(), table.dim(),
+              asked.status.size());
+  TableStatus all;
+  std::vector<std::pair<uint32_t, uint64_t>> hot;
+  for (size_t s = 0; s < asked.status.size(); ++s) {
+    const TableStatus& one = asked.status[s].table(t);
+    PrintLine(absl::StrCat("ps ", s, " ", asked.links[s]->address()), one);
+    Add(one, &all);
+    for (int i = 0; i < one.hot_id_size(); ++i) {
+      hot.emplace_back(one.hot_updates(i), one.hot_id(i));
+    }
+  }
+  PrintLine("all", all);
+  std::sort(hot.begin(), hot.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  hot.resize(std::min(hot.size(), static_cast<size_t>(hot_ids)));
+  PrintHot(hot);
+}
+
+absl::StatusOr<int> Report(const Options& options) {
+  WEIR_ASSIGN_OR_RETURN(const Asked asked, Ask(options, options.hot_ids));
+  bool found = false;
+  const Declaration& declaration = asked.status[0].declaration();
+  for (int t = 0; t < declaration.table_size(); ++t) {
+    if (options.table.empty() || options.table == declaration.table(t).name()) {
+      found = true;
+      PrintTable(asked, t, options.hot_ids);
+    }
+  }
+  if (!found) {
+    return absl::NotFoundError(absl::StrCat(
+        "job '", declaration.job(), "' has no table '", options.table, "'"));
+  }
+  return 0;
+}
+
+absl::StatusOr<int> Shrink(const Options& options) {
+  WEIR_ASSIGN_OR_RETURN(const Asked asked, Ask(options, 0));
+  for (size_t s = 0; s < asked.links.size(); ++s) {
+    const HelloReply& hello = asked.status[s].hello();
+    ShrinkRequest request;
+    request.mutable_sender()->set_job(hello.job());
+    request.mutable_sender()->set_history(hello.history());
+    request.mutable_sender()->set_layout_fingerprint(
+        hello.layout_fingerprint());
+    request.set_table(options.table);
+    request.set_age_max(options.age);
+    if (options.rows >= 0) {
+      request.set_rows_max(static_cast<uint64_t>(options.rows));
+    }
+    WEIR_ASSIGN_OR_RETURN(const ShrinkReply reply,
+                          asked.links[s]->Shrink(request, kTimeout));
+    std::printf("ps %zu %s: %s rows dropped, %s bytes free\n", s,
+                asked.links[s]->address().c_str(),
+                absl::StrCat(reply.rows()).c_str(),
+                absl::StrCat(reply.bytes()).c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddTablesCommand(CLI::App* app, Command* command) {
+  auto options = std::make_shared<Options>();
+  CLI::App* tables =
+      app->add_subcommand("tables", "look at the tables of a running job");
+  tables->require_subcommand(1);
+  const auto add = [&](const char* name, const char* about,
+                       absl::StatusOr<int> (*run)(const Options&)) {
+    CLI::App* sub = tables->add_subcommand(name, about);
+    sub->add_option("--cluster", options->sources.flag_cluster,
+                    "ps=host:port,...; default from TF_CONFIG");
+    sub->add_option("--table", options->table, "name; default all");
+    sub->callback([options, command, run] {
+      *command = [options, run] { return run(*options); };
+    });
+    return sub;
+  };
+  CLI::App* report =
+      add("report", "rows, bytes, load of each ps, hot ids", Report);
+  report
+      ->add_option("--hot_ids", options->hot_ids,
+                   "ids with the most updates; 0: none, and no row is visited")
+      ->check(CLI::Range(0, kHotIdsMax))
+      ->capture_default_str();
+  CLI::App* shrink = add("shrink", "drop rows and free their memory", Shrink);
+  shrink->add_option("--age", options->age,
+                     "drop what was not touched for longer, in steps, or "
+                     "seconds if the table's expiry has them; default the "
+                     "table's own bound");
+  shrink
+      ->add_option("--rows", options->rows,
+                   "keep so many of a table on each ps")
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
+}
+
+}  // namespace weir
