@@ -356,6 +356,11 @@ absl::Status CheckRunning(const JobSpec& spec) {
         CheckSource("evaluation.source", spec.evaluation().source()));
     WEIR_RETURN_IF_ERROR(InRange<uint32_t>(
         "evaluation.batch_size", spec.evaluation().batch_size(), 0, kMaxBatch));
+    if (!spec.evaluation().auc_group().empty() &&
+        !spec.model().loss().has_sigmoid_cross_entropy()) {
+      return Invalid("evaluation.auc_group",
+                     "AUC is of a model.loss of sigmoid_cross_entropy");
+    }
     WEIR_RETURN_IF_ERROR(NotNegative("evaluation.wait_seconds",
                                      spec.evaluation().wait_seconds()));
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "proto/checkpoint_io.h"
 #include "proto/declaration_io.h"
@@ -24,6 +25,7 @@ CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
       CreateDataset(own ? spec.evaluation().source() : spec.data().train(),
                     data_dir, spec.seed(),
                     own ? "evaluation.source" : "data.train"));
+  WEIR_RETURN_IF_ERROR(evaluation->FindGroupFeature());
   WEIR_ASSIGN_OR_RETURN(evaluation->backend_, CreateJobBackend(spec, backend));
   NetworkOptions options;
   options.sparse = {TablesFromSpec(spec), evaluation->data_->sparse_features()};
@@ -39,6 +41,23 @@ CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
   WEIR_RETURN_IF_ERROR(evaluation->network_->Bind(
       *evaluation->layout_, evaluation->parameters_.data(), nullptr));
   return evaluation;
+}
+
+absl::Status CheckpointEvaluation::FindGroupFeature() {
+  const std::string& group = spec_.evaluation().auc_group();
+  if (group.empty()) {
+    return absl::OkStatus();
+  }
+  const std::vector<std::string>& features = data_->sparse_features();
+  const auto at = std::find(features.begin(), features.end(), group);
+  if (at == features.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("evaluation.auc_group: '", group,
+                     "' is no feature of the data; it has [",
+                     absl::StrJoin(features, ", "), "]"));
+  }
+  group_feature_ = static_cast<size_t>(at - features.begin());
+  return absl::OkStatus();
 }
 
 absl::Status CheckpointEvaluation::LoadParameters(
@@ -112,6 +131,14 @@ absl::StatusOr<EvaluationResult> CheckpointEvaluation::Run(
     const int64_t output_width = network_->output_width();
     metrics.Add(evaluated.outputs.data(), labels.data(), rows, output_width,
                 evaluated.loss_sum / static_cast<double>(rows));
+    for (int64_t row = 0; group_feature_.has_value() && row < rows; ++row) {
+      const SparseFeature& groups = sparse_.features[*group_feature_];
+      const int64_t first = groups.offsets[row];
+      if (first < groups.offsets[row + 1]) {
+        metrics.AddGroup(groups.ids[first], evaluated.outputs[row],
+                         labels[row] > 0.5f);
+      }
+    }
     for (int64_t row = 0; sink && row < rows; ++row) {
       WEIR_RETURN_IF_ERROR(
           sink(begin + row,

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,6 +60,7 @@ class CheckpointEvaluation {
  private:
   CheckpointEvaluation(Files* files, const JobSpec& spec)
       : files_(files), spec_(spec) {}
+  absl::Status FindGroupFeature();
   // The rows of what is in sparse_.
   absl::StatusOr<std::span<const TableInput>> LookUp(int64_t samples);
   absl::Status LoadParameters(const std::string& checkpoint_dir,
@@ -67,6 +69,7 @@ class CheckpointEvaluation {
   Files* const files_;
   const JobSpec spec_;
   std::unique_ptr<Dataset> data_;
+  std::optional<size_t> group_feature_;  // evaluation.auc_group, of data_
   std::unique_ptr<Backend> backend_;
   std::vector<float> parameters_;  // the network's; goes after it
   std::unique_ptr<Network> network_;

@@ -58,6 +58,14 @@ void Metrics::AddBinary(float logit, bool positive) {
   }
 }
 
+void Metrics::AddGroup(uint64_t group, float logit, bool positive) {
+  if (rows_ <= exact_rows_max_) {
+    grouped_.push_back({group, logit, positive});
+  } else {
+    grouped_ = {};
+  }
+}
+
 void Metrics::AddBinaryResults(std::map<std::string, double>* result) const {
   if (has_nan_) {
     return;
@@ -67,6 +75,9 @@ void Metrics::AddBinaryResults(std::map<std::string, double>* result) const {
   (*result)["log_loss"] = log_loss_sum_ / static_cast<double>(rows_);
   if (label_sum_ > 0) {
     (*result)["calibration"] = probability_sum_ / label_sum_;
+  }
+  if (const std::optional<double> auc = GroupAuc(grouped_)) {
+    (*result)["group_auc"] = *auc;
   }
 }
 

@@ -2,7 +2,7 @@
 //
 //   softmax_cross_entropy  loss, accuracy
 //   sigmoid_cross_entropy  loss, accuracy (threshold 0.5), auc, log_loss,
-//                          calibration
+//                          calibration, group_auc
 //   mean_squared_error     loss, rmse
 //
 // Terms
@@ -13,8 +13,12 @@
 //   calibration  mean predicted probability by mean label; 1 is best. Left out
 //                where every label is 0.
 //
-// All three are left out where an output is NaN.
-// Threads: compatible. Cost: 8 bytes a row, and 1 MiB.
+//   group_auc    see auc.h; of the rows whose group AddGroup tells. Left out
+//                where there are none, where no group has a pair, and beyond
+//                `exact_rows_max` rows.
+//
+// All four are left out where an output is NaN.
+// Threads: compatible. Cost: 8 bytes a row, 16 more with groups, and 1 MiB.
 #ifndef WORKER_METRICS_H_
 #define WORKER_METRICS_H_
 
@@ -42,6 +46,9 @@ class Metrics {
   void Add(const float* outputs, const float* labels, int64_t rows,
            int64_t width, double loss);
 
+  // The group of one of these rows, after Add.
+  void AddGroup(uint64_t group, float logit, bool positive);
+
   int64_t rows() const { return rows_; }
   // By name. All zero rows: empty.
   std::map<std::string, double> Result() const;
@@ -63,6 +70,7 @@ class Metrics {
   double label_sum_ = 0;
   std::vector<Score> scores_;  // logits; empty above exact_rows_max_ rows
   BinnedAuc binned_auc_;
+  std::vector<GroupedScore> grouped_;  // as scores_
 };
 
 }  // namespace weir

@@ -231,6 +231,31 @@ TEST(TablesTest, SameBitsWhenResumedFromAnIncrementOnOtherNumbers) {
   EXPECT_EQ(resumed.summary["model_sha256"], LongJobsBits());
 }
 
+TEST(TablesTest, EvaluationTellsTheAucOfGroups) {
+  const std::string dir = FreshDir("tables_groups");
+  ASSERT_EQ(RunTrain(dir, Arguments(1, 1)).exit_code, 0);
+  const auto evaluate = [&](const std::string& group) {
+    return RunWeir({"evaluate", JobFile(), "--checkpoint",
+                    dir + "/checkpoints/ckpt-40", "--set",
+                    "evaluation={source {click_log {count: 2000 numeric: 5 "
+                    "categorical: 3 ids_per_feature: 500 bag_size: 3}} "
+                    "auc_group: '" +
+                        group + "'}"});
+  };
+  const CommandResult result = evaluate("C2");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_GT(json["group_auc"], 0.5);
+  EXPECT_LT(json["group_auc"], 1.0);
+  EXPECT_NE(json["group_auc"], json["auc"]);
+  const CommandResult unknown = evaluate("C9");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.output.find("evaluation.auc_group: 'C9' is no feature of "
+                                "the data; it has [C1, C2, C3]"),
+            std::string::npos)
+      << unknown.output;
+}
+
 // "ps=HOST:PORT,..." of a run, from the logs; "" when a ps does not serve yet.
 std::string ClusterOf(const std::string& dir, int ps) {
   std::string cluster = "ps=";

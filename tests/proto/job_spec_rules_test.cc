@@ -191,6 +191,8 @@ TEST(JobSpecRulesTest, EveryMistakeNamesItsField) {
       {{"checkpoint.every_seconds=-1"}, "checkpoint.every_seconds: -1"},
       {{"evaluation={}"}, "evaluation.source: is not set"},
       {{"evaluation.wait_seconds=-1"}, "evaluation.wait_seconds: -1"},
+      {{"evaluation.auc_group=C1"},
+       "evaluation.auc_group: AUC is of a model.loss of sigmoid_cross_entropy"},
       {{"compute.threads=1025"}, "compute.threads: 1025 is not in [0, 1024]"},
       {{"limits.block_elements=17"}, "limits.block_elements: 17 is not a mult"},
       {{"limits.block_elements=16777216"}, "limits.block_elements: 16777216"},

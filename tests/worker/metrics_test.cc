@@ -82,6 +82,25 @@ TEST(MetricsTest, WhatIsNotKnownIsLeftOut) {
   EXPECT_EQ(diverged.count("loss"), 1u);
 }
 
+// Group 7 has a pair in the right order and one in the wrong, group 8 one in
+// the right order, group 9 none; the last row is of no group.
+TEST(MetricsTest, GroupAucIsTheMeanOverGroupsByTheirRows) {
+  const std::vector<float> logits = {1, 3, 2, -5, 5, 0, 4};
+  const std::vector<float> labels = {0, 0, 1, 0, 1, 1, 0};
+  const uint64_t groups[] = {7, 7, 7, 8, 8, 9};
+  Metrics metrics = Binary(logits, labels);
+  EXPECT_EQ(metrics.Result().count("group_auc"), 0u);
+  for (size_t row = 0; row < 6; ++row) {
+    metrics.AddGroup(groups[row], logits[row], labels[row] > 0);
+  }
+  EXPECT_DOUBLE_EQ(metrics.Result().at("group_auc"), (3 * 0.5 + 2 * 1.0) / 5);
+  EXPECT_DOUBLE_EQ(metrics.Result().at("auc"),
+                   Binary(logits, labels).Result().at("auc"));
+  Metrics many = Binary(logits, labels, 6);
+  many.AddGroup(7, 1.0f, true);
+  EXPECT_EQ(many.Result().count("group_auc"), 0u);
+}
+
 TEST(MetricsTest, RmseIsTheRootOfTheMeanLoss) {
   Metrics metrics(Loss::kMeanSquaredError);
   const float unused[] = {0, 0, 0};

@@ -298,7 +298,7 @@ TEST(ReplicasTest, ReadTablesOnOneDeviceOnly) {
       Replicas::Create(model, {}, {backends[0].get(), backends[1].get()},
                        options)
           .status();
-  EXPECT_EQ(two.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(two.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(two.message()),
               HasSubstr("tables with several devices in one worker"));
   const auto one =
