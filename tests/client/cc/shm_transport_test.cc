@@ -310,44 +310,27 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
     ASSERT_TRUE(stranger.channel.TryWrite(std::string("short"), {}));
     EXPECT_EQ(stranger.End(), invalid);
   }
-  {
+  // With one page of the client's, which is said to have `bytes`.
+  const auto with_memory_ends = [&](uint64_t bytes, const ShmRequest& request,
+                                    const std::string& text) {
     Stranger stranger(name);
     const auto memory = *SharedMemory::Create(4096);
     ShmRegion region;
     region.id = 1;
-    region.bytes = 4096;
-    ASSERT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
-    head = ShmRequest();
-    head.payload = {1, 4000, kBlock * 4};
-    EXPECT_TRUE(*WriteShm(&stranger.channel, head, chunk, {}));
-    EXPECT_EQ(stranger.End(), invalid);
-  }
-  {
-    // A long chunk outside its memory.
-    Stranger stranger(name);
-    const auto memory = *SharedMemory::Create(4096);
-    ShmRegion region;
-    region.id = 1;
-    region.bytes = 4096;
-    ASSERT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
-    head = ShmRequest();
-    head.kind = ShmRequest::kLookup;
-    head.chunk = {1, 4000, 1000};
-    EXPECT_TRUE(*WriteShm(&stranger.channel, head, "", {}));
-    EXPECT_EQ(stranger.End(), invalid);
-    head = ShmRequest();
-  }
-  {
-    Stranger stranger(name);
-    ShmRegion region;
-    region.id = 1;
-    region.bytes = 1 << 30;  // a lie
-    ASSERT_TRUE(
-        stranger.socket.Send(RecordOf(region), stranger.memory->fd()).ok());
-    head.payload = {1, 0, kBlock * 4};
-    EXPECT_TRUE(*WriteShm(&stranger.channel, head, chunk, {}));
-    EXPECT_EQ(stranger.End(), invalid);
-  }
+    region.bytes = bytes;
+    EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
+    EXPECT_TRUE(*WriteShm(&stranger.channel, request, text, {}));
+    return stranger.End();
+  };
+  head = ShmRequest();
+  head.payload = {1, 4000, kBlock * 4};
+  EXPECT_EQ(with_memory_ends(4096, head, chunk), invalid);
+  head.payload = {1, 0, kBlock * 4};
+  EXPECT_EQ(with_memory_ends(1 << 30, head, chunk), invalid);
+  head = ShmRequest();
+  head.kind = ShmRequest::kLookup;
+  head.chunk = {1, 4000, 1000};
+  EXPECT_EQ(with_memory_ends(4096, head, ""), invalid);
   {
     // A counter that cannot be; seen when the ps next looks, without a bell.
     Stranger stranger(name);
