@@ -42,8 +42,9 @@ namespace weir {
 
 inline constexpr uint64_t kShmMagic = 0x326d687372696577;  // "weirshm2"
 inline constexpr size_t kShmInlineBytes = 4096;
-// A longer chunk of a request is in the client's memory.
+// A longer chunk of a request is in the client's memory, up to gRPC's limit.
 inline constexpr size_t kShmChunkBytes = 16384;
+inline constexpr uint64_t kShmLongChunkBytes = 4 << 20;
 inline constexpr uint64_t kShmUnansweredMax = 256;
 
 struct ShmOpening {

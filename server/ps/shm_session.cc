@@ -153,6 +153,11 @@ absl::Status ShmSession::TakeMessage(const std::string& message) {
         "more than ", kShmUnansweredMax, " requests without an answer"));
   }
   if (head.chunk.region != 0) {
+    if (head.chunk.bytes > kShmLongChunkBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a request of ", head.chunk.bytes, " bytes, more than ",
+                       kShmLongChunkBytes));
+    }
     WEIR_ASSIGN_OR_RETURN(const Payload chunk, FindPayload(head.chunk, {}));
     // Copied before anybody looks at it, as what is in the message was.
     long_chunk_.resize(chunk.bytes());

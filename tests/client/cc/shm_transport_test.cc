@@ -25,6 +25,7 @@ namespace {
 constexpr auto kTimeout = std::chrono::seconds(20);
 // Far more than a message holds inline.
 constexpr int64_t kBlock = 65536;
+constexpr uint64_t kTebi = uint64_t{1} << 40;
 
 Want Latest() {
   Want want;
@@ -310,11 +311,12 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
     ASSERT_TRUE(stranger.channel.TryWrite(std::string("short"), {}));
     EXPECT_EQ(stranger.End(), invalid);
   }
-  // With one page of the client's, which is said to have `bytes`.
+  // With memory of the client's that is said to have `bytes`, and has them up
+  // to 1 TiB, which nobody may copy.
   const auto with_memory_ends = [&](uint64_t bytes, const ShmRequest& request,
                                     const std::string& text) {
     Stranger stranger(name);
-    const auto memory = *SharedMemory::Create(4096);
+    const auto memory = *SharedMemory::Create(bytes <= kTebi ? bytes : 4096);
     ShmRegion region;
     region.id = 1;
     region.bytes = bytes;
@@ -326,11 +328,13 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
   head.payload = {1, 4000, kBlock * 4};
   EXPECT_EQ(with_memory_ends(4096, head, chunk), invalid);
   head.payload = {1, 0, kBlock * 4};
-  EXPECT_EQ(with_memory_ends(1 << 30, head, chunk), invalid);
+  EXPECT_EQ(with_memory_ends(2 * kTebi, head, chunk), invalid);
   head = ShmRequest();
   head.kind = ShmRequest::kLookup;
   head.chunk = {1, 4000, 1000};
   EXPECT_EQ(with_memory_ends(4096, head, ""), invalid);
+  head.chunk = {1, 0, kTebi};
+  EXPECT_EQ(with_memory_ends(kTebi, head, ""), invalid);
   {
     // A counter that cannot be; seen when the ps next looks, without a bell.
     Stranger stranger(name);
