@@ -131,14 +131,16 @@ TEST_P(RowTransportTest, AnUpdateThatBreaksOffChangesNothing) {
   };
   EXPECT_EQ(update(true).status().code(), absl::StatusCode::kInvalidArgument);
   const auto client = Client(ps, 1 << 20);
-  EXPECT_EQ(Rows(client.get(), ids), std::vector<float>(2 * kDim, 0.0f));
+  EXPECT_EQ(Rows(client.get(), ids),
+            std::vector<float>(size_t{2} * kDim, 0.0f));
   const auto reply = update(false);
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->receipt().outcome(), Receipt::ACCEPTED);
   EXPECT_EQ(reply->incarnation(), 77u);
   EXPECT_EQ(reply->rows_applied(), 2u);
   EXPECT_EQ(update(false)->receipt().outcome(), Receipt::DUPLICATE);
-  EXPECT_EQ(Rows(client.get(), ids), std::vector<float>(2 * kDim, -1.0f));
+  EXPECT_EQ(Rows(client.get(), ids),
+            std::vector<float>(size_t{2} * kDim, -1.0f));
 }
 
 TEST_P(RowTransportTest, ARefusedLookupEndsItsStreamWithTheReason) {

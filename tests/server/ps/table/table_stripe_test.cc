@@ -183,7 +183,8 @@ TEST(BudgetTest, IsUsedUp) {
     EXPECT_GT(table->memory_bytes(), budget * 9 / 10);
     // Rows of 144 bytes; the index has 4 KiB for 64 stripes at least, and for
     // every 320 to 640 rows.
-    EXPECT_GT(table->Report(0).rows, (budget - 64 * 4096) * 8 / 10 / 157)
+    EXPECT_GT(table->Report(0).rows,
+              (budget - int64_t{64} * 4096) * 8 / 10 / 157)
         << budget;
   }
 }
