@@ -25,7 +25,7 @@ namespace {
 constexpr auto kTimeout = std::chrono::seconds(20);
 // Far more than a message holds inline.
 constexpr int64_t kBlock = 65536;
-constexpr uint64_t kTebi = uint64_t{1} << 40;
+constexpr size_t kMemory = size_t{8} << 20;
 
 Want Latest() {
   Want want;
@@ -311,12 +311,13 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
     ASSERT_TRUE(stranger.channel.TryWrite(std::string("short"), {}));
     EXPECT_EQ(stranger.End(), invalid);
   }
-  // With memory of the client's that is said to have `bytes`, and has them up
-  // to 1 TiB, which nobody may copy.
-  const auto with_memory_ends = [&](uint64_t bytes, const ShmRequest& request,
+  // With 8 MiB of the client's memory, which are said to be `bytes`.
+  const auto with_memory_ends = [&](uint64_t bytes, const std::string& contents,
+                                    const ShmRequest& request,
                                     const std::string& text) {
     Stranger stranger(name);
-    const auto memory = *SharedMemory::Create(bytes <= kTebi ? bytes : 4096);
+    const auto memory = *SharedMemory::Create(kMemory);
+    contents.copy(memory->data(), contents.size());
     ShmRegion region;
     region.id = 1;
     region.bytes = bytes;
@@ -325,16 +326,28 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
     return stranger.End();
   };
   head = ShmRequest();
-  head.payload = {1, 4000, kBlock * 4};
-  EXPECT_EQ(with_memory_ends(4096, head, chunk), invalid);
+  head.payload = {1, kMemory - 100, kBlock * 4};
+  EXPECT_EQ(with_memory_ends(kMemory, "", head, chunk), invalid);
   head.payload = {1, 0, kBlock * 4};
-  EXPECT_EQ(with_memory_ends(2 * kTebi, head, chunk), invalid);
+  EXPECT_EQ(with_memory_ends(1 << 30, "", head, chunk), invalid);
   head = ShmRequest();
   head.kind = ShmRequest::kLookup;
-  head.chunk = {1, 4000, 1000};
-  EXPECT_EQ(with_memory_ends(4096, head, ""), invalid);
-  head.chunk = {1, 0, kTebi};
-  EXPECT_EQ(with_memory_ends(kTebi, head, ""), invalid);
+  head.chunk = {1, kMemory - 100, 1000};
+  EXPECT_EQ(with_memory_ends(kMemory, "", head, ""), invalid);
+  // Longer than gRPC would take; else it is a request of nobody's.
+  for (const size_t padding : {size_t{3} << 20, size_t{5} << 20}) {
+    LookupChunk padded;
+    LookupChunk::GetReflection()
+        ->MutableUnknownFields(&padded)
+        ->AddLengthDelimited(1000)
+        ->resize(padding);
+    const std::string contents = padded.SerializeAsString();
+    head.chunk = {1, 0, contents.size()};
+    EXPECT_EQ(with_memory_ends(kMemory, contents, head, ""),
+              padding < kShmLongChunkBytes
+                  ? absl::StatusCode::kFailedPrecondition
+                  : invalid);
+  }
   {
     // A counter that cannot be; seen when the ps next looks, without a bell.
     Stranger stranger(name);
