@@ -1,8 +1,10 @@
 #include "common/shared_memory.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <string>
@@ -48,6 +50,12 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(
     FileDescriptor fd, size_t bytes, Access access) {
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   struct stat info = {};
+  struct statfs system = {};
+  // Where no huge page is free, reading a hugetlbfs file faults.
+  if (fstatfs(fd.get(), &system) == 0 && system.f_type == HUGETLBFS_MAGIC) {
+    return absl::InvalidArgumentError(
+        "a peer's shared memory is of reserved huge pages");
+  }
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       fstat(fd.get(), &info) != 0 || bytes == 0 ||
       static_cast<uint64_t>(info.st_size) != bytes) {

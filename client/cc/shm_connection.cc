@@ -1,5 +1,6 @@
 #include "client/cc/shm_connection.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -341,11 +342,13 @@ absl::Status ShmConnection::Receive(Answer* answer, Deadline deadline) {
       state_->RunLoans();
       return End(absl::UnavailableError("it is gone"));
     }
-    if (std::chrono::steady_clock::now() >= deadline) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) {
       return Named(absl::DeadlineExceededError("no answer in time"));
     }
     state_->Flush();
-    state_->channel()->Wait(seen, kBellWait);
+    state_->channel()->Wait(
+        seen, std::min<std::chrono::nanoseconds>(kBellWait, deadline - now));
   }
 }
 

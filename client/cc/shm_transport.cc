@@ -102,11 +102,12 @@ class ShmLink : public ShardLink {
       absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
       if (shared.ok()) {
         updates_ = *std::move(shared);
-      } else if (fall_back_) {
-        updates_take_other_ = true;
-      } else {
+      } else if (!fall_back_) {
         return shared.status();
       }
+      // A ps that was busy is asked again.
+      updates_take_other_ = absl::IsUnavailable(shared.status()) ||
+                            absl::IsPermissionDenied(shared.status());
     }
     if (updates_ == nullptr) {
       return other_->Update(timeout, next);

@@ -367,10 +367,16 @@ absl::Status TableClient::RunLookup(int s) {
     {
       MutexLock lock(&mutex_);
       WEIR_RETURN_IF_ERROR(interrupted_);
-      if (shard.stream == nullptr) {
-        shard.stream = shard.link->OpenLookup();
-      }
       stream = shard.stream;
+    }
+    if (stream == nullptr) {
+      stream = shard.link->OpenLookup();  // may ask the ps
+      MutexLock lock(&mutex_);
+      WEIR_RETURN_IF_ERROR(interrupted_);
+      if (stop_) {
+        return absl::CancelledError("the table client ends");
+      }
+      shard.stream = stream;
     }
     absl::Status status;
     int in_flight = 0;

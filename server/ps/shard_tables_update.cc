@@ -36,6 +36,11 @@ absl::Status ShardTables::CheckPiece(const UpdateChunk& chunk,
                      update.push.item(), " goes on as slot ",
                      chunk.sender().slot(), " item ", chunk.push().item()));
   }
+  if (update.rates.size() + static_cast<size_t>(chunk.rate_size()) >
+      static_cast<size_t>(count())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("more rates than the ", count(), " tables of this job"));
+  }
   for (const TableRate& rate : chunk.rate()) {
     if (rate.table() >= static_cast<uint32_t>(count()) ||
         !std::isfinite(rate.learning_rate()) || rate.learning_rate() < 0) {

@@ -104,8 +104,9 @@ void ShmSession::AddRegion(const ShmRegion& region, FileDescriptor fd) {
   }
   MutexLock lock(&mutex_);
   if (regions_.size() < kRegionsMax) {
-    // One that cannot be mapped is known, so that nobody waits for it.
-    regions_[region.id] = memory.ok() ? *memory : nullptr;
+    // One that cannot be mapped is known, so that nobody waits for it. The
+    // first of a number stays: somebody may be reading it.
+    regions_.try_emplace(region.id, memory.ok() ? *memory : nullptr);
   }
   region_added_.NotifyAll();
 }
@@ -148,9 +149,15 @@ absl::Status ShmSession::TakeMessage(const std::string& message) {
   if (ended()) {
     return absl::OkStatus();
   }
-  if (requests_ - answered_ > kShmUnansweredMax) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "more than ", kShmUnansweredMax, " requests without an answer"));
+  size_t unread = 0;
+  {
+    MutexLock lock(&mutex_);
+    unread = pending_.size();
+  }
+  if (requests_ - answered_ > kShmUnansweredMax || unread > kShmUnansweredMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("more than ", kShmUnansweredMax,
+                     " requests without an answer, or answers unread"));
   }
   if (head.chunk.region != 0) {
     if (head.chunk.bytes > kShmLongChunkBytes) {

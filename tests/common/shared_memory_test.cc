@@ -44,6 +44,19 @@ TEST(SharedMemoryTest, CannotShrinkUnderAReader) {
   EXPECT_NE(ftruncate((*made)->fd(), 4096), 0);
 }
 
+// Reading it would end the process where there is no such page.
+TEST(SharedMemoryTest, ReservedHugePagesAreRefused) {
+  constexpr size_t kBytes = size_t{2} << 20;
+  FileDescriptor huge(memfd_create("t", MFD_HUGETLB | MFD_ALLOW_SEALING));
+  if (!huge.valid() || ftruncate(huge.get(), kBytes) != 0) {
+    GTEST_SKIP() << "this system has no reserved huge pages";
+  }
+  ASSERT_EQ(fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_EQ(
+      SharedMemory::Map(std::move(huge), kBytes, Access::kRead).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
 TEST(SharedMemoryTest, WhatIsNotSealedOrNotOfItsSizeIsRefused) {
   FileDescriptor open_memory(memfd_create("t", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(open_memory.get(), 4096), 0);

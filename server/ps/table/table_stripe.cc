@@ -33,15 +33,25 @@ void* Touched(Arena* arena, size_t bytes) {
   return memory;
 }
 
-// A chunk is at most this share of what a stripe may have, so that little of a
-// small budget is too little for one more.
+// A chunk is at most this share of what a stripe may have besides its filter,
+// so that little of a small budget is too little for one more.
 constexpr int64_t kChunkShare = 16;
 
+int64_t FilterBytes(const StripeContext& context) {
+  const AdmissionPolicy& admission = context.options->admission;
+  return admission.kind == AdmissionPolicy::Kind::kCount
+             ? admission.filter_bytes >> context.skip_bits
+             : 0;
+}
+
 size_t ChunkBytes(const StripeContext& context) {
-  return context.bytes_max == 0
-             ? RowSlab::kChunkBytes
-             : std::min(RowSlab::kChunkBytes,
-                        static_cast<size_t>(context.bytes_max / kChunkShare));
+  if (context.bytes_max == 0) {
+    return RowSlab::kChunkBytes;
+  }
+  const int64_t share =
+      (context.bytes_max - FilterBytes(context)) / kChunkShare;
+  return std::min(RowSlab::kChunkBytes,
+                  static_cast<size_t>(std::max<int64_t>(share, 0)));
 }
 
 // Derives the key of admission by probability from the table's seed: "admt".
@@ -58,10 +68,7 @@ TableStripe::TableStripe(const StripeContext* context, int stripe)
             context->rule->row_floats(context->options->dim),
             ChunkBytes(*context)),
       index_(context->options->arena, &slab_, context->skip_bits),
-      filter_(context->options->admission.kind == AdmissionPolicy::Kind::kCount
-                  ? context->options->admission.filter_bytes >>
-                        context->skip_bits
-                  : 0),
+      filter_(FilterBytes(*context)),
       random_(MixKey(MixKey(context->options->seed, kAdmissionStream),
                      static_cast<uint64_t>(stripe))) {}
 

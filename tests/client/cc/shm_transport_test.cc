@@ -322,6 +322,9 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
     region.id = 1;
     region.bytes = bytes;
     EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
+    // Another of its number, which cannot be mapped, does not take its place.
+    region.bytes = 1;
+    EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
     EXPECT_TRUE(*WriteShm(&stranger.channel, request, text, {}));
     return stranger.End();
   };
@@ -373,6 +376,25 @@ TEST(ShmTransportTest, TooManyOpenRequestsEndTheSession) {
   for (uint64_t i = 0; i < kShmUnansweredMax + 1; ++i) {
     ASSERT_TRUE(*WriteShm(&stranger.channel, ShmRequest(),
                           ask.SerializeAsString(), {}));
+  }
+  EXPECT_EQ(stranger.End(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(ShmTransportTest, AnswersThatNobodyReadsEndTheSession) {
+  LoopbackPs::Options options = Large();
+  options.table_dim = 16;
+  LoopbackPs ps(options);
+  Stranger stranger(ShmName(ps));
+  ShmRequest head;
+  head.kind = ShmRequest::kLookup;
+  LookupChunk ask;
+  *ask.mutable_sender() = ps.SenderOf(0);
+  *ask.mutable_want() = Latest();
+  const std::string text = ask.SerializeAsString();
+  const auto end = std::chrono::steady_clock::now() + kTimeout;
+  // Their answers do not fit into the ring.
+  for (int sent = 0; sent < 20000 && std::chrono::steady_clock::now() < end;) {
+    sent += *WriteShm(&stranger.channel, head, text, {}) ? 1 : 0;
   }
   EXPECT_EQ(stranger.End(), absl::StatusCode::kResourceExhausted);
 }

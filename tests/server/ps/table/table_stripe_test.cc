@@ -189,6 +189,18 @@ TEST(BudgetTest, IsUsedUp) {
   }
 }
 
+TEST(BudgetTest, WhatTheFilterLeavesHoldsRows) {
+  TableOptions options = SmallOptions(RowSgd{}, 16);
+  options.stripes = 64;
+  options.admission = {AdmissionPolicy::Kind::kCount, 1, 1, 16 << 20};
+  options.memory_bytes_max = (16 << 20) + 64 * (4096 + 16 + 1024);
+  const auto table = MakeTable(options);
+  Read(table.get(), Range(0, 2000));
+  // Eight rows of 80 bytes in each stripe.
+  EXPECT_EQ(table->Report(0).rows, 64 * 8);
+  EXPECT_LE(table->memory_bytes(), options.memory_bytes_max);
+}
+
 // Half of the ids in use all the time, the others once.
 std::set<uint64_t> AfterPressure(EvictionOrder order) {
   TableOptions options = SmallOptions(RowAdagrad{}, 16);
