@@ -160,8 +160,8 @@ TEST(TablesTest, SameBitsWhenAWorkerDies) {
 // many of its rows are touched early alone.
 const std::vector<std::string>& LongJob() {
   static const std::vector<std::string> sets = {
-      "train.batch_size=32", "train.steps=1000", "train.log_every_steps=1",
-      "data.train.click_log.count=200000",
+      "train.batch_size=32", "train.steps=4000", "train.log_every_steps=1",
+      "data.train.click_log.count=600000",
       "data.train.click_log.ids_per_feature=30000"};
   return sets;
 }
@@ -214,13 +214,13 @@ TEST(TablesTest, SameBitsWhenResumedFromAnIncrementOnOtherNumbers) {
   const std::string dir = FreshDir("tables_resume");
   std::vector<std::string> sets = LongJob();
   sets.insert(sets.end(), {"checkpoint.every_steps=20",
-                           "checkpoint.tables_full_every=1000"});
+                           "checkpoint.tables_full_every=4000"});
   Process process = StartTrain(dir, Arguments(3, 2, sets));
   ASSERT_TRUE(WaitUntil(60, [&] { return !NewestBase(dir).empty(); }));
   process.Signal(SIGINT);
   const TrainRun stopped = FinishTrain(&process, dir);
   EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
-  EXPECT_LT(stopped.summary["steps"], 1000);
+  EXPECT_LT(stopped.summary["steps"], 4000);
   EXPECT_NE(NewestBase(dir), "");
   EXPECT_EQ(BaseOf(dir, NewestBase(dir)), "");  // the first has all rows
 
