@@ -104,10 +104,11 @@ class ShmLink : public ShardLink {
         updates_ = *std::move(shared);
       } else if (!fall_back_) {
         return shared.status();
+      } else {
+        // A ps that was busy is asked again.
+        updates_take_other_ = absl::IsUnavailable(shared.status()) ||
+                              absl::IsPermissionDenied(shared.status());
       }
-      // A ps that was busy is asked again.
-      updates_take_other_ = absl::IsUnavailable(shared.status()) ||
-                            absl::IsPermissionDenied(shared.status());
     }
     if (updates_ == nullptr) {
       return other_->Update(timeout, next);
