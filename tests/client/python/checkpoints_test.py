@@ -1,7 +1,6 @@
 """weir.checkpoints, on those of a built-in job."""
 
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -11,7 +10,7 @@ import numpy as np
 
 import weir
 from safetensors_file import read_safetensors
-from servers import binary
+from servers import weir_cli
 
 JOB = """
 name: "checkpoints" seed: 1
@@ -30,16 +29,6 @@ checkpoint { every_steps: 15 }
 update { sync { contributions: 1 } }
 limits { block_elements: 4096 }
 """
-
-
-def weir_cli(*arguments):
-    return subprocess.run(
-        [binary("deploy/cli/weir_cli"), *arguments],
-        env=dict(os.environ, WEIR_BIN_DIR=binary(".")),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
 
 
 class CheckpointsTest(unittest.TestCase):
@@ -62,7 +51,7 @@ class CheckpointsTest(unittest.TestCase):
         cls.follower.start()  # before anything is there
         weir_cli(
             "train", job, "--ps", "3", "--device", "cpu",
-            "--workdir", cls.run_dir,
+            "--workdir", cls.run_dir, check=True,
         )
 
     @classmethod
@@ -82,7 +71,7 @@ class CheckpointsTest(unittest.TestCase):
     def test_the_tensors_are_those_of_the_export(self):
         last = list(weir.checkpoints(self.run_dir))[-1]
         out = os.path.join(self.folder.name, "model.safetensors")
-        weir_cli("checkpoint", "export", last.path, "--out", out)
+        weir_cli("checkpoint", "export", last.path, "--out", out, check=True)
         exported, tensors = read_safetensors(out), last.tensors()
         self.assertEqual(list(exported), list(tensors))
         for name, value in exported.items():

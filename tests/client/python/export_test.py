@@ -12,7 +12,7 @@ import unittest
 import numpy as np
 
 from safetensors_file import read_safetensors
-from servers import binary
+from servers import binary, weir_cli
 
 JOB = """
 name: "export" seed: 1
@@ -37,15 +37,6 @@ schedule { learning_rate: 0.1 }
 update { sync { contributions: 1 } }
 checkpoint { every_steps: 10 tables_full_every: 1000000 }
 """
-
-
-def weir_cli(*arguments):
-    return subprocess.run(
-        [binary("deploy/cli/weir_cli"), *arguments],
-        env=dict(os.environ, WEIR_BIN_DIR=binary(".")),
-        capture_output=True,
-        text=True,
-    )
 
 
 def train_arguments(folder, name, ps):

@@ -18,6 +18,17 @@ def binary(path):
     return found
 
 
+def weir_cli(*arguments, check=False):
+    """`weir ARGUMENTS` to its end, with what it printed."""
+    return subprocess.run(
+        [binary("deploy/cli/weir_cli"), *arguments],
+        env=dict(os.environ, WEIR_BIN_DIR=binary(".")),
+        capture_output=True,
+        text=True,
+        check=check,
+    )
+
+
 def free_ports(count):
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
