@@ -23,9 +23,9 @@ double SquareSum(const float* x, int64_t count) {
 }
 
 // Calls f(values, count) for every trained variable's gradient and each
-// table's.
-template <typename F>
-void ForEachTrained(const Layout& layout, const float* gradients,
+// table's. Float: float, or const float.
+template <typename Float, typename F>
+void ForEachTrained(const Layout& layout, Float* gradients,
                     RowGradientLists rows, F f) {
   for (size_t v = 0; v < layout.variables().size(); ++v) {
     const VariableSpec& variable = layout.variables()[v];
@@ -42,10 +42,8 @@ void ForEachTrained(const Layout& layout, const float* gradients,
 // Replaces each trained element g by map(g).
 template <typename F>
 void Map(const Layout& layout, float* gradients, RowGradientLists rows, F map) {
-  ForEachTrained(layout, gradients, rows, [&](const float* x, int64_t count) {
-    // Of `gradients` or `rows`, which are not constant.
-    float* const values = const_cast<float*>(x);
-    std::transform(values, values + count, values, map);
+  ForEachTrained(layout, gradients, rows, [&](float* x, int64_t count) {
+    std::transform(x, x + count, x, map);
   });
 }
 
