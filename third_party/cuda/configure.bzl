@@ -1,13 +1,22 @@
-"""Finds the CUDA Toolkit and makes the repository @cuda from it.
+"""Makes the repository @cuda from the CUDA Toolkit that find_toolkit.sh names.
 
-Looked for, in this order: $CUDA_HOME, /usr/local/cuda, and where
-`./weir setup --cuda` puts one; it must have nvcc, the runtime and cuBLASLt.
 Where there is none, @cuda is empty and its cuda.bzl says HAS_CUDA = False;
 targets that need CUDA then do not exist.
+
+A toolkit may come, go or change between two commands. Bazel writes a repository
+anew when something in `environ` has another value, and then also reads its files
+anew. So tools/bazel, which `bazel` runs, puts find_toolkit.sh's answer into
+WEIR_CUDA_TOOLKIT before each command. The repository may not be `local`: Bazel
+4.2.3 writes a local one anew at other times as well, for instance when
+--repo_env changes, keeps the sizes that it knows of the old files for that
+command, and reads the new ones only so far. check_toolkit_changes.sh tries all
+this.
 """
 
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
+
+exports_files(["nvcc"])
 
 # The runtime's and cuBLAS's interfaces, for code that gcc or clang compiles.
 cc_library(
@@ -26,32 +35,16 @@ cc_library(
 )
 """
 
-def _find_library(repository_ctx, home, prefix):
-    for folder in ["lib64", "lib"]:
-        path = repository_ctx.path(home + "/" + folder)
-        if path.exists:
-            names = sorted([f.basename for f in path.readdir()])
-            for name in names:
-                if name == prefix or name.startswith(prefix + "."):
-                    return (str(path), name)
-    return None
-
-def _toolkit(repository_ctx, home):
-    """Link options of the toolkit at home; None unless it is whole."""
-    for needed in ["bin/nvcc", "include/cublasLt.h"]:
-        if not repository_ctx.path(home + "/" + needed).exists:
-            return None
-    runtime = _find_library(repository_ctx, home, "libcudart_static.a")
-    cublas = _find_library(repository_ctx, home, "libcublasLt.so")
-    if runtime == None or cublas == None:
-        return None
+def _link_options(runtime, cublas):
+    runtime_folder, runtime_name = runtime.rsplit("/", 1)
+    cublas_folder, cublas_name = cublas.rsplit("/", 1)
     return [
-        "-L" + runtime[0],
-        "-l:" + runtime[1],
-        "-L" + cublas[0],
-        "-l:" + cublas[1],
+        "-L" + runtime_folder,
+        "-l:" + runtime_name,
+        "-L" + cublas_folder,
+        "-l:" + cublas_name,
         # Where to look at run time: here, then where the Toolkit installs.
-        "-Wl,-rpath," + cublas[0],
+        "-Wl,-rpath," + cublas_folder,
         "-Wl,-rpath,/usr/local/cuda/lib64",
         "-ldl",
         "-lpthread",
@@ -59,24 +52,18 @@ def _toolkit(repository_ctx, home):
     ]
 
 def _cuda_configure_impl(repository_ctx):
-    environ = repository_ctx.os.environ
-    cache = environ.get("XDG_CACHE_HOME", environ.get("HOME", "/root") + "/.cache")
-    homes = [
-        environ.get("CUDA_HOME", ""),
-        "/usr/local/cuda",
-        cache + "/weir/cuda-13.0/nvidia/cu13",
-    ]
+    script = repository_ctx.path(Label("//third_party/cuda:find_toolkit.sh"))
+    toolkit = repository_ctx.execute([script]).stdout.strip()
     nvcc = ""
     has_cudnn = False
     linkopts = []
-    for home in homes:
-        toolkit = _toolkit(repository_ctx, home) if home else None
-        if toolkit != None:
-            nvcc = home + "/bin/nvcc"
-            has_cudnn = repository_ctx.path(home + "/include/cudnn.h").exists
-            repository_ctx.symlink(home + "/include", "include")
-            linkopts = toolkit
-            break
+    if toolkit:
+        home, runtime, cublas, cudnn = toolkit.split("|")
+        nvcc = home + "/bin/nvcc"
+        has_cudnn = bool(cudnn)
+        linkopts = _link_options(runtime, cublas)
+        repository_ctx.symlink(home + "/include", "include")
+        repository_ctx.symlink(nvcc, "nvcc")
     repository_ctx.file("BUILD", _BUILD.format(linkopts = repr(linkopts)))
     repository_ctx.file("cuda.bzl", "\n".join([
         "HAS_CUDA = %s" % bool(nvcc),
@@ -87,6 +74,5 @@ def _cuda_configure_impl(repository_ctx):
 
 cuda_configure = repository_rule(
     implementation = _cuda_configure_impl,
-    environ = ["CUDA_HOME", "HOME", "XDG_CACHE_HOME"],
-    local = True,
+    environ = ["WEIR_CUDA_TOOLKIT"],
 )

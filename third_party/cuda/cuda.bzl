@@ -33,6 +33,8 @@ def cuda_library(name, src, hdrs, deps = [], textual_hdrs = []):
             "-I.",
         ] + _ARCHITECTURES + ["-c $(location %s) -o $@" % src]),
         message = "Compiling %s with nvcc" % src,
+        # Another compiler at the same place compiles anew.
+        tools = ["@cuda//:nvcc"],
     )
     native.cc_library(
         name = name,
