@@ -25,7 +25,7 @@ constexpr double kStartSecondsMax = 30;
 
 std::string BinDir() {
   const char* dir = std::getenv("WEIR_BIN_DIR");  // NOLINT: nobody sets it
-  return dir != nullptr ? dir : "bazel-bin";
+  return dir != nullptr ? dir : "bin";
 }
 
 std::string OwnBinary() {

@@ -27,7 +27,7 @@ import torch
 from torch import nn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BIN = os.environ.get("WEIR_BIN_DIR", os.path.join(ROOT, "bazel-bin"))
+BIN = os.environ.get("WEIR_BIN_DIR", os.path.join(ROOT, "bin"))
 WORKERS = 2
 BATCH = 512  # of the jobs: one contribution
 DENSE_RATE, TABLE_RATE = 0.02, 0.05

@@ -18,7 +18,7 @@ namespace weir {
 
 struct GpuFlags {
   std::string root = ".";  // holds bench/torch_gpu.py
-  std::string bin_dir = "bazel-bin";
+  std::string bin_dir = "bin";
   std::string device = "cuda";
   std::string device_plugin;
   std::vector<std::string> models;

@@ -165,7 +165,7 @@ struct Ps {
     WEIR_ASSIGN_OR_RETURN(const int port, FreePort());
     address = absl::StrCat("127.0.0.1:", port);
     ChildCommand command;
-    command.argv = {absl::StrCat(bin_dir == nullptr ? "bazel-bin" : bin_dir,
+    command.argv = {absl::StrCat(bin_dir == nullptr ? "bin" : bin_dir,
                                  "/server/ps/weir_ps"),
                     "--cluster", absl::StrCat("ps=", address), "--task_index",
                     "0"};

@@ -27,7 +27,7 @@ namespace {
 
 struct Flags {
   std::string root = ".";
-  std::string bin_dir = "bazel-bin";
+  std::string bin_dir = "bin";
   std::string data_dir;
   std::string json;
   std::string models = "mlp,convnet";

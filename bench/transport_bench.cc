@@ -424,8 +424,8 @@ int main(int argc, char** argv) {
   weir::SetMallocForBulk();
   weir::Flags flags;
   const char* bin_dir = std::getenv("WEIR_BIN_DIR");  // NOLINT: one thread
-  flags.ps = std::string(bin_dir != nullptr ? bin_dir : "bazel-bin") +
-             "/server/ps/weir_ps";
+  flags.ps =
+      std::string(bin_dir != nullptr ? bin_dir : "bin") + "/server/ps/weir_ps";
   const char* root = std::getenv("WEIR_ROOT");  // NOLINT: one thread
   bool peers = false;
   CLI::App app("Bulk transfer on one host");

@@ -27,10 +27,13 @@ class Clock {
 class FakeClock : public Clock {
  public:
   int64_t NowNs() override { return now_ns_; }
-  int64_t WallNowNs() override { return now_ns_; }
+  int64_t WallNowNs() override { return now_ns_ + wall_offset_ns_; }
   void Advance(std::chrono::nanoseconds by) { now_ns_ += by.count(); }
+  // Sets the wall clock on, or back, alone.
+  void StepWall(std::chrono::nanoseconds by) { wall_offset_ns_ += by.count(); }
 
  private:
+  std::atomic<int64_t> wall_offset_ns_{0};
   std::atomic<int64_t> now_ns_{1'000'000'000};
 };
 

@@ -17,6 +17,7 @@ int ExitCodeFor(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kAborted:
       return kExitRetry;
     case absl::StatusCode::kInternal:

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -56,6 +57,8 @@ constexpr const char* kNames[] = {
     "worker.mid_push",
 };
 
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
 struct Armed {
   Armed(std::string name, int64_t left) : name(std::move(name)), left(left) {}
   const std::string name;
@@ -72,6 +75,25 @@ bool Known(absl::string_view name) {
   return absl::StartsWith(name, "test.") ||
          std::any_of(std::begin(kNames), std::end(kNames),
                      [name](const char* known) { return name == known; });
+}
+
+// "failpoint ps.recv: reached 12 times", of those that were.
+void PrintCounts() {
+  for (const std::unique_ptr<Armed>& point : List()) {
+    if (const int64_t hits = kNever - point->left; hits > 0) {
+      std::fprintf(stderr, "failpoint %s: reached %lld times\n",
+                   point->name.c_str(), static_cast<long long>(hits));
+    }
+  }
+}
+
+void CountAll() {
+  for (const char* name : kNames) {
+    List().push_back(std::make_unique<Armed>(name, kNever));
+  }
+  failpoint_internal::armed = true;
+  std::atexit(PrintCounts);
+  std::at_quick_exit(PrintCounts);
 }
 
 }  // namespace
@@ -101,6 +123,11 @@ absl::Status InitFailpointsFromEnv() {
 }
 
 absl::Status InitFailpoints(const std::string& spec) {
+  if (spec == "count") {
+    List().clear();
+    CountAll();
+    return absl::OkStatus();
+  }
   std::vector<std::unique_ptr<Armed>> list;
   for (const absl::string_view part :
        absl::StrSplit(spec, ',', absl::SkipWhitespace())) {

@@ -3,6 +3,10 @@
 //   Failpoint("worker.mid_push");
 //   WEIR_FAILPOINT=worker.mid_push:3   SIGKILL at the third time it is reached
 //   WEIR_FAILPOINT=ps.recv:1,chief.gc:2
+//   WEIR_FAILPOINT=count       kills nobody; a process that ends by itself says
+//                              on stderr which were reached, and how often
+//
+// tests/integration/failpoint_table_test.cc fires each of them.
 //
 // Names (a name that is not here is refused at start, so that a misspelt one
 // cannot pass for a test; "test." is free):
@@ -23,7 +27,7 @@
 //   chief.before_hold, chief.before_snapshot, chief.before_manifest,
 //   chief.after_manifest, chief.gc, chief.mid_restore, chief.before_done,
 //   chief.before_shutdown
-//   evaluator.mid_read
+//   evaluator.mid_read   has the dense values of a checkpoint, not its rows
 //
 // Threads: safe after InitFailpoints.
 // Cost: one relaxed load when none is set.
@@ -46,7 +50,7 @@ void Hit(const char* name);
 // Errors: INVALID_ARGUMENT as InitFailpoints.
 absl::Status InitFailpointsFromEnv();
 
-// Arms "name:nth[,name:nth...]"; empty: none.
+// Arms "name:nth[,name:nth...]", or counts at "count"; empty: none.
 // Errors: INVALID_ARGUMENT for an unknown name or a count below 1.
 absl::Status InitFailpoints(const std::string& spec);
 

@@ -130,6 +130,11 @@ absl::StatusOr<std::vector<std::string>> FaultyFiles::List(
   return base_->List(directory);
 }
 
+absl::Status FaultyFiles::MakeDirectory(const std::string& path) {
+  WEIR_RETURN_IF_ERROR(Count("make directory", path));
+  return base_->MakeDirectory(path);
+}
+
 absl::Status FaultyFiles::MakeDirectories(const std::string& path) {
   WEIR_RETURN_IF_ERROR(Count("make directory", path));
   return base_->MakeDirectories(path);

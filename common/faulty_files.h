@@ -46,6 +46,7 @@ class FaultyFiles : public Files {
   absl::StatusOr<std::vector<std::string>> List(
       const std::string& directory) override;
   absl::Status MakeDirectories(const std::string& path) override;
+  absl::Status MakeDirectory(const std::string& path) override;
   absl::StatusOr<FileInfo> Stat(const std::string& path) override;
   absl::Status SyncDirectory(const std::string& path) override;
 

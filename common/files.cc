@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -193,6 +193,12 @@ class RealFiles : public Files {
                              : FileError(ENOTDIR, "make directory", path);
   }
 
+  absl::Status MakeDirectory(const std::string& path) override {
+    return ::mkdir(path.c_str(), 0755) == 0
+               ? absl::OkStatus()
+               : FileError(errno, "make directory", path);
+  }
+
   absl::StatusOr<FileInfo> Stat(const std::string& path) override {
     struct stat info;
     if (::stat(path.c_str(), &info) != 0) {
@@ -234,6 +240,8 @@ absl::StatusCode CodeFor(int error_number) {
     case ENFILE:
     case ENOMEM:
       return absl::StatusCode::kResourceExhausted;
+    case EEXIST:
+      return absl::StatusCode::kAlreadyExists;
     case EACCES:
     case EPERM:
     case EROFS:
@@ -299,8 +307,9 @@ absl::Status Files::Publish(const std::string& temporary,
 }
 
 std::string TemporaryPath(const std::string& path) {
-  static std::atomic<uint64_t> next{0};
-  return absl::StrCat(path, ".tmp.", ::getpid(), ".", next++);
+  std::random_device random;
+  const uint64_t number = (uint64_t{random()} << 32) | random();
+  return absl::StrCat(path, ".tmp.", absl::Hex(number, absl::kZeroPad16));
 }
 
 bool IsTemporaryPath(absl::string_view path) {

@@ -13,6 +13,7 @@
 //         INVALID_ARGUMENT    the path cannot be used: no permission, read-only
 //                             file system, a directory where a file must be.
 //         DATA_LOSS           the file is shorter than the range asked for.
+//         ALREADY_EXISTS      the name that is to be made is taken.
 //         INTERNAL            the rest: the device fails.
 #ifndef COMMON_FILES_H_
 #define COMMON_FILES_H_
@@ -79,6 +80,9 @@ class Files {
       const std::string& directory) = 0;
   // With its parents; OK when it exists.
   virtual absl::Status MakeDirectories(const std::string& path) = 0;
+  // One directory, whose parent exists. ALREADY_EXISTS when the name is taken:
+  // of many callers one alone gets OK.
+  virtual absl::Status MakeDirectory(const std::string& path) = 0;
   virtual absl::StatusOr<FileInfo> Stat(const std::string& path) = 0;
   virtual absl::Status SyncDirectory(const std::string& path) = 0;
 
@@ -98,7 +102,9 @@ class Files {
   static Files* Real();
 };
 
-// The name that atomic writers use before the rename: "path.tmp.<pid>.<n>".
+// A name that atomic writers use before the rename, "path.tmp.<16 hex digits>".
+// It is random: on a share the processes of several hosts write beside one
+// another, and in containers all of them may have the same process id.
 // Lists and sweeps recognise it by IsTemporaryPath.
 std::string TemporaryPath(const std::string& path);
 bool IsTemporaryPath(absl::string_view path);

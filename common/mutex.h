@@ -6,8 +6,9 @@
 #ifndef COMMON_MUTEX_H_
 #define COMMON_MUTEX_H_
 
+#include <pthread.h>
+
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 
 #include "absl/base/thread_annotations.h"
@@ -42,33 +43,32 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 };
 
 // A condition variable for Mutex. Callers loop over their condition.
+//
+// Not std::condition_variable: it waits on the wall clock, so that a step of
+// that clock stops every timed wait for as long as the step; or it calls
+// pthread_cond_clockwait, which ThreadSanitizer of this toolchain does not
+// know. See "Clocks" in docs/design_notes.md.
 class CondVar {
  public:
+  CondVar();
+  ~CondVar() { pthread_cond_destroy(&cond_); }
+  CondVar(const CondVar&) = delete;
+  CondVar& operator=(const CondVar&) = delete;
+
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
-    cv_.wait(lock);
-    lock.release();
+    pthread_cond_wait(&cond_, mutex->mutex_.native_handle());
   }
 
-  // Returns false when `timeout` passed without a notification. Waits on the
-  // system clock: TSan of this toolchain does not know pthread_cond_clockwait.
+  // Returns false when `timeout` passed on the monotonic clock without a
+  // notification.
   bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
-    const auto result = cv_.wait_until(
-        lock,
-        std::chrono::system_clock::now() +
-            std::chrono::duration_cast<std::chrono::system_clock::duration>(
-                timeout));
-    lock.release();
-    return result == std::cv_status::no_timeout;
-  }
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
-  void NotifyOne() { cv_.notify_one(); }
-  void NotifyAll() { cv_.notify_all(); }
+  void NotifyOne() { pthread_cond_signal(&cond_); }
+  void NotifyAll() { pthread_cond_broadcast(&cond_); }
 
  private:
-  std::condition_variable cv_;
+  pthread_cond_t cond_;
 };
 
 }  // namespace weir

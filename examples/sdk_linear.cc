@@ -1,8 +1,8 @@
 // Linear regression on parameter servers, without Weir's own worker.
 //
-//   ./weir build && bazel build //examples:sdk_linear
-//   bazel-bin/server/ps/weir_ps --cluster "ps=127.0.0.1:2222" --task_index 0 &
-//   bazel-bin/examples/sdk_linear 127.0.0.1:2222
+//   ./weir build //examples:sdk_linear
+//   bin/weir_ps --cluster "ps=127.0.0.1:2222" --task_index 0 &
+//   bin/sdk_linear 127.0.0.1:2222
 //
 // Learns y = 3 x0 - 2 x1 + 0.5 from noise-free samples and prints what it
 // found. Every line that talks to Weir is marked.

@@ -9,6 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/crc32c.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/layout_io.h"
@@ -17,11 +19,78 @@ namespace weir {
 namespace {
 
 constexpr char kCheckpointPrefix[] = "ckpt-";
+// How the manifest's last field begins.
+constexpr char kChecksumKey[] = ",\n \"crc32c\": ";
 // A manifest lists variables and files; a million of each fit.
 constexpr int64_t kMaxManifestBytes = 256 << 20;
 
 absl::Status Damaged(const std::string& path, absl::string_view reason) {
   return absl::DataLossError(absl::StrCat("'", path, "': ", reason));
+}
+
+std::string LastComponent(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+// What follows `before`, all of a manifest's text but its checksum.
+std::string ChecksumField(absl::string_view before) {
+  return absl::StrCat(kChecksumKey, Crc32c(before.data(), before.size()),
+                      "\n}\n");
+}
+
+absl::Status CheckText(const std::string& text, const std::string& path) {
+  const size_t end = text.rfind(kChecksumKey);
+  if (end == std::string::npos) {
+    return Damaged(path, "has no checksum at its end");
+  }
+  const absl::string_view whole = text;
+  const std::string expected = ChecksumField(whole.substr(0, end));
+  if (whole.substr(end) != expected) {
+    return Damaged(path,
+                   absl::StrCat("its CRC32C is ", Crc32c(text.data(), end),
+                                ", not what its last field says"));
+  }
+  return absl::OkStatus();
+}
+
+// The contributions applied against one another and against the step.
+absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
+  const auto sum = [](const auto& ranges) {
+    uint64_t total = 0;
+    for (int i = 0; i + 1 < ranges.size(); i += 2) {
+      total += ranges[i + 1] - ranges[i];
+    }
+    return total;
+  };
+  const auto& ranges = manifest.applied_range();
+  uint64_t end = 0;
+  for (int i = 0; i < ranges.size(); ++i) {
+    if (ranges[i] < end || ranges.size() % 2 != 0 ||
+        ranges[i] > manifest.contribution_count()) {
+      return Damaged(
+          path,
+          absl::StrCat("applied_range has ", ranges[i], " after ", end, ", of ",
+                       manifest.contribution_count(), " contributions"));
+    }
+    end = ranges[i];
+  }
+  if (ranges.empty()) {
+    return absl::OkStatus();  // pushes tell, or nothing was applied
+  }
+  const Declaration& job = manifest.declaration();
+  uint64_t expected = manifest.step();
+  if (job.update().has_sync()) {
+    const uint64_t steps = manifest.step() - job.base_version();
+    expected = std::min(
+        sum(job.applied_range()) + steps * job.update().sync().contributions(),
+        manifest.contribution_count());
+  }
+  if (sum(ranges) != expected) {
+    return Damaged(path, absl::StrCat("step ", manifest.step(), " is that of ",
+                                      expected, " contributions, and ",
+                                      sum(ranges), " were applied"));
+  }
+  return absl::OkStatus();
 }
 
 // The manifest against itself; `path` is for messages.
@@ -53,8 +122,24 @@ absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
 
 }  // namespace
 
-std::string CheckpointName(uint64_t step) {
-  return absl::StrCat(kCheckpointPrefix, step);
+std::string CheckpointName(uint64_t step, uint64_t attempt) {
+  return attempt == 1 ? absl::StrCat(kCheckpointPrefix, step)
+                      : absl::StrCat(kCheckpointPrefix, step, "-", attempt);
+}
+
+std::optional<CheckpointId> ParseCheckpointName(const std::string& name) {
+  if (!absl::StartsWith(name, kCheckpointPrefix)) {
+    return std::nullopt;
+  }
+  const std::vector<std::string> numbers =
+      absl::StrSplit(name.substr(sizeof(kCheckpointPrefix) - 1), '-');
+  CheckpointId id;
+  if (numbers.size() > 2 || !absl::SimpleAtoi(numbers[0], &id.step) ||
+      (numbers.size() == 2 && !absl::SimpleAtoi(numbers[1], &id.attempt)) ||
+      id.attempt == 0 || name != CheckpointName(id.step, id.attempt)) {
+    return std::nullopt;
+  }
+  return id;
 }
 
 std::string ShardFileName(int shard, int shard_count) {
@@ -63,17 +148,21 @@ std::string ShardFileName(int shard, int shard_count) {
 
 absl::Status WriteManifest(Files* files, const std::string& checkpoint_dir,
                            const Manifest& manifest) {
+  Manifest without_checksum = manifest;
+  without_checksum.clear_crc32c();
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
   options.preserve_proto_field_names = true;
   std::string json;
-  const auto status =
-      google::protobuf::util::MessageToJsonString(manifest, &json, options);
-  if (!status.ok()) {
+  const auto status = google::protobuf::util::MessageToJsonString(
+      without_checksum, &json, options);
+  absl::string_view before = json;
+  if (!status.ok() || !absl::ConsumeSuffix(&before, "\n}\n")) {
     return absl::InternalError(absl::StrCat("manifest of '", checkpoint_dir,
                                             "': ", status.ToString()));
   }
-  return files->WriteAtomically(JoinPath(checkpoint_dir, kManifestName), json);
+  return files->WriteAtomically(JoinPath(checkpoint_dir, kManifestName),
+                                absl::StrCat(before, ChecksumField(before)));
 }
 
 absl::StatusOr<Manifest> ReadManifest(Files* files,
@@ -91,6 +180,7 @@ absl::StatusOr<Manifest> ReadManifest(Files* files,
         path, absl::StrCat(info->bytes, " bytes are over ", kMaxManifestBytes));
   }
   WEIR_ASSIGN_OR_RETURN(const std::string json, files->ReadAll(path));
+  WEIR_RETURN_IF_ERROR(CheckText(json, path));
   Manifest manifest;
   const auto status =
       google::protobuf::util::JsonStringToMessage(json, &manifest);
@@ -98,11 +188,20 @@ absl::StatusOr<Manifest> ReadManifest(Files* files,
     return Damaged(path, absl::StrCat("is no manifest: ", status.ToString()));
   }
   WEIR_RETURN_IF_ERROR(CheckManifest(manifest, path));
+  WEIR_RETURN_IF_ERROR(CheckRanges(manifest, path));
+  const std::string name =
+      LastComponent(std::string(absl::StripSuffix(checkpoint_dir, "/")));
+  if (name != manifest.name() && name != "." && name != "..") {
+    return Damaged(path, absl::StrCat("is that of '", manifest.name(),
+                                      "'; a checkpoint's directory keeps its "
+                                      "name"));
+  }
   return manifest;
 }
 
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
-    Files* files, const std::string& directory) {
+    Files* files, const std::string& directory,
+    std::vector<CheckpointInfo>* set_aside) {
   std::vector<CheckpointInfo> found;
   absl::StatusOr<std::vector<std::string>> names = files->List(directory);
   if (absl::IsNotFound(names.status())) {
@@ -110,24 +209,51 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
   }
   WEIR_RETURN_IF_ERROR(names.status());
   for (const std::string& name : *names) {
-    uint64_t step = 0;
-    if (!absl::StartsWith(name, kCheckpointPrefix) ||
-        !absl::SimpleAtoi(name.substr(sizeof(kCheckpointPrefix) - 1), &step) ||
-        name != CheckpointName(step)) {
+    const std::optional<CheckpointId> id = ParseCheckpointName(name);
+    if (!id.has_value()) {
       continue;
     }
     const std::string path = JoinPath(directory, name);
     WEIR_ASSIGN_OR_RETURN(const bool committed,
                           files->Exists(JoinPath(path, kManifestName)));
-    if (committed) {
-      found.push_back({step, name, path});
+    if (!committed) {
+      continue;
+    }
+    WEIR_ASSIGN_OR_RETURN(const bool damaged,
+                          files->Exists(JoinPath(path, kDamagedName)));
+    if (!damaged) {
+      found.push_back({id->step, name, path});
+    } else if (set_aside != nullptr) {
+      set_aside->push_back({id->step, name, path});
     }
   }
-  std::sort(found.begin(), found.end(),
-            [](const CheckpointInfo& a, const CheckpointInfo& b) {
-              return a.step < b.step;
-            });
+  const auto older = [](const CheckpointInfo& a, const CheckpointInfo& b) {
+    return *ParseCheckpointName(a.name) < *ParseCheckpointName(b.name);
+  };
+  std::sort(found.begin(), found.end(), older);
+  if (set_aside != nullptr) {
+    std::sort(set_aside->begin(), set_aside->end(), older);
+  }
   return found;
+}
+
+absl::StatusOr<std::string> ResolveCheckpoint(Files* files,
+                                              const std::string& path) {
+  const std::string whole(absl::StripSuffix(path, "/"));
+  const std::optional<CheckpointId> id =
+      ParseCheckpointName(LastComponent(whole));
+  if (!id.has_value() || id->attempt != 1) {
+    return path;
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::vector<CheckpointInfo> list,
+                        ListCheckpoints(files, DirectoryOf(whole)));
+  std::string newest = path;
+  for (const CheckpointInfo& info : list) {
+    if (info.step == id->step) {
+      newest = info.path;
+    }
+  }
+  return newest;
 }
 
 bool JobIsDone(Files* files, const std::string& workdir,

@@ -8,12 +8,17 @@
 //       `step_counts` I64, one per segment in shard order
 //   <dir>/ckpt-<step>/manifest.json                  written last: the commit
 //
+// The second directory that is made for a step is ckpt-<step>-2, and so on: no
+// name is used twice, and no directory is renamed. What a user calls
+// "ckpt-<step>" is the newest committed one of that step (ResolveCheckpoint).
+//
 // Terms
 //   flat range  elements of the flat space (common/layout.h); the same in every
 //               layout of the same variables, whatever S and the block size.
 //
 // Invariants
-//   I1. A directory without manifest.json is not a checkpoint.
+//   I1. A directory without manifest.json is not a checkpoint, and one with a
+//       file `damaged` was set aside and is not taken by itself.
 //   I2. No value is handed out before its file's size and CRC32C were checked
 //       against the manifest.
 // Threads: the functions are safe; a reader is compatible.
@@ -24,6 +29,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,33 +48,53 @@ inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr char kDoneName[] = "DONE";
 // Likewise, of a run that ended before it was done: why (WriteEnding).
 inline constexpr char kEndedName[] = "ENDED";
+// In a checkpoint that was set aside: why.
+inline constexpr char kDamagedName[] = "damaged";
 // Arrays of a shard file.
 inline constexpr char kValuesArray[] = "values";
 inline constexpr char kSlotArrayPrefix[] = "slot.";
 inline constexpr char kStepCountsArray[] = "step_counts";
 
-// "ckpt-<step>"
-std::string CheckpointName(uint64_t step);
+// Ordered: of two checkpoints of one step the later attempt is the newer.
+struct CheckpointId {
+  uint64_t step = 0;
+  uint64_t attempt = 1;
+  bool operator<(const CheckpointId& other) const {
+    return step != other.step ? step < other.step : attempt < other.attempt;
+  }
+};
+// "ckpt-<step>" of the first attempt, "ckpt-<step>-<attempt>" of those after.
+std::string CheckpointName(uint64_t step, uint64_t attempt = 1);
+// What such a name says; none of any other name.
+std::optional<CheckpointId> ParseCheckpointName(const std::string& name);
 // "shard-<shard>-of-<shard_count>.safetensors"
 std::string ShardFileName(int shard, int shard_count);
 
-// Commits: temporary file, fsync, rename, fsync of the directory.
+// Commits: temporary file, fsync, rename, fsync of the directory. Adds the
+// checksum.
 absl::Status WriteManifest(Files* files, const std::string& checkpoint_dir,
                            const Manifest& manifest);
-// NOT_FOUND without one; DATA_LOSS when it does not parse or contradicts
-// itself.
+// NOT_FOUND without one; DATA_LOSS when its checksum is wrong, it does not
+// parse, contradicts itself or is another directory's.
 absl::StatusOr<Manifest> ReadManifest(Files* files,
                                       const std::string& checkpoint_dir);
 
 struct CheckpointInfo {
   uint64_t step = 0;
-  std::string name;  // "ckpt-<step>"
+  std::string name;  // CheckpointName
   std::string path;  // of its directory
 };
-// Directories `ckpt-<step>` in `directory` that hold a manifest, by step.
-// A directory that does not exist has none.
+// The checkpoints in `directory`, the newest last: directories that hold a
+// manifest and were not set aside; those that were go to `set_aside`. A
+// directory that does not exist has none.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
-    Files* files, const std::string& directory);
+    Files* files, const std::string& directory,
+    std::vector<CheckpointInfo>* set_aside = nullptr);
+
+// The directory that a user means by `path`: for "dir/ckpt-<step>" the newest
+// committed checkpoint of that step, for all else `path` itself.
+absl::StatusOr<std::string> ResolveCheckpoint(Files* files,
+                                              const std::string& path);
 
 // True when the job of `spec_text` came to its end in `workdir`: DONE names a
 // checkpoint that was written by it.

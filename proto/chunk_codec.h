@@ -15,6 +15,7 @@
 //   chunk   AssignChunk, GradientChunk or ValueChunk.
 // Threads: safe.
 // Errors: INVALID_ARGUMENT  the bytes are not this message.
+//         DATA_LOSS         the payload does not fit its checksum.
 // Cost: the payload is not touched, when it comes last and once, after at most
 //   64 KiB of header. Other encodings take protobuf's parser and one copy.
 #ifndef PROTO_CHUNK_CODEC_H_
@@ -30,6 +31,7 @@
 
 #include "absl/status/status.h"
 #include "common/payload.h"
+#include "proto/payload_checksum.h"
 
 namespace weir {
 
@@ -58,12 +60,13 @@ absl::Status Decode(
 template <typename Chunk>
 absl::Status DecodeChunk(const grpc::ByteBuffer& buffer, Chunk* header,
                          Payload* payload) {
-  return chunk_codec_internal::Decode(
+  const absl::Status status = chunk_codec_internal::Decode(
       buffer, header,
       [](google::protobuf::MessageLite* message) {
         return static_cast<Chunk*>(message)->mutable_payload();
       },
       payload);
+  return status.ok() ? CheckPayload(*header, *payload) : status;
 }
 
 // A message without a payload field.

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "proto/grpc_deadline.h"
+
 namespace weir {
 
 void Reconnect(grpc::Channel* channel) {
@@ -9,7 +11,7 @@ void Reconnect(grpc::Channel* channel) {
   if (channel->GetState(/*try_to_connect=*/true) ==
       GRPC_CHANNEL_TRANSIENT_FAILURE) {
     channel->WaitForStateChange(GRPC_CHANNEL_TRANSIENT_FAILURE,
-                                std::chrono::system_clock::now() + kPatience);
+                                DeadlineAfter(kPatience));
   }
 }
 

@@ -18,6 +18,7 @@ constexpr char kTouched[] = ".touched";
 constexpr char kUpdates[] = ".updates";
 constexpr char kRows[] = ".rows";
 constexpr char kStepKey[] = "weir.step.";
+constexpr char kClockKey[] = "weir.clock.";
 
 absl::Status Damaged(const std::string& path, const std::string& reason) {
   return absl::DataLossError(absl::StrCat("'", path, "': ", reason));
@@ -49,10 +50,7 @@ std::string Sibling(const std::string& dir, const std::string& name) {
 
 // A checkpoint's name, and so no way out of the folder.
 bool IsCheckpointName(const std::string& name) {
-  uint64_t step = 0;
-  return absl::StartsWith(name, "ckpt-") &&
-         absl::SimpleAtoi(name.substr(5), &step) &&
-         name == CheckpointName(step);
+  return ParseCheckpointName(name).has_value();
 }
 
 }  // namespace
@@ -73,6 +71,9 @@ absl::StatusOr<FileDigest> TableFileWriter::Write(
     arrays.push_back(
         {table.name + kRows, "F32", {table.rows, table.row_floats}});
     metadata[kStepKey + table.name] = absl::StrCat(table.step);
+    if (table.clock.has_value()) {
+      metadata[kClockKey + table.name] = absl::StrCat(*table.clock);
+    }
   }
   WEIR_ASSIGN_OR_RETURN(
       const std::unique_ptr<SafetensorsWriter> writer,
@@ -152,9 +153,24 @@ absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
           path, absl::StrCat("table '", table.name, "' is not whole in it"));
     }
     table.row_floats = rows->shape[1];
+    const auto clock = reader->file_->metadata().find(kClockKey + table.name);
+    if (clock != reader->file_->metadata().end() &&
+        !absl::SimpleAtoi(clock->second, &table.clock.emplace())) {
+      return Damaged(path, absl::StrCat("the clock of table '", table.name,
+                                        "' is '", clock->second, "'"));
+    }
     reader->tables_.push_back(std::move(table));
   }
   return reader;
+}
+
+void TableFileReader::TakeClocks(const TableFileReader& extending) {
+  for (TableRows& table : tables_) {
+    const int t = extending.Find(table.name);
+    if (t >= 0) {
+      table.clock = extending.tables()[static_cast<size_t>(t)].clock;
+    }
+  }
 }
 
 int TableFileReader::Find(const std::string& table) const {
@@ -222,6 +238,9 @@ absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
       WEIR_RETURN_IF_ERROR(open(base_dir, bases[base], s));
     }
     WEIR_RETURN_IF_ERROR(open(checkpoint_dir, manifest, s));
+    if (!base.empty()) {
+      readers[readers.size() - 2]->TakeClocks(*readers.back());
+    }
   }
   return readers;
 }

@@ -8,7 +8,8 @@
 //       <table>.touched  U32 [rows]
 //       <table>.updates  U32 [rows]
 //       <table>.rows     F32 [rows, values and slots of a row]
-//     and the metadata weir.step.<table>: updates of the table.
+//     and the metadata weir.step.<table>: updates of the table, and
+//     weir.clock.<table>: its clock, of which `touched` has the low 32 bits.
 //
 // Terms
 //   base  the checkpoint that has the rows which an incremental file leaves
@@ -22,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,9 @@ struct TableRows {
   uint64_t step = 0;  // updates of the table
   int64_t rows = 0;
   int64_t row_floats = 0;
+  // The table's clock as the checkpoint was written; not in files of earlier
+  // versions of Weir.
+  std::optional<uint64_t> clock = std::nullopt;
 };
 
 class TableFileWriter {
@@ -81,7 +86,14 @@ class TableFileReader {
                     RowRecords* out) const;
 
  private:
+  friend absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>>
+  OpenTables(Files* files, const std::string& checkpoint_dir,
+             const Manifest& manifest);
+
   TableFileReader() = default;
+
+  // The rows of this base count as those of the checkpoint that extends it.
+  void TakeClocks(const TableFileReader& extending);
 
   std::unique_ptr<SafetensorsReader> file_;
   std::vector<TableRows> tables_;

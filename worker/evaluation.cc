@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/failpoint.h"
 #include "common/status.h"
 #include "proto/checkpoint_io.h"
 #include "proto/declaration_io.h"
@@ -77,6 +78,7 @@ absl::Status CheckpointEvaluation::LoadParameters(
         kValuesArray, reader->layout().flat_begin(stored), variable.elements(),
         parameters_.data() + layout_->flat_begin(static_cast<int>(v))));
   }
+  Failpoint("evaluator.mid_read");
   WEIR_RETURN_IF_ERROR(tables_.Load(files_, checkpoint_dir, reader->manifest(),
                                     network_->tables()));
   result->checkpoint = reader->manifest().name();

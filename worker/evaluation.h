@@ -35,7 +35,7 @@
 namespace weir {
 
 struct EvaluationResult {
-  std::string checkpoint;  // "ckpt-<step>"
+  std::string checkpoint;  // its name
   uint64_t step = 0;
   int64_t examples = 0;
   std::map<std::string, double> metrics;

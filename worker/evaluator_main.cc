@@ -11,6 +11,7 @@
 
 #include "CLI/CLI.hpp"
 #include "common/exit_code.h"
+#include "common/failpoint.h"
 #include "common/logging.h"
 #include "common/status.h"
 #include "proto/job_spec_io.h"
@@ -35,6 +36,7 @@ struct Flags {
 };
 
 absl::Status Follow(const Flags& flags) {
+  WEIR_RETURN_IF_ERROR(InitFailpointsFromEnv());
   // A malformed TF_CONFIG is said here as everywhere, though nothing is needed
   // of it: the evaluator is outside the cluster.
   ClusterSources sources = ClusterSources::FromEnv();

@@ -24,9 +24,11 @@
 #include "common/cluster_spec.h"
 #include "common/exit_code.h"
 #include "common/failpoint.h"
+#include "common/files.h"
 #include "common/logging.h"
 #include "common/malloc_settings.h"
 #include "common/status.h"
+#include "proto/checkpoint_io.h"
 #include "proto/job_spec_io.h"
 #include "proto/tf_config.h"
 #include "server/chief/chief_server.h"
@@ -41,11 +43,12 @@ constexpr std::chrono::seconds kFailedJobWait{15};
 struct Flags {
   std::string job;
   std::vector<std::string> sets;
-  std::string workdir = ".";
+  std::string workdir;  // empty: "."
   std::string data_dir = ".";
   std::string device = "auto";
   std::string device_plugin;
   std::string transport = "auto";
+  std::string checksum = "auto";
   int channels_per_peer = 1;
   std::string cluster;
   std::string task_index;
@@ -125,7 +128,9 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> HostChief(
   options.runner.ps_addresses = cluster.ps_addresses();
   options.runner.worker_count = cluster.worker_count();
   options.runner.cluster_fingerprint = cluster.fingerprint();
-  options.runner.workdir = std::filesystem::absolute(flags.workdir).string();
+  options.runner.workdir =
+      std::filesystem::absolute(flags.workdir.empty() ? "." : flags.workdir)
+          .string();
   options.runner.resume = flags.resume;
   options.runner.allow_older = flags.allow_older;
   options.runner.init_from = flags.init_from;
@@ -150,8 +155,10 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
   WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
                         ParseTransportChoice(flags.transport));
-  const std::unique_ptr<Transport> transport =
-      MakeTransport(choice, /*own_connections=*/flags.channels_per_peer > 1);
+  GrpcTransportOptions grpc;
+  grpc.own_connections = flags.channels_per_peer > 1;
+  WEIR_ASSIGN_OR_RETURN(grpc.checksum, ParseChecksumChoice(flags.checksum));
+  const std::unique_ptr<Transport> transport = MakeTransport(choice, grpc);
   std::random_device random;
   WorkerTask::Options options;
   options.spec = spec;
@@ -166,16 +173,18 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   options.backend.auto_index = options.index;
   options.transport = transport.get();
   options.channels_per_peer = flags.channels_per_peer;
+  if (!flags.workdir.empty()) {
+    options.job_is_done = [workdir = flags.workdir,
+                           text = CanonicalJobSpecText(spec)] {
+      return JobIsDone(Files::Real(), workdir, text);
+    };
+  }
   WEIR_ASSIGN_OR_RETURN(const auto task,
                         WorkerTask::Create(std::move(options)));
   std::unique_ptr<ChiefServer> chief;
   if (cluster.hosts_chief()) {
     WEIR_ASSIGN_OR_RETURN(chief,
                           HostChief(flags, spec, cluster, transport.get()));
-    // Over before it began: the job was done in an earlier life.
-    if (const auto over = chief->WaitFor(std::chrono::milliseconds(0))) {
-      return *over;
-    }
   }
   absl::Status status;
   {
@@ -235,10 +244,15 @@ int main(int argc, char** argv) {
   CLI::App app("weir_worker: trains with the parameters of a cluster's ps");
   app.add_option("--job", flags.job, "job file")->required();
   app.add_option("--set", flags.sets, "path=value, overrides the job file");
-  app.add_option("--workdir", flags.workdir, "the run's directory");
+  app.add_option("--workdir", flags.workdir,
+                 "the run's directory; a worker without it cannot see that the "
+                 "job is done while the chief is away");
   app.add_option("--data_dir", flags.data_dir, "where data paths begin");
   app.add_option("--transport", flags.transport,
                  "auto: shared memory to ps on this host; grpc; shm")
+      ->capture_default_str();
+  app.add_option("--checksum", flags.checksum,
+                 "of payloads: auto (to ps on other hosts), on, off")
       ->capture_default_str();
   app.add_option("--channels_per_peer", flags.channels_per_peer,
                  "gRPC connections to each ps")

@@ -16,6 +16,9 @@
 namespace weir {
 namespace {
 
+// Of one call. A chief that is away is missed after it.
+constexpr std::chrono::milliseconds kRegisterTimeout{5000};
+
 void HitFailpoint(ParameterClient::Event event) {
   switch (event) {
     case ParameterClient::Event::kHalfSent:
@@ -69,6 +72,8 @@ absl::Status WorkerTask::Build() {
     chief.read_device = [this](Phases* phases) { ReadDevice(phases); };
   }
   chief.address = options_.chief_address;
+  chief.job_is_done = options_.job_is_done;
+  chief.register_timeout = kRegisterTimeout;
   RegisterRequest& request = chief.request;
   request.set_index(static_cast<uint32_t>(options_.index));
   request.set_process(options_.process);
@@ -138,7 +143,11 @@ void WorkerTask::LogDevice() const {
 
 absl::Status WorkerTask::Run() {
   Failpoint("worker.before_register");
-  WEIR_ASSIGN_OR_RETURN(const Grant grant, chief_->Register());
+  const absl::StatusOr<Grant> granted = chief_->Register();
+  if (!granted.ok()) {
+    return chief_->stopping() ? chief_->stop_status() : granted.status();
+  }
+  const Grant& grant = *granted;
   LOG_INFO("slot {} of {}, generation {}, next item {}, {} ps",
            grant.sender().slot(), grant.slot_count(),
            grant.sender().generation(), grant.next_item(),

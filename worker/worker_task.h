@@ -53,6 +53,8 @@ class WorkerTask {
     BackendOptions backend;  // which device, or devices
     Transport* transport = nullptr;
     int channels_per_peer = 1;  // see ParameterClient
+    // See ChiefClient; may be null.
+    std::function<bool()> job_is_done;
   };
 
   // Opens the data and builds the model; talks to nobody.

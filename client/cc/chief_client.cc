@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/logging.h"
+#include "common/plant.h"
 #include "common/status.h"
 #include "proto/grpc_channel.h"
+#include "proto/grpc_deadline.h"
 #include "proto/grpc_status.h"
 
 namespace weir {
@@ -18,7 +20,29 @@ namespace {
 constexpr std::chrono::milliseconds kBackoffMin{100};
 constexpr std::chrono::milliseconds kBackoffMax{1000};
 constexpr std::chrono::seconds kCloseWaitMax{2};
+// An item that was cut in the middle keeps the job from being saved.
+constexpr std::chrono::seconds kLeaveWaitMax{10};
 constexpr int64_t kSayEveryNs = 10'000'000'000;
+// How long a chief is away before DONE is looked for: a restart takes less.
+constexpr int64_t kLookForDoneNs = 5'000'000'000;
+// Far below what the chief takes in one message (4 MiB).
+constexpr int kReportsPerMessageMax = 10000;
+// A chief that is there acknowledges at once; beyond it reports wait.
+constexpr size_t kUnheardMax = 64;
+
+absl::Status StatusOf(const Stop& stop) {
+  return stop.code() == 0
+             ? absl::OkStatus()
+             : absl::Status(static_cast<absl::StatusCode>(stop.code()),
+                            stop.reason());
+}
+
+// Whether a message that is lost would take something along.
+bool Tells(const Progress& progress) {
+  return progress.item_size() > 0 || progress.has_phases() ||
+         progress.staleness_count() > 0 || progress.bytes_pushed() > 0 ||
+         progress.bytes_pulled() > 0 || progress.residuals_lost();
+}
 
 bool IsAway(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable ||
@@ -77,8 +101,7 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
     // A call that waits keeps the channel connecting; between calls gRPC looks
     // at an idle channel only every 5 seconds.
     context.set_wait_for_ready(true);
-    context.set_deadline(std::chrono::system_clock::now() +
-                         options_.register_timeout);
+    context.set_deadline(DeadlineAfter(options_.register_timeout));
     RegisterReply reply;
     const absl::Status status =
         FromGrpcStatus(stub_->Register(&context, request, &reply));
@@ -89,6 +112,9 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
       WEIR_RETURN_IF_ERROR(joining.assign(reply.assign()));
       request.set_assigned_history(reply.assign().history());
       continue;
+    }
+    if (status.ok() && reply.has_over()) {
+      return StopRegistering(StatusOf(reply.over()));
     }
     if (joining.on_wait) {
       WEIR_RETURN_IF_ERROR(joining.on_wait());
@@ -103,6 +129,11 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
       }
     } else if (!IsAway(status.code())) {
       return Annotate(status, absl::StrCat("chief (", options_.address, ")"));
+    } else if (options_.job_is_done &&
+               Clock::Real()->NowNs() - heard_ns >= kLookForDoneNs &&
+               options_.job_is_done()) {
+      LOG_INFO("the chief ({}) is away, and the job is done", options_.address);
+      return StopRegistering(absl::OkStatus());
     } else if (Clock::Real()->NowNs() - heard_ns >= lost_ns) {
       return absl::FailedPreconditionError(absl::StrCat(
           "chief (", options_.address, ") unreachable for ",
@@ -118,6 +149,7 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
     }
     MutexLock lock(&mutex_);
     changed_.WaitFor(&mutex_, pause);
+    StopWhenFree();
     if (stop_.has_value() || closing_) {
       return stop_.has_value() && !stop_->ok()
                  ? *stop_
@@ -147,6 +179,9 @@ void ChiefClient::Run() {
     const absl::Status status = RunStream();
     {
       MutexLock lock(&mutex_);
+      // Whoever asked for a hold may be gone, and counts us as holding.
+      hold_ = hold_ && Planted("worker.keeps_hold");
+      changed_.NotifyAll();
       if (closing_) {
         closed_ = true;
         changed_.NotifyAll();
@@ -191,6 +226,7 @@ absl::Status ChiefClient::RunStream() {
     context_ = &context;
     stream_ended_ = false;
     dirty_ = true;
+    send_again_ = unheard_.size();
   }
   auto stream = stub_->Heartbeat(&context);
   std::thread reader([this, &stream] {
@@ -216,12 +252,13 @@ void ChiefClient::WriteProgress(
   while (!stream_ended_) {
     if (!dirty_ && !closing_) {
       changed_.WaitFor(&mutex_, options_.progress_every);
+      StopWhenFree();
       if (stream_ended_) {
         break;
       }
     }
-    const bool last = closing_;
     Progress progress = TakeProgress();
+    const bool last = closing_ && !dirty_;
     mutex_.Unlock();
     ReadDevice(&progress);
     const bool written = stream->Write(progress);
@@ -248,19 +285,51 @@ void ChiefClient::ReadDevice(Progress* progress) {
   options_.read_device(progress->mutable_phases());
 }
 
-Progress ChiefClient::TakeProgress() {
+Progress ChiefClient::TakePending() {
   Progress progress;
+  progress.set_next_item(next_item_);
+  if (unheard_.size() >= kUnheardMax) {
+    // The items that it does not tell of are not below it.
+    progress.set_next_item(next_item_ -
+                           static_cast<uint64_t>(pending_.item_size()));
+    return progress;
+  }
   std::swap(progress, pending_);
+  const int left = std::max(progress.item_size() - kReportsPerMessageMax, 0);
+  for (int i = progress.item_size() - left; i < progress.item_size(); ++i) {
+    pending_.add_item()->Swap(progress.mutable_item(i));
+  }
+  progress.mutable_item()->DeleteSubrange(progress.item_size() - left, left);
+  progress.set_next_item(next_item_ - static_cast<uint64_t>(left));
+  if (Tells(progress)) {
+    progress.set_sequence(++sequence_);
+    unheard_.push_back(progress);
+  }
+  return progress;
+}
+
+void ChiefClient::OnHeard(uint64_t sequence) {
+  while (!unheard_.empty() && unheard_.front().sequence() <= sequence) {
+    unheard_.pop_front();
+  }
+  send_again_ = std::min(send_again_, unheard_.size());
+}
+
+Progress ChiefClient::TakeProgress() {
+  Progress progress = send_again_ > 0
+                          ? unheard_[unheard_.size() - send_again_--]
+                          : TakePending();
+  dirty_ = send_again_ > 0 ||
+           (pending_.item_size() > 0 && unheard_.size() < kUnheardMax);
   progress.set_slot(grant_.sender().slot());
   progress.set_generation(grant_.sender().generation());
-  progress.set_next_item(next_item_);
   progress.set_holding(hold_ && !in_flight_);
-  progress.set_out_of_work(out_of_work_);
+  progress.set_out_of_work(out_of_work_ && !dirty_);
+  progress.set_ending(closing_ || stop_.has_value());
   if (!error_.ok()) {
     progress.set_error(std::string(error_.message()));
     progress.set_error_code(static_cast<uint32_t>(error_.code()));
   }
-  dirty_ = false;
   return progress;
 }
 
@@ -276,12 +345,12 @@ void ChiefClient::OnCommand(const Command& command) {
       dirty_ = true;
       break;
     case Command::kStop:
-      Stop(command.stop().code() == 0
-               ? absl::OkStatus()
-               : absl::Status(
-                     static_cast<absl::StatusCode>(command.stop().code()),
-                     command.stop().reason()));
+      Stop(StatusOf(command.stop()));
       break;
+    case Command::kHeard:
+      OnHeard(command.heard());
+      return;
+    case Command::kFinishItem:
     case Command::KIND_NOT_SET:
       LOG_WARN("chief: a command of a kind that this version does not know");
       break;
@@ -300,6 +369,12 @@ void ChiefClient::Stop(const absl::Status& why) {
   }
 }
 
+absl::Status ChiefClient::StopRegistering(const absl::Status& why) {
+  MutexLock lock(&mutex_);
+  Stop(why);
+  return absl::CancelledError("the job is over");
+}
+
 void ChiefClient::ForgetOnStop() {
   MutexLock lock(&mutex_);
   on_stop_ = nullptr;
@@ -307,7 +382,19 @@ void ChiefClient::ForgetOnStop() {
 
 void ChiefClient::RequestStop(const absl::Status& why) {
   MutexLock lock(&mutex_);
-  Stop(why);
+  if (!leave_.has_value()) {
+    leave_ = why;
+    leave_ns_ = Clock::Real()->NowNs() +
+                std::chrono::nanoseconds(kLeaveWaitMax).count();
+  }
+  StopWhenFree();
+}
+
+void ChiefClient::StopWhenFree() {
+  if (leave_.has_value() &&
+      (!in_flight_ || Clock::Real()->NowNs() >= leave_ns_)) {
+    Stop(*leave_);
+  }
 }
 
 bool ChiefClient::stopping() const {
@@ -346,6 +433,7 @@ std::optional<bool> ChiefClient::EnterItemWithin(
 void ChiefClient::AddItem(uint64_t next_item,
                           const ParameterClient::ItemResult& result) {
   in_flight_ = false;
+  StopWhenFree();
   next_item_ = next_item;
   pending_.set_staleness_sum(pending_.staleness_sum() + result.staleness_sum);
   pending_.set_staleness_count(pending_.staleness_count() +

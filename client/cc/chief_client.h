@@ -9,7 +9,11 @@
 //       one the worker ends.
 //   I2. A restarted chief must grant the same slot, generation and history
 //       again; another grant ends the worker.
-//   I3. A report goes out once, with the first message after it that leaves.
+//   I3. A report goes out with the first message after it that leaves. What the
+//       chief has not acknowledged goes out again on the next stream; the chief
+//       counts it once.
+//   I4. A job that is done ends every worker well: by the chief's word when it
+//       registers, or by DONE while no chief answers.
 // Threads: safe.
 // Errors (Register, stop_status):
 //   FAILED_PRECONDITION  the chief is away for too long, or grants another
@@ -21,6 +25,7 @@
 #define CLIENT_CC_CHIEF_CLIENT_H_
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -51,6 +56,9 @@ class ChiefClient : public JobControl {
     // at most every `read_device_every`. May be null.
     std::function<void(Phases*)> read_device;
     std::chrono::milliseconds read_device_every{1000};
+    // Whether the job's directory says that it is done (JobIsDone): asked while
+    // the chief is away. May be null.
+    std::function<bool()> job_is_done;
 
     absl::Status Validate() const;
   };
@@ -66,7 +74,8 @@ class ChiefClient : public JobControl {
     std::function<absl::Status()> on_wait;
   };
 
-  // Repeats Register until the chief grants or refuses, or RequestStop.
+  // Repeats Register until the chief grants or refuses, or RequestStop. An
+  // error while stopping() is true: the job is over, stop_status says how.
   absl::StatusOr<Grant> Register(const Joining& joining = {});
 
   // Opens the Heartbeat stream. `on_stop` is called once, with a lock held,
@@ -86,7 +95,8 @@ class ChiefClient : public JobControl {
   void AddPhases(const Phases& phases) override;
   void OutOfWork() override;
 
-  // Stops this worker from inside: a signal. The first reason stays.
+  // Stops this worker from inside: a signal. The item in flight is finished, if
+  // that takes no more than 10 s. The first reason stays.
   void RequestStop(const absl::Status& why);
   // True once the worker is to stop; then stop_status says why, OK: job done.
   bool stopping() const;
@@ -109,9 +119,17 @@ class ChiefClient : public JobControl {
   // Register calls until a grant; `held` names the grant to keep, or null.
   absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held,
                                              const Joining& joining);
+  // RequestStop, once no item is in flight or that has taken too long.
+  void StopWhenFree() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Stop(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, for one that is not to register any longer.
+  absl::Status StopRegistering(const absl::Status& why);
   void ReadDevice(Progress* progress);
+  // The next message; dirty_ stays true while more is left to send.
   Progress TakeProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of pending_, what fits into one message; keeps a copy in unheard_.
+  Progress TakePending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnHeard(uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddItem(uint64_t next_item, const ParameterClient::ItemResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -130,10 +148,17 @@ class ChiefClient : public JobControl {
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;  // the last word is out
   bool stream_ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> leave_ ABSL_GUARDED_BY(mutex_);  // RequestStop
+  int64_t leave_ns_ ABSL_GUARDED_BY(mutex_) = 0;               // not after
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_item_ ABSL_GUARDED_BY(mutex_) = 0;
   Progress pending_ ABSL_GUARDED_BY(mutex_);  // reports, counts and phases
+  // Sent, and not acknowledged; by their sequence.
+  std::deque<Progress> unheard_ ABSL_GUARDED_BY(mutex_);
+  // The last so many of them are to be sent again.
+  size_t send_again_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;  // of the newest
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::thread thread_;
 };

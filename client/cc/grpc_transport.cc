@@ -9,12 +9,16 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "client/cc/call_watch.h"
 #include "client/cc/loans.h"
+#include "client/cc/tcp_traffic.h"
 #include "common/check.h"
+#include "common/crc32c.h"
 #include "common/mutex.h"
 #include "common/status.h"
 #include "proto/chunk_codec.h"
 #include "proto/grpc_channel.h"
+#include "proto/grpc_deadline.h"
 #include "proto/grpc_status.h"
 #include "proto/ps.grpc.pb.h"
 
@@ -24,11 +28,18 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::internal::RpcMethod;
 
+// A call that has ended gives its payloads back at once, unless the peer takes
+// nothing more.
+constexpr std::chrono::seconds kReleaseWait{1};
+
 grpc::ChannelArguments ChannelArgumentsFor(
     const GrpcTransportOptions& options) {
   grpc::ChannelArguments arguments = CommonChannelArguments();
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  // A ping waits behind the payloads that the connection has taken: those of
+  // both directions take 32 s at 1 Mbit/s.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 60000);
   // The caller retries: it alone knows the identity to repeat.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   if (options.own_connections) {
@@ -38,10 +49,13 @@ grpc::ChannelArguments ChannelArgumentsFor(
 }
 
 // What every call to one ps shares.
-struct Peer {
+class Peer {
+ public:
   std::string address;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<ParameterServer::Stub> stub;
+  std::shared_ptr<CallWatch> calls;
+  bool checksum = false;  // of payloads
 
   // `status` with the address, and without gRPC's layers around the usual
   // reason for it.
@@ -53,10 +67,37 @@ struct Peer {
     }
     return Annotate(result, absl::StrCat("ps ", address));
   }
+
+  // How a call ended that was watched.
+  absl::Status Named(const grpc::Status& status,
+                     const CallWatch::Watched& watched) const {
+    return watched.lost() ? absl::DeadlineExceededError(absl::StrCat(
+                                "ps ", address, ": nothing heard in time"))
+                          : Named(status);
+  }
+
+  // Remembers where the connection goes, for Sever.
+  void NoteRemote(const std::string& remote) const {
+    MutexLock lock(&mutex_);
+    remote_ = remote;
+  }
+
+  void Sever() const {
+    std::string remote;
+    {
+      MutexLock lock(&mutex_);
+      remote = remote_;
+    }
+    SeverTcp(remote);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  mutable std::string remote_ ABSL_GUARDED_BY(mutex_);
 };
 
 void SetTimeout(grpc::ClientContext* context, ShardLink::Timeout timeout) {
-  context->set_deadline(std::chrono::system_clock::now() + timeout);
+  context->set_deadline(DeadlineAfter(timeout));
 }
 
 // ----------------------------------------------------------- PushPull, Lookup
@@ -75,6 +116,7 @@ class GrpcStream {
   }
 
   ~GrpcStream() {
+    peer_->NoteRemote(context_.peer());
     context_.TryCancel();
     End().IgnoreError();
   }
@@ -98,7 +140,16 @@ class GrpcStream {
                     absl::StrCat("ps ", peer_->address));
   }
 
+  const Peer& peer() const { return *peer_; }
+
   void Cancel() { context_.TryCancel(); }
+
+  int64_t BytesMoved() { return TcpBytesMoved(context_.peer()); }
+
+  void Sever() {
+    context_.TryCancel();
+    SeverTcp(context_.peer());
+  }
 
  private:
   // False when the stream has ended. While a Read is under way nobody else
@@ -164,12 +215,24 @@ class GrpcPushPullStream : public PushPullStream {
 
   absl::Status Send(const GradientChunk& header, std::span<const char> payload,
                     std::function<void()> released) override {
-    return stream_.Write(EncodeChunk(header, payload, std::move(released)));
+    if (!stream_.peer().checksum) {
+      return stream_.Write(EncodeChunk(header, payload, std::move(released)));
+    }
+    GradientChunk checked = header;
+    if (!payload.empty()) {
+      checked.set_crc32c(Crc32c(payload.data(), payload.size()));
+    }
+    if (checked.has_want()) {
+      checked.mutable_want()->set_checksum(true);
+    }
+    return stream_.Write(EncodeChunk(checked, payload, std::move(released)));
   }
   absl::Status Receive(ValueChunk* header, Payload* payload) override {
     return stream_.Read(header, payload);
   }
   void Cancel() override { stream_.Cancel(); }
+  int64_t BytesMoved() override { return stream_.BytesMoved(); }
+  void Sever() override { stream_.Sever(); }
 
  private:
   static const RpcMethod& Method() {
@@ -186,12 +249,19 @@ class GrpcLookupStream : public LookupStream {
       : stream_(std::move(peer), Method()) {}
 
   absl::Status Send(const LookupChunk& request) override {
-    return stream_.Write(EncodeMessage(request));
+    if (!stream_.peer().checksum) {
+      return stream_.Write(EncodeMessage(request));
+    }
+    LookupChunk checked = request;
+    checked.mutable_want()->set_checksum(true);
+    return stream_.Write(EncodeMessage(checked));
   }
   absl::Status Receive(RowChunk* header, Payload* payload) override {
     return stream_.Read(header, payload);
   }
   void Cancel() override { stream_.Cancel(); }
+  int64_t BytesMoved() override { return stream_.BytesMoved(); }
+  void Sever() override { stream_.Sever(); }
 
  private:
   static const RpcMethod& Method() {
@@ -211,30 +281,37 @@ absl::StatusOr<Reply> SendAll(
     const std::function<bool(Chunk*, std::span<const char>*)>& next) {
   Reconnect(peer.channel.get());
   Loans loans;
-  grpc::Status status;
+  absl::Status status;
   ByteBuffer answer;
   {
     grpc::ClientContext context;
-    SetTimeout(&context, timeout);
+    const CallWatch::Watched watched(peer.calls.get(), &context, timeout);
     const std::unique_ptr<grpc::ClientWriter<ByteBuffer>> stream(
         grpc::internal::ClientWriterFactory<ByteBuffer>::Create(
             peer.channel.get(), method, &context, &answer));
     Chunk header;
     std::span<const char> payload;
     while (next(&header, &payload)) {
+      if (peer.checksum && !payload.empty()) {
+        header.set_crc32c(Crc32c(payload.data(), payload.size()));
+      } else {
+        header.clear_crc32c();
+      }
       if (!stream->Write(EncodeChunk(header, payload, loans.Add()))) {
         break;
       }
       payload = {};
     }
     stream->WritesDone();
-    status = stream->Finish();
+    status = peer.Named(stream->Finish(), watched);
+    peer.NoteRemote(context.peer());
   }
-  while (!loans.WaitForNone(std::chrono::seconds(1))) {
+  while (!loans.WaitForNone(kReleaseWait)) {
+    if (!status.ok()) {
+      peer.Sever();
+    }
   }
-  if (!status.ok()) {
-    return peer.Named(status);
-  }
+  WEIR_RETURN_IF_ERROR(status);
   Reply reply;
   WEIR_RETURN_IF_ERROR(Annotate(DecodeMessage(answer, &reply),
                                 absl::StrCat("ps ", peer.address)));
@@ -249,6 +326,7 @@ class GrpcShardLink : public ShardLink {
       : peer_(std::move(peer)) {}
 
   const std::string& address() const override { return peer_->address; }
+  void Sever() override { peer_->Sever(); }
 
   std::unique_ptr<PushPullStream> OpenPushPull() override {
     return std::make_unique<GrpcPushPullStream>(peer_);
@@ -262,8 +340,10 @@ class GrpcShardLink : public ShardLink {
                                   RpcMethod::SERVER_STREAMING);
     Reconnect(peer_->channel.get());
     grpc::ClientContext context;
-    SetTimeout(&context, timeout);
-    const ByteBuffer encoded = EncodeMessage(request);
+    CallWatch::Watched watched(peer_->calls.get(), &context, timeout);
+    PullRequest checked = request;
+    checked.mutable_want()->set_checksum(peer_->checksum);
+    const ByteBuffer encoded = EncodeMessage(checked);
     const std::unique_ptr<grpc::ClientReader<ByteBuffer>> stream(
         grpc::internal::ClientReaderFactory<ByteBuffer>::Create(
             peer_->channel.get(), method, &context, encoded));
@@ -272,6 +352,7 @@ class GrpcShardLink : public ShardLink {
     ValueChunk header;
     Payload payload;
     while (stream->Read(&buffer)) {
+      watched.Heard();
       if (!own.ok()) {
         continue;  // cancelled: empties the stream
       }
@@ -284,7 +365,7 @@ class GrpcShardLink : public ShardLink {
         context.TryCancel();
       }
     }
-    const absl::Status status = peer_->Named(stream->Finish());
+    const absl::Status status = peer_->Named(stream->Finish(), watched);
     return own.ok() ? status : own;
   }
 
@@ -325,9 +406,12 @@ class GrpcShardLink : public ShardLink {
   }
 
   absl::StatusOr<HelloReply> Hello(Timeout timeout) override {
-    return Unary<HelloReply>(&ParameterServer::Stub::Hello, HelloRequest(),
-                             timeout);
+    HelloRequest request;
+    request.set_chief(chief_);
+    return Unary<HelloReply>(&ParameterServer::Stub::Hello, request, timeout);
   }
+
+  void SpeakAsChief() override { chief_ = true; }
 
   absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
                                        Timeout timeout) override {
@@ -393,6 +477,7 @@ class GrpcShardLink : public ShardLink {
   }
 
   const std::shared_ptr<const Peer> peer_;
+  bool chief_ = false;
 };
 
 class GrpcTransport : public Transport {
@@ -402,6 +487,10 @@ class GrpcTransport : public Transport {
   std::unique_ptr<ShardLink> Connect(const std::string& address) override {
     auto peer = std::make_shared<Peer>();
     peer->address = address;
+    peer->calls = calls_;
+    peer->checksum =
+        options_.checksum == ChecksumChoice::kOn ||
+        (options_.checksum == ChecksumChoice::kAuto && !IsThisHost(address));
     peer->channel =
         grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
                                   ChannelArgumentsFor(options_));
@@ -411,9 +500,24 @@ class GrpcTransport : public Transport {
 
  private:
   const GrpcTransportOptions options_;
+  const std::shared_ptr<CallWatch> calls_ = std::make_shared<CallWatch>();
 };
 
 }  // namespace
+
+absl::StatusOr<ChecksumChoice> ParseChecksumChoice(const std::string& text) {
+  if (text == "auto") {
+    return ChecksumChoice::kAuto;
+  }
+  if (text == "on") {
+    return ChecksumChoice::kOn;
+  }
+  if (text == "off") {
+    return ChecksumChoice::kOff;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("checksum '", text, "' is not auto, on or off"));
+}
 
 std::unique_ptr<Transport> MakeGrpcTransport(GrpcTransportOptions options) {
   return std::make_unique<GrpcTransport>(options);

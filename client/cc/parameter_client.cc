@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cc/peer_watch.h"
 #include "common/check.h"
 #include "common/logging.h"
 #include "common/status.h"
@@ -14,8 +15,9 @@
 namespace weir {
 namespace {
 
-// A transport gives payloads back when their stream ends; one that does not is
-// a bug, and better a line in the log than a process that never ends.
+// A transport gives payloads back when their stream ends, or its connection;
+// one that does not is a bug, and better a line in the log than a process that
+// never ends.
 constexpr std::chrono::seconds kReleaseWaitMax{5};
 constexpr std::chrono::milliseconds kOnWaitEvery{100};
 // Two threads each; a ps takes 64 streams on a connection, and as many
@@ -107,6 +109,14 @@ ParameterClient::~ParameterClient() {
       }
     }
     shard->stream.reset();
+  }
+  if (loans_.WaitForNone(kReleaseWaitMax)) {
+    return;
+  }
+  // A ps that hangs takes nothing from its connection. What lies there must
+  // not be sent when it goes on: the memory is the caller's again.
+  for (const auto& shard : shards_) {
+    shard->link->Sever();
   }
   if (!loans_.WaitForNone(kReleaseWaitMax)) {
     LOG_ERROR("a transport never gave its payloads back");
@@ -314,6 +324,9 @@ void ParameterClient::Receive(int s) {
     if (!stop_) {
       shard.exchange->OnStreamEnd(status);
       ++counters_.reconnects;
+      if (absl::IsDataLoss(status)) {
+        LOG_WARN("{}; it goes again", status.ToString());
+      }
     }
     mutex_.Unlock();
     stream.reset();  // its payloads come back here, or where Send returns
@@ -357,25 +370,35 @@ void ParameterClient::NoteFailure(int s) {
 
 void ParameterClient::Watch() {
   const std::chrono::milliseconds period =
-      std::clamp(options_.lost_after / 20, std::chrono::milliseconds(5),
-                 std::chrono::milliseconds(250));
+      PeerWatch(options_.lost_after).period();
   MutexLock lock(&mutex_);
   while (!stop_) {
     watch_.WaitFor(&mutex_, period);
     for (size_t s = 0; s < shards_.size(); ++s) {
-      if (!shards_[s]->exchange->CheckLost()) {
-        continue;
-      }
-      NoteFailure(static_cast<int>(s));
-      std::shared_ptr<PushPullStream> stream = shards_[s]->stream;
-      mutex_.Unlock();
-      if (stream != nullptr) {
-        stream->Cancel();
-      }
-      stream.reset();
-      mutex_.Lock();
+      Look(static_cast<int>(s));
     }
   }
+}
+
+void ParameterClient::Look(int s) {
+  ShardExchange* const exchange = shards_[s]->exchange.get();
+  std::shared_ptr<PushPullStream> stream = shards_[s]->stream;
+  if (stream != nullptr && exchange->WantsTraffic()) {
+    mutex_.Unlock();
+    const int64_t bytes = stream->BytesMoved();
+    mutex_.Lock();
+    exchange->NoteTraffic(bytes);
+  }
+  const bool lost = exchange->CheckLost();
+  if (lost) {
+    NoteFailure(s);
+  }
+  mutex_.Unlock();
+  if (lost && stream != nullptr) {
+    stream->Sever();
+  }
+  stream.reset();
+  mutex_.Lock();
 }
 
 void ParameterClient::NotePushEvents(int s) {

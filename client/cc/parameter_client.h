@@ -210,6 +210,8 @@ class ParameterClient {
   void Receive(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFailure(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch();
+  // Drops the lock for a while.
+  void Look(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginWants(const Want& want, const std::vector<int>& blocks,
                   bool at_once = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WantWithItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -25,11 +25,6 @@ constexpr int64_t kSayEveryNs = 10'000'000'000;
 constexpr std::chrono::milliseconds kRegisterTimeout{500};
 constexpr std::chrono::milliseconds kLookUpEvery{100};
 
-uint64_t RandomId() {
-  std::random_device random;
-  return (uint64_t{random()} << 32) | random();
-}
-
 std::string HostName() {
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
@@ -41,14 +36,24 @@ absl::Status NoTables() {
       "this job has no tables: name them in Declare");
 }
 
+uint64_t RandomId() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) | random();
+}
+
 }  // namespace
+
+Session::Session(Options options)
+    : options_(std::move(options)), process_(RandomId()) {}
 
 absl::Status Session::Connect() {
   WEIR_RETURN_IF_ERROR(CheckOptions(options_));
   WEIR_ASSIGN_OR_RETURN(compression_, ToCompression(options_));
   WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
                         ParseTransportChoice(options_.transport));
-  transport_ = MakeTransport(choice);
+  GrpcTransportOptions grpc;
+  WEIR_ASSIGN_OR_RETURN(grpc.checksum, ParseChecksumChoice(options_.checksum));
+  transport_ = MakeTransport(choice, grpc);
   for (const std::string& address : options_.ps) {
     links_.push_back(transport_->Connect(address));
   }
@@ -135,11 +140,12 @@ absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors,
 // What a chief does at its start, for shards that are all empty.
 absl::Status Session::MakeShards(const std::vector<Tensor>& tensors) {
   declaration_.set_history(RandomId());
+  const StartCalls calls = Calls();
   for (size_t s = 0; s < links_.size(); ++s) {
-    DeclareRequest request;
-    *request.mutable_declaration() = declaration_;
-    request.set_shard(static_cast<uint32_t>(s));
-    WEIR_RETURN_IF_ERROR(links_[s]->Declare(request, kCallTimeout).status());
+    WEIR_RETURN_IF_ERROR(DeclareShard(
+        calls, s, declaration_,
+        std::chrono::milliseconds(
+            static_cast<int64_t>(options_.start_wait_seconds * 1000.0))));
   }
   sender_.set_history(declaration_.history());
   for (size_t s = 0; s < links_.size(); ++s) {
@@ -150,18 +156,14 @@ absl::Status Session::MakeShards(const std::vector<Tensor>& tensors) {
 
 absl::Status Session::AssignValues(size_t s, const Sender& sender,
                                    const std::vector<Tensor>& tensors) {
-  struct Piece {
-    AssignChunk header;
-    std::span<const char> bytes;
-  };
-  std::vector<Piece> pieces;
+  std::vector<AssignPiece> pieces;
   for (int b = 0; b < layout_->block_count(static_cast<int>(s)); ++b) {
     for (const Segment& segment : layout_->segments({static_cast<int>(s), b})) {
       const std::vector<float>& values = tensors[segment.variable].values;
       if (values.empty()) {
         continue;
       }
-      Piece piece;
+      AssignPiece piece;
       *piece.header.mutable_sender() = sender;
       piece.header.set_block(static_cast<uint32_t>(b));
       piece.header.set_offset(static_cast<uint32_t>(segment.block_offset));
@@ -171,21 +173,18 @@ absl::Status Session::AssignValues(size_t s, const Sender& sender,
       pieces.push_back(std::move(piece));
     }
   }
-  if (pieces.empty()) {
-    return absl::OkStatus();
+  return AssignPieces(Calls(), s, pieces);
+}
+
+StartCalls Session::Calls() const {
+  StartCalls calls;
+  calls.links = &links_;
+  for (size_t s = 0; s < links_.size(); ++s) {
+    calls.names.push_back(NameOf(s));
   }
-  size_t next = 0;
-  return links_[s]
-      ->Assign(kCallTimeout,
-               [&](AssignChunk* header, std::span<const char>* bytes) {
-                 if (next == pieces.size()) {
-                   return false;
-                 }
-                 *header = pieces[next].header;
-                 *bytes = pieces[next++].bytes;
-                 return true;
-               })
-      .status();
+  calls.call_timeout = kCallTimeout;
+  calls.on_wait = [this] { return OnWait(); };
+  return calls;
 }
 
 absl::Status Session::Declare(const std::vector<Tensor>& tensors,
@@ -204,17 +203,13 @@ absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
   sender_.set_job(options_.job);
   sender_.set_layout_fingerprint(layout_->fingerprint());
   if (options_.worker_index == 0) {
-    size_t empty = 0;
+    std::vector<HelloReply> hellos;
     for (const auto& link : links_) {
-      WEIR_ASSIGN_OR_RETURN(const HelloReply hello, link->Hello(kCallTimeout));
-      empty += hello.state() == ACTIVE ? 0 : 1;
+      WEIR_ASSIGN_OR_RETURN(hellos.emplace_back(), link->Hello(kCallTimeout));
     }
-    if (empty == links_.size()) {
+    WEIR_ASSIGN_OR_RETURN(const bool make, MustMakeShards(hellos));
+    if (make) {
       WEIR_RETURN_IF_ERROR(MakeShards(tensors));
-    } else if (empty > 0) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          empty, " of ", links_.size(),
-          " ps lost their tensors; shut all of them down and start anew"));
     }
   }
   return Join();
@@ -227,7 +222,7 @@ absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   options.lost_after = std::chrono::milliseconds(
       static_cast<int64_t>(options_.start_wait_seconds * 1000.0));
   options.request.set_index(static_cast<uint32_t>(options_.worker_index));
-  options.request.set_process(RandomId());
+  options.request.set_process(process_);
   options.request.set_host(HostName());
   *options.request.mutable_declaration() = declaration_;
   WEIR_ASSIGN_OR_RETURN(auto chief, ChiefClient::Create(std::move(options)));
@@ -240,6 +235,12 @@ absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   };
   joining.on_wait = [this] { return OnWait(); };
   const absl::StatusOr<Grant> granted = chief->Register(joining);
+  if (!granted.ok() && chief->stopping()) {
+    const absl::Status why = chief->stop_status();
+    return absl::AbortedError(
+        absl::StrCat("the job is over: ",
+                     why.ok() ? "every worker has finished" : why.message()));
+  }
   if (absl::IsFailedPrecondition(granted.status())) {
     return absl::AbortedError(granted.status().message());
   }
@@ -337,43 +338,29 @@ absl::Status Session::Join() {
   const int64_t deadline_ns =
       Clock::Real()->NowNs() +
       static_cast<int64_t>(options_.start_wait_seconds * 1e9);
-  const uint32_t slot = static_cast<uint32_t>(options_.worker_index);
-  uint32_t generation = 0;
   for (size_t s = 0; s < links_.size(); ++s) {
     WEIR_ASSIGN_OR_RETURN(const HelloReply hello,
                           WaitUntilActive(s, deadline_ns));
     WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
     sender_.set_history(hello.history());
-    for (const SlotStatus& status : hello.slot()) {
-      if (status.slot() == slot) {
-        generation = std::max(generation, status.generation());
-      }
-    }
   }
-  WEIR_RETURN_IF_ERROR(SetSlot(generation + 1, /*retired=*/false));
-  // Only now nobody else can move the slot's marks.
-  uint64_t next_item = ~uint64_t{0};
-  for (size_t s = 0; s < links_.size(); ++s) {
-    WEIR_ASSIGN_OR_RETURN(const HelloReply hello, Hello(s, deadline_ns));
-    for (const SlotStatus& status : hello.slot()) {
-      if (status.slot() == slot) {
-        next_item = std::min(next_item, status.next_item_min());
-      }
-    }
-  }
+  const uint32_t slot = static_cast<uint32_t>(options_.worker_index);
+  WEIR_ASSIGN_OR_RETURN(const TakenSlot taken,
+                        TakeSlot(Calls(), sender_, slot, process_));
   sender_.set_slot(slot);
-  sender_.set_generation(generation + 1);
-  item_ = next_item == ~uint64_t{0} ? 0 : next_item;
+  sender_.set_generation(taken.generation);
+  item_ = taken.next_item;
   return absl::OkStatus();
 }
 
-absl::Status Session::SetSlot(uint32_t generation, bool retired) {
+absl::Status Session::RetireSlot() {
   SetSlotsRequest request;
   *request.mutable_sender() = sender_;
   SetSlotsRequest::Slot* const entry = request.add_slot();
   entry->set_slot(static_cast<uint32_t>(options_.worker_index));
-  entry->set_generation(generation);
-  entry->set_retired(retired);
+  entry->set_generation(sender_.generation());
+  entry->set_retired(true);
+  entry->set_process(process_);
   for (const auto& link : links_) {
     WEIR_RETURN_IF_ERROR(link->SetSlots(request, kCallTimeout));
   }
@@ -585,7 +572,7 @@ absl::Status Session::Finish() {
   WEIR_RETURN_IF_ERROR(Wait());
   client_.reset();
   tables_.reset();
-  WEIR_RETURN_IF_ERROR(SetSlot(sender_.generation(), /*retired=*/true));
+  WEIR_RETURN_IF_ERROR(RetireSlot());
   if (chief_ != nullptr) {
     // Should it not hear of this, it sees that the slot is retired.
     chief_->CloseFinished();

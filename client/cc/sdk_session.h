@@ -27,6 +27,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cc/chief_client.h"
 #include "client/cc/parameter_client.h"
+#include "client/cc/sdk_start.h"
 #include "client/cc/sdk_tables.h"
 #include "client/cc/transport.h"
 #include "client/cc/weir.h"
@@ -38,7 +39,7 @@ namespace weir::sdk {
 
 class Session {
  public:
-  explicit Session(Options options) : options_(std::move(options)) {}
+  explicit Session(Options options);
 
   absl::Status Connect();
   absl::Status Declare(const std::vector<Tensor>& tensors,
@@ -98,7 +99,8 @@ class Session {
   // That shard `s` holds the tensors and the mode of this client.
   absl::Status CheckDeclared(size_t s, const HelloReply& hello) const;
   absl::Status Join();
-  absl::Status SetSlot(uint32_t generation, bool retired);
+  absl::Status RetireSlot();
+  StartCalls Calls() const;
   // Why a call is to wait no longer.
   absl::Status OnWait() const;
   // Waits while the chief holds pushes.
@@ -117,6 +119,7 @@ class Session {
   }
 
   const Options options_;
+  const uint64_t process_;  // random: who this is to the ps and the chief
   std::unique_ptr<Transport> transport_;
   std::vector<std::unique_ptr<ShardLink>> links_;
   std::unique_ptr<Layout> layout_;

@@ -27,6 +27,24 @@ bool IsRetriable(absl::StatusCode code) {
   }
 }
 
+// What a new process mends, in the code that asks for one: OUT_OF_RANGE and
+// DATA_LOSS would end the job.
+absl::Status ForThisTask(const absl::Status& status) {
+  if (absl::IsOutOfRange(status)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(status.message(),
+                     "; start this task again: it goes on where the shards "
+                     "expect it"));
+  }
+  if (absl::IsDataLoss(status)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(status.message(),
+                     ", again and again; check the network between the hosts, "
+                     "then start this task again"));
+  }
+  return status;
+}
+
 // Not answered before others have pushed.
 bool MayPark(const Want& want) {
   return want.when_case() == Want::kVersion || want.clock() > 0;
@@ -37,13 +55,14 @@ bool MayPark(const Want& want) {
 ShardExchange::ShardExchange(Options options)
     : options_(std::move(options)),
       blocks_(options_.elements.size()),
-      backoff_(options_.backoff_min) {
+      backoff_(options_.backoff_min),
+      watch_(options_.lost_after) {
   WEIR_CHECK(options_.rank.size() == options_.elements.size());
 }
 
 void ShardExchange::NoteWork() {
   if (!HasWork()) {
-    work_since_ns_ = options_.clock->NowNs();
+    watch_.Heard(options_.clock->NowNs());
   }
 }
 
@@ -280,8 +299,10 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
   if (skipped) {
     skipped_item_ = push_.item();
   }
-  if (!skipped && !IsRetriable(status.code())) {
-    Fail(status);
+  // Nothing of a damaged payload was taken, on either side: it goes again.
+  const bool damaged = absl::IsDataLoss(status) && ++damaged_ < kDamagedMax;
+  if (!skipped && !damaged && !IsRetriable(status.code())) {
+    Fail(ForThisTask(status));
     return;
   }
   last_error_ = status;
@@ -319,8 +340,9 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
   if (!status_.ok()) {
     return -1;
   }
-  last_success_ns_ = options_.clock->NowNs();
+  watch_.Heard(options_.clock->NowNs());
   backoff_ = options_.backoff_min;
+  damaged_ = 0;
   if (incarnation_ != 0 && answer.incarnation() != incarnation_) {
     Fail(absl::FailedPreconditionError(
         "the process was restarted; its parameters are gone"));
@@ -419,18 +441,16 @@ void ShardExchange::OnStored(int block, uint64_t version) {
 }
 
 bool ShardExchange::CheckLost() {
+  const int64_t now = options_.clock->NowNs();
   if (!status_.ok() || !HasWork()) {
+    watch_.LookIdle(now);
     return !status_.ok();
   }
-  const int64_t waited =
-      options_.clock->NowNs() - std::max(last_success_ns_, work_since_ns_);
-  if (waited < Ns(options_.lost_after)) {
+  if (!watch_.Look(now)) {
     return false;
   }
-  Fail(absl::FailedPreconditionError(
-      absl::StrCat("unreachable for ",
-                   std::chrono::duration<double>(options_.lost_after).count(),
-                   " s", last_error_.ok() ? "" : ": ", last_error_.message())));
+  Fail(absl::FailedPreconditionError(absl::StrCat(
+      watch_.Reason(), last_error_.ok() ? "" : ": ", last_error_.message())));
   return true;
 }
 

@@ -28,8 +28,8 @@
 //       but for wants that are to go at once.
 //   I6. A push names the version that its block had when the item began: from
 //       it the gradient was computed, whatever has come since.
-//   I7. Fails once, for good, when work waited `lost_after` without an answer,
-//       or at the first answer that only the chief can mend.
+//   I7. Fails once, for good, when the shard is lost while work waits
+//       (peer_watch.h), or at the first answer that only the chief can mend.
 // Threads: compatible; ParameterClient serialises.
 // Errors: FAILED_PRECONDITION  unreachable for lost_after, restarted, or
 //                              refused; the message names shard and address.
@@ -48,6 +48,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/peer_watch.h"
 #include "common/clock.h"
 #include "proto/ps.pb.h"
 
@@ -59,6 +60,9 @@ class ShardExchange {
   static constexpr int kInFlightRequestsMax = 128;
   static constexpr int kWantRequestsMax = 96;
   static constexpr int64_t kInFlightBytesMax = 2 << 20;
+  // Streams in a row that end with a damaged payload and bring no answer: such
+  // a way is of no use.
+  static constexpr int kDamagedMax = 5;
 
   struct Options {
     int shard = 0;
@@ -140,8 +144,17 @@ class ShardExchange {
   int OnAnswer(const ValueChunk& answer, size_t payload_bytes);
   void OnStored(int block, uint64_t version);
   // Fails when work has waited too long. True when the stream must be
-  // cancelled, because a thread may be blocked in it.
+  // cancelled, because a thread may be blocked in it. To be called every
+  // look_period(), also when there is no work.
   bool CheckLost();
+  std::chrono::milliseconds look_period() const { return watch_.period(); }
+  // Whether CheckLost would like to hear of traffic first (peer_watch.h).
+  bool WantsTraffic() const {
+    return HasWork() && watch_.WantsTraffic(options_.clock->NowNs());
+  }
+  void NoteTraffic(int64_t bytes) {
+    watch_.NoteTraffic(bytes, options_.clock->NowNs());
+  }
 
   // --- State.
 
@@ -215,11 +228,11 @@ class ShardExchange {
   int64_t wanted_bytes_ = 0;     // asked for, without an answer
   int64_t reconnect_at_ns_ = 0;
   std::chrono::milliseconds backoff_;
-  int64_t last_success_ns_ = 0;
-  int64_t work_since_ns_ = 0;
+  PeerWatch watch_;
   absl::Status last_error_;
   uint64_t incarnation_ = 0;
   int reconnects_ = 0;
+  int damaged_ = 0;                       // streams in a row
   uint64_t skipped_item_ = ~uint64_t{0};  // OUT_OF_RANGE seen for it
   absl::Status status_;
 };

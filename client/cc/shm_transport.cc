@@ -54,6 +54,7 @@ class ShmLink : public ShardLink {
         fall_back_(fall_back) {}
 
   const std::string& address() const override { return other_->address(); }
+  void Sever() override { other_->Sever(); }
 
   std::unique_ptr<PushPullStream> OpenPushPull() override {
     absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
@@ -133,6 +134,7 @@ class ShmLink : public ShardLink {
   absl::StatusOr<HelloReply> Hello(Timeout timeout) override {
     return other_->Hello(timeout);
   }
+  void SpeakAsChief() override { other_->SpeakAsChief(); }
   absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
                                        Timeout timeout) override {
     return other_->Declare(request, timeout);
@@ -229,9 +231,7 @@ std::unique_ptr<Transport> MakeShmTransport(std::unique_ptr<Transport> other,
 }
 
 std::unique_ptr<Transport> MakeTransport(TransportChoice choice,
-                                         bool own_connections) {
-  GrpcTransportOptions grpc;
-  grpc.own_connections = own_connections;
+                                         GrpcTransportOptions grpc) {
   if (choice == TransportChoice::kGrpc) {
     return MakeGrpcTransport(grpc);
   }

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/cc/grpc_transport.h"
 #include "client/cc/transport.h"
 
 namespace weir {
@@ -29,9 +30,8 @@ enum class TransportChoice { kAuto, kGrpc, kShm };
 absl::StatusOr<TransportChoice> ParseTransportChoice(const std::string& text);
 
 // gRPC, with shared memory as `choice` says: kShm never falls back.
-// `own_connections`: see GrpcTransportOptions.
 std::unique_ptr<Transport> MakeTransport(TransportChoice choice,
-                                         bool own_connections = false);
+                                         GrpcTransportOptions grpc = {});
 
 // Around any other transport.
 std::unique_ptr<Transport> MakeShmTransport(std::unique_ptr<Transport> other,

@@ -4,9 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/row_hash.h"
 #include "common/status.h"
 #include "proto/id_list.h"
@@ -16,20 +14,11 @@ namespace weir {
 namespace {
 
 constexpr std::chrono::milliseconds kWaitStep{100};
-constexpr std::chrono::milliseconds kBackoffMin{50};
-constexpr std::chrono::milliseconds kBackoffMax{1000};
 constexpr std::chrono::milliseconds kLookupTimeout{2000};
 // Pieces asked for ahead: enough to keep both ends busy.
 constexpr int kInFlightMax = 4;
 // Names of lists remembered by shard; the shard forgets them by bytes.
 constexpr size_t kKnownMax = 4096;
-
-bool IsRetriable(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsResourceExhausted(status);
-}
-
-int64_t Ns(std::chrono::milliseconds time) { return time.count() * 1000000; }
 
 }  // namespace
 
@@ -56,7 +45,7 @@ absl::StatusOr<std::unique_ptr<TableClient>> TableClient::Create(
 
 TableClient::TableClient(Options options) : options_(std::move(options)) {
   for (const std::string& address : options_.addresses) {
-    shards_.push_back(std::make_unique<Shard>());
+    shards_.push_back(std::make_unique<Shard>(options_.lost_after));
     shards_.back()->link = options_.transport->Connect(address);
   }
 }
@@ -200,7 +189,7 @@ void TableClient::Start(Kind kind) {
     lane.busy = true;
     lane.status = absl::OkStatus();
     if (kind == Kind::kLookup) {
-      shard->heard_ns = now_ns;
+      shard->watch.Heard(now_ns);
     }
     lane.wake.NotifyAll();
   }
@@ -235,12 +224,8 @@ absl::Status TableClient::Wait(Kind kind) {
       MutexLock lock(&mutex_);
       for (const std::unique_ptr<Shard>& shard : shards_) {
         busy = busy || shard->lanes[lane].busy;
-        // A thread may be blocked in a stream of a ps that is gone.
-        if (kind == Kind::kLookup && shard->lanes[lane].busy &&
-            shard->stream != nullptr &&
-            options_.clock->NowNs() - shard->heard_ns >
-                Ns(options_.lost_after)) {
-          shard->stream->Cancel();
+        if (kind == Kind::kLookup && shard->lanes[lane].busy) {
+          Look(shard.get());
         }
       }
       if (busy) {
@@ -268,56 +253,6 @@ void TableClient::Interrupt(const absl::Status& status) {
     }
   }
   stopping_.NotifyAll();
-}
-
-absl::Status TableClient::Named(int s, const absl::Status& status) const {
-  const std::string& address = options_.addresses[static_cast<size_t>(s)];
-  const std::string message(
-      absl::StripPrefix(status.message(), absl::StrCat("ps ", address, ": ")));
-  return absl::Status(status.code(),
-                      absl::StrCat("ps ", s, " (", address, ") ", message));
-}
-
-absl::Status TableClient::BeforeRetry(int s, const absl::Status& status,
-                                      int64_t since_ns, int tries) {
-  const int64_t waited_ns = options_.clock->NowNs() - since_ns;
-  MutexLock lock(&mutex_);
-  if (stop_) {
-    return absl::CancelledError("the table client ends");
-  }
-  if (!interrupted_.ok()) {
-    return interrupted_;
-  }
-  const bool cancelled = absl::IsCancelled(status);  // by Wait
-  if (!cancelled && !IsRetriable(status)) {
-    return Named(s, status);
-  }
-  // A deadline alone may mean that the ps is busy: it gets another one.
-  const int64_t patience =
-      Ns(options_.lost_after) * (absl::IsDeadlineExceeded(status) ? 2 : 1);
-  if (cancelled || waited_ns >= patience) {
-    return Named(s,
-                 absl::FailedPreconditionError(absl::StrCat(
-                     "unreachable for ",
-                     std::chrono::duration<double>(options_.lost_after).count(),
-                     " s: ", status.message())));
-  }
-  ++counters_.reconnects;
-  stopping_.WaitFor(&mutex_,
-                    std::min<std::chrono::milliseconds>(
-                        kBackoffMin * (1 << std::min(tries, 10)), kBackoffMax));
-  return absl::OkStatus();
-}
-
-absl::Status TableClient::CheckIncarnation(int s, uint64_t incarnation) {
-  MutexLock lock(&mutex_);
-  uint64_t& known = shards_[static_cast<size_t>(s)]->incarnation;
-  if (known != 0 && known != incarnation) {
-    return absl::FailedPreconditionError(
-        "the process was restarted; its parameters are gone");
-  }
-  known = incarnation;
-  return absl::OkStatus();
 }
 
 // ----------------------------------------------------------------- lookups
@@ -361,7 +296,7 @@ absl::Status TableClient::RunLookup(int s) {
     MutexLock lock(&mutex_);
     shard.version = ~uint64_t{0};
   }
-  int tries = 0;
+  Trouble trouble;
   while (true) {
     std::shared_ptr<LookupStream> stream;
     {
@@ -398,7 +333,7 @@ absl::Status TableClient::RunLookup(int s) {
         status = stream->Receive(&header, &payload);
       }
       if (status.ok()) {
-        tries = 0;
+        trouble = {};
         --in_flight;
         status = CheckIncarnation(s, header.incarnation());
       }
@@ -412,16 +347,14 @@ absl::Status TableClient::RunLookup(int s) {
     if (status.ok()) {
       return absl::OkStatus();
     }
-    int64_t heard_ns = 0;
     {
       MutexLock lock(&mutex_);
       shard.stream = nullptr;
-      heard_ns = shard.heard_ns;
     }
     for (Piece& piece : pieces) {
       piece.sent = false;
     }
-    WEIR_RETURN_IF_ERROR(BeforeRetry(s, status, heard_ns, tries++));
+    WEIR_RETURN_IF_ERROR(BeforeRetry(s, status, &trouble));
   }
 }
 
@@ -451,7 +384,7 @@ absl::Status TableClient::Take(int s, const RowChunk& header,
   piece.sent = false;
   {
     MutexLock lock(&mutex_);
-    shard.heard_ns = options_.clock->NowNs();
+    shard.watch.Heard(options_.clock->NowNs());
     if (header.unknown_list()) {
       for (const Part& part : piece.parts) {
         shard.known.erase({part.name, static_cast<uint32_t>(part.table)});

@@ -36,6 +36,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/peer_watch.h"
 #include "client/cc/transport.h"
 #include "common/clock.h"
 #include "common/mutex.h"
@@ -162,10 +163,12 @@ class TableClient {
     std::thread thread;
   };
   struct Shard {
+    explicit Shard(std::chrono::milliseconds lost_after) : watch(lost_after) {}
+
     std::unique_ptr<ShardLink> link;
     std::shared_ptr<LookupStream> stream;
-    Lane lanes[2];         // by Kind
-    int64_t heard_ns = 0;  // of the lookup: the last answer
+    Lane lanes[2];    // by Kind
+    PeerWatch watch;  // of the lookup
     uint64_t version = 0;
     UpdateReply reply;
     uint64_t incarnation = 0;
@@ -198,9 +201,19 @@ class TableClient {
   IdList ListOf(int shard, const Part& part);
   void Remember(int shard, const Part& part);
   absl::Status CheckIncarnation(int shard, uint64_t incarnation);
+  // Ends a lookup's stream when its shard is lost. Drops the lock for a while.
+  void Look(Shard* shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tries of one thing in a row that failed.
+  struct Trouble {
+    int tries = 0;
+    int64_t since_ns = 0;  // the first
+  };
   // Sleeps before another try; why there is none otherwise.
   absl::Status BeforeRetry(int shard, const absl::Status& status,
-                           int64_t since_ns, int tries);
+                           Trouble* trouble);
+  // Whether the shard answers at all.
+  bool SaysHello(int shard);
+  absl::Status Unreachable(int shard, const absl::Status& status) const;
   absl::Status Named(int shard, const absl::Status& status) const;
 
   const Options options_;

@@ -69,19 +69,17 @@ absl::StatusOr<TableClient::ItemResult> TableClient::WaitUpdate() {
 
 absl::Status TableClient::RunUpdate(int s) {
   Shard& shard = *shards_[static_cast<size_t>(s)];
-  int64_t since_ns = options_.clock->NowNs();
-  int tries = 0;
+  Trouble trouble;
   while (true) {
     absl::StatusOr<UpdateReply> reply = SendUpdate(s);
     if (reply.ok()) {
-      since_ns = options_.clock->NowNs();
+      trouble = {};
       WEIR_RETURN_IF_ERROR(Named(s, CheckIncarnation(s, reply->incarnation())));
     }
     MutexLock lock(&mutex_);
     if (!reply.ok()) {
       mutex_.Unlock();
-      const absl::Status again =
-          BeforeRetry(s, reply.status(), since_ns, tries++);
+      const absl::Status again = BeforeRetry(s, reply.status(), &trouble);
       mutex_.Lock();
       WEIR_RETURN_IF_ERROR(again);
     } else if (reply->unknown_list()) {

@@ -8,6 +8,10 @@
 // Terms
 //   shard link   the way to one ps at one address.
 //   stream       one PushPull call: many requests, many answers, no order.
+//   timeout      of calls with payloads (Pull, Push, Update, Assign): how long
+//                nothing may be heard of the ps. While bytes flow they go on,
+//                where the transport knows (peer_watch.h). Of all others: how
+//                long the call may take.
 //
 // Threads: a link is safe; of a stream, one thread may Send while another
 //   Receives, and Cancel may be called by any.
@@ -51,6 +55,13 @@ class PushPullStream {
 
   // Ends the stream from any thread; blocked calls return CANCELLED.
   virtual void Cancel() = 0;
+
+  // Bytes that the way to the ps has moved so far, in both directions, with
+  // those of others that share it; -1 where nobody knows. On any thread.
+  virtual int64_t BytesMoved() { return -1; }
+  // Cancel, for a ps of which nothing was heard for long: ends the connection
+  // as well, which then keeps no payload, and is not waited for.
+  virtual void Sever() { Cancel(); }
 };
 
 // One Lookup call: many requests, many answers, no order.
@@ -63,6 +74,13 @@ class LookupStream {
   virtual absl::Status Receive(RowChunk* header, Payload* payload) = 0;
   // Ends the stream from any thread; blocked calls return CANCELLED.
   virtual void Cancel() = 0;
+
+  // Bytes that the way to the ps has moved so far, in both directions, with
+  // those of others that share it; -1 where nobody knows. On any thread.
+  virtual int64_t BytesMoved() { return -1; }
+  // Cancel, for a ps of which nothing was heard for long: ends the connection
+  // as well, which then keeps no payload, and is not waited for.
+  virtual void Sever() { Cancel(); }
 };
 
 class ShardLink {
@@ -74,6 +92,10 @@ class ShardLink {
 
   // Opens a stream; errors show at the first Send or Receive.
   virtual std::unique_ptr<PushPullStream> OpenPushPull() = 0;
+
+  // Ends the connections to the ps, where there are any: for one that hangs and
+  // still has payloads. Calls under way return UNAVAILABLE.
+  virtual void Sever() {}
 
   // How many streams side by side, of links of their own, are of use, up to
   // `wanted`. May ask the ps.
@@ -108,6 +130,8 @@ class ShardLink {
           next) = 0;
 
   virtual absl::StatusOr<HelloReply> Hello(Timeout timeout) = 0;
+  // Hello says from now on that a chief asks. Before the first call.
+  virtual void SpeakAsChief() {}
   virtual absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
                                                Timeout timeout) = 0;
   virtual absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request,

@@ -122,6 +122,9 @@ struct Options {
   double start_wait_seconds = 60.0;
   // "auto": shared memory to every ps on this host; "grpc", "shm": that alone.
   std::string transport = "auto";
+  // CRC32C of what travels, which finds damage that TCP does not: "auto": to ps
+  // on other hosts; "on", "off".
+  std::string checksum = "auto";
   // What travels in place of float32: "f32", "bf16", "f16", "int8", and for
   // pushes "top_k": that share of the gradients with the largest magnitude.
   // What a push loses is added to the next one of this worker.

@@ -37,6 +37,9 @@ std::vector<std::pair<uint64_t, std::string>> List(
       WithoutGil([&] { return ListCheckpoints(Files::Real(), directory); });
   std::vector<std::pair<uint64_t, std::string>> result;
   for (const CheckpointInfo& info : found) {
+    if (!result.empty() && result.back().first == info.step) {
+      result.pop_back();  // an earlier attempt at the same step
+    }
     result.emplace_back(info.step, info.path);
   }
   return result;

@@ -1,6 +1,8 @@
 // weir checkpoint list|inspect|verify|export.
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -47,9 +49,10 @@ absl::StatusOr<int> List(const std::string& dir) {
   Files* files = Files::Real();
   const std::string inner = JoinPath(dir, "checkpoints");
   WEIR_ASSIGN_OR_RETURN(const bool is_run, files->Exists(inner));
+  std::vector<CheckpointInfo> aside;
   WEIR_ASSIGN_OR_RETURN(const auto checkpoints,
-                        ListCheckpoints(files, is_run ? inner : dir));
-  if (checkpoints.empty()) {
+                        ListCheckpoints(files, is_run ? inner : dir, &aside));
+  if (checkpoints.empty() && aside.empty()) {
     return absl::NotFoundError(absl::StrCat(dir, " holds no checkpoint"));
   }
   for (const CheckpointInfo& checkpoint : checkpoints) {
@@ -70,10 +73,19 @@ absl::StatusOr<int> List(const std::string& dir) {
                               .c_str());
     }
   }
+  for (const CheckpointInfo& damaged : aside) {
+    std::printf("%s\n", absl::StrFormat("%-14s step %-10d damaged, set aside; "
+                                        "%s/%s says why",
+                                        damaged.name, damaged.step,
+                                        damaged.path, kDamagedName)
+                            .c_str());
+  }
   return 0;
 }
 
-absl::StatusOr<int> Inspect(const std::string& dir) {
+absl::StatusOr<int> Inspect(const std::string& named) {
+  WEIR_ASSIGN_OR_RETURN(const std::string dir,
+                        ResolveCheckpoint(Files::Real(), named));
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(Files::Real(), dir));
   const Manifest& manifest = reader->manifest();
@@ -129,7 +141,9 @@ absl::StatusOr<int> Inspect(const std::string& dir) {
   return 0;
 }
 
-absl::StatusOr<int> Verify(const std::string& dir) {
+absl::StatusOr<int> Verify(const std::string& named) {
+  WEIR_ASSIGN_OR_RETURN(const std::string dir,
+                        ResolveCheckpoint(Files::Real(), named));
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(Files::Real(), dir));
   WEIR_RETURN_IF_ERROR(reader->Verify());
@@ -145,8 +159,10 @@ absl::StatusOr<int> Verify(const std::string& dir) {
 }
 
 // To `numpy`, a directory, if it is given, else to file `out`.
-absl::StatusOr<int> Export(const std::string& dir, const std::string& out,
+absl::StatusOr<int> Export(const std::string& named, const std::string& out,
                            const std::string& numpy) {
+  WEIR_ASSIGN_OR_RETURN(const std::string dir,
+                        ResolveCheckpoint(Files::Real(), named));
   WEIR_RETURN_IF_ERROR(numpy.empty() ? ExportModel(Files::Real(), dir, out)
                                      : ExportNumpy(Files::Real(), dir, numpy));
   WEIR_ASSIGN_OR_RETURN(const std::string sha,

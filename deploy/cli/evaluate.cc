@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "deploy/cli/command.h"
 #include "nlohmann/json.hpp"
+#include "proto/checkpoint_io.h"
 #include "proto/job_spec_io.h"
 #include "worker/evaluation.h"
 
@@ -90,8 +91,10 @@ absl::StatusOr<int> Evaluate(const Options& options) {
       const auto evaluation,
       CheckpointEvaluation::Create(Files::Real(), spec, options.data_dir,
                                    options.backend));
+  WEIR_ASSIGN_OR_RETURN(const std::string checkpoint,
+                        ResolveCheckpoint(Files::Real(), options.checkpoint));
   WEIR_ASSIGN_OR_RETURN(const EvaluationResult result,
-                        evaluation->Run(options.checkpoint));
+                        evaluation->Run(checkpoint));
   nlohmann::ordered_json line;
   line["checkpoint"] = result.checkpoint;
   line["step"] = result.step;
@@ -110,12 +113,14 @@ absl::StatusOr<int> Predict(const Options& options) {
       const auto evaluation,
       CheckpointEvaluation::Create(Files::Real(), spec, options.data_dir,
                                    options.backend));
+  WEIR_ASSIGN_OR_RETURN(const std::string checkpoint,
+                        ResolveCheckpoint(Files::Real(), options.checkpoint));
   WEIR_ASSIGN_OR_RETURN(const auto writer, Files::Real()->Create(options.out));
   WEIR_ASSIGN_OR_RETURN(
       const EvaluationResult result,
       evaluation->Run(
-          options.checkpoint, [&](int64_t index, std::span<const float> outputs,
-                                  std::span<const float> label) {
+          checkpoint, [&](int64_t index, std::span<const float> outputs,
+                          std::span<const float> label) {
             const std::string line = PredictionLine(
                 spec.model().loss().kind_case(), index, outputs, label);
             return writer->Append(line.data(), line.size());

@@ -28,10 +28,20 @@ std::string BinaryPath(const std::string& bin_dir, const std::string& role) {
   return absl::StrCat(bin_dir, "/", folder, "/weir_", role);
 }
 
+// A ps has no business anywhere else.
+void AddCheckpointRoot(const std::string& workdir,
+                       std::vector<std::string>* argv) {
+  if (!workdir.empty()) {
+    argv->insert(argv->end(),
+                 {"--checkpoint_root", absl::StrCat(workdir, "/checkpoints")});
+  }
+}
+
 std::vector<std::string> Arguments(const LocalClusterOptions& options,
                                    const std::string& role, bool hosts_chief) {
   std::vector<std::string> argv = {BinaryPath(options.bin_dir, role)};
   if (role == "ps") {
+    AddCheckpointRoot(options.workdir, &argv);
     return argv;
   }
   if (role == "worker") {
@@ -160,6 +170,9 @@ absl::StatusOr<LocalCluster> PlanCommandCluster(
     }
     if (role == "ps" || role == "chief") {
       command.argv = {BinaryPath(options.bin_dir, role)};
+      if (role == "ps") {
+        AddCheckpointRoot(options.workdir, &command.argv);
+      }
       if (role == "chief") {
         command.argv.insert(command.argv.end(), {"--workdir", options.workdir});
         if (options.resume) {

@@ -29,6 +29,44 @@ bool Supervisor::AllWorkersAreDone() const {
   });
 }
 
+bool Supervisor::IsReplaced(const LocalTask& task) const {
+  return !task.running && task.exit_code == kExitReplaced &&
+         task.role != "ps" &&
+         !(options_.user_commands && task.role == "worker");
+}
+
+void Supervisor::EndIfNobodyIsLeft(int64_t now_ns) {
+  int replaced = -1;
+  int others = 0;
+  bool all_well = true;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const LocalTask& task = tasks_[i];
+    if (task.role != "chief" && task.role != "worker") {
+      continue;
+    }
+    if (task.running || task.start_at_ns >= 0) {
+      return;
+    }
+    if (IsMain(task) && IsReplaced(task)) {
+      replaced = static_cast<int>(i);
+    } else {
+      ++others;
+      all_well = all_well && (task.exit_code == kExitOk || IsReplaced(task));
+    }
+  }
+  if (replaced < 0) {
+    return;
+  }
+  if (others > 0 && all_well) {
+    End(kExitOk, "", options_.finish_grace, now_ns);
+  } else {
+    Fail(replaced, kExitReplaced,
+         tasks_[replaced].name() +
+             " was replaced by another process; the job goes on there",
+         options_.permanent_grace, now_ns);
+  }
+}
+
 std::vector<int> Supervisor::TakeStarts(int64_t now_ns) {
   std::vector<int> starts;
   for (size_t i = 0; i < tasks_.size() && !ending_; ++i) {
@@ -75,11 +113,17 @@ void Supervisor::HurryInOrder(int64_t now_ns) {
 }
 
 void Supervisor::OnLateExit(int index, int64_t now_ns) {
+  const LocalTask& task = tasks_[index];
   if (!options_.user_commands) {
+    if (IsMain(task) && task.exit_code == kExitOk && !killing_) {  // I5
+      exit_code_ = kExitOk;
+      failed_task_ = -1;
+      reason_.clear();
+      terminate_at_ns_ = now_ns + options_.finish_grace.count();
+    }
     HurryServers(now_ns);
     return;
   }
-  const LocalTask& task = tasks_[index];
   if (task.role == "chief" && exit_code_ == kExitOk) {
     if (task.exit_code != kExitOk) {  // what it was to write is not there
       exit_code_ = task.exit_code;
@@ -126,6 +170,11 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
     if (options_.user_commands ? AllWorkersAreDone() : IsMain(task)) {
       End(kExitOk, "", options_.finish_grace, now_ns);
     }
+    EndIfNobodyIsLeft(now_ns);
+    return;
+  }
+  if (IsReplaced(task)) {
+    EndIfNobodyIsLeft(now_ns);
     return;
   }
   if (task.role == "ps") {

@@ -8,6 +8,7 @@
 //               job's. With user_commands the workers are: the job is over when
 //               all of them ended well.
 //   transient   ended by a signal or with a code >= 128: may be started again.
+//   replaced    ended with 5: another process has its place in the job.
 //   grace       time that the other tasks get to end by themselves.
 //
 // Invariants
@@ -15,8 +16,11 @@
 //   I2. A task is started again at most max_restarts times, each time later.
 //   I3. Once the job is ending, nothing is started again.
 //   I4. With user_commands nobody loses a task that it may need: the ps are
-//   told
-//       to end after all others, the evaluator not before the chief is gone.
+//       told to end after all others, the evaluator not before the chief is
+//       gone.
+//   I5. When the main task ends well the job is done, and the end a good one,
+//       whatever the other tasks ended with before.
+//   I6. A replaced task ends nobody else.
 // Threads: compatible.
 #ifndef DEPLOY_LAUNCHER_SUPERVISOR_H_
 #define DEPLOY_LAUNCHER_SUPERVISOR_H_
@@ -100,6 +104,10 @@ class Supervisor {
   bool IsMain(const LocalTask& task) const;
   bool Runs(const char* role) const;
   bool AllWorkersAreDone() const;
+  // The code is Weir's, not that of a user's program.
+  bool IsReplaced(const LocalTask& task) const;
+  // The job goes on elsewhere once no chief and no worker is left here.
+  void EndIfNobodyIsLeft(int64_t now_ns);
   // OnExit while the job is ending.
   void OnLateExit(int task, int64_t now_ns);
   void Fail(int task, int code, std::string reason,

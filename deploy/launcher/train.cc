@@ -28,6 +28,7 @@
 #include "proto/checkpoint_io.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/grpc_channel.h"
+#include "proto/grpc_deadline.h"
 #include "proto/job_spec_io.h"
 #include "proto/model_export.h"
 
@@ -84,8 +85,7 @@ class ChiefPoll {
 
   void Prepare(grpc::ClientContext* context) {
     Reconnect(channel_.get());
-    context->set_deadline(std::chrono::system_clock::now() +
-                          std::chrono::milliseconds(500));
+    context->set_deadline(DeadlineAfter(std::chrono::milliseconds(500)));
   }
 
   const std::shared_ptr<grpc::Channel> channel_;

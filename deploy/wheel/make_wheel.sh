@@ -3,7 +3,7 @@
 #
 #   make_wheel.sh BIN_DIR OUT_DIR
 #
-# BIN_DIR is a tree of built binaries, as bazel-bin is. In the wheel weir/_bin is
+# BIN_DIR is a tree of built binaries, as bin/ is. In the wheel weir/_bin is
 # such a tree, and weir/_libs has every shared library that glibc does not have,
 # each under a name of its own: a process has one library of a name, and another
 # package's (Debian's PyTorch has its own libprotobuf) must neither be taken for

@@ -50,9 +50,9 @@ struct FindCheckpoint {
   bool verify = false;  // read every file; obey --allow_older
 };
 
-// Makes the directory; answer: OnPrepared.
+// Makes a directory for a checkpoint of `step`; answer: OnPrepared, its name.
 struct PrepareCheckpoint {
-  std::string name;
+  uint64_t step = 0;
 };
 
 // Checks the shard files and writes the manifest; answer: OnCommitted.
@@ -60,7 +60,7 @@ struct CommitCheckpoint {
   Manifest manifest;
 };
 
-// Removes a checkpoint that will not be committed. No answer.
+// Empties a checkpoint that will not be committed. No answer.
 struct DiscardCheckpoint {
   std::string name;
 };

@@ -1,21 +1,23 @@
 #include "server/chief/checkpoint_committer.h"
 
+#include <algorithm>
 #include <ctime>
+#include <map>
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
+#include "common/plant.h"
 #include "common/status.h"
-#include "proto/checkpoint_io.h"
 #include "proto/table_file.h"
 
 namespace weir {
 namespace {
 
 constexpr char kListName[] = "checkpoint";
-constexpr char kAsidePrefix[] = "damaged-";
+// Another chief may take a name between our look and our turn, rarely.
+constexpr int kNamesTried = 10;
 
 CheckpointCommitter::Options WithDefaults(
     CheckpointCommitter::Options options) {
@@ -41,11 +43,51 @@ absl::Status IgnoreMissing(const absl::Status& status) {
 
 }  // namespace
 
+std::string NextCheckpointName(const std::vector<std::string>& names,
+                               uint64_t step) {
+  uint64_t last = 0;
+  for (const std::string& name : names) {
+    const auto id = ParseCheckpointName(name);
+    if (id.has_value() && id->step == step &&
+        !Planted("checkpoint.rewrites_in_place")) {
+      last = std::max(last, id->attempt);
+    }
+  }
+  return CheckpointName(step, last + 1);
+}
+
 CheckpointCommitter::CheckpointCommitter(Options options)
     : options_(WithDefaults(std::move(options))) {}
 
 std::string CheckpointCommitter::Path(const std::string& name) const {
   return JoinPath(options_.directory, name);
+}
+
+absl::StatusOr<std::vector<CheckpointCommitter::Entry>>
+CheckpointCommitter::ReadEntries() {
+  WEIR_ASSIGN_OR_RETURN(const auto names,
+                        options_.files->List(options_.directory));
+  std::vector<Entry> entries;
+  for (const std::string& name : names) {
+    if (const auto id = ParseCheckpointName(name); id.has_value()) {
+      WEIR_ASSIGN_OR_RETURN(
+          const bool committed,
+          options_.files->Exists(JoinPath(Path(name), kManifestName)));
+      entries.push_back({*id, name, committed});
+    }
+  }
+  return entries;
+}
+
+absl::Status CheckpointCommitter::RemoveFiles(const std::string& name) {
+  const std::string path = Path(name);
+  const auto names = options_.files->List(path);
+  WEIR_RETURN_IF_ERROR(IgnoreMissing(names.status()));
+  for (const std::string& file : names.value_or(std::vector<std::string>())) {
+    WEIR_RETURN_IF_ERROR(
+        IgnoreMissing(options_.files->Remove(JoinPath(path, file))));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckpointCommitter::RemoveCheckpoint(const std::string& name) {
@@ -58,54 +100,67 @@ absl::Status CheckpointCommitter::RemoveCheckpoint(const std::string& name) {
     WEIR_RETURN_IF_ERROR(files->SyncDirectory(path));
     Failpoint("chief.gc");
   }
-  const absl::StatusOr<std::vector<std::string>> names = files->List(path);
-  if (absl::IsNotFound(names.status())) {
-    return absl::OkStatus();
-  }
-  WEIR_RETURN_IF_ERROR(names.status());
-  for (const std::string& file : *names) {
-    WEIR_RETURN_IF_ERROR(IgnoreMissing(files->Remove(JoinPath(path, file))));
-  }
+  WEIR_RETURN_IF_ERROR(RemoveFiles(name));
   return IgnoreMissing(files->Remove(path));
 }
 
-absl::Status CheckpointCommitter::SweepEntry(const std::string& name) {
-  if (IsTemporaryPath(name)) {
-    return IgnoreMissing(options_.files->Remove(Path(name)));
+absl::Status CheckpointCommitter::ClearTraces(bool all) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ReadEntries());
+  std::optional<CheckpointId> oldest;  // committed: none before it comes again
+  std::map<uint64_t, uint64_t> last;   // attempt of a step
+  for (const Entry& entry : entries) {
+    uint64_t& attempt = last[entry.id.step];
+    attempt = std::max(attempt, entry.id.attempt);
+    if (entry.committed && (!oldest.has_value() || entry.id < *oldest)) {
+      oldest = entry.id;
+    }
   }
-  if (!absl::StartsWith(name, "ckpt-")) {
-    return absl::OkStatus();
+  absl::Status result;
+  for (const Entry& entry : entries) {
+    const bool followed = entry.id.attempt < last[entry.id.step] ||
+                          (oldest.has_value() && entry.id < *oldest);
+    if (entry.committed || !(followed || all)) {
+      continue;
+    }
+    absl::Status status = RemoveFiles(entry.name);
+    if (status.ok() && followed) {
+      status = IgnoreMissing(options_.files->Remove(Path(entry.name)));
+    }
+    result.Update(status);
   }
-  WEIR_ASSIGN_OR_RETURN(const bool committed, options_.files->Exists(JoinPath(
-                                                  Path(name), kManifestName)));
-  return committed ? absl::OkStatus() : RemoveCheckpoint(name);
+  return result;
 }
 
 absl::Status CheckpointCommitter::Sweep(std::string* note) {
-  WEIR_RETURN_IF_ERROR(options_.files->MakeDirectories(options_.directory));
-  WEIR_ASSIGN_OR_RETURN(const auto names,
-                        options_.files->List(options_.directory));
+  Files* files = options_.files;
+  WEIR_RETURN_IF_ERROR(files->MakeDirectories(options_.directory));
+  // No checkpoint counts before the directory's own entry is durable.
+  WEIR_RETURN_IF_ERROR(files->SyncDirectory(DirectoryOf(options_.directory)));
+  WEIR_ASSIGN_OR_RETURN(const auto names, files->List(options_.directory));
+  absl::Status status;
   for (const std::string& name : names) {
-    if (const absl::Status status = SweepEntry(name); !status.ok()) {
-      *note = absl::StrCat("left for later: ", status.message());
+    if (IsTemporaryPath(name)) {
+      status.Update(IgnoreMissing(files->Remove(Path(name))));
     }
+  }
+  status.Update(ClearTraces(/*all=*/true));
+  if (!status.ok()) {
+    *note = absl::StrCat("left for later: ", status.message());
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckpointCommitter::SetAside(const std::string& name) {
-  const std::string aside = absl::StrCat(kAsidePrefix, name);
-  WEIR_RETURN_IF_ERROR(RemoveCheckpoint(aside));
-  WEIR_RETURN_IF_ERROR(options_.files->Rename(Path(name), Path(aside)));
-  return options_.files->SyncDirectory(options_.directory);
+absl::Status CheckpointCommitter::SetAside(const std::string& name,
+                                           const std::string& why) {
+  return options_.files->WriteAtomically(JoinPath(Path(name), kDamagedName),
+                                         why + "\n");
 }
 
 absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
     bool verify, bool allow_older, std::string* note) {
   WEIR_ASSIGN_OR_RETURN(const auto list,
                         ListCheckpoints(options_.files, options_.directory));
-  std::vector<std::string> damaged;
-  std::string first_damage;
+  std::vector<std::pair<std::string, std::string>> damaged;  // name and why
   for (auto it = list.rbegin(); it != list.rend(); ++it) {
     absl::Status status;
     FoundCheckpoint found;
@@ -127,14 +182,15 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
       }
     }
     if (status.ok()) {
-      for (const std::string& name : damaged) {
-        WEIR_RETURN_IF_ERROR(SetAside(name));
+      for (const auto& [name, why] : damaged) {
+        WEIR_RETURN_IF_ERROR(SetAside(name, why));
       }
       if (!damaged.empty()) {
-        *note = absl::StrCat(first_damage, "; going back to ", it->name,
-                             ", which loses ", list.back().step - it->step,
-                             " steps; the damaged one is kept as ",
-                             kAsidePrefix, damaged.front());
+        *note = absl::StrCat(
+            damaged.front().second, "; going back to ", it->name,
+            ", which loses ", list.back().step - it->step,
+            " steps; the damaged one stays, marked by the file '",
+            JoinPath(Path(damaged.front().first), kDamagedName), "'");
       }
       return std::optional<FoundCheckpoint>(std::move(found));
     }
@@ -147,25 +203,47 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
               status.message(), "; --allow_older takes the checkpoint before")),
           absl::StrCat(it->name, " is damaged"));
     }
-    if (damaged.empty()) {
-      first_damage = absl::StrCat(it->name, " is damaged: ", status.message());
-    }
-    damaged.push_back(it->name);
+    damaged.emplace_back(
+        it->name, absl::StrCat(it->name, " is damaged: ", status.message()));
   }
   if (!damaged.empty()) {
     return absl::DataLossError(
-        absl::StrCat(first_damage, "; no older checkpoint is whole"));
+        absl::StrCat(damaged.front().second, "; no older checkpoint is whole"));
   }
   return std::optional<FoundCheckpoint>();
 }
 
-absl::Status CheckpointCommitter::Prepare(const std::string& name) {
-  WEIR_RETURN_IF_ERROR(RemoveCheckpoint(name));
-  return options_.files->MakeDirectories(Path(name));
+absl::StatusOr<std::string> CheckpointCommitter::Prepare(uint64_t step) {
+  Files* files = options_.files;
+  WEIR_RETURN_IF_ERROR(files->MakeDirectories(options_.directory));
+  if (Planted("checkpoint.rewrites_in_place")) {
+    WEIR_RETURN_IF_ERROR(RemoveCheckpoint(CheckpointName(step)));
+  }
+  for (int i = 0; i < kNamesTried; ++i) {
+    WEIR_ASSIGN_OR_RETURN(const auto names, files->List(options_.directory));
+    const std::string name = NextCheckpointName(names, step);
+    const absl::Status made = files->MakeDirectory(Path(name));
+    if (made.ok()) {
+      return name;
+    }
+    if (!absl::IsAlreadyExists(made)) {
+      return made;
+    }
+  }
+  return absl::AbortedError(
+      absl::StrCat("another chief makes directories for step ", step, " in '",
+                   options_.directory, "': end one of the two"));
 }
 
 absl::Status CheckpointCommitter::Discard(const std::string& name) {
-  return RemoveCheckpoint(name);
+  WEIR_ASSIGN_OR_RETURN(const bool committed, options_.files->Exists(JoinPath(
+                                                  Path(name), kManifestName)));
+  if (committed) {
+    return absl::InternalError(
+        absl::StrCat(name, " is committed and is not thrown away"));
+  }
+  // The directory stays: its name is not given again (I3).
+  return RemoveFiles(name);
 }
 
 absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {
@@ -213,6 +291,9 @@ absl::Status CheckpointCommitter::Commit(Manifest manifest, std::string* note) {
   absl::Status status = WriteList();
   if (status.ok()) {
     status = DeleteOld();
+  }
+  if (status.ok()) {
+    status = ClearTraces(/*all=*/false);
   }
   if (status.ok()) {
     status = WriteList();

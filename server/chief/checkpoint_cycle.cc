@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/checkpoint_io.h"
 #include "server/chief/shard_tracker.h"
 
 namespace weir {
@@ -20,6 +22,7 @@ void CheckpointCycle::BeginAtVersion(uint64_t version, const Sender& chief,
   hold_ = false;
   begun_ns_ = now_ns;
   version_ = version;
+  at_newest_ = false;
   next_items_.clear();
   Prepare(version, actions);
 }
@@ -30,7 +33,40 @@ void CheckpointCycle::BeginFreeze(bool hold, const Sender& chief,
   hold_ = hold;
   begun_ns_ = now_ns;
   version_.reset();
+  at_newest_ = false;
   state_ = hold ? State::kHolding : State::kChecking;
+}
+
+std::string CheckpointCycle::WaitsFor() const {
+  switch (state_) {
+    case State::kPreparing:
+      return "its directory";
+    case State::kCommitting:
+      return "its manifest";
+    case State::kWriting:
+      break;
+    default:
+      return "";
+  }
+  std::vector<int> shards;
+  for (int s = 0; s < shard_count_; ++s) {
+    if (!ended_[s]) {
+      shards.push_back(s);
+    }
+  }
+  return absl::StrCat("the file of ps ", absl::StrJoin(shards, ", "));
+}
+
+void CheckpointCycle::BeginAtNewest(const Sender& chief, int64_t now_ns) {
+  BeginFreeze(/*hold=*/true, chief, now_ns);
+  at_newest_ = true;
+}
+
+void CheckpointCycle::Abandon(std::vector<Action>* actions) {
+  if (state_ == State::kFreezing) {
+    actions->push_back(DiscardCheckpoint{name_});
+    End(Result::kAbandoned, absl::OkStatus());
+  }
 }
 
 void CheckpointCycle::OnHeld() {
@@ -44,7 +80,10 @@ void CheckpointCycle::OnMarks(bool torn, std::vector<int64_t> next_items,
   if (state_ != State::kChecking) {
     return;
   }
-  if (torn) {
+  if (at_newest_) {
+    version_ = step;
+    next_items.clear();
+  } else if (torn) {
     End(Result::kTorn, absl::OkStatus());
     return;
   }
@@ -54,30 +93,32 @@ void CheckpointCycle::OnMarks(bool torn, std::vector<int64_t> next_items,
 
 void CheckpointCycle::Prepare(uint64_t step, std::vector<Action>* actions) {
   step_ = step;
-  name_ = absl::StrCat("ckpt-", step);
+  name_ = CheckpointName(step);  // until the directory is made, for messages
   frozen_.assign(shard_count_, false);
   ended_.assign(shard_count_, false);
   files_.assign(shard_count_, ShardFile());
   torn_ = passed_ = false;
   error_ = absl::OkStatus();
   state_ = State::kPreparing;
-  actions->push_back(PrepareCheckpoint{name_});
+  actions->push_back(PrepareCheckpoint{step});
 }
 
-void CheckpointCycle::OnPrepared(const absl::Status& status,
+void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name,
                                  std::vector<Action>* actions) {
   if (state_ != State::kPreparing) {
     return;
   }
-  if (!status.ok()) {
-    End(Result::kFailed, status);
+  if (!name.ok()) {
+    End(Result::kFailed, name.status());
     return;
   }
+  name_ = *name;
   state_ = State::kFreezing;
+  asked_directory_ = absl::StrCat(directory_, "/", name_);
   for (int s = 0; s < shard_count_; ++s) {
     SnapshotRequest request;
     *request.mutable_sender() = chief_;
-    request.set_directory(absl::StrCat(directory_, "/", name_));
+    request.set_directory(asked_directory_);
     if (version_.has_value()) {
       request.set_version(*version_);
     }
@@ -88,9 +129,10 @@ void CheckpointCycle::OnPrepared(const absl::Status& status,
   }
 }
 
-void CheckpointCycle::OnFrozen(int shard, bool has_blocks,
-                               const SnapshotReply& reply) {
-  if (state_ != State::kFreezing || frozen_[shard]) {
+void CheckpointCycle::OnFrozen(int shard, const std::string& directory,
+                               bool has_blocks, const SnapshotReply& reply) {
+  if (state_ != State::kFreezing || directory != asked_directory_ ||
+      frozen_[shard]) {
     return;
   }
   if (!version_.has_value() && has_blocks) {
@@ -112,11 +154,11 @@ void CheckpointCycle::NoteFrozen(int shard) {
   }
 }
 
-void CheckpointCycle::OnWritten(int shard,
+void CheckpointCycle::OnWritten(int shard, const std::string& directory,
                                 const absl::StatusOr<ShardFile>& file,
                                 std::vector<Action>* actions) {
   if ((state_ != State::kFreezing && state_ != State::kWriting) ||
-      ended_[shard]) {
+      directory != asked_directory_ || ended_[shard]) {
     return;
   }
   ended_[shard] = true;

@@ -4,6 +4,7 @@
 // carries on with its outcome.
 //
 //   sync              prepare -> freeze at version v -> write -> commit
+//   sync, at a stop   hold -> marks -> the same, at the newest whole version
 //   async and SSP     hold -> marks equal? -> prepare -> freeze -> release
 //                     -> write -> commit
 //
@@ -45,7 +46,7 @@ class CheckpointCycle {
     kReady,  // every file is there: the caller builds the manifest
     kCommitting,
   };
-  enum class Result { kCommitted, kFailed, kTorn, kPassed };
+  enum class Result { kCommitted, kFailed, kTorn, kPassed, kAbandoned };
   struct Outcome {
     Result result = Result::kFailed;
     absl::Status status;  // kFailed
@@ -68,6 +69,8 @@ class CheckpointCycle {
   bool wants_hold() const;
   int64_t begun_ns() const { return begun_ns_; }
   uint64_t step() const { return step_; }
+  // What of files the checkpoint waits for; "" where it waits for none.
+  std::string WaitsFor() const;
   // kReady and later; async: next item by slot as frozen.
   const std::vector<int64_t>& next_items() const { return next_items_; }
   const std::vector<ShardFile>& files() const { return files_; }
@@ -77,17 +80,28 @@ class CheckpointCycle {
                       std::vector<Action>* actions);
   // Async; `hold`: workers are at work.
   void BeginFreeze(bool hold, const Sender& chief, int64_t now_ns);
+  // Sync: at the version that OnMarks tells, after a hold.
+  void BeginAtNewest(const Sender& chief, int64_t now_ns);
+  // Ends a cycle in kFreezing, whose version is not to come. The shards drop it
+  // when the next one begins.
+  void Abandon(std::vector<Action>* actions);
 
   // kHolding -> kChecking: every worker holds, or the wait for it is over.
   void OnHeld();
-  // kChecking: marks after the hold; `torn` when a slot's differ.
+  // kChecking: marks after the hold; `torn` when a slot's differ, which a
+  // version does not mind.
   void OnMarks(bool torn, std::vector<int64_t> next_items, uint64_t step,
                std::vector<Action>* actions);
-  void OnPrepared(const absl::Status& status, std::vector<Action>* actions);
-  // `has_blocks`: the shard has marks.
-  void OnFrozen(int shard, bool has_blocks, const SnapshotReply& reply);
+  // The name of the directory that was made.
+  void OnPrepared(const absl::StatusOr<std::string>& name,
+                  std::vector<Action>* actions);
+  // `has_blocks`: the shard has marks. `directory`: of the Snapshot call that
+  // this answers.
+  void OnFrozen(int shard, const std::string& directory, bool has_blocks,
+                const SnapshotReply& reply);
   // The end of a shard's Snapshot call.
-  void OnWritten(int shard, const absl::StatusOr<ShardFile>& file,
+  void OnWritten(int shard, const std::string& directory,
+                 const absl::StatusOr<ShardFile>& file,
                  std::vector<Action>* actions);
   // kReady -> kCommitting.
   void Commit(Manifest manifest, std::vector<Action>* actions);
@@ -109,10 +123,12 @@ class CheckpointCycle {
   State state_ = State::kIdle;
   Sender chief_;
   bool hold_ = false;
+  bool at_newest_ = false;
   int64_t begun_ns_ = 0;
   std::optional<uint64_t> version_;
   uint64_t step_ = 0;
   std::string name_;
+  std::string asked_directory_;  // of the Snapshot calls
   std::vector<int64_t> next_items_;
   std::vector<bool> frozen_;
   std::vector<bool> ended_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "common/failpoint.h"
 #include "common/logging.h"
+#include "common/plant.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint_io.h"
@@ -17,7 +18,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kTick{50};
 constexpr int64_t kEvaluatorPollNs = 200'000'000;
-constexpr ShardLink::Timeout kLeftOverTimeout{1000};
 
 uint64_t RandomHistory() {
   std::random_device random;
@@ -77,19 +77,26 @@ absl::StatusOr<std::unique_ptr<ChiefRunner>> ChiefRunner::Create(
   return runner;
 }
 
-void ChiefRunner::ShutDownLeftOver(const std::string& job) const {
-  for (const std::string& address : options_.ps_addresses) {
-    const auto link = options_.transport->Connect(address);
-    const auto hello = link->Hello(kLeftOverTimeout);
-    if (hello.ok() && hello->state() == ACTIVE && hello->job() == job) {
-      ShutdownRequest request;
-      request.mutable_sender()->set_job(hello->job());
-      request.mutable_sender()->set_history(hello->history());
-      request.mutable_sender()->set_layout_fingerprint(
-          hello->layout_fingerprint());
-      link->Shutdown(request, kLeftOverTimeout).IgnoreError();
-    }
+void ChiefRunner::ServeFinished(const std::string& job) {
+  LOG_INFO(
+      "the job is done already: {}/DONE; to train again choose another "
+      "--workdir{}",
+      options_.workdir, options_.brought ? ", to train on add --resume" : "");
+  FinishedJob::Options finished;
+  finished.job = job;
+  finished.ps_addresses = options_.ps_addresses;
+  finished.worker_count = options_.worker_count;
+  finished.transport = options_.transport;
+  finished.chief_secret = Secret();
+  if (const double s = options_.spec.limits().lost_after_seconds(); s > 0.0) {
+    finished.wait = std::chrono::milliseconds(static_cast<int64_t>(s * 1e3));
   }
+  finished.on_end = [inbox = inbox_] {
+    MutexLock lock(&inbox->mutex);
+    inbox->finished = absl::OkStatus();
+    inbox->changed.NotifyAll();
+  };
+  finished_job_ = std::make_unique<FinishedJob>(std::move(finished));
 }
 
 void ChiefRunner::MakeCallers(
@@ -99,6 +106,7 @@ void ChiefRunner::MakeCallers(
     ShardCaller::Options caller;
     caller.shard = static_cast<int>(s);
     caller.link = options_.transport->Connect(options_.ps_addresses[s]);
+    caller.link->SpeakAsChief();
     if (lost_after > 0.0) {
       caller.lost_after =
           std::chrono::milliseconds(static_cast<int64_t>(lost_after * 1e3));
@@ -111,6 +119,33 @@ void ChiefRunner::MakeCallers(
   }
 }
 
+std::string ChiefRunner::Secret() const {
+  return disk_->claim == nullptr ? "" : disk_->claim->secret();
+}
+
+absl::Status ChiefRunner::TakeWorkdir(const std::string& checkpoints) {
+  WEIR_RETURN_IF_ERROR(options_.files->MakeDirectories(checkpoints));
+  bool alone = true;
+  if (!Planted("chief.sweeps_before_bind")) {
+    WorkdirClaim::Options claim;
+    claim.directory = checkpoints;
+    claim.wait = options_.claim_wait;
+    WEIR_ASSIGN_OR_RETURN(disk_->claim, WorkdirClaim::Take(claim));
+    alone = disk_->claim->exclusive();
+  }
+  if (alone) {
+    std::string note;
+    WEIR_RETURN_IF_ERROR(disk_->committer.Sweep(&note));
+    if (!note.empty()) {
+      LOG_WARN("{}", note);
+    }
+  } else {
+    // What looks unfinished may be what another chief is writing.
+    LOG_WARN("unfinished checkpoints in {} stay where they are", checkpoints);
+  }
+  return WriteEnding(options_.files, options_.workdir, absl::OkStatus());
+}
+
 absl::Status ChiefRunner::Start() {
   const std::string& workdir = options_.workdir;
   CheckpointCommitter::Options commit;
@@ -118,15 +153,10 @@ absl::Status ChiefRunner::Start() {
   commit.clock = options_.clock;
   commit.directory = JoinPath(workdir, "checkpoints");
   commit.keep = options_.spec.checkpoint().keep();
-  disk_ = std::make_shared<Disk>(
-      Disk{options_.files, workdir, CheckpointCommitter(commit),
-           TrainFile(options_.files, JoinPath(workdir, "train.jsonl"))});
-  std::string note;
-  WEIR_RETURN_IF_ERROR(disk_->committer.Sweep(&note));
-  if (!note.empty()) {
-    LOG_WARN("{}", note);
-  }
-  WEIR_RETURN_IF_ERROR(WriteEnding(options_.files, workdir, absl::OkStatus()));
+  disk_ = std::make_shared<Disk>(Disk{
+      options_.files, workdir, CheckpointCommitter(commit),
+      TrainFile(options_.files, JoinPath(workdir, "train.jsonl")), nullptr});
+  WEIR_RETURN_IF_ERROR(TakeWorkdir(commit.directory));
 
   JobState::Options state;
   state.spec = options_.spec;
@@ -142,12 +172,14 @@ absl::Status ChiefRunner::Start() {
   state.init_from = !options_.init_from.empty();
   state.evaluator_expected = options_.evaluator_expected;
   state.checkpoint_directory = commit.directory;
+  state.chief_secret = Secret();
   WEIR_ASSIGN_OR_RETURN(state.train_lines, disk_->train_file.Read());
   state.clock = options_.clock;
   state.random = RandomHistory;
   if (options_.adjust) {
     options_.adjust(&state);
   }
+  std::string note;
   // A damaged one is said when it is to be restored.
   const auto newest = disk_->committer.Find(false, false, &note);
   if (newest.ok() && newest->has_value()) {
@@ -157,15 +189,9 @@ absl::Status ChiefRunner::Start() {
   const bool done = !(options_.brought && options_.resume) &&
                     JobIsDone(options_.files, workdir, state.spec_text);
   if (done) {
-    LOG_INFO(
-        "the job is done already: {}/DONE; to train again choose another "
-        "--workdir{}",
-        workdir, options_.brought ? ", to train on add --resume" : "");
-    ShutDownLeftOver(options_.brought && state.newest.has_value()
-                         ? state.newest->declaration().job()
-                         : options_.spec.name());
-    MutexLock lock(&inbox_->mutex);
-    inbox_->finished = absl::OkStatus();
+    ServeFinished(options_.brought && state.newest.has_value()
+                      ? state.newest->declaration().job()
+                      : options_.spec.name());
   }
 
   std::shared_ptr<const InitialValues> initial;
@@ -233,7 +259,7 @@ void ChiefRunner::Loop() {
         return;
       }
       events.swap(inbox_->events);
-      over = inbox_->finished.has_value();
+      over = inbox_->finished.has_value() || finished_job_ != nullptr;
     }
     for (const Event& event : events) {
       event(state_.get());
@@ -311,8 +337,9 @@ void ChiefRunner::CarryOutFiles(Action action) {
       Post(inbox,
            [found](JobState* state) { state->OnCheckpointFound(found); });
     } else if (const auto* make = std::get_if<PrepareCheckpoint>(&action)) {
-      const absl::Status status = disk->committer.Prepare(make->name);
-      Post(inbox, [status](JobState* state) { state->OnPrepared(status); });
+      const absl::StatusOr<std::string> name =
+          disk->committer.Prepare(make->step);
+      Post(inbox, [name](JobState* state) { state->OnPrepared(name); });
     } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
       const absl::Status status =
           disk->committer.Commit(commit->manifest, &note);
@@ -328,11 +355,15 @@ void ChiefRunner::CarryOutFiles(Action action) {
       WarnIf(disk->train_file.Append(line->line));
     } else if (const auto* done = std::get_if<WriteDone>(&action)) {
       Failpoint("chief.before_done");
-      WarnIf(
+      const absl::Status status =
           disk->files->WriteAtomically(JoinPath(disk->workdir, kDoneName),
-                                       absl::StrCat(done->checkpoint, "\n")));
+                                       absl::StrCat(done->checkpoint, "\n"));
+      Post(inbox, [status](JobState* state) { state->OnDoneWritten(status); });
     } else if (const auto* finish = std::get_if<Finish>(&action)) {
-      WarnIf(WriteEnding(disk->files, disk->workdir, finish->status));
+      // Nothing has ended where another chief goes on.
+      if (!absl::IsPermissionDenied(finish->status)) {
+        WarnIf(WriteEnding(disk->files, disk->workdir, finish->status));
+      }
       MutexLock lock(&inbox->mutex);
       inbox->finished = finish->status;
       inbox->changed.NotifyAll();
@@ -368,12 +399,20 @@ absl::Status ChiefRunner::Wait() {
 }
 
 void ChiefRunner::RequestStop(const std::string& reason) {
+  if (finished_job_ != nullptr) {
+    finished_job_->Leave();
+    return;
+  }
   Post(inbox_, [reason](JobState* state) { state->RequestStop(reason); });
 }
 
 void ChiefRunner::Register(
     const RegisterRequest& request,
     const std::function<void(absl::StatusOr<RegisterReply>)>& done) {
+  if (finished_job_ != nullptr) {
+    done(finished_job_->Register(request));
+    return;
+  }
   if (!Post(inbox_, [request, done](JobState* state) {
         done(state->OnRegister(request));
       })) {
@@ -415,6 +454,12 @@ void ChiefRunner::OnStreamLost(uint64_t stream) {
 }
 
 void ChiefRunner::GetStatus(const std::function<void(ChiefStatus)>& done) {
+  if (finished_job_ != nullptr) {
+    ChiefStatus status;
+    status.set_phase(ChiefStatus::DONE);
+    done(status);
+    return;
+  }
   if (!Post(inbox_, [done](JobState* state) { done(state->status()); })) {
     done(ChiefStatus());
   }

@@ -28,10 +28,12 @@
 #include "common/files.h"
 #include "common/mutex.h"
 #include "server/chief/checkpoint_committer.h"
+#include "server/chief/finished_job.h"
 #include "server/chief/job_state.h"
 #include "server/chief/shard_caller.h"
 #include "server/chief/task_queue.h"
 #include "server/chief/train_file.h"
+#include "server/chief/workdir_claim.h"
 
 namespace weir {
 
@@ -60,6 +62,8 @@ class ChiefRunner {
     Transport* transport = nullptr;
     Files* files = Files::Real();
     Clock* clock = Clock::Real();
+    // For a chief that is about to leave the work directory.
+    std::chrono::milliseconds claim_wait{5000};
     // Changes JobState's waits; for tests.
     std::function<void(JobState::Options*)> adjust;
 
@@ -103,13 +107,18 @@ class ChiefRunner {
     std::string workdir;
     CheckpointCommitter committer;
     TrainFile train_file;
+    // Ends with the last task that may write.
+    std::unique_ptr<WorkdirClaim> claim;
   };
 
   explicit ChiefRunner(Options options);
   absl::Status Start();
+  // Makes this the work directory's chief, then tidies up after the last one.
+  absl::Status TakeWorkdir(const std::string& checkpoints);
+  std::string Secret() const;  // of the work directory
   void MakeCallers(const std::shared_ptr<const InitialValues>& initial);
-  // The chief that finished `job` may have died before it told the ps.
-  void ShutDownLeftOver(const std::string& job) const;
+  // `job` is done: tells whoever asks, then ends.
+  void ServeFinished(const std::string& job);
   // False once the runner is going.
   static bool Post(const std::shared_ptr<Inbox>& inbox, Event event);
   void Loop();
@@ -132,6 +141,9 @@ class ChiefRunner {
   Mutex mutex_;
   uint64_t next_stream_ ABSL_GUARDED_BY(mutex_) = 1;
 
+  // In place of training, when the job was done before; else null. Constant
+  // after Create.
+  std::unique_ptr<FinishedJob> finished_job_;
   std::vector<std::unique_ptr<ShardCaller>> callers_;
   std::unique_ptr<TaskQueue> files_queue_;
   std::thread loop_;

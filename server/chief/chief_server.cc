@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/plant.h"
 #include "common/status.h"
+#include "proto/grpc_deadline.h"
 #include "server/chief/chief_service.h"
 
 namespace weir {
@@ -33,9 +35,12 @@ void Configure(grpc::ServerBuilder* builder) {
 absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
     Options options) {
   std::unique_ptr<ChiefServer> chief(new ChiefServer());
-  WEIR_ASSIGN_OR_RETURN(chief->runner_,
-                        ChiefRunner::Create(std::move(options.runner)));
-  chief->service_ = std::make_unique<ChiefService>(chief->runner_.get());
+  if (Planted("chief.sweeps_before_bind")) {
+    WEIR_ASSIGN_OR_RETURN(chief->runner_, ChiefRunner::Create(options.runner));
+  }
+  auto service = std::make_unique<ChiefService>();
+  ChiefService* const calls = service.get();
+  chief->service_ = std::move(service);
   grpc::ServerBuilder builder;
   Configure(&builder);
   builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(),
@@ -48,12 +53,18 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
                      ": another process has the port, or it is not an address "
                      "of this host"));
   }
+  // The port is ours. Only now files and ps may be touched.
+  if (chief->runner_ == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(chief->runner_,
+                          ChiefRunner::Create(std::move(options.runner)));
+  }
+  calls->SetRunner(chief->runner_.get());
   return chief;
 }
 
 ChiefServer::~ChiefServer() {
   if (server_ != nullptr) {
-    server_->Shutdown(std::chrono::system_clock::now() + kGrace);
+    server_->Shutdown(DeadlineAfter(kGrace));
     server_->Wait();
   }
 }

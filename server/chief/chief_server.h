@@ -9,7 +9,9 @@
 //
 // Threads: safe.
 // Errors: INVALID_ARGUMENT  options, work directory or address; the message
-//                           says what to do.
+//                           says what to do. Nothing was touched where the
+//                           address cannot be had.
+//         UNAVAILABLE       another chief works in the work directory.
 #ifndef SERVER_CHIEF_CHIEF_SERVER_H_
 #define SERVER_CHIEF_CHIEF_SERVER_H_
 

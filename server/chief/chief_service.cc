@@ -93,13 +93,29 @@ class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
+// A Heartbeat call that came too early.
+class RefusedCall : public grpc::ServerBidiReactor<Progress, Command> {
+ public:
+  explicit RefusedCall(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+grpc::Status Starting() {
+  return ToGrpcStatus(absl::UnavailableError("the chief is starting"));
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* ChiefService::Register(
     grpc::CallbackServerContext* context, const RegisterRequest* request,
     RegisterReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  runner_->Register(
+  ChiefRunner* const runner = runner_;
+  if (runner == nullptr) {
+    reactor->Finish(Starting());
+    return reactor;
+  }
+  runner->Register(
       *request, [reactor, reply](const absl::StatusOr<RegisterReply>& answer) {
         if (answer.ok()) {
           *reply = *answer;
@@ -111,14 +127,23 @@ grpc::ServerUnaryReactor* ChiefService::Register(
 
 grpc::ServerBidiReactor<Progress, Command>* ChiefService::Heartbeat(
     grpc::CallbackServerContext*) {
-  return HeartbeatCall::Open(runner_);
+  ChiefRunner* const runner = runner_;
+  if (runner == nullptr) {
+    return new RefusedCall(Starting());
+  }
+  return HeartbeatCall::Open(runner);
 }
 
 grpc::ServerUnaryReactor* ChiefService::GetStatus(
     grpc::CallbackServerContext* context, const ChiefStatusRequest*,
     ChiefStatus* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  runner_->GetStatus([reactor, reply](ChiefStatus status) {
+  ChiefRunner* const runner = runner_;
+  if (runner == nullptr) {
+    reactor->Finish(Starting());
+    return reactor;
+  }
+  runner->GetStatus([reactor, reply](ChiefStatus status) {
     *reply = std::move(status);
     reactor->Finish(grpc::Status::OK);
   });
@@ -129,8 +154,11 @@ grpc::ServerUnaryReactor* ChiefService::RequestStop(
     grpc::CallbackServerContext* context, const RequestStopRequest* request,
     RequestStopReply*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  runner_->RequestStop(request->reason());
-  reactor->Finish(grpc::Status::OK);
+  ChiefRunner* const runner = runner_;
+  if (runner != nullptr) {
+    runner->RequestStop(request->reason());
+  }
+  reactor->Finish(runner != nullptr ? grpc::Status::OK : Starting());
   return reactor;
 }
 

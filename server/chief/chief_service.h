@@ -1,9 +1,15 @@
 // The chief's gRPC methods: decodes nothing, decides nothing, waits for nobody.
 //
+// Until it has its runner every call ends with UNAVAILABLE: the port is taken
+// before a chief does anything, so that a second one at its address does
+// nothing.
+//
 // Threads: safe; gRPC's threads call it. Borrows the runner, which must live
 //   until the server that this is registered with has shut down.
 #ifndef SERVER_CHIEF_CHIEF_SERVICE_H_
 #define SERVER_CHIEF_CHIEF_SERVICE_H_
+
+#include <atomic>
 
 #include "proto/chief.grpc.pb.h"
 #include "server/chief/chief_runner.h"
@@ -12,7 +18,8 @@ namespace weir {
 
 class ChiefService : public Chief::CallbackService {
  public:
-  explicit ChiefService(ChiefRunner* runner) : runner_(runner) {}
+  // Once.
+  void SetRunner(ChiefRunner* runner) { runner_ = runner; }
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const RegisterRequest* request,
@@ -27,7 +34,7 @@ class ChiefService : public Chief::CallbackService {
                                         RequestStopReply* reply) override;
 
  private:
-  ChiefRunner* const runner_;
+  std::atomic<ChiefRunner*> runner_{nullptr};
 };
 
 }  // namespace weir

@@ -34,7 +34,12 @@ StartSequence::Options StartOptions(const JobState::Options& options,
   start.spec_hash = options.spec_hash;
   start.worker_count = options.worker_count;
   start.resume = options.resume;
+  start.checkpoint_directory = options.checkpoint_directory;
+  for (const TrainLine& line : options.train_lines) {
+    start.trained_to = std::max(start.trained_to, line.step);
+  }
   start.init_from = options.init_from;
+  start.chief_secret = options.chief_secret;
   start.shard_names = tracker.Names();
   start.random = options.random;
   return start;
@@ -296,10 +301,12 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
   schedule_.emplace(schedule, step_, now_ns_);
   if (start_.restored()) {
     checkpoint_step_ = step_;
-    checkpoint_ = absl::StrCat("ckpt-", step_);
+    checkpoint_ = declaration.restored_from();
   } else if (start_.adopted() && options_.newest.has_value() &&
-             options_.newest->declaration().history() ==
-                 declaration.history()) {
+             (options_.newest->declaration().history() ==
+                  declaration.history() ||
+              options_.newest->name() == declaration.restored_from())) {
+    // Of this history, or the one that it began with.
     checkpoint_step_ = options_.newest->step();
     checkpoint_ = options_.newest->name();
   }
@@ -391,25 +398,21 @@ Grant JobState::MakeGrant(int slot) const {
 absl::StatusOr<RegisterReply> JobState::OnRegister(
     const RegisterRequest& request) {
   now_ns_ = options_.clock->NowNs();
+  if (superseded_) {
+    return Superseded();
+  }
   if (phase_ >= Phase::kEnding) {
-    if (final_status_.ok()) {
-      return absl::FailedPreconditionError("the job is done");
-    }
-    // Not CANCELLED, which a caller takes for a call that was cut.
-    return absl::Status(
-        stop_requested_ ? absl::StatusCode::kFailedPrecondition
-                        : final_status_.code(),
-        absl::StrCat("the job is over: ", final_status_.message()));
+    return AnswerLate(request, final_status_);
   }
   WEIR_RETURN_IF_ERROR(CheckRegister(request));
+  roster_.mutable_worker(static_cast<int>(request.index()))->asked = true;
   if (phase_ == Phase::kStarting) {
     Advance();
     const auto values = AskForValues(request);
     return values.has_value() ? *values : WaitReply(start_.Describe());
   }
   if (options_.brought && phase_ > Phase::kTraining) {
-    return absl::FailedPreconditionError(
-        "every worker has finished; the job is ending");
+    return AnswerLate(request, absl::OkStatus());  // every worker has finished
   }
   if (phase_ == Phase::kReady) {
     const absl::Status status = EnterTraining(request.sample_count());
@@ -447,12 +450,16 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
 }
 
 absl::Status JobState::TakeReports(int slot, const Progress& progress,
-                                   int repeated) {
-  train_log_->AddCounts(progress);
+                                   int repeated, bool heard) {
+  if (heard) {
+    repeated = progress.item_size();
+  } else {
+    train_log_->AddCounts(progress);
+  }
   // They were done one after the other since the heartbeat before.
   const int64_t since_ns = roster_.worker(slot).heard_before_ns;
   // The log tells sync's repeats apart itself, and may lack lines of them.
-  for (int i = sync() ? 0 : repeated; i < progress.item_size(); ++i) {
+  for (int i = sync() && !heard ? 0 : repeated; i < progress.item_size(); ++i) {
     const ItemReport& item = progress.item(i);
     train_log_->AddItem(
         item, since_ns + (now_ns_ - since_ns) * (i + 1) / progress.item_size());
@@ -481,6 +488,9 @@ absl::Status JobState::TakeReports(int slot, const Progress& progress,
 
 absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   now_ns_ = options_.clock->NowNs();
+  if (superseded_) {
+    return Superseded();
+  }
   bool fresh = false;
   uint64_t ended = 0;
   int repeated = 0;
@@ -494,9 +504,10 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   if (fresh) {
     Greet(stream);
   }
+  const bool heard = Hear(stream, progress);
   // While it ends, too: a worker's last reports follow its stop.
   if (train_log_.has_value() && phase_ <= Phase::kEnding) {
-    const absl::Status status = TakeReports(slot, progress, repeated);
+    const absl::Status status = TakeReports(slot, progress, repeated, heard);
     if (!status.ok()) {
       Fail(status);
       return absl::OkStatus();
@@ -565,7 +576,7 @@ void JobState::AdvanceProgress() {
   }
   if (done > items_done_) {
     items_done_ = done;
-    progress_ns_ = now_ns_;
+    progress_ns_ = reached_ns_ = now_ns_;
   }
   step_ = sync()
               ? step
@@ -611,6 +622,9 @@ void JobState::WatchProgress() {
                        static_cast<int>(waited), " s"));
     }
   }
+  if (KeepsWorkersWaiting()) {
+    progress_ns_ = now_ns_;
+  }
   // A program may do other things between its pushes.
   if (phase_ <= Phase::kTraining && (!options_.brought || !missing.empty()) &&
       SecondsSince(progress_ns_) > options_.worker_wait) {
@@ -636,16 +650,20 @@ void JobState::TickRunning() {
   if (schedule_.has_value()) {
     schedule_->Observe(step_, now_ns_);
   }
+  SaySlowCheckpoint();
   WatchProgress();
+  WatchEach();
 }
 
 void JobState::Advance() {
   if (phase_ == Phase::kStarting) {
     AdvanceStart();
   }
-  if (Running()) {
-    const absl::Status lost = tracker_.Check(now_ns_);
-    if (!lost.ok()) {
+  if (Running() && !Finished()) {
+    const absl::Status lost = tracker_.Check(now_ns_, reached_ns_);
+    if (absl::IsPermissionDenied(lost)) {
+      Fail(lost);
+    } else if (!lost.ok()) {
       // What the other shards hold is of no more use.
       End(lost, true);
     }

@@ -1,3 +1,5 @@
+// Long because one class makes every decision of a job.
+//
 // The chief's decisions: what happens in a job, and in which order.
 //
 // Place: events in, actions out; chief_runner.cc is the shell that has the
@@ -6,9 +8,9 @@
 //   STARTING  -> every shard holds the job (start_sequence.h)
 //   READY     -> the first worker told how many samples there are
 //   TRAINING  -> every contribution is acknowledged by every shard
-//   LAST      -> the last checkpoint is committed
+//   LAST      -> the last checkpoint is committed, and DONE is written
 //   EVALUATING-> the evaluator has its line, or the wait is over
-//   ENDING    -> the workers are gone: Shutdown to the ps
+//   ENDING    -> the workers know and are gone: Shutdown to the ps
 //   SHUTDOWN  -> OVER
 //
 // A job that its workers bring (Options::brought) has no JobSpec and no length:
@@ -19,7 +21,11 @@
 //       an ACTIVE shard is never declared.
 //   I2. No generation of a slot is granted to two processes.
 //   I3. Finish is the last action and comes once.
-//   I4. A job ends well only with a committed checkpoint of its last step.
+//   I4. A job ends well only with a committed checkpoint of its last step, and
+//       always once it has that: nothing that is lost later is needed.
+//   I5. No worker hears that the job is done before DONE is written.
+//   I6. A chief after which another one came ends alone: it sends no Shutdown,
+//       and its workers hear no Stop.
 // Threads: compatible.
 // Errors (of the job): see common/exit_code.h.
 #ifndef SERVER_CHIEF_JOB_STATE_H_
@@ -65,6 +71,7 @@ class JobState {
     bool init_from = false;
     bool evaluator_expected = false;
     std::string checkpoint_directory;    // absolute
+    std::string chief_secret;            // the work directory's; empty: none
     std::vector<TrainLine> train_lines;  // in train.jsonl already
     std::optional<Manifest> newest;      // committed in an earlier life
     Clock* clock = Clock::Real();
@@ -74,7 +81,7 @@ class JobState {
     double worker_wait = 300.0;  // for any progress at all
     double torn_wait = 60.0;     // a checkpoint, for a dead worker's successor
     double hold_wait = 10.0;     // a checkpoint, for workers to hold
-    double end_wait = 10.0;      // for workers to leave
+    double end_wait = 10.0;      // for workers to hear of the end and leave
     double fail_wait = 2.0;      // likewise, after an error
     double shutdown_wait = 5.0;  // for the ps to take Shutdown
   };
@@ -94,8 +101,11 @@ class JobState {
   void OnDeclared(int shard, const absl::StatusOr<DeclareReply>& reply);
   void OnAssigned(int shard, const absl::Status& status);
   void OnSlotsSet(int shard, const absl::Status& status);
-  void OnFrozen(int shard, const SnapshotReply& reply);
-  void OnWritten(int shard, const absl::StatusOr<ShardFile>& file);
+  // Of the Snapshot call that named `directory`.
+  void OnFrozen(int shard, const std::string& directory,
+                const SnapshotReply& reply);
+  void OnWritten(int shard, const std::string& directory,
+                 const absl::StatusOr<ShardFile>& file);
   void OnShutdown(int shard);
 
   // Workers. `stream` names a Heartbeat call, from 1; an error ends it.
@@ -106,8 +116,9 @@ class JobState {
   // Files.
   void OnCheckpointFound(
       const absl::StatusOr<std::optional<FoundCheckpoint>>& found);
-  void OnPrepared(const absl::Status& status);
+  void OnPrepared(const absl::StatusOr<std::string>& name);
   void OnCommitted(const absl::Status& status);
+  void OnDoneWritten(const absl::Status& status);
   void OnEvaluated();
 
   ChiefStatus status() const;
@@ -138,6 +149,8 @@ class JobState {
   void TickStart();
   void TickRunning();
   void WatchProgress();
+  // Says which worker or shard keeps the others waiting.
+  void WatchEach();
 
   absl::Status CheckRegister(const RegisterRequest& request);
   absl::Status CheckBrought(const RegisterRequest& request,
@@ -149,7 +162,12 @@ class JobState {
   // The contributions of the job and of its steps.
   absl::Status ReadLength(uint64_t sample_count);
   Grant MakeGrant(int slot) const;
-  absl::Status TakeReports(int slot, const Progress& progress, int repeated);
+  // `heard`: the reports were taken before, of `progress` only its error
+  // counts.
+  absl::Status TakeReports(int slot, const Progress& progress, int repeated,
+                           bool heard);
+  // Acknowledges `progress`; true when its reports were taken before.
+  bool Hear(uint64_t stream, const Progress& progress);
   // The Hold, Release or Stop that a stream must hear when it opens.
   void Greet(uint64_t stream);
   void Broadcast(const Command& command);
@@ -158,7 +176,24 @@ class JobState {
   // The step at which a checkpoint is due, if one is.
   std::optional<uint64_t> DueCheckpoint();
   bool WaitsForTornWorker();
+  // "; worker 1 (host) ended inside item 7", where somebody did.
+  std::string DescribeTorn() const;
+  // A worker that has work left is not connected.
+  bool SomebodyIsAway() const;
+  // Sync: no version is to come before somebody joins.
+  bool StandsStill() const;
+  // A checkpoint is under way that lets nobody work until it is frozen.
+  bool KeepsWorkersWaiting();
+  // How long a hold waits for workers, in seconds.
+  double HoldWait() const;
+  // Sync: leaves a checkpoint whose version is not to come, or not in time.
+  void DropHopelessVersion();
+  void OnPassed();
   void OnOutcome(const CheckpointCycle::Outcome& outcome);
+  // The last checkpoint, or that of a stop, failed with `status`.
+  void RetryNeeded(const absl::Status& status);
+  // Says what a checkpoint has waited for a while.
+  void SaySlowCheckpoint();
   void OnTorn();
   absl::Status CommitCycle();
   // The last one, or the one before a stop, is there.
@@ -167,8 +202,22 @@ class JobState {
   // Ends the job: workers first.
   // Writes the lines of train.jsonl up to `step`.
   void LogEnd(uint64_t step);
+  // The same for the last step, once every worker's reports are here.
+  void LogLast();
+  void WriteTheDone();
+  bool WaitsForEvaluator() const {
+    return options_.evaluator_expected && options_.spec.has_evaluation();
+  }
   void End(absl::Status status, bool shutdown_ps);
   void Fail(const absl::Status& status);
+  // To a worker that comes when the job is over, or is for it.
+  absl::StatusOr<RegisterReply> AnswerLate(const RegisterRequest& request,
+                                           const absl::Status& end);
+  // Every worker heard of the end and left, or need not be waited for.
+  bool WorkersAreGone() const;
+  // I6. A shard refused this chief, or is no longer in its history.
+  void GiveWay(const absl::Status& why);
+  absl::Status Superseded() const;
 
   void AskHello(int shard);
   std::vector<uint64_t> AskAll();
@@ -187,6 +236,11 @@ class JobState {
   bool Done(int slot) const;
   bool Complete() const {
     return step_ == step_count_ && (step_count_ > 0 || options_.brought);
+  }
+  // The last checkpoint is committed.
+  bool Finished() const {
+    return phase_ >= Phase::kLast && Complete() &&
+           checkpoint_step_ == step_count_;
   }
   double SecondsSince(int64_t then_ns) const;
   // True every `period_s` seconds per `what`.
@@ -220,6 +274,8 @@ class JobState {
   uint64_t step_count_ = 0;
   uint64_t items_done_ = 0;
   int64_t progress_ns_ = 0;  // of the last progress
+  int64_t reached_ns_ = 0;   // when an item was last acknowledged
+  std::vector<std::pair<uint64_t, int64_t>> seen_;  // item, since; by slot
   uint32_t bad_count_ = 0;
 
   // A slot round under way.
@@ -229,16 +285,20 @@ class JobState {
   // Checkpoints.
   std::vector<uint64_t> marks_tickets_;
   bool hold_sent_ = false;
-  int64_t torn_since_ns_ = 0;  // 0: not torn
-  int64_t retry_ns_ = 0;       // not before
-  int tries_failed_ = 0;       // in a row
-  std::string checkpoint_;     // newest committed
+  int64_t torn_since_ns_ = 0;            // 0: not torn
+  int64_t retry_ns_ = 0;                 // not before
+  int tries_failed_ = 0;                 // in a row
+  std::optional<uint64_t> passed_step_;  // the newest that was refused
+  std::string checkpoint_;               // newest committed
   std::optional<uint64_t> checkpoint_step_;
 
+  bool last_logged_ = false;
+  bool done_asked_ = false;  // DONE is being written
   bool stop_requested_ = false;
   std::string stop_reason_;
   int64_t stop_ns_ = 0;
   bool shutdown_ps_ = false;
+  bool superseded_ = false;
   std::vector<bool> shut_down_;
   absl::Status final_status_;
   std::vector<std::pair<std::string, int64_t>> said_;

@@ -97,7 +97,7 @@ void JobState::AdvanceBrought() {
   }
   if (done > items_done_) {
     items_done_ = done;
-    progress_ns_ = now_ns_;
+    progress_ns_ = reached_ns_ = now_ns_;
   }
   const bool all_done = slowest == UINT64_MAX;
   step_ = start_.declaration().base_version() + (!sync()    ? done

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/exit_code.h"
+#include "common/plant.h"
 #include "common/status.h"
 #include "server/chief/job_state.h"
 
@@ -11,7 +12,7 @@ namespace weir {
 namespace {
 
 constexpr int64_t kRetryCheckpointNs = 1'000'000'000;
-constexpr int kCheckpointTries = 3;  // where one is needed to go on
+constexpr int64_t kTornRetryTimes = 10;  // what the hold took
 
 }  // namespace
 
@@ -25,12 +26,17 @@ std::optional<uint64_t> JobState::DueCheckpoint() {
     return step_count_;
   }
   if (stop_requested_) {
-    return sync() ? schedule_->VersionAhead(step_, step_count_) : step_;
+    return sync() && Planted("stop.version_ahead")
+               ? schedule_->VersionAhead(step_, step_count_)
+               : step_;
   }
   if (torn_since_ns_ != 0) {
     return step_;
   }
-  const std::optional<uint64_t> due = schedule_->Due(step_, now_ns_);
+  std::optional<uint64_t> due = schedule_->Due(step_, now_ns_);
+  if (due.has_value() && StandsStill()) {
+    due = checkpoint_step_ == step_ ? std::nullopt : std::optional(step_);
+  }
   // The one at the end comes by itself.
   return due.has_value() && *due < step_count_ ? due : std::nullopt;
 }
@@ -49,7 +55,8 @@ bool JobState::WaitsForTornWorker() {
     Say(absl::StrCat("the checkpoint waits for ", WorkerName(*slot),
                      ", which ended inside item ", tracker_.NextItemMin(*slot),
                      ", ", static_cast<int>(SecondsSince(torn_since_ns_)),
-                     " s"));
+                     " s of ", options_.torn_wait,
+                     " s: start that worker again"));
   }
   return true;
 }
@@ -58,7 +65,14 @@ void JobState::OnTorn() {
   if (torn_since_ns_ == 0) {
     torn_since_ns_ = now_ns_;
   }
-  retry_ns_ = now_ns_ + kRetryCheckpointNs;
+  // One worker that is slow to hold must not stop the others for most of the
+  // time. In a stop they have nothing else to do.
+  const bool soon = stop_requested_ || phase_ != Phase::kTraining ||
+                    Planted("checkpoint.torn_retries_soon");
+  const int64_t held_ns = now_ns_ - cycle_.begun_ns();
+  retry_ns_ = now_ns_ +
+              (soon ? kRetryCheckpointNs
+                    : std::max(kRetryCheckpointNs, kTornRetryTimes * held_ns));
 }
 
 void JobState::AdvanceCheckpoint() {
@@ -69,23 +83,28 @@ void JobState::AdvanceCheckpoint() {
     phase_ = Phase::kLast;
     phase_begin_ns_ = now_ns_;
     torn_since_ns_ = retry_ns_ = 0;
-    LogEnd(step_);
+    tries_failed_ = 0;
+  }
+  if (phase_ == Phase::kLast) {
+    LogLast();
   }
   if (phase_ == Phase::kTraining && stop_requested_ &&
       cycle_.state() < CheckpointCycle::State::kWriting &&
+      cycle_.state() != CheckpointCycle::State::kPreparing &&
       SecondsSince(stop_ns_) > options_.torn_wait) {
     End(absl::CancelledError(absl::StrCat(
             stop_reason_, ": stopped without a checkpoint of step ", step_,
-            ", the newest is ", checkpoint_.empty() ? "none" : checkpoint_)),
+            ", the newest is ", checkpoint_.empty() ? "none" : checkpoint_,
+            DescribeTorn())),
         true);
     return;
   }
+  DropHopelessVersion();
   if (cycle_.idle() && phase_ <= Phase::kLast) {
     BeginCheckpoint();
   }
   if (cycle_.state() == CheckpointCycle::State::kHolding && hold_sent_ &&
-      (roster_.AllHold() ||
-       SecondsSince(cycle_.begun_ns()) > options_.hold_wait)) {
+      (roster_.AllHold() || SecondsSince(cycle_.begun_ns()) > HoldWait())) {
     cycle_.OnHeld();
   }
   if (cycle_.state() == CheckpointCycle::State::kChecking) {
@@ -104,6 +123,9 @@ void JobState::AdvanceCheckpoint() {
       }
       cycle_.OnMarks(tracker_.TornSlot(roster_.count()).has_value(),
                      std::move(next), step_, &actions_);
+    } else if (!stop_requested_ && phase_ == Phase::kTraining &&
+               tracker_.Unreachable(now_ns_).has_value()) {
+      cycle_.OnMarks(/*torn=*/true, {}, step_, &actions_);
     }
   }
   if (cycle_.state() == CheckpointCycle::State::kReady) {
@@ -135,7 +157,14 @@ void JobState::BeginCheckpoint() {
     return;
   }
   const std::optional<uint64_t> due = DueCheckpoint();
-  if (!due.has_value()) {
+  if (!due.has_value() ||
+      (!wanted && tracker_.Unreachable(now_ns_).has_value())) {
+    return;  // a hold would stop the workers, which do reach the shard
+  }
+  if (sync() && stop_requested_ && phase_ == Phase::kTraining &&
+      !Planted("stop.version_ahead")) {
+    marks_tickets_.clear();
+    cycle_.BeginAtNewest(ChiefSender(), now_ns_);
     return;
   }
   if (sync()) {
@@ -196,7 +225,9 @@ void JobState::OnOutcome(const CheckpointCycle::Outcome& outcome) {
       OnTorn();
       return;
     case CheckpointCycle::Result::kPassed:
-      schedule_->OnPassed();
+      OnPassed();
+      return;
+    case CheckpointCycle::Result::kAbandoned:
       return;
     case CheckpointCycle::Result::kCommitted:
       Say(absl::StrCat("checkpoint ", outcome.name, " is committed"));
@@ -218,14 +249,10 @@ void JobState::OnOutcome(const CheckpointCycle::Outcome& outcome) {
   const absl::Status status = Annotate(
       outcome.status, absl::StrCat("checkpoint ", outcome.name, " failed"));
   if (phase_ == Phase::kLast || stop_requested_) {
-    if (tries_failed_ >= kCheckpointTries) {
-      Fail(status);
-      return;
-    }
-    retry_ns_ = now_ns_ + kRetryCheckpointNs;
-  } else {
-    schedule_->OnTried(std::max(outcome.step, step_), now_ns_);
+    RetryNeeded(status);
+    return;
   }
+  schedule_->OnTried(std::max(outcome.step, step_), now_ns_);
   Say(absl::StrCat(status.message(), "; the job goes on"), true);
 }
 
@@ -242,14 +269,7 @@ void JobState::LogEnd(uint64_t step) {
 
 void JobState::FinishCheckpoints() {
   if (phase_ == Phase::kLast) {
-    const bool wait =
-        options_.evaluator_expected && options_.spec.has_evaluation();
-    actions_.push_back(WriteDone{checkpoint_, wait});
-    phase_ = Phase::kEvaluating;
-    phase_begin_ns_ = now_ns_;
-    if (!wait) {
-      End(absl::OkStatus(), true);
-    }
+    WriteTheDone();
     return;
   }
   End(absl::CancelledError(
@@ -262,6 +282,12 @@ void JobState::End(absl::Status status, bool shutdown_ps) {
     return;
   }
   final_status_ = std::move(status);
+  if (final_status_.ok()) {
+    // Who left before will come again, and is to hear that nothing is left.
+    for (int w = 0; w < roster_.count(); ++w) {
+      roster_.mutable_worker(w)->told = false;
+    }
+  }
   shutdown_ps_ = shutdown_ps && phase_ >= Phase::kReady;
   phase_ = Phase::kEnding;
   phase_begin_ns_ = now_ns_;
@@ -285,7 +311,36 @@ void JobState::Greet(uint64_t stream) {
   actions_.push_back(SendCommand{stream, command});
 }
 
+void JobState::GiveWay(const absl::Status& why) {
+  if (phase_ >= Phase::kEnding) {
+    return;
+  }
+  superseded_ = true;
+  final_status_ = absl::PermissionDeniedError(absl::StrCat(
+      "another chief has taken over, this one ends and leaves the job to it: ",
+      why.message()));
+  // They find the other chief, or give up with a code for another try.
+  for (const uint64_t stream : roster_.streams()) {
+    actions_.push_back(EndStream{stream, Superseded()});
+  }
+  phase_ = Phase::kOver;
+  actions_.push_back(Finish{final_status_});
+}
+
+absl::Status JobState::Superseded() const {
+  return absl::UnavailableError(
+      absl::StrCat("this chief ends: ", final_status_.message()));
+}
+
 void JobState::Fail(const absl::Status& status) {
+  if (Finished() && phase_ < Phase::kEnding) {  // I4
+    Say(absl::StrCat(status.message(), "; the job is done all the same"), true);
+    return;
+  }
+  if (absl::IsPermissionDenied(status) && !Planted("chief.fenced_ends_job")) {
+    GiveWay(status);
+    return;
+  }
   // After a permanent error the values are of no more use; after a transient
   // one another chief may go on with them.
   End(status,
@@ -308,7 +363,7 @@ void JobState::AdvanceEnd() {
                               ? options_.end_wait
                               : std::min(options_.fail_wait, options_.end_wait);
   if (phase_ == Phase::kEnding &&
-      (!roster_.AnyConnected() || SecondsSince(phase_begin_ns_) > end_wait)) {
+      (WorkersAreGone() || SecondsSince(phase_begin_ns_) > end_wait)) {
     if (stop_requested_ && checkpoint_step_.has_value()) {
       // The last reports are in: no line may be missing before --resume.
       LogEnd(*checkpoint_step_);
@@ -319,8 +374,10 @@ void JobState::AdvanceEnd() {
     for (int s = 0; shutdown_ps_ && s < tracker_.count(); ++s) {
       ShutdownRequest request;
       *request.mutable_sender() = ChiefSender();
-      if (IsTransientExit(ExitCodeFor(final_status_)) && !stop_requested_) {
-        // A shard was lost: whoever starts tasks again starts all ps.
+      request.set_chief_secret(options_.chief_secret);
+      if (IsTransientExit(ExitCodeFor(final_status_))) {
+        // A shard was lost, or the job was stopped before its end: whoever
+        // starts tasks again starts all ps.
         request.set_code(static_cast<uint32_t>(final_status_.code()));
         request.set_reason(std::string(final_status_.message()));
       }
@@ -345,11 +402,15 @@ void JobState::RequestStop(const std::string& reason) {
   stop_reason_ = reason;
   stop_ns_ = now_ns_;
   retry_ns_ = 0;
+  tries_failed_ = 0;
   if (phase_ < Phase::kTraining) {
     End(absl::CancelledError(absl::StrCat(reason, ": stopped at the start")),
         true);
   } else if (phase_ == Phase::kTraining) {
     Say(absl::StrCat(reason, ": writing a checkpoint, then stopping"));
+  } else if (phase_ == Phase::kEvaluating) {
+    Say(absl::StrCat(reason, ": not waiting for the evaluator any longer"));
+    End(absl::OkStatus(), true);
   }
   Advance();
 }
@@ -359,6 +420,9 @@ void JobState::RequestStop(const std::string& reason) {
 void JobState::OnHello(int shard, const absl::StatusOr<HelloReply>& reply) {
   now_ns_ = options_.clock->NowNs();
   tracker_.Answered(shard, reply, now_ns_);
+  if (reply.ok() && reply->leaving() && phase_ <= Phase::kTraining) {
+    RequestStop(absl::StrCat(tracker_.Name(shard), " was asked to end"));
+  }
   Advance();
 }
 
@@ -394,15 +458,26 @@ void JobState::OnSlotsSet(int shard, const absl::Status& status) {
   Advance();
 }
 
-void JobState::OnFrozen(int shard, const SnapshotReply& reply) {
+void JobState::OnFrozen(int shard, const std::string& directory,
+                        const SnapshotReply& reply) {
   now_ns_ = options_.clock->NowNs();
-  cycle_.OnFrozen(shard, has_blocks_[shard], reply);
+  if (superseded_) {
+    return;
+  }
+  cycle_.OnFrozen(shard, directory, has_blocks_[shard], reply);
   Advance();
 }
 
-void JobState::OnWritten(int shard, const absl::StatusOr<ShardFile>& file) {
+void JobState::OnWritten(int shard, const std::string& directory,
+                         const absl::StatusOr<ShardFile>& file) {
   now_ns_ = options_.clock->NowNs();
-  cycle_.OnWritten(shard,
+  if (absl::IsPermissionDenied(file.status())) {
+    Fail(Annotate(file.status(), tracker_.Name(shard)));
+  }
+  if (superseded_) {
+    return;
+  }
+  cycle_.OnWritten(shard, directory,
                    file.ok() ? file
                              : absl::StatusOr<ShardFile>(Annotate(
                                    file.status(), tracker_.Name(shard))),
@@ -425,9 +500,12 @@ void JobState::OnCheckpointFound(
   Advance();
 }
 
-void JobState::OnPrepared(const absl::Status& status) {
+void JobState::OnPrepared(const absl::StatusOr<std::string>& name) {
   now_ns_ = options_.clock->NowNs();
-  cycle_.OnPrepared(status, &actions_);
+  if (superseded_) {
+    return;
+  }
+  cycle_.OnPrepared(name, &actions_);
   Advance();
 }
 

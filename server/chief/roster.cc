@@ -3,14 +3,15 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/plant.h"
 
 namespace weir {
 namespace {
 
 absl::Status Replaced(uint32_t slot, const std::string& host) {
   return absl::PermissionDeniedError(
-      absl::StrCat("worker ", slot, " was replaced by a newer process on ",
-                   host, "; this one must end"));
+      absl::StrCat("worker ", slot, " was replaced by a newer process",
+                   host.empty() ? "" : " on ", host, "; this one must end"));
 }
 
 }  // namespace
@@ -45,6 +46,13 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
     worker.granted_item = worker.next_item = worker.reported = next_item;
     return true;
   }
+  if (same_history && request.held_generation() != 0 &&
+      request.held_generation() < worker.generation &&
+      !Planted("roster.replaced_comes_back")) {
+    // Replaced before we were restarted: the generation tells.
+    worker.replaced.insert(request.process());
+    return Replaced(request.index(), worker.host);
+  }
   if (worker.process != 0) {
     worker.replaced.insert(worker.process);
     *ended = worker.stream;
@@ -52,6 +60,8 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
   }
   worker.process = request.process();
   worker.host = request.host();
+  worker.told = false;
+  worker.sequence = 0;
   ++worker.generation;
   worker.retired = false;
   worker.state = Worker::State::kWanted;
@@ -78,6 +88,7 @@ std::vector<SetSlotsRequest::Slot> Roster::BeginRound() {
     slot.set_slot(static_cast<uint32_t>(w));
     slot.set_generation(workers_[w].generation);
     slot.set_retired(workers_[w].retired);
+    slot.set_process(workers_[w].process);
     slots.push_back(slot);
   }
   return slots;
@@ -135,6 +146,7 @@ absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
   worker.heard_ns = now_ns;
   worker.holding = progress.holding();
   worker.out_of_work = progress.out_of_work();
+  worker.told = worker.told || progress.ending();
   worker.next_item = std::max(worker.next_item, progress.next_item());
   const auto reports = static_cast<int64_t>(progress.item_size());
   const auto missing = static_cast<int64_t>(progress.next_item()) -
@@ -182,6 +194,19 @@ bool Roster::AllHold() const {
 bool Roster::AnyConnected() const {
   return std::any_of(workers_.begin(), workers_.end(),
                      [](const Worker& w) { return w.connected(); });
+}
+
+bool Roster::AllTold(bool retired_knows) const {
+  return std::all_of(workers_.begin(), workers_.end(), [&](const Worker& w) {
+    return w.told || (retired_knows && w.retired) ||
+           (w.generation == 0 && !w.asked);
+  });
+}
+
+bool Roster::AllOutOfWork() const {
+  return std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) {
+    return w.generation == 0 || w.out_of_work;
+  });
 }
 
 std::vector<uint64_t> Roster::streams() const {

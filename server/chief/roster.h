@@ -12,7 +12,9 @@
 //   I1. A generation of a slot is granted to one process only, and each grant's
 //       is larger than any that a shard has seen.
 //   I2. A grant is answered only after a round that carried its generation.
-//   I3. A process that was replaced never gets a grant again.
+//   I3. A process that was replaced never gets a grant again, also not from a
+//       chief that was restarted: what it holds is older than what the shards
+//       know.
 // Threads: compatible.
 // Errors: PERMISSION_DENIED  a newer process has the slot.
 #ifndef SERVER_CHIEF_ROSTER_H_
@@ -49,6 +51,9 @@ class Roster {
     bool holding = false;
     bool out_of_work = false;
     bool retired = false;
+    bool asked = false;     // it registered, even before there was a grant
+    bool told = false;      // it knows that it ends
+    uint64_t sequence = 0;  // of its newest reports
     std::set<uint64_t> replaced;  // processes
 
     bool connected() const { return stream != 0; }
@@ -96,6 +101,12 @@ class Roster {
   // Every connected worker with work holds.
   bool AllHold() const;
   bool AnyConnected() const;
+  // Whoever has or wants a slot of this history knows that it ends.
+  // `retired_knows`: who retired its slot ended by itself.
+  bool AllTold(bool retired_knows) const;
+  // Whoever has a slot has nothing left to do, and its chief heard it from
+  // there.
+  bool AllOutOfWork() const;
   std::vector<uint64_t> streams() const;  // of connected workers
 
  private:

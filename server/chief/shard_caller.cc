@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/failpoint.h"
+#include "common/logging.h"
 
 namespace weir {
 namespace {
@@ -54,23 +55,26 @@ void CallSnapshot(const Options& options, const SnapshotRequest& request) {
   const absl::Status status = options.link->Snapshot(
       request, kLongTimeout, [&](const SnapshotReply& reply) {
         if (reply.frozen()) {
-          options.report([shard, reply](JobState* state) {
-            state->OnFrozen(shard, reply);
-          });
+          options.report(
+              [shard, reply, directory = request.directory()](JobState* state) {
+                state->OnFrozen(shard, directory, reply);
+              });
         }
         if (reply.has_file()) {
           file = reply.file();
         }
       });
-  options.report([shard, status, file](JobState* state) {
-    if (!status.ok()) {
-      state->OnWritten(shard, status);
-    } else if (!file.has_value()) {
-      state->OnWritten(shard, absl::InternalError("it wrote no file"));
-    } else {
-      state->OnWritten(shard, *file);
-    }
-  });
+  options.report(
+      [shard, status, file, directory = request.directory()](JobState* state) {
+        if (!status.ok()) {
+          state->OnWritten(shard, directory, status);
+        } else if (!file.has_value()) {
+          state->OnWritten(shard, directory,
+                           absl::InternalError("it wrote no file"));
+        } else {
+          state->OnWritten(shard, directory, *file);
+        }
+      });
 }
 
 // One overload for each kind of call.
@@ -139,7 +143,12 @@ struct Caller {
 
   void operator()(const ShutdownRequest& request) const {
     Failpoint("chief.before_shutdown");
-    options.link->Shutdown(request, kShutdownTimeout).IgnoreError();
+    const absl::Status status =
+        options.link->Shutdown(request, kShutdownTimeout);
+    if (absl::IsPermissionDenied(status)) {
+      LOG_WARN("ps {} goes on: {}", options.shard,
+               std::string(status.message()));
+    }
     options.report(
         [shard = options.shard](JobState* state) { state->OnShutdown(shard); });
   }

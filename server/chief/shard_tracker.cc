@@ -102,21 +102,27 @@ void ShardTracker::SetIncarnation(int shard, uint64_t incarnation) {
   shards_[shard].incarnation = incarnation;
 }
 
-absl::Status ShardTracker::Check(int64_t now_ns) const {
+absl::Status ShardTracker::Check(int64_t now_ns, int64_t reached_ns) const {
   if (history_ == 0) {
     return absl::OkStatus();
   }
   for (int s = 0; s < count(); ++s) {
     const Shard& shard = shards_[s];
     // A failed call may be our own stall: only silence counts.
-    if (now_ns - shard.heard_ns > lost_after_ns_ && !shard.error.ok()) {
+    if (now_ns - std::max(shard.heard_ns, reached_ns) > lost_after_ns_ &&
+        !shard.error.ok()) {
       return absl::UnavailableError(absl::StrCat(
           Name(s), " has not answered for ",
           (now_ns - shard.heard_ns) / 1'000'000'000, " s (",
           shard.error.message(), "); start the job again with --resume"));
     }
+    if (shard.hello.state() != EMPTY && shard.hello.history() != history_) {
+      return absl::PermissionDeniedError(absl::StrCat(
+          Name(s), " is at history ", absl::Hex(shard.hello.history()),
+          ", not ", absl::Hex(history_)));
+    }
     if (shard.hello.incarnation() != shard.incarnation ||
-        shard.hello.state() == EMPTY || shard.hello.history() != history_) {
+        shard.hello.state() == EMPTY) {
       return absl::FailedPreconditionError(
           absl::StrCat(Name(s),
                        " was restarted and has lost its shard; start the job "
@@ -124,6 +130,16 @@ absl::Status ShardTracker::Check(int64_t now_ns) const {
     }
   }
   return absl::OkStatus();
+}
+
+std::optional<int> ShardTracker::Unreachable(int64_t now_ns) const {
+  for (int s = 0; s < count(); ++s) {
+    if (!shards_[s].error.ok() &&
+        now_ns - shards_[s].heard_ns > lost_after_ns_ / 2) {
+      return s;
+    }
+  }
+  return std::nullopt;
 }
 
 uint64_t ShardTracker::NextItemMin(int slot) const {

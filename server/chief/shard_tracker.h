@@ -8,7 +8,8 @@
 //
 // Threads: compatible.
 // Errors: UNAVAILABLE          a shard has not answered for lost_after.
-//         FAILED_PRECONDITION  a shard was restarted or taken over.
+//         FAILED_PRECONDITION  a shard was restarted.
+//         PERMISSION_DENIED    another chief made a shard's history.
 #ifndef SERVER_CHIEF_SHARD_TRACKER_H_
 #define SERVER_CHIEF_SHARD_TRACKER_H_
 
@@ -51,8 +52,12 @@ class ShardTracker {
   // `has_blocks`: shards without any have no marks.
   void Expect(uint64_t history, std::vector<bool> has_blocks, int64_t now_ns);
   void SetIncarnation(int shard, uint64_t incarnation);
-  // OK, or which expected shard is lost. OK before Expect.
-  absl::Status Check(int64_t now_ns) const;
+  // OK, or which expected shard is lost. OK before Expect. `reached_ns`: when
+  // the workers last had an item acknowledged, which every shard takes part in;
+  // a shard that only we do not reach is not lost.
+  absl::Status Check(int64_t now_ns, int64_t reached_ns) const;
+  // A shard that does not answer us now, if any.
+  std::optional<int> Unreachable(int64_t now_ns) const;
 
   // Over all shards, from the newest answers.
   uint64_t NextItemMin(int slot) const;

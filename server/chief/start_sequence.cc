@@ -81,6 +81,7 @@ void StartSequence::OnHellos(const std::vector<HelloReply>& hellos,
   }
   for (const HelloReply& hello : hellos) {
     incarnations_.push_back(hello.incarnation());
+    seen_histories_.push_back(hello.history());
   }
   answered_.assign(shard_count(), false);
   const StartPlan plan =
@@ -144,6 +145,15 @@ void StartSequence::OnCheckpointFound(
                         absl::StrCat(lost_.message(),
                                      ", and there is no checkpoint yet: stop "
                                      "every task and start the job anew")));
+      return;
+    }
+    if (options_.resume && options_.trained_to > 0) {
+      Fail(absl::InvalidArgumentError(absl::StrCat(
+          "--resume: '", options_.checkpoint_directory,
+          "' holds no checkpoint, but the job was trained to step ",
+          options_.trained_to,
+          ", says train.jsonl beside it: put the checkpoints back; to train "
+          "from the beginning instead, remove train.jsonl")));
       return;
     }
     if (options_.resume) {
@@ -229,6 +239,7 @@ void StartSequence::DeclareShards(std::vector<Action>* actions) {
     DeclareRequest request;
     *request.mutable_declaration() = declaration_;
     request.set_shard(static_cast<uint32_t>(s));
+    request.set_chief_secret(options_.chief_secret);
     actions->push_back(ShardCall{s, request});
   }
 }
@@ -243,6 +254,7 @@ void StartSequence::OnBrought(const Declaration& declaration,
   declaration_.clear_applied_range();
   declaration_.clear_job_spec_hash();
   declaration_.clear_pushes_before();
+  declaration_.clear_restored_from();
   absl::Status status =
       found_.has_value() ? ContinueBrought(*found_) : absl::OkStatus();
   if (status.ok()) {
@@ -348,12 +360,16 @@ void StartSequence::RestoreShards(const std::string& directory,
   actions->push_back(LogLine{false, absl::StrCat("restoring ", shard_count(),
                                                  " shards from ", directory)});
   restored_ = true;
+  declaration_.set_restored_from(
+      directory.substr(directory.rfind('/') + 1));  // npos + 1 is 0
   state_ = State::kRestoring;
   for (int s = 0; s < shard_count(); ++s) {
     RestoreRequest request;
     *request.mutable_declaration() = declaration_;
     request.set_shard(static_cast<uint32_t>(s));
     request.set_checkpoint_dir(directory);
+    request.set_seen_history(seen_histories_[s]);
+    request.set_chief_secret(options_.chief_secret);
     actions->push_back(ShardCall{s, request});
   }
 }

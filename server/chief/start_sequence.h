@@ -45,6 +45,9 @@ class StartSequence {
     int worker_count = 1;
     bool resume = false;
     bool init_from = false;
+    std::string checkpoint_directory;  // for messages
+    uint64_t trained_to = 0;           // the last step of train.jsonl
+    std::string chief_secret;          // for the ps; empty: none
     std::vector<std::string> shard_names;
     std::function<uint64_t()> random;  // history ids
   };
@@ -125,6 +128,7 @@ class StartSequence {
   std::optional<Layout> layout_;
   std::vector<bool> answered_;
   std::vector<uint64_t> incarnations_;
+  std::vector<uint64_t> seen_histories_;  // of the first Hellos; 0: none
   std::vector<PsStatus> statuses_;
 };
 

@@ -35,8 +35,8 @@ int64_t Block::resident_bytes() const {
     add(slot);
   }
   add(step.sum);
-  if (previous && previous.data() != values.data()) {
-    add(previous);
+  if (previous.values && previous.values.data() != values.data()) {
+    add(previous.values);
   }
   return bytes;
 }

@@ -7,7 +7,8 @@
 //   parked    a pull whose want does not hold yet.
 //   claim     lock_free: a push that has taken its mark and is still adding.
 //   sum       sync: sum(w g) of the step under way.
-//   previous  sync: the values one version back.
+//   previous  sync: the block one version back, until the next step begins;
+//             without its slots, if it has any.
 //
 // Invariants
 //   I1. A buffer that others reference is never written to (lock_free: but for
@@ -28,6 +29,7 @@
 #include "proto/ps.pb.h"
 #include "server/ps/block_buffer.h"
 #include "server/ps/continuations.h"
+#include "server/ps/parking.h"
 #include "server/ps/shard_plan.h"
 
 namespace weir {
@@ -35,7 +37,8 @@ namespace weir {
 class SnapshotJob;
 
 struct ParkedPull {
-  int slot = 0;
+  Parker by;
+  const Parker& parker() const { return by; }
   Want want;
   int64_t deadline_ns = 0;
   PullDone done;
@@ -68,11 +71,31 @@ struct SyncStep {
 };
 
 struct Block {
+  // Pulls that are parked at most: wants in flight, and a few retries whose
+  // streams broke.
+  static constexpr ParkingShares kParkingShares = {256, 1024};
+
   Block(const BlockPlan* block_plan, uint64_t base_version, int slot_count);
 
   // Takes references to everything; waits for open claims, which last as long
   // as one block's arithmetic. Sync: marks are those of the version.
   FrozenBlock Freeze() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  // Whether `previous` is of `wanted`; and whether it is a whole block, which
+  // one with slots is not.
+  bool HasPrevious(uint64_t wanted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return previous.values && previous.version == wanted;
+  }
+  bool CanFreezePrevious(uint64_t wanted) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return HasPrevious(wanted) && previous.slots.size() == slots.size();
+  }
+
+  // RESOURCE_EXHAUSTED when `sender` has parked all that it may.
+  absl::Status CheckRoom(const Sender& sender) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return CheckRoomToPark(parked, sender, kParkingShares, "a block");
+  }
 
   // Bytes of values, slots, previous and sum.
   int64_t resident_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
@@ -98,7 +121,7 @@ struct Block {
   CondVar claims_changed;
 
   // sync
-  BlockRef previous ABSL_GUARDED_BY(mutex);
+  FrozenBlock previous ABSL_GUARDED_BY(mutex);  // values are null: none
   SyncStep step ABSL_GUARDED_BY(mutex);
   std::vector<uint64_t> published_marks ABSL_GUARDED_BY(mutex);
   std::vector<bool> retired ABSL_GUARDED_BY(mutex);  // by worker slot

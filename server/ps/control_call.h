@@ -3,7 +3,7 @@
 //
 // Place: parameter_service.cc gives them the store's methods.
 // Threads: handlers run on the queue's thread; UnaryMethod::thread, when set,
-//   runs `answer` in its place.
+//   runs `answer` in its place, for all requests or those that take long.
 #ifndef SERVER_PS_CONTROL_CALL_H_
 #define SERVER_PS_CONTROL_CALL_H_
 
@@ -34,6 +34,8 @@ struct UnaryMethod {
       take;
   std::function<absl::StatusOr<Reply>(const Request&)> answer;
   WorkThread* thread = nullptr;
+  // Whether `thread` answers this request. Empty: it answers all.
+  std::function<bool(const Request&)> takes_long = nullptr;
   // After the reply of a call that ended with OK has left. May be empty.
   std::function<void(const Request&)> after = nullptr;
 };
@@ -63,7 +65,8 @@ class UnaryCall
       return;  // the server shuts down
     }
     Listen(method_, queue_);
-    if (method_->thread == nullptr) {
+    if (method_->thread == nullptr ||
+        (method_->takes_long && !method_->takes_long(request_))) {
       Answer();
       return;
     }

@@ -17,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/crc32c.h"
 #include "common/mutex.h"
 #include "common/status.h"
 #include "proto/chunk_codec.h"
@@ -86,8 +87,12 @@ class LookupCall : public std::enable_shared_from_this<LookupCall<Service>> {
       reading_ = !full;
     }
     if (status.ok()) {
-      store_->Lookup(request, [call = this->shared_from_this()](
+      store_->Lookup(request, [call = this->shared_from_this(),
+                               checksum = request.want().checksum()](
                                   absl::StatusOr<LookedUp> answer) {
+        if (answer.ok() && checksum && answer->rows) {
+          answer->header.set_crc32c(Crc32c(answer->rows.data(), answer->bytes));
+        }
         call->OnAnswer(std::move(answer));
       });
     } else {

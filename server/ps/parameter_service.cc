@@ -3,19 +3,17 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <deque>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "common/failpoint.h"
-#include "common/mutex.h"
 #include "common/status.h"
 #include "proto/chunk_codec.h"
 #include "proto/grpc_status.h"
 #include "proto/ps.grpc.pb.h"
 #include "server/ps/control_call.h"
 #include "server/ps/lookup_call.h"
+#include "server/ps/snapshot_call.h"
 #include "server/ps/update_call.h"
 #include "server/ps/value_call.h"
 #include "server/ps/work_thread.h"
@@ -262,129 +260,6 @@ class AssignCall : public CollectCall {
   AssignReply sums_;
 };
 
-// --------------------------------------------------------- control methods
-
-// Replies arrive from the store on any thread, maybe after the client left.
-class SnapshotCall : public std::enable_shared_from_this<SnapshotCall> {
- public:
-  static void Listen(AllMethods* service, Store* store, WorkThread* work,
-                     CallQueue* queue) {
-    auto call = std::make_shared<SnapshotCall>(service, store, work, queue);
-    service->RequestSnapshot(&call->context_, &call->request_, &call->stream_,
-                             queue->queue(), queue->queue(),
-                             queue->Start(&call->on_call_, call));
-  }
-
-  SnapshotCall(AllMethods* service, Store* store, WorkThread* work,
-               CallQueue* queue)
-      : service_(service),
-        store_(store),
-        work_(work),
-        queue_(queue),
-        stream_(&context_),
-        on_call_([this](bool ok) { OnCall(ok); }),
-        on_written_([this](bool) { OnWritten(); }),
-        on_finished_([](bool) {}),
-        on_call_done_([this](bool) { OnCallDone(); }) {
-    context_.AsyncNotifyWhenDone(on_call_done_.tag());
-  }
-
- private:
-  void OnCall(bool ok) {
-    if (!ok) {
-      return;  // the server shuts down
-    }
-    Listen(service_, store_, work_, queue_);
-    queue_->Start(&on_call_done_, shared_from_this());
-    store_->Snapshot(
-        request_,
-        [call = shared_from_this()](absl::StatusOr<SnapshotReply> reply) {
-          call->OnReply(std::move(reply));
-        },
-        [work = work_](std::function<void()> write) {
-          work->Run(std::move(write));
-        });
-  }
-
-  void OnReply(absl::StatusOr<SnapshotReply> reply) {
-    {
-      MutexLock lock(&mutex_);
-      if (reply.ok()) {
-        if (reply->has_file()) {
-          final_ = absl::OkStatus();
-        }
-        replies_.push_back(*std::move(reply));
-      } else {
-        final_ = reply.status();
-      }
-    }
-    WriteNext();
-  }
-
-  // Starts the next write, or the finish, if none is under way.
-  void WriteNext() {
-    const SnapshotReply* reply = nullptr;
-    grpc::Status status;
-    void* tag = nullptr;
-    {
-      MutexLock lock(&mutex_);
-      if (writing_ || finish_started_ || client_gone_) {
-        return;
-      }
-      if (!replies_.empty()) {
-        writing_ = true;
-        reply = &replies_.front();
-        tag = queue_->Start(&on_written_, shared_from_this());
-      } else if (final_.has_value()) {
-        finish_started_ = true;
-        status = ToGrpcStatus(*final_);
-        tag = queue_->Start(&on_finished_, shared_from_this());
-      } else {
-        return;
-      }
-    }
-    if (reply != nullptr) {
-      stream_.Write(*reply, tag);
-    } else {
-      stream_.Finish(status, tag);
-    }
-  }
-
-  void OnWritten() {
-    {
-      MutexLock lock(&mutex_);
-      writing_ = false;
-      replies_.pop_front();
-    }
-    WriteNext();
-  }
-
-  void OnCallDone() {
-    MutexLock lock(&mutex_);
-    client_gone_ = true;
-  }
-
-  AllMethods* const service_;
-  Store* const store_;
-  WorkThread* const work_;
-  CallQueue* const queue_;
-  grpc::ServerContext context_;
-  SnapshotRequest request_;
-  grpc::ServerAsyncWriter<SnapshotReply> stream_;
-
-  Mutex mutex_;
-  std::deque<SnapshotReply> replies_ ABSL_GUARDED_BY(mutex_);
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finish_started_ ABSL_GUARDED_BY(mutex_) = false;
-  bool client_gone_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<absl::Status> final_ ABSL_GUARDED_BY(mutex_);
-
-  CallOperation on_call_;
-  CallOperation on_written_;
-  CallOperation on_finished_;
-  CallOperation on_call_done_;
-};
-
 }  // namespace
 
 class ParameterService::Impl : public AllMethods {
@@ -393,6 +268,7 @@ class ParameterService::Impl : public AllMethods {
       : store_(store), on_shutdown_(std::move(on_shutdown)) {}
 
   void set_shm_name(const std::string& name) { shm_name_ = name; }
+  void set_leaving(Leaving* leaving) { leaving_ = leaving; }
 
   void TakeCalls(CallQueue* queue) {
     PullCall::Listen(this, store_, queue);
@@ -401,16 +277,27 @@ class ParameterService::Impl : public AllMethods {
     std::make_shared<AssignCall>(this, store_, queue)->Listen();
     LookupCall<BulkMethods>::Listen(this, store_, queue);
     UpdateCall<BulkMethods>::Listen(this, store_, queue);
-    SnapshotCall::Listen(this, store_, &work_, queue);
-    Unary(&AllMethods::RequestHello, queue, [this](const HelloRequest&) {
-      HelloReply reply = store_->Hello();
-      reply.set_shm_name(shm_name_);
-      return reply;
-    });
-    Unary(&AllMethods::RequestGetStatus, queue,
-          [this](const GetStatusRequest& request) {
-            return store_->GetStatus(static_cast<int>(request.hot_ids()));
+    SnapshotCall<AllMethods>::Listen(this, store_, &writes_, queue);
+    Unary(&AllMethods::RequestHello, queue,
+          [this](const HelloRequest& request) {
+            HelloReply reply = store_->Hello();
+            reply.set_shm_name(shm_name_);
+            if (leaving_ != nullptr) {
+              if (request.chief()) {
+                leaving_->OnChief();
+              }
+              reply.set_leaving(leaving_->begun());
+            }
+            return reply;
           });
+    Unary(
+        &AllMethods::RequestGetStatus, queue,
+        [this](const GetStatusRequest& request) {
+          return store_->GetStatus(static_cast<int>(request.hot_ids()));
+        },
+        &reports_, nullptr,
+        // Hot ids are found by looking at every row.
+        [](const GetStatusRequest& request) { return request.hot_ids() > 0; });
     Unary(&AllMethods::RequestSetSlots, queue,
           [this](const SetSlotsRequest& request) {
             return Empty<SetSlotsReply>(store_->SetSlots(request));
@@ -426,7 +313,7 @@ class ParameterService::Impl : public AllMethods {
         [this](const ShrinkRequest& request) {
           return store_->Shrink(request);
         },
-        &work_);
+        &writes_);
     Unary(
         &AllMethods::RequestRestore, queue,
         [this](const RestoreRequest& request) {
@@ -436,7 +323,7 @@ class ParameterService::Impl : public AllMethods {
     Unary(
         &AllMethods::RequestShutdown, queue,
         [this](const ShutdownRequest& request) {
-          return Empty<ShutdownReply>(store_->CheckSender(request.sender()));
+          return Empty<ShutdownReply>(store_->CheckShutdown(request));
         },
         nullptr,
         [this](const ShutdownRequest& request) {
@@ -462,7 +349,9 @@ class ParameterService::Impl : public AllMethods {
                                 grpc::ServerCompletionQueue*, void*),
              CallQueue* queue, Answer answer, WorkThread* thread = nullptr,
              const std::type_identity_t<std::function<void(const Request&)>>&
-                 after = nullptr) {
+                 after = nullptr,
+             const std::type_identity_t<std::function<bool(const Request&)>>&
+                 takes_long = nullptr) {
     using Method = UnaryMethod<Request, Reply>;
     auto method = std::make_shared<Method>();
     method->take = [this, take](grpc::ServerContext* context, Request* request,
@@ -473,13 +362,17 @@ class ParameterService::Impl : public AllMethods {
     method->answer = std::move(answer);
     method->thread = thread;
     method->after = after;
+    method->takes_long = takes_long;
     UnaryCall<Request, Reply>::Listen(std::move(method), queue);
   }
 
   Store* const store_;
   const std::function<void(const absl::Status&)> on_shutdown_;
   std::string shm_name_;
-  WorkThread work_;
+  Leaving* leaving_ = nullptr;
+  WorkThread work_;     // Declare and Restore
+  WorkThread writes_;   // snapshots' files, and Shrink, never beside them
+  WorkThread reports_;  // a report waits for no file, and no file for it
 };
 
 ParameterService::ParameterService(
@@ -492,6 +385,10 @@ grpc::Service* ParameterService::service() { return impl_.get(); }
 
 void ParameterService::OfferSharedMemory(const std::string& name) {
   impl_->set_shm_name(name);
+}
+
+void ParameterService::TellLeaving(Leaving* leaving) {
+  impl_->set_leaving(leaving);
 }
 
 void ParameterService::TakeCalls(CallQueue* queue) { impl_->TakeCalls(queue); }

@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "server/ps/call_queue.h"
+#include "server/ps/leaving.h"
 #include "server/ps/store.h"
 
 namespace grpc {
@@ -40,6 +41,10 @@ class ParameterService {
   // Hello names this from now on (shm_service.h).
   // REQUIRES: before TakeCalls.
   void OfferSharedMemory(const std::string& name);
+
+  // Hello tells it of chiefs, and chiefs of it, from now on. Borrowed.
+  // REQUIRES: before TakeCalls.
+  void TellLeaving(Leaving* leaving);
 
   // What to register at the server builder.
   grpc::Service* service();

@@ -5,9 +5,11 @@
 //
 // It starts empty and waits for the chief to declare or restore its shard.
 // Exit codes: 0 after Shutdown, 138 when that says that another shard was lost
-// (what this one holds is of no more use; start it again, empty), 2 for a wrong
-// flag, TF_CONFIG or an address that is in use, 143 after SIGTERM, 130 after
-// SIGINT.
+// or that the job was stopped (start it again, empty), 2 for a wrong flag,
+// TF_CONFIG or an address that is in use, 143 after SIGTERM, 130 after SIGINT.
+//
+// On SIGTERM it serves on until the chief has saved the job and shuts it down,
+// --grace_seconds at most; a second signal ends it at once.
 #include <grpc/support/log.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -15,6 +17,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <random>
@@ -27,8 +30,10 @@
 #include "common/logging.h"
 #include "common/malloc_settings.h"
 #include "common/mutex.h"
+#include "common/plant.h"
 #include "common/status.h"
 #include "proto/tf_config.h"
+#include "server/ps/leaving.h"
 #include "server/ps/ps_server.h"
 #include "server/ps/shared_arena.h"
 #include "server/ps/store.h"
@@ -42,6 +47,8 @@ struct Flags {
   std::string address;
   int queues = 1;
   std::string transport = "auto";
+  double grace_seconds = 25.0;  // Kubernetes kills after 30
+  std::string checkpoint_root;
 };
 
 int Usage(const absl::Status& status) {
@@ -103,6 +110,53 @@ absl::StatusOr<ClusterSpec> FindCluster(const Flags& flags) {
   return cluster;
 }
 
+// After SIGTERM: serves on while a chief may want to save what is here. Returns
+// what ended the wait: SIGUSR1 for the chief's Shutdown, else a signal.
+int WaitForChief(const Store& store, const sigset_t& signals,
+                 Leaving* leaving) {
+  if (store.Hello().state() == EMPTY || Planted("ps.leaves_at_once")) {
+    return SIGTERM;
+  }
+  leaving->Begin();
+  if (!leaving->MayGo()) {
+    LOG_INFO("SIGTERM: serving on until the chief has saved the job");
+  }
+  while (!leaving->MayGo()) {
+    const timespec tenth = {0, 100'000'000};
+    if (const int signal = sigtimedwait(&signals, nullptr, &tenth);
+        signal > 0) {
+      return signal;
+    }
+  }
+  return SIGTERM;
+}
+
+// Null: clients on this host take gRPC.
+std::unique_ptr<SharedArena> MakeSharedArena(const Flags& flags) {
+  if (flags.transport != "auto") {
+    return nullptr;
+  }
+  auto arena = SharedArena::Create();
+  if (!arena.ok()) {
+    LOG_WARN("{}; clients on this host take gRPC", arena.status().ToString());
+    return nullptr;
+  }
+  return *std::move(arena);
+}
+
+// Ends the process after the chief's Shutdown, which says why; `terminated`:
+// SIGTERM came first. Not by return from main: a disk that hangs may hold a
+// thread, which would be joined.
+[[noreturn]] void EndAsTold(const absl::Status& why, bool terminated) {
+  if (why.ok()) {
+    LOG_INFO("shut down by the chief");
+  } else {
+    LOG_ERROR("shut down by the chief: {}", std::string(why.message()));
+  }
+  const int code = ExitCodeFor(why);
+  std::quick_exit(terminated && IsTransientExit(code) ? kExitTerminated : code);
+}
+
 int Serve(const Flags& flags) {
   if (const absl::Status status = InitFailpointsFromEnv(); !status.ok()) {
     return Usage(status);
@@ -117,17 +171,10 @@ int Serve(const Flags& flags) {
   const sigset_t signals = EndSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread exists
 
-  std::unique_ptr<SharedArena> shared_arena;  // outlives the store
-  if (flags.transport == "auto") {
-    auto arena = SharedArena::Create();
-    if (arena.ok()) {
-      shared_arena = *std::move(arena);
-    } else {
-      LOG_WARN("{}; clients on this host take gRPC", arena.status().ToString());
-    }
-  }
+  const auto shared_arena = MakeSharedArena(flags);  // outlives the store
   Store::Options store_options;
   store_options.incarnation = RandomIncarnation();
+  store_options.checkpoint_root = flags.checkpoint_root;
   if (shared_arena != nullptr) {
     store_options.arena = shared_arena.get();
   }
@@ -142,6 +189,9 @@ int Serve(const Flags& flags) {
   options.queue_count = flags.queues;
   options.shared_arena = shared_arena.get();
   Ending ending;
+  Leaving leaving(Clock::Real(), std::chrono::nanoseconds(static_cast<int64_t>(
+                                     flags.grace_seconds * 1e9)));
+  options.leaving = &leaving;
   options.on_shutdown = [&ending](const absl::Status& why) {
     ending.Set(why);
     kill(getpid(), SIGUSR1);
@@ -151,22 +201,25 @@ int Serve(const Flags& flags) {
     return Usage(Annotate(server.status(), task));
   }
   LOG_INFO("serving on {}, port {}", options.address, (*server)->port());
+  if (flags.checkpoint_root.empty()) {
+    LOG_INFO(
+        "checkpoints may lie in any directory that a peer names; "
+        "--checkpoint_root keeps them below one");
+  }
 
   int signal = 0;
   sigwait(&signals, &signal);
+  const bool terminated = signal == SIGTERM;
+  if (terminated) {
+    signal = WaitForChief(**store, signals, &leaving);
+  }
   if (signal != SIGUSR1) {
     LOG_INFO("ended by {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
     // At once: open calls see UNAVAILABLE, and the state is memory only.
     _exit(signal == SIGTERM ? kExitTerminated : kExitInterrupted);
   }
-  const absl::Status why = ending.Get();
-  if (why.ok()) {
-    LOG_INFO("shut down by the chief");
-  } else {
-    LOG_ERROR("shut down by the chief: {}", std::string(why.message()));
-  }
   (*server)->Stop(std::chrono::milliseconds(200));
-  return ExitCodeFor(why);
+  EndAsTold(ending.Get(), terminated);
 }
 
 }  // namespace
@@ -192,6 +245,13 @@ int main(int argc, char** argv) {
                  "may")
       ->check(CLI::IsMember({"auto", "grpc"}))
       ->capture_default_str();
+  app.add_option("--grace_seconds", flags.grace_seconds,
+                 "after SIGTERM: how long the chief may take to save the job")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  app.add_option("--checkpoint_root", flags.checkpoint_root,
+                 "read and write checkpoints below this directory only, "
+                 "usually the workdir's checkpoints; default anywhere");
   app.add_option("--queues", flags.queues, "completion queues, one thread each")
       ->capture_default_str();
   try {

@@ -14,6 +14,8 @@
 #include "common/logging.h"
 #include "common/status.h"
 #include "proto/chunk_codec.h"
+#include "proto/grpc_deadline.h"
+#include "server/ps/shard_plan.h"
 
 namespace weir {
 namespace {
@@ -70,7 +72,7 @@ void Configure(const PsServer::Options& options, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 << 10);
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 60000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
@@ -87,10 +89,12 @@ absl::Status PsServer::Options::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("queues is ", queue_count, ", not 1 to ", kQueuesMax));
   }
-  if (wire_bytes_max < int64_t{16} * kMaxMessageBytes) {
+  const int64_t least = static_cast<int64_t>(ShardPlan::kOutOfOrderBytesMax) +
+                        int64_t{16} * kMaxMessageBytes;
+  if (wire_bytes_max < least) {
     return absl::InvalidArgumentError(
-        absl::StrCat("wire_bytes_max is ", wire_bytes_max,
-                     ", less than 16 messages of ", kMaxMessageBytes));
+        absl::StrCat("wire_bytes_max is ", wire_bytes_max, ", less than ",
+                     least, " for early contributions and 16 messages"));
   }
   return absl::OkStatus();
 }
@@ -106,7 +110,9 @@ absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Create(Options options,
 PsServer::PsServer(Options options, Store* store)
     : options_(std::move(options)),
       store_(store),
-      service_(store, options_.on_shutdown) {}
+      service_(store, options_.on_shutdown) {
+  service_.TellLeaving(options_.leaving);
+}
 
 absl::Status PsServer::Start() {
   WEIR_RETURN_IF_ERROR(TryToListen(options_.address));
@@ -171,7 +177,7 @@ void PsServer::Stop(std::chrono::milliseconds grace) {
   }
   shm_service_.reset();
   if (server_ != nullptr) {
-    server_->Shutdown(std::chrono::system_clock::now() + grace);
+    server_->Shutdown(DeadlineAfter(grace));
   }
   for (const auto& queue : queues_) {
     queue->Stop();

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "server/ps/call_queue.h"
+#include "server/ps/leaving.h"
 #include "server/ps/parameter_service.h"
 #include "server/ps/shared_arena.h"
 #include "server/ps/shm_service.h"
@@ -45,6 +46,8 @@ class PsServer {
     // Where `store` has its blocks, when clients on this host may map it; null:
     // gRPC only. Borrowed.
     SharedArena* shared_arena = nullptr;
+    // What chiefs are told of this process's end; null: nothing. Borrowed.
+    Leaving* leaving = nullptr;
     // Hears why the job ended, after Shutdown was answered, on a queue's
     // thread; must not block.
     std::function<void(const absl::Status&)> on_shutdown;

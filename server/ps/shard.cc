@@ -90,6 +90,19 @@ absl::Status Shard::CheckSender(const Sender& sender) const {
   return absl::OkStatus();
 }
 
+absl::Status Shard::CheckChief(const Sender& sender) const {
+  const Declaration& declaration = plan_.declaration();
+  // A worker that retires its slot speaks for that; it starts again.
+  if (sender.job() == declaration.job() && sender.generation() == 0 &&
+      sender.history() != declaration.history()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("another chief made this shard, under history ",
+                     absl::Hex(declaration.history()), ", not ",
+                     absl::Hex(sender.history())));
+  }
+  return CheckSender(sender);
+}
+
 absl::Status Shard::CheckGeneration(const Sender& sender) const {
   if (sender.generation() == 0) {
     return absl::OkStatus();
@@ -279,14 +292,13 @@ void Shard::Pull(const Sender& sender, int index, const Want& want,
     if (answer.ok() && !answer->has_value()) {
       if (closed_) {
         answer = absl::FailedPreconditionError("the shard was replaced");
-      } else if (block.parked.size() >= kParkedPerBlockMax) {
-        answer = absl::ResourceExhaustedError(absl::StrCat(
-            "block ", index, " has ", kParkedPerBlockMax, " waiting pulls"));
+      } else if (status = block.CheckRoom(sender); !status.ok()) {
+        answer = std::move(status);
       } else {
         const uint32_t timeout_ms =
             want.timeout_ms() == 0 ? kDefaultTimeoutMs
                                    : std::min(want.timeout_ms(), kMaxTimeoutMs);
-        block.parked.push_back({static_cast<int>(sender.slot()), want,
+        block.parked.push_back({Parker(sender), want,
                                 clock_->NowNs() + int64_t{timeout_ms} * 1000000,
                                 std::move(done)});
         ++block.parked_count;
@@ -361,6 +373,7 @@ void Shard::ApplySlots() {
 }
 
 void Shard::ExpireWaits() {
+  tables_->ExpireWaits();  // their clocks move, whether or not anyone waits
   if (context_.counters.waits_parked == 0) {
     return;
   }
@@ -368,7 +381,6 @@ void Shard::ExpireWaits() {
   for (const std::unique_ptr<Block>& block : blocks_) {
     Wake(*block, now_ns);
   }
-  tables_->ExpireWaits();
 }
 
 absl::Status Shard::Assign(const AssignChunk& header, const Payload& payload) {
@@ -411,9 +423,16 @@ absl::Status Shard::CheckSlots(const SetSlotsRequest& request) const {
     }
     const uint32_t granted = context_.slots[slot.slot()].generation;
     if (slot.generation() < granted) {
-      return absl::InvalidArgumentError(
+      return absl::PermissionDeniedError(
           absl::StrCat("slot ", slot.slot(), " generation ", slot.generation(),
-                       " is older than ", granted, ", granted before"));
+                       " is older than ", granted, ", granted by another"));
+    }
+    const uint64_t process = context_.slots[slot.slot()].process;
+    if (slot.generation() == granted && slot.process() != 0 && process != 0 &&
+        slot.process() != process) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("slot ", slot.slot(), " generation ", granted,
+                       " was granted to another process"));
     }
   }
   return absl::OkStatus();
@@ -426,6 +445,9 @@ void Shard::SetSlots(const SetSlotsRequest& request) {
     const bool retired =
         slot.retired() ||
         (state.retired && slot.generation() == state.generation);
+    if (slot.process() != 0 || slot.generation() != state.generation) {
+      state.process = slot.process();
+    }
     state.generation = slot.generation();
     state.retired = retired;
     state.live = !retired;
@@ -466,6 +488,7 @@ std::vector<SlotStatus> Shard::SlotTable() const {
     table[w].set_slot(static_cast<uint32_t>(w));
     table[w].set_generation(context_.slots[w].generation);
     table[w].set_retired(context_.slots[w].retired);
+    table[w].set_process(context_.slots[w].process);
     table[w].set_next_item_min(UINT64_MAX);
   }
   return table;

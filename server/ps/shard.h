@@ -39,8 +39,6 @@ namespace weir {
 
 class Shard : public std::enable_shared_from_this<Shard> {
  public:
-  // Waits that one block parks at most: slots times a few retries.
-  static constexpr int kParkedPerBlockMax = 4096;
   static constexpr uint32_t kDefaultTimeoutMs = 2000;
   static constexpr uint32_t kMaxTimeoutMs = 10000;
 
@@ -58,6 +56,9 @@ class Shard : public std::enable_shared_from_this<Shard> {
 
   // Job, history and layout.
   absl::Status CheckSender(const Sender& sender) const;
+  // CheckSender for what only a chief asks: another history of this job is
+  // another chief's.
+  absl::Status CheckChief(const Sender& sender) const;
 
   // As in Store; the sender's job, history and layout were checked.
   absl::Status Assign(const AssignChunk& header, const Payload& payload);

@@ -28,6 +28,7 @@ inline void RaiseTo(std::atomic<uint64_t>* value, uint64_t floor) {
 // A worker slot as SetSlots left it.
 struct SlotState {
   std::atomic<uint32_t> generation{0};
+  std::atomic<uint64_t> process{0};  // that the generation is for; 0: not known
   // Named by SetSlots and not retired: holds the clocks back.
   std::atomic<bool> live{false};
   std::atomic<bool> retired{false};

@@ -56,6 +56,11 @@ absl::Status CheckFields(const Declaration& declaration, uint32_t shard) {
         absl::StrCat("slot_count ", declaration.slot_count(), " is not in [1, ",
                      ShardPlan::kMaxSlots, "]"));
   }
+  if (declaration.out_of_order_bytes() > ShardPlan::kOutOfOrderBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "limits.out_of_order_bytes is ", declaration.out_of_order_bytes(),
+        "; a ps keeps at most ", ShardPlan::kOutOfOrderBytesMax));
+  }
   if (declaration.base_version() > kMaxBaseVersion) {
     return absl::InvalidArgumentError(absl::StrCat(
         "base_version ", declaration.base_version(), " is over 2^62"));

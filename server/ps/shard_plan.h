@@ -53,6 +53,10 @@ class ShardPlan {
   // A worker slot costs 16 bytes per block.
   static constexpr uint32_t kMaxSlots = 4096;
   static constexpr uint32_t kMaxContributions = 65536;
+  // Early contributions stay in the memory of gRPC, which breaks streams off
+  // as its quota is used up (PsServer::Options::wire_bytes_max): so much less
+  // than that.
+  static constexpr uint64_t kOutOfOrderBytesMax = uint64_t{384} << 20;
 
   // `memory_bytes_max` bounds what the shard will allocate.
   static absl::StatusOr<std::shared_ptr<const ShardPlan>> Create(

@@ -63,7 +63,7 @@ void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
     version = request.version();
   }
   // Uses wait from here to Release; the shard stays until then.
-  const auto write = [shard = shared_from_this(), job, files,
+  const auto write = [shard = shared_from_this(), job, files, version,
                       base = request.table_base()] {
     ShardTables& tables = *shard->tables_;
     if (!job->ended()) {
@@ -71,7 +71,7 @@ void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
       SnapshotJob::AddTables(
           job, std::move(marks),
           shard->table_snapshots_.Write(tables, files, shard->plan_,
-                                        job->directory(), base));
+                                        job->directory(), base, version));
     }
     tables.Release();
   };
@@ -114,6 +114,8 @@ void Shard::FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
     MutexLock lock(&block->mutex);
     if (!request.has_version() || request.version() == block->version) {
       SnapshotJob::Add(job, block->plan.index, block->Freeze(), due);
+    } else if (block->CanFreezePrevious(request.version())) {
+      SnapshotJob::Add(job, block->plan.index, block->previous, due);
     } else if (request.version() > block->version) {
       block->awaiting = job;
     } else {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/plant.h"
 #include "common/status.h"
 #include "proto/id_list.h"
 #include "proto/value_encoding.h"
@@ -35,10 +36,10 @@ absl::StatusOr<std::unique_ptr<ShardTables>> ShardTables::Create(
     WEIR_ASSIGN_OR_RETURN(TableOptions options,
                           OptionsOfTable(plan.declaration(), t, plan.shard()));
     made->sums_.emplace_back(options.dim);
-    made->previous_.emplace_back(options.dim);
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Table> table,
                           Table::Create(std::move(options)));
     made->tables_.push_back(std::move(table));
+    made->previous_.emplace_back(made->tables_.back()->row_floats());
   }
   MutexLock lock(&made->mutex_);
   made->TickClocks();
@@ -64,9 +65,10 @@ ShardTables::~ShardTables() = default;
 void ShardTables::TickClocks() {
   for (int t = 0; t < count(); ++t) {
     const bool seconds = spec(t).expiry().age_case() == Expiry::kSeconds;
-    table(t).SetClock(static_cast<uint32_t>(
-        seconds ? static_cast<uint64_t>(clock_->WallNowNs()) / 1000000000
-                : version_));
+    const int64_t now_ns =
+        Planted("clock.wall_rows") ? clock_->WallNowNs() : clock_->NowNs();
+    table(t).SetClock(seconds ? static_cast<uint64_t>(now_ns) / 1000000000
+                              : version_);
   }
 }
 
@@ -161,11 +163,11 @@ void ShardTables::Lookup(const LookupChunk& request, LookupDone done) {
     from = CanRead(request.want());
     version = version_;
     if (from.ok() && *from == Readable::kNotYet) {
-      if (!closed_.ok()) {
-        from = closed_;
-      } else if (parked_.size() >= kParkedMax) {
-        from = absl::ResourceExhaustedError(
-            absl::StrCat(kParkedMax, " lookups wait already"));
+      status = !closed_.ok() ? closed_
+                             : CheckRoomToPark(parked_, request.sender(),
+                                               kParkingShares, "rows");
+      if (!status.ok()) {
+        from = status;
       } else {
         parked_.push_back(std::move(lookup));
         ++context_.counters.waits_parked;
@@ -264,13 +266,11 @@ void ShardTables::Gather(Parked lookup, Readable from, uint64_t version) {
 
 void ShardTables::ReadPrevious(int t, std::span<const uint64_t> ids,
                                float* out) {
-  const RowSums& rows = previous_[static_cast<size_t>(t)];
+  const RowsBefore& rows = before(t);
   const size_t dim = spec(t).dim();
   for (size_t i = 0; i < ids.size(); ++i) {
-    const int64_t place = rows.Find(ids[i]);
-    if (place >= 0) {
-      std::memcpy(out + i * dim, rows.sums() + static_cast<size_t>(place) * dim,
-                  dim * sizeof(float));
+    if (const float* const values = rows.Find(ids[i])) {
+      std::memcpy(out + i * dim, values, dim * sizeof(float));
     }
   }
 }
@@ -353,12 +353,17 @@ void ShardTables::Finish(DueList& due, int64_t now_ns) {
 
 void ShardTables::ExpireWaits() {
   bool any = false;
+  bool frozen = false;
   {
     MutexLock lock(&mutex_);
-    if (!exclusive_) {  // a checkpoint is of one moment
+    frozen = exclusive_;
+    if (!frozen) {  // a checkpoint is of one moment
       TickClocks();
     }
     any = !parked_.empty();
+  }
+  for (int t = 0; t < count() && !frozen; ++t) {
+    table(t).LimitAges();
   }
   if (any) {
     DueList due;
@@ -428,8 +433,9 @@ void ShardTables::Freeze(std::optional<uint64_t> version,
       StartExclusive(due);
     } else if (*version > version_) {
       freeze_ = {version, std::move(run), std::move(refused)};
-    } else if (*version == version_ && !exclusive_) {
-      // Before a step that waits to be published.
+    } else if (*version == version_ || *version == previous_version_) {
+      // Before a step that waits to be published. One that is being published
+      // leaves the version before readable.
       exclusive_waiting_.push_front(std::move(run));
       StartExclusive(due);
     } else {
@@ -457,6 +463,11 @@ std::vector<uint64_t> ShardTables::marks() const {
 uint64_t ShardTables::version() const {
   MutexLock lock(&mutex_);
   return version_;
+}
+
+bool ShardTables::IsPrevious(uint64_t version) const {
+  MutexLock lock(&mutex_);
+  return version != version_ && version == previous_version_;
 }
 
 void ShardTables::FillStatus(int hot_ids, PsStatus* status) {

@@ -49,8 +49,10 @@
 #include "server/ps/block_buffer.h"
 #include "server/ps/continuations.h"
 #include "server/ps/id_list_cache.h"
+#include "server/ps/parking.h"
 #include "server/ps/shard_context.h"
 #include "server/ps/table/row_sums.h"
+#include "server/ps/table/rows_before.h"
 #include "server/ps/table/table.h"
 
 namespace weir {
@@ -91,8 +93,9 @@ struct StagedUpdate {
 
 class ShardTables {
  public:
-  // Lookups that wait at most: slots times what a client asks ahead.
-  static constexpr size_t kParkedMax = 65536;
+  // Lookups that wait at most: what a client asks ahead. Readers, who need no
+  // slot, have one share together, so that they keep nobody else out.
+  static constexpr ParkingShares kParkingShares = {4096, 16384};
 
   // Empty tables. `context` is borrowed.
   static absl::StatusOr<std::unique_ptr<ShardTables>> Create(
@@ -121,9 +124,9 @@ class ShardTables {
   // Ends every wait with `status`, now and later.
   void Close(const absl::Status& status);
 
-  // Calls `run` when no use is under way and (sync) the version is `version`;
-  // from then on uses wait until Release. `refused` instead when it is past it,
-  // or never comes.
+  // Calls `run` when no use is under way and (sync) `version` is published;
+  // from then on uses wait until Release. `refused` instead when it cannot be
+  // read any more, or never comes.
   void Freeze(std::optional<uint64_t> version, std::function<void()> run,
               std::function<void(absl::Status)> refused);
   void Release();
@@ -132,11 +135,19 @@ class ShardTables {
 
   std::vector<uint64_t> marks() const;
   uint64_t version() const;
+  // Sync, between `run` of Freeze and Release: whether `version` is the one
+  // before the tables', and what table t's rows were then.
+  bool IsPrevious(uint64_t version) const;
+  const RowsBefore& before(int t) const {
+    return previous_[static_cast<size_t>(t)];
+  }
   Table& table(int t) { return *tables_[static_cast<size_t>(t)]; }
   void FillStatus(int hot_ids, PsStatus* status);
 
  private:
   struct Parked {
+    Parker parker() const { return Parker(request.sender()); }
+
     LookupChunk request;
     std::vector<Ids> ids;
     int64_t deadline_ns = 0;
@@ -233,9 +244,9 @@ class ShardTables {
   std::vector<bool> retired_ ABSL_GUARDED_BY(mutex_);
   // By table; added to under the lock, used by Publish alone after the last.
   std::vector<RowSums> sums_;
-  // By table: values, before the last step, of the rows that it moved. Changed
-  // by Publish alone, read by lookups that it waits for.
-  std::vector<RowSums> previous_;
+  // By table: before the last step, the rows that it moved. Changed by Publish
+  // alone, read by lookups and checkpoints that it waits for.
+  std::vector<RowsBefore> previous_;
   uint64_t previous_version_ ABSL_GUARDED_BY(mutex_) = ~uint64_t{0};
 };
 

@@ -26,6 +26,11 @@ absl::StatusOr<UpdateReply> ShardTables::UpdateSync(StagedUpdate update,
   if (next.ok() && !closed_.ok()) {
     next = closed_;
   }
+  if (next.ok() && *next && update.push.base_version() < version_) {
+    // Its step is published: somebody else's result of it was counted.
+    ++marks_[update.sender.slot()];
+    next = false;
+  }
   if (next.ok() && *next && update.push.base_version() != version_) {
     next = absl::InvalidArgumentError(
         absl::StrCat("slot ", update.sender.slot(), " tables item ",
@@ -143,15 +148,13 @@ void ShardTables::Publish() {
   // From here to the lock below nobody else looks at rows or sums.
   for (int t = 0; t < count(); ++t) {
     RowSums& sums = sums_[static_cast<size_t>(t)];
-    RowSums& before = previous_[static_cast<size_t>(t)];
-    before.Clear();
+    RowsBefore& before = previous_[static_cast<size_t>(t)];
+    before.Take(table(t),
+                weight == 0.0f ? std::span<const uint64_t>() : sums.ids());
     if (weight == 0.0f) {
       continue;
     }
-    before.Place(sums.ids());
-    // The ids were checked as they came: these two cannot fail.
-    (void)table(t).Lookup(sums.ids(), Table::Mode::kRead,
-                          before.mutable_sums());
+    // The ids were checked as they came: it cannot fail.
     if (weight != 1.0f) {
       sums.DivideBy(weight);
     }

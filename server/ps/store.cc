@@ -1,22 +1,59 @@
 #include "server/ps/store.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <utility>
 
 #include "common/failpoint.h"
+#include "common/memory_limit.h"
 #include "common/status.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "proto/checkpoint_io.h"
+#include "server/ps/checkpoint_root.h"
 #include "server/ps/shard.h"
 #include "server/ps/shard_plan.h"
 
 namespace weir {
 namespace {
 
+// What `shard` holds now.
+int64_t BytesHeld(const Shard& shard) {
+  PsStatus status;
+  shard.FillStatus(/*hot_ids=*/0, &status);
+  return static_cast<int64_t>(status.bytes_resident());
+}
+
 absl::Status NothingDeclared() {
   return absl::FailedPreconditionError(
       "this ps is empty: the chief has declared nothing yet");
+}
+
+// Why `declaration` may not take the place of `shard`, which is ACTIVE.
+absl::Status ActiveShard(const Shard& shard, const Declaration& declaration) {
+  const Declaration& held = shard.plan().declaration();
+  const std::string text = absl::StrCat(
+      "this ps holds an ACTIVE shard of history ", absl::Hex(held.history()),
+      ": nothing re-initialises it; restore a checkpoint or restart the ps");
+  // A chief declares only what it saw without a shard in training.
+  return held.job() == declaration.job() &&
+                 held.history() != declaration.history()
+             ? absl::PermissionDeniedError(text)
+             : absl::FailedPreconditionError(text);
+}
+
+// A chief restores over what it saw at its start. What another one has made
+// since then, and somebody trains, must not be lost to a late call.
+absl::Status CheckSeen(const RestoreRequest& request, const Shard* shard) {
+  if (shard == nullptr || !shard->active() || !request.has_seen_history()) {
+    return absl::OkStatus();
+  }
+  const uint64_t history = shard->plan().declaration().history();
+  if (history == request.seen_history()) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(
+      absl::StrCat("this ps is in training under history ", absl::Hex(history),
+                   ", which another chief made; this restore was to replace ",
+                   absl::Hex(request.seen_history())));
 }
 
 }  // namespace
@@ -27,8 +64,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Create(Options options) {
         "memory_bytes_max is ", options.memory_bytes_max, "; use 0 or more"));
   }
   if (options.memory_bytes_max == 0) {
-    options.memory_bytes_max =
-        int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)};
+    options.memory_bytes_max = MemoryLimitBytes();
   }
   return std::unique_ptr<Store>(new Store(options));
 }
@@ -85,13 +121,10 @@ DeclareReply Store::ReplyFor(const Shard& shard) const {
 absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
   MutexLock control(&control_mutex_);
   const std::shared_ptr<Shard> old = shard();
-  const absl::Status refused = absl::FailedPreconditionError(
-      "this ps holds an ACTIVE shard: nothing re-initialises it; restore a "
-      "checkpoint or restart the ps");
-  if (old != nullptr && old->active()) {
-    return refused;
-  }
   const Declaration& declaration = request.declaration();
+  if (old != nullptr && old->active()) {
+    return ActiveShard(*old, declaration);
+  }
   if (old != nullptr &&
       old->plan().declaration().history() == declaration.history()) {
     if (old->plan().shard() != static_cast<int>(request.shard()) ||
@@ -111,9 +144,10 @@ absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
   {
     MutexLock lock(&mutex_);
     if (old != nullptr && old->active()) {
-      return refused;
+      return ActiveShard(*old, declaration);
     }
     shard_ = made;
+    chief_secret_ = request.chief_secret();
   }
   if (old != nullptr) {
     old->Close(absl::FailedPreconditionError("the shard was declared anew"));
@@ -124,8 +158,22 @@ absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
 absl::StatusOr<DeclareReply> Store::Restore(const RestoreRequest& request) {
   MutexLock control(&control_mutex_);
   Failpoint("ps.before_restore");
-  absl::StatusOr<std::shared_ptr<const ShardPlan>> plan = ShardPlan::Create(
-      request.declaration(), request.shard(), options_.memory_bytes_max);
+  WEIR_RETURN_IF_ERROR(
+      CheckBelowRoot(options_.checkpoint_root, request.checkpoint_dir()));
+  WEIR_RETURN_IF_ERROR(CheckSeen(request, shard().get()));
+  // Both are there until the new one is whole: all or nothing.
+  const std::shared_ptr<Shard> before = shard();
+  const int64_t held = before == nullptr ? 0 : BytesHeld(*before);
+  absl::StatusOr<std::shared_ptr<const ShardPlan>> plan =
+      ShardPlan::Create(request.declaration(), request.shard(),
+                        std::max<int64_t>(0, options_.memory_bytes_max - held));
+  if (held > 0 && absl::IsResourceExhausted(plan.status())) {
+    return Annotate(
+        plan.status(),
+        absl::StrCat("declaration: this ps still holds ", held / (1 << 20),
+                     " MiB of the shard that is to be replaced; start it "
+                     "anew to restore"));
+  }
   WEIR_RETURN_IF_ERROR(Annotate(plan.status(), "declaration"));
   WEIR_ASSIGN_OR_RETURN(
       const std::unique_ptr<CheckpointReader> reader,
@@ -137,7 +185,10 @@ absl::StatusOr<DeclareReply> Store::Restore(const RestoreRequest& request) {
   std::shared_ptr<Shard> old = made;
   {
     MutexLock lock(&mutex_);
+    // Reading the files took a while.
+    WEIR_RETURN_IF_ERROR(CheckSeen(request, shard_.get()));
     shard_.swap(old);
+    chief_secret_ = request.chief_secret();
   }
   if (old != nullptr) {
     old->Close(absl::FailedPreconditionError(
@@ -160,7 +211,7 @@ absl::Status Store::SetSlots(const SetSlotsRequest& request) {
     if (shard_ == nullptr) {
       return NothingDeclared();
     }
-    WEIR_RETURN_IF_ERROR(shard_->CheckSender(request.sender()));
+    WEIR_RETURN_IF_ERROR(shard_->CheckChief(request.sender()));
     WEIR_RETURN_IF_ERROR(shard_->CheckSlots(request));
     shard_->SetSlots(request);
     current = shard_;
@@ -169,8 +220,18 @@ absl::Status Store::SetSlots(const SetSlotsRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status Store::CheckSender(const Sender& sender) const {
-  return ShardFor(sender).status();
+absl::Status Store::CheckShutdown(const ShutdownRequest& request) const {
+  if (request.sender().history() == 0 && shard() == nullptr) {
+    return absl::OkStatus();
+  }
+  WEIR_RETURN_IF_ERROR(ShardFor(request.sender()).status());
+  MutexLock lock(&mutex_);
+  if (!chief_secret_.empty() && request.chief_secret() != chief_secret_) {
+    return absl::PermissionDeniedError(
+        "this ps ends for the chief that made its shard, or one started in the "
+        "same work directory: Shutdown came without that chief's secret");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Receipt> Store::Push(const GradientChunk& chunk,
@@ -249,13 +310,18 @@ void Store::ExpireWaits() {
 
 void Store::Snapshot(const SnapshotRequest& request, SnapshotDone done,
                      std::function<void(std::function<void()>)> run) {
-  absl::StatusOr<std::shared_ptr<Shard>> current = ShardFor(request.sender());
-  if (!current.ok()) {
-    done(current.status());
+  const std::shared_ptr<Shard> current = shard();
+  absl::Status status = current == nullptr
+                            ? NothingDeclared()
+                            : current->CheckChief(request.sender());
+  if (status.ok()) {
+    status = CheckBelowRoot(options_.checkpoint_root, request.directory());
+  }
+  if (!status.ok()) {
+    done(status);
     return;
   }
-  (*current)->Snapshot(request, options_.files, std::move(done),
-                       std::move(run));
+  current->Snapshot(request, options_.files, std::move(done), std::move(run));
 }
 
 }  // namespace weir

@@ -15,7 +15,9 @@
 //       (lock_free: the mark is claimed first).
 //   I2. (slot, item) changes a block at most once, and only in item order.
 //   I3. A request of another job, history, layout or older generation changes
-//       nothing.
+//       nothing; nor does a Restore by a chief that did not see the history
+//       which is in training.
+//       A generation of a slot is one process's, where SetSlots names it.
 //   I4. Sync: a block sums contributions 0..n-1 in index order and publishes
 //       version t+1 as sum(w g)/sum(w) applied to version t.
 //   I5. Memory that waits for its turn (sync, out of order) stays within
@@ -32,6 +34,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -75,9 +78,12 @@ class Store {
     Arena* arena = Arena::Heap();
     Files* files = Files::Real();
     uint64_t incarnation = 0;  // random, from main
-    // What a declared shard may allocate; a larger one is refused. 0: all of
-    // the machine's memory.
+    // What a declared shard may allocate; a larger one is refused. Restore
+    // counts the shard that it replaces, too. 0: what this process may use
+    // (common/memory_limit.h).
     int64_t memory_bytes_max = 0;
+    // Where Restore may read and Snapshot may write; empty: anywhere.
+    std::string checkpoint_root = "";
   };
   using PullDone = weir::PullDone;
   using SnapshotDone = weir::SnapshotDone;
@@ -93,8 +99,10 @@ class Store {
   absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request);
   absl::Status Assign(const AssignChunk& header, const Payload& payload);
   absl::Status SetSlots(const SetSlotsRequest& request);
-  // OK when `sender` may ask for Shutdown.
-  absl::Status CheckSender(const Sender& sender) const;
+  // OK when whoever sent this may end the ps: it speaks of the shard, and knows
+  // the secret of the chief that made it, where that one had any; or nothing is
+  // declared and it names no history.
+  absl::Status CheckShutdown(const ShutdownRequest& request) const;
 
   // Applies one chunk (see GradientChunk: one block with a payload, or a run
   // without). `chunk.push` must be set; `chunk.want` is not looked at.
@@ -139,6 +147,8 @@ class Store {
   mutable Mutex mutex_;
   // Readers take a copy of the pointer and then work without this lock.
   std::shared_ptr<Shard> shard_ ABSL_GUARDED_BY(mutex_);
+  // Of the chief that made it; empty: Shutdown needs none.
+  std::string chief_secret_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir

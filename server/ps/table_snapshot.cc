@@ -5,9 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
+#include "common/plant.h"
 #include "common/row_hash.h"
 #include "common/status.h"
 #include "proto/table_file.h"
+#include "server/ps/table/row_age.h"
 
 namespace weir {
 namespace {
@@ -21,6 +23,32 @@ int64_t Dropped(Table& table) {
 std::string NameOf(const std::string& directory) {
   const size_t slash = directory.rfind('/');
   return slash == std::string::npos ? directory : directory.substr(slash + 1);
+}
+
+// Whether a row of that `touched` was used at `then` or later.
+// REQUIRES: now - then <= kRowAgeMax.
+bool TouchedSince(uint32_t touched, uint64_t then, uint64_t now) {
+  if (Planted("clock.wall_rows")) {
+    return touched >= static_cast<uint32_t>(then);
+  }
+  return RowAge(static_cast<uint32_t>(now), touched) <= now - then;
+}
+
+// Moves the touches of `rows`, which lie on the clock of the checkpoint, to
+// `table`'s clock. A file of an earlier version of Weir does not tell its
+// clock: there, seconds were those of the wall clock, and such rows count as
+// touched now.
+void MoveClock(const TableRows& from, bool seconds, const Table& table,
+               RowRecords* rows) {
+  const auto now = static_cast<uint32_t>(table.clock());
+  for (uint32_t& touched : rows->touched) {
+    const uint32_t age =
+        from.clock.has_value()
+            ? RowAge(static_cast<uint32_t>(*from.clock), touched)
+        : seconds ? 0
+                  : RowAge(now, touched);
+    touched = TouchedAt(now, age);
+  }
 }
 
 // Rows i for which keep(i) holds, in order.
@@ -47,18 +75,23 @@ void Filter(const Keep& keep, size_t row_floats, RowRecords* rows) {
 
 }  // namespace
 
-absl::StatusOr<TableFile> TableSnapshots::Write(ShardTables& tables,
-                                                Files* files,
-                                                const ShardPlan& plan,
-                                                const std::string& directory,
-                                                const std::string& base) {
+absl::StatusOr<TableFile> TableSnapshots::Write(
+    ShardTables& tables, Files* files, const ShardPlan& plan,
+    const std::string& directory, const std::string& base,
+    std::optional<uint64_t> version) {
   Failpoint("ps.before_table_write");
-  bool full = base.empty() || base != full_;
+  const bool previous = version.has_value() && tables.IsPrevious(*version);
+  if (version.has_value() && !previous && *version != tables.version()) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the tables are at version ", tables.version(), ", past ", *version));
+  }
+  bool full = previous || base.empty() || base != full_;
   std::vector<Since> now(static_cast<size_t>(tables.count()));
   for (int t = 0; t < tables.count(); ++t) {
     Since& one = now[static_cast<size_t>(t)];
     one = {tables.table(t).clock(), Dropped(tables.table(t))};
-    full = full || one.dropped != since_[static_cast<size_t>(t)].dropped;
+    full = full || one.dropped != since_[static_cast<size_t>(t)].dropped ||
+           one.clock > since_[static_cast<size_t>(t)].clock + kRowAgeMax;
   }
   const auto visit =
       [&](int t, const std::function<absl::Status(const RowRecords&)>& take) {
@@ -66,10 +99,16 @@ absl::StatusOr<TableFile> TableSnapshots::Write(ShardTables& tables,
         ExportCursor cursor;
         RowRecords rows;
         while (table.Export(&cursor, &rows)) {
-          if (!full) {
-            const uint32_t since = since_[static_cast<size_t>(t)].clock;
-            Filter([&](size_t i) { return rows.touched[i] >= since; },
-                   static_cast<size_t>(table.row_floats()), &rows);
+          if (previous) {
+            tables.before(t).PutBack(&rows);
+          } else if (!full) {
+            const uint64_t then = since_[static_cast<size_t>(t)].clock;
+            const uint64_t clock = now[static_cast<size_t>(t)].clock;
+            Filter(
+                [&](size_t i) {
+                  return TouchedSince(rows.touched[i], then, clock);
+                },
+                static_cast<size_t>(table.row_floats()), &rows);
           }
           WEIR_RETURN_IF_ERROR(take(rows));
         }
@@ -79,8 +118,11 @@ absl::StatusOr<TableFile> TableSnapshots::Write(ShardTables& tables,
   int64_t rows_written = 0;
   for (int t = 0; t < tables.count(); ++t) {
     Table& table = tables.table(t);
-    TableRows shape = {table.options().name, table.step(), 0,
-                       table.row_floats()};
+    TableRows shape = {table.options().name,
+                       previous ? tables.before(t).step() : table.step(), 0,
+                       table.row_floats(),
+                       previous ? tables.before(t).clock()
+                                : now[static_cast<size_t>(t)].clock};
     WEIR_RETURN_IF_ERROR(visit(t, [&](const RowRecords& rows) {
       shape.rows += static_cast<int64_t>(rows.ids.size());
       return absl::OkStatus();
@@ -98,7 +140,9 @@ absl::StatusOr<TableFile> TableSnapshots::Write(ShardTables& tables,
   file.set_bytes(static_cast<uint64_t>(digest.bytes));
   file.set_crc32c(digest.crc32c);
   file.set_rows(static_cast<uint64_t>(rows_written));
-  if (full) {
+  if (previous) {
+    full_.clear();  // rows that the newest step moved look older than it
+  } else if (full) {
     full_ = NameOf(directory);
     since_ = std::move(now);
   } else {
@@ -142,6 +186,10 @@ absl::Status RestoreTables(ShardTables& tables, Files* files,
           return ShardOfId(rows.ids[i], shards) == plan.shard();
         },
         static_cast<size_t>(from.row_floats), &mine);
+    MoveClock(
+        from,
+        plan.declaration().table(t).expiry().age_case() == Expiry::kSeconds,
+        table, &mine);
     Failpoint("ps.mid_restore");
     return table.Import(mine);
   };

@@ -13,6 +13,7 @@
 #define SERVER_PS_TABLE_SNAPSHOT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,14 +29,17 @@ class TableSnapshots {
  public:
   // Writes the file of this shard into `directory`; of the rows touched since
   // checkpoint `base` if that is the last that this wrote whole, else of all.
+  // Sync: as of `version`, which may be the one before the tables' own; no
+  // increment is written of that, nor later on its base.
   absl::StatusOr<TableFile> Write(ShardTables& tables, Files* files,
                                   const ShardPlan& plan,
                                   const std::string& directory,
-                                  const std::string& base);
+                                  const std::string& base,
+                                  std::optional<uint64_t> version = {});
 
  private:
   struct Since {
-    uint32_t clock = 0;
+    uint64_t clock = 0;   // of the table; never goes back
     int64_t dropped = 0;  // but by age
   };
   // Of the last file with all rows.

@@ -3,6 +3,7 @@
 #include <span>
 #include <utility>
 
+#include "common/crc32c.h"
 #include "proto/chunk_codec.h"
 #include "proto/value_encoding.h"
 
@@ -14,20 +15,26 @@ constexpr size_t kWindow = 1;
 
 // The message for `header` and `values`: F32 is lent from the block, other
 // encodings from a buffer of their own.
-grpc::ByteBuffer EncodeValues(const ValueChunk& header,
-                              const BlockRef& values) {
+grpc::ByteBuffer EncodeValues(ValueChunk header, const BlockRef& values,
+                              bool checksum) {
   if (!values) {
     return EncodeMessage(header);
   }
   if (header.encoding() == F32) {
     const std::span<const char> bytes(
         reinterpret_cast<const char*>(values.data()), values.bytes());
+    if (checksum) {
+      header.set_crc32c(Crc32c(bytes.data(), bytes.size()));
+    }
     return EncodeChunk(header, bytes, [values] {});
   }
   const auto count = static_cast<size_t>(values.elements());
   const size_t bytes = EncodedBytes(header.encoding(), count);
   std::shared_ptr<char[]> converted(new char[bytes]);
   EncodeFloats(values.data(), count, header.encoding(), converted.get());
+  if (checksum) {
+    header.set_crc32c(Crc32c(converted.get(), bytes));
+  }
   return EncodeChunk(header, {converted.get(), bytes}, [converted] {});
 }
 
@@ -52,7 +59,9 @@ void ValueCall::Reserve(bool finish) {
 
 void ValueCall::Write(Answer answer) {
   writing_ = std::move(answer.question);
-  StartWrite(EncodeValues(answer.header, answer.values), tag_);
+  StartWrite(EncodeValues(std::move(answer.header), answer.values,
+                          writing_->want.checksum()),
+             tag_);
 }
 
 void ValueCall::Finish(const absl::Status& status) {

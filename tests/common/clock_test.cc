@@ -31,6 +31,9 @@ TEST(ClockTest, FakeTimeMovesOnlyWhenTold) {
   clock.Advance(std::chrono::milliseconds(3));
   EXPECT_EQ(clock.NowNs() - now, 3'000'000);
   EXPECT_EQ(clock.WallNowNs() - wall, 3'000'000);
+  clock.StepWall(-std::chrono::hours(1));
+  EXPECT_EQ(clock.NowNs() - now, 3'000'000);
+  EXPECT_EQ(clock.WallNowNs() - wall, 3'000'000 - int64_t{3'600'000'000'000});
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ TEST(ExitCodeTest, EveryStatusCodeHasItsExitCode) {
       {StatusCode::kNotFound, 3},
       {StatusCode::kAlreadyExists, 3},
       {StatusCode::kPermissionDenied, 5},
-      {StatusCode::kResourceExhausted, 3},
+      {StatusCode::kResourceExhausted, 138},
       {StatusCode::kFailedPrecondition, 138},
       {StatusCode::kAborted, 138},
       {StatusCode::kOutOfRange, 3},
@@ -41,6 +41,7 @@ TEST(ExitCodeTest, OnlyTransientErrorsAskForAnotherStart) {
     const bool transient = absl::IsUnavailable(status) ||
                            absl::IsDeadlineExceeded(status) ||
                            absl::IsFailedPrecondition(status) ||
+                           absl::IsResourceExhausted(status) ||
                            absl::IsCancelled(status) || absl::IsAborted(status);
     EXPECT_EQ(ExitCodeFor(status) >= 128, transient) << status;
   }

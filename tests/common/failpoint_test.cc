@@ -44,6 +44,21 @@ TEST(FailpointTest, ReadsTheEnvironment) {
       testing::KilledBySignal(SIGKILL), "worker.mid_push");
 }
 
+TEST(FailpointTest, CountsWithoutKilling) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        InitFailpoints("count").IgnoreError();
+        Failpoint("ps.recv");
+        Failpoint("chief.gc");
+        Failpoint("ps.recv");
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0),
+      "failpoint chief.gc: reached 1 times\n"
+      "failpoint ps.recv: reached 2 times\n");
+}
+
 TEST(FailpointTest, RefusesWhatCannotFire) {
   for (const char* spec :
        {"test.a", "test.a:", "test.a:0", "test.a:-1", "test.a:x",

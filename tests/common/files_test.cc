@@ -1,8 +1,12 @@
 #include "common/files.h"
 
+#include <unistd.h>
+
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/faulty_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -104,6 +108,10 @@ TEST(FilesTest, MakesAndListsDirectories) {
   ASSERT_TRUE(files->WriteAtomically(dir + "/x/b", "").ok());
   ASSERT_TRUE(files->WriteAtomically(dir + "/x/a", "").ok());
   EXPECT_THAT(*files->List(dir + "/x"), ElementsAre("a", "b", "y"));
+  EXPECT_TRUE(absl::IsAlreadyExists(files->MakeDirectory(dir + "/x")));
+  EXPECT_TRUE(absl::IsNotFound(files->MakeDirectory(dir + "/none/x")));
+  ASSERT_TRUE(files->MakeDirectory(dir + "/z").ok());
+  EXPECT_TRUE(files->Stat(dir + "/z")->is_directory);
   ASSERT_TRUE(files->Remove(dir + "/x/y/z").ok());
   EXPECT_FALSE(*files->Exists(dir + "/x/y/z"));
 }
@@ -156,6 +164,9 @@ TEST(FilesTest, PathHelpers) {
   EXPECT_EQ(JoinPath("", "b"), "b");
   EXPECT_TRUE(IsTemporaryPath(TemporaryPath("x/manifest.json")));
   EXPECT_NE(TemporaryPath("x"), TemporaryPath("x"));
+  // Not of the process: every container's first process has the same id.
+  EXPECT_FALSE(absl::StrContains(TemporaryPath("x"),
+                                 absl::StrCat(".tmp.", getpid(), ".")));
   EXPECT_FALSE(IsTemporaryPath("x/manifest.json"));
 }
 

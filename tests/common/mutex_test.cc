@@ -1,10 +1,31 @@
 #include "common/mutex.h"
 
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
+
+namespace {
+
+// How far the wall clock of this process is off; the kernel's is not moved.
+std::atomic<time_t> wall_offset_s{0};
+
+}  // namespace
+
+// In place of libc's.
+extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  const long result = syscall(SYS_clock_gettime, clock, now);
+  if (result == 0 && clock == CLOCK_REALTIME) {
+    now->tv_sec += wall_offset_s;
+  }
+  return static_cast<int>(result);
+}
 
 namespace weir {
 namespace {
@@ -87,6 +108,51 @@ TEST(CondVarTest, WaitForReturnsFalseWhenNobodyNotifies) {
   }
   EXPECT_GE(std::chrono::steady_clock::now() - begin,
             std::chrono::milliseconds(15));
+}
+
+TEST(CondVarTest, WaitsAreAsLongWhateverTheWallClockSays) {
+  // A wait until a wall-clock time would end at once, for the kernel's clock
+  // is an hour past that time.
+  wall_offset_s = -3600;
+  Counter counter;
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    MutexLock lock(&counter.mutex);
+    while (counter.changed.WaitFor(&counter.mutex,
+                                   std::chrono::milliseconds(20))) {
+    }
+  }
+  wall_offset_s = 0;
+  EXPECT_GE(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(20));
+}
+
+TEST(CondVarTest, AWaitThatIsOverAndOneWithoutEnd) {
+  Counter counter;
+  bool waits = false;
+  std::thread other([&] {
+    MutexLock lock(&counter.mutex);
+    waits = true;
+    while (counter.value == 0) {
+      (void)counter.changed.WaitFor(&counter.mutex,
+                                    std::chrono::nanoseconds::max());
+    }
+  });
+  {
+    MutexLock lock(&counter.mutex);
+    while (counter.changed.WaitFor(&counter.mutex,
+                                   -std::chrono::nanoseconds::max())) {
+    }
+  }
+  while (true) {
+    MutexLock lock(&counter.mutex);
+    if (waits) {
+      counter.value = 1;
+      counter.changed.NotifyAll();
+      break;
+    }
+  }
+  other.join();
 }
 
 TEST(CondVarTest, WaitForIsWokenByANotification) {

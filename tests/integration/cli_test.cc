@@ -211,6 +211,23 @@ TEST(CliTest, CheckpointsAreListedInspectedAndVerified) {
   EXPECT_NE(inspect.output.find("[0, 2000) of 2000"), std::string::npos)
       << inspect.output;
   EXPECT_EQ(RunWeir({"checkpoint", "verify", newest}).exit_code, 0);
+  // One bit of each file, the manifest's too.
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(newest)) {
+    const std::string whole = ReadFile(entry.path());
+    std::string flipped = whole;
+    flipped[flipped.size() / 2] =
+        static_cast<char>(flipped[whole.size() / 2] ^ 4);
+    WriteFile(entry.path(), flipped);
+    const CommandResult verify = RunWeir({"checkpoint", "verify", newest});
+    EXPECT_EQ(verify.exit_code, 4) << verify.output;
+    EXPECT_NE(verify.output.find(entry.path()), std::string::npos)
+        << verify.output;
+    WriteFile(entry.path(), whole);
+    ++files;
+  }
+  EXPECT_GE(files, 2);
+  EXPECT_EQ(RunWeir({"checkpoint", "verify", newest}).exit_code, 0);
   const CommandResult missing =
       RunWeir({"checkpoint", "verify", f.dir + "/checkpoints/ckpt-7"});
   EXPECT_EQ(missing.exit_code, 3) << missing.output;

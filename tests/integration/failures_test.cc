@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "tests/integration/exit_oracle.h"
 #include "tests/integration/hand_cluster.h"
 #include "tests/integration/harness.h"
 
@@ -47,15 +48,6 @@ void ExpectAllEnd(HandCluster* cluster,
   }
 }
 
-void ExpectSuccess(HandCluster* cluster,
-                   const std::vector<std::pair<std::string, int>>& tasks) {
-  for (const auto& [role, index] : tasks) {
-    EXPECT_EQ(cluster->task(role, index).Wait(120), 0)
-        << role << "/" << index << "\n"
-        << cluster->task(role, index).Log();
-  }
-}
-
 const std::vector<std::pair<std::string, int>> kAllButPs = {
     {"chief", 0}, {"worker", 0}, {"worker", 1}};
 
@@ -78,14 +70,14 @@ TEST(FailuresTest, AKilledPsEndsEveryoneWith138AndResumeGoesOn) {
         std::chrono::steady_clock::now() - killed;
     ExpectAllEnd(&cluster, {{role, index}}, 138, 15 - since.count(), "ps 1");
   }
+  EXPECT_TRUE(EndsRight(&cluster, 1, {.signalled = {"ps/1"}}));
   const uint64_t reached = cluster.step();
   ASSERT_LT(reached, 30000u);
 
   cluster.StartAll({"--resume"});
   cluster.Start("evaluator", 0);
-  ExpectSuccess(&cluster, kAllButPs);
+  EXPECT_TRUE(EndsRight(&cluster, 120));
   EXPECT_EQ(cluster.step(), 30000u);
-  ExpectSuccess(&cluster, {{"evaluator", 0}, {"ps", 0}, {"ps", 1}});
 }
 
 TEST(FailuresTest, APsThatComesBackEmptyIsNeverServedFrom) {
@@ -123,14 +115,14 @@ TEST(FailuresTest, APausedWorkerOfTheOldHistoryIsRefused) {
   paused.Signal(SIGCONT);
   const int code = paused.Wait(20);
   EXPECT_TRUE(code == 138 || code == 5) << code << paused.Log();
-  ExpectSuccess(&cluster, kAllButPs);
+  EXPECT_TRUE(EndsRight(&cluster, 120));
   EXPECT_EQ(cluster.step(), 20000u);
 }
 
 TEST(FailuresTest, ARestartedChiefLosesAndDoublesNothing) {
   HandCluster calm(FreshDir("chief_ref"), Job(kSync, 6000), 2, 2, true);
   calm.StartAll();
-  ExpectSuccess(&calm, kAllButPs);
+  EXPECT_TRUE(EndsRight(&calm, 120));
 
   HandCluster cluster(FreshDir("chief_killed"), Job(kSync, 6000), 2, 2, true);
   cluster.StartAll();
@@ -145,9 +137,9 @@ TEST(FailuresTest, ARestartedChiefLosesAndDoublesNothing) {
       return cluster.step() > before || !cluster.task("chief", 0).running();
     })) << cluster.task("chief", 0).Log();
   }
-  ExpectSuccess(&cluster, kAllButPs);
-  // A lost or doubled contribution would change the values. The curve may end
-  // early: what was reported while there was no chief has no line.
+  EXPECT_TRUE(EndsRight(&cluster, 120));
+  EXPECT_EQ(cluster.step(), 6000u);
+  // A lost or doubled contribution would change the values.
   const std::string expected = ExportModel(calm.dir(), "ckpt-6000");
   ASSERT_NE(expected, "");
   EXPECT_TRUE(ExportModel(cluster.dir(), "ckpt-6000") == expected);

@@ -21,7 +21,8 @@ HandCluster::HandCluster(const std::string& dir, const std::string& job, int ps,
 }
 
 Process& HandCluster::Start(const std::string& role, int index,
-                            const std::vector<std::string>& flags) {
+                            const std::vector<std::string>& flags,
+                            const std::vector<std::string>& environment) {
   const std::string name = role + "/" + std::to_string(index);
   const std::string folder = role == "ps"      ? "server/ps/"
                              : role == "chief" ? "server/chief/"
@@ -32,10 +33,11 @@ Process& HandCluster::Start(const std::string& role, int index,
                 {"--job", dir_ + "/job.textproto", "--workdir", dir_});
   }
   argv.insert(argv.end(), flags.begin(), flags.end());
+  std::vector<std::string> variables = environment;
+  variables.push_back(TfConfig(cluster_, role, index));
   tasks_.erase(name);
   return tasks_
-      .emplace(name, Process(argv, {TfConfig(cluster_, role, index)},
-                             LogPath(role, index)))
+      .emplace(name, Process(argv, std::move(variables), LogPath(role, index)))
       .first->second;
 }
 

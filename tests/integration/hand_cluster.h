@@ -20,7 +20,8 @@ class HandCluster {
   // Starts "ps", "worker", "chief" or "evaluator" number `index`; the process
   // that ran under that name before is forgotten (killed if it runs).
   Process& Start(const std::string& role, int index,
-                 const std::vector<std::string>& flags = {});
+                 const std::vector<std::string>& flags = {},
+                 const std::vector<std::string>& environment = {});
   void StartAll(const std::vector<std::string>& chief_flags = {});
   Process& task(const std::string& role, int index) {
     return tasks_.at(role + "/" + std::to_string(index));
@@ -28,8 +29,16 @@ class HandCluster {
   std::string LogPath(const std::string& role, int index) const {
     return dir_ + "/" + role + "-" + std::to_string(index) + ".log";
   }
+  // "ps/0" and so on: whoever was started last under the name.
+  std::map<std::string, Process>& tasks() { return tasks_; }
   // Takes a process out of the cluster, so that another can take its name.
   Process Detach(const std::string& role, int index);
+
+  // Where tasks that are started from now on look for the chief.
+  std::string chief_address() const { return cluster_["chief"][0]; }
+  void SetChiefAddress(const std::string& address) {
+    cluster_["chief"][0] = address;
+  }
 
   const std::string& dir() const { return dir_; }
   std::vector<nlohmann::json> curve() const {

@@ -100,6 +100,37 @@ TEST(PsMainTest, AShutdownForALostShardEndsItWith138AndSaysWhy) {
   EXPECT_NE(ps.process.Log().find("ps 7 is lost"), std::string::npos);
 }
 
+TEST(PsMainTest, SigtermEndsAPsThatNoChiefAsks) {
+  Ps ps("sigterm_alone");
+  ASSERT_TRUE(ps.Serves()) << ps.process.Log();
+  ASSERT_TRUE(DeclareTest(ps.link.get()).ok());
+  ps.process.Signal(SIGTERM);
+  EXPECT_EQ(ps.process.Wait(5), 143) << ps.process.Log();
+}
+
+TEST(PsMainTest, SigtermIsToldToTheChiefWhoseShutdownIsWaitedFor) {
+  Ps ps("sigterm_chief");
+  ASSERT_TRUE(ps.Serves()) << ps.process.Log();
+  const auto sender = DeclareTest(ps.link.get());
+  ASSERT_TRUE(sender.ok()) << sender.status();
+  const auto transport = MakeGrpcTransport();
+  const auto chief = transport->Connect(ps.address);
+  chief->SpeakAsChief();
+  const auto asked = chief->Hello(kTimeout);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_FALSE(asked->leaving());
+  ps.process.Signal(SIGTERM);
+  EXPECT_TRUE(WaitUntil(5, [&] {
+    const auto hello = chief->Hello(kTimeout);
+    return hello.ok() && hello->leaving();
+  })) << ps.process.Log();
+  ShutdownRequest shutdown;
+  *shutdown.mutable_sender() = *sender;
+  shutdown.set_code(static_cast<uint32_t>(absl::StatusCode::kCancelled));
+  EXPECT_TRUE(chief->Shutdown(shutdown, kTimeout).ok());
+  EXPECT_EQ(ps.process.Wait(10), 143) << ps.process.Log();
+}
+
 absl::StatusOr<PushReply> PushOne(ShardLink* link, const GradientChunk& header,
                                   const std::vector<float>& gradient) {
   bool sent = false;

@@ -38,9 +38,12 @@ std::string WriteCheckpoint(const Declaration& declaration) {
   Manifest manifest;
   manifest.set_format(1);
   *manifest.mutable_declaration() = declaration;
-  manifest.set_step(3);
+  manifest.set_name(dir.substr(dir.rfind('/') + 1));
+  manifest.set_step(uint64_t{1} << 60);
   manifest.set_job_spec_text("name: \"x\"");
+  manifest.add_applied_range(0);
   manifest.add_applied_range(uint64_t{1} << 60);
+  manifest.set_contribution_count(uint64_t{1} << 60);
   for (int s = 0; s < layout.shard_count(); ++s) {
     std::vector<float> values;
     std::vector<int64_t> steps;
@@ -117,7 +120,7 @@ TEST(CheckpointIoTest, ReadsAnyRangeOfAnyLayout) {
     float x;
     EXPECT_EQ(reader->ReadFlat("slot.v", 0, 1, &x).code(),
               StatusCode::kNotFound);
-    EXPECT_EQ(reader->manifest().applied_range(0), uint64_t{1} << 60);
+    EXPECT_EQ(reader->manifest().applied_range(1), uint64_t{1} << 60);
   }
 }
 
@@ -179,6 +182,23 @@ TEST(CheckpointIoTest, RefusesAManifestThatCannotBe) {
             0, int64_t{1} << 39);
       },
       [](Manifest& m) { m.mutable_file(0)->set_bytes(1); },
+      [](Manifest& m) { m.set_name("ckpt-7"); },
+      [](Manifest& m) { m.set_step(m.step() - 1); },
+      [](Manifest& m) { m.set_applied_range(0, 1); },
+      [](Manifest& m) { m.add_applied_range(5); },
+      [](Manifest& m) { m.set_contribution_count(4); },
+      [](Manifest& m) {
+        // Sync: 10 steps of 3 after 4 contributions at step 2 are 28.
+        m.mutable_declaration()
+            ->mutable_update()
+            ->mutable_sync()
+            ->set_contributions(3);
+        m.mutable_declaration()->set_base_version(2);
+        m.mutable_declaration()->add_applied_range(0);
+        m.mutable_declaration()->add_applied_range(4);
+        m.set_step(10);
+        m.set_applied_range(1, 29);
+      },
   };
   for (size_t i = 0; i < spoils.size(); ++i) {
     Manifest bad = good;
@@ -201,13 +221,59 @@ TEST(CheckpointIoTest, RefusesAManifestThatCannotBe) {
   }
 }
 
+TEST(CheckpointIoTest, AManifestWithoutItsChecksumIsRefused) {
+  const std::string dir = WriteCheckpoint(Job(1, 64));
+  const std::string path = dir + "/manifest.json";
+  const std::string json = *Files::Real()->ReadAll(path);
+  const size_t end = json.rfind(",\n \"crc32c\": ");
+  ASSERT_NE(end, std::string::npos);
+  ASSERT_TRUE(
+      Files::Real()->WriteAtomically(path, json.substr(0, end) + "\n}\n").ok());
+  const absl::Status status = ReadManifest(Files::Real(), dir).status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(absl::StrContains(status.message(), "has no checksum"));
+}
+
+TEST(CheckpointIoTest, AShortNameIsTheNewestCommittedOfItsStep) {
+  const std::string dir = MakeTempDir();
+  const auto commit = [&](const std::string& name) {
+    ASSERT_TRUE(Files::Real()->MakeDirectories(JoinPath(dir, name)).ok());
+    Manifest manifest;
+    manifest.set_format(kManifestFormat);
+    ASSERT_TRUE(
+        WriteManifest(Files::Real(), JoinPath(dir, name), manifest).ok());
+  };
+  const auto resolve = [&](const std::string& name) {
+    return *ResolveCheckpoint(Files::Real(), JoinPath(dir, name));
+  };
+  EXPECT_EQ(resolve("ckpt-5"), dir + "/ckpt-5");
+  ASSERT_TRUE(Files::Real()->MakeDirectories(dir + "/ckpt-5").ok());
+  for (const char* name : {"ckpt-5-2", "ckpt-5-10", "ckpt-6", "ckpt-6-2"}) {
+    commit(name);
+  }
+  EXPECT_EQ(resolve("ckpt-5"), dir + "/ckpt-5-10");
+  EXPECT_EQ(resolve("ckpt-5/"), dir + "/ckpt-5-10");
+  EXPECT_EQ(resolve("ckpt-5-2"), dir + "/ckpt-5-2");
+  EXPECT_EQ(resolve("ckpt-6"), dir + "/ckpt-6-2");
+  ASSERT_TRUE(
+      Files::Real()->WriteAtomically(dir + "/ckpt-6-2/damaged", "why").ok());
+  EXPECT_EQ(resolve("ckpt-6"), dir + "/ckpt-6");
+  EXPECT_EQ(resolve("elsewhere"), dir + "/elsewhere");
+  for (const char* name : {"ckpt-5-1", "ckpt-5-0", "ckpt-5-", "ckpt-5-02",
+                           "ckpt-5-2-3", "ckpt--2", "ckpt-5 "}) {
+    EXPECT_FALSE(ParseCheckpointName(name).has_value()) << name;
+  }
+}
+
 TEST(CheckpointIoTest, ListsCommittedCheckpointsByStep) {
   const std::string dir = MakeTempDir();
   EXPECT_TRUE(ListCheckpoints(Files::Real(), dir + "/none")->empty());
   for (const char* name : {"ckpt-10", "ckpt-9", "ckpt-100"}) {
     const std::string path = JoinPath(dir, name);
     ASSERT_TRUE(Files::Real()->MakeDirectories(path).ok());
-    ASSERT_TRUE(WriteManifest(Files::Real(), path, Manifest()).ok());
+    Manifest manifest;
+    manifest.set_format(kManifestFormat);
+    ASSERT_TRUE(WriteManifest(Files::Real(), path, manifest).ok());
   }
   for (const char* name : {"ckpt-11", "ckpt-", "ckpt-x", "ckpt-07", "other"}) {
     ASSERT_TRUE(Files::Real()->MakeDirectories(JoinPath(dir, name)).ok());

@@ -227,8 +227,45 @@ def check_tests(tree):
         yield f"{UNTESTED}:{number}: there is no {path}"
 
 
+def check_failpoints(tree):
+    """The names, their description and the places in the product agree."""
+    file, header = "common/failpoint.cc", "common/failpoint.h"
+    name = r"[a-z]+\.[a-z_]+"
+    known = set(re.findall(rf'^ +"({name})",$', tree.texts.get(file, ""), re.M))
+    described = set(re.findall(rf"(?<=[ ,])({name})(?=[, \n])",
+                               tree.texts.get(header, "")))
+    placed = set()
+    for path, text in tree.sources(*SOURCE):
+        if path.startswith("tests/") or path == header:
+            continue
+        for number, line in lines_of(text):
+            for place in re.findall(r'\bFailpoint\("([^"]+)"\)', line):
+                placed.add(place)
+                if place not in known:
+                    yield f"{path}:{number}: {file} does not know {place}"
+    for place in sorted(known - placed):
+        yield f"{file}:1: no place in the product is called {place}"
+    for place in sorted(known - described):
+        yield f"{header}:1: does not describe {place}"
+    for place in sorted(described - known):
+        yield f"{header}:1: describes {place}, which {file} does not know"
+
+
+def check_named_tests(tree):
+    """The tests that the documents name exist."""
+    known = {f"{suite}.{test}" for path, text in tree.sources(".cc")
+             if path.startswith("tests/") for suite, test in
+             re.findall(r"\bTEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)", text)}
+    for path, text in tree.sources(".md"):
+        for number, line in lines_of(text):
+            for name in re.findall(r"`(\w+(?:Test|Contract)\.\w+)`", line):
+                if name not in known:
+                    yield f"{path}:{number}: there is no test {name}"
+
+
 CHECKS = (check_layers, check_sizes, check_guards, check_header_comments,
-          check_design_notes, check_leftovers, check_targets, check_tests)
+          check_design_notes, check_leftovers, check_targets, check_tests,
+          check_failpoints, check_named_tests)
 
 
 def main():

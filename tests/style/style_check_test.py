@@ -138,6 +138,40 @@ class StyleCheckTest(unittest.TestCase):
         for word in ("TO" + "DO", "FIX" + "ME"):
             self.expect("common/a.cc", f"// {word}: later\n", "finish it")
 
+    def test_failpoints_have_a_name_a_place_and_a_description(self):
+        tree = good_tree()
+        tree["common/BUILD"] += 'cc_library(\n    name = "failpoint",\n' \
+            '    srcs = ["failpoint.cc"],\n    hdrs = ["failpoint.h"],\n)\n'
+        tree["tests/common/failpoint_test.cc"] = '  Failpoint("test.a");\n'
+        tree["tests/common/BUILD"] += 'cc_test(\n    name = "f",\n' \
+            '    srcs = ["failpoint_test.cc"],\n)\n'
+        words = "//   a.one, a.two  here\n//   a.three\n"
+        tree["common/failpoint.h"] = words + header("common/failpoint.h")
+        names = '    "a.one",\n    "a.two",\n    "a.three",\n'
+        tree["common/failpoint.cc"] = names
+        places = '  Failpoint("a.one");\n  return Failpoint("a.two");\n'
+        tree["worker/worker_main.cc"] = places + '  Failpoint("a.three");\n'
+        self.assertEqual(findings(tree), [])
+        for path, text, wants in (
+                ("worker/worker_main.cc", places, ["is called a.three"]),
+                ("common/failpoint.cc", '    "a.one",\n    "a.two",\n',
+                 ["does not know a.three", "describes a.three, which"]),
+                ("common/failpoint.h", header("common/failpoint.h"),
+                 [f"does not describe a.{n}" for n in ("one", "three", "two")])):
+            found = findings({**tree, path: text})
+            self.assertEqual(len(found), len(wants), found)
+            for line, want in zip(found, wants):
+                self.assertIn(want, line)
+
+    def test_documents_name_tests_that_exist(self):
+        tree = good_tree()
+        tree["tests/common/a_test.cc"] = "TEST(ATest,\n     Adds) {\n}\n"
+        tree["docs/a.md"] = "`ATest.Adds` shows it.\n"
+        self.assertEqual(findings(tree), [])
+        tree["docs/a.md"] += "So does `ATest.Takes`.\n"
+        self.assertEqual(findings(tree),
+                         ["docs/a.md:2: there is no test ATest.Takes"])
+
     def test_every_source_is_in_a_target(self):
         tree = good_tree()
         tree["common/b.h"] = header("common/b.h")

@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "common/check.h"
 
 namespace weir {
@@ -19,37 +22,28 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// Copies until either side ends, then passes the end on.
-void Copy(int from, int to) {
-  char buffer[65536];
-  for (;;) {
-    const ssize_t got = recv(from, buffer, sizeof(buffer), 0);
-    if (got <= 0) {
-      break;
-    }
-    for (ssize_t sent = 0; sent < got;) {
-      const ssize_t n = send(to, buffer + sent, got - sent, MSG_NOSIGNAL);
-      if (n <= 0) {
-        shutdown(from, SHUT_RDWR);
-        return;
-      }
-      sent += n;
-    }
-  }
-  shutdown(to, SHUT_RDWR);
-}
-
 // The close that follows sends RST.
 void Linger(int fd) {
   const linger reset = {1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 }
 
+// The kernel would take in a second of a slow link otherwise.
+void BufferLittle(int fd) {
+  const int bytes = 16 << 10;
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
 }  // namespace
 
-ChaosProxy::ChaosProxy(const std::string& target)
-    : target_port_(std::stoi(target.substr(target.rfind(':') + 1))) {
+ChaosProxy::ChaosProxy(const std::string& target, Options options)
+    : options_(options),
+      target_port_(std::stoi(target.substr(target.rfind(':') + 1))) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (options_.bytes_per_s > 0) {
+    BufferLittle(listener_);
+  }
   sockaddr_in address = Loopback(0);
   socklen_t length = sizeof(address);
   WEIR_CHECK(bind(listener_, reinterpret_cast<sockaddr*>(&address), length) ==
@@ -61,7 +55,11 @@ ChaosProxy::ChaosProxy(const std::string& target)
 }
 
 ChaosProxy::~ChaosProxy() {
-  stop_ = true;
+  {
+    MutexLock lock(&mutex_);
+    stop_ = true;
+    released_.NotifyAll();
+  }
   shutdown(listener_, SHUT_RDWR);
   acceptor_.join();
   close(listener_);
@@ -75,6 +73,10 @@ void ChaosProxy::Accept() {
       continue;
     }
     const int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (options_.bytes_per_s > 0) {
+      BufferLittle(client);
+      BufferLittle(server);
+    }
     const sockaddr_in address = Loopback(target_port_);
     if (connect(server, reinterpret_cast<const sockaddr*>(&address),
                 sizeof(address)) != 0) {
@@ -88,11 +90,84 @@ void ChaosProxy::Accept() {
     auto connection = std::make_unique<Connection>();
     connection->client = client;
     connection->server = server;
-    connection->up = std::thread(Copy, client, server);
-    connection->down = std::thread(Copy, server, client);
+    connection->up = std::thread([=, this] { Copy(client, server, true); });
+    connection->down = std::thread([=, this] { Copy(server, client, false); });
     MutexLock lock(&mutex_);
     connections_.push_back(std::move(connection));
   }
+}
+
+void ChaosProxy::Copy(int from, int to, bool up) {
+  char buffer[65536];
+  // A fiftieth of a second at a time.
+  const size_t piece =
+      options_.bytes_per_s > 0
+          ? std::clamp<size_t>(static_cast<size_t>(options_.bytes_per_s / 50),
+                               1, sizeof(buffer))
+          : sizeof(buffer);
+  auto free_at = std::chrono::steady_clock::now();
+  int64_t passed = 0;
+  for (;;) {
+    const ssize_t got = recv(from, buffer, piece, 0);
+    if (got <= 0) {
+      break;
+    }
+    if (options_.bytes_per_s > 0) {
+      free_at = std::max(free_at, std::chrono::steady_clock::now()) +
+                std::chrono::nanoseconds(static_cast<int64_t>(
+                    1e9 * static_cast<double>(got) / options_.bytes_per_s));
+      std::this_thread::sleep_until(free_at);
+    }
+    if (!Pass()) {
+      break;
+    }
+    Flip(buffer, got, up, &passed);
+    bytes_up_ += up ? got : 0;
+    for (ssize_t sent = 0; sent < got;) {
+      const ssize_t n = send(to, buffer + sent, got - sent, MSG_NOSIGNAL);
+      if (n <= 0) {
+        shutdown(from, SHUT_RDWR);
+        return;
+      }
+      sent += n;
+    }
+  }
+  shutdown(to, SHUT_RDWR);
+}
+
+// `passed`: bytes since the last flip.
+void ChaosProxy::Flip(char* bytes, int64_t count, bool up, int64_t* passed) {
+  // Longer than what is between the frames of gRPC.
+  constexpr int64_t kRun = 64;
+  const int64_t every = up ? flip_up_ : flip_down_;
+  *passed += count;
+  if (every == 0 || *passed < every) {
+    return;
+  }
+  int64_t run = 0;
+  for (int64_t i = 4; i < count; ++i) {
+    run = bytes[i] == bytes[i - 4] ? run + 1 : 0;
+    if (run == kRun) {
+      bytes[i - kRun / 2] ^= 0x10;
+      ++flipped_;
+      *passed = 0;
+      return;
+    }
+  }
+}
+
+bool ChaosProxy::Pass() {
+  MutexLock lock(&mutex_);
+  while (held_ && !stop_) {
+    released_.Wait(&mutex_);
+  }
+  return !stop_;
+}
+
+void ChaosProxy::SetHeld(bool held) {
+  MutexLock lock(&mutex_);
+  held_ = held;
+  released_.NotifyAll();
 }
 
 int ChaosProxy::ResetAll() {

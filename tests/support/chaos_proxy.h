@@ -1,10 +1,12 @@
-// A TCP proxy on loopback whose connections a test can reset.
+// A TCP proxy on loopback whose connections a test can reset, slow down, hold
+// up and damage.
 //
 // Threads: safe. One thread accepts, two copy per connection.
 #ifndef TESTS_SUPPORT_CHAOS_PROXY_H_
 #define TESTS_SUPPORT_CHAOS_PROXY_H_
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,14 +17,33 @@ namespace weir {
 
 class ChaosProxy {
  public:
+  struct Options {
+    // Of each direction of each connection; 0: as fast as it goes. A slow link
+    // buffers little, so that what its ends see is what has passed.
+    double bytes_per_s = 0;
+  };
+
   // Forwards to "127.0.0.1:port".
-  explicit ChaosProxy(const std::string& target);
+  explicit ChaosProxy(const std::string& target)
+      : ChaosProxy(target, Options()) {}
+  ChaosProxy(const std::string& target, Options options);
   ~ChaosProxy();
 
   const std::string& address() const { return address_; }
   // Ends every open connection with RST, wherever in a message it is.
   // Returns how many there were.
   int ResetAll();
+  // Held up, nothing passes in either direction, and nothing is said of it.
+  void SetHeld(bool held);
+  // Flips one bit about every so many bytes of a connection, in each direction;
+  // 0: never. Only within runs of equal floats, so in payloads of such alone.
+  void FlipBits(int64_t every_up, int64_t every_down) {
+    flip_up_ = every_up;
+    flip_down_ = every_down;
+  }
+  int flipped() const { return flipped_; }
+  // Bytes that have passed from clients to the target.
+  int64_t bytes_up() const { return bytes_up_; }
 
  private:
   struct Connection {
@@ -32,12 +53,24 @@ class ChaosProxy {
   };
 
   void Accept();
+  // Copies until either side ends, then passes the end on.
+  void Copy(int from, int to, bool up);
+  // Waits while held; false when the proxy ends.
+  bool Pass();
+  void Flip(char* bytes, int64_t count, bool up, int64_t* passed);
 
+  const Options options_;
   int target_port_ = 0;
   int listener_ = -1;
   std::string address_;
   std::atomic<bool> stop_{false};
+  std::atomic<int64_t> flip_up_{0};
+  std::atomic<int64_t> flip_down_{0};
+  std::atomic<int> flipped_{0};
+  std::atomic<int64_t> bytes_up_{0};
   Mutex mutex_;
+  CondVar released_;
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::unique_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
   std::thread acceptor_;
 };

@@ -436,7 +436,7 @@ class InProcessLink : public ShardLink {
   }
   absl::Status Shutdown(const ShutdownRequest& request, Timeout) override {
     WEIR_RETURN_IF_ERROR(CallStatus(
-        [&](Store* store) { return store->CheckSender(request.sender()); }));
+        [&](Store* store) { return store->CheckShutdown(request); }));
     transport_->MarkShutDown(address_);
     return absl::OkStatus();
   }

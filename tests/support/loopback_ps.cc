@@ -16,6 +16,7 @@ constexpr auto kTimeout = std::chrono::seconds(20);
 LoopbackPs::LoopbackPs(Options the_options) : options(the_options) {
   Store::Options store_options;
   store_options.incarnation = 77;
+  store_options.files = options.files;
   if (options.shared_memory) {
     arena = *SharedArena::Create();
     store_options.arena = arena.get();

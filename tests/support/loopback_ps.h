@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "client/cc/transport.h"
+#include "common/files.h"
 #include "server/ps/ps_server.h"
 #include "server/ps/store.h"
 
@@ -27,7 +28,8 @@ class LoopbackPs {
     int queue_count = 1;
     bool declare = true;
     bool shared_memory = false;  // offered, and taken by `transport`
-    int table_dim = 0;           // of a table "t", trained like "w"; 0: none
+    Files* files = Files::Real();
+    int table_dim = 0;  // of a table "t", trained like "w"; 0: none
   };
   LoopbackPs() : LoopbackPs(Options()) {}
   explicit LoopbackPs(Options options);

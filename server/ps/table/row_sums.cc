@@ -25,23 +25,10 @@ void RowSums::DivideBy(float divisor) {
   Divide(sums_.data(), divisor, static_cast<int64_t>(sums_.size()));
 }
 
-void RowSums::Place(std::span<const uint64_t> ids) {
-  ids_.assign(ids.begin(), ids.end());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    places_[ids[i]] = static_cast<uint32_t>(i);
-  }
-  sums_.resize(ids.size() * static_cast<size_t>(dim_));
-}
-
 void RowSums::Clear() {
   places_.clear();
   ids_.clear();
   sums_.clear();
-}
-
-int64_t RowSums::Find(uint64_t id) const {
-  const auto place = places_.find(id);
-  return place == places_.end() ? -1 : int64_t{place->second};
 }
 
 }  // namespace weir

@@ -24,8 +24,6 @@ class RowSums {
   // address. REQUIRES: no id twice in one call.
   void Add(std::span<const uint64_t> ids, const char* gradients, float weight);
   void DivideBy(float divisor);
-  // Makes a place for each id, its sum undefined. REQUIRES: empty().
-  void Place(std::span<const uint64_t> ids);
   void Clear();
 
   bool empty() const { return ids_.empty(); }
@@ -33,9 +31,6 @@ class RowSums {
   std::span<const uint64_t> ids() const { return ids_; }
   // [ids, dim], row-major
   const float* sums() const { return sums_.data(); }
-  float* mutable_sums() { return sums_.data(); }
-  // The place of `id` in ids(), or -1.
-  int64_t Find(uint64_t id) const;
 
  private:
   const int dim_;

@@ -169,17 +169,29 @@ absl::Status Table::Lookup(std::span<const uint64_t> ids, Mode mode,
   const Access access = mode == Mode::kRead ? Access::kRead : Access::kTrain;
   while (!ids.empty()) {
     const size_t count = std::min(ids.size(), kPieceIds);
-    LookupPiece(ids.first(count), access, out);
+    LookupPiece(ids.first(count), access, static_cast<size_t>(options_.dim),
+                out, nullptr);
     ids = ids.subspan(count);
     out += count * static_cast<size_t>(options_.dim);
   }
   return absl::OkStatus();
 }
 
+void Table::ReadWhole(std::span<const uint64_t> ids, float* rows,
+                      RowState* states) {
+  const auto floats = static_cast<size_t>(row_floats());
+  while (!ids.empty()) {
+    const size_t count = std::min(ids.size(), kPieceIds);
+    LookupPiece(ids.first(count), Access::kRead, floats, rows, states);
+    ids = ids.subspan(count);
+    rows += count * floats;
+    states += count;
+  }
+}
+
 void Table::LookupPiece(std::span<const uint64_t> ids, Access access,
-                        float* out) {
-  const size_t dim = static_cast<size_t>(options_.dim);
-  const uint32_t now = clock();
+                        size_t floats, float* out, RowState* states) {
+  const uint32_t now = RowClock();
   Piece piece;
   Sort(ids, nullptr, &piece);
   ForEachWindow(
@@ -190,16 +202,24 @@ void Table::LookupPiece(std::span<const uint64_t> ids, Access access,
           part->Resolve(access, &piece.ids[begin], &piece.hashes[begin],
                         end - begin, now, epoch, &piece.rows[begin]);
           for (size_t i = begin; i < end; ++i) {
-            if (piece.rows[i] != nullptr) {
-              std::memcpy(out + piece.places[i] * dim, piece.rows[i]->values(),
-                          dim * sizeof(float));
+            const RowHeader* const row = piece.rows[i];
+            if (row == nullptr) {
+              continue;
+            }
+            std::memcpy(out + piece.places[i] * floats, row->values(),
+                        floats * sizeof(float));
+            if (states != nullptr) {
+              states[piece.places[i]] = {row->touched, row->updates, true};
             }
           }
         }
         for (size_t i = begin; i < end; ++i) {
           if (piece.rows[i] == nullptr) {
             FillInitialRow(options_.init, context_.init_key, piece.ids[i],
-                           options_.dim, out + piece.places[i] * dim);
+                           options_.dim, out + piece.places[i] * floats);
+            if (states != nullptr) {
+              states[piece.places[i]] = RowState();
+            }
           }
         }
       });
@@ -227,7 +247,7 @@ absl::StatusOr<UpdateReceipt> Table::Update(
 void Table::UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
                         const RowStep& step, UpdateReceipt* receipt) {
   const size_t row_bytes = static_cast<size_t>(options_.dim) * sizeof(float);
-  const uint32_t now = clock();
+  const uint32_t now = RowClock();
   Piece piece;
   std::array<char, kPieceIds> not_finite;
   const bool finite =

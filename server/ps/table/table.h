@@ -7,7 +7,8 @@
 // Terms
 //   row      values [dim] and the rule's slots, in one piece of memory.
 //   touch    a training lookup or an update of an id.
-//   clock    a number that the caller sets: steps or seconds. Rows remember it.
+//   clock    a number that the caller sets: steps or seconds. Rows remember
+//            its low 32 bits (row_age.h).
 //   stripe   the rows whose hash begins with its number, under one lock.
 //
 // Invariants
@@ -98,9 +99,14 @@ class Table {
   const RowRule& rule() const { return *rule_; }
   int row_floats() const { return rule_->row_floats(options_.dim); }
 
-  // The clock of the touches that follow. Should not go back.
-  void SetClock(uint32_t now) { clock_.store(now, std::memory_order_relaxed); }
-  uint32_t clock() const { return clock_.load(std::memory_order_relaxed); }
+  // The clock of the touches that follow; it stays where it is rather than go
+  // back. REQUIRES: one caller at a time.
+  void SetClock(uint64_t now);
+  uint64_t clock() const { return clock_.load(std::memory_order_relaxed); }
+  // Does a bounded part of looking for rows whose age would soon not fit into
+  // what they keep of the clock. To be called some times a second, by one
+  // caller at a time.
+  void LimitAges();
 
   // The rule's t: calls of Update so far; a checkpoint keeps it.
   uint64_t step() const { return step_.load(std::memory_order_relaxed); }
@@ -110,6 +116,17 @@ class Table {
   // touches.
   enum class Mode : int { kRead, kTrain };
   absl::Status Lookup(std::span<const uint64_t> ids, Mode mode, float* out);
+
+  struct RowState {
+    uint32_t touched = 0;
+    uint32_t updates = 0;
+    bool exists = false;
+  };
+  // Copies whole rows to `rows` [ids, row_floats], row-major, and what else is
+  // known of each to `states` [ids]; changes nothing. Of an id without a row
+  // only the values are defined: its initial ones. REQUIRES: the ids are of
+  // this shard.
+  void ReadWhole(std::span<const uint64_t> ids, float* rows, RowState* states);
 
   // INVALID_ARGUMENT when an id is of another shard.
   absl::Status CheckShard(std::span<const uint64_t> ids) const;
@@ -164,7 +181,9 @@ class Table {
   // is on its way to the cache. Holds no lock then.
   template <class Use>
   void ForEachWindow(Piece* piece, Access access, const Use& use);
-  void LookupPiece(std::span<const uint64_t> ids, Access access, float* out);
+  // The first `floats` of each row to out [ids, floats]; `states` may be null.
+  void LookupPiece(std::span<const uint64_t> ids, Access access, size_t floats,
+                   float* out, RowState* states);
   void UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
                    const RowStep& step, UpdateReceipt* receipt);
   // Calls `visit` with each segment's rows, under the stripe's lock.
@@ -174,11 +193,17 @@ class Table {
   void DropByAge(int s, uint32_t age_max);
   void DropToCount(int s, int64_t rows_max);
 
+  // The part of the clock that rows keep.
+  uint32_t RowClock() const { return static_cast<uint32_t>(clock()); }
+
   const TableOptions options_;
   const std::unique_ptr<RowRule> rule_;
   StripeContext context_;
   std::vector<std::unique_ptr<TableStripe>> stripes_;
-  std::atomic<uint32_t> clock_ = 0;
+  std::atomic<uint64_t> clock_ = 0;
+  // LimitAges: where it is, and the clock at which it last began.
+  ExportCursor limit_ = {0, true};
+  uint64_t limit_began_ = 0;
   std::atomic<uint64_t> step_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "common/initializer.h"
 #include "common/status.h"
 #include "server/ps/table/admission_filter.h"
+#include "server/ps/table/row_age.h"
 #include "server/ps/table/row_index.h"
 #include "server/ps/table/row_slab.h"
 
@@ -67,6 +68,8 @@ absl::Status TableOptions::Validate() const {
                                  eviction == EvictionOrder::kLeastFrequent,
                              *this, "eviction", static_cast<int>(eviction),
                              "known"));
+  WEIR_RETURN_IF_ERROR(Check(age_max <= kRowAgeMax, *this, "expiry", age_max,
+                             absl::StrCat("at most ", kRowAgeMax)));
   if (memory_bytes_max == 0) {
     return absl::OkStatus();
   }

@@ -53,6 +53,7 @@ struct TableOptions {
   AdmissionPolicy admission;
   // A row that was not touched for longer than this, in units of the table's
   // clock (steps or seconds, as the caller sets it), counts as gone. 0: never.
+  // At most kRowAgeMax.
   uint32_t age_max = 0;
   // Of rows, index and filter, all stripes alike. 0: no bound.
   int64_t memory_bytes_max = 0;

@@ -189,7 +189,7 @@ RowHeader* TableStripe::ResolveOne(Access access, uint64_t id, uint64_t hash,
       ++counts_.not_admitted;
       return nullptr;
     }
-    row = NewRow(id, hash);
+    row = NewRow(id, hash, now);
     if (row == nullptr) {
       ++counts_.not_admitted;
       return nullptr;
@@ -199,7 +199,7 @@ RowHeader* TableStripe::ResolveOne(Access access, uint64_t id, uint64_t hash,
     FillInitialRow(context_->options->init, context_->init_key, id,
                    context_->options->dim, row->values());
     context_->rule->FillInitialSlots(context_->options->dim, row->values());
-  } else if (row->touched < now) {
+  } else if (RowAge(now, row->touched) != 0) {
     row->touched = now;
   }
   return row;
@@ -227,18 +227,18 @@ bool TableStripe::IsAdmitted(Access access, uint64_t hash) {
   return false;
 }
 
-RowHeader* TableStripe::NewRow(uint64_t id, uint64_t hash) {
+RowHeader* TableStripe::NewRow(uint64_t id, uint64_t hash, uint32_t now) {
   while (true) {
     if (index_.IsFull(hash)) {
       if (Affords(index_.SplitBytes(hash))) {
         index_.Split(hash);
-      } else if (!Evict(hash)) {
+      } else if (!Evict(hash, now)) {
         return nullptr;
       }
     } else if (!slab_.HasFree()) {
       if (Affords(slab_.chunk_bytes())) {
         slab_.AddChunk();
-      } else if (!Evict(hash)) {
+      } else if (!Evict(hash, now)) {
         return nullptr;
       }
     } else {
@@ -253,12 +253,12 @@ RowHeader* TableStripe::NewRow(uint64_t id, uint64_t hash) {
   return header;
 }
 
-RowHeader* TableStripe::ForceRow(uint64_t id, uint64_t hash) {
+RowHeader* TableStripe::ForceRow(uint64_t id, uint64_t hash, uint32_t now) {
   RowHeader* const row = FindRow(id, hash);
-  return row != nullptr ? row : NewRow(id, hash);
+  return row != nullptr ? row : NewRow(id, hash, now);
 }
 
-bool TableStripe::Evict(uint64_t hash) {
+bool TableStripe::Evict(uint64_t hash, uint32_t now) {
   std::vector<RowHeader*> rows;
   RowsAt(hash, &rows);
   for (uint64_t at = first_hash_; rows.empty();) {
@@ -273,7 +273,7 @@ bool TableStripe::Evict(uint64_t hash) {
     __builtin_prefetch(row);
   }
   for (const RowHeader* row : rows) {
-    keys.push_back(EvictionKey(*row));
+    keys.push_back(EvictionKey(*row, now));
   }
   const size_t dropped = std::max<size_t>(1, keys.size() / kEvictShare);
   std::nth_element(keys.begin(),
@@ -296,9 +296,9 @@ uint64_t TableStripe::RowsAt(uint64_t hash, std::vector<RowHeader*>* rows) {
   return next;
 }
 
-std::pair<uint64_t, uint64_t> TableStripe::EvictionKey(
-    const RowHeader& row) const {
-  const uint64_t recent = row.touched;
+std::pair<uint64_t, uint64_t> TableStripe::EvictionKey(const RowHeader& row,
+                                                       uint32_t now) const {
+  const uint64_t recent = ~RowAge(now, row.touched);
   const uint64_t frequent = row.updates;
   return {context_->options->eviction == EvictionOrder::kLeastRecent
               ? recent << 32 | frequent

@@ -23,6 +23,7 @@
 #include "common/mutex.h"
 #include "common/random.h"
 #include "server/ps/table/admission_filter.h"
+#include "server/ps/table/row_age.h"
 #include "server/ps/table/row_index.h"
 #include "server/ps/table/row_rule.h"
 #include "server/ps/table/row_slab.h"
@@ -80,16 +81,17 @@ class TableStripe {
   void MakeRoom() ABSL_LOCKS_EXCLUDED(mutex_);
   // The row of an id that is admitted whatever the policy; its floats are
   // unspecified if it is new. Null: the budget has no room for a single row.
-  RowHeader* ForceRow(uint64_t id, uint64_t hash)
+  RowHeader* ForceRow(uint64_t id, uint64_t hash, uint32_t now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // As RowIndex::RowsAt, but rows.
   uint64_t RowsAt(uint64_t hash, std::vector<RowHeader*>* rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The first to go has the smallest.
-  std::pair<uint64_t, uint64_t> EvictionKey(const RowHeader& row) const;
+  // The first to go has the smallest. Comparable for one `now`.
+  std::pair<uint64_t, uint64_t> EvictionKey(const RowHeader& row,
+                                            uint32_t now) const;
   bool IsExpired(const RowHeader& row, uint32_t age_max, uint32_t now) const {
-    return age_max != 0 && now > row.touched && now - row.touched > age_max;
+    return age_max != 0 && RowAge(now, row.touched) > age_max;
   }
   // REQUIRES: the row is this stripe's. Counts in `counter` of counts().
   void Drop(uint64_t id, int64_t StripeCounts::*counter)
@@ -116,7 +118,7 @@ class TableStripe {
   bool IsAdmitted(Access access, uint64_t hash)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Room for one row, or null.
-  RowHeader* NewRow(uint64_t id, uint64_t hash)
+  RowHeader* NewRow(uint64_t id, uint64_t hash, uint32_t now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Affords(int64_t more) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return context_->bytes_max == 0 || bytes() + more <= context_->bytes_max;
@@ -125,7 +127,7 @@ class TableStripe {
   bool WantsSegment() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops what should go first of the segment of `hash`, or of another if that
   // is empty. False: the stripe is empty.
-  bool Evict(uint64_t hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Evict(uint64_t hash, uint32_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const StripeContext* const context_;
   const uint64_t first_hash_;

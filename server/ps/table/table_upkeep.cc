@@ -3,18 +3,55 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/plant.h"
 #include "common/row_hash.h"
 #include "common/status.h"
+#include "server/ps/table/row_age.h"
 #include "server/ps/table/table.h"
 
 namespace weir {
 namespace {
+
+// Of one call of LimitAges: some 10,000 rows.
+constexpr int kLimitedSegments = 16;
 
 bool Hotter(const HotRow& a, const HotRow& b) {
   return a.updates != b.updates ? a.updates > b.updates : a.id < b.id;
 }
 
 }  // namespace
+
+void Table::SetClock(uint64_t now) {
+  if (now > clock() || Planted("clock.wall_rows")) {
+    clock_.store(now, std::memory_order_relaxed);
+  }
+}
+
+void Table::LimitAges() {
+  if (limit_.done) {
+    if (clock() - limit_began_ < kAgeLimitPeriod / 2) {
+      return;
+    }
+    limit_ = {};
+    limit_began_ = clock();
+  }
+  std::vector<RowHeader*> rows;
+  for (int k = 0; k < kLimitedSegments && !limit_.done; ++k) {
+    const int s = StripeOf(limit_.hash);
+    TableStripe& part = stripe(s);
+    MutexLock lock(&part.mutex());
+    rows.clear();
+    limit_.hash = part.RowsAt(limit_.hash, &rows);
+    if (limit_.hash == 0) {  // the stripe's last segment
+      limit_.done = s + 1 == options_.stripes;
+      limit_.hash = FirstHash(s + 1);
+    }
+    const uint32_t now = RowClock();
+    for (RowHeader* row : rows) {
+      row->touched = TouchedAt(now, RowAge(now, row->touched));
+    }
+  }
+}
 
 bool Table::Export(ExportCursor* cursor, RowRecords* out) {
   *out = {};
@@ -38,7 +75,7 @@ bool Table::Export(ExportCursor* cursor, RowRecords* out) {
               });
     out->floats.reserve(rows.size() * floats);
     for (const RowHeader* row : rows) {
-      if (part.IsExpired(*row, options_.age_max, clock())) {
+      if (part.IsExpired(*row, options_.age_max, RowClock())) {
         continue;
       }
       out->ids.push_back(row->id);
@@ -66,7 +103,7 @@ absl::Status Table::Import(const RowRecords& rows) {
     const uint64_t hash = IndexHash(rows.ids[i]);
     TableStripe& part = stripe(StripeOf(hash));
     MutexLock lock(&part.mutex());
-    RowHeader* const row = part.ForceRow(rows.ids[i], hash);
+    RowHeader* const row = part.ForceRow(rows.ids[i], hash, RowClock());
     if (row == nullptr) {
       return absl::ResourceExhaustedError(
           absl::StrCat("table \"", options_.name, "\": memory_bytes_max ",
@@ -94,7 +131,7 @@ void Table::VisitSegments(
 }
 
 void Table::DropByAge(int s, uint32_t age_max) {
-  const uint32_t now = clock();
+  const uint32_t now = RowClock();
   VisitSegments(s, [&](TableStripe* part, std::vector<RowHeader*>* rows)
                        ABSL_NO_THREAD_SAFETY_ANALYSIS {
                          for (const RowHeader* row : *rows) {
@@ -107,10 +144,11 @@ void Table::DropByAge(int s, uint32_t age_max) {
 
 void Table::DropToCount(int s, int64_t rows_max) {
   using Key = std::pair<uint64_t, uint64_t>;
+  const uint32_t now = RowClock();
   std::vector<Key> keys;
   VisitSegments(s, [&](TableStripe* part, std::vector<RowHeader*>* rows) {
     for (const RowHeader* row : *rows) {
-      keys.push_back(part->EvictionKey(*row));
+      keys.push_back(part->EvictionKey(*row, now));
     }
   });
   const int64_t excess = static_cast<int64_t>(keys.size()) - rows_max;
@@ -122,7 +160,7 @@ void Table::DropToCount(int s, int64_t rows_max) {
   VisitSegments(s, [&](TableStripe* part, std::vector<RowHeader*>* rows)
                        ABSL_NO_THREAD_SAFETY_ANALYSIS {
                          for (const RowHeader* row : *rows) {
-                           if (part->EvictionKey(*row) <= last) {
+                           if (part->EvictionKey(*row, now) <= last) {
                              part->Drop(row->id, &StripeCounts::shrunk);
                            }
                          }

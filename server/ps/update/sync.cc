@@ -26,6 +26,11 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, Contribution contribution,
   if (!next) {
     return MakeReceipt(contribution, Receipt::DUPLICATE);
   }
+  if (push.base_version() < block.version) {
+    // Its step is published: somebody else's result of it was counted.
+    ++block.marks[contribution.slot];
+    return MakeReceipt(contribution, Receipt::DUPLICATE);
+  }
   if (push.base_version() != block.version) {
     return absl::InvalidArgumentError(
         absl::StrCat("slot ", contribution.slot, " block ", block.plan.index,
@@ -95,13 +100,14 @@ void SyncMode::AddAtCursor(Block& block, const Contribution& contribution,
   }
   if (!step.sum) {
     // I2: nobody may read `previous` any more; whoever still sends it keeps it.
-    if (block.previous && block.previous.unique()) {
-      step.sum = std::move(block.previous);
+    BlockRef& previous = block.previous.values;
+    if (previous && previous.unique()) {
+      step.sum = std::move(previous);
     } else {
-      block.previous = BlockRef();
+      previous = BlockRef();
       step.sum = BlockRef::Make(context_.arena, block.values.elements());
     }
-    block.previous = BlockRef();
+    block.previous = FrozenBlock();
   }
   const float weight = WeightOf(*contribution.push);
   // Named here: the lock is not seen inside the lambda.
@@ -163,12 +169,20 @@ uint64_t SyncMode::ItemOf(const Block& block, uint32_t contribution) const {
 
 void SyncMode::Publish(Block& block, DueList& due) {
   SyncStep& step = block.step;
+  FrozenBlock before = {block.version,
+                        block.values,
+                        {},
+                        block.steps,
+                        std::move(block.published_marks)};
+  if (std::none_of(block.slots.begin(), block.slots.end(),
+                   [](const BlockRef& slot) { return bool(slot); })) {
+    before.slots = block.slots;  // I7: whole without any
+  }
+  block.previous = std::move(before);
   if (step.sum) {
     ApplySum(block);
-    block.previous = std::exchange(block.values, std::move(step.sum));
+    block.values = std::move(step.sum);
     step.sum = BlockRef();
-  } else {
-    block.previous = block.values;  // nobody moved it: two versions, one buffer
   }
   ++block.version;
   step.cursor = 0;
@@ -238,9 +252,10 @@ absl::StatusOr<std::optional<PulledBlock>> SyncMode::Answer(
   if (want.version() > block.version) {
     return std::nullopt;
   }
-  if (want.version() + 1 == block.version && block.previous &&
+  if (block.HasPrevious(want.version()) &&
       want.version() >= context_.oldest_readable) {
-    return PulledBlock{block.plan.index, want.version(), false, block.previous};
+    return PulledBlock{block.plan.index, want.version(), false,
+                       block.previous.values};
   }
   return absl::AbortedError(
       absl::StrCat("block ", block.plan.index, ": version ", want.version(),

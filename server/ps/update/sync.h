@@ -30,6 +30,10 @@
 //       one step at most over all blocks. Where its smallest is behind, that
 //       block holds back the next version, so the step's own can still be
 //       pulled. The first step may count it on a part of the blocks.
+//   I7. A block without optimizer state can be frozen at version t as long as
+//       t is readable although it is at t + 1: a checkpoint of t can be written
+//       while some blocks are ahead. State of t is not kept: it would be twice
+//       in memory.
 // Cost: one pass per contribution; three arrays per published block.
 #ifndef SERVER_PS_UPDATE_SYNC_H_
 #define SERVER_PS_UPDATE_SYNC_H_

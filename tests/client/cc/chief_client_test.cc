@@ -93,6 +93,10 @@ class FakeChief : public Chief::Service {
     if (!refusal_.ok()) {
       return refusal_;
     }
+    if (over_.has_value()) {
+      *reply->mutable_over() = *over_;
+      return grpc::Status::OK;
+    }
     if (waits_ > 0) {
       --waits_;
       reply->mutable_wait()->set_retry_ms(10);
@@ -126,6 +130,9 @@ class FakeChief : public Chief::Service {
     while (stream->Read(&progress)) {
       std::lock_guard<std::mutex> lock(mutex_);
       progress_.push_back(progress);
+      if (acknowledges_ && progress.sequence() > 0) {
+        commands_.emplace_back().set_heard(progress.sequence());
+      }
       changed_.notify_all();
       if (!end_.ok() || down_) {
         break;
@@ -147,6 +154,8 @@ class FakeChief : public Chief::Service {
   std::mutex mutex_;
   Grant grant_;
   grpc::Status refusal_;
+  std::optional<Stop> over_;
+  bool acknowledges_ = false;
   int waits_ = 0;
   uint64_t assign_ = 0;  // the history whose values it asks for
   std::vector<RegisterRequest> requests_;
@@ -163,7 +172,8 @@ class FakeChief : public Chief::Service {
 
 std::unique_ptr<ChiefClient> Client(
     const FakeChief& chief, int lost_after_ms = 5000,
-    std::function<void(Phases*)> read_device = nullptr) {
+    std::function<void(Phases*)> read_device = nullptr,
+    std::function<bool()> job_is_done = nullptr) {
   ChiefClient::Options options;
   options.address = chief.address();
   options.request.set_index(2);
@@ -172,6 +182,8 @@ std::unique_ptr<ChiefClient> Client(
   options.progress_every = std::chrono::milliseconds(20);
   options.read_device = std::move(read_device);
   options.read_device_every = std::chrono::minutes(1);
+  options.job_is_done = std::move(job_is_done);
+  options.register_timeout = std::chrono::milliseconds(1000);
   return ChiefClient::Create(std::move(options)).value();
 }
 
@@ -407,6 +419,120 @@ TEST(ChiefClientTest, AnotherHistoryEndsTheWorker) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(ChiefClientTest, WhoComesWhenTheJobIsDoneEndsWell) {
+  FakeChief chief;
+  chief.over_.emplace();
+  const auto client = Client(chief);
+  EXPECT_FALSE(client->Register().ok());
+  EXPECT_TRUE(client->stopping());
+  EXPECT_TRUE(client->stop_status().ok());
+}
+
+// The code may be one by which a call is repeated, too.
+TEST(ChiefClientTest, WhoComesWhenTheJobHasFailedHearsWhy) {
+  FakeChief chief;
+  chief.over_.emplace().set_code(
+      static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+  chief.over_->set_reason("ps 1 is gone");
+  const auto client = Client(chief);
+  EXPECT_FALSE(client->Register().ok());
+  EXPECT_EQ(client->stop_status().message(), "ps 1 is gone");
+}
+
+TEST(ChiefClientTest, AWorkerBetweenTwoStreamsHearsThatTheJobIsDone) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  {
+    std::lock_guard<std::mutex> lock(chief.mutex_);
+    chief.over_.emplace();
+  }
+  chief.EndHeartbeats(grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken"));
+  client->OutOfWork();
+  EXPECT_TRUE(client->stopping());
+  EXPECT_TRUE(client->stop_status().ok());
+}
+
+TEST(ChiefClientTest, DoneIsLookedForWhileTheChiefIsAway) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client =
+      Client(chief, /*lost_after_ms=*/60000, nullptr, [] { return true; });
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  chief.Shutdown();
+  client->OutOfWork();
+  EXPECT_TRUE(client->stop_status().ok()) << client->stop_status();
+}
+
+TEST(ChiefClientTest, ReportsOfAStreamThatBrokeComeAgain) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ItemReport bad;
+  bad.set_contribution(7);
+  bad.set_bad(true);
+  ASSERT_TRUE(client->EnterItem());
+  client->LeaveItem(8, bad, {});
+  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.item_size() == 1; }));
+  const auto number = [&chief](size_t nth) {
+    size_t seen = 0;
+    for (const Progress& progress : chief.progress()) {
+      if (progress.item_size() == 1 && progress.item(0).bad() &&
+          seen++ == nth) {
+        return progress.sequence();
+      }
+    }
+    return uint64_t{0};
+  };
+  EXPECT_EQ(number(0), 1u);
+  // The chief that took it died before it said so.
+  {
+    std::lock_guard<std::mutex> lock(chief.mutex_);
+    chief.acknowledges_ = true;
+  }
+  chief.EndHeartbeats(grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken"));
+  ASSERT_TRUE(chief.Saw([seen = 0](const Progress& p) mutable {
+    return p.item_size() == 1 && ++seen == 2;
+  }));
+  EXPECT_EQ(number(1), 1u);
+  // Now it is acknowledged.
+  ASSERT_TRUE(client->EnterItem());
+  client->LeaveItem(9, bad, {});
+  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.sequence() == 2; }));
+  client->Close(absl::OkStatus());
+  EXPECT_EQ(chief.items(), 3);
+}
+
+TEST(ChiefClientTest, ManyReportsTakeSeveralMessages) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  chief.acknowledges_ = true;
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  chief.Shutdown();
+  constexpr int kItems = 25000;
+  for (uint64_t item = 8; item < 8 + kItems; ++item) {
+    client->LeaveItem(item, {}, {});
+  }
+  chief.Listen(chief.address());
+  ASSERT_TRUE(chief.Saw([](const Progress& p) {
+    return p.next_item() == 7 + static_cast<uint64_t>(kItems);
+  }));
+  client->Close(absl::OkStatus());
+  EXPECT_EQ(chief.items(), kItems);
+  uint64_t told = 7;
+  for (const Progress& progress : chief.progress()) {
+    EXPECT_LE(progress.item_size(), 10000);
+    told += static_cast<uint64_t>(progress.item_size());
+    EXPECT_EQ(progress.next_item(), told);
+  }
+}
+
 TEST(ChiefClientTest, ASignalStopsAtTheNextItem) {
   FakeChief chief;
   MakeGrant(&chief);
@@ -415,6 +541,42 @@ TEST(ChiefClientTest, ASignalStopsAtTheNextItem) {
   client->RequestStop(absl::CancelledError("SIGTERM"));
   EXPECT_FALSE(client->EnterItem());
   EXPECT_EQ(client->stop_status().message(), "SIGTERM");
+}
+
+TEST(ChiefClientTest, ASignalLetsTheItemInFlightEnd) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  bool interrupted = false;
+  client->Start(client->Register().value(), [&] { interrupted = true; });
+  ASSERT_TRUE(client->EnterItem());
+  client->RequestStop(absl::CancelledError("SIGTERM"));
+  EXPECT_FALSE(interrupted);
+  EXPECT_FALSE(client->stopping());
+  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+  EXPECT_TRUE(interrupted);
+  EXPECT_FALSE(client->EnterItem());
+  EXPECT_EQ(client->stop_status().message(), "SIGTERM");
+  client->Close(client->stop_status());
+  EXPECT_TRUE(chief.Saw([](const Progress& p) {
+    return p.next_item() == 8 && p.error() == "SIGTERM";
+  }));
+}
+
+// A chief that held it may never come back.
+TEST(ChiefClientTest, AHoldEndsWithTheStreamThatBroughtIt) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief, /*lost_after_ms=*/60000);
+  client->Start(client->Register().value(), [] {});
+  Command hold;
+  hold.set_hold(true);
+  chief.Send(hold);
+  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.holding(); }));
+  chief.Shutdown();
+  const auto entered = client->EnterItemWithin(std::chrono::seconds(20));
+  ASSERT_TRUE(entered.has_value());
+  EXPECT_TRUE(*entered);
 }
 
 }  // namespace

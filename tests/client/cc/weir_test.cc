@@ -299,6 +299,31 @@ TEST(WeirSdkTest, ANewerClientOfTheSameIndexReplacesTheOlder) {
   EXPECT_TRUE(newer->Push({"a"}).ok());
 }
 
+// Worker 0 dies when it has opened the first ps and not the second.
+TEST(WeirSdkTest, AWorkerThatDiedWhileItOpenedThePsIsContinued) {
+  Servers servers;
+  {
+    auto client = Client::Connect(servers.ForWorker());
+    ASSERT_TRUE(client.ok()) << client.status().message();
+    ASSERT_TRUE(client->Declare(Tensors()).ok());
+  }
+  // The second ps as it was before its slot was set: declared and filled.
+  const PsStatus status = servers.first.store->GetStatus();
+  DeclareRequest again;
+  *again.mutable_declaration() = status.declaration();
+  again.set_shard(1);
+  LoopbackPs second(Servers::Empty());
+  ASSERT_TRUE(second.store->Declare(again).ok());
+  sdk::Options later = servers.ForWorker();
+  later.ps[1] = second.address();
+  auto client = Client::Connect(later);
+  ASSERT_TRUE(client.ok()) << client.status().message();
+  const Status declared = client->Declare(Tensors());
+  ASSERT_TRUE(declared.ok()) << declared.message();
+  ASSERT_TRUE(client->Pull().ok());
+  EXPECT_EQ(second.store->Hello().state(), ACTIVE);
+}
+
 TEST(WeirSdkTest, ShutsTheServersDown) {
   Servers servers;
   auto client = Client::Connect(servers.ForWorker());

@@ -75,6 +75,60 @@ TEST(SupervisorTest, APermanentCodeEndsTheJobWithThatCode) {
   EXPECT_EQ(supervisor.PressureAt(3 * kSecond), Pressure::kTerminate);
 }
 
+TEST(SupervisorTest, AReplacedWorkerEndsNobodyElse) {
+  Supervisor supervisor = Running();
+  supervisor.OnExit(2, 5, 0);
+  EXPECT_FALSE(supervisor.ending());
+  EXPECT_TRUE(supervisor.TakeStarts(100 * kSecond).empty());
+  supervisor.OnExit(1, 0, kSecond);
+  EXPECT_TRUE(supervisor.ending());
+  EXPECT_EQ(supervisor.exit_code(), 0);
+}
+
+TEST(SupervisorTest, AReplacedMainTaskLeavesTheOthersToTheirEnd) {
+  Supervisor supervisor = Running();
+  supervisor.OnExit(1, 5, 0);
+  EXPECT_FALSE(supervisor.ending());
+  supervisor.OnExit(0, 0, kSecond);
+  EXPECT_FALSE(supervisor.ending());
+  supervisor.OnExit(2, 0, kSecond);
+  EXPECT_TRUE(supervisor.ending());
+  EXPECT_EQ(supervisor.exit_code(), 0);
+}
+
+TEST(SupervisorTest, WhereAllAreReplacedTheLauncherIs) {
+  Supervisor::Options options;
+  Supervisor supervisor(options, {Task("ps", 0), Task("worker", 0)});
+  supervisor.TakeStarts(0);
+  supervisor.OnExit(1, 5, 0);
+  EXPECT_TRUE(supervisor.ending());
+  EXPECT_EQ(supervisor.exit_code(), 5);
+  EXPECT_EQ(supervisor.failed_task(), 1);
+}
+
+TEST(SupervisorTest, AGoodEndOfTheMainTaskIsTheJobs) {
+  for (const int lost : {137, 138, 143}) {
+    Supervisor supervisor = Running();
+    supervisor.OnExit(0, lost, 0);  // the chief wrote DONE just before
+    EXPECT_EQ(supervisor.exit_code(), 138);
+    supervisor.OnExit(2, 138, kSecond);
+    supervisor.OnExit(1, 0, kSecond);
+    EXPECT_EQ(supervisor.exit_code(), 0);
+    EXPECT_EQ(supervisor.reason(), "");
+    EXPECT_EQ(supervisor.failed_task(), -1);
+    EXPECT_EQ(supervisor.PressureAt(5 * kSecond), Pressure::kNone);
+    EXPECT_EQ(supervisor.PressureAt(6 * kSecond), Pressure::kTerminate);
+  }
+}
+
+TEST(SupervisorTest, AnInterruptAfterTheLastStepIsNoFailure) {
+  Supervisor supervisor = Running();
+  supervisor.OnInterrupt(0);
+  EXPECT_EQ(supervisor.exit_code(), 130);
+  supervisor.OnExit(1, 0, kSecond);
+  EXPECT_EQ(supervisor.exit_code(), 0);
+}
+
 TEST(SupervisorTest, AFailedEvaluatorDoesNotEndTheJob) {
   Supervisor supervisor = Running();
   supervisor.OnExit(3, 2, 0);
@@ -173,6 +227,15 @@ TEST(UserCommandsTest, AChiefThatFailsAtTheEndIsAFailure) {
   EXPECT_EQ(supervisor.exit_code(), 3);
   EXPECT_EQ(supervisor.failed_task(), 4);
   EXPECT_EQ(supervisor.PressureOn(3, kSecond), Pressure::kTerminate);
+}
+
+TEST(UserCommandsTest, AReplacedChiefEndsNobodyButAProgramsFiveDoes) {
+  Supervisor supervisor = RunningCommands(true);
+  supervisor.OnExit(4, 5, 0);
+  EXPECT_FALSE(supervisor.ending());
+  supervisor.OnExit(2, 5, 0);
+  EXPECT_EQ(supervisor.exit_code(), 5);
+  EXPECT_EQ(supervisor.failed_task(), 2);
 }
 
 TEST(UserCommandsTest, ALostChiefIsStartedAgain) {

@@ -49,7 +49,7 @@ TEST(UserCommandTest, NamesARunByItsScript) {
   EXPECT_EQ(RunName({"/usr/bin/python3", "-u", "src/train.py", "x.py"}),
             "train");
   EXPECT_EQ(RunName({"python", "-m", "pkg.fit", "--lr", "1"}), "fit");
-  EXPECT_EQ(RunName({"bazel-bin/examples/sdk_linear", "1"}), "sdk_linear");
+  EXPECT_EQ(RunName({"bin/examples/sdk_linear", "1"}), "sdk_linear");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/crc32c.h"
@@ -25,10 +26,10 @@ std::string Message(const absl::Status& status) {
   return std::string(status.message());
 }
 
-Manifest ManifestOf(uint64_t step) {
+Manifest ManifestOf(uint64_t step, const std::string& name) {
   Manifest manifest;
   manifest.set_format(kManifestFormat);
-  manifest.set_name(CheckpointName(step));
+  manifest.set_name(name);
   manifest.set_step(step);
   Declaration* declaration = manifest.mutable_declaration();
   declaration->set_job("test");
@@ -56,8 +57,8 @@ class JobDir {
   }
 
   // What the ps does: a shard file whose values are the step.
-  Manifest Write(uint64_t step) const {
-    Manifest manifest = ManifestOf(step);
+  Manifest Write(uint64_t step, const std::string& name) const {
+    Manifest manifest = ManifestOf(step, name);
     const std::string path = absl::StrCat(directory, "/", manifest.name());
     EXPECT_TRUE(Files::Real()->MakeDirectories(path).ok());
     auto writer = SafetensorsWriter::Create(
@@ -74,6 +75,10 @@ class JobDir {
     file->set_crc32c(digest->crc32c);
     file->set_host("elsewhere");
     return manifest;
+  }
+
+  Manifest Write(uint64_t step) const {
+    return Write(step, CheckpointName(step));
   }
 
   // The same of a job with a table, whose file extends that of `base`.
@@ -101,18 +106,18 @@ class JobDir {
   }
 
   absl::Status CommitWithRows(uint64_t step, const std::string& base) {
-    EXPECT_TRUE(committer.Prepare(CheckpointName(step)).ok());
+    EXPECT_TRUE(committer.Prepare(step).ok());
     note.clear();
     return committer.Commit(WriteWithRows(step, base), &note);
   }
 
   absl::Status Commit(uint64_t step) {
-    const absl::Status prepared = committer.Prepare(CheckpointName(step));
-    if (!prepared.ok()) {
-      return prepared;
+    const absl::StatusOr<std::string> name = committer.Prepare(step);
+    if (!name.ok()) {
+      return name.status();
     }
     note.clear();
-    return committer.Commit(Write(step), &note);
+    return committer.Commit(Write(step, *name), &note);
   }
 
   std::vector<std::string> Names() const {
@@ -249,7 +254,14 @@ TEST(CheckpointCommitterTest, ADamagedNewestIsRefusedOrSetAside) {
   EXPECT_EQ((*found)->manifest.step(), 10u);
   EXPECT_THAT(note, HasSubstr("loses 5 steps"));
   EXPECT_THAT(run.Names(), ElementsAre("ckpt-5", "ckpt-10"));
-  EXPECT_TRUE(*Files::Real()->Exists(run.directory + "/damaged-ckpt-15"));
+  EXPECT_THAT(*Files::Real()->ReadAll(run.directory + "/ckpt-15/damaged"),
+              HasSubstr("CRC32C is"));
+  // It is not written over when training comes there again.
+  EXPECT_EQ(*run.committer.Prepare(15), "ckpt-15-2");
+  std::vector<CheckpointInfo> aside;
+  ASSERT_TRUE(ListCheckpoints(Files::Real(), run.directory, &aside).ok());
+  ASSERT_EQ(aside.size(), 1u);
+  EXPECT_EQ(aside[0].name, "ckpt-15");
   run.Damage(5);
   run.Damage(10);
   found = run.committer.Find(true, true, &note);
@@ -265,7 +277,82 @@ TEST(CheckpointCommitterTest, SweepRemovesOnlyWhatIsUnfinished) {
   std::ofstream(run.directory + "/notes.txt") << "mine";
   ASSERT_TRUE(run.committer.Sweep(&run.note).ok());
   EXPECT_THAT(*Files::Real()->List(run.directory),
-              ElementsAre("checkpoint", "ckpt-5", "notes.txt"));
+              ElementsAre("checkpoint", "ckpt-10", "ckpt-5", "notes.txt"));
+  // Its name is taken, it is empty, and it goes when training is past it.
+  EXPECT_THAT(*Files::Real()->List(run.directory + "/ckpt-10"), ElementsAre());
+  for (const uint64_t step : {10, 15, 20}) {
+    ASSERT_TRUE(run.Commit(step).ok());
+  }
+  EXPECT_THAT(*Files::Real()->List(run.directory),
+              ElementsAre("checkpoint", "ckpt-15", "ckpt-20", "notes.txt"));
+}
+
+TEST(CheckpointCommitterTest,
+     ACommittedCheckpointIsNeverTouchedByThatOfItsStep) {
+  JobDir run(Files::Real(), 1);
+  ASSERT_TRUE(run.Commit(5).ok());
+  const std::string manifest =
+      *Files::Real()->ReadAll(run.directory + "/ckpt-5/manifest.json");
+  // The chief dies before this one is committed.
+  EXPECT_EQ(*run.committer.Prepare(5), "ckpt-5-2");
+  EXPECT_EQ(*Files::Real()->ReadAll(run.directory + "/ckpt-5/manifest.json"),
+            manifest);
+  EXPECT_EQ(run.Newest(), 5);
+  ASSERT_TRUE(run.committer.Sweep(&run.note).ok());
+  ASSERT_TRUE(run.Commit(5).ok());
+  EXPECT_THAT(run.Names(), ElementsAre("ckpt-5-3"));
+  EXPECT_EQ(*run.committer.Prepare(5), "ckpt-5-4");
+}
+
+TEST(CheckpointCommitterTest, NoNameOfAnAttemptThatFailedIsGivenAgain) {
+  JobDir run;
+  std::set<std::string> names;
+  for (int i = 0; i < 5; ++i) {
+    const std::string name = *run.committer.Prepare(5);
+    EXPECT_TRUE(names.insert(name).second) << name;
+    run.Write(5, name);
+    if (i % 2 == 0) {
+      EXPECT_TRUE(run.committer.Discard(name).ok());
+    } else {
+      EXPECT_TRUE(run.committer.Sweep(&run.note).ok());
+    }
+    EXPECT_EQ(run.note, "");
+    EXPECT_EQ(run.Newest(), 0);
+    // What a ps writes late for it changes nothing of the next.
+    run.Write(5, name);
+  }
+  ASSERT_TRUE(run.Commit(5).ok());
+  EXPECT_THAT(run.Names(), ElementsAre("ckpt-5-6"));
+  EXPECT_EQ(run.Newest(), 5);
+  EXPECT_EQ(run.committer.Discard("ckpt-5-6").code(),
+            absl::StatusCode::kInternal);
+  EXPECT_EQ(run.Newest(), 5);
+}
+
+// Power may be lost at any time after the first checkpoint is committed.
+TEST(CheckpointCommitterTest, TheEntryOfTheDirectoryIsDurableAfterTheSweep) {
+  FaultyFiles files(Files::Real());
+  JobDir run(&files);
+  std::vector<std::string> calls;
+  files.Watch([&](const std::string& call) { calls.push_back(call); });
+  ASSERT_TRUE(run.committer.Sweep(&run.note).ok());
+  const auto at = [&](const std::string& call) {
+    return std::find(calls.begin(), calls.end(), call) - calls.begin();
+  };
+  const auto made = at("make directory " + run.directory);
+  const auto synced = at("fsync directory " + DirectoryOf(run.directory));
+  EXPECT_LT(made, synced);
+  EXPECT_LT(synced, static_cast<int64_t>(calls.size()));
+}
+
+// A checkpoint of another chief that is still being written is left alone.
+TEST(CheckpointCommitterTest, CommitLeavesALaterAttemptAlone) {
+  JobDir run;
+  ASSERT_TRUE(run.committer.Prepare(5).ok());
+  const Manifest later = run.Write(10);
+  ASSERT_TRUE(run.committer.Commit(run.Write(5), &run.note).ok());
+  ASSERT_TRUE(run.committer.Commit(later, &run.note).ok());
+  EXPECT_EQ(run.Newest(), 10);
 }
 
 // Whatever call fails, once or from then on: a whole newest checkpoint is
@@ -273,21 +360,24 @@ TEST(CheckpointCommitterTest, SweepRemovesOnlyWhatIsUnfinished) {
 TEST(CheckpointCommitterTest, AnyFailingCallLeavesTheLastGoodCheckpoint) {
   for (const bool sticky : {false, true}) {
     int64_t calls = 0;
+    bool all_ok = false;
     for (int64_t nth = 1; nth <= 200; ++nth) {
       FaultyFiles files(Files::Real());
       JobDir run(&files);
       for (const uint64_t step : {5, 10}) {
         ASSERT_TRUE(run.Commit(step).ok());
       }
-      ASSERT_TRUE(run.committer.Prepare("ckpt-15").ok());
-      const Manifest manifest = run.Write(15);
-      files.FailCall(nth, absl::ResourceExhaustedError("injected"), sticky);
-      const absl::Status status = run.committer.Commit(manifest, &run.note);
-      const int64_t newest = run.Newest();
-      if (status.ok()) {
-        EXPECT_EQ(newest, 15) << "call " << nth;
-      } else {
-        EXPECT_TRUE(newest == 10 || newest == 15) << "call " << nth;
+      // Of a step that has one already, too.
+      for (const uint64_t step : {10, 15}) {
+        files.FailCall(nth, absl::ResourceExhaustedError("injected"), sticky);
+        const absl::Status status = run.Commit(step);
+        const auto newest = static_cast<uint64_t>(run.Newest());
+        if (status.ok()) {
+          EXPECT_EQ(newest, step) << "call " << nth;
+        } else {
+          EXPECT_TRUE(newest == 10 || newest == step) << "call " << nth;
+        }
+        all_ok = status.ok();
       }
       EXPECT_GE(run.Names().size(), 1u);
       calls = files.calls();
@@ -297,7 +387,7 @@ TEST(CheckpointCommitterTest, AnyFailingCallLeavesTheLastGoodCheckpoint) {
       EXPECT_EQ(run.Newest(), 20);
       EXPECT_LE(run.Names().size(), 2u);
       if (nth > calls) {
-        EXPECT_TRUE(status.ok());
+        EXPECT_TRUE(all_ok);
         break;  // every call has failed once
       }
     }

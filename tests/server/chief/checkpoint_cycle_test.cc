@@ -28,12 +28,13 @@ struct Cycle {
     std::vector<Action> actions;
     cycle.BeginAtVersion(step, Sender(), /*now_ns=*/0, &actions);
     actions.clear();
-    cycle.OnPrepared(absl::OkStatus(), &actions);
+    cycle.OnPrepared(absl::StrCat("ckpt-", step), &actions);
     std::vector<std::string> bases;
     for (const Action& action : actions) {
       const auto& call = std::get<ShardCall>(action);
       const auto& request = std::get<SnapshotRequest>(call.request);
-      EXPECT_EQ(request.directory(), absl::StrCat(kDirectory, "/ckpt-", step));
+      directory = request.directory();
+      EXPECT_EQ(directory, absl::StrCat(kDirectory, "/ckpt-", step));
       EXPECT_EQ(request.version(), step);
       bases.push_back(request.table_base());
     }
@@ -48,7 +49,7 @@ struct Cycle {
       ShardFile file;
       file.set_shard(static_cast<uint32_t>(s));
       file.mutable_tables()->set_base(bases.at(static_cast<size_t>(s)));
-      cycle.OnWritten(s, file, &actions);
+      cycle.OnWritten(s, directory, file, &actions);
     }
     EXPECT_TRUE(actions.empty());
     EXPECT_EQ(cycle.state(), CheckpointCycle::State::kReady);
@@ -75,6 +76,7 @@ struct Cycle {
   }
 
   CheckpointCycle cycle;
+  std::string directory;  // of the last one that began
 };
 
 TEST(CheckpointCycleTest, EveryNthHasAllRowsAndThoseBetweenExtendIt) {
@@ -137,13 +139,53 @@ TEST(CheckpointCycleTest, AShardThatFailedEndsItWithoutACommit) {
   EXPECT_EQ(cycle.Take(10), "");
   EXPECT_EQ(cycle.Begin(20).at(0), "ckpt-10");
   std::vector<Action> actions;
-  cycle.cycle.OnWritten(0, ShardFile(), &actions);
-  cycle.cycle.OnWritten(1, absl::ResourceExhaustedError("disk full"), &actions);
+  cycle.cycle.OnWritten(0, cycle.directory, ShardFile(), &actions);
+  cycle.cycle.OnWritten(1, cycle.directory,
+                        absl::ResourceExhaustedError("disk full"), &actions);
   ASSERT_EQ(actions.size(), 1u);
   EXPECT_EQ(std::get<DiscardCheckpoint>(actions[0]).name, "ckpt-20");
   EXPECT_EQ(cycle.cycle.TakeOutcome()->result,
             CheckpointCycle::Result::kFailed);
   EXPECT_EQ(cycle.Take(30), "ckpt-10");
+}
+
+TEST(CheckpointCycleTest, AnswersOfAnAbandonedOneCountForNoOther) {
+  Cycle cycle(1);
+  cycle.Begin(10);
+  const std::string left = cycle.directory;
+  std::vector<Action> actions;
+  cycle.cycle.Abandon(&actions);
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_EQ(std::get<DiscardCheckpoint>(actions[0]).name, "ckpt-10");
+  EXPECT_EQ(cycle.cycle.TakeOutcome()->result,
+            CheckpointCycle::Result::kAbandoned);
+  const std::vector<std::string> bases = cycle.Begin(7);
+  for (int s = 0; s < kShards; ++s) {
+    SnapshotReply frozen;
+    frozen.set_frozen(true);
+    cycle.cycle.OnFrozen(s, left, /*has_blocks=*/true, frozen);
+    cycle.cycle.OnWritten(s, left, absl::AbortedError("a newer one"), &actions);
+  }
+  EXPECT_EQ(cycle.cycle.state(), CheckpointCycle::State::kFreezing);
+  cycle.Written(bases);
+  cycle.Commit();
+}
+
+TEST(CheckpointCycleTest, AtNewestTakesTheVersionOfTheMarks) {
+  Cycle cycle(1);
+  std::vector<Action> actions;
+  cycle.cycle.BeginAtNewest(Sender(), /*now_ns=*/0);
+  EXPECT_TRUE(cycle.cycle.wants_hold());
+  cycle.cycle.OnHeld();
+  cycle.cycle.OnMarks(/*torn=*/true, {3, 4}, /*step=*/3, &actions);
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_EQ(std::get<PrepareCheckpoint>(actions[0]).step, 3u);
+  actions.clear();
+  cycle.cycle.OnPrepared("ckpt-3", &actions);
+  ASSERT_EQ(actions.size(), static_cast<size_t>(kShards));
+  EXPECT_EQ(std::get<SnapshotRequest>(std::get<ShardCall>(actions[0]).request)
+                .version(),
+            3u);
 }
 
 }  // namespace

@@ -242,6 +242,14 @@ bool ChiefCluster::Worker::Register() {
       next_ = std::max(next_, grant_.next_item());
       return true;
     }
+    if (reply.ok() && reply->has_over()) {
+      MutexLock lock(&mutex_);
+      stopped_ = true;
+      status_ =
+          absl::Status(static_cast<absl::StatusCode>(reply->over().code()),
+                       reply->over().reason());
+      return false;
+    }
     if (!reply.ok() &&
         reply.status().code() != absl::StatusCode::kUnavailable) {
       MutexLock lock(&mutex_);
@@ -273,6 +281,7 @@ void ChiefCluster::Worker::Beat(bool out_of_work) {
   uint64_t stream = 0;
   {
     MutexLock lock(&mutex_);
+    progress.set_ending(stopped_);
     progress.set_holding(held_);
     stream = stream_;
   }
@@ -428,6 +437,9 @@ void ChiefCluster::Worker::Run() {
     if (!work || delay_ms_ > 0) {
       std::this_thread::sleep_for(milliseconds(std::max(delay_ms_, 1)));
     }
+  }
+  if (!kill) {
+    Beat(next_ >= count);
   }
   uint64_t stream = 0;
   {

@@ -4,6 +4,8 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/exit_code.h"
+#include "common/faulty_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint_io.h"
@@ -40,6 +42,17 @@ bool WaitFor(const std::function<bool()>& condition) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return condition();
+}
+
+TEST(ChiefRunnerTest, AFullDiskAtTheStartIsTransient) {
+  FaultyFiles files(Files::Real());
+  ChiefCluster cluster(MakeTempDir(), OnesSpec(10), 1, 1);
+  cluster.options.files = &files;
+  files.FailCall(1, absl::ResourceExhaustedError("No space left on device"),
+                 /*sticky=*/true);
+  const absl::Status status = cluster.StartChief();
+  EXPECT_EQ(ExitCodeFor(status), kExitRetry) << status;
+  EXPECT_THAT(Message(status), HasSubstr("No space left"));
 }
 
 TEST(ChiefRunnerTest, AsyncJobFromDeclareToDone) {

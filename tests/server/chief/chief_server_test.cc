@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/chief.grpc.pb.h"
+#include "server/chief/chief_service.h"
 #include "server/ps/store.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/chief/chief_cluster.h"
@@ -144,8 +145,20 @@ TEST(ChiefServerTest, AnOpenStreamDoesNotHoldUpTheEnd) {
   EXPECT_FALSE(stream->Finish().ok());
 }
 
-TEST(ChiefServerTest, AnAddressInUseIsSaid) {
+// A checkpoint that the bench's chief has under way.
+std::string UnderWay(const Bench& bench) {
+  const std::string path =
+      bench.cluster.options.workdir + "/checkpoints/ckpt-7";
+  EXPECT_TRUE(Files::Real()->MakeDirectories(path).ok());
+  EXPECT_TRUE(Files::Real()
+                  ->WriteAtomically(path + "/shard-0-of-1.safetensors", "1")
+                  .ok());
+  return path + "/shard-0-of-1.safetensors";
+}
+
+TEST(ChiefServerTest, AnAddressInUseIsSaidAndNothingIsTouched) {
   Bench bench;
+  const std::string file = UnderWay(bench);
   ChiefServer::Options options;
   options.runner = bench.cluster.options;
   options.address = absl::StrCat("127.0.0.1:", bench.server->port());
@@ -153,6 +166,71 @@ TEST(ChiefServerTest, AnAddressInUseIsSaid) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(second.status().message()),
               HasSubstr(options.address));
+  EXPECT_TRUE(*Files::Real()->Exists(file));
+}
+
+TEST(ChiefServerTest, AnotherAddressInTheSameWorkdirTouchesNothingEither) {
+  Bench bench;
+  const std::string file = UnderWay(bench);
+  ChiefServer::Options options;
+  options.runner = bench.cluster.options;
+  options.runner.claim_wait = std::chrono::milliseconds(100);
+  const auto second = ChiefServer::Start(options);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr("another chief works in"));
+  EXPECT_TRUE(*Files::Real()->Exists(file));
+}
+
+TEST(ChiefServerTest, WaitsForTheChiefBeforeItToLeave) {
+  Bench bench;
+  std::thread leaves([&bench] {
+    // The one before has its runner until the server's grace is over.
+    bench.server.reset();
+  });
+  ChiefServer::Options options;
+  options.runner = bench.cluster.options;
+  options.runner.claim_wait = std::chrono::seconds(60);
+  const auto second = ChiefServer::Start(options);
+  EXPECT_TRUE(second.ok()) << second.status();
+  leaves.join();
+}
+
+TEST(ChiefServerTest, CallsBeforeTheChiefIsThereAreToldToWait) {
+  ChiefService early;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(&early);
+  const auto server = builder.BuildAndStart();
+  const auto stub = Chief::NewStub(grpc::CreateChannel(
+      absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+  const auto expect_wait = [](const grpc::Status& status) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_THAT(status.error_message(), HasSubstr("the chief is starting"));
+  };
+  {
+    grpc::ClientContext context;
+    RegisterReply reply;
+    expect_wait(stub->Register(&context, RegisterRequest(), &reply));
+  }
+  {
+    grpc::ClientContext context;
+    ChiefStatus status;
+    expect_wait(stub->GetStatus(&context, ChiefStatusRequest(), &status));
+  }
+  {
+    grpc::ClientContext context;
+    RequestStopReply reply;
+    expect_wait(stub->RequestStop(&context, RequestStopRequest(), &reply));
+  }
+  grpc::ClientContext context;
+  auto stream = stub->Heartbeat(&context);
+  Command command;
+  EXPECT_FALSE(stream->Read(&command));
+  expect_wait(stream->Finish());
+  server->Shutdown();
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 #include "tests/server/chief/chief_world.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
+#include "proto/checkpoint_io.h"
 #include "proto/layout_io.h"
+#include "server/chief/checkpoint_committer.h"
 
 namespace weir {
 
@@ -51,6 +54,7 @@ ChiefWorld::ChiefWorld(int shard_count, int worker_count, JobSpec spec,
   options.worker_count = worker_count;
   options.cluster_fingerprint = 77;
   options.checkpoint_directory = "/disk";
+  options.chief_secret = "the directory's";
   options.clock = &clock;
   options.random = [this] { return ++next_random_; };
 }
@@ -62,9 +66,33 @@ void ChiefWorld::StartChief(bool resume) {
   }
   others_.clear();
   finished.reset();
+  options.newest.reset();
+  if (const std::string name = Newest(); !name.empty()) {
+    options.newest = disk[name];
+  }
   chief_ = std::make_unique<JobState>(options);
   chief_->Start();
   Take();
+}
+
+std::string ChiefWorld::Newest() const {
+  std::string newest;
+  for (const auto& [name, manifest] : disk) {
+    if (newest.empty() ||
+        *ParseCheckpointName(newest) < *ParseCheckpointName(name)) {
+      newest = name;
+    }
+  }
+  return newest;
+}
+
+void ChiefWorld::LoseShards() {
+  for (Shard& shard : shards) {
+    const uint64_t incarnation = shard.incarnation + 1000;
+    shard = {};
+    shard.incarnation = incarnation;
+  }
+  workers.clear();
 }
 
 void ChiefWorld::Take() {
@@ -75,6 +103,13 @@ void ChiefWorld::Take() {
       others_.push_back(std::move(action));
     }
   }
+}
+
+void ChiefWorld::AnswerNext(int s) {
+  const ShardCall call = calls_[s].front();
+  calls_[s].pop_front();
+  Call(call);
+  Take();
 }
 
 void ChiefWorld::Settle() {
@@ -127,6 +162,7 @@ HelloReply ChiefWorld::Hello(int s) const {
   if (shard.state == EMPTY) {
     return reply;
   }
+  reply.set_leaving(shard.leaving);
   reply.set_job(shard.declaration.job());
   reply.set_history(shard.declaration.history());
   reply.set_shard(static_cast<uint32_t>(s));
@@ -145,13 +181,18 @@ HelloReply ChiefWorld::Hello(int s) const {
   return reply;
 }
 
+uint64_t ChiefWorld::ItemsPerStep(const Shard& shard, uint32_t slot) const {
+  const uint32_t n = shard.declaration.update().sync().contributions();
+  const uint32_t count = shard.declaration.slot_count();
+  return (n - slot + count - 1) / count;
+}
+
 uint64_t ChiefWorld::Version(const Shard& shard) const {
   const uint32_t n = shard.declaration.update().sync().contributions();
   uint64_t steps = UINT64_MAX;
   uint64_t most = 0;
   for (uint32_t w = 0; w < shard.declaration.slot_count() && w < n; ++w) {
-    const uint64_t per_step = (n - w + shard.declaration.slot_count() - 1) /
-                              shard.declaration.slot_count();
+    const uint64_t per_step = ItemsPerStep(shard, w);
     const auto next = shard.next.find(static_cast<int>(w));
     const uint64_t done =
         next == shard.next.end() ? 0 : next->second / per_step;
@@ -167,10 +208,20 @@ uint64_t ChiefWorld::Version(const Shard& shard) const {
 
 void ChiefWorld::Activate(int s, const SetSlotsRequest& request) {
   Shard& shard = shards[s];
-  if (shard.state == EMPTY ||
-      request.sender().history() != shard.declaration.history()) {
-    chief_->OnSlotsSet(s, absl::FailedPreconditionError("another history"));
+  if (shard.state == EMPTY) {
+    chief_->OnSlotsSet(s, absl::FailedPreconditionError("empty"));
     return;
+  }
+  if (request.sender().history() != shard.declaration.history()) {
+    chief_->OnSlotsSet(s, absl::PermissionDeniedError("another history"));
+    return;
+  }
+  for (const auto& slot : request.slot()) {
+    const auto it = shard.generation.find(static_cast<int>(slot.slot()));
+    if (it != shard.generation.end() && slot.generation() < it->second) {
+      chief_->OnSlotsSet(s, absl::PermissionDeniedError("older generation"));
+      return;
+    }
   }
   shard.state = ACTIVE;
   for (const auto& slot : request.slot()) {
@@ -178,47 +229,77 @@ void ChiefWorld::Activate(int s, const SetSlotsRequest& request) {
     bool& retired = shard.retired[static_cast<int>(slot.slot())];
     retired = slot.retired() || (retired && slot.generation() == generation);
     generation = std::max(generation, slot.generation());
+    shard.process[static_cast<int>(slot.slot())] = slot.process();
+  }
+  // The step under way is published without what retired slots did not bring.
+  const uint32_t n = shard.declaration.update().sync().contributions();
+  const uint64_t steps =
+      n == 0 ? 0 : Version(shard) - shard.declaration.base_version();
+  for (uint32_t w = 0; w < shard.declaration.slot_count() && w < n; ++w) {
+    if (shard.retired[static_cast<int>(w)]) {
+      uint64_t& next = shard.next[static_cast<int>(w)];
+      next = std::max(next, steps * ItemsPerStep(shard, w));
+    }
   }
   chief_->OnSlotsSet(s, absl::OkStatus());
 }
 
 void ChiefWorld::Snapshot(int s, const SnapshotRequest& request) {
   Shard& shard = shards[s];
+  if (!shard.snapshot_name.empty()) {
+    chief_->OnWritten(s, shard.snapshot_name,
+                      absl::AbortedError("a newer snapshot took its place"));
+    shard.snapshot_name.clear();
+  }
+  if (request.sender().history() != shard.declaration.history()) {
+    chief_->OnWritten(s, request.directory(),
+                      absl::PermissionDeniedError("another history"));
+    return;
+  }
   if (request.has_version()) {
-    if (Version(shard) > request.version()) {
-      chief_->OnWritten(s, absl::OutOfRangeError("past it"));
+    if (Version(shard) > request.version() + (shard.keeps_previous ? 1 : 0)) {
+      chief_->OnWritten(s, request.directory(),
+                        absl::OutOfRangeError("past it"));
       return;
     }
     shard.snapshot_version = request.version();
   }
   shard.snapshot_name = request.directory();
+  shard.frozen = false;
 }
 
 void ChiefWorld::CheckSnapshots() {
   for (size_t s = 0; s < shards.size(); ++s) {
     Shard& shard = shards[s];
-    if (shard.snapshot_name.empty() || no_freeze) {
+    if (shard.snapshot_name.empty() || (no_freeze && !shard.frozen)) {
       continue;
     }
     if (shard.snapshot_version.has_value() &&
         Version(shard) < *shard.snapshot_version) {
       continue;
     }
+    const int index = static_cast<int>(s);
+    const std::string directory = shard.snapshot_name;
+    if (!std::exchange(shard.frozen, true)) {
+      SnapshotReply frozen;
+      frozen.set_frozen(true);
+      *frozen.mutable_slot() = Hello(index).slot();
+      chief_->OnFrozen(index, directory, frozen);
+      Take();
+    }
+    if (no_write) {
+      continue;
+    }
     shard.snapshot_name.clear();
     shard.snapshot_version.reset();
-    const int index = static_cast<int>(s);
-    SnapshotReply frozen;
-    frozen.set_frozen(true);
-    *frozen.mutable_slot() = Hello(index).slot();
-    chief_->OnFrozen(index, frozen);
-    Take();
+    shard.frozen = false;
     if (!write_error.ok()) {
-      chief_->OnWritten(index, write_error);
+      chief_->OnWritten(index, directory, write_error);
     } else {
       ShardFile file;
       file.set_shard(static_cast<uint32_t>(s));
       file.set_name(absl::StrCat("shard-", s));
-      chief_->OnWritten(index, file);
+      chief_->OnWritten(index, directory, file);
     }
     Take();
   }
@@ -241,18 +322,25 @@ void ChiefWorld::Call(const ShardCall& call) {
     DeclareReply reply;
     reply.set_incarnation(shard.incarnation);
     if (shard.state == ACTIVE) {
-      chief_->OnDeclared(s, absl::FailedPreconditionError("ACTIVE"));
+      chief_->OnDeclared(s, absl::PermissionDeniedError("ACTIVE"));
       return;
     }
     shard.state = LOADED;
     shard.declaration = declare->declaration();
+    shard.secret = declare->chief_secret();
     reply.set_layout_fingerprint(
         LayoutFromDeclaration(shard.declaration)->fingerprint());
     chief_->OnDeclared(s, reply);
   } else if (const auto* restore = std::get_if<RestoreRequest>(&call.request)) {
+    if (shard.state == ACTIVE &&
+        restore->seen_history() != shard.declaration.history()) {
+      chief_->OnDeclared(s, absl::PermissionDeniedError("another history"));
+      return;
+    }
     ++shard.restores;
     shard.state = LOADED;
     shard.declaration = restore->declaration();
+    shard.secret = restore->chief_secret();
     shard.generation.clear();
     shard.retired.clear();
     shard.next.clear();
@@ -268,7 +356,7 @@ void ChiefWorld::Call(const ShardCall& call) {
   } else if (const auto* snap = std::get_if<SnapshotRequest>(&call.request)) {
     Snapshot(s, *snap);
   } else if (const auto* end = std::get_if<ShutdownRequest>(&call.request)) {
-    shard.shut_down = true;
+    shard.shut_down = end->chief_secret() == shard.secret;
     shard.shutdown_code = static_cast<absl::StatusCode>(end->code());
     chief_->OnShutdown(s);
   }
@@ -281,26 +369,30 @@ void ChiefWorld::Run(const Action& action) {
     lines.push_back(train->line);
   } else if (std::holds_alternative<FindCheckpoint>(action)) {
     std::optional<FoundCheckpoint> found;
-    for (const auto& [name, manifest] : disk) {
-      if (!found.has_value() || manifest.step() > found->manifest.step()) {
-        found = FoundCheckpoint{"/disk/" + name, manifest};
-      }
+    if (const std::string name = Newest(); !name.empty()) {
+      found = FoundCheckpoint{"/disk/" + name, disk[name]};
     }
     chief_->OnCheckpointFound(
         damaged ? absl::StatusOr<std::optional<FoundCheckpoint>>(
                       absl::DataLossError("/disk/ckpt-9 is damaged"))
                 : absl::StatusOr<std::optional<FoundCheckpoint>>(found));
   } else if (const auto* prepare = std::get_if<PrepareCheckpoint>(&action)) {
-    // As the committer does: what is there under this name makes room.
-    disk.erase(prepare->name);
-    chief_->OnPrepared(absl::OkStatus());
+    const std::string name = NextCheckpointName(directories, prepare->step);
+    if (disk.erase(name) > 0) {
+      log.push_back(name + " was removed before its successor was there");
+    }
+    directories.push_back(name);
+    chief_->OnPrepared(name);
   } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
-    if (commit_error.ok()) {
+    if (commit_error.ok() || manifest_stays) {
       disk[commit->manifest.name()] = commit->manifest;
     }
     chief_->OnCommitted(commit_error);
   } else if (const auto* write = std::get_if<WriteDone>(&action)) {
-    done = write->checkpoint;
+    if (done_error.ok()) {
+      done = write->checkpoint;
+    }
+    chief_->OnDoneWritten(done_error);
   } else if (const auto* finish = std::get_if<Finish>(&action)) {
     if (finished.has_value()) {
       log.push_back("finished twice");
@@ -356,6 +448,9 @@ void ChiefWorld::Register(int w) {
                        shard.declaration.history() == reply->assign().history();
     }
   }
+  if (reply.ok() && reply->has_over()) {
+    worker.stop = reply->over();
+  }
   if (!reply.ok() || !reply->has_grant()) {
     return;
   }
@@ -376,7 +471,8 @@ ChiefWorld::Worker& ChiefWorld::Join(int w) {
   workers[w] = fresh;
   for (int i = 0; i < 100; ++i) {
     Register(w);
-    if (workers[w].grant.has_value() || !workers[w].error.ok()) {
+    if (workers[w].grant.has_value() || workers[w].stop.has_value() ||
+        !workers[w].error.ok()) {
       break;
     }
     Run(0.05);
@@ -405,6 +501,7 @@ absl::Status ChiefWorld::Beat(int w, bool bad) {
   progress.set_generation(grant.sender().generation());
   progress.set_next_item(worker.next);
   progress.set_holding(worker.held);
+  progress.set_ending(worker.stop.has_value());
   progress.set_out_of_work(worker.finished ||
                            (worker.items > 0 && worker.next >= worker.items));
   if (bad) {
@@ -434,6 +531,7 @@ void ChiefWorld::Work(int ticks_max) {
   for (int tick = 0; tick < ticks_max && !finished.has_value(); ++tick) {
     for (auto& [w, worker] : workers) {
       if (worker.stop.has_value() && worker.stream != 0) {
+        Beat(w).IgnoreError();
         chief_->OnStreamLost(worker.stream);
         worker.stream = 0;
         Take();

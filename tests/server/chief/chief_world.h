@@ -32,15 +32,21 @@ class ChiefWorld {
     Declaration declaration;
     bool down = false;
     std::map<int, uint32_t> generation;
+    std::map<int, uint64_t> process;  // of the generation
     std::map<int, bool> retired;
     bool assigned = false;         // by worker 0
     std::map<int, uint64_t> next;  // next item by slot
     int declares = 0;
     int restores = 0;
     bool shut_down = false;
+    bool leaving = false;  // after SIGTERM
     absl::StatusCode shutdown_code = absl::StatusCode::kOk;
+    std::string secret;                        // of Declare or Restore
     std::optional<uint64_t> snapshot_version;  // sync: not reached yet
     std::string snapshot_name;
+    bool frozen = false;  // its file is being written
+    // Sync: the version before can be frozen, as of a rule without state.
+    bool keeps_previous = false;
   };
   struct Worker {
     uint64_t process = 0;
@@ -62,6 +68,8 @@ class ChiefWorld {
   JobState& chief() { return *chief_; }
   // Delivers answers until nothing is under way.
   void Settle();
+  // Delivers the oldest call to shard `s`.
+  void AnswerNext(int s);
   // Ticks of 50 ms with everything delivered in between.
   void Run(double seconds);
 
@@ -85,6 +93,7 @@ class ChiefWorld {
   std::vector<std::string> log;
   std::vector<std::string> lines;        // train.jsonl
   std::map<std::string, Manifest> disk;  // committed checkpoints
+  std::vector<std::string> directories;  // that were made for checkpoints
   std::string done;
   std::optional<absl::Status> finished;
   int holds = 0;
@@ -92,10 +101,17 @@ class ChiefWorld {
   std::map<std::pair<uint32_t, uint32_t>, std::set<uint64_t>> grants;
   absl::Status write_error;  // of every shard file
   absl::Status commit_error;
-  bool damaged = false;    // the newest checkpoint
-  bool no_freeze = false;  // snapshots hang
+  absl::Status done_error;      // of writing DONE
+  bool manifest_stays = false;  // after commit_error: its last fsync failed
+  bool damaged = false;         // the newest checkpoint
+  bool no_freeze = false;       // snapshots hang
+  bool no_write = false;        // frozen, but their files hang
 
   bool Logged(const std::string& text) const;
+  // The name of the newest in `disk`, "" without one.
+  std::string Newest() const;
+  // All ps die and come back empty.
+  void LoseShards();
 
  private:
   void Take();
@@ -105,6 +121,7 @@ class ChiefWorld {
   void CheckSnapshots();
   HelloReply Hello(int s) const;
   uint64_t Version(const Shard& shard) const;
+  uint64_t ItemsPerStep(const Shard& shard, uint32_t slot) const;
   void Activate(int s, const SetSlotsRequest& request);
 
   std::optional<RandomStream> random_;

@@ -254,7 +254,9 @@ TEST_F(JobStateBroughtTest, RefusesToContinueAnotherModel) {
   world_.brought.mutable_variable(0)->set_name("v");
   world_.StartChief(/*resume=*/true);
   world_.Settle();
-  EXPECT_THAT(Message(world_.Join(0).error),
+  world_.Join(0);
+  ASSERT_TRUE(world_.workers[0].stop.has_value());
+  EXPECT_THAT(world_.workers[0].stop->reason(),
               HasSubstr("tensor 0 is 'w' on the server, 'v' here"));
   world_.Run(5);
   EXPECT_EQ(world_.finished->code(), absl::StatusCode::kAlreadyExists);
@@ -327,7 +329,8 @@ TEST_F(JobStateBroughtTest, AFinishedWorkerMayComeBackWhileOthersWork) {
   world_.Retire(0);
   world_.Run(5);
   ASSERT_TRUE(world_.finished.has_value());
-  EXPECT_EQ(world_.Join(1).error.code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(world_.Join(1).stop.has_value());
+  EXPECT_EQ(world_.workers[1].stop->code(), 0u);
 }
 
 TEST_F(JobStateBroughtTest, AStopLeavesACheckpoint) {

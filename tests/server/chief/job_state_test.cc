@@ -152,6 +152,7 @@ TEST(JobStateTest, ANewerProcessTakesTheSlot) {
   world.Join(0);
   EXPECT_EQ(world.workers[0].grant->sender().generation(), 2u);
   EXPECT_EQ(world.shards[1].generation[0], 2u);
+  EXPECT_EQ(world.shards[1].process[0], world.workers[0].process);
   // The old one is told by whom, and stays out.
   Progress late;
   late.set_slot(0);
@@ -205,6 +206,30 @@ TEST(JobStateTest, ARestartedChiefTakesOverWithoutDeclaring) {
   EXPECT_EQ(world.shards[0].next[0], 10u);
 }
 
+TEST(JobStateTest, AReplacedProcessStaysReplacedWhenTheChiefIsRestarted) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.StartChief();
+  RegisterRequest old = world.Join(0).request;
+  old.set_held_history(world.workers[0].grant->sender().history());
+  old.set_held_generation(world.workers[0].grant->sender().generation());
+  world.Join(0);
+  RegisterRequest newer = world.workers[0].request;
+  newer.set_held_history(old.held_history());
+  newer.set_held_generation(2);
+  world.StartChief();
+  world.Run(1);
+  // The old one wakes up, and comes first.
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_EQ(world.chief().OnRegister(old).status().code(),
+              absl::StatusCode::kPermissionDenied);
+  }
+  const auto reply = world.chief().OnRegister(newer);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  ASSERT_TRUE(reply->has_grant());
+  EXPECT_EQ(reply->grant().sender().generation(), 2u);
+  EXPECT_FALSE(world.finished.has_value());
+}
+
 TEST(JobStateTest, ARestartedChiefWithAnotherJobSpecNamesTheField) {
   JobSpec spec = SmallSpec();
   spec.mutable_checkpoint()->set_every_steps(5);
@@ -242,6 +267,83 @@ TEST(JobStateTest, AShardThatComesBackEmptyEndsTheJob) {
   EXPECT_TRUE(world.shards[0].shut_down);
   EXPECT_EQ(world.shards[0].shutdown_code,
             absl::StatusCode::kFailedPrecondition);
+}
+
+// The chief has ended as one after which another came: alone.
+void ExpectGaveWay(ChiefWorld* world) {
+  ASSERT_TRUE(world->finished.has_value());
+  EXPECT_EQ(world->finished->code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(Message(*world->finished), HasSubstr("another chief"));
+  for (const ChiefWorld::Shard& shard : world->shards) {
+    EXPECT_FALSE(shard.shut_down);
+  }
+  for (auto& [w, worker] : world->workers) {
+    EXPECT_FALSE(worker.stop.has_value()) << "worker " << w;
+    if (worker.grant.has_value()) {
+      EXPECT_TRUE(absl::IsUnavailable(worker.error)) << worker.error;
+    }
+    EXPECT_TRUE(absl::IsUnavailable(
+        world->chief().OnRegister(worker.request).status()));
+  }
+  EXPECT_TRUE(world->chief().TakeActions().empty());
+}
+
+TEST(JobStateTest, AChiefWhoseGenerationsAreOldGivesWay) {
+  ChiefWorld world(2, 2, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  ASSERT_TRUE(world.Beat(0).ok());
+  world.shards[1].generation[0] = 7;  // by another chief
+  world.Join(1);
+  world.Run(1);
+  ExpectGaveWay(&world);
+}
+
+TEST(JobStateTest, AChiefWhoseHistoryIsGoneGivesWay) {
+  ChiefWorld world(2, 2, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  ASSERT_TRUE(world.Beat(0).ok());
+  // Another chief restores; it has done the first shard.
+  world.shards[0].declaration.set_history(4711);
+  world.Run(2);
+  ExpectGaveWay(&world);
+}
+
+TEST(JobStateTest, AChiefWhoseCheckpointIsRefusedGivesWay) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  ASSERT_TRUE(world.Beat(0).ok());
+  world.chief().OnWritten(1, "",
+                          absl::PermissionDeniedError("another history"));
+  world.Run(0.1);
+  ExpectGaveWay(&world);
+}
+
+TEST(JobStateTest, ARestoreDoesNotReplaceWhatAnotherChiefRestored) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.options.spec.mutable_checkpoint()->set_every_steps(5);
+  world.StartChief();
+  world.Join(0);
+  world.Work(20);
+  ASSERT_FALSE(world.disk.empty());
+  world.shards[1] = {};
+  world.shards[1].incarnation = 5;
+  world.workers.clear();
+  world.StartChief(/*resume=*/true);
+  // Its Hellos are answered, then another chief is faster.
+  for (size_t s = 0; s < world.shards.size(); ++s) {
+    world.AnswerNext(static_cast<int>(s));
+  }
+  for (ChiefWorld::Shard& shard : world.shards) {
+    shard.state = ACTIVE;
+    shard.declaration = world.shards[0].declaration;
+    shard.declaration.set_history(4711);
+  }
+  world.Run(1);
+  ExpectGaveWay(&world);
+  EXPECT_EQ(world.shards[0].restores, 0);
 }
 
 TEST(JobStateTest, APsThatDoesNotAnswerIsLostAfterLostAfter) {
@@ -446,7 +548,9 @@ TEST(JobStateTest, RandomOrdersNeverDeclareTwiceNorGrantAGenerationTwice) {
       EXPECT_EQ(shard.restores, 0);
       EXPECT_EQ(shard.state, ACTIVE);
     }
-    EXPECT_EQ(world.done, "ckpt-20") << "seed " << seed;
+    ASSERT_EQ(world.disk.count(world.done), 1u) << "seed " << seed;
+    EXPECT_EQ(world.disk[world.done].step(), 20u) << "seed " << seed;
+    EXPECT_FALSE(world.Logged("removed before its successor"));
   }
 }
 

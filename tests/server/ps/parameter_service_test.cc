@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/faulty_files.h"
+#include "common/mutex.h"
 #include "common/random.h"
 #include "gtest/gtest.h"
 #include "proto/ps.grpc.pb.h"
@@ -62,6 +64,54 @@ bool WaitUntil(const std::function<bool()>& condition) {
     std::this_thread::yield();
   }
   return true;
+}
+
+// Files whose Create does not come back until End.
+struct HangingFiles {
+  HangingFiles() : files(Files::Real()) {
+    files.Watch([this](const std::string& call) {
+      MutexLock lock(&mutex);
+      hangs = hangs || call.rfind("create ", 0) == 0;
+      while (hangs && !ended && call.rfind("create ", 0) == 0) {
+        changed.Wait(&mutex);
+      }
+    });
+  }
+  void End() {
+    MutexLock lock(&mutex);
+    ended = true;
+    changed.NotifyAll();
+  }
+  FaultyFiles files;
+  Mutex mutex;
+  CondVar changed;
+  bool hangs ABSL_GUARDED_BY(mutex) = false;
+  bool ended ABSL_GUARDED_BY(mutex) = false;
+};
+
+TEST(ParameterServiceTest, AFileThatHangsHoldsUpNoRestore) {
+  HangingFiles disk;
+  LoopbackPs ps({.files = &disk.files});
+  SnapshotRequest snapshot;
+  *snapshot.mutable_sender() = ps.SenderOf(0);
+  snapshot.set_directory(testing::TempDir());
+  absl::Status written;
+  std::thread writer([&] {
+    written = ps.link->Snapshot(snapshot, std::chrono::minutes(1),
+                                [](const SnapshotReply&) {});
+  });
+  EXPECT_TRUE(WaitUntil([&] {
+    MutexLock lock(&disk.mutex);
+    return disk.hangs;
+  }));
+  RestoreRequest restore;
+  *restore.mutable_declaration() = ps.MakeDeclaration();
+  restore.set_checkpoint_dir(testing::TempDir() + "/none");
+  EXPECT_EQ(ps.link->Restore(restore, kTimeout).status().code(),
+            absl::StatusCode::kNotFound);
+  disk.End();
+  writer.join();
+  EXPECT_TRUE(written.ok()) << written;
 }
 
 TEST(ParameterServiceTest, APlainProtobufClientPushesAndPulls) {

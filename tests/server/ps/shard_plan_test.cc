@@ -64,6 +64,10 @@ TEST(ShardPlanTest, NamesTheFieldThatIsWrong) {
        },
        "contributions"},
       {[](Declaration& d) { d.set_slot_count(0); }, "slot_count"},
+      {[](Declaration& d) {
+         d.set_out_of_order_bytes(ShardPlan::kOutOfOrderBytesMax + 1);
+       },
+       "out_of_order_bytes is 402653185"},
       {[](Declaration& d) { d.set_slot_count(1 << 20); }, "slot_count"},
       {[](Declaration& d) { d.set_base_version(UINT64_MAX); }, "base_version"},
   };

@@ -361,6 +361,21 @@ TEST(ShardTablesSyncTest, TheFirstOfTwoResultsCounts) {
   EXPECT_EQ(Rows(tester, AllIds(), 1), Expected(2, 1));
 }
 
+TEST(ShardTablesSyncTest, AResultThatComesAfterItsStepIsADuplicate) {
+  StoreTester tester(TwoTables("sync { contributions: 2 }"));
+  Apply(tester, Contribution(tester, 2, 0, 0, 2), GradientsOf(0));
+  UpdateChunk other = Contribution(tester, 2, 0, 1, 2);
+  other.mutable_sender()->set_slot(0);
+  other.mutable_push()->set_item(1);
+  ASSERT_EQ(OutcomeOf(Apply(tester, other, GradientsOf(1))), Receipt::ACCEPTED);
+  const std::vector<float> rows = Rows(tester, AllIds(), 1);
+  const auto late =
+      Apply(tester, Contribution(tester, 2, 0, 1, 2), GradientsOf(1));
+  EXPECT_EQ(OutcomeOf(late), Receipt::DUPLICATE) << late->reply.status();
+  EXPECT_EQ(Rows(tester, AllIds(), 1), rows);
+  EXPECT_EQ(tester.store->Hello().slot(1).next_item_max(), 1u);
+}
+
 TEST(ShardTablesSyncTest, ARetiredSlotsContributionsArePassed) {
   StoreTester tester(TwoTables("sync { contributions: 2 }"));
   ASSERT_TRUE(tester.SetSlot(1, 1, true).ok());

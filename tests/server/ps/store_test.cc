@@ -1,12 +1,14 @@
 #include "server/ps/store.h"
 
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/files.h"
 #include "gtest/gtest.h"
+#include "server/ps/block.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/ps/store_tester.h"
 
@@ -90,10 +92,12 @@ TEST(StoreTest, DeclareIsRepeatableUntilActive) {
   ASSERT_TRUE(ps.SetSlot(0, 1, false).ok());
   EXPECT_EQ(ps.store->Hello().state(), ACTIVE);
   for (const uint64_t history : {1, 2}) {
+    // Another history is another chief's.
     EXPECT_EQ(ps.store->Declare(RequestFor(WithHistory(Job(), history)))
                   .status()
                   .code(),
-              StatusCode::kFailedPrecondition);
+              history == 1 ? StatusCode::kFailedPrecondition
+                           : StatusCode::kPermissionDenied);
   }
 }
 
@@ -107,9 +111,31 @@ TEST(StoreTest, NobodyPushesBeforeSlotsAreSet) {
 TEST(StoreTest, AGenerationNeverFalls) {
   StoreTester ps(Job());
   ASSERT_TRUE(ps.SetSlot(0, 5, false).ok());
-  EXPECT_EQ(ps.SetSlot(0, 4, false).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ps.SetSlot(0, 4, false).code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(ps.SetSlot(1, 1, false).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(ps.store->Hello().slot(0).generation(), 5u);
+}
+
+TEST(StoreTest, AGenerationBelongsToOneProcess) {
+  StoreTester ps(Job());
+  SetSlotsRequest request;
+  *request.mutable_sender() = ps.SenderOf(0, 0);
+  SetSlotsRequest::Slot* const slot = request.add_slot();
+  const auto set = [&](uint32_t generation, uint64_t process) {
+    slot->set_generation(generation);
+    slot->set_process(process);
+    return ps.store->SetSlots(request).code();
+  };
+  const auto holder = [&] { return ps.store->Hello().slot(0).process(); };
+  EXPECT_EQ(set(1, 7), StatusCode::kOk);  // so far nobody's
+  EXPECT_EQ(set(1, 7), StatusCode::kOk);
+  EXPECT_EQ(set(1, 8), StatusCode::kPermissionDenied);
+  EXPECT_EQ(set(1, 0), StatusCode::kOk);  // a chief that does not know
+  EXPECT_EQ(holder(), 7u);
+  EXPECT_EQ(set(2, 8), StatusCode::kOk);
+  EXPECT_EQ(holder(), 8u);
+  EXPECT_EQ(set(3, 0), StatusCode::kOk);
+  EXPECT_EQ(holder(), 0u);
 }
 
 TEST(StoreTest, AssignsValuesUntilActive) {
@@ -190,6 +216,53 @@ TEST(StoreTest, RestoreReplacesTheShardAndEndsItsWaits) {
   EXPECT_EQ(ps.Values(0), saved);
 }
 
+TEST(StoreTest, ALateRestoreDoesNotReplaceWhatAnotherChiefMade) {
+  StoreTester ps(Job());
+  const std::string dir = MakeCheckpoint(ps);
+  RestoreRequest request;
+  *request.mutable_declaration() = WithHistory(Job(), 3);
+  request.set_checkpoint_dir(dir);
+  for (const uint64_t seen : {0, 2}) {
+    request.set_seen_history(seen);
+    EXPECT_EQ(ps.store->Restore(request).status().code(),
+              StatusCode::kPermissionDenied);
+    EXPECT_EQ(ps.store->Hello().history(), 1u);
+  }
+  request.set_seen_history(1);
+  EXPECT_TRUE(ps.store->Restore(request).ok());
+  // Nobody trains what is only LOADED: a chief may have died over it.
+  request.mutable_declaration()->set_history(4);
+  EXPECT_TRUE(ps.store->Restore(request).ok());
+  EXPECT_EQ(ps.store->Hello().history(), 4u);
+}
+
+TEST(StoreTest, AnotherHistoryIsAnotherChiefs) {
+  StoreTester ps(Job());
+  Sender other = ps.SenderOf(0, 0);
+  other.set_history(9);
+  SetSlotsRequest slots;
+  *slots.mutable_sender() = other;
+  EXPECT_EQ(ps.store->SetSlots(slots).code(), StatusCode::kPermissionDenied);
+  SnapshotRequest snapshot;
+  *snapshot.mutable_sender() = other;
+  snapshot.set_directory(MakeTempDir());
+  StatusCode code = StatusCode::kOk;
+  ps.store->Snapshot(
+      snapshot,
+      [&](const absl::StatusOr<SnapshotReply>& reply) {
+        code = reply.status().code();
+      },
+      [](const std::function<void()>&) {});
+  EXPECT_EQ(code, StatusCode::kPermissionDenied);
+  // A worker that retires its slot has slept through a restore.
+  slots.mutable_sender()->set_generation(1);
+  EXPECT_EQ(ps.store->SetSlots(slots).code(), StatusCode::kFailedPrecondition);
+  slots.mutable_sender()->set_generation(0);
+  // Another job is no sign of another chief.
+  slots.mutable_sender()->set_job("another");
+  EXPECT_EQ(ps.store->SetSlots(slots).code(), StatusCode::kFailedPrecondition);
+}
+
 TEST(StoreTest, AFailedRestoreLeavesTheShardAsItWas) {
   StoreTester ps(Job());
   const std::string dir = MakeCheckpoint(ps);
@@ -207,6 +280,53 @@ TEST(StoreTest, AFailedRestoreLeavesTheShardAsItWas) {
 
   EXPECT_EQ(ps.Restore(WithHistory(Job(), 2), dir + "/none").code(),
             StatusCode::kNotFound);
+}
+
+TEST(StoreTest, ReadersThatWaitKeepNoWorkerOut) {
+  StoreTester ps(Job("update { sync { contributions: 1 } } slot_count: 2"));
+  const auto parks = [&](int slot, uint32_t generation) {
+    Want want;
+    want.set_version(1);
+    // A pull that is parked is answered when the store ends.
+    auto refused = std::make_shared<bool>(false);
+    ps.store->Pull(ps.SenderOf(slot, generation), 0, want,
+                   [refused](const absl::StatusOr<PulledBlock>& answer) {
+                     *refused = absl::IsResourceExhausted(answer.status());
+                   });
+    return !*refused;
+  };
+  int waiting = 0;
+  while (parks(waiting % 7, 0)) {  // a reader's slot means nothing
+    ASSERT_LT(++waiting, 10000);
+  }
+  EXPECT_EQ(waiting, Block::kParkingShares.readers);
+  for (int slot = 0; slot < 2; ++slot) {
+    waiting = 0;
+    while (parks(slot, 1)) {
+      ASSERT_LT(++waiting, 10000);
+    }
+    EXPECT_EQ(waiting, Block::kParkingShares.per_slot);
+  }
+  ps.store.reset();  // answers them all
+}
+
+TEST(StoreTest, ARestoreThatDoesNotFitBesideTheShardIsRefused) {
+  StoreTester trained(Job());
+  const std::string dir = MakeCheckpoint(trained);
+  const Declaration again = WithHistory(Job(), 2);
+  RestoreRequest request;
+  *request.mutable_declaration() = again;
+  request.set_checkpoint_dir(dir);
+  Store::Options options;
+  // One shard needs about 1 KiB: 400 bytes of values, and what a block costs.
+  options.memory_bytes_max = 1200;
+  const auto store = *Store::Create(options);
+  ASSERT_TRUE(store->Restore(request).ok());
+  const absl::StatusOr<DeclareReply> twice = store->Restore(request);
+  EXPECT_EQ(twice.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(absl::StrContains(twice.status().message(), "start it anew"))
+      << twice.status();
+  EXPECT_EQ(store->Hello().history(), again.history());
 }
 
 TEST(StoreTest, ARestoreDropsASnapshotThatWaits) {
@@ -240,6 +360,53 @@ TEST(StoreTest, ARestoreDropsASnapshotThatWaits) {
   EXPECT_EQ(second.code(), StatusCode::kFailedPrecondition);
   // Values only: nothing of the old shard is held.
   EXPECT_LT(arena.bytes(), before);
+}
+
+TEST(StoreTest, ShutdownNeedsTheSecretOfTheChiefThatMadeTheShard) {
+  StoreTester ps(Job(), 0, /*activate=*/false);
+  ShutdownRequest request;
+  *request.mutable_sender() = ps.SenderOf(0, 0);
+  EXPECT_TRUE(ps.store->CheckShutdown(request).ok());  // made without one
+  DeclareRequest declare = RequestFor(WithHistory(Job(), 2));
+  declare.set_chief_secret("abc");
+  ASSERT_TRUE(ps.store->Declare(declare).ok());
+  request.mutable_sender()->set_history(2);
+  for (const char* secret : {"", "ab", "abd"}) {
+    request.set_chief_secret(secret);
+    EXPECT_EQ(ps.store->CheckShutdown(request).code(),
+              StatusCode::kPermissionDenied);
+  }
+  request.set_chief_secret("abc");
+  EXPECT_TRUE(ps.store->CheckShutdown(request).ok());
+  request.mutable_sender()->set_history(1);
+  EXPECT_EQ(ps.store->CheckShutdown(request).code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST(StoreTest, CheckpointsStayBelowTheRoot) {
+  StoreTester maker(Job());
+  const std::string dir = MakeCheckpoint(maker);
+  Store::Options options;
+  options.checkpoint_root = MakeTempDir();
+  const auto store = *Store::Create(options);
+  RestoreRequest restore;
+  *restore.mutable_declaration() = WithHistory(Job(), 2);
+  restore.set_checkpoint_dir(dir);
+  EXPECT_EQ(store->Restore(restore).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Hello().state(), EMPTY);
+  ASSERT_TRUE(store->Declare(RequestFor(Job())).ok());
+  SnapshotRequest snapshot;
+  *snapshot.mutable_sender() = maker.SenderOf(0, 0);
+  snapshot.set_directory(options.checkpoint_root + "/../x");
+  StatusCode code = StatusCode::kOk;
+  store->Snapshot(
+      snapshot,
+      [&](const absl::StatusOr<SnapshotReply>& reply) {
+        code = reply.status().code();
+      },
+      [](const std::function<void()>&) {});
+  EXPECT_EQ(code, StatusCode::kInvalidArgument);
 }
 
 TEST(StoreTest, ClosesParkedPullsWhenItEnds) {

@@ -217,7 +217,7 @@ absl::Status CommitManifest(const std::string& dir,
                             const std::vector<ShardFile>& shard_files) {
   Manifest manifest;
   manifest.set_format(kManifestFormat);
-  manifest.set_name(CheckpointName(5));
+  manifest.set_name(dir.substr(dir.rfind('/') + 1));
   manifest.set_step(5);
   *manifest.mutable_declaration() = declaration;
   for (const ShardFile& file : shard_files) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -115,7 +116,8 @@ struct Shards {
           },
           [](const std::function<void()>& work) { work(); });
       EXPECT_EQ(replies.size(), 2u);
-      EXPECT_EQ(replies[0].slot(0).next_item_max(), version);
+      EXPECT_EQ(replies[0].slot(0).next_item_max(),
+                version - declaration.base_version());
       files.push_back(replies.back().file());
       tables.push_back(files.back().tables());
     }
@@ -196,6 +198,136 @@ TEST(TableSnapshotTest, IncrementsHoldTouchedRowsAndComeBackWithTheirBase) {
   const absl::Status status = after.Restore(JoinPath(dir, "ckpt-6"));
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr("extends 'ckpt-1'"));
+}
+
+// With rows that expire after `seconds` of not being touched.
+Declaration WithExpiry(uint32_t seconds) {
+  return WithTables("async {}", 1,
+                    absl::StrCat("expiry { seconds: ", seconds, " }"));
+}
+
+TEST(TableSnapshotTest, IncrementsHoldWhatWasTouchedAfterTheWallClockStepped) {
+  for (const int hours : {-1, 1}) {
+    const std::string dir = MakeTempDir();
+    Shards job(WithExpiry(60));
+    StoreTester& tester = *job.testers[0];
+    const auto pass = [&](int seconds) {
+      tester.clock.Advance(std::chrono::seconds(seconds));
+      tester.store->ExpireWaits();
+    };
+    pass(5);
+    job.Update(0, 0, 100);
+    pass(5);
+    job.Update(1, 0, 0);  // another clock for table "u", too
+    job.Save(dir, "ckpt-1");
+    const auto before = job.Rows();
+    tester.clock.StepWall(std::chrono::hours(hours));
+    pass(5);
+    EXPECT_EQ(job.Rows(), before) << hours;
+    job.Update(2, 50, 200);
+    pass(5);
+    const std::vector<TableFile> files = job.Save(dir, "ckpt-2", "ckpt-1");
+    EXPECT_EQ(files[0].base(), "ckpt-1");
+    EXPECT_EQ(files[0].rows(), 2 * 150u) << hours;
+    const auto saved = job.Rows();
+    Shards after(WithExpiry(60));
+    ASSERT_TRUE(after.Restore(JoinPath(dir, "ckpt-2")).ok());
+    EXPECT_EQ(after.Rows(), saved) << hours;
+  }
+}
+
+TEST(TableSnapshotTest, IncrementsHoldWhatWasTouchedAsTheClockPassed32Bits) {
+  const std::string dir = MakeTempDir();
+  Declaration declaration = WithTables("async {}", 1);
+  declaration.set_base_version((uint64_t{1} << 32) - 2);
+  Shards job(declaration);
+  job.version = declaration.base_version();
+  job.Update(0, 0, 100);
+  job.Save(dir, "ckpt-1");
+  job.Update(1, 200, 210);
+  job.Update(2, 210, 220);
+  job.Update(3, 220, 230);
+  const std::vector<TableFile> files = job.Save(dir, "ckpt-2", "ckpt-1");
+  EXPECT_EQ(files[0].base(), "ckpt-1");
+  // Those of the update before the base, too: the clock was the same.
+  EXPECT_EQ(files[0].rows(), 2 * 130u);
+  const auto saved = job.Rows();
+  Shards after(WithTables("async {}", 2));
+  ASSERT_TRUE(after.Restore(JoinPath(dir, "ckpt-2")).ok());
+  EXPECT_EQ(after.Rows(), saved);
+}
+
+TEST(TableSnapshotTest, AgesComeBackOnAPsWithAnotherClock) {
+  const std::string dir = MakeTempDir();
+  Shards job(WithExpiry(60));
+  const auto pass = [](Shards& shards, int seconds) {
+    shards.testers[0]->clock.Advance(std::chrono::seconds(seconds));
+    shards.testers[0]->store->ExpireWaits();
+  };
+  job.Update(0, 0, 10);
+  pass(job, 20);
+  job.Save(dir, "ckpt-1");
+  pass(job, 20);
+  job.Update(1, 10, 20);
+  job.Save(dir, "ckpt-2", "ckpt-1");  // the first ten are 40 s old
+  for (const int booted : {0, 1000000}) {
+    Shards after(WithExpiry(60));
+    pass(after, booted);
+    ASSERT_TRUE(after.Restore(JoinPath(dir, "ckpt-2")).ok());
+    const auto rows = after.Rows();
+    pass(after, 20);
+    EXPECT_EQ(after.Rows(), rows);
+    pass(after, 1);
+    EXPECT_NE(after.Rows().at(0), rows.at(0));
+    EXPECT_EQ(after.Rows().at(10 * 7), rows.at(10 * 7));
+    pass(after, 40);
+    EXPECT_NE(after.Rows().at(10 * 7), rows.at(10 * 7));
+  }
+}
+
+TEST(TableSnapshotTest, AgesOfTheVersionBeforeAreThoseOfThatVersion) {
+  const std::string dir = MakeTempDir();
+  const std::string path = JoinPath(dir, "ckpt-1");
+  std::filesystem::create_directories(path);
+  const Declaration declaration =
+      WithTables("sync { contributions: 1 }", 1, "expiry { steps: 3 }");
+  Shards job(declaration);
+  StoreTester& tester = *job.testers[0];
+  for (uint64_t item = 0; item < 2; ++item) {
+    job.Update(item, item * 10, item * 10 + 10);
+    ASSERT_TRUE(tester.PushConstant(tester.Chunk(0, item, 0, item), 1.0f).ok());
+  }
+  SnapshotRequest request;
+  *request.mutable_sender() = tester.SenderOf(0, 0);
+  request.set_directory(path);
+  request.set_version(1);  // the tables are at 2
+  std::vector<SnapshotReply> replies;
+  tester.store->Snapshot(
+      request,
+      [&](absl::StatusOr<SnapshotReply> reply) {
+        ASSERT_TRUE(reply.ok()) << reply.status();
+        replies.push_back(*std::move(reply));
+      },
+      [](const std::function<void()>& run) { run(); });
+  ASSERT_EQ(replies.size(), 2u);
+  Manifest manifest;
+  manifest.set_format(kManifestFormat);
+  manifest.set_name("ckpt-1");
+  *manifest.mutable_declaration() = declaration;
+  *manifest.add_file() = replies[1].file();
+  ASSERT_TRUE(WriteManifest(Files::Real(), path, manifest).ok());
+
+  Shards after(declaration);
+  after.declaration.set_base_version(1);
+  ASSERT_TRUE(after.Restore(path).ok());
+  after.version = 1;
+  const auto rows = after.Rows();
+  after.Update(0, 20, 21);
+  after.Update(1, 20, 21);
+  // Touched in version 0, so 3 steps old in version 3, and gone in 4.
+  EXPECT_EQ(after.Rows().at(0), rows.at(0));
+  after.Update(2, 20, 21);
+  EXPECT_NE(after.Rows().at(0), rows.at(0));
 }
 
 TEST(TableSnapshotTest, AnIncrementOfAHundredthOfTheRowsIsAsSmall) {
@@ -354,6 +486,58 @@ TEST(TableSnapshotTest, SyncWritesTheVersionThatWasAskedFor) {
   ASSERT_TRUE(after.Restore(path).ok());
   EXPECT_EQ(after.Rows(), at_two);
   EXPECT_NE(job.Rows(), at_two);
+}
+
+// The tables of another shard lack a contribution of the last step.
+TEST(TableSnapshotTest, SyncWritesTheVersionBeforeItsOwn) {
+  const std::string dir = MakeTempDir();
+  Declaration declaration = WithTables("sync { contributions: 2 }", 1);
+  declaration.set_slot_count(2);
+  Shards job(declaration);
+  StoreTester& tester = *job.testers[0];
+  const auto step = [&](uint64_t item, uint64_t id, float gradient) {
+    for (const int m : {0, 1}) {
+      UpdateChunk chunk = Piece(tester, m, item, item, m);
+      *chunk.add_list() = ListOf(0, {7 * id, 7 * id + 7});
+      *chunk.add_list() = ListOf(1, {7 * id});
+      ASSERT_EQ(
+          OutcomeOf(Apply(tester, chunk, std::vector<float>(5, gradient + m))),
+          Receipt::ACCEPTED);
+    }
+  };
+  step(0, 1, 1.0f);
+  const auto then = job.Rows();
+  step(1, 2, 0.5f);  // ids 14 and 21: one that moved before, one that is new
+  ASSERT_NE(job.Rows(), then);
+  for (const int m : {0, 1}) {  // the block is behind
+    ASSERT_TRUE(tester.PushConstant(tester.Chunk(m, 0, 0, 0, m), 1.0f).ok());
+  }
+  const std::string path = JoinPath(dir, "ckpt-1");
+  std::filesystem::create_directories(path);
+  const auto result = tester.Snapshot(path, 1);
+  ASSERT_EQ(result.replies.size(), 2u) << result.error;
+  EXPECT_EQ(result.replies[1].file().tables().rows(), 3u);
+  Manifest manifest;
+  manifest.set_format(kManifestFormat);
+  manifest.set_name("ckpt-1");
+  *manifest.mutable_declaration() = job.declaration;
+  *manifest.add_file() = result.replies[1].file();
+  ASSERT_TRUE(WriteManifest(Files::Real(), path, manifest).ok());
+  Shards after(declaration);
+  ASSERT_TRUE(after.Restore(path).ok());
+  EXPECT_EQ(after.Rows(), then);
+  // The same step again has the same bits: slots and counts came back, too.
+  const auto now = job.Rows();
+  StoreTester& other = *after.testers[0];
+  ASSERT_TRUE(other.SetSlot(1, 1, false).ok());
+  for (const int m : {0, 1}) {
+    UpdateChunk chunk = Piece(other, m, 0, other.declaration.base_version(), m);
+    *chunk.add_list() = ListOf(0, {14, 21});
+    *chunk.add_list() = ListOf(1, {14});
+    ASSERT_EQ(OutcomeOf(Apply(other, chunk, std::vector<float>(5, 0.5f + m))),
+              Receipt::ACCEPTED);
+  }
+  EXPECT_EQ(after.Rows(), now);
 }
 
 }  // namespace

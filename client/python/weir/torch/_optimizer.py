@@ -18,10 +18,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     `step` pushes the gradients of this worker, and returns when the model has
     the newest values. It is a `torch.optim.Optimizer` with the very
-    `param_groups` of the one it is made from, so schedulers, `GradScaler`,
-    clipping and gradient accumulation work as they did; the learning rate,
-    weight decay and momentum (betas[0]) that a group has at `step` are those
-    the servers use.
+    `param_groups` of the one it is made from, so schedulers, `GradScaler`
+    and gradient accumulation work as they did; the learning rate, weight decay
+    and momentum (betas[0]) that a group has at `step` are those the servers
+    use. Clipping clips each worker's own gradient, not their mean.
 
     The servers start from rank 0's parameters and every worker gets them, so
     there is nothing to broadcast; a worker that was started again gets what

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "common/random.h"
+#include "gmock/gmock.h"
+#include "server/ps/table/row_age.h"
 #include "tests/server/ps/table/table_tester.h"
 
 namespace weir {
@@ -130,6 +132,65 @@ TEST(ExpiryTest, ATouchKeepsARow) {
     Read(table.get(), {3}, Table::Mode::kRead);
   }
   EXPECT_EQ(Ids(table.get()), (std::set<uint64_t>{1, 2}));
+}
+
+constexpr uint64_t kWrap = uint64_t{1} << 32;  // a row keeps 32 bits
+
+TEST(ExpiryTest, AgesGoOnWhereTheClockPassesThirtyTwoBits) {
+  TableOptions options = SmallOptions(RowSgd{});
+  options.age_max = 10;
+  const auto table = MakeTable(options);
+  table->SetClock(kWrap - 5);
+  PushAll(table.get(), {1, 2}, 1);
+  table->SetClock(kWrap + 5);
+  PushAll(table.get(), {2}, 1);
+  EXPECT_EQ(Ids(table.get()), (std::set<uint64_t>{1, 2}));
+  table->SetClock(kWrap + 6);
+  EXPECT_EQ(Ids(table.get()), (std::set<uint64_t>{2}));
+  EXPECT_EQ(table->Shrink({}).rows, 1);
+}
+
+TEST(ExpiryTest, TheLeastRecentRowGoesFirstWhereTheClockPassesThirtyTwoBits) {
+  TableOptions options = SmallOptions(RowSgd{});
+  options.stripes = 1;
+  const auto table = MakeTable(options);
+  table->SetClock(kWrap - 1);
+  PushAll(table.get(), {1, 2, 3}, 1);
+  table->SetClock(kWrap + 1);
+  PushAll(table.get(), {2}, 1);
+  ShrinkOptions shrink;
+  shrink.rows_max = 1;
+  table->Shrink(shrink);
+  EXPECT_EQ(Ids(table.get()), std::set<uint64_t>{2});
+}
+
+TEST(ExpiryTest, TheClockNeverGoesBack) {
+  const auto table = MakeTable(SmallOptions(RowSgd{}));
+  table->SetClock(100);
+  table->SetClock(40);
+  EXPECT_EQ(table->clock(), 100u);
+}
+
+TEST(ExpiryTest, ARowThatIsGoneStaysGoneHoweverFarTheClockGoes) {
+  TableOptions options = SmallOptions(RowSgd{});
+  options.age_max = kRowAgeMax;
+  const auto table = MakeTable(options);
+  table->SetClock(7);
+  PushAll(table.get(), {1}, 1);
+  const std::vector<float> trained = Read(table.get(), {1}, Table::Mode::kRead);
+  for (uint64_t now = 7; now < 3 * kWrap; now += kAgeLimitPeriod / 2) {
+    table->SetClock(now);
+    table->LimitAges();
+    EXPECT_EQ(Ids(table.get()).count(1), now - 7 <= kRowAgeMax ? 1u : 0u);
+  }
+  table->SetClock(7 + 3 * kWrap);
+  EXPECT_NE(Read(table.get(), {1}, Table::Mode::kRead), trained);
+}
+
+TEST(ExpiryTest, AnAgeThatCannotBeToldIsRefused) {
+  TableOptions options = SmallOptions(RowSgd{});
+  options.age_max = kRowAgeMax + 1;
+  EXPECT_THAT(options.Validate().message(), testing::HasSubstr("3221225473"));
 }
 
 // ------------------------------------------------------------------- budget

@@ -124,15 +124,30 @@ TEST(SyncModeTest, TheFirstResultOfAContributionWins) {
   EXPECT_EQ(ps.Values(0)[0], -0.25f);
 }
 
+TEST(SyncModeTest, AResultThatComesAfterItsStepIsADuplicate) {
+  StoreTester ps(Job(2));
+  // Slot 0 brings both contributions of the first step.
+  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0, 0), 1.0f).ok());
+  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 1, 0, 0, 1), 3.0f).ok());
+  ASSERT_EQ(ps.Latest(0).version, 1u);
+  const auto late = ps.PushConstant(ps.Chunk(1, 0, 0, 0, 1), 3.0f);
+  ASSERT_TRUE(late.ok()) << late.status();
+  EXPECT_EQ(late->outcome(), Receipt::DUPLICATE);
+  EXPECT_EQ(ps.Values(0)[0], -0.25f);
+  // Slot 1 goes on with its next item.
+  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 2, 0, 1, 0), 1.0f).ok());
+  EXPECT_EQ(ps.PushConstant(ps.Chunk(1, 1, 0, 1, 1), 3.0f)->outcome(),
+            Receipt::ACCEPTED);
+  EXPECT_EQ(ps.Latest(0).version, 2u);
+}
+
 TEST(SyncModeTest, RefusesAnotherVersion) {
   StoreTester ps(Job(1));
   ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0), 1.0f).ok());
-  for (const uint64_t version : {0, 2}) {
-    const auto receipt = ps.PushConstant(ps.Chunk(0, 1, 0, version), 1.0f);
-    EXPECT_EQ(receipt.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_TRUE(
-        absl::StrContains(receipt.status().message(), "the block is at 1"));
-  }
+  const auto receipt = ps.PushConstant(ps.Chunk(0, 1, 0, 2), 1.0f);
+  EXPECT_EQ(receipt.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(
+      absl::StrContains(receipt.status().message(), "the block is at 1"));
   EXPECT_EQ(ps.PushConstant(ps.Chunk(0, 0, 0, 0), 1.0f)->outcome(),
             Receipt::DUPLICATE);
   EXPECT_EQ(ps.PushConstant(ps.Chunk(0, 1, 0, 1, 1), 1.0f).status().code(),
@@ -304,9 +319,58 @@ TEST(SyncModeTest, ASnapshotFreezesEachBlockAtTheVersion) {
   ASSERT_TRUE(
       (*file)->Read(*(*file)->Find("values"), 0, values.data(), 512).ok());
   EXPECT_EQ(values, std::vector<float>(128, -0.125f));
-  // Both blocks are at 2 by now.
-  EXPECT_EQ(ps.Snapshot(dir, 1).error.code(), StatusCode::kOutOfRange);
+  // Both blocks are at 2 by now, and step 2 has not begun.
+  EXPECT_TRUE(ps.Snapshot(dir, 1).error.ok());
+  EXPECT_EQ(ps.Snapshot(dir, 0).error.code(), StatusCode::kOutOfRange);
   EXPECT_TRUE(ps.Snapshot(dir, 2).error.ok());
+}
+
+// Of two workers one ended with its second item on block 0 alone.
+TEST(SyncModeTest, ASnapshotOfTheVersionThatOneBlockHasLeft) {
+  StoreTester ps(Job(2));
+  const auto push = [&](int m, uint64_t step, int block) {
+    ASSERT_TRUE(
+        ps.PushConstant(ps.Chunk(m, step, block, step, m), 1.0f + m).ok());
+  };
+  for (const int block : {0, 1}) {
+    push(0, 0, block);
+    push(1, 0, block);
+    push(0, 1, block);
+  }
+  push(1, 1, 0);
+  ASSERT_EQ(ps.Latest(0).version, 2u);
+  ASSERT_EQ(ps.Latest(1).version, 1u);
+  const std::string dir = MakeTempDir();
+  const auto result = ps.Snapshot(dir, 1);
+  ASSERT_EQ(result.replies.size(), 2u) << result.error;
+  ASSERT_TRUE(
+      CommitManifest(dir, ps.declaration, {result.replies[1].file()}).ok());
+  Declaration again = ps.declaration;
+  again.set_history(2);
+  again.set_base_version(1);
+  StoreTester restored(again);
+  ASSERT_TRUE(restored.Restore(again, dir).ok());
+  EXPECT_EQ(restored.Values(0), std::vector<float>(64, -0.125f * 1.5f));
+  EXPECT_EQ(restored.Values(1), std::vector<float>(64, -0.125f * 1.5f));
+  // Step counts are those of the version, too.
+  EXPECT_EQ(restored.Latest(0).version, 1u);
+  push(1, 1, 1);
+  EXPECT_TRUE(ps.Snapshot(dir, 2).error.ok());
+  push(0, 2, 0);
+  // Version 2 is everywhere: nobody needs 1 any more.
+  EXPECT_EQ(ps.Snapshot(dir, 1).error.code(), StatusCode::kOutOfRange);
+}
+
+// Its optimizer's state at that version is gone.
+TEST(SyncModeTest, ABlockWithStateIsFrozenAtItsOwnVersionOnly) {
+  StoreTester ps(ParseDeclaration(
+      "variable { name: 'a' shape: 64 }"
+      "group { optimizer { adam {} } schedule { learning_rate: 1 } }"
+      "update { sync { contributions: 1 } }"));
+  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0), 1.0f).ok());
+  const std::string dir = MakeTempDir();
+  EXPECT_EQ(ps.Snapshot(dir, 0).error.code(), StatusCode::kOutOfRange);
+  EXPECT_TRUE(ps.Snapshot(dir, 1).error.ok());
 }
 
 TEST(SyncModeTest, ASnapshotInTheMiddleOfAStepHoldsTheVersionsMarks) {

@@ -1,0 +1,154 @@
+// JobState while a worker is away: what is saved without it.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/plant.h"
+#include "server/chief/job_state.h"
+
+namespace weir {
+namespace {
+
+// A version that was to come and does not is given up after this.
+constexpr double kVersionWaitSeconds = 5.0;
+// Workers that wait for the absent one's contribution never hold; the others
+// do soon.
+constexpr double kAwayHoldSeconds = 1.0;
+constexpr double kSayFreezeSeconds = 60.0;
+constexpr double kSaySilentSeconds = 10.0;
+// Longer than nearly any item takes.
+constexpr double kSayStuckSeconds = 30.0;
+
+}  // namespace
+
+bool JobState::SomebodyIsAway() const {
+  for (int w = 0; w < roster_.count(); ++w) {
+    if (!roster_.worker(w).connected() && !Done(w)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string JobState::DescribeTorn() const {
+  const std::optional<int> slot = tracker_.TornSlot(roster_.count());
+  return slot.has_value()
+             ? absl::StrCat("; ", WorkerName(*slot), " ended inside item ",
+                            tracker_.NextItemMin(*slot),
+                            ", which a part of the blocks lack")
+             : "";
+}
+
+bool JobState::StandsStill() const {
+  return sync() && SecondsSince(progress_ns_) > kVersionWaitSeconds &&
+         SomebodyIsAway();
+}
+
+double JobState::HoldWait() const {
+  return sync() && SomebodyIsAway()
+             ? std::min(kAwayHoldSeconds, options_.hold_wait)
+             : options_.hold_wait;
+}
+
+void JobState::WatchEach() {
+  if (phase_ != Phase::kTraining) {
+    return;
+  }
+  if (const auto shard = tracker_.Unreachable(now_ns_);
+      shard.has_value() && TimeToSay("unreachable", kSaySilentSeconds)) {
+    Say(absl::StrCat(tracker_.Name(*shard), " does not answer the chief (",
+                     tracker_.last_error(*shard).message(),
+                     "), but the workers reach it: checkpoints wait"),
+        /*warning=*/true);
+  }
+  seen_.resize(static_cast<size_t>(roster_.count()), {0, now_ns_});
+  for (int w = 0; w < roster_.count(); ++w) {
+    const Roster::Worker& worker = roster_.worker(w);
+    auto& [item, since_ns] = seen_[static_cast<size_t>(w)];
+    // In sync the others wait for whoever is behind.
+    const uint64_t done =
+        start_.declaration().base_version() +
+        worker.next_item / std::max(ItemsPerStep(w), uint64_t{1});
+    if (!worker.connected() || Done(w) || hold_sent_ ||
+        worker.next_item != item || (sync() && done > step_)) {
+      item = worker.next_item;
+      since_ns = now_ns_;
+      continue;
+    }
+    const double waited = SecondsSince(since_ns);
+    if (waited > kSayStuckSeconds &&
+        TimeToSay(absl::StrCat("stuck ", w), kSayStuckSeconds)) {
+      Say(absl::StrCat(WorkerName(w), " is connected, but has been at item ",
+                       worker.next_item, " for ", static_cast<int>(waited),
+                       " s; if it is stuck, start it again"),
+          /*warning=*/true);
+    }
+  }
+}
+
+// Writing the rows of tables takes as long as it takes: a shard that answers
+// Hello is at it, and the Snapshot call has a deadline of its own.
+bool JobState::KeepsWorkersWaiting() {
+  const bool frozen_soon =
+      cycle_.state() == CheckpointCycle::State::kPreparing ||
+      cycle_.state() == CheckpointCycle::State::kFreezing;
+  if (!frozen_soon || (sync() && cycle_.step() > step_) ||
+      Planted("watch.counts_holds")) {
+    return false;
+  }
+  if (SecondsSince(cycle_.begun_ns()) > kSayFreezeSeconds &&
+      TimeToSay("freeze", kSayFreezeSeconds)) {
+    Say(absl::StrCat("the checkpoint at ", cycle_.step(),
+                     " keeps the workers waiting for ",
+                     static_cast<int>(SecondsSince(cycle_.begun_ns())),
+                     " s: the shards write their tables"));
+  }
+  return true;
+}
+
+void JobState::DropHopelessVersion() {
+  if (!sync() || phase_ != Phase::kTraining || cycle_.step() <= step_ ||
+      cycle_.state() != CheckpointCycle::State::kFreezing ||
+      Planted("stop.version_ahead")) {
+    return;
+  }
+  const bool stop = stop_requested_ && cycle_.begun_ns() < stop_ns_;
+  const bool hopeless = StandsStill() && checkpoint_step_ != step_ &&
+                        SecondsSince(cycle_.begun_ns()) > kVersionWaitSeconds;
+  if (stop || hopeless) {
+    cycle_.Abandon(&actions_);
+    cycle_.TakeOutcome();
+  }
+}
+
+// A shard was past the version. In a stop the next try begins at once, since
+// the workers hold. When the same version is refused again, some blocks have
+// left it and others wait for a contribution that nobody is there to bring: its
+// worker ended while it was sent. Their optimizer's state at that version is
+// gone, so the others are brought to theirs, without what is missing.
+void JobState::OnPassed() {
+  schedule_->OnPassed();
+  if (StandsStill()) {
+    retry_ns_ = now_ns_ + static_cast<int64_t>(kVersionWaitSeconds * 1e9);
+  }
+  if (!stop_requested_ || phase_ != Phase::kTraining || options_.brought) {
+    return;
+  }
+  retry_ns_ = 0;
+  if (passed_step_ != step_) {
+    passed_step_ = step_;
+    return;
+  }
+  for (int w = 0; w < roster_.count(); ++w) {
+    if (roster_.worker(w).connected() || Done(w) || roster_.worker(w).retired) {
+      continue;
+    }
+    Say(absl::StrCat(WorkerName(w), " ended while item ",
+                     tracker_.NextItemMin(w),
+                     " was on its way: the checkpoint has it on a part of the "
+                     "blocks"),
+        /*warning=*/true);
+    roster_.SetRetired(w, true);
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,57 @@
+// The part of JobState that waits for a disk: a checkpoint that fails where one
+// is needed, and one that is slow.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/plant.h"
+#include "server/chief/job_state.h"
+
+namespace weir {
+namespace {
+
+// After the first failure. It doubles after each, up to the second.
+constexpr int64_t kRetryNs = 1'000'000'000;
+constexpr int64_t kRetryMaxNs = 10'000'000'000;
+// How often a slow checkpoint is talked of, in seconds.
+constexpr double kSaySlow = 10.0;
+
+}  // namespace
+
+// All that was trained hangs on it, and healthy shards hold that: a full disk
+// or a share that is away can be mended, and the job waits for it.
+void JobState::RetryNeeded(const absl::Status& status) {
+  const bool refused = status.code() == absl::StatusCode::kPermissionDenied ||
+                       status.code() == absl::StatusCode::kUnauthenticated;
+  if (refused || (Planted("checkpoint.last_gives_up") && tries_failed_ >= 3)) {
+    Fail(status);
+    return;
+  }
+  const int64_t wait_ns =
+      std::min(kRetryNs << std::min(tries_failed_ - 1, 10), kRetryMaxNs);
+  retry_ns_ = now_ns_ + wait_ns;
+  if (stop_requested_) {
+    stop_ns_ = now_ns_;  // the next try has as long to freeze as the first
+  }
+  Say(absl::StrCat(status.message(),
+                   "; the result is safe in the memory of the ps: trying again "
+                   "in ",
+                   wait_ns / 1'000'000'000, " s, until it is written or a ",
+                   stop_requested_ ? "second " : "second of two ",
+                   "signal ends the chief without it"),
+      true);
+}
+
+void JobState::SaySlowCheckpoint() {
+  const std::string waits_for = cycle_.WaitsFor();
+  if (waits_for.empty() || SecondsSince(cycle_.begun_ns()) < kSaySlow ||
+      !TimeToSay("slow checkpoint", kSaySlow)) {
+    return;
+  }
+  Say(absl::StrCat("the checkpoint of step ", cycle_.step(), " has taken ",
+                   static_cast<int>(SecondsSince(cycle_.begun_ns())),
+                   " s and waits for ", waits_for,
+                   ": does the disk of the work directory answer?"),
+      true);
+}
+
+}  // namespace weir

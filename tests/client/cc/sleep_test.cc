@@ -1,0 +1,102 @@
+// A client in a process that sleeps (SIGSTOP) longer than lost_after.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "client/cc/grpc_transport.h"
+#include "client/cc/parameter_client.h"
+#include "tests/support/loopback_ps.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kLostAfter{1000};
+
+Want Version(uint64_t version) {
+  Want want;
+  want.set_version(version);
+  return want;
+}
+
+// A process that sleeps longer than lost_after finds its answers in the socket.
+// Forked before gRPC has threads.
+TEST(SleepTest, AProcessThatSleptGoesOn) {
+  int to_child[2];
+  int from_child[2];
+  ASSERT_EQ(pipe(to_child), 0);
+  ASSERT_EQ(pipe(from_child), 0);
+  const pid_t child = fork();
+  const LoopbackPs::Options options = {.sync_contributions = 2};
+  if (child == 0) {
+    char address[64] = {};
+    uint64_t fingerprint = 0;
+    bool good = read(to_child[0], &fingerprint, sizeof(fingerprint)) > 0 &&
+                read(to_child[0], address, sizeof(address)) > 0;
+    LoopbackPs::Options undeclared = options;
+    undeclared.declare = false;
+    LoopbackPs shape(undeclared);  // of its options
+    Sender sender = shape.SenderOf(0);
+    sender.set_layout_fingerprint(fingerprint);
+    std::vector<VariableSpec> variables(1);
+    variables[0].name = "w";
+    variables[0].shape = {options.block_elements * options.block_count - 16};
+    const Layout layout =
+        Layout::Create(variables, 1, options.block_elements).value();
+    std::vector<float> values(static_cast<size_t>(layout.flat_elements()));
+    const auto transport = MakeGrpcTransport();
+    ParameterClient::Options own;
+    own.transport = transport.get();
+    own.addresses = {address};
+    own.layout = &layout;
+    own.sender = sender;
+    own.parameters = values.data();
+    own.lost_after = kLostAfter;
+    auto client = ParameterClient::Create(std::move(own)).value();
+    good = good && client->StartPull(Version(0)).ok() &&
+           client->WaitPull().ok() && client->StartPull(Version(1)).ok();
+    good = good && write(from_child[1], "x", 1) == 1;  // waits for others now
+    const absl::Status status = client->WaitPull();
+    if (!status.ok()) {
+      fprintf(stderr, "child: %s\n", status.ToString().c_str());
+    }
+    _exit(good && status.ok() ? 0 : 1);
+  }
+  close(from_child[1]);
+  LoopbackPs ps(options);
+  const uint64_t fingerprint = ps.SenderOf(0).layout_fingerprint();
+  ASSERT_EQ(write(to_child[1], &fingerprint, sizeof(fingerprint)), 8);
+  char address[64] = {};
+  ps.address().copy(address, sizeof(address) - 1);
+  ASSERT_EQ(write(to_child[1], address, sizeof(address)), 64);
+  char ready = 0;
+  ASSERT_EQ(read(from_child[0], &ready, 1), 1);
+  kill(child, SIGSTOP);
+  std::this_thread::sleep_for(3 * kLostAfter);
+  kill(child, SIGCONT);
+  // Time in which it could blame the ps.
+  std::this_thread::sleep_for(kLostAfter / 2);
+  const std::vector<float> gradient(
+      static_cast<size_t>(ps.options.block_elements), 1.0f);
+  for (uint32_t slot = 0; slot < 2; ++slot) {
+    for (int block = 0; block < ps.options.block_count; ++block) {
+      GradientChunk chunk = ps.Chunk(static_cast<int>(slot), 0, block);
+      chunk.mutable_push()->set_contribution(slot);
+      const std::vector<float> part(gradient.begin(),
+                                    gradient.begin() + ps.elements(block));
+      ASSERT_TRUE(ps.store->Push(chunk, Payload::Borrowed(BytesOf(part))).ok());
+    }
+  }
+  int code = 0;
+  ASSERT_EQ(waitpid(child, &code, 0), child);
+  EXPECT_TRUE(WIFEXITED(code));
+  EXPECT_EQ(WEXITSTATUS(code), 0);
+}
+
+}  // namespace
+}  // namespace weir

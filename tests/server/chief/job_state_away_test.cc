@@ -1,0 +1,309 @@
+// JobState while a worker is away: stops and checkpoints without it.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/chief/job_state.h"
+#include "tests/server/chief/chief_world.h"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+JobSpec SyncSpec() {
+  JobSpec spec = SmallSpec();
+  spec.mutable_train()->set_steps(4000);
+  spec.mutable_update()->mutable_sync();
+  return spec;
+}
+
+void Lose(ChiefWorld& world, int w) {
+  world.chief().OnStreamLost(world.workers[w].stream);
+  world.workers[w] = {};
+  world.Run(0.05);
+}
+
+// Worker 0 waits for the version that lacks worker 1's contribution.
+void Wait(ChiefWorld& world, int seconds) {
+  for (int i = 0; i < seconds; ++i) {
+    world.Beat(0).IgnoreError();
+    world.Run(1);
+  }
+}
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+TEST(JobStateAwayTest, AStopInSyncNeedsNobody) {
+  for (const int left : {0, 1}) {  // workers that live on
+    ChiefWorld world(2, 2, SyncSpec());
+    world.StartChief();
+    world.Join(0);
+    world.Join(1);
+    world.Work(20);
+    const uint64_t step = world.chief().status().step();
+    ASSERT_GT(step, 5u);
+    // Of a step that worker 1 will not finish.
+    world.DoItem(0);
+    Lose(world, 1);
+    if (left == 0) {
+      Lose(world, 0);
+    }
+    world.chief().RequestStop("SIGINT");
+    if (left == 1) {
+      world.Beat(0).IgnoreError();  // holds
+    }
+    world.Work(60);
+    ASSERT_TRUE(world.finished.has_value()) << left;
+    EXPECT_EQ(Message(*world.finished),
+              absl::StrCat("SIGINT: stopped after ckpt-", step));
+    EXPECT_EQ(world.disk.size(), 1u);
+    EXPECT_EQ(world.disk.begin()->second.applied_range(1), 2 * step);
+  }
+}
+
+TEST(JobStateAwayTest, AStopDropsTheVersionThatADeadWorkerKeepsFromComing) {
+  JobSpec spec = SyncSpec();
+  spec.mutable_checkpoint()->set_every_steps(10);
+  ChiefWorld world(2, 2, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  while (world.shards[0].snapshot_name.empty()) {
+    world.Work(1);
+    ASSERT_LT(world.chief().status().step(), 100u);
+  }
+  Lose(world, 1);
+  const size_t before = world.disk.size();
+  world.chief().RequestStop("SIGINT");
+  world.Work(60);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_THAT(Message(*world.finished), HasSubstr("stopped after ckpt-"));
+  EXPECT_EQ(world.disk.size(), before + 1);
+  EXPECT_EQ(
+      world.disk.count(absl::StrCat("ckpt-", world.chief().status().step())),
+      1u);
+}
+
+// Shard 0 has the dead worker's last item, and with it the next version.
+TEST(JobStateAwayTest, AStopWithAVersionThatAShardHasLeft) {
+  for (const bool keeps : {false, true}) {
+    ChiefWorld world(2, 2, SyncSpec());
+    world.StartChief();
+    world.Join(0);
+    world.Join(1);
+    world.Work(20);
+    const uint64_t step = world.chief().status().step();
+    world.DoItem(0);
+    world.DoItem(1, /*torn=*/true);
+    Lose(world, 1);
+    world.shards[0].keeps_previous = keeps;
+    world.chief().RequestStop("SIGINT");
+    world.Beat(0).IgnoreError();  // holds
+    world.Work(200);
+    ASSERT_TRUE(world.finished.has_value()) << keeps;
+    EXPECT_EQ(
+        Message(*world.finished),
+        absl::StrCat("SIGINT: stopped after ckpt-", keeps ? step : step + 1));
+    EXPECT_EQ(world.Logged("the checkpoint has it on a part of the blocks"),
+              !keeps);
+  }
+}
+
+TEST(JobStateAwayTest, APeriodicCheckpointComesWhileAWorkerIsAway) {
+  for (const bool asked_before : {false, true}) {
+    JobSpec spec = SyncSpec();
+    spec.mutable_checkpoint()->set_every_seconds(30.0);
+    ChiefWorld world(2, 2, spec);
+    world.StartChief();
+    world.Join(0);
+    world.Join(1);
+    world.Work(20);
+    while (asked_before && world.shards[0].snapshot_name.empty()) {
+      world.Work(1);
+    }
+    const uint64_t step = world.chief().status().step();
+    Lose(world, 1);
+    Wait(world, 40);
+    EXPECT_EQ(world.disk.size(), 1u) << asked_before;
+    EXPECT_EQ(world.disk.count(absl::StrCat("ckpt-", step)), 1u);
+    EXPECT_FALSE(world.finished.has_value());
+    // There is nothing new to save until the worker is back.
+    Wait(world, 40);
+    EXPECT_EQ(world.disk.size(), 1u);
+    world.Join(1);
+    world.Work(40 * 20);
+    EXPECT_GE(world.disk.size(), 2u);
+  }
+}
+
+// Worker 0 needs 9 s for an item and pushes all the time.
+TEST(JobStateAwayTest, ASlowWorkerStopsTheOthersForATenthOfTheTimeAtMost) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_train()->set_steps(100000);
+  spec.mutable_checkpoint()->set_every_steps(10);
+  ChiefWorld world(2, 2, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  int held = 0;
+  constexpr int kTicks = 20 * 600;
+  for (int tick = 0; tick < kTicks; ++tick) {
+    ASSERT_FALSE(world.finished.has_value());
+    // Its item is applied on shard 0 first, on shard 1 at its end.
+    if (tick % 180 == 1) {
+      world.DoItem(0, /*torn=*/true);
+    } else if (tick % 180 == 179) {
+      world.DoItem(0);
+    }
+    const bool holds = std::exchange(world.workers[0].held, false);
+    world.Beat(0).IgnoreError();
+    world.workers[0].held = world.workers[0].held || holds;
+    held += world.workers[1].held;
+    if (!world.workers[1].held) {
+      world.DoItem(1);
+    }
+    world.Beat(1).IgnoreError();
+    world.Run(0.05);
+  }
+  EXPECT_LT(held, kTicks / 8);
+  EXPECT_GT(held, 0);
+}
+
+TEST(JobStateAwayTest, AFreezeThatTakesLongIsNoLackOfProgress) {
+  for (const bool sync : {false, true}) {
+    JobSpec spec = sync ? SyncSpec() : SmallSpec();
+    spec.mutable_train()->set_steps(4000);
+    spec.mutable_checkpoint()->set_every_steps(100);
+    ChiefWorld world(2, 2, spec);
+    world.StartChief();
+    world.Join(0);
+    world.Join(1);
+    world.no_freeze = true;
+    while (world.shards[0].snapshot_name.empty()) {
+      world.Work(1);
+      ASSERT_LT(world.chief().status().step(), 1000u);
+    }
+    if (sync) {  // up to the version, then rows are written
+      while (world.chief().status().step() < 100) {
+        world.Work(1);
+      }
+    }
+    for (int i = 0; i < 900; ++i) {
+      world.Beat(0).IgnoreError();
+      world.Beat(1).IgnoreError();
+      world.Run(1);
+    }
+    ASSERT_FALSE(world.finished.has_value()) << *world.finished;
+    EXPECT_TRUE(world.Logged("keeps the workers waiting"));
+    world.no_freeze = false;
+    world.Work();
+    ASSERT_TRUE(world.finished.has_value());
+    EXPECT_TRUE(world.finished->ok()) << *world.finished;
+  }
+}
+
+TEST(JobStateAwayTest, APsThatIsToEndStopsTheJob) {
+  ChiefWorld world(2, 2, SmallSpec());
+  world.options.spec.mutable_train()->set_steps(4000);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  world.Work(20);
+  world.shards[1].leaving = true;
+  world.Work(100);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_THAT(
+      Message(*world.finished),
+      HasSubstr("ps 1 (host1:1) was asked to end: stopped after ckpt-"));
+  EXPECT_EQ(world.disk.size(), 1u);
+  // It is no end of the job: whoever starts tasks again starts them.
+  for (const ChiefWorld::Shard& shard : world.shards) {
+    EXPECT_TRUE(shard.shut_down);
+    EXPECT_EQ(shard.shutdown_code, absl::StatusCode::kCancelled);
+  }
+}
+
+TEST(JobStateAwayTest, AShardThatWorkersReachIsNotLost) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_train()->set_steps(100000);
+  spec.mutable_checkpoint()->set_every_steps(100);
+  ChiefWorld world(2, 2, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  world.Work(20);
+  world.shards[1].down = true;  // for the chief
+  world.Work(60 * 20);
+  EXPECT_FALSE(world.finished.has_value());
+  EXPECT_TRUE(world.Logged("ps 1 (host1:1) does not answer the chief"));
+  world.shards[1].down = false;
+  world.Work(10 * 20);
+  EXPECT_FALSE(world.finished.has_value());
+  EXPECT_FALSE(world.disk.empty());
+  // Nobody reaches it.
+  world.shards[1].down = true;
+  for (int i = 0; i < 15; ++i) {
+    world.Beat(0).IgnoreError();
+    world.Beat(1).IgnoreError();
+    world.Run(1);
+  }
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(JobStateAwayTest, AWorkerThatIsStuckIsNamedWithItsItem) {
+  for (const bool sync : {false, true}) {
+    JobSpec spec = sync ? SyncSpec() : SmallSpec();
+    spec.mutable_train()->set_steps(100000);
+    ChiefWorld world(1, 2, spec);
+    world.StartChief();
+    world.Join(0);
+    world.Join(1);
+    world.Work(20);
+    const uint64_t item = world.workers[1].next;
+    if (sync) {
+      world.DoItem(0);
+    }
+    for (int i = 0; i < 70; ++i) {
+      if (!sync) {
+        world.DoItem(0);
+      }
+      world.Beat(0).IgnoreError();
+      world.Beat(1).IgnoreError();
+      world.Run(1);
+    }
+    EXPECT_TRUE(world.Logged(
+        absl::StrCat("is connected, but has been at item ", item)));
+    EXPECT_FALSE(world.Logged(absl::StrCat(
+        "worker 0 (", world.workers[0].request.host(), ") is connected")));
+  }
+}
+
+TEST(JobStateAwayTest, AStopWithATornItemSaysWhatItWaitedFor) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_train()->set_steps(4000);
+  ChiefWorld world(2, 2, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  world.Work(20);
+  const uint64_t item = world.workers[1].next;
+  world.DoItem(1, /*torn=*/true);
+  Lose(world, 1);
+  world.chief().RequestStop("SIGINT");
+  Wait(world, 80);
+  EXPECT_TRUE(
+      world.Logged(absl::StrCat("which ended inside item ", item, ", ")));
+  EXPECT_TRUE(world.Logged("s of 60 s: start that worker again"));
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_THAT(Message(*world.finished),
+              HasSubstr(absl::StrCat("ended inside item ", item,
+                                     ", which a part of the blocks lack")));
+}
+
+}  // namespace
+}  // namespace weir
