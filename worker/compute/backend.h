@@ -59,13 +59,13 @@ class Backend {
   // ------------------------------------------------------------ memory
 
   // Returns `elements` >= 0 floats, aligned to 64 bytes.
-  // Errors: RESOURCE_EXHAUSTED.
+  // Errors: RESOURCE_EXHAUSTED; OUT_OF_RANGE  a device never has as much.
   virtual absl::StatusOr<float*> Allocate(int64_t elements) = 0;
   virtual void Release(float* device) = 0;
 
   // Returns the device pointer that stands for host memory: the same address
   // where memory is shared, else a device range that Upload and Download fill.
-  // Release() it. Errors: RESOURCE_EXHAUSTED.
+  // Release() it. Errors: as of Allocate.
   virtual absl::StatusOr<float*> MirrorHost(float* host, int64_t elements) = 0;
 
   // Copies; free where device == host. The host side must stay unchanged until

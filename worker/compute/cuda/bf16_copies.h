@@ -7,7 +7,7 @@
 // Invariants
 //   I1. Of() returns the rounding of what the queue has written so far.
 // Threads: compatible.
-// Errors: RESOURCE_EXHAUSTED  no memory for a copy.
+// Errors: those of AllocateDevice.
 // Cost: half the float's memory, kept until Forget; a look at every copy per
 //   write (a model has some dozens).
 #ifndef WORKER_COMPUTE_CUDA_BF16_COPIES_H_

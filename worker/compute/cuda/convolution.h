@@ -8,7 +8,7 @@
 // Invariants
 //   I1. No atomics; parts are added in their order: the same bits every time.
 // Threads: compatible.
-// Errors: those of LtMatMul; RESOURCE_EXHAUSTED  no memory for columns.
+// Errors: those of LtMatMul, and of AllocateDevice for columns.
 // Cost: kernel * kernel times the image's bytes are written and read once.
 // Source: Chellapilla, Puri, Simard, "High Performance Convolutional Neural
 //         Networks for Document Processing", 2006.

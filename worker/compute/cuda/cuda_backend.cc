@@ -133,7 +133,7 @@ CudaBackend::~CudaBackend() {
   }
   for (PinnedWords* words : {&keys_, &step_, &flags_}) {
     cudaFreeHost(words->host);
-    cudaFree(words->device);
+    FreeDevice(words->device);
   }
   if (captured_ != nullptr) {
     cudaGraphExecDestroy(captured_);
@@ -217,7 +217,7 @@ void CudaBackend::Release(float* device) {
   }
   UseDevice();
   // Waits for what still uses it.
-  Keep(cudaFree(device), "cudaFree");
+  Keep(FreeDevice(device), "cudaFree");
   if (it->second.registered_host != nullptr) {
     Keep(cudaHostUnregister(it->second.registered_host), "cudaHostUnregister");
   }
@@ -251,7 +251,7 @@ absl::Status CudaBackend::GrowWords(size_t count, PinnedWords* words) {
     return absl::OkStatus();
   }
   // Waits for what still uses the old ones.
-  cudaFree(words->device);
+  FreeDevice(words->device);
   cudaFreeHost(words->host);
   *words = {};
   void* host = nullptr;

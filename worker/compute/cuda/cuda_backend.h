@@ -16,7 +16,7 @@
 //   I2. In a capture no call waits, allocates or asks for an event.
 // Threads: compatible; any thread, one at a time.
 // Errors: INTERNAL            CUDA or cuBLASLt refused; names the call.
-//         RESOURCE_EXHAUSTED  names the bytes asked for and those free.
+//         those of AllocateDevice.
 //         NOT_FOUND           no such device, or one that is too old.
 #ifndef WORKER_COMPUTE_CUDA_CUDA_BACKEND_H_
 #define WORKER_COMPUTE_CUDA_CUDA_BACKEND_H_

@@ -14,9 +14,14 @@ namespace weir::cuda {
 // OK, or INTERNAL "CUDA <what>: <name>: <text>".
 absl::Status ToStatus(cudaError_t error, const char* what);
 
-// `bytes` of memory of the current device.
-// Errors: RESOURCE_EXHAUSTED  names the bytes asked for and those free.
+// `bytes` of memory of the current device, for FreeDevice. Thread-safe.
+// Errors, which name the bytes asked for, held by this process and free:
+//   OUT_OF_RANGE        the device has less than this process wants of it.
+//   RESOURCE_EXHAUSTED  others hold what is missing.
 absl::StatusOr<void*> AllocateDevice(int64_t bytes);
+
+// Waits for what still uses it; null is no error.
+cudaError_t FreeDevice(void* memory);
 
 // Scratch that one operation leaves to the next: grows to the largest request.
 // Threads: compatible; operations that use it are on one stream.
@@ -28,7 +33,7 @@ class DeviceScratch {
   DeviceScratch& operator=(const DeviceScratch&) = delete;
 
   // Returns `bytes` or more, aligned to 256; what was there is lost when it
-  // grows, which waits for the device. Errors: RESOURCE_EXHAUSTED.
+  // grows, which waits for the device. Errors: those of AllocateDevice.
   absl::StatusOr<void*> Reserve(int64_t bytes);
   int64_t bytes() const { return bytes_; }
 

@@ -9,7 +9,7 @@
 //       (cuBLAS library, "Results reproducibility").
 // Threads: compatible.
 // Errors: INTERNAL            cuBLASLt refused; names the product.
-//         RESOURCE_EXHAUSTED  no memory for the workspace.
+//         those of AllocateDevice, for the workspace.
 #ifndef WORKER_COMPUTE_CUDA_LT_MATMUL_H_
 #define WORKER_COMPUTE_CUDA_LT_MATMUL_H_
 
