@@ -216,6 +216,7 @@ struct Operation {
   std::function<void(Multiplied* m, Backend* on, const float* x)> run;
 };
 
+// NOLINTNEXTLINE(readability-function-size): a table.
 const std::vector<Operation>& Operations() {
   static const auto* const operations = new std::vector<Operation>{
       {"MatMul", 1,
