@@ -67,7 +67,7 @@ absl::Status WorkerTask::Build() {
   }
 
   OpenNvml();
-  ChiefClient::Options chief;
+  ChiefClient::Options& chief = chief_options_;
   if (nvml_ != nullptr) {
     chief.read_device = [this](Phases* phases) { ReadDevice(phases); };
   }
@@ -94,7 +94,7 @@ absl::Status WorkerTask::Build() {
       frozen_.push_back(static_cast<int>(v));
     }
   }
-  WEIR_ASSIGN_OR_RETURN(chief_, ChiefClient::Create(std::move(chief)));
+  WEIR_ASSIGN_OR_RETURN(chief_, ChiefClient::Create(chief));
   return absl::OkStatus();
 }
 
@@ -142,6 +142,30 @@ void WorkerTask::LogDevice() const {
 }
 
 absl::Status WorkerTask::Run() {
+  while (true) {
+    const absl::Status status = RunInSlot();
+    const std::optional<int> slot = chief_->slot_to_take();
+    if (!slot.has_value()) {
+      return status;
+    }
+    LOG_INFO("{}", std::string(status.message()));
+    WEIR_RETURN_IF_ERROR(TakeSlot(*slot));
+  }
+}
+
+absl::Status WorkerTask::TakeSlot(int slot) {
+  chief_options_.request.set_index(static_cast<uint32_t>(slot));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<ChiefClient> chief,
+                        ChiefClient::Create(chief_options_));
+  MutexLock lock(&mutex_);
+  chief_ = std::move(chief);
+  if (stop_.has_value()) {
+    chief_->RequestStop(*stop_);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerTask::RunInSlot() {
   Failpoint("worker.before_register");
   const absl::StatusOr<Grant> granted = chief_->Register();
   if (!granted.ok()) {
@@ -157,7 +181,7 @@ absl::Status WorkerTask::Run() {
   if (chief_->stopping()) {
     status = chief_->stop_status();
   }
-  chief_->Close(status);
+  chief_->Close(chief_->slot_to_take().has_value() ? absl::OkStatus() : status);
   return status;
 }
 
@@ -216,6 +240,7 @@ absl::Status WorkerTask::MakeTables(const Grant& grant) {
   client.sender = grant.sender();
   client.lost_after = std::chrono::milliseconds(static_cast<int64_t>(
       options_.spec.limits().lost_after_seconds() * 1000.0));
+  table_feed_.reset();
   WEIR_ASSIGN_OR_RETURN(table_client_, TableClient::Create(std::move(client)));
   WEIR_ASSIGN_OR_RETURN(
       table_feed_, TableFeed::Create(replicas_->network().tables(), tables_,
@@ -260,7 +285,9 @@ TrainLoop::Options WorkerTask::LoopOptions() {
 
 absl::Status WorkerTask::Train(const Grant& grant) {
   WEIR_ASSIGN_OR_RETURN(const WorkList work, WorkList::Create(grant));
-  WEIR_RETURN_IF_ERROR(BuildLayout(grant));
+  if (layout_ == nullptr) {  // else it has another slot of the same job
+    WEIR_RETURN_IF_ERROR(BuildLayout(grant));
+  }
   WEIR_ASSIGN_OR_RETURN(const auto batches, MakeBatches(grant));
   WEIR_ASSIGN_OR_RETURN(const auto client, MakeClient(grant));
   WEIR_RETURN_IF_ERROR(MakeTables(grant));
@@ -314,7 +341,9 @@ absl::Status WorkerTask::Train(const Grant& grant) {
 }
 
 void WorkerTask::RequestStop(const std::string& reason) {
-  chief_->RequestStop(absl::CancelledError(reason));
+  MutexLock lock(&mutex_);
+  stop_ = absl::CancelledError(reason);
+  chief_->RequestStop(*stop_);
 }
 
 }  // namespace weir

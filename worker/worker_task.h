@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,10 @@ class WorkerTask {
  private:
   explicit WorkerTask(Options options) : options_(std::move(options)) {}
   absl::Status Build();
+  // Run, in one slot.
+  absl::Status RunInSlot();
+  // A line to the chief for another slot than the one it had.
+  absl::Status TakeSlot(int slot);
   absl::Status BuildLayout(const Grant& grant);
   absl::StatusOr<std::unique_ptr<ParameterClient>> MakeClient(
       const Grant& grant);
@@ -91,7 +96,11 @@ class WorkerTask {
   std::vector<int> frozen_;              // variables
   std::vector<EmbeddingTable> tables_;   // the job's, resolved
   std::unique_ptr<Nvml> nvml_;           // null: no GPU, or no NVML
+  ChiefClient::Options chief_options_;
+  // The main thread alone changes chief_.
+  Mutex mutex_;
   std::unique_ptr<ChiefClient> chief_;
+  std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);  // RequestStop
   // From the grant on.
   std::unique_ptr<Layout> layout_;
   std::shared_ptr<float> parameters_;

@@ -350,7 +350,13 @@ void ChiefClient::OnCommand(const Command& command) {
     case Command::kHeard:
       OnHeard(command.heard());
       return;
-    case Command::kFinishItem:
+    case Command::kTakeSlot:
+      if (!stop_.has_value() && !leave_.has_value()) {
+        slot_to_take_ = static_cast<int>(command.take_slot());
+        Leave(absl::CancelledError(absl::StrCat(
+            "the chief gave this worker slot ", command.take_slot())));
+      }
+      break;
     case Command::KIND_NOT_SET:
       LOG_WARN("chief: a command of a kind that this version does not know");
       break;
@@ -382,6 +388,10 @@ void ChiefClient::ForgetOnStop() {
 
 void ChiefClient::RequestStop(const absl::Status& why) {
   MutexLock lock(&mutex_);
+  Leave(why);
+}
+
+void ChiefClient::Leave(const absl::Status& why) {
   if (!leave_.has_value()) {
     leave_ = why;
     leave_ns_ = Clock::Real()->NowNs() +
@@ -395,6 +405,11 @@ void ChiefClient::StopWhenFree() {
       (!in_flight_ || Clock::Real()->NowNs() >= leave_ns_)) {
     Stop(*leave_);
   }
+}
+
+std::optional<int> ChiefClient::slot_to_take() const {
+  MutexLock lock(&mutex_);
+  return slot_to_take_;
 }
 
 bool ChiefClient::stopping() const {

@@ -98,6 +98,9 @@ class ChiefClient : public JobControl {
   // Stops this worker from inside: a signal. The item in flight is finished, if
   // that takes no more than 10 s. The first reason stays.
   void RequestStop(const absl::Status& why);
+  // The slot that the chief gave this worker, which then stops, in place of its
+  // own; nullopt: none.
+  std::optional<int> slot_to_take() const;
   // True once the worker is to stop; then stop_status says why, OK: job done.
   bool stopping() const;
   absl::Status stop_status() const;
@@ -119,6 +122,7 @@ class ChiefClient : public JobControl {
   // Register calls until a grant; `held` names the grant to keep, or null.
   absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held,
                                              const Joining& joining);
+  void Leave(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // RequestStop, once no item is in flight or that has taken too long.
   void StopWhenFree() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Stop(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -150,6 +154,7 @@ class ChiefClient : public JobControl {
   bool stream_ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> leave_ ABSL_GUARDED_BY(mutex_);  // RequestStop
   int64_t leave_ns_ ABSL_GUARDED_BY(mutex_) = 0;               // not after
+  std::optional<int> slot_to_take_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_item_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -34,6 +34,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -176,6 +177,9 @@ class JobState {
   // The step at which a checkpoint is due, if one is.
   std::optional<uint64_t> DueCheckpoint();
   bool WaitsForTornWorker();
+  // In a stop: `slot`, whose worker ended inside an item, is being given to a
+  // worker that lives. False when nobody is left to ask.
+  bool AskToTake(int slot);
   // "; worker 1 (host) ended inside item 7", where somebody did.
   std::string DescribeTorn() const;
   // A worker that has work left is not connected.
@@ -286,6 +290,8 @@ class JobState {
   std::vector<uint64_t> marks_tickets_;
   bool hold_sent_ = false;
   int64_t torn_since_ns_ = 0;            // 0: not torn
+  int64_t take_ns_ = 0;                  // when a worker was asked to take one
+  std::set<uint64_t> asked_to_take_;     // streams
   int64_t retry_ns_ = 0;                 // not before
   int tries_failed_ = 0;                 // in a row
   std::optional<uint64_t> passed_step_;  // the newest that was refused

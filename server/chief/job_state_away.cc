@@ -15,6 +15,12 @@ constexpr double kVersionWaitSeconds = 5.0;
 constexpr double kAwayHoldSeconds = 1.0;
 constexpr double kSayFreezeSeconds = 60.0;
 constexpr double kSaySilentSeconds = 10.0;
+// For a worker that was asked to take another one's slot: the item in flight,
+// then the one that was torn.
+constexpr double kTakeSeconds = 15.0;
+constexpr size_t kTakesMax = 3;
+// For an item that is being finished, while nobody is held.
+constexpr int64_t kFinishPauseNs = 500'000'000;
 // Longer than nearly any item takes.
 constexpr double kSayStuckSeconds = 30.0;
 
@@ -120,11 +126,38 @@ void JobState::DropHopelessVersion() {
   }
 }
 
+bool JobState::AskToTake(int slot) {
+  if (options_.brought) {
+    return false;  // a program of the SDK has no data but its own
+  }
+  if (!asked_to_take_.empty() && SecondsSince(take_ns_) < kTakeSeconds) {
+    return true;
+  }
+  for (int w = 0; w < roster_.count(); ++w) {
+    const Roster::Worker& worker = roster_.worker(w);
+    if (!worker.connected() || worker.told ||
+        asked_to_take_.size() >= kTakesMax ||
+        !asked_to_take_.insert(worker.stream).second) {
+      continue;
+    }
+    take_ns_ = now_ns_;
+    Say(absl::StrCat(WorkerName(w), " is to finish item ",
+                     tracker_.NextItemMin(slot), " of ", WorkerName(slot),
+                     ", which ended inside it"));
+    Command command;
+    command.set_take_slot(static_cast<uint32_t>(slot));
+    actions_.push_back(SendCommand{worker.stream, command});
+    return true;
+  }
+  return false;
+}
+
 // A shard was past the version. In a stop the next try begins at once, since
 // the workers hold. When the same version is refused again, some blocks have
-// left it and others wait for a contribution that nobody is there to bring: its
-// worker ended while it was sent. Their optimizer's state at that version is
-// gone, so the others are brought to theirs, without what is missing.
+// left it and others wait for a contribution whose worker ended while it was
+// sent. A worker that lives is asked for it. Without one the others are brought
+// to where those blocks are, whose optimizer's state at that version is gone,
+// without what is missing.
 void JobState::OnPassed() {
   schedule_->OnPassed();
   if (StandsStill()) {
@@ -137,6 +170,14 @@ void JobState::OnPassed() {
   if (passed_step_ != step_) {
     passed_step_ = step_;
     return;
+  }
+  for (int w = 0; w < roster_.count(); ++w) {
+    const Roster::Worker& worker = roster_.worker(w);
+    if (!worker.retired && tracker_.IsTorn(w) &&
+        (worker.connected() || AskToTake(w))) {
+      retry_ns_ = now_ns_ + kFinishPauseNs;  // a hold would stop it
+      return;
+    }
   }
   for (int w = 0; w < roster_.count(); ++w) {
     if (roster_.worker(w).connected() || Done(w) || roster_.worker(w).retired) {

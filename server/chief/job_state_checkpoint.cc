@@ -13,6 +13,8 @@ namespace {
 
 constexpr int64_t kRetryCheckpointNs = 1'000'000'000;
 constexpr int64_t kTornRetryTimes = 10;  // what the hold took
+// A launcher starts a worker again within this.
+constexpr double kTakeAfterSeconds = 3.0;
 
 }  // namespace
 
@@ -57,6 +59,9 @@ bool JobState::WaitsForTornWorker() {
                      ", ", static_cast<int>(SecondsSince(torn_since_ns_)),
                      " s of ", options_.torn_wait,
                      " s: start that worker again"));
+  }
+  if (stop_requested_ && SecondsSince(torn_since_ns_) > kTakeAfterSeconds) {
+    AskToTake(*slot);
   }
   return true;
 }

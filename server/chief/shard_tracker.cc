@@ -170,15 +170,19 @@ bool ShardTracker::Retired(int slot, uint32_t generation) const {
 
 std::optional<int> ShardTracker::TornSlot(int slot_count) const {
   for (int slot = 0; slot < slot_count; ++slot) {
-    const uint64_t next = NextItemMin(slot);
-    for (const Shard& shard : shards_) {
-      if (shard.has_blocks &&
-          FindSlot(shard.hello.slot(), slot).next_item_max() != next) {
-        return slot;
-      }
+    if (IsTorn(slot)) {
+      return slot;
     }
   }
   return std::nullopt;
+}
+
+bool ShardTracker::IsTorn(int slot) const {
+  const uint64_t next = NextItemMin(slot);
+  return std::any_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
+    return shard.has_blocks &&
+           FindSlot(shard.hello.slot(), slot).next_item_max() != next;
+  });
 }
 
 }  // namespace weir

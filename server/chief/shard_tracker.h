@@ -67,6 +67,7 @@ class ShardTracker {
   // A slot whose marks differ between blocks or shards: an item of it is
   // applied in part.
   std::optional<int> TornSlot(int slot_count) const;
+  bool IsTorn(int slot) const;
 
  private:
   struct Shard {

@@ -17,7 +17,7 @@ namespace {
 using Task = std::pair<std::string, int>;
 
 // No checkpoint comes by itself, and the end is far.
-std::string Job(const std::string& mode) {
+std::string Job(const std::string& mode, int steps = 1000000) {
   return R"(
 name: "stop" seed: 3
 model {
@@ -28,7 +28,8 @@ model {
   loss { softmax_cross_entropy {} }
 }
 data { train { digits { count: 2000 } } }
-train { batch_size: 16 log_every_steps: 10 steps: 1000000 }
+train { batch_size: 16 log_every_steps: 10 steps: )" +
+         std::to_string(steps) + R"( }
 optimizer { adam {} }
 schedule { learning_rate: 0.002 }
 limits { block_elements: 1024 }
@@ -36,6 +37,7 @@ update { )" +
          mode + " }\n";
 }
 
+constexpr char kDiesInsideAnItem[] = "WEIR_FAILPOINT=worker.mid_push:40";
 constexpr char kAsync[] = "async {}";
 constexpr char kSync[] = "sync { contributions: 4 }";
 
@@ -158,6 +160,48 @@ TEST(StopTest, SyncIsSavedWithoutTheWorkersThatDied) {
       EXPECT_EQ(cluster.task("ps", ps).Wait(10), 138);
     }
   }
+}
+
+// Worker 1 dies when some blocks have its item and others lack it, and nobody
+// comes in its place: the one that lives finishes it.
+void ExpectFinishesTheItemOfADeadWorker(HandCluster* cluster) {
+  for (const auto& [role, index] : kTasks) {
+    cluster->Start(role, index, {},
+                   role == "worker" && index == 1
+                       ? std::vector<std::string>{kDiesInsideAnItem}
+                       : std::vector<std::string>{});
+  }
+  ASSERT_EQ(cluster->task("worker", 1).Wait(60), 137) << Logs(cluster, kTasks);
+  cluster->task("chief", 0).Signal(SIGTERM);
+  EXPECT_EQ(cluster->task("chief", 0).Wait(40), 143) << Logs(cluster, kTasks);
+  const std::string log = cluster->task("chief", 0).Log();
+  EXPECT_NE(log.find("is to finish item 39 of worker 1"), std::string::npos)
+      << log;
+  EXPECT_NE(log.find("stopped after ckpt-"), std::string::npos) << log;
+  EXPECT_EQ(log.find("a part of the blocks"), std::string::npos) << log;
+}
+
+TEST(StopTest, AsyncIsSavedWithTheItemThatADeadWorkerLeft) {
+  HandCluster cluster(FreshDir("stop_torn_async"), Job(kAsync), 2, 2, true);
+  ExpectFinishesTheItemOfADeadWorker(&cluster);
+  EXPECT_GE(SavedStep(cluster), 40u);
+}
+
+TEST(StopTest, SyncIsSavedWithTheItemThatADeadWorkerLeft) {
+  const std::string dir = FreshDir("stop_torn_sync");
+  {
+    HandCluster cluster(dir, Job(kSync, 400), 2, 2, true);
+    ExpectFinishesTheItemOfADeadWorker(&cluster);
+    EXPECT_EQ(SavedStep(cluster), 20u);
+  }
+  const std::string job = dir + "/job.textproto";
+  const TrainRun resumed =
+      RunTrain(dir, {job, "--resume", "--ps", "1", "--workers", "2"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  const TrainRun whole = RunTrain(FreshDir("stop_torn_whole"),
+                                  {job, "--ps", "2", "--workers", "1"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  EXPECT_EQ(resumed.summary["model_sha256"], whole.summary["model_sha256"]);
 }
 
 // The launcher starts nobody again once it ends.

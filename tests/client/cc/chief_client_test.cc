@@ -564,6 +564,42 @@ TEST(ChiefClientTest, ASignalLetsTheItemInFlightEnd) {
 }
 
 // A chief that held it may never come back.
+TEST(ChiefClientTest, AnotherSlotIsTakenAfterTheItemInFlight) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(client->EnterItem());
+  Command take;
+  take.set_take_slot(3);
+  chief.Send(take);
+  for (int i = 0; i < 500 && !client->slot_to_take().has_value(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(client->slot_to_take(), 3);
+  EXPECT_FALSE(client->stopping());
+  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+  EXPECT_TRUE(client->stopping());
+}
+
+TEST(ChiefClientTest, WhoIsToStopTakesNoOtherSlot) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(client->EnterItem());
+  client->RequestStop(absl::CancelledError("SIGTERM"));
+  Command take;
+  take.set_take_slot(3);
+  chief.Send(take);
+  Command hold;
+  hold.set_hold(true);
+  chief.Send(hold);  // comes after it
+  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+  client->Close(client->stop_status());
+  EXPECT_FALSE(client->slot_to_take().has_value());
+}
+
 TEST(ChiefClientTest, AHoldEndsWithTheStreamThatBroughtIt) {
   FakeChief chief;
   MakeGrant(&chief);

@@ -405,6 +405,8 @@ void ChiefWorld::Run(const Action& action) {
       }
       if (send->command.has_stop()) {
         worker.stop = send->command.stop();
+      } else if (send->command.has_take_slot()) {
+        worker.take = static_cast<int>(send->command.take_slot());
       } else {
         worker.held = send->command.hold();
         holds += worker.held ? 1 : 0;
@@ -536,6 +538,14 @@ void ChiefWorld::Work(int ticks_max) {
         worker.stream = 0;
         Take();
       }
+      if (worker.take.has_value() && !takes_no_slot) {
+        const int slot = *worker.take;
+        chief_->OnStreamLost(worker.stream);
+        worker = {};
+        Take();
+        Join(slot);
+        continue;
+      }
       if (!worker.grant.has_value() || worker.stream == 0) {
         continue;
       }
@@ -552,7 +562,16 @@ void ChiefWorld::Work(int ticks_max) {
           n > 0 ? (left + n - 1) / n *
                       (slot < n ? (n - slot + count - 1) / count : 0)
                 : (left > slot ? (left - slot + count - 1) / count : 0);
-      if (!worker.held && worker.next < worker.items) {
+      // In sync an item is computed from the version before its step.
+      const bool has_version =
+          n == 0 ||
+          std::all_of(shards.begin(), shards.end(), [&](const Shard& shard) {
+            return grant.base_version() +
+                       worker.next /
+                           std::max<uint64_t>(ItemsPerStep(shard, slot), 1) <=
+                   Version(shard);
+          });
+      if (!worker.held && has_version && worker.next < worker.items) {
         DoItem(w);
       }
       Beat(w).IgnoreError();

@@ -54,6 +54,7 @@ class ChiefWorld {
     std::optional<Grant> grant;
     uint64_t stream = 0;
     bool held = false;
+    std::optional<int> take;  // a slot
     std::optional<Stop> stop;
     absl::Status error;  // of Register or the stream
     uint64_t next = 0;
@@ -106,6 +107,7 @@ class ChiefWorld {
   bool damaged = false;         // the newest checkpoint
   bool no_freeze = false;       // snapshots hang
   bool no_write = false;        // frozen, but their files hang
+  bool takes_no_slot = false;   // workers are deaf to take_slot
 
   bool Logged(const std::string& text) const;
   // The name of the newest in `disk`, "" without one.

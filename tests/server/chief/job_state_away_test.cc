@@ -90,8 +90,10 @@ TEST(JobStateAwayTest, AStopDropsTheVersionThatADeadWorkerKeepsFromComing) {
 
 // Shard 0 has the dead worker's last item, and with it the next version.
 TEST(JobStateAwayTest, AStopWithAVersionThatAShardHasLeft) {
-  for (const bool keeps : {false, true}) {
+  for (const auto& [keeps, takes] :
+       {std::pair(false, false), {false, true}, {true, false}}) {
     ChiefWorld world(2, 2, SyncSpec());
+    world.takes_no_slot = !takes;
     world.StartChief();
     world.Join(0);
     world.Join(1);
@@ -103,13 +105,14 @@ TEST(JobStateAwayTest, AStopWithAVersionThatAShardHasLeft) {
     world.shards[0].keeps_previous = keeps;
     world.chief().RequestStop("SIGINT");
     world.Beat(0).IgnoreError();  // holds
-    world.Work(200);
-    ASSERT_TRUE(world.finished.has_value()) << keeps;
+    world.Work(800);
+    ASSERT_TRUE(world.finished.has_value()) << keeps << takes;
     EXPECT_EQ(
         Message(*world.finished),
         absl::StrCat("SIGINT: stopped after ckpt-", keeps ? step : step + 1));
     EXPECT_EQ(world.Logged("the checkpoint has it on a part of the blocks"),
-              !keeps);
+              !keeps && !takes);
+    EXPECT_EQ(world.Logged(absl::StrCat("is to finish item ", step)), !keeps);
   }
 }
 
@@ -281,6 +284,47 @@ TEST(JobStateAwayTest, AWorkerThatIsStuckIsNamedWithItsItem) {
     EXPECT_FALSE(world.Logged(absl::StrCat(
         "worker 0 (", world.workers[0].request.host(), ") is connected")));
   }
+}
+
+// Worker 1 died inside an item, and nobody comes in its place.
+TEST(JobStateAwayTest, AStopHasATornItemFinishedByAWorkerThatLives) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_train()->set_steps(4000);
+  ChiefWorld world(2, 2, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  world.Work(20);
+  const uint64_t item = world.workers[1].next;
+  world.DoItem(1, /*torn=*/true);
+  Lose(world, 1);
+  world.chief().RequestStop("SIGINT");
+  world.Work(2 * 20);
+  EXPECT_FALSE(world.Logged("is to finish"));  // it may start again
+  world.Work(8 * 20);
+  EXPECT_TRUE(world.Logged(absl::StrCat("is to finish item ", item)));
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_THAT(Message(*world.finished), HasSubstr("stopped after ckpt-"));
+  EXPECT_EQ(world.disk.size(), 1u);
+}
+
+TEST(JobStateAwayTest, NobodyIsAskedForATornItemWhoseWorkerIsBack) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_train()->set_steps(4000);
+  ChiefWorld world(2, 2, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  world.Work(20);
+  world.DoItem(1, /*torn=*/true);
+  Lose(world, 1);
+  world.chief().RequestStop("SIGINT");
+  world.Work(20);
+  world.Join(1);
+  world.Work(8 * 20);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_THAT(Message(*world.finished), HasSubstr("stopped after ckpt-"));
+  EXPECT_FALSE(world.Logged("is to finish"));
 }
 
 TEST(JobStateAwayTest, AStopWithATornItemSaysWhatItWaitedFor) {
