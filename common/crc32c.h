@@ -3,7 +3,10 @@
 // Reflected polynomial 0x82F63B78, initial and final value 0xFFFFFFFF:
 // Crc32c("123456789") = 0xE3069283.
 // Threads: safe.
-// Cost: SSE4.2 8 bytes in 3 cycles; a table, 8 bytes at a time, without it.
+// Cost: SSE4.2, three lanes, nearly 8 bytes a cycle from 3 KiB on, 8 bytes in 3
+//   cycles below; a table, 8 bytes at a time, without it.
+// Source: Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32
+//   Instruction", Intel, 2011.
 #ifndef COMMON_CRC32C_H_
 #define COMMON_CRC32C_H_
 

@@ -49,5 +49,23 @@ TEST(Crc32cTest, EveryWayAgreesAtEveryLengthAndOffset) {
   }
 }
 
+TEST(Crc32cTest, LongDataAgreesAroundEveryLane) {
+  RandomStream random(8);
+  std::vector<uint8_t> data(10000);
+  for (uint8_t& byte : data) {
+    byte = static_cast<uint8_t>(random.Next32());
+  }
+  for (const size_t lanes : {1, 2, 3, 6, 9}) {
+    for (size_t bytes = lanes * 1024 - 9; bytes <= lanes * 1024 + 9; ++bytes) {
+      const size_t offset = bytes % 7;
+      const uint8_t* at = data.data() + offset;
+      const uint32_t want = Bitwise(at, bytes);
+      ASSERT_EQ(Crc32c(at, bytes), want) << bytes;
+      const size_t cut = bytes / 5;
+      ASSERT_EQ(ExtendCrc32c(Crc32c(at, cut), at + cut, bytes - cut), want);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir
