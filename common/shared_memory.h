@@ -39,6 +39,9 @@ class SharedMemory {
   char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
+  // From now on what this process writes is its own: others keep what is there.
+  // Its own registrations of these pages (a GPU's) are void.
+  absl::Status MakePrivate();
   // A descriptor that can only be mapped for reading.
   absl::StatusOr<FileDescriptor> ReadOnlyFd() const;
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 
+#include "absl/status/status.h"
 #include "common/mutex.h"
 #include "common/shared_memory.h"
 
@@ -24,14 +25,22 @@ class SharedBuffers {
   static std::shared_ptr<float> New(
       const std::shared_ptr<SharedBuffers>& buffers, size_t bytes);
 
-  // The memory that holds all of `bytes`, or null.
+  // Takes a buffer back from a ps that does not let go of it: the ps keeps what
+  // is there now, Find does not know it any more, and whoever writes it goes
+  // on.
+  absl::Status MakePrivate(const SharedMemory& memory);
+
+  // The memory that holds all of `bytes` and may be shared, or null.
   std::shared_ptr<SharedMemory> Find(std::span<const char> bytes) const;
 
  private:
   mutable Mutex mutex_;
+  struct Buffer {
+    std::shared_ptr<SharedMemory> memory;
+    bool is_private = false;
+  };
   // By the first byte.
-  std::map<const char*, std::shared_ptr<SharedMemory>> memory_
-      ABSL_GUARDED_BY(mutex_);
+  std::map<const char*, Buffer> buffers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir

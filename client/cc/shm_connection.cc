@@ -146,7 +146,8 @@ class ShmConnection::State {
   }
   bool cancelled() const { return cancelled_; }
 
-  // Until the ps has let go of our memory.
+  // Until the ps has let go of our memory, or that takes too long: then it
+  // keeps what it sees.
   void WaitUntilClosed() {
     const auto deadline = std::chrono::steady_clock::now() + kLetGoWait;
     MutexLock lock(&mutex_);
@@ -155,6 +156,13 @@ class ShmConnection::State {
     }
     if (!closed_) {
       LOG_WARN("a ps does not let go of shared memory; is it stopped?");
+      // It may be in the middle of a gradient, and go on one day.
+      for (const auto& [memory, kept] : regions_) {
+        if (const absl::Status status = buffers_->MakePrivate(*memory);
+            !status.ok()) {
+          LOG_ERROR("{}", std::string(status.message()));
+        }
+      }
       socket_.Shutdown();
     }
   }

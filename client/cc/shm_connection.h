@@ -40,7 +40,8 @@ class ShmConnection {
   static absl::StatusOr<std::unique_ptr<ShmConnection>> Open(
       const std::string& shm_name, const std::string& address,
       std::shared_ptr<SharedBuffers> buffers);
-  // Waits until the ps has let go of this process's memory.
+  // Waits until the ps has let go of this process's memory. A ps that is
+  // stopped keeps the bytes as they are (SharedBuffers::MakePrivate).
   ~ShmConnection();
 
   // As PushPullStream's.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +15,8 @@
 #include <vector>
 
 #include "client/cc/grpc_transport.h"
+#include "client/cc/shared_buffers.h"
+#include "client/cc/shm_connection.h"
 #include "common/shared_channel.h"
 #include "common/unix_socket.h"
 #include "proto/shm_message.h"
@@ -205,6 +208,45 @@ TEST(ShmTransportTest, ChoicesAreNamed) {
   EXPECT_EQ(*ParseTransportChoice("shm"), TransportChoice::kShm);
   EXPECT_NE(ParseTransportChoice("tcp").status().message().find("'tcp'"),
             std::string::npos);
+}
+
+// A ps that takes a session, and then neither answers nor ends it.
+TEST(ShmTransportTest, APsThatIsStoppedKeepsTheBytesThatItWasGiven) {
+  const std::string name = "weir.test.stopped." + std::to_string(getpid());
+  auto listener = *UnixSocket::Listen(name);
+  UnixSocket ps;
+  const auto arena = *SharedMemory::Create(4096);
+  std::thread opening([&] {
+    ps = *listener.Accept();
+    ShmOpening record;
+    EXPECT_TRUE(ps.Receive(RecordBytes(&record)).ok());
+    record.bytes = arena->bytes();
+    EXPECT_TRUE(ps.Send(RecordBytes(&record), arena->fd()).ok());
+  });
+  const auto buffers = std::make_shared<SharedBuffers>();
+  auto connection = *ShmConnection::Open(name, "stopped", buffers);
+  opening.join();
+  const std::shared_ptr<float> gradient =
+      SharedBuffers::New(buffers, kBlock * sizeof(float));
+  std::fill_n(gradient.get(), kBlock, 1.0f);
+  int released = 0;
+  ASSERT_TRUE(connection
+                  ->Send(ShmRequest::kChunk, "chunk",
+                         Bytes(gradient.get(), kBlock), [&] { ++released; })
+                  .ok());
+  ShmRegion region;
+  auto fd = ps.Receive(RecordBytes(&region));
+  const auto seen = *SharedMemory::Map(*std::move(fd), region.bytes,
+                                       SharedMemory::Access::kRead);
+  connection = nullptr;
+  EXPECT_EQ(released, 1);
+  std::fill_n(gradient.get(), kBlock / 2, 2.0f);
+  EXPECT_EQ(gradient.get()[0], 2.0f);
+  EXPECT_EQ(gradient.get()[kBlock - 1], 1.0f);
+  const auto* const values = reinterpret_cast<const float*>(seen->data());
+  EXPECT_EQ(std::count(values, values + kBlock, 1.0f), kBlock);
+  // What is sent from there from now on is copied.
+  EXPECT_EQ(buffers->Find(Bytes(gradient.get(), kBlock)), nullptr);
 }
 
 // ------------------------------------------------------- clients that are not
