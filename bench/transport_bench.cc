@@ -8,6 +8,7 @@
 // over the stream that workers use, with as much in flight as they have.
 // Everything is measured again in each round, so that a drifting machine drifts
 // for all; the ratios are medians over the rounds of quotients within a round.
+// --transport grpc --transport grpc_checksum: what checksums of payloads cost.
 // --peers: PyTorch RPC does the same, with its default transports and with TCP
 // alone.
 #include <unistd.h>
@@ -41,6 +42,8 @@ namespace {
 constexpr auto kTimeout = std::chrono::seconds(60);
 constexpr char kLogPath[] = "/tmp/weir_transport_bench.log";
 constexpr size_t kTargetBytes = size_t{64} << 20;
+// gRPC whose payloads carry checksums.
+constexpr char kChecksum[] = "grpc_checksum";
 
 struct Flags {
   std::string json;
@@ -61,9 +64,16 @@ struct Flags {
 class Bench {
  public:
   static absl::StatusOr<std::unique_ptr<Bench>> Create(const Flags& flags,
-                                                       TransportChoice choice,
+                                                       const std::string& kind,
                                                        size_t bytes) {
-    std::unique_ptr<Bench> bench(new Bench(flags, choice, bytes));
+    GrpcTransportOptions grpc;
+    grpc.checksum =
+        kind == kChecksum ? ChecksumChoice::kOn : ChecksumChoice::kOff;
+    WEIR_ASSIGN_OR_RETURN(
+        const TransportChoice choice,
+        ParseTransportChoice(kind == kChecksum ? "grpc" : kind));
+    std::unique_ptr<Bench> bench(
+        new Bench(flags, MakeTransport(choice, grpc), bytes));
     WEIR_RETURN_IF_ERROR(bench->Start());
     return bench;
   }
@@ -90,7 +100,7 @@ class Bench {
   }
 
  private:
-  Bench(const Flags& flags, TransportChoice choice, size_t bytes)
+  Bench(const Flags& flags, std::unique_ptr<Transport> transport, size_t bytes)
       : flags_(flags),
         elements_(bytes / sizeof(float)),
         block_elements_(std::min(elements_, flags.block_elements)),
@@ -98,7 +108,7 @@ class Bench {
         window_(static_cast<uint32_t>(
             std::max<size_t>(1, static_cast<size_t>(flags.in_flight_bytes) /
                                     (block_elements_ * sizeof(float))))),
-        transport_(MakeTransport(choice)),
+        transport_(std::move(transport)),
         parameters_(elements_),
         gradients_(transport_->NewBuffer(elements_)) {
     std::fill_n(gradients_.get(), elements_, 1.0f);
@@ -290,7 +300,8 @@ struct Peers {
   double iperf3_gb_per_s = 0;
   double memcpy_gb_per_s = 0;
   TorchRpc torch_tcp;
-  TorchRpc torch_best;  // of its transports, per operation
+  TorchRpc torch_best;                 // of its transports, per operation
+  std::map<std::string, double> grpc;  // of this size, by operation
 };
 
 absl::Status MeasureTorch(const Flags& flags, size_t bytes, Peers* peers,
@@ -322,6 +333,9 @@ void Compare(const std::string& transport, const std::string& operation,
                         rate / peer_rate);
     }
   };
+  if (transport == kChecksum && peers.grpc.contains(operation)) {
+    add("grpc", peers.grpc.at(operation));
+  }
   add("memcpy", peers.memcpy_gb_per_s);
   if (bytes == kTargetBytes) {
     add("iperf3", peers.iperf3_gb_per_s);
@@ -335,11 +349,9 @@ void Compare(const std::string& transport, const std::string& operation,
 }
 
 absl::Status MeasureSize(const Flags& flags, const std::string& transport,
-                         size_t bytes, const Peers& peers, Report* report) {
-  WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
-                        ParseTransportChoice(transport));
+                         size_t bytes, Peers* peers, Report* report) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Bench> bench,
-                        Bench::Create(flags, choice, bytes));
+                        Bench::Create(flags, transport, bytes));
   double hello_us = 0;
   if (bytes == 1024) {
     WEIR_ASSIGN_OR_RETURN(const Sample hello,
@@ -361,8 +373,11 @@ absl::Status MeasureSize(const Flags& flags, const std::string& transport,
         Measure(flags.seconds, bench->ps_pid(), bytes, operation));
     report->Add(bytes, absl::StrCat(transport, " ", name), sample);
     const double rate = Report::GbPerS(bytes, sample.us);
+    if (transport == "grpc") {
+      peers->grpc[name] = rate;
+    }
     if (bytes >= kTargetBytes) {
-      Compare(transport, name, bytes, rate, peers, report);
+      Compare(transport, name, bytes, rate, *peers, report);
     }
     if (bytes == 1024 && std::string(name) == "push_pull") {
       report->AddNumber(
@@ -401,7 +416,7 @@ absl::Status Run(const Flags& flags) {
       }
       for (const std::string& transport : flags.transports) {
         WEIR_RETURN_IF_ERROR(
-            Annotate(MeasureSize(flags, transport, bytes, peers, &report),
+            Annotate(MeasureSize(flags, transport, bytes, &peers, &report),
                      absl::StrCat(SizeName(bytes), ", ", transport)));
       }
     }
@@ -440,8 +455,9 @@ int main(int argc, char** argv) {
   app.add_option("--block_elements", flags.block_elements, "of a chunk")
       ->capture_default_str();
   app.add_option("--queues", flags.queues, "of the ps")->capture_default_str();
-  app.add_option("--transport", flags.transports, "grpc, shm or both")
-      ->check(CLI::IsMember({"grpc", "shm"}));
+  app.add_option("--transport", flags.transports,
+                 "grpc, grpc_checksum, shm; several; default grpc and shm")
+      ->check(CLI::IsMember({"grpc", "grpc_checksum", "shm"}));
   app.add_option("--operation", flags.operation, "pull, push or push_pull");
   app.add_option("--min_bytes", flags.min_bytes, "smallest size")
       ->capture_default_str();

@@ -83,18 +83,20 @@ absl::Status AssignPieces(const StartCalls& calls, size_t s,
             bytes + pieces[end].bytes.size() <= kAssignBytesPerCall)) {
       bytes += pieces[end++].bytes.size();
     }
-    const absl::Status status =
-        (*calls.links)[s]
-            ->Assign(TimeFor(calls, bytes),
-                     [&](AssignChunk* header, std::span<const char>* payload) {
-                       if (next == end) {
-                         return false;
-                       }
-                       *header = pieces[next].header;
-                       *payload = pieces[next++].bytes;
-                       return true;
-                     })
-            .status();
+    const absl::Status status = SendUntilWhole([&] {
+      next = begin;
+      return (*calls.links)[s]
+          ->Assign(TimeFor(calls, bytes),
+                   [&](AssignChunk* header, std::span<const char>* payload) {
+                     if (next == end) {
+                       return false;
+                     }
+                     *header = pieces[next].header;
+                     *payload = pieces[next++].bytes;
+                     return true;
+                   })
+          .status();
+    });
     WEIR_RETURN_IF_ERROR(Annotate(status, calls.names[s]));
     next = end;
   }

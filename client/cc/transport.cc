@@ -8,8 +8,17 @@ namespace weir {
 namespace {
 
 constexpr size_t kHugePageBytes = 2 << 20;
+constexpr int kDamagedMax = 5;  // in a row
 
 }  // namespace
+
+absl::Status SendUntilWhole(const std::function<absl::Status()>& send) {
+  absl::Status status = send();
+  for (int sent = 1; sent < kDamagedMax && absl::IsDataLoss(status); ++sent) {
+    status = send();
+  }
+  return status;
+}
 
 std::shared_ptr<float> NewPrivateBuffer(size_t elements) {
   const size_t bytes = std::max<size_t>(elements * sizeof(float), 1);

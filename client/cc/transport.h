@@ -151,6 +151,10 @@ class ShardLink {
                                 Timeout timeout) = 0;
 };
 
+// Calls `send` again while values arrive damaged (DATA_LOSS), five times in
+// all: for Assign, whose values may be sent again.
+absl::Status SendUntilWhole(const std::function<absl::Status()>& send);
+
 // Zeroed floats in this process's own memory, in huge pages where the system
 // has them; null when there is no memory. A forked child gets a copy.
 std::shared_ptr<float> NewPrivateBuffer(size_t elements);

@@ -132,6 +132,7 @@ sdk::Options ToOptions(const py::dict& from) {
   to.lost_after_seconds = Get(from, "lost_after", to.lost_after_seconds);
   to.start_wait_seconds = Get(from, "start_wait", to.start_wait_seconds);
   to.transport = Get(from, "transport", to.transport);
+  to.checksum = Get(from, "checksum", to.checksum);
   to.push_encoding = Get(from, "push_encoding", to.push_encoding);
   to.pull_encoding = Get(from, "pull_encoding", to.pull_encoding);
   to.top_k_fraction = Get(from, "top_k_fraction", to.top_k_fraction);

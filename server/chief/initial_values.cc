@@ -103,20 +103,23 @@ absl::Status InitialValues::Assign(const Declaration& declaration,
         elements += segment.count;
       }
     }
-    auto next = chunks.begin();
-    const auto assigned = link->Assign(
-        kAssignTimeout,
-        [&](AssignChunk* chunk, std::span<const char>* payload) {
-          if (next == chunks.end()) {
-            return false;
-          }
-          *chunk = next->first;
-          *payload = {reinterpret_cast<const char*>(next->second.data()),
-                      next->second.size() * sizeof(float)};
-          ++next;
-          return true;
-        });
-    WEIR_RETURN_IF_ERROR(assigned.status());
+    WEIR_RETURN_IF_ERROR(SendUntilWhole([&] {
+      auto next = chunks.begin();
+      return link
+          ->Assign(kAssignTimeout,
+                   [&](AssignChunk* chunk, std::span<const char>* payload) {
+                     if (next == chunks.end()) {
+                       return false;
+                     }
+                     *chunk = next->first;
+                     *payload = {
+                         reinterpret_cast<const char*>(next->second.data()),
+                         next->second.size() * sizeof(float)};
+                     ++next;
+                     return true;
+                   })
+          .status();
+    }));
   }
   return absl::OkStatus();
 }

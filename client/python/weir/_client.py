@@ -508,6 +508,7 @@ def connect(
     worker_count: Optional[int] = None,
     job: str = "sdk",
     transport: Optional[str] = None,
+    checksum: str = "auto",
     start_wait: float = 60.0,
     lost_after: float = 10.0,
     push_encoding: str = "f32",
@@ -526,6 +527,8 @@ def connect(
       worker_index, worker_count: this worker among all; None: likewise.
       job: programs that give the same name share their tensors.
       transport: "auto" (shared memory to servers on this host), "grpc", "shm".
+      checksum: CRC32C of what travels, which finds damage that TCP does not:
+        "auto" (to servers on other hosts), "on", "off".
       start_wait: seconds to wait for the servers, for worker 0, and for a
         chief that is away.
       lost_after: seconds without an answer, before a server counts as lost.
@@ -561,6 +564,7 @@ def connect(
         dict(
             found,
             job=job,
+            checksum=checksum,
             start_wait=start_wait,
             lost_after=lost_after,
             push_encoding=push_encoding,

@@ -251,5 +251,24 @@ TEST(SdkStartTest, ValuesGoOutInCallsOfTheirSize) {
   EXPECT_EQ(sizes.size(), 4u);
 }
 
+TEST(SdkStartTest, ValuesThatWereDamagedGoOutAgain) {
+  const std::vector<char> values(size_t{1} << 20);
+  const std::vector<AssignPiece> pieces(3, {{}, values});
+  for (const int damaged : {4, 5}) {
+    Shards shards;
+    auto links = shards.Links();
+    int sent = 0;
+    LinkTo::Hooks hooks;
+    hooks.assign = [&](std::chrono::milliseconds, size_t bytes) {
+      EXPECT_EQ(bytes, size_t{3} << 20);
+      return ++sent <= damaged ? absl::DataLossError("damaged on its way")
+                               : absl::OkStatus();
+    };
+    links[0] = std::make_unique<LinkTo>(std::move(links[0]), hooks);
+    EXPECT_EQ(AssignPieces(CallsOn(links), 0, pieces).ok(), damaged == 4);
+    EXPECT_EQ(sent, 5);
+  }
+}
+
 }  // namespace
 }  // namespace weir::sdk
