@@ -355,6 +355,7 @@ void ChiefRunner::CarryOutFiles(Action action) {
       WarnIf(disk->train_file.Append(line->line));
     } else if (const auto* done = std::get_if<WriteDone>(&action)) {
       Failpoint("chief.before_done");
+      WarnIf(disk->train_file.Flush());
       const absl::Status status =
           disk->files->WriteAtomically(JoinPath(disk->workdir, kDoneName),
                                        absl::StrCat(done->checkpoint, "\n"));
@@ -362,6 +363,7 @@ void ChiefRunner::CarryOutFiles(Action action) {
     } else if (const auto* finish = std::get_if<Finish>(&action)) {
       // Nothing has ended where another chief goes on.
       if (!absl::IsPermissionDenied(finish->status)) {
+        WarnIf(disk->train_file.Flush());
         WarnIf(WriteEnding(disk->files, disk->workdir, finish->status));
       }
       MutexLock lock(&inbox->mutex);

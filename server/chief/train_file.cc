@@ -5,6 +5,11 @@
 #include "common/status.h"
 
 namespace weir {
+namespace {
+
+constexpr size_t kKeptBytesMax = size_t{64} << 20;
+
+}  // namespace
 
 absl::StatusOr<std::string> TrainFile::Text() {
   absl::StatusOr<std::string> text = files_->ReadAll(path_);
@@ -25,6 +30,8 @@ absl::StatusOr<std::vector<TrainLine>> TrainFile::Read() {
 
 absl::Status TrainFile::Cut(uint64_t step) {
   writer_.reset();
+  kept_.clear();
+  failing_ = false;
   WEIR_ASSIGN_OR_RETURN(const std::string text, Text());
   std::string kept;
   for (const std::string& line :
@@ -38,11 +45,38 @@ absl::Status TrainFile::Cut(uint64_t step) {
 }
 
 absl::Status TrainFile::Append(const std::string& line) {
+  if (kept_.size() < kKeptBytesMax) {
+    absl::StrAppend(&kept_, line, "\n");
+  }
+  const bool failed_before = failing_;
+  const absl::Status status = Flush();
+  return failed_before ? absl::OkStatus() : status;
+}
+
+absl::Status TrainFile::Flush() {
+  if (kept_.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::Status status = Write();
+  failing_ = !status.ok();
+  if (failing_) {
+    writer_.reset();
+    return Annotate(status, "lines of the loss curve wait in memory");
+  }
+  kept_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status TrainFile::Write() {
+  if (failing_) {
+    WEIR_ASSIGN_OR_RETURN(std::string text, Text());
+    text.resize(text.rfind('\n') + 1);  // npos + 1 is 0
+    return files_->WriteAtomically(path_, absl::StrCat(text, kept_));
+  }
   if (writer_ == nullptr) {
     WEIR_ASSIGN_OR_RETURN(writer_, files_->OpenAppend(path_));
   }
-  const std::string text = absl::StrCat(line, "\n");
-  return writer_->Append(text.data(), text.size());
+  return writer_->Append(kept_.data(), kept_.size());
 }
 
 }  // namespace weir

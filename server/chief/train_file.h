@@ -1,7 +1,7 @@
 // The file train.jsonl: read at the start, cut at a restore, appended to.
 //
-// Each line goes out with one write. What cannot be written is an error of the
-// call, never of the job.
+// Each line goes out with one write. What cannot be written is never an error
+// of the job: it is kept, up to 64 MiB, and goes out with a later call.
 // Threads: compatible.
 #ifndef SERVER_CHIEF_TRAIN_FILE_H_
 #define SERVER_CHIEF_TRAIN_FILE_H_
@@ -27,14 +27,20 @@ class TrainFile {
   absl::StatusOr<std::vector<TrainLine>> Read();
   // Drops the lines beyond `step`, and what is no whole line.
   absl::Status Cut(uint64_t step);
+  // An error once for all lines in a row that cannot be written.
   absl::Status Append(const std::string& line);
+  // Writes the lines that are kept.
+  absl::Status Flush();
 
  private:
+  absl::Status Write();
   absl::StatusOr<std::string> Text();
 
   Files* const files_;
   const std::string path_;
   std::unique_ptr<FileWriter> writer_;
+  std::string kept_;      // not written yet
+  bool failing_ = false;  // a piece of a line may be in the file
 };
 
 }  // namespace weir

@@ -29,13 +29,26 @@ TEST(TrainFileTest, CutsWhatIsBeyondAStepAndWhatIsTorn) {
             "{\"step\":10,\"seconds\":1.5}\n{\"step\":20}\n{\"step\":25}\n");
 }
 
-TEST(TrainFileTest, AFullDiskIsAnErrorOfTheCall) {
+TEST(TrainFileTest, LinesWaitForRoomOnTheDisk) {
+  const std::string path = MakeTempDir() + "/train.jsonl";
   FaultyFiles files(Files::Real());
-  TrainFile file(&files, MakeTempDir() + "/train.jsonl");
-  files.FailCall(1, absl::ResourceExhaustedError("full"));
-  EXPECT_EQ(file.Append("{}").code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(file.Append("{\"step\":1}").ok());
+  TrainFile file(&files, path);
+  ASSERT_TRUE(file.Append("{\"step\":1}").ok());
+  // Half a line comes through.
+  files.FailCall(1, absl::ResourceExhaustedError("full"), /*sticky=*/true);
+  const absl::Status full = file.Append("{\"step\":2}");
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()), testing::HasSubstr("wait"));
+  // Said once.
+  EXPECT_TRUE(file.Append("{\"step\":3}").ok());
+  EXPECT_FALSE(file.Flush().ok());
+  files.FailCall(0, absl::OkStatus());
   EXPECT_EQ(file.Read()->size(), 1u);
+  EXPECT_TRUE(file.Flush().ok());
+  EXPECT_TRUE(file.Append("{\"step\":4}").ok());
+  EXPECT_EQ(*Files::Real()->ReadAll(path),
+            "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4}\n");
+  EXPECT_TRUE(file.Flush().ok());
 }
 
 }  // namespace
