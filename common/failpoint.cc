@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/status.h"
 
 namespace weir {
 namespace {
@@ -60,14 +64,18 @@ constexpr const char* kNames[] = {
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 struct Armed {
-  Armed(std::string name, int64_t left) : name(std::move(name)), left(left) {}
+  Armed(std::string name, int64_t left, int64_t sleep_ms = 0)
+      : name(std::move(name)), left(left), sleep_ms(sleep_ms) {}
   const std::string name;
   std::atomic<int64_t> left;  // hits until the process dies
+  const int64_t sleep_ms;     // at each hit
 };
 
+using ArmedList = std::vector<std::unique_ptr<Armed>>;
+
 // Written before any thread exists, read after.
-std::vector<std::unique_ptr<Armed>>& List() {
-  static auto* const list = new std::vector<std::unique_ptr<Armed>>();
+ArmedList& List() {
+  static auto* const list = new ArmedList();
   return *list;
 }
 
@@ -80,20 +88,42 @@ bool Known(absl::string_view name) {
 // "failpoint ps.recv: reached 12 times", of those that were.
 void PrintCounts() {
   for (const std::unique_ptr<Armed>& point : List()) {
-    if (const int64_t hits = kNever - point->left; hits > 0) {
+    const int64_t hits = kNever - point->left;
+    if (hits > 0 && point->sleep_ms == 0) {
       std::fprintf(stderr, "failpoint %s: reached %lld times\n",
                    point->name.c_str(), static_cast<long long>(hits));
     }
   }
 }
 
-void CountAll() {
+void CountAll(ArmedList* list) {
   for (const char* name : kNames) {
-    List().push_back(std::make_unique<Armed>(name, kNever));
+    list->push_back(std::make_unique<Armed>(name, kNever));
   }
-  failpoint_internal::armed = true;
   std::atexit(PrintCounts);
   std::at_quick_exit(PrintCounts);
+}
+
+// "name:nth" or "name:5ms".
+absl::Status Arm(absl::string_view part, ArmedList* list) {
+  const std::pair<std::string, std::string> pair =
+      absl::StrSplit(part, absl::MaxSplits(':', 1));
+  absl::string_view number = pair.second;
+  const bool sleeps = absl::ConsumeSuffix(&number, "ms");
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(number, &value) || value < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("WEIR_FAILPOINT: '", part,
+                     "' is not name:nth or name:5ms with at least 1"));
+  }
+  if (!Known(pair.first)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("WEIR_FAILPOINT: no failpoint is called '", pair.first,
+                     "'; common/failpoint.h lists them"));
+  }
+  list->push_back(std::make_unique<Armed>(pair.first, sleeps ? kNever : value,
+                                          sleeps ? value : 0));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -104,7 +134,12 @@ std::atomic<bool> armed{false};
 
 void Hit(const char* name) {
   for (const std::unique_ptr<Armed>& point : List()) {
-    if (point->name == name && point->left.fetch_sub(1) == 1) {
+    if (point->name != name) {
+      continue;
+    }
+    if (point->sleep_ms > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(point->sleep_ms));
+    } else if (point->left.fetch_sub(1) == 1) {
       std::fprintf(stderr, "failpoint %s: SIGKILL\n", name);
       ::kill(::getpid(), SIGKILL);
       for (;;) {
@@ -123,27 +158,14 @@ absl::Status InitFailpointsFromEnv() {
 }
 
 absl::Status InitFailpoints(const std::string& spec) {
-  if (spec == "count") {
-    List().clear();
-    CountAll();
-    return absl::OkStatus();
-  }
-  std::vector<std::unique_ptr<Armed>> list;
+  ArmedList list;
   for (const absl::string_view part :
        absl::StrSplit(spec, ',', absl::SkipWhitespace())) {
-    const std::pair<std::string, std::string> pair =
-        absl::StrSplit(part, absl::MaxSplits(':', 1));
-    int64_t nth = 0;
-    if (!absl::SimpleAtoi(pair.second, &nth) || nth < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "WEIR_FAILPOINT: '", part, "' is not name:nth with nth at least 1"));
+    if (part == "count") {
+      CountAll(&list);
+    } else {
+      WEIR_RETURN_IF_ERROR(Arm(part, &list));
     }
-    if (!Known(pair.first)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("WEIR_FAILPOINT: no failpoint is called '", pair.first,
-                       "'; common/failpoint.h lists them"));
-    }
-    list.push_back(std::make_unique<Armed>(pair.first, nth));
   }
   List() = std::move(list);
   failpoint_internal::armed = !List().empty();

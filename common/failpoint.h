@@ -3,6 +3,7 @@
 //   Failpoint("worker.mid_push");
 //   WEIR_FAILPOINT=worker.mid_push:3   SIGKILL at the third time it is reached
 //   WEIR_FAILPOINT=ps.recv:1,chief.gc:2
+//   WEIR_FAILPOINT=worker.before_push:5ms   sleeps at each hit
 //   WEIR_FAILPOINT=count       kills nobody; a process that ends by itself says
 //                              on stderr which were reached, and how often
 //
@@ -50,8 +51,8 @@ void Hit(const char* name);
 // Errors: INVALID_ARGUMENT as InitFailpoints.
 absl::Status InitFailpointsFromEnv();
 
-// Arms "name:nth[,name:nth...]", or counts at "count"; empty: none.
-// Errors: INVALID_ARGUMENT for an unknown name or a count below 1.
+// Arms what is said above, separated by commas; empty: none.
+// Errors: INVALID_ARGUMENT for an unknown name or a number below 1.
 absl::Status InitFailpoints(const std::string& spec);
 
 // Kills this process if `name` is armed and this is its nth hit.

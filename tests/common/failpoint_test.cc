@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
 
 #include "gmock/gmock.h"
@@ -59,9 +60,23 @@ TEST(FailpointTest, CountsWithoutKilling) {
       "failpoint ps.recv: reached 2 times\n");
 }
 
+TEST(FailpointTest, SleepsAndCountsAtOneHit) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        InitFailpoints("count,ps.recv:30ms").IgnoreError();
+        const auto begin = std::chrono::steady_clock::now();
+        Failpoint("ps.recv");
+        Failpoint("ps.recv");
+        const auto slept = std::chrono::steady_clock::now() - begin;
+        std::exit(slept < std::chrono::milliseconds(60) ? 1 : 0);
+      },
+      testing::ExitedWithCode(0), "^failpoint ps.recv: reached 2 times\n$");
+}
+
 TEST(FailpointTest, RefusesWhatCannotFire) {
   for (const char* spec :
-       {"test.a", "test.a:", "test.a:0", "test.a:-1", "test.a:x",
+       {"test.a", "test.a:", "test.a:0", "test.a:-1", "test.a:x", "test.a:0ms",
         "worker.mid_psuh:1", ":1", "test.a:1,nope:2"}) {
     const absl::Status status = InitFailpoints(spec);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << spec;

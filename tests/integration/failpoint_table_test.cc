@@ -2,7 +2,8 @@
 // with and without tables, in mid-run and near the end of a job. Whatever dies:
 //
 // - A chief, worker or evaluator is started again, and the job ends well.
-// - Without a ps every task ends with 138, and the job started again ends well.
+// - Without a ps every task ends with 138, and the job that is started again,
+//   from its checkpoint if it has one, ends well.
 // - At the end every task has ended with 0, each contribution was applied once
 //   to every parameter, sync has the bits of an undisturbed run, and every
 //   checkpoint that is left is whole.
@@ -10,7 +11,7 @@
 // A row is one point in one task of one kind of job at one time. Which hit of a
 // point is the middle or the last one is counted in an undisturbed run of the
 // same job. failpoint_table_test runs each tenth row, failpoint_table_full_test
-// all of them; both are run by name only.
+// all of them, by name or by ./weir test --full.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,6 +48,9 @@ constexpr double kRunSeconds = 120;
 // Of a run that is to meet a place or to leave a checkpoint.
 constexpr int kTries = 6;
 constexpr int kContributions = 800;
+// The model is small: a job must last for several heartbeats of its workers,
+// which is when its chief sees that a checkpoint is due.
+constexpr char kSlowly[] = "worker.before_push:8ms";
 
 struct Kind {
   const char* mode;
@@ -195,8 +199,11 @@ std::vector<Row> AllRows() {
   return rows;
 }
 
-// "worker-1" -> "WEIR_FAILPOINT_WORKER_1=what"
-std::string Arm(std::string task, const std::string& what) {
+// What WEIR_FAILPOINT says to each task's first process.
+using Armed = std::map<std::string, std::string>;
+
+// "worker-1", "what" -> "WEIR_FAILPOINT_WORKER_1=what"
+std::string Variable(std::string task, const std::string& what) {
   for (char& c : task) {
     c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
   }
@@ -204,7 +211,15 @@ std::string Arm(std::string task, const std::string& what) {
 }
 
 TrainRun Train(const std::string& dir, const Kind& kind, bool resume,
-               const std::vector<std::string>& environment) {
+               Armed armed) {
+  std::vector<std::string> environment;
+  for (const char* worker : {"worker-0", "worker-1"}) {
+    std::string& what = armed[worker];
+    what = what.empty() ? kSlowly : what + "," + kSlowly;
+  }
+  for (const auto& [task, what] : armed) {
+    environment.push_back(Variable(task, what));
+  }
   WriteFile(dir + ".textproto", JobText(kind));
   std::vector<std::string> arguments = {dir + ".textproto", "--ps", "2",
                                         "--workers",        "2",    "--chief",
@@ -272,12 +287,12 @@ const std::vector<std::string>& Tasks() {
   return tasks;
 }
 
-std::vector<std::string> CountEverywhere() {
-  std::vector<std::string> environment;
+Armed CountEverywhere() {
+  Armed armed;
   for (const std::string& task : Tasks()) {
-    environment.push_back(Arm(task, "count"));
+    armed[task] = "count";
   }
-  return environment;
+  return armed;
 }
 
 // "ps-1 ps.recv" -> 602, of what Tasks() say in their logs.
@@ -411,7 +426,7 @@ void Halve(const std::string& dir, const Kind& kind,
     const int64_t nth = std::min(first + i * hits / 16, LateHit(hits));
     std::filesystem::remove_all(dir);
     ExpectLostPs(Train(dir, kind, false,
-                       {Arm("ps-0", "ps.before_ack:" + std::to_string(nth))}),
+                       {{"ps-0", "ps.before_ack:" + std::to_string(nth)}}),
                  "ps-0", complaints);
     if (HasCheckpoint(dir)) {
       return;
@@ -469,8 +484,8 @@ TrainRun Fire(const Row& row, const Undisturbed& undisturbed, int64_t nth,
     Halve(dir, *row.kind, undisturbed, row.late, complaints);
   }
   return Train(dir, *row.kind, row.point->resumes,
-               {Arm(row.point->task,
-                    std::string(row.point->name) + ":" + std::to_string(nth))});
+               {{row.point->task,
+                 std::string(row.point->name) + ":" + std::to_string(nth)}});
 }
 
 // Runs one row; `reached` tells whether its point killed the task.
@@ -505,7 +520,12 @@ Complaints RunRow(const Row& row, const Undisturbed& undisturbed,
          &complaints);
   if (*reached && victim == "ps-1") {
     ExpectLostPs(run, victim, &complaints);
-    run = Train(RowDir(row), *row.kind, true, {});
+    // Without a checkpoint there is nothing to go on from.
+    const bool resume = HasCheckpoint(RowDir(row));
+    if (!resume) {
+      std::filesystem::remove_all(RowDir(row));
+    }
+    run = Train(RowDir(row), *row.kind, resume, {});
   }
   ExpectDone(run, *row.kind, &undisturbed, &complaints);
   if (complaints.empty()) {
