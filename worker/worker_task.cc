@@ -19,6 +19,17 @@ namespace {
 // Of one call. A chief that is away is missed after it.
 constexpr std::chrono::milliseconds kRegisterTimeout{5000};
 
+// `rows` may be null.
+uint64_t BytesMoved(const ParameterClient& blocks, const TableClient* rows) {
+  const ParameterClient::Counters counters = blocks.counters();
+  uint64_t bytes = counters.bytes_sent + counters.bytes_received;
+  if (rows != nullptr) {
+    const TableClient::Counters of_rows = rows->counters();
+    bytes += of_rows.bytes_sent + of_rows.bytes_received;
+  }
+  return bytes;
+}
+
 void HitFailpoint(ParameterClient::Event event) {
   switch (event) {
     case ParameterClient::Event::kHalfSent:
@@ -321,18 +332,22 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   };
   WEIR_ASSIGN_OR_RETURN(const auto loop, TrainLoop::Create(std::move(options)));
 
-  chief_->Start(grant, [raw = client.get(), rows = table_client_.get()] {
-    raw->Interrupt(absl::CancelledError("the job stopped"));
-    if (rows != nullptr) {
-      rows->Interrupt(absl::CancelledError("the job stopped"));
-    }
-  });
+  TableClient* const rows = table_client_.get();
+  chief_->Start(
+      grant,
+      [raw = client.get(), rows] {
+        raw->Interrupt(absl::CancelledError("the job stopped"));
+        if (rows != nullptr) {
+          rows->Interrupt(absl::CancelledError("the job stopped"));
+        }
+      },
+      [raw = client.get(), rows] { return BytesMoved(*raw, rows); });
   const absl::Status status = loop->Run(item);
   LogDevice();
   if (status.ok()) {
     chief_->OutOfWork();
   }
-  chief_->ForgetOnStop();
+  chief_->ForgetCallbacks();
   const ParameterClient::Counters counters = client->counters();
   LOG_INFO("sent {} MiB, received {} MiB, waited {:.1f} s, {} reconnects",
            counters.bytes_sent >> 20, counters.bytes_received >> 20,

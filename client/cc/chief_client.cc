@@ -158,7 +158,8 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
   }
 }
 
-void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop) {
+void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop,
+                        std::function<uint64_t()> moved) {
   grant_ = grant;
   {
     MutexLock lock(&mutex_);
@@ -170,6 +171,7 @@ void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop) {
       on_stop();
     }
     on_stop_ = std::move(on_stop);
+    moved_ = std::move(moved);
   }
   thread_ = std::thread([this] { Run(); });
 }
@@ -326,6 +328,9 @@ Progress ChiefClient::TakeProgress() {
   progress.set_holding(hold_ && !in_flight_);
   progress.set_out_of_work(out_of_work_ && !dirty_);
   progress.set_ending(closing_ || stop_.has_value());
+  if (moved_) {
+    progress.set_bytes_moved(moved_());
+  }
   if (!error_.ok()) {
     progress.set_error(std::string(error_.message()));
     progress.set_error_code(static_cast<uint32_t>(error_.code()));
@@ -381,9 +386,10 @@ absl::Status ChiefClient::StopRegistering(const absl::Status& why) {
   return absl::CancelledError("the job is over");
 }
 
-void ChiefClient::ForgetOnStop() {
+void ChiefClient::ForgetCallbacks() {
   MutexLock lock(&mutex_);
   on_stop_ = nullptr;
+  moved_ = nullptr;
 }
 
 void ChiefClient::RequestStop(const absl::Status& why) {

@@ -79,11 +79,13 @@ class ChiefClient : public JobControl {
   absl::StatusOr<Grant> Register(const Joining& joining = {});
 
   // Opens the Heartbeat stream. `on_stop` is called once, with a lock held,
-  // when the worker is to stop: the loop may be waiting elsewhere.
+  // when the worker is to stop: the loop may be waiting elsewhere. `moved`, if
+  // any, is asked for Progress.bytes_moved, likewise.
   // REQUIRES: Register returned `grant`.
-  void Start(const Grant& grant, std::function<void()> on_stop);
-  // From now on `on_stop` is not called.
-  void ForgetOnStop();
+  void Start(const Grant& grant, std::function<void()> on_stop,
+             std::function<uint64_t()> moved = nullptr);
+  // From now on neither is called.
+  void ForgetCallbacks();
 
   bool EnterItem() override;
   // EnterItem that gives up after `timeout`: nullopt.
@@ -144,6 +146,7 @@ class ChiefClient : public JobControl {
 
   mutable Mutex mutex_;
   std::function<void()> on_stop_ ABSL_GUARDED_BY(mutex_);
+  std::function<uint64_t()> moved_ ABSL_GUARDED_BY(mutex_);
   CondVar changed_;
   bool hold_ ABSL_GUARDED_BY(mutex_) = false;
   bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;

@@ -504,6 +504,11 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   if (fresh) {
     Greet(stream);
   }
+  Roster::Worker* const worker = roster_.mutable_worker(slot);
+  if (progress.bytes_moved() != worker->bytes_moved) {
+    worker->bytes_moved = progress.bytes_moved();
+    moved_ns_ = now_ns_;
+  }
   const bool heard = Hear(stream, progress);
   // While it ends, too: a worker's last reports follow its stop.
   if (train_log_.has_value() && phase_ <= Phase::kEnding) {
@@ -627,7 +632,7 @@ void JobState::WatchProgress() {
   }
   // A program may do other things between its pushes.
   if (phase_ <= Phase::kTraining && (!options_.brought || !missing.empty()) &&
-      SecondsSince(progress_ns_) > options_.worker_wait) {
+      SecondsSince(std::max(progress_ns_, moved_ns_)) > options_.worker_wait) {
     Fail(absl::UnavailableError(absl::StrCat(
         "no progress for ", static_cast<int>(options_.worker_wait), " s at ",
         sync() ? "step " : "contribution ", step_,

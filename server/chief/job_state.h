@@ -278,6 +278,7 @@ class JobState {
   uint64_t step_count_ = 0;
   uint64_t items_done_ = 0;
   int64_t progress_ns_ = 0;  // of the last progress
+  int64_t moved_ns_ = 0;     // when a worker last told of more bytes
   int64_t reached_ns_ = 0;   // when an item was last acknowledged
   std::vector<std::pair<uint64_t, int64_t>> seen_;  // item, since; by slot
   uint32_t bad_count_ = 0;

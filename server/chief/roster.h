@@ -54,6 +54,7 @@ class Roster {
     bool asked = false;     // it registered, even before there was a grant
     bool told = false;      // it knows that it ends
     uint64_t sequence = 0;  // of its newest reports
+    uint64_t bytes_moved = 0;
     std::set<uint64_t> replaced;  // processes
 
     bool connected() const { return stream != 0; }

@@ -503,6 +503,7 @@ absl::Status ChiefWorld::Beat(int w, bool bad) {
   progress.set_generation(grant.sender().generation());
   progress.set_next_item(worker.next);
   progress.set_holding(worker.held);
+  progress.set_bytes_moved(worker.bytes_moved);
   progress.set_ending(worker.stop.has_value());
   progress.set_out_of_work(worker.finished ||
                            (worker.items > 0 && worker.next >= worker.items));

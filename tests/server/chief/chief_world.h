@@ -60,6 +60,7 @@ class ChiefWorld {
     uint64_t next = 0;
     uint64_t items = 0;  // to do
     bool finished = false;
+    uint64_t bytes_moved = 0;
   };
 
   ChiefWorld(int shards, int workers, JobSpec spec, uint64_t seed = 0);

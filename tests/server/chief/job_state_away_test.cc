@@ -286,11 +286,14 @@ TEST(JobStateAwayTest, AWorkerThatIsStuckIsNamedWithItsItem) {
   }
 }
 
-// Worker 1 died inside an item, and nobody comes in its place.
-TEST(JobStateAwayTest, AStopHasATornItemFinishedByAWorkerThatLives) {
+JobSpec AsyncSpec() {
   JobSpec spec = SmallSpec();
   spec.mutable_train()->set_steps(4000);
-  ChiefWorld world(2, 2, spec);
+  return spec;
+}
+
+// A stop of a job whose worker 1 died inside an item, which comes back.
+uint64_t StopWithATornItem(ChiefWorld& world) {
   world.StartChief();
   world.Join(0);
   world.Join(1);
@@ -299,6 +302,12 @@ TEST(JobStateAwayTest, AStopHasATornItemFinishedByAWorkerThatLives) {
   world.DoItem(1, /*torn=*/true);
   Lose(world, 1);
   world.chief().RequestStop("SIGINT");
+  return item;
+}
+
+TEST(JobStateAwayTest, AStopHasATornItemFinishedByAWorkerThatLives) {
+  ChiefWorld world(2, 2, AsyncSpec());
+  const uint64_t item = StopWithATornItem(world);
   world.Work(2 * 20);
   EXPECT_FALSE(world.Logged("is to finish"));  // it may start again
   world.Work(8 * 20);
@@ -309,16 +318,8 @@ TEST(JobStateAwayTest, AStopHasATornItemFinishedByAWorkerThatLives) {
 }
 
 TEST(JobStateAwayTest, NobodyIsAskedForATornItemWhoseWorkerIsBack) {
-  JobSpec spec = SmallSpec();
-  spec.mutable_train()->set_steps(4000);
-  ChiefWorld world(2, 2, spec);
-  world.StartChief();
-  world.Join(0);
-  world.Join(1);
-  world.Work(20);
-  world.DoItem(1, /*torn=*/true);
-  Lose(world, 1);
-  world.chief().RequestStop("SIGINT");
+  ChiefWorld world(2, 2, AsyncSpec());
+  StopWithATornItem(world);
   world.Work(20);
   world.Join(1);
   world.Work(8 * 20);
@@ -328,17 +329,8 @@ TEST(JobStateAwayTest, NobodyIsAskedForATornItemWhoseWorkerIsBack) {
 }
 
 TEST(JobStateAwayTest, AStopWithATornItemSaysWhatItWaitedFor) {
-  JobSpec spec = SmallSpec();
-  spec.mutable_train()->set_steps(4000);
-  ChiefWorld world(2, 2, spec);
-  world.StartChief();
-  world.Join(0);
-  world.Join(1);
-  world.Work(20);
-  const uint64_t item = world.workers[1].next;
-  world.DoItem(1, /*torn=*/true);
-  Lose(world, 1);
-  world.chief().RequestStop("SIGINT");
+  ChiefWorld world(2, 2, AsyncSpec());
+  const uint64_t item = StopWithATornItem(world);
   Wait(world, 80);
   EXPECT_TRUE(
       world.Logged(absl::StrCat("which ended inside item ", item, ", ")));

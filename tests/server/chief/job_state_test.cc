@@ -391,6 +391,25 @@ TEST(JobStateTest, ADeadChiefsHalfDeclarationIsDoneAgain) {
             world.shards[1].declaration.history());
 }
 
+// As over a slow link, where one item takes longer than the chief waits.
+TEST(JobStateTest, AnItemWhoseBytesMoveIsNoStandstill) {
+  ChiefWorld world(1, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  for (int i = 0; i < 1000; ++i) {
+    world.workers[0].bytes_moved += 100;
+    world.Beat(0).IgnoreError();
+    world.Run(1);
+  }
+  ASSERT_FALSE(world.finished.has_value());
+  for (int i = 0; i < 320; ++i) {
+    world.Beat(0).IgnoreError();
+    world.Run(1);
+  }
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_THAT(Message(*world.finished), HasSubstr("no progress for 300 s"));
+}
+
 TEST(JobStateTest, LogsAndGivesUpWhenWorkersStayAway) {
   ChiefWorld world(1, 2, SmallSpec());
   world.StartChief();
