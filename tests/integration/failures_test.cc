@@ -12,24 +12,8 @@ namespace weir {
 namespace {
 
 std::string Job(const std::string& mode, int steps) {
-  return R"(
-name: "failures" seed: 3
-model {
-  layer { name: "flat" flatten {} }
-  layer { name: "hidden" dense { units: 8 } }
-  layer { name: "relu" relu {} }
-  layer { name: "logits" dense { units: 10 } }
-  loss { softmax_cross_entropy {} }
-}
-data { train { digits { count: 2000 } } }
-train { batch_size: 16 log_every_steps: 10 steps: )" +
-         std::to_string(steps) + R"( }
-optimizer { adam {} }
-schedule { learning_rate: 0.002 }
-checkpoint { every_steps: 200 }
-limits { block_elements: 1024 }
-update { )" +
-         mode + " }\n";
+  return DigitsJob(steps,
+                   "checkpoint { every_steps: 200 } update { " + mode + " }\n");
 }
 
 constexpr char kAsync[] = "async {}";

@@ -13,25 +13,9 @@
 namespace weir {
 namespace {
 
-std::string Job(int steps) {
-  return R"(
-name: "fencing" seed: 3
-model {
-  layer { name: "flat" flatten {} }
-  layer { name: "hidden" dense { units: 8 } }
-  layer { name: "relu" relu {} }
-  layer { name: "logits" dense { units: 10 } }
-  loss { softmax_cross_entropy {} }
-}
-data { train { digits { count: 2000 } } }
-train { batch_size: 16 log_every_steps: 10 steps: )" +
-         std::to_string(steps) + R"( }
-optimizer { adam {} }
-schedule { learning_rate: 0.002 }
-checkpoint { every_steps: 200 }
-limits { block_elements: 1024 }
-update { async {} }
-)";
+std::string Job() {
+  return DigitsJob(30000,
+                   "checkpoint { every_steps: 200 } update { async {} }");
 }
 
 bool Says(const Process& process, const std::string& text) {
@@ -52,7 +36,7 @@ const std::vector<std::pair<std::string, int>> kAll = {
 
 // A chief sleeps, another one takes its job over elsewhere, the first wakes up.
 TEST(FencingTest, ASupersededChiefEndsAloneAndTheJobGoesOn) {
-  HandCluster cluster(FreshDir("two_chiefs"), Job(30000), 2, 2, true);
+  HandCluster cluster(FreshDir("two_chiefs"), Job(), 2, 2, true);
   cluster.StartAll();
   ASSERT_TRUE(WaitUntil(60, [&] { return cluster.step() >= 100; }))
       << cluster.task("chief", 0).Log();
@@ -86,7 +70,7 @@ TEST(FencingTest, ASupersededChiefEndsAloneAndTheJobGoesOn) {
 
 // A worker sleeps, is replaced, and wakes up under a chief that was restarted.
 TEST(FencingTest, AReplacedWorkerEndsAloneAlsoAfterAChiefsRestart) {
-  HandCluster cluster(FreshDir("two_workers"), Job(30000), 2, 2, true);
+  HandCluster cluster(FreshDir("two_workers"), Job(), 2, 2, true);
   cluster.StartAll();
   ASSERT_TRUE(WaitUntil(60, [&] { return cluster.step() >= 100; }))
       << cluster.task("chief", 0).Log();

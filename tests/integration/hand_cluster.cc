@@ -5,6 +5,25 @@
 
 namespace weir {
 
+std::string DigitsJob(int steps, const std::string& more) {
+  return R"(
+name: "digits" seed: 3
+model {
+  layer { name: "flat" flatten {} }
+  layer { name: "hidden" dense { units: 8 } }
+  layer { name: "relu" relu {} }
+  layer { name: "logits" dense { units: 10 } }
+  loss { softmax_cross_entropy {} }
+}
+data { train { digits { count: 2000 } } }
+train { batch_size: 16 log_every_steps: 10 steps: )" +
+         std::to_string(steps) + R"( }
+optimizer { adam {} }
+schedule { learning_rate: 0.002 }
+limits { block_elements: 1024 }
+)" + more;
+}
+
 HandCluster::HandCluster(const std::string& dir, const std::string& job, int ps,
                          int workers, bool chief)
     : dir_(dir), ps_(ps), workers_(workers), chief_(chief) {

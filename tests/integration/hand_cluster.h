@@ -11,6 +11,10 @@
 
 namespace weir {
 
+// A small dense model on generated digits, in a few blocks; `more` is the rest
+// of the job, its update mode at least.
+std::string DigitsJob(int steps, const std::string& more);
+
 class HandCluster {
  public:
   // Writes `job` (text format) to dir/job.textproto; starts nothing.

@@ -18,23 +18,7 @@ using Task = std::pair<std::string, int>;
 
 // No checkpoint comes by itself, and the end is far.
 std::string Job(const std::string& mode, int steps = 1000000) {
-  return R"(
-name: "stop" seed: 3
-model {
-  layer { name: "flat" flatten {} }
-  layer { name: "hidden" dense { units: 32 } }
-  layer { name: "relu" relu {} }
-  layer { name: "logits" dense { units: 10 } }
-  loss { softmax_cross_entropy {} }
-}
-data { train { digits { count: 2000 } } }
-train { batch_size: 16 log_every_steps: 10 steps: )" +
-         std::to_string(steps) + R"( }
-optimizer { adam {} }
-schedule { learning_rate: 0.002 }
-limits { block_elements: 1024 }
-update { )" +
-         mode + " }\n";
+  return DigitsJob(steps, "update { " + mode + " }");
 }
 
 constexpr char kDiesInsideAnItem[] = "WEIR_FAILPOINT=worker.mid_push:40";
