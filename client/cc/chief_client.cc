@@ -84,6 +84,16 @@ absl::StatusOr<Grant> ChiefClient::Register(const Joining& joining) {
   return RegisterUntilGranted(nullptr, joining);
 }
 
+absl::Status ChiefClient::CallRegister(const RegisterRequest& request,
+                                       RegisterReply* reply) {
+  grpc::ClientContext context;
+  // A call that waits keeps the channel connecting; between calls gRPC looks
+  // at an idle channel only every 5 seconds.
+  context.set_wait_for_ready(true);
+  context.set_deadline(DeadlineAfter(options_.register_timeout));
+  return FromGrpcStatus(stub_->Register(&context, request, reply));
+}
+
 absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
     const Grant* held, const Joining& joining) {
   RegisterRequest request = options_.request;
@@ -97,14 +107,8 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
   std::string waiting_for;
   int64_t said_ns = heard_ns;
   while (true) {
-    grpc::ClientContext context;
-    // A call that waits keeps the channel connecting; between calls gRPC looks
-    // at an idle channel only every 5 seconds.
-    context.set_wait_for_ready(true);
-    context.set_deadline(DeadlineAfter(options_.register_timeout));
     RegisterReply reply;
-    const absl::Status status =
-        FromGrpcStatus(stub_->Register(&context, request, &reply));
+    const absl::Status status = CallRegister(request, &reply);
     if (status.ok() && reply.has_grant()) {
       return reply.grant();
     }

@@ -121,6 +121,8 @@ class ChiefClient : public JobControl {
   absl::Status RunStream();
   void WriteProgress(grpc::ClientReaderWriter<Progress, Command>* stream);
   void OnCommand(const Command& command);
+  absl::Status CallRegister(const RegisterRequest& request,
+                            RegisterReply* reply);
   // Register calls until a grant; `held` names the grant to keep, or null.
   absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held,
                                              const Joining& joining);

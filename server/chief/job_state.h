@@ -174,6 +174,8 @@ class JobState {
   void Broadcast(const Command& command);
 
   void BeginCheckpoint();
+  // Tells the workers what the checkpoint under way wants of them.
+  void HoldOrRelease();
   // The step at which a checkpoint is due, if one is.
   std::optional<uint64_t> DueCheckpoint();
   bool WaitsForTornWorker();

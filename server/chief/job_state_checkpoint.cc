@@ -140,19 +140,24 @@ void JobState::AdvanceCheckpoint() {
       return;
     }
   }
+  HoldOrRelease();
+}
+
+void JobState::HoldOrRelease() {
   // Who held for the last checkpoint does not go on: that would be lost.
   const bool hold =
       cycle_.wants_hold() || (hold_sent_ && stop_requested_ && !cycle_.idle());
-  if (hold != hold_sent_ && phase_ <= Phase::kLast) {
-    hold_sent_ = hold;
-    Command command;
-    if (hold_sent_) {
-      command.set_hold(true);
-    } else {
-      command.set_release(true);
-    }
-    Broadcast(command);
+  if (hold == hold_sent_ || phase_ > Phase::kLast) {
+    return;
   }
+  hold_sent_ = hold;
+  Command command;
+  if (hold_sent_) {
+    command.set_hold(true);
+  } else {
+    command.set_release(true);
+  }
+  Broadcast(command);
 }
 
 void JobState::BeginCheckpoint() {

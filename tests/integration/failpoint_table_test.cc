@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cctype>
 #include <cstdint>
@@ -278,7 +279,8 @@ struct Undisturbed {
   std::vector<int64_t> updates;
   // By task and name; of a run from the beginning, and of those that go on
   // after their ps died in mid-run and near the end.
-  std::map<std::string, int64_t> hits, resumed_hits[2];
+  std::map<std::string, int64_t> hits;
+  std::array<std::map<std::string, int64_t>, 2> resumed_hits;
 };
 
 const std::vector<std::string>& Tasks() {

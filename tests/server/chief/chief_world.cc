@@ -564,14 +564,16 @@ void ChiefWorld::Work(int ticks_max) {
                       (slot < n ? (n - slot + count - 1) / count : 0)
                 : (left > slot ? (left - slot + count - 1) / count : 0);
       // In sync an item is computed from the version before its step.
-      const bool has_version =
-          n == 0 ||
-          std::all_of(shards.begin(), shards.end(), [&](const Shard& shard) {
-            return grant.base_version() +
-                       worker.next /
-                           std::max<uint64_t>(ItemsPerStep(shard, slot), 1) <=
-                   Version(shard);
-          });
+      bool has_version = true;
+      for (const Shard& shard : shards) {
+        has_version =
+            has_version &&
+            (n == 0 ||
+             grant.base_version() +
+                     worker.next /
+                         std::max<uint64_t>(ItemsPerStep(shard, slot), 1) <=
+                 Version(shard));
+      }
       if (!worker.held && has_version && worker.next < worker.items) {
         DoItem(w);
       }
