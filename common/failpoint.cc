@@ -64,11 +64,12 @@ constexpr const char* kNames[] = {
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 struct Armed {
-  Armed(std::string name, int64_t left, int64_t sleep_ms = 0)
-      : name(std::move(name)), left(left), sleep_ms(sleep_ms) {}
+  Armed(std::string name, int64_t left, int64_t sleep_ms, bool counts)
+      : name(std::move(name)), left(left), sleep_ms(sleep_ms), counts(counts) {}
   const std::string name;
   std::atomic<int64_t> left;  // hits until the process dies
   const int64_t sleep_ms;     // at each hit
+  const bool counts;          // and never kills
 };
 
 using ArmedList = std::vector<std::unique_ptr<Armed>>;
@@ -89,7 +90,7 @@ bool Known(absl::string_view name) {
 void PrintCounts() {
   for (const std::unique_ptr<Armed>& point : List()) {
     const int64_t hits = kNever - point->left;
-    if (hits > 0 && point->sleep_ms == 0) {
+    if (hits > 0 && point->counts) {
       std::fprintf(stderr, "failpoint %s: reached %lld times\n",
                    point->name.c_str(), static_cast<long long>(hits));
     }
@@ -98,7 +99,7 @@ void PrintCounts() {
 
 void CountAll(ArmedList* list) {
   for (const char* name : kNames) {
-    list->push_back(std::make_unique<Armed>(name, kNever));
+    list->push_back(std::make_unique<Armed>(name, kNever, 0, true));
   }
   std::atexit(PrintCounts);
   std::at_quick_exit(PrintCounts);
@@ -122,7 +123,7 @@ absl::Status Arm(absl::string_view part, ArmedList* list) {
                      "'; common/failpoint.h lists them"));
   }
   list->push_back(std::make_unique<Armed>(pair.first, sleeps ? kNever : value,
-                                          sleeps ? value : 0));
+                                          sleeps ? value : 0, false));
   return absl::OkStatus();
 }
 

@@ -74,8 +74,9 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(
 SharedMemory::~SharedMemory() { munmap(data_, bytes_); }
 
 absl::Status SharedMemory::MakePrivate() {
-  return mmap(data_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-              fd_.get(), 0) == MAP_FAILED
+  return mmap(data_, bytes_, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd_.get(),
+              0) == MAP_FAILED
              ? absl::UnavailableError(
                    absl::StrCat("cannot keep shared memory apart: ", Why()))
              : absl::OkStatus();

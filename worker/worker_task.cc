@@ -155,24 +155,31 @@ void WorkerTask::LogDevice() const {
 absl::Status WorkerTask::Run() {
   while (true) {
     const absl::Status status = RunInSlot();
-    const std::optional<int> slot = chief_->slot_to_take();
+    std::optional<int> slot = chief_->slot_to_take();
+    if (!slot.has_value() && absl::IsPermissionDenied(status) &&
+        chief_options_.request.index() !=
+            static_cast<uint32_t>(options_.index)) {
+      slot = options_.index;  // the worker whose slot it had is back
+    }
     if (!slot.has_value()) {
       return status;
     }
-    LOG_INFO("{}", std::string(status.message()));
+    LOG_INFO("{}; going on in slot {}", std::string(status.message()), *slot);
     WEIR_RETURN_IF_ERROR(TakeSlot(*slot));
   }
 }
 
 absl::Status WorkerTask::TakeSlot(int slot) {
-  chief_options_.request.set_index(static_cast<uint32_t>(slot));
+  RegisterRequest& request = chief_options_.request;
+  request.set_index(static_cast<uint32_t>(slot));
+  request.set_process(request.process() + 1);  // to the chief a new one
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<ChiefClient> chief,
                         ChiefClient::Create(chief_options_));
   MutexLock lock(&mutex_);
-  chief_ = std::move(chief);
   if (stop_.has_value()) {
-    chief_->RequestStop(*stop_);
+    return *stop_;
   }
+  chief_ = std::move(chief);
   return absl::OkStatus();
 }
 

@@ -378,6 +378,9 @@ void ChiefClient::Stop(const absl::Status& why) {
     return;
   }
   stop_ = why;
+  if (why != leave_) {
+    slot_to_take_.reset();  // there is another reason now
+  }
   changed_.NotifyAll();
   if (on_stop_) {
     on_stop_();
@@ -419,7 +422,7 @@ void ChiefClient::StopWhenFree() {
 
 std::optional<int> ChiefClient::slot_to_take() const {
   MutexLock lock(&mutex_);
-  return slot_to_take_;
+  return stop_.has_value() ? slot_to_take_ : std::nullopt;
 }
 
 bool ChiefClient::stopping() const {

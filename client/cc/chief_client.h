@@ -100,8 +100,8 @@ class ChiefClient : public JobControl {
   // Stops this worker from inside: a signal. The item in flight is finished, if
   // that takes no more than 10 s. The first reason stays.
   void RequestStop(const absl::Status& why);
-  // The slot that the chief gave this worker, which then stops, in place of its
-  // own; nullopt: none.
+  // Where stopping() is true because the chief gave this worker another slot in
+  // place of its own: that one.
   std::optional<int> slot_to_take() const;
   // True once the worker is to stop; then stop_status says why, OK: job done.
   bool stopping() const;

@@ -505,7 +505,7 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
     Greet(stream);
   }
   Roster::Worker* const worker = roster_.mutable_worker(slot);
-  if (progress.bytes_moved() != worker->bytes_moved) {
+  if (progress.bytes_moved() > worker->bytes_moved) {
     worker->bytes_moved = progress.bytes_moved();
     moved_ns_ = now_ns_;
   }
@@ -630,9 +630,12 @@ void JobState::WatchProgress() {
   if (KeepsWorkersWaiting()) {
     progress_ns_ = now_ns_;
   }
+  // Those who wait for an absent one may send their bytes again and again.
+  const int64_t begin_ns =
+      missing.empty() ? std::max(progress_ns_, moved_ns_) : progress_ns_;
   // A program may do other things between its pushes.
   if (phase_ <= Phase::kTraining && (!options_.brought || !missing.empty()) &&
-      SecondsSince(std::max(progress_ns_, moved_ns_)) > options_.worker_wait) {
+      SecondsSince(begin_ns) > options_.worker_wait) {
     Fail(absl::UnavailableError(absl::StrCat(
         "no progress for ", static_cast<int>(options_.worker_wait), " s at ",
         sync() ? "step " : "contribution ", step_,

@@ -179,8 +179,12 @@ class JobState {
   // The step at which a checkpoint is due, if one is.
   std::optional<uint64_t> DueCheckpoint();
   bool WaitsForTornWorker();
+  // The first slot whose worker is away and left an item on a part of the
+  // blocks.
+  std::optional<int> TornAndAway() const;
   // In a stop: `slot`, whose worker ended inside an item, is being given to a
-  // worker that lives. False when nobody is left to ask.
+  // worker that lives, or its own may yet come. False when nobody is left to
+  // ask.
   bool AskToTake(int slot);
   // "; worker 1 (host) ended inside item 7", where somebody did.
   std::string DescribeTorn() const;

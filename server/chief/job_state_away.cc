@@ -15,6 +15,9 @@ constexpr double kVersionWaitSeconds = 5.0;
 constexpr double kAwayHoldSeconds = 1.0;
 constexpr double kSayFreezeSeconds = 60.0;
 constexpr double kSaySilentSeconds = 10.0;
+// For a worker that ended to come again, and for one that was granted its slot
+// to open its stream.
+constexpr double kTakeAfterSeconds = 3.0;
 // For a worker that was asked to take another one's slot: the item in flight,
 // then the one that was torn.
 constexpr double kTakeSeconds = 15.0;
@@ -35,8 +38,17 @@ bool JobState::SomebodyIsAway() const {
   return false;
 }
 
+std::optional<int> JobState::TornAndAway() const {
+  for (int w = 0; w < roster_.count(); ++w) {
+    if (!roster_.worker(w).connected() && tracker_.IsTorn(w)) {
+      return w;
+    }
+  }
+  return std::nullopt;
+}
+
 std::string JobState::DescribeTorn() const {
-  const std::optional<int> slot = tracker_.TornSlot(roster_.count());
+  const std::optional<int> slot = TornAndAway();
   return slot.has_value()
              ? absl::StrCat("; ", WorkerName(*slot), " ended inside item ",
                             tracker_.NextItemMin(*slot),
@@ -130,7 +142,12 @@ bool JobState::AskToTake(int slot) {
   if (options_.brought) {
     return false;  // a program of the SDK has no data but its own
   }
-  if (!asked_to_take_.empty() && SecondsSince(take_ns_) < kTakeSeconds) {
+  const Roster::Worker& away = roster_.worker(slot);
+  const bool comes = away.state == Roster::Worker::State::kWanted ||
+                     away.state == Roster::Worker::State::kInRound ||
+                     SecondsSince(away.absent_since_ns) < kTakeAfterSeconds;
+  if (comes ||
+      (!asked_to_take_.empty() && SecondsSince(take_ns_) < kTakeSeconds)) {
     return true;
   }
   for (int w = 0; w < roster_.count(); ++w) {

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int64_t kRetryCheckpointNs = 1'000'000'000;
 constexpr int64_t kTornRetryTimes = 10;  // what the hold took
-// A launcher starts a worker again within this.
-constexpr double kTakeAfterSeconds = 3.0;
 
 }  // namespace
 
@@ -46,8 +44,8 @@ std::optional<uint64_t> JobState::DueCheckpoint() {
 // An item of an absent worker is applied in part: only its replacement can
 // finish it, and a hold would stop that for nothing.
 bool JobState::WaitsForTornWorker() {
-  const std::optional<int> slot = tracker_.TornSlot(roster_.count());
-  if (!slot.has_value() || roster_.worker(*slot).connected()) {
+  const std::optional<int> slot = TornAndAway();
+  if (!slot.has_value()) {
     return false;
   }
   if (torn_since_ns_ == 0) {
@@ -60,7 +58,7 @@ bool JobState::WaitsForTornWorker() {
                      " s of ", options_.torn_wait,
                      " s: start that worker again"));
   }
-  if (stop_requested_ && SecondsSince(torn_since_ns_) > kTakeAfterSeconds) {
+  if (stop_requested_) {
     AskToTake(*slot);
   }
   return true;

@@ -51,10 +51,10 @@ class Roster {
     bool holding = false;
     bool out_of_work = false;
     bool retired = false;
-    bool asked = false;     // it registered, even before there was a grant
-    bool told = false;      // it knows that it ends
-    uint64_t sequence = 0;  // of its newest reports
-    uint64_t bytes_moved = 0;
+    bool asked = false;        // it registered, even before there was a grant
+    bool told = false;         // it knows that it ends
+    uint64_t sequence = 0;     // of its newest reports
+    uint64_t bytes_moved = 0;  // most that any process told
     std::set<uint64_t> replaced;  // processes
 
     bool connected() const { return stream != 0; }

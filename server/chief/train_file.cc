@@ -1,5 +1,7 @@
 #include "server/chief/train_file.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status.h"
@@ -32,6 +34,7 @@ absl::Status TrainFile::Cut(uint64_t step) {
   writer_.reset();
   kept_.clear();
   failing_ = false;
+  whole_bytes_.reset();
   WEIR_ASSIGN_OR_RETURN(const std::string text, Text());
   std::string kept;
   for (const std::string& line :
@@ -64,13 +67,18 @@ absl::Status TrainFile::Flush() {
     return Annotate(status, "lines of the loss curve wait in memory");
   }
   kept_.clear();
+  whole_bytes_.reset();
   return absl::OkStatus();
 }
 
 absl::Status TrainFile::Write() {
   if (failing_) {
     WEIR_ASSIGN_OR_RETURN(std::string text, Text());
-    text.resize(text.rfind('\n') + 1);  // npos + 1 is 0
+    if (!whole_bytes_.has_value()) {
+      whole_bytes_ = text.rfind('\n') + 1;  // npos + 1 is 0
+    }
+    // Also when a rewrite failed behind its rename.
+    text.resize(std::min(text.size(), *whole_bytes_));
     return files_->WriteAtomically(path_, absl::StrCat(text, kept_));
   }
   if (writer_ == nullptr) {

@@ -7,6 +7,7 @@
 #define SERVER_CHIEF_TRAIN_FILE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,9 @@ class TrainFile {
   Files* const files_;
   const std::string path_;
   std::unique_ptr<FileWriter> writer_;
-  std::string kept_;      // not written yet
-  bool failing_ = false;  // a piece of a line may be in the file
+  std::string kept_;                   // not written yet
+  bool failing_ = false;               // a piece of a line may be in the file
+  std::optional<size_t> whole_bytes_;  // where that piece begins, once known
 };
 
 }  // namespace weir

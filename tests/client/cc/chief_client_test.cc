@@ -563,7 +563,6 @@ TEST(ChiefClientTest, ASignalLetsTheItemInFlightEnd) {
   }));
 }
 
-// A chief that held it may never come back.
 TEST(ChiefClientTest, AnotherSlotIsTakenAfterTheItemInFlight) {
   FakeChief chief;
   MakeGrant(&chief);
@@ -573,13 +572,33 @@ TEST(ChiefClientTest, AnotherSlotIsTakenAfterTheItemInFlight) {
   Command take;
   take.set_take_slot(3);
   chief.Send(take);
-  for (int i = 0; i < 500 && !client->slot_to_take().has_value(); ++i) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(client->stopping());
+  EXPECT_FALSE(client->slot_to_take().has_value());
+  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+  for (int i = 0; i < 500 && !client->stopping(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_EQ(client->slot_to_take(), 3);
-  EXPECT_FALSE(client->stopping());
-  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+}
+
+TEST(ChiefClientTest, AStopWinsOverAnotherSlot) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(client->EnterItem());
+  Command take;
+  take.set_take_slot(3);
+  chief.Send(take);
+  Command stop;
+  stop.mutable_stop()->set_reason("done");
+  chief.Send(stop);
+  for (int i = 0; i < 500 && !client->stopping(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   EXPECT_TRUE(client->stopping());
+  EXPECT_FALSE(client->slot_to_take().has_value());
 }
 
 TEST(ChiefClientTest, WhoIsToStopTakesNoOtherSlot) {
@@ -592,14 +611,13 @@ TEST(ChiefClientTest, WhoIsToStopTakesNoOtherSlot) {
   Command take;
   take.set_take_slot(3);
   chief.Send(take);
-  Command hold;
-  hold.set_hold(true);
-  chief.Send(hold);  // comes after it
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
   client->Close(client->stop_status());
   EXPECT_FALSE(client->slot_to_take().has_value());
 }
 
+// A chief that held it may never come back.
 TEST(ChiefClientTest, AHoldEndsWithTheStreamThatBroughtIt) {
   FakeChief chief;
   MakeGrant(&chief);

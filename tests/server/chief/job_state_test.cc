@@ -410,6 +410,30 @@ TEST(JobStateTest, AnItemWhoseBytesMoveIsNoStandstill) {
   EXPECT_THAT(Message(*world.finished), HasSubstr("no progress for 300 s"));
 }
 
+// What is deferred until another worker's contribution comes is sent again and
+// again, and a worker that starts again pulls again.
+TEST(JobStateTest, BytesAreNoProgressWhileAWorkerIsAwayOrWhenTheyComeAgain) {
+  for (const bool away : {true, false}) {
+    ChiefWorld world(1, 2, SmallSpec());
+    world.StartChief();
+    world.Join(0);
+    world.Join(1);
+    if (away) {
+      world.chief().OnStreamLost(world.workers[1].stream);
+    }
+    for (int i = 0; i < 320 && !world.finished.has_value(); ++i) {
+      world.workers[0].bytes_moved =
+          away ? static_cast<uint64_t>(i) * 100 : static_cast<uint64_t>(i % 10);
+      world.Beat(0).IgnoreError();
+      if (!away) {
+        world.Beat(1).IgnoreError();
+      }
+      world.Run(1);
+    }
+    EXPECT_TRUE(world.finished.has_value()) << away;
+  }
+}
+
 TEST(JobStateTest, LogsAndGivesUpWhenWorkersStayAway) {
   ChiefWorld world(1, 2, SmallSpec());
   world.StartChief();
