@@ -124,8 +124,8 @@ void JobState::AdvanceCheckpoint() {
         FinishCheckpoints();  // nothing was done since the last one
         return;
       }
-      cycle_.OnMarks(tracker_.TornSlot(roster_.count()).has_value(),
-                     std::move(next), step_, &actions_);
+      cycle_.OnMarks(tracker_.AnyTorn(roster_.count()), std::move(next), step_,
+                     &actions_);
     } else if (!stop_requested_ && phase_ == Phase::kTraining &&
                tracker_.Unreachable(now_ns_).has_value()) {
       cycle_.OnMarks(/*torn=*/true, {}, step_, &actions_);

@@ -168,13 +168,13 @@ bool ShardTracker::Retired(int slot, uint32_t generation) const {
   });
 }
 
-std::optional<int> ShardTracker::TornSlot(int slot_count) const {
+bool ShardTracker::AnyTorn(int slot_count) const {
   for (int slot = 0; slot < slot_count; ++slot) {
     if (IsTorn(slot)) {
-      return slot;
+      return true;
     }
   }
-  return std::nullopt;
+  return false;
 }
 
 bool ShardTracker::IsTorn(int slot) const {

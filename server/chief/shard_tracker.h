@@ -64,10 +64,10 @@ class ShardTracker {
   uint32_t GenerationMax(int slot) const;
   // Every shard has retired `slot` in this generation.
   bool Retired(int slot, uint32_t generation) const;
-  // A slot whose marks differ between blocks or shards: an item of it is
-  // applied in part.
-  std::optional<int> TornSlot(int slot_count) const;
+  // The slot's marks differ between blocks or shards: an item of it is applied
+  // in part.
   bool IsTorn(int slot) const;
+  bool AnyTorn(int slot_count) const;
 
  private:
   struct Shard {

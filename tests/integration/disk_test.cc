@@ -16,22 +16,8 @@ namespace {
 constexpr char kPreload[] = "tests/support/preload_disk.so";
 
 std::string Job(int steps, int every) {
-  return R"(
-name: "disk" seed: 3
-model {
-  layer { name: "flat" flatten {} }
-  layer { name: "logits" dense { units: 10 } }
-  loss { softmax_cross_entropy {} }
-}
-data { train { digits { count: 2000 } } }
-train { batch_size: 16 log_every_steps: 10 steps: )" +
-         std::to_string(steps) + R"( }
-optimizer { adam {} }
-schedule { learning_rate: 0.002 }
-checkpoint { every_steps: )" +
-         std::to_string(every) + R"( }
-update { async {} }
-)";
+  return DigitsJob(steps, "checkpoint { every_steps: " + std::to_string(every) +
+                              " } update { async {} }");
 }
 
 class DiskTest : public testing::Test {
