@@ -1,5 +1,6 @@
 """`weir checkpoint export` of a job with tables, read with nothing of Weir's."""
 
+import glob
 import json
 import os
 import shutil
@@ -35,7 +36,7 @@ train { batch_size: 20 steps: 1000000 }
 optimizer { sgd {} }
 schedule { learning_rate: 0.1 }
 update { sync { contributions: 1 } }
-checkpoint { every_steps: 10 tables_full_every: 1000000 }
+checkpoint { every_steps: 10 tables_full_every: 1000000 keep: 1000000 }
 """
 
 
@@ -57,17 +58,29 @@ def train(folder, name, ps):
 
 
 def base_of(checkpoint):
+    """The checkpoint that the files of every shard extend, or "" if one of
+    them holds all rows, as it does when it was taken of the version before the
+    newest."""
     with open(os.path.join(checkpoint, "manifest.json")) as file:
-        return json.load(file)["file"][0]["tables"].get("base", "")
+        files = json.load(file)["file"]
+    bases = {entry["tables"].get("base", "") for entry in files}
+    return bases.pop() if len(bases) == 1 else ""
 
 
-def newest(run):
-    with open(os.path.join(run, "checkpoints", "checkpoint")) as file:
-        return os.path.join(run, "checkpoints", file.readline().split('"')[1])
+def newest_increment(run):
+    """The newest checkpoint that extends another, or None."""
+    found = []
+    for path in glob.glob(os.path.join(run, "checkpoints", "ckpt-*")):
+        try:
+            if base_of(path):
+                found.append((int(path.rpartition("-")[2]), path))
+        except FileNotFoundError:  # still being written
+            pass
+    return max(found)[1] if found else None
 
 
 def train_to_an_increment(folder, name):
-    """Stops once a checkpoint extends another; the newest then does, too."""
+    """Stops once a checkpoint extends another, and returns it."""
     run = os.path.join(folder, name)
     arguments = train_arguments(folder, name, "2")
     with open(os.path.join(folder, "log"), "w") as log:
@@ -78,26 +91,24 @@ def train_to_an_increment(folder, name):
             stderr=log,
         )
     deadline = time.monotonic() + 60
-    found = False
-    while not found and time.monotonic() < deadline:
+    while newest_increment(run) is None and time.monotonic() < deadline:
         time.sleep(0.05)
-        try:
-            found = base_of(newest(run)) != ""
-        except FileNotFoundError:  # not yet, or deleted meanwhile
-            pass
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130 and found
-    return newest(run)
+    assert process.wait(60) == 130
+    # The checkpoint of the stop itself may hold all rows.
+    increment = newest_increment(run)
+    assert increment is not None
+    return increment
 
 
 class ExportTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.newest = train_to_an_increment(cls.folder.name, "run")
-        cls.base = base_of(cls.newest)
+        cls.increment = train_to_an_increment(cls.folder.name, "run")
+        cls.base = base_of(cls.increment)
         cls.out = os.path.join(cls.folder.name, "model.safetensors")
-        result = weir_cli("checkpoint", "export", cls.newest, "--out", cls.out)
+        result = weir_cli("checkpoint", "export", cls.increment, "--out", cls.out)
         assert result.returncode == 0, result.stderr
         cls.arrays = read_safetensors(cls.out)
 
@@ -109,8 +120,8 @@ class ExportTest(unittest.TestCase):
     # earlier one.
     def rows_of_the_files(self, table, dim):
         rows = {}
-        checkpoints = os.path.dirname(self.newest)
-        for name in (self.base, os.path.basename(self.newest)):
+        checkpoints = os.path.dirname(self.increment)
+        for name in (self.base, os.path.basename(self.increment)):
             for shard in range(2):
                 path = f"{checkpoints}/{name}/tables-{shard}-of-2.safetensors"
                 arrays = read_safetensors(path)
@@ -135,7 +146,7 @@ class ExportTest(unittest.TestCase):
 
     def test_numpy_loads_the_same_arrays(self):
         out = os.path.join(self.folder.name, "arrays")
-        result = weir_cli("checkpoint", "export", self.newest, "--numpy", out)
+        result = weir_cli("checkpoint", "export", self.increment, "--numpy", out)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(
             sorted(os.listdir(out)),
@@ -158,27 +169,27 @@ class ExportTest(unittest.TestCase):
         self.assertEqual(files[0], files[1])
 
     def test_tables_are_listed_inspected_and_verified(self):
-        listed = weir_cli("checkpoint", "list", os.path.dirname(self.newest))
+        listed = weir_cli("checkpoint", "list", os.path.dirname(self.increment))
         self.assertRegex(listed.stdout, r"2 tables: \d+ rows, \d+ bytes\n")
         self.assertIn(f", touched since {self.base}\n", listed.stdout)
-        seen = weir_cli("checkpoint", "inspect", self.newest)
+        seen = weir_cli("checkpoint", "inspect", self.increment)
         self.assertRegex(
             seen.stdout,
             r"tables-1-of-2.safetensors  \d+ bytes  crc32c [0-9a-f]{8}"
             rf"  \d+ rows, touched since {self.base}",
         )
         self.assertRegex(seen.stdout, r"ads +\[rows, 4\] table")
-        whole = weir_cli("checkpoint", "verify", self.newest)
+        whole = weir_cli("checkpoint", "verify", self.increment)
         self.assertEqual(whole.returncode, 0, whole.stderr)
         self.assertIn("4 files", whole.stdout)
         self.assertIn(f"and so are those of {self.base}", whole.stdout)
 
     def test_damage_is_found_in_the_file_and_in_what_it_extends(self):
         checkpoints = os.path.join(self.folder.name, "damaged")
-        shutil.copytree(os.path.dirname(self.newest), checkpoints)
-        last = os.path.basename(self.newest)
-        run = os.path.join(checkpoints, last)
-        for name in (last, self.base):
+        shutil.copytree(os.path.dirname(self.increment), checkpoints)
+        increment = os.path.basename(self.increment)
+        run = os.path.join(checkpoints, increment)
+        for name in (increment, self.base):
             folder = os.path.join(checkpoints, name)
             path = os.path.join(folder, "tables-1-of-2.safetensors")
             with open(path, "r+b") as file:
