@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "common/exit_code.h"
+#include "common/base/exit_code.h"
 
 namespace weir {
 

@@ -28,8 +28,8 @@
 #include "bench/load.h"
 #include "bench/timing.h"
 #include "client/cc/shard_exchange.h"
-#include "common/malloc_settings.h"
-#include "common/status.h"
+#include "common/base/malloc_settings.h"
+#include "common/base/status.h"
 #include "deploy/launcher/child_process.h"
 #include "nlohmann/json.hpp"
 

@@ -26,7 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/bench_main.h"
 #include "client/cc/grpc_transport.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/job_spec_io.h"
 #include "worker/data/click_log_dataset.h"

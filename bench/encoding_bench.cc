@@ -14,7 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cc/gradient_encoder.h"
 #include "client/cc/grpc_transport.h"
-#include "common/random.h"
+#include "common/math/random.h"
 #include "proto/value_encoding.h"
 
 namespace weir {

@@ -18,7 +18,7 @@
 #include "bench/gpu_job.h"
 #include "bench/gpu_models.h"
 #include "bench/gpu_modes.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace weir {
 namespace {

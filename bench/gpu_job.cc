@@ -11,8 +11,8 @@
 #include "bench/cluster.h"
 #include "bench/gpu_models.h"
 #include "bench/timing.h"
-#include "common/random.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/math/random.h"
 #include "proto/job_spec_io.h"
 
 namespace weir {

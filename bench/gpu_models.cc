@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/random.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/math/random.h"
 #include "google/protobuf/text_format.h"
 
 namespace weir {

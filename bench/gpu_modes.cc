@@ -12,7 +12,7 @@
 #include "bench/gpu_models.h"
 #include "bench/peers.h"
 #include "bench/timing.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace weir {
 namespace {

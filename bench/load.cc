@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cc/parameter_client.h"
 #include "client/cc/shm_transport.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/layout_io.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "common/check.h"
-#include "common/random.h"
+#include "common/base/check.h"
+#include "common/math/random.h"
 #include "google/protobuf/text_format.h"
 #include "worker/compute/factory.h"
 #include "worker/model/network.h"

@@ -33,8 +33,8 @@
 #include "bench/load.h"
 #include "bench/test_hosts.h"
 #include "bench/timing.h"
-#include "common/malloc_settings.h"
-#include "common/status.h"
+#include "common/base/malloc_settings.h"
+#include "common/base/status.h"
 #include "nlohmann/json.hpp"
 
 namespace weir {

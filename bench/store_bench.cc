@@ -29,9 +29,9 @@
 #include "bench/bench_main.h"
 #include "bench/cluster.h"
 #include "bench/timing.h"
-#include "common/kernels.h"
-#include "common/simd.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/math/kernels.h"
+#include "common/math/simd.h"
 #include "google/protobuf/text_format.h"
 #include "nlohmann/json.hpp"
 #include "server/ps/arena.h"
@@ -57,7 +57,7 @@ struct Arrays {
   const float* __restrict g;
 };
 
-// A loop at the best level of this processor, chosen without common/simd.h.
+// A loop at the best level of this processor, chosen without common/math/simd.h.
 #if WEIR_SIMD_X86
 #define PLAIN_LOOP(name)                                                       \
   __attribute__((noinline, target("avx512f,avx512bw,avx512dq,avx512vl"))) void \

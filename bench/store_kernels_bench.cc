@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "common/half.h"
-#include "common/initializer.h"
-#include "common/kernels.h"
-#include "common/simd.h"
+#include "common/job/initializer.h"
+#include "common/math/half.h"
+#include "common/math/kernels.h"
+#include "common/math/simd.h"
 #include "server/ps/optimizer/optimizer.h"
 
 namespace weir {

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/peers.h"
 #include "bench/timing.h"
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace weir {
 namespace {

@@ -19,7 +19,7 @@
 #include "bench/bench_main.h"
 #include "bench/peers.h"
 #include "bench/timing.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "nlohmann/json.hpp"
 
 namespace weir {

@@ -31,8 +31,8 @@
 #include "bench/timing.h"
 #include "client/cc/shard_exchange.h"
 #include "client/cc/shm_transport.h"
-#include "common/malloc_settings.h"
-#include "common/status.h"
+#include "common/base/malloc_settings.h"
+#include "common/base/status.h"
 #include "deploy/launcher/child_process.h"
 #include "nlohmann/json.hpp"
 

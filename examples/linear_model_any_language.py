@@ -82,7 +82,7 @@ def main(address):
 
     # 4. The layout: variables lie one behind the other, each begins at a
     # multiple of 16 elements. Here that is weight at 0, bias at 16, and 32 in
-    # all, which is one block (common/layout.h has the rule for more).
+    # all, which is one block (common/job/layout.h has the rule for more).
     weight, bias, elements = slice(0, 2), 16, 32
 
     # 5. Pull: the values, float32 in little-endian order, in `payload`.

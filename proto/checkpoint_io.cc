@@ -10,8 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/crc32c.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/io/crc32c.h"
 #include "nlohmann/json.hpp"
 #include "proto/layout_io.h"
 

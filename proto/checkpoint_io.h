@@ -13,7 +13,7 @@
 // "ckpt-<step>" is the newest committed one of that step (ResolveCheckpoint).
 //
 // Terms
-//   flat range  elements of the flat space (common/layout.h); the same in every
+//   flat range  elements of the flat space (common/job/layout.h); the same in every
 //               layout of the same variables, whatever S and the block size.
 //
 // Invariants
@@ -35,9 +35,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
-#include "common/layout.h"
-#include "common/safetensors.h"
+#include "common/io/files.h"
+#include "common/io/safetensors.h"
+#include "common/job/layout.h"
 #include "proto/checkpoint.pb.h"
 
 namespace weir {

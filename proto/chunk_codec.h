@@ -30,7 +30,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "common/payload.h"
+#include "common/io/payload.h"
 #include "proto/payload_checksum.h"
 
 namespace weir {

@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "google/protobuf/repeated_field.h"
 #include "proto/ps.pb.h"
 

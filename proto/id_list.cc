@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/row_hash.h"
+#include "common/job/row_hash.h"
 
 namespace weir {
 namespace {

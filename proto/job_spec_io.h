@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/io/files.h"
 #include "proto/job_spec.pb.h"
 
 namespace weir {

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/layout.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/job/layout.h"
 #include "proto/field_checks.h"
 #include "proto/source_rules.h"
 

@@ -1,4 +1,4 @@
-// Variables and layouts between the wire and common/layout.h.
+// Variables and layouts between the wire and common/job/layout.h.
 //
 // Place: client, chief, ps and tools all read a Declaration through here, so
 // that they compute the same layout.
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "proto/ps.pb.h"
 
 namespace weir {

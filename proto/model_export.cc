@@ -12,11 +12,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/half.h"
-#include "common/npy.h"
-#include "common/safetensors.h"
-#include "common/sha256.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/io/npy.h"
+#include "common/io/safetensors.h"
+#include "common/io/sha256.h"
+#include "common/math/half.h"
 #include "proto/checkpoint_io.h"
 #include "proto/table_rows.h"
 

@@ -15,8 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/crc32c.h"
-#include "common/payload.h"
+#include "common/io/crc32c.h"
+#include "common/io/payload.h"
 
 namespace weir {
 

@@ -1,7 +1,7 @@
 // What PushPull, Lookup and Update say through shared memory.
 //
-// Place: both ends of the shared-memory transport, over common/shared_channel.h
-// and common/unix_socket.h. The chunks are those of proto/ps.proto, without
+// Place: both ends of the shared-memory transport, over common/io/shared_channel.h
+// and common/io/unix_socket.h. The chunks are those of proto/ps.proto, without
 // their payloads: where those are is said beside them.
 //
 // How a stream begins and ends: the client connects to HelloReply.shm_name and
@@ -35,8 +35,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "common/shared_channel.h"
-#include "common/shared_memory.h"
+#include "common/io/shared_channel.h"
+#include "common/io/shared_memory.h"
 
 namespace weir {
 

@@ -29,9 +29,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
-#include "common/row_records.h"
-#include "common/safetensors.h"
+#include "common/io/files.h"
+#include "common/io/safetensors.h"
+#include "common/job/row_records.h"
 #include "proto/checkpoint.pb.h"
 
 namespace weir {

@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/io/files.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/table_file.h"
 

@@ -23,7 +23,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/cluster_spec.h"
+#include "common/job/cluster_spec.h"
 
 namespace weir {
 

@@ -5,10 +5,10 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/half.h"
-#include "common/int8.h"
-#include "common/top_k.h"
+#include "common/base/check.h"
+#include "common/math/half.h"
+#include "common/math/int8.h"
+#include "common/math/top_k.h"
 
 namespace weir {
 namespace {

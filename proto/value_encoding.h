@@ -11,7 +11,7 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
-#include "common/payload.h"
+#include "common/io/payload.h"
 #include "proto/job_spec.pb.h"
 
 namespace weir {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/failpoint.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
 #include "proto/checkpoint_io.h"
 #include "proto/declaration_io.h"
 #include "worker/job_backend.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint_io.h"
 

@@ -18,8 +18,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/files.h"
+#include "common/base/clock.h"
+#include "common/io/files.h"
 #include "worker/evaluation.h"
 
 namespace weir {

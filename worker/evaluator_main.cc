@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "CLI/CLI.hpp"
-#include "common/exit_code.h"
-#include "common/failpoint.h"
-#include "common/logging.h"
-#include "common/status.h"
+#include "common/base/exit_code.h"
+#include "common/base/failpoint.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
 #include "proto/job_spec_io.h"
 #include "proto/tf_config.h"
 #include "worker/evaluator.h"

@@ -18,7 +18,7 @@
 #include <functional>
 #include <utility>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "proto/chief.pb.h"
 #include "worker/compute/backend.h"
 

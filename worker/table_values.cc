@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/initializer.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/job/initializer.h"
 #include "proto/declaration_io.h"
 #include "proto/table_file.h"
 

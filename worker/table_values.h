@@ -18,8 +18,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "common/files.h"
-#include "common/layout.h"
+#include "common/io/files.h"
+#include "common/job/layout.h"
 #include "proto/checkpoint.pb.h"
 #include "worker/model/graph.h"
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/failpoint.h"
-#include "common/random.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
+#include "common/math/random.h"
 #include "worker/model/clip.h"
 
 namespace weir {

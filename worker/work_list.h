@@ -19,7 +19,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "common/contribution_list.h"
+#include "common/job/contribution_list.h"
 #include "proto/chief.pb.h"
 
 namespace weir {

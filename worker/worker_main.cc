@@ -2,7 +2,7 @@
 //
 //   TF_CONFIG=... weir_worker --job FILE --workdir DIR [--data_dir DIR]
 //
-// Exit codes are common/exit_code.h's; the last line of the log says why.
+// Exit codes are common/base/exit_code.h's; the last line of the log says why.
 #include <grpc/support/log.h>
 #include <signal.h>
 #include <unistd.h>
@@ -21,13 +21,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/shm_transport.h"
-#include "common/cluster_spec.h"
-#include "common/exit_code.h"
-#include "common/failpoint.h"
-#include "common/files.h"
-#include "common/logging.h"
-#include "common/malloc_settings.h"
-#include "common/status.h"
+#include "common/base/exit_code.h"
+#include "common/base/failpoint.h"
+#include "common/base/logging.h"
+#include "common/base/malloc_settings.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
+#include "common/job/cluster_spec.h"
 #include "proto/checkpoint_io.h"
 #include "proto/job_spec_io.h"
 #include "proto/tf_config.h"

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/failpoint.h"
-#include "common/logging.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
 #include "proto/declaration_io.h"
 #include "proto/layout_io.h"
 #include "worker/data/batch_prefetcher.h"

@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "client/cc/peer_watch.h"
-#include "common/clock.h"
-#include "common/mutex.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
 
 namespace weir {
 

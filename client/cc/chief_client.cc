@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
-#include "common/logging.h"
-#include "common/plant.h"
-#include "common/status.h"
+#include "common/base/clock.h"
+#include "common/base/logging.h"
+#include "common/base/plant.h"
+#include "common/base/status.h"
 #include "proto/grpc_channel.h"
 #include "proto/grpc_deadline.h"
 #include "proto/grpc_status.h"

@@ -36,7 +36,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/job_control.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/chief.pb.h"
 

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/kernels.h"
-#include "common/top_k.h"
+#include "common/base/check.h"
+#include "common/math/kernels.h"
+#include "common/math/top_k.h"
 #include "proto/value_encoding.h"
 
 namespace weir {

@@ -31,7 +31,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cc/transport.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 #include "proto/ps.pb.h"
 

@@ -9,7 +9,7 @@
 #include <functional>
 #include <memory>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 
 namespace weir {
 

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/peer_watch.h"
-#include "common/check.h"
-#include "common/logging.h"
-#include "common/status.h"
+#include "common/base/check.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
 #include "proto/job_spec_rules.h"
 #include "proto/value_encoding.h"
 

@@ -49,8 +49,8 @@
 #include "client/cc/loans.h"
 #include "client/cc/shard_exchange.h"
 #include "client/cc/transport.h"
-#include "common/layout.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
+#include "common/job/layout.h"
 #include "proto/ps.pb.h"
 
 namespace weir {

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/weir.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 #include "proto/ps.pb.h"
 

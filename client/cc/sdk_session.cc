@@ -10,9 +10,9 @@
 
 #include "client/cc/sdk_declaration.h"
 #include "client/cc/shm_transport.h"
-#include "common/clock.h"
-#include "common/logging.h"
-#include "common/status.h"
+#include "common/base/clock.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
 #include "proto/declaration_io.h"
 
 namespace weir::sdk {

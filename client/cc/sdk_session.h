@@ -31,7 +31,7 @@
 #include "client/cc/sdk_tables.h"
 #include "client/cc/transport.h"
 #include "client/cc/weir.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 #include "proto/ps.pb.h"
 

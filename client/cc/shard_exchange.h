@@ -49,7 +49,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/peer_watch.h"
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "proto/ps.pb.h"
 
 namespace weir {

@@ -13,8 +13,8 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "common/mutex.h"
-#include "common/shared_memory.h"
+#include "common/base/mutex.h"
+#include "common/io/shared_memory.h"
 
 namespace weir {
 

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/logging.h"
-#include "common/mutex.h"
-#include "common/shared_channel.h"
-#include "common/status.h"
-#include "common/unix_socket.h"
+#include "common/base/logging.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/io/shared_channel.h"
+#include "common/io/unix_socket.h"
 
 namespace weir {
 namespace {

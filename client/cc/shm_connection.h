@@ -19,8 +19,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/shared_buffers.h"
-#include "common/mutex.h"
-#include "common/payload.h"
+#include "common/base/mutex.h"
+#include "common/io/payload.h"
 #include "proto/shm_message.h"
 
 namespace weir {

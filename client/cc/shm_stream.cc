@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace weir {
 namespace {

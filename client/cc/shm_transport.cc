@@ -7,9 +7,9 @@
 #include "client/cc/shared_buffers.h"
 #include "client/cc/shm_connection.h"
 #include "client/cc/shm_stream.h"
-#include "common/logging.h"
-#include "common/mutex.h"
-#include "common/status.h"
+#include "common/base/logging.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
 
 namespace weir {
 namespace {

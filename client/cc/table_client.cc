@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/row_hash.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/job/row_hash.h"
 #include "proto/id_list.h"
 #include "proto/value_encoding.h"
 

@@ -2,7 +2,7 @@
 // back.
 //
 // Place: beside ParameterClient, for the same items; worker/train_loop and the
-//   SDK call it. It spaces ids over the shards (common/row_hash.h), cuts them
+//   SDK call it. It spaces ids over the shards (common/job/row_hash.h), cuts them
 //   into pieces, repeats what a broken connection lost, and puts rows in order.
 //
 // Terms
@@ -38,8 +38,8 @@
 #include "absl/status/statusor.h"
 #include "client/cc/peer_watch.h"
 #include "client/cc/transport.h"
-#include "common/clock.h"
-#include "common/mutex.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "proto/ps.pb.h"
 
 namespace weir {

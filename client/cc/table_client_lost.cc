@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "client/cc/table_client.h"
-#include "common/logging.h"
+#include "common/base/logging.h"
 
 namespace weir {
 namespace {

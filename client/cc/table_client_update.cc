@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/table_client.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "proto/value_encoding.h"
 
 namespace weir {

@@ -21,7 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/file_descriptor.h"
+#include "common/io/file_descriptor.h"
 
 namespace weir {
 namespace {

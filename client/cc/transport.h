@@ -29,7 +29,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/payload.h"
+#include "common/io/payload.h"
 #include "proto/ps.pb.h"
 
 namespace weir {

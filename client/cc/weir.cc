@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/sdk_session.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "proto/tf_config.h"
 
 namespace weir::sdk {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/python/raise.h"
-#include "common/files.h"
+#include "common/io/files.h"
 #include "proto/checkpoint_io.h"
 
 namespace weir::python {

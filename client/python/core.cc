@@ -29,7 +29,7 @@
 #include "client/cc/weir.h"
 #include "client/python/checkpoints.h"
 #include "client/python/raise.h"
-#include "common/logging.h"
+#include "common/base/logging.h"
 
 namespace weir::python {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "deploy/cli/command.h"
 #include "proto/job_spec_io.h"
 #include "proto/tf_config.h"

@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "common/files.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
 #include "deploy/cli/command.h"
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint_io.h"

@@ -13,7 +13,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "common/exit_code.h"
+#include "common/base/exit_code.h"
 #include "deploy/cli/check_table.h"
 #include "deploy/cli/command.h"
 #include "worker/compute/check/operation_checks.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/exit_code.h"
-#include "common/logging.h"
+#include "common/base/exit_code.h"
+#include "common/base/logging.h"
 #include "deploy/cli/command.h"
 
 namespace {

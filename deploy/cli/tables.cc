@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cc/grpc_transport.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "deploy/cli/command.h"
 #include "proto/tf_config.h"
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "deploy/cli/bin_dir.h"
 #include "deploy/cli/command.h"
 #include "worker/compute/factory.h"

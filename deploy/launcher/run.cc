@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
-#include "common/exit_code.h"
-#include "common/files.h"
-#include "common/status.h"
+#include "common/base/clock.h"
+#include "common/base/exit_code.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
 #include "deploy/launcher/child_process.h"
 #include "deploy/launcher/local_cluster.h"
 #include "deploy/launcher/output_relay.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/files.h"
+#include "common/io/files.h"
 #include "deploy/launcher/supervisor.h"
 
 namespace weir {

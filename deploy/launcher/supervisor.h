@@ -31,7 +31,7 @@
 #include <string>
 #include <vector>
 
-#include "common/exit_code.h"
+#include "common/base/exit_code.h"
 
 namespace weir {
 

@@ -33,7 +33,7 @@ struct TrainOptions {
   int max_restarts = 20;
 };
 
-// Runs the job to its end. Returns the exit code of common/exit_code.h.
+// Runs the job to its end. Returns the exit code of common/base/exit_code.h.
 // Errors: what stops it before a task runs: a bad job file, a working directory
 //   that holds another run, missing binaries.
 absl::StatusOr<int> RunTraining(const TrainOptions& options);

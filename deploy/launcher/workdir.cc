@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/files.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
 #include "proto/checkpoint_io.h"
 
 namespace weir {

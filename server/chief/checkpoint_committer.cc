@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/failpoint.h"
-#include "common/plant.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/plant.h"
+#include "common/base/status.h"
 #include "proto/table_file.h"
 
 namespace weir {

@@ -31,8 +31,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/files.h"
+#include "common/base/clock.h"
+#include "common/io/files.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/checkpoint_io.h"
 #include "server/chief/actions.h"

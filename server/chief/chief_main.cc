@@ -5,7 +5,7 @@
 //
 // The second is for programs of the SDK, which bring the job.
 //
-// Exit codes: common/exit_code.h; 143 and 130 after a checkpoint on SIGTERM and
+// Exit codes: common/base/exit_code.h; 143 and 130 after a checkpoint on SIGTERM and
 // SIGINT.
 #include <grpc/support/log.h>
 #include <pthread.h>
@@ -21,11 +21,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/grpc_transport.h"
-#include "common/exit_code.h"
-#include "common/failpoint.h"
-#include "common/logging.h"
-#include "common/malloc_settings.h"
-#include "common/status.h"
+#include "common/base/exit_code.h"
+#include "common/base/failpoint.h"
+#include "common/base/logging.h"
+#include "common/base/malloc_settings.h"
+#include "common/base/status.h"
 #include "proto/job_spec_io.h"
 #include "proto/tf_config.h"
 #include "server/chief/chief_server.h"

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/plant.h"
-#include "common/status.h"
+#include "common/base/plant.h"
+#include "common/base/status.h"
 #include "proto/grpc_deadline.h"
 #include "server/chief/chief_service.h"
 

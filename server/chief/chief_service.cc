@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/grpc_status.h"
 
 namespace weir {

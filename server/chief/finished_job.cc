@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "common/logging.h"
+#include "common/base/logging.h"
 
 namespace weir {
 namespace {

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "client/cc/transport.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "proto/chief.pb.h"
 
 namespace weir {

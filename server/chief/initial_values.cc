@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/half.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/math/half.h"
 #include "proto/layout_io.h"
 
 namespace weir {

@@ -17,9 +17,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/transport.h"
-#include "common/files.h"
-#include "common/layout.h"
-#include "common/safetensors.h"
+#include "common/io/files.h"
+#include "common/io/safetensors.h"
+#include "common/job/layout.h"
 
 namespace weir {
 

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/exit_code.h"
-#include "common/status.h"
+#include "common/base/exit_code.h"
+#include "common/base/status.h"
 #include "proto/declaration_io.h"
 #include "proto/job_spec_io.h"
 #include "proto/learning_rate.h"

@@ -27,7 +27,7 @@
 //   I6. A chief after which another one came ends alone: it sends no Shutdown,
 //       and its workers hear no Stop.
 // Threads: compatible.
-// Errors (of the job): see common/exit_code.h.
+// Errors (of the job): see common/base/exit_code.h.
 #ifndef SERVER_CHIEF_JOB_STATE_H_
 #define SERVER_CHIEF_JOB_STATE_H_
 
@@ -40,8 +40,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/contribution_list.h"
+#include "common/base/clock.h"
+#include "common/job/contribution_list.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/chief.pb.h"
 #include "server/chief/actions.h"

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/exit_code.h"
-#include "common/plant.h"
-#include "common/status.h"
+#include "common/base/exit_code.h"
+#include "common/base/plant.h"
+#include "common/base/status.h"
 #include "server/chief/job_state.h"
 
 namespace weir {

@@ -1,6 +1,6 @@
 // JobState's last steps: DONE, and who must hear that the job is over.
 #include "absl/strings/str_cat.h"
-#include "common/plant.h"
+#include "common/base/plant.h"
 #include "server/chief/job_state.h"
 
 namespace weir {

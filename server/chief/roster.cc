@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/plant.h"
+#include "common/base/plant.h"
 
 namespace weir {
 namespace {

@@ -5,8 +5,8 @@
 #include <thread>
 #include <utility>
 
-#include "common/failpoint.h"
-#include "common/logging.h"
+#include "common/base/failpoint.h"
+#include "common/base/logging.h"
 
 namespace weir {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "proto/declaration_io.h"
 #include "proto/job_spec_io.h"
 #include "proto/layout_io.h"

@@ -12,7 +12,7 @@
 #include <functional>
 #include <memory>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 
 namespace weir {
 

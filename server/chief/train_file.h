@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/io/files.h"
 #include "server/chief/train_log.h"
 
 namespace weir {

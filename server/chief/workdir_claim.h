@@ -26,7 +26,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/file_descriptor.h"
+#include "common/io/file_descriptor.h"
 
 namespace weir {
 

@@ -34,8 +34,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/mutex.h"
-#include "common/payload.h"
+#include "common/base/mutex.h"
+#include "common/io/payload.h"
 #include "proto/ps.pb.h"
 #include "server/ps/store.h"
 

@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include "common/check.h"
+#include "common/base/check.h"
 #include "server/ps/slab_arena.h"
 
 namespace weir {

@@ -24,8 +24,8 @@
 #include <optional>
 #include <vector>
 
-#include "common/mutex.h"
-#include "common/payload.h"
+#include "common/base/mutex.h"
+#include "common/io/payload.h"
 #include "proto/ps.pb.h"
 #include "server/ps/block_buffer.h"
 #include "server/ps/continuations.h"

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/initializer.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/job/initializer.h"
 
 namespace weir {
 

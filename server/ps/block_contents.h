@@ -5,7 +5,7 @@
 #define SERVER_PS_BLOCK_CONTENTS_H_
 
 #include "absl/status/status.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "proto/checkpoint_io.h"
 #include "server/ps/block.h"
 #include "server/ps/block_buffer.h"

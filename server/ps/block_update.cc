@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "common/failpoint.h"
-#include "common/kernels.h"
+#include "common/base/failpoint.h"
+#include "common/math/kernels.h"
 #include "server/ps/gradient_reader.h"
 #include "server/ps/optimizer/schedule.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/payload.h"
+#include "common/io/payload.h"
 #include "server/ps/block.h"
 #include "server/ps/optimizer/optimizer.h"
 

@@ -24,7 +24,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 
 namespace weir {
 

@@ -1,6 +1,6 @@
 // Reads the float32 of a chunk's payload where they lie.
 //
-// Place: between common/payload.h and the kernels. Nothing is copied but the
+// Place: between common/io/payload.h and the kernels. Nothing is copied but the
 // element that a piece's end cuts.
 //
 // Threads: compatible. Borrows the payload.
@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/payload.h"
+#include "common/io/payload.h"
 
 namespace weir {
 

@@ -10,8 +10,8 @@
 #include <chrono>
 #include <optional>
 
-#include "common/clock.h"
-#include "common/mutex.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
 
 namespace weir {
 

@@ -17,9 +17,9 @@
 #include <optional>
 #include <utility>
 
-#include "common/crc32c.h"
-#include "common/mutex.h"
-#include "common/status.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/io/crc32c.h"
 #include "proto/chunk_codec.h"
 #include "proto/grpc_status.h"
 #include "server/ps/call_queue.h"

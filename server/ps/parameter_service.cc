@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "common/failpoint.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
 #include "proto/chunk_codec.h"
 #include "proto/grpc_status.h"
 #include "proto/ps.grpc.pb.h"

@@ -24,14 +24,14 @@
 #include <string>
 #include <thread>
 
-#include "common/cluster_spec.h"
-#include "common/exit_code.h"
-#include "common/failpoint.h"
-#include "common/logging.h"
-#include "common/malloc_settings.h"
-#include "common/mutex.h"
-#include "common/plant.h"
-#include "common/status.h"
+#include "common/base/exit_code.h"
+#include "common/base/failpoint.h"
+#include "common/base/logging.h"
+#include "common/base/malloc_settings.h"
+#include "common/base/mutex.h"
+#include "common/base/plant.h"
+#include "common/base/status.h"
+#include "common/job/cluster_spec.h"
 #include "proto/tf_config.h"
 #include "server/ps/leaving.h"
 #include "server/ps/ps_server.h"

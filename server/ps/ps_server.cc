@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/logging.h"
-#include "common/status.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
 #include "proto/chunk_codec.h"
 #include "proto/grpc_deadline.h"
 #include "server/ps/shard_plan.h"

@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "server/ps/call_queue.h"
 #include "server/ps/leaving.h"
 #include "server/ps/parameter_service.h"

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/failpoint.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
 #include "proto/value_encoding.h"
 #include "server/ps/block_contents.h"
 #include "server/ps/snapshot_job.h"

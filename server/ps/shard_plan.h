@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "proto/ps.pb.h"
 #include "server/ps/optimizer/optimizer.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/plant.h"
-#include "common/status.h"
+#include "common/base/plant.h"
+#include "common/base/status.h"
 #include "proto/id_list.h"
 #include "proto/value_encoding.h"
 #include "server/ps/table_plan.h"

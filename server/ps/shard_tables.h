@@ -42,9 +42,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/mutex.h"
-#include "common/payload.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/io/payload.h"
 #include "proto/ps.pb.h"
 #include "server/ps/block_buffer.h"
 #include "server/ps/continuations.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/failpoint.h"
-#include "common/kernels.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
+#include "common/math/kernels.h"
 #include "proto/learning_rate.h"
 #include "proto/value_encoding.h"
 #include "server/ps/block_update.h"

@@ -6,8 +6,8 @@
 
 #include <utility>
 
-#include "common/check.h"
-#include "common/status.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
 
 namespace weir {
 namespace {

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "common/shared_memory.h"
+#include "common/io/shared_memory.h"
 #include "server/ps/slab_arena.h"
 
 namespace weir {

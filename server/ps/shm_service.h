@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/mutex.h"
-#include "common/unix_socket.h"
+#include "common/base/mutex.h"
+#include "common/io/unix_socket.h"
 #include "server/ps/shared_arena.h"
 #include "server/ps/shm_session.h"
 #include "server/ps/store.h"

@@ -20,10 +20,10 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "common/mutex.h"
-#include "common/shared_channel.h"
-#include "common/shared_memory.h"
-#include "common/unix_socket.h"
+#include "common/base/mutex.h"
+#include "common/io/shared_channel.h"
+#include "common/io/shared_memory.h"
+#include "common/io/unix_socket.h"
 #include "proto/shm_message.h"
 #include "server/ps/answer_flow.h"
 #include "server/ps/shared_arena.h"

@@ -14,7 +14,7 @@
 #include <map>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "server/ps/arena.h"
 
 namespace weir {

@@ -15,8 +15,8 @@
 #include <optional>
 #include <utility>
 
-#include "common/mutex.h"
-#include "common/status.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
 #include "proto/grpc_status.h"
 #include "proto/ps.pb.h"
 #include "server/ps/call_queue.h"

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/failpoint.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
 #include "proto/checkpoint_io.h"
 
 namespace weir {

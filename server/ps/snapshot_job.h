@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/files.h"
-#include "common/mutex.h"
-#include "common/safetensors.h"
+#include "common/base/mutex.h"
+#include "common/io/files.h"
+#include "common/io/safetensors.h"
 #include "proto/ps.pb.h"
 #include "server/ps/block.h"
 #include "server/ps/continuations.h"

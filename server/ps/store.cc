@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/failpoint.h"
-#include "common/memory_limit.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/memory_limit.h"
+#include "common/base/status.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "proto/checkpoint_io.h"
 #include "server/ps/checkpoint_root.h"

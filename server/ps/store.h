@@ -38,10 +38,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "common/files.h"
-#include "common/mutex.h"
-#include "common/payload.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/io/files.h"
+#include "common/io/payload.h"
 #include "proto/ps.pb.h"
 #include "server/ps/block_buffer.h"
 #include "server/ps/continuations.h"
@@ -80,7 +80,7 @@ class Store {
     uint64_t incarnation = 0;  // random, from main
     // What a declared shard may allocate; a larger one is refused. Restore
     // counts the shard that it replaces, too. 0: what this process may use
-    // (common/memory_limit.h).
+    // (common/base/memory_limit.h).
     int64_t memory_bytes_max = 0;
     // Where Restore may read and Snapshot may write; empty: anywhere.
     std::string checkpoint_root = "";

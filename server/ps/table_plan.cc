@@ -3,8 +3,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "common/initializer.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/job/initializer.h"
 #include "proto/declaration_io.h"
 #include "server/ps/optimizer/schedule.h"
 #include "server/ps/table/row_rule.h"

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/failpoint.h"
-#include "common/plant.h"
-#include "common/row_hash.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/plant.h"
+#include "common/base/status.h"
+#include "common/job/row_hash.h"
 #include "proto/table_file.h"
 #include "server/ps/table/row_age.h"
 

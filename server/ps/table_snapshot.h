@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/files.h"
+#include "common/io/files.h"
 #include "proto/checkpoint_io.h"
 #include "server/ps/shard_tables.h"
 

@@ -13,9 +13,9 @@
 #include <memory>
 #include <utility>
 
-#include "common/failpoint.h"
-#include "common/mutex.h"
-#include "common/status.h"
+#include "common/base/failpoint.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
 #include "proto/chunk_codec.h"
 #include "proto/grpc_status.h"
 #include "server/ps/call_queue.h"

@@ -3,7 +3,7 @@
 #include <span>
 #include <utility>
 
-#include "common/crc32c.h"
+#include "common/io/crc32c.h"
 #include "proto/chunk_codec.h"
 #include "proto/value_encoding.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/exit_code.h"
+#include "common/base/exit_code.h"
 
 namespace weir {
 namespace {

@@ -17,8 +17,8 @@
 #include "client/cc/parameter_client.h"
 #include "client/cc/shm_transport.h"
 #include "client/cc/table_client.h"
-#include "common/layout.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/job/layout.h"
 #include "tests/integration/ledger_rows.h"
 
 namespace weir {

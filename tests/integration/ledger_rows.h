@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/row_hash.h"
+#include "common/job/row_hash.h"
 #include "proto/job_spec.pb.h"
 
 namespace weir {

@@ -12,7 +12,7 @@
 
 #include "client/cc/grpc_transport.h"
 #include "client/cc/table_client.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "proto/layout_io.h"
 #include "tests/integration/harness.h"
 #include "tests/integration/ledger_rows.h"

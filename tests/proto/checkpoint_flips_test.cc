@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/row_records.h"
+#include "common/job/row_records.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint_io.h"
 #include "proto/layout_io.h"

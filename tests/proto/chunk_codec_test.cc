@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "gtest/gtest.h"
 #include "proto/ps.pb.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "gmock/gmock.h"
 
 namespace weir {

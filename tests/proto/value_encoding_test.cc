@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "common/top_k.h"
+#include "common/math/top_k.h"
 #include "gtest/gtest.h"
 
 namespace weir {

@@ -229,7 +229,7 @@ def check_tests(tree):
 
 def check_failpoints(tree):
     """The names, their description and the places in the product agree."""
-    file, header = "common/failpoint.cc", "common/failpoint.h"
+    file, header = "common/base/failpoint.cc", "common/base/failpoint.h"
     name = r"[a-z]+\.[a-z_]+"
     known = set(re.findall(rf'^ +"({name})",$', tree.texts.get(file, ""), re.M))
     described = set(re.findall(rf"(?<=[ ,])({name})(?=[, \n])",

@@ -142,21 +142,21 @@ class StyleCheckTest(unittest.TestCase):
         tree = good_tree()
         tree["common/BUILD"] += 'cc_library(\n    name = "failpoint",\n' \
             '    srcs = ["failpoint.cc"],\n    hdrs = ["failpoint.h"],\n)\n'
-        tree["tests/common/failpoint_test.cc"] = '  Failpoint("test.a");\n'
+        tree["tests/common/base/failpoint_test.cc"] = '  Failpoint("test.a");\n'
         tree["tests/common/BUILD"] += 'cc_test(\n    name = "f",\n' \
             '    srcs = ["failpoint_test.cc"],\n)\n'
         words = "//   a.one, a.two  here\n//   a.three\n"
-        tree["common/failpoint.h"] = words + header("common/failpoint.h")
+        tree["common/base/failpoint.h"] = words + header("common/base/failpoint.h")
         names = '    "a.one",\n    "a.two",\n    "a.three",\n'
-        tree["common/failpoint.cc"] = names
+        tree["common/base/failpoint.cc"] = names
         places = '  Failpoint("a.one");\n  return Failpoint("a.two");\n'
         tree["worker/worker_main.cc"] = places + '  Failpoint("a.three");\n'
         self.assertEqual(findings(tree), [])
         for path, text, wants in (
                 ("worker/worker_main.cc", places, ["is called a.three"]),
-                ("common/failpoint.cc", '    "a.one",\n    "a.two",\n',
+                ("common/base/failpoint.cc", '    "a.one",\n    "a.two",\n',
                  ["does not know a.three", "describes a.three, which"]),
-                ("common/failpoint.h", header("common/failpoint.h"),
+                ("common/base/failpoint.h", header("common/base/failpoint.h"),
                  [f"does not describe a.{n}" for n in ("one", "three", "two")])):
             found = findings({**tree, path: text})
             self.assertEqual(len(found), len(wants), found)

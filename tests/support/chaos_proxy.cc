@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace weir {
 namespace {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "client/cc/transport.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 
 namespace weir {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "proto/value_encoding.h"
 
 namespace weir {

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "client/cc/transport.h"
-#include "common/mutex.h"
-#include "common/random.h"
+#include "common/base/mutex.h"
+#include "common/math/random.h"
 #include "server/ps/store.h"
 
 namespace weir {

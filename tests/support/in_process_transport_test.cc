@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "client/cc/parameter_client.h"
-#include "common/check.h"
+#include "common/base/check.h"
 #include "gtest/gtest.h"
 
 namespace weir {

@@ -4,7 +4,7 @@
 
 #include "client/cc/grpc_transport.h"
 #include "client/cc/shm_transport.h"
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace weir {
 namespace {

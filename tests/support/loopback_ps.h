@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "client/cc/transport.h"
-#include "common/files.h"
+#include "common/io/files.h"
 #include "server/ps/ps_server.h"
 #include "server/ps/store.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "common/random.h"
+#include "common/math/random.h"
 
 namespace weir {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "common/random.h"
+#include "common/math/random.h"
 
 namespace weir {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "common/files.h"
-#include "common/initializer.h"
+#include "common/io/files.h"
+#include "common/job/initializer.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint_io.h"

@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "tests/support/fake_shards.h"
 #include "tests/worker/model/network_tester.h"
 #include "worker/compute/factory.h"

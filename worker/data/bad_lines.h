@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/logging.h"
+#include "common/base/logging.h"
 #include "worker/data/input_file.h"
 
 namespace weir {

@@ -39,7 +39,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/random.h"
+#include "common/math/random.h"
 #include "worker/data/dataset.h"
 #include "worker/data/zipf.h"
 

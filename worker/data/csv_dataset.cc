@@ -5,7 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "worker/data/bad_lines.h"
 #include "worker/data/csv_reader.h"
 #include "worker/data/input_file.h"

@@ -1,8 +1,8 @@
 #include "worker/data/dataset.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/files.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
 #include "proto/job_spec.pb.h"
 #include "worker/data/click_log_dataset.h"
 #include "worker/data/criteo_dataset.h"

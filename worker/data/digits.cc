@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-#include "common/random.h"
+#include "common/math/random.h"
 
 namespace weir {
 namespace {

@@ -6,8 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/files.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
 #include "zlib.h"
 #include "zstd.h"
 

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "common/random.h"
+#include "common/math/random.h"
 
 namespace weir {
 

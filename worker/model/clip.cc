@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace weir {
 namespace {

@@ -18,7 +18,7 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 
 namespace weir {

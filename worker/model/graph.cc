@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "worker/model/layers/factory.h"
 #include "worker/model/layers/reshape.h"
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
 #include "worker/model/layers/embedding_bag.h"

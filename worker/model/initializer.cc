@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "common/check.h"
-#include "common/status.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
 
 namespace weir {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 
 namespace weir {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <tuple>
 
-#include "common/random.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/math/random.h"
 
 namespace weir {
 namespace {

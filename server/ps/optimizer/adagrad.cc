@@ -1,6 +1,6 @@
 #include "server/ps/optimizer/adagrad.h"
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/ps/optimizer/apply_loop.h"
 #include "server/ps/optimizer/hyper_parameters.h"
 #include "server/ps/optimizer/step_kernels.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/ps/optimizer/apply_loop.h"
 #include "server/ps/optimizer/hyper_parameters.h"
 

@@ -6,14 +6,14 @@
 //            const`, marked WEIR_KERNEL: one element's step. Branches on
 //            options are template arguments, never made per element.
 //
-// Invariants: those of common/simd.h.
+// Invariants: those of common/math/simd.h.
 #ifndef SERVER_PS_OPTIMIZER_APPLY_LOOP_H_
 #define SERVER_PS_OPTIMIZER_APPLY_LOOP_H_
 
 #include <bit>
 #include <cstdint>
 
-#include "common/simd.h"
+#include "common/math/simd.h"
 
 namespace weir {
 

@@ -1,7 +1,7 @@
 #include "server/ps/optimizer/ftrl.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/ps/optimizer/apply_loop.h"
 #include "server/ps/optimizer/hyper_parameters.h"
 #include "server/ps/optimizer/step_kernels.h"

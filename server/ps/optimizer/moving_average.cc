@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/ps/optimizer/apply_loop.h"
 #include "server/ps/optimizer/hyper_parameters.h"
 

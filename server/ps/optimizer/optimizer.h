@@ -13,14 +13,14 @@
 // Invariants
 //   I1. Elementwise: element i of the result depends on element i of the
 //       arguments alone, and has the same bits wherever a range is cut and on
-//       every SIMD level (common/simd.h).
+//       every SIMD level (common/math/simd.h).
 //   I2. Scalars are computed in double and rounded to float once; arrays in
 //       float, in the order of operations of PyTorch 1.13's single-tensor CPU
 //       code (FTRL: TensorFlow's kernel).
 //   I3. Values, slots and t are the whole state: restored, the next step has
 //       the same bits.
 // Threads: immutable, safe. Apply may race on values and slots on purpose:
-//   WEIR_HOGWILD in common/simd.h.
+//   WEIR_HOGWILD in common/math/simd.h.
 // Errors: INVALID_ARGUMENT names the field's path, the value and its range.
 // Cost: one pass over memory; bench/store_kernels_bench.cc.
 #ifndef SERVER_PS_OPTIMIZER_OPTIMIZER_H_

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/ps/optimizer/apply_loop.h"
 #include "server/ps/optimizer/hyper_parameters.h"
 

@@ -1,7 +1,7 @@
 #include "server/ps/optimizer/schedule.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/ps/optimizer/hyper_parameters.h"
 
 namespace weir {

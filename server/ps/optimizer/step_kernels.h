@@ -4,13 +4,13 @@
 // Place: kernels for apply_loop.h (variables) and server/ps/table/row_rule.h
 // (rows). The equations are in sgd.h, adagrad.h and ftrl.h.
 //
-// Invariants: those of common/simd.h.
+// Invariants: those of common/math/simd.h.
 #ifndef SERVER_PS_OPTIMIZER_STEP_KERNELS_H_
 #define SERVER_PS_OPTIMIZER_STEP_KERNELS_H_
 
 #include <cmath>
 
-#include "common/simd.h"
+#include "common/math/simd.h"
 
 namespace weir {
 

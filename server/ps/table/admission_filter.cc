@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/row_hash.h"
+#include "common/job/row_hash.h"
 
 namespace weir {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/ps/optimizer/hyper_parameters.h"
 #include "server/ps/optimizer/step_kernels.h"
 #include "server/ps/table/row_loop.h"

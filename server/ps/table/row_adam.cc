@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/ps/optimizer/hyper_parameters.h"
 #include "server/ps/table/row_loop.h"
 #include "server/ps/table/row_rules.h"

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
-#include "common/check.h"
-#include "common/row_hash.h"
+#include "common/base/check.h"
+#include "common/job/row_hash.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

@@ -5,13 +5,13 @@
 //   g,
 //            int64_t dim) const`, marked WEIR_KERNEL: row i's step.
 //
-// Invariants: those of common/simd.h.
+// Invariants: those of common/math/simd.h.
 #ifndef SERVER_PS_TABLE_ROW_LOOP_H_
 #define SERVER_PS_TABLE_ROW_LOOP_H_
 
 #include <cstdint>
 
-#include "common/simd.h"
+#include "common/math/simd.h"
 #include "server/ps/optimizer/apply_loop.h"
 #include "server/ps/table/row_rule.h"
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "common/check.h"
+#include "common/base/check.h"
 
 namespace weir {
 namespace {

@@ -1,6 +1,6 @@
 #include "server/ps/table/row_sums.h"
 
-#include "common/kernels.h"
+#include "common/math/kernels.h"
 
 namespace weir {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "common/row_records.h"
+#include "common/job/row_records.h"
 #include "server/ps/table/table.h"
 
 namespace weir {

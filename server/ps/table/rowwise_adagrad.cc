@@ -1,7 +1,7 @@
 // Row-wise Adagrad: one accumulator a row.
 #include <cmath>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "server/ps/optimizer/hyper_parameters.h"
 #include "server/ps/table/row_loop.h"
 #include "server/ps/table/row_rules.h"

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/initializer.h"
-#include "common/kernels.h"
-#include "common/row_hash.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/job/initializer.h"
+#include "common/job/row_hash.h"
+#include "common/math/kernels.h"
 
 namespace weir {
 namespace {

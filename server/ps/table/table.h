@@ -40,7 +40,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/row_records.h"
+#include "common/job/row_records.h"
 #include "server/ps/table/row_rule.h"
 #include "server/ps/table/table_options.h"
 #include "server/ps/table/table_stripe.h"

@@ -3,8 +3,8 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
-#include "common/initializer.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/job/initializer.h"
 #include "server/ps/table/admission_filter.h"
 #include "server/ps/table/row_age.h"
 #include "server/ps/table/row_index.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "server/ps/arena.h"
 #include "server/ps/table/row_rule.h"
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/check.h"
-#include "common/initializer.h"
-#include "common/row_hash.h"
+#include "common/base/check.h"
+#include "common/job/initializer.h"
+#include "common/job/row_hash.h"
 
 namespace weir {
 namespace {

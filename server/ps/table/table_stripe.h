@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/mutex.h"
-#include "common/random.h"
+#include "common/base/mutex.h"
+#include "common/math/random.h"
 #include "server/ps/table/admission_filter.h"
 #include "server/ps/table/row_age.h"
 #include "server/ps/table/row_index.h"

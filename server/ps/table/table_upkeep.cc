@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/plant.h"
-#include "common/row_hash.h"
-#include "common/status.h"
+#include "common/base/plant.h"
+#include "common/base/status.h"
+#include "common/job/row_hash.h"
 #include "server/ps/table/row_age.h"
 #include "server/ps/table/table.h"
 

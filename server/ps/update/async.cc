@@ -1,6 +1,6 @@
 #include "server/ps/update/async.h"
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace weir {
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace weir {
 

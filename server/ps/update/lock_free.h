@@ -9,7 +9,7 @@
 // Invariants
 //   I1. Marks, versions and step counts are exact: they are taken under the
 //       lock, before the arithmetic.
-//   I2. Single additions may be lost (common/simd.h); a pull may see a block in
+//   I2. Single additions may be lost (common/math/simd.h); a pull may see a block in
 //       the middle of an update.
 //   I3. A snapshot holds whole updates only: it waits for open claims, and the
 //       next push replaces the buffers that it holds.

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "common/kernels.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/math/kernels.h"
 #include "server/ps/snapshot_job.h"
 
 namespace weir {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "proto/value_encoding.h"
 #include "tests/support/fake_shards.h"
 

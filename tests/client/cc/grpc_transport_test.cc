@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "common/mutex.h"
-#include "common/random.h"
+#include "common/base/mutex.h"
+#include "common/math/random.h"
 #include "gtest/gtest.h"
 #include "proto/value_encoding.h"
 #include "tests/support/loopback_ps.h"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "tests/support/fake_shards.h"
 
 namespace weir {

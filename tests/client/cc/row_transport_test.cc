@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/cc/table_client.h"
-#include "common/random.h"
+#include "common/math/random.h"
 #include "proto/id_list.h"
 #include "tests/support/loopback_ps.h"
 

@@ -17,8 +17,8 @@
 #include "client/cc/grpc_transport.h"
 #include "client/cc/shared_buffers.h"
 #include "client/cc/shm_connection.h"
-#include "common/shared_channel.h"
-#include "common/unix_socket.h"
+#include "common/io/shared_channel.h"
+#include "common/io/unix_socket.h"
 #include "proto/shm_message.h"
 #include "tests/support/loopback_ps.h"
 

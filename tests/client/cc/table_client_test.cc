@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/random.h"
+#include "common/math/random.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "server/ps/store.h"

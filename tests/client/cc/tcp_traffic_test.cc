@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/file_descriptor.h"
+#include "common/io/file_descriptor.h"
 
 namespace weir {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "common/exit_code.h"
-#include "common/files.h"
+#include "common/base/exit_code.h"
+#include "common/io/files.h"
 #include "deploy/cli/command.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "common/exit_code.h"
+#include "common/base/exit_code.h"
 #include "deploy/cli/command.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

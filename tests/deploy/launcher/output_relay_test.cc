@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "common/files.h"
+#include "common/io/files.h"
 #include "tests/common/temp_dir.h"
 
 namespace weir {

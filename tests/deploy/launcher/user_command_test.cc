@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/files.h"
+#include "common/io/files.h"
 #include "tests/common/temp_dir.h"
 
 namespace weir {

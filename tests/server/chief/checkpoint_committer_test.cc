@@ -5,10 +5,10 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "common/crc32c.h"
-#include "common/failpoint.h"
-#include "common/faulty_files.h"
-#include "common/safetensors.h"
+#include "common/base/failpoint.h"
+#include "common/io/crc32c.h"
+#include "common/io/faulty_files.h"
+#include "common/io/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint_io.h"

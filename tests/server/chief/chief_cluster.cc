@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/contribution_list.h"
-#include "common/logging.h"
-#include "common/status.h"
+#include "common/base/check.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
+#include "common/job/contribution_list.h"
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint_io.h"
 #include "proto/layout_io.h"

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 #include "server/chief/chief_runner.h"
 #include "server/ps/store.h"
 #include "tests/support/in_process_transport.h"

@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "common/exit_code.h"
-#include "common/faulty_files.h"
+#include "common/base/exit_code.h"
+#include "common/io/faulty_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint_io.h"

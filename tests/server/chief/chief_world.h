@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "common/clock.h"
-#include "common/random.h"
+#include "common/base/clock.h"
+#include "common/math/random.h"
 #include "server/chief/job_state.h"
 
 namespace weir {

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "common/faulty_files.h"
+#include "common/io/faulty_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "common/faulty_files.h"
-#include "common/mutex.h"
-#include "common/random.h"
+#include "common/base/mutex.h"
+#include "common/io/faulty_files.h"
+#include "common/math/random.h"
 #include "gtest/gtest.h"
 #include "proto/ps.grpc.pb.h"
 #include "tests/support/loopback_ps.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/random.h"
-#include "common/row_hash.h"
+#include "common/job/row_hash.h"
+#include "common/math/random.h"
 #include "gmock/gmock.h"
 #include "tests/server/ps/table_store_tester.h"
 

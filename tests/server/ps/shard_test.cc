@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/faulty_files.h"
+#include "common/io/faulty_files.h"
 #include "gtest/gtest.h"
 #include "proto/layout_io.h"
 #include "tests/common/temp_dir.h"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/files.h"
+#include "common/io/files.h"
 #include "gtest/gtest.h"
 #include "server/ps/block.h"
 #include "tests/common/temp_dir.h"

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/check.h"
-#include "common/top_k.h"
+#include "common/base/check.h"
+#include "common/math/top_k.h"
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint_io.h"
 #include "proto/layout_io.h"

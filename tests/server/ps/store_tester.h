@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "common/clock.h"
-#include "common/layout.h"
-#include "common/payload.h"
+#include "common/base/clock.h"
+#include "common/io/payload.h"
+#include "common/job/layout.h"
 #include "proto/ps.pb.h"
 #include "server/ps/store.h"
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/files.h"
-#include "common/random.h"
-#include "common/row_hash.h"
+#include "common/io/files.h"
+#include "common/job/row_hash.h"
+#include "common/math/random.h"
 #include "gmock/gmock.h"
 #include "proto/table_file.h"
 #include "tests/common/temp_dir.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "gtest/gtest.h"
 #include "tests/worker/data/fake_dataset.h"
 

@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "absl/strings/str_split.h"
-#include "common/check.h"
-#include "common/random.h"
-#include "common/status.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/math/random.h"
 #include "google/protobuf/text_format.h"
 #include "worker/compute/factory.h"
 

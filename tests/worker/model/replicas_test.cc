@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/model/replicas_tester.h"

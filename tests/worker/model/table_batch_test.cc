@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

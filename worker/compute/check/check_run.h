@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "worker/compute/backend.h"
 #include "worker/compute/check/operation_checks.h"
 #include "worker/compute/check/reference.h"

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "common/check.h"
-#include "common/status.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
 #include "worker/compute/cpu/loops.h"
 #include "worker/compute/cpu/norms.h"
 #include "worker/compute/cpu/sparse.h"

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
 // Of libgomp, which oneDNN is linked with; clang has no omp.h here.

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "worker/compute/cpu/vectorize.h"
 
 namespace weir::loops {

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/check.h"
-#include "common/logging.h"
-#include "common/status.h"
+#include "common/base/check.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
 
 namespace weir::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/philox.h"
+#include "common/math/philox.h"
 #include "worker/compute/cuda/device.h"
 
 namespace weir::cuda {
@@ -134,7 +134,7 @@ __global__ void DropoutKernel(const uint64_t* keys, int key_index, float rate,
     const int64_t begin = 4 * q;
     float mask[4];
     for (int j = 0; j < 4; ++j) {
-      // UnitFloat of common/random.h
+      // UnitFloat of common/math/random.h
       const float unit =
           static_cast<float>(words.word[j] >> 8) * (1.0f / 16777216.0f);
       mask[j] = unit >= rate ? factor : 0.0f;

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
-#include "common/check.h"
-#include "common/logging.h"
-#include "common/status.h"
+#include "common/base/check.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
 #include "worker/compute/cuda/cuda_backend.h"
 #include "worker/compute/cuda/kernels.h"
 

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "worker/compute/cuda/cuda_backend.h"
 #include "worker/compute/cuda/device_memory.h"
 #include "worker/compute/plugin_abi.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "worker/model/initializer.h"
 
 namespace weir {

@@ -1,6 +1,6 @@
 #include "worker/model/layers/dense.h"
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "worker/model/initializer.h"
 
 namespace weir {

@@ -1,6 +1,6 @@
 #include "worker/model/layers/dropout.h"
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace weir {
 namespace {

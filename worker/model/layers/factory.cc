@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "worker/model/layers/activation.h"
 #include "worker/model/layers/batch_norm.h"
 #include "worker/model/layers/conv2d.h"

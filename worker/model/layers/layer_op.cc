@@ -1,6 +1,6 @@
 #include "worker/model/layers/layer_op.h"
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 namespace weir {
 

@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/layout.h"
+#include "common/job/layout.h"
 #include "worker/compute/backend.h"
 #include "worker/model/table_batch.h"
 

@@ -1,11 +1,11 @@
 // Lock-free updates race on purpose; TSan must be silent about them, and the
-// loss must be single additions, nothing else. See common/simd.h.
+// loss must be single additions, nothing else. See common/math/simd.h.
 #include <cmath>
 #include <thread>
 #include <vector>
 
-#include "common/half.h"
-#include "common/simd.h"
+#include "common/math/half.h"
+#include "common/math/simd.h"
 #include "tests/server/ps/optimizer/rule_suite.h"
 
 namespace weir {

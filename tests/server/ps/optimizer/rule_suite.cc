@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/simd.h"
+#include "common/math/simd.h"
 
 namespace weir {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "common/random.h"
-#include "common/row_hash.h"
+#include "common/job/row_hash.h"
+#include "common/math/random.h"
 
 namespace weir {
 namespace {

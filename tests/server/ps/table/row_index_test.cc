@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "common/random.h"
-#include "common/row_hash.h"
+#include "common/job/row_hash.h"
+#include "common/math/random.h"
 
 namespace weir {
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/simd.h"
+#include "common/math/simd.h"
 #include "google/protobuf/text_format.h"
 #include "server/ps/optimizer/optimizer.h"
 

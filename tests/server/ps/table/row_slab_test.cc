@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "server/ps/arena.h"
 
 namespace weir {

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "common/random.h"
+#include "common/math/random.h"
 
 namespace weir {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "server/ps/table/table.h"
 #include "tests/server/ps/table/table_tester.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "gmock/gmock.h"
 #include "server/ps/table/row_age.h"
 #include "tests/server/ps/table/table_tester.h"

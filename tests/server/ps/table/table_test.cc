@@ -7,9 +7,9 @@
 #include <limits>
 #include <string>
 
-#include "common/initializer.h"
-#include "common/random.h"
-#include "common/row_hash.h"
+#include "common/job/initializer.h"
+#include "common/job/row_hash.h"
+#include "common/math/random.h"
 #include "tests/server/ps/table/table_tester.h"
 
 namespace weir {

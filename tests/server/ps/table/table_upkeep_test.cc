@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "common/random.h"
-#include "common/row_hash.h"
+#include "common/job/row_hash.h"
+#include "common/math/random.h"
 #include "server/ps/table/table.h"
 #include "tests/server/ps/table/table_tester.h"
 

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/safetensors.h"
+#include "common/io/safetensors.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/ps/store_tester.h"

@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/safetensors.h"
+#include "common/io/safetensors.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/ps/store_tester.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "common/random.h"
+#include "common/math/random.h"
 #include "gtest/gtest.h"
 
 namespace weir::reference {

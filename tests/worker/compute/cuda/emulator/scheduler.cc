@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "common/mutex.h"
+#include "common/base/mutex.h"
 
 namespace weir_emulator {
 namespace {

@@ -1,0 +1,42 @@
+// Time as a constructor argument.
+//
+// Terms
+//   Now      monotonic nanoseconds; only differences mean anything.
+//   WallNow  nanoseconds since the Unix epoch, for files and logs only.
+// Threads: safe.
+#ifndef COMMON_BASE_CLOCK_H_
+#define COMMON_BASE_CLOCK_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace weir {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual int64_t NowNs() = 0;
+  virtual int64_t WallNowNs() = 0;
+
+  // The process's real clock; never deleted.
+  static Clock* Real();
+};
+
+// Moves only when a test says so.
+class FakeClock : public Clock {
+ public:
+  int64_t NowNs() override { return now_ns_; }
+  int64_t WallNowNs() override { return now_ns_ + wall_offset_ns_; }
+  void Advance(std::chrono::nanoseconds by) { now_ns_ += by.count(); }
+  // Sets the wall clock on, or back, alone.
+  void StepWall(std::chrono::nanoseconds by) { wall_offset_ns_ += by.count(); }
+
+ private:
+  std::atomic<int64_t> wall_offset_ns_{0};
+  std::atomic<int64_t> now_ns_{1'000'000'000};
+};
+
+}  // namespace weir
+
+#endif  // COMMON_BASE_CLOCK_H_

@@ -1,0 +1,31 @@
+#include "common/base/exit_code.h"
+
+namespace weir {
+
+int ExitCodeFor(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case absl::StatusCode::kDataLoss:
+      return kExitDataLoss;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return kExitReplaced;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kAborted:
+      return kExitRetry;
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnknown:
+      return kExitBug;
+    default:
+      return kExitPermanent;
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,78 @@
+#include "common/base/memory_limit.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+// "max" (version 2), a missing and an unreadable file are no limit.
+int64_t LimitIn(const std::string& path) {
+  std::ifstream file(path);
+  std::string word;
+  int64_t bytes = 0;
+  return file >> word && absl::SimpleAtoi(word, &bytes) && bytes > 0 ? bytes
+                                                                     : kNoLimit;
+}
+
+// Of `group` and every group above it, as `file` of each below `mount` tells.
+// A container may see its own group as the mount, and yet be told the path
+// that the host sees; what is not there is passed over.
+int64_t SmallestLimit(const std::string& mount, std::string group,
+                      const std::string& file) {
+  int64_t least = LimitIn(absl::StrCat(mount, "/", file));
+  if (absl::StrContains(group, "..")) {  // outside of what is mounted here
+    return least;
+  }
+  while (!group.empty() && group != "/") {
+    least = std::min(least, LimitIn(absl::StrCat(mount, group, "/", file)));
+    group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
+  }
+  return least;
+}
+
+}  // namespace
+
+int64_t CgroupMemoryBytes(const CgroupPaths& paths) {
+  int64_t least = kNoLimit;
+  std::ifstream membership(paths.membership);
+  for (std::string line; std::getline(membership, line);) {
+    // hierarchy:controllers:path; the path may have colons.
+    const std::pair<absl::string_view, absl::string_view> first =
+        absl::StrSplit(line, absl::MaxSplits(':', 1));
+    const std::pair<absl::string_view, absl::string_view> second =
+        absl::StrSplit(first.second, absl::MaxSplits(':', 1));
+    const std::string group(second.second);
+    if (first.first == "0" && second.first.empty()) {
+      least = std::min(least, SmallestLimit(paths.root, group, "memory.max"));
+    }
+    for (const absl::string_view controller :
+         absl::StrSplit(second.first, ',')) {
+      if (controller == "memory") {
+        least = std::min(least, SmallestLimit(paths.root + "/memory", group,
+                                              "memory.limit_in_bytes"));
+      }
+    }
+  }
+  return least;
+}
+
+int64_t MemoryLimitBytes(const CgroupPaths& paths) {
+  const int64_t machine =
+      int64_t{sysconf(_SC_PHYS_PAGES)} * int64_t{sysconf(_SC_PAGESIZE)};
+  return std::min(machine, CgroupMemoryBytes(paths));
+}
+
+}  // namespace weir

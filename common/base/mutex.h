@@ -1,0 +1,76 @@
+// std::mutex with clang's thread-safety annotations.
+//
+// Not absl::Mutex: Debian's Abseil is not built for ThreadSanitizer, which
+// would then see a race in every guarded field. The clang build compiles with
+// -Werror=thread-safety, so every guarded field is checked.
+#ifndef COMMON_BASE_MUTEX_H_
+#define COMMON_BASE_MUTEX_H_
+
+#include <pthread.h>
+
+#include <chrono>
+#include <mutex>
+
+#include "absl/base/thread_annotations.h"
+
+namespace weir {
+
+class ABSL_LOCKABLE Mutex {
+ public:
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
+    return mutex_.try_lock();
+  }
+
+ private:
+  friend class CondVar;
+  std::mutex mutex_;
+};
+
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+      : mutex_(mutex) {
+    mutex_->Lock();
+  }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex* const mutex_;
+};
+
+// A condition variable for Mutex. Callers loop over their condition.
+//
+// Not std::condition_variable: it waits on the wall clock, so that a step of
+// that clock stops every timed wait for as long as the step; or it calls
+// pthread_cond_clockwait, which ThreadSanitizer of this toolchain does not
+// know. See "Clocks" in docs/design_notes.md.
+class CondVar {
+ public:
+  CondVar();
+  ~CondVar() { pthread_cond_destroy(&cond_); }
+  CondVar(const CondVar&) = delete;
+  CondVar& operator=(const CondVar&) = delete;
+
+  void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    pthread_cond_wait(&cond_, mutex->mutex_.native_handle());
+  }
+
+  // Returns false when `timeout` passed on the monotonic clock without a
+  // notification.
+  bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  void NotifyOne() { pthread_cond_signal(&cond_); }
+  void NotifyAll() { pthread_cond_broadcast(&cond_); }
+
+ private:
+  pthread_cond_t cond_;
+};
+
+}  // namespace weir
+
+#endif  // COMMON_BASE_MUTEX_H_

@@ -1,0 +1,44 @@
+// Defects that Weir once had, which a test build can put back.
+//
+//   if (Planted("stop.version_ahead")) { ... what was wrong ... }
+//   WEIR_PLANT=stop.version_ahead,chief.sweeps_before_bind
+//
+// A test that looks for a kind of defect can show that it finds one. Builds
+// for users have none of this: without -DWEIR_PLANTS, which the sanitizers'
+// configurations set (.bazelrc), Planted is false while compiling.
+//
+// Names:
+//   checkpoint.rewrites_in_place  a committed checkpoint is removed before its
+//                                 successor of the same step is written
+//   checkpoint.last_gives_up      three failed tries end a finished job
+//   checkpoint.torn_retries_soon  a torn hold is repeated after a second
+//   chief.fenced_ends_job         a chief that was replaced shuts all ps down
+//   chief.sweeps_before_bind      a second chief tidies up, then finds its port
+//                                 taken
+//   clock.wall_waits              timed waits follow the wall clock
+//   clock.wall_rows               rows take their age from the wall clock
+//   end.forgets_latecomers        who registers after the end gets an error
+//   ps.leaves_at_once             a ps ends on SIGTERM without waiting
+//   roster.replaced_comes_back    a replaced process is taken for a new one by
+//                                 a restarted chief
+//   stop.version_ahead            a stop in sync waits for a version to come
+//   watch.counts_holds            the time of a hold counts as no progress
+//   worker.keeps_hold             a hold outlives the chief that asked for it
+//
+// Threads: safe.
+// Cost: none without WEIR_PLANTS.
+#ifndef COMMON_BASE_PLANT_H_
+#define COMMON_BASE_PLANT_H_
+
+namespace weir {
+
+#ifdef WEIR_PLANTS
+// Whether WEIR_PLANT, read once, has `name`.
+bool Planted(const char* name);
+#else
+constexpr bool Planted(const char* /*name*/) { return false; }
+#endif
+
+}  // namespace weir
+
+#endif  // COMMON_BASE_PLANT_H_

@@ -1,0 +1,343 @@
+#include "common/io/files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
+
+namespace weir {
+namespace {
+
+// read() and write() move at most 2 GiB at a time anyway.
+constexpr size_t kMaxTransferBytes = size_t{1} << 30;
+
+// open() that survives signals.
+int OpenRetrying(const std::string& path, int flags) {
+  int fd = -1;
+  do {
+    fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+class RealReader : public FileReader {
+ public:
+  RealReader(std::string path, int fd, int64_t size)
+      : path_(std::move(path)), fd_(fd), size_(size) {}
+  ~RealReader() override { ::close(fd_); }
+
+  int64_t size() const override { return size_; }
+  const std::string& path() const override { return path_; }
+
+  absl::Status ReadAt(int64_t offset, void* data, size_t bytes) override {
+    char* to = static_cast<char*>(data);
+    size_t done = 0;
+    while (done < bytes) {
+      const ssize_t n =
+          ::pread(fd_, to + done, std::min(bytes - done, kMaxTransferBytes),
+                  offset + static_cast<int64_t>(done));
+      if (n < 0 && errno == EINTR) {
+        continue;
+      }
+      if (n < 0) {
+        return FileError(errno, "read", path_);
+      }
+      if (n == 0) {
+        return absl::DataLossError(absl::StrCat(
+            path_, ": ends at byte ", offset + static_cast<int64_t>(done),
+            "; bytes ", offset, " to ", offset + static_cast<int64_t>(bytes),
+            " were asked for"));
+      }
+      done += static_cast<size_t>(n);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+  const int64_t size_;
+};
+
+class RealWriter : public FileWriter {
+ public:
+  RealWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  ~RealWriter() override {
+    if (fd_ >= 0) {
+      ::close(fd_);
+    }
+  }
+
+  absl::Status Append(const void* data, size_t bytes) override {
+    const char* from = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ssize_t n = ::write(fd_, from, std::min(bytes, kMaxTransferBytes));
+      if (n < 0 && errno == EINTR) {
+        continue;
+      }
+      if (n < 0) {
+        return FileError(errno, "write", path_);
+      }
+      from += n;
+      bytes -= static_cast<size_t>(n);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Sync() override {
+    return ::fsync(fd_) == 0 ? absl::OkStatus()
+                             : FileError(errno, "fsync", path_);
+  }
+
+  absl::Status Close() override {
+    // Not repeated after EINTR: Linux has released the descriptor by then.
+    const int fd = std::exchange(fd_, -1);
+    if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) {
+      return FileError(errno, "close", path_);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string path_;
+  int fd_;
+};
+
+class RealFiles : public Files {
+ public:
+  absl::StatusOr<std::unique_ptr<FileReader>> Open(
+      const std::string& path) override {
+    const int fd = OpenRetrying(path, O_RDONLY);
+    if (fd < 0) {
+      return FileError(errno, "open", path);
+    }
+    struct stat info;
+    if (::fstat(fd, &info) != 0 || S_ISDIR(info.st_mode)) {
+      const int error = S_ISDIR(info.st_mode) ? EISDIR : errno;
+      ::close(fd);
+      return FileError(error, "open", path);
+    }
+    return std::make_unique<RealReader>(path, fd, info.st_size);
+  }
+
+  absl::StatusOr<std::unique_ptr<FileWriter>> Create(
+      const std::string& path) override {
+    return OpenWriter(path, O_TRUNC);
+  }
+
+  absl::StatusOr<std::unique_ptr<FileWriter>> OpenAppend(
+      const std::string& path) override {
+    return OpenWriter(path, O_APPEND);
+  }
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return ::rename(from.c_str(), to.c_str()) == 0
+               ? absl::OkStatus()
+               : FileError(errno, absl::StrCat("rename ", from, " to"), to);
+  }
+
+  absl::Status Remove(const std::string& path) override {
+    return std::remove(path.c_str()) == 0 ? absl::OkStatus()
+                                          : FileError(errno, "remove", path);
+  }
+
+  absl::StatusOr<std::vector<std::string>> List(
+      const std::string& directory) override {
+    DIR* const dir = ::opendir(directory.c_str());
+    if (dir == nullptr) {
+      return FileError(errno, "list", directory);
+    }
+    std::vector<std::string> names;
+    errno = 0;
+    // glibc's readdir is safe on distinct streams.
+    while (const dirent* entry = ::readdir(dir)) {  // NOLINT
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") {
+        names.push_back(name);
+      }
+      errno = 0;
+    }
+    const int error = errno;
+    ::closedir(dir);
+    if (error != 0) {
+      return FileError(error, "list", directory);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  absl::Status MakeDirectories(const std::string& path) override {
+    for (size_t end = 1; end <= path.size(); ++end) {
+      if (end < path.size() && path[end] != '/') {
+        continue;
+      }
+      const std::string parent = path.substr(0, end);
+      if (::mkdir(parent.c_str(), 0755) != 0 && errno != EEXIST) {
+        return FileError(errno, "make directory", parent);
+      }
+    }
+    WEIR_ASSIGN_OR_RETURN(const FileInfo info, Stat(path));
+    return info.is_directory ? absl::OkStatus()
+                             : FileError(ENOTDIR, "make directory", path);
+  }
+
+  absl::Status MakeDirectory(const std::string& path) override {
+    return ::mkdir(path.c_str(), 0755) == 0
+               ? absl::OkStatus()
+               : FileError(errno, "make directory", path);
+  }
+
+  absl::StatusOr<FileInfo> Stat(const std::string& path) override {
+    struct stat info;
+    if (::stat(path.c_str(), &info) != 0) {
+      return FileError(errno, "stat", path);
+    }
+    return FileInfo{info.st_size, S_ISDIR(info.st_mode)};
+  }
+
+  absl::Status SyncDirectory(const std::string& path) override {
+    const int fd = OpenRetrying(path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0) {
+      return FileError(errno, "open directory", path);
+    }
+    const int error = ::fsync(fd) == 0 ? 0 : errno;
+    ::close(fd);
+    return error == 0 ? absl::OkStatus()
+                      : FileError(error, "fsync directory", path);
+  }
+
+ private:
+  static absl::StatusOr<std::unique_ptr<FileWriter>> OpenWriter(
+      const std::string& path, int flags) {
+    const int fd = OpenRetrying(path, O_WRONLY | O_CREAT | flags);
+    if (fd < 0) {
+      return FileError(errno, "create", path);
+    }
+    return std::make_unique<RealWriter>(path, fd);
+  }
+};
+
+absl::StatusCode CodeFor(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+      return absl::StatusCode::kNotFound;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return absl::StatusCode::kResourceExhausted;
+    case EEXIST:
+      return absl::StatusCode::kAlreadyExists;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case EISDIR:
+    case ENOTDIR:
+    case ENOTEMPTY:
+    case ENAMETOOLONG:
+    case ELOOP:
+    case EXDEV:
+    case EINVAL:
+      return absl::StatusCode::kInvalidArgument;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+}  // namespace
+
+Files* Files::Real() {
+  static RealFiles* const files = new RealFiles();
+  return files;
+}
+
+absl::StatusOr<bool> Files::Exists(const std::string& path) {
+  const absl::StatusOr<FileInfo> info = Stat(path);
+  if (info.ok() || absl::IsNotFound(info.status())) {
+    return info.ok();
+  }
+  return info.status();
+}
+
+absl::StatusOr<std::string> Files::ReadAll(const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileReader> reader, Open(path));
+  std::string contents(static_cast<size_t>(reader->size()), '\0');
+  WEIR_RETURN_IF_ERROR(reader->ReadAt(0, contents.data(), contents.size()));
+  return contents;
+}
+
+absl::Status Files::WriteAtomically(const std::string& path,
+                                    absl::string_view contents) {
+  const std::string temporary = TemporaryPath(path);
+  const auto write = [&]() -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileWriter> writer,
+                          Create(temporary));
+    WEIR_RETURN_IF_ERROR(writer->Append(contents.data(), contents.size()));
+    WEIR_RETURN_IF_ERROR(writer->Sync());
+    WEIR_RETURN_IF_ERROR(writer->Close());
+    return Publish(temporary, path);
+  };
+  const absl::Status status = write();
+  if (!status.ok()) {
+    Remove(temporary).IgnoreError();
+  }
+  return status;
+}
+
+absl::Status Files::Publish(const std::string& temporary,
+                            const std::string& path) {
+  Failpoint("files.before_rename");
+  WEIR_RETURN_IF_ERROR(Rename(temporary, path));
+  Failpoint("files.after_rename");
+  return SyncDirectory(DirectoryOf(path));
+}
+
+std::string TemporaryPath(const std::string& path) {
+  std::random_device random;
+  const uint64_t number = (uint64_t{random()} << 32) | random();
+  return absl::StrCat(path, ".tmp.", absl::Hex(number, absl::kZeroPad16));
+}
+
+bool IsTemporaryPath(absl::string_view path) {
+  return absl::StrContains(path, ".tmp.");
+}
+
+std::string DirectoryOf(absl::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash == absl::string_view::npos) {
+    return ".";
+  }
+  return std::string(path.substr(0, std::max<size_t>(slash, 1)));
+}
+
+std::string JoinPath(absl::string_view directory, absl::string_view name) {
+  if (directory.empty() || absl::StartsWith(name, "/")) {
+    return std::string(name);
+  }
+  return absl::StrCat(directory, absl::EndsWith(directory, "/") ? "" : "/",
+                      name);
+}
+
+absl::Status FileError(int error_number, absl::string_view what,
+                       absl::string_view path) {
+  return absl::Status(
+      CodeFor(error_number),
+      absl::StrCat("cannot ", what, " ", path, ": ",
+                   std::generic_category().message(error_number)));
+}
+
+}  // namespace weir

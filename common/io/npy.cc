@@ -1,0 +1,47 @@
+#include "common/io/npy.h"
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+
+namespace weir {
+
+std::string NpyHeader(const std::string& descr,
+                      const std::vector<int64_t>& shape) {
+  constexpr size_t kAlign = 64;
+  constexpr size_t kBefore = 10;  // magic, version, length
+  std::string text = absl::StrCat(
+      "{'descr': '", descr, "', 'fortran_order': False, 'shape': (",
+      absl::StrJoin(shape, ", "), shape.size() == 1 ? ",), }" : "), }");
+  text.append(kAlign - 1 - (kBefore + text.size()) % kAlign, ' ');
+  text.push_back('\n');
+  const auto low = static_cast<char>(text.size() & 0xff);
+  const auto high = static_cast<char>(text.size() >> 8);
+  return std::string("\x93NUMPY\x01\x00", 8) + low + high + text;
+}
+
+absl::Status WriteNpy(Files* files, const std::string& path,
+                      const std::string& descr,
+                      const std::vector<int64_t>& shape,
+                      const std::function<absl::Status(FileWriter&)>& data) {
+  const std::string temporary = TemporaryPath(path);
+  const auto write = [&]() -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileWriter> writer,
+                          files->Create(temporary));
+    const std::string header = NpyHeader(descr, shape);
+    WEIR_RETURN_IF_ERROR(writer->Append(header.data(), header.size()));
+    WEIR_RETURN_IF_ERROR(data(*writer));
+    WEIR_RETURN_IF_ERROR(writer->Sync());
+    WEIR_RETURN_IF_ERROR(writer->Close());
+    return files->Publish(temporary, path);
+  };
+  const absl::Status status = write();
+  if (!status.ok()) {
+    files->Remove(temporary).IgnoreError();
+  }
+  return status;
+}
+
+}  // namespace weir

@@ -1,0 +1,36 @@
+// NumPy's .npy files, version 1.0: one array each.
+//
+// Place: `weir checkpoint export --numpy`.
+//
+//   93 'NUMPY' 01 00 | u16 LE header_bytes | header_bytes of text | data
+//   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+// Spaces and a line feed end the text, so that data begins at a multiple of 64
+// bytes. Data is little-endian, C order.
+//
+// Source: numpy/lib/format.py, "Format Version 1.0".
+#ifndef COMMON_IO_NPY_H_
+#define COMMON_IO_NPY_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/io/files.h"
+
+namespace weir {
+
+// What comes before the data; `descr` as numpy.dtype.str has it: "<f4".
+std::string NpyHeader(const std::string& descr,
+                      const std::vector<int64_t>& shape);
+
+// Writes `path` whole, or leaves it as it was. `data` appends the elements.
+absl::Status WriteNpy(Files* files, const std::string& path,
+                      const std::string& descr,
+                      const std::vector<int64_t>& shape,
+                      const std::function<absl::Status(FileWriter&)>& data);
+
+}  // namespace weir
+
+#endif  // COMMON_IO_NPY_H_

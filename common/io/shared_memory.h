@@ -1,0 +1,59 @@
+// Memory that two processes of one host map, without a name in any file system.
+//
+// Place: under the shared-memory transport: blocks of a ps, gradients of a
+// worker, the rings between them. Made by one process, handed to the other as a
+// descriptor over a Unix socket (common/io/unix_socket.h); gone with the last of
+// them, whatever ended it.
+//
+// Invariants
+//   I1. The memory never shrinks under a mapping (it is sealed), so reading
+//       what a peer has made cannot fault.
+// Threads: safe; what the bytes mean is their users' agreement.
+// Errors: UNAVAILABLE       the system has no such memory to give.
+//         INVALID_ARGUMENT  a peer's descriptor is not sealed memory of the
+//                           size that it says.
+#ifndef COMMON_IO_SHARED_MEMORY_H_
+#define COMMON_IO_SHARED_MEMORY_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/io/file_descriptor.h"
+
+namespace weir {
+
+class SharedMemory {
+ public:
+  enum class Access { kRead, kReadWrite };
+
+  // New zeroed memory; only what is touched becomes resident.
+  static absl::StatusOr<std::shared_ptr<SharedMemory>> Create(size_t bytes);
+  // Maps what another process made.
+  static absl::StatusOr<std::shared_ptr<SharedMemory>> Map(FileDescriptor fd,
+                                                           size_t bytes,
+                                                           Access access);
+  ~SharedMemory();
+
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  int fd() const { return fd_.get(); }
+  // From now on what this process writes is its own: others keep what is there.
+  // Its own registrations of these pages (a GPU's) are void.
+  absl::Status MakePrivate();
+  // A descriptor that can only be mapped for reading.
+  absl::StatusOr<FileDescriptor> ReadOnlyFd() const;
+
+ private:
+  SharedMemory(FileDescriptor fd, char* data, size_t bytes)
+      : fd_(std::move(fd)), data_(data), bytes_(bytes) {}
+
+  const FileDescriptor fd_;
+  char* const data_;
+  const size_t bytes_;
+};
+
+}  // namespace weir
+
+#endif  // COMMON_IO_SHARED_MEMORY_H_

@@ -1,0 +1,160 @@
+#include "common/io/unix_socket.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace weir {
+namespace {
+
+constexpr int kBacklog = 64;
+
+absl::Status Error(const std::string& what) {
+  return absl::UnavailableError(
+      absl::StrCat(what, ": ", std::generic_category().message(errno)));
+}
+
+absl::StatusOr<FileDescriptor> NewSocket() {
+  FileDescriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) {
+    return Error("no Unix socket");
+  }
+  return fd;
+}
+
+// An address in the abstract namespace begins with a zero byte.
+socklen_t Address(const std::string& name, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  const size_t length = std::min(name.size(), sizeof(address->sun_path) - 1);
+  std::memcpy(address->sun_path + 1, name.data(), length);
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+}
+
+absl::Status CheckPeer(int fd) {
+  ucred peer = {};
+  socklen_t length = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    return Error("the peer's user is not known");
+  }
+  if (peer.uid != geteuid()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the other process belongs to user ", peer.uid,
+                     ", this one to ", geteuid()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<UnixSocket> UnixSocket::Listen(const std::string& name) {
+  WEIR_ASSIGN_OR_RETURN(FileDescriptor fd, NewSocket());
+  sockaddr_un address;
+  const socklen_t length = Address(name, &address);
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      listen(fd.get(), kBacklog) != 0) {
+    return Error(absl::StrCat("cannot listen at @", name));
+  }
+  return UnixSocket(std::move(fd));
+}
+
+absl::StatusOr<UnixSocket> UnixSocket::Connect(const std::string& name) {
+  WEIR_ASSIGN_OR_RETURN(FileDescriptor fd, NewSocket());
+  sockaddr_un address;
+  const socklen_t length = Address(name, &address);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    return Error(absl::StrCat("cannot reach @", name));
+  }
+  WEIR_RETURN_IF_ERROR(CheckPeer(fd.get()));
+  return UnixSocket(std::move(fd));
+}
+
+absl::StatusOr<UnixSocket> UnixSocket::Accept() {
+  for (;;) {
+    FileDescriptor fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!fd.valid()) {
+      if (errno == EINTR || errno == ECONNABORTED) {
+        continue;
+      }
+      return Error("no peer");
+    }
+    WEIR_RETURN_IF_ERROR(CheckPeer(fd.get()));
+    return UnixSocket(std::move(fd));
+  }
+}
+
+absl::Status UnixSocket::Send(std::span<const char> record, int fd) {
+  iovec part = {const_cast<char*>(record.data()), record.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  }
+  ssize_t sent = -1;
+  do {
+    sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent < 0 ? Error("the peer is gone") : absl::OkStatus();
+}
+
+absl::StatusOr<FileDescriptor> UnixSocket::Receive(std::span<char> record) {
+  iovec part = {record.data(), record.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t received = -1;
+  do {
+    received = recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == EINTR);
+  if (received < 0) {
+    return Error("the peer is gone");
+  }
+  FileDescriptor fd;
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET &&
+      header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int number = -1;
+    std::memcpy(&number, CMSG_DATA(header), sizeof(int));
+    fd = FileDescriptor(number);
+  }
+  if (received == 0) {
+    return absl::UnavailableError("the peer is gone");
+  }
+  if (static_cast<size_t>(received) != record.size() ||
+      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a record of ", received, " bytes in place of ", record.size()));
+  }
+  return fd;
+}
+
+bool UnixSocket::WaitReadable(std::chrono::milliseconds timeout) const {
+  pollfd entry = {fd_.get(), POLLIN, 0};
+  return poll(&entry, 1, static_cast<int>(timeout.count())) > 0;
+}
+
+void UnixSocket::Shutdown() { shutdown(fd_.get(), SHUT_RDWR); }
+
+void UnixSocket::ShutdownSend() { shutdown(fd_.get(), SHUT_WR); }
+
+}  // namespace weir

@@ -1,0 +1,57 @@
+// Short records and descriptors between two processes of one user on one host.
+//
+// Place: opens the shared-memory transport and tells when the other process is
+// gone; no bulk bytes.
+//
+// Terms
+//   name  in Linux's abstract namespace: of the network namespace, in no file
+//         system, gone with the process. So connecting to it proves that the
+//         other end is on this host.
+//
+// Threads: one may Send while another Receives; Shutdown by any.
+// Errors: UNAVAILABLE        nobody listens, or the other end is gone.
+//         PERMISSION_DENIED  the other end belongs to another user.
+//         INVALID_ARGUMENT   a record of another length.
+#ifndef COMMON_IO_UNIX_SOCKET_H_
+#define COMMON_IO_UNIX_SOCKET_H_
+
+#include <chrono>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/io/file_descriptor.h"
+
+namespace weir {
+
+class UnixSocket {
+ public:
+  UnixSocket() = default;
+  static absl::StatusOr<UnixSocket> Listen(const std::string& name);
+  static absl::StatusOr<UnixSocket> Connect(const std::string& name);
+
+  // Blocks for the next peer; UNAVAILABLE after Shutdown.
+  absl::StatusOr<UnixSocket> Accept();
+
+  // One record, with a descriptor unless `fd` is -1.
+  absl::Status Send(std::span<const char> record, int fd);
+  // Blocks for the next record, of exactly this length, and what came with it.
+  absl::StatusOr<FileDescriptor> Receive(std::span<char> record);
+  // Waits until there is a record or the end; false when neither came in time.
+  bool WaitReadable(std::chrono::milliseconds timeout) const;
+
+  // The other end sees the end; Accept and Receive here return.
+  void Shutdown();
+  // The other end sees the end; its records are still received here.
+  void ShutdownSend();
+
+ private:
+  explicit UnixSocket(FileDescriptor fd) : fd_(std::move(fd)) {}
+
+  FileDescriptor fd_;
+};
+
+}  // namespace weir
+
+#endif  // COMMON_IO_UNIX_SOCKET_H_

@@ -1,0 +1,133 @@
+#include "common/job/contribution_list.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace weir {
+namespace {
+
+// REQUIRES: `range` does not begin before the last one does.
+void AppendJoined(ContributionRange range,
+                  std::vector<ContributionRange>* out) {
+  if (range.begin == range.end) {
+    return;
+  }
+  if (!out->empty() && out->back().end >= range.begin) {
+    out->back().end = std::max(out->back().end, range.end);
+    return;
+  }
+  out->push_back(range);
+}
+
+}  // namespace
+
+absl::StatusOr<ContributionList> ContributionList::Create(
+    std::span<const ContributionRange> applied, int64_t total) {
+  if (total < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("contributions: total is ", total));
+  }
+  ContributionList list;
+  list.total_ = total;
+  int64_t end = 0;
+  for (const ContributionRange& range : applied) {
+    if (range.begin < end || range.end < range.begin || range.end > total) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "contributions: applied range [", range.begin, ", ", range.end,
+          ") is not sorted, disjoint and inside [0, ", total, ")"));
+    }
+    end = range.end;
+    AppendJoined(range, &list.applied_);
+  }
+  int64_t begin = 0;
+  const auto add_gap = [&list, &begin](int64_t gap_end) {
+    if (begin < gap_end) {
+      list.gaps_.push_back({begin, gap_end});
+      list.gap_first_.push_back(list.remaining_count_);
+      list.remaining_count_ += gap_end - begin;
+    }
+  };
+  for (const ContributionRange& range : list.applied_) {
+    add_gap(range.begin);
+    begin = range.end;
+  }
+  add_gap(total);
+  return list;
+}
+
+int64_t ContributionList::At(int64_t k) const {
+  WEIR_CHECK(k >= 0 && k < remaining_count_);
+  const auto after = std::upper_bound(gap_first_.begin(), gap_first_.end(), k);
+  const size_t gap = static_cast<size_t>(after - gap_first_.begin()) - 1;
+  return gaps_[gap].begin + (k - gap_first_[gap]);
+}
+
+int64_t ContributionList::ItemCount(int slot, int slot_count) const {
+  WEIR_CHECK(slot >= 0 && slot < slot_count);
+  if (remaining_count_ <= slot) {
+    return 0;
+  }
+  return (remaining_count_ - slot - 1) / slot_count + 1;
+}
+
+void ContributionList::AppendElements(
+    int64_t first, int64_t last, std::vector<ContributionRange>* out) const {
+  if (first == last) {
+    return;
+  }
+  const auto after =
+      std::upper_bound(gap_first_.begin(), gap_first_.end(), first);
+  size_t gap = static_cast<size_t>(after - gap_first_.begin()) - 1;
+  while (first < last) {
+    const int64_t begin = gaps_[gap].begin + (first - gap_first_[gap]);
+    const int64_t count = std::min(last - first, gaps_[gap].end - begin);
+    AppendJoined({begin, begin + count}, out);
+    first += count;
+    ++gap;
+  }
+}
+
+absl::StatusOr<std::vector<ContributionRange>> ContributionList::Applied(
+    std::span<const int64_t> next) const {
+  const int slot_count = static_cast<int>(next.size());
+  if (slot_count == 0) {
+    return applied_;
+  }
+  for (int slot = 0; slot < slot_count; ++slot) {
+    const int64_t items = ItemCount(slot, slot_count);
+    if (next[slot] < 0 || next[slot] > items) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "contributions: slot ", slot, " of ", slot_count, " has next item ",
+          next[slot], ", but its work is ", items, " items"));
+    }
+  }
+  // Rounds that every slot has done are one run of elements; what faster slots
+  // did beyond them is added one by one.
+  const int64_t common = *std::min_element(next.begin(), next.end());
+  const int64_t last = *std::max_element(next.begin(), next.end());
+  std::vector<ContributionRange> done;
+  AppendElements(0, common * slot_count, &done);
+  for (int64_t item = common; item < last; ++item) {
+    for (int slot = 0; slot < slot_count; ++slot) {
+      if (item < next[slot]) {
+        const int64_t element = item * slot_count + slot;
+        AppendElements(element, element + 1, &done);
+      }
+    }
+  }
+  std::vector<ContributionRange> sorted(applied_.size() + done.size());
+  std::merge(applied_.begin(), applied_.end(), done.begin(), done.end(),
+             sorted.begin(),
+             [](const ContributionRange& a, const ContributionRange& b) {
+               return a.begin < b.begin;
+             });
+  std::vector<ContributionRange> joined;
+  for (const ContributionRange& range : sorted) {
+    AppendJoined(range, &joined);
+  }
+  return joined;
+}
+
+}  // namespace weir

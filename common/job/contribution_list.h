@@ -1,0 +1,81 @@
+// Which contributions are left to do, and who does which.
+//
+// Place: the chief hands out and writes the manifest with it, the worker finds
+// the contribution of its next item; both compute it from the same facts.
+//
+// Terms
+//   applied    contributions that were applied when this history began.
+//   remaining  the complement of applied within [0, total), ascending.
+//   item       item i of slot w of W is element i*W + w of remaining.
+//
+// Invariants
+//   I1. ranges() are sorted, disjoint, not empty and do not touch.
+// Threads: immutable, safe.
+// Errors: INVALID_ARGUMENT names the range or the slot that does not fit.
+#ifndef COMMON_JOB_CONTRIBUTION_LIST_H_
+#define COMMON_JOB_CONTRIBUTION_LIST_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+// [begin, end)
+struct ContributionRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool operator==(const ContributionRange&) const = default;
+};
+
+class ContributionList {
+ public:
+  // Nothing to do.
+  ContributionList() = default;
+
+  // `applied` sorted and disjoint, inside [0, total); touching and empty
+  // ranges are joined.
+  static absl::StatusOr<ContributionList> Create(
+      std::span<const ContributionRange> applied, int64_t total);
+
+  int64_t total() const { return total_; }
+  int64_t remaining_count() const { return remaining_count_; }
+  const std::vector<ContributionRange>& ranges() const { return applied_; }
+
+  // The k-th remaining contribution. REQUIRES: 0 <= k < remaining_count().
+  // Cost: O(log ranges).
+  int64_t At(int64_t k) const;
+
+  // Items of `slot` when `slot_count` slots share the work.
+  // REQUIRES: 0 <= slot < slot_count.
+  int64_t ItemCount(int slot, int slot_count) const;
+
+  // The contribution of an item. REQUIRES: item < ItemCount(slot, slot_count).
+  int64_t ItemAt(int slot, int slot_count, int64_t item) const {
+    return At(item * slot_count + slot);
+  }
+
+  // The applied ranges once items 0 to next[w] - 1 of every slot w of
+  // next.size() are applied as well.
+  // Cost: O(ranges + items by which slots are ahead of the slowest).
+  absl::StatusOr<std::vector<ContributionRange>> Applied(
+      std::span<const int64_t> next) const;
+
+ private:
+  // Appends the contributions of remaining elements [first, last).
+  void AppendElements(int64_t first, int64_t last,
+                      std::vector<ContributionRange>* out) const;
+
+  std::vector<ContributionRange> applied_;
+  // The gaps between them, and the index in `remaining` of each one's first.
+  std::vector<ContributionRange> gaps_;
+  std::vector<int64_t> gap_first_;
+  int64_t total_ = 0;
+  int64_t remaining_count_ = 0;
+};
+
+}  // namespace weir
+
+#endif  // COMMON_JOB_CONTRIBUTION_LIST_H_

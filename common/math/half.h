@@ -1,0 +1,31 @@
+// float32 to and from the 16-bit encodings of the wire.
+//
+// Place: both ends of a chunk whose encoding is not F32. The 16-bit side is
+// little-endian bytes at any address.
+//
+// Rounding: to nearest, ties to even. NaN stays NaN, infinity infinity; what is
+// too large for F16 becomes infinity, what is too small a subnormal or zero.
+// Threads: safe; `in` of an encoding may change meanwhile, on purpose
+//   (WEIR_HOGWILD in common/math/simd.h).
+#ifndef COMMON_MATH_HALF_H_
+#define COMMON_MATH_HALF_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weir {
+
+uint16_t FloatToBf16(float value);
+float Bf16ToFloat(uint16_t bits);
+uint16_t FloatToF16(float value);
+float F16ToFloat(uint16_t bits);
+
+// `count` elements; `out` and `in` do not overlap.
+void FloatsToBf16(const float* in, size_t count, char* out);
+void Bf16ToFloats(const char* in, size_t count, float* out);
+void FloatsToF16(const float* in, size_t count, char* out);
+void F16ToFloats(const char* in, size_t count, float* out);
+
+}  // namespace weir
+
+#endif  // COMMON_MATH_HALF_H_

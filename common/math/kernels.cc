@@ -1,0 +1,143 @@
+#include "common/math/kernels.h"
+
+#include <bit>
+
+#include "common/math/simd.h"
+
+namespace weir {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "payloads are little-endian and used in place");
+
+typedef uint32_t UnalignedU32 __attribute__((aligned(1), may_alias));
+
+// Two halves at once, fetched a page ahead: one stream alone waits for memory
+// at every page, where the processor's prefetcher starts anew.
+struct AllFiniteBody {
+  static WEIR_KERNEL bool Run(const char* bytes, int64_t count) {
+    constexpr int64_t kStride = 32;  // elements: two cache lines
+    const auto* x = reinterpret_cast<const UnalignedU32*>(bytes);
+    const int64_t half = count / 2 / kStride * kStride;
+    uint32_t bad = 0;
+    for (int64_t i = 0; i < half; i += kStride) {
+      FetchAhead(x + i);
+      FetchAhead(x + half + i);
+      for (int64_t k = i; k < i + kStride; ++k) {
+        bad |= Bad(x[k]) | Bad(x[half + k]);
+      }
+    }
+    for (int64_t i = 2 * half; i < count; ++i) {
+      bad |= Bad(x[i]);
+    }
+    return bad == 0;
+  }
+
+  static WEIR_KERNEL uint32_t Bad(uint32_t bits) {
+    // Signed: SSE2 has no unsigned comparison.
+    const int32_t magnitude = static_cast<int32_t>(bits & 0x7fffffffu);
+    return magnitude > 0x7f7fffff ? 1u : 0u;
+  }
+
+  static WEIR_KERNEL void FetchAhead(const UnalignedU32* at) {
+    constexpr int64_t kPage = 1024;  // elements
+    __builtin_prefetch(at + kPage);
+    __builtin_prefetch(at + kPage + 16);
+  }
+};
+
+struct AddScaledBody {
+  static WEIR_KERNEL void Run(float* __restrict sum,
+                              const char* __restrict bytes, float weight,
+                              int64_t count) {
+    const auto* __restrict x = reinterpret_cast<const UnalignedFloat*>(bytes);
+    for (int64_t i = 0; i < count; ++i) {
+      sum[i] = sum[i] + weight * x[i];
+    }
+  }
+};
+
+struct SetScaledBody {
+  static WEIR_KERNEL void Run(float* __restrict sum,
+                              const char* __restrict bytes, float weight,
+                              int64_t count) {
+    const auto* __restrict x = reinterpret_cast<const UnalignedFloat*>(bytes);
+    for (int64_t i = 0; i < count; ++i) {
+      sum[i] = weight * x[i];
+    }
+  }
+};
+
+struct DivideBody {
+  static WEIR_KERNEL void Run(float* sum, float divisor, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      sum[i] = sum[i] / divisor;
+    }
+  }
+};
+
+struct CopyValuesBody {
+  static WEIR_KERNEL void Run(float* values, const char* bytes, int64_t count) {
+    // Inlined to vector moves: a call of memcpy would be checked for races.
+    typedef float Four __attribute__((vector_size(16), aligned(1), may_alias));
+    float* end = values + count;
+    for (; values + 4 <= end; values += 4, bytes += 16) {
+      *reinterpret_cast<Four*>(values) = *reinterpret_cast<const Four*>(bytes);
+    }
+    for (; values < end; ++values, bytes += 4) {
+      *values = *reinterpret_cast<const UnalignedFloat*>(bytes);
+    }
+  }
+};
+
+struct SumOfSquaresBody {
+  static WEIR_KERNEL double Run(const char* bytes, int64_t count) {
+    const auto* x = reinterpret_cast<const UnalignedFloat*>(bytes);
+    constexpr int kLanes = 16;
+    double lane[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      for (int k = 0; k < kLanes; ++k) {
+        const double value = static_cast<double>(x[i + k]);
+        lane[k] = lane[k] + value * value;
+      }
+    }
+    for (int k = 0; i < count; ++i, ++k) {
+      const double value = static_cast<double>(x[i]);
+      lane[k] = lane[k] + value * value;
+    }
+    double sum = 0;
+    for (int k = 0; k < kLanes; ++k) {
+      sum = sum + lane[k];
+    }
+    return sum;
+  }
+};
+
+}  // namespace
+
+bool AllFinite(const char* bytes, int64_t count) {
+  return SimdDispatch<AllFiniteBody>(bytes, count);
+}
+
+void AddScaled(float* sum, const char* bytes, float weight, int64_t count) {
+  SimdDispatch<AddScaledBody>(sum, bytes, weight, count);
+}
+
+void SetScaled(float* sum, const char* bytes, float weight, int64_t count) {
+  SimdDispatch<SetScaledBody>(sum, bytes, weight, count);
+}
+
+void Divide(float* sum, float divisor, int64_t count) {
+  SimdDispatch<DivideBody>(sum, divisor, count);
+}
+
+void CopyValues(float* values, const char* bytes, int64_t count) {
+  SimdDispatch<CopyValuesBody>(values, bytes, count);
+}
+
+double SumOfSquares(const char* bytes, int64_t count) {
+  return SimdDispatch<SumOfSquaresBody>(bytes, count);
+}
+
+}  // namespace weir

@@ -1,0 +1,174 @@
+#include "common/io/files.h"
+
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/io/faulty_files.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/common/temp_dir.h"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+TEST(FilesTest, ReadsBackWhatWasWritten) {
+  Files* const files = Files::Real();
+  const std::string path = MakeTempDir() + "/a";
+  auto writer = files->Create(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append("hello ", 6).ok());
+  ASSERT_TRUE((*writer)->Append("world", 5).ok());
+  ASSERT_TRUE((*writer)->Sync().ok());
+  ASSERT_TRUE((*writer)->Close().ok());
+  EXPECT_EQ(*files->ReadAll(path), "hello world");
+  EXPECT_EQ(files->Stat(path)->bytes, 11);
+
+  auto reader = files->Open(path);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ((*reader)->size(), 11);
+  std::string part(3, 0);
+  ASSERT_TRUE((*reader)->ReadAt(4, part.data(), 3).ok());
+  EXPECT_EQ(part, "o w");
+}
+
+TEST(FilesTest, CreateEmptiesAndOpenAppendKeeps) {
+  Files* const files = Files::Real();
+  const std::string path = MakeTempDir() + "/a";
+  ASSERT_TRUE(files->WriteAtomically(path, "old").ok());
+  ASSERT_TRUE((*files->OpenAppend(path))->Append("er", 2).ok());
+  EXPECT_EQ(*files->ReadAll(path), "older");
+  ASSERT_TRUE((*files->Create(path))->Append("n", 1).ok());
+  EXPECT_EQ(*files->ReadAll(path), "n");
+}
+
+TEST(FilesTest, ReadPastTheEndIsDataLossAndNamesThePlace) {
+  Files* const files = Files::Real();
+  const std::string path = MakeTempDir() + "/a";
+  ASSERT_TRUE(files->WriteAtomically(path, "0123456789").ok());
+  char buffer[16];
+  const absl::Status status = (*files->Open(path))->ReadAt(8, buffer, 4);
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(Message(status), HasSubstr(path + ": ends at byte 10"));
+}
+
+TEST(FilesTest, MissingFilesAreNotFoundAndNamed) {
+  Files* const files = Files::Real();
+  const std::string path = MakeTempDir() + "/absent";
+  for (const absl::Status& status :
+       {files->Open(path).status(), files->Stat(path).status(),
+        files->List(path).status(), files->Remove(path),
+        files->Rename(path, path + "2"), files->SyncDirectory(path),
+        files->Create(path + "/below").status()}) {
+    EXPECT_TRUE(absl::IsNotFound(status)) << status;
+    EXPECT_THAT(Message(status), HasSubstr(path));
+    EXPECT_THAT(Message(status), HasSubstr("No such file or directory"));
+  }
+  EXPECT_FALSE(*files->Exists(path));
+}
+
+TEST(FilesTest, UnusablePathsAreInvalid) {
+  Files* const files = Files::Real();
+  const std::string dir = MakeTempDir();
+  EXPECT_TRUE(absl::IsInvalidArgument(files->Open(dir).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(files->Create(dir).status()));
+  ASSERT_TRUE(files->WriteAtomically(dir + "/f", "").ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(files->Open(dir + "/f/x").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(files->MakeDirectories(dir + "/f")));
+  EXPECT_TRUE(absl::IsInvalidArgument(files->Remove(dir)));
+}
+
+TEST(FilesTest, FullDiskIsResourceExhausted) {
+  auto writer = Files::Real()->OpenAppend("/dev/full");
+  if (!writer.ok()) {
+    GTEST_SKIP() << "no /dev/full: " << writer.status();
+  }
+  const absl::Status status = (*writer)->Append("x", 1);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(Message(status),
+              HasSubstr("cannot write /dev/full: No space left on device"));
+}
+
+TEST(FilesTest, MakesAndListsDirectories) {
+  Files* const files = Files::Real();
+  const std::string dir = MakeTempDir();
+  ASSERT_TRUE(files->MakeDirectories(dir + "/x/y//z/").ok());
+  ASSERT_TRUE(files->MakeDirectories(dir + "/x/y/z").ok());
+  EXPECT_TRUE(files->Stat(dir + "/x/y/z")->is_directory);
+  ASSERT_TRUE(files->WriteAtomically(dir + "/x/b", "").ok());
+  ASSERT_TRUE(files->WriteAtomically(dir + "/x/a", "").ok());
+  EXPECT_THAT(*files->List(dir + "/x"), ElementsAre("a", "b", "y"));
+  EXPECT_TRUE(absl::IsAlreadyExists(files->MakeDirectory(dir + "/x")));
+  EXPECT_TRUE(absl::IsNotFound(files->MakeDirectory(dir + "/none/x")));
+  ASSERT_TRUE(files->MakeDirectory(dir + "/z").ok());
+  EXPECT_TRUE(files->Stat(dir + "/z")->is_directory);
+  ASSERT_TRUE(files->Remove(dir + "/x/y/z").ok());
+  EXPECT_FALSE(*files->Exists(dir + "/x/y/z"));
+}
+
+TEST(FilesTest, AtomicWriteDoesItsStepsInTheDurableOrder) {
+  FaultyFiles files(Files::Real());
+  const std::string dir = MakeTempDir();
+  std::vector<std::string> steps;
+  files.Watch([&](const std::string& call) {
+    steps.push_back(call.substr(0, call.find(" /")));
+  });
+  ASSERT_TRUE(files.WriteAtomically(dir + "/m", "new").ok());
+  EXPECT_THAT(steps, ElementsAre("create", "append", "sync", "close", "rename",
+                                 "fsync directory"));
+}
+
+// I1: whichever call fails, the old contents or the new are there, whole, and
+// nothing else is left behind.
+TEST(FilesTest, AtomicWriteIsWholeOrAbsentWhicheverCallFails) {
+  FaultyFiles files(Files::Real());
+  const std::string dir = MakeTempDir();
+  const std::string path = dir + "/m";
+  int failures = 0;
+  for (int k = 1;; ++k) {
+    ASSERT_TRUE(Files::Real()->WriteAtomically(path, "old").ok());
+    files.FailCall(k, absl::ResourceExhaustedError("No space left on device"));
+    const absl::Status status = files.WriteAtomically(path, "new, longer");
+    if (status.ok()) {
+      break;
+    }
+    ++failures;
+    EXPECT_TRUE(absl::IsResourceExhausted(status));
+    EXPECT_THAT(Message(status), HasSubstr(dir));
+    const bool renamed = k == 6;
+    EXPECT_EQ(*Files::Real()->ReadAll(path), renamed ? "new, longer" : "old")
+        << k;
+    EXPECT_THAT(*Files::Real()->List(dir), ElementsAre("m")) << k;
+  }
+  EXPECT_EQ(failures, 6);
+  EXPECT_EQ(*Files::Real()->ReadAll(path), "new, longer");
+}
+
+TEST(FilesTest, PathHelpers) {
+  EXPECT_EQ(DirectoryOf("a/b/c"), "a/b");
+  EXPECT_EQ(DirectoryOf("c"), ".");
+  EXPECT_EQ(DirectoryOf("/c"), "/");
+  EXPECT_EQ(JoinPath("a", "b"), "a/b");
+  EXPECT_EQ(JoinPath("a/", "b"), "a/b");
+  EXPECT_EQ(JoinPath("a", "/b"), "/b");
+  EXPECT_EQ(JoinPath("", "b"), "b");
+  EXPECT_TRUE(IsTemporaryPath(TemporaryPath("x/manifest.json")));
+  EXPECT_NE(TemporaryPath("x"), TemporaryPath("x"));
+  // Not of the process: every container's first process has the same id.
+  EXPECT_FALSE(absl::StrContains(TemporaryPath("x"),
+                                 absl::StrCat(".tmp.", getpid(), ".")));
+  EXPECT_FALSE(IsTemporaryPath("x/manifest.json"));
+}
+
+}  // namespace
+}  // namespace weir

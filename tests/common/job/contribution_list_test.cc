@@ -1,0 +1,141 @@
+#include "common/job/contribution_list.h"
+
+#include <set>
+
+#include "common/math/random.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using Ranges = std::vector<ContributionRange>;
+
+ContributionList Make(const Ranges& applied, int64_t total) {
+  absl::StatusOr<ContributionList> list =
+      ContributionList::Create(applied, total);
+  EXPECT_TRUE(list.ok()) << list.status().message();
+  return list.ok() ? *std::move(list) : ContributionList();
+}
+
+// The naive form of the same thing: a set of numbers.
+Ranges ToRanges(const std::set<int64_t>& numbers) {
+  Ranges ranges;
+  for (const int64_t number : numbers) {
+    if (!ranges.empty() && ranges.back().end == number) {
+      ++ranges.back().end;
+    } else {
+      ranges.push_back({number, number + 1});
+    }
+  }
+  return ranges;
+}
+
+TEST(ContributionListTest, ANewJobHasEverythingLeft) {
+  const ContributionList list = Make({}, 5);
+  EXPECT_EQ(list.remaining_count(), 5);
+  EXPECT_EQ(list.At(0), 0);
+  EXPECT_EQ(list.At(4), 4);
+  EXPECT_TRUE(list.ranges().empty());
+  EXPECT_EQ(list.ItemCount(0, 2), 3);
+  EXPECT_EQ(list.ItemCount(1, 2), 2);
+  EXPECT_EQ(list.ItemAt(1, 2, 1), 3);
+  EXPECT_EQ(list.ItemCount(5, 7), 0);
+}
+
+TEST(ContributionListTest, AFinishedJobHasNothingLeft) {
+  const ContributionList list = Make({{0, 3}, {3, 5}}, 5);
+  EXPECT_EQ(list.remaining_count(), 0);
+  EXPECT_EQ(list.ranges(), (Ranges{{0, 5}}));
+  const std::vector<int64_t> next = {0, 0};
+  EXPECT_EQ(*list.Applied(next), (Ranges{{0, 5}}));
+}
+
+TEST(ContributionListTest, JoinsRangesThatTouchAndDropsEmptyOnes) {
+  EXPECT_EQ(Make({{1, 2}, {2, 2}, {2, 4}, {6, 7}}, 9).ranges(),
+            (Ranges{{1, 4}, {6, 7}}));
+}
+
+TEST(ContributionListTest, NamesTheRangeThatDoesNotFit) {
+  for (const Ranges& bad : {Ranges{{0, 2}, {1, 3}}, Ranges{{3, 4}, {0, 1}},
+                            Ranges{{-1, 2}}, Ranges{{2, 1}}, Ranges{{8, 11}}}) {
+    const auto list = ContributionList::Create(bad, 10);
+    EXPECT_EQ(list.status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_NE(ContributionList::Create(Ranges{{8, 11}}, 10)
+                .status()
+                .message()
+                .find("[8, 11)"),
+            absl::string_view::npos);
+  EXPECT_FALSE(ContributionList::Create({}, -1).ok());
+}
+
+TEST(ContributionListTest, NamesTheSlotWhoseItemDoesNotExist) {
+  const ContributionList list = Make({{0, 5}}, 10);
+  const std::vector<int64_t> beyond = {3, 3};  // slot 1 has 2 items
+  const auto applied = list.Applied(beyond);
+  EXPECT_EQ(applied.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(applied.status().message().find("slot 1 of 2"),
+            absl::string_view::npos);
+  const std::vector<int64_t> negative = {-1, 0};
+  EXPECT_FALSE(list.Applied(negative).ok());
+}
+
+TEST(ContributionListTest, AgreesWithASetOfNumbersOnRandomHistories) {
+  RandomStream random(7);
+  for (int round = 0; round < 2000; ++round) {
+    const int64_t total = random.NextBelow(60);
+    std::set<int64_t> applied;
+    const uint32_t density = random.NextBelow(5);
+    for (int64_t c = 0; c < total; ++c) {
+      if (random.NextBelow(4) < density) {
+        applied.insert(c);
+      }
+    }
+    // A few histories after one another, each on another number of slots.
+    for (int history = 0; history < 3; ++history) {
+      const ContributionList list = Make(ToRanges(applied), total);
+      ASSERT_EQ(list.ranges(), ToRanges(applied));
+      std::vector<int64_t> remaining;
+      for (int64_t c = 0; c < total; ++c) {
+        if (applied.count(c) == 0) {
+          remaining.push_back(c);
+        }
+      }
+      ASSERT_EQ(list.remaining_count(), std::ssize(remaining));
+      for (int64_t k = 0; k < std::ssize(remaining); ++k) {
+        ASSERT_EQ(list.At(k), remaining[k]);
+      }
+      const int slots = 1 + static_cast<int>(random.NextBelow(7));
+      std::vector<int64_t> next(slots);
+      for (int w = 0; w < slots; ++w) {
+        int64_t items = 0;
+        for (int64_t e = w; e < std::ssize(remaining); e += slots) {
+          ++items;
+        }
+        ASSERT_EQ(list.ItemCount(w, slots), items);
+        next[w] = random.NextBelow(static_cast<uint32_t>(items) + 1);
+        for (int64_t i = 0; i < next[w]; ++i) {
+          ASSERT_EQ(list.ItemAt(w, slots, i), remaining[i * slots + w]);
+          applied.insert(remaining[i * slots + w]);
+        }
+      }
+      const auto merged = list.Applied(next);
+      ASSERT_TRUE(merged.ok()) << merged.status().message();
+      ASSERT_EQ(*merged, ToRanges(applied));
+    }
+  }
+}
+
+TEST(ContributionListTest, LongJobsCostRangesNotContributions) {
+  constexpr int64_t kTotal = int64_t{1} << 40;
+  const ContributionList list = Make({{10, kTotal - 10}}, kTotal);
+  EXPECT_EQ(list.remaining_count(), 20);
+  EXPECT_EQ(list.At(10), kTotal - 10);
+  const std::vector<int64_t> next = {int64_t{1} << 38, (int64_t{1} << 38) + 1};
+  EXPECT_EQ(*Make({}, kTotal).Applied(next),
+            (Ranges{{0, int64_t{1} << 39},
+                    {(int64_t{1} << 39) + 1, (int64_t{1} << 39) + 2}}));
+}
+
+}  // namespace
+}  // namespace weir
