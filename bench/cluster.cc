@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
-#include "proto/layout_io.h"
+#include "proto/wire/layout_io.h"
 
 namespace weir {
 namespace {

@@ -28,7 +28,7 @@
 #include "client/cc/grpc_transport.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
-#include "proto/job_spec_io.h"
+#include "proto/job/job_spec_text.h"
 #include "worker/data/click_log_dataset.h"
 #include "worker/data/dataset.h"
 

@@ -15,7 +15,7 @@
 #include "client/cc/gradient_encoder.h"
 #include "client/cc/grpc_transport.h"
 #include "common/math/random.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/value_encoding.h"
 
 namespace weir {
 namespace {

@@ -13,7 +13,7 @@
 #include "bench/timing.h"
 #include "common/base/status.h"
 #include "common/math/random.h"
-#include "proto/job_spec_io.h"
+#include "proto/job/job_spec_text.h"
 
 namespace weir {
 namespace {

@@ -14,7 +14,7 @@
 #include "client/cc/shm_transport.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
-#include "proto/layout_io.h"
+#include "proto/wire/layout_io.h"
 
 namespace weir {
 namespace {

@@ -28,7 +28,7 @@
 #include "deploy/launcher/child_process.h"
 #include "google/protobuf/text_format.h"
 #include "nlohmann/json.hpp"
-#include "proto/layout_io.h"
+#include "proto/wire/layout_io.h"
 #include "worker/compute/factory.h"
 #include "worker/model/network.h"
 #include "worker/train_loop.h"

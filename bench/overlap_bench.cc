@@ -38,7 +38,7 @@
 #include "common/base/status.h"
 #include "common/math/random.h"
 #include "nlohmann/json.hpp"
-#include "proto/layout_io.h"
+#include "proto/wire/layout_io.h"
 #include "worker/compute/factory.h"
 #include "worker/model/network.h"
 #include "worker/train_loop.h"

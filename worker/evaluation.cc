@@ -7,8 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
-#include "proto/checkpoint_io.h"
-#include "proto/declaration_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/wire/declaration_io.h"
 #include "worker/job_backend.h"
 #include "worker/metrics.h"
 

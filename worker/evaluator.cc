@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
-#include "proto/checkpoint_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir {
 

@@ -14,8 +14,8 @@
 #include "common/base/failpoint.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
-#include "proto/job_spec_io.h"
-#include "proto/tf_config.h"
+#include "proto/job/job_spec_text.h"
+#include "proto/job/tf_config.h"
 #include "worker/evaluator.h"
 
 namespace weir {

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/job/initializer.h"
-#include "proto/declaration_io.h"
-#include "proto/table_file.h"
+#include "proto/checkpoint/table_file.h"
+#include "proto/wire/declaration_io.h"
 
 namespace weir {
 

@@ -28,9 +28,9 @@
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "common/job/cluster_spec.h"
-#include "proto/checkpoint_io.h"
-#include "proto/job_spec_io.h"
-#include "proto/tf_config.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/job/job_spec_text.h"
+#include "proto/job/tf_config.h"
 #include "server/chief/chief_server.h"
 #include "worker/worker_task.h"
 

@@ -8,8 +8,8 @@
 #include "common/base/failpoint.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
-#include "proto/declaration_io.h"
-#include "proto/layout_io.h"
+#include "proto/wire/declaration_io.h"
+#include "proto/wire/layout_io.h"
 #include "worker/data/batch_prefetcher.h"
 #include "worker/job_backend.h"
 

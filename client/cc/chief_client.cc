@@ -10,9 +10,9 @@
 #include "common/base/logging.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
-#include "proto/grpc_channel.h"
-#include "proto/grpc_deadline.h"
-#include "proto/grpc_status.h"
+#include "proto/wire/grpc_channel.h"
+#include "proto/wire/grpc_deadline.h"
+#include "proto/wire/grpc_status.h"
 
 namespace weir {
 namespace {

@@ -7,7 +7,7 @@
 #include "common/base/check.h"
 #include "common/math/kernels.h"
 #include "common/math/top_k.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/value_encoding.h"
 
 namespace weir {
 namespace {

@@ -16,11 +16,11 @@
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/io/crc32c.h"
-#include "proto/chunk_codec.h"
-#include "proto/grpc_channel.h"
-#include "proto/grpc_deadline.h"
-#include "proto/grpc_status.h"
 #include "proto/ps.grpc.pb.h"
+#include "proto/wire/chunk_codec.h"
+#include "proto/wire/grpc_channel.h"
+#include "proto/wire/grpc_deadline.h"
+#include "proto/wire/grpc_status.h"
 
 namespace weir {
 namespace {

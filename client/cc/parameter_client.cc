@@ -9,8 +9,8 @@
 #include "common/base/check.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
-#include "proto/job_spec_rules.h"
-#include "proto/value_encoding.h"
+#include "proto/job/job_spec_defaults.h"
+#include "proto/wire/value_encoding.h"
 
 namespace weir {
 namespace {

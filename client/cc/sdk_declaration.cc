@@ -8,8 +8,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "proto/job_spec_rules.h"
-#include "proto/layout_io.h"
+#include "proto/job/job_spec_defaults.h"
+#include "proto/wire/layout_io.h"
 
 namespace weir::sdk {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
-#include "proto/declaration_io.h"
+#include "proto/wire/declaration_io.h"
 
 namespace weir::sdk {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/value_encoding.h"
 
 namespace weir {
 namespace {

@@ -1,7 +1,7 @@
 // One connection to a ps on this host through shared memory: requests one way,
 // answers the other.
 //
-// Place: under shm_stream.h; proto/shm_message.h is the specification.
+// Place: under shm_stream.h; proto/wire/shm_message.h is the specification.
 //
 // Threads: as of PushPullStream.
 // Cost: a payload in one of the transport's buffers (Transport::NewBuffer) is
@@ -21,7 +21,7 @@
 #include "client/cc/shared_buffers.h"
 #include "common/base/mutex.h"
 #include "common/io/payload.h"
-#include "proto/shm_message.h"
+#include "proto/wire/shm_message.h"
 
 namespace weir {
 

@@ -2,7 +2,7 @@
 //
 // Place: around another transport (gRPC), which carries everything but
 // PushPull, Lookup and Update; the other end is server/ps/shm_session.h, and
-// proto/shm_message.h the specification. Nobody above sees the difference.
+// proto/wire/shm_message.h the specification. Nobody above sees the difference.
 //
 // A stream asks the ps by Hello where its shared memory is; it connects there
 // when both are on one host, in one network namespace and of one user. Else, or

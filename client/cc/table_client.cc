@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/job/row_hash.h"
-#include "proto/id_list.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/id_list.h"
+#include "proto/wire/value_encoding.h"
 
 namespace weir {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cc/table_client.h"
 #include "common/base/status.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/value_encoding.h"
 
 namespace weir {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "client/cc/sdk_session.h"
 #include "common/base/status.h"
-#include "proto/tf_config.h"
+#include "proto/job/tf_config.h"
 
 namespace weir::sdk {
 namespace {

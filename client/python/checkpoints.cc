@@ -10,7 +10,7 @@
 
 #include "client/python/raise.h"
 #include "common/io/files.h"
-#include "proto/checkpoint_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir::python {
 namespace {

@@ -1,6 +1,6 @@
 // Who is in the cluster, where, and which of them this process is.
 //
-// Place: what proto/tf_config makes of TF_CONFIG, the environment and flags;
+// Place: what proto/job/tf_config makes of TF_CONFIG, the environment and flags;
 // every main starts from it.
 //
 // Terms

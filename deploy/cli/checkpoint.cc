@@ -10,9 +10,9 @@
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "deploy/cli/command.h"
-#include "proto/checkpoint_io.h"
-#include "proto/model_export.h"
-#include "proto/table_file.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint/model_export.h"
+#include "proto/checkpoint/table_file.h"
 
 namespace weir {
 namespace {

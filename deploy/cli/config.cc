@@ -5,8 +5,8 @@
 
 #include "common/base/status.h"
 #include "deploy/cli/command.h"
-#include "proto/job_spec_io.h"
-#include "proto/tf_config.h"
+#include "proto/job/job_spec_text.h"
+#include "proto/job/tf_config.h"
 
 namespace weir {
 namespace {

@@ -13,8 +13,8 @@
 #include "common/io/files.h"
 #include "deploy/cli/command.h"
 #include "nlohmann/json.hpp"
-#include "proto/checkpoint_io.h"
-#include "proto/job_spec_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/job/job_spec_text.h"
 #include "worker/evaluation.h"
 
 namespace weir {

@@ -11,7 +11,7 @@
 #include "client/cc/grpc_transport.h"
 #include "common/base/status.h"
 #include "deploy/cli/command.h"
-#include "proto/tf_config.h"
+#include "proto/job/tf_config.h"
 
 namespace weir {
 namespace {

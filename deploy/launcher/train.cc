@@ -25,12 +25,12 @@
 #include "deploy/launcher/supervisor.h"
 #include "deploy/launcher/workdir.h"
 #include "grpcpp/grpcpp.h"
-#include "proto/checkpoint_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint/model_export.h"
 #include "proto/chief.grpc.pb.h"
-#include "proto/grpc_channel.h"
-#include "proto/grpc_deadline.h"
-#include "proto/job_spec_io.h"
-#include "proto/model_export.h"
+#include "proto/job/job_spec_text.h"
+#include "proto/wire/grpc_channel.h"
+#include "proto/wire/grpc_deadline.h"
 
 namespace weir {
 namespace {

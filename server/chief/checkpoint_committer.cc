@@ -10,7 +10,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
-#include "proto/table_file.h"
+#include "proto/checkpoint/table_file.h"
 
 namespace weir {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proto/checkpoint_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
 #include "server/chief/shard_tracker.h"
 
 namespace weir {

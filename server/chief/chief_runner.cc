@@ -10,8 +10,8 @@
 #include "common/base/plant.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
-#include "proto/checkpoint_io.h"
-#include "proto/job_spec_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/job/job_spec_text.h"
 
 namespace weir {
 namespace {

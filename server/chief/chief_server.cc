@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
-#include "proto/grpc_deadline.h"
+#include "proto/wire/grpc_deadline.h"
 #include "server/chief/chief_service.h"
 
 namespace weir {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/mutex.h"
-#include "proto/grpc_status.h"
+#include "proto/wire/grpc_status.h"
 
 namespace weir {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
 #include "common/math/half.h"
-#include "proto/layout_io.h"
+#include "proto/wire/layout_io.h"
 
 namespace weir {
 namespace {

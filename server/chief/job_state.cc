@@ -9,9 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "common/base/exit_code.h"
 #include "common/base/status.h"
-#include "proto/declaration_io.h"
-#include "proto/job_spec_io.h"
-#include "proto/learning_rate.h"
+#include "proto/job/job_spec_text.h"
+#include "proto/job/learning_rate.h"
+#include "proto/wire/declaration_io.h"
 
 namespace weir {
 namespace {

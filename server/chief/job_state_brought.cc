@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "proto/declaration_io.h"
+#include "proto/wire/declaration_io.h"
 #include "server/chief/job_state.h"
 
 namespace weir {

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "proto/declaration_io.h"
-#include "proto/job_spec_io.h"
-#include "proto/layout_io.h"
+#include "proto/job/job_spec_text.h"
+#include "proto/wire/declaration_io.h"
+#include "proto/wire/layout_io.h"
 #include "server/chief/start_plan.h"
 
 namespace weir {

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "common/job/layout.h"
-#include "proto/checkpoint_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
 #include "server/ps/block.h"
 #include "server/ps/block_buffer.h"
 #include "server/ps/shard_plan.h"

@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/logging.h"
-#include "proto/grpc_status.h"
+#include "proto/wire/grpc_status.h"
 #include "server/ps/call_queue.h"
 #include "server/ps/work_thread.h"
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "proto/id_list.h"
+#include "proto/wire/id_list.h"
 
 namespace weir {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
-#include "proto/chunk_codec.h"
-#include "proto/grpc_status.h"
 #include "proto/ps.grpc.pb.h"
+#include "proto/wire/chunk_codec.h"
+#include "proto/wire/grpc_status.h"
 #include "server/ps/control_call.h"
 #include "server/ps/lookup_call.h"
 #include "server/ps/snapshot_call.h"

@@ -32,7 +32,7 @@
 #include "common/base/plant.h"
 #include "common/base/status.h"
 #include "common/job/cluster_spec.h"
-#include "proto/tf_config.h"
+#include "proto/job/tf_config.h"
 #include "server/ps/leaving.h"
 #include "server/ps/ps_server.h"
 #include "server/ps/shared_arena.h"

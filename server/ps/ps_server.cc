@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
-#include "proto/chunk_codec.h"
-#include "proto/grpc_deadline.h"
+#include "proto/wire/chunk_codec.h"
+#include "proto/wire/grpc_deadline.h"
 #include "server/ps/shard_plan.h"
 
 namespace weir {

@@ -25,7 +25,7 @@
 #include "common/base/mutex.h"
 #include "common/io/files.h"
 #include "common/io/payload.h"
-#include "proto/checkpoint_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
 #include "proto/ps.pb.h"
 #include "server/ps/block.h"
 #include "server/ps/continuations.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/job/initializer.h"
-#include "proto/layout_io.h"
+#include "proto/wire/layout_io.h"
 #include "server/ps/optimizer/schedule.h"
 #include "server/ps/table_plan.h"
 

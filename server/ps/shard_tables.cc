@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
-#include "proto/id_list.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/id_list.h"
+#include "proto/wire/value_encoding.h"
 #include "server/ps/table_plan.h"
 
 namespace weir {

@@ -10,8 +10,8 @@
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/math/kernels.h"
-#include "proto/learning_rate.h"
-#include "proto/value_encoding.h"
+#include "proto/job/learning_rate.h"
+#include "proto/wire/value_encoding.h"
 #include "server/ps/block_update.h"
 #include "server/ps/shard_tables.h"
 

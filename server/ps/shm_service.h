@@ -1,7 +1,7 @@
 // Offers a store to clients on this host through shared memory.
 //
 // Place: beside the gRPC server, in ps_server.cc. HelloReply.shm_name says
-// where to connect; proto/shm_message.h what is said there.
+// where to connect; proto/wire/shm_message.h what is said there.
 //
 // Threads: one that accepts, two for each client. Owns/borrows: borrows store
 //   and arena.

@@ -8,7 +8,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/value_encoding.h"
 
 namespace weir {
 namespace {

@@ -1,6 +1,6 @@
 // One client's stream of PushPull, Lookup or Update through shared memory.
 //
-// Place: beside parameter_service.cc's calls; proto/shm_message.h is the
+// Place: beside parameter_service.cc's calls; proto/wire/shm_message.h is the
 // specification. Gradients of blocks are applied from the client's memory,
 // values are read by the client from the arena: nothing is copied here.
 //
@@ -24,7 +24,7 @@
 #include "common/io/shared_channel.h"
 #include "common/io/shared_memory.h"
 #include "common/io/unix_socket.h"
-#include "proto/shm_message.h"
+#include "proto/wire/shm_message.h"
 #include "server/ps/answer_flow.h"
 #include "server/ps/shared_arena.h"
 

@@ -17,8 +17,8 @@
 
 #include "common/base/mutex.h"
 #include "common/base/status.h"
-#include "proto/grpc_status.h"
 #include "proto/ps.pb.h"
+#include "proto/wire/grpc_status.h"
 #include "server/ps/call_queue.h"
 #include "server/ps/store.h"
 #include "server/ps/work_thread.h"

@@ -7,7 +7,7 @@
 #include "common/base/memory_limit.h"
 #include "common/base/status.h"
 #include "google/protobuf/util/message_differencer.h"
-#include "proto/checkpoint_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
 #include "server/ps/checkpoint_root.h"
 #include "server/ps/shard.h"
 #include "server/ps/shard_plan.h"

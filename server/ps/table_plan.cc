@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/job/initializer.h"
-#include "proto/declaration_io.h"
+#include "proto/wire/declaration_io.h"
 #include "server/ps/optimizer/schedule.h"
 #include "server/ps/table/row_rule.h"
 

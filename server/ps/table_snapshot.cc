@@ -8,7 +8,7 @@
 #include "common/base/plant.h"
 #include "common/base/status.h"
 #include "common/job/row_hash.h"
-#include "proto/table_file.h"
+#include "proto/checkpoint/table_file.h"
 #include "server/ps/table/row_age.h"
 
 namespace weir {

@@ -2,7 +2,7 @@
 // back on any number of shards.
 //
 // Place: Shard calls Write on the thread of a snapshot, between Freeze and
-//   Release of its ShardTables; proto/table_file.h has the format.
+//   Release of its ShardTables; proto/checkpoint/table_file.h has the format.
 //
 // Invariants
 //   I1. A file that names a base holds every row that was touched since that
@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/io/files.h"
-#include "proto/checkpoint_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
 #include "server/ps/shard_tables.h"
 
 namespace weir {

@@ -16,8 +16,8 @@
 #include "common/base/failpoint.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
-#include "proto/chunk_codec.h"
-#include "proto/grpc_status.h"
+#include "proto/wire/chunk_codec.h"
+#include "proto/wire/grpc_status.h"
 #include "server/ps/call_queue.h"
 #include "server/ps/store.h"
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/io/crc32c.h"
-#include "proto/chunk_codec.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/chunk_codec.h"
+#include "proto/wire/value_encoding.h"
 
 namespace weir {
 namespace {

@@ -13,7 +13,7 @@
 #include "client/cc/grpc_transport.h"
 #include "client/cc/table_client.h"
 #include "common/job/layout.h"
-#include "proto/layout_io.h"
+#include "proto/wire/layout_io.h"
 #include "tests/integration/harness.h"
 #include "tests/integration/ledger_rows.h"
 #include "tests/support/chaos_proxy.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/value_encoding.h"
 
 namespace weir {
 namespace in_process_internal {

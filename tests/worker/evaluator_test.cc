@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "nlohmann/json.hpp"
-#include "proto/checkpoint_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir {
 namespace {

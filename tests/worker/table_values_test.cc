@@ -9,8 +9,8 @@
 #include "common/job/initializer.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
-#include "proto/checkpoint_io.h"
-#include "proto/table_file.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint/table_file.h"
 #include "tests/common/temp_dir.h"
 
 namespace weir {

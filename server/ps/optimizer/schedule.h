@@ -1,4 +1,4 @@
-// Checks a schedule; proto/learning_rate.h evaluates it.
+// Checks a schedule; proto/job/learning_rate.h evaluates it.
 //
 // Errors: INVALID_ARGUMENT  names the field's path, the value and its range.
 #ifndef SERVER_PS_OPTIMIZER_SCHEDULE_H_
@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "proto/job/learning_rate.h"
 #include "proto/job_spec.pb.h"
-#include "proto/learning_rate.h"
 
 namespace weir {
 

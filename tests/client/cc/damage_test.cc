@@ -11,7 +11,7 @@
 #include "client/cc/grpc_transport.h"
 #include "client/cc/parameter_client.h"
 #include "client/cc/table_client.h"
-#include "proto/payload_checksum.h"
+#include "proto/wire/payload_checksum.h"
 #include "tests/support/chaos_proxy.h"
 #include "tests/support/loopback_ps.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/math/random.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/value_encoding.h"
 #include "tests/support/fake_shards.h"
 
 namespace weir {

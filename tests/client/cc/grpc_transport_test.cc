@@ -14,7 +14,7 @@
 #include "common/base/mutex.h"
 #include "common/math/random.h"
 #include "gtest/gtest.h"
-#include "proto/value_encoding.h"
+#include "proto/wire/value_encoding.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {

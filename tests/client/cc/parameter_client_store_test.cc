@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/cc/parameter_client.h"
-#include "proto/layout_io.h"
+#include "proto/wire/layout_io.h"
 #include "tests/support/in_process_transport.h"
 
 namespace weir {

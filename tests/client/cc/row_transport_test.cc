@@ -9,7 +9,7 @@
 
 #include "client/cc/table_client.h"
 #include "common/math/random.h"
-#include "proto/id_list.h"
+#include "proto/wire/id_list.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {

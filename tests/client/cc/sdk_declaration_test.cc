@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/declaration_io.h"
+#include "proto/wire/declaration_io.h"
 
 namespace weir::sdk {
 namespace {

@@ -19,7 +19,7 @@
 #include "client/cc/shm_connection.h"
 #include "common/io/shared_channel.h"
 #include "common/io/unix_socket.h"
-#include "proto/shm_message.h"
+#include "proto/wire/shm_message.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {

@@ -14,7 +14,7 @@
 #include "client/cc/grpc_transport.h"
 #include "client/cc/parameter_client.h"
 #include "client/cc/table_client.h"
-#include "proto/layout_io.h"
+#include "proto/wire/layout_io.h"
 #include "tests/support/chaos_proxy.h"
 #include "tests/support/loopback_ps.h"
 

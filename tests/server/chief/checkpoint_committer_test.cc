@@ -11,9 +11,9 @@
 #include "common/io/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/checkpoint_io.h"
-#include "proto/layout_io.h"
-#include "proto/table_file.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint/table_file.h"
+#include "proto/wire/layout_io.h"
 #include "tests/common/temp_dir.h"
 
 namespace weir {

@@ -8,8 +8,8 @@
 #include "common/base/status.h"
 #include "common/job/contribution_list.h"
 #include "google/protobuf/text_format.h"
-#include "proto/checkpoint_io.h"
-#include "proto/layout_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/wire/layout_io.h"
 
 namespace weir {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/io/faulty_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/checkpoint_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
 #include "server/chief/train_file.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/chief/chief_cluster.h"

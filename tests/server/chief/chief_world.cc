@@ -6,8 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
-#include "proto/checkpoint_io.h"
-#include "proto/layout_io.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/wire/layout_io.h"
 #include "server/chief/checkpoint_committer.h"
 
 namespace weir {

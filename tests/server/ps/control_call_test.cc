@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "proto/grpc_deadline.h"
 #include "proto/ps.grpc.pb.h"
+#include "proto/wire/grpc_deadline.h"
 
 namespace weir {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "proto/id_list.h"
+#include "proto/wire/id_list.h"
 
 namespace weir {
 namespace {

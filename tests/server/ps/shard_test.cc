@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/io/faulty_files.h"
 #include "gtest/gtest.h"
-#include "proto/layout_io.h"
+#include "proto/wire/layout_io.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/ps/store_tester.h"
 

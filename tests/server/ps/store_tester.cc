@@ -7,9 +7,9 @@
 #include "common/base/check.h"
 #include "common/math/top_k.h"
 #include "google/protobuf/text_format.h"
-#include "proto/checkpoint_io.h"
-#include "proto/layout_io.h"
-#include "proto/value_encoding.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/wire/layout_io.h"
+#include "proto/wire/value_encoding.h"
 
 namespace weir {
 

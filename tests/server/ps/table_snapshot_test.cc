@@ -14,7 +14,7 @@
 #include "common/job/row_hash.h"
 #include "common/math/random.h"
 #include "gmock/gmock.h"
-#include "proto/table_file.h"
+#include "proto/checkpoint/table_file.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/ps/table_store_tester.h"
 

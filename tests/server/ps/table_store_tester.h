@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/id_list.h"
+#include "proto/wire/id_list.h"
 #include "tests/server/ps/store_tester.h"
 
 namespace weir {

@@ -1,0 +1,479 @@
+#include "proto/checkpoint/checkpoint_files.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status.h"
+#include "common/io/crc32c.h"
+#include "nlohmann/json.hpp"
+#include "proto/wire/layout_io.h"
+
+namespace weir {
+namespace {
+
+constexpr char kCheckpointPrefix[] = "ckpt-";
+// How the manifest's last field begins.
+constexpr char kChecksumKey[] = ",\n \"crc32c\": ";
+// A manifest lists variables and files; a million of each fit.
+constexpr int64_t kMaxManifestBytes = 256 << 20;
+
+absl::Status Damaged(const std::string& path, absl::string_view reason) {
+  return absl::DataLossError(absl::StrCat("'", path, "': ", reason));
+}
+
+std::string LastComponent(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+// What follows `before`, all of a manifest's text but its checksum.
+std::string ChecksumField(absl::string_view before) {
+  return absl::StrCat(kChecksumKey, Crc32c(before.data(), before.size()),
+                      "\n}\n");
+}
+
+absl::Status CheckText(const std::string& text, const std::string& path) {
+  const size_t end = text.rfind(kChecksumKey);
+  if (end == std::string::npos) {
+    return Damaged(path, "has no checksum at its end");
+  }
+  const absl::string_view whole = text;
+  const std::string expected = ChecksumField(whole.substr(0, end));
+  if (whole.substr(end) != expected) {
+    return Damaged(path,
+                   absl::StrCat("its CRC32C is ", Crc32c(text.data(), end),
+                                ", not what its last field says"));
+  }
+  return absl::OkStatus();
+}
+
+// The contributions applied against one another and against the step.
+absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
+  const auto sum = [](const auto& ranges) {
+    uint64_t total = 0;
+    for (int i = 0; i + 1 < ranges.size(); i += 2) {
+      total += ranges[i + 1] - ranges[i];
+    }
+    return total;
+  };
+  const auto& ranges = manifest.applied_range();
+  uint64_t end = 0;
+  for (int i = 0; i < ranges.size(); ++i) {
+    if (ranges[i] < end || ranges.size() % 2 != 0 ||
+        ranges[i] > manifest.contribution_count()) {
+      return Damaged(
+          path,
+          absl::StrCat("applied_range has ", ranges[i], " after ", end, ", of ",
+                       manifest.contribution_count(), " contributions"));
+    }
+    end = ranges[i];
+  }
+  if (ranges.empty()) {
+    return absl::OkStatus();  // pushes tell, or nothing was applied
+  }
+  const Declaration& job = manifest.declaration();
+  uint64_t expected = manifest.step();
+  if (job.update().has_sync()) {
+    const uint64_t steps = manifest.step() - job.base_version();
+    expected = std::min(
+        sum(job.applied_range()) + steps * job.update().sync().contributions(),
+        manifest.contribution_count());
+  }
+  if (sum(ranges) != expected) {
+    return Damaged(path, absl::StrCat("step ", manifest.step(), " is that of ",
+                                      expected, " contributions, and ",
+                                      sum(ranges), " were applied"));
+  }
+  return absl::OkStatus();
+}
+
+// The manifest against itself; `path` is for messages.
+absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
+  if (manifest.format() != kManifestFormat) {
+    return Damaged(
+        path, absl::StrCat("format ", manifest.format(), " is not ",
+                           kManifestFormat, ", the only one this build reads"));
+  }
+  const int shard_count =
+      static_cast<int>(manifest.declaration().shard_count());
+  if (manifest.file_size() != shard_count) {
+    return Damaged(path, absl::StrCat("lists ", manifest.file_size(),
+                                      " files for ", shard_count, " shards"));
+  }
+  for (int s = 0; s < shard_count; ++s) {
+    const ShardFile& file = manifest.file(s);
+    // The name is never used as a path before this: no way out of the folder.
+    if (file.shard() != static_cast<uint32_t>(s) ||
+        file.name() != ShardFileName(s, shard_count)) {
+      return Damaged(path,
+                     absl::StrCat("file ", s, " is '", file.name(), "', shard ",
+                                  file.shard(), "; expected '",
+                                  ShardFileName(s, shard_count), "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string CheckpointName(uint64_t step, uint64_t attempt) {
+  return attempt == 1 ? absl::StrCat(kCheckpointPrefix, step)
+                      : absl::StrCat(kCheckpointPrefix, step, "-", attempt);
+}
+
+std::optional<CheckpointId> ParseCheckpointName(const std::string& name) {
+  if (!absl::StartsWith(name, kCheckpointPrefix)) {
+    return std::nullopt;
+  }
+  const std::vector<std::string> numbers =
+      absl::StrSplit(name.substr(sizeof(kCheckpointPrefix) - 1), '-');
+  CheckpointId id;
+  if (numbers.size() > 2 || !absl::SimpleAtoi(numbers[0], &id.step) ||
+      (numbers.size() == 2 && !absl::SimpleAtoi(numbers[1], &id.attempt)) ||
+      id.attempt == 0 || name != CheckpointName(id.step, id.attempt)) {
+    return std::nullopt;
+  }
+  return id;
+}
+
+std::string ShardFileName(int shard, int shard_count) {
+  return absl::StrCat("shard-", shard, "-of-", shard_count, ".safetensors");
+}
+
+absl::Status WriteManifest(Files* files, const std::string& checkpoint_dir,
+                           const Manifest& manifest) {
+  Manifest without_checksum = manifest;
+  without_checksum.clear_crc32c();
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(
+      without_checksum, &json, options);
+  absl::string_view before = json;
+  if (!status.ok() || !absl::ConsumeSuffix(&before, "\n}\n")) {
+    return absl::InternalError(absl::StrCat("manifest of '", checkpoint_dir,
+                                            "': ", status.ToString()));
+  }
+  return files->WriteAtomically(JoinPath(checkpoint_dir, kManifestName),
+                                absl::StrCat(before, ChecksumField(before)));
+}
+
+absl::StatusOr<Manifest> ReadManifest(Files* files,
+                                      const std::string& checkpoint_dir) {
+  const std::string path = JoinPath(checkpoint_dir, kManifestName);
+  const absl::StatusOr<FileInfo> info = files->Stat(path);
+  if (absl::IsNotFound(info.status())) {
+    return absl::NotFoundError(absl::StrCat(
+        "'", checkpoint_dir, "' is no checkpoint: it has no ", kManifestName,
+        "; `weir checkpoint list DIR` shows those of a run"));
+  }
+  WEIR_RETURN_IF_ERROR(info.status());
+  if (info->bytes > kMaxManifestBytes) {
+    return Damaged(
+        path, absl::StrCat(info->bytes, " bytes are over ", kMaxManifestBytes));
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::string json, files->ReadAll(path));
+  WEIR_RETURN_IF_ERROR(CheckText(json, path));
+  Manifest manifest;
+  const auto status =
+      google::protobuf::util::JsonStringToMessage(json, &manifest);
+  if (!status.ok()) {
+    return Damaged(path, absl::StrCat("is no manifest: ", status.ToString()));
+  }
+  WEIR_RETURN_IF_ERROR(CheckManifest(manifest, path));
+  WEIR_RETURN_IF_ERROR(CheckRanges(manifest, path));
+  const std::string name =
+      LastComponent(std::string(absl::StripSuffix(checkpoint_dir, "/")));
+  if (name != manifest.name() && name != "." && name != "..") {
+    return Damaged(path, absl::StrCat("is that of '", manifest.name(),
+                                      "'; a checkpoint's directory keeps its "
+                                      "name"));
+  }
+  return manifest;
+}
+
+absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
+    Files* files, const std::string& directory,
+    std::vector<CheckpointInfo>* set_aside) {
+  std::vector<CheckpointInfo> found;
+  absl::StatusOr<std::vector<std::string>> names = files->List(directory);
+  if (absl::IsNotFound(names.status())) {
+    return found;
+  }
+  WEIR_RETURN_IF_ERROR(names.status());
+  for (const std::string& name : *names) {
+    const std::optional<CheckpointId> id = ParseCheckpointName(name);
+    if (!id.has_value()) {
+      continue;
+    }
+    const std::string path = JoinPath(directory, name);
+    WEIR_ASSIGN_OR_RETURN(const bool committed,
+                          files->Exists(JoinPath(path, kManifestName)));
+    if (!committed) {
+      continue;
+    }
+    WEIR_ASSIGN_OR_RETURN(const bool damaged,
+                          files->Exists(JoinPath(path, kDamagedName)));
+    if (!damaged) {
+      found.push_back({id->step, name, path});
+    } else if (set_aside != nullptr) {
+      set_aside->push_back({id->step, name, path});
+    }
+  }
+  const auto older = [](const CheckpointInfo& a, const CheckpointInfo& b) {
+    return *ParseCheckpointName(a.name) < *ParseCheckpointName(b.name);
+  };
+  std::sort(found.begin(), found.end(), older);
+  if (set_aside != nullptr) {
+    std::sort(set_aside->begin(), set_aside->end(), older);
+  }
+  return found;
+}
+
+absl::StatusOr<std::string> ResolveCheckpoint(Files* files,
+                                              const std::string& path) {
+  const std::string whole(absl::StripSuffix(path, "/"));
+  const std::optional<CheckpointId> id =
+      ParseCheckpointName(LastComponent(whole));
+  if (!id.has_value() || id->attempt != 1) {
+    return path;
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::vector<CheckpointInfo> list,
+                        ListCheckpoints(files, DirectoryOf(whole)));
+  std::string newest = path;
+  for (const CheckpointInfo& info : list) {
+    if (info.step == id->step) {
+      newest = info.path;
+    }
+  }
+  return newest;
+}
+
+bool JobIsDone(Files* files, const std::string& workdir,
+               const std::string& spec_text) {
+  const auto done = files->ReadAll(JoinPath(workdir, kDoneName));
+  if (!done.ok()) {
+    return false;
+  }
+  const auto manifest = ReadManifest(
+      files, absl::StrCat(workdir, "/checkpoints/",
+                          absl::StripTrailingAsciiWhitespace(*done)));
+  return manifest.ok() && manifest->job_spec_text() == spec_text;
+}
+
+absl::Status WriteEnding(Files* files, const std::string& workdir,
+                         const absl::Status& why) {
+  const std::string path = JoinPath(workdir, kEndedName);
+  if (why.ok()) {
+    const absl::Status removed = files->Remove(path);
+    return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+  }
+  const nlohmann::json json = {{"code", why.raw_code()},
+                               {"reason", std::string(why.message())}};
+  return files->WriteAtomically(
+      path,
+      json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+          "\n");
+}
+
+absl::Status ParseEnding(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("code") ||
+      !json["code"].is_number_integer() || !json.contains("reason") ||
+      !json["reason"].is_string()) {
+    return absl::OkStatus();
+  }
+  return absl::Status(static_cast<absl::StatusCode>(json["code"].get<int>()),
+                      json["reason"].get<std::string>());
+}
+
+CheckpointReader::CheckpointReader(Files* files, std::string directory,
+                                   Manifest manifest, Layout layout)
+    : files_(files),
+      directory_(std::move(directory)),
+      manifest_(std::move(manifest)),
+      layout_(std::move(layout)),
+      verified_(layout_.shard_count(), false),
+      steps_(layout_.shard_count()) {}
+
+absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
+    Files* files, const std::string& checkpoint_dir) {
+  WEIR_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(files, checkpoint_dir));
+  absl::StatusOr<Layout> layout = LayoutFromDeclaration(manifest.declaration());
+  if (!layout.ok()) {
+    return Damaged(JoinPath(checkpoint_dir, kManifestName),
+                   layout.status().message());
+  }
+  std::unique_ptr<CheckpointReader> reader(new CheckpointReader(
+      files, checkpoint_dir, std::move(manifest), *std::move(layout)));
+  for (int s = 0; s < reader->layout_.shard_count(); ++s) {
+    WEIR_RETURN_IF_ERROR(reader->OpenShard(s));
+  }
+  return reader;
+}
+
+absl::Status CheckpointReader::OpenShard(int shard) {
+  const ShardFile& file = manifest_.file(shard);
+  const std::string path = JoinPath(directory_, file.name());
+  absl::StatusOr<FileInfo> info = files_->Stat(path);
+  if (absl::IsNotFound(info.status())) {
+    return Damaged(
+        path, absl::StrCat("is missing; host '", file.host(), "' wrote it"));
+  }
+  WEIR_RETURN_IF_ERROR(info.status());
+  if (static_cast<uint64_t>(info->bytes) != file.bytes()) {
+    return Damaged(
+        path, absl::StrCat("has ", info->bytes, " bytes, the manifest says ",
+                           file.bytes()));
+  }
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
+                        SafetensorsReader::Open(files_, path));
+  for (const char* name : {kValuesArray, kStepCountsArray}) {
+    if (reader->Find(name) == nullptr) {
+      return Damaged(path, absl::StrCat("has no array '", name, "'"));
+    }
+  }
+  // Before the layout is walked: the file's size bounds the walk.
+  if (reader->Find(kValuesArray)->shape !=
+      std::vector<int64_t>{layout_.shard_elements(shard)}) {
+    return Damaged(path, "array 'values' does not fit the manifest's layout");
+  }
+  int64_t segments = 0;
+  for (int b = 0; b < layout_.block_count(shard); ++b) {
+    segments += static_cast<int64_t>(layout_.segments({shard, b}).size());
+  }
+  for (const SafetensorsArray& array : reader->arrays()) {
+    const bool counts = array.name == kStepCountsArray;
+    const std::vector<int64_t> shape = {counts ? segments
+                                               : layout_.shard_elements(shard)};
+    if (array.dtype != (counts ? "I64" : "F32") || array.shape != shape) {
+      return Damaged(path,
+                     absl::StrCat("array '", array.name,
+                                  "' does not fit the manifest's layout"));
+    }
+  }
+  shards_.push_back(std::move(reader));
+  return absl::OkStatus();
+}
+
+bool CheckpointReader::HasArray(const std::string& array) const {
+  return std::all_of(shards_.begin(), shards_.end(), [&](const auto& shard) {
+    return shard->Find(array) != nullptr;
+  });
+}
+
+absl::Status CheckpointReader::VerifyFile(int shard) {
+  if (verified_[shard]) {
+    return absl::OkStatus();
+  }
+  WEIR_ASSIGN_OR_RETURN(const uint32_t crc32c, shards_[shard]->ReadCrc32c());
+  if (crc32c != manifest_.file(shard).crc32c()) {
+    return Damaged(
+        shards_[shard]->path(),
+        absl::StrCat(
+            "CRC32C is ", absl::Hex(crc32c, absl::kZeroPad8),
+            ", the manifest says ",
+            absl::Hex(manifest_.file(shard).crc32c(), absl::kZeroPad8)));
+  }
+  verified_[shard] = true;
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::Verify() {
+  for (int s = 0; s < layout_.shard_count(); ++s) {
+    WEIR_RETURN_IF_ERROR(VerifyFile(s));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::ReadFlat(const std::string& array,
+                                        int64_t flat_begin, int64_t count,
+                                        float* out) {
+  const int64_t flat_end = flat_begin + count;
+  for (int64_t flat = flat_begin; flat < flat_end;) {
+    const BlockId id = layout_.block_of(flat);
+    const FlatRange range = layout_.block(id);
+    const int64_t n = std::min(flat_end, range.begin + range.count) - flat;
+    WEIR_RETURN_IF_ERROR(VerifyFile(id.shard));
+    const SafetensorsReader& shard = *shards_[id.shard];
+    const SafetensorsArray* source = shard.Find(array);
+    if (source == nullptr || source->dtype != "F32") {
+      return absl::NotFoundError(absl::StrCat(
+          "'", shard.path(), "' has no float array '", array, "'"));
+    }
+    const int64_t element = layout_.shard_offset(id.index) + flat - range.begin;
+    const int64_t bytes = sizeof(float);
+    WEIR_RETURN_IF_ERROR(shard.Read(*source, element * bytes, out, n * bytes));
+    out += n;
+    flat += n;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::LoadStepCounts(int shard) {
+  std::vector<BlockSteps>& blocks = steps_[shard];
+  if (!blocks.empty()) {
+    return absl::OkStatus();
+  }
+  WEIR_RETURN_IF_ERROR(VerifyFile(shard));
+  const SafetensorsArray* array = shards_[shard]->Find(kStepCountsArray);
+  std::vector<uint64_t> all(array->shape[0]);
+  WEIR_RETURN_IF_ERROR(
+      shards_[shard]->Read(*array, 0, all.data(), array->bytes()));
+  auto next = all.begin();
+  for (int b = 0; b < layout_.block_count(shard); ++b) {
+    BlockSteps block;
+    block.segments = layout_.segments({shard, b});
+    const auto end = next + static_cast<int64_t>(block.segments.size());
+    block.counts.assign(next, end);
+    next = end;
+    blocks.push_back(std::move(block));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> CheckpointReader::StepCount(int variable,
+                                                     int64_t variable_begin,
+                                                     int64_t count) {
+  const int64_t begin = layout_.flat_begin(variable) + variable_begin;
+  uint64_t largest = 0;
+  for (int64_t flat = begin; flat < begin + count;) {
+    const BlockId id = layout_.block_of(flat);
+    WEIR_RETURN_IF_ERROR(LoadStepCounts(id.shard));
+    const BlockSteps& block = steps_[id.shard][id.index];
+    const FlatRange range = layout_.block(id);
+    // The last segment that begins at or before the element.
+    const auto after = std::upper_bound(
+        block.segments.begin(), block.segments.end(), flat - range.begin,
+        [](int64_t offset, const Segment& s) {
+          return offset < s.block_offset;
+        });
+    largest =
+        std::max(largest, block.counts[after - block.segments.begin() - 1]);
+    flat = range.begin + range.count;
+  }
+  return largest;
+}
+
+absl::StatusOr<std::vector<float>> CheckpointReader::ReadVariable(
+    const std::string& name) {
+  const int variable = layout_.Find(name);
+  if (variable < 0) {
+    return absl::NotFoundError(absl::StrCat("checkpoint '", directory_,
+                                            "' has no variable '", name, "'"));
+  }
+  std::vector<float> values(layout_.variables()[variable].elements());
+  WEIR_RETURN_IF_ERROR(ReadFlat(kValuesArray, layout_.flat_begin(variable),
+                                static_cast<int64_t>(values.size()),
+                                values.data()));
+  return values;
+}
+
+}  // namespace weir

@@ -1,0 +1,276 @@
+#include "proto/checkpoint/table_file.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "proto/checkpoint/checkpoint_files.h"
+
+namespace weir {
+namespace {
+
+constexpr char kIds[] = ".ids";
+constexpr char kTouched[] = ".touched";
+constexpr char kUpdates[] = ".updates";
+constexpr char kRows[] = ".rows";
+constexpr char kStepKey[] = "weir.step.";
+constexpr char kClockKey[] = "weir.clock.";
+
+absl::Status Damaged(const std::string& path, const std::string& reason) {
+  return absl::DataLossError(absl::StrCat("'", path, "': ", reason));
+}
+
+template <class T>
+absl::Status Append(SafetensorsWriter& writer, const std::vector<T>& values) {
+  return writer.Append(values.data(),
+                       static_cast<int64_t>(values.size() * sizeof(T)));
+}
+
+template <class T>
+absl::Status ReadInto(const SafetensorsReader& file, const std::string& name,
+                      int64_t begin, int64_t count, std::vector<T>* out) {
+  out->resize(static_cast<size_t>(count));
+  const auto bytes = static_cast<int64_t>(sizeof(T));
+  return file.Read(*file.Find(name), begin * bytes, out->data(), count * bytes);
+}
+
+// `dir`/../`name`
+std::string Sibling(const std::string& dir, const std::string& name) {
+  std::string path = dir;
+  while (absl::EndsWith(path, "/")) {
+    path.pop_back();
+  }
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? name : path.substr(0, slash + 1) + name;
+}
+
+// A checkpoint's name, and so no way out of the folder.
+bool IsCheckpointName(const std::string& name) {
+  return ParseCheckpointName(name).has_value();
+}
+
+}  // namespace
+
+std::string TableFileName(int shard, int shard_count) {
+  return absl::StrCat("tables-", shard, "-of-", shard_count, ".safetensors");
+}
+
+absl::StatusOr<FileDigest> TableFileWriter::Write(
+    Files* files, const std::string& path, const std::vector<TableRows>& tables,
+    const Visit& visit) {
+  std::vector<SafetensorsArray> arrays;
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};
+  for (const TableRows& table : tables) {
+    arrays.push_back({table.name + kIds, "U64", {table.rows}});
+    arrays.push_back({table.name + kTouched, "U32", {table.rows}});
+    arrays.push_back({table.name + kUpdates, "U32", {table.rows}});
+    arrays.push_back(
+        {table.name + kRows, "F32", {table.rows, table.row_floats}});
+    metadata[kStepKey + table.name] = absl::StrCat(table.step);
+    if (table.clock.has_value()) {
+      metadata[kClockKey + table.name] = absl::StrCat(*table.clock);
+    }
+  }
+  WEIR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<SafetensorsWriter> writer,
+      SafetensorsWriter::Create(files, path, arrays, metadata));
+  for (int t = 0; t < static_cast<int>(tables.size()); ++t) {
+    WEIR_RETURN_IF_ERROR(visit(
+        t, [&](const RowRecords& rows) { return Append(*writer, rows.ids); }));
+    WEIR_RETURN_IF_ERROR(visit(t, [&](const RowRecords& rows) {
+      return Append(*writer, rows.touched);
+    }));
+    WEIR_RETURN_IF_ERROR(visit(t, [&](const RowRecords& rows) {
+      return Append(*writer, rows.updates);
+    }));
+    WEIR_RETURN_IF_ERROR(visit(t, [&](const RowRecords& rows) {
+      return Append(*writer, rows.floats);
+    }));
+  }
+  return writer->Finish();
+}
+
+absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
+    Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
+    int shard) {
+  const TableFile& file = manifest.file(shard).tables();
+  const std::string expected = TableFileName(shard, manifest.file_size());
+  const std::string path = JoinPath(checkpoint_dir, expected);
+  if (file.name() != expected) {
+    return Damaged(
+        JoinPath(checkpoint_dir, kManifestName),
+        absl::StrCat("names '", file.name(), "' in place of '", expected, "'"));
+  }
+  const absl::StatusOr<FileInfo> info = files->Stat(path);
+  if (absl::IsNotFound(info.status())) {
+    return Damaged(
+        path, absl::StrCat("is missing; host '", manifest.file(shard).host(),
+                           "' wrote it"));
+  }
+  WEIR_RETURN_IF_ERROR(info.status());
+  if (static_cast<uint64_t>(info->bytes) != file.bytes()) {
+    return Damaged(
+        path, absl::StrCat("has ", info->bytes, " bytes, the manifest says ",
+                           file.bytes()));
+  }
+  std::unique_ptr<TableFileReader> reader(new TableFileReader());
+  WEIR_ASSIGN_OR_RETURN(reader->file_, SafetensorsReader::Open(files, path));
+  WEIR_ASSIGN_OR_RETURN(const uint32_t crc32c, reader->file_->ReadCrc32c());
+  if (crc32c != file.crc32c()) {
+    return Damaged(
+        path, absl::StrCat("CRC32C is ", absl::Hex(crc32c, absl::kZeroPad8),
+                           ", the manifest says ",
+                           absl::Hex(file.crc32c(), absl::kZeroPad8)));
+  }
+  for (const SafetensorsArray& ids : reader->file_->arrays()) {
+    if (!absl::EndsWith(ids.name, kIds) || ids.shape.size() != 1) {
+      continue;
+    }
+    TableRows table;
+    table.name = ids.name.substr(0, ids.name.size() - sizeof(kIds) + 1);
+    table.rows = ids.shape[0];
+    const SafetensorsArray* const touched =
+        reader->file_->Find(table.name + kTouched);
+    const SafetensorsArray* const updates =
+        reader->file_->Find(table.name + kUpdates);
+    const SafetensorsArray* const rows =
+        reader->file_->Find(table.name + kRows);
+    const auto step = reader->file_->metadata().find(kStepKey + table.name);
+    const auto fits = [&](const SafetensorsArray* array, const char* dtype,
+                          size_t rank) {
+      return array != nullptr && array->dtype == dtype &&
+             array->shape.size() == rank && array->shape[0] == table.rows;
+    };
+    if (ids.dtype != "U64" || !fits(touched, "U32", 1) ||
+        !fits(updates, "U32", 1) || !fits(rows, "F32", 2) ||
+        step == reader->file_->metadata().end() ||
+        !absl::SimpleAtoi(step->second, &table.step)) {
+      return Damaged(
+          path, absl::StrCat("table '", table.name, "' is not whole in it"));
+    }
+    table.row_floats = rows->shape[1];
+    const auto clock = reader->file_->metadata().find(kClockKey + table.name);
+    if (clock != reader->file_->metadata().end() &&
+        !absl::SimpleAtoi(clock->second, &table.clock.emplace())) {
+      return Damaged(path, absl::StrCat("the clock of table '", table.name,
+                                        "' is '", clock->second, "'"));
+    }
+    reader->tables_.push_back(std::move(table));
+  }
+  return reader;
+}
+
+void TableFileReader::TakeClocks(const TableFileReader& extending) {
+  for (TableRows& table : tables_) {
+    const int t = extending.Find(table.name);
+    if (t >= 0) {
+      table.clock = extending.tables()[static_cast<size_t>(t)].clock;
+    }
+  }
+}
+
+int TableFileReader::Find(const std::string& table) const {
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    if (tables_[t].name == table) {
+      return static_cast<int>(t);
+    }
+  }
+  return -1;
+}
+
+absl::Status TableFileReader::Read(int table, int64_t begin, int64_t count,
+                                   RowRecords* out) const {
+  const TableRows& of = tables_[static_cast<size_t>(table)];
+  WEIR_RETURN_IF_ERROR(
+      ReadInto(*file_, of.name + kIds, begin, count, &out->ids));
+  WEIR_RETURN_IF_ERROR(
+      ReadInto(*file_, of.name + kTouched, begin, count, &out->touched));
+  WEIR_RETURN_IF_ERROR(
+      ReadInto(*file_, of.name + kUpdates, begin, count, &out->updates));
+  return ReadInto(*file_, of.name + kRows, begin * of.row_floats,
+                  count * of.row_floats, &out->floats);
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
+    Files* files, const std::string& checkpoint_dir, const Manifest& manifest) {
+  std::vector<std::unique_ptr<TableFileReader>> readers;
+  const auto open = [&](const std::string& dir, const Manifest& of,
+                        int shard) -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<TableFileReader> reader,
+                          TableFileReader::Open(files, dir, of, shard));
+    readers.push_back(std::move(reader));
+    return absl::OkStatus();
+  };
+  std::map<std::string, Manifest> bases;
+  for (int s = 0; s < manifest.file_size(); ++s) {
+    if (!manifest.file(s).has_tables()) {
+      if (manifest.declaration().table_size() > 0) {
+        return Damaged(JoinPath(checkpoint_dir, kManifestName),
+                       absl::StrCat("names no table file of shard ", s));
+      }
+      continue;
+    }
+    const std::string& base = manifest.file(s).tables().base();
+    if (!base.empty()) {
+      if (!IsCheckpointName(base) || base == manifest.name()) {
+        return Damaged(JoinPath(checkpoint_dir, kManifestName),
+                       absl::StrCat("its base '", base, "' is none"));
+      }
+      const std::string base_dir = Sibling(checkpoint_dir, base);
+      if (bases.count(base) == 0) {
+        absl::StatusOr<Manifest> read = ReadManifest(files, base_dir);
+        if (!read.ok()) {
+          return Damaged(JoinPath(checkpoint_dir, kManifestName),
+                         absl::StrCat("extends '", base, "', and ",
+                                      read.status().message()));
+        }
+        bases[base] = *std::move(read);
+      }
+      if (bases[base].file_size() != manifest.file_size() ||
+          !bases[base].file(s).tables().base().empty()) {
+        return Damaged(JoinPath(base_dir, kManifestName),
+                       absl::StrCat("is no base of '", manifest.name(), "'"));
+      }
+      WEIR_RETURN_IF_ERROR(open(base_dir, bases[base], s));
+    }
+    WEIR_RETURN_IF_ERROR(open(checkpoint_dir, manifest, s));
+    if (!base.empty()) {
+      readers[readers.size() - 2]->TakeClocks(*readers.back());
+    }
+  }
+  return readers;
+}
+
+absl::Status ReadTables(
+    Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
+    const std::function<absl::Status(const TableRows&, const RowRecords&)>&
+        take) {
+  WEIR_ASSIGN_OR_RETURN(const auto readers,
+                        OpenTables(files, checkpoint_dir, manifest));
+  RowRecords rows;
+  for (const auto& reader : readers) {
+    for (int t = 0; t < static_cast<int>(reader->tables().size()); ++t) {
+      const TableRows& table = reader->tables()[static_cast<size_t>(t)];
+      int64_t begin = 0;
+      do {  // a table without rows is told, too: it has a step
+        const int64_t count =
+            std::min(TableFileReader::kPieceRows, table.rows - begin);
+        WEIR_RETURN_IF_ERROR(reader->Read(t, begin, count, &rows));
+        WEIR_RETURN_IF_ERROR(take(table, rows));
+        begin += count;
+      } while (begin < table.rows);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyTables(Files* files, const std::string& checkpoint_dir,
+                          const Manifest& manifest) {
+  return OpenTables(files, checkpoint_dir, manifest).status();
+}
+
+}  // namespace weir

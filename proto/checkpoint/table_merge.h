@@ -1,0 +1,48 @@
+// The rows of a checkpoint's tables, each once, in an order that depends on
+// the ids alone: neither on the shards that wrote them nor on increments.
+//
+// Place: proto/checkpoint/model_export; what fills a hash table calls ReadTables.
+//
+// Threads: compatible.
+// Errors: DATA_LOSS  a file is damaged, missing or foreign; names it and why.
+// Cost: Open reads every file once; a visit reads the table's part again and
+//   holds some thousand rows of each file.
+#ifndef PROTO_CHECKPOINT_TABLE_MERGE_H_
+#define PROTO_CHECKPOINT_TABLE_MERGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/io/files.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/checkpoint/table_file.h"
+
+namespace weir {
+
+class TableMerge {
+ public:
+  static absl::StatusOr<std::unique_ptr<TableMerge>> Open(
+      Files* files, const std::string& checkpoint_dir,
+      const Manifest& manifest);
+
+  // Calls `take` with each row of table `table` of the declaration, by
+  // IndexHash of its id: `values` are the row's [dim], without slots.
+  absl::Status Visit(
+      int table,
+      const std::function<void(uint64_t id, const float* values)>& take) const;
+
+ private:
+  explicit TableMerge(Declaration declaration)
+      : declaration_(std::move(declaration)) {}
+
+  const Declaration declaration_;
+  std::vector<std::unique_ptr<TableFileReader>> files_;
+};
+
+}  // namespace weir
+
+#endif  // PROTO_CHECKPOINT_TABLE_MERGE_H_

@@ -1,0 +1,38 @@
+#include "proto/job/learning_rate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weir {
+
+double LearningRate(const Schedule& schedule, uint64_t step) {
+  const double t = static_cast<double>(step);
+  double rate = schedule.learning_rate();
+  switch (schedule.decay_case()) {
+    case Schedule::kStep:
+      rate *= std::pow(
+          schedule.step().factor(),
+          std::floor(t / static_cast<double>(schedule.step().every())));
+      break;
+    case Schedule::kExponential:
+      rate *= std::pow(schedule.exponential().factor(),
+                       t / static_cast<double>(schedule.exponential().every()));
+      break;
+    case Schedule::kCosine: {
+      const double last = static_cast<double>(schedule.cosine().steps());
+      const double floor = schedule.cosine().final_fraction();
+      const double wave = (1 + std::cos(M_PI * (std::min(t, last) / last))) / 2;
+      rate *= floor + (1 - floor) * wave;
+      break;
+    }
+    case Schedule::DECAY_NOT_SET:
+      break;
+  }
+  if (step < schedule.warmup_steps()) {
+    rate *= (t + 1) / static_cast<double>(schedule.warmup_steps());
+  }
+  // A factor above 1 may run away; the rules want a finite float.
+  return std::min(rate, 3e38);
+}
+
+}  // namespace weir

@@ -1,0 +1,280 @@
+#include "proto/job/tf_config.h"
+
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace weir {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kExample[] =
+    R"({"cluster": {"ps": ["host:2222"], "worker": ["host:2223"]}, )"
+    R"("task": {"type": "worker", "index": 0}})";
+
+template <typename... Parts>
+absl::Status Invalid(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// A value for a message: short, on one line, and never recursive.
+std::string Show(const Json& value) {
+  if (value.is_structured()) {
+    return value.is_array() ? "a list" : "an object";
+  }
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > 60) {
+    text = text.substr(0, 57) + "...";
+  }
+  return text;
+}
+
+absl::StatusOr<TaskRole> RoleOf(absl::string_view name,
+                                absl::string_view where) {
+  const std::optional<TaskRole> role = ParseRole(name);
+  if (!role.has_value()) {
+    return Invalid(where, " names the role '", name,
+                   "'; the roles are ps, worker, chief and evaluator");
+  }
+  return *role;
+}
+
+// Digits only: no sign, no fraction.
+absl::StatusOr<int> IndexOf(absl::string_view text, absl::string_view where) {
+  int64_t index = 0;
+  if (!absl::SimpleAtoi(text, &index)) {
+    return Invalid(where, " is '", text,
+                   "'; write a whole number that counts from 0");
+  }
+  if (index < 0 || index >= ClusterSpec::kMaxTasks) {
+    return Invalid(where, " is ", index, "; indexes are in [0, ",
+                   ClusterSpec::kMaxTasks, ")");
+  }
+  return static_cast<int>(index);
+}
+
+// One role's addresses, from a list or from an object by index.
+absl::StatusOr<std::map<int, std::string>> ParseTasks(const std::string& role,
+                                                      const Json& value) {
+  std::map<int, std::string> tasks;
+  const std::string where = absl::StrCat("cluster.", role);
+  if (value.is_null()) {
+    return tasks;
+  }
+  if (!value.is_array() && !value.is_object()) {
+    return Invalid(where, " is ", Show(value),
+                   R"(; write a list ["host:port"] or {"0": "host:port"})");
+  }
+  int next = 0;
+  for (const auto& item : value.items()) {
+    int index = next++;
+    if (value.is_object()) {
+      WEIR_ASSIGN_OR_RETURN(
+          index, IndexOf(item.key(), absl::StrCat("a key of ", where)));
+    }
+    const Json& address = item.value();
+    if (!address.is_string()) {
+      return Invalid(where, "[", index, "] is ", Show(address),
+                     R"(; write "host:port")");
+    }
+    if (!tasks.emplace(index, address.get_ref<const std::string&>()).second) {
+      return Invalid(where, " has index ", index, " twice; keep one");
+    }
+  }
+  return tasks;
+}
+
+absl::StatusOr<ClusterSpec::Members> ParseMembers(const Json& cluster) {
+  if (!cluster.is_object()) {
+    return Invalid("cluster is ", Show(cluster),
+                   R"(; write {"ps": [...], "worker": [...]})");
+  }
+  if (cluster.contains("master") && cluster.contains("chief")) {
+    return Invalid("cluster has both chief and master, which are one role; ",
+                   "keep chief");
+  }
+  ClusterSpec::Members members;
+  for (const auto& item : cluster.items()) {
+    WEIR_ASSIGN_OR_RETURN(const TaskRole role, RoleOf(item.key(), "cluster"));
+    WEIR_ASSIGN_OR_RETURN(members[role], ParseTasks(item.key(), item.value()));
+  }
+  return members;
+}
+
+absl::Status ParseTask(const Json& task, ClusterPart* part) {
+  if (!task.is_object()) {
+    return Invalid("task is ", Show(task),
+                   R"(; write {"type": "worker", "index": 0})");
+  }
+  if (task.contains("type") && !task["type"].is_null()) {
+    const Json& type = task["type"];
+    if (!type.is_string()) {
+      return Invalid("task.type is ", Show(type), R"(; write "worker")");
+    }
+    WEIR_ASSIGN_OR_RETURN(
+        part->task_role,
+        RoleOf(type.get_ref<const std::string&>(), "task.type"));
+  }
+  if (task.contains("index") && !task["index"].is_null()) {
+    const Json& index = task["index"];
+    const std::string text =
+        index.is_string() ? index.get_ref<const std::string&>() : Show(index);
+    WEIR_ASSIGN_OR_RETURN(part->task_index, IndexOf(text, "task.index"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ClusterPart> ParseTfConfigObject(const Json& config) {
+  ClusterPart part;
+  const bool sparse = !config.contains("cluster");
+  const char* const key = sparse ? "sparseCluster" : "cluster";
+  if (config.contains(key) && !config[key].is_null()) {
+    WEIR_ASSIGN_OR_RETURN(ClusterSpec::Members members,
+                          ParseMembers(config[key]));
+    if (!config[key].empty()) {
+      part.members = std::move(members);
+    }
+  }
+  if (config.contains("task") && !config["task"].is_null()) {
+    WEIR_RETURN_IF_ERROR(ParseTask(config["task"], &part));
+  }
+  return part;
+}
+
+std::string Env(const char* name) {
+  // Read once at start, before any thread exists.
+  const char* value = std::getenv(name);  // NOLINT
+  return value == nullptr ? "" : value;
+}
+
+// Lays what a WEIR_ variable or a flag says over `part`.
+absl::Status Override(const std::string& cluster,
+                      const std::string& cluster_name, const std::string& type,
+                      const std::string& type_name, const std::string& index,
+                      const std::string& index_name, ClusterPart* part) {
+  if (!cluster.empty()) {
+    const auto members = ParseClusterText(cluster);
+    if (!members.ok()) {
+      return Annotate(members.status(), cluster_name);
+    }
+    part->members = *members;
+  }
+  if (!type.empty()) {
+    WEIR_ASSIGN_OR_RETURN(part->task_role, RoleOf(type, type_name));
+    if (index.empty() && (*part->task_role == TaskRole::kChief ||
+                          *part->task_role == TaskRole::kEvaluator)) {
+      part->task_index = 0;
+    }
+  }
+  if (!index.empty()) {
+    WEIR_ASSIGN_OR_RETURN(part->task_index, IndexOf(index, index_name));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ClusterSources ClusterSources::FromEnv() {
+  ClusterSources sources;
+  sources.tf_config = Env("TF_CONFIG");
+  sources.weir_cluster = Env("WEIR_CLUSTER");
+  sources.weir_task_type = Env("WEIR_TASK_TYPE");
+  sources.weir_task_index = Env("WEIR_TASK_INDEX");
+  return sources;
+}
+
+absl::StatusOr<ClusterPart> ParseTfConfig(const std::string& json) {
+  if (absl::StripAsciiWhitespace(json).empty()) {
+    return ClusterPart();
+  }
+  const Json config = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (config.is_discarded()) {
+    return Invalid("TF_CONFIG is not JSON (", json.size(), " bytes); write ",
+                   kExample);
+  }
+  if (!config.is_object()) {
+    return Invalid("TF_CONFIG is ", Show(config), ", not an object; write ",
+                   kExample);
+  }
+  absl::StatusOr<ClusterPart> part = ParseTfConfigObject(config);
+  if (!part.ok()) {
+    return Annotate(part.status(), "TF_CONFIG");
+  }
+  return part;
+}
+
+absl::StatusOr<ClusterSpec::Members> ParseClusterText(const std::string& text) {
+  ClusterSpec::Members members;
+  for (const absl::string_view part :
+       absl::StrSplit(text, ';', absl::SkipWhitespace())) {
+    const std::vector<absl::string_view> sides =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    if (sides.size() != 2) {
+      return Invalid("'", absl::StripAsciiWhitespace(part),
+                     "' is not role=host:port,host:port");
+    }
+    WEIR_ASSIGN_OR_RETURN(
+        const TaskRole role,
+        RoleOf(absl::StripAsciiWhitespace(sides[0]), "the cluster"));
+    if (members.contains(role)) {
+      return Invalid("the role ", RoleName(role), " is given twice; keep one");
+    }
+    int index = 0;
+    for (const absl::string_view address :
+         absl::StrSplit(sides[1], ',', absl::SkipWhitespace())) {
+      members[role][index++] = std::string(absl::StripAsciiWhitespace(address));
+    }
+  }
+  return members;
+}
+
+absl::StatusOr<ClusterSpec> ResolveCluster(const ClusterSources& sources) {
+  WEIR_ASSIGN_OR_RETURN(ClusterPart part, ParseTfConfig(sources.tf_config));
+  std::string source = "TF_CONFIG";
+  if (!sources.weir_cluster.empty()) {
+    source = "WEIR_CLUSTER";
+  }
+  if (!sources.flag_cluster.empty()) {
+    source = "--cluster";
+  }
+  WEIR_RETURN_IF_ERROR(Override(
+      sources.weir_cluster, "WEIR_CLUSTER", sources.weir_task_type,
+      "WEIR_TASK_TYPE", sources.weir_task_index, "WEIR_TASK_INDEX", &part));
+  WEIR_RETURN_IF_ERROR(
+      Override(sources.flag_cluster, "--cluster", sources.flag_task_type,
+               "--task_type", sources.flag_task_index, "--task_index", &part));
+  if (!part.members.has_value()) {
+    if (!sources.weir_task_type.empty() || !sources.flag_task_type.empty()) {
+      return Invalid(
+          sources.flag_task_type.empty() ? "WEIR_TASK_TYPE" : "--task_type",
+          " is set, but there is no cluster; set WEIR_CLUSTER or ",
+          "--cluster, or leave out the task for a local run");
+    }
+    return ClusterSpec();
+  }
+  std::optional<TaskId> task;
+  if (part.task_role.has_value() && part.task_index.has_value()) {
+    task = TaskId{*part.task_role, *part.task_index};
+  } else if (sources.task_required || part.task_role.has_value()) {
+    const bool type = !part.task_role.has_value();
+    return Invalid(source, ": there is a cluster but no task ",
+                   type ? "type" : "index", "; add ",
+                   R"("task": {"type": "worker", "index": 0} to TF_CONFIG, )",
+                   "or set ", type ? "WEIR_TASK_TYPE" : "WEIR_TASK_INDEX");
+  }
+  absl::StatusOr<ClusterSpec> spec = ClusterSpec::Create(*part.members, task);
+  if (!spec.ok()) {
+    return Annotate(spec.status(), source);
+  }
+  return spec;
+}
+
+}  // namespace weir

@@ -1,0 +1,291 @@
+#include "proto/wire/declaration_io.h"
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+#include "proto/job/job_spec_text.h"
+
+namespace weir {
+namespace {
+
+// The standard library reports a bad pattern by throwing; it ends here.
+absl::StatusOr<std::regex> CompilePattern(const ParameterGroup& group) {
+  try {
+    return std::regex(group.match(), std::regex::ECMAScript);
+  } catch (const std::regex_error& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter_group '", group.name(), "': match '",
+                     group.match(), "' is not a regular expression"));
+  }
+}
+
+std::string ShapeText(const Variable& variable) {
+  return absl::StrCat("[", absl::StrJoin(variable.shape(), ", "), "]");
+}
+
+// The member of a oneof that is set: "adam", "sync".
+std::string ChoiceName(const google::protobuf::Message& message,
+                       const char* oneof) {
+  const auto* field = message.GetReflection()->GetOneofFieldDescriptor(
+      message, message.GetDescriptor()->FindOneofByName(oneof));
+  return field == nullptr ? "none" : field->name();
+}
+
+// What rows are made of. How they live and their optimizer's numbers may be
+// others in a job that goes on.
+std::string TableDifference(const EmbeddingTable& theirs,
+                            const EmbeddingTable& here, int index) {
+  if (theirs.name() != here.name()) {
+    return absl::StrCat("table ", index, " is '", theirs.name(),
+                        "' on the server, '", here.name(), "' here");
+  }
+  if (theirs.dim() != here.dim()) {
+    return absl::StrCat("rows of table '", here.name(), "' have ", theirs.dim(),
+                        " floats on the server, ", here.dim(), " here");
+  }
+  if (theirs.optimizer().kind_case() != here.optimizer().kind_case()) {
+    return absl::StrCat("the optimizer of table '", here.name(), "' is ",
+                        ChoiceName(theirs.optimizer(), "kind"),
+                        " on the server, ",
+                        ChoiceName(here.optimizer(), "kind"), " here");
+  }
+  const std::string initializer =
+      FirstDifference(theirs.initializer(), here.initializer());
+  if (!initializer.empty()) {
+    return absl::StrCat(
+        "table '", here.name(),
+        "' has other initial values on the server: ", initializer, " here");
+  }
+  return "";
+}
+
+// All but the learning rate and the encodings, which each worker has for
+// itself.
+std::string TableSettingsDifference(EmbeddingTable theirs,
+                                    EmbeddingTable here) {
+  for (EmbeddingTable* table : {&theirs, &here}) {
+    table->clear_schedule();
+    table->clear_lookup();
+    table->clear_update();
+  }
+  const std::string difference = FirstDifference(theirs, here);
+  return difference.empty()
+             ? ""
+             : absl::StrCat("table '", here.name(),
+                            "' has other settings on the server: ", difference,
+                            " here");
+}
+
+}  // namespace
+
+std::vector<Group> GroupsFromSpec(const JobSpec& spec) {
+  std::vector<Group> groups(1);
+  *groups[0].mutable_optimizer() = spec.optimizer();
+  *groups[0].mutable_schedule() = spec.schedule();
+  for (const ParameterGroup& from : spec.parameter_group()) {
+    Group group;
+    group.set_name(from.name());
+    *group.mutable_optimizer() =
+        from.has_optimizer() ? from.optimizer() : spec.optimizer();
+    *group.mutable_schedule() =
+        from.has_schedule() ? from.schedule() : spec.schedule();
+    if (group.schedule().learning_rate() == 0.0) {
+      group.mutable_schedule()->set_learning_rate(
+          spec.schedule().learning_rate());
+    }
+    group.set_frozen(from.frozen());
+    groups.push_back(group);
+  }
+  return groups;
+}
+
+std::vector<EmbeddingTable> TablesFromSpec(const JobSpec& spec) {
+  std::vector<EmbeddingTable> tables(spec.table().begin(), spec.table().end());
+  for (EmbeddingTable& table : tables) {
+    if (!table.has_schedule()) {
+      *table.mutable_schedule() = spec.schedule();
+    } else if (table.schedule().learning_rate() == 0.0) {
+      table.mutable_schedule()->set_learning_rate(
+          spec.schedule().learning_rate());
+    }
+  }
+  return tables;
+}
+
+absl::StatusOr<InitSpec> RowInitOf(const EmbeddingTable& table) {
+  const Initializer& spec = table.initializer();
+  switch (spec.kind_case()) {
+    case Initializer::kZeros:
+      return InitSpec{InitKind::kConstant, 0.0f};
+    case Initializer::kConstant:
+      return InitSpec{InitKind::kConstant, spec.constant()};
+    case Initializer::kNormalStddev:
+      return InitSpec{InitKind::kNormal, spec.normal_stddev()};
+    case Initializer::kUniformLimit:
+      return InitSpec{InitKind::kUniform, spec.uniform_limit()};
+    case Initializer::KIND_NOT_SET:
+      return InitSpec{InitKind::kUniform, 0.05f};
+    default:
+      return absl::InvalidArgumentError(
+          "initializer: rows have no fan in or out; use zeros, constant, "
+          "normal_stddev or uniform_limit");
+  }
+}
+
+absl::Status AssignGroups(const JobSpec& spec,
+                          google::protobuf::RepeatedPtrField<Variable>* list) {
+  std::vector<std::regex> patterns;
+  for (const ParameterGroup& group : spec.parameter_group()) {
+    WEIR_ASSIGN_OR_RETURN(std::regex pattern, CompilePattern(group));
+    patterns.push_back(std::move(pattern));
+  }
+  for (Variable& variable : *list) {
+    variable.set_group(0);
+    for (size_t g = 0; g < patterns.size(); ++g) {
+      if (std::regex_search(variable.name(), patterns[g])) {
+        variable.set_group(static_cast<uint32_t>(g) + 1);
+        break;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> ContributionCount(const Train& train,
+                                           uint64_t sample_count,
+                                           uint32_t per_step) {
+  if (train.batch_size() == 0 || sample_count == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "train.batch_size is ", train.batch_size(), " and the data set has ",
+        sample_count, " samples; both must be at least 1"));
+  }
+  uint64_t count = 0;
+  if (train.steps() > 0) {
+    count = train.steps() * std::max<uint64_t>(per_step, 1);
+  } else {
+    // 1e-9: 0.1 epochs of 1000 samples are 100 samples, not 100.00000000000001.
+    const double batches =
+        train.epochs() * static_cast<double>(sample_count) / train.batch_size();
+    if (!(batches > 0 && batches < 1e15)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("train.epochs is ", train.epochs(),
+                       " and train.steps is 0: one of them must be positive"));
+    }
+    count = static_cast<uint64_t>(std::ceil(batches - 1e-9));
+  }
+  return std::max<uint64_t>(count, 1);
+}
+
+std::string FirstVariableDifference(
+    const google::protobuf::RepeatedPtrField<Variable>& ours,
+    const google::protobuf::RepeatedPtrField<Variable>& theirs) {
+  for (int v = 0; v < std::min(ours.size(), theirs.size()); ++v) {
+    const std::string difference = FirstDifference(ours[v], theirs[v]);
+    if (!difference.empty()) {
+      return absl::StrCat("variable ", v, " '", ours[v].name(),
+                          "': ", difference);
+    }
+  }
+  if (ours.size() != theirs.size()) {
+    return absl::StrCat(theirs.size(), " variables in place of ", ours.size());
+  }
+  return "";
+}
+
+std::string FirstTensorDifference(const Declaration& declared,
+                                  const Declaration& ours) {
+  const int both = std::min(declared.variable_size(), ours.variable_size());
+  for (int v = 0; v < both; ++v) {
+    const Variable& theirs = declared.variable(v);
+    const Variable& here = ours.variable(v);
+    if (theirs.name() != here.name()) {
+      return absl::StrCat("tensor ", v, " is '", theirs.name(),
+                          "' on the server, '", here.name(), "' here");
+    }
+    if (ShapeText(theirs) != ShapeText(here)) {
+      return absl::StrCat("'", here.name(), "' is ", ShapeText(theirs),
+                          " on the server, ", ShapeText(here), " here");
+    }
+    if (theirs.kind() != here.kind() || theirs.group() != here.group()) {
+      return absl::StrCat("'", here.name(),
+                          "' is in another group, or a buffer in one place "
+                          "and not in the other");
+    }
+  }
+  if (declared.variable_size() != ours.variable_size()) {
+    return absl::StrCat(declared.variable_size(), " tensors on the server, ",
+                        ours.variable_size(), " here");
+  }
+  if (declared.group_size() != ours.group_size()) {
+    return absl::StrCat(declared.group_size(), " groups on the server, ",
+                        ours.group_size(), " here");
+  }
+  for (int g = 0; g < ours.group_size(); ++g) {
+    const Optimizer& theirs = declared.group(g).optimizer();
+    const Optimizer& here = ours.group(g).optimizer();
+    if (theirs.kind_case() != here.kind_case()) {
+      return absl::StrCat("the optimizer is ", ChoiceName(theirs, "kind"),
+                          " on the server, ", ChoiceName(here, "kind"),
+                          " here");
+    }
+  }
+  if (declared.table_size() != ours.table_size()) {
+    return absl::StrCat(declared.table_size(), " tables on the server, ",
+                        ours.table_size(), " here");
+  }
+  for (int t = 0; t < ours.table_size(); ++t) {
+    const std::string difference =
+        TableDifference(declared.table(t), ours.table(t), t);
+    if (!difference.empty()) {
+      return difference;
+    }
+  }
+  return "";
+}
+
+std::string FirstDeclarationDifference(const Declaration& declared,
+                                       const Declaration& ours) {
+  std::string difference = FirstTensorDifference(declared, ours);
+  if (!difference.empty()) {
+    return difference;
+  }
+  const std::tuple<const char*, uint64_t, uint64_t> numbers[] = {
+      {"size of a block", declared.block_elements(), ours.block_elements()},
+      {"number of ps", declared.shard_count(), ours.shard_count()},
+      {"number of workers", declared.slot_count(), ours.slot_count()},
+      // Workers bring the values of tensors, servers make those of rows.
+      {"seed of rows", ours.table_size() > 0 ? declared.seed() : 0,
+       ours.table_size() > 0 ? ours.seed() : 0},
+  };
+  for (const auto& [what, theirs, here] : numbers) {
+    if (theirs != here) {
+      return absl::StrCat("the ", what, " is ", theirs, " on the server, ",
+                          here, " here");
+    }
+  }
+  for (int t = 0; t < ours.table_size(); ++t) {
+    difference = TableSettingsDifference(declared.table(t), ours.table(t));
+    if (!difference.empty()) {
+      return difference;
+    }
+  }
+  const Update& theirs = declared.update();
+  const Update& here = ours.update();
+  if (theirs.mode_case() != here.mode_case()) {
+    return absl::StrCat("the mode is ", ChoiceName(theirs, "mode"),
+                        " on the server, ", ChoiceName(here, "mode"), " here");
+  }
+  if (theirs.bounded_staleness().bound() != here.bounded_staleness().bound()) {
+    return absl::StrCat("the staleness bound is ",
+                        theirs.bounded_staleness().bound(), " on the server, ",
+                        here.bounded_staleness().bound(), " here");
+  }
+  return "";
+}
+
+}  // namespace weir

@@ -1,0 +1,35 @@
+#include "proto/wire/grpc_channel.h"
+
+#include <chrono>
+
+#include "proto/wire/grpc_deadline.h"
+
+namespace weir {
+
+void Reconnect(grpc::Channel* channel) {
+  constexpr auto kPatience = std::chrono::milliseconds(100);
+  if (channel->GetState(/*try_to_connect=*/true) ==
+      GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    channel->WaitForStateChange(GRPC_CHANNEL_TRANSIENT_FAILURE,
+                                DeadlineAfter(kPatience));
+  }
+}
+
+grpc::ChannelArguments CommonChannelArguments() {
+  grpc::ChannelArguments arguments;
+  // A peer that was started again is found within a second.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  // How long one attempt may take, not how long to wait for the next.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // A proxy for the web is not the way to a peer.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return arguments;
+}
+
+}  // namespace weir

@@ -1,0 +1,22 @@
+// What gRPC's channels need help with.
+#ifndef PROTO_WIRE_GRPC_CHANNEL_H_
+#define PROTO_WIRE_GRPC_CHANNEL_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/support/channel_arguments.h>
+
+namespace weir {
+
+// Gives a channel whose last attempt failed up to 100 ms to connect before a
+// call on it fails at once. gRPC makes the next attempt on a timer, but nobody
+// reads its sockets while no call is under way: without this a peer that came
+// up is found only every 5 s.
+void Reconnect(grpc::Channel* channel);
+
+// What every channel of Weir is made with; docs/design_notes.md, "gRPC
+// settings", has the why of each value.
+grpc::ChannelArguments CommonChannelArguments();
+
+}  // namespace weir
+
+#endif  // PROTO_WIRE_GRPC_CHANNEL_H_

@@ -1,0 +1,87 @@
+#include "proto/wire/layout_io.h"
+
+#include <string>
+#include <utility>
+
+#include "common/base/status.h"
+
+namespace weir {
+
+Variable VariableToProto(const VariableSpec& variable) {
+  Variable proto;
+  proto.set_name(variable.name);
+  for (const int64_t dim : variable.shape) {
+    proto.add_shape(dim);
+  }
+  proto.set_kind(static_cast<Variable::Kind>(variable.kind));
+  proto.set_init(static_cast<Variable::Init>(variable.init.kind));
+  proto.set_init_scale(variable.init.scale);
+  proto.set_group(static_cast<uint32_t>(variable.group));
+  proto.set_buffer_rate(variable.buffer_rate);
+  if (variable.export_dtype != "F32") {
+    proto.set_export_dtype(variable.export_dtype);
+  }
+  for (const std::string& alias : variable.aliases) {
+    proto.add_alias(alias);
+  }
+  return proto;
+}
+
+absl::StatusOr<VariableSpec> VariableFromProto(const Variable& variable) {
+  if (!Variable::Kind_IsValid(variable.kind())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable '", variable.name(), "' has unknown kind ",
+                     static_cast<int>(variable.kind())));
+  }
+  if (!Variable::Init_IsValid(variable.init())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable '", variable.name(), "' has unknown init ",
+                     static_cast<int>(variable.init())));
+  }
+  if (variable.group() > 0xFFFF) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable '", variable.name(), "' has group ",
+                     variable.group(), "; at most 65535"));
+  }
+  VariableSpec spec;
+  spec.name = variable.name();
+  spec.shape.assign(variable.shape().begin(), variable.shape().end());
+  spec.kind = static_cast<VariableKind>(variable.kind());
+  spec.init.kind = static_cast<InitKind>(variable.init());
+  spec.init.scale = variable.init_scale();
+  spec.group = static_cast<int>(variable.group());
+  spec.buffer_rate = variable.buffer_rate();
+  if (!variable.export_dtype().empty()) {
+    spec.export_dtype = variable.export_dtype();
+  }
+  spec.aliases.assign(variable.alias().begin(), variable.alias().end());
+  return spec;
+}
+
+absl::StatusOr<Layout> LayoutFromDeclaration(const Declaration& declaration) {
+  if (declaration.variable_size() == 0 && declaration.table_size() == 0) {
+    return absl::InvalidArgumentError(
+        "neither a variable nor a table is declared");
+  }
+  std::vector<VariableSpec> variables;
+  variables.reserve(declaration.variable_size());
+  for (const Variable& variable : declaration.variable()) {
+    WEIR_ASSIGN_OR_RETURN(VariableSpec spec, VariableFromProto(variable));
+    variables.push_back(std::move(spec));
+  }
+  if (declaration.shard_count() > Layout::kMaxShards) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shard_count ", declaration.shard_count(), " is over ",
+                     Layout::kMaxShards));
+  }
+  if (declaration.block_elements() > Layout::kMaxBlockElements) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("block_elements ", declaration.block_elements(),
+                     " is over ", Layout::kMaxBlockElements));
+  }
+  return Layout::Create(std::move(variables),
+                        static_cast<int>(declaration.shard_count()),
+                        static_cast<int64_t>(declaration.block_elements()));
+}
+
+}  // namespace weir

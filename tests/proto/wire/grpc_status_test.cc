@@ -1,0 +1,27 @@
+#include "proto/wire/grpc_status.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+TEST(GrpcStatusTest, EveryCodeGoesThereAndBackWithItsMessage) {
+  for (int code = 0; code <= 16; ++code) {
+    const absl::Status status(static_cast<absl::StatusCode>(code),
+                              code == 0 ? "" : "shard 3");
+    const grpc::Status wire = ToGrpcStatus(status);
+    EXPECT_EQ(static_cast<int>(wire.error_code()), code);
+    EXPECT_EQ(wire.error_message(), code == 0 ? "" : "shard 3");
+    EXPECT_EQ(FromGrpcStatus(wire), status);
+  }
+}
+
+TEST(GrpcStatusTest, ACodeOfNobodyIsUnknown) {
+  const grpc::Status wire(static_cast<grpc::StatusCode>(17), "odd");
+  EXPECT_TRUE(absl::IsUnknown(FromGrpcStatus(wire)));
+}
+
+}  // namespace
+}  // namespace weir
