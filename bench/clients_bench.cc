@@ -27,7 +27,7 @@
 #include "bench/cluster.h"
 #include "bench/load.h"
 #include "bench/timing.h"
-#include "client/cc/shard_exchange.h"
+#include "client/cc/parameters/shard_exchange.h"
 #include "common/base/malloc_settings.h"
 #include "common/base/status.h"
 #include "deploy/launcher/child_process.h"

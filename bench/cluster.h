@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bench/timing.h"
-#include "client/cc/transport.h"
+#include "client/cc/transport/transport.h"
 #include "proto/ps.pb.h"
 
 namespace weir {

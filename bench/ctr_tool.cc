@@ -25,7 +25,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/bench_main.h"
-#include "client/cc/grpc_transport.h"
+#include "client/cc/transport/grpc_transport.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/job/job_spec_text.h"

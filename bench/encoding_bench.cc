@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "client/cc/gradient_encoder.h"
-#include "client/cc/grpc_transport.h"
+#include "client/cc/parameters/gradient_encoder.h"
+#include "client/cc/transport/grpc_transport.h"
 #include "common/math/random.h"
 #include "proto/wire/value_encoding.h"
 

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cc/parameter_client.h"
-#include "client/cc/shm_transport.h"
+#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/transport/shm_transport.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/wire/layout_io.h"

@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "bench/cluster.h"
 #include "bench/timing.h"
-#include "client/cc/shard_exchange.h"
+#include "client/cc/parameters/shard_exchange.h"
 
 namespace weir {
 

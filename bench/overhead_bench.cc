@@ -18,8 +18,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/bench_main.h"
-#include "client/cc/parameter_client.h"
-#include "client/cc/shm_transport.h"
+#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/transport/shm_transport.h"
 #include "common/base/clock.h"
 #include "common/base/malloc_settings.h"
 #include "common/base/status.h"

@@ -6,7 +6,7 @@
 
 What is done here in Python is open to every language that gRPC knows: all of
 it follows from proto/ps.proto. One parameter server and one worker, so that
-the worker does what a chief does, too (see client/cc/sdk_session.cc for more
+the worker does what a chief does, too (see client/cc/sdk/session.cc for more
 of both). Learns y = 3 x0 - 2 x1 + 0.5; ends with 1 if it did not.
 """
 

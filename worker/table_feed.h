@@ -26,7 +26,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cc/table_client.h"
+#include "client/cc/parameters/table_client.h"
 #include "worker/data/sparse_batch.h"
 #include "worker/model/graph.h"
 #include "worker/model/table_batch.h"

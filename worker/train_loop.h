@@ -32,8 +32,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cc/job_control.h"
-#include "client/cc/parameter_client.h"
+#include "client/cc/job/job_control.h"
+#include "client/cc/parameters/parameter_client.h"
 #include "common/base/clock.h"
 #include "common/job/layout.h"
 #include "proto/job_spec.pb.h"

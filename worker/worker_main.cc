@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cc/shm_transport.h"
+#include "client/cc/transport/shm_transport.h"
 #include "common/base/exit_code.h"
 #include "common/base/failpoint.h"
 #include "common/base/logging.h"

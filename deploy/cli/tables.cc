@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cc/grpc_transport.h"
+#include "client/cc/transport/grpc_transport.h"
 #include "common/base/status.h"
 #include "deploy/cli/command.h"
 #include "proto/job/tf_config.h"

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cc/grpc_transport.h"
+#include "client/cc/transport/grpc_transport.h"
 #include "common/base/exit_code.h"
 #include "common/base/failpoint.h"
 #include "common/base/logging.h"

@@ -23,7 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cc/transport.h"
+#include "client/cc/transport/transport.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/io/files.h"

@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/cc/transport.h"
+#include "client/cc/transport/transport.h"
 #include "common/base/mutex.h"
 #include "proto/chief.pb.h"
 

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cc/transport.h"
+#include "client/cc/transport/transport.h"
 #include "common/io/files.h"
 #include "common/io/safetensors.h"
 #include "common/job/layout.h"

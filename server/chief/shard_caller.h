@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "client/cc/transport.h"
+#include "client/cc/transport/transport.h"
 #include "server/chief/actions.h"
 #include "server/chief/initial_values.h"
 #include "server/chief/job_state.h"

@@ -14,9 +14,9 @@
 #include <span>
 #include <vector>
 
-#include "client/cc/parameter_client.h"
-#include "client/cc/shm_transport.h"
-#include "client/cc/table_client.h"
+#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/parameters/table_client.h"
+#include "client/cc/transport/shm_transport.h"
 #include "common/base/status.h"
 #include "common/job/layout.h"
 #include "tests/integration/ledger_rows.h"

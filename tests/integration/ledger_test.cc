@@ -10,8 +10,8 @@
 #include <span>
 #include <sstream>
 
-#include "client/cc/grpc_transport.h"
-#include "client/cc/table_client.h"
+#include "client/cc/parameters/table_client.h"
+#include "client/cc/transport/grpc_transport.h"
 #include "common/job/layout.h"
 #include "proto/wire/layout_io.h"
 #include "tests/integration/harness.h"

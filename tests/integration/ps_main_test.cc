@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cc/grpc_transport.h"
+#include "client/cc/transport/grpc_transport.h"
 #include "gtest/gtest.h"
 #include "tests/integration/harness.h"
 

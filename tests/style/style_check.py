@@ -34,7 +34,7 @@ LAYERS = {
 EXCEPTIONS = {("worker/worker_main.cc", "server/chief")}
 NOT_IN_COMMON = re.compile(
     r"google/protobuf|grpc|\.pb\.h|cuda|cudnn|cublas|curand|nccl", re.I)
-PUBLIC_HEADER = re.compile(r"client/cc/weir\w*\.h$")
+PUBLIC_HEADER = re.compile(r"client/cc/sdk/weir\w*\.h$")
 STANDARD_HEADER = re.compile(r"<[a-z_]+>$|<std\w+\.h>$")
 
 HEADER_LINES, SOURCE_LINES, TEST_LINES, COLUMNS = 300, 600, 800, 80

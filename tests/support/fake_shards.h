@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cc/transport.h"
+#include "client/cc/transport/transport.h"
 #include "common/job/layout.h"
 
 namespace weir {

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cc/transport.h"
+#include "client/cc/transport/transport.h"
 #include "common/base/mutex.h"
 #include "common/math/random.h"
 #include "server/ps/store.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cc/parameter_client.h"
+#include "client/cc/parameters/parameter_client.h"
 #include "common/base/check.h"
 #include "gtest/gtest.h"
 

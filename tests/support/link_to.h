@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "client/cc/transport.h"
+#include "client/cc/transport/transport.h"
 
 namespace weir {
 

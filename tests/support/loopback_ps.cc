@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "client/cc/grpc_transport.h"
-#include "client/cc/shm_transport.h"
+#include "client/cc/transport/grpc_transport.h"
+#include "client/cc/transport/shm_transport.h"
 #include "common/base/check.h"
 
 namespace weir {

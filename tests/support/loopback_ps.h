@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cc/transport.h"
+#include "client/cc/transport/transport.h"
 #include "common/io/files.h"
 #include "server/ps/ps_server.h"
 #include "server/ps/store.h"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "client/cc/grpc_transport.h"
-#include "client/cc/parameter_client.h"
-#include "client/cc/table_client.h"
+#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/parameters/table_client.h"
+#include "client/cc/transport/grpc_transport.h"
 #include "proto/wire/payload_checksum.h"
 #include "tests/support/chaos_proxy.h"
 #include "tests/support/loopback_ps.h"

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/cc/grpc_transport.h"
-#include "client/cc/parameter_client.h"
+#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/transport/grpc_transport.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {

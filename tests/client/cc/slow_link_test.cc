@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "client/cc/grpc_transport.h"
-#include "client/cc/parameter_client.h"
-#include "client/cc/table_client.h"
+#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/parameters/table_client.h"
+#include "client/cc/transport/grpc_transport.h"
 #include "proto/wire/layout_io.h"
 #include "tests/support/chaos_proxy.h"
 #include "tests/support/loopback_ps.h"

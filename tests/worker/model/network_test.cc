@@ -133,7 +133,7 @@ TEST(NetworkTest, AGradientIsFinalWhenItIsSaidToBe) {
 }
 
 // The client writes the next step's values over a variable as soon as the last
-// gradient of its block is ready (client/cc/parameter_client.h, I3).
+// gradient of its block is ready (client/cc/parameters/parameter_client.h, I3).
 TEST(NetworkTest, ReadsNoParameterWhoseGradientIsReady) {
   constexpr char kText[] = R"(
 layer { name: "conv" conv2d { filters: 3 kernel_size: 3 padding: 1 } }

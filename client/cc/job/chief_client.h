@@ -1,0 +1,178 @@
+// The worker's line to the chief: joins, reports progress, obeys.
+//
+// Place: worker_task and the SDK's session register with it; the train loop
+// sees it as JobControl. One thread keeps a Heartbeat stream open: progress up
+// every 500 ms and at once when something changes, commands down.
+//
+// Invariants
+//   I1. A chief that is away does not stop training; after `lost_after` without
+//       one the worker ends.
+//   I2. A restarted chief must grant the same slot, generation and history
+//       again; another grant ends the worker.
+//   I3. A report goes out with the first message after it that leaves. What the
+//       chief has not acknowledged goes out again on the next stream; the chief
+//       counts it once.
+//   I4. A job that is done ends every worker well: by the chief's word when it
+//       registers, or by DONE while no chief answers.
+// Threads: safe.
+// Errors (Register, stop_status):
+//   FAILED_PRECONDITION  the chief is away for too long, or grants another
+//                        history; also what the chief says of a lost shard.
+//   PERMISSION_DENIED    a newer process has this slot.
+//   INVALID_ARGUMENT     another cluster, JobSpec or variable list.
+//   ALREADY_EXISTS       the job has other tensors or another mode (SDK).
+#ifndef CLIENT_CC_JOB_CHIEF_CLIENT_H_
+#define CLIENT_CC_JOB_CHIEF_CLIENT_H_
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/job/job_control.h"
+#include "common/base/mutex.h"
+#include "proto/chief.grpc.pb.h"
+#include "proto/chief.pb.h"
+
+namespace weir {
+
+class ChiefClient : public JobControl {
+ public:
+  struct Options {
+    std::string address;
+    RegisterRequest request;  // without held_*
+    // Without a word from the chief, before the worker gives up.
+    std::chrono::milliseconds lost_after{60000};
+    std::chrono::milliseconds progress_every{500};
+    // Of one Register call.
+    std::chrono::milliseconds register_timeout{10000};
+    // Adds figures that cost more than a clock read: called by the heartbeat,
+    // at most every `read_device_every`. May be null.
+    std::function<void(Phases*)> read_device;
+    std::chrono::milliseconds read_device_every{1000};
+    // Whether the job's directory says that it is done (JobIsDone): asked while
+    // the chief is away. May be null.
+    std::function<bool()> job_is_done;
+
+    absl::Status Validate() const;
+  };
+
+  static absl::StatusOr<std::unique_ptr<ChiefClient>> Create(Options options);
+  ~ChiefClient() override;
+
+  // What a program of the SDK does while it registers; may be null.
+  struct Joining {
+    // Assigns the initial values as this sender.
+    std::function<absl::Status(const Sender&)> assign;
+    // Asked between calls; an error ends Register.
+    std::function<absl::Status()> on_wait;
+  };
+
+  // Repeats Register until the chief grants or refuses, or RequestStop. An
+  // error while stopping() is true: the job is over, stop_status says how.
+  absl::StatusOr<Grant> Register(const Joining& joining = {});
+
+  // Opens the Heartbeat stream. `on_stop` is called once, with a lock held,
+  // when the worker is to stop: the loop may be waiting elsewhere. `moved`, if
+  // any, is asked for Progress.bytes_moved, likewise.
+  // REQUIRES: Register returned `grant`.
+  void Start(const Grant& grant, std::function<void()> on_stop,
+             std::function<uint64_t()> moved = nullptr);
+  // From now on neither is called.
+  void ForgetCallbacks();
+
+  bool EnterItem() override;
+  // EnterItem that gives up after `timeout`: nullopt.
+  std::optional<bool> EnterItemWithin(std::chrono::milliseconds timeout);
+  void LeaveItem(uint64_t next_item, const ItemReport& report,
+                 const ParameterClient::ItemResult& result) override;
+  // Without a report: of a program whose losses the chief does not know.
+  void LeaveItem(uint64_t next_item, const ParameterClient::ItemResult& result);
+  void AddPhases(const Phases& phases) override;
+  void OutOfWork() override;
+
+  // Stops this worker from inside: a signal. The item in flight is finished, if
+  // that takes no more than 10 s. The first reason stays.
+  void RequestStop(const absl::Status& why);
+  // Where stopping() is true because the chief gave this worker another slot in
+  // place of its own: that one.
+  std::optional<int> slot_to_take() const;
+  // True once the worker is to stop; then stop_status says why, OK: job done.
+  bool stopping() const;
+  absl::Status stop_status() const;
+
+  // Close of a program that has finished: says so.
+  void CloseFinished();
+  // Sends what is still to be reported, and `error` unless OK; closes the
+  // stream. Waits at most 2 s.
+  void Close(const absl::Status& error);
+
+ private:
+  explicit ChiefClient(Options options);
+
+  void Run();
+  // One stream from open to end; why it ended.
+  absl::Status RunStream();
+  void WriteProgress(grpc::ClientReaderWriter<Progress, Command>* stream);
+  void OnCommand(const Command& command);
+  absl::Status CallRegister(const RegisterRequest& request,
+                            RegisterReply* reply);
+  // Register calls until a grant; `held` names the grant to keep, or null.
+  absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held,
+                                             const Joining& joining);
+  void Leave(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // RequestStop, once no item is in flight or that has taken too long.
+  void StopWhenFree() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Stop(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, for one that is not to register any longer.
+  absl::Status StopRegistering(const absl::Status& why);
+  void ReadDevice(Progress* progress);
+  // The next message; dirty_ stays true while more is left to send.
+  Progress TakeProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of pending_, what fits into one message; keeps a copy in unheard_.
+  Progress TakePending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnHeard(uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddItem(uint64_t next_item, const ParameterClient::ItemResult& result)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  const std::unique_ptr<Chief::Stub> stub_;
+  Grant grant_;                 // constant after Start
+  int64_t device_read_ns_ = 0;  // the heartbeat's thread alone
+
+  mutable Mutex mutex_;
+  std::function<void()> on_stop_ ABSL_GUARDED_BY(mutex_);
+  std::function<uint64_t()> moved_ ABSL_GUARDED_BY(mutex_);
+  CondVar changed_;
+  bool hold_ ABSL_GUARDED_BY(mutex_) = false;
+  bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;
+  bool out_of_work_ ABSL_GUARDED_BY(mutex_) = false;
+  bool dirty_ ABSL_GUARDED_BY(mutex_) = false;  // report at once
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;  // the last word is out
+  bool stream_ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> leave_ ABSL_GUARDED_BY(mutex_);  // RequestStop
+  int64_t leave_ns_ ABSL_GUARDED_BY(mutex_) = 0;               // not after
+  std::optional<int> slot_to_take_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_item_ ABSL_GUARDED_BY(mutex_) = 0;
+  Progress pending_ ABSL_GUARDED_BY(mutex_);  // reports, counts and phases
+  // Sent, and not acknowledged; by their sequence.
+  std::deque<Progress> unheard_ ABSL_GUARDED_BY(mutex_);
+  // The last so many of them are to be sent again.
+  size_t send_again_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;  // of the newest
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::thread thread_;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_JOB_CHIEF_CLIENT_H_

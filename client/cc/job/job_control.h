@@ -1,0 +1,37 @@
+// What the train loop needs of the one who runs the job.
+//
+// Place: between worker/train_loop and the chief; ChiefClient implements it
+// over gRPC, tests with a few lines.
+//
+// Invariants
+//   I1. Between EnterItem (true) and LeaveItem an item is in flight: a hold
+//       waits for it.
+// Threads: the loop calls from one thread.
+#ifndef CLIENT_CC_JOB_JOB_CONTROL_H_
+#define CLIENT_CC_JOB_JOB_CONTROL_H_
+
+#include <cstdint>
+
+#include "client/cc/parameters/parameter_client.h"
+#include "proto/chief.pb.h"
+
+namespace weir {
+
+class JobControl {
+ public:
+  virtual ~JobControl() = default;
+
+  // Waits while the job is held. False: stop; nothing is in flight.
+  virtual bool EnterItem() = 0;
+  // The item below `next_item` is acknowledged by every shard.
+  virtual void LeaveItem(uint64_t next_item, const ItemReport& report,
+                         const ParameterClient::ItemResult& result) = 0;
+  // Where the time of the item under way went; called before its LeaveItem.
+  virtual void AddPhases(const Phases& /*phases*/) {}
+  // Nothing is left to do for this slot; returns when the worker may end.
+  virtual void OutOfWork() = 0;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_JOB_JOB_CONTROL_H_

@@ -1,0 +1,93 @@
+// What leaves instead of a gradient: its blocks in the push's encoding, with
+// what the encoding takes away kept for the next time.
+//
+// Place: ParameterClient asks it for a block's bytes when it sends them.
+//
+// Terms
+//   residual   what earlier items of this slot should have moved a value by
+//              and did not. Item t sends encode(g + residual), and what that
+//              decodes to is taken off the residual (error feedback: Seide et
+//              al., "1-Bit Stochastic Gradient Descent", Interspeech 2014;
+//              Stich et al., "Sparsified SGD with Memory", NeurIPS 2018).
+//
+// Invariants
+//   I1. A block is encoded once per item: who asks again gets the same bytes.
+//   I2. Residuals are finite. A block with NaN or infinity travels as F32, so
+//       that the ps can say which variable it is in, and leaves them alone.
+//   I3. Variables that an item leaves out keep their residuals.
+//   I4. Blocks that hold buffers travel as F32: they are samples, not
+//       increments (see "Buffers travel as samples" in docs/design_notes.md).
+// Threads: safe for different blocks; of one block, one thread at a time.
+// Owns/borrows: borrows layout, gradients, transport.
+// Cost: 4 bytes a parameter for the residuals, and at most as many for what is
+//   encoded; one pass per block and item.
+#ifndef CLIENT_CC_PARAMETERS_GRADIENT_ENCODER_H_
+#define CLIENT_CC_PARAMETERS_GRADIENT_ENCODER_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cc/transport/transport.h"
+#include "common/job/layout.h"
+#include "proto/job_spec.pb.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class GradientEncoder {
+ public:
+  struct Encoded {
+    Encoding encoding = F32;
+    std::span<const char> bytes;  // until the block's next item
+  };
+
+  // `gradients`: flat space. REQUIRES: compression is valid, its push not F32.
+  // RESOURCE_EXHAUSTED when there is no memory.
+  static absl::StatusOr<std::unique_ptr<GradientEncoder>> Create(
+      const Compression& compression, const Layout* layout,
+      const float* gradients, Transport* transport);
+
+  // The block's gradient for `push`, which names the item and what it leaves
+  // out.
+  Encoded Encode(BlockId block, const Push& push);
+
+ private:
+  // Elements [begin, end) of a block.
+  struct Range {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  struct Block {
+    FlatRange range;
+    std::vector<Segment> segments;
+    bool has_buffers = false;
+    char* out = nullptr;  // where the encoded bytes go
+    size_t bytes = 0;     // 0: not encoded for `item`, or sent as F32
+    uint64_t item = ~uint64_t{0};
+  };
+
+  GradientEncoder(const Compression& compression, const float* gradients)
+      : encoding_(compression.push()),
+        top_k_fraction_(compression.top_k_fraction()),
+        gradients_(gradients) {}
+
+  size_t BytesMax(int64_t elements) const;
+  size_t PlacesIn(int64_t elements) const;
+  std::vector<Range> Moved(const Block& block, const Push& push) const;
+  size_t EncodeFixedSize(const Block& block, const std::vector<Range>& moved);
+  size_t EncodeLargest(const Block& block, const std::vector<Range>& moved);
+
+  const Encoding encoding_;
+  const double top_k_fraction_;
+  const float* const gradients_;
+  std::vector<std::vector<Block>> shards_;
+  std::shared_ptr<float> encoded_;  // of all blocks
+  std::vector<float> residuals_;    // flat space
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_PARAMETERS_GRADIENT_ENCODER_H_

@@ -1,0 +1,269 @@
+// The worker's side of the parameters: pull values in place, push gradients.
+//
+// Place: worker/train_loop and the public SDK (client/cc/weir.h) call it; it
+// speaks to every ps through a Transport. Blocks come and go while the caller
+// computes: a gradient leaves when the last one in its block is ready, values
+// arrive in the order in which forward needs them.
+//
+// Terms
+//   item   one contribution's push: BeginItem, GradientReady..., FinishItem,
+//          WaitReceipts. One at a time.
+//   pull   a set of blocks on its way into `parameters`; one at a time.
+//   want   which values: latest, or exactly version v (proto/ps.proto).
+//
+// Invariants
+//   I1. Every block of an item is applied exactly once per (slot, item),
+//       however often connections break: it is repeated until its receipt is
+//       in.
+//   I2. No block of an item leaves before every value of the pull before it is
+//       here, on every shard.
+//   I3. Gradients may change only between WaitReceipts and GradientReady;
+//       `parameters` only by a pull, which with ItemPush::then starts for a
+//       block when the last gradient in it is ready, in every mode: no value
+//       that backward may still read is overwritten. (then_at_once is for those
+//       who compute from a copy.)
+// Threads: one caller, plus two threads per stream, so that gradients leave
+//   while answers are waited for, and one that watches for lost shards.
+//   Interrupt may be called on any thread.
+// Owns/borrows: transport, layout and both buffers are borrowed.
+// Errors: FAILED_PRECONDITION  a shard is lost, restarted, or of another job,
+//                              history or layout; the message names it.
+//         PERMISSION_DENIED    a newer process has this slot.
+//         others               as the ps answered, with its name.
+//   After an error every call returns it.
+#ifndef CLIENT_CC_PARAMETERS_PARAMETER_CLIENT_H_
+#define CLIENT_CC_PARAMETERS_PARAMETER_CLIENT_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/parameters/gradient_encoder.h"
+#include "client/cc/parameters/shard_exchange.h"
+#include "client/cc/transport/loans.h"
+#include "client/cc/transport/transport.h"
+#include "common/base/mutex.h"
+#include "common/job/layout.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class ParameterClient {
+ public:
+  // Where a push stands; for failpoints in tests.
+  enum class Event { kHalfSent, kAllSent, kFirstShardDone };
+
+  struct Options {
+    Transport* transport = nullptr;
+    std::vector<std::string> addresses;  // of the shards, in order
+    const Layout* layout = nullptr;
+    Sender sender;
+    // Flat space, layout->flat_elements() floats each. `gradients` may be null
+    // for a reader; its padding must be finite.
+    float* parameters = nullptr;
+    float* gradients = nullptr;
+    // Variables as forward needs them; those not named come last.
+    std::vector<int> forward_order;
+    // Of what is pushed; the caller's wants name the encoding of values.
+    Compression compression;
+    // Per shard and direction; see ShardExchange.
+    int64_t in_flight_bytes_max = ShardExchange::kInFlightBytesMax;
+    // Streams to each ps, each with a range of its blocks, where the transport
+    // has a use for more than one: more threads and bytes in flight, for links
+    // that one connection does not fill.
+    int channels_per_peer = 1;
+    std::chrono::milliseconds lost_after{10000};
+    std::function<void(Event)> on_event;  // on an I/O thread
+    // Called about ten times a second while a call waits, on its thread and
+    // without a lock; an error ends the call, which may then be repeated. May
+    // be null.
+    std::function<absl::Status()> on_wait;
+    Clock* clock = Clock::Real();
+
+    absl::Status Validate() const;
+  };
+
+  struct ItemPush {
+    uint64_t item = 0;
+    uint32_t contribution = 0;  // sync: index in the step
+    float weight = 1.0f;
+    std::vector<int> left_out = {};  // variables
+    std::vector<Hyper> hyper = {};
+    // Values to read behind the item, everything. From GradientReady(v) on
+    // those of `v` may change.
+    std::optional<Want> then = std::nullopt;
+    // `then` is asked for now, not as gradients leave; nothing may compute from
+    // `parameters` any more. Waits for the pull before it.
+    bool then_at_once = false;
+  };
+
+  struct ItemResult {
+    bool bad = false;          // NaN or Inf: some block was left out
+    std::string bad_variable;  // one of them
+    uint64_t duplicate_blocks = 0;
+    uint64_t staleness_sum = 0;  // over blocks
+    uint64_t staleness_count = 0;
+    uint64_t staleness_max = 0;
+    // Payloads, since the result before.
+    uint64_t bytes_sent = 0;
+    uint64_t bytes_received = 0;
+  };
+
+  struct Counters {
+    uint64_t bytes_sent = 0;  // payloads
+    uint64_t bytes_received = 0;
+    int64_t wait_ns = 0;  // the caller's, in Wait*
+    uint64_t reconnects = 0;
+  };
+
+  static absl::StatusOr<std::unique_ptr<ParameterClient>> Create(
+      Options options);
+  // Cancels what is under way.
+  ~ParameterClient();
+
+  // Starts to read `variables` (none: all). A pull under way is waited for
+  // first by the I/O threads, not by the caller.
+  // REQUIRES: no item between BeginItem and FinishItem.
+  absl::Status StartPull(const Want& want, std::span<const int> variables = {});
+  // Waits until variable `v` is here, if a pull brings it.
+  absl::Status WaitVariable(int v);
+  absl::Status WaitPull();
+
+  // Starts an item. Waits for the receipts of the one before.
+  absl::Status BeginItem(const ItemPush& item);
+  // The gradient (a buffer: the sample) of `v` is final. Once per variable; for
+  // variables left out by BeginItem, nothing.
+  void GradientReady(int v);
+  // The same of several, which are where the pairs say, of their variables'
+  // shapes. They are copied at the edges of blocks alone, and may change after
+  // WaitReceipts.
+  void GradientsReady(std::span<const std::pair<int, const float*>> gradients);
+  // Leaves out the variables that never became ready.
+  absl::Status FinishItem();
+  // Waits until every shard has settled every block and nothing reads
+  // `gradients` any more.
+  absl::StatusOr<ItemResult> WaitReceipts();
+
+  // Ends every wait for values, now and later, with `status`; an item in
+  // flight still gets its receipts.
+  void Interrupt(const absl::Status& status);
+
+  // The smallest version over the blocks, as last pulled.
+  uint64_t version_min() const;
+  Counters counters() const;
+
+ private:
+  // One stream's way to a ps: a shard, or a range of its blocks when there are
+  // several channels to a peer; "shard" below is a place in shards_.
+  // All but `ps`, `link`, `wake` and `threads` is guarded by mutex_; a thread
+  // that is blocked in the stream holds its own reference to it. Both threads
+  // do the same: whatever is to be done and the other does not do. So one alone
+  // does both while that is enough, and nothing changes hands.
+  struct Shard {
+    int ps = 0;  // its shard
+    std::unique_ptr<ShardLink> link;
+    std::unique_ptr<ShardExchange> exchange;
+    std::shared_ptr<PushPullStream> stream;
+    bool sending = false;
+    bool receiving = false;
+    CondVar wake;
+    std::thread threads[2];
+  };
+  // One block, known by its place in blocks_.
+  struct Block {
+    int shard = 0;  // place in shards_
+    int index = 0;  // in its exchange
+    FlatRange range;
+    std::vector<int> variables;
+    // Of the item under way.
+    int not_ready = 0;
+    std::vector<uint32_t> left_out;
+    const float* from = nullptr;  // null: `gradients` has it
+  };
+  // One variable's part of one block.
+  struct Part {
+    int place = 0;  // of the block
+    Segment segment;
+    int64_t flat_begin = 0;
+    bool whole = false;  // all of the block
+  };
+
+  explicit ParameterClient(Options options);
+  void BuildBlocks();
+  void AddChannels(int shard, const std::vector<int>& rank)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunShard(int shard);
+  // These three drop the lock around the I/O.
+  void Connect(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(int shard, ShardExchange::Action action)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What is sent for a chunk that has a payload, and its encoding.
+  std::span<const char> PayloadOf(int shard, const float* from,
+                                  GradientChunk* header) const;
+  void Receive(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteFailure(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Watch();
+  // Drops the lock for a while.
+  void Look(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BeginWants(const Want& want, const std::vector<int>& blocks,
+                  bool at_once = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WantWithItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteWanted(const std::vector<int>& blocks)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnStored(int block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void VariableReady(int v, bool left_out)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NotePushEvents(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ItemDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A pull waits for the one under way.
+  bool PullWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ValuesHere(int v) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until `done` holds; it is called with the lock held.
+  template <typename Done>
+  absl::Status WaitUntil(const Done& done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  std::unique_ptr<GradientEncoder> encoder_;  // null: F32 from `gradients`
+  // Constant after construction.
+  std::vector<std::vector<Part>> parts_of_;  // by variable
+  std::vector<int> forward_blocks_;          // places, in forward order
+  std::vector<int> first_;                   // by shards_: its first block
+
+  mutable Mutex mutex_;
+  std::vector<Block> blocks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Shard>> shards_;  // members: see Shard
+  CondVar changed_;  // something that a caller waits for
+  CondVar watch_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  absl::Status interrupted_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  // Pull.
+  std::vector<int> values_missing_ ABSL_GUARDED_BY(mutex_);  // per variable
+  int values_left_ ABSL_GUARDED_BY(mutex_) = 0;              // blocks
+  // A pull that starts when the one under way is complete.
+  std::optional<std::pair<Want, std::vector<int>>> next_pull_
+      ABSL_GUARDED_BY(mutex_);
+  // Item.
+  bool item_open_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);  // by BeginItem
+  // What is to be read behind the item, while the pull before it is under way.
+  std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
+  int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
+  Counters counters_ ABSL_GUARDED_BY(mutex_);
+  Counters reported_ ABSL_GUARDED_BY(mutex_);  // by WaitReceipts
+  Loans loans_;  // payloads that the transport still reads
+  std::thread watcher_;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_PARAMETERS_PARAMETER_CLIENT_H_

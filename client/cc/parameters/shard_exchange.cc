@@ -1,0 +1,471 @@
+#include "client/cc/parameters/shard_exchange.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "proto/wire/value_encoding.h"
+
+namespace weir {
+namespace {
+
+int64_t Ns(std::chrono::milliseconds ms) {
+  return std::chrono::nanoseconds(ms).count();
+}
+
+bool IsRetriable(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk:  // the server closed the stream in good order
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnknown:  // a broken connection, in gRPC's words
+      return true;
+    default:
+      return false;
+  }
+}
+
+// What a new process mends, in the code that asks for one: OUT_OF_RANGE and
+// DATA_LOSS would end the job.
+absl::Status ForThisTask(const absl::Status& status) {
+  if (absl::IsOutOfRange(status)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(status.message(),
+                     "; start this task again: it goes on where the shards "
+                     "expect it"));
+  }
+  if (absl::IsDataLoss(status)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(status.message(),
+                     ", again and again; check the network between the hosts, "
+                     "then start this task again"));
+  }
+  return status;
+}
+
+// Not answered before others have pushed.
+bool MayPark(const Want& want) {
+  return want.when_case() == Want::kVersion || want.clock() > 0;
+}
+
+}  // namespace
+
+ShardExchange::ShardExchange(Options options)
+    : options_(std::move(options)),
+      blocks_(options_.elements.size()),
+      backoff_(options_.backoff_min),
+      watch_(options_.lost_after) {
+  WEIR_CHECK(options_.rank.size() == options_.elements.size());
+}
+
+void ShardExchange::NoteWork() {
+  if (!HasWork()) {
+    watch_.Heard(options_.clock->NowNs());
+  }
+}
+
+void ShardExchange::StartWants(const Want& want, const std::vector<int>& blocks,
+                               bool at_once) {
+  if (blocks.empty()) {
+    return;
+  }
+  NoteWork();
+  SetWant(want, static_cast<int>(blocks.size()));
+  for (const int block : blocks) {
+    const PushState push = blocks_[block].push;
+    if (gate_open_ && !at_once &&
+        (push == PushState::kPending || push == PushState::kReady)) {
+      blocks_[block].want = WantState::kWithPush;
+      ++wants_with_push_;
+    } else {
+      QueueWant(block);
+    }
+  }
+}
+
+void ShardExchange::QueueWant(int block) {
+  blocks_[block].want = WantState::kQueued;
+  wants_queued_.insert({options_.rank[block], block});
+}
+
+void ShardExchange::SetWant(const Want& want, int blocks) {
+  WEIR_CHECK(wants_left_ == 0);
+  want_ = want;
+  if (want_.timeout_ms() == 0) {
+    want_.set_timeout_ms(static_cast<uint32_t>(options_.want_timeout.count()));
+  }
+  wants_left_ = blocks;
+}
+
+void ShardExchange::WantWithItem(const Want& want) {
+  SetWant(want, static_cast<int>(blocks_.size()));
+  wants_with_push_ = wants_left_;
+  for (Block& block : blocks_) {
+    WEIR_CHECK(block.push == PushState::kPending ||
+               block.push == PushState::kReady);
+    block.want = WantState::kWithPush;
+  }
+}
+
+void ShardExchange::BeginItem(const Push& push) {
+  WEIR_CHECK(item_done());
+  push_ = push;
+  receipts_ = {};
+  for (Block& block : blocks_) {
+    block.push = PushState::kPending;
+    block.base_version = block.version;
+  }
+  blocks_unsent_ = blocks_unacknowledged_ = static_cast<int>(blocks_.size());
+}
+
+void ShardExchange::BlockReady(int block, bool payload,
+                               std::vector<uint32_t> left_out) {
+  Block& b = blocks_[block];
+  WEIR_CHECK(b.push == PushState::kPending);
+  NoteWork();
+  b.push = PushState::kReady;
+  b.payload = payload;
+  b.left_out = std::move(left_out);
+  ++blocks_open_;
+  ready_.insert({options_.rank[block], block});
+}
+
+ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
+  Action action;
+  const int64_t now = options_.clock->NowNs();
+  if (!status_.ok()) {
+    action.kind = Action::kFailed;
+    return action;
+  }
+  if (!connected_) {
+    // Not before the other thread has left the stream that broke.
+    if (HasWork() && !sending && !receiving) {
+      action.kind = now >= reconnect_at_ns_ ? Action::kConnect : Action::kSleep;
+      action.until_ns = reconnect_at_ns_;
+    }
+    return action;
+  }
+  if (draining_) {
+    action.kind = receiving ? Action::kIdle : Action::kReceive;
+    return action;
+  }
+  if (!deferred_.empty() && now >= deferred_until_ns_) {
+    for (const int block : deferred_) {
+      blocks_[block].push = PushState::kReady;
+      ready_.insert({options_.rank[block], block});
+    }
+    deferred_.clear();
+  }
+  if (!sending) {
+    if (PushMayGo()) {
+      return SendPush();
+    }
+    if (WantMayGo()) {
+      return SendWant();
+    }
+  }
+  if (!receiving && !requests_.empty()) {
+    action.kind = Action::kReceive;
+  } else if (!deferred_.empty()) {
+    action.kind = Action::kSleep;
+    action.until_ns = deferred_until_ns_;
+  }
+  return action;
+}
+
+bool ShardExchange::PushMayGo() const {
+  if (ready_.empty() || !gate_open_ ||
+      requests_.size() >= kInFlightRequestsMax) {
+    return false;
+  }
+  const int first = ready_.begin()->second;
+  const int64_t bytes =
+      blocks_[first].payload ? options_.elements[first] * 4 : 0;
+  return in_flight_bytes_ == 0 ||
+         in_flight_bytes_ + bytes <= options_.in_flight_bytes_max;
+}
+
+bool ShardExchange::WantMayGo() const {
+  return !wants_queued_.empty() && requests_.size() < kWantRequestsMax &&
+         WantHasRoom(wants_queued_.begin()->second);
+}
+
+ShardExchange::Action ShardExchange::SendPush() {
+  Action action;
+  action.kind = Action::kSend;
+  const int first = ready_.begin()->second;
+  const bool payload = blocks_[first].payload;
+  const uint64_t base_version = blocks_[first].base_version;
+  int count = 0;
+  for (int block = first; block < static_cast<int>(blocks_.size()); ++block) {
+    Block& b = blocks_[block];
+    if (b.push != PushState::kReady || b.payload != payload ||
+        b.base_version != base_version) {
+      break;
+    }
+    b.push = PushState::kSent;
+    b.push_request = next_request_;
+    ready_.erase({options_.rank[block], block});
+    if (b.want == WantState::kWithPush) {
+      --wants_with_push_;
+      if (payload && !MayPark(want_)) {
+        b.want = WantState::kSent;
+        b.want_request = next_request_;
+        wanted_bytes_ += options_.elements[block] * 4;
+        *action.header.mutable_want() = want_;
+      } else {
+        QueueWant(block);
+      }
+    }
+    ++count;
+    if (payload) {
+      break;
+    }
+  }
+  blocks_unsent_ -= count;
+  GradientChunk& header = action.header;
+  *header.mutable_sender() = options_.sender;
+  *header.mutable_push() = push_;
+  header.mutable_push()->set_base_version(base_version);
+  header.set_block(static_cast<uint32_t>(options_.first_block + first));
+  action.block = first;
+  if (payload) {
+    for (const uint32_t variable : blocks_[first].left_out) {
+      header.mutable_push()->add_left_out(variable);
+    }
+    in_flight_bytes_ += options_.elements[first] * 4;
+    action.payload = true;
+  } else {
+    header.set_block_count(static_cast<uint32_t>(count));
+  }
+  requests_[next_request_++] = count;
+  return action;
+}
+
+// What may park is asked for at once: it comes when the other workers have
+// pushed, and a bound would let the first block that is late hold up those that
+// are not.
+bool ShardExchange::WantHasRoom(int block) const {
+  return MayPark(want_) || wanted_bytes_ == 0 ||
+         wanted_bytes_ + options_.elements[block] * 4 <=
+             options_.in_flight_bytes_max;
+}
+
+ShardExchange::Action ShardExchange::SendWant() {
+  Action action;
+  action.kind = Action::kSend;
+  const int first = wants_queued_.begin()->second;
+  int count = 0;
+  while (!wants_queued_.empty() &&
+         wants_queued_.begin()->second == first + count &&
+         WantHasRoom(first + count)) {
+    Block& b = blocks_[first + count];
+    b.want = WantState::kSent;
+    b.want_request = next_request_;
+    wanted_bytes_ += options_.elements[first + count] * 4;
+    wants_queued_.erase(wants_queued_.begin());
+    ++count;
+  }
+  *action.header.mutable_sender() = options_.sender;
+  *action.header.mutable_want() = want_;
+  action.header.set_block(static_cast<uint32_t>(options_.first_block + first));
+  action.block = first;
+  action.header.set_block_count(static_cast<uint32_t>(count));
+  requests_[next_request_++] = count;
+  return action;
+}
+
+void ShardExchange::OnConnected() {
+  connected_ = true;
+  draining_ = false;
+}
+
+void ShardExchange::OnStreamEnd(const absl::Status& status) {
+  connected_ = false;
+  draining_ = false;
+  requests_.clear();
+  in_flight_bytes_ = 0;
+  wanted_bytes_ = 0;
+  ++reconnects_;
+  if (!status_.ok()) {
+    return;
+  }
+  // The item that the shard expects may be ours after all, on another block:
+  // one resend of everything unacknowledged settles it.
+  const bool skipped = status.code() == absl::StatusCode::kOutOfRange &&
+                       !item_done() && skipped_item_ != push_.item();
+  if (skipped) {
+    skipped_item_ = push_.item();
+  }
+  // Nothing of a damaged payload was taken, on either side: it goes again.
+  const bool damaged = absl::IsDataLoss(status) && ++damaged_ < kDamagedMax;
+  if (!skipped && !damaged && !IsRetriable(status.code())) {
+    Fail(ForThisTask(status));
+    return;
+  }
+  last_error_ = status;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    Block& block = blocks_[i];
+    const bool wanted =
+        block.want == WantState::kSent || block.want == WantState::kQueued;
+    if (block.push == PushState::kSent) {
+      block.push = PushState::kReady;
+      ++blocks_unsent_;
+      ready_.insert({options_.rank[i], static_cast<int>(i)});
+      if (wanted) {
+        wants_queued_.erase({options_.rank[i], static_cast<int>(i)});
+        block.want = WantState::kWithPush;
+        ++wants_with_push_;
+      }
+    } else if (wanted) {
+      QueueWant(static_cast<int>(i));
+    }
+  }
+  reconnect_at_ns_ = options_.clock->NowNs() + Ns(backoff_);
+  backoff_ = std::min(backoff_ * 2, options_.backoff_max);
+  CheckLost();
+}
+
+void ShardExchange::Answered(uint32_t* request) {
+  const auto it = requests_.find(*request);
+  if (it != requests_.end() && --it->second == 0) {
+    requests_.erase(it);
+  }
+  *request = 0;
+}
+
+int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
+  if (!status_.ok()) {
+    return -1;
+  }
+  watch_.Heard(options_.clock->NowNs());
+  backoff_ = options_.backoff_min;
+  damaged_ = 0;
+  if (incarnation_ != 0 && answer.incarnation() != incarnation_) {
+    Fail(absl::FailedPreconditionError(
+        "the process was restarted; its parameters are gone"));
+    return -1;
+  }
+  incarnation_ = answer.incarnation();
+  const uint32_t count = answer.has_receipt() ? answer.block_count() : 1;
+  const auto first_block = static_cast<uint32_t>(options_.first_block);
+  const size_t end = size_t{answer.block()} + std::max<uint32_t>(count, 1);
+  if (answer.block() < first_block || end > first_block + blocks_.size()) {
+    Fail(absl::InternalError(absl::StrCat("answered for block ", end - 1,
+                                          " of [", first_block, ", ",
+                                          first_block + blocks_.size(), ")")));
+    return -1;
+  }
+  if (answer.has_receipt()) {
+    OnReceipt(answer);
+    if (payload_bytes == 0 && !answer.not_yet()) {
+      return -1;  // of a push without a want
+    }
+  }
+  const int index = static_cast<int>(answer.block() - first_block);
+  Block& block = blocks_[index];
+  if (block.want != WantState::kSent) {
+    return -1;
+  }
+  Answered(&block.want_request);
+  wanted_bytes_ -= options_.elements[index] * 4;
+  if (answer.not_yet()) {
+    QueueWant(index);
+    return -1;
+  }
+  const size_t bytes_due = EncodedBytes(
+      want_.encoding(), static_cast<size_t>(options_.elements[index]));
+  if (answer.encoding() != want_.encoding() || payload_bytes != bytes_due ||
+      (want_.when_case() == Want::kVersion &&
+       answer.version() != want_.version())) {
+    Fail(absl::InternalError(absl::StrCat(
+        "answered block ", index, " with ", payload_bytes, " bytes of version ",
+        answer.version(), "; wanted ", bytes_due)));
+    return -1;
+  }
+  block.want = WantState::kCopying;
+  return index;
+}
+
+void ShardExchange::OnReceipt(const ValueChunk& answer) {
+  const Receipt& receipt = answer.receipt();
+  const uint32_t count = std::max<uint32_t>(answer.block_count(), 1);
+  bool changed = false;
+  const uint32_t first =
+      answer.block() - static_cast<uint32_t>(options_.first_block);
+  for (uint32_t i = first; i < first + count; ++i) {
+    Block& block = blocks_[i];
+    if (block.push != PushState::kSent || receipt.item() != push_.item()) {
+      continue;
+    }
+    if (block.payload) {
+      in_flight_bytes_ -= options_.elements[i] * 4;
+    }
+    Answered(&block.push_request);
+    if (receipt.outcome() == Receipt::DEFERRED) {
+      block.push = PushState::kDeferred;
+      ++blocks_unsent_;
+      deferred_.push_back(static_cast<int>(i));
+      deferred_until_ns_ = options_.clock->NowNs() + Ns(options_.defer_pause);
+      continue;
+    }
+    changed = true;
+    block.push = PushState::kNone;
+    --blocks_open_;
+    --blocks_unacknowledged_;
+    receipts_.duplicates += receipt.outcome() == Receipt::DUPLICATE ? 1 : 0;
+  }
+  if (!changed) {
+    return;
+  }
+  if (receipt.outcome() == Receipt::ACCEPTED) {
+    receipts_.staleness_sum += receipt.staleness() * count;
+    receipts_.staleness_count += count;
+    receipts_.staleness_max =
+        std::max(receipts_.staleness_max, receipt.staleness());
+  } else if (receipt.outcome() == Receipt::LEFT_OUT) {
+    receipts_.bad_variable = static_cast<int>(receipt.bad_variable());
+  }
+}
+
+void ShardExchange::OnStored(int block, uint64_t version) {
+  WEIR_CHECK(blocks_[block].want == WantState::kCopying);
+  blocks_[block].want = WantState::kNone;
+  blocks_[block].version = version;
+  if (!gate_open_) {
+    blocks_[block].base_version = version;  // of the pull before the item
+  }
+  --wants_left_;
+}
+
+bool ShardExchange::CheckLost() {
+  const int64_t now = options_.clock->NowNs();
+  if (!status_.ok() || !HasWork()) {
+    watch_.LookIdle(now);
+    return !status_.ok();
+  }
+  if (!watch_.Look(now)) {
+    return false;
+  }
+  Fail(absl::FailedPreconditionError(absl::StrCat(
+      watch_.Reason(), last_error_.ok() ? "" : ": ", last_error_.message())));
+  return true;
+}
+
+void ShardExchange::Fail(const absl::Status& status) {
+  const std::string message(status.message());
+  status_ = absl::Status(
+      status.code(), absl::StrCat("ps ", options_.shard, " (", options_.address,
+                                  ") ", WithoutAddress(message)));
+}
+
+// The transport's messages begin with the address; ours name it already.
+std::string ShardExchange::WithoutAddress(const std::string& message) const {
+  const std::string prefix = absl::StrCat("ps ", options_.address, ": ");
+  return message.rfind(prefix, 0) == 0 ? message.substr(prefix.size())
+                                       : message;
+}
+
+}  // namespace weir

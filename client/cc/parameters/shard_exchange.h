@@ -1,0 +1,242 @@
+// What to do next on the way to one ps: send, receive, reconnect, give up.
+//
+// Place: the decisions of ParameterClient without its I/O. Two threads per
+// shard ask Next() what is left to them, do it, and report what happened.
+//
+// Terms
+//   item     the contribution that is being pushed; one at a time.
+//   want     a question for values of blocks; one set at a time. A want that
+//            goes with the item leaves when its block's push has left: values
+//            that need not be waited for are asked for in the push itself, and
+//            one answer brings both; others right behind it, as an answer that
+//            parks would hold up the receipt.
+//   gate     closed while any shard still owes values: nothing of step t+1
+//            leaves before step t+1 is here (DESIGN: sync).
+//   receipt  the shard's word that a block of the item is settled.
+//
+// Invariants
+//   I1. A block is sent again, with the same identity, until its receipt is in.
+//   I2. Payload without a receipt is at most in_flight_bytes_max, or one block;
+//       so are values asked for that need not wait for other workers. More in
+//       the sockets falls out of the cache (docs/performance.md).
+//   I3. Requests without an answer are at most kInFlightRequestsMax, so that
+//       the server never stops reading (proto/ps.proto: 256); wants, which may
+//       park, are asked while they are fewer than kWantRequestsMax, so that
+//       pushes always find room.
+//   I4. Among ready blocks the one that forward needs first goes first.
+//   I5. With the gate open no block is asked for before its own push has left,
+//       but for wants that are to go at once.
+//   I6. A push names the version that its block had when the item began: from
+//       it the gradient was computed, whatever has come since.
+//   I7. Fails once, for good, when the shard is lost while work waits
+//       (peer_watch.h), or at the first answer that only the chief can mend.
+// Threads: compatible; ParameterClient serialises.
+// Errors: FAILED_PRECONDITION  unreachable for lost_after, restarted, or
+//                              refused; the message names shard and address.
+//         others               as the ps answered, with the shard's name.
+// Cost: O(log blocks) per message.
+#ifndef CLIENT_CC_PARAMETERS_SHARD_EXCHANGE_H_
+#define CLIENT_CC_PARAMETERS_SHARD_EXCHANGE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/transport/peer_watch.h"
+#include "common/base/clock.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class ShardExchange {
+ public:
+  // Half of what makes a server stop reading.
+  static constexpr int kInFlightRequestsMax = 128;
+  static constexpr int kWantRequestsMax = 96;
+  static constexpr int64_t kInFlightBytesMax = 2 << 20;
+  // Streams in a row that end with a damaged payload and bring no answer: such
+  // a way is of no use.
+  static constexpr int kDamagedMax = 5;
+
+  struct Options {
+    int shard = 0;
+    std::string address;
+    // The blocks of the shard that go this way: from `first_block` on, as many
+    // as `elements` has. Everywhere else in this class they count from 0.
+    int first_block = 0;
+    Sender sender;
+    // Per block: floats, and its place in the order in which forward needs
+    // blocks (smaller is earlier).
+    std::vector<int64_t> elements;
+    std::vector<int> rank;
+    int64_t in_flight_bytes_max = kInFlightBytesMax;
+    std::chrono::milliseconds lost_after{10000};
+    std::chrono::milliseconds backoff_min{100};
+    std::chrono::milliseconds backoff_max{1000};
+    std::chrono::milliseconds defer_pause{10};
+    std::chrono::milliseconds want_timeout{2000};
+    Clock* clock = Clock::Real();
+  };
+
+  struct Action {
+    enum Kind {
+      kIdle,     // nothing to do until something changes
+      kConnect,  // open a stream
+      kSend,     // `header`, with the block's gradient when `payload`
+      kReceive,  // wait for the next answer
+      kSleep,    // nothing to do before `until_ns`
+      kFailed,   // see status()
+    };
+    Kind kind = kIdle;
+    GradientChunk header;
+    int block = 0;  // the first one of `header`
+    bool payload = false;
+    int64_t until_ns = 0;
+  };
+
+  // What the receipts of an item say.
+  struct Receipts {
+    uint64_t staleness_sum = 0;
+    uint64_t staleness_count = 0;
+    uint64_t staleness_max = 0;
+    uint64_t duplicates = 0;  // blocks
+    int bad_variable = -1;    // of a block that was left out for NaN or Inf
+  };
+
+  explicit ShardExchange(Options options);
+
+  // --- What the owner wants.
+
+  // Asks for `blocks`, the earliest rank first; for one whose push has not left
+  // yet, with it, unless `at_once`. REQUIRES: wants_left() == 0.
+  void StartWants(const Want& want, const std::vector<int>& blocks,
+                  bool at_once = false);
+  // Starts an item: every block waits for BlockReady. `push` has all but
+  // base_version and left_out. REQUIRES: item_done().
+  void BeginItem(const Push& push);
+  // Asks for every block with its push, or behind it.
+  // REQUIRES: wants_left() == 0; since BeginItem the gate was closed or no
+  // block
+  //           ready.
+  void WantWithItem(const Want& want);
+  // The block may go: with its gradient, leaving out `left_out`, or as a
+  // header (`payload` false: left out whole). REQUIRES: once per block.
+  void BlockReady(int block, bool payload, std::vector<uint32_t> left_out);
+  void SetGate(bool open) { gate_open_ = open; }
+
+  // --- What happens on the stream.
+
+  // What a thread is to do while others send or receive on the stream as the
+  // arguments say. A thread that finds nothing is called again when that ends.
+  Action Next(bool sending = false, bool receiving = false);
+  void OnConnected();
+  // A send failed: the stream's own status comes from Receive.
+  void OnSendFailed() { draining_ = true; }
+  void OnStreamEnd(const absl::Status& status);
+  // Takes an answer. Returns the block whose values the caller must now copy
+  // from the payload and then report by OnStored, or -1.
+  int OnAnswer(const ValueChunk& answer, size_t payload_bytes);
+  void OnStored(int block, uint64_t version);
+  // Fails when work has waited too long. True when the stream must be
+  // cancelled, because a thread may be blocked in it. To be called every
+  // look_period(), also when there is no work.
+  bool CheckLost();
+  std::chrono::milliseconds look_period() const { return watch_.period(); }
+  // Whether CheckLost would like to hear of traffic first (peer_watch.h).
+  bool WantsTraffic() const {
+    return HasWork() && watch_.WantsTraffic(options_.clock->NowNs());
+  }
+  void NoteTraffic(int64_t bytes) {
+    watch_.NoteTraffic(bytes, options_.clock->NowNs());
+  }
+
+  // --- State.
+
+  const absl::Status& status() const { return status_; }
+  int block_count() const { return static_cast<int>(blocks_.size()); }
+  int wants_left() const { return wants_left_; }
+  // Answers with values may arrive, or blocks wait for a pause to end: worth a
+  // second thread.
+  bool wants_in_flight() const { return wanted_bytes_ > 0; }
+  bool has_deferred() const { return !deferred_.empty(); }
+  int blocks_unsent() const { return blocks_unsent_; }
+  bool item_done() const { return blocks_unacknowledged_ == 0; }
+  const Receipts& receipts() const { return receipts_; }
+  uint64_t version(int block) const { return blocks_[block].version; }
+  uint64_t incarnation() const { return incarnation_; }
+  int reconnects() const { return reconnects_; }
+
+ private:
+  enum class PushState : uint8_t { kNone, kPending, kReady, kSent, kDeferred };
+  enum class WantState : uint8_t { kNone, kWithPush, kQueued, kSent, kCopying };
+
+  struct Block {
+    uint64_t version = 0;       // of the values last stored
+    uint64_t base_version = 0;  // of those that the item was computed from
+    PushState push = PushState::kNone;
+    WantState want = WantState::kNone;
+    bool payload = false;
+    std::vector<uint32_t> left_out;
+    uint32_t push_request = 0;  // keys of requests_
+    uint32_t want_request = 0;
+  };
+
+  bool HasWork() const {
+    return blocks_open_ > 0 || wants_left_ > wants_with_push_;
+  }
+  void NoteWork();
+  void Fail(const absl::Status& status);
+  void SetWant(const Want& want, int blocks);
+  std::string WithoutAddress(const std::string& message) const;
+  bool PushMayGo() const;
+  bool WantMayGo() const;
+  void QueueWant(int block);
+  Action SendPush();
+  Action SendWant();
+  bool WantHasRoom(int block) const;
+  void OnReceipt(const ValueChunk& answer);
+  void Answered(uint32_t* request);
+
+  const Options options_;
+  std::vector<Block> blocks_;
+  Push push_;
+  Want want_;
+  bool gate_open_ = true;
+  std::set<std::pair<int, int>> ready_;         // (rank, block)
+  std::set<std::pair<int, int>> wants_queued_;  // (rank, block)
+  std::vector<int> deferred_;
+  int64_t deferred_until_ns_ = 0;
+  int blocks_unsent_ = 0;          // of the item, counting those not ready
+  int blocks_unacknowledged_ = 0;  // of the item
+  int blocks_open_ = 0;            // ready, sent or deferred
+  int wants_left_ = 0;
+  int wants_with_push_ = 0;  // of them, those whose push has not been sent
+  Receipts receipts_;
+
+  bool connected_ = false;
+  bool draining_ = false;
+  // Requests without an answer: key -> answers still to come.
+  std::unordered_map<uint32_t, int> requests_;
+  uint32_t next_request_ = 1;
+  int64_t in_flight_bytes_ = 0;  // pushed, without a receipt
+  int64_t wanted_bytes_ = 0;     // asked for, without an answer
+  int64_t reconnect_at_ns_ = 0;
+  std::chrono::milliseconds backoff_;
+  PeerWatch watch_;
+  absl::Status last_error_;
+  uint64_t incarnation_ = 0;
+  int reconnects_ = 0;
+  int damaged_ = 0;                       // streams in a row
+  uint64_t skipped_item_ = ~uint64_t{0};  // OUT_OF_RANGE seen for it
+  absl::Status status_;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_PARAMETERS_SHARD_EXCHANGE_H_

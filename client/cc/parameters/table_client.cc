@@ -1,0 +1,439 @@
+#include "client/cc/parameters/table_client.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/job/row_hash.h"
+#include "proto/wire/id_list.h"
+#include "proto/wire/value_encoding.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kWaitStep{100};
+constexpr std::chrono::milliseconds kLookupTimeout{2000};
+// Pieces asked for ahead: enough to keep both ends busy.
+constexpr int kInFlightMax = 4;
+// Names of lists remembered by shard; the shard forgets them by bytes.
+constexpr size_t kKnownMax = 4096;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TableClient>> TableClient::Create(
+    Options options) {
+  if (options.transport == nullptr || options.addresses.empty() ||
+      options.piece_bytes < 1 ||
+      options.piece_bytes > static_cast<int64_t>(kRowBytesMax)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a table client of ", options.addresses.size(),
+                     " shards, pieces of ", options.piece_bytes, " bytes"));
+  }
+  std::unique_ptr<TableClient> client(new TableClient(std::move(options)));
+  for (int s = 0; s < static_cast<int>(client->shards_.size()); ++s) {
+    for (const Kind kind : {Kind::kLookup, Kind::kUpdate}) {
+      client->shards_[static_cast<size_t>(s)]
+          ->lanes[static_cast<size_t>(kind)]
+          .thread =
+          std::thread([raw = client.get(), s, kind] { raw->Run(s, kind); });
+    }
+  }
+  return client;
+}
+
+TableClient::TableClient(Options options) : options_(std::move(options)) {
+  for (const std::string& address : options_.addresses) {
+    shards_.push_back(std::make_unique<Shard>(options_.lost_after));
+    shards_.back()->link = options_.transport->Connect(address);
+  }
+}
+
+TableClient::~TableClient() {
+  {
+    MutexLock lock(&mutex_);
+    stop_ = true;
+    for (const std::unique_ptr<Shard>& shard : shards_) {
+      if (shard->stream != nullptr) {
+        shard->stream->Cancel();
+      }
+      for (Lane& lane : shard->lanes) {
+        lane.wake.NotifyAll();
+      }
+    }
+    stopping_.NotifyAll();
+  }
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    for (Lane& lane : shard->lanes) {
+      lane.thread.join();
+    }
+  }
+}
+
+// ----------------------------------------------------------- cutting lists
+
+absl::Status TableClient::Check(int table,
+                                std::span<const uint64_t> ids) const {
+  if (table < 0 || table >= static_cast<int>(options_.tables.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table ", table, " of ", options_.tables.size(), " tables"));
+  }
+  for (size_t i = 1; i < ids.size(); ++i) {
+    if (ids[i] <= ids[i - 1]) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "table '", options_.tables[static_cast<size_t>(table)].name(),
+          "': ids must ascend, each once; ", ids[i - 1], " is before ",
+          ids[i]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <class List>
+std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
+    std::span<const List> lists, bool lookup) const {
+  const int shards = static_cast<int>(shards_.size());
+  std::vector<std::vector<Piece>> pieces(shards_.size());
+  for (size_t k = 0; k < lists.size(); ++k) {
+    const List& list = lists[k];
+    const EmbeddingTable& table =
+        options_.tables[static_cast<size_t>(list.table)];
+    const Encoding own = lookup ? table.lookup() : table.update();
+    const int64_t row_bytes = int64_t{table.dim()} * 4;
+    const auto rows_max = static_cast<size_t>(
+        std::max<int64_t>(options_.piece_bytes / row_bytes, 1));
+    std::vector<Part> parts(shards_.size());  // whole
+    if (shards == 1) {
+      parts[0].ids = list.ids;
+    } else {
+      for (size_t i = 0; i < list.ids.size(); ++i) {
+        Part& part = parts[static_cast<size_t>(ShardOfId(list.ids[i], shards))];
+        part.picked.push_back(list.ids[i]);
+        part.places.push_back(static_cast<uint32_t>(i));
+      }
+      for (Part& part : parts) {
+        part.ids = part.picked;
+      }
+    }
+    for (size_t s = 0; s < parts.size(); ++s) {
+      const Part& all = parts[s];
+      for (size_t at = 0; at < all.ids.size(); at += rows_max) {
+        const size_t end = std::min(at + rows_max, all.ids.size());
+        Part part;
+        part.table = list.table;
+        part.wanted = k;
+        part.first = at;
+        part.ids = all.ids.subspan(at, end - at);
+        if (shards > 1) {
+          part.picked.assign(part.ids.begin(), part.ids.end());
+          part.ids = part.picked;
+          part.places.assign(all.places.begin() + static_cast<int64_t>(at),
+                             all.places.begin() + static_cast<int64_t>(end));
+        }
+        part.name = NameOfIds(part.ids);
+        const auto rows = static_cast<int64_t>(end - at);
+        if (pieces[s].empty() || own != pieces[s].back().encoding ||
+            (pieces[s].back().floats + rows * table.dim()) * 4 >
+                options_.piece_bytes) {
+          pieces[s].emplace_back();
+          pieces[s].back().encoding = own;
+        }
+        Piece& piece = pieces[s].back();
+        piece.rows += rows;
+        piece.floats += rows * table.dim();
+        piece.parts.push_back(std::move(part));
+      }
+    }
+  }
+  return pieces;
+}
+
+template std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
+    std::span<const Wanted>, bool) const;
+template std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
+    std::span<const Gradients>, bool) const;
+
+IdList TableClient::ListOf(int shard, const Part& part) {
+  IdList list;
+  list.set_table(static_cast<uint32_t>(part.table));
+  list.set_count(static_cast<uint32_t>(part.ids.size()));
+  list.set_name(part.name);
+  bool known = false;
+  {
+    MutexLock lock(&mutex_);
+    known = shards_[static_cast<size_t>(shard)]->known.contains(
+        {part.name, static_cast<uint32_t>(part.table)});
+  }
+  if (!known) {
+    list.set_deltas(EncodeIds(part.ids));
+  }
+  return list;
+}
+
+void TableClient::Remember(int shard, const Part& part) {
+  MutexLock lock(&mutex_);
+  auto& known = shards_[static_cast<size_t>(shard)]->known;
+  if (known.size() >= kKnownMax) {
+    known.clear();
+  }
+  known.insert({part.name, static_cast<uint32_t>(part.table)});
+}
+
+// ----------------------------------------------------------------- threads
+
+void TableClient::Start(Kind kind) {
+  const int64_t now_ns = options_.clock->NowNs();
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    Lane& lane = shard->lanes[static_cast<size_t>(kind)];
+    lane.busy = true;
+    lane.status = absl::OkStatus();
+    if (kind == Kind::kLookup) {
+      shard->watch.Heard(now_ns);
+    }
+    lane.wake.NotifyAll();
+  }
+}
+
+void TableClient::Run(int s, Kind kind) {
+  Lane& lane =
+      shards_[static_cast<size_t>(s)]->lanes[static_cast<size_t>(kind)];
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      while (!lane.busy && !stop_) {
+        lane.wake.Wait(&mutex_);
+      }
+      if (stop_) {
+        return;
+      }
+    }
+    absl::Status status = kind == Kind::kLookup ? RunLookup(s) : RunUpdate(s);
+    MutexLock lock(&mutex_);
+    lane.status = std::move(status);
+    lane.busy = false;
+    changed_.NotifyAll();
+  }
+}
+
+absl::Status TableClient::Wait(Kind kind) {
+  const auto lane = static_cast<size_t>(kind);
+  while (true) {
+    bool busy = false;
+    {
+      MutexLock lock(&mutex_);
+      for (const std::unique_ptr<Shard>& shard : shards_) {
+        busy = busy || shard->lanes[lane].busy;
+        if (kind == Kind::kLookup && shard->lanes[lane].busy) {
+          Look(shard.get());
+        }
+      }
+      if (busy) {
+        changed_.WaitFor(&mutex_, kWaitStep);
+      } else {
+        for (const std::unique_ptr<Shard>& shard : shards_) {
+          WEIR_RETURN_IF_ERROR(shard->lanes[lane].status);
+        }
+        return absl::OkStatus();
+      }
+    }
+    if (options_.on_wait) {
+      WEIR_RETURN_IF_ERROR(options_.on_wait());
+    }
+  }
+}
+
+void TableClient::Interrupt(const absl::Status& status) {
+  MutexLock lock(&mutex_);
+  interrupted_ = status;
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    if (shard->lanes[static_cast<size_t>(Kind::kLookup)].busy &&
+        shard->stream != nullptr) {
+      shard->stream->Cancel();
+    }
+  }
+  stopping_.NotifyAll();
+}
+
+// ----------------------------------------------------------------- lookups
+
+absl::Status TableClient::StartLookup(const Want& want, bool train,
+                                      std::span<const Wanted> wanted) {
+  for (const Wanted& list : wanted) {
+    WEIR_RETURN_IF_ERROR(Check(list.table, list.ids));
+  }
+  std::vector<std::vector<Piece>> pieces = Cut(wanted, true);
+  for (std::vector<Piece>& of_shard : pieces) {
+    if (of_shard.empty()) {
+      of_shard.emplace_back();  // for its version
+    }
+  }
+  MutexLock lock(&mutex_);
+  WEIR_RETURN_IF_ERROR(interrupted_);
+  want_ = want;
+  want_.set_timeout_ms(static_cast<uint32_t>(kLookupTimeout.count()));
+  train_ = train;
+  wanted_.assign(wanted.begin(), wanted.end());
+  lookup_pieces_ = std::move(pieces);
+  Start(Kind::kLookup);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TableClient::Versions> TableClient::WaitLookup() {
+  WEIR_RETURN_IF_ERROR(Wait(Kind::kLookup));
+  Versions versions;
+  MutexLock lock(&mutex_);
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    versions.push_back(shard->version);
+  }
+  return versions;
+}
+
+absl::Status TableClient::RunLookup(int s) {
+  Shard& shard = *shards_[static_cast<size_t>(s)];
+  std::vector<Piece>& pieces = lookup_pieces_[static_cast<size_t>(s)];
+  {
+    MutexLock lock(&mutex_);
+    shard.version = ~uint64_t{0};
+  }
+  Trouble trouble;
+  while (true) {
+    std::shared_ptr<LookupStream> stream;
+    {
+      MutexLock lock(&mutex_);
+      WEIR_RETURN_IF_ERROR(interrupted_);
+      stream = shard.stream;
+    }
+    if (stream == nullptr) {
+      stream = shard.link->OpenLookup();  // may ask the ps
+      MutexLock lock(&mutex_);
+      WEIR_RETURN_IF_ERROR(interrupted_);
+      if (stop_) {
+        return absl::CancelledError("the table client ends");
+      }
+      shard.stream = stream;
+    }
+    absl::Status status;
+    int in_flight = 0;
+    size_t left = 0;
+    for (const Piece& piece : pieces) {
+      left += piece.done ? 0 : 1;
+    }
+    while (status.ok() && left > 0) {
+      for (size_t i = 0;
+           i < pieces.size() && in_flight < kInFlightMax && status.ok(); ++i) {
+        if (!pieces[i].done && !pieces[i].sent) {
+          status = Ask(s, &pieces[i], static_cast<uint32_t>(i));
+          ++in_flight;
+        }
+      }
+      RowChunk header;
+      Payload payload;
+      if (status.ok()) {
+        status = stream->Receive(&header, &payload);
+      }
+      if (status.ok()) {
+        trouble = {};
+        --in_flight;
+        status = CheckIncarnation(s, header.incarnation());
+      }
+      if (status.ok()) {
+        status = Take(s, header, payload);
+      }
+      if (status.ok() && pieces[header.request()].done) {
+        --left;
+      }
+    }
+    if (status.ok()) {
+      return absl::OkStatus();
+    }
+    {
+      MutexLock lock(&mutex_);
+      shard.stream = nullptr;
+    }
+    for (Piece& piece : pieces) {
+      piece.sent = false;
+    }
+    WEIR_RETURN_IF_ERROR(BeforeRetry(s, status, &trouble));
+  }
+}
+
+absl::Status TableClient::Ask(int s, Piece* piece, uint32_t request) {
+  LookupChunk chunk;
+  *chunk.mutable_sender() = options_.sender;
+  *chunk.mutable_want() = want_;
+  chunk.set_train(train_);
+  chunk.set_request(request);
+  chunk.mutable_want()->set_encoding(piece->encoding);
+  for (const Part& part : piece->parts) {
+    *chunk.add_list() = ListOf(s, part);
+  }
+  piece->sent = true;
+  return shards_[static_cast<size_t>(s)]->stream->Send(chunk);
+}
+
+absl::Status TableClient::Take(int s, const RowChunk& header,
+                               const Payload& payload) {
+  Shard& shard = *shards_[static_cast<size_t>(s)];
+  std::vector<Piece>& pieces = lookup_pieces_[static_cast<size_t>(s)];
+  if (header.request() >= pieces.size() || !pieces[header.request()].sent) {
+    return absl::InternalError(absl::StrCat(
+        "answered request ", header.request(), " of ", pieces.size()));
+  }
+  Piece& piece = pieces[header.request()];
+  piece.sent = false;
+  {
+    MutexLock lock(&mutex_);
+    shard.watch.Heard(options_.clock->NowNs());
+    if (header.unknown_list()) {
+      for (const Part& part : piece.parts) {
+        shard.known.erase({part.name, static_cast<uint32_t>(part.table)});
+      }
+    }
+  }
+  if (header.not_yet() || header.unknown_list()) {
+    return absl::OkStatus();  // asked again
+  }
+  const auto floats = static_cast<size_t>(piece.floats);
+  if (payload.bytes() != EncodedBytes(header.encoding(), floats)) {
+    return absl::InternalError(absl::StrCat("answered with ", payload.bytes(),
+                                            " bytes for ", floats, " floats"));
+  }
+  std::vector<float> decoded;
+  const Part* const only = piece.parts.size() == 1 ? &piece.parts[0] : nullptr;
+  // Where a list's rows of one shard lie side by side, they are decoded there.
+  const bool in_place = only != nullptr && only->places.empty();
+  float* rows = nullptr;
+  if (in_place) {
+    rows = wanted_[only->wanted].rows +
+           only->first * static_cast<size_t>(dim(only->table));
+  } else {
+    decoded.resize(floats);
+    rows = decoded.data();
+  }
+  if (floats > 0) {
+    WEIR_RETURN_IF_ERROR(
+        DecodeFloats(payload, header.encoding(), floats, rows));
+  }
+  for (const Part& part : piece.parts) {
+    const auto width = static_cast<size_t>(dim(part.table));
+    for (size_t i = 0; !in_place && i < part.ids.size(); ++i, rows += width) {
+      std::memcpy(wanted_[part.wanted].rows + part.PlaceOf(i) * width, rows,
+                  width * sizeof(float));
+    }
+    Remember(s, part);
+  }
+  piece.done = true;
+  MutexLock lock(&mutex_);
+  shard.version = std::min(shard.version, header.version());
+  counters_.rows_received += static_cast<uint64_t>(piece.rows);
+  counters_.bytes_received += payload.bytes();
+  return absl::OkStatus();
+}
+
+TableClient::Counters TableClient::counters() const {
+  MutexLock lock(&mutex_);
+  return counters_;
+}
+
+}  // namespace weir

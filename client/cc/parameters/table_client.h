@@ -1,0 +1,243 @@
+// The worker's side of tables: rows by id from every shard, and their gradients
+// back.
+//
+// Place: beside ParameterClient, for the same items; worker/train_loop and the
+//   SDK call it. It spaces ids over the shards (common/job/row_hash.h), cuts them
+//   into pieces, repeats what a broken connection lost, and puts rows in order.
+//
+// Terms
+//   lookup  rows of some tables; one at a time. The next batch's may be under
+//           way while the update of this one is.
+//   update  one item's gradients; one at a time. Every item needs one, empty if
+//           need be.
+//
+// Invariants
+//   I1. An update is applied once on every shard, however often it is sent.
+//   I2. A list of ids is sent once to a shard while it keeps it.
+// Threads: compatible; two threads of its own to each shard.
+// Errors: FAILED_PRECONDITION  unreachable for lost_after, restarted, or
+//                              refused; the message names shard and address.
+//         INVALID_ARGUMENT     ids that do not ascend; a table that is none.
+//         others               as the ps answered, with the shard's name.
+// Cost: rows are copied once more, and gradients once, where there are several
+//   shards or several tables in a message.
+#ifndef CLIENT_CC_PARAMETERS_TABLE_CLIENT_H_
+#define CLIENT_CC_PARAMETERS_TABLE_CLIENT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/transport/peer_watch.h"
+#include "client/cc/transport/transport.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class TableClient {
+ public:
+  struct Options {
+    Transport* transport = nullptr;
+    std::vector<std::string> addresses;  // of the shards, in order
+    std::vector<EmbeddingTable> tables;  // as declared
+    Sender sender;
+    // Rows of one request, as float32.
+    int64_t piece_bytes = 1 << 20;
+    std::chrono::milliseconds lost_after{10000};
+    // As of ParameterClient.
+    std::function<absl::Status()> on_wait;
+    Clock* clock = Clock::Real();
+  };
+
+  // Rows of one table: `rows` [ids, dim], row-major, gets them. Ids ascend.
+  struct Wanted {
+    int table = 0;
+    std::span<const uint64_t> ids;
+    float* rows = nullptr;
+  };
+  // Gradients [ids, dim], row-major. Ids ascend.
+  struct Gradients {
+    int table = 0;
+    std::span<const uint64_t> ids;
+    const float* gradients = nullptr;
+  };
+  // By shard: the version that a lookup read.
+  using Versions = std::vector<uint64_t>;
+
+  struct ItemPush {
+    uint64_t item = 0;
+    uint32_t contribution = 0;  // sync: index in the step
+    float weight = 1.0f;
+    Versions versions;  // of the lookup that the gradients come from
+    std::vector<TableRate> rates = {};
+  };
+
+  struct ItemResult {
+    bool bad = false;         // NaN or Inf: some shard left the update out
+    std::string bad_table;    // one of them
+    uint64_t duplicates = 0;  // shards
+    uint64_t staleness_sum = 0;
+    uint64_t staleness_count = 0;
+    uint64_t staleness_max = 0;
+    uint64_t rows_not_admitted = 0;
+    // Payloads, since the result before.
+    uint64_t bytes_sent = 0;
+    uint64_t bytes_received = 0;
+  };
+
+  struct Counters {
+    uint64_t rows_received = 0;
+    uint64_t rows_sent = 0;
+    uint64_t bytes_received = 0;  // payloads
+    uint64_t bytes_sent = 0;
+    uint64_t reconnects = 0;
+  };
+
+  static absl::StatusOr<std::unique_ptr<TableClient>> Create(Options options);
+  // Cancels what is under way.
+  ~TableClient();
+
+  // `want`'s encoding is not looked at: each table has its own. The spans must
+  // stay until WaitLookup returns. REQUIRES: no lookup is under way.
+  absl::Status StartLookup(const Want& want, bool train,
+                           std::span<const Wanted> wanted);
+  absl::StatusOr<Versions> WaitLookup();
+
+  // The spans must stay until WaitUpdate returns. REQUIRES: no update is under
+  // way.
+  absl::Status StartUpdate(const ItemPush& push,
+                           std::span<const Gradients> gradients);
+  absl::StatusOr<ItemResult> WaitUpdate();
+
+  // Ends every wait for rows, now and later, with `status`; an update under way
+  // still gets its receipts.
+  void Interrupt(const absl::Status& status);
+
+  Counters counters() const;
+
+ private:
+  // Rows of one list on one shard. Moved, not copied: `ids` may be its own.
+  struct Part {
+    Part() = default;
+    Part(Part&&) = default;
+    Part& operator=(Part&&) = default;
+
+    int table = 0;
+    size_t wanted = 0;              // index of the caller's list
+    std::span<const uint64_t> ids;  // of the caller's list, or of `picked`
+    std::vector<uint64_t> picked;
+    // In that list; empty: side by side from `first` on.
+    std::vector<uint32_t> places;
+    size_t first = 0;
+    uint64_t name = 0;
+
+    size_t PlaceOf(size_t i) const {
+      return places.empty() ? first + i : places[i];
+    }
+  };
+  // Parts that go in one message.
+  struct Piece {
+    std::vector<Part> parts;
+    Encoding encoding = F32;
+    int64_t rows = 0;
+    int64_t floats = 0;
+    bool sent = false;
+    bool done = false;
+  };
+  enum class Kind : int { kLookup, kUpdate };
+  // What one thread has to do, and how far it is.
+  struct Lane {
+    bool busy = false;  // from Start to the thread's last word
+    absl::Status status;
+    CondVar wake;
+    std::thread thread;
+  };
+  struct Shard {
+    explicit Shard(std::chrono::milliseconds lost_after) : watch(lost_after) {}
+
+    std::unique_ptr<ShardLink> link;
+    std::shared_ptr<LookupStream> stream;
+    Lane lanes[2];    // by Kind
+    PeerWatch watch;  // of the lookup
+    uint64_t version = 0;
+    UpdateReply reply;
+    uint64_t incarnation = 0;
+    // Lists that the shard was sent: names with their counts.
+    absl::flat_hash_set<std::pair<uint64_t, uint32_t>> known;
+  };
+
+  explicit TableClient(Options options);
+
+  absl::Status Check(int table, std::span<const uint64_t> ids) const;
+  int dim(int table) const {
+    return static_cast<int>(options_.tables[static_cast<size_t>(table)].dim());
+  }
+  // The caller's lists by shard, cut into pieces of one encoding each.
+  template <class List>
+  std::vector<std::vector<Piece>> Cut(std::span<const List> lists,
+                                      bool lookup) const;
+  void Start(Kind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Wait(Kind kind);
+  void Run(int shard, Kind kind);
+  absl::Status RunLookup(int shard);
+  absl::Status Ask(int shard, Piece* piece, uint32_t request);
+  absl::Status Take(int shard, const RowChunk& header, const Payload& payload);
+  absl::Status RunUpdate(int shard);
+  absl::StatusOr<UpdateReply> SendUpdate(int shard);
+  // The piece's gradients, one list after another: the caller's own where they
+  // lie so, else copied into `gathered`.
+  const float* GradientsOf(const Piece& piece,
+                           std::unique_ptr<float[]>* gathered) const;
+  IdList ListOf(int shard, const Part& part);
+  void Remember(int shard, const Part& part);
+  absl::Status CheckIncarnation(int shard, uint64_t incarnation);
+  // Ends a lookup's stream when its shard is lost. Drops the lock for a while.
+  void Look(Shard* shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tries of one thing in a row that failed.
+  struct Trouble {
+    int tries = 0;
+    int64_t since_ns = 0;  // the first
+  };
+  // Sleeps before another try; why there is none otherwise.
+  absl::Status BeforeRetry(int shard, const absl::Status& status,
+                           Trouble* trouble);
+  // Whether the shard answers at all.
+  bool SaysHello(int shard);
+  absl::Status Unreachable(int shard, const absl::Status& status) const;
+  absl::Status Named(int shard, const absl::Status& status) const;
+
+  const Options options_;
+
+  mutable Mutex mutex_;
+  std::vector<std::unique_ptr<Shard>> shards_;  // constant after Create
+  CondVar changed_;
+  CondVar stopping_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status interrupted_ ABSL_GUARDED_BY(mutex_);
+  Counters counters_ ABSL_GUARDED_BY(mutex_);
+  Counters reported_ ABSL_GUARDED_BY(mutex_);  // by WaitUpdate
+
+  // Of the lookup and of the update: set by Start*, used by the threads that it
+  // wakes, each its shard's part.
+  Want want_;
+  bool train_ = false;
+  std::vector<Wanted> wanted_;
+  std::vector<std::vector<Piece>> lookup_pieces_;  // by shard
+  ItemPush push_;
+  std::vector<Gradients> gradients_;
+  std::vector<std::vector<Piece>> update_pieces_;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_PARAMETERS_TABLE_CLIENT_H_

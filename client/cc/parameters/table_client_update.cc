@@ -1,0 +1,183 @@
+// Updates of TableClient: one call to each shard, again until it is answered.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cc/parameters/table_client.h"
+#include "common/base/status.h"
+#include "proto/wire/value_encoding.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kDeferPause{10};
+
+}  // namespace
+
+absl::Status TableClient::StartUpdate(const ItemPush& push,
+                                      std::span<const Gradients> gradients) {
+  for (const Gradients& list : gradients) {
+    WEIR_RETURN_IF_ERROR(Check(list.table, list.ids));
+  }
+  if (push.versions.size() != shards_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(push.versions.size(), " versions for ", shards_.size(),
+                     " shards; bring those of the lookup"));
+  }
+  std::vector<std::vector<Piece>> pieces = Cut(gradients, false);
+  for (std::vector<Piece>& of_shard : pieces) {
+    if (of_shard.empty()) {
+      of_shard.emplace_back();
+    }
+  }
+  MutexLock lock(&mutex_);
+  push_ = push;
+  gradients_.assign(gradients.begin(), gradients.end());
+  update_pieces_ = std::move(pieces);
+  Start(Kind::kUpdate);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TableClient::ItemResult> TableClient::WaitUpdate() {
+  WEIR_RETURN_IF_ERROR(Wait(Kind::kUpdate));
+  ItemResult result;
+  MutexLock lock(&mutex_);
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    const Receipt& receipt = shard->reply.receipt();
+    result.rows_not_admitted += shard->reply.rows_not_admitted();
+    if (receipt.outcome() == Receipt::DUPLICATE) {
+      ++result.duplicates;
+    } else if (receipt.outcome() == Receipt::LEFT_OUT) {
+      result.bad = true;
+      result.bad_table = receipt.bad_variable() < options_.tables.size()
+                             ? options_.tables[receipt.bad_variable()].name()
+                             : "?";
+    } else {
+      ++result.staleness_count;
+      result.staleness_sum += receipt.staleness();
+      result.staleness_max =
+          std::max(result.staleness_max, receipt.staleness());
+    }
+  }
+  result.bytes_sent = counters_.bytes_sent - reported_.bytes_sent;
+  result.bytes_received = counters_.bytes_received - reported_.bytes_received;
+  reported_ = counters_;
+  return result;
+}
+
+absl::Status TableClient::RunUpdate(int s) {
+  Shard& shard = *shards_[static_cast<size_t>(s)];
+  Trouble trouble;
+  while (true) {
+    absl::StatusOr<UpdateReply> reply = SendUpdate(s);
+    if (reply.ok()) {
+      trouble = {};
+      WEIR_RETURN_IF_ERROR(Named(s, CheckIncarnation(s, reply->incarnation())));
+    }
+    MutexLock lock(&mutex_);
+    if (!reply.ok()) {
+      mutex_.Unlock();
+      const absl::Status again = BeforeRetry(s, reply.status(), &trouble);
+      mutex_.Lock();
+      WEIR_RETURN_IF_ERROR(again);
+    } else if (reply->unknown_list()) {
+      shard.known.clear();
+    } else if (reply->receipt().outcome() == Receipt::DEFERRED) {
+      stopping_.WaitFor(&mutex_, kDeferPause);
+      if (stop_) {
+        return absl::CancelledError("the table client ends");
+      }
+    } else {
+      shard.reply = *std::move(reply);
+      return absl::OkStatus();
+    }
+  }
+}
+
+const float* TableClient::GradientsOf(
+    const Piece& piece, std::unique_ptr<float[]>* gathered) const {
+  const Part& first = piece.parts[0];
+  if (piece.parts.size() == 1 && first.places.empty()) {
+    return gradients_[first.wanted].gradients +
+           first.first * static_cast<size_t>(dim(first.table));
+  }
+  *gathered = std::make_unique_for_overwrite<float[]>(
+      static_cast<size_t>(piece.floats));
+  float* out = gathered->get();
+  for (const Part& part : piece.parts) {
+    const auto width = static_cast<size_t>(dim(part.table));
+    for (size_t i = 0; i < part.ids.size(); ++i, out += width) {
+      std::memcpy(out,
+                  gradients_[part.wanted].gradients + part.PlaceOf(i) * width,
+                  width * sizeof(float));
+    }
+  }
+  return gathered->get();
+}
+
+absl::StatusOr<UpdateReply> TableClient::SendUpdate(int s) {
+  std::vector<Piece>& pieces = update_pieces_[static_cast<size_t>(s)];
+  size_t next = 0;
+  // Both stay until the last byte has left, by piece.
+  std::vector<std::unique_ptr<float[]>> gathered(pieces.size());
+  std::vector<std::vector<char>> encoded(pieces.size());
+  uint64_t bytes = 0;
+  const auto fill = [&](UpdateChunk* chunk, std::span<const char>* payload) {
+    if (next == pieces.size()) {
+      return false;
+    }
+    const Piece& piece = pieces[next];
+    chunk->Clear();
+    *chunk->mutable_sender() = options_.sender;
+    Push* const push = chunk->mutable_push();
+    push->set_item(push_.item);
+    push->set_base_version(push_.versions[static_cast<size_t>(s)]);
+    push->set_contribution(push_.contribution);
+    push->set_weight(push_.weight);
+    if (next == 0) {
+      for (const TableRate& rate : push_.rates) {
+        *chunk->add_rate() = rate;
+      }
+    }
+    chunk->set_encoding(piece.encoding);
+    for (const Part& part : piece.parts) {
+      *chunk->add_list() = ListOf(s, part);
+    }
+    const auto floats = static_cast<size_t>(piece.floats);
+    *payload = {};
+    if (floats > 0) {
+      const float* const values = GradientsOf(piece, &gathered[next]);
+      *payload = {reinterpret_cast<const char*>(values),
+                  EncodedBytes(F32, floats)};
+      if (piece.encoding != F32) {
+        encoded[next].resize(EncodedBytes(piece.encoding, floats));
+        EncodeFloats(values, floats, piece.encoding, encoded[next].data());
+        *payload = encoded[next];
+      }
+      bytes += payload->size();
+    }
+    ++next;
+    chunk->set_last(next == pieces.size());
+    return true;
+  };
+  WEIR_ASSIGN_OR_RETURN(
+      UpdateReply reply,
+      shards_[static_cast<size_t>(s)]->link->Update(options_.lost_after, fill));
+  if (!reply.unknown_list()) {
+    uint64_t rows = 0;
+    for (const Piece& piece : pieces) {
+      rows += static_cast<uint64_t>(piece.rows);
+      for (const Part& part : piece.parts) {
+        Remember(s, part);
+      }
+    }
+    MutexLock lock(&mutex_);
+    counters_.bytes_sent += bytes;
+    counters_.rows_sent += rows;
+  }
+  return reply;
+}
+
+}  // namespace weir

@@ -1,0 +1,394 @@
+#include "client/cc/sdk/declaration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "proto/job/job_spec_defaults.h"
+#include "proto/wire/layout_io.h"
+
+namespace weir::sdk {
+namespace {
+
+// Sync: what may wait for its turn, per ps.
+constexpr uint64_t kOutOfOrderBytes = uint64_t{256} << 20;
+
+absl::StatusOr<Encoding> ParseEncoding(const std::string& name) {
+  Encoding encoding = F32;
+  if (name != absl::AsciiStrToLower(name) ||
+      !Encoding_Parse(absl::AsciiStrToUpper(name), &encoding)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no encoding is called '", name,
+                     "'; choose f32, bf16, f16, int8 or top_k"));
+  }
+  return encoding;
+}
+
+void SetSgd(const Optimizer& from, Sgd* to) {
+  to->set_momentum(from.momentum);
+  to->set_dampening(from.dampening);
+  to->set_nesterov(from.nesterov);
+  to->set_weight_decay(from.weight_decay);
+}
+
+void SetAdagrad(const Optimizer& from, Adagrad* to) {
+  to->set_lr_decay(from.lr_decay);
+  to->set_weight_decay(from.weight_decay);
+  to->set_initial_accumulator(from.initial_accumulator);
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+void SetRmsProp(const Optimizer& from, RmsProp* to) {
+  to->set_alpha(from.alpha);
+  to->set_weight_decay(from.weight_decay);
+  to->set_momentum(from.momentum);
+  to->set_centered(from.centered);
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+void SetAdadelta(const Optimizer& from, Adadelta* to) {
+  to->set_rho(from.rho);
+  to->set_weight_decay(from.weight_decay);
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+// Adam and AdamW have the same fields.
+template <typename Proto>
+void SetAdam(const Optimizer& from, Proto* to) {
+  to->set_beta1(from.beta1);
+  to->set_beta2(from.beta2);
+  to->set_weight_decay(from.weight_decay);
+  to->set_amsgrad(from.amsgrad);
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+Group ToGroup(const Optimizer& optimizer) {
+  Group group;
+  group.mutable_schedule()->set_learning_rate(optimizer.learning_rate);
+  weir::Optimizer* const proto = group.mutable_optimizer();
+  switch (optimizer.kind) {
+    case Optimizer::Kind::kSgd:
+      SetSgd(optimizer, proto->mutable_sgd());
+      break;
+    case Optimizer::Kind::kAdagrad:
+      SetAdagrad(optimizer, proto->mutable_adagrad());
+      break;
+    case Optimizer::Kind::kRmsProp:
+      SetRmsProp(optimizer, proto->mutable_rmsprop());
+      break;
+    case Optimizer::Kind::kAdadelta:
+      SetAdadelta(optimizer, proto->mutable_adadelta());
+      break;
+    case Optimizer::Kind::kAdam:
+      SetAdam(optimizer, proto->mutable_adam());
+      break;
+    case Optimizer::Kind::kAdamW:
+      SetAdam(optimizer, proto->mutable_adamw());
+      break;
+  }
+  return group;
+}
+
+constexpr size_t kTableNameMax = 64;
+
+absl::Status CheckTable(const Table& table) {
+  const auto is_allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  if (table.name.empty() || table.name.size() > kTableNameMax ||
+      !std::all_of(table.name.begin(), table.name.end(), is_allowed)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", table.name, "' does not name a table: use 1 to ",
+                     kTableNameMax, " of a-z, 0-9 and _"));
+  }
+  if (table.dim < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table '", table.name, "' has dim ", table.dim, "; at least 1"));
+  }
+  const double rate = table.optimizer.learning_rate;
+  if (!(rate > 0.0 && std::isfinite(rate))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table '", table.name, "': learning rate ", rate, " is not above 0"));
+  }
+  if ((table.admission_count > 0 && table.admission_probability != 0.0) ||
+      (table.expiry_steps > 0 && table.expiry_seconds > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table '", table.name,
+        "': give one of a count and a probability of admission, one of steps "
+        "and seconds of expiry"));
+  }
+  return absl::OkStatus();
+}
+
+// TableAdagrad of both kinds.
+void SetRowAdagrad(const RowOptimizer& from, TableAdagrad* to) {
+  to->set_initial_accumulator(from.initial_accumulator.value_or(0.0));
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+void SetRowAdam(const RowOptimizer& from, TableAdam* to) {
+  to->set_beta1(from.beta1);
+  to->set_beta2(from.beta2);
+  to->set_per_row_step(from.per_row_step);
+  if (from.epsilon.has_value()) {
+    to->set_epsilon(*from.epsilon);
+  }
+}
+
+void SetRowFtrl(const RowOptimizer& from, TableFtrl* to) {
+  to->set_learning_rate_power(from.learning_rate_power);
+  if (from.initial_accumulator.has_value()) {
+    to->set_initial_accumulator(*from.initial_accumulator);
+  }
+  to->set_l1(from.l1);
+  to->set_l2(from.l2);
+  to->set_l2_shrinkage(from.l2_shrinkage);
+  to->set_beta(from.beta);
+  to->set_l21(from.l21);
+}
+
+void SetRowOptimizer(const RowOptimizer& from, TableOptimizer* to) {
+  switch (from.kind) {
+    case RowOptimizer::Kind::kSgd:
+      to->mutable_sgd();
+      break;
+    case RowOptimizer::Kind::kAdagrad:
+      SetRowAdagrad(from, to->mutable_adagrad());
+      break;
+    case RowOptimizer::Kind::kRowwiseAdagrad:
+      SetRowAdagrad(from, to->mutable_rowwise_adagrad());
+      break;
+    case RowOptimizer::Kind::kAdam:
+      SetRowAdam(from, to->mutable_adam());
+      break;
+    case RowOptimizer::Kind::kFtrl:
+      SetRowFtrl(from, to->mutable_ftrl());
+      break;
+  }
+}
+
+void SetLife(const Table& from, EmbeddingTable* to) {
+  if (from.admission_count > 0) {
+    to->mutable_admission()->set_count(from.admission_count);
+  } else if (from.admission_probability != 0.0) {
+    to->mutable_admission()->set_probability(from.admission_probability);
+  }
+  if (from.admission_filter_bytes > 0) {
+    to->mutable_admission()->set_filter_bytes(from.admission_filter_bytes);
+  }
+  if (from.expiry_steps > 0) {
+    to->mutable_expiry()->set_steps(from.expiry_steps);
+  } else if (from.expiry_seconds > 0) {
+    to->mutable_expiry()->set_seconds(from.expiry_seconds);
+  }
+  if (from.memory_bytes > 0) {
+    to->mutable_expiry()->set_memory_bytes(from.memory_bytes);
+    to->mutable_expiry()->set_least_frequent(from.least_frequent);
+  }
+}
+
+absl::StatusOr<EmbeddingTable> ToTable(const Table& from) {
+  WEIR_RETURN_IF_ERROR(CheckTable(from));
+  EmbeddingTable to;
+  to.set_name(from.name);
+  to.set_dim(static_cast<uint32_t>(from.dim));
+  SetRowOptimizer(from.optimizer, to.mutable_optimizer());
+  to.mutable_schedule()->set_learning_rate(from.optimizer.learning_rate);
+  switch (from.init) {
+    case Table::Init::kUniform:
+      to.mutable_initializer()->set_uniform_limit(from.init_scale);
+      break;
+    case Table::Init::kNormal:
+      to.mutable_initializer()->set_normal_stddev(from.init_scale);
+      break;
+    case Table::Init::kConstant:
+      to.mutable_initializer()->set_constant(from.init_scale);
+      break;
+  }
+  SetLife(from, &to);
+  for (const std::string* name :
+       {&from.lookup_encoding, &from.update_encoding}) {
+    absl::StatusOr<Encoding> encoding = ParseEncoding(*name);
+    if (encoding.ok() && *encoding == TOP_K) {
+      encoding = absl::InvalidArgumentError("rows do not travel as top_k");
+    }
+    WEIR_RETURN_IF_ERROR(
+        Annotate(encoding.status(), absl::StrCat("table '", from.name, "'")));
+    name == &from.lookup_encoding ? to.set_lookup(*encoding)
+                                  : to.set_update(*encoding);
+  }
+  return to;
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const Options& options) {
+  if (options.ps.empty()) {
+    return absl::InvalidArgumentError(
+        "Options.ps is empty: name the parameter servers, or call FromEnv()");
+  }
+  if (options.worker_count < 1 || options.worker_index < 0 ||
+      options.worker_index >= options.worker_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker_index ", options.worker_index,
+                     " is not below worker_count ", options.worker_count));
+  }
+  if (!(options.lost_after_seconds > 0.0) ||
+      !(options.start_wait_seconds > 0.0)) {
+    return absl::InvalidArgumentError("times must be positive");
+  }
+  if (options.groups.empty()) {
+    return absl::InvalidArgumentError("Options.groups has no optimizer");
+  }
+  for (const Optimizer& group : options.groups) {
+    if (group.kind != options.groups[0].kind) {
+      return absl::InvalidArgumentError(
+          "Options.groups has optimizers of several kinds; a job has one");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Compression> ToCompression(const Options& options) {
+  Compression compression;
+  WEIR_ASSIGN_OR_RETURN(const Encoding push,
+                        ParseEncoding(options.push_encoding));
+  WEIR_ASSIGN_OR_RETURN(const Encoding pull,
+                        ParseEncoding(options.pull_encoding));
+  compression.set_push(push);
+  compression.set_pull(pull);
+  if (push == TOP_K) {
+    compression.set_top_k_fraction(options.top_k_fraction);
+  }
+  WEIR_RETURN_IF_ERROR(ValidateCompression(compression));
+  return compression;
+}
+
+absl::StatusOr<std::vector<VariableSpec>> ToVariables(
+    const Options& options, const std::vector<Tensor>& tensors) {
+  std::vector<VariableSpec> variables;
+  for (const Tensor& tensor : tensors) {
+    VariableSpec variable;
+    variable.name = tensor.name;
+    variable.shape = tensor.shape;
+    variable.kind =
+        tensor.buffer ? VariableKind::kBuffer : VariableKind::kTrained;
+    variable.buffer_rate = tensor.buffer ? 1.0f : 0.0f;
+    variable.init = {InitKind::kUniform, tensor.init_scale};
+    variable.group = tensor.group;
+    variable.export_dtype = tensor.export_dtype;
+    variable.aliases = tensor.aliases;
+    if (!tensor.values.empty() &&
+        static_cast<int64_t>(tensor.values.size()) != variable.elements()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", tensor.name, "' has ", variable.elements(),
+                       " elements and ", tensor.values.size(), " values"));
+    }
+    if (tensor.group < 0 ||
+        tensor.group >= static_cast<int>(options.groups.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", tensor.name, "' is of group ", tensor.group,
+                       "; there are ", options.groups.size()));
+    }
+    variables.push_back(std::move(variable));
+  }
+  return variables;
+}
+
+Declaration ToDeclaration(const Options& options,
+                          const std::vector<VariableSpec>& variables) {
+  Declaration declaration;
+  declaration.set_job(options.job);
+  declaration.set_shard_count(static_cast<uint32_t>(options.ps.size()));
+  declaration.set_block_elements(static_cast<uint64_t>(options.block_elements));
+  for (const VariableSpec& variable : variables) {
+    *declaration.add_variable() = VariableToProto(variable);
+  }
+  for (const Optimizer& group : options.groups) {
+    *declaration.add_group() = ToGroup(group);
+  }
+  const auto workers = static_cast<uint32_t>(options.worker_count);
+  Update* const update = declaration.mutable_update();
+  switch (options.mode) {
+    case Mode::kAsync:
+      update->mutable_async();
+      break;
+    case Mode::kSync:
+      update->mutable_sync()->set_contributions(workers);
+      break;
+    case Mode::kBoundedStaleness:
+      update->mutable_bounded_staleness()->set_bound(
+          static_cast<uint32_t>(options.staleness_bound));
+      break;
+  }
+  declaration.set_seed(options.seed);
+  declaration.set_slot_count(workers);
+  declaration.set_out_of_order_bytes(kOutOfOrderBytes);
+  return declaration;
+}
+
+absl::Status AddTables(const std::vector<Table>& tables, Declaration* to) {
+  std::set<std::string> names;
+  for (const Table& table : tables) {
+    if (!names.insert(table.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table '", table.name, "' is declared twice"));
+    }
+    WEIR_ASSIGN_OR_RETURN(*to->add_table(), ToTable(table));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Hyper> ToHyper(const std::vector<GroupSettings>& settings) {
+  std::vector<Hyper> result;
+  for (const GroupSettings& from : settings) {
+    Hyper hyper;
+    hyper.set_group(static_cast<uint32_t>(from.group));
+    if (from.learning_rate.has_value()) {
+      hyper.set_learning_rate(*from.learning_rate);
+    }
+    if (from.weight_decay.has_value()) {
+      hyper.set_weight_decay(*from.weight_decay);
+    }
+    if (from.momentum.has_value()) {
+      hyper.set_momentum(*from.momentum);
+    }
+    result.push_back(std::move(hyper));
+  }
+  return result;
+}
+
+ServerStatus ToServerStatus(const std::string& address,
+                            const PsStatus& status) {
+  ServerStatus result;
+  result.address = address;
+  result.ready = status.hello().state() == ACTIVE;
+  result.job = status.hello().job();
+  result.version_min = status.version_min();
+  result.version_max = status.version_max();
+  result.blocks_accepted = status.chunks_accepted();
+  result.blocks_duplicate = status.chunks_duplicate();
+  result.blocks_left_out = status.chunks_left_out();
+  result.staleness_max = status.staleness_max();
+  result.bytes_resident = status.bytes_resident();
+  for (const weir::TableStatus& table : status.table()) {
+    result.tables.push_back({table.name(), table.rows(), table.bytes()});
+  }
+  return result;
+}
+
+}  // namespace weir::sdk

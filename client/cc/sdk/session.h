@@ -1,0 +1,142 @@
+// The SDK's client without its public face: declares, joins, pulls, pushes.
+//
+// Place: client/cc/weir.h is a thin cover over it, so that its users see
+// standard types only.
+//
+// Terms
+//   joining  a worker takes its slot on every shard under the next generation;
+//            from then on an earlier process of this worker can push no more,
+//            and the marks say which push comes next. With a chief the chief
+//            does all that, and holds pushes while a checkpoint is taken.
+//
+// Threads: compatible.
+// Errors: those of weir.h.
+#ifndef CLIENT_CC_SDK_SESSION_H_
+#define CLIENT_CC_SDK_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "client/cc/job/chief_client.h"
+#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/sdk/start.h"
+#include "client/cc/sdk/tables.h"
+#include "client/cc/transport/transport.h"
+#include "client/cc/weir.h"
+#include "common/job/layout.h"
+#include "proto/job_spec.pb.h"
+#include "proto/ps.pb.h"
+
+namespace weir::sdk {
+
+class Session {
+ public:
+  explicit Session(Options options);
+
+  absl::Status Connect();
+  absl::Status Declare(const std::vector<Tensor>& tensors,
+                       const std::vector<Table>& tables);
+  // Declare was OK, and neither Finish nor Shutdown came after it. The calls
+  // down to Finish REQUIRE it.
+  bool declared() const { return client_ != nullptr; }
+  absl::Status Pull();
+  // Their numbers; of no names, all.
+  absl::StatusOr<std::vector<int>> Find(
+      const std::vector<std::string>& names) const;
+  absl::Status Begin(const PushOptions& push);
+  absl::Status Ready(int tensor);
+  absl::Status Ready(std::span<const std::pair<int, const float*>> gradients);
+  absl::Status Rows(std::span<const RowGradients> gradients);
+  absl::Status End();
+  absl::Status Wait();
+  absl::Status StartLookup(std::span<const RowsWanted> wanted, bool train);
+  absl::Status WaitLookup();
+  // Should it still be under way, nobody will wait for it.
+  void GiveUpLookup();
+  absl::Status Finish();
+  absl::StatusOr<std::vector<ServerStatus>> Servers();
+  absl::Status Shutdown();
+
+  // Empty for an unknown name.
+  std::span<float> Values(const std::string& name) const {
+    return Part(parameters_.get(), name);
+  }
+  std::span<float> Gradient(const std::string& name) const {
+    return Part(gradients_.get(), name);
+  }
+  // Keeps both alive.
+  std::shared_ptr<const void> Buffers() const {
+    return std::make_shared<
+        std::pair<std::shared_ptr<float>, std::shared_ptr<float>>>(parameters_,
+                                                                   gradients_);
+  }
+  uint64_t pushes() const { return pushes_before_ + item_; }
+
+ private:
+  enum class Item { kNone, kBegun, kSent };
+
+  absl::Status BuildLayout(const std::vector<Tensor>& tensors,
+                           const std::vector<Table>& tables);
+  // Hello to shard `s`, again until it answers or `start_wait` is over.
+  absl::StatusOr<HelloReply> Hello(size_t s, int64_t deadline_ns);
+  // Sleeps for a moment; CANCELLED when the caller is not to wait on.
+  absl::Status Rest() const;
+  // Declare without a chief and with one, until this worker has its slot.
+  absl::Status DeclareAlone(const std::vector<Tensor>& tensors);
+  absl::Status DeclareWithChief(const std::vector<Tensor>& tensors);
+  absl::Status MakeShards(const std::vector<Tensor>& tensors);
+  absl::Status AssignValues(size_t s, const Sender& sender,
+                            const std::vector<Tensor>& tensors);
+  absl::StatusOr<HelloReply> WaitUntilActive(size_t s, int64_t deadline_ns);
+  // That shard `s` holds the tensors and the mode of this client.
+  absl::Status CheckDeclared(size_t s, const HelloReply& hello) const;
+  absl::Status Join();
+  absl::Status RetireSlot();
+  StartCalls Calls() const;
+  // Why a call is to wait no longer.
+  absl::Status OnWait() const;
+  // Waits while the chief holds pushes.
+  absl::Status EnterPush();
+  absl::Status CreateClient();
+  absl::Status CheckReady(int tensor) const;
+  Want NextWant() const;
+  // Sync: of the step of item_.
+  std::optional<uint64_t> NextVersion() const;
+  // That `push` can be sent as item_; gives the rates of tables.
+  absl::StatusOr<std::vector<TableRate>> CheckPush(
+      const PushOptions& push) const;
+  std::span<float> Part(float* flat, const std::string& name) const;
+  std::string NameOf(size_t s) const {
+    return absl::StrCat("ps ", s, " (", options_.ps[s], ")");
+  }
+
+  const Options options_;
+  const uint64_t process_;  // random: who this is to the ps and the chief
+  std::unique_ptr<Transport> transport_;
+  std::vector<std::unique_ptr<ShardLink>> links_;
+  std::unique_ptr<Layout> layout_;
+  Compression compression_;
+  Declaration declaration_;
+  Sender sender_;
+  std::shared_ptr<float> parameters_;
+  std::shared_ptr<float> gradients_;
+  std::unique_ptr<ChiefClient> chief_;  // null without one
+  std::unique_ptr<ParameterClient> client_;
+  std::unique_ptr<SessionTables> tables_;  // null without tables
+  uint64_t pushes_before_ = 0;             // in earlier histories
+  uint64_t base_version_ = 0;              // sync: of item 0
+  uint64_t item_ = 0;                      // the next one
+  Item item_state_ = Item::kNone;
+};
+
+}  // namespace weir::sdk
+
+#endif  // CLIENT_CC_SDK_SESSION_H_

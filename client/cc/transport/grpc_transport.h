@@ -1,0 +1,47 @@
+// The Transport over gRPC.
+//
+// Place: implements client/cc/transport/transport.h; the other end is
+// server/ps/parameter_service.cc. One channel per link.
+//
+// Bulk methods run on gRPC's synchronous client streams with raw buffers, which
+// measured fastest; a payload that is sent is lent to gRPC, one that is
+// received is read where gRPC put it.
+//
+// Threads, errors: as transport.h. A message begins with "ps <address>: ".
+//   UNAVAILABLE comes within 0.1 s when nobody listens at the address; gRPC
+//   tries again in the background every 0.1 to 1 s.
+// Cost: Push, Update and Assign return only when gRPC has let go of every
+//   payload: memory that is still being sent must not change. Where a call has
+//   failed and its peer takes nothing more, they end the connection.
+#ifndef CLIENT_CC_TRANSPORT_GRPC_TRANSPORT_H_
+#define CLIENT_CC_TRANSPORT_GRPC_TRANSPORT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/cc/transport/transport.h"
+
+namespace weir {
+
+// kAuto: to other hosts. What does not leave this one goes through its memory
+// alone.
+enum class ChecksumChoice { kAuto, kOn, kOff };
+
+struct GrpcTransportOptions {
+  // A connection of its own for every link, in place of one per address in
+  // the process. For several channels to a peer, for tests, and for links that
+  // must not wait for each other.
+  bool own_connections = false;
+  // Whether payloads carry a checksum, in both directions.
+  ChecksumChoice checksum = ChecksumChoice::kAuto;
+};
+
+// "auto", "on" or "off"; INVALID_ARGUMENT otherwise.
+absl::StatusOr<ChecksumChoice> ParseChecksumChoice(const std::string& text);
+
+std::unique_ptr<Transport> MakeGrpcTransport(GrpcTransportOptions options = {});
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_TRANSPORT_GRPC_TRANSPORT_H_

@@ -1,0 +1,31 @@
+#include "client/cc/transport/loans.h"
+
+namespace weir {
+
+std::function<void()> Loans::Add() {
+  {
+    MutexLock lock(&state_->mutex);
+    ++state_->out;
+  }
+  return [state = state_] {
+    MutexLock lock(&state->mutex);
+    if (--state->out == 0) {
+      state->changed.NotifyAll();
+    }
+  };
+}
+
+bool Loans::WaitForNone(std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  MutexLock lock(&state_->mutex);
+  while (state_->out > 0) {
+    const auto left = end - std::chrono::steady_clock::now();
+    if (left <= left.zero()) {
+      return false;
+    }
+    state_->changed.WaitFor(&state_->mutex, left);
+  }
+  return true;
+}
+
+}  // namespace weir

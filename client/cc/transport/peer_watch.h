@@ -1,0 +1,73 @@
+// Whether a peer that owes an answer is still there.
+//
+// Place: below ShardExchange, TableClient and the calls of grpc_transport.cc,
+// which ask the same question of a stream, a set of rows and a call.
+//
+// Terms
+//   look     a periodic question whether the peer is lost.
+//   traffic  the bytes that the connection has moved so far, in both
+//            directions, as the kernel knows them (tcp_traffic.h).
+//
+// Invariants
+//   I1. A peer is lost when nothing is heard of it for `lost_after`.
+//   I2. A connection on which bytes flow is alive, however long one answer
+//       takes: kFlowBytes of traffic count as an answer. Pings of gRPC and
+//       empty answers to others are far fewer.
+//   I3. Traffic stops to count after kUnansweredBytesMax without an answer:
+//   then
+//       others on the connection are served, and this one is stuck.
+//   I4. Time in which nobody looked is no silence of the peer. A look that
+//       comes later than kLateMin and a quarter of lost_after after the one
+//       before (our process slept, or its machine did) begins the count anew:
+//       answers may wait in the socket.
+// Threads: compatible.
+// Source: "Slow links" in docs/design_notes.md.
+#ifndef CLIENT_CC_TRANSPORT_PEER_WATCH_H_
+#define CLIENT_CC_TRANSPORT_PEER_WATCH_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace weir {
+
+class PeerWatch {
+ public:
+  // 13 kbit/s where lost_after is 10 s: slower than any link that is of use.
+  static constexpr int64_t kFlowBytes = 16 << 10;
+  // Many times what one stream has under way in both directions.
+  static constexpr int64_t kUnansweredBytesMax = 64 << 20;
+  // So late a busy machine is as well, now and then.
+  static constexpr std::chrono::milliseconds kLateMin{500};
+
+  explicit PeerWatch(std::chrono::milliseconds lost_after);
+
+  // How often to look.
+  std::chrono::milliseconds period() const;
+
+  // An answer is here, or work begins.
+  void Heard(int64_t now_ns);
+  // Whether traffic is of interest by now.
+  bool WantsTraffic(int64_t now_ns) const;
+  // `bytes` of traffic so far; negative where nobody knows.
+  void NoteTraffic(int64_t bytes, int64_t now_ns);
+  // Nothing is owed: only keeps the time of the look.
+  void LookIdle(int64_t now_ns) { looked_ns_ = now_ns; }
+  // True when the peer is lost.
+  bool Look(int64_t now_ns);
+
+  // What to say of a lost peer, as "unreachable for 10 s".
+  std::string Reason() const;
+
+ private:
+  const int64_t lost_after_ns_;
+  const int64_t late_ns_;
+  int64_t since_ns_ = 0;
+  int64_t looked_ns_ = 0;  // at first when work began
+  int64_t traffic_ = -1;   // when it last counted; -1: not known
+  int64_t unanswered_bytes_ = 0;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_TRANSPORT_PEER_WATCH_H_

@@ -1,0 +1,77 @@
+// One connection to a ps on this host through shared memory: requests one way,
+// answers the other.
+//
+// Place: under shm_stream.h; proto/wire/shm_message.h is the specification.
+//
+// Threads: as of PushPullStream.
+// Cost: a payload in one of the transport's buffers (Transport::NewBuffer) is
+//   not copied, nor is what comes back.
+#ifndef CLIENT_CC_TRANSPORT_SHM_CONNECTION_H_
+#define CLIENT_CC_TRANSPORT_SHM_CONNECTION_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/transport/shared_buffers.h"
+#include "common/base/mutex.h"
+#include "common/io/payload.h"
+#include "proto/wire/shm_message.h"
+
+namespace weir {
+
+class ShmConnection {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+  struct Answer {
+    std::string message;
+    ShmAnswer head;               // of it; never kEnd
+    std::span<const char> chunk;  // likewise
+    Payload payload;              // may outlive the connection
+  };
+
+  // Connects to the ps at `shm_name`; `address` is for messages.
+  // UNAVAILABLE: the ps is on another host. PERMISSION_DENIED: of another user.
+  static absl::StatusOr<std::unique_ptr<ShmConnection>> Open(
+      const std::string& shm_name, const std::string& address,
+      std::shared_ptr<SharedBuffers> buffers);
+  // Waits until the ps has let go of this process's memory. A ps that is
+  // stopped keeps the bytes as they are (SharedBuffers::MakePrivate).
+  ~ShmConnection();
+
+  // As PushPullStream's.
+  absl::Status Send(ShmRequest::Kind kind, const std::string& chunk,
+                    std::span<const char> payload,
+                    std::function<void()> released);
+  // DEADLINE_EXCEEDED after `deadline`.
+  absl::Status Receive(Answer* answer, Deadline deadline = Deadline::max());
+  void Cancel();
+
+ private:
+  class State;
+
+  ShmConnection(std::string address, std::shared_ptr<State> state);
+  absl::Status Named(const absl::Status& status) const;
+  absl::Status End(const absl::Status& status);
+  absl::Status Ended();
+  absl::Status SendMessage(const ShmRequest& head, const std::string& chunk,
+                           std::span<const char> inline_payload,
+                           const std::function<void()>& taken);
+  absl::Status Decode(Answer* answer);
+
+  const std::string address_;
+  const std::shared_ptr<State> state_;
+  std::thread listener_;
+
+  Mutex mutex_;
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_TRANSPORT_SHM_CONNECTION_H_

@@ -1,0 +1,110 @@
+#include "client/cc/transport/shm_stream.h"
+
+#include <utility>
+
+#include "common/base/status.h"
+
+namespace weir {
+namespace {
+
+// Pieces of an update whose memory the ps may still have to read.
+constexpr int kUpdateAhead = 4;
+
+template <class Chunk>
+absl::Status Parse(const ShmConnection::Answer& answer, Chunk* chunk) {
+  return chunk->ParseFromArray(answer.chunk.data(),
+                               static_cast<int>(answer.chunk.size()))
+             ? absl::OkStatus()
+             : absl::InternalError("an answer that is none");
+}
+
+class ShmPushPull : public PushPullStream {
+ public:
+  explicit ShmPushPull(std::unique_ptr<ShmConnection> connection)
+      : connection_(std::move(connection)) {}
+
+  absl::Status Send(const GradientChunk& header, std::span<const char> payload,
+                    std::function<void()> released) override {
+    return connection_->Send(ShmRequest::kChunk, header.SerializeAsString(),
+                             payload, std::move(released));
+  }
+
+  absl::Status Receive(ValueChunk* header, Payload* payload) override {
+    ShmConnection::Answer answer;
+    WEIR_RETURN_IF_ERROR(connection_->Receive(&answer));
+    *payload = std::move(answer.payload);
+    return Parse(answer, header);
+  }
+
+  // The ps reads on whatever its answers find: at most
+  // ShardExchange::kInFlightRequestsMax, of kShmUnansweredMax, are open.
+  bool SendNeedsReceiver() const override { return false; }
+
+  void Cancel() override { connection_->Cancel(); }
+
+ private:
+  const std::unique_ptr<ShmConnection> connection_;
+};
+
+class ShmLookup : public LookupStream {
+ public:
+  explicit ShmLookup(std::unique_ptr<ShmConnection> connection)
+      : connection_(std::move(connection)) {}
+
+  absl::Status Send(const LookupChunk& request) override {
+    return connection_->Send(ShmRequest::kLookup, request.SerializeAsString(),
+                             {}, nullptr);
+  }
+
+  absl::Status Receive(RowChunk* header, Payload* payload) override {
+    ShmConnection::Answer answer;
+    WEIR_RETURN_IF_ERROR(connection_->Receive(&answer));
+    *payload = std::move(answer.payload);
+    return Parse(answer, header);
+  }
+
+  void Cancel() override { connection_->Cancel(); }
+
+ private:
+  const std::unique_ptr<ShmConnection> connection_;
+};
+
+}  // namespace
+
+std::unique_ptr<PushPullStream> MakeShmPushPull(
+    std::unique_ptr<ShmConnection> connection) {
+  return std::make_unique<ShmPushPull>(std::move(connection));
+}
+
+std::unique_ptr<LookupStream> MakeShmLookup(
+    std::unique_ptr<ShmConnection> connection) {
+  return std::make_unique<ShmLookup>(std::move(connection));
+}
+
+absl::StatusOr<UpdateReply> UpdateThroughShm(
+    ShmConnection* connection, std::chrono::milliseconds timeout,
+    const std::function<bool(UpdateChunk*, std::span<const char>*)>& next) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  UpdateChunk chunk;
+  std::span<const char> payload;
+  ShmConnection::Answer answer;
+  int unanswered = 0;
+  while (next(&chunk, &payload)) {
+    WEIR_RETURN_IF_ERROR(connection->Send(
+        ShmRequest::kUpdate, chunk.SerializeAsString(), payload, nullptr));
+    ++unanswered;
+    while (unanswered > kUpdateAhead) {
+      WEIR_RETURN_IF_ERROR(connection->Receive(&answer, deadline));
+      --unanswered;
+    }
+  }
+  // The last is the reply; it has read all before it.
+  for (; unanswered > 0; --unanswered) {
+    WEIR_RETURN_IF_ERROR(connection->Receive(&answer, deadline));
+  }
+  UpdateReply reply;
+  WEIR_RETURN_IF_ERROR(Parse(answer, &reply));
+  return reply;
+}
+
+}  // namespace weir

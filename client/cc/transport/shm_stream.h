@@ -1,0 +1,30 @@
+// The client's ends of PushPull, Lookup and Update through shared memory.
+//
+// Place: opened by shm_transport.cc, over shm_connection.h.
+#ifndef CLIENT_CC_TRANSPORT_SHM_STREAM_H_
+#define CLIENT_CC_TRANSPORT_SHM_STREAM_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "client/cc/transport/shm_connection.h"
+#include "client/cc/transport/transport.h"
+
+namespace weir {
+
+std::unique_ptr<PushPullStream> MakeShmPushPull(
+    std::unique_ptr<ShmConnection> connection);
+std::unique_ptr<LookupStream> MakeShmLookup(
+    std::unique_ptr<ShmConnection> connection);
+
+// As ShardLink::Update. After an error the connection must go.
+absl::StatusOr<UpdateReply> UpdateThroughShm(
+    ShmConnection* connection, std::chrono::milliseconds timeout,
+    const std::function<bool(UpdateChunk*, std::span<const char>*)>& next);
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_TRANSPORT_SHM_STREAM_H_

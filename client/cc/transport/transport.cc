@@ -1,0 +1,44 @@
+#include "client/cc/transport/transport.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+constexpr size_t kHugePageBytes = 2 << 20;
+constexpr int kDamagedMax = 5;  // in a row
+
+}  // namespace
+
+absl::Status SendUntilWhole(const std::function<absl::Status()>& send) {
+  absl::Status status = send();
+  for (int sent = 1; sent < kDamagedMax && absl::IsDataLoss(status); ++sent) {
+    status = send();
+  }
+  return status;
+}
+
+std::shared_ptr<float> NewPrivateBuffer(size_t elements) {
+  const size_t bytes = std::max<size_t>(elements * sizeof(float), 1);
+  void* const mapped =
+      mmap(nullptr, bytes + kHugePageBytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    return nullptr;
+  }
+  const size_t begin = reinterpret_cast<size_t>(mapped);
+  char* const memory =
+      static_cast<char*>(mapped) + (kHugePageBytes - begin % kHugePageBytes);
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  return std::shared_ptr<float>(
+      reinterpret_cast<float*>(memory),
+      [mapped, bytes](float*) { munmap(mapped, bytes + kHugePageBytes); });
+}
+
+std::shared_ptr<float> Transport::NewBuffer(size_t elements) {
+  return NewPrivateBuffer(elements);
+}
+
+}  // namespace weir

@@ -1,0 +1,174 @@
+// How bytes reach a ps: gRPC, shared memory on the same host, in-process in
+// tests.
+//
+// Place: below ParameterClient and the chief, above nothing of Weir's but
+// proto. A transport moves messages and reports what happened; it never
+// retries, so identity and retry live in one place, its caller.
+//
+// Terms
+//   shard link   the way to one ps at one address.
+//   stream       one PushPull call: many requests, many answers, no order.
+//   timeout      of calls with payloads (Pull, Push, Update, Assign): how long
+//                nothing may be heard of the ps. While bytes flow they go on,
+//                where the transport knows (peer_watch.h). Of all others: how
+//                long the call may take.
+//
+// Threads: a link is safe; of a stream, one thread may Send while another
+//   Receives, and Cancel may be called by any.
+// Errors: the codes of proto/ps.proto, and UNAVAILABLE (not reachable; the
+//   outcome of what was under way is unknown), DEADLINE_EXCEEDED (likewise).
+#ifndef CLIENT_CC_TRANSPORT_TRANSPORT_H_
+#define CLIENT_CC_TRANSPORT_TRANSPORT_H_
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/io/payload.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class PushPullStream {
+ public:
+  virtual ~PushPullStream() = default;
+
+  // Sends `header` with `payload` (borrowed, may be empty). Blocks until the
+  // transport has taken it. The bytes must stay unchanged until `released`
+  // runs, on any thread, exactly once: after the bytes have left, or when the
+  // stream ends. An empty payload may leave `released` empty.
+  virtual absl::Status Send(const GradientChunk& header,
+                            std::span<const char> payload,
+                            std::function<void()> released) = 0;
+
+  // Whether Send may block until answers are received: then another thread is
+  // to do that meanwhile. Where not, to wake it costs more than Send.
+  virtual bool SendNeedsReceiver() const { return true; }
+
+  // Blocks for the next answer. The status that ended the stream otherwise.
+  virtual absl::Status Receive(ValueChunk* header, Payload* payload) = 0;
+
+  // Ends the stream from any thread; blocked calls return CANCELLED.
+  virtual void Cancel() = 0;
+
+  // Bytes that the way to the ps has moved so far, in both directions, with
+  // those of others that share it; -1 where nobody knows. On any thread.
+  virtual int64_t BytesMoved() { return -1; }
+  // Cancel, for a ps of which nothing was heard for long: ends the connection
+  // as well, which then keeps no payload, and is not waited for.
+  virtual void Sever() { Cancel(); }
+};
+
+// One Lookup call: many requests, many answers, no order.
+class LookupStream {
+ public:
+  virtual ~LookupStream() = default;
+  // Blocks until the transport has taken it.
+  virtual absl::Status Send(const LookupChunk& request) = 0;
+  // Blocks for the next answer. The status that ended the stream otherwise.
+  virtual absl::Status Receive(RowChunk* header, Payload* payload) = 0;
+  // Ends the stream from any thread; blocked calls return CANCELLED.
+  virtual void Cancel() = 0;
+
+  // Bytes that the way to the ps has moved so far, in both directions, with
+  // those of others that share it; -1 where nobody knows. On any thread.
+  virtual int64_t BytesMoved() { return -1; }
+  // Cancel, for a ps of which nothing was heard for long: ends the connection
+  // as well, which then keeps no payload, and is not waited for.
+  virtual void Sever() { Cancel(); }
+};
+
+class ShardLink {
+ public:
+  using Timeout = std::chrono::milliseconds;
+  virtual ~ShardLink() = default;
+
+  virtual const std::string& address() const = 0;
+
+  // Opens a stream; errors show at the first Send or Receive.
+  virtual std::unique_ptr<PushPullStream> OpenPushPull() = 0;
+
+  // Ends the connections to the ps, where there are any: for one that hangs and
+  // still has payloads. Calls under way return UNAVAILABLE.
+  virtual void Sever() {}
+
+  // How many streams side by side, of links of their own, are of use, up to
+  // `wanted`. May ask the ps.
+  virtual int UsefulStreams(int wanted) { return wanted; }
+
+  // Calls `chunk` for every answer, on the calling thread.
+  virtual absl::Status Pull(
+      const PullRequest& request, Timeout timeout,
+      const std::function<absl::Status(const ValueChunk&, const Payload&)>&
+          chunk) = 0;
+
+  // One whole contribution's chunks for this shard. `next` fills header and
+  // payload of the next chunk and returns false after the last one; payloads
+  // are borrowed until Push returns.
+  virtual absl::StatusOr<PushReply> Push(
+      Timeout timeout,
+      const std::function<bool(GradientChunk*, std::span<const char>*)>&
+          next) = 0;
+
+  // Opens a stream; errors show at the first Send or Receive.
+  virtual std::unique_ptr<LookupStream> OpenLookup() = 0;
+
+  // One item's update of this shard's tables; `next` as of Push.
+  virtual absl::StatusOr<UpdateReply> Update(
+      Timeout timeout,
+      const std::function<bool(UpdateChunk*, std::span<const char>*)>&
+          next) = 0;
+
+  virtual absl::StatusOr<AssignReply> Assign(
+      Timeout timeout,
+      const std::function<bool(AssignChunk*, std::span<const char>*)>&
+          next) = 0;
+
+  virtual absl::StatusOr<HelloReply> Hello(Timeout timeout) = 0;
+  // Hello says from now on that a chief asks. Before the first call.
+  virtual void SpeakAsChief() {}
+  virtual absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
+                                               Timeout timeout) = 0;
+  virtual absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request,
+                                               Timeout timeout) = 0;
+  virtual absl::Status SetSlots(const SetSlotsRequest& request,
+                                Timeout timeout) = 0;
+  // Calls `reply` with FROZEN, then WRITTEN, on the calling thread.
+  virtual absl::Status Snapshot(
+      const SnapshotRequest& request, Timeout timeout,
+      const std::function<void(const SnapshotReply&)>& reply) = 0;
+  // With so many ids of each table, most updates first; visits every row if
+  // any.
+  virtual absl::StatusOr<PsStatus> GetStatus(Timeout timeout, int hot_ids) = 0;
+  virtual absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
+                                             Timeout timeout) = 0;
+  virtual absl::Status Shutdown(const ShutdownRequest& request,
+                                Timeout timeout) = 0;
+};
+
+// Calls `send` again while values arrive damaged (DATA_LOSS), five times in
+// all: for Assign, whose values may be sent again.
+absl::Status SendUntilWhole(const std::function<absl::Status()>& send);
+
+// Zeroed floats in this process's own memory, in huge pages where the system
+// has them; null when there is no memory. A forked child gets a copy.
+std::shared_ptr<float> NewPrivateBuffer(size_t elements);
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Zeroed floats, 64-byte aligned, null when there is no memory: where
+  // payloads lie best. Those from elsewhere may cost the transport a copy.
+  virtual std::shared_ptr<float> NewBuffer(size_t elements);
+  // Never blocks; an address that nobody serves shows at the first call.
+  virtual std::unique_ptr<ShardLink> Connect(const std::string& address) = 0;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_TRANSPORT_TRANSPORT_H_

@@ -1,0 +1,637 @@
+#include "client/cc/job/chief_client.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+namespace weir {
+namespace {
+
+// A chief that says what the test tells it to.
+class FakeChief : public Chief::Service {
+ public:
+  FakeChief() { Listen("127.0.0.1:0"); }
+  ~FakeChief() override { Shutdown(); }
+
+  void Listen(const std::string& address) {
+    grpc::ServerBuilder builder;
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    int port = 0;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      down_ = false;
+    }
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+
+  void Shutdown() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      down_ = true;
+      changed_.notify_all();
+    }
+    if (server_ != nullptr) {
+      server_->Shutdown(std::chrono::system_clock::now());
+      server_.reset();
+    }
+  }
+
+  const std::string& address() const { return address_; }
+
+  void Send(const Command& command) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    commands_.push_back(command);
+    changed_.notify_all();
+  }
+
+  void EndHeartbeats(const grpc::Status& status) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    end_ = status;
+    changed_.notify_all();
+  }
+
+  // Waits until some progress message fits.
+  bool Saw(const std::function<bool(const Progress&)>& fits) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    size_t next = 0;
+    return changed_.wait_for(lock, std::chrono::seconds(10), [&] {
+      for (; next < progress_.size(); ++next) {
+        if (fits(progress_[next])) {
+          return true;
+        }
+      }
+      return false;
+    });
+  }
+
+  std::vector<Progress> progress() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return progress_;
+  }
+
+  int items() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    int items = 0;
+    for (const Progress& progress : progress_) {
+      items += progress.item_size();
+    }
+    return items;
+  }
+
+  grpc::Status Register(grpc::ServerContext*, const RegisterRequest* request,
+                        RegisterReply* reply) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    requests_.push_back(*request);
+    changed_.notify_all();
+    if (!refusal_.ok()) {
+      return refusal_;
+    }
+    if (over_.has_value()) {
+      *reply->mutable_over() = *over_;
+      return grpc::Status::OK;
+    }
+    if (waits_ > 0) {
+      --waits_;
+      reply->mutable_wait()->set_retry_ms(10);
+      reply->mutable_wait()->set_reason("declaring");
+      return grpc::Status::OK;
+    }
+    if (assign_ != request->assigned_history()) {
+      reply->mutable_assign()->set_history(assign_);
+      return grpc::Status::OK;
+    }
+    *reply->mutable_grant() = grant_;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Heartbeat(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<Command, Progress>* stream) override {
+    std::thread writer([&] {
+      std::unique_lock<std::mutex> lock(mutex_);
+      while (!down_ && end_.ok()) {
+        if (commands_.empty()) {
+          changed_.wait_for(lock, std::chrono::milliseconds(20));
+          continue;
+        }
+        const Command command = commands_.front();
+        commands_.pop_front();
+        stream->Write(command);
+      }
+    });
+    Progress progress;
+    while (stream->Read(&progress)) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      progress_.push_back(progress);
+      if (acknowledges_ && progress.sequence() > 0) {
+        commands_.emplace_back().set_heard(progress.sequence());
+      }
+      changed_.notify_all();
+      if (!end_.ok() || down_) {
+        break;
+      }
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (end_.ok()) {
+        end_ = grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream ends");
+      }
+    }
+    writer.join();
+    std::lock_guard<std::mutex> lock(mutex_);
+    const grpc::Status end = end_;
+    end_ = grpc::Status::OK;
+    return end;
+  }
+
+  std::mutex mutex_;
+  Grant grant_;
+  grpc::Status refusal_;
+  std::optional<Stop> over_;
+  bool acknowledges_ = false;
+  int waits_ = 0;
+  uint64_t assign_ = 0;  // the history whose values it asks for
+  std::vector<RegisterRequest> requests_;
+
+ private:
+  std::condition_variable changed_;
+  std::string address_;
+  std::deque<Command> commands_;
+  std::vector<Progress> progress_;
+  grpc::Status end_;
+  bool down_ = false;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+std::unique_ptr<ChiefClient> Client(
+    const FakeChief& chief, int lost_after_ms = 5000,
+    std::function<void(Phases*)> read_device = nullptr,
+    std::function<bool()> job_is_done = nullptr) {
+  ChiefClient::Options options;
+  options.address = chief.address();
+  options.request.set_index(2);
+  options.request.set_process(99);
+  options.lost_after = std::chrono::milliseconds(lost_after_ms);
+  options.progress_every = std::chrono::milliseconds(20);
+  options.read_device = std::move(read_device);
+  options.read_device_every = std::chrono::minutes(1);
+  options.job_is_done = std::move(job_is_done);
+  options.register_timeout = std::chrono::milliseconds(1000);
+  return ChiefClient::Create(std::move(options)).value();
+}
+
+void MakeGrant(FakeChief* chief) {
+  chief->grant_.mutable_sender()->set_slot(2);
+  chief->grant_.mutable_sender()->set_generation(4);
+  chief->grant_.mutable_sender()->set_history(1234);
+  chief->grant_.set_next_item(7);
+}
+
+TEST(ChiefClientTest, WaitsUntilItIsGranted) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  chief.waits_ = 3;
+  const auto client = Client(chief);
+  const auto grant = client->Register();
+  ASSERT_TRUE(grant.ok()) << grant.status();
+  EXPECT_EQ(grant->next_item(), 7u);
+  EXPECT_EQ(chief.requests_.size(), 4u);
+  EXPECT_EQ(chief.requests_[0].held_generation(), 0u);
+}
+
+TEST(ChiefClientTest, AProxyForTheWebIsNotTaken) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  setenv("grpc_proxy", "http://127.0.0.1:1", 1);  // NOLINT: no other thread
+  const auto grant = Client(chief, /*lost_after_ms=*/1000)->Register();
+  unsetenv("grpc_proxy");  // NOLINT
+  EXPECT_TRUE(grant.ok()) << grant.status();
+}
+
+TEST(ChiefClientTest, RegistersAgainWithTheValuesThatItAssigned) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  chief.assign_ = 77;
+  const auto client = Client(chief);
+  int assigned = 0;
+  ChiefClient::Joining joining;
+  joining.assign = [&](const Sender& sender) {
+    EXPECT_EQ(sender.history(), 77u);
+    ++assigned;
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(client->Register(joining).ok());
+  EXPECT_EQ(assigned, 1);
+  ASSERT_EQ(chief.requests_.size(), 2u);
+  EXPECT_EQ(chief.requests_[1].assigned_history(), 77u);
+}
+
+TEST(ChiefClientTest, AHeldItemGivesUpWhenItsTimeIsOver) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  Command hold;
+  hold.set_hold(true);
+  chief.Send(hold);
+  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.holding(); }));
+  EXPECT_FALSE(
+      client->EnterItemWithin(std::chrono::milliseconds(10)).has_value());
+  hold.set_release(true);
+  chief.Send(hold);
+  EXPECT_EQ(client->EnterItemWithin(std::chrono::seconds(10)), true);
+}
+
+TEST(ChiefClientTest, ARefusalIsFinalAndNamed) {
+  FakeChief chief;
+  chief.refusal_ = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                "train.batch_size: 64 -> 32");
+  const auto grant = Client(chief)->Register();
+  EXPECT_EQ(grant.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(grant.status().message()).find("train.batch_size"),
+            std::string::npos);
+}
+
+TEST(ChiefClientTest, AChiefThatNeverComesIsLost) {
+  FakeChief chief;
+  chief.Shutdown();
+  const auto grant = Client(chief, /*lost_after_ms=*/300)->Register();
+  EXPECT_EQ(grant.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(grant.status().message()).find("unreachable for 0.3 s"),
+            std::string::npos);
+}
+
+TEST(ChiefClientTest, AHoldWaitsForTheItemInFlightAndEndsWithRelease) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(client->EnterItem());
+  Command hold;
+  hold.set_hold(true);
+  chief.Send(hold);
+  ASSERT_TRUE(chief.Saw([](const Progress& p) {
+    return p.slot() == 2 && p.generation() == 4 && p.next_item() == 7;
+  }));
+  ItemReport report;
+  report.set_contribution(41);
+  ParameterClient::ItemResult result;
+  result.staleness_sum = 6;
+  result.staleness_max = 3;
+  client->LeaveItem(8, report, result);
+  ASSERT_TRUE(chief.Saw(
+      [](const Progress& p) { return p.holding() && p.next_item() == 8; }));
+  EXPECT_EQ(chief.items(), 1);
+  std::thread release([&] {
+    Command command;
+    command.set_release(true);
+    chief.Send(command);
+  });
+  EXPECT_TRUE(client->EnterItem());
+  release.join();
+}
+
+TEST(ChiefClientTest, PhasesAddUpAndTheDeviceIsReadWithThem) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  std::atomic<int> reads{0};
+  const auto client = Client(chief, 5000, [&](Phases* phases) {
+    phases->set_nvml_watts(400 + ++reads);
+  });
+  client->Start(client->Register().value(), [] {});
+  // Nothing is read before there is something to report.
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  EXPECT_EQ(reads, 0);
+  Phases phases;
+  phases.set_items(1);
+  phases.set_step_ns(100);
+  phases.set_data_wait_ns(1);
+  phases.set_pull_wait_ns(2);
+  phases.set_push_wait_ns(3);
+  phases.set_compute_ns(90);
+  phases.set_on_gpu(true);
+  phases.set_device_bytes_used(50);
+  uint64_t items = 0;
+  uint64_t rest_ns = 0;
+  for (uint64_t item = 8; item < 8 + 5; ++item) {
+    ASSERT_TRUE(client->EnterItem());
+    client->AddPhases(phases);
+    client->LeaveItem(item, {}, {});
+  }
+  client->Close(absl::OkStatus());
+  for (const Progress& progress : chief.progress()) {
+    if (!progress.has_phases()) {
+      continue;
+    }
+    const Phases& sum = progress.phases();
+    EXPECT_TRUE(sum.on_gpu());
+    EXPECT_EQ(sum.device_bytes_used(), 50u);
+    EXPECT_EQ(sum.compute_ns(), 90 * sum.items());
+    EXPECT_EQ(sum.nvml_watts(), items == 0 ? 401.0 : 0.0);
+    items += sum.items();
+    rest_ns += sum.step_ns() - sum.compute_ns() - sum.data_wait_ns() -
+               sum.pull_wait_ns() - sum.push_wait_ns();
+  }
+  EXPECT_EQ(items, 5u);
+  EXPECT_EQ(rest_ns, 5 * 4u);
+  EXPECT_EQ(reads, 1);  // at most one a minute, here
+}
+
+TEST(ChiefClientTest, AStopEndsTheWaitAndCarriesItsReason) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  std::atomic<int> stops{0};
+  client->Start(client->Register().value(), [&] { ++stops; });
+  Command stop;
+  stop.mutable_stop()->set_code(
+      static_cast<uint32_t>(absl::StatusCode::kOutOfRange));
+  stop.mutable_stop()->set_reason("2 bad contributions");
+  chief.Send(stop);
+  client->OutOfWork();
+  EXPECT_FALSE(client->EnterItem());
+  EXPECT_EQ(client->stop_status().message(), "2 bad contributions");
+  client->Close(absl::OkStatus());
+  EXPECT_EQ(stops, 1);
+}
+
+TEST(ChiefClientTest, TheLastWordReachesTheChief) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(client->EnterItem());
+  client->LeaveItem(8, {}, {});
+  client->Close(absl::FailedPreconditionError("ps 1 is gone"));
+  ASSERT_TRUE(chief.Saw([](const Progress& p) {
+    return p.error() == "ps 1 is gone" && p.next_item() == 8;
+  }));
+}
+
+TEST(ChiefClientTest, AReplacedWorkerStops) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  chief.EndHeartbeats(
+      grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "replaced"));
+  client->OutOfWork();
+  EXPECT_EQ(client->stop_status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST(ChiefClientTest, ARestartedChiefIsJoinedWithTheGrantHeld) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  chief.Shutdown();
+  ASSERT_TRUE(client->EnterItem());  // training goes on meanwhile
+  client->LeaveItem(8, {}, {});
+  chief.Listen(chief.address());
+  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.next_item() == 8; }));
+  EXPECT_EQ(chief.requests_.back().held_history(), 1234u);
+  EXPECT_EQ(chief.requests_.back().held_generation(), 4u);
+  EXPECT_FALSE(client->stopping());
+}
+
+TEST(ChiefClientTest, AnotherHistoryEndsTheWorker) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  {
+    std::lock_guard<std::mutex> lock(chief.mutex_);
+    chief.grant_.mutable_sender()->set_history(5);
+  }
+  chief.EndHeartbeats(grpc::Status(grpc::StatusCode::UNAVAILABLE, "restart"));
+  client->OutOfWork();
+  EXPECT_EQ(client->stop_status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ChiefClientTest, WhoComesWhenTheJobIsDoneEndsWell) {
+  FakeChief chief;
+  chief.over_.emplace();
+  const auto client = Client(chief);
+  EXPECT_FALSE(client->Register().ok());
+  EXPECT_TRUE(client->stopping());
+  EXPECT_TRUE(client->stop_status().ok());
+}
+
+// The code may be one by which a call is repeated, too.
+TEST(ChiefClientTest, WhoComesWhenTheJobHasFailedHearsWhy) {
+  FakeChief chief;
+  chief.over_.emplace().set_code(
+      static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+  chief.over_->set_reason("ps 1 is gone");
+  const auto client = Client(chief);
+  EXPECT_FALSE(client->Register().ok());
+  EXPECT_EQ(client->stop_status().message(), "ps 1 is gone");
+}
+
+TEST(ChiefClientTest, AWorkerBetweenTwoStreamsHearsThatTheJobIsDone) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  {
+    std::lock_guard<std::mutex> lock(chief.mutex_);
+    chief.over_.emplace();
+  }
+  chief.EndHeartbeats(grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken"));
+  client->OutOfWork();
+  EXPECT_TRUE(client->stopping());
+  EXPECT_TRUE(client->stop_status().ok());
+}
+
+TEST(ChiefClientTest, DoneIsLookedForWhileTheChiefIsAway) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client =
+      Client(chief, /*lost_after_ms=*/60000, nullptr, [] { return true; });
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  chief.Shutdown();
+  client->OutOfWork();
+  EXPECT_TRUE(client->stop_status().ok()) << client->stop_status();
+}
+
+TEST(ChiefClientTest, ReportsOfAStreamThatBrokeComeAgain) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ItemReport bad;
+  bad.set_contribution(7);
+  bad.set_bad(true);
+  ASSERT_TRUE(client->EnterItem());
+  client->LeaveItem(8, bad, {});
+  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.item_size() == 1; }));
+  const auto number = [&chief](size_t nth) {
+    size_t seen = 0;
+    for (const Progress& progress : chief.progress()) {
+      if (progress.item_size() == 1 && progress.item(0).bad() &&
+          seen++ == nth) {
+        return progress.sequence();
+      }
+    }
+    return uint64_t{0};
+  };
+  EXPECT_EQ(number(0), 1u);
+  // The chief that took it died before it said so.
+  {
+    std::lock_guard<std::mutex> lock(chief.mutex_);
+    chief.acknowledges_ = true;
+  }
+  chief.EndHeartbeats(grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken"));
+  ASSERT_TRUE(chief.Saw([seen = 0](const Progress& p) mutable {
+    return p.item_size() == 1 && ++seen == 2;
+  }));
+  EXPECT_EQ(number(1), 1u);
+  // Now it is acknowledged.
+  ASSERT_TRUE(client->EnterItem());
+  client->LeaveItem(9, bad, {});
+  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.sequence() == 2; }));
+  client->Close(absl::OkStatus());
+  EXPECT_EQ(chief.items(), 3);
+}
+
+TEST(ChiefClientTest, ManyReportsTakeSeveralMessages) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  chief.acknowledges_ = true;
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  chief.Shutdown();
+  constexpr int kItems = 25000;
+  for (uint64_t item = 8; item < 8 + kItems; ++item) {
+    client->LeaveItem(item, {}, {});
+  }
+  chief.Listen(chief.address());
+  ASSERT_TRUE(chief.Saw([](const Progress& p) {
+    return p.next_item() == 7 + static_cast<uint64_t>(kItems);
+  }));
+  client->Close(absl::OkStatus());
+  EXPECT_EQ(chief.items(), kItems);
+  uint64_t told = 7;
+  for (const Progress& progress : chief.progress()) {
+    EXPECT_LE(progress.item_size(), 10000);
+    told += static_cast<uint64_t>(progress.item_size());
+    EXPECT_EQ(progress.next_item(), told);
+  }
+}
+
+TEST(ChiefClientTest, ASignalStopsAtTheNextItem) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  client->RequestStop(absl::CancelledError("SIGTERM"));
+  EXPECT_FALSE(client->EnterItem());
+  EXPECT_EQ(client->stop_status().message(), "SIGTERM");
+}
+
+TEST(ChiefClientTest, ASignalLetsTheItemInFlightEnd) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  bool interrupted = false;
+  client->Start(client->Register().value(), [&] { interrupted = true; });
+  ASSERT_TRUE(client->EnterItem());
+  client->RequestStop(absl::CancelledError("SIGTERM"));
+  EXPECT_FALSE(interrupted);
+  EXPECT_FALSE(client->stopping());
+  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+  EXPECT_TRUE(interrupted);
+  EXPECT_FALSE(client->EnterItem());
+  EXPECT_EQ(client->stop_status().message(), "SIGTERM");
+  client->Close(client->stop_status());
+  EXPECT_TRUE(chief.Saw([](const Progress& p) {
+    return p.next_item() == 8 && p.error() == "SIGTERM";
+  }));
+}
+
+TEST(ChiefClientTest, AnotherSlotIsTakenAfterTheItemInFlight) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(client->EnterItem());
+  Command take;
+  take.set_take_slot(3);
+  chief.Send(take);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(client->stopping());
+  EXPECT_FALSE(client->slot_to_take().has_value());
+  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+  for (int i = 0; i < 500 && !client->stopping(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(client->slot_to_take(), 3);
+}
+
+TEST(ChiefClientTest, AStopWinsOverAnotherSlot) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(client->EnterItem());
+  Command take;
+  take.set_take_slot(3);
+  chief.Send(take);
+  Command stop;
+  stop.mutable_stop()->set_reason("done");
+  chief.Send(stop);
+  for (int i = 0; i < 500 && !client->stopping(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(client->stopping());
+  EXPECT_FALSE(client->slot_to_take().has_value());
+}
+
+TEST(ChiefClientTest, WhoIsToStopTakesNoOtherSlot) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(client->EnterItem());
+  client->RequestStop(absl::CancelledError("SIGTERM"));
+  Command take;
+  take.set_take_slot(3);
+  chief.Send(take);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+  client->Close(client->stop_status());
+  EXPECT_FALSE(client->slot_to_take().has_value());
+}
+
+// A chief that held it may never come back.
+TEST(ChiefClientTest, AHoldEndsWithTheStreamThatBroughtIt) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief, /*lost_after_ms=*/60000);
+  client->Start(client->Register().value(), [] {});
+  Command hold;
+  hold.set_hold(true);
+  chief.Send(hold);
+  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.holding(); }));
+  chief.Shutdown();
+  const auto entered = client->EnterItemWithin(std::chrono::seconds(20));
+  ASSERT_TRUE(entered.has_value());
+  EXPECT_TRUE(*entered);
+}
+
+}  // namespace
+}  // namespace weir

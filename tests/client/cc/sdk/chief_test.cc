@@ -1,0 +1,255 @@
+// Programs of the SDK with a chief: real servers, in this process.
+#include <filesystem>
+#include <thread>
+
+#include "client/cc/transport/grpc_transport.h"
+#include "client/cc/weir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/chief/chief_server.h"
+#include "tests/support/loopback_ps.h"
+
+namespace weir {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+constexpr int kAborted = 10;
+constexpr int kAlreadyExists = 6;
+
+// Two ps and a chief, for `workers` programs.
+class Cluster {
+ public:
+  Cluster(const std::string& workdir, int workers, bool resume = false,
+          uint64_t every_steps = 0)
+      : workers_(workers), transport_(MakeGrpcTransport()) {
+    options_.runner.brought = true;
+    options_.runner.spec.mutable_checkpoint()->set_every_steps(every_steps);
+    options_.runner.spec.mutable_checkpoint()->set_keep(5);
+    options_.runner.ps_addresses = {first_.address(), second_.address()};
+    options_.runner.worker_count = workers;
+    options_.runner.workdir = workdir;
+    options_.runner.resume = resume;
+    options_.runner.transport = transport_.get();
+    auto chief = ChiefServer::Start(options_);
+    EXPECT_TRUE(chief.ok()) << chief.status();
+    chief_ = *std::move(chief);
+  }
+
+  sdk::Options ForWorker(int index, sdk::Mode mode) const {
+    sdk::Options options;
+    options.ps = {first_.address(), second_.address()};
+    options.chief = "127.0.0.1:" + std::to_string(chief_->port());
+    options.worker_index = index;
+    options.worker_count = workers_;
+    options.block_elements = 16;
+    options.mode = mode;
+    options.groups[0].learning_rate = 1.0;
+    return options;
+  }
+  ChiefServer& chief() { return *chief_; }
+
+ private:
+  static LoopbackPs::Options Empty() {
+    LoopbackPs::Options options;
+    options.declare = false;
+    return options;
+  }
+
+  const int workers_;
+  LoopbackPs first_{Empty()};
+  LoopbackPs second_{Empty()};
+  std::unique_ptr<Transport> transport_;
+  ChiefServer::Options options_;
+  std::unique_ptr<ChiefServer> chief_;
+};
+
+std::string FreshDir(const std::string& name) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(path);
+  return path;
+}
+
+std::vector<sdk::Tensor> Tensors() {
+  return {
+      {.name = "w", .shape = {40}, .values = std::vector<float>(40, 100.0)}};
+}
+
+sdk::Client Join(const sdk::Options& options) {
+  auto client = sdk::Client::Connect(options);
+  EXPECT_TRUE(client.ok()) << client.status().message();
+  const sdk::Status status = client->Declare(Tensors());
+  EXPECT_TRUE(status.ok()) << status.message();
+  return std::move(*client);
+}
+
+// Each push takes 1 from every element of "w".
+sdk::Status Push(sdk::Client* client) {
+  for (float& gradient : client->Gradient("w")) {
+    gradient = 1.0f;
+  }
+  return client->PushPull();
+}
+
+TEST(SdkChiefTest, FinishedWorkersEndTheJobWithACheckpoint) {
+  const std::string workdir = FreshDir("sdk_chief_finish");
+  Cluster cluster(workdir, 2);
+  std::vector<std::thread> workers;
+  for (const int w : {1, 0}) {
+    workers.emplace_back([&cluster, w] {
+      sdk::Client client = Join(cluster.ForWorker(w, sdk::Mode::kAsync));
+      EXPECT_TRUE(client.Pull().ok());
+      for (int i = 0; i < 5 + w; ++i) {
+        EXPECT_TRUE(Push(&client).ok());
+      }
+      EXPECT_EQ(client.pushes(), 5u + w);
+      EXPECT_TRUE(client.Finish().ok());
+    });
+  }
+  for (std::thread& worker : workers) {
+    worker.join();
+  }
+  EXPECT_TRUE(cluster.chief().Wait().ok());
+  EXPECT_TRUE(std::filesystem::exists(workdir + "/checkpoints/ckpt-11"));
+  EXPECT_TRUE(std::filesystem::exists(workdir + "/DONE"));
+}
+
+TEST(SdkChiefTest, AStoppedJobContinuesFromItsCheckpoint) {
+  for (const auto mode : {sdk::Mode::kAsync, sdk::Mode::kSync}) {
+    const std::string workdir = FreshDir("sdk_chief_resume");
+    uint64_t pushed = 0;
+    {
+      Cluster cluster(workdir, 1);
+      sdk::Client client = Join(cluster.ForWorker(0, mode));
+      ASSERT_TRUE(client.Pull().ok());
+      EXPECT_THAT(client.Values("w"), Each(100.0f));
+      for (int i = 0; i < 3; ++i) {
+        ASSERT_TRUE(Push(&client).ok());
+      }
+      cluster.chief().RequestStop("SIGTERM");
+      sdk::Status status;
+      while (status.ok()) {
+        pushed = client.pushes();
+        status = Push(&client);
+      }
+      EXPECT_EQ(status.code(), kAborted) << status.message();
+      EXPECT_THAT(status.message(), HasSubstr("SIGTERM: stopped after ckpt-"));
+      EXPECT_EQ(cluster.chief().Wait().code(), absl::StatusCode::kCancelled);
+    }
+    Cluster cluster(workdir, 1, /*resume=*/true);
+    sdk::Client client = Join(cluster.ForWorker(0, mode));
+    ASSERT_TRUE(client.Pull().ok());
+    // Nobody pushes once the last checkpoint is asked for, but in sync.
+    const uint64_t kept = client.pushes();
+    EXPECT_LE(kept, pushed);
+    EXPECT_GE(kept, 3u);
+    if (mode == sdk::Mode::kAsync) {
+      EXPECT_EQ(kept, pushed);
+    }
+    EXPECT_THAT(client.Values("w"), Each(100.0f - static_cast<float>(kept)));
+    ASSERT_TRUE(Push(&client).ok());
+    EXPECT_EQ(client.pushes(), kept + 1);
+    EXPECT_THAT(client.Values("w"), Each(99.0f - static_cast<float>(kept)));
+    EXPECT_TRUE(client.Finish().ok());
+    EXPECT_TRUE(cluster.chief().Wait().ok());
+  }
+}
+
+TEST(SdkChiefTest, CheckpointsFallDueWhileWorkersPush) {
+  const std::string workdir = FreshDir("sdk_chief_due");
+  Cluster cluster(workdir, 1, /*resume=*/false, /*every_steps=*/10);
+  sdk::Client client = Join(cluster.ForWorker(0, sdk::Mode::kAsync));
+  const auto any = [&] {
+    const std::string folder = workdir + "/checkpoints";
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (std::filesystem::exists(entry.path() / "manifest.json")) {
+        return true;
+      }
+    }
+    return false;
+  };
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!any() && std::chrono::steady_clock::now() < end) {
+    ASSERT_TRUE(Push(&client).ok());
+  }
+  EXPECT_TRUE(any());
+  ASSERT_TRUE(client.Finish().ok());
+  EXPECT_TRUE(cluster.chief().Wait().ok());
+}
+
+TEST(SdkChiefTest, RefusesAnotherModelByName) {
+  Cluster cluster(FreshDir("sdk_chief_other"), 2);
+  sdk::Client first = Join(cluster.ForWorker(0, sdk::Mode::kAsync));
+  auto second = sdk::Client::Connect(cluster.ForWorker(1, sdk::Mode::kAsync));
+  ASSERT_TRUE(second.ok());
+  const sdk::Status status = second->Declare({{.name = "w", .shape = {41}}});
+  EXPECT_EQ(status.code(), kAlreadyExists);
+  EXPECT_THAT(status.message(),
+              HasSubstr("'w' is [40] on the server, [41] here"));
+  EXPECT_TRUE(Push(&first).ok());
+  EXPECT_FALSE(first.ShutdownServers().ok());
+}
+
+TEST(SdkChiefTest, TablesComeWithTheDeclaration) {
+  const auto table = [](int dim) {
+    return sdk::Table{.name = "user",
+                      .dim = dim,
+                      .optimizer = {.learning_rate = 1.0},
+                      .init = sdk::Table::Init::kConstant,
+                      .init_scale = 0.0f};
+  };
+  Cluster cluster(FreshDir("sdk_chief_tables"), 2);
+  auto first = sdk::Client::Connect(cluster.ForWorker(0, sdk::Mode::kSync));
+  sdk::Status status = first->Declare(Tensors(), {table(1)});
+  ASSERT_TRUE(status.ok()) << status.message();
+  auto other = sdk::Client::Connect(cluster.ForWorker(1, sdk::Mode::kSync));
+  status = other->Declare(Tensors(), {table(2)});
+  EXPECT_EQ(status.code(), kAlreadyExists);
+  EXPECT_THAT(status.message(),
+              HasSubstr("rows of table 'user' have 1 floats on the server, 2"));
+  auto second = sdk::Client::Connect(cluster.ForWorker(1, sdk::Mode::kSync));
+  status = second->Declare(Tensors(), {table(1)});
+  ASSERT_TRUE(status.ok()) << status.message();
+  const std::vector<uint64_t> id = {7};
+  const std::vector<float> one = {1.0f};
+  ASSERT_TRUE(first->StartPushPull({}, {{"user", id, one}}).ok());
+  ASSERT_TRUE(second->PushPull({}, {{"user", id, one}}).ok());
+  ASSERT_TRUE(first->Wait().ok());
+  std::vector<float> row(1);
+  ASSERT_TRUE(first->Lookup({{"user", id, row}}).ok());
+  EXPECT_EQ(row[0], -1.0f);
+  // The second one never brings step 1, so the rows of step 2 never come; the
+  // end of the job ends the wait.
+  ASSERT_TRUE(first->Push({}, {{"user", id, one}}).ok());
+  ASSERT_TRUE(first->StartLookup({{"user", id, row}}).ok());
+  cluster.chief().RequestStop("SIGTERM");
+  status = first->WaitLookup();
+  EXPECT_EQ(status.code(), kAborted) << status.message();
+  EXPECT_EQ(row[0], -1.0f);
+}
+
+TEST(SdkChiefTest, AChiefThatIsNotThereIsNamed) {
+  LoopbackPs::Options empty;
+  empty.declare = false;
+  LoopbackPs ps(empty);
+  sdk::Options options;
+  options.ps = {ps.address()};
+  options.chief = "127.0.0.1:1";
+  options.start_wait_seconds = 0.5;
+  auto client = sdk::Client::Connect(options);
+  ASSERT_TRUE(client.ok());
+  const sdk::Status status = client->Declare(Tensors());
+  EXPECT_EQ(status.code(), kAborted);
+  EXPECT_THAT(status.message(), HasSubstr("chief (127.0.0.1:1) unreachable"));
+
+  int asked = 0;
+  options.start_wait_seconds = 60.0;
+  options.keep_waiting = [&asked] { return ++asked < 3; };
+  auto waiting = sdk::Client::Connect(options);
+  ASSERT_TRUE(waiting.ok());
+  EXPECT_EQ(waiting->Declare(Tensors()).code(), 1);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,274 @@
+#include "client/cc/sdk/start.h"
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/ps/store.h"
+#include "tests/support/in_process_transport.h"
+#include "tests/support/link_to.h"
+
+namespace weir::sdk {
+namespace {
+
+using testing::HasSubstr;
+
+Declaration Job(uint64_t history = 1) {
+  Declaration declaration;
+  declaration.set_job("script");
+  declaration.set_history(history);
+  declaration.set_shard_count(2);
+  declaration.set_slot_count(2);
+  declaration.set_block_elements(16);
+  declaration.set_out_of_order_bytes(1 << 20);
+  declaration.mutable_update()->mutable_async();
+  declaration.add_group()->mutable_optimizer()->mutable_sgd();
+  declaration.mutable_group(0)->mutable_schedule()->set_learning_rate(1);
+  Variable* const variable = declaration.add_variable();
+  variable->set_name("w");
+  variable->add_shape(200);
+  return declaration;
+}
+
+// Two declared shards; each call of Links is another process's.
+class Shards {
+ public:
+  Shards() {
+    for (int s = 0; s < 2; ++s) {
+      stores_.push_back(*Store::Create({}));
+      transport_.Serve(absl::StrCat("ps", s), stores_[s].get());
+      DeclareRequest request;
+      *request.mutable_declaration() = Job();
+      request.set_shard(static_cast<uint32_t>(s));
+      const auto reply = stores_[s]->Declare(request);
+      EXPECT_TRUE(reply.ok()) << reply.status();
+      sender.set_layout_fingerprint(reply->layout_fingerprint());
+    }
+    sender.set_job("script");
+    sender.set_history(1);
+  }
+
+  std::vector<std::unique_ptr<ShardLink>> Links() {
+    std::vector<std::unique_ptr<ShardLink>> links;
+    for (int s = 0; s < 2; ++s) {
+      links.push_back(transport_.Connect(absl::StrCat("ps", s)));
+    }
+    return links;
+  }
+  SlotStatus Slot(int s) const { return stores_[s]->Hello().slot(0); }
+
+  Sender sender;
+
+ private:
+  InProcessTransport transport_;
+  std::vector<std::unique_ptr<Store>> stores_;
+};
+
+StartCalls CallsOn(const std::vector<std::unique_ptr<ShardLink>>& links) {
+  StartCalls calls;
+  calls.links = &links;
+  calls.names = {"ps 0", "ps 1"};
+  return calls;
+}
+
+TEST(SdkStartTest, ASlotIsTakenOnEveryShardForThisProcess) {
+  Shards shards;
+  const auto links = shards.Links();
+  for (const uint32_t generation : {1u, 2u}) {
+    const auto taken =
+        TakeSlot(CallsOn(links), shards.sender, 0, 40 + generation);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    EXPECT_EQ(taken->generation, generation);
+    for (const int s : {0, 1}) {
+      EXPECT_EQ(shards.Slot(s).generation(), generation);
+      EXPECT_EQ(shards.Slot(s).process(), 40 + generation);
+    }
+  }
+}
+
+// Another process of the same worker comes between Hello and SetSlots.
+TEST(SdkStartTest, WhoComesSecondToTheFirstShardTakesTheNextGeneration) {
+  Shards shards;
+  const auto theirs = shards.Links();
+  auto ours = shards.Links();
+  bool came = false;
+  LinkTo::Hooks hooks;
+  hooks.before_set_slots = [&] {
+    if (!came) {
+      came = true;
+      const auto other = TakeSlot(CallsOn(theirs), shards.sender, 0, 7);
+      EXPECT_TRUE(other.ok()) << other.status();
+      EXPECT_EQ(other->generation, 1u);
+    }
+  };
+  ours[0] = std::make_unique<LinkTo>(std::move(ours[0]), hooks);
+  const auto taken = TakeSlot(CallsOn(ours), shards.sender, 0, 8);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->generation, 2u);
+  EXPECT_EQ(shards.Slot(0).process(), 8u);
+  EXPECT_EQ(shards.Slot(1).process(), 8u);
+}
+
+// It comes when this one has the first shard, and not the second.
+TEST(SdkStartTest, WhoIsOvertakenBehindTheFirstShardWasReplaced) {
+  Shards shards;
+  const auto theirs = shards.Links();
+  auto ours = shards.Links();
+  LinkTo::Hooks hooks;
+  hooks.before_set_slots = [&] {
+    EXPECT_TRUE(TakeSlot(CallsOn(theirs), shards.sender, 0, 7).ok());
+  };
+  ours[1] = std::make_unique<LinkTo>(std::move(ours[1]), hooks);
+  const auto taken = TakeSlot(CallsOn(ours), shards.sender, 0, 8);
+  EXPECT_TRUE(absl::IsPermissionDenied(taken.status())) << taken.status();
+  EXPECT_THAT(std::string(taken.status().message()),
+              HasSubstr("worker 0: ps 1"));
+  EXPECT_EQ(shards.Slot(0).process(), 7u);
+  EXPECT_EQ(shards.Slot(1).process(), 7u);
+}
+
+TEST(SdkStartTest, GivesUpByNameWhereOthersKeepComing) {
+  Shards shards;
+  const auto theirs = shards.Links();
+  auto ours = shards.Links();
+  LinkTo::Hooks hooks;
+  hooks.before_set_slots = [&] {
+    EXPECT_TRUE(TakeSlot(CallsOn(theirs), shards.sender, 0, 7).ok());
+  };
+  ours[0] = std::make_unique<LinkTo>(std::move(ours[0]), hooks);
+  const auto taken = TakeSlot(CallsOn(ours), shards.sender, 0, 8);
+  EXPECT_TRUE(absl::IsPermissionDenied(taken.status())) << taken.status();
+  EXPECT_THAT(std::string(taken.status().message()),
+              HasSubstr("start one process per worker"));
+}
+
+TEST(SdkStartTest, ProcessesThatRaceNeverShareAGeneration) {
+  constexpr int kProcesses = 4;
+  for (int round = 0; round < 20; ++round) {
+    Shards shards;
+    std::vector<std::thread> threads;
+    std::vector<absl::StatusOr<TakenSlot>> taken(kProcesses,
+                                                 absl::UnknownError(""));
+    std::atomic<int> ready{0};
+    for (int p = 0; p < kProcesses; ++p) {
+      threads.emplace_back([&, p] {
+        const auto links = shards.Links();
+        for (++ready; ready < kProcesses;) {
+        }
+        taken[p] = TakeSlot(CallsOn(links), shards.sender, 0, 100 + p);
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    std::set<uint32_t> generations;
+    for (const auto& result : taken) {
+      if (result.ok()) {
+        EXPECT_TRUE(generations.insert(result->generation).second);
+      } else {
+        EXPECT_TRUE(absl::IsPermissionDenied(result.status()));
+      }
+    }
+    EXPECT_FALSE(generations.empty());
+    EXPECT_EQ(shards.Slot(0).process(), shards.Slot(1).process());
+  }
+}
+
+HelloReply HelloOf(ShardState state, uint64_t history) {
+  HelloReply hello;
+  hello.set_state(state);
+  hello.set_history(history);
+  return hello;
+}
+
+TEST(SdkStartTest, AWorkerThatDiedBetweenTwoShardsIsContinued) {
+  EXPECT_TRUE(*MustMakeShards({HelloOf(EMPTY, 0), HelloOf(LOADED, 3)}));
+  EXPECT_FALSE(*MustMakeShards({HelloOf(ACTIVE, 3), HelloOf(ACTIVE, 3)}));
+  // The first is open, the second not yet.
+  EXPECT_FALSE(*MustMakeShards({HelloOf(ACTIVE, 3), HelloOf(LOADED, 3)}));
+  for (const HelloReply& lost : {HelloOf(EMPTY, 0), HelloOf(LOADED, 4)}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(
+        MustMakeShards({HelloOf(ACTIVE, 3), lost}).status()));
+  }
+}
+
+TEST(SdkStartTest, APsThatIsStillAtItDelaysNothingForGood) {
+  Shards shards;
+  auto links = shards.Links();
+  int calls_made = 0;
+  LinkTo::Hooks hooks;
+  hooks.after_declare = [&] {
+    return ++calls_made < 4 ? absl::DeadlineExceededError("10 s")
+                            : absl::OkStatus();
+  };
+  links[1] = std::make_unique<LinkTo>(std::move(links[1]), hooks);
+  StartCalls calls = CallsOn(links);
+  int waits = 0;
+  calls.on_wait = [&] {
+    ++waits;
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(DeclareShard(calls, 1, Job(), std::chrono::hours(1)).ok());
+  EXPECT_EQ(calls_made, 4);
+  EXPECT_EQ(waits, 3);
+  // Not for ever, and not where the caller has had enough.
+  calls_made = -1000000;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(
+      DeclareShard(calls, 1, Job(), std::chrono::seconds(0))));
+  calls.on_wait = [] { return absl::CancelledError("enough"); };
+  EXPECT_TRUE(
+      absl::IsCancelled(DeclareShard(calls, 1, Job(), std::chrono::hours(1))));
+}
+
+// No call carries more than a slow link brings in its time.
+TEST(SdkStartTest, ValuesGoOutInCallsOfTheirSize) {
+  Shards shards;
+  auto links = shards.Links();
+  const std::vector<char> values(size_t{1} << 20);
+  std::vector<AssignPiece> pieces(50);
+  for (AssignPiece& piece : pieces) {
+    piece.bytes = values;
+  }
+  pieces.push_back({{}, {values.data(), 100}});
+  size_t sent = 0;
+  std::vector<size_t> sizes;
+  LinkTo::Hooks hooks;
+  hooks.assign = [&](std::chrono::milliseconds timeout, size_t bytes) {
+    EXPECT_LE(bytes, kAssignBytesPerCall);
+    EXPECT_GE(
+        timeout.count(),
+        10000 + static_cast<int64_t>(bytes * 1000 / kLinkBytesPerSecondMin));
+    sent += bytes;
+    sizes.push_back(bytes);
+    return absl::OkStatus();
+  };
+  links[0] = std::make_unique<LinkTo>(std::move(links[0]), hooks);
+  ASSERT_TRUE(AssignPieces(CallsOn(links), 0, pieces).ok());
+  EXPECT_EQ(sent, (size_t{50} << 20) + 100);
+  EXPECT_EQ(sizes.size(), 4u);
+}
+
+TEST(SdkStartTest, ValuesThatWereDamagedGoOutAgain) {
+  const std::vector<char> values(size_t{1} << 20);
+  const std::vector<AssignPiece> pieces(3, {{}, values});
+  for (const int damaged : {4, 5}) {
+    Shards shards;
+    auto links = shards.Links();
+    int sent = 0;
+    LinkTo::Hooks hooks;
+    hooks.assign = [&](std::chrono::milliseconds, size_t bytes) {
+      EXPECT_EQ(bytes, size_t{3} << 20);
+      return ++sent <= damaged ? absl::DataLossError("damaged on its way")
+                               : absl::OkStatus();
+    };
+    links[0] = std::make_unique<LinkTo>(std::move(links[0]), hooks);
+    EXPECT_EQ(AssignPieces(CallsOn(links), 0, pieces).ok(), damaged == 4);
+    EXPECT_EQ(sent, 5);
+  }
+}
+
+}  // namespace
+}  // namespace weir::sdk

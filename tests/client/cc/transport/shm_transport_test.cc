@@ -1,0 +1,445 @@
+// What only the shared-memory transport does; what it has in common with gRPC's
+// is in grpc_transport_test.cc, PushPullTest.
+#include "client/cc/transport/shm_transport.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/cc/transport/grpc_transport.h"
+#include "client/cc/transport/shared_buffers.h"
+#include "client/cc/transport/shm_connection.h"
+#include "common/io/shared_channel.h"
+#include "common/io/unix_socket.h"
+#include "proto/wire/shm_message.h"
+#include "tests/support/loopback_ps.h"
+
+namespace weir {
+namespace {
+
+constexpr auto kTimeout = std::chrono::seconds(20);
+// Far more than a message holds inline.
+constexpr int64_t kBlock = 65536;
+constexpr size_t kMemory = size_t{8} << 20;
+
+Want Latest() {
+  Want want;
+  want.set_latest(true);
+  return want;
+}
+
+LoopbackPs::Options Large(int sync_contributions = 0) {
+  return {.block_elements = kBlock,
+          .sync_contributions = sync_contributions,
+          .shared_memory = true};
+}
+
+std::span<const char> Bytes(const float* values, size_t count) {
+  return {reinterpret_cast<const char*>(values), count * sizeof(float)};
+}
+
+std::string ShmName(const LoopbackPs& ps) {
+  const auto hello = ps.link->Hello(kTimeout);
+  return hello.ok() ? hello->shm_name() : "";
+}
+
+TEST(ShmTransportTest, AppliesFromTheClientsBufferAndReadsWhereThePsHasIt) {
+  LoopbackPs ps(Large());
+  const std::shared_ptr<float> gradient = ps.transport->NewBuffer(kBlock);
+  ASSERT_NE(gradient, nullptr);
+  EXPECT_EQ(reinterpret_cast<size_t>(gradient.get()) % 64, 0u);
+  std::fill_n(gradient.get(), kBlock, 2.0f);
+  const auto stream = ps.link->OpenPushPull();
+  GradientChunk chunk = ps.Chunk(0, 0, 1);
+  *chunk.mutable_want() = Latest();
+  std::atomic<int> released{0};
+  ASSERT_TRUE(
+      stream->Send(chunk, Bytes(gradient.get(), kBlock), [&] { ++released; })
+          .ok());
+  ValueChunk header;
+  Payload held;
+  ASSERT_TRUE(stream->Receive(&header, &held).ok());
+  EXPECT_EQ(header.receipt().outcome(), Receipt::ACCEPTED);
+  EXPECT_EQ(released, 1);
+  EXPECT_EQ(held.pieces().size(), 1u);
+  EXPECT_EQ(FloatsOf(held), std::vector<float>(kBlock, -2.0f));
+
+  // What a reader holds is not changed under it.
+  chunk = ps.Chunk(0, 1, 1);
+  *chunk.mutable_want() = Latest();
+  ASSERT_TRUE(
+      stream->Send(chunk, Bytes(gradient.get(), kBlock), [&] { ++released; })
+          .ok());
+  Payload next;
+  ASSERT_TRUE(stream->Receive(&header, &next).ok());
+  EXPECT_EQ(FloatsOf(next), std::vector<float>(kBlock, -4.0f));
+  EXPECT_EQ(FloatsOf(held), std::vector<float>(kBlock, -2.0f));
+  EXPECT_EQ(ps.Values(1), std::vector<float>(kBlock, -4.0f));
+}
+
+TEST(ShmTransportTest, APayloadFromElsewhereIsCopied) {
+  LoopbackPs ps(Large());
+  const auto stream = ps.link->OpenPushPull();
+  for (uint64_t item = 0; item < 5; ++item) {
+    std::vector<float> gradient(kBlock, 1.0f);
+    bool released = false;
+    ASSERT_TRUE(stream
+                    ->Send(ps.Chunk(0, item, 0), BytesOf(gradient),
+                           [&] { released = true; })
+                    .ok());
+    EXPECT_TRUE(released);
+    std::fill(gradient.begin(), gradient.end(), 100.0f);
+    ValueChunk header;
+    Payload payload;
+    ASSERT_TRUE(stream->Receive(&header, &payload).ok());
+  }
+  EXPECT_EQ(ps.Values(0), std::vector<float>(kBlock, -5.0f));
+}
+
+// Sync keeps what came before its turn; the client may write its buffer again.
+TEST(ShmTransportTest, WhatIsKeptForItsTurnIsNotTheClientsMemory) {
+  LoopbackPs ps(Large(2));
+  const std::shared_ptr<float> gradient = ps.transport->NewBuffer(kBlock);
+  std::fill_n(gradient.get(), kBlock, 3.0f);
+  const auto stream = ps.link->OpenPushPull();
+  GradientChunk chunk = ps.Chunk(1, 0, 0);
+  chunk.mutable_push()->set_contribution(1);
+  bool released = false;
+  ASSERT_TRUE(
+      stream
+          ->Send(chunk, Bytes(gradient.get(), kBlock), [&] { released = true; })
+          .ok());
+  ValueChunk header;
+  Payload payload;
+  ASSERT_TRUE(stream->Receive(&header, &payload).ok());
+  EXPECT_TRUE(released);
+  std::fill_n(gradient.get(), kBlock, 1.0f);
+  ASSERT_TRUE(
+      stream->Send(ps.Chunk(0, 0, 0), Bytes(gradient.get(), kBlock), nullptr)
+          .ok());
+  ASSERT_TRUE(stream->Receive(&header, &payload).ok());
+  EXPECT_EQ(ps.Values(0), std::vector<float>(kBlock, -2.0f));
+}
+
+TEST(ShmTransportTest, APayloadOutlivesItsStreamAndThePs) {
+  Payload payload;
+  {
+    LoopbackPs ps(Large());
+    const auto stream = ps.link->OpenPushPull();
+    GradientChunk ask;
+    *ask.mutable_sender() = ps.SenderOf(0);
+    *ask.mutable_want() = Latest();
+    ASSERT_TRUE(stream->Send(ask, {}, nullptr).ok());
+    ValueChunk header;
+    ASSERT_TRUE(stream->Receive(&header, &payload).ok());
+  }
+  // Whatever it holds now, reading it is no crash.
+  EXPECT_EQ(FloatsOf(payload).size(), static_cast<size_t>(kBlock));
+}
+
+TEST(ShmTransportTest, APullOfManyBlocksPinsFewAtATime) {
+  LoopbackPs ps(
+      {.block_elements = kBlock, .block_count = 40, .shared_memory = true});
+  const auto stream = ps.link->OpenPushPull();
+  GradientChunk ask;
+  *ask.mutable_sender() = ps.SenderOf(0);
+  *ask.mutable_want() = Latest();
+  ask.set_block_count(40);
+  ASSERT_TRUE(stream->Send(ask, {}, nullptr).ok());
+  for (int block = 0; block < 40; ++block) {
+    ValueChunk header;
+    Payload payload;
+    ASSERT_TRUE(stream->Receive(&header, &payload).ok());
+    EXPECT_EQ(header.block(), static_cast<uint32_t>(block));
+    EXPECT_EQ(payload.bytes(), ps.elements(block) * sizeof(float));
+  }
+}
+
+TEST(ShmTransportTest, SixteenBitValuesComeThroughToo) {
+  LoopbackPs ps(Large());
+  const auto stream = ps.link->OpenPushPull();
+  GradientChunk ask;
+  *ask.mutable_sender() = ps.SenderOf(0);
+  *ask.mutable_want() = Latest();
+  ask.mutable_want()->set_encoding(BF16);
+  ASSERT_TRUE(stream->Send(ask, {}, nullptr).ok());
+  ValueChunk header;
+  Payload payload;
+  ASSERT_TRUE(stream->Receive(&header, &payload).ok());
+  EXPECT_EQ(header.encoding(), BF16);
+  EXPECT_EQ(payload.bytes(), kBlock * 2u);
+}
+
+TEST(ShmTransportTest, AutoTakesGrpcWhereNoneIsOfferedAndShmSaysWhy) {
+  LoopbackPs ps;  // gRPC only
+  for (const bool fall_back : {true, false}) {
+    const auto transport = MakeShmTransport(MakeGrpcTransport(), fall_back);
+    const auto link = transport->Connect(ps.address());
+    const auto stream = link->OpenPushPull();
+    GradientChunk ask;
+    *ask.mutable_sender() = ps.SenderOf(0);
+    *ask.mutable_want() = Latest();
+    const absl::Status sent = stream->Send(ask, {}, nullptr);
+    ValueChunk header;
+    Payload payload;
+    if (fall_back) {
+      EXPECT_TRUE(sent.ok()) << sent;
+      EXPECT_TRUE(stream->Receive(&header, &payload).ok());
+      continue;
+    }
+    EXPECT_EQ(sent.code(), absl::StatusCode::kUnavailable);
+    EXPECT_NE(sent.message().find("offers no shared memory"),
+              std::string::npos);
+    EXPECT_EQ(stream->Receive(&header, &payload), sent);
+  }
+}
+
+TEST(ShmTransportTest, ChoicesAreNamed) {
+  EXPECT_EQ(*ParseTransportChoice("auto"), TransportChoice::kAuto);
+  EXPECT_EQ(*ParseTransportChoice("grpc"), TransportChoice::kGrpc);
+  EXPECT_EQ(*ParseTransportChoice("shm"), TransportChoice::kShm);
+  EXPECT_NE(ParseTransportChoice("tcp").status().message().find("'tcp'"),
+            std::string::npos);
+}
+
+// A ps that takes a session, and then neither answers nor ends it.
+TEST(ShmTransportTest, APsThatIsStoppedKeepsTheBytesThatItWasGiven) {
+  const std::string name = "weir.test.stopped." + std::to_string(getpid());
+  auto listener = *UnixSocket::Listen(name);
+  UnixSocket ps;
+  const auto arena = *SharedMemory::Create(4096);
+  std::thread opening([&] {
+    ps = *listener.Accept();
+    ShmOpening record;
+    EXPECT_TRUE(ps.Receive(RecordBytes(&record)).ok());
+    record.bytes = arena->bytes();
+    EXPECT_TRUE(ps.Send(RecordBytes(&record), arena->fd()).ok());
+  });
+  const auto buffers = std::make_shared<SharedBuffers>();
+  auto connection = *ShmConnection::Open(name, "stopped", buffers);
+  opening.join();
+  const std::shared_ptr<float> gradient =
+      SharedBuffers::New(buffers, kBlock * sizeof(float));
+  std::fill_n(gradient.get(), kBlock, 1.0f);
+  int released = 0;
+  ASSERT_TRUE(connection
+                  ->Send(ShmRequest::kChunk, "chunk",
+                         Bytes(gradient.get(), kBlock), [&] { ++released; })
+                  .ok());
+  ShmRegion region;
+  auto fd = ps.Receive(RecordBytes(&region));
+  const auto seen = *SharedMemory::Map(*std::move(fd), region.bytes,
+                                       SharedMemory::Access::kRead);
+  connection = nullptr;
+  EXPECT_EQ(released, 1);
+  std::fill_n(gradient.get(), kBlock / 2, 2.0f);
+  EXPECT_EQ(gradient.get()[0], 2.0f);
+  EXPECT_EQ(gradient.get()[kBlock - 1], 1.0f);
+  const auto* const values = reinterpret_cast<const float*>(seen->data());
+  EXPECT_EQ(std::count(values, values + kBlock, 1.0f), kBlock);
+  // What is sent from there from now on is copied.
+  EXPECT_EQ(buffers->Find(Bytes(gradient.get(), kBlock)), nullptr);
+}
+
+// ------------------------------------------------------- clients that are not
+
+template <typename Record>
+std::span<const char> RecordOf(const Record& record) {
+  return {reinterpret_cast<const char*>(&record), sizeof(record)};
+}
+
+// Opens a session by hand.
+struct Stranger {
+  explicit Stranger(const std::string& name)
+      : socket(*UnixSocket::Connect(name)) {
+    ShmOpening opening;
+    opening.bytes = memory->bytes();
+    EXPECT_TRUE(socket.Send(RecordOf(opening), memory->fd()).ok());
+    ShmOpening answer;
+    EXPECT_TRUE(
+        socket.Receive({reinterpret_cast<char*>(&answer), sizeof(answer)})
+            .ok());
+  }
+  // The code with which the ps ends the session; UNAVAILABLE without a word.
+  absl::StatusCode End() {
+    std::string message;
+    const auto end = std::chrono::steady_clock::now() + kTimeout;
+    while (std::chrono::steady_clock::now() < end) {
+      const uint32_t seen = channel.bell();
+      if (*channel.TryRead(&message)) {
+        ShmAnswer head;
+        std::span<const char> chunk;
+        std::span<const char> rest;
+        EXPECT_TRUE(ParseShm(message, &head, &chunk, &rest).ok());
+        if (head.kind == ShmAnswer::kEnd) {
+          return static_cast<absl::StatusCode>(head.code);
+        }
+      } else if (socket.WaitReadable(std::chrono::milliseconds(0))) {
+        return absl::StatusCode::kUnavailable;
+      } else {
+        channel.Wait(seen, std::chrono::milliseconds(10));
+      }
+    }
+    return absl::StatusCode::kDeadlineExceeded;
+  }
+  std::shared_ptr<SharedMemory> memory =
+      *SharedMemory::Create(SharedChannel::kMemoryBytes);
+  SharedChannel channel{memory, SharedChannel::kClient};
+  UnixSocket socket;
+};
+
+TEST(ShmTransportTest, AStrangersOpeningIsTurnedAway) {
+  LoopbackPs ps(Large());
+  const std::string name = ShmName(ps);
+  ASSERT_NE(name, "");
+  const auto turned_away = [&](const ShmOpening& opening, int fd) {
+    auto socket = UnixSocket::Connect(name);
+    EXPECT_TRUE(socket->Send(RecordOf(opening), fd).ok());
+    char record[sizeof(ShmOpening)];
+    EXPECT_EQ(socket->Receive(record).status().code(),
+              absl::StatusCode::kUnavailable);
+  };
+  const auto memory = *SharedMemory::Create(SharedChannel::kMemoryBytes);
+  ShmOpening good;
+  good.bytes = memory->bytes();
+  ShmOpening other = good;
+  other.magic = 1;
+  turned_away(other, memory->fd());
+  other = good;
+  other.bytes = 4096;
+  turned_away(other, memory->fd());
+  turned_away(good, -1);
+  // Could be cut short under the ps.
+  const FileDescriptor unsealed(memfd_create("t", MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), static_cast<off_t>(good.bytes)), 0);
+  turned_away(good, unsealed.get());
+  EXPECT_TRUE(ps.link->Hello(kTimeout).ok());
+}
+
+TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
+  LoopbackPs ps(Large());
+  const std::string name = ShmName(ps);
+  const auto good = ps.link->OpenPushPull();
+  const std::string chunk = ps.Chunk(0, 0, 0).SerializeAsString();
+  const auto ends_with = [&](ShmRequest head, const std::string& text) {
+    Stranger stranger(name);
+    EXPECT_TRUE(*WriteShm(&stranger.channel, head, text, {}));
+    return stranger.End();
+  };
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  ShmRequest head;
+  EXPECT_EQ(ends_with(head, "\xff\xff\xff"), invalid);
+  head.kind = 9;
+  EXPECT_EQ(ends_with(head, chunk), invalid);
+  for (const auto kind : {ShmRequest::kLookup, ShmRequest::kUpdate}) {
+    head.kind = kind;
+    EXPECT_EQ(ends_with(head, "\xff\xff\xff"), invalid);
+    // A whole message that says nothing of whom it is from.
+    EXPECT_NE(ends_with(head, ""), absl::StatusCode::kOk);
+  }
+  head = ShmRequest();
+  head.payload.bytes = 100;  // but nothing inline
+  EXPECT_EQ(ends_with(head, chunk), invalid);
+  {
+    Stranger stranger(name);
+    ASSERT_TRUE(stranger.channel.TryWrite(std::string("short"), {}));
+    EXPECT_EQ(stranger.End(), invalid);
+  }
+  // With 8 MiB of the client's memory, which are said to be `bytes`.
+  const auto with_memory_ends = [&](uint64_t bytes, const std::string& contents,
+                                    const ShmRequest& request,
+                                    const std::string& text) {
+    Stranger stranger(name);
+    const auto memory = *SharedMemory::Create(kMemory);
+    contents.copy(memory->data(), contents.size());
+    ShmRegion region;
+    region.id = 1;
+    region.bytes = bytes;
+    EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
+    // Another of its number, which cannot be mapped, does not take its place.
+    region.bytes = 1;
+    EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
+    EXPECT_TRUE(*WriteShm(&stranger.channel, request, text, {}));
+    return stranger.End();
+  };
+  head = ShmRequest();
+  head.payload = {1, kMemory - 100, kBlock * 4};
+  EXPECT_EQ(with_memory_ends(kMemory, "", head, chunk), invalid);
+  head.payload = {1, 0, kBlock * 4};
+  EXPECT_EQ(with_memory_ends(1 << 30, "", head, chunk), invalid);
+  head = ShmRequest();
+  head.kind = ShmRequest::kLookup;
+  head.chunk = {1, kMemory - 100, 1000};
+  EXPECT_EQ(with_memory_ends(kMemory, "", head, ""), invalid);
+  // Longer than gRPC would take; else it is a request of nobody's.
+  for (const size_t padding : {size_t{3} << 20, size_t{5} << 20}) {
+    LookupChunk padded;
+    LookupChunk::GetReflection()
+        ->MutableUnknownFields(&padded)
+        ->AddLengthDelimited(1000)
+        ->resize(padding);
+    const std::string contents = padded.SerializeAsString();
+    head.chunk = {1, 0, contents.size()};
+    EXPECT_EQ(with_memory_ends(kMemory, contents, head, ""),
+              padding < kShmLongChunkBytes
+                  ? absl::StatusCode::kFailedPrecondition
+                  : invalid);
+  }
+  {
+    // A counter that cannot be; seen when the ps next looks, without a bell.
+    Stranger stranger(name);
+    const uint64_t nonsense = ~uint64_t{0};
+    std::memcpy(stranger.memory->data() + 128, &nonsense, sizeof(nonsense));
+    EXPECT_EQ(stranger.End(), absl::StatusCode::kUnavailable);
+  }
+  const std::vector<float> ones(kBlock, 1.0f);
+  ASSERT_TRUE(good->Send(ps.Chunk(0, 0, 0), BytesOf(ones), nullptr).ok());
+  ValueChunk header;
+  Payload payload;
+  EXPECT_TRUE(good->Receive(&header, &payload).ok());
+  EXPECT_EQ(ps.Values(0), std::vector<float>(kBlock, -1.0f));
+}
+
+TEST(ShmTransportTest, TooManyOpenRequestsEndTheSession) {
+  LoopbackPs ps(Large(2));
+  Stranger stranger(ShmName(ps));
+  GradientChunk ask;
+  *ask.mutable_sender() = ps.SenderOf(0);
+  ask.mutable_want()->set_version(1);
+  ask.mutable_want()->set_timeout_ms(10000);
+  for (uint64_t i = 0; i < kShmUnansweredMax + 1; ++i) {
+    ASSERT_TRUE(*WriteShm(&stranger.channel, ShmRequest(),
+                          ask.SerializeAsString(), {}));
+  }
+  EXPECT_EQ(stranger.End(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(ShmTransportTest, AnswersThatNobodyReadsEndTheSession) {
+  LoopbackPs::Options options = Large();
+  options.table_dim = 16;
+  LoopbackPs ps(options);
+  Stranger stranger(ShmName(ps));
+  ShmRequest head;
+  head.kind = ShmRequest::kLookup;
+  LookupChunk ask;
+  *ask.mutable_sender() = ps.SenderOf(0);
+  *ask.mutable_want() = Latest();
+  const std::string text = ask.SerializeAsString();
+  const auto end = std::chrono::steady_clock::now() + kTimeout;
+  // Their answers do not fit into the ring.
+  for (int sent = 0; sent < 20000 && std::chrono::steady_clock::now() < end;) {
+    sent += *WriteShm(&stranger.channel, head, text, {}) ? 1 : 0;
+  }
+  EXPECT_EQ(stranger.End(), absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace weir
