@@ -34,9 +34,9 @@
 #include "common/math/simd.h"
 #include "google/protobuf/text_format.h"
 #include "nlohmann/json.hpp"
-#include "server/ps/arena.h"
+#include "server/ps/memory/arena.h"
 #include "server/ps/optimizer/optimizer.h"
-#include "tests/server/ps/store_tester.h"
+#include "tests/server/ps/store/store_tester.h"
 
 namespace weir {
 namespace {

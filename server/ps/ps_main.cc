@@ -33,10 +33,10 @@
 #include "common/base/status.h"
 #include "common/job/cluster_spec.h"
 #include "proto/job/tf_config.h"
-#include "server/ps/leaving.h"
+#include "server/ps/memory/shared_arena.h"
 #include "server/ps/ps_server.h"
-#include "server/ps/shared_arena.h"
-#include "server/ps/store.h"
+#include "server/ps/service/leaving.h"
+#include "server/ps/store/store.h"
 
 namespace weir {
 namespace {

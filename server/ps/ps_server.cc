@@ -15,7 +15,7 @@
 #include "common/base/status.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/grpc_deadline.h"
-#include "server/ps/shard_plan.h"
+#include "server/ps/plan/shard_plan.h"
 
 namespace weir {
 namespace {

@@ -20,12 +20,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
-#include "server/ps/call_queue.h"
-#include "server/ps/leaving.h"
-#include "server/ps/parameter_service.h"
-#include "server/ps/shared_arena.h"
-#include "server/ps/shm_service.h"
-#include "server/ps/store.h"
+#include "server/ps/memory/shared_arena.h"
+#include "server/ps/service/call_queue.h"
+#include "server/ps/service/leaving.h"
+#include "server/ps/service/parameter_service.h"
+#include "server/ps/service/shm_service.h"
+#include "server/ps/store/store.h"
 
 namespace grpc {
 class Server;

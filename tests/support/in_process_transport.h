@@ -23,7 +23,7 @@
 #include "client/cc/transport/transport.h"
 #include "common/base/mutex.h"
 #include "common/math/random.h"
-#include "server/ps/store.h"
+#include "server/ps/store/store.h"
 
 namespace weir {
 

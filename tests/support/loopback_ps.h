@@ -14,7 +14,7 @@
 #include "client/cc/transport/transport.h"
 #include "common/io/files.h"
 #include "server/ps/ps_server.h"
-#include "server/ps/store.h"
+#include "server/ps/store/store.h"
 
 namespace weir {
 

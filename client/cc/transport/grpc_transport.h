@@ -1,7 +1,7 @@
 // The Transport over gRPC.
 //
 // Place: implements client/cc/transport/transport.h; the other end is
-// server/ps/parameter_service.cc. One channel per link.
+// server/ps/service/parameter_service.cc. One channel per link.
 //
 // Bulk methods run on gRPC's synchronous client streams with raw buffers, which
 // measured fastest; a payload that is sent is lent to gRPC, one that is

@@ -29,7 +29,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/ps/arena.h"
+#include "server/ps/memory/arena.h"
 #include "server/ps/table/row_slab.h"
 
 namespace weir {

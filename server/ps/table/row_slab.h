@@ -20,7 +20,7 @@
 #include <functional>
 #include <vector>
 
-#include "server/ps/arena.h"
+#include "server/ps/memory/arena.h"
 
 namespace weir {
 

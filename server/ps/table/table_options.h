@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "common/job/layout.h"
-#include "server/ps/arena.h"
+#include "server/ps/memory/arena.h"
 #include "server/ps/table/row_rule.h"
 
 namespace weir {

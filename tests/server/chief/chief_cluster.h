@@ -15,7 +15,7 @@
 
 #include "common/base/mutex.h"
 #include "server/chief/chief_runner.h"
-#include "server/ps/store.h"
+#include "server/ps/store/store.h"
 #include "tests/support/in_process_transport.h"
 
 namespace weir {

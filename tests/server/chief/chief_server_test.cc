@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "proto/chief.grpc.pb.h"
 #include "server/chief/chief_service.h"
-#include "server/ps/store.h"
+#include "server/ps/store/store.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/chief/chief_cluster.h"
 

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "gtest/gtest.h"
-#include "server/ps/store.h"
+#include "server/ps/store/store.h"
 #include "tests/support/in_process_transport.h"
 
 namespace weir {

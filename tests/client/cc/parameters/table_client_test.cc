@@ -14,7 +14,7 @@
 #include "common/math/random.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
-#include "server/ps/store.h"
+#include "server/ps/store/store.h"
 #include "tests/support/in_process_transport.h"
 
 namespace weir {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/ps/store.h"
+#include "server/ps/store/store.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/link_to.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "common/math/random.h"
-#include "server/ps/arena.h"
+#include "server/ps/memory/arena.h"
 
 namespace weir {
 namespace {

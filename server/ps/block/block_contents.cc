@@ -1,0 +1,98 @@
+#include "server/ps/block/block_contents.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+#include "common/job/initializer.h"
+
+namespace weir {
+
+void InitialiseBlock(const ShardPlan& plan, Arena* arena, Block& block) {
+  const auto make = [&] {
+    BlockRef ref = BlockRef::Make(arena, block.plan.range.count);
+    std::memset(ref.data(), 0, ref.bytes());
+    return ref;
+  };
+  block.values = make();
+  for (size_t k = 0; k < block.slots.size(); ++k) {
+    if (block.plan.uses_slot[k]) {
+      block.slots[k] = make();
+    }
+  }
+  for (const SegmentPlan& plan_segment : block.plan.segments) {
+    const Segment& segment = plan_segment.segment;
+    FillInitial(plan.layout().variables()[segment.variable].init,
+                plan.declaration().seed(), segment.variable,
+                segment.variable_offset, segment.count,
+                block.values.data() + segment.block_offset);
+    if (plan_segment.rule == nullptr) {
+      continue;
+    }
+    const std::vector<SlotSpec>& slots = plan_segment.rule->slots();
+    for (size_t k = 0; k < slots.size(); ++k) {
+      float* const slot =
+          block.slots[plan_segment.slot_array[k]].data() + segment.block_offset;
+      std::fill_n(slot, segment.count, slots[k].initial);
+    }
+  }
+}
+
+absl::Status RestoreBlock(const ShardPlan& plan, Arena* arena,
+                          CheckpointReader& reader, Block& block) {
+  const FlatRange range = block.plan.range;
+  block.values = BlockRef::Make(arena, range.count);
+  WEIR_RETURN_IF_ERROR(reader.ReadFlat(kValuesArray, range.begin, range.count,
+                                       block.values.data()));
+  for (size_t k = 0; k < block.slots.size(); ++k) {
+    if (!block.plan.uses_slot[k]) {
+      continue;
+    }
+    const std::string array =
+        absl::StrCat(kSlotArrayPrefix, plan.slot_names()[k]);
+    if (!reader.HasArray(array)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("checkpoint '", reader.directory(), "' has no array '",
+                       array, "': another optimizer wrote it"));
+    }
+    block.slots[k] = BlockRef::Make(arena, range.count);
+    WEIR_RETURN_IF_ERROR(reader.ReadFlat(array, range.begin, range.count,
+                                         block.slots[k].data()));
+  }
+  for (size_t i = 0; i < block.steps.size(); ++i) {
+    const Segment& segment = block.plan.segments[i].segment;
+    WEIR_ASSIGN_OR_RETURN(
+        block.steps[i],
+        reader.StepCount(segment.variable, segment.variable_offset,
+                         segment.count));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSameVariables(const Layout& declared,
+                                const CheckpointReader& reader) {
+  const std::vector<VariableSpec>& ours = declared.variables();
+  const std::vector<VariableSpec>& theirs = reader.layout().variables();
+  const std::string where =
+      absl::StrCat("checkpoint '", reader.directory(), "'");
+  if (ours.size() != theirs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, " has ", theirs.size(), " variables, the job ", ours.size()));
+  }
+  for (size_t v = 0; v < ours.size(); ++v) {
+    if (ours[v].name != theirs[v].name || ours[v].shape != theirs[v].shape ||
+        ours[v].kind != theirs[v].kind) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, " variable ", v, " is '", theirs[v].name, "' [",
+          absl::StrJoin(theirs[v].shape, ","), "], the job's is '",
+          ours[v].name, "' [", absl::StrJoin(ours[v].shape, ","), "]"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir

@@ -1,0 +1,155 @@
+#include "server/ps/block/block_update.h"
+
+#include <cstring>
+
+#include "common/base/failpoint.h"
+#include "common/math/kernels.h"
+#include "server/ps/block/gradient_reader.h"
+#include "server/ps/optimizer/schedule.h"
+
+namespace weir {
+
+std::vector<bool> MovedSegments(const BlockPlan& plan,
+                                const Contribution& contribution) {
+  std::vector<bool> moved(plan.segments.size(), false);
+  if (contribution.payload.empty() || WeightOf(*contribution.push) == 0.0f) {
+    return moved;
+  }
+  std::vector<uint32_t> left_out(contribution.push->left_out().begin(),
+                                 contribution.push->left_out().end());
+  std::sort(left_out.begin(), left_out.end());
+  for (size_t i = 0; i < moved.size(); ++i) {
+    const auto variable =
+        static_cast<uint32_t>(plan.segments[i].segment.variable);
+    moved[i] = plan.segments[i].rule != nullptr &&
+               !std::binary_search(left_out.begin(), left_out.end(), variable);
+  }
+  return moved;
+}
+
+void VisitGradients(const BlockPlan& plan, const std::vector<bool>& moved,
+                    const Contribution& contribution, int64_t count_max,
+                    const GradientVisitor& visit) {
+  GradientReader reader(contribution.payload);
+  int64_t position = 0;
+  for (size_t i = 0; i < plan.segments.size(); ++i) {
+    const Segment& segment = plan.segments[i].segment;
+    if (!moved[i]) {
+      continue;
+    }
+    reader.Skip(segment.block_offset - position);
+    position = segment.block_offset;
+    const int64_t end = segment.block_offset + segment.count;
+    while (position < end) {
+      const GradientReader::Run run =
+          reader.Next(std::min(end - position, count_max));
+      if (!visit(i, position, run.data, run.count)) {
+        return;
+      }
+      position += run.count;
+    }
+  }
+}
+
+int FindNonFinite(const BlockPlan& plan, const std::vector<bool>& moved,
+                  const Contribution& contribution) {
+  int variable = -1;
+  if (AnyMoved(moved)) {
+    VisitGradients(plan, moved, contribution, plan.range.count,
+                   [&](size_t i, int64_t, const char* data, int64_t count) {
+                     if (AllFinite(data, count)) {
+                       return true;
+                     }
+                     variable = plan.segments[i].segment.variable;
+                     return false;
+                   });
+  }
+  return variable;
+}
+
+StepContext StepContextFor(const SegmentPlan& segment, uint64_t step,
+                           const ::weir::Push& push) {
+  StepContext context;
+  context.step = step;
+  if (segment.schedule == nullptr) {
+    return context;
+  }
+  bool replaced = false;
+  for (const Hyper& hyper : push.hyper()) {
+    if (hyper.group() != static_cast<uint32_t>(segment.group)) {
+      continue;
+    }
+    if (hyper.has_learning_rate()) {
+      context.learning_rate = hyper.learning_rate();
+      replaced = true;
+    }
+    if (hyper.has_weight_decay()) {
+      context.weight_decay = hyper.weight_decay();
+    }
+    if (hyper.has_momentum()) {
+      context.momentum = hyper.momentum();
+    }
+  }
+  if (!replaced) {
+    context.learning_rate = LearningRate(*segment.schedule, step);
+  }
+  return context;
+}
+
+void BlockWriter::CopyUpTo(int64_t end) {
+  if (end <= copied_) {
+    return;
+  }
+  for (const Replaced& replaced : replaced_) {
+    std::memcpy(replaced.to + copied_, replaced.from.data() + copied_,
+                static_cast<size_t>(end - copied_) * sizeof(float));
+  }
+  copied_ = end;
+}
+
+BlockArrays::BlockArrays(const Block& block) : values(block.values.data()) {
+  for (const BlockRef& slot : block.slots) {
+    slots.push_back(slot ? slot.data() : nullptr);
+  }
+}
+
+void BlockArrays::SlotsAt(const SegmentPlan& segment, int64_t element,
+                          float* out[UpdateRule::kMaxSlots]) const {
+  for (size_t k = 0; k < segment.rule->slots().size(); ++k) {
+    out[k] = slots[segment.slot_array[k]] + element;
+  }
+}
+
+std::vector<StepContext> TakeSteps(Block& block, const std::vector<bool>& moved,
+                                   const ::weir::Push& push) {
+  std::vector<StepContext> contexts(moved.size());
+  for (size_t i = 0; i < moved.size(); ++i) {
+    if (moved[i]) {
+      contexts[i] =
+          StepContextFor(block.plan.segments[i], block.steps[i], push);
+      ++block.steps[i];
+    }
+  }
+  return contexts;
+}
+
+void ApplyGradient(const BlockPlan& plan, const BlockArrays& arrays,
+                   const std::vector<bool>& moved,
+                   const std::vector<StepContext>& contexts,
+                   const Contribution& contribution, BlockWriter& writer) {
+  const int64_t run_max = writer.copying() ? kWindowElements : plan.range.count;
+  VisitGradients(
+      plan, moved, contribution, run_max,
+      [&](size_t i, int64_t element, const char* data, int64_t count) {
+        Failpoint("ps.mid_apply");
+        writer.CopyUpTo(element + count);
+        float* slots[UpdateRule::kMaxSlots] = {};
+        arrays.SlotsAt(plan.segments[i], element, slots);
+        plan.segments[i].rule->Apply(contexts[i], arrays.values + element,
+                                     slots, data, count);
+        return true;
+      });
+  writer.CopyUpTo(plan.range.count);
+}
+
+}  // namespace weir

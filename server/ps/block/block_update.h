@@ -1,0 +1,124 @@
+// The arithmetic that the update modes share: which segments a contribution
+// moves, whether they are finite, and how they are applied.
+//
+// Threads: the functions touch what they are given; the caller holds the
+//   block's lock where they say so.
+#ifndef SERVER_PS_BLOCK_BLOCK_UPDATE_H_
+#define SERVER_PS_BLOCK_BLOCK_UPDATE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "common/io/payload.h"
+#include "server/ps/block/block.h"
+#include "server/ps/optimizer/optimizer.h"
+
+namespace weir {
+
+// One chunk, checked by the shard: slot, hyper-parameters, weight and payload
+// size are valid.
+struct Contribution {
+  int slot = 0;
+  const ::weir::Push* push = nullptr;
+  Payload payload;  // float32; empty: the block is left out
+};
+
+inline float WeightOf(const ::weir::Push& push) {
+  return push.has_weight() ? push.weight() : 1.0f;
+}
+
+// By segment: does the contribution move it? All false without a payload or
+// with weight 0; false for left-out variables and segments without a rule.
+std::vector<bool> MovedSegments(const BlockPlan& plan,
+                                const Contribution& contribution);
+inline bool AnyMoved(const std::vector<bool>& moved) {
+  return std::find(moved.begin(), moved.end(), true) != moved.end();
+}
+
+// The variable of the first moved segment that holds NaN or Inf, or -1.
+int FindNonFinite(const BlockPlan& plan, const std::vector<bool>& moved,
+                  const Contribution& contribution);
+
+// What the rule is told at optimizer step `step`; `push` may bring
+// hyper-parameters, which replace the schedule's.
+StepContext StepContextFor(const SegmentPlan& segment, uint64_t step,
+                           const ::weir::Push& push);
+
+// Visits the gradients of the moved segments in order, in runs of at most
+// `count_max`; `element` counts from the block's begin. Ends when `visit`
+// returns false.
+using GradientVisitor = std::function<bool(size_t segment, int64_t element,
+                                           const char* data, int64_t count)>;
+void VisitGradients(const BlockPlan& plan, const std::vector<bool>& moved,
+                    const Contribution& contribution, int64_t count_max,
+                    const GradientVisitor& visit);
+
+// Makes a block's buffers writable. One that others reference is replaced, and
+// its contents follow in CopyUpTo, so that copy and update share one pass.
+class BlockWriter {
+ public:
+  explicit BlockWriter(Arena* arena) : arena_(arena) {}
+
+  // After it `*buffer` may be written to, once copied that far.
+  void Open(BlockRef* buffer) {
+    if (*buffer && !buffer->unique()) {
+      BlockRef old = *buffer;
+      *buffer = BlockRef::Make(arena_, old.elements());
+      replaced_.push_back({std::move(old), buffer->data()});
+    }
+  }
+  void OpenAll(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) {
+    Open(&block.values);
+    for (BlockRef& slot : block.slots) {
+      Open(&slot);
+    }
+  }
+  bool copying() const { return !replaced_.empty(); }
+  // Copies elements that were not copied yet, up to `end`.
+  void CopyUpTo(int64_t end);
+
+ private:
+  struct Replaced {
+    BlockRef from;
+    float* to;
+  };
+  Arena* const arena_;
+  std::vector<Replaced> replaced_;
+  int64_t copied_ = 0;
+};
+
+// Where the arithmetic of one push happens; raw, so that lock_free can use it
+// without the lock.
+struct BlockArrays {
+  explicit BlockArrays(const Block& block)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
+  // Slot pointers of `segment`'s rule at `element`.
+  void SlotsAt(const SegmentPlan& segment, int64_t element,
+               float* out[UpdateRule::kMaxSlots]) const;
+
+  float* values = nullptr;
+  std::vector<float*> slots;  // by slot array
+};
+
+// Takes one step in every moved segment's count; returns the rules' contexts by
+// segment.
+std::vector<StepContext> TakeSteps(Block& block, const std::vector<bool>& moved,
+                                   const ::weir::Push& push)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
+
+// Applies the contribution's gradient to every moved segment. `writer` follows
+// and ends with everything copied.
+void ApplyGradient(const BlockPlan& plan, const BlockArrays& arrays,
+                   const std::vector<bool>& moved,
+                   const std::vector<StepContext>& contexts,
+                   const Contribution& contribution, BlockWriter& writer);
+
+// Elements handled at once where two passes share them: they stay in L1 or L2.
+inline constexpr int64_t kWindowElements = 4096;
+
+}  // namespace weir
+
+#endif  // SERVER_PS_BLOCK_BLOCK_UPDATE_H_

@@ -1,0 +1,86 @@
+// What the blocks of a shard share: counters, worker slots, sync's readable
+// version, the out-of-order budget.
+//
+// Threads: safe; every field synchronises itself.
+#ifndef SERVER_PS_BLOCK_SHARD_CONTEXT_H_
+#define SERVER_PS_BLOCK_SHARD_CONTEXT_H_
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "server/ps/block/block_buffer.h"
+#include "server/ps/plan/shard_plan.h"
+
+namespace weir {
+
+// Raises `*value` to at least `floor`.
+inline void RaiseTo(std::atomic<uint64_t>* value, uint64_t floor) {
+  uint64_t seen = value->load(std::memory_order_relaxed);
+  while (seen < floor && !value->compare_exchange_weak(seen, floor)) {
+  }
+}
+
+// A worker slot as SetSlots left it.
+struct SlotState {
+  std::atomic<uint32_t> generation{0};
+  std::atomic<uint64_t> process{0};  // that the generation is for; 0: not known
+  // Named by SetSlots and not retired: holds the clocks back.
+  std::atomic<bool> live{false};
+  std::atomic<bool> retired{false};
+};
+
+struct ShardCounters {
+  static constexpr size_t kStalenessBuckets = 64;
+
+  std::atomic<uint64_t> accepted{0};
+  std::atomic<uint64_t> duplicate{0};
+  std::atomic<uint64_t> left_out{0};
+  std::atomic<uint64_t> deferred{0};
+  std::array<std::atomic<uint64_t>, kStalenessBuckets> staleness{};
+  std::atomic<uint64_t> staleness_max{0};
+  std::atomic<int64_t> waits_parked{0};
+
+  void RecordStaleness(uint64_t value) {
+    staleness[std::min(value, uint64_t{kStalenessBuckets - 1})].fetch_add(
+        1, std::memory_order_relaxed);
+    RaiseTo(&staleness_max, value);
+  }
+};
+
+class ShardContext {
+ public:
+  ShardContext(std::shared_ptr<const ShardPlan> shard_plan, Arena* block_arena)
+      : plan(std::move(shard_plan)),
+        arena(block_arena),
+        slots(plan->slot_count()),
+        oldest_readable(plan->declaration().base_version()) {}
+
+  // Takes `bytes` of the out-of-order budget; false when they do not fit.
+  bool ReserveEarly(uint64_t bytes) {
+    uint64_t used = early_bytes.load(std::memory_order_relaxed);
+    do {
+      if (bytes > plan->declaration().out_of_order_bytes() - used) {
+        return false;
+      }
+    } while (!early_bytes.compare_exchange_weak(used, used + bytes));
+    return true;
+  }
+
+  const std::shared_ptr<const ShardPlan> plan;
+  Arena* const arena;
+  ShardCounters counters;
+  std::vector<SlotState> slots;
+  // Sync: versions below it are gone, on every block.
+  std::atomic<uint64_t> oldest_readable;
+  // Sync: payload bytes that wait for their turn; <= out_of_order_bytes.
+  std::atomic<uint64_t> early_bytes{0};
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_BLOCK_SHARD_CONTEXT_H_

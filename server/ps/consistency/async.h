@@ -1,0 +1,50 @@
+// Asynchronous updates: applied on arrival, under one lock per block.
+//
+// Place: the default mode. Workers meet only when they hit one block within
+// the same 100 us; readers never wait for a writer's decision.
+//
+// Invariants
+//   I1. A pulled block is the state after exactly `version - base_version`
+//       whole updates: never a mix.
+//   I2. Staleness = the block's version at apply minus push.base_version,
+//       recorded for every applied push.
+// Cost: one pass over the payload before the lock, one under it; a copy of the
+//   block, in the same pass, when a pull or a snapshot still holds it.
+#ifndef SERVER_PS_CONSISTENCY_ASYNC_H_
+#define SERVER_PS_CONSISTENCY_ASYNC_H_
+
+#include <optional>
+#include <vector>
+
+#include "server/ps/consistency/consistency_mode.h"
+
+namespace weir {
+
+class AsyncMode : public UpdateMode {
+ public:
+  explicit AsyncMode(ShardContext* context) : UpdateMode(context) {}
+
+  absl::StatusOr<Receipt> Push(Block& block, Contribution contribution,
+                               DueList& due) override;
+  absl::StatusOr<std::optional<PulledBlock>> Answer(
+      const Block& block, const Want& want) const override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
+
+ protected:
+  // What is decided under the lock before any arithmetic.
+  struct Admission {
+    bool apply = false;
+    Receipt receipt;
+  };
+  // Checks item and version; takes the mark and, when it is to be applied, the
+  // version. `bad_variable` is FindNonFinite's.
+  absl::StatusOr<Admission> Admit(Block& block,
+                                  const Contribution& contribution,
+                                  const std::vector<bool>& moved,
+                                  int bad_variable)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_CONSISTENCY_ASYNC_H_

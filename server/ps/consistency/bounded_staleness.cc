@@ -1,0 +1,18 @@
+#include "server/ps/consistency/bounded_staleness.h"
+
+namespace weir {
+
+absl::StatusOr<std::optional<PulledBlock>> BoundedStalenessMode::Answer(
+    const Block& block, const Want& want) const {
+  const uint64_t bound = context_.plan->staleness_bound();
+  for (size_t w = 0; w < context_.slots.size(); ++w) {
+    // clock - mark > bound, without wrapping.
+    if (context_.slots[w].live && want.clock() > block.marks[w] &&
+        want.clock() - block.marks[w] > bound) {
+      return std::nullopt;
+    }
+  }
+  return AsyncMode::Answer(block, want);
+}
+
+}  // namespace weir

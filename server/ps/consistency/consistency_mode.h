@@ -1,0 +1,73 @@
+// Update modes: when a contribution changes a block, and when a pull may see
+// it.
+//
+// Place: Shard checks who speaks and what about, then asks the job's mode. One
+// mode per shard; state is in Block and ShardContext. Members: async,
+// lock_free, sync, bounded_staleness.
+//
+// Invariants (tests/server/ps/consistency/consistency_contract.h)
+//   I1. Item i of a slot changes a block at most once, and only after item
+//       i - 1 was accepted there.
+//   I2. An error, a duplicate or DEFERRED changes nothing; a left-out
+//       contribution moves the mark alone (sync: and the cursor).
+//   I3. NaN or Inf in a moved segment leaves the whole block out.
+// Threads: safe.
+// Errors: OUT_OF_RANGE      an item was skipped; names the expected.
+//         INVALID_ARGUMENT  a version or contribution that cannot be.
+//         ABORTED           (Answer) the wanted version is gone.
+#ifndef SERVER_PS_CONSISTENCY_CONSISTENCY_MODE_H_
+#define SERVER_PS_CONSISTENCY_CONSISTENCY_MODE_H_
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "server/ps/block/block.h"
+#include "server/ps/block/block_update.h"
+#include "server/ps/block/shard_context.h"
+
+namespace weir {
+
+class UpdateMode {
+ public:
+  virtual ~UpdateMode() = default;
+  UpdateMode(const UpdateMode&) = delete;
+  UpdateMode& operator=(const UpdateMode&) = delete;
+
+  // Takes one contribution to one block. Takes the payload.
+  virtual absl::StatusOr<Receipt> Push(Block& block, Contribution contribution,
+                                       DueList& due) = 0;
+
+  // What a pull gets now; nullopt: not yet.
+  virtual absl::StatusOr<std::optional<PulledBlock>> Answer(
+      const Block& block, const Want& want) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) = 0;
+
+  // Takes what ShardContext::slots says now. Called for every block after each
+  // SetSlots.
+  virtual void SlotsChanged(Block& /*block*/, DueList& /*due*/) {}
+
+ protected:
+  explicit UpdateMode(ShardContext* context) : context_(*context) {}
+
+  // Is `contribution` the next item of its slot? True: go on. False: it is a
+  // duplicate. Else OUT_OF_RANGE.
+  static absl::StatusOr<bool> IsNextItem(const Block& block,
+                                         const Contribution& contribution)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
+  static Receipt MakeReceipt(const Contribution& contribution,
+                             Receipt::Outcome outcome);
+  static PulledBlock Current(const Block& block)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) {
+    return {block.plan.index, block.version, false, block.values};
+  }
+
+  ShardContext& context_;
+};
+
+// The member that the plan asks for. `context` is borrowed.
+std::unique_ptr<UpdateMode> CreateUpdateMode(ShardContext* context);
+
+}  // namespace weir
+
+#endif  // SERVER_PS_CONSISTENCY_CONSISTENCY_MODE_H_

@@ -1,0 +1,48 @@
+#include "server/ps/consistency/lock_free.h"
+
+#include <optional>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace weir {
+
+absl::StatusOr<Receipt> LockFreeMode::Push(Block& block,
+                                           Contribution contribution,
+                                           DueList& /*due*/) {
+  const std::vector<bool> moved = MovedSegments(block.plan, contribution);
+  const int bad_variable = FindNonFinite(block.plan, moved, contribution);
+  std::vector<StepContext> contexts;
+  std::optional<BlockArrays> arrays;
+  Admission admission;
+  {
+    MutexLock lock(&block.mutex);
+    while (block.freezing) {
+      block.claims_changed.Wait(&block.mutex);
+    }
+    WEIR_ASSIGN_OR_RETURN(admission,
+                          Admit(block, contribution, moved, bad_variable));
+    if (!admission.apply) {
+      return admission.receipt;
+    }
+    if (block.shared_with_snapshot) {
+      // The first push after a freeze: no claim is open (Block, I2).
+      BlockWriter writer(context_.arena);
+      writer.OpenAll(block);
+      writer.CopyUpTo(block.plan.range.count);
+      block.shared_with_snapshot = false;
+    }
+    contexts = TakeSteps(block, moved, *contribution.push);
+    arrays.emplace(block);
+    ++block.open_claims;
+  }
+  BlockWriter nothing_to_copy(context_.arena);
+  ApplyGradient(block.plan, *arrays, moved, contexts, contribution,
+                nothing_to_copy);
+  MutexLock lock(&block.mutex);
+  --block.open_claims;
+  block.claims_changed.NotifyAll();
+  return admission.receipt;
+}
+
+}  // namespace weir

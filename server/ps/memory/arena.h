@@ -1,0 +1,26 @@
+// Where the memory of blocks comes from.
+//
+// Place: handed to the store, so that it can be memory that other processes map
+// (shared_arena.h).
+#ifndef SERVER_PS_MEMORY_ARENA_H_
+#define SERVER_PS_MEMORY_ARENA_H_
+
+#include <cstddef>
+
+namespace weir {
+
+// Hands out 64-byte aligned memory. Threads: safe.
+class Arena {
+ public:
+  virtual ~Arena() = default;
+  virtual void* Allocate(
+      size_t bytes) = 0;  // never null: aborts when exhausted
+  virtual void Free(void* memory, size_t bytes) = 0;
+
+  // Process heap; never deleted.
+  static Arena* Heap();
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_MEMORY_ARENA_H_

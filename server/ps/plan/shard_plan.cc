@@ -1,0 +1,189 @@
+#include "server/ps/plan/shard_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/job/initializer.h"
+#include "proto/wire/layout_io.h"
+#include "server/ps/optimizer/schedule.h"
+#include "server/ps/plan/table_plan.h"
+
+namespace weir {
+namespace {
+
+// Steps stay far from wrapping around.
+constexpr uint64_t kMaxBaseVersion = uint64_t{1} << 62;
+
+absl::StatusOr<UpdateKind> KindOf(const Update& update) {
+  switch (update.mode_case()) {
+    case Update::kAsync:
+      return update.async().lock_free() ? UpdateKind::kLockFree
+                                        : UpdateKind::kAsync;
+    case Update::kSync:
+      if (update.sync().contributions() < 1 ||
+          update.sync().contributions() > ShardPlan::kMaxContributions) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "update.sync.contributions is ", update.sync().contributions(),
+            "; it must be in [1, ", ShardPlan::kMaxContributions, "]"));
+      }
+      return UpdateKind::kSync;
+    case Update::kBoundedStaleness:
+      return UpdateKind::kBoundedStaleness;
+    case Update::MODE_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      "update has no mode; set async, sync or bounded_staleness");
+}
+
+absl::Status CheckFields(const Declaration& declaration, uint32_t shard) {
+  if (declaration.job().empty()) {
+    return absl::InvalidArgumentError("job is empty");
+  }
+  if (declaration.history() == 0) {
+    return absl::InvalidArgumentError("history is 0; draw it at random");
+  }
+  if (shard >= declaration.shard_count()) {
+    return absl::InvalidArgumentError(absl::StrCat("shard ", shard,
+                                                   " is not below shard_count ",
+                                                   declaration.shard_count()));
+  }
+  if (declaration.slot_count() < 1 ||
+      declaration.slot_count() > ShardPlan::kMaxSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot_count ", declaration.slot_count(), " is not in [1, ",
+                     ShardPlan::kMaxSlots, "]"));
+  }
+  if (declaration.out_of_order_bytes() > ShardPlan::kOutOfOrderBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "limits.out_of_order_bytes is ", declaration.out_of_order_bytes(),
+        "; a ps keeps at most ", ShardPlan::kOutOfOrderBytesMax));
+  }
+  if (declaration.base_version() > kMaxBaseVersion) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "base_version ", declaration.base_version(), " is over 2^62"));
+  }
+  if (declaration.group_size() == 0) {
+    return absl::InvalidArgumentError("no parameter group is declared");
+  }
+  for (const Variable& variable : declaration.variable()) {
+    if (variable.group() >= static_cast<uint32_t>(declaration.group_size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("variable '", variable.name(), "' is in group ",
+                       variable.group(), " of ", declaration.group_size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ShardPlan::ShardPlan(Declaration declaration, Layout layout, int shard)
+    : declaration_(std::move(declaration)),
+      layout_(std::move(layout)),
+      shard_(shard) {}
+
+absl::StatusOr<std::shared_ptr<const ShardPlan>> ShardPlan::Create(
+    const Declaration& declaration, uint32_t shard, int64_t memory_bytes_max) {
+  WEIR_RETURN_IF_ERROR(CheckFields(declaration, shard));
+  WEIR_ASSIGN_OR_RETURN(Layout layout, LayoutFromDeclaration(declaration));
+  WEIR_ASSIGN_OR_RETURN(const UpdateKind kind, KindOf(declaration.update()));
+  std::shared_ptr<ShardPlan> plan(
+      new ShardPlan(declaration, std::move(layout), static_cast<int>(shard)));
+  plan->kind_ = kind;
+  WEIR_RETURN_IF_ERROR(CheckTables(declaration, plan->shard()));
+  WEIR_RETURN_IF_ERROR(plan->MakeRules());
+  WEIR_RETURN_IF_ERROR(plan->CheckMemory(memory_bytes_max));
+  plan->MakeBlocks();
+  return plan;
+}
+
+absl::Status ShardPlan::MakeRules() {
+  for (int g = 0; g < declaration_.group_size(); ++g) {
+    const Group& group = declaration_.group(g);
+    group_rules_.emplace_back();
+    if (group.frozen()) {
+      continue;
+    }
+    const std::string path = absl::StrCat("group[", g, "]");
+    WEIR_ASSIGN_OR_RETURN(
+        group_rules_.back(),
+        CreateOptimizer(group.optimizer(), absl::StrCat(path, ".optimizer")));
+    WEIR_RETURN_IF_ERROR(
+        ValidateSchedule(group.schedule(), absl::StrCat(path, ".schedule")));
+    for (const SlotSpec& slot : group_rules_.back()->slots()) {
+      SlotArray(slot.name);
+    }
+  }
+  variable_rules_.resize(layout_.variables().size());
+  for (size_t v = 0; v < variable_rules_.size(); ++v) {
+    const VariableSpec& variable = layout_.variables()[v];
+    WEIR_RETURN_IF_ERROR(ValidateInitializer(variable));
+    if (variable.kind == VariableKind::kBuffer && variable.buffer_rate > 0) {
+      WEIR_ASSIGN_OR_RETURN(
+          variable_rules_[v],
+          CreateMovingAverage(
+              variable.buffer_rate,
+              absl::StrCat("variable '", variable.name, "' buffer_rate")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
+  // In double: nothing here can overflow it, and a bound needs no last digit.
+  const double arrays = 1.0 + static_cast<double>(slot_names_.size()) +
+                        (kind_ == UpdateKind::kSync ? 1.0 : 0.0);
+  const double blocks = layout_.block_count(shard_);
+  const double bytes =
+      arrays * 4.0 * static_cast<double>(layout_.shard_elements(shard_)) +
+      blocks * (256.0 + 16.0 * slot_count());
+  if (bytes > static_cast<double>(memory_bytes_max)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "shard ", shard_, " needs ", static_cast<int64_t>(bytes / (1 << 20)),
+        " MiB (values, ", slot_names_.size(), " optimizer slots",
+        kind_ == UpdateKind::kSync ? ", sums" : "", "), this ps may use ",
+        memory_bytes_max / (1 << 20), "; add ps tasks"));
+  }
+  return absl::OkStatus();
+}
+
+void ShardPlan::MakeBlocks() {
+  for (int b = 0; b < layout_.block_count(shard_); ++b) {
+    BlockPlan block;
+    block.index = b;
+    block.range = layout_.block({shard_, b});
+    block.uses_slot.resize(slot_names_.size());
+    for (const Segment& segment : layout_.segments({shard_, b})) {
+      const VariableSpec& variable = layout_.variables()[segment.variable];
+      SegmentPlan plan;
+      plan.segment = segment;
+      plan.group = variable.group;
+      if (variable.kind == VariableKind::kBuffer) {
+        plan.rule = variable_rules_[segment.variable].get();
+      } else if (group_rules_[variable.group] != nullptr) {
+        plan.rule = group_rules_[variable.group].get();
+        plan.schedule = &declaration_.group(variable.group).schedule();
+        for (size_t k = 0; k < plan.rule->slots().size(); ++k) {
+          plan.slot_array[k] = SlotArray(plan.rule->slots()[k].name);
+          block.uses_slot[plan.slot_array[k]] = true;
+        }
+      }
+      block.segments.push_back(plan);
+    }
+    blocks_.push_back(std::move(block));
+  }
+}
+
+int ShardPlan::SlotArray(const std::string& name) {
+  const auto it = std::find(slot_names_.begin(), slot_names_.end(), name);
+  if (it == slot_names_.end()) {
+    slot_names_.push_back(name);
+    return static_cast<int>(slot_names_.size()) - 1;
+  }
+  return static_cast<int>(it - slot_names_.begin());
+}
+
+}  // namespace weir

@@ -1,0 +1,103 @@
+// What a declaration means for one shard: checked once, then never changed.
+//
+// Place: Declare and Restore make one; Shard and the update modes read it.
+//
+// Terms
+//   array    the values, or one optimizer slot array, of the whole shard.
+//   slot array  named by the rules of all groups: "m", "v", "momentum".
+//
+// Threads: immutable, safe.
+// Errors: INVALID_ARGUMENT    a field of the declaration; the message names it.
+//         RESOURCE_EXHAUSTED  the shard would not fit the memory given.
+#ifndef SERVER_PS_PLAN_SHARD_PLAN_H_
+#define SERVER_PS_PLAN_SHARD_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/job/layout.h"
+#include "proto/ps.pb.h"
+#include "server/ps/optimizer/optimizer.h"
+
+namespace weir {
+
+enum class UpdateKind : int {
+  kAsync = 0,
+  kLockFree = 1,
+  kSync = 2,
+  kBoundedStaleness = 3,
+};
+
+struct SegmentPlan {
+  Segment segment;
+  int group = 0;
+  // Null when the values never move by a push: frozen, or buffer rate 0.
+  const UpdateRule* rule = nullptr;
+  const Schedule* schedule = nullptr;  // null for buffers
+  // Of the rule's slot k: index into ShardPlan::slot_names().
+  int slot_array[UpdateRule::kMaxSlots] = {};
+};
+
+struct BlockPlan {
+  int index = 0;  // inside the shard
+  FlatRange range;
+  std::vector<SegmentPlan> segments;  // by offset
+  std::vector<bool> uses_slot;        // by slot array
+};
+
+class ShardPlan {
+ public:
+  // A worker slot costs 16 bytes per block.
+  static constexpr uint32_t kMaxSlots = 4096;
+  static constexpr uint32_t kMaxContributions = 65536;
+  // Early contributions stay in the memory of gRPC, which breaks streams off
+  // as its quota is used up (PsServer::Options::wire_bytes_max): so much less
+  // than that.
+  static constexpr uint64_t kOutOfOrderBytesMax = uint64_t{384} << 20;
+
+  // `memory_bytes_max` bounds what the shard will allocate.
+  static absl::StatusOr<std::shared_ptr<const ShardPlan>> Create(
+      const Declaration& declaration, uint32_t shard, int64_t memory_bytes_max);
+
+  const Declaration& declaration() const { return declaration_; }
+  const Layout& layout() const { return layout_; }
+  int shard() const { return shard_; }
+  UpdateKind kind() const { return kind_; }
+  int slot_count() const { return static_cast<int>(declaration_.slot_count()); }
+  uint32_t contributions() const {
+    return declaration_.update().sync().contributions();
+  }
+  uint32_t staleness_bound() const {
+    return declaration_.update().bounded_staleness().bound();
+  }
+  // Null: frozen. REQUIRES: g < declaration().group_size().
+  const UpdateRule* group_rule(uint32_t g) const {
+    return group_rules_[g].get();
+  }
+  const std::vector<BlockPlan>& blocks() const { return blocks_; }
+  // Optimizer slot arrays, in the order of their first use.
+  const std::vector<std::string>& slot_names() const { return slot_names_; }
+
+ private:
+  ShardPlan(Declaration declaration, Layout layout, int shard);
+  absl::Status MakeRules();
+  absl::Status CheckMemory(int64_t memory_bytes_max) const;
+  void MakeBlocks();
+  int SlotArray(const std::string& name);
+
+  const Declaration declaration_;
+  const Layout layout_;
+  const int shard_;
+  UpdateKind kind_ = UpdateKind::kAsync;
+  std::vector<std::unique_ptr<UpdateRule>> group_rules_;     // null: frozen
+  std::vector<std::unique_ptr<UpdateRule>> variable_rules_;  // moving buffers
+  std::vector<std::string> slot_names_;
+  std::vector<BlockPlan> blocks_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_PLAN_SHARD_PLAN_H_

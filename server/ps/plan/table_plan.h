@@ -1,0 +1,30 @@
+// What a declared table is on one shard.
+//
+// Place: from Declaration.table to the options of server/ps/table.
+//
+// Errors: INVALID_ARGUMENT names the table, the field and its range.
+#ifndef SERVER_PS_PLAN_TABLE_PLAN_H_
+#define SERVER_PS_PLAN_TABLE_PLAN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/ps.pb.h"
+#include "server/ps/table/table_options.h"
+
+namespace weir {
+
+inline constexpr int kTablesMax = 1024;
+
+// REQUIRES: shard < declaration.shard_count().
+absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
+                                            int index, int shard);
+
+// Number, names, options and schedules of all tables.
+absl::Status CheckTables(const Declaration& declaration, int shard);
+
+}  // namespace weir
+
+#endif  // SERVER_PS_PLAN_TABLE_PLAN_H_

@@ -1,0 +1,69 @@
+#include "server/ps/rows/id_list_cache.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "proto/wire/id_list.h"
+
+namespace weir {
+namespace {
+
+int64_t BytesOf(const Ids& ids) {
+  return static_cast<int64_t>(ids->size() * sizeof(uint64_t));
+}
+
+}  // namespace
+
+absl::StatusOr<Ids> IdListCache::Resolve(uint32_t slot, const IdList& list) {
+  const Key key = {slot, list.table(), list.name(), list.count()};
+  if (list.count() == 0) {
+    return absl::InvalidArgumentError("a list of 0 ids; leave it out");
+  }
+  if (!list.deltas().empty()) {
+    WEIR_ASSIGN_OR_RETURN(std::vector<uint64_t> decoded,
+                          DecodeIds(list.deltas(), list.count()));
+    Ids ids = std::make_shared<const std::vector<uint64_t>>(std::move(decoded));
+    if (list.name() != 0) {
+      Keep(key, ids);
+    }
+    return ids;
+  }
+  if (list.name() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a list of ", list.count(),
+                                                   " ids has neither ids nor a "
+                                                   "name"));
+  }
+  MutexLock lock(&mutex_);
+  const auto place = places_.find(key);
+  if (place == places_.end()) {
+    return Ids();
+  }
+  entries_.splice(entries_.begin(), entries_, place->second);
+  return place->second->ids;
+}
+
+void IdListCache::Keep(const Key& key, const Ids& ids) {
+  MutexLock lock(&mutex_);
+  if (const auto place = places_.find(key); place != places_.end()) {
+    bytes_ += BytesOf(ids) - BytesOf(place->second->ids);
+    place->second->ids = ids;
+    entries_.splice(entries_.begin(), entries_, place->second);
+  } else {
+    entries_.push_front({key, ids});
+    places_[key] = entries_.begin();
+    bytes_ += BytesOf(ids);
+  }
+  while (bytes_ > bytes_max_ && !entries_.empty()) {
+    bytes_ -= BytesOf(entries_.back().ids);
+    places_.erase(entries_.back().key);
+    entries_.pop_back();
+  }
+}
+
+int64_t IdListCache::bytes() const {
+  MutexLock lock(&mutex_);
+  return bytes_;
+}
+
+}  // namespace weir

@@ -1,0 +1,494 @@
+#include "server/ps/rows/shard_tables.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/plant.h"
+#include "common/base/status.h"
+#include "proto/wire/id_list.h"
+#include "proto/wire/value_encoding.h"
+#include "server/ps/plan/table_plan.h"
+
+namespace weir {
+namespace {
+
+constexpr uint32_t kDefaultTimeoutMs = 2000;
+constexpr uint32_t kMaxTimeoutMs = 10000;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+constexpr uint32_t kHotIdsMax = 1000;
+
+void Run(const DueList& due) {
+  for (const std::function<void()>& run : due) {
+    run();
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShardTables>> ShardTables::Create(
+    ShardContext* context, Arena* arena, Clock* clock) {
+  const ShardPlan& plan = *context->plan;
+  std::unique_ptr<ShardTables> made(new ShardTables(context, arena, clock));
+  for (int t = 0; t < plan.declaration().table_size(); ++t) {
+    WEIR_ASSIGN_OR_RETURN(TableOptions options,
+                          OptionsOfTable(plan.declaration(), t, plan.shard()));
+    made->sums_.emplace_back(options.dim);
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Table> table,
+                          Table::Create(std::move(options)));
+    made->tables_.push_back(std::move(table));
+    made->previous_.emplace_back(made->tables_.back()->row_floats());
+  }
+  MutexLock lock(&made->mutex_);
+  made->TickClocks();
+  return made;
+}
+
+ShardTables::ShardTables(ShardContext* context, Arena* arena, Clock* clock)
+    : context_(*context),
+      arena_(arena),
+      clock_(clock),
+      kind_(context->plan->kind()),
+      contributions_(context->plan->contributions()),
+      slots_(static_cast<uint32_t>(context->plan->slot_count())),
+      rows_looked_up_(
+          static_cast<size_t>(context->plan->declaration().table_size())),
+      rows_updated_(rows_looked_up_.size()),
+      marks_(slots_),
+      version_(context->plan->declaration().base_version()),
+      retired_(slots_) {}
+
+ShardTables::~ShardTables() = default;
+
+void ShardTables::TickClocks() {
+  for (int t = 0; t < count(); ++t) {
+    const bool seconds = spec(t).expiry().age_case() == Expiry::kSeconds;
+    const int64_t now_ns =
+        Planted("clock.wall_rows") ? clock_->WallNowNs() : clock_->NowNs();
+    table(t).SetClock(seconds ? static_cast<uint64_t>(now_ns) / 1000000000
+                              : version_);
+  }
+}
+
+// ---------------------------------------------------------------- lookups
+
+absl::Status ShardTables::CheckLookup(const LookupChunk& request) const {
+  if (request.train() && request.sender().generation() == 0) {
+    return absl::PermissionDeniedError(
+        "a lookup to train from needs a slot's generation; a reader sets "
+        "`train` to false");
+  }
+  if (request.want().when_case() == Want::WHEN_NOT_SET) {
+    return absl::InvalidArgumentError(
+        "want names neither `latest` nor a `version`");
+  }
+  if (!IsFixedSize(request.want().encoding())) {
+    return absl::InvalidArgumentError("rows travel as F32, BF16, F16 or INT8");
+  }
+  uint64_t bytes = 0;
+  for (const IdList& list : request.list()) {
+    if (list.table() >= static_cast<uint32_t>(count())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table ", list.table(), " of ", count(), " tables"));
+    }
+    bytes += uint64_t{list.count()} *
+             spec(static_cast<int>(list.table())).dim() * sizeof(float);
+  }
+  if (bytes > kRowBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a lookup of ", bytes, " bytes of rows; at most ",
+                     kRowBytesMax, " fit into an answer, ask in pieces"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Ids>> ShardTables::Resolve(
+    const LookupChunk& request, bool* unknown) {
+  std::vector<Ids> all;
+  for (const IdList& list : request.list()) {
+    absl::StatusOr<Ids> ids = lists_.Resolve(request.sender().slot(), list);
+    const int t = static_cast<int>(list.table());
+    WEIR_RETURN_IF_ERROR(
+        Annotate(ids.status(), absl::StrCat("table \"", spec(t).name(), "\"")));
+    if (*ids == nullptr) {
+      *unknown = true;
+      return all;
+    }
+    WEIR_RETURN_IF_ERROR(table(t).CheckShard(**ids));
+    all.push_back(*std::move(ids));
+  }
+  return all;
+}
+
+void ShardTables::Lookup(const LookupChunk& request, LookupDone done) {
+  absl::Status status = CheckLookup(request);
+  bool unknown = false;
+  Parked lookup;
+  if (status.ok()) {
+    absl::StatusOr<std::vector<Ids>> ids = Resolve(request, &unknown);
+    status = ids.status();
+    if (status.ok()) {
+      lookup.ids = *std::move(ids);
+    }
+  }
+  if (!status.ok()) {
+    done(status);
+    return;
+  }
+  if (unknown) {
+    LookedUp answer;
+    answer.header.set_request(request.request());
+    answer.header.set_unknown_list(true);
+    done(std::move(answer));
+    return;
+  }
+  lookup.request = request;
+  lookup.request.clear_list();
+  for (const IdList& list : request.list()) {
+    lookup.request.add_list()->set_table(list.table());
+  }
+  lookup.done = std::move(done);
+  const uint32_t wanted_ms = request.want().timeout_ms();
+  lookup.deadline_ns =
+      clock_->NowNs() + int64_t{wanted_ms == 0
+                                    ? kDefaultTimeoutMs
+                                    : std::min(wanted_ms, kMaxTimeoutMs)} *
+                            1000000;
+  absl::StatusOr<Readable> from = Readable::kNotYet;
+  uint64_t version = 0;
+  {
+    MutexLock lock(&mutex_);
+    from = CanRead(request.want());
+    version = version_;
+    if (from.ok() && *from == Readable::kNotYet) {
+      status = !closed_.ok() ? closed_
+                             : CheckRoomToPark(parked_, request.sender(),
+                                               kParkingShares, "rows");
+      if (!status.ok()) {
+        from = status;
+      } else {
+        parked_.push_back(std::move(lookup));
+        ++context_.counters.waits_parked;
+        return;
+      }
+    } else if (from.ok()) {
+      ++uses_;
+    }
+  }
+  if (!from.ok()) {
+    lookup.done(from.status());
+    return;
+  }
+  Gather(std::move(lookup), *from, version);
+}
+
+absl::StatusOr<ShardTables::Readable> ShardTables::CanRead(
+    const Want& want) const {
+  if (!MayUse()) {
+    return Readable::kNotYet;
+  }
+  if (kind_ != UpdateKind::kSync) {
+    if (want.when_case() == Want::kVersion) {
+      return absl::InvalidArgumentError(
+          "want.version is for sync jobs; this job reads the latest");
+    }
+    if (kind_ == UpdateKind::kBoundedStaleness) {
+      const uint64_t bound = context_.plan->staleness_bound();
+      for (size_t w = 0; w < marks_.size(); ++w) {
+        if (context_.slots[w].live && want.clock() > marks_[w] &&
+            want.clock() - marks_[w] > bound) {
+          return Readable::kNotYet;
+        }
+      }
+    }
+    return Readable::kNow;
+  }
+  if (want.when_case() != Want::kVersion || want.version() == version_) {
+    return Readable::kNow;
+  }
+  if (want.version() > version_) {
+    return Readable::kNotYet;
+  }
+  if (want.version() == previous_version_) {
+    return Readable::kPrevious;
+  }
+  return absl::AbortedError(absl::StrCat("tables: version ", want.version(),
+                                         " is gone, the newest is ", version_));
+}
+
+void ShardTables::Gather(Parked lookup, Readable from, uint64_t version) {
+  const LookupChunk& request = lookup.request;
+  int64_t floats = 0;
+  for (size_t i = 0; i < lookup.ids.size(); ++i) {
+    const int t = static_cast<int>(request.list(static_cast<int>(i)).table());
+    floats += static_cast<int64_t>(lookup.ids[i]->size()) * spec(t).dim();
+  }
+  const Encoding encoding = request.want().encoding();
+  LookedUp answer;
+  if (floats > 0) {
+    answer.rows =
+        BlockRef::Make(encoding == F32 ? arena_ : Arena::Heap(), floats);
+    float* out = answer.rows.data();
+    for (size_t i = 0; i < lookup.ids.size(); ++i) {
+      const int t = static_cast<int>(request.list(static_cast<int>(i)).table());
+      const std::vector<uint64_t>& ids = *lookup.ids[i];
+      // A repeated step trains from what is past: it touches nothing.
+      const bool train = request.train() && from == Readable::kNow;
+      // The ids were checked: it cannot fail.
+      (void)table(t).Lookup(
+          ids, train ? Table::Mode::kTrain : Table::Mode::kRead, out);
+      if (from == Readable::kPrevious) {
+        ReadPrevious(t, ids, out);
+      }
+      rows_looked_up_[static_cast<size_t>(t)].fetch_add(
+          ids.size(), std::memory_order_relaxed);
+      out += ids.size() * spec(t).dim();
+    }
+  }
+  Leave();
+  const auto count = static_cast<size_t>(floats);
+  answer.bytes = floats > 0 ? EncodedBytes(encoding, count) : 0;
+  if (floats > 0 && encoding != F32) {
+    BlockRef encoded = BlockRef::Make(
+        arena_, static_cast<int64_t>((answer.bytes + 3) / sizeof(float)));
+    EncodeFloats(answer.rows.data(), count, encoding,
+                 reinterpret_cast<char*>(encoded.data()));
+    answer.rows = std::move(encoded);
+  }
+  answer.header.set_request(request.request());
+  answer.header.set_version(from == Readable::kPrevious ? version - 1
+                                                        : version);
+  answer.header.set_encoding(encoding);
+  lookup.done(std::move(answer));
+}
+
+void ShardTables::ReadPrevious(int t, std::span<const uint64_t> ids,
+                               float* out) {
+  const RowsBefore& rows = before(t);
+  const size_t dim = spec(t).dim();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (const float* const values = rows.Find(ids[i])) {
+      std::memcpy(out + i * dim, values, dim * sizeof(float));
+    }
+  }
+}
+
+// -------------------------------------------------- uses and exclusive work
+
+void ShardTables::Leave() {
+  DueList due;
+  {
+    MutexLock lock(&mutex_);
+    --uses_;
+    StartExclusive(due);
+  }
+  Run(due);
+}
+
+void ShardTables::StartExclusive(DueList& due) {
+  if (uses_ == 0 && !exclusive_ && !exclusive_waiting_.empty()) {
+    exclusive_ = true;
+    due.push_back(std::move(exclusive_waiting_.front()));
+    exclusive_waiting_.pop_front();
+  }
+}
+
+void ShardTables::Release() {
+  DueList due;
+  {
+    MutexLock lock(&mutex_);
+    exclusive_ = false;
+    StartExclusive(due);
+    if (MayUse()) {
+      for (std::function<void()>& update : held_) {
+        due.push_back(std::move(update));
+      }
+      held_.clear();
+    }
+  }
+  Finish(due, kNever);
+}
+
+void ShardTables::Finish(DueList& due, int64_t now_ns) {
+  Run(due);
+  struct Ready {
+    Parked lookup;
+    absl::StatusOr<Readable> from;
+    uint64_t version;
+  };
+  std::vector<Ready> ready;
+  {
+    MutexLock lock(&mutex_);
+    std::vector<Parked> waiting;
+    for (Parked& lookup : parked_) {
+      absl::StatusOr<Readable> from = CanRead(lookup.request.want());
+      if (from.ok() && *from == Readable::kNotYet &&
+          lookup.deadline_ns > now_ns) {
+        waiting.push_back(std::move(lookup));
+        continue;
+      }
+      if (from.ok() && *from != Readable::kNotYet) {
+        ++uses_;
+      }
+      ready.push_back({std::move(lookup), std::move(from), version_});
+    }
+    parked_ = std::move(waiting);
+  }
+  context_.counters.waits_parked -= static_cast<int64_t>(ready.size());
+  for (Ready& one : ready) {
+    if (!one.from.ok()) {
+      one.lookup.done(one.from.status());
+    } else if (*one.from != Readable::kNotYet) {
+      Gather(std::move(one.lookup), *one.from, one.version);
+    } else {
+      LookedUp answer;
+      answer.header.set_request(one.lookup.request.request());
+      answer.header.set_not_yet(true);
+      one.lookup.done(std::move(answer));
+    }
+  }
+}
+
+void ShardTables::ExpireWaits() {
+  bool any = false;
+  bool frozen = false;
+  {
+    MutexLock lock(&mutex_);
+    frozen = exclusive_;
+    if (!frozen) {  // a checkpoint is of one moment
+      TickClocks();
+    }
+    any = !parked_.empty();
+  }
+  for (int t = 0; t < count() && !frozen; ++t) {
+    table(t).LimitAges();
+  }
+  if (any) {
+    DueList due;
+    Finish(due, clock_->NowNs());
+  }
+}
+
+void ShardTables::Close(const absl::Status& status) {
+  std::vector<Parked> parked;
+  std::vector<std::function<void()>> held;
+  std::optional<FreezeRequest> freeze;
+  {
+    MutexLock lock(&mutex_);
+    closed_ = status;
+    parked.swap(parked_);
+    held.swap(held_);
+    freeze.swap(freeze_);
+  }
+  context_.counters.waits_parked -= static_cast<int64_t>(parked.size());
+  for (Parked& lookup : parked) {
+    lookup.done(status);
+  }
+  for (const std::function<void()>& update : held) {
+    update();
+  }
+  if (freeze.has_value()) {
+    freeze->refused(status);
+  }
+}
+
+// ------------------------------------------------------------------ upkeep
+
+absl::StatusOr<ShrinkReply> ShardTables::Shrink(const ShrinkRequest& request) {
+  ShrinkReply reply;
+  bool found = false;
+  for (int t = 0; t < count(); ++t) {
+    if (!request.table().empty() && request.table() != spec(t).name()) {
+      continue;
+    }
+    found = true;
+    ShrinkOptions options;
+    options.age_max =
+        request.age_max() != 0 ? request.age_max() : table(t).options().age_max;
+    options.rows_max =
+        request.has_rows_max() ? static_cast<int64_t>(request.rows_max()) : -1;
+    const ShrinkReceipt receipt = table(t).Shrink(options);
+    reply.set_rows(reply.rows() + static_cast<uint64_t>(receipt.rows));
+    reply.set_bytes(reply.bytes() + static_cast<uint64_t>(receipt.bytes));
+  }
+  if (!found) {
+    return absl::NotFoundError(
+        absl::StrCat("no table \"", request.table(), "\" in this job"));
+  }
+  return reply;
+}
+
+void ShardTables::Freeze(std::optional<uint64_t> version,
+                         std::function<void()> run,
+                         std::function<void(absl::Status)> refused) {
+  DueList due;
+  {
+    MutexLock lock(&mutex_);
+    if (!closed_.ok()) {
+      due.push_back([refused, status = closed_] { refused(status); });
+    } else if (!version.has_value()) {
+      exclusive_waiting_.push_back(std::move(run));
+      StartExclusive(due);
+    } else if (*version > version_) {
+      freeze_ = {version, std::move(run), std::move(refused)};
+    } else if (*version == version_ || *version == previous_version_) {
+      // Before a step that waits to be published. One that is being published
+      // leaves the version before readable.
+      exclusive_waiting_.push_front(std::move(run));
+      StartExclusive(due);
+    } else {
+      due.push_back([refused, now = version_, wanted = *version] {
+        refused(absl::OutOfRangeError(absl::StrCat("the tables are at version ",
+                                                   now, ", past ", wanted)));
+      });
+    }
+  }
+  Run(due);
+}
+
+bool ShardTables::CancelFreeze() {
+  MutexLock lock(&mutex_);
+  const bool waited = freeze_.has_value();
+  freeze_.reset();
+  return waited;
+}
+
+std::vector<uint64_t> ShardTables::marks() const {
+  MutexLock lock(&mutex_);
+  return marks_;
+}
+
+uint64_t ShardTables::version() const {
+  MutexLock lock(&mutex_);
+  return version_;
+}
+
+bool ShardTables::IsPrevious(uint64_t version) const {
+  MutexLock lock(&mutex_);
+  return version != version_ && version == previous_version_;
+}
+
+void ShardTables::FillStatus(int hot_ids, PsStatus* status) {
+  for (int t = 0; t < count(); ++t) {
+    const TableReport report =
+        table(t).Report(std::min(hot_ids, static_cast<int>(kHotIdsMax)));
+    TableStatus* const one = status->add_table();
+    one->set_name(spec(t).name());
+    one->set_rows(static_cast<uint64_t>(report.rows));
+    one->set_bytes(static_cast<uint64_t>(report.bytes));
+    one->set_payload_bytes(static_cast<uint64_t>(report.payload_bytes));
+    one->set_rows_created(static_cast<uint64_t>(report.counts.created));
+    one->set_rows_dropped(static_cast<uint64_t>(
+        report.counts.evicted + report.counts.expired + report.counts.shrunk));
+    one->set_rows_looked_up(rows_looked_up_[static_cast<size_t>(t)]);
+    one->set_rows_updated(rows_updated_[static_cast<size_t>(t)]);
+    for (const HotRow& row : report.hot) {
+      one->add_hot_id(row.id);
+      one->add_hot_updates(row.updates);
+    }
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,255 @@
+// The tables of one shard: whose update counts, in which order, and when rows
+// may be read. What a block is to dense parameters, all tables together are to
+// rows: one set of marks, one version.
+//
+// Place: Shard owns it and has checked the sender; rows and optimizers are
+//   server/ps/table.
+//
+// Terms
+//   update     the gradients of one item for all tables of this shard; may be
+//              empty, and still is a step of every table.
+//   staged     an update that is on its way in; nothing of it is applied.
+//   mark       per worker slot: the next item that the tables accept.
+//   version    base_version + updates applied (sync: steps published).
+//   use        a lookup that is reading, an async update that is being applied.
+//   exclusive  work that nothing else may be under way beside: publishing a
+//              sync step, writing a checkpoint.
+//
+// Invariants
+//   I1. An update takes effect whole, once per (slot, item), in item order.
+//   I2. Sync: rows are moved as version t + 1 is published, by the sum in index
+//       order of what each contribution gave, divided by the weights of all
+//       contributions of the step, whoever touched the row.
+//   I3. Sync: version t can be read until t + 2 is published.
+//   I4. What is staged stays within out_of_order_bytes, but for one update when
+//       nothing else is staged, and (sync) the one that is awaited.
+//   I5. No lock is held while rows are read or moved.
+// Threads: safe. Continuations run without locks.
+// Errors: the codes of proto/ps.proto.
+// See "Tables on a shard" in docs/design_notes.md.
+#ifndef SERVER_PS_ROWS_SHARD_TABLES_H_
+#define SERVER_PS_ROWS_SHARD_TABLES_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/io/payload.h"
+#include "proto/ps.pb.h"
+#include "server/ps/block/block_buffer.h"
+#include "server/ps/block/continuations.h"
+#include "server/ps/block/parking.h"
+#include "server/ps/block/shard_context.h"
+#include "server/ps/rows/id_list_cache.h"
+#include "server/ps/table/row_sums.h"
+#include "server/ps/table/rows_before.h"
+#include "server/ps/table/table.h"
+
+namespace weir {
+
+// The answer to one LookupChunk. `header` is complete but for incarnation.
+struct LookedUp {
+  RowChunk header;
+  BlockRef rows;     // holds the payload; null: none
+  size_t bytes = 0;  // of the payload
+};
+using LookupDone = std::function<void(absl::StatusOr<LookedUp>)>;
+// `header` is complete but for incarnation.
+using UpdateDone = std::function<void(absl::StatusOr<UpdateReply>)>;
+
+// Gradients of one list of rows, decoded.
+struct StagedRows {
+  int table = 0;
+  Ids ids;
+  BlockRef gradients;  // of all lists that came with it
+  int64_t first = 0;   // element where this list's begin: [ids, dim], row-major
+
+  const char* data() const {
+    return reinterpret_cast<const char*>(gradients.data() + first);
+  }
+};
+
+struct StagedUpdate {
+  Sender sender;
+  ::weir::Push push;
+  std::vector<StagedRows> rows;
+  std::vector<TableRate> rates;
+  int64_t bytes = 0;  // of the budget
+  bool begun = false;
+  bool unknown_list = false;
+  bool deferred = false;  // found no room: nothing is kept of it
+  int bad_table = -1;     // NaN or Inf
+};
+
+class ShardTables {
+ public:
+  // Lookups that wait at most: what a client asks ahead. Readers, who need no
+  // slot, have one share together, so that they keep nobody else out.
+  static constexpr ParkingShares kParkingShares = {4096, 16384};
+
+  // Empty tables. `context` is borrowed.
+  static absl::StatusOr<std::unique_ptr<ShardTables>> Create(
+      ShardContext* context, Arena* arena, Clock* clock);
+  ~ShardTables();
+
+  int count() const { return static_cast<int>(tables_.size()); }
+
+  // Calls `done` once, maybe before returning.
+  void Lookup(const LookupChunk& request, LookupDone done);
+
+  // Takes one piece; after an error the update must be dropped.
+  absl::Status Stage(const UpdateChunk& chunk, const Payload& payload,
+                     StagedUpdate* update);
+  // Gives back what Stage took, unless Update was called.
+  void Drop(StagedUpdate* update);
+  // Applies all of it. REQUIRES: update.begun.
+  void Update(StagedUpdate update, UpdateDone done);
+
+  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request);
+
+  // Takes what ShardContext::slots says now.
+  void SlotsChanged();
+  // Ends lookups that have waited long enough.
+  void ExpireWaits();
+  // Ends every wait with `status`, now and later.
+  void Close(const absl::Status& status);
+
+  // Calls `run` when no use is under way and (sync) `version` is published;
+  // from then on uses wait until Release. `refused` instead when it cannot be
+  // read any more, or never comes.
+  void Freeze(std::optional<uint64_t> version, std::function<void()> run,
+              std::function<void(absl::Status)> refused);
+  void Release();
+  // Forgets a Freeze that waits for its version; false: there was none.
+  bool CancelFreeze();
+
+  std::vector<uint64_t> marks() const;
+  uint64_t version() const;
+  // Sync, between `run` of Freeze and Release: whether `version` is the one
+  // before the tables', and what table t's rows were then.
+  bool IsPrevious(uint64_t version) const;
+  const RowsBefore& before(int t) const {
+    return previous_[static_cast<size_t>(t)];
+  }
+  Table& table(int t) { return *tables_[static_cast<size_t>(t)]; }
+  void FillStatus(int hot_ids, PsStatus* status);
+
+ private:
+  struct Parked {
+    Parker parker() const { return Parker(request.sender()); }
+
+    LookupChunk request;
+    std::vector<Ids> ids;
+    int64_t deadline_ns = 0;
+    LookupDone done;
+  };
+  // Where lookups find their rows.
+  enum class Readable : int { kNow, kPrevious, kNotYet };
+
+  ShardTables(ShardContext* context, Arena* arena, Clock* clock);
+
+  const EmbeddingTable& spec(int t) const {
+    return context_.plan->declaration().table(t);
+  }
+  absl::Status CheckLookup(const LookupChunk& request) const;
+  absl::StatusOr<std::vector<Ids>> Resolve(const LookupChunk& request,
+                                           bool* unknown);
+  absl::StatusOr<Readable> CanRead(const Want& want) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayUse() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !exclusive_ && exclusive_waiting_.empty();
+  }
+  void Gather(Parked lookup, Readable from, uint64_t version);
+  void ReadPrevious(int t, std::span<const uint64_t> ids, float* out);
+  void Leave();
+  void StartExclusive(DueList& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Runs what became due, and lookups that can be answered now.
+  void Finish(DueList& due, int64_t now_ns);
+
+  absl::Status CheckPiece(const UpdateChunk& chunk,
+                          const StagedUpdate& update) const;
+  // Takes so much of the budget; false: there is no room, the update is
+  // deferred and dropped (I4).
+  bool TakeRoom(int64_t bytes, StagedUpdate* update);
+  void UpdateAsync(StagedUpdate update, UpdateDone done);
+  // Takes the mark, the version when it moves rows, and a use; false: a
+  // duplicate.
+  absl::StatusOr<bool> AdmitAsync(const StagedUpdate& update, bool moves,
+                                  Receipt* receipt)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MoveRows(const StagedUpdate& update, UpdateReply* reply);
+  absl::StatusOr<UpdateReply> UpdateSync(StagedUpdate update, DueList& due);
+  absl::StatusOr<bool> IsNextItem(const StagedUpdate& update) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  double RateOf(int t, const std::vector<TableRate>& rates) const;
+  void TickClocks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Sync; as in update/sync.cc, with all tables for a block.
+  uint32_t Awaited() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddAtCursor(const StagedUpdate& update)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AdvanceTo(uint32_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AdvanceAndPublish(DueList& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Publish();  // exclusive
+  uint64_t ItemOf(uint32_t contribution) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint32_t SlotOf(uint32_t contribution) const { return contribution % slots_; }
+
+  // Constant after construction.
+  ShardContext& context_;
+  Arena* const arena_;
+  Clock* const clock_;
+  const UpdateKind kind_;
+  const uint32_t contributions_;  // sync: n
+  const uint32_t slots_;          // W
+  std::vector<std::unique_ptr<Table>> tables_;
+
+  IdListCache lists_;
+  std::atomic<int64_t> staged_bytes_ = 0;
+  std::vector<std::atomic<uint64_t>> rows_looked_up_;  // by table
+  std::vector<std::atomic<uint64_t>> rows_updated_;
+
+  mutable Mutex mutex_;  // protects all below
+  std::vector<uint64_t> marks_ ABSL_GUARDED_BY(mutex_);
+  uint64_t version_ ABSL_GUARDED_BY(mutex_);
+  int uses_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool exclusive_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<std::function<void()>> exclusive_waiting_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Parked> parked_ ABSL_GUARDED_BY(mutex_);
+  // Async updates that came while rows were frozen.
+  std::vector<std::function<void()>> held_ ABSL_GUARDED_BY(mutex_);
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
+  struct FreezeRequest {
+    std::optional<uint64_t> version;
+    std::function<void()> run;
+    std::function<void(absl::Status)> refused;
+  };
+  std::optional<FreezeRequest> freeze_ ABSL_GUARDED_BY(mutex_);
+
+  // Sync: the step under way.
+  uint32_t cursor_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint32_t, StagedUpdate> early_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::vector<TableRate>> first_rates_ ABSL_GUARDED_BY(mutex_);
+  double weight_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<bool> retired_ ABSL_GUARDED_BY(mutex_);
+  // By table; added to under the lock, used by Publish alone after the last.
+  std::vector<RowSums> sums_;
+  // By table: before the last step, the rows that it moved. Changed by Publish
+  // alone, read by lookups and checkpoints that it waits for.
+  std::vector<RowsBefore> previous_;
+  uint64_t previous_version_ ABSL_GUARDED_BY(mutex_) = ~uint64_t{0};
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_ROWS_SHARD_TABLES_H_

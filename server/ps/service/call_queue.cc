@@ -1,0 +1,63 @@
+#include "server/ps/service/call_queue.h"
+
+namespace weir {
+
+CallQueue::CallQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue)
+    : queue_(std::move(queue)) {}
+
+void CallQueue::Run() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void* CallQueue::Start(CallOperation* operation, std::shared_ptr<void> call) {
+  operation->call_ = std::move(call);
+  Hold();
+  return operation;
+}
+
+void CallQueue::Hold() {
+  MutexLock lock(&mutex_);
+  ++under_way_;
+}
+
+void CallQueue::Release() {
+  MutexLock lock(&mutex_);
+  if (--under_way_ == 0) {
+    idle_.NotifyAll();
+  }
+}
+
+void CallQueue::Loop() {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_->Next(&tag, &ok)) {
+    auto* operation = static_cast<CallOperation*>(tag);
+    {
+      // The handler may start this very operation again, so the reference
+      // moves out first; it may be the last one.
+      const std::shared_ptr<void> call = std::move(operation->call_);
+      operation->handler_(ok);
+    }
+    Release();
+  }
+}
+
+void CallQueue::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    while (under_way_ > 0) {
+      idle_.Wait(&mutex_);
+    }
+  }
+  queue_->Shutdown();
+  if (thread_.joinable()) {
+    thread_.join();
+    return;
+  }
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_->Next(&tag, &ok)) {
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,124 @@
+#include "server/ps/service/shm_service.h"
+
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+// Nobody guesses it, and no two processes choose the same.
+std::string RandomName() {
+  std::random_device random;
+  std::string name = "weir-";
+  for (int i = 0; i < 4; ++i) {
+    absl::StrAppend(&name, absl::Hex(random(), absl::kZeroPad8));
+  }
+  return name;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShmService>> ShmService::Create(
+    Store* store, SharedArena* arena) {
+  std::string name = RandomName();
+  WEIR_ASSIGN_OR_RETURN(UnixSocket socket, UnixSocket::Listen(name));
+  return std::unique_ptr<ShmService>(
+      new ShmService(store, arena, std::move(name), std::move(socket)));
+}
+
+ShmService::ShmService(Store* store, SharedArena* arena, std::string name,
+                       UnixSocket socket)
+    : store_(store),
+      arena_(arena),
+      name_(std::move(name)),
+      socket_(std::move(socket)),
+      thread_([this] { AcceptLoop(); }) {}
+
+ShmService::~ShmService() {
+  std::map<uint64_t, Session> sessions;
+  {
+    MutexLock lock(&mutex_);
+    stopped_ = true;
+    stopped_changed_.NotifyAll();
+  }
+  socket_.Shutdown();
+  thread_.join();
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [id, session] : sessions_) {
+      session.session->Stop();
+    }
+    sessions.swap(sessions_);
+  }
+  for (auto& [id, session] : sessions) {
+    session.thread.join();
+  }
+}
+
+void ShmService::AcceptLoop() {
+  for (;;) {
+    absl::StatusOr<UnixSocket> socket = socket_.Accept();
+    {
+      MutexLock lock(&mutex_);
+      if (!stopped_ && !socket.ok()) {
+        LOG_WARN("shared memory: {}", socket.status().ToString());
+        stopped_changed_.WaitFor(&mutex_, kAcceptPause);
+      }
+      if (stopped_) {
+        return;
+      }
+    }
+    Reap();
+    if (socket.ok()) {
+      StartSession(*std::move(socket));
+    }
+  }
+}
+
+void ShmService::StartSession(UnixSocket socket) {
+  MutexLock lock(&mutex_);
+  if (sessions_.size() >= kSessionsMax) {
+    LOG_WARN("shared memory: {} clients already; one more is turned away",
+             kSessionsMax);
+    return;
+  }
+  const uint64_t id = next_id_++;
+  Session& session = sessions_[id];
+  session.session =
+      std::make_shared<ShmSession>(store_, arena_, std::move(socket));
+  session.thread = std::thread([this, id, raw = session.session] {
+    raw->Run();
+    MutexLock done(&mutex_);
+    // Not there when the service ends.
+    if (const auto it = sessions_.find(id); it != sessions_.end()) {
+      it->second.done = true;
+    }
+  });
+}
+
+void ShmService::Reap() {
+  std::vector<std::thread> over;
+  {
+    MutexLock lock(&mutex_);
+    for (auto it = sessions_.begin(); it != sessions_.end();) {
+      if (it->second.done) {
+        over.push_back(std::move(it->second.thread));
+        it = sessions_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+  }
+  for (std::thread& thread : over) {
+    thread.join();
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,391 @@
+#include "server/ps/service/shm_session.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/failpoint.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
+#include "proto/wire/value_encoding.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::seconds kOpeningWait{5};
+constexpr std::chrono::seconds kRegionWait{5};
+// The bell wakes; this bounds what a lost one could cost.
+constexpr std::chrono::milliseconds kBellWait{1000};
+
+template <class Chunk>
+bool Parse(std::span<const char> bytes, Chunk* chunk) {
+  return chunk->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+absl::Status NoSuchRequest() {
+  return absl::InvalidArgumentError("a request that is none");
+}
+
+}  // namespace
+
+ShmSession::ShmSession(Store* store, SharedArena* arena, UnixSocket socket)
+    : AnswerFlow(store, kPinnedMax),
+      arena_(arena),
+      socket_(std::move(socket)) {}
+
+void ShmSession::Run() {
+  if (const absl::Status status = Open(); !status.ok()) {
+    LOG_WARN("shared memory: {}", status.ToString());
+    socket_.Shutdown();
+    return;
+  }
+  std::thread listener([this] { Listen(); });
+  Serve();
+  update_.reset();
+  closed_ = true;
+  ClientGone();
+  socket_.Shutdown();
+  listener.join();
+  MutexLock lock(&mutex_);
+  pins_.clear();
+  pending_.clear();
+  regions_.clear();
+}
+
+void ShmSession::Stop() {
+  // The listener sees the end and closes the session.
+  socket_.Shutdown();
+}
+
+absl::Status ShmSession::Open() {
+  if (!socket_.WaitReadable(kOpeningWait)) {
+    return absl::DeadlineExceededError("a client that says nothing");
+  }
+  ShmOpening opening;
+  WEIR_ASSIGN_OR_RETURN(FileDescriptor fd,
+                        socket_.Receive(RecordBytes(&opening)));
+  if (opening.magic != kShmMagic ||
+      opening.bytes != SharedChannel::kMemoryBytes) {
+    return absl::InvalidArgumentError("a client of another version of Weir");
+  }
+  WEIR_ASSIGN_OR_RETURN(auto memory,
+                        SharedMemory::Map(std::move(fd), opening.bytes,
+                                          SharedMemory::Access::kReadWrite));
+  channel_ = std::make_unique<SharedChannel>(std::move(memory),
+                                             SharedChannel::kServer);
+  WEIR_ASSIGN_OR_RETURN(const FileDescriptor arena,
+                        arena_->memory().ReadOnlyFd());
+  ShmOpening answer;
+  answer.bytes = arena_->memory().bytes();
+  return socket_.Send(RecordBytes(&answer), arena.get());
+}
+
+void ShmSession::Listen() {
+  for (;;) {
+    ShmRegion region;
+    absl::StatusOr<FileDescriptor> fd = socket_.Receive(RecordBytes(&region));
+    if (!fd.ok()) {
+      closed_ = true;
+      channel_->Ring();
+      MutexLock lock(&mutex_);
+      region_added_.NotifyAll();
+      return;
+    }
+    AddRegion(region, *std::move(fd));
+  }
+}
+
+void ShmSession::AddRegion(const ShmRegion& region, FileDescriptor fd) {
+  absl::StatusOr<std::shared_ptr<SharedMemory>> memory = SharedMemory::Map(
+      std::move(fd), region.bytes, SharedMemory::Access::kRead);
+  if (!memory.ok()) {
+    LOG_WARN("shared memory: {}", memory.status().ToString());
+  }
+  MutexLock lock(&mutex_);
+  if (regions_.size() < kRegionsMax) {
+    // One that cannot be mapped is known, so that nobody waits for it. The
+    // first of a number stays: somebody may be reading it.
+    regions_.try_emplace(region.id, memory.ok() ? *memory : nullptr);
+  }
+  region_added_.NotifyAll();
+}
+
+void ShmSession::Serve() {
+  std::string message;
+  while (!closed_) {
+    const uint32_t seen = channel_->bell();
+    bool worked = Flush();
+    while (!closed_) {
+      const absl::StatusOr<bool> read = channel_->TryRead(&message);
+      if (!read.ok()) {
+        LOG_WARN("shared memory: {}", read.status().ToString());
+        return;
+      }
+      if (!*read) {
+        break;
+      }
+      worked = true;
+      if (const absl::Status status = TakeMessage(message); !status.ok()) {
+        Fail(status);
+      }
+    }
+    if (!worked) {
+      channel_->Wait(seen, kBellWait);
+    }
+  }
+}
+
+absl::Status ShmSession::TakeMessage(const std::string& message) {
+  ShmRequest head;
+  std::span<const char> bytes;
+  std::span<const char> inline_payload;
+  WEIR_RETURN_IF_ERROR(ParseShm(message, &head, &bytes, &inline_payload));
+  if (head.kind == ShmRequest::kRelease) {
+    Release(head.pin);
+    return absl::OkStatus();
+  }
+  ++requests_;
+  if (ended()) {
+    return absl::OkStatus();
+  }
+  size_t unread = 0;
+  {
+    MutexLock lock(&mutex_);
+    unread = pending_.size();
+  }
+  if (requests_ - answered_ > kShmUnansweredMax || unread > kShmUnansweredMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("more than ", kShmUnansweredMax,
+                     " requests without an answer, or answers unread"));
+  }
+  if (head.chunk.region != 0) {
+    if (head.chunk.bytes > kShmLongChunkBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a request of ", head.chunk.bytes, " bytes, more than ",
+                       kShmLongChunkBytes));
+    }
+    WEIR_ASSIGN_OR_RETURN(const Payload chunk, FindPayload(head.chunk, {}));
+    // Copied before anybody looks at it, as what is in the message was.
+    long_chunk_.resize(chunk.bytes());
+    chunk.CopyTo(long_chunk_.data());
+    bytes = long_chunk_;
+  }
+  WEIR_ASSIGN_OR_RETURN(Payload payload,
+                        FindPayload(head.payload, inline_payload));
+  switch (head.kind) {
+    case ShmRequest::kChunk:
+      return TakeGradients(bytes, std::move(payload));
+    case ShmRequest::kLookup:
+      return TakeLookup(bytes);
+    case ShmRequest::kUpdate:
+      return TakeUpdate(bytes, payload);
+    default:
+      return NoSuchRequest();
+  }
+}
+
+absl::Status ShmSession::TakeGradients(std::span<const char> bytes,
+                                       Payload payload) {
+  GradientChunk chunk;
+  return Parse(bytes, &chunk) ? Take(std::move(chunk), std::move(payload))
+                              : NoSuchRequest();
+}
+
+absl::Status ShmSession::TakeLookup(std::span<const char> bytes) {
+  LookupChunk request;
+  if (!Parse(bytes, &request)) {
+    return NoSuchRequest();
+  }
+  OnTaken();
+  store_->Lookup(request, [session = Self()](absl::StatusOr<LookedUp> answer) {
+    session->WriteRows(std::move(answer));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status ShmSession::TakeUpdate(std::span<const char> bytes,
+                                    const Payload& payload) {
+  UpdateChunk chunk;
+  if (!Parse(bytes, &chunk)) {
+    return NoSuchRequest();
+  }
+  Failpoint("ps.recv");
+  if (update_ == nullptr) {
+    update_ = std::make_shared<RowUpdate>(store_);
+  }
+  WEIR_RETURN_IF_ERROR(update_->Add(chunk, payload));
+  OnTaken();
+  if (!chunk.last()) {
+    OnAnswered();
+    Pending pending;
+    pending.head.kind = ShmAnswer::kTaken;
+    Enqueue(std::move(pending));
+    return absl::OkStatus();
+  }
+  // Holds the shard until it has answered.
+  const std::shared_ptr<RowUpdate> update = std::move(update_);
+  update->Apply([session = Self(), update](absl::StatusOr<UpdateReply> reply) {
+    Failpoint("ps.before_ack");
+    session->WriteReply(std::move(reply));
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Payload> ShmSession::FindPayload(
+    const ShmPlace& place, std::span<const char> inline_payload) {
+  if (place.bytes == 0) {
+    return Payload();
+  }
+  if (place.region == 0) {
+    if (inline_payload.size() != place.bytes) {
+      return absl::InvalidArgumentError("a payload that is cut short");
+    }
+    return Payload::Borrowed(inline_payload);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kRegionWait;
+  MutexLock lock(&mutex_);
+  while (regions_.count(place.region) == 0 && !closed_ &&
+         std::chrono::steady_clock::now() < deadline) {
+    region_added_.WaitFor(&mutex_, kRegionWait);
+  }
+  const auto it = regions_.find(place.region);
+  if (it == regions_.end() || it->second == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the client's memory ", place.region, " could not be mapped"));
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::span<const char> bytes,
+                        BytesAt(*it->second, place));
+  return Payload::Borrowed(bytes);
+}
+
+void ShmSession::Release(uint64_t pin) {
+  Pin released;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = pins_.find(pin);
+    if (it == pins_.end()) {
+      return;
+    }
+    released = std::move(it->second);
+    pins_.erase(it);
+  }
+  released.values = BlockRef();  // before more is pulled
+  Written(released.question);
+}
+
+void ShmSession::Write(Answer answer) {
+  Pending pending;
+  const Encoding encoding = answer.header.encoding();
+  const bool values = static_cast<bool>(answer.values);
+  const size_t count =
+      values ? static_cast<size_t>(answer.values.elements()) : 0;
+  const size_t bytes = EncodedBytes(encoding, count);
+  pending.head.payload.bytes = bytes;
+  pending.chunk = answer.header.SerializeAsString();
+  if (values && encoding != F32) {
+    BlockRef encoded = BlockRef::Make(
+        arena_, static_cast<int64_t>((bytes + 3) / sizeof(float)));
+    EncodeFloats(answer.values.data(), count, encoding,
+                 reinterpret_cast<char*>(encoded.data()));
+    answer.values = std::move(encoded);
+  }
+  WriteValues(std::move(pending), std::move(answer.values), answer.question);
+}
+
+void ShmSession::WriteRows(absl::StatusOr<LookedUp> answer) {
+  if (!answer.ok()) {
+    Fail(answer.status());
+    return;
+  }
+  answer->header.set_incarnation(store_->incarnation());
+  Pending pending;
+  pending.head.payload.bytes = answer->bytes;
+  pending.chunk = answer->header.SerializeAsString();
+  WriteValues(std::move(pending), std::move(answer->rows), nullptr);
+}
+
+void ShmSession::WriteReply(absl::StatusOr<UpdateReply> reply) {
+  if (!reply.ok()) {
+    Fail(reply.status());
+    return;
+  }
+  reply->set_incarnation(store_->incarnation());
+  Pending pending;
+  pending.chunk = reply->SerializeAsString();
+  WriteValues(std::move(pending), BlockRef(), nullptr);
+}
+
+void ShmSession::WriteValues(Pending pending, BlockRef values,
+                             const std::shared_ptr<Question>& question) {
+  ShmPlace& place = pending.head.payload;
+  if (values && place.bytes <= kShmInlineBytes) {
+    pending.inline_payload.assign(reinterpret_cast<const char*>(values.data()),
+                                  place.bytes);
+  } else if (values) {
+    place.region = 1;
+    place.offset = arena_->OffsetOf(values.data());
+    MutexLock lock(&mutex_);
+    if (closed_) {
+      return;
+    }
+    pending.head.pin = next_pin_++;
+    pins_[pending.head.pin] = {std::move(values), question};
+  }
+  const bool pinned = pending.head.pin != 0;
+  Enqueue(std::move(pending));
+  if (!pinned) {
+    Written(question);
+  }
+}
+
+void ShmSession::Written(const std::shared_ptr<Question>& question) {
+  if (question != nullptr) {
+    OnWritten(question, true);
+  } else {
+    OnAnswered();
+  }
+}
+
+void ShmSession::Finish(const absl::Status& status) {
+  Pending pending;
+  pending.head.kind = ShmAnswer::kEnd;
+  pending.head.code = static_cast<uint64_t>(status.code());
+  pending.chunk = std::string(status.message()).substr(0, kShmInlineBytes);
+  Enqueue(std::move(pending));
+}
+
+void ShmSession::Enqueue(Pending pending) {
+  {
+    MutexLock lock(&mutex_);
+    pending_.push_back(std::move(pending));
+  }
+  Flush();
+}
+
+// Writes what there is room for; whoever finds none is called again by the
+// bell.
+bool ShmSession::Flush() {
+  MutexLock lock(&mutex_);
+  bool wrote = false;
+  while (!pending_.empty() && !closed_) {
+    Pending& next = pending_.front();
+    next.head.taken = taken_;
+    next.head.answered = answered_;
+    const absl::StatusOr<bool> written =
+        WriteShm(channel_.get(), next.head, next.chunk, next.inline_payload);
+    if (!written.ok()) {
+      LOG_ERROR("shared memory: {}", written.status().ToString());
+      closed_ = true;
+      break;
+    }
+    if (!*written) {
+      break;
+    }
+    wrote = true;
+    pending_.pop_front();
+  }
+  return wrote;
+}
+
+}  // namespace weir

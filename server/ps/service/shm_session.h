@@ -1,0 +1,107 @@
+// One client's stream of PushPull, Lookup or Update through shared memory.
+//
+// Place: beside parameter_service.cc's calls; proto/wire/shm_message.h is the
+// specification. Gradients of blocks are applied from the client's memory,
+// values are read by the client from the arena: nothing is copied here.
+//
+// Invariants
+//   I1. A pinned block is released when the client says so or is gone.
+//   I2. Nothing of the client's memory is touched after Run returns.
+// Threads: Run on the session's thread; a second one, which Run starts, hears
+//   of new regions and of the client's end. Answers come from any thread.
+#ifndef SERVER_PS_SERVICE_SHM_SESSION_H_
+#define SERVER_PS_SERVICE_SHM_SESSION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/base/mutex.h"
+#include "common/io/shared_channel.h"
+#include "common/io/shared_memory.h"
+#include "common/io/unix_socket.h"
+#include "proto/wire/shm_message.h"
+#include "server/ps/memory/shared_arena.h"
+#include "server/ps/service/answer_flow.h"
+
+namespace weir {
+
+class ShmSession : public AnswerFlow {
+ public:
+  // Answers that a client may hold pinned: as many as gRPC would have on its
+  // way, so that as few pushes have to copy a block.
+  static constexpr size_t kPinnedMax = 8;
+  static constexpr size_t kRegionsMax = 1024;
+
+  ShmSession(Store* store, SharedArena* arena, UnixSocket socket);
+
+  // Serves until the client is gone or Stop is called.
+  void Run();
+  // Makes Run return soon, from any thread.
+  void Stop();
+
+ private:
+  struct Pin {
+    BlockRef values;
+    std::shared_ptr<Question> question;  // null: of rows
+  };
+  struct Pending {
+    ShmAnswer head;
+    std::string chunk;
+    std::string inline_payload;
+  };
+
+  std::shared_ptr<ShmSession> Self() {
+    return std::static_pointer_cast<ShmSession>(shared_from_this());
+  }
+  absl::Status Open();
+  void Listen();
+  void AddRegion(const ShmRegion& region, FileDescriptor fd);
+  void Serve();
+  absl::Status TakeMessage(const std::string& message);
+  absl::Status TakeGradients(std::span<const char> bytes, Payload payload);
+  absl::Status TakeLookup(std::span<const char> bytes);
+  absl::Status TakeUpdate(std::span<const char> bytes, const Payload& payload);
+  absl::StatusOr<Payload> FindPayload(const ShmPlace& place,
+                                      std::span<const char> inline_payload);
+  void Release(uint64_t pin);
+  void Write(Answer answer) override;
+  void WriteRows(absl::StatusOr<LookedUp> answer);
+  void WriteReply(absl::StatusOr<UpdateReply> reply);
+  // Sends `pending`, whose payload is `values`, and pins them where they lie.
+  void WriteValues(Pending pending, BlockRef values,
+                   const std::shared_ptr<Question>& question);
+  void Written(const std::shared_ptr<Question>& question);
+  void Finish(const absl::Status& status) override;
+  // What the store keeps of a payload it has copied (Payload::Keep).
+  void OnTaken() override { taken_ = requests_; }
+  void OnAnswered() override { ++answered_; }
+  void Enqueue(Pending pending);
+  bool Flush();
+
+  SharedArena* const arena_;
+  UnixSocket socket_;
+  std::unique_ptr<SharedChannel> channel_;  // after Open
+  std::atomic<bool> closed_{false};
+  uint64_t requests_ = 0;              // the session's thread's
+  std::string long_chunk_;             // likewise
+  std::shared_ptr<RowUpdate> update_;  // that is on its way in; likewise
+  std::atomic<uint64_t> taken_{0};     // of them, whose payloads have been read
+  std::atomic<uint64_t> answered_{0};
+
+  Mutex mutex_;
+  CondVar region_added_;
+  std::map<uint64_t, std::shared_ptr<SharedMemory>> regions_
+      ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Pin> pins_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_pin_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_SERVICE_SHM_SESSION_H_

@@ -1,0 +1,561 @@
+#include "server/ps/store/shard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
+#include "proto/wire/value_encoding.h"
+#include "server/ps/block/block_contents.h"
+#include "server/ps/block/snapshot_job.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+
+// A number that a rule may be given.
+bool UsableHyper(double value) { return std::isfinite(value) && value >= 0; }
+
+}  // namespace
+
+Shard::Shard(std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock)
+    : plan_(*plan),
+      clock_(clock),
+      context_(std::move(plan), arena),
+      mode_(CreateUpdateMode(&context_)) {
+  for (const BlockPlan& block : plan_.blocks()) {
+    blocks_.push_back(std::make_unique<Block>(
+        &block, plan_.declaration().base_version(), plan_.slot_count()));
+  }
+}
+
+absl::StatusOr<std::shared_ptr<Shard>> Shard::Make(
+    std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock) {
+  std::shared_ptr<Shard> shard(new Shard(std::move(plan), arena, clock));
+  WEIR_ASSIGN_OR_RETURN(shard->tables_,
+                        ShardTables::Create(&shard->context_, arena, clock));
+  return shard;
+}
+
+absl::StatusOr<std::shared_ptr<Shard>> Shard::Initialise(
+    std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock) {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
+                        Make(std::move(plan), arena, clock));
+  for (const std::unique_ptr<Block>& block : shard->blocks_) {
+    MutexLock lock(&block->mutex);
+    InitialiseBlock(shard->plan_, arena, *block);
+  }
+  return shard;
+}
+
+absl::StatusOr<std::shared_ptr<Shard>> Shard::FromCheckpoint(
+    std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock,
+    Files* files, CheckpointReader& reader) {
+  WEIR_RETURN_IF_ERROR(CheckSameVariables(plan->layout(), reader));
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
+                        Make(std::move(plan), arena, clock));
+  for (const std::unique_ptr<Block>& block : shard->blocks_) {
+    MutexLock lock(&block->mutex);
+    WEIR_RETURN_IF_ERROR(RestoreBlock(shard->plan_, arena, reader, *block));
+    Failpoint("ps.mid_restore");
+  }
+  WEIR_RETURN_IF_ERROR(
+      RestoreTables(*shard->tables_, files, shard->plan_, reader));
+  return shard;
+}
+
+absl::Status Shard::CheckSender(const Sender& sender) const {
+  const Declaration& declaration = plan_.declaration();
+  if (sender.job() != declaration.job()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this ps serves job '", declaration.job(), "', not '",
+                     sender.job(), "'"));
+  }
+  if (sender.history() != declaration.history()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this ps is at history ", absl::Hex(declaration.history()), ", not ",
+        absl::Hex(sender.history()), ": the job was restored or restarted"));
+  }
+  if (sender.layout_fingerprint() != plan_.layout().fingerprint()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this ps has layout ", absl::Hex(plan_.layout().fingerprint()),
+        ", not ", absl::Hex(sender.layout_fingerprint()),
+        ": the variables or the number of ps differ"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Shard::CheckChief(const Sender& sender) const {
+  const Declaration& declaration = plan_.declaration();
+  // A worker that retires its slot speaks for that; it starts again.
+  if (sender.job() == declaration.job() && sender.generation() == 0 &&
+      sender.history() != declaration.history()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("another chief made this shard, under history ",
+                     absl::Hex(declaration.history()), ", not ",
+                     absl::Hex(sender.history())));
+  }
+  return CheckSender(sender);
+}
+
+absl::Status Shard::CheckGeneration(const Sender& sender) const {
+  if (sender.generation() == 0) {
+    return absl::OkStatus();
+  }
+  if (sender.slot() >= context_.slots.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "slot ", sender.slot(), " of ", context_.slots.size(), " slots"));
+  }
+  const uint32_t granted = context_.slots[sender.slot()].generation;
+  if (sender.generation() < granted) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("slot ", sender.slot(), " generation ",
+                     sender.generation(), " was replaced by ", granted));
+  }
+  if (sender.generation() > granted) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "slot ", sender.slot(), " generation ", sender.generation(),
+        " was never granted here, the newest is ", granted));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Shard::CheckPusher(const Sender& sender) const {
+  WEIR_RETURN_IF_ERROR(CheckGeneration(sender));
+  if (!active_) {
+    return absl::FailedPreconditionError(
+        "nobody may push yet: the chief has set no slots");
+  }
+  if (sender.generation() == 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "slot ", sender.slot(), " generation 0 may pull, not push"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Shard::CheckPush(const GradientChunk& chunk,
+                              const Payload& payload) const {
+  WEIR_RETURN_IF_ERROR(CheckPusher(chunk.sender()));
+  const uint64_t count = std::max(chunk.block_count(), 1u);
+  if (chunk.block() + count > blocks_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("blocks [", chunk.block(), ", ", chunk.block() + count,
+                     ") of a shard of ", blocks_.size()));
+  }
+  if (!payload.empty() && count != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a payload of ", payload.bytes(), " bytes for ", count, " blocks"));
+  }
+  const ::weir::Push& push = chunk.push();
+  if (!UsableHyper(WeightOf(push))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weight ", WeightOf(push), " is not a number >= 0"));
+  }
+  for (const uint32_t variable : push.left_out()) {
+    if (variable >= plan_.layout().variables().size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("left_out names variable ", variable, " of ",
+                       plan_.layout().variables().size()));
+    }
+  }
+  for (const Hyper& hyper : push.hyper()) {
+    WEIR_RETURN_IF_ERROR(CheckHyper(hyper));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Shard::CheckHyper(const Hyper& hyper) const {
+  const Declaration& declaration = plan_.declaration();
+  if (hyper.group() >= static_cast<uint32_t>(declaration.group_size()) ||
+      !UsableHyper(hyper.learning_rate()) ||
+      !UsableHyper(hyper.weight_decay())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "hyper of group ", hyper.group(), ": learning_rate ",
+        hyper.learning_rate(), ", weight_decay ", hyper.weight_decay(),
+        "; the job has ", declaration.group_size(), " groups"));
+  }
+  const UpdateRule* const rule = plan_.group_rule(hyper.group());
+  if (!hyper.has_momentum() || rule == nullptr) {
+    return absl::OkStatus();
+  }
+  return rule->CheckMomentum(
+      hyper.momentum(),
+      absl::StrCat("hyper of group ", hyper.group(), " '",
+                   declaration.group(static_cast<int>(hyper.group())).name(),
+                   "'"));
+}
+
+// The gradient as float32: where it lies, or decoded into a buffer of its own.
+absl::StatusOr<Payload> Shard::Decoded(const GradientChunk& chunk,
+                                       Payload payload) {
+  const int64_t elements = plan_.blocks()[chunk.block()].range.count;
+  const auto count = static_cast<size_t>(elements);
+  if (payload.empty() || (chunk.encoding() == F32 &&
+                          payload.bytes() == EncodedBytes(F32, count))) {
+    return payload;
+  }
+  const auto values =
+      std::make_shared<BlockRef>(BlockRef::Make(context_.arena, elements));
+  WEIR_RETURN_IF_ERROR(
+      Annotate(DecodeFloats(payload, chunk.encoding(), count, values->data()),
+               absl::StrCat("block ", chunk.block())));
+  return Payload(
+      {{reinterpret_cast<const char*>(values->data()), values->bytes()}},
+      values);
+}
+
+absl::StatusOr<Receipt> Shard::Push(const GradientChunk& chunk,
+                                    Payload payload) {
+  WEIR_RETURN_IF_ERROR(CheckPush(chunk, payload));
+  WEIR_ASSIGN_OR_RETURN(payload, Decoded(chunk, std::move(payload)));
+  const auto first = static_cast<int>(chunk.block());
+  if (chunk.block_count() <= 1) {
+    return PushBlock(chunk, first, std::move(payload));
+  }
+  // One receipt for the run: the outcome that asks most of the caller.
+  const auto rank = [](Receipt::Outcome outcome) {
+    return outcome == Receipt::DEFERRED   ? 3
+           : outcome == Receipt::ACCEPTED ? 2
+                                          : 1;
+  };
+  Receipt all;
+  for (uint32_t i = 0; i < chunk.block_count(); ++i) {
+    WEIR_ASSIGN_OR_RETURN(
+        Receipt receipt,
+        PushBlock(chunk, first + static_cast<int>(i), Payload()));
+    if (i == 0 || rank(receipt.outcome()) > rank(all.outcome())) {
+      all = std::move(receipt);
+    }
+  }
+  return all;
+}
+
+absl::StatusOr<Receipt> Shard::PushBlock(const GradientChunk& chunk, int index,
+                                         Payload payload) {
+  Failpoint("ps.before_apply");
+  Block& block = *blocks_[index];
+  Contribution contribution = {static_cast<int>(chunk.sender().slot()),
+                               &chunk.push(), std::move(payload)};
+  DueList due;
+  WEIR_ASSIGN_OR_RETURN(const Receipt receipt,
+                        mode_->Push(block, std::move(contribution), due));
+  ShardCounters& counters = context_.counters;
+  switch (receipt.outcome()) {
+    case Receipt::DUPLICATE:
+      ++counters.duplicate;
+      break;
+    case Receipt::LEFT_OUT:
+      ++counters.left_out;
+      break;
+    case Receipt::DEFERRED:
+      ++counters.deferred;
+      break;
+    default:
+      ++counters.accepted;
+  }
+  Finish(block, due);
+  return receipt;
+}
+
+void Shard::Finish(Block& block, const DueList& due) {
+  for (const std::function<void()>& run : due) {
+    run();
+  }
+  Wake(block, kNever);
+}
+
+void Shard::Pull(const Sender& sender, int index, const Want& want,
+                 PullDone done) {
+  absl::Status status = CheckGeneration(sender);
+  if (status.ok() && (index < 0 || index >= static_cast<int>(blocks_.size()))) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("block ", index, " of a shard of ", blocks_.size()));
+  }
+  if (status.ok() && want.when_case() == Want::WHEN_NOT_SET) {
+    status = absl::InvalidArgumentError(
+        "want names neither `latest` nor a `version`");
+  }
+  if (!status.ok()) {
+    done(std::move(status));
+    return;
+  }
+  Block& block = *blocks_[index];
+  absl::StatusOr<std::optional<PulledBlock>> answer = std::nullopt;
+  {
+    MutexLock lock(&block.mutex);
+    answer = mode_->Answer(block, want);
+    if (answer.ok() && !answer->has_value()) {
+      if (closed_) {
+        answer = absl::FailedPreconditionError("the shard was replaced");
+      } else if (status = block.CheckRoom(sender); !status.ok()) {
+        answer = std::move(status);
+      } else {
+        const uint32_t timeout_ms =
+            want.timeout_ms() == 0 ? kDefaultTimeoutMs
+                                   : std::min(want.timeout_ms(), kMaxTimeoutMs);
+        block.parked.push_back({Parker(sender), want,
+                                clock_->NowNs() + int64_t{timeout_ms} * 1000000,
+                                std::move(done)});
+        ++block.parked_count;
+        ++context_.counters.waits_parked;
+        return;
+      }
+    }
+  }
+  if (!answer.ok()) {
+    done(answer.status());
+  } else {
+    done(**std::move(answer));
+  }
+}
+
+void Shard::Wake(Block& block, int64_t now_ns) {
+  // Whoever parked before our change released the lock before we took it.
+  if (block.parked_count == 0) {
+    return;
+  }
+  std::vector<std::pair<PullDone, absl::StatusOr<PulledBlock>>> ready;
+  {
+    MutexLock lock(&block.mutex);
+    std::vector<ParkedPull> waiting;
+    for (ParkedPull& pull : block.parked) {
+      absl::StatusOr<std::optional<PulledBlock>> answer =
+          mode_->Answer(block, pull.want);
+      if (!answer.ok()) {
+        ready.emplace_back(std::move(pull.done), answer.status());
+      } else if (answer->has_value()) {
+        ready.emplace_back(std::move(pull.done), **std::move(answer));
+      } else if (pull.deadline_ns <= now_ns) {
+        ready.emplace_back(
+            std::move(pull.done),
+            PulledBlock{block.plan.index, block.version, true, BlockRef()});
+      } else {
+        waiting.push_back(std::move(pull));
+      }
+    }
+    block.parked = std::move(waiting);
+    block.parked_count = static_cast<int>(block.parked.size());
+  }
+  context_.counters.waits_parked -= static_cast<int64_t>(ready.size());
+  for (auto& [done, answer] : ready) {
+    done(std::move(answer));
+  }
+}
+
+void Shard::Lookup(const LookupChunk& request, LookupDone done) {
+  if (const absl::Status status = CheckGeneration(request.sender());
+      !status.ok()) {
+    done(status);
+    return;
+  }
+  tables_->Lookup(request, std::move(done));
+}
+
+absl::Status Shard::StageUpdate(const UpdateChunk& chunk,
+                                const Payload& payload, StagedUpdate* update) {
+  WEIR_RETURN_IF_ERROR(CheckPusher(chunk.sender()));
+  return tables_->Stage(chunk, payload, update);
+}
+
+void Shard::ApplySlots() {
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    DueList due;
+    mode_->SlotsChanged(*block, due);
+    Finish(*block, due);
+  }
+  tables_->SlotsChanged();
+  CancelHopelessSnapshot();
+}
+
+void Shard::ExpireWaits() {
+  tables_->ExpireWaits();  // their clocks move, whether or not anyone waits
+  if (context_.counters.waits_parked == 0) {
+    return;
+  }
+  const int64_t now_ns = clock_->NowNs();
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    Wake(*block, now_ns);
+  }
+}
+
+absl::Status Shard::Assign(const AssignChunk& header, const Payload& payload) {
+  if (active_) {
+    return absl::FailedPreconditionError(
+        "the shard is ACTIVE: values are assigned before slots are set");
+  }
+  WEIR_ASSIGN_OR_RETURN(const int64_t elements,
+                        BlockElements(static_cast<int>(header.block())));
+  if (payload.bytes() % sizeof(float) != 0 ||
+      header.offset() + payload.bytes() / sizeof(float) >
+          static_cast<uint64_t>(elements)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "block ", header.block(), " has ", elements, " elements; ",
+        payload.bytes(), " bytes do not fit at element ", header.offset()));
+  }
+  Block& block = *blocks_[header.block()];
+  MutexLock lock(&block.mutex);
+  BlockWriter writer(context_.arena);
+  writer.Open(&block.values);
+  writer.CopyUpTo(elements);
+  payload.CopyTo(reinterpret_cast<char*>(block.values.data()) +
+                 size_t{header.offset()} * sizeof(float));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Shard::BlockElements(int block) const {
+  if (block < 0 || block >= static_cast<int>(blocks_.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("block ", block, " of a shard of ", blocks_.size()));
+  }
+  return plan_.blocks()[block].range.count;
+}
+
+absl::Status Shard::CheckSlots(const SetSlotsRequest& request) const {
+  for (const SetSlotsRequest::Slot& slot : request.slot()) {
+    if (slot.slot() >= context_.slots.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "slot ", slot.slot(), " of ", context_.slots.size(), " slots"));
+    }
+    const uint32_t granted = context_.slots[slot.slot()].generation;
+    if (slot.generation() < granted) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("slot ", slot.slot(), " generation ", slot.generation(),
+                       " is older than ", granted, ", granted by another"));
+    }
+    const uint64_t process = context_.slots[slot.slot()].process;
+    if (slot.generation() == granted && slot.process() != 0 && process != 0 &&
+        slot.process() != process) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("slot ", slot.slot(), " generation ", granted,
+                       " was granted to another process"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Shard::SetSlots(const SetSlotsRequest& request) {
+  for (const SetSlotsRequest::Slot& slot : request.slot()) {
+    SlotState& state = context_.slots[slot.slot()];
+    // Only a new generation brings a slot back.
+    const bool retired =
+        slot.retired() ||
+        (state.retired && slot.generation() == state.generation);
+    if (slot.process() != 0 || slot.generation() != state.generation) {
+      state.process = slot.process();
+    }
+    state.generation = slot.generation();
+    state.retired = retired;
+    state.live = !retired;
+  }
+  active_ = true;
+}
+
+void Shard::Close(const absl::Status& status) {
+  std::shared_ptr<SnapshotJob> job;
+  {
+    MutexLock lock(&snapshot_mutex_);
+    close_status_ = status;
+    closed_ = true;
+    job = snapshot_.lock();
+    DropAwaiting();
+  }
+  if (job != nullptr) {
+    job->Cancel(status);
+  }
+  tables_->Close(status);
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    std::vector<ParkedPull> parked;
+    {
+      MutexLock lock(&block->mutex);
+      parked.swap(block->parked);
+      block->parked_count = 0;
+    }
+    context_.counters.waits_parked -= static_cast<int64_t>(parked.size());
+    for (ParkedPull& pull : parked) {
+      pull.done(status);
+    }
+  }
+}
+
+std::vector<SlotStatus> Shard::SlotTable() const {
+  std::vector<SlotStatus> table(context_.slots.size());
+  for (size_t w = 0; w < table.size(); ++w) {
+    table[w].set_slot(static_cast<uint32_t>(w));
+    table[w].set_generation(context_.slots[w].generation);
+    table[w].set_retired(context_.slots[w].retired);
+    table[w].set_process(context_.slots[w].process);
+    table[w].set_next_item_min(UINT64_MAX);
+  }
+  return table;
+}
+
+void Shard::FillHello(HelloReply* reply) const {
+  reply->set_state(active_ ? ACTIVE : LOADED);
+  reply->set_job(plan_.declaration().job());
+  reply->set_history(plan_.declaration().history());
+  reply->set_layout_fingerprint(plan_.layout().fingerprint());
+  reply->set_shard(static_cast<uint32_t>(plan_.shard()));
+  reply->set_shard_count(plan_.declaration().shard_count());
+  std::vector<SlotStatus> table = SlotTable();
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    MutexLock lock(&block->mutex);
+    for (size_t w = 0; w < table.size(); ++w) {
+      const uint64_t mark = block->marks[w];
+      table[w].set_next_item_min(std::min(table[w].next_item_min(), mark));
+      table[w].set_next_item_max(std::max(table[w].next_item_max(), mark));
+    }
+  }
+  if (tables_->count() > 0) {
+    const std::vector<uint64_t> marks = tables_->marks();
+    for (size_t w = 0; w < table.size(); ++w) {
+      table[w].set_next_item_min(std::min(table[w].next_item_min(), marks[w]));
+      table[w].set_next_item_max(std::max(table[w].next_item_max(), marks[w]));
+    }
+  }
+  for (SlotStatus& slot : table) {
+    *reply->add_slot() = std::move(slot);
+  }
+}
+
+void Shard::FillStatus(int hot_ids, PsStatus* status) const {
+  *status->mutable_declaration() = plan_.declaration();
+  uint64_t version_min = UINT64_MAX;
+  uint64_t version_max = 0;
+  int64_t bytes = 0;
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    MutexLock lock(&block->mutex);
+    version_min = std::min(version_min, block->version);
+    version_max = std::max(version_max, block->version);
+    bytes += block->resident_bytes();
+  }
+  if (tables_->count() > 0) {
+    version_min = std::min(version_min, tables_->version());
+    version_max = std::max(version_max, tables_->version());
+    tables_->FillStatus(hot_ids, status);
+    for (const TableStatus& table : status->table()) {
+      bytes += static_cast<int64_t>(table.bytes());
+    }
+  }
+  status->set_version_min(version_min);
+  status->set_version_max(version_max);
+  status->set_bytes_resident(static_cast<uint64_t>(bytes));
+  const ShardCounters& counters = context_.counters;
+  status->set_chunks_accepted(counters.accepted);
+  status->set_chunks_duplicate(counters.duplicate);
+  status->set_chunks_left_out(counters.left_out);
+  status->set_chunks_deferred(counters.deferred);
+  for (const std::atomic<uint64_t>& bucket : counters.staleness) {
+    status->add_staleness_bucket(bucket);
+  }
+  status->set_staleness_max(counters.staleness_max);
+  status->set_waits_parked(
+      static_cast<uint64_t>(std::max<int64_t>(counters.waits_parked, 0)));
+  status->set_out_of_order_bytes(context_.early_bytes);
+}
+
+}  // namespace weir

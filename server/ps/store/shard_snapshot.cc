@@ -1,0 +1,139 @@
+// Snapshots of a shard: blocks by reference, then the rows of its tables.
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "server/ps/block/snapshot_job.h"
+#include "server/ps/store/shard.h"
+
+namespace weir {
+
+void Shard::Snapshot(const SnapshotRequest& request, Files* files,
+                     SnapshotDone done,
+                     std::function<void(std::function<void()>)> run) {
+  const bool sync = plan_.kind() == UpdateKind::kSync;
+  if (request.directory().empty() || request.has_version() != sync) {
+    done(absl::InvalidArgumentError(
+        request.directory().empty() ? "snapshot names no directory"
+        : sync                      ? "a snapshot of a sync job needs a version"
+               : "a snapshot has a version in sync jobs only"));
+    return;
+  }
+  SnapshotJob::Options options;
+  options.plan = context_.plan;
+  options.files = files;
+  options.directory = request.directory();
+  if (sync) {
+    options.version = request.version();
+  }
+  options.slots = SlotTable();
+  options.has_tables = tables_->count() > 0;
+  options.done = std::move(done);
+  options.run = std::move(run);
+  const auto job = std::make_shared<SnapshotJob>(std::move(options));
+  DueList due;
+  {
+    MutexLock lock(&snapshot_mutex_);
+    if (closed_) {
+      due.push_back([job, status = close_status_] { job->Cancel(status); });
+    } else {
+      if (const auto older = std::exchange(snapshot_, job).lock()) {
+        due.push_back([older] {
+          older->Cancel(absl::AbortedError("a newer snapshot took its place"));
+        });
+        DropAwaiting();
+      }
+      FreezeBlocks(job, request, due);
+    }
+  }
+  for (const std::function<void()>& next : due) {
+    next();
+  }
+  if (tables_->count() > 0) {
+    FreezeTables(job, request, files);
+  }
+  CancelHopelessSnapshot();
+}
+
+void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
+                         const SnapshotRequest& request, Files* files) {
+  std::optional<uint64_t> version;
+  if (request.has_version()) {
+    version = request.version();
+  }
+  // Uses wait from here to Release; the shard stays until then.
+  const auto write = [shard = shared_from_this(), job, files, version,
+                      base = request.table_base()] {
+    ShardTables& tables = *shard->tables_;
+    if (!job->ended()) {
+      std::vector<uint64_t> marks = tables.marks();
+      SnapshotJob::AddTables(
+          job, std::move(marks),
+          shard->table_snapshots_.Write(tables, files, shard->plan_,
+                                        job->directory(), base, version));
+    }
+    tables.Release();
+  };
+  tables_->Freeze(
+      version, [job, write] { job->RunLater(write); },
+      [job](const absl::Status& status) { job->Cancel(status); });
+}
+
+void Shard::CancelHopelessSnapshot() {
+  for (const SlotState& slot : context_.slots) {
+    if (!slot.retired) {
+      return;
+    }
+  }
+  std::shared_ptr<SnapshotJob> job;
+  {
+    MutexLock lock(&snapshot_mutex_);
+    for (const std::unique_ptr<Block>& block : blocks_) {
+      MutexLock block_lock(&block->mutex);
+      if (block->awaiting != nullptr) {
+        job = std::exchange(block->awaiting, nullptr);
+      }
+    }
+    if (tables_->CancelFreeze() && job == nullptr) {
+      job = snapshot_.lock();
+    }
+  }
+  if (job != nullptr) {
+    job->Cancel(absl::OutOfRangeError(absl::StrCat(
+        "every worker has finished before version ", job->version())));
+  }
+}
+
+void Shard::FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
+                         const SnapshotRequest& request, DueList& due) {
+  if (blocks_.empty() && tables_->count() == 0) {
+    SnapshotJob::AddNothing(job, due);
+  }
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    MutexLock lock(&block->mutex);
+    if (!request.has_version() || request.version() == block->version) {
+      SnapshotJob::Add(job, block->plan.index, block->Freeze(), due);
+    } else if (block->CanFreezePrevious(request.version())) {
+      SnapshotJob::Add(job, block->plan.index, block->previous, due);
+    } else if (request.version() > block->version) {
+      block->awaiting = job;
+    } else {
+      const absl::Status status = absl::OutOfRangeError(
+          absl::StrCat("block ", block->plan.index, " is at version ",
+                       block->version, ", past ", request.version()));
+      due.push_back([job, status] { job->Cancel(status); });
+      break;  // blocks that await the job drop it at its version, or the next
+    }
+  }
+}
+
+void Shard::DropAwaiting() {
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    MutexLock lock(&block->mutex);
+    block->awaiting = nullptr;
+  }
+  tables_->CancelFreeze();
+}
+
+}  // namespace weir

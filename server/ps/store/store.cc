@@ -1,0 +1,327 @@
+#include "server/ps/store/store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/failpoint.h"
+#include "common/base/memory_limit.h"
+#include "common/base/status.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "server/ps/plan/shard_plan.h"
+#include "server/ps/store/checkpoint_root.h"
+#include "server/ps/store/shard.h"
+
+namespace weir {
+namespace {
+
+// What `shard` holds now.
+int64_t BytesHeld(const Shard& shard) {
+  PsStatus status;
+  shard.FillStatus(/*hot_ids=*/0, &status);
+  return static_cast<int64_t>(status.bytes_resident());
+}
+
+absl::Status NothingDeclared() {
+  return absl::FailedPreconditionError(
+      "this ps is empty: the chief has declared nothing yet");
+}
+
+// Why `declaration` may not take the place of `shard`, which is ACTIVE.
+absl::Status ActiveShard(const Shard& shard, const Declaration& declaration) {
+  const Declaration& held = shard.plan().declaration();
+  const std::string text = absl::StrCat(
+      "this ps holds an ACTIVE shard of history ", absl::Hex(held.history()),
+      ": nothing re-initialises it; restore a checkpoint or restart the ps");
+  // A chief declares only what it saw without a shard in training.
+  return held.job() == declaration.job() &&
+                 held.history() != declaration.history()
+             ? absl::PermissionDeniedError(text)
+             : absl::FailedPreconditionError(text);
+}
+
+// A chief restores over what it saw at its start. What another one has made
+// since then, and somebody trains, must not be lost to a late call.
+absl::Status CheckSeen(const RestoreRequest& request, const Shard* shard) {
+  if (shard == nullptr || !shard->active() || !request.has_seen_history()) {
+    return absl::OkStatus();
+  }
+  const uint64_t history = shard->plan().declaration().history();
+  if (history == request.seen_history()) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(
+      absl::StrCat("this ps is in training under history ", absl::Hex(history),
+                   ", which another chief made; this restore was to replace ",
+                   absl::Hex(request.seen_history())));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Create(Options options) {
+  if (options.memory_bytes_max < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "memory_bytes_max is ", options.memory_bytes_max, "; use 0 or more"));
+  }
+  if (options.memory_bytes_max == 0) {
+    options.memory_bytes_max = MemoryLimitBytes();
+  }
+  return std::unique_ptr<Store>(new Store(options));
+}
+
+Store::Store(Options options) : options_(options) {}
+
+Store::~Store() {
+  if (const std::shared_ptr<Shard> last = shard()) {
+    last->Close(absl::UnavailableError("this ps is shutting down"));
+  }
+}
+
+std::shared_ptr<Shard> Store::shard() const {
+  MutexLock lock(&mutex_);
+  return shard_;
+}
+
+absl::StatusOr<std::shared_ptr<Shard>> Store::ShardFor(
+    const Sender& sender) const {
+  std::shared_ptr<Shard> current = shard();
+  if (current == nullptr) {
+    return NothingDeclared();
+  }
+  WEIR_RETURN_IF_ERROR(current->CheckSender(sender));
+  return current;
+}
+
+HelloReply Store::Hello() const {
+  HelloReply reply;
+  reply.set_incarnation(options_.incarnation);
+  if (const std::shared_ptr<Shard> current = shard()) {
+    current->FillHello(&reply);
+  }
+  return reply;
+}
+
+PsStatus Store::GetStatus(int hot_ids) const {
+  PsStatus status;
+  status.mutable_hello()->set_incarnation(options_.incarnation);
+  if (const std::shared_ptr<Shard> current = shard()) {
+    current->FillHello(status.mutable_hello());
+    current->FillStatus(hot_ids, &status);
+  }
+  return status;
+}
+
+DeclareReply Store::ReplyFor(const Shard& shard) const {
+  DeclareReply reply;
+  reply.set_incarnation(options_.incarnation);
+  reply.set_layout_fingerprint(shard.plan().layout().fingerprint());
+  return reply;
+}
+
+absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
+  MutexLock control(&control_mutex_);
+  const std::shared_ptr<Shard> old = shard();
+  const Declaration& declaration = request.declaration();
+  if (old != nullptr && old->active()) {
+    return ActiveShard(*old, declaration);
+  }
+  if (old != nullptr &&
+      old->plan().declaration().history() == declaration.history()) {
+    if (old->plan().shard() != static_cast<int>(request.shard()) ||
+        !google::protobuf::util::MessageDifferencer::Equals(
+            old->plan().declaration(), declaration)) {
+      return absl::InvalidArgumentError(
+          "another declaration came under the same history id");
+    }
+    return ReplyFor(*old);
+  }
+  absl::StatusOr<std::shared_ptr<const ShardPlan>> plan = ShardPlan::Create(
+      declaration, request.shard(), options_.memory_bytes_max);
+  WEIR_RETURN_IF_ERROR(Annotate(plan.status(), "declaration"));
+  WEIR_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Shard> made,
+      Shard::Initialise(*std::move(plan), options_.arena, options_.clock));
+  {
+    MutexLock lock(&mutex_);
+    if (old != nullptr && old->active()) {
+      return ActiveShard(*old, declaration);
+    }
+    shard_ = made;
+    chief_secret_ = request.chief_secret();
+  }
+  if (old != nullptr) {
+    old->Close(absl::FailedPreconditionError("the shard was declared anew"));
+  }
+  return ReplyFor(*made);
+}
+
+absl::StatusOr<DeclareReply> Store::Restore(const RestoreRequest& request) {
+  MutexLock control(&control_mutex_);
+  Failpoint("ps.before_restore");
+  WEIR_RETURN_IF_ERROR(
+      CheckBelowRoot(options_.checkpoint_root, request.checkpoint_dir()));
+  WEIR_RETURN_IF_ERROR(CheckSeen(request, shard().get()));
+  // Both are there until the new one is whole: all or nothing.
+  const std::shared_ptr<Shard> before = shard();
+  const int64_t held = before == nullptr ? 0 : BytesHeld(*before);
+  absl::StatusOr<std::shared_ptr<const ShardPlan>> plan =
+      ShardPlan::Create(request.declaration(), request.shard(),
+                        std::max<int64_t>(0, options_.memory_bytes_max - held));
+  if (held > 0 && absl::IsResourceExhausted(plan.status())) {
+    return Annotate(
+        plan.status(),
+        absl::StrCat("declaration: this ps still holds ", held / (1 << 20),
+                     " MiB of the shard that is to be replaced; start it "
+                     "anew to restore"));
+  }
+  WEIR_RETURN_IF_ERROR(Annotate(plan.status(), "declaration"));
+  WEIR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<CheckpointReader> reader,
+      CheckpointReader::Open(options_.files, request.checkpoint_dir()));
+  WEIR_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Shard> made,
+      Shard::FromCheckpoint(*std::move(plan), options_.arena, options_.clock,
+                            options_.files, *reader));
+  std::shared_ptr<Shard> old = made;
+  {
+    MutexLock lock(&mutex_);
+    // Reading the files took a while.
+    WEIR_RETURN_IF_ERROR(CheckSeen(request, shard_.get()));
+    shard_.swap(old);
+    chief_secret_ = request.chief_secret();
+  }
+  if (old != nullptr) {
+    old->Close(absl::FailedPreconditionError(
+        "the job was restored from a checkpoint under another history"));
+  }
+  return ReplyFor(*made);
+}
+
+absl::Status Store::Assign(const AssignChunk& header, const Payload& payload) {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current,
+                        ShardFor(header.sender()));
+  return current->Assign(header, payload);
+}
+
+absl::Status Store::SetSlots(const SetSlotsRequest& request) {
+  std::shared_ptr<Shard> current;
+  {
+    // Under the lock: Declare must not replace a shard that turns ACTIVE.
+    MutexLock lock(&mutex_);
+    if (shard_ == nullptr) {
+      return NothingDeclared();
+    }
+    WEIR_RETURN_IF_ERROR(shard_->CheckChief(request.sender()));
+    WEIR_RETURN_IF_ERROR(shard_->CheckSlots(request));
+    shard_->SetSlots(request);
+    current = shard_;
+  }
+  current->ApplySlots();
+  return absl::OkStatus();
+}
+
+absl::Status Store::CheckShutdown(const ShutdownRequest& request) const {
+  if (request.sender().history() == 0 && shard() == nullptr) {
+    return absl::OkStatus();
+  }
+  WEIR_RETURN_IF_ERROR(ShardFor(request.sender()).status());
+  MutexLock lock(&mutex_);
+  if (!chief_secret_.empty() && request.chief_secret() != chief_secret_) {
+    return absl::PermissionDeniedError(
+        "this ps ends for the chief that made its shard, or one started in the "
+        "same work directory: Shutdown came without that chief's secret");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Receipt> Store::Push(const GradientChunk& chunk,
+                                    Payload payload) {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current,
+                        ShardFor(chunk.sender()));
+  if (!chunk.has_push()) {
+    return absl::InvalidArgumentError("the chunk has no `push`");
+  }
+  return current->Push(chunk, std::move(payload));
+}
+
+void Store::Pull(const Sender& sender, int block, const Want& want,
+                 PullDone done) {
+  absl::StatusOr<std::shared_ptr<Shard>> current = ShardFor(sender);
+  if (!current.ok()) {
+    done(current.status());
+    return;
+  }
+  (*current)->Pull(sender, block, want, std::move(done));
+}
+
+void Store::Lookup(const LookupChunk& request, LookupDone done) {
+  absl::StatusOr<std::shared_ptr<Shard>> current = ShardFor(request.sender());
+  if (!current.ok()) {
+    done(current.status());
+    return;
+  }
+  (*current)->Lookup(request, std::move(done));
+}
+
+absl::StatusOr<ShrinkReply> Store::Shrink(const ShrinkRequest& request) {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current,
+                        ShardFor(request.sender()));
+  return current->Shrink(request);
+}
+
+RowUpdate::~RowUpdate() {
+  if (shard_ != nullptr) {
+    shard_->DropUpdate(&update_);
+  }
+}
+
+absl::Status RowUpdate::Add(const UpdateChunk& chunk, const Payload& payload) {
+  if (!chunk.has_push()) {
+    return absl::InvalidArgumentError("the chunk has no `push`");
+  }
+  if (shard_ == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(shard_, store_->ShardFor(chunk.sender()));
+  } else {
+    WEIR_RETURN_IF_ERROR(shard_->CheckSender(chunk.sender()));
+  }
+  return shard_->StageUpdate(chunk, payload, &update_);
+}
+
+void RowUpdate::Apply(UpdateDone done) {
+  shard_->Update(std::exchange(update_, {}), std::move(done));
+}
+
+absl::StatusOr<int64_t> Store::BlockElements(const Sender& sender,
+                                             int block) const {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current, ShardFor(sender));
+  return current->BlockElements(block);
+}
+
+absl::StatusOr<int> Store::BlockCount(const Sender& sender) const {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current, ShardFor(sender));
+  return current->block_count();
+}
+
+void Store::ExpireWaits() {
+  if (const std::shared_ptr<Shard> current = shard()) {
+    current->ExpireWaits();
+  }
+}
+
+void Store::Snapshot(const SnapshotRequest& request, SnapshotDone done,
+                     std::function<void(std::function<void()>)> run) {
+  const std::shared_ptr<Shard> current = shard();
+  absl::Status status = current == nullptr
+                            ? NothingDeclared()
+                            : current->CheckChief(request.sender());
+  if (status.ok()) {
+    status = CheckBelowRoot(options_.checkpoint_root, request.directory());
+  }
+  if (!status.ok()) {
+    done(status);
+    return;
+  }
+  current->Snapshot(request, options_.files, std::move(done), std::move(run));
+}
+
+}  // namespace weir

@@ -1,0 +1,156 @@
+// One shard of the parameters, and the rules by which they change.
+//
+// Place: everything a ps decides is here; server/ps/service/parameter_service.cc only
+// decodes, calls the store, and encodes. No gRPC, no threads of its own, no
+// waiting: what must wait is parked with a continuation and a deadline.
+//
+// Terms
+//   item       (slot, i): the identity of one contribution's push.
+//   mark       per (slot, block): the next item that the block accepts.
+//   version    per block: base_version + updates applied.
+//   shard      what Declare or Restore made; replaced whole by Restore.
+//
+// Invariants
+//   I1. A block's mark and values change together, under the block's lock
+//       (lock_free: the mark is claimed first).
+//   I2. (slot, item) changes a block at most once, and only in item order.
+//   I3. A request of another job, history, layout or older generation changes
+//       nothing; nor does a Restore by a chief that did not see the history
+//       which is in training.
+//       A generation of a slot is one process's, where SetSlots names it.
+//   I4. Sync: a block sums contributions 0..n-1 in index order and publishes
+//       version t+1 as sum(w g)/sum(w) applied to version t.
+//   I5. Memory that waits for its turn (sync, out of order) stays within
+//       Declaration.out_of_order_bytes; the contribution at the cursor is
+//       always accepted.
+// Threads: safe. Continuations run on the thread that made their condition
+//   hold, or in ExpireWaits, with no lock held.
+// Errors: the codes of proto/ps.proto.
+// Cost: Push is one pass over the payload for the NaN check and one for the
+//   update; Pull copies nothing.
+#ifndef SERVER_PS_STORE_STORE_H_
+#define SERVER_PS_STORE_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/io/files.h"
+#include "common/io/payload.h"
+#include "proto/ps.pb.h"
+#include "server/ps/block/block_buffer.h"
+#include "server/ps/block/continuations.h"
+#include "server/ps/rows/shard_tables.h"
+
+namespace weir {
+
+class Shard;
+class Store;
+
+// One Update call: pieces come in, and take effect at the end or never.
+// Threads: compatible.
+class RowUpdate {
+ public:
+  explicit RowUpdate(Store* store) : store_(store) {}
+  ~RowUpdate();
+  RowUpdate(const RowUpdate&) = delete;
+  RowUpdate& operator=(const RowUpdate&) = delete;
+
+  absl::Status Add(const UpdateChunk& chunk, const Payload& payload);
+  // Calls `done` exactly once, maybe before returning. REQUIRES: Add was OK.
+  void Apply(UpdateDone done);
+
+ private:
+  Store* const store_;
+  std::shared_ptr<Shard> shard_;  // of the first piece
+  StagedUpdate update_;
+};
+
+class Store {
+ public:
+  struct Options {
+    Clock* clock = Clock::Real();
+    Arena* arena = Arena::Heap();
+    Files* files = Files::Real();
+    uint64_t incarnation = 0;  // random, from main
+    // What a declared shard may allocate; a larger one is refused. Restore
+    // counts the shard that it replaces, too. 0: what this process may use
+    // (common/base/memory_limit.h).
+    int64_t memory_bytes_max = 0;
+    // Where Restore may read and Snapshot may write; empty: anywhere.
+    std::string checkpoint_root = "";
+  };
+  using PullDone = weir::PullDone;
+  using SnapshotDone = weir::SnapshotDone;
+
+  static absl::StatusOr<std::unique_ptr<Store>> Create(Options options);
+  ~Store();
+
+  HelloReply Hello() const;
+  PsStatus GetStatus(int hot_ids = 0) const;
+  uint64_t incarnation() const { return options_.incarnation; }
+
+  absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request);
+  absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request);
+  absl::Status Assign(const AssignChunk& header, const Payload& payload);
+  absl::Status SetSlots(const SetSlotsRequest& request);
+  // OK when whoever sent this may end the ps: it speaks of the shard, and knows
+  // the secret of the chief that made it, where that one had any; or nothing is
+  // declared and it names no history.
+  absl::Status CheckShutdown(const ShutdownRequest& request) const;
+
+  // Applies one chunk (see GradientChunk: one block with a payload, or a run
+  // without). `chunk.push` must be set; `chunk.want` is not looked at.
+  // Takes the payload: sync may keep it until its turn.
+  absl::StatusOr<Receipt> Push(const GradientChunk& chunk, Payload payload);
+
+  // Calls `done` exactly once, maybe before returning. Every parked pull ends
+  // by its deadline (ExpireWaits), by its condition, or by Restore.
+  void Pull(const Sender& sender, int block, const Want& want, PullDone done);
+
+  // Calls `done` exactly once, as Pull does.
+  void Lookup(const LookupChunk& request, LookupDone done);
+  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request);
+
+  // Elements of `block`, or INVALID_ARGUMENT / FAILED_PRECONDITION.
+  absl::StatusOr<int64_t> BlockElements(const Sender& sender, int block) const;
+
+  // Blocks of this shard, or FAILED_PRECONDITION.
+  absl::StatusOr<int> BlockCount(const Sender& sender) const;
+
+  // Ends parked waits whose deadline has passed. Call every 50 ms or so.
+  void ExpireWaits();
+
+  // Calls `done` with FROZEN, then with WRITTEN; or with an error, once. The
+  // writing happens in `run`, a function that the caller schedules on a thread
+  // of its own: Freeze never touches a file.
+  void Snapshot(const SnapshotRequest& request, SnapshotDone done,
+                std::function<void(std::function<void()>)> run);
+
+ private:
+  friend class RowUpdate;
+
+  explicit Store(Options options);
+  std::shared_ptr<Shard> shard() const;
+  // The shard, if `sender` speaks of it; FAILED_PRECONDITION otherwise.
+  absl::StatusOr<std::shared_ptr<Shard>> ShardFor(const Sender& sender) const;
+  DeclareReply ReplyFor(const Shard& shard) const;
+
+  const Options options_;
+  // Held by Declare and Restore from beginning to end.
+  Mutex control_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
+  mutable Mutex mutex_;
+  // Readers take a copy of the pointer and then work without this lock.
+  std::shared_ptr<Shard> shard_ ABSL_GUARDED_BY(mutex_);
+  // Of the chief that made it; empty: Shutdown needs none.
+  std::string chief_secret_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_STORE_STORE_H_

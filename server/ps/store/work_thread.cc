@@ -1,0 +1,36 @@
+#include "server/ps/store/work_thread.h"
+
+#include <utility>
+
+namespace weir {
+
+WorkThread::WorkThread() : thread_([this] { Loop(); }) {}
+
+WorkThread::~WorkThread() {
+  Run(nullptr);
+  thread_.join();
+}
+
+void WorkThread::Run(std::function<void()> work) {
+  MutexLock lock(&mutex_);
+  queue_.push_back(std::move(work));
+  changed_.NotifyOne();
+}
+
+std::function<void()> WorkThread::Next() {
+  MutexLock lock(&mutex_);
+  while (queue_.empty()) {
+    changed_.Wait(&mutex_);
+  }
+  std::function<void()> work = std::move(queue_.front());
+  queue_.pop_front();
+  return work;
+}
+
+void WorkThread::Loop() {
+  while (const std::function<void()> work = Next()) {
+    work();
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,37 @@
+// Runs functions on one thread of its own, in order.
+//
+// Place: what a handler must not do itself: Declare, Restore, snapshot files.
+// Threads: safe.
+#ifndef SERVER_PS_STORE_WORK_THREAD_H_
+#define SERVER_PS_STORE_WORK_THREAD_H_
+
+#include <deque>
+#include <functional>
+#include <thread>
+
+#include "common/base/mutex.h"
+
+namespace weir {
+
+class WorkThread {
+ public:
+  WorkThread();
+  // Runs what is queued, then ends.
+  ~WorkThread();
+
+  // An empty `work` ends the thread after what was queued before it.
+  void Run(std::function<void()> work);
+
+ private:
+  std::function<void()> Next();
+  void Loop();
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;  // last: uses all of the above
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_STORE_WORK_THREAD_H_

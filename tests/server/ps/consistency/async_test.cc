@@ -1,0 +1,69 @@
+#include "server/ps/consistency/async.h"
+
+#include "gtest/gtest.h"
+#include "tests/server/ps/consistency/consistency_contract.h"
+#include "tests/server/ps/store/store_tester.h"
+
+namespace weir {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Async, UpdateModeContract,
+                         testing::Values("async {}"));
+
+Declaration Job() {
+  return ParseDeclaration(
+      "variable { name: 'a' shape: 64 } slot_count: 3 update { async {} }"
+      "group { optimizer { sgd {} } schedule { learning_rate: 1 } }");
+}
+
+TEST(AsyncModeTest, CountsStalenessAsVersionsBetweenPullAndApply) {
+  StoreTester ps(Job());
+  // Slots 0..2 pull version 0 and push in turn: 0, 1 and 2 versions late.
+  for (int slot = 0; slot < 3; ++slot) {
+    const auto receipt = ps.PushConstant(ps.Chunk(slot, 0, 0, 0), 1.0f);
+    ASSERT_TRUE(receipt.ok());
+    EXPECT_EQ(receipt->staleness(), uint64_t(slot));
+  }
+  // A duplicate and a left-out block are no updates.
+  ASSERT_TRUE(ps.PushConstant(ps.Chunk(2, 0, 0, 0), 1.0f).ok());
+  ASSERT_TRUE(ps.store->Push(ps.Chunk(2, 1, 0, 0), Payload()).ok());
+  for (uint64_t item = 1; item <= 100; ++item) {
+    ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, item, 0, 0), 0.0f).ok());
+  }
+  const PsStatus status = ps.store->GetStatus();
+  EXPECT_EQ(status.staleness_bucket(0), 1u);
+  EXPECT_EQ(status.staleness_bucket(1), 1u);
+  EXPECT_EQ(status.staleness_bucket(3), 1u);
+  uint64_t counted = 0;
+  for (const uint64_t bucket : status.staleness_bucket()) {
+    counted += bucket;
+  }
+  EXPECT_EQ(counted, 103u);
+  EXPECT_EQ(status.staleness_max(), 102u);
+  // Versions 3..102 fall into buckets 3..62 once each, and 40 into the last.
+  EXPECT_EQ(status.staleness_bucket(63), 40u);
+  EXPECT_EQ(status.version_max(), 103u);
+}
+
+TEST(AsyncModeTest, KeepsTheMarksOfSlotsApart) {
+  StoreTester ps(Job());
+  for (uint64_t item = 0; item < 4; ++item) {
+    ASSERT_TRUE(ps.PushConstant(ps.Chunk(1, item, 0, 0), 1.0f).ok());
+  }
+  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0), 1.0f).ok());
+  const HelloReply hello = ps.store->Hello();
+  EXPECT_EQ(hello.slot(0).next_item_min(), 1u);
+  EXPECT_EQ(hello.slot(1).next_item_min(), 4u);
+  EXPECT_EQ(hello.slot(2).next_item_max(), 0u);
+  EXPECT_EQ(ps.Values(0)[0], -5.0f);
+}
+
+TEST(AsyncModeTest, RefusesToWaitForAVersion) {
+  StoreTester ps(Job());
+  const auto result = ps.Pull(0, 0, VersionWant(1));
+  ASSERT_TRUE(result->done);
+  EXPECT_EQ(result->answer.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace weir

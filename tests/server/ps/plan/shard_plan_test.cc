@@ -1,0 +1,115 @@
+#include "server/ps/plan/shard_plan.h"
+
+#include <cmath>
+#include <functional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/server/ps/store/store_tester.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kMemory = int64_t{1} << 30;
+
+Declaration Job() {
+  return ParseDeclaration(
+      "variable { name: 'a' shape: 100 } variable { name: 'b' shape: 5 }"
+      "group { optimizer { adam {} } schedule { learning_rate: 1 } }"
+      "update { sync { contributions: 2 } }");
+}
+
+TEST(ShardPlanTest, NamesTheFieldThatIsWrong) {
+  struct Case {
+    std::function<void(Declaration&)> spoil;
+    std::string words;
+  };
+  const std::vector<Case> cases = {
+      {[](Declaration& d) { d.clear_job(); }, "job"},
+      {[](Declaration& d) { d.set_history(0); }, "history"},
+      {[](Declaration& d) { d.set_shard_count(0); }, "shard 0"},
+      {[](Declaration& d) { d.set_shard_count(5000); }, "shard_count 5000"},
+      {[](Declaration& d) { d.set_block_elements(0); }, "block_elements"},
+      {[](Declaration& d) { d.set_block_elements(17); }, "block_elements 17"},
+      {[](Declaration& d) { d.set_block_elements(UINT64_MAX); },
+       "block_elements"},
+      {[](Declaration& d) { d.clear_variable(); }, "neither a variable"},
+      {[](Declaration& d) { d.mutable_variable(0)->set_name("b"); }, "'b'"},
+      {[](Declaration& d) { d.mutable_variable(1)->set_shape(0, -5); }, "'b'"},
+      {[](Declaration& d) { d.mutable_variable(1)->set_group(1); },
+       "'b' is in group 1 of 1"},
+      {[](Declaration& d) {
+         d.mutable_variable(1)->set_init(static_cast<Variable::Init>(9));
+       },
+       "'b'"},
+      {[](Declaration& d) {
+         d.mutable_variable(1)->set_init_scale(std::nanf(""));
+       },
+       "\"b\""},
+      {[](Declaration& d) { d.clear_group(); }, "group"},
+      {[](Declaration& d) { d.mutable_group(0)->clear_optimizer(); },
+       "group[0].optimizer"},
+      {[](Declaration& d) {
+         d.mutable_group(0)->mutable_schedule()->set_learning_rate(-1);
+       },
+       "group[0].schedule"},
+      {[](Declaration& d) { d.clear_update(); }, "update"},
+      {[](Declaration& d) {
+         d.mutable_update()->mutable_sync()->set_contributions(0);
+       },
+       "contributions"},
+      {[](Declaration& d) {
+         d.mutable_update()->mutable_sync()->set_contributions(1 << 20);
+       },
+       "contributions"},
+      {[](Declaration& d) { d.set_slot_count(0); }, "slot_count"},
+      {[](Declaration& d) {
+         d.set_out_of_order_bytes(ShardPlan::kOutOfOrderBytesMax + 1);
+       },
+       "out_of_order_bytes is 402653185"},
+      {[](Declaration& d) { d.set_slot_count(1 << 20); }, "slot_count"},
+      {[](Declaration& d) { d.set_base_version(UINT64_MAX); }, "base_version"},
+  };
+  for (const Case& c : cases) {
+    Declaration declaration = Job();
+    c.spoil(declaration);
+    const auto plan = ShardPlan::Create(declaration, 0, kMemory);
+    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument)
+        << c.words;
+    EXPECT_TRUE(absl::StrContains(plan.status().message(), c.words))
+        << plan.status();
+  }
+  EXPECT_TRUE(ShardPlan::Create(Job(), 0, kMemory).ok());
+  EXPECT_FALSE(ShardPlan::Create(Job(), 1, kMemory).ok());
+}
+
+TEST(ShardPlanTest, RefusesWhatDoesNotFitBeforeItAllocates) {
+  Declaration declaration = Job();
+  declaration.set_block_elements(16);  // the plan itself would be huge
+  declaration.mutable_variable(0)->set_shape(0, int64_t{1} << 39);
+  const auto plan = ShardPlan::Create(declaration, 0, kMemory);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(absl::StrContains(plan.status().message(), "MiB"))
+      << plan.status();
+}
+
+TEST(ShardPlanTest, GivesSlotsOnlyToBlocksThatUseThem) {
+  const Declaration declaration = ParseDeclaration(
+      "variable { name: 'a' shape: 64 } variable { name: 'b' shape: 64 }"
+      "variable { name: 'c' shape: 64 group: 1 }"
+      "variable { name: 'd' shape: 64 kind: BUFFER }"
+      "group { optimizer { sgd {} } schedule { learning_rate: 1 } }"
+      "group { optimizer { sgd { momentum: 0.9 } }"
+      "        schedule { learning_rate: 1 } }"
+      "update { async {} }");
+  const auto plan = *ShardPlan::Create(declaration, 0, kMemory);
+  EXPECT_EQ(plan->slot_names(), std::vector<std::string>{"momentum"});
+  EXPECT_FALSE(plan->blocks()[0].uses_slot[0]);
+  EXPECT_TRUE(plan->blocks()[2].uses_slot[0]);
+  EXPECT_FALSE(plan->blocks()[3].uses_slot[0]);
+  EXPECT_EQ(plan->blocks()[3].segments[0].rule, nullptr);  // rate 0
+}
+
+}  // namespace
+}  // namespace weir
