@@ -18,7 +18,7 @@
 namespace weir {
 
 // Where the workers' time went: means per item, since the last start of the
-// chief (server/chief/phase_totals.h).
+// chief (server/chief/state/phase_totals.h).
 struct RunPhases {
   uint64_t items = 0;  // 0: nobody told
   double step_ms = 0;

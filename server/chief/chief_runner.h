@@ -27,13 +27,13 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/io/files.h"
-#include "server/chief/checkpoint_committer.h"
-#include "server/chief/finished_job.h"
+#include "server/chief/checkpoint/checkpoint_committer.h"
+#include "server/chief/files/task_queue.h"
+#include "server/chief/files/train_file.h"
 #include "server/chief/job_state.h"
 #include "server/chief/shard_caller.h"
-#include "server/chief/task_queue.h"
-#include "server/chief/train_file.h"
-#include "server/chief/workdir_claim.h"
+#include "server/chief/start/finished_job.h"
+#include "server/chief/start/workdir_claim.h"
 
 namespace weir {
 

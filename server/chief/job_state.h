@@ -44,13 +44,13 @@
 #include "common/job/contribution_list.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/chief.pb.h"
-#include "server/chief/actions.h"
-#include "server/chief/checkpoint_cycle.h"
-#include "server/chief/checkpoint_schedule.h"
-#include "server/chief/roster.h"
-#include "server/chief/shard_tracker.h"
-#include "server/chief/start_sequence.h"
-#include "server/chief/train_log.h"
+#include "server/chief/checkpoint/checkpoint_cycle.h"
+#include "server/chief/checkpoint/checkpoint_schedule.h"
+#include "server/chief/start/start_sequence.h"
+#include "server/chief/state/actions.h"
+#include "server/chief/state/roster.h"
+#include "server/chief/state/shard_tracker.h"
+#include "server/chief/state/train_log.h"
 
 namespace weir {
 

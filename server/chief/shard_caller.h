@@ -17,10 +17,10 @@
 #include <string>
 
 #include "client/cc/transport/transport.h"
-#include "server/chief/actions.h"
-#include "server/chief/initial_values.h"
+#include "server/chief/files/task_queue.h"
 #include "server/chief/job_state.h"
-#include "server/chief/task_queue.h"
+#include "server/chief/start/initial_values.h"
+#include "server/chief/state/actions.h"
 
 namespace weir {
 

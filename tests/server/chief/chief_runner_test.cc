@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint/checkpoint_files.h"
-#include "server/chief/train_file.h"
+#include "server/chief/files/train_file.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/chief/chief_cluster.h"
 

@@ -8,7 +8,7 @@
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/wire/layout_io.h"
-#include "server/chief/checkpoint_committer.h"
+#include "server/chief/checkpoint/checkpoint_committer.h"
 
 namespace weir {
 

@@ -1,0 +1,348 @@
+#include "server/chief/checkpoint/checkpoint_committer.h"
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/failpoint.h"
+#include "common/base/plant.h"
+#include "common/base/status.h"
+#include "proto/checkpoint/table_file.h"
+
+namespace weir {
+namespace {
+
+constexpr char kListName[] = "checkpoint";
+// Another chief may take a name between our look and our turn, rarely.
+constexpr int kNamesTried = 10;
+
+CheckpointCommitter::Options WithDefaults(
+    CheckpointCommitter::Options options) {
+  if (options.keep == 0) {
+    options.keep = 5;
+  }
+  return options;
+}
+
+// RFC 3339, UTC.
+std::string FormatTime(int64_t wall_ns) {
+  const std::time_t seconds = wall_ns / 1'000'000'000;
+  std::tm utc = {};
+  gmtime_r(&seconds, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+absl::Status IgnoreMissing(const absl::Status& status) {
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+}  // namespace
+
+std::string NextCheckpointName(const std::vector<std::string>& names,
+                               uint64_t step) {
+  uint64_t last = 0;
+  for (const std::string& name : names) {
+    const auto id = ParseCheckpointName(name);
+    if (id.has_value() && id->step == step &&
+        !Planted("checkpoint.rewrites_in_place")) {
+      last = std::max(last, id->attempt);
+    }
+  }
+  return CheckpointName(step, last + 1);
+}
+
+CheckpointCommitter::CheckpointCommitter(Options options)
+    : options_(WithDefaults(std::move(options))) {}
+
+std::string CheckpointCommitter::Path(const std::string& name) const {
+  return JoinPath(options_.directory, name);
+}
+
+absl::StatusOr<std::vector<CheckpointCommitter::Entry>>
+CheckpointCommitter::ReadEntries() {
+  WEIR_ASSIGN_OR_RETURN(const auto names,
+                        options_.files->List(options_.directory));
+  std::vector<Entry> entries;
+  for (const std::string& name : names) {
+    if (const auto id = ParseCheckpointName(name); id.has_value()) {
+      WEIR_ASSIGN_OR_RETURN(
+          const bool committed,
+          options_.files->Exists(JoinPath(Path(name), kManifestName)));
+      entries.push_back({*id, name, committed});
+    }
+  }
+  return entries;
+}
+
+absl::Status CheckpointCommitter::RemoveFiles(const std::string& name) {
+  const std::string path = Path(name);
+  const auto names = options_.files->List(path);
+  WEIR_RETURN_IF_ERROR(IgnoreMissing(names.status()));
+  for (const std::string& file : names.value_or(std::vector<std::string>())) {
+    WEIR_RETURN_IF_ERROR(
+        IgnoreMissing(options_.files->Remove(JoinPath(path, file))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointCommitter::RemoveCheckpoint(const std::string& name) {
+  Files* files = options_.files;
+  const std::string path = Path(name);
+  const std::string manifest = JoinPath(path, kManifestName);
+  WEIR_ASSIGN_OR_RETURN(const bool committed, files->Exists(manifest));
+  if (committed) {
+    WEIR_RETURN_IF_ERROR(files->Remove(manifest));
+    WEIR_RETURN_IF_ERROR(files->SyncDirectory(path));
+    Failpoint("chief.gc");
+  }
+  WEIR_RETURN_IF_ERROR(RemoveFiles(name));
+  return IgnoreMissing(files->Remove(path));
+}
+
+absl::Status CheckpointCommitter::ClearTraces(bool all) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ReadEntries());
+  std::optional<CheckpointId> oldest;  // committed: none before it comes again
+  std::map<uint64_t, uint64_t> last;   // attempt of a step
+  for (const Entry& entry : entries) {
+    uint64_t& attempt = last[entry.id.step];
+    attempt = std::max(attempt, entry.id.attempt);
+    if (entry.committed && (!oldest.has_value() || entry.id < *oldest)) {
+      oldest = entry.id;
+    }
+  }
+  absl::Status result;
+  for (const Entry& entry : entries) {
+    const bool followed = entry.id.attempt < last[entry.id.step] ||
+                          (oldest.has_value() && entry.id < *oldest);
+    if (entry.committed || !(followed || all)) {
+      continue;
+    }
+    absl::Status status = RemoveFiles(entry.name);
+    if (status.ok() && followed) {
+      status = IgnoreMissing(options_.files->Remove(Path(entry.name)));
+    }
+    result.Update(status);
+  }
+  return result;
+}
+
+absl::Status CheckpointCommitter::Sweep(std::string* note) {
+  Files* files = options_.files;
+  WEIR_RETURN_IF_ERROR(files->MakeDirectories(options_.directory));
+  // No checkpoint counts before the directory's own entry is durable.
+  WEIR_RETURN_IF_ERROR(files->SyncDirectory(DirectoryOf(options_.directory)));
+  WEIR_ASSIGN_OR_RETURN(const auto names, files->List(options_.directory));
+  absl::Status status;
+  for (const std::string& name : names) {
+    if (IsTemporaryPath(name)) {
+      status.Update(IgnoreMissing(files->Remove(Path(name))));
+    }
+  }
+  status.Update(ClearTraces(/*all=*/true));
+  if (!status.ok()) {
+    *note = absl::StrCat("left for later: ", status.message());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointCommitter::SetAside(const std::string& name,
+                                           const std::string& why) {
+  return options_.files->WriteAtomically(JoinPath(Path(name), kDamagedName),
+                                         why + "\n");
+}
+
+absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
+    bool verify, bool allow_older, std::string* note) {
+  WEIR_ASSIGN_OR_RETURN(const auto list,
+                        ListCheckpoints(options_.files, options_.directory));
+  std::vector<std::pair<std::string, std::string>> damaged;  // name and why
+  for (auto it = list.rbegin(); it != list.rend(); ++it) {
+    absl::Status status;
+    FoundCheckpoint found;
+    found.directory = it->path;
+    if (verify) {
+      auto reader = CheckpointReader::Open(options_.files, it->path);
+      status = reader.ok() ? (*reader)->Verify() : reader.status();
+      if (status.ok()) {
+        status = VerifyTables(options_.files, it->path, (*reader)->manifest());
+      }
+      if (status.ok()) {
+        found.manifest = (*reader)->manifest();
+      }
+    } else {
+      auto manifest = ReadManifest(options_.files, it->path);
+      status = manifest.status();
+      if (status.ok()) {
+        found.manifest = *std::move(manifest);
+      }
+    }
+    if (status.ok()) {
+      for (const auto& [name, why] : damaged) {
+        WEIR_RETURN_IF_ERROR(SetAside(name, why));
+      }
+      if (!damaged.empty()) {
+        *note = absl::StrCat(
+            damaged.front().second, "; going back to ", it->name,
+            ", which loses ", list.back().step - it->step,
+            " steps; the damaged one stays, marked by the file '",
+            JoinPath(Path(damaged.front().first), kDamagedName), "'");
+      }
+      return std::optional<FoundCheckpoint>(std::move(found));
+    }
+    if (status.code() != absl::StatusCode::kDataLoss) {
+      return status;
+    }
+    if (!allow_older) {
+      return Annotate(
+          absl::DataLossError(absl::StrCat(
+              status.message(), "; --allow_older takes the checkpoint before")),
+          absl::StrCat(it->name, " is damaged"));
+    }
+    damaged.emplace_back(
+        it->name, absl::StrCat(it->name, " is damaged: ", status.message()));
+  }
+  if (!damaged.empty()) {
+    return absl::DataLossError(
+        absl::StrCat(damaged.front().second, "; no older checkpoint is whole"));
+  }
+  return std::optional<FoundCheckpoint>();
+}
+
+absl::StatusOr<std::string> CheckpointCommitter::Prepare(uint64_t step) {
+  Files* files = options_.files;
+  WEIR_RETURN_IF_ERROR(files->MakeDirectories(options_.directory));
+  if (Planted("checkpoint.rewrites_in_place")) {
+    WEIR_RETURN_IF_ERROR(RemoveCheckpoint(CheckpointName(step)));
+  }
+  for (int i = 0; i < kNamesTried; ++i) {
+    WEIR_ASSIGN_OR_RETURN(const auto names, files->List(options_.directory));
+    const std::string name = NextCheckpointName(names, step);
+    const absl::Status made = files->MakeDirectory(Path(name));
+    if (made.ok()) {
+      return name;
+    }
+    if (!absl::IsAlreadyExists(made)) {
+      return made;
+    }
+  }
+  return absl::AbortedError(
+      absl::StrCat("another chief makes directories for step ", step, " in '",
+                   options_.directory, "': end one of the two"));
+}
+
+absl::Status CheckpointCommitter::Discard(const std::string& name) {
+  WEIR_ASSIGN_OR_RETURN(const bool committed, options_.files->Exists(JoinPath(
+                                                  Path(name), kManifestName)));
+  if (committed) {
+    return absl::InternalError(
+        absl::StrCat(name, " is committed and is not thrown away"));
+  }
+  // The directory stays: its name is not given again (I3).
+  return RemoveFiles(name);
+}
+
+absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {
+  for (const ShardFile& file : manifest.file()) {
+    const std::string path = JoinPath(Path(manifest.name()), file.name());
+    auto reader = options_.files->Open(path);
+    if (absl::IsNotFound(reader.status())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "shard ", file.shard(), " was written on host '", file.host(),
+          "' to '", path,
+          "', which is not there on the chief's host: give every task the same "
+          "shared --workdir"));
+    }
+    WEIR_RETURN_IF_ERROR(reader.status());
+    if (static_cast<uint64_t>((*reader)->size()) != file.bytes()) {
+      return absl::DataLossError(absl::StrCat(
+          "'", path, "' of host '", file.host(), "' has ", (*reader)->size(),
+          " bytes here, ", file.bytes(), " there"));
+    }
+    if (file.has_tables()) {
+      WEIR_RETURN_IF_ERROR(
+          TableFileReader::Open(options_.files, Path(manifest.name()), manifest,
+                                static_cast<int>(file.shard()))
+              .status());
+      const std::string& base = file.tables().base();
+      if (!base.empty() &&
+          !ReadManifest(options_.files, Path(base)).status().ok()) {
+        return absl::DataLossError(absl::StrCat(manifest.name(), " extends '",
+                                                base, "', which is gone"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointCommitter::Commit(Manifest manifest, std::string* note) {
+  WEIR_RETURN_IF_ERROR(CheckFiles(manifest));
+  manifest.set_written_at(FormatTime(options_.clock->WallNowNs()));
+  // The directory's own entry must be durable before what it holds counts.
+  WEIR_RETURN_IF_ERROR(options_.files->SyncDirectory(options_.directory));
+  Failpoint("chief.before_manifest");
+  WEIR_RETURN_IF_ERROR(
+      WriteManifest(options_.files, Path(manifest.name()), manifest));
+  Failpoint("chief.after_manifest");
+  absl::Status status = WriteList();
+  if (status.ok()) {
+    status = DeleteOld();
+  }
+  if (status.ok()) {
+    status = ClearTraces(/*all=*/false);
+  }
+  if (status.ok()) {
+    status = WriteList();
+  }
+  if (!status.ok()) {
+    *note = absl::StrCat(manifest.name(),
+                         " is committed, but tidying up: ", status.message());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointCommitter::DeleteOld() {
+  WEIR_ASSIGN_OR_RETURN(const auto list,
+                        ListCheckpoints(options_.files, options_.directory));
+  if (list.size() <= options_.keep) {
+    return absl::OkStatus();
+  }
+  const size_t first_kept = list.size() - options_.keep;
+  std::set<std::string> bases;  // of those that are kept
+  for (size_t i = first_kept; i < list.size(); ++i) {
+    const absl::StatusOr<Manifest> manifest =
+        ReadManifest(options_.files, list[i].path);
+    if (!manifest.ok()) {
+      continue;  // damaged: of no use with its base either
+    }
+    for (const ShardFile& file : manifest->file()) {
+      bases.insert(file.tables().base());
+    }
+  }
+  for (size_t i = 0; i < first_kept; ++i) {
+    if (bases.count(list[i].name) == 0) {
+      WEIR_RETURN_IF_ERROR(RemoveCheckpoint(list[i].name));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointCommitter::WriteList() {
+  WEIR_ASSIGN_OR_RETURN(const auto list,
+                        ListCheckpoints(options_.files, options_.directory));
+  if (list.empty()) {
+    return absl::OkStatus();
+  }
+  std::string text =
+      absl::StrCat("model_checkpoint_path: \"", list.back().name, "\"\n");
+  for (const CheckpointInfo& info : list) {
+    absl::StrAppend(&text, "all_model_checkpoint_paths: \"", info.name, "\"\n");
+  }
+  return options_.files->WriteAtomically(Path(kListName), text);
+}
+
+}  // namespace weir

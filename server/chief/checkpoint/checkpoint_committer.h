@@ -1,0 +1,105 @@
+// The directory of a job's checkpoints: finds, commits, deletes.
+//
+// Place: chief_runner.cc calls it on its files thread. The shard files come
+// from the ps; this writes manifest.json last (proto/checkpoint/checkpoint_files.h).
+//
+//   <dir>/ckpt-<step>/            a checkpoint, or one that is being written
+//   <dir>/ckpt-<step>-<attempt>/  likewise, of the second attempt and later
+//   <dir>/ckpt-.../damaged        set aside by allow_older: why
+//   <dir>/checkpoint              TensorFlow's text file: newest and kept ones
+//
+// Invariants
+//   I1. At every instant, also after a crash or a failing call, the newest
+//       committed checkpoint is whole, and so are the `keep` - 1 before it.
+//   I2. Deletion: the manifest first, then the files, then the directory.
+//   I3. A directory's name is given once: what a ps writes late for an attempt
+//       that was given up never lands in a newer checkpoint. The directory of
+//       an attempt that failed is emptied, and stays until no later attempt
+//       can come to its name (ClearTraces).
+// See "Checkpoint names" in docs/design_notes.md.
+// Threads: compatible; one owner.
+// Errors: DATA_LOSS         a damaged checkpoint, by name.
+//         INVALID_ARGUMENT  a shard file is not visible here; names its host.
+//         and those of Files.
+#ifndef SERVER_CHIEF_CHECKPOINT_CHECKPOINT_COMMITTER_H_
+#define SERVER_CHIEF_CHECKPOINT_CHECKPOINT_COMMITTER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/io/files.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "server/chief/state/actions.h"
+
+namespace weir {
+
+// The name of the next attempt to write `step` beside `names`, all that the
+// directory holds: one more than the last attempt.
+std::string NextCheckpointName(const std::vector<std::string>& names,
+                               uint64_t step);
+
+class CheckpointCommitter {
+ public:
+  struct Options {
+    Files* files = Files::Real();
+    Clock* clock = Clock::Real();
+    std::string directory;  // absolute
+    uint32_t keep = 5;      // newest kept; 0 = 5
+  };
+
+  explicit CheckpointCommitter(Options options);
+
+  // Makes the directory and removes what earlier lives left unfinished. What
+  // cannot be removed stays for the next time and goes into `note`: a ps may
+  // still be writing for the chief that died.
+  absl::Status Sweep(std::string* note);
+
+  // The newest committed checkpoint, if there is one. `verify`: every file is
+  // read and compared with its checksum. A damaged newest is an error, unless
+  // `allow_older`: then a file `damaged` in it says why it is set aside, the
+  // one before is taken, and `note` says what is lost.
+  absl::StatusOr<std::optional<FoundCheckpoint>> Find(bool verify,
+                                                      bool allow_older,
+                                                      std::string* note);
+
+  // Makes a directory for a checkpoint of `step`: its name. Changes no other.
+  absl::StatusOr<std::string> Prepare(uint64_t step);
+  // Checks that every file is here with its size, writes the manifest, deletes
+  // what is beyond `keep`. OK once the manifest is durable: what fails after it
+  // goes into `note`.
+  absl::Status Commit(Manifest manifest, std::string* note);
+  // Empties the directory of a checkpoint that was not committed.
+  absl::Status Discard(const std::string& name);
+
+ private:
+  struct Entry {
+    CheckpointId id;
+    std::string name;
+    bool committed = false;
+  };
+  std::string Path(const std::string& name) const;
+  absl::StatusOr<std::vector<Entry>> ReadEntries();
+  absl::Status CheckFiles(const Manifest& manifest);
+  absl::Status RemoveFiles(const std::string& name);
+  // I2. NOT_FOUND is fine on the way.
+  absl::Status RemoveCheckpoint(const std::string& name);
+  absl::Status SetAside(const std::string& name, const std::string& why);
+  absl::Status DeleteOld();
+  // Removes what was not committed and whose name is not given again (I3):
+  // before the oldest checkpoint, or before a later attempt at its step. `all`:
+  // empties the others. Goes on after a failure; returns the first.
+  absl::Status ClearTraces(bool all);
+  absl::Status WriteList();
+
+  const Options options_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_CHECKPOINT_CHECKPOINT_COMMITTER_H_

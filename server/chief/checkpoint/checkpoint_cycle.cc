@@ -1,0 +1,223 @@
+#include "server/chief/checkpoint/checkpoint_cycle.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "server/chief/state/shard_tracker.h"
+
+namespace weir {
+
+bool CheckpointCycle::wants_hold() const {
+  return hold_ && (state_ == State::kHolding || state_ == State::kChecking ||
+                   state_ == State::kPreparing || state_ == State::kFreezing);
+}
+
+void CheckpointCycle::BeginAtVersion(uint64_t version, const Sender& chief,
+                                     int64_t now_ns,
+                                     std::vector<Action>* actions) {
+  chief_ = chief;
+  hold_ = false;
+  begun_ns_ = now_ns;
+  version_ = version;
+  at_newest_ = false;
+  next_items_.clear();
+  Prepare(version, actions);
+}
+
+void CheckpointCycle::BeginFreeze(bool hold, const Sender& chief,
+                                  int64_t now_ns) {
+  chief_ = chief;
+  hold_ = hold;
+  begun_ns_ = now_ns;
+  version_.reset();
+  at_newest_ = false;
+  state_ = hold ? State::kHolding : State::kChecking;
+}
+
+std::string CheckpointCycle::WaitsFor() const {
+  switch (state_) {
+    case State::kPreparing:
+      return "its directory";
+    case State::kCommitting:
+      return "its manifest";
+    case State::kWriting:
+      break;
+    default:
+      return "";
+  }
+  std::vector<int> shards;
+  for (int s = 0; s < shard_count_; ++s) {
+    if (!ended_[s]) {
+      shards.push_back(s);
+    }
+  }
+  return absl::StrCat("the file of ps ", absl::StrJoin(shards, ", "));
+}
+
+void CheckpointCycle::BeginAtNewest(const Sender& chief, int64_t now_ns) {
+  BeginFreeze(/*hold=*/true, chief, now_ns);
+  at_newest_ = true;
+}
+
+void CheckpointCycle::Abandon(std::vector<Action>* actions) {
+  if (state_ == State::kFreezing) {
+    actions->push_back(DiscardCheckpoint{name_});
+    End(Result::kAbandoned, absl::OkStatus());
+  }
+}
+
+void CheckpointCycle::OnHeld() {
+  if (state_ == State::kHolding) {
+    state_ = State::kChecking;
+  }
+}
+
+void CheckpointCycle::OnMarks(bool torn, std::vector<int64_t> next_items,
+                              uint64_t step, std::vector<Action>* actions) {
+  if (state_ != State::kChecking) {
+    return;
+  }
+  if (at_newest_) {
+    version_ = step;
+    next_items.clear();
+  } else if (torn) {
+    End(Result::kTorn, absl::OkStatus());
+    return;
+  }
+  next_items_ = std::move(next_items);
+  Prepare(step, actions);
+}
+
+void CheckpointCycle::Prepare(uint64_t step, std::vector<Action>* actions) {
+  step_ = step;
+  name_ = CheckpointName(step);  // until the directory is made, for messages
+  frozen_.assign(shard_count_, false);
+  ended_.assign(shard_count_, false);
+  files_.assign(shard_count_, ShardFile());
+  torn_ = passed_ = false;
+  error_ = absl::OkStatus();
+  state_ = State::kPreparing;
+  actions->push_back(PrepareCheckpoint{step});
+}
+
+void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name,
+                                 std::vector<Action>* actions) {
+  if (state_ != State::kPreparing) {
+    return;
+  }
+  if (!name.ok()) {
+    End(Result::kFailed, name.status());
+    return;
+  }
+  name_ = *name;
+  state_ = State::kFreezing;
+  asked_directory_ = absl::StrCat(directory_, "/", name_);
+  for (int s = 0; s < shard_count_; ++s) {
+    SnapshotRequest request;
+    *request.mutable_sender() = chief_;
+    request.set_directory(asked_directory_);
+    if (version_.has_value()) {
+      request.set_version(*version_);
+    }
+    if (since_table_base_ + 1 < tables_full_every_) {
+      request.set_table_base(table_base_);
+    }
+    actions->push_back(ShardCall{s, request});
+  }
+}
+
+void CheckpointCycle::OnFrozen(int shard, const std::string& directory,
+                               bool has_blocks, const SnapshotReply& reply) {
+  if (state_ != State::kFreezing || directory != asked_directory_ ||
+      frozen_[shard]) {
+    return;
+  }
+  if (!version_.has_value() && has_blocks) {
+    for (size_t slot = 0; slot < next_items_.size(); ++slot) {
+      const SlotStatus marks = FindSlot(reply.slot(), static_cast<int>(slot));
+      const auto expected = static_cast<uint64_t>(next_items_[slot]);
+      torn_ = torn_ || marks.next_item_min() != expected ||
+              marks.next_item_max() != expected;
+    }
+  }
+  NoteFrozen(shard);
+}
+
+void CheckpointCycle::NoteFrozen(int shard) {
+  frozen_[shard] = true;
+  if (state_ == State::kFreezing &&
+      std::count(frozen_.begin(), frozen_.end(), true) == shard_count_) {
+    state_ = State::kWriting;
+  }
+}
+
+void CheckpointCycle::OnWritten(int shard, const std::string& directory,
+                                const absl::StatusOr<ShardFile>& file,
+                                std::vector<Action>* actions) {
+  if ((state_ != State::kFreezing && state_ != State::kWriting) ||
+      directory != asked_directory_ || ended_[shard]) {
+    return;
+  }
+  ended_[shard] = true;
+  if (file.ok()) {
+    files_[shard] = *file;
+  } else if (file.status().code() == absl::StatusCode::kOutOfRange) {
+    passed_ = true;
+  } else if (error_.ok()) {
+    error_ = file.status();
+  }
+  NoteFrozen(shard);  // or it never will
+  if (std::count(ended_.begin(), ended_.end(), true) < shard_count_) {
+    return;
+  }
+  if (error_.ok() && !passed_ && !torn_) {
+    state_ = State::kReady;
+    return;
+  }
+  actions->push_back(DiscardCheckpoint{name_});
+  End(!error_.ok() ? Result::kFailed
+                   : (passed_ ? Result::kPassed : Result::kTorn),
+      error_);
+}
+
+void CheckpointCycle::Commit(Manifest manifest, std::vector<Action>* actions) {
+  manifest.set_name(name_);
+  manifest.set_step(step_);
+  for (const ShardFile& file : files_) {
+    *manifest.add_file() = file;
+  }
+  state_ = State::kCommitting;
+  actions->push_back(CommitCheckpoint{std::move(manifest)});
+}
+
+void CheckpointCycle::OnCommitted(const absl::Status& status) {
+  if (state_ == State::kCommitting) {
+    if (status.ok()) {
+      ++since_table_base_;
+      for (const ShardFile& file : files_) {
+        if (file.has_tables() &&
+            file.tables().base().empty()) {  // of one shard: of all, next time
+          table_base_ = name_;
+          since_table_base_ = 0;
+        }
+      }
+    } else {
+      table_base_.clear();  // it may be what is wrong
+    }
+    End(status.ok() ? Result::kCommitted : Result::kFailed, status);
+  }
+}
+
+void CheckpointCycle::End(Result result, absl::Status status) {
+  state_ = State::kIdle;
+  outcome_ = Outcome{result, std::move(status), step_, name_};
+}
+
+std::optional<CheckpointCycle::Outcome> CheckpointCycle::TakeOutcome() {
+  return std::exchange(outcome_, std::nullopt);
+}
+
+}  // namespace weir

@@ -1,0 +1,144 @@
+// One checkpoint from its trigger to its manifest.
+//
+// Place: inside JobState, which tells it what workers and shards answered and
+// carries on with its outcome.
+//
+//   sync              prepare -> freeze at version v -> write -> commit
+//   sync, at a stop   hold -> marks -> the same, at the newest whole version
+//   async and SSP     hold -> marks equal? -> prepare -> freeze -> release
+//                     -> write -> commit
+//
+// Terms
+//   torn   an item is applied on some blocks and not on others: its worker died
+//          or did not hold in time. What was frozen then is thrown away; the
+//          next try comes when the replacement has finished the item.
+//
+// Invariants
+//   I1. A checkpoint of async is committed only if every shard froze exactly
+//       the marks that were checked, equal on all blocks.
+//   I2. One cycle at a time; each ends with one outcome.
+// Threads: compatible.
+#ifndef SERVER_CHIEF_CHECKPOINT_CHECKPOINT_CYCLE_H_
+#define SERVER_CHIEF_CHECKPOINT_CHECKPOINT_CYCLE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/ps.pb.h"
+#include "server/chief/state/actions.h"
+
+namespace weir {
+
+class CheckpointCycle {
+ public:
+  enum class State {
+    kIdle,
+    kHolding,    // waits for the workers
+    kChecking,   // waits for fresh marks
+    kPreparing,  // waits for the directory
+    kFreezing,
+    kWriting,
+    kReady,  // every file is there: the caller builds the manifest
+    kCommitting,
+  };
+  enum class Result { kCommitted, kFailed, kTorn, kPassed, kAbandoned };
+  struct Outcome {
+    Result result = Result::kFailed;
+    absl::Status status;  // kFailed
+    uint64_t step = 0;
+    std::string name;
+  };
+
+  // Every `tables_full_every`th checkpoint has all rows of tables, the others
+  // what was touched since.
+  CheckpointCycle(int shard_count, std::string directory,
+                  uint32_t tables_full_every = 1)
+      : shard_count_(shard_count),
+        directory_(std::move(directory)),
+        tables_full_every_(tables_full_every) {}
+
+  State state() const { return state_; }
+  // An outcome that nobody took yet keeps the next one from beginning.
+  bool idle() const { return state_ == State::kIdle && !outcome_.has_value(); }
+  // Workers must not begin an item.
+  bool wants_hold() const;
+  int64_t begun_ns() const { return begun_ns_; }
+  uint64_t step() const { return step_; }
+  // What of files the checkpoint waits for; "" where it waits for none.
+  std::string WaitsFor() const;
+  // kReady and later; async: next item by slot as frozen.
+  const std::vector<int64_t>& next_items() const { return next_items_; }
+  const std::vector<ShardFile>& files() const { return files_; }
+
+  // Sync: at `version`.
+  void BeginAtVersion(uint64_t version, const Sender& chief, int64_t now_ns,
+                      std::vector<Action>* actions);
+  // Async; `hold`: workers are at work.
+  void BeginFreeze(bool hold, const Sender& chief, int64_t now_ns);
+  // Sync: at the version that OnMarks tells, after a hold.
+  void BeginAtNewest(const Sender& chief, int64_t now_ns);
+  // Ends a cycle in kFreezing, whose version is not to come. The shards drop it
+  // when the next one begins.
+  void Abandon(std::vector<Action>* actions);
+
+  // kHolding -> kChecking: every worker holds, or the wait for it is over.
+  void OnHeld();
+  // kChecking: marks after the hold; `torn` when a slot's differ, which a
+  // version does not mind.
+  void OnMarks(bool torn, std::vector<int64_t> next_items, uint64_t step,
+               std::vector<Action>* actions);
+  // The name of the directory that was made.
+  void OnPrepared(const absl::StatusOr<std::string>& name,
+                  std::vector<Action>* actions);
+  // `has_blocks`: the shard has marks. `directory`: of the Snapshot call that
+  // this answers.
+  void OnFrozen(int shard, const std::string& directory, bool has_blocks,
+                const SnapshotReply& reply);
+  // The end of a shard's Snapshot call.
+  void OnWritten(int shard, const std::string& directory,
+                 const absl::StatusOr<ShardFile>& file,
+                 std::vector<Action>* actions);
+  // kReady -> kCommitting.
+  void Commit(Manifest manifest, std::vector<Action>* actions);
+  void OnCommitted(const absl::Status& status);
+
+  std::optional<Outcome> TakeOutcome();
+
+ private:
+  void Prepare(uint64_t step, std::vector<Action>* actions);
+  void NoteFrozen(int shard);
+  void End(Result result, absl::Status status);
+
+  const int shard_count_;
+  const std::string directory_;
+  const uint32_t tables_full_every_;
+  // The last committed one with all rows of tables, and those since.
+  std::string table_base_;
+  uint32_t since_table_base_ = 0;
+  State state_ = State::kIdle;
+  Sender chief_;
+  bool hold_ = false;
+  bool at_newest_ = false;
+  int64_t begun_ns_ = 0;
+  std::optional<uint64_t> version_;
+  uint64_t step_ = 0;
+  std::string name_;
+  std::string asked_directory_;  // of the Snapshot calls
+  std::vector<int64_t> next_items_;
+  std::vector<bool> frozen_;
+  std::vector<bool> ended_;
+  std::vector<ShardFile> files_;
+  bool torn_ = false;
+  bool passed_ = false;  // a shard was past the version
+  absl::Status error_;
+  std::optional<Outcome> outcome_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_CHECKPOINT_CHECKPOINT_CYCLE_H_

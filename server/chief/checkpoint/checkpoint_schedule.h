@@ -1,0 +1,52 @@
+// When the next checkpoint is due, and in sync at which version.
+//
+// A sync checkpoint is asked for ahead of time, so that every shard still has
+// to reach its version: ahead by what the workers do in about a second, more
+// after a shard was past it.
+//
+// Threads: compatible.
+#ifndef SERVER_CHIEF_CHECKPOINT_CHECKPOINT_SCHEDULE_H_
+#define SERVER_CHIEF_CHECKPOINT_CHECKPOINT_SCHEDULE_H_
+
+#include <cstdint>
+#include <optional>
+
+namespace weir {
+
+class CheckpointSchedule {
+ public:
+  struct Options {
+    uint64_t every_steps = 0;    // 0: not by steps
+    double every_seconds = 0.0;  // 0: not by time
+    bool sync = false;
+  };
+
+  CheckpointSchedule(Options options, uint64_t step, int64_t now_ns);
+
+  // Call about every tick: measures the speed.
+  void Observe(uint64_t step, int64_t now_ns);
+  // The step at which to begin one now; nothing when none is due. In sync it is
+  // the version to ask for.
+  std::optional<uint64_t> Due(uint64_t step, int64_t now_ns) const;
+  // Sync: a version that no shard has passed, at most `last`.
+  uint64_t VersionAhead(uint64_t step, uint64_t last) const;
+
+  // One was tried up to `step`, well or not: the next comes a period later.
+  void OnTried(uint64_t step, int64_t now_ns);
+  void OnPassed();
+
+ private:
+  uint64_t Margin() const;
+
+  const Options options_;
+  uint64_t tried_step_;
+  int64_t tried_ns_;
+  uint64_t seen_step_;
+  int64_t seen_ns_;
+  double steps_per_second_ = -1.0;  // not known
+  uint64_t margin_ = 2;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_CHECKPOINT_CHECKPOINT_SCHEDULE_H_

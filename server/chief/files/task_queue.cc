@@ -1,0 +1,53 @@
+#include "server/chief/files/task_queue.h"
+
+#include <thread>
+#include <utility>
+
+namespace weir {
+
+TaskQueue::TaskQueue() : state_(std::make_shared<State>()) {
+  // Detached: a call that never returns must not keep the process from ending.
+  std::thread([state = state_] { Run(state); }).detach();
+}
+
+TaskQueue::~TaskQueue() {
+  std::deque<std::function<void()>> dropped;
+  MutexLock lock(&state_->mutex);
+  state_->stop = true;
+  dropped.swap(state_->tasks);
+  state_->changed.NotifyAll();
+  const auto deadline = std::chrono::steady_clock::now() + kEndWait;
+  while (!state_->ended && std::chrono::steady_clock::now() < deadline) {
+    state_->changed.WaitFor(&state_->mutex, std::chrono::milliseconds(100));
+  }
+}
+
+void TaskQueue::Post(std::function<void()> task) {
+  MutexLock lock(&state_->mutex);
+  if (!state_->stop) {
+    state_->tasks.push_back(std::move(task));
+    state_->changed.NotifyAll();
+  }
+}
+
+void TaskQueue::Run(const std::shared_ptr<State>& state) {
+  for (;;) {
+    std::function<void()> task;
+    {
+      MutexLock lock(&state->mutex);
+      while (!state->stop && state->tasks.empty()) {
+        state->changed.Wait(&state->mutex);
+      }
+      if (state->stop) {
+        state->ended = true;
+        state->changed.NotifyAll();
+        return;
+      }
+      task = std::move(state->tasks.front());
+      state->tasks.pop_front();
+    }
+    task();
+  }
+}
+
+}  // namespace weir

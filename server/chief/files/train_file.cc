@@ -1,0 +1,90 @@
+#include "server/chief/files/train_file.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kKeptBytesMax = size_t{64} << 20;
+
+}  // namespace
+
+absl::StatusOr<std::string> TrainFile::Text() {
+  absl::StatusOr<std::string> text = files_->ReadAll(path_);
+  return absl::IsNotFound(text.status()) ? std::string() : text;
+}
+
+absl::StatusOr<std::vector<TrainLine>> TrainFile::Read() {
+  WEIR_ASSIGN_OR_RETURN(const std::string text, Text());
+  std::vector<TrainLine> lines;
+  for (const std::string& line :
+       std::vector<std::string>(absl::StrSplit(text, '\n'))) {
+    if (const auto parsed = ParseTrainLine(line); parsed.has_value()) {
+      lines.push_back(*parsed);
+    }
+  }
+  return lines;
+}
+
+absl::Status TrainFile::Cut(uint64_t step) {
+  writer_.reset();
+  kept_.clear();
+  failing_ = false;
+  whole_bytes_.reset();
+  WEIR_ASSIGN_OR_RETURN(const std::string text, Text());
+  std::string kept;
+  for (const std::string& line :
+       std::vector<std::string>(absl::StrSplit(text, '\n'))) {
+    const auto parsed = ParseTrainLine(line);
+    if (parsed.has_value() && parsed->step <= step) {
+      absl::StrAppend(&kept, line, "\n");
+    }
+  }
+  return kept == text ? absl::OkStatus() : files_->WriteAtomically(path_, kept);
+}
+
+absl::Status TrainFile::Append(const std::string& line) {
+  if (kept_.size() < kKeptBytesMax) {
+    absl::StrAppend(&kept_, line, "\n");
+  }
+  const bool failed_before = failing_;
+  const absl::Status status = Flush();
+  return failed_before ? absl::OkStatus() : status;
+}
+
+absl::Status TrainFile::Flush() {
+  if (kept_.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::Status status = Write();
+  failing_ = !status.ok();
+  if (failing_) {
+    writer_.reset();
+    return Annotate(status, "lines of the loss curve wait in memory");
+  }
+  kept_.clear();
+  whole_bytes_.reset();
+  return absl::OkStatus();
+}
+
+absl::Status TrainFile::Write() {
+  if (failing_) {
+    WEIR_ASSIGN_OR_RETURN(std::string text, Text());
+    if (!whole_bytes_.has_value()) {
+      whole_bytes_ = text.rfind('\n') + 1;  // npos + 1 is 0
+    }
+    // Also when a rewrite failed behind its rename.
+    text.resize(std::min(text.size(), *whole_bytes_));
+    return files_->WriteAtomically(path_, absl::StrCat(text, kept_));
+  }
+  if (writer_ == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(writer_, files_->OpenAppend(path_));
+  }
+  return writer_->Append(kept_.data(), kept_.size());
+}
+
+}  // namespace weir

@@ -1,0 +1,51 @@
+// The values of --init_from: a safetensors file, tensors by name.
+//
+// Place: chief_runner.cc assigns them to shards that are declared and not yet
+// in training. Every variable must be there under its name or an alias, with
+// its shape, as F32, F16 or BF16; nothing else may be.
+//
+// Threads: Assign of different shards is safe at the same time.
+// Errors: INVALID_ARGUMENT  names the tensor and what is wrong with it.
+//         and those of SafetensorsReader and ShardLink.
+#ifndef SERVER_CHIEF_START_INITIAL_VALUES_H_
+#define SERVER_CHIEF_START_INITIAL_VALUES_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/transport/transport.h"
+#include "common/io/files.h"
+#include "common/io/safetensors.h"
+#include "common/job/layout.h"
+
+namespace weir {
+
+class InitialValues {
+ public:
+  static absl::StatusOr<std::unique_ptr<InitialValues>> Open(
+      Files* files, const std::string& path);
+
+  // Checks the file against the variables of `declaration`, then sends the
+  // values of `shard` to `link`.
+  absl::Status Assign(const Declaration& declaration, const Sender& sender,
+                      int shard, ShardLink* link) const;
+
+ private:
+  explicit InitialValues(std::unique_ptr<SafetensorsReader> reader)
+      : reader_(std::move(reader)) {}
+
+  // By variable, the array that holds it.
+  absl::StatusOr<std::vector<const SafetensorsArray*>> Match(
+      const Layout& layout) const;
+  absl::Status ReadRange(const SafetensorsArray& array, int64_t offset,
+                         int64_t count, float* out) const;
+
+  const std::unique_ptr<SafetensorsReader> reader_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_START_INITIAL_VALUES_H_

@@ -1,0 +1,482 @@
+#include "server/chief/start/start_sequence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "proto/job/job_spec_text.h"
+#include "proto/wire/declaration_io.h"
+#include "proto/wire/layout_io.h"
+#include "server/chief/start/start_plan.h"
+
+namespace weir {
+namespace {
+
+// Leaves what must stay the same while a job continues.
+JobSpec KeptFields(JobSpec spec) {
+  spec.mutable_train()->clear_epochs();
+  spec.mutable_train()->clear_steps();
+  spec.mutable_train()->clear_log_every_steps();
+  spec.clear_schedule();
+  spec.clear_checkpoint();
+  spec.clear_evaluation();
+  spec.clear_compute();
+  spec.clear_limits();
+  for (ParameterGroup& group : *spec.mutable_parameter_group()) {
+    group.clear_schedule();
+  }
+  // Decided when the job began; compared with the declaration.
+  if (spec.update().has_sync()) {
+    spec.mutable_update()->mutable_sync()->clear_contributions();
+  }
+  return spec;
+}
+
+}  // namespace
+
+std::string FirstResumeDifference(const JobSpec& before, const JobSpec& now) {
+  return FirstDifference(KeptFields(before), KeptFields(now));
+}
+
+std::string StartSequence::Describe() const {
+  switch (state_) {
+    case State::kHello:
+      return "waiting for the ps";
+    case State::kFinding:
+      return "looking for a checkpoint";
+    case State::kNeedsVariables:
+      return "waiting for the first worker";
+    case State::kDeclaring:
+      return "declaring the variables";
+    case State::kAssigning:
+      return options_.brought ? "waiting for worker 0's initial values"
+                              : "assigning the initial values";
+    case State::kRestoring:
+      return "restoring the shards";
+    case State::kReadingStatus:
+      return "taking over the shards";
+    case State::kReady:
+      return "in training";
+    case State::kFailed:
+      break;
+  }
+  return "failed";
+}
+
+void StartSequence::Fail(absl::Status status) {
+  state_ = State::kFailed;
+  status_ = std::move(status);
+}
+
+bool StartSequence::LastAnswer(int shard) {
+  answered_[shard] = true;
+  return std::count(answered_.begin(), answered_.end(), true) == shard_count();
+}
+
+void StartSequence::OnHellos(const std::vector<HelloReply>& hellos,
+                             std::vector<Action>* actions) {
+  if (state_ != State::kHello) {
+    return;
+  }
+  for (const HelloReply& hello : hellos) {
+    incarnations_.push_back(hello.incarnation());
+    seen_histories_.push_back(hello.history());
+  }
+  answered_.assign(shard_count(), false);
+  const StartPlan plan =
+      PlanStart(options_.spec.name(), options_.shard_names, hellos);
+  switch (plan.kind) {
+    case StartPlan::Kind::kRefuse:
+      Fail(plan.status);
+      return;
+    case StartPlan::Kind::kReplace:
+      if (!options_.resume) {
+        Fail(absl::Status(plan.status.code(),
+                          absl::StrCat(plan.status.message(),
+                                       "; start the job again with --resume")));
+        return;
+      }
+      lost_ = plan.status;
+      break;
+    case StartPlan::Kind::kLoad:
+      break;
+    case StartPlan::Kind::kAdopt:
+      adopted_ = true;
+      statuses_.resize(hellos.size());
+      state_ = State::kReadingStatus;
+      for (int s = 0; s < shard_count(); ++s) {
+        actions->push_back(ShardCall{s, StatusCall{}});
+      }
+      return;
+  }
+  state_ = State::kFinding;
+  actions->push_back(FindCheckpoint{options_.resume});
+}
+
+void StartSequence::OnCheckpointFound(
+    const absl::StatusOr<std::optional<FoundCheckpoint>>& found,
+    std::vector<Action>* actions) {
+  if (state_ != State::kFinding) {
+    return;
+  }
+  if (!differs_.ok()) {
+    // Only wanted to name the field.
+    if (found.ok() && found->has_value()) {
+      const absl::StatusOr<JobSpec> before = ParseJobSpec(
+          (*found)->manifest.job_spec_text(), "the job of the manifest");
+      const std::string difference =
+          before.ok() ? FirstDifference(*before, options_.spec) : "";
+      if (!difference.empty()) {
+        differs_ = absl::InvalidArgumentError(
+            absl::StrCat(differs_.message(), ": ", difference));
+      }
+    }
+    Fail(differs_);
+    return;
+  }
+  if (!found.ok()) {
+    Fail(found.status());
+    return;
+  }
+  if (!found->has_value()) {
+    if (!lost_.ok()) {
+      Fail(absl::Status(lost_.code(),
+                        absl::StrCat(lost_.message(),
+                                     ", and there is no checkpoint yet: stop "
+                                     "every task and start the job anew")));
+      return;
+    }
+    if (options_.resume && options_.trained_to > 0) {
+      Fail(absl::InvalidArgumentError(absl::StrCat(
+          "--resume: '", options_.checkpoint_directory,
+          "' holds no checkpoint, but the job was trained to step ",
+          options_.trained_to,
+          ", says train.jsonl beside it: put the checkpoints back; to train "
+          "from the beginning instead, remove train.jsonl")));
+      return;
+    }
+    if (options_.resume) {
+      actions->push_back(LogLine{
+          false, "there is no checkpoint yet: starting from the beginning"});
+    }
+    state_ = State::kNeedsVariables;
+    return;
+  }
+  if (!options_.resume) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        (*found)->directory,
+        " exists: continue that job with --resume, or choose another "
+        "--workdir")));
+    return;
+  }
+  if (options_.brought) {
+    found_ = **found;
+    state_ = State::kNeedsVariables;
+    return;
+  }
+  Restore(**found, actions);
+}
+
+absl::Status StartSequence::CompleteDeclaration() {
+  const JobSpec& spec = options_.spec;
+  declaration_.set_job(spec.name());
+  declaration_.set_shard_count(static_cast<uint32_t>(shard_count()));
+  declaration_.set_block_elements(
+      spec.limits().block_elements() > 0
+          ? spec.limits().block_elements()
+          : static_cast<uint64_t>(Layout::kDefaultBlockElements));
+  declaration_.clear_group();
+  for (const Group& group : GroupsFromSpec(spec)) {
+    *declaration_.add_group() = group;
+  }
+  declaration_.clear_table();
+  for (const EmbeddingTable& table : TablesFromSpec(spec)) {
+    *declaration_.add_table() = table;
+  }
+  declaration_.set_seed(spec.seed());
+  declaration_.set_slot_count(static_cast<uint32_t>(options_.worker_count));
+  declaration_.set_out_of_order_bytes(spec.limits().out_of_order_bytes() > 0
+                                          ? spec.limits().out_of_order_bytes()
+                                          : uint64_t{256} << 20);
+  declaration_.set_job_spec_hash(options_.spec_hash);
+  return BeginHistory();
+}
+
+absl::Status StartSequence::BeginHistory() {
+  do {
+    declaration_.set_history(options_.random());
+  } while (declaration_.history() == 0);
+  WEIR_ASSIGN_OR_RETURN(Layout layout, LayoutFromDeclaration(declaration_));
+  layout_ = std::move(layout);
+  return absl::OkStatus();
+}
+
+void StartSequence::OnVariables(
+    const google::protobuf::RepeatedPtrField<Variable>& list,
+    std::vector<Action>* actions) {
+  if (state_ != State::kNeedsVariables) {
+    return;
+  }
+  *declaration_.mutable_variable() = list;
+  *declaration_.mutable_update() = options_.spec.update();
+  if (declaration_.update().has_sync() &&
+      declaration_.update().sync().contributions() == 0) {
+    declaration_.mutable_update()->mutable_sync()->set_contributions(
+        static_cast<uint32_t>(options_.worker_count));
+  }
+  const absl::Status status = CompleteDeclaration();
+  if (!status.ok()) {
+    Fail(status);
+    return;
+  }
+  DeclareShards(actions);
+}
+
+void StartSequence::DeclareShards(std::vector<Action>* actions) {
+  state_ = State::kDeclaring;
+  for (int s = 0; s < shard_count(); ++s) {
+    DeclareRequest request;
+    *request.mutable_declaration() = declaration_;
+    request.set_shard(static_cast<uint32_t>(s));
+    request.set_chief_secret(options_.chief_secret);
+    actions->push_back(ShardCall{s, request});
+  }
+}
+
+void StartSequence::OnBrought(const Declaration& declaration,
+                              std::vector<Action>* actions) {
+  if (state_ != State::kNeedsVariables) {
+    return;
+  }
+  declaration_ = declaration;
+  declaration_.clear_base_version();
+  declaration_.clear_applied_range();
+  declaration_.clear_job_spec_hash();
+  declaration_.clear_pushes_before();
+  declaration_.clear_restored_from();
+  absl::Status status =
+      found_.has_value() ? ContinueBrought(*found_) : absl::OkStatus();
+  if (status.ok()) {
+    status = BeginHistory();
+  }
+  if (!status.ok()) {
+    Fail(status);
+  } else if (found_.has_value()) {
+    RestoreShards(found_->directory, actions);
+  } else {
+    DeclareShards(actions);
+  }
+}
+
+absl::Status StartSequence::ContinueBrought(const FoundCheckpoint& found) {
+  const Manifest& manifest = found.manifest;
+  if (!manifest.job_spec_text().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        found.directory,
+        " was made by a job file: continue it with --job, or choose another "
+        "--workdir"));
+  }
+  const std::string difference =
+      FirstTensorDifference(manifest.declaration(), declaration_);
+  if (!difference.empty()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(found.directory,
+                     " was made by another model (called \"on the server\" "
+                     "here): ",
+                     difference));
+  }
+  declaration_.set_base_version(manifest.step());
+  uint64_t pushes = 0;
+  for (const uint64_t of_slot : manifest.pushes()) {
+    pushes += of_slot;
+  }
+  const auto slots = static_cast<uint64_t>(options_.worker_count);
+  if (manifest.pushes_size() == options_.worker_count) {
+    *declaration_.mutable_pushes_before() = manifest.pushes();
+  } else {
+    // Other workers go on: each as if it had made its share.
+    const bool sync = manifest.declaration().update().has_sync();
+    declaration_.mutable_pushes_before()->Resize(
+        options_.worker_count, sync ? manifest.step() : pushes / slots);
+  }
+  return absl::OkStatus();
+}
+
+void StartSequence::OnValuesAssigned() {
+  if (state_ == State::kAssigning && options_.brought) {
+    state_ = State::kReady;
+  }
+}
+
+void StartSequence::Restore(const FoundCheckpoint& found,
+                            std::vector<Action>* actions) {
+  const Manifest& manifest = found.manifest;
+  if (manifest.job_spec_text().empty()) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        found.directory,
+        " was made by a program of the SDK: continue it without --job, or "
+        "choose another --workdir")));
+    return;
+  }
+  const absl::StatusOr<JobSpec> before =
+      ParseJobSpec(manifest.job_spec_text(), "the job of the manifest");
+  if (!before.ok()) {
+    Fail(Annotate(before.status(), found.directory));
+    return;
+  }
+  const std::string difference = FirstResumeDifference(*before, options_.spec);
+  const Update& update = manifest.declaration().update();
+  const uint32_t contributions = options_.spec.update().sync().contributions();
+  if (!difference.empty()) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        found.directory, " was made by another JobSpec: ", difference)));
+    return;
+  }
+  if (update.has_sync() && contributions != 0 &&
+      contributions != update.sync().contributions()) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        found.directory, " was made with update.sync.contributions ",
+        update.sync().contributions(), ", not ", contributions)));
+    return;
+  }
+  *declaration_.mutable_variable() = manifest.declaration().variable();
+  *declaration_.mutable_update() = update;
+  *declaration_.mutable_applied_range() = manifest.applied_range();
+  declaration_.set_base_version(manifest.step());
+  const absl::Status status = CompleteDeclaration();
+  if (!status.ok()) {
+    Fail(Annotate(status, found.directory));
+    return;
+  }
+  RestoreShards(found.directory, actions);
+}
+
+void StartSequence::RestoreShards(const std::string& directory,
+                                  std::vector<Action>* actions) {
+  if (!lost_.ok()) {
+    actions->push_back(LogLine{true, std::string(lost_.message())});
+  }
+  actions->push_back(LogLine{false, absl::StrCat("restoring ", shard_count(),
+                                                 " shards from ", directory)});
+  restored_ = true;
+  declaration_.set_restored_from(
+      directory.substr(directory.rfind('/') + 1));  // npos + 1 is 0
+  state_ = State::kRestoring;
+  for (int s = 0; s < shard_count(); ++s) {
+    RestoreRequest request;
+    *request.mutable_declaration() = declaration_;
+    request.set_shard(static_cast<uint32_t>(s));
+    request.set_checkpoint_dir(directory);
+    request.set_seen_history(seen_histories_[s]);
+    request.set_chief_secret(options_.chief_secret);
+    actions->push_back(ShardCall{s, request});
+  }
+}
+
+void StartSequence::OnDeclared(int shard,
+                               const absl::StatusOr<DeclareReply>& reply,
+                               std::vector<Action>* actions) {
+  if (state_ != State::kDeclaring && state_ != State::kRestoring) {
+    return;
+  }
+  if (!reply.ok()) {
+    Fail(Annotate(reply.status(), options_.shard_names[shard]));
+    return;
+  }
+  if (reply->layout_fingerprint() != layout_->fingerprint()) {
+    Fail(absl::InternalError(
+        absl::StrCat(options_.shard_names[shard],
+                     " computed another layout: its version of Weir differs "
+                     "from the chief's")));
+    return;
+  }
+  incarnations_[shard] = reply->incarnation();
+  if (!LastAnswer(shard)) {
+    return;
+  }
+  if (state_ == State::kDeclaring && options_.brought) {
+    state_ = State::kAssigning;  // by worker 0
+    return;
+  }
+  if (state_ == State::kRestoring || !options_.init_from) {
+    state_ = State::kReady;
+    return;
+  }
+  answered_.assign(shard_count(), false);
+  state_ = State::kAssigning;
+  Sender sender;
+  sender.set_job(declaration_.job());
+  sender.set_history(declaration_.history());
+  sender.set_layout_fingerprint(layout_->fingerprint());
+  for (int s = 0; s < shard_count(); ++s) {
+    actions->push_back(ShardCall{s, AssignCall{declaration_, sender}});
+  }
+}
+
+void StartSequence::OnAssigned(int shard, const absl::Status& status) {
+  if (state_ != State::kAssigning) {
+    return;
+  }
+  if (!status.ok()) {
+    Fail(Annotate(status, options_.shard_names[shard]));
+  } else if (LastAnswer(shard)) {
+    state_ = State::kReady;
+  }
+}
+
+void StartSequence::OnStatus(int shard, const absl::StatusOr<PsStatus>& reply,
+                             std::vector<Action>* actions) {
+  if (state_ != State::kReadingStatus) {
+    return;
+  }
+  if (!reply.ok()) {
+    Fail(Annotate(reply.status(), options_.shard_names[shard]));
+    return;
+  }
+  statuses_[shard] = *reply;
+  if (LastAnswer(shard)) {
+    Adopt(actions);
+  }
+}
+
+void StartSequence::Adopt(std::vector<Action>* actions) {
+  declaration_ = statuses_[0].declaration();
+  for (int s = 0; s < shard_count(); ++s) {
+    if (statuses_[s].declaration().history() != declaration_.history()) {
+      Fail(absl::FailedPreconditionError(absl::StrCat(
+          options_.shard_names[s], " changed while it was being taken over")));
+      return;
+    }
+  }
+  if (options_.brought && !declaration_.job_spec_hash().empty()) {
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("the shards are training '", declaration_.job(),
+                     "', which has a job file: start the chief with --job")));
+    return;
+  }
+  if (declaration_.job_spec_hash() != options_.spec_hash) {
+    differs_ = absl::InvalidArgumentError(
+        "the shards are training another version of this JobSpec");
+    state_ = State::kFinding;
+    actions->push_back(FindCheckpoint{false});
+    return;
+  }
+  if (declaration_.slot_count() !=
+      static_cast<uint32_t>(options_.worker_count)) {
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("the shards are training with ", declaration_.slot_count(),
+                     " workers, this cluster has ", options_.worker_count,
+                     ": stop every task and start again with --resume")));
+    return;
+  }
+  absl::StatusOr<Layout> layout = LayoutFromDeclaration(declaration_);
+  if (!layout.ok()) {
+    Fail(layout.status());
+    return;
+  }
+  layout_ = *std::move(layout);
+  state_ = State::kReady;
+}
+
+}  // namespace weir

@@ -1,0 +1,142 @@
+#include "server/chief/start/workdir_claim.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
+
+namespace weir {
+namespace {
+
+constexpr char kClaimName[] = ".chief";
+constexpr char kSecretName[] = ".chief_secret";
+constexpr size_t kSecretBytes = 64;  // hexadecimal digits
+constexpr std::chrono::milliseconds kLookEvery{50};
+
+std::string WhoIAm() {
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  return absl::StrCat("process ", getpid(), " on ", host, "\n");
+}
+
+// What the holder wrote, in one line.
+std::string Holder(int file) {
+  char text[512];
+  const ssize_t bytes = pread(file, text, sizeof(text), 0);
+  std::string holder(text, bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  holder = holder.substr(0, holder.find('\n'));
+  return holder.empty() ? "a process that has not said its name" : holder;
+}
+
+// Whether `path` still names the open file: somebody may have removed it.
+bool IsAt(int file, const std::string& path) {
+  struct stat opened = {};
+  struct stat there = {};
+  return fstat(file, &opened) == 0 && stat(path.c_str(), &there) == 0 &&
+         opened.st_dev == there.st_dev && opened.st_ino == there.st_ino;
+}
+
+absl::StatusOr<FileDescriptor> OpenClaim(const std::string& path) {
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.valid()) {
+    return FileError(errno, "open", path);
+  }
+  return file;
+}
+
+std::string DrawSecret() {
+  std::random_device random;
+  std::string secret;
+  while (secret.size() < kSecretBytes) {
+    absl::StrAppend(&secret, absl::Hex(random(), absl::kZeroPad8));
+  }
+  return secret;
+}
+
+// A new file of mode 0600, durable, under `path`.
+absl::Status WriteSecret(const std::string& path, const std::string& secret) {
+  const std::string temporary = TemporaryPath(path);
+  const FileDescriptor file(
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.valid()) {
+    return FileError(errno, "open", temporary);
+  }
+  if (write(file.get(), secret.data(), secret.size()) !=
+          static_cast<ssize_t>(secret.size()) ||
+      fsync(file.get()) != 0) {
+    const absl::Status status = FileError(errno, "write", temporary);
+    unlink(temporary.c_str());
+    return status;
+  }
+  return Files::Real()->Publish(temporary, path);
+}
+
+absl::StatusOr<std::string> FindSecret(const std::string& path) {
+  for (const bool drawn : {false, true}) {
+    if (drawn) {
+      WEIR_RETURN_IF_ERROR(WriteSecret(path, DrawSecret()));
+    }
+    // Also what was just written: without locks another chief may be later.
+    absl::StatusOr<std::string> secret = Files::Real()->ReadAll(path);
+    if (secret.ok() && secret->size() == kSecretBytes) {
+      return secret;
+    }
+    if (!secret.ok() && !absl::IsNotFound(secret.status())) {
+      return secret;
+    }
+  }
+  return absl::InternalError(
+      absl::StrCat("'", path, "' changes while it is read"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkdirClaim>> WorkdirClaim::Take(
+    const Options& options) {
+  const std::string path = JoinPath(options.directory, kClaimName);
+  const std::string secret_path = JoinPath(options.directory, kSecretName);
+  const auto deadline = std::chrono::steady_clock::now() + options.wait;
+  for (;;) {
+    WEIR_ASSIGN_OR_RETURN(FileDescriptor file, OpenClaim(path));
+    const int operation = LOCK_EX | LOCK_NB;
+    const int result = options.lock ? options.lock(file.get(), operation)
+                                    : flock(file.get(), operation);
+    const int error = result == 0 ? 0 : errno;
+    if (error == 0 && IsAt(file.get(), path)) {
+      const std::string who = WhoIAm();
+      if (ftruncate(file.get(), 0) != 0 ||
+          pwrite(file.get(), who.data(), who.size(), 0) < 0) {
+        // Only the name is lost, for instance on a full disk.
+        LOG_WARN("{}", std::string(FileError(errno, "write", path).message()));
+      }
+      WEIR_ASSIGN_OR_RETURN(std::string secret, FindSecret(secret_path));
+      return std::unique_ptr<WorkdirClaim>(
+          new WorkdirClaim(std::move(file), true, std::move(secret)));
+    }
+    if (error != 0 && error != EWOULDBLOCK && error != EINTR) {
+      LOG_WARN("{}: nothing keeps a second chief off this work directory",
+               std::string(FileError(error, "lock", path).message()));
+      WEIR_ASSIGN_OR_RETURN(std::string secret, FindSecret(secret_path));
+      return std::unique_ptr<WorkdirClaim>(
+          new WorkdirClaim(std::move(file), false, std::move(secret)));
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return absl::UnavailableError(absl::StrCat(
+          "another chief works in ", DirectoryOf(options.directory), ": ",
+          Holder(file.get()), "; end it, or choose another --workdir"));
+    }
+    std::this_thread::sleep_for(kLookEvery);
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,63 @@
+// A chief's claim on its work directory: one chief at a time.
+//
+// Place: chief_runner.cc takes it before it touches anything in the directory,
+// and keeps it as long as it may write there.
+//
+//   <directory>/.chief          locked (flock) by the living chief; its name
+//   <directory>/.chief_secret   what ps ask of who ends them; mode 0600
+//
+// The secret is drawn once per directory, so that a chief which is started
+// again knows it. The file stays when the claim ends: whoever removed it could
+// remove that of a successor. The kernel gives the lock back when the process
+// ends, however it ends; a share gives it back when the host's lease runs out.
+//
+// Threads: compatible.
+// Errors: UNAVAILABLE  another chief has it, and had it for all of `wait`;
+//                      names it.
+//         and those of Files, for the file itself.
+#ifndef SERVER_CHIEF_START_WORKDIR_CLAIM_H_
+#define SERVER_CHIEF_START_WORKDIR_CLAIM_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/io/file_descriptor.h"
+
+namespace weir {
+
+class WorkdirClaim {
+ public:
+  struct Options {
+    std::string directory;  // exists
+    // For a predecessor that is about to end.
+    std::chrono::milliseconds wait{5000};
+    // As flock(2); tests stand in for a file system without locks.
+    std::function<int(int descriptor, int operation)> lock;
+  };
+
+  static absl::StatusOr<std::unique_ptr<WorkdirClaim>> Take(
+      const Options& options);
+
+  // False where the file system has no locks: another chief may be alive.
+  bool exclusive() const { return exclusive_; }
+  const std::string& secret() const { return secret_; }
+
+ private:
+  WorkdirClaim(FileDescriptor file, bool exclusive, std::string secret)
+      : file_(std::move(file)),
+        exclusive_(exclusive),
+        secret_(std::move(secret)) {}
+
+  const FileDescriptor file_;  // closing it ends the claim
+  const bool exclusive_;
+  const std::string secret_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_START_WORKDIR_CLAIM_H_

@@ -1,0 +1,106 @@
+// What the chief's decisions ask its shell to do.
+//
+// Place: JobState returns them; chief_runner.cc carries them out and reports
+// back with an event. Actions for one shard are carried out in order.
+#ifndef SERVER_CHIEF_STATE_ACTIONS_H_
+#define SERVER_CHIEF_STATE_ACTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/chief.pb.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+struct HelloCall {};
+struct StatusCall {};
+// Sets the values of --init_from.
+struct AssignCall {
+  Declaration declaration;
+  Sender sender;
+};
+
+// Everything but HelloCall is repeated by the shell after UNAVAILABLE and
+// DEADLINE_EXCEEDED, until limits.lost_after.
+struct ShardCall {
+  int shard = 0;
+  std::variant<HelloCall, StatusCall, DeclareRequest, RestoreRequest,
+               AssignCall, SetSlotsRequest, SnapshotRequest, ShutdownRequest>
+      request;
+};
+
+// To the worker on heartbeat stream `stream`.
+struct SendCommand {
+  uint64_t stream = 0;
+  Command command;
+};
+
+struct EndStream {
+  uint64_t stream = 0;
+  absl::Status status;
+};
+
+// Looks for the newest checkpoint; answer: OnCheckpointFound.
+struct FindCheckpoint {
+  bool verify = false;  // read every file; obey --allow_older
+};
+
+// Makes a directory for a checkpoint of `step`; answer: OnPrepared, its name.
+struct PrepareCheckpoint {
+  uint64_t step = 0;
+};
+
+// Checks the shard files and writes the manifest; answer: OnCommitted.
+struct CommitCheckpoint {
+  Manifest manifest;
+};
+
+// Empties a checkpoint that will not be committed. No answer.
+struct DiscardCheckpoint {
+  std::string name;
+};
+
+// Cuts train.jsonl after `step`. No answer.
+struct CutTrainLog {
+  uint64_t step = 0;
+};
+
+struct AppendTrainLog {
+  std::string line;
+};
+
+// Writes DIR/DONE; when `wait`, watches for the evaluator: OnEvaluated.
+struct WriteDone {
+  std::string checkpoint;
+  bool wait = false;
+};
+
+struct LogLine {
+  bool warning = false;
+  std::string text;
+};
+
+// The job is over; the last action.
+struct Finish {
+  absl::Status status;
+};
+
+using Action =
+    std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
+                 PrepareCheckpoint, CommitCheckpoint, DiscardCheckpoint,
+                 CutTrainLog, AppendTrainLog, WriteDone, LogLine, Finish>;
+
+// A committed checkpoint that JobState may restore.
+struct FoundCheckpoint {
+  std::string directory;  // absolute, as every ps must see it
+  Manifest manifest;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_STATE_ACTIONS_H_

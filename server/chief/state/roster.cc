@@ -1,0 +1,222 @@
+#include "server/chief/state/roster.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/plant.h"
+
+namespace weir {
+namespace {
+
+absl::Status Replaced(uint32_t slot, const std::string& host) {
+  return absl::PermissionDeniedError(
+      absl::StrCat("worker ", slot, " was replaced by a newer process",
+                   host.empty() ? "" : " on ", host, "; this one must end"));
+}
+
+}  // namespace
+
+Roster::Roster(int count, int64_t now_ns) : workers_(count) {
+  for (Worker& worker : workers_) {
+    worker.absent_since_ns = now_ns;
+  }
+}
+
+void Roster::SetGeneration(int slot, uint32_t generation) {
+  workers_[slot].generation = std::max(workers_[slot].generation, generation);
+}
+
+absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
+                                      bool same_history, uint64_t next_item,
+                                      int64_t now_ns, uint64_t* ended) {
+  *ended = 0;
+  Worker& worker = workers_[request.index()];
+  if (worker.replaced.contains(request.process())) {
+    return Replaced(request.index(), worker.host);
+  }
+  if (worker.process == request.process()) {
+    return worker.state == Worker::State::kGranted;
+  }
+  if (worker.process == 0 && same_history && worker.generation > 0 &&
+      request.held_generation() == worker.generation) {
+    // We were restarted and it goes on.
+    worker.process = request.process();
+    worker.host = request.host();
+    worker.state = Worker::State::kGranted;
+    worker.granted_item = worker.next_item = worker.reported = next_item;
+    return true;
+  }
+  if (same_history && request.held_generation() != 0 &&
+      request.held_generation() < worker.generation &&
+      !Planted("roster.replaced_comes_back")) {
+    // Replaced before we were restarted: the generation tells.
+    worker.replaced.insert(request.process());
+    return Replaced(request.index(), worker.host);
+  }
+  if (worker.process != 0) {
+    worker.replaced.insert(worker.process);
+    *ended = worker.stream;
+    Disconnect(&worker, now_ns);
+  }
+  worker.process = request.process();
+  worker.host = request.host();
+  worker.told = false;
+  worker.sequence = 0;
+  ++worker.generation;
+  worker.retired = false;
+  worker.state = Worker::State::kWanted;
+  dirty_ = true;
+  return false;
+}
+
+void Roster::SetRetired(int slot, bool retired) {
+  if (workers_[slot].retired != retired) {
+    workers_[slot].retired = retired;
+    dirty_ = true;
+  }
+}
+
+std::vector<SetSlotsRequest::Slot> Roster::BeginRound() {
+  dirty_ = false;
+  in_round_ = true;
+  std::vector<SetSlotsRequest::Slot> slots;
+  for (int w = 0; w < count(); ++w) {
+    if (workers_[w].state == Worker::State::kWanted) {
+      workers_[w].state = Worker::State::kInRound;
+    }
+    SetSlotsRequest::Slot slot;
+    slot.set_slot(static_cast<uint32_t>(w));
+    slot.set_generation(workers_[w].generation);
+    slot.set_retired(workers_[w].retired);
+    slot.set_process(workers_[w].process);
+    slots.push_back(slot);
+  }
+  return slots;
+}
+
+uint64_t Roster::EndRound(const std::function<uint64_t(int)>& next_item,
+                          int64_t now_ns) {
+  in_round_ = false;
+  uint64_t unreported = 0;
+  for (int w = 0; w < count(); ++w) {
+    Worker& worker = workers_[w];
+    if (worker.state != Worker::State::kInRound) {
+      continue;
+    }
+    worker.state = Worker::State::kGranted;
+    worker.granted_item = next_item(w);
+    worker.next_item = std::max(worker.next_item, worker.granted_item);
+    if (worker.reported < worker.granted_item) {
+      unreported += worker.granted_item - worker.reported;
+      worker.reported = worker.granted_item;
+    }
+    worker.absent_since_ns = now_ns;
+    worker.out_of_work = false;
+  }
+  return unreported;
+}
+
+absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
+                                int64_t now_ns, bool* fresh, uint64_t* ended,
+                                int* repeated) {
+  *fresh = false;
+  *ended = 0;
+  *repeated = 0;
+  if (progress.slot() >= workers_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("heartbeat of worker ", progress.slot(), ": the job has ",
+                     workers_.size(), " workers"));
+  }
+  Worker& worker = workers_[progress.slot()];
+  if (worker.state != Worker::State::kGranted ||
+      progress.generation() != worker.generation) {
+    if (worker.process == 0) {
+      // We were restarted and do not know it yet.
+      return absl::UnavailableError(absl::StrCat(
+          "worker ", progress.slot(), " has no grant of this chief: register"));
+    }
+    return Replaced(progress.slot(), worker.host);
+  }
+  if (worker.stream != stream) {
+    *fresh = true;
+    *ended = worker.stream;
+    worker.stream = stream;
+  }
+  worker.heard_before_ns = *fresh ? now_ns : worker.heard_ns;
+  worker.heard_ns = now_ns;
+  worker.holding = progress.holding();
+  worker.out_of_work = progress.out_of_work();
+  worker.told = worker.told || progress.ending();
+  worker.next_item = std::max(worker.next_item, progress.next_item());
+  const auto reports = static_cast<int64_t>(progress.item_size());
+  const auto missing = static_cast<int64_t>(progress.next_item()) -
+                       static_cast<int64_t>(worker.reported);
+  *repeated =
+      static_cast<int>(reports - std::clamp(missing, int64_t{0}, reports));
+  worker.reported += static_cast<uint64_t>(reports - *repeated);
+  return absl::OkStatus();
+}
+
+void Roster::Disconnect(Worker* worker, int64_t now_ns) {
+  worker->stream = 0;
+  worker->holding = false;
+  worker->absent_since_ns = now_ns;
+}
+
+int Roster::OnStreamLost(uint64_t stream, int64_t now_ns) {
+  for (int w = 0; w < count(); ++w) {
+    if (stream != 0 && workers_[w].stream == stream) {
+      Disconnect(&workers_[w], now_ns);
+      return w;
+    }
+  }
+  return -1;
+}
+
+std::vector<uint64_t> Roster::DropSilent(int64_t lost_after_ns,
+                                         int64_t now_ns) {
+  std::vector<uint64_t> dropped;
+  for (Worker& worker : workers_) {
+    if (worker.connected() && now_ns - worker.heard_ns > lost_after_ns) {
+      dropped.push_back(worker.stream);
+      Disconnect(&worker, now_ns);
+    }
+  }
+  return dropped;
+}
+
+bool Roster::AllHold() const {
+  return std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) {
+    return !w.connected() || w.holding || w.out_of_work;
+  });
+}
+
+bool Roster::AnyConnected() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const Worker& w) { return w.connected(); });
+}
+
+bool Roster::AllTold(bool retired_knows) const {
+  return std::all_of(workers_.begin(), workers_.end(), [&](const Worker& w) {
+    return w.told || (retired_knows && w.retired) ||
+           (w.generation == 0 && !w.asked);
+  });
+}
+
+bool Roster::AllOutOfWork() const {
+  return std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) {
+    return w.generation == 0 || w.out_of_work;
+  });
+}
+
+std::vector<uint64_t> Roster::streams() const {
+  std::vector<uint64_t> streams;
+  for (const Worker& worker : workers_) {
+    if (worker.connected()) {
+      streams.push_back(worker.stream);
+    }
+  }
+  return streams;
+}
+
+}  // namespace weir

@@ -1,0 +1,123 @@
+// Who is worker 0, 1, ...: registrations, generations, heartbeats.
+//
+// Place: inside JobState, which sends SetSlots when a round is due and answers
+// Register from here.
+//
+// Terms
+//   round   SetSlots on every shard, then a Hello to each: after it, older
+//           generations are fenced and the marks are final for them.
+//   stream  one Heartbeat call; a newer one of the same grant replaces it.
+//
+// Invariants
+//   I1. A generation of a slot is granted to one process only, and each grant's
+//       is larger than any that a shard has seen.
+//   I2. A grant is answered only after a round that carried its generation.
+//   I3. A process that was replaced never gets a grant again, also not from a
+//       chief that was restarted: what it holds is older than what the shards
+//       know.
+// Threads: compatible.
+// Errors: PERMISSION_DENIED  a newer process has the slot.
+#ifndef SERVER_CHIEF_STATE_ROSTER_H_
+#define SERVER_CHIEF_STATE_ROSTER_H_
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/chief.pb.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class Roster {
+ public:
+  struct Worker {
+    enum class State { kAbsent, kWanted, kInRound, kGranted };
+    State state = State::kAbsent;
+    uint64_t process = 0;
+    std::string host;
+    uint32_t generation = 0;  // largest known
+    uint64_t stream = 0;      // 0: not connected
+    int64_t heard_ns = 0;
+    int64_t heard_before_ns = 0;  // the heartbeat before
+    int64_t absent_since_ns = 0;
+    uint64_t granted_item = 0;  // of the grant
+    uint64_t next_item = 0;     // acknowledged on every shard below it
+    uint64_t reported = 0;  // items that had their ItemReport, or never will
+    bool holding = false;
+    bool out_of_work = false;
+    bool retired = false;
+    bool asked = false;        // it registered, even before there was a grant
+    bool told = false;         // it knows that it ends
+    uint64_t sequence = 0;     // of its newest reports
+    uint64_t bytes_moved = 0;  // most that any process told
+    std::set<uint64_t> replaced;  // processes
+
+    bool connected() const { return stream != 0; }
+  };
+
+  Roster(int count, int64_t now_ns);
+
+  int count() const { return static_cast<int>(workers_.size()); }
+  const Worker& worker(int slot) const { return workers_[slot]; }
+  Worker* mutable_worker(int slot) { return &workers_[slot]; }
+
+  // At the start: the largest generation that the shards have seen.
+  void SetGeneration(int slot, uint32_t generation);
+
+  // True: granted, answer it. False: a round must come first. `ended` gets the
+  // stream of the process that this one replaces, or 0. `same_history`: the
+  // request's held grant is of our history.
+  absl::StatusOr<bool> Register(const RegisterRequest& request,
+                                bool same_history, uint64_t next_item,
+                                int64_t now_ns, uint64_t* ended);
+
+  // Asks for a round that says whether `slot` is retired.
+  void SetRetired(int slot, bool retired);
+  bool NeedsRound() const { return dirty_ && !in_round_; }
+  bool in_round() const { return in_round_; }
+  // The slots of SetSlots, all of them.
+  std::vector<SetSlotsRequest::Slot> BeginRound();
+  // Every shard took it. `next_item` answers from marks read after it. Returns
+  // the items by slot that nobody will report.
+  uint64_t EndRound(const std::function<uint64_t(int)>& next_item,
+                    int64_t now_ns);
+
+  // Checks the grant that a heartbeat speaks for and takes its liveness.
+  // `fresh` becomes true on a stream's first message; `ended` as above;
+  // `repeated` is how many of its first reports are of items that count as
+  // reported: a chief that was restarted takes them from the marks.
+  absl::Status OnProgress(uint64_t stream, const Progress& progress,
+                          int64_t now_ns, bool* fresh, uint64_t* ended,
+                          int* repeated);
+  // Returns the slot that lost its stream, or -1.
+  int OnStreamLost(uint64_t stream, int64_t now_ns);
+  // Drops workers that were silent for `lost_after_ns`; returns their streams.
+  std::vector<uint64_t> DropSilent(int64_t lost_after_ns, int64_t now_ns);
+
+  // Every connected worker with work holds.
+  bool AllHold() const;
+  bool AnyConnected() const;
+  // Whoever has or wants a slot of this history knows that it ends.
+  // `retired_knows`: who retired its slot ended by itself.
+  bool AllTold(bool retired_knows) const;
+  // Whoever has a slot has nothing left to do, and its chief heard it from
+  // there.
+  bool AllOutOfWork() const;
+  std::vector<uint64_t> streams() const;  // of connected workers
+
+ private:
+  void Disconnect(Worker* worker, int64_t now_ns);
+
+  std::vector<Worker> workers_;
+  bool dirty_ = false;
+  bool in_round_ = false;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_STATE_ROSTER_H_

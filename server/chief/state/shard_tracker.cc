@@ -1,0 +1,188 @@
+#include "server/chief/state/shard_tracker.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace weir {
+
+SlotStatus FindSlot(const google::protobuf::RepeatedPtrField<SlotStatus>& list,
+                    int slot) {
+  for (const SlotStatus& status : list) {
+    if (status.slot() == static_cast<uint32_t>(slot)) {
+      return status;
+    }
+  }
+  return SlotStatus();
+}
+
+ShardTracker::ShardTracker(std::vector<std::string> addresses,
+                           int64_t lost_after_ns)
+    : lost_after_ns_(lost_after_ns) {
+  for (std::string& address : addresses) {
+    Shard shard;
+    shard.address = std::move(address);
+    shards_.push_back(std::move(shard));
+  }
+}
+
+std::string ShardTracker::Name(int shard) const {
+  return absl::StrCat("ps ", shard, " (", shards_[shard].address, ")");
+}
+
+std::vector<std::string> ShardTracker::Names() const {
+  std::vector<std::string> names;
+  for (int s = 0; s < count(); ++s) {
+    names.push_back(Name(s));
+  }
+  return names;
+}
+
+uint64_t ShardTracker::Asked(int shard, int64_t now_ns) {
+  shards_[shard].asked_ns = now_ns;
+  return ++shards_[shard].asked;
+}
+
+void ShardTracker::Answered(int shard, const absl::StatusOr<HelloReply>& reply,
+                            int64_t now_ns) {
+  Shard& s = shards_[shard];
+  ++s.answered;
+  s.error = reply.status();
+  if (reply.ok()) {
+    s.hello = *reply;
+    s.fresh = s.answered;
+    s.heard_ns = now_ns;
+  }
+}
+
+bool ShardTracker::Due(int shard, int64_t every_ns, int64_t now_ns) const {
+  const Shard& s = shards_[shard];
+  return s.answered == s.asked &&
+         (s.asked == 0 || now_ns - s.asked_ns >= every_ns);
+}
+
+bool ShardTracker::Fresh(int shard, uint64_t ticket) const {
+  return shards_[shard].fresh >= ticket;
+}
+
+bool ShardTracker::AllAnswered() const {
+  return std::all_of(shards_.begin(), shards_.end(),
+                     [](const Shard& s) { return s.fresh > 0; });
+}
+
+std::vector<HelloReply> ShardTracker::hellos() const {
+  std::vector<HelloReply> hellos;
+  for (const Shard& shard : shards_) {
+    hellos.push_back(shard.hello);
+  }
+  return hellos;
+}
+
+void ShardTracker::Expect(uint64_t history, std::vector<bool> has_blocks,
+                          int64_t now_ns) {
+  history_ = history;
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    Shard& shard = shards_[s];
+    shard.has_blocks = has_blocks[s];
+    shard.heard_ns = now_ns;
+    if (shard.incarnation == 0) {
+      shard.incarnation = shard.hello.incarnation();
+    }
+    if (shard.hello.history() != history) {
+      // The last answer is older than the history that was just made.
+      shard.hello.Clear();
+      shard.hello.set_incarnation(shard.incarnation);
+      shard.hello.set_history(history);
+      shard.hello.set_state(LOADED);
+    }
+  }
+}
+
+void ShardTracker::SetIncarnation(int shard, uint64_t incarnation) {
+  shards_[shard].incarnation = incarnation;
+}
+
+absl::Status ShardTracker::Check(int64_t now_ns, int64_t reached_ns) const {
+  if (history_ == 0) {
+    return absl::OkStatus();
+  }
+  for (int s = 0; s < count(); ++s) {
+    const Shard& shard = shards_[s];
+    // A failed call may be our own stall: only silence counts.
+    if (now_ns - std::max(shard.heard_ns, reached_ns) > lost_after_ns_ &&
+        !shard.error.ok()) {
+      return absl::UnavailableError(absl::StrCat(
+          Name(s), " has not answered for ",
+          (now_ns - shard.heard_ns) / 1'000'000'000, " s (",
+          shard.error.message(), "); start the job again with --resume"));
+    }
+    if (shard.hello.state() != EMPTY && shard.hello.history() != history_) {
+      return absl::PermissionDeniedError(absl::StrCat(
+          Name(s), " is at history ", absl::Hex(shard.hello.history()),
+          ", not ", absl::Hex(history_)));
+    }
+    if (shard.hello.incarnation() != shard.incarnation ||
+        shard.hello.state() == EMPTY) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Name(s),
+                       " was restarted and has lost its shard; start the job "
+                       "again with --resume"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::optional<int> ShardTracker::Unreachable(int64_t now_ns) const {
+  for (int s = 0; s < count(); ++s) {
+    if (!shards_[s].error.ok() &&
+        now_ns - shards_[s].heard_ns > lost_after_ns_ / 2) {
+      return s;
+    }
+  }
+  return std::nullopt;
+}
+
+uint64_t ShardTracker::NextItemMin(int slot) const {
+  uint64_t next = UINT64_MAX;
+  for (const Shard& shard : shards_) {
+    if (shard.has_blocks) {
+      next = std::min(next, FindSlot(shard.hello.slot(), slot).next_item_min());
+    }
+  }
+  return next == UINT64_MAX ? 0 : next;
+}
+
+uint32_t ShardTracker::GenerationMax(int slot) const {
+  uint32_t generation = 0;
+  for (const Shard& shard : shards_) {
+    generation =
+        std::max(generation, FindSlot(shard.hello.slot(), slot).generation());
+  }
+  return generation;
+}
+
+bool ShardTracker::Retired(int slot, uint32_t generation) const {
+  return std::all_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
+    const SlotStatus status = FindSlot(shard.hello.slot(), slot);
+    return status.retired() && status.generation() == generation;
+  });
+}
+
+bool ShardTracker::AnyTorn(int slot_count) const {
+  for (int slot = 0; slot < slot_count; ++slot) {
+    if (IsTorn(slot)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ShardTracker::IsTorn(int slot) const {
+  const uint64_t next = NextItemMin(slot);
+  return std::any_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
+    return shard.has_blocks &&
+           FindSlot(shard.hello.slot(), slot).next_item_max() != next;
+  });
+}
+
+}  // namespace weir

@@ -1,0 +1,97 @@
+// What the chief knows of its shards: who answers, since when, with what marks.
+//
+// Place: inside JobState, which sends the Hellos that this asks for.
+//
+// Terms
+//   ticket  the number of a Hello to one shard, from 1. An answer is fresh for
+//           a ticket when its Hello was sent at or after it.
+//
+// Threads: compatible.
+// Errors: UNAVAILABLE          a shard has not answered for lost_after.
+//         FAILED_PRECONDITION  a shard was restarted.
+//         PERMISSION_DENIED    another chief made a shard's history.
+#ifndef SERVER_CHIEF_STATE_SHARD_TRACKER_H_
+#define SERVER_CHIEF_STATE_SHARD_TRACKER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class ShardTracker {
+ public:
+  ShardTracker(std::vector<std::string> addresses, int64_t lost_after_ns);
+
+  int count() const { return static_cast<int>(shards_.size()); }
+  std::string Name(int shard) const;  // "ps 1 (host:port)"
+  std::vector<std::string> Names() const;
+
+  // Notes that a Hello was sent; returns its ticket.
+  uint64_t Asked(int shard, int64_t now_ns);
+  // Takes the answer to the oldest Hello under way.
+  void Answered(int shard, const absl::StatusOr<HelloReply>& reply,
+                int64_t now_ns);
+
+  // True when no Hello is under way and `every_ns` has passed since the last.
+  bool Due(int shard, int64_t every_ns, int64_t now_ns) const;
+  bool Fresh(int shard, uint64_t ticket) const;
+  bool AllAnswered() const;  // each at least once
+  const HelloReply& hello(int shard) const { return shards_[shard].hello; }
+  const absl::Status& last_error(int shard) const {
+    return shards_[shard].error;
+  }
+  std::vector<HelloReply> hellos() const;
+
+  // From now on each shard must stay in this process, in this history.
+  // `has_blocks`: shards without any have no marks.
+  void Expect(uint64_t history, std::vector<bool> has_blocks, int64_t now_ns);
+  void SetIncarnation(int shard, uint64_t incarnation);
+  // OK, or which expected shard is lost. OK before Expect. `reached_ns`: when
+  // the workers last had an item acknowledged, which every shard takes part in;
+  // a shard that only we do not reach is not lost.
+  absl::Status Check(int64_t now_ns, int64_t reached_ns) const;
+  // A shard that does not answer us now, if any.
+  std::optional<int> Unreachable(int64_t now_ns) const;
+
+  // Over all shards, from the newest answers.
+  uint64_t NextItemMin(int slot) const;
+  uint32_t GenerationMax(int slot) const;
+  // Every shard has retired `slot` in this generation.
+  bool Retired(int slot, uint32_t generation) const;
+  // The slot's marks differ between blocks or shards: an item of it is applied
+  // in part.
+  bool IsTorn(int slot) const;
+  bool AnyTorn(int slot_count) const;
+
+ private:
+  struct Shard {
+    std::string address;
+    HelloReply hello;
+    absl::Status error;
+    uint64_t incarnation = 0;  // 0: not known
+    uint64_t asked = 0;
+    uint64_t answered = 0;
+    uint64_t fresh = 0;  // newest ticket with a good answer
+    int64_t asked_ns = 0;
+    int64_t heard_ns = 0;
+    bool has_blocks = true;
+  };
+
+  std::vector<Shard> shards_;
+  const int64_t lost_after_ns_;
+  uint64_t history_ = 0;  // 0: nothing expected
+};
+
+// The entry of `slot` in a list of marks, or an empty one.
+SlotStatus FindSlot(const google::protobuf::RepeatedPtrField<SlotStatus>& list,
+                    int slot);
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_STATE_SHARD_TRACKER_H_

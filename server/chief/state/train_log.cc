@@ -1,0 +1,189 @@
+#include "server/chief/state/train_log.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+
+namespace weir {
+namespace {
+
+// JSON has no NaN.
+std::string Number(double value) {
+  return std::isfinite(value) ? absl::StrFormat("%.9g", value) : "null";
+}
+
+}  // namespace
+
+TrainLog::TrainLog(Options options)
+    : options_(std::move(options)),
+      next_step_(options_.base_step),
+      line_ns_(options_.begin_ns),
+      rate_begin_ns_(options_.begin_ns),
+      line_step_(options_.base_step),
+      count_(options_.base_step),
+      examples_(options_.base_examples) {}
+
+void TrainLog::AddItem(const ItemReport& item, int64_t now_ns) {
+  if (options_.contributions_per_step > 0) {
+    if (item.contribution() < options_.first_contribution) {
+      return;
+    }
+    const uint64_t element = item.contribution() - options_.first_contribution;
+    const uint64_t step =
+        options_.first_step + element / options_.contributions_per_step;
+    // A repeat is the same number: the first wins.
+    if (step >= next_step_) {
+      steps_[step].emplace(
+          static_cast<uint32_t>(element % options_.contributions_per_step),
+          Report{item.loss(), item.weight(), item.rows(), now_ns});
+    }
+    return;
+  }
+  AddRows(item.rows());
+  ++count_;
+  if (item.weight() > 0.0f && !item.bad()) {
+    loss_sum_ += static_cast<double>(item.loss()) * item.weight();
+    weight_sum_ += item.weight();
+  }
+  if (count_ / options_.every_steps > line_step_ / options_.every_steps) {
+    AddLine(count_, loss_sum_ / weight_sum_, now_ns);
+  }
+}
+
+void TrainLog::AddRows(uint64_t rows) {
+  rate_rows_ += rows;
+  examples_ += rows;
+}
+
+void TrainLog::AddUnreported(uint64_t count) {
+  if (options_.contributions_per_step == 0) {
+    count_ += count;
+  }
+}
+
+void TrainLog::AddCounts(const Progress& progress) {
+  staleness_sum_ += progress.staleness_sum();
+  staleness_count_ += progress.staleness_count();
+  staleness_max_window_ =
+      std::max(staleness_max_window_, progress.staleness_max());
+  bytes_pushed_ += progress.bytes_pushed();
+  bytes_pulled_ += progress.bytes_pulled();
+  residuals_lost_ += progress.residuals_lost() ? 1 : 0;
+  phases_.Add(progress.phases());
+}
+
+void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
+  now_ns = line_ns_ = std::max(now_ns, line_ns_);
+  loss_ = loss;
+  const int64_t elapsed_ns = now_ns - rate_begin_ns_;
+  if (elapsed_ns >= kRateWindowNs || (!rate_known_ && elapsed_ns > 0)) {
+    examples_per_second_ =
+        static_cast<double>(rate_rows_) * 1e9 / static_cast<double>(elapsed_ns);
+  }
+  if (elapsed_ns >= kRateWindowNs) {
+    rate_known_ = true;
+    rate_rows_ = 0;
+    rate_begin_ns_ = now_ns;
+  }
+  if (staleness_count_ > 0) {
+    staleness_mean_ = static_cast<double>(staleness_sum_) /
+                      static_cast<double>(staleness_count_);
+    staleness_max_ = staleness_max_window_;
+  }
+  const std::string phases = phases_.Json();
+  due_.push_back(absl::StrCat(
+      "{\"step\":", step, ",\"loss\":", Number(loss), ",\"learning_rate\":",
+      Number(options_.learning_rate ? options_.learning_rate(step - 1) : 0.0),
+      ",\"examples_per_second\":", Number(examples_per_second_),
+      ",\"staleness_mean\":", Number(staleness_mean_),
+      ",\"staleness_max\":", staleness_max_, ",\"seconds\":",
+      Number(options_.base_seconds +
+             static_cast<double>(now_ns - options_.begin_ns) * 1e-9),
+      ",\"examples\":", examples_, ",\"bytes_pushed\":", bytes_pushed_,
+      ",\"bytes_pulled\":", bytes_pulled_, ",\"residuals_lost\":",
+      residuals_lost_, phases.empty() ? "" : ",\"phases\":", phases, "}"));
+  line_step_ = step;
+  loss_sum_ = weight_sum_ = 0.0;
+  staleness_sum_ = staleness_count_ = staleness_max_window_ = 0;
+}
+
+void TrainLog::SettleSteps(uint64_t step_done, int64_t wait_ns,
+                           int64_t now_ns) {
+  while (next_step_ < step_done) {
+    const auto it = steps_.find(next_step_);
+    const size_t reports = it == steps_.end() ? 0 : it->second.size();
+    if (reports < options_.contributions_per_step) {
+      // Reports follow within a heartbeat, unless their worker died.
+      if (next_step_ >= waiting_until_step_) {
+        waiting_since_ns_ = now_ns;
+        waiting_until_step_ = step_done;
+      }
+      if (now_ns - waiting_since_ns_ < wait_ns) {
+        return;
+      }
+    }
+    double loss_sum = 0.0;
+    double weight_sum = 0.0;
+    int64_t done_ns = 0;
+    if (it != steps_.end()) {
+      for (const auto& [index, report] : it->second) {
+        done_ns = std::max(done_ns, report.done_ns);
+        AddRows(report.rows);
+        if (report.weight > 0.0f) {
+          loss_sum += static_cast<double>(report.loss) * report.weight;
+          weight_sum += report.weight;
+        }
+      }
+    }
+    ++next_step_;
+    steps_.erase(steps_.begin(), steps_.lower_bound(next_step_));
+    if (weight_sum > 0.0) {
+      last_step_loss_ = loss_sum / weight_sum;
+      if (next_step_ % options_.every_steps == 0) {
+        AddLine(next_step_, *last_step_loss_, done_ns);
+      }
+    }
+  }
+}
+
+std::vector<std::string> TrainLog::Advance(uint64_t step_done, int64_t now_ns) {
+  if (options_.contributions_per_step > 0) {
+    SettleSteps(step_done, kReportWaitNs, now_ns);
+  }
+  return std::exchange(due_, {});
+}
+
+std::vector<std::string> TrainLog::End(uint64_t step_done, int64_t now_ns) {
+  if (options_.contributions_per_step > 0) {
+    SettleSteps(step_done, 0, now_ns);
+    if (step_done > line_step_ && last_step_loss_.has_value()) {
+      AddLine(step_done, *last_step_loss_, now_ns);
+    }
+  } else if (step_done > line_step_ && weight_sum_ > 0.0) {
+    AddLine(step_done, loss_sum_ / weight_sum_, now_ns);
+  }
+  return std::exchange(due_, {});
+}
+
+std::optional<TrainLine> ParseTrainLine(const std::string& line) {
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object() || !json.contains("step") ||
+      !json["step"].is_number_unsigned()) {
+    return std::nullopt;
+  }
+  TrainLine parsed;
+  parsed.step = json["step"].get<uint64_t>();
+  if (json.contains("seconds") && json["seconds"].is_number()) {
+    parsed.seconds = json["seconds"].get<double>();
+  }
+  if (json.contains("examples") && json["examples"].is_number_unsigned()) {
+    parsed.examples = json["examples"].get<uint64_t>();
+  }
+  return parsed;
+}
+
+}  // namespace weir

@@ -1,0 +1,145 @@
+// What workers report, as one curve: the lines of train.jsonl.
+//
+// Place: inside JobState. The chief alone writes the file, so that its steps
+// rise; TensorBoard drops what goes back.
+//
+//   {"step":20,"loss":0.51,"learning_rate":0.001,"examples_per_second":9000,
+//    "staleness_mean":0.5,"staleness_max":2,"seconds":1.25,"examples":1280,
+//    "bytes_pushed":33731840,"bytes_pulled":33731840,"residuals_lost":0,
+//    "phases":{"items":20, ...}}
+//
+// Terms
+//   step     sync: steps done; else contributions done, those before this
+//            history included.
+//   loss     sync: of the step that ends at `step`, the weighted mean over its
+//            contributions, in their order; else the weighted mean over the
+//            contributions since the last line.
+//   seconds, examples  since training began, over all lives of the job.
+//   examples_per_second, staleness  of the newest second or so: reports come in
+//            bursts, every heartbeat.
+//   bytes    of payloads, all workers, since this chief began.
+//   residuals_lost  workers that took over a slot without the residuals of the
+//            one before (Compression in job_spec.proto), likewise.
+//   phases   where the workers' time went, likewise (PhaseTotals); not there
+//            before a worker has told.
+//
+// Invariants
+//   I1. `step` rises from line to line.
+//   I2. In sync, `loss` depends on the contributions alone, not on who computed
+//       them or when.
+// Threads: compatible.
+#ifndef SERVER_CHIEF_STATE_TRAIN_LOG_H_
+#define SERVER_CHIEF_STATE_TRAIN_LOG_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/chief.pb.h"
+#include "server/chief/state/phase_totals.h"
+
+namespace weir {
+
+class TrainLog {
+ public:
+  struct Options {
+    uint32_t contributions_per_step = 0;  // 0: not sync
+    uint32_t every_steps = 10;
+    uint64_t base_step = 0;  // at which this life of the job begins
+    // Sync: the contributions before `first_step` of the history.
+    uint64_t first_contribution = 0;
+    uint64_t first_step = 0;
+    double base_seconds = 0.0;   // of the last line before it
+    uint64_t base_examples = 0;  // likewise
+    int64_t begin_ns = 0;        // now
+    // Of update number t = 0, 1, ...
+    std::function<double(uint64_t)> learning_rate;
+  };
+
+  explicit TrainLog(Options options);
+
+  void AddItem(const ItemReport& item, int64_t now_ns);
+  // `count` contributions are done that nobody will report any more.
+  void AddUnreported(uint64_t count);
+  // What a heartbeat counts beside its items: staleness, bytes, time.
+  void AddCounts(const Progress& progress);
+
+  // The lines that became due. `step_done`: steps (sync) or contributions.
+  std::vector<std::string> Advance(uint64_t step_done, int64_t now_ns);
+  // A line for the last step, unless it has one.
+  std::vector<std::string> End(uint64_t step_done, int64_t now_ns);
+
+  // Of the newest line.
+  double loss() const { return loss_; }
+  double examples_per_second() const { return examples_per_second_; }
+  double staleness_mean() const { return staleness_mean_; }
+  uint64_t staleness_max() const { return staleness_max_; }
+  uint64_t examples() const { return examples_; }  // of the whole job
+
+ private:
+  // Reports come in bursts: a speed over less than this means nothing.
+  static constexpr int64_t kRateWindowNs = 1'000'000'000;
+  // How long a complete step waits for reports that are on their way.
+  static constexpr int64_t kReportWaitNs = 2'000'000'000;
+
+  struct Report {
+    float loss = 0.0f;
+    float weight = 0.0f;
+    uint32_t rows = 0;
+    int64_t done_ns = 0;
+  };
+  // By index in the step, so that sums have one order.
+  using StepReports = std::map<uint32_t, Report>;
+
+  void AddRows(uint64_t rows);
+  // Ends the window with a line.
+  void AddLine(uint64_t step, double loss, int64_t now_ns);
+  void SettleSteps(uint64_t step_done, int64_t wait_ns, int64_t now_ns);
+
+  const Options options_;
+  // Sync: reports of steps that have no line yet.
+  std::map<uint64_t, StepReports> steps_;
+  uint64_t next_step_ = 0;  // first step that is not settled
+  int64_t waiting_since_ns_ = 0;
+  uint64_t waiting_until_step_ = 0;
+  std::optional<double> last_step_loss_;
+
+  // The window since the last line.
+  double loss_sum_ = 0.0;
+  double weight_sum_ = 0.0;
+  uint64_t staleness_sum_ = 0;
+  uint64_t staleness_count_ = 0;
+  uint64_t staleness_max_window_ = 0;
+  uint64_t bytes_pushed_ = 0;
+  uint64_t bytes_pulled_ = 0;
+  uint64_t residuals_lost_ = 0;
+  PhaseTotals phases_;
+  int64_t line_ns_ = 0;     // of the last line
+  uint64_t rate_rows_ = 0;  // since rate_begin_ns_
+  int64_t rate_begin_ns_ = 0;
+  bool rate_known_ = false;
+  uint64_t line_step_ = 0;        // of the last line
+  uint64_t count_ = 0;            // async: contributions done
+  std::vector<std::string> due_;  // lines that nobody has taken yet
+
+  double loss_ = 0.0;
+  double examples_per_second_ = 0.0;
+  double staleness_mean_ = 0.0;
+  uint64_t staleness_max_ = 0;
+  uint64_t examples_ = 0;
+};
+
+// Step and seconds of one line of train.jsonl; nothing when it is not one.
+struct TrainLine {
+  uint64_t step = 0;
+  double seconds = 0.0;
+  uint64_t examples = 0;
+};
+std::optional<TrainLine> ParseTrainLine(const std::string& line);
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_STATE_TRAIN_LOG_H_

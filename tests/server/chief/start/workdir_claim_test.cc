@@ -1,0 +1,113 @@
+#include "server/chief/start/workdir_claim.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "common/io/files.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/common/temp_dir.h"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+WorkdirClaim::Options OptionsFor(const std::string& directory) {
+  WorkdirClaim::Options options;
+  options.directory = directory;
+  options.wait = std::chrono::milliseconds(0);
+  return options;
+}
+
+TEST(WorkdirClaimTest, ASecondChiefHearsWhoHasIt) {
+  const WorkdirClaim::Options options = OptionsFor(MakeTempDir());
+  auto first = WorkdirClaim::Take(options);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE((*first)->exclusive());
+  const auto second = WorkdirClaim::Take(options);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr(absl::StrCat("process ", getpid(), " on ")));
+  first->reset();
+  EXPECT_TRUE(WorkdirClaim::Take(options).ok());
+}
+
+TEST(WorkdirClaimTest, TheClaimOfAKilledProcessEnds) {
+  WorkdirClaim::Options options = OptionsFor(MakeTempDir());
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto claim = WorkdirClaim::Take(options);
+    const char byte = claim.ok() ? 1 : 0;
+    (void)!write(ready[1], &byte, 1);
+    pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 1);
+  EXPECT_FALSE(WorkdirClaim::Take(options).ok());
+  kill(child, SIGKILL);
+  // Not reaped yet: whoever comes next waits for the end itself.
+  options.wait = std::chrono::seconds(60);
+  EXPECT_TRUE(WorkdirClaim::Take(options).ok());
+  waitpid(child, nullptr, 0);
+}
+
+TEST(WorkdirClaimTest, TheSecretStaysWithTheDirectoryAndIsNobodyElses) {
+  const WorkdirClaim::Options options = OptionsFor(MakeTempDir());
+  const std::string path = options.directory + "/.chief_secret";
+  const std::string secret = (*WorkdirClaim::Take(options))->secret();
+  EXPECT_EQ(secret.size(), 64u);
+  EXPECT_EQ((*WorkdirClaim::Take(options))->secret(), secret);
+  struct stat info = {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_NE((*WorkdirClaim::Take(OptionsFor(MakeTempDir())))->secret(), secret);
+  // One that is damaged is drawn anew.
+  ASSERT_TRUE(Files::Real()->WriteAtomically(path, "short").ok());
+  EXPECT_EQ((*WorkdirClaim::Take(options))->secret().size(), 64u);
+}
+
+TEST(WorkdirClaimTest, GoesOnWhereThereAreNoLocks) {
+  WorkdirClaim::Options options = OptionsFor(MakeTempDir());
+  options.lock = [](int, int) {
+    errno = ENOLCK;
+    return -1;
+  };
+  const auto claim = WorkdirClaim::Take(options);
+  ASSERT_TRUE(claim.ok()) << claim.status();
+  EXPECT_FALSE((*claim)->exclusive());
+}
+
+TEST(WorkdirClaimTest, AFileThatWasRemovedIsNoClaim) {
+  WorkdirClaim::Options options = OptionsFor(MakeTempDir());
+  const std::string path = options.directory + "/.chief";
+  bool removed = false;
+  options.lock = [&](int, int) {
+    // Between opening and locking somebody tidies up, once.
+    if (!removed) {
+      removed = std::filesystem::remove(path);
+    }
+    return 0;
+  };
+  options.wait = std::chrono::seconds(60);
+  EXPECT_TRUE(WorkdirClaim::Take(options).ok());
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+TEST(WorkdirClaimTest, AnUnusableDirectoryIsNamed) {
+  const auto claim = WorkdirClaim::Take(OptionsFor("/proc/no/such"));
+  EXPECT_EQ(claim.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(claim.status().message()),
+              HasSubstr("/proc/no/such/.chief"));
+}
+
+}  // namespace
+}  // namespace weir

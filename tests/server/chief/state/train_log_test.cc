@@ -1,0 +1,199 @@
+#include "server/chief/state/train_log.h"
+
+#include <cmath>
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace weir {
+namespace {
+
+using testing::SizeIs;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+ItemReport Item(uint64_t contribution, float loss, float weight = 1.0f) {
+  ItemReport item;
+  item.set_contribution(contribution);
+  item.set_loss(loss);
+  item.set_weight(weight);
+  item.set_rows(10);
+  return item;
+}
+
+Progress Staleness(uint64_t sum, uint64_t count, uint64_t max) {
+  Progress progress;
+  progress.set_staleness_sum(sum);
+  progress.set_staleness_count(count);
+  progress.set_staleness_max(max);
+  return progress;
+}
+
+TrainLog::Options Options(uint32_t per_step, uint32_t every) {
+  TrainLog::Options options;
+  options.contributions_per_step = per_step;
+  options.every_steps = every;
+  options.learning_rate = [](uint64_t t) {
+    return 0.5 + static_cast<double>(t);
+  };
+  return options;
+}
+
+TEST(TrainLogTest, AsyncAveragesTheWindow) {
+  TrainLog log(Options(0, 4));
+  log.AddCounts(Staleness(6, 4, 3));
+  for (int i = 0; i < 4; ++i) {
+    log.AddItem(Item(0, static_cast<float>(i), i == 3 ? 3.0f : 1.0f),
+                i * kSecond);
+  }
+  log.AddItem(Item(0, 9.0f), 5 * kSecond);
+  const auto lines = log.Advance(5, 5 * kSecond);
+  ASSERT_THAT(lines, SizeIs(1));
+  const auto json = nlohmann::json::parse(lines[0]);
+  EXPECT_EQ(json["step"], 4);
+  EXPECT_DOUBLE_EQ(json["loss"], (0 + 1 + 2 + 3 * 3.0) / 6);
+  EXPECT_DOUBLE_EQ(json["learning_rate"], 3.5);
+  EXPECT_NEAR(json["examples_per_second"].get<double>(), 40.0 / 3, 1e-6);
+  EXPECT_EQ(json["examples"], 40);
+  EXPECT_DOUBLE_EQ(json["seconds"], 3.0);
+  EXPECT_EQ(json["staleness_max"], 3);
+  EXPECT_DOUBLE_EQ(json["staleness_mean"], 1.5);
+  EXPECT_THAT(log.End(5, 6 * kSecond), SizeIs(1));
+}
+
+TEST(TrainLogTest, BytesAndLostResidualsAddUp) {
+  TrainLog log(Options(0, 1));
+  Progress progress;
+  progress.set_bytes_pushed(100);
+  progress.set_bytes_pulled(40);
+  progress.set_residuals_lost(true);
+  log.AddCounts(progress);
+  log.AddCounts(progress);
+  log.AddItem(Item(0, 1.0f), kSecond);
+  const auto lines = log.Advance(1, kSecond);
+  ASSERT_THAT(lines, SizeIs(1));
+  const auto json = nlohmann::json::parse(lines[0]);
+  EXPECT_EQ(json["bytes_pushed"], 200);
+  EXPECT_EQ(json["bytes_pulled"], 80);
+  EXPECT_EQ(json["residuals_lost"], 2);
+}
+
+TEST(TrainLogTest, ALineHasThePhasesSoFar) {
+  TrainLog log(Options(0, 1));
+  log.AddItem(Item(0, 1.0f), kSecond);
+  Progress progress;
+  progress.mutable_phases()->set_items(3);
+  progress.mutable_phases()->set_step_ns(6 * kSecond);
+  log.AddCounts(progress);
+  log.AddItem(Item(1, 1.0f), kSecond);
+  log.AddCounts(progress);
+  log.AddItem(Item(2, 1.0f), kSecond);
+  const auto lines = log.Advance(3, kSecond);
+  ASSERT_THAT(lines, SizeIs(3));
+  EXPECT_FALSE(nlohmann::json::parse(lines[0]).contains("phases"));
+  EXPECT_EQ(nlohmann::json::parse(lines[1])["phases"]["items"], 3);
+  const auto last = nlohmann::json::parse(lines[2]);
+  EXPECT_EQ(last["phases"]["items"], 6);
+  EXPECT_DOUBLE_EQ(last["phases"]["step_seconds"], 12.0);
+  EXPECT_EQ(last["residuals_lost"], 0);
+}
+
+TEST(TrainLogTest, BurstsHaveSpeedAndStalenessOnEveryLine) {
+  TrainLog log(Options(0, 2));
+  std::vector<std::string> lines;
+  for (int burst = 1; burst <= 4; ++burst) {
+    log.AddCounts(Staleness(8, 4, 5));
+    for (int i = 0; i < 50; ++i) {
+      log.AddItem(Item(0, 1.0f), burst * kSecond / 2);
+    }
+    for (const std::string& line : log.Advance(0, burst * kSecond / 2)) {
+      lines.push_back(line);
+    }
+  }
+  ASSERT_THAT(lines, SizeIs(100));
+  for (size_t i = 50; i < lines.size(); ++i) {
+    const auto json = nlohmann::json::parse(lines[i]);
+    EXPECT_NEAR(json["examples_per_second"].get<double>(), 1000, 500);
+    EXPECT_DOUBLE_EQ(json["staleness_mean"], 2.0);
+    EXPECT_EQ(json["staleness_max"], 5);
+  }
+}
+
+TEST(TrainLogTest, SyncMeansAreTheSameInAnyOrder) {
+  const auto run = [](const std::vector<uint64_t>& order) {
+    TrainLog log(Options(3, 1));
+    for (const uint64_t c : order) {
+      log.AddItem(Item(c, 0.1f * static_cast<float>(c + 1),
+                       static_cast<float>(c % 3 + 1)),
+                  0);
+    }
+    return log.Advance(2, 0);
+  };
+  const auto lines = run({0, 1, 2, 3, 4, 5});
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_EQ(lines, run({5, 2, 4, 0, 3, 1}));
+  EXPECT_EQ(lines, run({0, 0, 1, 2, 3, 1, 4, 5, 5}));  // repeats
+  EXPECT_NEAR(nlohmann::json::parse(lines[0])["loss"].get<double>(),
+              (0.1 + 2 * 0.2 + 3 * 0.3) / 6, 1e-7);
+}
+
+TEST(TrainLogTest, SyncWaitsForReportsButNotForEver) {
+  TrainLog log(Options(2, 1));
+  log.AddItem(Item(0, 1.0f), 0);
+  EXPECT_THAT(log.Advance(3, kSecond), SizeIs(0));
+  log.AddItem(Item(1, 3.0f), kSecond);
+  const auto first = log.Advance(3, kSecond);
+  ASSERT_THAT(first, SizeIs(1));
+  EXPECT_DOUBLE_EQ(nlohmann::json::parse(first[0])["loss"], 2.0);
+  // Step 2 has half of its reports, step 3 none: its worker died.
+  log.AddItem(Item(2, 5.0f), kSecond);
+  EXPECT_THAT(log.Advance(3, 2 * kSecond), SizeIs(0));
+  const auto second = log.Advance(3, 4 * kSecond);
+  ASSERT_THAT(second, SizeIs(1));
+  EXPECT_EQ(nlohmann::json::parse(second[0])["step"], 2);
+}
+
+TEST(TrainLogTest, GoesOnBehindACheckpoint) {
+  TrainLog::Options options = Options(2, 2);
+  options.base_step = options.first_step = 7;
+  options.first_contribution = 13;  // the last step was short
+  options.base_seconds = 100.0;
+  options.base_examples = 500;
+  TrainLog log(std::move(options));
+  log.AddItem(Item(13, 1.0f), kSecond);
+  log.AddItem(Item(14, 2.0f), kSecond);
+  const auto lines = log.Advance(8, kSecond);
+  ASSERT_THAT(lines, SizeIs(1));
+  const auto parsed = ParseTrainLine(lines[0]);
+  EXPECT_EQ(parsed->step, 8u);
+  EXPECT_DOUBLE_EQ(parsed->seconds, 101.0);
+  EXPECT_EQ(parsed->examples, 520u);
+}
+
+TEST(TrainLogTest, NoStepComesTwiceWhenReportsAreLost) {
+  TrainLog log(Options(0, 5));
+  log.AddUnreported(7);
+  log.AddItem(Item(0, 1.0f), 0);
+  log.AddItem(Item(0, 1.0f), 0);
+  log.AddItem(Item(0, 1.0f), 0);
+  const auto lines = log.Advance(10, 0);
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_EQ(ParseTrainLine(lines[0])->step, 8u);
+  EXPECT_EQ(ParseTrainLine(lines[1])->step, 10u);
+  EXPECT_THAT(log.End(10, 0), SizeIs(0));
+}
+
+TEST(TrainLogTest, ANaNIsNullInJson) {
+  TrainLog log(Options(0, 1));
+  log.AddItem(Item(0, std::numeric_limits<float>::quiet_NaN()), 0);
+  const auto lines = log.Advance(1, 0);
+  ASSERT_THAT(lines, SizeIs(1));
+  EXPECT_TRUE(nlohmann::json::parse(lines[0])["loss"].is_null());
+  EXPECT_FALSE(ParseTrainLine("{\"step\":").has_value());
+  EXPECT_FALSE(ParseTrainLine("{\"loss\":1}").has_value());
+}
+
+}  // namespace
+}  // namespace weir
