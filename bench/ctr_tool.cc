@@ -29,8 +29,8 @@
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/job/job_spec_text.h"
-#include "worker/data/click_log_dataset.h"
-#include "worker/data/dataset.h"
+#include "worker/data/formats/click_log_dataset.h"
+#include "worker/data/formats/dataset.h"
 
 namespace weir {
 namespace {

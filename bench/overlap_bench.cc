@@ -41,7 +41,7 @@
 #include "proto/wire/layout_io.h"
 #include "worker/compute/factory.h"
 #include "worker/model/network.h"
-#include "worker/train_loop.h"
+#include "worker/train/train_loop.h"
 
 namespace weir {
 namespace {

@@ -49,8 +49,8 @@
 #include "nlohmann/json.hpp"
 #include "worker/compute/backend.h"
 #include "worker/compute/factory.h"
-#include "worker/data/click_log_dataset.h"
-#include "worker/data/sparse_batch.h"
+#include "worker/data/formats/click_log_dataset.h"
+#include "worker/data/formats/sparse_batch.h"
 #include "worker/model/table_batch.h"
 
 namespace weir {

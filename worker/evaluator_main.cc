@@ -16,7 +16,7 @@
 #include "common/base/status.h"
 #include "proto/job/job_spec_text.h"
 #include "proto/job/tf_config.h"
-#include "worker/evaluator.h"
+#include "worker/evaluate/evaluator.h"
 
 namespace weir {
 namespace {

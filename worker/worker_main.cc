@@ -32,7 +32,7 @@
 #include "proto/job/job_spec_text.h"
 #include "proto/job/tf_config.h"
 #include "server/chief/chief_server.h"
-#include "worker/worker_task.h"
+#include "worker/train/worker_task.h"
 
 namespace weir {
 namespace {

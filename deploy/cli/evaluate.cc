@@ -15,7 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/job/job_spec_text.h"
-#include "worker/evaluation.h"
+#include "worker/evaluate/evaluation.h"
 
 namespace weir {
 namespace {

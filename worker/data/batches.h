@@ -32,7 +32,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
-#include "worker/data/dataset.h"
+#include "worker/data/formats/dataset.h"
 
 namespace weir {
 

@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "worker/data/sparse_batch.h"
+#include "worker/data/formats/sparse_batch.h"
 
 namespace weir {
 

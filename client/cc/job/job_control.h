@@ -1,6 +1,6 @@
 // What the train loop needs of the one who runs the job.
 //
-// Place: between worker/train_loop and the chief; ChiefClient implements it
+// Place: between worker/train/train_loop and the chief; ChiefClient implements it
 // over gRPC, tests with a few lines.
 //
 // Invariants

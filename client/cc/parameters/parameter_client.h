@@ -1,6 +1,6 @@
 // The worker's side of the parameters: pull values in place, push gradients.
 //
-// Place: worker/train_loop and the public SDK (client/cc/weir.h) call it; it
+// Place: worker/train/train_loop and the public SDK (client/cc/weir.h) call it; it
 // speaks to every ps through a Transport. Blocks come and go while the caller
 // computes: a gradient leaves when the last one in its block is ready, values
 // arrive in the order in which forward needs them.

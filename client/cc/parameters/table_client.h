@@ -1,7 +1,7 @@
 // The worker's side of tables: rows by id from every shard, and their gradients
 // back.
 //
-// Place: beside ParameterClient, for the same items; worker/train_loop and the
+// Place: beside ParameterClient, for the same items; worker/train/train_loop and the
 //   SDK call it. It spaces ids over the shards (common/job/row_hash.h), cuts them
 //   into pieces, repeats what a broken connection lost, and puts rows in order.
 //

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "worker/data/dataset.h"
+#include "worker/data/formats/dataset.h"
 
 namespace weir {
 

@@ -11,7 +11,7 @@
 #include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
-#include "worker/data/sparse_batch.h"
+#include "worker/data/formats/sparse_batch.h"
 #include "worker/model/network.h"
 #include "worker/model/table_batch.h"
 

@@ -1,0 +1,226 @@
+// The generator against its law: shares, the truth's AUC, its click rate.
+#include "worker/data/formats/click_log_dataset.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "tests/worker/data/data_files.h"
+
+namespace weir {
+namespace {
+
+ClickLogDataset::Options Small(uint64_t seed, uint32_t stream = 0) {
+  ClickLogDataset::Options options;
+  options.count = 20000;
+  options.seed = seed;
+  options.stream = stream;
+  options.field_path = "data.train.click_log";
+  return options;
+}
+
+std::unique_ptr<ClickLogDataset> Make(const ClickLogDataset::Options& options) {
+  auto dataset = ClickLogDataset::Create(options);
+  EXPECT_TRUE(dataset.ok()) << dataset.status();
+  return *std::move(dataset);
+}
+
+struct Row {
+  std::vector<float> values;  // the label first
+  std::vector<std::vector<uint64_t>> bags;
+  bool operator==(const Row& other) const {
+    return values == other.values && bags == other.bags;
+  }
+};
+
+Row RowOf(const Dataset& dataset, int64_t index) {
+  Row row;
+  row.values.resize(dataset.feature_elements() + 1);
+  EXPECT_TRUE(
+      dataset.ReadSample(index, row.values.data() + 1, row.values.data()).ok());
+  SparseBatch batch;
+  batch.Clear(dataset.sparse_features().size());
+  EXPECT_TRUE(dataset.ReadSparse(index, &batch).ok());
+  for (const SparseFeature& feature : batch.features) {
+    EXPECT_EQ(feature.offsets.size(), 2u);
+    row.bags.push_back(feature.ids);
+  }
+  return row;
+}
+
+// Click rate and the AUC of the true probability; no ties between reals.
+std::pair<double, double> RateAndTrueAuc(const ClickLogDataset& dataset) {
+  std::vector<std::pair<double, float>> scored;
+  std::vector<float> features(dataset.feature_elements());
+  double clicks = 0;
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    float label = 0.0f;
+    EXPECT_TRUE(dataset.ReadSample(i, features.data(), &label).ok());
+    scored.emplace_back(dataset.Probability(i), label);
+    clicks += static_cast<double>(label);
+  }
+  std::sort(scored.begin(), scored.end());
+  double negatives = 0;
+  double ordered = 0;
+  for (const auto& [probability, label] : scored) {
+    ordered += label > 0 ? negatives : 0.0;
+    negatives += label > 0 ? 0.0 : 1.0;
+  }
+  return {clicks / static_cast<double>(dataset.size()),
+          ordered / (clicks * negatives)};
+}
+
+TEST(ClickLogDatasetTest, TheTruthHasAnAucOfFourFifthsAndAQuarterClicks) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    for (const uint32_t stream : {0u, 1u}) {
+      const auto [rate, auc] = RateAndTrueAuc(*Make(Small(seed, stream)));
+      EXPECT_NEAR(auc, 0.80, 0.02) << seed << " " << stream;
+      EXPECT_NEAR(rate, 0.25, 0.02) << seed << " " << stream;
+    }
+  }
+  ClickLogDataset::Options odd = Small(4);
+  odd.numeric = 1;
+  odd.categorical = 1;
+  odd.ids_per_feature = 10;
+  odd.exponent = 2.0;
+  const auto [rate, auc] = RateAndTrueAuc(*Make(odd));
+  EXPECT_NEAR(auc, 0.80, 0.02);
+  EXPECT_NEAR(rate, 0.25, 0.02);
+}
+
+TEST(ClickLogDatasetTest, LabelsComeAsOftenAsTheTruthSays) {
+  const auto dataset = Make(Small(5));
+  std::vector<float> features(13);
+  std::map<int, std::array<double, 3>> tenths;  // samples, clicks, expected
+  for (int64_t i = 0; i < dataset->size(); ++i) {
+    float label = 0.0f;
+    ASSERT_TRUE(dataset->ReadSample(i, features.data(), &label).ok());
+    const double probability = dataset->Probability(i);
+    auto& [samples, clicks, expected] =
+        tenths[static_cast<int>(probability * 10)];
+    samples += 1;
+    clicks += static_cast<double>(label);
+    expected += probability;
+  }
+  for (const auto& [tenth, sums] : tenths) {
+    const auto& [samples, clicks, expected] = sums;
+    // 5 standard deviations.
+    EXPECT_NEAR(clicks, expected, 5 * std::sqrt(samples * 0.25)) << tenth;
+  }
+  EXPECT_GT(tenths.size(), 8u);
+}
+
+TEST(ClickLogDatasetTest, ASampleIsAFunctionOfSeedStreamAndIndexAlone) {
+  const auto first = Make(Small(1));
+  ClickLogDataset::Options longer = Small(1);
+  longer.count = 1000000;
+  const auto second = Make(longer);
+  const auto held_out = Make(Small(1, 1));
+  const auto other_seed = Make(Small(2));
+  for (int64_t i = 99; i >= 0; --i) {
+    const Row row = RowOf(*first, i);
+    EXPECT_TRUE(row == RowOf(*second, i)) << i;
+    EXPECT_EQ(first->Probability(i), second->Probability(i));
+    EXPECT_FALSE(row == RowOf(*held_out, i)) << i;
+    EXPECT_FALSE(row == RowOf(*other_seed, i)) << i;
+  }
+}
+
+TEST(ClickLogDatasetTest, TheFirstSampleNeverChanges) {
+  const Row row = RowOf(*Make(Small(1)), 0);
+  EXPECT_EQ(row.values[0], 0.0f);
+  EXPECT_FLOAT_EQ(row.values[1], 0.98730487f);
+  EXPECT_EQ(row.bags[0], (std::vector<uint64_t>{45360}));
+}
+
+TEST(ClickLogDatasetTest, StreamsHaveTheSameTruth) {
+  // One id a feature: the ids tell no two samples apart, and the log odds are
+  // linear in the one number, with the same line in every stream.
+  const auto line = [](uint64_t seed, uint32_t stream) {
+    ClickLogDataset::Options options = Small(seed, stream);
+    options.numeric = 1;
+    options.categorical = 4;
+    options.ids_per_feature = 1;
+    const auto dataset = Make(options);
+    const auto log_odds = [&](int64_t i) {
+      const double p = dataset->Probability(i);
+      return std::log(p / (1 - p));
+    };
+    const double x0 = static_cast<double>(RowOf(*dataset, 0).values[1]);
+    const double x1 = static_cast<double>(RowOf(*dataset, 1).values[1]);
+    const double slope = (log_odds(1) - log_odds(0)) / (x1 - x0);
+    return std::pair(slope, log_odds(0) - slope * x0);
+  };
+  const auto [slope, bias] = line(7, 0);
+  for (const uint32_t stream : {1u, 2u}) {
+    EXPECT_NEAR(line(7, stream).first, slope, 1e-9);
+    EXPECT_NEAR(line(7, stream).second, bias, 1e-9);
+  }
+  EXPECT_NE(line(8, 0).second, bias);
+}
+
+TEST(ClickLogDatasetTest, IdsOfAFeatureAreItsOwnAndFallAsAPower) {
+  ClickLogDataset::Options options = Small(1);
+  options.ids_per_feature = 100;
+  options.categorical = 3;
+  const auto dataset = Make(options);
+  std::vector<double> count(300);
+  for (int64_t i = 0; i < dataset->size(); ++i) {
+    const Row row = RowOf(*dataset, i);
+    for (uint64_t f = 0; f < 3; ++f) {
+      ASSERT_EQ(row.bags[f].size(), 1u);
+      ASSERT_EQ(row.bags[f][0] / 100, f);
+      count[row.bags[f][0]] += 1;
+    }
+  }
+  double total = 0;
+  for (int k = 1; k <= 100; ++k) {
+    total += std::pow(k, -1.05);
+  }
+  for (int f = 0; f < 3; ++f) {
+    for (int k = 0; k < 100; ++k) {
+      const double expected = 20000 * std::pow(k + 1, -1.05) / total;
+      EXPECT_NEAR(count[f * 100 + k], expected, 5 * std::sqrt(expected));
+    }
+  }
+}
+
+TEST(ClickLogDatasetTest, BagsHaveOneToBagSizeIds) {
+  ClickLogDataset::Options options = Small(1);
+  options.bag_size = 5;
+  const auto dataset = Make(options);
+  std::vector<int> count(6);
+  for (int64_t i = 0; i < 1000; ++i) {
+    for (const std::vector<uint64_t>& bag : RowOf(*dataset, i).bags) {
+      ++count.at(bag.size());
+    }
+  }
+  EXPECT_EQ(count[0], 0);
+  for (int size = 1; size <= 5; ++size) {
+    EXPECT_NEAR(count[size], 26000 / 5, 325);  // 5 standard deviations
+  }
+}
+
+TEST(ClickLogDatasetTest, NamesTheFieldThatIsOutOfRange) {
+  const auto check = [](auto change, const std::string& want) {
+    ClickLogDataset::Options options = Small(1);
+    change(&options);
+    ExpectError(ClickLogDataset::Create(options).status(),
+                absl::StatusCode::kInvalidArgument,
+                {"data.train.click_log." + want});
+  };
+  check([](auto* o) { o->count = 0; }, "count: 0");
+  check([](auto* o) { o->count = uint64_t{1} << 32; }, "count: 4294967296");
+  check([](auto* o) { o->numeric = 0; }, "numeric: 0");
+  check([](auto* o) { o->categorical = 100000; }, "categorical: 100000");
+  check([](auto* o) { o->ids_per_feature = 0; }, "ids_per_feature: 0");
+  check([](auto* o) { o->exponent = -1; }, "exponent: -1");
+  check([](auto* o) { o->exponent = std::nan(""); }, "exponent: nan");
+  check([](auto* o) { o->bag_size = 0; }, "bag_size: 0");
+}
+
+}  // namespace
+}  // namespace weir

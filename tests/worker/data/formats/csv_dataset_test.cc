@@ -1,0 +1,210 @@
+#include "worker/data/formats/csv_dataset.h"
+
+#include "gtest/gtest.h"
+#include "tests/worker/data/data_files.h"
+#include "worker/data/input/feature_hash.h"
+
+namespace weir {
+namespace {
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+absl::StatusOr<std::unique_ptr<Dataset>> Read(const std::string& text,
+                                              int64_t label_column = 0,
+                                              bool header = false) {
+  CsvDataset::Options options;
+  options.path = WriteFile("table.csv", text);
+  options.label_column = label_column;
+  options.header = header;
+  options.field_path = "data.train.csv";
+  return CsvDataset::Create(options);
+}
+
+// Label first, then the features.
+std::vector<float> Row(const Dataset& dataset, int64_t index) {
+  std::vector<float> values(dataset.feature_elements() + 1);
+  EXPECT_TRUE(dataset.ReadSample(index, values.data() + 1, values.data()).ok());
+  return values;
+}
+
+TEST(CsvDatasetTest, TheLabelMayBeAnyColumn) {
+  const std::string text = "1,2,3\n4,5,6\n";
+  EXPECT_EQ(Row(**Read(text, 0), 1), (std::vector<float>{4, 5, 6}));
+  EXPECT_EQ(Row(**Read(text, 1), 1), (std::vector<float>{5, 4, 6}));
+  EXPECT_EQ(Row(**Read(text, 2), 0), (std::vector<float>{3, 1, 2}));
+  EXPECT_EQ((*Read(text))->feature_shape(), (std::vector<int64_t>{2}));
+  EXPECT_EQ((*Read(text))->size(), 2);
+  EXPECT_EQ((*Read(text))->label_facts().class_count, 5);
+}
+
+TEST(CsvDatasetTest, ReadsEveryFormOfRfc4180) {
+  const std::vector<float> expected = {1, 2.5f, -3};
+  for (const std::string text :
+       {"1,2.5,-3", "1,2.5,-3\n", "1,2.5,-3\r\n", "\"1\",\"2.5\",-3\r\n",
+        " 1 ,\t2.5, -3 \n", "\n\n1,2.5,-3\n\n",
+        "\xEF\xBB\xBF"
+        "1,2.5,-3\n"}) {
+    const auto data = Read(text);
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ((*data)->size(), 1);
+    EXPECT_EQ(Row(**data, 0), expected);
+  }
+  EXPECT_EQ(Row(**Read(Gzip("1,2.5,-3\n")), 0), expected);
+}
+
+TEST(CsvDatasetTest, AHeaderMayHoldCommasQuotesAndLines) {
+  const auto data =
+      Read("\"y\",\"a, \"\"b\"\"\nc\"\n1,2\n3,4\n", 0, /*header=*/true);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ((*data)->size(), 2);
+  EXPECT_EQ(Row(**data, 0), (std::vector<float>{1, 2}));
+  // Lines are counted as an editor does.
+  ExpectError(Read("\"y\",\"a\nb\"\n1,2\n3,x\n", 0, true).status(), kInvalid,
+              {"table.csv:4: "});
+}
+
+TEST(CsvDatasetTest, NamesTheLineThatIsWrong) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"1,2", "2 columns, the lines before have 3"},
+      {"1,2,3,4", "4 columns, the lines before have 3"},
+      {"1,2,x", "column 2: 'x' is not a finite number"},
+      {"1,,3", "column 1: '' is not a finite number"},
+      {"nan,2,3", "column 0: 'nan'"},
+      {"1,inf,3", "column 1: 'inf'"},
+      {"1,\"2,3", "a quote is not closed"},
+      {"1,\"2\"2,3", "text behind a quote"},
+  };
+  for (const auto& [line, expected] : cases) {
+    ExpectError(Read("1,2,3\n1,2,3\n" + line + "\n").status(), kInvalid,
+                {"data.train.csv.path: ", "table.csv:3: ", expected});
+  }
+}
+
+TEST(CsvDatasetTest, OffersTheHeaderFieldWhereItHelps) {
+  ExpectError(Read("label,a\n1,2\n").status(), kInvalid,
+              {"table.csv:1: ", "'label'", "set header: true"});
+}
+
+TEST(CsvDatasetTest, NamesALabelColumnThatIsNotThere) {
+  ExpectError(Read("1,2\n", 2).status(), kInvalid,
+              {"data.train.csv.label_column: 2", "columns 0 to 1"});
+}
+
+// A file with columns of every kind: number, log, bucket, value, bag.
+CsvDataset::Options Described(const std::string& text) {
+  CsvDataset::Options options;
+  options.path = WriteFile("clicks.csv", text);
+  options.header = true;
+  options.separator = ';';
+  options.field_path = "data.train.csv";
+  for (const char* name : {"x", "age", "site", "tags"}) {
+    options.columns.emplace_back().name = name;
+  }
+  options.columns[1].boundaries = {18, 65};
+  options.columns[2].categorical = true;
+  options.columns[3].categorical = true;
+  options.columns[3].value_separator = '|';
+  return options;
+}
+
+TEST(CsvDatasetTest, ColumnsGiveNumbersAndBags) {
+  const std::string text =
+      "click;age; x;site;unread;tags\n"
+      "1;20;2.5;a.com;zzz;p|q\n"
+      "\n"
+      "0;;;;;\n"
+      "0;70;-1;\"b;c\";;q\n";
+  for (const std::string& bytes : {text, Gzip(text), Zstd(text)}) {
+    const auto data = CsvDataset::Create(Described(bytes));
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ((*data)->feature_shape(), std::vector<int64_t>{1});
+    EXPECT_EQ((*data)->sparse_features(),
+              (std::vector<std::string>{"age", "site", "tags"}));
+    EXPECT_EQ(Row(**data, 0), (std::vector<float>{1, 2.5f}));
+    EXPECT_EQ(Row(**data, 1), (std::vector<float>{0, 0}));
+    EXPECT_EQ(Row(**data, 2), (std::vector<float>{0, -1}));
+    SparseBatch batch;
+    batch.Clear(3);
+    for (const int64_t row : {2, 0, 1}) {
+      ASSERT_TRUE((*data)->ReadSparse(row, &batch).ok());
+    }
+    const auto& features = batch.features;
+    EXPECT_EQ(features[0].ids, (std::vector<uint64_t>{2, 1, 0}));
+    EXPECT_EQ(features[0].offsets, (std::vector<int64_t>{0, 1, 2, 3}));
+    EXPECT_EQ(features[1].ids,
+              (std::vector<uint64_t>{FeatureHash(3, "b;c"),
+                                     FeatureHash(3, "a.com")}));
+    EXPECT_EQ(features[1].offsets, (std::vector<int64_t>{0, 1, 2, 2}));
+    EXPECT_EQ(features[2].ids,
+              (std::vector<uint64_t>{FeatureHash(5, "q"), FeatureHash(5, "p"),
+                                     FeatureHash(5, "q")}));
+    EXPECT_EQ(features[2].offsets, (std::vector<int64_t>{0, 1, 3, 3}));
+  }
+}
+
+TEST(CsvDatasetTest, ThereMayBeNoNumbers) {
+  CsvDataset::Options options = Described("click;site\n1;a\n0;b\n");
+  options.columns = {options.columns[2]};
+  const auto data = CsvDataset::Create(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ((*data)->feature_shape(), std::vector<int64_t>{0});
+  EXPECT_EQ((*data)->feature_elements(), 0);
+  float label = 7.0f;
+  ASSERT_TRUE((*data)->ReadSample(1, nullptr, &label).ok());
+  EXPECT_EQ(label, 0.0f);
+}
+
+TEST(CsvDatasetTest, BadLinesUpToTheBoundAreLeftOut) {
+  const std::string text =
+      "click;age;x;site;tags\n1;20;1;a;p\n1;20;1;a\n1;20;x;a;p\n"
+      "y;20;1;a;p\n1;\"20;1;a;p\n0;30;2;b;q\n";
+  CsvDataset::Options options = Described(text);
+  ExpectError(CsvDataset::Create(options).status(), kInvalid,
+              {"data.train.csv.path: ", "clicks.csv:3: 4 columns"});
+  options.max_bad_lines = 1;
+  ExpectError(CsvDataset::Create(options).status(), kInvalid,
+              {"clicks.csv:4: column 2, 'x': 'x' is not", "max_bad_lines: 1"});
+  options.max_bad_lines = 2;
+  ExpectError(CsvDataset::Create(options).status(), kInvalid,
+              {"clicks.csv:5: column 0, the label: 'y'"});
+  options.max_bad_lines = 3;
+  ExpectError(CsvDataset::Create(options).status(), kInvalid,
+              {"clicks.csv:6: a quote is not closed"});
+  options.max_bad_lines = 4;
+  const auto data = CsvDataset::Create(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ((*data)->size(), 2);
+  EXPECT_EQ(Row(**data, 1), (std::vector<float>{0, 2}));
+  SparseBatch batch;
+  batch.Clear(3);
+  ASSERT_TRUE((*data)->ReadSparse(1, &batch).ok());
+  EXPECT_EQ(batch.features[1].ids,
+            (std::vector<uint64_t>{FeatureHash(3, "b")}));
+}
+
+TEST(CsvDatasetTest, BadLinesOfNumbersLeaveNothingBehind) {
+  CsvDataset::Options options;
+  options.path = WriteFile("table.csv", "1,2,3\n4,5,x\n6,7,8\n");
+  options.max_bad_lines = 1;
+  options.field_path = "data.train.csv";
+  const auto data = CsvDataset::Create(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ((*data)->size(), 2);
+  EXPECT_EQ(Row(**data, 1), (std::vector<float>{6, 7, 8}));
+}
+
+TEST(CsvDatasetTest, NamesTheColumnDescriptionThatDoesNotFit) {
+  ExpectError(
+      CsvDataset::Create(Described("click;age;x;tags\n1;2;3;4\n")).status(),
+      kInvalid,
+      {"data.train.csv.column[2].name: 'site' is 0 times", "clicks.csv"});
+}
+
+TEST(CsvDatasetTest, NamesAFileWithoutRowsOrFeatures) {
+  ExpectError(Read("").status(), kInvalid, {"table.csv", "no rows"});
+  ExpectError(Read("a,b\n", 0, true).status(), kInvalid, {"no rows"});
+  ExpectError(Read("1\n2\n").status(), kInvalid, {"table.csv:1: one column"});
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,126 @@
+#include "worker/data/input/input_stream.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/worker/data/data_files.h"
+
+namespace weir {
+namespace {
+
+constexpr auto kDataLoss = absl::StatusCode::kDataLoss;
+
+// Reads in pieces of `piece` bytes, as one string.
+absl::StatusOr<std::string> ReadIn(const std::string& path, size_t piece) {
+  auto stream = InputStream::Open(path);
+  if (!stream.ok()) {
+    return stream.status();
+  }
+  std::string text;
+  std::vector<char> buffer(piece);
+  while (true) {
+    const auto bytes = (*stream)->Read(buffer.data(), piece);
+    if (!bytes.ok()) {
+      return bytes.status();
+    }
+    text.append(buffer.data(), *bytes);
+    if (*bytes < piece) {
+      return text;
+    }
+  }
+}
+
+// Text whose packed form takes more than one step of reading, too.
+std::string Text() {
+  std::string text;
+  for (uint64_t i = 0; text.size() < 5'000'000; ++i) {
+    text += std::to_string(i * 0x9e3779b97f4a7c15u) + "\n";
+  }
+  return text;
+}
+
+using Pack = std::string (*)(const std::string&);
+struct Format {
+  const char* name;
+  Pack pack;
+};
+
+class InputStreamTest : public testing::TestWithParam<Format> {
+ protected:
+  static std::string Packed(const std::string& text) {
+    return GetParam().pack(text);
+  }
+};
+
+TEST_P(InputStreamTest, GivesTheSameBytesInPiecesOfAnySize) {
+  const std::string text = Text();
+  const std::string path = WriteFile("a", Packed(text));
+  for (const size_t piece : {1000u, 1u << 20, 1u << 23}) {
+    const auto read = ReadIn(path, piece);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(*read == text) << piece;  // no megabytes in a message
+  }
+  // The end falls on the end of a piece.
+  EXPECT_EQ(ReadIn(WriteFile("a", Packed("12345678")), 4).value(), "12345678");
+  EXPECT_EQ(ReadIn(WriteFile("a", Packed("")), 4).value(), "");
+}
+
+TEST_P(InputStreamTest, PartsMayFollowOneAnother) {
+  const std::string path =
+      WriteFile("a", Packed("one ") + Packed("") + Packed("two"));
+  EXPECT_EQ(ReadIn(path, 2).value(), "one two");
+  EXPECT_EQ(ReadIn(path, 100).value(), "one two");
+}
+
+TEST_P(InputStreamTest, NamesAFileThatIsCutAtAnyByte) {
+  if (std::string(GetParam().name) == "plain") {
+    GTEST_SKIP() << "a plain file has no end to miss";
+  }
+  const std::string packed = Packed("some text that is packed");
+  for (size_t bytes = 4; bytes < packed.size(); ++bytes) {
+    const std::string path = WriteFile("cut", packed.substr(0, bytes));
+    ExpectError(ReadIn(path, 100).status(), kDataLoss, {path, "truncated"});
+  }
+}
+
+TEST_P(InputStreamTest, NamesAFileThatIsDamaged) {
+  if (std::string(GetParam().name) == "plain") {
+    GTEST_SKIP() << "a plain file has no sum";
+  }
+  std::string packed = Packed(Text());
+  packed[packed.size() / 2] ^= 0x55;
+  const std::string path = WriteFile("bad", packed);
+  ExpectError(ReadIn(path, 1 << 20).status(), kDataLoss, {path, "damaged"});
+  std::string sum = Packed("text");
+  // gzip ends with CRC and size, zstd with 4 bytes of the checksum.
+  sum[sum.size() - (std::string(GetParam().name) == "gzip" ? 7 : 2)] ^= 1;
+  EXPECT_EQ(ReadIn(WriteFile("a", sum), 9).status().code(), kDataLoss);
+  const std::string tail = WriteFile("a", Packed("text") + "not packed at all");
+  EXPECT_EQ(ReadIn(tail, 9).status().code(), kDataLoss);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, InputStreamTest,
+    testing::Values(Format{"plain",
+                           [](const std::string& text) { return text; }},
+                    Format{"gzip", &Gzip}, Format{"zstd", &Zstd}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(InputStreamNameTest, AZstFileThatIsCutBeforeItsMagicIsDamaged) {
+  const std::string packed = Zstd("some text");
+  for (size_t bytes = 0; bytes < 4; ++bytes) {
+    const std::string path = WriteFile("cut.zst", packed.substr(0, bytes));
+    ExpectError(ReadIn(path, 9).status(), kDataLoss, {path, "truncated"});
+  }
+  const std::string text = WriteFile("text.zst", "1,2,3\n4,5,6\n");
+  ExpectError(ReadIn(text, 9).status(), kDataLoss, {text, "damaged"});
+}
+
+TEST(InputStreamNameTest, AMissingFileIsNotFound) {
+  ExpectError(ReadIn("/no/such", 9).status(), absl::StatusCode::kNotFound,
+              {"/no/such"});
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,119 @@
+// Samples by number: what every data reader offers.
+//
+// Place: batches.h draws contributions from it, the evaluator reads it in
+//   order. A reader loads its file whole at the start (images stay bytes,
+//   sparse rows stay sparse), so that reading a sample cannot fail later.
+//
+// Invariants
+//   I1. ReadSample(i) gives the same values every time and on every machine.
+//   I2. Every value is finite.
+//   I3. ReadSparse(i) appends the same bags every time and on every machine.
+// Threads: safe after Create.
+// Errors: the message begins with the JobSpec's field ("data.train.idx.images")
+//   and names the file, and in text files the line.
+//         INVALID_ARGUMENT  a field is missing or wrong; a text file breaks its
+//                           format; images and labels do not belong together.
+//         NOT_FOUND         no such file.
+//         DATA_LOSS         a binary file is truncated or damaged.
+#ifndef WORKER_DATA_FORMATS_DATASET_H_
+#define WORKER_DATA_FORMATS_DATASET_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/data/formats/sparse_batch.h"
+
+namespace weir {
+
+class Source;  // proto/job_spec.proto
+
+// Over all labels of a data set.
+struct LabelFacts {
+  float min = 0.0f;
+  float max = 0.0f;
+  // 1 + max when every label is a whole number >= 0, else 0.
+  int64_t class_count = 0;
+
+  // REQUIRES: `labels` is not empty.
+  static LabelFacts Of(const std::vector<float>& labels) {
+    LabelFacts facts;
+    const auto [min, max] = std::minmax_element(labels.begin(), labels.end());
+    facts.min = *min;
+    facts.max = *max;
+    // Above 2^24 floats do not tell whole numbers apart.
+    const bool classes = *min >= 0.0f && *max < 16777216.0f &&
+                         std::all_of(labels.begin(), labels.end(), [](float l) {
+                           return l == std::floor(l);
+                         });
+    facts.class_count = classes ? static_cast<int64_t>(*max) + 1 : 0;
+    return facts;
+  }
+};
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  // Samples; at least 1.
+  int64_t size() const { return size_; }
+  // Of one sample, without the batch: {1, 28, 28} or {126}; {0} of a data set
+  // that has categorical features alone.
+  const std::vector<int64_t>& feature_shape() const { return feature_shape_; }
+  // The product of feature_shape().
+  int64_t feature_elements() const { return feature_elements_; }
+  // Names of the categorical features; unique, empty where there is none.
+  const std::vector<std::string>& sparse_features() const {
+    return sparse_features_;
+  }
+  const LabelFacts& label_facts() const { return label_facts_; }
+
+  // Fills features[feature_elements()] and *label.
+  // REQUIRES: 0 <= index < size().
+  virtual absl::Status ReadSample(int64_t index, float* features,
+                                  float* label) const = 0;
+  // Appends the sample's bag to every feature of *batch.
+  // REQUIRES: 0 <= index < size(); as many features as sparse_features().
+  virtual absl::Status ReadSparse(int64_t /*index*/,
+                                  SparseBatch* /*batch*/) const {
+    return absl::OkStatus();
+  }
+
+ protected:
+  Dataset() = default;
+  void SetShape(int64_t size, std::vector<int64_t> feature_shape) {
+    size_ = size;
+    feature_shape_ = std::move(feature_shape);
+    feature_elements_ = 1;
+    for (const int64_t dimension : feature_shape_) {
+      feature_elements_ *= dimension;
+    }
+  }
+  void set_sparse_features(std::vector<std::string> names) {
+    sparse_features_ = std::move(names);
+  }
+  void set_label_facts(const LabelFacts& facts) { label_facts_ = facts; }
+
+ private:
+  int64_t size_ = 0;
+  std::vector<int64_t> feature_shape_;
+  int64_t feature_elements_ = 0;
+  std::vector<std::string> sparse_features_;
+  LabelFacts label_facts_;
+};
+
+// Opens the reader that `source` names. Relative paths are under `data_dir`;
+// `field_path` is where `source` stands in the JobSpec, "data.train".
+absl::StatusOr<std::unique_ptr<Dataset>> CreateDataset(
+    const Source& source, const std::string& data_dir, uint64_t job_seed,
+    const std::string& field_path);
+
+}  // namespace weir
+
+#endif  // WORKER_DATA_FORMATS_DATASET_H_

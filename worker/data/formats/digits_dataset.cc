@@ -1,0 +1,62 @@
+#include "worker/data/formats/digits_dataset.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "worker/data/formats/digits.h"
+
+namespace weir {
+
+DigitsDataset::DigitsDataset(uint32_t count, uint32_t stream, uint64_t seed)
+    : seed_(seed),
+      stream_(stream),
+      kept_count_(std::min<int64_t>(count, kKeptMax)),
+      states_(std::make_unique<std::atomic<uint8_t>[]>(kept_count_)),
+      pixels_(new uint8_t[kept_count_ * kDigitPixels]) {
+  SetShape(count, {1, kDigitSide, kDigitSide});
+  LabelFacts facts;
+  facts.max = 9.0f;
+  facts.class_count = 10;
+  set_label_facts(facts);
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> DigitsDataset::Create(
+    uint32_t count, uint32_t stream, uint64_t seed,
+    const std::string& field_path) {
+  if (count == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        field_path, ".count: must be at least 1, for instance 10000"));
+  }
+  return std::unique_ptr<Dataset>(new DigitsDataset(count, stream, seed));
+}
+
+absl::Status DigitsDataset::ReadSample(int64_t index, float* features,
+                                       float* label) const {
+  const auto number = static_cast<uint64_t>(index);
+  std::array<uint8_t, kDigitPixels> own;
+  uint8_t* pixels = own.data();
+  if (index < kept_count_) {
+    uint8_t* const kept = &pixels_[index * kDigitPixels];
+    uint8_t state = kEmpty;
+    if (states_[index].compare_exchange_strong(state, kDrawing,
+                                               std::memory_order_acquire)) {
+      RenderDigit(seed_, stream_, number, kept);
+      states_[index].store(kKept, std::memory_order_release);
+      state = kKept;
+    }
+    if (state == kKept) {
+      pixels = kept;
+    }
+  }
+  if (pixels == own.data()) {
+    RenderDigit(seed_, stream_, number, pixels);
+  }
+  *label = static_cast<float>(DigitLabel(seed_, stream_, number));
+  for (int i = 0; i < kDigitPixels; ++i) {
+    features[i] = static_cast<float>(pixels[i]) / 255.0f;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir

@@ -1,0 +1,204 @@
+#include "worker/data/formats/idx_dataset.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "worker/data/input/input_file.h"
+
+namespace weir {
+namespace {
+
+enum IdxType : uint8_t { kBytes = 0x08, kFloats = 0x0D };
+
+struct IdxFile {
+  std::string bytes;
+  bool is_floats = false;
+  std::vector<int64_t> shape;
+  size_t payload = 0;  // offset of the first value
+  int64_t elements = 0;
+};
+
+uint32_t LoadBigEndian(const std::string& bytes, size_t offset) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    value = (value << 8) | static_cast<uint8_t>(bytes[offset + i]);
+  }
+  return value;
+}
+
+float LoadFloat(const IdxFile& file, int64_t element) {
+  return std::bit_cast<float>(
+      LoadBigEndian(file.bytes, file.payload + element * 4));
+}
+
+// REQUIRES: file->bytes is set.
+absl::Status ParseIdx(const std::string& path, IdxFile* file) {
+  const std::string& bytes = file->bytes;
+  if (bytes.size() < 4) {
+    return absl::DataLossError(absl::StrCat(path, ": truncated: ", bytes.size(),
+                                            " bytes are no IDX header"));
+  }
+  const auto type = static_cast<uint8_t>(bytes[2]);
+  const auto dimensions = static_cast<uint8_t>(bytes[3]);
+  if (bytes[0] != 0 || bytes[1] != 0 || dimensions < 1 || dimensions > 4 ||
+      (type != kBytes && type != kFloats)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": not an IDX file of bytes or floats: it begins with ",
+        absl::BytesToHexString(absl::string_view(bytes).substr(0, 4)),
+        ", images begin with 00000803, labels with 00000801"));
+  }
+  file->is_floats = type == kFloats;
+  file->payload = size_t{4} + size_t{4} * dimensions;
+  if (bytes.size() < file->payload) {
+    return absl::DataLossError(absl::StrCat(
+        path, ": truncated inside the header, at ", bytes.size(), " bytes"));
+  }
+  // Products beyond this are no real file; below it nothing overflows.
+  constexpr int64_t kElementsMax = int64_t{1} << 48;
+  file->elements = 1;
+  for (int d = 0; d < dimensions; ++d) {
+    const int64_t dimension = LoadBigEndian(bytes, 4 + size_t{4} * d);
+    file->shape.push_back(dimension);
+    if (dimension == 0 || file->elements > kElementsMax / dimension) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": dimension ", d, " of the header is ", dimension,
+                       dimension == 0 ? ": no values" : ": too large"));
+    }
+    file->elements *= dimension;
+  }
+  const int64_t expected = static_cast<int64_t>(file->payload) +
+                           file->elements * (file->is_floats ? 4 : 1);
+  const auto actual = static_cast<int64_t>(bytes.size());
+  if (actual != expected) {
+    return absl::DataLossError(absl::StrCat(
+        path, actual < expected ? ": truncated: " : ": too long: ", actual,
+        " bytes, but its header says ", expected));
+  }
+  if (file->is_floats) {
+    for (int64_t i = 0; i < file->elements; ++i) {
+      if (!std::isfinite(LoadFloat(*file, i))) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            path, ": value ", i % (file->elements / file->shape[0]),
+            " of sample ", i / (file->elements / file->shape[0]),
+            " is NaN or infinite"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<IdxFile> ReadIdx(const std::string& path) {
+  IdxFile file;
+  WEIR_ASSIGN_OR_RETURN(file.bytes, ReadInputFile(path));
+  WEIR_RETURN_IF_ERROR(ParseIdx(path, &file));
+  return file;
+}
+
+absl::StatusOr<IdxFile> ReadImages(const IdxDataset::Options& options) {
+  WEIR_ASSIGN_OR_RETURN(IdxFile images, ReadIdx(options.images));
+  if (images.shape.size() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.images, ": has one dimension, so it holds labels, not images"));
+  }
+  return images;
+}
+
+absl::StatusOr<IdxFile> ReadLabels(const IdxDataset::Options& options,
+                                   int64_t image_count) {
+  WEIR_ASSIGN_OR_RETURN(IdxFile labels, ReadIdx(options.labels));
+  if (labels.shape.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.labels, ": has ", labels.shape.size(),
+                     " dimensions, labels have one"));
+  }
+  if (labels.elements != image_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.labels, ": has ", labels.elements, " labels, but ",
+                     options.images, " has ", image_count, " images"));
+  }
+  return labels;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
+    const Options& options) {
+  if (!std::isfinite(options.mean)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.field_path, ".mean: ", options.mean, " is not finite"));
+  }
+  if (!std::isfinite(options.stddev) || options.stddev <= 0.0f) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.field_path, ".stddev: ", options.stddev,
+                     " is not a finite number above 0"));
+  }
+  absl::StatusOr<IdxFile> images = ReadImages(options);
+  if (!images.ok()) {
+    return Annotate(images.status(), options.field_path + ".images");
+  }
+  const absl::StatusOr<IdxFile> labels = ReadLabels(options, images->shape[0]);
+  if (!labels.ok()) {
+    return Annotate(labels.status(), options.field_path + ".labels");
+  }
+
+  auto dataset = std::unique_ptr<IdxDataset>(new IdxDataset);
+  std::vector<int64_t> shape(images->shape.begin() + 1, images->shape.end());
+  if (shape.size() < 3) {
+    shape.insert(shape.begin(), 1);
+  }
+  dataset->SetShape(images->shape[0], std::move(shape));
+  dataset->labels_.resize(labels->elements);
+  for (int64_t i = 0; i < labels->elements; ++i) {
+    dataset->labels_[i] =
+        labels->is_floats
+            ? LoadFloat(*labels, i)
+            : static_cast<uint8_t>(labels->bytes[labels->payload + i]);
+  }
+  dataset->set_label_facts(LabelFacts::Of(dataset->labels_));
+  const auto normal = [&options](float value) {
+    return (value - options.mean) / options.stddev;
+  };
+  bool finite = true;
+  if (images->is_floats) {
+    dataset->floats_.resize(images->elements);
+    for (int64_t i = 0; i < images->elements; ++i) {
+      dataset->floats_[i] = normal(LoadFloat(*images, i));
+      finite = finite && std::isfinite(dataset->floats_[i]);
+    }
+  } else {
+    for (int b = 0; b < 256; ++b) {
+      dataset->value_of_byte_[b] = normal(static_cast<float>(b) / 255.0f);
+      finite = finite && std::isfinite(dataset->value_of_byte_[b]);
+    }
+    dataset->payload_ = images->payload;
+    dataset->bytes_ = std::move(images->bytes);
+  }
+  if (!finite) {
+    return absl::InvalidArgumentError(absl::StrCat(options.field_path,
+                                                   ".stddev: ", options.stddev,
+                                                   " makes values infinite"));
+  }
+  return std::unique_ptr<Dataset>(std::move(dataset));
+}
+
+absl::Status IdxDataset::ReadSample(int64_t index, float* features,
+                                    float* label) const {
+  const int64_t width = feature_elements();
+  *label = labels_[index];
+  if (!floats_.empty()) {
+    std::copy_n(floats_.data() + index * width, width, features);
+    return absl::OkStatus();
+  }
+  const char* const pixels = bytes_.data() + payload_ + index * width;
+  for (int64_t i = 0; i < width; ++i) {
+    features[i] = value_of_byte_[static_cast<uint8_t>(pixels[i])];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir

@@ -1,0 +1,58 @@
+// Images and labels in two IDX files, the form of MNIST.
+//
+// Terms
+//   IDX  00 00 type count-of-dimensions, then each dimension as a big-endian
+//        32-bit number, then the values, row-major. Types read here: 08 bytes
+//        and 0D big-endian floats. See docs/formats.md.
+//
+// Features: [1, rows, cols] of a file with [samples, rows, cols]; a file with
+//   four dimensions gives its last three (channels, rows, cols), one with two
+//   gives [1, cols]. Bytes are scaled by 1/255 first, floats are taken as they
+//   are; then (x - mean) / stddev.
+// Cost: the payload's own size in memory.
+// Threads: safe after Create. Errors: see dataset.h.
+// Source: yann.lecun.com/exdb/mnist, "The IDX file format".
+#ifndef WORKER_DATA_FORMATS_IDX_DATASET_H_
+#define WORKER_DATA_FORMATS_IDX_DATASET_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/formats/dataset.h"
+
+namespace weir {
+
+class IdxDataset : public Dataset {
+ public:
+  struct Options {
+    std::string images;  // paths, plain, gzip or zstd
+    std::string labels;
+    float mean = 0.0f;
+    float stddev = 1.0f;
+    std::string field_path;  // "data.train.idx"
+  };
+
+  static absl::StatusOr<std::unique_ptr<Dataset>> Create(
+      const Options& options);
+
+  absl::Status ReadSample(int64_t index, float* features,
+                          float* label) const override;
+
+ private:
+  IdxDataset() = default;
+
+  // The images: exactly one of the two is used.
+  std::string bytes_;          // the file, header included
+  std::vector<float> floats_;  // normalised
+  size_t payload_ = 0;         // first byte of the first image in bytes_
+  std::array<float, 256> value_of_byte_ = {};
+  std::vector<float> labels_;
+};
+
+}  // namespace weir
+
+#endif  // WORKER_DATA_FORMATS_IDX_DATASET_H_

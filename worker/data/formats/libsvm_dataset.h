@@ -1,0 +1,61 @@
+// Sparse rows of text: "label index:value ... # comment" per line.
+//
+// Kept sparse; a sample is made dense, [feature_count], when it is read.
+//
+// Invariants
+//   I1. Indices ascend inside a row. A "qid:n" behind the label is ignored, and
+//       so are empty lines.
+//   I2. Labels that are all -1 or 1, with a -1 among them, become 0 and 1.
+//   I3. Base AUTO: one-based unless an index 0 occurs in this file. A test file
+//       that is cut from another must be given its base.
+// Cost: 8 bytes a value that is written in the file.
+// Threads: safe after Create. Errors: see dataset.h.
+// Source: Chang and Lin, "LIBSVM: A Library for Support Vector Machines",
+//         README, "svm-train".
+#ifndef WORKER_DATA_FORMATS_LIBSVM_DATASET_H_
+#define WORKER_DATA_FORMATS_LIBSVM_DATASET_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/formats/dataset.h"
+
+namespace weir {
+
+enum class LibsvmBase { kAuto, kZero, kOne };
+
+class LibsvmDataset : public Dataset {
+ public:
+  struct Options {
+    std::string path;  // plain, gzip or zstd
+    int64_t feature_count = 0;
+    LibsvmBase base = LibsvmBase::kAuto;
+    std::string field_path;  // "data.train.libsvm"
+  };
+
+  static absl::StatusOr<std::unique_ptr<Dataset>> Create(
+      const Options& options);
+
+  absl::Status ReadSample(int64_t index, float* features,
+                          float* label) const override;
+
+ private:
+  LibsvmDataset() = default;
+
+  struct Entry {
+    uint32_t index = 0;  // zero-based
+    float value = 0.0f;
+  };
+  std::vector<int64_t> row_begin_;  // [size + 1], into entries_
+  std::vector<Entry> entries_;
+  std::vector<float> labels_;
+
+  class Parser;
+};
+
+}  // namespace weir
+
+#endif  // WORKER_DATA_FORMATS_LIBSVM_DATASET_H_

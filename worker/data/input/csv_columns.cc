@@ -1,0 +1,175 @@
+#include "worker/data/input/csv_columns.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+#include "worker/data/input/feature_hash.h"
+#include "worker/data/input/input_file.h"
+
+namespace weir {
+namespace {
+
+// Where `options` says that its column is.
+absl::StatusOr<int64_t> Locate(const CsvColumnOptions& options,
+                               int64_t column_count,
+                               const std::vector<std::string>& header) {
+  if (options.index.has_value()) {
+    if (*options.index < 0 || *options.index >= column_count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("index: ", *options.index,
+                       ", but the file has columns 0 to ", column_count - 1));
+    }
+    return *options.index;
+  }
+  if (header.empty()) {
+    return absl::InvalidArgumentError(
+        "name: the file has no header; set csv.header or the index");
+  }
+  const auto count = std::count(header.begin(), header.end(), options.name);
+  if (count != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "name: ", QuoteInput(options.name), " is ", count,
+        " times in the header, which has ",
+        absl::StrJoin(header, ", ", [](std::string* out, const auto& name) {
+          absl::StrAppend(out, QuoteInput(name));
+        })));
+  }
+  return std::find(header.begin(), header.end(), options.name) - header.begin();
+}
+
+}  // namespace
+
+absl::StatusOr<CsvColumns> CsvColumns::Create(
+    std::vector<CsvColumnOptions> columns, int64_t column_count,
+    const std::vector<std::string>& header, int64_t label_column) {
+  CsvColumns result;
+  for (CsvColumnOptions& options : columns) {
+    const std::string path =
+        absl::StrCat("column[", result.columns_.size(), "]");
+    const absl::StatusOr<int64_t> index = Locate(options, column_count, header);
+    if (!index.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ".", index.status().message()));
+    }
+    if (*index == label_column) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": is the label's column, ", label_column));
+    }
+    Found found;
+    found.index = *index;
+    found.header = header.empty() ? "" : header[*index];
+    if (options.GivesIds()) {
+      std::string name = !options.name.empty() ? options.name
+                         : !found.header.empty()
+                             ? found.header
+                             : absl::StrCat("column", *index);
+      std::vector<std::string>& names = result.id_names_;
+      if (std::find(names.begin(), names.end(), name) != names.end()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ".name: ", QuoteInput(name),
+                         " is another feature's name already"));
+      }
+      names.push_back(std::move(name));
+    } else {
+      ++result.number_count_;
+    }
+    found.options = std::move(options);
+    result.columns_.push_back(std::move(found));
+  }
+  return result;
+}
+
+std::string CsvColumns::ParseNumber(const CsvColumnOptions& options,
+                                    absl::string_view field, CsvRow* row) {
+  field = absl::StripAsciiWhitespace(field);
+  double x = 0.0;
+  if (!field.empty() && !ParseFinite(field, &x)) {
+    return absl::StrCat(QuoteInput(field), " is not a finite number");
+  }
+  if (options.log) {
+    x = std::copysign(std::log1p(std::abs(x)), x);
+  }
+  x = (x - options.mean) / options.stddev;
+  if (!options.boundaries.empty()) {
+    row->ids.push_back(
+        static_cast<uint64_t>(std::upper_bound(options.boundaries.begin(),
+                                               options.boundaries.end(), x) -
+                              options.boundaries.begin()));
+    row->bag_counts.push_back(1);
+    return "";
+  }
+  // The negation also catches NaN.
+  if (!(std::abs(x) <= std::numeric_limits<float>::max())) {
+    return absl::StrCat(QuoteInput(field), " becomes ", x,
+                        ", which is no finite float32");
+  }
+  row->numbers.push_back(static_cast<float>(x));
+  return "";
+}
+
+std::string CsvColumns::ParseBag(const Found& column, absl::string_view field,
+                                 CsvRow* row) {
+  const CsvColumnOptions& options = column.options;
+  const size_t begin = row->ids.size();
+  while (!field.empty()) {
+    const size_t end =
+        options.value_separator.has_value()
+            ? std::min(field.find(*options.value_separator), field.size())
+            : field.size();
+    absl::string_view value = field.substr(0, end);
+    field.remove_prefix(std::min(end + 1, field.size()));
+    uint64_t id = 0;
+    if (options.integer) {
+      value = absl::StripAsciiWhitespace(value);
+      const char* const value_end = value.data() + value.size();
+      const auto result = std::from_chars(value.data(), value_end, id);
+      if (!value.empty() &&
+          (result.ec != std::errc() || result.ptr != value_end)) {
+        return absl::StrCat(QuoteInput(value),
+                            " is not a whole number from 0 to 2^64 - 1");
+      }
+    } else {
+      id = FeatureHash(static_cast<uint64_t>(column.index), value);
+    }
+    if (!value.empty()) {
+      row->ids.push_back(BucketOf(id, options.hash_buckets));
+    }
+  }
+  const size_t count = row->ids.size() - begin;
+  if (count > kBagMax) {
+    return absl::StrCat(count, " values, more than ", kBagMax);
+  }
+  row->bag_counts.push_back(static_cast<uint16_t>(count));
+  return "";
+}
+
+std::string CsvColumns::Parse(const std::vector<std::string>& fields,
+                              CsvRow* row) const {
+  row->numbers.clear();
+  row->ids.clear();
+  row->bag_counts.clear();
+  for (const Found& column : columns_) {
+    const std::string& field = fields[column.index];
+    const std::string wrong = column.options.categorical
+                                  ? ParseBag(column, field, row)
+                                  : ParseNumber(column.options, field, row);
+    if (!wrong.empty()) {
+      return absl::StrCat("column ", column.index,
+                          column.header.empty()
+                              ? ""
+                              : absl::StrCat(", ", QuoteInput(column.header)),
+                          ": ", wrong);
+    }
+  }
+  return "";
+}
+
+}  // namespace weir

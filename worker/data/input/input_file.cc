@@ -1,0 +1,74 @@
+#include "worker/data/input/input_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <system_error>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "worker/data/input/input_stream.h"
+
+namespace weir {
+
+absl::StatusOr<std::string> ReadInputFile(const std::string& path) {
+  constexpr size_t kStepBytes = size_t{1} << 20;
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<InputStream> stream,
+                        InputStream::Open(path));
+  std::string text;
+  // A plain file is read, and its end seen, in the first step.
+  size_t step = static_cast<size_t>(stream->file_bytes()) + 1;
+  while (true) {
+    const size_t old_size = text.size();
+    text.resize(old_size + step);
+    WEIR_ASSIGN_OR_RETURN(const size_t bytes,
+                          stream->Read(text.data() + old_size, step));
+    text.resize(old_size + bytes);
+    if (bytes < step) {
+      return text;
+    }
+    step = std::max(kStepBytes, text.size() / 2);
+  }
+}
+
+bool ParseFinite(absl::string_view text, double* value) {
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') {
+    text.remove_prefix(1);
+  }
+  double parsed = 0.0;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result result =
+      std::from_chars(text.data(), end, parsed);
+  if (result.ec != std::errc() || result.ptr != end || !std::isfinite(parsed)) {
+    return false;
+  }
+  *value = parsed;
+  return true;
+}
+
+bool ParseFinite(absl::string_view text, float* value) {
+  double parsed = 0.0;
+  if (!ParseFinite(text, &parsed) ||
+      std::abs(parsed) > std::numeric_limits<float>::max()) {
+    return false;
+  }
+  *value = static_cast<float>(parsed);
+  return true;
+}
+
+std::string QuoteInput(absl::string_view text) {
+  constexpr size_t kShownMax = 32;
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kShownMax)),
+                      text.size() > kShownMax ? "..." : "", "'");
+}
+
+absl::Status LineError(const std::string& path, int64_t line,
+                       absl::string_view message) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ":", line, ": ", message));
+}
+
+}  // namespace weir

@@ -1,0 +1,202 @@
+#include "worker/data/input/input_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
+#include "zlib.h"
+#include "zstd.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kPackedStepBytes = size_t{1} << 20;
+// Its fields count in 32 bits.
+constexpr size_t kInflateStepBytes = size_t{1} << 30;
+
+class PlainStream : public InputStream {
+ public:
+  explicit PlainStream(std::unique_ptr<FileReader> file)
+      : InputStream(file->size()), file_(std::move(file)) {}
+
+  absl::StatusOr<size_t> Read(char* data, size_t bytes) override {
+    const size_t left = static_cast<size_t>(file_->size() - offset_);
+    bytes = std::min(bytes, left);
+    WEIR_RETURN_IF_ERROR(file_->ReadAt(offset_, data, bytes));
+    offset_ += static_cast<int64_t>(bytes);
+    return bytes;
+  }
+
+ private:
+  const std::unique_ptr<FileReader> file_;
+  int64_t offset_ = 0;
+};
+
+// A packed file in steps.
+class PackedFile {
+ public:
+  PackedFile(std::unique_ptr<FileReader> file, absl::string_view format)
+      : file_(std::move(file)), format_(format) {}
+
+  int64_t size() const { return file_->size(); }
+  bool AtEnd() const { return offset_ == file_->size(); }
+
+  // The next bytes, valid until the next call; none at the end.
+  absl::StatusOr<absl::string_view> Next() {
+    const auto left = static_cast<size_t>(file_->size() - offset_);
+    step_.resize(std::min(kPackedStepBytes, left));
+    WEIR_RETURN_IF_ERROR(file_->ReadAt(offset_, step_.data(), step_.size()));
+    offset_ += static_cast<int64_t>(step_.size());
+    return step_;
+  }
+
+  absl::Status Truncated() const {
+    return absl::DataLossError(absl::StrCat(
+        file_->path(), ": the ", format_, " file is truncated after ",
+        file_->size(), " bytes: copy it again"));
+  }
+  absl::Status Damaged(const char* why) const {
+    return absl::DataLossError(absl::StrCat(
+        file_->path(), ": the ", format_, " file is damaged (",
+        why == nullptr ? "unknown reason" : why, "): copy it again"));
+  }
+  absl::Status NoMemory() const {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        file_->path(), ": no memory to unpack the ", format_, " file"));
+  }
+
+ private:
+  const std::unique_ptr<FileReader> file_;
+  const absl::string_view format_;
+  int64_t offset_ = 0;
+  std::string step_;
+};
+
+class GzipStream : public InputStream {
+ public:
+  explicit GzipStream(std::unique_ptr<FileReader> file)
+      : InputStream(file->size()), packed_(std::move(file), "gzip") {
+    // 15: the largest window; + 16: a gzip header, nothing else.
+    made_ = inflateInit2(&stream_, 15 + 16) == Z_OK;
+  }
+  ~GzipStream() override {
+    if (made_) {
+      inflateEnd(&stream_);
+    }
+  }
+
+  absl::StatusOr<size_t> Read(char* data, size_t bytes) override {
+    if (!made_) {
+      return packed_.NoMemory();
+    }
+    size_t filled = 0;
+    while (filled < bytes && !ended_) {
+      WEIR_RETURN_IF_ERROR(Feed());
+      const size_t asked = std::min(bytes - filled, kInflateStepBytes);
+      stream_.next_out = reinterpret_cast<Bytef*>(data + filled);
+      stream_.avail_out = static_cast<uInt>(asked);
+      const int code = inflate(&stream_, Z_NO_FLUSH);
+      filled += asked - stream_.avail_out;
+      if (code == Z_STREAM_END) {
+        ended_ = stream_.avail_in == 0 && packed_.AtEnd();
+        if (!ended_) {  // members may follow one another: RFC 1952, section 2.2
+          inflateReset(&stream_);
+        }
+      } else if (code == Z_BUF_ERROR && stream_.avail_in == 0) {
+        return packed_.Truncated();
+      } else if (code != Z_OK) {
+        return packed_.Damaged(stream_.msg);
+      }
+    }
+    return filled;
+  }
+
+ private:
+  absl::Status Feed() {
+    if (stream_.avail_in > 0 || packed_.AtEnd()) {
+      return absl::OkStatus();
+    }
+    WEIR_ASSIGN_OR_RETURN(const absl::string_view step, packed_.Next());
+    // zlib does not write to its input; its type is older than const.
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(step.data()));
+    stream_.avail_in = static_cast<uInt>(step.size());
+    return absl::OkStatus();
+  }
+
+  PackedFile packed_;
+  z_stream stream_ = {};
+  bool made_ = false;
+  bool ended_ = false;
+};
+
+class ZstdStream : public InputStream {
+ public:
+  explicit ZstdStream(std::unique_ptr<FileReader> file)
+      : InputStream(file->size()),
+        packed_(std::move(file), "zstd"),
+        stream_(ZSTD_createDStream()) {
+    if (stream_ != nullptr) {
+      // As `zstd --long=31` packs; the library's own bound is 27.
+      ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, 31);
+    }
+  }
+  ~ZstdStream() override { ZSTD_freeDStream(stream_); }
+
+  absl::StatusOr<size_t> Read(char* data, size_t bytes) override {
+    if (stream_ == nullptr) {
+      return packed_.NoMemory();
+    }
+    ZSTD_outBuffer out = {data, bytes, 0};
+    while (out.pos < out.size) {
+      if (in_.pos == in_.size && !packed_.AtEnd()) {
+        WEIR_ASSIGN_OR_RETURN(const absl::string_view step, packed_.Next());
+        in_ = {step.data(), step.size(), 0};
+      }
+      const bool starved = in_.pos == in_.size;
+      if (starved && frame_ended_) {
+        break;
+      }
+      const size_t before = out.pos;
+      const size_t code = ZSTD_decompressStream(stream_, &out, &in_);
+      if (ZSTD_isError(code)) {
+        return packed_.Damaged(ZSTD_getErrorName(code));
+      }
+      frame_ended_ = code == 0;
+      if (starved && !frame_ended_ && out.pos == before) {
+        return packed_.Truncated();
+      }
+    }
+    return out.pos;
+  }
+
+ private:
+  PackedFile packed_;
+  ZSTD_DStream* const stream_;  // owned
+  ZSTD_inBuffer in_ = {nullptr, 0, 0};
+  bool frame_ended_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<InputStream>> InputStream::Open(
+    const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<FileReader> file,
+                        Files::Real()->Open(path));
+  std::string begin(std::min<int64_t>(file->size(), 4), '\0');
+  WEIR_RETURN_IF_ERROR(file->ReadAt(0, begin.data(), begin.size()));
+  std::unique_ptr<InputStream> stream;
+  if (absl::StartsWith(begin, "\x1f\x8b")) {
+    stream = std::make_unique<GzipStream>(std::move(file));
+  } else if (begin == "\x28\xb5\x2f\xfd" || absl::EndsWith(path, ".zst")) {
+    stream = std::make_unique<ZstdStream>(std::move(file));
+  } else {
+    stream = std::make_unique<PlainStream>(std::move(file));
+  }
+  return stream;
+}
+
+}  // namespace weir

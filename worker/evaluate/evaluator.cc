@@ -1,0 +1,80 @@
+#include "worker/evaluate/evaluator.h"
+
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "common/base/status.h"
+#include "nlohmann/json.hpp"
+#include "proto/checkpoint/checkpoint_files.h"
+
+namespace weir {
+
+Evaluator::Evaluator(Files* files, Clock* clock, std::string workdir,
+                     Evaluate evaluate)
+    : files_(files),
+      clock_(clock),
+      workdir_(std::move(workdir)),
+      evaluate_(std::move(evaluate)),
+      ended_before_(
+          files_->ReadAll(JoinPath(workdir_, kEndedName)).value_or("")) {
+  const auto text = files_->ReadAll(JoinPath(workdir_, "eval.jsonl"));
+  std::istringstream lines(text.ok() ? *text : "");
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("checkpoint") &&
+        json["checkpoint"].is_string()) {
+      seen_.insert(json["checkpoint"].get<std::string>());
+    }
+  }
+}
+
+absl::StatusOr<bool> Evaluator::Poll() {
+  const auto done = files_->ReadAll(JoinPath(workdir_, kDoneName));
+  WEIR_ASSIGN_OR_RETURN(
+      const std::vector<CheckpointInfo> checkpoints,
+      ListCheckpoints(files_, JoinPath(workdir_, "checkpoints")));
+  if (!checkpoints.empty() && seen_.count(checkpoints.back().name) == 0) {
+    const CheckpointInfo& newest = checkpoints.back();
+    const int64_t begin_ns = clock_->NowNs();
+    const absl::StatusOr<EvaluationResult> result = evaluate_(newest.path);
+    if (result.ok()) {
+      WEIR_RETURN_IF_ERROR(AppendLine(
+          *result, static_cast<double>(clock_->NowNs() - begin_ns) / 1e9));
+      seen_.insert(newest.name);
+    } else if (ReadManifest(files_, newest.path).ok()) {
+      seen_.insert(newest.name);
+      return result.status();
+    }  // else it was deleted while it was read
+  }
+  return done.ok() &&
+         seen_.count(std::string(absl::StripAsciiWhitespace(*done))) > 0;
+}
+
+absl::Status Evaluator::Ended() {
+  const auto text = files_->ReadAll(JoinPath(workdir_, kEndedName));
+  if (!text.ok()) {
+    ended_before_.clear();
+    return absl::OkStatus();
+  }
+  return *text == ended_before_ ? absl::OkStatus() : ParseEnding(*text);
+}
+
+absl::Status Evaluator::AppendLine(const EvaluationResult& result,
+                                   double seconds) {
+  nlohmann::ordered_json line;
+  line["checkpoint"] = result.checkpoint;
+  line["step"] = result.step;
+  line["examples"] = result.examples;
+  line["seconds"] = seconds;
+  for (const auto& [name, value] : result.metrics) {
+    line[name] = value;
+  }
+  const std::string text = line.dump() + "\n";
+  WEIR_ASSIGN_OR_RETURN(const auto writer,
+                        files_->OpenAppend(JoinPath(workdir_, "eval.jsonl")));
+  WEIR_RETURN_IF_ERROR(writer->Append(text.data(), text.size()));
+  return writer->Close();
+}
+
+}  // namespace weir

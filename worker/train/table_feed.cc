@@ -1,0 +1,158 @@
+#include "worker/train/table_feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace weir {
+
+absl::StatusOr<std::unique_ptr<TableFeed>> TableFeed::Create(
+    const std::vector<GraphTable>& tables,
+    const std::vector<EmbeddingTable>& declared, TableClient* client) {
+  std::vector<Table> known;
+  uint64_t items_kept = 0;
+  for (const GraphTable& table : tables) {
+    size_t d = 0;
+    while (d < declared.size() && declared[d].name() != table.name) {
+      ++d;
+    }
+    if (d == declared.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the model reads table '", table.name,
+                       "', which the job does not have"));
+    }
+    known.push_back({static_cast<int>(d), static_cast<size_t>(table.dim),
+                     table.uses, nullptr});
+    const EmbeddingTable& spec = declared[d];
+    if (spec.cache_rows() > 0 && spec.cache_items() > 0) {
+      known.back().cache = std::make_unique<RowCache>(
+          known.back().dim, spec.cache_rows(), spec.cache_items());
+      items_kept = std::max<uint64_t>(items_kept, spec.cache_items());
+    }
+  }
+  std::unique_ptr<TableFeed> feed(new TableFeed(std::move(known), client));
+  feed->items_kept_ = items_kept;
+  return feed;
+}
+
+TableFeed::TableFeed(std::vector<Table> tables, TableClient* client)
+    : tables_(std::move(tables)), client_(client) {
+  for (Contribution* one : {&current_, &ahead_}) {
+    one->batches.resize(tables_.size());
+    one->rows.resize(tables_.size());
+    one->gradients.resize(tables_.size());
+    one->missing.resize(tables_.size());
+  }
+}
+
+absl::Status TableFeed::Start(const SparseBatch& batch, int64_t samples,
+                              const Want& want) {
+  ahead_.empty = samples == 0;
+  ahead_.item = ahead_.oldest_read = items_++;
+  std::vector<TableClient::Wanted> wanted;
+  for (size_t t = 0; t < tables_.size() && !ahead_.empty; ++t) {
+    WEIR_RETURN_IF_ERROR(
+        ahead_.batches[t].Fill(tables_[t].uses, batch, samples));
+    const std::vector<uint64_t>& ids = ahead_.batches[t].ids();
+    ahead_.rows[t].resize(ids.size() * tables_[t].dim);
+    ahead_.gradients[t].resize(ahead_.rows[t].size());
+    wanted.push_back(WantedOf(t));
+  }
+  WEIR_RETURN_IF_ERROR(client_->StartLookup(want, /*train=*/true, wanted));
+  started_ = true;
+  return absl::OkStatus();
+}
+
+TableClient::Wanted TableFeed::WantedOf(size_t t) {
+  const Table& table = tables_[t];
+  const std::vector<uint64_t>& ids = ahead_.batches[t].ids();
+  float* const rows = ahead_.rows[t].data();
+  if (table.cache == nullptr) {
+    return {table.declared, ids, rows};
+  }
+  table.cache->Expire(ahead_.item);
+  Missing& missing = ahead_.missing[t];
+  missing.ids.clear();
+  missing.places.clear();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    uint64_t read_at = 0;
+    const float* const row = table.cache->Find(ids[i], ahead_.item, &read_at);
+    if (row == nullptr) {
+      missing.ids.push_back(ids[i]);
+      missing.places.push_back(i);
+    } else {
+      std::copy_n(row, table.dim, rows + i * table.dim);
+      ahead_.oldest_read = std::min(ahead_.oldest_read, read_at);
+    }
+  }
+  missing.rows.resize(missing.ids.size() * table.dim);
+  return {table.declared, missing.ids, missing.rows.data()};
+}
+
+void TableFeed::FillCached(size_t t, Contribution* one) {
+  const Table& table = tables_[t];
+  if (table.cache == nullptr) {
+    return;
+  }
+  const Missing& missing = one->missing[t];
+  for (size_t i = 0; i < missing.ids.size(); ++i) {
+    const float* const row = missing.rows.data() + i * table.dim;
+    std::copy_n(row, table.dim,
+                one->rows[t].data() + missing.places[i] * table.dim);
+    table.cache->Put(missing.ids[i], one->item, row);
+  }
+}
+
+absl::StatusOr<std::span<const TableInput>> TableFeed::Wait() {
+  started_ = false;
+  WEIR_ASSIGN_OR_RETURN(ahead_.versions, client_->WaitLookup());
+  if (items_kept_ > 0) {
+    read_.emplace_back(ahead_.item, ahead_.versions);
+    while (read_.front().first + items_kept_ < ahead_.item) {
+      read_.pop_front();
+    }
+    for (size_t t = 0; t < tables_.size() && !ahead_.empty; ++t) {
+      FillCached(t, &ahead_);
+    }
+    for (const auto& [item, versions] : read_) {
+      if (item == ahead_.oldest_read) {
+        ahead_.versions = versions;
+      }
+    }
+  }
+  std::swap(current_, ahead_);
+  inputs_.clear();
+  for (size_t t = 0; t < tables_.size() && !current_.empty; ++t) {
+    inputs_.push_back({&current_.batches[t], current_.rows[t].data(),
+                       current_.gradients[t].data()});
+  }
+  return std::span<const TableInput>(inputs_);
+}
+
+std::vector<std::span<float>> TableFeed::Gradients() {
+  std::vector<std::span<float>> gradients;
+  for (size_t t = 0; t < tables_.size() && !current_.empty; ++t) {
+    gradients.emplace_back(current_.gradients[t].data(),
+                           current_.batches[t].ids().size() * tables_[t].dim);
+  }
+  return gradients;
+}
+
+absl::Status TableFeed::Push(uint64_t item, uint32_t contribution,
+                             float weight) {
+  TableClient::ItemPush push;
+  push.item = item;
+  push.contribution = contribution;
+  push.weight = weight;
+  push.versions = current_.versions;
+  std::vector<TableClient::Gradients> gradients;
+  for (size_t t = 0; t < tables_.size() && !current_.empty; ++t) {
+    gradients.push_back({tables_[t].declared, current_.batches[t].ids(),
+                         current_.gradients[t].data()});
+  }
+  return client_->StartUpdate(push, gradients);
+}
+
+}  // namespace weir

@@ -1,0 +1,264 @@
+#include "worker/train/train_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
+#include "common/math/random.h"
+#include "worker/model/clip.h"
+
+namespace weir {
+namespace {
+
+const SparseBatch kNoBags;
+
+// What became of an item's rows, beside its blocks.
+void Join(const TableClient::ItemResult& rows,
+          ParameterClient::ItemResult* item) {
+  if (rows.bad) {
+    item->bad = true;
+    item->bad_variable = rows.bad_table;
+  }
+  item->duplicate_blocks += rows.duplicates;
+  item->staleness_sum += rows.staleness_sum;
+  item->staleness_count += rows.staleness_count;
+  item->staleness_max = std::max(item->staleness_max, rows.staleness_max);
+  item->bytes_sent += rows.bytes_sent;
+  item->bytes_received += rows.bytes_received;
+}
+
+}  // namespace
+
+absl::Status TrainLoop::Options::Validate() const {
+  if (network == nullptr || client == nullptr || control == nullptr ||
+      work == nullptr || layout == nullptr || gradients == nullptr || !batch) {
+    return absl::InvalidArgumentError("the train loop lacks a part");
+  }
+  if ((pulled == nullptr) != (computed_from == nullptr) ||
+      (pulled != nullptr && (work->sync() || bounded_staleness))) {
+    return absl::InvalidArgumentError(
+        "prefetch takes two buffers and async updates");
+  }
+  return ValidateClip(clip);
+}
+
+absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(Options options) {
+  WEIR_RETURN_IF_ERROR(options.Validate());
+  return std::unique_ptr<TrainLoop>(new TrainLoop(std::move(options)));
+}
+
+absl::Status TrainLoop::Run(uint64_t next_item) {
+  const uint64_t count = options_.work->item_count();
+  if (next_item < count) {
+    Failpoint("worker.before_pull");
+    WEIR_RETURN_IF_ERROR(
+        options_.client->StartPull(WantFor(options_.work->At(next_item))));
+  }
+  for (uint64_t item = next_item; item < count; ++item) {
+    const WorkItem work = options_.work->At(item);
+    const std::optional<Want> next = WantAfter(work);
+    timer_.BeginItem();
+    const absl::Status status =
+        work.beyond_end ? PushNothing(work, next) : Step(work, next);
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// One training step. Values arrive while forward runs, gradients leave while
+// backward runs, and each asks for the next item's values of its block.
+absl::Status TrainLoop::Step(const WorkItem& work,
+                             const std::optional<Want>& next) {
+  ParameterClient* const client = options_.client;
+  WEIR_ASSIGN_OR_RETURN(const TrainBatch batch, BatchOf(work));
+  if (batch.rows == 0) {
+    return PushNothing(work, next);
+  }
+  const bool clip = options_.clip.kind_case() != Clip::KIND_NOT_SET;
+  bool begun = false;
+  const auto push = [&](int variable) -> absl::Status {
+    if (!begun) {
+      begun = true;
+      WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight, next));
+    }
+    client->GradientReady(variable);
+    return absl::OkStatus();
+  };
+
+  WEIR_ASSIGN_OR_RETURN(const std::span<const TableInput> tables,
+                        FetchRows(work, batch));
+  StepHooks hooks;
+  hooks.before_layer_parameters = [this](int variable) {
+    return Fetch(variable);
+  };
+  if (!clip) {
+    hooks.gradient_ready = push;
+  }
+  WEIR_ASSIGN_OR_RETURN(
+      const StepResult result,
+      options_.network->TrainStep(batch.features, batch.labels, batch.rows,
+                                  MixKey(options_.seed, work.contribution),
+                                  hooks, tables));
+  if (clip) {
+    // By norm needs every gradient, so nothing could leave before.
+    ClipGradients(options_.clip, *options_.layout, options_.gradients,
+                  options_.tables != nullptr ? options_.tables->Gradients()
+                                             : std::vector<std::span<float>>());
+    const int variables = static_cast<int>(options_.layout->variables().size());
+    for (int v = variables - 1; v >= 0; --v) {
+      WEIR_RETURN_IF_ERROR(push(v));
+    }
+  }
+
+  if (!begun) {  // a model without variables
+    WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight, next));
+  }
+  if (options_.tables != nullptr) {
+    Failpoint("worker.before_rows");
+    WEIR_RETURN_IF_ERROR(
+        options_.tables->Push(work.item, work.index, batch.weight));
+  }
+
+  ItemReport report;
+  report.set_loss(static_cast<float>(result.loss));
+  report.set_weight(batch.weight);
+  report.set_rows(static_cast<uint32_t>(batch.rows));
+  return Finish(work, std::move(report));
+}
+
+absl::StatusOr<TrainBatch> TrainLoop::BatchOf(const WorkItem& work) {
+  if (ahead_.has_value()) {
+    return *std::exchange(ahead_, std::nullopt);
+  }
+  return timer_.Timed(PhaseTimer::kData,
+                      [&] { return options_.batch(work.contribution); });
+}
+
+absl::StatusOr<std::span<const TableInput>> TrainLoop::FetchRows(
+    const WorkItem& work, const TrainBatch& batch) {
+  using Inputs = std::span<const TableInput>;
+  TableFeed* const tables = options_.tables;
+  if (tables == nullptr) {
+    return Inputs();
+  }
+  WEIR_ASSIGN_OR_RETURN(
+      const Inputs inputs,
+      timer_.Timed(PhaseTimer::kPull, [&]() -> absl::StatusOr<Inputs> {
+        if (!tables->started()) {
+          WEIR_RETURN_IF_ERROR(
+              tables->Start(*batch.sparse, batch.rows, WantFor(work)));
+        }
+        return tables->Wait();
+      }));
+  const uint64_t next = work.item + 1;
+  if (options_.pulled != nullptr && next < options_.work->item_count() &&
+      !options_.work->At(next).beyond_end) {
+    const WorkItem after = options_.work->At(next);
+    WEIR_ASSIGN_OR_RETURN(ahead_, BatchOf(after));
+    WEIR_RETURN_IF_ERROR(
+        tables->Start(*ahead_->sparse, ahead_->rows, WantFor(after)));
+  }
+  return inputs;
+}
+
+absl::Status TrainLoop::Fetch(int variable) {
+  WEIR_RETURN_IF_ERROR(timer_.Timed(PhaseTimer::kPull, [&] {
+    return options_.client->WaitVariable(variable);
+  }));
+  if (options_.pulled != nullptr) {
+    // Nothing is pulled again before the item's first gradient is ready.
+    const int64_t begin = options_.layout->flat_begin(variable);
+    std::copy_n(options_.pulled + begin,
+                options_.layout->variables()[variable].elements(),
+                options_.computed_from + begin);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight,
+                                  const std::optional<Want>& next) {
+  if (!timer_.Timed(PhaseTimer::kHold,
+                    [&] { return options_.control->EnterItem(); })) {
+    return absl::CancelledError("the job stopped");
+  }
+  Failpoint("worker.before_push");
+  ParameterClient::ItemPush push;
+  push.item = work.item;
+  push.contribution = work.index;
+  push.weight = weight;
+  push.left_out = options_.left_out;
+  push.then = next;
+  push.then_at_once = options_.pulled != nullptr;
+  // With then_at_once it waits for the rest of the pull.
+  return timer_.Timed(PhaseTimer::kPull,
+                      [&] { return options_.client->BeginItem(push); });
+}
+
+// A contribution without samples, at the end: marks and cursors advance.
+absl::Status TrainLoop::PushNothing(const WorkItem& work,
+                                    const std::optional<Want>& next) {
+  WEIR_RETURN_IF_ERROR(timer_.Timed(
+      PhaseTimer::kPull, [&] { return options_.client->WaitPull(); }));
+  if (options_.tables != nullptr) {
+    WEIR_RETURN_IF_ERROR(FetchRows(work, {.sparse = &kNoBags}).status());
+  }
+  WEIR_RETURN_IF_ERROR(BeginPush(work, /*weight=*/0.0f, next));
+  if (options_.tables != nullptr) {
+    WEIR_RETURN_IF_ERROR(
+        options_.tables->Push(work.item, work.index, /*weight=*/0.0f));
+  }
+  return Finish(work, ItemReport());
+}
+
+absl::Status TrainLoop::Finish(const WorkItem& work, ItemReport report) {
+  using Result = ParameterClient::ItemResult;
+  WEIR_ASSIGN_OR_RETURN(
+      const Result result,
+      timer_.Timed(PhaseTimer::kPush, [&]() -> absl::StatusOr<Result> {
+        WEIR_RETURN_IF_ERROR(options_.client->FinishItem());
+        WEIR_ASSIGN_OR_RETURN(Result dense, options_.client->WaitReceipts());
+        if (options_.tables != nullptr) {
+          WEIR_ASSIGN_OR_RETURN(const TableClient::ItemResult rows,
+                                options_.tables->WaitPushed());
+          Join(rows, &dense);
+        }
+        return dense;
+      }));
+  report.set_contribution(work.contribution);
+  report.set_bad(result.bad);
+  report.set_bad_variable(result.bad_variable);
+  options_.control->AddPhases(timer_.EndItem());
+  options_.control->LeaveItem(work.item + 1, report, result);
+  Failpoint("worker.in_barrier");
+  return absl::OkStatus();
+}
+
+Want TrainLoop::WantFor(const WorkItem& work) const {
+  Want want;
+  want.set_encoding(options_.pull_encoding);
+  if (options_.work->sync()) {
+    want.set_version(work.version);
+    return want;
+  }
+  want.set_latest(true);
+  if (options_.bounded_staleness) {
+    want.set_clock(work.item);
+  }
+  return want;
+}
+
+std::optional<Want> TrainLoop::WantAfter(const WorkItem& work) const {
+  if (work.item + 1 >= options_.work->item_count()) {
+    return std::nullopt;
+  }
+  if (options_.work->sync() && !work.last_of_step) {
+    return std::nullopt;
+  }
+  return WantFor(options_.work->At(work.item + 1));
+}
+
+}  // namespace weir

@@ -1,0 +1,122 @@
+// Training, one item after another: pull, compute, push.
+//
+// Place: worker_main builds it; it ties data, network, ParameterClient and the
+// chief together. Step() in the .cc is the whole of a training step.
+//
+// Terms
+//   item   one contribution of this worker's slot (worker/train/work_list.h).
+//
+// Invariants
+//   I1. What an item pushes is a pure function of the parameters pulled, the
+//       batch and the seed; the last two follow from the contribution's number.
+//   I2. Sync: every item of a step is computed from the same version, and the
+//       next version is pulled only behind the last of them.
+//   I3. An item is computed from values that do not change under it, and its
+//       push names their versions, with prefetch too.
+//   I4. Nothing of an item is pushed between a hold and its release.
+// Threads: compatible.
+// Owns/borrows: borrows everything in Options.
+// Errors: those of ParameterClient and the network; CANCELLED when the job
+//   stopped (JobControl knows why).
+// Cost: beyond compute, the waits that overlap cannot hide; each item tells
+//   JobControl what they were (Phases in proto/chief.proto).
+#ifndef WORKER_TRAIN_TRAIN_LOOP_H_
+#define WORKER_TRAIN_TRAIN_LOOP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/job/job_control.h"
+#include "client/cc/parameters/parameter_client.h"
+#include "common/base/clock.h"
+#include "common/job/layout.h"
+#include "proto/job_spec.pb.h"
+#include "worker/model/trainee.h"
+#include "worker/train/phase_timer.h"
+#include "worker/train/table_feed.h"
+#include "worker/train/work_list.h"
+
+namespace weir {
+
+// One contribution's data; borrowed until the next call of the source.
+struct TrainBatch {
+  const float* features = nullptr;      // [rows, feature_elements]
+  const float* labels = nullptr;        // [rows, label_width]
+  int64_t rows = 0;                     // 0: beyond the last sample
+  float weight = 1.0f;                  // of the contribution
+  const SparseBatch* sparse = nullptr;  // null where the model reads no table
+};
+
+class TrainLoop {
+ public:
+  struct Options {
+    Trainee* network = nullptr;  // bound to layout, parameters and gradients
+    ParameterClient* client = nullptr;
+    JobControl* control = nullptr;
+    const WorkList* work = nullptr;
+    const Layout* layout = nullptr;
+    float* gradients = nullptr;
+    TableFeed* tables = nullptr;  // null where the model reads none
+    // Makes the batch of a contribution; is asked in the order of items. With
+    // tables and prefetch the batch before must stay until the one after.
+    std::function<absl::StatusOr<TrainBatch>(uint64_t contribution)> batch;
+    uint64_t seed = 0;               // the job's
+    Clip clip;                       // by norm or value, or unset
+    bool bounded_staleness = false;  // send clocks with wants
+    Encoding pull_encoding = F32;    // of values
+    std::vector<int> left_out;       // variables that are never pushed: frozen
+    // Prefetch: the next values are pulled into `pulled` while an item computes
+    // from `computed_from`, the network's, into which forward copies them. Both
+    // in the flat space; null without prefetch.
+    const float* pulled = nullptr;
+    float* computed_from = nullptr;
+    // What the network's backend says; null where it works in host memory.
+    std::function<DeviceUsage()> device_usage;
+    Clock* clock = Clock::Real();
+
+    absl::Status Validate() const;
+  };
+
+  static absl::StatusOr<std::unique_ptr<TrainLoop>> Create(Options options);
+
+  // Does the items from `next_item` on. OK when all are acknowledged.
+  absl::Status Run(uint64_t next_item);
+
+ private:
+  explicit TrainLoop(Options options)
+      : options_(std::move(options)),
+        timer_(options_.clock, options_.device_usage) {}
+
+  absl::Status Step(const WorkItem& work, const std::optional<Want>& next);
+  absl::StatusOr<TrainBatch> BatchOf(const WorkItem& work);
+  // Waits for the rows of `work`'s tables, and starts those of the next item
+  // where rows may be read ahead.
+  absl::StatusOr<std::span<const TableInput>> FetchRows(
+      const WorkItem& work, const TrainBatch& batch);
+  // Waits until `variable` is where the network reads it.
+  absl::Status Fetch(int variable);
+  absl::Status PushNothing(const WorkItem& work,
+                           const std::optional<Want>& next);
+  absl::Status BeginPush(const WorkItem& work, float weight,
+                         const std::optional<Want>& next);
+  Want WantFor(const WorkItem& work) const;
+  // What is pulled behind `work`: nothing inside a sync step.
+  std::optional<Want> WantAfter(const WorkItem& work) const;
+  // Ends the item: waits for its receipts and reports it.
+  absl::Status Finish(const WorkItem& work, ItemReport report);
+
+  const Options options_;
+  // The batch of the item after the one that computes.
+  std::optional<TrainBatch> ahead_;
+  PhaseTimer timer_;  // of the item under way
+};
+
+}  // namespace weir
+
+#endif  // WORKER_TRAIN_TRAIN_LOOP_H_

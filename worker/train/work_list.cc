@@ -1,0 +1,73 @@
+#include "worker/train/work_list.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+
+namespace weir {
+
+absl::StatusOr<WorkList> WorkList::Create(const Grant& grant) {
+  WorkList work;
+  work.slot_ = grant.sender().slot();
+  work.slot_count_ = grant.slot_count();
+  work.per_step_ = grant.contributions_per_step();
+  work.base_version_ = grant.base_version();
+  if (work.slot_ >= work.slot_count_ || grant.applied_range_size() % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the chief granted slot ", work.slot_, " of ", work.slot_count_,
+        " with ", grant.applied_range_size(), " range bounds"));
+  }
+  std::vector<ContributionRange> applied;
+  for (int i = 0; i < grant.applied_range_size(); i += 2) {
+    applied.push_back({static_cast<int64_t>(grant.applied_range(i)),
+                       static_cast<int64_t>(grant.applied_range(i + 1))});
+  }
+  auto list = ContributionList::Create(
+      applied, static_cast<int64_t>(grant.contribution_count()));
+  if (!list.ok()) {
+    return Annotate(list.status(), "the chief's grant");
+  }
+  work.list_ = *std::move(list);
+  const uint64_t remaining =
+      static_cast<uint64_t>(work.list_.remaining_count());
+  if (work.per_step_ == 0) {
+    work.item_count_ = static_cast<uint64_t>(work.list_.ItemCount(
+        static_cast<int>(work.slot_), static_cast<int>(work.slot_count_)));
+    return work;
+  }
+  if (work.slot_ < work.per_step_) {
+    work.per_slot_ =
+        (work.per_step_ - work.slot_ + work.slot_count_ - 1) / work.slot_count_;
+  }
+  const uint64_t steps = (remaining + work.per_step_ - 1) / work.per_step_;
+  work.item_count_ = steps * work.per_slot_;
+  return work;
+}
+
+WorkItem WorkList::At(uint64_t item) const {
+  WEIR_CHECK(item < item_count_);
+  WorkItem work;
+  work.item = item;
+  if (!sync()) {
+    work.contribution = static_cast<uint64_t>(
+        list_.ItemAt(static_cast<int>(slot_), static_cast<int>(slot_count_),
+                     static_cast<int64_t>(item)));
+    return work;
+  }
+  const uint64_t step = item / per_slot_;
+  const uint64_t j = item % per_slot_;
+  work.index = static_cast<uint32_t>(j * slot_count_ + slot_);
+  work.version = base_version_ + step;
+  work.last_of_step = j + 1 == per_slot_;
+  const uint64_t element = step * per_step_ + work.index;
+  work.beyond_end = element >= static_cast<uint64_t>(list_.remaining_count());
+  if (!work.beyond_end) {
+    work.contribution =
+        static_cast<uint64_t>(list_.At(static_cast<int64_t>(element)));
+  }
+  return work;
+}
+
+}  // namespace weir

@@ -1,0 +1,371 @@
+#include "worker/train/worker_task.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/failpoint.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
+#include "proto/wire/declaration_io.h"
+#include "proto/wire/layout_io.h"
+#include "worker/data/batch_prefetcher.h"
+#include "worker/train/job_backend.h"
+
+namespace weir {
+namespace {
+
+// Of one call. A chief that is away is missed after it.
+constexpr std::chrono::milliseconds kRegisterTimeout{5000};
+
+// `rows` may be null.
+uint64_t BytesMoved(const ParameterClient& blocks, const TableClient* rows) {
+  const ParameterClient::Counters counters = blocks.counters();
+  uint64_t bytes = counters.bytes_sent + counters.bytes_received;
+  if (rows != nullptr) {
+    const TableClient::Counters of_rows = rows->counters();
+    bytes += of_rows.bytes_sent + of_rows.bytes_received;
+  }
+  return bytes;
+}
+
+void HitFailpoint(ParameterClient::Event event) {
+  switch (event) {
+    case ParameterClient::Event::kHalfSent:
+      return Failpoint("worker.mid_push");
+    case ParameterClient::Event::kAllSent:
+      return Failpoint("worker.before_ack");
+    case ParameterClient::Event::kFirstShardDone:
+      return Failpoint("worker.mid_fanout");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Create(
+    Options options) {
+  std::unique_ptr<WorkerTask> task(new WorkerTask(std::move(options)));
+  WEIR_RETURN_IF_ERROR(task->Build());
+  return task;
+}
+
+// The network lets go of the buffers below it first.
+WorkerTask::~WorkerTask() { replicas_.reset(); }
+
+absl::Status WorkerTask::Build() {
+  const JobSpec& spec = options_.spec;
+  WEIR_ASSIGN_OR_RETURN(dataset_,
+                        CreateDataset(spec.data().train(), options_.data_dir,
+                                      spec.seed(), "data.train"));
+  WEIR_ASSIGN_OR_RETURN(backends_, CreateJobBackends(spec, options_.backend));
+  std::vector<Backend*> backends;
+  for (const auto& backend : backends_) {
+    backends.push_back(backend.get());
+  }
+  NetworkOptions options;
+  options.rows_reserved = spec.train().batch_size();
+  tables_ = TablesFromSpec(spec);
+  options.sparse = {tables_, dataset_->sparse_features()};
+  WEIR_ASSIGN_OR_RETURN(
+      replicas_, Replicas::Create(spec.model(), dataset_->feature_shape(),
+                                  backends, options));
+  const Network& network = replicas_->network();
+  if (network.label_width() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.loss compares ", network.label_width(),
+                     " outputs, but a sample has one label"));
+  }
+
+  OpenNvml();
+  ChiefClient::Options& chief = chief_options_;
+  if (nvml_ != nullptr) {
+    chief.read_device = [this](Phases* phases) { ReadDevice(phases); };
+  }
+  chief.address = options_.chief_address;
+  chief.job_is_done = options_.job_is_done;
+  chief.register_timeout = kRegisterTimeout;
+  RegisterRequest& request = chief.request;
+  request.set_index(static_cast<uint32_t>(options_.index));
+  request.set_process(options_.process);
+  request.set_host(options_.host);
+  request.set_cluster_fingerprint(options_.cluster_fingerprint);
+  *request.mutable_job_spec() = spec;
+  request.set_sample_count(static_cast<uint64_t>(dataset_->size()));
+  for (const VariableSpec& variable : network.variables()) {
+    *request.add_variable() = VariableToProto(variable);
+  }
+  WEIR_RETURN_IF_ERROR(AssignGroups(spec, request.mutable_variable()));
+  variables_ = network.variables();
+  for (size_t v = 0; v < variables_.size(); ++v) {
+    const int group =
+        static_cast<int>(request.variable(static_cast<int>(v)).group());
+    variables_[v].group = group;
+    if (group > 0 && spec.parameter_group(group - 1).frozen()) {
+      frozen_.push_back(static_cast<int>(v));
+    }
+  }
+  WEIR_ASSIGN_OR_RETURN(chief_, ChiefClient::Create(chief));
+  return absl::OkStatus();
+}
+
+// A worker on a GPU trains without it, too.
+void WorkerTask::OpenNvml() {
+  if (backends_[0]->shares_host_memory()) {
+    return;
+  }
+  absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Open();
+  if (nvml.ok()) {
+    nvml_ = *std::move(nvml);
+  } else {
+    LOG_INFO("no figures of the GPU's driver: {}",
+             std::string(nvml.status().message()));
+  }
+}
+
+void WorkerTask::ReadDevice(Phases* phases) const {
+  double percent = 0.0;
+  double watts = 0.0;
+  uint64_t bytes_total = 0;
+  for (const auto& backend : backends_) {
+    const auto figures = nvml_->Read(backend->pci_bus_id());
+    if (!figures.ok()) {
+      return;
+    }
+    percent += figures->gpu_utilization_percent;
+    watts += figures->power_watts;
+    bytes_total += figures->bytes_total;
+  }
+  phases->set_nvml_gpu_percent(percent / static_cast<double>(backends_.size()));
+  phases->set_nvml_watts(watts);
+  phases->set_device_bytes_total(bytes_total);
+}
+
+void WorkerTask::LogDevice() const {
+  if (nvml_ == nullptr) {
+    return;
+  }
+  for (const auto& backend : backends_) {
+    const auto figures = nvml_->Read(backend->pci_bus_id());
+    LOG_INFO("{}", figures.ok() ? figures->Text()
+                                : std::string(figures.status().message()));
+  }
+}
+
+absl::Status WorkerTask::Run() {
+  while (true) {
+    const absl::Status status = RunInSlot();
+    std::optional<int> slot = chief_->slot_to_take();
+    if (!slot.has_value() && absl::IsPermissionDenied(status) &&
+        chief_options_.request.index() !=
+            static_cast<uint32_t>(options_.index)) {
+      slot = options_.index;  // the worker whose slot it had is back
+    }
+    if (!slot.has_value()) {
+      return status;
+    }
+    LOG_INFO("{}; going on in slot {}", std::string(status.message()), *slot);
+    WEIR_RETURN_IF_ERROR(TakeSlot(*slot));
+  }
+}
+
+absl::Status WorkerTask::TakeSlot(int slot) {
+  RegisterRequest& request = chief_options_.request;
+  request.set_index(static_cast<uint32_t>(slot));
+  request.set_process(request.process() + 1);  // to the chief a new one
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<ChiefClient> chief,
+                        ChiefClient::Create(chief_options_));
+  MutexLock lock(&mutex_);
+  if (stop_.has_value()) {
+    return *stop_;
+  }
+  chief_ = std::move(chief);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerTask::RunInSlot() {
+  Failpoint("worker.before_register");
+  const absl::StatusOr<Grant> granted = chief_->Register();
+  if (!granted.ok()) {
+    return chief_->stopping() ? chief_->stop_status() : granted.status();
+  }
+  const Grant& grant = *granted;
+  LOG_INFO("slot {} of {}, generation {}, next item {}, {} ps",
+           grant.sender().slot(), grant.slot_count(),
+           grant.sender().generation(), grant.next_item(),
+           grant.ps_address_size());
+  absl::Status status = Train(grant);
+  // What the chief said is the reason, whatever broke after it.
+  if (chief_->stopping()) {
+    status = chief_->stop_status();
+  }
+  chief_->Close(chief_->slot_to_take().has_value() ? absl::OkStatus() : status);
+  return status;
+}
+
+absl::Status WorkerTask::BuildLayout(const Grant& grant) {
+  WEIR_ASSIGN_OR_RETURN(
+      Layout layout,
+      Layout::Create(
+          variables_, grant.ps_address_size(),
+          static_cast<int64_t>(options_.spec.limits().block_elements())));
+  if (layout.fingerprint() != grant.sender().layout_fingerprint()) {
+    return absl::FailedPreconditionError(
+        "the chief laid the parameters out differently; start every task with "
+        "the same version of Weir and the same job");
+  }
+  layout_ = std::make_unique<Layout>(std::move(layout));
+  const size_t elements = static_cast<size_t>(layout_->flat_elements());
+  parameters_ = options_.transport->NewBuffer(elements);
+  gradients_ = options_.transport->NewBuffer(elements);
+  if (parameters_ == nullptr || gradients_ == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no memory for ", elements, " parameters and their gradients"));
+  }
+  float* computed_from = parameters_.get();
+  if (options_.spec.train().prefetch()) {
+    computed_from_.resize(elements);
+    computed_from = computed_from_.data();
+  }
+  return replicas_->Bind(*layout_, computed_from, gradients_.get());
+}
+
+absl::StatusOr<std::unique_ptr<ParameterClient>> WorkerTask::MakeClient(
+    const Grant& grant) {
+  ParameterClient::Options client;
+  client.transport = options_.transport;
+  client.addresses.assign(grant.ps_address().begin(), grant.ps_address().end());
+  client.layout = layout_.get();
+  client.sender = grant.sender();
+  client.parameters = parameters_.get();
+  client.gradients = gradients_.get();
+  client.lost_after = std::chrono::milliseconds(static_cast<int64_t>(
+      options_.spec.limits().lost_after_seconds() * 1000.0));
+  client.compression = options_.spec.compression();
+  client.on_event = HitFailpoint;
+  client.channels_per_peer = options_.channels_per_peer;
+  return ParameterClient::Create(std::move(client));
+}
+
+absl::Status WorkerTask::MakeTables(const Grant& grant) {
+  if (tables_.empty()) {
+    return absl::OkStatus();
+  }
+  TableClient::Options client;
+  client.transport = options_.transport;
+  client.addresses.assign(grant.ps_address().begin(), grant.ps_address().end());
+  client.tables = tables_;
+  client.sender = grant.sender();
+  client.lost_after = std::chrono::milliseconds(static_cast<int64_t>(
+      options_.spec.limits().lost_after_seconds() * 1000.0));
+  table_feed_.reset();
+  WEIR_ASSIGN_OR_RETURN(table_client_, TableClient::Create(std::move(client)));
+  WEIR_ASSIGN_OR_RETURN(
+      table_feed_, TableFeed::Create(replicas_->network().tables(), tables_,
+                                     table_client_.get()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
+    const Grant& grant) {
+  Batches::Options batches;
+  batches.batch_size = options_.spec.train().batch_size();
+  batches.epochs = options_.spec.train().epochs();
+  if (batches.epochs == 0.0) {
+    batches.contributions = static_cast<int64_t>(grant.contribution_count());
+  }
+  batches.seed = options_.spec.seed();
+  batches.shuffle = !options_.spec.data().no_shuffle();
+  return Batches::Create(batches, dataset_.get());
+}
+
+TrainLoop::Options WorkerTask::LoopOptions() {
+  TrainLoop::Options options;
+  options.tables = table_feed_.get();
+  options.network = replicas_.get();
+  options.control = chief_.get();
+  options.layout = layout_.get();
+  options.gradients = gradients_.get();
+  options.seed = options_.spec.seed();
+  options.clip = options_.spec.train().clip();
+  options.bounded_staleness = options_.spec.update().has_bounded_staleness();
+  options.pull_encoding = options_.spec.compression().pull();
+  options.left_out = frozen_;
+  if (options_.spec.train().prefetch()) {
+    options.pulled = parameters_.get();
+    options.computed_from = computed_from_.data();
+  }
+  if (!backends_[0]->shares_host_memory()) {
+    options.device_usage = [this] { return replicas_->Usage(); };
+  }
+  return options;
+}
+
+absl::Status WorkerTask::Train(const Grant& grant) {
+  WEIR_ASSIGN_OR_RETURN(const WorkList work, WorkList::Create(grant));
+  if (layout_ == nullptr) {  // else it has another slot of the same job
+    WEIR_RETURN_IF_ERROR(BuildLayout(grant));
+  }
+  WEIR_ASSIGN_OR_RETURN(const auto batches, MakeBatches(grant));
+  WEIR_ASSIGN_OR_RETURN(const auto client, MakeClient(grant));
+  WEIR_RETURN_IF_ERROR(MakeTables(grant));
+
+  uint64_t item = grant.next_item();
+  BatchPrefetcher prefetcher(
+      batches.get(), [&work, item]() mutable -> std::optional<int64_t> {
+        while (item < work.item_count()) {
+          const WorkItem next = work.At(item++);
+          if (!next.beyond_end) {
+            return static_cast<int64_t>(next.contribution);
+          }
+        }
+        return std::nullopt;
+      });
+  // Two: with tables and prefetch the next batch is there while one computes.
+  Batch batches_made[2];
+  int made = 0;
+  TrainLoop::Options options = LoopOptions();
+  options.client = client.get();
+  options.work = &work;
+  options.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
+    Batch& batch = batches_made[made ^= 1];
+    WEIR_ASSIGN_OR_RETURN(const bool more, prefetcher.Get(&batch));
+    if (!more || batch.contribution != static_cast<int64_t>(contribution)) {
+      return absl::InternalError(absl::StrCat("contribution ", contribution,
+                                              " was not prepared in its turn"));
+    }
+    return TrainBatch{batch.features.data(), batch.labels.data(), batch.rows,
+                      batch.weight, &batch.sparse};
+  };
+  WEIR_ASSIGN_OR_RETURN(const auto loop, TrainLoop::Create(std::move(options)));
+
+  TableClient* const rows = table_client_.get();
+  chief_->Start(
+      grant,
+      [raw = client.get(), rows] {
+        raw->Interrupt(absl::CancelledError("the job stopped"));
+        if (rows != nullptr) {
+          rows->Interrupt(absl::CancelledError("the job stopped"));
+        }
+      },
+      [raw = client.get(), rows] { return BytesMoved(*raw, rows); });
+  const absl::Status status = loop->Run(item);
+  LogDevice();
+  if (status.ok()) {
+    chief_->OutOfWork();
+  }
+  chief_->ForgetCallbacks();
+  const ParameterClient::Counters counters = client->counters();
+  LOG_INFO("sent {} MiB, received {} MiB, waited {:.1f} s, {} reconnects",
+           counters.bytes_sent >> 20, counters.bytes_received >> 20,
+           static_cast<double>(counters.wait_ns) / 1e9, counters.reconnects);
+  return status;
+}
+
+void WorkerTask::RequestStop(const std::string& reason) {
+  MutexLock lock(&mutex_);
+  stop_ = absl::CancelledError(reason);
+  chief_->RequestStop(*stop_);
+}
+
+}  // namespace weir
