@@ -12,7 +12,7 @@
 //       polynomials in double, because a libm chooses its own by processor.
 // Threads: safe, no state.
 // Cost: uniform 11 ns, normal 33 ns an element (Skylake-SP 2.5 GHz,
-//   2026-11-21, bench/store_kernels_bench.cc).
+//   2026-11-21, bench/store/store_kernels_bench.cc).
 // Source: Salmon et al., SC11 (Philox); Box and Muller, 1958.
 #ifndef COMMON_JOB_INITIALIZER_H_
 #define COMMON_JOB_INITIALIZER_H_

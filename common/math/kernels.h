@@ -9,7 +9,7 @@
 //   elementwise, so a cut changes no bit.
 // Threads: safe. What reads or writes values may race on purpose
 //   (WEIR_HOGWILD in common/math/simd.h).
-// Cost: one pass; bench/store_kernels_bench.cc.
+// Cost: one pass; bench/store/store_kernels_bench.cc.
 #ifndef COMMON_MATH_KERNELS_H_
 #define COMMON_MATH_KERNELS_H_
 

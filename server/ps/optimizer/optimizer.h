@@ -22,7 +22,7 @@
 // Threads: immutable, safe. Apply may race on values and slots on purpose:
 //   WEIR_HOGWILD in common/math/simd.h.
 // Errors: INVALID_ARGUMENT names the field's path, the value and its range.
-// Cost: one pass over memory; bench/store_kernels_bench.cc.
+// Cost: one pass over memory; bench/store/store_kernels_bench.cc.
 #ifndef SERVER_PS_OPTIMIZER_OPTIMIZER_H_
 #define SERVER_PS_OPTIMIZER_OPTIMIZER_H_
 

@@ -1,0 +1,34 @@
+// The end of every benchmark's main: flags in, exit code out.
+#ifndef BENCH_SUPPORT_BENCH_MAIN_H_
+#define BENCH_SUPPORT_BENCH_MAIN_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/base/exit_code.h"
+
+namespace weir {
+
+// Parses into what `app` was told of, then calls `run`, which returns a status.
+template <typename Run>
+int BenchMain(CLI::App* app, int argc, char** argv, const Run& run) {
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app->exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  const absl::Status status = run();
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s: %s\n",
+                 std::filesystem::path(argv[0]).filename().c_str(),
+                 std::string(status.message()).c_str());
+  }
+  return ExitCodeFor(status);
+}
+
+}  // namespace weir
+
+#endif  // BENCH_SUPPORT_BENCH_MAIN_H_

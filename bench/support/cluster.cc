@@ -1,0 +1,146 @@
+#include "bench/support/cluster.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+#include "proto/wire/layout_io.h"
+
+namespace weir {
+namespace {
+
+constexpr auto kCallTimeout = std::chrono::seconds(20);
+constexpr double kStartSecondsMax = 30;
+
+}  // namespace
+
+std::string BinDir() {
+  const char* dir = std::getenv("WEIR_BIN_DIR");  // NOLINT: nobody sets it
+  return dir != nullptr ? dir : "bin";
+}
+
+std::string OwnBinary() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<Child>>> StartPs(
+    const std::vector<std::string>& addresses, const Placement& place,
+    const std::string& log_path) {
+  std::vector<std::unique_ptr<Child>> children;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const int index = static_cast<int>(i);
+    WEIR_ASSIGN_OR_RETURN(
+        auto child,
+        Child::Start(
+            place(index, {BinDir() + "/server/ps/weir_ps", "--cluster",
+                          absl::StrCat("ps=", absl::StrJoin(addresses, ",")),
+                          "--task_index", absl::StrCat(index)}),
+            log_path));
+    children.push_back(std::move(child));
+  }
+  return children;
+}
+
+absl::StatusOr<Sender> JoinJob(Transport* transport,
+                               const std::vector<std::string>& addresses,
+                               const Declaration& declaration, int slot,
+                               bool first) {
+  const double end = Now() + kStartSecondsMax;
+  for (size_t s = 0; s < addresses.size(); ++s) {
+    const auto link = transport->Connect(addresses[s]);
+    for (;;) {
+      const auto hello = link->Hello(kCallTimeout);
+      if (hello.ok() && (first || hello->state() == ACTIVE)) {
+        break;
+      }
+      if (Now() > end) {
+        return absl::UnavailableError(
+            absl::StrCat("ps ", s, " at ", addresses[s],
+                         " does not start: ", hello.status().ToString()));
+      }
+      usleep(20000);
+    }
+    if (first) {
+      DeclareRequest request;
+      *request.mutable_declaration() = declaration;
+      request.set_shard(static_cast<uint32_t>(s));
+      WEIR_RETURN_IF_ERROR(link->Declare(request, kCallTimeout).status());
+    }
+  }
+  WEIR_ASSIGN_OR_RETURN(const Layout layout,
+                        LayoutFromDeclaration(declaration));
+  Sender sender;
+  sender.set_job(declaration.job());
+  sender.set_history(declaration.history());
+  sender.set_layout_fingerprint(layout.fingerprint());
+  if (first) {
+    SetSlotsRequest slots;
+    *slots.mutable_sender() = sender;
+    for (uint32_t w = 0; w < declaration.slot_count(); ++w) {
+      SetSlotsRequest::Slot* const granted = slots.add_slot();
+      granted->set_slot(w);
+      granted->set_generation(1);
+    }
+    for (const std::string& address : addresses) {
+      WEIR_RETURN_IF_ERROR(
+          transport->Connect(address)->SetSlots(slots, kCallTimeout));
+    }
+  }
+  sender.set_slot(static_cast<uint32_t>(slot));
+  sender.set_generation(1);
+  return sender;
+}
+
+absl::Status Say(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".part";
+  std::ofstream file(temporary);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (file) {
+    std::filesystem::rename(temporary, path, error);
+  }
+  return file && !error ? absl::OkStatus()
+                        : absl::UnavailableError("cannot write " + path);
+}
+
+absl::StatusOr<std::string> Hear(const std::string& path, double timeout_s) {
+  for (const double end = Now() + timeout_s; Now() < end; usleep(5000)) {
+    if (access(path.c_str(), R_OK) == 0) {
+      std::ifstream file(path);
+      return std::string(std::istreambuf_iterator<char>(file), {});
+    }
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(path, " did not come within ", timeout_s, " s"));
+}
+
+absl::StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create() {
+  std::string path =
+      (std::filesystem::temp_directory_path() / "weir_bench_XXXXXX").string();
+  if (mkdtemp(path.data()) == nullptr) {
+    return absl::ErrnoToStatus(errno, path);
+  }
+  auto directory = std::make_unique<RunDirectory>();
+  directory->path_ = path;
+  return directory;
+}
+
+RunDirectory::~RunDirectory() {
+  std::error_code ignored;
+  if (!path_.empty()) {
+    std::filesystem::remove_all(path_, ignored);
+  }
+}
+
+}  // namespace weir
