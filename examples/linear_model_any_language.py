@@ -45,7 +45,9 @@ def main(address):
     ps = pb_grpc.ParameterServerStub(grpc.insecure_channel(address))
 
     # 1. Who is there? A server that holds a job is not made anew.
-    hello = ps.Hello(pb.HelloRequest(), wait_for_ready=True, timeout=30)
+    hello = ps.Hello(
+        pb.HelloRequest(wire_version=1), wait_for_ready=True, timeout=30
+    )
     if hello.state != pb.EMPTY:
         sys.exit(f"{address} holds job '{hello.job}': start a fresh weir_ps")
 
@@ -91,12 +93,12 @@ def main(address):
     values, version = np.frombuffer(chunk.payload, "<f4"), chunk.version
 
     # 6. PushPull: one stream for all steps. A gradient goes up, and the values
-    # that it led to come down. Item numbers make each count once, whatever is
+    # that it led to come down. Sequence numbers make each count once, whatever is
     # repeated.
     requests = queue.SimpleQueue()
     replies = ps.PushPull(iter(requests.get, None))
     random = np.random.default_rng(1)
-    for item in range(200):
+    for sequence in range(200):
         x = random.normal(size=(32, 2))
         y = x @ [3.0, -2.0] + 0.5
         error = x @ values[weight] + values[bias] - y
@@ -106,7 +108,7 @@ def main(address):
         requests.put(
             pb.GradientChunk(
                 sender=sender,
-                push={"item": item, "base_version": version},
+                push={"sequence": sequence, "base_version": version},
                 block=0,
                 want={"latest": True},
                 payload=gradient.tobytes(),
@@ -114,7 +116,7 @@ def main(address):
         )
         reply = next(replies)
         if reply.receipt.outcome != pb.Receipt.ACCEPTED:
-            sys.exit(f"item {item} was not accepted: {reply.receipt}")
+            sys.exit(f"push {sequence} was not accepted: {reply.receipt}")
         values, version = np.frombuffer(reply.payload, "<f4"), reply.version
     requests.put(None)  # the end of the stream
 

@@ -194,7 +194,8 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
         LOG_INFO("signal {}: ending the job after a checkpoint", number);
         chief->RequestStop(reason);
       } else {
-        LOG_INFO("signal {}: stopping after the item in flight", number);
+        LOG_INFO("signal {}: stopping after the contribution in flight",
+                 number);
         task->RequestStop(reason);
       }
     });

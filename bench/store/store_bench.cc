@@ -52,12 +52,13 @@ constexpr float kRate = 1e-6f;
 
 struct Arrays {
   float* __restrict w;
-  float* __restrict a;  // first slot
-  float* __restrict b;  // second slot
+  float* __restrict a;  // first state
+  float* __restrict b;  // second state
   const float* __restrict g;
 };
 
-// A loop at the best level of this processor, chosen without common/math/simd.h.
+// A loop at the best level of this processor, chosen without
+// common/math/simd.h.
 #if WEIR_SIMD_X86
 #define PLAIN_LOOP(name)                                                       \
   __attribute__((noinline, target("avx512f,avx512bw,avx512dq,avx512vl"))) void \
@@ -136,7 +137,7 @@ PLAIN_LOOP(PlainFtrl)
 struct Case {
   const char* name;
   const char* spec;
-  int slots;
+  int state;
   void (*plain)(Arrays, float, int64_t);
 };
 
@@ -208,17 +209,17 @@ class Sides {
       : case_(the_case),
         blocks_(blocks),
         w_(blocks, 0.5f),
-        a_(the_case.slots > 0 ? blocks : 0, 0.1f),
-        b_(the_case.slots > 1 ? blocks : 0, 0.1f),
+        a_(the_case.state > 0 ? blocks : 0, 0.1f),
+        b_(the_case.state > 1 ? blocks : 0, 0.1f),
         g_(blocks, 0.0f),
         ps_(ParseDeclaration(absl::StrCat(
             "variable { name: 'a' shape: ", kBlockElements * blocks,
             " } block_elements: ", kBlockElements, " group { optimizer { ",
             the_case.spec, " } schedule { learning_rate: ", kRate,
             " } } update { async {} }"))) {
-    Optimizer spec;
+    OptimizerSpec spec;
     google::protobuf::TextFormat::ParseFromString(the_case.spec, &spec);
-    rule_ = *CreateOptimizer(spec, "optimizer");
+    optimizer_ = *CreateOptimizer(spec, "optimizer");
     for (int64_t i = 0; i < blocks; ++i) {
       const std::vector<float> gradient = Gradient(i);
       std::copy(gradient.begin(), gradient.end(), g_[i]);
@@ -235,8 +236,8 @@ class Sides {
     const float root = static_cast<float>(
         std::sqrt(1 - std::pow(0.999, static_cast<double>(++plain_steps_))));
     for (int64_t i = 0; i < blocks_; ++i) {
-      case_.plain({w_[i], case_.slots > 0 ? a_[i] : nullptr,
-                   case_.slots > 1 ? b_[i] : nullptr, g_[i]},
+      case_.plain({w_[i], case_.state > 0 ? a_[i] : nullptr,
+                   case_.state > 1 ? b_[i] : nullptr, g_[i]},
                   root, kBlockElements);
     }
   }
@@ -244,11 +245,11 @@ class Sides {
   void Kernel(bool check) {
     const StepContext context = {plain_steps_, kRate, {}};
     for (int64_t i = 0; i < blocks_; ++i) {
-      float* slots[] = {case_.slots > 0 ? a_[i] : nullptr,
-                        case_.slots > 1 ? b_[i] : nullptr, nullptr};
+      float* state[] = {case_.state > 0 ? a_[i] : nullptr,
+                        case_.state > 1 ? b_[i] : nullptr, nullptr};
       const char* gradient = reinterpret_cast<const char*>(g_[i]);
       if (!check || AllFinite(gradient, kBlockElements)) {
-        rule_->Apply(context, w_[i], slots, gradient, kBlockElements);
+        optimizer_->Apply(context, w_[i], state, gradient, kBlockElements);
       }
     }
   }
@@ -257,11 +258,11 @@ class Sides {
     for (int64_t i = 0; i < blocks_; ++i) {
       WEIR_RETURN_IF_ERROR(
           ps_.store
-              ->Push(ps_.Chunk(0, item_, static_cast<int>(i), item_),
+              ->Push(ps_.Chunk(0, sequence_, static_cast<int>(i), sequence_),
                      payloads_[static_cast<size_t>(i)])
               .status());
     }
-    ++item_;
+    ++sequence_;
     return absl::OkStatus();
   }
 
@@ -271,9 +272,9 @@ class Sides {
   ArenaArray w_, a_, b_, g_;
   std::vector<Payload> payloads_;
   StoreTester ps_;
-  std::unique_ptr<UpdateRule> rule_;
+  std::unique_ptr<Optimizer> optimizer_;
   uint64_t plain_steps_ = 0;
-  uint64_t item_ = 0;
+  uint64_t sequence_ = 0;
 };
 
 struct Times {
@@ -324,8 +325,8 @@ absl::StatusOr<nlohmann::json> MeasureCase(const Flags& flags,
   WEIR_RETURN_IF_ERROR(status);
   const double elements = static_cast<double>(blocks * kBlockElements);
   // Of a memcpy: what is read and what is written. Of an update: the gradient
-  // is read, values and slots are read and written.
-  const double moved = 4 * elements * (3 + 2 * the_case.slots);
+  // is read, values and state are read and written.
+  const double moved = 4 * elements * (3 + 2 * the_case.state);
   const double bandwidth = 8 * elements / Median(times.memcpy_s);
   const std::vector<double> ratio = Quotients(times.plain_s, times.store_s);
   const double check = Median(Quotients(times.checked_s, times.kernel_s)) - 1;

@@ -113,17 +113,17 @@ void BM_Plain_Adam(benchmark::State& state) {
 
 // `shift` bytes past an aligned address: how payloads arrive.
 void BM_Apply(benchmark::State& state, const std::string& spec, int shift) {
-  Optimizer proto;
+  OptimizerSpec proto;
   google::protobuf::TextFormat::ParseFromString(spec, &proto);
-  const auto rule = CreateOptimizer(proto, "optimizer").value();
+  const auto optimizer = CreateOptimizer(proto, "optimizer").value();
   Arrays x(state.range(0));
-  float* slots[] = {x.a.data(), x.b.data(), x.c.data()};
+  float* arrays[] = {x.a.data(), x.b.data(), x.c.data()};
   char* gradient = reinterpret_cast<char*>(x.g.data()) + shift;
   std::memmove(gradient, x.g.data(), x.w.size() * 4);
   uint64_t step = 1;
   for (auto _ : state) {
-    rule->Apply({step++, 1e-4, {}}, x.w.data(), slots, gradient,
-                state.range(0));
+    optimizer->Apply({step++, 1e-4, {}}, x.w.data(), arrays, gradient,
+                     state.range(0));
     benchmark::ClobberMemory();
   }
   Report(state);

@@ -45,17 +45,17 @@ Declaration FlatModel(const LoadOptions& options) {
   return declaration;
 }
 
-absl::Status Step(ParameterClient* client, uint64_t item, bool pull) {
-  ParameterClient::ItemPush push;
-  push.item = item;
+absl::Status Step(ParameterClient* client, uint64_t sequence, bool pull) {
+  ParameterClient::ContributionPush push;
+  push.sequence = sequence;
   if (pull) {
     Want latest;
     latest.set_latest(true);
     push.then = latest;
   }
-  WEIR_RETURN_IF_ERROR(client->BeginItem(push));
+  WEIR_RETURN_IF_ERROR(client->BeginContribution(push));
   client->GradientReady(0);
-  WEIR_RETURN_IF_ERROR(client->FinishItem());
+  WEIR_RETURN_IF_ERROR(client->FinishContribution());
   WEIR_RETURN_IF_ERROR(client->WaitReceipts().status());
   return client->WaitPull();
 }
@@ -101,9 +101,9 @@ absl::Status RunLoadClient(const LoadOptions& options, int slot,
   client_options.lost_after = std::chrono::seconds(60);
   WEIR_ASSIGN_OR_RETURN(const auto client,
                         ParameterClient::Create(std::move(client_options)));
-  uint64_t item = 0;
-  while (item < kWarmupSteps) {
-    WEIR_RETURN_IF_ERROR(Step(client.get(), item++, options.pull));
+  uint64_t sequence = 0;
+  while (sequence < kWarmupSteps) {
+    WEIR_RETURN_IF_ERROR(Step(client.get(), sequence++, options.pull));
   }
   WEIR_RETURN_IF_ERROR(Say(PathOf(directory, "ready", slot), ""));
   WEIR_ASSIGN_OR_RETURN(const std::string go,
@@ -116,7 +116,7 @@ absl::Status RunLoadClient(const LoadOptions& options, int slot,
   }
   std::vector<double> ends;
   while (ends.empty() || ends.back() < end) {
-    WEIR_RETURN_IF_ERROR(Step(client.get(), item++, options.pull));
+    WEIR_RETURN_IF_ERROR(Step(client.get(), sequence++, options.pull));
     ends.push_back(Now());
   }
   return Say(PathOf(directory, "result", slot), nlohmann::json(ends).dump());

@@ -19,8 +19,8 @@
 //   i
 //           is under way; an id counts once
 // No list comes twice to a ps but in a loop, which updates what it looked up.
-// PyTorch's side is bench/tables/torch_rows.py. All run in every round; ratios are
-// medians over the rounds of quotients within a round.
+// PyTorch's side is bench/tables/torch_rows.py. All run in every round; ratios
+// are medians over the rounds of quotients within a round.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -328,8 +328,8 @@ class Worker {
   }
 
   absl::Status StartUpdate(const std::vector<uint64_t>& ids) {
-    TableClient::ItemPush push;
-    push.item = item_++;
+    TableClient::ContributionPush push;
+    push.sequence = sequence_++;
     push.versions = versions_;
     const TableClient::Gradients gradients = {0, ids, gradients_.get()};
     return client_->StartUpdate(push, {&gradients, 1});
@@ -340,7 +340,7 @@ class Worker {
   std::unique_ptr<TableClient> client_;
   Want want_;
   TableClient::Versions versions_;
-  uint64_t item_ = 0;
+  uint64_t sequence_ = 0;
   std::vector<float> rows_[2];  // as sorted_
   std::shared_ptr<float> gradients_;
 

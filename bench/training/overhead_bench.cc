@@ -144,9 +144,9 @@ struct Machine {
 
 class FreeRun : public JobControl {
  public:
-  bool EnterItem() override { return true; }
-  void LeaveItem(uint64_t, const ItemReport&,
-                 const ParameterClient::ItemResult&) override {}
+  bool EnterContribution() override { return true; }
+  void LeaveContribution(uint64_t, const ContributionReport&,
+                         const ParameterClient::ContributionResult&) override {}
   void OutOfWork() override {}
 };
 

@@ -3,16 +3,16 @@
 //
 //   weir bench overlap [--json FILE] [--ps 1,4] [--turns 4] [--accelerator]
 //
-// One worker and P ps, each on a host of its own (bench/support/test_hosts.h), train 16
-// equal dense layers in sync mode. The compute of a step is measured first;
-// then the links are shaped so that (bytes up + bytes down) / link = compute,
-// with link = the goodput that iperf3 finds. The figure is the median step time
-// over the median compute time, both taken in turns in one process. Of a step
-// that hides nothing it is 2; what the links allow at best is a little over 1:
-// the first layer's gradient is the last to be ready and its values are the
-// first to be needed, so two sixteenths of half a compute cannot be hidden.
-// Where the network's time has drifted from the compute's by more than a tenth
-// in every attempt, there is no figure: the machine is not quiet.
+// One worker and P ps, each on a host of its own (bench/support/test_hosts.h),
+// train 16 equal dense layers in sync mode. The compute of a step is measured
+// first; then the links are shaped so that (bytes up + bytes down) / link =
+// compute, with link = the goodput that iperf3 finds. The figure is the median
+// step time over the median compute time, both taken in turns in one process.
+// Of a step that hides nothing it is 2; what the links allow at best is a
+// little over 1: the first layer's gradient is the last to be ready and its
+// values are the first to be needed, so two sixteenths of half a compute cannot
+// be hidden. Where the network's time has drifted from the compute's by more
+// than a tenth in every attempt, there is no figure: the machine is not quiet.
 // --accelerator: layers sleep in place of computing, as if another device did,
 // and the cores are the exchange's alone; also the way to measure on a machine
 // that is not idle.
@@ -78,9 +78,9 @@ struct Flags {
 
 class FreeRun : public JobControl {
  public:
-  bool EnterItem() override { return true; }
-  void LeaveItem(uint64_t, const ItemReport&,
-                 const ParameterClient::ItemResult&) override {}
+  bool EnterContribution() override { return true; }
+  void LeaveContribution(uint64_t, const ContributionReport&,
+                         const ParameterClient::ContributionResult&) override {}
   void OutOfWork() override {}
 };
 
@@ -207,18 +207,18 @@ class Worker {
         SleepForLayer(1);
       }
     }
-    ParameterClient::ItemPush item;
-    item.item = step;
-    item.then = WantOf(step + 1);
-    item.then_at_once = flags_.mode == "prefetch";
-    WEIR_RETURN_IF_ERROR(client->BeginItem(item));
+    ParameterClient::ContributionPush contribution;
+    contribution.sequence = step;
+    contribution.then = WantOf(step + 1);
+    contribution.then_at_once = flags_.mode == "prefetch";
+    WEIR_RETURN_IF_ERROR(client->BeginContribution(contribution));
     for (int v = 2 * kLayers - 1; v >= 0; --v) {
       if (v % 2 == 1) {
         SleepForLayer(2);
       }
       client->GradientReady(v);
     }
-    WEIR_RETURN_IF_ERROR(client->FinishItem());
+    WEIR_RETURN_IF_ERROR(client->FinishContribution());
     return client->WaitReceipts().status();
   }
 

@@ -3,11 +3,11 @@
 //
 //   weir bench scale [--json FILE] [--rate 1gbit] [--rounds 3] [--mib 64]
 //
-// Every ps and worker is a host of its own (bench/support/test_hosts.h). A step pushes
-// and pulls a flat model through the client that workers have, in async mode
-// with SGD applied; nothing is computed. Links are full duplex, each direction
-// shaped on its own, so `bytes` are those of one direction, and no step can be
-// shorter than
+// Every ps and worker is a host of its own (bench/support/test_hosts.h). A step
+// pushes and pulls a flat model through the client that workers have, in async
+// mode with SGD applied; nothing is computed. Links are full duplex, each
+// direction shaped on its own, so `bytes` are those of one direction, and no
+// step can be shorter than
 //   bound = max(bytes / link, W bytes / (P link)),
 // with link = what iperf3 gets through the same shaped link in the same round.
 // A step takes at least the bound and, as nothing is computed behind which the

@@ -65,7 +65,7 @@ void BM_PushEncode(benchmark::State& state) {
   int64_t i = 0;
   size_t bytes = 0;
   for (auto _ : state) {
-    push.set_item(static_cast<uint64_t>(i / kBlocks));
+    push.set_sequence(static_cast<uint64_t>(i / kBlocks));
     const GradientEncoder::Encoded encoded =
         gradients.encoder->Encode({0, static_cast<int>(i++ % kBlocks)}, push);
     bytes = encoded.bytes.size();

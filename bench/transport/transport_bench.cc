@@ -89,7 +89,7 @@ class Bench {
   // The values are what so many applied gradients make of zeros.
   absl::Status Check() {
     WEIR_RETURN_IF_ERROR(Pull());
-    const float expected = -static_cast<float>(item_);
+    const float expected = -static_cast<float>(sequence_);
     for (const float value : parameters_) {
       if (value != expected) {
         return absl::InternalError(
@@ -170,7 +170,7 @@ class Bench {
     GradientChunk header;
     *header.mutable_sender() = sender_;
     if (push) {
-      header.mutable_push()->set_item(item_++);
+      header.mutable_push()->set_sequence(sequence_++);
     }
     if (want) {
       header.mutable_want()->set_latest(true);
@@ -216,7 +216,7 @@ class Bench {
   std::unique_ptr<ShardLink> link_;
   std::unique_ptr<PushPullStream> stream_;
   Sender sender_;
-  uint64_t item_ = 0;
+  uint64_t sequence_ = 0;
 };
 
 std::string SizeName(size_t bytes) {

@@ -9,7 +9,7 @@
 //   ... read client->Values("w"), write client->Gradient("w") ...
 //   client->PushPull();                      // apply it, fetch the new values
 //
-// No chief is needed: the client with worker_index 0 declares the tensors, the
+// No chief is needed: the client with rank 0 declares the tensors, the
 // others wait for it. With one (weir_chief without --job) the job has
 // checkpoints: the chief declares what the first client brings, or restores it,
 // and ends the job once every client has finished.
@@ -108,7 +108,7 @@ struct Optimizer {
 struct Options {
   std::vector<std::string> ps;  // "host:port" of every ps, in order
   std::string chief;            // "host:port"; empty: the job has none
-  int worker_index = 0;
+  int rank = 0;
   int worker_count = 1;
   std::string job = "sdk";  // programs of one name share their tensors
   Mode mode = Mode::kAsync;
@@ -135,7 +135,7 @@ struct Options {
   // ends the call. Unset: waits are ended by what they wait for alone.
   std::function<bool()> keep_waiting;
 
-  // Fills `ps`, `chief`, `worker_index` and `worker_count` from TF_CONFIG or
+  // Fills `ps`, `chief`, `rank` and `worker_count` from TF_CONFIG or
   // WEIR_* (a chief only where the cluster names one), and
   // `transport` from WEIR_TRANSPORT where it is set.
   Status FromEnv();

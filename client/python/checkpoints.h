@@ -1,7 +1,8 @@
 // The part of weir._core that reads checkpoints; no server is needed.
 //
 // Threads: safe; files are read without the GIL.
-// Errors: those of proto/checkpoint/checkpoint_files.h, as exceptions of weir.errors.
+// Errors: those of proto/checkpoint/checkpoint_files.h, as exceptions of
+// weir.errors.
 #ifndef CLIENT_PYTHON_CHECKPOINTS_H_
 #define CLIENT_PYTHON_CHECKPOINTS_H_
 

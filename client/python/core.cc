@@ -116,7 +116,7 @@ sdk::Options ToOptions(const py::dict& from) {
   sdk::Options to;
   to.ps = from["ps"].cast<std::vector<std::string>>();
   to.chief = Get(from, "chief", to.chief);
-  to.worker_index = Get(from, "worker_index", to.worker_index);
+  to.rank = Get(from, "rank", to.rank);
   to.worker_count = Get(from, "worker_count", to.worker_count);
   to.job = Get(from, "job", to.job);
   to.mode = ModeOf(Get<std::string>(from, "mode", "async"));
@@ -148,7 +148,7 @@ py::dict OptionsFromEnv() {
   py::dict result;
   result["ps"] = options.ps;
   result["chief"] = options.chief;
-  result["worker_index"] = options.worker_index;
+  result["rank"] = options.rank;
   result["worker_count"] = options.worker_count;
   result["transport"] = options.transport;
   return result;

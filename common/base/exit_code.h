@@ -27,8 +27,8 @@ enum ExitCode : int {
 // RESOURCE_EXHAUSTED, CANCELLED, ABORTED -> 138; INTERNAL and UNKNOWN -> 1.
 //
 // OUT_OF_RANGE here means limits.max_bad_contributions. That of a shard, an
-// item was skipped, never gets this far: clients send again, and after that end
-// with FAILED_PRECONDITION.
+// contribution was skipped, never gets this far: clients send again, and after
+// that end with FAILED_PRECONDITION.
 int ExitCodeFor(const absl::Status& status);
 
 // Whether the task is worth starting again; also true for 128 + a signal.

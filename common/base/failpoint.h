@@ -13,9 +13,9 @@
 // cannot pass for a test; "test." is free):
 //   files.before_rename, files.after_rename          in an atomic write
 //   worker.before_register, worker.before_pull, worker.before_push,
-//   worker.before_rows   an item's gradients of tables are ready
-//   worker.mid_push      some blocks of an item are sent, some are not
-//   worker.mid_fanout    one shard has the whole item, another nothing
+//   worker.before_rows   a contribution's gradients of tables are ready
+//   worker.mid_push      some blocks of a contribution are sent, some are not
+//   worker.mid_fanout    one shard has the whole contribution, another nothing
 //   worker.before_ack    all is sent, no receipt is read
 //   worker.in_barrier    waits for the next version
 //   ps.recv              a chunk has come, nothing is looked at

@@ -2,8 +2,8 @@
 //
 // Place: under the shared-memory transport: blocks of a ps, gradients of a
 // worker, the rings between them. Made by one process, handed to the other as a
-// descriptor over a Unix socket (common/io/unix_socket.h); gone with the last of
-// them, whatever ended it.
+// descriptor over a Unix socket (common/io/unix_socket.h); gone with the last
+// of them, whatever ended it.
 //
 // Invariants
 //   I1. The memory never shrinks under a mapping (it is sealed), so reading

@@ -1,7 +1,7 @@
 // Who is in the cluster, where, and which of them this process is.
 //
-// Place: what proto/job/tf_config makes of TF_CONFIG, the environment and flags;
-// every main starts from it.
+// Place: what proto/job/tf_config makes of TF_CONFIG, the environment and
+// flags; every main starts from it.
 //
 // Terms
 //   task       (role, index), written "worker/0".

@@ -64,7 +64,7 @@ int64_t ContributionList::At(int64_t k) const {
   return gaps_[gap].begin + (k - gap_first_[gap]);
 }
 
-int64_t ContributionList::ItemCount(int slot, int slot_count) const {
+int64_t ContributionList::ContributionCount(int slot, int slot_count) const {
   WEIR_CHECK(slot >= 0 && slot < slot_count);
   if (remaining_count_ <= slot) {
     return 0;
@@ -96,11 +96,12 @@ absl::StatusOr<std::vector<ContributionRange>> ContributionList::Applied(
     return applied_;
   }
   for (int slot = 0; slot < slot_count; ++slot) {
-    const int64_t items = ItemCount(slot, slot_count);
-    if (next[slot] < 0 || next[slot] > items) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "contributions: slot ", slot, " of ", slot_count, " has next item ",
-          next[slot], ", but its work is ", items, " items"));
+    const int64_t contributions = ContributionCount(slot, slot_count);
+    if (next[slot] < 0 || next[slot] > contributions) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("contributions: slot ", slot, " of ", slot_count,
+                       " has next sequence number ", next[slot],
+                       ", but its work is ", contributions, " contributions"));
     }
   }
   // Rounds that every slot has done are one run of elements; what faster slots
@@ -109,10 +110,10 @@ absl::StatusOr<std::vector<ContributionRange>> ContributionList::Applied(
   const int64_t last = *std::max_element(next.begin(), next.end());
   std::vector<ContributionRange> done;
   AppendElements(0, common * slot_count, &done);
-  for (int64_t item = common; item < last; ++item) {
+  for (int64_t sequence = common; sequence < last; ++sequence) {
     for (int slot = 0; slot < slot_count; ++slot) {
-      if (item < next[slot]) {
-        const int64_t element = item * slot_count + slot;
+      if (sequence < next[slot]) {
+        const int64_t element = sequence * slot_count + slot;
         AppendElements(element, element + 1, &done);
       }
     }

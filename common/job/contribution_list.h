@@ -1,12 +1,14 @@
 // Which contributions are left to do, and who does which.
 //
-// Place: the chief hands out and writes the manifest with it, the worker finds
-// the contribution of its next item; both compute it from the same facts.
+// Place: the chief hands out work and writes the manifest with it, the worker
+// finds which contribution its next sequence number is; both compute it from
+// the same facts.
 //
 // Terms
 //   applied    contributions that were applied when this history began.
 //   remaining  the complement of applied within [0, total), ascending.
-//   item       item i of slot w of W is element i*W + w of remaining.
+//   of a slot  sequence number i in slot w of W is element i*W + w of
+//              remaining.
 //
 // Invariants
 //   I1. ranges() are sorted, disjoint, not empty and do not touch.
@@ -48,18 +50,19 @@ class ContributionList {
   // Cost: O(log ranges).
   int64_t At(int64_t k) const;
 
-  // Items of `slot` when `slot_count` slots share the work.
+  // Contributions of `slot` when `slot_count` slots share the work.
   // REQUIRES: 0 <= slot < slot_count.
-  int64_t ItemCount(int slot, int slot_count) const;
+  int64_t ContributionCount(int slot, int slot_count) const;
 
-  // The contribution of an item. REQUIRES: item < ItemCount(slot, slot_count).
-  int64_t ItemAt(int slot, int slot_count, int64_t item) const {
-    return At(item * slot_count + slot);
+  // The job's contribution that has this sequence number in `slot`.
+  // REQUIRES: sequence < ContributionCount(slot, slot_count).
+  int64_t ContributionAt(int slot, int slot_count, int64_t sequence) const {
+    return At(sequence * slot_count + slot);
   }
 
-  // The applied ranges once items 0 to next[w] - 1 of every slot w of
+  // The applied ranges once contributions 0 to next[w] - 1 of every slot w of
   // next.size() are applied as well.
-  // Cost: O(ranges + items by which slots are ahead of the slowest).
+  // Cost: O(ranges + contributions by which slots are ahead of the slowest).
   absl::StatusOr<std::vector<ContributionRange>> Applied(
       std::span<const int64_t> next) const;
 

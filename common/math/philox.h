@@ -1,7 +1,7 @@
 // Philox4x32-10: four random words for a key and a counter.
 //
-// Place: behind common/math/random.h, and in GPU kernels, which take it as it is;
-// everything else includes common/math/random.h.
+// Place: behind common/math/random.h, and in GPU kernels, which take it as it
+// is; everything else includes common/math/random.h.
 //
 // Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11.
 #ifndef COMMON_MATH_PHILOX_H_

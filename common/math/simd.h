@@ -1,8 +1,8 @@
 // Loops compiled for several instruction sets, one of them chosen at run time.
 //
-// Place: under common/math/kernels and the optimizers. The build has no -march flag,
-// so one binary runs everywhere; target_clones would need ifunc, which the
-// sanitizers do not survive.
+// Place: under common/math/kernels and the optimizers. The build has no -march
+// flag, so one binary runs everywhere; target_clones would need ifunc, which
+// the sanitizers do not survive.
 //
 // Terms
 //   body   a struct with `static ... Run(args)`, marked WEIR_KERNEL: a plain

@@ -18,7 +18,7 @@
 #include "common/io/files.h"
 #include "deploy/launcher/child_process.h"
 #include "deploy/launcher/local_cluster.h"
-#include "deploy/launcher/output_relay.h"
+#include "deploy/launcher/output_forwarder.h"
 #include "deploy/launcher/supervisor.h"
 #include "deploy/launcher/user_command.h"
 #include "deploy/launcher/workdir.h"
@@ -79,9 +79,9 @@ std::string CodeText(int code) {
 class JobRun {
  public:
   JobRun(const LocalCluster& plan, const Supervisor::Options& rules,
-         OutputRelay* relay)
+         OutputForwarder* forwarder)
       : plan_(plan),
-        relay_(relay),
+        forwarder_(forwarder),
         supervisor_(rules, plan.tasks),
         max_restarts_(rules.max_restarts),
         processes_(plan.tasks.size()) {}
@@ -115,7 +115,7 @@ class JobRun {
   std::string FailureText(int task) const;
 
   const LocalCluster& plan_;
-  OutputRelay* const relay_;
+  OutputForwarder* const forwarder_;
   Supervisor supervisor_;
   const int max_restarts_;
   std::vector<TaskProcess> processes_;  // by task
@@ -129,8 +129,8 @@ absl::Status JobRun::StartDue(int64_t now_ns) {
   for (const int task : supervisor_.TakeStarts(now_ns)) {
     ChildCommand command = plan_.commands[task];
     WEIR_ASSIGN_OR_RETURN(
-        const OutputRelay::Pipes pipes,
-        relay_->Open(supervisor_.tasks()[task].name(), command.log_path));
+        const OutputForwarder::Pipes pipes,
+        forwarder_->Open(supervisor_.tasks()[task].name(), command.log_path));
     command.stdout_fd = pipes.out_fd;
     command.stderr_fd = pipes.err_fd;
     TaskProcess& process = processes_[task];
@@ -176,14 +176,14 @@ void JobRun::ReportEnd(int task) {
   }
   const LocalTask& ended = supervisor_.tasks()[task];
   if (!supervisor_.ending()) {
-    relay_->Note(absl::StrCat(
+    forwarder_->Note(absl::StrCat(
         FailureText(task),
         ended.start_at_ns < 0
             ? "; the job goes on without it"
             : absl::StrCat("; it is started again (", ended.restarts, " of ",
                            max_restarts_, ")")));
   } else if (supervisor_.failed_task() == task) {
-    relay_->Note(absl::StrCat(FailureText(task), "; ending the job"));
+    forwarder_->Note(absl::StrCat(FailureText(task), "; ending the job"));
   }
 }
 
@@ -193,7 +193,7 @@ void JobRun::HandleInterrupts(int64_t now_ns) {
     if (++handled_interrupts_ > 1) {
       continue;
     }
-    relay_->Note("weir run: stopping; once more kills");
+    forwarder_->Note("weir run: stopping; once more kills");
   }
   if (handled_interrupts_ > 0) {
     PassSignal();
@@ -285,7 +285,7 @@ absl::Status JobRun::Run() {
   }
   ReleaseSignals();
   EndLeftovers();
-  relay_->Finish(kOutputPatience);
+  forwarder_->Finish(kOutputPatience);
   return absl::OkStatus();
 }
 
@@ -303,7 +303,7 @@ void JobRun::Explain() {
     }
     return;
   }
-  const auto lines = relay_->Tail(supervisor_.tasks()[first].name());
+  const auto lines = forwarder_->Tail(supervisor_.tasks()[first].name());
   std::fprintf(stderr, "%s; %s\n", FailureText(first).c_str(),
                lines.empty() ? "it printed nothing" : "its last lines:");
   for (const std::string& line : lines) {
@@ -399,9 +399,9 @@ absl::StatusOr<int> RunCommand(const RunOptions& options) {
   if (!options.chief) {
     rules.interrupt_grace = kWorkerInterruptGrace;
   }
-  WEIR_ASSIGN_OR_RETURN(const auto relay, OutputRelay::Create({}));
+  WEIR_ASSIGN_OR_RETURN(const auto forwarder, OutputForwarder::Create({}));
   CatchSignals();
-  JobRun job(plan, rules, relay.get());
+  JobRun job(plan, rules, forwarder.get());
   WEIR_RETURN_IF_ERROR(job.Run());
   job.Explain();
   return job.exit_code();

@@ -42,13 +42,14 @@ uint64_t Count(const Json& json, const char* key) {
 RunPhases ReadPhases(const Json& line) {
   RunPhases phases;
   const auto it = line.find("phases");
-  if (it == line.end() || !it->is_object() || Count(*it, "items") == 0) {
+  if (it == line.end() || !it->is_object() ||
+      Count(*it, "contributions") == 0) {
     return phases;
   }
   const Json& json = *it;
-  phases.items = Count(json, "items");
+  phases.contributions = Count(json, "contributions");
   const auto mean_ms = [&](const char* key) {
-    return Number(json, key) * 1e3 / static_cast<double>(phases.items);
+    return Number(json, key) * 1e3 / static_cast<double>(phases.contributions);
   };
   phases.step_ms = mean_ms("step_seconds");
   phases.data_wait_ms = mean_ms("data_wait_seconds");
@@ -77,11 +78,11 @@ std::string Milliseconds(double ms) {
 }
 
 nlohmann::ordered_json PhasesJson(const RunPhases& phases) {
-  if (phases.items == 0) {
+  if (phases.contributions == 0) {
     return nullptr;
   }
   nlohmann::ordered_json json;
-  json["items"] = phases.items;
+  json["contributions"] = phases.contributions;
   json["step_ms"] = phases.step_ms;
   const auto part = [&](const std::string& name, double ms) {
     json[name + "_ms"] = ms;
@@ -258,7 +259,7 @@ std::string SummaryTable(const RunSummary& summary) {
   if (summary.residuals_lost > 0) {
     row("residuals lost", absl::StrCat(summary.residuals_lost));
   }
-  if (summary.phases.items > 0) {
+  if (summary.phases.contributions > 0) {
     row("largest wait", LargestWait(summary.phases));
   }
   if (summary.phases.gpu_busy_share.has_value()) {

@@ -17,10 +17,10 @@
 
 namespace weir {
 
-// Where the workers' time went: means per item, since the last start of the
-// chief (server/chief/state/phase_totals.h).
+// Where the workers' time went: means per contribution, since the last start of
+// the chief (server/chief/state/phase_totals.h).
 struct RunPhases {
-  uint64_t items = 0;  // 0: nobody told
+  uint64_t contributions = 0;  // 0: nobody told
   double step_ms = 0;
   double data_wait_ms = 0;
   double pull_wait_ms = 0;
@@ -65,7 +65,7 @@ std::string SummaryJson(const RunSummary& summary);
 std::string SummaryTable(const RunSummary& summary);
 
 // One sentence: "pull, 12.3% of a step (0.8 ms of 6.5 ms)".
-// REQUIRES: phases.items > 0.
+// REQUIRES: phases.contributions > 0.
 std::string LargestWait(const RunPhases& phases);
 // "93% of a step, 1.2 of 140 GiB used". REQUIRES: gpu_busy_share.
 std::string GpuUse(const RunPhases& phases);

@@ -96,9 +96,10 @@ absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
 // The manifest against itself; `path` is for messages.
 absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
   if (manifest.format() != kManifestFormat) {
-    return Damaged(
-        path, absl::StrCat("format ", manifest.format(), " is not ",
-                           kManifestFormat, ", the only one this build reads"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint '", path, "' has format ", manifest.format(),
+                     ", and this release of Weir reads format ",
+                     kManifestFormat, " alone: use the release that wrote it"));
   }
   const int shard_count =
       static_cast<int>(manifest.declaration().shard_count());

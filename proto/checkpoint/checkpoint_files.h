@@ -4,7 +4,7 @@
 // and the tools read one. docs/formats.md has the bytes.
 //
 //   <dir>/ckpt-<step>/shard-<i>-of-<S>.safetensors   arrays `values`,
-//       `slot.<name>` [shard elements] in shard order (blocks end to end) and
+//       `state.<name>` [shard elements] in shard order (blocks end to end) and
 //       `step_counts` I64, one per segment in shard order
 //   <dir>/ckpt-<step>/manifest.json                  written last: the commit
 //
@@ -13,8 +13,9 @@
 // "ckpt-<step>" is the newest committed one of that step (ResolveCheckpoint).
 //
 // Terms
-//   flat range  elements of the flat space (common/job/layout.h); the same in every
-//               layout of the same variables, whatever S and the block size.
+//   flat range  elements of the flat space (common/job/layout.h); the same in
+//               every layout of the same variables, whatever S and the block
+//               size.
 //
 // Invariants
 //   I1. A directory without manifest.json is not a checkpoint, and one with a
@@ -42,7 +43,7 @@
 
 namespace weir {
 
-inline constexpr uint32_t kManifestFormat = 1;
+inline constexpr uint32_t kManifestFormat = 2;
 inline constexpr char kManifestName[] = "manifest.json";
 // In the work directory, beside checkpoints/: the name of the last one.
 inline constexpr char kDoneName[] = "DONE";
@@ -52,7 +53,7 @@ inline constexpr char kEndedName[] = "ENDED";
 inline constexpr char kDamagedName[] = "damaged";
 // Arrays of a shard file.
 inline constexpr char kValuesArray[] = "values";
-inline constexpr char kSlotArrayPrefix[] = "slot.";
+inline constexpr char kStatePrefix[] = "state.";
 inline constexpr char kStepCountsArray[] = "step_counts";
 
 // Ordered: of two checkpoints of one step the later attempt is the newer.
@@ -129,7 +130,7 @@ class CheckpointReader {
   absl::Status VerifyFile(int shard);
 
   // Reads elements [flat_begin, flat_begin + count) of `values` or
-  // `slot.<name>` into `out`, from whichever files hold them; verifies each
+  // `state.<name>` into `out`, from whichever files hold them; verifies each
   // first. REQUIRES: the range is inside the flat space.
   absl::Status ReadFlat(const std::string& array, int64_t flat_begin,
                         int64_t count, float* out);

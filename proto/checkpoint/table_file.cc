@@ -60,11 +60,11 @@ std::string TableFileName(int shard, int shard_count) {
 }
 
 absl::StatusOr<FileDigest> TableFileWriter::Write(
-    Files* files, const std::string& path, const std::vector<TableRows>& tables,
-    const Visit& visit) {
+    Files* files, const std::string& path,
+    const std::vector<TableFileEntry>& tables, const Visit& visit) {
   std::vector<SafetensorsArray> arrays;
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
-  for (const TableRows& table : tables) {
+  for (const TableFileEntry& table : tables) {
     arrays.push_back({table.name + kIds, "U64", {table.rows}});
     arrays.push_back({table.name + kTouched, "U32", {table.rows}});
     arrays.push_back({table.name + kUpdates, "U32", {table.rows}});
@@ -130,7 +130,7 @@ absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
     if (!absl::EndsWith(ids.name, kIds) || ids.shape.size() != 1) {
       continue;
     }
-    TableRows table;
+    TableFileEntry table;
     table.name = ids.name.substr(0, ids.name.size() - sizeof(kIds) + 1);
     table.rows = ids.shape[0];
     const SafetensorsArray* const touched =
@@ -165,7 +165,7 @@ absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
 }
 
 void TableFileReader::TakeClocks(const TableFileReader& extending) {
-  for (TableRows& table : tables_) {
+  for (TableFileEntry& table : tables_) {
     const int t = extending.Find(table.name);
     if (t >= 0) {
       table.clock = extending.tables()[static_cast<size_t>(t)].clock;
@@ -184,7 +184,7 @@ int TableFileReader::Find(const std::string& table) const {
 
 absl::Status TableFileReader::Read(int table, int64_t begin, int64_t count,
                                    RowRecords* out) const {
-  const TableRows& of = tables_[static_cast<size_t>(table)];
+  const TableFileEntry& of = tables_[static_cast<size_t>(table)];
   WEIR_RETURN_IF_ERROR(
       ReadInto(*file_, of.name + kIds, begin, count, &out->ids));
   WEIR_RETURN_IF_ERROR(
@@ -247,14 +247,14 @@ absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
 
 absl::Status ReadTables(
     Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
-    const std::function<absl::Status(const TableRows&, const RowRecords&)>&
+    const std::function<absl::Status(const TableFileEntry&, const RowRecords&)>&
         take) {
   WEIR_ASSIGN_OR_RETURN(const auto readers,
                         OpenTables(files, checkpoint_dir, manifest));
   RowRecords rows;
   for (const auto& reader : readers) {
     for (int t = 0; t < static_cast<int>(reader->tables().size()); ++t) {
-      const TableRows& table = reader->tables()[static_cast<size_t>(t)];
+      const TableFileEntry& table = reader->tables()[static_cast<size_t>(t)];
       int64_t begin = 0;
       do {  // a table without rows is told, too: it has a step
         const int64_t count =

@@ -40,7 +40,7 @@ namespace weir {
 std::string TableFileName(int shard, int shard_count);
 
 // What a file says of one of its tables.
-struct TableRows {
+struct TableFileEntry {
   std::string name;
   uint64_t step = 0;  // updates of the table
   int64_t rows = 0;
@@ -59,9 +59,9 @@ class TableFileWriter {
 
   // Writes the file whole, or nothing. `visit` is called four times for each
   // table.
-  static absl::StatusOr<FileDigest> Write(Files* files, const std::string& path,
-                                          const std::vector<TableRows>& tables,
-                                          const Visit& visit);
+  static absl::StatusOr<FileDigest> Write(
+      Files* files, const std::string& path,
+      const std::vector<TableFileEntry>& tables, const Visit& visit);
 };
 
 class TableFileReader {
@@ -76,7 +76,7 @@ class TableFileReader {
       int shard);
 
   const std::string& path() const { return file_->path(); }
-  const std::vector<TableRows>& tables() const { return tables_; }
+  const std::vector<TableFileEntry>& tables() const { return tables_; }
   // -1: there is none.
   int Find(const std::string& table) const;
 
@@ -96,7 +96,7 @@ class TableFileReader {
   void TakeClocks(const TableFileReader& extending);
 
   std::unique_ptr<SafetensorsReader> file_;
-  std::vector<TableRows> tables_;
+  std::vector<TableFileEntry> tables_;
 };
 
 // The files of a checkpoint's tables, by shard; what a file extends comes
@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
 // ones of the same id. `step` is the table's.
 absl::Status ReadTables(
     Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
-    const std::function<absl::Status(const TableRows&, const RowRecords&)>&
+    const std::function<absl::Status(const TableFileEntry&, const RowRecords&)>&
         take);
 
 // Reads all of it, and of what it extends.

@@ -29,7 +29,7 @@ constexpr int64_t kPieceRows = 2048;  // of each file that are held
 
 // Moves to the next row; false after the last.
 absl::StatusOr<bool> Advance(Cursor* cursor) {
-  const TableRows& table =
+  const TableFileEntry& table =
       cursor->file->tables()[static_cast<size_t>(cursor->table)];
   const bool first = cursor->next == 0;
   const uint64_t before = first ? 0 : cursor->hash();

@@ -1,7 +1,8 @@
 // The rows of a checkpoint's tables, each once, in an order that depends on
 // the ids alone: neither on the shards that wrote them nor on increments.
 //
-// Place: proto/checkpoint/model_export; what fills a hash table calls ReadTables.
+// Place: proto/checkpoint/model_export; what fills a hash table calls
+// ReadTables.
 //
 // Threads: compatible.
 // Errors: DATA_LOSS  a file is damaged, missing or foreign; names it and why.

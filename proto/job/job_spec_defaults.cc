@@ -404,7 +404,7 @@ absl::Status CheckTables(const JobSpec& spec) {
                      "constant, normal_stddev, uniform_limit");
     }
     WEIR_RETURN_IF_ERROR(CheckInitializer(path + ".initializer", init));
-    if ((table.cache_rows() > 0 || table.cache_items() > 0) &&
+    if ((table.cache_rows() > 0 || table.cache_contributions() > 0) &&
         spec.update().has_sync()) {
       return Invalid(path + ".cache_rows", "is not for update.sync, ",
                      "whose steps read one version of every row");

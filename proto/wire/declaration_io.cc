@@ -226,8 +226,8 @@ std::string FirstTensorDifference(const Declaration& declared,
                         ours.group_size(), " here");
   }
   for (int g = 0; g < ours.group_size(); ++g) {
-    const Optimizer& theirs = declared.group(g).optimizer();
-    const Optimizer& here = ours.group(g).optimizer();
+    const OptimizerSpec& theirs = declared.group(g).optimizer();
+    const OptimizerSpec& here = ours.group(g).optimizer();
     if (theirs.kind_case() != here.kind_case()) {
       return absl::StrCat("the optimizer is ", ChoiceName(theirs, "kind"),
                           " on the server, ", ChoiceName(here, "kind"),

@@ -1,6 +1,7 @@
 // Lists of row ids on the wire: ascending, as varints of their differences.
 //
-// Place: both ends of Lookup and Update; proto/ps.proto, IdList, has the bytes.
+// Place: both ends of PullRows and PushRows; proto/ps.proto, IdList, has the
+// bytes.
 //
 // Threads: safe.
 #ifndef PROTO_WIRE_ID_LIST_H_

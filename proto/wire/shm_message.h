@@ -1,8 +1,9 @@
-// What PushPull, Lookup and Update say through shared memory.
+// What PushPull, PullRows and PushRows say through shared memory.
 //
-// Place: both ends of the shared-memory transport, over common/io/shared_channel.h
-// and common/io/unix_socket.h. The chunks are those of proto/ps.proto, without
-// their payloads: where those are is said beside them.
+// Place: both ends of the shared-memory transport, over
+// common/io/shared_channel.h and common/io/unix_socket.h. The chunks are those
+// of proto/ps.proto, without their payloads: where those are is said beside
+// them.
 //
 // How a stream begins and ends: the client connects to HelloReply.shm_name and
 // sends ShmOpening with the channel's memory; the ps answers with ShmOpening
@@ -21,7 +22,7 @@
 //
 // A message: the struct, then the chunk (protobuf), then the inline payload. A
 // request's chunk that is long (ids of rows) is in the client's memory instead.
-// Every request has an answer; a kUpdate that is not the last has kTaken.
+// Every request has an answer; a kPushRows that is not the last has kTaken.
 // Errors: INVALID_ARGUMENT  not such a message, or memory outside its region.
 #ifndef PROTO_WIRE_SHM_MESSAGE_H_
 #define PROTO_WIRE_SHM_MESSAGE_H_
@@ -73,10 +74,10 @@ struct ShmPlace {
 
 struct ShmRequest {
   enum Kind : uint64_t {
-    kChunk = 1,    // GradientChunk; ValueChunk comes back
-    kRelease = 2,  // of `pin`
-    kLookup = 3,   // LookupChunk; RowChunk comes back
-    kUpdate = 4,   // UpdateChunk; UpdateReply comes back, to the last
+    kChunk = 1,     // GradientChunk; ValueChunk comes back
+    kRelease = 2,   // of `pin`
+    kPullRows = 3,  // PullRowsChunk; RowChunk comes back
+    kPushRows = 4,  // PushRowsChunk; PushRowsReply comes back, to the last
   };
   uint64_t kind = kChunk;
   uint64_t pin = 0;  // kRelease

@@ -5,7 +5,8 @@
 //
 // The second is for programs of the SDK, which bring the job.
 //
-// Exit codes: common/base/exit_code.h; 143 and 130 after a checkpoint on SIGTERM and
+// Exit codes: common/base/exit_code.h; 143 and 130 after a checkpoint on
+// SIGTERM and
 // SIGINT.
 #include <grpc/support/log.h>
 #include <pthread.h>
@@ -54,7 +55,7 @@ struct Flags {
 constexpr double kCheckpointEverySeconds = 60.0;
 constexpr uint32_t kKeep = 5;
 
-// What the chief is told of a job that its workers bring.
+// What flags tell the chief of an SDK job.
 absl::StatusOr<JobSpec> JobOfFlags(const Flags& flags) {
   if (!flags.sets.empty() || !flags.init_from.empty() ||
       flags.evaluator_expected) {
@@ -112,8 +113,8 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> StartServer(const Flags& flags,
                                                          Transport* transport) {
   WEIR_ASSIGN_OR_RETURN(const ClusterSpec cluster, FindCluster(flags));
   ChiefServer::Options options;
-  options.runner.brought = flags.job.empty();
-  WEIR_ASSIGN_OR_RETURN(options.runner.spec, options.runner.brought
+  options.runner.sdk_job = flags.job.empty();
+  WEIR_ASSIGN_OR_RETURN(options.runner.spec, options.runner.sdk_job
                                                  ? JobOfFlags(flags)
                                                  : JobOfFile(flags));
   options.runner.ps_addresses = cluster.ps_addresses();

@@ -81,7 +81,7 @@ void ChiefRunner::ServeFinished(const std::string& job) {
   LOG_INFO(
       "the job is done already: {}/DONE; to train again choose another "
       "--workdir{}",
-      options_.workdir, options_.brought ? ", to train on add --resume" : "");
+      options_.workdir, options_.sdk_job ? ", to train on add --resume" : "");
   FinishedJob::Options finished;
   finished.job = job;
   finished.ps_addresses = options_.ps_addresses;
@@ -160,8 +160,8 @@ absl::Status ChiefRunner::Start() {
 
   JobState::Options state;
   state.spec = options_.spec;
-  state.brought = options_.brought;
-  if (!options_.brought) {
+  state.sdk_job = options_.sdk_job;
+  if (!options_.sdk_job) {
     state.spec_text = CanonicalJobSpecText(options_.spec);
     state.spec_hash = JobSpecHash(options_.spec);
   }
@@ -186,10 +186,10 @@ absl::Status ChiefRunner::Start() {
     state.newest = (*newest)->manifest;
   }
   // How long a program goes on, nobody knows: --resume lets it.
-  const bool done = !(options_.brought && options_.resume) &&
+  const bool done = !(options_.sdk_job && options_.resume) &&
                     JobIsDone(options_.files, workdir, state.spec_text);
   if (done) {
-    ServeFinished(options_.brought && state.newest.has_value()
+    ServeFinished(options_.sdk_job && state.newest.has_value()
                       ? state.newest->declaration().job()
                       : options_.spec.name());
   }

@@ -49,7 +49,7 @@ class ChiefRunner {
  public:
   struct Options {
     // The workers bring the job; of `spec` only checkpoint and limits count.
-    bool brought = false;
+    bool sdk_job = false;
     JobSpec spec;  // resolved
     std::vector<std::string> ps_addresses;
     int worker_count = 1;

@@ -7,6 +7,7 @@
 
 #include "common/base/mutex.h"
 #include "proto/wire/grpc_status.h"
+#include "proto/wire/wire_version.h"
 
 namespace weir {
 namespace {
@@ -115,10 +116,18 @@ grpc::ServerUnaryReactor* ChiefService::Register(
     reactor->Finish(Starting());
     return reactor;
   }
+  const absl::Status same = CheckWireVersion(
+      absl::StrCat("worker ", request->rank(), " (", request->host(), ")"),
+      request->wire_version());
+  if (!same.ok()) {
+    reactor->Finish(ToGrpcStatus(same));
+    return reactor;
+  }
   runner->Register(
       *request, [reactor, reply](const absl::StatusOr<RegisterReply>& answer) {
         if (answer.ok()) {
           *reply = *answer;
+          reply->set_wire_version(kWireVersion);
         }
         reactor->Finish(ToGrpcStatus(answer.status()));
       });

@@ -29,7 +29,7 @@ int64_t LostAfterNs(const JobSpec& spec) {
 StartSequence::Options StartOptions(const JobState::Options& options,
                                     const ShardTracker& tracker) {
   StartSequence::Options start;
-  start.brought = options.brought;
+  start.sdk_job = options.sdk_job;
   start.spec = options.spec;
   start.spec_hash = options.spec_hash;
   start.worker_count = options.worker_count;
@@ -194,8 +194,8 @@ void JobState::AdvanceStart() {
     start_.OnVariables(variables_, &actions_);
   }
   if (start_.state() == StartSequence::State::kNeedsVariables &&
-      brought_.has_value()) {
-    start_.OnBrought(*brought_, &actions_);
+      sdk_declaration_.has_value()) {
+    start_.OnSdkDeclaration(*sdk_declaration_, &actions_);
   }
   if (start_.state() == StartSequence::State::kFailed) {
     Fail(start_.status());
@@ -212,8 +212,8 @@ void JobState::AdvanceStart() {
   tracker_.Expect(declaration.history(), has_blocks_, now_ns_);
   for (int w = 0; w < roster_.count(); ++w) {
     roster_.SetGeneration(w, tracker_.GenerationMax(w));
-    roster_.mutable_worker(w)->next_item = tracker_.NextItemMin(w);
-    roster_.mutable_worker(w)->reported = tracker_.NextItemMin(w);
+    roster_.mutable_worker(w)->next_sequence = tracker_.NextSequenceMin(w);
+    roster_.mutable_worker(w)->reported = tracker_.NextSequenceMin(w);
   }
   variables_ = declaration.variable();
   if (declaration.update().has_sync()) {
@@ -285,13 +285,13 @@ absl::Status JobState::ReadLength(uint64_t sample_count) {
 
 absl::Status JobState::EnterTraining(uint64_t sample_count) {
   const Declaration& declaration = start_.declaration();
-  if (!options_.brought) {
+  if (!options_.sdk_job) {
     WEIR_RETURN_IF_ERROR(ReadLength(sample_count));
   }
   phase_ = Phase::kTraining;
   AdvanceProgress();
   progress_ns_ = now_ns_;
-  if (!options_.brought) {
+  if (!options_.sdk_job) {
     train_log_.emplace(TrainLogOptions());
   }
   CheckpointSchedule::Options schedule;
@@ -313,10 +313,10 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
   actions_.push_back(CutTrainLog{step_});
   Say(absl::StrCat("training from ",
                    sync()             ? "step "
-                   : options_.brought ? "push "
+                   : options_.sdk_job ? "push "
                                       : "contribution ",
                    step_,
-                   options_.brought ? "" : absl::StrCat(" to ", step_count_)));
+                   options_.sdk_job ? "" : absl::StrCat(" to ", step_count_)));
   return absl::OkStatus();
 }
 
@@ -324,8 +324,8 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
 
 absl::Status JobState::CheckRegister(const RegisterRequest& request) {
   const std::string who =
-      absl::StrCat("worker ", request.index(), " (", request.host(), ")");
-  if (request.index() >= static_cast<uint32_t>(options_.worker_count)) {
+      absl::StrCat("worker ", request.rank(), " (", request.host(), ")");
+  if (request.rank() >= static_cast<uint32_t>(options_.worker_count)) {
     return absl::InvalidArgumentError(
         absl::StrCat(who, ": the cluster has ", options_.worker_count,
                      " workers; compare TF_CONFIG of both tasks"));
@@ -337,14 +337,14 @@ absl::Status JobState::CheckRegister(const RegisterRequest& request) {
         absl::StrJoin(options_.ps_addresses, ","),
         "); compare TF_CONFIG of both tasks"));
   }
-  if (request.has_declaration() != options_.brought) {
+  if (request.has_declaration() != options_.sdk_job) {
     return absl::InvalidArgumentError(absl::StrCat(
-        who, options_.brought
+        who, options_.sdk_job
                  ? " runs a job file, the chief was started without --job"
                  : " is a program of the SDK, the chief was started with "
                    "--job"));
   }
-  if (options_.brought) {
+  if (options_.sdk_job) {
     return CheckBrought(request, who);
   }
   const std::string spec = FirstDifference(options_.spec, request.job_spec());
@@ -389,7 +389,7 @@ Grant JobState::MakeGrant(int slot) const {
   grant.set_contributions_per_step(per_step_);
   grant.set_contribution_count(total_);
   *grant.mutable_applied_range() = start_.declaration().applied_range();
-  grant.set_next_item(roster_.worker(slot).next_item);
+  grant.set_next_sequence(roster_.worker(slot).next_sequence);
   grant.set_base_version(start_.declaration().base_version());
   grant.set_pushes_before(PushesBefore(slot));
   return grant;
@@ -405,13 +405,13 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
     return AnswerLate(request, final_status_);
   }
   WEIR_RETURN_IF_ERROR(CheckRegister(request));
-  roster_.mutable_worker(static_cast<int>(request.index()))->asked = true;
+  roster_.mutable_worker(static_cast<int>(request.rank()))->asked = true;
   if (phase_ == Phase::kStarting) {
     Advance();
     const auto values = AskForValues(request);
     return values.has_value() ? *values : WaitReply(start_.Describe());
   }
-  if (options_.brought && phase_ > Phase::kTraining) {
+  if (options_.sdk_job && phase_ > Phase::kTraining) {
     return AnswerLate(request, absl::OkStatus());  // every worker has finished
   }
   if (phase_ == Phase::kReady) {
@@ -428,11 +428,11 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
     return absl::FailedPreconditionError(
         "the job was restored under another history; start this task again");
   }
-  const int slot = static_cast<int>(request.index());
+  const int slot = static_cast<int>(request.rank());
   uint64_t ended = 0;
   const absl::StatusOr<bool> granted = roster_.Register(
       request, request.held_history() == start_.declaration().history(),
-      tracker_.NextItemMin(slot), now_ns_, &ended);
+      tracker_.NextSequenceMin(slot), now_ns_, &ended);
   if (ended != 0) {
     actions_.push_back(EndStream{
         ended, absl::PermissionDeniedError(absl::StrCat(
@@ -452,22 +452,24 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
 absl::Status JobState::TakeReports(int slot, const Progress& progress,
                                    int repeated, bool heard) {
   if (heard) {
-    repeated = progress.item_size();
+    repeated = progress.report_size();
   } else {
     train_log_->AddCounts(progress);
   }
   // They were done one after the other since the heartbeat before.
   const int64_t since_ns = roster_.worker(slot).heard_before_ns;
   // The log tells sync's repeats apart itself, and may lack lines of them.
-  for (int i = sync() && !heard ? 0 : repeated; i < progress.item_size(); ++i) {
-    const ItemReport& item = progress.item(i);
-    train_log_->AddItem(
-        item, since_ns + (now_ns_ - since_ns) * (i + 1) / progress.item_size());
-    if (item.bad() &&
+  for (int i = sync() && !heard ? 0 : repeated; i < progress.report_size();
+       ++i) {
+    const ContributionReport& report = progress.report(i);
+    train_log_->AddContribution(
+        report,
+        since_ns + (now_ns_ - since_ns) * (i + 1) / progress.report_size());
+    if (report.bad() &&
         ++bad_count_ > options_.spec.limits().max_bad_contributions()) {
       return absl::OutOfRangeError(absl::StrCat(
-          WorkerName(slot), ", contribution ", item.contribution(),
-          ": NaN or Inf in the gradient of '", item.bad_variable(), "'; ",
+          WorkerName(slot), ", contribution ", report.contribution(),
+          ": NaN or Inf in the gradient of '", report.bad_variable(), "'; ",
           bad_count_, " bad contributions, limits.max_bad_contributions is ",
           options_.spec.limits().max_bad_contributions()));
     }
@@ -529,7 +531,7 @@ void JobState::OnStreamLost(uint64_t stream) {
   now_ns_ = options_.clock->NowNs();
   const int slot = roster_.OnStreamLost(stream, now_ns_);
   if (slot >= 0 && Running()) {
-    const bool finished = options_.brought && roster_.worker(slot).out_of_work;
+    const bool finished = options_.sdk_job && roster_.worker(slot).out_of_work;
     Say(absl::StrCat(WorkerName(slot), finished ? " has finished" : " is gone"),
         /*warning=*/!finished);
     if (finished) {
@@ -541,29 +543,29 @@ void JobState::OnStreamLost(uint64_t stream) {
 
 // ------------------------------------------------------------------ running
 
-uint64_t JobState::ItemsPerStep(int slot) const {
+uint64_t JobState::ContributionsPerStep(int slot) const {
   const auto w = static_cast<uint32_t>(slot);
   const auto count = static_cast<uint32_t>(roster_.count());
   return w < per_step_ ? (per_step_ - w + count - 1) / count : 0;
 }
 
-uint64_t JobState::ItemCount(int slot) const {
+uint64_t JobState::CountOfSlot(int slot) const {
   if (sync()) {
     return (step_count_ - start_.declaration().base_version()) *
-           ItemsPerStep(slot);
+           ContributionsPerStep(slot);
   }
-  return static_cast<uint64_t>(list_.ItemCount(slot, roster_.count()));
+  return static_cast<uint64_t>(list_.ContributionCount(slot, roster_.count()));
 }
 
 bool JobState::Done(int slot) const {
   const Roster::Worker& worker = roster_.worker(slot);
   return phase_ >= Phase::kTraining &&
-         (options_.brought ? worker.retired
-                           : worker.next_item >= ItemCount(slot));
+         (options_.sdk_job ? worker.retired
+                           : worker.next_sequence >= CountOfSlot(slot));
 }
 
 void JobState::AdvanceProgress() {
-  if (options_.brought) {
+  if (options_.sdk_job) {
     AdvanceBrought();
     return;
   }
@@ -571,22 +573,24 @@ void JobState::AdvanceProgress() {
   uint64_t step = step_count_;
   for (int w = 0; w < roster_.count(); ++w) {
     Roster::Worker* worker = roster_.mutable_worker(w);
-    worker->next_item = std::min(
-        std::max(worker->next_item, tracker_.NextItemMin(w)), ItemCount(w));
-    done += worker->next_item;
-    if (ItemsPerStep(w) > 0) {
-      step = std::min(step, start_.declaration().base_version() +
-                                worker->next_item / ItemsPerStep(w));
+    worker->next_sequence =
+        std::min(std::max(worker->next_sequence, tracker_.NextSequenceMin(w)),
+                 CountOfSlot(w));
+    done += worker->next_sequence;
+    if (ContributionsPerStep(w) > 0) {
+      step =
+          std::min(step, start_.declaration().base_version() +
+                             worker->next_sequence / ContributionsPerStep(w));
     }
   }
-  if (done > items_done_) {
-    items_done_ = done;
+  if (done > contributions_done_) {
+    contributions_done_ = done;
     progress_ns_ = reached_ns_ = now_ns_;
   }
   step_ = sync()
               ? step
               : static_cast<uint64_t>(list_.total() - list_.remaining_count()) +
-                    items_done_;
+                    contributions_done_;
 }
 
 void JobState::AdvanceRound() {
@@ -606,7 +610,7 @@ void JobState::AdvanceRound() {
       std::count(slots_set_.begin(), slots_set_.end(), true) ==
           tracker_.count()) {
     const uint64_t unreported = roster_.EndRound(
-        [this](int slot) { return tracker_.NextItemMin(slot); }, now_ns_);
+        [this](int slot) { return tracker_.NextSequenceMin(slot); }, now_ns_);
     if (train_log_.has_value()) {
       train_log_->AddUnreported(unreported);
     }
@@ -634,7 +638,7 @@ void JobState::WatchProgress() {
   const int64_t begin_ns =
       missing.empty() ? std::max(progress_ns_, moved_ns_) : progress_ns_;
   // A program may do other things between its pushes.
-  if (phase_ <= Phase::kTraining && (!options_.brought || !missing.empty()) &&
+  if (phase_ <= Phase::kTraining && (!options_.sdk_job || !missing.empty()) &&
       SecondsSince(begin_ns) > options_.worker_wait) {
     Fail(absl::UnavailableError(absl::StrCat(
         "no progress for ", static_cast<int>(options_.worker_wait), " s at ",

@@ -13,7 +13,7 @@
 //   ENDING    -> the workers know and are gone: Shutdown to the ps
 //   SHUTDOWN  -> OVER
 //
-// A job that its workers bring (Options::brought) has no JobSpec and no length:
+// An SDK job (Options::sdk_job) has no JobSpec and no length:
 // TRAINING ends when every slot is retired, and there is no train.jsonl.
 //
 // Invariants
@@ -56,12 +56,12 @@ namespace weir {
 
 class JobState {
  public:
-  // The length of a job that its workers bring, until all of them are done.
+  // The length of an SDK job until all of its workers are done.
   static constexpr uint64_t kEndless = UINT64_MAX;
 
   struct Options {
     // The workers bring the job; of `spec` only checkpoint and limits count.
-    bool brought = false;
+    bool sdk_job = false;
     JobSpec spec;           // resolved
     std::string spec_text;  // canonical
     std::string spec_hash;
@@ -179,14 +179,14 @@ class JobState {
   // The step at which a checkpoint is due, if one is.
   std::optional<uint64_t> DueCheckpoint();
   bool WaitsForTornWorker();
-  // The first slot whose worker is away and left an item on a part of the
-  // blocks.
+  // The first slot whose worker is away and left a contribution on a part of
+  // the blocks.
   std::optional<int> TornAndAway() const;
-  // In a stop: `slot`, whose worker ended inside an item, is being given to a
-  // worker that lives, or its own may yet come. False when nobody is left to
-  // ask.
+  // In a stop: `slot`, whose worker ended inside a contribution, is being given
+  // to a worker that lives, or its own may yet come. False when nobody is left
+  // to ask.
   bool AskToTake(int slot);
-  // "; worker 1 (host) ended inside item 7", where somebody did.
+  // "; worker 1 (host) ended inside contribution 7", where somebody did.
   std::string DescribeTorn() const;
   // A worker that has work left is not connected.
   bool SomebodyIsAway() const;
@@ -235,17 +235,17 @@ class JobState {
   Sender ChiefSender() const;
   std::string WorkerName(int slot) const;
   bool sync() const { return per_step_ > 0; }
-  // Sync: items of `slot` in each step, the m < n with m mod W = slot.
-  uint64_t ItemsPerStep(int slot) const;
-  // Items of `slot` in this history.
-  uint64_t ItemCount(int slot) const;
-  // Of a job that its workers bring.
+  // Sync: contributions of `slot` in each step, the m < n with m mod W = slot.
+  uint64_t ContributionsPerStep(int slot) const;
+  // Contributions of `slot` in this history.
+  uint64_t CountOfSlot(int slot) const;
+  // Of an SDK job.
   void AdvanceBrought();
   uint64_t PushesBefore(int slot) const;
   // `slot` has nothing more to do.
   bool Done(int slot) const;
   bool Complete() const {
-    return step_ == step_count_ && (step_count_ > 0 || options_.brought);
+    return step_ == step_count_ && (step_count_ > 0 || options_.sdk_job);
   }
   // The last checkpoint is committed.
   bool Finished() const {
@@ -272,7 +272,7 @@ class JobState {
   std::optional<TrainLog> train_log_;
 
   // Of the job; from the first worker or the shards.
-  std::optional<Declaration> brought_;
+  std::optional<Declaration> sdk_declaration_;
   google::protobuf::RepeatedPtrField<Variable> variables_;
   uint64_t sample_count_ = 0;
   uint64_t total_ = 0;  // contributions
@@ -282,11 +282,12 @@ class JobState {
 
   uint64_t step_ = 0;
   uint64_t step_count_ = 0;
-  uint64_t items_done_ = 0;
+  uint64_t contributions_done_ = 0;
   int64_t progress_ns_ = 0;  // of the last progress
   int64_t moved_ns_ = 0;     // when a worker last told of more bytes
-  int64_t reached_ns_ = 0;   // when an item was last acknowledged
-  std::vector<std::pair<uint64_t, int64_t>> seen_;  // item, since; by slot
+  int64_t reached_ns_ = 0;   // when a contribution was last acknowledged
+  std::vector<std::pair<uint64_t, int64_t>>
+      seen_;  // contribution, since; by slot
   uint32_t bad_count_ = 0;
 
   // A slot round under way.

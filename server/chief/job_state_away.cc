@@ -18,13 +18,13 @@ constexpr double kSaySilentSeconds = 10.0;
 // For a worker that ended to come again, and for one that was granted its slot
 // to open its stream.
 constexpr double kTakeAfterSeconds = 3.0;
-// For a worker that was asked to take another one's slot: the item in flight,
-// then the one that was torn.
+// For a worker that was asked to take another one's slot: the contribution in
+// flight, then the one that was torn.
 constexpr double kTakeSeconds = 15.0;
 constexpr size_t kTakesMax = 3;
-// For an item that is being finished, while nobody is held.
+// For a contribution that is being finished, while nobody is held.
 constexpr int64_t kFinishPauseNs = 500'000'000;
-// Longer than nearly any item takes.
+// Longer than nearly any contribution takes.
 constexpr double kSayStuckSeconds = 30.0;
 
 }  // namespace
@@ -49,11 +49,11 @@ std::optional<int> JobState::TornAndAway() const {
 
 std::string JobState::DescribeTorn() const {
   const std::optional<int> slot = TornAndAway();
-  return slot.has_value()
-             ? absl::StrCat("; ", WorkerName(*slot), " ended inside item ",
-                            tracker_.NextItemMin(*slot),
-                            ", which a part of the blocks lack")
-             : "";
+  return slot.has_value() ? absl::StrCat("; ", WorkerName(*slot),
+                                         " ended inside contribution ",
+                                         tracker_.NextSequenceMin(*slot),
+                                         ", which a part of the blocks lack")
+                          : "";
 }
 
 bool JobState::StandsStill() const {
@@ -81,22 +81,23 @@ void JobState::WatchEach() {
   seen_.resize(static_cast<size_t>(roster_.count()), {0, now_ns_});
   for (int w = 0; w < roster_.count(); ++w) {
     const Roster::Worker& worker = roster_.worker(w);
-    auto& [item, since_ns] = seen_[static_cast<size_t>(w)];
+    auto& [sequence, since_ns] = seen_[static_cast<size_t>(w)];
     // In sync the others wait for whoever is behind.
     const uint64_t done =
         start_.declaration().base_version() +
-        worker.next_item / std::max(ItemsPerStep(w), uint64_t{1});
+        worker.next_sequence / std::max(ContributionsPerStep(w), uint64_t{1});
     if (!worker.connected() || Done(w) || hold_sent_ ||
-        worker.next_item != item || (sync() && done > step_)) {
-      item = worker.next_item;
+        worker.next_sequence != sequence || (sync() && done > step_)) {
+      sequence = worker.next_sequence;
       since_ns = now_ns_;
       continue;
     }
     const double waited = SecondsSince(since_ns);
     if (waited > kSayStuckSeconds &&
         TimeToSay(absl::StrCat("stuck ", w), kSayStuckSeconds)) {
-      Say(absl::StrCat(WorkerName(w), " is connected, but has been at item ",
-                       worker.next_item, " for ", static_cast<int>(waited),
+      Say(absl::StrCat(WorkerName(w),
+                       " is connected, but has been at contribution ",
+                       worker.next_sequence, " for ", static_cast<int>(waited),
                        " s; if it is stuck, start it again"),
           /*warning=*/true);
     }
@@ -139,7 +140,7 @@ void JobState::DropHopelessVersion() {
 }
 
 bool JobState::AskToTake(int slot) {
-  if (options_.brought) {
+  if (options_.sdk_job) {
     return false;  // a program of the SDK has no data but its own
   }
   const Roster::Worker& away = roster_.worker(slot);
@@ -158,8 +159,8 @@ bool JobState::AskToTake(int slot) {
       continue;
     }
     take_ns_ = now_ns_;
-    Say(absl::StrCat(WorkerName(w), " is to finish item ",
-                     tracker_.NextItemMin(slot), " of ", WorkerName(slot),
+    Say(absl::StrCat(WorkerName(w), " is to finish contribution ",
+                     tracker_.NextSequenceMin(slot), " of ", WorkerName(slot),
                      ", which ended inside it"));
     Command command;
     command.set_take_slot(static_cast<uint32_t>(slot));
@@ -180,7 +181,7 @@ void JobState::OnPassed() {
   if (StandsStill()) {
     retry_ns_ = now_ns_ + static_cast<int64_t>(kVersionWaitSeconds * 1e9);
   }
-  if (!stop_requested_ || phase_ != Phase::kTraining || options_.brought) {
+  if (!stop_requested_ || phase_ != Phase::kTraining || options_.sdk_job) {
     return;
   }
   retry_ns_ = 0;
@@ -200,8 +201,8 @@ void JobState::OnPassed() {
     if (roster_.worker(w).connected() || Done(w) || roster_.worker(w).retired) {
       continue;
     }
-    Say(absl::StrCat(WorkerName(w), " ended while item ",
-                     tracker_.NextItemMin(w),
+    Say(absl::StrCat(WorkerName(w), " ended while contribution ",
+                     tracker_.NextSequenceMin(w),
                      " was on its way: the checkpoint has it on a part of the "
                      "blocks"),
         /*warning=*/true);

@@ -41,8 +41,8 @@ std::optional<uint64_t> JobState::DueCheckpoint() {
   return due.has_value() && *due < step_count_ ? due : std::nullopt;
 }
 
-// An item of an absent worker is applied in part: only its replacement can
-// finish it, and a hold would stop that for nothing.
+// A contribution of an absent worker is applied in part: only its replacement
+// can finish it, and a hold would stop that for nothing.
 bool JobState::WaitsForTornWorker() {
   const std::optional<int> slot = TornAndAway();
   if (!slot.has_value()) {
@@ -53,10 +53,10 @@ bool JobState::WaitsForTornWorker() {
   }
   if (TimeToSay("torn", 5.0)) {
     Say(absl::StrCat("the checkpoint waits for ", WorkerName(*slot),
-                     ", which ended inside item ", tracker_.NextItemMin(*slot),
-                     ", ", static_cast<int>(SecondsSince(torn_since_ns_)),
-                     " s of ", options_.torn_wait,
-                     " s: start that worker again"));
+                     ", which ended inside contribution ",
+                     tracker_.NextSequenceMin(*slot), ", ",
+                     static_cast<int>(SecondsSince(torn_since_ns_)), " s of ",
+                     options_.torn_wait, " s: start that worker again"));
   }
   if (stop_requested_) {
     AskToTake(*slot);
@@ -117,7 +117,7 @@ void JobState::AdvanceCheckpoint() {
       marks_tickets_.clear();
       std::vector<int64_t> next;
       for (int w = 0; w < roster_.count(); ++w) {
-        next.push_back(static_cast<int64_t>(tracker_.NextItemMin(w)));
+        next.push_back(static_cast<int64_t>(tracker_.NextSequenceMin(w)));
       }
       AdvanceProgress();
       if (stop_requested_ && checkpoint_step_ == step_) {
@@ -195,15 +195,15 @@ void JobState::BeginCheckpoint() {
 
 absl::Status JobState::CommitCycle() {
   Manifest manifest;
-  manifest.set_format(1);
   *manifest.mutable_declaration() = start_.declaration();
-  for (int w = 0; options_.brought && w < roster_.count(); ++w) {
+  for (int w = 0; options_.sdk_job && w < roster_.count(); ++w) {
     // Sync: the marks of a retired slot move with the others'.
-    manifest.add_pushes(sync() ? cycle_.step()
-                               : PushesBefore(w) + static_cast<uint64_t>(
-                                                       cycle_.next_items()[w]));
+    manifest.add_pushes(
+        sync() ? cycle_.step()
+               : PushesBefore(w) +
+                     static_cast<uint64_t>(cycle_.next_sequences()[w]));
   }
-  if (options_.brought) {
+  if (options_.sdk_job) {
     cycle_.Commit(std::move(manifest), &actions_);
     return absl::OkStatus();
   }
@@ -215,7 +215,7 @@ absl::Status JobState::CommitCycle() {
         (cycle_.step() - declaration.base_version()) * per_step_);
     applied.push_back({0, std::min(before + done, list_.total())});
   } else {
-    WEIR_ASSIGN_OR_RETURN(applied, list_.Applied(cycle_.next_items()));
+    WEIR_ASSIGN_OR_RETURN(applied, list_.Applied(cycle_.next_sequences()));
   }
   for (const ContributionRange& range : applied) {
     manifest.add_applied_range(static_cast<uint64_t>(range.begin));
@@ -428,6 +428,9 @@ void JobState::RequestStop(const std::string& reason) {
 void JobState::OnHello(int shard, const absl::StatusOr<HelloReply>& reply) {
   now_ns_ = options_.clock->NowNs();
   tracker_.Answered(shard, reply, now_ns_);
+  if (absl::IsInvalidArgument(reply.status())) {  // a ps of another release
+    Fail(Annotate(reply.status(), tracker_.Name(shard)));
+  }
   if (reply.ok() && reply->leaving() && phase_ <= Phase::kTraining) {
     RequestStop(absl::StrCat(tracker_.Name(shard), " was asked to end"));
   }

@@ -7,23 +7,23 @@ namespace weir {
 namespace {
 
 constexpr int64_t kRetryDoneNs = 1'000'000'000;
-// For the reports of the last items, which are on their way.
+// For the reports of the last contributions, which are on their way.
 constexpr double kLastReportsWait = 2.0;  // s
 
 }  // namespace
 
 bool JobState::Hear(uint64_t stream, const Progress& progress) {
-  if (progress.sequence() == 0) {
+  if (progress.message_number() == 0) {
     return false;
   }
   Roster::Worker* const worker =
       roster_.mutable_worker(static_cast<int>(progress.slot()));
-  const bool heard = progress.sequence() <= worker->sequence;
+  const bool heard = progress.message_number() <= worker->message_number;
   if (!heard) {
-    worker->sequence = progress.sequence();
+    worker->message_number = progress.message_number();
   }
   Command command;
-  command.set_heard(worker->sequence);
+  command.set_heard(worker->message_number);
   actions_.push_back(SendCommand{stream, command});
   return heard;
 }
@@ -72,8 +72,8 @@ absl::StatusOr<RegisterReply> JobState::AnswerLate(
   if (Planted("end.forgets_latecomers")) {
     return absl::FailedPreconditionError("the job is over");
   }
-  if (request.index() < static_cast<uint32_t>(roster_.count())) {
-    roster_.mutable_worker(static_cast<int>(request.index()))->told = true;
+  if (request.rank() < static_cast<uint32_t>(roster_.count())) {
+    roster_.mutable_worker(static_cast<int>(request.rank()))->told = true;
   }
   RegisterReply reply;
   reply.mutable_over()->set_code(static_cast<uint32_t>(end.code()));
@@ -86,7 +86,7 @@ bool JobState::WorkersAreGone() const {
     return false;
   }
   if (Planted("end.forgets_latecomers") ||
-      roster_.AllTold(/*retired_knows=*/options_.brought)) {
+      roster_.AllTold(/*retired_knows=*/options_.sdk_job)) {
     return true;
   }
   // After an error they end with 138, whether they hear of it or not.

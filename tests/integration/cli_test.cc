@@ -63,7 +63,7 @@ TEST(CliTest, TheSummarySaysWhereTheTimeWent) {
   ASSERT_TRUE(f.run.summary.is_object());
   const nlohmann::json& phases = f.run.summary["phases"];
   ASSERT_TRUE(phases.is_object());
-  EXPECT_EQ(phases["items"], 2000);
+  EXPECT_EQ(phases["contributions"], 2000);
   double ms = 0;
   double share = 0;
   for (const std::string part :
@@ -86,7 +86,7 @@ TEST(CliTest, TheSummarySaysWhereTheTimeWent) {
       << f.run.output;
   const auto lines = ReadJsonLines(f.dir + "/train.jsonl");
   ASSERT_FALSE(lines.empty());
-  EXPECT_EQ(lines.back()["phases"]["items"], 2000);
+  EXPECT_EQ(lines.back()["phases"]["contributions"], 2000);
 }
 
 TEST(CliTest, ResumingADoneJobSaysSoAndStartsNothing) {

@@ -167,7 +167,7 @@ TEST(GpuTest, TheSummarySaysHowBusyTheDeviceWas) {
   EXPECT_LE(phases["gpu_busy_share"], 1.0);
   EXPECT_GT(phases["device_bytes_used"], 0);
   EXPECT_GE(phases["device_bytes_reserved"], phases["device_bytes_used"]);
-  EXPECT_EQ(phases["items"], 300);
+  EXPECT_EQ(phases["contributions"], 300);
   EXPECT_EQ(CountLines(run.output, "  largest wait   "), 1) << run.output;
   EXPECT_EQ(CountLines(run.output, "  gpu busy       "), 1) << run.output;
 }

@@ -1,12 +1,13 @@
-// A client of ledger_test: pushes -1 to every element, item after item.
+// A client of ledger_test: pushes -1 to every element, contribution after
+// contribution.
 //
 //   ledger_client TRANSPORT JOB HISTORY SLOT GENERATION ITEMS ELEMENTS BLOCK
 //     ROWS ADDRESS...
 //
-// With plain SGD at learning rate 1 every item adds exactly 1 to every element,
-// and likewise to ROWS rows of its own (ledger_rows.h) of a table, if ROWS > 0.
-// Starts at the smallest item that some block or table still expects; prints
-// the number of items when one is acknowledged.
+// With plain SGD at learning rate 1 every contribution adds exactly 1 to every
+// element, and likewise to ROWS rows of its own (ledger_rows.h) of a table, if
+// ROWS > 0. Starts at the smallest contribution that some block or table still
+// expects; prints the number of contributions when one is acknowledged.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -27,16 +28,16 @@ namespace {
 struct Arguments {
   std::string transport;
   Sender sender;
-  uint64_t items;
+  uint64_t contributions;
   VariableSpec variable;
   int64_t block_elements;
   int rows;
   std::vector<std::string> addresses;
 };
 
-// Looks the item's rows up and starts to push to them.
+// Looks the contribution's rows up and starts to push to them.
 absl::Status StartRows(TableClient* client, const std::vector<uint64_t>& ids,
-                       uint64_t item) {
+                       uint64_t sequence) {
   const size_t floats = ids.size() * kLedgerDim;
   std::vector<float> rows(floats);
   const TableClient::Wanted wanted = {0, ids, rows.data()};
@@ -44,8 +45,8 @@ absl::Status StartRows(TableClient* client, const std::vector<uint64_t>& ids,
   want.set_latest(true);
   WEIR_RETURN_IF_ERROR(
       client->StartLookup(want, /*train=*/true, std::span(&wanted, 1)));
-  TableClient::ItemPush push;
-  push.item = item;
+  TableClient::ContributionPush push;
+  push.sequence = sequence;
   WEIR_ASSIGN_OR_RETURN(push.versions, client->WaitLookup());
   static const std::vector<float> gradients(floats, -1.0f);
   const TableClient::Gradients update = {0, ids, gradients.data()};
@@ -62,14 +63,15 @@ absl::Status Run(Arguments arguments) {
   WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
                         ParseTransportChoice(arguments.transport));
   const auto transport = MakeTransport(choice);
-  uint64_t item = arguments.items;
+  uint64_t sequence = arguments.contributions;
   for (const std::string& address : arguments.addresses) {
     absl::StatusOr<HelloReply> hello;
     for (int tries = 0; tries < 100 && !hello.ok(); ++tries) {
       hello = transport->Connect(address)->Hello(ShardLink::Timeout(1000));
     }
     WEIR_RETURN_IF_ERROR(hello.status());
-    item = std::min(item, hello->slot(arguments.sender.slot()).next_item_min());
+    sequence = std::min(
+        sequence, hello->slot(arguments.sender.slot()).next_sequence_min());
   }
   std::vector<float> parameters(layout.flat_elements());
   const auto elements = static_cast<size_t>(layout.flat_elements());
@@ -92,22 +94,22 @@ absl::Status Run(Arguments arguments) {
     of.sender = arguments.sender;
     WEIR_ASSIGN_OR_RETURN(tables, TableClient::Create(of));
   }
-  for (; item < arguments.items; ++item) {
+  for (; sequence < arguments.contributions; ++sequence) {
     const std::vector<uint64_t> ids =
-        LedgerIds(arguments.sender.slot(), item, arguments.rows);
-    ParameterClient::ItemPush push;
-    push.item = item;
-    WEIR_RETURN_IF_ERROR(client->BeginItem(push));
+        LedgerIds(arguments.sender.slot(), sequence, arguments.rows);
+    ParameterClient::ContributionPush push;
+    push.sequence = sequence;
+    WEIR_RETURN_IF_ERROR(client->BeginContribution(push));
     client->GradientReady(0);
     if (tables != nullptr) {
-      WEIR_RETURN_IF_ERROR(StartRows(tables.get(), ids, item));
+      WEIR_RETURN_IF_ERROR(StartRows(tables.get(), ids, sequence));
     }
-    WEIR_RETURN_IF_ERROR(client->FinishItem());
+    WEIR_RETURN_IF_ERROR(client->FinishContribution());
     WEIR_RETURN_IF_ERROR(client->WaitReceipts().status());
     if (tables != nullptr) {
       WEIR_RETURN_IF_ERROR(tables->WaitUpdate().status());
     }
-    std::printf("%llu\n", static_cast<unsigned long long>(item + 1));
+    std::printf("%llu\n", static_cast<unsigned long long>(sequence + 1));
     std::fflush(stdout);
   }
   return absl::OkStatus();
@@ -127,7 +129,7 @@ int main(int argc, char** argv) {
   arguments.sender.set_history(std::strtoull(argv[3], nullptr, 10));
   arguments.sender.set_slot(std::strtoul(argv[4], nullptr, 10));
   arguments.sender.set_generation(std::strtoul(argv[5], nullptr, 10));
-  arguments.items = std::strtoull(argv[6], nullptr, 10);
+  arguments.contributions = std::strtoull(argv[6], nullptr, 10);
   arguments.variable.name = "w";
   arguments.variable.shape = {std::strtoll(argv[7], nullptr, 10)};
   arguments.block_elements = std::strtoll(argv[8], nullptr, 10);

@@ -1,4 +1,4 @@
-// The table of ledger_test, and which of its rows an item adds to.
+// The table of ledger_test, and which of its rows a contribution adds to.
 #ifndef TESTS_INTEGRATION_LEDGER_ROWS_H_
 #define TESTS_INTEGRATION_LEDGER_ROWS_H_
 
@@ -24,13 +24,13 @@ inline EmbeddingTable LedgerTable() {
   return table;
 }
 
-// Ids that no other (slot, item) has, all over the 64 bits; ascending.
-inline std::vector<uint64_t> LedgerIds(uint32_t slot, uint64_t item,
+// Ids that no other (slot, sequence) has, all over the 64 bits; ascending.
+inline std::vector<uint64_t> LedgerIds(uint32_t slot, uint64_t sequence,
                                        int count) {
   std::vector<uint64_t> ids;
   for (int i = 0; i < count; ++i) {
-    const uint64_t of_item = (uint64_t{slot} << 32 | item) * 16;
-    ids.push_back(IndexHash(of_item + static_cast<uint64_t>(i)));
+    const uint64_t of_contribution = (uint64_t{slot} << 32 | sequence) * 16;
+    ids.push_back(IndexHash(of_contribution + static_cast<uint64_t>(i)));
   }
   std::sort(ids.begin(), ids.end());
   return ids;

@@ -1,5 +1,5 @@
-// The ledger: every element equals the number of distinct items, and every row
-// of an item is 1, whatever broke.
+// The ledger: every element equals the number of distinct contributions, and
+// every row of a contribution is 1, whatever broke.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -22,16 +22,16 @@ namespace weir {
 namespace {
 
 constexpr int kClients = 4;
-constexpr uint64_t kItems = 2000;
+constexpr uint64_t kContributions = 2000;
 constexpr int64_t kElements = 20000;
 constexpr int64_t kBlockElements = 1024;
 constexpr uint64_t kHistory = 77;
 constexpr ShardLink::Timeout kTimeout(5000);
 
 struct Shape {
-  uint64_t items = kItems;
+  uint64_t contributions = kContributions;
   int64_t elements = kElements;
-  int rows = 0;  // of an item; 0: no table
+  int rows = 0;  // of a contribution; 0: no table
   bool lock_free = false;
 };
 
@@ -83,7 +83,7 @@ class Ledger {
                                      std::to_string(kHistory),
                                      std::to_string(slot),
                                      std::to_string(generations_[slot]),
-                                     std::to_string(shape_.items),
+                                     std::to_string(shape_.contributions),
                                      std::to_string(shape_.elements),
                                      std::to_string(kBlockElements),
                                      std::to_string(shape_.rows)};
@@ -119,8 +119,9 @@ class Ledger {
     return values;
   }
 
-  // The floats of the rows of an item; of a row that was never made, zeros.
-  std::vector<float> Rows(int slot, uint64_t item) {
+  // The floats of the rows of a contribution; of a row that was never made,
+  // zeros.
+  std::vector<float> Rows(int slot, uint64_t sequence) {
     if (reader_ == nullptr) {
       TableClient::Options options;
       options.transport = transport_.get();
@@ -130,7 +131,7 @@ class Ledger {
       reader_ = TableClient::Create(options).value();
     }
     const std::vector<uint64_t> ids =
-        LedgerIds(static_cast<uint32_t>(slot), item, shape_.rows);
+        LedgerIds(static_cast<uint32_t>(slot), sequence, shape_.rows);
     std::vector<float> rows(ids.size() * kLedgerDim, -1.0f);
     const TableClient::Wanted wanted = {0, ids, rows.data()};
     Want want;
@@ -143,16 +144,16 @@ class Ledger {
     return rows;
   }
 
-  // Items that the slot's clients were told of as done.
+  // Contributions that the slot's clients were told of as done.
   uint64_t Acknowledged(int slot) {
-    uint64_t items = 0;
+    uint64_t contributions = 0;
     std::istringstream log(
         ReadFile(dir_ + "/client-" + std::to_string(slot) + ".log"));
     for (std::string line; std::getline(log, line);) {
-      items =
-          std::max<uint64_t>(items, std::strtoull(line.c_str(), nullptr, 10));
+      contributions = std::max<uint64_t>(
+          contributions, std::strtoull(line.c_str(), nullptr, 10));
     }
-    return items;
+    return contributions;
   }
 
  private:
@@ -215,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, LedgerTest, testing::Values("grpc", "shm"),
 
 // Runs all clients to their end, breaking connections and killing them
 // meanwhile. Client `lost` is killed for good when it is half way; -1: none.
-void RunThroughFaults(Ledger* ledger, bool resettable, uint64_t items,
+void RunThroughFaults(Ledger* ledger, bool resettable, uint64_t contributions,
                       int lost = -1) {
   std::vector<std::unique_ptr<Process>> clients;
   for (int slot = 0; slot < kClients; ++slot) {
@@ -234,7 +235,8 @@ void RunThroughFaults(Ledger* ledger, bool resettable, uint64_t items,
     return done;
   };
   const bool done = WaitUntil(400, [&] {
-    if (lost >= 0 && !is_lost && 2 * ledger->Acknowledged(lost) > items) {
+    if (lost >= 0 && !is_lost &&
+        2 * ledger->Acknowledged(lost) > contributions) {
       clients[lost]->Signal(SIGKILL);
       EXPECT_EQ(clients[lost]->Wait(5), 137);
       is_lost = true;
@@ -268,37 +270,39 @@ void RunThroughFaults(Ledger* ledger, bool resettable, uint64_t items,
 
 TEST_P(LedgerTest, IsExactThroughResetsAndKills) {
   Ledger ledger(FreshDir("ledger"), GetParam(), {});
-  ASSERT_NO_FATAL_FAILURE(
-      RunThroughFaults(&ledger, GetParam() == std::string("grpc"), kItems));
+  ASSERT_NO_FATAL_FAILURE(RunThroughFaults(
+      &ledger, GetParam() == std::string("grpc"), kContributions));
   for (const float value : ledger.Values()) {
-    ASSERT_EQ(value, static_cast<float>(kClients * kItems));
+    ASSERT_EQ(value, static_cast<float>(kClients * kContributions));
   }
 }
 
-// Every item adds 1 to rows of its own. A client that is lost leaves none half
-// done and none undone that it was told of.
+// Every contribution adds 1 to rows of its own. A client that is lost leaves
+// none half done and none undone that it was told of.
 TEST_P(LedgerTest, EveryRowIsAddedToOnceThroughResetsAndKills) {
-  constexpr uint64_t kRowItems = 3000;
+  constexpr uint64_t kRowContributions = 3000;
   constexpr int kRows = 3;
   constexpr int kLost = 2;
-  Ledger ledger(FreshDir("ledger_rows"), GetParam(),
-                {.items = kRowItems, .elements = 16, .rows = kRows});
+  Ledger ledger(
+      FreshDir("ledger_rows"), GetParam(),
+      {.contributions = kRowContributions, .elements = 16, .rows = kRows});
   ASSERT_NO_FATAL_FAILURE(RunThroughFaults(
-      &ledger, GetParam() == std::string("grpc"), kRowItems, kLost));
+      &ledger, GetParam() == std::string("grpc"), kRowContributions, kLost));
   const std::vector<float> ones(kRows * kLedgerDim, 1.0f);
   const std::vector<float> zeros(kRows * kLedgerDim, 0.0f);
   for (int slot = 0; slot < kClients; ++slot) {
     const uint64_t acknowledged = ledger.Acknowledged(slot);
-    EXPECT_GT(acknowledged, kRowItems / 2);
-    for (uint64_t item = 0; item < acknowledged; ++item) {
-      ASSERT_EQ(ledger.Rows(slot, item), ones) << slot << ", " << item;
+    EXPECT_GT(acknowledged, kRowContributions / 2);
+    for (uint64_t sequence = 0; sequence < acknowledged; ++sequence) {
+      ASSERT_EQ(ledger.Rows(slot, sequence), ones) << slot << ", " << sequence;
     }
     // One may have been under way, on some shards and not on others.
     for (const float value : ledger.Rows(slot, acknowledged)) {
       ASSERT_TRUE(value == 0.0f || value == 1.0f) << slot << ", " << value;
     }
-    for (uint64_t item = acknowledged + 1; item < kRowItems; ++item) {
-      ASSERT_EQ(ledger.Rows(slot, item), zeros) << slot << ", " << item;
+    for (uint64_t sequence = acknowledged + 1; sequence < kRowContributions;
+         ++sequence) {
+      ASSERT_EQ(ledger.Rows(slot, sequence), zeros) << slot << ", " << sequence;
     }
   }
 }
@@ -314,10 +318,11 @@ TEST_P(LedgerTest, LockFreeNeverAddsMore) {
   }
   double lost = 0;
   for (const float value : ledger.Values()) {
-    ASSERT_LE(value, static_cast<float>(kClients * kItems));
-    lost += static_cast<double>(kClients * kItems) - value;
+    ASSERT_LE(value, static_cast<float>(kClients * kContributions));
+    lost += static_cast<double>(kClients * kContributions) - value;
   }
-  const double fraction = lost / (double{kElements} * kClients * kItems);
+  const double fraction =
+      lost / (double{kElements} * kClients * kContributions);
   EXPECT_LT(fraction, 0.5);
   std::printf("lock_free, %s: lost %.6f of the additions\n", GetParam(),
               fraction);

@@ -174,7 +174,7 @@ TEST(PsMainTest, BadChunksAreRefusedByNameAndNothingIsLost) {
   good.mutable_push();
   const std::vector<float> gradient(1024, 1.0f);
   ASSERT_TRUE(PushOne(ps.link.get(), good, gradient).ok());
-  good.mutable_push()->set_item(1);
+  good.mutable_push()->set_sequence(1);
 
   const auto refused = [&](const std::string& words,
                            const std::function<void(GradientChunk*)>& spoil,
@@ -193,7 +193,8 @@ TEST(PsMainTest, BadChunksAreRefusedByNameAndNothingIsLost) {
   refused("history", [](auto* c) { c->mutable_sender()->set_history(2); });
   refused("layout",
           [](auto* c) { c->mutable_sender()->set_layout_fingerprint(7); });
-  refused("item 1", [](auto* c) { c->mutable_push()->set_item(5); });
+  refused("sequence number 1",
+          [](auto* c) { c->mutable_push()->set_sequence(5); });
   refused("slot", [](auto* c) { c->mutable_sender()->set_slot(3); });
   refused("generation",
           [](auto* c) { c->mutable_sender()->set_generation(9); });

@@ -21,7 +21,7 @@ std::string Job(const std::string& mode, int steps = 1000000) {
   return DigitsJob(steps, "update { " + mode + " }");
 }
 
-constexpr char kDiesInsideAnItem[] = "WEIR_FAILPOINT=worker.mid_push:40";
+constexpr char kDiesInsideAContribution[] = "WEIR_FAILPOINT=worker.mid_push:40";
 constexpr char kAsync[] = "async {}";
 constexpr char kSync[] = "sync { contributions: 4 }";
 
@@ -146,36 +146,37 @@ TEST(StopTest, SyncIsSavedWithoutTheWorkersThatDied) {
   }
 }
 
-// Worker 1 dies when some blocks have its item and others lack it, and nobody
-// comes in its place: the one that lives finishes it.
-void ExpectFinishesTheItemOfADeadWorker(HandCluster* cluster) {
+// Worker 1 dies when some blocks have its contribution and others lack it, and
+// nobody comes in its place: the one that lives finishes it.
+void ExpectFinishesTheContributionOfADeadWorker(HandCluster* cluster) {
   for (const auto& [role, index] : kTasks) {
     cluster->Start(role, index, {},
                    role == "worker" && index == 1
-                       ? std::vector<std::string>{kDiesInsideAnItem}
+                       ? std::vector<std::string>{kDiesInsideAContribution}
                        : std::vector<std::string>{});
   }
   ASSERT_EQ(cluster->task("worker", 1).Wait(60), 137) << Logs(cluster, kTasks);
   cluster->task("chief", 0).Signal(SIGTERM);
   EXPECT_EQ(cluster->task("chief", 0).Wait(40), 143) << Logs(cluster, kTasks);
   const std::string log = cluster->task("chief", 0).Log();
-  EXPECT_NE(log.find("is to finish item 39 of worker 1"), std::string::npos)
+  EXPECT_NE(log.find("is to finish contribution 39 of worker 1"),
+            std::string::npos)
       << log;
   EXPECT_NE(log.find("stopped after ckpt-"), std::string::npos) << log;
   EXPECT_EQ(log.find("a part of the blocks"), std::string::npos) << log;
 }
 
-TEST(StopTest, AsyncIsSavedWithTheItemThatADeadWorkerLeft) {
+TEST(StopTest, AsyncIsSavedWithTheContributionThatADeadWorkerLeft) {
   HandCluster cluster(FreshDir("stop_torn_async"), Job(kAsync), 2, 2, true);
-  ExpectFinishesTheItemOfADeadWorker(&cluster);
+  ExpectFinishesTheContributionOfADeadWorker(&cluster);
   EXPECT_GE(SavedStep(cluster), 40u);
 }
 
-TEST(StopTest, SyncIsSavedWithTheItemThatADeadWorkerLeft) {
+TEST(StopTest, SyncIsSavedWithTheContributionThatADeadWorkerLeft) {
   const std::string dir = FreshDir("stop_torn_sync");
   {
     HandCluster cluster(dir, Job(kSync, 400), 2, 2, true);
-    ExpectFinishesTheItemOfADeadWorker(&cluster);
+    ExpectFinishesTheContributionOfADeadWorker(&cluster);
     EXPECT_EQ(SavedStep(cluster), 20u);
   }
   const std::string job = dir + "/job.textproto";

@@ -128,15 +128,16 @@ class FakeStream : public PushPullStream {
       for (int b = first; b < first + count; ++b) {
         if (defer) {
           answer.mutable_receipt()->set_outcome(Receipt::DEFERRED);
-          answer.mutable_receipt()->set_item(header.push().item());
+          answer.mutable_receipt()->set_sequence(header.push().sequence());
           continue;
         }
         const Receipt applied = shards_->Apply(
             shard_, b, header, gradient.empty() ? nullptr : gradient.data());
         if (applied.outcome() == Receipt::NONE) {
-          Break(absl::OutOfRangeError(
-              absl::StrCat("item ", header.push().item(), " skips item ",
-                           shard.blocks[b].next_item[header.sender().slot()])));
+          Break(absl::OutOfRangeError(absl::StrCat(
+              "sequence number ", header.push().sequence(),
+              " skips sequence number ",
+              shard.blocks[b].next_sequence[header.sender().slot()])));
           return;
         }
         *answer.mutable_receipt() = applied;
@@ -244,9 +245,10 @@ class FakeLink : public ShardLink {
       override {
     return absl::UnimplementedError("fake");
   }
-  std::unique_ptr<LookupStream> OpenLookup() override { return nullptr; }
-  absl::StatusOr<UpdateReply> Update(
-      Timeout, const std::function<bool(UpdateChunk*, std::span<const char>*)>&)
+  std::unique_ptr<PullRowsStream> OpenPullRows() override { return nullptr; }
+  absl::StatusOr<PushRowsReply> PushRows(
+      Timeout,
+      const std::function<bool(PushRowsChunk*, std::span<const char>*)>&)
       override {
     return absl::UnimplementedError("fake");
   }
@@ -327,12 +329,12 @@ Receipt FakeShards::Apply(int shard, int index, const GradientChunk& request,
   Block& block = shards_[shard].blocks[index];
   const Push& push = request.push();
   Receipt receipt;
-  receipt.set_item(push.item());
-  uint64_t& next = block.next_item[request.sender().slot()];
-  if (push.item() > next) {
+  receipt.set_sequence(push.sequence());
+  uint64_t& next = block.next_sequence[request.sender().slot()];
+  if (push.sequence() > next) {
     return receipt;
   }
-  if (push.item() < next) {
+  if (push.sequence() < next) {
     ++duplicates_;
     receipt.set_outcome(Receipt::DUPLICATE);
     return receipt;
@@ -352,7 +354,7 @@ Receipt FakeShards::Apply(int shard, int index, const GradientChunk& request,
     ++block.version;
     return receipt;
   }
-  block.taken[push.contribution()] = std::move(sum);
+  block.taken[push.index_in_step()] = std::move(sum);
   if (static_cast<int>(block.taken.size()) == options_.contributions) {
     block.previous = block.values;
     std::vector<float> total(block.values.size(), 0.0f);
@@ -401,9 +403,9 @@ uint64_t FakeShards::version(int shard, int block) {
   return shards_[shard].blocks[block].version;
 }
 
-uint64_t FakeShards::next_item(int shard, int block, uint32_t slot) {
+uint64_t FakeShards::next_sequence(int shard, int block, uint32_t slot) {
   std::lock_guard<std::mutex> lock(mutex_);
-  return shards_[shard].blocks[block].next_item[slot];
+  return shards_[shard].blocks[block].next_sequence[slot];
 }
 
 uint64_t FakeShards::duplicates() {

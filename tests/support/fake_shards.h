@@ -55,7 +55,7 @@ class FakeShards : public Transport {
 
   std::vector<float> values(int shard, int block);
   uint64_t version(int shard, int block);
-  uint64_t next_item(int shard, int block, uint32_t slot);
+  uint64_t next_sequence(int shard, int block, uint32_t slot);
   uint64_t duplicates();
   // (shard, block) of the payloads, in the order in which they came.
   std::vector<BlockId> arrivals();
@@ -70,7 +70,7 @@ class FakeShards : public Transport {
     std::vector<float> values;
     uint64_t version = 0;
     std::vector<float> previous;                   // sync: of version - 1
-    std::map<uint32_t, uint64_t> next_item;        // slot -> item
+    std::map<uint32_t, uint64_t> next_sequence;    // slot -> contribution
     std::map<uint32_t, std::vector<float>> taken;  // sync: contribution -> sum
   };
   struct Shard {

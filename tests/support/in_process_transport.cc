@@ -227,9 +227,9 @@ class InProcessStream : public PushPullStream {
   Store* store_ = nullptr;
 };
 
-class InProcessLookup : public LookupStream {
+class InProcessPullRows : public PullRowsStream {
  public:
-  InProcessLookup(InProcessTransport* transport, std::string address)
+  InProcessPullRows(InProcessTransport* transport, std::string address)
       : transport_(transport),
         address_(std::move(address)),
         state_(std::make_shared<StreamState<RowAnswer>>()) {
@@ -239,9 +239,9 @@ class InProcessLookup : public LookupStream {
     }
     transport_->AddStream(address_, state_);
   }
-  ~InProcessLookup() override { Cancel(); }
+  ~InProcessPullRows() override { Cancel(); }
 
-  absl::Status Send(const LookupChunk& request) override {
+  absl::Status Send(const PullRowsChunk& request) override {
     WEIR_RETURN_IF_ERROR(state_->end());
     const InProcessTransport::Draw draw = transport_->DrawFault();
     if (draw.fate == Fate::kLostBefore) {
@@ -249,10 +249,10 @@ class InProcessLookup : public LookupStream {
       return state_->end();
     }
     WEIR_ASSIGN_OR_RETURN(Store * store, transport_->Find(address_));
-    store->Lookup(request, [state = state_, address = address_,
-                            incarnation = store->incarnation(),
-                            delayed = draw.delayed](
-                               absl::StatusOr<LookedUp> looked_up) {
+    store->PullRows(request, [state = state_, address = address_,
+                              incarnation = store->incarnation(),
+                              delayed = draw.delayed](
+                                 absl::StatusOr<PulledRows> looked_up) {
       if (!looked_up.ok()) {
         state->End(Annotate(looked_up.status(), absl::StrCat("ps ", address)));
         return;
@@ -363,32 +363,33 @@ class InProcessLink : public ShardLink {
     return reply;
   }
 
-  std::unique_ptr<LookupStream> OpenLookup() override {
-    return std::make_unique<InProcessLookup>(transport_, address_);
+  std::unique_ptr<PullRowsStream> OpenPullRows() override {
+    return std::make_unique<InProcessPullRows>(transport_, address_);
   }
 
-  absl::StatusOr<UpdateReply> Update(
+  absl::StatusOr<PushRowsReply> PushRows(
       Timeout,
-      const std::function<bool(UpdateChunk*, std::span<const char>*)>& next)
+      const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next)
       override {
-    return Call<UpdateReply>([&](Store* store) -> absl::StatusOr<UpdateReply> {
-      RowUpdate update(store);
-      UpdateChunk header;
-      std::span<const char> payload;
-      while (next(&header, &payload)) {
-        // On a real wire the bytes arrive by themselves, one after another.
-        WEIR_RETURN_IF_ERROR(update.Add(header, CopyOf(payload)));
-        payload = {};
-      }
-      absl::StatusOr<UpdateReply> result = absl::UnknownError("held");
-      update.Apply([&](absl::StatusOr<UpdateReply> reply) {
-        result = std::move(reply);
-      });
-      if (result.ok()) {
-        result->set_incarnation(store->incarnation());
-      }
-      return result;
-    });
+    return Call<PushRowsReply>(
+        [&](Store* store) -> absl::StatusOr<PushRowsReply> {
+          RowPush update(store);
+          PushRowsChunk header;
+          std::span<const char> payload;
+          while (next(&header, &payload)) {
+            // On a real wire the bytes arrive by themselves, one after another.
+            WEIR_RETURN_IF_ERROR(update.Add(header, CopyOf(payload)));
+            payload = {};
+          }
+          absl::StatusOr<PushRowsReply> result = absl::UnknownError("held");
+          update.Apply([&](absl::StatusOr<PushRowsReply> reply) {
+            result = std::move(reply);
+          });
+          if (result.ok()) {
+            result->set_incarnation(store->incarnation());
+          }
+          return result;
+        });
   }
 
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,

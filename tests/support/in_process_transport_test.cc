@@ -91,18 +91,18 @@ TEST(InProcessTransportTest, AClientLosesAndDoublesNothingWhateverGoesWrong) {
     ASSERT_TRUE((*client)->StartPull(latest).ok());
     ASSERT_TRUE((*client)->WaitPull().ok());
     uint64_t duplicates = 0;
-    constexpr int kItems = 30;
-    for (int item = 0; item < kItems; ++item) {
-      ParameterClient::ItemPush push;
-      push.item = static_cast<uint64_t>(item);
+    constexpr int kContributions = 30;
+    for (int sequence = 0; sequence < kContributions; ++sequence) {
+      ParameterClient::ContributionPush push;
+      push.sequence = static_cast<uint64_t>(sequence);
       push.then = latest;
-      ASSERT_TRUE((*client)->BeginItem(push).ok());
+      ASSERT_TRUE((*client)->BeginContribution(push).ok());
       // Sums of small whole numbers are exact.
       for (int64_t i = 0; i < 64 * 11 - 16; ++i) {
-        gradients[i] = static_cast<float>((i + item) % 5);
+        gradients[i] = static_cast<float>((i + sequence) % 5);
       }
       (*client)->GradientReady(0);
-      ASSERT_TRUE((*client)->FinishItem().ok());
+      ASSERT_TRUE((*client)->FinishContribution().ok());
       const auto result = (*client)->WaitReceipts();
       ASSERT_TRUE(result.ok()) << result.status();
       duplicates += result->duplicate_blocks;
@@ -110,8 +110,8 @@ TEST(InProcessTransportTest, AClientLosesAndDoublesNothingWhateverGoesWrong) {
     }
     for (int64_t i = 0; i < 64 * 11 - 16; ++i) {
       float expected = 0;
-      for (int item = 0; item < kItems; ++item) {
-        expected -= static_cast<float>((i + item) % 5);
+      for (int sequence = 0; sequence < kContributions; ++sequence) {
+        expected -= static_cast<float>((i + sequence) % 5);
       }
       ASSERT_EQ(parameters[i], expected) << i;
     }

@@ -41,14 +41,14 @@ class LinkTo : public ShardLink {
       override {
     return link_->Push(timeout, next);
   }
-  std::unique_ptr<LookupStream> OpenLookup() override {
-    return link_->OpenLookup();
+  std::unique_ptr<PullRowsStream> OpenPullRows() override {
+    return link_->OpenPullRows();
   }
-  absl::StatusOr<UpdateReply> Update(
+  absl::StatusOr<PushRowsReply> PushRows(
       Timeout timeout,
-      const std::function<bool(UpdateChunk*, std::span<const char>*)>& next)
+      const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next)
       override {
-    return link_->Update(timeout, next);
+    return link_->PushRows(timeout, next);
   }
   absl::StatusOr<AssignReply> Assign(
       Timeout timeout,

@@ -104,10 +104,10 @@ Sender LoopbackPs::SenderOf(int slot) const {
   return sender;
 }
 
-GradientChunk LoopbackPs::Chunk(int slot, uint64_t item, int block) const {
+GradientChunk LoopbackPs::Chunk(int slot, uint64_t sequence, int block) const {
   GradientChunk chunk;
   *chunk.mutable_sender() = SenderOf(slot);
-  chunk.mutable_push()->set_item(item);
+  chunk.mutable_push()->set_sequence(sequence);
   chunk.set_block(static_cast<uint32_t>(block));
   return chunk;
 }

@@ -39,7 +39,7 @@ class LoopbackPs {
   Declaration MakeDeclaration() const;
   // Slot `slot` at generation 1.
   Sender SenderOf(int slot) const;
-  GradientChunk Chunk(int slot, uint64_t item, int block) const;
+  GradientChunk Chunk(int slot, uint64_t sequence, int block) const;
   int64_t elements(int block) const;
   // Values of a block as the store has them now.
   std::vector<float> Values(int block) const;

@@ -67,6 +67,8 @@ def _cuda_configure_impl(repository_ctx):
     repository_ctx.file("BUILD", _BUILD.format(linkopts = repr(linkopts)))
     repository_ctx.file("cuda.bzl", "\n".join([
         "HAS_CUDA = %s" % bool(nvcc),
+        # Of targets that only a machine with a CUDA Toolkit can build.
+        "CUDA_TAGS = %s" % ([] if nvcc else ["manual"]),
         "HAS_CUDNN = %s" % has_cudnn,
         "NVCC = %s" % repr(nvcc),
         "",

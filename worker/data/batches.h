@@ -1,6 +1,7 @@
 // The batch of a contribution, from its number alone.
 //
-// Place: a worker makes the batches of its items with it; whoever computes
+// Place: a worker makes the batches of its contributions with it; whoever
+// computes
 //   contribution c again, elsewhere or after a restart, gets the same bytes.
 //
 // Terms

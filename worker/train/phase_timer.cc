@@ -9,15 +9,15 @@ PhaseTimer::PhaseTimer(Clock* clock, std::function<DeviceUsage()> device_usage)
   if (device_usage_) {
     busy_ns_ = device_usage_().busy_ns;
   }
-  BeginItem();
+  BeginContribution();
 }
 
-void PhaseTimer::BeginItem() {
+void PhaseTimer::BeginContribution() {
   waited_ns_ = {};
   begin_ns_ = clock_->NowNs();
 }
 
-Phases PhaseTimer::EndItem() {
+Phases PhaseTimer::EndContribution() {
   const int64_t step_ns = clock_->NowNs() - begin_ns_ - waited_ns_[kHold];
   const int64_t free_ns =
       step_ns - waited_ns_[kData] - waited_ns_[kPull] - waited_ns_[kPush];
@@ -39,7 +39,7 @@ Phases PhaseTimer::EndItem() {
     waited_ns_[wait] -= cut_ns;
     overlap_ns -= cut_ns;
   }
-  phases.set_items(1);
+  phases.set_contributions(1);
   phases.set_step_ns(step_ns);
   phases.set_data_wait_ns(waited_ns_[kData]);
   phases.set_pull_wait_ns(waited_ns_[kPull]);

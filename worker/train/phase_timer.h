@@ -1,4 +1,4 @@
-// Where an item's time went: waits by kind, compute, the rest.
+// Where a contribution's time went: waits by kind, compute, the rest.
 //
 // Place: the train loop has one; what it makes travels to the chief.
 //
@@ -7,9 +7,10 @@
 //         part of the step.
 //
 // Invariants
-//   I1. Waits and compute of an item are together at most its step.
+//   I1. Waits and compute of a contribution are together at most its step.
 // Threads: compatible.
-// Cost: two clock reads an item and two a wait; one DeviceUsage an item.
+// Cost: two clock reads a contribution and two a wait; one DeviceUsage a
+// contribution.
 #ifndef WORKER_TRAIN_PHASE_TIMER_H_
 #define WORKER_TRAIN_PHASE_TIMER_H_
 
@@ -32,7 +33,7 @@ class PhaseTimer {
   // what the waits leave. `clock` is borrowed.
   PhaseTimer(Clock* clock, std::function<DeviceUsage()> device_usage);
 
-  void BeginItem();
+  void BeginContribution();
 
   // Calls `function`; what it takes is a wait. Waits do not nest.
   template <typename Function>
@@ -41,8 +42,8 @@ class PhaseTimer {
     return function();
   }
 
-  // Of the item since BeginItem, `items` = 1.
-  Phases EndItem();
+  // Of the contribution since BeginContribution, `contributions` = 1.
+  Phases EndContribution();
 
  private:
   class Span {
@@ -65,7 +66,7 @@ class PhaseTimer {
   const std::function<DeviceUsage()> device_usage_;
   int64_t begin_ns_ = 0;
   std::array<int64_t, 4> waited_ns_{};  // by Wait
-  int64_t busy_ns_ = 0;                 // of the device, at the last EndItem
+  int64_t busy_ns_ = 0;  // of the device, at the last EndContribution
 };
 
 }  // namespace weir

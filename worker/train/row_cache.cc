@@ -4,17 +4,18 @@
 
 namespace weir {
 
-const float* RowCache::Find(uint64_t id, uint64_t item,
+const float* RowCache::Find(uint64_t id, uint64_t sequence,
                             uint64_t* read_at) const {
   const auto entry = entries_.find(id);
-  if (entry == entries_.end() || item - entry->second.item > items_max_) {
+  if (entry == entries_.end() ||
+      sequence - entry->second.sequence > contributions_max_) {
     return nullptr;
   }
-  *read_at = entry->second.item;
+  *read_at = entry->second.sequence;
   return values_.data() + entry->second.place * dim_;
 }
 
-void RowCache::Put(uint64_t id, uint64_t item, const float* row) {
+void RowCache::Put(uint64_t id, uint64_t sequence, const float* row) {
   auto entry = entries_.find(id);
   if (entry == entries_.end()) {
     if (entries_.size() >= rows_max_) {
@@ -27,15 +28,15 @@ void RowCache::Put(uint64_t id, uint64_t item, const float* row) {
       place = free_.back();
       free_.pop_back();
     }
-    entry = entries_.try_emplace(id, Entry{item, place}).first;
+    entry = entries_.try_emplace(id, Entry{sequence, place}).first;
   }
-  entry->second.item = item;
+  entry->second.sequence = sequence;
   std::copy_n(row, dim_, values_.data() + entry->second.place * dim_);
 }
 
-void RowCache::Expire(uint64_t item) {
+void RowCache::Expire(uint64_t sequence) {
   absl::erase_if(entries_, [&](const auto& entry) {
-    const bool old = item - entry.second.item > items_max_;
+    const bool old = sequence - entry.second.sequence > contributions_max_;
     if (old) {
       free_.push_back(entry.second.place);
     }

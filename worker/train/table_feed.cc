@@ -12,7 +12,7 @@ absl::StatusOr<std::unique_ptr<TableFeed>> TableFeed::Create(
     const std::vector<GraphTable>& tables,
     const std::vector<EmbeddingTable>& declared, TableClient* client) {
   std::vector<Table> known;
-  uint64_t items_kept = 0;
+  uint64_t contributions_kept = 0;
   for (const GraphTable& table : tables) {
     size_t d = 0;
     while (d < declared.size() && declared[d].name() != table.name) {
@@ -26,20 +26,21 @@ absl::StatusOr<std::unique_ptr<TableFeed>> TableFeed::Create(
     known.push_back({static_cast<int>(d), static_cast<size_t>(table.dim),
                      table.uses, nullptr});
     const EmbeddingTable& spec = declared[d];
-    if (spec.cache_rows() > 0 && spec.cache_items() > 0) {
+    if (spec.cache_rows() > 0 && spec.cache_contributions() > 0) {
       known.back().cache = std::make_unique<RowCache>(
-          known.back().dim, spec.cache_rows(), spec.cache_items());
-      items_kept = std::max<uint64_t>(items_kept, spec.cache_items());
+          known.back().dim, spec.cache_rows(), spec.cache_contributions());
+      contributions_kept =
+          std::max<uint64_t>(contributions_kept, spec.cache_contributions());
     }
   }
   std::unique_ptr<TableFeed> feed(new TableFeed(std::move(known), client));
-  feed->items_kept_ = items_kept;
+  feed->contributions_kept_ = contributions_kept;
   return feed;
 }
 
 TableFeed::TableFeed(std::vector<Table> tables, TableClient* client)
     : tables_(std::move(tables)), client_(client) {
-  for (Contribution* one : {&current_, &ahead_}) {
+  for (BatchRows* one : {&current_, &ahead_}) {
     one->batches.resize(tables_.size());
     one->rows.resize(tables_.size());
     one->gradients.resize(tables_.size());
@@ -50,7 +51,7 @@ TableFeed::TableFeed(std::vector<Table> tables, TableClient* client)
 absl::Status TableFeed::Start(const SparseBatch& batch, int64_t samples,
                               const Want& want) {
   ahead_.empty = samples == 0;
-  ahead_.item = ahead_.oldest_read = items_++;
+  ahead_.sequence = ahead_.oldest_read = contributions_++;
   std::vector<TableClient::Wanted> wanted;
   for (size_t t = 0; t < tables_.size() && !ahead_.empty; ++t) {
     WEIR_RETURN_IF_ERROR(
@@ -72,13 +73,14 @@ TableClient::Wanted TableFeed::WantedOf(size_t t) {
   if (table.cache == nullptr) {
     return {table.declared, ids, rows};
   }
-  table.cache->Expire(ahead_.item);
+  table.cache->Expire(ahead_.sequence);
   Missing& missing = ahead_.missing[t];
   missing.ids.clear();
   missing.places.clear();
   for (size_t i = 0; i < ids.size(); ++i) {
     uint64_t read_at = 0;
-    const float* const row = table.cache->Find(ids[i], ahead_.item, &read_at);
+    const float* const row =
+        table.cache->Find(ids[i], ahead_.sequence, &read_at);
     if (row == nullptr) {
       missing.ids.push_back(ids[i]);
       missing.places.push_back(i);
@@ -91,7 +93,7 @@ TableClient::Wanted TableFeed::WantedOf(size_t t) {
   return {table.declared, missing.ids, missing.rows.data()};
 }
 
-void TableFeed::FillCached(size_t t, Contribution* one) {
+void TableFeed::FillCached(size_t t, BatchRows* one) {
   const Table& table = tables_[t];
   if (table.cache == nullptr) {
     return;
@@ -101,23 +103,23 @@ void TableFeed::FillCached(size_t t, Contribution* one) {
     const float* const row = missing.rows.data() + i * table.dim;
     std::copy_n(row, table.dim,
                 one->rows[t].data() + missing.places[i] * table.dim);
-    table.cache->Put(missing.ids[i], one->item, row);
+    table.cache->Put(missing.ids[i], one->sequence, row);
   }
 }
 
 absl::StatusOr<std::span<const TableInput>> TableFeed::Wait() {
   started_ = false;
   WEIR_ASSIGN_OR_RETURN(ahead_.versions, client_->WaitLookup());
-  if (items_kept_ > 0) {
-    read_.emplace_back(ahead_.item, ahead_.versions);
-    while (read_.front().first + items_kept_ < ahead_.item) {
+  if (contributions_kept_ > 0) {
+    read_.emplace_back(ahead_.sequence, ahead_.versions);
+    while (read_.front().first + contributions_kept_ < ahead_.sequence) {
       read_.pop_front();
     }
     for (size_t t = 0; t < tables_.size() && !ahead_.empty; ++t) {
       FillCached(t, &ahead_);
     }
-    for (const auto& [item, versions] : read_) {
-      if (item == ahead_.oldest_read) {
+    for (const auto& [sequence, versions] : read_) {
+      if (sequence == ahead_.oldest_read) {
         ahead_.versions = versions;
       }
     }
@@ -140,11 +142,11 @@ std::vector<std::span<float>> TableFeed::Gradients() {
   return gradients;
 }
 
-absl::Status TableFeed::Push(uint64_t item, uint32_t contribution,
+absl::Status TableFeed::Push(uint64_t sequence, uint32_t contribution,
                              float weight) {
-  TableClient::ItemPush push;
-  push.item = item;
-  push.contribution = contribution;
+  TableClient::ContributionPush push;
+  push.sequence = sequence;
+  push.index_in_step = contribution;
   push.weight = weight;
   push.versions = current_.versions;
   std::vector<TableClient::Gradients> gradients;

@@ -8,7 +8,8 @@
 //   ahead    the next one, whose rows are on their way meanwhile.
 //
 // Invariants
-//   I1. Every item sends one update to every shard, in the order of items.
+//   I1. Every contribution sends one update to every shard, in the order of
+//       contributions.
 //   I2. An update names the versions that its own lookup read: with rows of the
 //       cache, those of the oldest.
 // Threads: compatible.
@@ -54,8 +55,8 @@ class TableFeed {
   // The current one's gradients, by table. REQUIRES: Wait.
   std::vector<std::span<float>> Gradients();
   // Sends them. REQUIRES: Wait; the step has ended.
-  absl::Status Push(uint64_t item, uint32_t contribution, float weight);
-  absl::StatusOr<TableClient::ItemResult> WaitPushed() {
+  absl::Status Push(uint64_t sequence, uint32_t contribution, float weight);
+  absl::StatusOr<TableClient::ContributionResult> WaitPushed() {
     return client_->WaitUpdate();
   }
 
@@ -74,12 +75,12 @@ class TableFeed {
     std::vector<size_t> places;  // among the batch's
     std::vector<float> rows;
   };
-  struct Contribution {
+  struct BatchRows {
     std::vector<TableBatch> batches;  // by table
     std::vector<std::vector<float>> rows;
     std::vector<std::vector<float>> gradients;
     std::vector<Missing> missing;
-    uint64_t item = 0;         // this lookup
+    uint64_t sequence = 0;     // this lookup
     uint64_t oldest_read = 0;  // lookup that read the oldest of the rows
     TableClient::Versions versions;
     bool empty = false;
@@ -91,15 +92,15 @@ class TableFeed {
   // cache.
   TableClient::Wanted WantedOf(size_t t);
   // Takes what was missing, and keeps it.
-  void FillCached(size_t t, Contribution* one);
+  void FillCached(size_t t, BatchRows* one);
 
   std::vector<Table> tables_;
   TableClient* const client_;
-  Contribution current_, ahead_;
+  BatchRows current_, ahead_;
   bool started_ = false;
   std::vector<TableInput> inputs_;
-  uint64_t items_ = 0;       // lookups started
-  uint64_t items_kept_ = 0;  // that a cache may reach back
+  uint64_t contributions_ = 0;       // lookups started
+  uint64_t contributions_kept_ = 0;  // that a cache may reach back
   // Of the newest lookups, by number; as far back as caches go.
   std::deque<std::pair<uint64_t, TableClient::Versions>> read_;
 };

@@ -39,7 +39,7 @@ absl::Status TableValues::Load(Files* files, const std::string& checkpoint_dir,
   }
   return ReadTables(
       files, checkpoint_dir, manifest,
-      [&](const TableRows& from, const RowRecords& rows) -> absl::Status {
+      [&](const TableFileEntry& from, const RowRecords& rows) -> absl::Status {
         const auto found = by_name.find(from.name);
         if (found == by_name.end()) {
           return absl::OkStatus();

@@ -14,19 +14,20 @@ namespace {
 
 const SparseBatch kNoBags;
 
-// What became of an item's rows, beside its blocks.
-void Join(const TableClient::ItemResult& rows,
-          ParameterClient::ItemResult* item) {
+// What became of a contribution's rows, beside its blocks.
+void Join(const TableClient::ContributionResult& rows,
+          ParameterClient::ContributionResult* sequence) {
   if (rows.bad) {
-    item->bad = true;
-    item->bad_variable = rows.bad_table;
+    sequence->bad = true;
+    sequence->bad_variable = rows.bad_table;
   }
-  item->duplicate_blocks += rows.duplicates;
-  item->staleness_sum += rows.staleness_sum;
-  item->staleness_count += rows.staleness_count;
-  item->staleness_max = std::max(item->staleness_max, rows.staleness_max);
-  item->bytes_sent += rows.bytes_sent;
-  item->bytes_received += rows.bytes_received;
+  sequence->duplicate_blocks += rows.duplicates;
+  sequence->staleness_sum += rows.staleness_sum;
+  sequence->staleness_count += rows.staleness_count;
+  sequence->staleness_max =
+      std::max(sequence->staleness_max, rows.staleness_max);
+  sequence->bytes_sent += rows.bytes_sent;
+  sequence->bytes_received += rows.bytes_received;
 }
 
 }  // namespace
@@ -49,17 +50,17 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(Options options) {
   return std::unique_ptr<TrainLoop>(new TrainLoop(std::move(options)));
 }
 
-absl::Status TrainLoop::Run(uint64_t next_item) {
-  const uint64_t count = options_.work->item_count();
-  if (next_item < count) {
+absl::Status TrainLoop::Run(uint64_t next_sequence) {
+  const uint64_t count = options_.work->contribution_count();
+  if (next_sequence < count) {
     Failpoint("worker.before_pull");
     WEIR_RETURN_IF_ERROR(
-        options_.client->StartPull(WantFor(options_.work->At(next_item))));
+        options_.client->StartPull(WantFor(options_.work->At(next_sequence))));
   }
-  for (uint64_t item = next_item; item < count; ++item) {
-    const WorkItem work = options_.work->At(item);
+  for (uint64_t sequence = next_sequence; sequence < count; ++sequence) {
+    const WorkUnit work = options_.work->At(sequence);
     const std::optional<Want> next = WantAfter(work);
-    timer_.BeginItem();
+    timer_.BeginContribution();
     const absl::Status status =
         work.beyond_end ? PushNothing(work, next) : Step(work, next);
     if (!status.ok()) {
@@ -70,8 +71,8 @@ absl::Status TrainLoop::Run(uint64_t next_item) {
 }
 
 // One training step. Values arrive while forward runs, gradients leave while
-// backward runs, and each asks for the next item's values of its block.
-absl::Status TrainLoop::Step(const WorkItem& work,
+// backward runs, and each asks for the next contribution's values of its block.
+absl::Status TrainLoop::Step(const WorkUnit& work,
                              const std::optional<Want>& next) {
   ParameterClient* const client = options_.client;
   WEIR_ASSIGN_OR_RETURN(const TrainBatch batch, BatchOf(work));
@@ -120,17 +121,17 @@ absl::Status TrainLoop::Step(const WorkItem& work,
   if (options_.tables != nullptr) {
     Failpoint("worker.before_rows");
     WEIR_RETURN_IF_ERROR(
-        options_.tables->Push(work.item, work.index, batch.weight));
+        options_.tables->Push(work.sequence, work.index, batch.weight));
   }
 
-  ItemReport report;
+  ContributionReport report;
   report.set_loss(static_cast<float>(result.loss));
   report.set_weight(batch.weight);
   report.set_rows(static_cast<uint32_t>(batch.rows));
   return Finish(work, std::move(report));
 }
 
-absl::StatusOr<TrainBatch> TrainLoop::BatchOf(const WorkItem& work) {
+absl::StatusOr<TrainBatch> TrainLoop::BatchOf(const WorkUnit& work) {
   if (ahead_.has_value()) {
     return *std::exchange(ahead_, std::nullopt);
   }
@@ -139,7 +140,7 @@ absl::StatusOr<TrainBatch> TrainLoop::BatchOf(const WorkItem& work) {
 }
 
 absl::StatusOr<std::span<const TableInput>> TrainLoop::FetchRows(
-    const WorkItem& work, const TrainBatch& batch) {
+    const WorkUnit& work, const TrainBatch& batch) {
   using Inputs = std::span<const TableInput>;
   TableFeed* const tables = options_.tables;
   if (tables == nullptr) {
@@ -154,10 +155,11 @@ absl::StatusOr<std::span<const TableInput>> TrainLoop::FetchRows(
         }
         return tables->Wait();
       }));
-  const uint64_t next = work.item + 1;
-  if (options_.pulled != nullptr && next < options_.work->item_count() &&
+  const uint64_t next = work.sequence + 1;
+  if (options_.pulled != nullptr &&
+      next < options_.work->contribution_count() &&
       !options_.work->At(next).beyond_end) {
-    const WorkItem after = options_.work->At(next);
+    const WorkUnit after = options_.work->At(next);
     WEIR_ASSIGN_OR_RETURN(ahead_, BatchOf(after));
     WEIR_RETURN_IF_ERROR(
         tables->Start(*ahead_->sparse, ahead_->rows, WantFor(after)));
@@ -170,7 +172,8 @@ absl::Status TrainLoop::Fetch(int variable) {
     return options_.client->WaitVariable(variable);
   }));
   if (options_.pulled != nullptr) {
-    // Nothing is pulled again before the item's first gradient is ready.
+    // Nothing is pulled again before the contribution's first gradient is
+    // ready.
     const int64_t begin = options_.layout->flat_begin(variable);
     std::copy_n(options_.pulled + begin,
                 options_.layout->variables()[variable].elements(),
@@ -179,27 +182,27 @@ absl::Status TrainLoop::Fetch(int variable) {
   return absl::OkStatus();
 }
 
-absl::Status TrainLoop::BeginPush(const WorkItem& work, float weight,
+absl::Status TrainLoop::BeginPush(const WorkUnit& work, float weight,
                                   const std::optional<Want>& next) {
   if (!timer_.Timed(PhaseTimer::kHold,
-                    [&] { return options_.control->EnterItem(); })) {
+                    [&] { return options_.control->EnterContribution(); })) {
     return absl::CancelledError("the job stopped");
   }
   Failpoint("worker.before_push");
-  ParameterClient::ItemPush push;
-  push.item = work.item;
-  push.contribution = work.index;
+  ParameterClient::ContributionPush push;
+  push.sequence = work.sequence;
+  push.index_in_step = work.index;
   push.weight = weight;
   push.left_out = options_.left_out;
   push.then = next;
   push.then_at_once = options_.pulled != nullptr;
   // With then_at_once it waits for the rest of the pull.
   return timer_.Timed(PhaseTimer::kPull,
-                      [&] { return options_.client->BeginItem(push); });
+                      [&] { return options_.client->BeginContribution(push); });
 }
 
 // A contribution without samples, at the end: marks and cursors advance.
-absl::Status TrainLoop::PushNothing(const WorkItem& work,
+absl::Status TrainLoop::PushNothing(const WorkUnit& work,
                                     const std::optional<Want>& next) {
   WEIR_RETURN_IF_ERROR(timer_.Timed(
       PhaseTimer::kPull, [&] { return options_.client->WaitPull(); }));
@@ -209,20 +212,21 @@ absl::Status TrainLoop::PushNothing(const WorkItem& work,
   WEIR_RETURN_IF_ERROR(BeginPush(work, /*weight=*/0.0f, next));
   if (options_.tables != nullptr) {
     WEIR_RETURN_IF_ERROR(
-        options_.tables->Push(work.item, work.index, /*weight=*/0.0f));
+        options_.tables->Push(work.sequence, work.index, /*weight=*/0.0f));
   }
-  return Finish(work, ItemReport());
+  return Finish(work, ContributionReport());
 }
 
-absl::Status TrainLoop::Finish(const WorkItem& work, ItemReport report) {
-  using Result = ParameterClient::ItemResult;
+absl::Status TrainLoop::Finish(const WorkUnit& work,
+                               ContributionReport report) {
+  using Result = ParameterClient::ContributionResult;
   WEIR_ASSIGN_OR_RETURN(
       const Result result,
       timer_.Timed(PhaseTimer::kPush, [&]() -> absl::StatusOr<Result> {
-        WEIR_RETURN_IF_ERROR(options_.client->FinishItem());
+        WEIR_RETURN_IF_ERROR(options_.client->FinishContribution());
         WEIR_ASSIGN_OR_RETURN(Result dense, options_.client->WaitReceipts());
         if (options_.tables != nullptr) {
-          WEIR_ASSIGN_OR_RETURN(const TableClient::ItemResult rows,
+          WEIR_ASSIGN_OR_RETURN(const TableClient::ContributionResult rows,
                                 options_.tables->WaitPushed());
           Join(rows, &dense);
         }
@@ -231,13 +235,13 @@ absl::Status TrainLoop::Finish(const WorkItem& work, ItemReport report) {
   report.set_contribution(work.contribution);
   report.set_bad(result.bad);
   report.set_bad_variable(result.bad_variable);
-  options_.control->AddPhases(timer_.EndItem());
-  options_.control->LeaveItem(work.item + 1, report, result);
+  options_.control->AddPhases(timer_.EndContribution());
+  options_.control->LeaveContribution(work.sequence + 1, report, result);
   Failpoint("worker.in_barrier");
   return absl::OkStatus();
 }
 
-Want TrainLoop::WantFor(const WorkItem& work) const {
+Want TrainLoop::WantFor(const WorkUnit& work) const {
   Want want;
   want.set_encoding(options_.pull_encoding);
   if (options_.work->sync()) {
@@ -246,19 +250,19 @@ Want TrainLoop::WantFor(const WorkItem& work) const {
   }
   want.set_latest(true);
   if (options_.bounded_staleness) {
-    want.set_clock(work.item);
+    want.set_clock(work.sequence);
   }
   return want;
 }
 
-std::optional<Want> TrainLoop::WantAfter(const WorkItem& work) const {
-  if (work.item + 1 >= options_.work->item_count()) {
+std::optional<Want> TrainLoop::WantAfter(const WorkUnit& work) const {
+  if (work.sequence + 1 >= options_.work->contribution_count()) {
     return std::nullopt;
   }
   if (options_.work->sync() && !work.last_of_step) {
     return std::nullopt;
   }
-  return WantFor(options_.work->At(work.item + 1));
+  return WantFor(options_.work->At(work.sequence + 1));
 }
 
 }  // namespace weir

@@ -1,25 +1,27 @@
-// Training, one item after another: pull, compute, push.
+// Training, one contribution after another: pull, compute, push.
 //
 // Place: worker_main builds it; it ties data, network, ParameterClient and the
 // chief together. Step() in the .cc is the whole of a training step.
 //
 // Terms
-//   item   one contribution of this worker's slot (worker/train/work_list.h).
+//   contribution   the gradient of one batch of this worker's slot; see
+//                  worker/train/work_list.h for which ones a slot has.
 //
 // Invariants
-//   I1. What an item pushes is a pure function of the parameters pulled, the
-//       batch and the seed; the last two follow from the contribution's number.
-//   I2. Sync: every item of a step is computed from the same version, and the
-//       next version is pulled only behind the last of them.
-//   I3. An item is computed from values that do not change under it, and its
-//       push names their versions, with prefetch too.
-//   I4. Nothing of an item is pushed between a hold and its release.
+//   I1. What a contribution pushes is a pure function of the parameters pulled,
+//       the batch and the seed; the last two follow from the contribution's
+//       number.
+//   I2. Sync: every contribution of a step is computed from the same version,
+//       and the next version is pulled only behind the last of them.
+//   I3. A contribution is computed from values that do not change under it, and
+//       its push names their versions, with prefetch too.
+//   I4. Nothing of a contribution is pushed between a hold and its release.
 // Threads: compatible.
 // Owns/borrows: borrows everything in Options.
 // Errors: those of ParameterClient and the network; CANCELLED when the job
 //   stopped (JobControl knows why).
-// Cost: beyond compute, the waits that overlap cannot hide; each item tells
-//   JobControl what they were (Phases in proto/chief.proto).
+// Cost: beyond compute, the waits that overlap cannot hide; each
+//   contribution tells JobControl what they were (Phases in proto/chief.proto).
 #ifndef WORKER_TRAIN_TRAIN_LOOP_H_
 #define WORKER_TRAIN_TRAIN_LOOP_H_
 
@@ -63,17 +65,18 @@ class TrainLoop {
     const Layout* layout = nullptr;
     float* gradients = nullptr;
     TableFeed* tables = nullptr;  // null where the model reads none
-    // Makes the batch of a contribution; is asked in the order of items. With
-    // tables and prefetch the batch before must stay until the one after.
+    // Makes the batch of a contribution; is asked in the order of
+    // contributions. With tables and prefetch the batch before must stay until
+    // the one after.
     std::function<absl::StatusOr<TrainBatch>(uint64_t contribution)> batch;
     uint64_t seed = 0;               // the job's
     Clip clip;                       // by norm or value, or unset
     bool bounded_staleness = false;  // send clocks with wants
     Encoding pull_encoding = F32;    // of values
     std::vector<int> left_out;       // variables that are never pushed: frozen
-    // Prefetch: the next values are pulled into `pulled` while an item computes
-    // from `computed_from`, the network's, into which forward copies them. Both
-    // in the flat space; null without prefetch.
+    // Prefetch: the next values are pulled into `pulled` while a contribution
+    // computes from `computed_from`, the network's, into which forward copies
+    // them. Both in the flat space; null without prefetch.
     const float* pulled = nullptr;
     float* computed_from = nullptr;
     // What the network's backend says; null where it works in host memory.
@@ -85,36 +88,37 @@ class TrainLoop {
 
   static absl::StatusOr<std::unique_ptr<TrainLoop>> Create(Options options);
 
-  // Does the items from `next_item` on. OK when all are acknowledged.
-  absl::Status Run(uint64_t next_item);
+  // Does the contributions from `next_sequence` on. OK when all are
+  // acknowledged.
+  absl::Status Run(uint64_t next_sequence);
 
  private:
   explicit TrainLoop(Options options)
       : options_(std::move(options)),
         timer_(options_.clock, options_.device_usage) {}
 
-  absl::Status Step(const WorkItem& work, const std::optional<Want>& next);
-  absl::StatusOr<TrainBatch> BatchOf(const WorkItem& work);
-  // Waits for the rows of `work`'s tables, and starts those of the next item
-  // where rows may be read ahead.
+  absl::Status Step(const WorkUnit& work, const std::optional<Want>& next);
+  absl::StatusOr<TrainBatch> BatchOf(const WorkUnit& work);
+  // Waits for the rows of `work`'s tables, and starts those of the next
+  // contribution where rows may be read ahead.
   absl::StatusOr<std::span<const TableInput>> FetchRows(
-      const WorkItem& work, const TrainBatch& batch);
+      const WorkUnit& work, const TrainBatch& batch);
   // Waits until `variable` is where the network reads it.
   absl::Status Fetch(int variable);
-  absl::Status PushNothing(const WorkItem& work,
+  absl::Status PushNothing(const WorkUnit& work,
                            const std::optional<Want>& next);
-  absl::Status BeginPush(const WorkItem& work, float weight,
+  absl::Status BeginPush(const WorkUnit& work, float weight,
                          const std::optional<Want>& next);
-  Want WantFor(const WorkItem& work) const;
+  Want WantFor(const WorkUnit& work) const;
   // What is pulled behind `work`: nothing inside a sync step.
-  std::optional<Want> WantAfter(const WorkItem& work) const;
-  // Ends the item: waits for its receipts and reports it.
-  absl::Status Finish(const WorkItem& work, ItemReport report);
+  std::optional<Want> WantAfter(const WorkUnit& work) const;
+  // Ends the contribution: waits for its receipts and reports it.
+  absl::Status Finish(const WorkUnit& work, ContributionReport report);
 
   const Options options_;
-  // The batch of the item after the one that computes.
+  // The batch of the contribution after the one that computes.
   std::optional<TrainBatch> ahead_;
-  PhaseTimer timer_;  // of the item under way
+  PhaseTimer timer_;  // of the contribution under way
 };
 
 }  // namespace weir

@@ -33,8 +33,9 @@ absl::StatusOr<WorkList> WorkList::Create(const Grant& grant) {
   const uint64_t remaining =
       static_cast<uint64_t>(work.list_.remaining_count());
   if (work.per_step_ == 0) {
-    work.item_count_ = static_cast<uint64_t>(work.list_.ItemCount(
-        static_cast<int>(work.slot_), static_cast<int>(work.slot_count_)));
+    work.contribution_count_ =
+        static_cast<uint64_t>(work.list_.ContributionCount(
+            static_cast<int>(work.slot_), static_cast<int>(work.slot_count_)));
     return work;
   }
   if (work.slot_ < work.per_step_) {
@@ -42,22 +43,22 @@ absl::StatusOr<WorkList> WorkList::Create(const Grant& grant) {
         (work.per_step_ - work.slot_ + work.slot_count_ - 1) / work.slot_count_;
   }
   const uint64_t steps = (remaining + work.per_step_ - 1) / work.per_step_;
-  work.item_count_ = steps * work.per_slot_;
+  work.contribution_count_ = steps * work.per_slot_;
   return work;
 }
 
-WorkItem WorkList::At(uint64_t item) const {
-  WEIR_CHECK(item < item_count_);
-  WorkItem work;
-  work.item = item;
+WorkUnit WorkList::At(uint64_t sequence) const {
+  WEIR_CHECK(sequence < contribution_count_);
+  WorkUnit work;
+  work.sequence = sequence;
   if (!sync()) {
-    work.contribution = static_cast<uint64_t>(
-        list_.ItemAt(static_cast<int>(slot_), static_cast<int>(slot_count_),
-                     static_cast<int64_t>(item)));
+    work.contribution = static_cast<uint64_t>(list_.ContributionAt(
+        static_cast<int>(slot_), static_cast<int>(slot_count_),
+        static_cast<int64_t>(sequence)));
     return work;
   }
-  const uint64_t step = item / per_slot_;
-  const uint64_t j = item % per_slot_;
+  const uint64_t step = sequence / per_slot_;
+  const uint64_t j = sequence % per_slot_;
   work.index = static_cast<uint32_t>(j * slot_count_ + slot_);
   work.version = base_version_ + step;
   work.last_of_step = j + 1 == per_slot_;

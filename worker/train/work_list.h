@@ -1,15 +1,16 @@
-// Which contribution item i of this worker's slot is.
+// Which contribution of the job has sequence number i in this worker's slot.
 //
 // Place: the train loop asks it; a pure function of what the chief granted, so
 // a replacement of this worker finds the same work.
 //
 // Terms
 //   n, W, w   contributions per step (sync), slots, this slot.
-//   k         sync: items of this slot per step, the m < n with m mod W = w.
-//   sync      item t*k + j is contribution m = j*W + w of step t of this
-//             history: element t*n + m of what remained when it began. An
+//   k         sync: contributions of this slot per step, the m < n with m mod W
+//             = w.
+//   sync      sequence number t*k + j is contribution m = j*W + w of step t of
+//             this history: element t*n + m of what remained when it began. An
 //             element beyond the end counts with weight 0.
-//   else      item i is element i*W + w.
+//   else      sequence number i is element i*W + w.
 //
 // Threads: immutable, safe.
 // Errors: INVALID_ARGUMENT  a grant that contradicts itself.
@@ -24,13 +25,13 @@
 
 namespace weir {
 
-struct WorkItem {
-  uint64_t item = 0;
+struct WorkUnit {
+  uint64_t sequence = 0;
   bool beyond_end = false;    // sync: nothing to compute, weight 0
   uint64_t contribution = 0;  // of the whole job
   uint32_t index = 0;         // sync: m
   uint64_t version = 0;       // sync: compute from exactly this version
-  bool last_of_step = false;  // sync: of this slot's items in the step
+  bool last_of_step = false;  // sync: of this slot's contributions in the step
 };
 
 class WorkList {
@@ -39,10 +40,10 @@ class WorkList {
   static absl::StatusOr<WorkList> Create(const Grant& grant);
 
   bool sync() const { return per_step_ > 0; }
-  // Items of this slot in this history.
-  uint64_t item_count() const { return item_count_; }
-  // REQUIRES: item < item_count().
-  WorkItem At(uint64_t item) const;
+  // Contributions of this slot in this history.
+  uint64_t contribution_count() const { return contribution_count_; }
+  // REQUIRES: contribution < contribution_count().
+  WorkUnit At(uint64_t sequence) const;
 
  private:
   WorkList() = default;
@@ -53,7 +54,7 @@ class WorkList {
   uint64_t per_step_ = 0;
   uint64_t per_slot_ = 0;  // k
   uint64_t base_version_ = 0;
-  uint64_t item_count_ = 0;
+  uint64_t contribution_count_ = 0;
 };
 
 }  // namespace weir

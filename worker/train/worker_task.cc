@@ -86,7 +86,7 @@ absl::Status WorkerTask::Build() {
   chief.job_is_done = options_.job_is_done;
   chief.register_timeout = kRegisterTimeout;
   RegisterRequest& request = chief.request;
-  request.set_index(static_cast<uint32_t>(options_.index));
+  request.set_rank(static_cast<uint32_t>(options_.index));
   request.set_process(options_.process);
   request.set_host(options_.host);
   request.set_cluster_fingerprint(options_.cluster_fingerprint);
@@ -157,7 +157,7 @@ absl::Status WorkerTask::Run() {
     const absl::Status status = RunInSlot();
     std::optional<int> slot = chief_->slot_to_take();
     if (!slot.has_value() && absl::IsPermissionDenied(status) &&
-        chief_options_.request.index() !=
+        chief_options_.request.rank() !=
             static_cast<uint32_t>(options_.index)) {
       slot = options_.index;  // the worker whose slot it had is back
     }
@@ -171,7 +171,7 @@ absl::Status WorkerTask::Run() {
 
 absl::Status WorkerTask::TakeSlot(int slot) {
   RegisterRequest& request = chief_options_.request;
-  request.set_index(static_cast<uint32_t>(slot));
+  request.set_rank(static_cast<uint32_t>(slot));
   request.set_process(request.process() + 1);  // to the chief a new one
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<ChiefClient> chief,
                         ChiefClient::Create(chief_options_));
@@ -190,9 +190,9 @@ absl::Status WorkerTask::RunInSlot() {
     return chief_->stopping() ? chief_->stop_status() : granted.status();
   }
   const Grant& grant = *granted;
-  LOG_INFO("slot {} of {}, generation {}, next item {}, {} ps",
+  LOG_INFO("slot {} of {}, generation {}, next sequence number {}, {} ps",
            grant.sender().slot(), grant.slot_count(),
-           grant.sender().generation(), grant.next_item(),
+           grant.sender().generation(), grant.next_sequence(),
            grant.ps_address_size());
   absl::Status status = Train(grant);
   // What the chief said is the reason, whatever broke after it.
@@ -310,11 +310,11 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   WEIR_ASSIGN_OR_RETURN(const auto client, MakeClient(grant));
   WEIR_RETURN_IF_ERROR(MakeTables(grant));
 
-  uint64_t item = grant.next_item();
+  uint64_t sequence = grant.next_sequence();
   BatchPrefetcher prefetcher(
-      batches.get(), [&work, item]() mutable -> std::optional<int64_t> {
-        while (item < work.item_count()) {
-          const WorkItem next = work.At(item++);
+      batches.get(), [&work, sequence]() mutable -> std::optional<int64_t> {
+        while (sequence < work.contribution_count()) {
+          const WorkUnit next = work.At(sequence++);
           if (!next.beyond_end) {
             return static_cast<int64_t>(next.contribution);
           }
@@ -349,7 +349,7 @@ absl::Status WorkerTask::Train(const Grant& grant) {
         }
       },
       [raw = client.get(), rows] { return BytesMoved(*raw, rows); });
-  const absl::Status status = loop->Run(item);
+  const absl::Status status = loop->Run(sequence);
   LogDevice();
   if (status.ok()) {
     chief_->OutOfWork();

@@ -66,7 +66,7 @@ class WorkerTask {
   // or something ended this worker.
   absl::Status Run();
 
-  // Ends Run after the item in flight.
+  // Ends Run after the contribution in flight.
   void RequestStop(const std::string& reason);
 
  private:

@@ -13,6 +13,7 @@
 #include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_deadline.h"
 #include "proto/wire/grpc_status.h"
+#include "proto/wire/wire_version.h"
 
 namespace weir {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 constexpr std::chrono::milliseconds kBackoffMin{100};
 constexpr std::chrono::milliseconds kBackoffMax{1000};
 constexpr std::chrono::seconds kCloseWaitMax{2};
-// An item that was cut in the middle keeps the job from being saved.
+// A contribution that was cut in the middle keeps the job from being saved.
 constexpr std::chrono::seconds kLeaveWaitMax{10};
 constexpr int64_t kSayEveryNs = 10'000'000'000;
 // How long a chief is away before DONE is looked for: a restart takes less.
@@ -39,7 +40,7 @@ absl::Status StatusOf(const Stop& stop) {
 
 // Whether a message that is lost would take something along.
 bool Tells(const Progress& progress) {
-  return progress.item_size() > 0 || progress.has_phases() ||
+  return progress.report_size() > 0 || progress.has_phases() ||
          progress.staleness_count() > 0 || progress.bytes_pushed() > 0 ||
          progress.bytes_pulled() > 0 || progress.residuals_lost();
 }
@@ -91,12 +92,15 @@ absl::Status ChiefClient::CallRegister(const RegisterRequest& request,
   // at an idle channel only every 5 seconds.
   context.set_wait_for_ready(true);
   context.set_deadline(DeadlineAfter(options_.register_timeout));
-  return FromGrpcStatus(stub_->Register(&context, request, reply));
+  WEIR_RETURN_IF_ERROR(
+      FromGrpcStatus(stub_->Register(&context, request, reply)));
+  return CheckWireVersion("the chief", reply->wire_version());
 }
 
 absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
     const Grant* held, const Joining& joining) {
   RegisterRequest request = options_.request;
+  request.set_wire_version(kWireVersion);
   if (held != nullptr) {
     request.set_held_history(held->sender().history());
     request.set_held_generation(held->sender().generation());
@@ -167,10 +171,10 @@ void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop,
   grant_ = grant;
   {
     MutexLock lock(&mutex_);
-    next_item_ = grant.next_item();
+    next_sequence_ = grant.next_sequence();
     pending_.set_residuals_lost(
         options_.request.job_spec().compression().push() != F32 &&
-        (grant.next_item() > 0 || grant.applied_range_size() > 0));
+        (grant.next_sequence() > 0 || grant.applied_range_size() > 0));
     if (stop_.has_value()) {
       on_stop();
     }
@@ -293,29 +297,31 @@ void ChiefClient::ReadDevice(Progress* progress) {
 
 Progress ChiefClient::TakePending() {
   Progress progress;
-  progress.set_next_item(next_item_);
+  progress.set_next_sequence(next_sequence_);
   if (unheard_.size() >= kUnheardMax) {
-    // The items that it does not tell of are not below it.
-    progress.set_next_item(next_item_ -
-                           static_cast<uint64_t>(pending_.item_size()));
+    // The contributions that it does not tell of are not below it.
+    progress.set_next_sequence(next_sequence_ -
+                               static_cast<uint64_t>(pending_.report_size()));
     return progress;
   }
   std::swap(progress, pending_);
-  const int left = std::max(progress.item_size() - kReportsPerMessageMax, 0);
-  for (int i = progress.item_size() - left; i < progress.item_size(); ++i) {
-    pending_.add_item()->Swap(progress.mutable_item(i));
+  const int left = std::max(progress.report_size() - kReportsPerMessageMax, 0);
+  for (int i = progress.report_size() - left; i < progress.report_size(); ++i) {
+    pending_.add_report()->Swap(progress.mutable_report(i));
   }
-  progress.mutable_item()->DeleteSubrange(progress.item_size() - left, left);
-  progress.set_next_item(next_item_ - static_cast<uint64_t>(left));
+  progress.mutable_report()->DeleteSubrange(progress.report_size() - left,
+                                            left);
+  progress.set_next_sequence(next_sequence_ - static_cast<uint64_t>(left));
   if (Tells(progress)) {
-    progress.set_sequence(++sequence_);
+    progress.set_message_number(++message_number_);
     unheard_.push_back(progress);
   }
   return progress;
 }
 
-void ChiefClient::OnHeard(uint64_t sequence) {
-  while (!unheard_.empty() && unheard_.front().sequence() <= sequence) {
+void ChiefClient::OnHeard(uint64_t message_number) {
+  while (!unheard_.empty() &&
+         unheard_.front().message_number() <= message_number) {
     unheard_.pop_front();
   }
   send_again_ = std::min(send_again_, unheard_.size());
@@ -326,7 +332,7 @@ Progress ChiefClient::TakeProgress() {
                           ? unheard_[unheard_.size() - send_again_--]
                           : TakePending();
   dirty_ = send_again_ > 0 ||
-           (pending_.item_size() > 0 && unheard_.size() < kUnheardMax);
+           (pending_.report_size() > 0 && unheard_.size() < kUnheardMax);
   progress.set_slot(grant_.sender().slot());
   progress.set_generation(grant_.sender().generation());
   progress.set_holding(hold_ && !in_flight_);
@@ -435,15 +441,16 @@ absl::Status ChiefClient::stop_status() const {
   return stop_.value_or(absl::OkStatus());
 }
 
-bool ChiefClient::EnterItem() {
+bool ChiefClient::EnterContribution() {
   while (true) {
-    if (const auto entered = EnterItemWithin(std::chrono::seconds(10))) {
+    if (const auto entered =
+            EnterContributionWithin(std::chrono::seconds(10))) {
       return *entered;
     }
   }
 }
 
-std::optional<bool> ChiefClient::EnterItemWithin(
+std::optional<bool> ChiefClient::EnterContributionWithin(
     std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   MutexLock lock(&mutex_);
@@ -458,11 +465,11 @@ std::optional<bool> ChiefClient::EnterItemWithin(
   return in_flight_;
 }
 
-void ChiefClient::AddItem(uint64_t next_item,
-                          const ParameterClient::ItemResult& result) {
+void ChiefClient::AddContribution(
+    uint64_t next_sequence, const ParameterClient::ContributionResult& result) {
   in_flight_ = false;
   StopWhenFree();
-  next_item_ = next_item;
+  next_sequence_ = next_sequence;
   pending_.set_staleness_sum(pending_.staleness_sum() + result.staleness_sum);
   pending_.set_staleness_count(pending_.staleness_count() +
                                result.staleness_count);
@@ -476,17 +483,18 @@ void ChiefClient::AddItem(uint64_t next_item,
   }
 }
 
-void ChiefClient::LeaveItem(uint64_t next_item,
-                            const ParameterClient::ItemResult& result) {
+void ChiefClient::LeaveContribution(
+    uint64_t next_sequence, const ParameterClient::ContributionResult& result) {
   MutexLock lock(&mutex_);
-  AddItem(next_item, result);
+  AddContribution(next_sequence, result);
 }
 
-void ChiefClient::LeaveItem(uint64_t next_item, const ItemReport& report,
-                            const ParameterClient::ItemResult& result) {
+void ChiefClient::LeaveContribution(
+    uint64_t next_sequence, const ContributionReport& report,
+    const ParameterClient::ContributionResult& result) {
   MutexLock lock(&mutex_);
-  *pending_.add_item() = report;
-  AddItem(next_item, result);
+  *pending_.add_report() = report;
+  AddContribution(next_sequence, result);
   if (report.bad()) {
     dirty_ = true;
     changed_.NotifyAll();
@@ -496,7 +504,7 @@ void ChiefClient::LeaveItem(uint64_t next_item, const ItemReport& report,
 void ChiefClient::AddPhases(const Phases& phases) {
   MutexLock lock(&mutex_);
   Phases* const sum = pending_.mutable_phases();
-  sum->set_items(sum->items() + phases.items());
+  sum->set_contributions(sum->contributions() + phases.contributions());
   sum->set_step_ns(sum->step_ns() + phases.step_ns());
   sum->set_data_wait_ns(sum->data_wait_ns() + phases.data_wait_ns());
   sum->set_pull_wait_ns(sum->pull_wait_ns() + phases.pull_wait_ns());

@@ -87,18 +87,21 @@ class ChiefClient : public JobControl {
   // From now on neither is called.
   void ForgetCallbacks();
 
-  bool EnterItem() override;
-  // EnterItem that gives up after `timeout`: nullopt.
-  std::optional<bool> EnterItemWithin(std::chrono::milliseconds timeout);
-  void LeaveItem(uint64_t next_item, const ItemReport& report,
-                 const ParameterClient::ItemResult& result) override;
+  bool EnterContribution() override;
+  // EnterContribution that gives up after `timeout`: nullopt.
+  std::optional<bool> EnterContributionWithin(
+      std::chrono::milliseconds timeout);
+  void LeaveContribution(
+      uint64_t next_sequence, const ContributionReport& report,
+      const ParameterClient::ContributionResult& result) override;
   // Without a report: of a program whose losses the chief does not know.
-  void LeaveItem(uint64_t next_item, const ParameterClient::ItemResult& result);
+  void LeaveContribution(uint64_t next_sequence,
+                         const ParameterClient::ContributionResult& result);
   void AddPhases(const Phases& phases) override;
   void OutOfWork() override;
 
-  // Stops this worker from inside: a signal. The item in flight is finished, if
-  // that takes no more than 10 s. The first reason stays.
+  // Stops this worker from inside: a signal. The contribution in flight is
+  // finished, if that takes no more than 10 s. The first reason stays.
   void RequestStop(const absl::Status& why);
   // Where stopping() is true because the chief gave this worker another slot in
   // place of its own: that one.
@@ -127,7 +130,7 @@ class ChiefClient : public JobControl {
   absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held,
                                              const Joining& joining);
   void Leave(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // RequestStop, once no item is in flight or that has taken too long.
+  // RequestStop, once no contribution is in flight or that has taken too long.
   void StopWhenFree() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Stop(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The same, for one that is not to register any longer.
@@ -137,8 +140,9 @@ class ChiefClient : public JobControl {
   Progress TakeProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of pending_, what fits into one message; keeps a copy in unheard_.
   Progress TakePending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnHeard(uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddItem(uint64_t next_item, const ParameterClient::ItemResult& result)
+  void OnHeard(uint64_t message_number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddContribution(uint64_t next_sequence,
+                       const ParameterClient::ContributionResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
@@ -162,13 +166,13 @@ class ChiefClient : public JobControl {
   std::optional<int> slot_to_take_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_item_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   Progress pending_ ABSL_GUARDED_BY(mutex_);  // reports, counts and phases
-  // Sent, and not acknowledged; by their sequence.
+  // Sent, and not acknowledged; by their numbers.
   std::deque<Progress> unheard_ ABSL_GUARDED_BY(mutex_);
   // The last so many of them are to be sent again.
   size_t send_again_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;  // of the newest
+  uint64_t message_number_ ABSL_GUARDED_BY(mutex_) = 0;  // of the newest
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::thread thread_;
 };

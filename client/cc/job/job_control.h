@@ -1,11 +1,11 @@
 // What the train loop needs of the one who runs the job.
 //
-// Place: between worker/train/train_loop and the chief; ChiefClient implements it
-// over gRPC, tests with a few lines.
+// Place: between worker/train/train_loop and the chief; ChiefClient implements
+// it over gRPC, tests with a few lines.
 //
 // Invariants
-//   I1. Between EnterItem (true) and LeaveItem an item is in flight: a hold
-//       waits for it.
+//   I1. Between EnterContribution (true) and LeaveContribution a contribution
+//       is in flight: a hold waits for it.
 // Threads: the loop calls from one thread.
 #ifndef CLIENT_CC_JOB_JOB_CONTROL_H_
 #define CLIENT_CC_JOB_JOB_CONTROL_H_
@@ -22,11 +22,13 @@ class JobControl {
   virtual ~JobControl() = default;
 
   // Waits while the job is held. False: stop; nothing is in flight.
-  virtual bool EnterItem() = 0;
-  // The item below `next_item` is acknowledged by every shard.
-  virtual void LeaveItem(uint64_t next_item, const ItemReport& report,
-                         const ParameterClient::ItemResult& result) = 0;
-  // Where the time of the item under way went; called before its LeaveItem.
+  virtual bool EnterContribution() = 0;
+  // The contribution below `next_sequence` is acknowledged by every shard.
+  virtual void LeaveContribution(
+      uint64_t next_sequence, const ContributionReport& report,
+      const ParameterClient::ContributionResult& result) = 0;
+  // Where the time of the contribution under way went; called before its
+  // LeaveContribution.
   virtual void AddPhases(const Phases& /*phases*/) {}
   // Nothing is left to do for this slot; returns when the worker may end.
   virtual void OutOfWork() = 0;

@@ -90,8 +90,8 @@ std::vector<GradientEncoder::Range> GradientEncoder::Moved(
 GradientEncoder::Encoded GradientEncoder::Encode(BlockId id, const Push& push) {
   Block& block = shards_[id.shard][id.index];
   const float* const gradient = gradients_ + block.range.begin;
-  if (block.item != push.item()) {
-    block.item = push.item();
+  if (block.sequence != push.sequence()) {
+    block.sequence = push.sequence();
     block.bytes = 0;
     const std::vector<Range> moved = Moved(block, push);
     const bool finite =

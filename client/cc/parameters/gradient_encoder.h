@@ -4,23 +4,25 @@
 // Place: ParameterClient asks it for a block's bytes when it sends them.
 //
 // Terms
-//   residual   what earlier items of this slot should have moved a value by
-//              and did not. Item t sends encode(g + residual), and what that
-//              decodes to is taken off the residual (error feedback: Seide et
-//              al., "1-Bit Stochastic Gradient Descent", Interspeech 2014;
-//              Stich et al., "Sparsified SGD with Memory", NeurIPS 2018).
+//   residual   what earlier contributions of this slot should have moved a
+//              value by and did not. Contribution t sends encode(g + residual),
+//              and what that decodes to is taken off the residual (error
+//              feedback: Seide et al., "1-Bit Stochastic Gradient Descent",
+//              Interspeech 2014; Stich et al., "Sparsified SGD with Memory",
+//              NeurIPS 2018).
 //
 // Invariants
-//   I1. A block is encoded once per item: who asks again gets the same bytes.
+//   I1. A block is encoded once per contribution: who asks again gets the same
+//       bytes.
 //   I2. Residuals are finite. A block with NaN or infinity travels as F32, so
 //       that the ps can say which variable it is in, and leaves them alone.
-//   I3. Variables that an item leaves out keep their residuals.
+//   I3. Variables that a contribution leaves out keep their residuals.
 //   I4. Blocks that hold buffers travel as F32: they are samples, not
 //       increments (see "Buffers travel as samples" in docs/design_notes.md).
 // Threads: safe for different blocks; of one block, one thread at a time.
 // Owns/borrows: borrows layout, gradients, transport.
 // Cost: 4 bytes a parameter for the residuals, and at most as many for what is
-//   encoded; one pass per block and item.
+//   encoded; one pass per block and contribution.
 #ifndef CLIENT_CC_PARAMETERS_GRADIENT_ENCODER_H_
 #define CLIENT_CC_PARAMETERS_GRADIENT_ENCODER_H_
 
@@ -41,7 +43,7 @@ class GradientEncoder {
  public:
   struct Encoded {
     Encoding encoding = F32;
-    std::span<const char> bytes;  // until the block's next item
+    std::span<const char> bytes;  // until the block's next contribution
   };
 
   // `gradients`: flat space. REQUIRES: compression is valid, its push not F32.
@@ -50,8 +52,8 @@ class GradientEncoder {
       const Compression& compression, const Layout* layout,
       const float* gradients, Transport* transport);
 
-  // The block's gradient for `push`, which names the item and what it leaves
-  // out.
+  // The block's gradient for `push`, which names the contribution and what it
+  // leaves out.
   Encoded Encode(BlockId block, const Push& push);
 
  private:
@@ -65,8 +67,8 @@ class GradientEncoder {
     std::vector<Segment> segments;
     bool has_buffers = false;
     char* out = nullptr;  // where the encoded bytes go
-    size_t bytes = 0;     // 0: not encoded for `item`, or sent as F32
-    uint64_t item = ~uint64_t{0};
+    size_t bytes = 0;     // 0: not encoded for `contribution`, or sent as F32
+    uint64_t sequence = ~uint64_t{0};
   };
 
   GradientEncoder(const Compression& compression, const float* gradients)

@@ -1,4 +1,4 @@
-// Long because its threads, pull and item share one lock and its state.
+// Long because its threads, pull and contribution share one lock and its state.
 #include "client/cc/parameters/parameter_client.h"
 
 #include <algorithm>
@@ -69,10 +69,10 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
                                 kept.transport));
   }
   client->BuildBlocks();
-  for (size_t s = 0; s < client->shards_.size(); ++s) {
-    for (std::thread& thread : client->shards_[s]->threads) {
+  for (size_t c = 0; c < client->channels_.size(); ++c) {
+    for (std::thread& thread : client->channels_[c]->threads) {
       thread = std::thread(
-          [raw = client.get(), s] { raw->RunShard(static_cast<int>(s)); });
+          [raw = client.get(), c] { raw->RunChannel(static_cast<int>(c)); });
     }
   }
   client->watcher_ = std::thread([raw = client.get()] { raw->Watch(); });
@@ -87,9 +87,9 @@ ParameterClient::~ParameterClient() {
   {
     MutexLock lock(&mutex_);
     stop_ = true;
-    for (const auto& shard : shards_) {
-      shard->wake.NotifyAll();
-      streams.push_back(shard->stream);
+    for (const auto& channel : channels_) {
+      channel->wake.NotifyAll();
+      streams.push_back(channel->stream);
     }
     watch_.NotifyAll();
   }
@@ -102,21 +102,21 @@ ParameterClient::~ParameterClient() {
   if (watcher_.joinable()) {
     watcher_.join();
   }
-  for (const auto& shard : shards_) {
-    for (std::thread& thread : shard->threads) {
+  for (const auto& channel : channels_) {
+    for (std::thread& thread : channel->threads) {
       if (thread.joinable()) {
         thread.join();
       }
     }
-    shard->stream.reset();
+    channel->stream.reset();
   }
   if (loans_.WaitForNone(kReleaseWaitMax)) {
     return;
   }
   // A ps that hangs takes nothing from its connection. What lies there must
   // not be sent when it goes on: the memory is the caller's again.
-  for (const auto& shard : shards_) {
-    shard->link->Sever();
+  for (const auto& channel : channels_) {
+    channel->link->Sever();
   }
   if (!loans_.WaitForNone(kReleaseWaitMax)) {
     LOG_ERROR("a transport never gave its payloads back");
@@ -135,7 +135,7 @@ void ParameterClient::BuildBlocks() {
     int& p = position[options_.forward_order[i]];
     p = std::min(p, static_cast<int>(i));
   }
-  std::vector<int> rank;  // by place in blocks_
+  std::vector<int> order;  // by block
   for (int s = 0; s < layout.shard_count(); ++s) {
     for (int index = 0; index < layout.block_count(s); ++index) {
       Block block;
@@ -150,32 +150,33 @@ void ParameterClient::BuildBlocks() {
         earliest = std::min(earliest, position[segment.variable]);
       }
       forward_blocks_.push_back(static_cast<int>(blocks_.size()));
-      rank.push_back(earliest);
+      order.push_back(earliest);
       blocks_.push_back(std::move(block));
     }
   }
   std::stable_sort(forward_blocks_.begin(), forward_blocks_.end(),
-                   [&rank](int a, int b) { return rank[a] < rank[b]; });
+                   [&order](int a, int b) { return order[a] < order[b]; });
   int begin = 0;
   for (int s = 0; s < layout.shard_count(); ++s) {
     const int count = layout.block_count(s);
-    AddChannels(s, {rank.begin() + begin, rank.begin() + begin + count});
+    AddChannels(s, {order.begin() + begin, order.begin() + begin + count});
     begin += count;
   }
 }
 
-// Deals the blocks of `shard`, whose ranks are given, to its channels.
-void ParameterClient::AddChannels(int shard, const std::vector<int>& rank) {
+// Deals the blocks of `shard`, whose order is given, to its channels.
+void ParameterClient::AddChannels(int shard, const std::vector<int>& order) {
   auto link = options_.transport->Connect(options_.addresses[shard]);
-  const int count = static_cast<int>(rank.size());
+  const int count = static_cast<int>(order.size());
   int channels = 1;
   if (options_.channels_per_peer > 1) {
     channels = std::clamp(link->UsefulStreams(options_.channels_per_peer), 1,
                           std::max(count, 1));
   }
-  int place = 0;
-  if (!shards_.empty()) {
-    place = first_.back() + shards_.back()->exchange->block_count();
+  int block_index = 0;
+  if (!channels_.empty()) {
+    block_index = first_block_of_channel_.back() +
+                  channels_.back()->exchange->block_count();
   }
   for (int c = 0; c < channels; ++c) {
     ShardExchange::Options exchange;
@@ -195,86 +196,87 @@ void ParameterClient::AddChannels(int shard, const std::vector<int>& rank) {
     exchange.clock = options_.clock;
     exchange.first_block = count * c / channels;
     const int end = count * (c + 1) / channels;
-    first_.push_back(place);
+    first_block_of_channel_.push_back(block_index);
     for (int i = exchange.first_block; i < end; ++i) {
-      Block& block = blocks_[place++];
-      block.shard = static_cast<int>(shards_.size());
+      Block& block = blocks_[block_index++];
+      block.channel = static_cast<int>(channels_.size());
       block.index = i - exchange.first_block;
       exchange.elements.push_back(block.range.count);
-      exchange.rank.push_back(rank[i]);
+      exchange.order.push_back(order[i]);
     }
-    auto way = std::make_unique<Shard>();
-    way->ps = shard;
-    way->link = c == 0 ? std::move(link)
-                       : options_.transport->Connect(options_.addresses[shard]);
-    way->exchange = std::make_unique<ShardExchange>(std::move(exchange));
-    shards_.push_back(std::move(way));
+    auto channel = std::make_unique<Channel>();
+    channel->ps = shard;
+    channel->link =
+        c == 0 ? std::move(link)
+               : options_.transport->Connect(options_.addresses[shard]);
+    channel->exchange = std::make_unique<ShardExchange>(std::move(exchange));
+    channels_.push_back(std::move(channel));
   }
 }
 
 // ------------------------------------------------------------ the I/O threads
 
-void ParameterClient::RunShard(int s) {
+void ParameterClient::RunChannel(int c) {
   MutexLock lock(&mutex_);
-  Shard& shard = *shards_[s];
+  Channel& channel = *channels_[c];
   while (!stop_) {
     ShardExchange::Action action =
-        shard.exchange->Next(shard.sending, shard.receiving);
+        channel.exchange->Next(channel.sending, channel.receiving);
     switch (action.kind) {
       case ShardExchange::Action::kConnect:
-        Connect(s);
+        Connect(c);
         break;
       case ShardExchange::Action::kSend:
-        Send(s, std::move(action));
+        Send(c, std::move(action));
         break;
       case ShardExchange::Action::kReceive:
-        Receive(s);
+        Receive(c);
         break;
       case ShardExchange::Action::kSleep:
-        shard.wake.WaitFor(
+        channel.wake.WaitFor(
             &mutex_, std::chrono::nanoseconds(std::max<int64_t>(
                          action.until_ns - options_.clock->NowNs(), 1000)));
         break;
       case ShardExchange::Action::kIdle:
       case ShardExchange::Action::kFailed:
-        shard.wake.Wait(&mutex_);
+        channel.wake.Wait(&mutex_);
         break;
     }
   }
 }
 
-void ParameterClient::Connect(int s) {
-  Shard& shard = *shards_[s];
-  shard.sending = shard.receiving = true;
+void ParameterClient::Connect(int c) {
+  Channel& channel = *channels_[c];
+  channel.sending = channel.receiving = true;
   mutex_.Unlock();
-  std::shared_ptr<PushPullStream> stream = shard.link->OpenPushPull();
+  std::shared_ptr<PushPullStream> stream = channel.link->OpenPushPull();
   mutex_.Lock();
-  shard.sending = shard.receiving = false;
-  shard.stream = std::move(stream);
-  shard.exchange->OnConnected();
+  channel.sending = channel.receiving = false;
+  channel.stream = std::move(stream);
+  channel.exchange->OnConnected();
   if (stop_) {
-    shard.stream->Cancel();
+    channel.stream->Cancel();
   }
 }
 
-void ParameterClient::Send(int s, ShardExchange::Action action) {
-  Shard& shard = *shards_[s];
-  std::shared_ptr<PushPullStream> stream = shard.stream;
+void ParameterClient::Send(int c, ShardExchange::Action action) {
+  Channel& channel = *channels_[c];
+  std::shared_ptr<PushPullStream> stream = channel.stream;
   std::span<const char> payload;
   std::function<void()> released;
   const float* from = nullptr;
   if (action.payload) {
     released = loans_.Add();
-    from = blocks_[first_[s] + action.block].from;
+    from = blocks_[first_block_of_channel_[c] + action.block].from;
   }
-  shard.sending = true;
-  if (!shard.receiving && shard.exchange->wants_in_flight() &&
+  channel.sending = true;
+  if (!channel.receiving && channel.exchange->wants_in_flight() &&
       stream->SendNeedsReceiver()) {
-    shard.wake.NotifyOne();  // to receive while this one sends
+    channel.wake.NotifyOne();  // to receive while this one sends
   }
   mutex_.Unlock();
   if (action.payload) {
-    payload = PayloadOf(s, from, &action.header);
+    payload = PayloadOf(c, from, &action.header);
     // Before its receipt can be there: who has that has the count.
     const MutexLock lock(&mutex_);
     counters_.bytes_sent += payload.size();
@@ -283,19 +285,19 @@ void ParameterClient::Send(int s, ShardExchange::Action action) {
       stream->Send(action.header, payload, std::move(released));
   stream.reset();
   mutex_.Lock();
-  shard.sending = false;
+  channel.sending = false;
   if (!status.ok()) {
-    shard.exchange->OnSendFailed();
+    channel.exchange->OnSendFailed();
     return;
   }
   if (action.header.has_push()) {
-    NotePushEvents(s);
+    NotePushEvents(c);
   }
 }
 
-std::span<const char> ParameterClient::PayloadOf(int s, const float* from,
+std::span<const char> ParameterClient::PayloadOf(int c, const float* from,
                                                  GradientChunk* header) const {
-  const BlockId id = {shards_[s]->ps, static_cast<int>(header->block())};
+  const BlockId id = {channels_[c]->ps, static_cast<int>(header->block())};
   if (encoder_ != nullptr) {
     const GradientEncoder::Encoded encoded =
         encoder_->Encode(id, header->push());
@@ -310,19 +312,19 @@ std::span<const char> ParameterClient::PayloadOf(int s, const float* from,
           static_cast<size_t>(range.count) * sizeof(float)};
 }
 
-void ParameterClient::Receive(int s) {
-  Shard& shard = *shards_[s];
-  std::shared_ptr<PushPullStream> stream = shard.stream;
+void ParameterClient::Receive(int c) {
+  Channel& channel = *channels_[c];
+  std::shared_ptr<PushPullStream> stream = channel.stream;
   ValueChunk answer;
   Payload payload;
-  shard.receiving = true;
+  channel.receiving = true;
   mutex_.Unlock();
   const absl::Status status = stream->Receive(&answer, &payload);
   mutex_.Lock();
   if (!status.ok()) {
-    shard.stream.reset();
+    channel.stream.reset();
     if (!stop_) {
-      shard.exchange->OnStreamEnd(status);
+      channel.exchange->OnStreamEnd(status);
       ++counters_.reconnects;
       if (absl::IsDataLoss(status)) {
         LOG_WARN("{}; it goes again", status.ToString());
@@ -331,14 +333,14 @@ void ParameterClient::Receive(int s) {
     mutex_.Unlock();
     stream.reset();  // its payloads come back here, or where Send returns
     mutex_.Lock();
-    shard.receiving = false;
-    NoteFailure(s);
+    channel.receiving = false;
+    NoteFailure(c);
     return;
   }
-  const bool was_done = shard.exchange->item_done();
-  const int index = shard.exchange->OnAnswer(answer, payload.bytes());
+  const bool was_done = channel.exchange->contribution_done();
+  const int index = channel.exchange->OnAnswer(answer, payload.bytes());
   if (index >= 0) {
-    const int block = first_[s] + index;
+    const int block = first_block_of_channel_[c] + index;
     float* const out = options_.parameters + blocks_[block].range.begin;
     const auto count = static_cast<size_t>(blocks_[block].range.count);
     mutex_.Unlock();
@@ -346,22 +348,22 @@ void ParameterClient::Receive(int s) {
     WEIR_CHECK(DecodeFloats(payload, answer.encoding(), count, out).ok());
     mutex_.Lock();
     counters_.bytes_received += payload.bytes();
-    shard.exchange->OnStored(index, answer.version());
+    channel.exchange->OnStored(index, answer.version());
     OnStored(block);
   }
-  shard.receiving = false;
-  if (shard.exchange->has_deferred()) {
-    shard.wake.NotifyOne();  // to send them again while this one receives
+  channel.receiving = false;
+  if (channel.exchange->has_deferred()) {
+    channel.wake.NotifyOne();  // to send them again while this one receives
   }
-  if (!was_done && shard.exchange->item_done()) {
+  if (!was_done && channel.exchange->contribution_done()) {
     changed_.NotifyAll();
-    NotePushEvents(s);
+    NotePushEvents(c);
   }
-  NoteFailure(s);
+  NoteFailure(c);
 }
 
-void ParameterClient::NoteFailure(int s) {
-  const absl::Status& status = shards_[s]->exchange->status();
+void ParameterClient::NoteFailure(int c) {
+  const absl::Status& status = channels_[c]->exchange->status();
   if (!status.ok() && status_.ok()) {
     status_ = status;
     changed_.NotifyAll();
@@ -374,15 +376,15 @@ void ParameterClient::Watch() {
   MutexLock lock(&mutex_);
   while (!stop_) {
     watch_.WaitFor(&mutex_, period);
-    for (size_t s = 0; s < shards_.size(); ++s) {
-      Look(static_cast<int>(s));
+    for (size_t c = 0; c < channels_.size(); ++c) {
+      Look(static_cast<int>(c));
     }
   }
 }
 
-void ParameterClient::Look(int s) {
-  ShardExchange* const exchange = shards_[s]->exchange.get();
-  std::shared_ptr<PushPullStream> stream = shards_[s]->stream;
+void ParameterClient::Look(int c) {
+  ShardExchange* const exchange = channels_[c]->exchange.get();
+  std::shared_ptr<PushPullStream> stream = channels_[c]->stream;
   if (stream != nullptr && exchange->WantsTraffic()) {
     mutex_.Unlock();
     const int64_t bytes = stream->BytesMoved();
@@ -391,7 +393,7 @@ void ParameterClient::Look(int s) {
   }
   const bool lost = exchange->CheckLost();
   if (lost) {
-    NoteFailure(s);
+    NoteFailure(c);
   }
   mutex_.Unlock();
   if (lost && stream != nullptr) {
@@ -401,16 +403,16 @@ void ParameterClient::Look(int s) {
   mutex_.Lock();
 }
 
-void ParameterClient::NotePushEvents(int s) {
+void ParameterClient::NotePushEvents(int c) {
   if (!options_.on_event) {
     return;
   }
   int unsent = 0;
   bool others_done = true;
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    unsent += shards_[i]->exchange->blocks_unsent();
-    others_done = others_done && (static_cast<int>(i) == s ||
-                                  shards_[i]->exchange->item_done());
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    unsent += channels_[i]->exchange->blocks_unsent();
+    others_done = others_done && (static_cast<int>(i) == c ||
+                                  channels_[i]->exchange->contribution_done());
   }
   const auto fire = [this](Event event, bool when)
                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -425,7 +427,7 @@ void ParameterClient::NotePushEvents(int s) {
   fire(Event::kHalfSent, unsent * 2 <= static_cast<int>(blocks_.size()));
   fire(Event::kAllSent, unsent == 0);
   fire(Event::kFirstShardDone,
-       shards_[s]->exchange->item_done() && !others_done);
+       channels_[c]->exchange->contribution_done() && !others_done);
 }
 
 // ----------------------------------------------------------------------- pull
@@ -434,7 +436,7 @@ absl::Status ParameterClient::StartPull(const Want& want,
                                         std::span<const int> variables) {
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(status_);
-  WEIR_CHECK(!item_open_);
+  WEIR_CHECK(!contribution_open_);
   std::vector<int> blocks;
   if (variables.empty()) {
     blocks = forward_blocks_;
@@ -442,7 +444,7 @@ absl::Status ParameterClient::StartPull(const Want& want,
     std::vector<bool> wanted(blocks_.size(), false);
     for (const int v : variables) {
       for (const Part& part : parts_of_[v]) {
-        wanted[part.place] = true;
+        wanted[part.block] = true;
       }
     }
     for (const int block : forward_blocks_) {
@@ -464,14 +466,14 @@ absl::Status ParameterClient::StartPull(const Want& want,
 
 void ParameterClient::BeginWants(const Want& want,
                                  const std::vector<int>& blocks, bool at_once) {
-  std::vector<std::vector<int>> of_shard(shards_.size());
+  std::vector<std::vector<int>> of_channel(channels_.size());
   for (const int block : blocks) {
-    of_shard[blocks_[block].shard].push_back(blocks_[block].index);
+    of_channel[blocks_[block].channel].push_back(blocks_[block].index);
   }
   NoteWanted(blocks);
-  for (size_t s = 0; s < shards_.size(); ++s) {
-    shards_[s]->exchange->StartWants(want, of_shard[s], at_once);
-    shards_[s]->wake.NotifyAll();
+  for (size_t c = 0; c < channels_.size(); ++c) {
+    channels_[c]->exchange->StartWants(want, of_channel[c], at_once);
+    channels_[c]->wake.NotifyAll();
   }
 }
 
@@ -491,12 +493,12 @@ void ParameterClient::OnStored(int block) {
   }
   if (--values_left_ == 0) {
     notify = true;
-    for (const auto& shard : shards_) {
-      shard->exchange->SetGate(true);
-      shard->wake.NotifyAll();
+    for (const auto& channel : channels_) {
+      channel->exchange->SetGate(true);
+      channel->wake.NotifyAll();
     }
     if (then_.has_value()) {
-      WantWithItem();
+      WantWithContribution();
     } else if (next_pull_.has_value()) {
       BeginWants(next_pull_->first, next_pull_->second);
       next_pull_.reset();
@@ -507,17 +509,18 @@ void ParameterClient::OnStored(int block) {
   }
 }
 
-// Asks for what follows the item, each block with its push or behind it.
-void ParameterClient::WantWithItem() {
+// Asks for what follows the contribution, each block with its push or behind
+// it.
+void ParameterClient::WantWithContribution() {
   NoteWanted(forward_blocks_);
-  for (const auto& shard : shards_) {
-    shard->exchange->WantWithItem(*then_);
+  for (const auto& channel : channels_) {
+    channel->exchange->WantWithContribution(*then_);
   }
   then_.reset();
 }
 
 bool ParameterClient::PullWaits() const {
-  return next_pull_.has_value() || (then_.has_value() && !item_open_);
+  return next_pull_.has_value() || (then_.has_value() && !contribution_open_);
 }
 
 bool ParameterClient::ValuesHere(int v) const {
@@ -542,24 +545,26 @@ absl::Status ParameterClient::WaitPull() {
   return interrupted_;
 }
 
-// ----------------------------------------------------------------------- item
+// -----------------------------------------------------------------------
+// contribution
 
-absl::Status ParameterClient::BeginItem(const ItemPush& item) {
+absl::Status ParameterClient::BeginContribution(
+    const ContributionPush& contribution) {
   WEIR_CHECK(options_.gradients != nullptr);
   MutexLock lock(&mutex_);
-  WEIR_CHECK(!item_open_);
+  WEIR_CHECK(!contribution_open_);
   WEIR_RETURN_IF_ERROR(
-      WaitUntil([this, &item]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return ItemDone() && !PullWaits() &&
-               (!item.then_at_once || values_left_ == 0);
+      WaitUntil([this, &contribution]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return ContributionDone() && !PullWaits() &&
+               (!contribution.then_at_once || values_left_ == 0);
       }));
   Push push;
-  push.set_item(item.item);
-  push.set_contribution(item.contribution);
-  if (item.weight != 1.0f) {
-    push.set_weight(item.weight);
+  push.set_sequence(contribution.sequence);
+  push.set_index_in_step(contribution.index_in_step);
+  if (contribution.weight != 1.0f) {
+    push.set_weight(contribution.weight);
   }
-  for (const Hyper& hyper : item.hyper) {
+  for (const Hyper& hyper : contribution.hyper) {
     *push.add_hyper() = hyper;
   }
   for (Block& block : blocks_) {
@@ -567,24 +572,24 @@ absl::Status ParameterClient::BeginItem(const ItemPush& item) {
     block.left_out.clear();
     block.from = nullptr;
   }
-  for (const auto& shard : shards_) {
-    shard->exchange->BeginItem(push);
-    shard->exchange->SetGate(values_left_ == 0);
+  for (const auto& channel : channels_) {
+    channel->exchange->BeginContribution(push);
+    channel->exchange->SetGate(values_left_ == 0);
   }
-  then_ = item.then;
-  if (then_.has_value() && item.then_at_once) {
+  then_ = contribution.then;
+  if (then_.has_value() && contribution.then_at_once) {
     BeginWants(*then_, forward_blocks_, /*at_once=*/true);
     then_.reset();
   } else if (then_.has_value() && values_left_ == 0) {
-    WantWithItem();
+    WantWithContribution();
   }
   events_fired_ = 0;
   variable_ready_.assign(variable_ready_.size(), false);
   left_out_.assign(variable_ready_.size(), false);
-  for (const int v : item.left_out) {
+  for (const int v : contribution.left_out) {
     left_out_[v] = true;
   }
-  item_open_ = true;
+  contribution_open_ = true;
   return absl::OkStatus();
 }
 
@@ -616,7 +621,7 @@ void ParameterClient::GradientsReady(
     }
     for (const Part& part : parts_of_[v]) {
       if (lent(part)) {
-        blocks_[part.place].from = from + part.segment.variable_offset;
+        blocks_[part.block].from = from + part.segment.variable_offset;
       }
     }
     VariableReady(v, /*left_out=*/false);
@@ -624,55 +629,57 @@ void ParameterClient::GradientsReady(
 }
 
 void ParameterClient::VariableReady(int v, bool left_out) {
-  WEIR_CHECK(item_open_);
+  WEIR_CHECK(contribution_open_);
   if (variable_ready_[v]) {
     return;
   }
   variable_ready_[v] = true;
   for (const Part& part : parts_of_[v]) {
-    Block& block = blocks_[part.place];
+    Block& block = blocks_[part.block];
     if (left_out) {
       block.left_out.push_back(static_cast<uint32_t>(v));
     }
     if (--block.not_ready > 0) {
       continue;
     }
-    Shard& shard = *shards_[block.shard];
+    Channel& channel = *channels_[block.channel];
     const bool payload = block.left_out.size() < block.variables.size();
-    shard.exchange->BlockReady(block.index, payload, std::move(block.left_out));
+    channel.exchange->BlockReady(block.index, payload,
+                                 std::move(block.left_out));
     block.left_out.clear();
-    shard.wake.NotifyOne();
+    channel.wake.NotifyOne();
   }
 }
 
-absl::Status ParameterClient::FinishItem() {
+absl::Status ParameterClient::FinishContribution() {
   MutexLock lock(&mutex_);
-  WEIR_CHECK(item_open_);
+  WEIR_CHECK(contribution_open_);
   for (size_t v = 0; v < variable_ready_.size(); ++v) {
     VariableReady(static_cast<int>(v), /*left_out=*/true);
   }
-  item_open_ = false;
+  contribution_open_ = false;
   return status_;
 }
 
-bool ParameterClient::ItemDone() const {
-  for (const auto& shard : shards_) {
-    if (!shard->exchange->item_done()) {
+bool ParameterClient::ContributionDone() const {
+  for (const auto& channel : channels_) {
+    if (!channel->exchange->contribution_done()) {
       return false;
     }
   }
   return true;
 }
 
-absl::StatusOr<ParameterClient::ItemResult> ParameterClient::WaitReceipts() {
-  ItemResult result;
+absl::StatusOr<ParameterClient::ContributionResult>
+ParameterClient::WaitReceipts() {
+  ContributionResult result;
   {
     MutexLock lock(&mutex_);
-    WEIR_CHECK(!item_open_);
-    WEIR_RETURN_IF_ERROR(WaitUntil(
-        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ItemDone(); }));
-    for (const auto& shard : shards_) {
-      const ShardExchange::Receipts& receipts = shard->exchange->receipts();
+    WEIR_CHECK(!contribution_open_);
+    WEIR_RETURN_IF_ERROR(WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                                       mutex_) { return ContributionDone(); }));
+    for (const auto& channel : channels_) {
+      const ShardExchange::Receipts& receipts = channel->exchange->receipts();
       result.duplicate_blocks += receipts.duplicates;
       result.staleness_sum += receipts.staleness_sum;
       result.staleness_count += receipts.staleness_count;
@@ -732,8 +739,8 @@ uint64_t ParameterClient::version_min() const {
   MutexLock lock(&mutex_);
   uint64_t version = ~uint64_t{0};
   for (const Block& block : blocks_) {
-    version =
-        std::min(version, shards_[block.shard]->exchange->version(block.index));
+    version = std::min(
+        version, channels_[block.channel]->exchange->version(block.index));
   }
   return version;
 }

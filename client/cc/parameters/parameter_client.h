@@ -1,27 +1,27 @@
 // The worker's side of the parameters: pull values in place, push gradients.
 //
-// Place: worker/train/train_loop and the public SDK (client/cc/weir.h) call it; it
-// speaks to every ps through a Transport. Blocks come and go while the caller
-// computes: a gradient leaves when the last one in its block is ready, values
-// arrive in the order in which forward needs them.
+// Place: worker/train/train_loop and the public SDK (client/cc/weir.h) call it;
+// it speaks to every ps through a Transport. Blocks come and go while the
+// caller computes: a gradient leaves when the last one in its block is ready,
+// values arrive in the order in which forward needs them.
 //
 // Terms
-//   item   one contribution's push: BeginItem, GradientReady..., FinishItem,
-//          WaitReceipts. One at a time.
+//   contribution   pushed by BeginContribution, GradientReady...,
+//                  FinishContribution and WaitReceipts; one at a time.
 //   pull   a set of blocks on its way into `parameters`; one at a time.
 //   want   which values: latest, or exactly version v (proto/ps.proto).
 //
 // Invariants
-//   I1. Every block of an item is applied exactly once per (slot, item),
-//       however often connections break: it is repeated until its receipt is
-//       in.
-//   I2. No block of an item leaves before every value of the pull before it is
-//       here, on every shard.
+//   I1. Every block of a contribution is applied exactly once per (slot,
+//       sequence), however often connections break: it is repeated until its
+//       receipt is in.
+//   I2. No block of a contribution leaves before every value of the pull before
+//       it is here, on every shard.
 //   I3. Gradients may change only between WaitReceipts and GradientReady;
-//       `parameters` only by a pull, which with ItemPush::then starts for a
-//       block when the last gradient in it is ready, in every mode: no value
-//       that backward may still read is overwritten. (then_at_once is for those
-//       who compute from a copy.)
+//       `parameters` only by a pull, which with ContributionPush::then starts
+//       for a block when the last gradient in it is ready, in every mode: no
+//       value that backward may still read is overwritten. (then_at_once is for
+//       those who compute from a copy.)
 // Threads: one caller, plus two threads per stream, so that gradients leave
 //   while answers are waited for, and one that watches for lost shards.
 //   Interrupt may be called on any thread.
@@ -90,21 +90,21 @@ class ParameterClient {
     absl::Status Validate() const;
   };
 
-  struct ItemPush {
-    uint64_t item = 0;
-    uint32_t contribution = 0;  // sync: index in the step
+  struct ContributionPush {
+    uint64_t sequence = 0;
+    uint32_t index_in_step = 0;  // sync
     float weight = 1.0f;
     std::vector<int> left_out = {};  // variables
     std::vector<Hyper> hyper = {};
-    // Values to read behind the item, everything. From GradientReady(v) on
-    // those of `v` may change.
+    // Values to read behind the contribution, everything. From GradientReady(v)
+    // on those of `v` may change.
     std::optional<Want> then = std::nullopt;
     // `then` is asked for now, not as gradients leave; nothing may compute from
     // `parameters` any more. Waits for the pull before it.
     bool then_at_once = false;
   };
 
-  struct ItemResult {
+  struct ContributionResult {
     bool bad = false;          // NaN or Inf: some block was left out
     std::string bad_variable;  // one of them
     uint64_t duplicate_blocks = 0;
@@ -130,28 +130,28 @@ class ParameterClient {
 
   // Starts to read `variables` (none: all). A pull under way is waited for
   // first by the I/O threads, not by the caller.
-  // REQUIRES: no item between BeginItem and FinishItem.
+  // REQUIRES: no contribution between BeginContribution and FinishContribution.
   absl::Status StartPull(const Want& want, std::span<const int> variables = {});
   // Waits until variable `v` is here, if a pull brings it.
   absl::Status WaitVariable(int v);
   absl::Status WaitPull();
 
-  // Starts an item. Waits for the receipts of the one before.
-  absl::Status BeginItem(const ItemPush& item);
+  // Starts a contribution. Waits for the receipts of the one before.
+  absl::Status BeginContribution(const ContributionPush& contribution);
   // The gradient (a buffer: the sample) of `v` is final. Once per variable; for
-  // variables left out by BeginItem, nothing.
+  // variables left out by BeginContribution, nothing.
   void GradientReady(int v);
   // The same of several, which are where the pairs say, of their variables'
   // shapes. They are copied at the edges of blocks alone, and may change after
   // WaitReceipts.
   void GradientsReady(std::span<const std::pair<int, const float*>> gradients);
   // Leaves out the variables that never became ready.
-  absl::Status FinishItem();
+  absl::Status FinishContribution();
   // Waits until every shard has settled every block and nothing reads
   // `gradients` any more.
-  absl::StatusOr<ItemResult> WaitReceipts();
+  absl::StatusOr<ContributionResult> WaitReceipts();
 
-  // Ends every wait for values, now and later, with `status`; an item in
+  // Ends every wait for values, now and later, with `status`; a contribution in
   // flight still gets its receipts.
   void Interrupt(const absl::Status& status);
 
@@ -160,14 +160,16 @@ class ParameterClient {
   Counters counters() const;
 
  private:
-  // One stream's way to a ps: a shard, or a range of its blocks when there are
-  // several channels to a peer; "shard" below is a place in shards_.
-  // All but `ps`, `link`, `wake` and `threads` is guarded by mutex_; a thread
-  // that is blocked in the stream holds its own reference to it. Both threads
-  // do the same: whatever is to be done and the other does not do. So one alone
-  // does both while that is enough, and nothing changes hands.
-  struct Shard {
-    int ps = 0;  // its shard
+  // One stream to a ps. It carries all blocks of that shard, or a range of them
+  // when there are several channels to a peer. A `channel` below is an index
+  // into channels_.
+  // All members but `ps`, `link`, `wake` and `threads` are guarded by mutex_; a
+  // thread that is blocked in the stream holds its own reference to it. Both
+  // threads run the same loop: each takes the next action that the other is not
+  // already doing. So one thread does all the work on a fast link while the
+  // other sleeps, and no work is handed from one to the other.
+  struct Channel {
+    int ps = 0;  // the number of its shard
     std::unique_ptr<ShardLink> link;
     std::unique_ptr<ShardExchange> exchange;
     std::shared_ptr<PushPullStream> stream;
@@ -176,20 +178,20 @@ class ParameterClient {
     CondVar wake;
     std::thread threads[2];
   };
-  // One block, known by its place in blocks_.
+  // One block. A `block` below is an index into blocks_.
   struct Block {
-    int shard = 0;  // place in shards_
+    int channel = 0;
     int index = 0;  // in its exchange
     FlatRange range;
     std::vector<int> variables;
-    // Of the item under way.
+    // Of the contribution under way.
     int not_ready = 0;
     std::vector<uint32_t> left_out;
     const float* from = nullptr;  // null: `gradients` has it
   };
   // One variable's part of one block.
   struct Part {
-    int place = 0;  // of the block
+    int block = 0;
     Segment segment;
     int64_t flat_begin = 0;
     bool whole = false;  // all of the block
@@ -197,31 +199,31 @@ class ParameterClient {
 
   explicit ParameterClient(Options options);
   void BuildBlocks();
-  void AddChannels(int shard, const std::vector<int>& rank)
+  void AddChannels(int shard, const std::vector<int>& order)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunShard(int shard);
+  void RunChannel(int channel);
   // These three drop the lock around the I/O.
-  void Connect(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Send(int shard, ShardExchange::Action action)
+  void Connect(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(int channel, ShardExchange::Action action)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What is sent for a chunk that has a payload, and its encoding.
-  std::span<const char> PayloadOf(int shard, const float* from,
+  std::span<const char> PayloadOf(int channel, const float* from,
                                   GradientChunk* header) const;
-  void Receive(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void NoteFailure(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Receive(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteFailure(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch();
   // Drops the lock for a while.
-  void Look(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Look(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginWants(const Want& want, const std::vector<int>& blocks,
                   bool at_once = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WantWithItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WantWithContribution() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteWanted(const std::vector<int>& blocks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnStored(int block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void VariableReady(int v, bool left_out)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void NotePushEvents(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool ItemDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NotePushEvents(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ContributionDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A pull waits for the one under way.
   bool PullWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ValuesHere(int v) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -234,12 +236,12 @@ class ParameterClient {
   std::unique_ptr<GradientEncoder> encoder_;  // null: F32 from `gradients`
   // Constant after construction.
   std::vector<std::vector<Part>> parts_of_;  // by variable
-  std::vector<int> forward_blocks_;          // places, in forward order
-  std::vector<int> first_;                   // by shards_: its first block
+  std::vector<int> forward_blocks_;          // in forward order
+  std::vector<int> first_block_of_channel_;
 
   mutable Mutex mutex_;
   std::vector<Block> blocks_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Shard>> shards_;  // members: see Shard
+  std::vector<std::unique_ptr<Channel>> channels_;  // members: see Channel
   CondVar changed_;  // something that a caller waits for
   CondVar watch_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
@@ -251,11 +253,12 @@ class ParameterClient {
   // A pull that starts when the one under way is complete.
   std::optional<std::pair<Want, std::vector<int>>> next_pull_
       ABSL_GUARDED_BY(mutex_);
-  // Item.
-  bool item_open_ ABSL_GUARDED_BY(mutex_) = false;
+  // Contribution.
+  bool contribution_open_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
-  std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);  // by BeginItem
-  // What is to be read behind the item, while the pull before it is under way.
+  std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);  // by BeginContribution
+  // What is to be read behind the contribution, while the pull before it is
+  // under way.
   std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
   int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
   Counters counters_ ABSL_GUARDED_BY(mutex_);

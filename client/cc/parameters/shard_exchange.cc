@@ -57,7 +57,7 @@ ShardExchange::ShardExchange(Options options)
       blocks_(options_.elements.size()),
       backoff_(options_.backoff_min),
       watch_(options_.lost_after) {
-  WEIR_CHECK(options_.rank.size() == options_.elements.size());
+  WEIR_CHECK(options_.order.size() == options_.elements.size());
 }
 
 void ShardExchange::NoteWork() {
@@ -87,7 +87,7 @@ void ShardExchange::StartWants(const Want& want, const std::vector<int>& blocks,
 
 void ShardExchange::QueueWant(int block) {
   blocks_[block].want = WantState::kQueued;
-  wants_queued_.insert({options_.rank[block], block});
+  wants_queued_.insert({options_.order[block], block});
 }
 
 void ShardExchange::SetWant(const Want& want, int blocks) {
@@ -99,7 +99,7 @@ void ShardExchange::SetWant(const Want& want, int blocks) {
   wants_left_ = blocks;
 }
 
-void ShardExchange::WantWithItem(const Want& want) {
+void ShardExchange::WantWithContribution(const Want& want) {
   SetWant(want, static_cast<int>(blocks_.size()));
   wants_with_push_ = wants_left_;
   for (Block& block : blocks_) {
@@ -109,8 +109,8 @@ void ShardExchange::WantWithItem(const Want& want) {
   }
 }
 
-void ShardExchange::BeginItem(const Push& push) {
-  WEIR_CHECK(item_done());
+void ShardExchange::BeginContribution(const Push& push) {
+  WEIR_CHECK(contribution_done());
   push_ = push;
   receipts_ = {};
   for (Block& block : blocks_) {
@@ -129,7 +129,7 @@ void ShardExchange::BlockReady(int block, bool payload,
   b.payload = payload;
   b.left_out = std::move(left_out);
   ++blocks_open_;
-  ready_.insert({options_.rank[block], block});
+  ready_.insert({options_.order[block], block});
 }
 
 ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
@@ -154,7 +154,7 @@ ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
   if (!deferred_.empty() && now >= deferred_until_ns_) {
     for (const int block : deferred_) {
       blocks_[block].push = PushState::kReady;
-      ready_.insert({options_.rank[block], block});
+      ready_.insert({options_.order[block], block});
     }
     deferred_.clear();
   }
@@ -207,7 +207,7 @@ ShardExchange::Action ShardExchange::SendPush() {
     }
     b.push = PushState::kSent;
     b.push_request = next_request_;
-    ready_.erase({options_.rank[block], block});
+    ready_.erase({options_.order[block], block});
     if (b.want == WantState::kWithPush) {
       --wants_with_push_;
       if (payload && !MayPark(want_)) {
@@ -292,12 +292,13 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
   if (!status_.ok()) {
     return;
   }
-  // The item that the shard expects may be ours after all, on another block:
-  // one resend of everything unacknowledged settles it.
+  // The contribution that the shard expects may be ours after all, on another
+  // block: one resend of everything unacknowledged settles it.
   const bool skipped = status.code() == absl::StatusCode::kOutOfRange &&
-                       !item_done() && skipped_item_ != push_.item();
+                       !contribution_done() &&
+                       skipped_sequence_ != push_.sequence();
   if (skipped) {
-    skipped_item_ = push_.item();
+    skipped_sequence_ = push_.sequence();
   }
   // Nothing of a damaged payload was taken, on either side: it goes again.
   const bool damaged = absl::IsDataLoss(status) && ++damaged_ < kDamagedMax;
@@ -313,9 +314,9 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
     if (block.push == PushState::kSent) {
       block.push = PushState::kReady;
       ++blocks_unsent_;
-      ready_.insert({options_.rank[i], static_cast<int>(i)});
+      ready_.insert({options_.order[i], static_cast<int>(i)});
       if (wanted) {
-        wants_queued_.erase({options_.rank[i], static_cast<int>(i)});
+        wants_queued_.erase({options_.order[i], static_cast<int>(i)});
         block.want = WantState::kWithPush;
         ++wants_with_push_;
       }
@@ -397,7 +398,8 @@ void ShardExchange::OnReceipt(const ValueChunk& answer) {
       answer.block() - static_cast<uint32_t>(options_.first_block);
   for (uint32_t i = first; i < first + count; ++i) {
     Block& block = blocks_[i];
-    if (block.push != PushState::kSent || receipt.item() != push_.item()) {
+    if (block.push != PushState::kSent ||
+        receipt.sequence() != push_.sequence()) {
       continue;
     }
     if (block.payload) {
@@ -435,7 +437,8 @@ void ShardExchange::OnStored(int block, uint64_t version) {
   blocks_[block].want = WantState::kNone;
   blocks_[block].version = version;
   if (!gate_open_) {
-    blocks_[block].base_version = version;  // of the pull before the item
+    blocks_[block].base_version =
+        version;  // of the pull before the contribution
   }
   --wants_left_;
 }

@@ -4,15 +4,15 @@
 // shard ask Next() what is left to them, do it, and report what happened.
 //
 // Terms
-//   item     the contribution that is being pushed; one at a time.
+//   contribution     what is being pushed; one at a time.
 //   want     a question for values of blocks; one set at a time. A want that
-//            goes with the item leaves when its block's push has left: values
-//            that need not be waited for are asked for in the push itself, and
-//            one answer brings both; others right behind it, as an answer that
-//            parks would hold up the receipt.
+//            goes with the contribution leaves when its block's push has left:
+//            values that need not be waited for are asked for in the push
+//            itself, and one answer brings both; others right behind it, as an
+//            answer that parks would hold up the receipt.
 //   gate     closed while any shard still owes values: nothing of step t+1
 //            leaves before step t+1 is here (DESIGN: sync).
-//   receipt  the shard's word that a block of the item is settled.
+//   receipt  the shard's word that a block of the contribution is settled.
 //
 // Invariants
 //   I1. A block is sent again, with the same identity, until its receipt is in.
@@ -26,8 +26,8 @@
 //   I4. Among ready blocks the one that forward needs first goes first.
 //   I5. With the gate open no block is asked for before its own push has left,
 //       but for wants that are to go at once.
-//   I6. A push names the version that its block had when the item began: from
-//       it the gradient was computed, whatever has come since.
+//   I6. A push names the version that its block had when the contribution
+//       began: from it the gradient was computed, whatever has come since.
 //   I7. Fails once, for good, when the shard is lost while work waits
 //       (peer_watch.h), or at the first answer that only the chief can mend.
 // Threads: compatible; ParameterClient serialises.
@@ -74,7 +74,7 @@ class ShardExchange {
     // Per block: floats, and its place in the order in which forward needs
     // blocks (smaller is earlier).
     std::vector<int64_t> elements;
-    std::vector<int> rank;
+    std::vector<int> order;
     int64_t in_flight_bytes_max = kInFlightBytesMax;
     std::chrono::milliseconds lost_after{10000};
     std::chrono::milliseconds backoff_min{100};
@@ -100,7 +100,7 @@ class ShardExchange {
     int64_t until_ns = 0;
   };
 
-  // What the receipts of an item say.
+  // What the receipts of a contribution say.
   struct Receipts {
     uint64_t staleness_sum = 0;
     uint64_t staleness_count = 0;
@@ -113,18 +113,19 @@ class ShardExchange {
 
   // --- What the owner wants.
 
-  // Asks for `blocks`, the earliest rank first; for one whose push has not left
+  // Asks for `blocks`, in their order; for one whose push has not left
   // yet, with it, unless `at_once`. REQUIRES: wants_left() == 0.
   void StartWants(const Want& want, const std::vector<int>& blocks,
                   bool at_once = false);
-  // Starts an item: every block waits for BlockReady. `push` has all but
-  // base_version and left_out. REQUIRES: item_done().
-  void BeginItem(const Push& push);
+  // Starts a contribution: every block waits for BlockReady. `push` has all but
+  // base_version and left_out. REQUIRES: contribution_done().
+  void BeginContribution(const Push& push);
   // Asks for every block with its push, or behind it.
-  // REQUIRES: wants_left() == 0; since BeginItem the gate was closed or no
+  // REQUIRES: wants_left() == 0; since BeginContribution the gate was closed or
+  //           no
   // block
   //           ready.
-  void WantWithItem(const Want& want);
+  void WantWithContribution(const Want& want);
   // The block may go: with its gradient, leaving out `left_out`, or as a
   // header (`payload` false: left out whole). REQUIRES: once per block.
   void BlockReady(int block, bool payload, std::vector<uint32_t> left_out);
@@ -166,7 +167,7 @@ class ShardExchange {
   bool wants_in_flight() const { return wanted_bytes_ > 0; }
   bool has_deferred() const { return !deferred_.empty(); }
   int blocks_unsent() const { return blocks_unsent_; }
-  bool item_done() const { return blocks_unacknowledged_ == 0; }
+  bool contribution_done() const { return blocks_unacknowledged_ == 0; }
   const Receipts& receipts() const { return receipts_; }
   uint64_t version(int block) const { return blocks_[block].version; }
   uint64_t incarnation() const { return incarnation_; }
@@ -177,8 +178,9 @@ class ShardExchange {
   enum class WantState : uint8_t { kNone, kWithPush, kQueued, kSent, kCopying };
 
   struct Block {
-    uint64_t version = 0;       // of the values last stored
-    uint64_t base_version = 0;  // of those that the item was computed from
+    uint64_t version = 0;  // of the values last stored
+    uint64_t base_version =
+        0;  // of those that the contribution was computed from
     PushState push = PushState::kNone;
     WantState want = WantState::kNone;
     bool payload = false;
@@ -208,12 +210,12 @@ class ShardExchange {
   Push push_;
   Want want_;
   bool gate_open_ = true;
-  std::set<std::pair<int, int>> ready_;         // (rank, block)
-  std::set<std::pair<int, int>> wants_queued_;  // (rank, block)
+  std::set<std::pair<int, int>> ready_;         // (order, block)
+  std::set<std::pair<int, int>> wants_queued_;  // (order, block)
   std::vector<int> deferred_;
   int64_t deferred_until_ns_ = 0;
-  int blocks_unsent_ = 0;          // of the item, counting those not ready
-  int blocks_unacknowledged_ = 0;  // of the item
+  int blocks_unsent_ = 0;  // of the contribution, counting those not ready
+  int blocks_unacknowledged_ = 0;  // of the contribution
   int blocks_open_ = 0;            // ready, sent or deferred
   int wants_left_ = 0;
   int wants_with_push_ = 0;  // of them, those whose push has not been sent
@@ -232,8 +234,8 @@ class ShardExchange {
   absl::Status last_error_;
   uint64_t incarnation_ = 0;
   int reconnects_ = 0;
-  int damaged_ = 0;                       // streams in a row
-  uint64_t skipped_item_ = ~uint64_t{0};  // OUT_OF_RANGE seen for it
+  int damaged_ = 0;                           // streams in a row
+  uint64_t skipped_sequence_ = ~uint64_t{0};  // OUT_OF_RANGE seen for it
   absl::Status status_;
 };
 

@@ -298,14 +298,14 @@ absl::Status TableClient::RunLookup(int s) {
   }
   Trouble trouble;
   while (true) {
-    std::shared_ptr<LookupStream> stream;
+    std::shared_ptr<PullRowsStream> stream;
     {
       MutexLock lock(&mutex_);
       WEIR_RETURN_IF_ERROR(interrupted_);
       stream = shard.stream;
     }
     if (stream == nullptr) {
-      stream = shard.link->OpenLookup();  // may ask the ps
+      stream = shard.link->OpenPullRows();  // may ask the ps
       MutexLock lock(&mutex_);
       WEIR_RETURN_IF_ERROR(interrupted_);
       if (stop_) {
@@ -359,7 +359,7 @@ absl::Status TableClient::RunLookup(int s) {
 }
 
 absl::Status TableClient::Ask(int s, Piece* piece, uint32_t request) {
-  LookupChunk chunk;
+  PullRowsChunk chunk;
   *chunk.mutable_sender() = options_.sender;
   *chunk.mutable_want() = want_;
   chunk.set_train(train_);

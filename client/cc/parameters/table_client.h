@@ -1,15 +1,17 @@
 // The worker's side of tables: rows by id from every shard, and their gradients
 // back.
 //
-// Place: beside ParameterClient, for the same items; worker/train/train_loop and the
-//   SDK call it. It spaces ids over the shards (common/job/row_hash.h), cuts them
-//   into pieces, repeats what a broken connection lost, and puts rows in order.
+// Place: beside ParameterClient, for the same contributions;
+// worker/train/train_loop and the
+//   SDK call it. It spaces ids over the shards (common/job/row_hash.h), cuts
+//   them into pieces, repeats what a broken connection lost, and puts rows in
+//   order.
 //
 // Terms
 //   lookup  rows of some tables; one at a time. The next batch's may be under
 //           way while the update of this one is.
-//   update  one item's gradients; one at a time. Every item needs one, empty if
-//           need be.
+//   update  one contribution's gradients; one at a time. Every contribution
+//           needs one, empty if need be.
 //
 // Invariants
 //   I1. An update is applied once on every shard, however often it is sent.
@@ -74,15 +76,15 @@ class TableClient {
   // By shard: the version that a lookup read.
   using Versions = std::vector<uint64_t>;
 
-  struct ItemPush {
-    uint64_t item = 0;
-    uint32_t contribution = 0;  // sync: index in the step
+  struct ContributionPush {
+    uint64_t sequence = 0;
+    uint32_t index_in_step = 0;  // sync
     float weight = 1.0f;
     Versions versions;  // of the lookup that the gradients come from
     std::vector<TableRate> rates = {};
   };
 
-  struct ItemResult {
+  struct ContributionResult {
     bool bad = false;         // NaN or Inf: some shard left the update out
     std::string bad_table;    // one of them
     uint64_t duplicates = 0;  // shards
@@ -115,9 +117,9 @@ class TableClient {
 
   // The spans must stay until WaitUpdate returns. REQUIRES: no update is under
   // way.
-  absl::Status StartUpdate(const ItemPush& push,
+  absl::Status StartUpdate(const ContributionPush& push,
                            std::span<const Gradients> gradients);
-  absl::StatusOr<ItemResult> WaitUpdate();
+  absl::StatusOr<ContributionResult> WaitUpdate();
 
   // Ends every wait for rows, now and later, with `status`; an update under way
   // still gets its receipts.
@@ -166,11 +168,11 @@ class TableClient {
     explicit Shard(std::chrono::milliseconds lost_after) : watch(lost_after) {}
 
     std::unique_ptr<ShardLink> link;
-    std::shared_ptr<LookupStream> stream;
+    std::shared_ptr<PullRowsStream> stream;
     Lane lanes[2];    // by Kind
     PeerWatch watch;  // of the lookup
     uint64_t version = 0;
-    UpdateReply reply;
+    PushRowsReply reply;
     uint64_t incarnation = 0;
     // Lists that the shard was sent: names with their counts.
     absl::flat_hash_set<std::pair<uint64_t, uint32_t>> known;
@@ -193,7 +195,7 @@ class TableClient {
   absl::Status Ask(int shard, Piece* piece, uint32_t request);
   absl::Status Take(int shard, const RowChunk& header, const Payload& payload);
   absl::Status RunUpdate(int shard);
-  absl::StatusOr<UpdateReply> SendUpdate(int shard);
+  absl::StatusOr<PushRowsReply> SendUpdate(int shard);
   // The piece's gradients, one list after another: the caller's own where they
   // lie so, else copied into `gathered`.
   const float* GradientsOf(const Piece& piece,
@@ -233,7 +235,7 @@ class TableClient {
   bool train_ = false;
   std::vector<Wanted> wanted_;
   std::vector<std::vector<Piece>> lookup_pieces_;  // by shard
-  ItemPush push_;
+  ContributionPush push_;
   std::vector<Gradients> gradients_;
   std::vector<std::vector<Piece>> update_pieces_;
 };

@@ -27,7 +27,7 @@ int64_t Ns(std::chrono::milliseconds time) { return time.count() * 1000000; }
 
 // A thread may be blocked in a stream of a ps that is gone.
 void TableClient::Look(Shard* shard) {
-  const std::shared_ptr<LookupStream> stream = shard->stream;
+  const std::shared_ptr<PullRowsStream> stream = shard->stream;
   const int64_t now = options_.clock->NowNs();
   if (stream != nullptr && shard->watch.WantsTraffic(now)) {
     mutex_.Unlock();

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kDeferPause{10};
 
 }  // namespace
 
-absl::Status TableClient::StartUpdate(const ItemPush& push,
+absl::Status TableClient::StartUpdate(const ContributionPush& push,
                                       std::span<const Gradients> gradients) {
   for (const Gradients& list : gradients) {
     WEIR_RETURN_IF_ERROR(Check(list.table, list.ids));
@@ -40,9 +40,9 @@ absl::Status TableClient::StartUpdate(const ItemPush& push,
   return absl::OkStatus();
 }
 
-absl::StatusOr<TableClient::ItemResult> TableClient::WaitUpdate() {
+absl::StatusOr<TableClient::ContributionResult> TableClient::WaitUpdate() {
   WEIR_RETURN_IF_ERROR(Wait(Kind::kUpdate));
-  ItemResult result;
+  ContributionResult result;
   MutexLock lock(&mutex_);
   for (const std::unique_ptr<Shard>& shard : shards_) {
     const Receipt& receipt = shard->reply.receipt();
@@ -71,7 +71,7 @@ absl::Status TableClient::RunUpdate(int s) {
   Shard& shard = *shards_[static_cast<size_t>(s)];
   Trouble trouble;
   while (true) {
-    absl::StatusOr<UpdateReply> reply = SendUpdate(s);
+    absl::StatusOr<PushRowsReply> reply = SendUpdate(s);
     if (reply.ok()) {
       trouble = {};
       WEIR_RETURN_IF_ERROR(Named(s, CheckIncarnation(s, reply->incarnation())));
@@ -117,14 +117,14 @@ const float* TableClient::GradientsOf(
   return gathered->get();
 }
 
-absl::StatusOr<UpdateReply> TableClient::SendUpdate(int s) {
+absl::StatusOr<PushRowsReply> TableClient::SendUpdate(int s) {
   std::vector<Piece>& pieces = update_pieces_[static_cast<size_t>(s)];
   size_t next = 0;
   // Both stay until the last byte has left, by piece.
   std::vector<std::unique_ptr<float[]>> gathered(pieces.size());
   std::vector<std::vector<char>> encoded(pieces.size());
   uint64_t bytes = 0;
-  const auto fill = [&](UpdateChunk* chunk, std::span<const char>* payload) {
+  const auto fill = [&](PushRowsChunk* chunk, std::span<const char>* payload) {
     if (next == pieces.size()) {
       return false;
     }
@@ -132,9 +132,9 @@ absl::StatusOr<UpdateReply> TableClient::SendUpdate(int s) {
     chunk->Clear();
     *chunk->mutable_sender() = options_.sender;
     Push* const push = chunk->mutable_push();
-    push->set_item(push_.item);
+    push->set_sequence(push_.sequence);
     push->set_base_version(push_.versions[static_cast<size_t>(s)]);
-    push->set_contribution(push_.contribution);
+    push->set_index_in_step(push_.index_in_step);
     push->set_weight(push_.weight);
     if (next == 0) {
       for (const TableRate& rate : push_.rates) {
@@ -162,9 +162,9 @@ absl::StatusOr<UpdateReply> TableClient::SendUpdate(int s) {
     chunk->set_last(next == pieces.size());
     return true;
   };
-  WEIR_ASSIGN_OR_RETURN(
-      UpdateReply reply,
-      shards_[static_cast<size_t>(s)]->link->Update(options_.lost_after, fill));
+  WEIR_ASSIGN_OR_RETURN(PushRowsReply reply,
+                        shards_[static_cast<size_t>(s)]->link->PushRows(
+                            options_.lost_after, fill));
   if (!reply.unknown_list()) {
     uint64_t rows = 0;
     for (const Piece& piece : pieces) {

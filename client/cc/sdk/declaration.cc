@@ -77,7 +77,7 @@ void SetAdam(const Optimizer& from, Proto* to) {
 Group ToGroup(const Optimizer& optimizer) {
   Group group;
   group.mutable_schedule()->set_learning_rate(optimizer.learning_rate);
-  weir::Optimizer* const proto = group.mutable_optimizer();
+  weir::OptimizerSpec* const proto = group.mutable_optimizer();
   switch (optimizer.kind) {
     case Optimizer::Kind::kSgd:
       SetSgd(optimizer, proto->mutable_sgd());
@@ -241,11 +241,11 @@ absl::Status CheckOptions(const Options& options) {
     return absl::InvalidArgumentError(
         "Options.ps is empty: name the parameter servers, or call FromEnv()");
   }
-  if (options.worker_count < 1 || options.worker_index < 0 ||
-      options.worker_index >= options.worker_count) {
+  if (options.worker_count < 1 || options.rank < 0 ||
+      options.rank >= options.worker_count) {
     return absl::InvalidArgumentError(
-        absl::StrCat("worker_index ", options.worker_index,
-                     " is not below worker_count ", options.worker_count));
+        absl::StrCat("rank ", options.rank, " is not below worker_count ",
+                     options.worker_count));
   }
   if (!(options.lost_after_seconds > 0.0) ||
       !(options.start_wait_seconds > 0.0)) {

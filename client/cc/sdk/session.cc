@@ -202,7 +202,7 @@ absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
   sender_.Clear();
   sender_.set_job(options_.job);
   sender_.set_layout_fingerprint(layout_->fingerprint());
-  if (options_.worker_index == 0) {
+  if (options_.rank == 0) {
     std::vector<HelloReply> hellos;
     for (const auto& link : links_) {
       WEIR_ASSIGN_OR_RETURN(hellos.emplace_back(), link->Hello(kCallTimeout));
@@ -221,7 +221,7 @@ absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   options.register_timeout = kRegisterTimeout;
   options.lost_after = std::chrono::milliseconds(
       static_cast<int64_t>(options_.start_wait_seconds * 1000.0));
-  options.request.set_index(static_cast<uint32_t>(options_.worker_index));
+  options.request.set_rank(static_cast<uint32_t>(options_.rank));
   options.request.set_process(process_);
   options.request.set_host(HostName());
   *options.request.mutable_declaration() = declaration_;
@@ -252,7 +252,7 @@ absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
                           links_[s]->Hello(kCallTimeout));
     WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
   }
-  item_ = grant.next_item();
+  sequence_ = grant.next_sequence();
   pushes_before_ = grant.pushes_before();
   base_version_ = grant.base_version();
   chief_ = std::move(chief);
@@ -296,7 +296,7 @@ absl::StatusOr<HelloReply> Session::WaitUntilActive(size_t s,
     WEIR_ASSIGN_OR_RETURN(const HelloReply hello, Hello(s, deadline_ns));
     // Worker 0 made them; the others wait until it opened them.
     if (hello.state() == ACTIVE ||
-        (options_.worker_index == 0 && hello.state() == LOADED)) {
+        (options_.rank == 0 && hello.state() == LOADED)) {
       return hello;
     }
     if (Clock::Real()->NowNs() >= deadline_ns) {
@@ -344,12 +344,12 @@ absl::Status Session::Join() {
     WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
     sender_.set_history(hello.history());
   }
-  const uint32_t slot = static_cast<uint32_t>(options_.worker_index);
+  const uint32_t slot = static_cast<uint32_t>(options_.rank);
   WEIR_ASSIGN_OR_RETURN(const TakenSlot taken,
                         TakeSlot(Calls(), sender_, slot, process_));
   sender_.set_slot(slot);
   sender_.set_generation(taken.generation);
-  item_ = taken.next_item;
+  sequence_ = taken.next_sequence;
   return absl::OkStatus();
 }
 
@@ -357,7 +357,7 @@ absl::Status Session::RetireSlot() {
   SetSlotsRequest request;
   *request.mutable_sender() = sender_;
   SetSlotsRequest::Slot* const entry = request.add_slot();
-  entry->set_slot(static_cast<uint32_t>(options_.worker_index));
+  entry->set_slot(static_cast<uint32_t>(options_.rank));
   entry->set_generation(sender_.generation());
   entry->set_retired(true);
   entry->set_process(process_);
@@ -368,9 +368,9 @@ absl::Status Session::RetireSlot() {
 }
 
 std::optional<uint64_t> Session::NextVersion() const {
-  // One item a step: the step is the item.
+  // A slot brings one contribution a step: its sequence number is the step.
   return options_.mode == Mode::kSync
-             ? std::optional<uint64_t>(base_version_ + item_)
+             ? std::optional<uint64_t>(base_version_ + sequence_)
              : std::nullopt;
 }
 
@@ -383,7 +383,7 @@ Want Session::NextWant() const {
   }
   want.set_latest(true);
   if (options_.mode == Mode::kBoundedStaleness) {
-    want.set_clock(item_);
+    want.set_clock(sequence_);
   }
   return want;
 }
@@ -411,37 +411,37 @@ absl::StatusOr<std::vector<int>> Session::Find(
 }
 
 absl::Status Session::Begin(const PushOptions& push) {
-  if (item_state_ == Item::kBegun) {
+  if (contribution_state_ == ContributionState::kBegun) {
     return absl::FailedPreconditionError(
         "a push is open: call EndPush and Wait first");
   }
-  // Ends what may still be under way, then nothing moves item_.
+  // Ends what may still be under way, then nothing moves sequence_.
   WEIR_RETURN_IF_ERROR(Wait());
   WEIR_ASSIGN_OR_RETURN(std::vector<TableRate> rates, CheckPush(push));
   WEIR_RETURN_IF_ERROR(EnterPush());
-  ParameterClient::ItemPush item;
-  item.item = item_;
-  item.contribution = static_cast<uint32_t>(options_.worker_index);
-  item.weight = push.weight;
-  item.hyper = ToHyper(push.settings);
+  ParameterClient::ContributionPush contribution;
+  contribution.sequence = sequence_;
+  contribution.index_in_step = static_cast<uint32_t>(options_.rank);
+  contribution.weight = push.weight;
+  contribution.hyper = ToHyper(push.settings);
   const std::optional<uint64_t> version = NextVersion();
-  ++item_;
+  ++sequence_;
   if (push.pull) {
-    item.then = NextWant();
+    contribution.then = NextWant();
   }
-  const absl::Status status = client_->BeginItem(item);
+  const absl::Status status = client_->BeginContribution(contribution);
   if (!status.ok()) {
-    --item_;
+    --sequence_;
     if (chief_ != nullptr) {
-      chief_->LeaveItem(item_, {});
+      chief_->LeaveContribution(sequence_, {});
     }
     return status;
   }
-  item_state_ = Item::kBegun;
+  contribution_state_ = ContributionState::kBegun;
   if (tables_ != nullptr) {
-    tables_->Begin({.item = item.item,
-                    .contribution = item.contribution,
-                    .weight = item.weight,
+    tables_->Begin({.sequence = contribution.sequence,
+                    .index_in_step = contribution.index_in_step,
+                    .weight = contribution.weight,
                     .versions = {},
                     .rates = std::move(rates)},
                    version);
@@ -471,7 +471,7 @@ absl::StatusOr<std::vector<TableRate>> Session::CheckPush(
 
 absl::Status Session::EnterPush() {
   while (chief_ != nullptr) {
-    const auto entered = chief_->EnterItemWithin(kLookUpEvery);
+    const auto entered = chief_->EnterContributionWithin(kLookUpEvery);
     if (entered.has_value() && *entered) {
       break;
     }
@@ -481,7 +481,7 @@ absl::Status Session::EnterPush() {
 }
 
 absl::Status Session::CheckReady(int tensor) const {
-  if (item_state_ != Item::kBegun) {
+  if (contribution_state_ != ContributionState::kBegun) {
     return absl::FailedPreconditionError("no push is open: call BeginPush");
   }
   if (tensor < 0 || tensor >= static_cast<int>(layout_->variables().size())) {
@@ -507,7 +507,7 @@ absl::Status Session::Ready(
 }
 
 absl::Status Session::Rows(std::span<const RowGradients> gradients) {
-  if (item_state_ != Item::kBegun) {
+  if (contribution_state_ != ContributionState::kBegun) {
     return absl::FailedPreconditionError("no push is open: call BeginPush");
   }
   return tables_ == nullptr ? NoTables() : tables_->Push(gradients);
@@ -530,27 +530,27 @@ void Session::GiveUpLookup() {
 }
 
 absl::Status Session::End() {
-  if (item_state_ != Item::kBegun) {
+  if (contribution_state_ != ContributionState::kBegun) {
     return absl::FailedPreconditionError("no push is open: call BeginPush");
   }
-  item_state_ = Item::kSent;
-  const absl::Status status = client_->FinishItem();
+  contribution_state_ = ContributionState::kSent;
+  const absl::Status status = client_->FinishContribution();
   return status.ok() && tables_ != nullptr ? tables_->End() : status;
 }
 
 absl::Status Session::Wait() {
-  if (item_state_ == Item::kBegun) {
+  if (contribution_state_ == ContributionState::kBegun) {
     return absl::FailedPreconditionError("a push is open: call EndPush first");
   }
   absl::Status bad;
-  if (item_state_ == Item::kSent) {
-    WEIR_ASSIGN_OR_RETURN(ParameterClient::ItemResult result,
+  if (contribution_state_ == ContributionState::kSent) {
+    WEIR_ASSIGN_OR_RETURN(ParameterClient::ContributionResult result,
                           client_->WaitReceipts());
-    TableClient::ItemResult rows;
+    TableClient::ContributionResult rows;
     if (tables_ != nullptr) {
       WEIR_ASSIGN_OR_RETURN(rows, tables_->Wait());
     }
-    item_state_ = Item::kNone;
+    contribution_state_ = ContributionState::kNone;
     if (rows.bad) {
       bad = absl::OutOfRangeError(absl::StrCat(
           "a gradient of table '", rows.bad_table, "' has NaN or Inf"));
@@ -561,7 +561,7 @@ absl::Status Session::Wait() {
     }
     result.bad = !bad.ok();
     if (chief_ != nullptr) {
-      chief_->LeaveItem(item_, result);
+      chief_->LeaveContribution(sequence_, result);
     }
   }
   WEIR_RETURN_IF_ERROR(client_->WaitPull());

@@ -78,10 +78,10 @@ class Session {
         std::pair<std::shared_ptr<float>, std::shared_ptr<float>>>(parameters_,
                                                                    gradients_);
   }
-  uint64_t pushes() const { return pushes_before_ + item_; }
+  uint64_t pushes() const { return pushes_before_ + sequence_; }
 
  private:
-  enum class Item { kNone, kBegun, kSent };
+  enum class ContributionState { kNone, kBegun, kSent };
 
   absl::Status BuildLayout(const std::vector<Tensor>& tensors,
                            const std::vector<Table>& tables);
@@ -108,9 +108,9 @@ class Session {
   absl::Status CreateClient();
   absl::Status CheckReady(int tensor) const;
   Want NextWant() const;
-  // Sync: of the step of item_.
+  // Sync: of the step of sequence_.
   std::optional<uint64_t> NextVersion() const;
-  // That `push` can be sent as item_; gives the rates of tables.
+  // That `push` can be sent as sequence_; gives the rates of tables.
   absl::StatusOr<std::vector<TableRate>> CheckPush(
       const PushOptions& push) const;
   std::span<float> Part(float* flat, const std::string& name) const;
@@ -132,9 +132,9 @@ class Session {
   std::unique_ptr<ParameterClient> client_;
   std::unique_ptr<SessionTables> tables_;  // null without tables
   uint64_t pushes_before_ = 0;             // in earlier histories
-  uint64_t base_version_ = 0;              // sync: of item 0
-  uint64_t item_ = 0;                      // the next one
-  Item item_state_ = Item::kNone;
+  uint64_t base_version_ = 0;              // sync: of contribution 0
+  uint64_t sequence_ = 0;                  // the next one
+  ContributionState contribution_state_ = ContributionState::kNone;
 };
 
 }  // namespace weir::sdk

@@ -136,16 +136,16 @@ absl::StatusOr<TakenSlot> TakeSlot(const StartCalls& calls,
                    absl::StrCat("worker ", slot, ": ", calls.names[s])));
     }
     // Only now nobody else can move the slot's marks.
-    uint64_t next_item = ~uint64_t{0};
+    uint64_t next_sequence = ~uint64_t{0};
     for (size_t s = 0; s < shards; ++s) {
       WEIR_ASSIGN_OR_RETURN(const HelloReply hello, Ask(calls, s));
       for (const SlotStatus& status : hello.slot()) {
         if (status.slot() == slot) {
-          next_item = std::min(next_item, status.next_item_min());
+          next_sequence = std::min(next_sequence, status.next_sequence_min());
         }
       }
     }
-    taken.next_item = next_item == ~uint64_t{0} ? 0 : next_item;
+    taken.next_sequence = next_sequence == ~uint64_t{0} ? 0 : next_sequence;
     return taken;
   }
   return absl::PermissionDeniedError(

@@ -62,7 +62,7 @@ absl::Status AssignPieces(const StartCalls& calls, size_t s,
 
 struct TakenSlot {
   uint32_t generation = 0;
-  uint64_t next_item = 0;  // the smallest mark once nobody else can move it
+  uint64_t next_sequence = 0;  // the smallest mark once nobody else can move it
 };
 // Takes `slot` on every shard for `process`, as `sender`'s job and history.
 // REQUIRES: every shard is LOADED or ACTIVE.

@@ -164,7 +164,7 @@ absl::Status SessionTables::Check(std::span<const RowGradients> gradients,
   return absl::OkStatus();
 }
 
-void SessionTables::Begin(TableClient::ItemPush push,
+void SessionTables::Begin(TableClient::ContributionPush push,
                           std::optional<uint64_t> version) {
   push_ = std::move(push);
   version_ = version;

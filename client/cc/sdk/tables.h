@@ -6,7 +6,8 @@
 // Invariants
 //   I1. What servers answer is written to memory of this class; the caller's is
 //       touched by WaitLookup alone. So a wait may be given up at any time.
-//   I2. Every item sends one update to every shard: End sends an empty one
+//   I2. Every contribution sends one update to every shard: End sends an empty
+//       one
 //   where
 //       Push was not called.
 //   I3. An update names the oldest version that a lookup to train from has read
@@ -61,12 +62,13 @@ class SessionTables {
   absl::Status Check(std::span<const RowGradients> gradients,
                      std::optional<uint64_t> version) const;
 
-  // One item: Begin, Push or not, End, Wait.
-  void Begin(TableClient::ItemPush push, std::optional<uint64_t> version);
-  // Reads `gradients` before it returns. Once an item.
+  // One contribution: Begin, Push or not, End, Wait.
+  void Begin(TableClient::ContributionPush push,
+             std::optional<uint64_t> version);
+  // Reads `gradients` before it returns. Once a contribution.
   absl::Status Push(std::span<const RowGradients> gradients);
   absl::Status End();
-  absl::StatusOr<TableClient::ItemResult> Wait() {
+  absl::StatusOr<TableClient::ContributionResult> Wait() {
     return client_->WaitUpdate();
   }
 
@@ -103,9 +105,9 @@ class SessionTables {
   TableClient::Versions newest_;  // that any lookup read
   // Oldest since the last update; empty: there was no lookup.
   TableClient::Versions oldest_;
-  TableClient::ItemPush push_;
-  std::optional<uint64_t> version_;  // sync: of the item
-  bool pushed_ = true;               // the item's update is on its way
+  TableClient::ContributionPush push_;
+  std::optional<uint64_t> version_;  // sync: of the contribution
+  bool pushed_ = true;               // the contribution's update is on its way
   std::vector<Sums> sums_;
   std::unique_ptr<TableClient> client_;  // last: its threads use what is above
 };

@@ -33,7 +33,7 @@ Status Options::FromEnv() {
   }
   ps = cluster->ps_addresses();
   chief = cluster->has_chief() ? cluster->chief_address() : "";
-  worker_index = cluster->task()->index;
+  rank = cluster->task()->index;
   worker_count = std::max(cluster->worker_count(), 1);
   // Read once, before any thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
   if (const char* const choice = std::getenv("WEIR_TRANSPORT")) {

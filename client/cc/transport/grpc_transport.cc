@@ -21,6 +21,7 @@
 #include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_deadline.h"
 #include "proto/wire/grpc_status.h"
+#include "proto/wire/wire_version.h"
 
 namespace weir {
 namespace {
@@ -100,7 +101,8 @@ void SetTimeout(grpc::ClientContext* context, ShardLink::Timeout timeout) {
   context->set_deadline(DeadlineAfter(timeout));
 }
 
-// ----------------------------------------------------------- PushPull, Lookup
+// ----------------------------------------------------------- PushPull,
+// PullRows
 
 // A stream of messages both ways. One thread may Write while another Reads.
 class GrpcStream {
@@ -243,16 +245,16 @@ class GrpcPushPullStream : public PushPullStream {
   GrpcStream stream_;
 };
 
-class GrpcLookupStream : public LookupStream {
+class GrpcPullRowsStream : public PullRowsStream {
  public:
-  explicit GrpcLookupStream(std::shared_ptr<const Peer> peer)
+  explicit GrpcPullRowsStream(std::shared_ptr<const Peer> peer)
       : stream_(std::move(peer), Method()) {}
 
-  absl::Status Send(const LookupChunk& request) override {
+  absl::Status Send(const PullRowsChunk& request) override {
     if (!stream_.peer().checksum) {
       return stream_.Write(EncodeMessage(request));
     }
-    LookupChunk checked = request;
+    PullRowsChunk checked = request;
     checked.mutable_want()->set_checksum(true);
     return stream_.Write(EncodeMessage(checked));
   }
@@ -265,14 +267,14 @@ class GrpcLookupStream : public LookupStream {
 
  private:
   static const RpcMethod& Method() {
-    static const RpcMethod method("/weir.ParameterServer/Lookup",
+    static const RpcMethod method("/weir.ParameterServer/PullRows",
                                   RpcMethod::BIDI_STREAMING);
     return method;
   }
   GrpcStream stream_;
 };
 
-// ------------------------------------------------------ Push, Assign, Update
+// ------------------------------------------------------ Push, Assign, PushRows
 
 // Sends what `next` gives and waits for the one answer.
 template <typename Reply, typename Chunk>
@@ -378,17 +380,17 @@ class GrpcShardLink : public ShardLink {
     return SendAll<PushReply>(*peer_, method, timeout, next);
   }
 
-  std::unique_ptr<LookupStream> OpenLookup() override {
-    return std::make_unique<GrpcLookupStream>(peer_);
+  std::unique_ptr<PullRowsStream> OpenPullRows() override {
+    return std::make_unique<GrpcPullRowsStream>(peer_);
   }
 
-  absl::StatusOr<UpdateReply> Update(
+  absl::StatusOr<PushRowsReply> PushRows(
       Timeout timeout,
-      const std::function<bool(UpdateChunk*, std::span<const char>*)>& next)
+      const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next)
       override {
-    static const RpcMethod method("/weir.ParameterServer/Update",
+    static const RpcMethod method("/weir.ParameterServer/PushRows",
                                   RpcMethod::CLIENT_STREAMING);
-    return SendAll<UpdateReply>(*peer_, method, timeout, next);
+    return SendAll<PushRowsReply>(*peer_, method, timeout, next);
   }
 
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
@@ -408,7 +410,14 @@ class GrpcShardLink : public ShardLink {
   absl::StatusOr<HelloReply> Hello(Timeout timeout) override {
     HelloRequest request;
     request.set_chief(chief_);
-    return Unary<HelloReply>(&ParameterServer::Stub::Hello, request, timeout);
+    request.set_wire_version(kWireVersion);
+    absl::StatusOr<HelloReply> reply =
+        Unary<HelloReply>(&ParameterServer::Stub::Hello, request, timeout);
+    if (reply.ok()) {
+      WEIR_RETURN_IF_ERROR(CheckWireVersion(absl::StrCat("ps ", peer_->address),
+                                            reply->wire_version()));
+    }
+    return reply;
   }
 
   void SpeakAsChief() override { chief_ = true; }

@@ -8,7 +8,7 @@ namespace weir {
 namespace {
 
 // Pieces of an update whose memory the ps may still have to read.
-constexpr int kUpdateAhead = 4;
+constexpr int kPushAhead = 4;
 
 template <class Chunk>
 absl::Status Parse(const ShmConnection::Answer& answer, Chunk* chunk) {
@@ -46,13 +46,13 @@ class ShmPushPull : public PushPullStream {
   const std::unique_ptr<ShmConnection> connection_;
 };
 
-class ShmLookup : public LookupStream {
+class ShmPullRows : public PullRowsStream {
  public:
-  explicit ShmLookup(std::unique_ptr<ShmConnection> connection)
+  explicit ShmPullRows(std::unique_ptr<ShmConnection> connection)
       : connection_(std::move(connection)) {}
 
-  absl::Status Send(const LookupChunk& request) override {
-    return connection_->Send(ShmRequest::kLookup, request.SerializeAsString(),
+  absl::Status Send(const PullRowsChunk& request) override {
+    return connection_->Send(ShmRequest::kPullRows, request.SerializeAsString(),
                              {}, nullptr);
   }
 
@@ -76,24 +76,24 @@ std::unique_ptr<PushPullStream> MakeShmPushPull(
   return std::make_unique<ShmPushPull>(std::move(connection));
 }
 
-std::unique_ptr<LookupStream> MakeShmLookup(
+std::unique_ptr<PullRowsStream> MakeShmPullRows(
     std::unique_ptr<ShmConnection> connection) {
-  return std::make_unique<ShmLookup>(std::move(connection));
+  return std::make_unique<ShmPullRows>(std::move(connection));
 }
 
-absl::StatusOr<UpdateReply> UpdateThroughShm(
+absl::StatusOr<PushRowsReply> PushRowsThroughShm(
     ShmConnection* connection, std::chrono::milliseconds timeout,
-    const std::function<bool(UpdateChunk*, std::span<const char>*)>& next) {
+    const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
-  UpdateChunk chunk;
+  PushRowsChunk chunk;
   std::span<const char> payload;
   ShmConnection::Answer answer;
   int unanswered = 0;
   while (next(&chunk, &payload)) {
     WEIR_RETURN_IF_ERROR(connection->Send(
-        ShmRequest::kUpdate, chunk.SerializeAsString(), payload, nullptr));
+        ShmRequest::kPushRows, chunk.SerializeAsString(), payload, nullptr));
     ++unanswered;
-    while (unanswered > kUpdateAhead) {
+    while (unanswered > kPushAhead) {
       WEIR_RETURN_IF_ERROR(connection->Receive(&answer, deadline));
       --unanswered;
     }
@@ -102,7 +102,7 @@ absl::StatusOr<UpdateReply> UpdateThroughShm(
   for (; unanswered > 0; --unanswered) {
     WEIR_RETURN_IF_ERROR(connection->Receive(&answer, deadline));
   }
-  UpdateReply reply;
+  PushRowsReply reply;
   WEIR_RETURN_IF_ERROR(Parse(answer, &reply));
   return reply;
 }

@@ -1,4 +1,4 @@
-// The client's ends of PushPull, Lookup and Update through shared memory.
+// The client's ends of PushPull, PullRows and PushRows through shared memory.
 //
 // Place: opened by shm_transport.cc, over shm_connection.h.
 #ifndef CLIENT_CC_TRANSPORT_SHM_STREAM_H_
@@ -17,13 +17,13 @@ namespace weir {
 
 std::unique_ptr<PushPullStream> MakeShmPushPull(
     std::unique_ptr<ShmConnection> connection);
-std::unique_ptr<LookupStream> MakeShmLookup(
+std::unique_ptr<PullRowsStream> MakeShmPullRows(
     std::unique_ptr<ShmConnection> connection);
 
-// As ShardLink::Update. After an error the connection must go.
-absl::StatusOr<UpdateReply> UpdateThroughShm(
+// As ShardLink::PushRows. After an error the connection must go.
+absl::StatusOr<PushRowsReply> PushRowsThroughShm(
     ShmConnection* connection, std::chrono::milliseconds timeout,
-    const std::function<bool(UpdateChunk*, std::span<const char>*)>& next);
+    const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next);
 
 }  // namespace weir
 

@@ -17,10 +17,10 @@ namespace {
 constexpr std::chrono::milliseconds kHelloTimeout{1000};
 
 // What kShm gives when there is no shared memory.
-class BrokenLookup : public LookupStream {
+class BrokenPullRows : public PullRowsStream {
  public:
-  explicit BrokenLookup(absl::Status why) : why_(std::move(why)) {}
-  absl::Status Send(const LookupChunk&) override { return why_; }
+  explicit BrokenPullRows(absl::Status why) : why_(std::move(why)) {}
+  absl::Status Send(const PullRowsChunk&) override { return why_; }
   absl::Status Receive(RowChunk*, Payload*) override { return why_; }
   void Cancel() override {}
 
@@ -84,19 +84,19 @@ class ShmLink : public ShardLink {
       override {
     return other_->Push(timeout, next);
   }
-  std::unique_ptr<LookupStream> OpenLookup() override {
+  std::unique_ptr<PullRowsStream> OpenPullRows() override {
     absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
     if (shared.ok()) {
-      return MakeShmLookup(*std::move(shared));
+      return MakeShmPullRows(*std::move(shared));
     }
     if (fall_back_) {
-      return other_->OpenLookup();
+      return other_->OpenPullRows();
     }
-    return std::make_unique<BrokenLookup>(shared.status());
+    return std::make_unique<BrokenPullRows>(shared.status());
   }
-  absl::StatusOr<UpdateReply> Update(
+  absl::StatusOr<PushRowsReply> PushRows(
       Timeout timeout,
-      const std::function<bool(UpdateChunk*, std::span<const char>*)>& next)
+      const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next)
       override {
     MutexLock lock(&update_mutex_);
     if (updates_ == nullptr && !updates_take_other_) {
@@ -112,10 +112,10 @@ class ShmLink : public ShardLink {
       }
     }
     if (updates_ == nullptr) {
-      return other_->Update(timeout, next);
+      return other_->PushRows(timeout, next);
     }
-    absl::StatusOr<UpdateReply> reply =
-        UpdateThroughShm(updates_.get(), timeout, next);
+    absl::StatusOr<PushRowsReply> reply =
+        PushRowsThroughShm(updates_.get(), timeout, next);
     if (!reply.ok()) {
       updates_ = nullptr;
     }

@@ -1,8 +1,9 @@
 // The Transport that takes shared memory where client and ps share a host.
 //
 // Place: around another transport (gRPC), which carries everything but
-// PushPull, Lookup and Update; the other end is server/ps/service/shm_session.h, and
-// proto/wire/shm_message.h the specification. Nobody above sees the difference.
+// PushPull, PullRows and PushRows; the other end is
+// server/ps/service/shm_session.h, and proto/wire/shm_message.h the
+// specification. Nobody above sees the difference.
 //
 // A stream asks the ps by Hello where its shared memory is; it connects there
 // when both are on one host, in one network namespace and of one user. Else, or

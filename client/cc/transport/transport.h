@@ -8,10 +8,10 @@
 // Terms
 //   shard link   the way to one ps at one address.
 //   stream       one PushPull call: many requests, many answers, no order.
-//   timeout      of calls with payloads (Pull, Push, Update, Assign): how long
-//                nothing may be heard of the ps. While bytes flow they go on,
-//                where the transport knows (peer_watch.h). Of all others: how
-//                long the call may take.
+//   timeout      of calls with payloads (Pull, Push, PushRows, Assign): how
+//                long nothing may be heard of the ps. While bytes flow they go
+//                on, where the transport knows (peer_watch.h). Of all others:
+//                how long the call may take.
 //
 // Threads: a link is safe; of a stream, one thread may Send while another
 //   Receives, and Cancel may be called by any.
@@ -64,12 +64,12 @@ class PushPullStream {
   virtual void Sever() { Cancel(); }
 };
 
-// One Lookup call: many requests, many answers, no order.
-class LookupStream {
+// One PullRows call: many requests, many answers, no order.
+class PullRowsStream {
  public:
-  virtual ~LookupStream() = default;
+  virtual ~PullRowsStream() = default;
   // Blocks until the transport has taken it.
-  virtual absl::Status Send(const LookupChunk& request) = 0;
+  virtual absl::Status Send(const PullRowsChunk& request) = 0;
   // Blocks for the next answer. The status that ended the stream otherwise.
   virtual absl::Status Receive(RowChunk* header, Payload* payload) = 0;
   // Ends the stream from any thread; blocked calls return CANCELLED.
@@ -116,12 +116,12 @@ class ShardLink {
           next) = 0;
 
   // Opens a stream; errors show at the first Send or Receive.
-  virtual std::unique_ptr<LookupStream> OpenLookup() = 0;
+  virtual std::unique_ptr<PullRowsStream> OpenPullRows() = 0;
 
-  // One item's update of this shard's tables; `next` as of Push.
-  virtual absl::StatusOr<UpdateReply> Update(
+  // One contribution's update of this shard's tables; `next` as of Push.
+  virtual absl::StatusOr<PushRowsReply> PushRows(
       Timeout timeout,
-      const std::function<bool(UpdateChunk*, std::span<const char>*)>&
+      const std::function<bool(PushRowsChunk*, std::span<const char>*)>&
           next) = 0;
 
   virtual absl::StatusOr<AssignReply> Assign(

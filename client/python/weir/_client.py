@@ -85,7 +85,7 @@ class Client:
         self._groups = 0
         self._tables: dict[str, Table] = {}
         self._looked_up: Optional[dict[str, np.ndarray]] = None
-        _core.set_up_process(f"worker/{options['worker_index']}")
+        _core.set_up_process(f"worker/{options['rank']}")
         self._core = _core.CoreClient(options)
         _clients.add(self)
 
@@ -189,7 +189,7 @@ class Client:
     @property
     def rank(self) -> int:
         """This worker among all, from 0."""
-        return self._options["worker_index"]
+        return self._options["rank"]
 
     @property
     def size(self) -> int:
@@ -232,7 +232,7 @@ class Client:
         self,
         gradients: Optional[Mapping[str, Any]] = None,
         *,
-        item: Optional[int] = None,
+        sequence: Optional[int] = None,
         weight: float = 1.0,
         settings: Optional[Mapping[int, Settings]] = None,
         rows: Optional[Rows] = None,
@@ -243,7 +243,7 @@ class Client:
         Args:
           gradients: arrays by name, of the tensors' shapes; tensors that are
             not named are left alone. None: all, as they are in `gradients`.
-          item: number of this push, from 0. One below `pushes` was applied
+          sequence: number of this push, from 0. One below `pushes` was applied
             before, maybe by an earlier process, and is passed over; one above
             is refused.
           weight: sync: of this gradient in its step's mean. 0: counts as a
@@ -257,14 +257,14 @@ class Client:
           or no row of the server, was changed.
         """
         return self._push(
-            gradients, item, weight, settings, rows, table_lr, pull=False
+            gradients, sequence, weight, settings, rows, table_lr, pull=False
         )
 
     def push_pull(
         self,
         gradients: Optional[Mapping[str, Any]] = None,
         *,
-        item: Optional[int] = None,
+        sequence: Optional[int] = None,
         weight: float = 1.0,
         settings: Optional[Mapping[int, Settings]] = None,
         rows: Optional[Rows] = None,
@@ -276,7 +276,7 @@ class Client:
         Sync: waits until every worker has pushed.
         """
         if not self._push(
-            gradients, item, weight, settings, rows, table_lr, pull=True
+            gradients, sequence, weight, settings, rows, table_lr, pull=True
         ):
             return self.pull(out)
         return self._give(out)
@@ -442,7 +442,7 @@ class Client:
     def _push(
         self,
         gradients: Optional[Mapping[str, Any]],
-        item: Optional[int],
+        sequence: Optional[int],
         weight: float,
         settings: Optional[Mapping[int, Settings]],
         rows: Optional[Rows],
@@ -450,10 +450,11 @@ class Client:
         pull: bool,
     ) -> bool:
         core = self._declared()
-        if item is not None and item != core.pushes:
-            if item > core.pushes:
+        if sequence is not None and sequence != core.pushes:
+            if sequence > core.pushes:
                 raise InvalidArgument(
-                    f"item {item} was pushed before item {core.pushes}"
+                    f"sequence number {sequence} was pushed before "
+                    f"{core.pushes}"
                 )
             return False
         if gradients is None:
@@ -504,7 +505,7 @@ def connect(
     ps: Optional[Sequence[str]] = None,
     *,
     chief: Optional[str] = None,
-    worker_index: Optional[int] = None,
+    rank: Optional[int] = None,
     worker_count: Optional[int] = None,
     job: str = "sdk",
     transport: Optional[str] = None,
@@ -524,7 +525,7 @@ def connect(
         and WEIR_TASK_INDEX; or WEIR_PS with torchrun's RANK and WORLD_SIZE.
       chief: "host:port" of weir_chief, who writes checkpoints; "": the job has
         none. None: likewise, and WEIR_CHIEF beside WEIR_PS.
-      worker_index, worker_count: this worker among all; None: likewise.
+      rank, worker_count: this worker among all; None: likewise.
       job: programs that give the same name share their tensors.
       transport: "auto" (shared memory to servers on this host), "grpc", "shm".
       checksum: CRC32C of what travels, which finds damage that TCP does not:
@@ -551,11 +552,11 @@ def connect(
             )
         found.update(environment)
     else:
-        found.update(ps=list(ps), worker_index=0, worker_count=1)
+        found.update(ps=list(ps), rank=0, worker_count=1)
     if chief is not None:
         found["chief"] = chief
-    if worker_index is not None:
-        found["worker_index"] = worker_index
+    if rank is not None:
+        found["rank"] = rank
     if worker_count is not None:
         found["worker_count"] = worker_count
     if transport is not None:

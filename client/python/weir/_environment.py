@@ -28,7 +28,7 @@ def has_tf_config() -> bool:
 
 
 def read() -> Optional[dict[str, Any]]:
-    """`ps`, `chief`, `worker_index`, `worker_count`, `transport`, or None.
+    """`ps`, `chief`, `rank`, `worker_count`, `transport`, or None.
 
     TF_CONFIG, or WEIR_CLUSTER and WEIR_TASK_INDEX; else WEIR_PS
     ("host:port,host:port") and WEIR_CHIEF with torchrun's RANK and WORLD_SIZE.
@@ -41,7 +41,7 @@ def read() -> Optional[dict[str, Any]]:
     return {
         "ps": addresses,
         "chief": os.environ.get("WEIR_CHIEF", "").strip(),
-        "worker_index": _index("RANK", 0),
+        "rank": _index("RANK", 0),
         "worker_count": _index("WORLD_SIZE", 1),
         "transport": os.environ.get("WEIR_TRANSPORT", "auto"),
     }

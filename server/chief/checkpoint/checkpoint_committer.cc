@@ -281,6 +281,7 @@ absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {
 
 absl::Status CheckpointCommitter::Commit(Manifest manifest, std::string* note) {
   WEIR_RETURN_IF_ERROR(CheckFiles(manifest));
+  manifest.set_format(kManifestFormat);
   manifest.set_written_at(FormatTime(options_.clock->WallNowNs()));
   // The directory's own entry must be durable before what it holds counts.
   WEIR_RETURN_IF_ERROR(options_.files->SyncDirectory(options_.directory));

@@ -1,7 +1,8 @@
 // The directory of a job's checkpoints: finds, commits, deletes.
 //
 // Place: chief_runner.cc calls it on its files thread. The shard files come
-// from the ps; this writes manifest.json last (proto/checkpoint/checkpoint_files.h).
+// from the ps; this writes manifest.json last
+// (proto/checkpoint/checkpoint_files.h).
 //
 //   <dir>/ckpt-<step>/            a checkpoint, or one that is being written
 //   <dir>/ckpt-<step>-<attempt>/  likewise, of the second attempt and later

@@ -23,7 +23,7 @@ void CheckpointCycle::BeginAtVersion(uint64_t version, const Sender& chief,
   begun_ns_ = now_ns;
   version_ = version;
   at_newest_ = false;
-  next_items_.clear();
+  next_sequences_.clear();
   Prepare(version, actions);
 }
 
@@ -75,19 +75,19 @@ void CheckpointCycle::OnHeld() {
   }
 }
 
-void CheckpointCycle::OnMarks(bool torn, std::vector<int64_t> next_items,
+void CheckpointCycle::OnMarks(bool torn, std::vector<int64_t> next_sequences,
                               uint64_t step, std::vector<Action>* actions) {
   if (state_ != State::kChecking) {
     return;
   }
   if (at_newest_) {
     version_ = step;
-    next_items.clear();
+    next_sequences.clear();
   } else if (torn) {
     End(Result::kTorn, absl::OkStatus());
     return;
   }
-  next_items_ = std::move(next_items);
+  next_sequences_ = std::move(next_sequences);
   Prepare(step, actions);
 }
 
@@ -136,11 +136,11 @@ void CheckpointCycle::OnFrozen(int shard, const std::string& directory,
     return;
   }
   if (!version_.has_value() && has_blocks) {
-    for (size_t slot = 0; slot < next_items_.size(); ++slot) {
+    for (size_t slot = 0; slot < next_sequences_.size(); ++slot) {
       const SlotStatus marks = FindSlot(reply.slot(), static_cast<int>(slot));
-      const auto expected = static_cast<uint64_t>(next_items_[slot]);
-      torn_ = torn_ || marks.next_item_min() != expected ||
-              marks.next_item_max() != expected;
+      const auto expected = static_cast<uint64_t>(next_sequences_[slot]);
+      torn_ = torn_ || marks.next_sequence_min() != expected ||
+              marks.next_sequence_max() != expected;
     }
   }
   NoteFrozen(shard);

@@ -9,9 +9,10 @@
 //                     -> write -> commit
 //
 // Terms
-//   torn   an item is applied on some blocks and not on others: its worker died
-//          or did not hold in time. What was frozen then is thrown away; the
-//          next try comes when the replacement has finished the item.
+//   torn   a contribution is applied on some blocks and not on others: its
+//          worker died or did not hold in time. What was frozen then is thrown
+//          away; the next try comes when the replacement has finished the
+//          contribution.
 //
 // Invariants
 //   I1. A checkpoint of async is committed only if every shard froze exactly
@@ -65,14 +66,14 @@ class CheckpointCycle {
   State state() const { return state_; }
   // An outcome that nobody took yet keeps the next one from beginning.
   bool idle() const { return state_ == State::kIdle && !outcome_.has_value(); }
-  // Workers must not begin an item.
+  // Workers must not begin a contribution.
   bool wants_hold() const;
   int64_t begun_ns() const { return begun_ns_; }
   uint64_t step() const { return step_; }
   // What of files the checkpoint waits for; "" where it waits for none.
   std::string WaitsFor() const;
-  // kReady and later; async: next item by slot as frozen.
-  const std::vector<int64_t>& next_items() const { return next_items_; }
+  // kReady and later; async: next contribution by slot as frozen.
+  const std::vector<int64_t>& next_sequences() const { return next_sequences_; }
   const std::vector<ShardFile>& files() const { return files_; }
 
   // Sync: at `version`.
@@ -90,7 +91,7 @@ class CheckpointCycle {
   void OnHeld();
   // kChecking: marks after the hold; `torn` when a slot's differ, which a
   // version does not mind.
-  void OnMarks(bool torn, std::vector<int64_t> next_items, uint64_t step,
+  void OnMarks(bool torn, std::vector<int64_t> next_sequences, uint64_t step,
                std::vector<Action>* actions);
   // The name of the directory that was made.
   void OnPrepared(const absl::StatusOr<std::string>& name,
@@ -129,7 +130,7 @@ class CheckpointCycle {
   uint64_t step_ = 0;
   std::string name_;
   std::string asked_directory_;  // of the Snapshot calls
-  std::vector<int64_t> next_items_;
+  std::vector<int64_t> next_sequences_;
   std::vector<bool> frozen_;
   std::vector<bool> ended_;
   std::vector<ShardFile> files_;

@@ -47,8 +47,8 @@ RegisterReply FinishedJob::Register(const RegisterRequest& request) {
   reply.mutable_over()->set_code(0);
   reply.mutable_over()->set_reason("the job is done already");
   MutexLock lock(&mutex_);
-  if (request.index() < workers_told_.size()) {
-    workers_told_[request.index()] = true;
+  if (request.rank() < workers_told_.size()) {
+    workers_told_[request.rank()] = true;
     changed_.NotifyAll();
   }
   return reply;

@@ -50,7 +50,7 @@ std::string StartSequence::Describe() const {
     case State::kDeclaring:
       return "declaring the variables";
     case State::kAssigning:
-      return options_.brought ? "waiting for worker 0's initial values"
+      return options_.sdk_job ? "waiting for worker 0's initial values"
                               : "assigning the initial values";
     case State::kRestoring:
       return "restoring the shards";
@@ -170,7 +170,7 @@ void StartSequence::OnCheckpointFound(
         "--workdir")));
     return;
   }
-  if (options_.brought) {
+  if (options_.sdk_job) {
     found_ = **found;
     state_ = State::kNeedsVariables;
     return;
@@ -244,8 +244,8 @@ void StartSequence::DeclareShards(std::vector<Action>* actions) {
   }
 }
 
-void StartSequence::OnBrought(const Declaration& declaration,
-                              std::vector<Action>* actions) {
+void StartSequence::OnSdkDeclaration(const Declaration& declaration,
+                                     std::vector<Action>* actions) {
   if (state_ != State::kNeedsVariables) {
     return;
   }
@@ -304,7 +304,7 @@ absl::Status StartSequence::ContinueBrought(const FoundCheckpoint& found) {
 }
 
 void StartSequence::OnValuesAssigned() {
-  if (state_ == State::kAssigning && options_.brought) {
+  if (state_ == State::kAssigning && options_.sdk_job) {
     state_ = State::kReady;
   }
 }
@@ -395,7 +395,7 @@ void StartSequence::OnDeclared(int shard,
   if (!LastAnswer(shard)) {
     return;
   }
-  if (state_ == State::kDeclaring && options_.brought) {
+  if (state_ == State::kDeclaring && options_.sdk_job) {
     state_ = State::kAssigning;  // by worker 0
     return;
   }
@@ -449,7 +449,7 @@ void StartSequence::Adopt(std::vector<Action>* actions) {
       return;
     }
   }
-  if (options_.brought && !declaration_.job_spec_hash().empty()) {
+  if (options_.sdk_job && !declaration_.job_spec_hash().empty()) {
     Fail(absl::InvalidArgumentError(
         absl::StrCat("the shards are training '", declaration_.job(),
                      "', which has a job file: start the chief with --job")));

@@ -6,7 +6,7 @@
 //   fresh     variables of the first worker -> Declare -> [Assign] -> ready
 //   resume    newest checkpoint -> Restore -> ready
 //   adopt     GetStatus -> compare -> ready: the chief was restarted
-//   brought   [newest checkpoint ->] declaration of the first worker ->
+//   SDK job   [newest checkpoint ->] declaration of the first worker ->
 //   Restore,
 //             or Declare -> values of worker 0 -> ready
 //
@@ -39,7 +39,7 @@ namespace weir {
 class StartSequence {
  public:
   struct Options {
-    bool brought = false;   // the workers bring the job: no JobSpec
+    bool sdk_job = false;   // the workers bring the job: no JobSpec
     JobSpec spec;           // resolved
     std::string spec_hash;  // of its canonical text
     int worker_count = 1;
@@ -85,8 +85,9 @@ class StartSequence {
   // kNeedsVariables: `list` with its groups.
   void OnVariables(const google::protobuf::RepeatedPtrField<Variable>& list,
                    std::vector<Action>* actions);
-  // kNeedsVariables of a job that its workers bring.
-  void OnBrought(const Declaration& declaration, std::vector<Action>* actions);
+  // kNeedsVariables of an SDK job.
+  void OnSdkDeclaration(const Declaration& declaration,
+                        std::vector<Action>* actions);
   // kAssigning of such a job: worker 0 has done it.
   void OnValuesAssigned();
   // The answer to Declare or Restore.
@@ -121,7 +122,7 @@ class StartSequence {
   absl::Status status_;
   absl::Status lost_;                     // why a restore is needed, if it is
   absl::Status differs_;                  // adopt: the JobSpec is another one
-  std::optional<FoundCheckpoint> found_;  // to continue from; brought
+  std::optional<FoundCheckpoint> found_;  // to continue from; SDK job
   bool adopted_ = false;
   bool restored_ = false;
   Declaration declaration_;

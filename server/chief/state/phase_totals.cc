@@ -19,7 +19,7 @@ std::string Seconds(const char* name, uint64_t ns) {
 }  // namespace
 
 void PhaseTotals::Add(const Phases& phases) {
-  sum_.set_items(sum_.items() + phases.items());
+  sum_.set_contributions(sum_.contributions() + phases.contributions());
   sum_.set_step_ns(sum_.step_ns() + phases.step_ns());
   sum_.set_data_wait_ns(sum_.data_wait_ns() + phases.data_wait_ns());
   sum_.set_pull_wait_ns(sum_.pull_wait_ns() + phases.pull_wait_ns());
@@ -45,15 +45,16 @@ void PhaseTotals::Add(const Phases& phases) {
 }
 
 std::string PhaseTotals::Json() const {
-  if (sum_.items() == 0) {
+  if (sum_.contributions() == 0) {
     return "";
   }
-  std::string json = absl::StrCat(
-      "{\"items\":", sum_.items(), Seconds("step_seconds", sum_.step_ns()),
-      Seconds("data_wait_seconds", sum_.data_wait_ns()),
-      Seconds("pull_wait_seconds", sum_.pull_wait_ns()),
-      Seconds("compute_seconds", sum_.compute_ns()),
-      Seconds("push_wait_seconds", sum_.push_wait_ns()));
+  std::string json =
+      absl::StrCat("{\"contributions\":", sum_.contributions(),
+                   Seconds("step_seconds", sum_.step_ns()),
+                   Seconds("data_wait_seconds", sum_.data_wait_ns()),
+                   Seconds("pull_wait_seconds", sum_.pull_wait_ns()),
+                   Seconds("compute_seconds", sum_.compute_ns()),
+                   Seconds("push_wait_seconds", sum_.push_wait_ns()));
   if (gpu_step_ns_ > 0) {
     absl::StrAppend(
         &json,

@@ -1,14 +1,14 @@
 // Where the workers' time went, summed: "phases" of a line of train.jsonl.
 //
-//   {"items":640,"step_seconds":4.1,"data_wait_seconds":0.01,
+//   {"contributions":640,"step_seconds":4.1,"data_wait_seconds":0.01,
 //    "pull_wait_seconds":0.2,"compute_seconds":3.8,"push_wait_seconds":0.05,
 //    "gpu_busy_share":0.93,"device_bytes_used":1288490188,
 //    "device_bytes_reserved":1503238553,"device_bytes_total":85899345920,
 //    "nvml_gpu_percent":91,"nvml_watts":412}
 //
 // Terms
-//   seconds            over all workers and items, since this chief began
-//                      (Phases in proto/chief.proto).
+//   seconds            over all workers and contributions, since this chief
+//                      began (Phases in proto/chief.proto).
 //   gpu_busy_share     compute by step of the workers on a GPU.
 //   device_bytes_*     the largest that any worker reported.
 //   nvml_*             means over the workers' readings, one a second or so.
@@ -29,7 +29,7 @@ class PhaseTotals {
  public:
   void Add(const Phases& phases);
 
-  // The object above; "" before the first item.
+  // The object above; "" before the first contribution.
   std::string Json() const;
 
  private:

@@ -27,12 +27,12 @@ void Roster::SetGeneration(int slot, uint32_t generation) {
 }
 
 absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
-                                      bool same_history, uint64_t next_item,
+                                      bool same_history, uint64_t next_sequence,
                                       int64_t now_ns, uint64_t* ended) {
   *ended = 0;
-  Worker& worker = workers_[request.index()];
+  Worker& worker = workers_[request.rank()];
   if (worker.replaced.contains(request.process())) {
-    return Replaced(request.index(), worker.host);
+    return Replaced(request.rank(), worker.host);
   }
   if (worker.process == request.process()) {
     return worker.state == Worker::State::kGranted;
@@ -43,7 +43,8 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
     worker.process = request.process();
     worker.host = request.host();
     worker.state = Worker::State::kGranted;
-    worker.granted_item = worker.next_item = worker.reported = next_item;
+    worker.granted_sequence = worker.next_sequence = worker.reported =
+        next_sequence;
     return true;
   }
   if (same_history && request.held_generation() != 0 &&
@@ -51,7 +52,7 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
       !Planted("roster.replaced_comes_back")) {
     // Replaced before we were restarted: the generation tells.
     worker.replaced.insert(request.process());
-    return Replaced(request.index(), worker.host);
+    return Replaced(request.rank(), worker.host);
   }
   if (worker.process != 0) {
     worker.replaced.insert(worker.process);
@@ -61,7 +62,7 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
   worker.process = request.process();
   worker.host = request.host();
   worker.told = false;
-  worker.sequence = 0;
+  worker.message_number = 0;
   ++worker.generation;
   worker.retired = false;
   worker.state = Worker::State::kWanted;
@@ -94,7 +95,7 @@ std::vector<SetSlotsRequest::Slot> Roster::BeginRound() {
   return slots;
 }
 
-uint64_t Roster::EndRound(const std::function<uint64_t(int)>& next_item,
+uint64_t Roster::EndRound(const std::function<uint64_t(int)>& next_sequence,
                           int64_t now_ns) {
   in_round_ = false;
   uint64_t unreported = 0;
@@ -104,11 +105,12 @@ uint64_t Roster::EndRound(const std::function<uint64_t(int)>& next_item,
       continue;
     }
     worker.state = Worker::State::kGranted;
-    worker.granted_item = next_item(w);
-    worker.next_item = std::max(worker.next_item, worker.granted_item);
-    if (worker.reported < worker.granted_item) {
-      unreported += worker.granted_item - worker.reported;
-      worker.reported = worker.granted_item;
+    worker.granted_sequence = next_sequence(w);
+    worker.next_sequence =
+        std::max(worker.next_sequence, worker.granted_sequence);
+    if (worker.reported < worker.granted_sequence) {
+      unreported += worker.granted_sequence - worker.reported;
+      worker.reported = worker.granted_sequence;
     }
     worker.absent_since_ns = now_ns;
     worker.out_of_work = false;
@@ -147,9 +149,10 @@ absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
   worker.holding = progress.holding();
   worker.out_of_work = progress.out_of_work();
   worker.told = worker.told || progress.ending();
-  worker.next_item = std::max(worker.next_item, progress.next_item());
-  const auto reports = static_cast<int64_t>(progress.item_size());
-  const auto missing = static_cast<int64_t>(progress.next_item()) -
+  worker.next_sequence =
+      std::max(worker.next_sequence, progress.next_sequence());
+  const auto reports = static_cast<int64_t>(progress.report_size());
+  const auto missing = static_cast<int64_t>(progress.next_sequence()) -
                        static_cast<int64_t>(worker.reported);
   *repeated =
       static_cast<int>(reports - std::clamp(missing, int64_t{0}, reports));

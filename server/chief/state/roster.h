@@ -45,16 +45,17 @@ class Roster {
     int64_t heard_ns = 0;
     int64_t heard_before_ns = 0;  // the heartbeat before
     int64_t absent_since_ns = 0;
-    uint64_t granted_item = 0;  // of the grant
-    uint64_t next_item = 0;     // acknowledged on every shard below it
-    uint64_t reported = 0;  // items that had their ItemReport, or never will
+    uint64_t granted_sequence = 0;  // of the grant
+    uint64_t next_sequence = 0;     // acknowledged on every shard below it
+    uint64_t reported =
+        0;  // contributions that had their ContributionReport, or never will
     bool holding = false;
     bool out_of_work = false;
     bool retired = false;
-    bool asked = false;        // it registered, even before there was a grant
-    bool told = false;         // it knows that it ends
-    uint64_t sequence = 0;     // of its newest reports
-    uint64_t bytes_moved = 0;  // most that any process told
+    bool asked = false;  // it registered, even before there was a grant
+    bool told = false;   // it knows that it ends
+    uint64_t message_number = 0;  // of its newest reports
+    uint64_t bytes_moved = 0;     // most that any process told
     std::set<uint64_t> replaced;  // processes
 
     bool connected() const { return stream != 0; }
@@ -73,7 +74,7 @@ class Roster {
   // stream of the process that this one replaces, or 0. `same_history`: the
   // request's held grant is of our history.
   absl::StatusOr<bool> Register(const RegisterRequest& request,
-                                bool same_history, uint64_t next_item,
+                                bool same_history, uint64_t next_sequence,
                                 int64_t now_ns, uint64_t* ended);
 
   // Asks for a round that says whether `slot` is retired.
@@ -82,15 +83,15 @@ class Roster {
   bool in_round() const { return in_round_; }
   // The slots of SetSlots, all of them.
   std::vector<SetSlotsRequest::Slot> BeginRound();
-  // Every shard took it. `next_item` answers from marks read after it. Returns
-  // the items by slot that nobody will report.
-  uint64_t EndRound(const std::function<uint64_t(int)>& next_item,
+  // Every shard took it. `next_sequence` answers from marks read after it.
+  // Returns the contributions by slot that nobody will report.
+  uint64_t EndRound(const std::function<uint64_t(int)>& next_sequence,
                     int64_t now_ns);
 
   // Checks the grant that a heartbeat speaks for and takes its liveness.
   // `fresh` becomes true on a stream's first message; `ended` as above;
-  // `repeated` is how many of its first reports are of items that count as
-  // reported: a chief that was restarted takes them from the marks.
+  // `repeated` is how many of its first reports are of contributions that count
+  // as reported: a chief that was restarted takes them from the marks.
   absl::Status OnProgress(uint64_t stream, const Progress& progress,
                           int64_t now_ns, bool* fresh, uint64_t* ended,
                           int* repeated);

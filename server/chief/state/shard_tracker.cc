@@ -142,11 +142,12 @@ std::optional<int> ShardTracker::Unreachable(int64_t now_ns) const {
   return std::nullopt;
 }
 
-uint64_t ShardTracker::NextItemMin(int slot) const {
+uint64_t ShardTracker::NextSequenceMin(int slot) const {
   uint64_t next = UINT64_MAX;
   for (const Shard& shard : shards_) {
     if (shard.has_blocks) {
-      next = std::min(next, FindSlot(shard.hello.slot(), slot).next_item_min());
+      next = std::min(next,
+                      FindSlot(shard.hello.slot(), slot).next_sequence_min());
     }
   }
   return next == UINT64_MAX ? 0 : next;
@@ -178,10 +179,10 @@ bool ShardTracker::AnyTorn(int slot_count) const {
 }
 
 bool ShardTracker::IsTorn(int slot) const {
-  const uint64_t next = NextItemMin(slot);
+  const uint64_t next = NextSequenceMin(slot);
   return std::any_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
     return shard.has_blocks &&
-           FindSlot(shard.hello.slot(), slot).next_item_max() != next;
+           FindSlot(shard.hello.slot(), slot).next_sequence_max() != next;
   });
 }
 

@@ -53,19 +53,19 @@ class ShardTracker {
   void Expect(uint64_t history, std::vector<bool> has_blocks, int64_t now_ns);
   void SetIncarnation(int shard, uint64_t incarnation);
   // OK, or which expected shard is lost. OK before Expect. `reached_ns`: when
-  // the workers last had an item acknowledged, which every shard takes part in;
-  // a shard that only we do not reach is not lost.
+  // the workers last had a contribution acknowledged, which every shard takes
+  // part in; a shard that only we do not reach is not lost.
   absl::Status Check(int64_t now_ns, int64_t reached_ns) const;
   // A shard that does not answer us now, if any.
   std::optional<int> Unreachable(int64_t now_ns) const;
 
   // Over all shards, from the newest answers.
-  uint64_t NextItemMin(int slot) const;
+  uint64_t NextSequenceMin(int slot) const;
   uint32_t GenerationMax(int slot) const;
   // Every shard has retired `slot` in this generation.
   bool Retired(int slot, uint32_t generation) const;
-  // The slot's marks differ between blocks or shards: an item of it is applied
-  // in part.
+  // The slot's marks differ between blocks or shards: a contribution of it is
+  // applied in part.
   bool IsTorn(int slot) const;
   bool AnyTorn(int slot_count) const;
 

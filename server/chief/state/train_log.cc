@@ -27,27 +27,29 @@ TrainLog::TrainLog(Options options)
       count_(options_.base_step),
       examples_(options_.base_examples) {}
 
-void TrainLog::AddItem(const ItemReport& item, int64_t now_ns) {
+void TrainLog::AddContribution(const ContributionReport& report,
+                               int64_t now_ns) {
   if (options_.contributions_per_step > 0) {
-    if (item.contribution() < options_.first_contribution) {
+    if (report.contribution() < options_.first_contribution) {
       return;
     }
-    const uint64_t element = item.contribution() - options_.first_contribution;
+    const uint64_t element =
+        report.contribution() - options_.first_contribution;
     const uint64_t step =
         options_.first_step + element / options_.contributions_per_step;
     // A repeat is the same number: the first wins.
     if (step >= next_step_) {
       steps_[step].emplace(
           static_cast<uint32_t>(element % options_.contributions_per_step),
-          Report{item.loss(), item.weight(), item.rows(), now_ns});
+          Report{report.loss(), report.weight(), report.rows(), now_ns});
     }
     return;
   }
-  AddRows(item.rows());
+  AddRows(report.rows());
   ++count_;
-  if (item.weight() > 0.0f && !item.bad()) {
-    loss_sum_ += static_cast<double>(item.loss()) * item.weight();
-    weight_sum_ += item.weight();
+  if (report.weight() > 0.0f && !report.bad()) {
+    loss_sum_ += static_cast<double>(report.loss()) * report.weight();
+    weight_sum_ += report.weight();
   }
   if (count_ / options_.every_steps > line_step_ / options_.every_steps) {
     AddLine(count_, loss_sum_ / weight_sum_, now_ns);

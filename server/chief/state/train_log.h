@@ -6,7 +6,7 @@
 //   {"step":20,"loss":0.51,"learning_rate":0.001,"examples_per_second":9000,
 //    "staleness_mean":0.5,"staleness_max":2,"seconds":1.25,"examples":1280,
 //    "bytes_pushed":33731840,"bytes_pulled":33731840,"residuals_lost":0,
-//    "phases":{"items":20, ...}}
+//    "phases":{"contributions":20, ...}}
 //
 // Terms
 //   step     sync: steps done; else contributions done, those before this
@@ -61,10 +61,10 @@ class TrainLog {
 
   explicit TrainLog(Options options);
 
-  void AddItem(const ItemReport& item, int64_t now_ns);
+  void AddContribution(const ContributionReport& report, int64_t now_ns);
   // `count` contributions are done that nobody will report any more.
   void AddUnreported(uint64_t count);
-  // What a heartbeat counts beside its items: staleness, bytes, time.
+  // What a heartbeat counts beside its contributions: staleness, bytes, time.
   void AddCounts(const Progress& progress);
 
   // The lines that became due. `step_done`: steps (sync) or contributions.

@@ -5,7 +5,7 @@ namespace weir {
 Block::Block(const BlockPlan* block_plan, uint64_t base_version, int slot_count)
     : plan(*block_plan),
       version(base_version),
-      slots(block_plan->uses_slot.size()),
+      state(block_plan->uses_state.size()),
       steps(block_plan->segments.size(), 0),
       marks(slot_count, 0),
       published_marks(slot_count, 0),
@@ -22,7 +22,7 @@ FrozenBlock Block::Freeze() {
   claims_changed.NotifyAll();
   shared_with_snapshot = true;
   const bool mid_step = step.cursor > 0 || !step.early.empty();
-  return {version, values, slots, steps, mid_step ? published_marks : marks};
+  return {version, values, state, steps, mid_step ? published_marks : marks};
 }
 
 int64_t Block::resident_bytes() const {
@@ -31,8 +31,8 @@ int64_t Block::resident_bytes() const {
     bytes += ref ? static_cast<int64_t>(ref.bytes()) : 0;
   };
   add(values);
-  for (const BlockRef& slot : slots) {
-    add(slot);
+  for (const BlockRef& one : state) {
+    add(one);
   }
   add(step.sum);
   if (previous.values && previous.values.data() != values.data()) {

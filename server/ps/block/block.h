@@ -3,7 +3,7 @@
 // Place: Shard owns them; the update modes (server/ps/update) change them.
 //
 // Terms
-//   mark      per worker slot: the next item that the block accepts.
+//   mark      per slot: the next contribution that the block accepts.
 //   parked    a pull whose want does not hold yet.
 //   claim     lock_free: a push that has taken its mark and is still adding.
 //   sum       sync: sum(w g) of the step under way.
@@ -48,7 +48,7 @@ struct ParkedPull {
 struct FrozenBlock {
   uint64_t version = 0;
   BlockRef values;
-  std::vector<BlockRef> slots;  // by slot array; null where unused
+  std::vector<BlockRef> state;  // by state array; null where unused
   std::vector<uint64_t> steps;
   std::vector<uint64_t> marks;
 };
@@ -88,7 +88,7 @@ struct Block {
   }
   bool CanFreezePrevious(uint64_t wanted) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    return HasPrevious(wanted) && previous.slots.size() == slots.size();
+    return HasPrevious(wanted) && previous.state.size() == state.size();
   }
 
   // RESOURCE_EXHAUSTED when `sender` has parked all that it may.
@@ -105,11 +105,11 @@ struct Block {
   mutable Mutex mutex;
   uint64_t version ABSL_GUARDED_BY(mutex);
   BlockRef values ABSL_GUARDED_BY(mutex);
-  // By slot array of the plan; null where no segment uses it.
-  std::vector<BlockRef> slots ABSL_GUARDED_BY(mutex);
+  // By state array of the plan; null where no segment uses it.
+  std::vector<BlockRef> state ABSL_GUARDED_BY(mutex);
   // By segment: optimizer steps.
   std::vector<uint64_t> steps ABSL_GUARDED_BY(mutex);
-  std::vector<uint64_t> marks ABSL_GUARDED_BY(mutex);  // by worker slot
+  std::vector<uint64_t> marks ABSL_GUARDED_BY(mutex);  // by slot
   std::vector<ParkedPull> parked ABSL_GUARDED_BY(mutex);
   // Size of `parked`, so that a push need not lock again to look.
   std::atomic<int> parked_count{0};
@@ -124,7 +124,7 @@ struct Block {
   FrozenBlock previous ABSL_GUARDED_BY(mutex);  // values are null: none
   SyncStep step ABSL_GUARDED_BY(mutex);
   std::vector<uint64_t> published_marks ABSL_GUARDED_BY(mutex);
-  std::vector<bool> retired ABSL_GUARDED_BY(mutex);  // by worker slot
+  std::vector<bool> retired ABSL_GUARDED_BY(mutex);  // by slot
   // Freezes the block as it reaches the job's version.
   std::shared_ptr<SnapshotJob> awaiting ABSL_GUARDED_BY(mutex);
 };

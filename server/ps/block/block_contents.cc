@@ -19,9 +19,9 @@ void InitialiseBlock(const ShardPlan& plan, Arena* arena, Block& block) {
     return ref;
   };
   block.values = make();
-  for (size_t k = 0; k < block.slots.size(); ++k) {
-    if (block.plan.uses_slot[k]) {
-      block.slots[k] = make();
+  for (size_t k = 0; k < block.state.size(); ++k) {
+    if (block.plan.uses_state[k]) {
+      block.state[k] = make();
     }
   }
   for (const SegmentPlan& plan_segment : block.plan.segments) {
@@ -30,14 +30,14 @@ void InitialiseBlock(const ShardPlan& plan, Arena* arena, Block& block) {
                 plan.declaration().seed(), segment.variable,
                 segment.variable_offset, segment.count,
                 block.values.data() + segment.block_offset);
-    if (plan_segment.rule == nullptr) {
+    if (plan_segment.optimizer == nullptr) {
       continue;
     }
-    const std::vector<SlotSpec>& slots = plan_segment.rule->slots();
-    for (size_t k = 0; k < slots.size(); ++k) {
-      float* const slot =
-          block.slots[plan_segment.slot_array[k]].data() + segment.block_offset;
-      std::fill_n(slot, segment.count, slots[k].initial);
+    const std::vector<StateSpec>& specs = plan_segment.optimizer->state();
+    for (size_t k = 0; k < specs.size(); ++k) {
+      float* const state = block.state[plan_segment.state_array[k]].data() +
+                           segment.block_offset;
+      std::fill_n(state, segment.count, specs[k].initial);
     }
   }
 }
@@ -48,20 +48,19 @@ absl::Status RestoreBlock(const ShardPlan& plan, Arena* arena,
   block.values = BlockRef::Make(arena, range.count);
   WEIR_RETURN_IF_ERROR(reader.ReadFlat(kValuesArray, range.begin, range.count,
                                        block.values.data()));
-  for (size_t k = 0; k < block.slots.size(); ++k) {
-    if (!block.plan.uses_slot[k]) {
+  for (size_t k = 0; k < block.state.size(); ++k) {
+    if (!block.plan.uses_state[k]) {
       continue;
     }
-    const std::string array =
-        absl::StrCat(kSlotArrayPrefix, plan.slot_names()[k]);
+    const std::string array = absl::StrCat(kStatePrefix, plan.state_names()[k]);
     if (!reader.HasArray(array)) {
       return absl::InvalidArgumentError(
           absl::StrCat("checkpoint '", reader.directory(), "' has no array '",
                        array, "': another optimizer wrote it"));
     }
-    block.slots[k] = BlockRef::Make(arena, range.count);
+    block.state[k] = BlockRef::Make(arena, range.count);
     WEIR_RETURN_IF_ERROR(reader.ReadFlat(array, range.begin, range.count,
-                                         block.slots[k].data()));
+                                         block.state[k].data()));
   }
   for (size_t i = 0; i < block.steps.size(); ++i) {
     const Segment& segment = block.plan.segments[i].segment;

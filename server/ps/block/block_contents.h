@@ -13,12 +13,12 @@
 
 namespace weir {
 
-// Values by initialiser, slots by their rules; padding is zero.
+// Values by initialiser, state by their optimizers; padding is zero.
 void InitialiseBlock(const ShardPlan& plan, Arena* arena, Block& block)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
 // Values, slots and step counts from a checkpoint of the same variables.
-// INVALID_ARGUMENT when it lacks a slot array; DATA_LOSS as its reader says.
+// INVALID_ARGUMENT when it lacks a state array; DATA_LOSS as its reader says.
 absl::Status RestoreBlock(const ShardPlan& plan, Arena* arena,
                           CheckpointReader& reader, Block& block)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);

@@ -10,27 +10,27 @@
 namespace weir {
 
 std::vector<bool> MovedSegments(const BlockPlan& plan,
-                                const Contribution& contribution) {
+                                const BlockGradient& gradient) {
   std::vector<bool> moved(plan.segments.size(), false);
-  if (contribution.payload.empty() || WeightOf(*contribution.push) == 0.0f) {
+  if (gradient.payload.empty() || WeightOf(*gradient.push) == 0.0f) {
     return moved;
   }
-  std::vector<uint32_t> left_out(contribution.push->left_out().begin(),
-                                 contribution.push->left_out().end());
+  std::vector<uint32_t> left_out(gradient.push->left_out().begin(),
+                                 gradient.push->left_out().end());
   std::sort(left_out.begin(), left_out.end());
   for (size_t i = 0; i < moved.size(); ++i) {
     const auto variable =
         static_cast<uint32_t>(plan.segments[i].segment.variable);
-    moved[i] = plan.segments[i].rule != nullptr &&
+    moved[i] = plan.segments[i].optimizer != nullptr &&
                !std::binary_search(left_out.begin(), left_out.end(), variable);
   }
   return moved;
 }
 
 void VisitGradients(const BlockPlan& plan, const std::vector<bool>& moved,
-                    const Contribution& contribution, int64_t count_max,
+                    const BlockGradient& gradient, int64_t count_max,
                     const GradientVisitor& visit) {
-  GradientReader reader(contribution.payload);
+  GradientReader reader(gradient.payload);
   int64_t position = 0;
   for (size_t i = 0; i < plan.segments.size(); ++i) {
     const Segment& segment = plan.segments[i].segment;
@@ -52,10 +52,10 @@ void VisitGradients(const BlockPlan& plan, const std::vector<bool>& moved,
 }
 
 int FindNonFinite(const BlockPlan& plan, const std::vector<bool>& moved,
-                  const Contribution& contribution) {
+                  const BlockGradient& gradient) {
   int variable = -1;
   if (AnyMoved(moved)) {
-    VisitGradients(plan, moved, contribution, plan.range.count,
+    VisitGradients(plan, moved, gradient, plan.range.count,
                    [&](size_t i, int64_t, const char* data, int64_t count) {
                      if (AllFinite(data, count)) {
                        return true;
@@ -108,15 +108,15 @@ void BlockWriter::CopyUpTo(int64_t end) {
 }
 
 BlockArrays::BlockArrays(const Block& block) : values(block.values.data()) {
-  for (const BlockRef& slot : block.slots) {
-    slots.push_back(slot ? slot.data() : nullptr);
+  for (const BlockRef& one : block.state) {
+    state.push_back(one ? one.data() : nullptr);
   }
 }
 
-void BlockArrays::SlotsAt(const SegmentPlan& segment, int64_t element,
-                          float* out[UpdateRule::kMaxSlots]) const {
-  for (size_t k = 0; k < segment.rule->slots().size(); ++k) {
-    out[k] = slots[segment.slot_array[k]] + element;
+void BlockArrays::StateAt(const SegmentPlan& segment, int64_t element,
+                          float* out[Optimizer::kMaxStateArrays]) const {
+  for (size_t k = 0; k < segment.optimizer->state().size(); ++k) {
+    out[k] = state[segment.state_array[k]] + element;
   }
 }
 
@@ -136,17 +136,17 @@ std::vector<StepContext> TakeSteps(Block& block, const std::vector<bool>& moved,
 void ApplyGradient(const BlockPlan& plan, const BlockArrays& arrays,
                    const std::vector<bool>& moved,
                    const std::vector<StepContext>& contexts,
-                   const Contribution& contribution, BlockWriter& writer) {
+                   const BlockGradient& gradient, BlockWriter& writer) {
   const int64_t run_max = writer.copying() ? kWindowElements : plan.range.count;
   VisitGradients(
-      plan, moved, contribution, run_max,
+      plan, moved, gradient, run_max,
       [&](size_t i, int64_t element, const char* data, int64_t count) {
         Failpoint("ps.mid_apply");
         writer.CopyUpTo(element + count);
-        float* slots[UpdateRule::kMaxSlots] = {};
-        arrays.SlotsAt(plan.segments[i], element, slots);
-        plan.segments[i].rule->Apply(contexts[i], arrays.values + element,
-                                     slots, data, count);
+        float* state[Optimizer::kMaxStateArrays] = {};
+        arrays.StateAt(plan.segments[i], element, state);
+        plan.segments[i].optimizer->Apply(contexts[i], arrays.values + element,
+                                          state, data, count);
         return true;
       });
   writer.CopyUpTo(plan.range.count);

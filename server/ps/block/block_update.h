@@ -20,7 +20,7 @@ namespace weir {
 
 // One chunk, checked by the shard: slot, hyper-parameters, weight and payload
 // size are valid.
-struct Contribution {
+struct BlockGradient {
   int slot = 0;
   const ::weir::Push* push = nullptr;
   Payload payload;  // float32; empty: the block is left out
@@ -31,18 +31,19 @@ inline float WeightOf(const ::weir::Push& push) {
 }
 
 // By segment: does the contribution move it? All false without a payload or
-// with weight 0; false for left-out variables and segments without a rule.
+// with weight 0; false for left-out variables and segments without an
+// optimizer.
 std::vector<bool> MovedSegments(const BlockPlan& plan,
-                                const Contribution& contribution);
+                                const BlockGradient& gradient);
 inline bool AnyMoved(const std::vector<bool>& moved) {
   return std::find(moved.begin(), moved.end(), true) != moved.end();
 }
 
 // The variable of the first moved segment that holds NaN or Inf, or -1.
 int FindNonFinite(const BlockPlan& plan, const std::vector<bool>& moved,
-                  const Contribution& contribution);
+                  const BlockGradient& gradient);
 
-// What the rule is told at optimizer step `step`; `push` may bring
+// What the optimizer is told at optimizer step `step`; `push` may bring
 // hyper-parameters, which replace the schedule's.
 StepContext StepContextFor(const SegmentPlan& segment, uint64_t step,
                            const ::weir::Push& push);
@@ -53,7 +54,7 @@ StepContext StepContextFor(const SegmentPlan& segment, uint64_t step,
 using GradientVisitor = std::function<bool(size_t segment, int64_t element,
                                            const char* data, int64_t count)>;
 void VisitGradients(const BlockPlan& plan, const std::vector<bool>& moved,
-                    const Contribution& contribution, int64_t count_max,
+                    const BlockGradient& gradient, int64_t count_max,
                     const GradientVisitor& visit);
 
 // Makes a block's buffers writable. One that others reference is replaced, and
@@ -72,8 +73,8 @@ class BlockWriter {
   }
   void OpenAll(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) {
     Open(&block.values);
-    for (BlockRef& slot : block.slots) {
-      Open(&slot);
+    for (BlockRef& one : block.state) {
+      Open(&one);
     }
   }
   bool copying() const { return !replaced_.empty(); }
@@ -95,16 +96,16 @@ class BlockWriter {
 struct BlockArrays {
   explicit BlockArrays(const Block& block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-  // Slot pointers of `segment`'s rule at `element`.
-  void SlotsAt(const SegmentPlan& segment, int64_t element,
-               float* out[UpdateRule::kMaxSlots]) const;
+  // Pointers to the state of `segment`'s optimizer at `element`.
+  void StateAt(const SegmentPlan& segment, int64_t element,
+               float* out[Optimizer::kMaxStateArrays]) const;
 
   float* values = nullptr;
-  std::vector<float*> slots;  // by slot array
+  std::vector<float*> state;  // by state array
 };
 
-// Takes one step in every moved segment's count; returns the rules' contexts by
-// segment.
+// Takes one step in every moved segment's count; returns the optimizers'
+// contexts by segment.
 std::vector<StepContext> TakeSteps(Block& block, const std::vector<bool>& moved,
                                    const ::weir::Push& push)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
@@ -114,7 +115,7 @@ std::vector<StepContext> TakeSteps(Block& block, const std::vector<bool>& moved,
 void ApplyGradient(const BlockPlan& plan, const BlockArrays& arrays,
                    const std::vector<bool>& moved,
                    const std::vector<StepContext>& contexts,
-                   const Contribution& contribution, BlockWriter& writer);
+                   const BlockGradient& gradient, BlockWriter& writer);
 
 // Elements handled at once where two passes share them: they stay in L1 or L2.
 inline constexpr int64_t kWindowElements = 4096;

@@ -1,4 +1,4 @@
-// What the blocks of a shard share: counters, worker slots, sync's readable
+// What the blocks of a shard share: counters, slots, sync's readable
 // version, the out-of-order budget.
 //
 // Threads: safe; every field synchronises itself.
@@ -25,7 +25,7 @@ inline void RaiseTo(std::atomic<uint64_t>* value, uint64_t floor) {
   }
 }
 
-// A worker slot as SetSlots left it.
+// A slot as SetSlots left it.
 struct SlotState {
   std::atomic<uint32_t> generation{0};
   std::atomic<uint64_t> process{0};  // that the generation is for; 0: not known

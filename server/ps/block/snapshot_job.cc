@@ -114,8 +114,8 @@ SnapshotReply SnapshotJob::FrozenReply() const {
       smallest = std::min(smallest, table_marks_[slot.slot()]);
       largest = std::max(largest, table_marks_[slot.slot()]);
     }
-    status->set_next_item_min(smallest);
-    status->set_next_item_max(largest);
+    status->set_next_sequence_min(smallest);
+    status->set_next_sequence_max(largest);
   }
   return reply;
 }
@@ -165,8 +165,8 @@ absl::StatusOr<FileDigest> SnapshotJob::WriteFile(
   const std::vector<int64_t> shape = {
       plan.layout().shard_elements(plan.shard())};
   std::vector<SafetensorsArray> arrays = {{kValuesArray, "F32", shape}};
-  for (const std::string& slot : plan.slot_names()) {
-    arrays.push_back({absl::StrCat(kSlotArrayPrefix, slot), "F32", shape});
+  for (const std::string& name : plan.state_names()) {
+    arrays.push_back({absl::StrCat(kStatePrefix, name), "F32", shape});
   }
   arrays.push_back({kStepCountsArray, "I64", {segments}});
   const std::map<std::string, std::string> metadata = {
@@ -205,9 +205,9 @@ absl::Status SnapshotJob::AppendArrays(Blocks& blocks,
   for (size_t b = 0; b < blocks.size(); ++b) {
     WEIR_RETURN_IF_ERROR(append(b, &blocks[b].values));
   }
-  for (size_t k = 0; k < options_.plan->slot_names().size(); ++k) {
+  for (size_t k = 0; k < options_.plan->state_names().size(); ++k) {
     for (size_t b = 0; b < blocks.size(); ++b) {
-      WEIR_RETURN_IF_ERROR(append(b, &blocks[b].slots[k]));
+      WEIR_RETURN_IF_ERROR(append(b, &blocks[b].state[k]));
     }
   }
   for (const FrozenBlock& block : blocks) {

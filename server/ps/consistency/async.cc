@@ -5,22 +5,22 @@
 namespace weir {
 
 absl::StatusOr<AsyncMode::Admission> AsyncMode::Admit(
-    Block& block, const Contribution& contribution,
-    const std::vector<bool>& moved, int bad_variable) {
-  WEIR_ASSIGN_OR_RETURN(const bool next, IsNextItem(block, contribution));
+    Block& block, const BlockGradient& gradient, const std::vector<bool>& moved,
+    int bad_variable) {
+  WEIR_ASSIGN_OR_RETURN(const bool next, IsNextSequence(block, gradient));
   if (!next) {
-    return Admission{false, MakeReceipt(contribution, Receipt::DUPLICATE)};
+    return Admission{false, MakeReceipt(gradient, Receipt::DUPLICATE)};
   }
   Admission admission;
   if (bad_variable >= 0) {
-    admission.receipt = MakeReceipt(contribution, Receipt::LEFT_OUT);
+    admission.receipt = MakeReceipt(gradient, Receipt::LEFT_OUT);
     admission.receipt.set_bad_variable(static_cast<uint32_t>(bad_variable));
   } else {
-    admission.receipt = MakeReceipt(contribution, Receipt::ACCEPTED);
+    admission.receipt = MakeReceipt(gradient, Receipt::ACCEPTED);
     admission.apply = AnyMoved(moved);
   }
   if (admission.apply) {
-    const uint64_t base_version = contribution.push->base_version();
+    const uint64_t base_version = gradient.push->base_version();
     if (base_version > block.version) {
       return absl::InvalidArgumentError(
           absl::StrCat("block ", block.plan.index, ": base_version ",
@@ -31,23 +31,23 @@ absl::StatusOr<AsyncMode::Admission> AsyncMode::Admit(
     context_.counters.RecordStaleness(staleness);
     ++block.version;
   }
-  ++block.marks[contribution.slot];
+  ++block.marks[gradient.slot];
   return admission;
 }
 
-absl::StatusOr<Receipt> AsyncMode::Push(Block& block, Contribution contribution,
+absl::StatusOr<Receipt> AsyncMode::Push(Block& block, BlockGradient gradient,
                                         DueList& /*due*/) {
-  const std::vector<bool> moved = MovedSegments(block.plan, contribution);
-  const int bad_variable = FindNonFinite(block.plan, moved, contribution);
+  const std::vector<bool> moved = MovedSegments(block.plan, gradient);
+  const int bad_variable = FindNonFinite(block.plan, moved, gradient);
   MutexLock lock(&block.mutex);
   WEIR_ASSIGN_OR_RETURN(const Admission admission,
-                        Admit(block, contribution, moved, bad_variable));
+                        Admit(block, gradient, moved, bad_variable));
   if (admission.apply) {
     BlockWriter writer(context_.arena);
     writer.OpenAll(block);
     const std::vector<StepContext> contexts =
-        TakeSteps(block, moved, *contribution.push);
-    ApplyGradient(block.plan, BlockArrays(block), moved, contexts, contribution,
+        TakeSteps(block, moved, *gradient.push);
+    ApplyGradient(block.plan, BlockArrays(block), moved, contexts, gradient,
                   writer);
   }
   return admission.receipt;

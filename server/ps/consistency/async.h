@@ -20,11 +20,11 @@
 
 namespace weir {
 
-class AsyncMode : public UpdateMode {
+class AsyncMode : public ConsistencyMode {
  public:
-  explicit AsyncMode(ShardContext* context) : UpdateMode(context) {}
+  explicit AsyncMode(ShardContext* context) : ConsistencyMode(context) {}
 
-  absl::StatusOr<Receipt> Push(Block& block, Contribution contribution,
+  absl::StatusOr<Receipt> Push(Block& block, BlockGradient gradient,
                                DueList& due) override;
   absl::StatusOr<std::optional<PulledBlock>> Answer(
       const Block& block, const Want& want) const override
@@ -36,10 +36,9 @@ class AsyncMode : public UpdateMode {
     bool apply = false;
     Receipt receipt;
   };
-  // Checks item and version; takes the mark and, when it is to be applied, the
-  // version. `bad_variable` is FindNonFinite's.
-  absl::StatusOr<Admission> Admit(Block& block,
-                                  const Contribution& contribution,
+  // Checks contribution and version; takes the mark and, when it is to be
+  // applied, the version. `bad_variable` is FindNonFinite's.
+  absl::StatusOr<Admission> Admit(Block& block, const BlockGradient& gradient,
                                   const std::vector<bool>& moved,
                                   int bad_variable)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);

@@ -3,7 +3,7 @@
 // Place: updates as AsyncMode; pulls wait for the slowest live slot.
 //
 // Terms
-//   clock(w)  items of slot w that this block has accepted: its mark.
+//   clock(w)  contributions of slot w that this block has accepted: its mark.
 //   live      named by SetSlots and not retired.
 //
 // Invariants

@@ -4,23 +4,23 @@
 
 namespace weir {
 
-absl::StatusOr<bool> UpdateMode::IsNextItem(const Block& block,
-                                            const Contribution& contribution) {
-  const uint64_t mark = block.marks[contribution.slot];
-  const uint64_t item = contribution.push->item();
-  if (item > mark) {
+absl::StatusOr<bool> ConsistencyMode::IsNextSequence(
+    const Block& block, const BlockGradient& gradient) {
+  const uint64_t mark = block.marks[gradient.slot];
+  const uint64_t sequence = gradient.push->sequence();
+  if (sequence > mark) {
     return absl::OutOfRangeError(
-        absl::StrCat("slot ", contribution.slot, " block ", block.plan.index,
-                     ": expected item ", mark, ", got ", item));
+        absl::StrCat("slot ", gradient.slot, " block ", block.plan.index,
+                     ": expected sequence number ", mark, ", got ", sequence));
   }
-  return item == mark;
+  return sequence == mark;
 }
 
-Receipt UpdateMode::MakeReceipt(const Contribution& contribution,
-                                Receipt::Outcome outcome) {
+Receipt ConsistencyMode::MakeReceipt(const BlockGradient& gradient,
+                                     Receipt::Outcome outcome) {
   Receipt receipt;
   receipt.set_outcome(outcome);
-  receipt.set_item(contribution.push->item());
+  receipt.set_sequence(gradient.push->sequence());
   return receipt;
 }
 

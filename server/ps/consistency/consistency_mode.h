@@ -6,13 +6,13 @@
 // lock_free, sync, bounded_staleness.
 //
 // Invariants (tests/server/ps/consistency/consistency_contract.h)
-//   I1. Item i of a slot changes a block at most once, and only after item
-//       i - 1 was accepted there.
+//   I1. Contribution i of a slot changes a block at most once, and only after
+//       contribution i - 1 was accepted there.
 //   I2. An error, a duplicate or DEFERRED changes nothing; a left-out
 //       contribution moves the mark alone (sync: and the cursor).
 //   I3. NaN or Inf in a moved segment leaves the whole block out.
 // Threads: safe.
-// Errors: OUT_OF_RANGE      an item was skipped; names the expected.
+// Errors: OUT_OF_RANGE      a contribution was skipped; names the expected.
 //         INVALID_ARGUMENT  a version or contribution that cannot be.
 //         ABORTED           (Answer) the wanted version is gone.
 #ifndef SERVER_PS_CONSISTENCY_CONSISTENCY_MODE_H_
@@ -28,14 +28,14 @@
 
 namespace weir {
 
-class UpdateMode {
+class ConsistencyMode {
  public:
-  virtual ~UpdateMode() = default;
-  UpdateMode(const UpdateMode&) = delete;
-  UpdateMode& operator=(const UpdateMode&) = delete;
+  virtual ~ConsistencyMode() = default;
+  ConsistencyMode(const ConsistencyMode&) = delete;
+  ConsistencyMode& operator=(const ConsistencyMode&) = delete;
 
   // Takes one contribution to one block. Takes the payload.
-  virtual absl::StatusOr<Receipt> Push(Block& block, Contribution contribution,
+  virtual absl::StatusOr<Receipt> Push(Block& block, BlockGradient gradient,
                                        DueList& due) = 0;
 
   // What a pull gets now; nullopt: not yet.
@@ -48,14 +48,14 @@ class UpdateMode {
   virtual void SlotsChanged(Block& /*block*/, DueList& /*due*/) {}
 
  protected:
-  explicit UpdateMode(ShardContext* context) : context_(*context) {}
+  explicit ConsistencyMode(ShardContext* context) : context_(*context) {}
 
-  // Is `contribution` the next item of its slot? True: go on. False: it is a
-  // duplicate. Else OUT_OF_RANGE.
-  static absl::StatusOr<bool> IsNextItem(const Block& block,
-                                         const Contribution& contribution)
+  // Has `gradient` the next sequence number of its slot? True: go on. False: it
+  // is a duplicate. Else OUT_OF_RANGE.
+  static absl::StatusOr<bool> IsNextSequence(const Block& block,
+                                             const BlockGradient& gradient)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-  static Receipt MakeReceipt(const Contribution& contribution,
+  static Receipt MakeReceipt(const BlockGradient& gradient,
                              Receipt::Outcome outcome);
   static PulledBlock Current(const Block& block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) {
@@ -66,7 +66,7 @@ class UpdateMode {
 };
 
 // The member that the plan asks for. `context` is borrowed.
-std::unique_ptr<UpdateMode> CreateUpdateMode(ShardContext* context);
+std::unique_ptr<ConsistencyMode> CreateConsistencyMode(ShardContext* context);
 
 }  // namespace weir
 

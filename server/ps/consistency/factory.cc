@@ -8,15 +8,15 @@
 
 namespace weir {
 
-std::unique_ptr<UpdateMode> CreateUpdateMode(ShardContext* context) {
+std::unique_ptr<ConsistencyMode> CreateConsistencyMode(ShardContext* context) {
   switch (context->plan->kind()) {
-    case UpdateKind::kAsync:
+    case ConsistencyKind::kAsync:
       return std::make_unique<AsyncMode>(context);
-    case UpdateKind::kLockFree:
+    case ConsistencyKind::kLockFree:
       return std::make_unique<LockFreeMode>(context);
-    case UpdateKind::kSync:
+    case ConsistencyKind::kSync:
       return std::make_unique<SyncMode>(context);
-    case UpdateKind::kBoundedStaleness:
+    case ConsistencyKind::kBoundedStaleness:
       return std::make_unique<BoundedStalenessMode>(context);
   }
   return nullptr;

@@ -7,11 +7,10 @@
 
 namespace weir {
 
-absl::StatusOr<Receipt> LockFreeMode::Push(Block& block,
-                                           Contribution contribution,
+absl::StatusOr<Receipt> LockFreeMode::Push(Block& block, BlockGradient gradient,
                                            DueList& /*due*/) {
-  const std::vector<bool> moved = MovedSegments(block.plan, contribution);
-  const int bad_variable = FindNonFinite(block.plan, moved, contribution);
+  const std::vector<bool> moved = MovedSegments(block.plan, gradient);
+  const int bad_variable = FindNonFinite(block.plan, moved, gradient);
   std::vector<StepContext> contexts;
   std::optional<BlockArrays> arrays;
   Admission admission;
@@ -21,7 +20,7 @@ absl::StatusOr<Receipt> LockFreeMode::Push(Block& block,
       block.claims_changed.Wait(&block.mutex);
     }
     WEIR_ASSIGN_OR_RETURN(admission,
-                          Admit(block, contribution, moved, bad_variable));
+                          Admit(block, gradient, moved, bad_variable));
     if (!admission.apply) {
       return admission.receipt;
     }
@@ -32,12 +31,12 @@ absl::StatusOr<Receipt> LockFreeMode::Push(Block& block,
       writer.CopyUpTo(block.plan.range.count);
       block.shared_with_snapshot = false;
     }
-    contexts = TakeSteps(block, moved, *contribution.push);
+    contexts = TakeSteps(block, moved, *gradient.push);
     arrays.emplace(block);
     ++block.open_claims;
   }
   BlockWriter nothing_to_copy(context_.arena);
-  ApplyGradient(block.plan, *arrays, moved, contexts, contribution,
+  ApplyGradient(block.plan, *arrays, moved, contexts, gradient,
                 nothing_to_copy);
   MutexLock lock(&block.mutex);
   --block.open_claims;

@@ -9,8 +9,8 @@
 // Invariants
 //   I1. Marks, versions and step counts are exact: they are taken under the
 //       lock, before the arithmetic.
-//   I2. Single additions may be lost (common/math/simd.h); a pull may see a block in
-//       the middle of an update.
+//   I2. Single additions may be lost (common/math/simd.h); a pull may see a
+//       block in the middle of an update.
 //   I3. A snapshot holds whole updates only: it waits for open claims, and the
 //       next push replaces the buffers that it holds.
 // Source: Niu, Recht, Re, Wright, "Hogwild!", NIPS 2011.
@@ -25,7 +25,7 @@ class LockFreeMode : public AsyncMode {
  public:
   explicit LockFreeMode(ShardContext* context) : AsyncMode(context) {}
 
-  absl::StatusOr<Receipt> Push(Block& block, Contribution contribution,
+  absl::StatusOr<Receipt> Push(Block& block, BlockGradient gradient,
                                DueList& due) override;
 };
 

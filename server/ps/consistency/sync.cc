@@ -10,62 +10,62 @@
 
 namespace weir {
 
-absl::StatusOr<Receipt> SyncMode::Push(Block& block, Contribution contribution,
+absl::StatusOr<Receipt> SyncMode::Push(Block& block, BlockGradient gradient,
                                        DueList& due) {
-  const ::weir::Push& push = *contribution.push;
-  if (push.contribution() >= contributions_) {
+  const ::weir::Push& push = *gradient.push;
+  if (push.index_in_step() >= contributions_) {
     return absl::InvalidArgumentError(
-        absl::StrCat("contribution ", push.contribution(), " of a step of ",
+        absl::StrCat("contribution ", push.index_in_step(), " of a step of ",
                      contributions_));
   }
-  std::vector<bool> moved = MovedSegments(block.plan, contribution);
-  const int bad_variable = FindNonFinite(block.plan, moved, contribution);
+  std::vector<bool> moved = MovedSegments(block.plan, gradient);
+  const int bad_variable = FindNonFinite(block.plan, moved, gradient);
 
   MutexLock lock(&block.mutex);
-  WEIR_ASSIGN_OR_RETURN(const bool next, IsNextItem(block, contribution));
+  WEIR_ASSIGN_OR_RETURN(const bool next, IsNextSequence(block, gradient));
   if (!next) {
-    return MakeReceipt(contribution, Receipt::DUPLICATE);
+    return MakeReceipt(gradient, Receipt::DUPLICATE);
   }
   if (push.base_version() < block.version) {
     // Its step is published: somebody else's result of it was counted.
-    ++block.marks[contribution.slot];
-    return MakeReceipt(contribution, Receipt::DUPLICATE);
+    ++block.marks[gradient.slot];
+    return MakeReceipt(gradient, Receipt::DUPLICATE);
   }
   if (push.base_version() != block.version) {
     return absl::InvalidArgumentError(
-        absl::StrCat("slot ", contribution.slot, " block ", block.plan.index,
-                     " item ", push.item(), " is for version ",
+        absl::StrCat("slot ", gradient.slot, " block ", block.plan.index,
+                     " sequence number ", push.sequence(), " is for version ",
                      push.base_version(), ", the block is at ", block.version));
   }
   RaiseTo(&context_.oldest_readable, block.version);
   SyncStep& step = block.step;
-  uint64_t& mark = block.marks[contribution.slot];
-  if (push.contribution() < step.cursor ||
-      step.early.count(push.contribution()) > 0) {
+  uint64_t& mark = block.marks[gradient.slot];
+  if (push.index_in_step() < step.cursor ||
+      step.early.count(push.index_in_step()) > 0) {
     ++mark;  // another slot computed it too: the first one counts
-    return MakeReceipt(contribution, Receipt::DUPLICATE);
+    return MakeReceipt(gradient, Receipt::DUPLICATE);
   }
-  Receipt receipt = MakeReceipt(contribution, Receipt::ACCEPTED);
+  Receipt receipt = MakeReceipt(gradient, Receipt::ACCEPTED);
   if (bad_variable >= 0) {
     receipt.set_outcome(Receipt::LEFT_OUT);
     receipt.set_bad_variable(static_cast<uint32_t>(bad_variable));
     moved.assign(moved.size(), false);
   }
   if (!AnyMoved(moved)) {
-    contribution.payload = Payload();
+    gradient.payload = Payload();
   }
-  if (push.contribution() > Awaited(block)) {
-    if (!context_.ReserveEarly(contribution.payload.bytes())) {
-      return MakeReceipt(contribution, Receipt::DEFERRED);
+  if (push.index_in_step() > Awaited(block)) {
+    if (!context_.ReserveEarly(gradient.payload.bytes())) {
+      return MakeReceipt(gradient, Receipt::DEFERRED);
     }
     ++mark;
-    contribution.payload.Keep();
-    step.early[push.contribution()] = {push, std::move(moved),
-                                       std::move(contribution.payload)};
+    gradient.payload.Keep();
+    step.early[push.index_in_step()] = {push, std::move(moved),
+                                        std::move(gradient.payload)};
   } else {
     ++mark;
-    AdvanceTo(block, push.contribution());
-    AddAtCursor(block, contribution, moved);
+    AdvanceTo(block, push.index_in_step());
+    AddAtCursor(block, gradient, moved);
   }
   AdvanceAndPublish(block, due);
   return receipt;
@@ -88,11 +88,11 @@ uint32_t SyncMode::Awaited(const Block& block) const {
   return m;
 }
 
-void SyncMode::AddAtCursor(Block& block, const Contribution& contribution,
+void SyncMode::AddAtCursor(Block& block, const BlockGradient& gradient,
                            const std::vector<bool>& moved) {
   SyncStep& step = block.step;
   if (!step.first.has_value()) {
-    step.first = *contribution.push;
+    step.first = *gradient.push;
   }
   ++step.cursor;
   if (!AnyMoved(moved)) {
@@ -109,12 +109,12 @@ void SyncMode::AddAtCursor(Block& block, const Contribution& contribution,
     }
     block.previous = FrozenBlock();
   }
-  const float weight = WeightOf(*contribution.push);
+  const float weight = WeightOf(*gradient.push);
   // Named here: the lock is not seen inside the lambda.
   float* const sums = step.sum.data();
   const std::vector<double>& weights = step.weights;
   VisitGradients(
-      block.plan, moved, contribution, block.plan.range.count,
+      block.plan, moved, gradient, block.plan.range.count,
       [&](size_t i, int64_t element, const char* data, int64_t count) {
         if (weights[i] == 0.0) {
           SetScaled(sums + element, data, weight, count);
@@ -134,13 +134,13 @@ void SyncMode::AdvanceTo(Block& block, uint32_t end) {
   while (cursor < end) {
     if (!early.empty() && early.begin()->first == cursor) {
       const SyncStep::Early& next = early.begin()->second;
-      const Contribution contribution = {0, &next.push, next.payload};
-      AddAtCursor(block, contribution, next.moved);
+      const BlockGradient gradient = {0, &next.push, next.payload};
+      AddAtCursor(block, gradient, next.moved);
       context_.early_bytes -= next.payload.bytes();
       early.erase(early.begin());
     } else if (block.retired[SlotOf(cursor)]) {
       uint64_t& mark = block.marks[SlotOf(cursor)];
-      mark = std::max(mark, ItemOf(block, cursor) + 1);
+      mark = std::max(mark, SequenceOf(block, cursor) + 1);
       ++cursor;
     } else {
       return;
@@ -159,12 +159,12 @@ void SyncMode::AdvanceAndPublish(Block& block, DueList& due) {
   }
 }
 
-uint64_t SyncMode::ItemOf(const Block& block, uint32_t contribution) const {
+uint64_t SyncMode::SequenceOf(const Block& block, uint32_t gradient) const {
   const uint64_t steps =
       block.version - context_.plan->declaration().base_version();
-  const uint32_t slot = SlotOf(contribution);
+  const uint32_t slot = SlotOf(gradient);
   const uint32_t per_step = (contributions_ - slot + slots_ - 1) / slots_;
-  return steps * per_step + contribution / slots_;
+  return steps * per_step + gradient / slots_;
 }
 
 void SyncMode::Publish(Block& block, DueList& due) {
@@ -174,9 +174,9 @@ void SyncMode::Publish(Block& block, DueList& due) {
                         {},
                         block.steps,
                         std::move(block.published_marks)};
-  if (std::none_of(block.slots.begin(), block.slots.end(),
+  if (std::none_of(block.state.begin(), block.state.end(),
                    [](const BlockRef& slot) { return bool(slot); })) {
-    before.slots = block.slots;  // I7: whole without any
+    before.state = block.state;  // I7: whole without any
   }
   block.previous = std::move(before);
   if (step.sum) {
@@ -198,8 +198,8 @@ void SyncMode::Publish(Block& block, DueList& due) {
 void SyncMode::ApplySum(Block& block) {
   SyncStep& step = block.step;
   BlockWriter writer(context_.arena);
-  for (BlockRef& slot : block.slots) {
-    writer.Open(&slot);
+  for (BlockRef& one : block.state) {
+    writer.Open(&one);
   }
   BlockArrays arrays(block);
   const float* const from = block.values.data();
@@ -233,10 +233,10 @@ void SyncMode::ApplySum(Block& block) {
       }
       copy(position, position + count);
       writer.CopyUpTo(position + count);
-      float* slots[UpdateRule::kMaxSlots] = {};
-      arrays.SlotsAt(segment, position, slots);
-      segment.rule->Apply(context, to + position, slots,
-                          reinterpret_cast<const char*>(mean), count);
+      float* slots[Optimizer::kMaxStateArrays] = {};
+      arrays.StateAt(segment, position, slots);
+      segment.optimizer->Apply(context, to + position, slots,
+                               reinterpret_cast<const char*>(mean), count);
       position += count;
     }
   }

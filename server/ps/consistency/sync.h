@@ -24,8 +24,8 @@
 //   I4. Values and slots change only as a version is published, out of place.
 //   I5. Contributions are passed only in a step that something else came for:
 //       with every slot retired nothing is published. A retired slot's own
-//       that are here count. So a slot that retires after its last item leaves
-//       the same bits whenever the news of it arrives.
+//       that are here count. So a slot that retires after its last contribution
+//       leaves the same bits whenever the news of it arrives.
 //   I6. A slot that comes back is expected from its marks on; they differ by
 //       one step at most over all blocks. Where its smallest is behind, that
 //       block holds back the next version, so the step's own can still be
@@ -45,14 +45,14 @@
 
 namespace weir {
 
-class SyncMode : public UpdateMode {
+class SyncMode : public ConsistencyMode {
  public:
   explicit SyncMode(ShardContext* context)
-      : UpdateMode(context),
+      : ConsistencyMode(context),
         contributions_(context->plan->contributions()),
         slots_(static_cast<uint32_t>(context->plan->slot_count())) {}
 
-  absl::StatusOr<Receipt> Push(Block& block, Contribution contribution,
+  absl::StatusOr<Receipt> Push(Block& block, BlockGradient gradient,
                                DueList& due) override;
   absl::StatusOr<std::optional<PulledBlock>> Answer(
       const Block& block, const Want& want) const override
@@ -64,7 +64,7 @@ class SyncMode : public UpdateMode {
   uint32_t Awaited(const Block& block) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // Adds contribution number `cursor` and moves the cursor.
-  void AddAtCursor(Block& block, const Contribution& contribution,
+  void AddAtCursor(Block& block, const BlockGradient& gradient,
                    const std::vector<bool>& moved)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // From the cursor on, up to `end`: adds what came early, passes what is
@@ -80,8 +80,8 @@ class SyncMode : public UpdateMode {
   void ApplySum(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
   // See "Push identity" in docs/design_notes.md.
-  uint32_t SlotOf(uint32_t contribution) const { return contribution % slots_; }
-  uint64_t ItemOf(const Block& block, uint32_t contribution) const
+  uint32_t SlotOf(uint32_t gradient) const { return gradient % slots_; }
+  uint64_t SequenceOf(const Block& block, uint32_t gradient) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
   const uint32_t contributions_;  // n

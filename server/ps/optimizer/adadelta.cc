@@ -11,7 +11,7 @@ namespace {
 
 template <bool kDecay>
 struct AdadeltaKernel {
-  static constexpr int kSlots = 2;
+  static constexpr int kStateArrays = 2;
   float decay, rho, one_minus_rho, epsilon, minus_rate;
 
   WEIR_KERNEL void Step(float g, float& w, float& square_avg,
@@ -25,15 +25,15 @@ struct AdadeltaKernel {
   }
 };
 
-class AdadeltaRule : public UpdateRule {
+class AdadeltaOptimizer : public Optimizer {
  public:
-  AdadeltaRule(double rho, double epsilon, double weight_decay)
-      : UpdateRule("adadelta", {{"square_avg", 0.0f}, {"acc_delta", 0.0f}}),
+  AdadeltaOptimizer(double rho, double epsilon, double weight_decay)
+      : Optimizer("adadelta", {{"square_avg", 0.0f}, {"acc_delta", 0.0f}}),
         rho_(rho),
         epsilon_(epsilon),
         weight_decay_(weight_decay) {}
 
-  void Apply(const StepContext& context, float* values, float* const* slots,
+  void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     const float decay =
         static_cast<float>(context.weight_decay.value_or(weight_decay_));
@@ -44,11 +44,11 @@ class AdadeltaRule : public UpdateRule {
     if (decay != 0) {
       ApplyKernel(
           AdadeltaKernel<true>{decay, rho, one_minus_rho, epsilon, minus_rate},
-          values, slots, gradient, count);
+          values, state, gradient, count);
     } else {
       ApplyKernel(
           AdadeltaKernel<false>{decay, rho, one_minus_rho, epsilon, minus_rate},
-          values, slots, gradient, count);
+          values, state, gradient, count);
     }
   }
 
@@ -60,7 +60,7 @@ class AdadeltaRule : public UpdateRule {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateAdadelta(
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdadelta(
     const Adadelta& spec, const std::string& path) {
   const double rho = spec.has_rho() ? spec.rho() : 0.9;
   const double epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-6;
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<UpdateRule>> CreateAdadelta(
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", epsilon));
   WEIR_RETURN_IF_ERROR(
       CheckNonNegative(path, "weight_decay", spec.weight_decay()));
-  return std::make_unique<AdadeltaRule>(rho, epsilon, spec.weight_decay());
+  return std::make_unique<AdadeltaOptimizer>(rho, epsilon, spec.weight_decay());
 }
 
 }  // namespace weir

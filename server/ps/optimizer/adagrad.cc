@@ -8,16 +8,16 @@
 namespace weir {
 namespace {
 
-class AdagradRule : public UpdateRule {
+class AdagradOptimizer : public Optimizer {
  public:
-  AdagradRule(const Adagrad& spec, double epsilon)
-      : UpdateRule("adagrad",
-                   {{"sum", static_cast<float>(spec.initial_accumulator())}}),
+  AdagradOptimizer(const Adagrad& spec, double epsilon)
+      : Optimizer("adagrad",
+                  {{"sum", static_cast<float>(spec.initial_accumulator())}}),
         lr_decay_(spec.lr_decay()),
         weight_decay_(spec.weight_decay()),
         epsilon_(epsilon) {}
 
-  void Apply(const StepContext& context, float* values, float* const* slots,
+  void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     const double rate = context.learning_rate /
                         (1 + static_cast<double>(context.step) * lr_decay_);
@@ -27,10 +27,10 @@ class AdagradRule : public UpdateRule {
         static_cast<float>(context.weight_decay.value_or(weight_decay_));
     if (decay != 0) {
       ApplyKernel(AdagradKernel<true>{decay, minus_rate, epsilon}, values,
-                  slots, gradient, count);
+                  state, gradient, count);
     } else {
       ApplyKernel(AdagradKernel<false>{decay, minus_rate, epsilon}, values,
-                  slots, gradient, count);
+                  state, gradient, count);
     }
   }
 
@@ -42,7 +42,7 @@ class AdagradRule : public UpdateRule {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateAdagrad(
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdagrad(
     const Adagrad& spec, const std::string& path) {
   const double epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-10;
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "lr_decay", spec.lr_decay()));
@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<UpdateRule>> CreateAdagrad(
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "initial_accumulator",
                                         spec.initial_accumulator()));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", epsilon));
-  return std::make_unique<AdagradRule>(spec, epsilon);
+  return std::make_unique<AdagradOptimizer>(spec, epsilon);
 }
 
 }  // namespace weir

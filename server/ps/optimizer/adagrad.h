@@ -3,7 +3,7 @@
 //   g = g + weight_decay w
 //   s = s + g g
 //   w = w - lr / (1 + t lr_decay) g / (sqrt(s) + epsilon)
-// Slots: "sum" (s), from initial_accumulator.
+// StateOf: "sum" (s), from initial_accumulator.
 // Source: Duchi, Hazan, Singer, JMLR 2011, figure 1 (diagonal);
 //         torch.optim.Adagrad.
 #ifndef SERVER_PS_OPTIMIZER_ADAGRAD_H_
@@ -17,7 +17,7 @@
 
 namespace weir {
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateAdagrad(
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdagrad(
     const Adagrad& spec, const std::string& path);
 
 }  // namespace weir

@@ -38,7 +38,7 @@ struct Moments : Constants {
 
 template <Decay kDecay>
 struct AdamKernel : Moments<kDecay> {
-  static constexpr int kSlots = 2;
+  static constexpr int kStateArrays = 2;
   WEIR_KERNEL void Step(float g, float& w, float& m, float& v) const {
     v = this->Accumulate(g, w, m, v);
     this->Move(w, m, v);
@@ -47,7 +47,7 @@ struct AdamKernel : Moments<kDecay> {
 
 template <Decay kDecay>
 struct AmsGradKernel : Moments<kDecay> {
-  static constexpr int kSlots = 3;
+  static constexpr int kStateArrays = 3;
   WEIR_KERNEL void Step(float g, float& w, float& m, float& v,
                         float& v_max) const {
     v = this->Accumulate(g, w, m, v);
@@ -62,10 +62,10 @@ struct AdamOptions {
   bool decoupled, amsgrad;
 };
 
-class AdamRule : public UpdateRule {
+class AdamOptimizer : public Optimizer {
  public:
-  explicit AdamRule(const AdamOptions& options)
-      : UpdateRule(options.decoupled ? "adamw" : "adam", Slots(options)),
+  explicit AdamOptimizer(const AdamOptions& options)
+      : Optimizer(options.decoupled ? "adamw" : "adam", StateOf(options)),
         options_(options) {}
 
   absl::Status CheckMomentum(double value,
@@ -73,33 +73,33 @@ class AdamRule : public UpdateRule {
     return CheckUnitOpen(path, "momentum", value);
   }
 
-  void Apply(const StepContext& context, float* values, float* const* slots,
+  void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     const double decay = context.weight_decay.value_or(options_.weight_decay);
     if (decay == 0) {
-      Choose<Decay::kNone>(0, context, values, slots, gradient, count);
+      Choose<Decay::kNone>(0, context, values, state, gradient, count);
     } else if (options_.decoupled) {
       Choose<Decay::kDecoupled>(
           static_cast<float>(1 - context.learning_rate * decay), context,
-          values, slots, gradient, count);
+          values, state, gradient, count);
     } else {
-      Choose<Decay::kL2>(static_cast<float>(decay), context, values, slots,
+      Choose<Decay::kL2>(static_cast<float>(decay), context, values, state,
                          gradient, count);
     }
   }
 
  private:
-  static std::vector<SlotSpec> Slots(const AdamOptions& options) {
-    std::vector<SlotSpec> slots = {{"m", 0.0f}, {"v", 0.0f}};
+  static std::vector<StateSpec> StateOf(const AdamOptions& options) {
+    std::vector<StateSpec> state = {{"m", 0.0f}, {"v", 0.0f}};
     if (options.amsgrad) {
-      slots.push_back({"v_max", 0.0f});
+      state.push_back({"v_max", 0.0f});
     }
-    return slots;
+    return state;
   }
 
   template <Decay kDecay>
   void Choose(float decay, const StepContext& context, float* values,
-              float* const* slots, const char* gradient, int64_t count) const {
+              float* const* state, const char* gradient, int64_t count) const {
     const double step = static_cast<double>(context.step) + 1;
     const double beta1 = context.momentum.value_or(options_.beta1);
     const double correction1 = 1 - std::pow(beta1, step);
@@ -115,10 +115,10 @@ class AdamRule : public UpdateRule {
         static_cast<float>(-(context.learning_rate / correction1)),
     };
     if (options_.amsgrad) {
-      ApplyKernel(AmsGradKernel<kDecay>{{constants}}, values, slots, gradient,
+      ApplyKernel(AmsGradKernel<kDecay>{{constants}}, values, state, gradient,
                   count);
     } else {
-      ApplyKernel(AdamKernel<kDecay>{{constants}}, values, slots, gradient,
+      ApplyKernel(AdamKernel<kDecay>{{constants}}, values, state, gradient,
                   count);
     }
   }
@@ -126,20 +126,20 @@ class AdamRule : public UpdateRule {
   const AdamOptions options_;
 };
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> Create(const AdamOptions& options,
-                                                   const std::string& path) {
+absl::StatusOr<std::unique_ptr<Optimizer>> Create(const AdamOptions& options,
+                                                  const std::string& path) {
   WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "beta1", options.beta1));
   WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "beta2", options.beta2));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", options.epsilon));
   WEIR_RETURN_IF_ERROR(
       CheckNonNegative(path, "weight_decay", options.weight_decay));
-  return std::make_unique<AdamRule>(options);
+  return std::make_unique<AdamOptimizer>(options);
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateAdam(
-    const Adam& spec, const std::string& path) {
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdam(const Adam& spec,
+                                                      const std::string& path) {
   return Create({spec.has_beta1() ? spec.beta1() : 0.9,
                  spec.has_beta2() ? spec.beta2() : 0.999,
                  spec.has_epsilon() ? spec.epsilon() : 1e-8,
@@ -147,7 +147,7 @@ absl::StatusOr<std::unique_ptr<UpdateRule>> CreateAdam(
                 path);
 }
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateAdamW(
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(
     const AdamW& spec, const std::string& path) {
   return Create({spec.has_beta1() ? spec.beta1() : 0.9,
                  spec.has_beta2() ? spec.beta2() : 0.999,

@@ -1,10 +1,11 @@
-// The one loop that every update rule runs, compiled for each SIMD level.
+// The one loop that every optimizer runs, compiled for each SIMD level.
 //
 // Terms
-//   kernel   a struct of float constants with `static constexpr int kSlots` and
-//            `void Step(float g, float& w[, float& a[, float& b[, float& c]]])
-//            const`, marked WEIR_KERNEL: one element's step. Branches on
-//            options are template arguments, never made per element.
+//   kernel   a struct of float constants with `static constexpr int
+//            kStateArrays` and `void Step(float g, float& w[, float& a[, float&
+//            b[, float& c]]]) const`, marked WEIR_KERNEL: one element's step.
+//            Branches on options are template arguments, never made per
+//            element.
 //
 // Invariants: those of common/math/simd.h.
 #ifndef SERVER_PS_OPTIMIZER_APPLY_LOOP_H_
@@ -22,7 +23,7 @@ static_assert(std::endian::native == std::endian::little,
 
 struct ApplyArrays {
   float* values;
-  float* slot[3];  // null beyond the kernel's kSlots
+  float* state[3];  // null beyond the kernel's kStateArrays
   const char* gradient;
   int64_t count;
 };
@@ -30,7 +31,8 @@ struct ApplyArrays {
 template <class Kernel>
 struct ApplyBody {
   static WEIR_KERNEL void Run(Kernel kernel, ApplyArrays arrays) {
-    Loop(kernel, arrays.values, arrays.slot[0], arrays.slot[1], arrays.slot[2],
+    Loop(kernel, arrays.values, arrays.state[0], arrays.state[1],
+         arrays.state[2],
          reinterpret_cast<const UnalignedFloat*>(arrays.gradient),
          arrays.count);
   }
@@ -43,13 +45,13 @@ struct ApplyBody {
     int64_t i = 0;
     for (; i + kStride <= count; i += kStride) {
       FetchAhead(w + i);
-      if constexpr (Kernel::kSlots > 0) {
+      if constexpr (Kernel::kStateArrays > 0) {
         FetchAhead(a + i);
       }
-      if constexpr (Kernel::kSlots > 1) {
+      if constexpr (Kernel::kStateArrays > 1) {
         FetchAhead(b + i);
       }
-      if constexpr (Kernel::kSlots > 2) {
+      if constexpr (Kernel::kStateArrays > 2) {
         FetchAhead(c + i);
       }
       for (int64_t k = 0; k < kStride; ++k) {
@@ -65,11 +67,11 @@ struct ApplyBody {
                                  float* __restrict w, float* __restrict a,
                                  float* __restrict b, float* __restrict c,
                                  const UnalignedFloat* __restrict g) {
-    if constexpr (Kernel::kSlots == 0) {
+    if constexpr (Kernel::kStateArrays == 0) {
       kernel.Step(g[i], w[i]);
-    } else if constexpr (Kernel::kSlots == 1) {
+    } else if constexpr (Kernel::kStateArrays == 1) {
       kernel.Step(g[i], w[i], a[i]);
-    } else if constexpr (Kernel::kSlots == 2) {
+    } else if constexpr (Kernel::kStateArrays == 2) {
       kernel.Step(g[i], w[i], a[i], b[i]);
     } else {
       kernel.Step(g[i], w[i], a[i], b[i], c[i]);
@@ -90,11 +92,11 @@ struct ApplyBody {
 };
 
 template <class Kernel>
-void ApplyKernel(const Kernel& kernel, float* values, float* const* slots,
+void ApplyKernel(const Kernel& kernel, float* values, float* const* state,
                  const char* gradient, int64_t count) {
   ApplyArrays arrays = {values, {nullptr, nullptr, nullptr}, gradient, count};
-  for (int i = 0; i < Kernel::kSlots; ++i) {
-    arrays.slot[i] = slots[i];
+  for (int i = 0; i < Kernel::kStateArrays; ++i) {
+    arrays.state[i] = state[i];
   }
   SimdDispatch<ApplyBody<Kernel>>(kernel, arrays);
 }

@@ -9,20 +9,20 @@
 namespace weir {
 namespace {
 
-class FtrlRule : public UpdateRule {
+class FtrlOptimizer : public Optimizer {
  public:
-  FtrlRule(const Ftrl& spec, double learning_rate_power,
-           double initial_accumulator)
-      : UpdateRule("ftrl",
-                   {{"accumulator", static_cast<float>(initial_accumulator)},
-                    {"linear", 0.0f}}),
+  FtrlOptimizer(const Ftrl& spec, double learning_rate_power,
+                double initial_accumulator)
+      : Optimizer("ftrl",
+                  {{"accumulator", static_cast<float>(initial_accumulator)},
+                   {"linear", 0.0f}}),
         power_(-learning_rate_power),
         l1_(spec.l1()),
         l2_(spec.l2()),
         l2_shrinkage_(spec.l2_shrinkage()),
         beta_(spec.beta()) {}
 
-  void Apply(const StepContext& context, float* values, float* const* slots,
+  void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     const double rate = context.learning_rate;
     if (static_cast<float>(rate) == 0) {
@@ -34,13 +34,13 @@ class FtrlRule : public UpdateRule {
       ApplyKernel(
           FtrlKernel<true>{0.5f, static_cast<float>(rate),
                            static_cast<float>(l1_), two_l2, two_shrinkage},
-          values, slots, gradient, count);
+          values, state, gradient, count);
     } else {
       ApplyKernel(
           FtrlKernel<false>{static_cast<float>(power_),
                             static_cast<float>(rate), static_cast<float>(l1_),
                             two_l2, two_shrinkage},
-          values, slots, gradient, count);
+          values, state, gradient, count);
     }
   }
 
@@ -54,8 +54,8 @@ class FtrlRule : public UpdateRule {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateFtrl(
-    const Ftrl& spec, const std::string& path) {
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateFtrl(const Ftrl& spec,
+                                                      const std::string& path) {
   const double power =
       spec.has_learning_rate_power() ? spec.learning_rate_power() : -0.5;
   const double initial =
@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<UpdateRule>> CreateFtrl(
   WEIR_RETURN_IF_ERROR(
       CheckNonNegative(path, "l2_shrinkage", spec.l2_shrinkage()));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "beta", spec.beta()));
-  return std::make_unique<FtrlRule>(spec, power, initial);
+  return std::make_unique<FtrlOptimizer>(spec, power, initial);
 }
 
 }  // namespace weir

@@ -43,11 +43,11 @@ absl::Status CheckUnitOpen(const std::string& path, const std::string& field,
 }
 
 absl::Status CheckBufferedMomentum(const std::string& path,
-                                   const std::string& rule, double declared,
-                                   double value) {
+                                   const std::string& optimizer,
+                                   double declared, double value) {
   if (declared == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ".momentum: ", rule,
+        absl::StrCat(path, ".momentum: ", optimizer,
                      " was declared with momentum 0 and keeps none; ",
                      "declare it with the largest momentum that will come"));
   }

@@ -21,11 +21,11 @@ absl::Status CheckUnitClosed(const std::string& path, const std::string& field,
 absl::Status CheckUnitOpen(const std::string& path, const std::string& field,
                            double value);  // [0, 1)
 
-// StepContext::momentum for a rule that keeps a momentum only when it is
+// StepContext::momentum for an optimizer that keeps a momentum only when it is
 // declared > 0.
 absl::Status CheckBufferedMomentum(const std::string& path,
-                                   const std::string& rule, double declared,
-                                   double value);
+                                   const std::string& optimizer,
+                                   double declared, double value);
 
 }  // namespace weir
 

@@ -10,7 +10,7 @@ namespace weir {
 namespace {
 
 struct MovingAverageKernel {
-  static constexpr int kSlots = 0;
+  static constexpr int kStateArrays = 0;
   float rate;
 
   WEIR_KERNEL void Step(float sample, float& w) const {
@@ -18,17 +18,17 @@ struct MovingAverageKernel {
   }
 };
 
-class MovingAverageRule : public UpdateRule {
+class MovingAverage : public Optimizer {
  public:
-  explicit MovingAverageRule(double rate)
-      : UpdateRule("moving_average", {}), rate_(static_cast<float>(rate)) {}
+  explicit MovingAverage(double rate)
+      : Optimizer("moving_average", {}), rate_(static_cast<float>(rate)) {}
 
-  void Apply(const StepContext&, float* values, float* const* slots,
+  void Apply(const StepContext&, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     if (rate_ == 1.0f) {  // value + (sample - value) would round
       std::memcpy(values, gradient, static_cast<size_t>(count) * sizeof(float));
     } else if (rate_ != 0) {
-      ApplyKernel(MovingAverageKernel{rate_}, values, slots, gradient, count);
+      ApplyKernel(MovingAverageKernel{rate_}, values, state, gradient, count);
     }
   }
 
@@ -38,10 +38,10 @@ class MovingAverageRule : public UpdateRule {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateMovingAverageRule(
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeMovingAverage(
     double rate, const std::string& path) {
   WEIR_RETURN_IF_ERROR(CheckUnitClosed(path, "buffer_rate", rate));
-  return std::make_unique<MovingAverageRule>(rate);
+  return std::make_unique<MovingAverage>(rate);
 }
 
 }  // namespace weir

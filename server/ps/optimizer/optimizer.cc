@@ -11,24 +11,24 @@
 
 namespace weir {
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateOptimizer(
-    const Optimizer& spec, const std::string& field_path) {
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
+    const OptimizerSpec& spec, const std::string& field_path) {
   switch (spec.kind_case()) {
-    case Optimizer::kSgd:
+    case OptimizerSpec::kSgd:
       return CreateSgd(spec.sgd(), field_path + ".sgd");
-    case Optimizer::kAdagrad:
+    case OptimizerSpec::kAdagrad:
       return CreateAdagrad(spec.adagrad(), field_path + ".adagrad");
-    case Optimizer::kRmsprop:
+    case OptimizerSpec::kRmsprop:
       return CreateRmsProp(spec.rmsprop(), field_path + ".rmsprop");
-    case Optimizer::kAdadelta:
+    case OptimizerSpec::kAdadelta:
       return CreateAdadelta(spec.adadelta(), field_path + ".adadelta");
-    case Optimizer::kAdam:
+    case OptimizerSpec::kAdam:
       return CreateAdam(spec.adam(), field_path + ".adam");
-    case Optimizer::kAdamw:
+    case OptimizerSpec::kAdamw:
       return CreateAdamW(spec.adamw(), field_path + ".adamw");
-    case Optimizer::kFtrl:
+    case OptimizerSpec::kFtrl:
       return CreateFtrl(spec.ftrl(), field_path + ".ftrl");
-    case Optimizer::KIND_NOT_SET:
+    case OptimizerSpec::KIND_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(absl::StrCat(
@@ -37,9 +37,9 @@ absl::StatusOr<std::unique_ptr<UpdateRule>> CreateOptimizer(
       " { sgd {} }\""));
 }
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateMovingAverage(
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateMovingAverage(
     double rate, const std::string& field_path) {
-  return CreateMovingAverageRule(rate, field_path);
+  return MakeMovingAverage(rate, field_path);
 }
 
 }  // namespace weir

@@ -1,11 +1,12 @@
-// Update rules: how a gradient moves a segment's values.
+// Optimizers: how a gradient moves a segment's values.
 //
 // Place: the store calls Apply for each segment of a block, under the block's
-// lock (or without it: lock_free). A rule knows no block, variable or step
-// count; it is made from a parameter group's Optimizer message.
+// lock (or without it: lock_free). An optimizer knows no block, variable or
+// step count; it is made from a parameter group's OptimizerSpec.
 //
 // Terms
-//   slot   an array beside the values, of the same length, that the rule keeps
+//   state   an array beside the values, of the same length, that the optimizer
+//           keeps
 //          between steps (momentum, second moments).
 //   t      updates of this segment before this one, 0 first. In async every
 //          worker's push counts; see docs/optimizers.md.
@@ -17,9 +18,9 @@
 //   I2. Scalars are computed in double and rounded to float once; arrays in
 //       float, in the order of operations of PyTorch 1.13's single-tensor CPU
 //       code (FTRL: TensorFlow's kernel).
-//   I3. Values, slots and t are the whole state: restored, the next step has
+//   I3. Values, state and t are the whole state: restored, the next step has
 //       the same bits.
-// Threads: immutable, safe. Apply may race on values and slots on purpose:
+// Threads: immutable, safe. Apply may race on values and state on purpose:
 //   WEIR_HOGWILD in common/math/simd.h.
 // Errors: INVALID_ARGUMENT names the field's path, the value and its range.
 // Cost: one pass over memory; bench/store/store_kernels_bench.cc.
@@ -42,29 +43,29 @@ namespace weir {
 struct StepContext {
   uint64_t step = 0;  // t
   double learning_rate = 0.0;
-  // Came with the push; replaces the rule's own. Rules without weight decay
-  // (ftrl, moving_average) ignore it.
+  // Came with the push; replaces the optimizer's own. Optimizers without weight
+  // decay (ftrl, moving_average) ignore it.
   std::optional<double> weight_decay = std::nullopt;
-  // Likewise; beta1 of adam and adamw. REQUIRES: the rule's CheckMomentum.
+  // Likewise; beta1 of adam and adamw. REQUIRES: the optimizer's CheckMomentum.
   std::optional<double> momentum = std::nullopt;
 };
 
-struct SlotSpec {
+struct StateSpec {
   std::string name;      // [a-z_]+; names the array in checkpoints
   float initial = 0.0f;  // of every element, before step 0
-  bool operator==(const SlotSpec&) const = default;
+  bool operator==(const StateSpec&) const = default;
 };
 
-class UpdateRule {
+class Optimizer {
  public:
-  virtual ~UpdateRule() = default;
-  UpdateRule(const UpdateRule&) = delete;
-  UpdateRule& operator=(const UpdateRule&) = delete;
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   // The member's name: "sgd", "adam", ...
   const std::string& name() const { return name_; }
-  // At most kMaxSlots, in the order in which Apply takes them.
-  const std::vector<SlotSpec>& slots() const { return slots_; }
+  // At most kMaxStateArrays, in the order in which Apply takes them.
+  const std::vector<StateSpec>& state() const { return state_; }
 
   // OK when StepContext::momentum may be `value`; else INVALID_ARGUMENT, which
   // begins with `path` and says what to declare instead.
@@ -75,34 +76,34 @@ class UpdateRule {
         " has none; declare sgd or rmsprop with a momentum, adam or adamw");
   }
 
-  // Moves values[0..count) and slots[k][0..count) by one step.
+  // Moves values[0..count) and state[k][0..count) by one step.
   // `gradient` is count little-endian floats at any address. No array may
   // overlap another.
   // REQUIRES: gradient finite; learning_rate finite and >= 0.
   virtual void Apply(const StepContext& context, float* values,
-                     float* const* slots, const char* gradient,
+                     float* const* state, const char* gradient,
                      int64_t count) const = 0;
 
-  static constexpr int kMaxSlots = 3;
+  static constexpr int kMaxStateArrays = 3;
 
  protected:
-  UpdateRule(std::string name, std::vector<SlotSpec> slots)
-      : name_(std::move(name)), slots_(std::move(slots)) {}
+  Optimizer(std::string name, std::vector<StateSpec> state)
+      : name_(std::move(name)), state_(std::move(state)) {}
 
  private:
   const std::string name_;
-  const std::vector<SlotSpec> slots_;
+  const std::vector<StateSpec> state_;
 };
 
-// The rule that `spec` asks for. `field_path` ("optimizer",
+// The optimizer that `spec` asks for. `field_path` ("optimizer",
 // "parameter_group[2].optimizer") is where it stands, for messages.
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateOptimizer(
-    const Optimizer& spec, const std::string& field_path);
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
+    const OptimizerSpec& spec, const std::string& field_path);
 
-// The rule of buffers: value += rate * (sample - value).
+// The optimizer of buffers: value += rate * (sample - value).
 // `field_path` names the variable. REQUIRES: nothing; rate outside [0, 1] is
 // INVALID_ARGUMENT.
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateMovingAverage(
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateMovingAverage(
     double rate, const std::string& field_path);
 
 }  // namespace weir

@@ -15,7 +15,8 @@ struct Constants {
 
 template <bool kDecay, bool kCentered, bool kMomentum>
 struct RmsPropKernel : Constants {
-  static constexpr int kSlots = 1 + (kCentered ? 1 : 0) + (kMomentum ? 1 : 0);
+  static constexpr int kStateArrays =
+      1 + (kCentered ? 1 : 0) + (kMomentum ? 1 : 0);
 
   WEIR_KERNEL void Step(float g, float& w, float& square_avg) const {
     float unused = 0;
@@ -57,10 +58,10 @@ struct RmsPropKernel : Constants {
   }
 };
 
-class RmsPropRule : public UpdateRule {
+class RmsPropOptimizer : public Optimizer {
  public:
-  RmsPropRule(const RmsProp& spec, double alpha, double epsilon)
-      : UpdateRule("rmsprop", Slots(spec)),
+  RmsPropOptimizer(const RmsProp& spec, double alpha, double epsilon)
+      : Optimizer("rmsprop", StateOf(spec)),
         alpha_(alpha),
         epsilon_(epsilon),
         weight_decay_(spec.weight_decay()),
@@ -72,7 +73,7 @@ class RmsPropRule : public UpdateRule {
     return CheckBufferedMomentum(path, name(), momentum_, value);
   }
 
-  void Apply(const StepContext& context, float* values, float* const* slots,
+  void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     const double decay = context.weight_decay.value_or(weight_decay_);
     const double momentum = context.momentum.value_or(momentum_);
@@ -83,7 +84,7 @@ class RmsPropRule : public UpdateRule {
                                  static_cast<float>(momentum),
                                  static_cast<float>(-context.learning_rate)};
     const auto apply = [&](const auto& kernel) {
-      ApplyKernel(kernel, values, slots, gradient, count);
+      ApplyKernel(kernel, values, state, gradient, count);
     };
     if (constants.decay != 0) {
       Choose<true>(constants, momentum != 0, apply);
@@ -93,15 +94,15 @@ class RmsPropRule : public UpdateRule {
   }
 
  private:
-  static std::vector<SlotSpec> Slots(const RmsProp& spec) {
-    std::vector<SlotSpec> slots = {{"square_avg", 0.0f}};
+  static std::vector<StateSpec> StateOf(const RmsProp& spec) {
+    std::vector<StateSpec> state = {{"square_avg", 0.0f}};
     if (spec.centered()) {
-      slots.push_back({"grad_avg", 0.0f});
+      state.push_back({"grad_avg", 0.0f});
     }
     if (spec.momentum() != 0) {
-      slots.push_back({"momentum", 0.0f});
+      state.push_back({"momentum", 0.0f});
     }
-    return slots;
+    return state;
   }
 
   template <bool kDecay, class F>
@@ -126,7 +127,7 @@ class RmsPropRule : public UpdateRule {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateRmsProp(
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateRmsProp(
     const RmsProp& spec, const std::string& path) {
   const double alpha = spec.has_alpha() ? spec.alpha() : 0.99;
   const double epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-8;
@@ -135,7 +136,7 @@ absl::StatusOr<std::unique_ptr<UpdateRule>> CreateRmsProp(
   WEIR_RETURN_IF_ERROR(
       CheckNonNegative(path, "weight_decay", spec.weight_decay()));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "momentum", spec.momentum()));
-  return std::make_unique<RmsPropRule>(spec, alpha, epsilon);
+  return std::make_unique<RmsPropOptimizer>(spec, alpha, epsilon);
 }
 
 }  // namespace weir

@@ -10,7 +10,7 @@ namespace {
 
 template <bool kDecay, bool kFirst, bool kNesterov>
 struct MomentumKernel {
-  static constexpr int kSlots = 1;
+  static constexpr int kStateArrays = 1;
   float decay, minus_rate, momentum, undamped;
 
   WEIR_KERNEL void Step(float g, float& w, float& buffer) const {
@@ -21,12 +21,12 @@ struct MomentumKernel {
   }
 };
 
-class SgdRule : public UpdateRule {
+class SgdOptimizer : public Optimizer {
  public:
-  explicit SgdRule(const Sgd& spec)
-      : UpdateRule("sgd", spec.momentum() != 0
-                              ? std::vector<SlotSpec>{{"momentum", 0.0f}}
-                              : std::vector<SlotSpec>{}),
+  explicit SgdOptimizer(const Sgd& spec)
+      : Optimizer("sgd", spec.momentum() != 0
+                             ? std::vector<StateSpec>{{"momentum", 0.0f}}
+                             : std::vector<StateSpec>{}),
         momentum_(spec.momentum()),
         dampening_(spec.dampening()),
         nesterov_(spec.nesterov()),
@@ -37,27 +37,27 @@ class SgdRule : public UpdateRule {
     return CheckBufferedMomentum(path, name(), momentum_, value);
   }
 
-  void Apply(const StepContext& context, float* values, float* const* slots,
+  void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     const float decay =
         static_cast<float>(context.weight_decay.value_or(weight_decay_));
     if (decay != 0) {
-      Choose<true>(decay, context, values, slots, gradient, count);
+      Choose<true>(decay, context, values, state, gradient, count);
     } else {
-      Choose<false>(decay, context, values, slots, gradient, count);
+      Choose<false>(decay, context, values, state, gradient, count);
     }
   }
 
  private:
   template <bool kDecay>
   void Choose(float decay, const StepContext& context, float* values,
-              float* const* slots, const char* gradient, int64_t count) const {
+              float* const* state, const char* gradient, int64_t count) const {
     const float minus_rate = static_cast<float>(-context.learning_rate);
     const double given = context.momentum.value_or(momentum_);
     const float momentum = static_cast<float>(given);
     const float undamped = static_cast<float>(1 - dampening_);
     const auto apply = [&](const auto& kernel) {
-      ApplyKernel(kernel, values, slots, gradient, count);
+      ApplyKernel(kernel, values, state, gradient, count);
     };
     if (given == 0) {
       apply(SgdKernel<kDecay>{decay, minus_rate});
@@ -86,8 +86,8 @@ class SgdRule : public UpdateRule {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> CreateSgd(const Sgd& spec,
-                                                      const std::string& path) {
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(const Sgd& spec,
+                                                     const std::string& path) {
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "momentum", spec.momentum()));
   WEIR_RETURN_IF_ERROR(CheckUnitClosed(path, "dampening", spec.dampening()));
   WEIR_RETURN_IF_ERROR(
@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<UpdateRule>> CreateSgd(const Sgd& spec,
         path, ".nesterov: true needs momentum > 0 and dampening 0, but they ",
         "are ", spec.momentum(), " and ", spec.dampening()));
   }
-  return std::make_unique<SgdRule>(spec);
+  return std::make_unique<SgdOptimizer>(spec);
 }
 
 }  // namespace weir

@@ -1,8 +1,9 @@
-// One element's step of the rules that variables and rows of tables share, so
-// that both have the same bits.
+// One element's step of the optimizers that variables and rows of tables share,
+// so that both have the same bits.
 //
-// Place: kernels for apply_loop.h (variables) and server/ps/table/row_rule.h
-// (rows). The equations are in sgd.h, adagrad.h and ftrl.h.
+// Place: kernels for apply_loop.h (variables) and
+// server/ps/table/row_optimizer.h (rows). The equations are in sgd.h, adagrad.h
+// and ftrl.h.
 //
 // Invariants: those of common/math/simd.h.
 #ifndef SERVER_PS_OPTIMIZER_STEP_KERNELS_H_
@@ -16,7 +17,7 @@ namespace weir {
 
 template <bool kDecay>
 struct SgdKernel {
-  static constexpr int kSlots = 0;
+  static constexpr int kStateArrays = 0;
   float decay, minus_rate;
 
   WEIR_KERNEL void Step(float g, float& w) const {
@@ -27,7 +28,7 @@ struct SgdKernel {
 
 template <bool kDecay>
 struct AdagradKernel {
-  static constexpr int kSlots = 1;
+  static constexpr int kStateArrays = 1;
   float decay, minus_rate, epsilon;
 
   WEIR_KERNEL void Step(float g, float& w, float& sum) const {
@@ -41,7 +42,7 @@ struct AdagradKernel {
 // kRoot: the power is 0.5 and sqrt, which vectorises, takes the place of pow.
 template <bool kRoot>
 struct FtrlKernel {
-  static constexpr int kSlots = 2;
+  static constexpr int kStateArrays = 2;
   float power, rate, l1, two_l2, two_shrinkage;
 
   WEIR_KERNEL float Power(float n) const {

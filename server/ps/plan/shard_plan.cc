@@ -16,11 +16,11 @@ namespace {
 // Steps stay far from wrapping around.
 constexpr uint64_t kMaxBaseVersion = uint64_t{1} << 62;
 
-absl::StatusOr<UpdateKind> KindOf(const Update& update) {
+absl::StatusOr<ConsistencyKind> KindOf(const Update& update) {
   switch (update.mode_case()) {
     case Update::kAsync:
-      return update.async().lock_free() ? UpdateKind::kLockFree
-                                        : UpdateKind::kAsync;
+      return update.async().lock_free() ? ConsistencyKind::kLockFree
+                                        : ConsistencyKind::kAsync;
     case Update::kSync:
       if (update.sync().contributions() < 1 ||
           update.sync().contributions() > ShardPlan::kMaxContributions) {
@@ -28,9 +28,9 @@ absl::StatusOr<UpdateKind> KindOf(const Update& update) {
             "update.sync.contributions is ", update.sync().contributions(),
             "; it must be in [1, ", ShardPlan::kMaxContributions, "]"));
       }
-      return UpdateKind::kSync;
+      return ConsistencyKind::kSync;
     case Update::kBoundedStaleness:
-      return UpdateKind::kBoundedStaleness;
+      return ConsistencyKind::kBoundedStaleness;
     case Update::MODE_NOT_SET:
       break;
   }
@@ -89,32 +89,33 @@ absl::StatusOr<std::shared_ptr<const ShardPlan>> ShardPlan::Create(
     const Declaration& declaration, uint32_t shard, int64_t memory_bytes_max) {
   WEIR_RETURN_IF_ERROR(CheckFields(declaration, shard));
   WEIR_ASSIGN_OR_RETURN(Layout layout, LayoutFromDeclaration(declaration));
-  WEIR_ASSIGN_OR_RETURN(const UpdateKind kind, KindOf(declaration.update()));
+  WEIR_ASSIGN_OR_RETURN(const ConsistencyKind kind,
+                        KindOf(declaration.update()));
   std::shared_ptr<ShardPlan> plan(
       new ShardPlan(declaration, std::move(layout), static_cast<int>(shard)));
   plan->kind_ = kind;
   WEIR_RETURN_IF_ERROR(CheckTables(declaration, plan->shard()));
-  WEIR_RETURN_IF_ERROR(plan->MakeRules());
+  WEIR_RETURN_IF_ERROR(plan->MakeOptimizers());
   WEIR_RETURN_IF_ERROR(plan->CheckMemory(memory_bytes_max));
   plan->MakeBlocks();
   return plan;
 }
 
-absl::Status ShardPlan::MakeRules() {
+absl::Status ShardPlan::MakeOptimizers() {
   for (int g = 0; g < declaration_.group_size(); ++g) {
     const Group& group = declaration_.group(g);
-    group_rules_.emplace_back();
+    group_optimizers_.emplace_back();
     if (group.frozen()) {
       continue;
     }
     const std::string path = absl::StrCat("group[", g, "]");
     WEIR_ASSIGN_OR_RETURN(
-        group_rules_.back(),
+        group_optimizers_.back(),
         CreateOptimizer(group.optimizer(), absl::StrCat(path, ".optimizer")));
     WEIR_RETURN_IF_ERROR(
         ValidateSchedule(group.schedule(), absl::StrCat(path, ".schedule")));
-    for (const SlotSpec& slot : group_rules_.back()->slots()) {
-      SlotArray(slot.name);
+    for (const StateSpec& state : group_optimizers_.back()->state()) {
+      StateArray(state.name);
     }
   }
   variable_rules_.resize(layout_.variables().size());
@@ -134,8 +135,8 @@ absl::Status ShardPlan::MakeRules() {
 
 absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
   // In double: nothing here can overflow it, and a bound needs no last digit.
-  const double arrays = 1.0 + static_cast<double>(slot_names_.size()) +
-                        (kind_ == UpdateKind::kSync ? 1.0 : 0.0);
+  const double arrays = 1.0 + static_cast<double>(state_names_.size()) +
+                        (kind_ == ConsistencyKind::kSync ? 1.0 : 0.0);
   const double blocks = layout_.block_count(shard_);
   const double bytes =
       arrays * 4.0 * static_cast<double>(layout_.shard_elements(shard_)) +
@@ -143,8 +144,8 @@ absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
   if (bytes > static_cast<double>(memory_bytes_max)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "shard ", shard_, " needs ", static_cast<int64_t>(bytes / (1 << 20)),
-        " MiB (values, ", slot_names_.size(), " optimizer slots",
-        kind_ == UpdateKind::kSync ? ", sums" : "", "), this ps may use ",
+        " MiB (values, ", state_names_.size(), " optimizer state arrays",
+        kind_ == ConsistencyKind::kSync ? ", sums" : "", "), this ps may use ",
         memory_bytes_max / (1 << 20), "; add ps tasks"));
   }
   return absl::OkStatus();
@@ -155,20 +156,20 @@ void ShardPlan::MakeBlocks() {
     BlockPlan block;
     block.index = b;
     block.range = layout_.block({shard_, b});
-    block.uses_slot.resize(slot_names_.size());
+    block.uses_state.resize(state_names_.size());
     for (const Segment& segment : layout_.segments({shard_, b})) {
       const VariableSpec& variable = layout_.variables()[segment.variable];
       SegmentPlan plan;
       plan.segment = segment;
       plan.group = variable.group;
       if (variable.kind == VariableKind::kBuffer) {
-        plan.rule = variable_rules_[segment.variable].get();
-      } else if (group_rules_[variable.group] != nullptr) {
-        plan.rule = group_rules_[variable.group].get();
+        plan.optimizer = variable_rules_[segment.variable].get();
+      } else if (group_optimizers_[variable.group] != nullptr) {
+        plan.optimizer = group_optimizers_[variable.group].get();
         plan.schedule = &declaration_.group(variable.group).schedule();
-        for (size_t k = 0; k < plan.rule->slots().size(); ++k) {
-          plan.slot_array[k] = SlotArray(plan.rule->slots()[k].name);
-          block.uses_slot[plan.slot_array[k]] = true;
+        for (size_t k = 0; k < plan.optimizer->state().size(); ++k) {
+          plan.state_array[k] = StateArray(plan.optimizer->state()[k].name);
+          block.uses_state[plan.state_array[k]] = true;
         }
       }
       block.segments.push_back(plan);
@@ -177,13 +178,13 @@ void ShardPlan::MakeBlocks() {
   }
 }
 
-int ShardPlan::SlotArray(const std::string& name) {
-  const auto it = std::find(slot_names_.begin(), slot_names_.end(), name);
-  if (it == slot_names_.end()) {
-    slot_names_.push_back(name);
-    return static_cast<int>(slot_names_.size()) - 1;
+int ShardPlan::StateArray(const std::string& name) {
+  const auto it = std::find(state_names_.begin(), state_names_.end(), name);
+  if (it == state_names_.end()) {
+    state_names_.push_back(name);
+    return static_cast<int>(state_names_.size()) - 1;
   }
-  return static_cast<int>(it - slot_names_.begin());
+  return static_cast<int>(it - state_names_.begin());
 }
 
 }  // namespace weir

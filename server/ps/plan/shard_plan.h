@@ -3,8 +3,8 @@
 // Place: Declare and Restore make one; Shard and the update modes read it.
 //
 // Terms
-//   array    the values, or one optimizer slot array, of the whole shard.
-//   slot array  named by the rules of all groups: "m", "v", "momentum".
+//   array    the values, or one state array, of the whole shard.
+//   state array  named by the optimizers of all groups: "m", "v", "momentum".
 //
 // Threads: immutable, safe.
 // Errors: INVALID_ARGUMENT    a field of the declaration; the message names it.
@@ -24,7 +24,7 @@
 
 namespace weir {
 
-enum class UpdateKind : int {
+enum class ConsistencyKind : int {
   kAsync = 0,
   kLockFree = 1,
   kSync = 2,
@@ -35,22 +35,22 @@ struct SegmentPlan {
   Segment segment;
   int group = 0;
   // Null when the values never move by a push: frozen, or buffer rate 0.
-  const UpdateRule* rule = nullptr;
+  const Optimizer* optimizer = nullptr;
   const Schedule* schedule = nullptr;  // null for buffers
-  // Of the rule's slot k: index into ShardPlan::slot_names().
-  int slot_array[UpdateRule::kMaxSlots] = {};
+  // Of the optimizer's state array k: index into ShardPlan::state_names().
+  int state_array[Optimizer::kMaxStateArrays] = {};
 };
 
 struct BlockPlan {
   int index = 0;  // inside the shard
   FlatRange range;
   std::vector<SegmentPlan> segments;  // by offset
-  std::vector<bool> uses_slot;        // by slot array
+  std::vector<bool> uses_state;       // by state array
 };
 
 class ShardPlan {
  public:
-  // A worker slot costs 16 bytes per block.
+  // A slot costs 16 bytes per block.
   static constexpr uint32_t kMaxSlots = 4096;
   static constexpr uint32_t kMaxContributions = 65536;
   // Early contributions stay in the memory of gRPC, which breaks streams off
@@ -65,7 +65,7 @@ class ShardPlan {
   const Declaration& declaration() const { return declaration_; }
   const Layout& layout() const { return layout_; }
   int shard() const { return shard_; }
-  UpdateKind kind() const { return kind_; }
+  ConsistencyKind kind() const { return kind_; }
   int slot_count() const { return static_cast<int>(declaration_.slot_count()); }
   uint32_t contributions() const {
     return declaration_.update().sync().contributions();
@@ -74,27 +74,27 @@ class ShardPlan {
     return declaration_.update().bounded_staleness().bound();
   }
   // Null: frozen. REQUIRES: g < declaration().group_size().
-  const UpdateRule* group_rule(uint32_t g) const {
-    return group_rules_[g].get();
+  const Optimizer* group_rule(uint32_t g) const {
+    return group_optimizers_[g].get();
   }
   const std::vector<BlockPlan>& blocks() const { return blocks_; }
-  // Optimizer slot arrays, in the order of their first use.
-  const std::vector<std::string>& slot_names() const { return slot_names_; }
+  // State arrays, in the order of their first use.
+  const std::vector<std::string>& state_names() const { return state_names_; }
 
  private:
   ShardPlan(Declaration declaration, Layout layout, int shard);
-  absl::Status MakeRules();
+  absl::Status MakeOptimizers();
   absl::Status CheckMemory(int64_t memory_bytes_max) const;
   void MakeBlocks();
-  int SlotArray(const std::string& name);
+  int StateArray(const std::string& name);
 
   const Declaration declaration_;
   const Layout layout_;
   const int shard_;
-  UpdateKind kind_ = UpdateKind::kAsync;
-  std::vector<std::unique_ptr<UpdateRule>> group_rules_;     // null: frozen
-  std::vector<std::unique_ptr<UpdateRule>> variable_rules_;  // moving buffers
-  std::vector<std::string> slot_names_;
+  ConsistencyKind kind_ = ConsistencyKind::kAsync;
+  std::vector<std::unique_ptr<Optimizer>> group_optimizers_;  // null: frozen
+  std::vector<std::unique_ptr<Optimizer>> variable_rules_;    // moving buffers
+  std::vector<std::string> state_names_;
   std::vector<BlockPlan> blocks_;
 };
 

@@ -7,12 +7,12 @@
 #include "common/job/initializer.h"
 #include "proto/wire/declaration_io.h"
 #include "server/ps/optimizer/schedule.h"
-#include "server/ps/table/row_rule.h"
+#include "server/ps/table/row_optimizer.h"
 
 namespace weir {
 namespace {
 
-RowRuleSpec FtrlRule(const TableFtrl& spec) {
+RowOptimizerSpec FtrlOptimizer(const TableFtrl& spec) {
   RowFtrl ftrl;
   if (spec.has_learning_rate_power()) {
     ftrl.learning_rate_power = spec.learning_rate_power();
@@ -30,7 +30,7 @@ RowRuleSpec FtrlRule(const TableFtrl& spec) {
   return ftrl;
 }
 
-RowRuleSpec AdamRule(const TableAdam& spec) {
+RowOptimizerSpec AdamOptimizer(const TableAdam& spec) {
   RowAdam adam;
   if (spec.has_beta1()) {
     adam.beta1 = spec.beta1();
@@ -46,25 +46,25 @@ RowRuleSpec AdamRule(const TableAdam& spec) {
 }
 
 template <class Rule>
-Rule AdagradRule(const TableAdagrad& spec) {
-  Rule rule;
-  rule.initial_accumulator = spec.initial_accumulator();
+Rule AdagradOptimizer(const TableAdagrad& spec) {
+  Rule optimizer;
+  optimizer.initial_accumulator = spec.initial_accumulator();
   if (spec.has_epsilon()) {
-    rule.epsilon = spec.epsilon();
+    optimizer.epsilon = spec.epsilon();
   }
-  return rule;
+  return optimizer;
 }
 
-RowRuleSpec RuleOf(const TableOptimizer& spec) {
+RowOptimizerSpec OptimizerOf(const TableOptimizer& spec) {
   switch (spec.kind_case()) {
     case TableOptimizer::kAdagrad:
-      return AdagradRule<RowAdagrad>(spec.adagrad());
+      return AdagradOptimizer<RowAdagrad>(spec.adagrad());
     case TableOptimizer::kRowwiseAdagrad:
-      return AdagradRule<RowwiseAdagrad>(spec.rowwise_adagrad());
+      return AdagradOptimizer<RowwiseAdagrad>(spec.rowwise_adagrad());
     case TableOptimizer::kAdam:
-      return AdamRule(spec.adam());
+      return AdamOptimizer(spec.adam());
     case TableOptimizer::kFtrl:
-      return FtrlRule(spec.ftrl());
+      return FtrlOptimizer(spec.ftrl());
     case TableOptimizer::kSgd:
     case TableOptimizer::KIND_NOT_SET:
       break;
@@ -106,7 +106,7 @@ absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
                                                    TableOptions::kMaxDim, "]"));
   }
   options.dim = static_cast<int>(table.dim());
-  options.rule = RuleOf(table.optimizer());
+  options.optimizer = OptimizerOf(table.optimizer());
   absl::StatusOr<InitSpec> init = RowInitOf(table);
   WEIR_RETURN_IF_ERROR(Annotate(init.status(), path));
   options.init = *init;
@@ -122,7 +122,7 @@ absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
                                              : EvictionOrder::kLeastRecent;
   WEIR_RETURN_IF_ERROR(options.Validate());
   WEIR_RETURN_IF_ERROR(
-      CreateRowRule(options.rule, path + ": optimizer").status());
+      CreateRowOptimizer(options.optimizer, path + ": optimizer").status());
   WEIR_RETURN_IF_ERROR(ValidateSchedule(table.schedule(), path + ": schedule"));
   if (!CanBeDecoded(table.lookup()) || !CanBeDecoded(table.update())) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -1,7 +1,8 @@
 // Lists of row ids that senders may name again in place of sending them.
 //
-// Place: Lookup and Update of the same batch ask for the same rows; Update, and
-//   a Lookup that is repeated, name the list. A list that is gone is sent
+// Place: PullRows and PushRows of the same batch ask for the same rows;
+// PushRows, and
+//   a PullRows that is repeated, name the list. A list that is gone is sent
 //   again, so a bound costs bytes alone.
 //
 // Threads: safe.

@@ -38,7 +38,7 @@ bool TouchedSince(uint32_t touched, uint64_t then, uint64_t now) {
 // `table`'s clock. A file of an earlier version of Weir does not tell its
 // clock: there, seconds were those of the wall clock, and such rows count as
 // touched now.
-void MoveClock(const TableRows& from, bool seconds, const Table& table,
+void MoveClock(const TableFileEntry& from, bool seconds, const Table& table,
                RowRecords* rows) {
   const auto now = static_cast<uint32_t>(table.clock());
   for (uint32_t& touched : rows->touched) {
@@ -76,7 +76,7 @@ void Filter(const Keep& keep, size_t row_floats, RowRecords* rows) {
 }  // namespace
 
 absl::StatusOr<TableFile> TableSnapshots::Write(
-    ShardTables& tables, Files* files, const ShardPlan& plan,
+    TableGroup& tables, Files* files, const ShardPlan& plan,
     const std::string& directory, const std::string& base,
     std::optional<uint64_t> version) {
   Failpoint("ps.before_table_write");
@@ -114,15 +114,15 @@ absl::StatusOr<TableFile> TableSnapshots::Write(
         }
         return absl::OkStatus();
       };
-  std::vector<TableRows> shapes;
+  std::vector<TableFileEntry> shapes;
   int64_t rows_written = 0;
   for (int t = 0; t < tables.count(); ++t) {
     Table& table = tables.table(t);
-    TableRows shape = {table.options().name,
-                       previous ? tables.before(t).step() : table.step(), 0,
-                       table.row_floats(),
-                       previous ? tables.before(t).clock()
-                                : now[static_cast<size_t>(t)].clock};
+    TableFileEntry shape = {table.options().name,
+                            previous ? tables.before(t).step() : table.step(),
+                            0, table.row_floats(),
+                            previous ? tables.before(t).clock()
+                                     : now[static_cast<size_t>(t)].clock};
     WEIR_RETURN_IF_ERROR(visit(t, [&](const RowRecords& rows) {
       shape.rows += static_cast<int64_t>(rows.ids.size());
       return absl::OkStatus();
@@ -151,7 +151,7 @@ absl::StatusOr<TableFile> TableSnapshots::Write(
   return file;
 }
 
-absl::Status RestoreTables(ShardTables& tables, Files* files,
+absl::Status RestoreTables(TableGroup& tables, Files* files,
                            const ShardPlan& plan,
                            const CheckpointReader& reader) {
   const Declaration& theirs = reader.manifest().declaration();
@@ -163,7 +163,7 @@ absl::Status RestoreTables(ShardTables& tables, Files* files,
                      tables.count()));
   }
   const int shards = plan.layout().shard_count();
-  const auto take = [&](const TableRows& from, const RowRecords& rows) {
+  const auto take = [&](const TableFileEntry& from, const RowRecords& rows) {
     int t = 0;
     while (t < tables.count() && tables.table(t).options().name != from.name) {
       ++t;

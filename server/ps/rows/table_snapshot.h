@@ -2,7 +2,7 @@
 // back on any number of shards.
 //
 // Place: Shard calls Write on the thread of a snapshot, between Freeze and
-//   Release of its ShardTables; proto/checkpoint/table_file.h has the format.
+//   Release of its TableGroup; proto/checkpoint/table_file.h has the format.
 //
 // Invariants
 //   I1. A file that names a base holds every row that was touched since that
@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "common/io/files.h"
 #include "proto/checkpoint/checkpoint_files.h"
-#include "server/ps/rows/shard_tables.h"
+#include "server/ps/rows/table_group.h"
 
 namespace weir {
 
@@ -31,7 +31,7 @@ class TableSnapshots {
   // checkpoint `base` if that is the last that this wrote whole, else of all.
   // Sync: as of `version`, which may be the one before the tables' own; no
   // increment is written of that, nor later on its base.
-  absl::StatusOr<TableFile> Write(ShardTables& tables, Files* files,
+  absl::StatusOr<TableFile> Write(TableGroup& tables, Files* files,
                                   const ShardPlan& plan,
                                   const std::string& directory,
                                   const std::string& base,
@@ -50,7 +50,7 @@ class TableSnapshots {
 // Fills the tables, which are empty, with this shard's rows.
 // Errors: INVALID_ARGUMENT  the checkpoint's tables are not the job's; names
 //                           the first difference.
-absl::Status RestoreTables(ShardTables& tables, Files* files,
+absl::Status RestoreTables(TableGroup& tables, Files* files,
                            const ShardPlan& plan,
                            const CheckpointReader& reader);
 

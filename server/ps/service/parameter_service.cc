@@ -11,10 +11,11 @@
 #include "proto/ps.grpc.pb.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/grpc_status.h"
+#include "proto/wire/wire_version.h"
 #include "server/ps/service/control_call.h"
-#include "server/ps/service/lookup_call.h"
+#include "server/ps/service/pull_rows_call.h"
+#include "server/ps/service/push_rows_call.h"
 #include "server/ps/service/snapshot_call.h"
-#include "server/ps/service/update_call.h"
 #include "server/ps/service/value_call.h"
 #include "server/ps/store/work_thread.h"
 
@@ -25,7 +26,7 @@ using grpc::ByteBuffer;
 using PS = ParameterServer;
 using BulkMethods = PS::WithRawMethod_Pull<
     PS::WithRawMethod_Push<PS::WithRawMethod_PushPull<PS::WithRawMethod_Assign<
-        PS::WithRawMethod_Lookup<PS::WithRawMethod_Update<PS::Service>>>>>>;
+        PS::WithRawMethod_PullRows<PS::WithRawMethod_PushRows<PS::Service>>>>>>;
 using AllMethods = PS::WithAsyncMethod_Hello<
     PS::WithAsyncMethod_Declare<PS::WithAsyncMethod_Restore<
         PS::WithAsyncMethod_SetSlots<PS::WithAsyncMethod_Snapshot<
@@ -275,12 +276,15 @@ class ParameterService::Impl : public AllMethods {
     PushPullCall::Listen(this, store_, queue);
     std::make_shared<PushCall>(this, store_, queue)->Listen();
     std::make_shared<AssignCall>(this, store_, queue)->Listen();
-    LookupCall<BulkMethods>::Listen(this, store_, queue);
-    UpdateCall<BulkMethods>::Listen(this, store_, queue);
+    PullRowsCall<BulkMethods>::Listen(this, store_, queue);
+    PushRowsCall<BulkMethods>::Listen(this, store_, queue);
     SnapshotCall<AllMethods>::Listen(this, store_, &writes_, queue);
     Unary(&AllMethods::RequestHello, queue,
-          [this](const HelloRequest& request) {
+          [this](const HelloRequest& request) -> absl::StatusOr<HelloReply> {
+            WEIR_RETURN_IF_ERROR(
+                CheckWireVersion("the caller", request.wire_version()));
             HelloReply reply = store_->Hello();
+            reply.set_wire_version(kWireVersion);
             reply.set_shm_name(shm_name_);
             if (leaving_ != nullptr) {
               if (request.chief()) {

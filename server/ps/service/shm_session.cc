@@ -176,10 +176,10 @@ absl::Status ShmSession::TakeMessage(const std::string& message) {
   switch (head.kind) {
     case ShmRequest::kChunk:
       return TakeGradients(bytes, std::move(payload));
-    case ShmRequest::kLookup:
-      return TakeLookup(bytes);
-    case ShmRequest::kUpdate:
-      return TakeUpdate(bytes, payload);
+    case ShmRequest::kPullRows:
+      return TakePullRows(bytes);
+    case ShmRequest::kPushRows:
+      return TakePushRows(bytes, payload);
     default:
       return NoSuchRequest();
   }
@@ -192,27 +192,28 @@ absl::Status ShmSession::TakeGradients(std::span<const char> bytes,
                               : NoSuchRequest();
 }
 
-absl::Status ShmSession::TakeLookup(std::span<const char> bytes) {
-  LookupChunk request;
+absl::Status ShmSession::TakePullRows(std::span<const char> bytes) {
+  PullRowsChunk request;
   if (!Parse(bytes, &request)) {
     return NoSuchRequest();
   }
   OnTaken();
-  store_->Lookup(request, [session = Self()](absl::StatusOr<LookedUp> answer) {
-    session->WriteRows(std::move(answer));
-  });
+  store_->PullRows(request,
+                   [session = Self()](absl::StatusOr<PulledRows> answer) {
+                     session->WriteRows(std::move(answer));
+                   });
   return absl::OkStatus();
 }
 
-absl::Status ShmSession::TakeUpdate(std::span<const char> bytes,
-                                    const Payload& payload) {
-  UpdateChunk chunk;
+absl::Status ShmSession::TakePushRows(std::span<const char> bytes,
+                                      const Payload& payload) {
+  PushRowsChunk chunk;
   if (!Parse(bytes, &chunk)) {
     return NoSuchRequest();
   }
   Failpoint("ps.recv");
   if (update_ == nullptr) {
-    update_ = std::make_shared<RowUpdate>(store_);
+    update_ = std::make_shared<RowPush>(store_);
   }
   WEIR_RETURN_IF_ERROR(update_->Add(chunk, payload));
   OnTaken();
@@ -224,11 +225,12 @@ absl::Status ShmSession::TakeUpdate(std::span<const char> bytes,
     return absl::OkStatus();
   }
   // Holds the shard until it has answered.
-  const std::shared_ptr<RowUpdate> update = std::move(update_);
-  update->Apply([session = Self(), update](absl::StatusOr<UpdateReply> reply) {
-    Failpoint("ps.before_ack");
-    session->WriteReply(std::move(reply));
-  });
+  const std::shared_ptr<RowPush> update = std::move(update_);
+  update->Apply(
+      [session = Self(), update](absl::StatusOr<PushRowsReply> reply) {
+        Failpoint("ps.before_ack");
+        session->WriteReply(std::move(reply));
+      });
   return absl::OkStatus();
 }
 
@@ -293,7 +295,7 @@ void ShmSession::Write(Answer answer) {
   WriteValues(std::move(pending), std::move(answer.values), answer.question);
 }
 
-void ShmSession::WriteRows(absl::StatusOr<LookedUp> answer) {
+void ShmSession::WriteRows(absl::StatusOr<PulledRows> answer) {
   if (!answer.ok()) {
     Fail(answer.status());
     return;
@@ -305,7 +307,7 @@ void ShmSession::WriteRows(absl::StatusOr<LookedUp> answer) {
   WriteValues(std::move(pending), std::move(answer->rows), nullptr);
 }
 
-void ShmSession::WriteReply(absl::StatusOr<UpdateReply> reply) {
+void ShmSession::WriteReply(absl::StatusOr<PushRowsReply> reply) {
   if (!reply.ok()) {
     Fail(reply.status());
     return;

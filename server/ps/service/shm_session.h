@@ -1,4 +1,4 @@
-// One client's stream of PushPull, Lookup or Update through shared memory.
+// One client's stream of PushPull, PullRows or PushRows through shared memory.
 //
 // Place: beside parameter_service.cc's calls; proto/wire/shm_message.h is the
 // specification. Gradients of blocks are applied from the client's memory,
@@ -64,14 +64,15 @@ class ShmSession : public AnswerFlow {
   void Serve();
   absl::Status TakeMessage(const std::string& message);
   absl::Status TakeGradients(std::span<const char> bytes, Payload payload);
-  absl::Status TakeLookup(std::span<const char> bytes);
-  absl::Status TakeUpdate(std::span<const char> bytes, const Payload& payload);
+  absl::Status TakePullRows(std::span<const char> bytes);
+  absl::Status TakePushRows(std::span<const char> bytes,
+                            const Payload& payload);
   absl::StatusOr<Payload> FindPayload(const ShmPlace& place,
                                       std::span<const char> inline_payload);
   void Release(uint64_t pin);
   void Write(Answer answer) override;
-  void WriteRows(absl::StatusOr<LookedUp> answer);
-  void WriteReply(absl::StatusOr<UpdateReply> reply);
+  void WriteRows(absl::StatusOr<PulledRows> answer);
+  void WriteReply(absl::StatusOr<PushRowsReply> reply);
   // Sends `pending`, whose payload is `values`, and pins them where they lie.
   void WriteValues(Pending pending, BlockRef values,
                    const std::shared_ptr<Question>& question);
@@ -87,10 +88,10 @@ class ShmSession : public AnswerFlow {
   UnixSocket socket_;
   std::unique_ptr<SharedChannel> channel_;  // after Open
   std::atomic<bool> closed_{false};
-  uint64_t requests_ = 0;              // the session's thread's
-  std::string long_chunk_;             // likewise
-  std::shared_ptr<RowUpdate> update_;  // that is on its way in; likewise
-  std::atomic<uint64_t> taken_{0};     // of them, whose payloads have been read
+  uint64_t requests_ = 0;            // the session's thread's
+  std::string long_chunk_;           // likewise
+  std::shared_ptr<RowPush> update_;  // that is on its way in; likewise
+  std::atomic<uint64_t> taken_{0};   // of them, whose payloads have been read
   std::atomic<uint64_t> answered_{0};
 
   Mutex mutex_;

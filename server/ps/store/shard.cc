@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
-// A number that a rule may be given.
+// A number that an optimizer may be given.
 bool UsableHyper(double value) { return std::isfinite(value) && value >= 0; }
 
 }  // namespace
@@ -27,7 +27,7 @@ Shard::Shard(std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock)
     : plan_(*plan),
       clock_(clock),
       context_(std::move(plan), arena),
-      mode_(CreateUpdateMode(&context_)) {
+      mode_(CreateConsistencyMode(&context_)) {
   for (const BlockPlan& block : plan_.blocks()) {
     blocks_.push_back(std::make_unique<Block>(
         &block, plan_.declaration().base_version(), plan_.slot_count()));
@@ -38,7 +38,7 @@ absl::StatusOr<std::shared_ptr<Shard>> Shard::Make(
     std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock) {
   std::shared_ptr<Shard> shard(new Shard(std::move(plan), arena, clock));
   WEIR_ASSIGN_OR_RETURN(shard->tables_,
-                        ShardTables::Create(&shard->context_, arena, clock));
+                        TableGroup::Create(&shard->context_, arena, clock));
   return shard;
 }
 
@@ -179,11 +179,11 @@ absl::Status Shard::CheckHyper(const Hyper& hyper) const {
         hyper.learning_rate(), ", weight_decay ", hyper.weight_decay(),
         "; the job has ", declaration.group_size(), " groups"));
   }
-  const UpdateRule* const rule = plan_.group_rule(hyper.group());
-  if (!hyper.has_momentum() || rule == nullptr) {
+  const Optimizer* const optimizer = plan_.group_rule(hyper.group());
+  if (!hyper.has_momentum() || optimizer == nullptr) {
     return absl::OkStatus();
   }
-  return rule->CheckMomentum(
+  return optimizer->CheckMomentum(
       hyper.momentum(),
       absl::StrCat("hyper of group ", hyper.group(), " '",
                    declaration.group(static_cast<int>(hyper.group())).name(),
@@ -239,11 +239,11 @@ absl::StatusOr<Receipt> Shard::PushBlock(const GradientChunk& chunk, int index,
                                          Payload payload) {
   Failpoint("ps.before_apply");
   Block& block = *blocks_[index];
-  Contribution contribution = {static_cast<int>(chunk.sender().slot()),
-                               &chunk.push(), std::move(payload)};
+  BlockGradient gradient = {static_cast<int>(chunk.sender().slot()),
+                            &chunk.push(), std::move(payload)};
   DueList due;
   WEIR_ASSIGN_OR_RETURN(const Receipt receipt,
-                        mode_->Push(block, std::move(contribution), due));
+                        mode_->Push(block, std::move(gradient), due));
   ShardCounters& counters = context_.counters;
   switch (receipt.outcome()) {
     case Receipt::DUPLICATE:
@@ -347,17 +347,17 @@ void Shard::Wake(Block& block, int64_t now_ns) {
   }
 }
 
-void Shard::Lookup(const LookupChunk& request, LookupDone done) {
+void Shard::PullRows(const PullRowsChunk& request, PullRowsDone done) {
   if (const absl::Status status = CheckGeneration(request.sender());
       !status.ok()) {
     done(status);
     return;
   }
-  tables_->Lookup(request, std::move(done));
+  tables_->PullRows(request, std::move(done));
 }
 
-absl::Status Shard::StageUpdate(const UpdateChunk& chunk,
-                                const Payload& payload, StagedUpdate* update) {
+absl::Status Shard::StagePush(const PushRowsChunk& chunk,
+                              const Payload& payload, StagedPush* update) {
   WEIR_RETURN_IF_ERROR(CheckPusher(chunk.sender()));
   return tables_->Stage(chunk, payload, update);
 }
@@ -489,7 +489,7 @@ std::vector<SlotStatus> Shard::SlotTable() const {
     table[w].set_generation(context_.slots[w].generation);
     table[w].set_retired(context_.slots[w].retired);
     table[w].set_process(context_.slots[w].process);
-    table[w].set_next_item_min(UINT64_MAX);
+    table[w].set_next_sequence_min(UINT64_MAX);
   }
   return table;
 }
@@ -506,15 +506,19 @@ void Shard::FillHello(HelloReply* reply) const {
     MutexLock lock(&block->mutex);
     for (size_t w = 0; w < table.size(); ++w) {
       const uint64_t mark = block->marks[w];
-      table[w].set_next_item_min(std::min(table[w].next_item_min(), mark));
-      table[w].set_next_item_max(std::max(table[w].next_item_max(), mark));
+      table[w].set_next_sequence_min(
+          std::min(table[w].next_sequence_min(), mark));
+      table[w].set_next_sequence_max(
+          std::max(table[w].next_sequence_max(), mark));
     }
   }
   if (tables_->count() > 0) {
     const std::vector<uint64_t> marks = tables_->marks();
     for (size_t w = 0; w < table.size(); ++w) {
-      table[w].set_next_item_min(std::min(table[w].next_item_min(), marks[w]));
-      table[w].set_next_item_max(std::max(table[w].next_item_max(), marks[w]));
+      table[w].set_next_sequence_min(
+          std::min(table[w].next_sequence_min(), marks[w]));
+      table[w].set_next_sequence_max(
+          std::max(table[w].next_sequence_max(), marks[w]));
     }
   }
   for (SlotStatus& slot : table) {

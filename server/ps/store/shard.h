@@ -32,7 +32,7 @@
 #include "server/ps/block/shard_context.h"
 #include "server/ps/consistency/consistency_mode.h"
 #include "server/ps/plan/shard_plan.h"
-#include "server/ps/rows/shard_tables.h"
+#include "server/ps/rows/table_group.h"
 #include "server/ps/rows/table_snapshot.h"
 
 namespace weir {
@@ -67,12 +67,12 @@ class Shard : public std::enable_shared_from_this<Shard> {
   void SetSlots(const SetSlotsRequest& request);
   absl::StatusOr<Receipt> Push(const GradientChunk& chunk, Payload payload);
   void Pull(const Sender& sender, int block, const Want& want, PullDone done);
-  void Lookup(const LookupChunk& request, LookupDone done);
-  absl::Status StageUpdate(const UpdateChunk& chunk, const Payload& payload,
-                           StagedUpdate* update);
-  void DropUpdate(StagedUpdate* update) { tables_->Drop(update); }
-  void Update(StagedUpdate update, UpdateDone done) {
-    tables_->Update(std::move(update), std::move(done));
+  void PullRows(const PullRowsChunk& request, PullRowsDone done);
+  absl::Status StagePush(const PushRowsChunk& chunk, const Payload& payload,
+                         StagedPush* update);
+  void DropPush(StagedPush* update) { tables_->Drop(update); }
+  void PushRows(StagedPush update, PushRowsDone done) {
+    tables_->PushRows(std::move(update), std::move(done));
   }
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request) {
     return tables_->Shrink(request);
@@ -129,10 +129,10 @@ class Shard : public std::enable_shared_from_this<Shard> {
   const ShardPlan& plan_;
   Clock* const clock_;
   ShardContext context_;
-  const std::unique_ptr<UpdateMode> mode_;
+  const std::unique_ptr<ConsistencyMode> mode_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::unique_ptr<ShardTables> tables_;  // never null; may have no table
-  TableSnapshots table_snapshots_;       // of the thread that writes them
+  std::unique_ptr<TableGroup> tables_;  // never null; may have no table
+  TableSnapshots table_snapshots_;      // of the thread that writes them
   std::atomic<bool> active_{false};
   std::atomic<bool> closed_{false};
   // Before any block's mutex.

@@ -12,7 +12,7 @@ namespace weir {
 void Shard::Snapshot(const SnapshotRequest& request, Files* files,
                      SnapshotDone done,
                      std::function<void(std::function<void()>)> run) {
-  const bool sync = plan_.kind() == UpdateKind::kSync;
+  const bool sync = plan_.kind() == ConsistencyKind::kSync;
   if (request.directory().empty() || request.has_version() != sync) {
     done(absl::InvalidArgumentError(
         request.directory().empty() ? "snapshot names no directory"
@@ -65,7 +65,7 @@ void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
   // Uses wait from here to Release; the shard stays until then.
   const auto write = [shard = shared_from_this(), job, files, version,
                       base = request.table_base()] {
-    ShardTables& tables = *shard->tables_;
+    TableGroup& tables = *shard->tables_;
     if (!job->ended()) {
       std::vector<uint64_t> marks = tables.marks();
       SnapshotJob::AddTables(

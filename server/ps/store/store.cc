@@ -254,13 +254,13 @@ void Store::Pull(const Sender& sender, int block, const Want& want,
   (*current)->Pull(sender, block, want, std::move(done));
 }
 
-void Store::Lookup(const LookupChunk& request, LookupDone done) {
+void Store::PullRows(const PullRowsChunk& request, PullRowsDone done) {
   absl::StatusOr<std::shared_ptr<Shard>> current = ShardFor(request.sender());
   if (!current.ok()) {
     done(current.status());
     return;
   }
-  (*current)->Lookup(request, std::move(done));
+  (*current)->PullRows(request, std::move(done));
 }
 
 absl::StatusOr<ShrinkReply> Store::Shrink(const ShrinkRequest& request) {
@@ -269,13 +269,13 @@ absl::StatusOr<ShrinkReply> Store::Shrink(const ShrinkRequest& request) {
   return current->Shrink(request);
 }
 
-RowUpdate::~RowUpdate() {
+RowPush::~RowPush() {
   if (shard_ != nullptr) {
-    shard_->DropUpdate(&update_);
+    shard_->DropPush(&update_);
   }
 }
 
-absl::Status RowUpdate::Add(const UpdateChunk& chunk, const Payload& payload) {
+absl::Status RowPush::Add(const PushRowsChunk& chunk, const Payload& payload) {
   if (!chunk.has_push()) {
     return absl::InvalidArgumentError("the chunk has no `push`");
   }
@@ -284,11 +284,11 @@ absl::Status RowUpdate::Add(const UpdateChunk& chunk, const Payload& payload) {
   } else {
     WEIR_RETURN_IF_ERROR(shard_->CheckSender(chunk.sender()));
   }
-  return shard_->StageUpdate(chunk, payload, &update_);
+  return shard_->StagePush(chunk, payload, &update_);
 }
 
-void RowUpdate::Apply(UpdateDone done) {
-  shard_->Update(std::exchange(update_, {}), std::move(done));
+void RowPush::Apply(PushRowsDone done) {
+  shard_->PushRows(std::exchange(update_, {}), std::move(done));
 }
 
 absl::StatusOr<int64_t> Store::BlockElements(const Sender& sender,

@@ -1,19 +1,23 @@
 // One shard of the parameters, and the rules by which they change.
 //
-// Place: everything a ps decides is here; server/ps/service/parameter_service.cc only
-// decodes, calls the store, and encodes. No gRPC, no threads of its own, no
-// waiting: what must wait is parked with a continuation and a deadline.
+// Place: everything a ps decides is here;
+// server/ps/service/parameter_service.cc only decodes, calls the store, and
+// encodes. No gRPC, no threads of its own, no waiting: what must wait is parked
+// with a continuation and a deadline.
 //
 // Terms
-//   item       (slot, i): the identity of one contribution's push.
-//   mark       per (slot, block): the next item that the block accepts.
+//   sequence   the number of a contribution in its slot, from 0 in a history;
+//              (slot, sequence) is the identity of its push.
+//   mark       per (slot, block): the next sequence number that the block
+//              accepts.
 //   version    per block: base_version + updates applied.
 //   shard      what Declare or Restore made; replaced whole by Restore.
 //
 // Invariants
 //   I1. A block's mark and values change together, under the block's lock
 //       (lock_free: the mark is claimed first).
-//   I2. (slot, item) changes a block at most once, and only in item order.
+//   I2. (slot, sequence) changes a block at most once, and only in ascending
+//       order of the sequence numbers.
 //   I3. A request of another job, history, layout or older generation changes
 //       nothing; nor does a Restore by a chief that did not see the history
 //       which is in training.
@@ -45,30 +49,30 @@
 #include "proto/ps.pb.h"
 #include "server/ps/block/block_buffer.h"
 #include "server/ps/block/continuations.h"
-#include "server/ps/rows/shard_tables.h"
+#include "server/ps/rows/table_group.h"
 
 namespace weir {
 
 class Shard;
 class Store;
 
-// One Update call: pieces come in, and take effect at the end or never.
+// One PushRows call: pieces come in, and take effect at the end or never.
 // Threads: compatible.
-class RowUpdate {
+class RowPush {
  public:
-  explicit RowUpdate(Store* store) : store_(store) {}
-  ~RowUpdate();
-  RowUpdate(const RowUpdate&) = delete;
-  RowUpdate& operator=(const RowUpdate&) = delete;
+  explicit RowPush(Store* store) : store_(store) {}
+  ~RowPush();
+  RowPush(const RowPush&) = delete;
+  RowPush& operator=(const RowPush&) = delete;
 
-  absl::Status Add(const UpdateChunk& chunk, const Payload& payload);
+  absl::Status Add(const PushRowsChunk& chunk, const Payload& payload);
   // Calls `done` exactly once, maybe before returning. REQUIRES: Add was OK.
-  void Apply(UpdateDone done);
+  void Apply(PushRowsDone done);
 
  private:
   Store* const store_;
   std::shared_ptr<Shard> shard_;  // of the first piece
-  StagedUpdate update_;
+  StagedPush update_;
 };
 
 class Store {
@@ -114,7 +118,7 @@ class Store {
   void Pull(const Sender& sender, int block, const Want& want, PullDone done);
 
   // Calls `done` exactly once, as Pull does.
-  void Lookup(const LookupChunk& request, LookupDone done);
+  void PullRows(const PullRowsChunk& request, PullRowsDone done);
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request);
 
   // Elements of `block`, or INVALID_ARGUMENT / FAILED_PRECONDITION.
@@ -133,7 +137,7 @@ class Store {
                 std::function<void(std::function<void()>)> run);
 
  private:
-  friend class RowUpdate;
+  friend class RowPush;
 
   explicit Store(Options options);
   std::shared_ptr<Shard> shard() const;

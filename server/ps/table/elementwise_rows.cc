@@ -1,4 +1,4 @@
-// SGD, Adagrad and FTRL of rows: the kernels of the dense rules.
+// SGD, Adagrad and FTRL of rows: the kernels of the dense optimizers.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +11,9 @@
 namespace weir {
 namespace {
 
-class SgdRows : public RowRule {
+class SgdRows : public RowOptimizer {
  public:
-  SgdRows() : RowRule("sgd", {}) {}
+  SgdRows() : RowOptimizer("sgd", {}) {}
 
   void Apply(const RowStep& step, const RowBatch& batch) const override {
     ApplyRows(
@@ -23,11 +23,11 @@ class SgdRows : public RowRule {
   }
 };
 
-class AdagradRows : public RowRule {
+class AdagradRows : public RowOptimizer {
  public:
   explicit AdagradRows(const RowAdagrad& spec)
-      : RowRule("adagrad",
-                {{"sum", static_cast<float>(spec.initial_accumulator)}}),
+      : RowOptimizer("adagrad",
+                     {{"sum", static_cast<float>(spec.initial_accumulator)}}),
         epsilon_(static_cast<float>(spec.epsilon)) {}
 
   void Apply(const RowStep& step, const RowBatch& batch) const override {
@@ -41,12 +41,12 @@ class AdagradRows : public RowRule {
   const float epsilon_;
 };
 
-class FtrlRows : public RowRule {
+class FtrlRows : public RowOptimizer {
  public:
   explicit FtrlRows(const RowFtrl& spec)
-      : RowRule("ftrl",
-                {{"accumulator", static_cast<float>(spec.initial_accumulator)},
-                 {"linear", 0.0f}}),
+      : RowOptimizer("ftrl", {{"accumulator",
+                               static_cast<float>(spec.initial_accumulator)},
+                              {"linear", 0.0f}}),
         spec_(spec) {}
 
   void Apply(const RowStep& step, const RowBatch& batch) const override {
@@ -77,11 +77,12 @@ class FtrlRows : public RowRule {
 
 }  // namespace
 
-RowRuleOr CreateRowSgd(const RowSgd&, const std::string&) {
+RowOptimizerOr CreateRowSgd(const RowSgd&, const std::string&) {
   return std::make_unique<SgdRows>();
 }
 
-RowRuleOr CreateRowAdagrad(const RowAdagrad& spec, const std::string& path) {
+RowOptimizerOr CreateRowAdagrad(const RowAdagrad& spec,
+                                const std::string& path) {
   WEIR_RETURN_IF_ERROR(
       CheckNonNegative(path, "initial_accumulator", spec.initial_accumulator));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", spec.epsilon));
@@ -103,7 +104,7 @@ absl::Status CheckFtrl(const RowFtrl& spec, const std::string& path) {
   return CheckNonNegative(path, "beta", spec.beta);
 }
 
-RowRuleOr CreateRowFtrl(const RowFtrl& spec, const std::string& path) {
+RowOptimizerOr CreateRowFtrl(const RowFtrl& spec, const std::string& path) {
   WEIR_RETURN_IF_ERROR(CheckFtrl(spec, path));
   return std::make_unique<FtrlRows>(spec);
 }

@@ -52,10 +52,10 @@ struct GroupFtrlKernel {
   }
 };
 
-class GroupFtrlRows : public RowRule {
+class GroupFtrlRows : public RowOptimizer {
  public:
   explicit GroupFtrlRows(const RowGroupFtrl& spec)
-      : RowRule(
+      : RowOptimizer(
             "group_ftrl",
             {{"accumulator", static_cast<float>(spec.ftrl.initial_accumulator)},
              {"linear", 0.0f}}),
@@ -93,8 +93,8 @@ class GroupFtrlRows : public RowRule {
 
 }  // namespace
 
-RowRuleOr CreateRowGroupFtrl(const RowGroupFtrl& spec,
-                             const std::string& path) {
+RowOptimizerOr CreateRowGroupFtrl(const RowGroupFtrl& spec,
+                                  const std::string& path) {
   WEIR_RETURN_IF_ERROR(CheckFtrl(spec.ftrl, path));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "l21", spec.l21));
   return std::make_unique<GroupFtrlRows>(spec);

@@ -34,10 +34,10 @@ struct AdamRowKernel {
   }
 };
 
-class AdamRows : public RowRule {
+class AdamRows : public RowOptimizer {
  public:
   explicit AdamRows(const RowAdam& spec)
-      : RowRule("adam", {{"m", 0.0f}, {"v", 0.0f}}), spec_(spec) {}
+      : RowOptimizer("adam", {{"m", 0.0f}, {"v", 0.0f}}), spec_(spec) {}
 
   void Apply(const RowStep& step, const RowBatch& batch) const override {
     if (spec_.per_row_step) {
@@ -73,7 +73,7 @@ class AdamRows : public RowRule {
 
 }  // namespace
 
-RowRuleOr CreateRowAdam(const RowAdam& spec, const std::string& path) {
+RowOptimizerOr CreateRowAdam(const RowAdam& spec, const std::string& path) {
   WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "beta1", spec.beta1));
   WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "beta2", spec.beta2));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", spec.epsilon));

@@ -1,4 +1,4 @@
-// The one loop over rows that every row rule runs, for each SIMD level.
+// The one loop over rows that every row optimizer runs, for each SIMD level.
 //
 // Terms
 //   kernel   a struct with `void Row(int i, float* row, const UnalignedFloat*
@@ -13,7 +13,7 @@
 
 #include "common/math/simd.h"
 #include "server/ps/optimizer/apply_loop.h"
-#include "server/ps/table/row_rule.h"
+#include "server/ps/table/row_optimizer.h"
 
 namespace weir {
 

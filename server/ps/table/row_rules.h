@@ -1,5 +1,5 @@
-// The members of the family in row_rule.h, each in a file of its own; for the
-// factory alone.
+// The members of the family in row_optimizer.h, each in a file of its own; for
+// the factory alone.
 #ifndef SERVER_PS_TABLE_ROW_RULES_H_
 #define SERVER_PS_TABLE_ROW_RULES_H_
 
@@ -8,23 +8,25 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/ps/table/row_rule.h"
+#include "server/ps/table/row_optimizer.h"
 
 namespace weir {
 
-using RowRuleOr = absl::StatusOr<std::unique_ptr<RowRule>>;
+using RowOptimizerOr = absl::StatusOr<std::unique_ptr<RowOptimizer>>;
 
 // elementwise_rows.cc
-RowRuleOr CreateRowSgd(const RowSgd& spec, const std::string& path);
-RowRuleOr CreateRowAdagrad(const RowAdagrad& spec, const std::string& path);
-RowRuleOr CreateRowFtrl(const RowFtrl& spec, const std::string& path);
+RowOptimizerOr CreateRowSgd(const RowSgd& spec, const std::string& path);
+RowOptimizerOr CreateRowAdagrad(const RowAdagrad& spec,
+                                const std::string& path);
+RowOptimizerOr CreateRowFtrl(const RowFtrl& spec, const std::string& path);
 // rowwise_adagrad.cc
-RowRuleOr CreateRowwiseAdagrad(const RowwiseAdagrad& spec,
-                               const std::string& path);
+RowOptimizerOr CreateRowwiseAdagrad(const RowwiseAdagrad& spec,
+                                    const std::string& path);
 // row_adam.cc
-RowRuleOr CreateRowAdam(const RowAdam& spec, const std::string& path);
+RowOptimizerOr CreateRowAdam(const RowAdam& spec, const std::string& path);
 // group_ftrl.cc
-RowRuleOr CreateRowGroupFtrl(const RowGroupFtrl& spec, const std::string& path);
+RowOptimizerOr CreateRowGroupFtrl(const RowGroupFtrl& spec,
+                                  const std::string& path);
 
 // Of both FTRLs.
 absl::Status CheckFtrl(const RowFtrl& spec, const std::string& path);

@@ -3,7 +3,7 @@
 // Place: under TableStripe. The index (row_index.h) names rows by number.
 //
 // Terms
-//   row     a RowHeader, then the rule's floats: values [dim], slots.
+//   row     a RowHeader, then the optimizer's floats: values [dim], state.
 //   chunk   a power of two of rows, at most kChunkBytes unless 8 rows are more,
 //           from the arena.
 //

@@ -1,6 +1,6 @@
 // Rows of a table as they were before a sync step moved them.
 //
-// Place: ShardTables takes them as it publishes a version; lookups and
+// Place: TableGroup takes them as it publishes a version; lookups and
 //   checkpoints of the version before read them.
 // Threads: compatible.
 #ifndef SERVER_PS_TABLE_ROWS_BEFORE_H_

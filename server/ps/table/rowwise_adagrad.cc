@@ -33,10 +33,10 @@ struct RowwiseKernel {
   }
 };
 
-class RowwiseAdagradRows : public RowRule {
+class RowwiseAdagradRows : public RowOptimizer {
  public:
   explicit RowwiseAdagradRows(const RowwiseAdagrad& spec)
-      : RowRule(
+      : RowOptimizer(
             "rowwise_adagrad",
             {{"row_sum", static_cast<float>(spec.initial_accumulator), true}}),
         epsilon_(static_cast<float>(spec.epsilon)) {}
@@ -52,8 +52,8 @@ class RowwiseAdagradRows : public RowRule {
 
 }  // namespace
 
-RowRuleOr CreateRowwiseAdagrad(const RowwiseAdagrad& spec,
-                               const std::string& path) {
+RowOptimizerOr CreateRowwiseAdagrad(const RowwiseAdagrad& spec,
+                                    const std::string& path) {
   WEIR_RETURN_IF_ERROR(
       CheckNonNegative(path, "initial_accumulator", spec.initial_accumulator));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", spec.epsilon));

@@ -30,16 +30,18 @@ constexpr size_t kIndexAheadIds = 128;
 absl::StatusOr<std::unique_ptr<Table>> Table::Create(TableOptions options) {
   WEIR_RETURN_IF_ERROR(options.Validate());
   WEIR_ASSIGN_OR_RETURN(
-      std::unique_ptr<RowRule> rule,
-      CreateRowRule(options.rule,
-                    absl::StrCat("table \"", options.name, "\": optimizer")));
-  return std::unique_ptr<Table>(new Table(std::move(options), std::move(rule)));
+      std::unique_ptr<RowOptimizer> optimizer,
+      CreateRowOptimizer(
+          options.optimizer,
+          absl::StrCat("table \"", options.name, "\": optimizer")));
+  return std::unique_ptr<Table>(
+      new Table(std::move(options), std::move(optimizer)));
 }
 
-Table::Table(TableOptions options, std::unique_ptr<RowRule> rule)
-    : options_(std::move(options)), rule_(std::move(rule)) {
+Table::Table(TableOptions options, std::unique_ptr<RowOptimizer> optimizer)
+    : options_(std::move(options)), optimizer_(std::move(optimizer)) {
   context_.options = &options_;
-  context_.rule = rule_.get();
+  context_.optimizer = optimizer_.get();
   context_.init_key = RowInitKey(options_.seed);
   context_.skip_bits =
       std::bit_width(static_cast<uint32_t>(options_.stripes)) - 1;
@@ -280,8 +282,8 @@ void Table::UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
             ++count;
           }
         }
-        rule_->Apply(step, {values.data(), from.data(), updates.data(),
-                            static_cast<int>(count), options_.dim});
+        optimizer_->Apply(step, {values.data(), from.data(), updates.data(),
+                                 static_cast<int>(count), options_.dim});
         receipt->applied += static_cast<int64_t>(count);
         receipt->not_admitted += static_cast<int64_t>(end - begin - count);
       });

@@ -5,7 +5,7 @@
 // no files; a checkpoint is Export to a writer and Import from a reader.
 //
 // Terms
-//   row      values [dim] and the rule's slots, in one piece of memory.
+//   row      values [dim] and the optimizer's state, in one piece of memory.
 //   touch    a training lookup or an update of an id.
 //   clock    a number that the caller sets: steps or seconds. Rows remember
 //            its low 32 bits (row_age.h).
@@ -41,7 +41,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/job/row_records.h"
-#include "server/ps/table/row_rule.h"
+#include "server/ps/table/row_optimizer.h"
 #include "server/ps/table/table_options.h"
 #include "server/ps/table/table_stripe.h"
 
@@ -84,7 +84,7 @@ struct HotRow {
 struct TableReport {
   int64_t rows = 0;
   int64_t bytes = 0;          // memory_bytes()
-  int64_t payload_bytes = 0;  // values and slots of `rows`
+  int64_t payload_bytes = 0;  // values and state of `rows`
   StripeCounts counts;        // since the table was made
   std::vector<HotRow> hot;    // most updates first, then by id
 };
@@ -96,8 +96,8 @@ class Table {
   Table& operator=(const Table&) = delete;
 
   const TableOptions& options() const { return options_; }
-  const RowRule& rule() const { return *rule_; }
-  int row_floats() const { return rule_->row_floats(options_.dim); }
+  const RowOptimizer& optimizer() const { return *optimizer_; }
+  int row_floats() const { return optimizer_->row_floats(options_.dim); }
 
   // The clock of the touches that follow; it stays where it is rather than go
   // back. REQUIRES: one caller at a time.
@@ -108,7 +108,7 @@ class Table {
   // caller at a time.
   void LimitAges();
 
-  // The rule's t: calls of Update so far; a checkpoint keeps it.
+  // The optimizer's t: calls of Update so far; a checkpoint keeps it.
   uint64_t step() const { return step_.load(std::memory_order_relaxed); }
   void SetStep(uint64_t step) { step_.store(step, std::memory_order_relaxed); }
 
@@ -166,7 +166,7 @@ class Table {
   // A piece of a batch, sorted by stripe (table.cc).
   struct Piece;
 
-  Table(TableOptions options, std::unique_ptr<RowRule> rule);
+  Table(TableOptions options, std::unique_ptr<RowOptimizer> optimizer);
 
   int StripeOf(uint64_t hash) const {
     // Two shifts: skip_bits may be 0.
@@ -197,7 +197,7 @@ class Table {
   uint32_t RowClock() const { return static_cast<uint32_t>(clock()); }
 
   const TableOptions options_;
-  const std::unique_ptr<RowRule> rule_;
+  const std::unique_ptr<RowOptimizer> optimizer_;
   StripeContext context_;
   std::vector<std::unique_ptr<TableStripe>> stripes_;
   std::atomic<uint64_t> clock_ = 0;

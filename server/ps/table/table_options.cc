@@ -74,8 +74,9 @@ absl::Status TableOptions::Validate() const {
     return absl::OkStatus();
   }
   WEIR_ASSIGN_OR_RETURN(
-      const std::unique_ptr<RowRule> built,
-      CreateRowRule(rule, absl::StrCat("table \"", name, "\": optimizer")));
+      const std::unique_ptr<RowOptimizer> built,
+      CreateRowOptimizer(optimizer,
+                         absl::StrCat("table \"", name, "\": optimizer")));
   const int64_t filter = admission.kind == AdmissionPolicy::Kind::kCount
                              ? admission.filter_bytes
                              : 0;

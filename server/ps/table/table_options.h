@@ -1,4 +1,4 @@
-// What a table is: its rows, its rule, and which rows it keeps.
+// What a table is: its rows, its optimizer, and which rows it keeps.
 #ifndef SERVER_PS_TABLE_TABLE_OPTIONS_H_
 #define SERVER_PS_TABLE_TABLE_OPTIONS_H_
 
@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "common/job/layout.h"
 #include "server/ps/memory/arena.h"
-#include "server/ps/table/row_rule.h"
+#include "server/ps/table/row_optimizer.h"
 
 namespace weir {
 
@@ -40,7 +40,7 @@ struct TableOptions {
 
   std::string name;  // for messages
   int dim = 0;
-  RowRuleSpec rule;
+  RowOptimizerSpec optimizer;
   InitSpec init;
   // Of initial values; differs from table to table of a job.
   uint64_t seed = 0;

@@ -65,7 +65,7 @@ TableStripe::TableStripe(const StripeContext* context, int stripe)
       first_hash_(static_cast<uint64_t>(stripe)
                   << (63 - context->skip_bits) << 1),
       slab_(context->options->arena,
-            context->rule->row_floats(context->options->dim),
+            context->optimizer->row_floats(context->options->dim),
             ChunkBytes(*context)),
       index_(context->options->arena, &slab_, context->skip_bits),
       filter_(FilterBytes(*context)),
@@ -198,7 +198,8 @@ RowHeader* TableStripe::ResolveOne(Access access, uint64_t id, uint64_t hash,
     row->updates = 0;
     FillInitialRow(context_->options->init, context_->init_key, id,
                    context_->options->dim, row->values());
-    context_->rule->FillInitialSlots(context_->options->dim, row->values());
+    context_->optimizer->FillInitialState(context_->options->dim,
+                                          row->values());
   } else if (RowAge(now, row->touched) != 0) {
     row->touched = now;
   }

@@ -25,7 +25,7 @@
 #include "server/ps/table/admission_filter.h"
 #include "server/ps/table/row_age.h"
 #include "server/ps/table/row_index.h"
-#include "server/ps/table/row_rule.h"
+#include "server/ps/table/row_optimizer.h"
 #include "server/ps/table/row_slab.h"
 #include "server/ps/table/table_options.h"
 
@@ -34,7 +34,7 @@ namespace weir {
 // What all stripes of a table share; constant.
 struct StripeContext {
   const TableOptions* options = nullptr;
-  const RowRule* rule = nullptr;
+  const RowOptimizer* optimizer = nullptr;
   uint64_t init_key = 0;
   int skip_bits = 0;      // log2 of the stripes
   int64_t bytes_max = 0;  // for each stripe

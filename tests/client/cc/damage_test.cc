@@ -72,30 +72,32 @@ Outcome Train(ChecksumChoice checksum, int64_t flip_every) {
   run.rows.resize(ids.size() * kDim);
   std::vector<float> row_gradients(run.rows.size());
   proxy.FlipBits(flip_every, flip_every);
-  for (uint64_t item = 0; item < kSteps && run.status.ok(); ++item) {
-    const float gradient = 0.1f * static_cast<float>(item + 1);
-    ParameterClient::ItemPush push;
-    push.item = item;
-    push.then = Version(item + 1);
-    run.status.Update(client->BeginItem(push));
+  for (uint64_t sequence = 0; sequence < kSteps && run.status.ok();
+       ++sequence) {
+    const float gradient = 0.1f * static_cast<float>(sequence + 1);
+    ParameterClient::ContributionPush push;
+    push.sequence = sequence;
+    push.then = Version(sequence + 1);
+    run.status.Update(client->BeginContribution(push));
     if (!run.status.ok()) {
       break;
     }
     std::fill(gradients.begin(), gradients.end(), gradient);
     client->GradientReady(0);
-    run.status.Update(client->FinishItem());
+    run.status.Update(client->FinishContribution());
     run.status.Update(client->WaitReceipts().status());
     run.status.Update(client->WaitPull());
     const TableClient::Wanted wanted = {0, ids, run.rows.data()};
-    run.status.Update(tables->StartLookup(Version(item), true, {&wanted, 1}));
+    run.status.Update(
+        tables->StartLookup(Version(sequence), true, {&wanted, 1}));
     const auto versions = tables->WaitLookup();
     run.status.Update(versions.status());
     if (!run.status.ok()) {
       break;
     }
     std::fill(row_gradients.begin(), row_gradients.end(), gradient);
-    TableClient::ItemPush update;
-    update.item = item;
+    TableClient::ContributionPush update;
+    update.sequence = sequence;
     update.versions = *versions;
     const TableClient::Gradients of_rows = {0, ids, row_gradients.data()};
     run.status.Update(tables->StartUpdate(update, {&of_rows, 1}));

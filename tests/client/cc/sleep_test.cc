@@ -86,7 +86,7 @@ TEST(SleepTest, AProcessThatSleptGoesOn) {
   for (uint32_t slot = 0; slot < 2; ++slot) {
     for (int block = 0; block < ps.options.block_count; ++block) {
       GradientChunk chunk = ps.Chunk(static_cast<int>(slot), 0, block);
-      chunk.mutable_push()->set_contribution(slot);
+      chunk.mutable_push()->set_index_in_step(slot);
       const std::vector<float> part(gradient.begin(),
                                     gradient.begin() + ps.elements(block));
       ASSERT_TRUE(ps.store->Push(chunk, Payload::Borrowed(BytesOf(part))).ok());

@@ -78,37 +78,37 @@ struct Trainer {
     tables = TableClient::Create(std::move(table_options)).value();
   }
 
-  absl::Status Step(uint64_t item) {
-    ParameterClient::ItemPush push;
-    push.item = item;
-    push.then = Version(item + 1);
-    absl::Status status = client->BeginItem(push);
+  absl::Status Step(uint64_t sequence) {
+    ParameterClient::ContributionPush push;
+    push.sequence = sequence;
+    push.then = Version(sequence + 1);
+    absl::Status status = client->BeginContribution(push);
     if (status.ok()) {
       client->GradientReady(0);
     }
-    status.Update(client->FinishItem());
+    status.Update(client->FinishContribution());
     status.Update(client->WaitReceipts().status());
     status.Update(client->WaitPull());
     return status;
   }
 
   // 2 MiB of rows there and back.
-  absl::Status RowStep(uint64_t item) {
+  absl::Status RowStep(uint64_t sequence) {
     std::vector<uint64_t> ids((2 << 20) / (4 * kDim));
     std::iota(ids.begin(), ids.end(), 1);
     std::vector<float> rows(ids.size() * kDim);
     const TableClient::Wanted wanted = {0, ids, rows.data()};
     absl::Status status =
-        tables->StartLookup(Version(item), true, {&wanted, 1});
+        tables->StartLookup(Version(sequence), true, {&wanted, 1});
     const auto versions = tables->WaitLookup();
     status.Update(versions.status());
     if (!status.ok()) {
       return status;
     }
-    EXPECT_EQ(rows[7], -1.0f * static_cast<float>(item));
+    EXPECT_EQ(rows[7], -1.0f * static_cast<float>(sequence));
     std::fill(rows.begin(), rows.end(), 1.0f);
-    TableClient::ItemPush push;
-    push.item = item;
+    TableClient::ContributionPush push;
+    push.sequence = sequence;
     push.versions = *versions;
     const TableClient::Gradients gradients_of = {0, ids, rows.data()};
     status.Update(tables->StartUpdate(push, {&gradients_of, 1}));
@@ -134,8 +134,8 @@ TEST(SlowLinkTest, BlocksThatTakeLongerThanLostAfterArrive) {
   LoopbackPs ps(TwoBlocks(1));
   ChaosProxy proxy(ps.address(), {.bytes_per_s = kSlowBytesPerS});
   Trainer trainer(ps, proxy.address());
-  for (uint64_t item = 0; item < 2; ++item) {
-    const absl::Status status = trainer.Step(item);
+  for (uint64_t sequence = 0; sequence < 2; ++sequence) {
+    const absl::Status status = trainer.Step(sequence);
     ASSERT_TRUE(status.ok()) << status;
   }
   EXPECT_EQ(trainer.parameters[9], -2.0f);
@@ -146,8 +146,8 @@ TEST(SlowLinkTest, RowsThatTakeLongerThanLostAfterArrive) {
   LoopbackPs ps(TwoBlocks(1));
   ChaosProxy proxy(ps.address(), {.bytes_per_s = kSlowBytesPerS});
   Trainer trainer(ps, proxy.address());
-  for (uint64_t item = 0; item < 2; ++item) {
-    const absl::Status status = trainer.RowStep(item);
+  for (uint64_t sequence = 0; sequence < 2; ++sequence) {
+    const absl::Status status = trainer.RowStep(sequence);
     ASSERT_TRUE(status.ok()) << status;
   }
   EXPECT_EQ(trainer.tables->counters().reconnects, 0u);

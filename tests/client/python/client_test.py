@@ -85,15 +85,15 @@ class ClientTest(unittest.TestCase):
         client.pull(out={"b": out})
         np.testing.assert_array_equal(out, np.full(77, -3.0))
 
-    def test_an_item_is_applied_once(self):
+    def test_a_push_is_applied_once(self):
         client = self.declared()
-        for item in (0, 0, 1):
-            client.push({"b": np.ones(77)}, item=item)
+        for sequence in (0, 0, 1):
+            client.push({"b": np.ones(77)}, sequence=sequence)
         client.pull()
         self.assertEqual(client.values["b"][0], -2.0)
-        self.assertFalse(client.push({"b": np.ones(77)}, item=0))
-        with self.assertRaisesRegex(weir.InvalidArgument, "item 7 .* item 2"):
-            client.push({"b": np.ones(77)}, item=7)
+        self.assertFalse(client.push({"b": np.ones(77)}, sequence=0))
+        with self.assertRaisesRegex(weir.InvalidArgument, "sequence number 7 .* 2"):
+            client.push({"b": np.ones(77)}, sequence=7)
 
     def test_groups_and_settings(self):
         client = self.connect()
@@ -169,7 +169,7 @@ class ClientTest(unittest.TestCase):
     def test_it_knows_its_place(self):
         client = self.declared()
         self.assertEqual((client.rank, client.size), (0, 1))
-        other = self.connect(worker_index=2, worker_count=5)
+        other = self.connect(rank=2, worker_count=5)
         self.assertEqual((other.rank, other.size), (2, 5))
 
     def test_status(self):
@@ -241,7 +241,7 @@ class ClientTest(unittest.TestCase):
         for call in (client.pull, client._core.end_push, client.close):
             with self.assertRaisesRegex(weir.Closed, "another thread"):
                 call()
-        other = self.connect(worker_index=1, worker_count=2)
+        other = self.connect(rank=1, worker_count=2)
         other.declare(
             {"a": np.zeros(3)}, optimizer=weir.SGD(lr=1.0), mode="sync"
         )

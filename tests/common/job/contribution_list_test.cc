@@ -36,10 +36,10 @@ TEST(ContributionListTest, ANewJobHasEverythingLeft) {
   EXPECT_EQ(list.At(0), 0);
   EXPECT_EQ(list.At(4), 4);
   EXPECT_TRUE(list.ranges().empty());
-  EXPECT_EQ(list.ItemCount(0, 2), 3);
-  EXPECT_EQ(list.ItemCount(1, 2), 2);
-  EXPECT_EQ(list.ItemAt(1, 2, 1), 3);
-  EXPECT_EQ(list.ItemCount(5, 7), 0);
+  EXPECT_EQ(list.ContributionCount(0, 2), 3);
+  EXPECT_EQ(list.ContributionCount(1, 2), 2);
+  EXPECT_EQ(list.ContributionAt(1, 2, 1), 3);
+  EXPECT_EQ(list.ContributionCount(5, 7), 0);
 }
 
 TEST(ContributionListTest, AFinishedJobHasNothingLeft) {
@@ -69,9 +69,9 @@ TEST(ContributionListTest, NamesTheRangeThatDoesNotFit) {
   EXPECT_FALSE(ContributionList::Create({}, -1).ok());
 }
 
-TEST(ContributionListTest, NamesTheSlotWhoseItemDoesNotExist) {
+TEST(ContributionListTest, NamesTheSlotWhoseContributionDoesNotExist) {
   const ContributionList list = Make({{0, 5}}, 10);
-  const std::vector<int64_t> beyond = {3, 3};  // slot 1 has 2 items
+  const std::vector<int64_t> beyond = {3, 3};  // slot 1 has 2 contributions
   const auto applied = list.Applied(beyond);
   EXPECT_EQ(applied.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(applied.status().message().find("slot 1 of 2"),
@@ -108,14 +108,14 @@ TEST(ContributionListTest, AgreesWithASetOfNumbersOnRandomHistories) {
       const int slots = 1 + static_cast<int>(random.NextBelow(7));
       std::vector<int64_t> next(slots);
       for (int w = 0; w < slots; ++w) {
-        int64_t items = 0;
+        int64_t contributions = 0;
         for (int64_t e = w; e < std::ssize(remaining); e += slots) {
-          ++items;
+          ++contributions;
         }
-        ASSERT_EQ(list.ItemCount(w, slots), items);
-        next[w] = random.NextBelow(static_cast<uint32_t>(items) + 1);
+        ASSERT_EQ(list.ContributionCount(w, slots), contributions);
+        next[w] = random.NextBelow(static_cast<uint32_t>(contributions) + 1);
         for (int64_t i = 0; i < next[w]; ++i) {
-          ASSERT_EQ(list.ItemAt(w, slots, i), remaining[i * slots + w]);
+          ASSERT_EQ(list.ContributionAt(w, slots, i), remaining[i * slots + w]);
           applied.insert(remaining[i * slots + w]);
         }
       }

@@ -25,7 +25,7 @@ TEST(SummaryTest, TakesTheLastLinesAndSkipsATornOne) {
       << R"({"step": 50, "loss": 0.25, "staleness_mean": 2, "staleness_max": 4, )"
       << R"("examples": 800, "seconds": 4, "bytes_pushed": 70, )"
       << R"("bytes_pulled": 60, "residuals_lost": 2, )"
-      << R"("phases": {"items": 100, "step_seconds": 2, )"
+      << R"("phases": {"contributions": 100, "step_seconds": 2, )"
       << R"("data_wait_seconds": 0.1, "pull_wait_seconds": 0.4, )"
       << R"("compute_seconds": 1.2, "push_wait_seconds": 0.2}})"
       << "\n"
@@ -46,7 +46,7 @@ TEST(SummaryTest, TakesTheLastLinesAndSkipsATornOne) {
   EXPECT_EQ(summary.final_metrics.count("step"), 0u);
   EXPECT_EQ(summary.staleness_max, 4u);
   EXPECT_DOUBLE_EQ(summary.staleness_mean, (10 * 1 + 40 * 2) / 50.0);
-  EXPECT_EQ(summary.phases.items, 100u);
+  EXPECT_EQ(summary.phases.contributions, 100u);
   EXPECT_DOUBLE_EQ(summary.phases.step_ms, 20.0);
   EXPECT_DOUBLE_EQ(summary.phases.data_wait_ms, 1.0);
   EXPECT_DOUBLE_EQ(summary.phases.pull_wait_ms, 4.0);
@@ -81,7 +81,7 @@ TEST(SummaryTest, JsonHasEveryFieldOfTheContract) {
 
 RunPhases Phases() {
   RunPhases phases;
-  phases.items = 10;
+  phases.contributions = 10;
   phases.step_ms = 6.5;
   phases.pull_wait_ms = 0.8;
   phases.compute_ms = 5.2;
@@ -92,7 +92,7 @@ TEST(SummaryTest, PhasesHaveMeansAndShares) {
   RunSummary summary;
   summary.phases = Phases();
   auto phases = nlohmann::json::parse(SummaryJson(summary))["phases"];
-  EXPECT_EQ(phases["items"], 10);
+  EXPECT_EQ(phases["contributions"], 10);
   EXPECT_DOUBLE_EQ(phases["step_ms"], 6.5);
   EXPECT_DOUBLE_EQ(phases["compute_ms"], 5.2);
   EXPECT_DOUBLE_EQ(phases["compute_share"], 0.8);

@@ -36,7 +36,7 @@ std::string WriteCheckpoint(const Declaration& declaration) {
   const std::string dir = MakeTempDir();
   const Layout layout = *LayoutFromDeclaration(declaration);
   Manifest manifest;
-  manifest.set_format(1);
+  manifest.set_format(kManifestFormat);
   *manifest.mutable_declaration() = declaration;
   manifest.set_name(dir.substr(dir.rfind('/') + 1));
   manifest.set_step(uint64_t{1} << 60);
@@ -65,7 +65,7 @@ std::string WriteCheckpoint(const Declaration& declaration) {
     const auto writer = *SafetensorsWriter::Create(
         Files::Real(), JoinPath(dir, name),
         {{"values", "F32", {size}},
-         {"slot.m", "F32", {size}},
+         {"state.m", "F32", {size}},
          {"step_counts", "I64", {int64_t(steps.size())}}},
         {});
     EXPECT_TRUE(writer->Append(values.data(), size * 4).ok());
@@ -89,7 +89,7 @@ std::unique_ptr<CheckpointReader> OpenOrDie(const std::string& dir) {
   return *std::move(reader);
 }
 
-TEST(CheckpointIoTest, ReadsAnyRangeOfAnyLayout) {
+TEST(CheckpointFilesTest, ReadsAnyRangeOfAnyLayout) {
   for (const auto& [shards, block] :
        std::vector<std::pair<int, int>>{{1, 1024}, {1, 64}, {3, 16}, {4, 64}}) {
     const auto reader = OpenOrDie(WriteCheckpoint(Job(shards, block)));
@@ -107,7 +107,7 @@ TEST(CheckpointIoTest, ReadsAnyRangeOfAnyLayout) {
             reader->ReadFlat("values", begin, count, values.data()).ok());
         ASSERT_EQ(values, expected);
         ASSERT_TRUE(
-            reader->ReadFlat("slot.m", begin, count, values.data()).ok());
+            reader->ReadFlat("state.m", begin, count, values.data()).ok());
         ASSERT_EQ(values.back(), -expected.back());
       }
     }
@@ -115,16 +115,16 @@ TEST(CheckpointIoTest, ReadsAnyRangeOfAnyLayout) {
     EXPECT_EQ(c.size(), 300u);
     EXPECT_EQ(c[299], float(reader->layout().flat_begin(2) + 299));
     EXPECT_EQ(reader->ReadVariable("d").status().code(), StatusCode::kNotFound);
-    EXPECT_TRUE(reader->HasArray("slot.m"));
-    EXPECT_FALSE(reader->HasArray("slot.v"));
+    EXPECT_TRUE(reader->HasArray("state.m"));
+    EXPECT_FALSE(reader->HasArray("state.v"));
     float x;
-    EXPECT_EQ(reader->ReadFlat("slot.v", 0, 1, &x).code(),
+    EXPECT_EQ(reader->ReadFlat("state.v", 0, 1, &x).code(),
               StatusCode::kNotFound);
     EXPECT_EQ(reader->manifest().applied_range(1), uint64_t{1} << 60);
   }
 }
 
-TEST(CheckpointIoTest, AStepCountIsTheLargestOverTheRange) {
+TEST(CheckpointFilesTest, AStepCountIsTheLargestOverTheRange) {
   // Blocks of 64: variable c begins at flat 128, so its segments begin at
   // elements 0, 64, 128, ...
   const auto reader = OpenOrDie(WriteCheckpoint(Job(2, 64)));
@@ -137,7 +137,7 @@ TEST(CheckpointIoTest, AStepCountIsTheLargestOverTheRange) {
   EXPECT_EQ(*reader->StepCount(2, 130, 1), 22u);
 }
 
-TEST(CheckpointIoTest, FindsEveryFlippedBitAndEveryTruncation) {
+TEST(CheckpointFilesTest, FindsEveryFlippedBitAndEveryTruncation) {
   const std::string dir = WriteCheckpoint(Job(2, 64));
   const std::string path = dir + "/shard-1-of-2.safetensors";
   const std::string whole = *Files::Real()->ReadAll(path);
@@ -167,11 +167,25 @@ TEST(CheckpointIoTest, FindsEveryFlippedBitAndEveryTruncation) {
   EXPECT_TRUE(absl::StrContains(missing.status().message(), "host7"));
 }
 
-TEST(CheckpointIoTest, RefusesAManifestThatCannotBe) {
+TEST(CheckpointFilesTest, NamesTheFormatOfAnotherRelease) {
+  const std::string dir = WriteCheckpoint(Job(2, 64));
+  Manifest other = *ReadManifest(Files::Real(), dir);
+  other.set_format(kManifestFormat - 1);
+  ASSERT_TRUE(WriteManifest(Files::Real(), dir, other).ok());
+  const auto refused = CheckpointReader::Open(Files::Real(), dir);
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(
+      absl::StrContains(refused.status().message(),
+                        absl::StrCat("has format ", kManifestFormat - 1,
+                                     ", and this release of Weir reads format ",
+                                     kManifestFormat, " alone")))
+      << refused.status();
+}
+
+TEST(CheckpointFilesTest, RefusesAManifestThatCannotBe) {
   const std::string dir = WriteCheckpoint(Job(2, 64));
   const Manifest good = *ReadManifest(Files::Real(), dir);
   const std::vector<std::function<void(Manifest&)>> spoils = {
-      [](Manifest& m) { m.set_format(2); },
       [](Manifest& m) { m.mutable_file()->RemoveLast(); },
       [](Manifest& m) { m.mutable_file(1)->set_name("../../etc/passwd"); },
       [](Manifest& m) { m.mutable_file()->SwapElements(0, 1); },
@@ -221,7 +235,7 @@ TEST(CheckpointIoTest, RefusesAManifestThatCannotBe) {
   }
 }
 
-TEST(CheckpointIoTest, AManifestWithoutItsChecksumIsRefused) {
+TEST(CheckpointFilesTest, AManifestWithoutItsChecksumIsRefused) {
   const std::string dir = WriteCheckpoint(Job(1, 64));
   const std::string path = dir + "/manifest.json";
   const std::string json = *Files::Real()->ReadAll(path);
@@ -234,7 +248,7 @@ TEST(CheckpointIoTest, AManifestWithoutItsChecksumIsRefused) {
   EXPECT_TRUE(absl::StrContains(status.message(), "has no checksum"));
 }
 
-TEST(CheckpointIoTest, AShortNameIsTheNewestCommittedOfItsStep) {
+TEST(CheckpointFilesTest, AShortNameIsTheNewestCommittedOfItsStep) {
   const std::string dir = MakeTempDir();
   const auto commit = [&](const std::string& name) {
     ASSERT_TRUE(Files::Real()->MakeDirectories(JoinPath(dir, name)).ok());
@@ -265,7 +279,7 @@ TEST(CheckpointIoTest, AShortNameIsTheNewestCommittedOfItsStep) {
   }
 }
 
-TEST(CheckpointIoTest, ListsCommittedCheckpointsByStep) {
+TEST(CheckpointFilesTest, ListsCommittedCheckpointsByStep) {
   const std::string dir = MakeTempDir();
   EXPECT_TRUE(ListCheckpoints(Files::Real(), dir + "/none")->empty());
   for (const char* name : {"ckpt-10", "ckpt-9", "ckpt-100"}) {

@@ -22,7 +22,7 @@ std::string Check(const std::string& text) {
   return status.ok() ? "OK" : std::string(status.message());
 }
 
-TEST(SourceRulesTest, DefaultsAreThoseOfTheProto) {
+TEST(JobSpecChecksTest, DefaultsAreThoseOfTheProto) {
   Source source = Parse(
       "csv { path: 'a' column { index: 1 numeric {} } "
       "column { index: 2 categorical {} } }");
@@ -43,7 +43,7 @@ TEST(SourceRulesTest, DefaultsAreThoseOfTheProto) {
   EXPECT_EQ(source.idx().stddev(), 1.0f);
 }
 
-TEST(SourceRulesTest, WhatIsSetStays) {
+TEST(JobSpecChecksTest, WhatIsSetStays) {
   const std::string texts[] = {
       "csv { path: 'a' separator: ';' "
       "column { index: 1 numeric { stddev: 2 } } }",
@@ -56,7 +56,7 @@ TEST(SourceRulesTest, WhatIsSetStays) {
   }
 }
 
-TEST(SourceRulesTest, GoodSourcesPassBeforeTheyAreResolved) {
+TEST(JobSpecChecksTest, GoodSourcesPassBeforeTheyAreResolved) {
   EXPECT_EQ(Check("criteo { path: 'a' hash_buckets: 9 max_bad_lines: 9 }"),
             "OK");
   EXPECT_EQ(Check("click_log { count: 5 }"), "OK");
@@ -66,7 +66,7 @@ TEST(SourceRulesTest, GoodSourcesPassBeforeTheyAreResolved) {
             "OK");
 }
 
-TEST(SourceRulesTest, EveryMistakeNamesItsField) {
+TEST(JobSpecChecksTest, EveryMistakeNamesItsField) {
   const auto column = [](const std::string& text) {
     return "csv { path: 'a' column { index: 1 " + text + " } }";
   };

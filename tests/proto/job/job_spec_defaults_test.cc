@@ -24,7 +24,7 @@ std::string Check(const std::vector<std::string>& sets,
   return status.ok() ? "OK" : std::string(status.message());
 }
 
-TEST(JobSpecRulesTest, DefaultsAreThoseOfTheProto) {
+TEST(JobSpecDefaultsTest, DefaultsAreThoseOfTheProto) {
   JobSpec spec = SmallJob();
   ResolveDefaults(&spec);
   const Model& model = spec.model();
@@ -53,7 +53,7 @@ TEST(JobSpecRulesTest, DefaultsAreThoseOfTheProto) {
   EXPECT_TRUE(ValidateJobSpec(spec).ok());
 }
 
-TEST(JobSpecRulesTest, LayersOfTablesTakeNoInputAndGiveOne) {
+TEST(JobSpecDefaultsTest, LayersOfTablesTakeNoInputAndGiveOne) {
   JobSpec spec = SmallJob();
   spec.mutable_model()->clear_layer();
   Layer* const bag = spec.mutable_model()->add_layer();
@@ -81,7 +81,7 @@ TEST(JobSpecRulesTest, LayersOfTablesTakeNoInputAndGiveOne) {
               HasSubstr("model.layer[0].embedding_bag.table: is not set"));
 }
 
-TEST(JobSpecRulesTest, ResolvingTwiceChangesNothingAndWhatIsSetStays) {
+TEST(JobSpecDefaultsTest, ResolvingTwiceChangesNothingAndWhatIsSetStays) {
   JobSpec spec = SmallJob();
   for (const char* set :
        {"evaluation.wait_seconds=0", "model.layer[2].batch_norm.momentum=0",
@@ -104,7 +104,7 @@ TEST(JobSpecRulesTest, ResolvingTwiceChangesNothingAndWhatIsSetStays) {
   EXPECT_EQ(FirstDifference(spec, again), "");
 }
 
-TEST(JobSpecRulesTest, TheSmallJobIsValidBeforeAndAfterResolving) {
+TEST(JobSpecDefaultsTest, TheSmallJobIsValidBeforeAndAfterResolving) {
   EXPECT_EQ(Check({}), "OK");
   EXPECT_EQ(Check({"update.sync.contributions=4"}), "OK");
   EXPECT_EQ(Check({"train.steps=10"}), "OK");  // in place of epochs
@@ -114,7 +114,7 @@ TEST(JobSpecRulesTest, TheSmallJobIsValidBeforeAndAfterResolving) {
             "OK");
 }
 
-TEST(JobSpecRulesTest, EveryMistakeNamesItsField) {
+TEST(JobSpecDefaultsTest, EveryMistakeNamesItsField) {
   const struct {
     std::vector<std::string> sets;
     std::string want;
@@ -203,7 +203,7 @@ TEST(JobSpecRulesTest, EveryMistakeNamesItsField) {
   }
 }
 
-TEST(JobSpecRulesTest, CompressionIsChecked) {
+TEST(JobSpecDefaultsTest, CompressionIsChecked) {
   EXPECT_EQ(Check({"compression.push=INT8", "compression.pull=BF16"}), "OK");
   EXPECT_EQ(Check({"compression.pull=TOP_K"}),
             "compression.pull: TOP_K is for pushes; choose F32, BF16, F16 or "
@@ -237,7 +237,7 @@ std::string CheckTabled(const std::vector<std::string>& sets) {
   return Check(sets, spec);
 }
 
-TEST(JobSpecRulesTest, TablesAreChecked) {
+TEST(JobSpecDefaultsTest, TablesAreChecked) {
   EXPECT_EQ(CheckTabled({}), "OK");
   const struct {
     std::vector<std::string> sets;
@@ -274,7 +274,7 @@ TEST(JobSpecRulesTest, TablesAreChecked) {
   }
 }
 
-TEST(JobSpecRulesTest, MissingPartsAreNamed) {
+TEST(JobSpecDefaultsTest, MissingPartsAreNamed) {
   for (const char* part : {"model", "data", "train", "optimizer", "schedule"}) {
     JobSpec spec = SmallJob();
     spec.GetReflection()->ClearField(

@@ -29,7 +29,7 @@ std::string Set(const std::string& assignment, JobSpec* spec) {
   return "";
 }
 
-TEST(JobSpecIoTest, TextAndJsonGiveOneHash) {
+TEST(JobSpecTextTest, TextAndJsonGiveOneHash) {
   const auto from_text = ParseJobSpec(SmallJobText(), "job.textproto");
   ASSERT_TRUE(from_text.ok()) << from_text.status();
   std::string json;
@@ -46,7 +46,7 @@ TEST(JobSpecIoTest, TextAndJsonGiveOneHash) {
   EXPECT_NE(JobSpecHash(other), JobSpecHash(*from_text));
 }
 
-TEST(JobSpecIoTest, CanonicalTextReadsBackTheSame) {
+TEST(JobSpecTextTest, CanonicalTextReadsBackTheSame) {
   JobSpec spec = SmallJob();
   spec.mutable_schedule()->set_learning_rate(1.0 / 3);
   spec.mutable_model()->mutable_layer(4)->mutable_dropout()->set_rate(1.0f / 3);
@@ -58,7 +58,7 @@ TEST(JobSpecIoTest, CanonicalTextReadsBackTheSame) {
   EXPECT_EQ(CanonicalJobSpecText(*again), text);
 }
 
-TEST(JobSpecIoTest, ParseErrorsNameFileLineAndColumn) {
+TEST(JobSpecTextTest, ParseErrorsNameFileLineAndColumn) {
   EXPECT_EQ(Message(ParseJobSpec("name: \"x\"\n  sede: 3\n", "a.txt").status()),
             "a.txt:2:7: Message type \"weir.JobSpec\" has no field named "
             "\"sede\".");
@@ -77,7 +77,7 @@ TEST(JobSpecIoTest, ParseErrorsNameFileLineAndColumn) {
               HasSubstr("a.json:1:1"));
 }
 
-TEST(JobSpecIoTest, HugeAndDeepTextIsRefusedNotFatal) {
+TEST(JobSpecTextTest, HugeAndDeepTextIsRefusedNotFatal) {
   EXPECT_THAT(Message(ParseJobSpec(std::string(5 << 20, ' '), "a").status()),
               HasSubstr("at most"));
   const std::string open(1 << 20, '[');
@@ -91,7 +91,7 @@ TEST(JobSpecIoTest, HugeAndDeepTextIsRefusedNotFatal) {
   EXPECT_FALSE(ParseJobSpec(deep, "a").ok());
 }
 
-TEST(JobSpecIoTest, OverridesReachEveryKindOfField) {
+TEST(JobSpecTextTest, OverridesReachEveryKindOfField) {
   JobSpec spec = SmallJob();
   EXPECT_EQ(Set("seed=18446744073709551615", &spec), "");
   EXPECT_EQ(Set("model.layer[5].dense.units=64", &spec), "");
@@ -112,7 +112,7 @@ TEST(JobSpecIoTest, OverridesReachEveryKindOfField) {
   EXPECT_FALSE(spec.data().train().has_idx());
 }
 
-TEST(JobSpecIoTest, NamingAMemberOfAChoiceChoosesIt) {
+TEST(JobSpecTextTest, NamingAMemberOfAChoiceChoosesIt) {
   JobSpec spec = SmallJob();
   EXPECT_EQ(Set("update.sync.contributions=4", &spec), "");
   EXPECT_EQ(spec.update().sync().contributions(), 4u);
@@ -126,7 +126,7 @@ TEST(JobSpecIoTest, NamingAMemberOfAChoiceChoosesIt) {
   EXPECT_FALSE(spec.optimizer().has_adam());
 }
 
-TEST(JobSpecIoTest, OverridesOfListsReplaceAndAppend) {
+TEST(JobSpecTextTest, OverridesOfListsReplaceAndAppend) {
   JobSpec spec = SmallJob();
   EXPECT_EQ(Set("model.layer[5].input[0]=flat", &spec), "");
   EXPECT_EQ(Set("model.layer[5].input[1]=drop", &spec), "");
@@ -146,7 +146,7 @@ TEST(JobSpecIoTest, OverridesOfListsReplaceAndAppend) {
   EXPECT_EQ(spec.model().layer_size(), 0);
 }
 
-TEST(JobSpecIoTest, WrongOverridesNameThePathAndChangeNothing) {
+TEST(JobSpecTextTest, WrongOverridesNameThePathAndChangeNothing) {
   JobSpec spec = SmallJob();
   const std::pair<const char*, const char*> cases[] = {
       {"train.batch_size", "write path=value"},
@@ -180,7 +180,7 @@ TEST(JobSpecIoTest, WrongOverridesNameThePathAndChangeNothing) {
   }
 }
 
-TEST(JobSpecIoTest, FirstDifferenceNamesThePathAndBothValues) {
+TEST(JobSpecTextTest, FirstDifferenceNamesThePathAndBothValues) {
   const JobSpec a = SmallJob();
   const auto difference = [&](const std::string& assignment) {
     JobSpec b = a;
@@ -208,7 +208,7 @@ TEST(JobSpecIoTest, FirstDifferenceNamesThePathAndBothValues) {
   EXPECT_THAT(FirstDifference(b, c), HasSubstr("name: \"xxx"));
 }
 
-TEST(JobSpecIoTest, LoadResolvesAppliesAndValidates) {
+TEST(JobSpecTextTest, LoadResolvesAppliesAndValidates) {
   const std::string path = MakeTempDir() + "/job.textproto";
   ASSERT_TRUE(Files::Real()->WriteAtomically(path, SmallJobText()).ok());
   const auto spec = LoadJobSpec(path, {"train.batch_size=32", "seed=9"});

@@ -53,7 +53,7 @@ GradientChunk Header() {
   chunk.mutable_sender()->set_job("digits");
   chunk.mutable_sender()->set_history(0x0123456789abcdef);
   chunk.mutable_sender()->set_slot(3);
-  chunk.mutable_push()->set_item(7);
+  chunk.mutable_push()->set_sequence(7);
   chunk.mutable_push()->set_weight(0.5f);
   chunk.mutable_push()->add_left_out(300);
   chunk.mutable_push()->add_hyper()->set_learning_rate(0.125);

@@ -51,7 +51,7 @@ JobSpec OnesSpec(uint64_t steps, uint32_t n_sync) {
 
 RegisterRequest OnesRequest(const JobSpec& spec, int index, uint64_t process) {
   RegisterRequest request;
-  request.set_index(static_cast<uint32_t>(index));
+  request.set_rank(static_cast<uint32_t>(index));
   request.set_process(process);
   request.set_host("here");
   *request.mutable_job_spec() = spec;
@@ -239,7 +239,7 @@ bool ChiefCluster::Worker::Register() {
       grant_ = reply->grant();
       request_.set_held_history(grant_.sender().history());
       request_.set_held_generation(grant_.sender().generation());
-      next_ = std::max(next_, grant_.next_item());
+      next_ = std::max(next_, grant_.next_sequence());
       return true;
     }
     if (reply.ok() && reply->has_over()) {
@@ -276,7 +276,7 @@ void ChiefCluster::Worker::Beat(bool out_of_work) {
   Progress progress;
   progress.set_slot(static_cast<uint32_t>(index_));
   progress.set_generation(grant_.sender().generation());
-  progress.set_next_item(next_);
+  progress.set_next_sequence(next_);
   progress.set_out_of_work(out_of_work);
   uint64_t stream = 0;
   {
@@ -285,8 +285,8 @@ void ChiefCluster::Worker::Beat(bool out_of_work) {
     progress.set_holding(held_);
     stream = stream_;
   }
-  for (const ItemReport& report : reports_) {
-    *progress.add_item() = report;
+  for (const ContributionReport& report : reports_) {
+    *progress.add_report() = report;
   }
   MutexLock lock(&cluster_->chief_mutex);
   if (cluster_->chief != nullptr && stream != 0) {
@@ -312,7 +312,7 @@ bool ChiefCluster::Worker::WaitForVersion(uint64_t version) {
             here = here && !chunk.not_yet();
             return absl::OkStatus();
           });
-      // Past it: then this item was done before.
+      // Past it: then this contribution was done before.
       here =
           (here && status.ok()) || status.code() == absl::StatusCode::kAborted;
       Beat(false);
@@ -321,7 +321,7 @@ bool ChiefCluster::Worker::WaitForVersion(uint64_t version) {
   return true;
 }
 
-bool ChiefCluster::Worker::DoItem(uint64_t item) {
+bool ChiefCluster::Worker::DoContribution(uint64_t sequence) {
   const auto layout_of = [&] {
     Declaration declaration;
     *declaration.mutable_variable() = request_.variable();
@@ -335,7 +335,8 @@ bool ChiefCluster::Worker::DoItem(uint64_t item) {
   const uint32_t w = static_cast<uint32_t>(index_);
   const uint32_t per_step =
       n > 0 ? (n - w + grant_.slot_count() - 1) / grant_.slot_count() : 0;
-  const uint64_t version = n > 0 ? grant_.base_version() + item / per_step : 0;
+  const uint64_t version =
+      n > 0 ? grant_.base_version() + sequence / per_step : 0;
   if (n > 0 && !WaitForVersion(version)) {
     return false;
   }
@@ -353,11 +354,12 @@ bool ChiefCluster::Worker::DoItem(uint64_t item) {
             }
             *chunk->mutable_sender() = grant_.sender();
             chunk->set_block(static_cast<uint32_t>(block));
-            chunk->mutable_push()->set_item(item);
+            chunk->mutable_push()->set_sequence(sequence);
             chunk->mutable_push()->set_base_version(version);
             if (n > 0) {
-              chunk->mutable_push()->set_contribution(
-                  static_cast<uint32_t>(item % per_step) * grant_.slot_count() +
+              chunk->mutable_push()->set_index_in_step(
+                  static_cast<uint32_t>(sequence % per_step) *
+                      grant_.slot_count() +
                   w);
             }
             const FlatRange range = layout.block({static_cast<int>(s), block});
@@ -382,10 +384,11 @@ bool ChiefCluster::Worker::DoItem(uint64_t item) {
     }
   }
   ++next_;
-  ++items;
-  ItemReport report;
+  ++contributions;
+  ContributionReport report;
   report.set_contribution(
-      n > 0 ? (version)*n + (item % per_step) * grant_.slot_count() + w : 0);
+      n > 0 ? (version)*n + (sequence % per_step) * grant_.slot_count() + w
+            : 0);
   report.set_loss(0.5f);
   report.set_weight(1.0f);
   report.set_rows(10);
@@ -411,7 +414,7 @@ void ChiefCluster::Worker::Run() {
       applied, static_cast<int64_t>(grant_.contribution_count()));
   WEIR_CHECK(list.ok());
   count = static_cast<uint64_t>(
-      list->ItemCount(index_, static_cast<int>(grant_.slot_count())));
+      list->ContributionCount(index_, static_cast<int>(grant_.slot_count())));
   while (!done()) {
     bool held = false;
     bool lost = false;
@@ -427,7 +430,7 @@ void ChiefCluster::Worker::Run() {
       OpenStream();
     }
     const bool work = next_ < count && !held;
-    if (work && !DoItem(next_) && kill) {
+    if (work && !DoContribution(next_) && kill) {
       break;
     }
     if (kill) {

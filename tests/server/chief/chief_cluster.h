@@ -39,7 +39,7 @@ class ChiefCluster {
   void ReplacePs(int s);
   // A worker thread for slot `w`; one that runs is left to be replaced.
   Worker& Join(int w, int delay_ms = 0);
-  // Ends it after some blocks of its next item.
+  // Ends it after some blocks of its next contribution.
   void Kill(int w);
   absl::Status Wait(int seconds = 60);
 
@@ -68,7 +68,7 @@ class ChiefCluster::Worker : public HeartbeatSink,
 
   std::thread thread;
   std::atomic<bool> kill{false};
-  std::atomic<uint64_t> items{0};
+  std::atomic<uint64_t> contributions{0};
   std::atomic<int> holds{0};
   absl::Status status() const;
   // Stop's, or the stream's end.
@@ -78,7 +78,7 @@ class ChiefCluster::Worker : public HeartbeatSink,
   bool Register();
   void OpenStream();
   // False: killed in the middle.
-  bool DoItem(uint64_t item);
+  bool DoContribution(uint64_t sequence);
   void Beat(bool out_of_work);
   bool WaitForVersion(uint64_t version);
 
@@ -89,7 +89,7 @@ class ChiefCluster::Worker : public HeartbeatSink,
   Grant grant_;
   uint64_t next_ = 0;
   std::vector<std::unique_ptr<ShardLink>> links_;
-  std::vector<ItemReport> reports_;
+  std::vector<ContributionReport> reports_;
 
   mutable Mutex mutex_;
   uint64_t stream_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -119,7 +119,8 @@ TEST(ChiefRunnerTest, LostCallsAndAnswersChangeNothing) {
   }
 }
 
-TEST(ChiefRunnerTest, AWorkerKilledInsideAnItemIsFinishedByItsReplacement) {
+TEST(ChiefRunnerTest,
+     AWorkerKilledInsideAContributionIsFinishedByItsReplacement) {
   for (const uint32_t n : {0u, 2u}) {
     JobSpec spec = OnesSpec(100, n);
     spec.mutable_checkpoint()->set_every_steps(10);
@@ -128,8 +129,9 @@ TEST(ChiefRunnerTest, AWorkerKilledInsideAnItemIsFinishedByItsReplacement) {
     cluster.Join(0, 1);
     cluster.Join(1, 1);
     for (int i = 0; i < 3; ++i) {
-      const uint64_t before = cluster.workers[1]->items;
-      ASSERT_TRUE(WaitFor([&] { return cluster.workers[1]->items > before; }));
+      const uint64_t before = cluster.workers[1]->contributions;
+      ASSERT_TRUE(
+          WaitFor([&] { return cluster.workers[1]->contributions > before; }));
       cluster.Kill(1);
       cluster.Join(1, 1);
     }
@@ -141,7 +143,7 @@ TEST(ChiefRunnerTest, ASecondProcessReplacesTheFirst) {
   ChiefCluster cluster(MakeTempDir(), OnesSpec(100), 1, 1);
   ASSERT_TRUE(cluster.StartChief().ok());
   ChiefCluster::Worker& first = cluster.Join(0, 5);
-  ASSERT_TRUE(WaitFor([&] { return first.items > 3; }));
+  ASSERT_TRUE(WaitFor([&] { return first.contributions > 3; }));
   cluster.Join(0, 1);
   ASSERT_TRUE(WaitFor([&] { return first.done(); }));
   EXPECT_EQ(first.status().code(), absl::StatusCode::kPermissionDenied);
@@ -157,9 +159,9 @@ TEST(ChiefRunnerTest, ARestartedChiefTakesOver) {
     cluster.Join(0, 1);
     cluster.Join(1, 1);
     for (int i = 0; i < 3; ++i) {
-      const uint64_t before = cluster.workers[0]->items;
-      ASSERT_TRUE(
-          WaitFor([&] { return cluster.workers[0]->items > before + 10; }));
+      const uint64_t before = cluster.workers[0]->contributions;
+      ASSERT_TRUE(WaitFor(
+          [&] { return cluster.workers[0]->contributions > before + 10; }));
       ASSERT_TRUE(cluster.StartChief().ok());
     }
     ExpectDone(&cluster, "ckpt-300", -300.0f);
@@ -180,7 +182,8 @@ TEST(ChiefRunnerTest, StopsWithACheckpointAndResumesOnAnotherCluster) {
       for (int w = 0; w < 3; ++w) {
         cluster.Join(w, 1);
       }
-      ASSERT_TRUE(WaitFor([&] { return cluster.workers[2]->items > 12; }));
+      ASSERT_TRUE(
+          WaitFor([&] { return cluster.workers[2]->contributions > 12; }));
       cluster.chief->RequestStop("SIGINT");
       EXPECT_EQ(cluster.Wait().code(), absl::StatusCode::kCancelled);
       ASSERT_THAT(cluster.Checkpoints(), SizeIs(1));

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/chief.grpc.pb.h"
+#include "proto/wire/wire_version.h"
 #include "server/chief/chief_service.h"
 #include "server/ps/store/store.h"
 #include "tests/common/temp_dir.h"
@@ -32,8 +33,9 @@ class Bench {
                             grpc::InsecureChannelCredentials()));
   }
 
-  grpc::Status Register(const RegisterRequest& request,
-                        RegisterReply* reply) const {
+  grpc::Status Register(RegisterRequest request, RegisterReply* reply,
+                        uint32_t wire_version = kWireVersion) const {
+    request.set_wire_version(wire_version);
     for (;;) {
       grpc::ClientContext context;
       const grpc::Status status = stub->Register(&context, request, reply);
@@ -53,7 +55,7 @@ Progress ProgressOf(const Grant& grant, uint64_t next) {
   Progress progress;
   progress.set_slot(grant.sender().slot());
   progress.set_generation(grant.sender().generation());
-  progress.set_next_item(next);
+  progress.set_next_sequence(next);
   return progress;
 }
 
@@ -127,6 +129,21 @@ TEST(ChiefServerTest, ErrorsReachTheWorker) {
   const grpc::Status refused = bench.Register(request, &reply);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(refused.error_message(), HasSubstr("seed"));
+}
+
+TEST(ChiefServerTest, AWorkerOfAnotherWireVersionIsRefused) {
+  Bench bench;
+  RegisterReply reply;
+  const RegisterRequest request = OnesRequest(bench.cluster.options.spec, 0, 5);
+  for (const uint32_t version : {0u, kWireVersion + 1}) {
+    const grpc::Status refused = bench.Register(request, &reply, version);
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(refused.error_message(),
+                HasSubstr(absl::StrCat("speaks wire version ", version,
+                                       ", this process ", kWireVersion)));
+  }
+  ASSERT_TRUE(bench.Register(request, &reply).ok());
+  EXPECT_EQ(reply.wire_version(), kWireVersion);
 }
 
 TEST(ChiefServerTest, AnOpenStreamDoesNotHoldUpTheEnd) {

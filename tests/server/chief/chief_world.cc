@@ -174,14 +174,15 @@ HelloReply ChiefWorld::Hello(int s) const {
     const auto retired = shard.retired.find(slot);
     status->set_retired(retired != shard.retired.end() && retired->second);
     const auto next = shard.next.find(slot);
-    const uint64_t item = next == shard.next.end() ? 0 : next->second;
-    status->set_next_item_min(item);
-    status->set_next_item_max(item);
+    const uint64_t sequence = next == shard.next.end() ? 0 : next->second;
+    status->set_next_sequence_min(sequence);
+    status->set_next_sequence_max(sequence);
   }
   return reply;
 }
 
-uint64_t ChiefWorld::ItemsPerStep(const Shard& shard, uint32_t slot) const {
+uint64_t ChiefWorld::ContributionsPerStep(const Shard& shard,
+                                          uint32_t slot) const {
   const uint32_t n = shard.declaration.update().sync().contributions();
   const uint32_t count = shard.declaration.slot_count();
   return (n - slot + count - 1) / count;
@@ -192,7 +193,7 @@ uint64_t ChiefWorld::Version(const Shard& shard) const {
   uint64_t steps = UINT64_MAX;
   uint64_t most = 0;
   for (uint32_t w = 0; w < shard.declaration.slot_count() && w < n; ++w) {
-    const uint64_t per_step = ItemsPerStep(shard, w);
+    const uint64_t per_step = ContributionsPerStep(shard, w);
     const auto next = shard.next.find(static_cast<int>(w));
     const uint64_t done =
         next == shard.next.end() ? 0 : next->second / per_step;
@@ -238,7 +239,7 @@ void ChiefWorld::Activate(int s, const SetSlotsRequest& request) {
   for (uint32_t w = 0; w < shard.declaration.slot_count() && w < n; ++w) {
     if (shard.retired[static_cast<int>(w)]) {
       uint64_t& next = shard.next[static_cast<int>(w)];
-      next = std::max(next, steps * ItemsPerStep(shard, w));
+      next = std::max(next, steps * ContributionsPerStep(shard, w));
     }
   }
   chief_->OnSlotsSet(s, absl::OkStatus());
@@ -424,14 +425,14 @@ void ChiefWorld::Run(const Action& action) {
 
 void ChiefWorld::Register(int w) {
   Worker& worker = workers[w];
-  worker.request.set_index(static_cast<uint32_t>(w));
+  worker.request.set_rank(static_cast<uint32_t>(w));
   worker.request.set_process(worker.process);
   if (worker.request.host().empty()) {
     worker.request.set_host(absl::StrCat("node", worker.process));
     worker.request.set_cluster_fingerprint(77);
   }
-  if (options.brought) {
-    *worker.request.mutable_declaration() = brought;
+  if (options.sdk_job) {
+    *worker.request.mutable_declaration() = sdk_job;
   } else if (worker.request.variable_size() == 0) {
     *worker.request.mutable_job_spec() = options.spec;
     worker.request.set_sample_count(100);
@@ -460,7 +461,7 @@ void ChiefWorld::Register(int w) {
   const Grant& grant = *worker.grant;
   grants[{grant.sender().slot(), grant.sender().generation()}].insert(
       worker.process);
-  worker.next = std::max(worker.next, grant.next_item());
+  worker.next = std::max(worker.next, grant.next_sequence());
   worker.stream = next_stream_++;
 }
 
@@ -501,16 +502,17 @@ absl::Status ChiefWorld::Beat(int w, bool bad) {
   Progress progress;
   progress.set_slot(static_cast<uint32_t>(w));
   progress.set_generation(grant.sender().generation());
-  progress.set_next_item(worker.next);
+  progress.set_next_sequence(worker.next);
   progress.set_holding(worker.held);
   progress.set_bytes_moved(worker.bytes_moved);
   progress.set_ending(worker.stop.has_value());
-  progress.set_out_of_work(worker.finished ||
-                           (worker.items > 0 && worker.next >= worker.items));
+  progress.set_out_of_work(
+      worker.finished ||
+      (worker.contributions > 0 && worker.next >= worker.contributions));
   if (bad) {
-    progress.add_item()->set_bad(true);
-    progress.mutable_item(0)->set_bad_variable("w");
-    progress.mutable_item(0)->set_contribution(3);
+    progress.add_report()->set_bad(true);
+    progress.mutable_report(0)->set_bad_variable("w");
+    progress.mutable_report(0)->set_contribution(3);
   }
   const absl::Status status = chief_->OnProgress(worker.stream, progress);
   Take();
@@ -518,7 +520,7 @@ absl::Status ChiefWorld::Beat(int w, bool bad) {
   return status;
 }
 
-void ChiefWorld::DoItem(int w, bool torn) {
+void ChiefWorld::DoContribution(int w, bool torn) {
   Worker& worker = workers[w];
   for (Shard& shard : shards) {
     uint64_t& next = shard.next[w];
@@ -559,23 +561,23 @@ void ChiefWorld::Work(int ticks_max) {
       const uint64_t n = grant.contributions_per_step();
       const uint64_t count = grant.slot_count();
       const auto slot = static_cast<uint64_t>(w);
-      worker.items =
+      worker.contributions =
           n > 0 ? (left + n - 1) / n *
                       (slot < n ? (n - slot + count - 1) / count : 0)
                 : (left > slot ? (left - slot + count - 1) / count : 0);
-      // In sync an item is computed from the version before its step.
+      // In sync a contribution is computed from the version before its step.
       bool has_version = true;
       for (const Shard& shard : shards) {
         has_version =
             has_version &&
             (n == 0 ||
              grant.base_version() +
-                     worker.next /
-                         std::max<uint64_t>(ItemsPerStep(shard, slot), 1) <=
+                     worker.next / std::max<uint64_t>(
+                                       ContributionsPerStep(shard, slot), 1) <=
                  Version(shard));
       }
-      if (!worker.held && has_version && worker.next < worker.items) {
-        DoItem(w);
+      if (!worker.held && has_version && worker.next < worker.contributions) {
+        DoContribution(w);
       }
       Beat(w).IgnoreError();
     }

@@ -1,5 +1,5 @@
 // A JobState in a world without threads, sockets or files: shards that keep the
-// rules of proto/ps.proto, workers that do items, a disk that is a map.
+// rules of proto/ps.proto, workers that do contributions, a disk that is a map.
 //
 // Actions are carried out one at a time; with a seed, those of different shards
 // in random order.
@@ -35,7 +35,7 @@ class ChiefWorld {
     std::map<int, uint64_t> process;  // of the generation
     std::map<int, bool> retired;
     bool assigned = false;         // by worker 0
-    std::map<int, uint64_t> next;  // next item by slot
+    std::map<int, uint64_t> next;  // next contribution by slot
     int declares = 0;
     int restores = 0;
     bool shut_down = false;
@@ -58,7 +58,7 @@ class ChiefWorld {
     std::optional<Stop> stop;
     absl::Status error;  // of Register or the stream
     uint64_t next = 0;
-    uint64_t items = 0;  // to do
+    uint64_t contributions = 0;  // to do
     bool finished = false;
     uint64_t bytes_moved = 0;
   };
@@ -82,8 +82,8 @@ class ChiefWorld {
   void Retire(int w);
   // Heartbeat of what it did.
   absl::Status Beat(int w, bool bad = false);
-  // Does one item on every shard, or on the first one only.
-  void DoItem(int w, bool torn = false);
+  // Does one contribution on every shard, or on the first one only.
+  void DoContribution(int w, bool torn = false);
   // Lets every joined worker work and beat until the job is over.
   void Work(int ticks_max = 20000);
 
@@ -91,7 +91,7 @@ class ChiefWorld {
   std::vector<Shard> shards;
   std::map<int, Worker> workers;
   JobState::Options options;
-  Declaration brought;  // by every worker, where options.brought
+  Declaration sdk_job;  // by every worker, where options.sdk_job
   std::vector<std::string> log;
   std::vector<std::string> lines;        // train.jsonl
   std::map<std::string, Manifest> disk;  // committed checkpoints
@@ -124,7 +124,7 @@ class ChiefWorld {
   void CheckSnapshots();
   HelloReply Hello(int s) const;
   uint64_t Version(const Shard& shard) const;
-  uint64_t ItemsPerStep(const Shard& shard, uint32_t slot) const;
+  uint64_t ContributionsPerStep(const Shard& shard, uint32_t slot) const;
   void Activate(int s, const SetSlotsRequest& request);
 
   std::optional<RandomStream> random_;

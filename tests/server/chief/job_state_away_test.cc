@@ -47,7 +47,7 @@ TEST(JobStateAwayTest, AStopInSyncNeedsNobody) {
     const uint64_t step = world.chief().status().step();
     ASSERT_GT(step, 5u);
     // Of a step that worker 1 will not finish.
-    world.DoItem(0);
+    world.DoContribution(0);
     Lose(world, 1);
     if (left == 0) {
       Lose(world, 0);
@@ -88,7 +88,8 @@ TEST(JobStateAwayTest, AStopDropsTheVersionThatADeadWorkerKeepsFromComing) {
       1u);
 }
 
-// Shard 0 has the dead worker's last item, and with it the next version.
+// Shard 0 has the dead worker's last contribution, and with it the next
+// version.
 TEST(JobStateAwayTest, AStopWithAVersionThatAShardHasLeft) {
   for (const auto& [keeps, takes] :
        {std::pair(false, false), {false, true}, {true, false}}) {
@@ -99,8 +100,8 @@ TEST(JobStateAwayTest, AStopWithAVersionThatAShardHasLeft) {
     world.Join(1);
     world.Work(20);
     const uint64_t step = world.chief().status().step();
-    world.DoItem(0);
-    world.DoItem(1, /*torn=*/true);
+    world.DoContribution(0);
+    world.DoContribution(1, /*torn=*/true);
     Lose(world, 1);
     world.shards[0].keeps_previous = keeps;
     world.chief().RequestStop("SIGINT");
@@ -112,7 +113,8 @@ TEST(JobStateAwayTest, AStopWithAVersionThatAShardHasLeft) {
         absl::StrCat("SIGINT: stopped after ckpt-", keeps ? step : step + 1));
     EXPECT_EQ(world.Logged("the checkpoint has it on a part of the blocks"),
               !keeps && !takes);
-    EXPECT_EQ(world.Logged(absl::StrCat("is to finish item ", step)), !keeps);
+    EXPECT_EQ(world.Logged(absl::StrCat("is to finish contribution ", step)),
+              !keeps);
   }
 }
 
@@ -143,7 +145,7 @@ TEST(JobStateAwayTest, APeriodicCheckpointComesWhileAWorkerIsAway) {
   }
 }
 
-// Worker 0 needs 9 s for an item and pushes all the time.
+// Worker 0 needs 9 s for a contribution and pushes all the time.
 TEST(JobStateAwayTest, ASlowWorkerStopsTheOthersForATenthOfTheTimeAtMost) {
   JobSpec spec = SmallSpec();
   spec.mutable_train()->set_steps(100000);
@@ -156,18 +158,18 @@ TEST(JobStateAwayTest, ASlowWorkerStopsTheOthersForATenthOfTheTimeAtMost) {
   constexpr int kTicks = 20 * 600;
   for (int tick = 0; tick < kTicks; ++tick) {
     ASSERT_FALSE(world.finished.has_value());
-    // Its item is applied on shard 0 first, on shard 1 at its end.
+    // Its contribution is applied on shard 0 first, on shard 1 at its end.
     if (tick % 180 == 1) {
-      world.DoItem(0, /*torn=*/true);
+      world.DoContribution(0, /*torn=*/true);
     } else if (tick % 180 == 179) {
-      world.DoItem(0);
+      world.DoContribution(0);
     }
     const bool holds = std::exchange(world.workers[0].held, false);
     world.Beat(0).IgnoreError();
     world.workers[0].held = world.workers[0].held || holds;
     held += world.workers[1].held;
     if (!world.workers[1].held) {
-      world.DoItem(1);
+      world.DoContribution(1);
     }
     world.Beat(1).IgnoreError();
     world.Run(0.05);
@@ -258,7 +260,7 @@ TEST(JobStateAwayTest, AShardThatWorkersReachIsNotLost) {
   EXPECT_EQ(world.finished->code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(JobStateAwayTest, AWorkerThatIsStuckIsNamedWithItsItem) {
+TEST(JobStateAwayTest, AWorkerThatIsStuckIsNamedWithItsContribution) {
   for (const bool sync : {false, true}) {
     JobSpec spec = sync ? SyncSpec() : SmallSpec();
     spec.mutable_train()->set_steps(100000);
@@ -267,20 +269,20 @@ TEST(JobStateAwayTest, AWorkerThatIsStuckIsNamedWithItsItem) {
     world.Join(0);
     world.Join(1);
     world.Work(20);
-    const uint64_t item = world.workers[1].next;
+    const uint64_t sequence = world.workers[1].next;
     if (sync) {
-      world.DoItem(0);
+      world.DoContribution(0);
     }
     for (int i = 0; i < 70; ++i) {
       if (!sync) {
-        world.DoItem(0);
+        world.DoContribution(0);
       }
       world.Beat(0).IgnoreError();
       world.Beat(1).IgnoreError();
       world.Run(1);
     }
     EXPECT_TRUE(world.Logged(
-        absl::StrCat("is connected, but has been at item ", item)));
+        absl::StrCat("is connected, but has been at contribution ", sequence)));
     EXPECT_FALSE(world.Logged(absl::StrCat(
         "worker 0 (", world.workers[0].request.host(), ") is connected")));
   }
@@ -292,34 +294,35 @@ JobSpec AsyncSpec() {
   return spec;
 }
 
-// A stop of a job whose worker 1 died inside an item, which comes back.
-uint64_t StopWithATornItem(ChiefWorld& world) {
+// A stop of a job whose worker 1 died inside a contribution, which comes back.
+uint64_t StopWithATornContribution(ChiefWorld& world) {
   world.StartChief();
   world.Join(0);
   world.Join(1);
   world.Work(20);
-  const uint64_t item = world.workers[1].next;
-  world.DoItem(1, /*torn=*/true);
+  const uint64_t sequence = world.workers[1].next;
+  world.DoContribution(1, /*torn=*/true);
   Lose(world, 1);
   world.chief().RequestStop("SIGINT");
-  return item;
+  return sequence;
 }
 
-TEST(JobStateAwayTest, AStopHasATornItemFinishedByAWorkerThatLives) {
+TEST(JobStateAwayTest, AStopHasATornContributionFinishedByAWorkerThatLives) {
   ChiefWorld world(2, 2, AsyncSpec());
-  const uint64_t item = StopWithATornItem(world);
+  const uint64_t sequence = StopWithATornContribution(world);
   world.Work(2 * 20);
   EXPECT_FALSE(world.Logged("is to finish"));  // it may start again
   world.Work(8 * 20);
-  EXPECT_TRUE(world.Logged(absl::StrCat("is to finish item ", item)));
+  EXPECT_TRUE(
+      world.Logged(absl::StrCat("is to finish contribution ", sequence)));
   ASSERT_TRUE(world.finished.has_value());
   EXPECT_THAT(Message(*world.finished), HasSubstr("stopped after ckpt-"));
   EXPECT_EQ(world.disk.size(), 1u);
 }
 
-TEST(JobStateAwayTest, NobodyIsAskedForATornItemWhoseWorkerIsBack) {
+TEST(JobStateAwayTest, NobodyIsAskedForATornContributionWhoseWorkerIsBack) {
   ChiefWorld world(2, 2, AsyncSpec());
-  StopWithATornItem(world);
+  StopWithATornContribution(world);
   world.Work(20);
   world.Join(1);
   world.Work(8 * 20);
@@ -328,16 +331,16 @@ TEST(JobStateAwayTest, NobodyIsAskedForATornItemWhoseWorkerIsBack) {
   EXPECT_FALSE(world.Logged("is to finish"));
 }
 
-TEST(JobStateAwayTest, AStopWithATornItemSaysWhatItWaitedFor) {
+TEST(JobStateAwayTest, AStopWithATornContributionSaysWhatItWaitedFor) {
   ChiefWorld world(2, 2, AsyncSpec());
-  const uint64_t item = StopWithATornItem(world);
+  const uint64_t sequence = StopWithATornContribution(world);
   Wait(world, 80);
-  EXPECT_TRUE(
-      world.Logged(absl::StrCat("which ended inside item ", item, ", ")));
+  EXPECT_TRUE(world.Logged(
+      absl::StrCat("which ended inside contribution ", sequence, ", ")));
   EXPECT_TRUE(world.Logged("s of 60 s: start that worker again"));
   ASSERT_TRUE(world.finished.has_value());
   EXPECT_THAT(Message(*world.finished),
-              HasSubstr(absl::StrCat("ended inside item ", item,
+              HasSubstr(absl::StrCat("ended inside contribution ", sequence,
                                      ", which a part of the blocks lack")));
 }
 

@@ -70,13 +70,13 @@ TEST(JobStateCheckpointTest, OneUnderWayAtTheEndIsNotTheLast) {
   world.Join(0);
   world.no_freeze = true;
   for (int i = 0; i < 11; ++i) {
-    world.DoItem(0);
+    world.DoContribution(0);
   }
   world.Beat(0).IgnoreError();
   world.Run(0.1);
   world.Beat(0).IgnoreError();  // holds
   world.Run(0.2);
-  world.DoItem(0);
+  world.DoContribution(0);
   world.Beat(0).IgnoreError();
   world.Run(0.2);
   world.no_freeze = false;
@@ -96,24 +96,24 @@ TEST(JobStateCheckpointTest, BySeconds) {
   EXPECT_GE(world.disk.size(), 3u);
 }
 
-TEST(JobStateCheckpointTest, ATornItemWaitsForTheReplacement) {
+TEST(JobStateCheckpointTest, ATornContributionWaitsForTheReplacement) {
   ChiefWorld world(2, 2, EverySteps(40, 10));
   world.StartChief();
   world.Join(0);
   world.Join(1);
   world.Beat(0).IgnoreError();
   world.Beat(1).IgnoreError();
-  world.DoItem(0, /*torn=*/true);
+  world.DoContribution(0, /*torn=*/true);
   world.chief().OnStreamLost(world.workers[0].stream);
   world.workers[0] = {};
   for (int i = 0; i < 15; ++i) {
-    world.DoItem(1);
+    world.DoContribution(1);
     world.Beat(1).IgnoreError();
   }
   world.Run(7);
   EXPECT_TRUE(world.disk.empty());
   EXPECT_TRUE(world.Logged("the checkpoint waits for worker 0"));
-  EXPECT_TRUE(world.Logged("inside item 0"));
+  EXPECT_TRUE(world.Logged("inside contribution 0"));
   EXPECT_FALSE(world.workers[1].held);
   world.Beat(1).IgnoreError();
   world.Join(0);
@@ -128,9 +128,9 @@ TEST(JobStateCheckpointTest, WithoutAReplacementTheCheckpointIsGivenUp) {
   world.StartChief();
   world.Join(0);
   world.Join(1);
-  world.DoItem(0, /*torn=*/true);
+  world.DoContribution(0, /*torn=*/true);
   for (int i = 0; i < 15; ++i) {
-    world.DoItem(1);
+    world.DoContribution(1);
   }
   world.chief().OnStreamLost(world.workers[0].stream);
   for (int i = 0; i < 70; ++i) {
@@ -246,11 +246,11 @@ TEST(JobStateCheckpointTest, ResumesOnOtherShardAndWorkerCounts) {
     EXPECT_TRUE(second.finished->ok()) << *second.finished;
     EXPECT_EQ(second.done, "ckpt-60");
     const uint64_t left = (60 - manifest.step()) * (sync ? 2 : 1);
-    uint64_t items = 0;
+    uint64_t contributions = 0;
     for (const auto& [slot, next] : second.shards[0].next) {
-      items += next;
+      contributions += next;
     }
-    EXPECT_EQ(items, left);
+    EXPECT_EQ(contributions, left);
   }
 }
 

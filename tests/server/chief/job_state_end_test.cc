@@ -9,14 +9,14 @@ namespace {
 
 using testing::HasSubstr;
 
-// Every item of both workers is done and told.
+// Every contribution of both workers is done and told.
 void DoEverything(ChiefWorld* world) {
   world->StartChief();
   for (int w = 0; w < 2; ++w) {
     world->Join(w);
-    world->workers[w].items = 10;
+    world->workers[w].contributions = 10;
     while (world->workers[w].next < 10) {
-      world->DoItem(w);
+      world->DoContribution(w);
     }
   }
 }
@@ -158,7 +158,7 @@ TEST_F(WaitForEvaluatorTest, ALostPsIsNotNeeded) {
 TEST_F(WaitForEvaluatorTest, AWorkersErrorIsNotTheJobs) {
   Progress progress;
   progress.set_generation(1);
-  progress.set_next_item(10);
+  progress.set_next_sequence(10);
   progress.set_error("a bug");
   progress.set_error_code(static_cast<uint32_t>(absl::StatusCode::kInternal));
   EXPECT_TRUE(
@@ -200,11 +200,11 @@ TEST(JobStateEndTest, ReportsThatComeTwiceCountOnce) {
   world.Join(0);
   Progress progress;
   progress.set_generation(1);
-  progress.set_sequence(1);
+  progress.set_message_number(1);
   progress.set_bytes_pushed(1000);
-  progress.add_item()->set_bad(true);
-  world.DoItem(0);
-  progress.set_next_item(1);
+  progress.add_report()->set_bad(true);
+  world.DoContribution(0);
+  progress.set_next_sequence(1);
   for (int time = 0; time < 3; ++time) {
     EXPECT_TRUE(
         world.chief().OnProgress(world.workers[0].stream, progress).ok());
@@ -218,9 +218,9 @@ TEST(JobStateEndTest, ReportsThatComeTwiceCountOnce) {
   }
   EXPECT_FALSE(world.workers[0].stop.has_value());
   // A second one is over the limit.
-  world.DoItem(0);
-  progress.set_sequence(2);
-  progress.set_next_item(2);
+  world.DoContribution(0);
+  progress.set_message_number(2);
+  progress.set_next_sequence(2);
   EXPECT_TRUE(world.chief().OnProgress(world.workers[0].stream, progress).ok());
   world.Run(3);
   ASSERT_TRUE(world.workers[0].stop.has_value());

@@ -139,7 +139,7 @@ TEST(JobStateTest, RefusesAWorkerThatDiffersAndNamesTheField) {
                         r->mutable_variable(0)->set_shape(0, 201);
                       }),
               HasSubstr("variable 0 'w'"));
-  EXPECT_THAT(refused(1, [](RegisterRequest* r) { r->set_index(4); }),
+  EXPECT_THAT(refused(1, [](RegisterRequest* r) { r->set_rank(4); }),
               HasSubstr("4 workers"));
 }
 
@@ -168,11 +168,11 @@ TEST(JobStateTest, AReplacementGoesOnFromTheSmallestMark) {
   ChiefWorld world(2, 1, SmallSpec());
   world.StartChief();
   world.Join(0);
-  world.DoItem(0);
-  world.DoItem(0);
-  world.DoItem(0, /*torn=*/true);
+  world.DoContribution(0);
+  world.DoContribution(0);
+  world.DoContribution(0, /*torn=*/true);
   world.Join(0);
-  EXPECT_EQ(world.workers[0].grant->next_item(), 2u);
+  EXPECT_EQ(world.workers[0].grant->next_sequence(), 2u);
 }
 
 TEST(JobStateTest, ARestartedChiefTakesOverWithoutDeclaring) {
@@ -181,8 +181,8 @@ TEST(JobStateTest, ARestartedChiefTakesOverWithoutDeclaring) {
   world.Join(0);
   world.Join(1);
   for (int i = 0; i < 3; ++i) {
-    world.DoItem(0);
-    world.DoItem(1);
+    world.DoContribution(0);
+    world.DoContribution(1);
   }
   world.StartChief();
   world.Run(1);
@@ -194,7 +194,7 @@ TEST(JobStateTest, ARestartedChiefTakesOverWithoutDeclaring) {
   const auto reply = world.chief().OnRegister(again);
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply->grant().sender().generation(), 1u);
-  EXPECT_EQ(reply->grant().next_item(), 3u);
+  EXPECT_EQ(reply->grant().next_sequence(), 3u);
   EXPECT_EQ(world.chief().status().step(), 6u);
   world.workers[1] = {};
   world.Join(1);
@@ -391,8 +391,9 @@ TEST(JobStateTest, ADeadChiefsHalfDeclarationIsDoneAgain) {
             world.shards[1].declaration.history());
 }
 
-// As over a slow link, where one item takes longer than the chief waits.
-TEST(JobStateTest, AnItemWhoseBytesMoveIsNoStandstill) {
+// As over a slow link, where one contribution takes longer than the chief
+// waits.
+TEST(JobStateTest, AContributionWhoseBytesMoveIsNoStandstill) {
   ChiefWorld world(1, 1, SmallSpec());
   world.StartChief();
   world.Join(0);
@@ -461,7 +462,7 @@ TEST(JobStateTest, SilentWorkersAreDropped) {
 
 // A worker whose stream broke, or whose chief was restarted, says again what
 // counts already.
-TEST(JobStateTest, AnItemThatIsReportedAgainIsCountedOnce) {
+TEST(JobStateTest, AContributionThatIsReportedAgainIsCountedOnce) {
   JobSpec spec = SmallSpec();
   spec.mutable_train()->set_log_every_steps(1);
   ChiefWorld world(1, 1, spec);
@@ -470,18 +471,18 @@ TEST(JobStateTest, AnItemThatIsReportedAgainIsCountedOnce) {
   Progress progress;
   progress.set_generation(world.workers[0].grant->sender().generation());
   for (int i = 0; i < 5; ++i) {
-    world.DoItem(0);
-    progress.add_item()->set_weight(1.0f);
+    world.DoContribution(0);
+    progress.add_report()->set_weight(1.0f);
   }
-  progress.set_next_item(5);
+  progress.set_next_sequence(5);
   for (int time = 0; time < 2; ++time) {
     EXPECT_TRUE(
         world.chief().OnProgress(world.workers[0].stream, progress).ok());
     world.Run(1);
     EXPECT_EQ(world.lines.size(), 5u);
   }
-  world.DoItem(0);
-  progress.set_next_item(6);  // the newest of the five is new
+  world.DoContribution(0);
+  progress.set_next_sequence(6);  // the newest of the five is new
   EXPECT_TRUE(world.chief().OnProgress(world.workers[0].stream, progress).ok());
   world.Run(1);
   EXPECT_EQ(world.lines.size(), 6u);
@@ -493,10 +494,10 @@ TEST(JobStateTest, BadContributionsEndTheJob) {
   ChiefWorld world(1, 1, spec);
   world.StartChief();
   world.Join(0);
-  world.DoItem(0);
+  world.DoContribution(0);
   world.Beat(0, /*bad=*/true).IgnoreError();
   EXPECT_FALSE(world.workers[0].stop.has_value());
-  world.DoItem(0);
+  world.DoContribution(0);
   world.Beat(0, /*bad=*/true).IgnoreError();
   world.Work(5);
   ASSERT_TRUE(world.finished.has_value());
@@ -531,8 +532,8 @@ TEST(JobStateTest, BoundedStalenessRetiresASlotWithoutWork) {
   world.Join(0);
   world.Join(1);
   // Slot 1 has one of the three contributions.
-  world.DoItem(1);
-  world.workers[1].items = 1;
+  world.DoContribution(1);
+  world.workers[1].contributions = 1;
   world.Beat(1).IgnoreError();
   world.Run(0.1);
   EXPECT_TRUE(world.shards[0].retired[1]);

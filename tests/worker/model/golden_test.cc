@@ -93,7 +93,7 @@ std::vector<Golden> ReadGoldens() {
 void SetTables(const Golden& golden, int64_t rows, NetworkTester* tester) {
   tester->SetBags(golden.bags, rows);
   for (size_t t = 0; t < tester->tables().size(); ++t) {
-    NetworkTester::TableRows& table = tester->tables()[t];
+    NetworkTester::TableFileEntry& table = tester->tables()[t];
     table.rows.clear();
     for (const uint64_t id : table.batch.ids()) {
       const std::vector<float>& row =
@@ -106,7 +106,7 @@ void SetTables(const Golden& golden, int64_t rows, NetworkTester* tester) {
 // Of ids that the batch does not use PyTorch's gradient is zero.
 void CheckTables(const Golden& golden, NetworkTester* tester) {
   for (size_t t = 0; t < tester->tables().size(); ++t) {
-    const NetworkTester::TableRows& table = tester->tables()[t];
+    const NetworkTester::TableFileEntry& table = tester->tables()[t];
     const std::string& name = tester->network().tables()[t].name;
     std::vector<float> expected;
     for (const auto& [id, row] : golden.grads_of.at(name)) {

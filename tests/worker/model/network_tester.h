@@ -50,7 +50,7 @@ class NetworkTester {
   int64_t elements(const std::string& name) const;
 
   // One of the model's tables: the ids of the batch, their rows and gradients.
-  struct TableRows {
+  struct TableFileEntry {
     TableBatch batch;
     std::vector<float> rows, gradients;
   };
@@ -60,7 +60,7 @@ class NetworkTester {
   void MakeBatch(uint64_t seed, int64_t rows);
   // Fills the tables from `batch`.
   void SetBags(const SparseBatch& batch, int64_t rows);
-  std::vector<TableRows>& tables() { return tables_; }
+  std::vector<TableFileEntry>& tables() { return tables_; }
   std::vector<TableInput> table_inputs();
   std::vector<float>& features() { return features_; }
   std::vector<float>& labels() { return labels_; }
@@ -85,8 +85,8 @@ class NetworkTester {
   std::vector<float> parameters_, gradients_, features_, labels_;
   std::unique_ptr<Network> network_;  // borrows all above
   std::unique_ptr<Layout> layout_;
-  std::vector<TableRows> tables_;  // by the network's tables
-  size_t bags_ = 0;                // categorical features
+  std::vector<TableFileEntry> tables_;  // by the network's tables
+  size_t bags_ = 0;                     // categorical features
   int64_t rows_ = 0;
 };
 

@@ -8,7 +8,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 // Waits as a caller would, on a clock that moves only here.
-struct Item {
+struct Contribution {
   FakeClock clock;
   DeviceUsage usage;
 
@@ -22,7 +22,7 @@ struct Item {
   }
 
   Phases Run(PhaseTimer* timer) {
-    timer->BeginItem();
+    timer->BeginContribution();
     Wait(timer, PhaseTimer::kData, 10);
     Wait(timer, PhaseTimer::kPull, 20);
     clock.Advance(nanoseconds(100));
@@ -30,55 +30,55 @@ struct Item {
     Wait(timer, PhaseTimer::kHold, 1000);
     clock.Advance(nanoseconds(200));
     Wait(timer, PhaseTimer::kPush, 40);
-    return timer->EndItem();
+    return timer->EndContribution();
   }
 };
 
 TEST(PhaseTimerTest, ComputeIsWhatWaitsLeaveAndAHoldIsNoPartOfAStep) {
-  Item item;
-  PhaseTimer timer(&item.clock, nullptr);
+  Contribution contribution;
+  PhaseTimer timer(&contribution.clock, nullptr);
   for (int repeat = 0; repeat < 2; ++repeat) {
-    const Phases phases = item.Run(&timer);
-    EXPECT_EQ(phases.items(), 1u);
+    const Phases phases = contribution.Run(&timer);
+    EXPECT_EQ(phases.contributions(), 1u);
     EXPECT_EQ(phases.step_ns(), 375u);
     EXPECT_EQ(phases.data_wait_ns(), 10u);
     EXPECT_EQ(phases.pull_wait_ns(), 25u);
     EXPECT_EQ(phases.push_wait_ns(), 40u);
     EXPECT_EQ(phases.compute_ns(), 300u);
     EXPECT_FALSE(phases.on_gpu());
-    // Between items nothing counts.
-    item.clock.Advance(nanoseconds(77));
+    // Between contributions nothing counts.
+    contribution.clock.Advance(nanoseconds(77));
   }
 }
 
 TEST(PhaseTimerTest, OnADeviceComputeIsWhatItsOwnClockSays) {
-  Item item;
-  item.usage = {.busy_ns = 5000, .bytes_used = 3, .bytes_reserved = 8};
-  PhaseTimer timer(&item.clock, [&] { return item.usage; });
-  item.usage.busy_ns += 250;
-  const Phases phases = item.Run(&timer);
+  Contribution contribution;
+  contribution.usage = {.busy_ns = 5000, .bytes_used = 3, .bytes_reserved = 8};
+  PhaseTimer timer(&contribution.clock, [&] { return contribution.usage; });
+  contribution.usage.busy_ns += 250;
+  const Phases phases = contribution.Run(&timer);
   EXPECT_TRUE(phases.on_gpu());
   EXPECT_EQ(phases.compute_ns(), 250u);
   EXPECT_EQ(phases.pull_wait_ns(), 25u);
   EXPECT_EQ(phases.step_ns(), 375u);
   EXPECT_EQ(phases.device_bytes_used(), 3u);
   EXPECT_EQ(phases.device_bytes_reserved(), 8u);
-  item.usage.busy_ns += 7;
-  EXPECT_EQ(item.Run(&timer).compute_ns(), 7u);
+  contribution.usage.busy_ns += 7;
+  EXPECT_EQ(contribution.Run(&timer).compute_ns(), 7u);
 }
 
 TEST(PhaseTimerTest, AWaitInWhichTheDeviceComputedOnIsNoStandstill) {
-  Item item;
-  PhaseTimer timer(&item.clock, [&] { return item.usage; });
-  item.usage.busy_ns += 310;  // 300 are free
-  Phases phases = item.Run(&timer);
+  Contribution contribution;
+  PhaseTimer timer(&contribution.clock, [&] { return contribution.usage; });
+  contribution.usage.busy_ns += 310;  // 300 are free
+  Phases phases = contribution.Run(&timer);
   EXPECT_EQ(phases.compute_ns(), 310u);
   EXPECT_EQ(phases.pull_wait_ns(), 15u);
   EXPECT_EQ(phases.push_wait_ns(), 40u);
   EXPECT_EQ(phases.data_wait_ns(), 10u);
   // More than the step: another clock.
-  item.usage.busy_ns += 9999;
-  phases = item.Run(&timer);
+  contribution.usage.busy_ns += 9999;
+  phases = contribution.Run(&timer);
   EXPECT_EQ(phases.compute_ns(), 375u);
   EXPECT_EQ(
       phases.pull_wait_ns() + phases.push_wait_ns() + phases.data_wait_ns(),

@@ -8,12 +8,12 @@ namespace weir {
 namespace {
 
 TEST(RowCacheTest, GivesARowOutForAsLongAsItMay) {
-  RowCache cache(/*dim=*/2, /*rows_max=*/10, /*items_max=*/3);
+  RowCache cache(/*dim=*/2, /*rows_max=*/10, /*contributions_max=*/3);
   const std::vector<float> row = {1, 2};
   cache.Put(7, 5, row.data());
   uint64_t read_at = 0;
-  for (const uint64_t item : {5u, 6u, 8u}) {
-    const float* const found = cache.Find(7, item, &read_at);
+  for (const uint64_t sequence : {5u, 6u, 8u}) {
+    const float* const found = cache.Find(7, sequence, &read_at);
     ASSERT_NE(found, nullptr);
     EXPECT_EQ(found[1], 2.0f);
     EXPECT_EQ(read_at, 5u);

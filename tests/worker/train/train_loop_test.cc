@@ -81,25 +81,27 @@ std::vector<float> InitialParameters(const Layout& layout) {
 
 class FakeControl : public JobControl {
  public:
-  bool EnterItem() override {
+  bool EnterContribution() override {
     if (hold) {
       hold();
     }
     return entered++ < enter_max;
   }
-  void LeaveItem(uint64_t next, const ItemReport& report,
-                 const ParameterClient::ItemResult&) override {
-    next_item = next;
+  void LeaveContribution(uint64_t next, const ContributionReport& report,
+                         const ParameterClient::ContributionResult&) override {
+    next_sequence = next;
     reports.push_back(report);
   }
-  void AddPhases(const Phases& item) override { phases.push_back(item); }
+  void AddPhases(const Phases& sequence) override {
+    phases.push_back(sequence);
+  }
   void OutOfWork() override {}
 
   std::function<void()> hold;
   int enter_max = 1 << 30;
   int entered = 0;
-  uint64_t next_item = 0;
-  std::vector<ItemReport> reports;
+  uint64_t next_sequence = 0;
+  std::vector<ContributionReport> reports;
   std::vector<Phases> phases;
 };
 
@@ -108,7 +110,7 @@ struct WorkerOptions {
   uint32_t slots = 1;
   uint32_t per_step = 0;
   uint64_t contributions = 24;
-  uint64_t next_item = 0;
+  uint64_t next_sequence = 0;
   int lost_after_ms = 5000;
   Clip clip;
   bool bounded_staleness = false;
@@ -167,7 +169,7 @@ absl::Status RunWorker(FakeShards* shards, int shard_count,
     data = MakeData(contribution);
     return TrainBatch{data.features.data(), data.labels.data(), kRows, 1.0f};
   };
-  return TrainLoop::Create(std::move(loop)).value()->Run(options.next_item);
+  return TrainLoop::Create(std::move(loop)).value()->Run(options.next_sequence);
 }
 
 // What the shards hold, in flat order.
@@ -253,13 +255,13 @@ TEST(TrainLoopTest, AReplacementLeavesNoTraceInSync) {
   const Machine machine(2);
   FakeShards::Options shard_options =
       ShardOptions(machine.layout.get(), kPerStep);
-  // Worker 1's third item reaches only some of the blocks, then its line is
-  // cut for good; the replacement's is not.
+  // Worker 1's third contribution reaches only some of the blocks, then its
+  // line is cut for good; the replacement's is not.
   std::atomic<int> chunks{0};
   std::atomic<bool> cut{true};
   shard_options.fault = [&](int, const GradientChunk& request) {
     if (request.sender().slot() == 1 && cut && request.has_push() &&
-        request.push().item() == 5 && ++chunks > 4) {
+        request.push().sequence() == 5 && ++chunks > 4) {
       return Fault::kBreakBefore;
     }
     return Fault::kNone;
@@ -278,9 +280,9 @@ TEST(TrainLoopTest, AReplacementLeavesNoTraceInSync) {
   FakeControl control;
   const absl::Status status = RunWorker(&shards, 2, dying, &control);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_EQ(control.next_item, 5u);
+  EXPECT_EQ(control.next_sequence, 5u);
   cut = false;
-  dying.next_item = 5;
+  dying.next_sequence = 5;
   dying.lost_after_ms = 5000;
   EXPECT_TRUE(RunWorker(&shards, 2, dying, &control).ok());
   other.join();
@@ -297,7 +299,7 @@ TEST(TrainLoopTest, AsyncAloneEqualsPlainSgd) {
   EXPECT_EQ(Flat(&shards, *machine.layout), expected);
   ASSERT_EQ(control.reports.size(), 24u);
   std::set<uint64_t> done;
-  for (const ItemReport& report : control.reports) {
+  for (const ContributionReport& report : control.reports) {
     done.insert(report.contribution());
     EXPECT_EQ(report.rows(), kRows);
     EXPECT_GT(report.loss(), 0.0f);
@@ -305,11 +307,11 @@ TEST(TrainLoopTest, AsyncAloneEqualsPlainSgd) {
   EXPECT_EQ(done.size(), 24u);
 }
 
-// Every item's gradient is that of the version which its push names: replayed
-// from those versions alone, training ends with the same bits. The model is one
-// block, so that a version is one set of values.
+// Every contribution's gradient is that of the version which its push names:
+// replayed from those versions alone, training ends with the same bits. The
+// model is one block, so that a version is one set of values.
 TEST(TrainLoopTest, PrefetchComputesFromTheVersionThatItsPushNames) {
-  constexpr uint64_t kItems = 40;
+  constexpr uint64_t kContributions = 40;
   Machine machine(1, 4096);
   ASSERT_EQ(machine.layout->block_count(0), 1);
   FakeShards::Options shard_options = ShardOptions(machine.layout.get(), 0);
@@ -323,27 +325,27 @@ TEST(TrainLoopTest, PrefetchComputesFromTheVersionThatItsPushNames) {
   FakeShards shards(shard_options);
   FakeControl control;
   WorkerOptions options;
-  options.contributions = kItems;
+  options.contributions = kContributions;
   options.prefetch = true;
   options.block_elements = 4096;
   ASSERT_TRUE(RunWorker(&shards, 1, options, &control).ok());
-  ASSERT_EQ(base_versions.size(), kItems);
+  ASSERT_EQ(base_versions.size(), kContributions);
 
   std::vector<std::vector<float>> versions = {
       InitialParameters(*machine.layout)};
-  for (uint64_t item = 0; item < kItems; ++item) {
-    const uint64_t base = base_versions[item];
-    ASSERT_LE(base, item);
-    ASSERT_GE(base + 1, item) << "more than one step of staleness";
+  for (uint64_t sequence = 0; sequence < kContributions; ++sequence) {
+    const uint64_t base = base_versions[sequence];
+    ASSERT_LE(base, sequence);
+    ASSERT_GE(base + 1, sequence) << "more than one step of staleness";
     machine.parameters = versions[base];
     ASSERT_TRUE(machine.network
                     ->Bind(*machine.layout, machine.parameters.data(),
                            machine.gradients.data())
                     .ok());
-    const Data data = MakeData(item);
+    const Data data = MakeData(sequence);
     ASSERT_TRUE(machine.network
                     ->TrainStep(data.features.data(), data.labels.data(), kRows,
-                                MixKey(kSeed, item), {})
+                                MixKey(kSeed, sequence), {})
                     .ok());
     std::vector<float> next = versions.back();
     for (size_t i = 0; i < next.size(); ++i) {
@@ -373,7 +375,7 @@ TEST(TrainLoopTest, ClipByNormPushesTheClippedGradient) {
   EXPECT_NEAR(std::sqrt(sum), 0.001, 1e-4);
 }
 
-TEST(TrainLoopTest, AStopBeforeAnItemLeavesNothingOfIt) {
+TEST(TrainLoopTest, AStopBeforeAContributionLeavesNothingOfIt) {
   const Machine machine(2);
   FakeShards shards(ShardOptions(machine.layout.get(), 0));
   FakeControl control;
@@ -382,13 +384,13 @@ TEST(TrainLoopTest, AStopBeforeAnItemLeavesNothingOfIt) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   for (int s = 0; s < 2; ++s) {
     for (int b = 0; b < machine.layout->block_count(s); ++b) {
-      EXPECT_EQ(shards.next_item(s, b, 0), 3u);
+      EXPECT_EQ(shards.next_sequence(s, b, 0), 3u);
     }
   }
 }
 
 // The clock moves only in the batch and while held.
-TEST(TrainLoopTest, EveryItemTellsWhereItsTimeWent) {
+TEST(TrainLoopTest, EveryContributionTellsWhereItsTimeWent) {
   for (const bool on_gpu : {false, true}) {
     FakeClock clock;
     const Machine machine(1);
@@ -408,7 +410,7 @@ TEST(TrainLoopTest, EveryItemTellsWhereItsTimeWent) {
     ASSERT_TRUE(RunWorker(&shards, 1, options, &control).ok());
     ASSERT_EQ(control.phases.size(), 5u);
     for (const Phases& phases : control.phases) {
-      EXPECT_EQ(phases.items(), 1u);
+      EXPECT_EQ(phases.contributions(), 1u);
       EXPECT_EQ(phases.on_gpu(), on_gpu);
       EXPECT_EQ(phases.device_bytes_used(), on_gpu ? 7u : 0u);
       EXPECT_EQ(phases.step_ns(), 3000u);
@@ -421,7 +423,7 @@ TEST(TrainLoopTest, EveryItemTellsWhereItsTimeWent) {
 
 // A clock that moves by 1 ns when it is read shows what is measured, and that
 // nothing else reads it.
-TEST(TrainLoopTest, AnItemCostsTwoClockReadsAndTwoAWait) {
+TEST(TrainLoopTest, AContributionCostsTwoClockReadsAndTwoAWait) {
   class : public FakeClock {
    public:
     int64_t NowNs() override {
@@ -440,7 +442,7 @@ TEST(TrainLoopTest, AnItemCostsTwoClockReadsAndTwoAWait) {
   const uint64_t variables = machine.layout->variables().size();
   for (const Phases& phases : control.phases) {
     EXPECT_EQ(phases.data_wait_ns(), 1u);
-    EXPECT_EQ(phases.pull_wait_ns(), variables + 1);  // and BeginItem
+    EXPECT_EQ(phases.pull_wait_ns(), variables + 1);  // and BeginContribution
     EXPECT_EQ(phases.push_wait_ns(), 1u);
     // Two reads a wait, two for a hold, of which one is no part of the step.
     EXPECT_EQ(phases.step_ns(), 2 * (variables + 3) + 2);

@@ -22,7 +22,7 @@ TEST(WorkListTest, AsyncDealsWhatRemainsInTurn) {
   grant.add_applied_range(2);
   grant.add_applied_range(5);  // remaining: 0 1 5 6 7 8 9
   const WorkList work = WorkList::Create(grant).value();
-  ASSERT_EQ(work.item_count(), 2u);
+  ASSERT_EQ(work.contribution_count(), 2u);
   EXPECT_EQ(work.At(0).contribution, 1u);
   EXPECT_EQ(work.At(1).contribution, 7u);
 }
@@ -37,17 +37,17 @@ TEST(WorkListTest, SyncCoversEveryContributionOnceForAnyNumberOfSlots) {
       Grant grant = MakeGrant(w, slots, kTotal, kPerStep);
       grant.set_base_version(100);
       const WorkList work = WorkList::Create(grant).value();
-      for (uint64_t i = 0; i < work.item_count(); ++i) {
-        const WorkItem item = work.At(i);
-        EXPECT_EQ(item.index % slots, w);
-        EXPECT_TRUE(seen.insert({item.version, item.index}).second);
-        const uint64_t number = (item.version - 100) * kPerStep + item.index;
-        EXPECT_EQ(item.beyond_end, number >= kTotal);
-        if (!item.beyond_end) {
-          EXPECT_EQ(item.contribution, number);
+      for (uint64_t i = 0; i < work.contribution_count(); ++i) {
+        const WorkUnit work = work.At(i);
+        EXPECT_EQ(work.index % slots, w);
+        EXPECT_TRUE(seen.insert({work.version, work.index}).second);
+        const uint64_t number = (work.version - 100) * kPerStep + work.index;
+        EXPECT_EQ(work.beyond_end, number >= kTotal);
+        if (!work.beyond_end) {
+          EXPECT_EQ(work.contribution, number);
           contributions.insert(number);
         }
-        EXPECT_EQ(item.last_of_step, item.index + slots >= kPerStep);
+        EXPECT_EQ(work.last_of_step, work.index + slots >= kPerStep);
       }
     }
     EXPECT_EQ(seen.size(), 25u);  // 5 steps of 5, the last one padded
@@ -61,7 +61,7 @@ TEST(WorkListTest, SyncGoesOnWhereTheHistoryBegan) {
   grant.add_applied_range(0);
   grant.add_applied_range(4);
   const WorkList work = WorkList::Create(grant).value();
-  ASSERT_EQ(work.item_count(), 8u);
+  ASSERT_EQ(work.contribution_count(), 8u);
   EXPECT_EQ(work.At(0).contribution, 4u);
   EXPECT_EQ(work.At(0).version, 1u);
   EXPECT_EQ(work.At(7).contribution, 11u);

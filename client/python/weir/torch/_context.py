@@ -52,14 +52,14 @@ def init(**connection: Any) -> None:
     global _context
     found: Optional[dict[str, Any]] = None
     if connection.get("ps") is not None:
-        found = dict(worker_index=0, worker_count=1)
+        found = dict(rank=0, worker_count=1)
     else:
         found = _environment.read()
     if found is not None:
         found.update(
             {k: v for k, v in connection.items() if v is not None}
         )
-    rank = 0 if found is None else int(found["worker_index"])
+    rank = 0 if found is None else int(found["rank"])
     size = 1 if found is None else int(found["worker_count"])
     device_here = _choose_device(rank)
     if found is not None and device_here.type == "cuda":

@@ -7,6 +7,9 @@
 #include <deque>
 #include <mutex>
 
+#include "absl/strings/str_cat.h"
+#include "proto/wire/wire_version.h"
+
 namespace weir {
 namespace {
 
@@ -76,19 +79,20 @@ class FakeChief : public Chief::Service {
     return progress_;
   }
 
-  int items() {
+  int contributions() {
     std::lock_guard<std::mutex> lock(mutex_);
-    int items = 0;
+    int contributions = 0;
     for (const Progress& progress : progress_) {
-      items += progress.item_size();
+      contributions += progress.report_size();
     }
-    return items;
+    return contributions;
   }
 
   grpc::Status Register(grpc::ServerContext*, const RegisterRequest* request,
                         RegisterReply* reply) override {
     std::lock_guard<std::mutex> lock(mutex_);
     requests_.push_back(*request);
+    reply->set_wire_version(wire_version_);
     changed_.notify_all();
     if (!refusal_.ok()) {
       return refusal_;
@@ -130,8 +134,8 @@ class FakeChief : public Chief::Service {
     while (stream->Read(&progress)) {
       std::lock_guard<std::mutex> lock(mutex_);
       progress_.push_back(progress);
-      if (acknowledges_ && progress.sequence() > 0) {
-        commands_.emplace_back().set_heard(progress.sequence());
+      if (acknowledges_ && progress.message_number() > 0) {
+        commands_.emplace_back().set_heard(progress.message_number());
       }
       changed_.notify_all();
       if (!end_.ok() || down_) {
@@ -157,6 +161,7 @@ class FakeChief : public Chief::Service {
   std::optional<Stop> over_;
   bool acknowledges_ = false;
   int waits_ = 0;
+  uint32_t wire_version_ = kWireVersion;
   uint64_t assign_ = 0;  // the history whose values it asks for
   std::vector<RegisterRequest> requests_;
 
@@ -176,7 +181,7 @@ std::unique_ptr<ChiefClient> Client(
     std::function<bool()> job_is_done = nullptr) {
   ChiefClient::Options options;
   options.address = chief.address();
-  options.request.set_index(2);
+  options.request.set_rank(2);
   options.request.set_process(99);
   options.lost_after = std::chrono::milliseconds(lost_after_ms);
   options.progress_every = std::chrono::milliseconds(20);
@@ -191,7 +196,7 @@ void MakeGrant(FakeChief* chief) {
   chief->grant_.mutable_sender()->set_slot(2);
   chief->grant_.mutable_sender()->set_generation(4);
   chief->grant_.mutable_sender()->set_history(1234);
-  chief->grant_.set_next_item(7);
+  chief->grant_.set_next_sequence(7);
 }
 
 TEST(ChiefClientTest, WaitsUntilItIsGranted) {
@@ -201,7 +206,7 @@ TEST(ChiefClientTest, WaitsUntilItIsGranted) {
   const auto client = Client(chief);
   const auto grant = client->Register();
   ASSERT_TRUE(grant.ok()) << grant.status();
-  EXPECT_EQ(grant->next_item(), 7u);
+  EXPECT_EQ(grant->next_sequence(), 7u);
   EXPECT_EQ(chief.requests_.size(), 4u);
   EXPECT_EQ(chief.requests_[0].held_generation(), 0u);
 }
@@ -233,7 +238,7 @@ TEST(ChiefClientTest, RegistersAgainWithTheValuesThatItAssigned) {
   EXPECT_EQ(chief.requests_[1].assigned_history(), 77u);
 }
 
-TEST(ChiefClientTest, AHeldItemGivesUpWhenItsTimeIsOver) {
+TEST(ChiefClientTest, AHeldContributionGivesUpWhenItsTimeIsOver) {
   FakeChief chief;
   MakeGrant(&chief);
   const auto client = Client(chief);
@@ -242,11 +247,11 @@ TEST(ChiefClientTest, AHeldItemGivesUpWhenItsTimeIsOver) {
   hold.set_hold(true);
   chief.Send(hold);
   ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.holding(); }));
-  EXPECT_FALSE(
-      client->EnterItemWithin(std::chrono::milliseconds(10)).has_value());
+  EXPECT_FALSE(client->EnterContributionWithin(std::chrono::milliseconds(10))
+                   .has_value());
   hold.set_release(true);
   chief.Send(hold);
-  EXPECT_EQ(client->EnterItemWithin(std::chrono::seconds(10)), true);
+  EXPECT_EQ(client->EnterContributionWithin(std::chrono::seconds(10)), true);
 }
 
 TEST(ChiefClientTest, ARefusalIsFinalAndNamed) {
@@ -259,6 +264,17 @@ TEST(ChiefClientTest, ARefusalIsFinalAndNamed) {
             std::string::npos);
 }
 
+TEST(ChiefClientTest, AChiefOfAnotherWireVersionIsRefused) {
+  FakeChief chief;
+  chief.wire_version_ = kWireVersion + 1;
+  const auto grant = Client(chief)->Register();
+  EXPECT_EQ(grant.status(),
+            absl::InvalidArgumentError(absl::StrCat(
+                "chief (", chief.address(), "): the chief speaks wire version ",
+                kWireVersion + 1, ", this process ", kWireVersion,
+                ": run the same release of Weir in every task")));
+}
+
 TEST(ChiefClientTest, AChiefThatNeverComesIsLost) {
   FakeChief chief;
   chief.Shutdown();
@@ -268,33 +284,33 @@ TEST(ChiefClientTest, AChiefThatNeverComesIsLost) {
             std::string::npos);
 }
 
-TEST(ChiefClientTest, AHoldWaitsForTheItemInFlightAndEndsWithRelease) {
+TEST(ChiefClientTest, AHoldWaitsForTheContributionInFlightAndEndsWithRelease) {
   FakeChief chief;
   MakeGrant(&chief);
   const auto client = Client(chief);
   client->Start(client->Register().value(), [] {});
-  ASSERT_TRUE(client->EnterItem());
+  ASSERT_TRUE(client->EnterContribution());
   Command hold;
   hold.set_hold(true);
   chief.Send(hold);
   ASSERT_TRUE(chief.Saw([](const Progress& p) {
-    return p.slot() == 2 && p.generation() == 4 && p.next_item() == 7;
+    return p.slot() == 2 && p.generation() == 4 && p.next_sequence() == 7;
   }));
-  ItemReport report;
+  ContributionReport report;
   report.set_contribution(41);
-  ParameterClient::ItemResult result;
+  ParameterClient::ContributionResult result;
   result.staleness_sum = 6;
   result.staleness_max = 3;
-  client->LeaveItem(8, report, result);
+  client->LeaveContribution(8, report, result);
   ASSERT_TRUE(chief.Saw(
-      [](const Progress& p) { return p.holding() && p.next_item() == 8; }));
-  EXPECT_EQ(chief.items(), 1);
+      [](const Progress& p) { return p.holding() && p.next_sequence() == 8; }));
+  EXPECT_EQ(chief.contributions(), 1);
   std::thread release([&] {
     Command command;
     command.set_release(true);
     chief.Send(command);
   });
-  EXPECT_TRUE(client->EnterItem());
+  EXPECT_TRUE(client->EnterContribution());
   release.join();
 }
 
@@ -310,7 +326,7 @@ TEST(ChiefClientTest, PhasesAddUpAndTheDeviceIsReadWithThem) {
   ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
   EXPECT_EQ(reads, 0);
   Phases phases;
-  phases.set_items(1);
+  phases.set_contributions(1);
   phases.set_step_ns(100);
   phases.set_data_wait_ns(1);
   phases.set_pull_wait_ns(2);
@@ -318,12 +334,12 @@ TEST(ChiefClientTest, PhasesAddUpAndTheDeviceIsReadWithThem) {
   phases.set_compute_ns(90);
   phases.set_on_gpu(true);
   phases.set_device_bytes_used(50);
-  uint64_t items = 0;
+  uint64_t contributions = 0;
   uint64_t rest_ns = 0;
-  for (uint64_t item = 8; item < 8 + 5; ++item) {
-    ASSERT_TRUE(client->EnterItem());
+  for (uint64_t sequence = 8; sequence < 8 + 5; ++sequence) {
+    ASSERT_TRUE(client->EnterContribution());
     client->AddPhases(phases);
-    client->LeaveItem(item, {}, {});
+    client->LeaveContribution(sequence, {}, {});
   }
   client->Close(absl::OkStatus());
   for (const Progress& progress : chief.progress()) {
@@ -333,13 +349,13 @@ TEST(ChiefClientTest, PhasesAddUpAndTheDeviceIsReadWithThem) {
     const Phases& sum = progress.phases();
     EXPECT_TRUE(sum.on_gpu());
     EXPECT_EQ(sum.device_bytes_used(), 50u);
-    EXPECT_EQ(sum.compute_ns(), 90 * sum.items());
-    EXPECT_EQ(sum.nvml_watts(), items == 0 ? 401.0 : 0.0);
-    items += sum.items();
+    EXPECT_EQ(sum.compute_ns(), 90 * sum.contributions());
+    EXPECT_EQ(sum.nvml_watts(), contributions == 0 ? 401.0 : 0.0);
+    contributions += sum.contributions();
     rest_ns += sum.step_ns() - sum.compute_ns() - sum.data_wait_ns() -
                sum.pull_wait_ns() - sum.push_wait_ns();
   }
-  EXPECT_EQ(items, 5u);
+  EXPECT_EQ(contributions, 5u);
   EXPECT_EQ(rest_ns, 5 * 4u);
   EXPECT_EQ(reads, 1);  // at most one a minute, here
 }
@@ -356,7 +372,7 @@ TEST(ChiefClientTest, AStopEndsTheWaitAndCarriesItsReason) {
   stop.mutable_stop()->set_reason("2 bad contributions");
   chief.Send(stop);
   client->OutOfWork();
-  EXPECT_FALSE(client->EnterItem());
+  EXPECT_FALSE(client->EnterContribution());
   EXPECT_EQ(client->stop_status().message(), "2 bad contributions");
   client->Close(absl::OkStatus());
   EXPECT_EQ(stops, 1);
@@ -367,11 +383,11 @@ TEST(ChiefClientTest, TheLastWordReachesTheChief) {
   MakeGrant(&chief);
   const auto client = Client(chief);
   client->Start(client->Register().value(), [] {});
-  ASSERT_TRUE(client->EnterItem());
-  client->LeaveItem(8, {}, {});
+  ASSERT_TRUE(client->EnterContribution());
+  client->LeaveContribution(8, {}, {});
   client->Close(absl::FailedPreconditionError("ps 1 is gone"));
   ASSERT_TRUE(chief.Saw([](const Progress& p) {
-    return p.error() == "ps 1 is gone" && p.next_item() == 8;
+    return p.error() == "ps 1 is gone" && p.next_sequence() == 8;
   }));
 }
 
@@ -394,10 +410,11 @@ TEST(ChiefClientTest, ARestartedChiefIsJoinedWithTheGrantHeld) {
   client->Start(client->Register().value(), [] {});
   ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
   chief.Shutdown();
-  ASSERT_TRUE(client->EnterItem());  // training goes on meanwhile
-  client->LeaveItem(8, {}, {});
+  ASSERT_TRUE(client->EnterContribution());  // training goes on meanwhile
+  client->LeaveContribution(8, {}, {});
   chief.Listen(chief.address());
-  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.next_item() == 8; }));
+  ASSERT_TRUE(
+      chief.Saw([](const Progress& p) { return p.next_sequence() == 8; }));
   EXPECT_EQ(chief.requests_.back().held_history(), 1234u);
   EXPECT_EQ(chief.requests_.back().held_generation(), 4u);
   EXPECT_FALSE(client->stopping());
@@ -472,18 +489,19 @@ TEST(ChiefClientTest, ReportsOfAStreamThatBrokeComeAgain) {
   MakeGrant(&chief);
   const auto client = Client(chief);
   client->Start(client->Register().value(), [] {});
-  ItemReport bad;
+  ContributionReport bad;
   bad.set_contribution(7);
   bad.set_bad(true);
-  ASSERT_TRUE(client->EnterItem());
-  client->LeaveItem(8, bad, {});
-  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.item_size() == 1; }));
+  ASSERT_TRUE(client->EnterContribution());
+  client->LeaveContribution(8, bad, {});
+  ASSERT_TRUE(
+      chief.Saw([](const Progress& p) { return p.report_size() == 1; }));
   const auto number = [&chief](size_t nth) {
     size_t seen = 0;
     for (const Progress& progress : chief.progress()) {
-      if (progress.item_size() == 1 && progress.item(0).bad() &&
+      if (progress.report_size() == 1 && progress.report(0).bad() &&
           seen++ == nth) {
-        return progress.sequence();
+        return progress.message_number();
       }
     }
     return uint64_t{0};
@@ -496,15 +514,16 @@ TEST(ChiefClientTest, ReportsOfAStreamThatBrokeComeAgain) {
   }
   chief.EndHeartbeats(grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken"));
   ASSERT_TRUE(chief.Saw([seen = 0](const Progress& p) mutable {
-    return p.item_size() == 1 && ++seen == 2;
+    return p.report_size() == 1 && ++seen == 2;
   }));
   EXPECT_EQ(number(1), 1u);
   // Now it is acknowledged.
-  ASSERT_TRUE(client->EnterItem());
-  client->LeaveItem(9, bad, {});
-  ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.sequence() == 2; }));
+  ASSERT_TRUE(client->EnterContribution());
+  client->LeaveContribution(9, bad, {});
+  ASSERT_TRUE(
+      chief.Saw([](const Progress& p) { return p.message_number() == 2; }));
   client->Close(absl::OkStatus());
-  EXPECT_EQ(chief.items(), 3);
+  EXPECT_EQ(chief.contributions(), 3);
 }
 
 TEST(ChiefClientTest, ManyReportsTakeSeveralMessages) {
@@ -515,67 +534,69 @@ TEST(ChiefClientTest, ManyReportsTakeSeveralMessages) {
   client->Start(client->Register().value(), [] {});
   ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
   chief.Shutdown();
-  constexpr int kItems = 25000;
-  for (uint64_t item = 8; item < 8 + kItems; ++item) {
-    client->LeaveItem(item, {}, {});
+  constexpr int kContributions = 25000;
+  for (uint64_t sequence = 8; sequence < 8 + kContributions; ++sequence) {
+    client->LeaveContribution(sequence, {}, {});
   }
   chief.Listen(chief.address());
   ASSERT_TRUE(chief.Saw([](const Progress& p) {
-    return p.next_item() == 7 + static_cast<uint64_t>(kItems);
+    return p.next_sequence() == 7 + static_cast<uint64_t>(kContributions);
   }));
   client->Close(absl::OkStatus());
-  EXPECT_EQ(chief.items(), kItems);
+  EXPECT_EQ(chief.contributions(), kContributions);
   uint64_t told = 7;
   for (const Progress& progress : chief.progress()) {
-    EXPECT_LE(progress.item_size(), 10000);
-    told += static_cast<uint64_t>(progress.item_size());
-    EXPECT_EQ(progress.next_item(), told);
+    EXPECT_LE(progress.report_size(), 10000);
+    told += static_cast<uint64_t>(progress.report_size());
+    EXPECT_EQ(progress.next_sequence(), told);
   }
 }
 
-TEST(ChiefClientTest, ASignalStopsAtTheNextItem) {
+TEST(ChiefClientTest, ASignalStopsAtTheNextSequence) {
   FakeChief chief;
   MakeGrant(&chief);
   const auto client = Client(chief);
   client->Start(client->Register().value(), [] {});
   client->RequestStop(absl::CancelledError("SIGTERM"));
-  EXPECT_FALSE(client->EnterItem());
+  EXPECT_FALSE(client->EnterContribution());
   EXPECT_EQ(client->stop_status().message(), "SIGTERM");
 }
 
-TEST(ChiefClientTest, ASignalLetsTheItemInFlightEnd) {
+TEST(ChiefClientTest, ASignalLetsTheContributionInFlightEnd) {
   FakeChief chief;
   MakeGrant(&chief);
   const auto client = Client(chief);
   bool interrupted = false;
   client->Start(client->Register().value(), [&] { interrupted = true; });
-  ASSERT_TRUE(client->EnterItem());
+  ASSERT_TRUE(client->EnterContribution());
   client->RequestStop(absl::CancelledError("SIGTERM"));
   EXPECT_FALSE(interrupted);
   EXPECT_FALSE(client->stopping());
-  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+  client->LeaveContribution(8, ContributionReport(),
+                            ParameterClient::ContributionResult());
   EXPECT_TRUE(interrupted);
-  EXPECT_FALSE(client->EnterItem());
+  EXPECT_FALSE(client->EnterContribution());
   EXPECT_EQ(client->stop_status().message(), "SIGTERM");
   client->Close(client->stop_status());
   EXPECT_TRUE(chief.Saw([](const Progress& p) {
-    return p.next_item() == 8 && p.error() == "SIGTERM";
+    return p.next_sequence() == 8 && p.error() == "SIGTERM";
   }));
 }
 
-TEST(ChiefClientTest, AnotherSlotIsTakenAfterTheItemInFlight) {
+TEST(ChiefClientTest, AnotherSlotIsTakenAfterTheContributionInFlight) {
   FakeChief chief;
   MakeGrant(&chief);
   const auto client = Client(chief);
   client->Start(client->Register().value(), [] {});
-  ASSERT_TRUE(client->EnterItem());
+  ASSERT_TRUE(client->EnterContribution());
   Command take;
   take.set_take_slot(3);
   chief.Send(take);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_FALSE(client->stopping());
   EXPECT_FALSE(client->slot_to_take().has_value());
-  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+  client->LeaveContribution(8, ContributionReport(),
+                            ParameterClient::ContributionResult());
   for (int i = 0; i < 500 && !client->stopping(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -587,7 +608,7 @@ TEST(ChiefClientTest, AStopWinsOverAnotherSlot) {
   MakeGrant(&chief);
   const auto client = Client(chief);
   client->Start(client->Register().value(), [] {});
-  ASSERT_TRUE(client->EnterItem());
+  ASSERT_TRUE(client->EnterContribution());
   Command take;
   take.set_take_slot(3);
   chief.Send(take);
@@ -606,13 +627,14 @@ TEST(ChiefClientTest, WhoIsToStopTakesNoOtherSlot) {
   MakeGrant(&chief);
   const auto client = Client(chief);
   client->Start(client->Register().value(), [] {});
-  ASSERT_TRUE(client->EnterItem());
+  ASSERT_TRUE(client->EnterContribution());
   client->RequestStop(absl::CancelledError("SIGTERM"));
   Command take;
   take.set_take_slot(3);
   chief.Send(take);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  client->LeaveItem(8, ItemReport(), ParameterClient::ItemResult());
+  client->LeaveContribution(8, ContributionReport(),
+                            ParameterClient::ContributionResult());
   client->Close(client->stop_status());
   EXPECT_FALSE(client->slot_to_take().has_value());
 }
@@ -628,7 +650,8 @@ TEST(ChiefClientTest, AHoldEndsWithTheStreamThatBroughtIt) {
   chief.Send(hold);
   ASSERT_TRUE(chief.Saw([](const Progress& p) { return p.holding(); }));
   chief.Shutdown();
-  const auto entered = client->EnterItemWithin(std::chrono::seconds(20));
+  const auto entered =
+      client->EnterContributionWithin(std::chrono::seconds(20));
   ASSERT_TRUE(entered.has_value());
   EXPECT_TRUE(*entered);
 }

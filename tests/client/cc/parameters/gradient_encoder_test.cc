@@ -42,11 +42,11 @@ struct Tester {
                                         &shards)
                     .value()) {}
 
-  // What the ps makes of block `index` of item `item`.
-  std::vector<float> Push(uint64_t item, int index = 0,
+  // What the ps makes of block `index` of contribution `contribution`.
+  std::vector<float> Push(uint64_t sequence, int index = 0,
                           const std::vector<uint32_t>& left_out = {}) {
     ::weir::Push push;
-    push.set_item(item);
+    push.set_sequence(sequence);
     for (const uint32_t variable : left_out) {
       push.add_left_out(variable);
     }
@@ -65,8 +65,9 @@ struct Tester {
   GradientEncoder::Encoded encoded;
 };
 
-// Over many items nothing is lost: what was sent differs from the sum of the
-// gradients by the residual of the last item, which does not grow.
+// Over many contributions nothing is lost: what was sent differs from the sum
+// of the gradients by the residual of the last contribution, which does not
+// grow.
 TEST(GradientEncoderTest, WhatIsTakenAwayIsSentLater) {
   for (const auto& [compression, error] : {std::pair(PushOnly(BF16), 0.01),
                                            {PushOnly(F16), 0.001},
@@ -76,8 +77,8 @@ TEST(GradientEncoderTest, WhatIsTakenAwayIsSentLater) {
     RandomStream random(1);
     std::vector<double> due(1216, 0.0);
     std::vector<double> sent(1216, 0.0);
-    double without = 0.0;  // the worst error of one item alone
-    for (uint64_t item = 0; item < 300; ++item) {
+    double without = 0.0;  // the worst error of one contribution alone
+    for (uint64_t sequence = 0; sequence < 300; ++sequence) {
       for (const int v : {0, 1}) {
         for (int64_t i = 0; i < 600; ++i) {
           const int64_t at = tester.layout.flat_begin(v) + i;
@@ -86,7 +87,7 @@ TEST(GradientEncoderTest, WhatIsTakenAwayIsSentLater) {
           due[at] += tester.gradients[at];
         }
       }
-      const std::vector<float> decoded = tester.Push(item);
+      const std::vector<float> decoded = tester.Push(sequence);
       EXPECT_EQ(tester.encoded.encoding, compression.push());
       for (size_t i = 0; i < sent.size(); ++i) {
         sent[i] += decoded[i];

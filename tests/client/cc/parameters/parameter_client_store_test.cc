@@ -92,18 +92,18 @@ struct Worker {
     client = ParameterClient::Create(std::move(options)).value();
   }
 
-  absl::Status Push(uint64_t item, uint32_t contribution, float value,
+  absl::Status Push(uint64_t sequence, uint32_t contribution, float value,
                     const Want& want) {
-    ParameterClient::ItemPush push;
-    push.item = item;
-    push.contribution = contribution;
+    ParameterClient::ContributionPush push;
+    push.sequence = sequence;
+    push.index_in_step = contribution;
     push.then = want;
-    absl::Status status = client->BeginItem(push);
+    absl::Status status = client->BeginContribution(push);
     std::fill(gradients.begin(), gradients.end(), value);
     for (int v = 2; v >= 0; --v) {
       client->GradientReady(v);
     }
-    status.Update(client->FinishItem());
+    status.Update(client->FinishContribution());
     status.Update(client->WaitReceipts().status());
     return status;
   }
@@ -149,14 +149,14 @@ TEST(ParameterClientStoreTest, AsyncLedgerIsExactThroughFaults) {
   Update update;
   update.mutable_async();
   constexpr int kWorkers = 3;
-  constexpr int kItems = 10;
+  constexpr int kContributions = 10;
   Cluster cluster(kWorkers, update);
   cluster.transport.SetFaults(Faults());
   std::vector<std::thread> threads;
   for (int w = 0; w < kWorkers; ++w) {
     threads.emplace_back([&cluster, w] {
       Worker worker(&cluster, w);
-      for (int i = 0; i < kItems; ++i) {
+      for (int i = 0; i < kContributions; ++i) {
         const absl::Status status = worker.Push(i, 0, 1.0f, Latest());
         ASSERT_TRUE(status.ok()) << status;
         ASSERT_TRUE(worker.client->WaitPull().ok());
@@ -170,7 +170,7 @@ TEST(ParameterClientStoreTest, AsyncLedgerIsExactThroughFaults) {
   Worker reader(&cluster, 0);
   ASSERT_TRUE(reader.client->StartPull(Latest()).ok());
   ASSERT_TRUE(reader.client->WaitPull().ok());
-  ExpectAll(cluster, reader.parameters, -1.0f * kWorkers * kItems);
+  ExpectAll(cluster, reader.parameters, -1.0f * kWorkers * kContributions);
 }
 
 TEST(ParameterClientStoreTest, SyncLedgerIsExactThroughFaults) {
@@ -192,21 +192,21 @@ TEST(ParameterClientStoreTest, SyncLedgerIsExactThroughFaults) {
         ExpectAll(cluster, worker.parameters, -2.5f * static_cast<float>(t));
         for (int j = 0; j < kPerWorker; ++j) {
           const uint32_t m = static_cast<uint32_t>(j * kWorkers + w);
-          const uint64_t item = static_cast<uint64_t>(t) * kPerWorker + j;
+          const uint64_t sequence = static_cast<uint64_t>(t) * kPerWorker + j;
           const std::optional<Want> want =
               j + 1 < kPerWorker ? std::nullopt
                                  : std::optional<Want>(Version(t + 1));
-          ParameterClient::ItemPush push;
-          push.item = item;
-          push.contribution = m;
+          ParameterClient::ContributionPush push;
+          push.sequence = sequence;
+          push.index_in_step = m;
           push.then = want;
-          ASSERT_TRUE(worker.client->BeginItem(push).ok());
+          ASSERT_TRUE(worker.client->BeginContribution(push).ok());
           std::fill(worker.gradients.begin(), worker.gradients.end(),
                     static_cast<float>(m));
           for (int v = 2; v >= 0; --v) {
             worker.client->GradientReady(v);
           }
-          ASSERT_TRUE(worker.client->FinishItem().ok());
+          ASSERT_TRUE(worker.client->FinishContribution().ok());
           const auto result = worker.client->WaitReceipts();
           ASSERT_TRUE(result.ok()) << result.status();
         }
@@ -220,7 +220,7 @@ TEST(ParameterClientStoreTest, SyncLedgerIsExactThroughFaults) {
   }
 }
 
-TEST(ParameterClientStoreTest, AnItemThatWeighsNothingLeadsTheStep) {
+TEST(ParameterClientStoreTest, AContributionThatWeighsNothingLeadsTheStep) {
   for (const bool sends_gradient : {false, true}) {
     Update update;
     update.mutable_sync()->set_contributions(2);
@@ -231,15 +231,15 @@ TEST(ParameterClientStoreTest, AnItemThatWeighsNothingLeadsTheStep) {
       ASSERT_TRUE(worker->client->StartPull(Version(0)).ok());
       ASSERT_TRUE(worker->client->WaitPull().ok());
     }
-    ParameterClient::ItemPush push;
+    ParameterClient::ContributionPush push;
     push.weight = 0.0f;
     push.hyper.emplace_back().set_learning_rate(4.0);
-    ASSERT_TRUE(leader.client->BeginItem(push).ok());
+    ASSERT_TRUE(leader.client->BeginContribution(push).ok());
     std::fill(leader.gradients.begin(), leader.gradients.end(), NAN);
     for (int v = 2; v >= 0 && sends_gradient; --v) {
       leader.client->GradientReady(v);
     }
-    ASSERT_TRUE(leader.client->FinishItem().ok());
+    ASSERT_TRUE(leader.client->FinishContribution().ok());
     ASSERT_TRUE(other.Push(0, 1, 0.5f, Version(1)).ok());
     const auto result = leader.client->WaitReceipts();
     ASSERT_TRUE(result.ok()) << result.status();
@@ -249,7 +249,8 @@ TEST(ParameterClientStoreTest, AnItemThatWeighsNothingLeadsTheStep) {
   }
 }
 
-// One worker's items through `compression`; the values that the ps end with.
+// One worker's contributions through `compression`; the values that the ps end
+// with.
 std::vector<float> TrainCompressed(const Compression& compression,
                                    const WireFaults& faults) {
   Update update;
@@ -261,10 +262,10 @@ std::vector<float> TrainCompressed(const Compression& compression,
     Want want = Latest();
     want.set_encoding(compression.pull());
     for (int i = 0; i < 10; ++i) {
-      ParameterClient::ItemPush push;
-      push.item = static_cast<uint64_t>(i);
+      ParameterClient::ContributionPush push;
+      push.sequence = static_cast<uint64_t>(i);
       push.then = want;
-      EXPECT_TRUE(worker.client->BeginItem(push).ok());
+      EXPECT_TRUE(worker.client->BeginContribution(push).ok());
       for (size_t e = 0; e < worker.gradients.size(); ++e) {
         worker.gradients[e] =
             static_cast<float>(i + 1) * (0.01f * static_cast<float>(e % 89));
@@ -272,7 +273,7 @@ std::vector<float> TrainCompressed(const Compression& compression,
       for (int v = 2; v >= 0; --v) {
         worker.client->GradientReady(v);
       }
-      EXPECT_TRUE(worker.client->FinishItem().ok());
+      EXPECT_TRUE(worker.client->FinishContribution().ok());
       const auto result = worker.client->WaitReceipts();
       EXPECT_TRUE(result.ok()) << result.status();
       EXPECT_TRUE(worker.client->WaitPull().ok());
@@ -286,7 +287,7 @@ std::vector<float> TrainCompressed(const Compression& compression,
 }
 
 // A retry sends the bytes of the first time, whatever became of them.
-TEST(ParameterClientStoreTest, CompressedItemsCountOnceThroughFaults) {
+TEST(ParameterClientStoreTest, CompressedContributionsCountOnceThroughFaults) {
   for (const Encoding push : {BF16, F16, INT8, TOP_K}) {
     Compression compression;
     compression.set_push(push);
@@ -296,7 +297,7 @@ TEST(ParameterClientStoreTest, CompressedItemsCountOnceThroughFaults) {
     EXPECT_EQ(TrainCompressed(compression, Faults()), calm);
     const std::vector<float> exact = TrainCompressed({}, {});
     EXPECT_NE(calm, exact);
-    // With 5% of the places a gradient may wait for many items.
+    // With 5% of the places a gradient may wait for many contributions.
     for (size_t e = 0; e < exact.size() && push != TOP_K; ++e) {
       ASSERT_NEAR(calm[e], exact[e], 0.05f) << Encoding_Name(push) << e;
     }
@@ -321,7 +322,7 @@ TEST(ParameterClientStoreTest, BoundedStalenessHoldsTheFastWorkerBack) {
   Update update;
   update.mutable_bounded_staleness()->set_bound(2);
   Cluster cluster(2, update);
-  std::atomic<int> slow_items{0};
+  std::atomic<int> slow_contributions{0};
   std::atomic<bool> fast_done{false};
   std::thread fast([&] {
     Worker worker(&cluster, 0);
@@ -329,13 +330,14 @@ TEST(ParameterClientStoreTest, BoundedStalenessHoldsTheFastWorkerBack) {
       EXPECT_TRUE(worker.Push(i, 0, 1.0f, Latest(i + 1)).ok());
       EXPECT_TRUE(worker.client->WaitPull().ok());
       // Clock i + 1 was let through: the slowest is at i - 1 or later.
-      EXPECT_GE(slow_items + 1, i + 1 - 2);
+      EXPECT_GE(slow_contributions + 1, i + 1 - 2);
     }
     fast_done = true;
   });
   Worker slow(&cluster, 1);
   for (int i = 0; i < 12; ++i) {
-    ++slow_items;  // before it counts, so the check above is not too strict
+    // before it counts, so the check above is not too strict
+    ++slow_contributions;
     EXPECT_TRUE(slow.Push(i, 0, 1.0f, Latest(i + 1)).ok());
     EXPECT_TRUE(slow.client->WaitPull().ok());
   }

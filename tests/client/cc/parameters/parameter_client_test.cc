@@ -56,14 +56,15 @@ struct Worker {
     return false;
   }
 
-  // Pushes item `item` with `gradient` everywhere; last layer first.
-  absl::Status Push(uint64_t item, float gradient,
+  // Pushes contribution `contribution` with `gradient` everywhere; last layer
+  // first.
+  absl::Status Push(uint64_t sequence, float gradient,
                     const std::optional<Want>& want) {
-    ParameterClient::ItemPush push;
-    push.item = item;
-    push.contribution = contribution;
+    ParameterClient::ContributionPush push;
+    push.sequence = sequence;
+    push.index_in_step = contribution;
     push.then = want;
-    absl::Status status = client->BeginItem(push);
+    absl::Status status = client->BeginContribution(push);
     if (!status.ok()) {
       return status;
     }
@@ -71,7 +72,7 @@ struct Worker {
     for (int v = 3; v >= 0; --v) {
       client->GradientReady(v);
     }
-    status = client->FinishItem();
+    status = client->FinishContribution();
     if (!status.ok()) {
       return status;
     }
@@ -82,7 +83,7 @@ struct Worker {
   std::vector<float> parameters;
   std::vector<float> gradients;
   uint32_t contribution = 0;
-  absl::StatusOr<ParameterClient::ItemResult> result;
+  absl::StatusOr<ParameterClient::ContributionResult> result;
   std::unique_ptr<ParameterClient> client;
 };
 
@@ -123,7 +124,8 @@ TEST(ParameterClientTest, PushesAndPullsOverSeveralShards) {
   }
 }
 
-TEST(ParameterClientTest, EveryItemCountsExactlyOnceThroughRandomBreaks) {
+TEST(ParameterClientTest,
+     EveryContributionCountsExactlyOnceThroughRandomBreaks) {
   const Layout layout = MakeLayout(2);
   RandomStream random(7);
   std::atomic<int> breaks{0};
@@ -138,13 +140,13 @@ TEST(ParameterClientTest, EveryItemCountsExactlyOnceThroughRandomBreaks) {
   };
   FakeShards shards(options);
   constexpr int kWorkers = 3;
-  constexpr int kItems = 8;
+  constexpr int kContributions = 8;
   std::vector<std::thread> threads;
   for (uint32_t w = 0; w < kWorkers; ++w) {
     threads.emplace_back([&, w] {
       Worker worker(&shards, &layout, w);
       EXPECT_TRUE(worker.client->StartPull(Latest()).ok());
-      for (int i = 0; i < kItems; ++i) {
+      for (int i = 0; i < kContributions; ++i) {
         EXPECT_TRUE(worker.client->WaitPull().ok());
         EXPECT_TRUE(worker.Push(i, 1.0f, Latest()).ok());
       }
@@ -158,7 +160,7 @@ TEST(ParameterClientTest, EveryItemCountsExactlyOnceThroughRandomBreaks) {
   EXPECT_GT(shards.duplicates(), 0u);
   for (int s = 0; s < 2; ++s) {
     for (int b = 0; b < layout.block_count(s); ++b) {
-      ExpectAll(shards.values(s, b), kWorkers * kItems);
+      ExpectAll(shards.values(s, b), kWorkers * kContributions);
     }
   }
 }
@@ -199,7 +201,7 @@ int64_t ElementsAlone(const Layout& layout, int v) {
 
 // The next version of a layer arrives while backward works on earlier ones, and
 // not a byte of what backward may still read is overwritten by it.
-TEST(ParameterClientTest, AVersionComesBeforeTheItemIsFinished) {
+TEST(ParameterClientTest, AVersionComesBeforeTheContributionIsFinished) {
   Want clocked = Latest();
   clocked.set_clock(1);
   for (const Want& want : {Version(1), Latest(), clocked}) {
@@ -210,7 +212,8 @@ TEST(ParameterClientTest, AVersionComesBeforeTheItemIsFinished) {
     ASSERT_TRUE(worker.client->StartPull(sync ? Version(0) : Latest()).ok());
     ASSERT_TRUE(worker.client->WaitPull().ok());
     const uint64_t all = static_cast<uint64_t>(layout.flat_elements()) * 4;
-    ASSERT_TRUE(worker.client->BeginItem({.item = 0, .then = want}).ok());
+    ASSERT_TRUE(
+        worker.client->BeginContribution({.sequence = 0, .then = want}).ok());
     std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
     worker.client->GradientReady(3);
     const int64_t alone = ElementsAlone(layout, 3);
@@ -226,16 +229,16 @@ TEST(ParameterClientTest, AVersionComesBeforeTheItemIsFinished) {
     for (int v = 2; v >= 0; --v) {
       worker.client->GradientReady(v);
     }
-    ASSERT_TRUE(worker.client->FinishItem().ok());
+    ASSERT_TRUE(worker.client->FinishContribution().ok());
     ASSERT_TRUE(worker.client->WaitReceipts().ok());
     ASSERT_TRUE(worker.client->WaitPull().ok());
     ExpectAll(worker.parameters, 1.0f);
   }
 }
 
-// With then_at_once the values come before the item's own pushes, and the next
-// item says so: one more step of staleness on every block.
-TEST(ParameterClientTest, AnItemNamesTheVersionsThatItWasComputedFrom) {
+// With then_at_once the values come before the contribution's own pushes, and
+// the next contribution says so: one more step of staleness on every block.
+TEST(ParameterClientTest, AContributionNamesTheVersionsThatItWasComputedFrom) {
   const Layout layout = MakeLayout(2);
   FakeShards shards({.layout = &layout});
   Worker worker(&shards, &layout, 0);
@@ -246,17 +249,17 @@ TEST(ParameterClientTest, AnItemNamesTheVersionsThatItWasComputedFrom) {
                       static_cast<uint64_t>(layout.block_count(1));
   std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
   for (uint64_t i = 0; i < 4; ++i) {
-    ParameterClient::ItemPush item;
-    item.item = i;
-    item.then = Latest();
-    item.then_at_once = true;
-    ASSERT_TRUE(worker.client->BeginItem(item).ok());
+    ParameterClient::ContributionPush sequence;
+    sequence.sequence = i;
+    sequence.then = Latest();
+    sequence.then_at_once = true;
+    ASSERT_TRUE(worker.client->BeginContribution(sequence).ok());
     ASSERT_TRUE(worker.HasReceived(all * (i + 2)));
     ExpectAll(worker.parameters, static_cast<float>(i));
     for (int v = 3; v >= 0; --v) {
       worker.client->GradientReady(v);
     }
-    ASSERT_TRUE(worker.client->FinishItem().ok());
+    ASSERT_TRUE(worker.client->FinishContribution().ok());
     const auto result = worker.client->WaitReceipts();
     ASSERT_TRUE(result.ok());
     EXPECT_EQ(result->staleness_count, blocks);
@@ -321,14 +324,14 @@ TEST(ParameterClientTest, SmallLayersShareMessages) {
     Worker worker(&shards, &layout, 0);
     constexpr int kSteps = 10;
     for (int i = 0; i < kSteps; ++i) {
-      ParameterClient::ItemPush push;
-      push.item = i;
+      ParameterClient::ContributionPush push;
+      push.sequence = i;
       push.then = contributions > 0 ? Version(i + 1) : Latest();
-      ASSERT_TRUE(worker.client->BeginItem(push).ok());
+      ASSERT_TRUE(worker.client->BeginContribution(push).ok());
       for (int v = 199; v >= 0; --v) {
         worker.client->GradientReady(v);
       }
-      ASSERT_TRUE(worker.client->FinishItem().ok());
+      ASSERT_TRUE(worker.client->FinishContribution().ok());
       ASSERT_TRUE(worker.client->WaitReceipts().ok());
       ASSERT_TRUE(worker.client->WaitPull().ok());
     }
@@ -342,14 +345,14 @@ TEST(ParameterClientTest, SmallLayersShareMessages) {
   }
 }
 
-TEST(ParameterClientTest, AReplacementFinishesATornItem) {
+TEST(ParameterClientTest, AReplacementFinishesATornContribution) {
   const Layout layout = MakeLayout(2);
   FakeShards shards({.layout = &layout});
   {
     Worker worker(&shards, &layout, 0);
     ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
     ASSERT_TRUE(worker.client->WaitPull().ok());
-    ASSERT_TRUE(worker.client->BeginItem({.item = 0}).ok());
+    ASSERT_TRUE(worker.client->BeginContribution({.sequence = 0}).ok());
     std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
     worker.client->GradientReady(3);  // and no more: it dies here
   }
@@ -379,9 +382,10 @@ TEST(ParameterClientTest, PushesGradientsFromWhereTheyAre) {
     }
     places.emplace_back(v, lent[v].data());
   }
-  ASSERT_TRUE(worker.client->BeginItem({.item = 0, .left_out = {0}}).ok());
+  ASSERT_TRUE(
+      worker.client->BeginContribution({.sequence = 0, .left_out = {0}}).ok());
   worker.client->GradientsReady(places);
-  ASSERT_TRUE(worker.client->FinishItem().ok());
+  ASSERT_TRUE(worker.client->FinishContribution().ok());
   ASSERT_TRUE(worker.client->WaitReceipts().ok());
   int64_t in_place = 0;
   for (int s = 0; s < 2; ++s) {
@@ -412,13 +416,14 @@ TEST(ParameterClientTest, LeavesOutWhatWasNeverReady) {
   const Layout layout = MakeLayout(1);
   FakeShards shards({.layout = &layout});
   Worker worker(&shards, &layout, 0);
-  ASSERT_TRUE(worker.client->BeginItem({.item = 0, .left_out = {0}}).ok());
+  ASSERT_TRUE(
+      worker.client->BeginContribution({.sequence = 0, .left_out = {0}}).ok());
   std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
   worker.client->GradientReady(3);
-  ASSERT_TRUE(worker.client->FinishItem().ok());
+  ASSERT_TRUE(worker.client->FinishContribution().ok());
   ASSERT_TRUE(worker.client->WaitReceipts().ok());
   for (int b = 0; b < layout.block_count(0); ++b) {
-    EXPECT_EQ(shards.next_item(0, b, 0), 1u);
+    EXPECT_EQ(shards.next_sequence(0, b, 0), 1u);
   }
   const size_t payloads = layout.blocks_of(3).size();
   EXPECT_EQ(shards.arrivals().size(), payloads);

@@ -10,31 +10,31 @@ namespace {
 
 using Kind = ShardExchange::Action;
 
-ShardExchange::Options MakeOptions(FakeClock* clock, std::vector<int> rank) {
+ShardExchange::Options MakeOptions(FakeClock* clock, std::vector<int> order) {
   ShardExchange::Options options;
   options.shard = 1;
   options.address = "host:7";
-  options.elements.assign(rank.size(), 1024);
-  options.rank = std::move(rank);
+  options.elements.assign(order.size(), 1024);
+  options.order = std::move(order);
   options.in_flight_bytes_max = int64_t{3} * 4096;
   options.clock = clock;
   return options;
 }
 
-Push Item(uint64_t item) {
+Push Contribution(uint64_t sequence) {
   Push push;
-  push.set_item(item);
+  push.set_sequence(sequence);
   return push;
 }
 
-ValueChunk ReceiptFor(uint64_t item, uint32_t block,
+ValueChunk ReceiptFor(uint64_t sequence, uint32_t block,
                       Receipt::Outcome outcome = Receipt::ACCEPTED,
                       uint32_t count = 1) {
   ValueChunk answer;
   answer.set_incarnation(5);
   answer.set_block(block);
   answer.set_block_count(count);
-  answer.mutable_receipt()->set_item(item);
+  answer.mutable_receipt()->set_sequence(sequence);
   answer.mutable_receipt()->set_outcome(outcome);
   return answer;
 }
@@ -75,7 +75,7 @@ Want VersionWanted(uint64_t version) {
 TEST(ShardExchangeTest, SendsTheReadyBlockThatForwardNeedsFirst) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {3, 0, 2, 1}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   EXPECT_EQ(exchange.Next().kind, Kind::kIdle);
   for (int block = 0; block < 3; ++block) {
     exchange.BlockReady(block, true, {});
@@ -90,7 +90,7 @@ TEST(ShardExchangeTest, SendsTheReadyBlockThatForwardNeedsFirst) {
 TEST(ShardExchangeTest, BoundsPayloadInFlight) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0, 1, 2, 3}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   for (int block = 0; block < 4; ++block) {
     exchange.BlockReady(block, true, {});
   }
@@ -106,7 +106,7 @@ TEST(ShardExchangeTest, BoundsPayloadInFlight) {
 TEST(ShardExchangeTest, LeftOutBlocksTravelAsOneRun) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0, 1, 2, 3}));
-  exchange.BeginItem(Item(4));
+  exchange.BeginContribution(Contribution(4));
   exchange.BlockReady(0, true, {2, 7});
   for (int block = 1; block < 4; ++block) {
     exchange.BlockReady(block, false, {0});
@@ -119,17 +119,17 @@ TEST(ShardExchangeTest, LeftOutBlocksTravelAsOneRun) {
   EXPECT_FALSE(run.payload);
   EXPECT_EQ(run.header.block(), 1u);
   EXPECT_EQ(run.header.block_count(), 3u);
-  EXPECT_EQ(run.header.push().item(), 4u);
+  EXPECT_EQ(run.header.push().sequence(), 4u);
   exchange.OnAnswer(ReceiptFor(4, 1, Receipt::ACCEPTED, 3), 0);
-  EXPECT_FALSE(exchange.item_done());
+  EXPECT_FALSE(exchange.contribution_done());
   exchange.OnAnswer(ReceiptFor(4, 0), 0);
-  EXPECT_TRUE(exchange.item_done());
+  EXPECT_TRUE(exchange.contribution_done());
 }
 
-TEST(ShardExchangeTest, AsksForValuesInForwardOrderBehindTheItem) {
+TEST(ShardExchangeTest, AsksForValuesInForwardOrderBehindTheContribution) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {1, 2, 0}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   for (int block = 0; block < 3; ++block) {
     exchange.BlockReady(block, true, {});
   }
@@ -192,17 +192,17 @@ Want LatestValues() {
 }
 
 // Receipt and values in one.
-ValueChunk BothFor(uint64_t item, uint32_t block, uint64_t version) {
-  ValueChunk answer = ReceiptFor(item, block);
+ValueChunk BothFor(uint64_t sequence, uint32_t block, uint64_t version) {
+  ValueChunk answer = ReceiptFor(sequence, block);
   answer.set_version(version);
   return answer;
 }
 
-TEST(ShardExchangeTest, AWantWithTheItemTravelsInThePush) {
+TEST(ShardExchangeTest, AWantWithTheContributionTravelsInThePush) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0, 1, 2}));
-  exchange.BeginItem(Item(4));
-  exchange.WantWithItem(LatestValues());
+  exchange.BeginContribution(Contribution(4));
+  exchange.WantWithContribution(LatestValues());
   EXPECT_EQ(exchange.wants_left(), 3);
   exchange.BlockReady(2, true, {});
   Connect(&exchange);
@@ -213,7 +213,7 @@ TEST(ShardExchangeTest, AWantWithTheItemTravelsInThePush) {
   ASSERT_EQ(exchange.OnAnswer(BothFor(4, 2, 9), 4096), 2);
   exchange.OnStored(2, 9);
   EXPECT_EQ(exchange.wants_left(), 2);
-  EXPECT_FALSE(exchange.item_done());
+  EXPECT_FALSE(exchange.contribution_done());
   EXPECT_EQ(exchange.Next().kind, Kind::kIdle);
 
   // A run that is left out asks for its values behind it.
@@ -226,7 +226,7 @@ TEST(ShardExchangeTest, AWantWithTheItemTravelsInThePush) {
   EXPECT_FALSE(action.header.has_push());
   EXPECT_EQ(action.header.block_count(), 2u);
   EXPECT_EQ(exchange.OnAnswer(ReceiptFor(4, 0, Receipt::ACCEPTED, 2), 0), -1);
-  EXPECT_TRUE(exchange.item_done());
+  EXPECT_TRUE(exchange.contribution_done());
   EXPECT_EQ(exchange.wants_left(), 2);
   ASSERT_EQ(exchange.OnAnswer(ValueFor(0, 9), 4096), 0);
   exchange.OnStored(0, 9);
@@ -239,8 +239,8 @@ TEST(ShardExchangeTest, AWantWithTheItemTravelsInThePush) {
 TEST(ShardExchangeTest, AWantWithABrokenPushIsSentWithItAgain) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
-  exchange.BeginItem(Item(4));
-  exchange.WantWithItem(LatestValues());
+  exchange.BeginContribution(Contribution(4));
+  exchange.WantWithContribution(LatestValues());
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   EXPECT_TRUE(exchange.Next().header.has_want());
@@ -254,7 +254,7 @@ TEST(ShardExchangeTest, AWantWithABrokenPushIsSentWithItAgain) {
   both.mutable_receipt()->set_outcome(Receipt::DUPLICATE);
   ASSERT_EQ(exchange.OnAnswer(both, 4096), 0);
   exchange.OnStored(0, 9);
-  EXPECT_TRUE(exchange.item_done());
+  EXPECT_TRUE(exchange.contribution_done());
   EXPECT_EQ(exchange.wants_left(), 0);
 }
 
@@ -263,8 +263,8 @@ TEST(ShardExchangeTest, AWantWithABrokenPushIsSentWithItAgain) {
 TEST(ShardExchangeTest, AsksForTheVersionOfABlockAsSoonAsItsPushHasLeft) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0, 1, 2, 3}));
-  exchange.BeginItem(Item(4));
-  exchange.WantWithItem(VersionWanted(5));
+  exchange.BeginContribution(Contribution(4));
+  exchange.WantWithContribution(VersionWanted(5));
   exchange.BlockReady(2, true, {});
   exchange.BlockReady(3, true, {});
   Connect(&exchange);
@@ -295,8 +295,8 @@ TEST(ShardExchangeTest, AsksForTheVersionOfABlockAsSoonAsItsPushHasLeft) {
 TEST(ShardExchangeTest, AVersionIsAskedForAgainBehindTheRepeatedPush) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0, 1}));
-  exchange.BeginItem(Item(4));
-  exchange.WantWithItem(VersionWanted(5));
+  exchange.BeginContribution(Contribution(4));
+  exchange.WantWithContribution(VersionWanted(5));
   exchange.BlockReady(0, true, {});
   exchange.BlockReady(1, true, {});
   Connect(&exchange);
@@ -319,13 +319,13 @@ TEST(ShardExchangeTest, AVersionIsAskedForAgainBehindTheRepeatedPush) {
 TEST(ShardExchangeTest, ParkedWantsLeaveRoomForPushes) {
   FakeClock clock;
   constexpr int kBlocks = 200;
-  std::vector<int> rank(kBlocks);
+  std::vector<int> order(kBlocks);
   for (int block = 0; block < kBlocks; ++block) {
-    rank[block] = kBlocks - block;  // so that no two wants share a message
+    order[block] = kBlocks - block;  // so that no two wants share a message
   }
-  ShardExchange exchange(MakeOptions(&clock, rank));
-  exchange.BeginItem(Item(4));
-  exchange.WantWithItem(VersionWanted(5));
+  ShardExchange exchange(MakeOptions(&clock, order));
+  exchange.BeginContribution(Contribution(4));
+  exchange.WantWithContribution(VersionWanted(5));
   int wants = 0;
   for (int block = 0; block < kBlocks; ++block) {
     exchange.BlockReady(block, true, {});
@@ -338,7 +338,7 @@ TEST(ShardExchangeTest, ParkedWantsLeaveRoomForPushes) {
     }
     exchange.OnAnswer(ReceiptFor(4, static_cast<uint32_t>(block)), 0);
   }
-  EXPECT_TRUE(exchange.item_done());
+  EXPECT_TRUE(exchange.contribution_done());
   EXPECT_LE(wants, ShardExchange::kWantRequestsMax);
   EXPECT_GE(wants, ShardExchange::kWantRequestsMax - 1);
 }
@@ -346,8 +346,8 @@ TEST(ShardExchangeTest, ParkedWantsLeaveRoomForPushes) {
 TEST(ShardExchangeTest, WantsOfPushesThatAreNotReadyAreNotLost) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0, 1}));
-  exchange.BeginItem(Item(4));
-  exchange.WantWithItem(LatestValues());
+  exchange.BeginContribution(Contribution(4));
+  exchange.WantWithContribution(LatestValues());
   clock.Advance(std::chrono::hours(1));  // a long backward
   EXPECT_FALSE(exchange.CheckLost());
   EXPECT_EQ(exchange.Next().kind, Kind::kIdle);
@@ -378,7 +378,7 @@ TEST(ShardExchangeTest, AsksAgainAfterNotYet) {
 TEST(ShardExchangeTest, ResendsWithTheSameIdentityAfterABreak) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0, 1}));
-  exchange.BeginItem(Item(9));
+  exchange.BeginContribution(Contribution(9));
   exchange.BlockReady(0, true, {});
   exchange.BlockReady(1, true, {});
   Connect(&exchange);
@@ -394,16 +394,16 @@ TEST(ShardExchangeTest, ResendsWithTheSameIdentityAfterABreak) {
   const ShardExchange::Action again = exchange.Next();
   EXPECT_EQ(again.kind, Kind::kSend);
   EXPECT_EQ(again.header.block(), 1u);
-  EXPECT_EQ(again.header.push().item(), 9u);
+  EXPECT_EQ(again.header.push().sequence(), 9u);
   exchange.OnAnswer(ReceiptFor(9, 1, Receipt::DUPLICATE), 0);
-  EXPECT_TRUE(exchange.item_done());
+  EXPECT_TRUE(exchange.contribution_done());
   EXPECT_EQ(exchange.receipts().duplicates, 1u);
 }
 
 TEST(ShardExchangeTest, BackoffDoublesToItsMaximumAndResets) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   exchange.BlockReady(0, true, {});
   int64_t pauses_ms[5];
   for (int64_t& pause_ms : pauses_ms) {
@@ -422,7 +422,7 @@ TEST(ShardExchangeTest, GivesUpAfterLostAfterNamingTheShard) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
   clock.Advance(std::chrono::hours(1));  // idle time does not count
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.OnStreamEnd(absl::UnavailableError("refused"));
@@ -438,7 +438,7 @@ TEST(ShardExchangeTest, GivesUpAfterLostAfterNamingTheShard) {
 TEST(ShardExchangeTest, WaitsWhileBytesFlow) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();
@@ -459,7 +459,7 @@ TEST(ShardExchangeTest, WaitsWhileBytesFlow) {
 TEST(ShardExchangeTest, AProcessThatSleptDoesNotBlameTheShard) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();
@@ -475,7 +475,7 @@ TEST(ShardExchangeTest, AProcessThatSleptDoesNotBlameTheShard) {
 TEST(ShardExchangeTest, AChangedIncarnationEndsIt) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0, 1}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   exchange.BlockReady(0, true, {});
   exchange.BlockReady(1, true, {});
   Connect(&exchange);
@@ -491,7 +491,7 @@ TEST(ShardExchangeTest, AChangedIncarnationEndsIt) {
 TEST(ShardExchangeTest, SendsADeferredBlockAgainAfterAPause) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   exchange.BlockReady(0, true, {});
   Want want;
   want.set_version(1);
@@ -509,13 +509,13 @@ TEST(ShardExchangeTest, SendsADeferredBlockAgainAfterAPause) {
   EXPECT_TRUE(exchange.Next(false, true).header.has_push());
 }
 
-TEST(ShardExchangeTest, NothingOfAnItemLeavesThroughAClosedGate) {
+TEST(ShardExchangeTest, NothingOfAContributionLeavesThroughAClosedGate) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0, 1}));
   Want want;
   want.set_version(1);
   exchange.StartWants(want, {0, 1});
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   exchange.SetGate(false);
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
@@ -525,40 +525,40 @@ TEST(ShardExchangeTest, NothingOfAnItemLeavesThroughAClosedGate) {
   EXPECT_TRUE(exchange.Next().header.has_push());
 }
 
-TEST(ShardExchangeTest, ASkippedItemIsResentOnceThenFails) {
+TEST(ShardExchangeTest, ASkippedContributionIsResentOnceThenFails) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
-  exchange.BeginItem(Item(3));
+  exchange.BeginContribution(Contribution(3));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();
-  exchange.OnStreamEnd(absl::OutOfRangeError("expected item 2"));
+  exchange.OnStreamEnd(absl::OutOfRangeError("expected sequence number 2"));
   EXPECT_TRUE(exchange.status().ok());
   clock.Advance(std::chrono::seconds(1));
   Connect(&exchange);
   EXPECT_EQ(exchange.Next().kind, Kind::kSend);
-  exchange.OnStreamEnd(absl::OutOfRangeError("expected item 2"));
+  exchange.OnStreamEnd(absl::OutOfRangeError("expected sequence number 2"));
   EXPECT_EQ(exchange.status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(ShardExchangeTest, NamesTheVariableOfABadBlock) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();
   ValueChunk answer = ReceiptFor(0, 0, Receipt::LEFT_OUT);
   answer.mutable_receipt()->set_bad_variable(12);
   exchange.OnAnswer(answer, 0);
-  EXPECT_TRUE(exchange.item_done());
+  EXPECT_TRUE(exchange.contribution_done());
   EXPECT_EQ(exchange.receipts().bad_variable, 12);
 }
 
 TEST(ShardExchangeTest, ConnectsAgainWhenBothThreadsHaveLeftTheStream) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0, 1}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();
@@ -574,7 +574,7 @@ TEST(ShardExchangeTest, ConnectsAgainWhenBothThreadsHaveLeftTheStream) {
 TEST(ShardExchangeTest, ReadsTheStatusOfAStreamWhoseSendFailed) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, {0}));
-  exchange.BeginItem(Item(0));
+  exchange.BeginContribution(Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();

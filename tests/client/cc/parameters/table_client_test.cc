@@ -118,14 +118,14 @@ std::vector<float> Read(TableClient& client, const std::vector<uint64_t>& ids,
   return rows;
 }
 
-absl::StatusOr<TableClient::ItemResult> Push(
-    TableClient& client, uint64_t item, const TableClient::Versions& versions,
-    const std::vector<uint64_t>& ids, const std::vector<float>& gradients,
-    uint32_t contribution = 0) {
-  TableClient::ItemPush push;
-  push.item = item;
+absl::StatusOr<TableClient::ContributionResult> Push(
+    TableClient& client, uint64_t sequence,
+    const TableClient::Versions& versions, const std::vector<uint64_t>& ids,
+    const std::vector<float>& gradients, uint32_t contribution = 0) {
+  TableClient::ContributionPush push;
+  push.sequence = sequence;
   push.versions = versions;
-  push.contribution = contribution;
+  push.index_in_step = contribution;
   const TableClient::Gradients list = {1, ids, gradients.data()};
   if (const absl::Status status = client.StartUpdate(push, {&list, 1});
       !status.ok()) {
@@ -152,7 +152,7 @@ TEST(TableClientTest, RowsOfSeveralTablesComeInTheOrderOfTheirIds) {
     for (size_t i = 0; i < gradients.size(); ++i) {
       gradients[i] = static_cast<float>(i);
     }
-    TableClient::ItemPush push;
+    TableClient::ContributionPush push;
     push.versions.assign(static_cast<size_t>(shards), 0);
     const std::vector<float> ones(100, 1.0f);
     const TableClient::Gradients lists[] = {{0, ids, gradients.data()},
@@ -192,7 +192,7 @@ TEST(TableClientTest, ListsAreSentOnce) {
   EXPECT_EQ(Read(*client, ids), std::vector<float>(50, 0.0f));
 }
 
-TEST(TableClientTest, EveryRowGetsEveryItemOnceThroughFaults) {
+TEST(TableClientTest, EveryRowGetsEveryContributionOnceThroughFaults) {
   for (const int shards : {1, 3}) {
     Job job(shards, "async {}", 2);
     WireFaults faults;
@@ -200,16 +200,16 @@ TEST(TableClientTest, EveryRowGetsEveryItemOnceThroughFaults) {
     faults.lost_after = 0.05;
     faults.delayed = 0.2;
     job.transport.SetFaults(faults);
-    constexpr uint64_t kItems = 30;
+    constexpr uint64_t kContributions = 30;
     const std::vector<uint64_t> ids = SomeIds(3, 40);
     std::vector<std::thread> workers;
     for (int slot = 0; slot < 2; ++slot) {
       workers.emplace_back([&, slot] {
         const auto client = job.Client(slot, 30000);
-        for (uint64_t item = 0; item < kItems; ++item) {
+        for (uint64_t sequence = 0; sequence < kContributions; ++sequence) {
           Read(*client, ids);
           const auto result =
-              Push(*client, item, TableClient::Versions(shards, 0), ids,
+              Push(*client, sequence, TableClient::Versions(shards, 0), ids,
                    std::vector<float>(ids.size(), -1.0f));
           ASSERT_TRUE(result.ok()) << result.status();
         }
@@ -220,7 +220,7 @@ TEST(TableClientTest, EveryRowGetsEveryItemOnceThroughFaults) {
     }
     job.transport.SetFaults({});
     EXPECT_EQ(Read(*job.Client(), ids),
-              std::vector<float>(ids.size(), 2.0f * kItems));
+              std::vector<float>(ids.size(), 2.0f * kContributions));
   }
 }
 
@@ -331,7 +331,7 @@ TEST(TableClientTest, HalfPrecisionTravelsByTable) {
   const std::vector<uint64_t> ids = SomeIds(6, 20);
   std::vector<float> gradients(60, -1.5f);
   std::vector<float> rows(60), u(20);
-  TableClient::ItemPush push;
+  TableClient::ContributionPush push;
   push.versions = {0, 0};
   const std::vector<float> ones(20, 1.0f);
   const TableClient::Gradients lists[] = {

@@ -24,7 +24,7 @@ class Cluster {
   Cluster(const std::string& workdir, int workers, bool resume = false,
           uint64_t every_steps = 0)
       : workers_(workers), transport_(MakeGrpcTransport()) {
-    options_.runner.brought = true;
+    options_.runner.sdk_job = true;
     options_.runner.spec.mutable_checkpoint()->set_every_steps(every_steps);
     options_.runner.spec.mutable_checkpoint()->set_keep(5);
     options_.runner.ps_addresses = {first_.address(), second_.address()};
@@ -41,7 +41,7 @@ class Cluster {
     sdk::Options options;
     options.ps = {first_.address(), second_.address()};
     options.chief = "127.0.0.1:" + std::to_string(chief_->port());
-    options.worker_index = index;
+    options.rank = index;
     options.worker_count = workers_;
     options.block_elements = 16;
     options.mode = mode;

@@ -43,9 +43,9 @@ TEST(SdkDeclarationTest, EveryOptimizerKeepsItsSettings) {
 TEST(SdkDeclarationTest, OptionsAreCheckedByName) {
   Options options = Good();
   EXPECT_TRUE(CheckOptions(options).ok());
-  options.worker_index = 1;
+  options.rank = 1;
   EXPECT_EQ(CheckOptions(options).message(),
-            "worker_index 1 is not below worker_count 1");
+            "rank 1 is not below worker_count 1");
   options = Good();
   options.groups.clear();
   EXPECT_EQ(CheckOptions(options).message(), "Options.groups has no optimizer");

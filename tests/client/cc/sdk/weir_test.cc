@@ -22,7 +22,7 @@ struct Servers {
   sdk::Options ForWorker(int index = 0, int count = 1) const {
     sdk::Options options;
     options.ps = {first.address(), second.address()};
-    options.worker_index = index;
+    options.rank = index;
     options.worker_count = count;
     options.groups[0].learning_rate = 1.0;
     options.block_elements = 64;

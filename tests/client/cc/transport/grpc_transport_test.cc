@@ -1,5 +1,7 @@
 #include "client/cc/transport/grpc_transport.h"
 
+#include <grpcpp/grpcpp.h>
+
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -14,7 +16,9 @@
 #include "common/base/mutex.h"
 #include "common/math/random.h"
 #include "gtest/gtest.h"
+#include "proto/ps.grpc.pb.h"
 #include "proto/wire/value_encoding.h"
+#include "proto/wire/wire_version.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {
@@ -51,9 +55,9 @@ std::vector<float> Negative(std::vector<float> values) {
   return values;
 }
 
-// The chunks of one item, a gradient for each block.
-struct Item {
-  Item(const LoopbackPs& ps, int slot, uint64_t number) {
+// The chunks of one contribution, a gradient for each block.
+struct Contribution {
+  Contribution(const LoopbackPs& ps, int slot, uint64_t number) {
     for (int block = 0; block < ps.options.block_count; ++block) {
       headers.push_back(ps.Chunk(slot, number, block));
       gradients.push_back(Gradient(ps.elements(block), number * 1000 + block));
@@ -106,8 +110,8 @@ INSTANTIATE_TEST_SUITE_P(Transports, PushPullTest, testing::Bool(),
 
 TEST(GrpcTransportTest, PushedGradientsAreAppliedAndPulledBack) {
   LoopbackPs ps;
-  Item item(ps, 0, 0);
-  const auto reply = ps.link->Push(kTimeout, item.Next());
+  Contribution contribution(ps, 0, 0);
+  const auto reply = ps.link->Push(kTimeout, contribution.Next());
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->accepted(), 4u);
   EXPECT_EQ(reply->incarnation(), 77u);
@@ -126,34 +130,35 @@ TEST(GrpcTransportTest, PushedGradientsAreAppliedAndPulledBack) {
                   .ok());
   ASSERT_EQ(pulled.size(), 4u);
   for (const auto& [block, values] : pulled) {
-    EXPECT_EQ(values, Negative(item.gradients[block])) << block;
+    EXPECT_EQ(values, Negative(contribution.gradients[block])) << block;
   }
 }
 
 TEST(GrpcTransportTest, ARepeatedPushIsADuplicate) {
   LoopbackPs ps;
-  Item item(ps, 1, 0);
-  ASSERT_TRUE(ps.link->Push(kTimeout, item.Next()).ok());
-  const auto again = ps.link->Push(kTimeout, item.Next());
+  Contribution contribution(ps, 1, 0);
+  ASSERT_TRUE(ps.link->Push(kTimeout, contribution.Next()).ok());
+  const auto again = ps.link->Push(kTimeout, contribution.Next());
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->accepted(), 0u);
   EXPECT_EQ(again->duplicate(), 4u);
-  EXPECT_EQ(ps.Values(0), Negative(item.gradients[0]));
+  EXPECT_EQ(ps.Values(0), Negative(contribution.gradients[0]));
 }
 
-TEST(GrpcTransportTest, ASkippedItemIsOutOfRangeAndNamesThePs) {
+TEST(GrpcTransportTest, ASkippedContributionIsOutOfRangeAndNamesThePs) {
   LoopbackPs ps;
-  Item item(ps, 0, 3);
-  const absl::Status status = ps.link->Push(kTimeout, item.Next()).status();
+  Contribution contribution(ps, 0, 3);
+  const absl::Status status =
+      ps.link->Push(kTimeout, contribution.Next()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
   EXPECT_NE(status.message().find("ps " + ps.address()), std::string::npos);
 }
 
 TEST(GrpcTransportTest, NanIsLeftOut) {
   LoopbackPs ps;
-  Item item(ps, 0, 0);
-  item.gradients[2][5] = std::numeric_limits<float>::quiet_NaN();
-  const auto reply = ps.link->Push(kTimeout, item.Next());
+  Contribution contribution(ps, 0, 0);
+  contribution.gradients[2][5] = std::numeric_limits<float>::quiet_NaN();
+  const auto reply = ps.link->Push(kTimeout, contribution.Next());
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->accepted(), 3u);
   ASSERT_EQ(reply->left_out_block_size(), 1);
@@ -163,8 +168,8 @@ TEST(GrpcTransportTest, NanIsLeftOut) {
 
 TEST(GrpcTransportTest, PullsTheBlocksAskedForInEachEncoding) {
   LoopbackPs ps;
-  Item item(ps, 0, 0);
-  ASSERT_TRUE(ps.link->Push(kTimeout, item.Next()).ok());
+  Contribution contribution(ps, 0, 0);
+  ASSERT_TRUE(ps.link->Push(kTimeout, contribution.Next()).ok());
   for (const Encoding encoding : {F32, BF16, F16, INT8}) {
     PullRequest request;
     *request.mutable_sender() = ps.SenderOf(0);
@@ -206,27 +211,29 @@ TEST_P(PushPullTest, PushPullAnswersWithReceiptAndValues) {
     LoopbackPs ps({.queue_count = queues, .shared_memory = GetParam()});
     const auto stream = ps.link->OpenPushPull();
     Releases releases;
-    std::vector<std::unique_ptr<Item>> items;
+    std::vector<std::unique_ptr<Contribution>> contributions;
     for (uint64_t number = 0; number < 5; ++number) {
-      items.push_back(std::make_unique<Item>(ps, 0, number));
+      contributions.push_back(std::make_unique<Contribution>(ps, 0, number));
       for (int block = 0; block < 4; ++block) {
-        GradientChunk header = items.back()->headers[block];
+        GradientChunk header = contributions.back()->headers[block];
         *header.mutable_want() = Latest();
         ASSERT_TRUE(stream
-                        ->Send(header, BytesOf(items.back()->gradients[block]),
+                        ->Send(header,
+                               BytesOf(contributions.back()->gradients[block]),
                                releases.Add())
                         .ok());
       }
     }
-    std::map<uint32_t, uint64_t> items_seen;
+    std::map<uint32_t, uint64_t> contributions_seen;
     for (int i = 0; i < 20; ++i) {
       ValueChunk header;
       Payload payload;
       ASSERT_TRUE(stream->Receive(&header, &payload).ok());
       EXPECT_EQ(header.receipt().outcome(), Receipt::ACCEPTED);
-      EXPECT_EQ(header.receipt().item(), items_seen[header.block()]++);
-      // The latest: later items may already be in it.
-      EXPECT_GT(header.version(), header.receipt().item());
+      EXPECT_EQ(header.receipt().sequence(),
+                contributions_seen[header.block()]++);
+      // The latest: later contributions may already be in it.
+      EXPECT_GT(header.version(), header.receipt().sequence());
       if (header.version() == 5) {
         EXPECT_EQ(FloatsOf(payload),
                   ps.Values(static_cast<int>(header.block())));
@@ -280,7 +287,7 @@ TEST_P(PushPullTest, AParkedWantIsAnsweredWhenAnotherClientMakesItHold) {
   EXPECT_EQ(header.block(), 0u);
 
   chunk = ps.Chunk(1, 0, 1);
-  chunk.mutable_push()->set_contribution(1);
+  chunk.mutable_push()->set_index_in_step(1);
   ASSERT_TRUE(second->Send(chunk, BytesOf(threes), nullptr).ok());
   ASSERT_TRUE(first->Receive(&header, &payload).ok());
   EXPECT_EQ(header.block(), 1u);
@@ -336,11 +343,11 @@ TEST_P(PushPullTest, CancelEndsABlockedReceiveAndThePsLives) {
   EXPECT_TRUE(releases.AllCome());
 
   // The parked continuation now comes true for a stream that is gone.
-  Item item(ps, 1, 0);
-  for (GradientChunk& header : item.headers) {
-    header.mutable_push()->set_contribution(1);
+  Contribution contribution(ps, 1, 0);
+  for (GradientChunk& header : contribution.headers) {
+    header.mutable_push()->set_index_in_step(1);
   }
-  ASSERT_TRUE(ps.link->Push(kTimeout, item.Next()).ok());
+  ASSERT_TRUE(ps.link->Push(kTimeout, contribution.Next()).ok());
   EXPECT_EQ(ps.store->GetStatus().waits_parked(), 0u);
   EXPECT_TRUE(ps.link->Hello(kTimeout).ok());
 }
@@ -377,10 +384,35 @@ TEST_P(PushPullTest, AKilledServerIsUnavailableAndNamed) {
   EXPECT_EQ(stream->Send(chunk, BytesOf(ones), releases.Add()), status);
   EXPECT_TRUE(releases.AllCome());
 
-  Item item(ps, 0, 1);
-  const absl::Status push = ps.link->Push(kTimeout, item.Next()).status();
+  Contribution contribution(ps, 0, 1);
+  const absl::Status push =
+      ps.link->Push(kTimeout, contribution.Next()).status();
   EXPECT_EQ(push, absl::UnavailableError("ps " + ps.address() +
                                          ": connection refused"));
+}
+
+// A ps of a release that did not tell its wire version.
+class OldPs : public ParameterServer::Service {
+  grpc::Status Hello(grpc::ServerContext*, const HelloRequest*,
+                     HelloReply*) override {
+    return grpc::Status::OK;
+  }
+};
+
+TEST(GrpcTransportTest, APsOfAnotherWireVersionIsRefused) {
+  OldPs ps;
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(&ps);
+  const auto server = builder.BuildAndStart();
+  const std::string address = absl::StrCat("127.0.0.1:", port);
+  const auto transport = MakeGrpcTransport();
+  EXPECT_EQ(transport->Connect(address)->Hello(kTimeout).status(),
+            absl::InvalidArgumentError(absl::StrCat(
+                "ps ", address, " speaks wire version 0, this process ",
+                kWireVersion, ": run the same release of Weir in every task")));
 }
 
 TEST(GrpcTransportTest, NobodyListeningIsUnavailableAtOnce) {
@@ -409,11 +441,12 @@ TEST(GrpcTransportTest, AnotherJobHistoryOrLayoutIsRefusedEverywhere) {
       sender.set_layout_fingerprint(3);
     }
     constexpr auto kRefused = absl::StatusCode::kFailedPrecondition;
-    Item item(ps, 0, 0);
-    for (GradientChunk& header : item.headers) {
+    Contribution contribution(ps, 0, 0);
+    for (GradientChunk& header : contribution.headers) {
       *header.mutable_sender() = sender;
     }
-    EXPECT_EQ(ps.link->Push(kTimeout, item.Next()).status().code(), kRefused);
+    EXPECT_EQ(ps.link->Push(kTimeout, contribution.Next()).status().code(),
+              kRefused);
     PullRequest pull;
     *pull.mutable_sender() = sender;
     *pull.mutable_want() = Latest();
@@ -425,9 +458,10 @@ TEST(GrpcTransportTest, AnotherJobHistoryOrLayoutIsRefusedEverywhere) {
                   .code(),
               kRefused);
     const auto stream = ps.link->OpenPushPull();
-    ASSERT_TRUE(
-        stream->Send(item.headers[0], BytesOf(item.gradients[0]), nullptr)
-            .ok());
+    ASSERT_TRUE(stream
+                    ->Send(contribution.headers[0],
+                           BytesOf(contribution.gradients[0]), nullptr)
+                    .ok());
     ValueChunk header;
     Payload payload;
     EXPECT_EQ(stream->Receive(&header, &payload).code(), kRefused);
@@ -521,7 +555,7 @@ TEST_P(PushPullTest, StreamsOfManyThreadsKeepTheirOrderAndLoseNothing) {
                  .slot_count = 4,
                  .queue_count = 2,
                  .shared_memory = GetParam()});
-  constexpr uint64_t kItems = 30;
+  constexpr uint64_t kContributions = 30;
   std::vector<std::thread> workers;
   for (int slot = 0; slot < 4; ++slot) {
     workers.emplace_back([&ps, slot] {
@@ -529,7 +563,7 @@ TEST_P(PushPullTest, StreamsOfManyThreadsKeepTheirOrderAndLoseNothing) {
       std::thread sender([&] {
         const std::vector<float> ones(1024, 1.0f);
         Releases releases;
-        for (uint64_t number = 0; number < kItems; ++number) {
+        for (uint64_t number = 0; number < kContributions; ++number) {
           for (int block = 0; block < 16; ++block) {
             GradientChunk chunk = ps.Chunk(slot, number, block);
             *chunk.mutable_want() = Latest();
@@ -543,12 +577,12 @@ TEST_P(PushPullTest, StreamsOfManyThreadsKeepTheirOrderAndLoseNothing) {
         EXPECT_TRUE(releases.AllCome());
       });
       std::map<uint32_t, uint64_t> next;
-      for (uint64_t i = 0; i < kItems * 16; ++i) {
+      for (uint64_t i = 0; i < kContributions * 16; ++i) {
         ValueChunk header;
         Payload payload;
         const absl::Status status = stream->Receive(&header, &payload);
         EXPECT_TRUE(status.ok()) << status;
-        EXPECT_EQ(header.receipt().item(), next[header.block()]++);
+        EXPECT_EQ(header.receipt().sequence(), next[header.block()]++);
       }
       sender.join();
     });
@@ -558,7 +592,7 @@ TEST_P(PushPullTest, StreamsOfManyThreadsKeepTheirOrderAndLoseNothing) {
   }
   for (int block = 0; block < 16; ++block) {
     EXPECT_EQ(ps.Values(block),
-              std::vector<float>(ps.elements(block), -4.0f * kItems));
+              std::vector<float>(ps.elements(block), -4.0f * kContributions));
   }
 }
 

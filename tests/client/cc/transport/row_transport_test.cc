@@ -1,4 +1,4 @@
-// Lookup and Update through a real ps, by gRPC and through shared memory.
+// PullRows and PushRows through a real ps, by gRPC and through shared memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,8 +63,8 @@ class RowTransportTest : public testing::TestWithParam<bool> {
     return rows;
   }
 
-  static LookupChunk Request(const LoopbackPs& ps) {
-    LookupChunk request;
+  static PullRowsChunk Request(const LoopbackPs& ps) {
+    PullRowsChunk request;
     *request.mutable_sender() = ps.SenderOf(0);
     *request.mutable_want() = Latest();
     return request;
@@ -88,16 +88,16 @@ TEST_P(RowTransportTest, ManyPiecesOfLongListsGoBothWays) {
   // In the transport's memory, and elsewhere.
   const std::shared_ptr<float> buffer = ps.transport->NewBuffer(sums.size());
   std::vector<float> own(sums.size());
-  for (uint64_t item = 0; item < 2; ++item) {
-    float* const gradients = item == 0 ? buffer.get() : own.data();
+  for (uint64_t sequence = 0; sequence < 2; ++sequence) {
+    float* const gradients = sequence == 0 ? buffer.get() : own.data();
     for (size_t i = 0; i < sums.size(); ++i) {
-      gradients[i] = static_cast<float>(i % 1000 + item);
+      gradients[i] = static_cast<float>(i % 1000 + sequence);
       sums[i] -= gradients[i];
     }
     const TableClient::Gradients one = {0, ids, gradients};
-    TableClient::ItemPush push;
-    push.item = item;
-    push.versions = {item};
+    TableClient::ContributionPush push;
+    push.sequence = sequence;
+    push.versions = {sequence};
     ASSERT_TRUE(client->StartUpdate(push, {&one, 1}).ok());
     const auto result = client->WaitUpdate();
     ASSERT_TRUE(result.ok()) << result.status();
@@ -113,17 +113,17 @@ TEST_P(RowTransportTest, AnUpdateThatBreaksOffChangesNothing) {
   const std::vector<float> ones(ids.size() * kDim, 1.0f);
   const auto update = [&](bool refused) {
     int sent = 0;
-    return ps.link->Update(
-        kTimeout, [&](UpdateChunk* chunk, std::span<const char>* payload) {
+    return ps.link->PushRows(
+        kTimeout, [&](PushRowsChunk* chunk, std::span<const char>* payload) {
           chunk->Clear();
           *chunk->mutable_sender() = ps.SenderOf(0);
-          chunk->mutable_push()->set_item(0);
+          chunk->mutable_push()->set_sequence(0);
           if (sent == 0) {
             AddList(ids, chunk);
             *payload = BytesOf(ones);
           } else {
             *payload = {};
-            chunk->mutable_push()->set_item(refused ? 3 : 0);
+            chunk->mutable_push()->set_sequence(refused ? 3 : 0);
           }
           chunk->set_last(sent == 1);
           return sent++ < 2;
@@ -145,8 +145,8 @@ TEST_P(RowTransportTest, AnUpdateThatBreaksOffChangesNothing) {
 
 TEST_P(RowTransportTest, ARefusedLookupEndsItsStreamWithTheReason) {
   LoopbackPs ps(Options());
-  const auto stream = ps.link->OpenLookup();
-  LookupChunk request = Request(ps);
+  const auto stream = ps.link->OpenPullRows();
+  PullRowsChunk request = Request(ps);
   AddList({1, 2}, &request);
   request.mutable_list(0)->set_table(9);
   ASSERT_TRUE(stream->Send(request).ok());
@@ -162,8 +162,8 @@ TEST_P(RowTransportTest, ARefusedLookupEndsItsStreamWithTheReason) {
 
 TEST_P(RowTransportTest, AWaitIsAnsweredWhenItsTimeIsUpAndEndsWithTheStream) {
   LoopbackPs ps(Options(1));
-  const auto stream = ps.link->OpenLookup();
-  LookupChunk request = Request(ps);
+  const auto stream = ps.link->OpenPullRows();
+  PullRowsChunk request = Request(ps);
   request.mutable_want()->set_version(1);
   request.mutable_want()->set_timeout_ms(1);
   request.set_request(5);
@@ -180,8 +180,8 @@ TEST_P(RowTransportTest, AWaitIsAnsweredWhenItsTimeIsUpAndEndsWithTheStream) {
 
 TEST_P(RowTransportTest, ADeadPsIsUnavailable) {
   LoopbackPs ps(Options());
-  const auto stream = ps.link->OpenLookup();
-  LookupChunk request = Request(ps);
+  const auto stream = ps.link->OpenPullRows();
+  PullRowsChunk request = Request(ps);
   ASSERT_TRUE(stream->Send(request).ok());
   RowChunk header;
   Payload payload;
@@ -191,13 +191,13 @@ TEST_P(RowTransportTest, ADeadPsIsUnavailable) {
             absl::StatusCode::kUnavailable);
   int sent = 0;
   EXPECT_EQ(ps.link
-                ->Update(kTimeout,
-                         [&](UpdateChunk* chunk, std::span<const char>*) {
-                           *chunk->mutable_sender() = ps.SenderOf(0);
-                           chunk->mutable_push()->set_item(0);
-                           chunk->set_last(true);
-                           return sent++ == 0;
-                         })
+                ->PushRows(kTimeout,
+                           [&](PushRowsChunk* chunk, std::span<const char>*) {
+                             *chunk->mutable_sender() = ps.SenderOf(0);
+                             chunk->mutable_push()->set_sequence(0);
+                             chunk->set_last(true);
+                             return sent++ == 0;
+                           })
                 .status()
                 .code(),
             absl::StatusCode::kUnavailable);

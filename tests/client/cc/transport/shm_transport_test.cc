@@ -88,11 +88,11 @@ TEST(ShmTransportTest, AppliesFromTheClientsBufferAndReadsWhereThePsHasIt) {
 TEST(ShmTransportTest, APayloadFromElsewhereIsCopied) {
   LoopbackPs ps(Large());
   const auto stream = ps.link->OpenPushPull();
-  for (uint64_t item = 0; item < 5; ++item) {
+  for (uint64_t sequence = 0; sequence < 5; ++sequence) {
     std::vector<float> gradient(kBlock, 1.0f);
     bool released = false;
     ASSERT_TRUE(stream
-                    ->Send(ps.Chunk(0, item, 0), BytesOf(gradient),
+                    ->Send(ps.Chunk(0, sequence, 0), BytesOf(gradient),
                            [&] { released = true; })
                     .ok());
     EXPECT_TRUE(released);
@@ -111,7 +111,7 @@ TEST(ShmTransportTest, WhatIsKeptForItsTurnIsNotTheClientsMemory) {
   std::fill_n(gradient.get(), kBlock, 3.0f);
   const auto stream = ps.link->OpenPushPull();
   GradientChunk chunk = ps.Chunk(1, 0, 0);
-  chunk.mutable_push()->set_contribution(1);
+  chunk.mutable_push()->set_index_in_step(1);
   bool released = false;
   ASSERT_TRUE(
       stream
@@ -339,7 +339,7 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
   EXPECT_EQ(ends_with(head, "\xff\xff\xff"), invalid);
   head.kind = 9;
   EXPECT_EQ(ends_with(head, chunk), invalid);
-  for (const auto kind : {ShmRequest::kLookup, ShmRequest::kUpdate}) {
+  for (const auto kind : {ShmRequest::kPullRows, ShmRequest::kPushRows}) {
     head.kind = kind;
     EXPECT_EQ(ends_with(head, "\xff\xff\xff"), invalid);
     // A whole message that says nothing of whom it is from.
@@ -376,13 +376,13 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
   head.payload = {1, 0, kBlock * 4};
   EXPECT_EQ(with_memory_ends(1 << 30, "", head, chunk), invalid);
   head = ShmRequest();
-  head.kind = ShmRequest::kLookup;
+  head.kind = ShmRequest::kPullRows;
   head.chunk = {1, kMemory - 100, 1000};
   EXPECT_EQ(with_memory_ends(kMemory, "", head, ""), invalid);
   // Longer than gRPC would take; else it is a request of nobody's.
   for (const size_t padding : {size_t{3} << 20, size_t{5} << 20}) {
-    LookupChunk padded;
-    LookupChunk::GetReflection()
+    PullRowsChunk padded;
+    PullRowsChunk::GetReflection()
         ->MutableUnknownFields(&padded)
         ->AddLengthDelimited(1000)
         ->resize(padding);
@@ -428,8 +428,8 @@ TEST(ShmTransportTest, AnswersThatNobodyReadsEndTheSession) {
   LoopbackPs ps(options);
   Stranger stranger(ShmName(ps));
   ShmRequest head;
-  head.kind = ShmRequest::kLookup;
-  LookupChunk ask;
+  head.kind = ShmRequest::kPullRows;
+  PullRowsChunk ask;
   *ask.mutable_sender() = ps.SenderOf(0);
   *ask.mutable_want() = Latest();
   const std::string text = ask.SerializeAsString();

@@ -74,7 +74,7 @@ class FinishedJobTest : public testing::Test {
 
   static RegisterRequest From(uint32_t index) {
     RegisterRequest request;
-    request.set_index(index);
+    request.set_rank(index);
     return request;
   }
 

@@ -7,9 +7,9 @@
 namespace weir {
 namespace {
 
-Phases Item(bool on_gpu) {
+Phases Contribution(bool on_gpu) {
   Phases phases;
-  phases.set_items(2);
+  phases.set_contributions(2);
   phases.set_step_ns(1'000'000'000);
   phases.set_data_wait_ns(10'000'000);
   phases.set_pull_wait_ns(20'000'000);
@@ -19,7 +19,7 @@ Phases Item(bool on_gpu) {
   return phases;
 }
 
-TEST(PhaseTotalsTest, NothingIsSaidBeforeTheFirstItem) {
+TEST(PhaseTotalsTest, NothingIsSaidBeforeTheFirstContribution) {
   PhaseTotals totals;
   totals.Add({});
   EXPECT_EQ(totals.Json(), "");
@@ -27,11 +27,11 @@ TEST(PhaseTotalsTest, NothingIsSaidBeforeTheFirstItem) {
 
 TEST(PhaseTotalsTest, TimesAddUpAndACpuHasNoDeviceFigures) {
   PhaseTotals totals;
-  totals.Add(Item(false));
-  totals.Add(Item(false));
+  totals.Add(Contribution(false));
+  totals.Add(Contribution(false));
   const auto json = nlohmann::json::parse(totals.Json());
   EXPECT_EQ(json.size(), 6u) << json;
-  EXPECT_EQ(json["items"], 4);
+  EXPECT_EQ(json["contributions"], 4);
   EXPECT_DOUBLE_EQ(json["step_seconds"], 2.0);
   EXPECT_DOUBLE_EQ(json["data_wait_seconds"], 0.02);
   EXPECT_DOUBLE_EQ(json["pull_wait_seconds"], 0.04);
@@ -41,10 +41,10 @@ TEST(PhaseTotalsTest, TimesAddUpAndACpuHasNoDeviceFigures) {
 
 TEST(PhaseTotalsTest, TheGpuShareIsOfWorkersOnAGpu) {
   PhaseTotals totals;
-  Phases cpu = Item(false);
+  Phases cpu = Contribution(false);
   cpu.set_compute_ns(1'000'000'000);
   totals.Add(cpu);
-  Phases gpu = Item(true);
+  Phases gpu = Contribution(true);
   gpu.set_device_bytes_used(7);
   gpu.set_device_bytes_reserved(20);
   totals.Add(gpu);
@@ -62,12 +62,12 @@ TEST(PhaseTotalsTest, TheGpuShareIsOfWorkersOnAGpu) {
 
 TEST(PhaseTotalsTest, NvmlFiguresAreMeansOverReadings) {
   PhaseTotals totals;
-  Phases reading = Item(true);
+  Phases reading = Contribution(true);
   reading.set_nvml_gpu_percent(90);
   reading.set_nvml_watts(300);
   reading.set_device_bytes_total(1000);
   totals.Add(reading);
-  totals.Add(Item(true));  // no reading
+  totals.Add(Contribution(true));  // no reading
   reading.set_nvml_gpu_percent(0);
   reading.set_nvml_watts(100);
   totals.Add(reading);

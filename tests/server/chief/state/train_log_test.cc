@@ -14,13 +14,14 @@ using testing::SizeIs;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-ItemReport Item(uint64_t contribution, float loss, float weight = 1.0f) {
-  ItemReport item;
-  item.set_contribution(contribution);
-  item.set_loss(loss);
-  item.set_weight(weight);
-  item.set_rows(10);
-  return item;
+ContributionReport Contribution(uint64_t contribution, float loss,
+                                float weight = 1.0f) {
+  ContributionReport report;
+  report.set_contribution(contribution);
+  report.set_loss(loss);
+  report.set_weight(weight);
+  report.set_rows(10);
+  return report;
 }
 
 Progress Staleness(uint64_t sum, uint64_t count, uint64_t max) {
@@ -45,10 +46,11 @@ TEST(TrainLogTest, AsyncAveragesTheWindow) {
   TrainLog log(Options(0, 4));
   log.AddCounts(Staleness(6, 4, 3));
   for (int i = 0; i < 4; ++i) {
-    log.AddItem(Item(0, static_cast<float>(i), i == 3 ? 3.0f : 1.0f),
-                i * kSecond);
+    log.AddContribution(
+        Contribution(0, static_cast<float>(i), i == 3 ? 3.0f : 1.0f),
+        i * kSecond);
   }
-  log.AddItem(Item(0, 9.0f), 5 * kSecond);
+  log.AddContribution(Contribution(0, 9.0f), 5 * kSecond);
   const auto lines = log.Advance(5, 5 * kSecond);
   ASSERT_THAT(lines, SizeIs(1));
   const auto json = nlohmann::json::parse(lines[0]);
@@ -71,7 +73,7 @@ TEST(TrainLogTest, BytesAndLostResidualsAddUp) {
   progress.set_residuals_lost(true);
   log.AddCounts(progress);
   log.AddCounts(progress);
-  log.AddItem(Item(0, 1.0f), kSecond);
+  log.AddContribution(Contribution(0, 1.0f), kSecond);
   const auto lines = log.Advance(1, kSecond);
   ASSERT_THAT(lines, SizeIs(1));
   const auto json = nlohmann::json::parse(lines[0]);
@@ -82,20 +84,20 @@ TEST(TrainLogTest, BytesAndLostResidualsAddUp) {
 
 TEST(TrainLogTest, ALineHasThePhasesSoFar) {
   TrainLog log(Options(0, 1));
-  log.AddItem(Item(0, 1.0f), kSecond);
+  log.AddContribution(Contribution(0, 1.0f), kSecond);
   Progress progress;
-  progress.mutable_phases()->set_items(3);
+  progress.mutable_phases()->set_contributions(3);
   progress.mutable_phases()->set_step_ns(6 * kSecond);
   log.AddCounts(progress);
-  log.AddItem(Item(1, 1.0f), kSecond);
+  log.AddContribution(Contribution(1, 1.0f), kSecond);
   log.AddCounts(progress);
-  log.AddItem(Item(2, 1.0f), kSecond);
+  log.AddContribution(Contribution(2, 1.0f), kSecond);
   const auto lines = log.Advance(3, kSecond);
   ASSERT_THAT(lines, SizeIs(3));
   EXPECT_FALSE(nlohmann::json::parse(lines[0]).contains("phases"));
-  EXPECT_EQ(nlohmann::json::parse(lines[1])["phases"]["items"], 3);
+  EXPECT_EQ(nlohmann::json::parse(lines[1])["phases"]["contributions"], 3);
   const auto last = nlohmann::json::parse(lines[2]);
-  EXPECT_EQ(last["phases"]["items"], 6);
+  EXPECT_EQ(last["phases"]["contributions"], 6);
   EXPECT_DOUBLE_EQ(last["phases"]["step_seconds"], 12.0);
   EXPECT_EQ(last["residuals_lost"], 0);
 }
@@ -106,7 +108,7 @@ TEST(TrainLogTest, BurstsHaveSpeedAndStalenessOnEveryLine) {
   for (int burst = 1; burst <= 4; ++burst) {
     log.AddCounts(Staleness(8, 4, 5));
     for (int i = 0; i < 50; ++i) {
-      log.AddItem(Item(0, 1.0f), burst * kSecond / 2);
+      log.AddContribution(Contribution(0, 1.0f), burst * kSecond / 2);
     }
     for (const std::string& line : log.Advance(0, burst * kSecond / 2)) {
       lines.push_back(line);
@@ -125,9 +127,9 @@ TEST(TrainLogTest, SyncMeansAreTheSameInAnyOrder) {
   const auto run = [](const std::vector<uint64_t>& order) {
     TrainLog log(Options(3, 1));
     for (const uint64_t c : order) {
-      log.AddItem(Item(c, 0.1f * static_cast<float>(c + 1),
-                       static_cast<float>(c % 3 + 1)),
-                  0);
+      log.AddContribution(Contribution(c, 0.1f * static_cast<float>(c + 1),
+                                       static_cast<float>(c % 3 + 1)),
+                          0);
     }
     return log.Advance(2, 0);
   };
@@ -141,14 +143,14 @@ TEST(TrainLogTest, SyncMeansAreTheSameInAnyOrder) {
 
 TEST(TrainLogTest, SyncWaitsForReportsButNotForEver) {
   TrainLog log(Options(2, 1));
-  log.AddItem(Item(0, 1.0f), 0);
+  log.AddContribution(Contribution(0, 1.0f), 0);
   EXPECT_THAT(log.Advance(3, kSecond), SizeIs(0));
-  log.AddItem(Item(1, 3.0f), kSecond);
+  log.AddContribution(Contribution(1, 3.0f), kSecond);
   const auto first = log.Advance(3, kSecond);
   ASSERT_THAT(first, SizeIs(1));
   EXPECT_DOUBLE_EQ(nlohmann::json::parse(first[0])["loss"], 2.0);
   // Step 2 has half of its reports, step 3 none: its worker died.
-  log.AddItem(Item(2, 5.0f), kSecond);
+  log.AddContribution(Contribution(2, 5.0f), kSecond);
   EXPECT_THAT(log.Advance(3, 2 * kSecond), SizeIs(0));
   const auto second = log.Advance(3, 4 * kSecond);
   ASSERT_THAT(second, SizeIs(1));
@@ -162,8 +164,8 @@ TEST(TrainLogTest, GoesOnBehindACheckpoint) {
   options.base_seconds = 100.0;
   options.base_examples = 500;
   TrainLog log(std::move(options));
-  log.AddItem(Item(13, 1.0f), kSecond);
-  log.AddItem(Item(14, 2.0f), kSecond);
+  log.AddContribution(Contribution(13, 1.0f), kSecond);
+  log.AddContribution(Contribution(14, 2.0f), kSecond);
   const auto lines = log.Advance(8, kSecond);
   ASSERT_THAT(lines, SizeIs(1));
   const auto parsed = ParseTrainLine(lines[0]);
@@ -175,9 +177,9 @@ TEST(TrainLogTest, GoesOnBehindACheckpoint) {
 TEST(TrainLogTest, NoStepComesTwiceWhenReportsAreLost) {
   TrainLog log(Options(0, 5));
   log.AddUnreported(7);
-  log.AddItem(Item(0, 1.0f), 0);
-  log.AddItem(Item(0, 1.0f), 0);
-  log.AddItem(Item(0, 1.0f), 0);
+  log.AddContribution(Contribution(0, 1.0f), 0);
+  log.AddContribution(Contribution(0, 1.0f), 0);
+  log.AddContribution(Contribution(0, 1.0f), 0);
   const auto lines = log.Advance(10, 0);
   ASSERT_THAT(lines, SizeIs(2));
   EXPECT_EQ(ParseTrainLine(lines[0])->step, 8u);
@@ -187,7 +189,8 @@ TEST(TrainLogTest, NoStepComesTwiceWhenReportsAreLost) {
 
 TEST(TrainLogTest, ANaNIsNullInJson) {
   TrainLog log(Options(0, 1));
-  log.AddItem(Item(0, std::numeric_limits<float>::quiet_NaN()), 0);
+  log.AddContribution(Contribution(0, std::numeric_limits<float>::quiet_NaN()),
+                      0);
   const auto lines = log.Advance(1, 0);
   ASSERT_THAT(lines, SizeIs(1));
   EXPECT_TRUE(nlohmann::json::parse(lines[0])["loss"].is_null());

@@ -7,7 +7,7 @@
 namespace weir {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Async, UpdateModeContract,
+INSTANTIATE_TEST_SUITE_P(Async, ConsistencyContract,
                          testing::Values("async {}"));
 
 Declaration Job() {
@@ -27,8 +27,8 @@ TEST(AsyncModeTest, CountsStalenessAsVersionsBetweenPullAndApply) {
   // A duplicate and a left-out block are no updates.
   ASSERT_TRUE(ps.PushConstant(ps.Chunk(2, 0, 0, 0), 1.0f).ok());
   ASSERT_TRUE(ps.store->Push(ps.Chunk(2, 1, 0, 0), Payload()).ok());
-  for (uint64_t item = 1; item <= 100; ++item) {
-    ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, item, 0, 0), 0.0f).ok());
+  for (uint64_t sequence = 1; sequence <= 100; ++sequence) {
+    ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, sequence, 0, 0), 0.0f).ok());
   }
   const PsStatus status = ps.store->GetStatus();
   EXPECT_EQ(status.staleness_bucket(0), 1u);
@@ -47,14 +47,14 @@ TEST(AsyncModeTest, CountsStalenessAsVersionsBetweenPullAndApply) {
 
 TEST(AsyncModeTest, KeepsTheMarksOfSlotsApart) {
   StoreTester ps(Job());
-  for (uint64_t item = 0; item < 4; ++item) {
-    ASSERT_TRUE(ps.PushConstant(ps.Chunk(1, item, 0, 0), 1.0f).ok());
+  for (uint64_t sequence = 0; sequence < 4; ++sequence) {
+    ASSERT_TRUE(ps.PushConstant(ps.Chunk(1, sequence, 0, 0), 1.0f).ok());
   }
   ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0), 1.0f).ok());
   const HelloReply hello = ps.store->Hello();
-  EXPECT_EQ(hello.slot(0).next_item_min(), 1u);
-  EXPECT_EQ(hello.slot(1).next_item_min(), 4u);
-  EXPECT_EQ(hello.slot(2).next_item_max(), 0u);
+  EXPECT_EQ(hello.slot(0).next_sequence_min(), 1u);
+  EXPECT_EQ(hello.slot(1).next_sequence_min(), 4u);
+  EXPECT_EQ(hello.slot(2).next_sequence_max(), 0u);
   EXPECT_EQ(ps.Values(0)[0], -5.0f);
 }
 

@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(BoundedStaleness, UpdateModeContract,
+INSTANTIATE_TEST_SUITE_P(BoundedStaleness, ConsistencyContract,
                          testing::Values("bounded_staleness { bound: 2 }"));
 
 Declaration Job(int bound) {
@@ -20,33 +20,33 @@ Declaration Job(int bound) {
       std::to_string(bound) + " } }");
 }
 
-void PushItem(StoreTester& ps, int slot, uint64_t item) {
-  ASSERT_TRUE(ps.PushConstant(ps.Chunk(slot, item, 0, 0), 1.0f).ok());
+void PushContribution(StoreTester& ps, int slot, uint64_t sequence) {
+  ASSERT_TRUE(ps.PushConstant(ps.Chunk(slot, sequence, 0, 0), 1.0f).ok());
 }
 
 TEST(BoundedStalenessTest, AnswersWhileTheSlowestIsWithinTheBound) {
   for (const int bound : {0, 1, 5}) {
     StoreTester ps(Job(bound));
-    for (int item = 0; item <= bound; ++item) {
-      EXPECT_TRUE(ps.Pull(0, 0, LatestWant(item))->done);
-      PushItem(ps, 0, item);
+    for (int sequence = 0; sequence <= bound; ++sequence) {
+      EXPECT_TRUE(ps.Pull(0, 0, LatestWant(sequence))->done);
+      PushContribution(ps, 0, sequence);
     }
     const auto ahead = ps.Pull(0, 0, LatestWant(bound + 1));
     EXPECT_FALSE(ahead->done);
     EXPECT_EQ(ps.store->GetStatus().waits_parked(), 1u);
-    PushItem(ps, 1, 0);
+    PushContribution(ps, 1, 0);
     EXPECT_FALSE(ahead->done);  // slot 2 is still at 0
-    PushItem(ps, 2, 0);
+    PushContribution(ps, 2, 0);
     ASSERT_TRUE(ahead->done);
     EXPECT_EQ(ahead->answer->version, uint64_t(bound + 3));
     EXPECT_EQ(ps.store->GetStatus().waits_parked(), 0u);
   }
 }
 
-TEST(BoundedStalenessTest, ALeftOutItemMovesTheClock) {
+TEST(BoundedStalenessTest, ALeftOutContributionMovesTheClock) {
   StoreTester ps(Job(0));
-  PushItem(ps, 0, 0);
-  PushItem(ps, 1, 0);
+  PushContribution(ps, 0, 0);
+  PushContribution(ps, 1, 0);
   const auto ahead = ps.Pull(0, 0, LatestWant(1));
   EXPECT_FALSE(ahead->done);
   ASSERT_TRUE(ps.store->Push(ps.Chunk(2, 0, 0, 0), Payload()).ok());
@@ -55,8 +55,8 @@ TEST(BoundedStalenessTest, ALeftOutItemMovesTheClock) {
 
 TEST(BoundedStalenessTest, RetiredSlotsDoNotHoldOthersBack) {
   StoreTester ps(Job(0));
-  PushItem(ps, 0, 0);
-  PushItem(ps, 1, 0);
+  PushContribution(ps, 0, 0);
+  PushContribution(ps, 1, 0);
   const auto ahead = ps.Pull(0, 0, LatestWant(1));
   EXPECT_FALSE(ahead->done);
   ASSERT_TRUE(ps.SetSlot(2, 1, true).ok());
@@ -68,13 +68,13 @@ TEST(BoundedStalenessTest, SlotsNeverNamedDoNotHoldOthersBack) {
   StoreTester ps(Job(0), 0, /*activate=*/false);
   ASSERT_TRUE(ps.SetSlot(0, 1, false).ok());
   EXPECT_TRUE(ps.Pull(0, 0, LatestWant(0))->done);
-  PushItem(ps, 0, 0);
+  PushContribution(ps, 0, 0);
   EXPECT_TRUE(ps.Pull(0, 0, LatestWant(1))->done);
 }
 
 TEST(BoundedStalenessTest, AParkedPullEndsAtItsDeadline) {
   StoreTester ps(Job(0));
-  PushItem(ps, 0, 0);
+  PushContribution(ps, 0, 0);
   Want want = LatestWant(1);
   want.set_timeout_ms(100);
   const auto ahead = ps.Pull(0, 0, want);

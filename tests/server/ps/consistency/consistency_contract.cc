@@ -38,51 +38,54 @@ Receipt::Outcome OutcomeOf(const absl::StatusOr<Receipt>& receipt) {
   return receipt.ok() ? receipt->outcome() : Receipt::NONE;
 }
 
-// Item `item` of slot 0 for `block`.
-GradientChunk Item(const StoreTester& ps, uint64_t item, int block) {
-  return ps.Chunk(0, item, block, item);
+// Sequence number `sequence` of slot 0 for `block`.
+GradientChunk Contribution(const StoreTester& ps, uint64_t sequence,
+                           int block) {
+  return ps.Chunk(0, sequence, block, sequence);
 }
 
-TEST_P(UpdateModeContract, AppliesEachItemOnceInOrder) {
+TEST_P(ConsistencyContract, AppliesEachContributionOnceInOrder) {
   StoreTester ps(Job(GetParam()));
   ASSERT_EQ(ps.block_count(), 2);
-  for (uint64_t item = 0; item < 5; ++item) {
+  for (uint64_t sequence = 0; sequence < 5; ++sequence) {
     for (int repeat = 0; repeat < 3; ++repeat) {
       for (int block = 0; block < 2; ++block) {
-        EXPECT_EQ(OutcomeOf(ps.PushConstant(Item(ps, item, block), 1.0f)),
-                  repeat == 0 ? Receipt::ACCEPTED : Receipt::DUPLICATE);
+        EXPECT_EQ(
+            OutcomeOf(ps.PushConstant(Contribution(ps, sequence, block), 1.0f)),
+            repeat == 0 ? Receipt::ACCEPTED : Receipt::DUPLICATE);
       }
     }
-    EXPECT_EQ(ps.Latest(0).version, item + 1);
-    EXPECT_EQ(ps.Values(0), std::vector<float>(64, -float(item + 1)));
+    EXPECT_EQ(ps.Latest(0).version, sequence + 1);
+    EXPECT_EQ(ps.Values(0), std::vector<float>(64, -float(sequence + 1)));
   }
   const PsStatus status = ps.store->GetStatus();
   EXPECT_EQ(status.chunks_accepted(), 10u);
   EXPECT_EQ(status.chunks_duplicate(), 20u);
   ASSERT_EQ(status.hello().slot_size(), 1);
-  EXPECT_EQ(status.hello().slot(0).next_item_min(), 5u);
-  EXPECT_EQ(status.hello().slot(0).next_item_max(), 5u);
+  EXPECT_EQ(status.hello().slot(0).next_sequence_min(), 5u);
+  EXPECT_EQ(status.hello().slot(0).next_sequence_max(), 5u);
 }
 
-TEST_P(UpdateModeContract, NamesTheExpectedItemWhenOneIsSkipped) {
+TEST_P(ConsistencyContract, NamesTheExpectedContributionWhenOneIsSkipped) {
   StoreTester ps(Job(GetParam()));
-  ASSERT_EQ(OutcomeOf(ps.PushConstant(Item(ps, 0, 1), 1.0f)),
+  ASSERT_EQ(OutcomeOf(ps.PushConstant(Contribution(ps, 0, 1), 1.0f)),
             Receipt::ACCEPTED);
   const auto before = Bits(ps.Values(1));
-  const auto receipt = ps.PushConstant(Item(ps, 3, 1), 1.0f);
+  const auto receipt = ps.PushConstant(Contribution(ps, 3, 1), 1.0f);
   EXPECT_EQ(receipt.status().code(), StatusCode::kOutOfRange);
-  EXPECT_TRUE(absl::StrContains(receipt.status().message(),
-                                "slot 0 block 1: expected item 1, got 3"))
+  EXPECT_TRUE(
+      absl::StrContains(receipt.status().message(),
+                        "slot 0 block 1: expected sequence number 1, got 3"))
       << receipt.status();
   EXPECT_EQ(Bits(ps.Values(1)), before);
-  EXPECT_EQ(OutcomeOf(ps.PushConstant(Item(ps, 1, 1), 1.0f)),
+  EXPECT_EQ(OutcomeOf(ps.PushConstant(Contribution(ps, 1, 1), 1.0f)),
             Receipt::ACCEPTED);
 }
 
-TEST_P(UpdateModeContract, AppliesSegmentsByTheirGroupsRules) {
+TEST_P(ConsistencyContract, AppliesSegmentsByTheirGroupsRules) {
   StoreTester ps(Job(GetParam()));
-  for (uint64_t item = 0; item < 2; ++item) {
-    ASSERT_EQ(OutcomeOf(ps.PushConstant(Item(ps, item, 1), 1.0f)),
+  for (uint64_t sequence = 0; sequence < 2; ++sequence) {
+    ASSERT_EQ(OutcomeOf(ps.PushConstant(Contribution(ps, sequence, 1), 1.0f)),
               Receipt::ACCEPTED);
   }
   const std::vector<float> values = ps.Values(1);
@@ -94,7 +97,7 @@ TEST_P(UpdateModeContract, AppliesSegmentsByTheirGroupsRules) {
   EXPECT_EQ(values[48], 0.75f);  // mean: half the way to 1, twice
 }
 
-TEST_P(UpdateModeContract, CutsPayloadsAnywhere) {
+TEST_P(ConsistencyContract, CutsPayloadsAnywhere) {
   StoreTester whole(Job(GetParam()));
   std::vector<float> gradient(whole.elements(1));
   for (size_t i = 0; i < gradient.size(); ++i) {
@@ -102,7 +105,7 @@ TEST_P(UpdateModeContract, CutsPayloadsAnywhere) {
   }
   for (const Encoding encoding : {F32, BF16, F16, INT8, TOP_K}) {
     StoreTester one(Job(GetParam()));
-    GradientChunk chunk = Item(one, 0, 1);
+    GradientChunk chunk = Contribution(one, 0, 1);
     chunk.set_encoding(encoding);
     ASSERT_TRUE(one.Push(chunk, gradient).ok());
     for (size_t piece = 1; piece < 30; ++piece) {
@@ -115,29 +118,30 @@ TEST_P(UpdateModeContract, CutsPayloadsAnywhere) {
   }
 }
 
-TEST_P(UpdateModeContract, LeavesABlockWithNanUntouched) {
+TEST_P(ConsistencyContract, LeavesABlockWithNanUntouched) {
   for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
     StoreTester ps(Job(GetParam()));
-    ASSERT_TRUE(ps.PushConstant(Item(ps, 0, 1), 1.0f).ok());
+    ASSERT_TRUE(ps.PushConstant(Contribution(ps, 0, 1), 1.0f).ok());
     const auto before = Bits(ps.Values(1));
     std::vector<float> gradient(ps.elements(1), 1.0f);
     gradient[16 + 19] = bad;  // b's last
-    const auto receipt = ps.Push(Item(ps, 1, 1), gradient);
+    const auto receipt = ps.Push(Contribution(ps, 1, 1), gradient);
     ASSERT_EQ(OutcomeOf(receipt), Receipt::LEFT_OUT);
     EXPECT_EQ(receipt->bad_variable(), 1u);
     EXPECT_EQ(Bits(ps.Values(1)), before);
-    EXPECT_EQ(OutcomeOf(ps.Push(Item(ps, 1, 1), gradient)), Receipt::DUPLICATE);
+    EXPECT_EQ(OutcomeOf(ps.Push(Contribution(ps, 1, 1), gradient)),
+              Receipt::DUPLICATE);
     EXPECT_EQ(ps.store->GetStatus().chunks_left_out(), 1u);
-    GradientChunk next = Item(ps, 2, 1);
+    GradientChunk next = Contribution(ps, 2, 1);
     next.mutable_push()->set_base_version(ps.Latest(1).version);
     ASSERT_EQ(OutcomeOf(ps.PushConstant(next, 1.0f)), Receipt::ACCEPTED);
     EXPECT_EQ(ps.Values(1)[16], -5.0f);  // as if the bad one had not been
   }
 }
 
-TEST_P(UpdateModeContract, DoesNotLookAtWhatIsLeftOut) {
+TEST_P(ConsistencyContract, DoesNotLookAtWhatIsLeftOut) {
   StoreTester ps(Job(GetParam()));
-  GradientChunk chunk = Item(ps, 0, 1);
+  GradientChunk chunk = Contribution(ps, 0, 1);
   chunk.mutable_push()->add_left_out(1);
   std::vector<float> gradient(ps.elements(1), 1.0f);
   gradient[16] = INFINITY;      // b, left out
@@ -148,26 +152,26 @@ TEST_P(UpdateModeContract, DoesNotLookAtWhatIsLeftOut) {
   EXPECT_EQ(ps.Values(1)[6], 0.0f);
 }
 
-TEST_P(UpdateModeContract, TakesARunWithoutPayloadAsLeftOut) {
+TEST_P(ConsistencyContract, TakesARunWithoutPayloadAsLeftOut) {
   StoreTester ps(Job(GetParam()));
-  GradientChunk run = Item(ps, 0, 0);
+  GradientChunk run = Contribution(ps, 0, 0);
   run.set_block_count(2);
   ASSERT_EQ(OutcomeOf(ps.store->Push(run, Payload())), Receipt::ACCEPTED);
   ASSERT_EQ(OutcomeOf(ps.store->Push(run, Payload())), Receipt::DUPLICATE);
-  GradientChunk zero = Item(ps, 1, 0);
+  GradientChunk zero = Contribution(ps, 1, 0);
   zero.mutable_push()->set_weight(0.0f);
   zero.mutable_push()->set_base_version(ps.Latest(0).version);
   ASSERT_EQ(OutcomeOf(ps.PushConstant(zero, 1.0f)), Receipt::ACCEPTED);
   EXPECT_EQ(ps.Values(0), std::vector<float>(64, 0.0f));
-  GradientChunk third = Item(ps, 2, 0);
+  GradientChunk third = Contribution(ps, 2, 0);
   third.mutable_push()->set_base_version(ps.Latest(0).version);
   EXPECT_EQ(OutcomeOf(ps.PushConstant(third, 1.0f)), Receipt::ACCEPTED);
   EXPECT_EQ(ps.Values(0), std::vector<float>(64, -1.0f));
 }
 
-TEST_P(UpdateModeContract, TakesHyperParametersFromThePush) {
+TEST_P(ConsistencyContract, TakesHyperParametersFromThePush) {
   StoreTester ps(Job(GetParam()));
-  GradientChunk chunk = Item(ps, 0, 1);
+  GradientChunk chunk = Contribution(ps, 0, 1);
   Hyper* const hyper = chunk.mutable_push()->add_hyper();
   hyper->set_group(0);
   hyper->set_learning_rate(8.0);
@@ -176,27 +180,28 @@ TEST_P(UpdateModeContract, TakesHyperParametersFromThePush) {
   EXPECT_EQ(ps.Values(1)[16], -2.0f);  // the other group's schedule stays
 }
 
-TEST_P(UpdateModeContract, TakesTheMomentumFromThePush) {
+TEST_P(ConsistencyContract, TakesTheMomentumFromThePush) {
   StoreTester ps(Job(GetParam()));
-  for (uint64_t item = 0; item < 2; ++item) {
-    GradientChunk chunk = Item(ps, item, 1);
+  for (uint64_t sequence = 0; sequence < 2; ++sequence) {
+    GradientChunk chunk = Contribution(ps, sequence, 1);
     Hyper* const hyper = chunk.mutable_push()->add_hyper();
     hyper->set_group(1);
     hyper->set_momentum(0.25);
     ASSERT_EQ(OutcomeOf(ps.PushConstant(chunk, 1.0f)), Receipt::ACCEPTED);
   }
   EXPECT_EQ(ps.Values(1)[16], -2.0f - 2.0f * 1.25f);
-  ASSERT_EQ(OutcomeOf(ps.PushConstant(Item(ps, 2, 1), 1.0f)),
+  ASSERT_EQ(OutcomeOf(ps.PushConstant(Contribution(ps, 2, 1), 1.0f)),
             Receipt::ACCEPTED);
-  EXPECT_EQ(ps.Values(1)[16], -4.5f - 2.0f * 1.625f);  // the rule's own again
+  // the optimizer's own again
+  EXPECT_EQ(ps.Values(1)[16], -4.5f - 2.0f * 1.625f);
 }
 
-TEST_P(UpdateModeContract, RefusesForeignSendersAndChangesNothing) {
+TEST_P(ConsistencyContract, RefusesForeignSendersAndChangesNothing) {
   StoreTester ps(Job(GetParam()));
   ASSERT_TRUE(ps.SetSlot(0, 3, false).ok());
   const auto refused = [&](const Sender& sender, StatusCode code,
                            const std::string& words) {
-    GradientChunk chunk = Item(ps, 0, 0);
+    GradientChunk chunk = Contribution(ps, 0, 0);
     *chunk.mutable_sender() = sender;
     const auto receipt = ps.PushConstant(chunk, 1.0f);
     EXPECT_EQ(receipt.status().code(), code) << receipt.status();
@@ -218,68 +223,68 @@ TEST_P(UpdateModeContract, RefusesForeignSendersAndChangesNothing) {
   refused(ps.SenderOf(0, 0), StatusCode::kPermissionDenied, "may pull");
   refused(ps.SenderOf(1, 3), StatusCode::kInvalidArgument, "slot 1 of 1");
   EXPECT_EQ(ps.Latest(0).version, 0u);
-  EXPECT_EQ(ps.store->Hello().slot(0).next_item_max(), 0u);
+  EXPECT_EQ(ps.store->Hello().slot(0).next_sequence_max(), 0u);
 }
 
-TEST_P(UpdateModeContract, RefusesWhatDoesNotFit) {
+TEST_P(ConsistencyContract, RefusesWhatDoesNotFit) {
   StoreTester ps(Job(GetParam()));
   const auto refused = [&](const GradientChunk& chunk, size_t count) {
     const auto receipt = ps.Push(chunk, std::vector<float>(count, 1.0f));
     EXPECT_EQ(receipt.status().code(), StatusCode::kInvalidArgument)
         << receipt.status();
   };
-  refused(Item(ps, 0, 0), 63);
-  refused(Item(ps, 0, 0), 65);
-  GradientChunk chunk = Item(ps, 0, 0);
+  refused(Contribution(ps, 0, 0), 63);
+  refused(Contribution(ps, 0, 0), 65);
+  GradientChunk chunk = Contribution(ps, 0, 0);
   chunk.set_block(2);
   refused(chunk, 0);
   chunk.set_block(UINT32_MAX);
   chunk.set_block_count(UINT32_MAX);
   refused(chunk, 0);
-  chunk = Item(ps, 0, 0);
+  chunk = Contribution(ps, 0, 0);
   chunk.set_block_count(2);
   refused(chunk, 64);
-  chunk = Item(ps, 0, 0);
+  chunk = Contribution(ps, 0, 0);
   chunk.mutable_push()->set_weight(-1.0f);
   refused(chunk, 64);
   chunk.mutable_push()->set_weight(std::nanf(""));
   refused(chunk, 64);
-  chunk = Item(ps, 0, 0);
+  chunk = Contribution(ps, 0, 0);
   chunk.mutable_push()->add_left_out(3);
   refused(chunk, 64);
-  chunk = Item(ps, 0, 0);
+  chunk = Contribution(ps, 0, 0);
   chunk.mutable_push()->add_hyper()->set_group(2);
   refused(chunk, 64);
-  chunk = Item(ps, 0, 0);
+  chunk = Contribution(ps, 0, 0);
   chunk.mutable_push()->add_hyper()->set_learning_rate(std::nan(""));
   refused(chunk, 64);
-  chunk = Item(ps, 0, 0);
+  chunk = Contribution(ps, 0, 0);
   chunk.mutable_push()->add_hyper()->set_momentum(0.5);  // sgd {}
   refused(chunk, 64);
-  chunk = Item(ps, 0, 0);
+  chunk = Contribution(ps, 0, 0);
   chunk.mutable_push()->set_base_version(1);  // from a version to come
   refused(chunk, 64);
   EXPECT_EQ(ps.Latest(0).version, 0u);
-  EXPECT_EQ(ps.store->Hello().slot(0).next_item_max(), 0u);
+  EXPECT_EQ(ps.store->Hello().slot(0).next_sequence_max(), 0u);
 }
 
-TEST_P(UpdateModeContract, KeepsFrozenVariablesAndTheirSteps) {
+TEST_P(ConsistencyContract, KeepsFrozenVariablesAndTheirSteps) {
   Declaration declaration = Job(GetParam());
   declaration.mutable_group(1)->set_frozen(true);
   StoreTester ps(declaration);
-  ASSERT_TRUE(ps.PushConstant(Item(ps, 0, 1), 1.0f).ok());
+  ASSERT_TRUE(ps.PushConstant(Contribution(ps, 0, 1), 1.0f).ok());
   EXPECT_EQ(ps.Values(1)[16], 0.0f);
   EXPECT_EQ(ps.Values(1)[0], -1.0f);
 }
 
-TEST_P(UpdateModeContract, APulledBlockNeverChanges) {
+TEST_P(ConsistencyContract, APulledBlockNeverChanges) {
   if (std::string(GetParam()).find("lock_free") != std::string::npos) {
     GTEST_SKIP() << "lock_free readers may see a mix";
   }
   StoreTester ps(Job(GetParam()));
   const PulledBlock held = ps.Latest(0);
-  for (uint64_t item = 0; item < 4; ++item) {
-    ASSERT_TRUE(ps.PushConstant(Item(ps, item, 0), 1.0f).ok());
+  for (uint64_t sequence = 0; sequence < 4; ++sequence) {
+    ASSERT_TRUE(ps.PushConstant(Contribution(ps, sequence, 0), 1.0f).ok());
   }
   for (int64_t i = 0; i < held.values.elements(); ++i) {
     ASSERT_EQ(held.values.data()[i], 0.0f);

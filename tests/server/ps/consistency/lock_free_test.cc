@@ -13,11 +13,11 @@
 namespace weir {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(LockFree, UpdateModeContract,
+INSTANTIATE_TEST_SUITE_P(LockFree, ConsistencyContract,
                          testing::Values("async { lock_free: true }"));
 
 constexpr int kSlots = 4;
-constexpr uint64_t kItems = 300;
+constexpr uint64_t kContributions = 300;
 
 Declaration Job() {
   return ParseDeclaration(
@@ -31,8 +31,9 @@ TEST(LockFreeTest, LosesAdditionsAtMostAndKeepsMarksExact) {
   std::vector<std::thread> threads;
   for (int slot = 0; slot < kSlots; ++slot) {
     threads.emplace_back([&ps, slot] {
-      for (uint64_t item = 0; item < kItems; ++item) {
-        const auto receipt = ps.PushConstant(ps.Chunk(slot, item, 0, 0), -1.0f);
+      for (uint64_t sequence = 0; sequence < kContributions; ++sequence) {
+        const auto receipt =
+            ps.PushConstant(ps.Chunk(slot, sequence, 0, 0), -1.0f);
         ASSERT_TRUE(receipt.ok());
         ASSERT_EQ(receipt->outcome(), Receipt::ACCEPTED);
       }
@@ -43,13 +44,13 @@ TEST(LockFreeTest, LosesAdditionsAtMostAndKeepsMarksExact) {
   }
   int64_t lost = 0;
   for (const float value : ps.Values(0)) {
-    ASSERT_LE(value, float(kSlots * kItems));  // never doubled
-    ASSERT_GE(value, float(kItems));           // a thread keeps its own last
-    lost += kSlots * kItems - int64_t(value);
+    ASSERT_LE(value, float(kSlots * kContributions));  // never doubled
+    ASSERT_GE(value, float(kContributions));  // a thread keeps its own last
+    lost += kSlots * kContributions - int64_t(value);
   }
-  EXPECT_EQ(ps.Latest(0).version, kSlots * kItems);
+  EXPECT_EQ(ps.Latest(0).version, kSlots * kContributions);
   for (int slot = 0; slot < kSlots; ++slot) {
-    EXPECT_EQ(ps.store->Hello().slot(slot).next_item_min(), kItems);
+    EXPECT_EQ(ps.store->Hello().slot(slot).next_sequence_min(), kContributions);
   }
   RecordProperty("additions_lost", static_cast<int>(lost));
 }
@@ -60,15 +61,16 @@ TEST(LockFreeTest, ASnapshotHoldsWholeUpdatesOnly) {
   std::atomic<bool> stop{false};
   // One slot: no addition can be lost, so a mix would show.
   std::thread pusher([&] {
-    for (uint64_t item = 0; !stop; ++item) {
-      ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, item, 0, 0), -1.0f).ok());
+    for (uint64_t sequence = 0; !stop; ++sequence) {
+      ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, sequence, 0, 0), -1.0f).ok());
     }
   });
   const auto check = [&] {
     const auto result = ps.Snapshot(dir);
     ASSERT_TRUE(result.error.ok()) << result.error;
     ASSERT_EQ(result.replies.size(), 2u);
-    const uint64_t items = result.replies[0].slot(0).next_item_min();
+    const uint64_t contributions =
+        result.replies[0].slot(0).next_sequence_min();
     const auto file = SafetensorsReader::Open(
         Files::Real(), dir + "/" + result.replies[1].file().name());
     ASSERT_TRUE(file.ok());
@@ -77,7 +79,7 @@ TEST(LockFreeTest, ASnapshotHoldsWholeUpdatesOnly) {
                     ->Read(*(*file)->Find("values"), 0, values.data(),
                            4096 * sizeof(float))
                     .ok());
-    ASSERT_EQ(values, std::vector<float>(4096, float(items)));
+    ASSERT_EQ(values, std::vector<float>(4096, float(contributions)));
   };
   for (int i = 0; i < 20 && !testing::Test::HasFailure(); ++i) {
     check();

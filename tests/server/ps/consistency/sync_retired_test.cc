@@ -28,7 +28,8 @@ SlotStatus SlotOf(const StoreTester& ps, int slot) {
   return ps.store->Hello().slot(slot);
 }
 
-// One contribution per slot: item i of slot w is contribution w of step i.
+// One contribution per slot: sequence number i of slot w is contribution w of
+// step i.
 void PushStep(StoreTester& ps, int slot, uint64_t step, int block, float value,
               uint32_t generation = 1) {
   GradientChunk chunk =
@@ -99,7 +100,8 @@ TEST(SyncRetiredTest, HasTheSameBitsWheneverTheRetirementArrives) {
         const int live =
             static_cast<int>(std::count(retired.begin(), retired.end(), false));
         const bool retires = !retired[w] && live > 1 && random() % 4 == 0;
-        // It has heard of all its items: of this step's, or the last step's.
+        // It has heard of all its contributions: of this step's, or the last
+        // step's.
         const bool brings = !retired[w] && (!retires || random() % 2 == 0);
         for (int m = w; brings && m < kContributions; m += kSlots) {
           by_slot[w].push_back({w, m});
@@ -149,7 +151,7 @@ TEST(SyncRetiredTest, HasTheSameBitsWheneverTheRetirementArrives) {
       ASSERT_EQ(ps.Latest(0).version, step + 1);
       ASSERT_EQ(ps.Values(0), expected);
       for (int w = 0; w < kSlots; ++w) {
-        EXPECT_EQ(SlotOf(ps, w).next_item_max(),
+        EXPECT_EQ(SlotOf(ps, w).next_sequence_max(),
                   (step + 1) * (w < 2 ? 2u : 1u));
       }
     }
@@ -165,7 +167,7 @@ TEST(SyncRetiredTest, ALoneSlotNeedsNoRoomForWhatComesEarly) {
     PushStep(ps, 2, step, 0, 1.0f);
     EXPECT_EQ(ps.Values(0)[0], -0.125f * float(step + 1));
   }
-  EXPECT_EQ(SlotOf(ps, 0).next_item_max(), 3u);
+  EXPECT_EQ(SlotOf(ps, 0).next_sequence_max(), 3u);
 }
 
 TEST(SyncRetiredTest, ADeferredContributionPassesNobody) {
@@ -173,9 +175,9 @@ TEST(SyncRetiredTest, ADeferredContributionPassesNobody) {
   ASSERT_TRUE(ps.SetSlot(0, 1, true).ok());
   EXPECT_EQ(ps.PushConstant(ps.Chunk(2, 0, 0, 0, 2), 5.0f)->outcome(),
             Receipt::DEFERRED);
-  EXPECT_EQ(SlotOf(ps, 0).next_item_max(), 0u);
+  EXPECT_EQ(SlotOf(ps, 0).next_sequence_max(), 0u);
   PushStep(ps, 1, 0, 0, 1.0f);
-  EXPECT_EQ(SlotOf(ps, 0).next_item_max(), 1u);
+  EXPECT_EQ(SlotOf(ps, 0).next_sequence_max(), 1u);
   PushStep(ps, 2, 0, 0, 5.0f);
   EXPECT_EQ(ps.Values(0)[0], -0.125f * 3);
 }
@@ -203,12 +205,12 @@ TEST(SyncRetiredTest, PublishesNothingWhenAllHaveRetired) {
   EXPECT_EQ(ps.Latest(0).version, 1u);
   EXPECT_FALSE(ps.Pull(0, 0, VersionWant(2))->done);
   for (const int w : {0, 1}) {
-    EXPECT_EQ(SlotOf(ps, w).next_item_min(), 1u);
-    EXPECT_EQ(SlotOf(ps, w).next_item_max(), 1u);
+    EXPECT_EQ(SlotOf(ps, w).next_sequence_min(), 1u);
+    EXPECT_EQ(SlotOf(ps, w).next_sequence_max(), 1u);
   }
   // Slot 1 comes back alone.
   ASSERT_TRUE(ps.SetSlot(1, 2, false).ok());
-  EXPECT_EQ(SlotOf(ps, 1).next_item_min(), 1u);
+  EXPECT_EQ(SlotOf(ps, 1).next_sequence_min(), 1u);
   PushStep(ps, 1, 1, 0, 3.0f, 2);
   EXPECT_EQ(ps.Values(0)[0], -0.125f * 4);
 }
@@ -243,8 +245,8 @@ TEST(SyncRetiredTest, RetirementPublishesAnswersAndFreezes) {
     EXPECT_EQ(pull->answer->values.data()[0], -0.125f);
   }
   ASSERT_EQ(replies.size(), 2u);
-  EXPECT_EQ(replies[0].slot(1).next_item_min(), 1u);
-  EXPECT_EQ(replies[0].slot(1).next_item_max(), 1u);
+  EXPECT_EQ(replies[0].slot(1).next_sequence_min(), 1u);
+  EXPECT_EQ(replies[0].slot(1).next_sequence_max(), 1u);
 
   // Restored, nobody is retired until SetSlots says so.
   ASSERT_TRUE(CommitManifest(dir, ps.declaration, {replies[1].file()}).ok());
@@ -253,11 +255,12 @@ TEST(SyncRetiredTest, RetirementPublishesAnswersAndFreezes) {
   again.set_base_version(1);
   ASSERT_TRUE(ps.Restore(again, dir).ok());
   EXPECT_FALSE(SlotOf(ps, 1).retired());
-  EXPECT_EQ(SlotOf(ps, 1).next_item_max(), 0u);
+  EXPECT_EQ(SlotOf(ps, 1).next_sequence_max(), 0u);
   ASSERT_TRUE(ps.SetSlot(0, 1, false).ok());
   ASSERT_TRUE(ps.SetSlot(1, 1, false).ok());
-  const auto push = [&](int w, uint64_t item) {
-    ASSERT_TRUE(ps.PushConstant(ps.Chunk(w, item, 0, 1 + item, w), 1.0f).ok());
+  const auto push = [&](int w, uint64_t sequence) {
+    ASSERT_TRUE(
+        ps.PushConstant(ps.Chunk(w, sequence, 0, 1 + sequence, w), 1.0f).ok());
   };
   push(0, 0);
   EXPECT_EQ(ps.Latest(0).version, 1u);
@@ -266,7 +269,7 @@ TEST(SyncRetiredTest, RetirementPublishesAnswersAndFreezes) {
   ASSERT_TRUE(ps.SetSlot(0, 1, true).ok());
   push(1, 1);
   EXPECT_EQ(ps.Values(0)[0], -0.375f);
-  EXPECT_EQ(SlotOf(ps, 0).next_item_max(), 2u);
+  EXPECT_EQ(SlotOf(ps, 0).next_sequence_max(), 2u);
 }
 
 TEST(SyncRetiredTest, ASnapshotInTheMiddleOfAStepHoldsTheVersionsMarks) {
@@ -277,11 +280,11 @@ TEST(SyncRetiredTest, ASnapshotInTheMiddleOfAStepHoldsTheVersionsMarks) {
     PushStep(ps, 2, 0, block, 1.0f);
   }
   PushStep(ps, 1, 1, 0, 1.0f);
-  EXPECT_EQ(SlotOf(ps, 0).next_item_max(), 2u);
+  EXPECT_EQ(SlotOf(ps, 0).next_sequence_max(), 2u);
   const auto result = ps.Snapshot(MakeTempDir(), 1);
   ASSERT_EQ(result.replies.size(), 2u);
-  EXPECT_EQ(result.replies[0].slot(0).next_item_min(), 1u);
-  EXPECT_EQ(result.replies[0].slot(0).next_item_max(), 1u);
+  EXPECT_EQ(result.replies[0].slot(0).next_sequence_min(), 1u);
+  EXPECT_EQ(result.replies[0].slot(0).next_sequence_max(), 1u);
 }
 
 TEST(SyncRetiredTest, ASnapshotOfAVersionThatNobodyBringsIsRefused) {
@@ -355,8 +358,8 @@ TEST(SyncRetiredTest, AReturnedSlotFinishesTheStepThatWaitsForIt) {
   EXPECT_EQ(ps.Latest(0).version, 1u);
   ASSERT_TRUE(ps.SetSlot(0, 2, false).ok());
   // Block 0 is at 1 without the slot; block 1 is at 0 and expects it.
-  EXPECT_EQ(SlotOf(ps, 0).next_item_min(), 0u);
-  EXPECT_EQ(SlotOf(ps, 0).next_item_max(), 1u);
+  EXPECT_EQ(SlotOf(ps, 0).next_sequence_min(), 0u);
+  EXPECT_EQ(SlotOf(ps, 0).next_sequence_max(), 1u);
   PushStep(ps, 1, 0, 1, 1.0f);
   PushStep(ps, 2, 0, 1, 1.0f);
   EXPECT_EQ(ps.Latest(1).version, 0u);
@@ -379,7 +382,7 @@ TEST(SyncRetiredTest, AReturnedSlotSkipsAStepThatHasPassedIt) {
   PushStep(ps, 1, 0, 0, 1.0f);
   PushStep(ps, 1, 0, 1, 1.0f);
   ASSERT_TRUE(ps.SetSlot(0, 2, false).ok());
-  EXPECT_EQ(SlotOf(ps, 0).next_item_min(), 1u);
+  EXPECT_EQ(SlotOf(ps, 0).next_sequence_min(), 1u);
   PushStep(ps, 1, 1, 0, 1.0f);
   EXPECT_EQ(ps.Latest(0).version, 1u);  // it is waited for again
   PushStep(ps, 0, 1, 0, 3.0f, 2);
@@ -431,7 +434,7 @@ class Simulation {
     uint32_t generation = 1;
     bool retired = false;
     int untold = 0;  // shards that do not know yet
-    uint64_t item = 0;
+    uint64_t sequence = 0;
     std::vector<std::shared_ptr<StoreTester::PullResult>> pulls;
     bool here = false;
     std::vector<int> unpushed;  // shard * 8 + block
@@ -447,8 +450,8 @@ class Simulation {
     StoreTester& ps = *shards_[--worker.untold];
     ASSERT_TRUE(ps.SetSlot(w, worker.generation, worker.retired).ok());
     if (worker.untold == 0 && !worker.retired) {
-      worker.item = std::min(SlotOf(*shards_[0], w).next_item_min(),
-                             SlotOf(*shards_[1], w).next_item_min());
+      worker.sequence = std::min(SlotOf(*shards_[0], w).next_sequence_min(),
+                                 SlotOf(*shards_[1], w).next_sequence_min());
     }
   }
 
@@ -457,7 +460,7 @@ class Simulation {
     for (int s = 0; s < 2; ++s) {
       for (int b = 0; b < shards_[s]->block_count(); ++b) {
         worker.pulls.push_back(
-            shards_[s]->Pull(w, b, VersionWant(worker.item / PerStep(w))));
+            shards_[s]->Pull(w, b, VersionWant(worker.sequence / PerStep(w))));
         worker.unpushed.push_back(s * 8 + b);
       }
     }
@@ -477,8 +480,8 @@ class Simulation {
     const int at = worker.unpushed.back();
     const auto slots = static_cast<uint64_t>(workers_.size());
     GradientChunk chunk = shards_[at / 8]->Chunk(
-        w, worker.item, at % 8, worker.item / PerStep(w),
-        static_cast<uint32_t>(w + (worker.item % PerStep(w)) * slots));
+        w, worker.sequence, at % 8, worker.sequence / PerStep(w),
+        static_cast<uint32_t>(w + (worker.sequence % PerStep(w)) * slots));
     chunk.mutable_sender()->set_generation(worker.generation);
     const auto receipt = shards_[at / 8]->PushConstant(chunk, 1.0f);
     ASSERT_TRUE(receipt.ok()) << receipt.status();
@@ -488,7 +491,7 @@ class Simulation {
     }
     worker.unpushed.pop_back();
     if (worker.unpushed.empty()) {
-      ++worker.item;
+      ++worker.sequence;
       worker.pulls.clear();
       worker.here = false;
       if (random_() % 6 == 0) {

@@ -19,7 +19,7 @@ namespace {
 
 using absl::StatusCode;
 
-INSTANTIATE_TEST_SUITE_P(Sync, UpdateModeContract,
+INSTANTIATE_TEST_SUITE_P(Sync, ConsistencyContract,
                          testing::Values("sync { contributions: 1 }"));
 
 // One slot per contribution; blocks of 64.
@@ -116,7 +116,7 @@ TEST(SyncModeTest, DefersOverTheBoundButNeverTheOneAtTheCursor) {
 TEST(SyncModeTest, TheFirstResultOfAContributionWins) {
   StoreTester ps(Job(2));
   ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0, 0), 1.0f).ok());
-  // Slot 1 computed contribution 0 too; its item counts as done.
+  // Slot 1 computed contribution 0, too: its push counts as done.
   EXPECT_EQ(ps.PushConstant(ps.Chunk(1, 0, 0, 0, 0), 1.0f)->outcome(),
             Receipt::DUPLICATE);
   EXPECT_EQ(ps.PushConstant(ps.Chunk(1, 1, 0, 0, 1), 3.0f)->outcome(),
@@ -134,7 +134,7 @@ TEST(SyncModeTest, AResultThatComesAfterItsStepIsADuplicate) {
   ASSERT_TRUE(late.ok()) << late.status();
   EXPECT_EQ(late->outcome(), Receipt::DUPLICATE);
   EXPECT_EQ(ps.Values(0)[0], -0.25f);
-  // Slot 1 goes on with its next item.
+  // Slot 1 goes on with its next contribution.
   ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 2, 0, 1, 0), 1.0f).ok());
   EXPECT_EQ(ps.PushConstant(ps.Chunk(1, 1, 0, 1, 1), 3.0f)->outcome(),
             Receipt::ACCEPTED);
@@ -306,8 +306,8 @@ TEST(SyncModeTest, ASnapshotFreezesEachBlockAtTheVersion) {
   push(0, 1);
   ASSERT_EQ(replies.size(), 1u);  // FROZEN as block 1 reached version 1
   EXPECT_TRUE(replies[0].frozen());
-  EXPECT_EQ(replies[0].slot(0).next_item_min(), 1u);
-  EXPECT_EQ(replies[0].slot(0).next_item_max(), 1u);
+  EXPECT_EQ(replies[0].slot(0).next_sequence_min(), 1u);
+  EXPECT_EQ(replies[0].slot(0).next_sequence_max(), 1u);
   push(1, 0);
   push(1, 1);
   write();
@@ -325,7 +325,7 @@ TEST(SyncModeTest, ASnapshotFreezesEachBlockAtTheVersion) {
   EXPECT_TRUE(ps.Snapshot(dir, 2).error.ok());
 }
 
-// Of two workers one ended with its second item on block 0 alone.
+// Of two workers one ended with its second contribution on block 0 alone.
 TEST(SyncModeTest, ASnapshotOfTheVersionThatOneBlockHasLeft) {
   StoreTester ps(Job(2));
   const auto push = [&](int m, uint64_t step, int block) {
@@ -383,7 +383,7 @@ TEST(SyncModeTest, ASnapshotInTheMiddleOfAStepHoldsTheVersionsMarks) {
   ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 1, 0, 1, 0), 1.0f).ok());
   const auto result = ps.Snapshot(MakeTempDir(), 1);
   ASSERT_EQ(result.replies.size(), 2u);
-  EXPECT_EQ(result.replies[0].slot(0).next_item_max(), 1u);
+  EXPECT_EQ(result.replies[0].slot(0).next_sequence_max(), 1u);
 }
 
 }  // namespace

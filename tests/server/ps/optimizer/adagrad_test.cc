@@ -1,26 +1,27 @@
 #include "server/ps/optimizer/adagrad.h"
 
-#include "tests/server/ps/optimizer/rule_suite.h"
+#include "tests/server/ps/optimizer/optimizer_suite.h"
 
 namespace weir {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Adagrad, RuleSuite, GoldenCases("adagrad_"), CaseName);
+INSTANTIATE_TEST_SUITE_P(Adagrad, OptimizerSuite, GoldenCases("adagrad_"),
+                         CaseName);
 
 TEST(AdagradTest, StartsFromTheInitialAccumulator) {
-  EXPECT_EQ(MakeRule("adagrad { initial_accumulator: 0.5 }")->slots(),
-            (std::vector<SlotSpec>{{"sum", 0.5f}}));
+  EXPECT_EQ(MakeOptimizer("adagrad { initial_accumulator: 0.5 }")->state(),
+            (std::vector<StateSpec>{{"sum", 0.5f}}));
 }
 
 TEST(AdagradTest, NamesTheBadField) {
-  EXPECT_EQ(RuleError("adagrad { lr_decay: -1 }"),
+  EXPECT_EQ(OptimizerError("adagrad { lr_decay: -1 }"),
             "optimizer.adagrad.lr_decay: -1 is not a finite number >= 0");
-  EXPECT_EQ(RuleError("adagrad { weight_decay: -1 }"),
+  EXPECT_EQ(OptimizerError("adagrad { weight_decay: -1 }"),
             "optimizer.adagrad.weight_decay: -1 is not a finite number >= 0");
-  EXPECT_EQ(RuleError("adagrad { initial_accumulator: -1 }"),
+  EXPECT_EQ(OptimizerError("adagrad { initial_accumulator: -1 }"),
             "optimizer.adagrad.initial_accumulator: -1 is not a finite number "
             ">= 0");
-  EXPECT_EQ(RuleError("adagrad { epsilon: 1e39 }"),
+  EXPECT_EQ(OptimizerError("adagrad { epsilon: 1e39 }"),
             "optimizer.adagrad.epsilon: 1e+39 is not a finite number >= 0");
 }
 

@@ -2,12 +2,12 @@
 
 #include <cmath>
 
-#include "tests/server/ps/optimizer/rule_suite.h"
+#include "tests/server/ps/optimizer/optimizer_suite.h"
 
 namespace weir {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Ftrl, RuleSuite, GoldenCases("ftrl_"), CaseName);
+INSTANTIATE_TEST_SUITE_P(Ftrl, OptimizerSuite, GoldenCases("ftrl_"), CaseName);
 
 struct FtrlOptions {
   double power = 0.5, n0 = 0.1, l1 = 0, l2 = 0, shrinkage = 0, beta = 0;
@@ -34,10 +34,11 @@ double Reference(const FtrlOptions& o, double lr, int element, double w) {
 
 void ExpectFollows(const std::string& spec, const FtrlOptions& options) {
   const double lr = 0.05;
-  const auto rule = MakeRule(spec);
-  RuleState state = MakeState(*rule, GoldenStart());
+  const auto optimizer = MakeOptimizer(spec);
+  OptimizerState state = MakeState(*optimizer, GoldenStart());
   for (int t = 0; t < kGoldenSteps; ++t) {
-    Step(*rule, {static_cast<uint64_t>(t), lr, {}}, GoldenGradient(t), &state);
+    Step(*optimizer, {static_cast<uint64_t>(t), lr, {}}, GoldenGradient(t),
+         &state);
   }
   double error = 0;
   double path = 0;
@@ -61,10 +62,11 @@ TEST(FtrlTest, FollowsTheClosedFormInDouble) {
 }
 
 TEST(FtrlTest, ShrinksBothSignsToZeroBelowL1) {
-  const auto rule = MakeRule("ftrl { l1: 10 initial_accumulator: 1 }");
-  RuleState state = MakeState(*rule, {0.0f, 0.0f, 0.0f, 0.0f});
+  const auto optimizer =
+      MakeOptimizer("ftrl { l1: 10 initial_accumulator: 1 }");
+  OptimizerState state = MakeState(*optimizer, {0.0f, 0.0f, 0.0f, 0.0f});
   const float gradient[] = {9.0f, -9.0f, 12.0f, -12.0f};
-  Step(*rule, {0, 1.0, {}}, gradient, &state);
+  Step(*optimizer, {0, 1.0, {}}, gradient, &state);
   EXPECT_EQ(state.values[0], 0.0f);
   EXPECT_EQ(state.values[1], 0.0f);
   EXPECT_FLOAT_EQ(state.values[2], -2.0f / std::sqrt(145.0f));
@@ -72,27 +74,27 @@ TEST(FtrlTest, ShrinksBothSignsToZeroBelowL1) {
 }
 
 TEST(FtrlTest, ChangesNothingAtLearningRateZero) {
-  const auto rule = MakeRule("ftrl {}");
-  RuleState state = MakeState(*rule, {1.0f});
-  const RuleState before = state;
+  const auto optimizer = MakeOptimizer("ftrl {}");
+  OptimizerState state = MakeState(*optimizer, {1.0f});
+  const OptimizerState before = state;
   const float gradient = 2.0f;
-  Step(*rule, {5, 0.0, {}}, &gradient, &state);
+  Step(*optimizer, {5, 0.0, {}}, &gradient, &state);
   EXPECT_EQ(state, before);
 }
 
 TEST(FtrlTest, NamesTheBadField) {
-  EXPECT_EQ(RuleError("ftrl { learning_rate_power: 0.5 }"),
+  EXPECT_EQ(OptimizerError("ftrl { learning_rate_power: 0.5 }"),
             "optimizer.ftrl.learning_rate_power: 0.5 is not in [-10, 0]");
-  EXPECT_EQ(RuleError("ftrl { initial_accumulator: -1 }"),
+  EXPECT_EQ(OptimizerError("ftrl { initial_accumulator: -1 }"),
             "optimizer.ftrl.initial_accumulator: -1 is not a finite number "
             ">= 0");
-  EXPECT_EQ(RuleError("ftrl { l1: -1 }"),
+  EXPECT_EQ(OptimizerError("ftrl { l1: -1 }"),
             "optimizer.ftrl.l1: -1 is not a finite number >= 0");
-  EXPECT_EQ(RuleError("ftrl { l2: -1 }"),
+  EXPECT_EQ(OptimizerError("ftrl { l2: -1 }"),
             "optimizer.ftrl.l2: -1 is not a finite number >= 0");
-  EXPECT_EQ(RuleError("ftrl { l2_shrinkage: -1 }"),
+  EXPECT_EQ(OptimizerError("ftrl { l2_shrinkage: -1 }"),
             "optimizer.ftrl.l2_shrinkage: -1 is not a finite number >= 0");
-  EXPECT_EQ(RuleError("ftrl { beta: -1 }"),
+  EXPECT_EQ(OptimizerError("ftrl { beta: -1 }"),
             "optimizer.ftrl.beta: -1 is not a finite number >= 0");
 }
 

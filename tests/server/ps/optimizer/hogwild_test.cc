@@ -6,7 +6,7 @@
 
 #include "common/math/half.h"
 #include "common/math/simd.h"
-#include "tests/server/ps/optimizer/rule_suite.h"
+#include "tests/server/ps/optimizer/optimizer_suite.h"
 
 namespace weir {
 namespace {
@@ -16,7 +16,7 @@ TEST(HogwildTest, LosesWholeAdditionsAtMost) {
   constexpr size_t kCount = 4099;
   constexpr int kThreads = 4;
   constexpr int kSteps = 200;
-  const auto rule = MakeRule("sgd {}");
+  const auto optimizer = MakeOptimizer("sgd {}");
   std::vector<float> values(kCount, 0.0f);
   const std::vector<float> gradient(kCount, -1.0f);
   std::vector<char> seen(kCount * 2);
@@ -24,8 +24,9 @@ TEST(HogwildTest, LosesWholeAdditionsAtMost) {
   for (int k = 0; k < kThreads; ++k) {
     threads.emplace_back([&] {
       for (uint64_t t = 0; t < kSteps; ++t) {
-        rule->Apply({t, 1.0, {}}, values.data(), nullptr,
-                    reinterpret_cast<const char*>(gradient.data()), kCount);
+        optimizer->Apply({t, 1.0, {}}, values.data(), nullptr,
+                         reinterpret_cast<const char*>(gradient.data()),
+                         kCount);
       }
     });
   }
@@ -43,21 +44,21 @@ TEST(HogwildTest, LosesWholeAdditionsAtMost) {
   }
 }
 
-TEST(HogwildTest, KeepsSlotsFiniteUnderRaces) {
+TEST(HogwildTest, KeepsStateFiniteUnderRaces) {
   SetSimdLevelForTest(SimdLevel::kBaseline);  // 16 bytes: TSan would see it
   for (const std::string spec :
        {"sgd { momentum: 0.9 }", "adagrad {}",
         "rmsprop { centered: true momentum: 0.5 epsilon: 0.1 }", "adadelta {}",
         "adam { amsgrad: true }", "adamw {}", "ftrl {}",
         "ftrl { learning_rate_power: -0.6 }", "moving_average 0.1"}) {
-    const auto rule = MakeRule(spec);
-    RuleState state = MakeState(*rule, GoldenStart());
+    const auto optimizer = MakeOptimizer(spec);
+    OptimizerState state = MakeState(*optimizer, GoldenStart());
     std::vector<std::thread> threads;
     for (int k = 0; k < 2; ++k) {
       threads.emplace_back([&] {
         for (int t = 0; t < kGoldenSteps; ++t) {
-          Step(*rule, {static_cast<uint64_t>(t), 0.001, {}}, GoldenGradient(t),
-               &state);
+          Step(*optimizer, {static_cast<uint64_t>(t), 0.001, {}},
+               GoldenGradient(t), &state);
         }
       });
     }

@@ -1,6 +1,6 @@
 #include "server/ps/optimizer/optimizer.h"
 
-#include "tests/server/ps/optimizer/rule_suite.h"
+#include "tests/server/ps/optimizer/optimizer_suite.h"
 
 namespace weir {
 namespace {
@@ -8,13 +8,13 @@ namespace {
 TEST(OptimizerTest, MakesEveryMember) {
   for (const std::string name :
        {"sgd", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "ftrl"}) {
-    EXPECT_EQ(MakeRule(name + " {}")->name(), name);
+    EXPECT_EQ(MakeOptimizer(name + " {}")->name(), name);
   }
-  EXPECT_EQ(MakeRule("moving_average 0.5")->name(), "moving_average");
+  EXPECT_EQ(MakeOptimizer("moving_average 0.5")->name(), "moving_average");
 }
 
 TEST(OptimizerTest, AsksForAKind) {
-  EXPECT_EQ(RuleError(""),
+  EXPECT_EQ(OptimizerError(""),
             "optimizer: no kind is set; choose one of sgd, adagrad, rmsprop, "
             "adadelta, adam, adamw, ftrl, for example \"optimizer { sgd {} "
             "}\"");
@@ -23,11 +23,11 @@ TEST(OptimizerTest, AsksForAKind) {
 TEST(OptimizerTest, TakesAWeightDecayThatCameWithThePush) {
   for (const std::string name :
        {"sgd", "adagrad", "rmsprop", "adadelta", "adam", "adamw"}) {
-    const auto own = MakeRule(name + " { weight_decay: 0.25 }");
-    const auto other = MakeRule(name + " { weight_decay: 0.5 }");
-    RuleState expected = MakeState(*own, GoldenStart());
-    RuleState replaced = MakeState(*other, GoldenStart());
-    RuleState kept = MakeState(*other, GoldenStart());
+    const auto own = MakeOptimizer(name + " { weight_decay: 0.25 }");
+    const auto other = MakeOptimizer(name + " { weight_decay: 0.5 }");
+    OptimizerState expected = MakeState(*own, GoldenStart());
+    OptimizerState replaced = MakeState(*other, GoldenStart());
+    OptimizerState kept = MakeState(*other, GoldenStart());
     Step(*own, {0, 0.1, {}}, GoldenGradient(0), &expected);
     Step(*other, {0, 0.1, 0.25}, GoldenGradient(0), &replaced);
     Step(*other, {0, 0.1, {}}, GoldenGradient(0), &kept);

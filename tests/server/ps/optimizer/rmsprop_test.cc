@@ -1,18 +1,19 @@
 #include "server/ps/optimizer/rmsprop.h"
 
-#include "tests/server/ps/optimizer/rule_suite.h"
+#include "tests/server/ps/optimizer/optimizer_suite.h"
 
 namespace weir {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(RmsProp, RuleSuite, GoldenCases("rmsprop_"), CaseName);
+INSTANTIATE_TEST_SUITE_P(RmsProp, OptimizerSuite, GoldenCases("rmsprop_"),
+                         CaseName);
 
-TEST(RmsPropTest, KeepsTheSlotsThatItsOptionsNeed) {
+TEST(RmsPropTest, KeepsTheStateThatItsOptionsNeed) {
   const auto names = [](const std::string& spec) {
     std::string out;
-    const auto rule = MakeRule(spec);
-    for (const SlotSpec& slot : rule->slots()) {
-      out += slot.name + " ";
+    const auto optimizer = MakeOptimizer(spec);
+    for (const StateSpec& state : optimizer->state()) {
+      out += state.name + " ";
     }
     return out;
   };
@@ -24,21 +25,22 @@ TEST(RmsPropTest, KeepsTheSlotsThatItsOptionsNeed) {
 }
 
 TEST(RmsPropTest, TakesAMomentumWhereOneIsKept) {
-  EXPECT_TRUE(
-      MakeRule("rmsprop { momentum: 0.1 }")->CheckMomentum(0.9, "hyper").ok());
-  EXPECT_EQ(MakeRule("rmsprop {}")->CheckMomentum(0.9, "hyper").message(),
+  EXPECT_TRUE(MakeOptimizer("rmsprop { momentum: 0.1 }")
+                  ->CheckMomentum(0.9, "hyper")
+                  .ok());
+  EXPECT_EQ(MakeOptimizer("rmsprop {}")->CheckMomentum(0.9, "hyper").message(),
             "hyper.momentum: rmsprop was declared with momentum 0 and keeps "
             "none; declare it with the largest momentum that will come");
 }
 
 TEST(RmsPropTest, NamesTheBadField) {
-  EXPECT_EQ(RuleError("rmsprop { alpha: 1 }"),
+  EXPECT_EQ(OptimizerError("rmsprop { alpha: 1 }"),
             "optimizer.rmsprop.alpha: 1 is not in [0, 1)");
-  EXPECT_EQ(RuleError("rmsprop { epsilon: -1 }"),
+  EXPECT_EQ(OptimizerError("rmsprop { epsilon: -1 }"),
             "optimizer.rmsprop.epsilon: -1 is not a finite number >= 0");
-  EXPECT_EQ(RuleError("rmsprop { weight_decay: -1 }"),
+  EXPECT_EQ(OptimizerError("rmsprop { weight_decay: -1 }"),
             "optimizer.rmsprop.weight_decay: -1 is not a finite number >= 0");
-  EXPECT_EQ(RuleError("rmsprop { momentum: -1 }"),
+  EXPECT_EQ(OptimizerError("rmsprop { momentum: -1 }"),
             "optimizer.rmsprop.momentum: -1 is not a finite number >= 0");
 }
 

@@ -2,50 +2,50 @@
 
 #include <cmath>
 
-#include "tests/server/ps/optimizer/rule_suite.h"
+#include "tests/server/ps/optimizer/optimizer_suite.h"
 
 namespace weir {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Sgd, RuleSuite, GoldenCases("sgd_"), CaseName);
+INSTANTIATE_TEST_SUITE_P(Sgd, OptimizerSuite, GoldenCases("sgd_"), CaseName);
 
 TEST(SgdTest, KeepsABufferOnlyWithMomentum) {
-  EXPECT_TRUE(MakeRule("sgd {}")->slots().empty());
-  EXPECT_EQ(MakeRule("sgd { momentum: 0.5 }")->slots(),
-            (std::vector<SlotSpec>{{"momentum", 0.0f}}));
+  EXPECT_TRUE(MakeOptimizer("sgd {}")->state().empty());
+  EXPECT_EQ(MakeOptimizer("sgd { momentum: 0.5 }")->state(),
+            (std::vector<StateSpec>{{"momentum", 0.0f}}));
 }
 
 TEST(SgdTest, IgnoresTheBufferAndDampeningAtStepZero) {
-  const auto rule = MakeRule("sgd { momentum: 0.5 dampening: 0.25 }");
-  RuleState state = {{1.0f}, {{99.0f}}};
+  const auto optimizer = MakeOptimizer("sgd { momentum: 0.5 dampening: 0.25 }");
+  OptimizerState state = {{1.0f}, {{99.0f}}};
   const float gradient = 2.0f;
-  Step(*rule, {0, 0.5, {}}, &gradient, &state);
-  EXPECT_EQ(state, (RuleState{{0.0f}, {{2.0f}}}));
-  Step(*rule, {1, 0.5, {}}, &gradient, &state);
+  Step(*optimizer, {0, 0.5, {}}, &gradient, &state);
+  EXPECT_EQ(state, (OptimizerState{{0.0f}, {{2.0f}}}));
+  Step(*optimizer, {1, 0.5, {}}, &gradient, &state);
   // b = 0.5 * 2 + 0.75 * 2
-  EXPECT_EQ(state, (RuleState{{-1.25f}, {{2.5f}}}));
+  EXPECT_EQ(state, (OptimizerState{{-1.25f}, {{2.5f}}}));
 }
 
 TEST(SgdTest, TakesAMomentumWhereOneIsKept) {
-  const auto rule = MakeRule("sgd { momentum: 0.5 }");
-  EXPECT_TRUE(rule->CheckMomentum(0, "hyper").ok());
-  EXPECT_TRUE(rule->CheckMomentum(2, "hyper").ok());
-  EXPECT_EQ(rule->CheckMomentum(-1, "hyper").message(),
+  const auto optimizer = MakeOptimizer("sgd { momentum: 0.5 }");
+  EXPECT_TRUE(optimizer->CheckMomentum(0, "hyper").ok());
+  EXPECT_TRUE(optimizer->CheckMomentum(2, "hyper").ok());
+  EXPECT_EQ(optimizer->CheckMomentum(-1, "hyper").message(),
             "hyper.momentum: -1 is not a finite number >= 0");
-  EXPECT_FALSE(rule->CheckMomentum(INFINITY, "hyper").ok());
-  EXPECT_EQ(MakeRule("sgd {}")->CheckMomentum(0.9, "hyper").message(),
+  EXPECT_FALSE(optimizer->CheckMomentum(INFINITY, "hyper").ok());
+  EXPECT_EQ(MakeOptimizer("sgd {}")->CheckMomentum(0.9, "hyper").message(),
             "hyper.momentum: sgd was declared with momentum 0 and keeps none; "
             "declare it with the largest momentum that will come");
 }
 
 TEST(SgdTest, NamesTheBadField) {
-  EXPECT_EQ(RuleError("sgd { momentum: -1 }"),
+  EXPECT_EQ(OptimizerError("sgd { momentum: -1 }"),
             "optimizer.sgd.momentum: -1 is not a finite number >= 0");
-  EXPECT_EQ(RuleError("sgd { dampening: 2 }"),
+  EXPECT_EQ(OptimizerError("sgd { dampening: 2 }"),
             "optimizer.sgd.dampening: 2 is not in [0, 1]");
-  EXPECT_EQ(RuleError("sgd { weight_decay: nan }"),
+  EXPECT_EQ(OptimizerError("sgd { weight_decay: nan }"),
             "optimizer.sgd.weight_decay: nan is not a finite number >= 0");
-  EXPECT_EQ(RuleError("sgd { nesterov: true }"),
+  EXPECT_EQ(OptimizerError("sgd { nesterov: true }"),
             "optimizer.sgd.nesterov: true needs momentum > 0 and dampening 0, "
             "but they are 0 and 0");
 }

@@ -104,11 +104,11 @@ TEST(ShardPlanTest, GivesSlotsOnlyToBlocksThatUseThem) {
       "        schedule { learning_rate: 1 } }"
       "update { async {} }");
   const auto plan = *ShardPlan::Create(declaration, 0, kMemory);
-  EXPECT_EQ(plan->slot_names(), std::vector<std::string>{"momentum"});
-  EXPECT_FALSE(plan->blocks()[0].uses_slot[0]);
-  EXPECT_TRUE(plan->blocks()[2].uses_slot[0]);
-  EXPECT_FALSE(plan->blocks()[3].uses_slot[0]);
-  EXPECT_EQ(plan->blocks()[3].segments[0].rule, nullptr);  // rate 0
+  EXPECT_EQ(plan->state_names(), std::vector<std::string>{"momentum"});
+  EXPECT_FALSE(plan->blocks()[0].uses_state[0]);
+  EXPECT_TRUE(plan->blocks()[2].uses_state[0]);
+  EXPECT_FALSE(plan->blocks()[3].uses_state[0]);
+  EXPECT_EQ(plan->blocks()[3].segments[0].optimizer, nullptr);  // rate 0
 }
 
 }  // namespace

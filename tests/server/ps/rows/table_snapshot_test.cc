@@ -53,10 +53,11 @@ struct Shards {
 
   int count() const { return static_cast<int>(testers.size()); }
 
-  // Item `item`: a gradient of each id in [begin, end), times `spread`.
-  void Update(uint64_t item, uint64_t begin, uint64_t end) {
+  // Sequence number `sequence`: a gradient of each id in [begin, end), times
+  // `spread`.
+  void Update(uint64_t sequence, uint64_t begin, uint64_t end) {
     for (int s = 0; s < count(); ++s) {
-      UpdateChunk chunk = Piece(*testers[s], 0, item, version);
+      PushRowsChunk chunk = Piece(*testers[s], 0, sequence, version);
       std::vector<float> gradients;
       for (uint32_t table = 0;
            table < static_cast<uint32_t>(declaration.table_size()); ++table) {
@@ -66,7 +67,7 @@ struct Shards {
           if (ShardOfId(i * 7, count()) == s) {
             ids.push_back(i * 7);
             for (uint32_t k = 0; k < dim; ++k) {
-              gradients.push_back(UnitFloat(Philox(item, table, i)[k % 4]) -
+              gradients.push_back(UnitFloat(Philox(sequence, table, i)[k % 4]) -
                                   0.5f);
             }
           }
@@ -116,7 +117,7 @@ struct Shards {
           },
           [](const std::function<void()>& work) { work(); });
       EXPECT_EQ(replies.size(), 2u);
-      EXPECT_EQ(replies[0].slot(0).next_item_max(),
+      EXPECT_EQ(replies[0].slot(0).next_sequence_max(),
                 version - declaration.base_version());
       files.push_back(replies.back().file());
       tables.push_back(files.back().tables());
@@ -293,9 +294,10 @@ TEST(TableSnapshotTest, AgesOfTheVersionBeforeAreThoseOfThatVersion) {
       WithTables("sync { contributions: 1 }", 1, "expiry { steps: 3 }");
   Shards job(declaration);
   StoreTester& tester = *job.testers[0];
-  for (uint64_t item = 0; item < 2; ++item) {
-    job.Update(item, item * 10, item * 10 + 10);
-    ASSERT_TRUE(tester.PushConstant(tester.Chunk(0, item, 0, item), 1.0f).ok());
+  for (uint64_t sequence = 0; sequence < 2; ++sequence) {
+    job.Update(sequence, sequence * 10, sequence * 10 + 10);
+    ASSERT_TRUE(
+        tester.PushConstant(tester.Chunk(0, sequence, 0, sequence), 1.0f).ok());
   }
   SnapshotRequest request;
   *request.mutable_sender() = tester.SenderOf(0, 0);
@@ -337,8 +339,8 @@ TEST(TableSnapshotTest, AnIncrementOfAHundredthOfTheRowsIsAsSmall) {
   declaration.mutable_table(0)->set_dim(16);
   declaration.mutable_table(0)->mutable_optimizer()->mutable_adagrad();
   Shards job(declaration);
-  for (uint64_t item = 0; item < 20; ++item) {
-    job.Update(item, item * 1000, (item + 1) * 1000);
+  for (uint64_t sequence = 0; sequence < 20; ++sequence) {
+    job.Update(sequence, sequence * 1000, (sequence + 1) * 1000);
   }
   job.Update(20, 0, 1);  // the last one before a full file counts as touched
   const TableFile full = job.Save(dir, "ckpt-1")[0];
@@ -466,16 +468,17 @@ TEST(TableSnapshotTest, SyncWritesTheVersionThatWasAskedFor) {
       },
       [](const std::function<void()>& run) { run(); });
   std::map<uint64_t, std::vector<float>> at_two;
-  for (uint64_t item = 0; item < 3; ++item) {
-    job.Update(item, 0, 50);
-    ASSERT_TRUE(tester.PushConstant(tester.Chunk(0, item, 0, item), 1.0f).ok());
-    if (item == 1) {
+  for (uint64_t sequence = 0; sequence < 3; ++sequence) {
+    job.Update(sequence, 0, 50);
+    ASSERT_TRUE(
+        tester.PushConstant(tester.Chunk(0, sequence, 0, sequence), 1.0f).ok());
+    if (sequence == 1) {
       at_two = job.Rows();
     }
   }
   ASSERT_EQ(replies.size(), 2u);
-  EXPECT_EQ(replies[0].slot(0).next_item_min(), 2u);
-  EXPECT_EQ(replies[0].slot(0).next_item_max(), 2u);
+  EXPECT_EQ(replies[0].slot(0).next_sequence_min(), 2u);
+  EXPECT_EQ(replies[0].slot(0).next_sequence_max(), 2u);
   Manifest manifest;
   manifest.set_format(kManifestFormat);
   manifest.set_name("ckpt-2");
@@ -495,9 +498,9 @@ TEST(TableSnapshotTest, SyncWritesTheVersionBeforeItsOwn) {
   declaration.set_slot_count(2);
   Shards job(declaration);
   StoreTester& tester = *job.testers[0];
-  const auto step = [&](uint64_t item, uint64_t id, float gradient) {
+  const auto step = [&](uint64_t sequence, uint64_t id, float gradient) {
     for (const int m : {0, 1}) {
-      UpdateChunk chunk = Piece(tester, m, item, item, m);
+      PushRowsChunk chunk = Piece(tester, m, sequence, sequence, m);
       *chunk.add_list() = ListOf(0, {7 * id, 7 * id + 7});
       *chunk.add_list() = ListOf(1, {7 * id});
       ASSERT_EQ(
@@ -531,7 +534,8 @@ TEST(TableSnapshotTest, SyncWritesTheVersionBeforeItsOwn) {
   StoreTester& other = *after.testers[0];
   ASSERT_TRUE(other.SetSlot(1, 1, false).ok());
   for (const int m : {0, 1}) {
-    UpdateChunk chunk = Piece(other, m, 0, other.declaration.base_version(), m);
+    PushRowsChunk chunk =
+        Piece(other, m, 0, other.declaration.base_version(), m);
     *chunk.add_list() = ListOf(0, {14, 21});
     *chunk.add_list() = ListOf(1, {14});
     ASSERT_EQ(OutcomeOf(Apply(other, chunk, std::vector<float>(5, 0.5f + m))),

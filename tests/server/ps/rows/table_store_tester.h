@@ -25,7 +25,7 @@ inline IdList ListOf(uint32_t table, const std::vector<uint64_t>& ids,
 // A lookup that may be parked.
 struct LookupResult {
   bool done = false;
-  absl::StatusOr<LookedUp> answer = absl::UnknownError("not answered");
+  absl::StatusOr<PulledRows> answer = absl::UnknownError("not answered");
 
   std::vector<float> rows() const {
     const auto* floats = answer->rows.data();
@@ -34,18 +34,18 @@ struct LookupResult {
 };
 
 inline std::shared_ptr<LookupResult> LookUp(StoreTester& tester,
-                                            LookupChunk request) {
+                                            PullRowsChunk request) {
   auto result = std::make_shared<LookupResult>();
-  tester.store->Lookup(request, [result](absl::StatusOr<LookedUp> answer) {
+  tester.store->PullRows(request, [result](absl::StatusOr<PulledRows> answer) {
     result->done = true;
     result->answer = std::move(answer);
   });
   return result;
 }
 
-inline LookupChunk Request(const StoreTester& tester, int slot,
-                           const IdList& list, const Want& want) {
-  LookupChunk request;
+inline PullRowsChunk Request(const StoreTester& tester, int slot,
+                             const IdList& list, const Want& want) {
+  PullRowsChunk request;
   *request.mutable_sender() = tester.SenderOf(slot);
   *request.mutable_want() = want;
   *request.add_list() = list;
@@ -57,35 +57,36 @@ inline LookupChunk Request(const StoreTester& tester, int slot,
 inline std::vector<float> Rows(StoreTester& tester,
                                const std::vector<uint64_t>& ids,
                                uint32_t table = 0) {
-  LookupChunk request = Request(tester, 0, ListOf(table, ids), LatestWant());
+  PullRowsChunk request = Request(tester, 0, ListOf(table, ids), LatestWant());
   request.mutable_sender()->set_generation(0);
   request.set_train(false);
   return LookUp(tester, request)->rows();
 }
 
 // One piece of an update; `contribution` is the sync index.
-inline UpdateChunk Piece(const StoreTester& tester, int slot, uint64_t item,
-                         uint64_t base_version, uint32_t contribution = 0) {
-  UpdateChunk chunk;
+inline PushRowsChunk Piece(const StoreTester& tester, int slot,
+                           uint64_t sequence, uint64_t base_version,
+                           uint32_t contribution = 0) {
+  PushRowsChunk chunk;
   *chunk.mutable_sender() = tester.SenderOf(slot);
-  chunk.mutable_push()->set_item(item);
+  chunk.mutable_push()->set_sequence(sequence);
   chunk.mutable_push()->set_base_version(base_version);
-  chunk.mutable_push()->set_contribution(contribution);
+  chunk.mutable_push()->set_index_in_step(contribution);
   chunk.set_last(true);
   return chunk;
 }
 
 struct UpdateResult {
   bool done = false;
-  absl::StatusOr<UpdateReply> reply = absl::UnknownError("not answered");
+  absl::StatusOr<PushRowsReply> reply = absl::UnknownError("not answered");
 };
 
 // A whole update of one piece.
 inline std::shared_ptr<UpdateResult> Apply(
-    StoreTester& tester, const UpdateChunk& chunk,
+    StoreTester& tester, const PushRowsChunk& chunk,
     const std::vector<float>& gradients) {
   auto result = std::make_shared<UpdateResult>();
-  RowUpdate update(tester.store.get());
+  RowPush update(tester.store.get());
   if (absl::Status status =
           update.Add(chunk, MakePayload(gradients, 0, chunk.encoding()));
       !status.ok()) {
@@ -93,7 +94,7 @@ inline std::shared_ptr<UpdateResult> Apply(
     result->reply = std::move(status);
     return result;
   }
-  update.Apply([result](absl::StatusOr<UpdateReply> reply) {
+  update.Apply([result](absl::StatusOr<PushRowsReply> reply) {
     result->done = true;
     result->reply = std::move(reply);
   });

@@ -19,6 +19,7 @@
 #include "common/math/random.h"
 #include "gtest/gtest.h"
 #include "proto/ps.grpc.pb.h"
+#include "proto/wire/wire_version.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {
@@ -42,9 +43,9 @@ struct PlainClient {
   std::unique_ptr<ParameterServer::Stub> stub;
 };
 
-GradientChunk WithGradient(const LoopbackPs& ps, uint64_t item, int block,
+GradientChunk WithGradient(const LoopbackPs& ps, uint64_t sequence, int block,
                            float value) {
-  GradientChunk chunk = ps.Chunk(0, item, block);
+  GradientChunk chunk = ps.Chunk(0, sequence, block);
   const std::vector<float> gradient(ps.elements(block), value);
   chunk.set_payload(BytesOf(gradient).data(), BytesOf(gradient).size());
   return chunk;
@@ -172,7 +173,7 @@ TEST(ParameterServiceTest, WritesDoneStillGetsTheAnswersThatArePending) {
       WaitUntil([&] { return ps.store->GetStatus().waits_parked() == 1; }));
   GradientChunk other = WithGradient(ps, 0, 0, 3.0f);
   other.mutable_sender()->set_slot(1);
-  other.mutable_push()->set_contribution(1);
+  other.mutable_push()->set_index_in_step(1);
   PushReply reply;
   auto second = Context();
   auto writer = client.stub->Push(second.get(), &reply);
@@ -212,6 +213,29 @@ TEST(ParameterServiceTest, AnOversizedMessageIsRefusedAndThePsLives) {
   EXPECT_EQ(ps.Values(0), std::vector<float>(1024, 0.0f));
 }
 
+TEST(ParameterServiceTest, ACallerOfAnotherWireVersionIsRefused) {
+  LoopbackPs ps;
+  const PlainClient client(ps);
+  HelloReply reply;
+  for (const uint32_t version : {0u, kWireVersion + 1, kWireVersion}) {
+    HelloRequest request;
+    request.set_wire_version(version);
+    const grpc::Status status =
+        client.stub->Hello(Context().get(), request, &reply);
+    if (version == kWireVersion) {
+      EXPECT_TRUE(status.ok()) << status.error_message();
+      EXPECT_EQ(reply.wire_version(), kWireVersion);
+    } else {
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+      EXPECT_NE(status.error_message().find(
+                    absl::StrCat("speaks wire version ", version,
+                                 ", this process ", kWireVersion)),
+                std::string::npos)
+          << status.error_message();
+    }
+  }
+}
+
 TEST(ParameterServiceTest, NoMoreThan256RequestsWaitForAnswers) {
   LoopbackPs ps({.block_count = 1, .slot_count = 2, .sync_contributions = 2});
   const auto stream = ps.link->OpenPushPull();
@@ -238,7 +262,7 @@ TEST(ParameterServiceTest, NoMoreThan256RequestsWaitForAnswers) {
 
   const auto other = ps.link->OpenPushPull();
   GradientChunk last = ps.Chunk(1, 0, 0);
-  last.mutable_push()->set_contribution(1);
+  last.mutable_push()->set_index_in_step(1);
   ASSERT_TRUE(other->Send(last, BytesOf(ones), nullptr).ok());
   ValueChunk header;
   Payload payload;
@@ -334,7 +358,7 @@ TEST(ParameterServiceTest, BytesThatAreNoRequestForRowsEndTheCall) {
   LoopbackPs ps;
   PlainClient client(ps);
   for (const char* method :
-       {"/weir.ParameterServer/Lookup", "/weir.ParameterServer/Update"}) {
+       {"/weir.ParameterServer/PullRows", "/weir.ParameterServer/PushRows"}) {
     EXPECT_EQ(SendBytes(client.channel.get(), method, "x"),
               grpc::StatusCode::INVALID_ARGUMENT);
     // A whole message that says nothing of whom it is from.

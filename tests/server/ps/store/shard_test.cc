@@ -57,10 +57,10 @@ class Cluster {
           gradient.begin() + range.begin,
           gradient.begin() + range.begin + range.count);
       const auto receipt =
-          shards_[s]->Push(shards_[s]->Chunk(0, item_, b, 0), part);
+          shards_[s]->Push(shards_[s]->Chunk(0, sequence_, b, 0), part);
       ASSERT_TRUE(receipt.ok()) << receipt.status();
     });
-    ++item_;
+    ++sequence_;
   }
 
   std::string Checkpoint() {
@@ -85,7 +85,7 @@ class Cluster {
       }
       EXPECT_TRUE(shard->SetSlot(0, 1, false).ok());
     }
-    item_ = 0;
+    sequence_ = 0;
     return absl::OkStatus();
   }
 
@@ -101,7 +101,7 @@ class Cluster {
 
   const Layout layout_;
   std::vector<std::unique_ptr<StoreTester>> shards_;
-  uint64_t item_ = 0;
+  uint64_t sequence_ = 0;
 };
 
 std::vector<float> Gradient(int seed, size_t count) {
@@ -197,7 +197,7 @@ TEST(ShardTest, RefusesACheckpointOfOtherVariablesOrOptimizer) {
   Cluster adam(Job("adam {}", 1, 64));
   const absl::Status status = adam.Restore(dir);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(std::string(status.message()).find("slot.m"), std::string::npos);
+  EXPECT_NE(std::string(status.message()).find("state.m"), std::string::npos);
   for (const auto& spoil : std::vector<std::function<void(Declaration&)>>{
            [](Declaration& d) { d.mutable_variable(1)->set_name("z"); },
            [](Declaration& d) { d.mutable_variable(0)->set_shape(1, 12); },
@@ -216,9 +216,9 @@ TEST(ShardTest, ASnapshotIsTheFrozenStateWhilePushesGoOn) {
   const Declaration job = Job("adam {}", 1, 64);
   CountingArena arena;
   StoreTester ps(job, 0, true, &arena);
-  const auto push = [&](uint64_t item) {
+  const auto push = [&](uint64_t sequence) {
     for (int b = 0; b < ps.block_count(); ++b) {
-      ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, item, b, 0), 1.0f).ok());
+      ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, sequence, b, 0), 1.0f).ok());
     }
   };
   push(0);
@@ -238,8 +238,8 @@ TEST(ShardTest, ASnapshotIsTheFrozenStateWhilePushesGoOn) {
       },
       [&](std::function<void()> run) { write = std::move(run); });
   ASSERT_EQ(replies.size(), 1u);
-  for (uint64_t item = 1; item < 5; ++item) {
-    push(item);
+  for (uint64_t sequence = 1; sequence < 5; ++sequence) {
+    push(sequence);
   }
   // Copy on write: at most values and slots once more.
   EXPECT_LE(arena.bytes_max(), 2 * steady);

@@ -16,7 +16,7 @@ namespace weir {
 namespace {
 
 constexpr int kPushers = 4;
-constexpr uint64_t kItems = 150;
+constexpr uint64_t kContributions = 150;
 constexpr int kBlocks = 2;
 
 Declaration Job(const std::string& update) {
@@ -80,10 +80,10 @@ TEST(StoreConcurrencyTest, AsyncPullsAndSnapshotsAreNeverTorn) {
   std::atomic<int> pushing{kPushers};
   RunThreads(kPushers + 3, [&](int t) {
     if (t < kPushers) {
-      for (uint64_t item = 0; item < kItems; ++item) {
+      for (uint64_t sequence = 0; sequence < kContributions; ++sequence) {
         for (int block = 0; block < kBlocks; ++block) {
           const auto receipt =
-              ps.PushConstant(ps.Chunk(t, item, block, 0), -1.0f);
+              ps.PushConstant(ps.Chunk(t, sequence, block, 0), -1.0f);
           ASSERT_TRUE(receipt.ok());
           ASSERT_EQ(receipt->outcome(), Receipt::ACCEPTED);
         }
@@ -106,12 +106,12 @@ TEST(StoreConcurrencyTest, AsyncPullsAndSnapshotsAreNeverTorn) {
   });
   for (int block = 0; block < kBlocks; ++block) {
     const PulledBlock pulled = ps.Latest(block);
-    EXPECT_EQ(OneValue(pulled.values), float(kPushers * kItems));
+    EXPECT_EQ(OneValue(pulled.values), float(kPushers * kContributions));
   }
   const HelloReply hello = ps.store->Hello();
   for (int slot = 0; slot < kPushers; ++slot) {
-    EXPECT_EQ(hello.slot(slot).next_item_min(), kItems);
-    EXPECT_EQ(hello.slot(slot).next_item_max(), kItems);
+    EXPECT_EQ(hello.slot(slot).next_sequence_min(), kContributions);
+    EXPECT_EQ(hello.slot(slot).next_sequence_max(), kContributions);
   }
 }
 
@@ -119,9 +119,10 @@ TEST(StoreConcurrencyTest, TheSamePushFromManyThreadsCountsOnce) {
   StoreTester ps(Job("async {}"));
   std::atomic<int> accepted{0};
   RunThreads(kPushers, [&](int) {
-    for (uint64_t item = 0; item < kItems; ++item) {
+    for (uint64_t sequence = 0; sequence < kContributions; ++sequence) {
       for (;;) {
-        const auto receipt = ps.PushConstant(ps.Chunk(0, item, 0, 0), -1.0f);
+        const auto receipt =
+            ps.PushConstant(ps.Chunk(0, sequence, 0, 0), -1.0f);
         if (receipt.ok()) {
           accepted += receipt->outcome() == Receipt::ACCEPTED;
           break;
@@ -129,14 +130,14 @@ TEST(StoreConcurrencyTest, TheSamePushFromManyThreadsCountsOnce) {
       }
     }
   });
-  EXPECT_EQ(accepted, int(kItems));
-  EXPECT_EQ(OneValue(ps.Latest(0).values), float(kItems));
+  EXPECT_EQ(accepted, int(kContributions));
+  EXPECT_EQ(OneValue(ps.Latest(0).values), float(kContributions));
 }
 
 TEST(StoreConcurrencyTest, SyncWorkersStepTogether) {
   StoreTester ps(Job(absl::StrCat("sync { contributions: ", kPushers, " }")));
   RunThreads(kPushers, [&](int slot) {
-    for (uint64_t step = 0; step < kItems; ++step) {
+    for (uint64_t step = 0; step < kContributions; ++step) {
       std::vector<float> gradient(2048);
       for (int block = 0; block < kBlocks; ++block) {
         const PulledBlock pulled =
@@ -151,7 +152,7 @@ TEST(StoreConcurrencyTest, SyncWorkersStepTogether) {
       }
     }
   });
-  EXPECT_EQ(OneValue(ps.Latest(0).values), float(kItems));
+  EXPECT_EQ(OneValue(ps.Latest(0).values), float(kContributions));
   EXPECT_EQ(ps.store->GetStatus().out_of_order_bytes(), 0u);
   EXPECT_EQ(ps.store->GetStatus().waits_parked(), 0u);
 }
@@ -159,7 +160,7 @@ TEST(StoreConcurrencyTest, SyncWorkersStepTogether) {
 TEST(StoreConcurrencyTest, SyncWorkersEndAtDifferentSteps) {
   StoreTester ps(Job("sync { contributions: 4 }"));
   RunThreads(kPushers, [&](int w) {
-    const uint64_t steps = kItems - 10 * static_cast<uint64_t>(w % 3);
+    const uint64_t steps = kContributions - 10 * static_cast<uint64_t>(w % 3);
     for (uint64_t step = 0; step < steps; ++step) {
       for (int block = 0; block < kBlocks; ++block) {
         PullAndWait(ps, w, block, VersionWant(step));
@@ -175,8 +176,8 @@ TEST(StoreConcurrencyTest, SyncWorkersEndAtDifferentSteps) {
   });
   for (int block = 0; block < kBlocks; ++block) {
     const PulledBlock pulled = ps.Latest(block);
-    EXPECT_EQ(pulled.version, kItems);
-    EXPECT_EQ(OneValue(pulled.values), float(kItems));
+    EXPECT_EQ(pulled.version, kContributions);
+    EXPECT_EQ(OneValue(pulled.values), float(kContributions));
   }
 }
 
@@ -185,22 +186,22 @@ TEST(StoreConcurrencyTest, BoundedWorkersStayWithinTheBound) {
   StoreTester ps(Job("bounded_staleness { bound: 2 }"));
   std::vector<std::atomic<uint64_t>> clocks(kPushers);
   RunThreads(kPushers, [&](int slot) {
-    for (uint64_t item = 0; item < kItems; ++item) {
+    for (uint64_t sequence = 0; sequence < kContributions; ++sequence) {
       for (int block = 0; block < kBlocks; ++block) {
-        OneValue(PullAndWait(ps, slot, block, LatestWant(item)).values);
+        OneValue(PullAndWait(ps, slot, block, LatestWant(sequence)).values);
       }
       for (const std::atomic<uint64_t>& clock : clocks) {
-        ASSERT_LE(item, clock + 1 + kBound);  // it may be about to count
+        ASSERT_LE(sequence, clock + 1 + kBound);  // it may be about to count
       }
       for (int block = 0; block < kBlocks; ++block) {
         ASSERT_TRUE(
-            ps.PushConstant(ps.Chunk(slot, item, block, 0), -1.0f).ok());
+            ps.PushConstant(ps.Chunk(slot, sequence, block, 0), -1.0f).ok());
       }
-      clocks[slot] = item + 1;
+      clocks[slot] = sequence + 1;
     }
     ASSERT_TRUE(ps.SetSlot(slot, 1, true).ok());
   });
-  EXPECT_EQ(OneValue(ps.Latest(1).values), float(kPushers * kItems));
+  EXPECT_EQ(OneValue(ps.Latest(1).values), float(kPushers * kContributions));
 }
 
 TEST(StoreConcurrencyTest, RestoreWhileEverybodySpeaks) {

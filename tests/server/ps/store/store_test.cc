@@ -35,7 +35,7 @@ Declaration WithHistory(Declaration declaration, uint64_t history) {
   return declaration;
 }
 
-// Trains one item and commits a checkpoint of it.
+// Trains one contribution and commits a checkpoint of it.
 std::string MakeCheckpoint(StoreTester& ps) {
   const std::string dir = MakeTempDir();
   for (int block = 0; block < ps.block_count(); ++block) {

@@ -95,15 +95,15 @@ Sender StoreTester::SenderOf(int slot, uint32_t generation) const {
   return sender;
 }
 
-GradientChunk StoreTester::Chunk(int slot, uint64_t item, int block,
+GradientChunk StoreTester::Chunk(int slot, uint64_t sequence, int block,
                                  uint64_t base_version,
                                  uint32_t contribution) const {
   GradientChunk chunk;
   *chunk.mutable_sender() = SenderOf(slot);
   chunk.set_block(static_cast<uint32_t>(block));
-  chunk.mutable_push()->set_item(item);
+  chunk.mutable_push()->set_sequence(sequence);
   chunk.mutable_push()->set_base_version(base_version);
-  chunk.mutable_push()->set_contribution(contribution);
+  chunk.mutable_push()->set_index_in_step(contribution);
   return chunk;
 }
 

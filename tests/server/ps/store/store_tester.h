@@ -49,8 +49,8 @@ class StoreTester {
 
   Sender SenderOf(int slot, uint32_t generation = 1) const;
   // A chunk of one block with its identity filled in.
-  GradientChunk Chunk(int slot, uint64_t item, int block, uint64_t base_version,
-                      uint32_t contribution = 0) const;
+  GradientChunk Chunk(int slot, uint64_t sequence, int block,
+                      uint64_t base_version, uint32_t contribution = 0) const;
   absl::StatusOr<Receipt> Push(const GradientChunk& chunk,
                                const std::vector<float>& gradient);
   // Every element of the block's gradient is `value`.

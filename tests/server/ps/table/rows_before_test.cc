@@ -16,7 +16,7 @@ std::unique_ptr<Table> MakeTable() {
   TableOptions options;
   options.name = "t";
   options.dim = 2;
-  options.rule = RowAdam();
+  options.optimizer = RowAdam();
   auto table = Table::Create(options);
   return table.ok() ? *std::move(table) : nullptr;
 }

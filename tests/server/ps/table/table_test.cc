@@ -63,19 +63,20 @@ TEST(TableTest, ReadsInitialValuesOfAnyId) {
   EXPECT_EQ(Read(table.get(), ids, Table::Mode::kRead), expected);
 }
 
-// What a table should do, row by row: the rule over rows of a map.
+// What a table should do, row by row: the optimizer over rows of a map.
 class Model {
  public:
   explicit Model(const TableOptions& options)
       : options_(options),
-        rule_(CreateRowRule(options.rule, "optimizer").value()) {}
+        optimizer_(CreateRowOptimizer(options.optimizer, "optimizer").value()) {
+  }
 
   std::vector<float>& row(uint64_t id) {
     std::vector<float>& row = rows_[id].floats;
     if (row.empty()) {
       row = Initial(options_, id);
-      row.resize(static_cast<size_t>(rule_->row_floats(options_.dim)));
-      rule_->FillInitialSlots(options_.dim, row.data());
+      row.resize(static_cast<size_t>(optimizer_->row_floats(options_.dim)));
+      optimizer_->FillInitialState(options_.dim, row.data());
     }
     return row;
   }
@@ -85,8 +86,8 @@ class Model {
       float* const at = row(ids[i]).data();
       const char* const from = reinterpret_cast<const char*>(
           &g[i * static_cast<size_t>(options_.dim)]);
-      rule_->Apply({rate, step_},
-                   {&at, &from, &rows_[ids[i]].updates, 1, options_.dim});
+      optimizer_->Apply({rate, step_},
+                        {&at, &from, &rows_[ids[i]].updates, 1, options_.dim});
       ++rows_[ids[i]].updates;
     }
     ++step_;
@@ -110,12 +111,12 @@ class Model {
     uint32_t updates = 0;
   };
   const TableOptions options_;
-  const std::unique_ptr<RowRule> rule_;
+  const std::unique_ptr<RowOptimizer> optimizer_;
   std::map<uint64_t, Row> rows_;
   uint64_t step_ = 0;
 };
 
-std::vector<RowRuleSpec> AllRules() {
+std::vector<RowOptimizerSpec> AllOptimizers() {
   return {RowSgd{},
           RowAdagrad{},
           RowwiseAdagrad{},
@@ -126,9 +127,9 @@ std::vector<RowRuleSpec> AllRules() {
 }
 
 TEST(TableTest, TrainsRowsAsAMapWould) {
-  for (const RowRuleSpec& rule : AllRules()) {
+  for (const RowOptimizerSpec& optimizer : AllOptimizers()) {
     for (const int dim : {1, 16, 19}) {
-      const TableOptions options = SmallOptions(rule, dim);
+      const TableOptions options = SmallOptions(optimizer, dim);
       const auto table = MakeTable(options);
       Model model(options);
       RandomStream random(9);

@@ -14,11 +14,12 @@
 
 namespace weir {
 
-inline TableOptions SmallOptions(RowRuleSpec rule = RowAdagrad{}, int dim = 4) {
+inline TableOptions SmallOptions(RowOptimizerSpec optimizer = RowAdagrad{},
+                                 int dim = 4) {
   TableOptions options;
   options.name = "user";
   options.dim = dim;
-  options.rule = rule;
+  options.optimizer = optimizer;
   options.init = {InitKind::kUniform, 0.5f};
   options.seed = 42;
   options.stripes = 8;

@@ -83,13 +83,13 @@ TEST(ExportTest, MeetsEveryRowOnceWhileTheTableGrows) {
 }
 
 TEST(ImportTest, ARestoredTableTakesTheSameNextSteps) {
-  for (const RowRuleSpec& rule : std::vector<RowRuleSpec>{
+  for (const RowOptimizerSpec& optimizer : std::vector<RowOptimizerSpec>{
            RowSgd{}, RowAdagrad{}, RowwiseAdagrad{}, RowAdam{},
            RowAdam{.per_row_step = true}, RowFtrl{.l1 = 0.01},
            RowGroupFtrl{{.l1 = 0.01}, 0.02}}) {
-    const auto table = MakeTable(SmallOptions(rule));
+    const auto table = MakeTable(SmallOptions(optimizer));
     Train(table.get(), 0, 3000, 1, 5);
-    TableOptions options = SmallOptions(rule);
+    TableOptions options = SmallOptions(optimizer);
     options.stripes = 32;  // another machine's choice
     const auto restored = MakeTable(options);
     Restore(table.get(), restored.get());
@@ -169,10 +169,10 @@ TEST(ImportTest, StaysWithinTheBudget) {
 }
 
 TEST(ShrinkTest, AShrunkAndRestoredTableEqualsOneThatNeverHeldTheDroppedRows) {
-  for (const RowRuleSpec& rule :
-       std::vector<RowRuleSpec>{RowAdagrad{}, RowAdam{}, RowFtrl{}}) {
-    const auto table = MakeTable(SmallOptions(rule));
-    const auto never = MakeTable(SmallOptions(rule));
+  for (const RowOptimizerSpec& optimizer :
+       std::vector<RowOptimizerSpec>{RowAdagrad{}, RowAdam{}, RowFtrl{}}) {
+    const auto table = MakeTable(SmallOptions(optimizer));
+    const auto never = MakeTable(SmallOptions(optimizer));
     Train(table.get(), 100'000, 150'000, 1, 3);  // to be dropped
     PushAll(never.get(), {}, 0);                 // the same steps
     PushAll(never.get(), {}, 0);
@@ -185,7 +185,7 @@ TEST(ShrinkTest, AShrunkAndRestoredTableEqualsOneThatNeverHeldTheDroppedRows) {
     EXPECT_GT(receipt.bytes,
               int64_t{50'000} * table->row_floats() * int64_t{sizeof(float)});
     EXPECT_EQ(ExportAll(table.get()), ExportAll(never.get()));
-    const auto restored = MakeTable(SmallOptions(rule));
+    const auto restored = MakeTable(SmallOptions(optimizer));
     Restore(table.get(), restored.get());
     // What was dropped comes back as new, everywhere.
     for (Table* one : {table.get(), restored.get(), never.get()}) {

@@ -1,4 +1,4 @@
-"""Writes the goldens of tests/server/ps/table/row_rule_test.cc.
+"""Writes the goldens of tests/server/ps/table/row_optimizer_test.cc.
 
 Run from this folder: /usr/bin/python3 make_goldens.py
 Made with torch 1.13.0a0 (Debian's 1.13.1), numpy 1.24.2, CPython 3.11.

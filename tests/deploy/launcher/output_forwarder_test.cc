@@ -1,5 +1,5 @@
 // What tasks print, as whole lines with their names.
-#include "deploy/launcher/output_relay.h"
+#include "deploy/launcher/output_forwarder.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ using Lines = std::vector<std::string>;
 
 constexpr auto kLong = std::chrono::seconds(60);
 
-// A file in memory that a relay writes to.
+// A file in memory that a forwarder writes to.
 class Sink {
  public:
   Sink() : fd_(memfd_create("sink", MFD_CLOEXEC)) {}
@@ -38,19 +38,20 @@ class Sink {
 struct Screen {
   Sink out;
   Sink err;
-  std::unique_ptr<OutputRelay> Relay(size_t line_bytes_max = 8192) {
-    OutputRelay::Options options;
+  std::unique_ptr<OutputForwarder> Forwarder(size_t line_bytes_max = 8192) {
+    OutputForwarder::Options options;
     options.out_fd = out.fd();
     options.err_fd = err.fd();
     options.line_bytes_max = line_bytes_max;
     options.tail_lines = 3;
-    return std::move(OutputRelay::Create(options)).value();
+    return std::move(OutputForwarder::Create(options)).value();
   }
 };
 
-OutputRelay::Pipes OpenPipes(OutputRelay* relay, const std::string& task,
-                             const std::string& log = "") {
-  return std::move(relay->Open(task, log)).value();
+OutputForwarder::Pipes OpenPipes(OutputForwarder* forwarder,
+                                 const std::string& task,
+                                 const std::string& log = "") {
+  return std::move(forwarder->Open(task, log)).value();
 }
 
 void Print(int fd, const std::string& text) {
@@ -85,31 +86,31 @@ TEST(LineCutterTest, CutsALongLineBetweenCharacters) {
             (Lines{"\x80", "\x80\x80\x80\x80"}));
 }
 
-TEST(OutputRelayTest, PutsNamesBeforeLinesAndKeepsTheStreamsApart) {
+TEST(OutputForwarderTest, PutsNamesBeforeLinesAndKeepsTheStreamsApart) {
   Screen screen;
-  const auto relay = screen.Relay();
+  const auto forwarder = screen.Forwarder();
   {
-    const auto first = OpenPipes(relay.get(), "worker/0");
-    const auto second = OpenPipes(relay.get(), "ps/1");
+    const auto first = OpenPipes(forwarder.get(), "worker/0");
+    const auto second = OpenPipes(forwarder.get(), "ps/1");
     Print(first.out_fd, "one\ntw");
     Print(second.err_fd, "warn\n");
     Print(first.out_fd, "o\nlast");
   }
-  relay->Finish(kLong);
+  forwarder->Finish(kLong);
   EXPECT_EQ(screen.out.Text(),
             "[worker/0] one\n[worker/0] two\n[worker/0] last\n");
   EXPECT_EQ(screen.err.Text(), "[ps/1] warn\n");
 }
 
-TEST(OutputRelayTest, NeverTearsLinesOfManyTasks) {
+TEST(OutputForwarderTest, NeverTearsLinesOfManyTasks) {
   Screen screen;
-  const auto relay = screen.Relay();
+  const auto forwarder = screen.Forwarder();
   constexpr int kTasks = 4;
   constexpr int kLines = 2000;
   std::vector<std::thread> tasks;
   for (int task = 0; task < kTasks; ++task) {
-    auto pipes = std::make_shared<OutputRelay::Pipes>(
-        OpenPipes(relay.get(), "worker/" + std::to_string(task)));
+    auto pipes = std::make_shared<OutputForwarder::Pipes>(
+        OpenPipes(forwarder.get(), "worker/" + std::to_string(task)));
     tasks.emplace_back([pipes, task] {
       for (int i = 0; i < kLines; ++i) {  // in two writes each
         const std::string text(50, static_cast<char>('a' + task));
@@ -122,7 +123,7 @@ TEST(OutputRelayTest, NeverTearsLinesOfManyTasks) {
     task.join();
   }
   tasks.clear();
-  relay->Finish(kLong);
+  forwarder->Finish(kLong);
   std::map<std::string, int> counts;
   std::istringstream stream(screen.out.Text());
   for (std::string line; std::getline(stream, line);) {
@@ -136,104 +137,104 @@ TEST(OutputRelayTest, NeverTearsLinesOfManyTasks) {
   }
 }
 
-TEST(OutputRelayTest, LosesNothingOfALineWithoutEnd) {
+TEST(OutputForwarderTest, LosesNothingOfALineWithoutEnd) {
   Screen screen;
-  const auto relay = screen.Relay(1000);
+  const auto forwarder = screen.Forwarder(1000);
   const std::string text(100'000, 'x');
   {
-    const auto pipes = OpenPipes(relay.get(), "worker/0");
+    const auto pipes = OpenPipes(forwarder.get(), "worker/0");
     Print(pipes.out_fd, text);
   }
-  relay->Finish(kLong);
+  forwarder->Finish(kLong);
   const std::string shown = screen.out.Text();
   EXPECT_EQ(std::count(shown.begin(), shown.end(), 'x'), 100'000);
   EXPECT_EQ(std::count(shown.begin(), shown.end(), '\n'), 100);
 }
 
-TEST(OutputRelayTest, AppendsTheBytesToTheLog) {
+TEST(OutputForwarderTest, AppendsTheBytesToTheLog) {
   const std::string dir = MakeTempDir();
   const std::string log = dir + "/worker-0.log";
   ASSERT_TRUE(Files::Real()->WriteAtomically(log, "before\n").ok());
   Screen screen;
-  const auto relay = screen.Relay();
+  const auto forwarder = screen.Forwarder();
   {
-    const auto pipes = OpenPipes(relay.get(), "worker/0", log);
+    const auto pipes = OpenPipes(forwarder.get(), "worker/0", log);
     Print(pipes.out_fd, "\r 10%\r\nx");
   }
-  relay->Finish(kLong);
+  forwarder->Finish(kLong);
   EXPECT_EQ(*Files::Real()->ReadAll(log), "before\n\r 10%\r\nx");
 }
 
-TEST(OutputRelayTest, AnUnwritableLogIsAnError) {
+TEST(OutputForwarderTest, AnUnwritableLogIsAnError) {
   Screen screen;
-  const auto relay = screen.Relay();
-  EXPECT_FALSE(relay->Open("worker/0", "/no/such/folder/log").ok());
+  const auto forwarder = screen.Forwarder();
+  EXPECT_FALSE(forwarder->Open("worker/0", "/no/such/folder/log").ok());
 }
 
-TEST(OutputRelayTest, KeepsTheLastLinesOfTheNewestStart) {
+TEST(OutputForwarderTest, KeepsTheLastLinesOfTheNewestStart) {
   Screen screen;
-  const auto relay = screen.Relay();
-  { Print(OpenPipes(relay.get(), "worker/0").out_fd, "old\n"); }
+  const auto forwarder = screen.Forwarder();
+  { Print(OpenPipes(forwarder.get(), "worker/0").out_fd, "old\n"); }
   {
-    const auto pipes = OpenPipes(relay.get(), "worker/0");
+    const auto pipes = OpenPipes(forwarder.get(), "worker/0");
     Print(pipes.out_fd, "1\n2\n3\n4\n5");
   }
-  relay->Finish(kLong);
-  EXPECT_EQ(relay->Tail("worker/0"), (Lines{"3", "4", "5"}));
-  EXPECT_EQ(relay->Tail("worker/1"), Lines());
+  forwarder->Finish(kLong);
+  EXPECT_EQ(forwarder->Tail("worker/0"), (Lines{"3", "4", "5"}));
+  EXPECT_EQ(forwarder->Tail("worker/1"), Lines());
 }
 
-TEST(OutputRelayTest, MuchOutputHidesNoError) {
+TEST(OutputForwarderTest, MuchOutputHidesNoError) {
   Screen screen;
-  const auto relay = screen.Relay();
+  const auto forwarder = screen.Forwarder();
   {
-    const auto pipes = OpenPipes(relay.get(), "worker/0");
+    const auto pipes = OpenPipes(forwarder.get(), "worker/0");
     Print(pipes.err_fd, "why\n");
     Print(pipes.out_fd, "1\n2\n3\n4\n5\n");
   }
-  relay->Finish(kLong);
+  forwarder->Finish(kLong);
   // Whichever pipe was read first.
-  Lines tail = relay->Tail("worker/0");
+  Lines tail = forwarder->Tail("worker/0");
   std::sort(tail.begin(), tail.end());
   EXPECT_EQ(tail, (Lines{"4", "5", "why"}));
 }
 
-TEST(OutputRelayTest, ANoteComesAfterWhatWasPrintedBefore) {
+TEST(OutputForwarderTest, ANoteComesAfterWhatWasPrintedBefore) {
   Screen screen;
-  const auto relay = screen.Relay();
+  const auto forwarder = screen.Forwarder();
   {
-    const auto pipes = OpenPipes(relay.get(), "worker/0");
+    const auto pipes = OpenPipes(forwarder.get(), "worker/0");
     Print(pipes.err_fd, "first\n");
-    relay->Note("weir run: second");
+    forwarder->Note("weir run: second");
   }
-  relay->Finish(kLong);
+  forwarder->Finish(kLong);
   EXPECT_EQ(screen.err.Text(), "[worker/0] first\nweir run: second\n");
 }
 
-TEST(OutputRelayTest, DoesNotWaitForAPipeThatStaysOpen) {
+TEST(OutputForwarderTest, DoesNotWaitForAPipeThatStaysOpen) {
   Screen screen;
-  const auto relay = screen.Relay();
-  const auto pipes = OpenPipes(relay.get(), "worker/0");
+  const auto forwarder = screen.Forwarder();
+  const auto pipes = OpenPipes(forwarder.get(), "worker/0");
   Print(pipes.out_fd, "half");
-  relay->Finish(std::chrono::milliseconds(10));
+  forwarder->Finish(std::chrono::milliseconds(10));
   EXPECT_EQ(screen.out.Text(), "[worker/0] half\n");
 }
 
-TEST(OutputRelayTest, AClosedOutputLeavesTheOtherAlone) {
+TEST(OutputForwarderTest, AClosedOutputLeavesTheOtherAlone) {
   Screen screen;
   int closed[2];
   ASSERT_EQ(pipe(closed), 0);
   close(closed[0]);
-  OutputRelay::Options options;
+  OutputForwarder::Options options;
   options.out_fd = closed[1];
   options.err_fd = screen.err.fd();
-  const auto relay = std::move(OutputRelay::Create(options)).value();
+  const auto forwarder = std::move(OutputForwarder::Create(options)).value();
   {
-    const auto pipes = OpenPipes(relay.get(), "worker/0");
+    const auto pipes = OpenPipes(forwarder.get(), "worker/0");
     Print(pipes.out_fd, "gone\n");
     Print(pipes.err_fd, "here\n");
   }
-  relay->Finish(kLong);
+  forwarder->Finish(kLong);
   EXPECT_EQ(screen.err.Text(), "[worker/0] here\n");
   close(closed[1]);
 }

@@ -1,12 +1,12 @@
-// A call of gRPC that moves rows of tables: Update.
+// A call of gRPC that moves rows of tables: PushRows.
 //
 // Place: parameter_service.cc listens for it. Its answer comes from the store
 // on
 //   any thread, maybe after the client has left.
 //
 // Threads: safe.
-#ifndef SERVER_PS_SERVICE_UPDATE_CALL_H_
-#define SERVER_PS_SERVICE_UPDATE_CALL_H_
+#ifndef SERVER_PS_SERVICE_PUSH_ROWS_CALL_H_
+#define SERVER_PS_SERVICE_PUSH_ROWS_CALL_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -23,17 +23,19 @@
 
 namespace weir {
 
-// `Service` has RequestUpdate: a stream of raw messages, and one back.
+// `Service` has RequestPushRows: a stream of raw messages, and one back.
 template <class Service>
-class UpdateCall : public std::enable_shared_from_this<UpdateCall<Service>> {
+class PushRowsCall
+    : public std::enable_shared_from_this<PushRowsCall<Service>> {
  public:
   static void Listen(Service* service, Store* store, CallQueue* queue) {
-    auto call = std::make_shared<UpdateCall>(service, store, queue);
-    service->RequestUpdate(&call->context_, &call->stream_, queue->queue(),
-                           queue->queue(), queue->Start(&call->on_call_, call));
+    auto call = std::make_shared<PushRowsCall>(service, store, queue);
+    service->RequestPushRows(&call->context_, &call->stream_, queue->queue(),
+                             queue->queue(),
+                             queue->Start(&call->on_call_, call));
   }
 
-  UpdateCall(Service* service, Store* store, CallQueue* queue)
+  PushRowsCall(Service* service, Store* store, CallQueue* queue)
       : service_(service),
         store_(store),
         queue_(queue),
@@ -67,7 +69,7 @@ class UpdateCall : public std::enable_shared_from_this<UpdateCall<Service>> {
       return;
     }
     Failpoint("ps.recv");
-    UpdateChunk chunk;
+    PushRowsChunk chunk;
     Payload payload;
     absl::Status status = DecodeChunk(buffer_, &chunk, &payload);
     if (status.ok()) {
@@ -77,17 +79,17 @@ class UpdateCall : public std::enable_shared_from_this<UpdateCall<Service>> {
     if (!status.ok()) {
       Finish(status);
     } else if (chunk.last()) {
-      update_.Apply(
-          [call = this->shared_from_this()](absl::StatusOr<UpdateReply> reply) {
-            Failpoint("ps.before_ack");
-            call->Finish(std::move(reply));
-          });
+      update_.Apply([call = this->shared_from_this()](
+                        absl::StatusOr<PushRowsReply> reply) {
+        Failpoint("ps.before_ack");
+        call->Finish(std::move(reply));
+      });
     } else {
       Read();
     }
   }
 
-  void Finish(absl::StatusOr<UpdateReply> reply) {
+  void Finish(absl::StatusOr<PushRowsReply> reply) {
     void* tag = nullptr;
     {
       MutexLock lock(&mutex_);
@@ -116,7 +118,7 @@ class UpdateCall : public std::enable_shared_from_this<UpdateCall<Service>> {
   grpc::ServerContext context_;
   grpc::ByteBuffer buffer_;
   grpc::ServerAsyncReader<grpc::ByteBuffer, grpc::ByteBuffer> stream_;
-  RowUpdate update_;
+  RowPush update_;
 
   Mutex mutex_;
   bool finish_started_ ABSL_GUARDED_BY(mutex_) = false;
@@ -130,4 +132,4 @@ class UpdateCall : public std::enable_shared_from_this<UpdateCall<Service>> {
 
 }  // namespace weir
 
-#endif  // SERVER_PS_SERVICE_UPDATE_CALL_H_
+#endif  // SERVER_PS_SERVICE_PUSH_ROWS_CALL_H_

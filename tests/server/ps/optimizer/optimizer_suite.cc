@@ -1,4 +1,4 @@
-#include "tests/server/ps/optimizer/rule_suite.h"
+#include "tests/server/ps/optimizer/optimizer_suite.h"
 
 #include <google/protobuf/text_format.h>
 
@@ -41,10 +41,10 @@ std::vector<std::pair<double, double>> ReadCycle(const std::string& name) {
 
 // The values after every golden step.
 std::vector<float> Train(const GoldenCase& golden) {
-  const auto rule = MakeRule(golden.spec);
-  RuleState state = MakeState(*rule, GoldenStart());
+  const auto optimizer = MakeOptimizer(golden.spec);
+  OptimizerState state = MakeState(*optimizer, GoldenStart());
   for (int t = 0; t < kGoldenSteps; ++t) {
-    Step(*rule, golden.At(t), GoldenGradient(t), &state);
+    Step(*optimizer, golden.At(t), GoldenGradient(t), &state);
   }
   return state.values;
 }
@@ -58,47 +58,48 @@ double Distance(const std::vector<float>& a, const float* b) {
   return std::sqrt(sum);
 }
 
-absl::StatusOr<std::unique_ptr<UpdateRule>> TryRule(const std::string& spec) {
+absl::StatusOr<std::unique_ptr<Optimizer>> TryOptimizer(
+    const std::string& spec) {
   const std::string average = "moving_average ";
   if (spec.rfind(average, 0) == 0) {
     return CreateMovingAverage(std::stod(spec.substr(average.size())),
                                "variable \"mean\"");
   }
-  Optimizer proto;
+  OptimizerSpec proto;
   if (!google::protobuf::TextFormat::ParseFromString(spec, &proto)) {
     return absl::InternalError("not an Optimizer: " + spec);
   }
   return CreateOptimizer(proto, "optimizer");
 }
 
-// A state in which every slot holds something, after a few golden steps.
-RuleState Warm(const UpdateRule& rule, const GoldenCase& golden) {
-  RuleState state = MakeState(rule, GoldenStart());
+// A state in which every state holds something, after a few golden steps.
+OptimizerState Warm(const Optimizer& optimizer, const GoldenCase& golden) {
+  OptimizerState state = MakeState(optimizer, GoldenStart());
   for (int t = 0; t < 3; ++t) {
-    Step(rule, golden.At(t), GoldenGradient(t), &state);
+    Step(optimizer, golden.At(t), GoldenGradient(t), &state);
   }
   return state;
 }
 
 // Steps elements [begin, end) with the gradient copied `shift` bytes past an
 // aligned address.
-void StepRange(const UpdateRule& rule, const StepContext& context, int begin,
-               int end, int shift, RuleState* state) {
+void StepRange(const Optimizer& optimizer, const StepContext& context,
+               int begin, int end, int shift, OptimizerState* state) {
   const int count = end - begin;
   // The vector's memory is aligned for any type.
   std::vector<char> raw(static_cast<size_t>(count) * 4 + 4);
   char* start = raw.data() + shift;
   std::memcpy(start, GoldenGradient(3) + begin, static_cast<size_t>(count) * 4);
-  float* slots[UpdateRule::kMaxSlots] = {};
-  for (size_t k = 0; k < state->slots.size(); ++k) {
-    slots[k] = state->slots[k].data() + begin;
+  float* arrays[Optimizer::kMaxStateArrays] = {};
+  for (size_t k = 0; k < state->arrays.size(); ++k) {
+    arrays[k] = state->arrays[k].data() + begin;
   }
-  rule.Apply(context, state->values.data() + begin, slots, start, count);
+  optimizer.Apply(context, state->values.data() + begin, arrays, start, count);
 }
 
-TEST_P(RuleSuite, StaysWithinOneMillionthOfTheReferencesPath) {
+TEST_P(OptimizerSuite, StaysWithinOneMillionthOfTheReferencesPath) {
   if (GetParam().index < 0) {
-    GTEST_SKIP() << "the reference has no such rule";
+    GTEST_SKIP() << "the reference has no such optimizer";
   }
   const std::vector<float> got = Train(GetParam());
   const std::vector<float> reference = ReadFloats("reference.f32");
@@ -109,7 +110,7 @@ TEST_P(RuleSuite, StaysWithinOneMillionthOfTheReferencesPath) {
   EXPECT_LE(Distance(got, expected), 1e-6 * path);
 }
 
-TEST_P(RuleSuite, HasTheBitsOfTheReferenceWithoutFusedMultiplyAdd) {
+TEST_P(OptimizerSuite, HasTheBitsOfTheReferenceWithoutFusedMultiplyAdd) {
   if (GetParam().index < 0 || GetParam().name == "ftrl_power") {
     GTEST_SKIP() << "no reference, or one with another pow()";
   }
@@ -124,37 +125,37 @@ TEST_P(RuleSuite, HasTheBitsOfTheReferenceWithoutFusedMultiplyAdd) {
   EXPECT_EQ(different, 0) << "of " << kGoldenElements << " elements";
 }
 
-TEST_P(RuleSuite, GivesTheSameBitsWhereverARangeIsCut) {
-  const auto rule = MakeRule(GetParam().spec);
+TEST_P(OptimizerSuite, GivesTheSameBitsWhereverARangeIsCut) {
+  const auto optimizer = MakeOptimizer(GetParam().spec);
   const StepContext context = GetParam().At(3);
-  const RuleState before = Warm(*rule, GetParam());
+  const OptimizerState before = Warm(*optimizer, GetParam());
   for (const int count : {64, 65, 127, 200, 320}) {
-    RuleState whole = before;
-    StepRange(*rule, context, 0, count, 0, &whole);
+    OptimizerState whole = before;
+    StepRange(*optimizer, context, 0, count, 0, &whole);
     for (int cut = 0; cut <= 64; ++cut) {
-      RuleState parts = before;
-      StepRange(*rule, context, 0, cut, cut % 4, &parts);
-      StepRange(*rule, context, cut, count, (cut / 4) % 4, &parts);
+      OptimizerState parts = before;
+      StepRange(*optimizer, context, 0, cut, cut % 4, &parts);
+      StepRange(*optimizer, context, cut, count, (cut / 4) % 4, &parts);
       ASSERT_TRUE(SameBits(whole, parts)) << count << " cut at " << cut;
     }
   }
 }
 
-TEST_P(RuleSuite, ReadsAGradientAtAnyAddress) {
-  const auto rule = MakeRule(GetParam().spec);
+TEST_P(OptimizerSuite, ReadsAGradientAtAnyAddress) {
+  const auto optimizer = MakeOptimizer(GetParam().spec);
   const StepContext context = GetParam().At(3);
-  const RuleState before = Warm(*rule, GetParam());
-  RuleState aligned = before;
-  StepRange(*rule, context, 0, kGoldenElements, 0, &aligned);
+  const OptimizerState before = Warm(*optimizer, GetParam());
+  OptimizerState aligned = before;
+  StepRange(*optimizer, context, 0, kGoldenElements, 0, &aligned);
   EXPECT_FALSE(SameBits(before, aligned));
   for (int shift = 1; shift < 4; ++shift) {
-    RuleState shifted = before;
-    StepRange(*rule, context, 0, kGoldenElements, shift, &shifted);
+    OptimizerState shifted = before;
+    StepRange(*optimizer, context, 0, kGoldenElements, shift, &shifted);
     EXPECT_TRUE(SameBits(aligned, shifted)) << shift;
   }
 }
 
-TEST_P(RuleSuite, GivesTheSameBitsOnEverySimdLevel) {
+TEST_P(OptimizerSuite, GivesTheSameBitsOnEverySimdLevel) {
   const SimdLevel best = BestSimdLevel();
   SetSimdLevelForTest(SimdLevel::kBaseline);
   const std::vector<float> expected = Train(GetParam());
@@ -167,17 +168,17 @@ TEST_P(RuleSuite, GivesTheSameBitsOnEverySimdLevel) {
   SetSimdLevelForTest(best);
 }
 
-TEST_P(RuleSuite, TakesTheSameStepAfterSaveAndRestore) {
-  const auto rule = MakeRule(GetParam().spec);
-  RuleState running = MakeState(*rule, GoldenStart());
-  RuleState restored;
-  auto again = MakeRule(GetParam().spec);
+TEST_P(OptimizerSuite, TakesTheSameStepAfterSaveAndRestore) {
+  const auto optimizer = MakeOptimizer(GetParam().spec);
+  OptimizerState running = MakeState(*optimizer, GoldenStart());
+  OptimizerState restored;
+  auto again = MakeOptimizer(GetParam().spec);
   for (int t = 0; t < 20; ++t) {
     const StepContext context = GetParam().At(t);
     if (t == 10) {
-      restored = running;  // values and slots are all that is kept
+      restored = running;  // values and state are all that is kept
     }
-    Step(*rule, context, GoldenGradient(t), &running);
+    Step(*optimizer, context, GoldenGradient(t), &running);
     if (t >= 10) {
       Step(*again, context, GoldenGradient(t), &restored);
       ASSERT_TRUE(SameBits(running, restored)) << "step " << t;
@@ -219,47 +220,48 @@ auto GoldenCases(const std::string& prefix)
   return testing::ValuesIn(cases);
 }
 
-std::unique_ptr<UpdateRule> MakeRule(const std::string& spec) {
-  auto rule = TryRule(spec);
-  EXPECT_TRUE(rule.ok()) << rule.status();
-  return rule.ok() ? std::move(rule).value() : nullptr;
+std::unique_ptr<Optimizer> MakeOptimizer(const std::string& spec) {
+  auto optimizer = TryOptimizer(spec);
+  EXPECT_TRUE(optimizer.ok()) << optimizer.status();
+  return optimizer.ok() ? std::move(optimizer).value() : nullptr;
 }
 
-std::string RuleError(const std::string& spec) {
-  const absl::Status status = TryRule(spec).status();
+std::string OptimizerError(const std::string& spec) {
+  const absl::Status status = TryOptimizer(spec).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   return std::string(status.message());
 }
 
-RuleState MakeState(const UpdateRule& rule, std::vector<float> values) {
-  RuleState state;
-  for (const SlotSpec& slot : rule.slots()) {
-    state.slots.emplace_back(values.size(), slot.initial);
+OptimizerState MakeState(const Optimizer& optimizer,
+                         std::vector<float> values) {
+  OptimizerState state;
+  for (const StateSpec& spec : optimizer.state()) {
+    state.arrays.emplace_back(values.size(), spec.initial);
   }
   state.values = std::move(values);
   return state;
 }
 
-void Step(const UpdateRule& rule, const StepContext& context,
-          const float* gradient, RuleState* state) {
-  float* slots[UpdateRule::kMaxSlots] = {};
-  for (size_t k = 0; k < state->slots.size(); ++k) {
-    slots[k] = state->slots[k].data();
+void Step(const Optimizer& optimizer, const StepContext& context,
+          const float* gradient, OptimizerState* state) {
+  float* arrays[Optimizer::kMaxStateArrays] = {};
+  for (size_t k = 0; k < state->arrays.size(); ++k) {
+    arrays[k] = state->arrays[k].data();
   }
-  rule.Apply(context, state->values.data(), slots,
-             reinterpret_cast<const char*>(gradient),
-             static_cast<int64_t>(state->values.size()));
+  optimizer.Apply(context, state->values.data(), arrays,
+                  reinterpret_cast<const char*>(gradient),
+                  static_cast<int64_t>(state->values.size()));
 }
 
-bool SameBits(const RuleState& a, const RuleState& b) {
+bool SameBits(const OptimizerState& a, const OptimizerState& b) {
   const auto same = [](const std::vector<float>& x,
                        const std::vector<float>& y) {
     return x.size() == y.size() &&
            std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
   };
-  bool equal = same(a.values, b.values) && a.slots.size() == b.slots.size();
-  for (size_t k = 0; equal && k < a.slots.size(); ++k) {
-    equal = same(a.slots[k], b.slots[k]);
+  bool equal = same(a.values, b.values) && a.arrays.size() == b.arrays.size();
+  for (size_t k = 0; equal && k < a.arrays.size(); ++k) {
+    equal = same(a.arrays[k], b.arrays[k]);
   }
   return equal;
 }

@@ -18,14 +18,14 @@ std::string Message(const absl::Status& status) {
 class JobStateBroughtTest : public testing::Test {
  protected:
   JobStateBroughtTest() : world_(2, 2, JobSpec()) {
-    world_.options.brought = true;
+    world_.options.sdk_job = true;
     world_.options.spec_text.clear();
     world_.options.spec_hash.clear();
-    world_.brought = SmallDeclaration(2, 2);
+    world_.sdk_job = SmallDeclaration(2, 2);
   }
 
   void Sync() {
-    world_.brought.mutable_update()->mutable_sync()->set_contributions(2);
+    world_.sdk_job.mutable_update()->mutable_sync()->set_contributions(2);
   }
   // Both workers have a grant.
   void Begin(bool resume = false) {
@@ -42,7 +42,7 @@ class JobStateBroughtTest : public testing::Test {
   }
   void Push(int w, int count) {
     for (int i = 0; i < count; ++i) {
-      world_.DoItem(w);
+      world_.DoContribution(w);
       EXPECT_TRUE(world_.Beat(w).ok());
     }
   }
@@ -94,24 +94,24 @@ TEST_F(JobStateBroughtTest, WaitsForTheValuesOfWorker0) {
 
 TEST_F(JobStateBroughtTest, RefusesAnotherModel) {
   Begin();
-  world_.brought.mutable_variable(0)->set_shape(0, 201);
+  world_.sdk_job.mutable_variable(0)->set_shape(0, 201);
   EXPECT_THAT(Message(world_.Join(1).error),
               HasSubstr("'w' is [200] on the server, [201] here; every worker "
                         "must declare the same"));
   EXPECT_EQ(world_.workers[1].error.code(), absl::StatusCode::kAlreadyExists);
-  world_.brought = SmallDeclaration(2, 2);
+  world_.sdk_job = SmallDeclaration(2, 2);
   Sync();
   EXPECT_THAT(Message(world_.Join(1).error),
               HasSubstr("the mode is async on the server, sync here"));
-  world_.brought = SmallDeclaration(2, 2);
-  world_.brought.mutable_group(0)->mutable_optimizer()->mutable_adam();
+  world_.sdk_job = SmallDeclaration(2, 2);
+  world_.sdk_job.mutable_group(0)->mutable_optimizer()->mutable_adam();
   EXPECT_THAT(Message(world_.Join(1).error),
               HasSubstr("the optimizer is sgd on the server, adam here"));
-  world_.brought = SmallDeclaration(2, 2);
-  world_.brought.set_job("other");
+  world_.sdk_job = SmallDeclaration(2, 2);
+  world_.sdk_job.set_job("other");
   EXPECT_THAT(Message(world_.Join(1).error),
               HasSubstr("declares job 'other', the chief runs 'script'"));
-  world_.brought = SmallDeclaration(2, 3);
+  world_.sdk_job = SmallDeclaration(2, 3);
   EXPECT_THAT(Message(world_.Join(1).error),
               HasSubstr("names 2 ps and 3 workers, the chief 2 and 2"));
   EXPECT_FALSE(world_.finished.has_value());
@@ -120,10 +120,10 @@ TEST_F(JobStateBroughtTest, RefusesAnotherModel) {
 TEST_F(JobStateBroughtTest, RefusesAnEmptyDeclaration) {
   world_.StartChief();
   world_.Settle();
-  world_.brought.clear_variable();
+  world_.sdk_job.clear_variable();
   EXPECT_THAT(Message(world_.Join(0).error), HasSubstr("with 0 tensors"));
-  world_.brought = SmallDeclaration(2, 2);
-  world_.brought.mutable_update()->mutable_sync();
+  world_.sdk_job = SmallDeclaration(2, 2);
+  world_.sdk_job.mutable_update()->mutable_sync();
   EXPECT_THAT(Message(world_.Join(0).error),
               HasSubstr("one push of every worker, not 0 of 2"));
   EXPECT_FALSE(world_.finished.has_value());
@@ -132,15 +132,15 @@ TEST_F(JobStateBroughtTest, RefusesAnEmptyDeclaration) {
 TEST_F(JobStateBroughtTest, AJobFileAndAProgramDoNotMix) {
   world_.StartChief();
   world_.Settle();
-  world_.options.brought = false;  // of the worker's request alone
+  world_.options.sdk_job = false;  // of the worker's request alone
   EXPECT_THAT(Message(world_.Join(0).error),
               HasSubstr("the chief was started without --job"));
 
   ChiefWorld other(2, 2, SmallSpec());
   other.StartChief();
   other.Settle();
-  other.options.brought = true;
-  other.brought = SmallDeclaration(2, 2);
+  other.options.sdk_job = true;
+  other.sdk_job = SmallDeclaration(2, 2);
   EXPECT_THAT(Message(other.Join(0).error),
               HasSubstr("the chief was started with --job"));
 }
@@ -212,7 +212,7 @@ TEST_F(JobStateBroughtTest, ContinuesFromItsCheckpoint) {
   EXPECT_NE(world_.shards[0].declaration.history(), history);
   EXPECT_EQ(world_.workers[0].grant->pushes_before(), 2u);
   EXPECT_EQ(world_.workers[1].grant->pushes_before(), 4u);
-  EXPECT_EQ(world_.workers[1].grant->next_item(), 0u);
+  EXPECT_EQ(world_.workers[1].grant->next_sequence(), 0u);
   EXPECT_EQ(world_.chief().status().step(), 6u);
   Push(1, 1);
   world_.Retire(0);
@@ -233,9 +233,9 @@ TEST_F(JobStateBroughtTest, AnotherNumberOfWorkersGoesOnInEqualShares) {
   ASSERT_EQ(world_.disk.count("ckpt-8"), 1u);
 
   ChiefWorld four(1, 4, JobSpec());
-  four.options.brought = true;
+  four.options.sdk_job = true;
   four.options.spec_text = four.options.spec_hash = "";
-  four.brought = SmallDeclaration(1, 4);
+  four.sdk_job = SmallDeclaration(1, 4);
   four.disk = world_.disk;
   four.StartChief(/*resume=*/true);
   four.Settle();
@@ -251,7 +251,7 @@ TEST_F(JobStateBroughtTest, RefusesToContinueAnotherModel) {
   world_.Run(5);
   ASSERT_EQ(world_.disk.count("ckpt-1"), 1u);
   LoseShards();
-  world_.brought.mutable_variable(0)->set_name("v");
+  world_.sdk_job.mutable_variable(0)->set_name("v");
   world_.StartChief(/*resume=*/true);
   world_.Settle();
   world_.Join(0);
@@ -320,7 +320,7 @@ TEST_F(JobStateBroughtTest, AFinishedWorkerMayComeBackWhileOthersWork) {
   world_.Retire(0);
   world_.Join(0);
   ASSERT_TRUE(world_.workers[0].grant.has_value());
-  EXPECT_EQ(world_.workers[0].grant->next_item(), 2u);
+  EXPECT_EQ(world_.workers[0].grant->next_sequence(), 2u);
   EXPECT_FALSE(world_.shards[0].retired[0]);
   EXPECT_TRUE(world_.Beat(0).ok());
   world_.Retire(1);

@@ -16,8 +16,8 @@
 //       more (a closed pipe, a terminal that is gone) is given up alone.
 //   I3. A log file gets the bytes as they came.
 // Threads: safe.
-#ifndef DEPLOY_LAUNCHER_OUTPUT_RELAY_H_
-#define DEPLOY_LAUNCHER_OUTPUT_RELAY_H_
+#ifndef DEPLOY_LAUNCHER_OUTPUT_FORWARDER_H_
+#define DEPLOY_LAUNCHER_OUTPUT_FORWARDER_H_
 
 #include <chrono>
 #include <deque>
@@ -53,7 +53,7 @@ class LineCutter {
   bool after_return_ = false;
 };
 
-class OutputRelay {
+class OutputForwarder {
  public:
   struct Options {
     int out_fd = 1;
@@ -72,10 +72,10 @@ class OutputRelay {
   };
 
   // Starts the thread. Errors: the system's.
-  static absl::StatusOr<std::unique_ptr<OutputRelay>> Create(
+  static absl::StatusOr<std::unique_ptr<OutputForwarder>> Create(
       const Options& options);
   // Finish without waiting for open pipes.
-  ~OutputRelay();
+  ~OutputForwarder();
 
   // Pipes for one start of `task`; its bytes are also appended to `log_path`
   // ("": to none). Errors: the log file's, or the system's.
@@ -87,7 +87,7 @@ class OutputRelay {
   // have no common order: while one has more lines here than the other, it is
   // its own that make room, so that much output hides no error.
   std::vector<std::string> Tail(const std::string& task);
-  // Relays until every pipe is closed by those who write to it, at most for
+  // Forwards until every pipe is closed by those who write to it, at most for
   // `patience` and then what is there; ends the thread.
   void Finish(std::chrono::nanoseconds patience);
 
@@ -110,7 +110,7 @@ class OutputRelay {
     LineCutter cutter;
   };
 
-  explicit OutputRelay(const Options& options) : options_(options) {}
+  explicit OutputForwarder(const Options& options) : options_(options) {}
 
   void Loop();
   // Waits for bytes, notes or Finish. Returns true when the last round is due.
@@ -141,4 +141,4 @@ class OutputRelay {
 
 }  // namespace weir
 
-#endif  // DEPLOY_LAUNCHER_OUTPUT_RELAY_H_
+#endif  // DEPLOY_LAUNCHER_OUTPUT_FORWARDER_H_

@@ -6,23 +6,23 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "server/ps/block/block_update.h"
-#include "server/ps/rows/shard_tables.h"
+#include "server/ps/rows/table_group.h"
 
 namespace weir {
 
-absl::StatusOr<UpdateReply> ShardTables::UpdateSync(StagedUpdate update,
-                                                    DueList& due) {
-  UpdateReply reply;
+absl::StatusOr<PushRowsReply> TableGroup::PushSync(StagedPush update,
+                                                   DueList& due) {
+  PushRowsReply reply;
   Receipt* const receipt = reply.mutable_receipt();
-  receipt->set_item(update.push.item());
-  const uint32_t contribution = update.push.contribution();
+  receipt->set_sequence(update.push.sequence());
+  const uint32_t contribution = update.push.index_in_step();
   if (contribution >= contributions_) {
     Drop(&update);
     return absl::InvalidArgumentError(absl::StrCat(
         "contribution ", contribution, " of a step of ", contributions_));
   }
   MutexLock lock(&mutex_);
-  absl::StatusOr<bool> next = IsNextItem(update);
+  absl::StatusOr<bool> next = IsNextSequence(update);
   if (next.ok() && !closed_.ok()) {
     next = closed_;
   }
@@ -33,8 +33,8 @@ absl::StatusOr<UpdateReply> ShardTables::UpdateSync(StagedUpdate update,
   }
   if (next.ok() && *next && update.push.base_version() != version_) {
     next = absl::InvalidArgumentError(
-        absl::StrCat("slot ", update.sender.slot(), " tables item ",
-                     update.push.item(), " is for version ",
+        absl::StrCat("slot ", update.sender.slot(), " tables sequence number ",
+                     update.push.sequence(), " is for version ",
                      update.push.base_version(), ", they are at ", version_));
   }
   if (!next.ok() || !*next) {
@@ -63,21 +63,21 @@ absl::StatusOr<UpdateReply> ShardTables::UpdateSync(StagedUpdate update,
   return reply;
 }
 
-void ShardTables::SlotsChanged() {
+void TableGroup::SlotsChanged() {
   DueList due;
   {
     MutexLock lock(&mutex_);
     for (size_t w = 0; w < retired_.size(); ++w) {
       retired_[w] = context_.slots[w].retired;
     }
-    if (kind_ == UpdateKind::kSync) {
+    if (kind_ == ConsistencyKind::kSync) {
       AdvanceAndPublish(due);
     }
   }
   Finish(due, std::numeric_limits<int64_t>::min());
 }
 
-uint32_t ShardTables::Awaited() const {
+uint32_t TableGroup::Awaited() const {
   uint32_t m = cursor_;
   while (m < contributions_ && (retired_[SlotOf(m)] || early_.count(m) > 0)) {
     ++m;
@@ -85,7 +85,7 @@ uint32_t ShardTables::Awaited() const {
   return m;
 }
 
-void ShardTables::AddAtCursor(const StagedUpdate& update) {
+void TableGroup::AddAtCursor(const StagedPush& update) {
   if (!first_rates_.has_value()) {
     first_rates_ = update.rates;
   }
@@ -101,16 +101,16 @@ void ShardTables::AddAtCursor(const StagedUpdate& update) {
   weight_ += weight;
 }
 
-void ShardTables::AdvanceTo(uint32_t end) {
+void TableGroup::AdvanceTo(uint32_t end) {
   while (cursor_ < end) {
     if (!early_.empty() && early_.begin()->first == cursor_) {
-      StagedUpdate next = std::move(early_.begin()->second);
+      StagedPush next = std::move(early_.begin()->second);
       early_.erase(early_.begin());
       AddAtCursor(next);
       Drop(&next);
     } else if (retired_[SlotOf(cursor_)]) {
       uint64_t& mark = marks_[SlotOf(cursor_)];
-      mark = std::max(mark, ItemOf(cursor_) + 1);
+      mark = std::max(mark, SequenceOf(cursor_) + 1);
       ++cursor_;
     } else {
       return;
@@ -118,7 +118,7 @@ void ShardTables::AdvanceTo(uint32_t end) {
   }
 }
 
-void ShardTables::AdvanceAndPublish(DueList& due) {
+void TableGroup::AdvanceAndPublish(DueList& due) {
   if ((!first_rates_.has_value() && early_.empty()) ||
       cursor_ == contributions_) {
     return;  // nothing came for this step, or it waits to be published
@@ -130,14 +130,14 @@ void ShardTables::AdvanceAndPublish(DueList& due) {
   }
 }
 
-uint64_t ShardTables::ItemOf(uint32_t contribution) const {
+uint64_t TableGroup::SequenceOf(uint32_t contribution) const {
   const uint64_t steps = version_ - context_.plan->declaration().base_version();
   const uint32_t slot = SlotOf(contribution);
   const uint32_t per_step = (contributions_ - slot + slots_ - 1) / slots_;
   return steps * per_step + contribution / slots_;
 }
 
-void ShardTables::Publish() {
+void TableGroup::Publish() {
   float weight = 0;
   std::vector<TableRate> rates;
   {

@@ -1,4 +1,4 @@
-#include "server/ps/rows/shard_tables.h"
+#include "server/ps/rows/table_group.h"
 
 #include <algorithm>
 #include <cstring>
@@ -28,10 +28,10 @@ void Run(const DueList& due) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ShardTables>> ShardTables::Create(
+absl::StatusOr<std::unique_ptr<TableGroup>> TableGroup::Create(
     ShardContext* context, Arena* arena, Clock* clock) {
   const ShardPlan& plan = *context->plan;
-  std::unique_ptr<ShardTables> made(new ShardTables(context, arena, clock));
+  std::unique_ptr<TableGroup> made(new TableGroup(context, arena, clock));
   for (int t = 0; t < plan.declaration().table_size(); ++t) {
     WEIR_ASSIGN_OR_RETURN(TableOptions options,
                           OptionsOfTable(plan.declaration(), t, plan.shard()));
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<ShardTables>> ShardTables::Create(
   return made;
 }
 
-ShardTables::ShardTables(ShardContext* context, Arena* arena, Clock* clock)
+TableGroup::TableGroup(ShardContext* context, Arena* arena, Clock* clock)
     : context_(*context),
       arena_(arena),
       clock_(clock),
@@ -60,9 +60,9 @@ ShardTables::ShardTables(ShardContext* context, Arena* arena, Clock* clock)
       version_(context->plan->declaration().base_version()),
       retired_(slots_) {}
 
-ShardTables::~ShardTables() = default;
+TableGroup::~TableGroup() = default;
 
-void ShardTables::TickClocks() {
+void TableGroup::TickClocks() {
   for (int t = 0; t < count(); ++t) {
     const bool seconds = spec(t).expiry().age_case() == Expiry::kSeconds;
     const int64_t now_ns =
@@ -74,7 +74,7 @@ void ShardTables::TickClocks() {
 
 // ---------------------------------------------------------------- lookups
 
-absl::Status ShardTables::CheckLookup(const LookupChunk& request) const {
+absl::Status TableGroup::CheckPullRows(const PullRowsChunk& request) const {
   if (request.train() && request.sender().generation() == 0) {
     return absl::PermissionDeniedError(
         "a lookup to train from needs a slot's generation; a reader sets "
@@ -104,8 +104,8 @@ absl::Status ShardTables::CheckLookup(const LookupChunk& request) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Ids>> ShardTables::Resolve(
-    const LookupChunk& request, bool* unknown) {
+absl::StatusOr<std::vector<Ids>> TableGroup::Resolve(
+    const PullRowsChunk& request, bool* unknown) {
   std::vector<Ids> all;
   for (const IdList& list : request.list()) {
     absl::StatusOr<Ids> ids = lists_.Resolve(request.sender().slot(), list);
@@ -122,8 +122,8 @@ absl::StatusOr<std::vector<Ids>> ShardTables::Resolve(
   return all;
 }
 
-void ShardTables::Lookup(const LookupChunk& request, LookupDone done) {
-  absl::Status status = CheckLookup(request);
+void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
+  absl::Status status = CheckPullRows(request);
   bool unknown = false;
   Parked lookup;
   if (status.ok()) {
@@ -138,7 +138,7 @@ void ShardTables::Lookup(const LookupChunk& request, LookupDone done) {
     return;
   }
   if (unknown) {
-    LookedUp answer;
+    PulledRows answer;
     answer.header.set_request(request.request());
     answer.header.set_unknown_list(true);
     done(std::move(answer));
@@ -184,17 +184,17 @@ void ShardTables::Lookup(const LookupChunk& request, LookupDone done) {
   Gather(std::move(lookup), *from, version);
 }
 
-absl::StatusOr<ShardTables::Readable> ShardTables::CanRead(
+absl::StatusOr<TableGroup::Readable> TableGroup::CanRead(
     const Want& want) const {
   if (!MayUse()) {
     return Readable::kNotYet;
   }
-  if (kind_ != UpdateKind::kSync) {
+  if (kind_ != ConsistencyKind::kSync) {
     if (want.when_case() == Want::kVersion) {
       return absl::InvalidArgumentError(
           "want.version is for sync jobs; this job reads the latest");
     }
-    if (kind_ == UpdateKind::kBoundedStaleness) {
+    if (kind_ == ConsistencyKind::kBoundedStaleness) {
       const uint64_t bound = context_.plan->staleness_bound();
       for (size_t w = 0; w < marks_.size(); ++w) {
         if (context_.slots[w].live && want.clock() > marks_[w] &&
@@ -218,15 +218,15 @@ absl::StatusOr<ShardTables::Readable> ShardTables::CanRead(
                                          " is gone, the newest is ", version_));
 }
 
-void ShardTables::Gather(Parked lookup, Readable from, uint64_t version) {
-  const LookupChunk& request = lookup.request;
+void TableGroup::Gather(Parked lookup, Readable from, uint64_t version) {
+  const PullRowsChunk& request = lookup.request;
   int64_t floats = 0;
   for (size_t i = 0; i < lookup.ids.size(); ++i) {
     const int t = static_cast<int>(request.list(static_cast<int>(i)).table());
     floats += static_cast<int64_t>(lookup.ids[i]->size()) * spec(t).dim();
   }
   const Encoding encoding = request.want().encoding();
-  LookedUp answer;
+  PulledRows answer;
   if (floats > 0) {
     answer.rows =
         BlockRef::Make(encoding == F32 ? arena_ : Arena::Heap(), floats);
@@ -264,8 +264,8 @@ void ShardTables::Gather(Parked lookup, Readable from, uint64_t version) {
   lookup.done(std::move(answer));
 }
 
-void ShardTables::ReadPrevious(int t, std::span<const uint64_t> ids,
-                               float* out) {
+void TableGroup::ReadPrevious(int t, std::span<const uint64_t> ids,
+                              float* out) {
   const RowsBefore& rows = before(t);
   const size_t dim = spec(t).dim();
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -277,7 +277,7 @@ void ShardTables::ReadPrevious(int t, std::span<const uint64_t> ids,
 
 // -------------------------------------------------- uses and exclusive work
 
-void ShardTables::Leave() {
+void TableGroup::Leave() {
   DueList due;
   {
     MutexLock lock(&mutex_);
@@ -287,7 +287,7 @@ void ShardTables::Leave() {
   Run(due);
 }
 
-void ShardTables::StartExclusive(DueList& due) {
+void TableGroup::StartExclusive(DueList& due) {
   if (uses_ == 0 && !exclusive_ && !exclusive_waiting_.empty()) {
     exclusive_ = true;
     due.push_back(std::move(exclusive_waiting_.front()));
@@ -295,7 +295,7 @@ void ShardTables::StartExclusive(DueList& due) {
   }
 }
 
-void ShardTables::Release() {
+void TableGroup::Release() {
   DueList due;
   {
     MutexLock lock(&mutex_);
@@ -311,7 +311,7 @@ void ShardTables::Release() {
   Finish(due, kNever);
 }
 
-void ShardTables::Finish(DueList& due, int64_t now_ns) {
+void TableGroup::Finish(DueList& due, int64_t now_ns) {
   Run(due);
   struct Ready {
     Parked lookup;
@@ -343,7 +343,7 @@ void ShardTables::Finish(DueList& due, int64_t now_ns) {
     } else if (*one.from != Readable::kNotYet) {
       Gather(std::move(one.lookup), *one.from, one.version);
     } else {
-      LookedUp answer;
+      PulledRows answer;
       answer.header.set_request(one.lookup.request.request());
       answer.header.set_not_yet(true);
       one.lookup.done(std::move(answer));
@@ -351,7 +351,7 @@ void ShardTables::Finish(DueList& due, int64_t now_ns) {
   }
 }
 
-void ShardTables::ExpireWaits() {
+void TableGroup::ExpireWaits() {
   bool any = false;
   bool frozen = false;
   {
@@ -371,7 +371,7 @@ void ShardTables::ExpireWaits() {
   }
 }
 
-void ShardTables::Close(const absl::Status& status) {
+void TableGroup::Close(const absl::Status& status) {
   std::vector<Parked> parked;
   std::vector<std::function<void()>> held;
   std::optional<FreezeRequest> freeze;
@@ -396,7 +396,7 @@ void ShardTables::Close(const absl::Status& status) {
 
 // ------------------------------------------------------------------ upkeep
 
-absl::StatusOr<ShrinkReply> ShardTables::Shrink(const ShrinkRequest& request) {
+absl::StatusOr<ShrinkReply> TableGroup::Shrink(const ShrinkRequest& request) {
   ShrinkReply reply;
   bool found = false;
   for (int t = 0; t < count(); ++t) {
@@ -420,9 +420,9 @@ absl::StatusOr<ShrinkReply> ShardTables::Shrink(const ShrinkRequest& request) {
   return reply;
 }
 
-void ShardTables::Freeze(std::optional<uint64_t> version,
-                         std::function<void()> run,
-                         std::function<void(absl::Status)> refused) {
+void TableGroup::Freeze(std::optional<uint64_t> version,
+                        std::function<void()> run,
+                        std::function<void(absl::Status)> refused) {
   DueList due;
   {
     MutexLock lock(&mutex_);
@@ -448,29 +448,29 @@ void ShardTables::Freeze(std::optional<uint64_t> version,
   Run(due);
 }
 
-bool ShardTables::CancelFreeze() {
+bool TableGroup::CancelFreeze() {
   MutexLock lock(&mutex_);
   const bool waited = freeze_.has_value();
   freeze_.reset();
   return waited;
 }
 
-std::vector<uint64_t> ShardTables::marks() const {
+std::vector<uint64_t> TableGroup::marks() const {
   MutexLock lock(&mutex_);
   return marks_;
 }
 
-uint64_t ShardTables::version() const {
+uint64_t TableGroup::version() const {
   MutexLock lock(&mutex_);
   return version_;
 }
 
-bool ShardTables::IsPrevious(uint64_t version) const {
+bool TableGroup::IsPrevious(uint64_t version) const {
   MutexLock lock(&mutex_);
   return version != version_ && version == previous_version_;
 }
 
-void ShardTables::FillStatus(int hot_ids, PsStatus* status) {
+void TableGroup::FillStatus(int hot_ids, PsStatus* status) {
   for (int t = 0; t < count(); ++t) {
     const TableReport report =
         table(t).Report(std::min(hot_ids, static_cast<int>(kHotIdsMax)));

@@ -6,17 +6,18 @@
 //   server/ps/table.
 //
 // Terms
-//   update     the gradients of one item for all tables of this shard; may be
-//              empty, and still is a step of every table.
+//   update     the gradients of one contribution for all tables of this shard;
+//              may be empty, and still is a step of every table.
 //   staged     an update that is on its way in; nothing of it is applied.
-//   mark       per worker slot: the next item that the tables accept.
+//   mark       per slot: the next sequence number that the tables accept.
 //   version    base_version + updates applied (sync: steps published).
 //   use        a lookup that is reading, an async update that is being applied.
 //   exclusive  work that nothing else may be under way beside: publishing a
 //              sync step, writing a checkpoint.
 //
 // Invariants
-//   I1. An update takes effect whole, once per (slot, item), in item order.
+//   I1. An update takes effect whole, once per (slot, sequence), in
+//       ascending order of the sequence numbers.
 //   I2. Sync: rows are moved as version t + 1 is published, by the sum in index
 //       order of what each contribution gave, divided by the weights of all
 //       contributions of the step, whoever touched the row.
@@ -27,8 +28,8 @@
 // Threads: safe. Continuations run without locks.
 // Errors: the codes of proto/ps.proto.
 // See "Tables on a shard" in docs/design_notes.md.
-#ifndef SERVER_PS_ROWS_SHARD_TABLES_H_
-#define SERVER_PS_ROWS_SHARD_TABLES_H_
+#ifndef SERVER_PS_ROWS_TABLE_GROUP_H_
+#define SERVER_PS_ROWS_TABLE_GROUP_H_
 
 #include <atomic>
 #include <cstdint>
@@ -57,15 +58,15 @@
 
 namespace weir {
 
-// The answer to one LookupChunk. `header` is complete but for incarnation.
-struct LookedUp {
+// The answer to one PullRowsChunk. `header` is complete but for incarnation.
+struct PulledRows {
   RowChunk header;
   BlockRef rows;     // holds the payload; null: none
   size_t bytes = 0;  // of the payload
 };
-using LookupDone = std::function<void(absl::StatusOr<LookedUp>)>;
+using PullRowsDone = std::function<void(absl::StatusOr<PulledRows>)>;
 // `header` is complete but for incarnation.
-using UpdateDone = std::function<void(absl::StatusOr<UpdateReply>)>;
+using PushRowsDone = std::function<void(absl::StatusOr<PushRowsReply>)>;
 
 // Gradients of one list of rows, decoded.
 struct StagedRows {
@@ -79,7 +80,7 @@ struct StagedRows {
   }
 };
 
-struct StagedUpdate {
+struct StagedPush {
   Sender sender;
   ::weir::Push push;
   std::vector<StagedRows> rows;
@@ -91,29 +92,29 @@ struct StagedUpdate {
   int bad_table = -1;     // NaN or Inf
 };
 
-class ShardTables {
+class TableGroup {
  public:
   // Lookups that wait at most: what a client asks ahead. Readers, who need no
   // slot, have one share together, so that they keep nobody else out.
   static constexpr ParkingShares kParkingShares = {4096, 16384};
 
   // Empty tables. `context` is borrowed.
-  static absl::StatusOr<std::unique_ptr<ShardTables>> Create(
+  static absl::StatusOr<std::unique_ptr<TableGroup>> Create(
       ShardContext* context, Arena* arena, Clock* clock);
-  ~ShardTables();
+  ~TableGroup();
 
   int count() const { return static_cast<int>(tables_.size()); }
 
   // Calls `done` once, maybe before returning.
-  void Lookup(const LookupChunk& request, LookupDone done);
+  void PullRows(const PullRowsChunk& request, PullRowsDone done);
 
   // Takes one piece; after an error the update must be dropped.
-  absl::Status Stage(const UpdateChunk& chunk, const Payload& payload,
-                     StagedUpdate* update);
-  // Gives back what Stage took, unless Update was called.
-  void Drop(StagedUpdate* update);
+  absl::Status Stage(const PushRowsChunk& chunk, const Payload& payload,
+                     StagedPush* update);
+  // Gives back what Stage took, unless PushRows was called.
+  void Drop(StagedPush* update);
   // Applies all of it. REQUIRES: update.begun.
-  void Update(StagedUpdate update, UpdateDone done);
+  void PushRows(StagedPush update, PushRowsDone done);
 
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request);
 
@@ -148,21 +149,21 @@ class ShardTables {
   struct Parked {
     Parker parker() const { return Parker(request.sender()); }
 
-    LookupChunk request;
+    PullRowsChunk request;
     std::vector<Ids> ids;
     int64_t deadline_ns = 0;
-    LookupDone done;
+    PullRowsDone done;
   };
   // Where lookups find their rows.
   enum class Readable : int { kNow, kPrevious, kNotYet };
 
-  ShardTables(ShardContext* context, Arena* arena, Clock* clock);
+  TableGroup(ShardContext* context, Arena* arena, Clock* clock);
 
   const EmbeddingTable& spec(int t) const {
     return context_.plan->declaration().table(t);
   }
-  absl::Status CheckLookup(const LookupChunk& request) const;
-  absl::StatusOr<std::vector<Ids>> Resolve(const LookupChunk& request,
+  absl::Status CheckPullRows(const PullRowsChunk& request) const;
+  absl::StatusOr<std::vector<Ids>> Resolve(const PullRowsChunk& request,
                                            bool* unknown);
   absl::StatusOr<Readable> CanRead(const Want& want) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -176,32 +177,32 @@ class ShardTables {
   // Runs what became due, and lookups that can be answered now.
   void Finish(DueList& due, int64_t now_ns);
 
-  absl::Status CheckPiece(const UpdateChunk& chunk,
-                          const StagedUpdate& update) const;
+  absl::Status CheckPiece(const PushRowsChunk& chunk,
+                          const StagedPush& update) const;
   // Takes so much of the budget; false: there is no room, the update is
   // deferred and dropped (I4).
-  bool TakeRoom(int64_t bytes, StagedUpdate* update);
-  void UpdateAsync(StagedUpdate update, UpdateDone done);
+  bool TakeRoom(int64_t bytes, StagedPush* update);
+  void PushAsync(StagedPush update, PushRowsDone done);
   // Takes the mark, the version when it moves rows, and a use; false: a
   // duplicate.
-  absl::StatusOr<bool> AdmitAsync(const StagedUpdate& update, bool moves,
+  absl::StatusOr<bool> AdmitAsync(const StagedPush& update, bool moves,
                                   Receipt* receipt)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void MoveRows(const StagedUpdate& update, UpdateReply* reply);
-  absl::StatusOr<UpdateReply> UpdateSync(StagedUpdate update, DueList& due);
-  absl::StatusOr<bool> IsNextItem(const StagedUpdate& update) const
+  void MoveRows(const StagedPush& update, PushRowsReply* reply);
+  absl::StatusOr<PushRowsReply> PushSync(StagedPush update, DueList& due);
+  absl::StatusOr<bool> IsNextSequence(const StagedPush& update) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   double RateOf(int t, const std::vector<TableRate>& rates) const;
   void TickClocks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Sync; as in update/sync.cc, with all tables for a block.
   uint32_t Awaited() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddAtCursor(const StagedUpdate& update)
+  void AddAtCursor(const StagedPush& update)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AdvanceTo(uint32_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AdvanceAndPublish(DueList& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish();  // exclusive
-  uint64_t ItemOf(uint32_t contribution) const
+  uint64_t SequenceOf(uint32_t contribution) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint32_t SlotOf(uint32_t contribution) const { return contribution % slots_; }
 
@@ -209,7 +210,7 @@ class ShardTables {
   ShardContext& context_;
   Arena* const arena_;
   Clock* const clock_;
-  const UpdateKind kind_;
+  const ConsistencyKind kind_;
   const uint32_t contributions_;  // sync: n
   const uint32_t slots_;          // W
   std::vector<std::unique_ptr<Table>> tables_;
@@ -238,7 +239,7 @@ class ShardTables {
 
   // Sync: the step under way.
   uint32_t cursor_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<uint32_t, StagedUpdate> early_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, StagedPush> early_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::vector<TableRate>> first_rates_ ABSL_GUARDED_BY(mutex_);
   double weight_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<bool> retired_ ABSL_GUARDED_BY(mutex_);
@@ -252,4 +253,4 @@ class ShardTables {
 
 }  // namespace weir
 
-#endif  // SERVER_PS_ROWS_SHARD_TABLES_H_
+#endif  // SERVER_PS_ROWS_TABLE_GROUP_H_

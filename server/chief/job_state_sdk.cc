@@ -37,10 +37,10 @@ absl::Status JobState::CheckBrought(const RegisterRequest& request,
   const Declaration* held = nullptr;
   if (phase_ >= Phase::kReady) {
     held = &start_.declaration();
-  } else if (brought_.has_value()) {
-    held = &*brought_;
+  } else if (sdk_declaration_.has_value()) {
+    held = &*sdk_declaration_;
   } else {
-    brought_ = declaration;
+    sdk_declaration_ = declaration;
     return absl::OkStatus();
   }
   if (held->job() != declaration.job()) {
@@ -58,7 +58,7 @@ absl::Status JobState::CheckBrought(const RegisterRequest& request,
 
 std::optional<RegisterReply> JobState::AskForValues(
     const RegisterRequest& request) {
-  if (!options_.brought || request.index() != 0 ||
+  if (!options_.sdk_job || request.rank() != 0 ||
       start_.state() != StartSequence::State::kAssigning) {
     return std::nullopt;
   }
@@ -85,18 +85,19 @@ void JobState::AdvanceBrought() {
   uint64_t fastest = 0;
   for (int w = 0; w < roster_.count(); ++w) {
     Roster::Worker* const worker = roster_.mutable_worker(w);
-    worker->next_item = std::max(worker->next_item, tracker_.NextItemMin(w));
+    worker->next_sequence =
+        std::max(worker->next_sequence, tracker_.NextSequenceMin(w));
     if (tracker_.Retired(w, worker->generation)) {
       worker->retired = true;
     }
-    done += worker->next_item;
-    fastest = std::max(fastest, worker->next_item);
+    done += worker->next_sequence;
+    fastest = std::max(fastest, worker->next_sequence);
     if (!worker->retired) {
-      slowest = std::min(slowest, worker->next_item);
+      slowest = std::min(slowest, worker->next_sequence);
     }
   }
-  if (done > items_done_) {
-    items_done_ = done;
+  if (done > contributions_done_) {
+    contributions_done_ = done;
     progress_ns_ = reached_ns_ = now_ns_;
   }
   const bool all_done = slowest == UINT64_MAX;

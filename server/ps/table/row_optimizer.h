@@ -1,16 +1,17 @@
-// Row rules: how a gradient moves a row of a table. Only rows with a gradient
-// move ("lazy").
+// Row optimizers: how a gradient moves a row of a table. Only rows with a
+// gradient move ("lazy").
 //
 // Place: the table calls Apply for the rows of one stripe, under its lock. A
-// rule knows no ids, stripes or shards.
+// optimizer knows no ids, stripes or shards.
 //
 // Terms
-//   slot   what the rule keeps in a row behind its values: dim floats, or one.
+//   state   what the optimizer keeps in a row behind its values: dim floats, or
+//           one.
 //   t      updates of the table before this one, 0 first; `updates` is the same
 //          for one row.
 //
 // Invariants
-//   I1. sgd, adagrad and ftrl have the bits of the dense rules
+//   I1. sgd, adagrad and ftrl have the bits of the dense optimizers
 //       (server/ps/optimizer/step_kernels.h); adam is PyTorch's SparseAdam.
 //   I2. The same bits on every SIMD level. Sums over a row are in double, in
 //       the order of its columns.
@@ -22,8 +23,8 @@
 //   Learning Recommendation Models", ISCA 2022, section 4 (row-wise Adagrad);
 //   Yue et al., "Adaptive Optimizers with Sparse Group Lasso for Neural
 //   Networks in CTR Prediction", ECML PKDD 2021 (group lasso).
-#ifndef SERVER_PS_TABLE_ROW_RULE_H_
-#define SERVER_PS_TABLE_ROW_RULE_H_
+#ifndef SERVER_PS_TABLE_ROW_OPTIMIZER_H_
+#define SERVER_PS_TABLE_ROW_OPTIMIZER_H_
 
 #include <cstdint>
 #include <memory>
@@ -84,14 +85,14 @@ struct RowGroupFtrl {
   double l21 = 0;
 };
 
-using RowRuleSpec = std::variant<RowSgd, RowAdagrad, RowwiseAdagrad, RowAdam,
-                                 RowFtrl, RowGroupFtrl>;
+using RowOptimizerSpec = std::variant<RowSgd, RowAdagrad, RowwiseAdagrad,
+                                      RowAdam, RowFtrl, RowGroupFtrl>;
 
-struct RowSlot {
+struct RowState {
   std::string name;  // [a-z_]+; names the array in checkpoints
   float initial = 0.0f;
   bool one_float = false;  // for the whole row; else one for each column
-  bool operator==(const RowSlot&) const = default;
+  bool operator==(const RowState&) const = default;
 };
 
 struct RowStep {
@@ -99,7 +100,7 @@ struct RowStep {
   uint64_t step = 0;  // t
 };
 
-// Row i is rows[i]: values [dim], then the slots. Its gradient is dim
+// Row i is rows[i]: values [dim], then the state. Its gradient is dim
 // little-endian floats at any address. updates[i] is the row's own count.
 struct RowBatch {
   float* const* rows = nullptr;
@@ -109,37 +110,37 @@ struct RowBatch {
   int dim = 0;
 };
 
-class RowRule {
+class RowOptimizer {
  public:
-  virtual ~RowRule() = default;
-  RowRule(const RowRule&) = delete;
-  RowRule& operator=(const RowRule&) = delete;
+  virtual ~RowOptimizer() = default;
+  RowOptimizer(const RowOptimizer&) = delete;
+  RowOptimizer& operator=(const RowOptimizer&) = delete;
 
   const std::string& name() const { return name_; }
   // In the order in which they lie in a row.
-  const std::vector<RowSlot>& slots() const { return slots_; }
-  // Floats of a row: values and slots.
+  const std::vector<RowState>& state() const { return state_; }
+  // Floats of a row: values and state.
   int row_floats(int dim) const;
-  // Writes the slots' initial values behind the values.
-  void FillInitialSlots(int dim, float* row) const;
+  // Writes the initial values behind the values.
+  void FillInitialState(int dim, float* row) const;
 
   // Moves the rows, one after another: a row that comes twice moves twice.
   // REQUIRES: gradients finite; learning_rate finite and >= 0.
   virtual void Apply(const RowStep& step, const RowBatch& batch) const = 0;
 
  protected:
-  RowRule(std::string name, std::vector<RowSlot> slots)
-      : name_(std::move(name)), slots_(std::move(slots)) {}
+  RowOptimizer(std::string name, std::vector<RowState> state)
+      : name_(std::move(name)), state_(std::move(state)) {}
 
  private:
   const std::string name_;
-  const std::vector<RowSlot> slots_;
+  const std::vector<RowState> state_;
 };
 
 // `path` ("table \"user\": optimizer") begins every message.
-absl::StatusOr<std::unique_ptr<RowRule>> CreateRowRule(const RowRuleSpec& spec,
-                                                       const std::string& path);
+absl::StatusOr<std::unique_ptr<RowOptimizer>> CreateRowOptimizer(
+    const RowOptimizerSpec& spec, const std::string& path);
 
 }  // namespace weir
 
-#endif  // SERVER_PS_TABLE_ROW_RULE_H_
+#endif  // SERVER_PS_TABLE_ROW_OPTIMIZER_H_

@@ -1,4 +1,4 @@
-#include "server/ps/table/row_rule.h"
+#include "server/ps/table/row_optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -59,24 +59,24 @@ std::vector<float> GoldenStart() {
   return start;
 }
 
-std::unique_ptr<RowRule> Make(const RowRuleSpec& spec) {
-  return CreateRowRule(spec, "optimizer").value();
+std::unique_ptr<RowOptimizer> Make(const RowOptimizerSpec& spec) {
+  return CreateRowOptimizer(spec, "optimizer").value();
 }
 
-std::string Error(const RowRuleSpec& spec) {
-  return std::string(CreateRowRule(spec, "optimizer").status().message());
+std::string Error(const RowOptimizerSpec& spec) {
+  return std::string(CreateRowOptimizer(spec, "optimizer").status().message());
 }
 
-// Rows of one rule, each with its floats and its count.
+// Rows of one optimizer, each with its floats and its count.
 struct Rows {
-  Rows(const RowRule& rule, int dim, const std::vector<float>& values)
-      : dim(dim), floats(static_cast<size_t>(rule.row_floats(dim))) {
+  Rows(const RowOptimizer& optimizer, int dim, const std::vector<float>& values)
+      : dim(dim), floats(static_cast<size_t>(optimizer.row_floats(dim))) {
     const size_t count = values.size() / static_cast<size_t>(dim);
     data.resize(count * floats);
     updates.resize(count);
     for (size_t r = 0; r < count; ++r) {
       std::copy_n(&values[r * static_cast<size_t>(dim)], dim, row(r));
-      rule.FillInitialSlots(dim, row(r));
+      optimizer.FillInitialState(dim, row(r));
     }
   }
   float* row(size_t r) { return &data[r * floats]; }
@@ -95,8 +95,8 @@ struct Rows {
 };
 
 // The gradient of the i-th id is `gradients` + i * dim floats.
-void Step(const RowRule& rule, const RowStep& step, const std::vector<int>& ids,
-          const char* gradients, Rows* rows) {
+void Step(const RowOptimizer& optimizer, const RowStep& step,
+          const std::vector<int>& ids, const char* gradients, Rows* rows) {
   std::vector<float*> at;
   std::vector<const char*> from;
   std::vector<uint32_t> updates;
@@ -106,22 +106,22 @@ void Step(const RowRule& rule, const RowStep& step, const std::vector<int>& ids,
                                    static_cast<size_t>(rows->dim));
     updates.push_back(rows->updates[static_cast<size_t>(id)]++);
   }
-  rule.Apply(step, {at.data(), from.data(), updates.data(),
-                    static_cast<int>(ids.size()), rows->dim});
+  optimizer.Apply(step, {at.data(), from.data(), updates.data(),
+                         static_cast<int>(ids.size()), rows->dim});
 }
 
-Rows Train(const RowRuleSpec& spec, double rate) {
-  const auto rule = Make(spec);
-  Rows rows(*rule, kDim, GoldenStart());
+Rows Train(const RowOptimizerSpec& spec, double rate) {
+  const auto optimizer = Make(spec);
+  Rows rows(*optimizer, kDim, GoldenStart());
   uint64_t t = 0;
   for (const GoldenStep& step : GoldenSteps()) {
-    Step(*rule, {rate, t++}, step.ids,
+    Step(*optimizer, {rate, t++}, step.ids,
          reinterpret_cast<const char*>(step.gradients.data()), &rows);
   }
   return rows;
 }
 
-// |a - b| <= 1e-6 of the way from the start, as for dense rules: float
+// |a - b| <= 1e-6 of the way from the start, as for dense optimizers: float
 // arithmetic of 50 steps in another order.
 template <class Expected>
 void ExpectClose(const std::vector<float>& got, const Expected& expected) {
@@ -137,8 +137,8 @@ void ExpectClose(const std::vector<float>& got, const Expected& expected) {
   EXPECT_LE(std::sqrt(error), 1e-6 * std::sqrt(path));
 }
 
-TEST(RowRuleTest, FollowsPyTorch) {
-  const std::vector<std::pair<std::string, RowRuleSpec>> specs = {
+TEST(RowOptimizerTest, FollowsPyTorch) {
+  const std::vector<std::pair<std::string, RowOptimizerSpec>> specs = {
       {"sgd", RowSgd{}},
       {"adagrad", RowAdagrad{}},
       {"adagrad_all", RowAdagrad{0.2, 1e-6}},
@@ -161,19 +161,19 @@ TEST(RowRuleTest, FollowsPyTorch) {
   EXPECT_EQ(index, specs.size());
 }
 
-// The dense rule over each row by itself.
-void ExpectBitsOfDense(const RowRuleSpec& spec, const std::string& text,
+// The dense optimizer over each row by itself.
+void ExpectBitsOfDense(const RowOptimizerSpec& spec, const std::string& text,
                        double rate) {
-  Optimizer proto;
+  OptimizerSpec proto;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &proto));
   const auto dense = CreateOptimizer(proto, "optimizer").value();
-  const auto rule = Make(spec);
-  Rows expected(*rule, kDim, GoldenStart());
+  const auto optimizer = Make(spec);
+  Rows expected(*optimizer, kDim, GoldenStart());
   for (const GoldenStep& step : GoldenSteps()) {
     for (size_t i = 0; i < step.ids.size(); ++i) {
       float* const row = expected.row(static_cast<size_t>(step.ids[i]));
-      float* const slots[] = {row + kDim, row + kDim + kDim};
-      dense->Apply({0, rate}, row, slots,
+      float* const state[] = {row + kDim, row + kDim + kDim};
+      dense->Apply({0, rate}, row, state,
                    reinterpret_cast<const char*>(&step.gradients[i * kDim]),
                    kDim);
     }
@@ -181,7 +181,7 @@ void ExpectBitsOfDense(const RowRuleSpec& spec, const std::string& text,
   EXPECT_EQ(Train(spec, rate).data, expected.data) << text;
 }
 
-TEST(RowRuleTest, HasTheBitsOfTheDenseRules) {
+TEST(RowOptimizerTest, HasTheBitsOfTheDenseRules) {
   ExpectBitsOfDense(RowSgd{}, "sgd {}", 0.1);
   ExpectBitsOfDense(RowAdagrad{0.3, 1e-7},
                     "adagrad { initial_accumulator: 0.3 epsilon: 1e-7 }", 0.1);
@@ -195,7 +195,7 @@ TEST(RowRuleTest, HasTheBitsOfTheDenseRules) {
   ExpectBitsOfDense(RowFtrl{}, "ftrl {}", 0);
 }
 
-TEST(RowRuleTest, RowwiseAdagradFollowsANaiveLoopInDouble) {
+TEST(RowOptimizerTest, RowwiseAdagradFollowsANaiveLoopInDouble) {
   const double rate = 0.05;
   std::vector<double> w;
   for (const float v : GoldenStart()) {
@@ -263,7 +263,7 @@ std::vector<double> NaiveGroupFtrl(const RowGroupFtrl& spec, double rate) {
   return w;
 }
 
-TEST(RowRuleTest, GroupFtrlFollowsANaiveLoopInDouble) {
+TEST(RowOptimizerTest, GroupFtrlFollowsANaiveLoopInDouble) {
   for (const RowGroupFtrl& spec :
        {RowGroupFtrl{{}, 0.1},
         RowGroupFtrl{{-0.5, 0.3, 0.01, 0.02, 0.03, 0.5}, 0.05},
@@ -272,24 +272,24 @@ TEST(RowRuleTest, GroupFtrlFollowsANaiveLoopInDouble) {
   }
 }
 
-TEST(RowRuleTest, GroupFtrlWithoutGroupPenaltyIsFtrl) {
+TEST(RowOptimizerTest, GroupFtrlWithoutGroupPenaltyIsFtrl) {
   const RowFtrl ftrl = {.l1 = 0.01, .l2 = 0.02, .beta = 0.5};
   EXPECT_EQ(Train(RowGroupFtrl{ftrl, 0}, 0.05).data, Train(ftrl, 0.05).data);
 }
 
-// The subgradient condition of the minimum that row_rule.h states, where n is
-// the same in all columns: an oracle that knows no closed form.
-TEST(RowRuleTest, GroupFtrlMinimisesWhereTheCurvatureIsOne) {
+// The subgradient condition of the minimum that row_optimizer.h states, where n
+// is the same in all columns: an oracle that knows no closed form.
+TEST(RowOptimizerTest, GroupFtrlMinimisesWhereTheCurvatureIsOne) {
   const double rate = 0.5;
   const double l1 = 0.2;
   const double l21 = 0.3;
   const double root_dim = 2;
-  const auto rule = Make(RowGroupFtrl{{.l1 = l1, .l2 = 0.1}, l21});
+  const auto optimizer = Make(RowGroupFtrl{{.l1 = l1, .l2 = 0.1}, l21});
   // Equal magnitudes, so that n stays equal; only the signs differ.
   for (const float size : {0.1f, 0.7f, 0.9f, 3.0f}) {
     const float g[] = {size, -size, size, size};
-    Rows rows(*rule, 4, {0, 0, 0, 0});
-    Step(*rule, {rate, 0}, {0}, reinterpret_cast<const char*>(g), &rows);
+    Rows rows(*optimizer, 4, {0, 0, 0, 0});
+    Step(*optimizer, {rate, 0}, {0}, reinterpret_cast<const char*>(g), &rows);
     const double q =
         std::sqrt(0.1 + static_cast<double>(size) * size) / rate + 2 * 0.1;
     double norm = 0;
@@ -313,54 +313,54 @@ TEST(RowRuleTest, GroupFtrlMinimisesWhereTheCurvatureIsOne) {
   }
 }
 
-TEST(RowRuleTest, GroupFtrlSetsWholeRowsToZero) {
-  const auto rule = Make(RowGroupFtrl{{}, 1.0});
-  Rows rows(*rule, 4, {0, 0, 0, 0, 0, 0, 0, 0});
+TEST(RowOptimizerTest, GroupFtrlSetsWholeRowsToZero) {
+  const auto optimizer = Make(RowGroupFtrl{{}, 1.0});
+  Rows rows(*optimizer, 4, {0, 0, 0, 0, 0, 0, 0, 0});
   const float g[] = {0.9f, -0.9f, 0.9f, 0.9f, 0.1f, 0.1f, 5.0f, 0.1f};
-  Step(*rule, {0.5, 0}, {0, 1}, reinterpret_cast<const char*>(g), &rows);
+  Step(*optimizer, {0.5, 0}, {0, 1}, reinterpret_cast<const char*>(g), &rows);
   for (size_t k = 0; k < 4; ++k) {
     EXPECT_EQ(rows.row(0)[k], 0.0f);
     EXPECT_NE(rows.row(1)[k], 0.0f);
   }
 }
 
-TEST(RowRuleTest, HasTheSameBitsOnEveryLevelAndAtOddAddresses) {
+TEST(RowOptimizerTest, HasTheSameBitsOnEveryLevelAndAtOddAddresses) {
   const SimdLevel best = ActiveSimdLevel();
-  for (const RowRuleSpec& spec : std::vector<RowRuleSpec>{
+  for (const RowOptimizerSpec& spec : std::vector<RowOptimizerSpec>{
            RowSgd{}, RowAdagrad{}, RowwiseAdagrad{}, RowAdam{},
            RowFtrl{.l1 = 0.01}, RowGroupFtrl{{.l1 = 0.01}, 0.02}}) {
     const Rows expected = Train(spec, 0.05);
     for (int level = 0; level <= static_cast<int>(best); ++level) {
       SetSimdLevelForTest(static_cast<SimdLevel>(level));
-      const auto rule = Make(spec);
-      Rows rows(*rule, kDim, GoldenStart());
+      const auto optimizer = Make(spec);
+      Rows rows(*optimizer, kDim, GoldenStart());
       uint64_t t = 0;
       for (const GoldenStep& step : GoldenSteps()) {
         std::string odd = "x";
         odd.append(reinterpret_cast<const char*>(step.gradients.data()),
                    step.gradients.size() * 4);
-        Step(*rule, {0.05, t++}, step.ids, odd.data() + 1, &rows);
+        Step(*optimizer, {0.05, t++}, step.ids, odd.data() + 1, &rows);
       }
-      EXPECT_EQ(rows.data, expected.data) << rule->name() << " " << level;
+      EXPECT_EQ(rows.data, expected.data) << optimizer->name() << " " << level;
     }
     SetSimdLevelForTest(best);
   }
 }
 
-TEST(RowRuleTest, LaysSlotsOutBehindTheValues) {
+TEST(RowOptimizerTest, LaysStateOutBehindTheValues) {
   EXPECT_EQ(Make(RowSgd{})->row_floats(16), 16);
   EXPECT_EQ(Make(RowAdagrad{})->row_floats(16), 32);
   EXPECT_EQ(Make(RowwiseAdagrad{})->row_floats(16), 17);
   EXPECT_EQ(Make(RowAdam{})->row_floats(16), 48);
-  EXPECT_EQ(Make(RowFtrl{})->slots(),
-            (std::vector<RowSlot>{{"accumulator", 0.1f}, {"linear", 0.0f}}));
+  EXPECT_EQ(Make(RowFtrl{})->state(),
+            (std::vector<RowState>{{"accumulator", 0.1f}, {"linear", 0.0f}}));
   float row[] = {9, 9, 9, 9, 9, 9};
-  Make(RowFtrl{})->FillInitialSlots(2, row);
+  Make(RowFtrl{})->FillInitialState(2, row);
   EXPECT_EQ(std::vector<float>(row, row + 6),
             (std::vector<float>{9, 9, 0.1f, 0.1f, 0, 0}));
 }
 
-TEST(RowRuleTest, NamesTheBadField) {
+TEST(RowOptimizerTest, NamesTheBadField) {
   EXPECT_EQ(Error(RowAdagrad{-1}),
             "optimizer.adagrad.initial_accumulator: -1 is not a finite number "
             ">= 0");

@@ -1,4 +1,4 @@
-#include "deploy/launcher/output_relay.h"
+#include "deploy/launcher/output_forwarder.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -92,22 +92,22 @@ std::vector<std::string> LineCutter::Add(absl::string_view bytes) {
 
 std::string LineCutter::TakeRest() { return std::exchange(rest_, ""); }
 
-OutputRelay::Pipes::Pipes(Pipes&& other) noexcept
+OutputForwarder::Pipes::Pipes(Pipes&& other) noexcept
     : out_fd(std::exchange(other.out_fd, -1)),
       err_fd(std::exchange(other.err_fd, -1)) {}
 
-OutputRelay::Pipes::~Pipes() {
+OutputForwarder::Pipes::~Pipes() {
   CloseFd(out_fd);
   CloseFd(err_fd);
 }
 
-OutputRelay::Run::~Run() { CloseFd(log_fd); }
+OutputForwarder::Run::~Run() { CloseFd(log_fd); }
 
-absl::StatusOr<std::unique_ptr<OutputRelay>> OutputRelay::Create(
+absl::StatusOr<std::unique_ptr<OutputForwarder>> OutputForwarder::Create(
     const Options& options) {
-  std::unique_ptr<OutputRelay> relay(new OutputRelay(options));
-  relay->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (relay->wake_fd_ < 0) {
+  std::unique_ptr<OutputForwarder> forwarder(new OutputForwarder(options));
+  forwarder->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (forwarder->wake_fd_ < 0) {
     return absl::ErrnoToStatus(errno, "eventfd");
   }
   // Signals are the others'; a closed pipe is then an error of write alone.
@@ -115,24 +115,24 @@ absl::StatusOr<std::unique_ptr<OutputRelay>> OutputRelay::Create(
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  relay->thread_ = std::thread([r = relay.get()] { r->Loop(); });
+  forwarder->thread_ = std::thread([r = forwarder.get()] { r->Loop(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return relay;
+  return forwarder;
 }
 
-OutputRelay::~OutputRelay() {
+OutputForwarder::~OutputForwarder() {
   Finish(std::chrono::nanoseconds(0));
   CloseFd(wake_fd_);
 }
 
-void OutputRelay::Wake() {
+void OutputForwarder::Wake() {
   const uint64_t one = 1;
   if (write(wake_fd_, &one, sizeof(one)) < 0) {
     return;  // it is awake: the counter is full
   }
 }
 
-absl::StatusOr<OutputRelay::Pipes> OutputRelay::Open(
+absl::StatusOr<OutputForwarder::Pipes> OutputForwarder::Open(
     const std::string& task, const std::string& log_path) {
   auto run = std::make_shared<Run>();
   run->prefix = absl::StrCat("[", task, "] ");
@@ -163,7 +163,7 @@ absl::StatusOr<OutputRelay::Pipes> OutputRelay::Open(
   return pipes;
 }
 
-void OutputRelay::Note(const std::string& line) {
+void OutputForwarder::Note(const std::string& line) {
   {
     MutexLock lock(&mutex_);
     notes_.push_back(line + "\n");
@@ -171,7 +171,7 @@ void OutputRelay::Note(const std::string& line) {
   Wake();
 }
 
-std::vector<std::string> OutputRelay::Tail(const std::string& task) {
+std::vector<std::string> OutputForwarder::Tail(const std::string& task) {
   MutexLock lock(&mutex_);
   const auto run = newest_.find(task);
   if (run == newest_.end()) {
@@ -184,7 +184,7 @@ std::vector<std::string> OutputRelay::Tail(const std::string& task) {
   return lines;
 }
 
-void OutputRelay::Finish(std::chrono::nanoseconds patience) {
+void OutputForwarder::Finish(std::chrono::nanoseconds patience) {
   if (!thread_.joinable()) {
     return;
   }
@@ -197,14 +197,15 @@ void OutputRelay::Finish(std::chrono::nanoseconds patience) {
   thread_.join();
 }
 
-void OutputRelay::Write(bool is_error, absl::string_view text) {
+void OutputForwarder::Write(bool is_error, absl::string_view text) {
   const int fd = is_error ? options_.err_fd : options_.out_fd;
   if (!given_up_[is_error ? 1 : 0] && !WriteAll(fd, text)) {
     given_up_[is_error ? 1 : 0] = true;
   }
 }
 
-void OutputRelay::Show(Stream* stream, const std::vector<std::string>& lines) {
+void OutputForwarder::Show(Stream* stream,
+                           const std::vector<std::string>& lines) {
   if (lines.empty()) {
     return;
   }
@@ -216,8 +217,8 @@ void OutputRelay::Show(Stream* stream, const std::vector<std::string>& lines) {
   Write(stream->is_error, text);
 }
 
-void OutputRelay::AddToTail(const Stream& stream,
-                            const std::vector<std::string>& lines) {
+void OutputForwarder::AddToTail(const Stream& stream,
+                                const std::vector<std::string>& lines) {
   MutexLock lock(&mutex_);
   std::deque<Line>& tail = stream.run->tail;
   for (const std::string& line : lines) {
@@ -235,7 +236,7 @@ void OutputRelay::AddToTail(const Stream& stream,
   }
 }
 
-bool OutputRelay::Read(Stream* stream) {
+bool OutputForwarder::Read(Stream* stream) {
   char buffer[kReadBytes];
   const ssize_t bytes = read(stream->fd, buffer, sizeof(buffer));
   if (bytes < 0) {
@@ -260,7 +261,7 @@ bool OutputRelay::Read(Stream* stream) {
   return true;
 }
 
-bool OutputRelay::Wait() {
+bool OutputForwarder::Wait() {
   std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
   for (const auto& stream : streams_) {
     fds.push_back({stream->fd, POLLIN, 0});
@@ -283,7 +284,7 @@ bool OutputRelay::Wait() {
   return finishing && !woken && timeout_ms == 0;
 }
 
-void OutputRelay::Loop() {
+void OutputForwarder::Loop() {
   bool ending = false;
   while (!ending) {
     ending = Wait();

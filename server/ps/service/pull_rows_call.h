@@ -1,4 +1,4 @@
-// A call of gRPC that reads rows of tables: Lookup.
+// A call of gRPC that reads rows of tables: PullRows.
 //
 // Place: parameter_service.cc listens for it. Answers come from the store on
 // any
@@ -7,8 +7,8 @@
 // Threads: safe.
 // Cost: no copy of rows in float32; the buffer is referenced until the bytes
 //   have left.
-#ifndef SERVER_PS_SERVICE_LOOKUP_CALL_H_
-#define SERVER_PS_SERVICE_LOOKUP_CALL_H_
+#ifndef SERVER_PS_SERVICE_PULL_ROWS_CALL_H_
+#define SERVER_PS_SERVICE_PULL_ROWS_CALL_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -27,20 +27,22 @@
 
 namespace weir {
 
-// `Service` has RequestLookup: a stream of raw messages both ways.
+// `Service` has RequestPullRows: a stream of raw messages both ways.
 template <class Service>
-class LookupCall : public std::enable_shared_from_this<LookupCall<Service>> {
+class PullRowsCall
+    : public std::enable_shared_from_this<PullRowsCall<Service>> {
  public:
   // As of PushPull.
   static constexpr int kUnansweredMax = 256;
 
   static void Listen(Service* service, Store* store, CallQueue* queue) {
-    auto call = std::make_shared<LookupCall>(service, store, queue);
-    service->RequestLookup(&call->context_, &call->stream_, queue->queue(),
-                           queue->queue(), queue->Start(&call->on_call_, call));
+    auto call = std::make_shared<PullRowsCall>(service, store, queue);
+    service->RequestPullRows(&call->context_, &call->stream_, queue->queue(),
+                             queue->queue(),
+                             queue->Start(&call->on_call_, call));
   }
 
-  LookupCall(Service* service, Store* store, CallQueue* queue)
+  PullRowsCall(Service* service, Store* store, CallQueue* queue)
       : service_(service),
         store_(store),
         queue_(queue),
@@ -76,7 +78,7 @@ class LookupCall : public std::enable_shared_from_this<LookupCall<Service>> {
       Pump();
       return;
     }
-    LookupChunk request;
+    PullRowsChunk request;
     const absl::Status status = DecodeMessage(buffer_, &request);
     buffer_.Clear();
     bool full = false;
@@ -87,9 +89,9 @@ class LookupCall : public std::enable_shared_from_this<LookupCall<Service>> {
       reading_ = !full;
     }
     if (status.ok()) {
-      store_->Lookup(request, [call = this->shared_from_this(),
-                               checksum = request.want().checksum()](
-                                  absl::StatusOr<LookedUp> answer) {
+      store_->PullRows(request, [call = this->shared_from_this(),
+                                 checksum = request.want().checksum()](
+                                    absl::StatusOr<PulledRows> answer) {
         if (answer.ok() && checksum && answer->rows) {
           answer->header.set_crc32c(Crc32c(answer->rows.data(), answer->bytes));
         }
@@ -103,7 +105,7 @@ class LookupCall : public std::enable_shared_from_this<LookupCall<Service>> {
     }
   }
 
-  void OnAnswer(absl::StatusOr<LookedUp> answer) {
+  void OnAnswer(absl::StatusOr<PulledRows> answer) {
     {
       MutexLock lock(&mutex_);
       if (answer.ok()) {
@@ -118,7 +120,7 @@ class LookupCall : public std::enable_shared_from_this<LookupCall<Service>> {
 
   // Starts the next write, or the finish, if none is under way.
   void Pump() {
-    LookedUp answer;
+    PulledRows answer;
     grpc::Status status;
     void* tag = nullptr;
     bool finish = false;
@@ -186,7 +188,7 @@ class LookupCall : public std::enable_shared_from_this<LookupCall<Service>> {
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_;
 
   Mutex mutex_;  // protects all below
-  std::deque<LookedUp> ready_ ABSL_GUARDED_BY(mutex_);
+  std::deque<PulledRows> ready_ ABSL_GUARDED_BY(mutex_);
   int unanswered_ ABSL_GUARDED_BY(mutex_) = 0;
   bool reading_ ABSL_GUARDED_BY(mutex_) = true;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
@@ -204,4 +206,4 @@ class LookupCall : public std::enable_shared_from_this<LookupCall<Service>> {
 
 }  // namespace weir
 
-#endif  // SERVER_PS_SERVICE_LOOKUP_CALL_H_
+#endif  // SERVER_PS_SERVICE_PULL_ROWS_CALL_H_

@@ -13,7 +13,7 @@
 #include "proto/job/learning_rate.h"
 #include "proto/wire/value_encoding.h"
 #include "server/ps/block/block_update.h"
-#include "server/ps/rows/shard_tables.h"
+#include "server/ps/rows/table_group.h"
 
 namespace weir {
 namespace {
@@ -22,19 +22,19 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
 }  // namespace
 
-absl::Status ShardTables::CheckPiece(const UpdateChunk& chunk,
-                                     const StagedUpdate& update) const {
+absl::Status TableGroup::CheckPiece(const PushRowsChunk& chunk,
+                                    const StagedPush& update) const {
   const double weight = WeightOf(chunk.push());
   if (!std::isfinite(weight) || weight < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("weight ", weight, " is not a number >= 0"));
   }
-  if (update.begun && (chunk.push().item() != update.push.item() ||
+  if (update.begun && (chunk.push().sequence() != update.push.sequence() ||
                        chunk.sender().slot() != update.sender.slot())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an update of slot ", update.sender.slot(), " item ",
-                     update.push.item(), " goes on as slot ",
-                     chunk.sender().slot(), " item ", chunk.push().item()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an update of slot ", update.sender.slot(), " sequence number ",
+        update.push.sequence(), " goes on as slot ", chunk.sender().slot(),
+        " sequence number ", chunk.push().sequence()));
   }
   if (update.rates.size() + static_cast<size_t>(chunk.rate_size()) >
       static_cast<size_t>(count())) {
@@ -52,8 +52,8 @@ absl::Status ShardTables::CheckPiece(const UpdateChunk& chunk,
   return absl::OkStatus();
 }
 
-absl::Status ShardTables::Stage(const UpdateChunk& chunk,
-                                const Payload& payload, StagedUpdate* update) {
+absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
+                               const Payload& payload, StagedPush* update) {
   WEIR_RETURN_IF_ERROR(CheckPiece(chunk, *update));
   if (!update->begun) {
     update->begun = true;
@@ -65,11 +65,11 @@ absl::Status ShardTables::Stage(const UpdateChunk& chunk,
   if (chunk.list_size() == 0 || update->unknown_list || update->deferred) {
     return absl::OkStatus();
   }
-  LookupChunk lists;
+  PullRowsChunk lists;
   *lists.mutable_sender() = chunk.sender();
   *lists.mutable_list() = chunk.list();
   lists.mutable_want()->set_latest(true);
-  WEIR_RETURN_IF_ERROR(CheckLookup(lists));
+  WEIR_RETURN_IF_ERROR(CheckPullRows(lists));
   WEIR_ASSIGN_OR_RETURN(const std::vector<Ids> ids,
                         Resolve(lists, &update->unknown_list));
   if (update->unknown_list) {
@@ -102,11 +102,11 @@ absl::Status ShardTables::Stage(const UpdateChunk& chunk,
   return absl::OkStatus();
 }
 
-bool ShardTables::TakeRoom(int64_t bytes, StagedUpdate* update) {
+bool TableGroup::TakeRoom(int64_t bytes, StagedPush* update) {
   bool awaited = false;
-  if (kind_ == UpdateKind::kSync) {
+  if (kind_ == ConsistencyKind::kSync) {
     MutexLock lock(&mutex_);
-    awaited = update->push.contribution() <= Awaited();
+    awaited = update->push.index_in_step() <= Awaited();
   }
   const auto most =
       static_cast<int64_t>(context_.plan->declaration().out_of_order_bytes());
@@ -121,14 +121,14 @@ bool ShardTables::TakeRoom(int64_t bytes, StagedUpdate* update) {
   return false;
 }
 
-void ShardTables::Drop(StagedUpdate* update) {
+void TableGroup::Drop(StagedPush* update) {
   staged_bytes_ -= std::exchange(update->bytes, 0);
   update->rows.clear();
 }
 
-void ShardTables::Update(StagedUpdate update, UpdateDone done) {
-  UpdateReply reply;
-  reply.mutable_receipt()->set_item(update.push.item());
+void TableGroup::PushRows(StagedPush update, PushRowsDone done) {
+  PushRowsReply reply;
+  reply.mutable_receipt()->set_sequence(update.push.sequence());
   if (update.unknown_list) {
     reply.set_unknown_list(true);
     done(std::move(reply));
@@ -140,27 +140,28 @@ void ShardTables::Update(StagedUpdate update, UpdateDone done) {
     return;
   }
   Failpoint("ps.before_table_apply");
-  if (kind_ != UpdateKind::kSync) {
-    UpdateAsync(std::move(update), std::move(done));
+  if (kind_ != ConsistencyKind::kSync) {
+    PushAsync(std::move(update), std::move(done));
     return;
   }
   DueList due;
-  absl::StatusOr<UpdateReply> answer = UpdateSync(std::move(update), due);
+  absl::StatusOr<PushRowsReply> answer = PushSync(std::move(update), due);
   Finish(due, kNever);
   done(std::move(answer));
 }
 
-absl::StatusOr<bool> ShardTables::IsNextItem(const StagedUpdate& update) const {
+absl::StatusOr<bool> TableGroup::IsNextSequence(
+    const StagedPush& update) const {
   const uint64_t mark = marks_[update.sender.slot()];
-  if (update.push.item() > mark) {
-    return absl::OutOfRangeError(absl::StrCat("slot ", update.sender.slot(),
-                                              " tables: expected item ", mark,
-                                              ", got ", update.push.item()));
+  if (update.push.sequence() > mark) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "slot ", update.sender.slot(), " tables: expected sequence number ",
+        mark, ", got ", update.push.sequence()));
   }
-  return update.push.item() == mark;
+  return update.push.sequence() == mark;
 }
 
-double ShardTables::RateOf(int t, const std::vector<TableRate>& rates) const {
+double TableGroup::RateOf(int t, const std::vector<TableRate>& rates) const {
   for (const TableRate& rate : rates) {
     if (rate.table() == static_cast<uint32_t>(t)) {
       return rate.learning_rate();
@@ -170,9 +171,9 @@ double ShardTables::RateOf(int t, const std::vector<TableRate>& rates) const {
                       tables_[static_cast<size_t>(t)]->step());
 }
 
-absl::StatusOr<bool> ShardTables::AdmitAsync(const StagedUpdate& update,
-                                             bool moves, Receipt* receipt) {
-  WEIR_ASSIGN_OR_RETURN(const bool next, IsNextItem(update));
+absl::StatusOr<bool> TableGroup::AdmitAsync(const StagedPush& update,
+                                            bool moves, Receipt* receipt) {
+  WEIR_ASSIGN_OR_RETURN(const bool next, IsNextSequence(update));
   if (!next) {
     return false;
   }
@@ -191,7 +192,7 @@ absl::StatusOr<bool> ShardTables::AdmitAsync(const StagedUpdate& update,
   return true;
 }
 
-void ShardTables::MoveRows(const StagedUpdate& update, UpdateReply* reply) {
+void TableGroup::MoveRows(const StagedPush& update, PushRowsReply* reply) {
   for (int t = 0; t < count(); ++t) {
     std::vector<RowGradients> pieces;
     for (const StagedRows& rows : update.rows) {
@@ -210,10 +211,10 @@ void ShardTables::MoveRows(const StagedUpdate& update, UpdateReply* reply) {
   }
 }
 
-void ShardTables::UpdateAsync(StagedUpdate update, UpdateDone done) {
-  UpdateReply reply;
+void TableGroup::PushAsync(StagedPush update, PushRowsDone done) {
+  PushRowsReply reply;
   Receipt* const receipt = reply.mutable_receipt();
-  receipt->set_item(update.push.item());
+  receipt->set_sequence(update.push.sequence());
   const bool moves = update.bad_table < 0 && WeightOf(update.push) > 0;
   absl::StatusOr<bool> next = false;
   {
@@ -222,9 +223,9 @@ void ShardTables::UpdateAsync(StagedUpdate update, UpdateDone done) {
       next = closed_;
     } else if (!MayUse()) {
       // Shared, because std::function wants to be copyable.
-      auto kept = std::make_shared<StagedUpdate>(std::move(update));
+      auto kept = std::make_shared<StagedPush>(std::move(update));
       held_.push_back([this, kept, done = std::move(done)] {
-        UpdateAsync(std::move(*kept), done);
+        PushAsync(std::move(*kept), done);
       });
       return;
     } else {
@@ -248,7 +249,7 @@ void ShardTables::UpdateAsync(StagedUpdate update, UpdateDone done) {
   Drop(&update);
   if (*next) {
     Leave();
-    if (kind_ == UpdateKind::kBoundedStaleness) {
+    if (kind_ == ConsistencyKind::kBoundedStaleness) {
       DueList due;
       Finish(due, kNever);  // a clock has moved
     }

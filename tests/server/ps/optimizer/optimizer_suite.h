@@ -1,9 +1,10 @@
-// The contract suite of update rules, run over every golden case of a member.
+// The contract suite of optimizers, run over every golden case of a member.
 //
 // A member's test says:
-//   INSTANTIATE_TEST_SUITE_P(Sgd, RuleSuite, GoldenCases("sgd_"), CaseName);
-#ifndef TESTS_SERVER_PS_OPTIMIZER_RULE_SUITE_H_
-#define TESTS_SERVER_PS_OPTIMIZER_RULE_SUITE_H_
+//   INSTANTIATE_TEST_SUITE_P(Sgd, OptimizerSuite, GoldenCases("sgd_"),
+//   CaseName);
+#ifndef TESTS_SERVER_PS_OPTIMIZER_OPTIMIZER_SUITE_H_
+#define TESTS_SERVER_PS_OPTIMIZER_OPTIMIZER_SUITE_H_
 
 #include <gtest/gtest.h>
 
@@ -28,10 +29,10 @@ struct GoldenCase {
   std::string spec;  // text of an Optimizer, or "moving_average <rate>"
   int index = -1;    // in the reference files; -1: no reference
   // Rate and momentum of each golden step; empty: the learning rate, and the
-  // rule's own momentum.
+  // optimizer's own momentum.
   std::vector<std::pair<double, double>> cycle = {};
 
-  // What the rule is told at `step`.
+  // What the optimizer is told at `step`.
   StepContext At(int step) const;
 };
 
@@ -44,21 +45,22 @@ inline std::string CaseName(const testing::TestParamInfo<GoldenCase>& info) {
   return info.param.name;
 }
 
-// The rule that `spec` (as in GoldenCase) asks for, or the error's message.
-std::unique_ptr<UpdateRule> MakeRule(const std::string& spec);
-std::string RuleError(const std::string& spec);
+// The optimizer that `spec` (as in GoldenCase) asks for, or the error's
+// message.
+std::unique_ptr<Optimizer> MakeOptimizer(const std::string& spec);
+std::string OptimizerError(const std::string& spec);
 
-// Values and slots of one segment.
-struct RuleState {
+// Values and state of one segment.
+struct OptimizerState {
   std::vector<float> values;
-  std::vector<std::vector<float>> slots;
-  bool operator==(const RuleState&) const = default;
+  std::vector<std::vector<float>> arrays;  // of the state
+  bool operator==(const OptimizerState&) const = default;
 };
-RuleState MakeState(const UpdateRule& rule, std::vector<float> values);
-void Step(const UpdateRule& rule, const StepContext& context,
-          const float* gradient, RuleState* state);
+OptimizerState MakeState(const Optimizer& optimizer, std::vector<float> values);
+void Step(const Optimizer& optimizer, const StepContext& context,
+          const float* gradient, OptimizerState* state);
 // Equal as bytes, so that NaN equals itself and -0 differs from 0.
-bool SameBits(const RuleState& a, const RuleState& b);
+bool SameBits(const OptimizerState& a, const OptimizerState& b);
 
 // [count] floats: the values before the first step; a step's gradients.
 const std::vector<float>& GoldenInputs();
@@ -69,10 +71,10 @@ inline const float* GoldenGradient(int step) {
   return GoldenInputs().data() + (step + 1) * kGoldenElements;
 }
 
-class RuleSuite : public testing::TestWithParam<GoldenCase> {};
+class OptimizerSuite : public testing::TestWithParam<GoldenCase> {};
 // A test without a case of its own still links the suite.
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RuleSuite);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OptimizerSuite);
 
 }  // namespace weir
 
-#endif  // TESTS_SERVER_PS_OPTIMIZER_RULE_SUITE_H_
+#endif  // TESTS_SERVER_PS_OPTIMIZER_OPTIMIZER_SUITE_H_

@@ -1,4 +1,4 @@
-#include "server/ps/rows/shard_tables.h"
+#include "server/ps/rows/table_group.h"
 
 #include <gtest/gtest.h>
 
@@ -32,17 +32,17 @@ Declaration TwoTables(const std::string& update, int slots = 2,
       update, " } slot_count: ", slots, " ", more));
 }
 
-UpdateChunk With(UpdateChunk chunk, uint32_t table,
-                 const std::vector<uint64_t>& ids) {
+PushRowsChunk With(PushRowsChunk chunk, uint32_t table,
+                   const std::vector<uint64_t>& ids) {
   *chunk.add_list() = ListOf(table, ids);
   return chunk;
 }
 
 // ----------------------------------------------------------------- async
 
-TEST(ShardTablesTest, AnUpdateMovesItsRowsOnce) {
+TEST(TableGroupTest, AnUpdateMovesItsRowsOnce) {
   StoreTester tester(TwoTables("async {}"));
-  const UpdateChunk chunk = With(Piece(tester, 0, 0, 0), 0, {3, 9});
+  const PushRowsChunk chunk = With(Piece(tester, 0, 0, 0), 0, {3, 9});
   const auto first = Apply(tester, chunk, {0.5f, 1, 2, 3});
   EXPECT_EQ(OutcomeOf(first), Receipt::ACCEPTED);
   EXPECT_EQ(first->reply->rows_applied(), 2u);
@@ -52,36 +52,37 @@ TEST(ShardTablesTest, AnUpdateMovesItsRowsOnce) {
             (std::vector<float>{0.5f, 0, 1, 1, -1, -2}));
 }
 
-TEST(ShardTablesTest, ASkippedItemIsNamed) {
+TEST(TableGroupTest, ASkippedContributionIsNamed) {
   StoreTester tester(TwoTables("async {}"));
   const auto result = Apply(tester, Piece(tester, 1, 4, 0), {});
   EXPECT_EQ(result->reply.status().code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(result->reply.status().message(), HasSubstr("expected item 0"));
+  EXPECT_THAT(result->reply.status().message(),
+              HasSubstr("expected sequence number 0"));
 }
 
-TEST(ShardTablesTest, PiecesTakeEffectTogetherOrNotAtAll) {
+TEST(TableGroupTest, PiecesTakeEffectTogetherOrNotAtAll) {
   StoreTester tester(TwoTables("async {}"));
-  UpdateChunk first = With(Piece(tester, 0, 0, 0), 0, {1});
+  PushRowsChunk first = With(Piece(tester, 0, 0, 0), 0, {1});
   first.set_last(false);
   {
-    RowUpdate broken(tester.store.get());
+    RowPush broken(tester.store.get());
     ASSERT_TRUE(broken.Add(first, MakePayload({1, 1})).ok());
   }
   EXPECT_EQ(Rows(tester, {1}), (std::vector<float>{1, 1}));
-  RowUpdate whole(tester.store.get());
+  RowPush whole(tester.store.get());
   ASSERT_TRUE(whole.Add(first, MakePayload({1, 1})).ok());
   ASSERT_TRUE(
       whole.Add(With(Piece(tester, 0, 0, 0), 1, {5, 6}), MakePayload({2, 3}))
           .ok());
   EXPECT_EQ(Rows(tester, {1}), (std::vector<float>{1, 1}));
-  whole.Apply([](const absl::StatusOr<UpdateReply>& reply) {
+  whole.Apply([](const absl::StatusOr<PushRowsReply>& reply) {
     EXPECT_EQ(reply->rows_applied(), 3u);
   });
   EXPECT_EQ(Rows(tester, {1}), (std::vector<float>{0, 0}));
   EXPECT_EQ(Rows(tester, {5, 6}, 1), (std::vector<float>{-2, -3}));
 }
 
-TEST(ShardTablesTest, NaNLeavesTheWholeUpdateOutAndTheItemCounts) {
+TEST(TableGroupTest, NaNLeavesTheWholeUpdateOutAndTheContributionCounts) {
   StoreTester tester(TwoTables("async {}"));
   const auto bad =
       Apply(tester, With(Piece(tester, 0, 0, 0), 1, {1, 2}), {1, NAN});
@@ -92,7 +93,7 @@ TEST(ShardTablesTest, NaNLeavesTheWholeUpdateOutAndTheItemCounts) {
             Receipt::ACCEPTED);
 }
 
-TEST(ShardTablesTest, StalenessIsTheUpdatesInBetween) {
+TEST(TableGroupTest, StalenessIsTheUpdatesInBetween) {
   StoreTester tester(TwoTables("async {}"));
   Apply(tester, Piece(tester, 0, 0, 0), {});
   Apply(tester, Piece(tester, 0, 1, 1), {});
@@ -102,16 +103,16 @@ TEST(ShardTablesTest, StalenessIsTheUpdatesInBetween) {
   EXPECT_THAT(ahead->reply.status().message(), HasSubstr("ahead of version 3"));
 }
 
-TEST(ShardTablesTest, ARateMayComeWithTheUpdate) {
+TEST(TableGroupTest, ARateMayComeWithTheUpdate) {
   StoreTester tester(TwoTables("async {}"));
-  UpdateChunk chunk = With(Piece(tester, 0, 0, 0), 1, {1});
+  PushRowsChunk chunk = With(Piece(tester, 0, 0, 0), 1, {1});
   chunk.add_rate()->set_table(1);
   chunk.mutable_rate(0)->set_learning_rate(0.25);
   Apply(tester, chunk, {4});
   EXPECT_EQ(Rows(tester, {1}, 1), (std::vector<float>{-1}));
 }
 
-TEST(ShardTablesTest, AnEmptyUpdateIsAStepOfEveryTable) {
+TEST(TableGroupTest, AnEmptyUpdateIsAStepOfEveryTable) {
   StoreTester tester(ParseDeclaration(
       "variable { name: 'w' shape: 4 } "
       "group { optimizer { sgd {} } schedule { learning_rate: 1 } } "
@@ -124,26 +125,26 @@ TEST(ShardTablesTest, AnEmptyUpdateIsAStepOfEveryTable) {
   EXPECT_EQ(Rows(tester, {1}), (std::vector<float>{-0.25f}));
 }
 
-TEST(ShardTablesTest, RowsTravelInHalfTheBytes) {
+TEST(TableGroupTest, RowsTravelInHalfTheBytes) {
   StoreTester tester(TwoTables("async {}"));
-  UpdateChunk chunk = With(Piece(tester, 0, 0, 0), 1, {1, 2});
+  PushRowsChunk chunk = With(Piece(tester, 0, 0, 0), 1, {1, 2});
   chunk.set_encoding(F16);
   Apply(tester, chunk, {0.5f, -3});
   EXPECT_EQ(Rows(tester, {1, 2}, 1), (std::vector<float>{-0.5f, 3}));
-  LookupChunk request = Request(tester, 0, ListOf(1, {1, 2}), LatestWant());
+  PullRowsChunk request = Request(tester, 0, ListOf(1, {1, 2}), LatestWant());
   request.mutable_want()->set_encoding(BF16);
   const auto result = LookUp(tester, request);
   EXPECT_EQ(result->answer->bytes, 4u);
   EXPECT_EQ(result->answer->header.encoding(), BF16);
 }
 
-TEST(ShardTablesTest, AListIsSentOnceAndNamedAfterThat) {
+TEST(TableGroupTest, AListIsSentOnceAndNamedAfterThat) {
   StoreTester tester(TwoTables("async {}"));
   IdList named;
   named.set_table(1);
   named.set_count(2);
   named.set_name(77);
-  UpdateChunk chunk = Piece(tester, 0, 0, 0);
+  PushRowsChunk chunk = Piece(tester, 0, 0, 0);
   *chunk.add_list() = named;
   const auto unknown = Apply(tester, chunk, {1, 2});
   EXPECT_TRUE(unknown->reply->unknown_list());
@@ -154,16 +155,16 @@ TEST(ShardTablesTest, AListIsSentOnceAndNamedAfterThat) {
   EXPECT_EQ(OutcomeOf(known), Receipt::ACCEPTED);
   EXPECT_EQ(Rows(tester, {4, 8}, 1), (std::vector<float>{-1, -2}));
   // Another slot's names are its own.
-  UpdateChunk other = Piece(tester, 1, 0, 0);
+  PushRowsChunk other = Piece(tester, 1, 0, 0);
   *other.add_list() = named;
   EXPECT_TRUE(Apply(tester, other, {1, 2})->reply->unknown_list());
 }
 
 // -------------------------------------------------------------- bad input
 
-TEST(ShardTablesTest, BadInputIsRefusedAndNamed) {
+TEST(TableGroupTest, BadInputIsRefusedAndNamed) {
   StoreTester tester(TwoTables("async {}", 2, "shard_count: 2"));
-  const auto refused = [&](const UpdateChunk& chunk,
+  const auto refused = [&](const PushRowsChunk& chunk,
                            const std::vector<float>& gradients) {
     const auto result = Apply(tester, chunk, gradients);
     EXPECT_EQ(result->reply.status().code(),
@@ -178,37 +179,37 @@ TEST(ShardTablesTest, BadInputIsRefusedAndNamed) {
   while (ShardOfId(theirs, 2) != 1) {
     ++theirs;
   }
-  const UpdateChunk empty = Piece(tester, 0, 0, 0);
+  const PushRowsChunk empty = Piece(tester, 0, 0, 0);
   EXPECT_THAT(refused(With(empty, 7, {mine}), {1}), HasSubstr("table 7 of 2"));
   EXPECT_THAT(refused(With(empty, 1, {theirs}), {1}), HasSubstr("of shard 1"));
   EXPECT_THAT(refused(With(empty, 0, {mine}), {1}), HasSubstr("bytes"));
-  UpdateChunk twice = empty;
+  PushRowsChunk twice = empty;
   *twice.add_list() = ListOf(1, {mine});
   twice.mutable_list(0)->set_count(2);
   twice.mutable_list(0)->mutable_deltas()->append(11, '\xff');
   EXPECT_THAT(refused(twice, {1, 1}), HasSubstr("table \"u\""));
-  UpdateChunk weight = empty;
+  PushRowsChunk weight = empty;
   weight.mutable_push()->set_weight(-1);
   EXPECT_THAT(refused(weight, {}), HasSubstr("weight -1"));
-  UpdateChunk rate = empty;
+  PushRowsChunk rate = empty;
   rate.add_rate()->set_table(5);
   EXPECT_THAT(refused(rate, {}), HasSubstr("rate of table 5"));
-  UpdateChunk nothing = empty;
+  PushRowsChunk nothing = empty;
   nothing.clear_push();
   EXPECT_THAT(refused(nothing, {}), HasSubstr("`push`"));
 
-  LookupChunk large = Request(tester, 0, ListOf(0, {mine}), LatestWant());
+  PullRowsChunk large = Request(tester, 0, ListOf(0, {mine}), LatestWant());
   large.mutable_list(0)->set_count(kListIdsMax);
   EXPECT_THAT(LookUp(tester, large)->answer.status().message(),
               HasSubstr("ask in pieces"));
-  LookupChunk reader = Request(tester, 0, ListOf(0, {mine}), LatestWant());
+  PullRowsChunk reader = Request(tester, 0, ListOf(0, {mine}), LatestWant());
   reader.mutable_sender()->set_generation(0);
   EXPECT_EQ(LookUp(tester, reader)->answer.status().code(),
             absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(Rows(tester, {mine}, 1), (std::vector<float>{0}));
 }
 
-TEST(ShardTablesTest, ABadTableIsRefusedAtDeclare) {
+TEST(TableGroupTest, ABadTableIsRefusedAtDeclare) {
   const auto refused = [](const std::string& table) {
     DeclareRequest request;
     *request.mutable_declaration() = ParseDeclaration(absl::StrCat(
@@ -244,11 +245,12 @@ std::vector<uint64_t> RowsOf(uint32_t m) { return {m, m + 1, 10, 20 + m % 2}; }
 
 float WeightOfContribution(uint32_t m) { return 1.0f + 0.5f * (m % 3); }
 
-UpdateChunk Contribution(const StoreTester& tester, int slots, uint64_t step,
-                         uint32_t m, uint32_t n) {
+PushRowsChunk Contribution(const StoreTester& tester, int slots, uint64_t step,
+                           uint32_t m, uint32_t n) {
   const int slot = static_cast<int>(m) % slots;
   const uint64_t per_step = (n - slot + slots - 1) / slots;
-  UpdateChunk chunk = Piece(tester, slot, step * per_step + m / slots, step, m);
+  PushRowsChunk chunk =
+      Piece(tester, slot, step * per_step + m / slots, step, m);
   chunk.mutable_push()->set_weight(WeightOfContribution(m));
   return With(chunk, 1, RowsOf(m));
 }
@@ -353,10 +355,10 @@ TEST(ShardTablesSyncTest, TheFirstOfTwoResultsCounts) {
   StoreTester tester(TwoTables("sync { contributions: 2 }"));
   Apply(tester, Contribution(tester, 2, 0, 0, 2), GradientsOf(0));
   // Slot 1 computes contribution 0 once more.
-  UpdateChunk again = With(Piece(tester, 1, 0, 0, 0), 1, RowsOf(0));
+  PushRowsChunk again = With(Piece(tester, 1, 0, 0, 0), 1, RowsOf(0));
   EXPECT_EQ(OutcomeOf(Apply(tester, again, {9, 9, 9, 9})), Receipt::DUPLICATE);
-  UpdateChunk other = Contribution(tester, 2, 0, 1, 2);
-  other.mutable_push()->set_item(1);
+  PushRowsChunk other = Contribution(tester, 2, 0, 1, 2);
+  other.mutable_push()->set_sequence(1);
   Apply(tester, other, GradientsOf(1));
   EXPECT_EQ(Rows(tester, AllIds(), 1), Expected(2, 1));
 }
@@ -364,16 +366,16 @@ TEST(ShardTablesSyncTest, TheFirstOfTwoResultsCounts) {
 TEST(ShardTablesSyncTest, AResultThatComesAfterItsStepIsADuplicate) {
   StoreTester tester(TwoTables("sync { contributions: 2 }"));
   Apply(tester, Contribution(tester, 2, 0, 0, 2), GradientsOf(0));
-  UpdateChunk other = Contribution(tester, 2, 0, 1, 2);
+  PushRowsChunk other = Contribution(tester, 2, 0, 1, 2);
   other.mutable_sender()->set_slot(0);
-  other.mutable_push()->set_item(1);
+  other.mutable_push()->set_sequence(1);
   ASSERT_EQ(OutcomeOf(Apply(tester, other, GradientsOf(1))), Receipt::ACCEPTED);
   const std::vector<float> rows = Rows(tester, AllIds(), 1);
   const auto late =
       Apply(tester, Contribution(tester, 2, 0, 1, 2), GradientsOf(1));
   EXPECT_EQ(OutcomeOf(late), Receipt::DUPLICATE) << late->reply.status();
   EXPECT_EQ(Rows(tester, AllIds(), 1), rows);
-  EXPECT_EQ(tester.store->Hello().slot(1).next_item_max(), 1u);
+  EXPECT_EQ(tester.store->Hello().slot(1).next_sequence_max(), 1u);
 }
 
 TEST(ShardTablesSyncTest, ARetiredSlotsContributionsArePassed) {
@@ -382,7 +384,7 @@ TEST(ShardTablesSyncTest, ARetiredSlotsContributionsArePassed) {
   Apply(tester, Contribution(tester, 2, 0, 0, 2), GradientsOf(0));
   EXPECT_EQ(Rows(tester, {10}, 1), (std::vector<float>{-GradientOf(0, 10)}));
   const HelloReply hello = tester.store->Hello();
-  EXPECT_EQ(hello.slot(1).next_item_max(), 1u);
+  EXPECT_EQ(hello.slot(1).next_sequence_max(), 1u);
 }
 
 TEST(ShardTablesSyncTest, TheAwaitedUpdateFindsRoomAndOthersAreDeferred) {
@@ -407,7 +409,7 @@ TEST(ShardTablesSyncTest, TheAwaitedUpdateFindsRoomAndOthersAreDeferred) {
 
 // ------------------------------------------------------ bounded staleness
 
-TEST(ShardTablesTest, AFastWorkerWaitsForTheSlowest) {
+TEST(TableGroupTest, AFastWorkerWaitsForTheSlowest) {
   StoreTester tester(TwoTables("bounded_staleness { bound: 1 }"));
   Apply(tester, Piece(tester, 0, 0, 0), {});
   Apply(tester, Piece(tester, 0, 1, 0), {});
@@ -418,7 +420,7 @@ TEST(ShardTablesTest, AFastWorkerWaitsForTheSlowest) {
   EXPECT_TRUE(lookup->done);
 }
 
-TEST(ShardTablesTest, ReportsRowsAndHotIds) {
+TEST(TableGroupTest, ReportsRowsAndHotIds) {
   StoreTester tester(TwoTables("async {}"));
   Apply(tester, With(Piece(tester, 0, 0, 0), 1, {4, 5}), {1, 1});
   Apply(tester, With(Piece(tester, 0, 1, 1), 1, {5}), {1});
@@ -431,7 +433,7 @@ TEST(ShardTablesTest, ReportsRowsAndHotIds) {
   EXPECT_EQ(status.table(1).hot_updates(0), 2u);
 }
 
-TEST(ShardTablesTest, ShrinksOnDemand) {
+TEST(TableGroupTest, ShrinksOnDemand) {
   StoreTester tester(TwoTables("async {}"));
   Apply(tester, With(Piece(tester, 0, 0, 0), 1, {4, 5, 6}), {1, 1, 1});
   ShrinkRequest request;
