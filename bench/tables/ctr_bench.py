@@ -1,12 +1,14 @@
 #!/usr/bin/python3
-"""Click models by Weir and by PyTorch on the same rows, as `./weir bench ctr` runs it.
+"""Trains click models by Weir and by PyTorch on the same rows.
+
+`./weir bench ctr` runs it.
 
 models: DeepFM and DLRM of examples/ctr_*.textproto, one epoch over a generated
   click log. Weir trains with 2 ps and 2 workers, sync (2 contributions of the
   job's batch a step) and async; PyTorch in one process and one thread, with the
   same initial distributions, optimizers and rates, once with a batch of both
-  contributions and once of one. All are judged on the same held-out rows, beside
-  the probabilities that the clicks were drawn with.
+  contributions and once of one. All are judged on the same held-out rows,
+  beside the probabilities that the clicks were drawn with.
 budget: DLRM again, async, with tables that may only take a share of the memory
   that they took; a watcher asks every ps for its bytes all the while.
 

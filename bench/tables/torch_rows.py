@@ -94,7 +94,7 @@ def update_all(server, batches, gradients):
 
 
 def loop(server, batches, gradients):
-    """The lookup of the next batch while the update of this one is under way."""
+    """Looks the next batch up while the update of this one is under way."""
     rpc.rpc_sync("server", server.lookup, args=(batches[0],))
     for i, (ids, gradient) in enumerate(zip(batches, gradients)):
         update = rpc.rpc_async("server", server.update, args=(ids, gradient))

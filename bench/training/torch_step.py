@@ -46,7 +46,9 @@ def convnet():
 
 
 print("torch", torch.__version__)
-print("mlp us %.0f" % (1e6 * best_seconds(mlp(), torch.rand(64, 784), False)))
+seconds = best_seconds(mlp(), torch.rand(64, 784), False)
+print(f"mlp us {1e6 * seconds:.0f}")
 for last in (False, True):
     seconds = best_seconds(convnet(), torch.rand(64, 1, 28, 28), last)
-    print("convnet%s us %.0f" % (" channels_last" if last else "", 1e6 * seconds))
+    layout = " channels_last" if last else ""
+    print(f"convnet{layout} us {1e6 * seconds:.0f}")

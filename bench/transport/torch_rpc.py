@@ -1,8 +1,11 @@
 #!/usr/bin/python3
-"""Pull and push-with-apply over PyTorch RPC, as `transport_bench --peers` runs it.
+"""Measures pull and push-with-apply over PyTorch RPC.
+
+`transport_bench --peers` runs it.
 
 A server holds one float32 tensor; the client fetches it, or sends a gradient
-that is applied by SGD. Prints one JSON object: medians of the seconds of a call.
+that is applied by SGD. Prints one JSON object: the median of the seconds that
+each call takes.
 
 Run:  /usr/bin/python3 bench/transport/torch_rpc.py --bytes 67108864 --transport tcp
 """

@@ -13,6 +13,7 @@ import argparse
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
 import weir.torch as weir
 
 FEATURES = ("user", "ad", "site")

@@ -15,6 +15,7 @@ import pathlib
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
 import weir.torch as weir
 
 

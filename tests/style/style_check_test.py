@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import style_check  # noqa: E402
+import style_check
 
 GUARD = "#ifndef {0}\n#define {0}\n{1}#endif  // {0}\n"
 
@@ -26,7 +26,8 @@ def good_tree():
             '// See "Push identity" in\n// docs/design_notes.md.\n'),
         "common/a.cc": '#include "common/a.h"\n',
         "tests/common/BUILD":
-            'cc_test(\n    name = "a_test",\n    srcs = ["a_test.cc"],\n)\n',
+            'cc_test(\n    name = "a_test",\n'
+            '    srcs = ["a_test.cc"],\n)\n',
         "tests/common/a_test.cc": '#include "common/a.h"\n',
         "client/cc/BUILD": 'cc_library(\n    name = "weir",\n'
                            '    hdrs = ["weir.h"],\n)\n',

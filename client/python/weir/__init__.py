@@ -40,6 +40,8 @@ from weir.tables import FTRL, RowwiseAdagrad, SparseAdam, Table
 __version__ = "0.1.0"  # as the file VERSION has it: a test compares them
 
 __all__ = [
+    "FTRL",
+    "SGD",
     "Adadelta",
     "Adagrad",
     "Adam",
@@ -48,7 +50,6 @@ __all__ = [
     "Client",
     "Closed",
     "DataLoss",
-    "FTRL",
     "Forked",
     "InvalidArgument",
     "JobEnded",
@@ -57,7 +58,6 @@ __all__ = [
     "RMSprop",
     "Replaced",
     "RowwiseAdagrad",
-    "SGD",
     "ServerLost",
     "Settings",
     "SparseAdam",
@@ -65,7 +65,7 @@ __all__ = [
     "Unavailable",
     "WeirError",
     "WrongLayout",
+    "__version__",
     "checkpoints",
     "connect",
-    "__version__",
 ]

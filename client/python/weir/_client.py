@@ -6,7 +6,7 @@ import atexit
 import sys
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from weir.errors import Closed, InvalidArgument
 from weir.optimizers import SGD, Optimizer, Settings
 from weir.tables import Table, check_ids
 
-_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 # By table: ids and their gradients.
 Rows = Mapping[str, tuple[Any, Any]]
@@ -77,14 +77,14 @@ class Client:
 
     def __init__(self, options: dict[str, Any]):
         self._options = options
-        self._core: Optional[_core.CoreClient] = None
+        self._core: _core.CoreClient | None = None
         self._names: dict[str, int] = {}
         self._memory: dict[str, np.ndarray] = {}  # behind _values
         self._values: dict[str, np.ndarray] = {}
         self._gradients: dict[str, np.ndarray] = {}
         self._groups = 0
         self._tables: dict[str, Table] = {}
-        self._looked_up: Optional[dict[str, np.ndarray]] = None
+        self._looked_up: dict[str, np.ndarray] | None = None
         _core.set_up_process(f"worker/{options['rank']}")
         self._core = _core.CoreClient(options)
         _clients.add(self)
@@ -96,13 +96,13 @@ class Client:
         tensors: Mapping[str, Any],
         tables: Sequence[Table] = (),
         *,
-        optimizer: Union[Optimizer, Sequence[Optimizer], None] = None,
+        optimizer: Optimizer | Sequence[Optimizer] | None = None,
         mode: str = "async",
         staleness: int = 0,
-        groups: Optional[Mapping[str, int]] = None,
+        groups: Mapping[str, int] | None = None,
         buffers: Iterable[str] = (),
-        export_dtypes: Optional[Mapping[str, str]] = None,
-        aliases: Optional[Mapping[str, Sequence[str]]] = None,
+        export_dtypes: Mapping[str, str] | None = None,
+        aliases: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Names the tensors and tables of the job, the same on every worker.
 
@@ -216,7 +216,7 @@ class Client:
     # ------------------------------------------------------------ pull, push
 
     def pull(
-        self, out: Optional[Mapping[str, Any]] = None
+        self, out: Mapping[str, Any] | None = None
     ) -> Mapping[str, np.ndarray]:
         """Fetches the newest values (sync: those of the next step).
 
@@ -230,13 +230,13 @@ class Client:
 
     def push(
         self,
-        gradients: Optional[Mapping[str, Any]] = None,
+        gradients: Mapping[str, Any] | None = None,
         *,
-        sequence: Optional[int] = None,
+        sequence: int | None = None,
         weight: float = 1.0,
-        settings: Optional[Mapping[int, Settings]] = None,
-        rows: Optional[Rows] = None,
-        table_lr: Optional[Mapping[str, float]] = None,
+        settings: Mapping[int, Settings] | None = None,
+        rows: Rows | None = None,
+        table_lr: Mapping[str, float] | None = None,
     ) -> bool:
         """Applies gradients on the servers, exactly once.
 
@@ -262,14 +262,14 @@ class Client:
 
     def push_pull(
         self,
-        gradients: Optional[Mapping[str, Any]] = None,
+        gradients: Mapping[str, Any] | None = None,
         *,
-        sequence: Optional[int] = None,
+        sequence: int | None = None,
         weight: float = 1.0,
-        settings: Optional[Mapping[int, Settings]] = None,
-        rows: Optional[Rows] = None,
-        table_lr: Optional[Mapping[str, float]] = None,
-        out: Optional[Mapping[str, Any]] = None,
+        settings: Mapping[int, Settings] | None = None,
+        rows: Rows | None = None,
+        table_lr: Mapping[str, float] | None = None,
+        out: Mapping[str, Any] | None = None,
     ) -> Mapping[str, np.ndarray]:
         """`push`, then `pull`, in one round trip.
 
@@ -329,7 +329,7 @@ class Client:
         found, self._looked_up = self._looked_up, None
         return found
 
-    def _for_lookup(self) -> "_core.CoreClient":
+    def _for_lookup(self) -> _core.CoreClient:
         core = self._declared()
         if self._looked_up is not None:
             raise Closed("a lookup is under way: call wait_lookup first")
@@ -382,7 +382,7 @@ class Client:
 
     @property
     def pushes(self) -> int:
-        """Pushes of this worker that the servers have, its earlier lives' too."""
+        """This worker's pushes that the servers have, in all of its lives."""
         return self._declared().pushes
 
     # ------------------------------------------------------------ life
@@ -412,7 +412,7 @@ class Client:
             self._core.close()
             self._core = None
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> Client:
         return self
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
@@ -422,12 +422,12 @@ class Client:
 
     # ------------------------------------------------------------ internals
 
-    def _open(self) -> "_core.CoreClient":
+    def _open(self) -> _core.CoreClient:
         if self._core is None:
             raise Closed("the client is closed: connect again")
         return self._core
 
-    def _declared(self) -> "_core.CoreClient":
+    def _declared(self) -> _core.CoreClient:
         core = self._open()
         if not self._names and not self._tables:
             raise Closed("the client has no tensors: call declare first")
@@ -441,12 +441,12 @@ class Client:
 
     def _push(
         self,
-        gradients: Optional[Mapping[str, Any]],
-        sequence: Optional[int],
+        gradients: Mapping[str, Any] | None,
+        sequence: int | None,
         weight: float,
-        settings: Optional[Mapping[int, Settings]],
-        rows: Optional[Rows],
-        table_lr: Optional[Mapping[str, float]],
+        settings: Mapping[int, Settings] | None,
+        rows: Rows | None,
+        table_lr: Mapping[str, float] | None,
         pull: bool,
     ) -> bool:
         core = self._declared()
@@ -492,7 +492,7 @@ class Client:
         core.wait()
         return True
 
-    def _give(self, out: Optional[Mapping[str, Any]]) -> Mapping[str, np.ndarray]:
+    def _give(self, out: Mapping[str, Any] | None) -> Mapping[str, np.ndarray]:
         for name, target in (out or {}).items():
             self._tensor(name)
             array = _array(name, target)
@@ -502,13 +502,13 @@ class Client:
 
 
 def connect(
-    ps: Optional[Sequence[str]] = None,
+    ps: Sequence[str] | None = None,
     *,
-    chief: Optional[str] = None,
-    rank: Optional[int] = None,
-    worker_count: Optional[int] = None,
+    chief: str | None = None,
+    rank: int | None = None,
+    worker_count: int | None = None,
     job: str = "sdk",
-    transport: Optional[str] = None,
+    transport: str | None = None,
     checksum: str = "auto",
     start_wait: float = 60.0,
     lost_after: float = 10.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional
+from typing import Any
 
 from weir import _core
 from weir.errors import InvalidArgument
@@ -27,7 +27,7 @@ def has_tf_config() -> bool:
     ) or bool(os.environ.get("WEIR_CLUSTER", "").strip())
 
 
-def read() -> Optional[dict[str, Any]]:
+def read() -> dict[str, Any] | None:
     """`ps`, `chief`, `rank`, `worker_count`, `transport`, or None.
 
     TF_CONFIG, or WEIR_CLUSTER and WEIR_TASK_INDEX; else WEIR_PS

@@ -7,7 +7,7 @@ push by `Client.push(..., settings=...)` where that function says so.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Optional
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +102,9 @@ class Settings:
     momentum is that of SGD and RMSprop, and betas[0] of Adam and AdamW.
     """
 
-    lr: Optional[float] = None
-    weight_decay: Optional[float] = None
-    momentum: Optional[float] = None
+    lr: float | None = None
+    weight_decay: float | None = None
+    momentum: float | None = None
 
     def _as_options(self, group: int) -> dict[str, Any]:
         options: dict[str, Any] = {"group": group}

@@ -6,7 +6,7 @@ The equations of their optimizers are in docs/optimizers.md.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class FTRL(Optimizer):
     l21: float = 0.0
 
 
-RowOptimizer = Union[SGD, Adagrad, RowwiseAdagrad, SparseAdam, FTRL]
+RowOptimizer = SGD | Adagrad | RowwiseAdagrad | SparseAdam | FTRL
 
 # What tables have of SGD and Adagrad; the rest must be as it is by default.
 _USED = {

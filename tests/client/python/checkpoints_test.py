@@ -1,7 +1,6 @@
 """weir.checkpoints, on those of a built-in job."""
 
 import os
-import sys
 import tempfile
 import threading
 import unittest
@@ -66,7 +65,7 @@ class CheckpointsTest(unittest.TestCase):
         listed = list(weir.checkpoints(self.run_dir))
         inner = os.path.join(self.run_dir, "checkpoints")
         self.assertEqual(listed, list(weir.checkpoints(inner)))
-        self.assertLessEqual(set(c.step for c in listed), set(self.followed))
+        self.assertLessEqual({c.step for c in listed}, set(self.followed))
 
     def test_the_tensors_are_those_of_the_export(self):
         last = list(weir.checkpoints(self.run_dir))[-1]

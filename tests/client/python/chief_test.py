@@ -72,7 +72,9 @@ class Job:
         self.folder, self.workers = folder, workers
         self.servers = Servers(ps)
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
-        self.log = open(os.path.join(folder, "chief.log"), "ab")
+        # __exit__ closes it.
+        log = os.path.join(folder, "chief.log")
+        self.log = open(log, "ab")  # noqa: SIM115
         self.running = []
 
     def start_chief(self, *arguments):
@@ -193,12 +195,13 @@ class ChiefTest(unittest.TestCase):
         with Job(self.folder) as job:
             kept = job.checkpoints()[-1]
             chief = job.start_chief("--resume")
-            begun = []
             workers = [
                 job.start_worker(r, "async", 0, self.out, 0) for r in (0, 1)
             ]
-            for worker in workers:
-                begun.append(int(re.search(r"from (\d+)", self.end(worker))[1]))
+            begun = [
+                int(re.search(r"from (\d+)", self.end(worker))[1])
+                for worker in workers
+            ]
             self.end(chief)
         self.assertEqual(sum(begun), kept)
         self.assertGreater(begun[0], begun[1])
@@ -270,7 +273,8 @@ class ChiefTest(unittest.TestCase):
 import os, weir
 for checkpoint in weir.checkpoints(os.environ["WEIR_WORKDIR"], follow=True):
     tensors = checkpoint.tensors()
-    print("evaluated", checkpoint.step, tensors["layers.0.weight"].shape, flush=True)
+    shape = tensors["layers.0.weight"].shape
+    print("evaluated", checkpoint.step, shape, flush=True)
 ''')
         script = os.path.join(self.folder, "train.py")
         with open(script, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""`weir checkpoint export` of a job with tables, read with nothing of Weir's."""
+"""`weir checkpoint export` of a job with tables, read without Weir."""
 
 import glob
 import json
@@ -30,7 +30,9 @@ model {
   loss { sigmoid_cross_entropy {} }
 }
 data {
-  train { click_log { count: 600 numeric: 2 categorical: 2 ids_per_feature: 300 } }
+  train {
+    click_log { count: 600 numeric: 2 categorical: 2 ids_per_feature: 300 }
+  }
 }
 train { batch_size: 20 steps: 1000000 }
 optimizer { sgd {} }
@@ -140,7 +142,7 @@ class ExportTest(unittest.TestCase):
             self.assertEqual(rows.shape, (len(ids), dim))
             self.assertGreater(len(ids), 50)
             self.assertTrue(np.all(np.diff(ids) > 0))
-            self.assertEqual(set(int(i) % 2**64 for i in ids), set(expected))
+            self.assertEqual({int(i) % 2**64 for i in ids}, set(expected))
             for i, row in zip(ids, rows):
                 np.testing.assert_array_equal(row, expected[int(i) % 2**64])
 

@@ -44,7 +44,7 @@ class Servers:
 
     def __init__(self, count=1):
         self.addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
-        self.log = tempfile.TemporaryFile()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115, __exit__ closes it
         self.processes = [
             subprocess.Popen(
                 [
@@ -95,10 +95,10 @@ def run_scripts(servers, script, size, arguments=(), timeout=120):
         )
         for rank in range(size)
     ]
-    outputs = []
     try:
-        for worker in workers:
-            outputs.append(worker.communicate(timeout=timeout)[0])
+        outputs = [
+            worker.communicate(timeout=timeout)[0] for worker in workers
+        ]
     finally:
         for worker in workers:
             worker.kill()

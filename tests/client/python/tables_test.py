@@ -152,9 +152,11 @@ class ClientTablesTest(unittest.TestCase):
                 "table 'user' has dim 0",
             ),
         ]:
-            with self.subTest(message):
-                with self.assertRaisesRegex(weir.InvalidArgument, message):
-                    call()
+            with (
+                self.subTest(message),
+                self.assertRaisesRegex(weir.InvalidArgument, message),
+            ):
+                call()
         self.assertEqual(client.pushes, 0)
         with self.assertRaisesRegex(weir.NonFinite, "table 'item' has NaN"):
             client.push(rows={"item": ([1, 2], [[1.0], [np.nan]])})

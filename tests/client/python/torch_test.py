@@ -5,6 +5,7 @@ import inspect
 import os
 import tempfile
 import unittest
+from itertools import chain
 
 import torch
 from torch import nn
@@ -674,7 +675,7 @@ class SamplerTest(unittest.TestCase):
 
     def test_every_sample_is_read_once_by_any_number_of_workers(self):
         whole = self.batches(0, 1)
-        self.assertEqual(sorted(sum(whole, [])), list(range(23)))
+        self.assertEqual(sorted(chain.from_iterable(whole)), list(range(23)))
         self.assertEqual([len(b) for b in whole], [4, 4, 4, 4, 4, 3])
         for size in (2, 3, 4, 7):
             shares = [self.batches(rank, size) for rank in range(size)]
@@ -709,9 +710,10 @@ class SamplerTest(unittest.TestCase):
                 read = []
                 for _ in range(begin, 3):
                     epoch = [batch.tolist() for batch in loader]
-                    self.assertEqual(len(sampler), len(sum(epoch, [])))
+                    self.assertEqual(len(sampler), sum(map(len, epoch)))
                     read += epoch
-                self.assertEqual(read, sum(dealt, [])[first_push:])
+                every = list(chain.from_iterable(dealt))
+                self.assertEqual(read, every[first_push:])
 
     def test_in_order(self):
         self.assertEqual(

@@ -41,6 +41,8 @@ from weir.torch._optimizer import DistributedOptimizer
 from weir.torch._sampler import DistributedSampler, start_epoch
 
 __all__ = [
+    "FTRL",
+    "SGD",
     "Adagrad",
     "Closed",
     "DataLoss",
@@ -48,14 +50,12 @@ __all__ = [
     "DistributedSampler",
     "Embedding",
     "EmbeddingBag",
-    "FTRL",
     "Forked",
     "InvalidArgument",
     "JobEnded",
     "NonFinite",
     "Replaced",
     "RowwiseAdagrad",
-    "SGD",
     "ServerLost",
     "SparseAdam",
     "Unavailable",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,14 +22,14 @@ class Context:
     """One process has one."""
 
     # What weir.connect takes; None: no cluster, the script runs alone.
-    connection: Optional[dict[str, Any]]
+    connection: dict[str, Any] | None
     rank: int
     size: int
     device: torch.device
-    optimizer: "Optional[DistributedOptimizer]" = None
-    rows: "Optional[JobRows]" = None  # of the optimizer's model
+    optimizer: DistributedOptimizer | None = None
+    rows: JobRows | None = None  # of the optimizer's model
     seed: int = 0  # of rows
-    sampler: "Optional[DistributedSampler]" = None
+    sampler: DistributedSampler | None = None
 
     @property
     def first_push(self) -> int:
@@ -37,7 +37,7 @@ class Context:
         return 0 if self.optimizer is None else self.optimizer.first_push
 
 
-_context: Optional[Context] = None
+_context: Context | None = None
 
 
 def init(**connection: Any) -> None:
@@ -50,7 +50,7 @@ def init(**connection: Any) -> None:
     Args: those of `weir.connect`; they win over the environment.
     """
     global _context
-    found: Optional[dict[str, Any]] = None
+    found: dict[str, Any] | None = None
     if connection.get("ps") is not None:
         found = dict(rank=0, worker_count=1)
     else:

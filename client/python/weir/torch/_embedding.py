@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +25,9 @@ class _Rows(torch.nn.Module):
 
     def __init__(
         self,
-        num_embeddings: Optional[int],
+        num_embeddings: int | None,
         embedding_dim: int,
-        padding_idx: Optional[int],
+        padding_idx: int | None,
         name: str,
         optimizer: RowOptimizer,
         table: dict[str, Any],
@@ -55,7 +55,7 @@ class _Rows(torch.nn.Module):
 
     def _fetch(
         self, ids: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, Optional[int]]:
+    ) -> tuple[torch.Tensor, torch.Tensor, int | None]:
         """Places in rows, as `ids` are; rows [n + 1, dim]; that of padding."""
         of_job = _job_rows(self)
         train = self._trains()
@@ -77,7 +77,7 @@ class _Rows(torch.nn.Module):
     def _trains(self) -> bool:
         return self.training and torch.is_grad_enabled()
 
-    def _ask(self, ids: torch.Tensor) -> "_Asked":
+    def _ask(self, ids: torch.Tensor) -> _Asked:
         if ids.is_floating_point() or ids.is_complex() or (
             ids.dtype == torch.bool
         ):
@@ -127,7 +127,7 @@ class _Asked:
         return self.rows[:-1]
 
 
-def _job_rows(module: _Rows) -> "JobRows":
+def _job_rows(module: _Rows) -> JobRows:
     of_job = _context.context().rows
     if of_job is None or module.table not in of_job.tables:
         raise Closed(
@@ -174,7 +174,7 @@ class EmbeddingBag(_Rows):
 
     def __init__(
         self,
-        num_embeddings: Optional[int],
+        num_embeddings: int | None,
         embedding_dim: int,
         *,
         name: str,
@@ -182,7 +182,7 @@ class EmbeddingBag(_Rows):
         mode: str = "mean",
         sparse: bool = True,
         include_last_offset: bool = False,
-        padding_idx: Optional[int] = None,
+        padding_idx: int | None = None,
         **table: Any,
     ):
         super().__init__(
@@ -199,8 +199,8 @@ class EmbeddingBag(_Rows):
     def forward(
         self,
         input: torch.Tensor,
-        offsets: Optional[torch.Tensor] = None,
-        per_sample_weights: Optional[torch.Tensor] = None,
+        offsets: torch.Tensor | None = None,
+        per_sample_weights: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """[bags, embedding_dim]; arguments as torch.nn.EmbeddingBag's."""
         places, rows, padding = self._fetch(input)
@@ -220,9 +220,9 @@ class Embedding(_Rows):
 
     def __init__(
         self,
-        num_embeddings: Optional[int],
+        num_embeddings: int | None,
         embedding_dim: int,
-        padding_idx: Optional[int] = None,
+        padding_idx: int | None = None,
         *,
         name: str,
         optimizer: RowOptimizer = SGD(lr=0.01),
@@ -268,13 +268,13 @@ class JobRows:
         self._modules = modules
         self._declared = {t.name: t for t in tables_of(modules)}
         self._gradients: list[tuple[str, np.ndarray, torch.Tensor]] = []
-        self._local: Optional[dict[str, LocalRows]] = None
+        self._local: dict[str, LocalRows] | None = None
         if local:
             self._local = {
                 name: LocalRows(table, seed)
                 for name, table in self._declared.items()
             }
-        self.client: Optional[_client.Client] = None
+        self.client: _client.Client | None = None
         self._ahead: dict[_Rows, _Asked] = {}
         self._under_way = False  # what is ahead
 
@@ -318,7 +318,7 @@ class JobRows:
 
     def take(
         self, module: _Rows, ids: torch.Tensor, train: bool
-    ) -> Optional[_Asked]:
+    ) -> _Asked | None:
         """What `prefetch` has for it."""
         self._wait()
         asked = self._ahead.pop(module, None)

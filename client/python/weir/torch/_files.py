@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -15,7 +15,7 @@ from weir.torch._optimizer import DistributedOptimizer
 def save(
     path: str,
     model: torch.nn.Module,
-    optimizer: Optional[torch.optim.Optimizer] = None,
+    optimizer: torch.optim.Optimizer | None = None,
     **more: Any,
 ) -> None:
     """Writes {"model", "optimizer", ...} with torch.save; rank 0 alone.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Optional
 
 import torch
 
@@ -69,7 +68,7 @@ def entries(
     }
     found: dict[int, Entry] = {}
 
-    def add(name: str, tensor: Optional[torch.Tensor], buffer: bool) -> None:
+    def add(name: str, tensor: torch.Tensor | None, buffer: bool) -> None:
         if tensor is None or tensor.numel() == 0:
             return
         name = plain_name(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -67,7 +67,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     ):
         self._context = _context.context()
         self._inner = optimizer
-        self._client: Optional[_client.Client] = None
+        self._client: _client.Client | None = None
         self._frozen_groups = False
         # The dicts of the groups stay the same objects.
         super().__init__(optimizer.param_groups, optimizer.defaults)
@@ -162,7 +162,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     # ------------------------------------------------------------------ steps
 
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Pushes the gradients and fetches the newest parameters.
 
         Parameters whose gradient is None are left alone. In sync it waits for

@@ -69,7 +69,7 @@ class DistributedSampler(Sampler[int]):
 
     @property
     def start_epoch(self) -> int:
-        """The epoch of this worker's next batch; see `weir.torch.start_epoch`."""
+        """The epoch of this worker's next batch: `weir.torch.start_epoch`."""
         rank, size = self._context.rank, self._context.size
         return (self._context.first_push * size + rank) // max(
             self._batches(), 1

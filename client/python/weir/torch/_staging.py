@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Optional
 
 import numpy as np
 import torch
@@ -36,7 +35,7 @@ class Staging:
         self._marks: dict[int, torch.Tensor] = {}
         # Kept alive: after a wait that was interrupted they are still read.
         self._lent: list[torch.Tensor] = []
-        self._stream: Optional[torch.cuda.Stream] = None
+        self._stream: torch.cuda.Stream | None = None
         device = next((t.device for t in tensors if t.is_cuda), None)
         if device is not None:
             self._stream = torch.cuda.Stream(device)
@@ -74,9 +73,7 @@ class Staging:
         self,
         tensors: Iterable[tuple[int, torch.Tensor]],
         ready: Callable[[int], None],
-        lend: Optional[
-            Callable[[list[tuple[int, np.ndarray]]], None]
-        ] = None,
+        lend: Callable[[list[tuple[int, np.ndarray]]], None] | None = None,
     ) -> None:
         """Copies each to its gradient's place and calls `ready` with it.
 
@@ -136,7 +133,7 @@ class Staging:
             self._stream.synchronize()
 
 
-def _storage(tensor: torch.Tensor) -> "torch.Storage":
+def _storage(tensor: torch.Tensor) -> torch.Storage:
     # PyTorch 2 has both, and warns of the other one.
     if hasattr(tensor, "untyped_storage"):
         return tensor.untyped_storage()

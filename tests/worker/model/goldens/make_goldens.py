@@ -65,9 +65,9 @@ class Case:
 
     def cross(self, name, x0, layers):
         x, n = x0, x0.shape[1]
-        for l in range(layers):
-            w = self.param("%s/kernel_%d" % (name, l), n, n)
-            x = x0 * (x @ w + self.param("%s/bias_%d" % (name, l), n)) + x
+        for layer in range(layers):
+            w = self.param(f"{name}/kernel_{layer}", n, n)
+            x = x0 * (x @ w + self.param(f"{name}/bias_{layer}", n)) + x
         return x
 
     def param(self, name, *shape):
@@ -232,7 +232,8 @@ CASES = [
           'layer { name: "p1" max_pool { size: 2 } } '
           'layer { name: "c2" conv2d { filters: 5 kernel_size: 3 stride: 2 '
           'padding: 1 no_bias: true } } layer { name: "r2" relu {} } '
-          'layer { name: "p2" average_pool { size: 2 stride: 1 padding: 1 } } '
+          'layer { name: "p2" average_pool { size: 2 stride: 1 '
+          'padding: 1 } } '
           'layer { name: "ln" layer_norm {} } layer { name: "f" flatten {} } '
           'layer { name: "out" dense { units: 3 } } '
           'loss { softmax_cross_entropy {} }', [2, 8, 6], 5,
@@ -260,7 +261,7 @@ CASES = [
 
 
 def values(tensor):
-    return " ".join("%.9g" % v for v in tensor.detach().flatten().tolist())
+    return " ".join(f"{v:.9g}" for v in tensor.detach().flatten().tolist())
 
 
 def loss_of(case, y):
@@ -272,16 +273,16 @@ def loss_of(case, y):
 
 
 def table_lines(case):
-    lines = ["table %s %d" % (k, v.shape[1]) for k, v in case.tables.items()]
+    lines = [f"table {k} {v.shape[1]}" for k, v in case.tables.items()]
     for name, (offsets, ids, weights) in case.bags.items():
-        lines += ["bags %s %s" % (name, values(offsets)),
-                  "ids %s %s" % (name, values(ids))]
+        lines += [f"bags {name} {values(offsets)}",
+                  f"ids {name} {values(ids)}"]
         if weights is not None:
-            lines.append("weights %s %s" % (name, values(weights)))
+            lines.append(f"weights {name} {values(weights)}")
     for name, rows in case.tables.items():
         for i in range(len(rows)):
-            lines += ["row %s %d %s" % (name, i, values(rows[i])),
-                      "rowgrad %s %d %s" % (name, i, values(rows.grad[i]))]
+            lines += [f"row {name} {i} {values(rows[i])}",
+                      f"rowgrad {name} {i} {values(rows.grad[i])}"]
     return lines
 
 
@@ -294,13 +295,13 @@ def main():
         outputs = forward(case)
         lines += ["case " + case.name, "model " + case.model,
                   "shape " + " ".join(map(str, case.shape)),
-                  "rows %d" % case.rows]
-        lines += ["param %s %s" % (k, values(v)) for k, v in case.params.items()]
+                  f"rows {case.rows}"]
+        lines += [f"param {k} {values(v)}" for k, v in case.params.items()]
         lines += ["features " + values(case.features),
                   "labels " + values(case.labels), "loss " + values(loss)]
         for name, param in case.params.items():
-            grad = case.stats[name] if name in case.stats else param.grad
-            lines.append("grad %s %s" % (name, values(grad)))
+            grad = case.stats.get(name, param.grad)
+            lines.append(f"grad {name} {values(grad)}")
         lines += table_lines(case)
         lines += ["outputs " + values(outputs), "end"]
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "goldens.txt")
