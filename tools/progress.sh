@@ -11,6 +11,7 @@
 # The numbers come from LOG: from Bazel's lines "[12 / 345] Compiling a.cc", or
 # such lines of another command, or what apt-get writes with APT::Status-Fd=1.
 #
+# without_progress and show_errors print what a person wants of such a log.
 # shellcheck shell=bash
 
 quiet_seconds=3 # a command that ends by then shows nothing
@@ -134,4 +135,49 @@ with_progress() {
     exit 130
   fi
   return "$status"
+}
+
+# The tests that failed, by what Bazel wrote, and the end of what each wrote.
+show_failed_tests() {
+  local failed line
+  local red='^(FAIL|TIMEOUT): (//.*) \(see (.*)\)$'
+  failed=$(grep -E "$red" <<<"$1" | sort -u) || return 0
+  sed -E "s#$red#\1: \2#" <<<"$failed" | sed -n 1,40p
+  while read -r line; do
+    [[ $line =~ $red ]] || continue
+    printf '\nThe end of the output of %s:\n' "${BASH_REMATCH[2]}"
+    tail -n 40 -- "${BASH_REMATCH[3]}" | cut -c 1-300
+  done <<<"$failed"
+}
+
+# The first error and what follows. Without one, the begin and the end.
+show_first_error() {
+  local lines=$1 limit=$2 first
+  if first=$(grep -m 1 -nE '^ERROR: |error: |FAILED' <<<"$lines"); then
+    sed -n "${first%%:*},\$p" <<<"$lines" | sed -n "1,${limit}p"
+  elif [ "$(wc -l <<<"$lines")" -le "$limit" ]; then
+    printf '%s\n' "$lines"
+  else
+    head -n $((limit / 2)) <<<"$lines"
+    printf '...\n'
+    tail -n $((limit / 2)) <<<"$lines"
+  fi
+}
+
+# Prints what went wrong, as LOG tells it, in 200 lines at most: the tests that
+# failed, or else the first error. A linker's warnings are left out. No command
+# closes a pipe early here: that would end the script.
+show_errors() {
+  local lines tests limit=190
+  local noise='/ld(\.[a-z]+)?: .*warning: |\): warning: Using |^INFO: '
+  lines=$(without_progress "$1" | tr -d '\0' | cut -c 1-300 |
+    grep -aEv "$noise") || true
+  tests=$(show_failed_tests "$lines" 2>&1)
+  {
+    [ -z "$tests" ] || limit=60
+    if [ -z "$tests" ] || grep -q '^ERROR: ' <<<"$lines"; then
+      show_first_error "$lines" "$limit"
+    fi
+    printf '%s\n' "$tests"
+  } | sed -n 1,200p
 }
