@@ -6,8 +6,12 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import style_check
+import style_check  # noqa: E402
+from checks import cxx, layers, ratchet  # noqa: E402
+from checks.tree import Tree  # noqa: E402
 
+A_CC, A_H = "common/io/a.cc", "common/io/a.h"
+BINARY = 'cc_binary(\n    srcs = ["a.cc"],\n)\n'
 GUARD = "#ifndef {0}\n#define {0}\n{1}#endif  // {0}\n"
 
 
@@ -19,16 +23,16 @@ def header(path, body=""):
 def good_tree():
     return {
         "docs/design_notes.md": "# Notes\n\n## Push identity\n\nText.\n",
-        "common/BUILD": 'cc_library(\n    name = "a",\n    srcs = ["a.cc"],\n'
-                        '    hdrs = ["a.h"],\n)\n',
-        "common/a.h": header(
-            "common/a.h",
+        "common/io/BUILD":
+            'cc_library(\n    name = "a",\n    srcs = ["a.cc"],\n'
+            '    hdrs = ["a.h"],\n)\n',
+        A_H: header(
+            "common/io/a.h",
             '// See "Push identity" in\n// docs/design_notes.md.\n'),
-        "common/a.cc": '#include "common/a.h"\n',
-        "tests/common/BUILD":
-            'cc_test(\n    name = "a_test",\n'
-            '    srcs = ["a_test.cc"],\n)\n',
-        "tests/common/a_test.cc": '#include "common/a.h"\n',
+        A_CC: '#include "common/io/a.h"\n',
+        "tests/common/io/BUILD":
+            'cc_test(\n    name = "a_test",\n    srcs = ["a_test.cc"],\n)\n',
+        "tests/common/io/a_test.cc": '#include "common/io/a.h"\n',
         "client/cc/BUILD": 'cc_library(\n    name = "weir",\n'
                            '    hdrs = ["weir.h"],\n)\n',
         "client/cc/weir.h": header("client/cc/weir.h", "#include <string>\n"),
@@ -39,15 +43,28 @@ def good_tree():
     }
 
 
+def write(root, tree):
+    for path, text in tree.items():
+        full = os.path.join(root, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
 def findings(tree):
     with tempfile.TemporaryDirectory() as root:
-        for path, text in tree.items():
-            full = os.path.join(root, path)
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "w", encoding="utf-8") as file:
-                file.write(text)
-        loaded = style_check.Tree(root)
+        write(root, tree)
+        loaded = Tree(root)
         return [line for check in style_check.CHECKS for line in check(loaded)]
+
+
+def measured(kind, tree):
+    """{name: size} of a kind of measure."""
+    with tempfile.TemporaryDirectory() as root:
+        write(root, tree)
+        return {measure.name: measure.size
+                for measure in style_check.measures(Tree(root))
+                if measure.kind == kind}
 
 
 class StyleCheckTest(unittest.TestCase):
@@ -65,31 +82,34 @@ class StyleCheckTest(unittest.TestCase):
         self.assertEqual(findings(good_tree()), [])
 
     def test_layers_point_one_way(self):
-        include = '#include "common/a.h"\n#include "{}"\n'
+        include = '#include "common/io/a.h"\n#include "{}"\n'
         cases = (
-            ("common/a.cc", "proto/x.h", "common may not include"),
-            ("common/a.cc", "client/cc/x.h", "common may not include"),
-            ("common/a.cc", "worker/x.h", "common may not include"),
+            ("common/io/a.cc", "proto/x.h", "common may not include"),
+            ("common/io/a.cc", "client/cc/x.h", "common may not include"),
+            ("common/io/a.cc", "worker/x.h", "common may not include"),
             ("worker/worker_main.cc", "server/ps/x.h", "worker may not"),
         )
         for path, target, want in cases:
             self.expect(path, include.format(target), want)
 
     def test_every_forbidden_pair_of_layers_is_refused(self):
-        layers = [name for name, below in style_check.LAYERS.items()
-                  if below is not None]
-        for here in layers:
-            for there in layers:
-                allowed = there == here or there in style_check.LAYERS[here]
-                tree = {f"{here}/a.cc": f'#include "{there}/b.h"\n',
-                        f"{here}/BUILD": 'cc_binary(\n    srcs = ["a.cc"],\n)\n'}
+        names = [name for name, below in layers.LAYERS.items()
+                 if below is not None]
+        for here in names:
+            for there in names:
+                allowed = there == here or there in layers.LAYERS[here]
+                rooms = {"common": "common/io"}
+                folder = rooms.get(here, here)
+                include = f'#include "{rooms.get(there, there)}/b.h"\n'
+                tree = {f"{folder}/a.cc": include,
+                        f"{folder}/BUILD": BINARY}
                 self.assertEqual(findings(tree) == [], allowed, (here, there))
 
     def test_the_ps_and_the_client_never_meet(self):
         for here, there in (("server/ps", "client/cc"),
                             ("client/cc", "server/ps")):
             tree = {f"{here}/a.cc": f'#include "{there}/b.h"\n',
-                    f"{here}/BUILD": 'cc_binary(\n    srcs = ["a.cc"],\n)\n'}
+                    f"{here}/BUILD": BINARY}
             self.assertIn("may not include", findings(tree)[0])
 
     def test_only_worker_main_may_host_the_chief(self):
@@ -101,53 +121,93 @@ class StyleCheckTest(unittest.TestCase):
     def test_common_knows_no_protobuf_grpc_or_cuda(self):
         for target in ("google/protobuf/message.h", "grpcpp/grpcpp.h",
                        "grpc/grpc.h", "x.pb.h", "cuda_runtime.h", "cudnn.h"):
-            self.expect("common/a.cc", f"#include <{target}>\n", "may not know")
+            self.expect(A_CC, f"#include <{target}>\n",
+                        "may not know")
 
     def test_public_headers_name_the_standard_library_only(self):
-        for target in ('"absl/status/status.h"', '"common/a.h"', "<grpc.h>"):
+        for target in ('"absl/status/status.h"', '"common/io/a.h"', "<grpc.h>"):
             self.expect("client/cc/weir.h",
                         header("client/cc/weir.h", f"#include {target}\n"),
                         "a public header includes")
 
-    def test_sizes_are_bounded_unless_a_reason_is_given(self):
+    def test_sizes_are_bounded(self):
         body = "// x\n" * 300
-        self.expect("common/a.h", header("common/a.h", body), "304 lines")
-        self.expect("common/a.cc", "// x\n" * 601, "601 lines")
-        self.expect("tests/common/a_test.cc", "// x\n" * 801, "801 lines")
-        self.expect("common/a.cc",
-                    "// Long because it is a table.\n" + "// x\n" * 601)
-        self.expect("common/a.cc",
-                    "// x\n" * 601 + "// Long because it is a table.\n",
-                    "602 lines")
-        self.expect("common/a.cc", "// " + "x" * 78 + "\n", "81 columns")
+        self.expect(A_H, header(A_H, body), "304 lines")
+        self.expect(A_CC, "// x\n" * 501, "501 lines")
+        self.expect("tests/common/io/a_test.cc", "// x\n" * 801, "801 lines")
+        self.expect(A_CC,
+                    "// Long because it is a table.\n" + "// x\n" * 501,
+                    "502 lines")
+        self.expect(A_CC, "// " + "x" * 78 + "\n", "81 columns")
+
+    def test_a_class_is_measured_over_all_its_files(self):
+        tree = good_tree()
+        tree[A_H] = header(
+            "common/io/a.h", "class A {\n" + "  int x;\n" * 99 + "};\n")
+        method = "void A::F{}() {{\n" + "  x();\n" * 58 + "}}\n"
+        for half in ("a.cc", "a_more.cc"):
+            tree[f"common/io/{half}"] = "".join(
+                method.format(n) for n in range(6)) + "void Free() {}\n"
+        tree["common/io/BUILD"] = tree["common/io/BUILD"].replace(
+            '"a.cc"', '"a.cc", "a_more.cc"')
+        tree["tests/style/untested.txt"] = "common/io/a_more.cc: is a\n"
+        self.assertEqual(measured("class", tree),
+                         {"common/io/a.h A": 101 + 2 * 6 * 60})
+        self.assertEqual(findings(tree)[0].split(";")[0],
+                         "common/io/a.h: A: 821 lines of its body and of its "
+                         "members' definitions")
+
+    def test_functions_are_bounded(self):
+        body = "  x();\n"
+        self.expect(A_CC, "void F(\n    int) {\n" + body * 67 + "}\n")
+        self.expect(A_CC, "void F(\n    int) {\n" + body * 68 + "}\n",
+                    "common/io/a.cc:1: F: 71 lines")
+        self.expect(A_H, header(
+            "common/io/a.h", "struct A {\n  void F() {\n" + body * 69 +
+            "  }\n};\n"), "common/io/a.h:5: A::F: 71 lines")
+        self.expect("a.py", "\n\ndef f():\n" + "    g()\n" * 69)
+        self.expect("a.py", "\n\ndef f():\n" + "    g()\n" * 70,
+                    "a.py:3: f: 71 lines")
+
+    def test_folders_hold_few_headers(self):
+        tree = good_tree()
+        for n in range(16):
+            tree[f"common/io/b{n}.h"] = header(f"common/io/b{n}.h")
+        tree["common/io/BUILD"] += "cc_library(\n    hdrs = [" + "".join(
+            f'"b{n}.h", ' for n in range(16)) + "],\n)\n"
+        self.assertEqual(findings(tree),
+                         ["common/io: 17 headers; at most 16 allowed"])
 
     def test_guards_match_paths(self):
-        self.expect("common/a.h", header("common/b.h"), "is not COMMON_A_H_")
-        self.expect("common/a.h", "// x\n#pragma once\n", "is not COMMON_A_H_")
+        want = "is not COMMON_IO_A_H_"
+        self.expect(A_H, header("common/io/b.h"), want)
+        self.expect(A_H, "// x\n#pragma once\n", want)
 
     def test_headers_begin_with_a_comment(self):
-        self.expect("common/a.h", header("common/a.h").split("\n", 1)[1],
+        self.expect(A_H, header(A_H).split("\n", 1)[1],
                     "begins with a comment")
 
     def test_design_notes_resolve(self):
-        self.expect("common/a.cc",
+        self.expect(A_CC,
                     '// See "Push identity" and "No such" in\n'
                     "// docs/design_notes.md.\n", '"No such"')
         self.expect("docs/design_notes.md", "# Notes\n", '"Push identity"')
 
     def test_nothing_is_left_to_do(self):
         for word in ("TO" + "DO", "FIX" + "ME"):
-            self.expect("common/a.cc", f"// {word}: later\n", "finish it")
+            self.expect(A_CC, f"// {word}: later\n", "finish it")
 
     def test_failpoints_have_a_name_a_place_and_a_description(self):
         tree = good_tree()
-        tree["common/BUILD"] += 'cc_library(\n    name = "failpoint",\n' \
+        tree["common/base/BUILD"] = 'cc_library(\n    name = "failpoint",\n' \
             '    srcs = ["failpoint.cc"],\n    hdrs = ["failpoint.h"],\n)\n'
         tree["tests/common/base/failpoint_test.cc"] = '  Failpoint("test.a");\n'
-        tree["tests/common/BUILD"] += 'cc_test(\n    name = "f",\n' \
+        tree["tests/common/base/BUILD"] = 'cc_test(\n    name = "f",\n' \
             '    srcs = ["failpoint_test.cc"],\n)\n'
         words = "//   a.one, a.two  here\n//   a.three\n"
-        tree["common/base/failpoint.h"] = words + header("common/base/failpoint.h")
+        name = "common/base/failpoint.h"
+        tree[A_CC] += f'#include "{name}"\n'
+        tree[name] = words + header(name)
         names = '    "a.one",\n    "a.two",\n    "a.three",\n'
         tree["common/base/failpoint.cc"] = names
         places = '  Failpoint("a.one");\n  return Failpoint("a.two");\n'
@@ -157,8 +217,9 @@ class StyleCheckTest(unittest.TestCase):
                 ("worker/worker_main.cc", places, ["is called a.three"]),
                 ("common/base/failpoint.cc", '    "a.one",\n    "a.two",\n',
                  ["does not know a.three", "describes a.three, which"]),
-                ("common/base/failpoint.h", header("common/base/failpoint.h"),
-                 [f"does not describe a.{n}" for n in ("one", "three", "two")])):
+                (name, header(name),
+                 [f"does not describe a.{n}"
+                  for n in ("one", "three", "two")])):
             found = findings({**tree, path: text})
             self.assertEqual(len(found), len(wants), found)
             for line, want in zip(found, wants):
@@ -166,7 +227,7 @@ class StyleCheckTest(unittest.TestCase):
 
     def test_documents_name_tests_that_exist(self):
         tree = good_tree()
-        tree["tests/common/a_test.cc"] = "TEST(ATest,\n     Adds) {\n}\n"
+        tree["tests/common/io/a_test.cc"] = "TEST(ATest,\n     Adds) {\n}\n"
         tree["docs/a.md"] = "`ATest.Adds` shows it.\n"
         self.assertEqual(findings(tree), [])
         tree["docs/a.md"] += "So does `ATest.Takes`.\n"
@@ -175,27 +236,111 @@ class StyleCheckTest(unittest.TestCase):
 
     def test_every_source_is_in_a_target(self):
         tree = good_tree()
-        tree["common/b.h"] = header("common/b.h")
-        tree["common/b.cc"] = "\n"
-        tree["common/b.proto"] = "// x\n"
+        tree["common/io/b.h"] = header("common/io/b.h")
+        tree["common/io/b.cc"] = "\n"
+        tree["common/io/b.proto"] = "// x\n"
         self.assertEqual([line.split(":")[0] for line in findings(tree)],
-                         ["common/b.cc", "common/b.h", "common/b.proto"])
+                         [f"common/io/b.{e}" for e in ("cc", "h", "proto")])
 
     def test_every_library_source_has_its_test_or_a_reason(self):
         tree = good_tree()
-        del tree["tests/common/a_test.cc"]
-        tree["tests/common/BUILD"] = "\n"
-        self.assertIn("has no tests/common/a_test.cc", findings(tree)[0])
-        tree["tests/style/untested.txt"] = "common/a.cc: only forwards\n"
+        del tree["tests/common/io/a_test.cc"]
+        tree["tests/common/io/BUILD"] = "\n"
+        self.assertIn("has no tests/common/io/a_test.cc", findings(tree)[0])
+        tree["tests/style/untested.txt"] = "common/io/a.cc: only forwards\n"
         self.assertEqual(findings(tree), [])
 
     def test_the_list_of_untested_sources_is_kept(self):
         untested = "tests/style/untested.txt"
-        self.expect(untested, "common/a.cc: only forwards\n", "has a test now")
-        self.expect(untested, "common/z.cc: only forwards\n", "there is no")
+        self.expect(untested, f"{A_CC}: only forwards\n", "has a test now")
+        self.expect(untested, "common/io/z.cc: only forwards\n", "there is no")
         self.expect(untested, "worker/worker_main.cc: tests/x_test.cc does\n",
                     "there is no tests/x_test.cc")
-        self.expect(untested, "common/a.cc\n", "is not \"path.cc: reason\"")
+        self.expect(untested, "common/io/a.cc\n", "is not \"path.cc: reason\"")
+
+class RatchetTest(unittest.TestCase):
+
+    def tree(self, lines, listed):
+        tree = good_tree()
+        tree[A_CC] = "// x\n" * lines
+        tree[ratchet.RATCHET] = f"# Why.\n{listed}\n"
+        return tree
+
+    def expect(self, lines, listed, *wants):
+        found = findings(self.tree(lines, listed))
+        self.assertEqual(len(found), len(wants), found)
+        for line, want in zip(found, wants):
+            self.assertIn(want, line)
+
+    def test_what_is_listed_may_neither_grow_nor_shrink_unsaid(self):
+        listed = "lines common/io/a.cc 600"
+        self.expect(600, listed)
+        self.expect(601, listed, "601 lines; at most 600 allowed by "
+                                 "tests/style/ratchet.txt:2")
+        self.expect(599, listed,
+                    'ratchet.txt:2: write "lines common/io/a.cc 599"')
+        self.expect(500, listed, "ratchet.txt:2: take the line out")
+        self.expect(500, "lines common/io/gone.cc 600",
+                    "take the line out; there is no common/io/gone.cc")
+
+    def test_lines_are_readable_and_single(self):
+        self.expect(500, "common/io/a.cc 600", "is not \"kind name size\"")
+        self.expect(500, "wide common/io/a.cc 600", "is not \"kind name size\"")
+        self.expect(600, "lines common/io/a.cc 600\n" * 2, "stands here twice")
+
+    def test_tighten_writes_down_what_got_better_only(self):
+        listed = ("lines common/io/a.cc {}\nlines common/io/gone.cc 600\n"
+                  "lines tests/common/io/a_test.cc 900")
+        for recorded, written in ((700, 600), (550, 550)):
+            with tempfile.TemporaryDirectory() as root:
+                write(root, self.tree(600, listed.format(recorded)))
+                tree = Tree(root)
+                ratchet.tighten(tree, style_check.measures(tree))
+                self.assertEqual(tree.read(ratchet.RATCHET),
+                                 f"# Why.\nlines common/io/a.cc {written}\n")
+
+class CxxTest(unittest.TestCase):
+
+    def test_functions_are_found_whatever_their_head_looks_like(self):
+        heads = {
+            "int F(int (*f)(int), std::vector<int> v = {})": "F",
+            "template <class T, size_t n = (3 > 2)>\nauto F() -> decltype(x())":
+                "F",
+            "A::A(int a)\n    : a_(a), b_{a}, c_(std::move(a))": "A::A",
+            "A<T>::~A() noexcept": "A::~A",
+            "bool A::operator==(const A& a) const": "A::operator==",
+            "void A::operator()() const ABSL_LOCKS_EXCLUDED(m)":
+                "A::operator_call",
+            "TEST(ATest,\n     Adds)": "TEST(ATest, Adds)",
+            "MACRO(x)\n\nstatic void F(int a)": "F",
+            "__global__ void __launch_bounds__(256) K(int a)": "K",
+            "struct sockaddr F(int a)": "F",
+        }
+        for head, name in heads.items():
+            scan = cxx.Scan("namespace a {\n" + head + " {\n  if (x) {\n  }\n"
+                            "}\n}  // namespace a\n")
+            self.assertEqual([f.name for f in scan.functions], [name], head)
+            self.assertEqual(scan.functions[0].last, 5 + head.count("\n"))
+
+    def test_what_is_no_function_is_not_taken_for_one(self):
+        for text in ("const int kA[] = {1, 2};\n", "enum class A { kB };\n",
+                     "// void F() {\n// }\n", 'char* s = "void F() {";\n',
+                     "#define F() {\n", "using A = B;\nstruct C { int d; };\n"):
+            scan = cxx.Scan(text)
+            self.assertTrue(scan.balanced, text)
+            self.assertEqual(scan.functions, [], text)
+
+    def test_outermost_classes_are_found(self):
+        scan = cxx.Scan("namespace a {\n"
+                        "class ABSL_LOCKABLE A final : public B {\n"
+                        "  struct C {\n  };\n  int x = 1'000;\n};\n}\n"
+                        "struct D;\nunion E {\n};\n")
+        self.assertEqual([tuple(c) for c in scan.classes],
+                         [("A", 2, 6), ("E", 9, 10)])
+
+    def test_an_unpaired_bracket_is_told(self):
+        self.assertIn("finds no pair", findings(
+            {**good_tree(), "common/io/a.cc": "void F() {\n"})[0])
 
 
 if __name__ == "__main__":
