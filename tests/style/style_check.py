@@ -17,7 +17,8 @@ from checks.tree import SOURCE, Tree
 
 MEASURES = (
     sizes.measure_files, sizes.measure_classes, sizes.measure_functions,
-    sizes.measure_python_functions, layers.measure_folders)
+    sizes.measure_python_functions, layers.measure_folders,
+    layers.measure_rooms, )
 
 
 def measures(tree):
@@ -29,7 +30,7 @@ def check_measures(tree):
 
 
 CHECKS = (
-    layers.check_layers, form.check_columns,
+    layers.check_layers, layers.check_room_table, form.check_columns,
     form.check_guards, form.check_header_comments, form.check_design_notes,
     form.check_leftovers, targets.check_targets, targets.check_tests,
     targets.check_failpoints, targets.check_named_tests, sizes.check_scans,

@@ -105,6 +105,56 @@ class StyleCheckTest(unittest.TestCase):
                         f"{folder}/BUILD": BINARY}
                 self.assertEqual(findings(tree) == [], allowed, (here, there))
 
+    def test_rooms_point_down(self):
+        include = '#include "server/ps/{}/b.h"\n'
+
+        def refused(here, there):
+            return findings({f"server/ps/{here}/a.cc": include.format(there),
+                             f"server/ps/{here}/BUILD": BINARY})
+        rooms = [room for room in layers.ROOMS["server/ps"] if room]
+        for here in rooms:
+            for there in rooms:
+                allowed = here == there or \
+                    there in layers.ROOMS["server/ps"][here]
+                self.assertEqual(refused(here, there) == [], allowed,
+                                 (here, there))
+        self.assertEqual(refused("block", "store"), [
+            "server/ps: server/ps/block -> server/ps/store: 1 includes that "
+            "ROOMS in layers.py does not allow; at most 0 allowed",
+            '    server/ps/block/a.cc:1: includes "server/ps/store/b.h"'])
+
+    def test_every_room_is_in_the_table(self):
+        tree = {"server/ps/attic/a.cc": "\n",
+                "server/ps/attic/BUILD": BINARY}
+        self.assertIn("1 sources in a room that ROOMS", findings(tree)[0])
+
+    def test_the_table_of_rooms_goes_down_and_is_needed(self):
+        table = layers.ROOMS["proto"]
+        tree = {"proto/wire/a.cc": '#include "proto/job/b.h"\n',
+                "proto/wire/BUILD": BINARY,
+                "proto/job/a.cc": "\n", "proto/job/BUILD": BINARY}
+        self.assertEqual(findings(tree), [])
+        tree["proto/wire/a.cc"] = "\n"
+        self.assertEqual(findings(tree), [
+            "ROOMS in layers.py: nothing needs proto/wire -> proto/job"])
+        layers.ROOMS["proto"] = {**table, "job": ("wire",)}
+        try:
+            self.assertIn("proto/job -> proto/wire does not go down",
+                          findings(tree)[1])
+        finally:
+            layers.ROOMS["proto"] = table
+
+    def test_rooms_and_arrows_are_counted(self):
+        tree = {}
+        for n in range(9):
+            tree[f"client/cc/r{n}/BUILD"] = BINARY
+            tree[f"client/cc/r{n}/a.cc"] = "".join(
+                f'#include "client/cc/r{m}/a.h"\n' for m in range(n))
+        found = "\n".join(findings(tree))
+        self.assertIn("client/cc: 9 rooms; at most 8 allowed", found)
+        self.assertIn("client/cc: 36 arrows between its rooms; at most 12",
+                      found)
+
     def test_the_ps_and_the_client_never_meet(self):
         for here, there in (("server/ps", "client/cc"),
                             ("client/cc", "server/ps")):

@@ -28,6 +28,52 @@ PUBLIC_HEADER = re.compile(r"client/cc/weir\w*\.h$")
 STANDARD_HEADER = re.compile(r"<[a-z_]+>$|<std\w+\.h>$")
 
 
+# The rooms of a layer are its folders, "" the layer's own. For each, from the
+# top floor down, the rooms of the same layer that it may include: those below
+# it only, so that there is no cycle.
+ROOMS = {
+    "server/ps": {
+        "": ("service", "store", "plan", "memory"),
+        "service": ("store", "memory"),
+        "store": ("consistency", "rows", "block", "plan", "memory"),
+        "consistency": ("block",),
+        "rows": ("block", "plan", "table", "memory"),
+        "block": ("plan", "optimizer", "memory"),
+        "plan": ("table", "optimizer"),
+        "table": ("optimizer", "memory"),
+        "optimizer": (),
+        "memory": (),
+    },
+    "client/cc": {
+        "sdk": ("job", "parameters", "transport", ""),
+        "job": ("parameters",),
+        "parameters": ("transport",),
+        "transport": (),
+        "": (),
+    },
+    "server/chief": {
+        "": ("start", "checkpoint", "files", "shards", "workers"),
+        "start": ("shards",),
+        "checkpoint": ("shards",),
+        "files": ("workers",),
+        "shards": (),
+        "workers": (),
+    },
+    "proto": {
+        "checkpoint": ("wire", ""),
+        "wire": ("job", ""),
+        "job": ("",),
+        "": (),
+    },
+    "common": {
+        "math": ("job", "io", "base"),
+        "job": ("io", "base"),
+        "io": ("base",),
+        "base": (),
+    },
+}
+ROOMS_MAX = {"server/ps": 12, "client/cc": 8}
+ARROWS_MAX = {"server/ps": 30, "client/cc": 12}
 FOLDER_HEADERS = 16  # the aim is about 15
 
 
@@ -54,6 +100,76 @@ def check_layers(tree):
             if allowed is not None and there not in allowed and \
                     (path, there) not in EXCEPTIONS:
                 yield f"{path}:{number}: {here} may not include {target}"
+
+
+def room_of(path):
+    """(layer, room) of a file; (None, "") outside the layers with rooms."""
+    for layer in ROOMS:
+        if path.startswith(layer + "/"):
+            return layer, os.path.dirname(path)[len(layer) + 1:]
+    return None, ""
+
+
+def _name(layer, room):
+    return f"{layer}/{room}" if room else f"{layer} itself"
+
+
+def arrows(tree):
+    """For each (layer, room, room included) the includes that make it."""
+    found = {}
+    for path, text in tree.sources(*SOURCE):
+        layer, here = room_of(path)
+        for number, target in includes(text) if layer else ():
+            there_layer, there = room_of(target[1:-1])
+            if target[0] == '"' and there_layer == layer and there != here:
+                found.setdefault((layer, here, there), []).append(
+                    f"{path}:{number}: includes {target}")
+    return found
+
+
+def rooms_in(tree):
+    """For each layer its rooms, with the number of their sources."""
+    found = {layer: {} for layer in ROOMS}
+    for path, _ in tree.sources(*SOURCE, ".proto"):
+        layer, room = room_of(path)
+        if layer:
+            found[layer][room] = found[layer].get(room, 0) + 1
+    return found
+
+
+def check_room_table(tree):
+    """ROOMS goes down only, and allows no arrow that nobody needs."""
+    rooms, used = rooms_in(tree), arrows(tree)
+    for layer, table in ROOMS.items():
+        floors = list(table)
+        for room, allowed in table.items():
+            for there in allowed:
+                arrow = f"{_name(layer, room)} -> {_name(layer, there)}"
+                if there not in floors[floors.index(room) + 1:]:
+                    yield f"ROOMS in layers.py: {arrow} does not go down"
+                elif room in rooms[layer] and there in rooms[layer] and \
+                        (layer, room, there) not in used:
+                    yield f"ROOMS in layers.py: nothing needs {arrow}"
+
+
+def measure_rooms(tree):
+    """Rooms and arrows that ROOMS does not have, and the numbers of both."""
+    used = arrows(tree)
+    for layer, rooms in rooms_in(tree).items():
+        table = ROOMS[layer]
+        for room, count in rooms.items():
+            if room not in table:
+                yield Measure("room", _name(layer, room), count, 0,
+                              _name(layer, room))
+        made = {arrow: places for arrow, places in used.items()
+                if arrow[0] == layer}
+        for (_, here, there), places in made.items():
+            if there not in table.get(here, ()):
+                arrow = f"{_name(layer, here)} -> {_name(layer, there)}"
+                yield Measure("arrow", arrow, len(places), 0, layer, places)
+        if layer in ROOMS_MAX:
+            yield Measure("rooms", layer, len(rooms), ROOMS_MAX[layer], layer)
+            yield Measure("arrows", layer, len(made), ARROWS_MAX[layer], layer)
 
 
 def measure_folders(tree):

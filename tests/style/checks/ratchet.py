@@ -18,6 +18,10 @@ KINDS = {
     "class": "lines of its body and of its members' definitions",
     "function": "lines",
     "headers": "headers",
+    "room": "sources in a room that ROOMS in layers.py does not have",
+    "rooms": "rooms",
+    "arrow": "includes that ROOMS in layers.py does not allow",
+    "arrows": "arrows between its rooms",
 }
 AT_LEAST = ()
 PLACES_SHOWN = 10
