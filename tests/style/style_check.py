@@ -12,13 +12,15 @@ style_check_test.py shows that each can fail.
 
 import sys
 
-from checks import form, layers, ratchet, sizes, targets
+from checks import form, layers, ratchet, reading, sizes, targets
 from checks.tree import SOURCE, Tree
 
 MEASURES = (
     sizes.measure_files, sizes.measure_classes, sizes.measure_functions,
     sizes.measure_python_functions, layers.measure_folders,
-    layers.measure_rooms, )
+    layers.measure_rooms, reading.measure_nested_conditionals,
+    reading.measure_conditionals, reading.measure_comments,
+    reading.measure_invariants)
 
 
 def measures(tree):
@@ -49,6 +51,8 @@ def report(tree):
             print(f"  {measure.size:g}  {measure.name}")
             for place in measure.places:
                 print(f"      {place}")
+    print("\nthe longer .cc with the fewest comments:")
+    print("".join(f"  {line}\n" for line in reading.least_commented(tree, 10)))
 
 
 def main():

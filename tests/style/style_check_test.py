@@ -308,6 +308,55 @@ class StyleCheckTest(unittest.TestCase):
                     "there is no tests/x_test.cc")
         self.expect(untested, "common/io/a.cc\n", "is not \"path.cc: reason\"")
 
+    def test_conditional_expressions_are_not_nested(self):
+        for good in ("a ? b : c, d ? e : f", "F(a ? b : c) + (d ? e : f)",
+                     "a ? b::c : d; x = e ? f : g", '"a ? b : c ? d : e"',
+                     "[&] { return a ? b : c; }, d ? e : f"):
+            self.expect(A_CC, f"int x = F({good});\n")
+        for bad in ("a ? b : c ? d : e", "a ? b ? c : d : e",
+                    "a ? (b ? c : d) : e", "(a ? b : c) ? d : e",
+                    "a ? b : F([&] { return c ? d : e; })"):
+            tree = good_tree()
+            tree[A_CC] = f"int x = F({bad});\n"
+            self.assertEqual(findings(tree), [
+                "tree: 1 nested conditional expressions; at most 0 allowed",
+                "    common/io/a.cc:1: a ?: in a ?:"], bad)
+
+    def test_conditional_expressions_are_few(self):
+        # 1,000 lines in three files, one of them all comments.
+        tree = {f"common/io/{n}.cc": "// x\n" * 400 for n in "ab"}
+        tree["common/io/c.cc"] = "int x = a ? b : c;\n" * 6 + "\n" * 194
+        self.assertEqual(measured("conditionals", tree), {"product": 6.0})
+        tree["common/io/c.cc"] = "int x = a ? b : c;\n" * 7 + "\n" * 193
+        self.assertIn("product .cc: product: 7 conditional expressions in "
+                      "1,000 lines of product .cc; at most 6 allowed",
+                      findings(tree))
+
+    def test_bodies_have_comments(self):
+        text = ("int x;  // no\n// yes\n\n/* and\n   yes */\n"
+                'R"(\n// no\n)"\n')
+        self.assertEqual(cxx.comment_lines(text), [2, 4, 5])
+        lines = "// x\n" * 20 + "\n" * 380
+        tree = {f"common/io/{n}.cc": lines for n in "abc"}
+        self.assertEqual(measured("comments", tree), {"product": 5.0})
+        tree["common/io/c.cc"] = "// License\n" * 20 + "\n" * 380
+        self.assertIn("product .cc: product: 3.3 % of lines of product .cc "
+                      "that are comments; at least 5 allowed", findings(tree))
+
+    def test_invariants_are_cited(self):
+        tree = good_tree()
+        tree[A_H] = "// X.\n//   I1. One.\n//   I2. Two.\n" + \
+            header(A_H)
+        tree["common/io/b.h"] = tree[A_H].replace("_A_", "_B_")
+        tree["common/io/BUILD"] += 'cc_library(\n    hdrs = ["b.h"],\n)\n'
+        tree[A_CC] = "// I1 and (I2)\n"
+        self.assertEqual(findings(tree), [])
+        tree[A_CC] = 'Log("I2");  // I1: so.\n'
+        self.assertEqual(findings(tree), [
+            "tree: 1 invariants that the .cc of their header does not cite; at "
+            "most 0 allowed", "    common/io/a.h: I2"])
+
+
 class RatchetTest(unittest.TestCase):
 
     def tree(self, lines, listed):
@@ -348,6 +397,16 @@ class RatchetTest(unittest.TestCase):
                 ratchet.tighten(tree, style_check.measures(tree))
                 self.assertEqual(tree.read(ratchet.RATCHET),
                                  f"# Why.\nlines common/io/a.cc {written}\n")
+
+    def test_a_share_may_not_fall(self):
+        tree = {f"common/io/{n}.cc": "// x\n" * 8 + "\n" * 392 for n in "abc"}
+        for listed, want in (("2", None), ("2.1", "2 % of"),
+                             ("1.9", 'write "comments product 2"')):
+            tree[ratchet.RATCHET] = f"comments product {listed}\n"
+            found = [line for line in findings(tree) if "product" in line]
+            self.assertEqual(len(found), 0 if want is None else 1, found)
+            self.assertIn(want or "", "".join(found))
+
 
 class CxxTest(unittest.TestCase):
 
