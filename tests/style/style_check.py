@@ -12,7 +12,7 @@ style_check_test.py shows that each can fail.
 
 import sys
 
-from checks import form, layers, ratchet, reading, sizes, targets
+from checks import form, glossary, layers, ratchet, reading, sizes, targets
 from checks.tree import SOURCE, Tree
 
 MEASURES = (
@@ -20,7 +20,7 @@ MEASURES = (
     sizes.measure_python_functions, layers.measure_folders,
     layers.measure_rooms, reading.measure_nested_conditionals,
     reading.measure_conditionals, reading.measure_comments,
-    reading.measure_invariants)
+    reading.measure_invariants, glossary.measure_old_words)
 
 
 def measures(tree):
@@ -36,6 +36,7 @@ CHECKS = (
     form.check_guards, form.check_header_comments, form.check_design_notes,
     form.check_leftovers, targets.check_targets, targets.check_tests,
     targets.check_failpoints, targets.check_named_tests, sizes.check_scans,
+    glossary.check_terms, glossary.check_old_words_are_readable,
     check_measures)
 
 

@@ -308,6 +308,37 @@ class StyleCheckTest(unittest.TestCase):
                     "there is no tests/x_test.cc")
         self.expect(untested, "common/io/a.cc\n", "is not \"path.cc: reason\"")
 
+    def test_terms_are_defined_once(self):
+        glossary = "docs/glossary.md"
+        good = ("# Glossary\n\n- **slot**: a share\n- **rank**: a number\n\n"
+                "| term | meaning |\n|---|---|\n| **layout** | blocks |\n")
+        self.expect(glossary, good)
+        self.expect(glossary, good + "\n**Slot**: once more\n",
+                    f"{glossary}:10: defines slot again; line 3 does")
+        self.expect(glossary, good + "| layout | again |\n", "defines layout")
+
+    def test_old_words_are_gone(self):
+        head = "# Glossary\n\n## Words that are not used\n\n"
+        tree = good_tree()
+        tree["docs/glossary.md"] = head + (
+            "- `old thing`, `Oldish` -> new\n- `[Ww]orn\\w*` -> x\n"
+            "\n## More\n\n- `file` is a word\n")
+        tree[A_CC] = "int Thing; int Oldishly;  // a file\n"
+        tree["CHANGELOG.md"] = "Oldish is gone.\n"
+        self.assertEqual(findings(tree), [])
+        tree[A_CC] = ("int IsWornOut;  // Old\n// thing\n"
+                      "// Oldish, old things\n")
+        self.assertEqual([line.split(";")[0] for line in findings(tree)], [
+            "docs/glossary.md: old thing: 1 places with a word that "
+            "docs/glossary.md replaces", f"    {A_CC}:1: Old // thing",
+            "docs/glossary.md: Oldish: 1 places with a word that "
+            "docs/glossary.md replaces", "    common/io/a.cc:3: Oldish",
+            "docs/glossary.md: [Ww]orn\\w*: 1 places with a word that "
+            "docs/glossary.md replaces", "    common/io/a.cc:1: WornOut"])
+        for entry, want in (("- old, new\n", "is not \"- `old` -> new\""),
+                            ("- `(` -> x\n", "( is no pattern")):
+            self.expect("docs/glossary.md", head + entry, want)
+
     def test_conditional_expressions_are_not_nested(self):
         for good in ("a ? b : c, d ? e : f", "F(a ? b : c) + (d ? e : f)",
                      "a ? b::c : d; x = e ? f : g", '"a ? b : c ? d : e"',

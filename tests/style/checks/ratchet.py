@@ -26,6 +26,7 @@ KINDS = {
     "conditionals": "conditional expressions in 1,000 lines of product .cc",
     "comments": "% of lines of product .cc that are comments",
     "uncited": "invariants that the .cc of their header does not cite",
+    "old-word": "places with a word that docs/glossary.md replaces",
 }
 AT_LEAST = ("comments",)
 PLACES_SHOWN = 10
