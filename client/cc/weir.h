@@ -28,7 +28,7 @@
 //                          repeated.
 //   3 INVALID_ARGUMENT     an option, tensor or name is wrong.
 //   6 ALREADY_EXISTS       the job has other tensors or tables; names the
-//   first. 7 PERMISSION_DENIED    another process has this worker index. 9
+//   first. 7 PERMISSION_DENIED    another process has this rank. 9
 //   FAILED_PRECONDITION  a ps is lost, or holds another job; a call that
 //                          comes too early or too late.
 //   10 ABORTED             the chief ended the job, or is gone.
@@ -253,7 +253,7 @@ class Client {
   // Ends StartPushPull and EndPush.
   Status Wait();
 
-  // Pushes of this worker index that every ps has taken, by its earlier
+  // Pushes of this rank that every ps has taken, by its earlier
   // processes, too.
   uint64_t pushes() const;
 

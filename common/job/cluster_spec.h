@@ -78,7 +78,7 @@ class ClusterSpec {
   int ps_count() const { return Count(TaskRole::kPs); }
   // By index; the workers that this task was told of.
   const std::map<int, std::string>& workers() const;
-  // 1 + the largest worker index known.
+  // 1 + the largest rank known.
   int worker_count() const;
   bool has_chief() const { return Count(TaskRole::kChief) > 0; }
   // The chief's, or worker 0's that hosts it; empty when this task was told of

@@ -1,4 +1,4 @@
-// The rules of a JobSpec's data sources: see job_spec_rules.h, which calls
+// The rules of a JobSpec's data sources: see job_spec_defaults.h, which calls
 // them.
 #ifndef PROTO_JOB_JOB_SPEC_CHECKS_H_
 #define PROTO_JOB_JOB_SPEC_CHECKS_H_

@@ -1,7 +1,7 @@
 // JobSpecs as text: read, overridden from the command line, printed, compared.
 //
 // Place: every main loads its job here; the chief compares the workers' specs
-// with FirstDifference. Defaults and checks are in job_spec_rules.h.
+// with FirstDifference. Defaults and checks are in job_spec_defaults.h.
 //
 // Forms: protobuf text format, or protobuf's JSON when the file's name ends in
 // .json or its first character is '{'.

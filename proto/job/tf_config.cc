@@ -74,13 +74,13 @@ absl::StatusOr<std::map<int, std::string>> ParseTasks(const std::string& role,
                    R"(; write a list ["host:port"] or {"0": "host:port"})");
   }
   int next = 0;
-  for (const auto& item : value.items()) {
+  for (const auto& entry : value.items()) {
     int index = next++;
     if (value.is_object()) {
       WEIR_ASSIGN_OR_RETURN(
-          index, IndexOf(item.key(), absl::StrCat("a key of ", where)));
+          index, IndexOf(entry.key(), absl::StrCat("a key of ", where)));
     }
-    const Json& address = item.value();
+    const Json& address = entry.value();
     if (!address.is_string()) {
       return Invalid(where, "[", index, "] is ", Show(address),
                      R"(; write "host:port")");
@@ -102,9 +102,10 @@ absl::StatusOr<ClusterSpec::Members> ParseMembers(const Json& cluster) {
                    "keep chief");
   }
   ClusterSpec::Members members;
-  for (const auto& item : cluster.items()) {
-    WEIR_ASSIGN_OR_RETURN(const TaskRole role, RoleOf(item.key(), "cluster"));
-    WEIR_ASSIGN_OR_RETURN(members[role], ParseTasks(item.key(), item.value()));
+  for (const auto& entry : cluster.items()) {
+    WEIR_ASSIGN_OR_RETURN(const TaskRole role, RoleOf(entry.key(), "cluster"));
+    WEIR_ASSIGN_OR_RETURN(members[role],
+                          ParseTasks(entry.key(), entry.value()));
   }
   return members;
 }

@@ -1,4 +1,4 @@
-// The version of the wire: the meaning of ps.proto, chief.proto and shm_message.h.
+// The version of the wire: what ps.proto, chief.proto and shm_message.h mean.
 //
 // Place: Hello and Register carry it both ways. Whoever hears another version
 // refuses it, so that two releases never misread each other.

@@ -12,7 +12,7 @@
 namespace weir {
 
 // A small dense model on generated digits, in a few blocks; `more` is the rest
-// of the job, its update mode at least.
+// of the job, its consistency mode at least.
 std::string DigitsJob(int steps, const std::string& more);
 
 class HandCluster {

@@ -1,7 +1,7 @@
 // A client of ledger_test: pushes -1 to every element, contribution after
 // contribution.
 //
-//   ledger_client TRANSPORT JOB HISTORY SLOT GENERATION ITEMS ELEMENTS BLOCK
+//   ledger_client TRANSPORT JOB HISTORY SLOT GENERATION PUSHES ELEMENTS BLOCK
 //     ROWS ADDRESS...
 //
 // With plain SGD at learning rate 1 every contribution adds exactly 1 to every

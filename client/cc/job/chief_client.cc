@@ -369,7 +369,7 @@ void ChiefClient::OnCommand(const Command& command) {
       if (!stop_.has_value() && !leave_.has_value()) {
         slot_to_take_ = static_cast<int>(command.take_slot());
         Leave(absl::CancelledError(absl::StrCat(
-            "the chief gave this worker slot ", command.take_slot())));
+            "the chief gave slot ", command.take_slot(), " to this worker")));
       }
       break;
     case Command::KIND_NOT_SET:

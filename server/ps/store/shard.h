@@ -2,7 +2,7 @@
 //
 // Place: made whole by Declare or Restore, replaced whole by Restore. Store
 // finds the shard; everything about one is here. The rules of change are the
-// update mode's (server/ps/update).
+// consistency mode's (server/ps/update).
 //
 // Invariants
 //   I1. A sender of another job, history, layout or generation changes nothing.

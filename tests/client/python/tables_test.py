@@ -33,7 +33,7 @@ class ClientTablesTest(unittest.TestCase):
         client = self.connect()
         client.declare(
             {"w": np.zeros(3)},
-            tables or [zeros("user", 2), zeros("item", 1)],
+            tables or [zeros("user", 2), zeros("movie", 1)],
             optimizer=weir.SGD(lr=1.0),
             **options,
         )
@@ -55,17 +55,17 @@ class ClientTablesTest(unittest.TestCase):
         np.testing.assert_array_equal(rows[1, 0], [-4, -5])
         client.push(rows={"user": ([3, 3], [[1, 1], [2, 2]])})
         np.testing.assert_array_equal(client.lookup("user", [3]), [[-5, -6]])
-        self.assertEqual(client.lookup("item", []).shape, (0, 1))
-        self.assertEqual(client.lookup("item", 5).shape, (1,))
+        self.assertEqual(client.lookup("movie", []).shape, (0, 1))
+        self.assertEqual(client.lookup("movie", 5).shape, (1,))
 
     def test_several_tables_are_fetched_ahead(self):
         client = self.declared(mode="sync")
         for step in range(4):
-            client.start_lookup({"user": [[1, 2]], "item": [5]})
+            client.start_lookup({"user": [[1, 2]], "movie": [5]})
             rows = client.wait_lookup()
             self.assertEqual(rows["user"].shape, (1, 2, 2))
-            self.assertEqual(rows["item"][0, 0], -step)
-            client.push_pull(rows={"item": ([5], [[1.0]])})
+            self.assertEqual(rows["movie"][0, 0], -step)
+            client.push_pull(rows={"movie": ([5], [[1.0]])})
         client.start_lookup({"user": [1]})
         with self.assertRaisesRegex(weir.Closed, "is under way"):
             client.lookup("user", [1])
@@ -158,19 +158,19 @@ class ClientTablesTest(unittest.TestCase):
             ):
                 call()
         self.assertEqual(client.pushes, 0)
-        with self.assertRaisesRegex(weir.NonFinite, "table 'item' has NaN"):
-            client.push(rows={"item": ([1, 2], [[1.0], [np.nan]])})
+        with self.assertRaisesRegex(weir.NonFinite, "table 'movie' has NaN"):
+            client.push(rows={"movie": ([1, 2], [[1.0], [np.nan]])})
 
     def test_a_table_that_differs_is_named(self):
         self.declared()
         for tables, message in [
-            ([zeros("user", 4), zeros("item", 1)], "rows of table 'user' have 2"),
+            ([zeros("user", 4), zeros("movie", 1)], "rows of table 'user' have 2"),
             ([zeros("user", 2)], "2 tables on the server, 1 here"),
-            ([zeros("item", 1), zeros("user", 2)], "table 0 is 'user'"),
+            ([zeros("movie", 1), zeros("user", 2)], "table 0 is 'user'"),
             (
                 [
                     zeros("user", 2, optimizer=weir.FTRL()),
-                    zeros("item", 1),
+                    zeros("movie", 1),
                 ],
                 "optimizer of table 'user' is sgd on the server, ftrl here",
             ),
@@ -364,7 +364,7 @@ class TorchTablesTest(unittest.TestCase):
             def __init__(self):
                 super().__init__()
                 torch.manual_seed(5)
-                one = {"name": "item", "optimizer": weir.torch.SGD(lr=0.5)}
+                one = {"name": "movie", "optimizer": weir.torch.SGD(lr=0.5)}
                 self.word = weir.torch.Embedding(20, 4, -1, **one)
                 self.bag = weir.torch.EmbeddingBag(
                     20, 4, mode="mean", padding_idx=3, **one
@@ -376,7 +376,7 @@ class TorchTablesTest(unittest.TestCase):
 
         ours = Ours()
         optimizer = self.distributed(ours, lr=0.1, mode="sync")
-        start = self.rows(optimizer, "item", 20)
+        start = self.rows(optimizer, "movie", 20)
         weight = start.clone().requires_grad_()
         top = nn.Linear(4, 1)
         top.load_state_dict(ours.top.state_dict())
@@ -410,7 +410,7 @@ class TorchTablesTest(unittest.TestCase):
                 weight -= 0.5 * weight.grad
                 for p in top.parameters():
                     p -= 0.1 * p.grad
-        after = self.rows(optimizer, "item", 20)
+        after = self.rows(optimizer, "movie", 20)
         torch.testing.assert_close(after, weight.detach())
         torch.testing.assert_close(after[19], start[19])  # padding of words
         self.assertGreater((after - start).abs().max(), 0.01)

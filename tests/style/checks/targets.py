@@ -21,7 +21,10 @@ def owners(tree, path):
     build = tree.texts.get(os.path.join(folder, "BUILD"), "")
     name = os.path.relpath(path, folder or ".")
     stem, suffix = os.path.splitext(name)
-    found = [(kind, text) for kind, text in rules(build) if f'"{name}"' in text]
+    found = [(kind, text) for kind, text in rules(build)
+             if f'"{name}"' in text or
+             kind == "weir_test" and suffix == ".cc" and
+             f'name = "{stem}"' in text]
     # [cc_test(name = name, srcs = [name + ".cc"]) for name in ["stem", ...]]
     if not found and f'"{stem}"' in build and f'+ "{suffix}"' in build:
         found = [("cc_test", build)]
@@ -51,7 +54,7 @@ def check_tests(tree):
             continue
         test = "tests/" + path[:-len(".cc")] + "_test.cc"
         kinds = [kind for kind, rule in owners(tree, path)
-                 if kind not in ("cc_binary", "cc_test")
+                 if kind not in ("cc_binary", "cc_test", "weir_test")
                  and "testonly = True" not in rule]
         if test in tree.texts or not kinds:
             if path in reasons and test in tree.texts:

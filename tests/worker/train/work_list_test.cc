@@ -36,9 +36,9 @@ TEST(WorkListTest, SyncCoversEveryContributionOnceForAnyNumberOfSlots) {
     for (uint32_t w = 0; w < slots; ++w) {
       Grant grant = MakeGrant(w, slots, kTotal, kPerStep);
       grant.set_base_version(100);
-      const WorkList work = WorkList::Create(grant).value();
-      for (uint64_t i = 0; i < work.contribution_count(); ++i) {
-        const WorkUnit work = work.At(i);
+      const WorkList list = WorkList::Create(grant).value();
+      for (uint64_t i = 0; i < list.contribution_count(); ++i) {
+        const WorkUnit work = list.At(i);
         EXPECT_EQ(work.index % slots, w);
         EXPECT_TRUE(seen.insert({work.version, work.index}).second);
         const uint64_t number = (work.version - 100) * kPerStep + work.index;

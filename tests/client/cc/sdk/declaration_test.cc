@@ -159,8 +159,8 @@ TEST(SdkDeclarationTest, TheFirstDifferenceOfTablesIsNamed) {
   EXPECT_EQ(FirstTensorDifference(WithTables({}), ours),
             "0 tables on the server, 1 here");
   other = good;
-  other.name = "item";
-  EXPECT_EQ(difference(other), "table 0 is 'item' on the server, 'user' here");
+  other.name = "movie";
+  EXPECT_EQ(difference(other), "table 0 is 'movie' on the server, 'user' here");
   other = good;
   other.dim = 16;
   EXPECT_EQ(difference(other),

@@ -1,4 +1,4 @@
-// The contract that every update mode keeps
+// The contract that every consistency mode keeps
 // (server/ps/consistency/consistency_mode.h).
 //
 // A member's test instantiates it:

@@ -18,7 +18,7 @@ namespace weir {
 
 // A job "test" with history 1 and, unless `text` (a Declaration in protobuf
 // text form) says otherwise, one shard, blocks of 64, one slot and a budget of
-// 1 MiB; `text` must name variables, groups and the update mode.
+// 1 MiB; `text` must name variables, groups and the consistency mode.
 Declaration ParseDeclaration(const std::string& text);
 
 // Owns the bytes. `piece_bytes` 0: one piece; else pieces of that size, which
