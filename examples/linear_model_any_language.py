@@ -29,8 +29,15 @@ def generate():
     folder = tempfile.mkdtemp(prefix="weir-stubs-")
     google = pathlib.Path(grpc_tools.__file__).parent / "_proto"
     code = protoc.main(
-        ["protoc", f"-I{PROTOS}", f"-I{google}", f"--python_out={folder}",
-         f"--grpc_python_out={folder}", "job_spec.proto", "ps.proto"]
+        [
+            "protoc",
+            f"-I{PROTOS}",
+            f"-I{google}",
+            f"--python_out={folder}",
+            f"--grpc_python_out={folder}",
+            "job_spec.proto",
+            "ps.proto",
+        ]
     )
     if code != 0:
         sys.exit(f"protoc ended with {code}")
@@ -63,8 +70,12 @@ def main(address):
             {"name": "weight", "shape": [2]},
             {"name": "bias", "shape": [1]},
         ],
-        group=[{"optimizer": {"sgd": {"momentum": 0.5}},
-                "schedule": {"learning_rate": 0.1}}],
+        group=[
+            {
+                "optimizer": {"sgd": {"momentum": 0.5}},
+                "schedule": {"learning_rate": 0.1},
+            }
+        ],
         update={"async": {}},
         slot_count=1,
     )
@@ -93,8 +104,8 @@ def main(address):
     values, version = np.frombuffer(chunk.payload, "<f4"), chunk.version
 
     # 6. PushPull: one stream for all steps. A gradient goes up, and the values
-    # that it led to come down. Sequence numbers make each count once, whatever is
-    # repeated.
+    # that it led to come down. Sequence numbers make each count once,
+    # whatever is repeated.
     requests = queue.SimpleQueue()
     replies = ps.PushPull(iter(requests.get, None))
     random = np.random.default_rng(1)

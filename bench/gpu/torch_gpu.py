@@ -7,9 +7,11 @@ synchronisation after every step, as gpu_bench times ours. Tried: eager, CUDA
 graphs by hand, torch.compile in two modes; images in both memory formats. bf16
 is autocast with float32 parameters and gradients. Prints one JSON object.
 
-Run:  python3 bench/gpu/torch_gpu.py --model alexnet --precision bf16 --batch 256
+Run:  python3 bench/gpu/torch_gpu.py --model alexnet --precision bf16 \\
+          --batch 256
       python3 bench/gpu/torch_gpu.py --copies
 """
+
 import argparse
 import contextlib
 import json
@@ -21,8 +23,14 @@ try:
     import torch
     from torch import nn
 except ImportError as error:
-    print(json.dumps({"error": f"{sys.executable} has no PyTorch ({error}); "
-                               "name another with --python"}))
+    print(
+        json.dumps(
+            {
+                "error": f"{sys.executable} has no PyTorch ({error}); "
+                "name another with --python"
+            }
+        )
+    )
     sys.exit(0)
 
 WARM_UP = 10
@@ -37,22 +45,50 @@ def make_model(name):
 
     if name == "mlp":
         return nn.Sequential(
-            nn.Flatten(), nn.Linear(784, 4096), relu(), nn.Linear(4096, 4096),
-            relu(), nn.Linear(4096, 10))
+            nn.Flatten(),
+            nn.Linear(784, 4096),
+            relu(),
+            nn.Linear(4096, 4096),
+            relu(),
+            nn.Linear(4096, 10),
+        )
     if name == "convnet":
         return nn.Sequential(
-            nn.Conv2d(1, 32, 3, padding=1), relu(), nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 3, padding=1), relu(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(64 * 7 * 7, 128), relu(), nn.Dropout(0.25),
-            nn.Linear(128, 10))
+            nn.Conv2d(1, 32, 3, padding=1),
+            relu(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3, padding=1),
+            relu(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(64 * 7 * 7, 128),
+            relu(),
+            nn.Dropout(0.25),
+            nn.Linear(128, 10),
+        )
     return nn.Sequential(
-        nn.Conv2d(3, 64, 11, stride=4, padding=2), relu(), nn.MaxPool2d(3, 2),
-        nn.Conv2d(64, 192, 5, padding=2), relu(), nn.MaxPool2d(3, 2),
-        nn.Conv2d(192, 384, 3, padding=1), relu(),
-        nn.Conv2d(384, 256, 3, padding=1), relu(),
-        nn.Conv2d(256, 256, 3, padding=1), relu(), nn.MaxPool2d(3, 2),
-        nn.Flatten(), nn.Dropout(0.5), nn.Linear(256 * 6 * 6, 4096), relu(),
-        nn.Dropout(0.5), nn.Linear(4096, 4096), relu(), nn.Linear(4096, 1000))
+        nn.Conv2d(3, 64, 11, stride=4, padding=2),
+        relu(),
+        nn.MaxPool2d(3, 2),
+        nn.Conv2d(64, 192, 5, padding=2),
+        relu(),
+        nn.MaxPool2d(3, 2),
+        nn.Conv2d(192, 384, 3, padding=1),
+        relu(),
+        nn.Conv2d(384, 256, 3, padding=1),
+        relu(),
+        nn.Conv2d(256, 256, 3, padding=1),
+        relu(),
+        nn.MaxPool2d(3, 2),
+        nn.Flatten(),
+        nn.Dropout(0.5),
+        nn.Linear(256 * 6 * 6, 4096),
+        relu(),
+        nn.Dropout(0.5),
+        nn.Linear(4096, 4096),
+        relu(),
+        nn.Linear(4096, 1000),
+    )
 
 
 def set_precision(precision):
@@ -76,14 +112,16 @@ class Step:
             torch.compiler.reset()
         name = arguments.model
         device = arguments.device
-        layout = (torch.channels_last
-                  if channels_last else torch.contiguous_format)
+        layout = (
+            torch.channels_last if channels_last else torch.contiguous_format
+        )
         self.model = make_model(name).to(device, memory_format=layout)
         self.images = torch.rand(
-            arguments.batch, *SHAPES[name], device=device).to(
-                memory_format=layout)
+            arguments.batch, *SHAPES[name], device=device
+        ).to(memory_format=layout)
         self.labels = torch.randint(
-            CLASSES[name], (arguments.batch,), device=device)
+            CLASSES[name], (arguments.batch,), device=device
+        )
         self.bf16 = arguments.precision == "bf16"
         self.device = device
         self.run = self.plain
@@ -95,8 +133,11 @@ class Step:
 
     def loss(self, images, labels):
         # The cache would keep a graph's casts of parameters for the next one.
-        cast = (torch.autocast(self.device, torch.bfloat16, cache_enabled=False)
-                if self.bf16 else contextlib.nullcontext())
+        cast = (
+            torch.autocast(self.device, torch.bfloat16, cache_enabled=False)
+            if self.bf16
+            else contextlib.nullcontext()
+        )
         with cast:
             return nn.functional.cross_entropy(self.model(images), labels)
 
@@ -145,8 +186,9 @@ def measure_steps(arguments):
             if how == "graph" and arguments.device != "cuda":
                 continue
             try:
-                times[name] = median_ms(Step(arguments, how, channels_last),
-                                        arguments.steps)
+                times[name] = median_ms(
+                    Step(arguments, how, channels_last), arguments.steps
+                )
             except Exception as error:  # the others still count
                 failed[name] = str(error).strip().split("\n")[0]
             if arguments.device == "cuda":
@@ -155,9 +197,14 @@ def measure_steps(arguments):
         return {"error": f"nothing ran: {failed}"}
     best = min(times, key=times.get)
     eager = [ms for name, ms in times.items() if name.startswith("eager")]
-    return {"torch": torch.__version__, "ms": times, "failed": failed,
-            "eager_ms": min(eager or [times[best]]), "best": best,
-            "best_ms": times[best]}
+    return {
+        "torch": torch.__version__,
+        "ms": times,
+        "failed": failed,
+        "eager_ms": min(eager or [times[best]]),
+        "best": best,
+        "best_ms": times[best],
+    }
 
 
 def measure_copies(arguments):
@@ -167,8 +214,10 @@ def measure_copies(arguments):
     host = torch.empty(arguments.mib << 20, dtype=torch.uint8, pin_memory=True)
     device = torch.empty_like(host, device="cuda")
     rates = {}
-    for name, to, source in (("up_gbs", device, host),
-                             ("down_gbs", host, device)):
+    for name, to, source in (
+        ("up_gbs", device, host),
+        ("down_gbs", host, device),
+    ):
         times = []
         for _ in range(20):
             torch.cuda.synchronize()
@@ -183,8 +232,9 @@ def measure_copies(arguments):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=sorted(SHAPES), default="mlp")
-    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"],
-                        default="fp32")
+    parser.add_argument(
+        "--precision", choices=["fp32", "tf32", "bf16"], default="fp32"
+    )
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")

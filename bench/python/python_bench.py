@@ -33,8 +33,13 @@ MIB = 1 << 20
 def make_model():
     torch.manual_seed(1)
     return nn.Sequential(
-        nn.Linear(1024, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(),
-        nn.Linear(2048, 1792), nn.ReLU(), nn.Linear(1792, 10),
+        nn.Linear(1024, 2048),
+        nn.ReLU(),
+        nn.Linear(2048, 2048),
+        nn.ReLU(),
+        nn.Linear(2048, 1792),
+        nn.ReLU(),
+        nn.Linear(1792, 10),
     )
 
 
@@ -125,9 +130,7 @@ class RpcServer:
 
     @staticmethod
     def update(gradients):
-        for parameter, gradient in zip(
-            RpcServer.model.parameters(), gradients
-        ):
+        for parameter, gradient in zip(RpcServer.model.parameters(), gradients):
             parameter.grad = gradient
         RpcServer.optimizer.step()
         return [p.detach() for p in RpcServer.model.parameters()]
@@ -226,13 +229,24 @@ def measure(kind, size, steps, transport="auto", overlap=False):
     try:
         workers = [
             subprocess.Popen(
-                [os.path.join(os.environ["WEIR_BIN_DIR"], "bench/python/sdk_arrays"),
-                 str(steps)]
+                [
+                    os.path.join(
+                        os.environ["WEIR_BIN_DIR"], "bench/python/sdk_arrays"
+                    ),
+                    str(steps),
+                ]
                 if kind == "sdk"
                 else [
-                    sys.executable, os.path.abspath(__file__), "--kind", kind,
-                    "--rank", str(rank), "--size", str(size),
-                    "--steps", str(steps),
+                    sys.executable,
+                    os.path.abspath(__file__),
+                    "--kind",
+                    kind,
+                    "--rank",
+                    str(rank),
+                    "--size",
+                    str(size),
+                    "--steps",
+                    str(steps),
                 ]
                 + (["--overlap"] if overlap else []),
                 env=dict(environment, RANK=str(rank)),
@@ -254,13 +268,22 @@ def measure(kind, size, steps, transport="auto", overlap=False):
 
 def transport_rates(rounds):
     """GB/s of 64 MiB through shared memory, by the C++ client."""
-    bench = os.path.join(os.environ["WEIR_BIN_DIR"], "bench/transport/transport_bench")
+    bench = os.path.join(
+        os.environ["WEIR_BIN_DIR"], "bench/transport/transport_bench"
+    )
     out = f"/tmp/weir-transport-{os.getpid()}.json"
     try:
         subprocess.run(
             [
-                bench, "--transport", "shm", "--rounds", str(rounds),
-                "--json", out, "--min_bytes", str(64 * MIB),
+                bench,
+                "--transport",
+                "shm",
+                "--rounds",
+                str(rounds),
+                "--json",
+                out,
+                "--min_bytes",
+                str(64 * MIB),
             ],
             check=True,
             stdout=subprocess.DEVNULL,
@@ -282,20 +305,32 @@ def report(found, rates):
     """Prints the tables; returns the figures."""
     median = {kind: statistics.median(v) for kind, v in found.items()}
     parameters = sum(p.numel() for p in make_model().parameters())
-    print(f"a step of {parameters / 1e6:.1f} M parameters, ms, median of "
-          f"{len(next(iter(found.values())))} rounds (least, most)")
+    print(
+        f"a step of {parameters / 1e6:.1f} M parameters, ms, median of "
+        f"{len(next(iter(found.values())))} rounds (least, most)"
+    )
     for kind, values in found.items():
-        print(f"  {kind:12s} {1e3 * median[kind]:8.1f}   "
-              f"({1e3 * min(values):.1f}, {1e3 * max(values):.1f})")
+        print(
+            f"  {kind:12s} {1e3 * median[kind]:8.1f}   "
+            f"({1e3 * min(values):.1f}, {1e3 * max(values):.1f})"
+        )
     added = median["weir"] - median["alone"]
     print("transport_bench, 64 MiB through shared memory, GB/s:", rates)
     wire = 4 * parameters / 1e9 / rates["push_pull"]
-    print(f"weir adds {1e3 * added:.1f} ms to a step alone, "
-          f"{added / wire:.2f} of what transport_bench takes for the bytes")
-    print(f"weir / rpc {median['weir'] / median['rpc']:.2f}, "
-          f"weir2 / ddp2 {median['weir2'] / median['ddp2']:.2f}")
-    return {"seconds": found, "added": added, "transport": rates,
-            "parameters": parameters}
+    print(
+        f"weir adds {1e3 * added:.1f} ms to a step alone, "
+        f"{added / wire:.2f} of what transport_bench takes for the bytes"
+    )
+    print(
+        f"weir / rpc {median['weir'] / median['rpc']:.2f}, "
+        f"weir2 / ddp2 {median['weir2'] / median['ddp2']:.2f}"
+    )
+    return {
+        "seconds": found,
+        "added": added,
+        "transport": rates,
+        "parameters": parameters,
+    }
 
 
 def main():

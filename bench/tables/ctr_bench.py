@@ -88,8 +88,11 @@ class DeepFm(nn.Module):
             [table(rows, 1, 0.0), table(rows, DIM, 0.01)]
         )
         self.deep = nn.Sequential(
-            dense(numeric + features * DIM, 64), nn.ReLU(),
-            dense(64, 32), nn.ReLU(), dense(32, 1),
+            dense(numeric + features * DIM, 64),
+            nn.ReLU(),
+            dense(64, 32),
+            nn.ReLU(),
+            dense(32, 1),
         )
 
     def forward(self, numbers, ids):
@@ -158,12 +161,14 @@ def run_torch(arguments):
             optimizer.step()
     seconds = time.perf_counter() - begin
     with torch.no_grad():
-        scores = torch.cat([
-            model(numbers, ids)
-            for numbers, ids in zip(
-                held_out.features.split(8192), held_out.ids.split(8192)
-            )
-        ])
+        scores = torch.cat(
+            [
+                model(numbers, ids)
+                for numbers, ids in zip(
+                    held_out.features.split(8192), held_out.ids.split(8192)
+                )
+            ]
+        )
     return {
         "auc": auc(scores.numpy(), held_out.labels),
         "truth": auc(held_out.truth, held_out.labels),
@@ -173,10 +178,22 @@ def run_torch(arguments):
 
 def call_torch(model, batch, directory, seed=1):
     out = subprocess.run(
-        [sys.executable, os.path.abspath(__file__), "--torch", "--model",
-         model, "--batch", str(batch), "--directory", directory, "--seed",
-         str(seed)],
-        stdout=subprocess.PIPE, check=True, text=True,
+        [
+            sys.executable,
+            os.path.abspath(__file__),
+            "--torch",
+            "--model",
+            model,
+            "--batch",
+            str(batch),
+            "--directory",
+            directory,
+            "--seed",
+            str(seed),
+        ],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
         env=dict(os.environ, OMP_NUM_THREADS="1"),
     )
     return json.loads(out.stdout)
@@ -209,7 +226,9 @@ def ps_addresses(workdir, process):
         found = []
         for name in sorted(os.listdir(logs) if os.path.isdir(logs) else []):
             with open(os.path.join(logs, name), encoding="utf-8") as log:
-                found += re.findall(r" ps/\d+ I serving on ([\d.:]+)", log.read())
+                found += re.findall(
+                    r" ps/\d+ I serving on ([\d.:]+)", log.read()
+                )
         if len(found) == 2:
             return found
         time.sleep(0.02)
@@ -220,20 +239,36 @@ def call_weir(model, sets, watch=False):
     """One epoch by `weir train`."""
     with tempfile.TemporaryDirectory() as workdir:
         process = subprocess.Popen(
-            [os.path.join(BIN, "deploy/cli/weir_cli"), "train", job_of(model),
-             "--ps", "2", "--workers", str(WORKERS), "--workdir", workdir,
-             *flags_of(sets)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            [
+                os.path.join(BIN, "deploy/cli/weir_cli"),
+                "train",
+                job_of(model),
+                "--ps",
+                "2",
+                "--workers",
+                str(WORKERS),
+                "--workdir",
+                workdir,
+                *flags_of(sets),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             env=dict(os.environ, WEIR_BIN_DIR=BIN),
         )
         watched = None
         if watch:
             addresses = ps_addresses(workdir, process)
-            watched = json.loads(subprocess.run(
-                [os.path.join(BIN, "bench/tables/ctr_tool"), "watch",
-                 ",".join(addresses)],
-                stdout=subprocess.PIPE, check=True,
-            ).stdout)
+            watched = json.loads(
+                subprocess.run(
+                    [
+                        os.path.join(BIN, "bench/tables/ctr_tool"),
+                        "watch",
+                        ",".join(addresses),
+                    ],
+                    stdout=subprocess.PIPE,
+                    check=True,
+                ).stdout
+            )
         if process.wait() != 0:
             raise SystemExit(f"weir train ended with {process.returncode}")
         with open(os.path.join(workdir, "summary.json"), encoding="utf-8") as f:
@@ -248,8 +283,10 @@ def call_weir(model, sets, watch=False):
 
 def show(name, found, base=None):
     than = "" if base is None else f"  {found['auc'] - base:+.4f}"
-    print(f"  {name:28s} {found['auc']:.4f}  {found['seconds']:7.1f} s{than}",
-          flush=True)
+    print(
+        f"  {name:28s} {found['auc']:.4f}  {found['seconds']:7.1f} s{than}",
+        flush=True,
+    )
 
 
 def compare(model, arguments, directory):
@@ -257,8 +294,10 @@ def compare(model, arguments, directory):
     sets = source_sets(arguments)
     found = {"torch": call_torch(model, WORKERS * BATCH, directory)}
     truth, base = found["torch"]["truth"], found["torch"]["auc"]
-    print(f"{model}: AUC on {arguments.held_out} rows, seconds of training, "
-          f"AUC less PyTorch's; the truth has {truth:.4f}")
+    print(
+        f"{model}: AUC on {arguments.held_out} rows, seconds of training, "
+        f"AUC less PyTorch's; the truth has {truth:.4f}"
+    )
     show("PyTorch, batch 1024", found["torch"])
     found["torch_seed_2"] = call_torch(model, WORKERS * BATCH, directory, 2)
     show("PyTorch, batch 1024, seed 2", found["torch_seed_2"], base)
@@ -270,8 +309,10 @@ def compare(model, arguments, directory):
     show("weir, sync, 2 x 512", found["sync"], base)
     found["async"] = call_weir(model, sets)
     show("weir, async, 512", found["async"], base)
-    print(f"  async less sync {found['async']['auc'] - found['sync']['auc']:+.4f}"
-          f", staleness {found['async']['staleness']:.2f}")
+    print(
+        f"  async less sync {found['async']['auc'] - found['sync']['auc']:+.4f}"
+        f", staleness {found['async']['staleness']:.2f}"
+    )
     return found
 
 
@@ -280,13 +321,16 @@ def budget(arguments):
     sets = source_sets(arguments)
     free = call_weir("dlrm", sets, watch=True)
     most = [ps["ads"]["bytes_most"] for ps in free["tables"]]
-    print(f"dlrm, async, by the memory of its table: {sum(most) / 1e6:.1f} MB "
-          f"and {sum(ps['ads']['rows'] for ps in free['tables'])} rows unbounded")
+    print(
+        f"dlrm, async, by the memory of its table: {sum(most) / 1e6:.1f} MB "
+        f"and {sum(ps['ads']['rows'] for ps in free['tables'])} rows unbounded"
+    )
     show("unbounded", free)
     found = {"unbounded": free}
-    for name, more in (("least recent go", []),
-                       ("least frequent go",
-                        ["table[0].expiry.least_frequent=true"])):
+    for name, more in (
+        ("least recent go", []),
+        ("least frequent go", ["table[0].expiry.least_frequent=true"]),
+    ):
         bound = int(arguments.share * max(most))
         one = call_weir(
             "dlrm",
@@ -297,9 +341,11 @@ def budget(arguments):
         show(f"{arguments.share} of it, {name}", one, free["auc"])
         for s, ps in enumerate(one["tables"]):
             of = ps["ads"]
-            print(f"    ps {s}: at most {of['bytes_most']} of {bound} bytes in "
-                  f"{of['answers']} answers, {of['rows']} rows at the end, "
-                  f"{of['rows_dropped']} dropped")
+            print(
+                f"    ps {s}: at most {of['bytes_most']} of {bound} bytes in "
+                f"{of['answers']} answers, {of['rows']} rows at the end, "
+                f"{of['rows_dropped']} dropped"
+            )
     return found
 
 
@@ -307,10 +353,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--held_out", type=int, default=200_000)
-    parser.add_argument("--ids", type=int, default=0,
-                        help="of a feature; default the jobs'")
-    parser.add_argument("--share", type=float, default=0.25,
-                        help="of a table's memory, the budget")
+    parser.add_argument(
+        "--ids", type=int, default=0, help="of a feature; default the jobs'"
+    )
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=0.25,
+        help="of a table's memory, the budget",
+    )
     parser.add_argument("--skip_models", action="store_true")
     parser.add_argument("--skip_budget", action="store_true")
     parser.add_argument("--json", help="write the results here, too")
@@ -328,9 +379,13 @@ def main():
         for model in MODELS:
             with tempfile.TemporaryDirectory() as directory:
                 subprocess.run(
-                    [os.path.join(BIN, "bench/tables/ctr_tool"), "rows",
-                     job_of(model), directory,
-                     *flags_of(source_sets(arguments))],
+                    [
+                        os.path.join(BIN, "bench/tables/ctr_tool"),
+                        "rows",
+                        job_of(model),
+                        directory,
+                        *flags_of(source_sets(arguments)),
+                    ],
                     check=True,
                 )
                 result[model] = compare(model, arguments, directory)

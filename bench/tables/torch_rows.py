@@ -10,8 +10,10 @@ gradients, which the server applies. Two ways:
 DIRECTORY has the lists of each operation, NAME.ids and NAME.counts, int64.
 Prints one JSON object: ids/s by operation, and CPU ns an id of both processes.
 
-Run:  /usr/bin/python3 bench/tables/torch_rows.py --rows 10000000 --lists DIRECTORY
+Run:  /usr/bin/python3 bench/tables/torch_rows.py --rows 10000000 \\
+          --lists DIRECTORY
 """
+
 import argparse
 import json
 import os
@@ -115,28 +117,38 @@ def read_lists(directory, name):
     ids = np.fromfile(os.path.join(directory, name + ".ids"), np.int64)
     counts = np.fromfile(os.path.join(directory, name + ".counts"), np.int64)
     # Each in memory of its own: RPC may send the whole storage of a view.
-    return [part.clone() for part in
-            torch.from_numpy(ids).split(counts.tolist())]
+    return [
+        part.clone() for part in torch.from_numpy(ids).split(counts.tolist())
+    ]
 
 
 def run(rank, port, arguments, queue):
     torch.set_num_threads(arguments.threads)
     options = rpc.TensorPipeRpcBackendOptions(
-        init_method=f"tcp://127.0.0.1:{port}", num_worker_threads=4)
+        init_method=f"tcp://127.0.0.1:{port}", num_worker_threads=4
+    )
     if arguments.transport == "tcp":
         options = rpc.TensorPipeRpcBackendOptions(
-            init_method=f"tcp://127.0.0.1:{port}", num_worker_threads=4,
-            _transports=["uv"], _channels=["basic"])
-    rpc.init_rpc("server" if rank == 0 else "client", rank=rank, world_size=2,
-                 rpc_backend_options=options)
+            init_method=f"tcp://127.0.0.1:{port}",
+            num_worker_threads=4,
+            _transports=["uv"],
+            _channels=["basic"],
+        )
+    rpc.init_rpc(
+        "server" if rank == 0 else "client",
+        rank=rank,
+        world_size=2,
+        rpc_backend_options=options,
+    )
     if rank == 1:
         found = {}
         for kind, server in (("rows", Rows), ("bags", Bags)):
             rpc.rpc_sync("server", server.start, args=(arguments.rows,))
             for name, operation in OPERATIONS.items():
                 batches = read_lists(arguments.lists, f"{kind}_{name}")
-                gradients = [torch.rand(len(ids), DIM) * 2 - 1
-                             for ids in batches]
+                gradients = [
+                    torch.rand(len(ids), DIM) * 2 - 1 for ids in batches
+                ]
                 operation(server, batches[:2], gradients)
                 begin, cpu = time.perf_counter(), cpu_seconds()
                 operation(server, batches, gradients)
@@ -154,8 +166,9 @@ def main():
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--lists", required=True)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--transport", choices=["default", "tcp"],
-                        default="default")
+    parser.add_argument(
+        "--transport", choices=["default", "tcp"], default="default"
+    )
     arguments = parser.parse_args()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ.setdefault("TP_SOCKET_IFNAME", "lo")

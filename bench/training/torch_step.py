@@ -3,6 +3,7 @@
 
 Run:  OMP_NUM_THREADS=1 /usr/bin/python3 bench/training/torch_step.py
 """
+
 import time
 
 import torch
@@ -34,15 +35,27 @@ def best_seconds(model, x, channels_last):
 
 def mlp():
     return nn.Sequential(
-        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(),
-        nn.Linear(256, 10))
+        nn.Linear(784, 512),
+        nn.ReLU(),
+        nn.Linear(512, 256),
+        nn.ReLU(),
+        nn.Linear(256, 10),
+    )
 
 
 def convnet():
     return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(64 * 49, 128), nn.ReLU(), nn.Linear(128, 10))
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * 49, 128),
+        nn.ReLU(),
+        nn.Linear(128, 10),
+    )
 
 
 print("torch", torch.__version__)

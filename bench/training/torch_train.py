@@ -7,8 +7,10 @@ pattern of PyTorch's RPC tutorial (a server that holds the parameters and the
 optimizer, two workers that fetch, compute and push), `ddp` two processes over
 gloo, `alone` one process. Prints one JSON object.
 
-Run:  /usr/bin/python3 bench/training/torch_train.py --model mlp --how ddp --data_dir DIR
+Run:  /usr/bin/python3 bench/training/torch_train.py --model mlp --how ddp \\
+          --data_dir DIR
 """
+
 import argparse
 import gzip
 import json
@@ -33,8 +35,9 @@ def read_idx(path):
         _, _, kind, rank = struct.unpack("4B", file.read(4))
         assert kind == 8, path
         shape = struct.unpack(f">{rank}I", file.read(4 * rank))
-        return torch.frombuffer(bytearray(file.read()),
-                                dtype=torch.uint8).reshape(shape)
+        return torch.frombuffer(
+            bytearray(file.read()), dtype=torch.uint8
+        ).reshape(shape)
 
 
 def read_part(data_dir, part):
@@ -47,13 +50,26 @@ def make_model(name):
     torch.manual_seed(1)
     if name == "mlp":
         return nn.Sequential(
-            nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256),
-            nn.ReLU(), nn.Linear(256, 10))
+            nn.Flatten(),
+            nn.Linear(784, 512),
+            nn.ReLU(),
+            nn.Linear(512, 256),
+            nn.ReLU(),
+            nn.Linear(256, 10),
+        )
     return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(64 * 7 * 7, 128), nn.ReLU(), nn.Dropout(0.25),
-        nn.Linear(128, 10))
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * 7 * 7, 128),
+        nn.ReLU(),
+        nn.Dropout(0.25),
+        nn.Linear(128, 10),
+    )
 
 
 def batches(data, arguments, rank, world):
@@ -65,9 +81,10 @@ def batches(data, arguments, rank, world):
     step = world * BATCH
     for epoch in range(arguments.epochs):
         order = torch.randperm(
-            len(images), generator=torch.Generator().manual_seed(epoch))
+            len(images), generator=torch.Generator().manual_seed(epoch)
+        )
         for begin in range(0, len(order) - step + 1, step):
-            index = order[begin + rank * BATCH:begin + (rank + 1) * BATCH]
+            index = order[begin + rank * BATCH : begin + (rank + 1) * BATCH]
             yield images[index], labels[index]
 
 
@@ -129,10 +146,14 @@ def run(rank, port, arguments, results):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if how == "rpc":
         names = ["worker0", "worker1", "ps"]
-        rpc.init_rpc(names[rank], rank=rank, world_size=3,
-                     rpc_backend_options=rpc.TensorPipeRpcBackendOptions(
-                         num_worker_threads=4,
-                         init_method=f"tcp://127.0.0.1:{port}"))
+        rpc.init_rpc(
+            names[rank],
+            rank=rank,
+            world_size=3,
+            rpc_backend_options=rpc.TensorPipeRpcBackendOptions(
+                num_worker_threads=4, init_method=f"tcp://127.0.0.1:{port}"
+            ),
+        )
     elif how == "ddp":
         dist.init_process_group("gloo", rank=rank, world_size=2)
     if rank < 2:
@@ -142,20 +163,33 @@ def run(rank, port, arguments, results):
                 rpc.rpc_sync("ps", start_server, args=(arguments.model,))
             results["barrier"].wait()
         begin = time.perf_counter()
-        model = (train_rpc_worker(data, arguments, rank) if how == "rpc" else
-                 train_here(data, arguments, rank, 2 if how == "ddp" else 1))
+        model = (
+            train_rpc_worker(data, arguments, rank)
+            if how == "rpc"
+            else train_here(data, arguments, rank, 2 if how == "ddp" else 1)
+        )
         seconds = time.perf_counter() - begin
         model.eval()
         if rank == 0:
             images, labels = read_part(arguments.data_dir, "t10k")
             with torch.no_grad():
-                right = sum((model(images[i:i + 500]).argmax(1) ==
-                             labels[i:i + 500]).sum().item()
-                            for i in range(0, len(images), 500))
-            results["queue"].put({
-                "examples_per_second":
-                    arguments.epochs * len(data[0]) / seconds,
-                "accuracy": right / len(images)})
+                right = sum(
+                    (
+                        model(images[i : i + 500]).argmax(1)
+                        == labels[i : i + 500]
+                    )
+                    .sum()
+                    .item()
+                    for i in range(0, len(images), 500)
+                )
+            results["queue"].put(
+                {
+                    "examples_per_second": arguments.epochs
+                    * len(data[0])
+                    / seconds,
+                    "accuracy": right / len(images),
+                }
+            )
     if how == "rpc":
         rpc.shutdown()
 
@@ -163,8 +197,9 @@ def run(rank, port, arguments, results):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=["mlp", "convnet"], default="mlp")
-    parser.add_argument("--how", choices=["rpc", "ddp", "alone"],
-                        default="alone")
+    parser.add_argument(
+        "--how", choices=["rpc", "ddp", "alone"], default="alone"
+    )
     parser.add_argument("--data_dir", required=True)
     parser.add_argument("--epochs", type=int, default=1)
     arguments = parser.parse_args()

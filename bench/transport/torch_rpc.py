@@ -7,8 +7,10 @@ A server holds one float32 tensor; the client fetches it, or sends a gradient
 that is applied by SGD. Prints one JSON object: the median of the seconds that
 each call takes.
 
-Run:  /usr/bin/python3 bench/transport/torch_rpc.py --bytes 67108864 --transport tcp
+Run:  /usr/bin/python3 bench/transport/torch_rpc.py --bytes 67108864 \\
+          --transport tcp
 """
+
 import argparse
 import json
 import os
@@ -38,11 +40,15 @@ def push(gradient):
 
 def options(port, transport):
     result = rpc.TensorPipeRpcBackendOptions(
-        init_method=f"tcp://127.0.0.1:{port}", num_worker_threads=4)
+        init_method=f"tcp://127.0.0.1:{port}", num_worker_threads=4
+    )
     if transport == "tcp":
         result = rpc.TensorPipeRpcBackendOptions(
-            init_method=f"tcp://127.0.0.1:{port}", num_worker_threads=4,
-            _transports=["uv"], _channels=["basic"])
+            init_method=f"tcp://127.0.0.1:{port}",
+            num_worker_threads=4,
+            _transports=["uv"],
+            _channels=["basic"],
+        )
     return result
 
 
@@ -59,8 +65,12 @@ def seconds_of(call, seconds):
 
 def run(rank, port, arguments, queue):
     torch.set_num_threads(1)
-    rpc.init_rpc("server" if rank == 0 else "client", rank=rank, world_size=2,
-                 rpc_backend_options=options(port, arguments.transport))
+    rpc.init_rpc(
+        "server" if rank == 0 else "client",
+        rank=rank,
+        world_size=2,
+        rpc_backend_options=options(port, arguments.transport),
+    )
     if rank == 1:
         elements = arguments.bytes // 4
         rpc.rpc_sync("server", make, args=(elements,))
@@ -73,10 +83,12 @@ def run(rank, port, arguments, queue):
         def push_gradient():
             rpc.rpc_sync("server", push, args=(gradient,))
 
-        queue.put({"pull_seconds": seconds_of(pull_into_place,
-                                              arguments.seconds),
-                   "push_seconds": seconds_of(push_gradient,
-                                              arguments.seconds)})
+        queue.put(
+            {
+                "pull_seconds": seconds_of(pull_into_place, arguments.seconds),
+                "push_seconds": seconds_of(push_gradient, arguments.seconds),
+            }
+        )
     rpc.shutdown()
 
 
@@ -84,8 +96,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bytes", type=int, default=64 << 20)
     parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--transport", choices=["default", "tcp"],
-                        default="default")
+    parser.add_argument(
+        "--transport", choices=["default", "tcp"], default="default"
+    )
     arguments = parser.parse_args()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with socket.socket() as probe:

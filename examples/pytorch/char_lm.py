@@ -42,7 +42,11 @@ class Transformer(nn.Module):
         self.bytes = nn.Embedding(256, width)
         self.places = nn.Parameter(0.02 * torch.randn(CONTEXT, width))
         layer = nn.TransformerEncoderLayer(
-            width, heads, 4 * width, dropout=0.0, batch_first=True,
+            width,
+            heads,
+            4 * width,
+            dropout=0.0,
+            batch_first=True,
             norm_first=True,
         )
         self.layers = nn.TransformerEncoder(layer, layers)

@@ -20,8 +20,10 @@ from torch.utils.data import DataLoader, TensorDataset
 def read_idx(path):
     """An IDX file of bytes, as a tensor."""
     packed = path.with_name(path.name + ".gz")
-    content = gzip.decompress(packed.read_bytes()) if packed.exists() else (
-        path.read_bytes()
+    content = (
+        gzip.decompress(packed.read_bytes())
+        if packed.exists()
+        else (path.read_bytes())
     )
     rank = content[3]
     shape = [

@@ -16,11 +16,18 @@ from checks import form, glossary, layers, ratchet, reading, sizes, targets
 from checks.tree import SOURCE, Tree
 
 MEASURES = (
-    sizes.measure_files, sizes.measure_classes, sizes.measure_functions,
-    sizes.measure_python_functions, layers.measure_folders,
-    layers.measure_rooms, reading.measure_nested_conditionals,
-    reading.measure_conditionals, reading.measure_comments,
-    reading.measure_invariants, glossary.measure_old_words)
+    sizes.measure_files,
+    sizes.measure_classes,
+    sizes.measure_functions,
+    sizes.measure_python_functions,
+    layers.measure_folders,
+    layers.measure_rooms,
+    reading.measure_nested_conditionals,
+    reading.measure_conditionals,
+    reading.measure_comments,
+    reading.measure_invariants,
+    glossary.measure_old_words,
+)
 
 
 def measures(tree):
@@ -32,20 +39,31 @@ def check_measures(tree):
 
 
 CHECKS = (
-    layers.check_layers, layers.check_room_table, form.check_columns,
-    form.check_guards, form.check_header_comments, form.check_design_notes,
-    form.check_leftovers, targets.check_targets, targets.check_tests,
-    targets.check_failpoints, targets.check_named_tests, sizes.check_scans,
-    glossary.check_terms, glossary.check_old_words_are_readable,
-    check_measures)
+    layers.check_layers,
+    layers.check_room_table,
+    form.check_columns,
+    form.check_guards,
+    form.check_header_comments,
+    form.check_design_notes,
+    form.check_leftovers,
+    targets.check_targets,
+    targets.check_tests,
+    targets.check_failpoints,
+    targets.check_named_tests,
+    sizes.check_scans,
+    glossary.check_terms,
+    glossary.check_old_words_are_readable,
+    check_measures,
+)
 
 
 def report(tree):
     """All that is over a limit, the worst of each kind first."""
     over = [measure for measure in measures(tree) if measure.over]
     for kind, unit in ratchet.KINDS.items():
-        of_kind = sorted((m for m in over if m.kind == kind),
-                         key=lambda m: -m.size)
+        of_kind = sorted(
+            (m for m in over if m.kind == kind), key=lambda m: -m.size
+        )
         if of_kind:
             print(f"\n{kind} ({unit}): {len(of_kind)} over the limit")
         for measure in of_kind:

@@ -374,7 +374,7 @@ class WeirScriptTest(unittest.TestCase):
 
     def test_in_a_terminal_each_stage_ends_as_one_line(self):
         status, output = self.machine().run_in_terminal(
-            "test", BAZEL_DOES='[[ $* != *asan* ]] || sleep 4'
+            "test", BAZEL_DOES="[[ $* != *asan* ]] || sleep 4"
         )
         self.assertEqual(status, 0, output)
         self.assertNotIn("started", output)

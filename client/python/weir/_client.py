@@ -283,9 +283,7 @@ class Client:
 
     # ---------------------------------------------------------------- tables
 
-    def lookup(
-        self, table: str, ids: Any, *, train: bool = True
-    ) -> np.ndarray:
+    def lookup(self, table: str, ids: Any, *, train: bool = True) -> np.ndarray:
         """Fetches rows: float32 [*ids.shape, dim].
 
         They are the newest; in sync those of the step that comes next, and ssp

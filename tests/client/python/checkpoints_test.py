@@ -49,8 +49,15 @@ class CheckpointsTest(unittest.TestCase):
         cls.follower = threading.Thread(target=follow, daemon=True)
         cls.follower.start()  # before anything is there
         weir_cli(
-            "train", job, "--ps", "3", "--device", "cpu",
-            "--workdir", cls.run_dir, check=True,
+            "train",
+            job,
+            "--ps",
+            "3",
+            "--device",
+            "cpu",
+            "--workdir",
+            cls.run_dir,
+            check=True,
         )
 
     @classmethod

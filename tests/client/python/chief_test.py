@@ -15,7 +15,7 @@ import weir
 from safetensors_file import read_safetensors
 from servers import Servers, binary, free_ports, wait_for
 
-COMMON = '''
+COMMON = """
 import os, signal, sys, time
 import torch
 from torch import nn
@@ -41,9 +41,11 @@ def batch(rank, step):
     generator = torch.Generator().manual_seed(1000 * step + rank)
     x = torch.randn(16, 12, generator=generator)
     return x, x[:, :3].argmax(1)
-'''
+"""
 
-WORKER = COMMON + '''
+WORKER = (
+    COMMON
+    + """
 mode, steps, out, pause = sys.argv[1:5]
 weir.init()
 model = net()
@@ -62,7 +64,8 @@ for step in range(first, int(steps)):
 if weir.rank() == 0:
     optimizer.pull()
     torch.save(model.state_dict(), out)
-'''
+"""
+)
 
 
 class Job:
@@ -84,9 +87,16 @@ class Job:
             f"chief={self.address}"
         )
         chief = subprocess.Popen(
-            [binary("server/chief/weir_chief"), "--cluster", cluster,
-             "--workdir", os.path.join(self.folder, "run"), *arguments],
-            stdout=self.log, stderr=self.log,
+            [
+                binary("server/chief/weir_chief"),
+                "--cluster",
+                cluster,
+                "--workdir",
+                os.path.join(self.folder, "run"),
+                *arguments,
+            ],
+            stdout=self.log,
+            stderr=self.log,
         )
         self.running.append(chief)
         return chief
@@ -98,7 +108,9 @@ class Job:
                 self.servers.environment(rank, self.workers),
                 WEIR_CHIEF=self.address,
             ),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         self.running.append(worker)
         return worker
@@ -221,7 +233,9 @@ class ChiefTest(unittest.TestCase):
         ):
             said += subprocess.run(
                 [binary("deploy/cli/weir_cli"), "checkpoint", *command],
-                check=True, capture_output=True, text=True,
+                check=True,
+                capture_output=True,
+                text=True,
             ).stdout
         self.assertIn("pushes by worker: 30", said)
         expected = torch.load(self.out)
@@ -269,29 +283,52 @@ class ChiefTest(unittest.TestCase):
     def test_weir_run_with_a_chief_and_an_evaluator(self):
         evaluator = os.path.join(self.folder, "evaluate.py")
         with open(evaluator, "w", encoding="utf-8") as file:
-            file.write('''
+            file.write("""
 import os, weir
 for checkpoint in weir.checkpoints(os.environ["WEIR_WORKDIR"], follow=True):
     tensors = checkpoint.tensors()
     shape = tensors["layers.0.weight"].shape
     print("evaluated", checkpoint.step, shape, flush=True)
-''')
+""")
         script = os.path.join(self.folder, "train.py")
         with open(script, "w", encoding="utf-8") as file:
             file.write(WORKER)
         run = [
-            binary("deploy/cli/weir_cli"), "run", "--ps", "2", "--workers",
-            "2", "--chief", "--workdir", self.folder + "/run",
-            "--checkpoint_every_steps", "20",
+            binary("deploy/cli/weir_cli"),
+            "run",
+            "--ps",
+            "2",
+            "--workers",
+            "2",
+            "--chief",
+            "--workdir",
+            self.folder + "/run",
+            "--checkpoint_every_steps",
+            "20",
         ]
         environment = dict(
-            os.environ, PYTHONPATH=os.pathsep.join(sys.path),
+            os.environ,
+            PYTHONPATH=os.pathsep.join(sys.path),
             WEIR_BIN_DIR=binary("."),
         )
         done = subprocess.run(
-            [*run, "--evaluator", f"{sys.executable} {evaluator}", "--",
-             sys.executable, script, "sync", "50", self.out, "0.01", "die"],
-            env=environment, capture_output=True, text=True, timeout=120,
+            [
+                *run,
+                "--evaluator",
+                f"{sys.executable} {evaluator}",
+                "--",
+                sys.executable,
+                script,
+                "sync",
+                "50",
+                self.out,
+                "0.01",
+                "die",
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
             check=False,
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -299,9 +336,21 @@ for checkpoint in weir.checkpoints(os.environ["WEIR_WORKDIR"], follow=True):
         self.assertIn("[evaluator/0] evaluated 50 (30, 12)", done.stdout)
         # The job is done; --resume lets it train on.
         done = subprocess.run(
-            [*run, "--resume", "--", sys.executable, script, "sync", "60",
-             self.out, "0"],
-            env=environment, capture_output=True, text=True, timeout=120,
+            [
+                *run,
+                "--resume",
+                "--",
+                sys.executable,
+                script,
+                "sync",
+                "60",
+                self.out,
+                "0",
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
             check=False,
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -312,14 +361,28 @@ for checkpoint in weir.checkpoints(os.environ["WEIR_WORKDIR"], follow=True):
         with open(script, "w", encoding="utf-8") as file:
             file.write(WORKER)
         run = subprocess.Popen(
-            [binary("deploy/cli/weir_cli"), "run", "--chief", "--workdir",
-             self.folder + "/run", "--", sys.executable, script, "async",
-             "100000", self.out, "0.01"],
+            [
+                binary("deploy/cli/weir_cli"),
+                "run",
+                "--chief",
+                "--workdir",
+                self.folder + "/run",
+                "--",
+                sys.executable,
+                script,
+                "async",
+                "100000",
+                self.out,
+                "0.01",
+            ],
             env=dict(
-                os.environ, PYTHONPATH=os.pathsep.join(sys.path),
+                os.environ,
+                PYTHONPATH=os.pathsep.join(sys.path),
                 WEIR_BIN_DIR=binary("."),
             ),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         try:
             while "from 0" not in run.stdout.readline():

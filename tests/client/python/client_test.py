@@ -92,7 +92,9 @@ class ClientTest(unittest.TestCase):
         client.pull()
         self.assertEqual(client.values["b"][0], -2.0)
         self.assertFalse(client.push({"b": np.ones(77)}, sequence=0))
-        with self.assertRaisesRegex(weir.InvalidArgument, "sequence number 7 .* 2"):
+        with self.assertRaisesRegex(
+            weir.InvalidArgument, "sequence number 7 .* 2"
+        ):
             client.push({"b": np.ones(77)}, sequence=7)
 
     def test_groups_and_settings(self):
@@ -185,9 +187,7 @@ class ClientTest(unittest.TestCase):
         client = self.declared()
         self.servers.processes[1].kill()
         begin = time.monotonic()
-        with self.assertRaisesRegex(
-            weir.ServerLost, self.servers.addresses[1]
-        ):
+        with self.assertRaisesRegex(weir.ServerLost, self.servers.addresses[1]):
             while True:
                 client.push_pull()
         self.assertLess(time.monotonic() - begin, 20)

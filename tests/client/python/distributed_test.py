@@ -13,7 +13,7 @@ from torch import nn
 from servers import Servers, binary, run_scripts, wait_for
 
 # What a worker and the reference share.
-COMMON = '''
+COMMON = """
 import os, signal, sys, time
 import torch
 from torch import nn
@@ -47,9 +47,11 @@ CLIP = 0.5
 
 def schedule(optimizer):
     return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
-'''
+"""
 
-WORKER = COMMON + '''
+WORKER = (
+    COMMON
+    + """
 import weir.torch as weir
 
 mode, name, out = sys.argv[1:4]
@@ -76,7 +78,8 @@ for step in range(first, STEPS):
 optimizer.finish()
 if weir.rank() == 0:
     torch.save(model.state_dict(), out)
-'''
+"""
+)
 
 
 def reference(name, workers):

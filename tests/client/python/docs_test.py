@@ -68,14 +68,10 @@ class DocsTest(unittest.TestCase):
                 sizes = [w[8:] for w in words if w.startswith("workers=")]
                 size = int(sizes[0]) if sizes else 1
                 with Servers(2) as servers:
-                    run_scripts(
-                        servers, script(preludes[0], words, code), size
-                    )
+                    run_scripts(servers, script(preludes[0], words, code), size)
 
     def test_what_it_names_is_there(self):
-        links = re.findall(
-            r"\]\(([^)#:]+)\)", PAGE.read_text(encoding="utf-8")
-        )
+        links = re.findall(r"\]\(([^)#:]+)\)", PAGE.read_text(encoding="utf-8"))
         self.assertGreater(len(links), 3)
         for link in links:
             self.assertTrue((PAGE.parent / link).exists(), link)

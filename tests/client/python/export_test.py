@@ -110,7 +110,9 @@ class ExportTest(unittest.TestCase):
         cls.increment = train_to_an_increment(cls.folder.name, "run")
         cls.base = base_of(cls.increment)
         cls.out = os.path.join(cls.folder.name, "model.safetensors")
-        result = weir_cli("checkpoint", "export", cls.increment, "--out", cls.out)
+        result = weir_cli(
+            "checkpoint", "export", cls.increment, "--out", cls.out
+        )
         assert result.returncode == 0, result.stderr
         cls.arrays = read_safetensors(cls.out)
 
@@ -148,7 +150,9 @@ class ExportTest(unittest.TestCase):
 
     def test_numpy_loads_the_same_arrays(self):
         out = os.path.join(self.folder.name, "arrays")
-        result = weir_cli("checkpoint", "export", self.increment, "--numpy", out)
+        result = weir_cli(
+            "checkpoint", "export", self.increment, "--numpy", out
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(
             sorted(os.listdir(out)),

@@ -96,9 +96,7 @@ def run_scripts(servers, script, size, arguments=(), timeout=120):
         for rank in range(size)
     ]
     try:
-        outputs = [
-            worker.communicate(timeout=timeout)[0] for worker in workers
-        ]
+        outputs = [worker.communicate(timeout=timeout)[0] for worker in workers]
     finally:
         for worker in workers:
             worker.kill()

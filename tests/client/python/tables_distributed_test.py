@@ -14,7 +14,7 @@ from torch import nn
 from servers import Servers, binary, run_scripts
 
 # What a worker and the reference share.
-COMMON = '''
+COMMON = """
 import os, signal, sys
 import numpy as np
 import torch
@@ -36,9 +36,11 @@ def loss_of(model, rank, step):
     ids, clicks = batch(rank, step)
     return nn.functional.binary_cross_entropy_with_logits(
         model(ids)[:, 0], clicks)
-'''
+"""
 
-WORKER = COMMON + '''
+WORKER = (
+    COMMON
+    + """
 import weir.torch as weir
 
 mode, name, out = sys.argv[1:4]
@@ -74,10 +76,11 @@ torch.save({"start": start, "after": after, "losses": losses,
             "top": [p.detach().clone() for p in model.parameters()]},
            f"{out}.{weir.rank()}")
 optimizer.finish()
-'''
+"""
+)
 
 # Of the job so far, and of the job at its end: the sum of all rows.
-RESUMED = '''
+RESUMED = """
 import sys
 import numpy as np
 import weir
@@ -93,7 +96,7 @@ with weir.connect(seed=5) as client:
         gradient = 0.5 * client.lookup("user", ids) + client.rank + step
         client.push_pull({"w": np.ones(3)}, rows={"user": (ids, gradient)})
     print("end", client.pushes, total())
-'''
+"""
 
 RULES = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.5),

@@ -80,9 +80,7 @@ class ClientTablesTest(unittest.TestCase):
         client = self.connect(worker_count=2)
         client.declare({}, [zeros("user", 2)], mode="sync")
         client.push()
-        timer = threading.Timer(
-            0.3, os.kill, (os.getpid(), signal.SIGINT)
-        )
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with self.assertRaises(KeyboardInterrupt):
             client.lookup("user", [1])  # the other worker never comes
@@ -140,8 +138,10 @@ class ClientTablesTest(unittest.TestCase):
                 lambda: weir.Table("t", 1, weir.SGD(lr=1.0, momentum=0.9)),
                 "SGD of rows has no momentum",
             ),
-            (lambda: weir.Table("t", 1, weir.Adam()), "SparseAdam or FTRL|"
-             "rows have no optimizer Adam"),
+            (
+                lambda: weir.Table("t", 1, weir.Adam()),
+                "SparseAdam or FTRL|rows have no optimizer Adam",
+            ),
             (lambda: weir.Table("t", 1, init="glorot"), "no rows begin as"),
             (
                 lambda: self.connect().declare({}, [weir.Table("User", 1)]),
@@ -164,7 +164,10 @@ class ClientTablesTest(unittest.TestCase):
     def test_a_table_that_differs_is_named(self):
         self.declared()
         for tables, message in [
-            ([zeros("user", 4), zeros("movie", 1)], "rows of table 'user' have 2"),
+            (
+                [zeros("user", 4), zeros("movie", 1)],
+                "rows of table 'user' have 2",
+            ),
             ([zeros("user", 2)], "2 tables on the server, 1 here"),
             ([zeros("movie", 1), zeros("user", 2)], "table 0 is 'user'"),
             (
@@ -204,9 +207,12 @@ def batch(step, rows=16):
     signal = numbers[:, 0]
     for n, (ids, offsets) in enumerate(bags):
         effects = torch.sin(torch.arange(IDS[n]) * 12.9 + n)[:, None]
-        signal = signal + nn.functional.embedding_bag(
-            ids, effects, offsets, mode="sum"
-        )[:, 0]
+        signal = (
+            signal
+            + nn.functional.embedding_bag(ids, effects, offsets, mode="sum")[
+                :, 0
+            ]
+        )
     return numbers, bags, (signal > 0).float()
 
 
@@ -225,8 +231,7 @@ class Dlrm(nn.Module):
     def forward(self, numbers, bags):
         dense = self.bottom(numbers)
         vectors = torch.stack(
-            [dense]
-            + [e(i, o) for e, (i, o) in zip(self.embeddings, bags)],
+            [dense] + [e(i, o) for e, (i, o) in zip(self.embeddings, bags)],
             dim=1,
         )
         dots = vectors @ vectors.transpose(1, 2)
@@ -245,8 +250,14 @@ def our_model(optimizer, mode="sum", **table):
     return Dlrm(
         [
             weir.torch.EmbeddingBag(
-                count, DIM, mode=mode, name=f"c{n}", optimizer=optimizer,
-                init="normal", init_scale=0.3, **table,
+                count,
+                DIM,
+                mode=mode,
+                name=f"c{n}",
+                optimizer=optimizer,
+                init="normal",
+                init_scale=0.3,
+                **table,
             )
             for n, count in enumerate(IDS)
         ]
@@ -343,8 +354,10 @@ class TorchTablesTest(unittest.TestCase):
             largest = max(largest, abs(ours - theirs) / abs(theirs))
             first = theirs if first is None else first
             last = theirs
-        print(f"{name} {mode}: loss {first:.4f} -> {last:.4f}, largest "
-              f"relative difference {largest:.2e}")
+        print(
+            f"{name} {mode}: loss {first:.4f} -> {last:.4f}, largest "
+            f"relative difference {largest:.2e}"
+        )
         self.assertLessEqual(largest, 1e-4)
         moved = self.copy_of(model, optimizer, mode)
         for ours, theirs in zip(moved.embeddings, reference.embeddings):
@@ -422,8 +435,13 @@ class TorchTablesTest(unittest.TestCase):
             self.doCleanups()
             self.setUp()
             bag = weir.torch.EmbeddingBag(
-                None, 3, mode=mode, name="t", include_last_offset=True,
-                optimizer=weir.torch.SGD(lr=1.0), init="normal",
+                None,
+                3,
+                mode=mode,
+                name="t",
+                include_last_offset=True,
+                optimizer=weir.torch.SGD(lr=1.0),
+                init="normal",
             )
             model = nn.Sequential(bag, nn.Linear(3, 2))
             optimizer = self.distributed(model, lr=1e-3)
@@ -449,8 +467,14 @@ class TorchTablesTest(unittest.TestCase):
 
     def small(self, **options):
         bag = weir.torch.EmbeddingBag(
-            100, 2, name="t", mode="sum", init="constant", init_scale=0.0,
-            optimizer=weir.torch.SGD(lr=1.0), **options,
+            100,
+            2,
+            name="t",
+            mode="sum",
+            init="constant",
+            init_scale=0.0,
+            optimizer=weir.torch.SGD(lr=1.0),
+            **options,
         )
         model = nn.Sequential(bag, nn.Linear(2, 1))
         with torch.no_grad():
@@ -601,8 +625,13 @@ class TorchTablesTest(unittest.TestCase):
     def test_rows_are_fetched_ahead(self):
         bag, word = (
             weir.torch.EmbeddingBag(
-                None, 2, name="t", mode="sum", optimizer=weir.SGD(lr=1.0),
-                init="constant", init_scale=0.0,
+                None,
+                2,
+                name="t",
+                mode="sum",
+                optimizer=weir.SGD(lr=1.0),
+                init="constant",
+                init_scale=0.0,
             ),
             weir.torch.Embedding(None, 2, name="u"),
         )
@@ -618,9 +647,7 @@ class TorchTablesTest(unittest.TestCase):
             for step in range(3):
                 weir.torch.prefetch({bag: ids, word: ids[0]})
                 out = bag(ids.clone())  # the same ids
-                torch.testing.assert_close(
-                    out, torch.full((1, 2), -2.0 * step)
-                )
+                torch.testing.assert_close(out, torch.full((1, 2), -2.0 * step))
                 word(ids[0])
                 rows.lookup.assert_not_called()
                 out.sum().backward()
@@ -650,7 +677,9 @@ class TorchTablesTest(unittest.TestCase):
             with self.assertRaisesRegex(weir.InvalidArgument, message):
                 bag(ids)
         stranger = weir.torch.Embedding(None, 4, name="u")
-        with self.assertRaisesRegex(weir.torch.Closed, "table 'u' is not declared"):
+        with self.assertRaisesRegex(
+            weir.torch.Closed, "table 'u' is not declared"
+        ):
             stranger(torch.tensor([1]))
         with self.assertRaisesRegex(weir.InvalidArgument, "no mode is called"):
             weir.torch.EmbeddingBag(None, 4, name="u", mode="min")

@@ -18,7 +18,10 @@ from servers import Servers
 def net():
     torch.manual_seed(1)
     return nn.Sequential(
-        nn.Linear(12, 30), nn.Tanh(), nn.Linear(30, 8), nn.Tanh(),
+        nn.Linear(12, 30),
+        nn.Tanh(),
+        nn.Linear(30, 8),
+        nn.Tanh(),
         nn.Linear(8, 3),
     )
 
@@ -240,9 +243,7 @@ class TorchTest(unittest.TestCase):
                         loss_of(model, step).backward()
                         optimizer.step()
 
-                self.compare(
-                    lambda m: torch.optim.Adam(m.parameters()), train
-                )
+                self.compare(lambda m: torch.optim.Adam(m.parameters()), train)
                 self.doCleanups()
 
     def test_a_scaler_that_skips_a_step(self):
@@ -400,8 +401,14 @@ class TorchTest(unittest.TestCase):
                 self.kernel = nn.Parameter(torch.randn(1, 12, 1, 3))
 
             def forward(self, x):
-                y = torch.einsum("bi,ocij->bj", x, self.kernel.transpose(0, 2)
-                                 .reshape(1, 1, 12, 3)) * self.scale
+                y = (
+                    torch.einsum(
+                        "bi,ocij->bj",
+                        x,
+                        self.kernel.transpose(0, 2).reshape(1, 1, 12, 3),
+                    )
+                    * self.scale
+                )
                 return y + self.empty.sum()
 
         def train(model, optimizer):
@@ -492,7 +499,10 @@ class TorchTest(unittest.TestCase):
         self.again()
         torch.manual_seed(99)
         fresh = nn.Sequential(
-            nn.Linear(12, 30), nn.Tanh(), nn.Linear(30, 8), nn.Tanh(),
+            nn.Linear(12, 30),
+            nn.Tanh(),
+            nn.Linear(30, 8),
+            nn.Tanh(),
             nn.Linear(8, 3),
         )
         optimizer = self.distributed(
@@ -592,9 +602,7 @@ class TorchTest(unittest.TestCase):
             torch.optim.SGD(model.parameters(), lr=0.1), model
         )
         with self.assertRaisesRegex(weir.InvalidArgument, "a job has one"):
-            self.distributed(
-                torch.optim.SGD(model.parameters(), lr=0.1), model
-            )
+            self.distributed(torch.optim.SGD(model.parameters(), lr=0.1), model)
         with self.assertRaisesRegex(weir.InvalidArgument, "all of them"):
             optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))]})
         optimizer.param_groups[0]["nesterov"] = True
@@ -613,9 +621,7 @@ class TorchTest(unittest.TestCase):
             weir.WrongLayout, r"'0.weight' is \[30, 12\] on the server"
         ):
             other = nn.Sequential(nn.Linear(12, 31))
-            self.distributed(
-                torch.optim.SGD(other.parameters(), lr=0.1), other
-            )
+            self.distributed(torch.optim.SGD(other.parameters(), lr=0.1), other)
         with self.assertRaisesRegex(weir.InvalidArgument, r"\[7\]"):
             self.distributed(
                 torch.optim.SGD([nn.Parameter(torch.ones(7))], lr=0.1), model
@@ -641,9 +647,7 @@ class TorchTest(unittest.TestCase):
             torch.optim.SGD(model.parameters(), lr=0.1), model
         )
         self.servers.processes[1].kill()
-        with self.assertRaisesRegex(
-            weir.ServerLost, self.servers.addresses[1]
-        ):
+        with self.assertRaisesRegex(weir.ServerLost, self.servers.addresses[1]):
             for step in range(1000):
                 optimizer.zero_grad()
                 loss_of(model, step).backward()
@@ -716,9 +720,7 @@ class SamplerTest(unittest.TestCase):
                 self.assertEqual(read, every[first_push:])
 
     def test_in_order(self):
-        self.assertEqual(
-            self.batches(0, 2, shuffle=False)[1], [8, 9, 10, 11]
-        )
+        self.assertEqual(self.batches(0, 2, shuffle=False)[1], [8, 9, 10, 11])
         with self.assertRaisesRegex(weir.InvalidArgument, "batch_size is 0"):
             weir.torch.DistributedSampler(range(3), batch_size=0)
 

@@ -31,10 +31,14 @@ def make_data():
     labels = rng.integers(0, CLASSES, SAMPLES).astype(np.uint8)
     noise = rng.integers(0, 256, (SAMPLES, SIDE, SIDE))
     images = (0.5 * templates[labels] + 0.5 * noise).astype(np.uint8)
-    write("images-idx3-ubyte",
-          struct.pack(">IIII", 0x803, SAMPLES, SIDE, SIDE) + images.tobytes())
-    write("labels-idx1-ubyte",
-          struct.pack(">II", 0x801, SAMPLES) + labels.tobytes())
+    write(
+        "images-idx3-ubyte",
+        struct.pack(">IIII", 0x803, SAMPLES, SIDE, SIDE) + images.tobytes(),
+    )
+    write(
+        "labels-idx1-ubyte",
+        struct.pack(">II", 0x801, SAMPLES) + labels.tobytes(),
+    )
     x = torch.tensor(images, dtype=torch.float32).unsqueeze(1) / 255
     return x, torch.tensor(labels, dtype=torch.int64)
 
@@ -69,12 +73,16 @@ def save(name, model):
         weight = module.weight.detach().numpy()
         if isinstance(module, nn.Linear):
             weight = weight.T
-        for part, value in (("kernel", weight),
-                            ("bias", module.bias.detach().numpy())):
+        for part, value in (
+            ("kernel", weight),
+            ("bias", module.bias.detach().numpy()),
+        ):
             data = np.ascontiguousarray(value, dtype="<f4").tobytes()
             header[f"{layer}/{part}"] = {
-                "dtype": "F32", "shape": list(value.shape),
-                "data_offsets": [len(blob), len(blob) + len(data)]}
+                "dtype": "F32",
+                "shape": list(value.shape),
+                "data_offsets": [len(blob), len(blob) + len(data)],
+            }
             blob += data
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

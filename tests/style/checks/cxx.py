@@ -16,17 +16,18 @@ LEXEME = re.compile(
     r'|(?P<literal>\bu?8?R"(?P<end>[^()\\\s]*)\(.*?\)(?P=end)"'
     r'|"(?:\\.|[^"\\\n])*"'
     r"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])*')",
-    re.M | re.S)
+    re.M | re.S,
+)
 PARENTHESES = "\x01"  # for "(...)", while they are folded
 PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
 class Function(NamedTuple):
-    name: str   # as written: "Class::Method", "TEST(Suite, Name)"
+    name: str  # as written: "Class::Method", "TEST(Suite, Name)"
     scope: str  # the class whose body it stands in, or ""
     first: int  # its first line, counted from 1
     brace: int  # the line of the brace that opens its body
-    last: int   # the line of the brace that closes it
+    last: int  # the line of the brace that closes it
 
     @property
     def body_lines(self):
@@ -42,19 +43,26 @@ class Class(NamedTuple):
 
 def code_of(text):
     """`text` with blanks for comments and directives, quotes for literals."""
+
     def fill(match):
         mark = '"' if match.lastgroup == "literal" or match["literal"] else " "
         return re.sub(r"[^\n]", mark, match[0])
+
     return LEXEME.sub(fill, text)
 
 
 def comment_lines(text):
     """Numbers of the lines that hold a comment and nothing else."""
-    code = LEXEME.sub(lambda m: re.sub(r"[^\n]", " " if m["comment"] else "x",
-                                       m[0]), text)
-    return [number for number, (line, rest) in enumerate(
-        zip(text.split("\n"), code.split("\n")), start=1)
-            if line.strip() and not rest.strip()]
+    code = LEXEME.sub(
+        lambda m: re.sub(r"[^\n]", " " if m["comment"] else "x", m[0]), text
+    )
+    return [
+        number
+        for number, (line, rest) in enumerate(
+            zip(text.split("\n"), code.split("\n")), start=1
+        )
+        if line.strip() and not rest.strip()
+    ]
 
 
 def comments_of(text):
@@ -79,24 +87,31 @@ def _flat(head):
 
 
 # What a function's head may say between its parameters and its body.
-TAIL = (r"(?:\s*(?:\b(?:const|override|final|mutable)\b|&&?"
-        r"|\b(?:noexcept|[A-Z][A-Z_]+)\b(?:\(\))?))*"
-        r"(?:\s*->[^(){};]*(?:\(\))?)?\s*")
+TAIL = (
+    r"(?:\s*(?:\b(?:const|override|final|mutable)\b|&&?"
+    r"|\b(?:noexcept|[A-Z][A-Z_]+)\b(?:\(\))?))*"
+    r"(?:\s*->[^(){};]*(?:\(\))?)?\s*"
+)
 BODY = re.compile(r"\(\)" + TAIL + r"$")
 INITIALIZERS = re.compile(r"\(\)" + TAIL + r":(?!:)(?P<list>.*)$", re.S)
 CLASS = re.compile(
     r"(?:typedef\s+)?(?:class|struct|union)\b(?:\s+[\w:]+(?:\(\))?)*?"
-    r"(?:\s+(?P<name>[\w:]+))?(?:\s+final)?\s*(?::(?!:).*)?$", re.S)
+    r"(?:\s+(?P<name>[\w:]+))?(?:\s+final)?\s*(?::(?!:).*)?$",
+    re.S,
+)
 ACCESS = re.compile(r"\s*(?:(?:public|protected|private)\s*:\s*)*")
 NOT_NAMES = ("__launch_bounds__", "__attribute__", "alignas", "decltype")
-NAME = re.compile(r"((?:[\w~]+\s*::\s*)*(?:operator\s*[^\s\w(]+|"
-                  r"operator\s+[\w*&]+|~?\w+))\s*\(\)")
+NAME = re.compile(
+    r"((?:[\w~]+\s*::\s*)*(?:operator\s*[^\s\w(]+|"
+    r"operator\s+[\w*&]+|~?\w+))\s*\(\)"
+)
 
 
 def _kind(head):
     """What the brace after `head` opens, and its name."""
-    if re.search(r"\bnamespace\b[\w:\s]*$", head) or \
-            re.search(r'\bextern\s+"+\s*$', head):
+    if re.search(r"\bnamespace\b[\w:\s]*$", head) or re.search(
+        r'\bextern\s+"+\s*$', head
+    ):
         return "namespace", ""
     flat = _flat(head)
     initializers = INITIALIZERS.search(flat)
@@ -120,8 +135,9 @@ class Scan:
         self.code = code_of(text)
         self.functions, self.classes = [], []
         self.balanced = True
-        self._tokens = [(m.start(), m[0])
-                        for m in re.finditer(r"[{}();]|\[|\]", self.code)]
+        self._tokens = [
+            (m.start(), m[0]) for m in re.finditer(r"[{}();]|\[|\]", self.code)
+        ]
         self._partner = self._pair()
         self._starts = [m.start() for m in re.finditer(r"^", self.code, re.M)]
         self._walk()
@@ -132,8 +148,10 @@ class Scan:
             if token in "([{":
                 open_ones.append(index)
             elif token in PAIRS:
-                if not open_ones or \
-                        self._tokens[open_ones[-1]][1] != PAIRS[token]:
+                if (
+                    not open_ones
+                    or self._tokens[open_ones[-1]][1] != PAIRS[token]
+                ):
                     self.balanced = False
                     return {}
                 partner[open_ones.pop()] = index
@@ -181,13 +199,21 @@ class Scan:
 
     def _function(self, scopes, name, start, offset, close):
         scope = "::".join(name for name in scopes if name)
-        self.functions.append(Function(
-            name, scope, self.line(start), self.line(offset),
-            self.line(self._tokens[close][0])))
+        self.functions.append(
+            Function(
+                name,
+                scope,
+                self.line(start),
+                self.line(offset),
+                self.line(self._tokens[close][0]),
+            )
+        )
 
 
-EXPRESSION = re.compile(r"[?;,()\[\]{}]|(?<!:):(?!:)|(?<![=<>!])=(?!=)"
-                        r"|\breturn\b")
+EXPRESSION = re.compile(
+    r"[?;,()\[\]{}]|(?<!:):(?!:)|(?<![=<>!])=(?!=)"
+    r"|\breturn\b"
+)
 
 
 class Level:
@@ -198,9 +224,9 @@ class Level:
         self.restart()
 
     def restart(self):
-        self.open = 0         # "?" whose ":" has not come
-        self.done = False     # reading what follows a ":"
-        self.held = False     # a bracket before held a "?"
+        self.open = 0  # "?" whose ":" has not come
+        self.done = False  # reading what follows a ":"
+        self.held = False  # a bracket before held a "?"
 
 
 def conditionals(code):
@@ -224,8 +250,12 @@ def conditionals(code):
             if token != "}":
                 levels[-1].held |= held
         elif token == "?":
-            found.append((match.start(), level.inside or level.open > 0 or
-                          level.done or level.held))
+            found.append(
+                (
+                    match.start(),
+                    level.inside or level.open > 0 or level.done or level.held,
+                )
+            )
             level.open += 1
         elif token == ":" and level.open:
             level.open -= 1

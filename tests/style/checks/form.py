@@ -10,16 +10,22 @@ COLUMNS = 80
 def check_columns(tree):
     for path, text in tree.sources(*SOURCE):
         for number, line in lines_of(text):
-            if len(line) > COLUMNS and "#include" not in line and \
-                    "://" not in line and 'R"(' not in line:
+            if (
+                len(line) > COLUMNS
+                and "#include" not in line
+                and "://" not in line
+                and 'R"(' not in line
+            ):
                 yield f"{path}:{number}: {len(line)} columns"
 
 
 def check_guards(tree):
     for path, text in tree.sources(*HEADER):
         guard = re.sub(r"\W", "_", path).upper() + "_"
-        wanted = (rf"^#ifndef {guard}\n#define {guard}\n",
-                  rf"^#endif  // {guard}\n\Z")
+        wanted = (
+            rf"^#ifndef {guard}\n#define {guard}\n",
+            rf"^#endif  // {guard}\n\Z",
+        )
         if not all(re.search(want, text, re.M) for want in wanted):
             yield f"{path}:1: the include guard is not {guard}"
 
@@ -34,7 +40,8 @@ def check_design_notes(tree):
     notes = tree.texts.get("docs/design_notes.md", "")
     headings = set(re.findall(r"^#+ (.+?)\s*$", notes, re.M))
     citation = re.compile(
-        r'[Ss]ee ((?:"[^"]+"(?:, | and )?)+) in\s+docs/design_notes\.md')
+        r'[Ss]ee ((?:"[^"]+"(?:, | and )?)+) in\s+docs/design_notes\.md'
+    )
     for path, text in tree.sources(*TEXT):
         # A citation may go over a line's end and the next comment mark.
         flat = re.sub(r"[ \t]*\n[ \t]*(?://+|#+|\*)?[ \t]*", " ", text)
@@ -42,9 +49,11 @@ def check_design_notes(tree):
             for name in re.findall(r'"([^"]+)"', match.group(1)):
                 # These two show the form; they cite nothing.
                 if name not in headings and not path.startswith(
-                        ("tests/style/", "docs/design_notes.md")):
-                    yield (f"{path}:1: no heading \"{name}\" in "
-                           "docs/design_notes.md")
+                    ("tests/style/", "docs/design_notes.md")
+                ):
+                    yield (
+                        f'{path}:1: no heading "{name}" in docs/design_notes.md'
+                    )
 
 
 def check_leftovers(tree):

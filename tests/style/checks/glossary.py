@@ -1,5 +1,6 @@
 """docs/glossary.md defines a word once; the words it replaces are gone."""
 
+import itertools
 import re
 
 from checks.ratchet import Measure
@@ -26,10 +27,11 @@ def check_terms(tree):
     """A term is `- **term**: ...`, `**term**: ...` or a table's first cell."""
     first = {}
     lines = list(_parts(tree))
-    for (number, line, old), (_, after, _) in zip(lines, lines[1:]):
+    for (number, line, old), (_, after, _) in itertools.pairwise(lines):
         cell = re.match(r"\|\s*([^|]+?)\s*\|", line)
-        if cell and (re.match(r"\|[\s:|-]+$", line) or
-                     re.match(r"\|[\s:|-]+$", after)):
+        if cell and (
+            re.match(r"\|[\s:|-]+$", line) or re.match(r"\|[\s:|-]+$", after)
+        ):
             continue  # a table's head, or the line under it
         bold = re.match(r"(?:[-*] )?\*\*(.+?)\*\*", line)
         if old or not (cell or bold):
@@ -37,8 +39,10 @@ def check_terms(tree):
         for term in re.split(r", | / ", (cell or bold)[1].strip("*:` ")):
             term = term.strip("*:` ").lower()
             if term in first:
-                yield (f"{GLOSSARY}:{number}: defines {term} again; line "
-                       f"{first[term]} does")
+                yield (
+                    f"{GLOSSARY}:{number}: defines {term} again; line "
+                    f"{first[term]} does"
+                )
             first.setdefault(term, number)
 
 
@@ -54,8 +58,11 @@ def _old_words(tree):
 def _expression(word):
     """The regular expression of an old word, and a text that every hit has."""
     if PATTERN.search(word):
-        literal = [] if "|" in word else re.findall(
-            r"(?<![\\\w\[])\w{3,}(?![\w?*{\]-])", word)
+        literal = (
+            []
+            if "|" in word
+            else re.findall(r"(?<![\\\w\[])\w{3,}(?![\w?*{\]-])", word)
+        )
         return word, max(literal, key=len, default="")
     # A blank may be a line's end and the next line's comment mark.
     gap = r"\s+(?:(?://+|#+|\*)\s*)?"
@@ -68,7 +75,7 @@ def _expression(word):
 def check_old_words_are_readable(tree):
     for number, word in _old_words(tree):
         if word is None:
-            yield f"{GLOSSARY}:{number}: is not \"- `old` -> new\""
+            yield f'{GLOSSARY}:{number}: is not "- `old` -> new"'
             continue
         try:
             re.compile(_expression(word)[0])
@@ -90,5 +97,6 @@ def measure_old_words(tree):
                 places += [
                     f"{path}:{text.count(chr(10), 0, match.start()) + 1}: "
                     + " ".join(match[0].split())
-                    for match in pattern.finditer(text)]
+                    for match in pattern.finditer(text)
+                ]
         yield Measure("old-word", word, len(places), 0, GLOSSARY, places)

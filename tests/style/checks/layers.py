@@ -23,7 +23,8 @@ LAYERS = {
 # Worker 0 hosts the chief in a cluster that has none.
 EXCEPTIONS = {("worker/worker_main.cc", "server/chief")}
 NOT_IN_COMMON = re.compile(
-    r"google/protobuf|grpc|\.pb\.h|cuda|cudnn|cublas|curand|nccl", re.I)
+    r"google/protobuf|grpc|\.pb\.h|cuda|cudnn|cublas|curand|nccl", re.I
+)
 PUBLIC_HEADER = re.compile(r"client/cc/weir\w*\.h$")
 STANDARD_HEADER = re.compile(r"<[a-z_]+>$|<std\w+\.h>$")
 
@@ -94,15 +95,21 @@ def check_layers(tree):
             if here == "common" and NOT_IN_COMMON.search(target):
                 yield f"{path}:{number}: common/ may not know {target}"
             if PUBLIC_HEADER.match(path) and not (
-                    STANDARD_HEADER.match(target) or
-                    PUBLIC_HEADER.match(target[1:-1])):
-                yield (f"{path}:{number}: a public header includes {target}; "
-                       "it may name the standard library only")
+                STANDARD_HEADER.match(target)
+                or PUBLIC_HEADER.match(target[1:-1])
+            ):
+                yield (
+                    f"{path}:{number}: a public header includes {target}; "
+                    "it may name the standard library only"
+                )
             if here is None or there is None or there == here:
                 continue
             allowed = LAYERS[here]
-            if allowed is not None and there not in allowed and \
-                    (path, there) not in EXCEPTIONS:
+            if (
+                allowed is not None
+                and there not in allowed
+                and (path, there) not in EXCEPTIONS
+            ):
                 yield f"{path}:{number}: {here} may not include {target}"
 
 
@@ -110,7 +117,7 @@ def room_of(path):
     """(layer, room) of a file; (None, "") outside the layers with rooms."""
     for layer in ROOMS:
         if path.startswith(layer + "/"):
-            return layer, os.path.dirname(path)[len(layer) + 1:]
+            return layer, os.path.dirname(path)[len(layer) + 1 :]
     return None, ""
 
 
@@ -127,7 +134,8 @@ def arrows(tree):
             there_layer, there = room_of(target[1:-1])
             if target[0] == '"' and there_layer == layer and there != here:
                 found.setdefault((layer, here, there), []).append(
-                    f"{path}:{number}: includes {target}")
+                    f"{path}:{number}: includes {target}"
+                )
     return found
 
 
@@ -149,10 +157,13 @@ def check_room_table(tree):
         for room, allowed in table.items():
             for there in allowed:
                 arrow = f"{_name(layer, room)} -> {_name(layer, there)}"
-                if there not in floors[floors.index(room) + 1:]:
+                if there not in floors[floors.index(room) + 1 :]:
                     yield f"ROOMS in layers.py: {arrow} does not go down"
-                elif room in rooms[layer] and there in rooms[layer] and \
-                        (layer, room, there) not in used:
+                elif (
+                    room in rooms[layer]
+                    and there in rooms[layer]
+                    and (layer, room, there) not in used
+                ):
                     yield f"ROOMS in layers.py: nothing needs {arrow}"
 
 
@@ -163,10 +174,12 @@ def measure_rooms(tree):
         table = ROOMS[layer]
         for room, count in rooms.items():
             if room not in table:
-                yield Measure("room", _name(layer, room), count, 0,
-                              _name(layer, room))
-        made = {arrow: places for arrow, places in used.items()
-                if arrow[0] == layer}
+                yield Measure(
+                    "room", _name(layer, room), count, 0, _name(layer, room)
+                )
+        made = {
+            arrow: places for arrow, places in used.items() if arrow[0] == layer
+        }
         for (_, here, there), places in made.items():
             if there not in table.get(here, ()):
                 arrow = f"{_name(layer, here)} -> {_name(layer, there)}"

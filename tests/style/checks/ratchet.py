@@ -37,7 +37,7 @@ class Measure(NamedTuple):
     name: str
     size: float
     limit: float
-    where: str        # "path" or "path:line"
+    where: str  # "path" or "path:line"
     places: tuple = ()  # what to look at, "path:line: ..."
 
     @property
@@ -67,20 +67,25 @@ def recorded(tree):
         if line and not line.startswith("#"):
             match = re.fullmatch(r"(\S+) (\S.*) (\d+(?:\.\d)?)", line)
             known = match and match[1] in KINDS
-            yield (number, (match[1], match[2]) if known else None,
-                   float(match[3]) if known else 0.0)
+            yield (
+                number,
+                (match[1], match[2]) if known else None,
+                float(match[3]) if known else 0.0,
+            )
 
 
 def _finding(measure, number, size):
     path = measure.where.split(":")[0]
     subject = measure.name
     if subject == path or subject.startswith(path + " "):
-        subject = subject[len(path) + 1:]
+        subject = subject[len(path) + 1 :]
     bound = "at least" if measure.kind in AT_LEAST else "at most"
     by = f" by {RATCHET}:{number}" if number else ""
-    return (f"{measure.where}: {subject}{': ' if subject else ''}"
-            f"{measure.size:g} {KINDS[measure.kind]}; {bound} {size:g} "
-            f"allowed{by}")
+    return (
+        f"{measure.where}: {subject}{': ' if subject else ''}"
+        f"{measure.size:g} {KINDS[measure.kind]}; {bound} {size:g} "
+        f"allowed{by}"
+    )
 
 
 def compare(tree, measures):
@@ -97,14 +102,17 @@ def compare(tree, measures):
         number, size = allowed.pop(measure.key, (0, measure.limit))
         if measure.over and measure.worse_than(size):
             yield _finding(measure, number, size)
-            yield from (f"    {place}"
-                        for place in measure.places[:PLACES_SHOWN])
+            yield from (
+                f"    {place}" for place in measure.places[:PLACES_SHOWN]
+            )
             more = len(measure.places) - PLACES_SHOWN
             if more > 0:
                 yield f"    and {more} more; --report lists them"
         elif number and not measure.over:
-            yield (f"{RATCHET}:{number}: take the line out; {measure.name} "
-                   "keeps the limit now")
+            yield (
+                f"{RATCHET}:{number}: take the line out; {measure.name} "
+                "keeps the limit now"
+            )
         elif number and measure.size != size:
             yield f'{RATCHET}:{number}: write "{measure.line()}"'
     for (_, name), (number, _) in allowed.items():

@@ -12,8 +12,13 @@ CLASS_LINES, FUNCTION_LINES = 800, 70
 
 def measure_files(tree):
     for path, text in tree.sources(*SOURCE):
-        limit = TEST_LINES if path.startswith("tests/") else \
-            HEADER_LINES if path.endswith(HEADER) else SOURCE_LINES
+        limit = (
+            TEST_LINES
+            if path.startswith("tests/")
+            else HEADER_LINES
+            if path.endswith(HEADER)
+            else SOURCE_LINES
+        )
         yield Measure("lines", path, text.count("\n"), limit, path)
 
 
@@ -39,19 +44,39 @@ def measure_classes(tree):
             sizes.setdefault(key, []).append((path, body.last - body.first + 1))
     for path, _ in tree.sources(*SOURCE):
         for function in tree.scan(path).functions:
-            owner = next((name for name in function.name.split("::")[:-1]
-                          if name in bodies), None)
+            owner = next(
+                (
+                    name
+                    for name in function.name.split("::")[:-1]
+                    if name in bodies
+                ),
+                None,
+            )
             if owner and not function.scope:
-                nearest = max(bodies[owner], key=lambda body: (
-                    body == path, len(os.path.commonprefix([body, path]))))
+                nearest = max(
+                    bodies[owner],
+                    key=lambda body: (
+                        body == path,
+                        len(os.path.commonpath([body, path])),
+                    ),
+                )
                 sizes[nearest, owner].append(
-                    (path, function.last - function.first + 1))
+                    (path, function.last - function.first + 1)
+                )
     for (path, name), parts in sizes.items():
         files = sorted({part for part, _ in parts})
-        places = [f"{file}: {sum(n for part, n in parts if part == file)}"
-                  for file in files]
-        yield Measure("class", f"{path} {name}", sum(n for _, n in parts),
-                      CLASS_LINES, path, places)
+        places = [
+            f"{file}: {sum(n for part, n in parts if part == file)}"
+            for file in files
+        ]
+        yield Measure(
+            "class",
+            f"{path} {name}",
+            sum(n for _, n in parts),
+            CLASS_LINES,
+            path,
+            places,
+        )
 
 
 def _functions(path, found):
@@ -62,21 +87,38 @@ def _functions(path, found):
         if size > longest.get(name, (0, 0))[0]:
             longest[name] = size, first
     for name, (size, first) in longest.items():
-        yield Measure("function", f"{path} {name}", size, FUNCTION_LINES,
-                      f"{path}:{first}")
+        yield Measure(
+            "function",
+            f"{path} {name}",
+            size,
+            FUNCTION_LINES,
+            f"{path}:{first}",
+        )
 
 
 def measure_functions(tree):
     """From the first line of the head to the closing brace."""
     for path, _ in tree.sources(*SOURCE):
-        yield from _functions(path, (
-            ("::".join(part for part in (f.scope, f.name) if part),
-             f.first, f.last) for f in tree.scan(path).functions))
+        yield from _functions(
+            path,
+            (
+                (
+                    "::".join(part for part in (f.scope, f.name) if part),
+                    f.first,
+                    f.last,
+                )
+                for f in tree.scan(path).functions
+            ),
+        )
 
 
 def measure_python_functions(tree):
     for path, text in tree.sources(".py"):
-        yield from _functions(path, (
-            (node.name, node.lineno, node.end_lineno)
-            for node in ast.walk(ast.parse(text))
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))))
+        yield from _functions(
+            path,
+            (
+                (node.name, node.lineno, node.end_lineno)
+                for node in ast.walk(ast.parse(text))
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            ),
+        )

@@ -21,10 +21,16 @@ def owners(tree, path):
     build = tree.texts.get(os.path.join(folder, "BUILD"), "")
     name = os.path.relpath(path, folder or ".")
     stem, suffix = os.path.splitext(name)
-    found = [(kind, text) for kind, text in rules(build)
-             if f'"{name}"' in text or
-             kind == "weir_test" and suffix == ".cc" and
-             f'name = "{stem}"' in text]
+    found = [
+        (kind, text)
+        for kind, text in rules(build)
+        if f'"{name}"' in text
+        or (
+            kind == "weir_test"
+            and suffix == ".cc"
+            and f'name = "{stem}"' in text
+        )
+    ]
     # [cc_test(name = name, srcs = [name + ".cc"]) for name in ["stem", ...]]
     if not found and f'"{stem}"' in build and f'+ "{suffix}"' in build:
         found = [("cc_test", build)]
@@ -48,20 +54,25 @@ def check_tests(tree):
                 if named not in tree.texts:
                     yield f"{UNTESTED}:{number}: there is no {named}"
         elif line and not line.startswith("#"):
-            yield f"{UNTESTED}:{number}: is not \"path.cc: reason\""
+            yield f'{UNTESTED}:{number}: is not "path.cc: reason"'
     for path, _ in tree.sources(".cc"):
         if path.startswith("tests/"):
             continue
-        test = "tests/" + path[:-len(".cc")] + "_test.cc"
-        kinds = [kind for kind, rule in owners(tree, path)
-                 if kind not in ("cc_binary", "cc_test", "weir_test")
-                 and "testonly = True" not in rule]
+        test = "tests/" + path[: -len(".cc")] + "_test.cc"
+        kinds = [
+            kind
+            for kind, rule in owners(tree, path)
+            if kind not in ("cc_binary", "cc_test", "weir_test")
+            and "testonly = True" not in rule
+        ]
         if test in tree.texts or not kinds:
             if path in reasons and test in tree.texts:
                 yield f"{UNTESTED}:{reasons[path]}: {path} has a test now"
         elif path not in reasons:
-            yield (f"{path}:1: has no {test}; write it, or a reason into "
-                   f"{UNTESTED}")
+            yield (
+                f"{path}:1: has no {test}; write it, or a reason into "
+                f"{UNTESTED}"
+            )
         reasons.pop(path, None)
     for path, number in reasons.items():
         yield f"{UNTESTED}:{number}: there is no {path}"
@@ -69,13 +80,15 @@ def check_tests(tree):
 
 def check_failpoints(tree):
     """The names, their description and the places in the product agree."""
-    folder = "common/base" if "common/base/failpoint.h" in tree.texts \
-        else "common"
+    folder = (
+        "common/base" if "common/base/failpoint.h" in tree.texts else "common"
+    )
     file, header = f"{folder}/failpoint.cc", f"{folder}/failpoint.h"
     name = r"[a-z]+\.[a-z_]+"
     known = set(re.findall(rf'^ +"({name})",$', tree.texts.get(file, ""), re.M))
-    described = set(re.findall(rf"(?<=[ ,])({name})(?=[, \n])",
-                               tree.texts.get(header, "")))
+    described = set(
+        re.findall(rf"(?<=[ ,])({name})(?=[, \n])", tree.texts.get(header, ""))
+    )
     placed = set()
     for path, text in tree.sources(*SOURCE):
         if path.startswith("tests/") or path == header:
@@ -95,9 +108,14 @@ def check_failpoints(tree):
 
 def check_named_tests(tree):
     """The tests that the documents name exist."""
-    known = {f"{suite}.{test}" for path, text in tree.sources(".cc")
-             if path.startswith("tests/") for suite, test in
-             re.findall(r"\bTEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)", text)}
+    known = {
+        f"{suite}.{test}"
+        for path, text in tree.sources(".cc")
+        if path.startswith("tests/")
+        for suite, test in re.findall(
+            r"\bTEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)", text
+        )
+    }
     for path, text in tree.sources(".md"):
         for number, line in lines_of(text):
             for name in re.findall(r"`(\w+(?:Test|Contract)\.\w+)`", line):

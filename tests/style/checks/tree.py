@@ -8,8 +8,16 @@ from checks import cxx
 
 SOURCE = (".cc", ".h", ".cu", ".cuh")
 HEADER = (".h", ".cuh")
-TEXT = SOURCE + (".proto", ".textproto", ".py", ".sh", ".bzl", ".bazelrc",
-                 ".md", "BUILD")
+TEXT = SOURCE + (
+    ".proto",
+    ".textproto",
+    ".py",
+    ".sh",
+    ".bzl",
+    ".bazelrc",
+    ".md",
+    "BUILD",
+)
 PRODUCT = ("client/", "common/", "deploy/", "proto/", "server/", "worker/")
 SKIPPED_FOLDERS = (".git", "bazel-", "runs", "dist", "__pycache__")
 
@@ -21,9 +29,15 @@ class Tree:
         self.root = root
         listed = subprocess.run(
             ["git", "-C", root, "ls-files", "-co", "--exclude-standard"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-        paths = listed.stdout.decode().split("\n") if listed.returncode == 0 \
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        paths = (
+            listed.stdout.decode().split("\n")
+            if listed.returncode == 0
             else self._walk()
+        )
         self.texts, self._scans = {}, {}
         for path in sorted(p for p in paths if p.endswith(TEXT)):
             full = os.path.join(root, path)
@@ -33,8 +47,9 @@ class Tree:
 
     def _walk(self):
         for folder, folders, names in os.walk(self.root):
-            folders[:] = [f for f in folders
-                          if not f.startswith(SKIPPED_FOLDERS)]
+            folders[:] = [
+                f for f in folders if not f.startswith(SKIPPED_FOLDERS)
+            ]
             for name in names:
                 yield os.path.relpath(os.path.join(folder, name), self.root)
 

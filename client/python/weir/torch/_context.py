@@ -56,9 +56,7 @@ def init(**connection: Any) -> None:
     else:
         found = _environment.read()
     if found is not None:
-        found.update(
-            {k: v for k, v in connection.items() if v is not None}
-        )
+        found.update({k: v for k, v in connection.items() if v is not None})
     rank = 0 if found is None else int(found["rank"])
     size = 1 if found is None else int(found["worker_count"])
     device_here = _choose_device(rank)

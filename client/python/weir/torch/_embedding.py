@@ -78,8 +78,10 @@ class _Rows(torch.nn.Module):
         return self.training and torch.is_grad_enabled()
 
     def _ask(self, ids: torch.Tensor) -> _Asked:
-        if ids.is_floating_point() or ids.is_complex() or (
-            ids.dtype == torch.bool
+        if (
+            ids.is_floating_point()
+            or ids.is_complex()
+            or (ids.dtype == torch.bool)
         ):
             raise InvalidArgument(
                 f"table '{self.table.name}': ids are {ids.dtype}; give integers"
@@ -336,9 +338,7 @@ class JobRows:
             self.client._declared().wait_lookup()
             self._under_way = False
 
-    def add(
-        self, table: str, ids: np.ndarray, gradient: torch.Tensor
-    ) -> None:
+    def add(self, table: str, ids: np.ndarray, gradient: torch.Tensor) -> None:
         """`gradient` has one row more than `ids`: that of padding."""
         self._gradients.append((table, ids, gradient.detach()[: len(ids)]))
 
@@ -348,9 +348,7 @@ class JobRows:
     def is_finite(self) -> bool:
         return all(bool(g.isfinite().all()) for _, _, g in self._gradients)
 
-    def lists(
-        self, factor: float
-    ) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    def lists(self, factor: float) -> list[tuple[str, np.ndarray, np.ndarray]]:
         """As the core takes them; the SDK sums what an id has several of."""
         result = []
         for table, ids, gradient in self._gradients:

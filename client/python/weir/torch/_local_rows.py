@@ -58,9 +58,7 @@ class LocalRows:
         rows = {name: of_all[places] for name, of_all in self._rows.items()}
         per_row = getattr(self._rule, "per_row_step", False)
         t = rows["updates"] if per_row else self._updates
-        _MOVES[type(self._rule)](
-            self._rule, rows, gradients, np.float32(lr), t
-        )
+        _MOVES[type(self._rule)](self._rule, rows, gradients, np.float32(lr), t)
         for name, of_ids in rows.items():
             self._rows[name][places] = of_ids
 
@@ -93,9 +91,7 @@ class LocalRows:
         if table.init == "normal":
             row = table.init_scale * random.standard_normal(table.dim)
         else:
-            row = random.uniform(
-                -table.init_scale, table.init_scale, table.dim
-            )
+            row = random.uniform(-table.init_scale, table.init_scale, table.dim)
         return row.astype(np.float32)
 
 

@@ -53,9 +53,7 @@ def plain_name(name: str) -> str:
     return name
 
 
-def entries(
-    model: torch.nn.Module, groups: Iterable[dict]
-) -> list[Entry]:
+def entries(model: torch.nn.Module, groups: Iterable[dict]) -> list[Entry]:
     """Parameters in forward order, then buffers; none that is empty.
 
     Raises: `weir.InvalidArgument` for a parameter of the optimizer that is not

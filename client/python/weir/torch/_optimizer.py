@@ -257,9 +257,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 if self._rows:
                     core.push_rows(self._rows.lists(self._unscale()))
                 # As backward made them: the last layers first.
-                self._send(
-                    [e for e in reversed(self._trained) if self._has(e)]
-                )
+                self._send([e for e in reversed(self._trained) if self._has(e)])
                 if self._context.rank == 0:
                     self._send(self._buffers)
         finally:
@@ -297,8 +295,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             if gradient.is_sparse:
                 gradient = gradient.to_dense()
             sign = -1.0 if self._maximize[entry.group] else 1.0
-            return gradient if sign * factor == 1.0 else gradient * (
-                sign * factor
+            return (
+                gradient if sign * factor == 1.0 else gradient * (sign * factor)
             )
 
         self._staging.send(

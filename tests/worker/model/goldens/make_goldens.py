@@ -20,6 +20,7 @@ tolerance is about Weir's own rounding. Lines of the file:
   outputs V...           evaluation mode, logits or predictions
   end
 """
+
 import itertools
 import os
 
@@ -57,10 +58,16 @@ class Case:
         outputs = []
         for name in features:
             offsets, ids, weights = self.bags[name]
-            outputs.append(F.embedding_bag(
-                ids, self.tables[table], offsets, mode=mode,
-                per_sample_weights=weights if mode == "sum" else None,
-                include_last_offset=True))
+            outputs.append(
+                F.embedding_bag(
+                    ids,
+                    self.tables[table],
+                    offsets,
+                    mode=mode,
+                    per_sample_weights=weights if mode == "sum" else None,
+                    include_last_offset=True,
+                )
+            )
         return torch.stack(outputs, 1)
 
     def cross(self, name, x0, layers):
@@ -87,8 +94,13 @@ class Case:
 
     def layer_norm(self, name, x, eps=1e-5):
         n = x.shape[-1]
-        return F.layer_norm(x, [n], self.param(name + "/scale", n),
-                            self.param(name + "/offset", n), eps)
+        return F.layer_norm(
+            x,
+            [n],
+            self.param(name + "/scale", n),
+            self.param(name + "/offset", n),
+            eps,
+        )
 
     def batch_norm(self, name, x, eps=1e-5):
         c = x.shape[1]
@@ -97,7 +109,7 @@ class Case:
         for buffer in ("moving_mean", "moving_variance"):
             key = name + "/" + buffer
             if key not in self.params:
-                self.params[key] = (rand(c) + 1.0)
+                self.params[key] = rand(c) + 1.0
         mean = self.params[name + "/moving_mean"]
         var = self.params[name + "/moving_variance"]
         if not self.training:
@@ -117,7 +129,9 @@ def mlp(c):
 
 
 def convnet(c):
-    x = torch.relu(c.batch_norm("b1", c.conv("c1", c.features, 4, 3, padding=1)))
+    x = torch.relu(
+        c.batch_norm("b1", c.conv("c1", c.features, 4, 3, padding=1))
+    )
     x = F.max_pool2d(x, 2)
     x = torch.relu(c.conv("c2", x, 5, 3, stride=2, padding=1, bias=False))
     x = F.avg_pool2d(x, 2, 1, 1)
@@ -144,9 +158,15 @@ def pooled(c):
 def dlrm(c):
     bottom = torch.tanh(c.dense("bottom", c.features, 4))
     e = c.embedding_bag("t", ["A", "B", "C"])
-    vectors = torch.cat([bottom[:, None, :], e,
-                         c.embedding_bag("t", ["C", "A"], "mean"),
-                         c.embedding_bag("t", ["B"], "max")], 1)
+    vectors = torch.cat(
+        [
+            bottom[:, None, :],
+            e,
+            c.embedding_bag("t", ["C", "A"], "mean"),
+            c.embedding_bag("t", ["B"], "max"),
+        ],
+        1,
+    )
     i, j = torch.tril_indices(7, 7, -1)
     dots = torch.bmm(vectors, vectors.transpose(1, 2))[:, i, j]
     return c.dense("out", torch.cat([bottom, dots], 1), 1)
@@ -154,7 +174,7 @@ def dlrm(c):
 
 def deep_fm(c):
     e = c.embedding_bag("v", ["A", "B", "C"])
-    fm = 0.5 * (e.sum(1) ** 2 - (e ** 2).sum(1)).sum(1, keepdim=True)
+    fm = 0.5 * (e.sum(1) ** 2 - (e**2).sum(1)).sum(1, keepdim=True)
     wide = c.embedding_bag("w", ["A"])[:, 0] + c.embedding_bag("w", ["B"])[:, 0]
     deep = c.dense("out", torch.relu(c.dense("deep", e.flatten(1), 6)), 1)
     return fm + wide + deep
@@ -168,95 +188,155 @@ def dcn(c):
 
 def bags(case):
     case.feature("A", [0, 1, 2, 3, 4, 5], [3, 0, 3, 7, 3])
-    case.feature("B", [0, 3, 3, 5, 6, 9], [3, 5, 3, 1, 2, 9, 9, 9, 0],
-                 rand(9).abs() + 0.5)
+    case.feature(
+        "B",
+        [0, 3, 3, 5, 6, 9],
+        [3, 5, 3, 1, 2, 9, 9, 9, 0],
+        rand(9).abs() + 0.5,
+    )
     case.feature("C", [0, 0, 2, 6, 6, 7], [8, 8, 4, 5, 6, 7, 1])
     return case
 
 
 def sparse_cases():
     """Made behind all others, whose numbers then stay as they were."""
-    c = Case("dlrm", 'layer { name: "bottom" dense { units: 4 } } '
-             'layer { name: "act" tanh {} } '
-             'layer { name: "e" embedding_bag { table: "t" } } '
-             'layer { name: "mean" embedding_bag { table: "t" feature: "C" '
-             'feature: "A" pooling: MEAN } } '
-             'layer { name: "max" embedding_bag { table: "t" feature: "B" '
-             'pooling: MAX } } '
-             'layer { name: "dots" input: "act" input: "e" input: "mean" '
-             'input: "max" dot_interaction {} } '
-             'layer { name: "j" input: "act" input: "dots" concat {} } '
-             'layer { name: "out" dense { units: 1 } } '
-             'loss { sigmoid_cross_entropy {} }', [3], 5,
-             torch.tensor([0., 1, 1, 0, 1]))
+    c = Case(
+        "dlrm",
+        'layer { name: "bottom" dense { units: 4 } } '
+        'layer { name: "act" tanh {} } '
+        'layer { name: "e" embedding_bag { table: "t" } } '
+        'layer { name: "mean" embedding_bag { table: "t" feature: "C" '
+        'feature: "A" pooling: MEAN } } '
+        'layer { name: "max" embedding_bag { table: "t" feature: "B" '
+        "pooling: MAX } } "
+        'layer { name: "dots" input: "act" input: "e" input: "mean" '
+        'input: "max" dot_interaction {} } '
+        'layer { name: "j" input: "act" input: "dots" concat {} } '
+        'layer { name: "out" dense { units: 1 } } '
+        "loss { sigmoid_cross_entropy {} }",
+        [3],
+        5,
+        torch.tensor([0.0, 1, 1, 0, 1]),
+    )
     c.table("t", 4)
     yield bags(c), dlrm
-    c = Case("deep_fm", 'layer { name: "e" embedding_bag { table: "v" } } '
-             'layer { name: "fm" factorization_machine {} } '
-             'layer { name: "wa" embedding_bag { table: "w" feature: "A" } } '
-             'layer { name: "fa" flatten {} } '
-             'layer { name: "wb" embedding_bag { table: "w" feature: "B" } } '
-             'layer { name: "fb" flatten {} } '
-             'layer { name: "fe" input: "e" flatten {} } '
-             'layer { name: "deep" dense { units: 6 } } '
-             'layer { name: "r" relu {} } '
-             'layer { name: "out" dense { units: 1 } } '
-             'layer { name: "y" input: "fm" input: "fa" input: "fb" '
-             'input: "out" add {} } '
-             'loss { sigmoid_cross_entropy {} }', [0], 5,
-             torch.tensor([1., 0, 1, 0, 0]))
+    c = Case(
+        "deep_fm",
+        'layer { name: "e" embedding_bag { table: "v" } } '
+        'layer { name: "fm" factorization_machine {} } '
+        'layer { name: "wa" embedding_bag { table: "w" feature: "A" } } '
+        'layer { name: "fa" flatten {} } '
+        'layer { name: "wb" embedding_bag { table: "w" feature: "B" } } '
+        'layer { name: "fb" flatten {} } '
+        'layer { name: "fe" input: "e" flatten {} } '
+        'layer { name: "deep" dense { units: 6 } } '
+        'layer { name: "r" relu {} } '
+        'layer { name: "out" dense { units: 1 } } '
+        'layer { name: "y" input: "fm" input: "fa" input: "fb" '
+        'input: "out" add {} } '
+        "loss { sigmoid_cross_entropy {} }",
+        [0],
+        5,
+        torch.tensor([1.0, 0, 1, 0, 0]),
+    )
     c.table("v", 3)
     c.table("w", 1)
     yield bags(c), deep_fm
-    c = Case("dcn", 'layer { name: "e" embedding_bag { table: "t" '
-             'feature: "B" feature: "C" } } layer { name: "f" flatten {} } '
-             'layer { name: "j" input: "features" input: "f" concat {} } '
-             'layer { name: "cross" cross { layers: 3 } } '
-             'layer { name: "out" dense { units: 3 } } '
-             'loss { softmax_cross_entropy {} }', [2], 5,
-             torch.tensor([0., 2, 1, 1, 2]))
+    c = Case(
+        "dcn",
+        'layer { name: "e" embedding_bag { table: "t" '
+        'feature: "B" feature: "C" } } layer { name: "f" flatten {} } '
+        'layer { name: "j" input: "features" input: "f" concat {} } '
+        'layer { name: "cross" cross { layers: 3 } } '
+        'layer { name: "out" dense { units: 3 } } '
+        "loss { softmax_cross_entropy {} }",
+        [2],
+        5,
+        torch.tensor([0.0, 2, 1, 1, 2]),
+    )
     c.table("t", 2)
     yield bags(c), dcn
 
 
 CASES = [
-    (Case("mlp", 'layer { name: "h" dense { units: 8 } } '
-          'layer { name: "r" relu {} } layer { name: "n" layer_norm {} } '
-          'layer { name: "t" tanh {} } '
-          'layer { name: "out" dense { units: 4 no_bias: true } } '
-          'loss { softmax_cross_entropy {} }', [12], 6,
-          torch.tensor([0., 3, 1, 2, 2, 0])), mlp),
-    (Case("convnet", 'layer { name: "c1" conv2d { filters: 4 kernel_size: 3 '
-          'padding: 1 } } layer { name: "b1" batch_norm {} } '
-          'layer { name: "r1" relu {} } '
-          'layer { name: "p1" max_pool { size: 2 } } '
-          'layer { name: "c2" conv2d { filters: 5 kernel_size: 3 stride: 2 '
-          'padding: 1 no_bias: true } } layer { name: "r2" relu {} } '
-          'layer { name: "p2" average_pool { size: 2 stride: 1 '
-          'padding: 1 } } '
-          'layer { name: "ln" layer_norm {} } layer { name: "f" flatten {} } '
-          'layer { name: "out" dense { units: 3 } } '
-          'loss { softmax_cross_entropy {} }', [2, 8, 6], 5,
-          torch.tensor([0., 2, 1, 1, 2])), convnet),
-    (Case("wide_and_deep", 'layer { name: "deep" dense { units: 5 } } '
-          'layer { name: "s" sigmoid {} } '
-          'layer { name: "j" input: "s" input: "features" concat {} } '
-          'layer { name: "out" dense { units: 1 } } '
-          'loss { sigmoid_cross_entropy {} }', [7], 5,
-          torch.tensor([0., 1, 1, 0, 1])), wide_and_deep),
-    (Case("residual", 'layer { name: "a" dense { units: 6 } } '
-          'layer { name: "norm" batch_norm {} } layer { name: "t" tanh {} } '
-          'layer { name: "b" dense { units: 6 } } '
-          'layer { name: "sum" input: "norm" input: "b" add {} } '
-          'layer { name: "s" sigmoid {} } '
-          'layer { name: "out" dense { units: 2 } } '
-          'loss { mean_squared_error {} }', [4], 7, rand(7, 2)), residual),
-    (Case("pooled", 'layer { name: "c" conv2d { filters: 3 kernel_size: 2 } } '
-          'layer { name: "p" max_pool { size: 3 stride: 2 padding: 1 } } '
-          'layer { name: "t" tanh {} } layer { name: "f" flatten {} } '
-          'layer { name: "out" dense { units: 2 } } '
-          'loss { softmax_cross_entropy {} }', [1, 6, 7], 3,
-          torch.tensor([1., 0, 1])), pooled),
+    (
+        Case(
+            "mlp",
+            'layer { name: "h" dense { units: 8 } } '
+            'layer { name: "r" relu {} } layer { name: "n" layer_norm {} } '
+            'layer { name: "t" tanh {} } '
+            'layer { name: "out" dense { units: 4 no_bias: true } } '
+            "loss { softmax_cross_entropy {} }",
+            [12],
+            6,
+            torch.tensor([0.0, 3, 1, 2, 2, 0]),
+        ),
+        mlp,
+    ),
+    (
+        Case(
+            "convnet",
+            'layer { name: "c1" conv2d { filters: 4 kernel_size: 3 '
+            'padding: 1 } } layer { name: "b1" batch_norm {} } '
+            'layer { name: "r1" relu {} } '
+            'layer { name: "p1" max_pool { size: 2 } } '
+            'layer { name: "c2" conv2d { filters: 5 kernel_size: 3 stride: 2 '
+            'padding: 1 no_bias: true } } layer { name: "r2" relu {} } '
+            'layer { name: "p2" average_pool { size: 2 stride: 1 '
+            "padding: 1 } } "
+            'layer { name: "ln" layer_norm {} } layer { name: "f" flatten {} } '
+            'layer { name: "out" dense { units: 3 } } '
+            "loss { softmax_cross_entropy {} }",
+            [2, 8, 6],
+            5,
+            torch.tensor([0.0, 2, 1, 1, 2]),
+        ),
+        convnet,
+    ),
+    (
+        Case(
+            "wide_and_deep",
+            'layer { name: "deep" dense { units: 5 } } '
+            'layer { name: "s" sigmoid {} } '
+            'layer { name: "j" input: "s" input: "features" concat {} } '
+            'layer { name: "out" dense { units: 1 } } '
+            "loss { sigmoid_cross_entropy {} }",
+            [7],
+            5,
+            torch.tensor([0.0, 1, 1, 0, 1]),
+        ),
+        wide_and_deep,
+    ),
+    (
+        Case(
+            "residual",
+            'layer { name: "a" dense { units: 6 } } '
+            'layer { name: "norm" batch_norm {} } layer { name: "t" tanh {} } '
+            'layer { name: "b" dense { units: 6 } } '
+            'layer { name: "sum" input: "norm" input: "b" add {} } '
+            'layer { name: "s" sigmoid {} } '
+            'layer { name: "out" dense { units: 2 } } '
+            "loss { mean_squared_error {} }",
+            [4],
+            7,
+            rand(7, 2),
+        ),
+        residual,
+    ),
+    (
+        Case(
+            "pooled",
+            'layer { name: "c" conv2d { filters: 3 kernel_size: 2 } } '
+            'layer { name: "p" max_pool { size: 3 stride: 2 padding: 1 } } '
+            'layer { name: "t" tanh {} } layer { name: "f" flatten {} } '
+            'layer { name: "out" dense { units: 2 } } '
+            "loss { softmax_cross_entropy {} }",
+            [1, 6, 7],
+            3,
+            torch.tensor([1.0, 0, 1]),
+        ),
+        pooled,
+    ),
 ]
 
 
@@ -275,14 +355,15 @@ def loss_of(case, y):
 def table_lines(case):
     lines = [f"table {k} {v.shape[1]}" for k, v in case.tables.items()]
     for name, (offsets, ids, weights) in case.bags.items():
-        lines += [f"bags {name} {values(offsets)}",
-                  f"ids {name} {values(ids)}"]
+        lines += [f"bags {name} {values(offsets)}", f"ids {name} {values(ids)}"]
         if weights is not None:
             lines.append(f"weights {name} {values(weights)}")
     for name, rows in case.tables.items():
         for i in range(len(rows)):
-            lines += [f"row {name} {i} {values(rows[i])}",
-                      f"rowgrad {name} {i} {values(rows.grad[i])}"]
+            lines += [
+                f"row {name} {i} {values(rows[i])}",
+                f"rowgrad {name} {i} {values(rows.grad[i])}",
+            ]
     return lines
 
 
@@ -293,18 +374,26 @@ def main():
         loss.backward()
         case.training = False
         outputs = forward(case)
-        lines += ["case " + case.name, "model " + case.model,
-                  "shape " + " ".join(map(str, case.shape)),
-                  f"rows {case.rows}"]
+        lines += [
+            "case " + case.name,
+            "model " + case.model,
+            "shape " + " ".join(map(str, case.shape)),
+            f"rows {case.rows}",
+        ]
         lines += [f"param {k} {values(v)}" for k, v in case.params.items()]
-        lines += ["features " + values(case.features),
-                  "labels " + values(case.labels), "loss " + values(loss)]
+        lines += [
+            "features " + values(case.features),
+            "labels " + values(case.labels),
+            "loss " + values(loss),
+        ]
         for name, param in case.params.items():
             grad = case.stats.get(name, param.grad)
             lines.append(f"grad {name} {values(grad)}")
         lines += table_lines(case)
         lines += ["outputs " + values(outputs), "end"]
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "goldens.txt")
+    path = os.path.join(
+        os.path.dirname(os.path.abspath(__file__)), "goldens.txt"
+    )
     with open(path, "w") as f:
         f.write("\n".join(lines) + "\n")
 

@@ -16,6 +16,7 @@ schedules.txt       "name rate(0) rate(1) ..." from torch.optim.lr_scheduler.
 FTRL, which torch lacks, is TensorFlow's ApplyFtrlV2 formula in float32 numpy;
 it is the same in both files.
 """
+
 import os
 import subprocess
 import sys
@@ -27,61 +28,152 @@ STEPS = 50
 CASES = [
     # name, learning rate, textproto, torch class, torch arguments
     ("sgd_plain", 0.1, "sgd {}", "SGD", {}),
-    ("sgd_decay", 0.1, "sgd { weight_decay: 0.01 }", "SGD",
-     dict(weight_decay=0.01)),
+    (
+        "sgd_decay",
+        0.1,
+        "sgd { weight_decay: 0.01 }",
+        "SGD",
+        dict(weight_decay=0.01),
+    ),
     ("sgd_momentum", 0.1, "sgd { momentum: 0.9 }", "SGD", dict(momentum=0.9)),
-    ("sgd_dampening", 0.1, "sgd { momentum: 0.9 dampening: 0.3 "
-     "weight_decay: 0.01 }", "SGD",
-     dict(momentum=0.9, dampening=0.3, weight_decay=0.01)),
-    ("sgd_nesterov", 0.1, "sgd { momentum: 0.9 nesterov: true "
-     "weight_decay: 0.01 }", "SGD",
-     dict(momentum=0.9, nesterov=True, weight_decay=0.01)),
+    (
+        "sgd_dampening",
+        0.1,
+        "sgd { momentum: 0.9 dampening: 0.3 weight_decay: 0.01 }",
+        "SGD",
+        dict(momentum=0.9, dampening=0.3, weight_decay=0.01),
+    ),
+    (
+        "sgd_nesterov",
+        0.1,
+        "sgd { momentum: 0.9 nesterov: true weight_decay: 0.01 }",
+        "SGD",
+        dict(momentum=0.9, nesterov=True, weight_decay=0.01),
+    ),
     ("adagrad_plain", 0.01, "adagrad {}", "Adagrad", {}),
-    ("adagrad_all", 0.05, "adagrad { lr_decay: 0.1 weight_decay: 0.01 "
-     "initial_accumulator: 0.2 epsilon: 1e-6 }", "Adagrad",
-     dict(lr_decay=0.1, weight_decay=0.01, initial_accumulator_value=0.2,
-          eps=1e-6)),
+    (
+        "adagrad_all",
+        0.05,
+        "adagrad { lr_decay: 0.1 weight_decay: 0.01 "
+        "initial_accumulator: 0.2 epsilon: 1e-6 }",
+        "Adagrad",
+        dict(
+            lr_decay=0.1,
+            weight_decay=0.01,
+            initial_accumulator_value=0.2,
+            eps=1e-6,
+        ),
+    ),
     ("rmsprop_plain", 0.01, "rmsprop {}", "RMSprop", {}),
-    ("rmsprop_momentum", 0.01, "rmsprop { momentum: 0.8 }", "RMSprop",
-     dict(momentum=0.8)),
-    ("rmsprop_centered", 0.01, "rmsprop { centered: true epsilon: 1e-3 }",
-     "RMSprop", dict(centered=True, eps=1e-3)),
-    ("rmsprop_all", 0.01, "rmsprop { alpha: 0.95 epsilon: 1e-3 "
-     "weight_decay: 0.01 momentum: 0.8 centered: true }", "RMSprop",
-     dict(alpha=0.95, eps=1e-3, weight_decay=0.01, momentum=0.8,
-          centered=True)),
+    (
+        "rmsprop_momentum",
+        0.01,
+        "rmsprop { momentum: 0.8 }",
+        "RMSprop",
+        dict(momentum=0.8),
+    ),
+    (
+        "rmsprop_centered",
+        0.01,
+        "rmsprop { centered: true epsilon: 1e-3 }",
+        "RMSprop",
+        dict(centered=True, eps=1e-3),
+    ),
+    (
+        "rmsprop_all",
+        0.01,
+        "rmsprop { alpha: 0.95 epsilon: 1e-3 "
+        "weight_decay: 0.01 momentum: 0.8 centered: true }",
+        "RMSprop",
+        dict(
+            alpha=0.95, eps=1e-3, weight_decay=0.01, momentum=0.8, centered=True
+        ),
+    ),
     ("adadelta_plain", 1.0, "adadelta {}", "Adadelta", {}),
-    ("adadelta_all", 0.5, "adadelta { rho: 0.95 epsilon: 1e-5 "
-     "weight_decay: 0.01 }", "Adadelta",
-     dict(rho=0.95, eps=1e-5, weight_decay=0.01)),
+    (
+        "adadelta_all",
+        0.5,
+        "adadelta { rho: 0.95 epsilon: 1e-5 weight_decay: 0.01 }",
+        "Adadelta",
+        dict(rho=0.95, eps=1e-5, weight_decay=0.01),
+    ),
     ("adam_plain", 0.001, "adam {}", "Adam", {}),
-    ("adam_all", 0.01, "adam { beta1: 0.8 beta2: 0.99 epsilon: 1e-6 "
-     "weight_decay: 0.01 amsgrad: true }", "Adam",
-     dict(betas=(0.8, 0.99), eps=1e-6, weight_decay=0.01, amsgrad=True)),
-    ("adam_amsgrad", 0.001, "adam { amsgrad: true }", "Adam",
-     dict(amsgrad=True)),
+    (
+        "adam_all",
+        0.01,
+        "adam { beta1: 0.8 beta2: 0.99 epsilon: 1e-6 "
+        "weight_decay: 0.01 amsgrad: true }",
+        "Adam",
+        dict(betas=(0.8, 0.99), eps=1e-6, weight_decay=0.01, amsgrad=True),
+    ),
+    (
+        "adam_amsgrad",
+        0.001,
+        "adam { amsgrad: true }",
+        "Adam",
+        dict(amsgrad=True),
+    ),
     ("adamw_plain", 0.001, "adamw {}", "AdamW", {}),
-    ("adamw_all", 0.01, "adamw { beta1: 0.8 beta2: 0.99 epsilon: 1e-6 "
-     "weight_decay: 0.1 amsgrad: true }", "AdamW",
-     dict(betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1, amsgrad=True)),
+    (
+        "adamw_all",
+        0.01,
+        "adamw { beta1: 0.8 beta2: 0.99 epsilon: 1e-6 "
+        "weight_decay: 0.1 amsgrad: true }",
+        "AdamW",
+        dict(betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1, amsgrad=True),
+    ),
     ("ftrl_plain", 0.05, "ftrl {}", "FTRL", {}),
-    ("ftrl_all", 0.05, "ftrl { initial_accumulator: 0.3 l1: 0.01 l2: 0.02 "
-     "l2_shrinkage: 0.03 beta: 0.5 }", "FTRL",
-     dict(n0=0.3, l1=0.01, l2=0.02, shrink=0.03, beta=0.5)),
-    ("ftrl_power", 0.05, "ftrl { learning_rate_power: -0.7 l1: 0.001 }",
-     "FTRL", dict(power=-0.7, l1=0.001)),
-    ("sgd_cycle", 0.1, "sgd { momentum: 0.9 dampening: 0.3 "
-     "weight_decay: 0.01 }", "SGD",
-     dict(momentum=0.9, dampening=0.3, weight_decay=0.01)),
-    ("sgd_cycle_nesterov", 0.1, "sgd { momentum: 0.9 nesterov: true }", "SGD",
-     dict(momentum=0.9, nesterov=True)),
-    ("sgd_cycle_zero", 0.1, "sgd { momentum: 0.9 nesterov: true }", "SGD",
-     dict(momentum=0.9, nesterov=True)),
-    ("rmsprop_cycle", 0.01, "rmsprop { momentum: 0.8 }", "RMSprop",
-     dict(momentum=0.8)),
-    ("rmsprop_cycle_zero", 0.01, "rmsprop { epsilon: 1e-3 weight_decay: 0.01 "
-     "momentum: 0.8 centered: true }", "RMSprop",
-     dict(eps=1e-3, weight_decay=0.01, momentum=0.8, centered=True)),
+    (
+        "ftrl_all",
+        0.05,
+        "ftrl { initial_accumulator: 0.3 l1: 0.01 l2: 0.02 "
+        "l2_shrinkage: 0.03 beta: 0.5 }",
+        "FTRL",
+        dict(n0=0.3, l1=0.01, l2=0.02, shrink=0.03, beta=0.5),
+    ),
+    (
+        "ftrl_power",
+        0.05,
+        "ftrl { learning_rate_power: -0.7 l1: 0.001 }",
+        "FTRL",
+        dict(power=-0.7, l1=0.001),
+    ),
+    (
+        "sgd_cycle",
+        0.1,
+        "sgd { momentum: 0.9 dampening: 0.3 weight_decay: 0.01 }",
+        "SGD",
+        dict(momentum=0.9, dampening=0.3, weight_decay=0.01),
+    ),
+    (
+        "sgd_cycle_nesterov",
+        0.1,
+        "sgd { momentum: 0.9 nesterov: true }",
+        "SGD",
+        dict(momentum=0.9, nesterov=True),
+    ),
+    (
+        "sgd_cycle_zero",
+        0.1,
+        "sgd { momentum: 0.9 nesterov: true }",
+        "SGD",
+        dict(momentum=0.9, nesterov=True),
+    ),
+    (
+        "rmsprop_cycle",
+        0.01,
+        "rmsprop { momentum: 0.8 }",
+        "RMSprop",
+        dict(momentum=0.8),
+    ),
+    (
+        "rmsprop_cycle_zero",
+        0.01,
+        "rmsprop { epsilon: 1e-3 weight_decay: 0.01 "
+        "momentum: 0.8 centered: true }",
+        "RMSprop",
+        dict(eps=1e-3, weight_decay=0.01, momentum=0.8, centered=True),
+    ),
     ("adam_cycle", 0.01, "adam { amsgrad: true }", "Adam", dict(amsgrad=True)),
     ("adamw_cycle", 0.01, "adamw {}", "AdamW", {}),
 ]
@@ -106,7 +198,7 @@ def run_ftrl(w0, grads, lr, n0=0.1, l1=0, l2=0, shrink=0, beta=0, power=-0.5):
     l2 = f(l2 + beta / (2 * float(lr)))
 
     def raised(x):
-        return np.sqrt(x) if power == -0.5 else x ** p
+        return np.sqrt(x) if power == -0.5 else x**p
 
     for g in grads:
         new_n = n + g * g
@@ -121,17 +213,25 @@ def run_ftrl(w0, grads, lr, n0=0.1, l1=0, l2=0, shrink=0, beta=0, power=-0.5):
 
 def make_scheduler(name, optimizer, lr):
     from torch.optim import lr_scheduler as s
+
     if "_cycle" not in name:
         return None
     if name.endswith("_zero"):  # down to no momentum at all
-        return s.CyclicLR(optimizer, base_lr=lr / 10, max_lr=lr,
-                          step_size_up=5, base_momentum=0, max_momentum=0.9)
+        return s.CyclicLR(
+            optimizer,
+            base_lr=lr / 10,
+            max_lr=lr,
+            step_size_up=5,
+            base_momentum=0,
+            max_momentum=0.9,
+        )
     return s.OneCycleLR(optimizer, max_lr=lr, total_steps=STEPS)
 
 
 def run_torch(name, kind, arguments, lr, w0, grads):
     """Returns the values, and rate and momentum of each step."""
     import torch
+
     w = torch.nn.Parameter(torch.from_numpy(w0.copy()))
     optimizer = getattr(torch.optim, kind)([w], lr=lr, **arguments)
     scheduler = make_scheduler(name, optimizer, lr)
@@ -187,10 +287,12 @@ def write_schedules(path):
         "step": rates(lambda o: s.StepLR(o, step_size=30, gamma=0.1)),
         "exponential": rates(lambda o: s.ExponentialLR(o, gamma=0.97)),
         # Periodic in torch; Weir stays at the floor after `steps`.
-        "cosine": rates(lambda o: s.CosineAnnealingLR(o, T_max=100,
-                                                      eta_min=0.04), 101),
-        "warmup": rates(lambda o: s.LinearLR(o, start_factor=1 / 10,
-                                             total_iters=9)),
+        "cosine": rates(
+            lambda o: s.CosineAnnealingLR(o, T_max=100, eta_min=0.04), 101
+        ),
+        "warmup": rates(
+            lambda o: s.LinearLR(o, start_factor=1 / 10, total_iters=9)
+        ),
     }
     with open(path, "w") as out:
         for name, values in table.items():
@@ -209,9 +311,11 @@ def main():
         for name, lr, text, _, _ in CASES:
             out.write(f"{name} {lr} {text}\n")
     run_cases("reference.f32")
-    subprocess.run([sys.executable, __file__, "reference_plain.f32"],
-                   check=True,
-                   env=dict(os.environ, ATEN_CPU_CAPABILITY="default"))
+    subprocess.run(
+        [sys.executable, __file__, "reference_plain.f32"],
+        check=True,
+        env=dict(os.environ, ATEN_CPU_CAPABILITY="default"),
+    )
     write_cycles("cycles.txt")
     write_schedules("schedules.txt")
 

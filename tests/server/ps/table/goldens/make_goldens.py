@@ -11,6 +11,7 @@ steps.txt      one line a step: the ids of its coalesced gradient.
 reference.f32  the table after STEPS steps, [cases, ROWS, DIM].
 cases.txt      "name learning_rate" per line.
 """
+
 import numpy as np
 import torch
 
@@ -22,8 +23,12 @@ CASES = [
     # name, learning rate, torch class, torch arguments
     ("sgd", 0.1, "SGD", {}),
     ("adagrad", 0.01, "Adagrad", {}),
-    ("adagrad_all", 0.05, "Adagrad",
-     dict(initial_accumulator_value=0.2, eps=1e-6)),
+    (
+        "adagrad_all",
+        0.05,
+        "Adagrad",
+        dict(initial_accumulator_value=0.2, eps=1e-6),
+    ),
     ("adam", 0.001, "SparseAdam", {}),
     ("adam_all", 0.01, "SparseAdam", dict(betas=(0.8, 0.99), eps=1e-6)),
     # One optimizer for each row, so that each counts its own steps.
@@ -44,14 +49,19 @@ def make_steps():
         bag.weight.grad = None
         bag(torch.from_numpy(ids)).backward(torch.from_numpy(upstream))
         gradient = bag.weight.grad.coalesce()
-        steps.append((gradient.indices()[0].numpy().copy(),
-                      gradient.values().numpy().copy()))
+        steps.append(
+            (
+                gradient.indices()[0].numpy().copy(),
+                gradient.values().numpy().copy(),
+            )
+        )
     return start, steps
 
 
 def sparse(ids, values, rows):
-    return torch.sparse_coo_tensor(torch.from_numpy(ids)[None],
-                                   torch.from_numpy(values), (rows, DIM))
+    return torch.sparse_coo_tensor(
+        torch.from_numpy(ids)[None], torch.from_numpy(values), (rows, DIM)
+    )
 
 
 def run(kind, arguments, lr, start, steps):
@@ -66,9 +76,14 @@ def run(kind, arguments, lr, start, steps):
 def run_rows(kind, arguments, lr, start, steps):
     out = []
     for row in range(ROWS):
-        own = [(np.zeros(1, np.int64), values[ids == row])
-               for ids, values in steps if row in ids]
-        table = torch.nn.Parameter(torch.from_numpy(start[row:row + 1].copy()))
+        own = [
+            (np.zeros(1, np.int64), values[ids == row])
+            for ids, values in steps
+            if row in ids
+        ]
+        table = torch.nn.Parameter(
+            torch.from_numpy(start[row : row + 1].copy())
+        )
         optimizer = getattr(torch.optim, kind)([table], lr=lr, **arguments)
         for ids, values in own:
             table.grad = sparse(ids, values, 1)
@@ -86,12 +101,15 @@ def main():
     with open("steps.txt", "w") as out:
         for ids, _ in steps:
             out.write(" ".join(str(i) for i in ids) + "\n")
-    with open("reference.f32", "wb") as reference, \
-            open("cases.txt", "w") as cases:
+    with (
+        open("reference.f32", "wb") as reference,
+        open("cases.txt", "w") as cases,
+    ):
         for name, lr, kind, arguments in CASES:
             each = run_rows if name.endswith("_per_row") else run
-            reference.write(each(kind, arguments, lr, start, steps)
-                            .astype("<f4").tobytes())
+            reference.write(
+                each(kind, arguments, lr, start, steps).astype("<f4").tobytes()
+            )
             cases.write(f"{name} {lr}\n")
 
 
