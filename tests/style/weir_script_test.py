@@ -96,6 +96,12 @@ def packages(name: str) -> set[str]:
     return {line for line in lines if line and not line.startswith("#")}
 
 
+def pinned(tool: str) -> str:
+    """The version of a tool that deploy/lint_tools.txt names."""
+    lines = (ROOT / "deploy/lint_tools.txt").read_text()
+    return re.search(rf"(?m)^(?:@\w+/)?{tool}(?:==|@)(.+)$", lines)[1]
+
+
 class Machine:
     """A copy of the script on a machine that pretends."""
 
@@ -103,7 +109,7 @@ class Machine:
         self.root = pathlib.Path(folder)
         for name in ("weir", "tools/progress.sh"):
             self._copy(name)
-        for path in (ROOT / "deploy").glob("*packages.txt"):
+        for path in (ROOT / "deploy").glob("*.txt"):
             self._copy(f"deploy/{path.name}")
         self.pretend = self.root / "pretend"
         self.pretend.mkdir()
@@ -122,6 +128,10 @@ class Machine:
             self.program(name, does)
         for name in ("find_toolkit", "check_toolkit_changes"):
             self._program(self.root / f"third_party/cuda/{name}.sh", "")
+        self.cached = self.root / ".cache/weir"
+        for tool in ("ruff==/bin/ruff", "buildifier@/buildifier"):
+            name, program = re.split("==|@", tool)
+            self._program(self.cached / f"{name}-{pinned(name)}{program}", "")
         so = self.root / "bazel-bin/worker/compute/cuda/libweir_cuda.so"
         so.parent.mkdir(parents=True)
         so.touch()
@@ -344,7 +354,7 @@ class WeirScriptTest(unittest.TestCase):
         self.assertIn("    line 61\n", output)
         self.assertNotIn("line 60\n", output)
         self.assertIn("    expected 1, got 2\n", output)
-        self.assertEqual(output.splitlines()[-1], "9 passed, 1 failed")
+        self.assertEqual(output.splitlines()[-1], "11 passed, 1 failed")
         # What the linker warned of and how far Bazel was is in the log alone.
         self.assertNotIn("getaddrinfo", output)
         self.assertNotIn("Testing //tests", output)
@@ -381,10 +391,24 @@ class WeirScriptTest(unittest.TestCase):
         lines = [line.split("\x1b[K")[-1] for line in output.splitlines()]
         lines = [line for line in lines if line]
         self.assertRegex(lines[0], "^The logs are in runs/test_logs/")
-        self.assertEqual(lines[-1], "10 passed, 0 failed")
+        self.assertEqual(lines[-1], "12 passed, 0 failed")
         for line in lines[1:-1]:
             self.assertRegex(line, r"^passed +\d+:\d\d    [A-Za-z]")
         self.assertRegex(output, r"\rweir: unit tests 0:0[34]")
+
+    def test_a_stage_whose_tool_cannot_be_had_is_skipped(self):
+        machine = self.machine()
+        shutil.rmtree(next(machine.cached.glob("buildifier-*")))
+        machine.program("npm", "echo 'no network' >&2; exit 1")
+        status, output = machine.run("test")
+        self.assertEqual(status, 0, output)
+        self.assertRegex(
+            output, r"(?m)^skipped +0:0\d +BUILD files, buildifier$"
+        )
+        self.assertIn("    no network\n", output)
+        self.assertEqual(
+            output.splitlines()[-1], "11 passed, 0 failed, 1 skipped"
+        )
 
 
 if __name__ == "__main__":
