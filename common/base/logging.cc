@@ -3,8 +3,26 @@
 #include <cstdlib>
 
 #include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/spdlog.h"
 
 namespace weir {
+namespace {
+
+spdlog::level::level_enum SpdlogLevel(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      break;
+  }
+  return spdlog::level::err;
+}
+
+}  // namespace
 
 void InitLogging(const std::string& task) {
   auto logger = spdlog::stderr_logger_mt("weir");
@@ -16,6 +34,16 @@ void InitLogging(const std::string& task) {
     logger->set_level(spdlog::level::from_str(level));
   }
   spdlog::set_default_logger(logger);
+}
+
+void SetLogLevel(LogLevel level) { spdlog::set_level(SpdlogLevel(level)); }
+
+bool IsLogged(LogLevel level) {
+  return spdlog::should_log(SpdlogLevel(level));
+}
+
+void WriteLog(LogLevel level, fmt::string_view format, fmt::format_args args) {
+  spdlog::log(SpdlogLevel(level), fmt::vformat(format, args));
 }
 
 }  // namespace weir

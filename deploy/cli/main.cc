@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   // Commands print results; of what the libraries log, only what is wrong.
   weir::InitLogging("weir");
   if (std::getenv("WEIR_LOG_LEVEL") == nullptr) {  // NOLINT: no thread yet
-    spdlog::set_level(spdlog::level::warn);
+    weir::SetLogLevel(weir::LogLevel::kWarn);
   }
   CLI::App app("Weir: parameter-server training.", "weir");
   app.require_subcommand(1);

@@ -18,7 +18,6 @@ TEST(LoggingTest, LinesNameTheTaskAndTheLevelHidesTheRest) {
   LOG_INFO("hidden {}", 2);
   LOG_WARN("lost {} of {}", "ps/1", 3);
   LOG_ERROR("gone");
-  spdlog::default_logger()->flush();
   const std::string text = testing::internal::GetCapturedStderr();
   const std::regex want(
       "\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d\\.\\d{3} worker/7 W lost ps/1 "
