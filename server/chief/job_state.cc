@@ -1,32 +1,38 @@
-// Long because every event of the job is answered here, in the order of its
-// life; checkpoints and the end have their own file.
 #include "server/chief/job_state.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/exit_code.h"
 #include "common/base/status.h"
-#include "proto/job/job_spec_text.h"
-#include "proto/job/learning_rate.h"
-#include "proto/wire/declaration_io.h"
 
 namespace weir {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
-constexpr int64_t kStartHelloNs = kSecondNs / 2;
 constexpr int64_t kPingNs = kSecondNs;
 constexpr uint32_t kRegisterRetryMs = 100;
 
 int64_t LostAfterNs(const JobSpec& spec) {
-  const double seconds = spec.limits().lost_after_seconds();
-  return static_cast<int64_t>((seconds > 0.0 ? seconds : 10.0) * 1e9);
+  double seconds = spec.limits().lost_after_seconds();
+  if (seconds <= 0.0) {
+    seconds = 10.0;  // the default of a job that has no job file
+  }
+  return static_cast<int64_t>(seconds * 1e9);
 }
 
-StartSequence::Options StartOptions(const JobState::Options& options,
+RegisterCheck::Options RegisterOptions(const JobOptions& options) {
+  RegisterCheck::Options checked;
+  checked.sdk_job = options.sdk_job;
+  checked.spec = options.spec;
+  checked.ps_addresses = options.ps_addresses;
+  checked.worker_count = options.worker_count;
+  checked.cluster_fingerprint = options.cluster_fingerprint;
+  return checked;
+}
+
+StartSequence::Options StartOptions(const JobOptions& options,
                                     const ShardTracker& tracker) {
   StartSequence::Options start;
   start.sdk_job = options.sdk_job;
@@ -52,7 +58,7 @@ RegisterReply WaitReply(std::string reason) {
   return reply;
 }
 
-// A job of the SDK has no spec.
+// A job of the SDK has no spec, so nothing filled in the default.
 uint32_t TablesFullEvery(const JobSpec& spec) {
   const uint32_t every = spec.checkpoint().tables_full_every();
   return every == 0 ? 5 : every;
@@ -66,6 +72,7 @@ JobState::JobState(Options options)
       now_ns_(options_.clock->NowNs()),
       tracker_(options_.ps_addresses, lost_after_ns_),
       start_(StartOptions(options_, tracker_)),
+      register_check_(RegisterOptions(options_)),
       roster_(options_.worker_count, now_ns_),
       cycle_(tracker_.count(), options_.checkpoint_directory,
              TablesFullEvery(options_.spec)) {
@@ -92,7 +99,8 @@ bool JobState::TimeToSay(const std::string& what, double period_s) {
       return true;
     }
   }
-  // The first time counts from here.
+  // What has just begun is not worth a line yet: the first one comes when it
+  // has lasted for a whole period.
   said_.emplace_back(what, now_ns_);
   return false;
 }
@@ -134,8 +142,10 @@ Sender JobState::ChiefSender() const {
 
 std::string JobState::WorkerName(int slot) const {
   const std::string& host = roster_.worker(slot).host;
-  return host.empty() ? absl::StrCat("worker ", slot)
-                      : absl::StrCat("worker ", slot, " (", host, ")");
+  if (host.empty()) {  // nobody has registered for it with this chief
+    return absl::StrCat("worker ", slot);
+  }
+  return absl::StrCat("worker ", slot, " (", host, ")");
 }
 
 void JobState::Broadcast(const Command& command) {
@@ -144,238 +154,7 @@ void JobState::Broadcast(const Command& command) {
   }
 }
 
-// -------------------------------------------------------------------- start
-
-void JobState::Start() {
-  now_ns_ = options_.clock->NowNs();
-  for (int s = 0; s < tracker_.count(); ++s) {
-    AskHello(s);
-  }
-}
-
-void JobState::TickStart() {
-  if (start_.state() == StartSequence::State::kHello) {
-    for (int s = 0; s < tracker_.count(); ++s) {
-      if (tracker_.Fresh(s, 1)) {
-        continue;
-      }
-      if (tracker_.Due(s, kStartHelloNs, now_ns_)) {
-        AskHello(s);
-      }
-      const double waited = SecondsSince(phase_begin_ns_);
-      const std::string name = tracker_.Name(s);
-      if (waited > options_.start_wait) {
-        Fail(absl::UnavailableError(
-            absl::StrCat(name, " did not answer for ", static_cast<int>(waited),
-                         " s: ", tracker_.last_error(s).message())));
-        return;
-      }
-      if (TimeToSay(name, 5.0)) {
-        Say(absl::StrCat("waiting for ", name, ", ", static_cast<int>(waited),
-                         " s"));
-      }
-    }
-    return;
-  }
-  if (start_.state() == StartSequence::State::kNeedsVariables ||
-      start_.state() == StartSequence::State::kAssigning) {
-    WatchProgress();
-  }
-}
-
-void JobState::AdvanceStart() {
-  if (start_.state() == StartSequence::State::kHello &&
-      tracker_.AllAnswered()) {
-    start_.OnHellos(tracker_.hellos(), &actions_);
-    progress_ns_ = now_ns_;
-  }
-  if (start_.state() == StartSequence::State::kNeedsVariables &&
-      !variables_.empty()) {
-    start_.OnVariables(variables_, &actions_);
-  }
-  if (start_.state() == StartSequence::State::kNeedsVariables &&
-      sdk_declaration_.has_value()) {
-    start_.OnSdkDeclaration(*sdk_declaration_, &actions_);
-  }
-  if (start_.state() == StartSequence::State::kFailed) {
-    Fail(start_.status());
-    return;
-  }
-  if (start_.state() != StartSequence::State::kReady) {
-    return;
-  }
-  const Declaration& declaration = start_.declaration();
-  for (int s = 0; s < tracker_.count(); ++s) {
-    has_blocks_.push_back(start_.layout().block_count(s) > 0);
-    tracker_.SetIncarnation(s, start_.incarnations()[s]);
-  }
-  tracker_.Expect(declaration.history(), has_blocks_, now_ns_);
-  for (int w = 0; w < roster_.count(); ++w) {
-    roster_.SetGeneration(w, tracker_.GenerationMax(w));
-    roster_.mutable_worker(w)->next_sequence = tracker_.NextSequenceMin(w);
-    roster_.mutable_worker(w)->reported = tracker_.NextSequenceMin(w);
-  }
-  variables_ = declaration.variable();
-  if (declaration.update().has_sync()) {
-    per_step_ = declaration.update().sync().contributions();
-  }
-  phase_ = Phase::kReady;
-  phase_begin_ns_ = progress_ns_ = now_ns_;
-  if (start_.adopted()) {
-    Say("took over the shards of a job under way");
-  }
-}
-
-TrainLog::Options JobState::TrainLogOptions() const {
-  const Declaration& declaration = start_.declaration();
-  TrainLog::Options log;
-  log.contributions_per_step = per_step_;
-  log.every_steps = std::max(options_.spec.train().log_every_steps(), 1u);
-  log.base_step = step_;
-  log.begin_ns = now_ns_;
-  log.first_step = declaration.base_version();
-  log.first_contribution =
-      static_cast<uint64_t>(list_.total() - list_.remaining_count());
-  uint64_t logged = declaration.base_version();
-  for (const TrainLine& line : options_.train_lines) {
-    if (line.step <= step_) {
-      logged = std::max(logged, line.step);
-      log.base_seconds = line.seconds;
-      log.base_examples = line.examples;
-    }
-  }
-  if (sync() && start_.adopted()) {
-    // Steps without a line may still be reported.
-    log.base_step = std::min(logged, step_);
-  }
-  log.learning_rate = [this](uint64_t t) {
-    return LearningRate(options_.spec.schedule(), t);
-  };
-  return log;
-}
-
-absl::Status JobState::ReadLength(uint64_t sample_count) {
-  const Declaration& declaration = start_.declaration();
-  WEIR_ASSIGN_OR_RETURN(total_, ContributionCount(options_.spec.train(),
-                                                  sample_count, per_step_));
-  std::vector<ContributionRange> applied;
-  for (int i = 0; i + 1 < declaration.applied_range_size(); i += 2) {
-    applied.push_back({static_cast<int64_t>(declaration.applied_range(i)),
-                       static_cast<int64_t>(declaration.applied_range(i + 1))});
-  }
-  const absl::StatusOr<ContributionList> list =
-      ContributionList::Create(applied, static_cast<int64_t>(total_));
-  if (!list.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the job is ", total_,
-                     " contributions long, shorter than what its checkpoint "
-                     "holds: ",
-                     list.status().message()));
-  }
-  list_ = *list;
-  step_count_ = total_;
-  if (sync()) {
-    step_count_ =
-        declaration.base_version() +
-        (static_cast<uint64_t>(list_.remaining_count()) + per_step_ - 1) /
-            per_step_;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status JobState::EnterTraining(uint64_t sample_count) {
-  const Declaration& declaration = start_.declaration();
-  if (!options_.sdk_job) {
-    WEIR_RETURN_IF_ERROR(ReadLength(sample_count));
-  }
-  phase_ = Phase::kTraining;
-  AdvanceProgress();
-  progress_ns_ = now_ns_;
-  if (!options_.sdk_job) {
-    train_log_.emplace(TrainLogOptions());
-  }
-  CheckpointSchedule::Options schedule;
-  schedule.every_steps = options_.spec.checkpoint().every_steps();
-  schedule.every_seconds = options_.spec.checkpoint().every_seconds();
-  schedule.sync = sync();
-  schedule_.emplace(schedule, step_, now_ns_);
-  if (start_.restored()) {
-    checkpoint_step_ = step_;
-    checkpoint_ = declaration.restored_from();
-  } else if (start_.adopted() && options_.newest.has_value() &&
-             (options_.newest->declaration().history() ==
-                  declaration.history() ||
-              options_.newest->name() == declaration.restored_from())) {
-    // Of this history, or the one that it began with.
-    checkpoint_step_ = options_.newest->step();
-    checkpoint_ = options_.newest->name();
-  }
-  actions_.push_back(CutTrainLog{step_});
-  Say(absl::StrCat("training from ",
-                   sync()             ? "step "
-                   : options_.sdk_job ? "push "
-                                      : "contribution ",
-                   step_,
-                   options_.sdk_job ? "" : absl::StrCat(" to ", step_count_)));
-  return absl::OkStatus();
-}
-
 // ------------------------------------------------------------------ workers
-
-absl::Status JobState::CheckRegister(const RegisterRequest& request) {
-  const std::string who =
-      absl::StrCat("worker ", request.rank(), " (", request.host(), ")");
-  if (request.rank() >= static_cast<uint32_t>(options_.worker_count)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, ": the cluster has ", options_.worker_count,
-                     " workers; compare TF_CONFIG of both tasks"));
-  }
-  if (request.cluster_fingerprint() != 0 &&
-      request.cluster_fingerprint() != options_.cluster_fingerprint) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        who, " lists other ps, or in another order, than the chief (",
-        absl::StrJoin(options_.ps_addresses, ","),
-        "); compare TF_CONFIG of both tasks"));
-  }
-  if (request.has_declaration() != options_.sdk_job) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        who, options_.sdk_job
-                 ? " runs a job file, the chief was started without --job"
-                 : " is a program of the SDK, the chief was started with "
-                   "--job"));
-  }
-  if (options_.sdk_job) {
-    return CheckBrought(request, who);
-  }
-  const std::string spec = FirstDifference(options_.spec, request.job_spec());
-  if (!spec.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, " runs another JobSpec: ", spec));
-  }
-  if (request.variable_size() == 0 || request.sample_count() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        who, " has ", request.variable_size(), " variables and ",
-        request.sample_count(), " samples; both must be at least 1"));
-  }
-  if (sample_count_ != 0 && request.sample_count() != sample_count_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, " has a data set of ", request.sample_count(),
-                     " samples, other workers have ", sample_count_));
-  }
-  auto list = request.variable();
-  WEIR_RETURN_IF_ERROR(AssignGroups(options_.spec, &list));
-  if (!variables_.empty()) {
-    const std::string variable = FirstVariableDifference(variables_, list);
-    if (!variable.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(who, " brings another model: ", variable));
-    }
-  } else {
-    variables_ = list;
-  }
-  sample_count_ = request.sample_count();
-  return absl::OkStatus();
-}
 
 Grant JobState::MakeGrant(int slot) const {
   Grant grant;
@@ -404,12 +183,15 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
   if (phase_ >= Phase::kEnding) {
     return AnswerLate(request, final_status_);
   }
-  WEIR_RETURN_IF_ERROR(CheckRegister(request));
+  WEIR_RETURN_IF_ERROR(register_check_.Check(request));
+  // From here on the worker is owed an answer at the end, granted or not.
   roster_.mutable_worker(static_cast<int>(request.rank()))->asked = true;
   if (phase_ == Phase::kStarting) {
     Advance();
-    const auto values = AskForValues(request);
-    return values.has_value() ? *values : WaitReply(start_.Describe());
+    if (const auto values = AskForValues(request); values.has_value()) {
+      return *values;
+    }
+    return WaitReply(start_.Describe());
   }
   if (options_.sdk_job && phase_ > Phase::kTraining) {
     return AnswerLate(request, absl::OkStatus());  // every worker has finished
@@ -440,8 +222,12 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
                    request.host()))});
   }
   WEIR_RETURN_IF_ERROR(granted.status());
+  // This begins the round that fences the process before, so that the worker
+  // need not wait for the next tick.
   Advance();
   if (!*granted) {
+    // I2: a worker polls until every shard knows its generation and its marks
+    // are final.
     return WaitReply("fencing off earlier processes");
   }
   RegisterReply reply;
@@ -456,11 +242,17 @@ absl::Status JobState::TakeReports(int slot, const Progress& progress,
   } else {
     train_log_->AddCounts(progress);
   }
-  // They were done one after the other since the heartbeat before.
+  // The contributions were done one after the other since the heartbeat
+  // before, so their times are spread evenly over it.
   const int64_t since_ns = roster_.worker(slot).heard_before_ns;
-  // The log tells sync's repeats apart itself, and may lack lines of them.
-  for (int i = sync() && !heard ? 0 : repeated; i < progress.report_size();
-       ++i) {
+  int first = repeated;
+  if (sync() && !heard) {
+    // Marks may say that a contribution is done before its report is here. In
+    // sync the log tells repeats apart by their number, and lacks a line
+    // without this report.
+    first = 0;
+  }
+  for (int i = first; i < progress.report_size(); ++i) {
     const ContributionReport& report = progress.report(i);
     train_log_->AddContribution(
         report,
@@ -480,6 +272,8 @@ absl::Status JobState::TakeReports(int slot, const Progress& progress,
   const absl::Status error(
       static_cast<absl::StatusCode>(progress.error_code()),
       absl::StrCat(WorkerName(slot), ": ", progress.error()));
+  // Only a permanent error of the worker's own is one of the job. A worker that
+  // was replaced, lost a peer or got a signal has or gets a successor.
   const int exit_code = ExitCodeFor(error);
   if (exit_code > 0 && exit_code < 128 && exit_code != kExitReplaced) {
     return error;
@@ -512,7 +306,8 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
     moved_ns_ = now_ns_;
   }
   const bool heard = Hear(stream, progress);
-  // While it ends, too: a worker's last reports follow its stop.
+  // Reports are taken while the job ends, too: a worker's last ones follow the
+  // Stop that it heard.
   if (train_log_.has_value() && phase_ <= Phase::kEnding) {
     const absl::Status status = TakeReports(slot, progress, repeated, heard);
     if (!status.ok()) {
@@ -520,6 +315,7 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
       return absl::OkStatus();
     }
     if (start_.declaration().update().has_bounded_staleness()) {
+      // A slot without work must not hold the others back by its clock.
       roster_.SetRetired(slot, progress.out_of_work());
     }
   }
@@ -535,7 +331,7 @@ void JobState::OnStreamLost(uint64_t stream) {
     Say(absl::StrCat(WorkerName(slot), finished ? " has finished" : " is gone"),
         /*warning=*/!finished);
     if (finished) {
-      AskAll();  // whether its slot is retired
+      AskAll();  // the shards know whether the program retired its slot
     }
   }
   Advance();
@@ -546,7 +342,10 @@ void JobState::OnStreamLost(uint64_t stream) {
 uint64_t JobState::ContributionsPerStep(int slot) const {
   const auto w = static_cast<uint32_t>(slot);
   const auto count = static_cast<uint32_t>(roster_.count());
-  return w < per_step_ ? (per_step_ - w + count - 1) / count : 0;
+  if (w >= per_step_) {
+    return 0;  // fewer contributions in a step than workers
+  }
+  return (per_step_ - w + count - 1) / count;
 }
 
 uint64_t JobState::CountOfSlot(int slot) const {
@@ -559,25 +358,32 @@ uint64_t JobState::CountOfSlot(int slot) const {
 
 bool JobState::Done(int slot) const {
   const Roster::Worker& worker = roster_.worker(slot);
-  return phase_ >= Phase::kTraining &&
-         (options_.sdk_job ? worker.retired
-                           : worker.next_sequence >= CountOfSlot(slot));
+  if (phase_ < Phase::kTraining) {
+    return false;  // nobody knows the job's length yet
+  }
+  if (options_.sdk_job) {
+    return worker.retired;
+  }
+  return worker.next_sequence >= CountOfSlot(slot);
 }
 
 void JobState::AdvanceProgress() {
   if (options_.sdk_job) {
-    AdvanceBrought();
+    AdvanceSdkProgress();
     return;
   }
   uint64_t done = 0;
   uint64_t step = step_count_;
   for (int w = 0; w < roster_.count(); ++w) {
     Roster::Worker* worker = roster_.mutable_worker(w);
+    // Marks are as old as the last Hello, and a worker that is gone tells
+    // nothing more: the larger of the two is the newer one.
     worker->next_sequence =
         std::min(std::max(worker->next_sequence, tracker_.NextSequenceMin(w)),
                  CountOfSlot(w));
     done += worker->next_sequence;
     if (ContributionsPerStep(w) > 0) {
+      // A step is done when the slowest of those that take part in it is.
       step =
           std::min(step, start_.declaration().base_version() +
                              worker->next_sequence / ContributionsPerStep(w));
@@ -587,10 +393,13 @@ void JobState::AdvanceProgress() {
     contributions_done_ = done;
     progress_ns_ = reached_ns_ = now_ns_;
   }
-  step_ = sync()
-              ? step
-              : static_cast<uint64_t>(list_.total() - list_.remaining_count()) +
-                    contributions_done_;
+  if (sync()) {
+    step_ = step;
+    return;
+  }
+  // Contributions of the histories before count, too.
+  step_ = static_cast<uint64_t>(list_.total() - list_.remaining_count()) +
+          contributions_done_;
 }
 
 void JobState::AdvanceRound() {
@@ -604,6 +413,8 @@ void JobState::AdvanceRound() {
     for (int s = 0; s < tracker_.count(); ++s) {
       actions_.push_back(ShardCall{s, request});
     }
+    // Asked behind SetSlots on the same queue, so these Hellos read marks that
+    // no older generation can move any more (I2).
     round_tickets_ = AskAll();
   }
   if (roster_.in_round() && AllFresh(round_tickets_) &&
@@ -614,38 +425,6 @@ void JobState::AdvanceRound() {
     if (train_log_.has_value()) {
       train_log_->AddUnreported(unreported);
     }
-  }
-}
-
-void JobState::WatchProgress() {
-  std::vector<std::string> missing;
-  for (int w = 0; w < roster_.count(); ++w) {
-    const Roster::Worker& worker = roster_.worker(w);
-    if (worker.connected() || Done(w)) {
-      continue;
-    }
-    missing.push_back(WorkerName(w));
-    const double waited = SecondsSince(worker.absent_since_ns);
-    if (TimeToSay(absl::StrCat("worker ", w), 10.0) && waited >= 10.0) {
-      Say(absl::StrCat("waiting for ", WorkerName(w), ", ",
-                       static_cast<int>(waited), " s"));
-    }
-  }
-  if (KeepsWorkersWaiting()) {
-    progress_ns_ = now_ns_;
-  }
-  // Those who wait for an absent one may send their bytes again and again.
-  const int64_t begin_ns =
-      missing.empty() ? std::max(progress_ns_, moved_ns_) : progress_ns_;
-  // A program may do other things between its pushes.
-  if (phase_ <= Phase::kTraining && (!options_.sdk_job || !missing.empty()) &&
-      SecondsSince(begin_ns) > options_.worker_wait) {
-    Fail(absl::UnavailableError(absl::StrCat(
-        "no progress for ", static_cast<int>(options_.worker_wait), " s at ",
-        sync() ? "step " : "contribution ", step_,
-        missing.empty()
-            ? ""
-            : absl::StrCat(": waiting for ", absl::StrJoin(missing, ", ")))));
   }
 }
 
@@ -671,12 +450,13 @@ void JobState::Advance() {
   if (phase_ == Phase::kStarting) {
     AdvanceStart();
   }
-  if (Running() && !Finished()) {
+  if (Running() && !Finished()) {  // I4: after that a lost shard is no loss
     const absl::Status lost = tracker_.Check(now_ns_, reached_ns_);
     if (absl::IsPermissionDenied(lost)) {
       Fail(lost);
     } else if (!lost.ok()) {
-      // What the other shards hold is of no more use.
+      // The job goes back to its last checkpoint, so what the other shards
+      // hold is of no more use: Shutdown makes their tasks start again.
       End(lost, true);
     }
   }
@@ -688,6 +468,7 @@ void JobState::Advance() {
         actions_.push_back(AppendTrainLog{std::move(line)});
       }
     }
+    // Last: progress and rounds decide what a checkpoint may do now.
     AdvanceCheckpoint();
   }
   AdvanceEnd();

@@ -1,46 +1,46 @@
-// Long because one class makes every decision of a job.
-//
 // The chief's decisions: what happens in a job, and in which order.
 //
 // Place: events in, actions out; chief_runner.cc is the shell that has the
-// threads, the sockets and the files.
+// threads, the sockets and the files. The methods are in job_state.cc and in
+// the files job_state_*.cc beside it.
 //
-//   STARTING  -> every shard holds the job (start_sequence.h)
-//   READY     -> the first worker told how many samples there are
-//   TRAINING  -> every contribution is acknowledged by every shard
-//   LAST      -> the last checkpoint is committed, and DONE is written
-//   EVALUATING-> the evaluator has its line, or the wait is over
-//   ENDING    -> the workers know and are gone: Shutdown to the ps
-//   SHUTDOWN  -> OVER
+// A phase, and what ends it:
+//   STARTING    every shard holds the job (start_sequence.h)
+//   READY       the first worker said how many samples there are
+//   TRAINING    every contribution is acknowledged by every shard
+//   LAST        the last checkpoint is committed, and DONE is written
+//   EVALUATING  the evaluator has written its line, or the wait is over
+//   ENDING      the workers know of the end and are gone
+//   SHUTDOWN    the ps took Shutdown, or the wait is over
+//   OVER        nothing: it is the last one
 //
-// An SDK job (Options::sdk_job) has no JobSpec and no length:
-// TRAINING ends when every slot is retired, and there is no train.jsonl.
+// An SDK job (Options::sdk_job) has no JobSpec and no length: its TRAINING ends
+// when every slot is retired, and there is no train.jsonl.
 //
 // Invariants
-//   I1. Shards are declared or restored at most once in a life of the chief;
-//       an ACTIVE shard is never declared.
+//   I1. A chief declares or restores the shards at most once; an ACTIVE shard
+//       is never declared.
 //   I2. No generation of a slot is granted to two processes.
 //   I3. Finish is the last action and comes once.
-//   I4. A job ends well only with a committed checkpoint of its last step, and
-//       always once it has that: nothing that is lost later is needed.
+//   I4. A job ends well only with a committed checkpoint of its last step. Once
+//       it has that it always ends well: nothing that is lost later is needed.
 //   I5. No worker hears that the job is done before DONE is written.
-//   I6. A chief after which another one came ends alone: it sends no Shutdown,
-//       and its workers hear no Stop.
+//   I6. A chief that another chief has replaced ends alone: it sends no
+//       Shutdown, and its workers hear no Stop.
 // Threads: compatible.
 // Errors (of the job): see common/base/exit_code.h.
 #ifndef SERVER_CHIEF_JOB_STATE_H_
 #define SERVER_CHIEF_JOB_STATE_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/base/clock.h"
 #include "common/job/contribution_list.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/chief.pb.h"
@@ -48,6 +48,8 @@
 #include "server/chief/checkpoint/checkpoint_schedule.h"
 #include "server/chief/start/start_sequence.h"
 #include "server/chief/state/actions.h"
+#include "server/chief/state/job_options.h"
+#include "server/chief/state/register_check.h"
 #include "server/chief/state/roster.h"
 #include "server/chief/state/shard_tracker.h"
 #include "server/chief/state/train_log.h"
@@ -59,37 +61,11 @@ class JobState {
   // The length of an SDK job until all of its workers are done.
   static constexpr uint64_t kEndless = UINT64_MAX;
 
-  struct Options {
-    // The workers bring the job; of `spec` only checkpoint and limits count.
-    bool sdk_job = false;
-    JobSpec spec;           // resolved
-    std::string spec_text;  // canonical
-    std::string spec_hash;
-    std::vector<std::string> ps_addresses;
-    int worker_count = 1;
-    uint64_t cluster_fingerprint = 0;
-    bool resume = false;
-    bool init_from = false;
-    bool evaluator_expected = false;
-    std::string checkpoint_directory;    // absolute
-    std::string chief_secret;            // the work directory's; empty: none
-    std::vector<TrainLine> train_lines;  // in train.jsonl already
-    std::optional<Manifest> newest;      // committed in an earlier life
-    Clock* clock = Clock::Real();
-    std::function<uint64_t()> random;
-    // How long what may take, in seconds.
-    double start_wait = 180.0;   // for the ps, at the first start
-    double worker_wait = 300.0;  // for any progress at all
-    double torn_wait = 60.0;     // a checkpoint, for a dead worker's successor
-    double hold_wait = 10.0;     // a checkpoint, for workers to hold
-    double end_wait = 10.0;      // for workers to hear of the end and leave
-    double fail_wait = 2.0;      // likewise, after an error
-    double shutdown_wait = 5.0;  // for the ps to take Shutdown
-  };
+  using Options = JobOptions;
 
   explicit JobState(Options options);
 
-  // What the events so far ask for, in order.
+  // Returns and forgets what the events so far ask for, in order.
   std::vector<Action> TakeActions();
 
   void Start();
@@ -102,7 +78,7 @@ class JobState {
   void OnDeclared(int shard, const absl::StatusOr<DeclareReply>& reply);
   void OnAssigned(int shard, const absl::Status& status);
   void OnSlotsSet(int shard, const absl::Status& status);
-  // Of the Snapshot call that named `directory`.
+  // `directory` is the one that the answered Snapshot call named.
   void OnFrozen(int shard, const std::string& directory,
                 const SnapshotReply& reply);
   void OnWritten(int shard, const std::string& directory,
@@ -150,82 +126,84 @@ class JobState {
   void TickStart();
   void TickRunning();
   void WatchProgress();
-  // Says which worker or shard keeps the others waiting.
+  // Logs which worker or shard keeps the others waiting.
   void WatchEach();
 
-  absl::Status CheckRegister(const RegisterRequest& request);
-  absl::Status CheckBrought(const RegisterRequest& request,
-                            const std::string& who);
-  // To worker 0 of such a job, which is to assign the initial values first.
+  // The answer to worker 0 of an SDK job that is to assign the initial values
+  // first; nullopt for everybody else.
   std::optional<RegisterReply> AskForValues(const RegisterRequest& request);
   TrainLog::Options TrainLogOptions() const;
   absl::Status EnterTraining(uint64_t sample_count);
-  // The contributions of the job and of its steps.
+  // Computes how many contributions and steps the job has.
   absl::Status ReadLength(uint64_t sample_count);
   Grant MakeGrant(int slot) const;
-  // `heard`: the reports were taken before, of `progress` only its error
-  // counts.
+  // `repeated` of the first reports were counted before. With `heard` all of
+  // the message was, and only its error counts.
   absl::Status TakeReports(int slot, const Progress& progress, int repeated,
                            bool heard);
-  // Acknowledges `progress`; true when its reports were taken before.
+  // Acknowledges `progress`. Returns true if its reports were taken before.
   bool Hear(uint64_t stream, const Progress& progress);
-  // The Hold, Release or Stop that a stream must hear when it opens.
+  // Sends the Hold, Release or Stop that a stream must hear when it opens.
   void Greet(uint64_t stream);
   void Broadcast(const Command& command);
 
   void BeginCheckpoint();
-  // Tells the workers what the checkpoint under way wants of them.
+  // Reads fresh marks after a hold. Returns false if they ended the stop.
+  bool CheckMarks();
+  // Tells the workers to hold or to go on, as the checkpoint under way wants.
   void HoldOrRelease();
   // The step at which a checkpoint is due, if one is.
   std::optional<uint64_t> DueCheckpoint();
   bool WaitsForTornWorker();
-  // The first slot whose worker is away and left a contribution on a part of
-  // the blocks.
+  // The first slot whose worker is away and left a contribution torn.
   std::optional<int> TornAndAway() const;
-  // In a stop: `slot`, whose worker ended inside a contribution, is being given
-  // to a worker that lives, or its own may yet come. False when nobody is left
-  // to ask.
+  // In a stop: asks a worker that lives to take `slot`, whose worker ended
+  // inside a contribution. Returns true while that worker, one that was asked
+  // before, or the slot's own may yet come, and false if nobody is left to ask.
   bool AskToTake(int slot);
-  // "; worker 1 (host) ended inside contribution 7", where somebody did.
+  // "; worker 1 (host) ended inside contribution 7 ...", or "" if none did.
   std::string DescribeTorn() const;
-  // A worker that has work left is not connected.
+  // True if a worker that has work left is not connected.
   bool SomebodyIsAway() const;
-  // Sync: no version is to come before somebody joins.
+  // Sync: true if no version can come before somebody joins.
   bool StandsStill() const;
-  // A checkpoint is under way that lets nobody work until it is frozen.
+  // True while a checkpoint lets nobody work until it is frozen.
   bool KeepsWorkersWaiting();
-  // How long a hold waits for workers, in seconds.
+  // Returns how long a hold waits for workers, in seconds.
   double HoldWait() const;
-  // Sync: leaves a checkpoint whose version is not to come, or not in time.
+  // Sync: gives up a checkpoint whose version will not come, or not in time.
   void DropHopelessVersion();
   void OnPassed();
   void OnOutcome(const CheckpointCycle::Outcome& outcome);
-  // The last checkpoint, or that of a stop, failed with `status`.
+  // Plans another try after a checkpoint that the job needs failed.
   void RetryNeeded(const absl::Status& status);
-  // Says what a checkpoint has waited for a while.
+  // Logs what a slow checkpoint waits for.
   void SaySlowCheckpoint();
   void OnTorn();
   absl::Status CommitCycle();
-  // The last one, or the one before a stop, is there.
+  // Goes on to the end: the last checkpoint, or that of a stop, is committed.
   void FinishCheckpoints();
 
-  // Ends the job: workers first.
   // Writes the lines of train.jsonl up to `step`.
   void LogEnd(uint64_t step);
-  // The same for the last step, once every worker's reports are here.
+  // Does the same for the last step, once every worker's reports are here.
   void LogLast();
   void WriteTheDone();
   bool WaitsForEvaluator() const {
     return options_.evaluator_expected && options_.spec.has_evaluation();
   }
+  // Ends the job with `status`: the workers first, then the ps.
   void End(absl::Status status, bool shutdown_ps);
+  // Ends the job with an error, unless I4 or I6 says otherwise.
   void Fail(const absl::Status& status);
-  // To a worker that comes when the job is over, or is for it.
+  // The answer to a worker that comes when the job is over, or when that
+  // worker's part of it is.
   absl::StatusOr<RegisterReply> AnswerLate(const RegisterRequest& request,
                                            const absl::Status& end);
-  // Every worker heard of the end and left, or need not be waited for.
+  // True if every worker heard of the end and left, or need not be waited for.
   bool WorkersAreGone() const;
-  // I6. A shard refused this chief, or is no longer in its history.
+  // I6: ends this chief alone, since a shard refused it or is no longer in its
+  // history.
   void GiveWay(const absl::Status& why);
   absl::Status Superseded() const;
 
@@ -239,21 +217,22 @@ class JobState {
   uint64_t ContributionsPerStep(int slot) const;
   // Contributions of `slot` in this history.
   uint64_t CountOfSlot(int slot) const;
-  // Of an SDK job.
-  void AdvanceBrought();
+  // AdvanceProgress of an SDK job.
+  void AdvanceSdkProgress();
+  // SDK job: what `slot` pushed in earlier histories.
   uint64_t PushesBefore(int slot) const;
-  // `slot` has nothing more to do.
+  // True if `slot` has nothing more to do.
   bool Done(int slot) const;
   bool Complete() const {
     return step_ == step_count_ && (step_count_ > 0 || options_.sdk_job);
   }
-  // The last checkpoint is committed.
+  // True if the last checkpoint is committed.
   bool Finished() const {
     return phase_ >= Phase::kLast && Complete() &&
            checkpoint_step_ == step_count_;
   }
   double SecondsSince(int64_t then_ns) const;
-  // True every `period_s` seconds per `what`.
+  // Returns true once in `period_s` seconds for each `what`.
   bool TimeToSay(const std::string& what, double period_s);
   void Say(std::string text, bool warning = false);
 
@@ -266,15 +245,13 @@ class JobState {
 
   ShardTracker tracker_;
   StartSequence start_;
+  RegisterCheck register_check_;
   Roster roster_;
   CheckpointCycle cycle_;
   std::optional<CheckpointSchedule> schedule_;
   std::optional<TrainLog> train_log_;
 
-  // Of the job; from the first worker or the shards.
-  std::optional<Declaration> sdk_declaration_;
-  google::protobuf::RepeatedPtrField<Variable> variables_;
-  uint64_t sample_count_ = 0;
+  // The job's length; from the first worker or the shards.
   uint64_t total_ = 0;  // contributions
   uint32_t per_step_ = 0;
   ContributionList list_;
@@ -283,11 +260,11 @@ class JobState {
   uint64_t step_ = 0;
   uint64_t step_count_ = 0;
   uint64_t contributions_done_ = 0;
-  int64_t progress_ns_ = 0;  // of the last progress
+  int64_t progress_ns_ = 0;  // when there was progress last
   int64_t moved_ns_ = 0;     // when a worker last told of more bytes
   int64_t reached_ns_ = 0;   // when a contribution was last acknowledged
-  std::vector<std::pair<uint64_t, int64_t>>
-      seen_;  // contribution, since; by slot
+  // By slot: the contribution that it is at, and since when.
+  std::vector<std::pair<uint64_t, int64_t>> seen_;
   uint32_t bad_count_ = 0;
 
   // A slot round under way.

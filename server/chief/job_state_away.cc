@@ -1,21 +1,23 @@
-// JobState while a worker is away: what is saved without it.
+// JobState while a worker is away: who waits for it, and what is saved without
+// it.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/plant.h"
 #include "server/chief/job_state.h"
 
 namespace weir {
 namespace {
 
-// A version that was to come and does not is given up after this.
+// A version that does not come is given up after this.
 constexpr double kVersionWaitSeconds = 5.0;
 // Workers that wait for the absent one's contribution never hold; the others
 // do soon.
 constexpr double kAwayHoldSeconds = 1.0;
 constexpr double kSayFreezeSeconds = 60.0;
 constexpr double kSaySilentSeconds = 10.0;
-// For a worker that ended to come again, and for one that was granted its slot
+// For a worker that ended to come again, and for one that has just got its slot
 // to open its stream.
 constexpr double kTakeAfterSeconds = 3.0;
 // For a worker that was asked to take another one's slot: the contribution in
@@ -49,11 +51,12 @@ std::optional<int> JobState::TornAndAway() const {
 
 std::string JobState::DescribeTorn() const {
   const std::optional<int> slot = TornAndAway();
-  return slot.has_value() ? absl::StrCat("; ", WorkerName(*slot),
-                                         " ended inside contribution ",
-                                         tracker_.NextSequenceMin(*slot),
-                                         ", which a part of the blocks lack")
-                          : "";
+  if (!slot.has_value()) {
+    return "";
+  }
+  return absl::StrCat("; ", WorkerName(*slot), " ended inside contribution ",
+                      tracker_.NextSequenceMin(*slot),
+                      ", which a part of the blocks lack");
 }
 
 bool JobState::StandsStill() const {
@@ -62,9 +65,47 @@ bool JobState::StandsStill() const {
 }
 
 double JobState::HoldWait() const {
-  return sync() && SomebodyIsAway()
-             ? std::min(kAwayHoldSeconds, options_.hold_wait)
-             : options_.hold_wait;
+  if (sync() && SomebodyIsAway()) {
+    return std::min(kAwayHoldSeconds, options_.hold_wait);
+  }
+  return options_.hold_wait;
+}
+
+void JobState::WatchProgress() {
+  std::vector<std::string> missing;
+  for (int w = 0; w < roster_.count(); ++w) {
+    const Roster::Worker& worker = roster_.worker(w);
+    if (worker.connected() || Done(w)) {
+      continue;
+    }
+    missing.push_back(WorkerName(w));
+    const double waited = SecondsSince(worker.absent_since_ns);
+    if (TimeToSay(absl::StrCat("worker ", w), 10.0) && waited >= 10.0) {
+      Say(absl::StrCat("waiting for ", WorkerName(w), ", ",
+                       static_cast<int>(waited), " s"));
+    }
+  }
+  if (KeepsWorkersWaiting()) {
+    // Workers that stand still because they were told to are not stuck.
+    progress_ns_ = now_ns_;
+  }
+  // Bytes count as progress on a slow link, but not while a worker is missing:
+  // those who wait for it may send theirs again and again.
+  int64_t begin_ns = progress_ns_;
+  std::string waiting;
+  const char* unit = sync() ? "step " : "contribution ";
+  if (missing.empty()) {
+    begin_ns = std::max(progress_ns_, moved_ns_);
+  } else {
+    waiting = absl::StrCat(": waiting for ", absl::StrJoin(missing, ", "));
+  }
+  // A program of the SDK may do other things between its pushes.
+  if (phase_ <= Phase::kTraining && (!options_.sdk_job || !missing.empty()) &&
+      SecondsSince(begin_ns) > options_.worker_wait) {
+    Fail(absl::UnavailableError(
+        absl::StrCat("no progress for ", static_cast<int>(options_.worker_wait),
+                     " s at ", unit, step_, waiting)));
+  }
 }
 
 void JobState::WatchEach() {
@@ -82,7 +123,8 @@ void JobState::WatchEach() {
   for (int w = 0; w < roster_.count(); ++w) {
     const Roster::Worker& worker = roster_.worker(w);
     auto& [sequence, since_ns] = seen_[static_cast<size_t>(w)];
-    // In sync the others wait for whoever is behind.
+    // In sync only the worker that is behind is worth a line: the others wait
+    // for it.
     const uint64_t done =
         start_.declaration().base_version() +
         worker.next_sequence / std::max(ContributionsPerStep(w), uint64_t{1});
@@ -135,7 +177,7 @@ void JobState::DropHopelessVersion() {
                         SecondsSince(cycle_.begun_ns()) > kVersionWaitSeconds;
   if (stop || hopeless) {
     cycle_.Abandon(&actions_);
-    cycle_.TakeOutcome();
+    cycle_.TakeOutcome();  // it says nothing new, and the next try begins now
   }
 }
 
@@ -153,6 +195,8 @@ bool JobState::AskToTake(int slot) {
   }
   for (int w = 0; w < roster_.count(); ++w) {
     const Roster::Worker& worker = roster_.worker(w);
+    // Each is asked once, and few of them: one that was asked and did not take
+    // the slot may be stuck itself.
     if (!worker.connected() || worker.told ||
         asked_to_take_.size() >= kTakesMax ||
         !asked_to_take_.insert(worker.stream).second) {
@@ -173,9 +217,9 @@ bool JobState::AskToTake(int slot) {
 // A shard was past the version. In a stop the next try begins at once, since
 // the workers hold. When the same version is refused again, some blocks have
 // left it and others wait for a contribution whose worker ended while it was
-// sent. A worker that lives is asked for it. Without one the others are brought
-// to where those blocks are, whose optimizer's state at that version is gone,
-// without what is missing.
+// sent. A worker that lives is asked to finish it. Without one the slot is
+// retired, so that the blocks that are behind publish the next version without
+// that contribution: the state of those that are ahead cannot go back.
 void JobState::OnPassed() {
   schedule_->OnPassed();
   if (StandsStill()) {

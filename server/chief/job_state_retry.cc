@@ -1,5 +1,5 @@
-// The part of JobState that waits for a disk: a checkpoint that fails where one
-// is needed, and one that is slow.
+// The part of JobState that waits for a disk: a checkpoint that failed and is
+// needed, and one that is slow.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -9,23 +9,25 @@
 namespace weir {
 namespace {
 
-// After the first failure. It doubles after each, up to the second.
+// The wait after the first failure. It doubles after each, up to kRetryMaxNs.
 constexpr int64_t kRetryNs = 1'000'000'000;
 constexpr int64_t kRetryMaxNs = 10'000'000'000;
-// How often a slow checkpoint is talked of, in seconds.
+// A line about a slow checkpoint comes this often, in seconds.
 constexpr double kSaySlow = 10.0;
 
 }  // namespace
 
-// All that was trained hangs on it, and healthy shards hold that: a full disk
-// or a share that is away can be mended, and the job waits for it.
+// What was trained is in the memory of healthy shards and nowhere else. A full
+// disk or a share that is away can be mended, and the job waits for that.
 void JobState::RetryNeeded(const absl::Status& status) {
+  // No later try would be let in either.
   const bool refused = status.code() == absl::StatusCode::kPermissionDenied ||
                        status.code() == absl::StatusCode::kUnauthenticated;
   if (refused || (Planted("checkpoint.last_gives_up") && tries_failed_ >= 3)) {
     Fail(status);
     return;
   }
+  // The shift is bounded, since the number of failures is not.
   const int64_t wait_ns =
       std::min(kRetryNs << std::min(tries_failed_ - 1, 10), kRetryMaxNs);
   retry_ns_ = now_ns_ + wait_ns;

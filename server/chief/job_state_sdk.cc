@@ -1,60 +1,10 @@
 // JobState of jobs that their workers bring: programs of the SDK.
+// See "Jobs that their workers bring" in docs/design_notes.md.
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
-#include "proto/wire/declaration_io.h"
 #include "server/chief/job_state.h"
 
 namespace weir {
-
-absl::Status JobState::CheckBrought(const RegisterRequest& request,
-                                    const std::string& who) {
-  const Declaration& declaration = request.declaration();
-  if (declaration.shard_count() != options_.ps_addresses.size() ||
-      declaration.slot_count() != static_cast<uint32_t>(roster_.count())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, " names ", declaration.shard_count(), " ps and ",
-                     declaration.slot_count(), " workers, the chief ",
-                     options_.ps_addresses.size(), " and ", roster_.count(),
-                     "; compare TF_CONFIG of both tasks"));
-  }
-  if (declaration.job().empty() ||
-      declaration.variable_size() + declaration.table_size() == 0 ||
-      declaration.group_size() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        who, " declares job '", declaration.job(), "' with ",
-        declaration.variable_size(), " tensors, ", declaration.table_size(),
-        " tables and ", declaration.group_size(),
-        " groups; a job has a tensor or a table, and a group"));
-  }
-  const Update& update = declaration.update();
-  if (update.has_sync() &&
-      update.sync().contributions() != declaration.slot_count()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        who, ": a sync step has one push of every worker, not ",
-        update.sync().contributions(), " of ", declaration.slot_count()));
-  }
-  const Declaration* held = nullptr;
-  if (phase_ >= Phase::kReady) {
-    held = &start_.declaration();
-  } else if (sdk_declaration_.has_value()) {
-    held = &*sdk_declaration_;
-  } else {
-    sdk_declaration_ = declaration;
-    return absl::OkStatus();
-  }
-  if (held->job() != declaration.job()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(who, " declares job '", declaration.job(),
-                     "', the chief runs '", held->job(), "'"));
-  }
-  const std::string difference = FirstDeclarationDifference(*held, declaration);
-  if (!difference.empty()) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        who, ": ", difference, "; every worker must declare the same"));
-  }
-  return absl::OkStatus();
-}
 
 std::optional<RegisterReply> JobState::AskForValues(
     const RegisterRequest& request) {
@@ -62,6 +12,8 @@ std::optional<RegisterReply> JobState::AskForValues(
       start_.state() != StartSequence::State::kAssigning) {
     return std::nullopt;
   }
+  // The chief may have been restarted while worker 0 assigned, and then has
+  // declared again: values count only for the history that they were sent to.
   if (request.assigned_history() == start_.declaration().history()) {
     start_.OnValuesAssigned();
     Advance();
@@ -79,14 +31,15 @@ uint64_t JobState::PushesBefore(int slot) const {
              : 0;
 }
 
-void JobState::AdvanceBrought() {
+void JobState::AdvanceSdkProgress() {
   uint64_t done = 0;
-  uint64_t slowest = UINT64_MAX;  // of those that go on
+  uint64_t slowest = UINT64_MAX;  // over the workers that go on
   uint64_t fastest = 0;
   for (int w = 0; w < roster_.count(); ++w) {
     Roster::Worker* const worker = roster_.mutable_worker(w);
     worker->next_sequence =
         std::max(worker->next_sequence, tracker_.NextSequenceMin(w));
+    // Only the shards know: a program retires its slot there by itself.
     if (tracker_.Retired(w, worker->generation)) {
       worker->retired = true;
     }
@@ -101,9 +54,13 @@ void JobState::AdvanceBrought() {
     progress_ns_ = reached_ns_ = now_ns_;
   }
   const bool all_done = slowest == UINT64_MAX;
-  step_ = start_.declaration().base_version() + (!sync()    ? done
-                                                 : all_done ? fastest
-                                                            : slowest);
+  uint64_t steps = done;
+  if (sync()) {
+    // Retired slots are passed over, so the slowest of the others decides;
+    // without others the last step is the one that the fastest got to.
+    steps = all_done ? fastest : slowest;
+  }
+  step_ = start_.declaration().base_version() + steps;
   step_count_ = all_done ? step_ : kEndless;
 }
 
