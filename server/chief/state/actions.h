@@ -19,14 +19,15 @@ namespace weir {
 
 struct HelloCall {};
 struct StatusCall {};
-// Sets the values of --init_from.
+// Assigns the values of --init_from to the shard.
 struct AssignCall {
   Declaration declaration;
   Sender sender;
 };
 
-// Everything but HelloCall is repeated by the shell after UNAVAILABLE and
-// DEADLINE_EXCEEDED, until limits.lost_after.
+// The shell repeats every call after UNAVAILABLE and DEADLINE_EXCEEDED until
+// limits.lost_after is over, except HelloCall, Snapshot and Shutdown
+// (shard_caller.h).
 struct ShardCall {
   int shard = 0;
   std::variant<HelloCall, StatusCall, DeclareRequest, RestoreRequest,
@@ -34,47 +35,51 @@ struct ShardCall {
       request;
 };
 
-// To the worker on heartbeat stream `stream`.
+// Sends `command` to the worker on heartbeat stream `stream`.
 struct SendCommand {
   uint64_t stream = 0;
   Command command;
 };
 
+// Ends heartbeat stream `stream` with `status`.
 struct EndStream {
   uint64_t stream = 0;
   absl::Status status;
 };
 
-// Looks for the newest checkpoint; answer: OnCheckpointFound.
+// Looks for the newest checkpoint. Answered by OnCheckpointFound.
 struct FindCheckpoint {
   bool verify = false;  // read every file; obey --allow_older
 };
 
-// Makes a directory for a checkpoint of `step`; answer: OnPrepared, its name.
+// Makes a directory for a checkpoint of `step`. Answered by OnPrepared with its
+// name.
 struct PrepareCheckpoint {
   uint64_t step = 0;
 };
 
-// Checks the shard files and writes the manifest; answer: OnCommitted.
+// Checks the shard files and writes the manifest. Answered by OnCommitted.
 struct CommitCheckpoint {
   Manifest manifest;
 };
 
-// Empties a checkpoint that will not be committed. No answer.
+// Empties a checkpoint that will not be committed. There is no answer.
 struct DiscardCheckpoint {
   std::string name;
 };
 
-// Cuts train.jsonl after `step`. No answer.
+// Cuts train.jsonl after `step`. There is no answer.
 struct CutTrainLog {
   uint64_t step = 0;
 };
 
+// Appends a line to train.jsonl. There is no answer.
 struct AppendTrainLog {
   std::string line;
 };
 
-// Writes DIR/DONE; when `wait`, watches for the evaluator: OnEvaluated.
+// Writes DONE into the work directory. Answered by OnDoneWritten, and with
+// `wait` by OnEvaluated once the evaluator has written its line.
 struct WriteDone {
   std::string checkpoint;
   bool wait = false;

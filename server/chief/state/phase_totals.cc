@@ -25,6 +25,8 @@ void PhaseTotals::Add(const Phases& phases) {
   sum_.set_pull_wait_ns(sum_.pull_wait_ns() + phases.pull_wait_ns());
   sum_.set_push_wait_ns(sum_.push_wait_ns() + phases.push_wait_ns());
   sum_.set_compute_ns(sum_.compute_ns() + phases.compute_ns());
+  // The share of a GPU counts the workers on GPUs alone: a worker without one
+  // would only dilute it.
   if (!phases.on_gpu()) {
     return;
   }
@@ -36,6 +38,8 @@ void PhaseTotals::Add(const Phases& phases) {
       std::max(sum_.device_bytes_reserved(), phases.device_bytes_reserved()));
   sum_.set_device_bytes_total(
       std::max(sum_.device_bytes_total(), phases.device_bytes_total()));
+  // Most heartbeats carry no reading, since NVML has a new one once a second.
+  // Both zero: no reading, or an idle device without a power sensor.
   if (phases.nvml_gpu_percent() > 0.0 || phases.nvml_watts() > 0.0) {
     ++readings_;
     sum_.set_nvml_gpu_percent(sum_.nvml_gpu_percent() +

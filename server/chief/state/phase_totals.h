@@ -1,4 +1,4 @@
-// Where the workers' time went, summed: "phases" of a line of train.jsonl.
+// Sums where the workers' time went: the field "phases" of train.jsonl.
 //
 //   {"contributions":640,"step_seconds":4.1,"data_wait_seconds":0.01,
 //    "pull_wait_seconds":0.2,"compute_seconds":3.8,"push_wait_seconds":0.05,
@@ -7,13 +7,14 @@
 //    "nvml_gpu_percent":91,"nvml_watts":412}
 //
 // Terms
-//   seconds            over all workers and contributions, since this chief
+//   *_seconds          over all workers and contributions since this chief
 //                      began (Phases in proto/chief.proto).
-//   gpu_busy_share     compute by step of the workers on a GPU.
+//   gpu_busy_share     seconds of compute divided by seconds of step, over the
+//                      workers on a GPU.
 //   device_bytes_*     the largest that any worker reported.
-//   nvml_*             means over the workers' readings, one a second or so.
+//   nvml_*             means over the workers' readings, about one a second.
 //
-// From gpu_busy_share on each is there when it is known.
+// From gpu_busy_share on, a field is left out while its value is not known.
 // Threads: compatible.
 #ifndef SERVER_CHIEF_STATE_PHASE_TOTALS_H_
 #define SERVER_CHIEF_STATE_PHASE_TOTALS_H_
@@ -29,7 +30,7 @@ class PhaseTotals {
  public:
   void Add(const Phases& phases);
 
-  // The object above; "" before the first contribution.
+  // Returns the object above, or "" before the first contribution.
   std::string Json() const;
 
  private:

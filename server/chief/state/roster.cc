@@ -31,15 +31,19 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
                                       int64_t now_ns, uint64_t* ended) {
   *ended = 0;
   Worker& worker = workers_[request.rank()];
+  // I3, for processes that this chief saw itself.
   if (worker.replaced.contains(request.process())) {
     return Replaced(request.rank(), worker.host);
   }
   if (worker.process == request.process()) {
+    // It polls for its grant, or lost its stream and asks again (I2).
     return worker.state == Worker::State::kGranted;
   }
   if (worker.process == 0 && same_history && worker.generation > 0 &&
       request.held_generation() == worker.generation) {
-    // We were restarted and it goes on.
+    // This chief was restarted and the worker goes on. The shards know its
+    // generation, so there was a round (I2), and its contribution in flight
+    // stays good. What the marks count was reported to the chief before.
     worker.process = request.process();
     worker.host = request.host();
     worker.state = Worker::State::kGranted;
@@ -50,7 +54,8 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
   if (same_history && request.held_generation() != 0 &&
       request.held_generation() < worker.generation &&
       !Planted("roster.replaced_comes_back")) {
-    // Replaced before we were restarted: the generation tells.
+    // I3: it was replaced before this chief was started. Only the generation
+    // that the shards know still tells.
     worker.replaced.insert(request.process());
     return Replaced(request.rank(), worker.host);
   }
@@ -59,12 +64,14 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
     *ended = worker.stream;
     Disconnect(&worker, now_ns);
   }
+  // I1: one more than any generation that this chief granted or that a shard
+  // has seen, for this process alone.
   worker.process = request.process();
   worker.host = request.host();
   worker.told = false;
   worker.message_number = 0;
   ++worker.generation;
-  worker.retired = false;
+  worker.retired = false;  // only a new generation brings a slot back
   worker.state = Worker::State::kWanted;
   dirty_ = true;
   return false;
@@ -78,6 +85,8 @@ void Roster::SetRetired(int slot, bool retired) {
 }
 
 std::vector<SetSlotsRequest::Slot> Roster::BeginRound() {
+  // A process that registers from here on waits for the next round: this one's
+  // SetSlots does not carry its generation (I2).
   dirty_ = false;
   in_round_ = true;
   std::vector<SetSlotsRequest::Slot> slots;
@@ -102,16 +111,19 @@ uint64_t Roster::EndRound(const std::function<uint64_t(int)>& next_sequence,
   for (int w = 0; w < count(); ++w) {
     Worker& worker = workers_[w];
     if (worker.state != Worker::State::kInRound) {
-      continue;
+      continue;  // kWanted: replaced again during the round
     }
     worker.state = Worker::State::kGranted;
     worker.granted_sequence = next_sequence(w);
     worker.next_sequence =
         std::max(worker.next_sequence, worker.granted_sequence);
+    // The process before did these and can report no more: its generation is
+    // fenced off.
     if (worker.reported < worker.granted_sequence) {
       unreported += worker.granted_sequence - worker.reported;
       worker.reported = worker.granted_sequence;
     }
+    // The wait for its stream begins with the grant.
     worker.absent_since_ns = now_ns;
     worker.out_of_work = false;
   }
@@ -133,7 +145,8 @@ absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
   if (worker.state != Worker::State::kGranted ||
       progress.generation() != worker.generation) {
     if (worker.process == 0) {
-      // We were restarted and do not know it yet.
+      // This chief was restarted and does not know the worker yet: the worker
+      // must not take that for a replacement, which would end it.
       return absl::UnavailableError(absl::StrCat(
           "worker ", progress.slot(), " has no grant of this chief: register"));
     }
@@ -144,13 +157,19 @@ absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
     *ended = worker.stream;
     worker.stream = stream;
   }
-  worker.heard_before_ns = *fresh ? now_ns : worker.heard_ns;
+  if (*fresh) {
+    worker.heard_before_ns = now_ns;  // its reports may be of any time
+  } else {
+    worker.heard_before_ns = worker.heard_ns;
+  }
   worker.heard_ns = now_ns;
   worker.holding = progress.holding();
   worker.out_of_work = progress.out_of_work();
   worker.told = worker.told || progress.ending();
   worker.next_sequence =
       std::max(worker.next_sequence, progress.next_sequence());
+  // Reports are of the newest contributions, in order: of those that are not
+  // counted as reported yet, as many as there are from the back.
   const auto reports = static_cast<int64_t>(progress.report_size());
   const auto missing = static_cast<int64_t>(progress.next_sequence()) -
                        static_cast<int64_t>(worker.reported);
@@ -162,6 +181,7 @@ absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
 
 void Roster::Disconnect(Worker* worker, int64_t now_ns) {
   worker->stream = 0;
+  // A hold ends for a worker with the stream on which it came.
   worker->holding = false;
   worker->absent_since_ns = now_ns;
 }

@@ -1,20 +1,20 @@
-// Who is worker 0, 1, ...: registrations, generations, heartbeats.
+// Who has which slot: registrations, generations, heartbeats.
 //
 // Place: inside JobState, which sends SetSlots when a round is due and answers
 // Register from here.
 //
 // Terms
-//   round   SetSlots on every shard, then a Hello to each: after it, older
-//           generations are fenced and the marks are final for them.
-//   stream  one Heartbeat call; a newer one of the same grant replaces it.
+//   round   SetSlots on every shard, then a Hello to each. After it, older
+//           generations are fenced off, so their marks are final.
+//   stream  one Heartbeat call. A newer one of the same grant replaces it.
 //
 // Invariants
-//   I1. A generation of a slot is granted to one process only, and each grant's
-//       is larger than any that a shard has seen.
+//   I1. A generation of a slot is granted to one process only, and that of a
+//       new grant is larger than any that a shard has seen.
 //   I2. A grant is answered only after a round that carried its generation.
-//   I3. A process that was replaced never gets a grant again, also not from a
-//       chief that was restarted: what it holds is older than what the shards
-//       know.
+//   I3. A process that was replaced never gets a grant again. A chief that was
+//       restarted keeps this too: the generation that such a process holds is
+//       older than the one that the shards know.
 // Threads: compatible.
 // Errors: PERMISSION_DENIED  a newer process has the slot.
 #ifndef SERVER_CHIEF_STATE_ROSTER_H_
@@ -43,20 +43,20 @@ class Roster {
     uint32_t generation = 0;  // largest known
     uint64_t stream = 0;      // 0: not connected
     int64_t heard_ns = 0;
-    int64_t heard_before_ns = 0;  // the heartbeat before
+    int64_t heard_before_ns = 0;  // of the heartbeat before the newest
     int64_t absent_since_ns = 0;
-    uint64_t granted_sequence = 0;  // of the grant
-    uint64_t next_sequence = 0;     // acknowledged on every shard below it
-    uint64_t reported =
-        0;  // contributions that had their ContributionReport, or never will
+    uint64_t granted_sequence = 0;  // where its grant begins
+    uint64_t next_sequence = 0;     // below it all is acknowledged everywhere
+    // Contributions that had their ContributionReport, or never will.
+    uint64_t reported = 0;
     bool holding = false;
     bool out_of_work = false;
     bool retired = false;
     bool asked = false;  // it registered, even before there was a grant
     bool told = false;   // it knows that it ends
     uint64_t message_number = 0;  // of its newest reports
-    uint64_t bytes_moved = 0;     // most that any process told
-    std::set<uint64_t> replaced;  // processes
+    uint64_t bytes_moved = 0;     // the most that any of its processes told
+    std::set<uint64_t> replaced;  // processes that had the slot before
 
     bool connected() const { return stream != 0; }
   };
@@ -67,12 +67,13 @@ class Roster {
   const Worker& worker(int slot) const { return workers_[slot]; }
   Worker* mutable_worker(int slot) { return &workers_[slot]; }
 
-  // At the start: the largest generation that the shards have seen.
+  // Sets the largest generation that the shards have seen. Call at the start.
   void SetGeneration(int slot, uint32_t generation);
 
-  // True: granted, answer it. False: a round must come first. `ended` gets the
-  // stream of the process that this one replaces, or 0. `same_history`: the
-  // request's held grant is of our history.
+  // Returns true if the slot is granted, and false if a round must come first.
+  // `ended` gets the stream of the process that this one replaces, or 0.
+  // `same_history` says whether the grant that the process holds is of the
+  // history that the shards have. REQUIRES: the rank is one of the job's.
   absl::StatusOr<bool> Register(const RegisterRequest& request,
                                 bool same_history, uint64_t next_sequence,
                                 int64_t now_ns, uint64_t* ended);
@@ -81,17 +82,19 @@ class Roster {
   void SetRetired(int slot, bool retired);
   bool NeedsRound() const { return dirty_ && !in_round_; }
   bool in_round() const { return in_round_; }
-  // The slots of SetSlots, all of them.
+  // Begins a round; returns all slots, for SetSlots.
   std::vector<SetSlotsRequest::Slot> BeginRound();
-  // Every shard took it. `next_sequence` answers from marks read after it.
-  // Returns the contributions by slot that nobody will report.
+  // Ends the round that every shard took. `next_sequence` gives the smallest
+  // mark of a slot, read after it. Returns how many contributions nobody will
+  // report any more.
   uint64_t EndRound(const std::function<uint64_t(int)>& next_sequence,
                     int64_t now_ns);
 
-  // Checks the grant that a heartbeat speaks for and takes its liveness.
-  // `fresh` becomes true on a stream's first message; `ended` as above;
-  // `repeated` is how many of its first reports are of contributions that count
-  // as reported: a chief that was restarted takes them from the marks.
+  // Checks the grant that a heartbeat names and takes what it says of its
+  // worker. `fresh` becomes true on a stream's first message; `ended` gets the
+  // stream that this one replaces, or 0; `repeated` is how many of the first
+  // reports are of contributions that count as reported. A chief that was
+  // restarted takes those from the marks.
   absl::Status OnProgress(uint64_t stream, const Progress& progress,
                           int64_t now_ns, bool* fresh, uint64_t* ended,
                           int* repeated);
@@ -100,14 +103,14 @@ class Roster {
   // Drops workers that were silent for `lost_after_ns`; returns their streams.
   std::vector<uint64_t> DropSilent(int64_t lost_after_ns, int64_t now_ns);
 
-  // Every connected worker with work holds.
+  // True if every connected worker that has work left holds.
   bool AllHold() const;
   bool AnyConnected() const;
-  // Whoever has or wants a slot of this history knows that it ends.
-  // `retired_knows`: who retired its slot ended by itself.
+  // True if every worker that has or wants a slot of this history knows that
+  // the job ends. With `retired_knows` a worker that retired its slot counts as
+  // one that knows: it ended by itself.
   bool AllTold(bool retired_knows) const;
-  // Whoever has a slot has nothing left to do, and its chief heard it from
-  // there.
+  // True if every worker that has a slot has said that it has no work left.
   bool AllOutOfWork() const;
   std::vector<uint64_t> streams() const;  // of connected workers
 
@@ -115,7 +118,7 @@ class Roster {
   void Disconnect(Worker* worker, int64_t now_ns);
 
   std::vector<Worker> workers_;
-  bool dirty_ = false;
+  bool dirty_ = false;  // the shards do not know of the newest change
   bool in_round_ = false;
 };
 

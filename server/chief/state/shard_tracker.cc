@@ -45,6 +45,8 @@ uint64_t ShardTracker::Asked(int shard, int64_t now_ns) {
 
 void ShardTracker::Answered(int shard, const absl::StatusOr<HelloReply>& reply,
                             int64_t now_ns) {
+  // The shell makes the calls of a shard one after another, so the answers come
+  // in the order of the tickets.
   Shard& s = shards_[shard];
   ++s.answered;
   s.error = reply.status();
@@ -84,12 +86,15 @@ void ShardTracker::Expect(uint64_t history, std::vector<bool> has_blocks,
   for (size_t s = 0; s < shards_.size(); ++s) {
     Shard& shard = shards_[s];
     shard.has_blocks = has_blocks[s];
+    // Declare or Restore may have taken longer than lost_after: its answer
+    // shows that the shard is there.
     shard.heard_ns = now_ns;
     if (shard.incarnation == 0) {
       shard.incarnation = shard.hello.incarnation();
     }
     if (shard.hello.history() != history) {
-      // The last answer is older than the history that was just made.
+      // The last answer is older than the history that was just made, and would
+      // look like a shard that another chief has taken.
       shard.hello.Clear();
       shard.hello.set_incarnation(shard.incarnation);
       shard.hello.set_history(history);
@@ -108,7 +113,8 @@ absl::Status ShardTracker::Check(int64_t now_ns, int64_t reached_ns) const {
   }
   for (int s = 0; s < count(); ++s) {
     const Shard& shard = shards_[s];
-    // A failed call may be our own stall: only silence counts.
+    // A call that failed once may have met a stall of the chief's own: only
+    // silence for a while counts, and only if the workers noticed it, too.
     if (now_ns - std::max(shard.heard_ns, reached_ns) > lost_after_ns_ &&
         !shard.error.ok()) {
       return absl::UnavailableError(absl::StrCat(
@@ -116,6 +122,8 @@ absl::Status ShardTracker::Check(int64_t now_ns, int64_t reached_ns) const {
           (now_ns - shard.heard_ns) / 1'000'000'000, " s (",
           shard.error.message(), "); start the job again with --resume"));
     }
+    // Before the check of the incarnation: after another chief's Restore into a
+    // new process this chief must give way, not end the other one's job.
     if (shard.hello.state() != EMPTY && shard.hello.history() != history_) {
       return absl::PermissionDeniedError(absl::StrCat(
           Name(s), " is at history ", absl::Hex(shard.hello.history()),
@@ -134,6 +142,7 @@ absl::Status ShardTracker::Check(int64_t now_ns, int64_t reached_ns) const {
 
 std::optional<int> ShardTracker::Unreachable(int64_t now_ns) const {
   for (int s = 0; s < count(); ++s) {
+    // Half of the wait, so that nobody is held for a shard about to be lost.
     if (!shards_[s].error.ok() &&
         now_ns - shards_[s].heard_ns > lost_after_ns_ / 2) {
       return s;
@@ -143,6 +152,7 @@ std::optional<int> ShardTracker::Unreachable(int64_t now_ns) const {
 }
 
 uint64_t ShardTracker::NextSequenceMin(int slot) const {
+  // A shard without blocks decides nothing: it has no marks of blocks.
   uint64_t next = UINT64_MAX;
   for (const Shard& shard : shards_) {
     if (shard.has_blocks) {
@@ -150,7 +160,10 @@ uint64_t ShardTracker::NextSequenceMin(int slot) const {
                       FindSlot(shard.hello.slot(), slot).next_sequence_min());
     }
   }
-  return next == UINT64_MAX ? 0 : next;
+  if (next == UINT64_MAX) {
+    return 0;  // no shard has blocks: the job has tables only
+  }
+  return next;
 }
 
 uint32_t ShardTracker::GenerationMax(int slot) const {
@@ -163,6 +176,8 @@ uint32_t ShardTracker::GenerationMax(int slot) const {
 }
 
 bool ShardTracker::Retired(int slot, uint32_t generation) const {
+  // An older generation's retirement says nothing of the process that has the
+  // slot now.
   return std::all_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
     const SlotStatus status = FindSlot(shard.hello.slot(), slot);
     return status.retired() && status.generation() == generation;
@@ -179,6 +194,7 @@ bool ShardTracker::AnyTorn(int slot_count) const {
 }
 
 bool ShardTracker::IsTorn(int slot) const {
+  // Within a shard the smallest and the largest mark differ, or two shards do.
   const uint64_t next = NextSequenceMin(slot);
   return std::any_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
     return shard.has_blocks &&

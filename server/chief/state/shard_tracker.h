@@ -1,10 +1,11 @@
-// What the chief knows of its shards: who answers, since when, with what marks.
+// What the chief knows of its shards: which of them answer, since when, and
+// with which marks.
 //
 // Place: inside JobState, which sends the Hellos that this asks for.
 //
 // Terms
-//   ticket  the number of a Hello to one shard, from 1. An answer is fresh for
-//           a ticket when its Hello was sent at or after it.
+//   ticket  the number of a Hello to one shard, from 1. A shard is fresh for a
+//           ticket once this Hello, or a later one, has a good answer.
 //
 // Threads: compatible.
 // Errors: UNAVAILABLE          a shard has not answered for lost_after.
@@ -32,40 +33,43 @@ class ShardTracker {
   std::string Name(int shard) const;  // "ps 1 (host:port)"
   std::vector<std::string> Names() const;
 
-  // Notes that a Hello was sent; returns its ticket.
+  // Records that a Hello was sent; returns its ticket.
   uint64_t Asked(int shard, int64_t now_ns);
   // Takes the answer to the oldest Hello under way.
   void Answered(int shard, const absl::StatusOr<HelloReply>& reply,
                 int64_t now_ns);
 
-  // True when no Hello is under way and `every_ns` has passed since the last.
+  // True if no Hello is under way and `every_ns` has passed since the last one
+  // was sent.
   bool Due(int shard, int64_t every_ns, int64_t now_ns) const;
   bool Fresh(int shard, uint64_t ticket) const;
-  bool AllAnswered() const;  // each at least once
+  bool AllAnswered() const;  // each shard at least once, without an error
   const HelloReply& hello(int shard) const { return shards_[shard].hello; }
   const absl::Status& last_error(int shard) const {
     return shards_[shard].error;
   }
   std::vector<HelloReply> hellos() const;
 
-  // From now on each shard must stay in this process, in this history.
-  // `has_blocks`: shards without any have no marks.
+  // From now on each shard must stay in its process and in this history.
+  // `has_blocks` says which shards have blocks; marks of the others are not
+  // looked at.
   void Expect(uint64_t history, std::vector<bool> has_blocks, int64_t now_ns);
   void SetIncarnation(int shard, uint64_t incarnation);
-  // OK, or which expected shard is lost. OK before Expect. `reached_ns`: when
-  // the workers last had a contribution acknowledged, which every shard takes
-  // part in; a shard that only we do not reach is not lost.
+  // Returns OK before Expect and while no shard is lost; else an error that
+  // names one. `reached_ns` is when the workers last had a contribution
+  // acknowledged, which every shard takes part in: a shard that only the chief
+  // does not reach is not lost.
   absl::Status Check(int64_t now_ns, int64_t reached_ns) const;
-  // A shard that does not answer us now, if any.
+  // A shard that has not answered the chief for a while, if there is one.
   std::optional<int> Unreachable(int64_t now_ns) const;
 
   // Over all shards, from the newest answers.
   uint64_t NextSequenceMin(int slot) const;
   uint32_t GenerationMax(int slot) const;
-  // Every shard has retired `slot` in this generation.
+  // True if every shard has retired `slot` in this generation.
   bool Retired(int slot, uint32_t generation) const;
-  // The slot's marks differ between blocks or shards: a contribution of it is
-  // applied in part.
+  // True if the slot's marks differ between blocks or shards: a contribution of
+  // it is applied in part.
   bool IsTorn(int slot) const;
   bool AnyTorn(int slot_count) const;
 

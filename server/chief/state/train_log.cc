@@ -30,6 +30,7 @@ TrainLog::TrainLog(Options options)
 void TrainLog::AddContribution(const ContributionReport& report,
                                int64_t now_ns) {
   if (options_.contributions_per_step > 0) {
+    // A repeat from before the restore: its step has its line.
     if (report.contribution() < options_.first_contribution) {
       return;
     }
@@ -37,7 +38,7 @@ void TrainLog::AddContribution(const ContributionReport& report,
         report.contribution() - options_.first_contribution;
     const uint64_t step =
         options_.first_step + element / options_.contributions_per_step;
-    // A repeat is the same number: the first wins.
+    // I2: a repeat has the same index, and emplace keeps the first one.
     if (step >= next_step_) {
       steps_[step].emplace(
           static_cast<uint32_t>(element % options_.contributions_per_step),
@@ -45,6 +46,7 @@ void TrainLog::AddContribution(const ContributionReport& report,
     }
     return;
   }
+  // Async: contributions count in the order in which the chief hears of them.
   AddRows(report.rows());
   ++count_;
   if (report.weight() > 0.0f && !report.bad()) {
@@ -74,14 +76,18 @@ void TrainLog::AddCounts(const Progress& progress) {
       std::max(staleness_max_window_, progress.staleness_max());
   bytes_pushed_ += progress.bytes_pushed();
   bytes_pulled_ += progress.bytes_pulled();
-  residuals_lost_ += progress.residuals_lost() ? 1 : 0;
+  if (progress.residuals_lost()) {
+    ++residuals_lost_;
+  }
   phases_.Add(progress.phases());
 }
 
 void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
+  // Reports of several workers come in any order; "seconds" must not go back.
   now_ns = line_ns_ = std::max(now_ns, line_ns_);
   loss_ = loss;
   const int64_t elapsed_ns = now_ns - rate_begin_ns_;
+  // The first lines of a job have a speed, too, however rough.
   if (elapsed_ns >= kRateWindowNs || (!rate_known_ && elapsed_ns > 0)) {
     examples_per_second_ =
         static_cast<double>(rate_rows_) * 1e9 / static_cast<double>(elapsed_ns);
@@ -96,10 +102,14 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
                       static_cast<double>(staleness_count_);
     staleness_max_ = staleness_max_window_;
   }
+  double learning_rate = 0.0;
+  if (options_.learning_rate) {
+    learning_rate = options_.learning_rate(step - 1);  // updates count from 0
+  }
   const std::string phases = phases_.Json();
   due_.push_back(absl::StrCat(
-      "{\"step\":", step, ",\"loss\":", Number(loss), ",\"learning_rate\":",
-      Number(options_.learning_rate ? options_.learning_rate(step - 1) : 0.0),
+      "{\"step\":", step, ",\"loss\":", Number(loss),
+      ",\"learning_rate\":", Number(learning_rate),
       ",\"examples_per_second\":", Number(examples_per_second_),
       ",\"staleness_mean\":", Number(staleness_mean_),
       ",\"staleness_max\":", staleness_max_, ",\"seconds\":",
@@ -108,7 +118,7 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
       ",\"examples\":", examples_, ",\"bytes_pushed\":", bytes_pushed_,
       ",\"bytes_pulled\":", bytes_pulled_, ",\"residuals_lost\":",
       residuals_lost_, phases.empty() ? "" : ",\"phases\":", phases, "}"));
-  line_step_ = step;
+  line_step_ = step;  // I1: callers add a line only beyond it
   loss_sum_ = weight_sum_ = 0.0;
   staleness_sum_ = staleness_count_ = staleness_max_window_ = 0;
 }
@@ -116,10 +126,16 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
 void TrainLog::SettleSteps(uint64_t step_done, int64_t wait_ns,
                            int64_t now_ns) {
   while (next_step_ < step_done) {
+    // I1: steps are settled one after the other, so a step whose reports are
+    // complete waits for those before it.
     const auto it = steps_.find(next_step_);
-    const size_t reports = it == steps_.end() ? 0 : it->second.size();
+    size_t reports = 0;
+    if (it != steps_.end()) {
+      reports = it->second.size();
+    }
     if (reports < options_.contributions_per_step) {
-      // Reports follow within a heartbeat, unless their worker died.
+      // Reports follow within a heartbeat, unless their worker died. All steps
+      // that are done by now share one wait: it does not add up.
       if (next_step_ >= waiting_until_step_) {
         waiting_since_ns_ = now_ns;
         waiting_until_step_ = step_done;
@@ -132,6 +148,8 @@ void TrainLog::SettleSteps(uint64_t step_done, int64_t wait_ns,
     double weight_sum = 0.0;
     int64_t done_ns = 0;
     if (it != steps_.end()) {
+      // I2: the map is ordered by the index in the step, so the sum has the
+      // same bits whoever reported first.
       for (const auto& [index, report] : it->second) {
         done_ns = std::max(done_ns, report.done_ns);
         AddRows(report.rows);

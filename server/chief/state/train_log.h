@@ -1,7 +1,7 @@
-// What workers report, as one curve: the lines of train.jsonl.
+// Makes one curve of what the workers report: the lines of train.jsonl.
 //
-// Place: inside JobState. The chief alone writes the file, so that its steps
-// rise; TensorBoard drops what goes back.
+// Place: inside JobState. Only the chief writes the file, so that its steps
+// rise: TensorBoard drops a line whose step is smaller than the one before.
 //
 //   {"step":20,"loss":0.51,"learning_rate":0.001,"examples_per_second":9000,
 //    "staleness_mean":0.5,"staleness_max":2,"seconds":1.25,"examples":1280,
@@ -9,19 +9,23 @@
 //    "phases":{"contributions":20, ...}}
 //
 // Terms
-//   step     sync: steps done; else contributions done, those before this
-//            history included.
-//   loss     sync: of the step that ends at `step`, the weighted mean over its
-//            contributions, in their order; else the weighted mean over the
-//            contributions since the last line.
-//   seconds, examples  since training began, over all lives of the job.
-//   examples_per_second, staleness  of the newest second or so: reports come in
-//            bursts, every heartbeat.
-//   bytes    of payloads, all workers, since this chief began.
-//   residuals_lost  workers that took over a slot without the residuals of the
-//            one before (Compression in job_spec.proto), likewise.
-//   phases   where the workers' time went, likewise (PhaseTotals); not there
-//            before a worker has told.
+//   step      sync: steps done; else contributions done, including those before
+//             this history.
+//   loss      sync: the weighted mean over the contributions of the step that
+//             ends at `step`, summed in their order; else the weighted mean
+//             over the contributions since the last line.
+//   seconds, examples
+//             since training began, under all chiefs of the job.
+//   examples_per_second, staleness_*
+//             over the newest second or so, since reports come in bursts, one
+//             burst with each heartbeat.
+//   bytes_*   payloads of all workers since this chief began.
+//   residuals_lost
+//             how many workers took over a slot without the residuals of the
+//             worker before (Compression in job_spec.proto), since this chief
+//             began.
+//   phases    where the workers' time went since this chief began
+//             (PhaseTotals). It is left out before a worker has reported any.
 //
 // Invariants
 //   I1. `step` rises from line to line.
@@ -48,31 +52,34 @@ class TrainLog {
   struct Options {
     uint32_t contributions_per_step = 0;  // 0: not sync
     uint32_t every_steps = 10;
-    uint64_t base_step = 0;  // at which this life of the job begins
-    // Sync: the contributions before `first_step` of the history.
+    uint64_t base_step = 0;  // at which this chief's lines begin
+    // Sync: the history's first step, and the contributions before it.
     uint64_t first_contribution = 0;
     uint64_t first_step = 0;
-    double base_seconds = 0.0;   // of the last line before it
-    uint64_t base_examples = 0;  // likewise
+    double base_seconds = 0.0;   // in the last line before base_step
+    uint64_t base_examples = 0;  // in the same line
     int64_t begin_ns = 0;        // now
-    // Of update number t = 0, 1, ...
+    // The learning rate of update number t = 0, 1, ...
     std::function<double(uint64_t)> learning_rate;
   };
 
   explicit TrainLog(Options options);
 
   void AddContribution(const ContributionReport& report, int64_t now_ns);
-  // `count` contributions are done that nobody will report any more.
+  // Counts contributions that are done and that nobody will report any more.
   void AddUnreported(uint64_t count);
-  // What a heartbeat counts beside its contributions: staleness, bytes, time.
+  // Adds what a heartbeat counts beside its contributions: staleness, bytes,
+  // time.
   void AddCounts(const Progress& progress);
 
-  // The lines that became due. `step_done`: steps (sync) or contributions.
+  // Returns the lines that became due. `step_done` is how many steps are done
+  // by now in sync, else how many contributions.
   std::vector<std::string> Advance(uint64_t step_done, int64_t now_ns);
-  // A line for the last step, unless it has one.
+  // Returns the lines that are still due, and one for the last step if it has
+  // none.
   std::vector<std::string> End(uint64_t step_done, int64_t now_ns);
 
-  // Of the newest line.
+  // What the newest line says.
   double loss() const { return loss_; }
   double examples_per_second() const { return examples_per_second_; }
   double staleness_mean() const { return staleness_mean_; }
@@ -132,12 +139,13 @@ class TrainLog {
   uint64_t examples_ = 0;
 };
 
-// Step and seconds of one line of train.jsonl; nothing when it is not one.
+// What a restarted chief reads of a line of train.jsonl.
 struct TrainLine {
   uint64_t step = 0;
   double seconds = 0.0;
   uint64_t examples = 0;
 };
+// Returns nullopt if `line` is not a whole line of train.jsonl.
 std::optional<TrainLine> ParseTrainLine(const std::string& line);
 
 }  // namespace weir

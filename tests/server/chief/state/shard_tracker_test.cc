@@ -1,0 +1,258 @@
+#include "server/chief/state/shard_tracker.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kLostAfter = 10 * kSecond;
+constexpr uint64_t kHistory = 7;
+
+HelloReply Loaded(uint64_t incarnation, uint64_t history = kHistory) {
+  HelloReply reply;
+  reply.set_incarnation(incarnation);
+  reply.set_state(LOADED);
+  reply.set_history(history);
+  return reply;
+}
+
+void AddMarks(HelloReply* reply, uint32_t slot, uint64_t min, uint64_t max) {
+  SlotStatus* const status = reply->add_slot();
+  status->set_slot(slot);
+  status->set_next_sequence_min(min);
+  status->set_next_sequence_max(max);
+}
+
+absl::Status Refused() { return absl::UnavailableError("refused"); }
+
+// Two shards, host0:1 and host1:1, that have answered at 0.
+struct TwoShards {
+  TwoShards() : tracker({"host0:1", "host1:1"}, kLostAfter) {
+    Answer(0, Loaded(100), 0);
+    Answer(1, Loaded(101), 0);
+  }
+
+  uint64_t Answer(int shard, const absl::StatusOr<HelloReply>& reply,
+                  int64_t now_ns) {
+    const uint64_t ticket = tracker.Asked(shard, now_ns);
+    tracker.Answered(shard, reply, now_ns);
+    return ticket;
+  }
+
+  void Expect(bool second_has_blocks = true) {
+    tracker.Expect(kHistory, {true, second_has_blocks}, 0);
+  }
+
+  ShardTracker tracker;
+};
+
+TEST(ShardTrackerTest, AnAnswerIsFreshForItsTicketAndThoseBefore) {
+  ShardTracker tracker({"host0:1"}, kLostAfter);
+  const uint64_t first = tracker.Asked(0, 0);
+  const uint64_t second = tracker.Asked(0, 0);
+  EXPECT_FALSE(tracker.Fresh(0, first));
+  tracker.Answered(0, Loaded(100), 0);
+  EXPECT_TRUE(tracker.Fresh(0, first));
+  EXPECT_FALSE(tracker.Fresh(0, second));  // the answer to the first one
+  tracker.Answered(0, Refused(), 0);
+  EXPECT_FALSE(tracker.Fresh(0, second));  // an error is no answer
+  const uint64_t third = tracker.Asked(0, 0);
+  tracker.Answered(0, Loaded(100), 0);
+  EXPECT_TRUE(tracker.Fresh(0, third));
+  EXPECT_TRUE(tracker.Fresh(0, second));
+}
+
+TEST(ShardTrackerTest, AHelloIsDueOneAtATimeAndAPeriodApart) {
+  ShardTracker tracker({"host0:1"}, kLostAfter);
+  EXPECT_TRUE(tracker.Due(0, kSecond, 0));
+  tracker.Asked(0, 0);
+  EXPECT_FALSE(tracker.Due(0, kSecond, 5 * kSecond));  // still under way
+  tracker.Answered(0, Refused(), 5 * kSecond);
+  EXPECT_TRUE(tracker.Due(0, kSecond, 5 * kSecond));
+  tracker.Asked(0, 5 * kSecond);
+  tracker.Answered(0, Loaded(100), 5 * kSecond);
+  EXPECT_FALSE(tracker.Due(0, kSecond, 6 * kSecond - 1));
+  EXPECT_TRUE(tracker.Due(0, kSecond, 6 * kSecond));
+}
+
+TEST(ShardTrackerTest, AllAnsweredWhenEachDidOnce) {
+  ShardTracker tracker({"host0:1", "host1:1"}, kLostAfter);
+  tracker.Asked(0, 0);
+  tracker.Answered(0, Loaded(100), 0);
+  tracker.Asked(1, 0);
+  tracker.Answered(1, Refused(), 0);
+  EXPECT_FALSE(tracker.AllAnswered());
+  tracker.Asked(1, 0);
+  tracker.Answered(1, Loaded(101), 0);
+  EXPECT_TRUE(tracker.AllAnswered());
+}
+
+TEST(ShardTrackerTest, NothingIsLostBeforeItIsExpected) {
+  TwoShards shards;
+  shards.Answer(0, Refused(), kSecond);
+  EXPECT_TRUE(shards.tracker.Check(1000 * kSecond, 0).ok());
+}
+
+TEST(ShardTrackerTest, OnlySilenceForLostAfterLosesAShard) {
+  TwoShards shards;
+  shards.Expect();
+  shards.Answer(1, Refused(), kSecond);
+  EXPECT_TRUE(shards.tracker.Check(kLostAfter, 0).ok());
+  const absl::Status lost = shards.tracker.Check(kLostAfter + 1, 0);
+  EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(lost.message()),
+              HasSubstr("ps 1 (host1:1) has not answered for 10 s"));
+  EXPECT_THAT(std::string(lost.message()), HasSubstr("refused"));
+  // The workers had a contribution acknowledged meanwhile, by every shard.
+  EXPECT_TRUE(shards.tracker.Check(kLostAfter + 1, kSecond).ok());
+}
+
+TEST(ShardTrackerTest, AShardIsUnreachableBeforeItIsLost) {
+  TwoShards shards;
+  shards.Expect();
+  shards.Answer(1, Refused(), kSecond);
+  EXPECT_FALSE(shards.tracker.Unreachable(kLostAfter / 2).has_value());
+  EXPECT_EQ(shards.tracker.Unreachable(kLostAfter / 2 + 1), 1);
+  shards.Answer(1, Loaded(101), kLostAfter);
+  EXPECT_FALSE(shards.tracker.Unreachable(2 * kLostAfter).has_value());
+}
+
+TEST(ShardTrackerTest, AnotherProcessHasLostTheShard) {
+  TwoShards shards;
+  shards.Expect();
+  shards.Answer(1, Loaded(102), kSecond);
+  const absl::Status status = shards.tracker.Check(kSecond, 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ps 1 (host1:1)"));
+}
+
+TEST(ShardTrackerTest, AnEmptyShardWasRestarted) {
+  TwoShards shards;
+  shards.Expect();
+  HelloReply empty;
+  empty.set_incarnation(101);
+  shards.Answer(1, empty, kSecond);
+  EXPECT_EQ(shards.tracker.Check(kSecond, 0).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ShardTrackerTest, AnotherHistoryMeansAnotherChiefAlsoInANewProcess) {
+  TwoShards shards;
+  shards.Expect();
+  shards.Answer(1, Loaded(101, kHistory + 1), kSecond);
+  EXPECT_EQ(shards.tracker.Check(kSecond, 0).code(),
+            absl::StatusCode::kPermissionDenied);
+  shards.Answer(1, Loaded(102, kHistory + 1), kSecond);
+  EXPECT_EQ(shards.tracker.Check(kSecond, 0).code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
+TEST(ShardTrackerTest, AnAnswerFromBeforeTheHistoryIsNoForeignOne) {
+  ShardTracker tracker({"host0:1"}, kLostAfter);
+  HelloReply before;
+  before.set_incarnation(100);
+  tracker.Asked(0, 0);
+  tracker.Answered(0, before, 0);
+  tracker.SetIncarnation(0, 100);
+  tracker.Expect(kHistory, {true}, 0);
+  EXPECT_TRUE(tracker.Check(kSecond, 0).ok());
+}
+
+TEST(ShardTrackerTest, TheIncarnationOfDeclareCountsNotThatOfAnOlderHello) {
+  TwoShards shards;
+  shards.tracker.SetIncarnation(1, 200);  // it was restarted in between
+  shards.Expect();
+  EXPECT_FALSE(shards.tracker.Check(kSecond, 0).ok());
+  shards.Answer(1, Loaded(200), kSecond);
+  EXPECT_TRUE(shards.tracker.Check(kSecond, 0).ok());
+}
+
+TEST(ShardTrackerTest, TheSmallestMarkOfAllShardsCounts) {
+  TwoShards shards;
+  shards.Expect();
+  HelloReply first = Loaded(100);
+  AddMarks(&first, 0, 5, 5);
+  HelloReply second = Loaded(101);
+  AddMarks(&second, 0, 4, 5);
+  shards.Answer(0, first, kSecond);
+  shards.Answer(1, second, kSecond);
+  EXPECT_EQ(shards.tracker.NextSequenceMin(0), 4u);
+  EXPECT_EQ(shards.tracker.NextSequenceMin(1), 0u);  // nobody had it yet
+}
+
+TEST(ShardTrackerTest, AContributionIsTornWithinAShardAndBetweenShards) {
+  TwoShards shards;
+  shards.Expect();
+  const auto marks = [&](uint64_t min0, uint64_t max0, uint64_t min1,
+                         uint64_t max1) {
+    HelloReply first = Loaded(100);
+    AddMarks(&first, 0, 1, 1);  // slot 0 is whole
+    AddMarks(&first, 1, min0, max0);
+    HelloReply second = Loaded(101);
+    AddMarks(&second, 0, 1, 1);
+    AddMarks(&second, 1, min1, max1);
+    shards.Answer(0, first, kSecond);
+    shards.Answer(1, second, kSecond);
+    return shards.tracker.IsTorn(1);
+  };
+  EXPECT_FALSE(marks(3, 3, 3, 3));
+  EXPECT_FALSE(shards.tracker.AnyTorn(2));
+  EXPECT_TRUE(marks(3, 4, 3, 3));
+  EXPECT_TRUE(marks(3, 3, 4, 4));
+  EXPECT_TRUE(marks(4, 4, 3, 3));
+  EXPECT_FALSE(shards.tracker.IsTorn(0));
+  EXPECT_TRUE(shards.tracker.AnyTorn(2));
+  EXPECT_FALSE(shards.tracker.AnyTorn(1));
+}
+
+TEST(ShardTrackerTest, AShardWithoutBlocksDecidesNoMark) {
+  TwoShards shards;
+  shards.Expect(/*second_has_blocks=*/false);
+  HelloReply first = Loaded(100);
+  AddMarks(&first, 0, 5, 5);
+  HelloReply second = Loaded(101);
+  AddMarks(&second, 0, UINT64_MAX, 0);
+  shards.Answer(0, first, kSecond);
+  shards.Answer(1, second, kSecond);
+  EXPECT_EQ(shards.tracker.NextSequenceMin(0), 5u);
+  EXPECT_FALSE(shards.tracker.IsTorn(0));
+}
+
+TEST(ShardTrackerTest, ASlotIsRetiredWhenEveryShardSaysSoOfItsGeneration) {
+  TwoShards shards;
+  shards.Expect();
+  const auto retire = [&](int shard, uint32_t generation, bool retired) {
+    HelloReply reply = Loaded(100 + static_cast<uint64_t>(shard));
+    SlotStatus* const status = reply.add_slot();
+    status->set_slot(0);
+    status->set_generation(generation);
+    status->set_retired(retired);
+    shards.Answer(shard, reply, kSecond);
+  };
+  retire(0, 2, true);
+  retire(1, 2, false);
+  EXPECT_FALSE(shards.tracker.Retired(0, 2));
+  retire(1, 1, true);
+  EXPECT_FALSE(shards.tracker.Retired(0, 2));
+  EXPECT_EQ(shards.tracker.GenerationMax(0), 2u);
+  retire(1, 2, true);
+  EXPECT_TRUE(shards.tracker.Retired(0, 2));
+  EXPECT_FALSE(shards.tracker.Retired(0, 3));
+}
+
+TEST(ShardTrackerTest, FindSlotOfAnUnknownSlotIsEmpty) {
+  HelloReply reply;
+  AddMarks(&reply, 3, 8, 9);
+  EXPECT_EQ(FindSlot(reply.slot(), 3).next_sequence_max(), 9u);
+  EXPECT_EQ(FindSlot(reply.slot(), 2).next_sequence_max(), 0u);
+}
+
+}  // namespace
+}  // namespace weir
