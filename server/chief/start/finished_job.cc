@@ -62,10 +62,11 @@ bool FinishedJob::AllTold() const {
 bool FinishedJob::ShutDown(size_t s) const {
   const auto hello = links_[s]->Hello(kCallTimeout);
   if (!hello.ok()) {
-    return false;
+    return false;  // it may be starting: Run() asks again
   }
   ShutdownRequest request;
   if (hello->state() != EMPTY) {
+    // The ps were given to another job meanwhile. That is not ours to end.
     if (hello->job() != options_.job) {
       return true;
     }
@@ -74,6 +75,7 @@ bool FinishedJob::ShutDown(size_t s) const {
     request.mutable_sender()->set_layout_fingerprint(
         hello->layout_fingerprint());
   }
+  // An EMPTY ps takes Shutdown without a sender.
   request.set_chief_secret(options_.chief_secret);
   const absl::Status status = links_[s]->Shutdown(request, kCallTimeout);
   if (absl::IsPermissionDenied(status)) {
@@ -88,6 +90,8 @@ void FinishedJob::Run() {
   const auto deadline = std::chrono::steady_clock::now() + options_.wait;
   std::vector<bool> ps_told(links_.size(), false);
   for (bool over = false; !over;) {
+    // The calls block, so they are made without the lock: Register must answer
+    // at once.
     for (size_t s = 0; s < links_.size(); ++s) {
       ps_told[s] = ps_told[s] || ShutDown(s);
     }
@@ -100,7 +104,7 @@ void FinishedJob::Run() {
     over = leave_ || (all_ps && AllTold()) ||
            std::chrono::steady_clock::now() >= deadline;
   }
-  options_.on_end();
+  options_.on_end();  // without the lock, as it may call back
 }
 
 }  // namespace weir

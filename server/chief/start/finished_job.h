@@ -1,11 +1,11 @@
-// A job that an earlier chief brought to its end: tells whoever still asks.
+// A job that an earlier chief brought to its end: tells every task that asks.
 //
 // Place: chief_runner.cc makes one in place of training when DONE is there.
 // The chief before may have died before every task knew, or somebody started
 // all tasks once more.
 //
 //   workers   Register is answered with `over`, code 0
-//   ps        Shutdown, to those that hold this job and to EMPTY ones
+//   ps        a ps that holds this job, or nothing, gets Shutdown
 //
 // It ends when every worker and every ps of the cluster was told, or after
 // `wait`.
@@ -37,7 +37,7 @@ class FinishedJob {
     std::string chief_secret;  // the work directory's
     Transport* transport = nullptr;
     std::chrono::milliseconds wait{10000};
-    // Called once, on its thread: all were told, or the time is over.
+    // Called once, on a thread of its own, when it ends.
     std::function<void()> on_end;
   };
 
@@ -45,12 +45,12 @@ class FinishedJob {
   ~FinishedJob();
 
   RegisterReply Register(const RegisterRequest& request);
-  // Waits for nobody any longer.
+  // Stops waiting for tasks that were not told yet.
   void Leave();
 
  private:
   void Run();
-  // True when ps `s` was told, or is not for this chief to end.
+  // Tells ps `s`. Returns true if it was told, or if this chief may not end it.
   bool ShutDown(size_t s) const;
   bool AllTold() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

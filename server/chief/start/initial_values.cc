@@ -14,6 +14,8 @@ namespace weir {
 namespace {
 
 constexpr ShardLink::Timeout kAssignTimeout{600'000};
+// 64 MiB of floats: the memory that a call needs here, and what a retry sends
+// again at most.
 constexpr int64_t kCallElements = int64_t{16} << 20;
 
 }  // namespace
@@ -30,10 +32,14 @@ absl::StatusOr<std::vector<const SafetensorsArray*>> InitialValues::Match(
   std::set<std::string> known;
   for (const VariableSpec& variable : layout.variables()) {
     const SafetensorsArray* array = reader_->Find(variable.name);
+    // The name comes before the aliases. All of them are known, so that a file
+    // may hold one tensor under several names.
     known.insert(variable.name);
     for (const std::string& alias : variable.aliases) {
       known.insert(alias);
-      array = array == nullptr ? reader_->Find(alias) : array;
+      if (array == nullptr) {
+        array = reader_->Find(alias);
+      }
     }
     if (array == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -53,6 +59,8 @@ absl::StatusOr<std::vector<const SafetensorsArray*>> InitialValues::Match(
     }
     arrays.push_back(array);
   }
+  // A tensor that nobody reads is a model that differs, or a name that is
+  // misspelt: without this the variable would keep its initialiser unnoticed.
   for (const SafetensorsArray& array : reader_->arrays()) {
     if (!known.contains(array.name)) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -86,7 +94,8 @@ absl::Status InitialValues::Assign(const Declaration& declaration,
                         LayoutFromDeclaration(declaration));
   WEIR_ASSIGN_OR_RETURN(const auto arrays, Match(layout));
   for (int block = 0; block < layout.block_count(shard);) {
-    // Borrowed until the call returns, so a call has a bounded part.
+    // The call borrows the values until it returns, so one call has a bounded
+    // part of the shard. A deque: the chunks must not move while it grows.
     std::deque<std::pair<AssignChunk, std::vector<float>>> chunks;
     int64_t elements = 0;
     for (; block < layout.block_count(shard) && elements < kCallElements;
@@ -103,6 +112,7 @@ absl::Status InitialValues::Assign(const Declaration& declaration,
         elements += segment.count;
       }
     }
+    // An Assign that is repeated writes the same values, so it may be.
     WEIR_RETURN_IF_ERROR(SendUntilWhole([&] {
       auto next = chunks.begin();
       return link

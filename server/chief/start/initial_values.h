@@ -1,11 +1,12 @@
-// The values of --init_from: a safetensors file, tensors by name.
+// The initial values that --init_from names: a safetensors file whose tensors
+// are found by name.
 //
-// Place: chief_runner.cc assigns them to shards that are declared and not yet
-// in training. Every variable must be there under its name or an alias, with
-// its shape, as F32, F16 or BF16; nothing else may be.
+// Place: shard_caller.cc assigns them to shards that are declared and not yet
+// in training. The file must have every variable under its name or an alias,
+// with its shape, as F32, F16 or BF16, and nothing else.
 //
-// Threads: Assign of different shards is safe at the same time.
-// Errors: INVALID_ARGUMENT  names the tensor and what is wrong with it.
+// Threads: safe; shards may be assigned at the same time.
+// Errors: INVALID_ARGUMENT  a tensor does not fit; names it and what is wrong.
 //         and those of SafetensorsReader and ShardLink.
 #ifndef SERVER_CHIEF_START_INITIAL_VALUES_H_
 #define SERVER_CHIEF_START_INITIAL_VALUES_H_
@@ -37,7 +38,7 @@ class InitialValues {
   explicit InitialValues(std::unique_ptr<SafetensorsReader> reader)
       : reader_(std::move(reader)) {}
 
-  // By variable, the array that holds it.
+  // Returns the array of each variable, in the order of the variables.
   absl::StatusOr<std::vector<const SafetensorsArray*>> Match(
       const Layout& layout) const;
   absl::Status ReadRange(const SafetensorsArray& array, int64_t offset,

@@ -1,8 +1,11 @@
-// What a chief does at its start, from what every shard says of itself.
+// Decides what a chief does at its start, from what every shard says of itself.
+// The cases are a table in "Adopting shards" in docs/design_notes.md.
+//
+// Place: start_sequence.cc asks once, when every shard has answered.
 //
 // Invariants
-//   I1. A shard that is ACTIVE is never declared anew.
-//   I2. The outcome is a pure function of the replies.
+//   I1. A shard that is ACTIVE is never declared again.
+//   I2. The outcome depends on the arguments alone.
 #ifndef SERVER_CHIEF_START_START_PLAN_H_
 #define SERVER_CHIEF_START_START_PLAN_H_
 
@@ -16,16 +19,17 @@ namespace weir {
 
 struct StartPlan {
   enum class Kind {
-    kLoad,     // nothing was ever trained here: declare or restore.
-    kAdopt,    // a job is under way: take it over.
-    kReplace,  // some shard is lost: restore all of them, or give up.
-    kRefuse,   // not our shards.
+    kLoad,     // nothing is in training here: declare or restore
+    kAdopt,    // the job is in training: take it over
+    kReplace,  // some shard is lost: restore all of them, or give up
+    kRefuse,   // a shard belongs to another job
   };
   Kind kind = Kind::kLoad;
-  absl::Status status;  // kReplace, kRefuse: why, naming the shard
+  absl::Status status;  // kReplace, kRefuse: why; names the shard
 };
 
-// `names` and `replies` by shard; `job` is ours, "" while it is not known.
+// `names` and `replies` are by shard. `job` is the chief's job, or "" while the
+// chief does not know it.
 StartPlan PlanStart(const std::string& job,
                     const std::vector<std::string>& names,
                     const std::vector<HelloReply>& replies);

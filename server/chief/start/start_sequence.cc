@@ -8,36 +8,16 @@
 #include "proto/job/job_spec_text.h"
 #include "proto/wire/declaration_io.h"
 #include "proto/wire/layout_io.h"
+#include "server/chief/start/resume_check.h"
 #include "server/chief/start/start_plan.h"
 
 namespace weir {
 namespace {
 
-// Leaves what must stay the same while a job continues.
-JobSpec KeptFields(JobSpec spec) {
-  spec.mutable_train()->clear_epochs();
-  spec.mutable_train()->clear_steps();
-  spec.mutable_train()->clear_log_every_steps();
-  spec.clear_schedule();
-  spec.clear_checkpoint();
-  spec.clear_evaluation();
-  spec.clear_compute();
-  spec.clear_limits();
-  for (ParameterGroup& group : *spec.mutable_parameter_group()) {
-    group.clear_schedule();
-  }
-  // Decided when the job began; compared with the declaration.
-  if (spec.update().has_sync()) {
-    spec.mutable_update()->mutable_sync()->clear_contributions();
-  }
-  return spec;
-}
+// For early contributions of a job that has no limits.out_of_order_bytes.
+constexpr uint64_t kDefaultOutOfOrderBytes = uint64_t{256} << 20;
 
 }  // namespace
-
-std::string FirstResumeDifference(const JobSpec& before, const JobSpec& now) {
-  return FirstDifference(KeptFields(before), KeptFields(now));
-}
 
 std::string StartSequence::Describe() const {
   switch (state_) {
@@ -80,6 +60,8 @@ void StartSequence::OnHellos(const std::vector<HelloReply>& hellos,
     return;
   }
   for (const HelloReply& hello : hellos) {
+    // A ps refuses a Restore over a history that this chief did not see here:
+    // then another chief was faster.
     incarnations_.push_back(hello.incarnation());
     seen_histories_.push_back(hello.history());
   }
@@ -102,6 +84,7 @@ void StartSequence::OnHellos(const std::vector<HelloReply>& hellos,
     case StartPlan::Kind::kLoad:
       break;
     case StartPlan::Kind::kAdopt:
+      // I2: the shards keep what they hold; only their declaration is read.
       adopted_ = true;
       statuses_.resize(hellos.size());
       state_ = State::kReadingStatus;
@@ -110,6 +93,7 @@ void StartSequence::OnHellos(const std::vector<HelloReply>& hellos,
       }
       return;
   }
+  // Also without --resume: a checkpoint that is there must not be trained over.
   state_ = State::kFinding;
   actions->push_back(FindCheckpoint{options_.resume});
 }
@@ -121,7 +105,8 @@ void StartSequence::OnCheckpointFound(
     return;
   }
   if (!differs_.ok()) {
-    // Only wanted to name the field.
+    // The shards keep only a hash of the JobSpec, and a manifest has its text:
+    // the checkpoint is looked for only to name the field that differs.
     if (found.ok() && found->has_value()) {
       const absl::StatusOr<JobSpec> before = ParseJobSpec(
           (*found)->manifest.job_spec_text(), "the job of the manifest");
@@ -140,27 +125,7 @@ void StartSequence::OnCheckpointFound(
     return;
   }
   if (!found->has_value()) {
-    if (!lost_.ok()) {
-      Fail(absl::Status(lost_.code(),
-                        absl::StrCat(lost_.message(),
-                                     ", and there is no checkpoint yet: stop "
-                                     "every task and start the job anew")));
-      return;
-    }
-    if (options_.resume && options_.trained_to > 0) {
-      Fail(absl::InvalidArgumentError(absl::StrCat(
-          "--resume: '", options_.checkpoint_directory,
-          "' holds no checkpoint, but the job was trained to step ",
-          options_.trained_to,
-          ", says train.jsonl beside it: put the checkpoints back; to train "
-          "from the beginning instead, remove train.jsonl")));
-      return;
-    }
-    if (options_.resume) {
-      actions->push_back(LogLine{
-          false, "there is no checkpoint yet: starting from the beginning"});
-    }
-    state_ = State::kNeedsVariables;
+    StartWithoutCheckpoint(actions);
     return;
   }
   if (!options_.resume) {
@@ -171,21 +136,48 @@ void StartSequence::OnCheckpointFound(
     return;
   }
   if (options_.sdk_job) {
-    found_ = **found;
+    found_ = **found;  // to be compared with what the first worker declares
     state_ = State::kNeedsVariables;
     return;
   }
   Restore(**found, actions);
 }
 
+void StartSequence::StartWithoutCheckpoint(std::vector<Action>* actions) {
+  if (!lost_.ok()) {
+    Fail(absl::Status(lost_.code(),
+                      absl::StrCat(lost_.message(),
+                                   ", and there is no checkpoint yet: stop "
+                                   "every task and start the job anew")));
+    return;
+  }
+  // The checkpoints were lost or moved. To start from the beginning would
+  // hide that.
+  if (options_.resume && options_.trained_to > 0) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        "--resume: '", options_.checkpoint_directory,
+        "' holds no checkpoint, but the job was trained to step ",
+        options_.trained_to,
+        ", says train.jsonl beside it: put the checkpoints back; to train "
+        "from the beginning instead, remove train.jsonl")));
+    return;
+  }
+  if (options_.resume) {
+    actions->push_back(LogLine{
+        false, "there is no checkpoint yet: starting from the beginning"});
+  }
+  state_ = State::kNeedsVariables;
+}
+
 absl::Status StartSequence::CompleteDeclaration() {
   const JobSpec& spec = options_.spec;
   declaration_.set_job(spec.name());
   declaration_.set_shard_count(static_cast<uint32_t>(shard_count()));
-  declaration_.set_block_elements(
-      spec.limits().block_elements() > 0
-          ? spec.limits().block_elements()
-          : static_cast<uint64_t>(Layout::kDefaultBlockElements));
+  uint64_t block_elements = spec.limits().block_elements();
+  if (block_elements == 0) {
+    block_elements = static_cast<uint64_t>(Layout::kDefaultBlockElements);
+  }
+  declaration_.set_block_elements(block_elements);
   declaration_.clear_group();
   for (const Group& group : GroupsFromSpec(spec)) {
     *declaration_.add_group() = group;
@@ -196,14 +188,18 @@ absl::Status StartSequence::CompleteDeclaration() {
   }
   declaration_.set_seed(spec.seed());
   declaration_.set_slot_count(static_cast<uint32_t>(options_.worker_count));
-  declaration_.set_out_of_order_bytes(spec.limits().out_of_order_bytes() > 0
-                                          ? spec.limits().out_of_order_bytes()
-                                          : uint64_t{256} << 20);
+  uint64_t out_of_order_bytes = spec.limits().out_of_order_bytes();
+  if (out_of_order_bytes == 0) {
+    out_of_order_bytes = kDefaultOutOfOrderBytes;
+  }
+  declaration_.set_out_of_order_bytes(out_of_order_bytes);
   declaration_.set_job_spec_hash(options_.spec_hash);
   return BeginHistory();
 }
 
 absl::Status StartSequence::BeginHistory() {
+  // I1: one history for the one Declare or Restore of this chief. 0 means that
+  // there is no history.
   do {
     declaration_.set_history(options_.random());
   } while (declaration_.history() == 0);
@@ -234,6 +230,8 @@ void StartSequence::OnVariables(
 }
 
 void StartSequence::DeclareShards(std::vector<Action>* actions) {
+  // I1, I2: the states lead here or to RestoreShards, once, and not at all from
+  // kReadingStatus.
   state_ = State::kDeclaring;
   for (int s = 0; s < shard_count(); ++s) {
     DeclareRequest request;
@@ -249,14 +247,17 @@ void StartSequence::OnSdkDeclaration(const Declaration& declaration,
   if (state_ != State::kNeedsVariables) {
     return;
   }
+  // What only a chief may say is not taken from a worker.
   declaration_ = declaration;
   declaration_.clear_base_version();
   declaration_.clear_applied_range();
   declaration_.clear_job_spec_hash();
   declaration_.clear_pushes_before();
   declaration_.clear_restored_from();
-  absl::Status status =
-      found_.has_value() ? ContinueBrought(*found_) : absl::OkStatus();
+  absl::Status status;
+  if (found_.has_value()) {
+    status = ResumeSdkJob(*found_, options_.worker_count, &declaration_);
+  }
   if (status.ok()) {
     status = BeginHistory();
   }
@@ -269,40 +270,6 @@ void StartSequence::OnSdkDeclaration(const Declaration& declaration,
   }
 }
 
-absl::Status StartSequence::ContinueBrought(const FoundCheckpoint& found) {
-  const Manifest& manifest = found.manifest;
-  if (!manifest.job_spec_text().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        found.directory,
-        " was made by a job file: continue it with --job, or choose another "
-        "--workdir"));
-  }
-  const std::string difference =
-      FirstTensorDifference(manifest.declaration(), declaration_);
-  if (!difference.empty()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(found.directory,
-                     " was made by another model (called \"on the server\" "
-                     "here): ",
-                     difference));
-  }
-  declaration_.set_base_version(manifest.step());
-  uint64_t pushes = 0;
-  for (const uint64_t of_slot : manifest.pushes()) {
-    pushes += of_slot;
-  }
-  const auto slots = static_cast<uint64_t>(options_.worker_count);
-  if (manifest.pushes_size() == options_.worker_count) {
-    *declaration_.mutable_pushes_before() = manifest.pushes();
-  } else {
-    // Other workers go on: each as if it had made its share.
-    const bool sync = manifest.declaration().update().has_sync();
-    declaration_.mutable_pushes_before()->Resize(
-        options_.worker_count, sync ? manifest.step() : pushes / slots);
-  }
-  return absl::OkStatus();
-}
-
 void StartSequence::OnValuesAssigned() {
   if (state_ == State::kAssigning && options_.sdk_job) {
     state_ = State::kReady;
@@ -311,40 +278,19 @@ void StartSequence::OnValuesAssigned() {
 
 void StartSequence::Restore(const FoundCheckpoint& found,
                             std::vector<Action>* actions) {
+  absl::Status status = CheckResume(options_.spec, found);
+  if (!status.ok()) {
+    Fail(std::move(status));
+    return;
+  }
+  // What the job was begun with counts, not what this job file or cluster would
+  // begin it with: the number of contributions in a step, for instance.
   const Manifest& manifest = found.manifest;
-  if (manifest.job_spec_text().empty()) {
-    Fail(absl::InvalidArgumentError(absl::StrCat(
-        found.directory,
-        " was made by a program of the SDK: continue it without --job, or "
-        "choose another --workdir")));
-    return;
-  }
-  const absl::StatusOr<JobSpec> before =
-      ParseJobSpec(manifest.job_spec_text(), "the job of the manifest");
-  if (!before.ok()) {
-    Fail(Annotate(before.status(), found.directory));
-    return;
-  }
-  const std::string difference = FirstResumeDifference(*before, options_.spec);
-  const Update& update = manifest.declaration().update();
-  const uint32_t contributions = options_.spec.update().sync().contributions();
-  if (!difference.empty()) {
-    Fail(absl::InvalidArgumentError(absl::StrCat(
-        found.directory, " was made by another JobSpec: ", difference)));
-    return;
-  }
-  if (update.has_sync() && contributions != 0 &&
-      contributions != update.sync().contributions()) {
-    Fail(absl::InvalidArgumentError(absl::StrCat(
-        found.directory, " was made with update.sync.contributions ",
-        update.sync().contributions(), ", not ", contributions)));
-    return;
-  }
   *declaration_.mutable_variable() = manifest.declaration().variable();
-  *declaration_.mutable_update() = update;
+  *declaration_.mutable_update() = manifest.declaration().update();
   *declaration_.mutable_applied_range() = manifest.applied_range();
   declaration_.set_base_version(manifest.step());
-  const absl::Status status = CompleteDeclaration();
+  status = CompleteDeclaration();
   if (!status.ok()) {
     Fail(Annotate(status, found.directory));
     return;
@@ -384,6 +330,8 @@ void StartSequence::OnDeclared(int shard,
     Fail(Annotate(reply.status(), options_.shard_names[shard]));
     return;
   }
+  // A ps that cuts the variables into other blocks would apply gradients to the
+  // wrong elements.
   if (reply->layout_fingerprint() != layout_->fingerprint()) {
     Fail(absl::InternalError(
         absl::StrCat(options_.shard_names[shard],
@@ -391,6 +339,8 @@ void StartSequence::OnDeclared(int shard,
                      "from the chief's")));
     return;
   }
+  // The process may have been restarted since its Hello; it is this one that
+  // holds the shard.
   incarnations_[shard] = reply->incarnation();
   if (!LastAnswer(shard)) {
     return;
@@ -403,6 +353,7 @@ void StartSequence::OnDeclared(int shard,
     state_ = State::kReady;
     return;
   }
+  // A restored shard has its values; --init_from is for a new job.
   answered_.assign(shard_count(), false);
   state_ = State::kAssigning;
   Sender sender;
@@ -441,6 +392,7 @@ void StartSequence::OnStatus(int shard, const absl::StatusOr<PsStatus>& reply,
 }
 
 void StartSequence::Adopt(std::vector<Action>* actions) {
+  // Another chief may have restored some of the shards since the Hellos.
   declaration_ = statuses_[0].declaration();
   for (int s = 0; s < shard_count(); ++s) {
     if (statuses_[s].declaration().history() != declaration_.history()) {
@@ -462,6 +414,8 @@ void StartSequence::Adopt(std::vector<Action>* actions) {
     actions->push_back(FindCheckpoint{false});
     return;
   }
+  // A slot's share of the contributions follows from the number of slots, so it
+  // cannot change under a history.
   if (declaration_.slot_count() !=
       static_cast<uint32_t>(options_.worker_count)) {
     Fail(absl::InvalidArgumentError(

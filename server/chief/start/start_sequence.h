@@ -3,12 +3,13 @@
 // Place: the first part of JobState; ends with a Declaration that every shard
 // holds, or with an error.
 //
-//   fresh     variables of the first worker -> Declare -> [Assign] -> ready
+//   new       variables of the first worker -> Declare -> [Assign] -> ready
 //   resume    newest checkpoint -> Restore -> ready
 //   adopt     GetStatus -> compare -> ready: the chief was restarted
-//   SDK job   [newest checkpoint ->] declaration of the first worker ->
-//   Restore,
-//             or Declare -> values of worker 0 -> ready
+//   SDK job   declaration of the first worker -> Declare -> values of worker 0
+//             -> ready
+//             newest checkpoint -> declaration of the first worker -> Restore
+//             -> ready
 //
 // Invariants
 //   I1. Every Declare and every Restore has a history id of its own; a chief
@@ -16,9 +17,11 @@
 //   I2. An ACTIVE shard is never sent a Declare.
 // Threads: compatible.
 // Errors: INVALID_ARGUMENT     the JobSpec differs from the one that the shards
-//                              or the checkpoint were made with; names a field.
+//                              or the checkpoint were made with, or a
+//                              checkpoint is in the way; names the difference.
 //         FAILED_PRECONDITION  a lost or foreign shard; names it.
 //         DATA_LOSS            a damaged checkpoint; names it.
+//         and what a shard answered; names the shard.
 #ifndef SERVER_CHIEF_START_START_SEQUENCE_H_
 #define SERVER_CHIEF_START_START_SEQUENCE_H_
 
@@ -47,7 +50,7 @@ class StartSequence {
     bool init_from = false;
     std::string checkpoint_directory;  // for messages
     uint64_t trained_to = 0;           // the last step of train.jsonl
-    std::string chief_secret;          // for the ps; empty: none
+    std::string chief_secret;          // for the ps; may be empty
     std::vector<std::string> shard_names;
     std::function<uint64_t()> random;  // history ids
   };
@@ -67,30 +70,30 @@ class StartSequence {
 
   State state() const { return state_; }
   const absl::Status& status() const { return status_; }  // kFailed
-  std::string Describe() const;                           // what it waits for
-  // kReady.
+  std::string Describe() const;  // what it waits for, for messages
+  // What the shards hold. REQUIRES: kReady.
   const Declaration& declaration() const { return declaration_; }
   const Layout& layout() const { return *layout_; }
   bool adopted() const { return adopted_; }
   bool restored() const { return restored_; }
-  // kReady: of the shards, where the answers named one.
+  // The incarnation of each shard, as its newest answer named it.
   const std::vector<uint64_t>& incarnations() const { return incarnations_; }
 
-  // Every shard has answered.
+  // Call when every shard has answered its Hello.
   void OnHellos(const std::vector<HelloReply>& hellos,
                 std::vector<Action>* actions);
   void OnCheckpointFound(
       const absl::StatusOr<std::optional<FoundCheckpoint>>& found,
       std::vector<Action>* actions);
-  // kNeedsVariables: `list` with its groups.
+  // kNeedsVariables of a spec job; `list` has its groups.
   void OnVariables(const google::protobuf::RepeatedPtrField<Variable>& list,
                    std::vector<Action>* actions);
   // kNeedsVariables of an SDK job.
   void OnSdkDeclaration(const Declaration& declaration,
                         std::vector<Action>* actions);
-  // kAssigning of such a job: worker 0 has done it.
+  // kAssigning of an SDK job: worker 0 has assigned the values.
   void OnValuesAssigned();
-  // The answer to Declare or Restore.
+  // The shard's answer to Declare or Restore.
   void OnDeclared(int shard, const absl::StatusOr<DeclareReply>& reply,
                   std::vector<Action>* actions);
   void OnAssigned(int shard, const absl::Status& status);
@@ -99,13 +102,12 @@ class StartSequence {
 
  private:
   void Fail(absl::Status status);
+  // Goes on, or fails, where no checkpoint was found.
+  void StartWithoutCheckpoint(std::vector<Action>* actions);
   void Restore(const FoundCheckpoint& found, std::vector<Action>* actions);
-  // The same where the workers bring the job: checks and completes
-  // declaration_.
-  absl::Status ContinueBrought(const FoundCheckpoint& found);
   // Fills in what follows from the JobSpec; INVALID_ARGUMENT if no layout fits.
   absl::Status CompleteDeclaration();
-  // A history id and the layout; likewise.
+  // Draws a history id and makes the layout; INVALID_ARGUMENT if none fits.
   absl::Status BeginHistory();
   void DeclareShards(std::vector<Action>* actions);
   void RestoreShards(const std::string& directory,
@@ -114,15 +116,15 @@ class StartSequence {
   int shard_count() const {
     return static_cast<int>(options_.shard_names.size());
   }
-  // Notes an answer of `shard`; true when it was the last one.
+  // Records an answer of `shard`. Returns true if it was the last one.
   bool LastAnswer(int shard);
 
   const Options options_;
   State state_ = State::kHello;
   absl::Status status_;
-  absl::Status lost_;                     // why a restore is needed, if it is
-  absl::Status differs_;                  // adopt: the JobSpec is another one
-  std::optional<FoundCheckpoint> found_;  // to continue from; SDK job
+  absl::Status lost_;     // not OK: a shard is lost, so a restore is needed
+  absl::Status differs_;  // not OK: the shards train another JobSpec
+  std::optional<FoundCheckpoint> found_;  // SDK job: to continue from
   bool adopted_ = false;
   bool restored_ = false;
   Declaration declaration_;
@@ -132,11 +134,6 @@ class StartSequence {
   std::vector<uint64_t> seen_histories_;  // of the first Hellos; 0: none
   std::vector<PsStatus> statuses_;
 };
-
-// The first field in which a job that continues from `before` must not differ
-// from it, "model.layer[1].dense.units: 64 -> 32", or empty. The length of the
-// job, schedules, checkpoints, evaluation and limits may change.
-std::string FirstResumeDifference(const JobSpec& before, const JobSpec& now);
 
 }  // namespace weir
 

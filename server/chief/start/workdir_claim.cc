@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <random>
 #include <thread>
@@ -33,12 +34,14 @@ std::string WhoIAm() {
 std::string Holder(int file) {
   char text[512];
   const ssize_t bytes = pread(file, text, sizeof(text), 0);
-  std::string holder(text, bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  // -1: it cannot be read, and then has no name to show.
+  std::string holder(text, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
   holder = holder.substr(0, holder.find('\n'));
   return holder.empty() ? "a process that has not said its name" : holder;
 }
 
-// Whether `path` still names the open file: somebody may have removed it.
+// True if `path` still names the open file. If somebody removed it, another
+// chief may hold the lock of a new file of this name.
 bool IsAt(int file, const std::string& path) {
   struct stat opened = {};
   struct stat there = {};
@@ -86,7 +89,8 @@ absl::StatusOr<std::string> FindSecret(const std::string& path) {
     if (drawn) {
       WEIR_RETURN_IF_ERROR(WriteSecret(path, DrawSecret()));
     }
-    // Also what was just written: without locks another chief may be later.
+    // What was just written is read back, too: without locks another chief may
+    // have put its secret over it, and the ps must hear of one secret only.
     absl::StatusOr<std::string> secret = Files::Real()->ReadAll(path);
     if (secret.ok() && secret->size() == kSecretBytes) {
       return secret;
@@ -111,7 +115,10 @@ absl::StatusOr<std::unique_ptr<WorkdirClaim>> WorkdirClaim::Take(
     const int operation = LOCK_EX | LOCK_NB;
     const int result = options.lock ? options.lock(file.get(), operation)
                                     : flock(file.get(), operation);
-    const int error = result == 0 ? 0 : errno;
+    int error = 0;
+    if (result != 0) {
+      error = errno;
+    }
     if (error == 0 && IsAt(file.get(), path)) {
       const std::string who = WhoIAm();
       if (ftruncate(file.get(), 0) != 0 ||
@@ -123,6 +130,8 @@ absl::StatusOr<std::unique_ptr<WorkdirClaim>> WorkdirClaim::Take(
       return std::unique_ptr<WorkdirClaim>(
           new WorkdirClaim(std::move(file), true, std::move(secret)));
     }
+    // The file system has no locks. Training without one is worth more than no
+    // training, and the shards refuse a second chief by its history.
     if (error != 0 && error != EWOULDBLOCK && error != EINTR) {
       LOG_WARN("{}: nothing keeps a second chief off this work directory",
                std::string(FileError(error, "lock", path).message()));
@@ -130,6 +139,8 @@ absl::StatusOr<std::unique_ptr<WorkdirClaim>> WorkdirClaim::Take(
       return std::unique_ptr<WorkdirClaim>(
           new WorkdirClaim(std::move(file), false, std::move(secret)));
     }
+    // flock with a timeout does not exist, and a predecessor that is about to
+    // end is worth a short wait.
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::UnavailableError(absl::StrCat(
           "another chief works in ", DirectoryOf(options.directory), ": ",

@@ -3,18 +3,21 @@
 // Place: chief_runner.cc takes it before it touches anything in the directory,
 // and keeps it as long as it may write there.
 //
-//   <directory>/.chief          locked (flock) by the living chief; its name
-//   <directory>/.chief_secret   what ps ask of who ends them; mode 0600
+//   <directory>/.chief          locked (flock) by the living chief; holds its
+//                               name
+//   <directory>/.chief_secret   what a ps asks of a chief that ends it; mode
+//                               0600
 //
-// The secret is drawn once per directory, so that a chief which is started
-// again knows it. The file stays when the claim ends: whoever removed it could
-// remove that of a successor. The kernel gives the lock back when the process
-// ends, however it ends; a share gives it back when the host's lease runs out.
+// The secret is drawn once for a directory, so that a chief that is started
+// again knows it. Both files stay when the claim ends: a chief that removed
+// them could remove those of its successor. The kernel gives the lock back when
+// the process ends, however it ends; a share gives it back when the host's
+// lease runs out.
 //
 // Threads: compatible.
-// Errors: UNAVAILABLE  another chief has it, and had it for all of `wait`;
-//                      names it.
-//         and those of Files, for the file itself.
+// Errors: UNAVAILABLE  another chief had the claim for all of `wait`; names
+//                      that chief.
+//         and those of Files, for the two files.
 #ifndef SERVER_CHIEF_START_WORKDIR_CLAIM_H_
 #define SERVER_CHIEF_START_WORKDIR_CLAIM_H_
 
@@ -34,16 +37,17 @@ class WorkdirClaim {
  public:
   struct Options {
     std::string directory;  // exists
-    // For a predecessor that is about to end.
+    // How long to wait for a predecessor that is about to end.
     std::chrono::milliseconds wait{5000};
-    // As flock(2); tests stand in for a file system without locks.
+    // Takes the place of flock(2), so that a test can be a file system without
+    // locks.
     std::function<int(int descriptor, int operation)> lock;
   };
 
   static absl::StatusOr<std::unique_ptr<WorkdirClaim>> Take(
       const Options& options);
 
-  // False where the file system has no locks: another chief may be alive.
+  // False if the file system has no locks: another chief may be alive.
   bool exclusive() const { return exclusive_; }
   const std::string& secret() const { return secret_; }
 
