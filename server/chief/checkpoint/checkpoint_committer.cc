@@ -45,6 +45,8 @@ absl::Status IgnoreMissing(const absl::Status& status) {
 
 std::string NextCheckpointName(const std::vector<std::string>& names,
                                uint64_t step) {
+  // I3: attempts that failed count, too, and so do directories without a
+  // manifest: a late writer may still know their names.
   uint64_t last = 0;
   for (const std::string& name : names) {
     const auto id = ParseCheckpointName(name);
@@ -96,6 +98,8 @@ absl::Status CheckpointCommitter::RemoveCheckpoint(const std::string& name) {
   const std::string manifest = JoinPath(path, kManifestName);
   WEIR_ASSIGN_OR_RETURN(const bool committed, files->Exists(manifest));
   if (committed) {
+    // I2: without its manifest it is no checkpoint any more, also after a crash
+    // right here; with it and without a file it would be a damaged one.
     WEIR_RETURN_IF_ERROR(files->Remove(manifest));
     WEIR_RETURN_IF_ERROR(files->SyncDirectory(path));
     Failpoint("chief.gc");
@@ -106,8 +110,10 @@ absl::Status CheckpointCommitter::RemoveCheckpoint(const std::string& name) {
 
 absl::Status CheckpointCommitter::ClearTraces(bool all) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ReadEntries());
-  std::optional<CheckpointId> oldest;  // committed: none before it comes again
-  std::map<uint64_t, uint64_t> last;   // attempt of a step
+  // Training begins at a checkpoint, so it comes to no step before the oldest
+  // committed one again.
+  std::optional<CheckpointId> oldest;
+  std::map<uint64_t, uint64_t> last;  // attempt of each step
   for (const Entry& entry : entries) {
     uint64_t& attempt = last[entry.id.step];
     attempt = std::max(attempt, entry.id.attempt);
@@ -122,6 +128,7 @@ absl::Status CheckpointCommitter::ClearTraces(bool all) {
     if (entry.committed || !(followed || all)) {
       continue;
     }
+    // I3: the directory itself goes only when its name cannot be given again.
     absl::Status status = RemoveFiles(entry.name);
     if (status.ok() && followed) {
       status = IgnoreMissing(options_.files->Remove(Path(entry.name)));
@@ -167,7 +174,10 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
     found.directory = it->path;
     if (verify) {
       auto reader = CheckpointReader::Open(options_.files, it->path);
-      status = reader.ok() ? (*reader)->Verify() : reader.status();
+      status = reader.status();
+      if (status.ok()) {
+        status = (*reader)->Verify();
+      }
       if (status.ok()) {
         status = VerifyTables(options_.files, it->path, (*reader)->manifest());
       }
@@ -182,6 +192,7 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
       }
     }
     if (status.ok()) {
+      // Set aside only now that there is an older one to go on from.
       for (const auto& [name, why] : damaged) {
         WEIR_RETURN_IF_ERROR(SetAside(name, why));
       }
@@ -194,6 +205,8 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
       }
       return std::optional<FoundCheckpoint>(std::move(found));
     }
+    // A file that cannot be read now is no damaged one: to go back for it would
+    // throw work away.
     if (status.code() != absl::StatusCode::kDataLoss) {
       return status;
     }
@@ -221,6 +234,7 @@ absl::StatusOr<std::string> CheckpointCommitter::Prepare(uint64_t step) {
   }
   for (int i = 0; i < kNamesTried; ++i) {
     WEIR_ASSIGN_OR_RETURN(const auto names, files->List(options_.directory));
+    // MakeDirectory fails if the name is taken, so two chiefs never share one.
     const std::string name = NextCheckpointName(names, step);
     const absl::Status made = files->MakeDirectory(Path(name));
     if (made.ok()) {
@@ -238,7 +252,7 @@ absl::StatusOr<std::string> CheckpointCommitter::Prepare(uint64_t step) {
 absl::Status CheckpointCommitter::Discard(const std::string& name) {
   WEIR_ASSIGN_OR_RETURN(const bool committed, options_.files->Exists(JoinPath(
                                                   Path(name), kManifestName)));
-  if (committed) {
+  if (committed) {  // I1
     return absl::InternalError(
         absl::StrCat(name, " is committed and is not thrown away"));
   }
@@ -249,6 +263,8 @@ absl::Status CheckpointCommitter::Discard(const std::string& name) {
 absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {
   for (const ShardFile& file : manifest.file()) {
     const std::string path = JoinPath(Path(manifest.name()), file.name());
+    // The ps wrote it, maybe on another host: the chief must see the same file
+    // system, or nobody could restore from what it commits.
     auto reader = options_.files->Open(path);
     if (absl::IsNotFound(reader.status())) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -268,6 +284,7 @@ absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {
           TableFileReader::Open(options_.files, Path(manifest.name()), manifest,
                                 static_cast<int>(file.shard()))
               .status());
+      // An increment without its base is no whole checkpoint (I1).
       const std::string& base = file.tables().base();
       if (!base.empty() &&
           !ReadManifest(options_.files, Path(base)).status().ok()) {
@@ -286,9 +303,12 @@ absl::Status CheckpointCommitter::Commit(Manifest manifest, std::string* note) {
   // The directory's own entry must be durable before what it holds counts.
   WEIR_RETURN_IF_ERROR(options_.files->SyncDirectory(options_.directory));
   Failpoint("chief.before_manifest");
+  // I1: it counts from here on, and everything that it names is durable.
   WEIR_RETURN_IF_ERROR(
       WriteManifest(options_.files, Path(manifest.name()), manifest));
   Failpoint("chief.after_manifest");
+  // The list names the new checkpoint even if a deletion fails. It is written
+  // again without those that were deleted.
   absl::Status status = WriteList();
   if (status.ok()) {
     status = DeleteOld();
@@ -313,12 +333,13 @@ absl::Status CheckpointCommitter::DeleteOld() {
     return absl::OkStatus();
   }
   const size_t first_kept = list.size() - options_.keep;
-  std::set<std::string> bases;  // of those that are kept
+  // I1: what a kept increment extends is kept, however old it is.
+  std::set<std::string> bases;
   for (size_t i = first_kept; i < list.size(); ++i) {
     const absl::StatusOr<Manifest> manifest =
         ReadManifest(options_.files, list[i].path);
     if (!manifest.ok()) {
-      continue;  // damaged: of no use with its base either
+      continue;  // damaged: its base would not make it whole
     }
     for (const ShardFile& file : manifest->file()) {
       bases.insert(file.tables().base());

@@ -1,22 +1,24 @@
-// The directory of a job's checkpoints: finds, commits, deletes.
+// The directory of a job's checkpoints: finds, commits and deletes them.
 //
 // Place: chief_runner.cc calls it on its files thread. The shard files come
 // from the ps; this writes manifest.json last
 // (proto/checkpoint/checkpoint_files.h).
 //
 //   <dir>/ckpt-<step>/            a checkpoint, or one that is being written
-//   <dir>/ckpt-<step>-<attempt>/  likewise, of the second attempt and later
-//   <dir>/ckpt-.../damaged        set aside by allow_older: why
-//   <dir>/checkpoint              TensorFlow's text file: newest and kept ones
+//   <dir>/ckpt-<step>-<attempt>/  the same, from the second attempt on
+//   <dir>/ckpt-.../damaged        says why allow_older set it aside
+//   <dir>/checkpoint              TensorFlow's text file that names the newest
+//                                 checkpoint and all kept ones
 //
 // Invariants
 //   I1. At every instant, also after a crash or a failing call, the newest
 //       committed checkpoint is whole, and so are the `keep` - 1 before it.
-//   I2. Deletion: the manifest first, then the files, then the directory.
-//   I3. A directory's name is given once: what a ps writes late for an attempt
-//       that was given up never lands in a newer checkpoint. The directory of
-//       an attempt that failed is emptied, and stays until no later attempt
-//       can come to its name (ClearTraces).
+//   I2. A deletion removes the manifest first, then the files, then the
+//       directory.
+//   I3. A directory's name is given once, so that what a ps writes late for an
+//       attempt that was given up never lands in a newer checkpoint. The
+//       directory of an attempt that failed is emptied, and stays until no
+//       later attempt can get its name (ClearTraces).
 // See "Checkpoint names" in docs/design_notes.md.
 // Threads: compatible; one owner.
 // Errors: DATA_LOSS         a damaged checkpoint, by name.
@@ -40,8 +42,8 @@
 
 namespace weir {
 
-// The name of the next attempt to write `step` beside `names`, all that the
-// directory holds: one more than the last attempt.
+// Returns the name of the next attempt to write `step`: one more than the last
+// attempt in `names`, which are all that the directory holds.
 std::string NextCheckpointName(const std::vector<std::string>& names,
                                uint64_t step);
 
@@ -56,24 +58,26 @@ class CheckpointCommitter {
 
   explicit CheckpointCommitter(Options options);
 
-  // Makes the directory and removes what earlier lives left unfinished. What
-  // cannot be removed stays for the next time and goes into `note`: a ps may
+  // Makes the directory and removes what earlier chiefs left unfinished. What
+  // cannot be removed stays for the next time, and `note` says so: a ps may
   // still be writing for the chief that died.
   absl::Status Sweep(std::string* note);
 
-  // The newest committed checkpoint, if there is one. `verify`: every file is
-  // read and compared with its checksum. A damaged newest is an error, unless
-  // `allow_older`: then a file `damaged` in it says why it is set aside, the
-  // one before is taken, and `note` says what is lost.
+  // Finds the newest committed checkpoint, if there is one. With `verify` every
+  // file is read and compared with its checksum. If the newest one is damaged,
+  // that is an error; with `allow_older` the one before is taken, a file
+  // `damaged` in the newest says why it is set aside, and `note` says what is
+  // lost.
   absl::StatusOr<std::optional<FoundCheckpoint>> Find(bool verify,
                                                       bool allow_older,
                                                       std::string* note);
 
-  // Makes a directory for a checkpoint of `step`: its name. Changes no other.
+  // Makes a directory for a checkpoint of `step` and returns its name. Changes
+  // no other directory.
   absl::StatusOr<std::string> Prepare(uint64_t step);
-  // Checks that every file is here with its size, writes the manifest, deletes
-  // what is beyond `keep`. OK once the manifest is durable: what fails after it
-  // goes into `note`.
+  // Checks that every file is here with its size, writes the manifest and
+  // deletes what is beyond `keep`. Returns OK once the manifest is durable;
+  // `note` says what failed after that.
   absl::Status Commit(Manifest manifest, std::string* note);
   // Empties the directory of a checkpoint that was not committed.
   absl::Status Discard(const std::string& name);
@@ -88,13 +92,14 @@ class CheckpointCommitter {
   absl::StatusOr<std::vector<Entry>> ReadEntries();
   absl::Status CheckFiles(const Manifest& manifest);
   absl::Status RemoveFiles(const std::string& name);
-  // I2. NOT_FOUND is fine on the way.
+  // I2. A file that is gone already is no error.
   absl::Status RemoveCheckpoint(const std::string& name);
   absl::Status SetAside(const std::string& name, const std::string& why);
   absl::Status DeleteOld();
-  // Removes what was not committed and whose name is not given again (I3):
-  // before the oldest checkpoint, or before a later attempt at its step. `all`:
-  // empties the others. Goes on after a failure; returns the first.
+  // Removes the directories that were not committed and whose names cannot be
+  // given again (I3), because the oldest checkpoint or another attempt at their
+  // step comes after them. With `all` it empties the others. Goes on after a
+  // failure and returns the first one.
   absl::Status ClearTraces(bool all);
   absl::Status WriteList();
 

@@ -11,6 +11,8 @@
 namespace weir {
 
 bool CheckpointCycle::wants_hold() const {
+  // The workers go on once the shards are frozen: files are written from what
+  // was frozen.
   return hold_ && (state_ == State::kHolding || state_ == State::kChecking ||
                    state_ == State::kPreparing || state_ == State::kFreezing);
 }
@@ -34,6 +36,7 @@ void CheckpointCycle::BeginFreeze(bool hold, const Sender& chief,
   begun_ns_ = now_ns;
   version_.reset();
   at_newest_ = false;
+  // Without workers there is nobody to wait for.
   state_ = hold ? State::kHolding : State::kChecking;
 }
 
@@ -63,6 +66,7 @@ void CheckpointCycle::BeginAtNewest(const Sender& chief, int64_t now_ns) {
 }
 
 void CheckpointCycle::Abandon(std::vector<Action>* actions) {
+  // Later than kFreezing the version was there, and the rest takes no worker.
   if (state_ == State::kFreezing) {
     actions->push_back(DiscardCheckpoint{name_});
     End(Result::kAbandoned, absl::OkStatus());
@@ -81,9 +85,12 @@ void CheckpointCycle::OnMarks(bool torn, std::vector<int64_t> next_sequences,
     return;
   }
   if (at_newest_) {
+    // A version is the same on every shard by itself: marks do not matter, and
+    // a contribution that is torn belongs to a later version.
     version_ = step;
     next_sequences.clear();
   } else if (torn) {
+    // I1: unequal marks before the freeze would be unequal after it.
     End(Result::kTorn, absl::OkStatus());
     return;
   }
@@ -112,6 +119,8 @@ void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name,
     End(Result::kFailed, name.status());
     return;
   }
+  // Answers name this directory, so that a late one of an earlier attempt is
+  // told apart.
   name_ = *name;
   state_ = State::kFreezing;
   asked_directory_ = absl::StrCat(directory_, "/", name_);
@@ -122,6 +131,8 @@ void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name,
     if (version_.has_value()) {
       request.set_version(*version_);
     }
+    // An empty base asks for all rows. Increments extend the last full one, not
+    // each other, so a restore reads two files at most.
     if (since_table_base_ + 1 < tables_full_every_) {
       request.set_table_base(table_base_);
     }
@@ -135,6 +146,8 @@ void CheckpointCycle::OnFrozen(int shard, const std::string& directory,
       frozen_[shard]) {
     return;
   }
+  // I1: a worker that was too slow to hold may have pushed between the check of
+  // the marks and the freeze.
   if (!version_.has_value() && has_blocks) {
     for (size_t slot = 0; slot < next_sequences_.size(); ++slot) {
       const SlotStatus marks = FindSlot(reply.slot(), static_cast<int>(slot));
@@ -165,11 +178,12 @@ void CheckpointCycle::OnWritten(int shard, const std::string& directory,
   if (file.ok()) {
     files_[shard] = *file;
   } else if (file.status().code() == absl::StatusCode::kOutOfRange) {
-    passed_ = true;
+    passed_ = true;  // not an error of the disk: another version will do
   } else if (error_.ok()) {
     error_ = file.status();
   }
-  NoteFrozen(shard);  // or it never will
+  // A call that ended froze its shard, or never will: do not wait for it.
+  NoteFrozen(shard);
   if (std::count(ended_.begin(), ended_.end(), true) < shard_count_) {
     return;
   }
@@ -178,9 +192,14 @@ void CheckpointCycle::OnWritten(int shard, const std::string& directory,
     return;
   }
   actions->push_back(DiscardCheckpoint{name_});
-  End(!error_.ok() ? Result::kFailed
-                   : (passed_ ? Result::kPassed : Result::kTorn),
-      error_);
+  // An error comes first: it is the one that somebody may have to mend.
+  Result result = Result::kTorn;
+  if (!error_.ok()) {
+    result = Result::kFailed;
+  } else if (passed_) {
+    result = Result::kPassed;
+  }
+  End(result, error_);
 }
 
 void CheckpointCycle::Commit(Manifest manifest, std::vector<Action>* actions) {
@@ -198,20 +217,23 @@ void CheckpointCycle::OnCommitted(const absl::Status& status) {
     if (status.ok()) {
       ++since_table_base_;
       for (const ShardFile& file : files_) {
-        if (file.has_tables() &&
-            file.tables().base().empty()) {  // of one shard: of all, next time
+        // A shard may write all rows unasked. Then this checkpoint is the base
+        // of all shards: one that does not know it writes all rows next time.
+        if (file.has_tables() && file.tables().base().empty()) {
           table_base_ = name_;
           since_table_base_ = 0;
         }
       }
     } else {
-      table_base_.clear();  // it may be what is wrong
+      // A base that is gone would make every later increment fail, too.
+      table_base_.clear();
     }
     End(status.ok() ? Result::kCommitted : Result::kFailed, status);
   }
 }
 
 void CheckpointCycle::End(Result result, absl::Status status) {
+  // I2: idle() stays false until the owner has taken the outcome.
   state_ = State::kIdle;
   outcome_ = Outcome{result, std::move(status), step_, name_};
 }

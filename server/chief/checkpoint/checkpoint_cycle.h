@@ -9,10 +9,10 @@
 //                     -> write -> commit
 //
 // Terms
-//   torn   a contribution is applied on some blocks and not on others: its
-//          worker died or did not hold in time. What was frozen then is thrown
-//          away; the next try comes when the replacement has finished the
-//          contribution.
+//   torn   a contribution is applied on some blocks and not on others, because
+//          its worker died or did not hold in time. What was frozen is thrown
+//          away then, and the next try comes when the replacement has finished
+//          the contribution.
 //
 // Invariants
 //   I1. A checkpoint of async is committed only if every shard froze exactly
@@ -42,9 +42,9 @@ class CheckpointCycle {
     kHolding,    // waits for the workers
     kChecking,   // waits for fresh marks
     kPreparing,  // waits for the directory
-    kFreezing,
-    kWriting,
-    kReady,  // every file is there: the caller builds the manifest
+    kFreezing,   // waits for every shard to freeze
+    kWriting,    // waits for the files
+    kReady,      // every file is there: the caller builds the manifest
     kCommitting,
   };
   enum class Result { kCommitted, kFailed, kTorn, kPassed, kAbandoned };
@@ -55,8 +55,8 @@ class CheckpointCycle {
     std::string name;
   };
 
-  // Every `tables_full_every`th checkpoint has all rows of tables, the others
-  // what was touched since.
+  // Every `tables_full_every`th checkpoint has all rows of tables; the others
+  // have the rows that were touched since.
   CheckpointCycle(int shard_count, std::string directory,
                   uint32_t tables_full_every = 1)
       : shard_count_(shard_count),
@@ -70,37 +70,37 @@ class CheckpointCycle {
   bool wants_hold() const;
   int64_t begun_ns() const { return begun_ns_; }
   uint64_t step() const { return step_; }
-  // What of files the checkpoint waits for; "" where it waits for none.
+  // Names the file that the checkpoint waits for, or "" if it waits for none.
   std::string WaitsFor() const;
-  // kReady and later; async: next contribution by slot as frozen.
+  // From kReady on, in async: the next contribution of each slot, as frozen.
   const std::vector<int64_t>& next_sequences() const { return next_sequences_; }
   const std::vector<ShardFile>& files() const { return files_; }
 
-  // Sync: at `version`.
+  // Begins one in sync, at `version`.
   void BeginAtVersion(uint64_t version, const Sender& chief, int64_t now_ns,
                       std::vector<Action>* actions);
-  // Async; `hold`: workers are at work.
+  // Begins one in async. `hold` says whether workers are at work.
   void BeginFreeze(bool hold, const Sender& chief, int64_t now_ns);
-  // Sync: at the version that OnMarks tells, after a hold.
+  // Begins one in sync after a hold, at the version that OnMarks gives.
   void BeginAtNewest(const Sender& chief, int64_t now_ns);
-  // Ends a cycle in kFreezing, whose version is not to come. The shards drop it
+  // Ends a cycle in kFreezing whose version will not come. The shards drop it
   // when the next one begins.
   void Abandon(std::vector<Action>* actions);
 
-  // kHolding -> kChecking: every worker holds, or the wait for it is over.
+  // kHolding -> kChecking: every worker holds, or the wait for that is over.
   void OnHeld();
-  // kChecking: marks after the hold; `torn` when a slot's differ, which a
-  // version does not mind.
+  // kChecking: takes the marks after the hold. `torn` says that those of a slot
+  // differ, which does not matter at a version.
   void OnMarks(bool torn, std::vector<int64_t> next_sequences, uint64_t step,
                std::vector<Action>* actions);
-  // The name of the directory that was made.
+  // kPreparing: takes the name of the directory that was made.
   void OnPrepared(const absl::StatusOr<std::string>& name,
                   std::vector<Action>* actions);
-  // `has_blocks`: the shard has marks. `directory`: of the Snapshot call that
-  // this answers.
+  // kFreezing: a shard is frozen. `has_blocks` says whether it has marks;
+  // `directory` is that of the Snapshot call.
   void OnFrozen(int shard, const std::string& directory, bool has_blocks,
                 const SnapshotReply& reply);
-  // The end of a shard's Snapshot call.
+  // A shard's Snapshot call has ended.
   void OnWritten(int shard, const std::string& directory,
                  const absl::StatusOr<ShardFile>& file,
                  std::vector<Action>* actions);

@@ -6,7 +6,9 @@
 namespace weir {
 namespace {
 
+// Steps ahead while the speed is not measured yet.
 constexpr uint64_t kUnknownSpeedMargin = 16;
+// Doubling ends here, long before it could overflow.
 constexpr uint64_t kMarginMax = uint64_t{1} << 20;
 constexpr int64_t kObserveNs = 500'000'000;
 // Progress is up to a heartbeat old, and the request needs a moment.
@@ -35,6 +37,7 @@ uint64_t CheckpointSchedule::Margin() const {
   if (steps_per_second_ < 0.0) {
     return std::max(margin_, kUnknownSpeedMargin);
   }
+  // margin_ is what was learnt from versions that a shard had passed.
   return std::max(margin_, static_cast<uint64_t>(
                                std::ceil(steps_per_second_ * kAheadSeconds)));
 }
@@ -49,8 +52,8 @@ std::optional<uint64_t> CheckpointSchedule::Due(uint64_t step,
         return step;
       }
     } else if (target <= step + Margin()) {
-      // The first multiple that is surely still to come; an overshoot of the
-      // very first one only when there was no time to ask ahead.
+      // The target may be passed before the shards hear of it. The first
+      // multiple that is surely still to come takes its place.
       if (target < step + margin_) {
         target = (step + Margin() + every - 1) / every * every;
       }

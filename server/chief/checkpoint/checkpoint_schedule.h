@@ -1,8 +1,8 @@
-// When the next checkpoint is due, and in sync at which version.
+// Decides when the next checkpoint is due, and in sync at which version.
 //
 // A sync checkpoint is asked for ahead of time, so that every shard still has
-// to reach its version: ahead by what the workers do in about a second, more
-// after a shard was past it.
+// to reach its version. It is ahead by what the workers do in about a second,
+// and by more after a shard was past the version.
 //
 // Threads: compatible.
 #ifndef SERVER_CHIEF_CHECKPOINT_CHECKPOINT_SCHEDULE_H_
@@ -23,16 +23,18 @@ class CheckpointSchedule {
 
   CheckpointSchedule(Options options, uint64_t step, int64_t now_ns);
 
-  // Call about every tick: measures the speed.
+  // Measures the speed. Call it about every tick.
   void Observe(uint64_t step, int64_t now_ns);
-  // The step at which to begin one now; nothing when none is due. In sync it is
-  // the version to ask for.
+  // Returns the step at which to begin one now, or nullopt if none is due. In
+  // sync it is the version to ask for.
   std::optional<uint64_t> Due(uint64_t step, int64_t now_ns) const;
-  // Sync: a version that no shard has passed, at most `last`.
+  // Sync: returns a version that no shard has passed, at most `last`.
   uint64_t VersionAhead(uint64_t step, uint64_t last) const;
 
-  // One was tried up to `step`, well or not: the next comes a period later.
+  // A checkpoint of `step` was tried, well or not: the next one is due a period
+  // later.
   void OnTried(uint64_t step, int64_t now_ns);
+  // Sync: a shard was past the version that was asked for.
   void OnPassed();
 
  private:
