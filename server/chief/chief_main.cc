@@ -3,11 +3,10 @@
 //   TF_CONFIG=... weir_chief --job FILE --workdir DIR [--resume]
 //   TF_CONFIG=... weir_chief --workdir DIR [--checkpoint_every_seconds 60]
 //
-// The second is for programs of the SDK, which bring the job.
+// The second form is for programs of the SDK, which bring the job.
 //
 // Exit codes: common/base/exit_code.h; 143 and 130 after a checkpoint on
-// SIGTERM and
-// SIGINT.
+// SIGTERM and SIGINT.
 #include <grpc/support/log.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -55,7 +54,7 @@ struct Flags {
 constexpr double kCheckpointEverySeconds = 60.0;
 constexpr uint32_t kKeep = 5;
 
-// What flags tell the chief of an SDK job.
+// Makes what JobState wants of a spec from the flags of an SDK job.
 absl::StatusOr<JobSpec> JobOfFlags(const Flags& flags) {
   if (!flags.sets.empty() || !flags.init_from.empty() ||
       flags.evaluator_expected) {
@@ -65,15 +64,19 @@ absl::StatusOr<JobSpec> JobOfFlags(const Flags& flags) {
   }
   JobSpec spec;
   Checkpoint* const checkpoint = spec.mutable_checkpoint();
+  // Without any word on it a program's work is saved once a minute.
+  double every_seconds = kCheckpointEverySeconds;
+  if (flags.checkpoint_every_steps.has_value()) {
+    every_seconds = 0.0;
+  }
   checkpoint->set_every_steps(flags.checkpoint_every_steps.value_or(0));
-  checkpoint->set_every_seconds(flags.checkpoint_every_seconds.value_or(
-      flags.checkpoint_every_steps.has_value() ? 0.0
-                                               : kCheckpointEverySeconds));
+  checkpoint->set_every_seconds(
+      flags.checkpoint_every_seconds.value_or(every_seconds));
   checkpoint->set_keep(flags.keep.value_or(kKeep));
   return spec;
 }
 
-// The job file's.
+// Reads the job file.
 absl::StatusOr<JobSpec> JobOfFile(const Flags& flags) {
   if (flags.checkpoint_every_steps.has_value() ||
       flags.checkpoint_every_seconds.has_value() || flags.keep.has_value()) {
@@ -161,6 +164,7 @@ int Serve(const Flags& flags) {
       ended_by = signal;
       (*chief)->RequestStop(signal == SIGTERM ? "SIGTERM" : "SIGINT");
     } else if (signal > 0) {
+      // Nothing is cleaned up: the ps stay, and the next chief adopts them.
       LOG_WARN("a second signal: ending without a checkpoint");
       _exit(128 + signal);
     }
@@ -170,6 +174,7 @@ int Serve(const Flags& flags) {
     LOG_INFO("the job is done");
   } else {
     LOG_ERROR("{}", std::string(status->message()));
+    // Any other error is the reason of the end, whatever signal came after it.
     if (ended_by != 0 && status->code() == absl::StatusCode::kCancelled) {
       code = 128 + ended_by;
     }

@@ -16,6 +16,7 @@
 namespace weir {
 namespace {
 
+// Well below every wait of JobState, which are seconds.
 constexpr std::chrono::milliseconds kTick{50};
 constexpr int64_t kEvaluatorPollNs = 200'000'000;
 
@@ -24,7 +25,7 @@ uint64_t RandomHistory() {
   return (uint64_t{random()} << 32) | random();
 }
 
-// True when eval.jsonl has a line on `checkpoint`.
+// True if eval.jsonl has a line on `checkpoint`.
 bool HasEvaluation(Files* files, const std::string& path,
                    const std::string& checkpoint) {
   const auto text = files->ReadAll(path);
@@ -120,7 +121,10 @@ void ChiefRunner::MakeCallers(
 }
 
 std::string ChiefRunner::Secret() const {
-  return disk_->claim == nullptr ? "" : disk_->claim->secret();
+  if (disk_->claim == nullptr) {
+    return "";  // a planted defect: it has no claim
+  }
+  return disk_->claim->secret();
 }
 
 absl::Status ChiefRunner::TakeWorkdir(const std::string& checkpoints) {
@@ -133,6 +137,8 @@ absl::Status ChiefRunner::TakeWorkdir(const std::string& checkpoints) {
     WEIR_ASSIGN_OR_RETURN(disk_->claim, WorkdirClaim::Take(claim));
     alone = disk_->claim->exclusive();
   }
+  // Only behind the claim: before it, what looks unfinished may be what a chief
+  // that is alive is writing.
   if (alone) {
     std::string note;
     WEIR_RETURN_IF_ERROR(disk_->committer.Sweep(&note));
@@ -140,9 +146,10 @@ absl::Status ChiefRunner::TakeWorkdir(const std::string& checkpoints) {
       LOG_WARN("{}", note);
     }
   } else {
-    // What looks unfinished may be what another chief is writing.
     LOG_WARN("unfinished checkpoints in {} stay where they are", checkpoints);
   }
+  // Nothing has ended any more: tasks that look for ENDED must not find that of
+  // the chief before.
   return WriteEnding(options_.files, options_.workdir, absl::OkStatus());
 }
 
@@ -180,18 +187,21 @@ absl::Status ChiefRunner::Start() {
     options_.adjust(&state);
   }
   std::string note;
-  // A damaged one is said when it is to be restored.
+  // If it is damaged, whoever restores it says so.
   const auto newest = disk_->committer.Find(false, false, &note);
   if (newest.ok() && newest->has_value()) {
     state.newest = (*newest)->manifest;
   }
-  // How long a program goes on, nobody knows: --resume lets it.
+  // Nobody but its program knows how long an SDK job is, so --resume lets one
+  // that is done go on.
   const bool done = !(options_.sdk_job && options_.resume) &&
                     JobIsDone(options_.files, workdir, state.spec_text);
   if (done) {
-    ServeFinished(options_.sdk_job && state.newest.has_value()
-                      ? state.newest->declaration().job()
-                      : options_.spec.name());
+    std::string job = options_.spec.name();
+    if (options_.sdk_job && state.newest.has_value()) {
+      job = state.newest->declaration().job();
+    }
+    ServeFinished(job);
   }
 
   std::shared_ptr<const InitialValues> initial;
@@ -218,7 +228,8 @@ ChiefRunner::~ChiefRunner() {
   if (loop_.joinable()) {
     loop_.join();
   }
-  // Every caller gets its answer.
+  // Every caller gets its answer: a request of gRPC that nobody finishes would
+  // keep its server from shutting down.
   std::vector<Event> events;
   {
     MutexLock lock(&inbox_->mutex);
@@ -258,6 +269,7 @@ void ChiefRunner::Loop() {
       if (inbox_->stop) {
         return;
       }
+      // The lock is not held while events run: they call into sinks and links.
       events.swap(inbox_->events);
       over = inbox_->finished.has_value() || finished_job_ != nullptr;
     }
@@ -320,7 +332,10 @@ void ChiefRunner::CarryOut(Action action) {
       LOG_INFO("{}", line->text);
     }
   } else if (auto* done = std::get_if<WriteDone>(&action)) {
-    evaluated_ = done->wait ? done->checkpoint : "";
+    evaluated_.clear();
+    if (done->wait) {
+      evaluated_ = done->checkpoint;  // WatchEvaluator looks for its line
+    }
     CarryOutFiles(std::move(action));
   } else {
     CarryOutFiles(std::move(action));
@@ -347,6 +362,7 @@ void ChiefRunner::CarryOutFiles(Action action) {
     } else if (const auto* drop = std::get_if<DiscardCheckpoint>(&action)) {
       WarnIf(disk->committer.Discard(drop->name));
     } else if (const auto* cut = std::get_if<CutTrainLog>(&action)) {
+      // Training begins: what an earlier end left must not end it.
       WarnIf(disk->train_file.Cut(cut->step));
       const absl::Status removed =
           disk->files->Remove(JoinPath(disk->workdir, kDoneName));
@@ -355,13 +371,14 @@ void ChiefRunner::CarryOutFiles(Action action) {
       WarnIf(disk->train_file.Append(line->line));
     } else if (const auto* done = std::get_if<WriteDone>(&action)) {
       Failpoint("chief.before_done");
+      // Whoever finds DONE may expect the whole curve.
       WarnIf(disk->train_file.Flush());
       const absl::Status status =
           disk->files->WriteAtomically(JoinPath(disk->workdir, kDoneName),
                                        absl::StrCat(done->checkpoint, "\n"));
       Post(inbox, [status](JobState* state) { state->OnDoneWritten(status); });
     } else if (const auto* finish = std::get_if<Finish>(&action)) {
-      // Nothing has ended where another chief goes on.
+      // PERMISSION_DENIED: another chief goes on, so the job has not ended.
       if (!absl::IsPermissionDenied(finish->status)) {
         WarnIf(disk->train_file.Flush());
         WarnIf(WriteEnding(disk->files, disk->workdir, finish->status));
@@ -440,6 +457,7 @@ void ChiefRunner::OnProgress(uint64_t stream, const Progress& progress) {
       return;
     }
     const absl::Status status = state->OnProgress(stream, progress);
+    // An error ends the stream, and its worker counts as connected no more.
     if (!status.ok()) {
       it->second->End(status);
       sinks_.erase(it);

@@ -1,11 +1,11 @@
-// Runs one job: JobState with threads, files and calls around it.
+// Runs one job: JobState, with threads, files and calls around it.
 //
 // Place: chief_service.cc puts it behind gRPC; tests call it directly. All
 // decisions are made on one thread, which never waits for a shard or a disk.
 //
 //   decisions  JobState, every 50 ms and after each event
 //   files      checkpoints, train.jsonl, DONE
-//   shard s    calls to shard s (shard_caller.h)
+//   shard s    calls to shard s, one thread for each (shard_caller.h)
 //
 // Threads: safe. Callbacks run on the decision thread and must not block.
 // Owns/borrows: borrows transport, files and clock.
@@ -62,9 +62,9 @@ class ChiefRunner {
     Transport* transport = nullptr;
     Files* files = Files::Real();
     Clock* clock = Clock::Real();
-    // For a chief that is about to leave the work directory.
+    // How long to wait for a chief that is about to leave the work directory.
     std::chrono::milliseconds claim_wait{5000};
-    // Changes JobState's waits; for tests.
+    // Lets a test change JobState's waits.
     std::function<void(JobState::Options*)> adjust;
 
     absl::Status Validate() const;
@@ -72,19 +72,20 @@ class ChiefRunner {
 
   // Reads what the work directory holds and starts.
   static absl::StatusOr<std::unique_ptr<ChiefRunner>> Create(Options options);
-  // Stops deciding; calls under way are left behind.
+  // Stops deciding. Calls under way are left behind.
   ~ChiefRunner();
 
-  // Blocks until the job is over: how it ended.
+  // Blocks until the job is over; returns how it ended.
   absl::Status Wait();
   // The same, but gives up after `timeout`.
   std::optional<absl::Status> WaitFor(std::chrono::milliseconds timeout);
-  // Checkpoint, then end the job.
+  // Writes a checkpoint and then ends the job.
   void RequestStop(const std::string& reason);
 
   void Register(const RegisterRequest& request,
                 const std::function<void(absl::StatusOr<RegisterReply>)>& done);
-  // `sink` hears commands until it is ended or lost.
+  // Opens a stream and returns its number. `sink` hears commands until the
+  // stream is ended or lost.
   uint64_t OpenStream(std::shared_ptr<HeartbeatSink> sink);
   void OnProgress(uint64_t stream, const Progress& progress);
   void OnStreamLost(uint64_t stream);
@@ -92,7 +93,8 @@ class ChiefRunner {
 
  private:
   using Event = std::function<void(JobState*)>;
-  // Outlives the runner where a call does not come back.
+  // What other threads share with the decision thread. It outlives the runner
+  // if a call does not come back.
   struct Inbox {
     Mutex mutex;
     CondVar changed;
@@ -101,13 +103,13 @@ class ChiefRunner {
     std::optional<absl::Status> finished ABSL_GUARDED_BY(mutex);
   };
 
-  // What the files thread works with; likewise.
+  // What the files thread works with. It outlives the runner, too.
   struct Disk {
     Files* files;
     std::string workdir;
     CheckpointCommitter committer;
     TrainFile train_file;
-    // Ends with the last task that may write.
+    // Is given back with the last task that may write.
     std::unique_ptr<WorkdirClaim> claim;
   };
 
@@ -117,16 +119,16 @@ class ChiefRunner {
   absl::Status TakeWorkdir(const std::string& checkpoints);
   std::string Secret() const;  // of the work directory
   void MakeCallers(const std::shared_ptr<const InitialValues>& initial);
-  // `job` is done: tells whoever asks, then ends.
+  // Serves `job`, which is done: tells every task that asks, then ends.
   void ServeFinished(const std::string& job);
-  // False once the runner is going.
+  // Returns false, and drops `event`, once the runner is being destroyed.
   static bool Post(const std::shared_ptr<Inbox>& inbox, Event event);
   void Loop();
   void CarryOut(Action action);
   void CarryOutFiles(Action action);
   // Runs `task` on the files thread.
   void PostDisk(std::function<void(Disk*, const std::shared_ptr<Inbox>&)> task);
-  // Looks for the evaluator's line on `evaluated_` now and then.
+  // Looks now and then for the evaluator's line on `evaluated_`.
   void WatchEvaluator();
 
   const Options options_;
@@ -141,8 +143,8 @@ class ChiefRunner {
   Mutex mutex_;
   uint64_t next_stream_ ABSL_GUARDED_BY(mutex_) = 1;
 
-  // In place of training, when the job was done before; else null. Constant
-  // after Create.
+  // Takes the place of training if the job was done before; else null.
+  // Constant after Create.
   std::unique_ptr<FinishedJob> finished_job_;
   std::vector<std::unique_ptr<ShardCaller>> callers_;
   std::unique_ptr<TaskQueue> files_queue_;

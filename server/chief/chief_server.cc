@@ -15,6 +15,7 @@ namespace {
 
 // A JobSpec and a variable list fit many times over.
 constexpr int kMaxMessageBytes = 4 << 20;
+// For the last commands to go out. After it open calls are broken off.
 constexpr std::chrono::milliseconds kGrace{500};
 
 // The why of each value is in docs/design_notes.md, "gRPC settings".
@@ -53,7 +54,9 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
                      ": another process has the port, or it is not an address "
                      "of this host"));
   }
-  // The port is ours. Only now files and ps may be touched.
+  // The port is ours. Only now files and ps may be touched: a second chief at
+  // this address has ended above without harm. Calls that came since the start
+  // of the server got UNAVAILABLE and come again.
   if (chief->runner_ == nullptr) {
     WEIR_ASSIGN_OR_RETURN(chief->runner_,
                           ChiefRunner::Create(std::move(options.runner)));
@@ -63,6 +66,7 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
 }
 
 ChiefServer::~ChiefServer() {
+  // Before the runner and the service, which the open calls use.
   if (server_ != nullptr) {
     server_->Shutdown(DeadlineAfter(kGrace));
     server_->Wait();

@@ -8,9 +8,9 @@
 //   return chief->Wait();
 //
 // Threads: safe.
-// Errors: INVALID_ARGUMENT  options, work directory or address; the message
-//                           says what to do. Nothing was touched where the
-//                           address cannot be had.
+// Errors: INVALID_ARGUMENT  options, work directory or address are wrong; the
+//                           message says what to do. If the address cannot be
+//                           had, nothing was touched.
 //         UNAVAILABLE       another chief works in the work directory.
 #ifndef SERVER_CHIEF_CHIEF_SERVER_H_
 #define SERVER_CHIEF_CHIEF_SERVER_H_
@@ -44,12 +44,12 @@ class ChiefServer {
   ~ChiefServer();
 
   int port() const { return port_; }
-  // How the job ended. Blocks until then.
+  // Blocks until the job is over; returns how it ended.
   absl::Status Wait() { return runner_->Wait(); }
   std::optional<absl::Status> WaitFor(std::chrono::milliseconds timeout) {
     return runner_->WaitFor(timeout);
   }
-  // Checkpoint, then end the job.
+  // Writes a checkpoint and then ends the job.
   void RequestStop(const std::string& reason) { runner_->RequestStop(reason); }
 
  private:

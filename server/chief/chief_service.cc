@@ -19,7 +19,7 @@ class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
  public:
   static HeartbeatCall* Open(ChiefRunner* runner) {
     auto call = std::make_shared<HeartbeatCall>(runner);
-    call->self_ = call;  // until OnDone
+    call->self_ = call;  // gRPC uses it until OnDone
     call->stream_ = runner->OpenStream(call);
     call->StartRead(&call->progress_);
     return call.get();
@@ -49,6 +49,8 @@ class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
       StartRead(&progress_);
       return;
     }
+    // The worker has closed its side or is gone. gRPC calls OnDone only after
+    // Finish, which End leads to.
     runner_->OnStreamLost(stream_);
     End(absl::OkStatus());
   }
@@ -58,13 +60,13 @@ class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
     writing_ = false;
     queue_.pop_front();
     if (!ok) {
-      queue_.clear();
+      queue_.clear();  // the stream is broken; only Finish may follow
     }
     WriteNext();
   }
 
   void OnDone() override {
-    // The runner may still hold a share.
+    // The runner may still hold a share, so `this` lives on with that.
     const std::shared_ptr<HeartbeatCall> last = std::move(self_);
   }
 
@@ -73,6 +75,8 @@ class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
     if (writing_ || finished_) {
       return;
     }
+    // What was sent before End goes out first: a Stop before the end of its
+    // stream, for instance.
     if (!queue_.empty()) {
       writing_ = true;
       StartWrite(&queue_.front());
@@ -94,7 +98,7 @@ class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A Heartbeat call that came too early.
+// A Heartbeat call that came before the chief had begun.
 class RefusedCall : public grpc::ServerBidiReactor<Progress, Command> {
  public:
   explicit RefusedCall(const grpc::Status& status) { Finish(status); }
@@ -116,6 +120,8 @@ grpc::ServerUnaryReactor* ChiefService::Register(
     reactor->Finish(Starting());
     return reactor;
   }
+  // Before anything of the request is used: another version may mean something
+  // else by its fields.
   const absl::Status same = CheckWireVersion(
       absl::StrCat("worker ", request->rank(), " (", request->host(), ")"),
       request->wire_version());
@@ -123,6 +129,7 @@ grpc::ServerUnaryReactor* ChiefService::Register(
     reactor->Finish(ToGrpcStatus(same));
     return reactor;
   }
+  // The answer comes on the decision thread; no thread of gRPC waits for it.
   runner->Register(
       *request, [reactor, reply](const absl::StatusOr<RegisterReply>& answer) {
         if (answer.ok()) {
@@ -164,10 +171,12 @@ grpc::ServerUnaryReactor* ChiefService::RequestStop(
     RequestStopReply*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   ChiefRunner* const runner = runner_;
-  if (runner != nullptr) {
-    runner->RequestStop(request->reason());
+  if (runner == nullptr) {
+    reactor->Finish(Starting());
+    return reactor;
   }
-  reactor->Finish(runner != nullptr ? grpc::Status::OK : Starting());
+  runner->RequestStop(request->reason());
+  reactor->Finish(grpc::Status::OK);
   return reactor;
 }
 

@@ -1,11 +1,13 @@
-// The chief's gRPC methods: decodes nothing, decides nothing, waits for nobody.
+// The chief's gRPC methods. They hand every request to the runner; they decide
+// nothing and wait for nobody.
 //
-// Until it has its runner every call ends with UNAVAILABLE: the port is taken
-// before a chief does anything, so that a second one at its address does
-// nothing.
+// Until it has its runner every call ends with UNAVAILABLE. A chief takes its
+// port before it does anything else, so that a second chief at the same address
+// does nothing.
 //
-// Threads: safe; gRPC's threads call it. Borrows the runner, which must live
-//   until the server that this is registered with has shut down.
+// Threads: safe; gRPC's threads call it.
+// Owns/borrows: borrows the runner, which must live until the server that this
+//   is registered with has shut down.
 #ifndef SERVER_CHIEF_CHIEF_SERVICE_H_
 #define SERVER_CHIEF_CHIEF_SERVICE_H_
 
@@ -18,7 +20,7 @@ namespace weir {
 
 class ChiefService : public Chief::CallbackService {
  public:
-  // Once.
+  // Call once.
   void SetRunner(ChiefRunner* runner) { runner_ = runner; }
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,

@@ -15,8 +15,10 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 using Options = ShardCaller::Options;
 
+// Seldom enough to cost nothing while a ps is being started again.
 constexpr milliseconds kRetryAfter{200};
-// Loading, writing and waiting for a version take as long as they take.
+// Loading, writing and waiting for a version take as long as they take. A ps
+// that dies meanwhile breaks the call, and one that hangs shows in its Hellos.
 constexpr milliseconds kLongTimeout{6 * 3600 * 1000};
 constexpr milliseconds kShutdownTimeout{2000};
 
@@ -77,7 +79,8 @@ void CallSnapshot(const Options& options, const SnapshotRequest& request) {
       });
 }
 
-// One overload for each kind of call.
+// One overload for each kind of call. Each reports exactly once, or JobState
+// would wait for ever.
 struct Caller {
   const Options& options;
 
@@ -117,14 +120,13 @@ struct Caller {
   }
 
   void operator()(const AssignCall& call) const {
-    const absl::Status status =
-        options.initial == nullptr
-            ? absl::InternalError("there are no initial values")
-            : Repeat(options, [&] {
-                return options.initial->Assign(call.declaration, call.sender,
-                                               options.shard,
-                                               options.link.get());
-              });
+    absl::Status status = absl::InternalError("there are no initial values");
+    if (options.initial != nullptr) {
+      status = Repeat(options, [&] {
+        return options.initial->Assign(call.declaration, call.sender,
+                                       options.shard, options.link.get());
+      });
+    }
     options.report([shard = options.shard, status](JobState* state) {
       state->OnAssigned(shard, status);
     });
@@ -139,10 +141,11 @@ struct Caller {
     });
   }
 
-  void operator()(const SnapshotRequest&) const {}  // runs beside
+  void operator()(const SnapshotRequest&) const {}  // Call() runs it beside
 
   void operator()(const ShutdownRequest& request) const {
     Failpoint("chief.before_shutdown");
+    // Once: a ps that took it is gone, so a repeat could only fail.
     const absl::Status status =
         options.link->Shutdown(request, kShutdownTimeout);
     if (absl::IsPermissionDenied(status)) {
@@ -157,6 +160,8 @@ struct Caller {
 }  // namespace
 
 void ShardCaller::Call(ShardCall call) {
+  // Detached, with a share of the options: it may wait for hours, and must not
+  // keep the chief from ending.
   if (auto* snapshot = std::get_if<SnapshotRequest>(&call.request)) {
     std::thread([options = options_, request = std::move(*snapshot)] {
       CallSnapshot(*options, request);

@@ -1,11 +1,11 @@
-// Carries out the chief's calls to one shard, in order, and reports each.
+// Makes the chief's calls to one shard, in order, and reports each answer.
 //
 // Place: chief_runner.cc has one for each shard. A Snapshot runs beside the
 // other calls: in sync it is asked for long before its version is reached.
 //
-// Hello is tried once: JobState counts the silence. The other calls are
-// repeated after UNAVAILABLE and DEADLINE_EXCEEDED, same identity, until
-// `lost_after`. Shutdown is tried once, briefly.
+// Hello is tried once, since JobState measures the silence. Snapshot and
+// Shutdown are tried once, too. The other calls are repeated with the same
+// identity after UNAVAILABLE and DEADLINE_EXCEEDED until `lost_after` is over.
 //
 // Threads: Call is safe and never blocks; reports come on threads of its own.
 #ifndef SERVER_CHIEF_SHARD_CALLER_H_
@@ -31,7 +31,8 @@ class ShardCaller {
     std::shared_ptr<ShardLink> link;
     std::chrono::milliseconds lost_after{10000};
     std::shared_ptr<const InitialValues> initial;  // may be null
-    // Runs the closure on the chief's thread; safe for ever.
+    // Runs the closure on the chief's decision thread. A call that is left
+    // behind may use it after this object is gone.
     std::function<void(std::function<void(JobState*)>)> report;
   };
 

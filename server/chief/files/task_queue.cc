@@ -11,11 +11,14 @@ TaskQueue::TaskQueue() : state_(std::make_shared<State>()) {
 }
 
 TaskQueue::~TaskQueue() {
+  // Declared before the lock, so that what the closures own is destroyed after
+  // it is released: a destructor may call anything.
   std::deque<std::function<void()>> dropped;
   MutexLock lock(&state_->mutex);
   state_->stop = true;
   dropped.swap(state_->tasks);
   state_->changed.NotifyAll();
+  // A task that writes a file is nearly done; one that calls a dead ps is not.
   const auto deadline = std::chrono::steady_clock::now() + kEndWait;
   while (!state_->ended && std::chrono::steady_clock::now() < deadline) {
     state_->changed.WaitFor(&state_->mutex, std::chrono::milliseconds(100));
@@ -38,6 +41,7 @@ void TaskQueue::Run(const std::shared_ptr<State>& state) {
       while (!state->stop && state->tasks.empty()) {
         state->changed.Wait(&state->mutex);
       }
+      // Before the next task: the owner of a stopped queue is gone.
       if (state->stop) {
         state->ended = true;
         state->changed.NotifyAll();

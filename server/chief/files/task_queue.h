@@ -1,7 +1,7 @@
 // A thread that runs closures one after the other.
 //
-// Place: the shell of the chief has one for its decisions, one for its files
-// and one for each shard, so that a slow disk or ps never blocks the others.
+// Place: the shell of the chief has one for its files and one for each shard,
+// so that a slow disk or ps never blocks the others.
 //
 // Threads: safe. Post never blocks.
 #ifndef SERVER_CHIEF_FILES_TASK_QUEUE_H_
@@ -19,10 +19,12 @@ namespace weir {
 class TaskQueue {
  public:
   TaskQueue();
-  // Drops what has not begun. Waits at most `end_wait` for what has: after it
-  // the thread is left to itself, and what its closures own stays alive.
+  // Drops the closures that have not begun, and waits at most kEndWait for the
+  // one that has. After that the thread is left to itself, and what its closure
+  // owns stays alive.
   ~TaskQueue();
 
+  // Runs `task` after those that were posted before.
   void Post(std::function<void()> task);
 
   static constexpr std::chrono::milliseconds kEndWait{2000};

@@ -9,13 +9,18 @@
 namespace weir {
 namespace {
 
+// Of lines that cannot be written. Later ones are dropped then: the chief must
+// not run out of memory because a disk is full.
 constexpr size_t kKeptBytesMax = size_t{64} << 20;
 
 }  // namespace
 
 absl::StatusOr<std::string> TrainFile::Text() {
   absl::StatusOr<std::string> text = files_->ReadAll(path_);
-  return absl::IsNotFound(text.status()) ? std::string() : text;
+  if (absl::IsNotFound(text.status())) {
+    return std::string();  // a job that has no line yet
+  }
+  return text;
 }
 
 absl::StatusOr<std::vector<TrainLine>> TrainFile::Read() {
@@ -31,6 +36,8 @@ absl::StatusOr<std::vector<TrainLine>> TrainFile::Read() {
 }
 
 absl::Status TrainFile::Cut(uint64_t step) {
+  // The file is replaced, so the writer would append to one that has no name;
+  // and what is kept is of steps that the restore took back.
   writer_.reset();
   kept_.clear();
   failing_ = false;
@@ -44,7 +51,10 @@ absl::Status TrainFile::Cut(uint64_t step) {
       absl::StrAppend(&kept, line, "\n");
     }
   }
-  return kept == text ? absl::OkStatus() : files_->WriteAtomically(path_, kept);
+  if (kept == text) {
+    return absl::OkStatus();
+  }
+  return files_->WriteAtomically(path_, kept);
 }
 
 absl::Status TrainFile::Append(const std::string& line) {
@@ -53,7 +63,10 @@ absl::Status TrainFile::Append(const std::string& line) {
   }
   const bool failed_before = failing_;
   const absl::Status status = Flush();
-  return failed_before ? absl::OkStatus() : status;
+  if (failed_before) {
+    return absl::OkStatus();  // it was said when it began
+  }
+  return status;
 }
 
 absl::Status TrainFile::Flush() {
@@ -72,12 +85,15 @@ absl::Status TrainFile::Flush() {
 }
 
 absl::Status TrainFile::Write() {
+  // After a failure the file may end in a piece of a line. Appending to that
+  // would spoil a whole one, so the file is rewritten without it.
   if (failing_) {
     WEIR_ASSIGN_OR_RETURN(std::string text, Text());
     if (!whole_bytes_.has_value()) {
       whole_bytes_ = text.rfind('\n') + 1;  // npos + 1 is 0
     }
-    // Also when a rewrite failed behind its rename.
+    // A rewrite may have failed after its rename: then the file has the kept
+    // lines already, beyond what was whole.
     text.resize(std::min(text.size(), *whole_bytes_));
     return files_->WriteAtomically(path_, absl::StrCat(text, kept_));
   }

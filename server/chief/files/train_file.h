@@ -1,8 +1,12 @@
-// The file train.jsonl: read at the start, cut at a restore, appended to.
+// The file train.jsonl: it is read at the start, cut at a restore and appended
+// to.
 //
-// Each line goes out with one write. What cannot be written is never an error
-// of the job: it is kept, up to 64 MiB, and goes out with a later call.
+// Each line is written with one call. A line that cannot be written is never
+// an error of the job: it is kept, up to 64 MiB in all, and a later call writes
+// it.
+//
 // Threads: compatible.
+// Errors: those of Files.
 #ifndef SERVER_CHIEF_FILES_TRAIN_FILE_H_
 #define SERVER_CHIEF_FILES_TRAIN_FILE_H_
 
@@ -24,11 +28,12 @@ class TrainFile {
   TrainFile(Files* files, std::string path)
       : files_(files), path_(std::move(path)) {}
 
-  // The lines that are there; none without a file.
+  // Returns the lines that are there. A file that does not exist has none.
   absl::StatusOr<std::vector<TrainLine>> Read();
-  // Drops the lines beyond `step`, and what is no whole line.
+  // Drops the lines beyond `step`, and a piece of a line at the end.
   absl::Status Cut(uint64_t step);
-  // An error once for all lines in a row that cannot be written.
+  // Appends a line. Of all lines in a row that cannot be written, only the
+  // first one's call returns the error.
   absl::Status Append(const std::string& line);
   // Writes the lines that are kept.
   absl::Status Flush();
