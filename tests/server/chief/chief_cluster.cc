@@ -312,7 +312,8 @@ bool ChiefCluster::Worker::WaitForVersion(uint64_t version) {
             here = here && !chunk.not_yet();
             return absl::OkStatus();
           });
-      // Past it: then this contribution was done before.
+      // ABORTED: the shard is past this version, so the contribution was done
+      // before.
       here =
           (here && status.ok()) || status.code() == absl::StatusCode::kAborted;
       Beat(false);
@@ -321,16 +322,17 @@ bool ChiefCluster::Worker::WaitForVersion(uint64_t version) {
   return true;
 }
 
+Layout ChiefCluster::Worker::MakeLayout() const {
+  Declaration declaration;
+  *declaration.mutable_variable() = request_.variable();
+  declaration.set_shard_count(static_cast<uint32_t>(links_.size()));
+  declaration.set_block_elements(16);
+  return *LayoutFromDeclaration(declaration);
+}
+
 bool ChiefCluster::Worker::DoContribution(uint64_t sequence) {
-  const auto layout_of = [&] {
-    Declaration declaration;
-    *declaration.mutable_variable() = request_.variable();
-    declaration.set_shard_count(static_cast<uint32_t>(links_.size()));
-    declaration.set_block_elements(16);
-    return *LayoutFromDeclaration(declaration);
-  };
   static const std::vector<float> ones(16, 1.0f);
-  const Layout layout = layout_of();
+  const Layout layout = MakeLayout();
   const uint32_t n = grant_.contributions_per_step();
   const uint32_t w = static_cast<uint32_t>(index_);
   const uint32_t per_step =
@@ -386,9 +388,10 @@ bool ChiefCluster::Worker::DoContribution(uint64_t sequence) {
   ++next_;
   ++contributions;
   ContributionReport report;
-  report.set_contribution(
-      n > 0 ? (version)*n + (sequence % per_step) * grant_.slot_count() + w
-            : 0);
+  if (n > 0) {
+    report.set_contribution(version * n +
+                            (sequence % per_step) * grant_.slot_count() + w);
+  }
   report.set_loss(0.5f);
   report.set_weight(1.0f);
   report.set_rows(10);

@@ -1,8 +1,8 @@
 // A ChiefRunner over real stores in this process, with workers that push ones.
 //
-// SGD with learning rate 1 and gradients of ones: every element ends at minus
-// the number of contributions (sync: steps) applied to it, so one read shows
-// whether any was lost, doubled or torn.
+// The optimizer is SGD with learning rate 1 and all gradients are ones. So
+// every element ends at minus the number of contributions (sync: steps) that
+// were applied to it, and one read shows whether any was lost, doubled or torn.
 #ifndef TESTS_SERVER_CHIEF_CHIEF_CLUSTER_H_
 #define TESTS_SERVER_CHIEF_CHIEF_CLUSTER_H_
 
@@ -14,15 +14,17 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/job/layout.h"
 #include "server/chief/chief_runner.h"
 #include "server/ps/store/store.h"
 #include "tests/support/in_process_transport.h"
 
 namespace weir {
 
-// A resolved JobSpec of `contributions` in async, or sync with n per step.
+// Returns a resolved JobSpec of `steps` steps: async, or sync with `n_sync`
+// contributions in each.
 JobSpec OnesSpec(uint64_t steps, uint32_t n_sync = 0);
-// What every worker registers with.
+// Returns what a worker registers with.
 RegisterRequest OnesRequest(const JobSpec& spec, int index, uint64_t process);
 
 class ChiefCluster {
@@ -32,18 +34,18 @@ class ChiefCluster {
   ChiefCluster(std::string workdir, JobSpec spec, int ps, int workers);
   ~ChiefCluster();
 
-  // A chief; the one before is destroyed as a kill would.
+  // Starts a chief. The one before is destroyed without an end, as by a kill.
   absl::Status StartChief(bool resume = false);
   void StopChief() { chief.reset(); }
-  // A new empty process at ps `s`.
+  // Puts a new, empty process at ps `s`.
   void ReplacePs(int s);
-  // A worker thread for slot `w`; one that runs is left to be replaced.
+  // Starts a worker thread for slot `w`. One that runs is left to be replaced.
   Worker& Join(int w, int delay_ms = 0);
-  // Ends it after some blocks of its next contribution.
+  // Ends worker `w` after some blocks of its next contribution.
   void Kill(int w);
   absl::Status Wait(int seconds = 60);
 
-  // Every value of the shards, read as a checkpoint has them.
+  // Returns every value of the shards, as `checkpoint` has them.
   std::vector<float> ValuesOf(const std::string& checkpoint) const;
   std::vector<std::string> Checkpoints() const;
 
@@ -51,7 +53,7 @@ class ChiefCluster {
   InProcessTransport transport;
   std::vector<std::unique_ptr<Store>> stores;
   std::unique_ptr<ChiefRunner> chief;
-  Mutex chief_mutex;  // workers lose their chief for a moment
+  Mutex chief_mutex;  // of `chief`: workers lose it for a moment
   std::map<int, std::shared_ptr<Worker>> workers;
   std::vector<std::shared_ptr<Worker>> former;
 };
@@ -71,14 +73,15 @@ class ChiefCluster::Worker : public HeartbeatSink,
   std::atomic<uint64_t> contributions{0};
   std::atomic<int> holds{0};
   absl::Status status() const;
-  // Stop's, or the stream's end.
+  // True once it heard a Stop, or its stream ended for good.
   bool done() const;
 
  private:
   bool Register();
   void OpenStream();
-  // False: killed in the middle.
+  // Returns false if it was killed in the middle, or has to end.
   bool DoContribution(uint64_t sequence);
+  Layout MakeLayout() const;
   void Beat(bool out_of_work);
   bool WaitForVersion(uint64_t version);
 

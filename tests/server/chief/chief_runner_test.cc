@@ -67,7 +67,7 @@ TEST(ChiefRunnerTest, AsyncJobFromDeclareToDone) {
   EXPECT_TRUE(cluster.transport.was_shut_down("ps1"));
   EXPECT_TRUE(cluster.workers[0]->status().ok());
   EXPECT_GE(cluster.workers[0]->holds, 1);
-  // Kept are 3, all whole, and each is a cut: every element the same.
+  // Three are kept and whole. None is torn: all elements are the same.
   const std::vector<std::string> names = cluster.Checkpoints();
   EXPECT_THAT(names, SizeIs(3));
   for (const std::string& name : names) {
@@ -238,7 +238,7 @@ TEST(ChiefRunnerTest, AFinishedJobIsNotStartedAgain) {
     ASSERT_TRUE(cluster.StartChief(resume).ok());
     EXPECT_TRUE(cluster.Wait(5).ok());
   }
-  // A longer one goes on.
+  // With more steps to do the job goes on.
   ChiefCluster longer(dir, OnesSpec(25), 1, 1);
   ASSERT_TRUE(longer.StartChief(/*resume=*/true).ok());
   longer.Join(0);

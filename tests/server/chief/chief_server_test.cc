@@ -162,7 +162,7 @@ TEST(ChiefServerTest, AnOpenStreamDoesNotHoldUpTheEnd) {
   EXPECT_FALSE(stream->Finish().ok());
 }
 
-// A checkpoint that the bench's chief has under way.
+// A checkpoint that the bench's chief is writing.
 std::string UnderWay(const Bench& bench) {
   const std::string path =
       bench.cluster.options.workdir + "/checkpoints/ckpt-7";
@@ -202,7 +202,7 @@ TEST(ChiefServerTest, AnotherAddressInTheSameWorkdirTouchesNothingEither) {
 TEST(ChiefServerTest, WaitsForTheChiefBeforeItToLeave) {
   Bench bench;
   std::thread leaves([&bench] {
-    // The one before has its runner until the server's grace is over.
+    // The chief before keeps its runner until the grace of its server is over.
     bench.server.reset();
   });
   ChiefServer::Options options;

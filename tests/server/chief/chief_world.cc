@@ -12,6 +12,18 @@
 
 namespace weir {
 
+namespace {
+
+// How many of 0 .. total - 1 are `slot` modulo `count`.
+uint64_t Share(uint64_t total, uint64_t slot, uint64_t count) {
+  if (total <= slot) {
+    return 0;
+  }
+  return (total - slot + count - 1) / count;
+}
+
+}  // namespace
+
 JobSpec SmallSpec() {
   JobSpec spec;
   const bool ok = google::protobuf::TextFormat::ParseFromString(
@@ -232,7 +244,8 @@ void ChiefWorld::Activate(int s, const SetSlotsRequest& request) {
     generation = std::max(generation, slot.generation());
     shard.process[static_cast<int>(slot.slot())] = slot.process();
   }
-  // The step under way is published without what retired slots did not bring.
+  // The step under way is published without the contributions that the retired
+  // slots did not make.
   const uint32_t n = shard.declaration.update().sync().contributions();
   const uint64_t steps =
       n == 0 ? 0 : Version(shard) - shard.declaration.base_version();
@@ -561,10 +574,12 @@ void ChiefWorld::Work(int ticks_max) {
       const uint64_t n = grant.contributions_per_step();
       const uint64_t count = grant.slot_count();
       const auto slot = static_cast<uint64_t>(w);
-      worker.contributions =
-          n > 0 ? (left + n - 1) / n *
-                      (slot < n ? (n - slot + count - 1) / count : 0)
-                : (left > slot ? (left - slot + count - 1) / count : 0);
+      if (n > 0) {
+        worker.contributions =
+            (left + n - 1) / n * Share(n, slot, count);  // steps, rounded up
+      } else {
+        worker.contributions = Share(left, slot, count);
+      }
       // In sync a contribution is computed from the version before its step.
       bool has_version = true;
       for (const Shard& shard : shards) {

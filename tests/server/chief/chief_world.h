@@ -1,8 +1,8 @@
 // A JobState in a world without threads, sockets or files: shards that keep the
 // rules of proto/ps.proto, workers that do contributions, a disk that is a map.
 //
-// Actions are carried out one at a time; with a seed, those of different shards
-// in random order.
+// Actions are carried out one at a time. With a seed, those of different shards
+// are carried out in random order.
 #ifndef TESTS_SERVER_CHIEF_CHIEF_WORLD_H_
 #define TESTS_SERVER_CHIEF_CHIEF_WORLD_H_
 
@@ -21,7 +21,7 @@
 namespace weir {
 
 JobSpec SmallSpec();
-// Of a program of the SDK.
+// Returns what the workers of an SDK job declare.
 Declaration SmallDeclaration(int shards, int workers);
 
 class ChiefWorld {
@@ -45,7 +45,8 @@ class ChiefWorld {
     std::optional<uint64_t> snapshot_version;  // sync: not reached yet
     std::string snapshot_name;
     bool frozen = false;  // its file is being written
-    // Sync: the version before can be frozen, as of a rule without state.
+    // Sync: the version before can be frozen, as with an optimizer without
+    // state.
     bool keeps_previous = false;
   };
   struct Worker {
@@ -65,24 +66,24 @@ class ChiefWorld {
 
   ChiefWorld(int shards, int workers, JobSpec spec, uint64_t seed = 0);
 
-  // Starts a chief; what the one before knew is lost.
+  // Starts a chief. What the one before knew is lost.
   void StartChief(bool resume = false);
   JobState& chief() { return *chief_; }
   // Delivers answers until nothing is under way.
   void Settle();
   // Delivers the oldest call to shard `s`.
   void AnswerNext(int s);
-  // Ticks of 50 ms with everything delivered in between.
+  // Lets time pass in ticks of 50 ms, and delivers everything in between.
   void Run(double seconds);
 
   // Registers worker `w` as a new process until it has a grant or an error.
   Worker& Join(int w);
   void Register(int w);
-  // Worker `w` finishes and goes; of a job that the workers bring.
+  // SDK job: worker `w` finishes, retires its slot and goes.
   void Retire(int w);
-  // Heartbeat of what it did.
+  // Sends a heartbeat that tells what worker `w` did.
   absl::Status Beat(int w, bool bad = false);
-  // Does one contribution on every shard, or on the first one only.
+  // Does one contribution on every shard, or with `torn` on the first one only.
   void DoContribution(int w, bool torn = false);
   // Lets every joined worker work and beat until the job is over.
   void Work(int ticks_max = 20000);
@@ -91,17 +92,17 @@ class ChiefWorld {
   std::vector<Shard> shards;
   std::map<int, Worker> workers;
   JobState::Options options;
-  Declaration sdk_job;  // by every worker, where options.sdk_job
+  Declaration sdk_job;  // what every worker declares, with options.sdk_job
   std::vector<std::string> log;
   std::vector<std::string> lines;        // train.jsonl
   std::map<std::string, Manifest> disk;  // committed checkpoints
-  std::vector<std::string> directories;  // that were made for checkpoints
+  std::vector<std::string> directories;  // those made for checkpoints
   std::string done;
   std::optional<absl::Status> finished;
   int holds = 0;
   // Every (slot, generation) that was granted, with its process.
   std::map<std::pair<uint32_t, uint32_t>, std::set<uint64_t>> grants;
-  absl::Status write_error;  // of every shard file
+  absl::Status write_error;  // of writing a shard file
   absl::Status commit_error;
   absl::Status done_error;      // of writing DONE
   bool manifest_stays = false;  // after commit_error: its last fsync failed

@@ -67,7 +67,7 @@ TEST(JobStateTest, AChiefWhoseHistoryIsGoneGivesWay) {
   world.StartChief();
   world.Join(0);
   ASSERT_TRUE(world.Beat(0).ok());
-  // Another chief restores; it has done the first shard.
+  // Another chief is restoring the shards and has done the first one.
   world.shards[0].declaration.set_history(4711);
   world.Run(2);
   ExpectGaveWay(&world);

@@ -46,7 +46,7 @@ TEST(JobStateAwayTest, AStopInSyncNeedsNobody) {
     world.Work(20);
     const uint64_t step = world.chief().status().step();
     ASSERT_GT(step, 5u);
-    // Of a step that worker 1 will not finish.
+    // This contribution belongs to a step that worker 1 will not finish.
     world.DoContribution(0);
     Lose(world, 1);
     if (left == 0) {
@@ -225,7 +225,7 @@ TEST(JobStateAwayTest, APsThatIsToEndStopsTheJob) {
       Message(*world.finished),
       HasSubstr("ps 1 (host1:1) was asked to end: stopped after ckpt-"));
   EXPECT_EQ(world.disk.size(), 1u);
-  // It is no end of the job: whoever starts tasks again starts them.
+  // The job has not ended: whoever starts tasks again starts them.
   for (const ChiefWorld::Shard& shard : world.shards) {
     EXPECT_TRUE(shard.shut_down);
     EXPECT_EQ(shard.shutdown_code, absl::StatusCode::kCancelled);
@@ -294,7 +294,8 @@ JobSpec AsyncSpec() {
   return spec;
 }
 
-// A stop of a job whose worker 1 died inside a contribution, which comes back.
+// Stops a job whose worker 1 died inside a contribution. Returns the sequence
+// number of that contribution.
 uint64_t StopWithATornContribution(ChiefWorld& world) {
   world.StartChief();
   world.Join(0);

@@ -35,7 +35,7 @@ TEST(JobStateCheckpointTest, AsyncHoldsFreezesReleases) {
   world.Work();
   ASSERT_TRUE(world.finished.has_value());
   EXPECT_TRUE(world.finished->ok()) << *world.finished;
-  // One a period, and no more.
+  // There is one for each period, and no more.
   EXPECT_EQ(world.disk.size(), 4u);
   EXPECT_EQ(world.disk.count("ckpt-40"), 1u);
   EXPECT_GE(world.holds, 2 * 2);
@@ -175,7 +175,7 @@ TEST(JobStateCheckpointTest, AStopLeavesACheckpoint) {
   }
 }
 
-// At every point of a regular checkpoint.
+// The stop comes at every point of a regular checkpoint.
 TEST(JobStateCheckpointTest, AStopBesideACheckpointLosesNothing) {
   for (int ticks = 0; ticks < 40; ++ticks) {
     for (const bool sync : {false, true}) {
@@ -188,7 +188,7 @@ TEST(JobStateCheckpointTest, AStopBesideACheckpointLosesNothing) {
       world.Work(400);
       ASSERT_TRUE(world.finished.has_value());
       ASSERT_FALSE(world.disk.empty());
-      // In sync, of whole steps.
+      // In sync a checkpoint has whole steps only.
       const uint64_t done[] = {world.workers[0].next, world.workers[1].next};
       EXPECT_EQ(sync ? std::min(done[0], done[1]) : done[0] + done[1],
                 world.disk.rbegin()->second.step())

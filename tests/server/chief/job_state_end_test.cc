@@ -9,7 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Every contribution of both workers is done and told.
+// Every contribution of both workers is done and reported.
 void DoEverything(ChiefWorld* world) {
   world->StartChief();
   for (int w = 0; w < 2; ++w) {
@@ -190,7 +190,7 @@ TEST(JobStateEndTest, AFailedJobTellsLatecomersItsError) {
   EXPECT_THAT(world.workers[1].stop->reason(), HasSubstr("ps 1"));
 }
 
-// What a heartbeat told is acknowledged by its number, and counted once.
+// The chief acknowledges a heartbeat by its number and counts it once.
 TEST(JobStateEndTest, ReportsThatComeTwiceCountOnce) {
   JobSpec spec = SmallSpec();
   spec.mutable_train()->set_steps(5);
@@ -217,7 +217,7 @@ TEST(JobStateEndTest, ReportsThatComeTwiceCountOnce) {
     EXPECT_EQ(heard, 1u);
   }
   EXPECT_FALSE(world.workers[0].stop.has_value());
-  // A second one is over the limit.
+  // A second bad contribution is over the limit.
   world.DoContribution(0);
   progress.set_message_number(2);
   progress.set_next_sequence(2);

@@ -1,4 +1,4 @@
-// Jobs that their workers bring: programs of the SDK.
+// JobState with jobs that programs of the SDK declare.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/chief/job_state.h"
@@ -14,7 +14,7 @@ std::string Message(const absl::Status& status) {
   return std::string(status.message());
 }
 
-// Two shards and two workers, of a job without a JobSpec.
+// A job without a JobSpec on two shards with two workers.
 class JobStateBroughtTest : public testing::Test {
  protected:
   JobStateBroughtTest() : world_(2, 2, JobSpec()) {
@@ -80,7 +80,8 @@ TEST_F(JobStateBroughtTest, WaitsForTheValuesOfWorker0) {
   EXPECT_FALSE(world_.workers[1].grant.has_value());
   EXPECT_EQ(world_.shards[0].declares, 1);
   EXPECT_EQ(world_.shards[0].state, LOADED);
-  // A chief in between declares anew and asks for the values again.
+  // A chief that is started in between declares again, and asks for the values
+  // again.
   world_.Register(0);
   ASSERT_TRUE(world_.shards[0].assigned);
   world_.shards[0].assigned = false;

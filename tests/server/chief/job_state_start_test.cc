@@ -59,7 +59,7 @@ TEST(JobStateTest, ARestartedChiefTakesOverWithoutDeclaring) {
   world.StartChief();
   world.Run(1);
   EXPECT_TRUE(world.Logged("took over"));
-  // The process goes on under its grant; a new one gets a newer.
+  // The process goes on under its grant. A new process gets a newer one.
   RegisterRequest again = world.workers[0].request;
   again.set_held_history(world.workers[0].grant->sender().history());
   again.set_held_generation(1);

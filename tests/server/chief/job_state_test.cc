@@ -118,7 +118,7 @@ TEST(JobStateTest, ANewerProcessTakesTheSlot) {
   EXPECT_EQ(world.workers[0].grant->sender().generation(), 2u);
   EXPECT_EQ(world.shards[1].generation[0], 2u);
   EXPECT_EQ(world.shards[1].process[0], world.workers[0].process);
-  // The old one is told by whom, and stays out.
+  // The old process is told which one replaced it, and stays out.
   Progress late;
   late.set_slot(0);
   late.set_generation(1);
@@ -152,7 +152,7 @@ TEST(JobStateTest, AReplacedProcessStaysReplacedWhenTheChiefIsRestarted) {
   newer.set_held_generation(2);
   world.StartChief();
   world.Run(1);
-  // The old one wakes up, and comes first.
+  // The old process wakes up, and comes first.
   for (int time = 0; time < 2; ++time) {
     EXPECT_EQ(world.chief().OnRegister(old).status().code(),
               absl::StatusCode::kPermissionDenied);
@@ -164,8 +164,8 @@ TEST(JobStateTest, AReplacedProcessStaysReplacedWhenTheChiefIsRestarted) {
   EXPECT_FALSE(world.finished.has_value());
 }
 
-// As over a slow link, where one contribution takes longer than the chief
-// waits.
+// The link is slow: one contribution takes longer than the chief waits for
+// progress.
 TEST(JobStateTest, AContributionWhoseBytesMoveIsNoStandstill) {
   ChiefWorld world(1, 1, SmallSpec());
   world.StartChief();
@@ -184,8 +184,8 @@ TEST(JobStateTest, AContributionWhoseBytesMoveIsNoStandstill) {
   EXPECT_THAT(Message(*world.finished), HasSubstr("no progress for 300 s"));
 }
 
-// What is deferred until another worker's contribution comes is sent again and
-// again, and a worker that starts again pulls again.
+// A contribution that is deferred until another worker's comes is sent again
+// and again, and a worker that starts again pulls again.
 TEST(JobStateTest, BytesAreNoProgressWhileAWorkerIsAwayOrWhenTheyComeAgain) {
   for (const bool away : {true, false}) {
     ChiefWorld world(1, 2, SmallSpec());
@@ -233,8 +233,8 @@ TEST(JobStateTest, SilentWorkersAreDropped) {
   EXPECT_EQ(world.workers[0].error.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-// A worker whose stream broke, or whose chief was restarted, says again what
-// counts already.
+// A worker whose stream broke, or whose chief was restarted, sends reports
+// again that count already.
 TEST(JobStateTest, AContributionThatIsReportedAgainIsCountedOnce) {
   JobSpec spec = SmallSpec();
   spec.mutable_train()->set_log_every_steps(1);

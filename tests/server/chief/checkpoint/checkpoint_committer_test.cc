@@ -56,7 +56,7 @@ class JobDir {
     return CheckpointCommitter(options);
   }
 
-  // What the ps does: a shard file whose values are the step.
+  // Does what the ps does: writes a shard file whose values are the step.
   Manifest Write(uint64_t step, const std::string& name) const {
     Manifest manifest = ManifestOf(step, name);
     const std::string path = absl::StrCat(directory, "/", manifest.name());
@@ -81,7 +81,7 @@ class JobDir {
     return Write(step, CheckpointName(step));
   }
 
-  // The same of a job with a table, whose file extends that of `base`.
+  // Does the same for a job with a table, whose file extends that of `base`.
   Manifest WriteWithRows(uint64_t step, const std::string& base) const {
     Manifest manifest = Write(step);
     EmbeddingTable* const table = manifest.mutable_declaration()->add_table();
@@ -129,7 +129,8 @@ class JobDir {
     }
     return names;
   }
-  // The newest, verified; 0 when there is none, -1 when it is damaged.
+  // The step of the newest checkpoint, verified: 0 if there is none, and -1 if
+  // it is damaged.
   int64_t Newest() const {
     std::string ignored;
     const auto found =
@@ -192,7 +193,7 @@ TEST(CheckpointCommitterTest, ABaseStaysWhileAKeptOneExtendsIt) {
 TEST(CheckpointCommitterTest, ATableFileIsCheckedBeforeItCounts) {
   JobDir run;
   ASSERT_TRUE(run.CommitWithRows(5, "").ok());
-  // Cut, changed, missing.
+  // The file is cut, changed, and missing.
   Manifest manifest = run.WriteWithRows(10, "");
   const std::string path =
       absl::StrCat(run.directory, "/ckpt-10/", TableFileName(0, 1));
@@ -367,7 +368,7 @@ TEST(CheckpointCommitterTest, AnyFailingCallLeavesTheLastGoodCheckpoint) {
       for (const uint64_t step : {5, 10}) {
         ASSERT_TRUE(run.Commit(step).ok());
       }
-      // Of a step that has one already, too.
+      // Step 10 has a checkpoint already, step 15 has none.
       for (const uint64_t step : {10, 15}) {
         files.FailCall(nth, absl::ResourceExhaustedError("injected"), sticky);
         const absl::Status status = run.Commit(step);
@@ -395,7 +396,8 @@ TEST(CheckpointCommitterTest, AnyFailingCallLeavesTheLastGoodCheckpoint) {
   }
 }
 
-// Killed at each place: the newest is whole and what is half-deleted is swept.
+// The chief is killed at each place: the newest checkpoint is whole, and what
+// is half-deleted is swept.
 TEST(CheckpointCommitterTest, KilledAtAnyPlaceItStartsAgain) {
   for (const char* name :
        {"chief.before_manifest", "chief.after_manifest", "chief.gc",

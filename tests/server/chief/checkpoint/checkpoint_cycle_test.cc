@@ -23,7 +23,8 @@ struct Cycle {
   explicit Cycle(uint32_t tables_full_every)
       : cycle(kShards, kDirectory, tables_full_every) {}
 
-  // Begins checkpoint `step`; the base that each shard is asked to extend.
+  // Begins checkpoint `step`; returns the base that each shard is asked to
+  // extend.
   std::vector<std::string> Begin(uint64_t step) {
     std::vector<Action> actions;
     cycle.BeginAtVersion(step, Sender(), /*now_ns=*/0, &actions);
@@ -42,7 +43,7 @@ struct Cycle {
     return bases;
   }
 
-  // Each shard has written a table file that extends its of `bases`.
+  // Each shard has written a table file that extends its entry of `bases`.
   void Written(const std::vector<std::string>& bases) {
     std::vector<Action> actions;
     for (int s = 0; s < kShards; ++s) {
@@ -67,7 +68,8 @@ struct Cycle {
                           : CheckpointCycle::Result::kFailed);
   }
 
-  // A checkpoint that the shards write as they are asked to; its base.
+  // Makes a checkpoint that the shards write as they are asked to; returns its
+  // base.
   std::string Take(uint64_t step) {
     const std::vector<std::string> bases = Begin(step);
     Written(bases);
@@ -95,14 +97,15 @@ TEST(CheckpointCycleTest, OneMeansAllRowsEachTime) {
   }
 }
 
-// It no longer knows the base, or has dropped rows since.
+// The shard no longer knows the base, or has dropped rows since.
 TEST(CheckpointCycleTest, AShardThatWroteAllRowsUnaskedIsExtendedByNext) {
   Cycle cycle(3);
   EXPECT_EQ(cycle.Take(10), "");
   EXPECT_EQ(cycle.Begin(20).at(0), "ckpt-10");
   cycle.Written({"", "ckpt-10"});
   cycle.Commit();
-  // The other one then writes all, too, since its last with all is ckpt-10.
+  // The other shard then writes all rows, too, since its last file with all
+  // rows is in ckpt-10.
   EXPECT_EQ(cycle.Begin(30).at(0), "ckpt-20");
   cycle.Written({"ckpt-20", ""});
   cycle.Commit();
@@ -112,7 +115,8 @@ TEST(CheckpointCycleTest, AShardThatWroteAllRowsUnaskedIsExtendedByNext) {
 TEST(CheckpointCycleTest, OneThatWasNotCommittedIsNoBase) {
   Cycle cycle(3);
   EXPECT_EQ(cycle.Take(10), "");
-  // Not even one that was to have all rows; the shards take it for their last.
+  // Checkpoint 40 is to have all rows and is not committed. It is no base,
+  // though the shards take it for their last one with all rows.
   EXPECT_EQ(cycle.Take(20), "ckpt-10");
   EXPECT_EQ(cycle.Take(30), "ckpt-10");
   EXPECT_EQ(cycle.Begin(40).at(0), "");

@@ -27,7 +27,7 @@ TEST(CheckpointScheduleTest, SyncAsksAheadAndFurtherAfterAMiss) {
   CheckpointSchedule schedule({.every_steps = 100, .sync = true}, 0, 0);
   EXPECT_FALSE(schedule.Due(50, 0).has_value());
   EXPECT_EQ(schedule.Due(90, 0), 100u);
-  // Too late for 100.
+  // It is too late for version 100.
   EXPECT_EQ(schedule.Due(99, 0), 200u);
   schedule.Observe(99, kSecond);  // 99 steps a second
   EXPECT_EQ(schedule.Due(10, kSecond), 100u);

@@ -34,12 +34,12 @@ TEST(TrainFileTest, LinesWaitForRoomOnTheDisk) {
   FaultyFiles files(Files::Real());
   TrainFile file(&files, path);
   ASSERT_TRUE(file.Append("{\"step\":1}").ok());
-  // Half a line comes through.
+  // Half a line reaches the file.
   files.FailCall(1, absl::ResourceExhaustedError("full"), /*sticky=*/true);
   const absl::Status full = file.Append("{\"step\":2}");
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()), testing::HasSubstr("wait"));
-  // Said once.
+  // The error is returned once.
   EXPECT_TRUE(file.Append("{\"step\":3}").ok());
   EXPECT_FALSE(file.Flush().ok());
   files.FailCall(0, absl::OkStatus());

@@ -54,7 +54,7 @@ TEST(WorkdirClaimTest, TheClaimOfAKilledProcessEnds) {
   EXPECT_EQ(byte, 1);
   EXPECT_FALSE(WorkdirClaim::Take(options).ok());
   kill(child, SIGKILL);
-  // Not reaped yet: whoever comes next waits for the end itself.
+  // The process is not reaped yet. Its end alone gives the lock back.
   options.wait = std::chrono::seconds(60);
   EXPECT_TRUE(WorkdirClaim::Take(options).ok());
   waitpid(child, nullptr, 0);
@@ -70,7 +70,7 @@ TEST(WorkdirClaimTest, TheSecretStaysWithTheDirectoryAndIsNobodyElses) {
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   EXPECT_NE((*WorkdirClaim::Take(OptionsFor(MakeTempDir())))->secret(), secret);
-  // One that is damaged is drawn anew.
+  // A damaged secret is drawn again.
   ASSERT_TRUE(Files::Real()->WriteAtomically(path, "short").ok());
   EXPECT_EQ((*WorkdirClaim::Take(options))->secret().size(), 64u);
 }
