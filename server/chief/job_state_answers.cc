@@ -1,6 +1,7 @@
 // JobState's events that come from shards and from files, and its status.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "server/chief/job_state.h"
 

@@ -33,7 +33,7 @@ std::optional<uint64_t> JobState::DueCheckpoint() {
   }
   std::optional<uint64_t> due = schedule_->Due(step_, now_ns_);
   if (due.has_value() && StandsStill()) {
-    // A version ahead is not to come: take the one that is there.
+    // No version ahead will come: take the one that is there.
     due = step_;
     if (checkpoint_step_ == step_) {
       due.reset();
@@ -95,7 +95,7 @@ void JobState::AdvanceCheckpoint() {
     tries_failed_ = 0;
   }
   if (phase_ == Phase::kLast) {
-    LogLast();  // I5: DONE comes after the last line of train.jsonl
+    LogLast();  // first: DONE comes after the last line of train.jsonl
   }
   // A stop gives up on freezing after a while, since whoever asked for it may
   // kill us soon. What is frozen is whole, and its files are waited for.
