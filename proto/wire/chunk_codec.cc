@@ -20,10 +20,13 @@ using google::protobuf::io::CodedOutputStream;
 using Slices = std::vector<grpc::Slice>;
 
 constexpr uint32_t kPayloadTag = (15 << 3) | 2;
+// A longer header is left to protobuf's parser, at the price of one copy.
 constexpr size_t kMaxHeaderBytes = 64 << 10;
 // Enough for every header but those with long lists.
 constexpr size_t kUsualHeaderBytes = 512;
 
+// kUnusual also covers bytes that are no message at all: protobuf's parser has
+// the last word on them, so that this file accepts exactly what it accepts.
 enum class Scan { kFound, kMore, kUnusual };
 
 // Where the fields before the payload end, and where the payload begins.
@@ -52,12 +55,18 @@ class FieldScanner {
       if (const Scan scan = FieldBytes(tag, &skip); scan != Scan::kFound) {
         return scan;
       }
+      // Written as a difference, since a hostile length would overflow a sum.
       if (skip > total_ - at_) {
         return Scan::kUnusual;
       }
       if (tag == kPayloadTag) {
         boundary->payload_begin = at_;
-        return at_ + skip == total_ ? Scan::kFound : Scan::kUnusual;
+        // Behind the payload may be other fields, or another payload, which
+        // replaces this one. Weir writes neither, but protobuf allows both.
+        if (at_ + skip != total_) {
+          return Scan::kUnusual;
+        }
+        return Scan::kFound;
       }
       at_ += skip;
     }
@@ -71,8 +80,11 @@ class FieldScanner {
   Scan Varint(uint64_t* value) {
     *value = 0;
     for (int shift = 0; shift < 64; shift += 7) {
+      if (at_ >= total_) {
+        return Scan::kUnusual;  // the message itself ends inside the varint
+      }
       if (at_ >= prefix_.size()) {
-        return at_ >= total_ ? Scan::kUnusual : Scan::kMore;
+        return Scan::kMore;
       }
       const auto byte = static_cast<uint8_t>(prefix_[at_++]);
       *value |= uint64_t{byte & 0x7fu} << shift;
@@ -150,14 +162,20 @@ absl::Status DecodeUnusual(const Slices& slices, size_t total,
   if (!header->ParseFromString(Join(slices, total))) {
     return Malformed(*header, total);
   }
+  // The string moves out of the header, which must have no payload, and becomes
+  // the owner of the one piece: the parser's copy stays the only one.
   auto owned = std::make_shared<std::string>();
   owned->swap(*payload_field(header));
   const std::span<const char> piece(owned->data(), owned->size());
-  *payload = piece.empty() ? Payload() : Payload({piece}, std::move(owned));
+  *payload = Payload();
+  if (!piece.empty()) {
+    *payload = Payload({piece}, std::move(owned));
+  }
   return absl::OkStatus();
 }
 
-// A slice over borrowed memory that runs `released` when gRPC drops it.
+// A slice over borrowed memory that runs `released` when gRPC drops it. gRPC
+// takes a plain function and a pointer, so `released` waits on the heap.
 grpc::Slice LentSlice(std::span<const char> bytes,
                       std::function<void()> released) {
   auto* release = new std::function<void()>(std::move(released));
@@ -178,17 +196,22 @@ grpc::Slice LentSlice(std::span<const char> bytes,
 grpc::ByteBuffer EncodeChunk(const MessageLite& header,
                              std::span<const char> payload,
                              std::function<void()> released) {
+  // ByteSizeLong also caches the sizes that SerializeWithCachedSizesToArray
+  // needs, so it must come first.
   const size_t header_bytes = header.ByteSizeLong();
   const bool copied = payload.size() <= kCopiedPayloadBytes;
   size_t head_bytes = header_bytes;
   if (!payload.empty()) {
     head_bytes += CodedOutputStream::VarintSize32(kPayloadTag) +
-                  CodedOutputStream::VarintSize64(payload.size()) +
-                  (copied ? payload.size() : 0);
+                  CodedOutputStream::VarintSize64(payload.size());
+    if (copied) {
+      head_bytes += payload.size();
+    }
   }
   std::vector<grpc::Slice> slices;
   slices.reserve(2);
   grpc::Slice& head = slices.emplace_back(head_bytes);
+  // The slice is new and nobody else has seen it, so it may still be written.
   auto* out = const_cast<uint8_t*>(head.begin());
   out = header.SerializeWithCachedSizesToArray(out);
   if (!payload.empty()) {
@@ -198,6 +221,8 @@ grpc::ByteBuffer EncodeChunk(const MessageLite& header,
       std::memcpy(out, payload.data(), payload.size());
     }
   }
+  // `released` runs exactly once on both ways: when gRPC drops the lent slice,
+  // or here, since nothing refers to a payload that was copied.
   if (!copied) {
     slices.push_back(LentSlice(payload, std::move(released)));
   } else if (released) {
@@ -216,13 +241,16 @@ absl::Status DecodeMessage(const grpc::ByteBuffer& buffer,
   buffer.Dump(&slices).ok();  // fails only without a buffer: empty
   if (slices.size() == 1) {
     const std::span<const char> bytes = Bytes(slices[0]);
-    return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))
-               ? absl::OkStatus()
-               : Malformed(*message, bytes.size());
+    if (!message->ParseFromArray(bytes.data(),
+                                 static_cast<int>(bytes.size()))) {
+      return Malformed(*message, bytes.size());
+    }
+    return absl::OkStatus();
   }
-  return message->ParseFromString(Join(slices, buffer.Length()))
-             ? absl::OkStatus()
-             : Malformed(*message, buffer.Length());
+  if (!message->ParseFromString(Join(slices, buffer.Length()))) {
+    return Malformed(*message, buffer.Length());
+  }
+  return absl::OkStatus();
 }
 
 namespace chunk_codec_internal {
@@ -235,9 +263,12 @@ absl::Status Decode(const grpc::ByteBuffer& buffer, MessageLite* header,
   buffer.Dump(slices.get()).ok();  // fails only without a buffer: empty
   const size_t total = buffer.Length();
   if (slices->empty()) {
-    header->Clear();
+    header->Clear();  // no bytes are a message with every field unset
     return absl::OkStatus();
   }
+  // The first slice nearly always holds the whole header. Where it does not,
+  // longer and longer prefixes are joined, so that a payload of megabytes is
+  // not copied for the few bytes before it.
   std::string joined;
   std::span<const char> prefix = Bytes(slices->front());
   Boundary boundary;

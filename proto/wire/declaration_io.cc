@@ -36,8 +36,8 @@ std::string ChoiceName(const google::protobuf::Message& message,
   return field == nullptr ? "none" : field->name();
 }
 
-// What rows are made of. How they live and their optimizer's numbers may be
-// others in a job that goes on.
+// Compares what fixes the bytes of a row. Admission, expiry and the numbers of
+// the optimizer may change in a job that goes on.
 std::string TableDifference(const EmbeddingTable& theirs,
                             const EmbeddingTable& here, int index) {
   if (theirs.name() != here.name()) {
@@ -64,8 +64,8 @@ std::string TableDifference(const EmbeddingTable& theirs,
   return "";
 }
 
-// All but the learning rate and the encodings, which each worker has for
-// itself.
+// Compares everything but the learning rate and the encodings, which each
+// worker has for itself.
 std::string TableSettingsDifference(EmbeddingTable theirs,
                                     EmbeddingTable here) {
   for (EmbeddingTable* table : {&theirs, &here}) {
@@ -74,11 +74,12 @@ std::string TableSettingsDifference(EmbeddingTable theirs,
     table->clear_update();
   }
   const std::string difference = FirstDifference(theirs, here);
-  return difference.empty()
-             ? ""
-             : absl::StrCat("table '", here.name(),
-                            "' has other settings on the server: ", difference,
-                            " here");
+  if (difference.empty()) {
+    return "";
+  }
+  return absl::StrCat("table '", here.name(),
+                      "' has other settings on the server: ", difference,
+                      " here");
 }
 
 }  // namespace
@@ -90,10 +91,18 @@ std::vector<Group> GroupsFromSpec(const JobSpec& spec) {
   for (const ParameterGroup& from : spec.parameter_group()) {
     Group group;
     group.set_name(from.name());
-    *group.mutable_optimizer() =
-        from.has_optimizer() ? from.optimizer() : spec.optimizer();
-    *group.mutable_schedule() =
-        from.has_schedule() ? from.schedule() : spec.schedule();
+    // Replaced as a whole: fields of the job's optimizer or schedule never mix
+    // with those of the group's.
+    *group.mutable_optimizer() = spec.optimizer();
+    if (from.has_optimizer()) {
+      *group.mutable_optimizer() = from.optimizer();
+    }
+    *group.mutable_schedule() = spec.schedule();
+    if (from.has_schedule()) {
+      *group.mutable_schedule() = from.schedule();
+    }
+    // The one exception is the learning rate: a group that wants another
+    // warm-up or decay need not repeat it.
     if (group.schedule().learning_rate() == 0.0) {
       group.mutable_schedule()->set_learning_rate(
           spec.schedule().learning_rate());
@@ -129,6 +138,7 @@ absl::StatusOr<InitSpec> RowInitOf(const EmbeddingTable& table) {
     case Initializer::kUniformLimit:
       return InitSpec{InitKind::kUniform, spec.uniform_limit()};
     case Initializer::KIND_NOT_SET:
+      // The default that job_spec.proto gives.
       return InitSpec{InitKind::kUniform, 0.05f};
     default:
       return absl::InvalidArgumentError(
@@ -168,9 +178,12 @@ absl::StatusOr<uint64_t> ContributionCount(const Train& train,
   if (train.steps() > 0) {
     count = train.steps() * std::max<uint64_t>(per_step, 1);
   } else {
-    // 1e-9: 0.1 epochs of 1000 samples are 100 samples, not 100.00000000000001.
+    // The last contribution may have fewer samples, so the quotient is rounded
+    // up. The 1e-9 keeps a rounding error of the product, such as
+    // 100.00000000000001 for 0.1 epochs of 1000 samples, from adding one.
     const double batches =
         train.epochs() * static_cast<double>(sample_count) / train.batch_size();
+    // Negated, so that a NaN is refused as well.
     if (!(batches > 0 && batches < 1e15)) {
       return absl::InvalidArgumentError(
           absl::StrCat("train.epochs is ", train.epochs(),
@@ -250,17 +263,24 @@ std::string FirstTensorDifference(const Declaration& declared,
 
 std::string FirstDeclarationDifference(const Declaration& declared,
                                        const Declaration& ours) {
+  // First of all, since the loop over tables below needs equally many.
   std::string difference = FirstTensorDifference(declared, ours);
   if (!difference.empty()) {
     return difference;
+  }
+  // Workers bring the initial values of tensors, but the servers make those of
+  // rows: the seed matters only where there are tables.
+  uint64_t seed_there = 0;
+  uint64_t seed_here = 0;
+  if (ours.table_size() > 0) {
+    seed_there = declared.seed();
+    seed_here = ours.seed();
   }
   const std::tuple<const char*, uint64_t, uint64_t> numbers[] = {
       {"size of a block", declared.block_elements(), ours.block_elements()},
       {"number of ps", declared.shard_count(), ours.shard_count()},
       {"number of workers", declared.slot_count(), ours.slot_count()},
-      // Workers bring the values of tensors, servers make those of rows.
-      {"seed of rows", ours.table_size() > 0 ? declared.seed() : 0,
-       ours.table_size() > 0 ? ours.seed() : 0},
+      {"seed of rows", seed_there, seed_here},
   };
   for (const auto& [what, theirs, here] : numbers) {
     if (theirs != here) {
@@ -274,6 +294,8 @@ std::string FirstDeclarationDifference(const Declaration& declared,
       return difference;
     }
   }
+  // A sync step has one contribution of each worker, and the numbers of workers
+  // were compared above.
   const Update& theirs = declared.update();
   const Update& here = ours.update();
   if (theirs.mode_case() != here.mode_case()) {

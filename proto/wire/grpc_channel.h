@@ -1,4 +1,4 @@
-// What gRPC's channels need help with.
+// What Weir adds to gRPC's channels: settings, and a quicker reconnect.
 #ifndef PROTO_WIRE_GRPC_CHANNEL_H_
 #define PROTO_WIRE_GRPC_CHANNEL_H_
 
@@ -13,8 +13,8 @@ namespace weir {
 // up is found only every 5 s.
 void Reconnect(grpc::Channel* channel);
 
-// What every channel of Weir is made with; docs/design_notes.md, "gRPC
-// settings", has the why of each value.
+// The arguments that every channel of Weir is made with. See "gRPC settings" in
+// docs/design_notes.md for the reason of each value.
 grpc::ChannelArguments CommonChannelArguments();
 
 }  // namespace weir

@@ -1,8 +1,8 @@
 // Deadlines for gRPC that do not move with the wall clock.
 //
-// gRPC counts deadlines on the monotonic clock. A deadline that is given as a
-// wall-clock time has to be converted first; a step of the wall clock between
-// the two readings would make it as much too early or too late.
+// gRPC counts deadlines on the monotonic clock. It converts a deadline that is
+// given as a wall-clock time, and a step of the wall clock between the two
+// readings would make the deadline too early or too late by that step.
 //
 // Threads: safe.
 #ifndef PROTO_WIRE_GRPC_DEADLINE_H_

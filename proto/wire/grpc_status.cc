@@ -16,11 +16,14 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.ok()) {
     return absl::OkStatus();
   }
+  // The number comes from the peer, and a code is an instruction to the caller:
+  // one that the table in docs/architecture.md lacks must not pass through.
   const int code = status.error_code();
-  const bool known = code > 0 && code <= grpc::StatusCode::UNAUTHENTICATED;
-  return absl::Status(
-      known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-      status.error_message());
+  if (code <= 0 || code > grpc::StatusCode::UNAUTHENTICATED) {
+    return absl::UnknownError(status.error_message());
+  }
+  return absl::Status(static_cast<absl::StatusCode>(code),
+                      status.error_message());
 }
 
 }  // namespace weir

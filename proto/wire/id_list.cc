@@ -9,9 +9,9 @@
 namespace weir {
 namespace {
 
-constexpr int kVarintBytesMax = 10;
+constexpr int kVarintBytesMax = 10;  // 64 bits, 7 in each byte
 
-// Reads a varint at *at and moves it on; false when there is none.
+// Reads a varint at *at and moves *at behind it; false when there is none.
 bool ReadVarint(const char** at, const char* end, uint64_t* value) {
   *value = 0;
   for (int i = 0; i < kVarintBytesMax && *at != end; ++i) {
@@ -48,6 +48,8 @@ std::string EncodeIds(std::span<const uint64_t> ids) {
 
 absl::StatusOr<std::vector<uint64_t>> DecodeIds(const std::string& deltas,
                                                 uint32_t count) {
+  // Both numbers come from the peer. Every id takes a byte at least, so memory
+  // for the ids is taken only in proportion to what was really sent.
   if (count > kListIdsMax || deltas.size() < count) {
     return absl::InvalidArgumentError(
         absl::StrCat("a list of ", count, " ids in ", deltas.size(),
@@ -60,11 +62,12 @@ absl::StatusOr<std::vector<uint64_t>> DecodeIds(const std::string& deltas,
   for (uint32_t i = 0; i < count; ++i) {
     uint64_t delta = 0;
     if (!ReadVarint(&at, end, &delta)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("id ", i, " of ", count, " is cut off or no varint"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "id ", i, " of ", count, " is cut off, or is not a varint"));
     }
     ids[i] = next + delta;
-    // Past 2^64 - 1 they would begin again.
+    // The sum may wrap past 2^64 - 1, and behind the largest id `next` is 0. In
+    // both cases the ids would begin again from below.
     if (ids[i] < next || (i > 0 && next == 0)) {
       return absl::InvalidArgumentError(
           absl::StrCat("id ", i, " of ", count, " does not ascend"));
@@ -79,10 +82,12 @@ absl::StatusOr<std::vector<uint64_t>> DecodeIds(const std::string& deltas,
 }
 
 uint64_t NameOfIds(std::span<const uint64_t> ids) {
+  // The id is also added, so that each step depends on the order of the ids.
   uint64_t name = IndexHash(ids.size() + 1);
   for (const uint64_t id : ids) {
     name = IndexHash(name ^ id) + id;
   }
+  // 0 on the wire means that the list has no name.
   return std::max<uint64_t>(name, 1);
 }
 

@@ -1,4 +1,5 @@
-// Lists of row ids on the wire: ascending, as varints of their differences.
+// Lists of row ids on the wire. The ids ascend, and their differences are sent
+// as varints.
 //
 // Place: both ends of PullRows and PushRows; proto/ps.proto, IdList, has the
 // bytes.
@@ -24,7 +25,7 @@ inline constexpr uint64_t kRowBytesMax = 3 << 20;
 // REQUIRES: `ids` ascend, each once.
 std::string EncodeIds(std::span<const uint64_t> ids);
 
-// Errors: INVALID_ARGUMENT  not `count` ids, or they do not ascend.
+// Errors: INVALID_ARGUMENT  `deltas` are not `count` ids, or do not ascend.
 absl::StatusOr<std::vector<uint64_t>> DecodeIds(const std::string& deltas,
                                                 uint32_t count);
 

@@ -7,6 +7,13 @@
 
 namespace weir {
 
+// The casts between the two pairs of enums below rely on equal numbers.
+static_assert(static_cast<int>(VariableKind::kTrained) == Variable::TRAINED &&
+              static_cast<int>(VariableKind::kBuffer) == Variable::BUFFER);
+static_assert(static_cast<int>(InitKind::kConstant) == Variable::CONSTANT &&
+              static_cast<int>(InitKind::kNormal) == Variable::NORMAL &&
+              static_cast<int>(InitKind::kUniform) == Variable::UNIFORM);
+
 Variable VariableToProto(const VariableSpec& variable) {
   Variable proto;
   proto.set_name(variable.name);
@@ -18,6 +25,8 @@ Variable VariableToProto(const VariableSpec& variable) {
   proto.set_init_scale(variable.init.scale);
   proto.set_group(static_cast<uint32_t>(variable.group));
   proto.set_buffer_rate(variable.buffer_rate);
+  // The default stays unset, so that a variable has one encoding only and two
+  // lists of variables can be compared field by field.
   if (variable.export_dtype != "F32") {
     proto.set_export_dtype(variable.export_dtype);
   }
@@ -28,6 +37,7 @@ Variable VariableToProto(const VariableSpec& variable) {
 }
 
 absl::StatusOr<VariableSpec> VariableFromProto(const Variable& variable) {
+  // An open enum of proto3 may hold any number that a peer sends.
   if (!Variable::Kind_IsValid(variable.kind())) {
     return absl::InvalidArgumentError(
         absl::StrCat("variable '", variable.name(), "' has unknown kind ",
@@ -61,7 +71,7 @@ absl::StatusOr<VariableSpec> VariableFromProto(const Variable& variable) {
 absl::StatusOr<Layout> LayoutFromDeclaration(const Declaration& declaration) {
   if (declaration.variable_size() == 0 && declaration.table_size() == 0) {
     return absl::InvalidArgumentError(
-        "neither a variable nor a table is declared");
+        "the job declares neither a variable nor a table");
   }
   std::vector<VariableSpec> variables;
   variables.reserve(declaration.variable_size());
@@ -69,6 +79,8 @@ absl::StatusOr<Layout> LayoutFromDeclaration(const Declaration& declaration) {
     WEIR_ASSIGN_OR_RETURN(VariableSpec spec, VariableFromProto(variable));
     variables.push_back(std::move(spec));
   }
+  // Layout::Create checks these ranges too, but it takes signed integers, and
+  // the casts below would turn a huge number into a legal one.
   if (declaration.shard_count() > Layout::kMaxShards) {
     return absl::InvalidArgumentError(
         absl::StrCat("shard_count ", declaration.shard_count(), " is over ",

@@ -1,7 +1,7 @@
-// Variables and layouts between the wire and common/job/layout.h.
+// Converts variables and layouts between the wire and common/job/layout.h.
 //
-// Place: client, chief, ps and tools all read a Declaration through here, so
-// that they compute the same layout.
+// Place: client, chief, ps and tools all read a Declaration with it, so that
+// they compute the same layout.
 //
 // Threads: safe.
 // Errors: INVALID_ARGUMENT  an enum or a size that no layout can have; the

@@ -1,9 +1,9 @@
 // CRC32C of payloads on their way between hosts.
 //
-// Place: whoever sends a payload may put its checksum into the chunk's header,
-// and whoever receives it checks the pieces where they lie, before anything is
-// done with them. TCP's own checksum misses one damaged packet in 65536, and
-// those of network cards do not see what a switch's or a host's memory does.
+// Place: the sender of a payload may put its checksum into the chunk's header.
+// The receiver checks the pieces where they lie, before it uses them. TCP's own
+// checksum misses one damaged packet in 65536, and the checksums of network
+// cards do not see what happens in the memory of a switch or a host.
 //
 // Threads: safe.
 // Errors: DATA_LOSS  the bytes are not those that were sent.
@@ -28,7 +28,7 @@ inline uint32_t ChecksumOf(const Payload& payload) {
   return crc;
 }
 
-// OK for a header without a checksum.
+// Compares the payload with the header's checksum. OK if the header has none.
 template <class Chunk>
 absl::Status CheckPayload(const Chunk& header, const Payload& payload) {
   if (!header.has_crc32c()) {

@@ -1,29 +1,32 @@
-// What PushPull, PullRows and PushRows say through shared memory.
+// The messages of PushPull, PullRows and PushRows through shared memory.
 //
 // Place: both ends of the shared-memory transport, over
 // common/io/shared_channel.h and common/io/unix_socket.h. The chunks are those
-// of proto/ps.proto, without their payloads: where those are is said beside
-// them.
+// of proto/ps.proto without their payloads; a ShmPlace beside each chunk says
+// where its payload is.
 //
 // How a stream begins and ends: the client connects to HelloReply.shm_name and
-// sends ShmOpening with the channel's memory; the ps answers with ShmOpening
-// and its arena, to be read. ShmRegion brings memory of the client's that later
-// requests speak of. A side that closes its socket has let go of the other's
-// memory; the ps closes when the client has ended its sending side.
+// sends ShmOpening with the memory of the channel. The ps answers with
+// ShmOpening and its arena, which the client may only read. ShmRegion brings
+// memory of the client that later requests refer to. A side that closes its
+// socket no longer uses the other's memory; the ps closes when the client has
+// ended its sending side.
 //
 // Terms
-//   inline  a payload of at most kShmInlineBytes, in the message itself.
-//   pin     a number for values that the ps keeps in place until the client
-//           sends a kRelease with it.
-//   taken   requests whose payloads the ps has read, counted from the first:
-//           their memory may change again. `answered`: those of them that have
-//           had their last answer; a client keeps the rest within
-//           kShmUnansweredMax.
+//   inline    a payload of at most kShmInlineBytes, in the message itself.
+//   pin       a number for values that the ps keeps in place until the client
+//             sends a kRelease with it.
+//   taken     requests whose payloads the ps has read, counted from the first.
+//             Their memory may change again.
+//   answered  those of the taken requests that have had their last answer. A
+//             client keeps the others within kShmUnansweredMax.
 //
-// A message: the struct, then the chunk (protobuf), then the inline payload. A
-// request's chunk that is long (ids of rows) is in the client's memory instead.
-// Every request has an answer; a kPushRows that is not the last has kTaken.
-// Errors: INVALID_ARGUMENT  not such a message, or memory outside its region.
+// A message is the struct, then the chunk (protobuf), then the inline payload.
+// A request's chunk that is long (ids of rows) is in the client's memory
+// instead. Every request has an answer; a kPushRows that is not the last of its
+// stream has kTaken.
+// Errors: INVALID_ARGUMENT  the bytes are not such a message, or a place is
+//                           outside its region.
 #ifndef PROTO_WIRE_SHM_MESSAGE_H_
 #define PROTO_WIRE_SHM_MESSAGE_H_
 
@@ -43,7 +46,8 @@ namespace weir {
 
 inline constexpr uint64_t kShmMagic = 0x326d687372696577;  // "weirshm2"
 inline constexpr size_t kShmInlineBytes = 4096;
-// A longer chunk of a request is in the client's memory, up to gRPC's limit.
+// A request's chunk that is longer than the first of these is in the client's
+// memory; the second one is gRPC's limit.
 inline constexpr size_t kShmChunkBytes = 16384;
 inline constexpr uint64_t kShmLongChunkBytes = 4 << 20;
 inline constexpr uint64_t kShmUnansweredMax = 256;
@@ -64,8 +68,8 @@ std::span<char> RecordBytes(Record* record) {
   return {reinterpret_cast<char*>(record), sizeof(Record)};
 }
 
-// Where a payload is: `bytes` at `offset` of region `region` (client) or of the
-// arena (ps); inline when `region` is 0.
+// Where a payload is: `bytes` bytes at `offset` of the client's region `region`
+// (in a request) or of the arena (in an answer). It is inline if `region` is 0.
 struct ShmPlace {
   uint64_t region = 0;
   uint64_t offset = 0;
@@ -120,20 +124,25 @@ absl::Status ParseShm(const std::string& message, Head* head,
                       std::span<const char>* chunk,
                       std::span<const char>* inline_payload) {
   if (message.size() < sizeof(Head)) {
-    return absl::InvalidArgumentError("a message without a head");
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of ", message.size(),
+                     " bytes is too short for its head of ", sizeof(Head)));
   }
   std::memcpy(head, message.data(), sizeof(Head));
   const std::span<const char> rest =
       std::span<const char>(message).subspan(sizeof(Head));
   if (head->chunk_bytes > rest.size()) {
-    return absl::InvalidArgumentError("a message that is cut short");
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message has ", rest.size(), " bytes behind its head, ",
+                     "and its chunk should have ", head->chunk_bytes));
   }
   *chunk = rest.first(head->chunk_bytes);
   *inline_payload = rest.subspan(head->chunk_bytes);
   return absl::OkStatus();
 }
 
-// The bytes at `place` of `memory`.
+// The bytes at `place` of `memory`. The peer wrote `place`, so the check must
+// not overflow for any numbers.
 inline absl::StatusOr<std::span<const char>> BytesAt(const SharedMemory& memory,
                                                      const ShmPlace& place) {
   if (place.offset > memory.bytes() ||

@@ -13,8 +13,8 @@
 namespace weir {
 namespace {
 
-// The payload's bytes in one piece; `*joined` owns them when they had to be
-// copied.
+// The payload's bytes in one piece. `*joined` owns them if they had to be
+// copied: a piece may end inside an element, which the decoders cannot follow.
 std::span<const char> InOnePiece(const Payload& payload,
                                  std::unique_ptr<char[]>* joined) {
   if (payload.pieces().size() == 1) {
@@ -29,9 +29,13 @@ std::span<const char> InOnePiece(const Payload& payload,
 
 size_t EncodedBytes(Encoding encoding, size_t count) {
   WEIR_CHECK(IsFixedSize(encoding));
-  return encoding == F32    ? count * sizeof(float)
-         : encoding == INT8 ? Int8Bytes(count)
-                            : count * sizeof(uint16_t);
+  if (encoding == F32) {
+    return count * sizeof(float);
+  }
+  if (encoding == INT8) {
+    return Int8Bytes(count);
+  }
+  return count * sizeof(uint16_t);  // BF16 and F16
 }
 
 void EncodeFloats(const float* values, size_t count, Encoding encoding,
@@ -53,6 +57,8 @@ void EncodeFloats(const float* values, size_t count, Encoding encoding,
 
 absl::Status DecodeFloats(const Payload& payload, Encoding encoding,
                           size_t count, float* out) {
+  // The peer chose the encoding and the bytes, so both are checked before
+  // anything is decoded. DecodeTopK checks its own, whose size varies.
   if (!IsFixedSize(encoding) && encoding != TOP_K) {
     return absl::InvalidArgumentError(
         absl::StrCat("encoding ", static_cast<int>(encoding), " is not known"));

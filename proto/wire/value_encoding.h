@@ -1,10 +1,11 @@
-// Blocks of float32 in the encodings of the wire, and back.
+// Turns blocks of float32 into the encodings of the wire, and back.
 //
 // Place: both ends of a chunk's payload; job_spec.proto has the bytes.
 //
-// Threads: safe. Cost: one pass; pieces of INT8 and TOP_K are joined first.
-// Errors: INVALID_ARGUMENT  an encoding that nobody knows, or bytes that are
-//                           not `count` values in it.
+// Threads: safe.
+// Errors: INVALID_ARGUMENT  an unknown encoding, or bytes that are not `count`
+//                           values in this encoding.
+// Cost: one pass. Pieces are joined first, except those of F32.
 #ifndef PROTO_WIRE_VALUE_ENCODING_H_
 #define PROTO_WIRE_VALUE_ENCODING_H_
 
@@ -16,7 +17,7 @@
 
 namespace weir {
 
-// One whose bytes follow from the count: F32, BF16, F16, INT8.
+// True for F32, BF16, F16 and INT8, whose size follows from the count.
 inline bool IsFixedSize(Encoding encoding) {
   return encoding == F32 || encoding == BF16 || encoding == F16 ||
          encoding == INT8;
@@ -24,10 +25,12 @@ inline bool IsFixedSize(Encoding encoding) {
 
 // REQUIRES: IsFixedSize(encoding).
 size_t EncodedBytes(Encoding encoding, size_t count);
-// Writes EncodedBytes to `out`, any address. REQUIRES: IsFixedSize(encoding).
+// Writes EncodedBytes(encoding, count) bytes to `out`, which may be at any
+// address. REQUIRES: IsFixedSize(encoding).
 void EncodeFloats(const float* values, size_t count, Encoding encoding,
                   char* out);
 
+// Fills `out` with `count` values. `out` may have changed after an error.
 absl::Status DecodeFloats(const Payload& payload, Encoding encoding,
                           size_t count, float* out);
 

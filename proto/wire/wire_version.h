@@ -17,8 +17,9 @@ namespace weir {
 
 inline constexpr uint32_t kWireVersion = 1;
 
-// OK if `theirs`, which `peer` ("the chief") speaks, is kWireVersion. Else
-// INVALID_ARGUMENT with both; 0 is a release that did not tell its version.
+// OK if `theirs`, the version that `peer` ("the chief") speaks, is
+// kWireVersion. Otherwise INVALID_ARGUMENT with both numbers; 0 is a release
+// that did not tell its version.
 absl::Status CheckWireVersion(const std::string& peer, uint32_t theirs);
 
 }  // namespace weir

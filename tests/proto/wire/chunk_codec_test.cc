@@ -20,7 +20,8 @@ namespace {
 
 using google::protobuf::util::MessageDifferencer;
 
-// gRPC's slices need its library, which a channel or server starts elsewhere.
+// gRPC's slices need its library to be started; a channel or a server would do
+// it, and this test has neither.
 const grpc::internal::GrpcLibraryInitializer kLibrary;
 
 std::string BytesOf(const grpc::ByteBuffer& buffer) {
@@ -71,7 +72,7 @@ std::string RandomBytes(size_t count, uint64_t key) {
   return bytes;
 }
 
-// What plain protobuf makes of `bytes`; payload and the rest.
+// What plain protobuf makes of `bytes`: the payload, and all other fields.
 struct Parsed {
   bool ok = false;
   GradientChunk header;

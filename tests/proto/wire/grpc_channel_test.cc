@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-// A server of unimplemented calls; port 0 takes a free one.
+// A server that implements no call. Port 0 takes a free one.
 std::unique_ptr<grpc::Server> Listen(grpc::CallbackGenericService* service,
                                      int* port) {
   grpc::ServerBuilder builder;
@@ -49,7 +49,8 @@ TEST(GrpcChannelTest, FindsAPeerThatCameUpLater) {
 
   server = Listen(&second, &port);
   ASSERT_NE(server, nullptr);
-  // At most 100 ms each, so 2 s: a channel that is left alone takes up to 5 s.
+  // Each call takes at most 100 ms, so all of them 2 s. A channel that is left
+  // alone takes up to 5 s.
   for (int call = 0;
        call < 20 && channel->GetState(false) != GRPC_CHANNEL_READY; ++call) {
     Reconnect(channel.get());

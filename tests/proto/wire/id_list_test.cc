@@ -46,13 +46,13 @@ TEST(IdListTest, RefusesWhatIsNoListOfSoManyIds) {
   EXPECT_THAT(DecodeIds(three.substr(0, 2), 2).status().message(),
               HasSubstr("cut off"));
   EXPECT_THAT(DecodeIds(std::string(11, '\xff'), 1).status().message(),
-              HasSubstr("no varint"));
+              HasSubstr("not a varint"));
   EXPECT_THAT(DecodeIds("", kListIdsMax + 1).status().message(),
               HasSubstr("at most"));
 }
 
 TEST(IdListTest, RefusesIdsThatBeginAgain) {
-  // The largest id, and another one after it.
+  // The largest id is followed by another one.
   std::string bytes = EncodeIds(std::vector<uint64_t>{~uint64_t{0}});
   bytes.push_back('\0');
   EXPECT_THAT(DecodeIds(bytes, 2).status().message(), HasSubstr("ascend"));

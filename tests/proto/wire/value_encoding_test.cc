@@ -17,7 +17,7 @@ std::vector<float> Wave(size_t count) {
   return values;
 }
 
-// `bytes` in pieces of `step`.
+// `bytes` in pieces of `step` bytes.
 Payload Cut(const std::vector<char>& bytes, size_t step) {
   std::vector<std::span<const char>> pieces;
   for (size_t at = 0; at < bytes.size(); at += step) {
@@ -28,7 +28,8 @@ Payload Cut(const std::vector<char>& bytes, size_t step) {
 
 TEST(ValueEncodingTest, EveryEncodingComesBackFromAnyPieces) {
   const std::vector<float> values = Wave(700);
-  // Of the values' largest magnitude, 1: half an ulp, half a scale.
+  // The largest magnitude is 1. Its error is half an ulp in BF16 and F16, and
+  // half a scale in INT8.
   for (const auto& [encoding, error] : {std::pair(F32, 0.0f),
                                         {BF16, 0.002f},
                                         {F16, 0.00025f},
