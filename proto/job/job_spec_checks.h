@@ -1,22 +1,31 @@
-// The rules of a JobSpec's data sources: see job_spec_defaults.h, which calls
-// them.
+// Checks what a JobSpec may say, as far as the spec alone can tell.
+//
+// Place: LoadJobSpec calls it once the defaults are filled in
+// (job_spec_defaults.h). source_checks.h has the checks of data sources.
+//
+// Others check what they own: the ranges of the optimizers' numbers
+// (server/ps/optimizer), the graph of the model (worker/model), and files
+// (worker/data).
+//
+// Threads: safe.
+// Errors: INVALID_ARGUMENT "field.path[2].field: value is not ...", for the
+//   first mistake.
 #ifndef PROTO_JOB_JOB_SPEC_CHECKS_H_
 #define PROTO_JOB_JOB_SPEC_CHECKS_H_
-
-#include <string>
 
 #include "absl/status/status.h"
 #include "proto/job_spec.pb.h"
 
 namespace weir {
 
-// Writes every default that job_spec.proto names into `source`. Idempotent.
-void ResolveSource(Source* source);
+// Checks everything that can be known without data: required fields, ranges,
+// choices that are not made, regular expressions, numbers that are not finite.
+// A spec whose defaults are not resolved may pass as well.
+absl::Status ValidateJobSpec(const JobSpec& spec);
 
-// Everything that can be known without the file; `path` is where `source`
-// stands, "data.train".
-// Errors: INVALID_ARGUMENT "data.train.csv.column[2].index: ...", the first.
-absl::Status CheckSource(const std::string& path, const Source& source);
+// The part of ValidateJobSpec that the SDK shares. REQUIRES: defaults are
+// resolved.
+absl::Status ValidateCompression(const Compression& compression);
 
 }  // namespace weir
 

@@ -1,16 +1,19 @@
-// What a JobSpec means where it is silent, and what it may not say.
+// Fills in what a JobSpec leaves unset.
 //
-// Place: LoadJobSpec applies both, so every task of a job works from one
-// resolved spec, and later code never repeats a default.
+// Place: LoadJobSpec calls it before it checks the spec (job_spec_checks.h), so
+// every task of a job works from one resolved spec, and later code never
+// repeats a default.
 //
-// Not here, because others own it: the optimizers' defaults and ranges
-// (server/ps/optimizer), the graph of the model (worker/model), files
-// (worker/data), and update.sync.contributions = 0, which the chief replaces by
-// the number of workers.
+// Two kinds of defaults are filled in elsewhere: those of the optimizers
+// (server/ps/optimizer), and update.sync.contributions = 0, which the chief
+// replaces by the number of workers.
+//
+// Threads: safe.
 #ifndef PROTO_JOB_JOB_SPEC_DEFAULTS_H_
 #define PROTO_JOB_JOB_SPEC_DEFAULTS_H_
 
-#include "absl/status/status.h"
+// Callers of ValidateCompression include this header.
+#include "proto/job/job_spec_checks.h"  // IWYU pragma: export
 #include "proto/job_spec.pb.h"
 
 namespace weir {
@@ -19,13 +22,9 @@ namespace weir {
 // is set stays.
 void ResolveDefaults(JobSpec* spec);
 
-// Everything that can be known without data: required fields, ranges, choices
-// that are not made, regular expressions, numbers that are not finite.
-// Errors: INVALID_ARGUMENT "field.path[2].field: value is not ...", the first.
-absl::Status ValidateJobSpec(const JobSpec& spec);
-
-// That part of it which the SDK shares. REQUIRES: defaults are resolved.
-absl::Status ValidateCompression(const Compression& compression);
+// The part of ResolveDefaults that is about one data source. Idempotent; what
+// is set stays.
+void ResolveSource(Source* source);
 
 }  // namespace weir
 

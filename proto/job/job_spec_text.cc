@@ -16,6 +16,7 @@
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
+#include "proto/job/job_spec_checks.h"
 #include "proto/job/job_spec_defaults.h"
 
 namespace weir {
@@ -35,7 +36,8 @@ absl::Status Invalid(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-// Keeps the first error, counted from 1.
+// Keeps the first error and where it is, counted from 1. Later errors are often
+// consequences of the first.
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, google::protobuf::io::ColumnNumber column,
@@ -52,14 +54,13 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 // "line:column" of a byte, both counted from 1.
 std::string PositionOf(const std::string& text, size_t byte) {
   const std::string before = text.substr(0, byte);
-  const size_t line_begin = before.rfind('\n');
-  return absl::StrCat(
-      1 + std::count(before.begin(), before.end(), '\n'), ":",
-      before.size() - (line_begin == std::string::npos ? 0 : line_begin + 1) +
-          1);
+  const size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
+  return absl::StrCat(1 + std::count(before.begin(), before.end(), '\n'), ":",
+                      before.size() - line_begin + 1);
 }
 
-// Accepts every JSON text; keeps where a wrong one goes wrong.
+// Accepts every JSON text. Of a wrong one it keeps the byte at which it goes
+// wrong, which protobuf's own parser does not tell.
 class SyntaxCheck : public nlohmann::json_sax<nlohmann::json> {
  public:
   size_t error_byte = 0;
@@ -86,7 +87,8 @@ absl::StatusOr<JobSpec> ParseJson(const std::string& text,
                                   const std::string& name) {
   SyntaxCheck syntax;
   if (!nlohmann::json::sax_parse(text, &syntax)) {
-    const size_t byte = syntax.error_byte == 0 ? 0 : syntax.error_byte - 1;
+    // nlohmann counts the bytes that it has read, the wrong one included.
+    const size_t byte = std::max<size_t>(syntax.error_byte, 1) - 1;
     return Invalid(name, ":", PositionOf(text, byte), ": is not JSON here");
   }
   JobSpec spec;
@@ -153,7 +155,7 @@ absl::StatusOr<Step> ParseStep(const Descriptor* type, absl::string_view text,
 absl::Status CheckIndex(const Message& message, const Step& step,
                         const std::string& path) {
   const int size = message.GetReflection()->FieldSize(message, step.field);
-  if (step.index > size) {
+  if (step.index > size) {  // `size` itself adds an entry
     return Invalid(path, " does not exist: the list has ", size, " entries");
   }
   return absl::OkStatus();
@@ -195,30 +197,38 @@ absl::Status ParseValue(const Step& step, const std::string& value,
   parser.RecordErrorsTo(&error);
   parser.SetRecursionLimit(kMaxDepth);
   const FieldDescriptor* const field = step.field;
-  const bool ok = field->is_repeated() && step.index < 0
-                      ? parser.MergeFromString(
-                            absl::StrCat(field->name(), ": ", value), message)
-                      : parser.ParseFieldValueFromString(
-                            QuoteIfNeeded(field, value), field, message);
+  bool ok = false;
+  if (field->is_repeated() && step.index < 0) {
+    // A whole list, "[a, b]", is only understood behind the field's name.
+    ok = parser.MergeFromString(absl::StrCat(field->name(), ": ", value),
+                                message);
+  } else {
+    ok = parser.ParseFieldValueFromString(QuoteIfNeeded(field, value), field,
+                                          message);
+  }
   if (ok) {
     return absl::OkStatus();
   }
-  return Invalid(path, ": '", value, "' does not fit a field of type ",
-                 field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE
-                     ? field->message_type()->name()
-                     : field->type_name(),
-                 error.text.empty() ? "" : absl::StrCat(": ", error.text));
+  std::string type = field->type_name();
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    type = field->message_type()->name();
+  }
+  return Invalid(path, ": '", value, "' does not fit a field of type ", type,
+                 error.text.empty() ? "" : ": ", error.text);
 }
 
 absl::Status SetLeaf(Message* message, const Step& step,
                      const std::string& value, const std::string& path) {
   const Reflection* const reflection = message->GetReflection();
   if (!step.field->is_repeated() || step.index < 0) {
+    // The parser merges into what is there, and an override replaces it.
     reflection->ClearField(message, step.field);
     return ParseValue(step, value, path, message);
   }
   WEIR_RETURN_IF_ERROR(CheckIndex(*message, step, path));
-  WEIR_RETURN_IF_ERROR(ParseValue(step, value, path, message));  // adds it
+  // The parser can only add an entry to a list. So the value is added at the
+  // end, and if it belongs elsewhere it changes places with the old one there.
+  WEIR_RETURN_IF_ERROR(ParseValue(step, value, path, message));
   const int last = reflection->FieldSize(*message, step.field) - 1;
   if (step.index < last) {
     reflection->SwapElements(message, step.field, step.index, last);
@@ -246,15 +256,21 @@ absl::Status ApplyTo(const std::string& path, const std::string& value,
 
 // ---------------------------------------------------------------- comparison
 
-// One value as text on one line, whole; `index` -1 for a field that is no list.
+// True if `message` has a value there; `index` is -1 for a field that is not a
+// list. A scalar that is not `optional` always has one.
+bool IsPresent(const Message& message, const FieldDescriptor* field,
+               int index) {
+  const Reflection* const reflection = message.GetReflection();
+  if (index >= 0) {
+    return index < reflection->FieldSize(message, field);
+  }
+  return !field->has_presence() || reflection->HasField(message, field);
+}
+
+// One value as text on one line, not shortened.
 std::string Show(const Message& message, const FieldDescriptor* field,
                  int index) {
-  const Reflection* const reflection = message.GetReflection();
-  const bool present =
-      index >= 0
-          ? index < reflection->FieldSize(message, field)
-          : !field->has_presence() || reflection->HasField(message, field);
-  if (!present) {
+  if (!IsPresent(message, field, index)) {
     return "unset";
   }
   TextFormat::Printer printer;
@@ -279,43 +295,44 @@ std::string FieldDifference(const Message& a, const Message& b,
                             const std::string& path) {
   const Reflection* const of_a = a.GetReflection();
   const Reflection* const of_b = b.GetReflection();
-  if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-    const bool both = index < 0
-                          ? of_a->HasField(a, field) && of_b->HasField(b, field)
-                          : index < std::min(of_a->FieldSize(a, field),
-                                             of_b->FieldSize(b, field));
-    if (both) {
-      return index < 0 ? Difference(of_a->GetMessage(a, field),
-                                    of_b->GetMessage(b, field), path + ".")
-                       : Difference(of_a->GetRepeatedMessage(a, field, index),
-                                    of_b->GetRepeatedMessage(b, field, index),
-                                    path + ".");
+  // Where both sides have the message, the difference is somewhere inside it.
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
+      IsPresent(a, field, index) && IsPresent(b, field, index)) {
+    if (index < 0) {
+      return Difference(of_a->GetMessage(a, field), of_b->GetMessage(b, field),
+                        path + ".");
     }
+    return Difference(of_a->GetRepeatedMessage(a, field, index),
+                      of_b->GetRepeatedMessage(b, field, index), path + ".");
   }
+  // The whole texts are compared: what is shortened may differ in its tail.
   const std::string in_a = Show(a, field, index);
   const std::string in_b = Show(b, field, index);
-  return in_a == in_b ? ""
-                      : absl::StrCat(path, ": ", Shorten(in_a), " against ",
-                                     Shorten(in_b));
+  if (in_a == in_b) {
+    return "";
+  }
+  return absl::StrCat(path, ": ", Shorten(in_a), " against ", Shorten(in_b));
 }
 
-// REQUIRES: one type. Fields go by their number.
 std::string Difference(const Message& a, const Message& b,
                        const std::string& prefix) {
   const Descriptor* const type = a.GetDescriptor();
   for (int i = 0; i < type->field_count(); ++i) {
     const FieldDescriptor* const field = type->field(i);
     const std::string path = prefix + field->name();
-    int count = 1;
-    if (field->is_repeated()) {
-      count = std::max(a.GetReflection()->FieldSize(a, field),
-                       b.GetReflection()->FieldSize(b, field));
+    if (!field->is_repeated()) {
+      const std::string difference = FieldDifference(a, b, field, -1, path);
+      if (!difference.empty()) {
+        return difference;
+      }
+      continue;
     }
+    // The longer list: an entry that one side lacks is a difference as well.
+    const int count = std::max(a.GetReflection()->FieldSize(a, field),
+                               b.GetReflection()->FieldSize(b, field));
     for (int k = 0; k < count; ++k) {
       const std::string difference =
-          field->is_repeated()
-              ? FieldDifference(a, b, field, k, absl::StrCat(path, "[", k, "]"))
-              : FieldDifference(a, b, field, -1, path);
+          FieldDifference(a, b, field, k, absl::StrCat(path, "[", k, "]"));
       if (!difference.empty()) {
         return difference;
       }
@@ -332,10 +349,12 @@ absl::StatusOr<JobSpec> ParseJobSpec(const std::string& text,
     return Invalid(name, ": has ", text.size(), " bytes; a job has at most ",
                    kMaxBytes);
   }
+  // Text format cannot begin with a brace, so the first character decides.
   const absl::string_view content = absl::StripLeadingAsciiWhitespace(text);
-  return absl::EndsWith(name, ".json") || absl::StartsWith(content, "{")
-             ? ParseJson(text, name)
-             : ParseText(text, name);
+  if (absl::EndsWith(name, ".json") || absl::StartsWith(content, "{")) {
+    return ParseJson(text, name);
+  }
+  return ParseText(text, name);
 }
 
 absl::Status ApplyJobSpecOverride(const std::string& assignment,
@@ -345,6 +364,7 @@ absl::Status ApplyJobSpecOverride(const std::string& assignment,
     return Invalid("--set '", assignment,
                    "': write path=value, as in train.batch_size=64");
   }
+  // Applied to a copy, because a path may make messages before it fails.
   JobSpec changed = *spec;
   const absl::Status status = ApplyTo(
       std::string(absl::StripAsciiWhitespace(assignment.substr(0, equals))),
@@ -361,6 +381,8 @@ absl::StatusOr<JobSpec> LoadJobSpec(const std::string& path,
                                     const std::vector<std::string>& sets,
                                     Files* files) {
   const absl::StatusOr<std::string> text = files->ReadAll(path);
+  // Whatever the reason: the one who started the task named a wrong file, and
+  // another start with the same flags would find the same.
   if (!text.ok()) {
     return absl::InvalidArgumentError(text.status().message());
   }
@@ -377,6 +399,8 @@ absl::StatusOr<JobSpec> LoadJobSpec(const std::string& path,
 }
 
 std::string CanonicalJobSpecText(const JobSpec& spec) {
+  // The printer goes through the fields by number and the spec has no map, so
+  // equal specs have one text.
   std::string text;
   TextFormat::PrintToString(spec, &text);
   return text;

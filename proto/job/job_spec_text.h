@@ -1,14 +1,17 @@
-// JobSpecs as text: read, overridden from the command line, printed, compared.
+// Reads a JobSpec from text, overrides its fields from the command line, prints
+// it and compares it.
 //
-// Place: every main loads its job here; the chief compares the workers' specs
-// with FirstDifference. Defaults and checks are in job_spec_defaults.h.
+// Place: every main loads its job with it. The chief compares the workers'
+// specs with FirstDifference. Defaults are in job_spec_defaults.h, checks in
+// job_spec_checks.h.
 //
 // Forms: protobuf text format, or protobuf's JSON when the file's name ends in
 // .json or its first character is '{'.
 //
-// Errors: INVALID_ARGUMENT "file:line:column: what" for text that does not
-//   parse, "file: field.path: what" for the rest, and for a file that cannot be
-//   read.
+// Threads: safe.
+// Errors: INVALID_ARGUMENT  for text that does not parse "file:line:column:
+//                           what", for a field that is wrong "file: field.path:
+//                           what"; also for a file that cannot be read.
 #ifndef PROTO_JOB_JOB_SPEC_TEXT_H_
 #define PROTO_JOB_JOB_SPEC_TEXT_H_
 
@@ -28,27 +31,30 @@ absl::StatusOr<JobSpec> LoadJobSpec(const std::string& path,
                                     const std::vector<std::string>& sets,
                                     Files* files = Files::Real());
 
-// Parses only; `name` is for messages and the suffix.
+// Parses the text and checks nothing else. `name` is the file's: its suffix may
+// choose the form, and messages begin with it.
 absl::StatusOr<JobSpec> ParseJobSpec(const std::string& text,
                                      const std::string& name);
 
-// Applies one "path=value". A path is dotted, with [i] for entries of a list;
-// [size] adds one. Naming a member of a choice chooses it. A value is written
-// as in text format; a string needs no quotes; a message is {...}; a whole list
-// is [a, b].
+// Applies one "path=value". The names of a path are separated by dots; [i] is
+// an entry of a list, and [size] adds one. To name a member of a choice chooses
+// it. A value is written as in text format, but a string needs no quotes; a
+// message is {...}; a whole list is [a, b].
 //   model.layer[2].dense.units=64   optimizer.adam.beta1=0.8
 //   update.async={}                 evaluation.source.idx.images=t10k.gz
-// Unchanged on failure.
+// `spec` is unchanged on failure.
 absl::Status ApplyJobSpecOverride(const std::string& assignment, JobSpec* spec);
 
-// One text for one spec, whatever it was read from; ParseJobSpec reads it.
+// The text of a spec: the same one for equal specs, whatever they were read
+// from. ParseJobSpec reads it.
 std::string CanonicalJobSpecText(const JobSpec& spec);
 
 // SHA-256 of the canonical text, 64 hexadecimal digits.
 std::string JobSpecHash(const JobSpec& spec);
 
-// The first field, in the order of the .proto, that differs, with both values:
-// "train.batch_size: 64 against 128"; empty when there is none.
+// The first field that differs, in the order of the .proto, with both values:
+// "train.batch_size: 64 against 128". Empty if the messages are equal.
+// REQUIRES: `a` and `b` are of one type.
 std::string FirstDifference(const google::protobuf::Message& a,
                             const google::protobuf::Message& b);
 

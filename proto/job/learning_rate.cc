@@ -19,6 +19,7 @@ double LearningRate(const Schedule& schedule, uint64_t step) {
                        t / static_cast<double>(schedule.exponential().every()));
       break;
     case Schedule::kCosine: {
+      // From t = n on the cosine stays at its end, final_fraction.
       const double last = static_cast<double>(schedule.cosine().steps());
       const double floor = schedule.cosine().final_fraction();
       const double wave = (1 + std::cos(M_PI * (std::min(t, last) / last))) / 2;
@@ -31,7 +32,8 @@ double LearningRate(const Schedule& schedule, uint64_t step) {
   if (step < schedule.warmup_steps()) {
     rate *= (t + 1) / static_cast<double>(schedule.warmup_steps());
   }
-  // A factor above 1 may run away; the rules want a finite float.
+  // A factor above 1 may grow without end, and the optimizers need a rate that
+  // is finite as a float.
   return std::min(rate, 3e38);
 }
 

@@ -1,7 +1,7 @@
-// Learning rate as a function of the optimizer's step count.
+// The learning rate as a function of the optimizer's step count.
 //
-// Place: evaluated on the ps for each segment and step, in double; the chief
-// shows it in the curve.
+// Place: a ps computes it for each segment and step, in double; the chief shows
+// it in the curve.
 //
 //   rate(t) = learning_rate * warmup(t) * decay(t),   t = 0, 1, ...
 //   warmup  = min(1, (t + 1) / warmup_steps)
@@ -9,7 +9,8 @@
 //           | factor^floor(t / every)                         step
 //           | factor^(t / every)                              exponential
 //           | f + (1 - f) (1 + cos(pi min(t, n) / n)) / 2     cosine
-// Source: cosine: Loshchilov and Hutter, ICLR 2017, eq. 5, without restarts.
+// Source: the cosine is Loshchilov and Hutter, ICLR 2017, eq. 5, without
+//         restarts.
 #ifndef PROTO_JOB_LEARNING_RATE_H_
 #define PROTO_JOB_LEARNING_RATE_H_
 

@@ -25,10 +25,15 @@ absl::Status Invalid(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-// A value for a message: short, on one line, and never recursive.
+// A value for a message: short and on one line. Lists and objects are not
+// printed, since a printer that calls itself could run out of stack on a
+// hostile one.
 std::string Show(const Json& value) {
-  if (value.is_structured()) {
-    return value.is_array() ? "a list" : "an object";
+  if (value.is_array()) {
+    return "a list";
+  }
+  if (value.is_object()) {
+    return "an object";
   }
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > 60) {
@@ -47,7 +52,7 @@ absl::StatusOr<TaskRole> RoleOf(absl::string_view name,
   return *role;
 }
 
-// Digits only: no sign, no fraction.
+// Takes a whole number that counts from 0; no fraction.
 absl::StatusOr<int> IndexOf(absl::string_view text, absl::string_view where) {
   int64_t index = 0;
   if (!absl::SimpleAtoi(text, &index)) {
@@ -73,6 +78,8 @@ absl::StatusOr<std::map<int, std::string>> ParseTasks(const std::string& role,
     return Invalid(where, " is ", Show(value),
                    R"(; write a list ["host:port"] or {"0": "host:port"})");
   }
+  // TFJob gives a dynamic cluster as an object, because indexes may be missing
+  // in it; a list has all of them in order.
   int next = 0;
   for (const auto& entry : value.items()) {
     int index = next++;
@@ -126,8 +133,11 @@ absl::Status ParseTask(const Json& task, ClusterPart* part) {
   }
   if (task.contains("index") && !task["index"].is_null()) {
     const Json& index = task["index"];
-    const std::string text =
-        index.is_string() ? index.get_ref<const std::string&>() : Show(index);
+    // Both 1 and "1" are in use. What is neither becomes the text of a message.
+    std::string text = Show(index);
+    if (index.is_string()) {
+      text = index.get_ref<const std::string&>();
+    }
     WEIR_ASSIGN_OR_RETURN(part->task_index, IndexOf(text, "task.index"));
   }
   return absl::OkStatus();
@@ -135,11 +145,14 @@ absl::Status ParseTask(const Json& task, ClusterPart* part) {
 
 absl::StatusOr<ClusterPart> ParseTfConfigObject(const Json& config) {
   ClusterPart part;
-  const bool sparse = !config.contains("cluster");
-  const char* const key = sparse ? "sparseCluster" : "cluster";
+  const char* key = "cluster";
+  if (!config.contains(key)) {
+    key = "sparseCluster";  // TFJob's name for it in a dynamic cluster
+  }
   if (config.contains(key) && !config[key].is_null()) {
     WEIR_ASSIGN_OR_RETURN(ClusterSpec::Members members,
                           ParseMembers(config[key]));
+    // {} is no cluster, so the task that stands beside it runs locally.
     if (!config[key].empty()) {
       part.members = std::move(members);
     }
@@ -153,7 +166,10 @@ absl::StatusOr<ClusterPart> ParseTfConfigObject(const Json& config) {
 std::string Env(const char* name) {
   // Read once at start, before any thread exists.
   const char* value = std::getenv(name);  // NOLINT
-  return value == nullptr ? "" : value;
+  if (value == nullptr) {
+    return "";
+  }
+  return value;
 }
 
 // Lays what a WEIR_ variable or a flag says over `part`.
@@ -170,6 +186,8 @@ absl::Status Override(const std::string& cluster,
   }
   if (!type.empty()) {
     WEIR_ASSIGN_OR_RETURN(part->task_role, RoleOf(type, type_name));
+    // There is one chief and one evaluator. The index that a weaker source gave
+    // belongs to the role that was replaced.
     if (index.empty() && (*part->task_role == TaskRole::kChief ||
                           *part->task_role == TaskRole::kEvaluator)) {
       part->task_index = 0;
@@ -196,6 +214,8 @@ absl::StatusOr<ClusterPart> ParseTfConfig(const std::string& json) {
   if (absl::StripAsciiWhitespace(json).empty()) {
     return ClusterPart();
   }
+  // nlohmann's parser keeps a stack of its own, so that a deep nesting cannot
+  // overflow this thread's.
   const Json config = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (config.is_discarded()) {
     return Invalid("TF_CONFIG is not JSON (", json.size(), " bytes); write ",
@@ -239,6 +259,7 @@ absl::StatusOr<ClusterSpec::Members> ParseClusterText(const std::string& text) {
 
 absl::StatusOr<ClusterSpec> ResolveCluster(const ClusterSources& sources) {
   WEIR_ASSIGN_OR_RETURN(ClusterPart part, ParseTfConfig(sources.tf_config));
+  // Messages about the cluster name the source that it came from.
   std::string source = "TF_CONFIG";
   if (!sources.weir_cluster.empty()) {
     source = "WEIR_CLUSTER";
@@ -246,6 +267,7 @@ absl::StatusOr<ClusterSpec> ResolveCluster(const ClusterSources& sources) {
   if (!sources.flag_cluster.empty()) {
     source = "--cluster";
   }
+  // In this order: what is laid over last wins.
   WEIR_RETURN_IF_ERROR(Override(
       sources.weir_cluster, "WEIR_CLUSTER", sources.weir_task_type,
       "WEIR_TASK_TYPE", sources.weir_task_index, "WEIR_TASK_INDEX", &part));
@@ -253,6 +275,8 @@ absl::StatusOr<ClusterSpec> ResolveCluster(const ClusterSources& sources) {
       Override(sources.flag_cluster, "--cluster", sources.flag_task_type,
                "--task_type", sources.flag_task_index, "--task_index", &part));
   if (!part.members.has_value()) {
+    // A task in TF_CONFIG without a cluster is a local run, as in TensorFlow. A
+    // task that was asked for by hand means that the cluster was forgotten.
     if (!sources.weir_task_type.empty() || !sources.flag_task_type.empty()) {
       return Invalid(
           sources.flag_task_type.empty() ? "WEIR_TASK_TYPE" : "--task_type",
@@ -265,11 +289,13 @@ absl::StatusOr<ClusterSpec> ResolveCluster(const ClusterSources& sources) {
   if (part.task_role.has_value() && part.task_index.has_value()) {
     task = TaskId{*part.task_role, *part.task_index};
   } else if (sources.task_required || part.task_role.has_value()) {
-    const bool type = !part.task_role.has_value();
-    return Invalid(source, ": there is a cluster but no task ",
-                   type ? "type" : "index", "; add ",
-                   R"("task": {"type": "worker", "index": 0} to TF_CONFIG, )",
-                   "or set ", type ? "WEIR_TASK_TYPE" : "WEIR_TASK_INDEX");
+    std::pair<const char*, const char*> missing = {"index", "WEIR_TASK_INDEX"};
+    if (!part.task_role.has_value()) {
+      missing = {"type", "WEIR_TASK_TYPE"};
+    }
+    return Invalid(source, ": there is a cluster but no task ", missing.first,
+                   R"(; add "task": {"type": "worker", "index": 0} to )",
+                   "TF_CONFIG, or set ", missing.second);
   }
   absl::StatusOr<ClusterSpec> spec = ClusterSpec::Create(*part.members, task);
   if (!spec.ok()) {

@@ -1,12 +1,13 @@
-// From TF_CONFIG, Weir's own environment and flags to one ClusterSpec.
+// Makes one ClusterSpec of TF_CONFIG, Weir's own environment and the flags.
 //
-// Place: every main that is a task calls ResolveCluster(ClusterSources::
-// FromEnv()) with its flags filled in.
+// Place: every main that is a task fills its flags into
+// ClusterSources::FromEnv() and calls ResolveCluster.
 //
-// What wins: a flag over a WEIR_ variable over TF_CONFIG, each of cluster, task
-// type and task index on its own; a cluster replaces the whole cluster.
+// What wins: a flag wins over a WEIR_ variable, and that over TF_CONFIG. This
+// holds for the cluster, the task type and the task index, each on its own. A
+// cluster replaces the other one as a whole.
 //
-// TF_CONFIG takes every form that TensorFlow, Estimator and Kubeflow's TFJob
+// TF_CONFIG may have every form that TensorFlow, Estimator and Kubeflow's TFJob
 // write: roles as lists or as objects {"3": "host:port"}, `sparseCluster`,
 // `master` for chief, an evaluator inside or outside the cluster, an index as a
 // number or a string, missing and empty roles, unknown keys. Unset, "" and {}
@@ -14,8 +15,9 @@
 //
 // WEIR_CLUSTER is "ps=host:1,host:2;worker=host:3;chief=host:4".
 //
-// Errors: INVALID_ARGUMENT, one line that begins with the source's name and
-//   says what is wrong and how to mend it.
+// Threads: safe, but for FromEnv.
+// Errors: INVALID_ARGUMENT  one line, which begins with the name of the source
+//                           and says what is wrong and how to mend it.
 #ifndef PROTO_JOB_TF_CONFIG_H_
 #define PROTO_JOB_TF_CONFIG_H_
 
@@ -35,26 +37,26 @@ struct ClusterSources {
   std::string flag_cluster = "";
   std::string flag_task_type = "";
   std::string flag_task_index = "";
-  // A tool outside the cluster needs none.
+  // False for a tool that looks at the cluster from outside.
   bool task_required = true;
 
-  // TF_CONFIG, WEIR_CLUSTER, WEIR_TASK_TYPE, WEIR_TASK_INDEX. Call in mains,
-  // before any thread exists.
+  // Reads TF_CONFIG, WEIR_CLUSTER, WEIR_TASK_TYPE and WEIR_TASK_INDEX. Call it
+  // in mains only, before any thread exists.
   static ClusterSources FromEnv();
 };
 
 absl::StatusOr<ClusterSpec> ResolveCluster(const ClusterSources& sources);
 
-// One source's part, before they are put together.
+// What one source says, before the sources are put together.
 struct ClusterPart {
   std::optional<ClusterSpec::Members> members;
   std::optional<TaskRole> task_role;
   std::optional<int> task_index;
 };
 
-// `json` as TF_CONFIG holds it; "" gives an empty part.
+// Reads the JSON of TF_CONFIG; "" gives an empty part.
 absl::StatusOr<ClusterPart> ParseTfConfig(const std::string& json);
-// "ps=host:1,host:2;worker=host:3".
+// Reads the form of WEIR_CLUSTER, "ps=host:1,host:2;worker=host:3".
 absl::StatusOr<ClusterSpec::Members> ParseClusterText(const std::string& text);
 
 }  // namespace weir

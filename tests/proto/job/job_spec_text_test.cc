@@ -200,7 +200,7 @@ TEST(JobSpecTextTest, FirstDifferenceNamesThePathAndBothValues) {
   EXPECT_EQ(difference("parameter_group=[]"),
             "parameter_group[0]: { name: \"bias\" match: \"/bias$\" schedule { "
             "warmup_steps: 3 } } against unset");
-  // Beyond what a message shows, too.
+  // A difference behind what the message shows is found as well.
   JobSpec b = a;
   JobSpec c = a;
   b.set_name(std::string(200, 'x') + "b");

@@ -1,5 +1,5 @@
-// The goldens of PyTorch's schedulers are in
-// tests/server/ps/optimizer/schedule_test.cc; here are closed forms.
+// Compares with closed forms. tests/server/ps/optimizer/schedule_test.cc
+// compares with goldens of PyTorch's schedulers.
 #include "proto/job/learning_rate.h"
 
 #include <cmath>

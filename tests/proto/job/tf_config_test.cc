@@ -20,7 +20,7 @@ std::string Text(const std::string& json) {
   return spec.ok() ? spec->ToString() : std::string(spec.status().message());
 }
 
-// The whole of a normalised cluster but its fingerprint.
+// All lines of a cluster but its fingerprint.
 std::string Lines(const ClusterSpec& spec) {
   const std::string text = spec.ToString();
   return text.substr(0, text.find("fingerprint"));
