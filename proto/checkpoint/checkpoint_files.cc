@@ -6,10 +6,8 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/status.h"
 #include "common/io/crc32c.h"
 #include "nlohmann/json.hpp"
@@ -18,7 +16,6 @@
 namespace weir {
 namespace {
 
-constexpr char kCheckpointPrefix[] = "ckpt-";
 // How the manifest's last field begins.
 constexpr char kChecksumKey[] = ",\n \"crc32c\": ";
 // A manifest lists variables and files; a million of each fit.
@@ -38,6 +35,8 @@ std::string ChecksumField(absl::string_view before) {
                       "\n}\n");
 }
 
+// The field is found from the end and compared as a text, before any byte is
+// parsed: a flip inside the field itself is found, too.
 absl::Status CheckText(const std::string& text, const std::string& path) {
   const size_t end = text.rfind(kChecksumKey);
   if (end == std::string::npos) {
@@ -53,7 +52,7 @@ absl::Status CheckText(const std::string& text, const std::string& path) {
   return absl::OkStatus();
 }
 
-// The contributions applied against one another and against the step.
+// Checks the contributions applied against one another and against the step.
 absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
   const auto sum = [](const auto& ranges) {
     uint64_t total = 0;
@@ -62,6 +61,8 @@ absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
     }
     return total;
   };
+  // One walk over all boundaries in order finds overlaps, ranges that end
+  // before they begin, and those beyond the job.
   const auto& ranges = manifest.applied_range();
   uint64_t end = 0;
   for (int i = 0; i < ranges.size(); ++i) {
@@ -75,10 +76,13 @@ absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
     end = ranges[i];
   }
   if (ranges.empty()) {
-    return absl::OkStatus();  // pushes tell, or nothing was applied
+    return absl::OkStatus();  // an SDK job, or nothing was applied
   }
   const Declaration& job = manifest.declaration();
   uint64_t expected = manifest.step();
+  // In sync a step stands for n contributions, and only the job's last step may
+  // have fewer. What was applied before this history may have been in steps of
+  // another size.
   if (job.update().has_sync()) {
     const uint64_t steps = manifest.step() - job.base_version();
     expected = std::min(
@@ -93,7 +97,7 @@ absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
   return absl::OkStatus();
 }
 
-// The manifest against itself; `path` is for messages.
+// Checks the format and the list of files. `path` is for messages.
 absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
   if (manifest.format() != kManifestFormat) {
     return absl::InvalidArgumentError(
@@ -109,7 +113,8 @@ absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
   }
   for (int s = 0; s < shard_count; ++s) {
     const ShardFile& file = manifest.file(s);
-    // The name is never used as a path before this: no way out of the folder.
+    // The name is not used as a path before this check, so it cannot lead out
+    // of the folder.
     if (file.shard() != static_cast<uint32_t>(s) ||
         file.name() != ShardFileName(s, shard_count)) {
       return Damaged(path,
@@ -123,30 +128,6 @@ absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
 
 }  // namespace
 
-std::string CheckpointName(uint64_t step, uint64_t attempt) {
-  return attempt == 1 ? absl::StrCat(kCheckpointPrefix, step)
-                      : absl::StrCat(kCheckpointPrefix, step, "-", attempt);
-}
-
-std::optional<CheckpointId> ParseCheckpointName(const std::string& name) {
-  if (!absl::StartsWith(name, kCheckpointPrefix)) {
-    return std::nullopt;
-  }
-  const std::vector<std::string> numbers =
-      absl::StrSplit(name.substr(sizeof(kCheckpointPrefix) - 1), '-');
-  CheckpointId id;
-  if (numbers.size() > 2 || !absl::SimpleAtoi(numbers[0], &id.step) ||
-      (numbers.size() == 2 && !absl::SimpleAtoi(numbers[1], &id.attempt)) ||
-      id.attempt == 0 || name != CheckpointName(id.step, id.attempt)) {
-    return std::nullopt;
-  }
-  return id;
-}
-
-std::string ShardFileName(int shard, int shard_count) {
-  return absl::StrCat("shard-", shard, "-of-", shard_count, ".safetensors");
-}
-
 absl::Status WriteManifest(Files* files, const std::string& checkpoint_dir,
                            const Manifest& manifest) {
   Manifest without_checksum = manifest;
@@ -158,10 +139,13 @@ absl::Status WriteManifest(Files* files, const std::string& checkpoint_dir,
   const auto status = google::protobuf::util::MessageToJsonString(
       without_checksum, &json, options);
   absl::string_view before = json;
+  // The checksum covers the text up to the field, so the field is put in by
+  // hand, in the form in which protobuf prints the others.
   if (!status.ok() || !absl::ConsumeSuffix(&before, "\n}\n")) {
     return absl::InternalError(absl::StrCat("manifest of '", checkpoint_dir,
                                             "': ", status.ToString()));
   }
+  // I1: this rename commits. The caller has written all other files by now.
   return files->WriteAtomically(JoinPath(checkpoint_dir, kManifestName),
                                 absl::StrCat(before, ChecksumField(before)));
 }
@@ -190,6 +174,8 @@ absl::StatusOr<Manifest> ReadManifest(Files* files,
   }
   WEIR_RETURN_IF_ERROR(CheckManifest(manifest, path));
   WEIR_RETURN_IF_ERROR(CheckRanges(manifest, path));
+  // A directory that was renamed or copied over another would break the bases
+  // of increments, which are named. "." and ".." say nothing about the name.
   const std::string name =
       LastComponent(std::string(absl::StripSuffix(checkpoint_dir, "/")));
   if (name != manifest.name() && name != "." && name != "..") {
@@ -214,6 +200,8 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
     if (!id.has_value()) {
       continue;
     }
+    // I1: of the two files in this order, the first makes the checkpoint and
+    // the second sets it aside.
     const std::string path = JoinPath(directory, name);
     WEIR_ASSIGN_OR_RETURN(const bool committed,
                           files->Exists(JoinPath(path, kManifestName)));
@@ -244,10 +232,12 @@ absl::StatusOr<std::string> ResolveCheckpoint(Files* files,
   const std::optional<CheckpointId> id =
       ParseCheckpointName(LastComponent(whole));
   if (!id.has_value() || id->attempt != 1) {
-    return path;
+    return path;  // a full name means this directory and no other
   }
   WEIR_ASSIGN_OR_RETURN(const std::vector<CheckpointInfo> list,
                         ListCheckpoints(files, DirectoryOf(whole)));
+  // The list has the newest last. Without any committed one the path itself is
+  // returned, and whoever opens it says what is wrong with it.
   std::string newest = path;
   for (const CheckpointInfo& info : list) {
     if (info.step == id->step) {
@@ -266,6 +256,7 @@ bool JobIsDone(Files* files, const std::string& workdir,
   const auto manifest = ReadManifest(
       files, absl::StrCat(workdir, "/checkpoints/",
                           absl::StripTrailingAsciiWhitespace(*done)));
+  // The same directory may have been used for another job before.
   return manifest.ok() && manifest->job_spec_text() == spec_text;
 }
 
@@ -274,7 +265,10 @@ absl::Status WriteEnding(Files* files, const std::string& workdir,
   const std::string path = JoinPath(workdir, kEndedName);
   if (why.ok()) {
     const absl::Status removed = files->Remove(path);
-    return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+    if (absl::IsNotFound(removed)) {
+      return absl::OkStatus();
+    }
+    return removed;
   }
   const nlohmann::json json = {{"code", why.raw_code()},
                                {"reason", std::string(why.message())}};
@@ -341,7 +335,8 @@ absl::Status CheckpointReader::OpenShard(int shard) {
       return Damaged(path, absl::StrCat("has no array '", name, "'"));
     }
   }
-  // Before the layout is walked: the file's size bounds the walk.
+  // Checked before the loop over the layout's blocks below: from here on the
+  // file's size bounds that loop, whatever the manifest declares.
   if (reader->Find(kValuesArray)->shape !=
       std::vector<int64_t>{layout_.shard_elements(shard)}) {
     return Damaged(path, "array 'values' does not fit the manifest's layout");
@@ -351,10 +346,15 @@ absl::Status CheckpointReader::OpenShard(int shard) {
     segments += static_cast<int64_t>(layout_.segments({shard, b}).size());
   }
   for (const SafetensorsArray& array : reader->arrays()) {
-    const bool counts = array.name == kStepCountsArray;
-    const std::vector<int64_t> shape = {counts ? segments
-                                               : layout_.shard_elements(shard)};
-    if (array.dtype != (counts ? "I64" : "F32") || array.shape != shape) {
+    // Step counts are by segment; values and optimizer state by element.
+    SafetensorsArray expected;
+    expected.dtype = "F32";
+    expected.shape = {layout_.shard_elements(shard)};
+    if (array.name == kStepCountsArray) {
+      expected.dtype = "I64";
+      expected.shape = {segments};
+    }
+    if (array.dtype != expected.dtype || array.shape != expected.shape) {
       return Damaged(path,
                      absl::StrCat("array '", array.name,
                                   "' does not fit the manifest's layout"));
@@ -402,6 +402,7 @@ absl::Status CheckpointReader::ReadFlat(const std::string& array,
     const BlockId id = layout_.block_of(flat);
     const FlatRange range = layout_.block(id);
     const int64_t n = std::min(flat_end, range.begin + range.count) - flat;
+    // I2: the checksum of the whole file, before the first value of it.
     WEIR_RETURN_IF_ERROR(VerifyFile(id.shard));
     const SafetensorsReader& shard = *shards_[id.shard];
     const SafetensorsArray* source = shard.Find(array);
@@ -423,7 +424,7 @@ absl::Status CheckpointReader::LoadStepCounts(int shard) {
   if (!blocks.empty()) {
     return absl::OkStatus();
   }
-  WEIR_RETURN_IF_ERROR(VerifyFile(shard));
+  WEIR_RETURN_IF_ERROR(VerifyFile(shard));  // I2
   const SafetensorsArray* array = shards_[shard]->Find(kStepCountsArray);
   std::vector<uint64_t> all(array->shape[0]);
   WEIR_RETURN_IF_ERROR(
@@ -450,7 +451,8 @@ absl::StatusOr<uint64_t> CheckpointReader::StepCount(int variable,
     WEIR_RETURN_IF_ERROR(LoadStepCounts(id.shard));
     const BlockSteps& block = steps_[id.shard][id.index];
     const FlatRange range = layout_.block(id);
-    // The last segment that begins at or before the element.
+    // The last segment that begins at or before the element. There is one,
+    // because a variable's elements are never padding.
     const auto after = std::upper_bound(
         block.segments.begin(), block.segments.end(), flat - range.begin,
         [](int64_t offset, const Segment& s) {

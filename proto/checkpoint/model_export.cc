@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -27,9 +28,12 @@ template <typename T>
 std::string Convert(const std::vector<float>& values) {
   std::string bytes(values.size() * sizeof(T), '\0');
   for (size_t i = 0; i < values.size(); ++i) {
-    const T value = std::is_integral_v<T>
-                        ? static_cast<T>(std::llround(values[i]))
-                        : static_cast<T>(values[i]);
+    T value = static_cast<T>(0);
+    if constexpr (std::is_integral_v<T>) {
+      value = static_cast<T>(std::llround(values[i]));
+    } else {
+      value = static_cast<T>(values[i]);
+    }
     std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
   }
   return bytes;
@@ -66,7 +70,8 @@ absl::StatusOr<std::string> ExportedBytes(CheckpointReader* reader,
 
 using AppendBytes = std::function<absl::Status(const void*, size_t)>;
 
-// The rows of one table in memory.
+// The rows of one table in memory. Exports have them in the order of the ids,
+// which a reader can search, and not in the order of a hash of ours.
 class LoadedTable {
  public:
   static absl::StatusOr<LoadedTable> Load(const TableMerge& tables, int table,
@@ -96,7 +101,7 @@ class LoadedTable {
  private:
   static constexpr size_t kPieceRows = 4096;
 
-  // `width` elements of each row, by id.
+  // Appends `width` elements of each row, in the order of the ids.
   template <class T>
   absl::Status AppendPieces(size_t width, const T* from,
                             const AppendBytes& append) const {
@@ -115,12 +120,16 @@ class LoadedTable {
   size_t dim_ = 0;
   std::vector<int64_t> ids_;
   std::vector<float> rows_;
-  std::vector<size_t> order_;  // of the rows, by id
+  // The rows' indexes in the order of their ids. Rows are wide, so only these
+  // are sorted.
+  std::vector<size_t> order_;
 };
 
 constexpr char kIds[] = ".ids";
 constexpr char kRows[] = ".rows";
 
+// A safetensors header and a .npy header come before the data and have the
+// shape, so rows are counted first.
 absl::StatusOr<int64_t> CountRows(const TableMerge& tables, int table) {
   int64_t rows = 0;
   WEIR_RETURN_IF_ERROR(
@@ -163,6 +172,7 @@ absl::Status ExportModel(Files* files, const std::string& checkpoint_dir,
       SafetensorsWriter::Create(
           files, out_path, std::move(arrays),
           {{"format", "pt"}, {"weir.step", absl::StrCat(manifest.step())}}));
+  // An alias is converted again, which costs a read but no memory.
   for (const VariableSpec* variable : sources) {
     WEIR_ASSIGN_OR_RETURN(const std::string bytes,
                           ExportedBytes(reader.get(), *variable));
@@ -198,6 +208,7 @@ absl::Status ExportNumpy(Files* files, const std::string& checkpoint_dir,
           const std::function<absl::Status(const AppendBytes&)>& data) {
         const std::string file =
             absl::StrCat(absl::StrReplaceAll(name, {{"/", "."}}), ".npy");
+        // "a/b" and "a.b" would overwrite one another.
         if (!names.insert(file).second) {
           return absl::InvalidArgumentError(absl::StrCat(
               "'", name, "' and another array would both be ", file));
@@ -210,6 +221,8 @@ absl::Status ExportNumpy(Files* files, const std::string& checkpoint_dir,
                         });
       };
   for (VariableSpec variable : reader->layout().variables()) {
+    // An unknown dtype has no entry, but then ExportedBytes fails before it is
+    // used.
     const auto descr = descr_of->find(variable.export_dtype);
     if (variable.export_dtype == "BF16") {
       variable.export_dtype = "F32";
@@ -240,6 +253,8 @@ absl::StatusOr<std::string> ExportedSha256(Files* files,
                                            const std::string& checkpoint_dir) {
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(files, checkpoint_dir));
+  // Not over the bytes of an exported file, whose header has the aliases and
+  // the step: equal models have one fingerprint.
   Sha256 sha;
   for (const VariableSpec& variable : reader->layout().variables()) {
     WEIR_ASSIGN_OR_RETURN(const std::string bytes,

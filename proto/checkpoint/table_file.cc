@@ -45,12 +45,65 @@ std::string Sibling(const std::string& dir, const std::string& name) {
     path.pop_back();
   }
   const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? name : path.substr(0, slash + 1) + name;
+  return path.substr(0, slash + 1) + name;  // npos + 1 is 0
 }
 
-// A checkpoint's name, and so no way out of the folder.
+// True for a name that cannot lead out of the folder of checkpoints.
 bool IsCheckpointName(const std::string& name) {
   return ParseCheckpointName(name).has_value();
+}
+
+// The table whose array of ids is `ids`. DATA_LOSS if one of its other arrays
+// or its metadata is missing or does not fit.
+absl::StatusOr<TableFileEntry> EntryOf(const SafetensorsReader& file,
+                                       const SafetensorsArray& ids) {
+  TableFileEntry table;
+  table.name = ids.name.substr(0, ids.name.size() - sizeof(kIds) + 1);
+  table.rows = ids.shape[0];
+  const SafetensorsArray* const touched = file.Find(table.name + kTouched);
+  const SafetensorsArray* const updates = file.Find(table.name + kUpdates);
+  const SafetensorsArray* const rows = file.Find(table.name + kRows);
+  const auto step = file.metadata().find(kStepKey + table.name);
+  // A read of rows [begin, begin + count) is in range of all four arrays only
+  // if all have equally many.
+  const auto fits = [&](const SafetensorsArray* array, const char* dtype,
+                        size_t rank) {
+    return array != nullptr && array->dtype == dtype &&
+           array->shape.size() == rank && array->shape[0] == table.rows;
+  };
+  if (ids.dtype != "U64" || !fits(touched, "U32", 1) ||
+      !fits(updates, "U32", 1) || !fits(rows, "F32", 2) ||
+      step == file.metadata().end() ||
+      !absl::SimpleAtoi(step->second, &table.step)) {
+    return Damaged(file.path(),
+                   absl::StrCat("table '", table.name, "' is not whole in it"));
+  }
+  table.row_floats = rows->shape[1];
+  // The clock may be missing, as in files of earlier versions, but not broken.
+  const auto clock = file.metadata().find(kClockKey + table.name);
+  if (clock != file.metadata().end() &&
+      !absl::SimpleAtoi(clock->second, &table.clock.emplace())) {
+    return Damaged(file.path(), absl::StrCat("the clock of table '", table.name,
+                                             "' is '", clock->second, "'"));
+  }
+  return table;
+}
+
+// The manifest of the checkpoint `base`, which the manifest in `checkpoint_dir`
+// names.
+absl::StatusOr<Manifest> ReadBase(Files* files,
+                                  const std::string& checkpoint_dir,
+                                  const std::string& base) {
+  absl::StatusOr<Manifest> read =
+      ReadManifest(files, Sibling(checkpoint_dir, base));
+  // A base that is missing is NOT_FOUND for itself, but damage of the
+  // checkpoint that needs it.
+  if (!read.ok()) {
+    return Damaged(
+        JoinPath(checkpoint_dir, kManifestName),
+        absl::StrCat("extends '", base, "', and ", read.status().message()));
+  }
+  return read;
 }
 
 }  // namespace
@@ -78,6 +131,8 @@ absl::StatusOr<FileDigest> TableFileWriter::Write(
   WEIR_ASSIGN_OR_RETURN(
       const std::unique_ptr<SafetensorsWriter> writer,
       SafetensorsWriter::Create(files, path, arrays, metadata));
+  // The arrays lie one behind the other, and rows come in pieces with all four.
+  // Visiting four times needs no memory for a whole array.
   for (int t = 0; t < static_cast<int>(tables.size()); ++t) {
     WEIR_RETURN_IF_ERROR(visit(
         t, [&](const RowRecords& rows) { return Append(*writer, rows.ids); }));
@@ -98,6 +153,7 @@ absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
     Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
     int shard) {
   const TableFile& file = manifest.file(shard).tables();
+  // The manifest's name is compared and never used as a path.
   const std::string expected = TableFileName(shard, manifest.file_size());
   const std::string path = JoinPath(checkpoint_dir, expected);
   if (file.name() != expected) {
@@ -119,6 +175,8 @@ absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
   }
   std::unique_ptr<TableFileReader> reader(new TableFileReader());
   WEIR_ASSIGN_OR_RETURN(reader->file_, SafetensorsReader::Open(files, path));
+  // Rows are read by piece and more than once, so the whole file is checked
+  // here, before the first of them.
   WEIR_ASSIGN_OR_RETURN(const uint32_t crc32c, reader->file_->ReadCrc32c());
   if (crc32c != file.crc32c()) {
     return Damaged(
@@ -126,39 +184,12 @@ absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
                            ", the manifest says ",
                            absl::Hex(file.crc32c(), absl::kZeroPad8)));
   }
+  // An array <table>.ids makes a table; other arrays are left alone.
   for (const SafetensorsArray& ids : reader->file_->arrays()) {
     if (!absl::EndsWith(ids.name, kIds) || ids.shape.size() != 1) {
       continue;
     }
-    TableFileEntry table;
-    table.name = ids.name.substr(0, ids.name.size() - sizeof(kIds) + 1);
-    table.rows = ids.shape[0];
-    const SafetensorsArray* const touched =
-        reader->file_->Find(table.name + kTouched);
-    const SafetensorsArray* const updates =
-        reader->file_->Find(table.name + kUpdates);
-    const SafetensorsArray* const rows =
-        reader->file_->Find(table.name + kRows);
-    const auto step = reader->file_->metadata().find(kStepKey + table.name);
-    const auto fits = [&](const SafetensorsArray* array, const char* dtype,
-                          size_t rank) {
-      return array != nullptr && array->dtype == dtype &&
-             array->shape.size() == rank && array->shape[0] == table.rows;
-    };
-    if (ids.dtype != "U64" || !fits(touched, "U32", 1) ||
-        !fits(updates, "U32", 1) || !fits(rows, "F32", 2) ||
-        step == reader->file_->metadata().end() ||
-        !absl::SimpleAtoi(step->second, &table.step)) {
-      return Damaged(
-          path, absl::StrCat("table '", table.name, "' is not whole in it"));
-    }
-    table.row_floats = rows->shape[1];
-    const auto clock = reader->file_->metadata().find(kClockKey + table.name);
-    if (clock != reader->file_->metadata().end() &&
-        !absl::SimpleAtoi(clock->second, &table.clock.emplace())) {
-      return Damaged(path, absl::StrCat("the clock of table '", table.name,
-                                        "' is '", clock->second, "'"));
-    }
+    WEIR_ASSIGN_OR_RETURN(TableFileEntry table, EntryOf(*reader->file_, ids));
     reader->tables_.push_back(std::move(table));
   }
   return reader;
@@ -205,7 +236,7 @@ absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
     readers.push_back(std::move(reader));
     return absl::OkStatus();
   };
-  std::map<std::string, Manifest> bases;
+  std::map<std::string, Manifest> bases;  // each is read once
   for (int s = 0; s < manifest.file_size(); ++s) {
     if (!manifest.file(s).has_tables()) {
       if (manifest.declaration().table_size() > 0) {
@@ -217,19 +248,19 @@ absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
     const std::string& base = manifest.file(s).tables().base();
     if (!base.empty()) {
       if (!IsCheckpointName(base) || base == manifest.name()) {
-        return Damaged(JoinPath(checkpoint_dir, kManifestName),
-                       absl::StrCat("its base '", base, "' is none"));
+        return Damaged(
+            JoinPath(checkpoint_dir, kManifestName),
+            absl::StrCat("names base '", base,
+                         "', which is not another checkpoint's name"));
       }
       const std::string base_dir = Sibling(checkpoint_dir, base);
       if (bases.count(base) == 0) {
-        absl::StatusOr<Manifest> read = ReadManifest(files, base_dir);
-        if (!read.ok()) {
-          return Damaged(JoinPath(checkpoint_dir, kManifestName),
-                         absl::StrCat("extends '", base, "', and ",
-                                      read.status().message()));
-        }
-        bases[base] = *std::move(read);
+        WEIR_ASSIGN_OR_RETURN(bases[base],
+                              ReadBase(files, checkpoint_dir, base));
       }
+      // Rows of a shard are in the base's file of the same shard only if both
+      // have equally many shards. A base that extends another checkpoint would
+      // make a chain, which nobody writes.
       if (bases[base].file_size() != manifest.file_size() ||
           !bases[base].file(s).tables().base().empty()) {
         return Damaged(JoinPath(base_dir, kManifestName),
@@ -238,7 +269,7 @@ absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
       WEIR_RETURN_IF_ERROR(open(base_dir, bases[base], s));
     }
     WEIR_RETURN_IF_ERROR(open(checkpoint_dir, manifest, s));
-    if (!base.empty()) {
+    if (!base.empty()) {  // the base's file is the one before the last
       readers[readers.size() - 2]->TakeClocks(*readers.back());
     }
   }
@@ -256,7 +287,7 @@ absl::Status ReadTables(
     for (int t = 0; t < static_cast<int>(reader->tables().size()); ++t) {
       const TableFileEntry& table = reader->tables()[static_cast<size_t>(t)];
       int64_t begin = 0;
-      do {  // a table without rows is told, too: it has a step
+      do {  // also once for a table without rows, since it has a step
         const int64_t count =
             std::min(TableFileReader::kPieceRows, table.rows - begin);
         WEIR_RETURN_IF_ERROR(reader->Read(t, begin, count, &rows));

@@ -1,22 +1,23 @@
-// The rows of a shard's tables in a checkpoint: names, writing, reading.
+// Writes and reads the files that hold the rows of tables in a checkpoint.
 //
 // Place: a ps writes and reads them, the evaluator and export read them.
-//   docs/formats.md has the bytes.
+// docs/formats.md has the bytes.
 //
 //   <dir>/ckpt-<step>/tables-<i>-of-<S>.safetensors, for each table arrays
 //       <table>.ids      U64 [rows], in the order of IndexHash
 //       <table>.touched  U32 [rows]
 //       <table>.updates  U32 [rows]
-//       <table>.rows     F32 [rows, values and slots of a row]
-//     and the metadata weir.step.<table>: updates of the table, and
-//     weir.clock.<table>: its clock, of which `touched` has the low 32 bits.
+//       <table>.rows     F32 [rows, values and optimizer state of a row]
+//     and in the metadata weir.step.<table>, the number of the table's updates,
+//     and weir.clock.<table>, its clock, whose low 32 bits `touched` has.
 //
 // Terms
-//   base  the checkpoint that has the rows which an incremental file leaves
-//         out (TableFile.base).
+//   base  the checkpoint that has the rows which an increment leaves out
+//         (TableFile.base). A base is never an increment itself.
 //
 // Threads: compatible.
-// Errors: DATA_LOSS  a file is damaged, missing or foreign; names it and why.
+// Errors: DATA_LOSS  a file is damaged, missing or foreign; the message names
+//                    it and says why.
 #ifndef PROTO_CHECKPOINT_TABLE_FILE_H_
 #define PROTO_CHECKPOINT_TABLE_FILE_H_
 
@@ -39,26 +40,26 @@ namespace weir {
 // "tables-<shard>-of-<shard_count>.safetensors"
 std::string TableFileName(int shard, int shard_count);
 
-// What a file says of one of its tables.
+// What a file says about one of its tables.
 struct TableFileEntry {
   std::string name;
   uint64_t step = 0;  // updates of the table
   int64_t rows = 0;
   int64_t row_floats = 0;
-  // The table's clock as the checkpoint was written; not in files of earlier
-  // versions of Weir.
+  // The table's clock when the checkpoint was written. Files of earlier
+  // versions of Weir do not have it.
   std::optional<uint64_t> clock = std::nullopt;
 };
 
 class TableFileWriter {
  public:
-  // Calls `take` with pieces of the rows, the same ones in the same order each
-  // time that it is called.
+  // Calls `take` with pieces of the rows of a table. Every call must give the
+  // same rows in the same order.
   using Visit = std::function<absl::Status(
       int table, const std::function<absl::Status(const RowRecords&)>& take)>;
 
-  // Writes the file whole, or nothing. `visit` is called four times for each
-  // table.
+  // Writes the file as a whole, or nothing. Calls `visit` four times for each
+  // table, once for each of its arrays.
   static absl::StatusOr<FileDigest> Write(
       Files* files, const std::string& path,
       const std::vector<TableFileEntry>& tables, const Visit& visit);
@@ -70,14 +71,14 @@ class TableFileReader {
   static constexpr int64_t kPieceRows = 16384;
 
   // Opens the file of `shard` that the manifest in `checkpoint_dir` names, and
-  // checks it against the manifest, whole.
+  // checks all of it against the manifest: name, size, checksum, arrays.
   static absl::StatusOr<std::unique_ptr<TableFileReader>> Open(
       Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
       int shard);
 
   const std::string& path() const { return file_->path(); }
   const std::vector<TableFileEntry>& tables() const { return tables_; }
-  // -1: there is none.
+  // The index of `table`, or -1 if the file does not have it.
   int Find(const std::string& table) const;
 
   // Replaces `out` by rows [begin, begin + count).
@@ -92,27 +93,28 @@ class TableFileReader {
 
   TableFileReader() = default;
 
-  // The rows of this base count as those of the checkpoint that extends it.
+  // Replaces the clocks of this base by those of the checkpoint that extends
+  // it, because the rows of both are restored at one time.
   void TakeClocks(const TableFileReader& extending);
 
   std::unique_ptr<SafetensorsReader> file_;
   std::vector<TableFileEntry> tables_;
 };
 
-// The files of a checkpoint's tables, by shard; what a file extends comes
-// before it. None where the job has no tables.
+// Opens the files of a checkpoint's tables, by shard. Where a file extends a
+// base, the base's file comes before it. Empty if the job has no tables.
 absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
     Files* files, const std::string& checkpoint_dir, const Manifest& manifest);
 
-// Calls `take` with every row of every table of a checkpoint: those of a base
-// before those of the file that extends it, so that later rows replace earlier
-// ones of the same id. `step` is the table's.
+// Calls `take` with every row of every table of a checkpoint, and at least once
+// for each table of each file. The rows of a base come before those of the file
+// that extends it, so later rows must replace earlier ones of the same id.
 absl::Status ReadTables(
     Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
     const std::function<absl::Status(const TableFileEntry&, const RowRecords&)>&
         take);
 
-// Reads all of it, and of what it extends.
+// Reads and checks the files of a checkpoint's tables, and those of its bases.
 absl::Status VerifyTables(Files* files, const std::string& checkpoint_dir,
                           const Manifest& manifest);
 

@@ -17,22 +17,25 @@ namespace {
 struct Cursor {
   const TableFileReader* file = nullptr;
   int table = 0;
-  int64_t next = 0;  // row of the file behind `rows`
-  size_t at = 0;     // in `rows`
+  int64_t next = 0;  // the row of the file that comes after `rows`
+  size_t at = 0;     // which of `rows`
   RowRecords rows = {};
 
   uint64_t id() const { return rows.ids[at]; }
   uint64_t hash() const { return IndexHash(id()); }
 };
 
-constexpr int64_t kPieceRows = 2048;  // of each file that are held
+constexpr int64_t kPieceRows = 2048;  // rows of each file that are held
 
 // Moves to the next row; false after the last.
 absl::StatusOr<bool> Advance(Cursor* cursor) {
   const TableFileEntry& table =
       cursor->file->tables()[static_cast<size_t>(cursor->table)];
   const bool first = cursor->next == 0;
-  const uint64_t before = first ? 0 : cursor->hash();
+  uint64_t before = 0;
+  if (!first) {  // before the first row there is none to ask
+    before = cursor->hash();
+  }
   if (first || ++cursor->at == cursor->rows.ids.size()) {
     const int64_t count = std::min(kPieceRows, table.rows - cursor->next);
     if (count == 0) {
@@ -43,6 +46,9 @@ absl::StatusOr<bool> Advance(Cursor* cursor) {
     cursor->next += count;
     cursor->at = 0;
   }
+  // The merge below relies on the order, and a file that was written by another
+  // program may not have it. IndexHash is a bijection, so two rows of one hash
+  // would be one id twice.
   if (!first && cursor->hash() <= before) {
     return absl::DataLossError(
         absl::StrCat("'", cursor->file->path(), "': row ", cursor->id(),
@@ -75,7 +81,9 @@ absl::Status TableMerge::Visit(
     }
     cursors.push_back({.file = file.get(), .table = found});
   }
-  // The smallest hash first; of one row in several files the last file's.
+  // A merge: the cursor with the smallest hash comes first. If an increment has
+  // a row of its base again, their cursors stand at one hash, and the one with
+  // the larger index is the increment's.
   using Head = std::pair<uint64_t, size_t>;  // hash, index of the cursor
   std::priority_queue<Head, std::vector<Head>, std::greater<Head>> heads;
   const auto push = [&](size_t i) -> absl::Status {
@@ -91,6 +99,8 @@ absl::Status TableMerge::Visit(
   while (!heads.empty()) {
     const auto [hash, i] = heads.top();
     heads.pop();
+    // Only the last of the cursors at this hash gives the row; the others skip
+    // theirs.
     if (heads.empty() || heads.top().first != hash) {
       const Cursor& cursor = cursors[i];
       const int64_t row_floats =

@@ -1,11 +1,13 @@
-// The rows of a checkpoint's tables, each once, in an order that depends on
-// the ids alone: neither on the shards that wrote them nor on increments.
+// Reads the rows of a checkpoint's tables, each once, in an order that depends
+// on the ids alone, and neither on the shards that wrote them nor on
+// increments.
 //
-// Place: proto/checkpoint/model_export; what fills a hash table calls
-// ReadTables.
+// Place: proto/checkpoint/model_export. Code that fills a hash table does not
+// need the order and calls ReadTables.
 //
 // Threads: compatible.
-// Errors: DATA_LOSS  a file is damaged, missing or foreign; names it and why.
+// Errors: DATA_LOSS  a file is damaged, missing or foreign; the message names
+//                    it and says why.
 // Cost: Open reads every file once; a visit reads the table's part again and
 //   holds some thousand rows of each file.
 #ifndef PROTO_CHECKPOINT_TABLE_MERGE_H_
@@ -30,8 +32,9 @@ class TableMerge {
       Files* files, const std::string& checkpoint_dir,
       const Manifest& manifest);
 
-  // Calls `take` with each row of table `table` of the declaration, by
-  // IndexHash of its id: `values` are the row's [dim], without slots.
+  // Calls `take` with each row of the declaration's table number `table`, in
+  // the order of the IndexHash of the ids. `values` [dim] is without the
+  // optimizer state.
   absl::Status Visit(
       int table,
       const std::function<void(uint64_t id, const float* values)>& take) const;

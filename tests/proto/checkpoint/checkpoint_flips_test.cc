@@ -1,4 +1,4 @@
-// Every bit of every file of a checkpoint, flipped one after the other.
+// Flips every bit of every file of a checkpoint, one after the other.
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -16,7 +16,7 @@
 namespace weir {
 namespace {
 
-// Reads files from strings; nothing can be written.
+// Files that are strings. They can be read and not written.
 class TextFiles : public Files {
  public:
   std::map<std::string, std::string> text;  // by path
@@ -87,7 +87,7 @@ class TextFiles : public Files {
   };
 };
 
-// A checkpoint of two shards, each with a table, as ps and chief write it.
+// Writes a checkpoint of two shards, each with a table, as ps and chief do.
 void Write(const std::string& dir) {
   ASSERT_TRUE(Files::Real()->MakeDirectories(dir).ok());
   Manifest manifest;
@@ -155,7 +155,7 @@ void Write(const std::string& dir) {
   ASSERT_TRUE(WriteManifest(Files::Real(), dir, manifest).ok());
 }
 
-// As `weir checkpoint verify` does.
+// Verifies all files, as `weir checkpoint verify` does.
 absl::Status Verify(Files* files, const std::string& dir) {
   const auto reader = CheckpointReader::Open(files, dir);
   if (!reader.ok()) {

@@ -19,9 +19,9 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int64_t kDim = 2;
-constexpr int64_t kRowFloats = 3;  // and a slot
+constexpr int64_t kRowFloats = 3;  // two values and one element of state
 
-// Row `id` as checkpoint `tag` has it.
+// The values that row `id` has in checkpoint `tag`.
 std::vector<float> ValuesOf(uint64_t id, float tag) {
   return {static_cast<float>(id), tag};
 }
@@ -37,7 +37,7 @@ TableFile WriteFile(const std::string& dir, int shard, int shards,
     rows.updates.push_back(1);
     const std::vector<float> values = ValuesOf(id, tag);
     rows.floats.insert(rows.floats.end(), values.begin(), values.end());
-    rows.floats.push_back(-1);  // the slot
+    rows.floats.push_back(-1);  // the optimizer state
   }
   const auto digest = TableFileWriter::Write(
       Files::Real(), JoinPath(dir, TableFileName(shard, shards)),
@@ -116,7 +116,7 @@ std::vector<uint64_t> Ids(uint64_t begin, uint64_t end) {
   return ids;
 }
 
-// More than a file's piece, so that cursors read on.
+// There are more rows than a cursor holds, so that cursors read on.
 TEST(TableRowsTest, TheOrderDoesNotDependOnShards) {
   const std::string dir = MakeTempDir();
   const std::vector<uint64_t> ids = Ids(0, 7000);
