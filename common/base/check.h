@@ -1,7 +1,7 @@
 // WEIR_CHECK ends the process on a bug of our own.
 //
-// Never for anything that a peer, a file, a flag or the network can cause:
-// those are absl::Status.
+// It is never used for what a peer, a file, a flag or the network can cause:
+// that becomes an absl::Status.
 #ifndef COMMON_BASE_CHECK_H_
 #define COMMON_BASE_CHECK_H_
 

@@ -18,6 +18,7 @@ class RealClock : public Clock {
 }  // namespace
 
 Clock* Clock::Real() {
+  // Never deleted: threads that outlive main may still ask for the time.
   static RealClock* const clock = new RealClock();
   return clock;
 }

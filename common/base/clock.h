@@ -23,13 +23,13 @@ class Clock {
   static Clock* Real();
 };
 
-// Moves only when a test says so.
+// A clock that moves only when a test says so.
 class FakeClock : public Clock {
  public:
   int64_t NowNs() override { return now_ns_; }
   int64_t WallNowNs() override { return now_ns_ + wall_offset_ns_; }
   void Advance(std::chrono::nanoseconds by) { now_ns_ += by.count(); }
-  // Sets the wall clock on, or back, alone.
+  // Sets the wall clock forward or back, and leaves the monotonic clock alone.
   void StepWall(std::chrono::nanoseconds by) { wall_offset_ns_ += by.count(); }
 
  private:

@@ -13,6 +13,8 @@ int ExitCodeFor(const absl::Status& status) {
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
       return kExitReplaced;
+    // What another start may mend: a peer that is gone, a shard that was
+    // restored meanwhile, a machine that is full.
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kFailedPrecondition:
@@ -23,6 +25,8 @@ int ExitCodeFor(const absl::Status& status) {
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kUnknown:
       return kExitBug;
+    // The errors of the job itself. A code that is new in absl is taken for
+    // one, because a restart that helps nobody goes on for ever.
     default:
       return kExitPermanent;
   }

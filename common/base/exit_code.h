@@ -1,8 +1,9 @@
-// What a process's exit code tells the one who started it; for operators it is
-// told in docs/exit_codes.md.
+// What the exit code of a process tells the one who started it.
+// docs/exit_codes.md tells it to operators.
 //
-// Operators restart a pod on codes >= 128 and give up below: no permanent error
-// is ever >= 128, no transient one below.
+// Kubernetes operators restart a pod that ended with 128 or above, and give up
+// below. So no permanent error has a code of 128 or above, and no transient one
+// a code below.
 #ifndef COMMON_BASE_EXIT_CODE_H_
 #define COMMON_BASE_EXIT_CODE_H_
 
@@ -22,13 +23,20 @@ enum ExitCode : int {
   kExitTerminated = 143,   // SIGTERM, after a checkpoint
 };
 
-// INVALID_ARGUMENT -> 2; NOT_FOUND, OUT_OF_RANGE, ... -> 3; DATA_LOSS -> 4;
-// PERMISSION_DENIED -> 5; UNAVAILABLE, DEADLINE_EXCEEDED, FAILED_PRECONDITION,
-// RESOURCE_EXHAUSTED, CANCELLED, ABORTED -> 138; INTERNAL and UNKNOWN -> 1.
+// The exit code for the status with which a process ends:
+//   OK                                   0
+//   INTERNAL, UNKNOWN                    1
+//   INVALID_ARGUMENT                     2
+//   NOT_FOUND, OUT_OF_RANGE, the others  3
+//   DATA_LOSS                            4
+//   PERMISSION_DENIED, UNAUTHENTICATED   5
+//   UNAVAILABLE, DEADLINE_EXCEEDED,      138
+//   FAILED_PRECONDITION, CANCELLED,
+//   RESOURCE_EXHAUSTED, ABORTED
 //
-// OUT_OF_RANGE here means limits.max_bad_contributions. That of a shard, an
-// contribution was skipped, never gets this far: clients send again, and after
-// that end with FAILED_PRECONDITION.
+// OUT_OF_RANGE means here that limits.max_bad_contributions was passed. The one
+// of a shard, which says that a sequence number was skipped, never gets this
+// far: a client sends again, and after that ends with FAILED_PRECONDITION.
 int ExitCodeFor(const absl::Status& status);
 
 // Whether the task is worth starting again; also true for 128 + a signal.

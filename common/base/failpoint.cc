@@ -26,7 +26,7 @@
 namespace weir {
 namespace {
 
-// The header says what each one means.
+// The header says what each one means; tests/style holds the two lists equal.
 constexpr const char* kNames[] = {
     "chief.after_manifest",
     "chief.before_declare",
@@ -74,7 +74,8 @@ struct Armed {
 
 using ArmedList = std::vector<std::unique_ptr<Armed>>;
 
-// Written before any thread exists, read after.
+// Written before any thread exists, and only read after that, so without a
+// lock. Never deleted: threads that outlive main may still reach a failpoint.
 ArmedList& List() {
   static auto* const list = new ArmedList();
   return *list;
@@ -86,7 +87,7 @@ bool Known(absl::string_view name) {
                      [name](const char* known) { return name == known; });
 }
 
-// "failpoint ps.recv: reached 12 times", of those that were.
+// Prints "failpoint ps.recv: reached 12 times" for each one that was reached.
 void PrintCounts() {
   for (const std::unique_ptr<Armed>& point : List()) {
     const int64_t hits = kNever - point->left;
@@ -101,6 +102,7 @@ void CountAll(ArmedList* list) {
   for (const char* name : kNames) {
     list->push_back(std::make_unique<Armed>(name, kNever, 0, true));
   }
+  // Processes end on either way: some mains skip the destructors.
   std::atexit(PrintCounts);
   std::at_quick_exit(PrintCounts);
 }
@@ -122,8 +124,14 @@ absl::Status Arm(absl::string_view part, ArmedList* list) {
         absl::StrCat("WEIR_FAILPOINT: no failpoint is called '", pair.first,
                      "'; common/base/failpoint.h lists them"));
   }
-  list->push_back(std::make_unique<Armed>(pair.first, sleeps ? kNever : value,
-                                          sleeps ? value : 0, false));
+  int64_t left = value;
+  int64_t sleep_ms = 0;
+  if (sleeps) {
+    left = kNever;
+    sleep_ms = value;
+  }
+  list->push_back(
+      std::make_unique<Armed>(pair.first, left, sleep_ms, /*counts=*/false));
   return absl::OkStatus();
 }
 
@@ -141,6 +149,7 @@ void Hit(const char* name) {
     if (point->sleep_ms > 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(point->sleep_ms));
     } else if (point->left.fetch_sub(1) == 1) {
+      // fetch_sub gives each hit its own number, so exactly one thread is here.
       std::fprintf(stderr, "failpoint %s: SIGKILL\n", name);
       ::kill(::getpid(), SIGKILL);
       for (;;) {
@@ -155,10 +164,14 @@ void Hit(const char* name) {
 absl::Status InitFailpointsFromEnv() {
   // Read once at start, before any thread exists.
   const char* spec = std::getenv("WEIR_FAILPOINT");  // NOLINT
-  return InitFailpoints(spec == nullptr ? "" : spec);
+  if (spec == nullptr) {
+    spec = "";
+  }
+  return InitFailpoints(spec);
 }
 
 absl::Status InitFailpoints(const std::string& spec) {
+  // All or nothing: a wrong part leaves what was armed before.
   ArmedList list;
   for (const absl::string_view part :
        absl::StrSplit(spec, ',', absl::SkipWhitespace())) {

@@ -1,24 +1,25 @@
 // Named places where a test can kill the process, as kill -9 would.
 //
 //   Failpoint("worker.mid_push");
-//   WEIR_FAILPOINT=worker.mid_push:3   SIGKILL at the third time it is reached
-//   WEIR_FAILPOINT=ps.recv:1,chief.gc:2
-//   WEIR_FAILPOINT=worker.before_push:5ms   sleeps at each hit
-//   WEIR_FAILPOINT=count       kills nobody; a process that ends by itself says
-//                              on stderr which were reached, and how often
+//   WEIR_FAILPOINT=worker.mid_push:3       SIGKILL at the third hit
+//   WEIR_FAILPOINT=ps.recv:1,chief.gc:2    two of them
+//   WEIR_FAILPOINT=worker.before_push:5ms  sleeps at each hit
+//   WEIR_FAILPOINT=count                   kills nobody; a process that ends by
+//                                          itself says on stderr which ones it
+//                                          reached, and how often
 //
 // tests/integration/failpoint_table_test.cc fires each of them.
 //
-// Names (a name that is not here is refused at start, so that a misspelt one
-// cannot pass for a test; "test." is free):
+// Names (any other name is refused at start, so that a misspelt one cannot pass
+// for a test; names that begin with "test." are free):
 //   files.before_rename, files.after_rename          in an atomic write
 //   worker.before_register, worker.before_pull, worker.before_push,
-//   worker.before_rows   a contribution's gradients of tables are ready
+//   worker.before_rows   the gradients of a contribution's rows are ready
 //   worker.mid_push      some blocks of a contribution are sent, some are not
 //   worker.mid_fanout    one shard has the whole contribution, another nothing
-//   worker.before_ack    all is sent, no receipt is read
-//   worker.in_barrier    waits for the next version
-//   ps.recv              a chunk has come, nothing is looked at
+//   worker.before_ack    everything is sent, and no receipt is read
+//   worker.in_barrier    the worker waits for the next version
+//   ps.recv              a chunk has come, and nothing of it is looked at
 //   ps.before_apply, ps.mid_apply, ps.before_ack
 //   ps.before_table_apply                            an update of rows is whole
 //   ps.before_write, ps.mid_write, ps.before_restore, ps.mid_restore,
@@ -28,7 +29,8 @@
 //   chief.before_hold, chief.before_snapshot, chief.before_manifest,
 //   chief.after_manifest, chief.gc, chief.mid_restore, chief.before_done,
 //   chief.before_shutdown
-//   evaluator.mid_read   has the dense values of a checkpoint, not its rows
+//   evaluator.mid_read   the dense values of a checkpoint are read, and its
+//                        rows are not
 //
 // Threads: safe after InitFailpoints.
 // Cost: one relaxed load when none is set.
@@ -48,10 +50,11 @@ void Hit(const char* name);
 }  // namespace failpoint_internal
 
 // Reads WEIR_FAILPOINT. Call once, in main, before any thread exists.
-// Errors: INVALID_ARGUMENT as InitFailpoints.
+// Errors: those of InitFailpoints.
 absl::Status InitFailpointsFromEnv();
 
-// Arms what is said above, separated by commas; empty: none.
+// Arms the failpoints that `spec` names, in the form of WEIR_FAILPOINT above.
+// An empty `spec` arms none.
 // Errors: INVALID_ARGUMENT for an unknown name or a number below 1.
 absl::Status InitFailpoints(const std::string& spec);
 

@@ -27,6 +27,7 @@ spdlog::level::level_enum SpdlogLevel(LogLevel level) {
 void InitLogging(const std::string& task) {
   auto logger = spdlog::stderr_logger_mt("weir");
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e " + task + " %L %v");
+  // A process that is killed a moment later must have said why.
   logger->flush_on(spdlog::level::info);
   // Read once at start, before any thread exists.
   const char* level = std::getenv("WEIR_LOG_LEVEL");  // NOLINT

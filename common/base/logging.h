@@ -1,6 +1,7 @@
 // Logging: spdlog behind three calls, so that every process writes one form.
 //
 //   LOG_INFO("pushed {} blocks", n);
+//
 // Lines go to stderr: "2026-11-21 10:00:00.000 worker/0 I message".
 // Threads: safe.
 #ifndef COMMON_BASE_LOGGING_H_

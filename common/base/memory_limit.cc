@@ -18,18 +18,21 @@ namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-// "max" (version 2), a missing and an unreadable file are no limit.
+// A file that is missing, cannot be read or says "max" (version 2) is no limit.
 int64_t LimitIn(const std::string& path) {
   std::ifstream file(path);
   std::string word;
   int64_t bytes = 0;
-  return file >> word && absl::SimpleAtoi(word, &bytes) && bytes > 0 ? bytes
-                                                                     : kNoLimit;
+  if (file >> word && absl::SimpleAtoi(word, &bytes) && bytes > 0) {
+    return bytes;
+  }
+  return kNoLimit;
 }
 
-// Of `group` and every group above it, as `file` of each below `mount` tells.
-// A container may see its own group as the mount, and yet be told the path
-// that the host sees; what is not there is passed over.
+// The smallest limit of `group` and of every group above it. `file` in each
+// group's directory below `mount` holds the group's limit. A container may see
+// its own group as the mount, and yet be told the path that the host sees, so a
+// directory that is missing is passed over.
 int64_t SmallestLimit(const std::string& mount, std::string group,
                       const std::string& file) {
   int64_t least = LimitIn(absl::StrCat(mount, "/", file));
@@ -38,7 +41,11 @@ int64_t SmallestLimit(const std::string& mount, std::string group,
   }
   while (!group.empty() && group != "/") {
     least = std::min(least, LimitIn(absl::StrCat(mount, group, "/", file)));
-    group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
+    const size_t slash = group.rfind('/');
+    if (slash == std::string::npos) {
+      break;
+    }
+    group.resize(slash);
   }
   return least;
 }

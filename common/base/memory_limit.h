@@ -22,10 +22,10 @@ struct CgroupPaths {
 };
 
 // The smallest limit of the groups that the process is in and of those above
-// them; INT64_MAX without one.
+// them; INT64_MAX if none has a limit.
 int64_t CgroupMemoryBytes(const CgroupPaths& paths);
 
-// The smaller of that and the machine's memory.
+// The smaller of CgroupMemoryBytes and the machine's memory.
 int64_t MemoryLimitBytes(const CgroupPaths& paths = {});
 
 }  // namespace weir

@@ -10,11 +10,16 @@
 namespace weir {
 namespace {
 
+// The clock of the condition variable and that of its deadlines must be one.
 clockid_t WaitClock() {
-  return Planted("clock.wall_waits") ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+  if (Planted("clock.wall_waits")) {
+    return CLOCK_REALTIME;
+  }
+  return CLOCK_MONOTONIC;
 }
 
-// Longer waits end after this; callers loop. Keeps the sum in its range.
+// Longer waits end after this time, and callers loop anyway. It keeps the sum
+// of now and the wait in its range.
 constexpr int64_t kWaitMaxNs = int64_t{365} * 24 * 3600 * 1'000'000'000;
 
 timespec DeadlineAfter(std::chrono::nanoseconds timeout) {

@@ -1,8 +1,8 @@
 // std::mutex with clang's thread-safety annotations.
 //
-// Not absl::Mutex: Debian's Abseil is not built for ThreadSanitizer, which
-// would then see a race in every guarded field. The clang build compiles with
-// -Werror=thread-safety, so every guarded field is checked.
+// absl::Mutex would not do: Debian's Abseil is not built for ThreadSanitizer,
+// which would then see a race in every guarded field. The clang build compiles
+// with -Werror=thread-safety, so every guarded field is checked.
 #ifndef COMMON_BASE_MUTEX_H_
 #define COMMON_BASE_MUTEX_H_
 
@@ -44,9 +44,9 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 
 // A condition variable for Mutex. Callers loop over their condition.
 //
-// Not std::condition_variable: it waits on the wall clock, so that a step of
-// that clock stops every timed wait for as long as the step; or it calls
-// pthread_cond_clockwait, which ThreadSanitizer of this toolchain does not
+// std::condition_variable would not do. Either it waits on the wall clock, so
+// that a step of that clock makes every timed wait longer by the step; or it
+// calls pthread_cond_clockwait, which this toolchain's ThreadSanitizer does not
 // know. See "Clocks" in docs/design_notes.md.
 class CondVar {
  public:

@@ -14,8 +14,11 @@ bool Planted(const char* name) {
   static const auto* const names = [] {
     // Read once; the first caller may be any thread.
     const char* list = std::getenv("WEIR_PLANT");  // NOLINT
-    return new std::set<std::string>(absl::StrSplit(
-        list == nullptr ? "" : list, ',', absl::SkipWhitespace()));
+    if (list == nullptr) {
+      list = "";
+    }
+    return new std::set<std::string>(
+        absl::StrSplit(list, ',', absl::SkipWhitespace()));
   }();
   return !names->empty() && names->contains(name);
 }

@@ -3,9 +3,9 @@
 //   if (Planted("stop.version_ahead")) { ... what was wrong ... }
 //   WEIR_PLANT=stop.version_ahead,chief.sweeps_before_bind
 //
-// A test that looks for a kind of defect can show that it finds one. Builds
-// for users have none of this: without -DWEIR_PLANTS, which the sanitizers'
-// configurations set (.bazelrc), Planted is false while compiling.
+// With it, a test that looks for a kind of defect can show that it finds one.
+// Builds for users have none of this: without -DWEIR_PLANTS, which the
+// configurations of the sanitizers set (.bazelrc), Planted is a constant false.
 //
 // Names:
 //   checkpoint.rewrites_in_place  a committed checkpoint is removed before its

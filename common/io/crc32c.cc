@@ -61,6 +61,7 @@ const std::array<std::array<uint32_t, 256>, 4>& LaneTables() {
   return *tables;
 }
 
+// What kLane zero bytes make of `state`, byte by byte of the state.
 uint32_t SkipLane(uint64_t state) {
   const auto& tables = LaneTables();
   return tables[0][state & 0xFF] ^ tables[1][(state >> 8) & 0xFF] ^
@@ -80,6 +81,8 @@ __attribute__((target("sse4.2"))) uint32_t ExtendWithHardware(uint32_t crc,
       second = _mm_crc32_u64(second, Load64(at + kLane + i));
       third = _mm_crc32_u64(third, Load64(at + 2 * kLane + i));
     }
+    // The checksum of A then B is that of A, moved over as many zeros as B has
+    // bytes, xor that of B (Gopal et al.).
     state = SkipLane(SkipLane(state) ^ second) ^ third;
   }
   for (; bytes >= 8; bytes -= 8, at += 8) {
@@ -100,6 +103,8 @@ namespace crc32c_internal {
 uint32_t ExtendWithTable(uint32_t crc, const void* data, size_t bytes) {
   const uint8_t* at = static_cast<const uint8_t*>(data);
   uint32_t state = ~crc;
+  // Eight lookups do not depend on one another, where eight steps of one byte
+  // would.
   for (; bytes >= 8; bytes -= 8, at += 8) {
     const uint64_t word = Load64(at) ^ state;
     uint32_t next = 0;

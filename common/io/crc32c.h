@@ -3,8 +3,8 @@
 // Reflected polynomial 0x82F63B78, initial and final value 0xFFFFFFFF:
 // Crc32c("123456789") = 0xE3069283.
 // Threads: safe.
-// Cost: SSE4.2, three lanes, nearly 8 bytes a cycle from 3 KiB on, 8 bytes in 3
-//   cycles below; a table, 8 bytes at a time, without it.
+// Cost: with SSE4.2 nearly 8 bytes in each cycle from 3 KiB on (three lanes),
+//   and 8 bytes in 3 cycles below; without it a table, 8 bytes at a time.
 // Source: Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32
 //   Instruction", Intel, 2011.
 #ifndef COMMON_IO_CRC32C_H_
@@ -22,8 +22,8 @@ inline uint32_t Crc32c(const void* data, size_t bytes) {
   return ExtendCrc32c(0, data, bytes);
 }
 
-// As TFRecord stores it, so that a checksum of data that holds checksums is
-// still good: ((crc >> 15) | (crc << 17)) + 0xA282EAD8.
+// The form in which TFRecord stores a checksum, so that the checksum of data
+// that holds checksums is still good: ((crc >> 15) | (crc << 17)) + 0xA282EAD8.
 inline uint32_t MaskCrc32c(uint32_t crc) {
   return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
 }

@@ -32,6 +32,8 @@ class FaultyWriter : public FileWriter {
   absl::Status Append(const void* data, size_t bytes) override {
     const absl::Status fault = files_->Count("append", path_);
     if (!fault.ok()) {
+      // A full disk takes what still fits. Half is enough to show whether a
+      // caller takes a part for the whole.
       base_->Append(data, bytes / 2).IgnoreError();
       return fault;
     }
@@ -74,6 +76,7 @@ void FaultyFiles::Watch(std::function<void(const std::string&)> watch) {
 
 absl::Status FaultyFiles::Count(const std::string& what,
                                 const std::string& path) {
+  // `watch` runs without the lock, since it may use these files itself.
   std::function<void(const std::string&)> watch;
   absl::Status result;
   {
@@ -90,6 +93,9 @@ absl::Status FaultyFiles::Count(const std::string& what,
   }
   return result;
 }
+
+// Each call counts first and touches the real file only if it may: a call that
+// fails has done nothing. Append is the exception.
 
 absl::StatusOr<std::unique_ptr<FileReader>> FaultyFiles::Open(
     const std::string& path) {

@@ -27,12 +27,13 @@ class FaultyFiles : public Files {
   // `base` is borrowed.
   explicit FaultyFiles(Files* base) : base_(base) {}
 
-  // Makes call `nth` from now (1 = the next) return `error`; `sticky`: also
-  // every later one. Replaces what was asked before; nth = 0: none.
+  // Makes call number `nth` from now (1 = the next) return `error`; if
+  // `sticky`, every later one, too. Replaces what was asked for before. With
+  // nth = 0 no call fails.
   void FailCall(int64_t nth, absl::Status error, bool sticky = false);
   // Calls since construction or the last FailCall.
   int64_t calls() const;
-  // Called before each call with its name and path, "rename a/b".
+  // Runs `watch` before each call, with the call's name and path: "rename a/b".
   void Watch(std::function<void(const std::string&)> watch);
 
   absl::StatusOr<std::unique_ptr<FileReader>> Open(

@@ -20,7 +20,7 @@
 namespace weir {
 namespace {
 
-// read() and write() move at most 2 GiB at a time anyway.
+// Linux's read() and write() move at most 2 GiB at a time anyway.
 constexpr size_t kMaxTransferBytes = size_t{1} << 30;
 
 // open() that survives signals.
@@ -97,8 +97,10 @@ class RealWriter : public FileWriter {
   }
 
   absl::Status Sync() override {
-    return ::fsync(fd_) == 0 ? absl::OkStatus()
-                             : FileError(errno, "fsync", path_);
+    if (::fsync(fd_) != 0) {
+      return FileError(errno, "fsync", path_);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Close() override {
@@ -123,9 +125,15 @@ class RealFiles : public Files {
     if (fd < 0) {
       return FileError(errno, "open", path);
     }
+    // open() takes a directory for reading; only the first read would fail.
     struct stat info;
-    if (::fstat(fd, &info) != 0 || S_ISDIR(info.st_mode)) {
-      const int error = S_ISDIR(info.st_mode) ? EISDIR : errno;
+    int error = 0;
+    if (::fstat(fd, &info) != 0) {
+      error = errno;  // close() may change it
+    } else if (S_ISDIR(info.st_mode)) {
+      error = EISDIR;
+    }
+    if (error != 0) {
       ::close(fd);
       return FileError(error, "open", path);
     }
@@ -143,14 +151,18 @@ class RealFiles : public Files {
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
-    return ::rename(from.c_str(), to.c_str()) == 0
-               ? absl::OkStatus()
-               : FileError(errno, absl::StrCat("rename ", from, " to"), to);
+    if (::rename(from.c_str(), to.c_str()) != 0) {
+      const int error = errno;  // StrCat allocates, which may change it
+      return FileError(error, absl::StrCat("rename ", from, " to"), to);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Remove(const std::string& path) override {
-    return std::remove(path.c_str()) == 0 ? absl::OkStatus()
-                                          : FileError(errno, "remove", path);
+    if (std::remove(path.c_str()) != 0) {
+      return FileError(errno, "remove", path);
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<std::string>> List(
@@ -159,6 +171,8 @@ class RealFiles : public Files {
     if (dir == nullptr) {
       return FileError(errno, "list", directory);
     }
+    // At the end and on an error readdir returns the same; errno tells them
+    // apart, so it is cleared before each call.
     std::vector<std::string> names;
     errno = 0;
     // glibc's readdir is safe on distinct streams.
@@ -183,20 +197,25 @@ class RealFiles : public Files {
       if (end < path.size() && path[end] != '/') {
         continue;
       }
+      // Another process may make the same directories at the same time.
       const std::string parent = path.substr(0, end);
       if (::mkdir(parent.c_str(), 0755) != 0 && errno != EEXIST) {
         return FileError(errno, "make directory", parent);
       }
     }
+    // EEXIST may also mean that a file has the name.
     WEIR_ASSIGN_OR_RETURN(const FileInfo info, Stat(path));
-    return info.is_directory ? absl::OkStatus()
-                             : FileError(ENOTDIR, "make directory", path);
+    if (!info.is_directory) {
+      return FileError(ENOTDIR, "make directory", path);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status MakeDirectory(const std::string& path) override {
-    return ::mkdir(path.c_str(), 0755) == 0
-               ? absl::OkStatus()
-               : FileError(errno, "make directory", path);
+    if (::mkdir(path.c_str(), 0755) != 0) {
+      return FileError(errno, "make directory", path);
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<FileInfo> Stat(const std::string& path) override {
@@ -212,10 +231,15 @@ class RealFiles : public Files {
     if (fd < 0) {
       return FileError(errno, "open directory", path);
     }
-    const int error = ::fsync(fd) == 0 ? 0 : errno;
+    int error = 0;
+    if (::fsync(fd) != 0) {
+      error = errno;  // close() may change it
+    }
     ::close(fd);
-    return error == 0 ? absl::OkStatus()
-                      : FileError(error, "fsync directory", path);
+    if (error != 0) {
+      return FileError(error, "fsync directory", path);
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -229,6 +253,8 @@ class RealFiles : public Files {
   }
 };
 
+// By what the caller can do about it: wait for room, name another path, or
+// nothing, since the device fails.
 absl::StatusCode CodeFor(int error_number) {
   switch (error_number) {
     case ENOENT:
@@ -282,6 +308,9 @@ absl::StatusOr<std::string> Files::ReadAll(const std::string& path) {
 
 absl::Status Files::WriteAtomically(const std::string& path,
                                     absl::string_view contents) {
+  // I1: nobody sees the temporary file, and `path` changes by one rename, which
+  // is atomic. The contents are synced before it: a rename that survives a
+  // power loss without them would leave an empty file.
   const std::string temporary = TemporaryPath(path);
   const auto write = [&]() -> absl::Status {
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileWriter> writer,
@@ -303,6 +332,7 @@ absl::Status Files::Publish(const std::string& temporary,
   Failpoint("files.before_rename");
   WEIR_RETURN_IF_ERROR(Rename(temporary, path));
   Failpoint("files.after_rename");
+  // I1: the rename itself survives power loss only with its directory.
   return SyncDirectory(DirectoryOf(path));
 }
 
@@ -328,12 +358,15 @@ std::string JoinPath(absl::string_view directory, absl::string_view name) {
   if (directory.empty() || absl::StartsWith(name, "/")) {
     return std::string(name);
   }
-  return absl::StrCat(directory, absl::EndsWith(directory, "/") ? "" : "/",
-                      name);
+  if (absl::EndsWith(directory, "/")) {
+    return absl::StrCat(directory, name);
+  }
+  return absl::StrCat(directory, "/", name);
 }
 
 absl::Status FileError(int error_number, absl::string_view what,
                        absl::string_view path) {
+  // I2: every error of a file is made here.
   return absl::Status(
       CodeFor(error_number),
       absl::StrCat("cannot ", what, " ", path, ": ",

@@ -4,8 +4,9 @@
 // Place: checkpoints, manifests, exports, logs and data readers.
 //
 // Invariants
-//   I1. WriteAtomically leaves the old contents or the new, whole, whatever
-//       fails or whenever the process dies; after OK they survive power loss.
+//   I1. WriteAtomically leaves either the old contents or the new, each as a
+//       whole, whatever fails and whenever the process dies. After OK the new
+//       ones survive power loss.
 //   I2. Every error names the path, what was tried and the system's reason.
 // Threads: Files is safe; a reader is safe; a writer has one owner.
 // Errors: NOT_FOUND           no such file or directory.
@@ -34,21 +35,22 @@ namespace weir {
 class FileReader {
  public:
   virtual ~FileReader() = default;
-  // Bytes when it was opened.
+  // The size in bytes when the file was opened.
   virtual int64_t size() const = 0;
   virtual const std::string& path() const = 0;
-  // Fills data[0, bytes) from `offset`; DATA_LOSS when the file ends before.
+  // Fills data[0, bytes) from `offset` on. DATA_LOSS if the file ends before.
   virtual absl::Status ReadAt(int64_t offset, void* data, size_t bytes) = 0;
 };
 
-// One open file for writes at its end. Destroyed unclosed: closed, errors lost.
+// One open file for writes at its end. If it is destroyed without Close, it is
+// closed and errors are lost.
 class FileWriter {
  public:
   virtual ~FileWriter() = default;
-  // On failure the file may hold a part of it.
+  // On failure the file may hold a part of the data.
   virtual absl::Status Append(const void* data, size_t bytes) = 0;
-  // What was appended survives power loss. Never retried on one descriptor:
-  // after a failure the kernel may have dropped the bytes.
+  // After OK, what was appended survives power loss. After a failure it must
+  // not be tried again: the kernel may have dropped the bytes.
   virtual absl::Status Sync() = 0;
   virtual absl::Status Close() = 0;
 };
@@ -64,35 +66,35 @@ class Files {
 
   virtual absl::StatusOr<std::unique_ptr<FileReader>> Open(
       const std::string& path) = 0;
-  // An empty file; one that exists is emptied.
+  // Makes an empty file. One that exists is emptied.
   virtual absl::StatusOr<std::unique_ptr<FileWriter>> Create(
       const std::string& path) = 0;
-  // Keeps what is there and writes behind it.
+  // Opens a file to write behind what is there. Makes it if it does not exist.
   virtual absl::StatusOr<std::unique_ptr<FileWriter>> OpenAppend(
       const std::string& path) = 0;
-  // Replaces `to`. Durable only after SyncDirectory.
+  // Renames `from` and replaces `to`. Durable only after SyncDirectory.
   virtual absl::Status Rename(const std::string& from,
                               const std::string& to) = 0;
   // Removes a file or an empty directory.
   virtual absl::Status Remove(const std::string& path) = 0;
-  // Names without "." and "..", sorted.
+  // The names in a directory, without "." and "..", sorted.
   virtual absl::StatusOr<std::vector<std::string>> List(
       const std::string& directory) = 0;
-  // With its parents; OK when it exists.
+  // Makes a directory and its parents. OK if it exists.
   virtual absl::Status MakeDirectories(const std::string& path) = 0;
-  // One directory, whose parent exists. ALREADY_EXISTS when the name is taken:
-  // of many callers one alone gets OK.
+  // Makes one directory, whose parent exists. ALREADY_EXISTS if the name is
+  // taken, so only one of many callers gets OK.
   virtual absl::Status MakeDirectory(const std::string& path) = 0;
   virtual absl::StatusOr<FileInfo> Stat(const std::string& path) = 0;
   virtual absl::Status SyncDirectory(const std::string& path) = 0;
 
-  // The calls below are made of those above, so a fault in one shows here.
+  // The calls below are made of those above, so FaultyFiles reaches them, too.
 
   absl::StatusOr<bool> Exists(const std::string& path);
   absl::StatusOr<std::string> ReadAll(const std::string& path);
-  // Temporary file beside it, write, fsync, rename, fsync of the directory.
-  // On failure the temporary file is removed and `path` is as it was, except
-  // that a failed last fsync leaves the new contents.
+  // Writes a temporary file beside `path`, syncs it, renames it and syncs the
+  // directory. On failure the temporary file is removed and `path` is as it
+  // was, except that the new contents stay if the last sync fails.
   absl::Status WriteAtomically(const std::string& path,
                                absl::string_view contents);
   // Makes a finished, synced file at `temporary` visible as `path`, durably.
@@ -102,14 +104,15 @@ class Files {
   static Files* Real();
 };
 
-// A name that atomic writers use before the rename, "path.tmp.<16 hex digits>".
-// It is random: on a share the processes of several hosts write beside one
-// another, and in containers all of them may have the same process id.
-// Lists and sweeps recognise it by IsTemporaryPath.
+// The name that atomic writers use before the rename: "path.tmp.<16 hex
+// digits>". The digits are random, because on a shared file system the
+// processes of several hosts write beside one another, and in containers all of
+// them may have the same process id. Code that lists or cleans up directories
+// recognises such a name by IsTemporaryPath.
 std::string TemporaryPath(const std::string& path);
 bool IsTemporaryPath(absl::string_view path);
 
-// "a/b" of "a/b/c"; "." of "c"; "/" of "/c".
+// The directory of a path: "a/b" for "a/b/c", "." for "c", "/" for "/c".
 std::string DirectoryOf(absl::string_view path);
 // Joins with exactly one slash; `name` unchanged when it is absolute.
 std::string JoinPath(absl::string_view directory, absl::string_view name);

@@ -12,9 +12,14 @@ std::string NpyHeader(const std::string& descr,
                       const std::vector<int64_t>& shape) {
   constexpr size_t kAlign = 64;
   constexpr size_t kBefore = 10;  // magic, version, length
-  std::string text = absl::StrCat(
-      "{'descr': '", descr, "', 'fortran_order': False, 'shape': (",
-      absl::StrJoin(shape, ", "), shape.size() == 1 ? ",), }" : "), }");
+  std::string text = absl::StrCat("{'descr': '", descr,
+                                  "', 'fortran_order': False, 'shape': (",
+                                  absl::StrJoin(shape, ", "));
+  // The header is Python, where (5) is a number and (5,) a tuple.
+  if (shape.size() == 1) {
+    text += ',';
+  }
+  text += "), }";
   text.append(kAlign - 1 - (kBefore + text.size()) % kAlign, ' ');
   text.push_back('\n');
   const auto low = static_cast<char>(text.size() & 0xff);
@@ -26,6 +31,7 @@ absl::Status WriteNpy(Files* files, const std::string& path,
                       const std::string& descr,
                       const std::vector<int64_t>& shape,
                       const std::function<absl::Status(FileWriter&)>& data) {
+  // As in Files::WriteAtomically, for contents that do not fit into memory.
   const std::string temporary = TemporaryPath(path);
   const auto write = [&]() -> absl::Status {
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileWriter> writer,

@@ -1,4 +1,4 @@
-// NumPy's .npy files, version 1.0: one array each.
+// Writes NumPy's .npy files, version 1.0, with one array in each.
 //
 // Place: `weir checkpoint export --numpy`.
 //
@@ -21,11 +21,13 @@
 
 namespace weir {
 
-// What comes before the data; `descr` as numpy.dtype.str has it: "<f4".
+// The bytes that come before the data. `descr` is what numpy.dtype.str says,
+// such as "<f4".
 std::string NpyHeader(const std::string& descr,
                       const std::vector<int64_t>& shape);
 
-// Writes `path` whole, or leaves it as it was. `data` appends the elements.
+// Writes `path` as a whole, or leaves it as it was. `data` appends the
+// elements.
 absl::Status WriteNpy(Files* files, const std::string& path,
                       const std::string& descr,
                       const std::vector<int64_t>& shape,

@@ -1,11 +1,13 @@
 // A run of bytes in pieces, with whatever keeps the pieces alive.
 //
-// Place: what a transport received. A message of 1 MiB arrives as about twenty
-// pieces; a piece may end inside a float. The store applies gradients from the
-// pieces and the client copies values out of them: nobody joins them first.
+// Place: it holds what a transport received. A message of 1 MiB arrives in
+// about twenty pieces, and a piece may end inside a float. The store applies
+// gradients from the pieces and the client copies values out of them: nobody
+// joins them first.
 //
-// Threads: compatible. Owns a share of the bytes, which never change; or, when
-//   borrowed, they are there only during the call that it is passed to.
+// Threads: compatible.
+// Owns: a share of the bytes, which never change. A borrowed one owns nothing,
+//   and its bytes are there only during the call that it is passed to.
 #ifndef COMMON_IO_PAYLOAD_H_
 #define COMMON_IO_PAYLOAD_H_
 
@@ -33,7 +35,7 @@ class Payload {
     return Payload({bytes}, nullptr);
   }
 
-  // Makes a borrowed one own a copy, so that it may be kept.
+  // Makes a borrowed payload own a copy, so that it may be kept after the call.
   void Keep() {
     if (owner_ != nullptr || bytes_ == 0) {
       return;

@@ -71,8 +71,11 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     if (value > static_cast<uint64_t>(kMaxDataBytes)) {
       return Fail("a number beyond 2^60");
     }
-    (state_ == kInShape ? arrays.back().shape : offsets_)
-        .push_back(static_cast<int64_t>(value));
+    if (state_ == kInShape) {
+      arrays.back().shape.push_back(static_cast<int64_t>(value));
+    } else {
+      offsets_.push_back(static_cast<int64_t>(value));
+    }
     return true;
   }
 
@@ -112,7 +115,12 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
       arrays.back().begin = offsets_[0];
       arrays.back().end = offsets_[1];
     }
-    state_ = state_ == kInRoot ? kEnd : kInRoot;
+    // An array or the metadata ends inside the root; the root ends the header.
+    if (state_ == kInRoot) {
+      state_ = kEnd;
+    } else {
+      state_ = kInRoot;
+    }
     return true;
   }
 
@@ -120,7 +128,10 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     if (state_ != kInArray || (key_ != "shape" && key_ != "data_offsets")) {
       return Fail("a list");
     }
-    state_ = key_ == "shape" ? kInShape : kInOffsets;
+    state_ = kInOffsets;
+    if (key_ == "shape") {
+      state_ = kInShape;
+    }
     return true;
   }
 
@@ -134,6 +145,8 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
 
   bool key(string_t& value) override {
     key_ = value;
+    // I4. JSON itself allows a name twice, and parsers differ in which they
+    // take.
     if (state_ == kInRoot && !names_.insert(key_).second) {
       return Fail(absl::StrCat("a second entry '", key_, "'"));
     }
@@ -163,10 +176,10 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
   };
 
   bool Fail(absl::string_view what) {
-    error = absl::StrCat(
-        "the header has ", what,
-        arrays.empty() ? ""
-                       : absl::StrCat(" at array '", arrays.back().name, "'"));
+    error = absl::StrCat("the header has ", what);
+    if (!arrays.empty()) {
+      absl::StrAppend(&error, " at array '", arrays.back().name, "'");
+    }
     return false;
   }
 
@@ -182,7 +195,8 @@ absl::Status Damaged(const std::string& path, absl::string_view what) {
       absl::StrCat(path, " is not a whole safetensors file: ", what));
 }
 
-// I2 and I3 over arrays sorted by offset, with `data_bytes` of data.
+// Checks I2 and I3 of arrays that are sorted by offset, with `data_bytes` of
+// data. Says what is wrong, or "".
 std::string CheckOffsets(const std::vector<SafetensorsArray>& arrays,
                          int64_t data_bytes) {
   int64_t at = 0;
@@ -274,7 +288,10 @@ int SafetensorsBits(const std::string& dtype) {
       {"I64", 64},        {"U64", 64},
   };
   const auto it = bits->find(dtype);
-  return it == bits->end() ? 0 : it->second;
+  if (it == bits->end()) {
+    return 0;
+  }
+  return it->second;
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
@@ -285,6 +302,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
   if (file_bytes < kLengthBytes) {
     return Damaged(path, absl::StrCat("it has ", file_bytes, " bytes"));
   }
+  // I1: the length is checked against the format's bound and the file's size
+  // before so much memory is taken.
   uint64_t header_bytes = 0;  // Little-endian machines only.
   WEIR_RETURN_IF_ERROR(self->reader_->ReadAt(0, &header_bytes, kLengthBytes));
   if (header_bytes > static_cast<uint64_t>(std::min(
@@ -295,7 +314,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
   std::string header(header_bytes, '\0');
   WEIR_RETURN_IF_ERROR(
       self->reader_->ReadAt(kLengthBytes, header.data(), header.size()));
-  if (header.empty() || header[0] != '{') {
+  if (header.empty() || header[0] != '{') {  // I1
     return Damaged(path, "its header does not begin with '{'");
   }
   HeaderHandler handler;
@@ -323,7 +342,10 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
 
 const SafetensorsArray* SafetensorsReader::Find(const std::string& name) const {
   const auto it = by_name_.find(name);
-  return it == by_name_.end() ? nullptr : &arrays_[it->second];
+  if (it == by_name_.end()) {
+    return nullptr;
+  }
+  return &arrays_[it->second];
 }
 
 absl::Status SafetensorsReader::Read(const SafetensorsArray& array,
@@ -349,6 +371,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
     Files* files, const std::string& path, std::vector<SafetensorsArray> arrays,
     const std::map<std::string, std::string>& metadata) {
   std::unique_ptr<SafetensorsWriter> self(new SafetensorsWriter());
+  // I2 to I4 hold for what is written because the offsets are computed here and
+  // Append and Finish count bytes.
   std::set<std::string> names = {"__metadata__"};
   for (SafetensorsArray& array : arrays) {
     const int64_t bytes = BytesOf(array);
@@ -381,6 +405,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
 }
 
 SafetensorsWriter::~SafetensorsWriter() {
+  // The writer is closed first: some network file systems keep a file that is
+  // removed while it is open under another name.
   if (writer_ != nullptr && !temporary_.empty()) {
     writer_.reset();
     files_->Remove(temporary_).IgnoreError();

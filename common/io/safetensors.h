@@ -1,5 +1,5 @@
-// safetensors files: named arrays with a JSON header, as Hugging Face defines
-// them.
+// Reads and writes safetensors files, in which arrays have names. The format is
+// Hugging Face's.
 //
 // Place: shard files of a checkpoint and exported models. docs/formats.md has
 // the bytes:
@@ -17,7 +17,8 @@
 // to a multiple of 8: declare wide dtypes first and every array is aligned.
 //
 // Threads: a reader is safe; a writer has one owner.
-// Errors: DATA_LOSS         the file breaks an invariant; the path and what.
+// Errors: DATA_LOSS         the file breaks an invariant; the message has the
+//                           path and says which.
 //         INVALID_ARGUMENT  what is declared or appended does not fit.
 //         and those of Files.
 // Source: https://github.com/huggingface/safetensors, README "Format".
@@ -58,7 +59,7 @@ class SafetensorsReader {
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(
       Files* files, const std::string& path);
 
-  // By offset.
+  // In the order of their offsets.
   const std::vector<SafetensorsArray>& arrays() const { return arrays_; }
   const std::map<std::string, std::string>& metadata() const {
     return metadata_;
@@ -66,7 +67,7 @@ class SafetensorsReader {
   int64_t file_bytes() const { return reader_->size(); }
   const std::string& path() const { return reader_->path(); }
 
-  // nullptr when there is none. The pointer lives as long as the reader.
+  // nullptr if there is none. The pointer lives as long as the reader.
   const SafetensorsArray* Find(const std::string& name) const;
 
   // Reads bytes [offset, offset + bytes) of `array` into `data`.
@@ -97,8 +98,8 @@ struct FileDigest {
 // Checksum and size of any file. Cost: reads it once, 1 MiB at a time.
 absl::StatusOr<FileDigest> DigestFile(Files* files, const std::string& path);
 
-// Writes beside `path` and renames in Finish: `path` is whole or absent.
-// Destroyed before that, it removes what it wrote.
+// Writes beside `path` and renames in Finish, so `path` is whole or absent. A
+// writer that is destroyed before that removes what it wrote.
 class SafetensorsWriter {
  public:
   // Writes the header. `files` is borrowed for the writer's life.
@@ -108,10 +109,11 @@ class SafetensorsWriter {
       const std::map<std::string, std::string>& metadata);
   ~SafetensorsWriter();
 
-  // As declared, with offsets.
+  // The arrays as they were declared, with their offsets.
   const std::vector<SafetensorsArray>& arrays() const { return arrays_; }
 
-  // The next bytes of the arrays, in declared order; a call may span arrays.
+  // Appends the next bytes of the arrays, in declared order. A call may span
+  // arrays.
   absl::Status Append(const void* data, int64_t bytes);
 
   // Syncs, renames, syncs the directory. INVALID_ARGUMENT while bytes are

@@ -1,4 +1,4 @@
-// SHA-256 of a stream, through OpenSSL; names a JobSpec and a cluster.
+// SHA-256 of a stream, by OpenSSL. It names a JobSpec and a cluster.
 //
 // Threads: compatible.
 // Source: FIPS 180-4.
@@ -24,9 +24,10 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
 
   void Update(const void* data, size_t bytes);
-  // Ends the stream. REQUIRES: called once, nothing after it.
+  // Ends the stream. REQUIRES: it is called once, and nothing is called after
+  // it.
   std::array<uint8_t, 32> Finish();
-  // Finish as 64 lower-case hexadecimal digits.
+  // Does the same and returns 64 lower-case hexadecimal digits.
   std::string FinishHex();
 
  private:

@@ -16,10 +16,10 @@
 namespace weir {
 namespace {
 
-// A message that is about to come is cheaper to wait for than to sleep for:
-// some tens of microseconds, as long as a sleep and a wake take. 2 cores,
-// 2026-11-21: a 1 KiB push-pull takes 23 us with 200 and 6.5 with 1000 or 4000,
-// and two workers with two ps on the two cores train no slower.
+// How often Wait looks before it sleeps: for some tens of microseconds, as long
+// as a sleep and a wake take. Measured with 2 cores on 2026-11-21: a push-pull
+// of 1 KiB takes 23 us with 200 and 6.5 us with 1000 or 4000, and two workers
+// with two ps on the two cores train no slower.
 constexpr int kSpins = 1000;
 
 constexpr size_t kBellStride = 64;
@@ -29,7 +29,8 @@ constexpr size_t kDataBegin = 512;
 
 uint64_t Padded(size_t bytes) { return (sizeof(uint32_t) + bytes + 7) / 8 * 8; }
 
-// Not memcpy: a part may be empty, and then it has no address.
+// std::copy and not memcpy, since a part may be empty and then has no address.
+// I1: `at` is this side's own counter, and the ring's size is a constant.
 void CopyIn(char* ring, uint64_t at, std::span<const char> bytes) {
   const size_t begin = at % SharedChannel::kRingBytes;
   const size_t first =
@@ -81,10 +82,15 @@ bool SharedChannel::TryWrite(std::span<const char> first,
   const size_t bytes = first.size() + second.size();
   WEIR_CHECK(bytes <= kMessageBytesMax);
   const uint64_t needed = Padded(bytes);
+  // I1: `read` is the other side's. A number that cannot be makes `used` huge,
+  // and the ring counts as full.
   const auto room = [&] {
     const uint64_t used = written_ - out_->read.load(std::memory_order_seq_cst);
     return used <= kRingBytes && kRingBytes - used >= needed;
   };
+  // The second look closes a race: the reader may have made room after the
+  // first one and looked at `full` before it was set. In one order of all
+  // (seq_cst), either it sees `full` or this side sees the room.
   if (!room()) {
     out_->full.store(1, std::memory_order_seq_cst);
     if (!room()) {
@@ -97,6 +103,7 @@ bool SharedChannel::TryWrite(std::span<const char> first,
   CopyIn(out_data_, written_, prefix);
   CopyIn(out_data_, written_ + sizeof(length), first);
   CopyIn(out_data_, written_ + sizeof(length) + first.size(), second);
+  // Only now does the reader see the message: it looks at `written` first.
   written_ += needed;
   out_->written.store(written_, std::memory_order_seq_cst);
   RingBell(other_bell_);
@@ -113,6 +120,7 @@ absl::StatusOr<bool> SharedChannel::TryRead(std::string* message) {
   char prefix[sizeof(length)];
   CopyOut(in_data_, read_, prefix);
   std::memcpy(&length, prefix, sizeof(length));
+  // I1: the length was copied out once, and is checked before it is used.
   if (there > kRingBytes || length > kMessageBytesMax ||
       Padded(length) > there) {
     return absl::DataLossError("the shared ring is broken by the other side");
@@ -139,6 +147,9 @@ void SharedChannel::Wait(uint32_t seen, std::chrono::nanoseconds timeout) {
     }
     __builtin_ia32_pause();
   }
+  // First a sleeper, then the last look: whoever rings counts first and then
+  // looks for sleepers, so one of the two sees the other. A ring between the
+  // look and the sleep changes the count, and FUTEX_WAIT returns at once.
   own_bell_->sleepers.fetch_add(1, std::memory_order_seq_cst);
   if (own_bell_->count.load(std::memory_order_seq_cst) == seen) {
     const auto seconds =

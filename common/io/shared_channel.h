@@ -1,28 +1,31 @@
-// Messages both ways between two processes, through memory that both map.
+// Carries messages both ways between two processes, through memory that both
+// map.
 //
-// Place: the shared-memory transport's control path: short messages; the bulk
-// bytes that they speak of are elsewhere in shared memory.
+// Place: the shared-memory transport sends its short messages here. The bulk
+// bytes that they refer to are elsewhere in shared memory.
 //
 // The memory, offsets in bytes:
 //      0  client bell    u32 count, u32 sleepers
-//     64  server bell    likewise
+//     64  server bell    the same
 //    128  ring to server u64 written, at +64 u64 read, at +128 u32 full
-//    320  ring to client likewise
+//    320  ring to client the same
 //    512  to server      kRingBytes
 //         to client      kRingBytes
-//   A message is a u32 length, the bytes, and zeros up to a multiple of 8; it
-//   wraps at the ring's end. `written` and `read` count bytes for ever.
+//   A message is a u32 length, the bytes, and padding up to a multiple of 8; it
+//   wraps at the ring's end. `written` and `read` count bytes and never go
+//   back.
 //
 // Terms
-//   bell  counts what a side should look at; futex for who sleeps. Rung after a
-//         message, and after a read when the writer found its ring full.
+//   bell  counts how often a side should look. It is a futex for those who
+//         sleep. It is rung after a message was written, and after one was read
+//         if the writer had found its ring full.
 //
 // Invariants
 //   I1. Nothing that the other side writes can make this side read or write
 //       outside the memory: counters are checked against this side's own copy,
-//       a message is copied out before anybody looks at it.
-// Threads: one writer and one reader at a time on each side; Wait and Ring by
-//   any.
+//       and a message is copied out before anybody looks at it.
+// Threads: one writer and one reader at a time on each side; any thread may
+//   call Wait and Ring.
 // Errors: DATA_LOSS  the other side's counters or lengths are impossible.
 #ifndef COMMON_IO_SHARED_CHANNEL_H_
 #define COMMON_IO_SHARED_CHANNEL_H_
@@ -49,11 +52,11 @@ class SharedChannel {
   // REQUIRES: `memory` has kMemoryBytes.
   SharedChannel(std::shared_ptr<SharedMemory> memory, Side side);
 
-  // Writes the parts as one message and rings the other side; false when there
-  // is no room, and then the bell rings here once there may be.
-  // REQUIRES: at most kMessageBytesMax in all.
+  // Writes the parts as one message and rings the other side. Returns false if
+  // there is no room; this side's bell rings once there may be.
+  // REQUIRES: the parts have at most kMessageBytesMax together.
   bool TryWrite(std::span<const char> first, std::span<const char> second);
-  // Takes the next message; false when there is none.
+  // Takes the next message; false if there is none.
   absl::StatusOr<bool> TryRead(std::string* message);
 
   // How often this side's bell has rung.

@@ -33,6 +33,8 @@ absl::StatusOr<char*> MapFd(int fd, size_t bytes, int protection) {
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(
     size_t bytes) {
+  // I1: sealed before anybody else gets the descriptor, and F_SEAL_SEAL keeps
+  // the seals as they are.
   FileDescriptor fd(memfd_create("weir", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
       fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
@@ -56,6 +58,8 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(
     return absl::InvalidArgumentError(
         "a peer's shared memory is of reserved huge pages");
   }
+  // I1 for what a peer made: a file without the seal could be cut short under
+  // the mapping, and a read behind its end would kill this process (SIGBUS).
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       fstat(fd.get(), &info) != 0 || bytes == 0 ||
       static_cast<uint64_t>(info.st_size) != bytes) {
@@ -63,10 +67,11 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(
         absl::StrCat("a peer's shared memory is not sealed, or not of the ",
                      bytes, " bytes that it says"));
   }
-  WEIR_ASSIGN_OR_RETURN(
-      char* const data,
-      MapFd(fd.get(), bytes,
-            access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE));
+  int protection = PROT_READ;
+  if (access == Access::kReadWrite) {
+    protection |= PROT_WRITE;
+  }
+  WEIR_ASSIGN_OR_RETURN(char* const data, MapFd(fd.get(), bytes, protection));
   return std::shared_ptr<SharedMemory>(
       new SharedMemory(std::move(fd), data, bytes));
 }
@@ -74,15 +79,19 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(
 SharedMemory::~SharedMemory() { munmap(data_, bytes_); }
 
 absl::Status SharedMemory::MakePrivate() {
-  return mmap(data_, bytes_, PROT_READ | PROT_WRITE,
-              MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd_.get(),
-              0) == MAP_FAILED
-             ? absl::UnavailableError(
-                   absl::StrCat("cannot keep shared memory apart: ", Why()))
-             : absl::OkStatus();
+  // MAP_FIXED replaces the mapping at its place, so pointers into it stay good.
+  if (mmap(data_, bytes_, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd_.get(),
+           0) == MAP_FAILED) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot keep shared memory apart: ", Why()));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<FileDescriptor> SharedMemory::ReadOnlyFd() const {
+  // A copy of the descriptor (dup) would keep the right to write; opening the
+  // file anew does not.
   FileDescriptor fd(open(absl::StrCat("/proc/self/fd/", fd_.get()).c_str(),
                          O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) {

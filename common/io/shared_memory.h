@@ -1,14 +1,15 @@
 // Memory that two processes of one host map, without a name in any file system.
 //
-// Place: under the shared-memory transport: blocks of a ps, gradients of a
-// worker, the rings between them. Made by one process, handed to the other as a
-// descriptor over a Unix socket (common/io/unix_socket.h); gone with the last
-// of them, whatever ended it.
+// Place: the shared-memory transport keeps in it the blocks of a ps, the
+// gradients of a worker and the rings between them. One process makes it and
+// hands it to the other as a descriptor over a Unix socket
+// (common/io/unix_socket.h). It is gone with the last of them, whatever ended
+// that process.
 //
 // Invariants
 //   I1. The memory never shrinks under a mapping (it is sealed), so reading
 //       what a peer has made cannot fault.
-// Threads: safe; what the bytes mean is their users' agreement.
+// Threads: safe; the users agree on who writes which bytes when.
 // Errors: UNAVAILABLE       the system has no such memory to give.
 //         INVALID_ARGUMENT  a peer's descriptor is not sealed memory of the
 //                           size that it says.
@@ -39,8 +40,9 @@ class SharedMemory {
   char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
-  // From now on what this process writes is its own: others keep what is there.
-  // Its own registrations of these pages (a GPU's) are void.
+  // Makes what this process writes from now on its own; others keep what is
+  // there now. Registrations of these pages by this process (a GPU's) become
+  // void.
   absl::Status MakePrivate();
   // A descriptor that can only be mapped for reading.
   absl::StatusOr<FileDescriptor> ReadOnlyFd() const;

@@ -22,6 +22,7 @@ absl::Status Error(const std::string& what) {
       absl::StrCat(what, ": ", std::generic_category().message(errno)));
 }
 
+// SEQPACKET keeps the bounds of records, and tells the end as a stream does.
 absl::StatusOr<FileDescriptor> NewSocket() {
   FileDescriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd.valid()) {
@@ -39,6 +40,9 @@ socklen_t Address(const std::string& name, sockaddr_un* address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
+// The abstract namespace has no permissions: anyone on the host may connect, or
+// listen under the name of a process that is gone. The kernel vouches for the
+// user. Both ends check.
 absl::Status CheckPeer(int fd) {
   ucred peer = {};
   socklen_t length = sizeof(peer);
@@ -82,7 +86,7 @@ absl::StatusOr<UnixSocket> UnixSocket::Accept() {
     FileDescriptor fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!fd.valid()) {
       if (errno == EINTR || errno == ECONNABORTED) {
-        continue;
+        continue;  // a peer that is gone already does not end the listening
       }
       return Error("no peer");
     }
@@ -108,9 +112,14 @@ absl::Status UnixSocket::Send(std::span<const char> record, int fd) {
   }
   ssize_t sent = -1;
   do {
+    // Without MSG_NOSIGNAL a peer that is gone would end this process
+    // (SIGPIPE).
     sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
-  return sent < 0 ? Error("the peer is gone") : absl::OkStatus();
+  if (sent < 0) {
+    return Error("the peer is gone");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<FileDescriptor> UnixSocket::Receive(std::span<char> record) {
@@ -128,6 +137,8 @@ absl::StatusOr<FileDescriptor> UnixSocket::Receive(std::span<char> record) {
   if (received < 0) {
     return Error("the peer is gone");
   }
+  // Taken over before the record is checked: whatever is wrong with the record,
+  // the descriptor that came with it is closed.
   FileDescriptor fd;
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);
   if (header != nullptr && header->cmsg_level == SOL_SOCKET &&

@@ -1,12 +1,13 @@
-// Short records and descriptors between two processes of one user on one host.
+// Sends short records and descriptors between two processes of one user on one
+// host.
 //
-// Place: opens the shared-memory transport and tells when the other process is
-// gone; no bulk bytes.
+// Place: it opens the shared-memory transport and tells when the other process
+// is gone. It carries no bulk bytes.
 //
 // Terms
-//   name  in Linux's abstract namespace: of the network namespace, in no file
-//         system, gone with the process. So connecting to it proves that the
-//         other end is on this host.
+//   name  a name in Linux's abstract namespace. It belongs to the network
+//         namespace, is in no file system, and goes with the process. So
+//         connecting to it proves that the other end is on this host.
 //
 // Threads: one may Send while another Receives; Shutdown by any.
 // Errors: UNAVAILABLE        nobody listens, or the other end is gone.
@@ -38,12 +39,14 @@ class UnixSocket {
   absl::Status Send(std::span<const char> record, int fd);
   // Blocks for the next record, of exactly this length, and what came with it.
   absl::StatusOr<FileDescriptor> Receive(std::span<char> record);
-  // Waits until there is a record or the end; false when neither came in time.
+  // Waits until there is a record or the end; false if neither came in time.
   bool WaitReadable(std::chrono::milliseconds timeout) const;
 
-  // The other end sees the end; Accept and Receive here return.
+  // Ends both directions: the other end sees it, and Accept and Receive here
+  // return.
   void Shutdown();
-  // The other end sees the end; its records are still received here.
+  // Ends the sending direction: the other end sees it, and its records are
+  // still received here.
   void ShutdownSend();
 
  private:

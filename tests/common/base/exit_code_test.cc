@@ -34,7 +34,8 @@ TEST(ExitCodeTest, EveryStatusCodeHasItsExitCode) {
   }
 }
 
-// Operators restart on 128 and above: only what another start may cure.
+// Operators restart on 128 and above, so only what another start may cure has
+// such a code.
 TEST(ExitCodeTest, OnlyTransientErrorsAskForAnotherStart) {
   for (int code = 0; code <= 16; ++code) {
     const absl::Status status = Of(static_cast<absl::StatusCode>(code));

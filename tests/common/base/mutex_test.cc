@@ -13,12 +13,12 @@
 
 namespace {
 
-// How far the wall clock of this process is off; the kernel's is not moved.
+// How far the wall clock of this process is off. The kernel's is not moved.
 std::atomic<time_t> wall_offset_s{0};
 
 }  // namespace
 
-// In place of libc's.
+// Replaces libc's function in this program.
 extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
   const long result = syscall(SYS_clock_gettime, clock, now);
   if (result == 0 && clock == CLOCK_REALTIME) {
@@ -102,7 +102,8 @@ TEST(CondVarTest, WaitForReturnsFalseWhenNobodyNotifies) {
   Counter counter;
   const auto begin = std::chrono::steady_clock::now();
   MutexLock lock(&counter.mutex);
-  // Woken without reason it returns true; it must time out in the end.
+  // It may be woken without a reason and return true, but must time out in the
+  // end.
   while (
       counter.changed.WaitFor(&counter.mutex, std::chrono::milliseconds(20))) {
   }
