@@ -76,6 +76,7 @@ std::string TaskId::ToString() const {
 std::string HostPort::ToString() const { return absl::StrCat(host, ":", port); }
 
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
+  // From the end: the host may be an IPv6 address in brackets.
   const size_t colon = address.rfind(':');
   const bool bracketed = absl::StartsWith(address, "[");
   if (colon == absl::string_view::npos ||
@@ -83,6 +84,7 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
     return Invalid("'", address, "' has no port; write host:port");
   }
   HostPort parsed;
+  // I3: host names do not depend on case, and addresses are compared as text.
   parsed.host = absl::AsciiStrToLower(address.substr(0, colon));
   if (parsed.host.empty()) {
     return Invalid("'", address, "' has no host; write host:port");
@@ -93,10 +95,11 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
                (bracketed && (c == ':' || c == '[' || c == ']' || c == '%'));
       });
   if (!legal) {
-    return Invalid("'", address, "' is not host:port",
-                   absl::StrContains(address, "://")
-                       ? "; leave out the scheme before ://"
-                       : "; an IPv6 host needs brackets, [::1]:2222");
+    const char* remedy = "; an IPv6 host needs brackets, [::1]:2222";
+    if (absl::StrContains(address, "://")) {
+      remedy = "; leave out the scheme before ://";
+    }
+    return Invalid("'", address, "' is not host:port", remedy);
   }
   const absl::string_view port = address.substr(colon + 1);
   if (port.empty() ||
@@ -128,12 +131,13 @@ absl::StatusOr<ClusterSpec> ClusterSpec::Create(const Members& members,
       if (!parsed.ok()) {
         return Annotate(parsed.status(), absl::StrCat("address of ", name));
       }
-      if (role != TaskRole::kEvaluator) {
+      if (role != TaskRole::kEvaluator) {  // I2
         spec.members_[role][index] = parsed->ToString();
       }
     }
   }
-  // A ps of a dynamic TFJob gets a list of its own address, whatever its index.
+  // A ps of a dynamic TFJob gets a list with its own address alone, whatever
+  // its index. The address gets this index, and the view is a partial one (I1).
   if (task.has_value() && task->role == TaskRole::kPs && task->index > 0 &&
       spec.Count(TaskRole::kPs) == 1 &&
       spec.Find(TaskRole::kPs, 0) != nullptr) {
@@ -150,6 +154,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::Create(const Members& members,
 }
 
 absl::Status ClusterSpec::CheckMembers() const {
+  // I3. Two tasks at one address would answer for one another.
   std::map<std::string, std::string> owners;
   for (const auto& [role, tasks] : members_) {
     for (const auto& [index, address] : tasks) {
@@ -174,8 +179,13 @@ absl::Status ClusterSpec::CheckMembers() const {
 }
 
 absl::Status ClusterSpec::CheckTask() {
-  const TaskRole role = task_.has_value() ? task_->role : TaskRole::kChief;
-  const std::string name = task_.has_value() ? task_->ToString() : "";
+  // A tool outside the cluster must see all of it, as the chief must.
+  TaskRole role = TaskRole::kChief;
+  std::string name;
+  if (task_.has_value()) {
+    role = task_->role;
+    name = task_->ToString();
+  }
   if (task_.has_value() && (task_->index < 0 || task_->index >= kMaxTasks)) {
     return Invalid("task index ", task_->index, " is not in [0, ", kMaxTasks,
                    ")");
@@ -194,8 +204,13 @@ absl::Status ClusterSpec::CheckTask() {
                    RoleName(role), " ", absl::StrJoin(known, ", "),
                    " only; correct the index or add its address");
   }
+  // I1: indexes are distinct and not negative, so as many as the largest + 1
+  // means that there is no gap.
   const auto ps = members_.find(TaskRole::kPs);
-  const int largest = ps == members_.end() ? -1 : ps->second.rbegin()->first;
+  int largest = -1;
+  if (ps != members_.end()) {
+    largest = ps->second.rbegin()->first;
+  }
   if (largest + 1 == ps_count() && largest >= 0) {
     full_view_ = true;
   } else if (!(role == TaskRole::kPs && ps_count() == 1) &&
@@ -204,11 +219,12 @@ absl::Status ClusterSpec::CheckTask() {
     while (Find(TaskRole::kPs, gap) != nullptr) {
       ++gap;
     }
-    return largest < 0
-               ? Invalid("the cluster lists no ps; add at least one ",
-                         "or set WEIR_CLUSTER")
-               : Invalid("the cluster lists ps ", largest, " but no ps ", gap,
-                         "; number them from 0 without a gap");
+    if (largest < 0) {
+      return Invalid("the cluster lists no ps; add at least one ",
+                     "or set WEIR_CLUSTER");
+    }
+    return Invalid("the cluster lists ps ", largest, " but no ps ", gap,
+                   "; number them from 0 without a gap");
   }
   if (role == TaskRole::kWorker && chief_address().empty()) {
     return Invalid("this task is ", name, ", and the cluster lists neither a ",
@@ -220,7 +236,10 @@ absl::Status ClusterSpec::CheckTask() {
 
 int ClusterSpec::Count(TaskRole role) const {
   const auto it = members_.find(role);
-  return it == members_.end() ? 0 : static_cast<int>(it->second.size());
+  if (it == members_.end()) {
+    return 0;
+  }
+  return static_cast<int>(it->second.size());
 }
 
 const std::string* ClusterSpec::Find(TaskRole role, int index) const {
@@ -229,7 +248,10 @@ const std::string* ClusterSpec::Find(TaskRole role, int index) const {
     return nullptr;
   }
   const auto it = tasks->second.find(index);
-  return it == tasks->second.end() ? nullptr : &it->second;
+  if (it == tasks->second.end()) {
+    return nullptr;
+  }
+  return &it->second;
 }
 
 std::vector<std::string> ClusterSpec::ps_addresses() const {
@@ -246,16 +268,25 @@ std::vector<std::string> ClusterSpec::ps_addresses() const {
 const std::map<int, std::string>& ClusterSpec::workers() const {
   static const auto* const none = new std::map<int, std::string>();
   const auto it = members_.find(TaskRole::kWorker);
-  return it == members_.end() ? *none : it->second;
+  if (it == members_.end()) {
+    return *none;
+  }
+  return it->second;
 }
 
 int ClusterSpec::worker_count() const {
-  return workers().empty() ? 0 : workers().rbegin()->first + 1;
+  if (workers().empty()) {
+    return 0;
+  }
+  return workers().rbegin()->first + 1;
 }
 
 std::string ClusterSpec::chief_address() const {
-  const std::string* address =
-      has_chief() ? Find(TaskRole::kChief, 0) : Find(TaskRole::kWorker, 0);
+  TaskRole host = TaskRole::kWorker;  // I4
+  if (has_chief()) {
+    host = TaskRole::kChief;
+  }
+  const std::string* address = Find(host, 0);
   return address == nullptr ? "" : *address;
 }
 
@@ -263,7 +294,7 @@ bool ClusterSpec::hosts_chief() const {
   if (!task_.has_value()) {
     return false;
   }
-  return task_->role == TaskRole::kChief ||
+  return task_->role == TaskRole::kChief ||  // I4
          (!has_chief() && *task_ == TaskId{TaskRole::kWorker, 0});
 }
 
@@ -283,7 +314,12 @@ std::string ClusterSpec::bind_address() const {
   if (IsLoopback(own->host)) {
     return own->ToString();
   }
-  return absl::StrCat(own->host[0] == '[' ? "[::]:" : "0.0.0.0:", own->port);
+  // Not at the own name: in a pod it may be the name of a service, whose
+  // address is no interface of this host.
+  if (own->host[0] == '[') {
+    return absl::StrCat("[::]:", own->port);
+  }
+  return absl::StrCat("0.0.0.0:", own->port);
 }
 
 std::string ClusterSpec::ToString() const {

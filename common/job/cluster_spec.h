@@ -1,13 +1,13 @@
 // Who is in the cluster, where, and which of them this process is.
 //
-// Place: what proto/job/tf_config makes of TF_CONFIG, the environment and
+// Place: proto/job/tf_config makes it of TF_CONFIG, the environment and the
 // flags; every main starts from it.
 //
 // Terms
 //   task       (role, index), written "worker/0".
 //   full view  the task sees every ps in order. A ps that was told its own
-//              address only has a partial view, as has an evaluator that was
-//              told nothing.
+//              address only has a partial view, and so has an evaluator that
+//              was told nothing.
 //
 // Invariants
 //   I1. The order of the ps is the order of the shards, from 0 without a gap,
@@ -16,7 +16,8 @@
 //   I3. No address occurs twice. Hosts are in lower case.
 //   I4. Without a chief, worker 0 hosts it, at its own address.
 // Threads: immutable, safe.
-// Errors: INVALID_ARGUMENT, one line: what is wrong and how to mend it.
+// Errors: INVALID_ARGUMENT  one line, which says what is wrong and how to mend
+// it.
 #ifndef COMMON_JOB_CLUSTER_SPEC_H_
 #define COMMON_JOB_CLUSTER_SPEC_H_
 
@@ -35,7 +36,7 @@ enum class TaskRole : int { kPs = 0, kWorker = 1, kChief = 2, kEvaluator = 3 };
 
 // "ps", "worker", "chief", "evaluator".
 const char* RoleName(TaskRole role);
-// Takes "master" for chief; nothing for an unknown name.
+// Takes "master" for chief. nullopt for an unknown name.
 std::optional<TaskRole> ParseRole(absl::string_view name);
 
 struct TaskId {
@@ -52,12 +53,13 @@ struct HostPort {
   std::string ToString() const;
 };
 
-// Errors: names the address and what is missing or out of range.
+// Errors: the message names the address and what is missing or out of range.
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address);
 
 class ClusterSpec {
  public:
-  // Addresses by index. A list gives indexes from 0.
+  // The addresses of each role by index. A list of addresses has indexes from
+  // 0.
   using Members = std::map<TaskRole, std::map<int, std::string>>;
 
   static constexpr int kMaxTasks = 4096;  // per role; Layout::kMaxShards
@@ -65,7 +67,7 @@ class ClusterSpec {
   // The local cluster: no members, no addresses, one process.
   ClusterSpec() = default;
 
-  // `task` unset: a tool that looks at the cluster from outside.
+  // `task` is unset for a tool that looks at the cluster from outside.
   static absl::StatusOr<ClusterSpec> Create(const Members& members,
                                             std::optional<TaskId> task);
 
@@ -73,31 +75,33 @@ class ClusterSpec {
   const std::optional<TaskId>& task() const { return task_; }
   bool full_view() const { return full_view_; }
 
-  // Shard order. With a partial view: the own address.
+  // In the order of the shards. With a partial view: the own address only.
   std::vector<std::string> ps_addresses() const;
   int ps_count() const { return Count(TaskRole::kPs); }
-  // By index; the workers that this task was told of.
+  // The workers that this task was told of, by index.
   const std::map<int, std::string>& workers() const;
   // 1 + the largest rank known.
   int worker_count() const;
   bool has_chief() const { return Count(TaskRole::kChief) > 0; }
-  // The chief's, or worker 0's that hosts it; empty when this task was told of
-  // neither (a partial view, or the evaluator's).
+  // The address of the chief, or of worker 0 that hosts it. Empty if this task
+  // was told of neither (a partial view, or the evaluator's).
   std::string chief_address() const;
-  // This process runs the chief service.
+  // True if this process runs the chief's service.
   bool hosts_chief() const;
 
   // Empty for the evaluator and without a task.
   std::string own_address() const;
-  // Where to listen: every interface, unless the own host is a loopback one.
+  // The address to listen at: every interface, unless the own host is a
+  // loopback one.
   std::string bind_address() const;
 
-  // Over the ps addresses in order; equal where two tasks see the same shards.
-  // 0 with a partial view, which adopts the chief's, and in a local run.
+  // A hash of the ps addresses in order: equal for two tasks that see the same
+  // shards. 0 with a partial view, which adopts the chief's, and in a local
+  // run.
   uint64_t fingerprint() const { return fingerprint_; }
 
-  // Every form of one cluster gives the same lines: task, members by role and
-  // index, who hosts the chief, the fingerprint.
+  // The task, the members by role and index, who hosts the chief, and the
+  // fingerprint. Every form of one cluster gives the same lines.
   std::string ToString() const;
 
  private:

@@ -8,6 +8,8 @@
 namespace weir {
 namespace {
 
+// Keeps I1 in `out`: an empty range is dropped, and one that touches or
+// overlaps the last is joined to it.
 // REQUIRES: `range` does not begin before the last one does.
 void AppendJoined(ContributionRange range,
                   std::vector<ContributionRange>* out) {
@@ -59,6 +61,8 @@ absl::StatusOr<ContributionList> ContributionList::Create(
 
 int64_t ContributionList::At(int64_t k) const {
   WEIR_CHECK(k >= 0 && k < remaining_count_);
+  // The last gap whose first element is at or before k. There is one, since the
+  // first gap begins with element 0.
   const auto after = std::upper_bound(gap_first_.begin(), gap_first_.end(), k);
   const size_t gap = static_cast<size_t>(after - gap_first_.begin()) - 1;
   return gaps_[gap].begin + (k - gap_first_[gap]);
@@ -104,8 +108,9 @@ absl::StatusOr<std::vector<ContributionRange>> ContributionList::Applied(
                        ", but its work is ", contributions, " contributions"));
     }
   }
-  // Rounds that every slot has done are one run of elements; what faster slots
-  // did beyond them is added one by one.
+  // Rounds that every slot has done are one run of elements. What faster slots
+  // did beyond them is added one by one, in ascending order, as AppendElements
+  // needs it.
   const int64_t common = *std::min_element(next.begin(), next.end());
   const int64_t last = *std::max_element(next.begin(), next.end());
   std::vector<ContributionRange> done;
@@ -118,6 +123,8 @@ absl::StatusOr<std::vector<ContributionRange>> ContributionList::Applied(
       }
     }
   }
+  // Both lists are sorted, and they are disjoint; the last loop restores I1
+  // where their ranges touch.
   std::vector<ContributionRange> sorted(applied_.size() + done.size());
   std::merge(applied_.begin(), applied_.end(), done.begin(), done.end(),
              sorted.begin(),

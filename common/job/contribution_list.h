@@ -1,14 +1,14 @@
 // Which contributions are left to do, and who does which.
 //
-// Place: the chief hands out work and writes the manifest with it, the worker
-// finds which contribution its next sequence number is; both compute it from
+// Place: the chief hands out work and writes the manifest with it, and a worker
+// finds which contribution its next sequence number is. Both compute it from
 // the same facts.
 //
 // Terms
 //   applied    contributions that were applied when this history began.
 //   remaining  the complement of applied within [0, total), ascending.
-//   of a slot  sequence number i in slot w of W is element i*W + w of
-//              remaining.
+//   slot       sequence number i in slot w of W is element i*W + w of
+//   remaining.
 //
 // Invariants
 //   I1. ranges() are sorted, disjoint, not empty and do not touch.
@@ -37,8 +37,8 @@ class ContributionList {
   // Nothing to do.
   ContributionList() = default;
 
-  // `applied` sorted and disjoint, inside [0, total); touching and empty
-  // ranges are joined.
+  // `applied` must be sorted, disjoint and inside [0, total). Ranges that touch
+  // are joined, and empty ones are dropped.
   static absl::StatusOr<ContributionList> Create(
       std::span<const ContributionRange> applied, int64_t total);
 

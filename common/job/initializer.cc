@@ -17,6 +17,8 @@ constexpr uint64_t kStream = 0x696e6974;
 // The same for rows of tables: "rows".
 constexpr uint64_t kRowStream = 0x726f7773;
 
+// I2: a polynomial of our own, in double, with one order of operations.
+//
 // Natural logarithm of x, a normal number in (0, 1]; error below 1e-15.
 double Log(double x) {
   const uint64_t bits = std::bit_cast<uint64_t>(x);
@@ -98,7 +100,8 @@ Quad TruncatedNormalQuad(uint64_t key, uint64_t counter_high,
   return out;
 }
 
-// Elements 4q .. 4q+3 come from Philox's four words at counter q.
+// I1: elements 4q to 4q + 3 come from Philox's four words at counter q,
+// wherever the range begins and ends.
 template <class MakeQuad>
 void FillQuads(int64_t begin, int64_t count, float* out, const MakeQuad& make) {
   const int64_t end = begin + count;

@@ -1,10 +1,10 @@
-// Initial values: a pure function of (seed, variable, element),
-// or for a table's row of (seed, id, column).
+// Initial values, as a pure function of (seed, variable, element), or for a row
+// of a table of (seed, id, column).
 //
 // Place: the store fills each segment with it at Declare, and a table each row
-// that it makes, so no values travel and any split over shards and blocks
-// starts from the same bits. Who reads a checkpoint's tables makes the rows
-// that are not there.
+// that it makes. So no values travel, and any split over shards and blocks
+// starts from the same bits. Readers of a checkpoint's tables make with it the
+// rows that are not there.
 //
 // Invariants
 //   I1. Element i has the same bits wherever a range is cut.
@@ -25,8 +25,9 @@
 
 namespace weir {
 
-// Errors: INVALID_ARGUMENT  names the variable: scale not finite, or negative
-//   for kNormal and kUniform.
+// Errors: INVALID_ARGUMENT  the scale is not finite, or it is negative and the
+//                           kind is kNormal or kUniform; the message names the
+//                           variable.
 absl::Status ValidateInitializer(const VariableSpec& variable);
 
 // Fills out[0..count) with elements [begin, begin + count) of variable
@@ -35,13 +36,15 @@ absl::Status ValidateInitializer(const VariableSpec& variable);
 void FillInitial(const InitSpec& init, uint64_t seed, int variable,
                  int64_t begin, int64_t count, float* out);
 
-// Likewise a message that begins with `path`. Any InitKind.
+// Checks the same for the rows of a table, which may have any InitKind. The
+// message begins with `path`.
 absl::Status ValidateRowInit(const InitSpec& init, const std::string& path);
 
-// The seed of a table's initial values: differs from table to table of a job.
+// The seed of a table's initial values. It differs from table to table of a
+// job.
 uint64_t TableSeed(uint64_t job_seed, const std::string& name);
 
-// The key of a table's initial values. `seed` differs from table to table.
+// The key of a table's initial values. `seed` is from TableSeed.
 uint64_t RowInitKey(uint64_t seed);
 
 // Fills out[0..dim) with the initial values of row `id`.

@@ -81,6 +81,8 @@ absl::StatusOr<Layout> Layout::Create(std::vector<VariableSpec> variables,
   layout.shard_count_ = shard_count;
   layout.block_elements_ = block_elements;
   layout.flat_begin_.resize(variables.size());
+  // Trained variables first, then buffers. Each begins at a multiple of 16
+  // elements, behind the padding of the one before it.
   for (const VariableKind kind :
        {VariableKind::kTrained, VariableKind::kBuffer}) {
     for (size_t v = 0; v < variables.size(); ++v) {
@@ -95,6 +97,9 @@ absl::StatusOr<Layout> Layout::Create(std::vector<VariableSpec> variables,
       }
     }
   }
+  // I1: full rounds of blocks, then S ranges that lie end to end up to the end
+  // of the flat space.
+  // I2: the ranges are cut by lines of 16 elements, so they differ by one line.
   const int64_t round = block_elements * shard_count;
   layout.rounds_ = layout.flat_elements_ / round;
   const int64_t tail_begin = layout.rounds_ * round;
@@ -104,6 +109,8 @@ absl::StatusOr<Layout> Layout::Create(std::vector<VariableSpec> variables,
                            lines * s / shard_count * kAlignElements);
   }
 
+  // The text has all that decides where an element lies and how it is updated.
+  // Initialisers decide neither.
   std::string text =
       absl::StrCat("weir-layout-1 ", shard_count, " ", block_elements);
   for (const VariableSpec& variable : variables) {
@@ -117,7 +124,9 @@ absl::StatusOr<Layout> Layout::Create(std::vector<VariableSpec> variables,
 }
 
 int Layout::block_count(int shard) const {
-  return static_cast<int>(rounds_) + (tail_[shard + 1] > tail_[shard] ? 1 : 0);
+  // A shard whose range of the tail is empty has no block for it.
+  const bool has_tail = tail_[shard + 1] > tail_[shard];
+  return static_cast<int>(rounds_) + static_cast<int>(has_tail);
 }
 
 int64_t Layout::shard_elements(int shard) const {
@@ -139,6 +148,7 @@ BlockId Layout::block_of(int64_t flat_element) const {
     return {static_cast<int>(block % shard_count_),
             static_cast<int>(block / shard_count_)};
   }
+  // upper_bound steps over empty ranges, which begin where the next one does.
   const auto it = std::upper_bound(tail_.begin(), tail_.end(), flat_element);
   return {static_cast<int>(it - tail_.begin()) - 1, static_cast<int>(rounds_)};
 }
@@ -156,6 +166,8 @@ std::vector<Segment> Layout::segments(BlockId id) const {
   std::vector<Segment> segments;
   for (; it != flat_order_.end() && flat_begin_[*it] < end; ++it) {
     const int64_t begin = std::max(range.begin, flat_begin_[*it]);
+    // I3: a segment stops where the variable's elements do. A block may end in
+    // padding, or hold nothing else.
     const int64_t stop =
         std::min(end, flat_begin_[*it] + variables_[*it].elements());
     if (begin < stop) {

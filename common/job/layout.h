@@ -1,7 +1,7 @@
 // Where every parameter lives: variables -> flat space -> blocks -> shards.
 //
-// Place: shared by client, ps and chief; a pure function of (variables, shard
-// count, block size), so that each computes it and they compare fingerprints.
+// Place: client, ps and chief share it. It is a pure function of (variables,
+// shard count, block size), so each computes it and they compare fingerprints.
 //
 // Terms
 //   variable  a named float32 tensor, trained or a buffer.
@@ -96,7 +96,7 @@ class Layout {
   static constexpr int64_t kMaxFlatElements = int64_t{1} << 40;
   static constexpr int kMaxShards = 4096;
 
-  // Of no variables it is empty: a job may have tables alone.
+  // Without variables the layout is empty: a job may have tables alone.
   // Errors: INVALID_ARGUMENT names the variable or the bound that does not fit
   //   (duplicate name, dimension < 1, too large, block size not a
   //   multiple of 16, buffer_rate outside [0, 1]).

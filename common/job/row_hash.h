@@ -1,4 +1,5 @@
-// The two fixed hashes of row ids of tables: which shard, and where inside it.
+// The two fixed hashes of the ids of rows. One says which shard holds a row,
+// the other where inside the shard it is.
 //
 // Both are bijections of 64 bits with constants of their own, so that the ids
 // of one shard are still spread evenly inside it. Neither may ever change:

@@ -1,4 +1,4 @@
-// Rows of a table by value, as a checkpoint holds them.
+// Copies of a table's rows, in the form in which a checkpoint holds them.
 #ifndef COMMON_JOB_ROW_RECORDS_H_
 #define COMMON_JOB_ROW_RECORDS_H_
 
@@ -7,7 +7,7 @@
 
 namespace weir {
 
-// Element i of each is row i's.
+// Element i of each array belongs to row i.
 struct RowRecords {
   std::vector<uint64_t> ids;
   std::vector<uint32_t> touched;  // the table's clock at the last touch

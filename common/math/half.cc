@@ -11,9 +11,13 @@ typedef uint16_t UnalignedU16 __attribute__((aligned(1), may_alias));
 
 WEIR_KERNEL uint32_t ToBf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
+  // Adds half an ulp, less the smallest bit, and that bit again if the result
+  // would be odd: ties go to even.
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   // The quiet bit: a payload of low bits alone would round to infinity.
   const uint32_t nan = (bits >> 16) | 0x40u;
+  // Magnitudes order as their bits do. Signed, since SSE2 has no unsigned
+  // comparison; selections and no branches, so that the loop is vectorised.
   const int32_t magnitude = static_cast<int32_t>(bits & 0x7fffffffu);
   return magnitude > 0x7f800000 ? nan : rounded;
 }
@@ -29,6 +33,7 @@ WEIR_KERNEL uint32_t ToF16(float value) {
   // Exponent bias 127 -> 15; a carry out of the mantissa is the next exponent,
   // and out of the largest one infinity.
   const uint32_t normal = (u - 0x38000000u + 0xfffu + ((u >> 13) & 1u)) >> 13;
+  // The upper bits of the payload stay, and the quiet bit is set.
   const uint32_t nan = 0x7e00u | ((u >> 13) & 0x3ffu);
   uint32_t out = magnitude < 0x38800000 ? subnormal : normal;  // 2^-14
   out = magnitude >= 0x47800000 ? 0x7c00u : out;               // 65536

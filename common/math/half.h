@@ -1,11 +1,12 @@
-// float32 to and from the 16-bit encodings of the wire.
+// Converts float32 to and from the 16-bit encodings of the wire.
 //
 // Place: both ends of a chunk whose encoding is not F32. The 16-bit side is
 // little-endian bytes at any address.
 //
-// Rounding: to nearest, ties to even. NaN stays NaN, infinity infinity; what is
-// too large for F16 becomes infinity, what is too small a subnormal or zero.
-// Threads: safe; `in` of an encoding may change meanwhile, on purpose
+// Rounding: to nearest, ties to even. NaN stays NaN and infinity stays
+// infinity. A value that is too large for F16 becomes infinity, one that is too
+// small a subnormal or zero.
+// Threads: safe. While an encoder runs, its `in` may change, on purpose
 //   (WEIR_HOGWILD in common/math/simd.h).
 #ifndef COMMON_MATH_HALF_H_
 #define COMMON_MATH_HALF_H_

@@ -29,9 +29,14 @@ struct EncodeGroupBody {
     const bool finite = largest < kInfinityBits;
     const bool small = largest < std::bit_cast<int32_t>(kSmallest);
     auto* const scale = reinterpret_cast<UnalignedFloat*>(out);
-    *scale = small    ? 0.0f
-             : finite ? magnitude / 127.0f
-                      : std::numeric_limits<float>::quiet_NaN();
+    // Once in a group, so branches do no harm here.
+    if (small) {
+      *scale = 0.0f;
+    } else if (finite) {
+      *scale = magnitude / 127.0f;
+    } else {
+      *scale = std::numeric_limits<float>::quiet_NaN();
+    }
     const float inverse = small || !finite ? 0.0f : 127.0f / magnitude;
     auto* __restrict bytes = reinterpret_cast<int8_t*>(out + sizeof(float));
     for (size_t i = 0; i < count; ++i) {

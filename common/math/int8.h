@@ -1,12 +1,13 @@
-// float32 to and from signed bytes with one scale for each group of 256.
+// Converts float32 to and from signed bytes with one scale for each group of
+// 256.
 //
-// Place: both ends of a chunk whose encoding is INT8. The bytes are those of
-// job_spec.proto's INT8, at any address.
+// Place: both ends of a chunk whose encoding is INT8. job_spec.proto has the
+// bytes, which may be at any address.
 //
 // Rounding: the scale is the group's largest magnitude / 127; values are
 // rounded to nearest, ties to even, so the error is at most half a scale. A
 // group with NaN or infinity becomes NaN, one below 1e-30 becomes 0.
-// Threads: safe; `in` of the encoding may change meanwhile, on purpose
+// Threads: safe. While the encoder runs, its `in` may change, on purpose
 //   (WEIR_HOGWILD in common/math/simd.h).
 #ifndef COMMON_MATH_INT8_H_
 #define COMMON_MATH_INT8_H_

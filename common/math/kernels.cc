@@ -34,7 +34,7 @@ struct AllFiniteBody {
   }
 
   static WEIR_KERNEL uint32_t Bad(uint32_t bits) {
-    // Signed: SSE2 has no unsigned comparison.
+    // Signed, because SSE2 has no unsigned comparison.
     const int32_t magnitude = static_cast<int32_t>(bits & 0x7fffffffu);
     return magnitude > 0x7f7fffff ? 1u : 0u;
   }
@@ -93,6 +93,8 @@ struct CopyValuesBody {
 struct SumOfSquaresBody {
   static WEIR_KERNEL double Run(const char* bytes, int64_t count) {
     const auto* x = reinterpret_cast<const UnalignedFloat*>(bytes);
+    // One order for every level (I1 of simd.h): sixteen sums, which are whole
+    // registers in each of them.
     constexpr int kLanes = 16;
     double lane[kLanes] = {};
     int64_t i = 0;

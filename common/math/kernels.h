@@ -1,4 +1,4 @@
-// Loops over arrays of float32 that client, ps and worker share. The 16-bit
+// The loops over arrays of float32 that client, ps and worker share. The 16-bit
 // encodings are in common/math/half.h.
 //
 // Terms
@@ -7,7 +7,7 @@
 //
 // Invariants: those of common/math/simd.h; every function but SumOfSquares is
 //   elementwise, so a cut changes no bit.
-// Threads: safe. What reads or writes values may race on purpose
+// Threads: safe. Functions that read or write values may race, on purpose
 //   (WEIR_HOGWILD in common/math/simd.h).
 // Cost: one pass; bench/store/store_kernels_bench.cc.
 #ifndef COMMON_MATH_KERNELS_H_
@@ -26,7 +26,8 @@ void AddScaled(float* sum, const char* bytes, float weight, int64_t count);
 void SetScaled(float* sum, const char* bytes, float weight, int64_t count);
 // sum = sum / divisor.
 void Divide(float* sum, float divisor, int64_t count);
-// values = x, where readers may look on (memcpy would be a race to TSan).
+// values = x, while others may read the values. ThreadSanitizer would report a
+// memcpy as a race.
 void CopyValues(float* values, const char* bytes, int64_t count);
 
 // Sum of x^2 in double, in one fixed order of addition for a given count.

@@ -20,7 +20,7 @@ std::array<uint32_t, 4> Philox(uint64_t key, uint64_t counter_high,
 // One 64-bit word that depends on every bit of both; derives keys.
 uint64_t MixKey(uint64_t a, uint64_t b);
 
-// Uniform in [0, 1) with 24 bits.
+// A number in [0, 1), uniform, with 24 bits.
 inline float UnitFloat(uint32_t word) {
   return static_cast<float>(word >> 8) * (1.0f / 16777216.0f);
 }
@@ -35,7 +35,8 @@ class RandomStream {
   float NextFloat(float low, float high) {
     return low + (high - low) * NextFloat();
   }
-  // Uniform in [0, bound), bound >= 1; no modulo bias beyond 2^-32.
+  // A number in [0, bound), uniform but for a bias below 2^-32.
+  // REQUIRES: bound >= 1.
   uint32_t NextBelow(uint32_t bound) {
     return static_cast<uint32_t>((uint64_t{Next32()} * bound) >> 32);
   }

@@ -7,6 +7,8 @@
 namespace weir {
 namespace {
 
+// I1: which level is chosen changes the speed only, so each process may choose
+// for its own processor.
 SimdLevel DetectSimdLevel() {
 #if WEIR_SIMD_X86
   __builtin_cpu_init();

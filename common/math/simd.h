@@ -13,7 +13,7 @@
 //   I1. Every level gives the same bits: +, -, *, / and sqrt are correctly
 //       rounded one by one, never fused (-ffp-contract=off) nor reordered.
 //       So vector body and tail agree too, wherever a range is cut.
-// Threads: safe; SetSimdLevelForTest is for tests alone.
+// Threads: safe. Only tests call SetSimdLevelForTest.
 #ifndef COMMON_MATH_SIMD_H_
 #define COMMON_MATH_SIMD_H_
 
@@ -21,7 +21,8 @@
 // the same time, on purpose. With `lock_free` several pushes are applied to one
 // block at once, and a pull reads a block while it changes. What may be lost: a
 // whole single addition (one of two concurrent read-modify-writes of one
-// element), and values and slots of one element may stem from different pushes.
+// element), and the value and the optimizer state of one element may stem from
+// different pushes.
 // Nothing else: aligned 4-byte loads and stores do not tear on any processor
 // that Weir runs on. Relaxed atomics would say the same to the compiler, but
 // no compiler vectorises them. Every other function is checked by TSan.

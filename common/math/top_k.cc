@@ -42,6 +42,8 @@ std::vector<uint32_t> LargestPlaces(const float* values, size_t count,
   if (k == 0) {
     return places;
   }
+  // A histogram finds a threshold that lets little more than k values through,
+  // so the exact selection works on few.
   const uint32_t coarse = CoarseThreshold(values, count, k);
   std::vector<uint32_t> magnitudes;
   for (size_t i = 0; i < count; ++i) {
@@ -56,8 +58,11 @@ std::vector<uint32_t> LargestPlaces(const float* values, size_t count,
   const uint32_t smallest = magnitudes[k - 1];
   size_t equal = k;  // of the smallest, how many are taken
   for (size_t i = 0; i < k; ++i) {
-    equal -= magnitudes[i] > smallest ? 1 : 0;
+    if (magnitudes[i] > smallest) {
+      --equal;
+    }
   }
+  // `places` ascend, so of those with the smallest magnitude the first stay.
   std::erase_if(places, [&](uint32_t place) {
     const uint32_t magnitude = Magnitude(values[place]);
     if (magnitude != smallest) {
@@ -104,10 +109,14 @@ absl::Status DecodeTopK(std::span<const char> bytes, float* out, size_t count) {
     return cut();
   }
   std::memcpy(&k, bytes.data(), sizeof k);
-  if (k > count || bytes.size() < sizeof k + size_t{k} * (sizeof(float) + 1)) {
-    return k > count ? absl::InvalidArgumentError(absl::StrCat(
-                           "a TOP_K payload has ", k, " values for ", count))
-                     : cut();
+  if (k > count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a TOP_K payload has ", k, " values for ", count));
+  }
+  // A value takes four bytes, and its gap one at least. So the loop below
+  // cannot read values behind the end; of the gaps it checks each byte.
+  if (bytes.size() < sizeof k + size_t{k} * (sizeof(float) + 1)) {
+    return cut();
   }
   std::fill_n(out, count, 0.0f);
   const char* value = bytes.data() + sizeof k;

@@ -1,4 +1,4 @@
-// The values of largest magnitude with their places, and back.
+// Encodes the values of largest magnitude with their places, and decodes them.
 //
 // Place: both ends of a chunk whose encoding is TOP_K; job_spec.proto has the
 // bytes.
@@ -18,19 +18,20 @@
 
 namespace weir {
 
-// Places of the min(k, count) values of largest magnitude, ascending; of equal
-// ones the first. NaN counts as the largest. One pass and a little more.
+// The places of the min(k, count) values of largest magnitude, ascending. Of
+// equal values the first ones are taken. NaN counts as the largest.
+// Cost: one pass and a little more.
 std::vector<uint32_t> LargestPlaces(const float* values, size_t count,
                                     size_t k);
 
-// What EncodeTopK writes at most for k places below 2^28.
+// How many bytes EncodeTopK writes at most, for k places below 2^28.
 inline constexpr size_t TopKBytesMax(size_t k) { return 4 + 8 * k; }
 
 // Writes the values at `places` (ascending); returns the bytes written.
 size_t EncodeTopK(const float* values, std::span<const uint32_t> places,
                   char* out);
 
-// Fills `out` with `count` values, 0 where none was sent.
+// Fills `out` with `count` values; those that were not sent are 0.
 absl::Status DecodeTopK(std::span<const char> bytes, float* out, size_t count);
 
 }  // namespace weir

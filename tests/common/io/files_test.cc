@@ -128,8 +128,8 @@ TEST(FilesTest, AtomicWriteDoesItsStepsInTheDurableOrder) {
                                  "fsync directory"));
 }
 
-// I1: whichever call fails, the old contents or the new are there, whole, and
-// nothing else is left behind.
+// I1: whichever call fails, either the old contents or the new are there as a
+// whole, and nothing else is left behind.
 TEST(FilesTest, AtomicWriteIsWholeOrAbsentWhicheverCallFails) {
   FaultyFiles files(Files::Real());
   const std::string dir = MakeTempDir();
@@ -164,7 +164,8 @@ TEST(FilesTest, PathHelpers) {
   EXPECT_EQ(JoinPath("", "b"), "b");
   EXPECT_TRUE(IsTemporaryPath(TemporaryPath("x/manifest.json")));
   EXPECT_NE(TemporaryPath("x"), TemporaryPath("x"));
-  // Not of the process: every container's first process has the same id.
+  // The name must not depend on the process: the first process of every
+  // container has the same id.
   EXPECT_FALSE(absl::StrContains(TemporaryPath("x"),
                                  absl::StrCat(".tmp.", getpid(), ".")));
   EXPECT_FALSE(IsTemporaryPath("x/manifest.json"));

@@ -7,7 +7,8 @@
 namespace weir {
 namespace {
 
-// As numpy 1.24 writes it: np.save of a float32 array of shape (2, 3).
+// The bytes are those of numpy 1.24: np.save of a float32 array of shape (2,
+// 3).
 TEST(NpyTest, TheHeaderIsNumpys) {
   const std::string header = NpyHeader("<f4", {2, 3});
   EXPECT_EQ(header,

@@ -45,7 +45,7 @@ std::string Golden() {
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenBytes(
     const std::string& bytes) {
   static const std::string* const path = new std::string(MakeTempDir() + "/f");
-  // Not WriteAtomically: thousands of fsyncs are slow.
+  // Not with WriteAtomically, since thousands of fsyncs are slow.
   (*Files::Real()->Create(*path))
       ->Append(bytes.data(), bytes.size())
       .IgnoreError();
@@ -63,7 +63,7 @@ TEST(SafetensorsTest, WritesTheGoldenBytes) {
       SafetensorsWriter::Create(Files::Real(), dir + "/f", GoldenArrays(),
                                 {{"format", "pt"}, {"weir.step", "42"}});
   ASSERT_TRUE(writer.ok()) << writer.status();
-  // The cut between calls need not be that between arrays.
+  // A call need not end where an array does.
   const std::vector<float> data = {1, 2, 3, 4, -1, 0.5};
   ASSERT_TRUE((*writer)->Append(data.data(), 20).ok());
   ASSERT_TRUE((*writer)->Append(data.data() + 5, 4).ok());
@@ -214,7 +214,8 @@ TEST(SafetensorsTest, EveryFlippedBitIsRefusedOrSeenByTheChecksum) {
       EXPECT_NE(*(*reader)->ReadCrc32c(), crc) << bit;
     }
   }
-  EXPECT_GT(refused, 600);  // Names, metadata and data are the checksum's.
+  // Flips in names, metadata and data are only found by the checksum.
+  EXPECT_GT(refused, 600);
 }
 
 TEST(SafetensorsTest, WriterRefusesWhatDoesNotFit) {
@@ -264,7 +265,7 @@ TEST(SafetensorsTest, AbsentAndNothingLeftWhicheverCallFails) {
       break;
     }
     EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-    if (k < 7) {  // The seventh, the directory's fsync, follows the rename.
+    if (k < 7) {  // the seventh call, the directory's fsync, follows the rename
       EXPECT_TRUE(Files::Real()->List(dir)->empty()) << k;
     }
   }

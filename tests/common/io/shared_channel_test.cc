@@ -19,7 +19,7 @@ struct Ends {
   SharedChannel server{memory, SharedChannel::kServer};
 };
 
-// What message `i` of a known sequence says.
+// The text of message number `i` of a known sequence.
 std::string Text(uint64_t i, size_t bytes_max) {
   RandomStream random(i);
   std::string text(random.NextBelow(static_cast<uint32_t>(bytes_max)), '\0');
@@ -102,7 +102,7 @@ TEST(SharedChannelTest, TwoThreadsLoseNothing) {
   reader.join();
 }
 
-// Every word that the other side may write, set to nonsense.
+// I1: every word that the other side may write is set to nonsense.
 TEST(SharedChannelTest, ABrokenPeerIsDataLossOrAFullRingNeverACrash) {
   for (const size_t offset : {128, 192, 256, 512}) {
     for (const uint64_t nonsense :

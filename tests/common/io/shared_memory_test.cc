@@ -44,7 +44,7 @@ TEST(SharedMemoryTest, CannotShrinkUnderAReader) {
   EXPECT_NE(ftruncate((*made)->fd(), 4096), 0);
 }
 
-// Reading it would end the process where there is no such page.
+// To read such memory would end the process if no huge page is free.
 TEST(SharedMemoryTest, ReservedHugePagesAreRefused) {
   constexpr size_t kBytes = size_t{2} << 20;
   FileDescriptor huge(memfd_create("t", MFD_HUGETLB | MFD_ALLOW_SEALING));

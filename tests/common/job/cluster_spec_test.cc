@@ -78,7 +78,7 @@ TEST(ClusterSpecTest, FingerprintIsOverThePsAddressesInOrder) {
   EXPECT_NE(fingerprint(other, {kWorker, 0}), want);
   other[kPs] = {{0, "a:1"}};
   EXPECT_NE(fingerprint(other, {kWorker, 0}), want);
-  // Fixed: tasks of two releases may meet. The value is
+  // The value is fixed, because tasks of two releases may meet. It is
   //   printf 'weir-cluster-1\na:1\nb:2' | sha256sum | head -c 16
   EXPECT_EQ(want, 0x647B6A617C689EC0);
 }
@@ -112,7 +112,7 @@ TEST(ClusterSpecTest, ADynamicWorkerSeesEveryPsAndItself) {
 
 TEST(ClusterSpecTest, TheEvaluatorIsNoMember) {
   Members members = TwoByTwo();
-  members[kEvaluator] = {{0, "c:3"}};  // Even an address in use is no matter.
+  members[kEvaluator] = {{0, "c:3"}};  // I2: its address may even be in use
   const auto spec = ClusterSpec::Create(members, TaskId{kEvaluator, 7});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->own_address(), "");

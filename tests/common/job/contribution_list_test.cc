@@ -17,7 +17,7 @@ ContributionList Make(const Ranges& applied, int64_t total) {
   return list.ok() ? *std::move(list) : ContributionList();
 }
 
-// The naive form of the same thing: a set of numbers.
+// The same in a naive form: a set of numbers.
 Ranges ToRanges(const std::set<int64_t>& numbers) {
   Ranges ranges;
   for (const int64_t number : numbers) {
@@ -91,7 +91,7 @@ TEST(ContributionListTest, AgreesWithASetOfNumbersOnRandomHistories) {
         applied.insert(c);
       }
     }
-    // A few histories after one another, each on another number of slots.
+    // A few histories follow one another, each with another number of slots.
     for (int history = 0; history < 3; ++history) {
       const ContributionList list = Make(ToRanges(applied), total);
       ASSERT_EQ(list.ranges(), ToRanges(applied));

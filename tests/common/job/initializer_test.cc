@@ -82,7 +82,8 @@ TEST(InitializerTest, HasTheDistributionOfANormal) {
   }
   EXPECT_NEAR(sum / static_cast<double>(count), 0, 5 * 0.5 / 1024);
   EXPECT_NEAR(lag / static_cast<double>(count), 0, 5 * 0.25 / 724);
-  // Kolmogorov and Smirnov: exceeds 2.2 / sqrt(n) once in 8000.
+  // The test of Kolmogorov and Smirnov exceeds 2.2 / sqrt(n) once in 8000
+  // times.
   std::sort(x.begin(), x.end());
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -170,7 +171,7 @@ TEST(InitializerTest, TruncatesANormalAtTwoStandardDeviations) {
       x.push_back(static_cast<double>(row[k]));
     }
   }
-  // Kolmogorov and Smirnov, as above.
+  // The test of Kolmogorov and Smirnov again.
   std::sort(x.begin(), x.end());
   const double inside = std::erf(std::sqrt(2.0));
   const double count = static_cast<double>(x.size());

@@ -39,7 +39,7 @@ std::vector<VariableSpec> RandomVariables(RandomStream* random) {
   return variables;
 }
 
-// Where one flat element belongs, found the slow way.
+// Where one flat element belongs, found in the slow way.
 struct Place {
   int variable = -1;  // -1: padding
   int64_t offset = 0;
@@ -85,8 +85,8 @@ std::vector<Place> BruteForce(const std::vector<VariableSpec>& variables,
   return flat;
 }
 
-// I1, I3 and the brute force: every element is in exactly the segment, block
-// and shard that the definition says.
+// I1 and I3, by brute force: every element is in exactly the segment, block and
+// shard that the definition says.
 void ExpectSame(const Layout& layout, const std::vector<Place>& want) {
   ASSERT_EQ(layout.flat_elements(), static_cast<int64_t>(want.size()));
   std::vector<int> seen(want.size(), 0);
@@ -148,7 +148,7 @@ TEST(LayoutTest, AgreesWithTheDefinitionOnRandomModels) {
   }
 }
 
-// I2, whatever the variable sizes.
+// I2 holds whatever the sizes of the variables are.
 TEST(LayoutTest, ShardsDifferByAtMostSixteenElements) {
   RandomStream random(12);
   for (int round = 0; round < 300; ++round) {

@@ -204,7 +204,8 @@ TEST(HalfTest, EncodesWhatItDecodedAndRoundsHalvesToEven) {
           ASSERT_GT(same[i] & 0x7fff,
                     format.mantissa_bits == 7 ? 0x7f80 : 0x7c00);
         }
-        // Between finite neighbours of one sign: the middle, and just beside.
+        // Between finite neighbours of one sign: the middle, and the floats
+        // just beside it.
         if (i % 32768 + 1 < 32768 && std::isfinite(exact[i]) &&
             std::isfinite(exact[i + 1])) {
           const float half =

@@ -99,7 +99,7 @@ TEST(KernelsTest, SumsSquaresTheSameOnEveryLevel) {
     const Bytes bytes(x, 1);
     SetSimdLevelForTest(SimdLevel::kBaseline);
     const double first = SumOfSquares(bytes.data, count);
-    // Any order of `count` additions of positive numbers.
+    // The bound for `count` additions of positive numbers in any order.
     EXPECT_NEAR(first, expected, expected * 1e-15 * (count + 1));
     OnEveryLevel([&] { EXPECT_EQ(SumOfSquares(bytes.data, count), first); });
   }

@@ -12,7 +12,7 @@
 namespace weir {
 namespace {
 
-// By a full sort: magnitude down, place up.
+// The same by a full sort: magnitudes fall, and of equal ones places rise.
 std::vector<uint32_t> BySorting(const std::vector<float>& values, size_t k) {
   std::vector<uint32_t> places(values.size());
   std::iota(places.begin(), places.end(), 0u);
