@@ -13,7 +13,7 @@ int ExitCodeFor(const absl::Status& status) {
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
       return kExitReplaced;
-    // What another start may mend: a peer that is gone, a shard that was
+    // Another start may mend these: a peer that is gone, a shard that was
     // restored meanwhile, a machine that is full.
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:

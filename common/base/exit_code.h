@@ -1,4 +1,4 @@
-// What the exit code of a process tells the one who started it.
+// The exit codes, which tell whoever started a process why it ended.
 // docs/exit_codes.md tells it to operators.
 //
 // Kubernetes operators restart a pod that ended with 128 or above, and give up

@@ -44,7 +44,8 @@ uint64_t Load64(const uint8_t* at) {
 // three lanes of this many bytes keep it busy.
 constexpr size_t kLane = 1024;
 
-// What kLane zero bytes make of a state, which is linear in the state.
+// The state after kLane zero bytes, for each value of each byte of the state
+// before. It is linear in the state, so the four add up by xor.
 const std::array<std::array<uint32_t, 256>, 4>& LaneTables() {
   static const auto* const tables = [] {
     const std::array<uint8_t, kLane> zeros = {};
@@ -61,7 +62,7 @@ const std::array<std::array<uint32_t, 256>, 4>& LaneTables() {
   return *tables;
 }
 
-// What kLane zero bytes make of `state`, byte by byte of the state.
+// The state after `state` and kLane zero bytes.
 uint32_t SkipLane(uint64_t state) {
   const auto& tables = LaneTables();
   return tables[0][state & 0xFF] ^ tables[1][(state >> 8) & 0xFF] ^

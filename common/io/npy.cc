@@ -31,7 +31,8 @@ absl::Status WriteNpy(Files* files, const std::string& path,
                       const std::string& descr,
                       const std::vector<int64_t>& shape,
                       const std::function<absl::Status(FileWriter&)>& data) {
-  // As in Files::WriteAtomically, for contents that do not fit into memory.
+  // The steps are those of Files::WriteAtomically, for contents that do not fit
+  // into memory.
   const std::string temporary = TemporaryPath(path);
   const auto write = [&]() -> absl::Status {
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileWriter> writer,

@@ -88,7 +88,7 @@ class SafetensorsReader {
   std::map<std::string, std::string> metadata_;
 };
 
-// What identifies a finished file.
+// The size and the checksum that identify a finished file.
 struct FileDigest {
   int64_t bytes = 0;
   uint32_t crc32c = 0;

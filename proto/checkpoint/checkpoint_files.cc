@@ -29,7 +29,7 @@ std::string LastComponent(const std::string& path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
-// What follows `before`, all of a manifest's text but its checksum.
+// The end of a manifest: the field with the checksum of the text `before` it.
 std::string ChecksumField(absl::string_view before) {
   return absl::StrCat(kChecksumKey, Crc32c(before.data(), before.size()),
                       "\n}\n");

@@ -40,7 +40,7 @@ namespace weir {
 // "tables-<shard>-of-<shard_count>.safetensors"
 std::string TableFileName(int shard, int shard_count);
 
-// What a file says about one of its tables.
+// One of the tables of a file.
 struct TableFileEntry {
   std::string name;
   uint64_t step = 0;  // updates of the table

@@ -47,7 +47,7 @@ struct ClusterSources {
 
 absl::StatusOr<ClusterSpec> ResolveCluster(const ClusterSources& sources);
 
-// What one source says, before the sources are put together.
+// The cluster and the task as one source says them.
 struct ClusterPart {
   std::optional<ClusterSpec::Members> members;
   std::optional<TaskRole> task_role;

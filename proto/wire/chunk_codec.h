@@ -38,7 +38,7 @@ namespace weir {
 // Payloads up to this are copied beside the header: cheaper than lending.
 inline constexpr size_t kCopiedPayloadBytes = 1024;
 
-// What every message must fit, on both sides.
+// The bound of every message, on both sides.
 inline constexpr int kMaxMessageBytes = (4 << 20) + (64 << 10);
 
 // Encodes `header` (its payload empty) with `payload`. The bytes are borrowed

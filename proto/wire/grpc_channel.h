@@ -1,4 +1,4 @@
-// What Weir adds to gRPC's channels: settings, and a quicker reconnect.
+// Settings of gRPC's channels, and a quicker reconnect.
 #ifndef PROTO_WIRE_GRPC_CHANNEL_H_
 #define PROTO_WIRE_GRPC_CHANNEL_H_
 

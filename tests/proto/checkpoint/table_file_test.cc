@@ -77,7 +77,7 @@ TableFileEntry EntryOf(const RowRecords& rows) {
   return entry;
 }
 
-// What the manifest says about a file.
+// Puts into the manifest what it says about a file.
 void Describe(const FileDigest& digest, Manifest* manifest) {
   TableFile* const tables = manifest->mutable_file(0)->mutable_tables();
   tables->set_name(kFile);
