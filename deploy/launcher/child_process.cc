@@ -36,8 +36,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// `ours` first; of the process's own variables those that it does not name.
-// Programs differ in which of two entries they take.
+// Returns `ours` and those variables of this process that `ours` does not name.
+// No name may come twice: programs differ in which of the two they take.
 std::vector<std::string> Environment(const std::vector<std::string>& ours) {
   std::vector<std::string> result = ours;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -60,14 +60,19 @@ struct ChildFds {
   int failure = -1;  // errno goes here when exec fails; closed by exec
 };
 
-// Runs in the child after fork: async-signal-safe calls only.
+// Runs in the child after fork, where only async-signal-safe calls are allowed:
+// another thread may have held malloc's lock at that moment.
 [[noreturn]] void BecomeChild(char* const* argv, char* const* environment,
                               const ChildFds& fds, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) {
     _exit(127);  // the launcher died before the line above
   }
+  // Before exec, for which Spawn waits: when it returns, a signal to the group
+  // reaches this child.
   setpgid(0, 0);
+  // exec keeps the mask of the thread that forked, and a child that starts with
+  // SIGTERM blocked could not be stopped.
   sigset_t none;
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, nullptr);
@@ -77,6 +82,8 @@ struct ChildFds {
   dup2(fds.err, STDERR_FILENO);
   execve(argv[0], argv, environment);
   const int error = errno;
+  // The parent reads the reason from the pipe and returns it as its status; the
+  // exit code tells only whether the reason could be handed over.
   const ssize_t written = write(fds.failure, &error, sizeof(error));
   _exit(written == sizeof(error) ? 127 : 126);
 }
@@ -98,16 +105,19 @@ absl::StatusOr<pid_t> Spawn(const ChildCommand& command, int out, int err) {
   }
   const int fork_error = errno;
   close(failure[1]);
-  int error = 0;
-  ssize_t bytes = 0;
-  do {
-    bytes = pid < 0 ? 0 : read(failure[0], &error, sizeof(error));
-  } while (bytes < 0 && errno == EINTR);
-  close(failure[0]);
   if (pid < 0) {
+    close(failure[0]);
     return absl::ErrnoToStatus(fork_error,
                                absl::StrCat("fork ", command.argv[0]));
   }
+  // Now the child alone holds the writing end, with O_CLOEXEC: the read ends
+  // with 0 bytes once exec has succeeded, and with errno when it has failed.
+  int error = 0;
+  ssize_t bytes = 0;
+  do {
+    bytes = read(failure[0], &error, sizeof(error));
+  } while (bytes < 0 && errno == EINTR);
+  close(failure[0]);
   if (bytes == sizeof(error)) {
     waitpid(pid, nullptr, 0);
     const absl::Status why = absl::ErrnoToStatus(
@@ -120,6 +130,8 @@ absl::StatusOr<pid_t> Spawn(const ChildCommand& command, int out, int err) {
 }  // namespace
 
 absl::StatusOr<pid_t> StartChild(const ChildCommand& command) {
+  // exec would notice it, too. Asking first gives the common mistake, a build
+  // that was never made, a message that says what to do.
   if (access(command.argv[0].c_str(), X_OK) != 0) {
     return absl::NotFoundError(
         absl::StrCat(command.argv[0], " is not there; run ./weir build first"));
@@ -142,20 +154,30 @@ std::optional<int> ReapChild(pid_t pid) {
   if (waitpid(pid, &status, WNOHANG) != pid) {
     return std::nullopt;
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (WIFEXITED(status)) {
+    return WEXITSTATUS(status);
+  }
+  return 128 + WTERMSIG(status);  // as a shell reports it
 }
 
 std::optional<int> ChildEnd(pid_t pid) {
   siginfo_t info = {};
+  // With WNOHANG, waitid also returns 0 while the child runs; si_pid is then
+  // left at 0.
   if (waitid(P_PID, static_cast<id_t>(pid), &info,
              WEXITED | WNOHANG | WNOWAIT) != 0 ||
       info.si_pid != pid) {
     return std::nullopt;
   }
-  return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+  if (info.si_code == CLD_EXITED) {
+    return info.si_status;
+  }
+  return 128 + info.si_status;  // killed by this signal
 }
 
 absl::StatusOr<int> FreePort() {
+  // Jobs that start at the same time begin at different places, so that they
+  // rarely pick a port between the other's look and its server's bind.
   static std::atomic<uint32_t> next{std::random_device()()};
   for (int tries = 0; tries < kPortCount; ++tries) {
     const int port = kFirstPort + static_cast<int>(next++ % kPortCount);

@@ -22,13 +22,17 @@ absl::StatusOr<std::vector<std::string>> Addresses(int count) {
 }
 
 std::string BinaryPath(const std::string& bin_dir, const std::string& role) {
-  const std::string folder = role == "ps"      ? "server/ps"
-                             : role == "chief" ? "server/chief"
-                                               : "worker";
+  std::string folder = "worker";  // holds the evaluator, too
+  if (role == "ps") {
+    folder = "server/ps";
+  } else if (role == "chief") {
+    folder = "server/chief";
+  }
   return absl::StrCat(bin_dir, "/", folder, "/weir_", role);
 }
 
-// A ps has no business anywhere else.
+// Confines a ps to the run's checkpoints: it writes and reads where the chief
+// tells it over the network, and has no business in any other directory.
 void AddCheckpointRoot(const std::string& workdir,
                        std::vector<std::string>* argv) {
   if (!workdir.empty()) {
@@ -57,6 +61,8 @@ std::vector<std::string> Arguments(const LocalClusterOptions& options,
       argv.insert(argv.end(), {"--device_plugin", options.device_plugin});
     }
   }
+  // These are the chief's, so they go to whichever process hosts it. No other
+  // worker writes or restores a checkpoint.
   if (hosts_chief) {
     if (options.resume) {
       argv.push_back("--resume");
@@ -81,7 +87,8 @@ struct Counts {
   int evaluators = 0;
 };
 
-// A variable that would win over TF_CONFIG in a task is not handed on.
+// A variable that would win over TF_CONFIG in a task is not handed on: the user
+// may have set it for a cluster of their own, and an empty one counts as unset.
 std::vector<std::string> Environment(const std::string& tf_config) {
   std::vector<std::string> environment = {
       absl::StrCat("TF_CONFIG=", tf_config)};
@@ -95,7 +102,7 @@ std::vector<std::string> Environment(const std::string& tf_config) {
   return environment;
 }
 
-// Tasks with their TF_CONFIG and without a command line.
+// Plans tasks with their TF_CONFIG and without a command line.
 absl::StatusOr<LocalCluster> PlanTasks(const Counts& counts) {
   nlohmann::json cluster;
   LocalCluster plan;
@@ -109,6 +116,8 @@ absl::StatusOr<LocalCluster> PlanTasks(const Counts& counts) {
     cluster["chief"] = chief;
     plan.chief_address = chief[0];
   }
+  // Tasks are started in this order. The evaluator serves nobody, so it needs
+  // no address; TF_CONFIG names it by its task alone.
   const std::vector<std::pair<std::string, int>> roles = {
       {"ps", counts.ps},
       {"chief", counts.chiefs},
@@ -134,17 +143,55 @@ std::string LogPath(const std::string& workdir, const LocalTask& task) {
   return absl::StrCat(workdir, "/logs/", task.role, "-", task.index, ".log");
 }
 
+// Returns the command line of the chief of a job with user commands.
+std::vector<std::string> ChiefArguments(const CommandClusterOptions& options) {
+  std::vector<std::string> argv = {BinaryPath(options.bin_dir, "chief"),
+                                   "--workdir", options.workdir};
+  if (options.resume) {
+    argv.push_back("--resume");
+  }
+  if (options.allow_older) {
+    argv.push_back("--allow_older");
+  }
+  argv.insert(argv.end(), options.chief_flags.begin(),
+              options.chief_flags.end());
+  return argv;
+}
+
+// Adds what a user's program is told beside TF_CONFIG.
+void AddUserEnvironment(const CommandClusterOptions& options,
+                        std::vector<std::string>* environment) {
+  environment->push_back(absl::StrCat("WEIR_TRANSPORT=", options.transport));
+  if (!options.workdir.empty()) {
+    environment->push_back(absl::StrCat("WEIR_WORKDIR=", options.workdir));
+  }
+  // Python buffers what it prints to a pipe, and a program that is killed would
+  // lose its last lines. A user who has set the variable knows better.
+  // Only the main thread reads or changes the environment.
+  if (std::getenv("PYTHONUNBUFFERED") == nullptr) {  // NOLINT
+    environment->push_back("PYTHONUNBUFFERED=1");
+  }
+  // Copies that each take every core hold each other up.
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    environment->push_back(absl::StrCat(
+        "OMP_NUM_THREADS=", std::max(1, cores / options.worker_count)));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<LocalCluster> PlanLocalCluster(
     const LocalClusterOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(LocalCluster plan,
-                        PlanTasks({.ps = options.ps_count,
-                                   .workers = options.worker_count,
-                                   .chiefs = options.chief ? 1 : 0,
-                                   .evaluators = options.evaluator ? 1 : 0}));
+  WEIR_ASSIGN_OR_RETURN(
+      LocalCluster plan,
+      PlanTasks({.ps = options.ps_count,
+                 .workers = options.worker_count,
+                 .chiefs = static_cast<int>(options.chief),
+                 .evaluators = static_cast<int>(options.evaluator)}));
   for (size_t i = 0; i < plan.tasks.size(); ++i) {
     const LocalTask& task = plan.tasks[i];
+    // Exactly one process hosts the chief: its own task or else worker 0.
     const bool hosts_chief =
         task.role == "chief" ||
         (task.role == "worker" && task.index == 0 && !options.chief);
@@ -160,48 +207,25 @@ absl::StatusOr<LocalCluster> PlanCommandCluster(
       LocalCluster plan,
       PlanTasks({.ps = options.ps_count,
                  .workers = options.worker_count,
-                 .chiefs = options.chief ? 1 : 0,
-                 .evaluators = options.evaluator.empty() ? 0 : 1}));
+                 .chiefs = static_cast<int>(options.chief),
+                 .evaluators = static_cast<int>(!options.evaluator.empty())}));
   for (size_t i = 0; i < plan.tasks.size(); ++i) {
     const std::string& role = plan.tasks[i].role;
     ChildCommand& command = plan.commands[i];
     if (!options.workdir.empty()) {
       command.log_path = LogPath(options.workdir, plan.tasks[i]);
     }
-    if (role == "ps" || role == "chief") {
+    if (role == "ps") {
       command.argv = {BinaryPath(options.bin_dir, role)};
-      if (role == "ps") {
-        AddCheckpointRoot(options.workdir, &command.argv);
+      AddCheckpointRoot(options.workdir, &command.argv);
+    } else if (role == "chief") {
+      command.argv = ChiefArguments(options);
+    } else {
+      command.argv = options.worker;
+      if (role == "evaluator") {
+        command.argv = options.evaluator;
       }
-      if (role == "chief") {
-        command.argv.insert(command.argv.end(), {"--workdir", options.workdir});
-        if (options.resume) {
-          command.argv.push_back("--resume");
-        }
-        if (options.allow_older) {
-          command.argv.push_back("--allow_older");
-        }
-        command.argv.insert(command.argv.end(), options.chief_flags.begin(),
-                            options.chief_flags.end());
-      }
-      continue;
-    }
-    command.argv = role == "worker" ? options.worker : options.evaluator;
-    command.environment.push_back(
-        absl::StrCat("WEIR_TRANSPORT=", options.transport));
-    if (!options.workdir.empty()) {
-      command.environment.push_back(
-          absl::StrCat("WEIR_WORKDIR=", options.workdir));
-    }
-    // Only the main thread reads or changes the environment.
-    if (std::getenv("PYTHONUNBUFFERED") == nullptr) {  // NOLINT
-      command.environment.push_back("PYTHONUNBUFFERED=1");
-    }
-    // Copies that each take every core hold each other up.
-    if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT
-      const int cores = static_cast<int>(std::thread::hardware_concurrency());
-      command.environment.push_back(absl::StrCat(
-          "OMP_NUM_THREADS=", std::max(1, cores / options.worker_count)));
+      AddUserEnvironment(options, &command.environment);
     }
   }
   return plan;

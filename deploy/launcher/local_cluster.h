@@ -1,6 +1,7 @@
 // The tasks of a job on this machine: who runs, where, with which command line.
 //
-// Place: between the launcher's flags and its processes; starts nothing.
+// Place: between the launcher's flags and its processes. It plans and starts
+// nothing.
 #ifndef DEPLOY_LAUNCHER_LOCAL_CLUSTER_H_
 #define DEPLOY_LAUNCHER_LOCAL_CLUSTER_H_
 
@@ -25,38 +26,39 @@ struct LocalClusterOptions {
   bool resume = false;
   bool allow_older = false;
   std::string init_from;
-  std::string transport = "auto";  // of the workers; see client/cc
-  int channels_per_peer = 1;       // likewise
+  std::string transport = "auto";  // of the workers; see client/cc/transport
+  int channels_per_peer = 1;       // of the workers; see ParameterClient
   std::string device = "auto";     // of workers and evaluator
-  std::string device_plugin;       // likewise; see worker/compute/factory.h
+  std::string device_plugin;       // of both; see worker/compute/factory.h
 };
 
-// The same, for a user's command as the worker: weir run.
+// The options of `weir run`, where a user's command is the worker.
 struct CommandClusterOptions {
   std::string bin_dir;
   std::vector<std::string> worker;     // argv; argv[0] is the path
-  std::vector<std::string> evaluator;  // likewise; empty: none
-  std::string workdir;                 // "": none, and no logs
+  std::vector<std::string> evaluator;  // argv; empty for no evaluator
+  std::string workdir;                 // "" for no directory, and then no logs
   int ps_count = 1;
   int worker_count = 1;
   bool chief = false;
-  bool resume = false;                        // of the chief
-  bool allow_older = false;                   // likewise
-  std::vector<std::string> chief_flags = {};  // more of them
+  bool resume = false;                        // a flag of the chief
+  bool allow_older = false;                   // a flag of the chief
+  std::vector<std::string> chief_flags = {};  // the chief's other flags
   std::string transport = "auto";
 };
 
 struct LocalCluster {
   std::vector<LocalTask> tasks;
-  std::vector<ChildCommand> commands;  // by task
-  std::string chief_address;           // worker 0's when no chief runs
+  std::vector<ChildCommand> commands;  // commands[i] starts tasks[i]
+  std::string chief_address;  // worker 0's when there is no task for the chief
 };
 
 // Picks free loopback ports and writes every task's TF_CONFIG.
 // Errors: UNAVAILABLE when no port is free.
 absl::StatusOr<LocalCluster> PlanLocalCluster(
     const LocalClusterOptions& options);
-// Commands also get WEIR_TRANSPORT and, where there is one, WEIR_WORKDIR.
+// Does the same for a user's command. Workers and the evaluator also get
+// WEIR_TRANSPORT and, if there is a working directory, WEIR_WORKDIR.
 absl::StatusOr<LocalCluster> PlanCommandCluster(
     const CommandClusterOptions& options);
 

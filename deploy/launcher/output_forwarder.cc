@@ -26,13 +26,15 @@ void CloseFd(int fd) {
   }
 }
 
-// Writes all of `text`; false when `fd` takes no more.
+// Writes all of `text`. Returns false when `fd` takes no more.
 bool WriteAll(int fd, absl::string_view text) {
   while (!text.empty()) {
     const ssize_t bytes = write(fd, text.data(), text.size());
     if (bytes > 0) {
       text.remove_prefix(static_cast<size_t>(bytes));
-    } else if (errno == EAGAIN) {  // somebody made our terminal so
+    } else if (errno == EAGAIN) {
+      // I2: another process that shares our terminal made it non-blocking. It
+      // is full for now, not gone.
       pollfd writable = {fd, POLLOUT, 0};
       poll(&writable, 1, -1);
     } else if (errno != EINTR) {
@@ -42,7 +44,8 @@ bool WriteAll(int fd, absl::string_view text) {
   return true;
 }
 
-// The reader's end does not block, the writer's does.
+// Makes a pipe whose reading end does not block, since one thread reads them
+// all. The writing end blocks, as programs expect of their stdout.
 absl::Status MakePipe(int* read_fd, int* write_fd) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) {
@@ -67,10 +70,13 @@ std::vector<std::string> LineCutter::Add(absl::string_view bytes) {
     after_return_ = false;
     const size_t end = bytes.find_first_of("\r\n");
     rest_.append(bytes.substr(0, end).data(), std::min(end, bytes.size()));
+    // I1: what is kept of a line without an end stays bounded.
     while (rest_.size() > line_bytes_max_) {
       size_t cut = line_bytes_max_;
+      // A character of UTF-8 has at most three bytes 10xxxxxx behind its first.
+      // With more of them it is another encoding, which is cut anywhere.
       for (int i = 0; i < 3 && (rest_[cut] & 0xC0) == 0x80; ++i) {
-        --cut;  // not inside a character
+        --cut;
       }
       lines.push_back(rest_.substr(0, cut));
       rest_.erase(0, cut);
@@ -79,7 +85,8 @@ std::vector<std::string> LineCutter::Add(absl::string_view bytes) {
       break;
     }
     after_return_ = bytes[end] == '\r';
-    // "\r\n" alone is an empty line.
+    // A \n alone, or a \r\n, ends an empty line; a \r alone only redraws. If
+    // the bytes end between \r and \n, the empty line is not shown.
     const bool is_empty_line =
         !after_return_ || (end + 1 < bytes.size() && bytes[end + 1] == '\n');
     if (!rest_.empty() || is_empty_line) {
@@ -110,7 +117,8 @@ absl::StatusOr<std::unique_ptr<OutputForwarder>> OutputForwarder::Create(
   if (forwarder->wake_fd_ < 0) {
     return absl::ErrnoToStatus(errno, "eventfd");
   }
-  // Signals are the others'; a closed pipe is then an error of write alone.
+  // Signals are for the launcher's other threads. SIGPIPE is blocked as well,
+  // so a closed pipe is an error of write (I2) and does not end the launcher.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -128,7 +136,7 @@ OutputForwarder::~OutputForwarder() {
 void OutputForwarder::Wake() {
   const uint64_t one = 1;
   if (write(wake_fd_, &one, sizeof(one)) < 0) {
-    return;  // it is awake: the counter is full
+    return;  // the counter is full, so the thread is awake already
   }
 }
 
@@ -152,6 +160,8 @@ absl::StatusOr<OutputForwarder::Pipes> OutputForwarder::Open(
     close(out);
     return second;
   }
+  // Both streams share the run, so its log (I3) has what they bring in the
+  // order in which the thread read it.
   {
     MutexLock lock(&mutex_);
     newest_[task] = run;
@@ -198,9 +208,16 @@ void OutputForwarder::Finish(std::chrono::nanoseconds patience) {
 }
 
 void OutputForwarder::Write(bool is_error, absl::string_view text) {
-  const int fd = is_error ? options_.err_fd : options_.out_fd;
-  if (!given_up_[is_error ? 1 : 0] && !WriteAll(fd, text)) {
-    given_up_[is_error ? 1 : 0] = true;
+  bool* given_up = &given_up_[0];
+  int fd = options_.out_fd;
+  if (is_error) {
+    given_up = &given_up_[1];
+    fd = options_.err_fd;
+  }
+  // I2: the other output goes on, and the pipes are read and logged as before:
+  // a task must never block because nobody watches.
+  if (!*given_up && !WriteAll(fd, text)) {
+    *given_up = true;
   }
 }
 
@@ -213,6 +230,8 @@ void OutputForwarder::Show(Stream* stream,
   for (const std::string& line : lines) {
     absl::StrAppend(&text, stream->run->prefix, line, "\n");
   }
+  // I1: whole lines in one text, and only this thread writes. The tail comes
+  // first, since a write may wait for a terminal for long.
   AddToTail(*stream, lines);
   Write(stream->is_error, text);
 }
@@ -228,11 +247,14 @@ void OutputForwarder::AddToTail(const Stream& stream,
   auto errors =
       static_cast<size_t>(std::count_if(tail.begin(), tail.end(), is_error));
   while (tail.size() > options_.tail_lines) {
+    // The oldest line of the pipe that has more of them; it has at least one.
     const bool drop_error = errors > tail.size() - errors;
     tail.erase(std::find_if(tail.begin(), tail.end(), [&](const Line& line) {
       return line.is_error == drop_error;
     }));
-    errors -= drop_error ? 1 : 0;
+    if (drop_error) {
+      --errors;
+    }
   }
 }
 
@@ -251,6 +273,8 @@ bool OutputForwarder::Read(Stream* stream) {
   }
   const absl::string_view text(buffer, static_cast<size_t>(bytes));
   Run* run = stream->run.get();
+  // I3: before the text is cut into lines. A full disk ends the log, and the
+  // terminal, which says so, goes on.
   if (run->log_fd >= 0 && !WriteAll(run->log_fd, text)) {
     const absl::Status why = absl::ErrnoToStatus(
         errno, absl::StrCat("weir: the log of ", run->prefix, "ends here"));
@@ -262,6 +286,7 @@ bool OutputForwarder::Read(Stream* stream) {
 }
 
 bool OutputForwarder::Wait() {
+  // The caller adds streams only after poll, so Open and Note wake it.
   std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
   for (const auto& stream : streams_) {
     fds.push_back({stream->fd, POLLIN, 0});
@@ -271,16 +296,20 @@ bool OutputForwarder::Wait() {
   {
     MutexLock lock(&mutex_);
     finishing = finishing_;
-    if (finishing) {
+    if (finishing && streams_.empty()) {
+      timeout_ms = 0;
+    } else if (finishing) {
+      // Rounded up: with 0 left the next round would be the last one.
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(
           finish_by_ - std::chrono::steady_clock::now());
-      timeout_ms =
-          streams_.empty() ? 0 : std::max(0, static_cast<int>(left.count()));
+      timeout_ms = std::max(0, static_cast<int>(left.count()));
     }
   }
   poll(fds.data(), fds.size(), timeout_ms);
   uint64_t wakes = 0;
   const bool woken = read(wake_fd_, &wakes, sizeof(wakes)) > 0;
+  // A wake means that streams or notes were added, which are taken over after
+  // this; then one more round shows what they bring.
   return finishing && !woken && timeout_ms == 0;
 }
 
@@ -297,7 +326,8 @@ void OutputForwarder::Loop() {
       }
       added_.clear();
     }
-    // Every stream, ready or not: a note comes after all that was there.
+    // Every stream is read, ready or not: a note is shown after all that was
+    // printed before it, and a pipe holds no more than one read takes.
     std::erase_if(streams_, [this](const std::unique_ptr<Stream>& stream) {
       const bool open = Read(stream.get());
       if (!open) {
@@ -309,7 +339,8 @@ void OutputForwarder::Loop() {
       Write(/*is_error=*/true, note);
     }
   }
-  for (const auto& stream : streams_) {  // somebody outlives the task
+  // These pipes are still open: a helper outlived its task, and patience ended.
+  for (const auto& stream : streams_) {
     const std::string rest = stream->cutter.TakeRest();
     if (!rest.empty()) {
       Show(stream.get(), {rest});

@@ -4,18 +4,22 @@
 //   [ps/1] ...
 //
 // Place: between the pipes that are the children's stdout and stderr and the
-// launcher's own two. One thread reads and writes; who adds to it never waits
-// for a terminal.
+// launcher's own two. One thread reads and writes, so a caller of Open, Note or
+// Tail never waits for a terminal.
 //
 // Terms
-//   line   ends with \n, \r or \r\n; the last one of a pipe with its end.
+//   line   a text up to \n, \r or \r\n. The last line of a pipe may end with
+//          the pipe.
 //
 // Invariants
-//   I1. Lines are never mixed. One over line_bytes_max is shown as several.
-//   I2. Nothing is lost while the launcher's outputs take it. One that takes no
-//       more (a closed pipe, a terminal that is gone) is given up alone.
+//   I1. Lines are never mixed. A line of more than line_bytes_max bytes is
+//       shown as several.
+//   I2. Nothing is lost while the launcher's outputs take it. An output that
+//       takes no more (a closed pipe, a terminal that is gone) is given up, and
+//       the other one goes on.
 //   I3. A log file gets the bytes as they came.
-// Threads: safe.
+//
+// Threads: safe, but Finish and the destructor are called by one thread, last.
 #ifndef DEPLOY_LAUNCHER_OUTPUT_FORWARDER_H_
 #define DEPLOY_LAUNCHER_OUTPUT_FORWARDER_H_
 
@@ -41,14 +45,14 @@ class LineCutter {
   explicit LineCutter(size_t line_bytes_max)
       : line_bytes_max_(line_bytes_max) {}
 
-  // The lines that `bytes` complete, without their ends. A text before a \r is
-  // one; nothing before a \r is none, so that "\r 10%\r 20%" is two lines.
+  // Returns the lines that `bytes` complete, without their ends. A \r with
+  // nothing before it makes no empty line, so "\r 10%\r 20%\r" is two lines.
   std::vector<std::string> Add(absl::string_view bytes);
-  // What came after the last line's end; empty when nothing did.
+  // Returns what came after the end of the last line, and forgets it.
   std::string TakeRest();
 
  private:
-  const size_t line_bytes_max_;  // no character of UTF-8 is cut
+  const size_t line_bytes_max_;  // a cut falls between characters of UTF-8
   std::string rest_;
   bool after_return_ = false;
 };
@@ -61,7 +65,7 @@ class OutputForwarder {
     size_t line_bytes_max = 8192;
     size_t tail_lines = 20;
   };
-  // The ends that a child writes to; closed with the object.
+  // The ends that a child writes to. The destructor closes them.
   struct Pipes {
     Pipes() = default;
     Pipes(Pipes&& other) noexcept;
@@ -74,21 +78,22 @@ class OutputForwarder {
   // Starts the thread. Errors: the system's.
   static absl::StatusOr<std::unique_ptr<OutputForwarder>> Create(
       const Options& options);
-  // Finish without waiting for open pipes.
+  // Calls Finish, without waiting for pipes that are open.
   ~OutputForwarder();
 
-  // Pipes for one start of `task`; its bytes are also appended to `log_path`
-  // ("": to none). Errors: the log file's, or the system's.
+  // Makes the pipes for one start of `task`. What it prints is also appended to
+  // the file `log_path`, unless that is "". Errors: the log file's, or the
+  // system's.
   absl::StatusOr<Pipes> Open(const std::string& task,
                              const std::string& log_path);
   // Shows `line` on stderr, after what tasks had printed by now.
   void Note(const std::string& line);
-  // The last lines of the newest start of `task`, oldest first. The two pipes
-  // have no common order: while one has more lines here than the other, it is
-  // its own that make room, so that much output hides no error.
+  // Returns the last lines of the newest start of `task`, oldest first. Its two
+  // pipes share these tail_lines. A new line replaces the oldest one of the
+  // pipe that has more of them, so that much output does not hide an error.
   std::vector<std::string> Tail(const std::string& task);
-  // Forwards until every pipe is closed by those who write to it, at most for
-  // `patience` and then what is there; ends the thread.
+  // Forwards until every pipe is closed by those who write to it, for at most
+  // `patience`; then forwards what is there and ends the thread.
   void Finish(std::chrono::nanoseconds patience);
 
  private:
@@ -115,7 +120,7 @@ class OutputForwarder {
   void Loop();
   // Waits for bytes, notes or Finish. Returns true when the last round is due.
   bool Wait();
-  // Reads what one pipe has; false at its end.
+  // Reads what one pipe has. Returns false at its end.
   bool Read(Stream* stream);
   void Show(Stream* stream, const std::vector<std::string>& lines);
   void AddToTail(const Stream& stream, const std::vector<std::string>& lines);
@@ -126,14 +131,14 @@ class OutputForwarder {
   int wake_fd_ = -1;
   std::thread thread_;
 
-  // The thread's own.
+  // Only the thread uses these.
   std::vector<std::unique_ptr<Stream>> streams_;
   bool given_up_[2] = {false, false};  // stdout, stderr
 
   Mutex mutex_;
   std::vector<std::unique_ptr<Stream>> added_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> notes_ ABSL_GUARDED_BY(mutex_);
-  // Runs' tails are guarded, too.
+  // The tails of all runs are guarded, too.
   std::map<std::string, std::shared_ptr<Run>> newest_ ABSL_GUARDED_BY(mutex_);
   bool finishing_ ABSL_GUARDED_BY(mutex_) = false;
   std::chrono::steady_clock::time_point finish_by_ ABSL_GUARDED_BY(mutex_);

@@ -54,6 +54,8 @@ std::string ProgressText(const ChiefStatus& status, double eta_seconds) {
 }
 
 double ProgressLine::Eta(const ChiefStatus& status, int64_t now_ns) {
+  // A resumed job does not begin at step 0, and a chief that was started again
+  // goes back to its checkpoint: the speed counts from the step seen first.
   if (first_ns_ == 0 || status.step() < first_step_) {
     first_ns_ = now_ns;
     first_step_ = status.step();
@@ -73,8 +75,10 @@ void ProgressLine::Show(const ChiefStatus& status, int64_t now_ns) {
     return;
   }
   if (terminal_) {
+    // \033[K clears to the end of the line: the new text may be shorter.
     std::fprintf(out_, "\r\033[K%s", text.c_str());
   } else {
+    // The first line comes at once, whatever the clock says.
     if (shown_ns_ != 0 && now_ns - shown_ns_ < kPlainEveryNs) {
       return;
     }
@@ -96,6 +100,7 @@ void ProgressLine::Finish() {
     std::fprintf(out_, "\r\033[K");
     std::fflush(out_);
   }
+  // What follows a note is shown again even if it has not changed.
   shown_.clear();
 }
 

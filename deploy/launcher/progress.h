@@ -10,8 +10,9 @@
 
 namespace weir {
 
-// "step 1200/2500  loss 0.123  12,345 examples/s  staleness 0.8 (max 3)  ETA
-// 0:12"; while waiting: the chief's message.
+// Returns the words of one line, which is the chief's message while it waits:
+// "step 1200/2500  loss 0.1234  12,345 examples/s  staleness 0.8 (max 3)  ETA
+// 0:12". A negative `eta_seconds` leaves out the last part.
 std::string ProgressText(const ChiefStatus& status, double eta_seconds);
 
 // Threads: compatible. Borrows `out`.
@@ -20,7 +21,7 @@ class ProgressLine {
   ProgressLine(std::FILE* out, bool terminal)
       : out_(out), terminal_(terminal) {}
 
-  // Shows `status`; elsewhere than on a terminal at most every 5 seconds.
+  // Shows `status`. A file or a pipe gets a new line every 5 seconds at most.
   void Show(const ChiefStatus& status, int64_t now_ns);
   // Prints a line of its own above the progress.
   void Note(const std::string& text);
@@ -28,6 +29,7 @@ class ProgressLine {
   void Finish();
 
  private:
+  // Returns the seconds that are left at the speed so far; -1 when unknown.
   double Eta(const ChiefStatus& status, int64_t now_ns);
 
   std::FILE* const out_;

@@ -29,11 +29,14 @@ namespace {
 using Pressure = Supervisor::Pressure;
 
 constexpr auto kPollEvery = std::chrono::milliseconds(50);
-// Workers alone write nothing that others wait for.
+// Without a chief nobody has to write a checkpoint before the end, so workers
+// get less time than Supervisor's default.
 constexpr auto kWorkerInterruptGrace = std::chrono::seconds(10);
-// For helpers of a task that ended, which see that it is gone.
+// The time in which helpers of a task may see that it is gone and end, all
+// tasks' helpers together.
 constexpr auto kLeftoverGrace = std::chrono::milliseconds(500);
-// Everybody who writes to a pipe is gone, but for a daemon.
+// Whoever wrote to a pipe is gone by then, except for a daemon that left its
+// process group and keeps the pipe open: nobody waits for that.
 constexpr auto kOutputPatience = std::chrono::milliseconds(500);
 
 // Set by the signal handler; the loop reads them.
@@ -47,7 +50,8 @@ void NoteSignal(int signal) {
   interrupts = interrupts + 1;
 }
 
-// A terminal that goes (SIGHUP) ends the job in order, unless nohup says no.
+// Catches what ends a job in order. A terminal that is closed (SIGHUP) does so,
+// too, unless nohup made the launcher ignore it.
 void CatchSignals() {
   struct sigaction action = {};
   action.sa_handler = NoteSignal;
@@ -70,9 +74,13 @@ void ReleaseSignals() {
 }
 
 std::string CodeText(int code) {
+  // Linux has 64 signals. kExitRetry lies among them (SIGUSR1's would be 138),
+  // and from a program of Weir it is a code and no signal.
   const bool is_signal = code > 128 && code <= 128 + 64 && code != kExitRetry;
-  return is_signal ? absl::StrCat("code ", code, " (signal ", code - 128, ")")
-                   : absl::StrCat("code ", code);
+  if (is_signal) {
+    return absl::StrCat("code ", code, " (signal ", code - 128, ")");
+  }
+  return absl::StrCat("code ", code);
 }
 
 // Starts, watches, signals and reaps the tasks of one plan.
@@ -87,9 +95,9 @@ class JobRun {
         processes_(plan.tasks.size()) {}
   ~JobRun() { EndLeftovers(); }
 
-  // Until nothing runs. Errors: a task cannot be started.
+  // Returns when nothing runs any more. Errors: a task cannot be started.
   absl::Status Run();
-  // On stderr: what ended the job, and the last lines of who did.
+  // Prints on stderr what ended the job, and the last lines of that task.
   void Explain();
   int exit_code() const { return supervisor_.exit_code(); }
 
@@ -99,18 +107,20 @@ class JobRun {
     int64_t start_ns = 0;
     double ran_seconds = 0;
     Pressure pressed = Pressure::kNone;
-    bool failed_by_itself = false;  // the last time, nobody had ended it
+    // Its last end was a failure, and nobody had told it to end.
+    bool failed_by_itself = false;
   };
 
   absl::Status StartDue(int64_t now_ns);
   void CollectEnds(int64_t now_ns);
   void ReportEnd(int task);
   void HandleInterrupts(int64_t now_ns);
-  // Hands the first signal on: to the chief, who writes a checkpoint and stops
-  // the workers; to those once there is none.
+  // Hands the first signal on to the chief, which writes a checkpoint and stops
+  // the workers. Once no chief runs, hands it on to the workers.
   void PassSignal();
+  // Signals each task as hard as the supervisor says.
   void Press(int64_t now_ns);
-  // Kills what tasks left in their process groups, and reaps.
+  // Kills what tasks left in their process groups, and reaps the tasks.
   void EndLeftovers();
   std::string FailureText(int task) const;
 
@@ -137,6 +147,8 @@ absl::Status JobRun::StartDue(int64_t now_ns) {
     process = TaskProcess();
     process.start_ns = now_ns;
     WEIR_ASSIGN_OR_RETURN(process.pid, StartChild(command));
+    // Our ends of the pipes close here. The child has its own, so the forwarder
+    // sees the end of its output when the child and its helpers are gone.
   }
   return absl::OkStatus();
 }
@@ -147,11 +159,14 @@ void JobRun::CollectEnds(int64_t now_ns) {
       continue;
     }
     TaskProcess& process = processes_[i];
+    // Not reaped before EndLeftovers: until then the kernel gives the number of
+    // its process group to nobody else, and helpers can be signalled by it.
     const auto code = ChildEnd(process.pid);
     if (!code.has_value()) {
       continue;
     }
-    // Its helpers; one that cleans up behind it ignores SIGTERM and ends soon.
+    // Ends its helpers. One that cleans up behind the task may ignore SIGTERM
+    // and ends by itself soon.
     kill(-process.pid, SIGTERM);
     ended_.push_back(std::exchange(process.pid, 0));
     process.ran_seconds = static_cast<double>(now_ns - process.start_ns) / 1e9;
@@ -175,19 +190,23 @@ void JobRun::ReportEnd(int task) {
     return;
   }
   const LocalTask& ended = supervisor_.tasks()[task];
-  if (!supervisor_.ending()) {
-    forwarder_->Note(absl::StrCat(
-        FailureText(task),
-        ended.start_at_ns < 0
-            ? "; the job goes on without it"
-            : absl::StrCat("; it is started again (", ended.restarts, " of ",
-                           max_restarts_, ")")));
-  } else if (supervisor_.failed_task() == task) {
-    forwarder_->Note(absl::StrCat(FailureText(task), "; ending the job"));
+  if (supervisor_.ending()) {
+    // Only the failure that ended the job is news; Explain names the others.
+    if (supervisor_.failed_task() == task) {
+      forwarder_->Note(absl::StrCat(FailureText(task), "; ending the job"));
+    }
+  } else if (ended.start_at_ns < 0) {  // no start is planned
+    forwarder_->Note(
+        absl::StrCat(FailureText(task), "; the job goes on without it"));
+  } else {
+    forwarder_->Note(absl::StrCat(FailureText(task), "; it is started again (",
+                                  ended.restarts, " of ", max_restarts_, ")"));
   }
 }
 
 void JobRun::HandleInterrupts(int64_t now_ns) {
+  // One round for each signal: two that come between two polls are a demand to
+  // stop and a demand to kill.
   while (handled_interrupts_ < interrupts) {
     supervisor_.OnInterrupt(now_ns, 128 + first_signal);
     if (++handled_interrupts_ > 1) {
@@ -212,7 +231,9 @@ void JobRun::PassSignal() {
       if (*told) {
         continue;
       }
-      // As the terminal does: Ctrl-C to a command and its helpers.
+      // A terminal sends Ctrl-C to a command and its helpers, so that is what
+      // programs expect. Other signals are sent to one process, which passes
+      // them on to its helpers as it sees fit.
       if (first_signal == SIGINT) {
         kill(-processes_[i].pid, SIGINT);
       } else {
@@ -222,6 +243,8 @@ void JobRun::PassSignal() {
     *told = true;
     return any;
   };
+  // Called at every poll: workers are told when the chief has ended, which may
+  // be long after the signal.
   if (!tell("chief", &chief_told_)) {
     tell("worker", &workers_told_);
   }
@@ -236,7 +259,7 @@ void JobRun::Press(int64_t now_ns) {
     const Pressure pressure =
         supervisor_.PressureOn(static_cast<int>(i), now_ns);
     if (pressure == process.pressed) {
-      continue;
+      continue;  // it has this signal already
     }
     process.pressed = pressure;
     if (pressure == Pressure::kKill) {
@@ -256,10 +279,12 @@ void JobRun::EndLeftovers() {
   }
   const auto deadline = std::chrono::steady_clock::now() + kLeftoverGrace;
   for (const pid_t pid : ended_) {
+    // Ends at once: the process has ended or was killed above.
     while (!ReapChild(pid).has_value()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    // The group is there now only if others are in it.
+    // Without its leader the group is there only if helpers are left in it, and
+    // while one is, the kernel keeps the group's number for it.
     while (kill(-pid, 0) == 0) {
       if (std::chrono::steady_clock::now() > deadline) {
         kill(-pid, SIGKILL);
@@ -275,6 +300,7 @@ absl::Status JobRun::Run() {
   Clock* clock = Clock::Real();
   while (!supervisor_.finished()) {
     const int64_t now_ns = clock->NowNs();
+    // If this fails, the destructor kills the tasks that run.
     WEIR_RETURN_IF_ERROR(StartDue(now_ns));
     CollectEnds(now_ns);
     HandleInterrupts(now_ns);
@@ -303,6 +329,7 @@ void JobRun::Explain() {
     }
     return;
   }
+  // Run has ended the forwarder, so the tail has all that was printed.
   const auto lines = forwarder_->Tail(supervisor_.tasks()[first].name());
   std::fprintf(stderr, "%s; %s\n", FailureText(first).c_str(),
                lines.empty() ? "it printed nothing" : "its last lines:");
@@ -311,7 +338,8 @@ void JobRun::Explain() {
   }
 }
 
-// The directory that the tasks are told of, made; "" when there is none.
+// Makes the directory that the tasks are told of, and returns it; "" when there
+// is to be none.
 absl::StatusOr<std::string> PrepareWorkdir(const RunOptions& options) {
   if (options.workdir.empty() && !options.chief) {
     return "";
@@ -329,6 +357,8 @@ absl::StatusOr<std::string> PrepareWorkdir(const RunOptions& options) {
         absl::StrCat("--resume: there is no run in ", workdir,
                      "; check --workdir, or start one without --resume"));
   }
+  // Without a chief there are only logs, which are appended to; a second run
+  // may share the directory.
   if (options.chief && !options.resume) {
     WEIR_RETURN_IF_ERROR(CheckHoldsNoRun(workdir));
   }
@@ -339,7 +369,8 @@ absl::StatusOr<std::string> PrepareWorkdir(const RunOptions& options) {
   return workdir;
 }
 
-// The options as a plan of tasks. Makes the working directory last.
+// Turns the options into a plan of tasks. Makes the working directory last, so
+// that a wrong option leaves nothing behind.
 absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
   if (options.command.empty()) {
     return absl::InvalidArgumentError(
@@ -359,7 +390,10 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
   }
   // Only the main thread reads or changes the environment.
   const char* path_value = std::getenv("PATH");  // NOLINT
-  const std::string path = path_value == nullptr ? "/bin:/usr/bin" : path_value;
+  std::string path = "/bin:/usr/bin";            // execvp's without a PATH
+  if (path_value != nullptr) {
+    path = path_value;
+  }
   CommandClusterOptions cluster;
   cluster.bin_dir = options.bin_dir;
   cluster.worker = options.command;

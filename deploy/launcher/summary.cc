@@ -12,7 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The lines of a .jsonl file that parse; a torn last line is left out.
+// Returns the lines of a .jsonl file that parse. The last line may be torn: the
+// process that wrote it may have been killed.
 std::vector<Json> ReadLines(Files* files, const std::string& path) {
   std::vector<Json> lines;
   const absl::StatusOr<std::string> text = files->ReadAll(path);
@@ -31,14 +32,17 @@ std::vector<Json> ReadLines(Files* files, const std::string& path) {
 
 double Number(const Json& json, const char* key) {
   const auto it = json.find(key);
-  return it != json.end() && it->is_number() ? it->get<double>() : 0;
+  if (it == json.end() || !it->is_number()) {
+    return 0;  // an older version may have written the line
+  }
+  return it->get<double>();
 }
 
 uint64_t Count(const Json& json, const char* key) {
   return static_cast<uint64_t>(Number(json, key));
 }
 
-// Of the newest line of train.jsonl.
+// Reads the phases of one line of train.jsonl.
 RunPhases ReadPhases(const Json& line) {
   RunPhases phases;
   const auto it = line.find("phases");
@@ -48,6 +52,7 @@ RunPhases ReadPhases(const Json& line) {
   }
   const Json& json = *it;
   phases.contributions = Count(json, "contributions");
+  // The file has sums over contributions, so that readers may take differences.
   const auto mean_ms = [&](const char* key) {
     return Number(json, key) * 1e3 / static_cast<double>(phases.contributions);
   };
@@ -68,13 +73,21 @@ RunPhases ReadPhases(const Json& line) {
 }
 
 double ShareOfStep(const RunPhases& phases, double ms) {
-  return phases.step_ms > 0 ? ms / phases.step_ms : 0;
+  if (phases.step_ms <= 0) {
+    return 0;  // the steps took no time that the clock shows
+  }
+  return ms / phases.step_ms;
 }
 
-// 0.035, 0.8, 6.5, 123.
+// Shows two or three digits: 0.035, 0.8, 6.5, 123.
 std::string Milliseconds(double ms) {
-  return ms < 1 ? absl::StrFormat("%.2g ms", ms)
-                : absl::StrFormat("%.*f ms", ms < 100 ? 1 : 0, ms);
+  if (ms < 1) {
+    return absl::StrFormat("%.2g ms", ms);
+  }
+  if (ms < 100) {
+    return absl::StrFormat("%.1f ms", ms);
+  }
+  return absl::StrFormat("%.0f ms", ms);
 }
 
 nlohmann::ordered_json PhasesJson(const RunPhases& phases) {
@@ -97,6 +110,8 @@ nlohmann::ordered_json PhasesJson(const RunPhases& phases) {
     json["device_bytes_used"] = phases.device_bytes_used;
     json["device_bytes_reserved"] = phases.device_bytes_reserved;
   }
+  // These are left out when they are unknown: a reader would take a 0 for a
+  // measurement.
   const auto known = [&json](const char* name, auto value) {
     if (value > 0) {
       json[name] = value;
@@ -114,7 +129,9 @@ std::map<std::string, int> TaskCounts(Files* files,
                                       const std::string& workdir) {
   std::map<std::string, int> counts;
   const auto text = files->ReadAll(absl::StrCat(workdir, "/summary.json"));
-  const Json json = Json::parse(text.ok() ? *text : "", nullptr, false);
+  // A missing file reads as "", which does not parse. A broken one must not
+  // stop a resume either: the counts are only a default.
+  const Json json = Json::parse(text.value_or(""), nullptr, false);
   if (json.is_object() && json.contains("tasks")) {
     for (const Json& task : json["tasks"]) {
       if (task.is_object() && task.contains("role") &&
@@ -134,6 +151,8 @@ void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
   uint64_t before = 0;
   for (const Json& line : curve) {
     const uint64_t step = static_cast<uint64_t>(Number(line, "step"));
+    // Each line's mean is over the steps since the line before, so it weighs as
+    // much as they are. After a resume `step` goes back; that line weighs 0.
     const double steps = static_cast<double>(step - std::min(before, step));
     weighted_staleness += steps * Number(line, "staleness_mean");
     weight += steps;
@@ -143,6 +162,8 @@ void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
     before = step;
   }
   if (!curve.empty()) {
+    // But for the loss and the staleness these are totals, so the last line
+    // alone tells them.
     const Json& last = curve.back();
     summary->steps = Count(last, "step");
     summary->examples = Count(last, "examples");
@@ -163,6 +184,7 @@ void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
   const std::vector<Json> evaluations =
       ReadLines(files, absl::StrCat(workdir, "/eval.jsonl"));
   if (!evaluations.empty()) {
+    // The job file chooses the metrics: what is not of the line itself is one.
     for (const auto& [key, value] : evaluations.back().items()) {
       if (value.is_number() && key != "step" && key != "seconds" &&
           key != "examples") {
@@ -211,6 +233,7 @@ std::string LargestWait(const RunPhases& phases) {
     ms = phases.push_wait_ms;
   }
   const double share = ShareOfStep(phases, ms);
+  // Below that the sentence would send a reader after noise.
   if (share < 0.01) {
     return "none over 1% of a step";
   }
@@ -251,6 +274,7 @@ std::string SummaryTable(const RunSummary& summary) {
   }
   row("staleness", absl::StrFormat("mean %.2f, max %d", summary.staleness_mean,
                                    summary.staleness_max));
+  // Megabytes of 10^6 bytes, as networks are rated.
   const auto megabytes = [](uint64_t bytes) {
     return absl::StrFormat("%.1f MB", static_cast<double>(bytes) * 1e-6);
   };

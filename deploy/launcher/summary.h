@@ -17,17 +17,17 @@
 
 namespace weir {
 
-// Where the workers' time went: means per contribution, since the last start of
-// the chief (server/chief/state/phase_totals.h).
+// Where the workers' time went: means over contributions, since the last start
+// of the chief (server/chief/state/phase_totals.h).
 struct RunPhases {
-  uint64_t contributions = 0;  // 0: nobody told
+  uint64_t contributions = 0;  // 0 when no worker reported its phases
   double step_ms = 0;
   double data_wait_ms = 0;
   double pull_wait_ms = 0;
   double compute_ms = 0;
   double push_wait_ms = 0;
-  std::optional<double> gpu_busy_share;  // of a step; with a GPU
-  // Each 0 when unknown.
+  std::optional<double> gpu_busy_share;  // of a step; unset without a GPU
+  // Each of these is 0 when it is unknown.
   uint64_t device_bytes_used = 0;
   uint64_t device_bytes_reserved = 0;
   uint64_t device_bytes_total = 0;
@@ -49,25 +49,30 @@ struct RunSummary {
   uint64_t bytes_pulled = 0;
   uint64_t residuals_lost = 0;
   RunPhases phases;
-  std::string checkpoint;    // name of the last one, "" when there is none
+  std::string checkpoint;    // name of the newest; "" without a checkpoint
   std::string model_sha256;  // over the exported values in declared order
   std::vector<LocalTask> tasks;
 };
 
-// Fills what the files in `workdir` tell; missing files leave fields unset.
+// Fills in what the files in `workdir` tell. The fields of a missing file stay
+// as they are.
 void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary);
 
-// How many tasks of each role the run in `workdir` had when it last ended;
-// empty when it left no summary.json.
+// Returns how many tasks of each role the run in `workdir` had when it last
+// ended; empty when it left no summary.json that can be read.
 std::map<std::string, int> TaskCounts(Files* files, const std::string& workdir);
 
+// Returns the text of summary.json; docs/formats.md lists its fields.
 std::string SummaryJson(const RunSummary& summary);
+// Returns the same for people: one line for each fact.
 std::string SummaryTable(const RunSummary& summary);
 
-// One sentence: "pull, 12.3% of a step (0.8 ms of 6.5 ms)".
+// Returns the phase that workers waited for most, as in
+// "pull, 12.3% of a step (0.8 ms of 6.5 ms)".
 // REQUIRES: phases.contributions > 0.
 std::string LargestWait(const RunPhases& phases);
-// "93% of a step, 1.2 of 140 GiB used". REQUIRES: gpu_busy_share.
+// Returns "93% of a step, 1.2 of 140 GiB used".
+// REQUIRES: gpu_busy_share has a value.
 std::string GpuUse(const RunPhases& phases);
 
 }  // namespace weir

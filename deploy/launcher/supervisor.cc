@@ -4,6 +4,7 @@
 #include <utility>
 
 namespace weir {
+
 Supervisor::Supervisor(Options options, std::vector<LocalTask> tasks)
     : options_(options), tasks_(std::move(tasks)), main_role_("worker") {
   for (const LocalTask& task : tasks_) {
@@ -45,7 +46,7 @@ void Supervisor::EndIfNobodyIsLeft(int64_t now_ns) {
       continue;
     }
     if (task.running || task.start_at_ns >= 0) {
-      return;
+      return;  // I6: somebody of the job is here, or will be again
     }
     if (IsMain(task) && IsReplaced(task)) {
       replaced = static_cast<int>(i);
@@ -57,6 +58,9 @@ void Supervisor::EndIfNobodyIsLeft(int64_t now_ns) {
   if (replaced < 0) {
     return;
   }
+  // The job has not failed: whoever replaced the main task goes on with it. If
+  // others did their part here to the end, that is a good end; if the main task
+  // was alone, its code tells the caller where the job went.
   if (others > 0 && all_well) {
     End(kExitOk, "", options_.finish_grace, now_ns);
   } else {
@@ -69,6 +73,7 @@ void Supervisor::EndIfNobodyIsLeft(int64_t now_ns) {
 
 std::vector<int> Supervisor::TakeStarts(int64_t now_ns) {
   std::vector<int> starts;
+  // I3: a start that was planned before the end is forgotten.
   for (size_t i = 0; i < tasks_.size() && !ending_; ++i) {
     LocalTask& task = tasks_[i];
     if (!task.running && task.start_at_ns >= 0 && task.start_at_ns <= now_ns) {
@@ -82,7 +87,7 @@ std::vector<int> Supervisor::TakeStarts(int64_t now_ns) {
 void Supervisor::End(int code, std::string reason,
                      std::chrono::nanoseconds grace, int64_t now_ns) {
   if (ending_) {
-    return;
+    return;  // the first reason counts; what follows is its consequence
   }
   ending_ = true;
   exit_code_ = code;
@@ -104,9 +109,11 @@ void Supervisor::Fail(int task, int code, std::string reason,
 
 void Supervisor::HurryInOrder(int64_t now_ns) {
   const bool chief_runs = Runs("chief");
+  // After a failure no checkpoint comes that the evaluator could wait for.
   if (exit_code_ != kExitOk && !chief_runs && !Runs("worker")) {
     terminate_at_ns_ = std::min(terminate_at_ns_, now_ns);
   }
+  // I4: a ps serves until everybody who may ask it is gone.
   if (!chief_runs && !Runs("worker") && !Runs("evaluator")) {
     terminate_ps_at_ns_ = std::min(terminate_ps_at_ns_, now_ns);
   }
@@ -115,7 +122,10 @@ void Supervisor::HurryInOrder(int64_t now_ns) {
 void Supervisor::OnLateExit(int index, int64_t now_ns) {
   const LocalTask& task = tasks_[index];
   if (!options_.user_commands) {
-    if (IsMain(task) && task.exit_code == kExitOk && !killing_) {  // I5
+    // I5: a stop and the last step may cross, and the main task knows which of
+    // the two came first. After a second Ctrl-C the others are killed in the
+    // middle of their work, which is no good end.
+    if (IsMain(task) && task.exit_code == kExitOk && !killing_) {
       exit_code_ = kExitOk;
       failed_task_ = -1;
       reason_.clear();
@@ -125,12 +135,14 @@ void Supervisor::OnLateExit(int index, int64_t now_ns) {
     return;
   }
   if (task.role == "chief" && exit_code_ == kExitOk) {
-    if (task.exit_code != kExitOk) {  // what it was to write is not there
+    if (task.exit_code != kExitOk) {
+      // The workers are done, but the last checkpoint was not written.
       exit_code_ = task.exit_code;
       failed_task_ = index;
       reason_ = task.name() + " ended with code " +
                 std::to_string(task.exit_code) + " after the workers";
     } else {
+      // The last checkpoint is there now; the evaluator's grace begins.
       terminate_at_ns_ = now_ns + options_.finish_grace.count();
     }
   }
@@ -141,13 +153,15 @@ void Supervisor::HurryServers(int64_t now_ns) {
   if (exit_code_ == kExitOk) {
     return;  // the evaluator sees that the job is done
   }
+  // A ps that runs gets a moment: the chief's word to end is on its way to it.
+  // An evaluator alone waits for checkpoints that will never come.
   int64_t grace = 0;
   for (const LocalTask& task : tasks_) {
     if (!task.running || task.role == "evaluator") {
       continue;
     }
     if (task.role != "ps") {
-      return;
+      return;  // a chief or worker still has something to finish
     }
     grace = options_.permanent_grace.count();
   }
@@ -167,17 +181,21 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
       task.name() + " ended with code " + std::to_string(code);
   if (code == kExitOk) {
     // A ps that ended well was told to by the chief, which ends next.
-    if (options_.user_commands ? AllWorkersAreDone() : IsMain(task)) {
+    bool is_done = IsMain(task);
+    if (options_.user_commands) {
+      is_done = AllWorkersAreDone();
+    }
+    if (is_done) {
       End(kExitOk, "", options_.finish_grace, now_ns);
     }
     EndIfNobodyIsLeft(now_ns);
     return;
   }
-  if (IsReplaced(task)) {
+  if (IsReplaced(task)) {  // I6: not a failure, and not started again either
     EndIfNobodyIsLeft(now_ns);
     return;
   }
-  if (task.role == "ps") {
+  if (task.role == "ps") {  // I1: before the rule on restarts below
     if (options_.user_commands) {
       Fail(index, code, what, options_.permanent_grace, now_ns);
     } else {
@@ -186,7 +204,9 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
     }
     return;
   }
-  if (IsTransientExit(code) && task.restarts < options_.max_restarts) {
+  if (IsTransientExit(code) && task.restarts < options_.max_restarts) {  // I2
+    // The shift stays below 21 so that the product cannot overflow; delay_max
+    // is reached long before.
     const auto delay =
         options_.first_delay * (int64_t{1} << std::min(task.restarts, 20));
     ++task.restarts;
@@ -196,19 +216,24 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
   if (task.role == "evaluator") {
     return;  // training goes on without it
   }
-  // The others of a user's command wait for no peer that comes again.
-  const bool others_notice = IsTransientExit(code) && !options_.user_commands;
-  Fail(index, code,
-       IsTransientExit(code) ? what + " and was started again " +
-                                   std::to_string(task.restarts) + " times"
-                             : what,
-       others_notice ? options_.failure_grace : options_.permanent_grace,
-       now_ns);
+  std::string reason = what;
+  std::chrono::nanoseconds grace = options_.permanent_grace;
+  if (IsTransientExit(code)) {
+    reason +=
+        " and was started again " + std::to_string(task.restarts) + " times";
+    // Weir's own tasks notice a lost peer and end with a reason in their log.
+    // A user's programs would wait for a peer that does not come again.
+    if (!options_.user_commands) {
+      grace = options_.failure_grace;
+    }
+  }
+  Fail(index, code, std::move(reason), grace, now_ns);
 }
 
 void Supervisor::OnInterrupt(int64_t now_ns, int code) {
   if (interrupted_) {
     killing_ = true;
+    // As if SIGTERM had been sent so long ago that SIGKILL is due now.
     terminate_at_ns_ = now_ns - options_.kill_grace.count();
     return;
   }
@@ -223,8 +248,10 @@ Supervisor::Pressure Supervisor::PressureSince(
   if (!ending_ || now_ns < terminate_at_ns) {
     return Pressure::kNone;
   }
-  return now_ns < terminate_at_ns + kill_grace.count() ? Pressure::kTerminate
-                                                       : Pressure::kKill;
+  if (now_ns < terminate_at_ns + kill_grace.count()) {
+    return Pressure::kTerminate;
+  }
+  return Pressure::kKill;
 }
 
 Supervisor::Pressure Supervisor::PressureAt(int64_t now_ns) const {
@@ -238,8 +265,10 @@ int64_t Supervisor::TerminateAtNs(const LocalTask& task) const {
   if (exit_code_ == kExitOk && task.role == "chief") {
     return terminate_chief_at_ns_;
   }
+  // I4: at a good end the evaluator waits for the chief's last checkpoint. Its
+  // time is set when the chief has ended (OnLateExit).
   if (exit_code_ == kExitOk && Runs("chief")) {
-    return std::numeric_limits<int64_t>::max();  // I4
+    return std::numeric_limits<int64_t>::max();
   }
   return terminate_at_ns_;
 }
@@ -249,10 +278,11 @@ Supervisor::Pressure Supervisor::PressureOn(int index, int64_t now_ns) const {
     return PressureAt(now_ns);
   }
   const LocalTask& task = tasks_[index];
-  return PressureSince(
-      TerminateAtNs(task),
-      task.role == "chief" ? options_.chief_kill_grace : options_.kill_grace,
-      now_ns);
+  std::chrono::nanoseconds kill_grace = options_.kill_grace;
+  if (task.role == "chief") {  // SIGTERM makes it write a checkpoint
+    kill_grace = options_.chief_kill_grace;
+  }
+  return PressureSince(TerminateAtNs(task), kill_grace, now_ns);
 }
 
 bool Supervisor::finished() const {

@@ -4,23 +4,27 @@
 // report exits and time, and carry out what comes back.
 //
 // Terms
-//   main task   the chief, or worker 0 when no chief runs: its end is the
-//               job's. With user_commands the workers are: the job is over when
-//               all of them ended well.
-//   transient   ended by a signal or with a code >= 128: may be started again.
-//   replaced    ended with 5: another process has its place in the job.
-//   grace       time that the other tasks get to end by themselves.
+//   main task   the chief, or worker 0 when there is no task for the chief. The
+//               job ends with it. With user_commands there is no main task: the
+//               job is done when all workers have ended well.
+//   transient   a task that ended by a signal or with a code >= 128; it may be
+//               started again.
+//   replaced    a task that ended with code 5: another process has its place in
+//               the job.
+//   grace       the time that the other tasks get to end by themselves.
 //
 // Invariants
 //   I1. A ps is never started again: what it held is gone.
-//   I2. A task is started again at most max_restarts times, each time later.
+//   I2. A task is started again at most max_restarts times, after a delay that
+//       doubles up to delay_max.
 //   I3. Once the job is ending, nothing is started again.
-//   I4. With user_commands nobody loses a task that it may need: the ps are
-//       told to end after all others, the evaluator not before the chief is
-//       gone.
-//   I5. When the main task ends well the job is done, and the end a good one,
+//   I4. With user_commands no task loses another one that it may need: the ps
+//       are told to end after all others, and at a good end the evaluator is
+//       not told before the chief is gone.
+//   I5. When the main task ends well, the job is done and its exit code is 0,
 //       whatever the other tasks ended with before.
-//   I6. A replaced task ends nobody else.
+//   I6. A replaced task does not end the others.
+//
 // Threads: compatible.
 #ifndef DEPLOY_LAUNCHER_SUPERVISOR_H_
 #define DEPLOY_LAUNCHER_SUPERVISOR_H_
@@ -40,8 +44,8 @@ struct LocalTask {
   int index = 0;
   int restarts = 0;
   bool running = false;
-  int exit_code = -1;  // of the last run; -1: never ended
-  int64_t start_at_ns = 0;
+  int exit_code = -1;       // of the last run; -1 before its first end
+  int64_t start_at_ns = 0;  // the next start is due then; -1 for no start
 
   std::string name() const { return role + "/" + std::to_string(index); }
 };
@@ -50,24 +54,25 @@ class Supervisor {
  public:
   struct Options {
     int max_restarts = 20;  // per task
+    // Before the first start of a task again, and at most before a later one.
     std::chrono::nanoseconds first_delay = std::chrono::milliseconds(100);
     std::chrono::nanoseconds delay_max = std::chrono::seconds(2);
-    // After the main task ended well.
+    // Grace after a good end of the job.
     std::chrono::nanoseconds finish_grace = std::chrono::seconds(5);
-    // After a transient failure: the others notice a lost ps within 15 s.
+    // Grace after a transient failure. The others notice a lost ps within 15 s.
     std::chrono::nanoseconds failure_grace = std::chrono::seconds(20);
-    // After a permanent failure, and for a ps once chief and workers are gone:
-    // what still runs can only wait.
+    // Grace after a permanent failure, and for a ps once chief and workers are
+    // gone: what still runs can only wait.
     std::chrono::nanoseconds permanent_grace = std::chrono::seconds(2);
-    // After Ctrl-C: a checkpoint has to be written.
+    // Grace after Ctrl-C, in which a checkpoint has to be written.
     std::chrono::nanoseconds interrupt_grace = std::chrono::seconds(60);
     // Between SIGTERM and SIGKILL.
     std::chrono::nanoseconds kill_grace = std::chrono::seconds(5);
     // The workers are the user's programs, which know no chief that ends them;
     // a lost ps then ends the job with that ps's code.
     bool user_commands = false;
-    // With it: for the chief, once all workers ended well, to write its last
-    // checkpoint; and between SIGTERM and SIGKILL, to write one.
+    // With user_commands: the chief's grace after a good end, and its time
+    // between SIGTERM and SIGKILL. It may write a checkpoint in either.
     std::chrono::nanoseconds chief_grace = std::chrono::seconds(60);
     std::chrono::nanoseconds chief_kill_grace = std::chrono::seconds(20);
   };
@@ -78,16 +83,18 @@ class Supervisor {
   Supervisor(Options options, std::vector<LocalTask> tasks);
 
   const std::vector<LocalTask>& tasks() const { return tasks_; }
-  // Tasks to start now, by index into tasks(). Marks them as running.
+  // Returns the tasks to start now, by index into tasks(). Marks them as
+  // running.
   std::vector<int> TakeStarts(int64_t now_ns);
-  // Task `task` ended with `code` (128 + signal for a signal).
+  // Notes that tasks()[task] ended with `code`; 128 + signal for a signal.
   void OnExit(int task, int code, int64_t now_ns);
-  // The user pressed Ctrl-C; the second time kills. `code`: what the launcher
-  // then ends with.
+  // Notes that the user pressed Ctrl-C. The first time the job begins to end
+  // and the launcher will exit with `code`; the second time every task is to be
+  // killed at once.
   void OnInterrupt(int64_t now_ns, int code = kExitInterrupted);
-  // For every task; REQUIRES: no user_commands.
+  // Returns what to send to every running task. REQUIRES: no user_commands.
   Pressure PressureAt(int64_t now_ns) const;
-  // For tasks()[task].
+  // Returns what to send to tasks()[task].
   Pressure PressureOn(int task, int64_t now_ns) const;
 
   bool ending() const { return ending_; }
@@ -104,19 +111,22 @@ class Supervisor {
   bool IsMain(const LocalTask& task) const;
   bool Runs(const char* role) const;
   bool AllWorkersAreDone() const;
-  // The code is Weir's, not that of a user's program.
+  // Returns whether the task ended as replaced. The 5 of a user's program is
+  // that program's own code and means nothing here.
   bool IsReplaced(const LocalTask& task) const;
-  // The job goes on elsewhere once no chief and no worker is left here.
+  // Ends the job once no chief and no worker is left here and the main task was
+  // replaced: then the job goes on elsewhere.
   void EndIfNobodyIsLeft(int64_t now_ns);
-  // OnExit while the job is ending.
+  // Does OnExit's work while the job is ending.
   void OnLateExit(int task, int64_t now_ns);
   void Fail(int task, int code, std::string reason,
             std::chrono::nanoseconds grace, int64_t now_ns);
   void End(int code, std::string reason, std::chrono::nanoseconds grace,
            int64_t now_ns);
-  // Waits no longer than needed for tasks that end only when they are told to.
+  // Moves the time of SIGTERM forward if only tasks are left that end when they
+  // are told to, and not by themselves.
   void HurryServers(int64_t now_ns);
-  // With user_commands: the same, in the order of I4.
+  // Does the same with user_commands, in the order of I4.
   void HurryInOrder(int64_t now_ns);
   int64_t TerminateAtNs(const LocalTask& task) const;
   Pressure PressureSince(int64_t terminate_at_ns,
@@ -133,7 +143,8 @@ class Supervisor {
   int failed_task_ = -1;
   std::string reason_;
   int64_t terminate_at_ns_ = 0;
-  // With user_commands, of the ps and of the chief after a good end.
+  // With user_commands the ps have a time of their own, and after a good end
+  // so has the chief.
   int64_t terminate_ps_at_ns_ = std::numeric_limits<int64_t>::max();
   int64_t terminate_chief_at_ns_ = std::numeric_limits<int64_t>::max();
 };

@@ -45,8 +45,8 @@ volatile sig_atomic_t interrupts = 0;
 
 void CountInterrupt(int) { interrupts = interrupts + 1; }
 
-// The chief's view, polled by short calls; a chief that does not answer (not
-// yet up, restarting) leaves the last answer in place.
+// Asks the chief for its view by short calls. While it does not answer (it is
+// not yet up, or starts again) the last answer stays.
 class ChiefPoll {
  public:
   explicit ChiefPoll(const std::string& address)
@@ -64,7 +64,7 @@ class ChiefPoll {
     return last_;
   }
 
-  // False when the chief did not hear it.
+  // Returns false when the chief may not have heard it.
   bool RequestStop() {
     grpc::ClientContext context;
     Prepare(&context);
@@ -75,7 +75,8 @@ class ChiefPoll {
   }
 
  private:
-  // The chief is not up yet when the first call is made.
+  // The chief is not up yet when the first call is made. gRPC's own backoff of
+  // 1 s and more would delay the first line of progress.
   static grpc::ChannelArguments Arguments() {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
@@ -83,6 +84,7 @@ class ChiefPoll {
     return arguments;
   }
 
+  // A call may hold up the loop that watches the tasks, so it is short.
   void Prepare(grpc::ClientContext* context) {
     Reconnect(channel_.get());
     context->set_deadline(DeadlineAfter(std::chrono::milliseconds(500)));
@@ -99,13 +101,24 @@ std::string ModeName(const JobSpec& spec) {
       return "sync";
     case Update::kBoundedStaleness:
       return "bounded_staleness";
-    default:
+    default:  // async is also the mode of a job that names none
       return spec.update().async().lock_free() ? "async_lock_free" : "async";
   }
 }
 
-// Makes DIR and DIR/logs. A directory with another run in it is refused, and
-// without `resume`'s run in it, too.
+std::string StatusName(int exit_code) {
+  switch (exit_code) {
+    case kExitOk:
+      return "done";
+    case kExitInterrupted:
+      return "interrupted";
+    default:
+      return "failed";
+  }
+}
+
+// Makes `workdir` and its folder for logs. Refuses a directory that holds
+// another run, and with `resume` one that holds no run.
 absl::Status PrepareWorkdir(const std::string& workdir, bool resume) {
   Files* files = Files::Real();
   WEIR_ASSIGN_OR_RETURN(const bool known,
@@ -121,7 +134,8 @@ absl::Status PrepareWorkdir(const std::string& workdir, bool resume) {
   return files->MakeDirectories(workdir + "/logs");
 }
 
-// Signals the tasks that still run, as hard as the supervisor says.
+// Signals the tasks that still run, as hard as the supervisor says, but only
+// when that has changed since *pressed.
 void Press(const Supervisor& supervisor, const std::vector<pid_t>& pids,
            int64_t now_ns, Supervisor::Pressure* pressed) {
   const Supervisor::Pressure pressure = supervisor.PressureAt(now_ns);
@@ -129,16 +143,20 @@ void Press(const Supervisor& supervisor, const std::vector<pid_t>& pids,
     return;
   }
   *pressed = pressure;
+  int signal_number = SIGTERM;
+  if (pressure == Supervisor::Pressure::kKill) {
+    signal_number = SIGKILL;
+  }
   for (size_t i = 0; i < pids.size(); ++i) {
     if (supervisor.tasks()[i].running) {
-      kill(pids[i],
-           pressure == Supervisor::Pressure::kKill ? SIGKILL : SIGTERM);
+      kill(pids[i], signal_number);
     }
   }
 }
 
-// The command for a task's next start. Tests name a failpoint for one task,
-// WEIR_FAILPOINT_WORKER_1=name:nth; only its first process gets it.
+// Returns the command for a task's next start. Tests name a failpoint for one
+// task by WEIR_FAILPOINT_WORKER_1=name:nth. Only the task's first process gets
+// it; with it in the next one, too, no task would ever get past the failpoint.
 ChildCommand CommandFor(const LocalCluster& plan, int task,
                         const LocalTask& started) {
   ChildCommand command = plan.commands[task];
@@ -184,6 +202,8 @@ absl::Status RunTasks(const LocalCluster& plan, Supervisor* supervisor,
         }
       }
     }
+    // One round for each signal: two that come between two polls are a demand
+    // to stop and a demand to kill.
     while (handled_interrupts < interrupts) {
       if (++handled_interrupts == 1) {
         progress->Note("stopping after a checkpoint; Ctrl-C again kills");
@@ -191,6 +211,7 @@ absl::Status RunTasks(const LocalCluster& plan, Supervisor* supervisor,
       }
       supervisor->OnInterrupt(now_ns);
     }
+    // Until the chief hears it: it may be starting when Ctrl-C comes.
     if (stop_is_due) {
       stop_is_due = !chief.RequestStop();
     }
@@ -205,7 +226,7 @@ absl::Status RunTasks(const LocalCluster& plan, Supervisor* supervisor,
   return absl::OkStatus();
 }
 
-// The last lines of a log, for the one who reads only the terminal.
+// Returns the last lines of a log, for a user who reads only the terminal.
 std::string LogTail(const std::string& path) {
   const auto text = Files::Real()->ReadAll(path);
   if (!text.ok()) {
@@ -213,15 +234,22 @@ std::string LogTail(const std::string& path) {
   }
   size_t begin = text->size();
   for (int lines = 0; begin > 0 && lines < 6; --begin) {
-    lines += (*text)[begin - 1] == '\n' ? 1 : 0;
+    if ((*text)[begin - 1] == '\n') {
+      ++lines;
+    }
   }
-  return text->substr(begin == 0 ? 0 : begin + 1);
+  if (begin > 0) {
+    ++begin;  // past the line break that ended the search
+  }
+  return text->substr(begin);
 }
 
 void ExplainFailure(const LocalCluster& plan, const Supervisor& supervisor) {
   std::fprintf(stderr, "weir: %s\n", supervisor.reason().c_str());
   for (size_t i = 0; i < plan.tasks.size(); ++i) {
     const LocalTask& task = supervisor.tasks()[i];
+    // The log of a task that was killed (137) or lost a peer (138) does not
+    // hold the reason. That of an abort (134) does.
     if (task.exit_code > 0 && task.exit_code < 137 &&
         supervisor.exit_code() == task.exit_code) {
       std::fprintf(stderr, "--- %s\n%s", plan.commands[i].log_path.c_str(),
@@ -234,9 +262,7 @@ void ExplainFailure(const LocalCluster& plan, const Supervisor& supervisor) {
 absl::Status WriteSummary(const JobSpec& spec, const std::string& workdir,
                           const Supervisor& supervisor, double wall_seconds) {
   RunSummary summary;
-  summary.status = supervisor.exit_code() == kExitOk            ? "done"
-                   : supervisor.exit_code() == kExitInterrupted ? "interrupted"
-                                                                : "failed";
+  summary.status = StatusName(supervisor.exit_code());
   summary.wall_seconds = wall_seconds;
   summary.mode = ModeName(spec);
   summary.tasks = supervisor.tasks();
@@ -250,6 +276,8 @@ absl::Status WriteSummary(const JobSpec& spec, const std::string& workdir,
     if (sha.ok()) {
       summary.model_sha256 = *sha;
     } else {
+      // The run is over; a checkpoint that cannot be read must not hide what
+      // else there is to say about it.
       std::fprintf(stderr, "weir: %s\n",
                    std::string(sha.status().message()).c_str());
     }
@@ -259,6 +287,40 @@ absl::Status WriteSummary(const JobSpec& spec, const std::string& workdir,
   std::printf("%s", SummaryTable(summary).c_str());
   std::printf("  %-14s %s\n", "written to", workdir.c_str());
   return absl::OkStatus();
+}
+
+// Chooses the tasks of the job in `workdir`, an absolute path.
+LocalClusterOptions ClusterFor(const TrainOptions& options, const JobSpec& spec,
+                               const std::string& workdir) {
+  LocalClusterOptions cluster;
+  cluster.bin_dir = options.bin_dir;
+  cluster.job_path = JoinPath(workdir, kJobName);
+  cluster.workdir = workdir;
+  std::error_code ignored;
+  cluster.data_dir =
+      std::filesystem::absolute(options.data_dir, ignored).string();
+  std::map<std::string, int> before;
+  if (options.resume) {
+    before = TaskCounts(Files::Real(), workdir);
+  }
+  const auto count = [&before](int asked, const char* role) {
+    if (asked > 0) {
+      return asked;
+    }
+    return std::max(before[role], 1);
+  };
+  cluster.ps_count = count(options.ps_count, "ps");
+  cluster.worker_count = count(options.worker_count, "worker");
+  cluster.chief = options.chief || before["chief"] > 0;
+  cluster.evaluator = options.evaluator && spec.has_evaluation();
+  cluster.resume = options.resume;
+  cluster.allow_older = options.allow_older;
+  cluster.init_from = options.init_from;
+  cluster.transport = options.transport;
+  cluster.channels_per_peer = options.channels_per_peer;
+  cluster.device = options.device;
+  cluster.device_plugin = options.device_plugin;
+  return cluster;
 }
 
 void CatchInterrupts() {
@@ -271,6 +333,7 @@ void CatchInterrupts() {
 }  // namespace
 
 absl::StatusOr<int> RunTraining(const TrainOptions& options) {
+  // A job file that is wrong is found before anything is made.
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
                         LoadJobSpec(options.job_path, options.sets));
   std::string workdir = options.workdir;
@@ -289,35 +352,13 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
     return kExitOk;
   }
 
-  LocalClusterOptions cluster;
-  cluster.bin_dir = options.bin_dir;
-  cluster.job_path = JoinPath(workdir, kJobName);
-  cluster.workdir = workdir;
-  cluster.data_dir =
-      std::filesystem::absolute(options.data_dir, ignored).string();
-  std::map<std::string, int> before;
-  if (options.resume) {
-    before = TaskCounts(Files::Real(), workdir);
-  }
-  const auto count = [&before](int asked, const char* role) {
-    return asked > 0 ? asked : std::max(before[role], 1);
-  };
-  cluster.ps_count = count(options.ps_count, "ps");
-  cluster.worker_count = count(options.worker_count, "worker");
-  cluster.chief = options.chief || before["chief"] > 0;
-  cluster.evaluator = options.evaluator && spec.has_evaluation();
-  cluster.resume = options.resume;
-  cluster.allow_older = options.allow_older;
-  cluster.init_from = options.init_from;
-  cluster.transport = options.transport;
-  cluster.channels_per_peer = options.channels_per_peer;
-  cluster.device = options.device;
-  cluster.device_plugin = options.device_plugin;
+  const LocalClusterOptions cluster = ClusterFor(options, spec, workdir);
   // Every task reads one file, with the overrides in it.
   WEIR_RETURN_IF_ERROR(Files::Real()->WriteAtomically(
       cluster.job_path, CanonicalJobSpecText(spec)));
   WEIR_ASSIGN_OR_RETURN(const LocalCluster plan, PlanLocalCluster(cluster));
 
+  // From here on Ctrl-C ends the tasks in order.
   CatchInterrupts();
   Supervisor::Options rules;
   rules.max_restarts = options.max_restarts;

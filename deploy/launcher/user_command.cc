@@ -28,6 +28,8 @@ absl::StatusOr<std::vector<std::string>> SplitWords(const std::string& text) {
   char quote = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
+    // As in a shell: '...' has no escapes, and in "..." a \ is an escape before
+    // a quote or another \ alone, so that "\n" keeps both its characters.
     const bool escapes =
         c == '\\' && quote != '\'' && i + 1 < text.size() &&
         (quote == 0 || text[i + 1] == '"' || text[i + 1] == '\\');
@@ -66,29 +68,36 @@ absl::StatusOr<std::string> FindProgram(const std::string& name,
     if (IsProgram(name)) {
       return name;
     }
+    if (!std::filesystem::exists(name, ignored)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no '", name, "' to run"));
+    }
     return absl::InvalidArgumentError(
-        std::filesystem::exists(name, ignored)
-            ? absl::StrCat("'", name,
-                           "' is not executable; chmod +x it, or "
-                           "name the program that runs it")
-            : absl::StrCat("there is no '", name, "' to run"));
+        absl::StrCat("'", name,
+                     "' is not executable; chmod +x it, or "
+                     "name the program that runs it"));
   }
   for (const absl::string_view folder : absl::StrSplit(path, ':')) {
+    // POSIX: an empty folder in PATH is the current one.
     const std::string file =
         absl::StrCat(folder.empty() ? "." : folder, "/", name);
     if (!name.empty() && IsProgram(file)) {
       return file;
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "command '", name, "' is not found in PATH",
-      !name.empty() && std::filesystem::exists(name, ignored)
-          ? absl::StrCat("; to run the file of this folder write python ", name,
-                         " or ./", name)
-          : ""));
+  std::string message =
+      absl::StrCat("command '", name, "' is not found in PATH");
+  // Most often a script that was named without the program that runs it.
+  if (!name.empty() && std::filesystem::exists(name, ignored)) {
+    absl::StrAppend(&message, "; to run the file of this folder write python ",
+                    name, " or ./", name);
+  }
+  return absl::InvalidArgumentError(message);
 }
 
 std::string RunName(const std::vector<std::string>& argv) {
+  // The program of most runs is python, which says nothing about the run. The
+  // first script is taken: later words are its own arguments.
   for (size_t i = 1; i < argv.size(); ++i) {
     const std::filesystem::path word = argv[i];
     if (word.extension() == ".py") {

@@ -23,10 +23,13 @@ absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
     std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
     return absl::StrCat("runs/", name, "-", stamp);
   }
+  // The larger pair wins: first a run with a checkpoint, then the later time,
+  // since the stamps above sort as they follow in time. A run that ended before
+  // its first checkpoint must not hide an older one that has hours of work.
   std::pair<bool, std::string> newest;  // whether it has a checkpoint
   const auto runs = Files::Real()->List("runs");
-  for (const std::string& run :
-       runs.ok() ? *runs : std::vector<std::string>{}) {
+  // No folder runs/ is the same as an empty one.
+  for (const std::string& run : runs.value_or(std::vector<std::string>())) {
     if (run.rfind(name + "-", 0) == 0) {
       const auto checkpoints = ListCheckpoints(
           Files::Real(), absl::StrCat("runs/", run, "/checkpoints"));
@@ -44,6 +47,8 @@ absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
 }
 
 absl::Status CheckHoldsNoRun(const std::string& workdir) {
+  // Both are the chief's. A directory with logs and a job file alone holds
+  // nothing that a new run would destroy, so it may be used again.
   for (const char* name : {"checkpoints", "train.jsonl"}) {
     WEIR_ASSIGN_OR_RETURN(const bool exists,
                           Files::Real()->Exists(JoinPath(workdir, name)));

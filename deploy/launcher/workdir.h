@@ -1,4 +1,4 @@
-// The directory of a run.
+// The working directory of a run: how it is called, and whether it is free.
 #ifndef DEPLOY_LAUNCHER_WORKDIR_H_
 #define DEPLOY_LAUNCHER_WORKDIR_H_
 
@@ -9,13 +9,15 @@
 
 namespace weir {
 
-// runs/<name>-<time> for a new run; to resume, the newest runs/<name>-* that
-// has a checkpoint, or the newest at all, which is printed.
-// Errors: INVALID_ARGUMENT when there is none to resume.
+// Returns runs/<name>-<time> for a new run. To resume it returns, and prints,
+// the newest runs/<name>-* that has a checkpoint; if no run has one, the newest
+// of all. Paths are relative to the current directory.
+// Errors: INVALID_ARGUMENT when there is no run to resume.
 absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
                                            bool resume);
 
-// Errors: INVALID_ARGUMENT when `workdir` holds an earlier run.
+// Returns OK when a new run may write to `workdir`, which need not exist.
+// Errors: INVALID_ARGUMENT when it holds an earlier run.
 absl::Status CheckHoldsNoRun(const std::string& workdir);
 
 }  // namespace weir
