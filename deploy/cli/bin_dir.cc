@@ -11,6 +11,8 @@ std::string BinDir() {
   if (named != nullptr) {
     return named;
   }
+  // The link is resolved, so that a program that was called by a short name in
+  // bin/ also finds the tree: ROOT/deploy/cli/weir_cli.
   std::error_code ignored;
   return std::filesystem::read_symlink("/proc/self/exe", ignored)
       .parent_path()

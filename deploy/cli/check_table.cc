@@ -10,14 +10,20 @@
 namespace weir {
 namespace {
 
-// How far a result is from its bound; exact ones last, failures first.
+// Returns the error as a share of its bound, to compare results whose bounds
+// differ.
 double Nearness(const CheckResult& result) {
   if (std::isnan(result.error)) {
+    return HUGE_VAL;  // a comparison with NaN would hide it behind any error
+  }
+  if (result.bound > 0.0) {
+    return result.error / result.bound;
+  }
+  // Exact bits are asked for, so any error at all is beyond the bound.
+  if (result.error > 0.0) {
     return HUGE_VAL;
   }
-  return result.bound > 0.0   ? result.error / result.bound
-         : result.error > 0.0 ? HUGE_VAL
-                              : -1.0;
+  return -1.0;  // behind results that have a bound to be near to
 }
 
 }  // namespace
@@ -41,10 +47,13 @@ std::string CheckTableLine(const std::vector<CheckResult>& results,
       failed = &result;
     }
   }
+  std::string bound = "exact";
+  if (nearest->bound > 0.0) {
+    bound = absl::StrFormat("%.0e", nearest->bound);
+  }
   std::string line = absl::StrFormat(
       "%-38s %-9s %6d %13s %8s  %s", nearest->operation, precision,
-      shapes.size(), absl::StrFormat("%.1e", nearest->error),
-      nearest->bound > 0.0 ? absl::StrFormat("%.0e", nearest->bound) : "exact",
+      shapes.size(), absl::StrFormat("%.1e", nearest->error), bound,
       failed == nullptr ? "ok" : "FAILED");
   if (failed != nullptr) {
     absl::StrAppend(&line, " at ", failed->shape, ", ", failed->detail,

@@ -17,19 +17,22 @@
 namespace weir {
 namespace {
 
-// Of all files, those of tables included.
+// Sums over all files of a checkpoint.
 struct Totals {
   int files = 0;
-  uint64_t bytes = 0;
-  uint64_t table_bytes = 0;
-  uint64_t rows = 0;  // that the files hold
-  std::string base;   // "": they hold all
+  uint64_t bytes = 0;        // of all files, those of tables included
+  uint64_t table_bytes = 0;  // of the files of tables
+  uint64_t rows = 0;         // in these files, without those of the base
+  std::string base;          // "" when these files hold all rows
 };
 
 Totals TotalsOf(const Manifest& manifest) {
   Totals totals;
   for (const ShardFile& file : manifest.file()) {
-    totals.files += file.has_tables() ? 2 : 1;
+    ++totals.files;
+    if (file.has_tables()) {
+      ++totals.files;  // rows are in a file of their own
+    }
     totals.bytes += file.bytes() + file.tables().bytes();
     totals.table_bytes += file.tables().bytes();
     totals.rows += file.tables().rows();
@@ -41,17 +44,23 @@ Totals TotalsOf(const Manifest& manifest) {
 }
 
 std::string Extends(const std::string& base) {
-  return base.empty() ? "" : absl::StrCat(", touched since ", base);
+  if (base.empty()) {
+    return "";
+  }
+  return absl::StrCat(", touched since ", base);
 }
 
 // `dir` is a run's directory, or its checkpoints folder.
 absl::StatusOr<int> List(const std::string& dir) {
   Files* files = Files::Real();
-  const std::string inner = JoinPath(dir, "checkpoints");
-  WEIR_ASSIGN_OR_RETURN(const bool is_run, files->Exists(inner));
+  std::string folder = JoinPath(dir, "checkpoints");
+  WEIR_ASSIGN_OR_RETURN(const bool is_run, files->Exists(folder));
+  if (!is_run) {
+    folder = dir;
+  }
   std::vector<CheckpointInfo> aside;
   WEIR_ASSIGN_OR_RETURN(const auto checkpoints,
-                        ListCheckpoints(files, is_run ? inner : dir, &aside));
+                        ListCheckpoints(files, folder, &aside));
   if (checkpoints.empty() && aside.empty()) {
     return absl::NotFoundError(absl::StrCat(dir, " holds no checkpoint"));
   }
@@ -73,6 +82,8 @@ absl::StatusOr<int> List(const std::string& dir) {
                               .c_str());
     }
   }
+  // A start set these aside: no run goes on from them, and a user who counts
+  // checkpoints must see why one is missing.
   for (const CheckpointInfo& damaged : aside) {
     std::printf("%s\n", absl::StrFormat("%-14s step %-10d damaged, set aside; "
                                         "%s/%s says why",
@@ -112,6 +123,8 @@ absl::StatusOr<int> Inspect(const std::string& named) {
                               .c_str());
     }
   }
+  // What was applied. A program of the SDK has a count for each slot; a spec
+  // job has ranges of its one list of contributions.
   if (manifest.pushes_size() > 0) {
     std::printf("pushes by worker: %s\n",
                 absl::StrJoin(manifest.pushes(), ", ").c_str());
@@ -147,28 +160,37 @@ absl::StatusOr<int> Verify(const std::string& named) {
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(Files::Real(), dir));
   WEIR_RETURN_IF_ERROR(reader->Verify());
+  // This also reads the files of the base: without them an increment is not
+  // whole.
   WEIR_RETURN_IF_ERROR(VerifyTables(Files::Real(), dir, reader->manifest()));
   const Totals totals = TotalsOf(reader->manifest());
-  std::printf(
-      "%s is whole: %d files, %s bytes%s\n", dir.c_str(), totals.files,
-      absl::StrCat(totals.bytes).c_str(),
-      totals.base.empty()
-          ? ""
-          : absl::StrCat(", and so are those of ", totals.base).c_str());
+  std::string base;
+  if (!totals.base.empty()) {
+    base = absl::StrCat(", and so are those of ", totals.base);
+  }
+  std::printf("%s is whole: %d files, %s bytes%s\n", dir.c_str(), totals.files,
+              absl::StrCat(totals.bytes).c_str(), base.c_str());
   return 0;
 }
 
-// To `numpy`, a directory, if it is given, else to file `out`.
+// Writes the model to the directory `numpy` if it is given, else to the file
+// `out`.
 absl::StatusOr<int> Export(const std::string& named, const std::string& out,
                            const std::string& numpy) {
   WEIR_ASSIGN_OR_RETURN(const std::string dir,
                         ResolveCheckpoint(Files::Real(), named));
-  WEIR_RETURN_IF_ERROR(numpy.empty() ? ExportModel(Files::Real(), dir, out)
-                                     : ExportNumpy(Files::Real(), dir, numpy));
+  std::string target = out;
+  if (numpy.empty()) {
+    WEIR_RETURN_IF_ERROR(ExportModel(Files::Real(), dir, out));
+  } else {
+    target = numpy;
+    WEIR_RETURN_IF_ERROR(ExportNumpy(Files::Real(), dir, numpy));
+  }
+  // The sum is over values and not over a file, so it is the same for both
+  // formats, and equal to that of a run's summary.
   WEIR_ASSIGN_OR_RETURN(const std::string sha,
                         ExportedSha256(Files::Real(), dir));
-  std::printf("%s written; model sha256 %s\n",
-              (numpy.empty() ? out : numpy).c_str(), sha.c_str());
+  std::printf("%s written; model sha256 %s\n", target.c_str(), sha.c_str());
   return 0;
 }
 

@@ -1,8 +1,9 @@
 // Subcommands of the `weir` command line.
 //
-// Each file pair of this folder adds one subcommand to the CLI11 app; the
-// chosen one stores what main is to run. A new subcommand is one file pair, one
-// BUILD line and one line in main.cc.
+// Each of these functions adds one subcommand to the CLI11 app. When the user
+// chose that subcommand, parsing stores in `command` what main is to run. A new
+// subcommand is one .cc file, one target of BUILD, one line here and one line
+// in main.cc.
 #ifndef DEPLOY_CLI_COMMAND_H_
 #define DEPLOY_CLI_COMMAND_H_
 
@@ -24,7 +25,8 @@ void AddConfigCommand(CLI::App* app, Command* command);
 void AddEvaluateCommand(CLI::App* app, Command* command);
 void AddGpuCheckCommand(CLI::App* app, Command* command);
 void AddPredictCommand(CLI::App* app, Command* command);
-// `words`: what stands after --, which is no option of ours.
+// `words` stand after -- in the command line: they are the user's command, and
+// none of them is an option of ours.
 void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                    Command* command);
 void AddTablesCommand(CLI::App* app, Command* command);

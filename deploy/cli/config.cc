@@ -1,5 +1,5 @@
-// weir config check: what TF_CONFIG, the environment, flags and a job file
-// mean.
+// weir config check: prints what TF_CONFIG, the environment, flags and a job
+// file mean together.
 #include <cstdio>
 #include <memory>
 
@@ -58,8 +58,8 @@ void AddConfigCommand(CLI::App* app, Command* command) {
       if (status.ok()) {
         return 0;
       }
-      // Whatever is wrong is for whoever typed it to mend: exit code 2, for a
-      // job file that is not there, too.
+      // Whatever is wrong, the user who typed it has to mend it. So the exit
+      // code is 2 for every error, also for a job file that is not there.
       return absl::InvalidArgumentError(status.message());
     };
   });

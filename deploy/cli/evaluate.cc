@@ -1,9 +1,9 @@
-// weir evaluate and weir predict: one checkpoint, by the evaluator's code.
+// weir evaluate and weir predict: run one checkpoint by the evaluator's code.
 //
-//   weir evaluate JOB --checkpoint DIR            prints one JSON line
-//   weir predict JOB --checkpoint DIR --out FILE  one JSON line per sample:
-//       {"index", "label", "outputs", and for classes "prediction",
-//        "probabilities"}
+//   weir evaluate JOB --checkpoint DIR            prints one line of JSON
+//   weir predict JOB --checkpoint DIR --out FILE  writes one line of JSON for
+//       each sample: {"index", "label", "outputs"}, and for a model of classes
+//       also "prediction" and "probabilities"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -49,7 +49,8 @@ CLI::App* AddCommon(CLI::App* app, const char* name, const char* about,
   return command;
 }
 
-// Numerically stable: shifted by the largest logit.
+// Shifts by the largest logit, so that exp cannot overflow; the quotients are
+// the same.
 std::vector<double> Softmax(std::span<const float> logits) {
   const float top = *std::max_element(logits.begin(), logits.end());
   std::vector<double> result;
@@ -78,7 +79,8 @@ std::string PredictionLine(Loss::KindCase loss, int64_t index,
     line["probabilities"] = Softmax(outputs);
   } else if (loss == Loss::kSigmoidCrossEntropy) {
     line["label"] = static_cast<int64_t>(label[0]);
-    line["prediction"] = outputs[0] > 0 ? 1 : 0;
+    // The output is a logit: above 0 the probability is above one half.
+    line["prediction"] = static_cast<int>(outputs[0] > 0);
     line["probabilities"] = {1 / (1 + std::exp(-double{outputs[0]}))};
   }
   return line.dump() + "\n";

@@ -1,11 +1,12 @@
-// weir gpu-check: every operation of a compute device against the reference.
+// weir gpu-check: checks every operation of a compute device against the
+// reference.
 //
 //   weir gpu-check [--device cuda:0] [--precision all|fp32|tf32|bf16]
 //                  [--cudnn on|off] [--seed N] [--small]
 //
-// Deterministic algorithms alone: bits are compared, too. With --cudnn off the
-// convolutions that are checked are Weir's own, which machines without cuDNN
-// use, and bf16 everywhere.
+// Only deterministic algorithms are used, since bits are compared, too. With
+// --cudnn off it checks Weir's own convolutions, which machines without cuDNN
+// use, and which bf16 uses everywhere.
 //
 // Exits with 0, 1 when an operation is wrong, 3 when there is no such device.
 #include <cstdio>
@@ -44,11 +45,14 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Options& check,
   options.device = check.device;
   options.precision = precision;
   options.deterministic = true;
-  options.cudnn_library = check.cudnn == "off" ? "none" : "";
+  if (check.cudnn == "off") {
+    options.cudnn_library = "none";
+  }
   return CreateBackend(options);
 }
 
-// Prints a line per check as it ends: a device that dies leaves what was found.
+// Prints a line for each check as it ends, so that a device that dies leaves
+// behind what was found.
 void CheckAll(Backend* backend, const NamedPrecision& precision,
               const Options& options, int* passed, int* failed) {
   for (const OperationCheck& check : OperationChecks()) {
@@ -57,7 +61,11 @@ void CheckAll(Backend* backend, const NamedPrecision& precision,
                  {.precision = precision.precision,
                   .seed = options.seed,
                   .large = !options.small});
-    ++*(AllOk(results) ? passed : failed);
+    if (AllOk(results)) {
+      ++*passed;
+    } else {
+      ++*failed;
+    }
     std::fputs(CheckTableLine(results, precision.name, options.seed).c_str(),
                stdout);
     std::fflush(stdout);
@@ -94,7 +102,10 @@ absl::StatusOr<int> GpuCheck(const Options& options) {
     CheckAll(backend->get(), precision, options, &passed, &failed);
   }
   std::printf("%d passed, %d failed\n", passed, failed);
-  return failed == 0 ? kExitOk : 1;
+  if (failed > 0) {
+    return kExitBug;
+  }
+  return kExitOk;
 }
 
 }  // namespace

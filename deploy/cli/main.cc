@@ -13,8 +13,9 @@
 
 namespace {
 
-// The first word that is no command where one is due, or ""; `parent` is what
-// comes before it. CLI11 would say that a subcommand is required.
+// Returns the first word that is not a command where a command is due, or "",
+// and in `parent` the words before it. CLI11 would only say that a subcommand
+// is required, without the word.
 std::string UnknownCommand(CLI::App* app, const std::vector<std::string>& words,
                            std::string* parent) {
   *parent = app->get_name();
@@ -36,7 +37,7 @@ std::string UnknownCommand(CLI::App* app, const std::vector<std::string>& words,
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Commands print results; of what the libraries log, only what is wrong.
+  // Commands print results, so the libraries log only what is wrong.
   weir::InitLogging("weir");
   if (std::getenv("WEIR_LOG_LEVEL") == nullptr) {  // NOLINT: no thread yet
     weir::SetLogLevel(weir::LogLevel::kWarn);
@@ -49,7 +50,8 @@ int main(int argc, char** argv) {
   weir::AddEvaluateCommand(&app, &command);
   weir::AddGpuCheckCommand(&app, &command);
   weir::AddPredictCommand(&app, &command);
-  // CLI11 would give brackets in a user's words a meaning.
+  // CLI11 gets only the words before --. It would give brackets in the user's
+  // own words a meaning.
   int words_at = argc;
   if (argc > 1 && std::strcmp(argv[1], "run") == 0) {
     words_at = static_cast<int>(

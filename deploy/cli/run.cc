@@ -37,6 +37,8 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                   "between workers and ps: auto takes shared memory; default "
                   "auto")
       ->check(CLI::IsMember({"auto", "grpc", "shm"}));
+  // These go to the chief as they were written. The launcher does not know the
+  // chief's defaults, so it passes on only what the user gave.
   for (const auto& named :
        {std::pair("--checkpoint_every_steps",
                   "the chief's: steps of sync, else pushes of all workers, "
@@ -58,6 +60,8 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                 "the chief goes on from the newest checkpoint");
   run->add_flag("--allow_older", options->allow_older,
                 "with --resume: if it is damaged, from the one before");
+  // Takes words that are not behind --, which most often are a command whose --
+  // was forgotten: the message below says so.
   auto misplaced = std::make_shared<std::vector<std::string>>();
   run->add_option("command", *misplaced, "after --: program and arguments");
   run->footer(

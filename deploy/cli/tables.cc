@@ -1,4 +1,4 @@
-// weir tables report|shrink: the tables of a running job, asked of its ps.
+// weir tables report|shrink: asks the ps of a running job about its tables.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -16,19 +16,20 @@
 namespace weir {
 namespace {
 
-// Hot ids and dropping rows visit every row.
+// To find hot ids and to drop rows, a ps visits every row that it holds, so the
+// deadline is far longer than that of other calls.
 constexpr std::chrono::minutes kTimeout{5};
 constexpr int kHotIdsMax = 1000;
 
 struct Options {
   ClusterSources sources = ClusterSources::FromEnv();
-  std::string table;  // "": all
+  std::string table;  // "" for all tables
   int hot_ids = 10;
   uint32_t age = 0;
   int64_t rows = -1;
 };
 
-// Every ps of a job, asked once.
+// The ps of a job and what each of them answered.
 struct Asked {
   std::unique_ptr<Transport> transport;
   std::vector<std::unique_ptr<ShardLink>> links;
@@ -37,7 +38,7 @@ struct Asked {
 
 absl::StatusOr<Asked> Ask(const Options& options, int hot_ids) {
   ClusterSources sources = options.sources;
-  sources.task_required = false;
+  sources.task_required = false;  // this program is no task of the job
   WEIR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ResolveCluster(sources));
   if (cluster.ps_addresses().empty()) {
     return absl::InvalidArgumentError(
@@ -59,6 +60,8 @@ absl::StatusOr<Asked> Ask(const Options& options, int hot_ids) {
       return absl::NotFoundError(absl::StrCat(
           "job '", status.hello().job(), "' on ps ", address, " has no table"));
     }
+    // Figures of two jobs must not be added up. The history is unique to a job,
+    // which a job's name need not be.
     if (status.hello().history() != asked.status[0].hello().history()) {
       return absl::FailedPreconditionError(
           absl::StrCat("ps ", address, " serves another job than ",
@@ -71,7 +74,7 @@ absl::StatusOr<Asked> Ask(const Options& options, int hot_ids) {
 void PrintLine(const std::string& who, const TableStatus& of) {
   std::printf("%s\n",
               absl::StrFormat("  %-24s %12d rows %14d bytes (%d of values and "
-                              "slots)  made %d, dropped %d, looked up %d, "
+                              "state)  made %d, dropped %d, looked up %d, "
                               "updated %d",
                               who, of.rows(), of.bytes(), of.payload_bytes(),
                               of.rows_created(), of.rows_dropped(),
@@ -115,8 +118,13 @@ void PrintTable(const Asked& asked, int t, int hot_ids) {
     }
   }
   PrintLine("all", all);
+  // An id lives on one ps, so the ps's lists only have to be merged: by falling
+  // updates, and equal ones by id, so that every report has the same order.
   std::sort(hot.begin(), hot.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second < b.second;
+    if (a.first != b.first) {
+      return a.first > b.first;
+    }
+    return a.second < b.second;
   });
   hot.resize(std::min(hot.size(), static_cast<size_t>(hot_ids)));
   PrintHot(hot);
@@ -143,6 +151,8 @@ absl::StatusOr<int> Shrink(const Options& options) {
   WEIR_ASSIGN_OR_RETURN(const Asked asked, Ask(options, 0));
   for (size_t s = 0; s < asked.links.size(); ++s) {
     const HelloReply& hello = asked.status[s].hello();
+    // The identity that the ps itself gave: if another job has taken its place
+    // since, the ps refuses.
     ShrinkRequest request;
     request.mutable_sender()->set_job(hello.job());
     request.mutable_sender()->set_history(hello.history());
@@ -150,7 +160,7 @@ absl::StatusOr<int> Shrink(const Options& options) {
         hello.layout_fingerprint());
     request.set_table(options.table);
     request.set_age_max(options.age);
-    if (options.rows >= 0) {
+    if (options.rows >= 0) {  // -1 leaves it unset: no bound of rows
       request.set_rows_max(static_cast<uint64_t>(options.rows));
     }
     WEIR_ASSIGN_OR_RETURN(const ShrinkReply reply,

@@ -58,7 +58,8 @@ void AddTrainCommand(CLI::App* app, Command* command) {
   train->callback([options, command] {
     options->bin_dir = BinDir();
     *command = [options]() -> absl::StatusOr<int> {
-      // Before anything is made.
+      // A wrong device is found before a working directory is made or a
+      // process started.
       BackendOptions backend;
       backend.device = options->device;
       WEIR_RETURN_IF_ERROR(backend.Validate());
