@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import nn
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 BIN = os.environ.get("WEIR_BIN_DIR", os.path.join(ROOT, "bin"))
 WORKERS = 2
 BATCH = 512  # of the jobs: one contribution

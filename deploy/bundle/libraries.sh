@@ -1,5 +1,5 @@
-# What Weir may take from the machine that it runs on, and how the rest is
-# carried along; to be sourced.
+# Says what Weir may take from the machine that it runs on, and carries the rest
+# along. To be sourced by a script that has a function die.
 # shellcheck shell=bash
 
 glibc_max=2.36 # Debian 12

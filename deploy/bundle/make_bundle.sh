@@ -32,7 +32,7 @@ mkdir -p "$out_dir"
 work=$(mktemp -d "$out_dir/.bundle.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 bundle=$work/$name
-mkdir -p "$bundle"/{bin,lib,examples,bench,LICENSES}
+mkdir -p "$bundle"/{bin,lib,examples,LICENSES}
 
 for label in "$@"; do
   path=${label#//}
@@ -56,9 +56,12 @@ done
 add_header_licenses "$bundle/LICENSES"
 
 install -m 755 "$here/weir.sh" "$bundle/weir"
-install -m 644 "$here/README.md" "$root/VERSION" "$bundle/"
+install -m 644 "$here/README.md" "$root/LICENSE" "$root/VERSION" "$bundle/"
 install -m 644 "$root"/examples/*.textproto "$bundle/examples/"
-install -m 644 "$root"/bench/*.py "$bundle/bench/" # what --peers starts
+# PyTorch's side, which the benches start by the paths that the source has.
+for path in "$root"/bench/*/torch_*.py; do
+  install -D -m 644 "$path" "$bundle/${path#"$root/"}"
+done
 chmod -R u=rwX,go=rX "$bundle"
 
 "$here/verify_bundle.sh" "$bundle"

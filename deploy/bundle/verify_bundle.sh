@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Says whether an unpacked bundle needs nothing but glibc, and CUDA for a GPU.
+# Says whether an unpacked bundle needs nothing but glibc, and CUDA for a GPU,
+# and carries its licence.
 #
 #   verify_bundle.sh DIR
 #
 # Reads every program's and library's headers and runs none of them. Prints one
-# line per fault and ends with 1 if there is one.
+# line for each fault and ends with 1 if there is one.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -35,6 +36,7 @@ check() {
 shopt -s nullglob
 programs=("$bundle"/bin/weir_*)
 [ "${#programs[@]}" -gt 0 ] || fault "there is no program in $bundle/bin"
+[ -s "$bundle/LICENSE" ] || fault "there is no LICENSE in $bundle"
 for path in "$bundle"/bin/*; do
   # shellcheck disable=SC2016
   [ -d "$path" ] || check "$path" '$ORIGIN/../lib'

@@ -122,6 +122,11 @@ names_a_wrong_word() {
   grep -qxF "weir: unknown command 'wrong'; try weir --help" said
 }
 
+carries_its_licence() {
+  local found=("$package"/../weir-*.dist-info/licenses/LICENSE)
+  grep -q 'Apache License' "${found[0]}"
+}
+
 same_version() {
   "$venv/bin/python" -c "import importlib.metadata, weir
 versions = weir.__version__, importlib.metadata.version('weir')
@@ -146,6 +151,7 @@ check "has all it needs" finds_its_own
 check "python -m weir" launches
 check "names a wrong word" names_a_wrong_word
 check "its version" same_version
+check "its licence" carries_its_licence
 check "trains, 2 ps, 2 workers" trains
 if "$venv/bin/python" -c 'import torch' 2>/dev/null; then
   check "imports beside PyTorch" imports_beside_torch

@@ -3,10 +3,11 @@
     make_wheel.py --tree DIR --licenses DIR --version V --tag TAG --readme FILE
                   --out DIR
 
-Prints the wheel's name. The same files give the same bytes: sorted, of one
-date, with nothing of the machine. By hand, because a wheel is a zip file with
-three small texts (packaging.python.org, "Binary distribution format"), and the
-tools for it want to build the package themselves.
+Prints the wheel's name. The same files give the same bytes: the entries are
+sorted, have one date, and hold nothing of the machine. No packaging tool is
+used, because a wheel is only a zip file with three small texts
+(packaging.python.org, "Binary distribution format"), and the tools want to
+build the package themselves.
 """
 
 import argparse
@@ -20,6 +21,7 @@ Metadata-Version: 2.1
 Name: weir
 Version: {version}
 Summary: Parameter servers for training across machines
+License: Apache-2.0
 Requires-Python: >=3.11,<3.12
 Requires-Dist: numpy
 Provides-Extra: torch
@@ -42,7 +44,7 @@ weir = weir._launcher:main
 
 
 def files_below(folder):
-    """(path relative to folder, content, whether it can be run), sorted."""
+    """Yields (path relative to folder, content, whether it can be run)."""
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):

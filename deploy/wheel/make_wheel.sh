@@ -5,12 +5,12 @@
 #
 # BIN_DIR is a tree of built binaries, as bin/ is. In the wheel weir/_bin is
 # such a tree, and weir/_libs has every shared library that glibc does not have,
-# each under a name of its own: a process has one library of a name, and another
-# package's (Debian's PyTorch has its own libprotobuf) must neither be taken for
-# ours nor ours for that one. libstdc++ and libgcc_s are one for a whole Python:
-# the extension takes those that PyTorch and NumPy take, which the machine has;
-# only the programs look in weir/_libs/gcc. The same tree gives the same bytes.
-# Prints the wheel's path.
+# each under a name of its own. A process loads one library of a name, and
+# another package may bring one of the same name (Debian's PyTorch brings
+# libprotobuf): neither must be taken for the other. Of libstdc++ and libgcc_s
+# there can be only one in a whole Python, so the extension takes those of the
+# machine, as PyTorch and NumPy do. Only the programs look in weir/_libs/gcc.
+# The same tree gives the same bytes. Prints the wheel's path.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -108,6 +108,7 @@ add "$bin_dir/client/python/weir/_core.so" "$core" '$ORIGIN/_libs'
 for path in "${programs[@]}"; do
   add "$bin_dir/$path" "$package/_bin/$path" "$(rpath "$path")"
 done
+install -D -m 644 "$root/LICENSE" "$licenses/LICENSE"
 add_header_licenses "$licenses"
 add_license /usr/include/pybind11/pybind11.h "$licenses"
 mv "$libraries"/lib{stdc++,gcc_s}.so.* "$libraries/gcc/"
