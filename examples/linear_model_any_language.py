@@ -5,9 +5,9 @@
     python linear_model_any_language.py 127.0.0.1:2222
 
 What is done here in Python is open to every language that gRPC knows: all of
-it follows from proto/ps.proto. One parameter server and one worker, so that
-the worker does what a chief does, too (see client/cc/sdk/session.cc for more
-of both). Learns y = 3 x0 - 2 x1 + 0.5; ends with 1 if it did not.
+it follows from proto/ps.proto. There is one parameter server and one worker,
+and the worker does what a chief does, too (see client/cc/sdk/session.cc for
+more of both). It learns y = 3 x0 - 2 x1 + 0.5, and ends with 1 if it did not.
 """
 
 import importlib
@@ -47,19 +47,21 @@ def generate():
     )
 
 
-def main(address):
-    pb, pb_grpc = generate()
-    ps = pb_grpc.ParameterServerStub(grpc.insecure_channel(address))
-
-    # 1. Who is there? A server that holds a job is not made anew.
+def greet(ps, pb, address):
+    """Step 1, Hello: a server that holds a job already is left alone."""
     hello = ps.Hello(
         pb.HelloRequest(wire_version=1), wait_for_ready=True, timeout=30
     )
     if hello.state != pb.EMPTY:
         sys.exit(f"{address} holds job '{hello.job}': start a fresh weir_ps")
 
-    # 2. Declare: what the tensors are, what is done with gradients, and when.
-    # `update.async` is a keyword of Python's, hence the dictionary.
+
+def declare(ps, pb):
+    """Step 2, Declare: the tensors, what gradients do to them, and when.
+
+    Returns the sender, which every later request carries: it says who speaks,
+    and about which job and layout.
+    """
     history = 0x5EED  # random in real life: it tells this job from others
     declaration = pb.Declaration(
         job="linear",
@@ -76,53 +78,67 @@ def main(address):
                 "schedule": {"learning_rate": 0.1},
             }
         ],
-        update={"async": {}},
+        update={"async": {}},  # async is a keyword of Python's, hence {}
         slot_count=1,
     )
     declared = ps.Declare(pb.DeclareRequest(declaration=declaration, shard=0))
-
-    # 3. Every later request says who speaks, and about which job and layout.
-    sender = pb.Sender(
+    return pb.Sender(
         job="linear",
         history=history,
         layout_fingerprint=declared.layout_fingerprint,
     )
-    # SetSlots opens the server: slot 0 may push, as generation 1.
+
+
+def open_slot(ps, pb, sender):
+    """Step 3, SetSlots: from now on slot 0 may push, as generation 1."""
     ps.SetSlots(
         pb.SetSlotsRequest(sender=sender, slot=[{"slot": 0, "generation": 1}])
     )
     sender.slot, sender.generation = 0, 1
 
-    # 4. The layout: variables lie one behind the other, each begins at a
-    # multiple of 16 elements. Here that is weight at 0, bias at 16, and 32 in
-    # all, which is one block (common/job/layout.h has the rule for more).
-    weight, bias, elements = slice(0, 2), 16, 32
 
-    # 5. Pull: the values, float32 in little-endian order, in `payload`.
+# Step 4, the layout: variables lie one behind the other, and each begins at a
+# multiple of 16 elements. Here that is weight at 0, bias at 16, and 32 in all,
+# which is one block (common/job/layout.h has the rule for more).
+WEIGHT, BIAS, ELEMENTS = slice(0, 2), 16, 32
+
+
+def pull(ps, pb, sender):
+    """Step 5, Pull: returns the values, and the version that they are of."""
     pulled = ps.Pull(pb.PullRequest(sender=sender, want={"latest": True}))
     chunk = next(iter(pulled))
-    values, version = np.frombuffer(chunk.payload, "<f4"), chunk.version
+    # A payload is float32 in little-endian order.
+    return np.frombuffer(chunk.payload, "<f4"), chunk.version
 
-    # 6. PushPull: one stream for all steps. A gradient goes up, and the values
-    # that it led to come down. Sequence numbers make each count once,
-    # whatever is repeated.
+
+def compute_gradient(values, random):
+    """Returns the gradient of the squared error of one random batch."""
+    x = random.normal(size=(32, 2))
+    y = x @ [3.0, -2.0] + 0.5
+    error = x @ values[WEIGHT] + values[BIAS] - y
+    gradient = np.zeros(ELEMENTS, "<f4")
+    gradient[WEIGHT] = 2.0 * x.T @ error / len(x)
+    gradient[BIAS] = 2.0 * error.mean()
+    return gradient
+
+
+def train(ps, pb, sender, values, version):
+    """Step 6, PushPull: one stream for all steps; returns the last values.
+
+    A gradient goes up, and the values that it led to come down. Sequence
+    numbers make each count once, whatever is repeated.
+    """
     requests = queue.SimpleQueue()
     replies = ps.PushPull(iter(requests.get, None))
     random = np.random.default_rng(1)
     for sequence in range(200):
-        x = random.normal(size=(32, 2))
-        y = x @ [3.0, -2.0] + 0.5
-        error = x @ values[weight] + values[bias] - y
-        gradient = np.zeros(elements, "<f4")
-        gradient[weight] = 2.0 * x.T @ error / len(x)
-        gradient[bias] = 2.0 * error.mean()
         requests.put(
             pb.GradientChunk(
                 sender=sender,
                 push={"sequence": sequence, "base_version": version},
                 block=0,
                 want={"latest": True},
-                payload=gradient.tobytes(),
+                payload=compute_gradient(values, random).tobytes(),
             )
         )
         reply = next(replies)
@@ -130,11 +146,22 @@ def main(address):
             sys.exit(f"push {sequence} was not accepted: {reply.receipt}")
         values, version = np.frombuffer(reply.payload, "<f4"), reply.version
     requests.put(None)  # the end of the stream
+    return values
 
-    # 7. The job is done: the server ends.
+
+def main(address):
+    pb, pb_grpc = generate()
+    ps = pb_grpc.ParameterServerStub(grpc.insecure_channel(address))
+    greet(ps, pb, address)
+    sender = declare(ps, pb)
+    open_slot(ps, pb, sender)
+    values, version = pull(ps, pb, sender)
+    values = train(ps, pb, sender, values, version)
+
+    # Step 7, Shutdown: the job is done, and the server ends.
     ps.Shutdown(pb.ShutdownRequest(sender=sender))
-    print(f"y = {values[0]:.3f} x0 + {values[1]:.3f} x1 + {values[bias]:.3f}")
-    found = np.append(values[weight], values[bias])
+    print(f"y = {values[0]:.3f} x0 + {values[1]:.3f} x1 + {values[BIAS]:.3f}")
+    found = np.append(values[WEIGHT], values[BIAS])
     return 0 if np.allclose(found, [3.0, -2.0, 0.5], atol=0.01) else 1
 
 
