@@ -1,15 +1,16 @@
 // A GPU's training step, its copies and its memory, and whole jobs on it.
 //
-//   weir bench gpu [--peers]      a step, compute alone; PyTorch's beside it
-//   weir bench gpu --copies       copies of pinned memory
-//   weir bench gpu --overlap      what a step hides of its copies, as a
-//   timeline weir bench gpu --memory       device memory over 2,000 steps weir
-//   bench gpu --job          with a ps: async and sync, 1 ps and 1 worker
+//   weir bench gpu [--peers]   a step, compute alone; PyTorch's beside it
+//   weir bench gpu --copies    copies of pinned memory
+//   weir bench gpu --overlap   a timeline: how much of its copies a step hides
+//   weir bench gpu --memory    device memory over 2,000 steps
+//   weir bench gpu --job       jobs with 1 ps and 1 worker: async and sync
 //
-// For --model mlp|convnet|alexnet|all and --precision fp32|tf32|bf16|all;
-// default all for a step, else alexnet in fp32. A step is timed by the host's
-// clock from the call to its return, when all gradients are final; PyTorch's
-// likewise, with a synchronisation.
+// Each takes --model mlp|convnet|alexnet|all and --precision
+// fp32|tf32|bf16|all. The default is all for a step, and alexnet in fp32 for
+// the others. A step is timed by the host's clock from the call to its return,
+// when all gradients are final. PyTorch's step is timed in the same way, with a
+// synchronisation at its end.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <fstream>
@@ -47,7 +48,8 @@ absl::Status Run(const GpuFlags& flags, const std::vector<Mode>& modes,
   return absl::OkStatus();
 }
 
-// Those that `name` stands for; empty: `one` where a mode was chosen, else all.
+// Returns what `name` stands for. An empty name stands for `one` where a mode
+// was chosen, and for all where none was.
 std::vector<std::string> Chosen(std::string name,
                                 const std::vector<Mode>& modes,
                                 const std::string& one,

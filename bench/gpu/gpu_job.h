@@ -1,7 +1,7 @@
 // Jobs with the ps in the loop, for gpu_bench.
 //
 // Threads: compatible.
-// Errors: UNAVAILABLE  a job did not end well; names its log.
+// Errors: UNAVAILABLE  a job did not end well; the message names its log.
 #ifndef BENCH_GPU_GPU_JOB_H_
 #define BENCH_GPU_GPU_JOB_H_
 

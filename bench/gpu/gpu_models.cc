@@ -26,7 +26,7 @@ constexpr char kMlp[] = R"(
   layer { name: "logits" dense { units: 10 } }
   loss { softmax_cross_entropy {} })";
 
-// That of examples/mnist_convnet.textproto.
+// The model of examples/mnist_convnet.textproto.
 constexpr char kConvNet[] = R"(
   layer { name: "conv1" conv2d { filters: 32 kernel_size: 3 padding: 1 } }
   layer { name: "relu1" relu {} } layer { name: "pool1" max_pool { size: 2 } }
@@ -103,15 +103,23 @@ absl::StatusOr<GpuModel> MakeGpuModel(const std::string& name) {
 }
 
 Precision PrecisionOf(const std::string& name) {
-  return name == "tf32"   ? Precision::kTf32
-         : name == "bf16" ? Precision::kBf16
-                          : Precision::kFp32;
+  if (name == "tf32") {
+    return Precision::kTf32;
+  }
+  if (name == "bf16") {
+    return Precision::kBf16;
+  }
+  return Precision::kFp32;
 }
 
 Compute::Precision JobPrecisionOf(const std::string& name) {
-  return name == "tf32"   ? Compute::TF32
-         : name == "bf16" ? Compute::BF16
-                          : Compute::FP32;
+  if (name == "tf32") {
+    return Compute::TF32;
+  }
+  if (name == "bf16") {
+    return Compute::BF16;
+  }
+  return Compute::FP32;
 }
 
 absl::StatusOr<std::unique_ptr<GpuStepper>> GpuStepper::Create(

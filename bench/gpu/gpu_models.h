@@ -1,6 +1,6 @@
 // The models on which a GPU is measured, and one of them set up to step.
 //
-// Place: gpu_bench's modes; torch_gpu.py has the same models in PyTorch.
+// Place: below gpu_bench's modes. torch_gpu.py has the same models in PyTorch.
 //
 // Threads: compatible.
 #ifndef BENCH_GPU_GPU_MODELS_H_
@@ -29,23 +29,24 @@ struct GpuModel {
   int64_t classes = 0;
 };
 
-// "mlp", "convnet", "alexnet".
+// Returns "mlp", "convnet" and "alexnet".
 const std::vector<std::string>& GpuModelNames();
-// Errors: NOT_FOUND.
+// Errors: NOT_FOUND names a model that is not there.
 absl::StatusOr<GpuModel> MakeGpuModel(const std::string& name);
 
-// "fp32", "tf32", "bf16", as they are in the API and in a job.
+// Turns "fp32", "tf32" or "bf16" into the API's value and into a job's. Any
+// other name counts as "fp32".
 Precision PrecisionOf(const std::string& name);
 Compute::Precision JobPrecisionOf(const std::string& name);
 
 // A network with random parameters and one random batch.
 class GpuStepper {
  public:
-  // `transfers`: see NetworkOptions.
+  // Sets up `model`. NetworkOptions says what `transfers` does.
   static absl::StatusOr<std::unique_ptr<GpuStepper>> Create(
       const GpuModel& model, const BackendOptions& backend, bool transfers);
 
-  // One training step on the batch; ends when all gradients are final.
+  // Makes one training step on the batch. Returns when all gradients are final.
   absl::Status Step(const StepHooks& hooks = {});
 
   Backend* backend() { return backend_.get(); }
@@ -57,7 +58,7 @@ class GpuStepper {
   int64_t rows_ = 0;
   uint64_t seed_ = 0;
   std::vector<float> parameters_, gradients_, features_, labels_;
-  std::unique_ptr<Backend> backend_;  // goes after network_
+  std::unique_ptr<Backend> backend_;  // outlives network_, which uses it
   std::unique_ptr<Network> network_;
 };
 

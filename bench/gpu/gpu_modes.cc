@@ -66,10 +66,10 @@ double Percentile(std::vector<double> values, size_t percent) {
   return values[(values.size() - 1) * percent / 100];
 }
 
-// What torch_gpu.py says, after the flags that every mode gives it.
+// Runs torch_gpu.py with the flags that every mode gives it, then `what`.
 absl::StatusOr<Json> AskTorch(const GpuFlags& flags, const std::string& what) {
   const std::string command =
-      absl::StrCat(flags.python, " '", flags.root, "/bench/torch_gpu.py' ",
+      absl::StrCat(flags.python, " '", flags.root, "/bench/gpu/torch_gpu.py' ",
                    flags.device == "cpu" ? "--device cpu " : "", what);
   Json json = JsonOutputOf(command + " 2>/dev/null");
   if (!json.is_object()) {
@@ -187,10 +187,11 @@ class CopyBench {
   }
 
  private:
-  static constexpr int64_t kBytesEach = 960 * kMiB;  // of one timing
+  static constexpr int64_t kBytesEach = 960 * kMiB;  // copied in one timing
   static constexpr int kTimings = 5;
 
-  // As many copies as kBytesEach has, one behind the other; the median.
+  // Times as many copies as make up kBytesEach, one behind the other. Returns
+  // the median.
   template <typename Copy>
   double Rate(int64_t bytes, const Copy& copy) {
     const int64_t count = std::max<int64_t>(1, kBytesEach / bytes);

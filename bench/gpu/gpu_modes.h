@@ -1,9 +1,9 @@
-// What gpu_bench measures in its own process, a function a question. Each
-// prints its lines and returns them as JSON.
+// Measures what gpu_bench asks for in its own process, one function for each
+// question. Each prints its lines and returns them as JSON.
 //
 // Threads: compatible.
 // Errors: FAILED_PRECONDITION  the device cannot answer this question.
-//         others               of the device, the model or the files.
+//         others               come from the device, the model or the files.
 #ifndef BENCH_GPU_GPU_MODES_H_
 #define BENCH_GPU_GPU_MODES_H_
 

@@ -1,5 +1,5 @@
-// What bench/python/python_bench.py measures of NumPy, by the C++ SDK: pull,
-// push and both of 64 MiB with one ps. Reads the cluster from TF_CONFIG.
+// Does by the C++ SDK what bench/python/python_bench.py measures with NumPy:
+// pull, push and both of 64 MiB with one ps. Reads the cluster from TF_CONFIG.
 //
 //   sdk_arrays STEPS
 //

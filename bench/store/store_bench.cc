@@ -154,7 +154,7 @@ constexpr Case kCases[] = {
 struct Flags {
   std::string json;
   int rounds = 15;
-  int64_t mib = 64;  // of the model
+  int64_t mib = 64;  // size of the model
   std::string only;
 };
 
@@ -324,8 +324,8 @@ absl::StatusOr<nlohmann::json> MeasureCase(const Flags& flags,
   }
   WEIR_RETURN_IF_ERROR(status);
   const double elements = static_cast<double>(blocks * kBlockElements);
-  // Of a memcpy: what is read and what is written. Of an update: the gradient
-  // is read, values and state are read and written.
+  // A memcpy reads and writes its bytes. An update reads the gradient, and
+  // reads and writes values and state.
   const double moved = 4 * elements * (3 + 2 * the_case.state);
   const double bandwidth = 8 * elements / Median(times.memcpy_s);
   const std::vector<double> ratio = Quotients(times.plain_s, times.store_s);

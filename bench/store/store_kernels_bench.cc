@@ -1,4 +1,4 @@
-// What the store's arithmetic costs, against plain loops and memcpy.
+// Measures what the store's arithmetic costs, against plain loops and memcpy.
 //
 //   bazel run -c opt //bench/store:store_kernels_bench
 //

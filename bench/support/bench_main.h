@@ -1,4 +1,4 @@
-// The end of every benchmark's main: flags in, exit code out.
+// The end of every benchmark's main: reads the flags and gives the exit code.
 #ifndef BENCH_SUPPORT_BENCH_MAIN_H_
 #define BENCH_SUPPORT_BENCH_MAIN_H_
 
@@ -12,7 +12,8 @@
 
 namespace weir {
 
-// Parses into what `app` was told of, then calls `run`, which returns a status.
+// Parses the command line into the variables that `app` was given, then calls
+// `run`, which returns a status. Returns the process's exit code.
 template <typename Run>
 int BenchMain(CLI::App* app, int argc, char** argv, const Run& run) {
   try {

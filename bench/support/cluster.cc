@@ -60,6 +60,8 @@ absl::StatusOr<Sender> JoinJob(Transport* transport,
     const auto link = transport->Connect(addresses[s]);
     for (;;) {
       const auto hello = link->Hello(kCallTimeout);
+      // The first one needs a ps that answers, the others one that takes
+      // pushes: a ps is ACTIVE once its slots were granted.
       if (hello.ok() && (first || hello->state() == ACTIVE)) {
         break;
       }
@@ -102,6 +104,7 @@ absl::StatusOr<Sender> JoinJob(Transport* transport,
 }
 
 absl::Status Say(const std::string& path, const std::string& text) {
+  // Hear takes the file as soon as it has its name, so it gets that last.
   const std::string temporary = path + ".part";
   std::ofstream file(temporary);
   file << text;
@@ -110,8 +113,10 @@ absl::Status Say(const std::string& path, const std::string& text) {
   if (file) {
     std::filesystem::rename(temporary, path, error);
   }
-  return file && !error ? absl::OkStatus()
-                        : absl::UnavailableError("cannot write " + path);
+  if (!file || error) {
+    return absl::UnavailableError("cannot write " + path);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Hear(const std::string& path, double timeout_s) {

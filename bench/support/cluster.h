@@ -18,23 +18,24 @@
 
 namespace weir {
 
-// Environment of `weir bench`: where binaries are built.
+// Returns the folder of the built binaries, which `weir bench` names in the
+// environment.
 std::string BinDir();
-// This process's own binary, to be started again as a worker.
+// Returns this process's own binary, to be started again as a worker.
 std::string OwnBinary();
 
-// argv -> the command that runs it where process `index` belongs.
+// Turns a command line into the one that runs it where process `index` belongs.
 using Placement =
     std::function<std::vector<std::string>(int, std::vector<std::string>)>;
 
-// One weir_ps per address, each in its place.
+// Starts one weir_ps for each address, each in its place.
 absl::StatusOr<std::vector<std::unique_ptr<Child>>> StartPs(
     const std::vector<std::string>& addresses, const Placement& place,
     const std::string& log_path);
 
-// Declares `declaration` on every address and lets all its slots push, all with
-// generation 1, when `first`; else waits until that was done. Returns slot
-// `slot`'s sender.
+// If `first`, declares `declaration` on every address and grants all its slots,
+// with generation 1. Otherwise waits until another process has done so. Returns
+// the sender of slot `slot`. Errors: UNAVAILABLE after 30 seconds.
 absl::StatusOr<Sender> JoinJob(Transport* transport,
                                const std::vector<std::string>& addresses,
                                const Declaration& declaration, int slot,
@@ -42,10 +43,10 @@ absl::StatusOr<Sender> JoinJob(Transport* transport,
 
 // Writes a file whole or not at all.
 absl::Status Say(const std::string& path, const std::string& text);
-// Waits for such a file and reads it.
+// Waits for such a file and reads it. Errors: DEADLINE_EXCEEDED names it.
 absl::StatusOr<std::string> Hear(const std::string& path, double timeout_s);
 
-// An empty directory for one run; removed with the object.
+// An empty directory for one run. The destructor removes it with what is in it.
 class RunDirectory {
  public:
   static absl::StatusOr<std::unique_ptr<RunDirectory>> Create();

@@ -27,7 +27,7 @@ std::string PathOf(const std::string& directory, const char* what, int slot) {
   return absl::StrCat(directory, "/", what, "-", slot);
 }
 
-// One variable, SGD, async.
+// Declares one variable, trained by SGD in async.
 Declaration FlatModel(const LoadOptions& options) {
   Declaration declaration;
   declaration.set_job("load");
@@ -158,6 +158,24 @@ absl::StatusOr<std::unique_ptr<Load>> Load::Start(const LoadOptions& options,
   return load;
 }
 
+ClientResult ResultOf(const std::vector<double>& ends, double begin,
+                      double seconds) {
+  const double end = begin + seconds;
+  ClientResult result;
+  double previous = begin;
+  for (const double at : ends) {
+    if (at > end) {
+      // Without the part, a client with long steps would seem slower.
+      result.steps_per_s += (end - previous) / (at - previous) / seconds;
+      break;
+    }
+    result.steps_per_s += 1 / seconds;
+    result.step_s.push_back(at - previous);
+    previous = at;
+  }
+  return result;
+}
+
 absl::StatusOr<std::vector<ClientResult>> Load::Run(
     double seconds, const std::function<void()>& tick) {
   const std::string& directory = directory_->path();
@@ -176,20 +194,8 @@ absl::StatusOr<std::vector<ClientResult>> Load::Run(
     WEIR_ASSIGN_OR_RETURN(
         const std::string text,
         Hear(PathOf(directory, "result", static_cast<int>(i)), kMeetSeconds));
-    ClientResult result;
-    double previous = begin;
-    for (const auto& step_end : nlohmann::json::parse(text)) {
-      const auto at = step_end.get<double>();
-      if (at > end) {
-        // Only a part of it lies within the measurement.
-        result.steps_per_s += (end - previous) / (at - previous) / seconds;
-        break;
-      }
-      result.steps_per_s += 1 / seconds;
-      result.step_s.push_back(at - previous);
-      previous = at;
-    }
-    results.push_back(std::move(result));
+    const auto ends = nlohmann::json::parse(text).get<std::vector<double>>();
+    results.push_back(ResultOf(ends, begin, seconds));
   }
   return results;
 }

@@ -1,4 +1,4 @@
-// Clients that push a flat model as fast as they can, one process each.
+// Runs clients that push a flat model as fast as they can, one process each.
 //
 // Place: scale_bench and clients_bench start their own binary again with
 // --client; main hands such a process to RunLoadClient.
@@ -33,16 +33,22 @@ struct LoadOptions {
   int64_t bytes = 0;               // of the model
   std::string transport = "grpc";  // or shm
   bool pull = true;                // each step also brings the values
-  // Of a client, without a receipt; the default is what workers have.
+  // What a client may send without a receipt; the default is that of workers.
   int64_t in_flight_bytes = ShardExchange::kInFlightBytesMax;
   std::string log_path;
 };
 
 struct ClientResult {
-  // Of the steps that ended within the measurement.
-  std::vector<double> step_s;
+  std::vector<double> step_s;  // of the steps that ended in the measurement
   double steps_per_s = 0;
 };
+
+// Returns what a client did within [begin, begin + seconds), in seconds of the
+// steady clock. `ends` are the times at which its steps ended, ascending; the
+// last one is not before the end of the measurement. The step that is under way
+// then counts by the part of it that lies within.
+ClientResult ResultOf(const std::vector<double>& ends, double begin,
+                      double seconds);
 
 // The processes of one measurement, started and ready to go.
 class Load {
@@ -51,7 +57,7 @@ class Load {
   static absl::StatusOr<std::unique_ptr<Load>> Start(const LoadOptions& options,
                                                      const Placement& place);
 
-  // Lets them run for `seconds`; `tick` is called about ten times a second.
+  // Lets them run for `seconds`, and calls `tick` about ten times a second.
   absl::StatusOr<std::vector<ClientResult>> Run(
       double seconds, const std::function<void()>& tick);
 

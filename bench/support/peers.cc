@@ -36,7 +36,7 @@ double MeasureMemcpy(double seconds, size_t bytes) {
     asm volatile("" : : "r"(to.data()) : "memory");
     return absl::OkStatus();
   });
-  return 1e-3 * static_cast<double>(bytes) / sample->us;
+  return 1e-3 * static_cast<double>(bytes) / sample->us;  // bytes/us to GB/s
 }
 
 double MeasureIperf3() {
@@ -50,6 +50,7 @@ double MeasureIperf3() {
   if (!server.ok()) {
     return 0;
   }
+  // The server needs a moment before it listens, and says nothing when it does.
   for (int attempt = 0; attempt < 50; ++attempt) {
     usleep(20000);
     const nlohmann::json json = JsonOutputOf(absl::StrCat(
@@ -95,13 +96,17 @@ double MeasureSockets(double seconds, size_t bytes) {
   std::vector<char> to(bytes, 2);
   const bool connected = connect(peer, generic, length) == 0;
   const auto sample = Measure(seconds, getpid(), bytes, [&] {
-    bool good = connected && write(peer, "x", 1) == 1;
-    for (size_t at = 0; good && at < bytes;) {
-      const ssize_t got = recv(peer, to.data() + at, bytes - at, 0);
-      good = got > 0;
-      at += good ? static_cast<size_t>(got) : 0;
+    if (!connected || write(peer, "x", 1) != 1) {
+      return absl::UnavailableError("sockets");
     }
-    return good ? absl::OkStatus() : absl::UnavailableError("sockets");
+    for (size_t at = 0; at < bytes;) {
+      const ssize_t got = recv(peer, to.data() + at, bytes - at, 0);
+      if (got <= 0) {
+        return absl::UnavailableError("sockets");
+      }
+      at += static_cast<size_t>(got);
+    }
+    return absl::OkStatus();
   });
   close(peer);
   shutdown(listener, SHUT_RDWR);
@@ -114,7 +119,7 @@ absl::StatusOr<TorchRpc> MeasureTorchRpc(const std::string& script,
                                          double seconds, size_t bytes,
                                          const std::string& transport) {
   const nlohmann::json json = JsonOutputOf(absl::StrCat(
-      "/usr/bin/python3 ", script, " --bytes ", bytes, " --seconds ", seconds,
+      "/usr/bin/python3 '", script, "' --bytes ", bytes, " --seconds ", seconds,
       " --transport ", transport, " 2>/dev/null"));
   if (!json.is_object() || !json.contains("pull_seconds") ||
       !json.contains("push_seconds")) {

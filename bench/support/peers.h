@@ -1,4 +1,4 @@
-// What the transport is compared with, measured on the same machine.
+// Measures what the transport is compared with, on the same machine.
 #ifndef BENCH_SUPPORT_PEERS_H_
 #define BENCH_SUPPORT_PEERS_H_
 
@@ -10,20 +10,21 @@
 
 namespace weir {
 
-// What a command prints, as JSON; discarded when it is none.
+// Runs a shell command and returns what it prints, as JSON. The value is
+// "discarded" (nlohmann::json) when that is not JSON.
 nlohmann::json JsonOutputOf(const std::string& command);
 
-// All in GB/s; operations repeat for about `seconds`.
+// These return GB/s and repeat the operation for about `seconds`.
 
-// One memcpy of `bytes`.
+// Measures one memcpy of `bytes`.
 double MeasureMemcpy(double seconds, size_t bytes);
 
-// iperf3 with its defaults, or 0 without it.
+// Runs iperf3 with its defaults. Returns 0 where it is not installed.
 double MeasureIperf3();
 
-// `bytes` over a bare TCP connection, from a buffer of that size straight into
-// another: what the machine allows without any protocol. iperf3 sends one small
-// buffer again and again, which stays in the cache.
+// Sends `bytes` over a bare TCP connection, from a buffer of that size straight
+// into another: what the machine allows without any protocol. iperf3 is faster,
+// since it sends one small buffer again and again, which stays in the cache.
 double MeasureSockets(double seconds, size_t bytes);
 
 struct TorchRpc {
@@ -31,8 +32,9 @@ struct TorchRpc {
   double push = 0;
 };
 
-// PyTorch RPC doing the same, by the script `script` (torch_rpc.py);
-// `transport` is its flag. UNAVAILABLE says what to install.
+// Runs `script` (bench/transport/torch_rpc.py), which does the same by PyTorch
+// RPC; `transport` is the script's flag.
+// Errors: UNAVAILABLE says what to install.
 absl::StatusOr<TorchRpc> MeasureTorchRpc(const std::string& script,
                                          double seconds, size_t bytes,
                                          const std::string& transport);

@@ -29,11 +29,11 @@ constexpr double kStartSecondsMax = 30;
 // that, a millisecond's worth is what a real interface sends back to back.
 constexpr double kBurstBytesMin = 128 << 10;
 constexpr double kBurstSeconds = 0.001;
-// What a switch's port queues before it drops.
+// A switch's port queues about as much before it drops.
 constexpr double kQueueSeconds = 0.02;
 constexpr double kQueueBytesMin = 256 << 10;
 
-// Runs a script; what it says becomes the error.
+// Runs a script. If it fails, what it printed becomes the error.
 absl::Status RunScript(const std::string& script) {
   FILE* const pipe =
       popen(absl::StrCat("{ set -e\n", script, "\n} 2>&1").c_str(), "re");
@@ -45,7 +45,10 @@ absl::Status RunScript(const std::string& script) {
   while (const size_t got = fread(buffer, 1, sizeof(buffer), pipe)) {
     said.append(buffer, got);
   }
-  return pclose(pipe) == 0 ? absl::OkStatus() : absl::UnavailableError(said);
+  if (pclose(pipe) != 0) {
+    return absl::UnavailableError(said);
+  }
+  return absl::OkStatus();
 }
 
 std::string Shape(const std::string& host, const std::string& device,
@@ -77,11 +80,13 @@ absl::StatusOr<std::unique_ptr<TestHosts>> TestHosts::Create(
   }
   static std::atomic<int> made{0};
   std::unique_ptr<TestHosts> hosts(new TestHosts);
+  // I1: also two sets of hosts in one process differ.
   const std::string prefix = absl::StrCat("weir", getpid(), "x", made++);
   hosts->switch_ = prefix + "switch";
   for (int i = 0; i < count; ++i) {
     hosts->names_.push_back(absl::StrCat(prefix, "h", i));
   }
+  // I2: the remover knows all names before one of them exists.
   WEIR_RETURN_IF_ERROR(hosts->StartRemover());
   const absl::Status allowed =
       RunScript(absl::StrCat(kIp, " netns add ", hosts->switch_));
@@ -107,8 +112,8 @@ absl::StatusOr<std::unique_ptr<TestHosts>> TestHosts::Create(
   return hosts;
 }
 
-// Forked before there is anything to remove. In a session of its own, so that
-// Ctrl-C in the terminal ends us and not it.
+// I2: the remover is forked before there is anything to remove. It is in a
+// session of its own, so that Ctrl-C in the terminal ends us and not it.
 absl::Status TestHosts::StartRemover() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {

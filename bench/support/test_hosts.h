@@ -9,10 +9,12 @@
 // Place: benchmarks; needs root, Debian's iproute2, and iperf3 for GoodputOf.
 //
 // Invariants
-//   I1. Names carry this process's id, so that runs do not meet.
-//   I2. Whatever ends this process, kill -9 included, the hosts go: a helper
-//       that the terminal's signals do not reach waits for our end of a pipe
-//       to close, kills what still runs in the hosts and removes them.
+//   I1. The hosts' names carry this process's id, so that two runs at a time do
+//       not take each other's.
+//   I2. Whatever ends this process, kill -9 included, the hosts are removed: a
+//       helper that the terminal's signals do not reach waits for our end of a
+//       pipe to close, kills what still runs in the hosts and removes them.
+//
 // Threads: compatible.
 // Errors: PERMISSION_DENIED  not root, or namespaces are not allowed.
 //         UNAVAILABLE        a tool fails; the message has its words.
@@ -45,15 +47,16 @@ class TestHosts {
   // Its IPv4 address, which only the hosts reach.
   std::string address(int host) const;
 
-  // `argv` as a command that runs it inside `host`; the process that starts it
-  // becomes it, so its id and its signals are the command's.
+  // Returns a command that runs `argv` inside `host`. The process that is
+  // started becomes `argv`'s program, so its id and its signals are that
+  // program's.
   std::vector<std::string> Command(int host,
                                    std::vector<std::string> argv) const;
 
   absl::Status SetRate(double bits_per_s);
 
-  // What iperf3 gets through from one host to another, bytes of payload a
-  // second.
+  // Returns the bytes of payload that iperf3 gets through from one host to
+  // another in a second.
   absl::StatusOr<double> Goodput(int from, int to, double seconds) const;
 
  private:
@@ -66,7 +69,8 @@ class TestHosts {
   int remover_pipe_ = -1;
 };
 
-// "1gbit", "200mbit", "64kbit" or plain bits a second; INVALID_ARGUMENT.
+// Reads "1gbit", "200mbit", "500kbit" or plain bits a second.
+// Errors: INVALID_ARGUMENT for another text, or beyond 100kbit to 1000gbit.
 absl::StatusOr<double> ParseRate(const std::string& text);
 
 }  // namespace weir

@@ -1,6 +1,6 @@
-// What bench/tables/ctr_bench.py needs of Weir: the rows of a job's click log
-// as plain arrays, so that another program trains on the same ones, and the
-// memory of tables while a job runs.
+// Gives bench/tables/ctr_bench.py what it needs of Weir: the rows of a job's
+// click log as plain arrays, so that another program trains on the same ones,
+// and the memory of tables while a job runs.
 //
 //   ctr_tool rows JOB DIRECTORY [--set path=value ...]
 //   ctr_tool watch ADDRESS,...

@@ -1,33 +1,31 @@
 // Rows of an embedding table a second, through a real ps process, beside
-// PyTorch RPC: gRPC beside its TCP, shared memory beside its own.
+// PyTorch RPC: gRPC is compared with its TCP, shared memory with its own.
 //
 //   weir bench rows [--json FILE] [--rounds 5] [--rows 10000000] [--batches 40]
 //                   [--samples 4096] [--no_peers]
 //
-// One worker (this process), one ps; dim 16, Adagrad. A batch is `samples`
-// samples of 26 features with one id each, by a power law of exponent 1.05. All
-// rows are there before. Two ways:
-//   rows  from distinct ids, ascending, to their rows in memory, and back;
-//         beside it PyTorch with the same lists
+// There are one worker (this process) and one ps; the table has dim 16 and
+// Adagrad. A batch is `samples` samples of 26 features with one id each, by a
+// power law of exponent 1.05. All rows are made before. There are two ways:
+//   rows  from distinct ids, ascending, to their rows in memory, and back.
+//         PyTorch gets the same lists.
 //   bags  from all ids to the pooled [samples, 26, dim] and back, with all that
-//         a worker does; beside it an nn.EmbeddingBag behind PyTorch RPC. Ids
+//         a worker does. PyTorch has an nn.EmbeddingBag behind its RPC. Ids
 //         count with their repeats.
-// each as
+// Each way has three operations:
 //   lookup  one batch after another
-//   update  gradients of one batch after another
-//   loop    as in training: the lookup of batch i + 1 while the update of batch
-//   i
-//           is under way; an id counts once
-// No list comes twice to a ps but in a loop, which updates what it looked up.
-// PyTorch's side is bench/tables/torch_rows.py. All run in every round; ratios
-// are medians over the rounds of quotients within a round.
+//   update  the gradients of one batch after another
+//   loop    as in training: batch i + 1 is looked up while the update of batch
+//           i is under way; an id counts once
+// No list comes twice to a ps except in a loop, which updates what it looked
+// up. PyTorch's side is bench/tables/torch_rows.py. All operations run in every
+// round; a ratio is the median over the rounds of quotients within a round.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -40,6 +38,7 @@
 #include "bench/support/cluster.h"
 #include "bench/support/peers.h"
 #include "bench/support/timing.h"
+#include "bench/tables/rows_draws.h"
 #include "client/cc/parameters/table_client.h"
 #include "client/cc/transport/shm_transport.h"
 #include "common/base/malloc_settings.h"
@@ -49,8 +48,6 @@
 #include "nlohmann/json.hpp"
 #include "worker/compute/backend.h"
 #include "worker/compute/factory.h"
-#include "worker/data/formats/click_log_dataset.h"
-#include "worker/data/formats/sparse_batch.h"
 #include "worker/model/table_batch.h"
 
 namespace weir {
@@ -58,7 +55,6 @@ namespace {
 
 constexpr char kLogPath[] = "/tmp/weir_rows_bench.log";
 constexpr uint32_t kDim = 16;
-constexpr int64_t kFeatures = 26;
 constexpr double kTarget = 5;
 constexpr size_t kFillIds = size_t{1} << 18;
 
@@ -73,60 +69,6 @@ struct Flags {
   int queues = 1;
   int64_t piece_bytes = TableClient::Options().piece_bytes;
 };
-
-struct Batch {
-  SparseBatch samples;
-  std::vector<uint64_t> ids;  // of all samples, without repeats, ascending
-};
-using Batches = std::vector<Batch>;
-
-// Draws batches that were never drawn before.
-class Draws {
- public:
-  static absl::StatusOr<Draws> Create(const Flags& flags) {
-    ClickLogDataset::Options options;
-    options.count = ~uint32_t{0};
-    options.numeric = 1;
-    options.categorical = kFeatures;
-    options.ids_per_feature = static_cast<uint64_t>(flags.rows / kFeatures);
-    WEIR_ASSIGN_OR_RETURN(auto log, ClickLogDataset::Create(options));
-    return Draws(std::move(log), flags.samples);
-  }
-
-  absl::StatusOr<Batches> Next(int count) {
-    Batches batches(static_cast<size_t>(count));
-    for (Batch& batch : batches) {
-      batch.samples.Clear(kFeatures);
-      for (int64_t i = 0; i < samples_; ++i) {
-        WEIR_RETURN_IF_ERROR(log_->ReadSparse(next_++, &batch.samples));
-      }
-      for (const SparseFeature& feature : batch.samples.features) {
-        batch.ids.insert(batch.ids.end(), feature.ids.begin(),
-                         feature.ids.end());
-      }
-      std::sort(batch.ids.begin(), batch.ids.end());
-      batch.ids.erase(std::unique(batch.ids.begin(), batch.ids.end()),
-                      batch.ids.end());
-    }
-    return batches;
-  }
-
- private:
-  Draws(std::unique_ptr<ClickLogDataset> log, int64_t samples)
-      : log_(std::move(log)), samples_(samples) {}
-
-  std::unique_ptr<ClickLogDataset> log_;
-  int64_t samples_;
-  int64_t next_ = 0;
-};
-
-double CountRows(const Batches& batches) {
-  double count = 0;
-  for (const Batch& batch : batches) {
-    count += static_cast<double>(batch.ids.size());
-  }
-  return count;
-}
 
 RowLists ListsOf(const TableBatch::Lists& lists) {
   return {.count = lists.count(),
@@ -196,7 +138,7 @@ class Worker {
     return absl::OkStatus();
   }
 
-  // As the train loop with train.prefetch.
+  // Does what the train loop does with train.prefetch.
   absl::Status LoopBags(const Batches& batches) {
     WEIR_RETURN_IF_ERROR(Sort(batches[0], 0));
     WEIR_RETURN_IF_ERROR(Lookup(sorted_[0].ids()));
@@ -218,7 +160,7 @@ class Worker {
     return absl::OkStatus();
   }
 
-  // CPU seconds: of this process, of the ps.
+  // Returns the CPU seconds of this process and of the ps.
   std::pair<double, double> Cpu() const {
     return {CpuSeconds(getpid()), CpuSeconds(ps_[0]->pid())};
   }
@@ -289,7 +231,7 @@ class Worker {
     return Fill(static_cast<uint64_t>(flags.rows));
   }
 
-  // Makes all rows.
+  // Makes all rows: a training lookup of an unknown id does.
   absl::Status Fill(uint64_t rows) {
     for (uint64_t begin = 0; begin < rows; begin += kFillIds) {
       std::vector<uint64_t> ids(std::min(kFillIds, rows - begin));
@@ -341,15 +283,16 @@ class Worker {
   Want want_;
   TableClient::Versions versions_;
   uint64_t sequence_ = 0;
-  std::vector<float> rows_[2];  // as sorted_
+  std::vector<float> rows_[2];  // rows_[i] are those of sorted_[i]
   std::shared_ptr<float> gradients_;
 
   int64_t samples_ = 0;
   std::unique_ptr<Backend> backend_;
   TableUse use_;
-  TableBatch sorted_[2];       // of the batch that computes, of the one ahead
-  std::vector<float> pooled_;  // [samples, features, dim]
-  std::vector<float> pooled_gradients_;  // likewise
+  // With a batch ahead, batch i is in [i % 2].
+  TableBatch sorted_[2];
+  std::vector<float> pooled_;            // [samples, features, dim]
+  std::vector<float> pooled_gradients_;  // [samples, features, dim]
 };
 
 // One way to a ps, and PyTorch's of the same kind.
@@ -361,7 +304,7 @@ struct Way {
 constexpr Way kWays[] = {{"grpc", TransportChoice::kGrpc, "tcp"},
                          {"shm", TransportChoice::kShm, "default"}};
 
-// By round, of one operation on one way.
+// The figures of one operation on one way, one for each round.
 struct Figures {
   std::vector<double> weir;   // ids/s
   std::vector<double> torch;  // ids/s
@@ -371,33 +314,6 @@ struct Figures {
   std::vector<double> torch_cpu;  // both processes
 };
 using Key = std::pair<std::string, std::string>;  // way, operation
-
-// The lists of `batches` as bench/tables/torch_rows.py reads them.
-absl::Status WriteLists(const std::string& prefix, const Batches& batches,
-                        bool repeats) {
-  std::ofstream ids(prefix + ".ids", std::ios::binary);
-  std::ofstream counts(prefix + ".counts", std::ios::binary);
-  const auto write = [](std::ofstream* file, const uint64_t* data, size_t n) {
-    file->write(reinterpret_cast<const char*>(data),
-                static_cast<std::streamsize>(n * sizeof(uint64_t)));
-  };
-  for (const Batch& batch : batches) {
-    uint64_t count = repeats ? 0 : batch.ids.size();
-    if (!repeats) {
-      write(&ids, batch.ids.data(), batch.ids.size());
-    } else {
-      for (const SparseFeature& feature : batch.samples.features) {
-        write(&ids, feature.ids.data(), feature.ids.size());
-        count += feature.ids.size();
-      }
-    }
-    write(&counts, &count, 1);
-  }
-  ids.close();
-  counts.close();
-  return ids && counts ? absl::OkStatus()
-                       : absl::UnavailableError("cannot write " + prefix);
-}
 
 void Print(const std::map<Key, Figures>& figures) {
   std::printf("%-5s %-12s %12s %12s %9s %36s\n", "", "", "weir", "PyTorch RPC",
@@ -428,7 +344,7 @@ constexpr struct {
 absl::Status RunTorch(const Flags& flags, const std::string& directory,
                       const Way& way, std::map<Key, Figures>* figures) {
   const nlohmann::json torch = JsonOutputOf(absl::StrCat(
-      flags.python, " ", flags.script, " --rows ", flags.rows, " --lists ",
+      flags.python, " '", flags.script, "' --rows ", flags.rows, " --lists ",
       directory, " --transport ", way.torch, " 2>/dev/null"));
   if (!torch.is_object()) {
     return absl::UnavailableError(
@@ -453,12 +369,14 @@ absl::Status RunRound(const Flags& flags, Draws* draws,
     const bool repeats = std::string(name).starts_with("bags");
     WEIR_ASSIGN_OR_RETURN(const Batches warm, draws->Next(2));
     WEIR_ASSIGN_OR_RETURN(const Batches batches, draws->Next(flags.batches));
-    const double rows =
-        repeats ? static_cast<double>(flags.samples) * kFeatures * flags.batches
-                : CountRows(batches);
+    double rows = CountRows(batches);
+    if (repeats) {
+      rows = static_cast<double>(flags.samples) * kFeatures * flags.batches;
+    }
     for (size_t w = 0; w < workers.size(); ++w) {
       Worker& worker = *workers[w];
       Figures& of = (*figures)[{kWays[w].name, name}];
+      // Brings both processes' caches and buffers to where they stay.
       WEIR_RETURN_IF_ERROR((worker.*run)(warm));
       const std::pair<double, double> cpu = worker.Cpu();
       const double begin = Now();
@@ -478,7 +396,7 @@ absl::Status RunRound(const Flags& flags, Draws* draws,
 }
 
 absl::Status Run(const Flags& flags) {
-  WEIR_ASSIGN_OR_RETURN(Draws draws, Draws::Create(flags));
+  WEIR_ASSIGN_OR_RETURN(Draws draws, Draws::Create(flags.rows, flags.samples));
   std::vector<std::unique_ptr<Worker>> workers;
   for (const Way& way : kWays) {
     WEIR_ASSIGN_OR_RETURN(workers.emplace_back(),
@@ -533,8 +451,8 @@ int main(int argc, char** argv) {
   return weir::BenchMain(&app, argc, argv, [&] {
     if (!no_peers) {
       const char* root = std::getenv("WEIR_ROOT");  // NOLINT: one thread
-      flags.script =
-          std::string(root != nullptr ? root : ".") + "/bench/torch_rows.py";
+      flags.script = absl::StrCat(root != nullptr ? root : ".",
+                                  "/bench/tables/torch_rows.py");
     }
     return weir::Run(flags);
   });

@@ -15,10 +15,10 @@
 // really had.
 //
 // Growth: one thread inserts the second half of the rows in batches while
-// another reads 16 known rows again and again: the longest that such a read
-// took (wall time; reads during which the reader lost its processor are left
-// out), and beside it the same while the first thread only looks up. The map's
-// is its longest insertion.
+// another reads 16 known rows again and again. The figure is the longest such
+// read (wall time; reads during which the reader lost its processor are left
+// out), and beside it the longest while the first thread only looks up. For the
+// map it is the longest insertion.
 #include <sys/resource.h>
 #include <time.h>
 

@@ -1,5 +1,6 @@
-// What parameters on a ps cost a worker: one worker with one ps process on the
-// same host, against the same loop with the parameters in its own memory.
+// Measures what parameters on a ps cost a worker: one worker with one ps
+// process on the same host, against the same loop with the parameters in its
+// own memory.
 //
 //   overhead_bench [--rounds N] [--json FILE]
 //

@@ -8,14 +8,14 @@
 // first; then the links are shaped so that (bytes up + bytes down) / link =
 // compute, with link = the goodput that iperf3 finds. The figure is the median
 // step time over the median compute time, both taken in turns in one process.
-// Of a step that hides nothing it is 2; what the links allow at best is a
-// little over 1: the first layer's gradient is the last to be ready and its
-// values are the first to be needed, so two sixteenths of half a compute cannot
-// be hidden. Where the network's time has drifted from the compute's by more
-// than a tenth in every attempt, there is no figure: the machine is not quiet.
-// --accelerator: layers sleep in place of computing, as if another device did,
-// and the cores are the exchange's alone; also the way to measure on a machine
-// that is not idle.
+// A step that hides nothing has 2. The links allow a little over 1 at best: the
+// first layer's gradient is the last to be ready and its values are the first
+// to be needed, so two sixteenths of half a compute cannot be hidden. Where the
+// network's time has drifted from the compute's by more than a tenth in every
+// attempt, there is no figure: the machine is not quiet.
+// With --accelerator layers sleep in place of computing, as if another device
+// did that, and the cores work for the exchange alone. This is also the way to
+// measure on a machine that is not idle.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -48,7 +48,7 @@ namespace {
 
 constexpr int kLayers = 16;
 constexpr double kTarget = 1.15;
-// Of a turn: steps with the ps, then steps alone. The first ones of each do not
+// A turn has steps with the ps, then steps alone. The first ones of each do not
 // count: the exchange of the one still runs when the other begins.
 constexpr int kTurnSteps = 6;
 constexpr int kLocalSteps = 4;
@@ -68,8 +68,8 @@ struct Flags {
   int width = 1024;
   double compute_ms = 1000;
   bool accelerator = false;
-  std::string mode = "sync";  // of sleeping layers
-  // Of the worker's process.
+  std::string mode = "sync";  // the job's, where layers sleep
+  // These are set in the worker's process only.
   std::string directory;
   std::vector<std::string> addresses;
 };

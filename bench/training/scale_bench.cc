@@ -43,7 +43,8 @@ namespace {
 constexpr int kPort = 2222;
 constexpr double kTarget = 0.9;
 constexpr char kLogPath[] = "/tmp/weir_scale_bench.log";
-// Of the longer of the two bounds: a shorter measurement cuts too many steps.
+// A measurement takes so many times the longer of the two bounds: a shorter one
+// would cut too many steps.
 constexpr double kStepsMin = 5;
 
 struct Flags {

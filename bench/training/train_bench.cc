@@ -76,15 +76,16 @@ absl::StatusOr<Result> TrainWeir(const Flags& flags, const std::string& model,
 
 absl::StatusOr<Result> TrainTorch(const Flags& flags, const std::string& model,
                                   const std::string& how) {
-  const nlohmann::json json = JsonOutputOf(absl::StrCat(
-      "/usr/bin/python3 ", flags.root, "/bench/torch_train.py --model ", model,
-      " --how ", how, " --epochs ", flags.epochs, " --data_dir '",
-      flags.data_dir, "' 2>/dev/null"));
+  const nlohmann::json json = JsonOutputOf(
+      absl::StrCat("/usr/bin/python3 '", flags.root,
+                   "/bench/training/torch_train.py' --model ", model, " --how ",
+                   how, " --epochs ", flags.epochs, " --data_dir '",
+                   flags.data_dir, "' 2>/dev/null"));
   if (!json.is_object() || !json.contains("examples_per_second")) {
     return absl::UnavailableError(
         "--peers: bench/training/torch_train.py gives nothing; install "
-        "Debian's "
-        "python3-torch and libopenblas0, and run it by hand to see why");
+        "Debian's python3-torch and libopenblas0, and run it by hand to see "
+        "why");
   }
   return Result{model, "torch " + how,
                 json["examples_per_second"].get<double>(),

@@ -7,12 +7,12 @@
 // Every client is a process with the client that workers have; a push is the
 // whole model, with SGD applied in async mode, and the next one starts when its
 // receipts are in. The resident memory of the ps is sampled ten times a second,
-// its highest mark read at the end. The bound is the design's: values + slots
-// (SGD has none) + chunks in flight + 64 MiB. Chunks in flight are, over gRPC,
-// at most the 512 MiB of its resource quota; what clients of ours can have
-// under way, 2 MiB each, is shown beside it. Through shared memory a push is
-// read where the client has it: the kernel counts the clients' gradients that
-// the ps has mapped as the ps' too, so they are part of that bound.
+// its highest mark read at the end. The bound is the design's: values + state
+// (SGD has none) + chunks in flight + 64 MiB. Over gRPC, chunks in flight are
+// at most the 512 MiB of its resource quota; the 2 MiB that each client of ours
+// can have under way are shown beside it. Through shared memory a push is read
+// where the client has it: the kernel counts the clients' gradients that the ps
+// has mapped as the ps's too, so they are part of that bound.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

@@ -1,5 +1,6 @@
-// What an encoding of the wire costs, for a block of 1 MiB: the worker's side
-// of a push (with its residuals), the ps's side of a pull, and decoding.
+// Measures what an encoding of the wire costs, for a block of 1 MiB: the
+// worker's side of a push (with its residuals), the ps's side of a pull, and
+// decoding.
 //
 //   bazel run //bench/transport:encoding_bench
 //

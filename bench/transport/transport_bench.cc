@@ -8,9 +8,9 @@
 // over the stream that workers use, with as much in flight as they have.
 // Everything is measured again in each round, so that a drifting machine drifts
 // for all; the ratios are medians over the rounds of quotients within a round.
-// --transport grpc --transport grpc_checksum: what checksums of payloads cost.
-// --peers: PyTorch RPC does the same, with its default transports and with TCP
-// alone.
+// --transport grpc --transport grpc_checksum shows what checksums of payloads
+// cost. With --peers PyTorch RPC does the same, with its default transports and
+// with TCP alone.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -164,8 +164,8 @@ class Bench {
     return link_->SetSlots(slots, kTimeout);
   }
 
-  // One message and one answer per block, a bounded number of them under way,
-  // as ShardExchange has it.
+  // Sends one message and takes one answer for each block, with a bounded
+  // number of them under way, as ShardExchange does.
   absl::Status Exchange(bool push, bool want) {
     GradientChunk header;
     *header.mutable_sender() = sender_;
@@ -295,13 +295,13 @@ class Report {
   std::map<std::string, std::vector<double>> numbers_;
 };
 
-// What one size is compared with: GB/s, 0 where it was not measured.
+// The figures with which one size is compared: GB/s, 0 if not measured.
 struct Peers {
   double iperf3_gb_per_s = 0;
   double memcpy_gb_per_s = 0;
   TorchRpc torch_tcp;
-  TorchRpc torch_best;                 // of its transports, per operation
-  std::map<std::string, double> grpc;  // of this size, by operation
+  TorchRpc torch_best;                 // its best transport, per operation
+  std::map<std::string, double> grpc;  // Weir's gRPC, by operation
 };
 
 absl::Status MeasureTorch(const Flags& flags, size_t bytes, Peers* peers,
@@ -465,8 +465,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   return weir::BenchMain(&app, argc, argv, [&] {
     if (peers) {
-      flags.torch_rpc =
-          std::string(root != nullptr ? root : ".") + "/bench/torch_rpc.py";
+      flags.torch_rpc = std::string(root != nullptr ? root : ".") +
+                        "/bench/transport/torch_rpc.py";
     }
     return weir::Run(flags);
   });
