@@ -1,5 +1,5 @@
-// Bad input: one clear line that names the offending thing, the right exit
-// code, no crash.
+// Bad input gives one clear line that names the offending thing and the right
+// exit code, and crashes nothing.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
                "label", 2},
         BadJob{"learning_rate", "learning_rate: 0.1", "learning_rate: -1",
                "schedule.learning_rate", 2},
-        // So large a rate that the second gradient is not a number.
+        // The rate is so large that the second gradient is not a number.
         BadJob{"nan", "learning_rate: 0.1", "learning_rate: 1e38", "NaN", 3}),
     [](const auto& info) { return info.param.name; });
 

@@ -75,10 +75,10 @@ TEST(CliTest, TheSummarySaysWhereTheTimeWent) {
     share += phases[part + "_share"].get<double>();
   }
   EXPECT_GT(phases["compute_ms"], 0.0);
-  // On a CPU they are the step; rounding to 9 digits aside.
+  // On a CPU these parts are the whole step, but for rounding to 9 digits.
   EXPECT_NEAR(ms, phases["step_ms"].get<double>(), 1e-6 * ms);
   EXPECT_NEAR(share, 1.0, 1e-6);
-  // Two workers, each busy for at most the whole run.
+  // There are two workers, each busy for at most the whole run.
   EXPECT_LE(phases["step_ms"].get<double>() * 2000,
             2000 * f.run.summary["wall_seconds"].get<double>());
   EXPECT_FALSE(phases.contains("gpu_busy_share"));
@@ -211,7 +211,7 @@ TEST(CliTest, CheckpointsAreListedInspectedAndVerified) {
   EXPECT_NE(inspect.output.find("[0, 2000) of 2000"), std::string::npos)
       << inspect.output;
   EXPECT_EQ(RunWeir({"checkpoint", "verify", newest}).exit_code, 0);
-  // One bit of each file, the manifest's too.
+  // Flips one bit of each file, also of the manifest.
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(newest)) {
     const std::string whole = ReadFile(entry.path());

@@ -22,9 +22,9 @@ namespace {
 
 constexpr char kPreload[] = "tests/support/preload_clock.so";
 constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
-// Of a lease, in the jobs.
+// The jobs' lease: how long a silent task is waited for.
 constexpr int kLostAfterSeconds = 2;
-// Long enough for what waits for the wall clock to be called lost.
+// In this time a task that waits for the wall clock would be called lost.
 constexpr double kLongerThanALease = 1.75 * kLostAfterSeconds;
 
 using Names = std::vector<std::string>;
@@ -74,7 +74,7 @@ class Clocks {
  public:
   explicit Clocks(std::string dir) : dir_(std::move(dir)) {}
 
-  // What starts next has the clock `name`.
+  // The processes that are started next have the clock `name`.
   void Preload(const std::string& name) {
     names_.push_back(name);
     Set({name}, 0);
@@ -87,7 +87,7 @@ class Clocks {
   }
   const Names& names() const { return names_; }
 
-  // In place: the tasks have the files mapped.
+  // Writes in place, since the tasks have the files mapped.
   void Set(const Names& names, int64_t offset_ns) {
     for (const std::string& name : names) {
       const int file = open(Path(name).c_str(), O_WRONLY | O_CREAT, 0600);
@@ -136,7 +136,7 @@ struct RunningJob {
     return {names.begin(), names.end()};
   }
 
-  // Steps are taken, and a checkpoint is committed that was not there.
+  // Waits until steps were taken and a new checkpoint was committed.
   void ExpectProgress(const std::string& phase) {
     const uint64_t step = cluster.step();
     const std::set<std::string> before = Checkpoints();
@@ -187,7 +187,7 @@ TEST(ClockTest, JobsGoOnWhileTheWallClockSteps) {
   ExpectProgress(jobs, "at first");
   for (const int64_t step : {-kHourNs, kHourNs}) {
     const std::string by = step < 0 ? "an hour back" : "an hour forward";
-    // The way back is the dangerous one.
+    // To set the clock back is the dangerous direction.
     for (const std::string& name : step < 0
                                        ? Names{"ps0", "chief0", "worker0", ""}
                                        : Names{"chief0", ""}) {
@@ -206,8 +206,8 @@ TEST(ClockTest, JobsGoOnWhileTheWallClockSteps) {
   }
 }
 
-// Nothing happens in such a job but what timed waits bring about: heartbeats,
-// and wants that come back to be asked again.
+// In such a job only timed waits make anything happen: heartbeats, and wants
+// that come back to be asked again.
 TEST(ClockTest, WhoWaitsForAnotherKeepsItsLeaseWhileTheWallClockSteps) {
   Jobs jobs;
   jobs.push_back(std::make_unique<RunningJob>("waiting", kDense,

@@ -31,13 +31,13 @@ update { )" +
 
 constexpr char kAsync[] = "async {}";
 constexpr char kSync[] = "sync { contributions: 4 }";
-// Nobody evaluates: the chief waits this long for it.
+// No evaluator runs, so the chief waits this long for one.
 constexpr char kLongWait[] = R"(
 evaluation { source { digits { count: 100 stream: 1 } } wait_seconds: 300 }
 limits { block_elements: 1024 }
 )";
 
-// Nor here, but it waits only as long as it takes to miss a ps.
+// The same, but the chief waits only as long as it takes to miss a ps.
 constexpr char kShortWait[] = R"(
 evaluation { source { digits { count: 100 stream: 1 } } wait_seconds: 10 }
 limits { block_elements: 1024 lost_after_seconds: 4 }
@@ -98,7 +98,7 @@ TEST_P(EndTest, AChiefKilledWhileItWaitsForTheEvaluatorIsFollowed) {
   EXPECT_TRUE(EndsRight(&cluster, 30));
 }
 
-// Its workers see DONE in the job's directory.
+// The workers see DONE in the job's directory.
 TEST_P(EndTest, AChiefThatNeverComesBackLeavesWorkersThatEndWell) {
   HandCluster cluster(Dir("no_chief"), Job(GetParam(), kLongWait), 1, 2, true);
   cluster.StartAll({"--evaluator_expected"});

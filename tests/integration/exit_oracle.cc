@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-// Why `code` is wrong for `task`; "" when it is right.
+// Says why `code` is wrong for `task`; "" when it is right.
 std::string Wrong(const ExitFacts& facts, bool done, const std::string& task,
                   int code) {
   const bool signalled = facts.signalled.count(task) > 0;
@@ -28,7 +28,7 @@ std::string Wrong(const ExitFacts& facts, bool done, const std::string& task,
   }
   const bool is_ps = task.rfind("ps/", 0) == 0;
   if (code == kExitOk) {
-    // A ps that the chief no longer needs, since no start mends the job.
+    // The chief ended a ps that it no longer needs: no start mends the job.
     return is_ps && facts.permanent_cause
                ? ""
                : "there is no DONE: whoever starts tasks again leaves it out";

@@ -1,4 +1,4 @@
-// The rules of docs/exit_codes.md, asked of a job's tasks.
+// Checks the tasks of a job against the rules of docs/exit_codes.md.
 #ifndef TESTS_INTEGRATION_EXIT_ORACLE_H_
 #define TESTS_INTEGRATION_EXIT_ORACLE_H_
 
@@ -12,22 +12,23 @@
 namespace weir {
 
 struct ExitFacts {
-  // "ps/0" -> exit code, -1: it still runs.
+  // "ps/0" -> its exit code, or -1 if it still runs.
   std::map<std::string, int> codes = {};
   std::string workdir = {};
-  // Tasks that the test itself sent a signal to.
+  // Tasks to which the test itself sent a signal.
   std::set<std::string> signalled = {};
-  // Tasks that another process took the place of.
+  // Tasks whose place another process took.
   std::set<std::string> replaced = {};
-  // Something that no restart mends was planted: a wrong flag, bad data.
+  // The test planted what no restart mends: a wrong flag, bad data.
   bool permanent_cause = false;
 };
 
-// Success, or every rule that is broken, with the task and its code.
+// Returns success, or every rule that is broken, with the task and its code.
 testing::AssertionResult ExitsAreRight(const ExitFacts& facts);
 
-// Waits until every task of `cluster` has ended, `seconds` at most, and asks
-// the same. `facts` says what the test did; codes and workdir are filled in.
+// Waits until every task of `cluster` has ended, for at most `seconds`, and
+// checks the same. `facts` says what the test did; this function fills in its
+// codes and workdir.
 testing::AssertionResult EndsRight(HandCluster* cluster, double seconds,
                                    ExitFacts facts = {});
 

@@ -42,7 +42,7 @@ TEST(ExitOracleTest, WithoutDoneNobodyEndsWith0) {
       Facts("stopped", {{"ps/0", 138}, {"worker/0", 138}}, false)));
   EXPECT_FALSE(ExitsAreRight(Facts("early", {{"worker/0", 0}}, false)));
   EXPECT_FALSE(ExitsAreRight(Facts("early_ps", {{"ps/0", 0}}, false)));
-  // What it held is of use to nobody.
+  // No later start could use what this ps held.
   ExitFacts facts = Facts("mended", {{"ps/0", 0}, {"chief/0", 3}}, false);
   facts.permanent_cause = true;
   EXPECT_TRUE(ExitsAreRight(facts));

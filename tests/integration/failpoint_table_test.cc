@@ -46,7 +46,7 @@ constexpr size_t kEvery = 10;
 // Rows mostly wait: for processes to start, and for a lost ps to be noticed.
 constexpr int kThreads = 4;
 constexpr double kRunSeconds = 120;
-// Of a run that is to meet a place or to leave a checkpoint.
+// How often a run is tried that is to meet a place or to leave a checkpoint.
 constexpr int kTries = 6;
 constexpr int kContributions = 800;
 // The model is small: a job must last for several heartbeats of its workers,
@@ -111,7 +111,7 @@ constexpr Point kPoints[] = {
     {"worker.mid_push", "worker-1", false},
 };
 
-// What a point's kind of job never reaches, and why.
+// Says why this kind of job never reaches the point; null when it does.
 const char* WhyNotReached(const Point& point, const Kind& kind) {
   const std::string name = point.name;
   if (!kind.tables &&
@@ -200,7 +200,7 @@ std::vector<Row> AllRows() {
   return rows;
 }
 
-// What WEIR_FAILPOINT says to each task's first process.
+// The value of WEIR_FAILPOINT for each task's first process, by task.
 using Armed = std::map<std::string, std::string>;
 
 // "worker-1", "what" -> "WEIR_FAILPOINT_WORKER_1=what"
@@ -231,7 +231,7 @@ TrainRun Train(const std::string& dir, const Kind& kind, bool resume,
   return RunTrain(dir, arguments, environment, kRunSeconds);
 }
 
-// The header of a safetensors file; null when it cannot be read.
+// Returns the header of a safetensors file; null when it cannot be read.
 nlohmann::json SafetensorsHeader(const std::string& bytes) {
   uint64_t size = 0;
   if (bytes.size() < sizeof(size)) {
@@ -273,11 +273,11 @@ std::vector<int64_t> Updates(const TrainRun& run) {
   return counts;
 }
 
-// What an undisturbed run of a kind of job leaves.
+// The results of undisturbed runs of one kind of job.
 struct Undisturbed {
   std::string sha;
   std::vector<int64_t> updates;
-  // By task and name; of a run from the beginning, and of those that go on
+  // Hits by task and name: of a run from the beginning, and of runs that go on
   // after their ps died in mid-run and near the end.
   std::map<std::string, int64_t> hits;
   std::array<std::map<std::string, int64_t>, 2> resumed_hits;
@@ -314,11 +314,12 @@ std::map<std::string, int64_t> ReadHits(const std::string& dir) {
   return hits;
 }
 
-// Near the end; of many hits not the very last, as their number varies a bit.
+// Returns a hit near the end. Of many it is not the very last, since their
+// number varies a bit.
 int64_t LateHit(int64_t hits) { return hits - hits / 50; }
 int64_t MidHit(int64_t hits) { return (hits + 1) / 2; }
 
-// Complaints of one run or row; empty: all is well.
+// The complaints about one run or row; empty when all is well.
 using Complaints = std::vector<std::string>;
 
 void Expect(bool holds, const std::string& what, Complaints* complaints) {
@@ -338,7 +339,7 @@ std::string CodesOf(const TrainRun& run) {
   return codes;
 }
 
-// The job is done: codes of all tasks, counts, bits, checkpoints.
+// Checks a job that is done: codes of all tasks, counts, bits, checkpoints.
 void ExpectDone(const TrainRun& run, const Kind& kind,
                 const Undisturbed* undisturbed, Complaints* complaints) {
   Expect(run.exit_code == 0,
@@ -384,7 +385,7 @@ void ExpectDone(const TrainRun& run, const Kind& kind,
   Expect(whole > 0, "there is no checkpoint", complaints);
 }
 
-// The job has ended because a ps died.
+// Checks a job that has ended because a ps died.
 void ExpectLostPs(const TrainRun& run, const std::string& victim,
                   Complaints* complaints) {
   Expect(run.exit_code == 138,
@@ -396,10 +397,12 @@ void ExpectLostPs(const TrainRun& run, const std::string& victim,
     const bool is_ps = task["role"] == "ps";
     const std::string name = task["role"].get<std::string>() + "-" +
                              std::to_string(task["index"].get<int>());
-    // The other ps is told to end, or stopped; the evaluator may have been.
-    const bool good = name == victim ? code == 137
-                      : is_ps        ? code == 0 || code == 138 || code == 143
-                                     : code == 138 || code == 143;
+    bool good = code == 138 || code == 143;
+    if (name == victim) {
+      good = code == 137;
+    } else if (is_ps) {
+      good = good || code == 0;  // the chief may have told it to end
+    }
     Expect(good,
            "after the loss of " + victim + " tasks ended with" + CodesOf(run),
            complaints);
@@ -477,7 +480,7 @@ std::string VictimsLog(const Row& row) {
   return ReadFile(RowDir(row) + "/logs/" + row.point->task + ".log");
 }
 
-// The run that the nth hit of the row's point disturbs.
+// Makes the run that the nth hit of the row's point disturbs.
 TrainRun Fire(const Row& row, const Undisturbed& undisturbed, int64_t nth,
               Complaints* complaints) {
   const std::string dir = RowDir(row);

@@ -1,4 +1,4 @@
-// What dies, and what the others do. Each task is a real process.
+// Tasks die, and the others go on or end. Each task is a real process.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -85,7 +85,7 @@ TEST(FailuresTest, APausedWorkerOfTheOldHistoryIsRefused) {
   Process paused = cluster.Detach("worker", 1);
   paused.Signal(SIGSTOP);
   cluster.task("ps", 1).Signal(SIGKILL);
-  // It gives the paused worker time to hear of the end.
+  // The chief gives the paused worker time to hear of the end.
   EXPECT_EQ(cluster.task("chief", 0).Wait(40), 138);
   EXPECT_EQ(cluster.task("worker", 0).Wait(15), 138);
 

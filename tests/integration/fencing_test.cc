@@ -44,7 +44,7 @@ TEST(FencingTest, ASupersededChiefEndsAloneAndTheJobGoesOn) {
   asleep.Signal(SIGSTOP);
   const std::string old_address = cluster.chief_address();
   cluster.SetChiefAddress(FreeAddress());
-  // As on a file system without locks.
+  // A file system without locks would not hold the first chief's lock either.
   std::filesystem::remove(cluster.dir() + "/checkpoints/.chief");
   cluster.Start("chief", 0);
   cluster.Start("worker", 0);

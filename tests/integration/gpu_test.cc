@@ -119,7 +119,7 @@ void ExpectOnGpu(const TrainRun& run) {
       << WorkerLog(run);
 }
 
-// What `weir evaluate` says of a run's checkpoint.
+// Returns the metrics that `weir evaluate` prints for a run's checkpoint.
 nlohmann::json Evaluate(const TrainRun& run, int step,
                         const Strings& arguments) {
   const CommandResult result = RunWeir(
@@ -178,7 +178,7 @@ TEST(GpuTest, Bf16TrainsToTheBarAndTheCpuAgreesOnItsCheckpoint) {
       RunTrain(FreshDir("gpu_bf16"), Strings{MlpFile()} + OnGpu() + precision);
   ExpectTrained(run, kAccuracyBar);
   ExpectOnGpu(run);
-  // One worker, one ps: all that differs is the rounding.
+  // With one worker and one ps only the rounding differs.
   EXPECT_NE(run.summary["model_sha256"], MlpOnGpu().summary["model_sha256"]);
   const nlohmann::json on_cpu =
       Evaluate(run, 300, Strings{"--device", "cpu"} + precision);
@@ -279,7 +279,7 @@ TEST_P(BadDeviceTest, EndsWithOneLineAndNoRestart) {
       FreshDir("gpu_bad_" + bad.name),
       Strings{MlpFile(), "--noevaluator"} + bad.arguments, bad.environment, 60);
   EXPECT_EQ(run.exit_code, bad.exit_code) << run.output;
-  // What the terminal shows; `output` has the logs, too.
+  // This is what the terminal shows; `output` has the logs, too.
   const std::string shown = ReadFile(run.workdir + ".train.log");
   std::istringstream stream(shown);
   int count = 0;
@@ -332,13 +332,13 @@ INSTANTIATE_TEST_SUITE_P(
                   {},
                   {"plugin_of_another_abi.so", "another version of Weir"},
                   2},
-        // Too small for what the backend needs for itself.
+        // The memory is too small for what the backend needs for itself.
         BadDevice{"tiny_device",
                   OnGpu(),
                   {"WEIR_EMULATOR_BYTES=1000000"},
                   {"out of memory on cuda:0", "bytes asked", "free"},
                   3},
-        // Enough until the first step, which finds a job under way.
+        // The memory lasts until the first step, when a job is under way.
         BadDevice{"large_batch",
                   OnGpu() + Strings{"--set", "train.batch_size=2000"},
                   {"WEIR_EMULATOR_BYTES=40500000"},

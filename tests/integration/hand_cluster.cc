@@ -43,10 +43,7 @@ Process& HandCluster::Start(const std::string& role, int index,
                             const std::vector<std::string>& flags,
                             const std::vector<std::string>& environment) {
   const std::string name = role + "/" + std::to_string(index);
-  const std::string folder = role == "ps"      ? "server/ps/"
-                             : role == "chief" ? "server/chief/"
-                                               : "worker/";
-  std::vector<std::string> argv = {Binary(folder + "weir_" + role)};
+  std::vector<std::string> argv = {RoleBinary(role)};
   if (role != "ps") {
     argv.insert(argv.end(),
                 {"--job", dir_ + "/job.textproto", "--workdir", dir_});

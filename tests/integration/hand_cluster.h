@@ -11,8 +11,9 @@
 
 namespace weir {
 
-// A small dense model on generated digits, in a few blocks; `more` is the rest
-// of the job, its consistency mode at least.
+// Returns the text of a job: a small dense model on generated digits, in a few
+// blocks. `more` is the rest of the job, and names at least its consistency
+// mode.
 std::string DigitsJob(int steps, const std::string& more);
 
 class HandCluster {
@@ -21,8 +22,8 @@ class HandCluster {
   HandCluster(const std::string& dir, const std::string& job, int ps,
               int workers, bool chief);
 
-  // Starts "ps", "worker", "chief" or "evaluator" number `index`; the process
-  // that ran under that name before is forgotten (killed if it runs).
+  // Starts "ps", "worker", "chief" or "evaluator" number `index`. Kills the
+  // process that was started under that name before, if it still runs.
   Process& Start(const std::string& role, int index,
                  const std::vector<std::string>& flags = {},
                  const std::vector<std::string>& environment = {});
@@ -33,12 +34,12 @@ class HandCluster {
   std::string LogPath(const std::string& role, int index) const {
     return dir_ + "/" + role + "-" + std::to_string(index) + ".log";
   }
-  // "ps/0" and so on: whoever was started last under the name.
+  // By name, such as "ps/0", the process that was started last under it.
   std::map<std::string, Process>& tasks() { return tasks_; }
   // Takes a process out of the cluster, so that another can take its name.
   Process Detach(const std::string& role, int index);
 
-  // Where tasks that are started from now on look for the chief.
+  // The address at which tasks that are started from now on look for the chief.
   std::string chief_address() const { return cluster_["chief"][0]; }
   void SetChiefAddress(const std::string& address) {
     cluster_["chief"][0] = address;
@@ -48,9 +49,9 @@ class HandCluster {
   std::vector<nlohmann::json> curve() const {
     return ReadJsonLines(dir_ + "/train.jsonl");
   }
-  // The last step in the curve, 0 without one.
+  // Returns the last step of train.jsonl; 0 without one.
   uint64_t step() const;
-  // Names under dir/checkpoints that hold a manifest.
+  // Returns the names under dir/checkpoints that hold a manifest.
   std::vector<std::string> checkpoints() const;
 
  private:

@@ -28,6 +28,16 @@ std::string Binary(const std::string& path) {
   return std::filesystem::absolute(path).string();
 }
 
+std::string RoleBinary(const std::string& role) {
+  std::string folder = "worker";  // holds the evaluator, too
+  if (role == "ps") {
+    folder = "server/ps";
+  } else if (role == "chief") {
+    folder = "server/chief";
+  }
+  return Binary(folder + "/weir_" + role);
+}
+
 std::string TestData(const std::string& file) {
   const char* root = std::getenv("WEIR_TEST_DATA");  // NOLINT
   if (root == nullptr ||

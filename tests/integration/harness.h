@@ -16,20 +16,22 @@
 
 namespace weir {
 
-// A fresh directory under the test's temporary folder.
+// Makes a fresh directory under the test's temporary folder.
 std::string FreshDir(const std::string& name);
-// The binary's absolute path: Binary("server/ps/weir_ps").
+// Returns a binary's absolute path: Binary("server/ps/weir_ps").
 std::string Binary(const std::string& path);
-// WEIR_TEST_DATA, or "" when `file` is not in it: the test skips.
+// Returns that of the program that plays `role`: "ps", "worker" and so on.
+std::string RoleBinary(const std::string& role);
+// Returns WEIR_TEST_DATA, or "" when `file` is not in it; the test then skips.
 std::string TestData(const std::string& file);
 std::string ReadFile(const std::string& path);
 void WriteFile(const std::string& path, const std::string& text);
-// "127.0.0.1:port" nobody listens on.
+// Returns a "127.0.0.1:port" that nobody listens on.
 std::string FreeAddress();
-// Polls until `condition` holds; false after `seconds`.
+// Polls until `condition` holds. Returns false after `seconds`.
 bool WaitUntil(double seconds, const std::function<bool()>& condition);
 
-// One child; killed with SIGKILL when the object goes.
+// One child. The destructor kills it with SIGKILL if it still runs.
 class Process {
  public:
   // Starts argv with "NAME=value" entries added to the environment. Output is
@@ -43,7 +45,8 @@ class Process {
   pid_t pid() const { return pid_; }
   bool running() { return !Poll().has_value(); }
   void Signal(int signal);
-  // The exit code (128 + signal), or -1 when it still runs after `seconds`.
+  // Returns the exit code (128 + signal), or -1 when it still runs after
+  // `seconds`.
   int Wait(double seconds);
   std::string Log() const { return ReadFile(log_); }
 
@@ -57,12 +60,12 @@ class Process {
 
 struct TrainRun {
   int exit_code = -1;
-  nlohmann::json summary;  // null when there is none
+  nlohmann::json summary;  // null when the run wrote no summary.json
   std::string output;
   std::string workdir;
 };
 
-// `weir train` as a process: StartTrain, and RunTrain that waits for the end.
+// Start `weir train` as a process; RunTrain waits for its end.
 Process StartTrain(const std::string& workdir,
                    const std::vector<std::string>& arguments,
                    const std::vector<std::string>& environment = {});
@@ -82,16 +85,17 @@ struct CommandResult {
 CommandResult RunWeir(const std::vector<std::string>& arguments,
                       const std::vector<std::string>& environment = {});
 
-// `weir checkpoint export` of dir/checkpoints/<name>; the file's bytes.
+// Runs `weir checkpoint export` on dir/checkpoints/<name>. Returns the file's
+// bytes.
 std::string ExportModel(const std::string& dir, const std::string& name);
 
-// The objects of a .jsonl file.
+// Returns the objects of a .jsonl file.
 std::vector<nlohmann::json> ReadJsonLines(const std::string& path);
 
-// The pids whose command line has every one of `words`.
+// Returns the pids whose command line has every one of `words`.
 std::vector<pid_t> FindProcesses(const std::vector<std::string>& words);
 
-// TF_CONFIG=... for one task.
+// Returns "TF_CONFIG=..." for one task.
 std::string TfConfig(const nlohmann::json& cluster, const std::string& role,
                      int index);
 

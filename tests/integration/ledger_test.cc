@@ -31,7 +31,7 @@ constexpr ShardLink::Timeout kTimeout(5000);
 struct Shape {
   uint64_t contributions = kContributions;
   int64_t elements = kElements;
-  int rows = 0;  // of a contribution; 0: no table
+  int rows = 0;  // of a contribution; 0 for no table
   bool lock_free = false;
 };
 
@@ -97,7 +97,7 @@ class Ledger {
 
   int Reset(int proxy) { return proxies_[proxy]->ResetAll(); }
 
-  // Every element of every block, in no order; padding left out.
+  // Returns every element of every block but the padding, in any order.
   std::vector<float> Values() {
     std::vector<float> values(layout_->flat_elements());
     for (int shard = 0; shard < 2; ++shard) {
@@ -119,7 +119,7 @@ class Ledger {
     return values;
   }
 
-  // The floats of the rows of a contribution; of a row that was never made,
+  // Returns the floats of a contribution's rows. A row that was never made has
   // zeros.
   std::vector<float> Rows(int slot, uint64_t sequence) {
     if (reader_ == nullptr) {
@@ -144,7 +144,7 @@ class Ledger {
     return rows;
   }
 
-  // Contributions that the slot's clients were told of as done.
+  // Returns how many contributions the slot's clients were told are done.
   uint64_t Acknowledged(int slot) {
     uint64_t contributions = 0;
     std::istringstream log(
@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, LedgerTest, testing::Values("grpc", "shm"),
                          [](const auto& info) { return info.param; });
 
 // Runs all clients to their end, breaking connections and killing them
-// meanwhile. Client `lost` is killed for good when it is half way; -1: none.
+// meanwhile. Client `lost`, if it is not -1, is killed for good half way.
 void RunThroughFaults(Ledger* ledger, bool resettable, uint64_t contributions,
                       int lost = -1) {
   std::vector<std::unique_ptr<Process>> clients;
@@ -277,8 +277,8 @@ TEST_P(LedgerTest, IsExactThroughResetsAndKills) {
   }
 }
 
-// Every contribution adds 1 to rows of its own. A client that is lost leaves
-// none half done and none undone that it was told of.
+// Every contribution adds 1 to rows of its own. When a client is lost, every
+// contribution is whole, and those that it was told of are there.
 TEST_P(LedgerTest, EveryRowIsAddedToOnceThroughResetsAndKills) {
   constexpr uint64_t kRowContributions = 3000;
   constexpr int kRows = 3;
@@ -296,7 +296,7 @@ TEST_P(LedgerTest, EveryRowIsAddedToOnceThroughResetsAndKills) {
     for (uint64_t sequence = 0; sequence < acknowledged; ++sequence) {
       ASSERT_EQ(ledger.Rows(slot, sequence), ones) << slot << ", " << sequence;
     }
-    // One may have been under way, on some shards and not on others.
+    // One contribution may have been on some shards and not on others.
     for (const float value : ledger.Rows(slot, acknowledged)) {
       ASSERT_TRUE(value == 0.0f || value == 1.0f) << slot << ", " << value;
     }

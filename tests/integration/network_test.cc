@@ -32,7 +32,7 @@ evaluation { source { digits { count: 1000 stream: 1 } } }
 )";
 
 bool Run(const std::string& command) {
-  // The command is made of this file's own words.
+  // All words of the command come from this file.
   return std::system((command + " >/dev/null 2>&1").c_str()) == 0;  // NOLINT
 }
 
@@ -94,12 +94,9 @@ TEST(NetworkTest, TrainsToTheEndAcrossHosts) {
   std::vector<std::unique_ptr<Process>> processes;
   for (size_t i = 0; i < tasks.size(); ++i) {
     const auto& [role, index] = tasks[i];
-    const std::string folder = role == "ps"      ? "server/ps/"
-                               : role == "chief" ? "server/chief/"
-                                                 : "worker/";
     std::vector<std::string> argv = {"/sbin/ip", "netns", "exec",
                                      hosts.Name(static_cast<int>(i)),
-                                     Binary(folder + "weir_" + role)};
+                                     RoleBinary(role)};
     if (role != "ps") {
       argv.insert(argv.end(),
                   {"--job", dir + "/job.textproto", "--workdir", dir});

@@ -44,7 +44,7 @@ TEST(PsMainTest, SigtermEndsItAtOnceWith143) {
   EXPECT_EQ(ps.process.Wait(5), 143) << ps.process.Log();
 }
 
-// 1,024 elements of 0, SGD, one slot: what the chief of "test" may send.
+// Declares 1,024 zeros with SGD and one slot, as the chief of job "test" may.
 absl::StatusOr<Sender> DeclareTest(ShardLink* link) {
   DeclareRequest declare;
   Declaration* declaration = declare.mutable_declaration();
@@ -143,7 +143,7 @@ absl::StatusOr<PushReply> PushOne(ShardLink* link, const GradientChunk& header,
       });
 }
 
-// A pull must give 1,024 times `expected`.
+// Expects that a pull gives 1,024 times `expected`.
 void ExpectValues(ShardLink* link, const Sender& sender, float expected) {
   PullRequest pull;
   *pull.mutable_sender() = sender;
@@ -221,8 +221,8 @@ TEST(PsMainTest, AnAddressInUseIsOneLineAndExitCode2) {
   EXPECT_TRUE(ps.link->Hello(kTimeout).ok());
 }
 
-// Not in grpc_transport_test: a server in the same process would read the
-// client's sockets too.
+// This is not in grpc_transport_test, where a server in the same process would
+// also read the client's sockets.
 TEST(PsMainTest, APsThatComesUpIsFoundSoon) {
   const std::string address = FreeAddress();
   const auto transport = MakeGrpcTransport();
@@ -236,11 +236,11 @@ TEST(PsMainTest, APsThatComesUpIsFoundSoon) {
     return ps.process.Log().find("serving on") != std::string::npos;
   })) << ps.process.Log();
   const auto begin = std::chrono::steady_clock::now();
-  // As callers do, with a pause between attempts.
+  // Callers pause between attempts, too.
   while (!link->Hello(kTimeout).ok()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(250));
   }
-  // At most one backoff of 1 s; 5 s when nobody drives the connection.
+  // One backoff of 1 s at most. It would be 5 s if nobody drove the connection.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
 }
 

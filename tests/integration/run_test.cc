@@ -25,12 +25,12 @@ class WeirRun {
     options.insert(options.begin(), {Binary("deploy/cli/weir_cli"), "run"});
     options.push_back("--");
     options.insert(options.end(), command.begin(), command.end());
-    // The first of two entries counts.
+    // Of two entries of one name the first counts.
     environment.insert(environment.end(),
                        {"WEIR_BIN_DIR=" + Binary("."), tag_, "DIR=" + dir_});
     process_ = std::make_unique<Process>(options, environment, log());
   }
-  // A shell script as the worker.
+  // Returns the command of a worker that is a shell script.
   static Words Sh(const std::string& script) {
     return {"/bin/sh", "-c", script};
   }
@@ -45,7 +45,7 @@ class WeirRun {
   bool Says(const std::string& text) const {
     return Output().find(text) != std::string::npos;
   }
-  // Without its end of line.
+  // `line` has no line break.
   bool HasLine(const std::string& line) const {
     return ("\n" + Output()).find("\n" + line + "\n") != std::string::npos;
   }
@@ -65,7 +65,7 @@ class WeirRun {
   std::unique_ptr<Process> process_;
 };
 
-// The JSON behind `prefix` on a line of the output.
+// Returns the JSON behind `prefix` on a line of the output.
 nlohmann::json JsonAfter(const std::string& output, const std::string& prefix) {
   std::istringstream stream(output);
   for (std::string line; std::getline(stream, line);) {

@@ -20,7 +20,7 @@ TEST(SdkTest, LinearRegressionLearnsOnTwoServers) {
   const std::string cluster = "ps=" + first + "," + second;
   Process ps0 = StartPs(cluster, 0, dir + "/ps-0.log");
   Process ps1 = StartPs(cluster, 1, dir + "/ps-1.log");
-  // Waits for the servers by itself.
+  // The example waits for the servers by itself.
   Process client({Binary("examples/sdk_linear"), first, second}, {},
                  dir + "/client.log");
   EXPECT_EQ(client.Wait(60), 0) << client.Log();

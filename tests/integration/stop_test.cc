@@ -16,7 +16,7 @@ namespace {
 
 using Task = std::pair<std::string, int>;
 
-// No checkpoint comes by itself, and the end is far.
+// Returns a job that writes no checkpoint by itself and whose end is far.
 std::string Job(const std::string& mode, int steps = 1000000) {
   return DigitsJob(steps, "update { " + mode + " }");
 }
@@ -25,7 +25,7 @@ constexpr char kDiesInsideAContribution[] = "WEIR_FAILPOINT=worker.mid_push:40";
 constexpr char kAsync[] = "async {}";
 constexpr char kSync[] = "sync { contributions: 4 }";
 
-// The step of the newest checkpoint, 0 without one.
+// Returns the step of the newest checkpoint, 0 without one.
 uint64_t SavedStep(const HandCluster& cluster) {
   uint64_t step = 0;
   for (const std::string& name : cluster.checkpoints()) {
@@ -55,7 +55,7 @@ std::string Logs(HandCluster* cluster, const std::vector<Task>& tasks) {
 const std::vector<Task> kTasks = {
     {"ps", 0}, {"ps", 1}, {"chief", 0}, {"worker", 0}, {"worker", 1}};
 
-// As at the end of a pod or of a node: everything is told at once.
+// At the end of a pod or of a node every task is told at once.
 void ExpectSavesWhenAllAreTerminated(const std::string& mode,
                                      const std::string& name,
                                      const std::vector<Task>& order) {
@@ -74,7 +74,7 @@ void ExpectSavesWhenAllAreTerminated(const std::string& mode,
   }
   const uint64_t saved = SavedStep(cluster);
   EXPECT_GE(saved, done) << Logs(&cluster, kTasks);
-  // No line tells of a step that is lost.
+  // No line of train.jsonl tells of a step that is lost.
   EXPECT_LE(cluster.step(), saved);
   EXPECT_GE(cluster.step() + 20, saved);
 
@@ -123,7 +123,7 @@ TEST(StopTest, APsThatIsTerminatedAloneStopsTheJobAfterACheckpoint) {
             std::string::npos);
 }
 
-// Its replacement may never come.
+// A worker's replacement may never come.
 TEST(StopTest, SyncIsSavedWithoutTheWorkersThatDied) {
   for (const int killed : {1, 2}) {
     HandCluster cluster(FreshDir("stop_sync_" + std::to_string(killed)),
@@ -189,7 +189,7 @@ TEST(StopTest, SyncIsSavedWithTheContributionThatADeadWorkerLeft) {
   EXPECT_EQ(resumed.summary["model_sha256"], whole.summary["model_sha256"]);
 }
 
-// The launcher starts nobody again once it ends.
+// The launcher starts no task again once the job ends.
 TEST(StopTest, CtrlCJustAfterAWorkerDiedLosesNothing) {
   const std::string dir = FreshDir("stop_ctrl_c");
   WriteFile(dir + "/job.textproto", Job(kSync));

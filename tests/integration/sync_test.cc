@@ -14,7 +14,8 @@
 namespace weir {
 namespace {
 
-// About 9,000 parameters: with blocks of 1 Ki several on every shard.
+// The model has about 9,000 parameters: with blocks of 1 Ki elements every
+// shard has several.
 constexpr char kJob[] = R"(
 name: "sync" seed: 3
 model {
@@ -132,7 +133,7 @@ TEST(SyncTest, SameBitsThroughManyRandomKills) {
   arguments.insert(arguments.end(),
                    {"--max_restarts", "100", "--set", "train.steps=6000",
                     "--set", "train.log_every_steps=1"});
-  // The same job, undisturbed.
+  // The same job runs once without a failure.
   const TrainRun expected = RunTrain(FreshDir("sync_kills_ref"), arguments);
   ASSERT_EQ(expected.exit_code, 0) << expected.output;
 
@@ -140,7 +141,7 @@ TEST(SyncTest, SameBitsThroughManyRandomKills) {
   std::mt19937 random(20);
   size_t lines = 0;
   int kills = 0;
-  // How many come before the end depends on the machine.
+  // How many kills come before the end depends on the machine.
   const auto ended = [&] { return std::filesystem::exists(dir + "/DONE"); };
   for (; kills < 20; ++kills) {
     std::vector<pid_t> workers;
@@ -148,15 +149,14 @@ TEST(SyncTest, SameBitsThroughManyRandomKills) {
         30,
         [&] {
           workers = FindProcesses({"worker/weir_worker", dir});
-          // Every second time the job has gone on since the last
-          // kill.
+          // Every second kill waits until the job has gone on.
           return ended() ||
                  (workers.size() == 3 &&
                   (kills % 2 == 0 ||
                    ReadJsonLines(dir + "/train.jsonl").size() > lines));
         }))
         << "after " << kills << " kills";
-    // From before a worker has registered to well into its steps.
+    // Hits workers from before they register to well into their steps.
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 250));
     if (ended()) {
       break;

@@ -108,7 +108,7 @@ TEST(TablesTest, SameBitsForAnyNumberOfPsAndWorkers) {
   }
 }
 
-// The fingerprint sees what only rows tell.
+// The fingerprint differs where only the rows differ.
 TEST(TablesTest, AnotherRateOfOneTableGivesOtherBits) {
   const TrainRun run =
       RunTrain(FreshDir("tables_other"),
@@ -125,7 +125,7 @@ TEST(TablesTest, AnotherRateOfOneTableGivesOtherBits) {
   EXPECT_NE(run.summary["model_sha256"], other.summary["model_sha256"]);
 }
 
-// One step in which rows alone move, by their gradient.
+// The job has one step in which only rows move, by their gradient.
 TEST(TablesTest, ClippingChangesWhatRowsGet) {
   const auto bits = [](const std::string& clip) {
     const TrainRun run = RunTrain(
@@ -157,7 +157,7 @@ TEST(TablesTest, SameBitsWhenAWorkerDies) {
 }
 
 // A job long enough to be stopped half way. Its samples do not come again, so
-// many of its rows are touched early alone.
+// many of its rows are touched only early.
 const std::vector<std::string>& LongJob() {
   static const std::vector<std::string> sets = {
       "train.batch_size=32", "train.steps=4000", "train.log_every_steps=1",
@@ -166,7 +166,7 @@ const std::vector<std::string>& LongJob() {
   return sets;
 }
 
-// The bits of it.
+// Returns the bits of an undisturbed run of that job, computed once.
 const std::string& LongJobsBits() {
   static const std::string sha = [] {
     const TrainRun run =
@@ -182,7 +182,7 @@ TEST(TablesTest, SameBitsWhenAPsDiesWithAnUpdateInItsHands) {
   std::vector<std::string> sets = LongJob();
   sets.insert(sets.end(),
               {"checkpoint.every_steps=20", "limits.lost_after_seconds=3"});
-  // Four updates a step: in step 500.
+  // A step has four updates, so this is in step 500.
   const TrainRun died =
       RunTrain(dir, Arguments(2, 2, sets),
                {"WEIR_FAILPOINT_PS_1=ps.before_table_apply:2000"});
@@ -195,7 +195,7 @@ TEST(TablesTest, SameBitsWhenAPsDiesWithAnUpdateInItsHands) {
   EXPECT_EQ(resumed.summary["model_sha256"], LongJobsBits());
 }
 
-// What a checkpoint extends: "" when it has all rows, or is not there.
+// Returns the base of a checkpoint; "" when it has all rows, or is not there.
 std::string BaseOf(const std::string& dir, const std::string& checkpoint) {
   const auto manifest = nlohmann::json::parse(
       ReadFile(dir + "/checkpoints/" + checkpoint + "/manifest.json"),
@@ -256,7 +256,7 @@ TEST(TablesTest, EvaluationTellsTheAucOfGroups) {
       << unknown.output;
 }
 
-// "ps=HOST:PORT,..." of a run, from the logs; "" when a ps does not serve yet.
+// Reads a run's "ps=HOST:PORT,..." from the logs; "" while a ps does not serve.
 std::string ClusterOf(const std::string& dir, int ps) {
   std::string cluster = "ps=";
   for (int s = 0; s < ps; ++s) {
@@ -274,7 +274,7 @@ std::string ClusterOf(const std::string& dir, int ps) {
   return cluster;
 }
 
-// Of a job that goes on meanwhile.
+// The job goes on meanwhile.
 TEST(TablesTest, ARunningJobsTablesAreReportedAndShrunk) {
   const std::string dir = FreshDir("tables_live");
   std::vector<std::string> sets = LongJob();
@@ -314,7 +314,7 @@ TEST(TablesTest, ARunningJobsTablesAreReportedAndShrunk) {
       << gone.output;
 }
 
-// Exit code 2 and a line that names what is wrong.
+// Expects exit code 2 and a line that names what is wrong.
 TEST(TablesTest, MistakesInTablesAreRefusedByName) {
   const struct {
     const char* from;

@@ -22,13 +22,13 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// The close that follows sends RST.
+// Makes the close that follows send RST.
 void Linger(int fd) {
   const linger reset = {1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 }
 
-// The kernel would take in a second of a slow link otherwise.
+// Otherwise the kernel would buffer a second's bytes of a slow link.
 void BufferLittle(int fd) {
   const int bytes = 16 << 10;
   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
@@ -99,7 +99,7 @@ void ChaosProxy::Accept() {
 
 void ChaosProxy::Copy(int from, int to, bool up) {
   char buffer[65536];
-  // A fiftieth of a second at a time.
+  // Copies as much at a time as the rate allows in 20 ms.
   const size_t piece =
       options_.bytes_per_s > 0
           ? std::clamp<size_t>(static_cast<size_t>(options_.bytes_per_s / 50),
@@ -135,9 +135,9 @@ void ChaosProxy::Copy(int from, int to, bool up) {
   shutdown(to, SHUT_RDWR);
 }
 
-// `passed`: bytes since the last flip.
+// `passed` counts the bytes since the last flip.
 void ChaosProxy::Flip(char* bytes, int64_t count, bool up, int64_t* passed) {
-  // Longer than what is between the frames of gRPC.
+  // Longer than any run of equal bytes between the frames of gRPC.
   constexpr int64_t kRun = 64;
   const int64_t every = up ? flip_up_ : flip_down_;
   *passed += count;

@@ -18,8 +18,8 @@ namespace weir {
 class ChaosProxy {
  public:
   struct Options {
-    // Of each direction of each connection; 0: as fast as it goes. A slow link
-    // buffers little, so that what its ends see is what has passed.
+    // The rate of each direction of each connection; 0 for as fast as it goes.
+    // A slow link buffers little, so that its ends see what has passed.
     double bytes_per_s = 0;
   };
 
@@ -33,10 +33,12 @@ class ChaosProxy {
   // Ends every open connection with RST, wherever in a message it is.
   // Returns how many there were.
   int ResetAll();
-  // Held up, nothing passes in either direction, and nothing is said of it.
+  // While it is held, nothing passes in either direction; connections stay
+  // open, so that neither end is told.
   void SetHeld(bool held);
   // Flips one bit about every so many bytes of a connection, in each direction;
-  // 0: never. Only within runs of equal floats, so in payloads of such alone.
+  // 0 for never. It flips only within runs of equal floats, so only payloads of
+  // such are damaged.
   void FlipBits(int64_t every_up, int64_t every_down) {
     flip_up_ = every_up;
     flip_down_ = every_down;
@@ -55,7 +57,7 @@ class ChaosProxy {
   void Accept();
   // Copies until either side ends, then passes the end on.
   void Copy(int from, int to, bool up);
-  // Waits while held; false when the proxy ends.
+  // Waits while held. Returns false when the proxy ends.
   bool Pass();
   void Flip(char* bytes, int64_t count, bool up, int64_t* passed);
 

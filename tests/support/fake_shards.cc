@@ -47,7 +47,7 @@ class FakeStream : public PushPullStream {
     }
     if (fault == Fault::kBreakBefore) {
       Break(absl::UnavailableError("fault before"));
-      return absl::OkStatus();  // as a real transport: the loss shows later
+      return absl::OkStatus();  // with a real transport the loss shows later
     }
     Take(header, payload, fault == Fault::kDefer);
     if (fault == Fault::kBreakAfter) {
@@ -154,13 +154,13 @@ class FakeStream : public PushPullStream {
     if (header.has_want()) {
       shards_->wants_.push_back({shard_, first});
       for (int b = first; b < first + count; ++b) {
-        // As a ps does: the request's run length comes back with each value.
+        // A ps sends the request's run length back with each value, too.
         parked_.push_back({b, header.want(), header.block_count(), receipt});
       }
     }
   }
 
-  // On a thread of the client's, as Send is.
+  // Called on a thread of the client's, as Send is.
   void GiveBack() {
     std::vector<std::function<void()>> due;
     {
@@ -195,7 +195,7 @@ class FakeStream : public PushPullStream {
                                                                 : block.values);
       const std::span<const char> bytes(
           reinterpret_cast<const char*>(copy->data()), copy->size() * 4);
-      // In two pieces, cut inside a float.
+      // The payload has two pieces, cut inside a float, as a network may.
       *payload = Payload({bytes.first(bytes.size() / 2 + 1),
                           bytes.subspan(bytes.size() / 2 + 1)},
                          copy);
@@ -209,7 +209,7 @@ class FakeStream : public PushPullStream {
     int block;
     Want want;
     uint32_t run_length;
-    std::optional<Receipt> receipt;  // of the push that came with it
+    std::optional<Receipt> receipt;  // of the push in the same request
   };
 
   FakeShards* const shards_;

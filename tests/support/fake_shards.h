@@ -1,8 +1,9 @@
 // Shards for tests of the client: the rules of proto/ps.proto in one place,
 // without optimizer, threads or network, and with faults on demand.
 //
-// values += rate * sum of the gradients on every update: with rate 1 and
-// gradient 1 every element counts the contributions that reached it.
+// Every update adds rate * the sum of the gradients to the values. With rate 1
+// and gradient 1 every element counts the contributions that reached it.
+//
 // Threads: safe.
 #ifndef TESTS_SUPPORT_FAKE_SHARDS_H_
 #define TESTS_SUPPORT_FAKE_SHARDS_H_
@@ -32,9 +33,9 @@ class FakeShards : public Transport {
  public:
   struct Options {
     const Layout* layout = nullptr;
-    int contributions = 0;  // sync: per step; 0 = async
+    int contributions = 0;  // in a step of sync; 0 for async
     float rate = 1.0f;
-    std::vector<float> initial = {};  // flat; empty: zeros
+    std::vector<float> initial = {};  // flat; empty for zeros
     // Decides on each request, under the lock. May be empty.
     std::function<Fault(int shard, const GradientChunk& request)> fault = {};
   };
@@ -46,20 +47,22 @@ class FakeShards : public Transport {
   std::vector<std::string> addresses() const;
   std::unique_ptr<ShardLink> Connect(const std::string& address) override;
 
-  // Every stream breaks with `status`, and new ones too, until it is OK.
+  // Breaks every stream with `status`, and new ones too, until the next call
+  // with OK.
   void SetDown(int shard, const absl::Status& status);
-  // A new process at the same address: other incarnation, same values.
+  // Acts like a new process at the same address: another incarnation, with the
+  // same values.
   void ChangeIncarnation(int shard);
-  // Answers to this shard's wants are held back until it is false.
+  // While `silent`, the answers to this shard's wants are held back.
   void SetSilent(int shard, bool silent);
 
   std::vector<float> values(int shard, int block);
   uint64_t version(int shard, int block);
   uint64_t next_sequence(int shard, int block, uint32_t slot);
   uint64_t duplicates();
-  // (shard, block) of the payloads, in the order in which they came.
+  // Returns (shard, block) of the payloads, in the order in which they came.
   std::vector<BlockId> arrivals();
-  // Requests with a want, as (shard, first block).
+  // Returns (shard, first block) of the requests that had a want.
   std::vector<BlockId> wants();
 
  private:

@@ -27,7 +27,7 @@ class StreamEnd {
   virtual void End(const absl::Status& status) = 0;
 };
 
-// What a stream and the continuations in the store share.
+// The state that a stream shares with its continuations in the store.
 template <class Answer>
 class StreamState : public StreamEnd {
  public:
@@ -50,7 +50,7 @@ class StreamState : public StreamEnd {
     return end_.value_or(absl::OkStatus());
   }
 
-  // False when a tick passed without an answer.
+  // Returns false when a tick passed without an answer.
   absl::StatusOr<bool> Take(Answer* answer) {
     MutexLock lock(&mutex_);
     if (ready_.empty() && late_.empty() && !end_.has_value()) {

@@ -1,16 +1,18 @@
 // A Transport straight onto stores in this process, with faults on demand.
 //
-// Place: tests of the client and the chief without sockets. What gRPC does not
-// do either (split, join, check) is not done here; payloads are copied once, as
-// a network would.
+// Place: tests of the client and the chief without sockets. Like gRPC it does
+// not split, join or check messages, and like a network it copies payloads
+// once.
 //
 // Terms
-//   fault   drawn for each request from the seed; with one caller the same
-//           seed gives the same faults.
+//   fault   what happens to a request; it is drawn for each request from the
+//           seed. With one caller the same seed gives the same faults.
 //
-// Parked wants are ended by blocked callers: they call Store::ExpireWaits every
-// few milliseconds.
-// Threads: safe. Borrows the stores.
+// No thread ends waits that took too long, so callers that are blocked do it:
+// they call Store::ExpireWaits every few milliseconds.
+//
+// Threads: safe.
+// Borrows: the stores.
 #ifndef TESTS_SUPPORT_IN_PROCESS_TRANSPORT_H_
 #define TESTS_SUPPORT_IN_PROCESS_TRANSPORT_H_
 
@@ -27,7 +29,7 @@
 
 namespace weir {
 
-// Probabilities of what happens to one request and its answers.
+// The probability of each fault, for one request and its answers.
 struct WireFaults {
   double lost_before = 0;  // UNAVAILABLE, and the store never saw it
   double lost_after = 0;   // UNAVAILABLE, and the store took it
@@ -46,15 +48,15 @@ class InProcessTransport : public Transport {
 
   // From now on `store` answers at `address`.
   void Serve(const std::string& address, Store* store);
-  // The process at `address` is gone: its streams break, calls fail.
+  // From now on nobody answers at `address`: its streams break, calls fail.
   void Stop(const std::string& address);
   void SetFaults(const WireFaults& faults);
-  // Shutdown was called and granted.
+  // Returns whether Shutdown was called there and granted.
   bool was_shut_down(const std::string& address) const;
 
   std::unique_ptr<ShardLink> Connect(const std::string& address) override;
 
-  // Used by links and streams.
+  // For links and streams.
   enum class Fate { kNormal, kLostBefore, kLostAfter, kNoAnswer };
   struct Draw {
     Fate fate = Fate::kNormal;

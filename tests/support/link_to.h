@@ -16,9 +16,10 @@ class LinkTo : public ShardLink {
   // Each may be empty.
   struct Hooks {
     std::function<void()> before_set_slots;
-    // After the call took effect; an error takes the place of its answer.
+    // Called after the call took effect; an error takes the place of its
+    // answer.
     std::function<absl::Status()> after_declare;
-    // In place of the call: all its chunks' bytes.
+    // Called in place of the call, with the bytes of all its chunks.
     std::function<absl::Status(Timeout timeout, size_t bytes)> assign;
   };
 

@@ -1,7 +1,7 @@
 // A ps in this process behind a real socket, with a small declared shard.
 //
-// One variable "w", all zeros, SGD with learning rate 1: after gradients g the
-// values are -sum(g).
+// It has one variable "w", all zeros, trained by SGD with learning rate 1, so
+// after gradients g the values are -sum(g).
 #ifndef TESTS_SUPPORT_LOOPBACK_PS_H_
 #define TESTS_SUPPORT_LOOPBACK_PS_H_
 
@@ -24,12 +24,12 @@ class LoopbackPs {
     int64_t block_elements = 1024;
     int block_count = 4;  // all full but the last, which has 16 less
     int slot_count = 2;
-    int sync_contributions = 0;  // 0: async
+    int sync_contributions = 0;  // 0 for async
     int queue_count = 1;
     bool declare = true;
     bool shared_memory = false;  // offered, and taken by `transport`
     Files* files = Files::Real();
-    int table_dim = 0;  // of a table "t", trained like "w"; 0: none
+    int table_dim = 0;  // of a table "t", trained like "w"; 0 for no table
   };
   LoopbackPs() : LoopbackPs(Options()) {}
   explicit LoopbackPs(Options options);
@@ -37,11 +37,11 @@ class LoopbackPs {
 
   std::string address() const;
   Declaration MakeDeclaration() const;
-  // Slot `slot` at generation 1.
+  // Returns the identity of slot `slot` at generation 1.
   Sender SenderOf(int slot) const;
   GradientChunk Chunk(int slot, uint64_t sequence, int block) const;
   int64_t elements(int block) const;
-  // Values of a block as the store has them now.
+  // Returns the values of a block as the store has them now.
   std::vector<float> Values(int block) const;
   bool was_shut_down() const { return shut_down_; }
   // Ends the server at once, as a kill would.
@@ -60,9 +60,9 @@ class LoopbackPs {
   std::atomic<bool> shut_down_{false};
 };
 
-// `values` as the bytes of a payload.
+// Views `values` as the bytes of a payload.
 std::span<const char> BytesOf(const std::vector<float>& values);
-// A payload's bytes as f32.
+// Returns a payload's bytes as float32.
 std::vector<float> FloatsOf(const Payload& payload);
 
 }  // namespace weir

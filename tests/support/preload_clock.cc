@@ -27,7 +27,7 @@
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
-// A wait looks so often whether the clock was moved.
+// How often a wait looks whether the clock was moved.
 constexpr int64_t kLookEveryNs = 50'000'000;
 
 const std::atomic<int64_t>* MapOffset() {
@@ -88,7 +88,7 @@ Function* Next(const char* name, const char* version) {
   return reinterpret_cast<Function*>(dlvsym(RTLD_NEXT, name, version));
 }
 
-// As glibc keeps it: bit 1 of __wrefs is the clock.
+// glibc keeps the clock of a condition variable in bit 1 of its __wrefs.
 bool IsMonotonic(const pthread_cond_t* cond) {
   return (cond->__data.__wrefs & 2) != 0;
 }
@@ -146,7 +146,7 @@ int pthread_cond_timedwait(pthread_cond_t* cond, pthread_mutex_t* mutex,
       ETIMEDOUT);
 }
 
-// Of its uses here, absl's futex takes a wall-clock time.
+// Only absl's futex takes a wall-clock time; other calls are passed on.
 long syscall(long number, ...) noexcept {
   va_list list;
   va_start(list, number);

@@ -52,7 +52,8 @@ bool IsBelow(int file) {
   return IsBelow(path);
 }
 
-// True: the call fails, with errno set. `where` is a path or a descriptor.
+// Returns true when the call is to fail, with errno set. `where` is a path or a
+// descriptor.
 template <class Where>
 bool Spoiled(Where where) {
   const int before = errno;

@@ -1,4 +1,4 @@
-// What needs no root; bench/training/overlap_bench.cc measures the links.
+// Tests what needs no root; bench/training/overlap_bench.cc measures links.
 #include "bench/support/test_hosts.h"
 
 #include <string>

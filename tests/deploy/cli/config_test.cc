@@ -22,7 +22,7 @@ struct Result {
   std::string error() const { return std::string(code.status().message()); }
 };
 
-// What `weir config check FLAGS` returns to main and prints.
+// Runs `weir config check FLAGS`: what it returns to main and what it prints.
 Result Check(std::vector<std::string> flags) {
   CLI::App app;
   Command command;

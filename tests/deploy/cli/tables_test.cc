@@ -1,4 +1,4 @@
-// What `weir tables` says of a ps in this process.
+// `weir tables` asks a ps in this process.
 #include <algorithm>
 #include <cstdlib>
 #include <string>

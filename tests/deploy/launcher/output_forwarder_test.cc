@@ -1,4 +1,4 @@
-// What tasks print, as whole lines with their names.
+// Shows what tasks print as whole lines with their names.
 #include "deploy/launcher/output_forwarder.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the end of a run says, from the files that the tasks leave.
+// The summary of a run, from the files that the tasks leave.
 #include "deploy/launcher/summary.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What `weir train` decides before a task runs. Whole jobs are trained by
+// The decisions of `weir train` before a task runs. Whole jobs are trained by
 // tests/integration/loop_test.cc.
 #include "deploy/launcher/train.h"
 
