@@ -2,10 +2,11 @@
 """The models of gpu_models.cc in PyTorch, as `weir bench gpu --peers` asks.
 
 A step is forward, loss and backward, without an optimizer; gradients are set to
-None before it. The batch stays on the device. Timed by the host's clock with a
-synchronisation after every step, as gpu_bench times ours. Tried: eager, CUDA
-graphs by hand, torch.compile in two modes; images in both memory formats. bf16
-is autocast with float32 parameters and gradients. Prints one JSON object.
+None before it. The batch stays on the device. A step is timed by the host's
+clock with a synchronisation after it, as gpu_bench times ours. It tries eager
+mode, CUDA graphs by hand and torch.compile in two modes, and images in both
+memory formats. bf16 is autocast with float32 parameters and gradients. Prints
+one JSON object.
 
 Run:  python3 bench/gpu/torch_gpu.py --model alexnet --precision bf16 \\
           --batch 256
@@ -104,7 +105,7 @@ def synchronise(device):
 
 
 class Step:
-    """One model with its batch; what it is called with is a training step."""
+    """One model with its batch; run() is one training step."""
 
     def __init__(self, arguments, how, channels_last):
         torch.manual_seed(1)
@@ -208,7 +209,7 @@ def measure_steps(arguments):
 
 
 def measure_copies(arguments):
-    """One large pinned copy each way: the link's rate."""
+    """Measures the link's rate by one large pinned copy each way."""
     if arguments.device != "cuda":
         return {"error": "only a GPU has copies"}
     host = torch.empty(arguments.mib << 20, dtype=torch.uint8, pin_memory=True)

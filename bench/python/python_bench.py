@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the Python SDK costs, as `./weir bench python` runs it.
+"""Measures what the Python SDK costs, as `./weir bench python` runs it.
 
 steps: an MLP of 10 M parameters with SGD, one thread per process. `alone` is
   torch.optim in one process; `weir` the same step with one worker and one ps;
@@ -48,7 +48,7 @@ def make_optimizer(model):
 
 
 def timed_steps(step, count):
-    """Median seconds of a step, after a quarter that is not counted."""
+    """Returns the median seconds of a step; a quarter before does not count."""
     times = []
     for number in range(count + count // 4):
         begin = time.perf_counter()
@@ -118,7 +118,7 @@ def run_ddp(arguments):
 
 
 class RpcServer:
-    """The model and its optimizer, of `rpc`."""
+    """The model and its optimizer on the server of `rpc`."""
 
     model = None
     optimizer = None
@@ -162,7 +162,7 @@ def run_rpc(arguments):
 
 
 def run_arrays(arguments):
-    """GB/s of each operation, medians."""
+    """Returns the median GB/s of each operation."""
     import weir
 
     client = weir.connect()
@@ -197,7 +197,7 @@ def free_port():
 
 
 def measure(kind, size, steps, transport="auto", overlap=False):
-    """Runs `size` processes of a kind; what the first one says."""
+    """Runs `size` processes of a kind; returns what the first one says."""
     servers = []
     environment = dict(
         os.environ,
@@ -267,7 +267,7 @@ def measure(kind, size, steps, transport="auto", overlap=False):
 
 
 def transport_rates(rounds):
-    """GB/s of 64 MiB through shared memory, by the C++ client."""
+    """Returns the C++ client's GB/s for 64 MiB through shared memory."""
     bench = os.path.join(
         os.environ["WEIR_BIN_DIR"], "bench/transport/transport_bench"
     )

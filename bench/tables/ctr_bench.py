@@ -80,7 +80,7 @@ def table(rows, dim, limit):
 
 
 class DeepFm(nn.Module):
-    """examples/ctr_deepfm.textproto."""
+    """The model of examples/ctr_deepfm.textproto."""
 
     def __init__(self, numeric, features, rows):
         super().__init__()
@@ -106,7 +106,7 @@ class DeepFm(nn.Module):
 
 
 class Dlrm(nn.Module):
-    """examples/ctr_dlrm.textproto."""
+    """The model of examples/ctr_dlrm.textproto."""
 
     def __init__(self, numeric, features, rows):
         super().__init__()
@@ -132,7 +132,7 @@ MODELS = {"deepfm": DeepFm, "dlrm": Dlrm}
 
 
 def run_torch(arguments):
-    """One epoch in this process; the AUC on what was held out."""
+    """Trains one epoch in this process; returns the held-out AUC."""
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     train = Rows(os.path.join(arguments.directory, "train"))
@@ -220,7 +220,7 @@ def flags_of(sets):
 
 
 def ps_addresses(workdir, process):
-    """Of the run's ps, from their logs; None when the run ended before."""
+    """Finds the run's ps in their logs; None when the run ended before."""
     logs = os.path.join(workdir, "logs")
     while process.poll() is None:
         found = []
@@ -236,7 +236,7 @@ def ps_addresses(workdir, process):
 
 
 def call_weir(model, sets, watch=False):
-    """One epoch by `weir train`."""
+    """Trains one epoch by `weir train`."""
     with tempfile.TemporaryDirectory() as workdir:
         process = subprocess.Popen(
             [

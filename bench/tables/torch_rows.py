@@ -30,7 +30,7 @@ RATE, EPSILON = 1e-3, 1e-10
 
 
 class Rows:
-    """Of the process that serves."""
+    """The rows and Adagrad's sums of the process that serves."""
 
     rows = None
     sums = None
@@ -48,8 +48,8 @@ class Rows:
     def update(ids, gradients):
         """Adagrad; no id comes twice.
 
-        By the operations that take the least time: index_add_ and
-        add_(sparse) take several times as long as a copy out and a copy in.
+        A copy out and a copy in take the least time: index_add_ and
+        add_(sparse) take several times as long.
         """
         sums = Rows.sums.index_select(0, ids)
         sums.addcmul_(gradients, gradients)
@@ -60,7 +60,7 @@ class Rows:
 
 
 class Bags:
-    """Of the process that serves."""
+    """The nn.EmbeddingBag and its optimizer of the process that serves."""
 
     bags = None
     optimizer = None

@@ -18,7 +18,7 @@ package(default_visibility = ["//visibility:public"])
 
 exports_files(["nvcc"])
 
-# The runtime's and cuBLAS's interfaces, for code that gcc or clang compiles.
+# The headers of the runtime and of cuBLAS, for code that gcc or clang compiles.
 cc_library(
     name = "headers",
     hdrs = glob(
@@ -28,7 +28,8 @@ cc_library(
     includes = ["include"],
 )
 
-# The runtime, inside of what links it; cuBLASLt, from the machine it runs on.
+# The runtime is linked statically. cuBLASLt comes from the machine on which the
+# program runs.
 cc_library(
     name = "libraries",
     linkopts = {linkopts},
@@ -43,7 +44,7 @@ def _link_options(runtime, cublas):
         "-l:" + runtime_name,
         "-L" + cublas_folder,
         "-l:" + cublas_name,
-        # Where to look at run time: here, then where the Toolkit installs.
+        # At run time it is looked for here, then where the Toolkit installs.
         "-Wl,-rpath," + cublas_folder,
         "-Wl,-rpath,/usr/local/cuda/lib64",
         "-ldl",
@@ -67,7 +68,7 @@ def _cuda_configure_impl(repository_ctx):
     repository_ctx.file("BUILD", _BUILD.format(linkopts = repr(linkopts)))
     repository_ctx.file("cuda.bzl", "\n".join([
         "HAS_CUDA = %s" % bool(nvcc),
-        # Of targets that only a machine with a CUDA Toolkit can build.
+        # The tags of targets that only a machine with a Toolkit can build.
         "CUDA_TAGS = %s" % ([] if nvcc else ["manual"]),
         "HAS_CUDNN = %s" % has_cudnn,
         "NVCC = %s" % repr(nvcc),

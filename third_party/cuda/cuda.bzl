@@ -2,7 +2,7 @@
 
 load("@cuda//:cuda.bzl", "HAS_CUDA", "NVCC")
 
-# Machine code for Ampere and Hopper, and what later ones compile for themselves.
+# Machine code for Ampere and Hopper, and PTX that later GPUs' drivers compile.
 _ARCHITECTURES = [
     "-gencode=arch=compute_80,code=sm_80",
     "-gencode=arch=compute_90,code=sm_90",
@@ -10,7 +10,7 @@ _ARCHITECTURES = [
 ]
 
 def cuda_library(name, src, hdrs, deps = [], textual_hdrs = []):
-    """One cc_library for one .cu file; none where there is no CUDA.
+    """Makes one cc_library of one .cu file; makes none where there is no CUDA.
 
     Args:
       name: the library's name.
@@ -33,7 +33,7 @@ def cuda_library(name, src, hdrs, deps = [], textual_hdrs = []):
             "-I.",
         ] + _ARCHITECTURES + ["-c $(location %s) -o $@" % src]),
         message = "Compiling %s with nvcc" % src,
-        # Another compiler at the same place compiles anew.
+        # An input, so that another compiler at the same place compiles anew.
         tools = ["@cuda//:nvcc"],
     )
     native.cc_library(
@@ -41,6 +41,6 @@ def cuda_library(name, src, hdrs, deps = [], textual_hdrs = []):
         srcs = [name + ".pic.o"],
         hdrs = hdrs,
         deps = deps,
-        # Wherever it stands among what needs it.
+        # Linked whole, in whatever order a program names its libraries.
         alwayslink = True,
     )

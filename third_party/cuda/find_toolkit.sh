@@ -3,14 +3,14 @@
 #
 # Prints it as one line, "HOME|RUNTIME|CUBLASLT|CUDNN": its folder, the runtime's
 # static library, cuBLASLt's shared library, and "cudnn" if its header is there.
-# Prints nothing and ends with 1 where there is none. Looked for, in this order:
-# $CUDA_HOME, /usr/local/cuda, and where `./weir setup --cuda` puts one; it must
-# have nvcc, the runtime and cuBLASLt. A check names other places, separated by
-# colons, in $WEIR_CUDA_HOMES.
+# Prints nothing and ends with 1 where there is none. It looks in $CUDA_HOME,
+# in /usr/local/cuda, and where `./weir setup --cuda` puts one, in this order,
+# for a toolkit with nvcc, the runtime and cuBLASLt. A check names other places,
+# separated by colons, in $WEIR_CUDA_HOMES.
 set -euo pipefail
 shopt -s nullglob
 
-# library HOME PREFIX: the first file of that name, or of a version of it.
+# library HOME PREFIX: prints the first file of that name or a version of it.
 library() {
   local files=("$1"/lib64/"$2"{,.*} "$1"/lib/"$2"{,.*}) file
   for file in "${files[@]}"; do
