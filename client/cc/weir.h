@@ -9,32 +9,34 @@
 //   ... read client->Values("w"), write client->Gradient("w") ...
 //   client->PushPull();                      // apply it, fetch the new values
 //
-// No chief is needed: the client with rank 0 declares the tensors, the
-// others wait for it. With one (weir_chief without --job) the job has
-// checkpoints: the chief declares what the first client brings, or restores it,
-// and ends the job once every client has finished.
+// A job needs no chief: the client with rank 0 declares the tensors, and the
+// others wait for it. A job with a chief (weir_chief without --job) has
+// checkpoints: the chief declares what the first client brings, or restores it
+// from a checkpoint, and ends the job once every client has finished.
 //
 // Terms
-//   push   a gradient of this worker, number 0, 1, ...; applied exactly once
-//          per element, whatever happens to connections or to this process.
-//          Tensors and rows not named are left alone.
-//   rows   of embedding tables, by id: client/cc/weir_tables.h. They never are
-//          in a worker as a whole: Lookup fetches some, a push brings gradients
-//          of some.
+//   push   one gradient of this worker; pushes are numbered 0, 1, ... Each is
+//          applied exactly once per element, whatever happens to connections
+//          or to this process. A push leaves alone the tensors and rows that
+//          it does not name.
+//   rows   the contents of embedding tables, found by id (weir_tables.h). A
+//          worker never holds a whole table: Lookup fetches some rows, and a
+//          push brings the gradients of some.
 //
 // Threads: compatible; one thread at a time.
-// Errors (Status::code as the numbers of gRPC's codes):
-//   1 CANCELLED            Options.keep_waiting said so; the call may be
-//                          repeated.
-//   3 INVALID_ARGUMENT     an option, tensor or name is wrong.
-//   6 ALREADY_EXISTS       the job has other tensors or tables; names the
-//   first. 7 PERMISSION_DENIED    another process has this rank. 9
-//   FAILED_PRECONDITION  a ps is lost, or holds another job; a call that
-//                          comes too early or too late.
-//   10 ABORTED             the chief ended the job, or is gone.
-//   11 OUT_OF_RANGE        a gradient has NaN or Inf and was left out; the next
-//                          push may follow.
-//   14 UNAVAILABLE         a ps does not answer at the start.
+// Errors (Status::code has the numbers of gRPC's codes):
+//    1 CANCELLED            Options.keep_waiting returned false; the call may
+//                           be repeated.
+//    3 INVALID_ARGUMENT     an option, tensor or name is wrong.
+//    6 ALREADY_EXISTS       the job has other tensors or tables; the message
+//                           names the first difference.
+//    7 PERMISSION_DENIED    another process has this rank.
+//    9 FAILED_PRECONDITION  a ps is lost or holds another job, or the call
+//                           comes too early or too late.
+//   10 ABORTED              the chief ended the job, or is gone.
+//   11 OUT_OF_RANGE         a gradient has NaN or Inf and was left out; the
+//                           next push may follow.
+//   14 UNAVAILABLE          a ps does not answer at the start.
 #ifndef CLIENT_CC_WEIR_H_
 #define CLIENT_CC_WEIR_H_
 
@@ -101,7 +103,8 @@ struct Optimizer {
   double beta1 = 0.9;                // kAdam, kAdamW
   double beta2 = 0.999;              // kAdam, kAdamW
   bool amsgrad = false;              // kAdam, kAdamW
-  // All but kSgd. Unset: 1e-10 of kAdagrad, 1e-6 of kAdadelta, else 1e-8.
+  // Every kind but kSgd reads it. Unset means 1e-10 for kAdagrad, 1e-6 for
+  // kAdadelta and 1e-8 for the others.
   std::optional<double> epsilon;
 };
 
@@ -110,34 +113,39 @@ struct Options {
   std::string chief;            // "host:port"; empty: the job has none
   int rank = 0;
   int worker_count = 1;
-  std::string job = "sdk";  // programs of one name share their tensors
+  std::string job = "sdk";  // programs with the same name share their tensors
   Mode mode = Mode::kAsync;
   int staleness_bound = 0;  // kBoundedStaleness: steps ahead of the slowest
-  // Of the tensors by their group; all of one kind.
+  // One optimizer for each group of tensors (Tensor::group). All have the same
+  // kind.
   std::vector<Optimizer> groups = {Optimizer()};
   uint64_t seed = 0;                // of the initial values
   int64_t block_elements = 262144;  // unit of transfer; a multiple of 16
   double lost_after_seconds = 10.0;
-  // For the ps, for worker 0, and for a chief that is away.
+  // How long to wait at the start for the ps, for worker 0, and for a chief
+  // that is away.
   double start_wait_seconds = 60.0;
-  // "auto": shared memory to every ps on this host; "grpc", "shm": that alone.
+  // "auto": shared memory to every ps on this host, gRPC to the others. "grpc"
+  // and "shm" use that one only.
   std::string transport = "auto";
-  // CRC32C of what travels, which finds damage that TCP does not: "auto": to ps
-  // on other hosts; "on", "off".
+  // Whether payloads carry a CRC32C, which finds damage that TCP does not:
+  // "auto" (only to and from ps on other hosts), "on" or "off".
   std::string checksum = "auto";
-  // What travels in place of float32: "f32", "bf16", "f16", "int8", and for
-  // pushes "top_k": that share of the gradients with the largest magnitude.
-  // What a push loses is added to the next one of this worker.
+  // The encoding of what travels: "f32", "bf16", "f16", "int8", and for pushes
+  // also "top_k", which sends only the gradients of the largest magnitude, a
+  // share of top_k_fraction. What the encoding takes from a push is added to
+  // the next push of this worker.
   std::string push_encoding = "f32";
   std::string pull_encoding = "f32";
   double top_k_fraction = 0.01;
-  // Asked about ten times a second while a call waits, on its thread; false
-  // ends the call. Unset: waits are ended by what they wait for alone.
+  // Called about ten times a second while a call waits, on the thread of that
+  // call; false ends the call. When it is unset, a wait ends only when what it
+  // waits for comes or fails.
   std::function<bool()> keep_waiting;
 
-  // Fills `ps`, `chief`, `rank` and `worker_count` from TF_CONFIG or
-  // WEIR_* (a chief only where the cluster names one), and
-  // `transport` from WEIR_TRANSPORT where it is set.
+  // Fills `ps`, `chief`, `rank` and `worker_count` from TF_CONFIG or WEIR_* (a
+  // chief only if the cluster names one), and `transport` from WEIR_TRANSPORT
+  // if that is set.
   Status FromEnv();
 };
 
@@ -148,15 +156,16 @@ struct Tensor {
   float init_scale = 0.0f;
   std::vector<float> values = {};
   int group = 0;  // index into Options::groups
-  // A push brings its new values, not a gradient. Sync: the mean of those that
-  // were pushed.
+  // A push brings new values in place of a gradient. In sync, the tensor takes
+  // the mean of the values that the workers pushed.
   bool buffer = false;
-  // How checkpoints export it: a safetensors dtype, and further names.
+  // How checkpoints export the tensor: its safetensors dtype, and further
+  // names for it.
   std::string export_dtype = "F32";
   std::vector<std::string> aliases = {};
 };
 
-// Replaces what Options::groups says of a group, for one push.
+// Replaces some of a group's settings in Options::groups, for one push only.
 struct GroupSettings {
   int group = 0;
   std::optional<double> learning_rate = std::nullopt;
@@ -165,13 +174,14 @@ struct GroupSettings {
 };
 
 struct PushOptions {
-  // Sync: of this gradient among those of its step. In every mode 0 changes
-  // nothing, but counts as a push.
+  // The weight of this gradient in the mean of its step (sync). In every mode
+  // a push of weight 0 changes nothing, but counts as a push.
   float weight = 1.0f;
   std::vector<GroupSettings> settings = {};
-  bool pull = true;  // fetch the new values behind it
+  bool pull = true;  // fetch the new values after it
   std::vector<TableSettings> tables = {};
-  // Read before BeginPush returns. Those known later: PushRows.
+  // Read before BeginPush returns. Gradients of rows that are known only later
+  // go with PushRows.
   std::vector<RowGradients> rows = {};
 };
 
@@ -192,80 +202,87 @@ struct ServerStatus {
 
 class Client {
  public:
-  // Reaches every ps; nothing is declared yet.
+  // Connects to every ps. Nothing is declared yet.
   static Result<Client> Connect(const Options& options);
   Client(Client&& other) noexcept;
   Client& operator=(Client&& other) noexcept;
   ~Client();
 
-  // Names the tensors and tables, the same on every worker. If the ps hold this
-  // job already, their values stay.
+  // Names the tensors and tables, which must be the same on every worker. If
+  // the ps hold this job already, their values stay.
   Status Declare(const std::vector<Tensor>& tensors,
                  const std::vector<Table>& tables = {});
 
-  // Row-major. Values() is rewritten by Pull and PushPull; Gradient() is the
-  // caller's to write between calls. Empty for an unknown name.
+  // The memory of a tensor, row-major; empty for an unknown name. Pull and
+  // PushPull rewrite what Values() returns. The caller may write what
+  // Gradient() returns between calls.
   std::span<const float> Values(const std::string& name) const;
   std::span<float> Gradient(const std::string& name);
-  // While it is held, what Values and Gradient returned stays readable, even
-  // after Close.
+  // While the caller holds the result, what Values and Gradient returned stays
+  // readable, even after Close.
   std::shared_ptr<const void> Buffers() const;
 
-  // Fetches the newest values (sync: of the step that comes next).
+  // Fetches the newest values (in sync, those of the step that comes next).
   Status Pull();
-  // Applies the gradients of `names`, or of every tensor, and those of `rows`.
+  // Applies the gradients of the tensors `names`, and those of `rows`. No names
+  // means every tensor.
   Status Push(const std::vector<std::string>& names = {},
               const std::vector<RowGradients>& rows = {});
-  // Push, then Pull; one round trip. Sync: waits for every worker.
+  // Pushes, then pulls, in one round trip. In sync it waits for every worker.
   Status PushPull(const std::vector<std::string>& names = {},
                   const std::vector<RowGradients>& rows = {});
-  // PushPull in two halves, to compute in between. No other call but those for
-  // lookups, and no access to Values or Gradient, until Wait returned.
+  // Starts a PushPull; Wait ends it, and the caller may compute in between.
+  // Until Wait has returned only lookups may be called, and neither Values nor
+  // Gradient may be touched.
   Status StartPushPull(const std::vector<std::string>& names = {},
                        const std::vector<RowGradients>& rows = {});
 
-  // Reads rows, newest (sync: of the step that comes next; bounded staleness:
-  // waits as Pull does). With `train` an id without a row gets one, where the
-  // table's admission lets it, and rows count as touched; without, nothing
-  // changes on the servers.
+  // Reads the newest rows (in sync, those of the step that comes next; in
+  // bounded staleness it waits as Pull does). With `train`, an id without a row
+  // gets one if the table admits it, and rows count as touched. Without `train`
+  // nothing changes on the servers.
   Status Lookup(const std::vector<RowsWanted>& wanted, bool train = true);
-  // Lookup in two halves, one at a time: the rows of the next batch, say, while
-  // this one's push is under way. `ids` are read at once, `rows` are written by
-  // WaitLookup. Sync: start it after EndPush (or StartPushPull) of the step
-  // before, for rows have a step.
+  // Lookup in two halves, for example to fetch the rows of the next batch while
+  // this batch's push is under way. One lookup may be open at a time. `ids` are
+  // read at once; `rows` are written by WaitLookup. In sync, start it after
+  // EndPush (or StartPushPull) of the step before, since rows belong to a step.
   Status StartLookup(const std::vector<RowsWanted>& wanted, bool train = true);
   Status WaitLookup();
 
-  // A push tensor by tensor, so that the first gradients travel while others
-  // are computed: BeginPush, Ready for each, EndPush, Wait. With `pull` a
-  // tensor's values may change as soon as it is ready.
+  // Starts a push that goes tensor by tensor, so that the first gradients
+  // travel while others are computed: BeginPush, Ready for each one, EndPush,
+  // Wait. With `pull`, a tensor's values may change as soon as it is ready.
   Status BeginPush(const PushOptions& options);
-  // The gradient of Declare's tensor number `tensor` is final.
+  // Says that the gradient of tensor number `tensor` (its index in Declare's
+  // list) is final.
   Status Ready(int tensor);
-  // The same of several that are not in Gradient() but where the pairs say: of
-  // the tensors' shapes, row-major, unchanged until Wait returns OK or the
-  // client is closed.
+  // The same for several tensors whose gradients lie where the pairs say in
+  // place of Gradient(). Each has its tensor's shape, row-major, and must not
+  // change until Wait returns OK or the client is closed.
   Status Ready(std::span<const std::pair<int, const float*>> gradients);
-  // The gradients of rows, all of this push; read before it returns.
+  // Gives the gradients of all rows of this push, at most once a push. They are
+  // read before the call returns.
   Status PushRows(const std::vector<RowGradients>& rows);
-  // Leaves the other tensors and rows alone.
+  // Ends the push; it leaves alone the tensors and rows that were not given.
   Status EndPush();
-  // Ends StartPushPull and EndPush.
+  // Waits until the push that StartPushPull or EndPush sent is settled, and
+  // the values that it fetches are here.
   Status Wait();
 
-  // Pushes of this rank that every ps has taken, by its earlier
-  // processes, too.
+  // How many pushes of this rank every ps has taken, those of its earlier
+  // processes included.
   uint64_t pushes() const;
 
-  // This worker pushes no more: the others go on without it.
+  // Says that this worker pushes no more; the others go on without it.
   Status Finish();
 
   Result<std::vector<ServerStatus>> Servers();
 
-  // Ends every ps. With a chief: FAILED_PRECONDITION, it does that.
+  // Ends every ps. FAILED_PRECONDITION if the job has a chief, which does that
+  // itself.
   Status ShutdownServers();
-  // Also done by the destructor. To the others it is a worker that will be
-  // started again, unless Finish came first.
+  // Leaves the job; the destructor does the same. Unless Finish came first, the
+  // other workers expect this one to be started again.
   void Close();
 
  private:
