@@ -12,8 +12,11 @@
 namespace weir {
 namespace {
 
-// A multiple of INT8's group; what one pass works on stays in L1.
+// Elements of one pass. A multiple of INT8's group, so that windows encode like
+// the whole block, and small enough that the window stays in the L1 cache.
 constexpr int64_t kWindow = 2048;
+// The encoded blocks begin on cache lines of their own, since two threads may
+// write two of them at once.
 constexpr size_t kAlign = 64;
 constexpr float kLargest = 1e38f;  // every encoding but F16 holds it
 constexpr float kLargestF16 = 65504.0f;
@@ -39,11 +42,12 @@ absl::StatusOr<std::unique_ptr<GradientEncoder>> GradientEncoder::Create(
             block.has_buffers ||
             layout->variables()[segment.variable].kind == VariableKind::kBuffer;
       }
-      if (!block.has_buffers) {
+      if (!block.has_buffers) {  // I4: it is never encoded
         bytes += Aligned(encoder->BytesMax(block.range.count));
       }
     }
   }
+  // From the transport, which then sends the bytes without a copy.
   encoder->encoded_ = transport->NewBuffer(bytes / sizeof(float) + 1);
   if (encoder->encoded_ == nullptr) {
     return absl::ResourceExhaustedError(
@@ -54,24 +58,29 @@ absl::StatusOr<std::unique_ptr<GradientEncoder>> GradientEncoder::Create(
   for (std::vector<Block>& blocks : encoder->shards_) {
     for (Block& block : blocks) {
       block.out = out;
-      out +=
-          block.has_buffers ? 0 : Aligned(encoder->BytesMax(block.range.count));
+      if (!block.has_buffers) {
+        out += Aligned(encoder->BytesMax(block.range.count));
+      }
     }
   }
   return encoder;
 }
 
 size_t GradientEncoder::BytesMax(int64_t elements) const {
-  return encoding_ == TOP_K
-             ? TopKBytesMax(PlacesIn(elements))
-             : EncodedBytes(encoding_, static_cast<size_t>(elements));
+  if (encoding_ == TOP_K) {
+    return TopKBytesMax(PlacesIn(elements));
+  }
+  return EncodedBytes(encoding_, static_cast<size_t>(elements));
 }
 
+// Rounded up, so that a small block sends at least one element.
 size_t GradientEncoder::PlacesIn(int64_t elements) const {
   return static_cast<size_t>(
       std::ceil(top_k_fraction_ * static_cast<double>(elements)));
 }
 
+// The elements that `push` moves. I3: those of variables that it leaves out are
+// not among them, so neither gradient nor residual of theirs is touched.
 std::vector<GradientEncoder::Range> GradientEncoder::Moved(
     const Block& block, const Push& push) const {
   std::vector<Range> moved;
@@ -90,6 +99,8 @@ std::vector<GradientEncoder::Range> GradientEncoder::Moved(
 GradientEncoder::Encoded GradientEncoder::Encode(BlockId id, const Push& push) {
   Block& block = shards_[id.shard][id.index];
   const float* const gradient = gradients_ + block.range.begin;
+  // I1: encoding has changed the residual. A repeat after a broken connection
+  // must bring the bytes that this change belongs to.
   if (block.sequence != push.sequence()) {
     block.sequence = push.sequence();
     block.bytes = 0;
@@ -100,9 +111,12 @@ GradientEncoder::Encoded GradientEncoder::Encode(BlockId id, const Push& push) {
               reinterpret_cast<const char*>(gradient + range.begin),
               range.end - range.begin);
         });
-    if (finite && !block.has_buffers) {
-      block.bytes = encoding_ == TOP_K ? EncodeLargest(block, moved)
-                                       : EncodeFixedSize(block, moved);
+    if (finite && !block.has_buffers) {  // I2, I4
+      if (encoding_ == TOP_K) {
+        block.bytes = EncodeLargest(block, moved);
+      } else {
+        block.bytes = EncodeFixedSize(block, moved);
+      }
     }
   }
   if (block.bytes > 0) {
@@ -118,6 +132,7 @@ size_t GradientEncoder::EncodeFixedSize(const Block& block,
   const float* const gradient = gradients_ + block.range.begin;
   float* const residual = residuals_.data() + block.range.begin;
   const float largest = encoding_ == F16 ? kLargestF16 : kLargest;
+  // Window by window: residual += gradient, send, residual -= what was sent.
   float sent[kWindow];
   float decoded[kWindow];
   char* out = block.out;
@@ -127,6 +142,8 @@ size_t GradientEncoder::EncodeFixedSize(const Block& block,
     for (const Range& range : moved) {
       const int64_t end = std::min(range.end, begin + count);
       for (int64_t i = std::max(range.begin, begin); i < end; ++i) {
+        // I2: two finite numbers may sum to infinity. What the encoding cannot
+        // hold stays in the residual for the contributions to come.
         residual[i] =
             std::clamp(residual[i] + gradient[i], -kLargest, kLargest);
         sent[i - begin] = std::clamp(residual[i], -largest, largest);
@@ -135,6 +152,7 @@ size_t GradientEncoder::EncodeFixedSize(const Block& block,
     const auto elements = static_cast<size_t>(count);
     const size_t bytes = EncodedBytes(encoding_, elements);
     EncodeFloats(sent, elements, encoding_, out);
+    // The ps moves its values by what it decodes, so that is what comes off.
     WEIR_CHECK(DecodeFloats(Payload::Borrowed({out, bytes}), encoding_,
                             elements, decoded)
                    .ok());
@@ -153,6 +171,8 @@ size_t GradientEncoder::EncodeLargest(const Block& block,
                                       const std::vector<Range>& moved) {
   const float* const gradient = gradients_ + block.range.begin;
   float* const residual = residuals_.data() + block.range.begin;
+  // Elements that are not moved stay 0 here: they are never the largest, unless
+  // fewer than PlacesIn are left.
   std::vector<float> sent(static_cast<size_t>(block.range.count));
   for (const Range& range : moved) {
     for (int64_t i = range.begin; i < range.end; ++i) {
@@ -162,8 +182,13 @@ size_t GradientEncoder::EncodeLargest(const Block& block,
   }
   const std::vector<uint32_t> places =
       LargestPlaces(sent.data(), sent.size(), PlacesIn(block.range.count));
+  // TOP_K sends float32, so nothing remains of an element that was sent. A
+  // place with 0 may be of a variable that is left out: its residual stays
+  // (I3).
   for (const uint32_t place : places) {
-    residual[place] = sent[place] == 0.0f ? residual[place] : 0.0f;
+    if (sent[place] != 0.0f) {
+      residual[place] = 0.0f;
+    }
   }
   return EncodeTopK(sent.data(), places, block.out);
 }

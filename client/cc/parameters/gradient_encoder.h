@@ -1,28 +1,29 @@
-// What leaves instead of a gradient: its blocks in the push's encoding, with
-// what the encoding takes away kept for the next time.
+// Encodes gradients before they are sent, and keeps what the encoding takes
+// away for the next contribution.
 //
 // Place: ParameterClient asks it for a block's bytes when it sends them.
 //
 // Terms
-//   residual   what earlier contributions of this slot should have moved a
-//              value by and did not. Contribution t sends encode(g + residual),
-//              and what that decodes to is taken off the residual (error
-//              feedback: Seide et al., "1-Bit Stochastic Gradient Descent",
-//              Interspeech 2014; Stich et al., "Sparsified SGD with Memory",
-//              NeurIPS 2018).
+//   residual  what earlier contributions of this slot should have moved a
+//             value by and did not. A contribution with gradient g sends
+//             encode(g + residual), and what that decodes to is taken off the
+//             residual.
 //
 // Invariants
-//   I1. A block is encoded once per contribution: who asks again gets the same
-//       bytes.
+//   I1. A block is encoded once per contribution: whoever asks again gets the
+//       same bytes.
 //   I2. Residuals are finite. A block with NaN or infinity travels as F32, so
-//       that the ps can say which variable it is in, and leaves them alone.
+//       that the ps can say which variable it is in; it changes no residual.
 //   I3. Variables that a contribution leaves out keep their residuals.
 //   I4. Blocks that hold buffers travel as F32: they are samples, not
 //       increments (see "Buffers travel as samples" in docs/design_notes.md).
-// Threads: safe for different blocks; of one block, one thread at a time.
+// Threads: safe for different blocks; one thread at a time for one block.
 // Owns/borrows: borrows layout, gradients, transport.
 // Cost: 4 bytes a parameter for the residuals, and at most as many for what is
 //   encoded; one pass per block and contribution.
+// Source: error feedback is of Seide et al., "1-Bit Stochastic Gradient
+//         Descent", Interspeech 2014, and Stich et al., "Sparsified SGD with
+//         Memory", NeurIPS 2018.
 #ifndef CLIENT_CC_PARAMETERS_GRADIENT_ENCODER_H_
 #define CLIENT_CC_PARAMETERS_GRADIENT_ENCODER_H_
 
@@ -46,14 +47,15 @@ class GradientEncoder {
     std::span<const char> bytes;  // until the block's next contribution
   };
 
-  // `gradients`: flat space. REQUIRES: compression is valid, its push not F32.
-  // RESOURCE_EXHAUSTED when there is no memory.
+  // Makes an encoder of `gradients`, which is a flat space of `layout`.
+  // REQUIRES: compression is valid, and its push is not F32.
+  // Errors: RESOURCE_EXHAUSTED  there is no memory for what is encoded.
   static absl::StatusOr<std::unique_ptr<GradientEncoder>> Create(
       const Compression& compression, const Layout* layout,
       const float* gradients, Transport* transport);
 
-  // The block's gradient for `push`, which names the contribution and what it
-  // leaves out.
+  // Encodes the block's gradient for `push`, which names the contribution and
+  // the variables that it leaves out.
   Encoded Encode(BlockId block, const Push& push);
 
  private:
@@ -67,7 +69,7 @@ class GradientEncoder {
     std::vector<Segment> segments;
     bool has_buffers = false;
     char* out = nullptr;  // where the encoded bytes go
-    size_t bytes = 0;     // 0: not encoded for `contribution`, or sent as F32
+    size_t bytes = 0;     // 0: not encoded for `sequence`, or sent as F32
     uint64_t sequence = ~uint64_t{0};
   };
 
@@ -86,7 +88,7 @@ class GradientEncoder {
   const double top_k_fraction_;
   const float* const gradients_;
   std::vector<std::vector<Block>> shards_;
-  std::shared_ptr<float> encoded_;  // of all blocks
+  std::shared_ptr<float> encoded_;  // the bytes of all blocks
   std::vector<float> residuals_;    // flat space
 };
 

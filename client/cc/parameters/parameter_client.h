@@ -1,15 +1,17 @@
-// The worker's side of the parameters: pull values in place, push gradients.
+// The worker's side of the parameters: it pulls values in place and pushes
+// gradients.
 //
 // Place: worker/train/train_loop and the public SDK (client/cc/weir.h) call it;
 // it speaks to every ps through a Transport. Blocks come and go while the
-// caller computes: a gradient leaves when the last one in its block is ready,
-// values arrive in the order in which forward needs them.
+// caller computes: a block of gradients leaves when its last variable is ready,
+// and values arrive in the order in which forward needs them.
 //
 // Terms
-//   contribution   pushed by BeginContribution, GradientReady...,
-//                  FinishContribution and WaitReceipts; one at a time.
-//   pull   a set of blocks on its way into `parameters`; one at a time.
-//   want   which values: latest, or exactly version v (proto/ps.proto).
+//   contribution  pushed by BeginContribution, GradientReady...,
+//                 FinishContribution and WaitReceipts; one at a time.
+//   pull          a set of blocks on its way into `parameters`; one at a time.
+//   want          which values: the latest, or exactly version v
+//                 (proto/ps.proto).
 //
 // Invariants
 //   I1. Every block of a contribution is applied exactly once per (slot,
@@ -17,11 +19,12 @@
 //       receipt is in.
 //   I2. No block of a contribution leaves before every value of the pull before
 //       it is here, on every shard.
-//   I3. Gradients may change only between WaitReceipts and GradientReady;
-//       `parameters` only by a pull, which with ContributionPush::then starts
-//       for a block when the last gradient in it is ready, in every mode: no
-//       value that backward may still read is overwritten. (then_at_once is for
-//       those who compute from a copy.)
+//   I3. The caller may change gradients only between WaitReceipts and
+//       GradientReady. Only a pull changes `parameters`. With
+//       ContributionPush::then, the pull of a block starts when the last
+//       gradient in it is ready, in every mode, so no value that backward may
+//       still read is overwritten. (then_at_once is for those who compute from
+//       a copy.)
 // Threads: one caller, plus two threads per stream, so that gradients leave
 //   while answers are waited for, and one that watches for lost shards.
 //   Interrupt may be called on any thread.
@@ -45,6 +48,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/parameters/block_map.h"
 #include "client/cc/parameters/gradient_encoder.h"
 #include "client/cc/parameters/shard_exchange.h"
 #include "client/cc/transport/loans.h"
@@ -71,7 +75,8 @@ class ParameterClient {
     float* gradients = nullptr;
     // Variables as forward needs them; those not named come last.
     std::vector<int> forward_order;
-    // Of what is pushed; the caller's wants name the encoding of values.
+    // How gradients are encoded; the caller's wants name the encoding of
+    // values.
     Compression compression;
     // Per shard and direction; see ShardExchange.
     int64_t in_flight_bytes_max = ShardExchange::kInFlightBytesMax;
@@ -96,11 +101,11 @@ class ParameterClient {
     float weight = 1.0f;
     std::vector<int> left_out = {};  // variables
     std::vector<Hyper> hyper = {};
-    // Values to read behind the contribution, everything. From GradientReady(v)
-    // on those of `v` may change.
+    // Reads the values of all variables after the contribution. From
+    // GradientReady(v) on, the values of `v` may change.
     std::optional<Want> then = std::nullopt;
-    // `then` is asked for now, not as gradients leave; nothing may compute from
-    // `parameters` any more. Waits for the pull before it.
+    // Asks for `then` now, not as gradients leave; nothing may compute from
+    // `parameters` any more. BeginContribution then waits for the pull before.
     bool then_at_once = false;
   };
 
@@ -111,7 +116,7 @@ class ParameterClient {
     uint64_t staleness_sum = 0;  // over blocks
     uint64_t staleness_count = 0;
     uint64_t staleness_max = 0;
-    // Payloads, since the result before.
+    // Bytes of payloads since the previous result.
     uint64_t bytes_sent = 0;
     uint64_t bytes_received = 0;
   };
@@ -128,22 +133,24 @@ class ParameterClient {
   // Cancels what is under way.
   ~ParameterClient();
 
-  // Starts to read `variables` (none: all). A pull under way is waited for
-  // first by the I/O threads, not by the caller.
+  // Starts to read `variables`; an empty list means all. If a pull is under
+  // way, this one starts when that is complete; the caller does not wait.
+  // FAILED_PRECONDITION if another pull waits already.
   // REQUIRES: no contribution between BeginContribution and FinishContribution.
   absl::Status StartPull(const Want& want, std::span<const int> variables = {});
-  // Waits until variable `v` is here, if a pull brings it.
+  // Waits until the values of `v` are here, if a pull brings them.
   absl::Status WaitVariable(int v);
   absl::Status WaitPull();
 
-  // Starts a contribution. Waits for the receipts of the one before.
+  // Starts a contribution, once the receipts of the one before are here.
   absl::Status BeginContribution(const ContributionPush& contribution);
-  // The gradient (a buffer: the sample) of `v` is final. Once per variable; for
-  // variables left out by BeginContribution, nothing.
+  // Says that the gradient of `v` (for a buffer, the sample) is final. A
+  // repeat changes nothing, nor does a variable that BeginContribution left
+  // out.
   void GradientReady(int v);
-  // The same of several, which are where the pairs say, of their variables'
-  // shapes. They are copied at the edges of blocks alone, and may change after
-  // WaitReceipts.
+  // The same for several variables, whose gradients lie where the pairs say, in
+  // their variables' shapes. Only parts that do not fill a block are copied.
+  // The memory may change after WaitReceipts.
   void GradientsReady(std::span<const std::pair<int, const float*>> gradients);
   // Leaves out the variables that never became ready.
   absl::Status FinishContribution();
@@ -178,29 +185,18 @@ class ParameterClient {
     CondVar wake;
     std::thread threads[2];
   };
-  // One block. A `block` below is an index into blocks_.
-  struct Block {
-    int channel = 0;
-    int index = 0;  // in its exchange
-    FlatRange range;
-    std::vector<int> variables;
-    // Of the contribution under way.
-    int not_ready = 0;
+  // What the contribution under way has of one block. A `block` below is a
+  // block of map_.
+  struct BlockPush {
+    int not_ready = 0;  // variables
     std::vector<uint32_t> left_out;
     const float* from = nullptr;  // null: `gradients` has it
   };
-  // One variable's part of one block.
-  struct Part {
-    int block = 0;
-    Segment segment;
-    int64_t flat_begin = 0;
-    bool whole = false;  // all of the block
-  };
+  using Part = BlockMap::Part;
 
   explicit ParameterClient(Options options);
-  void BuildBlocks();
-  void AddChannels(int shard, const std::vector<int>& order)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeChannels() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // These run on the threads of a channel (parameter_client_channels.cc).
   void RunChannel(int channel);
   // These three drop the lock around the I/O.
   void Connect(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -210,9 +206,10 @@ class ParameterClient {
   std::span<const char> PayloadOf(int channel, const float* from,
                                   GradientChunk* header) const;
   void Receive(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Keeps the first error of any exchange, which ends every wait.
   void NoteFailure(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // On the watcher's thread; Look drops the lock for a while.
   void Watch();
-  // Drops the lock for a while.
   void Look(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginWants(const Want& want, const std::vector<int>& blocks,
                   bool at_once = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -224,7 +221,7 @@ class ParameterClient {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotePushEvents(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ContributionDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A pull waits for the one under way.
+  // Whether a pull waits for the one under way.
   bool PullWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ValuesHere(int v) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until `done` holds; it is called with the lock held.
@@ -234,15 +231,12 @@ class ParameterClient {
 
   const Options options_;
   std::unique_ptr<GradientEncoder> encoder_;  // null: F32 from `gradients`
-  // Constant after construction.
-  std::vector<std::vector<Part>> parts_of_;  // by variable
-  std::vector<int> forward_blocks_;          // in forward order
-  std::vector<int> first_block_of_channel_;
+  BlockMap map_;                              // constant after Create
 
   mutable Mutex mutex_;
-  std::vector<Block> blocks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<BlockPush> blocks_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Channel>> channels_;  // members: see Channel
-  CondVar changed_;  // something that a caller waits for
+  CondVar changed_;  // rung when something that a caller waits for happens
   CondVar watch_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   absl::Status interrupted_ ABSL_GUARDED_BY(mutex_);
@@ -257,8 +251,8 @@ class ParameterClient {
   bool contribution_open_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);  // by BeginContribution
-  // What is to be read behind the contribution, while the pull before it is
-  // under way.
+  // What is to be read after the contribution. Set only while the pull before
+  // it is still under way.
   std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
   int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
   Counters counters_ ABSL_GUARDED_BY(mutex_);

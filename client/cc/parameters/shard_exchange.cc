@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/cc/parameters/stream_errors.h"
 #include "common/base/check.h"
 #include "proto/wire/value_encoding.h"
 
@@ -13,39 +14,7 @@ int64_t Ns(std::chrono::milliseconds ms) {
   return std::chrono::nanoseconds(ms).count();
 }
 
-bool IsRetriable(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kOk:  // the server closed the stream in good order
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kCancelled:
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kUnknown:  // a broken connection, in gRPC's words
-      return true;
-    default:
-      return false;
-  }
-}
-
-// What a new process mends, in the code that asks for one: OUT_OF_RANGE and
-// DATA_LOSS would end the job.
-absl::Status ForThisTask(const absl::Status& status) {
-  if (absl::IsOutOfRange(status)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(status.message(),
-                     "; start this task again: it goes on where the shards "
-                     "expect it"));
-  }
-  if (absl::IsDataLoss(status)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(status.message(),
-                     ", again and again; check the network between the hosts, "
-                     "then start this task again"));
-  }
-  return status;
-}
-
-// Not answered before others have pushed.
+// Whether the answer may have to wait until other workers have pushed.
 bool MayPark(const Want& want) {
   return want.when_case() == Want::kVersion || want.clock() > 0;
 }
@@ -60,6 +29,8 @@ ShardExchange::ShardExchange(Options options)
   WEIR_CHECK(options_.order.size() == options_.elements.size());
 }
 
+// Called before work is added. The watch counts silence from when work began,
+// since an idle shard owes no answer (I7).
 void ShardExchange::NoteWork() {
   if (!HasWork()) {
     watch_.Heard(options_.clock->NowNs());
@@ -75,6 +46,8 @@ void ShardExchange::StartWants(const Want& want, const std::vector<int>& blocks,
   SetWant(want, static_cast<int>(blocks.size()));
   for (const int block : blocks) {
     const PushState push = blocks_[block].push;
+    // I5: asked for before its own push, a block would come without it. With
+    // the gate closed the wait would never end, since pushes wait for values.
     if (gate_open_ && !at_once &&
         (push == PushState::kPending || push == PushState::kReady)) {
       blocks_[block].want = WantState::kWithPush;
@@ -103,6 +76,7 @@ void ShardExchange::WantWithContribution(const Want& want) {
   SetWant(want, static_cast<int>(blocks_.size()));
   wants_with_push_ = wants_left_;
   for (Block& block : blocks_) {
+    // I5: none has left, so each can still take its want along.
     WEIR_CHECK(block.push == PushState::kPending ||
                block.push == PushState::kReady);
     block.want = WantState::kWithPush;
@@ -115,7 +89,7 @@ void ShardExchange::BeginContribution(const Push& push) {
   receipts_ = {};
   for (Block& block : blocks_) {
     block.push = PushState::kPending;
-    block.base_version = block.version;
+    block.base_version = block.version;  // I6
   }
   blocks_unsent_ = blocks_unacknowledged_ = static_cast<int>(blocks_.size());
 }
@@ -129,7 +103,7 @@ void ShardExchange::BlockReady(int block, bool payload,
   b.payload = payload;
   b.left_out = std::move(left_out);
   ++blocks_open_;
-  ready_.insert({options_.order[block], block});
+  ready_.insert({options_.order[block], block});  // I4: a set, by order
 }
 
 ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
@@ -148,6 +122,8 @@ ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
     return action;
   }
   if (draining_) {
+    // A send failed. What arrived before the stream broke is still read, since
+    // receipts among it save a repeat; the end then brings the reason.
     action.kind = receiving ? Action::kIdle : Action::kReceive;
     return action;
   }
@@ -159,6 +135,7 @@ ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
     deferred_.clear();
   }
   if (!sending) {
+    // Pushes first: others may wait for them, and an open want only waits.
     if (PushMayGo()) {
       return SendPush();
     }
@@ -177,17 +154,21 @@ ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
 
 bool ShardExchange::PushMayGo() const {
   if (ready_.empty() || !gate_open_ ||
-      requests_.size() >= kInFlightRequestsMax) {
+      requests_.size() >= kInFlightRequestsMax) {  // I3
     return false;
   }
   const int first = ready_.begin()->second;
-  const int64_t bytes =
-      blocks_[first].payload ? options_.elements[first] * 4 : 0;
+  int64_t bytes = 0;  // a block that is left out whole travels as a header
+  if (blocks_[first].payload) {
+    bytes = options_.elements[first] * 4;
+  }
+  // I2: the first condition lets a block through that is larger than the bound.
   return in_flight_bytes_ == 0 ||
          in_flight_bytes_ + bytes <= options_.in_flight_bytes_max;
 }
 
 bool ShardExchange::WantMayGo() const {
+  // I3: the requests above kWantRequestsMax are left to pushes.
   return !wants_queued_.empty() && requests_.size() < kWantRequestsMax &&
          WantHasRoom(wants_queued_.begin()->second);
 }
@@ -198,6 +179,8 @@ ShardExchange::Action ShardExchange::SendPush() {
   const int first = ready_.begin()->second;
   const bool payload = blocks_[first].payload;
   const uint64_t base_version = blocks_[first].base_version;
+  // Blocks without a payload go in one header, as many as lie side by side and
+  // agree in what the header says. A block with a payload goes alone.
   int count = 0;
   for (int block = first; block < static_cast<int>(blocks_.size()); ++block) {
     Block& b = blocks_[block];
@@ -210,6 +193,8 @@ ShardExchange::Action ShardExchange::SendPush() {
     ready_.erase({options_.order[block], block});
     if (b.want == WantState::kWithPush) {
       --wants_with_push_;
+      // In one request, if the values are there at once: one answer brings
+      // receipt and values. Else the receipt must not wait for the values.
       if (payload && !MayPark(want_)) {
         b.want = WantState::kSent;
         b.want_request = next_request_;
@@ -228,7 +213,7 @@ ShardExchange::Action ShardExchange::SendPush() {
   GradientChunk& header = action.header;
   *header.mutable_sender() = options_.sender;
   *header.mutable_push() = push_;
-  header.mutable_push()->set_base_version(base_version);
+  header.mutable_push()->set_base_version(base_version);  // I6
   header.set_block(static_cast<uint32_t>(options_.first_block + first));
   action.block = first;
   if (payload) {
@@ -244,9 +229,9 @@ ShardExchange::Action ShardExchange::SendPush() {
   return action;
 }
 
-// What may park is asked for at once: it comes when the other workers have
-// pushed, and a bound would let the first block that is late hold up those that
-// are not.
+// I2. Values that may park are asked for without a bound: they come when the
+// other workers have pushed, and under a bound the first block that is late
+// would hold up those that are not.
 bool ShardExchange::WantHasRoom(int block) const {
   return MayPark(want_) || wanted_bytes_ == 0 ||
          wanted_bytes_ + options_.elements[block] * 4 <=
@@ -257,6 +242,8 @@ ShardExchange::Action ShardExchange::SendWant() {
   Action action;
   action.kind = Action::kSend;
   const int first = wants_queued_.begin()->second;
+  // One request asks for blocks that lie side by side, as far as they follow
+  // each other in forward's order too (I4).
   int count = 0;
   while (!wants_queued_.empty() &&
          wants_queued_.begin()->second == first + count &&
@@ -285,6 +272,7 @@ void ShardExchange::OnConnected() {
 void ShardExchange::OnStreamEnd(const absl::Status& status) {
   connected_ = false;
   draining_ = false;
+  // Whatever was under way gets no answer on this stream any more.
   requests_.clear();
   in_flight_bytes_ = 0;
   wanted_bytes_ = 0;
@@ -292,15 +280,16 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
   if (!status_.ok()) {
     return;
   }
-  // The contribution that the shard expects may be ours after all, on another
-  // block: one resend of everything unacknowledged settles it.
+  // OUT_OF_RANGE: the shard expects an earlier contribution for some block.
+  // That may be this one, on a block whose push was lost, so everything without
+  // a receipt is sent once more. If that does not settle it, nothing here does.
   const bool skipped = status.code() == absl::StatusCode::kOutOfRange &&
                        !contribution_done() &&
                        skipped_sequence_ != push_.sequence();
   if (skipped) {
     skipped_sequence_ = push_.sequence();
   }
-  // Nothing of a damaged payload was taken, on either side: it goes again.
+  // Nothing of a damaged payload was taken, on either side: it is sent again.
   const bool damaged = absl::IsDataLoss(status) && ++damaged_ < kDamagedMax;
   if (!skipped && !damaged && !IsRetriable(status.code())) {
     Fail(ForThisTask(status));
@@ -312,6 +301,8 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
     const bool wanted =
         block.want == WantState::kSent || block.want == WantState::kQueued;
     if (block.push == PushState::kSent) {
+      // I1: whether the shard has taken it or not, the same identity makes the
+      // repeat safe. I5: its want goes with it again.
       block.push = PushState::kReady;
       ++blocks_unsent_;
       ready_.insert({options_.order[i], static_cast<int>(i)});
@@ -326,9 +317,10 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
   }
   reconnect_at_ns_ = options_.clock->NowNs() + Ns(backoff_);
   backoff_ = std::min(backoff_ * 2, options_.backoff_max);
-  CheckLost();
+  CheckLost();  // I7: a shard that ends every stream at once is lost as well
 }
 
+// One block of a request is answered; a request for several ends with the last.
 void ShardExchange::Answered(uint32_t* request) {
   const auto it = requests_.find(*request);
   if (it != requests_.end() && --it->second == 0) {
@@ -341,6 +333,7 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
   if (!status_.ok()) {
     return -1;
   }
+  // An answer shows that the connection works: count and pauses begin anew.
   watch_.Heard(options_.clock->NowNs());
   backoff_ = options_.backoff_min;
   damaged_ = 0;
@@ -350,7 +343,10 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
     return -1;
   }
   incarnation_ = answer.incarnation();
-  const uint32_t count = answer.has_receipt() ? answer.block_count() : 1;
+  uint32_t count = 1;  // values come block by block, receipts for several
+  if (answer.has_receipt()) {
+    count = answer.block_count();
+  }
   const auto first_block = static_cast<uint32_t>(options_.first_block);
   const size_t end = size_t{answer.block()} + std::max<uint32_t>(count, 1);
   if (answer.block() < first_block || end > first_block + blocks_.size()) {
@@ -362,20 +358,23 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
   if (answer.has_receipt()) {
     OnReceipt(answer);
     if (payload_bytes == 0 && !answer.not_yet()) {
-      return -1;  // of a push without a want
+      return -1;  // the push had no want, so the receipt is all
     }
   }
   const int index = static_cast<int>(answer.block() - first_block);
   Block& block = blocks_[index];
   if (block.want != WantState::kSent) {
-    return -1;
+    return -1;  // nobody asked, or not on this stream
   }
   Answered(&block.want_request);
   wanted_bytes_ -= options_.elements[index] * 4;
   if (answer.not_yet()) {
+    // The want parked until its timeout. Asked again, it shows the watch that
+    // the shard is alive.
     QueueWant(index);
     return -1;
   }
+  // A wrong size or version would be written over values that are right.
   const size_t bytes_due = EncodedBytes(
       want_.encoding(), static_cast<size_t>(options_.elements[index]));
   if (answer.encoding() != want_.encoding() || payload_bytes != bytes_due ||
@@ -400,6 +399,7 @@ void ShardExchange::OnReceipt(const ValueChunk& answer) {
     Block& block = blocks_[i];
     if (block.push != PushState::kSent ||
         receipt.sequence() != push_.sequence()) {
+      // I1: of an earlier try or contribution; that block is settled already.
       continue;
     }
     if (block.payload) {
@@ -407,6 +407,7 @@ void ShardExchange::OnReceipt(const ValueChunk& answer) {
     }
     Answered(&block.push_request);
     if (receipt.outcome() == Receipt::DEFERRED) {
+      // The ps had no room to keep it until its turn (I1: so it goes again).
       block.push = PushState::kDeferred;
       ++blocks_unsent_;
       deferred_.push_back(static_cast<int>(i));
@@ -417,7 +418,9 @@ void ShardExchange::OnReceipt(const ValueChunk& answer) {
     block.push = PushState::kNone;
     --blocks_open_;
     --blocks_unacknowledged_;
-    receipts_.duplicates += receipt.outcome() == Receipt::DUPLICATE ? 1 : 0;
+    if (receipt.outcome() == Receipt::DUPLICATE) {
+      ++receipts_.duplicates;
+    }
   }
   if (!changed) {
     return;
@@ -437,8 +440,9 @@ void ShardExchange::OnStored(int block, uint64_t version) {
   blocks_[block].want = WantState::kNone;
   blocks_[block].version = version;
   if (!gate_open_) {
-    blocks_[block].base_version =
-        version;  // of the pull before the contribution
+    // I6: with the gate closed these are values of the pull before the
+    // contribution, which began too early to know their version.
+    blocks_[block].base_version = version;
   }
   --wants_left_;
 }
@@ -446,14 +450,19 @@ void ShardExchange::OnStored(int block, uint64_t version) {
 bool ShardExchange::CheckLost() {
   const int64_t now = options_.clock->NowNs();
   if (!status_.ok() || !HasWork()) {
+    // I7: an idle shard owes nothing. One that has failed is reported again,
+    // for a thread that was blocked in its stream meanwhile.
     watch_.LookIdle(now);
     return !status_.ok();
   }
   if (!watch_.Look(now)) {
     return false;
   }
-  Fail(absl::FailedPreconditionError(absl::StrCat(
-      watch_.Reason(), last_error_.ok() ? "" : ": ", last_error_.message())));
+  std::string why = watch_.Reason();
+  if (!last_error_.ok()) {
+    absl::StrAppend(&why, ": ", last_error_.message());
+  }
+  Fail(absl::FailedPreconditionError(why));
   return true;
 }
 
@@ -464,11 +473,13 @@ void ShardExchange::Fail(const absl::Status& status) {
                                   ") ", WithoutAddress(message)));
 }
 
-// The transport's messages begin with the address; ours name it already.
+// The transport's messages begin with the address, which Fail names already.
 std::string ShardExchange::WithoutAddress(const std::string& message) const {
   const std::string prefix = absl::StrCat("ps ", options_.address, ": ");
-  return message.rfind(prefix, 0) == 0 ? message.substr(prefix.size())
-                                       : message;
+  if (message.rfind(prefix, 0) == 0) {
+    return message.substr(prefix.size());
+  }
+  return message;
 }
 
 }  // namespace weir

@@ -1,35 +1,41 @@
-// What to do next on the way to one ps: send, receive, reconnect, give up.
+// Decides what a channel does next: send, receive, reconnect or give up.
 //
 // Place: the decisions of ParameterClient without its I/O. Two threads per
-// shard ask Next() what is left to them, do it, and report what happened.
+// channel ask Next() what there is for them to do, do it, and report what
+// happened.
 //
 // Terms
-//   contribution     what is being pushed; one at a time.
-//   want     a question for values of blocks; one set at a time. A want that
-//            goes with the contribution leaves when its block's push has left:
-//            values that need not be waited for are asked for in the push
-//            itself, and one answer brings both; others right behind it, as an
-//            answer that parks would hold up the receipt.
-//   gate     closed while any shard still owes values: nothing of step t+1
-//            leaves before step t+1 is here (DESIGN: sync).
-//   receipt  the shard's word that a block of the contribution is settled.
+//   contribution  what is being pushed; one at a time.
+//   want          a question for values of blocks; one set at a time. A want
+//                 that goes with the contribution leaves when its block's push
+//                 leaves. Values that need not be waited for are asked for in
+//                 the push itself, and one answer brings both. Others are asked
+//                 for right behind it, since an answer that parks would hold up
+//                 the receipt.
+//   gate          closed while any shard still owes values: nothing of the next
+//                 contribution leaves before the values that it was computed
+//                 from are all here.
+//   receipt       the shard's word that a block of the contribution is settled.
 //
 // Invariants
 //   I1. A block is sent again, with the same identity, until its receipt is in.
-//   I2. Payload without a receipt is at most in_flight_bytes_max, or one block;
-//       so are values asked for that need not wait for other workers. More in
-//       the sockets falls out of the cache (docs/performance.md).
+//   I2. Payload without a receipt is at most in_flight_bytes_max, or one block.
+//       The same bound holds for values asked for that need not wait for other
+//       workers. More in the sockets falls out of the cache
+//       (docs/performance.md).
 //   I3. Requests without an answer are at most kInFlightRequestsMax, so that
-//       the server never stops reading (proto/ps.proto: 256); wants, which may
-//       park, are asked while they are fewer than kWantRequestsMax, so that
-//       pushes always find room.
+//       the server never stops reading (it does at 256, says proto/ps.proto).
+//       Wants, which may park, are asked only while fewer than kWantRequestsMax
+//       are open, so that pushes always find room.
 //   I4. Among ready blocks the one that forward needs first goes first.
-//   I5. With the gate open no block is asked for before its own push has left,
-//       but for wants that are to go at once.
+//   I5. With the gate open, no block is asked for before its own push has left,
+//       except for wants that are to go at once.
 //   I6. A push names the version that its block had when the contribution
-//       began: from it the gradient was computed, whatever has come since.
-//   I7. Fails once, for good, when the shard is lost while work waits
-//       (peer_watch.h), or at the first answer that only the chief can mend.
+//       began. The gradient was computed from that version, whatever has come
+//       since.
+//   I7. The exchange fails once, for good, when the shard is lost while work
+//       waits (peer_watch.h), or at the first answer that only the chief can
+//       mend.
 // Threads: compatible; ParameterClient serialises.
 // Errors: FAILED_PRECONDITION  unreachable for lost_after, restarted, or
 //                              refused; the message names shard and address.
@@ -60,19 +66,19 @@ class ShardExchange {
   static constexpr int kInFlightRequestsMax = 128;
   static constexpr int kWantRequestsMax = 96;
   static constexpr int64_t kInFlightBytesMax = 2 << 20;
-  // Streams in a row that end with a damaged payload and bring no answer: such
-  // a way is of no use.
+  // After so many streams in a row that ended with a damaged payload and
+  // brought no answer, the connection counts as useless.
   static constexpr int kDamagedMax = 5;
 
   struct Options {
     int shard = 0;
     std::string address;
-    // The blocks of the shard that go this way: from `first_block` on, as many
-    // as `elements` has. Everywhere else in this class they count from 0.
+    // The channel carries the blocks of the shard from `first_block` on, as
+    // many as `elements` has. Everywhere else in this class they count from 0.
     int first_block = 0;
     Sender sender;
-    // Per block: floats, and its place in the order in which forward needs
-    // blocks (smaller is earlier).
+    // For each block: its number of floats, and its place in the order in which
+    // forward needs blocks (smaller is earlier).
     std::vector<int64_t> elements;
     std::vector<int> order;
     int64_t in_flight_bytes_max = kInFlightBytesMax;
@@ -113,39 +119,39 @@ class ShardExchange {
 
   // --- What the owner wants.
 
-  // Asks for `blocks`, in their order; for one whose push has not left
-  // yet, with it, unless `at_once`. REQUIRES: wants_left() == 0.
+  // Asks for `blocks`, in forward's order. A block whose push has not left yet
+  // is asked for with it, unless `at_once`. REQUIRES: wants_left() == 0.
   void StartWants(const Want& want, const std::vector<int>& blocks,
                   bool at_once = false);
   // Starts a contribution: every block waits for BlockReady. `push` has all but
   // base_version and left_out. REQUIRES: contribution_done().
   void BeginContribution(const Push& push);
-  // Asks for every block with its push, or behind it.
-  // REQUIRES: wants_left() == 0; since BeginContribution the gate was closed or
-  //           no
-  // block
-  //           ready.
+  // Asks for every block with its push, or right behind it.
+  // REQUIRES: wants_left() == 0, and no push has left since BeginContribution
+  //           (the gate was closed, or no block was ready).
   void WantWithContribution(const Want& want);
-  // The block may go: with its gradient, leaving out `left_out`, or as a
-  // header (`payload` false: left out whole). REQUIRES: once per block.
+  // Lets the block's push leave: with its gradient, but for the variables
+  // `left_out`; or, with `payload` false, as a header that leaves out the whole
+  // block. REQUIRES: called once per block and contribution.
   void BlockReady(int block, bool payload, std::vector<uint32_t> left_out);
   void SetGate(bool open) { gate_open_ = open; }
 
   // --- What happens on the stream.
 
-  // What a thread is to do while others send or receive on the stream as the
-  // arguments say. A thread that finds nothing is called again when that ends.
+  // Says what a thread is to do while the other thread sends or receives on the
+  // stream, as the arguments say. Either thread must ask again when a send or
+  // receive has ended.
   Action Next(bool sending = false, bool receiving = false);
   void OnConnected();
-  // A send failed: the stream's own status comes from Receive.
+  // A send failed. Receive then brings the stream's status.
   void OnSendFailed() { draining_ = true; }
   void OnStreamEnd(const absl::Status& status);
   // Takes an answer. Returns the block whose values the caller must now copy
   // from the payload and then report by OnStored, or -1.
   int OnAnswer(const ValueChunk& answer, size_t payload_bytes);
   void OnStored(int block, uint64_t version);
-  // Fails when work has waited too long. True when the stream must be
-  // cancelled, because a thread may be blocked in it. To be called every
+  // Fails when work has waited too long. Returns true when the stream must be
+  // cancelled, because a thread may be blocked in it. Must be called every
   // look_period(), also when there is no work.
   bool CheckLost();
   std::chrono::milliseconds look_period() const { return watch_.period(); }
@@ -162,8 +168,8 @@ class ShardExchange {
   const absl::Status& status() const { return status_; }
   int block_count() const { return static_cast<int>(blocks_.size()); }
   int wants_left() const { return wants_left_; }
-  // Answers with values may arrive, or blocks wait for a pause to end: worth a
-  // second thread.
+  // Whether answers with values may arrive, or blocks wait for a pause to end.
+  // Either is worth a second thread.
   bool wants_in_flight() const { return wanted_bytes_ > 0; }
   bool has_deferred() const { return !deferred_.empty(); }
   int blocks_unsent() const { return blocks_unsent_; }
@@ -178,9 +184,8 @@ class ShardExchange {
   enum class WantState : uint8_t { kNone, kWithPush, kQueued, kSent, kCopying };
 
   struct Block {
-    uint64_t version = 0;  // of the values last stored
-    uint64_t base_version =
-        0;  // of those that the contribution was computed from
+    uint64_t version = 0;       // of the values last stored
+    uint64_t base_version = 0;  // that the contribution was computed from
     PushState push = PushState::kNone;
     WantState want = WantState::kNone;
     bool payload = false;
@@ -218,7 +223,7 @@ class ShardExchange {
   int blocks_unacknowledged_ = 0;  // of the contribution
   int blocks_open_ = 0;            // ready, sent or deferred
   int wants_left_ = 0;
-  int wants_with_push_ = 0;  // of them, those whose push has not been sent
+  int wants_with_push_ = 0;  // those of wants_left_ whose push was not sent
   Receipts receipts_;
 
   bool connected_ = false;

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "common/job/row_hash.h"
 #include "proto/wire/id_list.h"
 #include "proto/wire/value_encoding.h"
 
@@ -15,9 +14,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kWaitStep{100};
 constexpr std::chrono::milliseconds kLookupTimeout{2000};
-// Pieces asked for ahead: enough to keep both ends busy.
+// Pieces asked for ahead, so that the ps gathers one while another travels and
+// a third is decoded here.
 constexpr int kInFlightMax = 4;
-// Names of lists remembered by shard; the shard forgets them by bytes.
+// Names of lists that are remembered for each shard. It bounds this side's
+// memory only: the shard bounds its own by bytes, and says when it has
+// forgotten a list.
 constexpr size_t kKnownMax = 4096;
 
 }  // namespace
@@ -54,6 +56,8 @@ TableClient::~TableClient() {
   {
     MutexLock lock(&mutex_);
     stop_ = true;
+    // A thread may be blocked in its stream, wait for work, or sleep before
+    // another try: each is woken in its own way.
     for (const std::unique_ptr<Shard>& shard : shards_) {
       if (shard->stream != nullptr) {
         shard->stream->Cancel();
@@ -90,75 +94,28 @@ absl::Status TableClient::Check(int table,
   return absl::OkStatus();
 }
 
-template <class List>
 std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
-    std::span<const List> lists, bool lookup) const {
-  const int shards = static_cast<int>(shards_.size());
-  std::vector<std::vector<Piece>> pieces(shards_.size());
-  for (size_t k = 0; k < lists.size(); ++k) {
-    const List& list = lists[k];
-    const EmbeddingTable& table =
-        options_.tables[static_cast<size_t>(list.table)];
-    const Encoding own = lookup ? table.lookup() : table.update();
-    const int64_t row_bytes = int64_t{table.dim()} * 4;
-    const auto rows_max = static_cast<size_t>(
-        std::max<int64_t>(options_.piece_bytes / row_bytes, 1));
-    std::vector<Part> parts(shards_.size());  // whole
-    if (shards == 1) {
-      parts[0].ids = list.ids;
-    } else {
-      for (size_t i = 0; i < list.ids.size(); ++i) {
-        Part& part = parts[static_cast<size_t>(ShardOfId(list.ids[i], shards))];
-        part.picked.push_back(list.ids[i]);
-        part.places.push_back(static_cast<uint32_t>(i));
-      }
-      for (Part& part : parts) {
-        part.ids = part.picked;
-      }
-    }
-    for (size_t s = 0; s < parts.size(); ++s) {
-      const Part& all = parts[s];
-      for (size_t at = 0; at < all.ids.size(); at += rows_max) {
-        const size_t end = std::min(at + rows_max, all.ids.size());
-        Part part;
-        part.table = list.table;
-        part.wanted = k;
-        part.first = at;
-        part.ids = all.ids.subspan(at, end - at);
-        if (shards > 1) {
-          part.picked.assign(part.ids.begin(), part.ids.end());
-          part.ids = part.picked;
-          part.places.assign(all.places.begin() + static_cast<int64_t>(at),
-                             all.places.begin() + static_cast<int64_t>(end));
-        }
-        part.name = NameOfIds(part.ids);
-        const auto rows = static_cast<int64_t>(end - at);
-        if (pieces[s].empty() || own != pieces[s].back().encoding ||
-            (pieces[s].back().floats + rows * table.dim()) * 4 >
-                options_.piece_bytes) {
-          pieces[s].emplace_back();
-          pieces[s].back().encoding = own;
-        }
-        Piece& piece = pieces[s].back();
-        piece.rows += rows;
-        piece.floats += rows * table.dim();
-        piece.parts.push_back(std::move(part));
-      }
+    std::span<const RowList> lists, RowUse use) const {
+  std::vector<std::vector<Piece>> pieces =
+      CutRows(lists, options_.tables, static_cast<int>(shards_.size()),
+              options_.piece_bytes, use);
+  for (std::vector<Piece>& of_shard : pieces) {
+    if (of_shard.empty()) {
+      // A lookup asks every shard for its version, and an update moves the
+      // mark of every shard, also if it has none of the rows.
+      of_shard.emplace_back();
     }
   }
   return pieces;
 }
-
-template std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
-    std::span<const Wanted>, bool) const;
-template std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
-    std::span<const Gradients>, bool) const;
 
 IdList TableClient::ListOf(int shard, const Part& part) {
   IdList list;
   list.set_table(static_cast<uint32_t>(part.table));
   list.set_count(static_cast<uint32_t>(part.ids.size()));
   list.set_name(part.name);
+  // I2: the name is enough where the shard has the list. Should it have
+  // forgotten, its answer says unknown_list, and the list is sent after all.
   bool known = false;
   {
     MutexLock lock(&mutex_);
@@ -175,7 +132,7 @@ void TableClient::Remember(int shard, const Part& part) {
   MutexLock lock(&mutex_);
   auto& known = shards_[static_cast<size_t>(shard)]->known;
   if (known.size() >= kKnownMax) {
-    known.clear();
+    known.clear();  // costs one list each, the next time
   }
   known.insert({part.name, static_cast<uint32_t>(part.table)});
 }
@@ -188,6 +145,8 @@ void TableClient::Start(Kind kind) {
     Lane& lane = shard->lanes[static_cast<size_t>(kind)];
     lane.busy = true;
     lane.status = absl::OkStatus();
+    // The time until now was no silence of the ps: nothing was asked. An update
+    // needs no watch, since its call ends by itself.
     if (kind == Kind::kLookup) {
       shard->watch.Heard(now_ns);
     }
@@ -224,6 +183,8 @@ absl::Status TableClient::Wait(Kind kind) {
       MutexLock lock(&mutex_);
       for (const std::unique_ptr<Shard>& shard : shards_) {
         busy = busy || shard->lanes[lane].busy;
+        // The caller waits here anyway, so it watches for lost shards; the
+        // threads may be blocked in Receive.
         if (kind == Kind::kLookup && shard->lanes[lane].busy) {
           Look(shard.get());
         }
@@ -237,6 +198,8 @@ absl::Status TableClient::Wait(Kind kind) {
         return absl::OkStatus();
       }
     }
+    // Without the lock: on_wait may take ChiefClient's, which comes before this
+    // one in the order of locks, or run Python.
     if (options_.on_wait) {
       WEIR_RETURN_IF_ERROR(options_.on_wait());
     }
@@ -246,6 +209,8 @@ absl::Status TableClient::Wait(Kind kind) {
 void TableClient::Interrupt(const absl::Status& status) {
   MutexLock lock(&mutex_);
   interrupted_ = status;
+  // Only lookups end: they wait for values. An update must be settled on every
+  // shard, or its contribution would be torn.
   for (const std::unique_ptr<Shard>& shard : shards_) {
     if (shard->lanes[static_cast<size_t>(Kind::kLookup)].busy &&
         shard->stream != nullptr) {
@@ -259,15 +224,12 @@ void TableClient::Interrupt(const absl::Status& status) {
 
 absl::Status TableClient::StartLookup(const Want& want, bool train,
                                       std::span<const Wanted> wanted) {
+  std::vector<RowList> lists;
   for (const Wanted& list : wanted) {
     WEIR_RETURN_IF_ERROR(Check(list.table, list.ids));
+    lists.push_back({list.table, list.ids});
   }
-  std::vector<std::vector<Piece>> pieces = Cut(wanted, true);
-  for (std::vector<Piece>& of_shard : pieces) {
-    if (of_shard.empty()) {
-      of_shard.emplace_back();  // for its version
-    }
-  }
+  std::vector<std::vector<Piece>> pieces = Cut(lists, RowUse::kLookup);
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(interrupted_);
   want_ = want;
@@ -294,7 +256,7 @@ absl::Status TableClient::RunLookup(int s) {
   std::vector<Piece>& pieces = lookup_pieces_[static_cast<size_t>(s)];
   {
     MutexLock lock(&mutex_);
-    shard.version = ~uint64_t{0};
+    shard.version = ~uint64_t{0};  // Take keeps the smallest of the pieces
   }
   Trouble trouble;
   while (true) {
@@ -305,7 +267,7 @@ absl::Status TableClient::RunLookup(int s) {
       stream = shard.stream;
     }
     if (stream == nullptr) {
-      stream = shard.link->OpenPullRows();  // may ask the ps
+      stream = shard.link->OpenPullRows();  // may ask the ps: no lock is held
       MutexLock lock(&mutex_);
       WEIR_RETURN_IF_ERROR(interrupted_);
       if (stop_) {
@@ -317,7 +279,9 @@ absl::Status TableClient::RunLookup(int s) {
     int in_flight = 0;
     size_t left = 0;
     for (const Piece& piece : pieces) {
-      left += piece.done ? 0 : 1;
+      if (!piece.done) {
+        ++left;  // rows that came before the stream broke are not asked again
+      }
     }
     while (status.ok() && left > 0) {
       for (size_t i = 0;
@@ -352,7 +316,7 @@ absl::Status TableClient::RunLookup(int s) {
       shard.stream = nullptr;
     }
     for (Piece& piece : pieces) {
-      piece.sent = false;
+      piece.sent = false;  // the answer went with the stream: ask again
     }
     WEIR_RETURN_IF_ERROR(BeforeRetry(s, status, &trouble));
   }
@@ -376,6 +340,7 @@ absl::Status TableClient::Take(int s, const RowChunk& header,
                                const Payload& payload) {
   Shard& shard = *shards_[static_cast<size_t>(s)];
   std::vector<Piece>& pieces = lookup_pieces_[static_cast<size_t>(s)];
+  // The number comes from the ps; an answer to nothing must not write rows.
   if (header.request() >= pieces.size() || !pieces[header.request()].sent) {
     return absl::InternalError(absl::StrCat(
         "answered request ", header.request(), " of ", pieces.size()));
@@ -387,6 +352,7 @@ absl::Status TableClient::Take(int s, const RowChunk& header,
     shard.watch.Heard(options_.clock->NowNs());
     if (header.unknown_list()) {
       for (const Part& part : piece.parts) {
+        // I2: the shard does not keep it any more.
         shard.known.erase({part.name, static_cast<uint32_t>(part.table)});
       }
     }
@@ -400,13 +366,14 @@ absl::Status TableClient::Take(int s, const RowChunk& header,
                                             " bytes for ", floats, " floats"));
   }
   std::vector<float> decoded;
-  const Part* const only = piece.parts.size() == 1 ? &piece.parts[0] : nullptr;
-  // Where a list's rows of one shard lie side by side, they are decoded there.
-  const bool in_place = only != nullptr && only->places.empty();
+  // If a list's rows of one shard lie side by side, they are decoded there.
+  const bool in_place =
+      piece.parts.size() == 1 && piece.parts[0].places.empty();
   float* rows = nullptr;
   if (in_place) {
-    rows = wanted_[only->wanted].rows +
-           only->first * static_cast<size_t>(dim(only->table));
+    const Part& only = piece.parts[0];
+    rows = wanted_[only.wanted].rows +
+           only.first * static_cast<size_t>(dim(only.table));
   } else {
     decoded.resize(floats);
     rows = decoded.data();
@@ -425,6 +392,7 @@ absl::Status TableClient::Take(int s, const RowChunk& header,
   }
   piece.done = true;
   MutexLock lock(&mutex_);
+  // The oldest counts: a gradient is as stale as its stalest row.
   shard.version = std::min(shard.version, header.version());
   counters_.rows_received += static_cast<uint64_t>(piece.rows);
   counters_.bytes_received += payload.bytes();

@@ -2,24 +2,24 @@
 // back.
 //
 // Place: beside ParameterClient, for the same contributions;
-// worker/train/train_loop and the
-//   SDK call it. It spaces ids over the shards (common/job/row_hash.h), cuts
-//   them into pieces, repeats what a broken connection lost, and puts rows in
-//   order.
+// worker/train/train_loop and the SDK call it. It deals ids to the shards and
+// cuts them into pieces (row_pieces.h), repeats what a broken connection lost,
+// and puts rows in order.
 //
 // Terms
-//   lookup  rows of some tables; one at a time. The next batch's may be under
-//           way while the update of this one is.
-//   update  one contribution's gradients; one at a time. Every contribution
-//           needs one, empty if need be.
+//   lookup  fetches rows of some tables; one at a time. The lookup of the next
+//           batch may be under way while the update of this one is.
+//   update  brings one contribution's gradients; one at a time. Every
+//           contribution needs one, which may be empty.
 //
 // Invariants
 //   I1. An update is applied once on every shard, however often it is sent.
-//   I2. A list of ids is sent once to a shard while it keeps it.
-// Threads: compatible; two threads of its own to each shard.
+//   I2. A list of ids is sent to a shard once, as long as the shard keeps it;
+//       after that only its name is sent.
+// Threads: compatible; it has two threads of its own for each shard.
 // Errors: FAILED_PRECONDITION  unreachable for lost_after, restarted, or
 //                              refused; the message names shard and address.
-//         INVALID_ARGUMENT     ids that do not ascend; a table that is none.
+//         INVALID_ARGUMENT     ids that do not ascend, or no such table.
 //         others               as the ps answered, with the shard's name.
 // Cost: rows are copied once more, and gradients once, where there are several
 //   shards or several tables in a message.
@@ -38,6 +38,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/parameters/row_pieces.h"
 #include "client/cc/transport/peer_watch.h"
 #include "client/cc/transport/transport.h"
 #include "common/base/clock.h"
@@ -53,15 +54,17 @@ class TableClient {
     std::vector<std::string> addresses;  // of the shards, in order
     std::vector<EmbeddingTable> tables;  // as declared
     Sender sender;
-    // Rows of one request, as float32.
+    // How many bytes of rows, as float32, one request may ask for or bring.
+    // More bytes are fewer requests; fewer keep client and ps busy together.
     int64_t piece_bytes = 1 << 20;
     std::chrono::milliseconds lost_after{10000};
-    // As of ParameterClient.
+    // As in ParameterClient::Options.
     std::function<absl::Status()> on_wait;
     Clock* clock = Clock::Real();
   };
 
-  // Rows of one table: `rows` [ids, dim], row-major, gets them. Ids ascend.
+  // Rows of one table, which are written to `rows` [ids, dim], row-major. Ids
+  // ascend.
   struct Wanted {
     int table = 0;
     std::span<const uint64_t> ids;
@@ -73,7 +76,7 @@ class TableClient {
     std::span<const uint64_t> ids;
     const float* gradients = nullptr;
   };
-  // By shard: the version that a lookup read.
+  // The version that a lookup read, for each shard.
   using Versions = std::vector<uint64_t>;
 
   struct ContributionPush {
@@ -92,7 +95,7 @@ class TableClient {
     uint64_t staleness_count = 0;
     uint64_t staleness_max = 0;
     uint64_t rows_not_admitted = 0;
-    // Payloads, since the result before.
+    // Bytes of payloads since the previous result.
     uint64_t bytes_sent = 0;
     uint64_t bytes_received = 0;
   };
@@ -109,16 +112,19 @@ class TableClient {
   // Cancels what is under way.
   ~TableClient();
 
-  // `want`'s encoding is not looked at: each table has its own. The spans must
-  // stay until WaitLookup returns. REQUIRES: no lookup is under way.
+  // Starts to fetch rows. `want`'s encoding is not looked at, since each table
+  // has its own. The spans must stay until WaitLookup returns.
+  // REQUIRES: no lookup is under way.
   absl::Status StartLookup(const Want& want, bool train,
                            std::span<const Wanted> wanted);
+  // Waits until all rows of the lookup are here.
   absl::StatusOr<Versions> WaitLookup();
 
-  // The spans must stay until WaitUpdate returns. REQUIRES: no update is under
-  // way.
+  // Starts to send gradients. The spans must stay until WaitUpdate returns.
+  // REQUIRES: no update is under way.
   absl::Status StartUpdate(const ContributionPush& push,
                            std::span<const Gradients> gradients);
+  // Waits until every shard has settled the update.
   absl::StatusOr<ContributionResult> WaitUpdate();
 
   // Ends every wait for rows, now and later, with `status`; an update under way
@@ -128,38 +134,12 @@ class TableClient {
   Counters counters() const;
 
  private:
-  // Rows of one list on one shard. Moved, not copied: `ids` may be its own.
-  struct Part {
-    Part() = default;
-    Part(Part&&) = default;
-    Part& operator=(Part&&) = default;
-
-    int table = 0;
-    size_t wanted = 0;              // index of the caller's list
-    std::span<const uint64_t> ids;  // of the caller's list, or of `picked`
-    std::vector<uint64_t> picked;
-    // In that list; empty: side by side from `first` on.
-    std::vector<uint32_t> places;
-    size_t first = 0;
-    uint64_t name = 0;
-
-    size_t PlaceOf(size_t i) const {
-      return places.empty() ? first + i : places[i];
-    }
-  };
-  // Parts that go in one message.
-  struct Piece {
-    std::vector<Part> parts;
-    Encoding encoding = F32;
-    int64_t rows = 0;
-    int64_t floats = 0;
-    bool sent = false;
-    bool done = false;
-  };
+  using Part = RowPart;
+  using Piece = RowPiece;
   enum class Kind : int { kLookup, kUpdate };
-  // What one thread has to do, and how far it is.
+  // The work of one thread. Start hands it over, and the thread gives it back.
   struct Lane {
-    bool busy = false;  // from Start to the thread's last word
+    bool busy = false;  // from Start until the thread has set `status`
     absl::Status status;
     CondVar wake;
     std::thread thread;
@@ -170,11 +150,11 @@ class TableClient {
     std::unique_ptr<ShardLink> link;
     std::shared_ptr<PullRowsStream> stream;
     Lane lanes[2];    // by Kind
-    PeerWatch watch;  // of the lookup
+    PeerWatch watch;  // for the lookup
     uint64_t version = 0;
     PushRowsReply reply;
     uint64_t incarnation = 0;
-    // Lists that the shard was sent: names with their counts.
+    // Lists that the shard was sent: their names, each with its table.
     absl::flat_hash_set<std::pair<uint64_t, uint32_t>> known;
   };
 
@@ -184,10 +164,9 @@ class TableClient {
   int dim(int table) const {
     return static_cast<int>(options_.tables[static_cast<size_t>(table)].dim());
   }
-  // The caller's lists by shard, cut into pieces of one encoding each.
-  template <class List>
-  std::vector<std::vector<Piece>> Cut(std::span<const List> lists,
-                                      bool lookup) const;
+  // The pieces of each shard. A shard without ids gets one empty piece.
+  std::vector<std::vector<Piece>> Cut(std::span<const RowList> lists,
+                                      RowUse use) const;
   void Start(Kind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Wait(Kind kind);
   void Run(int shard, Kind kind);
@@ -196,8 +175,8 @@ class TableClient {
   absl::Status Take(int shard, const RowChunk& header, const Payload& payload);
   absl::Status RunUpdate(int shard);
   absl::StatusOr<PushRowsReply> SendUpdate(int shard);
-  // The piece's gradients, one list after another: the caller's own where they
-  // lie so, else copied into `gathered`.
+  // The piece's gradients, one list after another. They are the caller's own if
+  // they lie side by side there, else a copy in `gathered`.
   const float* GradientsOf(const Piece& piece,
                            std::unique_ptr<float[]>* gathered) const;
   IdList ListOf(int shard, const Part& part);
@@ -205,15 +184,16 @@ class TableClient {
   absl::Status CheckIncarnation(int shard, uint64_t incarnation);
   // Ends a lookup's stream when its shard is lost. Drops the lock for a while.
   void Look(Shard* shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Tries of one thing in a row that failed.
+  // How often one request has failed in a row.
   struct Trouble {
     int tries = 0;
-    int64_t since_ns = 0;  // the first
+    int64_t since_ns = 0;  // when it failed first
   };
-  // Sleeps before another try; why there is none otherwise.
+  // Sleeps before another try, or says why there is no further one.
   absl::Status BeforeRetry(int shard, const absl::Status& status,
                            Trouble* trouble);
-  // Whether the shard answers at all.
+  // Asks the shard who it is; false if it does not answer within half of
+  // lost_after.
   bool SaysHello(int shard);
   absl::Status Unreachable(int shard, const absl::Status& status) const;
   absl::Status Named(int shard, const absl::Status& status) const;
@@ -229,8 +209,8 @@ class TableClient {
   Counters counters_ ABSL_GUARDED_BY(mutex_);
   Counters reported_ ABSL_GUARDED_BY(mutex_);  // by WaitUpdate
 
-  // Of the lookup and of the update: set by Start*, used by the threads that it
-  // wakes, each its shard's part.
+  // The lookup and the update under way. Start* sets them before it wakes the
+  // threads, and each thread uses its shard's part only.
   Want want_;
   bool train_ = false;
   std::vector<Wanted> wanted_;

@@ -1,6 +1,7 @@
 // Updates of TableClient: one call to each shard, again until it is answered.
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,26 +13,35 @@
 namespace weir {
 namespace {
 
+// Before an update is sent again that the ps had no room to keep until its
+// turn.
 constexpr std::chrono::milliseconds kDeferPause{10};
+
+// The name of the table that a receipt says had NaN or Inf. Its number comes
+// from the ps, so it may be one that we do not have.
+std::string BadTable(const Receipt& receipt,
+                     const std::vector<EmbeddingTable>& tables) {
+  if (receipt.bad_variable() < tables.size()) {
+    return tables[receipt.bad_variable()].name();
+  }
+  return "?";
+}
 
 }  // namespace
 
 absl::Status TableClient::StartUpdate(const ContributionPush& push,
                                       std::span<const Gradients> gradients) {
+  std::vector<RowList> lists;
   for (const Gradients& list : gradients) {
     WEIR_RETURN_IF_ERROR(Check(list.table, list.ids));
+    lists.push_back({list.table, list.ids});
   }
   if (push.versions.size() != shards_.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(push.versions.size(), " versions for ", shards_.size(),
                      " shards; bring those of the lookup"));
   }
-  std::vector<std::vector<Piece>> pieces = Cut(gradients, false);
-  for (std::vector<Piece>& of_shard : pieces) {
-    if (of_shard.empty()) {
-      of_shard.emplace_back();
-    }
-  }
+  std::vector<std::vector<Piece>> pieces = Cut(lists, RowUse::kUpdate);
   MutexLock lock(&mutex_);
   push_ = push;
   gradients_.assign(gradients.begin(), gradients.end());
@@ -51,9 +61,7 @@ absl::StatusOr<TableClient::ContributionResult> TableClient::WaitUpdate() {
       ++result.duplicates;
     } else if (receipt.outcome() == Receipt::LEFT_OUT) {
       result.bad = true;
-      result.bad_table = receipt.bad_variable() < options_.tables.size()
-                             ? options_.tables[receipt.bad_variable()].name()
-                             : "?";
+      result.bad_table = BadTable(receipt, options_.tables);
     } else {
       ++result.staleness_count;
       result.staleness_sum += receipt.staleness();
@@ -71,18 +79,23 @@ absl::Status TableClient::RunUpdate(int s) {
   Shard& shard = *shards_[static_cast<size_t>(s)];
   Trouble trouble;
   while (true) {
+    // I1: every try has the same slot, generation and sequence number, so the
+    // shard counts a repeat as a duplicate.
     absl::StatusOr<PushRowsReply> reply = SendUpdate(s);
     if (reply.ok()) {
       trouble = {};
+      // A ps that was restarted has neither the rows nor the marks.
       WEIR_RETURN_IF_ERROR(Named(s, CheckIncarnation(s, reply->incarnation())));
     }
     MutexLock lock(&mutex_);
     if (!reply.ok()) {
-      mutex_.Unlock();
+      mutex_.Unlock();  // BeforeRetry asks the ps, and sleeps
       const absl::Status again = BeforeRetry(s, reply.status(), &trouble);
       mutex_.Lock();
       WEIR_RETURN_IF_ERROR(again);
     } else if (reply->unknown_list()) {
+      // I2: the reply does not say which list the shard has forgotten, so all
+      // are sent again.
       shard.known.clear();
     } else if (reply->receipt().outcome() == Receipt::DEFERRED) {
       stopping_.WaitFor(&mutex_, kDeferPause);
@@ -120,7 +133,7 @@ const float* TableClient::GradientsOf(
 absl::StatusOr<PushRowsReply> TableClient::SendUpdate(int s) {
   std::vector<Piece>& pieces = update_pieces_[static_cast<size_t>(s)];
   size_t next = 0;
-  // Both stay until the last byte has left, by piece.
+  // By piece. Both stay until PushRows has returned: the transport reads them.
   std::vector<std::unique_ptr<float[]>> gathered(pieces.size());
   std::vector<std::vector<char>> encoded(pieces.size());
   uint64_t bytes = 0;
@@ -136,6 +149,7 @@ absl::StatusOr<PushRowsReply> TableClient::SendUpdate(int s) {
     push->set_base_version(push_.versions[static_cast<size_t>(s)]);
     push->set_index_in_step(push_.index_in_step);
     push->set_weight(push_.weight);
+    // Once is enough: the shard applies the update when all of it is there.
     if (next == 0) {
       for (const TableRate& rate : push_.rates) {
         *chunk->add_rate() = rate;
@@ -165,6 +179,7 @@ absl::StatusOr<PushRowsReply> TableClient::SendUpdate(int s) {
   WEIR_ASSIGN_OR_RETURN(PushRowsReply reply,
                         shards_[static_cast<size_t>(s)]->link->PushRows(
                             options_.lost_after, fill));
+  // I2: an answer without unknown_list says that the shard had or took each.
   if (!reply.unknown_list()) {
     uint64_t rows = 0;
     for (const Piece& piece : pieces) {
