@@ -8,6 +8,7 @@
 namespace weir {
 namespace {
 
+// How often calls are looked at, also those with a long timeout.
 constexpr std::chrono::milliseconds kPeriodMax{250};
 
 }  // namespace
@@ -26,12 +27,16 @@ CallWatch::~CallWatch() {
 
 std::list<CallWatch::Call>::iterator CallWatch::Add(
     grpc::ClientContext* context, std::chrono::milliseconds timeout) {
+  // The silence is counted from the start of the call.
   PeerWatch watch(timeout);
   watch.Heard(Clock::Real()->NowNs());
   MutexLock lock(&mutex_);
+  // Programs that make no watched call (most tools) have no thread for it.
   if (!thread_.joinable()) {
     thread_ = std::thread([this] { Run(); });
   }
+  // A list: Watched keeps an iterator while others come and go. The thread is
+  // woken only from its sleep without calls; else it looks again soon.
   calls_.push_back({context, watch, false});
   if (calls_.size() == 1) {
     changed_.NotifyAll();
@@ -43,6 +48,8 @@ CallWatch::Watched::Watched(CallWatch* owner, grpc::ClientContext* context,
                             std::chrono::milliseconds timeout)
     : owner_(owner), call_(owner->Add(context, timeout)) {}
 
+// The thread uses a context only under the lock, so after this it does not
+// touch the call's any more.
 CallWatch::Watched::~Watched() {
   MutexLock lock(&owner_->mutex_);
   owner_->calls_.erase(call_);
@@ -72,11 +79,13 @@ void CallWatch::Run() {
       if (call.lost) {
         continue;
       }
+      // A slow link that moves bytes is alive. To ask costs system calls, so
+      // the watch wants to know only when an answer is late.
       if (call.watch.WantsTraffic(now)) {
         call.watch.NoteTraffic(TcpBytesMoved(call.context->peer()), now);
       }
       if (call.watch.Look(now)) {
-        call.lost = true;
+        call.lost = true;  // tells Named why the call is cancelled
         call.context->TryCancel();
       }
     }

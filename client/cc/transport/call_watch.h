@@ -1,11 +1,12 @@
 // Ends calls of gRPC whose peer is lost.
 //
-// Place: under grpc_transport.cc. A deadline of gRPC is of the whole call, and
-// a payload on a slow link takes as long as it takes; a watched call has a
-// deadline of silence instead (peer_watch.h).
+// Place: under grpc_transport.cc. A deadline of gRPC bounds the whole call, but
+// a payload on a slow link may take long without any fault. A watched call has
+// a bound for silence instead (peer_watch.h).
 //
-// Threads: safe. One thread of its own, which starts with the first call.
-// Cost: a mutex twice a call.
+// Threads: safe. It has one thread of its own, which starts with the first
+// call.
+// Cost: locks a mutex twice a call.
 #ifndef CLIENT_CC_TRANSPORT_CALL_WATCH_H_
 #define CLIENT_CC_TRANSPORT_CALL_WATCH_H_
 
@@ -30,8 +31,7 @@ class CallWatch {
   };
 
  public:
-  // A call from here to its end of scope, which must come before that of the
-  // context.
+  // Watches a call while it is in scope. REQUIRES: the context outlives it.
   class Watched {
    public:
     Watched(CallWatch* owner, grpc::ClientContext* context,
@@ -40,9 +40,10 @@ class CallWatch {
     Watched(const Watched&) = delete;
     Watched& operator=(const Watched&) = delete;
 
-    // A part of the answer is here.
+    // Says that a part of the answer is here.
     void Heard();
-    // The call was cancelled: nothing was heard for the timeout.
+    // Whether the watch has cancelled the call, since nothing was heard for the
+    // timeout.
     bool lost() const;
 
    private:

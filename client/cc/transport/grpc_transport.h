@@ -3,16 +3,16 @@
 // Place: implements client/cc/transport/transport.h; the other end is
 // server/ps/service/parameter_service.cc. One channel per link.
 //
-// Bulk methods run on gRPC's synchronous client streams with raw buffers, which
-// measured fastest; a payload that is sent is lent to gRPC, one that is
-// received is read where gRPC put it.
+// Methods with payloads run on gRPC's synchronous client streams with raw
+// buffers, which measured fastest. A payload that is sent is lent to gRPC; one
+// that is received is read where gRPC put it.
 //
 // Threads, errors: as transport.h. A message begins with "ps <address>: ".
 //   UNAVAILABLE comes within 0.1 s when nobody listens at the address; gRPC
 //   tries again in the background every 0.1 to 1 s.
 // Cost: Push, PushRows and Assign return only when gRPC has let go of every
-//   payload: memory that is still being sent must not change. Where a call has
-//   failed and its peer takes nothing more, they end the connection.
+//   payload, since memory that is still being sent must not change. If a call
+//   has failed and its peer takes nothing more, they end the connection.
 #ifndef CLIENT_CC_TRANSPORT_GRPC_TRANSPORT_H_
 #define CLIENT_CC_TRANSPORT_GRPC_TRANSPORT_H_
 
@@ -24,16 +24,16 @@
 
 namespace weir {
 
-// kAuto: to other hosts. What does not leave this one goes through its memory
-// alone.
+// Whether payloads carry a checksum. kAuto: to and from other hosts only, since
+// what stays on this one goes through its memory alone.
 enum class ChecksumChoice { kAuto, kOn, kOff };
 
 struct GrpcTransportOptions {
-  // A connection of its own for every link, in place of one per address in
-  // the process. For several channels to a peer, for tests, and for links that
-  // must not wait for each other.
+  // Gives every link a connection of its own, in place of one connection per
+  // address in the process. It serves several channels to a peer, tests, and
+  // links that must not wait for each other.
   bool own_connections = false;
-  // Whether payloads carry a checksum, in both directions.
+  // Holds for payloads in both directions.
   ChecksumChoice checksum = ChecksumChoice::kAuto;
 };
 

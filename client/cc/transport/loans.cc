@@ -7,6 +7,8 @@ std::function<void()> Loans::Add() {
     MutexLock lock(&state_->mutex);
     ++state_->out;
   }
+  // The state is shared, not `this`: a transport may give back its last payload
+  // after the client has stopped waiting for it.
   return [state = state_] {
     MutexLock lock(&state->mutex);
     if (--state->out == 0) {
@@ -18,6 +20,7 @@ std::function<void()> Loans::Add() {
 bool Loans::WaitForNone(std::chrono::milliseconds timeout) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   MutexLock lock(&state_->mutex);
+  // In a loop: new loans may come while this waits.
   while (state_->out > 0) {
     const auto left = end - std::chrono::steady_clock::now();
     if (left <= left.zero()) {

@@ -1,7 +1,10 @@
 // Counts buffers that are lent to a transport until it gives them back.
 //
+// Place: ParameterClient and the calls of grpc_transport.cc wait with it before
+// memory that was sent may change.
+//
 // Threads: safe. What Add returns may be called on any thread, also after the
-// Loans are gone.
+// Loans object is gone.
 #ifndef CLIENT_CC_TRANSPORT_LOANS_H_
 #define CLIENT_CC_TRANSPORT_LOANS_H_
 
@@ -15,9 +18,9 @@ namespace weir {
 
 class Loans {
  public:
-  // Lends one; the caller calls the result once to give it back.
+  // Lends one buffer. Whoever gives it back calls the result, exactly once.
   std::function<void()> Add();
-  // False when some are still out after `timeout`.
+  // Waits until all are back; false if some are still lent after `timeout`.
   bool WaitForNone(std::chrono::milliseconds timeout);
 
  private:

@@ -11,6 +11,8 @@ PeerWatch::PeerWatch(std::chrono::milliseconds lost_after)
       late_ns_(std::max(lost_after_ns_ / 4,
                         std::chrono::nanoseconds(kLateMin).count())) {}
 
+// A twentieth of lost_after, so that a loss is found at most 5 % late, within
+// what a thread can do (5 ms) and what a caller should wait for (250 ms).
 std::chrono::milliseconds PeerWatch::period() const {
   return std::clamp(std::chrono::milliseconds(lost_after_ns_ / 20'000'000),
                     std::chrono::milliseconds(5),
@@ -18,7 +20,7 @@ std::chrono::milliseconds PeerWatch::period() const {
 }
 
 void PeerWatch::Heard(int64_t now_ns) {
-  since_ns_ = now_ns;
+  since_ns_ = now_ns;  // I1 counts from here
   traffic_ = -1;
   unanswered_bytes_ = 0;
   if (looked_ns_ == 0) {
@@ -27,6 +29,7 @@ void PeerWatch::Heard(int64_t now_ns) {
 }
 
 bool PeerWatch::WantsTraffic(int64_t now_ns) const {
+  // To find out costs system calls, and most answers come long before.
   return now_ns - since_ns_ >= lost_after_ns_ / 4;
 }
 
@@ -34,7 +37,7 @@ void PeerWatch::NoteTraffic(int64_t bytes, int64_t now_ns) {
   if (bytes < 0) {
     return;
   }
-  // Fewer than before: another connection.
+  // Fewer bytes than before mean that this is another connection.
   if (traffic_ < 0 || bytes < traffic_) {
     traffic_ = bytes;
     return;
@@ -55,16 +58,16 @@ bool PeerWatch::Look(int64_t now_ns) {
   if (late) {
     since_ns_ = now_ns;  // I4
   }
-  return now_ns - since_ns_ >= lost_after_ns_;
+  return now_ns - since_ns_ >= lost_after_ns_;  // I1
 }
 
 std::string PeerWatch::Reason() const {
-  const std::string silence = absl::StrCat(
-      "unreachable for ", static_cast<double>(lost_after_ns_) * 1e-9, " s");
-  return unanswered_bytes_ <= kUnansweredBytesMax
-             ? silence
-             : absl::StrCat("answered nothing while ", unanswered_bytes_ >> 20,
-                            " MiB of others passed");
+  if (unanswered_bytes_ > kUnansweredBytesMax) {  // I3
+    return absl::StrCat("answered nothing while ", unanswered_bytes_ >> 20,
+                        " MiB of others passed");
+  }
+  return absl::StrCat("unreachable for ",
+                      static_cast<double>(lost_after_ns_) * 1e-9, " s");
 }
 
 }  // namespace weir

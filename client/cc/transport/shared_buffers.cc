@@ -20,6 +20,8 @@ std::shared_ptr<float> SharedBuffers::New(
     MutexLock lock(&buffers->mutex_);
     buffers->buffers_[begin].memory = *std::move(memory);
   }
+  // The deleter holds `buffers`: memory may be given back after the transport
+  // is gone. A ps that has mapped the memory keeps it until it lets go.
   return std::shared_ptr<float>(
       reinterpret_cast<float*>(begin), [buffers](float* buffer) {
         MutexLock lock(&buffers->mutex_);
@@ -27,7 +29,8 @@ std::shared_ptr<float> SharedBuffers::New(
       });
 }
 
-// First nobody finds it, then it changes: what was found is as it was written.
+// Under one lock, in this order: a payload that Find returned before still has
+// the shared bytes, and none is found after they have become private.
 absl::Status SharedBuffers::MakePrivate(const SharedMemory& memory) {
   MutexLock lock(&mutex_);
   const auto it = buffers_.find(memory.data());
@@ -41,6 +44,7 @@ absl::Status SharedBuffers::MakePrivate(const SharedMemory& memory) {
 std::shared_ptr<SharedMemory> SharedBuffers::Find(
     std::span<const char> bytes) const {
   MutexLock lock(&mutex_);
+  // The last buffer that begins at or before the bytes; they may begin inside.
   auto it = buffers_.upper_bound(bytes.data());
   if (it == buffers_.begin()) {
     return nullptr;
@@ -51,9 +55,11 @@ std::shared_ptr<SharedMemory> SharedBuffers::Find(
   }
   const std::shared_ptr<SharedMemory>& memory = it->second.memory;
   const size_t offset = static_cast<size_t>(bytes.data() - memory->data());
-  return offset <= memory->bytes() && bytes.size() <= memory->bytes() - offset
-             ? memory
-             : nullptr;
+  // All of them must lie inside; written so that the sum cannot overflow.
+  if (offset > memory->bytes() || bytes.size() > memory->bytes() - offset) {
+    return nullptr;
+  }
+  return memory;
 }
 
 }  // namespace weir

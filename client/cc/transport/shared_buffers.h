@@ -1,7 +1,7 @@
-// The buffers of a process that a ps on this host may map.
+// The buffers of this process that a ps on the same host may map.
 //
-// Place: what ShmTransport::NewBuffer hands out, and where its streams look a
-// payload up.
+// Place: ShmTransport::NewBuffer hands them out, and its streams look up here
+// which buffer a payload lies in.
 //
 // Threads: safe.
 #ifndef CLIENT_CC_TRANSPORT_SHARED_BUFFERS_H_
@@ -20,14 +20,14 @@ namespace weir {
 
 class SharedBuffers {
  public:
-  // A buffer that `buffers` finds while it lives; null when the system has no
-  // shared memory.
+  // Makes a buffer that `buffers` finds as long as somebody holds it. Returns
+  // null if the system has no shared memory.
   static std::shared_ptr<float> New(
       const std::shared_ptr<SharedBuffers>& buffers, size_t bytes);
 
-  // Takes a buffer back from a ps that does not let go of it: the ps keeps what
-  // is there now, Find does not know it any more, and whoever writes it goes
-  // on.
+  // Takes a buffer back from a ps that does not let go of it. The ps keeps the
+  // bytes that are there now, Find does not return the buffer any more, and
+  // this process may go on writing to it.
   absl::Status MakePrivate(const SharedMemory& memory);
 
   // The memory that holds all of `bytes` and may be shared, or null.
@@ -39,7 +39,7 @@ class SharedBuffers {
     std::shared_ptr<SharedMemory> memory;
     bool is_private = false;
   };
-  // By the first byte.
+  // By the address of the first byte.
   std::map<const char*, Buffer> buffers_ ABSL_GUARDED_BY(mutex_);
 };
 

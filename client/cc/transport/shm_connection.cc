@@ -22,14 +22,17 @@ namespace weir {
 namespace {
 
 constexpr std::chrono::seconds kOpeningWait{2};
-// A ps lets go of our memory at once, unless it is stopped.
+// How long the destructor waits for the ps, which lets go of our memory at once
+// unless the process is stopped.
 constexpr std::chrono::seconds kLetGoWait{2};
-// The bell wakes; this bounds what a lost one could cost.
+// A waiting thread is woken by the bell; this bounds what a lost one could
+// cost.
 constexpr std::chrono::milliseconds kBellWait{1000};
 
 }  // namespace
 
-// What the connection and the payloads that it gave out share.
+// What the connection shares with the payloads that it gave out: they may
+// outlive it, and then still read the arena and release their pins.
 class ShmConnection::State {
  public:
   State(UnixSocket socket, std::shared_ptr<SharedMemory> channel,
@@ -49,13 +52,16 @@ class ShmConnection::State {
                                std::span<const char> inline_payload,
                                const std::function<void()>& taken) {
     MutexLock lock(&mutex_);
+    // Releases go first: the ps cannot reuse values that a client still pins,
+    // and may need that room for the answer.
     FlushReleases();
     if (requests_ - answered_ >= kShmUnansweredMax) {
-      return false;
+      return false;  // one more, and the ps would end the session
     }
     WEIR_ASSIGN_OR_RETURN(const bool written,
                           WriteShm(&channel_, head, chunk, inline_payload));
     if (written) {
+      // The number of the request, which the ps counts in the same order.
       ++requests_;
       if (taken) {
         loans_.emplace_back(requests_, taken);
@@ -102,8 +108,8 @@ class ShmConnection::State {
     FlushReleases();
   }
 
-  // What an answer says of the requests before it. A Send that waits for room
-  // hears of it.
+  // Takes what an answer says about the requests before it, and wakes a Send
+  // that waits for room.
   void Note(const ShmAnswer& head) {
     {
       MutexLock lock(&mutex_);
@@ -113,7 +119,8 @@ class ShmConnection::State {
     RunLoans(head.taken);
   }
 
-  // Runs what waits for the first `taken` requests; all with no argument.
+  // Runs what waits until the ps has read the first `taken` requests; without
+  // an argument, everything.
   void RunLoans(uint64_t taken = ~uint64_t{0}) {
     std::vector<std::function<void()>> due;
     {
@@ -124,7 +131,7 @@ class ShmConnection::State {
       }
     }
     for (const auto& released : due) {
-      released();
+      released();  // the caller's code: with no lock held
     }
   }
 
@@ -146,8 +153,8 @@ class ShmConnection::State {
   }
   bool cancelled() const { return cancelled_; }
 
-  // Until the ps has let go of our memory, or that takes too long: then it
-  // keeps what it sees.
+  // Waits until the ps has let go of our memory. If that takes too long, the ps
+  // keeps the bytes that it sees now, and our memory becomes our own.
   void WaitUntilClosed() {
     const auto deadline = std::chrono::steady_clock::now() + kLetGoWait;
     MutexLock lock(&mutex_);
@@ -156,7 +163,8 @@ class ShmConnection::State {
     }
     if (!closed_) {
       LOG_WARN("a ps does not let go of shared memory; is it stopped?");
-      // It may be in the middle of a gradient, and go on one day.
+      // It may be stopped in the middle of a gradient, and go on one day. Then
+      // it must not read what we have written there since.
       for (const auto& [memory, kept] : regions_) {
         if (const absl::Status status = buffers_->MakePrivate(*memory);
             !status.ok()) {
@@ -175,20 +183,21 @@ class ShmConnection::State {
       head.pin = releases_.front();
       const absl::StatusOr<bool> written = WriteShm(&channel_, head, "", {});
       if (!written.ok() || !*written) {
-        return;
+        return;  // no room now; the next Send, Release or Receive tries again
       }
       releases_.pop_front();
     }
   }
 
-  // The number under which the ps knows `memory`; tells it when it is new.
+  // The number under which the ps knows `memory`. The first time, sends the
+  // memory's descriptor with it.
   absl::StatusOr<uint64_t> RegionId(
       const std::shared_ptr<SharedMemory>& memory) {
     MutexLock lock(&mutex_);
     auto& [id, kept] = regions_[memory.get()];
     if (id == 0) {
       ShmRegion region;
-      region.id = regions_.size();
+      region.id = regions_.size();  // from 1: the entry is there already
       region.bytes = memory->bytes();
       WEIR_RETURN_IF_ERROR(socket_.Send(RecordBytes(&region), memory->fd()));
       id = region.id;
@@ -197,7 +206,8 @@ class ShmConnection::State {
     return id;
   }
 
-  // Rows come in any number: few sizes, so that memory is used again.
+  // Staging memory has few sizes, powers of two, so that it is used again
+  // although rows come in any number.
   static size_t StagingBytes(size_t bytes) { return std::bit_ceil(bytes); }
 
   std::shared_ptr<float> Staging(size_t payload_bytes) {
@@ -223,7 +233,7 @@ class ShmConnection::State {
 
   Mutex mutex_;
   CondVar let_go_;
-  // The memory is kept: its address names it.
+  // By address; the entry keeps the memory, so that no other gets the address.
   std::map<const SharedMemory*,
            std::pair<uint64_t, std::shared_ptr<SharedMemory>>>
       regions_ ABSL_GUARDED_BY(mutex_);
@@ -245,6 +255,7 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::Open(
   ShmOpening opening;
   opening.bytes = channel->bytes();
   WEIR_RETURN_IF_ERROR(socket.Send(RecordBytes(&opening), channel->fd()));
+  // A ps that is stopped, or hangs, must not hold up the fall-back to gRPC.
   if (!socket.WaitReadable(kOpeningWait)) {
     return absl::DeadlineExceededError(
         absl::StrCat("@", shm_name, " says nothing"));
@@ -272,6 +283,7 @@ ShmConnection::~ShmConnection() {
   state_->Cancel();
   state_->WaitUntilClosed();
   listener_.join();
+  // Last: until here the ps could still read the payloads.
   state_->RunLoans();
 }
 
@@ -284,7 +296,8 @@ absl::Status ShmConnection::Send(ShmRequest::Kind kind,
   ShmRequest head;
   head.kind = kind;
   std::vector<std::function<void()>> loans;  // end when the ps has read them
-  // True if `bytes` were copied.
+  // Puts `bytes` where the ps can read them. True if they were copied: then the
+  // copy is lent in their place, and the caller's memory is free at once.
   const auto place = [&](std::span<const char> bytes,
                          ShmPlace* at) -> absl::StatusOr<bool> {
     std::shared_ptr<float> copy;
@@ -318,14 +331,17 @@ absl::Status ShmConnection::Send(ShmRequest::Kind kind,
       }
     }
   };
-  const absl::Status status =
-      copied.ok()
-          ? SendMessage(head, is_long ? std::string() : chunk,
-                        is_inline ? payload : std::span<const char>(), taken)
-          : Named(copied.status());
-  if (!status.ok()) {
-    taken();
+  absl::Status status;
+  if (!copied.ok()) {
+    status = Named(copied.status());
+  } else {
+    status = SendMessage(head, is_long ? std::string() : chunk,
+                         is_inline ? payload : std::span<const char>(), taken);
   }
+  if (!status.ok()) {
+    taken();  // the ps will never read them
+  }
+  // Still here if the payload was copied or went inline: then it has left.
   if (released) {
     released();
   }
@@ -334,6 +350,9 @@ absl::Status ShmConnection::Send(ShmRequest::Kind kind,
 
 absl::Status ShmConnection::Receive(Answer* answer, Deadline deadline) {
   for (;;) {
+    // Both are read before the ring is looked at: what comes after rings the
+    // bell anew, and of a ps that has closed, all answers are in the ring by
+    // then.
     const uint32_t seen = state_->channel()->bell();
     WEIR_RETURN_IF_ERROR(Ended());
     const bool closed = state_->closed();
@@ -344,17 +363,20 @@ absl::Status ShmConnection::Receive(Answer* answer, Deadline deadline) {
     }
     if (*read) {
       const absl::Status status = Decode(answer);
-      return status.ok() ? status : End(status);
+      if (!status.ok()) {
+        return End(status);
+      }
+      return status;
     }
     if (closed) {
-      state_->RunLoans();
+      state_->RunLoans();  // the ps reads nothing any more
       return End(absl::UnavailableError("it is gone"));
     }
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) {
       return Named(absl::DeadlineExceededError("no answer in time"));
     }
-    state_->Flush();
+    state_->Flush();  // a ps that waits for pins would never answer
     state_->channel()->Wait(
         seen, std::min<std::chrono::nanoseconds>(kBellWait, deadline - now));
   }
@@ -410,18 +432,23 @@ absl::Status ShmConnection::Decode(Answer* answer) {
       ParseShm(answer->message, &head, &answer->chunk, &inline_payload));
   state_->Note(head);
   if (head.kind == ShmAnswer::kEnd) {
-    const auto code = static_cast<absl::StatusCode>(head.code);
+    auto code = static_cast<absl::StatusCode>(head.code);
+    if (code == absl::StatusCode::kOk) {
+      code = absl::StatusCode::kUnavailable;  // an end is an error for us
+    }
     return absl::Status(
-        code == absl::StatusCode::kOk ? absl::StatusCode::kUnavailable : code,
-        std::string(answer->chunk.begin(), answer->chunk.end()));
+        code, std::string(answer->chunk.begin(), answer->chunk.end()));
   }
   answer->payload = Payload();
   if (head.payload.region == 0 && head.payload.bytes > 0) {
+    // The message's memory is used again for the next answer.
     const auto copy = std::make_shared<std::vector<char>>(
         inline_payload.begin(), inline_payload.end());
     answer->payload = Payload({std::span<const char>(*copy)}, copy);
   } else if (head.payload.region != 0) {
-    // Keeps values in place on the ps while the payload points to them.
+    // The ps keeps the values in place until the pin is released, so the
+    // payload can point to them. Made first, so that an error below releases it
+    // too.
     const std::shared_ptr<void> pin(
         nullptr,
         [state = state_, number = head.pin](void*) { state->Release(number); });

@@ -3,7 +3,13 @@
 //
 // Place: under shm_stream.h; proto/wire/shm_message.h is the specification.
 //
-// Threads: as of PushPullStream.
+// Threads: as for PushPullStream: one thread may Send while another Receives,
+//   and any thread may Cancel.
+// Errors: UNAVAILABLE        the ps is gone, or has ended the connection.
+//         CANCELLED          Cancel was called.
+//         DEADLINE_EXCEEDED  Receive: no answer before the deadline.
+//         RESOURCE_EXHAUSTED  Send: no shared memory for a payload.
+//         others             as the ps ended the connection.
 // Cost: a payload in one of the transport's buffers (Transport::NewBuffer) is
 //   not copied, nor is what comes back.
 #ifndef CLIENT_CC_TRANSPORT_SHM_CONNECTION_H_
@@ -30,13 +36,13 @@ class ShmConnection {
   using Deadline = std::chrono::steady_clock::time_point;
   struct Answer {
     std::string message;
-    ShmAnswer head;               // of it; never kEnd
-    std::span<const char> chunk;  // likewise
+    ShmAnswer head;               // of `message`; never kEnd
+    std::span<const char> chunk;  // points into `message`
     Payload payload;              // may outlive the connection
   };
 
-  // Connects to the ps at `shm_name`; `address` is for messages.
-  // UNAVAILABLE: the ps is on another host. PERMISSION_DENIED: of another user.
+  // Connects to the ps at `shm_name`; `address` is for messages. UNAVAILABLE if
+  // the ps is on another host, PERMISSION_DENIED if it belongs to another user.
   static absl::StatusOr<std::unique_ptr<ShmConnection>> Open(
       const std::string& shm_name, const std::string& address,
       std::shared_ptr<SharedBuffers> buffers);
@@ -44,11 +50,11 @@ class ShmConnection {
   // stopped keeps the bytes as they are (SharedBuffers::MakePrivate).
   ~ShmConnection();
 
-  // As PushPullStream's.
+  // Sends one message, as PushPullStream::Send.
   absl::Status Send(ShmRequest::Kind kind, const std::string& chunk,
                     std::span<const char> payload,
                     std::function<void()> released);
-  // DEADLINE_EXCEEDED after `deadline`.
+  // Blocks for the next answer, until `deadline`.
   absl::Status Receive(Answer* answer, Deadline deadline = Deadline::max());
   void Cancel();
 

@@ -7,15 +7,18 @@
 namespace weir {
 namespace {
 
-// Pieces of an update whose memory the ps may still have to read.
+// Pieces of an update that may be without an answer: the ps reads one while the
+// next are encoded here, and their memory stays until it has.
 constexpr int kPushAhead = 4;
 
 template <class Chunk>
 absl::Status Parse(const ShmConnection::Answer& answer, Chunk* chunk) {
-  return chunk->ParseFromArray(answer.chunk.data(),
-                               static_cast<int>(answer.chunk.size()))
-             ? absl::OkStatus()
-             : absl::InternalError("an answer that is none");
+  if (!chunk->ParseFromArray(answer.chunk.data(),
+                             static_cast<int>(answer.chunk.size()))) {
+    return absl::InternalError(
+        "cannot parse an answer of the ps through shared memory");
+  }
+  return absl::OkStatus();
 }
 
 class ShmPushPull : public PushPullStream {
@@ -36,8 +39,9 @@ class ShmPushPull : public PushPullStream {
     return Parse(answer, header);
   }
 
-  // The ps reads on whatever its answers find: at most
-  // ShardExchange::kInFlightRequestsMax, of kShmUnansweredMax, are open.
+  // The ps reads requests whether or not its answers find room, and fewer are
+  // open (ShardExchange::kInFlightRequestsMax) than it allows
+  // (kShmUnansweredMax), so Send never waits for a Receive.
   bool SendNeedsReceiver() const override { return false; }
 
   void Cancel() override { connection_->Cancel(); }
@@ -98,7 +102,7 @@ absl::StatusOr<PushRowsReply> PushRowsThroughShm(
       --unanswered;
     }
   }
-  // The last is the reply; it has read all before it.
+  // The last answer is the reply; the ps has read all pieces before it.
   for (; unanswered > 0; --unanswered) {
     WEIR_RETURN_IF_ERROR(connection->Receive(&answer, deadline));
   }

@@ -20,7 +20,8 @@ std::unique_ptr<PushPullStream> MakeShmPushPull(
 std::unique_ptr<PullRowsStream> MakeShmPullRows(
     std::unique_ptr<ShmConnection> connection);
 
-// As ShardLink::PushRows. After an error the connection must go.
+// Sends one update, as ShardLink::PushRows. After an error the caller must drop
+// the connection, since answers may still be on their way.
 absl::StatusOr<PushRowsReply> PushRowsThroughShm(
     ShmConnection* connection, std::chrono::milliseconds timeout,
     const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next);

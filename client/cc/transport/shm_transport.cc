@@ -14,9 +14,11 @@
 namespace weir {
 namespace {
 
+// For a ps on this host, which answers at once or is not there.
 constexpr std::chrono::milliseconds kHelloTimeout{1000};
 
-// What kShm gives when there is no shared memory.
+// What kShm opens if there is no shared memory: OpenPullRows and OpenPushPull
+// cannot fail, so their streams do.
 class BrokenPullRows : public PullRowsStream {
  public:
   explicit BrokenPullRows(absl::Status why) : why_(std::move(why)) {}
@@ -67,9 +69,13 @@ class ShmLink : public ShardLink {
     return std::make_unique<BrokenStream>(shared.status());
   }
 
-  // Shared memory has no connection to be filled.
+  // More streams help where one connection does not fill the link. Through
+  // shared memory there is no link to fill, so one is enough.
   int UsefulStreams(int wanted) override {
-    return !fall_back_ || OpenShared().ok() ? 1 : other_->UsefulStreams(wanted);
+    if (!fall_back_ || OpenShared().ok()) {
+      return 1;
+    }
+    return other_->UsefulStreams(wanted);
   }
 
   absl::Status Pull(
@@ -98,6 +104,8 @@ class ShmLink : public ShardLink {
       Timeout timeout,
       const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next)
       override {
+    // An update is one exchange on the link's own connection, which the next
+    // one uses again: an update every step must not open one each time.
     MutexLock lock(&update_mutex_);
     if (updates_ == nullptr && !updates_take_other_) {
       absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
@@ -106,7 +114,8 @@ class ShmLink : public ShardLink {
       } else if (!fall_back_) {
         return shared.status();
       } else {
-        // A ps that was busy is asked again.
+        // These two last: another host or user, or an older ps. After any other
+        // error (a ps that was busy) the next update asks again.
         updates_take_other_ = absl::IsUnavailable(shared.status()) ||
                               absl::IsPermissionDenied(shared.status());
       }
@@ -117,7 +126,7 @@ class ShmLink : public ShardLink {
     absl::StatusOr<PushRowsReply> reply =
         PushRowsThroughShm(updates_.get(), timeout, next);
     if (!reply.ok()) {
-      updates_ = nullptr;
+      updates_ = nullptr;  // late answers of this update must not meet the next
     }
     return reply;
   }
@@ -163,9 +172,9 @@ class ShmLink : public ShardLink {
  private:
   absl::StatusOr<std::unique_ptr<ShmConnection>> OpenShared() {
     absl::StatusOr<std::unique_ptr<ShmConnection>> shared = TryOpenShared();
-    LOG_DEBUG(
-        "ps {}: {}", address(),
-        shared.ok() ? "through shared memory" : shared.status().ToString());
+    const std::string how =
+        shared.ok() ? "through shared memory" : shared.status().ToString();
+    LOG_DEBUG("ps {}: {}", address(), how);
     return shared;
   }
   absl::StatusOr<std::unique_ptr<ShmConnection>> TryOpenShared() {
@@ -194,7 +203,11 @@ class ShmTransport : public Transport {
   std::shared_ptr<float> NewBuffer(size_t elements) override {
     std::shared_ptr<float> buffer =
         SharedBuffers::New(buffers_, elements * sizeof(float));
-    return buffer != nullptr ? buffer : other_->NewBuffer(elements);
+    if (buffer == nullptr) {
+      // /dev/shm is small in many containers. Streams then copy each payload.
+      return other_->NewBuffer(elements);
+    }
+    return buffer;
   }
 
   std::unique_ptr<ShardLink> Connect(const std::string& address) override {

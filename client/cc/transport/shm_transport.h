@@ -1,18 +1,19 @@
-// The Transport that takes shared memory where client and ps share a host.
+// The Transport that uses shared memory where client and ps share a host.
 //
 // Place: around another transport (gRPC), which carries everything but
 // PushPull, PullRows and PushRows; the other end is
 // server/ps/service/shm_session.h, and proto/wire/shm_message.h the
 // specification. Nobody above sees the difference.
 //
-// A stream asks the ps by Hello where its shared memory is; it connects there
-// when both are on one host, in one network namespace and of one user. Else, or
-// when anything fails, `kAuto` opens a stream of the other transport.
+// A stream asks the ps by Hello where its shared memory is, and connects there
+// if both are on one host, in one network namespace, and belong to one user. If
+// they do not, or if anything fails, `kAuto` opens a stream of the other
+// transport.
 //
 // Threads, errors: as transport.h.
-// Cost: no copy of gradients in a buffer of NewBuffer's, one into shared memory
-//   of others; values are read where the ps has them. Every stream has a thread
-//   that hears of the ps's end.
+// Cost: gradients in a buffer of NewBuffer are not copied; others are copied
+//   once into shared memory. Values are read where the ps has them. Every
+//   stream has a thread that waits for the ps's end.
 #ifndef CLIENT_CC_TRANSPORT_SHM_TRANSPORT_H_
 #define CLIENT_CC_TRANSPORT_SHM_TRANSPORT_H_
 
@@ -30,11 +31,11 @@ enum class TransportChoice { kAuto, kGrpc, kShm };
 // "auto", "grpc" or "shm"; INVALID_ARGUMENT otherwise.
 absl::StatusOr<TransportChoice> ParseTransportChoice(const std::string& text);
 
-// gRPC, with shared memory as `choice` says: kShm never falls back.
+// gRPC, with or without shared memory as `choice` says. kShm never falls back.
 std::unique_ptr<Transport> MakeTransport(TransportChoice choice,
                                          GrpcTransportOptions grpc = {});
 
-// Around any other transport.
+// Shared memory around any other transport.
 std::unique_ptr<Transport> MakeShmTransport(std::unique_ptr<Transport> other,
                                             bool fall_back);
 

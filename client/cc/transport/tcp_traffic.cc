@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -37,6 +38,7 @@ struct Endpoint {
   }
 };
 
+// ::ffff:a.b.c.d, as the kernel shows an IPv4 peer of an IPv6 socket.
 in6_addr Mapped(in_addr v4) {
   in6_addr v6 = {};
   v6.s6_addr[10] = v6.s6_addr[11] = 0xff;
@@ -51,7 +53,7 @@ std::optional<Endpoint> ParsePeer(const std::string& peer) {
       !absl::SimpleAtoi(peer.substr(colon + 1), &endpoint.port)) {
     return std::nullopt;
   }
-  std::string host = peer.substr(5, colon - 5);
+  std::string host = peer.substr(5, colon - 5);  // after "ipv4:" or "ipv6:"
   if (absl::StartsWith(peer, "ipv4:")) {
     in_addr v4 = {};
     if (inet_pton(AF_INET, host.c_str(), &v4) != 1) {
@@ -60,9 +62,10 @@ std::optional<Endpoint> ParsePeer(const std::string& peer) {
     endpoint.address = Mapped(v4);
     return endpoint;
   }
+  // gRPC escapes the brackets of an IPv6 address, as in a URI.
   host = absl::StrReplaceAll(host,
                              {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
-  host = host.substr(0, host.find('%'));  // the scope
+  host = host.substr(0, host.find('%'));  // the scope, as in fe80::1%eth0
   if (!absl::StartsWith(peer, "ipv6:") ||
       inet_pton(AF_INET6, host.c_str(), &endpoint.address) != 1) {
     return std::nullopt;
@@ -97,6 +100,8 @@ std::optional<Endpoint> PeerOf(int fd) {
   return EndpointOf(address);
 }
 
+// Calls `visit` for each socket of this process that is connected to `peer`.
+// gRPC does not tell its sockets, so all descriptors are looked at.
 void ForEachConnection(const std::string& peer,
                        const std::function<void(int fd)>& visit) {
   const std::optional<Endpoint> wanted = ParsePeer(peer);
@@ -108,7 +113,7 @@ void ForEachConnection(const std::string& peer,
   if (own == nullptr) {
     return;
   }
-  // Nobody else reads this directory stream.
+  // readdir is safe here: nobody else reads this directory stream.
   while (const dirent* entry = readdir(own.get())) {  // NOLINT
     int fd = -1;
     if (!absl::SimpleAtoi(entry->d_name, &fd) || PeerOf(fd) != wanted) {
@@ -128,6 +133,7 @@ bool IsThisHost(const std::string& address) {
       absl::StartsWith(address, "unix:")) {
     return true;
   }
+  // The port does not matter here, so both sides of the comparison get 0.
   std::optional<Endpoint> wanted = ParsePeer(absl::StrCat("ipv4:", host, ":0"));
   if (!wanted.has_value()) {
     wanted = ParsePeer(absl::StrCat("ipv6:", host, ":0"));
@@ -136,7 +142,7 @@ bool IsThisHost(const std::string& address) {
   if (!wanted.has_value() || getifaddrs(&interfaces) != 0) {
     return false;
   }
-  bool found = absl::StartsWith(host, "127.");
+  bool found = absl::StartsWith(host, "127.");  // the whole net is loopback
   for (const ifaddrs* i = interfaces; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr != nullptr) {
       std::optional<Endpoint> here = EndpointOf(i->ifa_addr);
@@ -158,7 +164,9 @@ int64_t TcpBytesMoved(const std::string& peer) {
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
         length >= offsetof(tcp_info, tcpi_bytes_received) +
                       sizeof(info.tcpi_bytes_received)) {
-      bytes = (bytes < 0 ? 0 : bytes) +
+      // Acknowledged, not sent: bytes that only fill our own buffers would
+      // count as a sign of life of a peer that is gone.
+      bytes = std::max<int64_t>(bytes, 0) +
               static_cast<int64_t>(info.tcpi_bytes_acked) +
               static_cast<int64_t>(info.tcpi_bytes_received);
     }
@@ -170,10 +178,14 @@ int SeverTcp(const std::string& peer) {
   const std::optional<Endpoint> wanted = ParsePeer(peer);
   int severed = 0;
   ForEachConnection(peer, [&](int fd) {
-    // Another thread may close `fd`, and its number be used again.
+    // Another thread may close `fd` meanwhile, and its number may then belong
+    // to another connection. A duplicate cannot be closed under us, so the peer
+    // is compared on it once more.
     const FileDescriptor held(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (held.valid() && PeerOf(held.get()) == wanted) {
-      severed += shutdown(held.get(), SHUT_RDWR) == 0 ? 1 : 0;
+      if (shutdown(held.get(), SHUT_RDWR) == 0) {
+        ++severed;
+      }
     }
   });
   return severed;

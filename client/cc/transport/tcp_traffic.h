@@ -5,12 +5,12 @@
 // found among the process's own descriptors by the address at their other end.
 //
 // Terms
-//   peer  as grpc::ClientContext::peer() has it: "ipv4:10.0.0.1:2222",
-//         "ipv6:%5B::1%5D:2222".
+//   peer  the other end, written as grpc::ClientContext::peer() does:
+//         "ipv4:10.0.0.1:2222" or "ipv6:%5B::1%5D:2222".
 // Threads: safe. Whatever descriptor another thread closes meanwhile, only
 //   connections to `peer` are ended.
-// Cost: a few system calls for each descriptor of the process; for use a few
-//   times a second while an answer is long in coming, not on the way of data.
+// Cost: a few system calls for each descriptor of the process. Call it a few
+//   times a second while an answer is late, and never for each message.
 #ifndef CLIENT_CC_TRANSPORT_TCP_TRAFFIC_H_
 #define CLIENT_CC_TRANSPORT_TCP_TRAFFIC_H_
 
@@ -19,13 +19,13 @@
 
 namespace weir {
 
-// Whether "host:port" is of this host by its name: loopback, an address of one
-// of its interfaces, or its own name. Asks no name server.
+// Whether "host:port" names this host: loopback, an address of one of its
+// interfaces, or its own name. Asks no name server.
 bool IsThisHost(const std::string& address);
 
 // Bytes that the peer has acknowledged plus those received from it, over all
-// connections that are open now; -1 where there is none, or `peer` is not of
-// TCP.
+// connections that are open now; -1 if there is none, or `peer` is not a TCP
+// address.
 int64_t TcpBytesMoved(const std::string& peer);
 
 // Ends the connections to `peer`: calls on them fail at once, and what still

@@ -7,8 +7,8 @@
 namespace weir {
 namespace {
 
-constexpr size_t kHugePageBytes = 2 << 20;
-constexpr int kDamagedMax = 5;  // in a row
+constexpr size_t kHugePageBytes = 2 << 20;  // of x86-64
+constexpr int kDamagedMax = 5;              // in a row
 
 }  // namespace
 
@@ -22,6 +22,9 @@ absl::Status SendUntilWhole(const std::function<absl::Status()>& send) {
 
 std::shared_ptr<float> NewPrivateBuffer(size_t elements) {
   const size_t bytes = std::max<size_t>(elements * sizeof(float), 1);
+  // One huge page more than needed, so that the buffer can begin on one: the
+  // kernel gives huge pages to aligned ranges only. NORESERVE, since pages that
+  // nobody touches take no memory.
   void* const mapped =
       mmap(nullptr, bytes + kHugePageBytes, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -31,6 +34,7 @@ std::shared_ptr<float> NewPrivateBuffer(size_t elements) {
   const size_t begin = reinterpret_cast<size_t>(mapped);
   char* const memory =
       static_cast<char*>(mapped) + (kHugePageBytes - begin % kHugePageBytes);
+  // A system without huge pages refuses, which changes nothing but speed.
   madvise(memory, bytes, MADV_HUGEPAGE);
   return std::shared_ptr<float>(
       reinterpret_cast<float*>(memory),

@@ -1,22 +1,25 @@
 // How bytes reach a ps: gRPC, shared memory on the same host, in-process in
 // tests.
 //
-// Place: below ParameterClient and the chief, above nothing of Weir's but
-// proto. A transport moves messages and reports what happened; it never
-// retries, so identity and retry live in one place, its caller.
+// Place: below ParameterClient and the chief, and above proto. A transport
+// moves messages and reports what happened. It never retries, so identity and
+// retry live in one place, its caller.
 //
 // Terms
-//   shard link   the way to one ps at one address.
-//   stream       one PushPull call: many requests, many answers, no order.
-//   timeout      of calls with payloads (Pull, Push, PushRows, Assign): how
-//                long nothing may be heard of the ps. While bytes flow they go
-//                on, where the transport knows (peer_watch.h). Of all others:
-//                how long the call may take.
+//   shard link  what reaches one ps at one address.
+//   stream      one PushPull or PullRows call: many requests, many answers, in
+//               no fixed order.
+//   timeout     for calls with payloads (Pull, Push, PushRows, Assign), how
+//               long nothing may be heard of the ps; while bytes flow the call
+//               goes on, if the transport knows of them (peer_watch.h). For all
+//               other calls, how long the whole call may take.
 //
-// Threads: a link is safe; of a stream, one thread may Send while another
-//   Receives, and Cancel may be called by any.
-// Errors: the codes of proto/ps.proto, and UNAVAILABLE (not reachable; the
-//   outcome of what was under way is unknown), DEADLINE_EXCEEDED (likewise).
+// Threads: a link is safe. On a stream one thread may Send while another
+//   Receives, and any thread may Cancel.
+// Errors: the codes of proto/ps.proto, and
+//         UNAVAILABLE        the ps is not reachable; the outcome of what was
+//                            under way is unknown.
+//         DEADLINE_EXCEEDED  nothing was heard in time; the outcome is unknown.
 #ifndef CLIENT_CC_TRANSPORT_TRANSPORT_H_
 #define CLIENT_CC_TRANSPORT_TRANSPORT_H_
 
@@ -46,11 +49,12 @@ class PushPullStream {
                             std::span<const char> payload,
                             std::function<void()> released) = 0;
 
-  // Whether Send may block until answers are received: then another thread is
-  // to do that meanwhile. Where not, to wake it costs more than Send.
+  // True if Send can block until answers are read; the caller must then Receive
+  // on another thread. If false, waking that thread would cost more than the
+  // Send.
   virtual bool SendNeedsReceiver() const { return true; }
 
-  // Blocks for the next answer. The status that ended the stream otherwise.
+  // Blocks for the next answer, or returns the status that ended the stream.
   virtual absl::Status Receive(ValueChunk* header, Payload* payload) = 0;
 
   // Ends the stream from any thread; blocked calls return CANCELLED.
@@ -70,7 +74,7 @@ class PullRowsStream {
   virtual ~PullRowsStream() = default;
   // Blocks until the transport has taken it.
   virtual absl::Status Send(const PullRowsChunk& request) = 0;
-  // Blocks for the next answer. The status that ended the stream otherwise.
+  // Blocks for the next answer, or returns the status that ended the stream.
   virtual absl::Status Receive(RowChunk* header, Payload* payload) = 0;
   // Ends the stream from any thread; blocked calls return CANCELLED.
   virtual void Cancel() = 0;
@@ -93,12 +97,12 @@ class ShardLink {
   // Opens a stream; errors show at the first Send or Receive.
   virtual std::unique_ptr<PushPullStream> OpenPushPull() = 0;
 
-  // Ends the connections to the ps, where there are any: for one that hangs and
-  // still has payloads. Calls under way return UNAVAILABLE.
+  // Ends the connections to the ps, if there are any. It is meant for a ps that
+  // hangs while payloads wait for it. Calls under way return UNAVAILABLE.
   virtual void Sever() {}
 
-  // How many streams side by side, of links of their own, are of use, up to
-  // `wanted`. May ask the ps.
+  // How many streams to the ps, each of a link of its own, are of use at the
+  // same time; at most `wanted`. May ask the ps.
   virtual int UsefulStreams(int wanted) { return wanted; }
 
   // Calls `chunk` for every answer, on the calling thread.
@@ -107,9 +111,9 @@ class ShardLink {
       const std::function<absl::Status(const ValueChunk&, const Payload&)>&
           chunk) = 0;
 
-  // One whole contribution's chunks for this shard. `next` fills header and
-  // payload of the next chunk and returns false after the last one; payloads
-  // are borrowed until Push returns.
+  // Sends one whole contribution's chunks for this shard. `next` fills header
+  // and payload of the next chunk, and returns false after the last one. The
+  // payloads are borrowed until Push returns.
   virtual absl::StatusOr<PushReply> Push(
       Timeout timeout,
       const std::function<bool(GradientChunk*, std::span<const char>*)>&
@@ -118,7 +122,7 @@ class ShardLink {
   // Opens a stream; errors show at the first Send or Receive.
   virtual std::unique_ptr<PullRowsStream> OpenPullRows() = 0;
 
-  // One contribution's update of this shard's tables; `next` as of Push.
+  // Sends one contribution's update of this shard's tables; `next` as in Push.
   virtual absl::StatusOr<PushRowsReply> PushRows(
       Timeout timeout,
       const std::function<bool(PushRowsChunk*, std::span<const char>*)>&
@@ -130,7 +134,8 @@ class ShardLink {
           next) = 0;
 
   virtual absl::StatusOr<HelloReply> Hello(Timeout timeout) = 0;
-  // Hello says from now on that a chief asks. Before the first call.
+  // Makes Hello say from now on that a chief asks.
+  // REQUIRES: no call was made yet.
   virtual void SpeakAsChief() {}
   virtual absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
                                                Timeout timeout) = 0;
@@ -142,8 +147,8 @@ class ShardLink {
   virtual absl::Status Snapshot(
       const SnapshotRequest& request, Timeout timeout,
       const std::function<void(const SnapshotReply&)>& reply) = 0;
-  // With so many ids of each table, most updates first; visits every row if
-  // any.
+  // Asks for the status, with the `hot_ids` ids of each table that had the most
+  // updates. More than 0 makes the ps visit every row.
   virtual absl::StatusOr<PsStatus> GetStatus(Timeout timeout, int hot_ids) = 0;
   virtual absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
                                              Timeout timeout) = 0;
@@ -151,21 +156,23 @@ class ShardLink {
                                 Timeout timeout) = 0;
 };
 
-// Calls `send` again while values arrive damaged (DATA_LOSS), five times in
-// all: for Assign, whose values may be sent again.
+// Calls `send`, and calls it again while values arrive damaged (DATA_LOSS),
+// five times in all. Returns the status of the last call. Use it for Assign,
+// whose values may be sent again.
 absl::Status SendUntilWhole(const std::function<absl::Status()>& send);
 
-// Zeroed floats in this process's own memory, in huge pages where the system
-// has them; null when there is no memory. A forked child gets a copy.
+// Zeroed floats in this process's own memory, 64-byte aligned, in huge pages if
+// the system has them; null if there is no memory. A forked child gets a copy.
 std::shared_ptr<float> NewPrivateBuffer(size_t elements);
 
 class Transport {
  public:
   virtual ~Transport() = default;
-  // Zeroed floats, 64-byte aligned, null when there is no memory: where
-  // payloads lie best. Those from elsewhere may cost the transport a copy.
+  // Zeroed floats, 64-byte aligned; null if there is no memory. Payloads should
+  // lie in such a buffer: from elsewhere they may cost the transport a copy.
   virtual std::shared_ptr<float> NewBuffer(size_t elements);
-  // Never blocks; an address that nobody serves shows at the first call.
+  // Makes a link. It never blocks: an address that nobody serves shows at the
+  // first call.
   virtual std::unique_ptr<ShardLink> Connect(const std::string& address) = 0;
 };
 
