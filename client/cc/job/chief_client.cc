@@ -1,3 +1,5 @@
+// How a worker holds its line to the chief; chief_client_register.cc has how it
+// gets one.
 #include "client/cc/job/chief_client.h"
 
 #include <grpcpp/grpcpp.h>
@@ -11,47 +13,15 @@
 #include "common/base/plant.h"
 #include "common/base/status.h"
 #include "proto/wire/grpc_channel.h"
-#include "proto/wire/grpc_deadline.h"
 #include "proto/wire/grpc_status.h"
-#include "proto/wire/wire_version.h"
 
 namespace weir {
 namespace {
 
-constexpr std::chrono::milliseconds kBackoffMin{100};
-constexpr std::chrono::milliseconds kBackoffMax{1000};
 constexpr std::chrono::seconds kCloseWaitMax{2};
-// A contribution that was cut in the middle keeps the job from being saved.
+// How long RequestStop lets a contribution finish. One that was cut in the
+// middle keeps the job from being saved, but a signal must end the process.
 constexpr std::chrono::seconds kLeaveWaitMax{10};
-constexpr int64_t kSayEveryNs = 10'000'000'000;
-// How long a chief is away before DONE is looked for: a restart takes less.
-constexpr int64_t kLookForDoneNs = 5'000'000'000;
-// Far below what the chief takes in one message (4 MiB).
-constexpr int kReportsPerMessageMax = 10000;
-// A chief that is there acknowledges at once; beyond it reports wait.
-constexpr size_t kUnheardMax = 64;
-
-absl::Status StatusOf(const Stop& stop) {
-  return stop.code() == 0
-             ? absl::OkStatus()
-             : absl::Status(static_cast<absl::StatusCode>(stop.code()),
-                            stop.reason());
-}
-
-// Whether a message that is lost would take something along.
-bool Tells(const Progress& progress) {
-  return progress.report_size() > 0 || progress.has_phases() ||
-         progress.staleness_count() > 0 || progress.bytes_pushed() > 0 ||
-         progress.bytes_pulled() > 0 || progress.residuals_lost();
-}
-
-bool IsAway(absl::StatusCode code) {
-  return code == absl::StatusCode::kUnavailable ||
-         code == absl::StatusCode::kDeadlineExceeded ||
-         code == absl::StatusCode::kCancelled ||
-         code == absl::StatusCode::kUnknown ||
-         code == absl::StatusCode::kResourceExhausted;
-}
 
 }  // namespace
 
@@ -81,100 +51,17 @@ ChiefClient::ChiefClient(Options options)
 
 ChiefClient::~ChiefClient() { Close(absl::OkStatus()); }
 
-absl::StatusOr<Grant> ChiefClient::Register(const Joining& joining) {
-  return RegisterUntilGranted(nullptr, joining);
-}
-
-absl::Status ChiefClient::CallRegister(const RegisterRequest& request,
-                                       RegisterReply* reply) {
-  grpc::ClientContext context;
-  // A call that waits keeps the channel connecting; between calls gRPC looks
-  // at an idle channel only every 5 seconds.
-  context.set_wait_for_ready(true);
-  context.set_deadline(DeadlineAfter(options_.register_timeout));
-  WEIR_RETURN_IF_ERROR(
-      FromGrpcStatus(stub_->Register(&context, request, reply)));
-  return CheckWireVersion("the chief", reply->wire_version());
-}
-
-absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
-    const Grant* held, const Joining& joining) {
-  RegisterRequest request = options_.request;
-  request.set_wire_version(kWireVersion);
-  if (held != nullptr) {
-    request.set_held_history(held->sender().history());
-    request.set_held_generation(held->sender().generation());
-  }
-  const int64_t lost_ns = std::chrono::nanoseconds(options_.lost_after).count();
-  int64_t heard_ns = Clock::Real()->NowNs();
-  std::chrono::milliseconds pause = kBackoffMin;
-  std::string waiting_for;
-  int64_t said_ns = heard_ns;
-  while (true) {
-    RegisterReply reply;
-    const absl::Status status = CallRegister(request, &reply);
-    if (status.ok() && reply.has_grant()) {
-      return reply.grant();
-    }
-    if (status.ok() && reply.has_assign() && joining.assign) {
-      WEIR_RETURN_IF_ERROR(joining.assign(reply.assign()));
-      request.set_assigned_history(reply.assign().history());
-      continue;
-    }
-    if (status.ok() && reply.has_over()) {
-      return StopRegistering(StatusOf(reply.over()));
-    }
-    if (joining.on_wait) {
-      WEIR_RETURN_IF_ERROR(joining.on_wait());
-    }
-    if (status.ok()) {
-      heard_ns = Clock::Real()->NowNs();
-      pause = std::clamp(std::chrono::milliseconds(reply.wait().retry_ms()),
-                         std::chrono::milliseconds(10), kBackoffMax);
-      if (reply.wait().reason() != waiting_for) {
-        waiting_for = reply.wait().reason();
-        LOG_INFO("chief: {}", waiting_for);
-      }
-    } else if (!IsAway(status.code())) {
-      return Annotate(status, absl::StrCat("chief (", options_.address, ")"));
-    } else if (options_.job_is_done &&
-               Clock::Real()->NowNs() - heard_ns >= kLookForDoneNs &&
-               options_.job_is_done()) {
-      LOG_INFO("the chief ({}) is away, and the job is done", options_.address);
-      return StopRegistering(absl::OkStatus());
-    } else if (Clock::Real()->NowNs() - heard_ns >= lost_ns) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "chief (", options_.address, ") unreachable for ",
-          std::chrono::duration<double>(options_.lost_after).count(),
-          " s: ", status.message()));
-    } else {
-      pause = std::min(pause * 2, kBackoffMax);
-      if (Clock::Real()->NowNs() - said_ns >= kSayEveryNs) {
-        said_ns = Clock::Real()->NowNs();
-        LOG_WARN("waiting for the chief ({}): {}", options_.address,
-                 std::string(status.message()));
-      }
-    }
-    MutexLock lock(&mutex_);
-    changed_.WaitFor(&mutex_, pause);
-    StopWhenFree();
-    if (stop_.has_value() || closing_) {
-      return stop_.has_value() && !stop_->ok()
-                 ? *stop_
-                 : absl::CancelledError("the worker is stopping");
-    }
-  }
-}
-
 void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop,
                         std::function<uint64_t()> moved) {
   grant_ = grant;
   {
     MutexLock lock(&mutex_);
-    next_sequence_ = grant.next_sequence();
-    pending_.set_residuals_lost(
+    // Residuals were in the memory of the process that pushed before this one.
+    outbox_.Start(
+        grant.next_sequence(),
         options_.request.job_spec().compression().push() != F32 &&
-        (grant.next_sequence() > 0 || grant.applied_range_size() > 0));
+            (grant.next_sequence() > 0 || grant.applied_range_size() > 0));
+    // A signal may have come before there was anybody to tell.
     if (stop_.has_value()) {
       on_stop();
     }
@@ -186,10 +73,13 @@ void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop,
 
 void ChiefClient::Run() {
   while (true) {
+    // I1: the train loop notices nothing of a stream that ends; only holding
+    // and reporting stop until the next one.
     const absl::Status status = RunStream();
     {
       MutexLock lock(&mutex_);
-      // Whoever asked for a hold may be gone, and counts us as holding.
+      // The chief that asked for a hold may be gone; the next one does not know
+      // of it, and nobody would ever release us.
       hold_ = hold_ && Planted("worker.keeps_hold");
       changed_.NotifyAll();
       if (closing_) {
@@ -215,10 +105,12 @@ void ChiefClient::Run() {
       Stop(grant.status());
     } else if (grant->sender().history() != grant_.sender().history() ||
                grant->sender().generation() != grant_.sender().generation()) {
+      // I2: what this process computed belongs to a history that is over, or
+      // its slot to another process.
       Stop(absl::FailedPreconditionError(
           "the chief restored the job or gave this slot anew; start again"));
     }
-    // A restarted chief holds nobody that it has not told.
+    // A restarted chief holds only workers that it has told.
     hold_ = false;
     dirty_ = true;
     changed_.NotifyAll();
@@ -236,9 +128,11 @@ absl::Status ChiefClient::RunStream() {
     context_ = &context;
     stream_ended_ = false;
     dirty_ = true;
-    send_again_ = unheard_.size();
+    outbox_.OnStreamOpen();  // I3
   }
   auto stream = stub_->Heartbeat(&context);
+  // Commands come at any time, so another thread reads them. It ends with the
+  // stream, and then wakes the one that writes.
   std::thread reader([this, &stream] {
     Command command;
     while (stream->Read(&command)) {
@@ -268,7 +162,9 @@ void ChiefClient::WriteProgress(
       }
     }
     Progress progress = TakeProgress();
+    // The last message carries the error and all reports that are left (I3).
     const bool last = closing_ && !dirty_;
+    // Write may wait until the chief reads, and ReadDevice asks the driver.
     mutex_.Unlock();
     ReadDevice(&progress);
     const bool written = stream->Write(progress);
@@ -295,47 +191,24 @@ void ChiefClient::ReadDevice(Progress* progress) {
   options_.read_device(progress->mutable_phases());
 }
 
-Progress ChiefClient::TakePending() {
-  Progress progress;
-  progress.set_next_sequence(next_sequence_);
-  if (unheard_.size() >= kUnheardMax) {
-    // The contributions that it does not tell of are not below it.
-    progress.set_next_sequence(next_sequence_ -
-                               static_cast<uint64_t>(pending_.report_size()));
-    return progress;
+absl::Status ChiefClient::StatusOf(const weir::Stop& stop) {
+  if (stop.code() == 0) {
+    return absl::OkStatus();
   }
-  std::swap(progress, pending_);
-  const int left = std::max(progress.report_size() - kReportsPerMessageMax, 0);
-  for (int i = progress.report_size() - left; i < progress.report_size(); ++i) {
-    pending_.add_report()->Swap(progress.mutable_report(i));
-  }
-  progress.mutable_report()->DeleteSubrange(progress.report_size() - left,
-                                            left);
-  progress.set_next_sequence(next_sequence_ - static_cast<uint64_t>(left));
-  if (Tells(progress)) {
-    progress.set_message_number(++message_number_);
-    unheard_.push_back(progress);
-  }
-  return progress;
-}
-
-void ChiefClient::OnHeard(uint64_t message_number) {
-  while (!unheard_.empty() &&
-         unheard_.front().message_number() <= message_number) {
-    unheard_.pop_front();
-  }
-  send_again_ = std::min(send_again_, unheard_.size());
+  return absl::Status(static_cast<absl::StatusCode>(stop.code()),
+                      stop.reason());
 }
 
 Progress ChiefClient::TakeProgress() {
-  Progress progress = send_again_ > 0
-                          ? unheard_[unheard_.size() - send_again_--]
-                          : TakePending();
-  dirty_ = send_again_ > 0 ||
-           (pending_.report_size() > 0 && unheard_.size() < kUnheardMax);
+  // I3. The state below is today's, also in a message that is sent again.
+  Progress progress = outbox_.Take();
+  dirty_ = outbox_.more();
   progress.set_slot(grant_.sender().slot());
   progress.set_generation(grant_.sender().generation());
+  // Holding means that nothing is in flight: the chief freezes a checkpoint
+  // then.
   progress.set_holding(hold_ && !in_flight_);
+  // Not before the last report is on its way: it may end the job.
   progress.set_out_of_work(out_of_work_ && !dirty_);
   progress.set_ending(closing_ || stop_.has_value());
   if (moved_) {
@@ -363,9 +236,10 @@ void ChiefClient::OnCommand(const Command& command) {
       Stop(StatusOf(command.stop()));
       break;
     case Command::kHeard:
-      OnHeard(command.heard());
-      return;
+      outbox_.OnHeard(command.heard());
+      return;  // nobody waits for it
     case Command::kTakeSlot:
+      // A worker that stops for another reason must not come back for a slot.
       if (!stop_.has_value() && !leave_.has_value()) {
         slot_to_take_ = static_cast<int>(command.take_slot());
         Leave(absl::CancelledError(absl::StrCat(
@@ -393,12 +267,6 @@ void ChiefClient::Stop(const absl::Status& why) {
   }
 }
 
-absl::Status ChiefClient::StopRegistering(const absl::Status& why) {
-  MutexLock lock(&mutex_);
-  Stop(why);
-  return absl::CancelledError("the job is over");
-}
-
 void ChiefClient::ForgetCallbacks() {
   MutexLock lock(&mutex_);
   on_stop_ = nullptr;
@@ -419,6 +287,7 @@ void ChiefClient::Leave(const absl::Status& why) {
   StopWhenFree();
 }
 
+// Called wherever time passes or a contribution ends.
 void ChiefClient::StopWhenFree() {
   if (leave_.has_value() &&
       (!in_flight_ || Clock::Real()->NowNs() >= leave_ns_)) {
@@ -461,6 +330,7 @@ std::optional<bool> ChiefClient::EnterContributionWithin(
     }
     changed_.WaitFor(&mutex_, deadline - now);
   }
+  // Under the same lock as `hold_`: a hold that comes now finds it in flight.
   in_flight_ = !stop_.has_value();
   return in_flight_;
 }
@@ -469,14 +339,8 @@ void ChiefClient::AddContribution(
     uint64_t next_sequence, const ParameterClient::ContributionResult& result) {
   in_flight_ = false;
   StopWhenFree();
-  next_sequence_ = next_sequence;
-  pending_.set_staleness_sum(pending_.staleness_sum() + result.staleness_sum);
-  pending_.set_staleness_count(pending_.staleness_count() +
-                               result.staleness_count);
-  pending_.set_staleness_max(
-      std::max(pending_.staleness_max(), result.staleness_max));
-  pending_.set_bytes_pushed(pending_.bytes_pushed() + result.bytes_sent);
-  pending_.set_bytes_pulled(pending_.bytes_pulled() + result.bytes_received);
+  outbox_.AddContribution(next_sequence, result);
+  // The chief waits for this worker, so it hears at once.
   if (hold_) {
     dirty_ = true;
     changed_.NotifyAll();
@@ -493,9 +357,9 @@ void ChiefClient::LeaveContribution(
     uint64_t next_sequence, const ContributionReport& report,
     const ParameterClient::ContributionResult& result) {
   MutexLock lock(&mutex_);
-  *pending_.add_report() = report;
+  outbox_.AddReport(report);
   AddContribution(next_sequence, result);
-  if (report.bad()) {
+  if (report.bad()) {  // the chief may end the job for it
     dirty_ = true;
     changed_.NotifyAll();
   }
@@ -503,16 +367,7 @@ void ChiefClient::LeaveContribution(
 
 void ChiefClient::AddPhases(const Phases& phases) {
   MutexLock lock(&mutex_);
-  Phases* const sum = pending_.mutable_phases();
-  sum->set_contributions(sum->contributions() + phases.contributions());
-  sum->set_step_ns(sum->step_ns() + phases.step_ns());
-  sum->set_data_wait_ns(sum->data_wait_ns() + phases.data_wait_ns());
-  sum->set_pull_wait_ns(sum->pull_wait_ns() + phases.pull_wait_ns());
-  sum->set_push_wait_ns(sum->push_wait_ns() + phases.push_wait_ns());
-  sum->set_compute_ns(sum->compute_ns() + phases.compute_ns());
-  sum->set_on_gpu(phases.on_gpu());
-  sum->set_device_bytes_used(phases.device_bytes_used());
-  sum->set_device_bytes_reserved(phases.device_bytes_reserved());
+  outbox_.AddPhases(phases);
 }
 
 void ChiefClient::OutOfWork() {
@@ -520,6 +375,7 @@ void ChiefClient::OutOfWork() {
   out_of_work_ = true;
   dirty_ = true;
   changed_.NotifyAll();
+  // I4: the chief says when the job is over, and also if it restarts meanwhile.
   while (!stop_.has_value()) {
     changed_.Wait(&mutex_);
   }
@@ -547,6 +403,7 @@ void ChiefClient::Close(const absl::Status& error) {
                            std::chrono::nanoseconds(kCloseWaitMax).count()) {
       changed_.WaitFor(&mutex_, std::chrono::milliseconds(100));
     }
+    // A chief that hangs must not keep the process from ending.
     if (!closed_ && context_ != nullptr) {
       context_->TryCancel();
     }

@@ -1,23 +1,24 @@
-// The worker's line to the chief: joins, reports progress, obeys.
+// The worker's line to the chief: it joins the job, reports progress and obeys
+// commands.
 //
 // Place: worker_task and the SDK's session register with it; the train loop
-// sees it as JobControl. One thread keeps a Heartbeat stream open: progress up
-// every 500 ms and at once when something changes, commands down.
+// sees it as JobControl. One thread keeps a Heartbeat stream open: progress
+// goes up every 500 ms, and at once when something changes; commands come down.
 //
 // Invariants
-//   I1. A chief that is away does not stop training; after `lost_after` without
+//   I1. A chief that is away does not stop training. After `lost_after` without
 //       one the worker ends.
 //   I2. A restarted chief must grant the same slot, generation and history
 //       again; another grant ends the worker.
 //   I3. A report goes out with the first message after it that leaves. What the
-//       chief has not acknowledged goes out again on the next stream; the chief
-//       counts it once.
-//   I4. A job that is done ends every worker well: by the chief's word when it
-//       registers, or by DONE while no chief answers.
+//       chief has not acknowledged goes out again on the next stream, and the
+//       chief counts it once (progress_outbox.h).
+//   I4. A job that is done ends every worker well: the chief says so when the
+//       worker registers, or the file DONE does while no chief answers.
 // Threads: safe.
 // Errors (Register, stop_status):
 //   FAILED_PRECONDITION  the chief is away for too long, or grants another
-//                        history; also what the chief says of a lost shard.
+//                        history, or says that a shard is lost.
 //   PERMISSION_DENIED    a newer process has this slot.
 //   INVALID_ARGUMENT     another cluster, JobSpec or variable list.
 //   ALREADY_EXISTS       the job has other tensors or another mode (SDK).
@@ -25,7 +26,6 @@
 #define CLIENT_CC_JOB_CHIEF_CLIENT_H_
 
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,6 +36,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/job/job_control.h"
+#include "client/cc/job/progress_outbox.h"
 #include "common/base/mutex.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/chief.pb.h"
@@ -47,17 +48,18 @@ class ChiefClient : public JobControl {
   struct Options {
     std::string address;
     RegisterRequest request;  // without held_*
-    // Without a word from the chief, before the worker gives up.
+    // How long the worker goes on without a word from the chief. Longer values
+    // survive longer restarts, and find out later that no chief comes.
     std::chrono::milliseconds lost_after{60000};
     std::chrono::milliseconds progress_every{500};
-    // Of one Register call.
+    // How long one Register call may take.
     std::chrono::milliseconds register_timeout{10000};
-    // Adds figures that cost more than a clock read: called by the heartbeat,
-    // at most every `read_device_every`. May be null.
+    // Adds figures that cost more than reading a clock. The heartbeat calls it,
+    // at most once every `read_device_every`. May be null.
     std::function<void(Phases*)> read_device;
     std::chrono::milliseconds read_device_every{1000};
-    // Whether the job's directory says that it is done (JobIsDone): asked while
-    // the chief is away. May be null.
+    // Says whether the job's directory has DONE (JobIsDone). Called while the
+    // chief is away. May be null.
     std::function<bool()> job_is_done;
 
     absl::Status Validate() const;
@@ -66,51 +68,54 @@ class ChiefClient : public JobControl {
   static absl::StatusOr<std::unique_ptr<ChiefClient>> Create(Options options);
   ~ChiefClient() override;
 
-  // What a program of the SDK does while it registers; may be null.
+  // What a program of the SDK does while it registers. Either may be null.
   struct Joining {
     // Assigns the initial values as this sender.
     std::function<absl::Status(const Sender&)> assign;
-    // Asked between calls; an error ends Register.
+    // Called between calls; an error ends Register.
     std::function<absl::Status()> on_wait;
   };
 
-  // Repeats Register until the chief grants or refuses, or RequestStop. An
-  // error while stopping() is true: the job is over, stop_status says how.
+  // Repeats Register until the chief grants or refuses, or RequestStop is
+  // called. If it returns an error while stopping() is true, the job is over,
+  // and stop_status says how.
   absl::StatusOr<Grant> Register(const Joining& joining = {});
 
-  // Opens the Heartbeat stream. `on_stop` is called once, with a lock held,
-  // when the worker is to stop: the loop may be waiting elsewhere. `moved`, if
-  // any, is asked for Progress.bytes_moved, likewise.
+  // Opens the Heartbeat stream. `on_stop` is called once, when the worker is to
+  // stop, since the loop may be waiting elsewhere. `moved`, if any, is called
+  // for Progress.bytes_moved. Both are called with a lock held.
   // REQUIRES: Register returned `grant`.
   void Start(const Grant& grant, std::function<void()> on_stop,
              std::function<uint64_t()> moved = nullptr);
-  // From now on neither is called.
+  // From now on neither of Start's callbacks is called.
   void ForgetCallbacks();
 
   bool EnterContribution() override;
-  // EnterContribution that gives up after `timeout`: nullopt.
+  // EnterContribution that gives up after `timeout` and then returns nullopt.
   std::optional<bool> EnterContributionWithin(
       std::chrono::milliseconds timeout);
   void LeaveContribution(
       uint64_t next_sequence, const ContributionReport& report,
       const ParameterClient::ContributionResult& result) override;
-  // Without a report: of a program whose losses the chief does not know.
+  // The same without a report, for a program of the SDK: the chief does not
+  // know its losses.
   void LeaveContribution(uint64_t next_sequence,
                          const ParameterClient::ContributionResult& result);
   void AddPhases(const Phases& phases) override;
   void OutOfWork() override;
 
-  // Stops this worker from inside: a signal. The contribution in flight is
-  // finished, if that takes no more than 10 s. The first reason stays.
+  // Stops this worker from inside, for example after a signal. The contribution
+  // in flight is finished, if that takes at most 10 s. The first reason stays.
   void RequestStop(const absl::Status& why);
-  // Where stopping() is true because the chief gave this worker another slot in
-  // place of its own: that one.
+  // The slot that the chief gave this worker in place of its own, if that is
+  // why stopping() is true.
   std::optional<int> slot_to_take() const;
-  // True once the worker is to stop; then stop_status says why, OK: job done.
+  // True once the worker is to stop. Then stop_status says why; OK means that
+  // the job is done.
   bool stopping() const;
   absl::Status stop_status() const;
 
-  // Close of a program that has finished: says so.
+  // Closes as Close does, and tells the chief that this program has finished.
   void CloseFinished();
   // Sends what is still to be reported, and `error` unless OK; closes the
   // stream. Waits at most 2 s.
@@ -119,8 +124,9 @@ class ChiefClient : public JobControl {
  private:
   explicit ChiefClient(Options options);
 
+  static absl::Status StatusOf(const weir::Stop& stop);
   void Run();
-  // One stream from open to end; why it ended.
+  // Runs one stream from its opening to its end, and returns why it ended.
   absl::Status RunStream();
   void WriteProgress(grpc::ClientReaderWriter<Progress, Command>* stream);
   void OnCommand(const Command& command);
@@ -130,17 +136,17 @@ class ChiefClient : public JobControl {
   absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held,
                                              const Joining& joining);
   void Leave(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // RequestStop, once no contribution is in flight or that has taken too long.
+  // Carries out RequestStop once no contribution is in flight, or it has taken
+  // too long.
   void StopWhenFree() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Stop(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The same, for one that is not to register any longer.
+  // Sleeps before the next Register call. An error if the worker is to stop.
+  absl::Status RestUnlessStopping(std::chrono::milliseconds pause);
+  // Stop for a worker that must not register any longer; returns CANCELLED.
   absl::Status StopRegistering(const absl::Status& why);
   void ReadDevice(Progress* progress);
   // The next message; dirty_ stays true while more is left to send.
   Progress TakeProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of pending_, what fits into one message; keeps a copy in unheard_.
-  Progress TakePending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnHeard(uint64_t message_number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddContribution(uint64_t next_sequence,
                        const ParameterClient::ContributionResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -166,13 +172,7 @@ class ChiefClient : public JobControl {
   std::optional<int> slot_to_take_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
-  Progress pending_ ABSL_GUARDED_BY(mutex_);  // reports, counts and phases
-  // Sent, and not acknowledged; by their numbers.
-  std::deque<Progress> unheard_ ABSL_GUARDED_BY(mutex_);
-  // The last so many of them are to be sent again.
-  size_t send_again_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t message_number_ ABSL_GUARDED_BY(mutex_) = 0;  // of the newest
+  ProgressOutbox outbox_ ABSL_GUARDED_BY(mutex_);
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::thread thread_;
 };

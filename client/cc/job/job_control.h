@@ -1,4 +1,4 @@
-// What the train loop needs of the one who runs the job.
+// What the train loop needs from whoever runs the job.
 //
 // Place: between worker/train/train_loop and the chief; ChiefClient implements
 // it over gRPC, tests with a few lines.

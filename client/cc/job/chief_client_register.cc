@@ -1,0 +1,139 @@
+// How a ChiefClient gets a slot: Register calls until the chief grants or
+// refuses, or is away for too long.
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/cc/job/chief_client.h"
+#include "common/base/clock.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
+#include "proto/wire/grpc_deadline.h"
+#include "proto/wire/grpc_status.h"
+#include "proto/wire/wire_version.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kBackoffMin{100};
+constexpr std::chrono::milliseconds kBackoffMax{1000};
+// How often the log says that the chief is waited for.
+constexpr int64_t kSayEveryNs = 10'000'000'000;
+// How long a chief is away before DONE is looked for (I4): a restart takes
+// less.
+constexpr int64_t kLookForDoneNs = 5'000'000'000;
+
+// Whether the chief may be there again soon: it is restarting, or the network
+// is broken. Any other code is its answer.
+bool IsAway(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable ||
+         code == absl::StatusCode::kDeadlineExceeded ||
+         code == absl::StatusCode::kCancelled ||
+         code == absl::StatusCode::kUnknown ||
+         code == absl::StatusCode::kResourceExhausted;
+}
+
+}  // namespace
+
+absl::StatusOr<Grant> ChiefClient::Register(const Joining& joining) {
+  return RegisterUntilGranted(nullptr, joining);
+}
+
+absl::Status ChiefClient::CallRegister(const RegisterRequest& request,
+                                       RegisterReply* reply) {
+  grpc::ClientContext context;
+  // A call that waits keeps the channel connecting; between calls gRPC looks
+  // at an idle channel only every 5 seconds.
+  context.set_wait_for_ready(true);
+  context.set_deadline(DeadlineAfter(options_.register_timeout));
+  WEIR_RETURN_IF_ERROR(
+      FromGrpcStatus(stub_->Register(&context, request, reply)));
+  return CheckWireVersion("the chief", reply->wire_version());
+}
+
+absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
+    const Grant* held, const Joining& joining) {
+  RegisterRequest request = options_.request;
+  request.set_wire_version(kWireVersion);
+  if (held != nullptr) {
+    // I2: a restarted chief knows from this which slot is taken, and by whom.
+    request.set_held_history(held->sender().history());
+    request.set_held_generation(held->sender().generation());
+  }
+  const int64_t lost_ns = std::chrono::nanoseconds(options_.lost_after).count();
+  int64_t heard_ns = Clock::Real()->NowNs();
+  std::chrono::milliseconds pause = kBackoffMin;
+  std::string waiting_for;
+  int64_t said_ns = heard_ns;
+  while (true) {
+    RegisterReply reply;
+    const absl::Status status = CallRegister(request, &reply);
+    if (status.ok() && reply.has_grant()) {
+      return reply.grant();
+    }
+    if (status.ok() && reply.has_assign() && joining.assign) {
+      WEIR_RETURN_IF_ERROR(joining.assign(reply.assign()));
+      // At once: the chief waits for these values before it grants to anybody.
+      request.set_assigned_history(reply.assign().history());
+      continue;
+    }
+    if (status.ok() && reply.has_over()) {  // I4
+      return StopRegistering(StatusOf(reply.over()));
+    }
+    if (joining.on_wait) {
+      WEIR_RETURN_IF_ERROR(joining.on_wait());
+    }
+    if (status.ok()) {
+      heard_ns = Clock::Real()->NowNs();
+      pause = std::clamp(std::chrono::milliseconds(reply.wait().retry_ms()),
+                         std::chrono::milliseconds(10), kBackoffMax);
+      if (reply.wait().reason() != waiting_for) {
+        waiting_for = reply.wait().reason();
+        LOG_INFO("chief: {}", waiting_for);
+      }
+    } else if (!IsAway(status.code())) {
+      return Annotate(status, absl::StrCat("chief (", options_.address, ")"));
+    } else if (options_.job_is_done &&
+               Clock::Real()->NowNs() - heard_ns >= kLookForDoneNs &&
+               options_.job_is_done()) {  // I4
+      LOG_INFO("the chief ({}) is away, and the job is done", options_.address);
+      return StopRegistering(absl::OkStatus());
+    } else if (Clock::Real()->NowNs() - heard_ns >= lost_ns) {  // I1
+      return absl::FailedPreconditionError(absl::StrCat(
+          "chief (", options_.address, ") unreachable for ",
+          std::chrono::duration<double>(options_.lost_after).count(),
+          " s: ", status.message()));
+    } else {
+      pause = std::min(pause * 2, kBackoffMax);
+      if (Clock::Real()->NowNs() - said_ns >= kSayEveryNs) {
+        said_ns = Clock::Real()->NowNs();
+        LOG_WARN("waiting for the chief ({}): {}", options_.address,
+                 std::string(status.message()));
+      }
+    }
+    WEIR_RETURN_IF_ERROR(RestUnlessStopping(pause));
+  }
+}
+
+absl::Status ChiefClient::RestUnlessStopping(std::chrono::milliseconds pause) {
+  MutexLock lock(&mutex_);
+  changed_.WaitFor(&mutex_, pause);  // RequestStop and Close wake it
+  StopWhenFree();
+  if (stop_.has_value() && !stop_->ok()) {
+    return *stop_;
+  }
+  if (stop_.has_value() || closing_) {
+    return absl::CancelledError("the worker is stopping");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChiefClient::StopRegistering(const absl::Status& why) {
+  MutexLock lock(&mutex_);
+  Stop(why);
+  return absl::CancelledError("the job is over");
+}
+
+}  // namespace weir
