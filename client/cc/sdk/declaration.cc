@@ -14,11 +14,13 @@
 namespace weir::sdk {
 namespace {
 
-// Sync: what may wait for its turn, per ps.
+// How many bytes of early contributions a ps keeps in sync. Beyond that they
+// are deferred and sent again, which costs time but never fails.
 constexpr uint64_t kOutOfOrderBytes = uint64_t{256} << 20;
 
 absl::StatusOr<Encoding> ParseEncoding(const std::string& name) {
   Encoding encoding = F32;
+  // The SDK's names are the proto's in lower case, and only in lower case.
   if (name != absl::AsciiStrToLower(name) ||
       !Encoding_Parse(absl::AsciiStrToUpper(name), &encoding)) {
     return absl::InvalidArgumentError(
@@ -35,6 +37,8 @@ void SetSgd(const Optimizer& from, Sgd* to) {
   to->set_weight_decay(from.weight_decay);
 }
 
+// An epsilon that is not set stays unset: each optimizer has its own default,
+// which the ps knows.
 void SetAdagrad(const Optimizer& from, Adagrad* to) {
   to->set_lr_decay(from.lr_decay);
   to->set_weight_decay(from.weight_decay);
@@ -117,6 +121,7 @@ absl::Status CheckTable(const Table& table) {
     return absl::InvalidArgumentError(absl::StrCat(
         "table '", table.name, "' has dim ", table.dim, "; at least 1"));
   }
+  // Written so that NaN fails too.
   const double rate = table.optimizer.learning_rate;
   if (!(rate > 0.0 && std::isfinite(rate))) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -132,7 +137,8 @@ absl::Status CheckTable(const Table& table) {
   return absl::OkStatus();
 }
 
-// TableAdagrad of both kinds.
+// Adagrad and row-wise Adagrad have the same fields. The accumulator begins at
+// 0 unless it is set, as in PyTorch.
 void SetRowAdagrad(const RowOptimizer& from, TableAdagrad* to) {
   to->set_initial_accumulator(from.initial_accumulator.value_or(0.0));
   if (from.epsilon.has_value()) {
@@ -181,6 +187,8 @@ void SetRowOptimizer(const RowOptimizer& from, TableOptimizer* to) {
   }
 }
 
+// Which ids get rows, and which rows go. What is 0 stays unset, so that the ps
+// applies its defaults.
 void SetLife(const Table& from, EmbeddingTable* to) {
   if (from.admission_count > 0) {
     to->mutable_admission()->set_count(from.admission_count);
@@ -228,8 +236,11 @@ absl::StatusOr<EmbeddingTable> ToTable(const Table& from) {
     }
     WEIR_RETURN_IF_ERROR(
         Annotate(encoding.status(), absl::StrCat("table '", from.name, "'")));
-    name == &from.lookup_encoding ? to.set_lookup(*encoding)
-                                  : to.set_update(*encoding);
+    if (name == &from.lookup_encoding) {
+      to.set_lookup(*encoding);
+    } else {
+      to.set_update(*encoding);
+    }
   }
   return to;
 }
@@ -271,6 +282,7 @@ absl::StatusOr<Compression> ToCompression(const Options& options) {
                         ParseEncoding(options.pull_encoding));
   compression.set_push(push);
   compression.set_pull(pull);
+  // Elsewhere the fraction has no meaning, and validation would refuse it.
   if (push == TOP_K) {
     compression.set_top_k_fraction(options.top_k_fraction);
   }
@@ -285,9 +297,10 @@ absl::StatusOr<std::vector<VariableSpec>> ToVariables(
     VariableSpec variable;
     variable.name = tensor.name;
     variable.shape = tensor.shape;
-    variable.kind =
-        tensor.buffer ? VariableKind::kBuffer : VariableKind::kTrained;
-    variable.buffer_rate = tensor.buffer ? 1.0f : 0.0f;
+    if (tensor.buffer) {
+      variable.kind = VariableKind::kBuffer;
+      variable.buffer_rate = 1.0f;  // a push brings the value itself
+    }
     variable.init = {InitKind::kUniform, tensor.init_scale};
     variable.group = tensor.group;
     variable.export_dtype = tensor.export_dtype;
@@ -328,6 +341,7 @@ Declaration ToDeclaration(const Options& options,
       update->mutable_async();
       break;
     case Mode::kSync:
+      // One contribution of every worker makes a step.
       update->mutable_sync()->set_contributions(workers);
       break;
     case Mode::kBoundedStaleness:

@@ -1,7 +1,9 @@
-// From the public SDK's options and tensors to what the ps are told.
+// Translates the public SDK's options, tensors and tables into the messages
+// that the ps and the chief take.
 //
-// Place: client/cc/sdk/weir.cc alone; pure functions.
+// Place: client/cc/sdk/session.cc uses it. Pure functions.
 //
+// Threads: safe.
 // Errors: INVALID_ARGUMENT  names the option, tensor or value, and its range.
 #ifndef CLIENT_CC_SDK_DECLARATION_H_
 #define CLIENT_CC_SDK_DECLARATION_H_
@@ -18,18 +20,22 @@
 
 namespace weir::sdk {
 
+// Checks what needs neither a ps nor tensors.
 absl::Status CheckOptions(const Options& options);
 
 absl::StatusOr<Compression> ToCompression(const Options& options);
 
+// The tensors as variables, in their order. Names and shapes are checked by
+// Layout::Create.
 absl::StatusOr<std::vector<VariableSpec>> ToVariables(
     const Options& options, const std::vector<Tensor>& tensors);
 
-// Without a history.
+// The declaration of the job, without tables and without a history.
 Declaration ToDeclaration(const Options& options,
                           const std::vector<VariableSpec>& variables);
 
-// Their names, sizes and learning rates are checked here, the rest by the ps.
+// Adds tables to a declaration. Their names, sizes and learning rates are
+// checked here, the rest by the ps.
 absl::Status AddTables(const std::vector<Table>& tables, Declaration* to);
 
 // REQUIRES: groups are in range.

@@ -1,50 +1,28 @@
-// Long because the start, pushes and lookups share one state.
+// Pushes, pulls and lookups of a Session; session_start.cc has how it comes to
+// its slot.
 #include "client/cc/sdk/session.h"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <random>
-#include <thread>
 
 #include "client/cc/sdk/declaration.h"
 #include "client/cc/transport/shm_transport.h"
 #include "common/base/clock.h"
-#include "common/base/logging.h"
 #include "common/base/status.h"
-#include "proto/wire/declaration_io.h"
 
 namespace weir::sdk {
 namespace {
 
 constexpr std::chrono::milliseconds kCallTimeout{10000};
-constexpr std::chrono::milliseconds kPollEvery{50};
-constexpr int64_t kSayEveryNs = 10'000'000'000;
-// Of one Register call: a caller that is to wait no longer ends within it.
-constexpr std::chrono::milliseconds kRegisterTimeout{500};
+// How long EnterPush waits before it asks on_wait.
 constexpr std::chrono::milliseconds kLookUpEvery{100};
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 absl::Status NoTables() {
   return absl::InvalidArgumentError(
       "this job has no tables: name them in Declare");
 }
 
-uint64_t RandomId() {
-  std::random_device random;
-  return (uint64_t{random()} << 32) | random();
-}
-
 }  // namespace
-
-Session::Session(Options options)
-    : options_(std::move(options)), process_(RandomId()) {}
 
 absl::Status Session::Connect() {
   WEIR_RETURN_IF_ERROR(CheckOptions(options_));
@@ -64,52 +42,6 @@ absl::Status Session::Connect() {
     WEIR_RETURN_IF_ERROR(Hello(s, deadline_ns).status());
   }
   return absl::OkStatus();
-}
-
-absl::Status Session::OnWait() const {
-  if (options_.keep_waiting && !options_.keep_waiting()) {
-    return absl::CancelledError("the wait was ended");
-  }
-  if (chief_ == nullptr || !chief_->stopping()) {
-    return absl::OkStatus();
-  }
-  const absl::Status why = chief_->stop_status();
-  if (why.code() == absl::StatusCode::kPermissionDenied) {
-    return why;
-  }
-  return absl::AbortedError(
-      absl::StrCat("the job is over for this worker: ",
-                   why.ok() ? "every worker has finished" : why.message()));
-}
-
-absl::Status Session::Rest() const {
-  WEIR_RETURN_IF_ERROR(OnWait());
-  std::this_thread::sleep_for(kPollEvery);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns) {
-  const int64_t begin_ns = Clock::Real()->NowNs();
-  int64_t said_ns = begin_ns;
-  while (true) {
-    absl::StatusOr<HelloReply> reply = links_[s]->Hello(kCallTimeout);
-    const int64_t now_ns = Clock::Real()->NowNs();
-    if (reply.ok()) {
-      return reply;
-    }
-    if (now_ns >= deadline_ns) {
-      return absl::Status(reply.status().code(),
-                          absl::StrCat(NameOf(s), " did not answer for ",
-                                       (now_ns - begin_ns) / 1'000'000'000,
-                                       " s: ", reply.status().message()));
-    }
-    if (now_ns - said_ns >= kSayEveryNs) {
-      said_ns = now_ns;
-      LOG_WARN("waiting for {}: {}", NameOf(s),
-               std::string(reply.status().message()));
-    }
-    WEIR_RETURN_IF_ERROR(Rest());
-  }
 }
 
 absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors,
@@ -137,128 +69,18 @@ absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors,
   return absl::OkStatus();
 }
 
-// What a chief does at its start, for shards that are all empty.
-absl::Status Session::MakeShards(const std::vector<Tensor>& tensors) {
-  declaration_.set_history(RandomId());
-  const StartCalls calls = Calls();
-  for (size_t s = 0; s < links_.size(); ++s) {
-    WEIR_RETURN_IF_ERROR(DeclareShard(
-        calls, s, declaration_,
-        std::chrono::milliseconds(
-            static_cast<int64_t>(options_.start_wait_seconds * 1000.0))));
-  }
-  sender_.set_history(declaration_.history());
-  for (size_t s = 0; s < links_.size(); ++s) {
-    WEIR_RETURN_IF_ERROR(AssignValues(s, sender_, tensors));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Session::AssignValues(size_t s, const Sender& sender,
-                                   const std::vector<Tensor>& tensors) {
-  std::vector<AssignPiece> pieces;
-  for (int b = 0; b < layout_->block_count(static_cast<int>(s)); ++b) {
-    for (const Segment& segment : layout_->segments({static_cast<int>(s), b})) {
-      const std::vector<float>& values = tensors[segment.variable].values;
-      if (values.empty()) {
-        continue;
-      }
-      AssignPiece piece;
-      *piece.header.mutable_sender() = sender;
-      piece.header.set_block(static_cast<uint32_t>(b));
-      piece.header.set_offset(static_cast<uint32_t>(segment.block_offset));
-      piece.bytes = {reinterpret_cast<const char*>(values.data() +
-                                                   segment.variable_offset),
-                     static_cast<size_t>(segment.count) * sizeof(float)};
-      pieces.push_back(std::move(piece));
-    }
-  }
-  return AssignPieces(Calls(), s, pieces);
-}
-
-StartCalls Session::Calls() const {
-  StartCalls calls;
-  calls.links = &links_;
-  for (size_t s = 0; s < links_.size(); ++s) {
-    calls.names.push_back(NameOf(s));
-  }
-  calls.call_timeout = kCallTimeout;
-  calls.on_wait = [this] { return OnWait(); };
-  return calls;
-}
-
 absl::Status Session::Declare(const std::vector<Tensor>& tensors,
                               const std::vector<Table>& tables) {
   if (client_ != nullptr) {
     return absl::FailedPreconditionError("the tensors are declared already");
   }
   WEIR_RETURN_IF_ERROR(BuildLayout(tensors, tables));
-  WEIR_RETURN_IF_ERROR(options_.chief.empty() ? DeclareAlone(tensors)
-                                              : DeclareWithChief(tensors));
+  if (options_.chief.empty()) {
+    WEIR_RETURN_IF_ERROR(DeclareAlone(tensors));
+  } else {
+    WEIR_RETURN_IF_ERROR(DeclareWithChief(tensors));
+  }
   return CreateClient();
-}
-
-absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
-  sender_.Clear();
-  sender_.set_job(options_.job);
-  sender_.set_layout_fingerprint(layout_->fingerprint());
-  if (options_.rank == 0) {
-    std::vector<HelloReply> hellos;
-    for (const auto& link : links_) {
-      WEIR_ASSIGN_OR_RETURN(hellos.emplace_back(), link->Hello(kCallTimeout));
-    }
-    WEIR_ASSIGN_OR_RETURN(const bool make, MustMakeShards(hellos));
-    if (make) {
-      WEIR_RETURN_IF_ERROR(MakeShards(tensors));
-    }
-  }
-  return Join();
-}
-
-absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
-  ChiefClient::Options options;
-  options.address = options_.chief;
-  options.register_timeout = kRegisterTimeout;
-  options.lost_after = std::chrono::milliseconds(
-      static_cast<int64_t>(options_.start_wait_seconds * 1000.0));
-  options.request.set_rank(static_cast<uint32_t>(options_.rank));
-  options.request.set_process(process_);
-  options.request.set_host(HostName());
-  *options.request.mutable_declaration() = declaration_;
-  WEIR_ASSIGN_OR_RETURN(auto chief, ChiefClient::Create(std::move(options)));
-  ChiefClient::Joining joining;
-  joining.assign = [&](const Sender& sender) -> absl::Status {
-    for (size_t s = 0; s < links_.size(); ++s) {
-      WEIR_RETURN_IF_ERROR(AssignValues(s, sender, tensors));
-    }
-    return absl::OkStatus();
-  };
-  joining.on_wait = [this] { return OnWait(); };
-  const absl::StatusOr<Grant> granted = chief->Register(joining);
-  if (!granted.ok() && chief->stopping()) {
-    const absl::Status why = chief->stop_status();
-    return absl::AbortedError(
-        absl::StrCat("the job is over: ",
-                     why.ok() ? "every worker has finished" : why.message()));
-  }
-  if (absl::IsFailedPrecondition(granted.status())) {
-    return absl::AbortedError(granted.status().message());
-  }
-  WEIR_RETURN_IF_ERROR(granted.status());
-  const Grant& grant = *granted;
-  sender_ = grant.sender();
-  for (size_t s = 0; s < links_.size(); ++s) {
-    WEIR_ASSIGN_OR_RETURN(const HelloReply hello,
-                          links_[s]->Hello(kCallTimeout));
-    WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
-  }
-  sequence_ = grant.next_sequence();
-  pushes_before_ = grant.pushes_before();
-  base_version_ = grant.base_version();
-  chief_ = std::move(chief);
-  // Calls that wait look at it themselves.
-  chief_->Start(grant, [] {});
-  return absl::OkStatus();
 }
 
 absl::Status Session::CreateClient() {
@@ -290,88 +112,12 @@ absl::Status Session::CreateClient() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<HelloReply> Session::WaitUntilActive(size_t s,
-                                                    int64_t deadline_ns) {
-  while (true) {
-    WEIR_ASSIGN_OR_RETURN(const HelloReply hello, Hello(s, deadline_ns));
-    // Worker 0 made them; the others wait until it opened them.
-    if (hello.state() == ACTIVE ||
-        (options_.rank == 0 && hello.state() == LOADED)) {
-      return hello;
-    }
-    if (Clock::Real()->NowNs() >= deadline_ns) {
-      return absl::UnavailableError(absl::StrCat(
-          NameOf(s), " holds nothing: worker 0 has not declared its tensors"));
-    }
-    WEIR_RETURN_IF_ERROR(Rest());
-  }
-}
-
-absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
-  if (hello.job() != options_.job) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(NameOf(s), " holds job '", hello.job(), "', this is '",
-                     options_.job, "'; start other ps for it"));
-  }
-  if (hello.shard() != s) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(NameOf(s), " holds shard ", hello.shard(),
-                     ": name the ps in the same order everywhere"));
-  }
-  WEIR_ASSIGN_OR_RETURN(const PsStatus status,
-                        links_[s]->GetStatus(kCallTimeout, 0));
-  const std::string difference =
-      FirstDeclarationDifference(status.declaration(), declaration_);
-  if (!difference.empty()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(difference, "; every worker must declare the same"));
-  }
-  if (hello.layout_fingerprint() != layout_->fingerprint()) {
-    return absl::InternalError(absl::StrCat(
-        NameOf(s), " computed another layout: its version of Weir differs"));
-  }
-  return absl::OkStatus();
-}
-
-// Takes this worker's slot on every shard, under the next generation.
-absl::Status Session::Join() {
-  const int64_t deadline_ns =
-      Clock::Real()->NowNs() +
-      static_cast<int64_t>(options_.start_wait_seconds * 1e9);
-  for (size_t s = 0; s < links_.size(); ++s) {
-    WEIR_ASSIGN_OR_RETURN(const HelloReply hello,
-                          WaitUntilActive(s, deadline_ns));
-    WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
-    sender_.set_history(hello.history());
-  }
-  const uint32_t slot = static_cast<uint32_t>(options_.rank);
-  WEIR_ASSIGN_OR_RETURN(const TakenSlot taken,
-                        TakeSlot(Calls(), sender_, slot, process_));
-  sender_.set_slot(slot);
-  sender_.set_generation(taken.generation);
-  sequence_ = taken.next_sequence;
-  return absl::OkStatus();
-}
-
-absl::Status Session::RetireSlot() {
-  SetSlotsRequest request;
-  *request.mutable_sender() = sender_;
-  SetSlotsRequest::Slot* const entry = request.add_slot();
-  entry->set_slot(static_cast<uint32_t>(options_.rank));
-  entry->set_generation(sender_.generation());
-  entry->set_retired(true);
-  entry->set_process(process_);
-  for (const auto& link : links_) {
-    WEIR_RETURN_IF_ERROR(link->SetSlots(request, kCallTimeout));
-  }
-  return absl::OkStatus();
-}
-
 std::optional<uint64_t> Session::NextVersion() const {
+  if (options_.mode != Mode::kSync) {
+    return std::nullopt;
+  }
   // A slot brings one contribution a step: its sequence number is the step.
-  return options_.mode == Mode::kSync
-             ? std::optional<uint64_t>(base_version_ + sequence_)
-             : std::nullopt;
+  return base_version_ + sequence_;
 }
 
 Want Session::NextWant() const {
@@ -424,6 +170,8 @@ absl::Status Session::Begin(const PushOptions& push) {
   contribution.index_in_step = static_cast<uint32_t>(options_.rank);
   contribution.weight = push.weight;
   contribution.hyper = ToHyper(push.settings);
+  // The gradients are for the step of this contribution; what is pulled behind
+  // it is of the step after it.
   const std::optional<uint64_t> version = NextVersion();
   ++sequence_;
   if (push.pull) {
@@ -431,6 +179,8 @@ absl::Status Session::Begin(const PushOptions& push) {
   }
   const absl::Status status = client_->BeginContribution(contribution);
   if (!status.ok()) {
+    // Nothing has left, so the number is free, and the chief need not wait for
+    // this worker.
     --sequence_;
     if (chief_ != nullptr) {
       chief_->LeaveContribution(sequence_, {});
@@ -446,7 +196,10 @@ absl::Status Session::Begin(const PushOptions& push) {
                     .rates = std::move(rates)},
                    version);
   }
-  return push.rows.empty() ? absl::OkStatus() : Rows(push.rows);
+  if (push.rows.empty()) {
+    return absl::OkStatus();  // PushRows may bring them yet
+  }
+  return Rows(push.rows);
 }
 
 absl::StatusOr<std::vector<TableRate>> Session::CheckPush(
@@ -469,6 +222,7 @@ absl::StatusOr<std::vector<TableRate>> Session::CheckPush(
   return std::vector<TableRate>();
 }
 
+// Pushes in short waits, so that on_wait is heard while the chief holds.
 absl::Status Session::EnterPush() {
   while (chief_ != nullptr) {
     const auto entered = chief_->EnterContributionWithin(kLookUpEvery);
@@ -499,6 +253,7 @@ absl::Status Session::Ready(int tensor) {
 
 absl::Status Session::Ready(
     std::span<const std::pair<int, const float*>> gradients) {
+  // All are checked before the first one leaves.
   for (const auto& [tensor, from] : gradients) {
     WEIR_RETURN_IF_ERROR(CheckReady(tensor));
   }
@@ -510,17 +265,25 @@ absl::Status Session::Rows(std::span<const RowGradients> gradients) {
   if (contribution_state_ != ContributionState::kBegun) {
     return absl::FailedPreconditionError("no push is open: call BeginPush");
   }
-  return tables_ == nullptr ? NoTables() : tables_->Push(gradients);
+  if (tables_ == nullptr) {
+    return NoTables();
+  }
+  return tables_->Push(gradients);
 }
 
 absl::Status Session::StartLookup(std::span<const RowsWanted> wanted,
                                   bool train) {
-  return tables_ == nullptr ? NoTables()
-                            : tables_->StartLookup(NextWant(), train, wanted);
+  if (tables_ == nullptr) {
+    return NoTables();
+  }
+  return tables_->StartLookup(NextWant(), train, wanted);
 }
 
 absl::Status Session::WaitLookup() {
-  return tables_ == nullptr ? NoTables() : tables_->WaitLookup();
+  if (tables_ == nullptr) {
+    return NoTables();
+  }
+  return tables_->WaitLookup();
 }
 
 void Session::GiveUpLookup() {
@@ -533,9 +296,14 @@ absl::Status Session::End() {
   if (contribution_state_ != ContributionState::kBegun) {
     return absl::FailedPreconditionError("no push is open: call BeginPush");
   }
+  // Before what may fail: the blocks are on their way, and Wait must settle
+  // them.
   contribution_state_ = ContributionState::kSent;
-  const absl::Status status = client_->FinishContribution();
-  return status.ok() && tables_ != nullptr ? tables_->End() : status;
+  WEIR_RETURN_IF_ERROR(client_->FinishContribution());
+  if (tables_ == nullptr) {
+    return absl::OkStatus();
+  }
+  return tables_->End();
 }
 
 absl::Status Session::Wait() {
@@ -550,6 +318,7 @@ absl::Status Session::Wait() {
     if (tables_ != nullptr) {
       WEIR_ASSIGN_OR_RETURN(rows, tables_->Wait());
     }
+    // Only now: a Wait that was cancelled may be called again.
     contribution_state_ = ContributionState::kNone;
     if (rows.bad) {
       bad = absl::OutOfRangeError(absl::StrCat(
@@ -570,11 +339,13 @@ absl::Status Session::Wait() {
 
 absl::Status Session::Finish() {
   WEIR_RETURN_IF_ERROR(Wait());
+  // The clients go first: a slot that is retired takes no more contributions.
   client_.reset();
   tables_.reset();
   WEIR_RETURN_IF_ERROR(RetireSlot());
   if (chief_ != nullptr) {
-    // Should it not hear of this, it sees that the slot is retired.
+    // If the chief does not hear of it, it finds on the shards that the slot is
+    // retired.
     chief_->CloseFinished();
     chief_.reset();
   }
@@ -612,7 +383,10 @@ absl::Status Session::Shutdown() {
 }
 
 std::span<float> Session::Part(float* flat, const std::string& name) const {
-  const int v = layout_ == nullptr ? -1 : layout_->Find(name);
+  if (layout_ == nullptr) {
+    return {};
+  }
+  const int v = layout_->Find(name);
   if (v < 0) {
     return {};
   }

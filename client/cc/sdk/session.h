@@ -1,13 +1,15 @@
-// The SDK's client without its public face: declares, joins, pulls, pushes.
+// The SDK's client without its public face: it declares, joins, pulls and
+// pushes.
 //
 // Place: client/cc/weir.h is a thin cover over it, so that its users see
 // standard types only.
 //
 // Terms
-//   joining  a worker takes its slot on every shard under the next generation;
-//            from then on an earlier process of this worker can push no more,
-//            and the marks say which push comes next. With a chief the chief
-//            does all that, and holds pushes while a checkpoint is taken.
+//   joining  a worker takes its slot on every shard under the next generation.
+//            From then on an earlier process of this worker can push no more,
+//            and the marks say which push comes next. In a job with a chief,
+//            the chief does all that, and holds pushes while a checkpoint is
+//            taken.
 //
 // Threads: compatible.
 // Errors: those of weir.h.
@@ -44,11 +46,11 @@ class Session {
   absl::Status Connect();
   absl::Status Declare(const std::vector<Tensor>& tensors,
                        const std::vector<Table>& tables);
-  // Declare was OK, and neither Finish nor Shutdown came after it. The calls
-  // down to Finish REQUIRE it.
+  // Whether Declare was OK, and neither Finish nor Shutdown came after it.
+  // The calls from here to Finish REQUIRE it.
   bool declared() const { return client_ != nullptr; }
   absl::Status Pull();
-  // Their numbers; of no names, all.
+  // Indexes of the named tensors. An empty list means all tensors.
   absl::StatusOr<std::vector<int>> Find(
       const std::vector<std::string>& names) const;
   absl::Status Begin(const PushOptions& push);
@@ -59,7 +61,7 @@ class Session {
   absl::Status Wait();
   absl::Status StartLookup(std::span<const RowsWanted> wanted, bool train);
   absl::Status WaitLookup();
-  // Should it still be under way, nobody will wait for it.
+  // Abandons the current lookup, if there is one.
   void GiveUpLookup();
   absl::Status Finish();
   absl::StatusOr<std::vector<ServerStatus>> Servers();
@@ -72,7 +74,7 @@ class Session {
   std::span<float> Gradient(const std::string& name) const {
     return Part(gradients_.get(), name);
   }
-  // Keeps both alive.
+  // Keeps the memory of values and gradients alive.
   std::shared_ptr<const void> Buffers() const {
     return std::make_shared<
         std::pair<std::shared_ptr<float>, std::shared_ptr<float>>>(parameters_,
@@ -85,32 +87,33 @@ class Session {
 
   absl::Status BuildLayout(const std::vector<Tensor>& tensors,
                            const std::vector<Table>& tables);
-  // Hello to shard `s`, again until it answers or `start_wait` is over.
+  // Says Hello to shard `s`, again until it answers or the deadline is over.
   absl::StatusOr<HelloReply> Hello(size_t s, int64_t deadline_ns);
-  // Sleeps for a moment; CANCELLED when the caller is not to wait on.
+  // Sleeps for a moment. An error if the caller must wait no longer.
   absl::Status Rest() const;
-  // Declare without a chief and with one, until this worker has its slot.
+  // The two ways of Declare, until this worker has its slot.
   absl::Status DeclareAlone(const std::vector<Tensor>& tensors);
   absl::Status DeclareWithChief(const std::vector<Tensor>& tensors);
   absl::Status MakeShards(const std::vector<Tensor>& tensors);
   absl::Status AssignValues(size_t s, const Sender& sender,
                             const std::vector<Tensor>& tensors);
   absl::StatusOr<HelloReply> WaitUntilActive(size_t s, int64_t deadline_ns);
-  // That shard `s` holds the tensors and the mode of this client.
+  // Checks that shard `s` holds the tensors and the mode of this client.
   absl::Status CheckDeclared(size_t s, const HelloReply& hello) const;
   absl::Status Join();
   absl::Status RetireSlot();
   StartCalls Calls() const;
-  // Why a call is to wait no longer.
+  // OK, or why a call must wait no longer.
   absl::Status OnWait() const;
   // Waits while the chief holds pushes.
   absl::Status EnterPush();
   absl::Status CreateClient();
   absl::Status CheckReady(int tensor) const;
   Want NextWant() const;
-  // Sync: of the step of sequence_.
+  // In sync, the version of the step of contribution sequence_.
   std::optional<uint64_t> NextVersion() const;
-  // That `push` can be sent as sequence_; gives the rates of tables.
+  // Checks that `push` can be sent as contribution sequence_; returns the
+  // learning rates of tables.
   absl::StatusOr<std::vector<TableRate>> CheckPush(
       const PushOptions& push) const;
   std::span<float> Part(float* flat, const std::string& name) const;
@@ -119,7 +122,7 @@ class Session {
   }
 
   const Options options_;
-  const uint64_t process_;  // random: who this is to the ps and the chief
+  const uint64_t process_;  // random; names this process to ps and chief
   std::unique_ptr<Transport> transport_;
   std::vector<std::unique_ptr<ShardLink>> links_;
   std::unique_ptr<Layout> layout_;
@@ -132,8 +135,8 @@ class Session {
   std::unique_ptr<ParameterClient> client_;
   std::unique_ptr<SessionTables> tables_;  // null without tables
   uint64_t pushes_before_ = 0;             // in earlier histories
-  uint64_t base_version_ = 0;              // sync: of contribution 0
-  uint64_t sequence_ = 0;                  // the next one
+  uint64_t base_version_ = 0;              // sync: before contribution 0
+  uint64_t sequence_ = 0;                  // of the next contribution
   ContributionState contribution_state_ = ContributionState::kNone;
 };
 

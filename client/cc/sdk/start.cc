@@ -13,7 +13,10 @@ namespace {
 constexpr int kTakeTries = 16;
 
 absl::Status MayWait(const StartCalls& calls) {
-  return calls.on_wait ? calls.on_wait() : absl::OkStatus();
+  if (!calls.on_wait) {
+    return absl::OkStatus();
+  }
+  return calls.on_wait();
 }
 
 std::chrono::milliseconds TimeFor(const StartCalls& calls, size_t bytes) {
@@ -32,12 +35,16 @@ absl::StatusOr<HelloReply> Ask(const StartCalls& calls, size_t s) {
 absl::StatusOr<bool> MustMakeShards(const std::vector<HelloReply>& hellos) {
   const HelloReply* active = nullptr;
   for (const HelloReply& hello : hellos) {
-    active = hello.state() == ACTIVE ? &hello : active;
+    if (hello.state() == ACTIVE) {
+      active = &hello;
+    }
   }
   if (active == nullptr) {
-    return true;
+    return true;  // whatever they hold, nobody has trained from it
   }
-  // Values are assigned on all shards before the first one is opened.
+  // Values are assigned on all shards before the first one is opened. So beside
+  // an active shard, one that is empty or of another history has lost its own;
+  // a loaded one only waits for the slots of a process that died.
   const auto lost =
       std::count_if(hellos.begin(), hellos.end(), [&](const HelloReply& hello) {
         return hello.state() == EMPTY || (hello.state() == LOADED &&
@@ -59,7 +66,8 @@ absl::Status DeclareShard(const StartCalls& calls, size_t s,
   request.set_shard(static_cast<uint32_t>(s));
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
-    // A ps goes on with what nobody waits for; a repeat gets its answer.
+    // A ps finishes a declaration also if nobody waits for it any more, and
+    // then answers the repeat at once. So large tables need no longer timeout.
     const absl::Status status =
         (*calls.links)[s]->Declare(request, calls.call_timeout).status();
     if (!absl::IsDeadlineExceeded(status) ||
@@ -78,13 +86,14 @@ absl::Status AssignPieces(const StartCalls& calls, size_t s,
     const size_t begin = next;
     size_t bytes = 0;
     size_t end = next;
+    // At least one piece, however large.
     while (end < pieces.size() &&
            (end == begin ||
             bytes + pieces[end].bytes.size() <= kAssignBytesPerCall)) {
       bytes += pieces[end++].bytes.size();
     }
     const absl::Status status = SendUntilWhole([&] {
-      next = begin;
+      next = begin;  // a repeat sends the same pieces again
       return (*calls.links)[s]
           ->Assign(TimeFor(calls, bytes),
                    [&](AssignChunk* header, std::span<const char>* payload) {
@@ -109,6 +118,8 @@ absl::StatusOr<TakenSlot> TakeSlot(const StartCalls& calls,
   const size_t shards = calls.links->size();
   absl::Status first;
   for (int attempt = 0; attempt < kTakeTries; ++attempt) {
+    // One more than the largest that any shard knows: an earlier attempt may
+    // have come to some of the shards only.
     TakenSlot taken;
     for (size_t s = 0; s < shards; ++s) {
       WEIR_ASSIGN_OR_RETURN(const HelloReply hello, Ask(calls, s));
@@ -125,17 +136,23 @@ absl::StatusOr<TakenSlot> TakeSlot(const StartCalls& calls,
     entry->set_generation(++taken.generation);
     entry->set_process(process);
     first = (*calls.links)[0]->SetSlots(request, calls.call_timeout);
+    // I1: shard 0 refuses a generation that it has seen from another process.
+    // No other shard was told yet, so trying a later one is safe.
     if (absl::IsPermissionDenied(first)) {
       WEIR_RETURN_IF_ERROR(MayWait(calls));
       continue;
     }
     WEIR_RETURN_IF_ERROR(Annotate(first, calls.names[0]));
+    // I2: a refusal from here on is final. A newer process was first at shard
+    // 0, and has this slot.
     for (size_t s = 1; s < shards; ++s) {
       WEIR_RETURN_IF_ERROR(
           Annotate((*calls.links)[s]->SetSlots(request, calls.call_timeout),
                    absl::StrCat("worker ", slot, ": ", calls.names[s])));
     }
-    // Only now nobody else can move the slot's marks.
+    // Only now can nobody else move the slot's marks. The smallest one counts:
+    // a contribution that an earlier process left torn is finished by repeating
+    // it.
     uint64_t next_sequence = ~uint64_t{0};
     for (size_t s = 0; s < shards; ++s) {
       WEIR_ASSIGN_OR_RETURN(const HelloReply hello, Ask(calls, s));
@@ -145,7 +162,9 @@ absl::StatusOr<TakenSlot> TakeSlot(const StartCalls& calls,
         }
       }
     }
-    taken.next_sequence = next_sequence == ~uint64_t{0} ? 0 : next_sequence;
+    if (next_sequence != ~uint64_t{0}) {
+      taken.next_sequence = next_sequence;
+    }
     return taken;
   }
   return absl::PermissionDeniedError(

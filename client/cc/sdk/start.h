@@ -1,18 +1,18 @@
-// The first calls of a program of the SDK: makes shards, fills them, takes a
-// slot.
+// The first calls of a program of the SDK: they make shards, fill them and take
+// a slot.
 //
-// Place: sdk_session.cc calls it; without a chief it does what a chief does at
-// its start. Calls are short and many, so that a slow link is no dead one and
-// the caller is asked between them whether to wait on.
+// Place: session_start.cc calls it. In a job without a chief it does what a
+// chief does at its start. Calls are short and many, so that a slow link does
+// not look dead, and the caller is asked between them whether to wait on.
 //
 // Invariants
-//   I1. A generation of a slot is taken by one process, however many try it at
-//       once: whoever is first at shard 0 has it, the others take later ones.
-//   I2. Slots are set on shard after shard in the same order everywhere, so who
-//       meets a newer generation behind shard 0 was replaced.
-// Threads: compatible; several processes at once.
+//   I1. One process takes a generation of a slot, however many try it at once:
+//       whoever is first at shard 0 has it, and the others take later ones.
+//   I2. Slots are set on one shard after another, in the same order everywhere.
+//       So a process that meets a newer generation behind shard 0 was replaced.
+// Threads: compatible; several processes may call it at once.
 // Errors: PERMISSION_DENIED  a newer process has taken the slot.
-//         and those of the calls, with the ps's name.
+//         others             as the calls, with the ps's name.
 #ifndef CLIENT_CC_SDK_START_H_
 #define CLIENT_CC_SDK_START_H_
 
@@ -35,16 +35,18 @@ struct StartCalls {
   const std::vector<std::unique_ptr<ShardLink>>* links = nullptr;  // borrowed
   std::vector<std::string> names;  // of the ps, for errors
   std::chrono::milliseconds call_timeout{10000};
-  // Asked between calls; an error ends the wait.
+  // Called between calls; an error ends the wait.
   std::function<absl::Status()> on_wait;
 };
 
-// Whether worker 0 has to make the shards, from what every one says of itself.
-// False: they are in training, or a process that died left them just before.
-// FAILED_PRECONDITION when some are in training and others have lost theirs.
+// Decides from what every shard says of itself whether worker 0 must make the
+// shards. It returns false if they are in training, or if a process that died
+// left them complete. FAILED_PRECONDITION if some are in training and others
+// have lost their tensors.
 absl::StatusOr<bool> MustMakeShards(const std::vector<HelloReply>& hellos);
 
-// Declares shard `s`; again while it is at work and `patience` is not over.
+// Declares shard `s`. A call that ends without an answer is repeated until
+// `patience` is over.
 absl::Status DeclareShard(const StartCalls& calls, size_t s,
                           const Declaration& declaration,
                           std::chrono::milliseconds patience);
@@ -53,18 +55,19 @@ struct AssignPiece {
   AssignChunk header;
   std::span<const char> bytes;  // borrowed
 };
-// One call's share of the pieces of a shard, and how long it may take: a link
-// is dead when it carries less than kLinkBytesPerSecondMin.
+// At most so many bytes of pieces go in one call.
 inline constexpr size_t kAssignBytesPerCall = size_t{16} << 20;
+// A link that carries less counts as dead; it bounds the time of a call.
 inline constexpr size_t kLinkBytesPerSecondMin = size_t{32} << 10;
+// Sends the pieces to shard `s`, in their order.
 absl::Status AssignPieces(const StartCalls& calls, size_t s,
                           const std::vector<AssignPiece>& pieces);
 
 struct TakenSlot {
   uint32_t generation = 0;
-  uint64_t next_sequence = 0;  // the smallest mark once nobody else can move it
+  uint64_t next_sequence = 0;  // the smallest mark; nobody else can move it now
 };
-// Takes `slot` on every shard for `process`, as `sender`'s job and history.
+// Takes `slot` on every shard for `process`, in `sender`'s job and history.
 // REQUIRES: every shard is LOADED or ACTIVE.
 absl::StatusOr<TakenSlot> TakeSlot(const StartCalls& calls,
                                    const Sender& sender, uint32_t slot,

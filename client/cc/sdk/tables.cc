@@ -14,6 +14,7 @@ UniqueIds Unique(std::span<const uint64_t> ids) {
   UniqueIds unique;
   unique.place.resize(ids.size());
   std::iota(unique.place.begin(), unique.place.end(), 0);
+  // The common case of sorted ids needs no second array.
   if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) ==
       ids.end()) {
     unique.ids.assign(ids.begin(), ids.end());
@@ -65,6 +66,8 @@ absl::Status SessionTables::CheckSize(int table, const char* what,
 
 absl::Status SessionTables::StartLookup(const Want& want, bool train,
                                         std::span<const RowsWanted> wanted) {
+  // I1: the caller of the old lookup may have freed its memory, so nothing is
+  // written there.
   if (looking_up_ && given_up_) {
     for (Asked& asked : asked_) {
       asked.out = {};
@@ -82,6 +85,7 @@ absl::Status SessionTables::StartLookup(const Want& want, bool train,
     WEIR_RETURN_IF_ERROR(
         CheckSize(asked.table, "rows", rows.rows.size(), rows.ids.size()));
     asked.ids = Unique(rows.ids);
+    // I1: the servers' answers go here.
     asked.rows = std::make_unique_for_overwrite<float[]>(asked.ids.ids.size() *
                                                          dim(asked.table));
     asked.out = rows.rows;
@@ -91,7 +95,7 @@ absl::Status SessionTables::StartLookup(const Want& want, bool train,
   for (const Asked& asked : all) {
     lists.push_back({asked.table, asked.ids.ids, asked.rows.get()});
   }
-  // What moves keeps its memory.
+  // Moving keeps the memory that `lists` points to.
   asked_ = std::move(all);
   WEIR_RETURN_IF_ERROR(client_->StartLookup(want, train, lists));
   looking_up_ = true;
@@ -110,6 +114,7 @@ absl::Status SessionTables::WaitLookup() {
   if (train_ && oldest_.empty()) {
     oldest_ = newest_;
   }
+  // I3: rows that are only read do not become gradients, so they do not count.
   for (size_t s = 0; train_ && s < oldest_.size(); ++s) {
     oldest_[s] = std::min(oldest_[s], newest_[s]);
   }
@@ -152,6 +157,8 @@ absl::Status SessionTables::Check(std::span<const RowGradients> gradients,
     WEIR_RETURN_IF_ERROR(
         CheckSize(table, "gradients", rows.gradients.size(), rows.ids.size()));
   }
+  // In sync, a step's gradients are computed from that step's rows. The ps
+  // could not see the mistake, since the update names the step's version.
   for (size_t s = 0;
        version.has_value() && !gradients.empty() && s < oldest_.size(); ++s) {
     if (oldest_[s] != *version) {
@@ -188,7 +195,12 @@ absl::Status SessionTables::Push(std::span<const RowGradients> gradients) {
   for (const Sums& sums : sums_) {
     lists.push_back({sums.table, sums.ids, sums.gradients.data()});
   }
-  push_.versions = oldest_.empty() ? newest_ : oldest_;
+  // I3. Without a lookup to train since the update before, the newest version
+  // that was read must do.
+  push_.versions = newest_;
+  if (!oldest_.empty()) {
+    push_.versions = oldest_;
+  }
   if (version_.has_value()) {
     push_.versions.assign(newest_.size(), *version_);
   }
@@ -198,7 +210,10 @@ absl::Status SessionTables::Push(std::span<const RowGradients> gradients) {
 }
 
 absl::Status SessionTables::End() {
-  return pushed_ ? absl::OkStatus() : Push({});
+  if (pushed_) {
+    return absl::OkStatus();
+  }
+  return Push({});  // I2: the shards' marks and steps move on
 }
 
 SessionTables::Sums SessionTables::Sum(
@@ -215,11 +230,14 @@ SessionTables::Sums SessionTables::Sum(
   }
   UniqueIds unique = Unique(ids);
   sums.ids = std::move(unique.ids);
+  // Nothing to sum or to reorder.
   if (sums.ids.size() == ids.size() && sums.ids == ids) {
     sums.gradients = std::move(values);
     return sums;
   }
   const size_t width = dim(table);
+  // In float64, in the order given, and rounded once (weir_tables.h promises
+  // it).
   std::vector<double> totals(sums.ids.size() * width);
   for (size_t i = 0; i < ids.size(); ++i) {
     double* const total = totals.data() + unique.place[i] * width;

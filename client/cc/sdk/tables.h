@@ -1,22 +1,21 @@
-// Rows as a program of the SDK names them, and as TableClient takes them: ids
-// in any order with duplicates against ascending lists, names against numbers.
+// Translates rows between a program of the SDK and TableClient. The program
+// gives ids in any order, with repeats, and names of tables; TableClient takes
+// ascending lists and numbers.
 //
-// Place: Session has one where the job has tables.
+// Place: Session has one if the job has tables.
 //
 // Invariants
-//   I1. What servers answer is written to memory of this class; the caller's is
-//       touched by WaitLookup alone. So a wait may be given up at any time.
-//   I2. Every contribution sends one update to every shard: End sends an empty
-//       one
-//   where
-//       Push was not called.
+//   I1. What servers answer is written to memory of this class; only WaitLookup
+//       touches the caller's memory. So a wait may be given up at any time.
+//   I2. Every contribution sends one update to every shard. If Push was not
+//       called, End sends an empty one.
 //   I3. An update names the oldest version that a lookup to train from has read
 //       since the update before.
 // Threads: compatible.
-// Errors: INVALID_ARGUMENT     a name, a size; names the table. Sync: gradients
-//                              of rows of another step.
+// Errors: INVALID_ARGUMENT     a name or a size is wrong; names the table. In
+//                              sync also: gradients of rows of another step.
 //         FAILED_PRECONDITION  a call that comes too early.
-//         others               of TableClient.
+//         others               as TableClient.
 #ifndef CLIENT_CC_SDK_TABLES_H_
 #define CLIENT_CC_SDK_TABLES_H_
 
@@ -35,7 +34,8 @@
 
 namespace weir::sdk {
 
-// Ascending, each once; `place[i]` is where the i-th id given is among them.
+// The ids of a list, ascending and each once. `place[i]` is the index in `ids`
+// of the i-th id of the list.
 struct UniqueIds {
   std::vector<uint64_t> ids;
   std::vector<uint32_t> place;
@@ -47,25 +47,28 @@ class SessionTables {
   static absl::StatusOr<std::unique_ptr<SessionTables>> Create(
       TableClient::Options options);
 
-  // REQUIRES (else an error): no other lookup is under way, but for one whose
-  // wait was given up, which is waited for.
+  // Starts a lookup. A lookup that was given up is waited for first;
+  // FAILED_PRECONDITION if another one is under way.
   absl::Status StartLookup(const Want& want, bool train,
                            std::span<const RowsWanted> wanted);
-  // After CANCELLED and the like it may be repeated.
+  // Waits for the lookup and writes the rows. If the caller ended the wait
+  // (CANCELLED), it may be repeated.
   absl::Status WaitLookup();
-  // Nobody will wait for the lookup that is under way.
+  // Says that nobody will wait for the lookup that is under way.
   void GiveUpLookup() { given_up_ = true; }
 
+  // The learning rates of `settings`, with tables' numbers.
   absl::StatusOr<std::vector<TableRate>> Rates(
       const std::vector<TableSettings>& settings) const;
-  // `version`: sync, that of the step which the gradients are for.
+  // Checks that `gradients` can be pushed. `version` (sync only) is the version
+  // of the step that they are for.
   absl::Status Check(std::span<const RowGradients> gradients,
                      std::optional<uint64_t> version) const;
 
   // One contribution: Begin, Push or not, End, Wait.
   void Begin(TableClient::ContributionPush push,
              std::optional<uint64_t> version);
-  // Reads `gradients` before it returns. Once a contribution.
+  // Reads `gradients` before it returns. May be called once for a contribution.
   absl::Status Push(std::span<const RowGradients> gradients);
   absl::Status End();
   absl::StatusOr<TableClient::ContributionResult> Wait() {
@@ -79,7 +82,7 @@ class SessionTables {
     std::unique_ptr<float[]> rows;  // [ids.ids, dim]
     std::span<float> out;
   };
-  // Of one table, each id once.
+  // The gradients of one table, each id once.
   struct Sums {
     int table = 0;
     std::vector<uint64_t> ids;
@@ -102,12 +105,12 @@ class SessionTables {
   bool looking_up_ = false;
   bool train_ = false;
   bool given_up_ = false;
-  TableClient::Versions newest_;  // that any lookup read
-  // Oldest since the last update; empty: there was no lookup.
+  TableClient::Versions newest_;  // that the last lookup read
+  // The oldest since the last update; empty if there was no lookup to train.
   TableClient::Versions oldest_;
   TableClient::ContributionPush push_;
   std::optional<uint64_t> version_;  // sync: of the contribution
-  bool pushed_ = true;               // the contribution's update is on its way
+  bool pushed_ = true;               // this contribution's update was sent
   std::vector<Sums> sums_;
   std::unique_ptr<TableClient> client_;  // last: its threads use what is above
 };

@@ -13,9 +13,8 @@ namespace weir::sdk {
 namespace {
 
 Status ToStatus(const absl::Status& status) {
-  return status.ok() ? Status()
-                     : Status(static_cast<int>(status.code()),
-                              std::string(status.message()));
+  // Abseil's codes are gRPC's numbers, which the public header promises.
+  return Status(static_cast<int>(status.code()), std::string(status.message()));
 }
 
 }  // namespace
@@ -32,7 +31,10 @@ Status Options::FromEnv() {
                   "TF_CONFIG, or WEIR_CLUSTER and WEIR_TASK_INDEX");
   }
   ps = cluster->ps_addresses();
-  chief = cluster->has_chief() ? cluster->chief_address() : "";
+  chief.clear();
+  if (cluster->has_chief()) {
+    chief = cluster->chief_address();
+  }
   rank = cluster->task()->index;
   worker_count = std::max(cluster->worker_count(), 1);
   // Read once, before any thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
@@ -42,6 +44,7 @@ Status Options::FromEnv() {
   return Status();
 }
 
+// The public header must not name Session, whose headers need Abseil.
 class Client::Impl : public Session {
  public:
   using Session::Session;
@@ -54,13 +57,17 @@ Status NotDeclared() {
                 "the client is closed or has no tensors: call Declare first");
 }
 
-// `call` of a session that has its tensors.
+// Makes `call` if the session has its tensors. A client that was closed or
+// moved from has no session.
 template <typename Call>
 Status WithTensors(Session* session, const Call& call) {
-  return session == nullptr || !session->declared() ? NotDeclared()
-                                                    : ToStatus(call(session));
+  if (session == nullptr || !session->declared()) {
+    return NotDeclared();
+  }
+  return ToStatus(call(session));
 }
 
+// A whole push. Names are looked up first: nothing has left if one is wrong.
 absl::Status Send(Session* session, const std::vector<std::string>& names,
                   const std::vector<RowGradients>& rows, bool pull) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<int> tensors, session->Find(names));
@@ -89,16 +96,24 @@ Result<Client> Client::Connect(const Options& options) {
 
 Status Client::Declare(const std::vector<Tensor>& tensors,
                        const std::vector<Table>& tables) {
-  return impl_ == nullptr ? NotDeclared()
-                          : ToStatus(impl_->Declare(tensors, tables));
+  if (impl_ == nullptr) {
+    return NotDeclared();
+  }
+  return ToStatus(impl_->Declare(tensors, tables));
 }
 
 std::span<const float> Client::Values(const std::string& name) const {
-  return impl_ == nullptr ? std::span<float>() : impl_->Values(name);
+  if (impl_ == nullptr) {
+    return {};
+  }
+  return impl_->Values(name);
 }
 
 std::span<float> Client::Gradient(const std::string& name) {
-  return impl_ == nullptr ? std::span<float>() : impl_->Gradient(name);
+  if (impl_ == nullptr) {
+    return {};
+  }
+  return impl_->Gradient(name);
 }
 
 std::shared_ptr<const void> Client::Buffers() const {
@@ -112,15 +127,18 @@ Status Client::Pull() {
 Status Client::Push(const std::vector<std::string>& names,
                     const std::vector<RowGradients>& rows) {
   return WithTensors(impl_.get(), [&](Session* s) {
-    const absl::Status status = Send(s, names, rows, /*pull=*/false);
-    return status.ok() ? s->Wait() : status;
+    WEIR_RETURN_IF_ERROR(Send(s, names, rows, /*pull=*/false));
+    return s->Wait();
   });
 }
 
 Status Client::PushPull(const std::vector<std::string>& names,
                         const std::vector<RowGradients>& rows) {
   const Status status = StartPushPull(names, rows);
-  return status.ok() ? Wait() : status;
+  if (!status.ok()) {
+    return status;
+  }
+  return Wait();
 }
 
 Status Client::StartPushPull(const std::vector<std::string>& names,
@@ -135,6 +153,8 @@ Status Client::Lookup(const std::vector<RowsWanted>& wanted, bool train) {
     absl::Status status = s->StartLookup(wanted, train);
     if (status.ok()) {
       status = s->WaitLookup();
+      // After an error the caller's memory may go, and nobody waits again. If
+      // the lookup has ended, this changes nothing.
       s->GiveUpLookup();
     }
     return status;

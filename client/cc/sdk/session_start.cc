@@ -1,0 +1,297 @@
+// How a Session comes to its slot, with a chief and without one, and how it
+// waits.
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/cc/sdk/declaration.h"
+#include "client/cc/sdk/session.h"
+#include "common/base/clock.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
+#include "proto/wire/declaration_io.h"
+
+namespace weir::sdk {
+namespace {
+
+constexpr std::chrono::milliseconds kCallTimeout{10000};
+constexpr std::chrono::milliseconds kPollEvery{50};
+// How often the log says what is waited for.
+constexpr int64_t kSayEveryNs = 10'000'000'000;
+// How long one Register call may take: a caller that is to wait no longer ends
+// within it.
+constexpr std::chrono::milliseconds kRegisterTimeout{500};
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+uint64_t RandomId() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) | random();
+}
+
+// Why the chief has ended the job, for a message.
+std::string Reason(const absl::Status& why) {
+  if (why.ok()) {
+    return "every worker has finished";
+  }
+  return std::string(why.message());
+}
+
+}  // namespace
+
+Session::Session(Options options)
+    : options_(std::move(options)), process_(RandomId()) {}
+
+absl::Status Session::OnWait() const {
+  if (options_.keep_waiting && !options_.keep_waiting()) {
+    return absl::CancelledError("the wait was ended");
+  }
+  if (chief_ == nullptr || !chief_->stopping()) {
+    return absl::OkStatus();
+  }
+  const absl::Status why = chief_->stop_status();
+  // Replaced: the program must end, while an ABORTED one may start again.
+  if (why.code() == absl::StatusCode::kPermissionDenied) {
+    return why;
+  }
+  return absl::AbortedError(
+      absl::StrCat("the job is over for this worker: ", Reason(why)));
+}
+
+absl::Status Session::Rest() const {
+  WEIR_RETURN_IF_ERROR(OnWait());
+  std::this_thread::sleep_for(kPollEvery);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns) {
+  const int64_t begin_ns = Clock::Real()->NowNs();
+  int64_t said_ns = begin_ns;
+  while (true) {
+    absl::StatusOr<HelloReply> reply = links_[s]->Hello(kCallTimeout);
+    const int64_t now_ns = Clock::Real()->NowNs();
+    if (reply.ok()) {
+      return reply;
+    }
+    // The last error and its code: it says why the ps cannot be reached.
+    if (now_ns >= deadline_ns) {
+      return absl::Status(reply.status().code(),
+                          absl::StrCat(NameOf(s), " did not answer for ",
+                                       (now_ns - begin_ns) / 1'000'000'000,
+                                       " s: ", reply.status().message()));
+    }
+    if (now_ns - said_ns >= kSayEveryNs) {
+      said_ns = now_ns;
+      LOG_WARN("waiting for {}: {}", NameOf(s),
+               std::string(reply.status().message()));
+    }
+    WEIR_RETURN_IF_ERROR(Rest());
+  }
+}
+
+// What a chief does at its start, for shards that are all empty.
+absl::Status Session::MakeShards(const std::vector<Tensor>& tensors) {
+  declaration_.set_history(RandomId());
+  const StartCalls calls = Calls();
+  // All shards are declared before the first one gets values, and Join opens
+  // them only when all have theirs. So a worker that dies in between leaves
+  // shards that MustMakeShards can tell from those in training.
+  for (size_t s = 0; s < links_.size(); ++s) {
+    WEIR_RETURN_IF_ERROR(DeclareShard(
+        calls, s, declaration_,
+        std::chrono::milliseconds(
+            static_cast<int64_t>(options_.start_wait_seconds * 1000.0))));
+  }
+  sender_.set_history(declaration_.history());
+  for (size_t s = 0; s < links_.size(); ++s) {
+    WEIR_RETURN_IF_ERROR(AssignValues(s, sender_, tensors));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::AssignValues(size_t s, const Sender& sender,
+                                   const std::vector<Tensor>& tensors) {
+  std::vector<AssignPiece> pieces;
+  for (int b = 0; b < layout_->block_count(static_cast<int>(s)); ++b) {
+    for (const Segment& segment : layout_->segments({static_cast<int>(s), b})) {
+      const std::vector<float>& values = tensors[segment.variable].values;
+      if (values.empty()) {
+        continue;
+      }
+      AssignPiece piece;
+      *piece.header.mutable_sender() = sender;
+      piece.header.set_block(static_cast<uint32_t>(b));
+      piece.header.set_offset(static_cast<uint32_t>(segment.block_offset));
+      piece.bytes = {reinterpret_cast<const char*>(values.data() +
+                                                   segment.variable_offset),
+                     static_cast<size_t>(segment.count) * sizeof(float)};
+      pieces.push_back(std::move(piece));
+    }
+  }
+  return AssignPieces(Calls(), s, pieces);
+}
+
+StartCalls Session::Calls() const {
+  StartCalls calls;
+  calls.links = &links_;
+  for (size_t s = 0; s < links_.size(); ++s) {
+    calls.names.push_back(NameOf(s));
+  }
+  calls.call_timeout = kCallTimeout;
+  calls.on_wait = [this] { return OnWait(); };
+  return calls;
+}
+
+absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
+  sender_.Clear();  // an earlier Declare may have failed half-way
+  sender_.set_job(options_.job);
+  sender_.set_layout_fingerprint(layout_->fingerprint());
+  if (options_.rank == 0) {
+    std::vector<HelloReply> hellos;
+    for (const auto& link : links_) {
+      WEIR_ASSIGN_OR_RETURN(hellos.emplace_back(), link->Hello(kCallTimeout));
+    }
+    WEIR_ASSIGN_OR_RETURN(const bool make, MustMakeShards(hellos));
+    if (make) {
+      WEIR_RETURN_IF_ERROR(MakeShards(tensors));
+    }
+  }
+  return Join();
+}
+
+absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
+  ChiefClient::Options options;
+  options.address = options_.chief;
+  options.register_timeout = kRegisterTimeout;
+  options.lost_after = std::chrono::milliseconds(
+      static_cast<int64_t>(options_.start_wait_seconds * 1000.0));
+  options.request.set_rank(static_cast<uint32_t>(options_.rank));
+  options.request.set_process(process_);
+  options.request.set_host(HostName());
+  *options.request.mutable_declaration() = declaration_;
+  WEIR_ASSIGN_OR_RETURN(auto chief, ChiefClient::Create(std::move(options)));
+  ChiefClient::Joining joining;
+  joining.assign = [&](const Sender& sender) -> absl::Status {
+    for (size_t s = 0; s < links_.size(); ++s) {
+      WEIR_RETURN_IF_ERROR(AssignValues(s, sender, tensors));
+    }
+    return absl::OkStatus();
+  };
+  joining.on_wait = [this] { return OnWait(); };
+  const absl::StatusOr<Grant> granted = chief->Register(joining);
+  if (!granted.ok() && chief->stopping()) {
+    const absl::Status why = chief->stop_status();
+    return absl::AbortedError(absl::StrCat("the job is over: ", Reason(why)));
+  }
+  // The chief is away or has another history. For weir.h that is ABORTED:
+  // FAILED_PRECONDITION says there that a ps is lost.
+  if (absl::IsFailedPrecondition(granted.status())) {
+    return absl::AbortedError(granted.status().message());
+  }
+  WEIR_RETURN_IF_ERROR(granted.status());
+  const Grant& grant = *granted;
+  sender_ = grant.sender();
+  for (size_t s = 0; s < links_.size(); ++s) {
+    WEIR_ASSIGN_OR_RETURN(const HelloReply hello,
+                          links_[s]->Hello(kCallTimeout));
+    WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
+  }
+  sequence_ = grant.next_sequence();
+  pushes_before_ = grant.pushes_before();
+  base_version_ = grant.base_version();
+  chief_ = std::move(chief);
+  // Nobody needs on_stop: every call that waits asks OnWait, which asks the
+  // chief.
+  chief_->Start(grant, [] {});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HelloReply> Session::WaitUntilActive(size_t s,
+                                                    int64_t deadline_ns) {
+  while (true) {
+    WEIR_ASSIGN_OR_RETURN(const HelloReply hello, Hello(s, deadline_ns));
+    // Worker 0 made them; the others wait until it opened them.
+    if (hello.state() == ACTIVE ||
+        (options_.rank == 0 && hello.state() == LOADED)) {
+      return hello;
+    }
+    if (Clock::Real()->NowNs() >= deadline_ns) {
+      return absl::UnavailableError(absl::StrCat(
+          NameOf(s), " holds nothing: worker 0 has not declared its tensors"));
+    }
+    WEIR_RETURN_IF_ERROR(Rest());
+  }
+}
+
+absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
+  // From the coarsest difference to the finest, so that the message names the
+  // mistake and not its consequence.
+  if (hello.job() != options_.job) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(s), " holds job '", hello.job(), "', this is '",
+                     options_.job, "'; start other ps for it"));
+  }
+  if (hello.shard() != s) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(s), " holds shard ", hello.shard(),
+                     ": name the ps in the same order everywhere"));
+  }
+  WEIR_ASSIGN_OR_RETURN(const PsStatus status,
+                        links_[s]->GetStatus(kCallTimeout, 0));
+  const std::string difference =
+      FirstDeclarationDifference(status.declaration(), declaration_);
+  if (!difference.empty()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(difference, "; every worker must declare the same"));
+  }
+  if (hello.layout_fingerprint() != layout_->fingerprint()) {
+    return absl::InternalError(absl::StrCat(
+        NameOf(s), " computed another layout: its version of Weir differs"));
+  }
+  return absl::OkStatus();
+}
+
+// Takes this worker's slot on every shard, under the next generation.
+absl::Status Session::Join() {
+  const int64_t deadline_ns =
+      Clock::Real()->NowNs() +
+      static_cast<int64_t>(options_.start_wait_seconds * 1e9);
+  for (size_t s = 0; s < links_.size(); ++s) {
+    WEIR_ASSIGN_OR_RETURN(const HelloReply hello,
+                          WaitUntilActive(s, deadline_ns));
+    WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
+    sender_.set_history(hello.history());  // the same on every shard
+  }
+  const uint32_t slot = static_cast<uint32_t>(options_.rank);
+  WEIR_ASSIGN_OR_RETURN(const TakenSlot taken,
+                        TakeSlot(Calls(), sender_, slot, process_));
+  sender_.set_slot(slot);
+  sender_.set_generation(taken.generation);
+  sequence_ = taken.next_sequence;
+  return absl::OkStatus();
+}
+
+absl::Status Session::RetireSlot() {
+  SetSlotsRequest request;
+  *request.mutable_sender() = sender_;
+  SetSlotsRequest::Slot* const entry = request.add_slot();
+  entry->set_slot(static_cast<uint32_t>(options_.rank));
+  entry->set_generation(sender_.generation());
+  entry->set_retired(true);
+  entry->set_process(process_);
+  for (const auto& link : links_) {
+    WEIR_RETURN_IF_ERROR(link->SetSlots(request, kCallTimeout));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir::sdk
