@@ -17,7 +17,7 @@ namespace {
 
 namespace py = pybind11;
 
-// Runs `call` without the GIL; raises what it says.
+// Runs `call` without the GIL, since files may be slow, and raises its error.
 template <typename Call>
 auto WithoutGil(const Call& call) {
   auto result = [&] {
@@ -38,7 +38,8 @@ std::vector<std::pair<uint64_t, std::string>> List(
   std::vector<std::pair<uint64_t, std::string>> result;
   for (const CheckpointInfo& info : found) {
     if (!result.empty() && result.back().first == info.step) {
-      result.pop_back();  // an earlier attempt at the same step
+      // The list is in order, so this one was an earlier attempt at the step.
+      result.pop_back();
     }
     result.emplace_back(info.step, info.path);
   }
@@ -54,6 +55,7 @@ py::dict Read(const std::string& path) {
         WithoutGil([&] { return reader->ReadVariable(variable.name); });
     const py::array_t<float> array(variable.shape, values.data());
     result[py::str(variable.name)] = array;
+    // Names of one tensor share one array, as they shared one variable.
     for (const std::string& alias : variable.aliases) {
       result[py::str(alias)] = array;
     }

@@ -28,6 +28,7 @@
 
 #include "client/cc/weir.h"
 #include "client/python/checkpoints.h"
+#include "client/python/convert.h"
 #include "client/python/raise.h"
 #include "common/base/logging.h"
 
@@ -37,228 +38,24 @@ namespace {
 namespace py = pybind11;
 
 using sdk::Client;
-using sdk::GroupSettings;
-using sdk::Mode;
-using sdk::Optimizer;
 using sdk::RowGradients;
-using sdk::RowOptimizer;
 using sdk::RowsWanted;
 using sdk::Status;
 using sdk::Table;
 using sdk::Tensor;
 
-[[noreturn]] void Raise(const Status& status) {
-  python::Raise(status.code(), status.message());
-}
-
-constexpr int kInvalidArgument = 3;
-
-template <typename T>
-T Get(const py::dict& from, const char* key, T otherwise) {
-  return from.contains(key) ? from[key].cast<T>() : otherwise;
-}
-
-Optimizer::Kind KindOf(const std::string& name) {
-  constexpr std::pair<const char*, Optimizer::Kind> kKinds[] = {
-      {"sgd", Optimizer::Kind::kSgd},
-      {"adagrad", Optimizer::Kind::kAdagrad},
-      {"rmsprop", Optimizer::Kind::kRmsProp},
-      {"adadelta", Optimizer::Kind::kAdadelta},
-      {"adam", Optimizer::Kind::kAdam},
-      {"adamw", Optimizer::Kind::kAdamW},
-  };
-  for (const auto& [known, kind] : kKinds) {
-    if (name == known) {
-      return kind;
-    }
-  }
-  Raise(Status(kInvalidArgument,
-               "no optimizer is called '" + name +
-                   "'; choose sgd, adagrad, rmsprop, adadelta, adam or adamw"));
-}
-
-Optimizer ToOptimizer(const py::dict& from) {
-  Optimizer to;
-  to.kind = KindOf(from["kind"].cast<std::string>());
-  to.learning_rate = from["learning_rate"].cast<double>();
-  to.weight_decay = Get(from, "weight_decay", to.weight_decay);
-  to.momentum = Get(from, "momentum", to.momentum);
-  to.dampening = Get(from, "dampening", to.dampening);
-  to.nesterov = Get(from, "nesterov", to.nesterov);
-  to.lr_decay = Get(from, "lr_decay", to.lr_decay);
-  to.initial_accumulator =
-      Get(from, "initial_accumulator", to.initial_accumulator);
-  to.alpha = Get(from, "alpha", to.alpha);
-  to.centered = Get(from, "centered", to.centered);
-  to.rho = Get(from, "rho", to.rho);
-  to.beta1 = Get(from, "beta1", to.beta1);
-  to.beta2 = Get(from, "beta2", to.beta2);
-  to.amsgrad = Get(from, "amsgrad", to.amsgrad);
-  to.epsilon = Get(from, "epsilon", to.epsilon);
-  return to;
-}
-
-Mode ModeOf(const std::string& name) {
-  if (name == "async") {
-    return Mode::kAsync;
-  }
-  if (name == "sync") {
-    return Mode::kSync;
-  }
-  if (name == "ssp") {
-    return Mode::kBoundedStaleness;
-  }
-  Raise(Status(kInvalidArgument,
-               "no mode is called '" + name + "'; choose async, sync or ssp"));
-}
-
-sdk::Options ToOptions(const py::dict& from) {
-  sdk::Options to;
-  to.ps = from["ps"].cast<std::vector<std::string>>();
-  to.chief = Get(from, "chief", to.chief);
-  to.rank = Get(from, "rank", to.rank);
-  to.worker_count = Get(from, "worker_count", to.worker_count);
-  to.job = Get(from, "job", to.job);
-  to.mode = ModeOf(Get<std::string>(from, "mode", "async"));
-  to.staleness_bound = Get(from, "staleness", to.staleness_bound);
-  if (from.contains("groups")) {
-    to.groups.clear();
-    for (const py::handle& group : from["groups"]) {
-      to.groups.push_back(ToOptimizer(group.cast<py::dict>()));
-    }
-  }
-  to.seed = Get(from, "seed", to.seed);
-  to.block_elements = Get(from, "block_elements", to.block_elements);
-  to.lost_after_seconds = Get(from, "lost_after", to.lost_after_seconds);
-  to.start_wait_seconds = Get(from, "start_wait", to.start_wait_seconds);
-  to.transport = Get(from, "transport", to.transport);
-  to.checksum = Get(from, "checksum", to.checksum);
-  to.push_encoding = Get(from, "push_encoding", to.push_encoding);
-  to.pull_encoding = Get(from, "pull_encoding", to.pull_encoding);
-  to.top_k_fraction = Get(from, "top_k_fraction", to.top_k_fraction);
-  return to;
-}
-
-// What TF_CONFIG and WEIR_* say of this process.
-py::dict OptionsFromEnv() {
-  sdk::Options options;
-  if (const Status status = options.FromEnv(); !status.ok()) {
-    Raise(status);
-  }
-  py::dict result;
-  result["ps"] = options.ps;
-  result["chief"] = options.chief;
-  result["rank"] = options.rank;
-  result["worker_count"] = options.worker_count;
-  result["transport"] = options.transport;
-  return result;
-}
-
-using FloatArray = py::array_t<float, py::array::c_style>;
-
-// {"name", "shape", "values" (float32 array or absent), "group", "buffer",
-// "export_dtype", "aliases"}
-Tensor ToTensor(const py::dict& from) {
-  Tensor to;
-  to.name = from["name"].cast<std::string>();
-  to.shape = from["shape"].cast<std::vector<int64_t>>();
-  if (from.contains("values")) {
-    const auto values = from["values"].cast<FloatArray>();
-    to.values.assign(values.data(), values.data() + values.size());
-  }
-  to.group = Get(from, "group", to.group);
-  to.buffer = Get(from, "buffer", to.buffer);
-  to.export_dtype = Get(from, "export_dtype", to.export_dtype);
-  to.aliases = Get(from, "aliases", to.aliases);
-  return to;
-}
-
-RowOptimizer::Kind RowKindOf(const std::string& name) {
-  constexpr std::pair<const char*, RowOptimizer::Kind> kKinds[] = {
-      {"sgd", RowOptimizer::Kind::kSgd},
-      {"adagrad", RowOptimizer::Kind::kAdagrad},
-      {"rowwiseadagrad", RowOptimizer::Kind::kRowwiseAdagrad},
-      {"sparseadam", RowOptimizer::Kind::kAdam},
-      {"ftrl", RowOptimizer::Kind::kFtrl},
-  };
-  for (const auto& [known, kind] : kKinds) {
-    if (name == known) {
-      return kind;
-    }
-  }
-  Raise(Status(kInvalidArgument, "tables have no optimizer '" + name + "'"));
-}
-
-Table::Init InitOf(const std::string& name) {
-  return name == "normal"     ? Table::Init::kNormal
-         : name == "constant" ? Table::Init::kConstant
-                              : Table::Init::kUniform;
-}
-
-RowOptimizer ToRowOptimizer(const py::dict& from) {
-  RowOptimizer to;
-  to.kind = RowKindOf(from["kind"].cast<std::string>());
-  to.learning_rate = from["learning_rate"].cast<double>();
-  to.initial_accumulator =
-      Get(from, "initial_accumulator", to.initial_accumulator);
-  to.epsilon = Get(from, "epsilon", to.epsilon);
-  to.beta1 = Get(from, "beta1", to.beta1);
-  to.beta2 = Get(from, "beta2", to.beta2);
-  to.per_row_step = Get(from, "per_row_step", to.per_row_step);
-  to.learning_rate_power =
-      Get(from, "learning_rate_power", to.learning_rate_power);
-  to.l1 = Get(from, "l1", to.l1);
-  to.l2 = Get(from, "l2", to.l2);
-  to.l2_shrinkage = Get(from, "l2_shrinkage", to.l2_shrinkage);
-  to.beta = Get(from, "beta", to.beta);
-  to.l21 = Get(from, "l21", to.l21);
-  return to;
-}
-
-// What weir.Table._as_options says.
-Table ToTable(const py::dict& from) {
-  Table to;
-  to.name = from["name"].cast<std::string>();
-  to.dim = from["dim"].cast<int>();
-  to.optimizer = ToRowOptimizer(from["optimizer"].cast<py::dict>());
-  to.init = InitOf(from["init"].cast<std::string>());
-  to.init_scale = from["init_scale"].cast<float>();
-  to.admission_count = Get(from, "admission_count", to.admission_count);
-  to.admission_probability =
-      Get(from, "admission_probability", to.admission_probability);
-  to.admission_filter_bytes =
-      Get(from, "admission_filter_bytes", to.admission_filter_bytes);
-  to.expiry_steps = Get(from, "expiry_steps", to.expiry_steps);
-  to.expiry_seconds = Get(from, "expiry_seconds", to.expiry_seconds);
-  to.memory_bytes = Get(from, "memory_bytes", to.memory_bytes);
-  to.least_frequent = Get(from, "least_frequent", to.least_frequent);
-  to.lookup_encoding = Get(from, "lookup_encoding", to.lookup_encoding);
-  to.update_encoding = Get(from, "update_encoding", to.update_encoding);
-  return to;
-}
-
-// Of one dimension. The caller of Python's side has checked both.
+// Ids, of one dimension. Python's side has checked shape and type.
 using IdArray = py::array_t<uint64_t, py::array::c_style>;
 
 std::span<const uint64_t> SpanOf(const IdArray& ids) {
   return {ids.data(), static_cast<size_t>(ids.size())};
 }
 
-GroupSettings ToSettings(const py::dict& from) {
-  using Value = std::optional<double>;
-  GroupSettings to;
-  to.group = from["group"].cast<int>();
-  to.learning_rate = Get(from, "learning_rate", Value());
-  to.weight_decay = Get(from, "weight_decay", Value());
-  to.momentum = Get(from, "momentum", Value());
-  return to;
-}
-
 class CoreClient {
  public:
   explicit CoreClient(const py::dict& options)
       : options_(ToOptions(options)), process_(getpid()) {
-    options_.keep_waiting = [this] { return KeepWaiting(); };
+    options_.keep_waiting = [this] { return KeepWaiting(); };  // I1
     WithoutGil([this]() -> Status {
       sdk::Result<Client> client = Client::Connect(options_);
       if (client.ok()) {
@@ -268,8 +65,10 @@ class CoreClient {
     });
   }
   ~CoreClient() {
+    // I3: the client's threads exist in the parent only, and waiting for them
+    // would hang. The memory goes with the child.
     if (getpid() != process_) {
-      (void)client_.release();  // I3
+      (void)client_.release();
       return;
     }
     const py::gil_scoped_release release;
@@ -293,7 +92,8 @@ class CoreClient {
     Run([&](Client* client) { return client->Declare(converted, of_rows); });
   }
 
-  // Views, float32, of tensor number `tensor`; values are not to be written.
+  // float32 views of tensor number `tensor`. Python must not write the values;
+  // _client.py makes its own view of them read-only.
   py::array Values(size_t tensor) {
     const float* const data = Open()->Values(names_.at(tensor)).data();
     return View(tensor, const_cast<float*>(data));
@@ -307,12 +107,13 @@ class CoreClient {
   }
   using Wanted = std::tuple<std::string, IdArray, FloatArray>;
 
-  // Of tables: ids and where their rows go, float32 [ids, dim].
+  // Looks up rows of tables. Each entry has ids, and the float32 array [ids,
+  // dim] that their rows are written to.
   void Lookup(std::vector<Wanted> wanted, bool train) {
     const std::vector<RowsWanted> lists = ToLists(&wanted);
     Run([&](Client* client) { return client->Lookup(lists, train); });
   }
-  // Its two halves.
+  // Lookup in two halves. The arrays are kept from one to the other.
   void StartLookup(std::vector<Wanted> wanted, bool train) {
     const std::vector<RowsWanted> lists = ToLists(&wanted);
     Run([&](Client* client) { return client->StartLookup(lists, train); });
@@ -339,10 +140,10 @@ class CoreClient {
     }
     Run([&](Client* client) { return client->BeginPush(push); });
   }
-  // Never wait, so they keep the GIL.
+  // Ready, ReadyFrom and EndPush never wait, so they keep the GIL (I1).
   void Ready(int tensor) { Check(Open()->Ready(tensor)); }
-  // Gradients of their tensors' shapes, which the caller keeps as they are
-  // until Wait returns.
+  // Gradients in their tensors' shapes. The caller must neither free nor change
+  // them until Wait returns: they are not copied.
   void ReadyFrom(const std::vector<std::pair<int, py::array>>& gradients) {
     Client* const client = Open();
     std::vector<std::pair<int, const float*>> places;
@@ -436,7 +237,8 @@ class CoreClient {
     return lists;
   }
 
-  // The client, for a caller who holds the GIL.
+  // The client, for a caller who holds the GIL. Raises if it must not be used:
+  // in a forked child (I3), while another thread is in it, or after close.
   Client* Open() const {
     if (getpid() != process_) {
       python::Raise(
@@ -456,7 +258,7 @@ class CoreClient {
     return client_.get();
   }
 
-  // Raises what `call` says of the client.
+  // Runs `call` on the client without the GIL, and raises its error.
   template <typename Call>
   void Run(const Call& call) {
     Client* const client = Open();
@@ -465,6 +267,7 @@ class CoreClient {
 
   template <typename Call>
   void WithoutGil(const Call& call) {
+    // I1. Set under the GIL, so another thread sees it before it could come in.
     busy_ = true;
     Status status;
     {
@@ -476,6 +279,8 @@ class CoreClient {
   }
 
   void Check(const Status& status) {
+    // The handler's exception goes before the status, which only says
+    // CANCELLED.
     if (std::exchange(signalled_, false)) {
       throw py::error_already_set();  // what the signal's handler raised
     }
@@ -486,6 +291,7 @@ class CoreClient {
 
   bool KeepWaiting() {
     if (!signalled_) {
+      // I1: the SDK asks ten times a second, on the thread that called it.
       const py::gil_scoped_acquire acquire;
       signalled_ = PyErr_CheckSignals() != 0;  // leaves what was raised set
     }
@@ -493,6 +299,7 @@ class CoreClient {
   }
 
   py::array View(size_t tensor, float* data) const {
+    // I2: the array owns a reference to the buffers, not to the client.
     auto* const keeper = new std::shared_ptr<const void>(client_->Buffers());
     const py::capsule owner(keeper, [](void* held) {
       delete static_cast<std::shared_ptr<const void>*>(held);

@@ -64,6 +64,47 @@ def _copy(to: np.ndarray, value: np.ndarray) -> None:
         np.copyto(to, value, casting="same_kind")
 
 
+def _optimizers(given: Any) -> list[Optimizer]:
+    """One for each parameter group, from one or from several."""
+    optimizers = list(given) if isinstance(given, (list, tuple)) else [given]
+    for one in optimizers:
+        if not isinstance(one, Optimizer):
+            raise InvalidArgument(
+                f"optimizer is {one!r}; give a weir.SGD, Adagrad, RMSprop, "
+                "Adadelta, Adam or AdamW, or a list of them"
+            )
+    return optimizers
+
+
+def _described(
+    tensors: Mapping[str, Any],
+    groups: dict[str, int],
+    buffers: set[str],
+    export_dtypes: Mapping[str, str] | None,
+    aliases: Mapping[str, Sequence[str]] | None,
+) -> list[dict[str, Any]]:
+    """The tensors as the core takes them, in order."""
+    described = []
+    for name, value in tensors.items():
+        array = _array(name, value)
+        described.append(
+            {
+                "name": name,
+                "shape": list(array.shape),
+                "values": np.ascontiguousarray(array, np.float32),
+                "group": groups.pop(name, 0),
+                "buffer": name in buffers,
+                "export_dtype": (export_dtypes or {}).get(name, "F32"),
+                "aliases": list((aliases or {}).get(name, ())),
+            }
+        )
+    # What is left names no tensor: a mistyped name must not pass in silence.
+    unknown = sorted(set(groups) | buffers - set(tensors))
+    if unknown:
+        raise InvalidArgument(f"no tensor is named '{unknown[0]}'")
+    return described
+
+
 class Client:
     """One worker's line to the parameter servers of a job; see `connect`.
 
@@ -131,40 +172,16 @@ class Client:
         if self._names or self._tables:
             raise Closed("the tensors are declared already")
         if optimizer is None and not tensors:
-            optimizer = SGD(lr=1.0)  # of nothing
+            optimizer = SGD(lr=1.0)  # there is no tensor that it could move
         for table in tables:
             if not isinstance(table, Table):
                 raise InvalidArgument(f"{table!r} is not a weir.Table")
-        optimizers = (
-            list(optimizer)
-            if isinstance(optimizer, (list, tuple))
-            else [optimizer]
+        optimizers = _optimizers(optimizer)
+        described = _described(
+            tensors, dict(groups or {}), set(buffers), export_dtypes, aliases
         )
-        for one in optimizers:
-            if not isinstance(one, Optimizer):
-                raise InvalidArgument(
-                    f"optimizer is {one!r}; give a weir.SGD, Adagrad, RMSprop, "
-                    "Adadelta, Adam or AdamW, or a list of them"
-                )
-        groups, buffers = dict(groups or {}), set(buffers)
-        described = []
-        for name, value in tensors.items():
-            array = _array(name, value)
-            described.append(
-                {
-                    "name": name,
-                    "shape": list(array.shape),
-                    "values": np.ascontiguousarray(array, np.float32),
-                    "group": groups.pop(name, 0),
-                    "buffer": name in buffers,
-                    "export_dtype": (export_dtypes or {}).get(name, "F32"),
-                    "aliases": list((aliases or {}).get(name, ())),
-                }
-            )
-        unknown = sorted(set(groups) | buffers - set(tensors))
-        if unknown:
-            raise InvalidArgument(f"no tensor is named '{unknown[0]}'")
-        # What a job is made of is fixed as one connects.
+        # The core takes mode and optimizers when it connects, so it connects
+        # once more.
         core.close()
         self._core = core = _core.CoreClient(
             dict(
@@ -499,6 +516,27 @@ class Client:
         return self._values
 
 
+def _cluster(
+    ps: Sequence[str] | None, **given: str | int | None
+) -> dict[str, Any]:
+    """Where the servers are and who this is: `given` before the environment."""
+    found: dict[str, Any] = {}
+    if ps is None:
+        environment = _environment.read()
+        if environment is None:
+            raise InvalidArgument(
+                "the environment names no cluster: set TF_CONFIG, or WEIR_PS "
+                "to host:port of the servers, or start this with `weir run`"
+            )
+        found.update(environment)
+    else:
+        found.update(ps=list(ps), rank=0, worker_count=1)
+    found.update(
+        (name, value) for name, value in given.items() if value is not None
+    )
+    return found
+
+
 def connect(
     ps: Sequence[str] | None = None,
     *,
@@ -540,28 +578,15 @@ def connect(
     Raises: `weir.InvalidArgument`; `weir.Unavailable`, which names the server
       that did not answer.
     """
-    found: dict[str, Any] = {}
-    if ps is None:
-        environment = _environment.read()
-        if environment is None:
-            raise InvalidArgument(
-                "the environment names no cluster: set TF_CONFIG, or WEIR_PS "
-                "to host:port of the servers, or start this with `weir run`"
-            )
-        found.update(environment)
-    else:
-        found.update(ps=list(ps), rank=0, worker_count=1)
-    if chief is not None:
-        found["chief"] = chief
-    if rank is not None:
-        found["rank"] = rank
-    if worker_count is not None:
-        found["worker_count"] = worker_count
-    if transport is not None:
-        found["transport"] = transport
     return Client(
         dict(
-            found,
+            _cluster(
+                ps,
+                chief=chief,
+                rank=rank,
+                worker_count=worker_count,
+                transport=transport,
+            ),
             job=job,
             checksum=checksum,
             start_wait=start_wait,

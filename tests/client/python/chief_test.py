@@ -280,6 +280,36 @@ class ChiefTest(unittest.TestCase):
             self.assertLess(time.monotonic() - begin, 3)
             self.assertIn("KeyboardInterrupt", output)
 
+    def weir_run(self, *arguments):
+        """Runs a job of two servers, two workers and a chief to its end."""
+        done = subprocess.run(
+            [
+                binary("deploy/cli/weir_cli"),
+                "run",
+                "--ps",
+                "2",
+                "--workers",
+                "2",
+                "--chief",
+                "--workdir",
+                self.folder + "/run",
+                "--checkpoint_every_steps",
+                "20",
+                *arguments,
+            ],
+            env=dict(
+                os.environ,
+                PYTHONPATH=os.pathsep.join(sys.path),
+                WEIR_BIN_DIR=binary("."),
+            ),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
     def test_weir_run_with_a_chief_and_an_evaluator(self):
         evaluator = os.path.join(self.folder, "evaluate.py")
         with open(evaluator, "w", encoding="utf-8") as file:
@@ -293,68 +323,21 @@ for checkpoint in weir.checkpoints(os.environ["WEIR_WORKDIR"], follow=True):
         script = os.path.join(self.folder, "train.py")
         with open(script, "w", encoding="utf-8") as file:
             file.write(WORKER)
-        run = [
-            binary("deploy/cli/weir_cli"),
-            "run",
-            "--ps",
-            "2",
-            "--workers",
-            "2",
-            "--chief",
-            "--workdir",
-            self.folder + "/run",
-            "--checkpoint_every_steps",
-            "20",
-        ]
-        environment = dict(
-            os.environ,
-            PYTHONPATH=os.pathsep.join(sys.path),
-            WEIR_BIN_DIR=binary("."),
+        worker = ["--", sys.executable, script, "sync"]
+        said = self.weir_run(
+            "--evaluator",
+            f"{sys.executable} {evaluator}",
+            *worker,
+            "50",
+            self.out,
+            "0.01",
+            "die",
         )
-        done = subprocess.run(
-            [
-                *run,
-                "--evaluator",
-                f"{sys.executable} {evaluator}",
-                "--",
-                sys.executable,
-                script,
-                "sync",
-                "50",
-                self.out,
-                "0.01",
-                "die",
-            ],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("[worker/1] from 20", done.stdout)
-        self.assertIn("[evaluator/0] evaluated 50 (30, 12)", done.stdout)
+        self.assertIn("[worker/1] from 20", said)
+        self.assertIn("[evaluator/0] evaluated 50 (30, 12)", said)
         # The job is done; --resume lets it train on.
-        done = subprocess.run(
-            [
-                *run,
-                "--resume",
-                "--",
-                sys.executable,
-                script,
-                "sync",
-                "60",
-                self.out,
-                "0",
-            ],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("[worker/0] from 50", done.stdout)
+        said = self.weir_run("--resume", *worker, "60", self.out, "0")
+        self.assertIn("[worker/0] from 50", said)
 
     def test_ctrl_c_of_weir_run_leaves_a_checkpoint(self):
         script = os.path.join(self.folder, "train.py")

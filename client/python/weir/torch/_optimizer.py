@@ -108,27 +108,31 @@ class DistributedOptimizer(torch.optim.Optimizer):
             bool(group.get("maximize", False)) and not local
             for group in self.param_groups
         ]
+        self._backward_passes = backward_passes
         self._entries = _model.entries(model, self.param_groups)
         self._connect(mode, staleness)
+        self._share(model)
+        self._context.optimizer = self
+        self._context.rows = self._rows
+
+    def _share(self, model: torch.nn.Module) -> None:
+        """Gives the job's tensors to the model, and watches its gradients."""
         self._trained = [e for e in self._entries if e.trained]
         self._buffers = [e for e in self._entries if e.buffer]
         self._ready: set[str] = set()
         self._pushing = False
         self._passes: dict[str, int] = {}
-        self._backward_passes = backward_passes
         self._hooks: list[Any] = []
-        if overlap:
+        if self._overlap:
             for entry in self._trained:
                 self._hook(entry)
-        if not local and not overlap:
+        if not self._local and not self._overlap:
             # With `local` the values given are wanted beside what they became;
             # with `overlap` they may come while backward reads the parameters.
             self._staging.move_in(
                 [self._numbers[e.name] for e in self._trained], model
             )
         self._take(self._entries)
-        self._context.optimizer = self
-        self._context.rows = self._rows
 
     def _connect(self, mode: str, staleness: int) -> None:
         connection = dict(self._context.connection or {})
