@@ -85,7 +85,7 @@ class Result {
 
 enum class Mode { kAsync, kSync, kBoundedStaleness };
 
-// What the servers do with a gradient: PyTorch's arithmetic, in its words and
+// How the servers apply a gradient: PyTorch's arithmetic, in its words and
 // with its defaults (docs/optimizers.md). Each kind reads its own members.
 struct Optimizer {
   enum class Kind { kSgd, kAdagrad, kRmsProp, kAdadelta, kAdam, kAdamW };

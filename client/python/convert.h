@@ -26,7 +26,7 @@ inline constexpr int kInvalidArgument = 3;  // of gRPC's codes
 }
 
 sdk::Options ToOptions(const pybind11::dict& from);
-// What TF_CONFIG and WEIR_* say about this process.
+// The options that TF_CONFIG and WEIR_* give this process.
 pybind11::dict OptionsFromEnv();
 // From {"name", "shape", "values" (float32 array or absent), "group", "buffer",
 // "export_dtype", "aliases"}.

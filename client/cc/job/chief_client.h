@@ -68,7 +68,7 @@ class ChiefClient : public JobControl {
   static absl::StatusOr<std::unique_ptr<ChiefClient>> Create(Options options);
   ~ChiefClient() override;
 
-  // What a program of the SDK does while it registers. Either may be null.
+  // The calls of a program of the SDK while it registers. Either may be null.
   struct Joining {
     // Assigns the initial values as this sender.
     std::function<absl::Status(const Sender&)> assign;

@@ -1,4 +1,4 @@
-// What the train loop needs from whoever runs the job.
+// The part of the job's control that the train loop needs.
 //
 // Place: between worker/train/train_loop and the chief; ChiefClient implements
 // it over gRPC, tests with a few lines.

@@ -67,8 +67,8 @@ Progress ProgressOutbox::Take() {
   return TakePending();
 }
 
-// What is pending, as far as it fits into one message; keeps a copy in
-// unheard_.
+// Moves what is pending into one message, as far as it fits, and keeps a copy
+// in unheard_.
 Progress ProgressOutbox::TakePending() {
   Progress progress;
   progress.set_next_sequence(next_sequence_);

@@ -1,4 +1,5 @@
-// What a worker still has to report to the chief, and which messages carry it.
+// Keeps what a worker still has to report to the chief, and decides which
+// message carries it.
 //
 // Place: the decisions of ChiefClient's heartbeat without its I/O: it adds what
 // happened, takes messages to send, and says what the chief acknowledged.

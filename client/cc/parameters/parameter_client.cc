@@ -1,4 +1,4 @@
-// What the caller of a ParameterClient does; parameter_client_channels.cc has
+// The caller's side of a ParameterClient; parameter_client_channels.cc has
 // the threads that talk to the ps. Both work on one state under one lock.
 #include "client/cc/parameters/parameter_client.h"
 

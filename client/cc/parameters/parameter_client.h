@@ -185,7 +185,7 @@ class ParameterClient {
     CondVar wake;
     std::thread threads[2];
   };
-  // What the contribution under way has of one block. A `block` below is a
+  // One block of the contribution under way. A `block` below is a
   // block of map_.
   struct BlockPush {
     int not_ready = 0;  // variables
@@ -202,7 +202,7 @@ class ParameterClient {
   void Connect(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Send(int channel, ShardExchange::Action action)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What is sent for a chunk that has a payload, and its encoding.
+  // The bytes that a chunk with a payload sends; names their encoding in it.
   std::span<const char> PayloadOf(int channel, const float* from,
                                   GradientChunk* header) const;
   void Receive(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -251,8 +251,8 @@ class ParameterClient {
   bool contribution_open_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);  // by BeginContribution
-  // What is to be read after the contribution. Set only while the pull before
-  // it is still under way.
+  // The values to be read after the contribution. Set only while the pull
+  // before it is still under way.
   std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
   int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
   Counters counters_ ABSL_GUARDED_BY(mutex_);

@@ -15,7 +15,7 @@
 namespace weir {
 namespace {
 
-// What the exchange of `channel` needs to know.
+// The options of the exchange of `channel`.
 ShardExchange::Options ExchangeOptions(const ParameterClient::Options& options,
                                        const BlockMap& map, size_t channel) {
   const BlockMap::Channel& mine = map.channels()[channel];

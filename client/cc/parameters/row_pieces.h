@@ -61,7 +61,7 @@ struct RowPiece {
   bool done = false;
 };
 
-// What the rows travel for: each table has an encoding for either.
+// The purpose of a message: each table has an encoding for either.
 enum class RowUse { kLookup, kUpdate };
 
 // The pieces of each of `shards` shards, in the order of the lists; none for a

@@ -106,7 +106,7 @@ class ShardExchange {
     int64_t until_ns = 0;
   };
 
-  // What the receipts of a contribution say.
+  // Sums what the receipts of a contribution say.
   struct Receipts {
     uint64_t staleness_sum = 0;
     uint64_t staleness_count = 0;

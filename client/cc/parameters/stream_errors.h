@@ -1,4 +1,4 @@
-// What a stream's error means for the worker: repeat it, or end.
+// Decides what a stream's error means for the worker: repeat, or end.
 //
 // Place: ShardExchange and TableClient ask when a stream or a call has failed.
 // "Status codes are instructions" in docs/architecture.md has the codes.

@@ -98,7 +98,7 @@ absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns) {
   }
 }
 
-// What a chief does at its start, for shards that are all empty.
+// Does what a chief does at its start, for shards that are all empty.
 absl::Status Session::MakeShards(const std::vector<Tensor>& tensors) {
   declaration_.set_history(RandomId());
   const StartCalls calls = Calls();

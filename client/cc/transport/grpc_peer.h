@@ -1,4 +1,5 @@
-// What all gRPC calls to one ps share: its channel, and how their errors read.
+// The things that all gRPC calls to one ps share: its channel, and how their
+// errors read.
 //
 // Place: GrpcTransport makes one for each link; the link and its streams hold
 // it (grpc_stream.h).

@@ -55,7 +55,7 @@ class PeerWatch {
   // Looks; returns true if the peer is lost.
   bool Look(int64_t now_ns);
 
-  // What to say about a lost peer, such as "unreachable for 10 s".
+  // Says why a peer is lost, such as "unreachable for 10 s".
   std::string Reason() const;
 
  private:

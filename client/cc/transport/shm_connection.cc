@@ -31,8 +31,8 @@ constexpr std::chrono::milliseconds kBellWait{1000};
 
 }  // namespace
 
-// What the connection shares with the payloads that it gave out: they may
-// outlive it, and then still read the arena and release their pins.
+// The part that the connection shares with the payloads that it gave out: they
+// may outlive it, and then still read the arena and release their pins.
 class ShmConnection::State {
  public:
   State(UnixSocket socket, std::shared_ptr<SharedMemory> channel,

@@ -17,7 +17,7 @@ namespace {
 // For a ps on this host, which answers at once or is not there.
 constexpr std::chrono::milliseconds kHelloTimeout{1000};
 
-// What kShm opens if there is no shared memory: OpenPullRows and OpenPushPull
+// kShm opens this if there is no shared memory: OpenPullRows and OpenPushPull
 // cannot fail, so their streams do.
 class BrokenPullRows : public PullRowsStream {
  public:

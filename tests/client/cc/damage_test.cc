@@ -117,7 +117,7 @@ TEST(DamageTest, ChecksumsKeepTheBitsOfAnUndisturbedRun) {
   EXPECT_EQ(damaged.rows, undisturbed.rows);
 }
 
-// What the test above is for.
+// Shows what the test above is for.
 TEST(DamageTest, WithoutChecksumsDamageIsTakenForData) {
   const Outcome undisturbed = Train(ChecksumChoice::kOff, 0);
   const Outcome damaged = Train(ChecksumChoice::kOff, 3 << 20);

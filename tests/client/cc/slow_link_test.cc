@@ -167,8 +167,9 @@ TEST(SlowLinkTest, ALinkThatFallsSilentIsLost) {
   EXPECT_THAT(status.message(), HasSubstr("unreachable for 1 s"));
 }
 
-// What lies in a connection that the ps does not serve is the caller's memory.
-// When that is used for something else it must not be sent any more.
+// A payload that lies in a connection that the ps does not serve is the
+// caller's memory. When that is used for something else it must not be sent any
+// more.
 TEST(SlowLinkTest, SeveredLinksGiveBackWhatTheyHold) {
   LoopbackPs ps(TwoBlocks(1));
   ChaosProxy proxy(ps.address(), {.bytes_per_s = kSlowBytesPerS});

@@ -240,7 +240,7 @@ TEST(SdkTablesTest, AReadMakesNoRow) {
   EXPECT_EQ(rows(), 3u);
 }
 
-// Of several lookups for one push, the oldest counts.
+// If there were several lookups for one push, the oldest counts.
 TEST(SdkTablesTest, StalenessIsThatOfTheOldestLookup) {
   Servers servers;
   auto first = Declared(servers.ForWorker(0, 2), {Zeros("a", 1)}, {});

@@ -100,7 +100,7 @@ class Releases {
       std::make_shared<std::atomic<int>>(0);
 };
 
-// What every transport's streams do; the parameter: through shared memory.
+// Every transport's streams do this. The parameter: through shared memory.
 class PushPullTest : public testing::TestWithParam<bool> {};
 
 INSTANTIATE_TEST_SUITE_P(Transports, PushPullTest, testing::Bool(),

@@ -69,7 +69,7 @@ TEST(SharedBuffersTest, ABufferThatIsPrivateIsNotSharedAnyMore) {
   const auto memory = buffers->Find(Bytes(buffer, 0, kBytes));
   ASSERT_NE(memory, nullptr);
   *buffer = 1.0f;
-  // What a ps would have mapped.
+  // A ps maps the same memory.
   void* const seen =
       mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, memory->fd(), 0);
   ASSERT_NE(seen, MAP_FAILED);

@@ -1,5 +1,5 @@
-// What only the shared-memory transport does; what it has in common with gRPC's
-// is in grpc_transport_test.cc, PushPullTest.
+// Holds what only the shared-memory transport does. What it has in common with
+// gRPC's is in grpc_transport_test.cc, PushPullTest.
 #include "client/cc/transport/shm_transport.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(ShmTransportTest, AppliesFromTheClientsBufferAndReadsWhereThePsHasIt) {
   EXPECT_EQ(held.pieces().size(), 1u);
   EXPECT_EQ(FloatsOf(held), std::vector<float>(kBlock, -2.0f));
 
-  // What a reader holds is not changed under it.
+  // The values that a reader holds are not changed under it.
   chunk = ps.Chunk(0, 1, 1);
   *chunk.mutable_want() = Latest();
   ASSERT_TRUE(
@@ -245,7 +245,7 @@ TEST(ShmTransportTest, APsThatIsStoppedKeepsTheBytesThatItWasGiven) {
   EXPECT_EQ(gradient.get()[kBlock - 1], 1.0f);
   const auto* const values = reinterpret_cast<const float*>(seen->data());
   EXPECT_EQ(std::count(values, values + kBlock, 1.0f), kBlock);
-  // What is sent from there from now on is copied.
+  // Payloads that are sent from there from now on are copied.
   EXPECT_EQ(buffers->Find(Bytes(gradient.get(), kBlock)), nullptr);
 }
 
@@ -324,74 +324,58 @@ TEST(ShmTransportTest, AStrangersOpeningIsTurnedAway) {
   EXPECT_TRUE(ps.link->Hello(kTimeout).ok());
 }
 
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+// How a session ends that sends one such request.
+absl::StatusCode EndOf(const std::string& shm_name, const ShmRequest& head,
+                       const std::string& text) {
+  Stranger stranger(shm_name);
+  EXPECT_TRUE(*WriteShm(&stranger.channel, head, text, {}));
+  return stranger.End();
+}
+
+// The same with 8 MiB of the client's memory, which are said to be `bytes`.
+absl::StatusCode EndWithMemory(const std::string& shm_name, uint64_t bytes,
+                               const std::string& contents,
+                               const ShmRequest& head,
+                               const std::string& text) {
+  Stranger stranger(shm_name);
+  const auto memory = *SharedMemory::Create(kMemory);
+  contents.copy(memory->data(), contents.size());
+  ShmRegion region;
+  region.id = 1;
+  region.bytes = bytes;
+  EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
+  // A second region of this number, which cannot be mapped, does not take the
+  // place of the first.
+  region.bytes = 1;
+  EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
+  EXPECT_TRUE(*WriteShm(&stranger.channel, head, text, {}));
+  return stranger.End();
+}
+
 TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
   LoopbackPs ps(Large());
   const std::string name = ShmName(ps);
   const auto good = ps.link->OpenPushPull();
   const std::string chunk = ps.Chunk(0, 0, 0).SerializeAsString();
-  const auto ends_with = [&](ShmRequest head, const std::string& text) {
-    Stranger stranger(name);
-    EXPECT_TRUE(*WriteShm(&stranger.channel, head, text, {}));
-    return stranger.End();
-  };
-  const auto invalid = absl::StatusCode::kInvalidArgument;
   ShmRequest head;
-  EXPECT_EQ(ends_with(head, "\xff\xff\xff"), invalid);
+  EXPECT_EQ(EndOf(name, head, "\xff\xff\xff"), kInvalid);
   head.kind = 9;
-  EXPECT_EQ(ends_with(head, chunk), invalid);
+  EXPECT_EQ(EndOf(name, head, chunk), kInvalid);
   for (const auto kind : {ShmRequest::kPullRows, ShmRequest::kPushRows}) {
     head.kind = kind;
-    EXPECT_EQ(ends_with(head, "\xff\xff\xff"), invalid);
-    // A whole message that says nothing of whom it is from.
-    EXPECT_NE(ends_with(head, ""), absl::StatusCode::kOk);
+    EXPECT_EQ(EndOf(name, head, "\xff\xff\xff"), kInvalid);
+    // A whole message that does not say who sends it.
+    EXPECT_NE(EndOf(name, head, ""), absl::StatusCode::kOk);
   }
   head = ShmRequest();
   head.payload.bytes = 100;  // but nothing inline
-  EXPECT_EQ(ends_with(head, chunk), invalid);
+  EXPECT_EQ(EndOf(name, head, chunk), kInvalid);
   {
     Stranger stranger(name);
     ASSERT_TRUE(stranger.channel.TryWrite(std::string("short"), {}));
-    EXPECT_EQ(stranger.End(), invalid);
-  }
-  // With 8 MiB of the client's memory, which are said to be `bytes`.
-  const auto with_memory_ends = [&](uint64_t bytes, const std::string& contents,
-                                    const ShmRequest& request,
-                                    const std::string& text) {
-    Stranger stranger(name);
-    const auto memory = *SharedMemory::Create(kMemory);
-    contents.copy(memory->data(), contents.size());
-    ShmRegion region;
-    region.id = 1;
-    region.bytes = bytes;
-    EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
-    // Another of its number, which cannot be mapped, does not take its place.
-    region.bytes = 1;
-    EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
-    EXPECT_TRUE(*WriteShm(&stranger.channel, request, text, {}));
-    return stranger.End();
-  };
-  head = ShmRequest();
-  head.payload = {1, kMemory - 100, kBlock * 4};
-  EXPECT_EQ(with_memory_ends(kMemory, "", head, chunk), invalid);
-  head.payload = {1, 0, kBlock * 4};
-  EXPECT_EQ(with_memory_ends(1 << 30, "", head, chunk), invalid);
-  head = ShmRequest();
-  head.kind = ShmRequest::kPullRows;
-  head.chunk = {1, kMemory - 100, 1000};
-  EXPECT_EQ(with_memory_ends(kMemory, "", head, ""), invalid);
-  // Longer than gRPC would take; else it is a request of nobody's.
-  for (const size_t padding : {size_t{3} << 20, size_t{5} << 20}) {
-    PullRowsChunk padded;
-    PullRowsChunk::GetReflection()
-        ->MutableUnknownFields(&padded)
-        ->AddLengthDelimited(1000)
-        ->resize(padding);
-    const std::string contents = padded.SerializeAsString();
-    head.chunk = {1, 0, contents.size()};
-    EXPECT_EQ(with_memory_ends(kMemory, contents, head, ""),
-              padding < kShmLongChunkBytes
-                  ? absl::StatusCode::kFailedPrecondition
-                  : invalid);
+    EXPECT_EQ(stranger.End(), kInvalid);
   }
   {
     // A counter that cannot be; seen when the ps next looks, without a bell.
@@ -406,6 +390,43 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
   Payload payload;
   EXPECT_TRUE(good->Receive(&header, &payload).ok());
   EXPECT_EQ(ps.Values(0), std::vector<float>(kBlock, -1.0f));
+}
+
+TEST(ShmTransportTest, ARequestOutsideItsMemoryEndsItsSessionOnly) {
+  LoopbackPs ps(Large());
+  const std::string name = ShmName(ps);
+  const auto good = ps.link->OpenPushPull();
+  const std::string chunk = ps.Chunk(0, 0, 0).SerializeAsString();
+  ShmRequest head;
+  head.payload = {1, kMemory - 100, kBlock * 4};
+  EXPECT_EQ(EndWithMemory(name, kMemory, "", head, chunk), kInvalid);
+  head.payload = {1, 0, kBlock * 4};
+  EXPECT_EQ(EndWithMemory(name, 1 << 30, "", head, chunk), kInvalid);
+  head = ShmRequest();
+  head.kind = ShmRequest::kPullRows;
+  head.chunk = {1, kMemory - 100, 1000};
+  EXPECT_EQ(EndWithMemory(name, kMemory, "", head, ""), kInvalid);
+  // A chunk that is longer than gRPC would take is refused as such; a shorter
+  // one is read, and is then a request of a sender that nobody knows.
+  for (const size_t padding : {size_t{3} << 20, size_t{5} << 20}) {
+    PullRowsChunk padded;
+    PullRowsChunk::GetReflection()
+        ->MutableUnknownFields(&padded)
+        ->AddLengthDelimited(1000)
+        ->resize(padding);
+    const std::string contents = padded.SerializeAsString();
+    head.chunk = {1, 0, contents.size()};
+    absl::StatusCode expected = kInvalid;
+    if (padding < kShmLongChunkBytes) {
+      expected = absl::StatusCode::kFailedPrecondition;
+    }
+    EXPECT_EQ(EndWithMemory(name, kMemory, contents, head, ""), expected);
+  }
+  const std::vector<float> ones(kBlock, 1.0f);
+  ASSERT_TRUE(good->Send(ps.Chunk(0, 0, 0), BytesOf(ones), nullptr).ok());
+  ValueChunk header;
+  Payload payload;
+  EXPECT_TRUE(good->Receive(&header, &payload).ok());
 }
 
 TEST(ShmTransportTest, TooManyOpenRequestsEndTheSession) {
