@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/job/layout.h"
+
 namespace weir {
 namespace {
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <thread>
 
+#include "client/cc/transport/call_watch.h"
+
 namespace weir {
 namespace {
 

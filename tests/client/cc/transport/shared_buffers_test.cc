@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "common/io/shared_memory.h"
+
 namespace weir {
 namespace {
 

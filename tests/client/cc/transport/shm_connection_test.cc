@@ -7,16 +7,17 @@
 
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "client/cc/transport/shared_buffers.h"
 #include "common/io/shared_channel.h"
 #include "common/io/shared_memory.h"
 #include "common/io/unix_socket.h"
+#include "proto/wire/shm_message.h"
 
 namespace weir {
 namespace {
