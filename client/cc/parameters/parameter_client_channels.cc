@@ -100,7 +100,8 @@ void ParameterClient::RunChannel(int c) {
         Receive(c);
         break;
       case ShardExchange::Action::kSleep:
-        // At least 1 us, so that a clock that a test holds still is no spin.
+        // At least 1 us, so that this does not spin on a clock that a test
+        // holds still.
         channel.wake.WaitFor(
             &mutex_, std::chrono::nanoseconds(std::max<int64_t>(
                          action.until_ns - options_.clock->NowNs(), 1000)));

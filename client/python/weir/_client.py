@@ -17,7 +17,7 @@ from weir.tables import Table, check_ids
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
-# By table: ids and their gradients.
+# Ids and their gradients, by table.
 Rows = Mapping[str, tuple[Any, Any]]
 
 
@@ -42,7 +42,7 @@ def _array(name: str, value: Any) -> np.ndarray:
 
 
 def _check(name: str, to: np.ndarray, value: np.ndarray) -> None:
-    """Whether `value` can be copied to `to`."""
+    """Raises unless `value` can be copied to `to`."""
     if value.shape != to.shape:
         raise InvalidArgument(
             f"'{name}' is {_shape_text(to.shape)}, "
@@ -55,7 +55,7 @@ def _check(name: str, to: np.ndarray, value: np.ndarray) -> None:
 
 
 def _copy(to: np.ndarray, value: np.ndarray) -> None:
-    """Nothing where both are the same memory."""
+    """Copies `value`, unless it is the same memory."""
     if (
         value.ctypes.data != to.ctypes.data
         or value.strides != to.strides
@@ -120,7 +120,7 @@ class Client:
         self._options = options
         self._core: _core.CoreClient | None = None
         self._names: dict[str, int] = {}
-        self._memory: dict[str, np.ndarray] = {}  # behind _values
+        self._memory: dict[str, np.ndarray] = {}  # what _values are views of
         self._values: dict[str, np.ndarray] = {}
         self._gradients: dict[str, np.ndarray] = {}
         self._groups = 0
@@ -336,7 +336,7 @@ class Client:
         self._looked_up = found
 
     def wait_lookup(self) -> dict[str, np.ndarray]:
-        """What `start_lookup` asked for, by table."""
+        """Waits for what `start_lookup` asked for; returns rows by table."""
         core = self._declared()
         if self._looked_up is None:
             raise Closed("no lookup is under way: call start_lookup first")
@@ -397,13 +397,13 @@ class Client:
 
     @property
     def pushes(self) -> int:
-        """This worker's pushes that the servers have, in all of its lives."""
+        """This worker's pushes that the servers have, in all of its processes."""
         return self._declared().pushes
 
     # ------------------------------------------------------------ life
 
     def status(self) -> list[dict[str, Any]]:
-        """What each server says of itself, in order.
+        """What each server says about itself, in order.
 
         Keys: address, ready, job, version_min and version_max (updates applied,
         over its blocks), blocks_accepted, blocks_duplicate, blocks_left_out,
@@ -420,8 +420,8 @@ class Client:
     def close(self) -> None:
         """Ends the connections. The arrays stay readable.
 
-        To the others this worker is one that will be started again, unless
-        `finish` came first.
+        Unless `finish` came first, the others expect this worker to be started
+        again.
         """
         if self._core is not None:
             self._core.close()
@@ -479,7 +479,7 @@ class Client:
                 (self._tensor(name), (name, _array(name, value)))
                 for name, value in gradients.items()
             ]
-            # All are looked at before the first one leaves.
+            # All are checked before the first one leaves.
             for _, (name, array) in given:
                 _check(name, self._gradients[name], array)
         of_rows = [
@@ -602,7 +602,10 @@ def connect(
 
 @atexit.register
 def _close_all() -> None:
-    """What is still open as the interpreter ends: a clean end is a `finish`."""
+    """Closes what is still open when the interpreter ends.
+
+    After a clean end, as opposed to an exception, that is a `finish`.
+    """
     clean = getattr(sys, "last_value", None) is None
     for client in list(_clients):
         try:

@@ -51,7 +51,7 @@ class DataLoss(WeirError, OSError):
     """A checkpoint's file is damaged, missing or foreign; names it."""
 
 
-# By the numbers of gRPC's status codes; see client/cc/weir.h.
+# The classes by gRPC's status codes; client/cc/weir.h says what each means.
 _BY_CODE = {
     3: InvalidArgument,
     4: Unavailable,

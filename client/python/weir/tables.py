@@ -1,4 +1,4 @@
-"""Embedding tables: rows of floats by 64-bit id, on the servers alone.
+"""Embedding tables: rows of floats by 64-bit id, which only servers hold.
 
 The equations of their optimizers are in docs/optimizers.md.
 """
@@ -25,7 +25,7 @@ class RowwiseAdagrad(Optimizer):
 
 @dataclasses.dataclass(frozen=True)
 class SparseAdam(Optimizer):
-    """Adam that moves rows with a gradient alone (torch.optim.SparseAdam).
+    """Adam that moves only rows with a gradient (torch.optim.SparseAdam).
 
     per_row_step: the bias correction counts a row's own updates, not the
     table's.
@@ -53,7 +53,8 @@ class FTRL(Optimizer):
 
 RowOptimizer = SGD | Adagrad | RowwiseAdagrad | SparseAdam | FTRL
 
-# What tables have of SGD and Adagrad; the rest must be as it is by default.
+# The members of SGD and Adagrad that tables have; the others must keep their
+# defaults.
 _USED = {
     SGD: {"lr"},
     Adagrad: {"lr", "initial_accumulator", "eps"},

@@ -1,4 +1,4 @@
-"""What `init` found out of this process's place in the job."""
+"""What `init` has found out about this process's place in the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Context:
-    """One process has one."""
+    """There is one in each process."""
 
     # What weir.connect takes; None: no cluster, the script runs alone.
     connection: dict[str, Any] | None

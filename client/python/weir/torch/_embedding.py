@@ -100,7 +100,7 @@ class _Rows(torch.nn.Module):
         return _Asked(ids, places, here.view(np.uint64), rows)
 
     def _check_range(self, ids: np.ndarray) -> None:
-        """`ids` ascend."""
+        """REQUIRES: `ids` ascend."""
         if len(ids) == 0:
             return
         if ids[0] < 0:
@@ -299,7 +299,7 @@ class JobRows:
             self.client._declared().lookup([(table, ids, out)], train)
 
     def prefetch(self, inputs: Mapping[_Rows, torch.Tensor]) -> None:
-        """One lookup, of all."""
+        """Fetches the rows of all modules in one lookup."""
         trains = {module._trains() for module in inputs}
         if len(trains) > 1:
             raise InvalidArgument(
@@ -321,7 +321,7 @@ class JobRows:
     def take(
         self, module: _Rows, ids: torch.Tensor, train: bool
     ) -> _Asked | None:
-        """What `prefetch` has for it."""
+        """The rows that `prefetch` has fetched for it."""
         self._wait()
         asked = self._ahead.pop(module, None)
         if (
@@ -359,7 +359,7 @@ class JobRows:
         return result
 
     def rates(self) -> list[tuple[str, float]]:
-        """Learning rates that a module was given since."""
+        """Learning rates that modules were given since their declaration."""
         changed = {
             module.table.name: float(module.lr)
             for module in self._modules
@@ -368,7 +368,7 @@ class JobRows:
         return list(changed.items())
 
     def step_here(self, factor: float) -> None:
-        """What servers do of a push."""
+        """What the servers do with a push, for tables in this process."""
         rates = dict(self.rates())
         lists = self.lists(factor)
         for name, rows in (self._local or {}).items():

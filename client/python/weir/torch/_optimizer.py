@@ -69,7 +69,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._inner = optimizer
         self._client: _client.Client | None = None
         self._frozen_groups = False
-        # The dicts of the groups stay the same objects.
+        # The groups stay the same dicts, so that a scheduler of the inner
+        # optimizer works on them.
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self.param_groups = optimizer.param_groups
         self.state = optimizer.state
