@@ -90,10 +90,7 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
         GradientEncoder::Create(kept.compression, kept.layout, kept.gradients,
                                 kept.transport));
   }
-  {
-    MutexLock lock(&client->mutex_);
-    client->MakeChannels();
-  }
+  client->MakeChannels();
   // Last: the threads find all channels, blocks and links in place.
   for (size_t c = 0; c < client->channels_.size(); ++c) {
     for (std::thread& thread : client->channels_[c]->threads) {

@@ -195,7 +195,7 @@ class ParameterClient {
   using Part = BlockMap::Part;
 
   explicit ParameterClient(Options options);
-  void MakeChannels() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeChannels();
   // These run on the threads of a channel (parameter_client_channels.cc).
   void RunChannel(int channel);
   // These three drop the lock around the I/O.

@@ -49,6 +49,7 @@ ShardExchange::Options ExchangeOptions(const ParameterClient::Options& options,
 
 // Makes the channels of every shard, and deals the shard's blocks to them.
 void ParameterClient::MakeChannels() {
+  MutexLock lock(&mutex_);
   const Layout& layout = *options_.layout;
   for (int s = 0; s < layout.shard_count(); ++s) {
     const std::string& address = options_.addresses[s];

@@ -209,6 +209,8 @@ void SetLife(const Table& from, EmbeddingTable* to) {
   }
 }
 
+// Checks and translates one table. The ps checks what it knows more about, such
+// as the range of each hyper-parameter, when it is declared.
 absl::StatusOr<EmbeddingTable> ToTable(const Table& from) {
   WEIR_RETURN_IF_ERROR(CheckTable(from));
   EmbeddingTable to;

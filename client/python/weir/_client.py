@@ -397,7 +397,7 @@ class Client:
 
     @property
     def pushes(self) -> int:
-        """This worker's pushes that the servers have, in all of its processes."""
+        """This worker's pushes that the servers have, of all its processes."""
         return self._declared().pushes
 
     # ------------------------------------------------------------ life
