@@ -18,8 +18,8 @@ namespace {
 // one that does not is a bug, and better a line in the log than a process that
 // never ends.
 constexpr std::chrono::seconds kReleaseWaitMax{5};
-// How often on_wait is called: a signal in a Python program ends the wait soon,
-// and the calls cost nothing that could be measured.
+// How often on_wait is called, so that a signal in a Python program ends the
+// wait soon.
 constexpr std::chrono::milliseconds kOnWaitEvery{100};
 // Two threads each; a ps takes 64 streams on a connection, and as many
 // connections as it has files.
