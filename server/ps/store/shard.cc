@@ -1,7 +1,6 @@
 #include "server/ps/store/shard.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -16,10 +15,32 @@
 namespace weir {
 namespace {
 
+// A time that no deadline has passed: Wake looks at conditions alone.
 constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
-// A number that an optimizer may be given.
-bool UsableHyper(double value) { return std::isfinite(value) && value >= 0; }
+// How much of the caller's attention a receipt asks for. DEFERRED must be sent
+// again, so it must not be hidden by another outcome of the same run.
+int Urgency(Receipt::Outcome outcome) {
+  switch (outcome) {
+    case Receipt::DEFERRED:
+      return 3;
+    case Receipt::ACCEPTED:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+int64_t ToNs(uint32_t ms) { return int64_t{ms} * 1000000; }
+
+// 0 means that the client did not say. The upper bound keeps a client from
+// holding a parked wait for ever.
+uint32_t TimeoutMs(const Want& want) {
+  if (want.timeout_ms() == 0) {
+    return Shard::kDefaultTimeoutMs;
+  }
+  return std::min(want.timeout_ms(), Shard::kMaxTimeoutMs);
+}
 
 }  // namespace
 
@@ -64,137 +85,18 @@ absl::StatusOr<std::shared_ptr<Shard>> Shard::FromCheckpoint(
     WEIR_RETURN_IF_ERROR(RestoreBlock(shard->plan_, arena, reader, *block));
     Failpoint("ps.mid_restore");
   }
+  // Nobody knows the new shard yet: an error here leaves the old one serving.
   WEIR_RETURN_IF_ERROR(
       RestoreTables(*shard->tables_, files, shard->plan_, reader));
   return shard;
 }
 
-absl::Status Shard::CheckSender(const Sender& sender) const {
-  const Declaration& declaration = plan_.declaration();
-  if (sender.job() != declaration.job()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("this ps serves job '", declaration.job(), "', not '",
-                     sender.job(), "'"));
-  }
-  if (sender.history() != declaration.history()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "this ps is at history ", absl::Hex(declaration.history()), ", not ",
-        absl::Hex(sender.history()), ": the job was restored or restarted"));
-  }
-  if (sender.layout_fingerprint() != plan_.layout().fingerprint()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "this ps has layout ", absl::Hex(plan_.layout().fingerprint()),
-        ", not ", absl::Hex(sender.layout_fingerprint()),
-        ": the variables or the number of ps differ"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Shard::CheckChief(const Sender& sender) const {
-  const Declaration& declaration = plan_.declaration();
-  // A worker that retires its slot speaks for that; it starts again.
-  if (sender.job() == declaration.job() && sender.generation() == 0 &&
-      sender.history() != declaration.history()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("another chief made this shard, under history ",
-                     absl::Hex(declaration.history()), ", not ",
-                     absl::Hex(sender.history())));
-  }
-  return CheckSender(sender);
-}
-
-absl::Status Shard::CheckGeneration(const Sender& sender) const {
-  if (sender.generation() == 0) {
-    return absl::OkStatus();
-  }
-  if (sender.slot() >= context_.slots.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "slot ", sender.slot(), " of ", context_.slots.size(), " slots"));
-  }
-  const uint32_t granted = context_.slots[sender.slot()].generation;
-  if (sender.generation() < granted) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("slot ", sender.slot(), " generation ",
-                     sender.generation(), " was replaced by ", granted));
-  }
-  if (sender.generation() > granted) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "slot ", sender.slot(), " generation ", sender.generation(),
-        " was never granted here, the newest is ", granted));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Shard::CheckPusher(const Sender& sender) const {
-  WEIR_RETURN_IF_ERROR(CheckGeneration(sender));
-  if (!active_) {
-    return absl::FailedPreconditionError(
-        "nobody may push yet: the chief has set no slots");
-  }
-  if (sender.generation() == 0) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "slot ", sender.slot(), " generation 0 may pull, not push"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Shard::CheckPush(const GradientChunk& chunk,
-                              const Payload& payload) const {
-  WEIR_RETURN_IF_ERROR(CheckPusher(chunk.sender()));
-  const uint64_t count = std::max(chunk.block_count(), 1u);
-  if (chunk.block() + count > blocks_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("blocks [", chunk.block(), ", ", chunk.block() + count,
-                     ") of a shard of ", blocks_.size()));
-  }
-  if (!payload.empty() && count != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a payload of ", payload.bytes(), " bytes for ", count, " blocks"));
-  }
-  const ::weir::Push& push = chunk.push();
-  if (!UsableHyper(WeightOf(push))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("weight ", WeightOf(push), " is not a number >= 0"));
-  }
-  for (const uint32_t variable : push.left_out()) {
-    if (variable >= plan_.layout().variables().size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("left_out names variable ", variable, " of ",
-                       plan_.layout().variables().size()));
-    }
-  }
-  for (const Hyper& hyper : push.hyper()) {
-    WEIR_RETURN_IF_ERROR(CheckHyper(hyper));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Shard::CheckHyper(const Hyper& hyper) const {
-  const Declaration& declaration = plan_.declaration();
-  if (hyper.group() >= static_cast<uint32_t>(declaration.group_size()) ||
-      !UsableHyper(hyper.learning_rate()) ||
-      !UsableHyper(hyper.weight_decay())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "hyper of group ", hyper.group(), ": learning_rate ",
-        hyper.learning_rate(), ", weight_decay ", hyper.weight_decay(),
-        "; the job has ", declaration.group_size(), " groups"));
-  }
-  const Optimizer* const optimizer = plan_.group_rule(hyper.group());
-  if (!hyper.has_momentum() || optimizer == nullptr) {
-    return absl::OkStatus();
-  }
-  return optimizer->CheckMomentum(
-      hyper.momentum(),
-      absl::StrCat("hyper of group ", hyper.group(), " '",
-                   declaration.group(static_cast<int>(hyper.group())).name(),
-                   "'"));
-}
-
-// The gradient as float32: where it lies, or decoded into a buffer of its own.
 absl::StatusOr<Payload> Shard::Decoded(const GradientChunk& chunk,
                                        Payload payload) {
   const int64_t elements = plan_.blocks()[chunk.block()].range.count;
   const auto count = static_cast<size_t>(elements);
+  // float32 of the right size is applied where the transport put it. All else
+  // goes through DecodeFloats, which also refuses a wrong size.
   if (payload.empty() || (chunk.encoding() == F32 &&
                           payload.bytes() == EncodedBytes(F32, count))) {
     return payload;
@@ -211,24 +113,22 @@ absl::StatusOr<Payload> Shard::Decoded(const GradientChunk& chunk,
 
 absl::StatusOr<Receipt> Shard::Push(const GradientChunk& chunk,
                                     Payload payload) {
-  WEIR_RETURN_IF_ERROR(CheckPush(chunk, payload));
+  // I1: nothing of the shard is touched before both checks have passed.
+  WEIR_RETURN_IF_ERROR(CheckPusher(context_.slots, active_, chunk.sender()));
+  WEIR_RETURN_IF_ERROR(CheckPush(plan_, chunk, payload));
   WEIR_ASSIGN_OR_RETURN(payload, Decoded(chunk, std::move(payload)));
   const auto first = static_cast<int>(chunk.block());
   if (chunk.block_count() <= 1) {
     return PushBlock(chunk, first, std::move(payload));
   }
-  // One receipt for the run: the outcome that asks most of the caller.
-  const auto rank = [](Receipt::Outcome outcome) {
-    return outcome == Receipt::DEFERRED   ? 3
-           : outcome == Receipt::ACCEPTED ? 2
-                                          : 1;
-  };
+  // One receipt for the run: the outcome that asks most of the caller. A run
+  // that is sent again finds its settled blocks as duplicates.
   Receipt all;
   for (uint32_t i = 0; i < chunk.block_count(); ++i) {
     WEIR_ASSIGN_OR_RETURN(
         Receipt receipt,
         PushBlock(chunk, first + static_cast<int>(i), Payload()));
-    if (i == 0 || rank(receipt.outcome()) > rank(all.outcome())) {
+    if (i == 0 || Urgency(receipt.outcome()) > Urgency(all.outcome())) {
       all = std::move(receipt);
     }
   }
@@ -263,6 +163,8 @@ absl::StatusOr<Receipt> Shard::PushBlock(const GradientChunk& chunk, int index,
 }
 
 void Shard::Finish(Block& block, const DueList& due) {
+  // The mode has dropped the block's lock: a continuation may take the locks
+  // of its stream, and may come back with the next pull.
   for (const std::function<void()>& run : due) {
     run();
   }
@@ -271,7 +173,7 @@ void Shard::Finish(Block& block, const DueList& due) {
 
 void Shard::Pull(const Sender& sender, int index, const Want& want,
                  PullDone done) {
-  absl::Status status = CheckGeneration(sender);
+  absl::Status status = CheckGeneration(context_.slots, sender);
   if (status.ok() && (index < 0 || index >= static_cast<int>(blocks_.size()))) {
     status = absl::InvalidArgumentError(
         absl::StrCat("block ", index, " of a shard of ", blocks_.size()));
@@ -288,18 +190,18 @@ void Shard::Pull(const Sender& sender, int index, const Want& want,
   absl::StatusOr<std::optional<PulledBlock>> answer = std::nullopt;
   {
     MutexLock lock(&block.mutex);
+    // Under one lock: a push between Answer and parking would be missed.
     answer = mode_->Answer(block, want);
     if (answer.ok() && !answer->has_value()) {
+      // I3: Close sets closed_ before it takes this lock, so either it is seen
+      // here, or Close finds the pull that is parked now.
       if (closed_) {
         answer = absl::FailedPreconditionError("the shard was replaced");
       } else if (status = block.CheckRoom(sender); !status.ok()) {
         answer = std::move(status);
       } else {
-        const uint32_t timeout_ms =
-            want.timeout_ms() == 0 ? kDefaultTimeoutMs
-                                   : std::min(want.timeout_ms(), kMaxTimeoutMs);
         block.parked.push_back({Parker(sender), want,
-                                clock_->NowNs() + int64_t{timeout_ms} * 1000000,
+                                clock_->NowNs() + ToNs(TimeoutMs(want)),
                                 std::move(done)});
         ++block.parked_count;
         ++context_.counters.waits_parked;
@@ -322,6 +224,8 @@ void Shard::Wake(Block& block, int64_t now_ns) {
   std::vector<std::pair<PullDone, absl::StatusOr<PulledBlock>>> ready;
   {
     MutexLock lock(&block.mutex);
+    // I2: each pull leaves the list under the lock with one answer, so no
+    // other thread can end it a second time.
     std::vector<ParkedPull> waiting;
     for (ParkedPull& pull : block.parked) {
       absl::StatusOr<std::optional<PulledBlock>> answer =
@@ -342,13 +246,15 @@ void Shard::Wake(Block& block, int64_t now_ns) {
     block.parked_count = static_cast<int>(block.parked.size());
   }
   context_.counters.waits_parked -= static_cast<int64_t>(ready.size());
+  // Without the lock: `done` writes to a stream, which may ask for more.
   for (auto& [done, answer] : ready) {
     done(std::move(answer));
   }
 }
 
 void Shard::PullRows(const PullRowsChunk& request, PullRowsDone done) {
-  if (const absl::Status status = CheckGeneration(request.sender());
+  if (const absl::Status status =
+          CheckGeneration(context_.slots, request.sender());
       !status.ok()) {
     done(status);
     return;
@@ -358,7 +264,7 @@ void Shard::PullRows(const PullRowsChunk& request, PullRowsDone done) {
 
 absl::Status Shard::StagePush(const PushRowsChunk& chunk,
                               const Payload& payload, StagedPush* update) {
-  WEIR_RETURN_IF_ERROR(CheckPusher(chunk.sender()));
+  WEIR_RETURN_IF_ERROR(CheckPusher(context_.slots, active_, chunk.sender()));
   return tables_->Stage(chunk, payload, update);
 }
 
@@ -369,6 +275,8 @@ void Shard::ApplySlots() {
     Finish(*block, due);
   }
   tables_->SlotsChanged();
+  // After all blocks: a slot that has just retired may have let the last
+  // version through that a snapshot waits for.
   CancelHopelessSnapshot();
 }
 
@@ -399,6 +307,8 @@ absl::Status Shard::Assign(const AssignChunk& header, const Payload& payload) {
   }
   Block& block = *blocks_[header.block()];
   MutexLock lock(&block.mutex);
+  // A reader's pull may still hold the buffer, so the values move to a new one
+  // first (Block, I1).
   BlockWriter writer(context_.arena);
   writer.Open(&block.values);
   writer.CopyUpTo(elements);
@@ -415,43 +325,9 @@ absl::StatusOr<int64_t> Shard::BlockElements(int block) const {
   return plan_.blocks()[block].range.count;
 }
 
-absl::Status Shard::CheckSlots(const SetSlotsRequest& request) const {
-  for (const SetSlotsRequest::Slot& slot : request.slot()) {
-    if (slot.slot() >= context_.slots.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "slot ", slot.slot(), " of ", context_.slots.size(), " slots"));
-    }
-    const uint32_t granted = context_.slots[slot.slot()].generation;
-    if (slot.generation() < granted) {
-      return absl::PermissionDeniedError(
-          absl::StrCat("slot ", slot.slot(), " generation ", slot.generation(),
-                       " is older than ", granted, ", granted by another"));
-    }
-    const uint64_t process = context_.slots[slot.slot()].process;
-    if (slot.generation() == granted && slot.process() != 0 && process != 0 &&
-        slot.process() != process) {
-      return absl::PermissionDeniedError(
-          absl::StrCat("slot ", slot.slot(), " generation ", granted,
-                       " was granted to another process"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 void Shard::SetSlots(const SetSlotsRequest& request) {
-  for (const SetSlotsRequest::Slot& slot : request.slot()) {
-    SlotState& state = context_.slots[slot.slot()];
-    // Only a new generation brings a slot back.
-    const bool retired =
-        slot.retired() ||
-        (state.retired && slot.generation() == state.generation);
-    if (slot.process() != 0 || slot.generation() != state.generation) {
-      state.process = slot.process();
-    }
-    state.generation = slot.generation();
-    state.retired = retired;
-    state.live = !retired;
-  }
+  weir::SetSlots(request, &context_.slots);
+  // Last: whoever sees an ACTIVE shard sees the slots that made it so.
   active_ = true;
 }
 
@@ -459,6 +335,7 @@ void Shard::Close(const absl::Status& status) {
   std::shared_ptr<SnapshotJob> job;
   {
     MutexLock lock(&snapshot_mutex_);
+    // I3: set before any block's lock is taken below.
     close_status_ = status;
     closed_ = true;
     job = snapshot_.lock();
@@ -471,6 +348,7 @@ void Shard::Close(const absl::Status& status) {
   for (const std::unique_ptr<Block>& block : blocks_) {
     std::vector<ParkedPull> parked;
     {
+      // I2: whoever swaps the list out answers it, Close or Wake, never both.
       MutexLock lock(&block->mutex);
       parked.swap(block->parked);
       block->parked_count = 0;
@@ -482,18 +360,6 @@ void Shard::Close(const absl::Status& status) {
   }
 }
 
-std::vector<SlotStatus> Shard::SlotTable() const {
-  std::vector<SlotStatus> table(context_.slots.size());
-  for (size_t w = 0; w < table.size(); ++w) {
-    table[w].set_slot(static_cast<uint32_t>(w));
-    table[w].set_generation(context_.slots[w].generation);
-    table[w].set_retired(context_.slots[w].retired);
-    table[w].set_process(context_.slots[w].process);
-    table[w].set_next_sequence_min(UINT64_MAX);
-  }
-  return table;
-}
-
 void Shard::FillHello(HelloReply* reply) const {
   reply->set_state(active_ ? ACTIVE : LOADED);
   reply->set_job(plan_.declaration().job());
@@ -501,7 +367,9 @@ void Shard::FillHello(HelloReply* reply) const {
   reply->set_layout_fingerprint(plan_.layout().fingerprint());
   reply->set_shard(static_cast<uint32_t>(plan_.shard()));
   reply->set_shard_count(plan_.declaration().shard_count());
-  std::vector<SlotStatus> table = SlotTable();
+  std::vector<SlotStatus> table = SlotTable(context_.slots);
+  // Block by block: a push may land in between. The smallest and the largest
+  // mark then tell the chief that a contribution may be torn.
   for (const std::unique_ptr<Block>& block : blocks_) {
     MutexLock lock(&block->mutex);
     for (size_t w = 0; w < table.size(); ++w) {

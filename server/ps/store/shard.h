@@ -1,8 +1,9 @@
-// A declared shard: its blocks, who may speak to it, and what waits in it.
+// A declared shard: its blocks, its tables, and what waits in it.
 //
 // Place: made whole by Declare or Restore, replaced whole by Restore. Store
-// finds the shard; everything about one is here. The rules of change are the
-// consistency mode's (server/ps/update).
+// finds the shard; everything about one shard is here. sender_checks.h says who
+// may speak to it, slot_grants.h keeps its slots, and the consistency mode
+// (server/ps/consistency) decides how blocks change.
 //
 // Invariants
 //   I1. A sender of another job, history, layout or generation changes nothing.
@@ -34,19 +35,23 @@
 #include "server/ps/plan/shard_plan.h"
 #include "server/ps/rows/table_group.h"
 #include "server/ps/rows/table_snapshot.h"
+#include "server/ps/store/sender_checks.h"
+#include "server/ps/store/slot_grants.h"
 
 namespace weir {
 
 class Shard : public std::enable_shared_from_this<Shard> {
  public:
+  // How long a pull waits when its want does not say, and at most.
   static constexpr uint32_t kDefaultTimeoutMs = 2000;
   static constexpr uint32_t kMaxTimeoutMs = 10000;
 
-  // Values by initialiser.
+  // Makes a shard with the initial values of its variables.
   static absl::StatusOr<std::shared_ptr<Shard>> Initialise(
       std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock);
-  // Values, slots and step counts from a checkpoint of the same variables,
-  // written on any number of shards. INVALID_ARGUMENT names what differs.
+  // Makes a shard with the values, optimizer state and step counts of a
+  // checkpoint of the same variables, which may have been written by any number
+  // of shards. INVALID_ARGUMENT names what differs.
   static absl::StatusOr<std::shared_ptr<Shard>> FromCheckpoint(
       std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock,
       Files* files, CheckpointReader& reader);
@@ -54,17 +59,21 @@ class Shard : public std::enable_shared_from_this<Shard> {
   const ShardPlan& plan() const { return plan_; }
   bool active() const { return active_; }
 
-  // Job, history and layout.
-  absl::Status CheckSender(const Sender& sender) const;
-  // CheckSender for what only a chief asks: another history of this job is
-  // another chief's.
-  absl::Status CheckChief(const Sender& sender) const;
-
-  // As in Store; the sender's job, history and layout were checked.
-  absl::Status Assign(const AssignChunk& header, const Payload& payload);
-  absl::Status CheckSlots(const SetSlotsRequest& request) const;
-  // ApplySlots must follow.
+  // As in sender_checks.h and slot_grants.h, for this shard.
+  absl::Status CheckSender(const Sender& sender) const {
+    return weir::CheckSender(plan_, sender);
+  }
+  absl::Status CheckChief(const Sender& sender) const {
+    return weir::CheckChief(plan_, sender);
+  }
+  absl::Status CheckSlots(const SetSlotsRequest& request) const {
+    return weir::CheckSlots(context_.slots, request);
+  }
+  // Makes the shard ACTIVE. ApplySlots must follow, without Store's lock.
   void SetSlots(const SetSlotsRequest& request);
+
+  // These are as in Store. REQUIRES: CheckSender of the request was OK.
+  absl::Status Assign(const AssignChunk& header, const Payload& payload);
   absl::StatusOr<Receipt> Push(const GradientChunk& chunk, Payload payload);
   void Pull(const Sender& sender, int block, const Want& want, PullDone done);
   void PullRows(const PullRowsChunk& request, PullRowsDone done);
@@ -98,33 +107,29 @@ class Shard : public std::enable_shared_from_this<Shard> {
   static absl::StatusOr<std::shared_ptr<Shard>> Make(
       std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock);
 
-  // The slot's generation is the one granted; 0 passes.
-  absl::Status CheckGeneration(const Sender& sender) const;
-  // The sender may push.
-  absl::Status CheckPusher(const Sender& sender) const;
-  absl::Status CheckPush(const GradientChunk& chunk,
-                         const Payload& payload) const;
-  absl::Status CheckHyper(const Hyper& hyper) const;
+  // The gradient as float32: where it lies, or decoded into a buffer of its
+  // own. INVALID_ARGUMENT when the size is not the block's.
   absl::StatusOr<Payload> Decoded(const GradientChunk& chunk, Payload payload);
   absl::StatusOr<Receipt> PushBlock(const GradientChunk& chunk, int block,
                                     Payload payload);
-  // After a change: runs what became due and answers who waited for it.
+  // Runs what became due by a change, and answers the pulls that waited for it.
   void Finish(Block& block, const DueList& due);
   // Ends the parked pulls whose want holds, or whose deadline is not after
   // `now_ns`.
   void Wake(Block& block, int64_t now_ns);
-  // Freezes what can be frozen; sync: the rest awaits its version.
+  // Freezes the blocks that can be frozen. In sync the others await their
+  // version.
   void FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
                     const SnapshotRequest& request, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(snapshot_mutex_);
-  // Likewise the tables.
+  // Freezes the tables in the same way, and has their file written.
   void FreezeTables(const std::shared_ptr<SnapshotJob>& job,
                     const SnapshotRequest& request, Files* files);
-  // Nothing awaits a version any more.
+  // Makes no block and no table await a version any more.
   void DropAwaiting();
-  // Ends a snapshot that awaits a version which nobody is left to bring.
+  // Ends a snapshot whose version can no longer come, since every slot has
+  // retired.
   void CancelHopelessSnapshot();
-  std::vector<SlotStatus> SlotTable() const;
 
   const ShardPlan& plan_;
   Clock* const clock_;
@@ -132,13 +137,13 @@ class Shard : public std::enable_shared_from_this<Shard> {
   const std::unique_ptr<ConsistencyMode> mode_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<TableGroup> tables_;  // never null; may have no table
-  TableSnapshots table_snapshots_;      // of the thread that writes them
+  TableSnapshots table_snapshots_;  // used by the thread that writes files only
   std::atomic<bool> active_{false};
   std::atomic<bool> closed_{false};
-  // Before any block's mutex.
+  // Taken before any block's mutex and before the tables'.
   mutable Mutex snapshot_mutex_;
   absl::Status close_status_ ABSL_GUARDED_BY(snapshot_mutex_);
-  // The newest; alive as long as it has something to do.
+  // The newest snapshot; it lives as long as it has something to do.
   std::weak_ptr<SnapshotJob> snapshot_ ABSL_GUARDED_BY(snapshot_mutex_);
 };
 

@@ -1,4 +1,5 @@
 // Snapshots of a shard: blocks by reference, then the rows of its tables.
+// See "One snapshot of all shards" in docs/design_notes.md.
 #include <optional>
 #include <utility>
 
@@ -6,18 +7,36 @@
 #include "common/base/status.h"
 #include "server/ps/block/snapshot_job.h"
 #include "server/ps/store/shard.h"
+#include "server/ps/store/slot_grants.h"
 
 namespace weir {
+namespace {
+
+// Why the request cannot be served, whatever the shard holds. Async shards are
+// frozen as they are; only sync shards agree on a version.
+absl::Status CheckRequest(const SnapshotRequest& request, bool sync) {
+  if (request.directory().empty()) {
+    return absl::InvalidArgumentError("snapshot names no directory");
+  }
+  if (sync && !request.has_version()) {
+    return absl::InvalidArgumentError(
+        "a snapshot of a sync job needs a version");
+  }
+  if (!sync && request.has_version()) {
+    return absl::InvalidArgumentError(
+        "a snapshot has a version in sync jobs only");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 void Shard::Snapshot(const SnapshotRequest& request, Files* files,
                      SnapshotDone done,
                      std::function<void(std::function<void()>)> run) {
   const bool sync = plan_.kind() == ConsistencyKind::kSync;
-  if (request.directory().empty() || request.has_version() != sync) {
-    done(absl::InvalidArgumentError(
-        request.directory().empty() ? "snapshot names no directory"
-        : sync                      ? "a snapshot of a sync job needs a version"
-               : "a snapshot has a version in sync jobs only"));
+  if (const absl::Status status = CheckRequest(request, sync); !status.ok()) {
+    done(status);
     return;
   }
   SnapshotJob::Options options;
@@ -27,7 +46,7 @@ void Shard::Snapshot(const SnapshotRequest& request, Files* files,
   if (sync) {
     options.version = request.version();
   }
-  options.slots = SlotTable();
+  options.slots = SlotTable(context_.slots);
   options.has_tables = tables_->count() > 0;
   options.done = std::move(done);
   options.run = std::move(run);
@@ -35,9 +54,12 @@ void Shard::Snapshot(const SnapshotRequest& request, Files* files,
   DueList due;
   {
     MutexLock lock(&snapshot_mutex_);
+    // I3: the same lock as in Close, so no snapshot begins after it.
     if (closed_) {
       due.push_back([job, status = close_status_] { job->Cancel(status); });
     } else {
+      // A chief asks anew only after it has given the older one up. One at a
+      // time, since each of them keeps references to all blocks.
       if (const auto older = std::exchange(snapshot_, job).lock()) {
         due.push_back([older] {
           older->Cancel(absl::AbortedError("a newer snapshot took its place"));
@@ -53,6 +75,7 @@ void Shard::Snapshot(const SnapshotRequest& request, Files* files,
   if (tables_->count() > 0) {
     FreezeTables(job, request, files);
   }
+  // The last slot may have retired before the blocks began to await.
   CancelHopelessSnapshot();
 }
 
@@ -67,6 +90,7 @@ void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
                       base = request.table_base()] {
     TableGroup& tables = *shard->tables_;
     if (!job->ended()) {
+      // No push is applied before Release, so marks and rows belong together.
       std::vector<uint64_t> marks = tables.marks();
       SnapshotJob::AddTables(
           job, std::move(marks),
@@ -111,6 +135,8 @@ void Shard::FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
     SnapshotJob::AddNothing(job, due);
   }
   for (const std::unique_ptr<Block>& block : blocks_) {
+    // One block after another, never all locks at once. In async the file then
+    // holds blocks of slightly different moments, each with its own marks.
     MutexLock lock(&block->mutex);
     if (!request.has_version() || request.version() == block->version) {
       SnapshotJob::Add(job, block->plan.index, block->Freeze(), due);
@@ -119,6 +145,7 @@ void Shard::FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
     } else if (request.version() > block->version) {
       block->awaiting = job;
     } else {
+      // The block has gone past the version: the chief asks for a later one.
       const absl::Status status = absl::OutOfRangeError(
           absl::StrCat("block ", block->plan.index, " is at version ",
                        block->version, ", past ", request.version()));

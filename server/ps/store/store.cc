@@ -15,10 +15,13 @@
 namespace weir {
 namespace {
 
-// What `shard` holds now.
-int64_t BytesHeld(const Shard& shard) {
+// What `shard` holds now; null: nothing.
+int64_t BytesHeld(const Shard* shard) {
+  if (shard == nullptr) {
+    return 0;
+  }
   PsStatus status;
-  shard.FillStatus(/*hot_ids=*/0, &status);
+  shard->FillStatus(/*hot_ids=*/0, &status);
   return static_cast<int64_t>(status.bytes_resident());
 }
 
@@ -33,11 +36,13 @@ absl::Status ActiveShard(const Shard& shard, const Declaration& declaration) {
   const std::string text = absl::StrCat(
       "this ps holds an ACTIVE shard of history ", absl::Hex(held.history()),
       ": nothing re-initialises it; restore a checkpoint or restart the ps");
-  // A chief declares only what it saw without a shard in training.
-  return held.job() == declaration.job() &&
-                 held.history() != declaration.history()
-             ? absl::PermissionDeniedError(text)
-             : absl::FailedPreconditionError(text);
+  // A chief declares only where it saw no shard in training. So the shard in
+  // training under another history is another chief's, and this one must end.
+  if (held.job() == declaration.job() &&
+      held.history() != declaration.history()) {
+    return absl::PermissionDeniedError(text);
+  }
+  return absl::FailedPreconditionError(text);
 }
 
 // A chief restores over what it saw at its start. What another one has made
@@ -72,6 +77,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Create(Options options) {
 Store::Store(Options options) : options_(options) {}
 
 Store::~Store() {
+  // Every parked wait ends exactly once, also at the end of the process.
   if (const std::shared_ptr<Shard> last = shard()) {
     last->Close(absl::UnavailableError("this ps is shutting down"));
   }
@@ -88,6 +94,8 @@ absl::StatusOr<std::shared_ptr<Shard>> Store::ShardFor(
   if (current == nullptr) {
     return NothingDeclared();
   }
+  // I3. The caller keeps this shard while it works: a Restore in the meantime
+  // replaces the pointer, and what is done to the old shard is lost with it.
   WEIR_RETURN_IF_ERROR(current->CheckSender(sender));
   return current;
 }
@@ -125,6 +133,8 @@ absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
   if (old != nullptr && old->active()) {
     return ActiveShard(*old, declaration);
   }
+  // The same history again is the repeat of a call whose answer was lost, and
+  // must not throw away what was assigned since.
   if (old != nullptr &&
       old->plan().declaration().history() == declaration.history()) {
     if (old->plan().shard() != static_cast<int>(request.shard()) ||
@@ -143,12 +153,16 @@ absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
       Shard::Initialise(*std::move(plan), options_.arena, options_.clock));
   {
     MutexLock lock(&mutex_);
+    // SetSlots may have come while the new shard was made.
     if (old != nullptr && old->active()) {
       return ActiveShard(*old, declaration);
     }
     shard_ = made;
     chief_secret_ = request.chief_secret();
   }
+  // After the swap and without mutex_: waits end with a status that makes
+  // their clients look for the new history, and their continuations may call
+  // the store.
   if (old != nullptr) {
     old->Close(absl::FailedPreconditionError("the shard was declared anew"));
   }
@@ -160,10 +174,12 @@ absl::StatusOr<DeclareReply> Store::Restore(const RestoreRequest& request) {
   Failpoint("ps.before_restore");
   WEIR_RETURN_IF_ERROR(
       CheckBelowRoot(options_.checkpoint_root, request.checkpoint_dir()));
+  // I3, first before the files are read, and again below.
   WEIR_RETURN_IF_ERROR(CheckSeen(request, shard().get()));
-  // Both are there until the new one is whole: all or nothing.
+  // Both shards are in memory until the new one is whole, so that a damaged
+  // checkpoint leaves the old one as it was.
   const std::shared_ptr<Shard> before = shard();
-  const int64_t held = before == nullptr ? 0 : BytesHeld(*before);
+  const int64_t held = BytesHeld(before.get());
   absl::StatusOr<std::shared_ptr<const ShardPlan>> plan =
       ShardPlan::Create(request.declaration(), request.shard(),
                         std::max<int64_t>(0, options_.memory_bytes_max - held));
@@ -185,7 +201,7 @@ absl::StatusOr<DeclareReply> Store::Restore(const RestoreRequest& request) {
   std::shared_ptr<Shard> old = made;
   {
     MutexLock lock(&mutex_);
-    // Reading the files took a while.
+    // Reading the files took a while, and another chief may have set slots.
     WEIR_RETURN_IF_ERROR(CheckSeen(request, shard_.get()));
     shard_.swap(old);
     chief_secret_ = request.chief_secret();
@@ -211,16 +227,19 @@ absl::Status Store::SetSlots(const SetSlotsRequest& request) {
     if (shard_ == nullptr) {
       return NothingDeclared();
     }
+    // All checks come first: the request is applied whole or not at all (I3).
     WEIR_RETURN_IF_ERROR(shard_->CheckChief(request.sender()));
     WEIR_RETURN_IF_ERROR(shard_->CheckSlots(request));
     shard_->SetSlots(request);
     current = shard_;
   }
+  // Takes the blocks' locks and runs continuations: not under mutex_.
   current->ApplySlots();
   return absl::OkStatus();
 }
 
 absl::Status Store::CheckShutdown(const ShutdownRequest& request) const {
+  // An empty ps has nothing to lose, and no chief that could know a secret.
   if (request.sender().history() == 0 && shard() == nullptr) {
     return absl::OkStatus();
   }
@@ -241,6 +260,8 @@ absl::StatusOr<Receipt> Store::Push(const GradientChunk& chunk,
   if (!chunk.has_push()) {
     return absl::InvalidArgumentError("the chunk has no `push`");
   }
+  // From here the block's consistency mode keeps I1, I2 and I4
+  // (server/ps/consistency), and ShardContext::ReserveEarly keeps I5.
   return current->Push(chunk, std::move(payload));
 }
 
@@ -270,6 +291,7 @@ absl::StatusOr<ShrinkReply> Store::Shrink(const ShrinkRequest& request) {
 }
 
 RowPush::~RowPush() {
+  // A client that left in the middle gives its share of the budget back (I5).
   if (shard_ != nullptr) {
     shard_->DropPush(&update_);
   }
@@ -279,6 +301,8 @@ absl::Status RowPush::Add(const PushRowsChunk& chunk, const Payload& payload) {
   if (!chunk.has_push()) {
     return absl::InvalidArgumentError("the chunk has no `push`");
   }
+  // All pieces go to the shard of the first one: an update must not be split
+  // over two histories.
   if (shard_ == nullptr) {
     WEIR_ASSIGN_OR_RETURN(shard_, store_->ShardFor(chunk.sender()));
   } else {
@@ -311,9 +335,11 @@ void Store::ExpireWaits() {
 void Store::Snapshot(const SnapshotRequest& request, SnapshotDone done,
                      std::function<void(std::function<void()>)> run) {
   const std::shared_ptr<Shard> current = shard();
-  absl::Status status = current == nullptr
-                            ? NothingDeclared()
-                            : current->CheckChief(request.sender());
+  absl::Status status = NothingDeclared();
+  if (current != nullptr) {
+    status = current->CheckChief(request.sender());
+  }
+  // The directory is a peer's word, so it must lie below the root.
   if (status.ok()) {
     status = CheckBelowRoot(options_.checkpoint_root, request.directory());
   }

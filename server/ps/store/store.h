@@ -19,9 +19,9 @@
 //   I2. (slot, sequence) changes a block at most once, and only in ascending
 //       order of the sequence numbers.
 //   I3. A request of another job, history, layout or older generation changes
-//       nothing; nor does a Restore by a chief that did not see the history
-//       which is in training.
-//       A generation of a slot is one process's, where SetSlots names it.
+//       nothing. Neither does a Restore by a chief that has not seen the
+//       history which is in training. One generation of a slot belongs to one
+//       process, where SetSlots names it.
 //   I4. Sync: a block sums contributions 0..n-1 in index order and publishes
 //       version t+1 as sum(w g)/sum(w) applied to version t.
 //   I5. Memory that waits for its turn (sync, out of order) stays within
@@ -56,8 +56,8 @@ namespace weir {
 class Shard;
 class Store;
 
-// One PushRows call: pieces come in, and take effect at the end or never.
-// Threads: compatible.
+// One PushRows call: pieces come in, and take effect together at the end, or
+// not at all. Threads: compatible.
 class RowPush {
  public:
   explicit RowPush(Store* store) : store_(store) {}
@@ -82,8 +82,8 @@ class Store {
     Arena* arena = Arena::Heap();
     Files* files = Files::Real();
     uint64_t incarnation = 0;  // random, from main
-    // What a declared shard may allocate; a larger one is refused. Restore
-    // counts the shard that it replaces, too. 0: what this process may use
+    // How much a declared shard may allocate; a larger one is refused. Restore
+    // also counts the shard that it replaces. 0: what this process may use
     // (common/base/memory_limit.h).
     int64_t memory_bytes_max = 0;
     // Where Restore may read and Snapshot may write; empty: anywhere.
@@ -103,9 +103,9 @@ class Store {
   absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request);
   absl::Status Assign(const AssignChunk& header, const Payload& payload);
   absl::Status SetSlots(const SetSlotsRequest& request);
-  // OK when whoever sent this may end the ps: it speaks of the shard, and knows
-  // the secret of the chief that made it, where that one had any; or nothing is
-  // declared and it names no history.
+  // OK when the sender may end this ps: it speaks of the shard and knows the
+  // secret of the chief that made it, if that chief had one; or nothing is
+  // declared and the request names no history.
   absl::Status CheckShutdown(const ShutdownRequest& request) const;
 
   // Applies one chunk (see GradientChunk: one block with a payload, or a run
@@ -151,7 +151,7 @@ class Store {
   mutable Mutex mutex_;
   // Readers take a copy of the pointer and then work without this lock.
   std::shared_ptr<Shard> shard_ ABSL_GUARDED_BY(mutex_);
-  // Of the chief that made it; empty: Shutdown needs none.
+  // The secret of the chief that made shard_. Empty: Shutdown needs no secret.
   std::string chief_secret_ ABSL_GUARDED_BY(mutex_);
 };
 

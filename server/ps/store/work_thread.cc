@@ -7,6 +7,7 @@ namespace weir {
 WorkThread::WorkThread() : thread_([this] { Loop(); }) {}
 
 WorkThread::~WorkThread() {
+  // Behind all that is queued: work that was promised is done.
   Run(nullptr);
   thread_.join();
 }
@@ -28,6 +29,7 @@ std::function<void()> WorkThread::Next() {
 }
 
 void WorkThread::Loop() {
+  // Without the lock, so that work can queue more work.
   while (const std::function<void()> work = Next()) {
     work();
   }

@@ -1,6 +1,7 @@
 // Runs functions on one thread of its own, in order.
 //
-// Place: what a handler must not do itself: Declare, Restore, snapshot files.
+// Place: parameter_service.cc has some, for what would keep a handler's thread
+// busy: Declare and Restore, the files of snapshots, long reports.
 // Threads: safe.
 #ifndef SERVER_PS_STORE_WORK_THREAD_H_
 #define SERVER_PS_STORE_WORK_THREAD_H_

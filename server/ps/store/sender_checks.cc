@@ -1,0 +1,154 @@
+#include "server/ps/store/sender_checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "server/ps/block/block_update.h"
+
+namespace weir {
+namespace {
+
+// Whether an optimizer may be given this number. NaN fails both conditions.
+bool UsableHyper(double value) { return std::isfinite(value) && value >= 0; }
+
+absl::Status CheckHyper(const ShardPlan& plan, const Hyper& hyper) {
+  const Declaration& declaration = plan.declaration();
+  if (hyper.group() >= static_cast<uint32_t>(declaration.group_size()) ||
+      !UsableHyper(hyper.learning_rate()) ||
+      !UsableHyper(hyper.weight_decay())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "hyper of group ", hyper.group(), ": learning_rate ",
+        hyper.learning_rate(), ", weight_decay ", hyper.weight_decay(),
+        "; the job has ", declaration.group_size(), " groups"));
+  }
+  // A frozen group has no optimizer, so nothing will read its momentum.
+  const Optimizer* const optimizer = plan.group_rule(hyper.group());
+  if (!hyper.has_momentum() || optimizer == nullptr) {
+    return absl::OkStatus();
+  }
+  return optimizer->CheckMomentum(
+      hyper.momentum(),
+      absl::StrCat("hyper of group ", hyper.group(), " '",
+                   declaration.group(static_cast<int>(hyper.group())).name(),
+                   "'"));
+}
+
+}  // namespace
+
+absl::Status CheckSender(const ShardPlan& plan, const Sender& sender) {
+  // I1. The order matters for the message: two jobs differ in history and
+  // layout as well, and the job's name says most.
+  const Declaration& declaration = plan.declaration();
+  if (sender.job() != declaration.job()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this ps serves job '", declaration.job(), "', not '",
+                     sender.job(), "'"));
+  }
+  if (sender.history() != declaration.history()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this ps is at history ", absl::Hex(declaration.history()), ", not ",
+        absl::Hex(sender.history()), ": the job was restored or restarted"));
+  }
+  if (sender.layout_fingerprint() != plan.layout().fingerprint()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this ps has layout ", absl::Hex(plan.layout().fingerprint()), ", not ",
+        absl::Hex(sender.layout_fingerprint()),
+        ": the variables or the number of ps differ"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckChief(const ShardPlan& plan, const Sender& sender) {
+  const Declaration& declaration = plan.declaration();
+  // Generation 0 is a chief. A worker that retires its own slot has one, and
+  // gets FAILED_PRECONDITION below: it starts again, while a chief that was
+  // replaced must end.
+  if (sender.job() == declaration.job() && sender.generation() == 0 &&
+      sender.history() != declaration.history()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("another chief made this shard, under history ",
+                     absl::Hex(declaration.history()), ", not ",
+                     absl::Hex(sender.history())));
+  }
+  return CheckSender(plan, sender);
+}
+
+absl::Status CheckGeneration(const std::vector<SlotState>& slots,
+                             const Sender& sender) {
+  // Readers (an evaluator, a chief) hold no slot and say generation 0.
+  if (sender.generation() == 0) {
+    return absl::OkStatus();
+  }
+  if (sender.slot() >= slots.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot ", sender.slot(), " of ", slots.size(), " slots"));
+  }
+  // I1: a process that was replaced, and wakes up, changes nothing.
+  const uint32_t granted = slots[sender.slot()].generation;
+  if (sender.generation() < granted) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("slot ", sender.slot(), " generation ",
+                     sender.generation(), " was replaced by ", granted));
+  }
+  // The chief tells every shard before it answers a worker, so a larger
+  // generation comes from no worker of this history.
+  if (sender.generation() > granted) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "slot ", sender.slot(), " generation ", sender.generation(),
+        " was never granted here, the newest is ", granted));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPusher(const std::vector<SlotState>& slots, bool active,
+                         const Sender& sender) {
+  WEIR_RETURN_IF_ERROR(CheckGeneration(slots, sender));
+  if (!active) {
+    return absl::FailedPreconditionError(
+        "nobody may push yet: the chief has set no slots");
+  }
+  if (sender.generation() == 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "slot ", sender.slot(), " generation 0 may pull, not push"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPush(const ShardPlan& plan, const GradientChunk& chunk,
+                       const Payload& payload) {
+  const uint64_t blocks = plan.blocks().size();
+  // 64 bits: block + count of two 32-bit fields must not wrap (I2).
+  const uint64_t count = std::max(chunk.block_count(), 1u);
+  if (chunk.block() + count > blocks) {
+    return absl::InvalidArgumentError(absl::StrCat("blocks [", chunk.block(),
+                                                   ", ", chunk.block() + count,
+                                                   ") of a shard of ", blocks));
+  }
+  // A run of blocks is a run of blocks that are left out; each block with a
+  // gradient comes in a chunk of its own.
+  if (!payload.empty() && count != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a payload of ", payload.bytes(), " bytes for ", count, " blocks"));
+  }
+  const ::weir::Push& push = chunk.push();
+  if (!UsableHyper(WeightOf(push))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weight ", WeightOf(push), " is not a number >= 0"));
+  }
+  const size_t variables = plan.layout().variables().size();
+  for (const uint32_t variable : push.left_out()) {
+    if (variable >= variables) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "left_out names variable ", variable, " of ", variables));
+    }
+  }
+  for (const Hyper& hyper : push.hyper()) {
+    WEIR_RETURN_IF_ERROR(CheckHyper(plan, hyper));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir
