@@ -1,7 +1,7 @@
 // Asynchronous updates: applied on arrival, under one lock per block.
 //
-// Place: the default mode. Workers meet only when they hit one block within
-// the same 100 us; readers never wait for a writer's decision.
+// Place: the default mode. Two workers wait for each other only when they push
+// the same block within the same 100 us, and a reader waits no longer either.
 //
 // Invariants
 //   I1. A pulled block is the state after exactly `version - base_version`
@@ -31,13 +31,13 @@ class AsyncMode : public ConsistencyMode {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
  protected:
-  // What is decided under the lock before any arithmetic.
+  // The decision that is taken under the lock before any arithmetic.
   struct Admission {
     bool apply = false;
     Receipt receipt;
   };
-  // Checks contribution and version; takes the mark and, when it is to be
-  // applied, the version. `bad_variable` is FindNonFinite's.
+  // Checks the sequence number and the version. Takes the mark and, when the
+  // gradient is to be applied, the version. `bad_variable` is FindNonFinite's.
   absl::StatusOr<Admission> Admit(Block& block, const BlockGradient& gradient,
                                   const std::vector<bool>& moved,
                                   int bad_variable)

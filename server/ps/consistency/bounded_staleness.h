@@ -1,6 +1,6 @@
 // Bounded staleness: fast workers may run ahead of slow ones, but not far.
 //
-// Place: updates as AsyncMode; pulls wait for the slowest live slot.
+// Place: updates are AsyncMode's; pulls wait for the slowest live slot.
 //
 // Terms
 //   clock(w)  contributions of slot w that this block has accepted: its mark.

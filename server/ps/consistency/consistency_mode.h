@@ -1,19 +1,20 @@
-// Update modes: when a contribution changes a block, and when a pull may see
-// it.
+// Consistency modes: when a contribution changes a block, and when a pull may
+// see it.
 //
-// Place: Shard checks who speaks and what about, then asks the job's mode. One
-// mode per shard; state is in Block and ShardContext. Members: async,
-// lock_free, sync, bounded_staleness.
+// Place: Shard checks the sender and the request, then asks the job's mode.
+// There is one mode for each shard; its state is in Block and ShardContext.
+// Members: async, lock_free, sync, bounded_staleness.
 //
 // Invariants (tests/server/ps/consistency/consistency_contract.h)
-//   I1. Contribution i of a slot changes a block at most once, and only after
-//       contribution i - 1 was accepted there.
+//   I1. Sequence number i of a slot changes a block at most once, and only
+//       after sequence number i - 1 was settled there.
 //   I2. An error, a duplicate or DEFERRED changes nothing; a left-out
 //       contribution moves the mark alone (sync: and the cursor).
 //   I3. NaN or Inf in a moved segment leaves the whole block out.
 // Threads: safe.
-// Errors: OUT_OF_RANGE      a contribution was skipped; names the expected.
-//         INVALID_ARGUMENT  a version or contribution that cannot be.
+// Errors: OUT_OF_RANGE      a sequence number was skipped; the message names
+//                           the expected one.
+//         INVALID_ARGUMENT  a version or an index in step that cannot be.
 //         ABORTED           (Answer) the wanted version is gone.
 #ifndef SERVER_PS_CONSISTENCY_CONSISTENCY_MODE_H_
 #define SERVER_PS_CONSISTENCY_CONSISTENCY_MODE_H_
@@ -34,11 +35,12 @@ class ConsistencyMode {
   ConsistencyMode(const ConsistencyMode&) = delete;
   ConsistencyMode& operator=(const ConsistencyMode&) = delete;
 
-  // Takes one contribution to one block. Takes the payload.
+  // Takes one contribution to one block, and its payload, which the mode may
+  // keep. Adds to `due` what the caller must run without a lock.
   virtual absl::StatusOr<Receipt> Push(Block& block, BlockGradient gradient,
                                        DueList& due) = 0;
 
-  // What a pull gets now; nullopt: not yet.
+  // Returns what a pull gets now; nullopt when it has to wait.
   virtual absl::StatusOr<std::optional<PulledBlock>> Answer(
       const Block& block, const Want& want) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) = 0;
@@ -50,8 +52,8 @@ class ConsistencyMode {
  protected:
   explicit ConsistencyMode(ShardContext* context) : context_(*context) {}
 
-  // Has `gradient` the next sequence number of its slot? True: go on. False: it
-  // is a duplicate. Else OUT_OF_RANGE.
+  // Tells whether `gradient` has the next sequence number of its slot. False
+  // means that it is a duplicate; a number that was skipped is OUT_OF_RANGE.
   static absl::StatusOr<bool> IsNextSequence(const Block& block,
                                              const BlockGradient& gradient)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);

@@ -9,6 +9,7 @@
 namespace weir {
 
 std::unique_ptr<ConsistencyMode> CreateConsistencyMode(ShardContext* context) {
+  // No default: a new kind without a member here fails to compile.
   switch (context->plan->kind()) {
     case ConsistencyKind::kAsync:
       return std::make_unique<AsyncMode>(context);

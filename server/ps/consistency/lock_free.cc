@@ -16,6 +16,8 @@ absl::StatusOr<Receipt> LockFreeMode::Push(Block& block, BlockGradient gradient,
   Admission admission;
   {
     MutexLock lock(&block.mutex);
+    // I3: Freeze waits for the open claims, so no new one may begin; with
+    // pushes coming all the time it would wait for ever.
     while (block.freezing) {
       block.claims_changed.Wait(&block.mutex);
     }
@@ -25,16 +27,20 @@ absl::StatusOr<Receipt> LockFreeMode::Push(Block& block, BlockGradient gradient,
       return admission.receipt;
     }
     if (block.shared_with_snapshot) {
-      // The first push after a freeze: no claim is open (Block, I2).
+      // I3. The first push after a freeze: no claim is open (Block, I2), so
+      // nobody writes to the buffers that are copied here.
       BlockWriter writer(context_.arena);
       writer.OpenAll(block);
       writer.CopyUpTo(block.plan.range.count);
       block.shared_with_snapshot = false;
     }
+    // I1: Admit has taken the mark and the version, this takes the steps.
+    // Raw pointers from here: the claim keeps the buffers from being replaced.
     contexts = TakeSteps(block, moved, *gradient.push);
     arrays.emplace(block);
     ++block.open_claims;
   }
+  // Without the lock, beside other claims: what this may lose is I2's.
   BlockWriter nothing_to_copy(context_.arena);
   ApplyGradient(block.plan, *arrays, moved, contexts, gradient,
                 nothing_to_copy);

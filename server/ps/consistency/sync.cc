@@ -18,6 +18,7 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, BlockGradient gradient,
         absl::StrCat("contribution ", push.index_in_step(), " of a step of ",
                      contributions_));
   }
+  // Reads the payload and the plan alone: no lock yet.
   std::vector<bool> moved = MovedSegments(block.plan, gradient);
   const int bad_variable = FindNonFinite(block.plan, moved, gradient);
 
@@ -37,6 +38,8 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, BlockGradient gradient,
                      " sequence number ", push.sequence(), " is for version ",
                      push.base_version(), ", the block is at ", block.version));
   }
+  // I2: the sender has computed from this version, so it has seen it on every
+  // shard, and nobody needs the one before any more, on any block.
   RaiseTo(&context_.oldest_readable, block.version);
   SyncStep& step = block.step;
   uint64_t& mark = block.marks[gradient.slot];
@@ -45,6 +48,8 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, BlockGradient gradient,
     ++mark;  // another slot computed it too: the first one counts
     return MakeReceipt(gradient, Receipt::DUPLICATE);
   }
+  // A block with NaN takes part in the step without moving anything: the
+  // cursor has to pass its contribution on every block.
   Receipt receipt = MakeReceipt(gradient, Receipt::ACCEPTED);
   if (bad_variable >= 0) {
     receipt.set_outcome(Receipt::LEFT_OUT);
@@ -54,11 +59,14 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, BlockGradient gradient,
   if (!AnyMoved(moved)) {
     gradient.payload = Payload();
   }
+  // I3. What is awaited never asks for room, so the step always goes on, and
+  // in the end the contributions that were deferred find theirs.
   if (push.index_in_step() > Awaited(block)) {
     if (!context_.ReserveEarly(gradient.payload.bytes())) {
       return MakeReceipt(gradient, Receipt::DEFERRED);
     }
     ++mark;
+    // The transport's memory is lent for this call only.
     gradient.payload.Keep();
     step.early[push.index_in_step()] = {push, std::move(moved),
                                         std::move(gradient.payload)};
@@ -73,6 +81,8 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, BlockGradient gradient,
 
 void SyncMode::SlotsChanged(Block& block, DueList& due) {
   MutexLock lock(&block.mutex);
+  // I6: a slot that came back is awaited again from here on. The block keeps a
+  // copy, so that one push sees the same slots from beginning to end.
   for (size_t w = 0; w < block.retired.size(); ++w) {
     block.retired[w] = context_.slots[w].retired;
   }
@@ -91,6 +101,7 @@ uint32_t SyncMode::Awaited(const Block& block) const {
 void SyncMode::AddAtCursor(Block& block, const BlockGradient& gradient,
                            const std::vector<bool>& moved) {
   SyncStep& step = block.step;
+  // Every contribution of a step says the same; the first one's counts.
   if (!step.first.has_value()) {
     step.first = *gradient.push;
   }
@@ -110,12 +121,14 @@ void SyncMode::AddAtCursor(Block& block, const BlockGradient& gradient,
     block.previous = FrozenBlock();
   }
   const float weight = WeightOf(*gradient.push);
-  // Named here: the lock is not seen inside the lambda.
+  // Named here: clang's lock analysis does not look into the lambda.
   float* const sums = step.sum.data();
   const std::vector<double>& weights = step.weights;
   VisitGradients(
       block.plan, moved, gradient, block.plan.range.count,
       [&](size_t i, int64_t element, const char* data, int64_t count) {
+        // The first gradient of a segment sets the sum: the buffer holds the
+        // values of an old version, and is not cleared before.
         if (weights[i] == 0.0) {
           SetScaled(sums + element, data, weight, count);
         } else {
@@ -124,13 +137,18 @@ void SyncMode::AddAtCursor(Block& block, const BlockGradient& gradient,
         return true;
       });
   for (size_t i = 0; i < moved.size(); ++i) {
-    step.weights[i] += moved[i] ? weight : 0.0;
+    if (moved[i]) {
+      step.weights[i] += weight;
+    }
   }
 }
 
 void SyncMode::AdvanceTo(Block& block, uint32_t end) {
   std::map<uint32_t, SyncStep::Early>& early = block.step.early;
   uint32_t& cursor = block.step.cursor;
+  // I1: one index after another, and a stop at the first that is missing. What
+  // is here is taken before its slot is looked at: contributions that a slot
+  // made before it retired count (I5).
   while (cursor < end) {
     if (!early.empty() && early.begin()->first == cursor) {
       const SyncStep::Early& next = early.begin()->second;
@@ -139,6 +157,7 @@ void SyncMode::AdvanceTo(Block& block, uint32_t end) {
       context_.early_bytes -= next.payload.bytes();
       early.erase(early.begin());
     } else if (block.retired[SlotOf(cursor)]) {
+      // The mark moves as if the contribution had come; it never goes back.
       uint64_t& mark = block.marks[SlotOf(cursor)];
       mark = std::max(mark, SequenceOf(block, cursor) + 1);
       ++cursor;
@@ -159,6 +178,8 @@ void SyncMode::AdvanceAndPublish(Block& block, DueList& due) {
   }
 }
 
+// Slot w makes k_w = ceil((n - w) / W) contributions in each step, and its
+// sequence number t * k_w + j stands for index j * W + w of step t.
 uint64_t SyncMode::SequenceOf(const Block& block, uint32_t gradient) const {
   const uint64_t steps =
       block.version - context_.plan->declaration().base_version();
@@ -179,6 +200,8 @@ void SyncMode::Publish(Block& block, DueList& due) {
     before.state = block.state;  // I7: whole without any
   }
   block.previous = std::move(before);
+  // I4. ApplySum writes the next values into the sum's buffer; the old values
+  // live on in `previous` and with whoever still sends them.
   if (step.sum) {
     ApplySum(block);
     block.values = std::move(step.sum);
@@ -189,6 +212,7 @@ void SyncMode::Publish(Block& block, DueList& due) {
   step.first.reset();
   step.weights.assign(step.weights.size(), 0.0);
   block.published_marks = block.marks;
+  // Under the same lock: the block cannot leave the version in between.
   if (block.awaiting != nullptr && block.awaiting->version() == block.version) {
     SnapshotJob::Add(std::exchange(block.awaiting, nullptr), block.plan.index,
                      block.Freeze(), due);
@@ -197,6 +221,7 @@ void SyncMode::Publish(Block& block, DueList& due) {
 
 void SyncMode::ApplySum(Block& block) {
   SyncStep& step = block.step;
+  // I4: state that a snapshot holds is replaced before it changes.
   BlockWriter writer(context_.arena);
   for (BlockRef& one : block.state) {
     writer.Open(&one);
@@ -212,6 +237,8 @@ void SyncMode::ApplySum(Block& block) {
   };
   alignas(64) float mean[kWindowElements];
   int64_t position = 0;
+  // Segments that no contribution moved keep their values: `copy` takes them
+  // along, up to the next moved segment or the end.
   for (size_t i = 0; i < block.plan.segments.size(); ++i) {
     const SegmentPlan& segment = block.plan.segments[i];
     if (step.weights[i] == 0.0) {
@@ -226,8 +253,11 @@ void SyncMode::ApplySum(Block& block) {
     const auto weight = static_cast<float>(step.weights[i]);
     while (position < end) {
       const int64_t count = std::min(kWindowElements, end - position);
+      // The window of the sum moves aside, since the new values take its
+      // place: mean, values and state of one window stay in the cache.
       std::memcpy(mean, to + position,
                   static_cast<size_t>(count) * sizeof(float));
+      // x / 1 is x, so a job with one contribution saves the pass.
       if (weight != 1.0f) {
         Divide(mean, weight, count);
       }
@@ -252,6 +282,8 @@ absl::StatusOr<std::optional<PulledBlock>> SyncMode::Answer(
   if (want.version() > block.version) {
     return std::nullopt;
   }
+  // I2. Also where this block still has the version: `oldest_readable` says
+  // that its buffer may become the next sum at any moment.
   if (block.HasPrevious(want.version()) &&
       want.version() >= context_.oldest_readable) {
     return PulledBlock{block.plan.index, want.version(), false,

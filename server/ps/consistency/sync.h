@@ -1,17 +1,18 @@
 // Synchronous steps: version t + 1 is version t and the mean of n gradients,
 // whatever order they came in.
 //
-// Place: update.sync. Needs nothing from other shards: every shard ends with
-// the same set of contributions, because each is a pure function of (version,
-// batch).
+// Place: update.sync. The mode needs nothing from other shards: every shard
+// ends with the same set of contributions, because each contribution is a pure
+// function of (version, batch).
 //
 // Terms
 //   contribution m  gradient m of step t, 0 <= m < n; keyed by (t, m), not by
 //                   who sends it.
 //   cursor          contributions 0..cursor-1 are in the sum, or passed.
-//   passed          nobody brings it: its slot, m mod W, is retired. It counts
-//                   as left out, and the slot's mark moves as if it had come.
-//   early           came before its turn; its payload is kept.
+//   passed          nobody will bring contribution m: its slot, m mod W, is
+//                   retired. It counts as left out, and the slot's mark moves
+//                   as if it had come.
+//   early           the contribution came before its turn; its payload is kept.
 //
 // Invariants
 //   I1. The sum is taken in index order, so its bits depend on the
@@ -21,19 +22,20 @@
 //       buffer of t then becomes the sum of t + 1: twice the values in all.
 //   I3. Early payloads stay within out_of_order_bytes; over it: DEFERRED. The
 //       first contribution that is neither here nor passed is always accepted.
-//   I4. Values and slots change only as a version is published, out of place.
-//   I5. Contributions are passed only in a step that something else came for:
-//       with every slot retired nothing is published. A retired slot's own
-//       that are here count. So a slot that retires after its last contribution
-//       leaves the same bits whenever the news of it arrives.
-//   I6. A slot that comes back is expected from its marks on; they differ by
-//       one step at most over all blocks. Where its smallest is behind, that
-//       block holds back the next version, so the step's own can still be
-//       pulled. The first step may count it on a part of the blocks.
+//   I4. Values and optimizer state change only when a version is published,
+//       and out of place.
+//   I5. Contributions are passed only in a step for which something else came:
+//       when every slot is retired, nothing is published. Contributions of a
+//       retired slot that are already here count. So a slot that retires after
+//       its last contribution leaves the same bits whenever the news arrives.
+//   I6. A slot that comes back is awaited from its marks on. They differ by one
+//       step at most over all blocks. A block where the mark is a step behind
+//       holds back the next version, so the version of that step can still be
+//       pulled. The first step may count the slot on a part of the blocks.
 //   I7. A block without optimizer state can be frozen at version t as long as
-//       t is readable although it is at t + 1: a checkpoint of t can be written
-//       while some blocks are ahead. State of t is not kept: it would be twice
-//       in memory.
+//       t is readable, even if the block is at t + 1: a checkpoint of t can be
+//       written while some blocks are ahead. The state of version t is not
+//       kept, since that would need twice its memory.
 // Cost: one pass per contribution; three arrays per published block.
 #ifndef SERVER_PS_CONSISTENCY_SYNC_H_
 #define SERVER_PS_CONSISTENCY_SYNC_H_
@@ -60,18 +62,19 @@ class SyncMode : public ConsistencyMode {
   void SlotsChanged(Block& block, DueList& due) override;
 
  private:
-  // The first contribution that is neither here nor passed, or n.
+  // Returns the first contribution that is neither here nor passed, or n.
   uint32_t Awaited(const Block& block) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // Adds contribution number `cursor` and moves the cursor.
   void AddAtCursor(Block& block, const BlockGradient& gradient,
                    const std::vector<bool>& moved)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-  // From the cursor on, up to `end`: adds what came early, passes what is
-  // retired.
+  // Moves the cursor up to `end`, as far as it goes: adds contributions that
+  // came early, passes those of retired slots.
   void AdvanceTo(Block& block, uint32_t end)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-  // As far as it goes, if the step has begun (I5).
+  // Moves the cursor as far as it goes, and publishes the version if that is
+  // the end of the step. Does nothing if the step has not begun (I5).
   void AdvanceAndPublish(Block& block, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   void Publish(Block& block, DueList& due)

@@ -86,6 +86,67 @@ std::vector<Event> Interleave(std::vector<std::vector<Event>> by_slot,
   return events;
 }
 
+// By index in step; without a value: nobody brings it.
+using Gradients = std::vector<std::optional<std::vector<float>>>;
+
+// What each slot does in one step: it brings its contributions and may retire,
+// but one slot stays. Fills `gradients`; `retired` is by slot.
+std::vector<std::vector<Event>> DrawStep(
+    std::mt19937& random, std::normal_distribution<float>& normal,
+    std::vector<bool>* retired, Gradients* gradients) {
+  std::vector<std::vector<Event>> by_slot(kSlots);
+  for (int w = 0; w < kSlots; ++w) {
+    const int live =
+        static_cast<int>(std::count(retired->begin(), retired->end(), false));
+    const bool retires = !(*retired)[w] && live > 1 && random() % 4 == 0;
+    // A slot retires when it has heard of all its contributions: those of this
+    // step, or those of the step before.
+    const bool brings = !(*retired)[w] && (!retires || random() % 2 == 0);
+    for (int m = w; brings && m < kContributions; m += kSlots) {
+      by_slot[w].push_back({w, m});
+      (*gradients)[m].emplace(64);
+      for (float& g : *(*gradients)[m]) {
+        g = normal(random);
+      }
+    }
+    if (retires) {
+      by_slot[w].push_back({w, 0, true});
+      (*retired)[w] = true;
+    }
+  }
+  return by_slot;
+}
+
+// Does what `waiting` says, in its order. Returns the events that must be
+// repeated: contributions that were deferred, and what follows in their slots.
+std::vector<Event> SendAll(StoreTester& ps, uint64_t step,
+                           const Gradients& gradients,
+                           const std::vector<Event>& waiting) {
+  std::vector<Event> again;
+  std::vector<bool> held(kSlots, false);  // behind a deferred one
+  for (const Event& event : waiting) {
+    if (held[event.slot]) {
+      again.push_back(event);
+      continue;
+    }
+    if (event.retire) {
+      EXPECT_TRUE(ps.SetSlot(event.slot, 1, true).ok());
+      continue;
+    }
+    const uint64_t per_step = event.slot < 2 ? 2 : 1;
+    const auto receipt = ps.Push(
+        ps.Chunk(event.slot, step * per_step + event.contribution / kSlots, 0,
+                 step, event.contribution),
+        *gradients[event.contribution]);
+    EXPECT_TRUE(receipt.ok()) << receipt.status();
+    if (receipt.ok() && receipt->outcome() == Receipt::DEFERRED) {
+      held[event.slot] = true;
+      again.push_back(event);
+    }
+  }
+  return again;
+}
+
 TEST(SyncRetiredTest, HasTheSameBitsWheneverTheRetirementArrives) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal(0.0f, 3.0f);
@@ -94,27 +155,9 @@ TEST(SyncRetiredTest, HasTheSameBitsWheneverTheRetirementArrives) {
     std::vector<float> expected(64, 0.0f);
     std::vector<bool> retired(kSlots, false);
     for (uint64_t step = 0; step < 5; ++step) {
-      std::vector<std::optional<std::vector<float>>> gradients(kContributions);
-      std::vector<std::vector<Event>> by_slot(kSlots);
-      for (int w = 0; w < kSlots; ++w) {
-        const int live =
-            static_cast<int>(std::count(retired.begin(), retired.end(), false));
-        const bool retires = !retired[w] && live > 1 && random() % 4 == 0;
-        // It has heard of all its contributions: of this step's, or the last
-        // step's.
-        const bool brings = !retired[w] && (!retires || random() % 2 == 0);
-        for (int m = w; brings && m < kContributions; m += kSlots) {
-          by_slot[w].push_back({w, m});
-          gradients[m].emplace(64);
-          for (float& g : *gradients[m]) {
-            g = normal(random);
-          }
-        }
-        if (retires) {
-          by_slot[w].push_back({w, 0, true});
-          retired[w] = true;
-        }
-      }
+      Gradients gradients(kContributions);
+      const std::vector<std::vector<Event>> by_slot =
+          DrawStep(random, normal, &retired, &gradients);
       if (std::none_of(gradients.begin(), gradients.end(),
                        [](const auto& g) { return g.has_value(); })) {
         break;  // the last two retired, one after the other
@@ -123,30 +166,8 @@ TEST(SyncRetiredTest, HasTheSameBitsWheneverTheRetirementArrives) {
       std::vector<Event> waiting = Interleave(by_slot, random);
       for (int pass = 0; !waiting.empty(); ++pass) {
         ASSERT_LT(pass, 10);
-        std::vector<Event> again;
-        std::vector<bool> held(kSlots, false);  // behind a deferred one
-        for (const Event& event : waiting) {
-          if (held[event.slot]) {
-            again.push_back(event);
-            continue;
-          }
-          if (event.retire) {
-            ASSERT_TRUE(ps.SetSlot(event.slot, 1, true).ok());
-            continue;
-          }
-          const uint64_t per_step = event.slot < 2 ? 2 : 1;
-          const auto receipt =
-              ps.Push(ps.Chunk(event.slot,
-                               step * per_step + event.contribution / kSlots, 0,
-                               step, event.contribution),
-                      *gradients[event.contribution]);
-          ASSERT_TRUE(receipt.ok()) << receipt.status();
-          if (receipt->outcome() == Receipt::DEFERRED) {
-            held[event.slot] = true;
-            again.push_back(event);
-          }
-        }
-        waiting = std::move(again);
+        waiting = SendAll(ps, step, gradients, waiting);
+        ASSERT_FALSE(testing::Test::HasFailure());
       }
       ASSERT_EQ(ps.Latest(0).version, step + 1);
       ASSERT_EQ(ps.Values(0), expected);
