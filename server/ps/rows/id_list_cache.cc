@@ -16,6 +16,8 @@ int64_t BytesOf(const Ids& ids) {
 }  // namespace
 
 absl::StatusOr<Ids> IdListCache::Resolve(uint32_t slot, const IdList& list) {
+  // Slot and table are in the key, so one sender's names never reach another's
+  // lists, and the count guards against a name that is used again.
   const Key key = {slot, list.table(), list.name(), list.count()};
   if (list.count() == 0) {
     return absl::InvalidArgumentError("a list of 0 ids; leave it out");
@@ -39,6 +41,7 @@ absl::StatusOr<Ids> IdListCache::Resolve(uint32_t slot, const IdList& list) {
   if (place == places_.end()) {
     return Ids();
   }
+  // To the front, as the newest use: iterators in places_ stay valid.
   entries_.splice(entries_.begin(), entries_, place->second);
   return place->second->ids;
 }
@@ -54,6 +57,8 @@ void IdListCache::Keep(const Key& key, const Ids& ids) {
     places_[key] = entries_.begin();
     bytes_ += BytesOf(ids);
   }
+  // A list that is larger than the bound goes, too. Whoever holds its Ids keeps
+  // them; the next one who names it is asked to send it.
   while (bytes_ > bytes_max_ && !entries_.empty()) {
     bytes_ -= BytesOf(entries_.back().ids);
     places_.erase(entries_.back().key);

@@ -1,9 +1,8 @@
 // Lists of row ids that senders may name again in place of sending them.
 //
-// Place: PullRows and PushRows of the same batch ask for the same rows;
-// PushRows, and
-//   a PullRows that is repeated, name the list. A list that is gone is sent
-//   again, so a bound costs bytes alone.
+// Place: PullRows and PushRows of one batch name the same rows. The ids come
+// with the PullRows; the PushRows, and a repeated PullRows, name the list. A
+// list that is no longer here is sent again, so the bound costs bytes only.
 //
 // Threads: safe.
 #ifndef SERVER_PS_ROWS_ID_LIST_CACHE_H_
@@ -32,9 +31,9 @@ class IdListCache {
   explicit IdListCache(int64_t bytes_max = kDefaultBytesMax)
       : bytes_max_(bytes_max) {}
 
-  // The ids of `list`: decoded and kept under its name, or those of that name;
-  // null when they are not here.
-  // Errors: INVALID_ARGUMENT  of DecodeIds; a list without ids or name.
+  // Returns the ids of `list`: decoded, and kept if the list has a name; or
+  // those that were kept under its name; null when they are not here.
+  // Errors: INVALID_ARGUMENT  as DecodeIds says, or neither ids nor a name.
   absl::StatusOr<Ids> Resolve(uint32_t slot, const IdList& list);
 
   int64_t bytes() const;

@@ -8,17 +8,41 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
-#include "proto/wire/id_list.h"
 #include "proto/wire/value_encoding.h"
 #include "server/ps/plan/table_plan.h"
+#include "server/ps/rows/row_checks.h"
 
 namespace weir {
 namespace {
 
+// The same as for pulls of blocks (server/ps/store/shard.h).
 constexpr uint32_t kDefaultTimeoutMs = 2000;
 constexpr uint32_t kMaxTimeoutMs = 10000;
+// A time that no deadline has passed: Finish looks at conditions alone.
 constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+// Bounds the answer of GetStatus.
 constexpr uint32_t kHotIdsMax = 1000;
+
+int64_t TimeoutNs(const Want& want) {
+  uint32_t ms = kDefaultTimeoutMs;  // the client did not say
+  if (want.timeout_ms() != 0) {
+    ms = std::min(want.timeout_ms(), kMaxTimeoutMs);
+  }
+  return int64_t{ms} * 1000000;
+}
+
+void FillTableStatus(const TableReport& report, TableStatus* status) {
+  status->set_rows(static_cast<uint64_t>(report.rows));
+  status->set_bytes(static_cast<uint64_t>(report.bytes));
+  status->set_payload_bytes(static_cast<uint64_t>(report.payload_bytes));
+  status->set_rows_created(static_cast<uint64_t>(report.counts.created));
+  status->set_rows_dropped(static_cast<uint64_t>(
+      report.counts.evicted + report.counts.expired + report.counts.shrunk));
+  for (const HotRow& row : report.hot) {
+    status->add_hot_id(row.id);
+    status->add_hot_updates(row.updates);
+  }
+}
 
 void Run(const DueList& due) {
   for (const std::function<void()>& run : due) {
@@ -64,45 +88,21 @@ TableGroup::~TableGroup() = default;
 
 void TableGroup::TickClocks() {
   for (int t = 0; t < count(); ++t) {
-    const bool seconds = spec(t).expiry().age_case() == Expiry::kSeconds;
-    const int64_t now_ns =
-        Planted("clock.wall_rows") ? clock_->WallNowNs() : clock_->NowNs();
-    table(t).SetClock(seconds ? static_cast<uint64_t>(now_ns) / 1000000000
-                              : version_);
+    if (spec(t).expiry().age_case() != Expiry::kSeconds) {
+      table(t).SetClock(version_);
+      continue;
+    }
+    // Not the wall clock, which may be set back. The plant lets a test show
+    // what that would do.
+    int64_t now_ns = clock_->NowNs();
+    if (Planted("clock.wall_rows")) {
+      now_ns = clock_->WallNowNs();
+    }
+    table(t).SetClock(static_cast<uint64_t>(now_ns) / 1000000000);
   }
 }
 
 // ---------------------------------------------------------------- lookups
-
-absl::Status TableGroup::CheckPullRows(const PullRowsChunk& request) const {
-  if (request.train() && request.sender().generation() == 0) {
-    return absl::PermissionDeniedError(
-        "a lookup to train from needs a slot's generation; a reader sets "
-        "`train` to false");
-  }
-  if (request.want().when_case() == Want::WHEN_NOT_SET) {
-    return absl::InvalidArgumentError(
-        "want names neither `latest` nor a `version`");
-  }
-  if (!IsFixedSize(request.want().encoding())) {
-    return absl::InvalidArgumentError("rows travel as F32, BF16, F16 or INT8");
-  }
-  uint64_t bytes = 0;
-  for (const IdList& list : request.list()) {
-    if (list.table() >= static_cast<uint32_t>(count())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("table ", list.table(), " of ", count(), " tables"));
-    }
-    bytes += uint64_t{list.count()} *
-             spec(static_cast<int>(list.table())).dim() * sizeof(float);
-  }
-  if (bytes > kRowBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a lookup of ", bytes, " bytes of rows; at most ",
-                     kRowBytesMax, " fit into an answer, ask in pieces"));
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::vector<Ids>> TableGroup::Resolve(
     const PullRowsChunk& request, bool* unknown) {
@@ -112,6 +112,7 @@ absl::StatusOr<std::vector<Ids>> TableGroup::Resolve(
     const int t = static_cast<int>(list.table());
     WEIR_RETURN_IF_ERROR(
         Annotate(ids.status(), absl::StrCat("table \"", spec(t).name(), "\"")));
+    // The sender named a list that is gone here; it will send the ids again.
     if (*ids == nullptr) {
       *unknown = true;
       return all;
@@ -123,7 +124,7 @@ absl::StatusOr<std::vector<Ids>> TableGroup::Resolve(
 }
 
 void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
-  absl::Status status = CheckPullRows(request);
+  absl::Status status = CheckPullRows(context_.plan->declaration(), request);
   bool unknown = false;
   Parked lookup;
   if (status.ok()) {
@@ -144,18 +145,14 @@ void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
     done(std::move(answer));
     return;
   }
+  // A parked lookup keeps the decoded ids, not their encoded lists as well.
   lookup.request = request;
   lookup.request.clear_list();
   for (const IdList& list : request.list()) {
     lookup.request.add_list()->set_table(list.table());
   }
   lookup.done = std::move(done);
-  const uint32_t wanted_ms = request.want().timeout_ms();
-  lookup.deadline_ns =
-      clock_->NowNs() + int64_t{wanted_ms == 0
-                                    ? kDefaultTimeoutMs
-                                    : std::min(wanted_ms, kMaxTimeoutMs)} *
-                            1000000;
+  lookup.deadline_ns = clock_->NowNs() + TimeoutNs(request.want());
   absl::StatusOr<Readable> from = Readable::kNotYet;
   uint64_t version = 0;
   {
@@ -163,9 +160,11 @@ void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
     from = CanRead(request.want());
     version = version_;
     if (from.ok() && *from == Readable::kNotYet) {
-      status = !closed_.ok() ? closed_
-                             : CheckRoomToPark(parked_, request.sender(),
-                                               kParkingShares, "rows");
+      status = closed_;  // nothing would wake it any more
+      if (status.ok()) {
+        status =
+            CheckRoomToPark(parked_, request.sender(), kParkingShares, "rows");
+      }
       if (!status.ok()) {
         from = status;
       } else {
@@ -174,6 +173,7 @@ void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
         return;
       }
     } else if (from.ok()) {
+      // I5: the use keeps exclusive work away after the lock is dropped.
       ++uses_;
     }
   }
@@ -194,6 +194,7 @@ absl::StatusOr<TableGroup::Readable> TableGroup::CanRead(
       return absl::InvalidArgumentError(
           "want.version is for sync jobs; this job reads the latest");
     }
+    // As for blocks (bounded_staleness.h), by the marks of the table group.
     if (kind_ == ConsistencyKind::kBoundedStaleness) {
       const uint64_t bound = context_.plan->staleness_bound();
       for (size_t w = 0; w < marks_.size(); ++w) {
@@ -211,6 +212,7 @@ absl::StatusOr<TableGroup::Readable> TableGroup::CanRead(
   if (want.version() > version_) {
     return Readable::kNotYet;
   }
+  // I3: the rows that the last step moved were set aside by Publish.
   if (want.version() == previous_version_) {
     return Readable::kPrevious;
   }
@@ -228,28 +230,35 @@ void TableGroup::Gather(Parked lookup, Readable from, uint64_t version) {
   const Encoding encoding = request.want().encoding();
   PulledRows answer;
   if (floats > 0) {
-    answer.rows =
-        BlockRef::Make(encoding == F32 ? arena_ : Arena::Heap(), floats);
+    // Only what leaves as it is needs memory that clients on this host map.
+    Arena* const arena = encoding == F32 ? arena_ : Arena::Heap();
+    answer.rows = BlockRef::Make(arena, floats);
     float* out = answer.rows.data();
     for (size_t i = 0; i < lookup.ids.size(); ++i) {
       const int t = static_cast<int>(request.list(static_cast<int>(i)).table());
       const std::vector<uint64_t>& ids = *lookup.ids[i];
-      // A repeated step trains from what is past: it touches nothing.
-      const bool train = request.train() && from == Readable::kNow;
-      // The ids were checked: it cannot fail.
-      (void)table(t).Lookup(
-          ids, train ? Table::Mode::kTrain : Table::Mode::kRead, out);
+      // A repeated step trains from the version before: it must not touch the
+      // rows of this one.
+      Table::Mode mode = Table::Mode::kRead;
+      if (request.train() && from == Readable::kNow) {
+        mode = Table::Mode::kTrain;
+      }
+      // The ids were checked, so this cannot fail.
+      (void)table(t).Lookup(ids, mode, out);
       if (from == Readable::kPrevious) {
-        ReadPrevious(t, ids, out);
+        before(t).Overwrite(ids, spec(t).dim(), out);
       }
       rows_looked_up_[static_cast<size_t>(t)].fetch_add(
           ids.size(), std::memory_order_relaxed);
       out += ids.size() * spec(t).dim();
     }
   }
+  // Before the encoding, which needs the copy alone: exclusive work may begin.
   Leave();
   const auto count = static_cast<size_t>(floats);
-  answer.bytes = floats > 0 ? EncodedBytes(encoding, count) : 0;
+  if (floats > 0) {
+    answer.bytes = EncodedBytes(encoding, count);
+  }
   if (floats > 0 && encoding != F32) {
     BlockRef encoded = BlockRef::Make(
         arena_, static_cast<int64_t>((answer.bytes + 3) / sizeof(float)));
@@ -258,21 +267,12 @@ void TableGroup::Gather(Parked lookup, Readable from, uint64_t version) {
     answer.rows = std::move(encoded);
   }
   answer.header.set_request(request.request());
-  answer.header.set_version(from == Readable::kPrevious ? version - 1
-                                                        : version);
+  answer.header.set_version(version);
+  if (from == Readable::kPrevious) {
+    answer.header.set_version(version - 1);
+  }
   answer.header.set_encoding(encoding);
   lookup.done(std::move(answer));
-}
-
-void TableGroup::ReadPrevious(int t, std::span<const uint64_t> ids,
-                              float* out) {
-  const RowsBefore& rows = before(t);
-  const size_t dim = spec(t).dim();
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (const float* const values = rows.Find(ids[i])) {
-      std::memcpy(out + i * dim, values, dim * sizeof(float));
-    }
-  }
 }
 
 // -------------------------------------------------- uses and exclusive work
@@ -288,6 +288,7 @@ void TableGroup::Leave() {
 }
 
 void TableGroup::StartExclusive(DueList& due) {
+  // While work waits here, MayUse is false: new uses cannot keep it waiting.
   if (uses_ == 0 && !exclusive_ && !exclusive_waiting_.empty()) {
     exclusive_ = true;
     due.push_back(std::move(exclusive_waiting_.front()));
@@ -337,6 +338,7 @@ void TableGroup::Finish(DueList& due, int64_t now_ns) {
     parked_ = std::move(waiting);
   }
   context_.counters.waits_parked -= static_cast<int64_t>(ready.size());
+  // Their uses were taken under the lock; Gather gives each one back.
   for (Ready& one : ready) {
     if (!one.from.ok()) {
       one.lookup.done(one.from.status());
@@ -382,6 +384,8 @@ void TableGroup::Close(const absl::Status& status) {
     held.swap(held_);
     freeze.swap(freeze_);
   }
+  // Each is in one list only, so it ends exactly once. A held push finds
+  // closed_ and answers with it.
   context_.counters.waits_parked -= static_cast<int64_t>(parked.size());
   for (Parked& lookup : parked) {
     lookup.done(status);
@@ -405,10 +409,13 @@ absl::StatusOr<ShrinkReply> TableGroup::Shrink(const ShrinkRequest& request) {
     }
     found = true;
     ShrinkOptions options;
-    options.age_max =
-        request.age_max() != 0 ? request.age_max() : table(t).options().age_max;
-    options.rows_max =
-        request.has_rows_max() ? static_cast<int64_t>(request.rows_max()) : -1;
+    options.age_max = table(t).options().age_max;
+    if (request.age_max() != 0) {
+      options.age_max = request.age_max();
+    }
+    if (request.has_rows_max()) {
+      options.rows_max = static_cast<int64_t>(request.rows_max());
+    }
     const ShrinkReceipt receipt = table(t).Shrink(options);
     reply.set_rows(reply.rows() + static_cast<uint64_t>(receipt.rows));
     reply.set_bytes(reply.bytes() + static_cast<uint64_t>(receipt.bytes));
@@ -434,8 +441,9 @@ void TableGroup::Freeze(std::optional<uint64_t> version,
     } else if (*version > version_) {
       freeze_ = {version, std::move(run), std::move(refused)};
     } else if (*version == version_ || *version == previous_version_) {
-      // Before a step that waits to be published. One that is being published
-      // leaves the version before readable.
+      // In front of a step that waits to be published, which would take the
+      // wanted version away. A step that is being published right now leaves
+      // the version before it readable (I3).
       exclusive_waiting_.push_front(std::move(run));
       StartExclusive(due);
     } else {
@@ -476,18 +484,9 @@ void TableGroup::FillStatus(int hot_ids, PsStatus* status) {
         table(t).Report(std::min(hot_ids, static_cast<int>(kHotIdsMax)));
     TableStatus* const one = status->add_table();
     one->set_name(spec(t).name());
-    one->set_rows(static_cast<uint64_t>(report.rows));
-    one->set_bytes(static_cast<uint64_t>(report.bytes));
-    one->set_payload_bytes(static_cast<uint64_t>(report.payload_bytes));
-    one->set_rows_created(static_cast<uint64_t>(report.counts.created));
-    one->set_rows_dropped(static_cast<uint64_t>(
-        report.counts.evicted + report.counts.expired + report.counts.shrunk));
+    FillTableStatus(report, one);
     one->set_rows_looked_up(rows_looked_up_[static_cast<size_t>(t)]);
     one->set_rows_updated(rows_updated_[static_cast<size_t>(t)]);
-    for (const HotRow& row : report.hot) {
-      one->add_hot_id(row.id);
-      one->add_hot_updates(row.updates);
-    }
   }
 }
 

@@ -1,29 +1,31 @@
-// The tables of one shard: whose update counts, in which order, and when rows
-// may be read. What a block is to dense parameters, all tables together are to
-// rows: one set of marks, one version.
+// The table group of one shard: which pushes of rows count, in which order, and
+// when rows may be read. All tables together are to rows what a block is to
+// dense parameters: they have one set of marks and one version.
 //
-// Place: Shard owns it and has checked the sender; rows and optimizers are
-//   server/ps/table.
+// Place: Shard owns it and has checked the sender. Rows and their optimizers
+//   are in server/ps/table.
 //
 // Terms
-//   update     the gradients of one contribution for all tables of this shard;
-//              may be empty, and still is a step of every table.
-//   staged     an update that is on its way in; nothing of it is applied.
+//   update     the gradients of one contribution for all tables of this shard.
+//              It may be empty, and is a step of every table all the same.
+//   staged     an update that is still coming in; nothing of it is applied.
 //   mark       per slot: the next sequence number that the tables accept.
 //   version    base_version + updates applied (sync: steps published).
-//   use        a lookup that is reading, an async update that is being applied.
-//   exclusive  work that nothing else may be under way beside: publishing a
-//              sync step, writing a checkpoint.
+//   use        a pull that is reading rows, or an async update that is being
+//              applied. Many may go on at once.
+//   exclusive  work beside which no use may go on: publishing a sync step,
+//              writing a checkpoint.
 //
 // Invariants
 //   I1. An update takes effect whole, once per (slot, sequence), in
 //       ascending order of the sequence numbers.
-//   I2. Sync: rows are moved as version t + 1 is published, by the sum in index
-//       order of what each contribution gave, divided by the weights of all
-//       contributions of the step, whoever touched the row.
+//   I2. Sync: rows are moved when version t + 1 is published. A row moves by
+//       the sum of its weighted gradients in index order, divided by the
+//       weights of all contributions of the step, including those that did not
+//       touch the row.
 //   I3. Sync: version t can be read until t + 2 is published.
-//   I4. What is staged stays within out_of_order_bytes, but for one update when
-//       nothing else is staged, and (sync) the one that is awaited.
+//   I4. Staged updates stay within out_of_order_bytes, except for one update
+//       when nothing else is staged and, in sync, the one that is awaited.
 //   I5. No lock is held while rows are read or moved.
 // Threads: safe. Continuations run without locks.
 // Errors: the codes of proto/ps.proto.
@@ -52,6 +54,7 @@
 #include "server/ps/block/parking.h"
 #include "server/ps/block/shard_context.h"
 #include "server/ps/rows/id_list_cache.h"
+#include "server/ps/rows/staged_push.h"
 #include "server/ps/table/row_sums.h"
 #include "server/ps/table/rows_before.h"
 #include "server/ps/table/table.h"
@@ -68,37 +71,13 @@ using PullRowsDone = std::function<void(absl::StatusOr<PulledRows>)>;
 // `header` is complete but for incarnation.
 using PushRowsDone = std::function<void(absl::StatusOr<PushRowsReply>)>;
 
-// Gradients of one list of rows, decoded.
-struct StagedRows {
-  int table = 0;
-  Ids ids;
-  BlockRef gradients;  // of all lists that came with it
-  int64_t first = 0;   // element where this list's begin: [ids, dim], row-major
-
-  const char* data() const {
-    return reinterpret_cast<const char*>(gradients.data() + first);
-  }
-};
-
-struct StagedPush {
-  Sender sender;
-  ::weir::Push push;
-  std::vector<StagedRows> rows;
-  std::vector<TableRate> rates;
-  int64_t bytes = 0;  // of the budget
-  bool begun = false;
-  bool unknown_list = false;
-  bool deferred = false;  // found no room: nothing is kept of it
-  int bad_table = -1;     // NaN or Inf
-};
-
 class TableGroup {
  public:
-  // Lookups that wait at most: what a client asks ahead. Readers, who need no
-  // slot, have one share together, so that they keep nobody else out.
+  // How many pulls may wait: as many as a client asks ahead. Readers have no
+  // slot and share one bound, so that they keep nobody else out.
   static constexpr ParkingShares kParkingShares = {4096, 16384};
 
-  // Empty tables. `context` is borrowed.
+  // Makes empty tables. `context` is borrowed.
   static absl::StatusOr<std::unique_ptr<TableGroup>> Create(
       ShardContext* context, Arena* arena, Clock* clock);
   ~TableGroup();
@@ -125,19 +104,19 @@ class TableGroup {
   // Ends every wait with `status`, now and later.
   void Close(const absl::Status& status);
 
-  // Calls `run` when no use is under way and (sync) `version` is published;
-  // from then on uses wait until Release. `refused` instead when it cannot be
-  // read any more, or never comes.
+  // Calls `run` when no use is under way and, in sync, `version` is published;
+  // from then on uses wait until Release. Calls `refused` instead when the
+  // version cannot be read any more, or the group is closed first.
   void Freeze(std::optional<uint64_t> version, std::function<void()> run,
               std::function<void(absl::Status)> refused);
   void Release();
-  // Forgets a Freeze that waits for its version; false: there was none.
+  // Forgets a Freeze that waits for its version. False when none waits.
   bool CancelFreeze();
 
   std::vector<uint64_t> marks() const;
   uint64_t version() const;
-  // Sync, between `run` of Freeze and Release: whether `version` is the one
-  // before the tables', and what table t's rows were then.
+  // For sync, between `run` of Freeze and Release: tells whether `version` is
+  // the one before the tables' own; `before` has what table t's rows were then.
   bool IsPrevious(uint64_t version) const;
   const RowsBefore& before(int t) const {
     return previous_[static_cast<size_t>(t)];
@@ -162,7 +141,6 @@ class TableGroup {
   const EmbeddingTable& spec(int t) const {
     return context_.plan->declaration().table(t);
   }
-  absl::Status CheckPullRows(const PullRowsChunk& request) const;
   absl::StatusOr<std::vector<Ids>> Resolve(const PullRowsChunk& request,
                                            bool* unknown);
   absl::StatusOr<Readable> CanRead(const Want& want) const
@@ -171,20 +149,17 @@ class TableGroup {
     return !exclusive_ && exclusive_waiting_.empty();
   }
   void Gather(Parked lookup, Readable from, uint64_t version);
-  void ReadPrevious(int t, std::span<const uint64_t> ids, float* out);
   void Leave();
   void StartExclusive(DueList& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Runs what became due, and lookups that can be answered now.
   void Finish(DueList& due, int64_t now_ns);
 
-  absl::Status CheckPiece(const PushRowsChunk& chunk,
-                          const StagedPush& update) const;
-  // Takes so much of the budget; false: there is no room, the update is
-  // deferred and dropped (I4).
+  // Takes `bytes` of the budget. False when there is no room: the update is
+  // then deferred and dropped (I4).
   bool TakeRoom(int64_t bytes, StagedPush* update);
   void PushAsync(StagedPush update, PushRowsDone done);
-  // Takes the mark, the version when it moves rows, and a use; false: a
-  // duplicate.
+  // Takes the mark, a use and, if the update moves rows, the version. False
+  // for a duplicate, which takes nothing.
   absl::StatusOr<bool> AdmitAsync(const StagedPush& update, bool moves,
                                   Receipt* receipt)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -195,7 +170,7 @@ class TableGroup {
   double RateOf(int t, const std::vector<TableRate>& rates) const;
   void TickClocks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Sync; as in update/sync.cc, with all tables for a block.
+  // For sync, as in server/ps/consistency/sync.h, with all tables for a block.
   uint32_t Awaited() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddAtCursor(const StagedPush& update)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,6 +1,5 @@
-// Updates of a shard's tables: staged as they come, applied whole.
+// Pushes to the tables of a shard: staged as they come, applied whole.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -13,48 +12,34 @@
 #include "proto/job/learning_rate.h"
 #include "proto/wire/value_encoding.h"
 #include "server/ps/block/block_update.h"
+#include "server/ps/rows/row_checks.h"
 #include "server/ps/rows/table_group.h"
 
 namespace weir {
 namespace {
 
+// A time that no deadline has passed: Finish looks at conditions alone.
 constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+
+// `next`: AdmitAsync took the mark.
+Receipt::Outcome OutcomeOf(bool next, const StagedPush& update) {
+  if (!next) {
+    return Receipt::DUPLICATE;
+  }
+  // One NaN leaves the whole update out (I1), with its mark moved, so that the
+  // client does not bring it again.
+  if (update.bad_table >= 0) {
+    return Receipt::LEFT_OUT;
+  }
+  return Receipt::ACCEPTED;
+}
 
 }  // namespace
 
-absl::Status TableGroup::CheckPiece(const PushRowsChunk& chunk,
-                                    const StagedPush& update) const {
-  const double weight = WeightOf(chunk.push());
-  if (!std::isfinite(weight) || weight < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("weight ", weight, " is not a number >= 0"));
-  }
-  if (update.begun && (chunk.push().sequence() != update.push.sequence() ||
-                       chunk.sender().slot() != update.sender.slot())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "an update of slot ", update.sender.slot(), " sequence number ",
-        update.push.sequence(), " goes on as slot ", chunk.sender().slot(),
-        " sequence number ", chunk.push().sequence()));
-  }
-  if (update.rates.size() + static_cast<size_t>(chunk.rate_size()) >
-      static_cast<size_t>(count())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("more rates than the ", count(), " tables of this job"));
-  }
-  for (const TableRate& rate : chunk.rate()) {
-    if (rate.table() >= static_cast<uint32_t>(count()) ||
-        !std::isfinite(rate.learning_rate()) || rate.learning_rate() < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("rate of table ", rate.table(), " of ", count(), ": ",
-                       rate.learning_rate(), "; it must be >= 0"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
                                const Payload& payload, StagedPush* update) {
-  WEIR_RETURN_IF_ERROR(CheckPiece(chunk, *update));
+  WEIR_RETURN_IF_ERROR(
+      CheckPushPiece(context_.plan->declaration(), chunk, *update));
   if (!update->begun) {
     update->begun = true;
     update->sender = chunk.sender();
@@ -62,14 +47,17 @@ absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
   }
   update->rates.insert(update->rates.end(), chunk.rate().begin(),
                        chunk.rate().end());
+  // What is already lost is not staged further, but its pieces are still read:
+  // the client hears the outcome after its last one.
   if (chunk.list_size() == 0 || update->unknown_list || update->deferred) {
     return absl::OkStatus();
   }
+  // The lists are checked and resolved as those of a pull are.
   PullRowsChunk lists;
   *lists.mutable_sender() = chunk.sender();
   *lists.mutable_list() = chunk.list();
   lists.mutable_want()->set_latest(true);
-  WEIR_RETURN_IF_ERROR(CheckPullRows(lists));
+  WEIR_RETURN_IF_ERROR(CheckPullRows(context_.plan->declaration(), lists));
   WEIR_ASSIGN_OR_RETURN(const std::vector<Ids> ids,
                         Resolve(lists, &update->unknown_list));
   if (update->unknown_list) {
@@ -103,6 +91,9 @@ absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
 }
 
 bool TableGroup::TakeRoom(int64_t bytes, StagedPush* update) {
+  // I4. What a sync step awaits always has room, or the step would never end.
+  // An update that is alone has room, too, or one that is larger than the whole
+  // budget could never be pushed.
   bool awaited = false;
   if (kind_ == ConsistencyKind::kSync) {
     MutexLock lock(&mutex_);
@@ -110,6 +101,7 @@ bool TableGroup::TakeRoom(int64_t bytes, StagedPush* update) {
   }
   const auto most =
       static_cast<int64_t>(context_.plan->declaration().out_of_order_bytes());
+  // Added before the comparison: two updates that come at once see each other.
   const int64_t before = staged_bytes_.fetch_add(bytes);
   const bool alone = before == update->bytes;
   update->bytes += bytes;
@@ -152,6 +144,7 @@ void TableGroup::PushRows(StagedPush update, PushRowsDone done) {
 
 absl::StatusOr<bool> TableGroup::IsNextSequence(
     const StagedPush& update) const {
+  // I1, as for a block: see "Push identity" in docs/design_notes.md.
   const uint64_t mark = marks_[update.sender.slot()];
   if (update.push.sequence() > mark) {
     return absl::OutOfRangeError(absl::StrCat(
@@ -187,6 +180,8 @@ absl::StatusOr<bool> TableGroup::AdmitAsync(const StagedPush& update,
     ++version_;
     TickClocks();
   }
+  // Mark, version and use in one step under the lock: a checkpoint that is
+  // frozen afterwards waits for the use, so it has the mark and the rows (I1).
   ++marks_[update.sender.slot()];
   ++uses_;
   return true;
@@ -201,7 +196,8 @@ void TableGroup::MoveRows(const StagedPush& update, PushRowsReply* reply) {
         rows_updated_[static_cast<size_t>(t)] += rows.ids->size();
       }
     }
-    // The ids were checked: it cannot fail.
+    // The ids were checked, so this cannot fail. A table without gradients
+    // takes its step as well: t counts contributions.
     const absl::StatusOr<UpdateReceipt> moved =
         table(t).Update(pieces, RateOf(t, update.rates));
     reply->set_rows_applied(reply->rows_applied() +
@@ -222,6 +218,7 @@ void TableGroup::PushAsync(StagedPush update, PushRowsDone done) {
     if (!closed_.ok()) {
       next = closed_;
     } else if (!MayUse()) {
+      // Rows are frozen; Release runs it again, or Close.
       // Shared, because std::function wants to be copyable.
       auto kept = std::make_shared<StagedPush>(std::move(update));
       held_.push_back([this, kept, done = std::move(done)] {
@@ -237,11 +234,10 @@ void TableGroup::PushAsync(StagedPush update, PushRowsDone done) {
     done(next.status());
     return;
   }
-  receipt->set_outcome(!*next                 ? Receipt::DUPLICATE
-                       : update.bad_table < 0 ? Receipt::ACCEPTED
-                                              : Receipt::LEFT_OUT);
+  receipt->set_outcome(OutcomeOf(*next, update));
   receipt->set_bad_variable(
       static_cast<uint32_t>(std::max(update.bad_table, 0)));
+  // I5: the use that AdmitAsync took, not the lock, keeps a checkpoint away.
   if (*next && moves) {
     context_.counters.RecordStaleness(receipt->staleness());
     MoveRows(update, &reply);

@@ -1,4 +1,5 @@
-// Sync steps of a shard's tables: the order of update/sync.cc, for rows.
+// Sync steps of a shard's tables: the order of server/ps/consistency/sync.cc,
+// for rows. What that file says of marks, cursors and retired slots holds here.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -37,6 +38,7 @@ absl::StatusOr<PushRowsReply> TableGroup::PushSync(StagedPush update,
                      update.push.sequence(), " is for version ",
                      update.push.base_version(), ", they are at ", version_));
   }
+  // Whatever is not kept gives its share of the budget back (I4).
   if (!next.ok() || !*next) {
     Drop(&update);
     if (!next.ok()) {
@@ -45,6 +47,8 @@ absl::StatusOr<PushRowsReply> TableGroup::PushSync(StagedPush update,
     receipt->set_outcome(Receipt::DUPLICATE);
     return reply;
   }
+  // The blocks share it: whoever trains from this version of the rows has seen
+  // it everywhere.
   RaiseTo(&context_.oldest_readable, version_);
   ++marks_[update.sender.slot()];
   if (contribution < cursor_ || early_.count(contribution) > 0) {
@@ -53,11 +57,13 @@ absl::StatusOr<PushRowsReply> TableGroup::PushSync(StagedPush update,
     return reply;
   }
   receipt->set_outcome(Receipt::ACCEPTED);
+  // With weight 0 it passes the cursor and moves nothing.
   if (update.bad_table >= 0) {
     receipt->set_outcome(Receipt::LEFT_OUT);
     receipt->set_bad_variable(static_cast<uint32_t>(update.bad_table));
     update.push.set_weight(0);
   }
+  // Its room was taken as it was staged, so it never has to be deferred here.
   early_[contribution] = std::move(update);
   AdvanceAndPublish(due);
   return reply;
@@ -94,6 +100,7 @@ void TableGroup::AddAtCursor(const StagedPush& update) {
   if (weight == 0.0f) {
     return;
   }
+  // I2: added in index order; the weight counts for every row of the step.
   for (const StagedRows& rows : update.rows) {
     sums_[static_cast<size_t>(rows.table)].Add(*rows.ids, rows.data(), weight);
     rows_updated_[static_cast<size_t>(rows.table)] += rows.ids->size();
@@ -124,6 +131,7 @@ void TableGroup::AdvanceAndPublish(DueList& due) {
     return;  // nothing came for this step, or it waits to be published
   }
   AdvanceTo(contributions_);
+  // I2: rows move when the last use has left, never under a reader.
   if (cursor_ == contributions_) {
     exclusive_waiting_.push_back([this] { Publish(); });
     StartExclusive(due);
@@ -149,15 +157,16 @@ void TableGroup::Publish() {
   for (int t = 0; t < count(); ++t) {
     RowSums& sums = sums_[static_cast<size_t>(t)];
     RowsBefore& before = previous_[static_cast<size_t>(t)];
-    before.Take(table(t),
-                weight == 0.0f ? std::span<const uint64_t>() : sums.ids());
-    if (weight == 0.0f) {
+    if (weight == 0.0f) {  // every contribution was left out
+      before.Take(table(t), {});
       continue;
     }
-    // The ids were checked as they came: it cannot fail.
+    // I3: set aside what this step is going to move.
+    before.Take(table(t), sums.ids());
     if (weight != 1.0f) {
       sums.DivideBy(weight);
     }
+    // The ids were checked as they came, so this cannot fail.
     (void)table(t).Update(sums.ids(),
                           reinterpret_cast<const char*>(sums.sums()),
                           RateOf(t, rates));
@@ -172,6 +181,8 @@ void TableGroup::Publish() {
     cursor_ = 0;
     first_rates_.reset();
     weight_ = 0;
+    // The checkpoint takes this step's turn over: still exclusive, so nothing
+    // can move the rows of the version that it was told to write.
     if (freeze_.has_value() && freeze_->version == version_) {
       frozen = std::move(freeze_->run);
       freeze_.reset();

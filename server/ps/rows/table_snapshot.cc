@@ -21,8 +21,8 @@ int64_t Dropped(Table& table) {
 
 // "runs/x/checkpoints/ckpt-7" -> "ckpt-7"
 std::string NameOf(const std::string& directory) {
-  const size_t slash = directory.rfind('/');
-  return slash == std::string::npos ? directory : directory.substr(slash + 1);
+  // Without a slash, npos + 1 is 0: the whole string.
+  return directory.substr(directory.rfind('/') + 1);
 }
 
 // Whether a row of that `touched` was used at `then` or later.
@@ -34,20 +34,27 @@ bool TouchedSince(uint32_t touched, uint64_t then, uint64_t now) {
   return RowAge(static_cast<uint32_t>(now), touched) <= now - then;
 }
 
+// The age of a row in a file, in units of its table's clock. A file of an
+// earlier version of Weir does not tell its clock: there, seconds were those of
+// the wall clock, and such rows count as touched now.
+uint32_t AgeInFile(const TableFileEntry& from, bool seconds, uint32_t now,
+                   uint32_t touched) {
+  if (from.clock.has_value()) {
+    return RowAge(static_cast<uint32_t>(*from.clock), touched);
+  }
+  if (seconds) {
+    return 0;
+  }
+  return RowAge(now, touched);
+}
+
 // Moves the touches of `rows`, which lie on the clock of the checkpoint, to
-// `table`'s clock. A file of an earlier version of Weir does not tell its
-// clock: there, seconds were those of the wall clock, and such rows count as
-// touched now.
+// `table`'s clock.
 void MoveClock(const TableFileEntry& from, bool seconds, const Table& table,
                RowRecords* rows) {
   const auto now = static_cast<uint32_t>(table.clock());
   for (uint32_t& touched : rows->touched) {
-    const uint32_t age =
-        from.clock.has_value()
-            ? RowAge(static_cast<uint32_t>(*from.clock), touched)
-        : seconds ? 0
-                  : RowAge(now, touched);
-    touched = TouchedAt(now, age);
+    touched = TouchedAt(now, AgeInFile(from, seconds, now, touched));
   }
 }
 
@@ -73,7 +80,69 @@ void Filter(const Keep& keep, size_t row_floats, RowRecords* rows) {
   rows->floats.resize(to * row_floats);
 }
 
+// What the file says of table `t`, whose clock is `clock`, before its rows.
+// `previous`: the rows are those before the last sync step, with the step count
+// and the clock of then.
+TableFileEntry EntryOf(TableGroup& tables, int t, bool previous,
+                       uint64_t clock) {
+  Table& table = tables.table(t);
+  TableFileEntry entry = {table.options().name, table.step(), 0,
+                          table.row_floats(), clock};
+  if (previous) {
+    entry.step = tables.before(t).step();
+    entry.clock = tables.before(t).clock();
+  }
+  return entry;
+}
+
+// The table of that name; -1 when the job has none.
+int FindTable(TableGroup& tables, const std::string& name) {
+  for (int t = 0; t < tables.count(); ++t) {
+    if (tables.table(t).options().name == name) {
+      return t;
+    }
+  }
+  return -1;
+}
+
+absl::Status CheckSameTable(TableGroup& tables, int t,
+                            const TableFileEntry& from,
+                            const std::string& where) {
+  if (t >= 0 && tables.table(t).row_floats() == from.row_floats) {
+    return absl::OkStatus();
+  }
+  std::string ours = "has none of that name";
+  if (t >= 0) {
+    ours = absl::StrCat("has ", tables.table(t).row_floats(),
+                        ": another dim or optimizer");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has table \"", from.name, "\" with ",
+                   from.row_floats, " floats a row, the job ", ours));
+}
+
 }  // namespace
+
+std::vector<TableSnapshots::Since> TableSnapshots::SinceNow(
+    TableGroup& tables) {
+  std::vector<Since> now;
+  for (int t = 0; t < tables.count(); ++t) {
+    now.push_back({tables.table(t).clock(), Dropped(tables.table(t))});
+  }
+  return now;
+}
+
+bool TableSnapshots::NeedsAllRows(const std::vector<Since>& now) const {
+  for (size_t t = 0; t < now.size(); ++t) {
+    // Nothing in an increment would tell that a row of the base is gone; and
+    // beyond kRowAgeMax a row's touch cannot be compared with the base's clock.
+    if (now[t].dropped != since_[t].dropped ||
+        now[t].clock > since_[t].clock + kRowAgeMax) {
+      return true;
+    }
+  }
+  return false;
+}
 
 absl::StatusOr<TableFile> TableSnapshots::Write(
     TableGroup& tables, Files* files, const ShardPlan& plan,
@@ -85,14 +154,10 @@ absl::StatusOr<TableFile> TableSnapshots::Write(
     return absl::OutOfRangeError(absl::StrCat(
         "the tables are at version ", tables.version(), ", past ", *version));
   }
-  bool full = previous || base.empty() || base != full_;
-  std::vector<Since> now(static_cast<size_t>(tables.count()));
-  for (int t = 0; t < tables.count(); ++t) {
-    Since& one = now[static_cast<size_t>(t)];
-    one = {tables.table(t).clock(), Dropped(tables.table(t))};
-    full = full || one.dropped != since_[static_cast<size_t>(t)].dropped ||
-           one.clock > since_[static_cast<size_t>(t)].clock + kRowAgeMax;
-  }
+  std::vector<Since> now = SinceNow(tables);
+  // I1. Only the last checkpoint with all rows is extended: since_ is of that.
+  const bool full =
+      previous || base.empty() || base != full_ || NeedsAllRows(now);
   const auto visit =
       [&](int t, const std::function<absl::Status(const RowRecords&)>& take) {
         Table& table = tables.table(t);
@@ -117,12 +182,9 @@ absl::StatusOr<TableFile> TableSnapshots::Write(
   std::vector<TableFileEntry> shapes;
   int64_t rows_written = 0;
   for (int t = 0; t < tables.count(); ++t) {
-    Table& table = tables.table(t);
-    TableFileEntry shape = {table.options().name,
-                            previous ? tables.before(t).step() : table.step(),
-                            0, table.row_floats(),
-                            previous ? tables.before(t).clock()
-                                     : now[static_cast<size_t>(t)].clock};
+    // Twice over all rows: the file's header says how many there are.
+    TableFileEntry shape =
+        EntryOf(tables, t, previous, now[static_cast<size_t>(t)].clock);
     WEIR_RETURN_IF_ERROR(visit(t, [&](const RowRecords& rows) {
       shape.rows += static_cast<int64_t>(rows.ids.size());
       return absl::OkStatus();
@@ -141,7 +203,9 @@ absl::StatusOr<TableFile> TableSnapshots::Write(
   file.set_crc32c(digest.crc32c);
   file.set_rows(static_cast<uint64_t>(rows_written));
   if (previous) {
-    full_.clear();  // rows that the newest step moved look older than it
+    // The rows that the newest step moved look as if it had not touched them,
+    // so no increment may be built on this file (I1).
+    full_.clear();
   } else if (full) {
     full_ = NameOf(directory);
     since_ = std::move(now);
@@ -164,21 +228,10 @@ absl::Status RestoreTables(TableGroup& tables, Files* files,
   }
   const int shards = plan.layout().shard_count();
   const auto take = [&](const TableFileEntry& from, const RowRecords& rows) {
-    int t = 0;
-    while (t < tables.count() && tables.table(t).options().name != from.name) {
-      ++t;
-    }
-    if (t == tables.count() ||
-        tables.table(t).row_floats() != from.row_floats) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, " has table \"", from.name, "\" with ",
-                       from.row_floats, " floats a row, the job ",
-                       t == tables.count()
-                           ? std::string("has none of that name")
-                           : absl::StrCat("has ", tables.table(t).row_floats(),
-                                          ": another dim or optimizer")));
-    }
+    const int t = FindTable(tables, from.name);
+    WEIR_RETURN_IF_ERROR(CheckSameTable(tables, t, from, where));
     Table& table = tables.table(t);
+    // Every file tells the count of the shard that wrote it; the largest holds.
     table.SetStep(std::max(table.step(), from.step));
     RowRecords mine = rows;
     Filter(

@@ -5,9 +5,9 @@
 //   Release of its TableGroup; proto/checkpoint/table_file.h has the format.
 //
 // Invariants
-//   I1. A file that names a base holds every row that was touched since that
-//       one was written; and no row was dropped in between but by its age,
-//       which its clock tells.
+//   I1. A file that names a base holds every row that was touched since the
+//       base was written. No row was dropped in between for another reason than
+//       its age, which a reader can tell from its clock.
 // Threads: compatible.
 #ifndef SERVER_PS_ROWS_TABLE_SNAPSHOT_H_
 #define SERVER_PS_ROWS_TABLE_SNAPSHOT_H_
@@ -27,10 +27,10 @@ namespace weir {
 
 class TableSnapshots {
  public:
-  // Writes the file of this shard into `directory`; of the rows touched since
-  // checkpoint `base` if that is the last that this wrote whole, else of all.
-  // Sync: as of `version`, which may be the one before the tables' own; no
-  // increment is written of that, nor later on its base.
+  // Writes the file of this shard into `directory`: the rows touched since
+  // checkpoint `base` if that is the last one that this wrote whole, else all
+  // rows. Sync: as they were at `version`, which may be the version before the
+  // tables' own; such a file is never an increment and never a base.
   absl::StatusOr<TableFile> Write(TableGroup& tables, Files* files,
                                   const ShardPlan& plan,
                                   const std::string& directory,
@@ -38,11 +38,17 @@ class TableSnapshots {
                                   std::optional<uint64_t> version = {});
 
  private:
+  // A table when a file was written.
   struct Since {
-    uint64_t clock = 0;   // of the table; never goes back
-    int64_t dropped = 0;  // but by age
+    uint64_t clock = 0;   // the table's clock, which never goes back
+    int64_t dropped = 0;  // rows dropped so far for another reason than age
   };
-  // Of the last file with all rows.
+
+  static std::vector<Since> SinceNow(TableGroup& tables);
+  // Whether an increment on full_ could not tell all that has changed (I1).
+  bool NeedsAllRows(const std::vector<Since>& now) const;
+
+  // The name of the last checkpoint with all rows; empty: there is none.
   std::string full_;
   std::vector<Since> since_;  // by table
 };

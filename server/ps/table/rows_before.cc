@@ -1,6 +1,7 @@
 #include "server/ps/table/rows_before.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace weir {
 
@@ -18,8 +19,20 @@ void RowsBefore::Take(Table& table, std::span<const uint64_t> ids) {
 
 const float* RowsBefore::Find(uint64_t id) const {
   const auto place = places_.find(id);
-  return place == places_.end() ? nullptr
-                                : rows_.data() + place->second * row_floats_;
+  if (place == places_.end()) {
+    return nullptr;
+  }
+  return rows_.data() + place->second * row_floats_;
+}
+
+void RowsBefore::Overwrite(std::span<const uint64_t> ids, size_t dim,
+                           float* out) const {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    // A row that was not taken has not moved: `out` already has it.
+    if (const float* const values = Find(ids[i])) {
+      std::memcpy(out + i * dim, values, dim * sizeof(float));
+    }
+  }
 }
 
 void RowsBefore::PutBack(RowRecords* rows) const {
@@ -27,16 +40,20 @@ void RowsBefore::PutBack(RowRecords* rows) const {
   for (size_t i = 0; i < rows->ids.size(); ++i) {
     const auto place = places_.find(rows->ids[i]);
     const bool taken = place != places_.end();
+    // The step made this row: at the version before it did not exist.
     if (taken && !states_[place->second].exists) {
       continue;
     }
-    const float* const from = taken ? rows_.data() + place->second * row_floats_
-                                    : rows->floats.data() + i * row_floats_;
+    const float* from = rows->floats.data() + i * row_floats_;
     rows->ids[to] = rows->ids[i];
-    rows->touched[to] =
-        taken ? states_[place->second].touched : rows->touched[i];
-    rows->updates[to] =
-        taken ? states_[place->second].updates : rows->updates[i];
+    rows->touched[to] = rows->touched[i];
+    rows->updates[to] = rows->updates[i];
+    if (taken) {
+      from = rows_.data() + place->second * row_floats_;
+      rows->touched[to] = states_[place->second].touched;
+      rows->updates[to] = states_[place->second].updates;
+    }
+    // In place: `to` never runs ahead of i, so nothing unread is overwritten.
     std::copy_n(from, row_floats_, rows->floats.data() + to * row_floats_);
     ++to;
   }

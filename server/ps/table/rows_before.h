@@ -27,6 +27,9 @@ class RowsBefore {
 
   // The row's values then, or null when it was not taken.
   const float* Find(uint64_t id) const;
+  // Replaces the values of the rows that were taken in `out` [ids, dim],
+  // row-major.
+  void Overwrite(std::span<const uint64_t> ids, size_t dim, float* out) const;
   // The table's step() then.
   uint64_t step() const { return step_; }
   // Likewise its clock().
