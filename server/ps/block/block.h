@@ -1,18 +1,19 @@
 // One block's state: everything that its lock protects.
 //
-// Place: Shard owns them; the update modes (server/ps/update) change them.
+// Place: Shard owns the blocks; the consistency modes (server/ps/consistency)
+// change them.
 //
 // Terms
-//   mark      per slot: the next contribution that the block accepts.
+//   mark      per slot: the sequence number that the block accepts next.
 //   parked    a pull whose want does not hold yet.
 //   claim     lock_free: a push that has taken its mark and is still adding.
 //   sum       sync: sum(w g) of the step under way.
 //   previous  sync: the block one version back, until the next step begins;
-//             without its slots, if it has any.
+//             without its optimizer state, if it has any.
 //
 // Invariants
-//   I1. A buffer that others reference is never written to (lock_free: but for
-//       values that a pull holds, which may then see a mix).
+//   I1. A buffer that others reference is never written to. The one exception
+//       is lock_free: a pull that holds values may see a mix of two updates.
 //   I2. lock_free: buffers are replaced only while no claim is open.
 #ifndef SERVER_PS_BLOCK_BLOCK_H_
 #define SERVER_PS_BLOCK_BLOCK_H_
@@ -64,25 +65,26 @@ struct SyncStep {
 
   uint32_t cursor = 0;  // contributions 0..cursor-1 are in the sum, or passed
   BlockRef sum;         // null until something is added
-  std::vector<double> weights;  // by segment: of what is in `sum`
-  // The first contribution in the sum: its hyper-parameters hold.
+  std::vector<double> weights;  // by segment: the weights that are in `sum`
+  // The first contribution in the sum; its hyper-parameters count for the step.
   std::optional<::weir::Push> first;
-  std::map<uint32_t, Early> early;  // by contribution
+  std::map<uint32_t, Early> early;  // by index in step
 };
 
 struct Block {
-  // Pulls that are parked at most: wants in flight, and a few retries whose
+  // How many pulls may be parked: wants in flight, and a few retries whose
   // streams broke.
   static constexpr ParkingShares kParkingShares = {256, 1024};
 
   Block(const BlockPlan* block_plan, uint64_t base_version, int slot_count);
 
-  // Takes references to everything; waits for open claims, which last as long
-  // as one block's arithmetic. Sync: marks are those of the version.
+  // Takes references to everything. Waits for open claims, which last as long
+  // as one block's arithmetic. In sync the marks are those of the version, not
+  // of the step under way.
   FrozenBlock Freeze() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
-  // Whether `previous` is of `wanted`; and whether it is a whole block, which
-  // one with slots is not.
+  // Tells whether `previous` has version `wanted`; and whether it can be
+  // frozen, which a block with optimizer state cannot: `previous` lacks it.
   bool HasPrevious(uint64_t wanted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return previous.values && previous.version == wanted;
   }
@@ -97,7 +99,7 @@ struct Block {
     return CheckRoomToPark(parked, sender, kParkingShares, "a block");
   }
 
-  // Bytes of values, slots, previous and sum.
+  // Bytes of values, optimizer state, previous and sum.
   int64_t resident_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   const BlockPlan& plan;
@@ -121,11 +123,11 @@ struct Block {
   CondVar claims_changed;
 
   // sync
-  FrozenBlock previous ABSL_GUARDED_BY(mutex);  // values are null: none
+  FrozenBlock previous ABSL_GUARDED_BY(mutex);  // null values: there is none
   SyncStep step ABSL_GUARDED_BY(mutex);
   std::vector<uint64_t> published_marks ABSL_GUARDED_BY(mutex);
   std::vector<bool> retired ABSL_GUARDED_BY(mutex);  // by slot
-  // Freezes the block as it reaches the job's version.
+  // The snapshot that gets the block when it reaches the job's version.
   std::shared_ptr<SnapshotJob> awaiting ABSL_GUARDED_BY(mutex);
 };
 

@@ -7,12 +7,17 @@ BlockRef BlockRef::Make(Arena* arena, int64_t elements) {
   ref.rep_ = new Rep;
   ref.rep_->arena = arena;
   ref.rep_->elements = elements;
+  // I1: every arena aligns to 64 bytes, and `elements` never changes after
+  // this, so Release gives back what was taken.
   ref.rep_->data = static_cast<float*>(
       arena->Allocate(static_cast<size_t>(elements) * sizeof(float)));
   return ref;
 }
 
 void BlockRef::Release() {
+  // I2. Release order: our reads are over before another holder sees that it is
+  // the only one (unique) and writes. Acquire order: the last one frees after
+  // all others are done.
   if (rep_ != nullptr &&
       rep_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     rep_->arena->Free(rep_->data,

@@ -1,9 +1,9 @@
 // Reference-counted float buffers from an arena.
 //
-// Place: every value, slot and accumulator block of the store is one. A pull
-// answers with a reference, which the transport drops when the bytes have left;
-// a snapshot holds references while it writes. Whoever wants to change a buffer
-// that others hold makes a new one (copy on write).
+// Place: every buffer of values, optimizer state and sums in the store is one.
+// A pull answers with a reference, which the transport drops when the bytes
+// have left; a snapshot holds references while it writes. Whoever wants to
+// change a buffer that others hold makes a new one (copy on write).
 //
 // Invariants
 //   I1. A buffer is 64-byte aligned and its size never changes.

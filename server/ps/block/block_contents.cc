@@ -13,6 +13,8 @@
 namespace weir {
 
 void InitialiseBlock(const ShardPlan& plan, Arena* arena, Block& block) {
+  // Zero first: padding between variables belongs to no segment, and its bits
+  // are in checkpoints.
   const auto make = [&] {
     BlockRef ref = BlockRef::Make(arena, block.plan.range.count);
     std::memset(ref.data(), 0, ref.bytes());
@@ -26,6 +28,8 @@ void InitialiseBlock(const ShardPlan& plan, Arena* arena, Block& block) {
   }
   for (const SegmentPlan& plan_segment : block.plan.segments) {
     const Segment& segment = plan_segment.segment;
+    // By the offset in the variable, not in the block: the values are the same
+    // however the variable is cut into blocks and shards.
     FillInitial(plan.layout().variables()[segment.variable].init,
                 plan.declaration().seed(), segment.variable,
                 segment.variable_offset, segment.count,
@@ -52,6 +56,8 @@ absl::Status RestoreBlock(const ShardPlan& plan, Arena* arena,
     if (!block.plan.uses_state[k]) {
       continue;
     }
+    // By name: an optimizer that keeps the same arrays may take them over,
+    // whatever their order.
     const std::string array = absl::StrCat(kStatePrefix, plan.state_names()[k]);
     if (!reader.HasArray(array)) {
       return absl::InvalidArgumentError(
@@ -62,6 +68,8 @@ absl::Status RestoreBlock(const ShardPlan& plan, Arena* arena,
     WEIR_RETURN_IF_ERROR(reader.ReadFlat(array, range.begin, range.count,
                                          block.state[k].data()));
   }
+  // Steps are counted by segment, and the checkpoint may have cut its segments
+  // elsewhere: the reader finds the count for this range.
   for (size_t i = 0; i < block.steps.size(); ++i) {
     const Segment& segment = block.plan.segments[i].segment;
     WEIR_ASSIGN_OR_RETURN(

@@ -1,4 +1,4 @@
-// What a new shard's blocks hold: initial values, or a checkpoint's.
+// Fills the blocks of a new shard: with initial values, or from a checkpoint.
 //
 // Threads: the caller holds the block's lock.
 #ifndef SERVER_PS_BLOCK_BLOCK_CONTENTS_H_
@@ -13,18 +13,21 @@
 
 namespace weir {
 
-// Values by initialiser, state by their optimizers; padding is zero.
+// Fills values by their initialisers and state by the optimizers; padding is
+// zero.
 void InitialiseBlock(const ShardPlan& plan, Arena* arena, Block& block)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
-// Values, slots and step counts from a checkpoint of the same variables.
-// INVALID_ARGUMENT when it lacks a state array; DATA_LOSS as its reader says.
+// Fills values, optimizer state and step counts from a checkpoint of the same
+// variables. INVALID_ARGUMENT when it lacks a state array; DATA_LOSS as its
+// reader says. After an error the block's contents are undefined.
 absl::Status RestoreBlock(const ShardPlan& plan, Arena* arena,
                           CheckpointReader& reader, Block& block)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
-// INVALID_ARGUMENT names the first variable whose name, shape or kind differs;
-// flat ranges mean the same in both only when none does.
+// Checks that both have the same variables, since only then the same flat range
+// means the same elements. INVALID_ARGUMENT names the first variable whose
+// name, shape or kind differs.
 absl::Status CheckSameVariables(const Layout& declared,
                                 const CheckpointReader& reader);
 

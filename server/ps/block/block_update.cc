@@ -12,6 +12,8 @@ namespace weir {
 std::vector<bool> MovedSegments(const BlockPlan& plan,
                                 const BlockGradient& gradient) {
   std::vector<bool> moved(plan.segments.size(), false);
+  // With weight 0 an optimizer would still take a step of t, so the gradient is
+  // left out rather than scaled to zero.
   if (gradient.payload.empty() || WeightOf(*gradient.push) == 0.0f) {
     return moved;
   }
@@ -37,6 +39,7 @@ void VisitGradients(const BlockPlan& plan, const std::vector<bool>& moved,
     if (!moved[i]) {
       continue;
     }
+    // Over padding and segments that do not move.
     reader.Skip(segment.block_offset - position);
     position = segment.block_offset;
     const int64_t end = segment.block_offset + segment.count;
@@ -53,6 +56,7 @@ void VisitGradients(const BlockPlan& plan, const std::vector<bool>& moved,
 
 int FindNonFinite(const BlockPlan& plan, const std::vector<bool>& moved,
                   const BlockGradient& gradient) {
+  // Only what moves counts: NaN in padding or in a frozen variable does no harm.
   int variable = -1;
   if (AnyMoved(moved)) {
     VisitGradients(plan, moved, gradient, plan.range.count,
@@ -71,6 +75,7 @@ StepContext StepContextFor(const SegmentPlan& segment, uint64_t step,
                            const ::weir::Push& push) {
   StepContext context;
   context.step = step;
+  // A buffer: its moving average knows no learning rate.
   if (segment.schedule == nullptr) {
     return context;
   }
@@ -79,6 +84,7 @@ StepContext StepContextFor(const SegmentPlan& segment, uint64_t step,
     if (hyper.group() != static_cast<uint32_t>(segment.group)) {
       continue;
     }
+    // The last one that names the group counts, as in a protobuf merge.
     if (hyper.has_learning_rate()) {
       context.learning_rate = hyper.learning_rate();
       replaced = true;
@@ -109,7 +115,10 @@ void BlockWriter::CopyUpTo(int64_t end) {
 
 BlockArrays::BlockArrays(const Block& block) : values(block.values.data()) {
   for (const BlockRef& one : block.state) {
-    state.push_back(one ? one.data() : nullptr);
+    state.push_back(nullptr);  // no segment of the block uses this array
+    if (one) {
+      state.back() = one.data();
+    }
   }
 }
 
@@ -125,6 +134,7 @@ std::vector<StepContext> TakeSteps(Block& block, const std::vector<bool>& moved,
   std::vector<StepContext> contexts(moved.size());
   for (size_t i = 0; i < moved.size(); ++i) {
     if (moved[i]) {
+      // The context has t before this step, as in optimizer.h: 0 first.
       contexts[i] =
           StepContextFor(block.plan.segments[i], block.steps[i], push);
       ++block.steps[i];
@@ -137,7 +147,12 @@ void ApplyGradient(const BlockPlan& plan, const BlockArrays& arrays,
                    const std::vector<bool>& moved,
                    const std::vector<StepContext>& contexts,
                    const BlockGradient& gradient, BlockWriter& writer) {
-  const int64_t run_max = writer.copying() ? kWindowElements : plan.range.count;
+  // While buffers are replaced, each window is copied just before it is
+  // updated, while it is in the cache. Otherwise longer runs save calls.
+  int64_t run_max = plan.range.count;
+  if (writer.copying()) {
+    run_max = kWindowElements;
+  }
   VisitGradients(
       plan, moved, gradient, run_max,
       [&](size_t i, int64_t element, const char* data, int64_t count) {
@@ -149,6 +164,7 @@ void ApplyGradient(const BlockPlan& plan, const BlockArrays& arrays,
                                           state, data, count);
         return true;
       });
+  // What lies behind the last moved segment.
   writer.CopyUpTo(plan.range.count);
 }
 

@@ -1,5 +1,5 @@
-// The arithmetic that the update modes share: which segments a contribution
-// moves, whether they are finite, and how they are applied.
+// The arithmetic that the consistency modes share: which segments a
+// contribution moves, whether they are finite, and how they are applied.
 //
 // Threads: the functions touch what they are given; the caller holds the
 //   block's lock where they say so.
@@ -18,8 +18,8 @@
 
 namespace weir {
 
-// One chunk, checked by the shard: slot, hyper-parameters, weight and payload
-// size are valid.
+// The part of a contribution that belongs to one block, checked by the shard:
+// slot, hyper-parameters, weight and payload size are valid.
 struct BlockGradient {
   int slot = 0;
   const ::weir::Push* push = nullptr;
@@ -30,21 +30,22 @@ inline float WeightOf(const ::weir::Push& push) {
   return push.has_weight() ? push.weight() : 1.0f;
 }
 
-// By segment: does the contribution move it? All false without a payload or
-// with weight 0; false for left-out variables and segments without an
-// optimizer.
+// Tells by segment whether the contribution moves it. All are false without a
+// payload or with weight 0; left-out variables and segments without an optimizer
+// are false.
 std::vector<bool> MovedSegments(const BlockPlan& plan,
                                 const BlockGradient& gradient);
 inline bool AnyMoved(const std::vector<bool>& moved) {
   return std::find(moved.begin(), moved.end(), true) != moved.end();
 }
 
-// The variable of the first moved segment that holds NaN or Inf, or -1.
+// Finds the first moved segment that holds NaN or Inf, and returns its variable,
+// or -1.
 int FindNonFinite(const BlockPlan& plan, const std::vector<bool>& moved,
                   const BlockGradient& gradient);
 
-// What the optimizer is told at optimizer step `step`; `push` may bring
-// hyper-parameters, which replace the schedule's.
+// Makes what the optimizer is told at its step `step`. Hyper-parameters that
+// `push` brings replace the schedule's.
 StepContext StepContextFor(const SegmentPlan& segment, uint64_t step,
                            const ::weir::Push& push);
 
@@ -63,7 +64,7 @@ class BlockWriter {
  public:
   explicit BlockWriter(Arena* arena) : arena_(arena) {}
 
-  // After it `*buffer` may be written to, once copied that far.
+  // Makes `*buffer` writable, up to the element to which CopyUpTo has come.
   void Open(BlockRef* buffer) {
     if (*buffer && !buffer->unique()) {
       BlockRef old = *buffer;

@@ -1,4 +1,4 @@
-// What the store hands back later, and to whom.
+// The answers that the store gives later, and the functions that take them.
 //
 // Place: between the store, which parks, and the service, which answers.
 #ifndef SERVER_PS_BLOCK_CONTINUATIONS_H_

@@ -11,7 +11,9 @@ GradientReader::Run GradientReader::Next(int64_t count_max) {
   const char* data = piece.data() + offset_;
   int64_t count =
       static_cast<int64_t>((piece.size() - offset_) / sizeof(float));
-  if (count == 0) {  // the element goes on in the next piece
+  // The element goes on in the next piece, or over several: gRPC cuts its
+  // slices without regard to floats. Only such an element is copied.
+  if (count == 0) {
     for (size_t i = 0; i < sizeof(float); ++i) {
       Advance(0);
       stitched_[i] = payload_.pieces()[piece_][offset_];

@@ -1,7 +1,7 @@
-// How many waits may be parked at one place, and by whom.
+// Bounds how many waits may be parked at one place, and by whom.
 //
-// Every slot has a share, and readers, who need no slot, have one together: so
-// nobody's waits are refused because of another's.
+// Every slot has a share. Readers, who hold no slot, have one share together.
+// So no sender's waits are refused because of another's.
 //
 // Threads: compatible.
 // Errors: RESOURCE_EXHAUSTED  the share is used up.
@@ -19,7 +19,7 @@
 
 namespace weir {
 
-// Whose share a wait is of.
+// Whose share a parked wait counts in.
 struct Parker {
   explicit Parker(const Sender& sender)
       : slot(sender.generation() == 0 ? -1 : int64_t{sender.slot()}) {}
@@ -32,8 +32,8 @@ struct ParkingShares {
   int64_t readers = 0;
 };
 
-// OK when `sender` may park one more beside `parked`, whose parker() tells of
-// each whose it is. `what` names the waits.
+// Returns OK when `sender` may park one more wait beside `parked`; the parker()
+// of each tells whose it is. `what` names the waits in the message.
 template <class Wait>
 absl::Status CheckRoomToPark(const std::vector<Wait>& parked,
                              const Sender& sender, const ParkingShares& shares,

@@ -1,5 +1,5 @@
-// What the blocks of a shard share: counters, slots, sync's readable
-// version, the out-of-order budget.
+// State that all blocks of a shard share: counters, slots, the oldest version
+// that sync can still read, the budget for early contributions.
 //
 // Threads: safe; every field synchronises itself.
 #ifndef SERVER_PS_BLOCK_SHARD_CONTEXT_H_
@@ -28,8 +28,8 @@ inline void RaiseTo(std::atomic<uint64_t>* value, uint64_t floor) {
 // A slot as SetSlots left it.
 struct SlotState {
   std::atomic<uint32_t> generation{0};
-  std::atomic<uint64_t> process{0};  // that the generation is for; 0: not known
-  // Named by SetSlots and not retired: holds the clocks back.
+  std::atomic<uint64_t> process{0};  // holds the generation; 0: not known
+  // SetSlots has named it and it is not retired: it holds the clocks back.
   std::atomic<bool> live{false};
   std::atomic<bool> retired{false};
 };
@@ -60,7 +60,8 @@ class ShardContext {
         slots(plan->slot_count()),
         oldest_readable(plan->declaration().base_version()) {}
 
-  // Takes `bytes` of the out-of-order budget; false when they do not fit.
+  // Takes `bytes` of the out-of-order budget. False, and nothing taken, when
+  // they do not fit.
   bool ReserveEarly(uint64_t bytes) {
     uint64_t used = early_bytes.load(std::memory_order_relaxed);
     do {

@@ -16,7 +16,10 @@ namespace {
 
 std::string HostName() {
   char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+  if (gethostname(name, sizeof(name) - 1) != 0) {
+    return "unknown";
+  }
+  return name;
 }
 
 std::string Hex(uint64_t value) {
@@ -28,15 +31,20 @@ std::string Hex(uint64_t value) {
 SnapshotJob::SnapshotJob(Options options)
     : options_(std::move(options)),
       blocks_(options_.plan->blocks().size()),
-      missing_(blocks_.size() + (options_.has_tables ? 1 : 0)) {}
+      missing_(blocks_.size()) {
+  if (options_.has_tables) {
+    ++missing_;
+  }
+}
 
 void SnapshotJob::Add(const std::shared_ptr<SnapshotJob>& job, int block,
                       FrozenBlock frozen, DueList& due) {
   MutexLock lock(&job->mutex_);
-  if (job->ended_) {
+  if (job->ended_) {  // I2: it must keep no reference any more
     return;
   }
   job->blocks_[block] = std::move(frozen);
+  // The caller holds the block's lock, so FROZEN is said by whoever runs `due`.
   if (--job->missing_ == 0) {
     due.push_back([job] { ReportFrozen(job); });
   }
@@ -69,6 +77,7 @@ void SnapshotJob::Cancel(const absl::Status& status) {
   Blocks dropped;
   {
     MutexLock lock(&mutex_);
+    // I1: whoever sets ended_ first says the last word.
     if (std::exchange(ended_, true)) {
       return;
     }
@@ -121,6 +130,8 @@ SnapshotReply SnapshotJob::FrozenReply() const {
 }
 
 void SnapshotJob::Write(Blocks blocks) {
+  // I3: written under another name and renamed by Finish, so a crash at any
+  // moment leaves the file whole or absent.
   Failpoint("ps.before_write");
   const ShardPlan& plan = *options_.plan;
   const std::string name =
@@ -129,6 +140,8 @@ void SnapshotJob::Write(Blocks blocks) {
       WriteFile(blocks, JoinPath(options_.directory, name));
   blocks.clear();
   {
+    // I1: Cancel may have come while the file was written. The file then lies
+    // there, and no manifest will name it.
     MutexLock lock(&mutex_);
     if (std::exchange(ended_, true)) {
       return;
@@ -187,8 +200,12 @@ absl::StatusOr<FileDigest> SnapshotJob::WriteFile(
 absl::Status SnapshotJob::AppendArrays(Blocks& blocks,
                                        SafetensorsWriter& writer) const {
   const std::vector<BlockPlan>& plans = options_.plan->blocks();
-  const std::vector<float> zeros(
-      plans.empty() ? 0 : options_.plan->layout().block_elements(), 0.0f);
+  // Stands in for a state array that a block does not use: every array of the
+  // file covers the whole shard, so that ranges mean the same in each.
+  std::vector<float> zeros;
+  if (!plans.empty()) {
+    zeros.resize(options_.plan->layout().block_elements(), 0.0f);
+  }
   // Drops the reference when it is written (I2).
   const auto append = [&](size_t b, BlockRef* ref) -> absl::Status {
     if (ended()) {
@@ -197,8 +214,11 @@ absl::Status SnapshotJob::AppendArrays(Blocks& blocks,
     Failpoint("ps.mid_write");
     const int64_t bytes =
         plans[b].range.count * static_cast<int64_t>(sizeof(float));
-    const absl::Status status =
-        writer.Append(*ref ? ref->data() : zeros.data(), bytes);
+    const float* data = zeros.data();
+    if (*ref) {
+      data = ref->data();
+    }
+    const absl::Status status = writer.Append(data, bytes);
     *ref = BlockRef();
     return status;
   };

@@ -51,11 +51,11 @@ class SnapshotJob {
   // REQUIRES: it has one.
   uint64_t version() const { return *options_.version; }
 
-  // Hands over one block. The last one makes FROZEN due.
+  // Takes one block. The last one makes FROZEN due.
   static void Add(const std::shared_ptr<SnapshotJob>& job, int block,
                   FrozenBlock frozen, DueList& due);
-  // The shard's tables as frozen: marks, and their file, which is written
-  // already. An error ends the job.
+  // Takes the tables as they were frozen: their marks, and their file, which
+  // has been written already. An error ends the job.
   static void AddTables(const std::shared_ptr<SnapshotJob>& job,
                         std::vector<uint64_t> marks,
                         absl::StatusOr<TableFile> file);
