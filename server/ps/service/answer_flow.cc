@@ -12,6 +12,8 @@ namespace weir {
 
 absl::Status AnswerFlow::Take(GradientChunk chunk, Payload payload) {
   Failpoint("ps.recv");
+  // The push comes before its want: a want for the next version would wait for
+  // this very push.
   Question question;
   if (chunk.has_push()) {
     WEIR_ASSIGN_OR_RETURN(question.receipt,
@@ -73,6 +75,8 @@ void AnswerFlow::Acknowledge(const GradientChunk& chunk,
 bool AnswerFlow::TakeNextWant(std::shared_ptr<Question>* question,
                               uint32_t* block) {
   MutexLock lock(&mutex_);
+  // I3. `pumping_` falls under the same lock as the look at the queues: whoever
+  // changes them afterwards pumps by itself.
   if (final_.has_value() || client_gone_ || questions_.empty() ||
       ready_.size() >= kReadyMax || parked_ >= kParkedMax) {
     pumping_ = false;
@@ -80,9 +84,11 @@ bool AnswerFlow::TakeNextWant(std::shared_ptr<Question>* question,
   }
   *question = questions_.front();
   const uint64_t index = (*question)->asked++;
-  *block = (*question)->listed.empty()
-               ? static_cast<uint32_t>((*question)->first + index)
-               : (*question)->listed[index];
+  if ((*question)->listed.empty()) {
+    *block = static_cast<uint32_t>((*question)->first + index);
+  } else {
+    *block = (*question)->listed[index];
+  }
   if ((*question)->asked == (*question)->count) {
     questions_.pop_front();
   }
@@ -121,6 +127,7 @@ void AnswerFlow::OnPulled(const std::shared_ptr<Question>& question,
   {
     MutexLock lock(&mutex_);
     --parked_;
+    // I2: otherwise the values go with `pulled`, at the end of this call.
     if (failure.ok() && !final_.has_value() && !client_gone_) {
       Answer answer{question, ValueChunk(), std::move(pulled->values)};
       answer.header.set_incarnation(store_->incarnation());
@@ -162,6 +169,8 @@ void AnswerFlow::WriteReady() {
         final_ = absl::OkStatus();
       }
       if (final_.has_value()) {
+        // I1: gRPC takes no finish beside a write. The last OnWritten comes
+        // back here.
         if (under_way_ > 0) {
           return;
         }
@@ -177,6 +186,7 @@ void AnswerFlow::WriteReady() {
         return;
       }
     }
+    // Without the lock: Write may report at once, on this very stack.
     if (answer.question == nullptr) {
       Finish(status);
       return;
@@ -203,6 +213,7 @@ void AnswerFlow::OnWritten(const std::shared_ptr<Question>& question, bool ok) {
   }
 }
 
+// I2. What is parked stays in the store, and comes to nothing in OnPulled.
 void AnswerFlow::Drop() {
   ready_.clear();
   questions_.clear();
@@ -225,6 +236,7 @@ void AnswerFlow::NoMoreQuestions() {
 void AnswerFlow::Fail(const absl::Status& status) {
   {
     MutexLock lock(&mutex_);
+    // The first error is the cause; what follows are its consequences.
     if (!final_.has_value()) {
       final_ = status;
       Drop();

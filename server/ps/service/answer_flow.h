@@ -17,9 +17,8 @@
 //   I1. At most `window` answers are under way; none starts after Finish.
 //   I2. After the client is gone, or after `final` is set, continuations only
 //       drop their values.
-//   I3. At most kReadyMax answers taken from the store wait for their turn
-//   while
-//       wants are left, so a pull of a large shard pins few blocks. Parked
+//   I3. While wants are left, at most kReadyMax answers from the store wait for
+//       their turn to leave, so a pull of a large shard pins few blocks. Parked
 //       wants that come true together may exceed it, up to kParkedMax.
 // Threads: safe. Write and Finish are called on any thread, without a lock; two
 //   Writes at once only when `window` is over 1.
@@ -43,7 +42,7 @@ namespace weir {
 
 class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
  public:
-  // 1 MiB blocks: the bytes that are asked for ahead of the wire.
+  // In blocks of 1 MiB, this is how much is asked for ahead of the wire.
   static constexpr size_t kReadyMax = 4;
   static constexpr size_t kParkedMax = 256;
 
@@ -71,8 +70,8 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
 
   AnswerFlow(Store* store, size_t window) : store_(store), window_(window) {}
 
-  // Applies and answers one request of PushPull. An error is to be passed to
-  // Fail.
+  // Applies and answers one request of PushPull. The caller must pass an error
+  // to Fail.
   absl::Status Take(GradientChunk chunk, Payload payload);
   // Answers `question`, now or when its wants hold.
   void Ask(Question question);
@@ -84,7 +83,8 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
   void ClientGone();
   bool ended() const;
 
-  // Reports an answer that was handed to Write; not `ok`: the client is gone.
+  // Reports that an answer which Write took has left. Not `ok`: the client is
+  // gone.
   void OnWritten(const std::shared_ptr<Question>& question, bool ok);
 
   // Called under the flow's lock before Write or Finish, when the client has
@@ -92,9 +92,9 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
   virtual void Reserve(bool /*finish*/) {}
   virtual void Write(Answer answer) = 0;
   virtual void Finish(const absl::Status& status) = 0;
-  // A request's payload has been read; its answer has not left yet.
+  // Called when a request's payload has been read, before its answer leaves.
   virtual void OnTaken() {}
-  // A question's last answer has been written.
+  // Called when a question's last answer has been written.
   virtual void OnAnswered() {}
 
   Store* const store_;

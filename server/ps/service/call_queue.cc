@@ -10,6 +10,7 @@ void CallQueue::Run() {
 }
 
 void* CallQueue::Start(CallOperation* operation, std::shared_ptr<void> call) {
+  // I1: the operation holds its call until Loop has run the handler.
   operation->call_ = std::move(call);
   Hold();
   return operation;
@@ -38,6 +39,8 @@ void CallQueue::Loop() {
       const std::shared_ptr<void> call = std::move(operation->call_);
       operation->handler_(ok);
     }
+    // After the handler: what it has started counts already, so Stop never sees
+    // an idle queue in the middle of a call (I2).
     Release();
   }
 }
@@ -54,6 +57,7 @@ void CallQueue::Stop() {
     thread_.join();
     return;
   }
+  // Run was never called; gRPC wants a queue to be drained all the same.
   void* tag = nullptr;
   bool ok = false;
   while (queue_->Next(&tag, &ok)) {

@@ -34,9 +34,9 @@ struct UnaryMethod {
       take;
   std::function<absl::StatusOr<Reply>(const Request&)> answer;
   WorkThread* thread = nullptr;
-  // Whether `thread` answers this request. Empty: it answers all.
+  // Tells whether `thread` answers this request. Empty: it answers all.
   std::function<bool(const Request&)> takes_long = nullptr;
-  // After the reply of a call that ended with OK has left. May be empty.
+  // Called after the reply of a call that ended with OK has left. May be empty.
   std::function<void(const Request&)> after = nullptr;
 };
 

@@ -9,6 +9,7 @@ void Leaving::OnChief() {
 
 void Leaving::Begin() {
   MutexLock lock(&mutex_);
+  // A second SIGTERM does not give the chief more time.
   if (!begun_ns_.has_value()) {
     begun_ns_ = clock_->NowNs();
   }
@@ -25,6 +26,8 @@ bool Leaving::MayGo() const {
   if (!begun_ns_.has_value()) {
     return false;
   }
+  // Without a chief there is nobody to save the job. A chief that fell silent
+  // has died, or finds this ps no more.
   const int64_t silence_max =
       std::chrono::nanoseconds(kChiefSilenceMax).count();
   return !chief_ns_.has_value() || now - *chief_ns_ > silence_max ||

@@ -1,8 +1,7 @@
 // When a ps that was asked to end may do so.
 //
-// Place: weir_ps asks after SIGTERM; Hello tells the chief
-// (HelloReply.leaving),
-//   which saves the job and answers with Shutdown.
+// Place: weir_ps asks after SIGTERM. Hello tells the chief
+// (HelloReply.leaving), which saves the job and answers with Shutdown.
 // Threads: safe.
 #ifndef SERVER_PS_SERVICE_LEAVING_H_
 #define SERVER_PS_SERVICE_LEAVING_H_

@@ -55,6 +55,7 @@ class PullCall : public ValueCall {
     if (!ok) {
       return;  // the server shuts down
     }
+    // First of all: the next client must not wait for this one's answers.
     Listen(service_, store_, queue_);
     Begin();
     if (const absl::Status status = Answer(); !status.ok()) {
@@ -71,8 +72,11 @@ class PullCall : public ValueCall {
     question.sender = std::move(*request.mutable_sender());
     question.want = std::move(*request.mutable_want());
     question.listed.assign(request.block().begin(), request.block().end());
-    question.count = question.listed.empty() ? static_cast<uint64_t>(blocks)
-                                             : question.listed.size();
+    question.count = question.listed.size();
+    if (question.listed.empty()) {  // asks for the whole shard
+      question.count = static_cast<uint64_t>(blocks);
+    }
+    // A Pull has no way to say "not yet" about one block and go on.
     question.not_yet_fails = true;
     Ask(std::move(question));
     NoMoreQuestions();
@@ -130,6 +134,8 @@ class PushPullCall : public ValueCall {
     }
     reading_ = false;
     ++unanswered_;
+    // Runs the push and its continuations on this thread; nothing in it waits
+    // (I1).
     if (const absl::Status status = Answer(); !status.ok()) {
       Fail(status);
       return;
@@ -137,6 +143,8 @@ class PushPullCall : public ValueCall {
     ReadMore();
   }
 
+  // I2: over the bound the stream is not read, and HTTP/2's window holds the
+  // client back. The last answer of a request reads on.
   void ReadMore() {
     if (!reading_ && !ended() &&
         unanswered_ < ParameterService::kUnansweredMax) {
@@ -148,6 +156,7 @@ class PushPullCall : public ValueCall {
     GradientChunk chunk;
     Payload payload;
     WEIR_RETURN_IF_ERROR(DecodeChunk(buffer_, &chunk, &payload));
+    // The payload holds the slices that it needs; the buffer is free to read.
     buffer_.Clear();
     return Take(std::move(chunk), std::move(payload));
   }
@@ -204,6 +213,8 @@ class PushCall : public CollectCall {
     return EncodeMessage(sums_);
   }
 
+  // One reply stands for the whole stream, so it counts blocks and names those
+  // that the client must send again or report.
   void Count(const GradientChunk& chunk, const Receipt& receipt) {
     const uint32_t blocks = std::max(chunk.block_count(), 1u);
     switch (receipt.outcome()) {
@@ -302,10 +313,13 @@ class ParameterService::Impl : public AllMethods {
         &reports_, nullptr,
         // Hot ids are found by looking at every row.
         [](const GetStatusRequest& request) { return request.hot_ids() > 0; });
+    // On the queue's thread: it takes locks for as long as one block's
+    // arithmetic, and a worker waits for it to begin.
     Unary(&AllMethods::RequestSetSlots, queue,
           [this](const SetSlotsRequest& request) {
             return Empty<SetSlotsReply>(store_->SetSlots(request));
           });
+    // I1. Declare and Restore fill or read gigabytes.
     Unary(
         &AllMethods::RequestDeclare, queue,
         [this](const DeclareRequest& request) {
@@ -324,6 +338,8 @@ class ParameterService::Impl : public AllMethods {
           return store_->Restore(request);
         },
         &work_);
+    // The process ends after the reply has left, so that the chief hears that
+    // it was heard.
     Unary(
         &AllMethods::RequestShutdown, queue,
         [this](const ShutdownRequest& request) {

@@ -4,12 +4,13 @@
 // specification. No rule about parameters is here.
 //
 // Invariants
-//   I1. No handler blocks: Declare, Restore and the writing of a snapshot run
-//       on a thread of the service's own, one after the other.
+//   I1. No handler blocks. What takes long runs on threads of the service's
+//       own: Declare and Restore on one, the files of snapshots and Shrink on
+//       another, reports with hot ids on a third.
 //   I2. A PushPull stream has at most kUnansweredMax requests without an
 //       answer; over it the stream is not read.
-// Threads: every method on the queues' threads, none on gRPC's own. Borrows the
-//   store, which outlives the service.
+// Threads: calls are handled on the queues' threads, never on gRPC's own.
+// Owns/borrows: borrows the store, which outlives the service.
 #ifndef SERVER_PS_SERVICE_PARAMETER_SERVICE_H_
 #define SERVER_PS_SERVICE_PARAMETER_SERVICE_H_
 
@@ -32,25 +33,25 @@ class ParameterService {
  public:
   static constexpr int kUnansweredMax = 256;
 
-  // `on_shutdown` hears why, after Shutdown was answered, on a queue's thread.
+  // `on_shutdown` is called with the reason after Shutdown was answered, on a
+  // queue's thread.
   ParameterService(Store* store,
                    std::function<void(const absl::Status&)> on_shutdown);
   // REQUIRES: the server that served it is gone.
   ~ParameterService();
 
-  // Hello names this from now on (shm_service.h).
-  // REQUIRES: before TakeCalls.
+  // Makes Hello tell clients where shared memory is offered (shm_service.h).
+  // REQUIRES: TakeCalls was not called yet.
   void OfferSharedMemory(const std::string& name);
 
-  // Hello tells it of chiefs, and chiefs of it, from now on. Borrowed.
-  // REQUIRES: before TakeCalls.
+  // Makes Hello tell `leaving` of chiefs, and chiefs whether this ps is to end.
+  // `leaving` is borrowed. REQUIRES: TakeCalls was not called yet.
   void TellLeaving(Leaving* leaving);
 
-  // What to register at the server builder.
+  // Returns what to register at the server builder.
   grpc::Service* service();
 
-  // Takes up calls on `queue` from now on.
-  // REQUIRES: the server runs.
+  // Takes up calls on `queue` from now on. REQUIRES: the server runs.
   void TakeCalls(CallQueue* queue);
 
  private:

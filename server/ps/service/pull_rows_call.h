@@ -1,8 +1,7 @@
 // A call of gRPC that reads rows of tables: PullRows.
 //
 // Place: parameter_service.cc listens for it. Answers come from the store on
-// any
-//   thread, maybe after the client has left.
+// any thread, maybe after the client has left.
 //
 // Threads: safe.
 // Cost: no copy of rows in float32; the buffer is referenced until the bytes
@@ -32,7 +31,8 @@ template <class Service>
 class PullRowsCall
     : public std::enable_shared_from_this<PullRowsCall<Service>> {
  public:
-  // As of PushPull.
+  // The same bound as ParameterService's for PushPull: over it the stream is
+  // not read.
   static constexpr int kUnansweredMax = 256;
 
   static void Listen(Service* service, Store* store, CallQueue* queue) {

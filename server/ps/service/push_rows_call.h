@@ -1,8 +1,7 @@
 // A call of gRPC that moves rows of tables: PushRows.
 //
 // Place: parameter_service.cc listens for it. Its answer comes from the store
-// on
-//   any thread, maybe after the client has left.
+// on any thread, maybe after the client has left.
 //
 // Threads: safe.
 #ifndef SERVER_PS_SERVICE_PUSH_ROWS_CALL_H_

@@ -11,6 +11,8 @@
 namespace weir {
 namespace {
 
+// After an accept that failed, as without file descriptors: trying again at
+// once would only burn a core and fill the log.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 // Nobody guesses it, and no two processes choose the same.
@@ -50,6 +52,8 @@ ShmService::~ShmService() {
   }
   socket_.Shutdown();
   thread_.join();
+  // No session begins any more. They are joined without the lock, which each of
+  // them takes at its end.
   {
     MutexLock lock(&mutex_);
     for (auto& [id, session] : sessions_) {
@@ -75,6 +79,7 @@ void ShmService::AcceptLoop() {
         return;
       }
     }
+    // Before the next one, so that sessions that are over do not count.
     Reap();
     if (socket.ok()) {
       StartSession(*std::move(socket));
@@ -96,7 +101,7 @@ void ShmService::StartSession(UnixSocket socket) {
   session.thread = std::thread([this, id, raw = session.session] {
     raw->Run();
     MutexLock done(&mutex_);
-    // Not there when the service ends.
+    // The destructor has taken the map away when the service ends.
     if (const auto it = sessions_.find(id); it != sessions_.end()) {
       it->second.done = true;
     }

@@ -3,8 +3,8 @@
 // Place: beside the gRPC server, in ps_server.cc. HelloReply.shm_name says
 // where to connect; proto/wire/shm_message.h what is said there.
 //
-// Threads: one that accepts, two for each client. Owns/borrows: borrows store
-//   and arena.
+// Threads: one that accepts, two for each client.
+// Owns/borrows: borrows store and arena.
 #ifndef SERVER_PS_SERVICE_SHM_SERVICE_H_
 #define SERVER_PS_SERVICE_SHM_SERVICE_H_
 

@@ -13,9 +13,12 @@
 namespace weir {
 namespace {
 
+// How long a new client may take to say who it is: a session costs two threads.
 constexpr std::chrono::seconds kOpeningWait{5};
+// A region and the request that names it come by two ways, and the request may
+// be first.
 constexpr std::chrono::seconds kRegionWait{5};
-// The bell wakes; this bounds what a lost one could cost.
+// The bell wakes the session; this bounds what a lost one could cost.
 constexpr std::chrono::milliseconds kBellWait{1000};
 
 template <class Chunk>
@@ -24,7 +27,8 @@ bool Parse(std::span<const char> bytes, Chunk* chunk) {
 }
 
 absl::Status NoSuchRequest() {
-  return absl::InvalidArgumentError("a request that is none");
+  return absl::InvalidArgumentError(
+      "cannot parse the request: it is not of a kind that shared memory takes");
 }
 
 }  // namespace
@@ -42,11 +46,14 @@ void ShmSession::Run() {
   }
   std::thread listener([this] { Listen(); });
   Serve();
+  // I2. A staged update is dropped, answers that come later find closed_, and
+  // the listener has ended before the mappings go.
   update_.reset();
   closed_ = true;
   ClientGone();
   socket_.Shutdown();
   listener.join();
+  // I1: the client is gone, so nobody will release these any more.
   MutexLock lock(&mutex_);
   pins_.clear();
   pending_.clear();
@@ -65,6 +72,7 @@ absl::Status ShmSession::Open() {
   ShmOpening opening;
   WEIR_ASSIGN_OR_RETURN(FileDescriptor fd,
                         socket_.Receive(RecordBytes(&opening)));
+  // The size is the client's word, and the channel reads as far as it says.
   if (opening.magic != kShmMagic ||
       opening.bytes != SharedChannel::kMemoryBytes) {
     return absl::InvalidArgumentError("a client of another version of Weir");
@@ -74,6 +82,7 @@ absl::Status ShmSession::Open() {
                                           SharedMemory::Access::kReadWrite));
   channel_ = std::make_unique<SharedChannel>(std::move(memory),
                                              SharedChannel::kServer);
+  // Read-only: a client must not be able to change parameters.
   WEIR_ASSIGN_OR_RETURN(const FileDescriptor arena,
                         arena_->memory().ReadOnlyFd());
   ShmOpening answer;
@@ -85,6 +94,8 @@ void ShmSession::Listen() {
   for (;;) {
     ShmRegion region;
     absl::StatusOr<FileDescriptor> fd = socket_.Receive(RecordBytes(&region));
+    // The end of the client, or Stop. Both of the session's waits must wake:
+    // the one for the bell, and the one for a region.
     if (!fd.ok()) {
       closed_ = true;
       channel_->Ring();
@@ -114,6 +125,8 @@ void ShmSession::AddRegion(const ShmRegion& region, FileDescriptor fd) {
 void ShmSession::Serve() {
   std::string message;
   while (!closed_) {
+    // Read before the ring is looked at: a message that comes afterwards rings,
+    // so the wait below returns at once.
     const uint32_t seen = channel_->bell();
     bool worked = Flush();
     while (!closed_) {
@@ -141,11 +154,13 @@ absl::Status ShmSession::TakeMessage(const std::string& message) {
   std::span<const char> bytes;
   std::span<const char> inline_payload;
   WEIR_RETURN_IF_ERROR(ParseShm(message, &head, &bytes, &inline_payload));
+  // Also after the stream has ended: answers that are on their way hold pins.
   if (head.kind == ShmRequest::kRelease) {
     Release(head.pin);
     return absl::OkStatus();
   }
   ++requests_;
+  // The end has been said; what the client sent before it read that is void.
   if (ended()) {
     return absl::OkStatus();
   }
@@ -154,6 +169,8 @@ absl::Status ShmSession::TakeMessage(const std::string& message) {
     MutexLock lock(&mutex_);
     unread = pending_.size();
   }
+  // The client keeps within both bounds by itself. One that does not would make
+  // this process keep any number of answers.
   if (requests_ - answered_ > kShmUnansweredMax || unread > kShmUnansweredMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat("more than ", kShmUnansweredMax,
@@ -188,8 +205,10 @@ absl::Status ShmSession::TakeMessage(const std::string& message) {
 absl::Status ShmSession::TakeGradients(std::span<const char> bytes,
                                        Payload payload) {
   GradientChunk chunk;
-  return Parse(bytes, &chunk) ? Take(std::move(chunk), std::move(payload))
-                              : NoSuchRequest();
+  if (!Parse(bytes, &chunk)) {
+    return NoSuchRequest();
+  }
+  return Take(std::move(chunk), std::move(payload));
 }
 
 absl::Status ShmSession::TakePullRows(std::span<const char> bytes) {
@@ -197,6 +216,7 @@ absl::Status ShmSession::TakePullRows(std::span<const char> bytes) {
   if (!Parse(bytes, &request)) {
     return NoSuchRequest();
   }
+  // Before the answer, which may come at once and says what was taken.
   OnTaken();
   store_->PullRows(request,
                    [session = Self()](absl::StatusOr<PulledRows> answer) {
@@ -217,6 +237,7 @@ absl::Status ShmSession::TakePushRows(std::span<const char> bytes,
   }
   WEIR_RETURN_IF_ERROR(update_->Add(chunk, payload));
   OnTaken();
+  // Every request has an answer, so that the client can count them.
   if (!chunk.last()) {
     OnAnswered();
     Pending pending;
@@ -224,7 +245,8 @@ absl::Status ShmSession::TakePushRows(std::span<const char> bytes,
     Enqueue(std::move(pending));
     return absl::OkStatus();
   }
-  // Holds the shard until it has answered.
+  // The continuation keeps the update, and with it the shard, until the answer
+  // is there.
   const std::shared_ptr<RowPush> update = std::move(update_);
   update->Apply(
       [session = Self(), update](absl::StatusOr<PushRowsReply> reply) {
@@ -269,10 +291,13 @@ void ShmSession::Release(uint64_t pin) {
     if (it == pins_.end()) {
       return;
     }
+    // A pin that is not there was released before, or never given: no harm.
     released = std::move(it->second);
     pins_.erase(it);
   }
-  released.values = BlockRef();  // before more is pulled
+  // Before more is pulled: a block that nobody holds need not be copied by the
+  // next push.
+  released.values = BlockRef();
   Written(released.question);
 }
 
@@ -280,11 +305,15 @@ void ShmSession::Write(Answer answer) {
   Pending pending;
   const Encoding encoding = answer.header.encoding();
   const bool values = static_cast<bool>(answer.values);
-  const size_t count =
-      values ? static_cast<size_t>(answer.values.elements()) : 0;
+  size_t count = 0;
+  if (values) {
+    count = static_cast<size_t>(answer.values.elements());
+  }
   const size_t bytes = EncodedBytes(encoding, count);
   pending.head.payload.bytes = bytes;
   pending.chunk = answer.header.SerializeAsString();
+  // float32 is read by the client where the block lies. Other encodings get a
+  // buffer of their own in the same arena, which the client can read, too.
   if (values && encoding != F32) {
     BlockRef encoded = BlockRef::Make(
         arena_, static_cast<int64_t>((bytes + 3) / sizeof(float)));
@@ -327,6 +356,8 @@ void ShmSession::WriteValues(Pending pending, BlockRef values,
   } else if (values) {
     place.region = 1;
     place.offset = arena_->OffsetOf(values.data());
+    // Run clears pins_ under this lock after closed_ is set: a pin is either
+    // cleared there or not made here (I1).
     MutexLock lock(&mutex_);
     if (closed_) {
       return;
@@ -334,6 +365,8 @@ void ShmSession::WriteValues(Pending pending, BlockRef values,
     pending.head.pin = next_pin_++;
     pins_[pending.head.pin] = {std::move(values), question};
   }
+  // What is in the message itself has left with it; a pinned payload counts as
+  // written when the client releases it.
   const bool pinned = pending.head.pin != 0;
   Enqueue(std::move(pending));
   if (!pinned) {
@@ -365,13 +398,12 @@ void ShmSession::Enqueue(Pending pending) {
   Flush();
 }
 
-// Writes what there is room for; whoever finds none is called again by the
-// bell.
 bool ShmSession::Flush() {
   MutexLock lock(&mutex_);
   bool wrote = false;
   while (!pending_.empty() && !closed_) {
     Pending& next = pending_.front();
+    // As late as possible: the client gets the newest counts with each answer.
     next.head.taken = taken_;
     next.head.answered = answered_;
     const absl::StatusOr<bool> written =
@@ -381,6 +413,7 @@ bool ShmSession::Flush() {
       closed_ = true;
       break;
     }
+    // The ring is full. The client rings when it has read, and Serve goes on.
     if (!*written) {
       break;
     }

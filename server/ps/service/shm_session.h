@@ -7,8 +7,9 @@
 // Invariants
 //   I1. A pinned block is released when the client says so or is gone.
 //   I2. Nothing of the client's memory is touched after Run returns.
-// Threads: Run on the session's thread; a second one, which Run starts, hears
-//   of new regions and of the client's end. Answers come from any thread.
+// Threads: Run is called on the session's own thread. It starts a second one,
+//   which hears of new regions and of the client's end. Answers come from any
+//   thread.
 #ifndef SERVER_PS_SERVICE_SHM_SESSION_H_
 #define SERVER_PS_SERVICE_SHM_SESSION_H_
 
@@ -78,21 +79,26 @@ class ShmSession : public AnswerFlow {
                    const std::shared_ptr<Question>& question);
   void Written(const std::shared_ptr<Question>& question);
   void Finish(const absl::Status& status) override;
-  // What the store keeps of a payload it has copied (Payload::Keep).
+  // The store has read this request's payload. What it needs later it has
+  // copied (Payload::Keep), so the client may use the memory again.
   void OnTaken() override { taken_ = requests_; }
   void OnAnswered() override { ++answered_; }
   void Enqueue(Pending pending);
+  // Writes as many answers as the ring has room for; false when none was
+  // written. The client's bell makes Serve call it again.
   bool Flush();
 
   SharedArena* const arena_;
   UnixSocket socket_;
   std::unique_ptr<SharedChannel> channel_;  // after Open
   std::atomic<bool> closed_{false};
-  uint64_t requests_ = 0;            // the session's thread's
-  std::string long_chunk_;           // likewise
-  std::shared_ptr<RowPush> update_;  // that is on its way in; likewise
-  std::atomic<uint64_t> taken_{0};   // of them, whose payloads have been read
-  std::atomic<uint64_t> answered_{0};
+  // Used by the session's thread alone.
+  uint64_t requests_ = 0;  // that have come, without releases
+  std::string long_chunk_;
+  std::shared_ptr<RowPush> update_;  // the update that is coming in
+
+  std::atomic<uint64_t> taken_{0};     // requests whose payloads have been read
+  std::atomic<uint64_t> answered_{0};  // requests that had their last answer
 
   Mutex mutex_;
   CondVar region_added_;

@@ -26,6 +26,7 @@ grpc::ByteBuffer EncodeValues(ValueChunk header, const BlockRef& values,
     if (checksum) {
       header.set_crc32c(Crc32c(bytes.data(), bytes.size()));
     }
+    // The empty function holds the reference until gRPC has sent the slice.
     return EncodeChunk(header, bytes, [values] {});
   }
   const auto count = static_cast<size_t>(values.elements());
@@ -53,8 +54,11 @@ void ValueCall::Begin() { queue_->Start(&on_call_done_, shared_from_this()); }
 
 // Under the lock, so that the queue knows of it before the call is done.
 void ValueCall::Reserve(bool finish) {
-  tag_ =
-      queue_->Start(finish ? &on_finished_ : &on_written_, shared_from_this());
+  CallOperation* operation = &on_written_;
+  if (finish) {
+    operation = &on_finished_;
+  }
+  tag_ = queue_->Start(operation, shared_from_this());
 }
 
 void ValueCall::Write(Answer answer) {
@@ -73,6 +77,7 @@ void ValueCall::OnWritten(bool ok) {
 }
 
 void ValueCall::OnCallDone() {
+  // A call that ended as it should comes here as well, after its Finish.
   if (context_.IsCancelled()) {
     ClientGone();
   }

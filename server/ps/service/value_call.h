@@ -1,10 +1,11 @@
-// A call of gRPC with answers: Pull and PushPull.
+// A gRPC call that is answered by a stream of values: Pull and PushPull.
 //
 // Place: gives AnswerFlow a gRPC stream to write to; parameter_service.cc
 // derives its two calls from it.
 //
 // Threads: safe.
-// Cost: no copy of f32 values; the block is referenced until the bytes left.
+// Cost: f32 values are not copied; the block is referenced until the bytes have
+//   left.
 #ifndef SERVER_PS_SERVICE_VALUE_CALL_H_
 #define SERVER_PS_SERVICE_VALUE_CALL_H_
 

@@ -1,0 +1,196 @@
+#include "server/ps/service/answer_flow.h"
+
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "tests/server/ps/store/store_tester.h"
+
+namespace weir {
+namespace {
+
+constexpr int kBlocks = 8;
+
+Declaration Job(const std::string& update = "async {}") {
+  return ParseDeclaration(
+      "variable { name: 'a' shape: 512 }"
+      "group { optimizer { sgd {} } schedule { learning_rate: 1 } }"
+      "update { " +
+      update + " }");
+}
+
+// Keeps what it is given to write until the test reports it.
+class Flow : public AnswerFlow {
+ public:
+  Flow(Store* store, size_t window) : AnswerFlow(store, window) {}
+  using AnswerFlow::Ask;
+  using AnswerFlow::ClientGone;
+  using AnswerFlow::ended;
+  using AnswerFlow::Fail;
+  using AnswerFlow::NoMoreQuestions;
+  using AnswerFlow::Question;
+  using AnswerFlow::Take;
+
+  // Asks for all blocks as one question.
+  void AskForAll(const Sender& sender, const Want& want) {
+    Question question;
+    question.sender = sender;
+    question.want = want;
+    question.count = kBlocks;
+    Ask(std::move(question));
+  }
+  // Reports the answer that was written first.
+  void ReportWritten(bool ok = true) {
+    Answer first = std::move(writing.front());
+    writing.pop_front();
+    first.values = BlockRef();
+    OnWritten(first.question, ok);
+  }
+
+  std::deque<Answer> writing;
+  std::vector<uint32_t> blocks;  // of all writes, in order
+  std::vector<absl::Status> ends;
+  int answered = 0;
+
+ private:
+  void Write(Answer answer) override {
+    EXPECT_TRUE(ends.empty());
+    blocks.push_back(answer.header.block());
+    writing.push_back(std::move(answer));
+  }
+  void Finish(const absl::Status& status) override {
+    EXPECT_TRUE(writing.empty());
+    ends.push_back(status);
+  }
+  void OnAnswered() override { ++answered; }
+};
+
+TEST(AnswerFlowTest, KeepsTheWindowAndEndsAfterTheLastAnswer) {
+  StoreTester ps(Job());
+  const auto flow = std::make_shared<Flow>(ps.store.get(), 2);
+  flow->AskForAll(ps.SenderOf(0), LatestWant());
+  flow->NoMoreQuestions();
+  while (!flow->writing.empty()) {
+    EXPECT_LE(flow->writing.size(), 2u);
+    EXPECT_TRUE(flow->ends.empty());
+    flow->ReportWritten();
+  }
+  EXPECT_EQ(flow->blocks, (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(flow->answered, 1);  // one question
+  ASSERT_EQ(flow->ends.size(), 1u);
+  EXPECT_TRUE(flow->ends[0].ok());
+}
+
+TEST(AnswerFlowTest, PinsOnlyWhatWaitsForItsTurn) {
+  CountingArena arena;
+  StoreTester ps(Job(), 0, true, &arena);
+  const auto flow = std::make_shared<Flow>(ps.store.get(), 1);
+  flow->AskForAll(ps.SenderOf(0), LatestWant());
+  ASSERT_EQ(flow->writing.size(), 1u);
+  // A push replaces the buffer of a block that somebody holds.
+  const int64_t before = arena.bytes();
+  for (int b = 0; b < kBlocks; ++b) {
+    ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, b, 0), 1.0f).ok());
+  }
+  const auto pinned = static_cast<int64_t>(1 + AnswerFlow::kReadyMax);
+  EXPECT_EQ(arena.bytes() - before,
+            pinned * 64 * static_cast<int64_t>(sizeof(float)));
+  flow->ClientGone();
+}
+
+TEST(AnswerFlowTest, AnErrorWaitsForWhatIsUnderWayAndDropsTheRest) {
+  StoreTester ps(Job());
+  const auto flow = std::make_shared<Flow>(ps.store.get(), 1);
+  flow->AskForAll(ps.SenderOf(0), LatestWant());
+  flow->Fail(absl::DataLossError("first"));
+  flow->Fail(absl::InternalError("second"));
+  EXPECT_TRUE(flow->ended());
+  EXPECT_TRUE(flow->ends.empty());
+  flow->ReportWritten();
+  EXPECT_TRUE(flow->writing.empty());
+  ASSERT_EQ(flow->ends.size(), 1u);
+  EXPECT_EQ(flow->ends[0], absl::DataLossError("first"));
+}
+
+TEST(AnswerFlowTest, WritesNothingToAClientThatIsGone) {
+  StoreTester ps(Job());
+  const auto flow = std::make_shared<Flow>(ps.store.get(), 1);
+  flow->AskForAll(ps.SenderOf(0), LatestWant());
+  flow->ReportWritten(/*ok=*/false);
+  EXPECT_TRUE(flow->ended());
+  flow->NoMoreQuestions();
+  flow->Fail(absl::InternalError("too late"));
+  EXPECT_EQ(flow->blocks.size(), 1u);
+  EXPECT_TRUE(flow->writing.empty());
+  EXPECT_TRUE(flow->ends.empty());
+}
+
+TEST(AnswerFlowTest, APushWithoutAWantIsAcknowledged) {
+  StoreTester ps(Job());
+  const auto flow = std::make_shared<Flow>(ps.store.get(), 1);
+  ASSERT_TRUE(flow->Take(ps.Chunk(0, 0, 3, 0),
+                         MakePayload(std::vector<float>(64, 1.0f)))
+                  .ok());
+  ASSERT_EQ(flow->writing.size(), 1u);
+  EXPECT_EQ(flow->writing[0].header.receipt().outcome(), Receipt::ACCEPTED);
+  EXPECT_EQ(flow->writing[0].header.block(), 3u);
+  EXPECT_FALSE(flow->writing[0].values);
+  flow->ReportWritten();
+  EXPECT_EQ(flow->answered, 1);
+
+  GradientChunk neither;
+  *neither.mutable_sender() = ps.SenderOf(0);
+  EXPECT_EQ(flow->Take(neither, Payload()).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(AnswerFlowTest, AWantSeesThePushThatItCameWith) {
+  StoreTester ps(Job("sync { contributions: 1 }"));
+  const auto flow = std::make_shared<Flow>(ps.store.get(), 1);
+  GradientChunk chunk = ps.Chunk(0, 0, 0, 0);
+  *chunk.mutable_want() = VersionWant(1);
+  ASSERT_TRUE(
+      flow->Take(chunk, MakePayload(std::vector<float>(64, 1.0f))).ok());
+  ASSERT_EQ(flow->writing.size(), 1u);
+  EXPECT_EQ(flow->writing[0].header.version(), 1u);
+  EXPECT_EQ(flow->writing[0].values.data()[0], -1.0f);
+  EXPECT_TRUE(flow->writing[0].header.has_receipt());
+  flow->ReportWritten();
+}
+
+TEST(AnswerFlowTest, AWantThatRunsOutIsNotYetOrEndsTheFlow) {
+  StoreTester ps(Job("sync { contributions: 1 }"));
+  for (const bool fails : {false, true}) {
+    const auto flow = std::make_shared<Flow>(ps.store.get(), 1);
+    Flow::Question question;
+    question.sender = ps.SenderOf(0);
+    question.want = VersionWant(1, 100);
+    question.count = 1;
+    question.not_yet_fails = fails;
+    flow->Ask(std::move(question));
+    EXPECT_TRUE(flow->writing.empty());
+    ps.clock.Advance(std::chrono::milliseconds(200));
+    ps.store->ExpireWaits();
+    if (fails) {
+      ASSERT_EQ(flow->ends.size(), 1u);
+      EXPECT_EQ(flow->ends[0].code(), absl::StatusCode::kDeadlineExceeded);
+    } else {
+      ASSERT_EQ(flow->writing.size(), 1u);
+      EXPECT_TRUE(flow->writing[0].header.not_yet());
+      EXPECT_FALSE(flow->writing[0].values);
+      flow->ReportWritten();
+    }
+  }
+}
+
+TEST(AnswerFlowTest, ValuesTravelInEncodingsOfFixedSizeOnly) {
+  StoreTester ps(Job());
+  const auto flow = std::make_shared<Flow>(ps.store.get(), 1);
+  Want want = LatestWant();
+  want.set_encoding(TOP_K);
+  flow->AskForAll(ps.SenderOf(0), want);
+  ASSERT_EQ(flow->ends.size(), 1u);
+  EXPECT_EQ(flow->ends[0].code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace weir
