@@ -13,6 +13,8 @@ constexpr size_t kHugePageBytes = 2 << 20;
 class HeapArena : public SlabArena {
  private:
   char* NewSlab(size_t bytes) override {
+    // One huge page more, so that the slab can begin at a multiple of one.
+    // Without MAP_NORESERVE the untouched rest would count as used.
     void* const raw =
         mmap(nullptr, bytes + kHugePageBytes, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -34,6 +36,7 @@ class HeapArena : public SlabArena {
 }  // namespace
 
 Arena* Arena::Heap() {
+  // Never deleted: threads that outlive main may still free blocks.
   static HeapArena* const arena = new HeapArena();
   return arena;
 }

@@ -1,7 +1,7 @@
-// Where the memory of blocks comes from.
+// The source of memory for blocks and rows.
 //
-// Place: handed to the store, so that it can be memory that other processes map
-// (shared_arena.h).
+// Place: handed to the store, so that blocks can lie in memory that other
+// processes map (shared_arena.h).
 #ifndef SERVER_PS_MEMORY_ARENA_H_
 #define SERVER_PS_MEMORY_ARENA_H_
 
@@ -13,8 +13,9 @@ namespace weir {
 class Arena {
  public:
   virtual ~Arena() = default;
-  virtual void* Allocate(
-      size_t bytes) = 0;  // never null: aborts when exhausted
+  // Never returns null: aborts when there is no more.
+  virtual void* Allocate(size_t bytes) = 0;
+  // REQUIRES: `memory` came from Allocate of the same size.
   virtual void Free(void* memory, size_t bytes) = 0;
 
   // Process heap; never deleted.

@@ -18,9 +18,12 @@ constexpr size_t kWarmBytesMax = 64 << 20;
 
 size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
+// What `bytes` take: whole pages from a page on, so that GiveBack can take them.
 size_t RoundSize(size_t bytes) {
-  return RoundUp(std::max<size_t>(bytes, 1),
-                 bytes < kPageBytes ? kAlignBytes : kPageBytes);
+  if (bytes < kPageBytes) {
+    return RoundUp(std::max<size_t>(bytes, 1), kAlignBytes);
+  }
+  return RoundUp(bytes, kPageBytes);
 }
 
 }  // namespace
@@ -28,18 +31,26 @@ size_t RoundSize(size_t bytes) {
 void* SlabArena::Allocate(size_t bytes) {
   const size_t size = RoundSize(bytes);
   MutexLock lock(&mutex_);
+  // I1. Only ranges of this very size: address space is never cut anew. Warm
+  // ones first, whose pages need not be faulted in.
   Ranges& free = free_[size];
   for (std::vector<char*>* list : {&free.warm, &free.cold}) {
     if (!list->empty()) {
       char* const memory = list->back();
       list->pop_back();
-      warm_bytes_ -= list == &free.warm ? size : 0;
+      if (list == &free.warm) {
+        warm_bytes_ -= size;
+      }
       ASAN_UNPOISON_MEMORY_REGION(memory, size);
       return memory;
     }
   }
-  // Whole pages, so that they can be given back.
-  size_t skip = size < kPageBytes ? 0 : slab_bytes_ % kPageBytes;
+  // Whole pages begin at a page, so that they can be given back. The slab ends
+  // at one, so what is left of it tells how far the next one is.
+  size_t skip = 0;
+  if (size >= kPageBytes) {
+    skip = slab_bytes_ % kPageBytes;
+  }
   if (size + skip > slab_bytes_) {
     // What is left of the old slab is lost: less than one block.
     slab_bytes_ = RoundUp(size, kSlabBytes);

@@ -1,7 +1,7 @@
 // An arena that cuts blocks from large slabs of address space.
 //
-// Place: what HeapArena (arena.cc) and SharedArena (shared_arena.h) have
-// in common; they say where slabs come from.
+// Place: the common part of HeapArena (arena.cc) and SharedArena
+// (shared_arena.h); they say where slabs come from.
 //
 // Invariants
 //   I1. Address space is never given back; a freed range serves the next
@@ -25,10 +25,10 @@ class SlabArena : public Arena {
   void Free(void* memory, size_t bytes) override;
 
  protected:
-  // Zeroed address space, aligned for huge pages where that helps; aborts when
-  // there is none. Only what is touched becomes memory.
+  // Returns zeroed address space, aligned for huge pages where that helps;
+  // aborts when there is none. Only what is touched becomes memory.
   virtual char* NewSlab(size_t bytes) = 0;
-  // The pages go back to the system; they read as zero when touched again.
+  // Gives the pages back to the system; they read as zero when touched again.
   virtual void GiveBack(void* memory, size_t bytes) = 0;
 
  private:

@@ -19,8 +19,10 @@ constexpr uint64_t kMaxBaseVersion = uint64_t{1} << 62;
 absl::StatusOr<ConsistencyKind> KindOf(const Update& update) {
   switch (update.mode_case()) {
     case Update::kAsync:
-      return update.async().lock_free() ? ConsistencyKind::kLockFree
-                                        : ConsistencyKind::kAsync;
+      if (update.async().lock_free()) {
+        return ConsistencyKind::kLockFree;
+      }
+      return ConsistencyKind::kAsync;
     case Update::kSync:
       if (update.sync().contributions() < 1 ||
           update.sync().contributions() > ShardPlan::kMaxContributions) {
@@ -42,6 +44,7 @@ absl::Status CheckFields(const Declaration& declaration, uint32_t shard) {
   if (declaration.job().empty()) {
     return absl::InvalidArgumentError("job is empty");
   }
+  // 0 is what a sender without a history says (Shutdown of an empty ps).
   if (declaration.history() == 0) {
     return absl::InvalidArgumentError("history is 0; draw it at random");
   }
@@ -87,6 +90,8 @@ ShardPlan::ShardPlan(Declaration declaration, Layout layout, int shard)
 
 absl::StatusOr<std::shared_ptr<const ShardPlan>> ShardPlan::Create(
     const Declaration& declaration, uint32_t shard, int64_t memory_bytes_max) {
+  // Cheap checks first: nothing is allocated for a declaration that cannot be,
+  // and MakeBlocks, last of all, runs only when its blocks fit into memory.
   WEIR_RETURN_IF_ERROR(CheckFields(declaration, shard));
   WEIR_ASSIGN_OR_RETURN(Layout layout, LayoutFromDeclaration(declaration));
   WEIR_ASSIGN_OR_RETURN(const ConsistencyKind kind,
@@ -135,8 +140,13 @@ absl::Status ShardPlan::MakeOptimizers() {
 
 absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
   // In double: nothing here can overflow it, and a bound needs no last digit.
-  const double arrays = 1.0 + static_cast<double>(state_names_.size()) +
-                        (kind_ == ConsistencyKind::kSync ? 1.0 : 0.0);
+  double arrays = 1.0 + static_cast<double>(state_names_.size());
+  std::string sums;
+  if (kind_ == ConsistencyKind::kSync) {
+    arrays += 1.0;  // the sum of a step, which was the version before
+    sums = ", sums";
+  }
+  // 16 bytes for each slot are its two marks, 256 the block itself.
   const double blocks = layout_.block_count(shard_);
   const double bytes =
       arrays * 4.0 * static_cast<double>(layout_.shard_elements(shard_)) +
@@ -144,9 +154,8 @@ absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
   if (bytes > static_cast<double>(memory_bytes_max)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "shard ", shard_, " needs ", static_cast<int64_t>(bytes / (1 << 20)),
-        " MiB (values, ", state_names_.size(), " optimizer state arrays",
-        kind_ == ConsistencyKind::kSync ? ", sums" : "", "), this ps may use ",
-        memory_bytes_max / (1 << 20), "; add ps tasks"));
+        " MiB (values, ", state_names_.size(), " optimizer state arrays", sums,
+        "), this ps may use ", memory_bytes_max / (1 << 20), "; add ps tasks"));
   }
   return absl::OkStatus();
 }
@@ -162,6 +171,8 @@ void ShardPlan::MakeBlocks() {
       SegmentPlan plan;
       plan.segment = segment;
       plan.group = variable.group;
+      // A buffer follows its own rate and no schedule; at rate 0 it has no
+      // optimizer and never moves.
       if (variable.kind == VariableKind::kBuffer) {
         plan.optimizer = variable_rules_[segment.variable].get();
       } else if (group_optimizers_[variable.group] != nullptr) {
@@ -178,6 +189,8 @@ void ShardPlan::MakeBlocks() {
   }
 }
 
+// Two optimizers that keep an array of the same name share it: they never move
+// the same segment, and each initialises its own segments.
 int ShardPlan::StateArray(const std::string& name) {
   const auto it = std::find(state_names_.begin(), state_names_.end(), name);
   if (it == state_names_.end()) {

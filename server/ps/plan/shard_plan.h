@@ -1,10 +1,11 @@
 // What a declaration means for one shard: checked once, then never changed.
 //
-// Place: Declare and Restore make one; Shard and the update modes read it.
+// Place: Declare and Restore make one; Shard and the consistency modes read it.
 //
 // Terms
-//   array    the values, or one state array, of the whole shard.
-//   state array  named by the optimizers of all groups: "m", "v", "momentum".
+//   array        the values, or one state array, of the whole shard.
+//   state array  is named by an optimizer: "m", "v", "momentum". Groups whose
+//                optimizers use the same name share the array.
 //
 // Threads: immutable, safe.
 // Errors: INVALID_ARGUMENT    a field of the declaration; the message names it.
@@ -37,7 +38,7 @@ struct SegmentPlan {
   // Null when the values never move by a push: frozen, or buffer rate 0.
   const Optimizer* optimizer = nullptr;
   const Schedule* schedule = nullptr;  // null for buffers
-  // Of the optimizer's state array k: index into ShardPlan::state_names().
+  // For state array k of the optimizer: its index in ShardPlan::state_names().
   int state_array[Optimizer::kMaxStateArrays] = {};
 };
 
@@ -54,8 +55,8 @@ class ShardPlan {
   static constexpr uint32_t kMaxSlots = 4096;
   static constexpr uint32_t kMaxContributions = 65536;
   // Early contributions stay in the memory of gRPC, which breaks streams off
-  // as its quota is used up (PsServer::Options::wire_bytes_max): so much less
-  // than that.
+  // when its quota is used up (PsServer::Options::wire_bytes_max), so they may
+  // use a part of that only.
   static constexpr uint64_t kOutOfOrderBytesMax = uint64_t{384} << 20;
 
   // `memory_bytes_max` bounds what the shard will allocate.

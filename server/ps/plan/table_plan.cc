@@ -12,6 +12,8 @@
 namespace weir {
 namespace {
 
+// The functions below take over only fields that are set: the defaults are in
+// row_optimizer.h, in one place.
 RowOptimizerSpec FtrlOptimizer(const TableFtrl& spec) {
   RowFtrl ftrl;
   if (spec.has_learning_rate_power()) {
@@ -24,6 +26,7 @@ RowOptimizerSpec FtrlOptimizer(const TableFtrl& spec) {
   ftrl.l2 = spec.l2();
   ftrl.l2_shrinkage = spec.l2_shrinkage();
   ftrl.beta = spec.beta();
+  // Without group lasso its kernel would only be slower.
   if (spec.l21() != 0) {
     return RowGroupFtrl{ftrl, spec.l21()};
   }
@@ -87,6 +90,8 @@ AdmissionPolicy AdmissionOf(const Admission& spec) {
   return policy;
 }
 
+// Rows travel in encodings of fixed size, so that an answer's size follows from
+// its number of rows.
 bool CanBeDecoded(Encoding encoding) {
   return encoding == F32 || encoding == BF16 || encoding == F16 ||
          encoding == INT8;
@@ -100,6 +105,7 @@ absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
   const std::string path = absl::StrCat("table \"", table.name(), "\"");
   TableOptions options;
   options.name = table.name();
+  // Before the conversion to int; Validate below has the lower bound.
   if (table.dim() > static_cast<uint32_t>(TableOptions::kMaxDim)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": dim ", table.dim(),
                                                    " is not in [1, ",
@@ -110,16 +116,22 @@ absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
   absl::StatusOr<InitSpec> init = RowInitOf(table);
   WEIR_RETURN_IF_ERROR(Annotate(init.status(), path));
   options.init = *init;
+  // By name: a table keeps its initial values when others come or go.
   options.seed = TableSeed(declaration.seed(), table.name());
   options.shard = shard;
   options.shard_count = static_cast<int>(declaration.shard_count());
   options.admission = AdmissionOf(table.admission());
   const Expiry& expiry = table.expiry();
-  options.age_max =
-      expiry.age_case() == Expiry::kSeconds ? expiry.seconds() : expiry.steps();
+  // In units of the table's clock, which TableGroup sets to the same.
+  options.age_max = expiry.steps();
+  if (expiry.age_case() == Expiry::kSeconds) {
+    options.age_max = expiry.seconds();
+  }
+  // More than 2^63 becomes negative, which Validate refuses.
   options.memory_bytes_max = static_cast<int64_t>(expiry.memory_bytes());
-  options.eviction = expiry.least_frequent() ? EvictionOrder::kLeastFrequent
-                                             : EvictionOrder::kLeastRecent;
+  if (expiry.least_frequent()) {
+    options.eviction = EvictionOrder::kLeastFrequent;
+  }
   WEIR_RETURN_IF_ERROR(options.Validate());
   WEIR_RETURN_IF_ERROR(
       CreateRowOptimizer(options.optimizer, path + ": optimizer").status());
@@ -140,11 +152,15 @@ absl::Status CheckTables(const Declaration& declaration, int shard) {
   std::set<std::string> names;
   for (int i = 0; i < declaration.table_size(); ++i) {
     const std::string& name = declaration.table(i).name();
-    if (name.empty() || !names.insert(name).second) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "table ", i, " is named \"", name,
-          name.empty() ? "\"; give it a name"
-                       : "\", as another one is; give it a name of its own"));
+    if (name.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table ", i, " is named \"\"; give it a name"));
+    }
+    // Files and seeds go by the name.
+    if (!names.insert(name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table ", i, " is named \"", name,
+                       "\", as another one is; give it a name of its own"));
     }
     WEIR_RETURN_IF_ERROR(OptionsOfTable(declaration, i, shard).status());
   }

@@ -1,4 +1,4 @@
-// What a declared table is on one shard.
+// Turns a declared table into what it is on one shard.
 //
 // Place: from Declaration.table to the options of server/ps/table.
 //
@@ -18,11 +18,12 @@ namespace weir {
 
 inline constexpr int kTablesMax = 1024;
 
-// REQUIRES: shard < declaration.shard_count().
+// Makes and checks the options of one table.
+// REQUIRES: shard < declaration.shard_count(); index is a table's.
 absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
                                             int index, int shard);
 
-// Number, names, options and schedules of all tables.
+// Checks number, names, options and schedules of all tables.
 absl::Status CheckTables(const Declaration& declaration, int shard);
 
 }  // namespace weir
