@@ -56,7 +56,7 @@ void VisitGradients(const BlockPlan& plan, const std::vector<bool>& moved,
 
 int FindNonFinite(const BlockPlan& plan, const std::vector<bool>& moved,
                   const BlockGradient& gradient) {
-  // Only what moves counts: NaN in padding or in a frozen variable does no harm.
+  // Only what moves counts: NaN in padding or a frozen variable does no harm.
   int variable = -1;
   if (AnyMoved(moved)) {
     VisitGradients(plan, moved, gradient, plan.range.count,

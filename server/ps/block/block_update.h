@@ -31,16 +31,16 @@ inline float WeightOf(const ::weir::Push& push) {
 }
 
 // Tells by segment whether the contribution moves it. All are false without a
-// payload or with weight 0; left-out variables and segments without an optimizer
-// are false.
+// payload or with weight 0. Segments of left-out variables, and those without
+// an optimizer, are false.
 std::vector<bool> MovedSegments(const BlockPlan& plan,
                                 const BlockGradient& gradient);
 inline bool AnyMoved(const std::vector<bool>& moved) {
   return std::find(moved.begin(), moved.end(), true) != moved.end();
 }
 
-// Finds the first moved segment that holds NaN or Inf, and returns its variable,
-// or -1.
+// Finds the first moved segment that holds NaN or Inf. Returns its variable, or
+// -1.
 int FindNonFinite(const BlockPlan& plan, const std::vector<bool>& moved,
                   const BlockGradient& gradient);
 

@@ -18,7 +18,7 @@ constexpr size_t kWarmBytesMax = 64 << 20;
 
 size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-// What `bytes` take: whole pages from a page on, so that GiveBack can take them.
+// What `bytes` take: whole pages from a page on, which GiveBack can give back.
 size_t RoundSize(size_t bytes) {
   if (bytes < kPageBytes) {
     return RoundUp(std::max<size_t>(bytes, 1), kAlignBytes);

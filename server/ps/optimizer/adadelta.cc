@@ -9,6 +9,7 @@
 namespace weir {
 namespace {
 
+// kDecay: without weight decay the loop does not read w for the gradient.
 template <bool kDecay>
 struct AdadeltaKernel {
   static constexpr int kStateArrays = 2;
@@ -38,6 +39,7 @@ class AdadeltaOptimizer : public Optimizer {
     const float decay =
         static_cast<float>(context.weight_decay.value_or(weight_decay_));
     const float rho = static_cast<float>(rho_);
+    // 1 - rho in double, rounded once: 1.0f - rho would have other bits.
     const float one_minus_rho = static_cast<float>(1 - rho_);
     const float epsilon = static_cast<float>(epsilon_);
     const float minus_rate = static_cast<float>(-context.learning_rate);
@@ -62,8 +64,9 @@ class AdadeltaOptimizer : public Optimizer {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdadelta(
     const Adadelta& spec, const std::string& path) {
-  const double rho = spec.has_rho() ? spec.rho() : 0.9;
-  const double epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-6;
+  // PyTorch's defaults.
+  const double rho = ValueOr(spec.has_rho(), spec.rho(), 0.9);
+  const double epsilon = ValueOr(spec.has_epsilon(), spec.epsilon(), 1e-6);
   WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "rho", rho));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", epsilon));
   WEIR_RETURN_IF_ERROR(

@@ -5,7 +5,7 @@
 //   u = sqrt(d + epsilon) / sqrt(s + epsilon) g
 //   d = rho d + (1 - rho) u u
 //   w = w - lr u
-// StateOf: "square_avg" (s), "acc_delta" (d), from 0.
+// State: "square_avg" (s), "acc_delta" (d), from 0.
 // Source: Zeiler, arXiv 1212.5701, algorithm 1; torch.optim.Adadelta.
 #ifndef SERVER_PS_OPTIMIZER_ADADELTA_H_
 #define SERVER_PS_OPTIMIZER_ADADELTA_H_

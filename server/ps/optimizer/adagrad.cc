@@ -19,6 +19,8 @@ class AdagradOptimizer : public Optimizer {
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
+    // lr / (1 + t lr_decay): t counts from 0, so the first step has the rate as
+    // it was declared.
     const double rate = context.learning_rate /
                         (1 + static_cast<double>(context.step) * lr_decay_);
     const float minus_rate = static_cast<float>(-rate);
@@ -44,7 +46,8 @@ class AdagradOptimizer : public Optimizer {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdagrad(
     const Adagrad& spec, const std::string& path) {
-  const double epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-10;
+  // PyTorch's default.
+  const double epsilon = ValueOr(spec.has_epsilon(), spec.epsilon(), 1e-10);
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "lr_decay", spec.lr_decay()));
   WEIR_RETURN_IF_ERROR(
       CheckNonNegative(path, "weight_decay", spec.weight_decay()));

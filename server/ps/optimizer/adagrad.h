@@ -3,7 +3,7 @@
 //   g = g + weight_decay w
 //   s = s + g g
 //   w = w - lr / (1 + t lr_decay) g / (sqrt(s) + epsilon)
-// StateOf: "sum" (s), from initial_accumulator.
+// State: "sum" (s), from initial_accumulator.
 // Source: Duchi, Hazan, Singer, JMLR 2011, figure 1 (diagonal);
 //         torch.optim.Adagrad.
 #ifndef SERVER_PS_OPTIMIZER_ADAGRAD_H_

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "common/base/status.h"
 #include "server/ps/optimizer/apply_loop.h"
@@ -51,6 +53,8 @@ struct AmsGradKernel : Moments<kDecay> {
   WEIR_KERNEL void Step(float g, float& w, float& m, float& v,
                         float& v_max) const {
     v = this->Accumulate(g, w, m, v);
+    // The maximum of the uncorrected moments, as PyTorch takes it; the paper
+    // has no correction.
     const float x = v_max < v ? v : v_max;
     v_max = x;
     this->Move(w, m, x);
@@ -64,10 +68,10 @@ struct AdamOptions {
 
 class AdamOptimizer : public Optimizer {
  public:
-  explicit AdamOptimizer(const AdamOptions& options)
-      : Optimizer(options.decoupled ? "adamw" : "adam", StateOf(options)),
-        options_(options) {}
+  AdamOptimizer(std::string name, const AdamOptions& options)
+      : Optimizer(std::move(name), StateOf(options)), options_(options) {}
 
+  // A push's momentum takes the place of beta1.
   absl::Status CheckMomentum(double value,
                              const std::string& path) const override {
     return CheckUnitOpen(path, "momentum", value);
@@ -75,10 +79,12 @@ class AdamOptimizer : public Optimizer {
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
+    // The kind of decay is a template argument: the loop has no branch on it.
     const double decay = context.weight_decay.value_or(options_.weight_decay);
     if (decay == 0) {
       Choose<Decay::kNone>(0, context, values, state, gradient, count);
     } else if (options_.decoupled) {
+      // AdamW: w (1 - lr weight_decay), apart from the gradient.
       Choose<Decay::kDecoupled>(
           static_cast<float>(1 - context.learning_rate * decay), context,
           values, state, gradient, count);
@@ -100,6 +106,8 @@ class AdamOptimizer : public Optimizer {
   template <Decay kDecay>
   void Choose(float decay, const StepContext& context, float* values,
               float* const* state, const char* gradient, int64_t count) const {
+    // Both moments begin at 0; the corrections 1 - beta^(t + 1) make up for
+    // that. In double, as PyTorch computes them in Python.
     const double step = static_cast<double>(context.step) + 1;
     const double beta1 = context.momentum.value_or(options_.beta1);
     const double correction1 = 1 - std::pow(beta1, step);
@@ -126,35 +134,45 @@ class AdamOptimizer : public Optimizer {
   const AdamOptions options_;
 };
 
-absl::StatusOr<std::unique_ptr<Optimizer>> Create(const AdamOptions& options,
+absl::StatusOr<std::unique_ptr<Optimizer>> Create(const std::string& name,
+                                                  const AdamOptions& options,
                                                   const std::string& path) {
   WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "beta1", options.beta1));
   WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "beta2", options.beta2));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", options.epsilon));
   WEIR_RETURN_IF_ERROR(
       CheckNonNegative(path, "weight_decay", options.weight_decay));
-  return std::make_unique<AdamOptimizer>(options);
+  return std::make_unique<AdamOptimizer>(name, options);
+}
+
+// The fields that adam and adamw share, with PyTorch's defaults.
+template <class Spec>
+AdamOptions OptionsOf(const Spec& spec) {
+  AdamOptions options = {};
+  options.beta1 = ValueOr(spec.has_beta1(), spec.beta1(), 0.9);
+  options.beta2 = ValueOr(spec.has_beta2(), spec.beta2(), 0.999);
+  options.epsilon = ValueOr(spec.has_epsilon(), spec.epsilon(), 1e-8);
+  options.amsgrad = spec.amsgrad();
+  return options;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdam(const Adam& spec,
                                                       const std::string& path) {
-  return Create({spec.has_beta1() ? spec.beta1() : 0.9,
-                 spec.has_beta2() ? spec.beta2() : 0.999,
-                 spec.has_epsilon() ? spec.epsilon() : 1e-8,
-                 spec.weight_decay(), false, spec.amsgrad()},
-                path);
+  AdamOptions options = OptionsOf(spec);
+  options.weight_decay = spec.weight_decay();
+  return Create("adam", options, path);
 }
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(
     const AdamW& spec, const std::string& path) {
-  return Create({spec.has_beta1() ? spec.beta1() : 0.9,
-                 spec.has_beta2() ? spec.beta2() : 0.999,
-                 spec.has_epsilon() ? spec.epsilon() : 1e-8,
-                 spec.has_weight_decay() ? spec.weight_decay() : 0.01, true,
-                 spec.amsgrad()},
-                path);
+  AdamOptions options = OptionsOf(spec);
+  // Unlike adam, adamw decays by default.
+  options.weight_decay =
+      ValueOr(spec.has_weight_decay(), spec.weight_decay(), 0.01);
+  options.decoupled = true;
+  return Create("adamw", options, path);
 }
 
 }  // namespace weir

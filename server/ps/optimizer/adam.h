@@ -5,7 +5,7 @@
 //   v = beta2 v + (1 - beta2) g g
 //   x = amsgrad ? (v_max = max(v_max, v)) : v
 //   w = w - lr / (1 - beta1^(t+1)) m / (sqrt(x) / sqrt(1 - beta2^(t+1)) + eps)
-// StateOf: "m", "v" and, for amsgrad, "v_max", all from 0.
+// State: "m", "v" and, for amsgrad, "v_max", all from 0.
 // Source: Kingma and Ba, ICLR 2015, algorithm 1; Loshchilov and Hutter, ICLR
 //         2019, algorithm 2; Reddi et al., ICLR 2018, algorithm 2 (with
 //         PyTorch's maximum of the uncorrected v).

@@ -25,11 +25,14 @@ class FtrlOptimizer : public Optimizer {
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     const double rate = context.learning_rate;
+    // The equations divide by the rate. In float, as the kernel does: a rate
+    // that is too small for it is 0 there.
     if (static_cast<float>(rate) == 0) {
       return;
     }
     const float two_l2 = static_cast<float>(2 * (l2_ + beta_ / (2 * rate)));
     const float two_shrinkage = static_cast<float>(2 * l2_shrinkage_);
+    // The default power has a kernel with sqrt, which vectorises; pow does not.
     if (power_ == 0.5) {
       ApplyKernel(
           FtrlKernel<true>{0.5f, static_cast<float>(rate),
@@ -56,10 +59,12 @@ class FtrlOptimizer : public Optimizer {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateFtrl(const Ftrl& spec,
                                                       const std::string& path) {
+  // TensorFlow's defaults.
   const double power =
-      spec.has_learning_rate_power() ? spec.learning_rate_power() : -0.5;
+      ValueOr(spec.has_learning_rate_power(), spec.learning_rate_power(), -0.5);
   const double initial =
-      spec.has_initial_accumulator() ? spec.initial_accumulator() : 0.1;
+      ValueOr(spec.has_initial_accumulator(), spec.initial_accumulator(), 0.1);
+  // Written so that NaN fails, too.
   if (!(power <= 0 && power >= -10)) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, ".learning_rate_power: ", power, " is not in [-10, 0]"));

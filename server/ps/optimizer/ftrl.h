@@ -6,7 +6,7 @@
 //   w  = |z| > l1 ? (sign(z) l1 - z) / (n'^p / lr + 2 (l2 + beta / (2 lr))) : 0
 //   n  = n'
 // A learning rate of 0 changes nothing at all (the equations divide by it).
-// StateOf: "accumulator" (n) from initial_accumulator, "linear" (z) from 0.
+// State: "accumulator" (n) from initial_accumulator, "linear" (z) from 0.
 // As in TensorFlow, a value before its first step is not in z: with l1 = 0
 // and g = 0 the first step keeps it only in part.
 // Source: McMahan et al., KDD 2013, algorithm 1; TensorFlow,

@@ -16,6 +16,8 @@ absl::Status Check(bool good, const std::string& path, const std::string& field,
       absl::StrCat(path, ".", field, ": ", value, " is not ", range));
 }
 
+// Kernels compute in float: what overflows it would be infinite there. NaN
+// fails every comparison below.
 constexpr double kMax = FLT_MAX;
 
 }  // namespace
@@ -45,6 +47,8 @@ absl::Status CheckUnitOpen(const std::string& path, const std::string& field,
 absl::Status CheckBufferedMomentum(const std::string& path,
                                    const std::string& optimizer,
                                    double declared, double value) {
+  // The buffer is made at Declare or never: memory is planned then, and a
+  // checkpoint has the array or not.
   if (declared == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ".momentum: ", optimizer,

@@ -11,6 +11,14 @@
 
 namespace weir {
 
+// The value of an optional field: `value` when it is set, else `otherwise`.
+inline double ValueOr(bool is_set, double value, double otherwise) {
+  if (is_set) {
+    return value;
+  }
+  return otherwise;
+}
+
 // `path` is the message's path, `field` the field's name in it.
 absl::Status CheckNonNegative(const std::string& path, const std::string& field,
                               double value);

@@ -25,7 +25,8 @@ class MovingAverage : public Optimizer {
 
   void Apply(const StepContext&, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
-    if (rate_ == 1.0f) {  // value + (sample - value) would round
+    // w = w + rate (s - w). At rate 1 that is s, but w + (s - w) would round.
+    if (rate_ == 1.0f) {
       std::memcpy(values, gradient, static_cast<size_t>(count) * sizeof(float));
     } else if (rate_ != 0) {
       ApplyKernel(MovingAverageKernel{rate_}, values, state, gradient, count);

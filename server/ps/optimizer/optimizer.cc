@@ -11,6 +11,10 @@
 
 namespace weir {
 
+// The members keep the invariants. I1: their kernels run element by element in
+// apply_loop.h. I2: Apply computes scalars in double and rounds each once. I3:
+// they have no field that changes, so values, state and t are all there is.
+
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
     const OptimizerSpec& spec, const std::string& field_path) {
   switch (spec.kind_case()) {

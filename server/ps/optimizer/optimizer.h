@@ -5,9 +5,8 @@
 // step count; it is made from a parameter group's OptimizerSpec.
 //
 // Terms
-//   state   an array beside the values, of the same length, that the optimizer
-//           keeps
-//          between steps (momentum, second moments).
+//   state  an array beside the values, of the same length, that the optimizer
+//          keeps between steps (momentum, second moments).
 //   t      updates of this segment before this one, 0 first. In async every
 //          worker's push counts; see docs/optimizers.md.
 //
@@ -43,10 +42,11 @@ namespace weir {
 struct StepContext {
   uint64_t step = 0;  // t
   double learning_rate = 0.0;
-  // Came with the push; replaces the optimizer's own. Optimizers without weight
-  // decay (ftrl, moving_average) ignore it.
+  // Set when it came with the push; replaces the optimizer's own. Optimizers
+  // without weight decay (ftrl, moving_average) ignore it.
   std::optional<double> weight_decay = std::nullopt;
-  // Likewise; beta1 of adam and adamw. REQUIRES: the optimizer's CheckMomentum.
+  // Set when it came with the push; replaces the momentum, or beta1 of adam and
+  // adamw. REQUIRES: the optimizer's CheckMomentum was OK.
   std::optional<double> momentum = std::nullopt;
 };
 

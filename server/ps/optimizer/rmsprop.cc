@@ -18,6 +18,8 @@ struct RmsPropKernel : Constants {
   static constexpr int kStateArrays =
       1 + (kCentered ? 1 : 0) + (kMomentum ? 1 : 0);
 
+  // Step has as many arguments as the kernel has state arrays; what an option
+  // leaves out is a local that the compiler drops.
   WEIR_KERNEL void Step(float g, float& w, float& square_avg) const {
     float unused = 0;
     Move(g, w, square_avg, unused, unused);
@@ -41,6 +43,7 @@ struct RmsPropKernel : Constants {
     g = kDecay ? g + decay * w : g;
     const float s = square_avg * alpha + (one_minus_alpha * g) * g;
     square_avg = s;
+    // Centered: the variance of the gradients, not their second moment.
     float x = s;
     if constexpr (kCentered) {
       const float a = grad_avg * alpha + one_minus_alpha * g;
@@ -105,6 +108,7 @@ class RmsPropOptimizer : public Optimizer {
     return state;
   }
 
+  // The branches on options are made here, once for a run of elements.
   template <bool kDecay, class F>
   void Choose(const Constants& constants, bool moving, const F& apply) const {
     if (centered_ && moving) {
@@ -129,8 +133,9 @@ class RmsPropOptimizer : public Optimizer {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateRmsProp(
     const RmsProp& spec, const std::string& path) {
-  const double alpha = spec.has_alpha() ? spec.alpha() : 0.99;
-  const double epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-8;
+  // PyTorch's defaults.
+  const double alpha = ValueOr(spec.has_alpha(), spec.alpha(), 0.99);
+  const double epsilon = ValueOr(spec.has_epsilon(), spec.epsilon(), 1e-8);
   WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "alpha", alpha));
   WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", epsilon));
   WEIR_RETURN_IF_ERROR(

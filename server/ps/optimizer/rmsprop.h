@@ -6,7 +6,7 @@
 //   r = g / (sqrt(centered ? s - a a : s) + epsilon)
 //   momentum > 0:  b = momentum b + r,  w = w - lr b
 //   else:          w = w - lr r
-// StateOf: "square_avg" (s), then "grad_avg" (a) when centered, then "momentum"
+// State: "square_avg" (s), then "grad_avg" (a) when centered, then "momentum"
 // (b) when momentum > 0, all from 0.
 // Source: Tieleman and Hinton, Coursera lecture 6.5, 2012; Graves 2013, eq. 40
 //         (centered); torch.optim.RMSprop.

@@ -22,6 +22,7 @@ absl::Status ValidateSchedule(const Schedule& schedule,
                               const std::string& path) {
   WEIR_RETURN_IF_ERROR(
       CheckPositive(path, "learning_rate", schedule.learning_rate()));
+  // LearningRate divides by the steps of each decay, so none may be 0.
   switch (schedule.decay_case()) {
     case Schedule::kStep:
       WEIR_RETURN_IF_ERROR(

@@ -12,8 +12,8 @@
 
 namespace weir {
 
-// OK if LearningRate may be called. `path` is where `schedule` stands in the
-// JobSpec, for messages.
+// Returns OK when LearningRate may be called. `path` is where `schedule` stands
+// in the JobSpec, for messages.
 absl::Status ValidateSchedule(const Schedule& schedule,
                               const std::string& path);
 

@@ -24,9 +24,7 @@ struct MomentumKernel {
 class SgdOptimizer : public Optimizer {
  public:
   explicit SgdOptimizer(const Sgd& spec)
-      : Optimizer("sgd", spec.momentum() != 0
-                             ? std::vector<StateSpec>{{"momentum", 0.0f}}
-                             : std::vector<StateSpec>{}),
+      : Optimizer("sgd", StateOf(spec)),
         momentum_(spec.momentum()),
         dampening_(spec.dampening()),
         nesterov_(spec.nesterov()),
@@ -49,16 +47,27 @@ class SgdOptimizer : public Optimizer {
   }
 
  private:
+  // Without momentum there is no buffer, which would be as large as the values.
+  static std::vector<StateSpec> StateOf(const Sgd& spec) {
+    if (spec.momentum() == 0) {
+      return {};
+    }
+    return {{"momentum", 0.0f}};
+  }
+
   template <bool kDecay>
   void Choose(float decay, const StepContext& context, float* values,
               float* const* state, const char* gradient, int64_t count) const {
     const float minus_rate = static_cast<float>(-context.learning_rate);
+    // A push may set the momentum to 0: the buffer then keeps its contents.
     const double given = context.momentum.value_or(momentum_);
     const float momentum = static_cast<float>(given);
     const float undamped = static_cast<float>(1 - dampening_);
     const auto apply = [&](const auto& kernel) {
       ApplyKernel(kernel, values, state, gradient, count);
     };
+    // b = d at t = 0, as PyTorch begins: neither momentum nor dampening counts
+    // in the first step.
     if (given == 0) {
       apply(SgdKernel<kDecay>{decay, minus_rate});
     } else if (context.step == 0) {
@@ -92,6 +101,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(const Sgd& spec,
   WEIR_RETURN_IF_ERROR(CheckUnitClosed(path, "dampening", spec.dampening()));
   WEIR_RETURN_IF_ERROR(
       CheckNonNegative(path, "weight_decay", spec.weight_decay()));
+  // As torch.optim.SGD: the look-ahead is defined for undamped momentum only.
   if (spec.nesterov() && (spec.momentum() == 0 || spec.dampening() != 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, ".nesterov: true needs momentum > 0 and dampening 0, but they ",

@@ -5,7 +5,7 @@
 //   b = d at t = 0, else momentum b + (1 - dampening) d     (momentum != 0)
 //   d = nesterov ? d + momentum b : b                       (momentum != 0)
 //   w = w - lr d
-// StateOf: "momentum" (b) when momentum != 0, else none.
+// State: "momentum" (b) when momentum != 0, else none.
 // Source: Polyak 1964; Sutskever et al., ICML 2013; torch.optim.SGD.
 #ifndef SERVER_PS_OPTIMIZER_SGD_H_
 #define SERVER_PS_OPTIMIZER_SGD_H_

@@ -22,6 +22,8 @@ uint32_t AdmissionFilter::Count(uint64_t hash) const {
   if (lines_.empty()) {
     return 0;
   }
+  // I1. Other ids can only have raised a counter, so the smallest one is the
+  // nearest, and never below the id's own count.
   const Places places = PlacesOf(hash);
   uint8_t count = kMaxCount;
   for (const size_t k : places.counter) {
@@ -31,6 +33,7 @@ uint32_t AdmissionFilter::Count(uint64_t hash) const {
 }
 
 uint32_t AdmissionFilter::Add(uint64_t hash) {
+  // I2. In between, counters grow by what came in one period alone.
   if (++touches_ > kTouchesPerLine * static_cast<int64_t>(lines_.size())) {
     Halve();
     touches_ = 1;

@@ -9,8 +9,9 @@
 //   I1. A count is never too small within one period, so an id is admitted at
 //       its k-th touch or earlier; earlier with a probability below 1% while
 //       most ids come once.
-//   I2. Every period of 16 touches a line all counters are halved: what comes
-//       seldom for ever is not admitted at last.
+//   I2. All counters are halved once a period, which is 8 touches for each
+//       line: an id that comes seldom is not admitted in the end only because
+//       it comes for ever.
 // Threads: compatible; the stripe's lock.
 // Cost: one cache line a touch; the whole filter once a period.
 // Source: Cormode and Muthukrishnan, "An Improved Data Stream Summary: The

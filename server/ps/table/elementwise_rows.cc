@@ -51,6 +51,8 @@ class FtrlRows : public RowOptimizer {
 
   void Apply(const RowStep& step, const RowBatch& batch) const override {
     const double rate = step.learning_rate;
+    // The equations divide by the rate. In float, as the kernel does: a rate
+    // that is too small for it is 0 there.
     if (static_cast<float>(rate) == 0) {
       return;
     }
@@ -90,6 +92,7 @@ RowOptimizerOr CreateRowAdagrad(const RowAdagrad& spec,
 }
 
 absl::Status CheckFtrl(const RowFtrl& spec, const std::string& path) {
+  // Written so that NaN fails, too.
   if (!(spec.learning_rate_power <= 0 && spec.learning_rate_power >= -10)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ".learning_rate_power: ", spec.learning_rate_power,

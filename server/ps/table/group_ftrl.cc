@@ -25,7 +25,8 @@ struct GroupFtrlKernel {
                            float* __restrict linear,
                            const UnalignedFloat* __restrict g,
                            int64_t dim) const {
-    // The soft-thresholded linear terms take the values' place in between.
+    // n and z as in ftrl.h. The soft-thresholded linear terms take the values'
+    // place in between, with the sign of the values to come.
     for (int64_t i = 0; i < dim; ++i) {
       const float n = accumulator[i];
       const float n_new = n + g[i] * g[i];
@@ -42,8 +43,11 @@ struct GroupFtrlKernel {
       sum += static_cast<double>(w[i]) * static_cast<double>(w[i]);
     }
     const double norm = std::sqrt(sum);
-    const float factor =
-        norm > threshold ? static_cast<float>(1 - threshold / norm) : 0.0f;
+    // max(0, 1 - sqrt(dim) l21 / |s|), without a division by a norm of 0.
+    float factor = 0.0f;
+    if (norm > threshold) {
+      factor = static_cast<float>(1 - threshold / norm);
+    }
     for (int64_t i = 0; i < dim; ++i) {
       const float quadratic =
           ftrl.Power(accumulator[i]) / ftrl.rate + ftrl.two_l2;
@@ -62,9 +66,11 @@ class GroupFtrlRows : public RowOptimizer {
         spec_(spec) {}
 
   void Apply(const RowStep& step, const RowBatch& batch) const override {
+    // The equations divide by the rate.
     if (static_cast<float>(step.learning_rate) == 0) {
       return;
     }
+    // sqrt vectorises, pow does not.
     if (spec_.ftrl.learning_rate_power == -0.5) {
       Run<true>(step.learning_rate, batch);
     } else {

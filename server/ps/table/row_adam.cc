@@ -10,6 +10,8 @@
 namespace weir {
 namespace {
 
+// m + (g - m)(1 - beta1) and not beta1 m + (1 - beta1) g as in the dense Adam:
+// that is SparseAdam's order, and the bits differ.
 struct AdamRowKernel {
   float one_minus_beta1, one_minus_beta2, epsilon;
   const float* minus_step;  // of row i at i * stride
@@ -40,6 +42,7 @@ class AdamRows : public RowOptimizer {
       : RowOptimizer("adam", {{"m", 0.0f}, {"v", 0.0f}}), spec_(spec) {}
 
   void Apply(const RowStep& step, const RowBatch& batch) const override {
+    // The powers are computed once for a row, not for each of its columns.
     if (spec_.per_row_step) {
       std::vector<float> minus(static_cast<size_t>(batch.count));
       for (int i = 0; i < batch.count; ++i) {
@@ -54,6 +57,7 @@ class AdamRows : public RowOptimizer {
   }
 
  private:
+  // Minus the rate with both bias corrections; in double, rounded once.
   float MinusStep(double rate, uint64_t t) const {
     const double step = static_cast<double>(t) + 1;
     const double correction1 = 1 - std::pow(spec_.beta1, step);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/job/row_hash.h"
@@ -12,6 +13,18 @@
 #endif
 
 namespace weir {
+namespace {
+
+// The bucket behind `bucket`, in a ring of `count`.
+inline uint32_t NextBucket(uint32_t bucket, uint32_t count) {
+  ++bucket;
+  if (bucket == count) {
+    return 0;
+  }
+  return bucket;
+}
+
+}  // namespace
 
 RowIndex::RowIndex(Arena* arena, const RowSlab* slab, int skip_bits)
     : arena_(arena), slab_(slab), skip_bits_(skip_bits) {
@@ -32,9 +45,11 @@ RowIndex::~RowIndex() {
 }
 
 RowIndex::Segment* RowIndex::NewSegment(int depth) {
-  void* const memory =
-      spare_ != nullptr ? spare_ : arena_->Allocate(sizeof(Segment));
-  spare_ = nullptr;
+  // The spare one was asked for without the stripe's lock.
+  void* memory = std::exchange(spare_, nullptr);
+  if (memory == nullptr) {
+    memory = arena_->Allocate(sizeof(Segment));
+  }
   std::memset(memory, 0, sizeof(Segment));
   Segment* const segment = static_cast<Segment*>(memory);
   segment->depth = depth;
@@ -72,7 +87,7 @@ uint32_t RowIndex::Candidate(uint64_t hash) const {
     if (bucket.passed == 0) {
       break;
     }
-    b = b + 1 == kBuckets ? 0 : b + 1;
+    b = NextBucket(b, kBuckets);
   }
   return kNone;
 }
@@ -92,7 +107,7 @@ uint32_t RowIndex::Find(uint64_t id, uint64_t hash) const {
     if (bucket.passed == 0) {
       break;
     }
-    b = b + 1 == kBuckets ? 0 : b + 1;
+    b = NextBucket(b, kBuckets);
   }
   return kNone;
 }
@@ -109,8 +124,10 @@ void RowIndex::Place(Segment* segment, uint64_t hash, uint32_t row) {
       ++segment->rows;
       return;
     }
+    // I1: a search for this row must not end here. IsFull leaves more than a
+    // hundred places empty, so the walk ends.
     ++bucket.passed;
-    b = b + 1 == kBuckets ? 0 : b + 1;
+    b = NextBucket(b, kBuckets);
   }
 }
 
@@ -133,7 +150,7 @@ bool RowIndex::FindPlace(Segment* segment, uint64_t hash, uint32_t row,
         return true;
       }
     }
-    *b = *b + 1 == kBuckets ? 0 : *b + 1;
+    *b = NextBucket(*b, kBuckets);
   }
   return false;
 }
@@ -144,8 +161,8 @@ void RowIndex::Erase(uint64_t hash, uint32_t row) {
   int place = 0;
   WEIR_CHECK(FindPlace(segment, hash, row, &found, &place));
   segment->buckets[found].tag[place] = 0;
-  for (uint32_t b = HomeOf(hash); b != found;
-       b = b + 1 == kBuckets ? 0 : b + 1) {
+  // I1: no full bucket on its way counts the row any more.
+  for (uint32_t b = HomeOf(hash); b != found; b = NextBucket(b, kBuckets)) {
     --segment->buckets[b].passed;
   }
   --segment->rows;
@@ -161,16 +178,21 @@ void RowIndex::Renumber(uint64_t hash, uint32_t from, uint32_t to) {
 }
 
 int64_t RowIndex::SplitBytes(uint64_t hash) const {
-  const bool doubles = SegmentOf(hash)->depth == depth_ &&
-                       directory_.capacity() < 2 * directory_.size();
-  const size_t entries =
-      doubles ? 2 * directory_.size() - directory_.capacity() : 0;
-  return static_cast<int64_t>((spare_ == nullptr ? sizeof(Segment) : 0) +
-                              entries * sizeof(void*));
+  size_t bytes = 0;
+  if (SegmentOf(hash)->depth == depth_ &&
+      directory_.capacity() < 2 * directory_.size()) {
+    // The directory doubles.
+    bytes += (2 * directory_.size() - directory_.capacity()) * sizeof(void*);
+  }
+  if (spare_ == nullptr) {  // a spare segment counts in bytes() already
+    bytes += sizeof(Segment);
+  }
+  return static_cast<int64_t>(bytes);
 }
 
 void RowIndex::Split(uint64_t hash) {
   Segment* const lower = SegmentOf(hash);
+  // Every prefix has one bit more then: each entry stands twice.
   if (lower->depth == depth_) {
     std::vector<Segment*> twice;
     twice.reserve(2 * directory_.size());
@@ -181,6 +203,7 @@ void RowIndex::Split(uint64_t hash) {
     directory_ = std::move(twice);
     ++depth_;
   }
+  // I2: the rows of this segment alone move, to it and to the new one.
   std::vector<uint32_t> rows;
   rows.reserve(kMaxRows);
   RowsAt(hash, &rows);
@@ -215,12 +238,18 @@ uint64_t RowIndex::RowsAt(uint64_t hash, std::vector<uint32_t>* rows) const {
   // The segment's range in hashes without the bits that all share.
   const uint64_t own = hash << skip_bits_;
   const int shift = 64 - segment->depth;
-  const uint64_t next = shift == 64 ? 0 : ((own >> shift) + 1) << shift;
-  if (next == 0) {
+  if (shift == 64) {  // the only segment; a shift by 64 is undefined
     return 0;
   }
-  const uint64_t stripe =
-      skip_bits_ == 0 ? 0 : hash >> (64 - skip_bits_) << (64 - skip_bits_);
+  const uint64_t next = ((own >> shift) + 1) << shift;
+  if (next == 0) {  // wrapped: it was the last one
+    return 0;
+  }
+  // The shared bits come back in front.
+  uint64_t stripe = 0;
+  if (skip_bits_ != 0) {
+    stripe = hash >> (64 - skip_bits_) << (64 - skip_bits_);
+  }
   return stripe | (next >> skip_bits_);
 }
 

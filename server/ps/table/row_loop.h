@@ -1,9 +1,10 @@
 // The one loop over rows that every row optimizer runs, for each SIMD level.
 //
 // Terms
-//   kernel   a struct with `void Row(int i, float* row, const UnalignedFloat*
-//   g,
-//            int64_t dim) const`, marked WEIR_KERNEL: row i's step.
+//   kernel   a struct with a method that makes the step of row i, marked
+//            WEIR_KERNEL:
+//              void Row(int i, float* row, const UnalignedFloat* g,
+//                       int64_t dim) const
 //
 // Invariants: those of common/math/simd.h.
 #ifndef SERVER_PS_TABLE_ROW_LOOP_H_

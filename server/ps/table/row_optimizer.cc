@@ -6,10 +6,26 @@
 
 namespace weir {
 
+// I1 and I2 are kept by the kernels: sgd, adagrad and ftrl take those of the
+// dense optimizers, and sums over a row are in double, column after column.
+
+namespace {
+
+int StateFloats(const RowState& state, int dim) {
+  if (state.one_float) {
+    return 1;
+  }
+  return dim;
+}
+
+}  // namespace
+
+// I3: these floats, which a checkpoint writes as they are, and t are the whole
+// state, so the members keep nothing else.
 int RowOptimizer::row_floats(int dim) const {
   int floats = dim;
   for (const RowState& state : state_) {
-    floats += state.one_float ? 1 : dim;
+    floats += StateFloats(state, dim);
   }
   return floats;
 }
@@ -17,7 +33,7 @@ int RowOptimizer::row_floats(int dim) const {
 void RowOptimizer::FillInitialState(int dim, float* row) const {
   float* at = row + dim;
   for (const RowState& state : state_) {
-    at = std::fill_n(at, state.one_float ? 1 : dim, state.initial);
+    at = std::fill_n(at, StateFloats(state, dim), state.initial);
   }
 }
 

@@ -1,12 +1,12 @@
 // Row optimizers: how a gradient moves a row of a table. Only rows with a
 // gradient move ("lazy").
 //
-// Place: the table calls Apply for the rows of one stripe, under its lock. A
+// Place: the table calls Apply for the rows of one stripe, under its lock. An
 // optimizer knows no ids, stripes or shards.
 //
 // Terms
-//   state   what the optimizer keeps in a row behind its values: dim floats, or
-//           one.
+//   state  what the optimizer keeps in a row behind its values: dim floats, or
+//          one.
 //   t      updates of the table before this one, 0 first; `updates` is the same
 //          for one row.
 //
@@ -75,9 +75,9 @@ struct RowFtrl {
 
 // FTRL that sets whole rows to zero: n and z as in RowFtrl, then
 //   s = sign(z) max(|z| - l1, 0)
-//   w = -max(0, 1 - sqrt(dim) l21 / |s|) s / (n^p / lr + 2 (l2 + beta / (2
-//   lr)))
-// with |s| the row's Euclidean norm. That is the minimiser of
+//   q = n^p / lr + 2 (l2 + beta / (2 lr))
+//   w = -max(0, 1 - sqrt(dim) l21 / |s|) s / q
+// with |s| the row's Euclidean norm. This w is the minimiser of
 //   z w + l1 |w|_1 + sqrt(dim) l21 |w| + w^2 (n^p / lr + ...) / 2
 // where n is the same in all columns, and the usual approximation elsewhere.
 struct RowGroupFtrl {

@@ -28,7 +28,7 @@ RowOptimizerOr CreateRowAdam(const RowAdam& spec, const std::string& path);
 RowOptimizerOr CreateRowGroupFtrl(const RowGroupFtrl& spec,
                                   const std::string& path);
 
-// Of both FTRLs.
+// Checks the fields that both FTRLs have.
 absl::Status CheckFtrl(const RowFtrl& spec, const std::string& path);
 
 }  // namespace weir

@@ -44,8 +44,10 @@ void RowSlab::AddChunk(void* memory) {
   const uint32_t chunk = static_cast<uint32_t>(chunks_.size());
   // Row numbers have 32 bits; the largest stands for none.
   WEIR_CHECK(chunk < (uint32_t{1} << (31 - shift_)));
-  chunks_.push_back(static_cast<char*>(
-      memory != nullptr ? memory : arena_->Allocate(chunk_memory())));
+  if (memory == nullptr) {
+    memory = arena_->Allocate(chunk_memory());
+  }
+  chunks_.push_back(static_cast<char*>(memory));
   if (states_.size() < chunks_.size()) {
     states_.emplace_back();
   }
@@ -56,6 +58,8 @@ void RowSlab::AddChunk(void* memory) {
 
 uint32_t RowSlab::Allocate() {
   while (true) {
+    // From one chunk until it is full, so that the others can empty and go
+    // back. A chunk without a free row, full or released, leaves the list here.
     const uint32_t chunk = with_free_.back();
     Chunk& state = states_[chunk];
     if (state.free_count == 0) {
@@ -96,6 +100,8 @@ bool RowSlab::ReleaseChunk(
   if (chunks_.empty() || free_rows_ < rows_per_chunk()) {
     return false;
   }
+  // Its free rows are taken away first, so that Allocate finds places in the
+  // other chunks only.
   const uint32_t last = static_cast<uint32_t>(chunks_.size()) - 1;
   Chunk& state = states_[last];
   const auto was_free = state.free;
@@ -106,6 +112,7 @@ bool RowSlab::ReleaseChunk(
     if ((was_free[i / 64] >> (i % 64) & 1) != 0) {
       continue;
     }
+    // I1: here alone a row moves, and `moved` tells the index.
     const uint32_t from = (last << shift_) + i;
     const uint32_t to = Allocate();
     std::memcpy(At(to), At(from), row_bytes_);

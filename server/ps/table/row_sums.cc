@@ -11,6 +11,8 @@ void RowSums::Add(std::span<const uint64_t> ids, const char* gradients,
     const auto [place, is_new] =
         places_.try_emplace(ids[i], static_cast<uint32_t>(ids_.size()));
     const char* const from = gradients + i * dim * sizeof(float);
+    // I1. The first gradient is set, not added to 0, which would turn -0 into
+    // +0.
     if (is_new) {
       ids_.push_back(ids[i]);
       sums_.resize(sums_.size() + dim);

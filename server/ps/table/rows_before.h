@@ -32,7 +32,7 @@ class RowsBefore {
   void Overwrite(std::span<const uint64_t> ids, size_t dim, float* out) const;
   // The table's step() then.
   uint64_t step() const { return step_; }
-  // Likewise its clock().
+  // The table's clock() then.
   uint64_t clock() const { return clock_; }
 
   // Makes rows of Table::Export what they were then: the step's rows as taken,

@@ -14,6 +14,8 @@ struct RowwiseKernel {
 
   WEIR_KERNEL void Row(int, float* row, const UnalignedFloat* g,
                        int64_t dim) const {
+    // In double and in the order of the columns: a sum has the same bits on
+    // every SIMD level only when nothing about it may be reordered.
     double sum = 0;
     for (int64_t i = 0; i < dim; ++i) {
       sum += static_cast<double>(g[i]) * static_cast<double>(g[i]);

@@ -45,6 +45,7 @@ Table::Table(TableOptions options, std::unique_ptr<RowOptimizer> optimizer)
   context_.init_key = RowInitKey(options_.seed);
   context_.skip_bits =
       std::bit_width(static_cast<uint32_t>(options_.stripes)) - 1;
+  // I3: each stripe keeps its own share, so no lock is common to all.
   context_.bytes_max = options_.memory_bytes_max >> context_.skip_bits;
   for (int s = 0; s < options_.stripes; ++s) {
     stripes_.push_back(std::make_unique<TableStripe>(&context_, s));
@@ -118,7 +119,10 @@ void Table::Sort(std::span<const uint64_t> ids, const char* left_out,
   size_t before = 0;
   for (size_t k = 0; k < stripes; ++k) {
     const size_t s = (first + k) & (stripes - 1);
-    size_t at = s == 0 ? 0 : piece->ends[s - 1];
+    size_t at = 0;
+    if (s > 0) {
+      at = piece->ends[s - 1];
+    }
     while (at < piece->ends[s]) {
       const size_t end = std::min<size_t>(piece->ends[s], at + kWindowIds);
       piece->windows[piece->window_count++] = {
@@ -158,6 +162,7 @@ void Table::ForEachWindow(Piece* of, Access access, const Use& use) {
     }
     const auto& window = piece.windows[now];
     TableStripe& part = stripe(window.stripe);
+    // I4: new memory is asked for here, where no lock is held.
     if (access != Access::kRead && part.IsLow()) {
       part.MakeRoom();
     }
@@ -215,6 +220,7 @@ void Table::LookupPiece(std::span<const uint64_t> ids, Access access,
             }
           }
         }
+        // I1, without the lock: initial values depend on the id alone.
         for (size_t i = begin; i < end; ++i) {
           if (piece.rows[i] == nullptr) {
             FillInitialRow(options_.init, context_.init_key, piece.ids[i],
@@ -229,6 +235,7 @@ void Table::LookupPiece(std::span<const uint64_t> ids, Access access,
 
 absl::StatusOr<UpdateReceipt> Table::Update(
     std::span<const RowGradients> pieces, double learning_rate) {
+  // All ids before the first row moves: an error changes nothing.
   for (const RowGradients& piece : pieces) {
     WEIR_RETURN_IF_ERROR(CheckShard(piece.ids));
   }
@@ -251,6 +258,7 @@ void Table::UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
   const size_t row_bytes = static_cast<size_t>(options_.dim) * sizeof(float);
   const uint32_t now = RowClock();
   Piece piece;
+  // One look at the whole piece first: NaN is rare, and rows are short.
   std::array<char, kPieceIds> not_finite;
   const bool finite =
       AllFinite(gradients, static_cast<int64_t>(ids.size()) * options_.dim);
@@ -260,6 +268,8 @@ void Table::UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
       receipt->not_finite += not_finite[i];
     }
   }
+  // I2: sorting keeps the caller's order within a stripe, so an id that comes
+  // twice moves by its gradients in their order.
   Sort(ids, finite ? nullptr : not_finite.data(), &piece);
   ForEachWindow(
       &piece, Access::kUpdate,

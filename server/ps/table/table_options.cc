@@ -70,6 +70,8 @@ absl::Status TableOptions::Validate() const {
                              "known"));
   WEIR_RETURN_IF_ERROR(Check(age_max <= kRowAgeMax, *this, "expiry", age_max,
                              absl::StrCat("at most ", kRowAgeMax)));
+  // A budget must hold one segment and one chunk in every stripe, or a stripe
+  // could not take a single row.
   if (memory_bytes_max == 0) {
     return absl::OkStatus();
   }
@@ -77,9 +79,11 @@ absl::Status TableOptions::Validate() const {
       const std::unique_ptr<RowOptimizer> built,
       CreateRowOptimizer(optimizer,
                          absl::StrCat("table \"", name, "\": optimizer")));
-  const int64_t filter = admission.kind == AdmissionPolicy::Kind::kCount
-                             ? admission.filter_bytes
-                             : 0;
+  int64_t filter = 0;
+  if (admission.kind == AdmissionPolicy::Kind::kCount) {
+    filter = admission.filter_bytes;
+  }
+  // It allocates nothing; it only knows how small a chunk can be.
   const RowSlab smallest(arena, built->row_floats(dim), /*chunk_bytes=*/0);
   const int64_t least =
       filter + stripes * (RowIndex::kSegmentBytes + smallest.chunk_bytes());

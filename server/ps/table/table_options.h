@@ -12,8 +12,8 @@
 
 namespace weir {
 
-// Which ids get a row. One without reads its initial value, and gradients for
-// it are dropped.
+// Which ids get a row. An id without a row reads its initial values, and
+// gradients for it are dropped.
 struct AdmissionPolicy {
   enum class Kind : int {
     kAlways = 0,       // at the first touch
@@ -42,20 +42,22 @@ struct TableOptions {
   int dim = 0;
   RowOptimizerSpec optimizer;
   InitSpec init;
-  // Of initial values; differs from table to table of a job.
+  // The seed of initial values; it differs from table to table of a job.
   uint64_t seed = 0;
-  // Holds ids with ShardOfId(id, shard_count) == shard only.
+  // The table holds only ids with ShardOfId(id, shard_count) == shard.
   int shard = 0;
   int shard_count = 1;
-  // Power of two. More: threads meet less often; but a batch then has fewer ids
-  // in each, and an empty table takes more (40 KiB for each stripe in use).
+  // A power of two. With more stripes threads meet less often, but a batch has
+  // fewer ids in each, and an empty table takes more memory (40 KiB for each
+  // stripe in use).
   int stripes = 64;
   AdmissionPolicy admission;
   // A row that was not touched for longer than this, in units of the table's
   // clock (steps or seconds, as the caller sets it), counts as gone. 0: never.
   // At most kRowAgeMax.
   uint32_t age_max = 0;
-  // Of rows, index and filter, all stripes alike. 0: no bound.
+  // The bound for rows, index and filter; each stripe gets the same share of
+  // it. 0: no bound.
   int64_t memory_bytes_max = 0;
   EvictionOrder eviction = EvictionOrder::kLeastRecent;
   Arena* arena = Arena::Heap();  // borrowed

@@ -39,9 +39,10 @@ constexpr int64_t kChunkShare = 16;
 
 int64_t FilterBytes(const StripeContext& context) {
   const AdmissionPolicy& admission = context.options->admission;
-  return admission.kind == AdmissionPolicy::Kind::kCount
-             ? admission.filter_bytes >> context.skip_bits
-             : 0;
+  if (admission.kind != AdmissionPolicy::Kind::kCount) {
+    return 0;
+  }
+  return admission.filter_bytes >> context.skip_bits;
 }
 
 size_t ChunkBytes(const StripeContext& context) {
@@ -81,15 +82,15 @@ void TableStripe::FetchIndex(const uint64_t* hashes, int count) const {
 int64_t TableStripe::FetchRows(Access access, const uint64_t* hashes, int count,
                                RowHeader** rows) const {
   for (int i = 0; i < count; ++i) {
-    const uint32_t row = index_.Candidate(hashes[i]);
-    rows[i] = row == RowIndex::kNone ? nullptr : slab_.At(row);
+    rows[i] = At(index_.Candidate(hashes[i]));
   }
-  // Apart from the index: its loads would queue up behind these.
-  const size_t used =
-      access == Access::kUpdate
-          ? slab_.row_bytes()
-          : sizeof(RowHeader) +
-                sizeof(float) * static_cast<size_t>(context_->options->dim);
+  // An update moves the whole row; a lookup does not read the state. In a loop
+  // of its own: the index's loads would queue up behind these.
+  size_t used = slab_.row_bytes();
+  if (access != Access::kUpdate) {
+    used = sizeof(RowHeader) +
+           sizeof(float) * static_cast<size_t>(context_->options->dim);
+  }
   const size_t fetched = std::min(used, kFetchBytesMax);
   for (int i = 0; i < count; ++i) {
     const uintptr_t at = reinterpret_cast<uintptr_t>(rows[i]);
@@ -106,11 +107,12 @@ void TableStripe::Resolve(Access access, const uint64_t* ids,
                           int64_t epoch, RowHeader** rows) {
   const int64_t epoch_before = epoch_;
   for (int i = 0; i < count; ++i) {
-    // In the same epoch a row is where it was.
-    RowHeader* const row =
-        epoch == epoch_ && rows[i] != nullptr && rows[i]->id == ids[i]
-            ? rows[i]
-            : FindRow(ids[i], hashes[i]);
+    // In the same epoch a row is where it was, so the candidate may be read;
+    // another id may have the same tag.
+    RowHeader* row = rows[i];
+    if (epoch != epoch_ || row == nullptr || row->id != ids[i]) {
+      row = FindRow(ids[i], hashes[i]);
+    }
     rows[i] = ResolveOne(access, ids[i], hashes[i], now, row);
   }
   if (epoch_ != epoch_before) {
@@ -159,6 +161,8 @@ void TableStripe::MakeRoom() {
       return;
     }
   }
+  // I1: `reserved_` counts in bytes() meanwhile, so nobody else can use the
+  // same part of the budget.
   void* const chunk = Touched(context_->options->arena, chunk_memory);
   void* const segment = Touched(context_->options->arena, segment_memory);
   MutexLock lock(&mutex_);
@@ -174,6 +178,7 @@ void TableStripe::MakeRoom() {
 
 RowHeader* TableStripe::ResolveOne(Access access, uint64_t id, uint64_t hash,
                                    uint32_t now, RowHeader* row) {
+  // A row that is too old counts as gone, although nobody has dropped it yet.
   if (row != nullptr && IsExpired(*row, context_->options->age_max, now)) {
     if (access == Access::kRead) {
       return nullptr;
@@ -201,14 +206,22 @@ RowHeader* TableStripe::ResolveOne(Access access, uint64_t id, uint64_t hash,
     context_->optimizer->FillInitialState(context_->options->dim,
                                           row->values());
   } else if (RowAge(now, row->touched) != 0) {
+    // Not when another thread with a later clock was here first: a touch never
+    // goes back.
     row->touched = now;
   }
   return row;
 }
 
+RowHeader* TableStripe::At(uint32_t row) const {
+  if (row == RowIndex::kNone) {
+    return nullptr;
+  }
+  return slab_.At(row);
+}
+
 RowHeader* TableStripe::FindRow(uint64_t id, uint64_t hash) {
-  const uint32_t row = index_.Find(id, hash);
-  return row == RowIndex::kNone ? nullptr : slab_.At(row);
+  return At(index_.Find(id, hash));
 }
 
 bool TableStripe::IsAdmitted(Access access, uint64_t hash) {
@@ -217,8 +230,11 @@ bool TableStripe::IsAdmitted(Access access, uint64_t hash) {
     case AdmissionPolicy::Kind::kAlways:
       return true;
     case AdmissionPolicy::Kind::kCount:
-      return (access == Access::kTrain ? filter_.Add(hash)
-                                       : filter_.Count(hash)) >= policy.count;
+      // An update follows a lookup of the same step, which has counted.
+      if (access == Access::kTrain) {
+        return filter_.Add(hash) >= policy.count;
+      }
+      return filter_.Count(hash) >= policy.count;
     case AdmissionPolicy::Kind::kProbability:
       // Drawn at lookups only, or an update would be a second chance.
       return access == Access::kTrain &&
@@ -229,6 +245,8 @@ bool TableStripe::IsAdmitted(Access access, uint64_t hash) {
 }
 
 RowHeader* TableStripe::NewRow(uint64_t id, uint64_t hash, uint32_t now) {
+  // I1: memory is taken only where the budget affords it; else a part of one
+  // segment goes, and with it the need to split or to grow (I2).
   while (true) {
     if (index_.IsFull(hash)) {
       if (Affords(index_.SplitBytes(hash))) {
@@ -255,13 +273,16 @@ RowHeader* TableStripe::NewRow(uint64_t id, uint64_t hash, uint32_t now) {
 }
 
 RowHeader* TableStripe::ForceRow(uint64_t id, uint64_t hash, uint32_t now) {
-  RowHeader* const row = FindRow(id, hash);
-  return row != nullptr ? row : NewRow(id, hash, now);
+  if (RowHeader* const row = FindRow(id, hash)) {
+    return row;
+  }
+  return NewRow(id, hash, now);
 }
 
 bool TableStripe::Evict(uint64_t hash, uint32_t now) {
   std::vector<RowHeader*> rows;
   RowsAt(hash, &rows);
+  // The own segment is empty when other segments use the budget up.
   for (uint64_t at = first_hash_; rows.empty();) {
     at = RowsAt(at, &rows);
     if (at == 0 && rows.empty()) {
@@ -276,6 +297,8 @@ bool TableStripe::Evict(uint64_t hash, uint32_t now) {
   for (const RowHeader* row : rows) {
     keys.push_back(EvictionKey(*row, now));
   }
+  // I2. Some at once, so that the look at all keys pays; the keys are distinct,
+  // as each has its id, so which rows go depends on the rows alone.
   const size_t dropped = std::max<size_t>(1, keys.size() / kEvictShare);
   std::nth_element(keys.begin(),
                    keys.begin() + static_cast<int64_t>(dropped - 1),
@@ -299,12 +322,13 @@ uint64_t TableStripe::RowsAt(uint64_t hash, std::vector<RowHeader*>* rows) {
 
 std::pair<uint64_t, uint64_t> TableStripe::EvictionKey(const RowHeader& row,
                                                        uint32_t now) const {
+  // Smallest first: the complement makes the oldest row the smallest.
   const uint64_t recent = ~RowAge(now, row.touched);
   const uint64_t frequent = row.updates;
-  return {context_->options->eviction == EvictionOrder::kLeastRecent
-              ? recent << 32 | frequent
-              : frequent << 32 | recent,
-          row.id};
+  if (context_->options->eviction == EvictionOrder::kLeastRecent) {
+    return {recent << 32 | frequent, row.id};
+  }
+  return {frequent << 32 | recent, row.id};
 }
 
 void TableStripe::Drop(uint64_t id, int64_t StripeCounts::*counter) {

@@ -113,6 +113,8 @@ class TableStripe {
   // `row`: FindRow(id, hash).
   RowHeader* ResolveOne(Access access, uint64_t id, uint64_t hash, uint32_t now,
                         RowHeader* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The row with that number; null for RowIndex::kNone.
+  RowHeader* At(uint32_t row) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   RowHeader* FindRow(uint64_t id, uint64_t hash)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsAdmitted(Access access, uint64_t hash)

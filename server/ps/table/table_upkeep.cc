@@ -16,7 +16,10 @@ namespace {
 constexpr int kLimitedSegments = 16;
 
 bool Hotter(const HotRow& a, const HotRow& b) {
-  return a.updates != b.updates ? a.updates > b.updates : a.id < b.id;
+  if (a.updates != b.updates) {
+    return a.updates > b.updates;
+  }
+  return a.id < b.id;
 }
 
 }  // namespace
@@ -29,6 +32,7 @@ void Table::SetClock(uint64_t now) {
 
 void Table::LimitAges() {
   if (limit_.done) {
+    // Half of the period: the other half is for going through the rows.
     if (clock() - limit_began_ < kAgeLimitPeriod / 2) {
       return;
     }
@@ -75,6 +79,7 @@ bool Table::Export(ExportCursor* cursor, RowRecords* out) {
               });
     out->floats.reserve(rows.size() * floats);
     for (const RowHeader* row : rows) {
+      // I5: an expired row counts as gone, so no checkpoint brings it back.
       if (part.IsExpired(*row, options_.age_max, RowClock())) {
         continue;
       }
@@ -123,6 +128,7 @@ void Table::VisitSegments(
   uint64_t hash = FirstHash(s);
   std::vector<RowHeader*> rows;
   do {
+    // I4: the lock is given up between segments.
     MutexLock lock(&part.mutex());
     rows.clear();
     hash = part.RowsAt(hash, &rows);
@@ -155,6 +161,8 @@ void Table::DropToCount(int s, int64_t rows_max) {
   if (excess <= 0) {
     return;
   }
+  // The last key that goes. A row that was touched after the first walk has a
+  // larger one now and stays.
   std::nth_element(keys.begin(), keys.begin() + (excess - 1), keys.end());
   const Key last = keys[static_cast<size_t>(excess - 1)];
   VisitSegments(s, [&](TableStripe* part, std::vector<RowHeader*>* rows)
@@ -176,6 +184,7 @@ ShrinkReceipt Table::Shrink(const ShrinkOptions& options) {
     if (options_.age_max != 0) {
       DropByAge(s, options_.age_max);
     }
+    // Shares that add up to rows_max exactly, whatever the remainder.
     if (options.rows_max >= 0) {
       const int64_t stripes = options_.stripes;
       DropToCount(s, options.rows_max * (s + 1) / stripes -

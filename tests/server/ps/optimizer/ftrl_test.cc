@@ -26,8 +26,12 @@ double Reference(const FtrlOptions& o, double lr, int element, double w) {
     n += g * g;
     z += g + 2 * o.shrinkage * w - sigma * w;
     const double curvature = std::pow(n, o.power) / lr + 2 * o.l2 + o.beta / lr;
-    w = z > o.l1 ? (o.l1 - z) / curvature
-                 : (z < -o.l1 ? (-o.l1 - z) / curvature : 0.0);
+    w = 0.0;
+    if (z > o.l1) {
+      w = (o.l1 - z) / curvature;
+    } else if (z < -o.l1) {
+      w = (-o.l1 - z) / curvature;
+    }
   }
   return w;
 }
