@@ -114,6 +114,7 @@ absl::StatusOr<ClusterSpec> FindCluster(const Flags& flags) {
 // what ended the wait: SIGUSR1 for the chief's Shutdown, else a signal.
 int WaitForChief(const Store& store, const sigset_t& signals,
                  Leaving* leaving) {
+  // An empty ps holds nothing to save.
   if (store.Hello().state() == EMPTY || Planted("ps.leaves_at_once")) {
     return SIGTERM;
   }
@@ -153,8 +154,12 @@ std::unique_ptr<SharedArena> MakeSharedArena(const Flags& flags) {
   } else {
     LOG_ERROR("shut down by the chief: {}", std::string(why.message()));
   }
-  const int code = ExitCodeFor(why);
-  std::quick_exit(terminated && IsTransientExit(code) ? kExitTerminated : code);
+  int code = ExitCodeFor(why);
+  // Whoever sent SIGTERM does not want to see this process started again.
+  if (terminated && IsTransientExit(code)) {
+    code = kExitTerminated;
+  }
+  std::quick_exit(code);
 }
 
 int Serve(const Flags& flags) {
@@ -184,8 +189,10 @@ int Serve(const Flags& flags) {
     return ExitCodeFor(store.status());
   }
   PsServer::Options options;
-  options.address =
-      flags.address.empty() ? cluster->bind_address() : flags.address;
+  options.address = flags.address;
+  if (options.address.empty()) {
+    options.address = cluster->bind_address();
+  }
   options.queue_count = flags.queues;
   options.shared_arena = shared_arena.get();
   Ending ending;
@@ -214,9 +221,10 @@ int Serve(const Flags& flags) {
     signal = WaitForChief(**store, signals, &leaving);
   }
   if (signal != SIGUSR1) {
-    LOG_INFO("ended by {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+    const bool term = signal == SIGTERM;
+    LOG_INFO("ended by {}", term ? "SIGTERM" : "SIGINT");
     // At once: open calls see UNAVAILABLE, and the state is memory only.
-    _exit(signal == SIGTERM ? kExitTerminated : kExitInterrupted);
+    _exit(term ? kExitTerminated : kExitInterrupted);
   }
   (*server)->Stop(std::chrono::milliseconds(200));
   EndAsTold(ending.Get(), terminated);

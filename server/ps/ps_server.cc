@@ -20,7 +20,9 @@
 namespace weir {
 namespace {
 
+// More threads than this only take turns.
 constexpr int kQueuesMax = 64;
+// How late a parked wait may end: little beside its deadline, which is seconds.
 constexpr auto kExpirePeriod = std::chrono::milliseconds(50);
 
 // Says why nobody can listen at `address`; gRPC only says that it cannot.
@@ -48,6 +50,7 @@ absl::Status TryToListen(const std::string& address) {
                                                                  freeaddrinfo);
   const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int one = 1;
+  // As gRPC does: connections of an earlier ps that linger are in nobody's way.
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
   int failure = 0;
   if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0) {
@@ -89,6 +92,8 @@ absl::Status PsServer::Options::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("queues is ", queue_count, ", not 1 to ", kQueuesMax));
   }
+  // Early contributions stay in gRPC's memory. They must not use the quota up,
+  // or the one that is awaited could not be received.
   const int64_t least = static_cast<int64_t>(ShardPlan::kOutOfOrderBytesMax) +
                         int64_t{16} * kMaxMessageBytes;
   if (wire_bytes_max < least) {
@@ -130,6 +135,8 @@ absl::Status PsServer::Start() {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", options_.address));
   }
+  // Before the first Hello can be answered, which names it. Without shared
+  // memory clients on this host take gRPC, so a failure is no error.
   if (options_.shared_arena != nullptr) {
     auto shm = ShmService::Create(store_, options_.shared_arena);
     if (shm.ok()) {
@@ -175,6 +182,7 @@ void PsServer::Stop(std::chrono::milliseconds grace) {
   if (expire_thread_.joinable()) {
     expire_thread_.join();
   }
+  // The queues last: their operations end as the server shuts down.
   shm_service_.reset();
   if (server_ != nullptr) {
     server_->Shutdown(DeadlineAfter(grace));

@@ -3,8 +3,9 @@
 // Place: ps_main.cc runs one for a task; tests run it in their own process, on
 // port 0.
 //
-// Threads: one per completion queue, one for Declare, Restore and snapshot
-//   files, one that ends parked waits whose time is over.
+// Threads: one for each completion queue, those of the service
+//   (parameter_service.h) and of shared memory (shm_service.h), and one that
+//   ends parked waits whose time is over.
 // Errors: UNAVAILABLE  cannot listen; the message names the address and why.
 #ifndef SERVER_PS_PS_SERVER_H_
 #define SERVER_PS_PS_SERVER_H_
@@ -38,18 +39,19 @@ class PsServer {
   struct Options {
     // Where to listen, "host:port"; port 0 takes a free one.
     std::string address = "127.0.0.1:0";
-    // Completion queues, each with a thread; more serve more workers at once
-    // and cost switches between them.
+    // Completion queues, each with a thread. More of them serve more workers at
+    // once, and cost switches between threads.
     int queue_count = 1;
     // What gRPC may keep of messages on their way, over all connections.
     int64_t wire_bytes_max = int64_t{512} << 20;
-    // Where `store` has its blocks, when clients on this host may map it; null:
-    // gRPC only. Borrowed.
+    // The memory of `store`'s blocks, when clients on this host may map it;
+    // null: they take gRPC. Borrowed.
     SharedArena* shared_arena = nullptr;
-    // What chiefs are told of this process's end; null: nothing. Borrowed.
+    // Tells chiefs that this process is to end; null: they hear nothing.
+    // Borrowed.
     Leaving* leaving = nullptr;
-    // Hears why the job ended, after Shutdown was answered, on a queue's
-    // thread; must not block.
+    // Called with the reason for the job's end after Shutdown was answered, on
+    // a queue's thread; must not block.
     std::function<void(const absl::Status&)> on_shutdown;
 
     absl::Status Validate() const;
@@ -62,7 +64,8 @@ class PsServer {
 
   int port() const { return port_; }
 
-  // Takes no more calls, ends the open ones after `grace`. Once is enough.
+  // Takes no more calls and ends the open ones after `grace`. A second call
+  // does nothing.
   void Stop(std::chrono::milliseconds grace);
 
  private:
