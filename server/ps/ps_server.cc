@@ -50,7 +50,7 @@ absl::Status TryToListen(const std::string& address) {
                                                                  freeaddrinfo);
   const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int one = 1;
-  // As gRPC does: connections of an earlier ps that linger are in nobody's way.
+  // gRPC does so, too: lingering connections of an earlier ps do not count.
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
   int failure = 0;
   if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0) {

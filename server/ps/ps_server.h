@@ -42,7 +42,8 @@ class PsServer {
     // Completion queues, each with a thread. More of them serve more workers at
     // once, and cost switches between threads.
     int queue_count = 1;
-    // What gRPC may keep of messages on their way, over all connections.
+    // The memory that gRPC may use for messages on their way, over all
+    // connections.
     int64_t wire_bytes_max = int64_t{512} << 20;
     // The memory of `store`'s blocks, when clients on this host may map it;
     // null: they take gRPC. Borrowed.

@@ -164,7 +164,7 @@ void ApplyGradient(const BlockPlan& plan, const BlockArrays& arrays,
                                           state, data, count);
         return true;
       });
-  // What lies behind the last moved segment.
+  // The elements behind the last moved segment.
   writer.CopyUpTo(plan.range.count);
 }
 

@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<SharedArena>> SharedArena::Create() {
   return std::unique_ptr<SharedArena>(new SharedArena(std::move(memory)));
 }
 
-// What was freed is poisoned; the address space may be mapped again.
+// Freed memory is poisoned, and the address space may be mapped again.
 SharedArena::~SharedArena() {
   ASAN_UNPOISON_MEMORY_REGION(memory_->data(), used_);
 }

@@ -18,7 +18,7 @@ constexpr size_t kWarmBytesMax = 64 << 20;
 
 size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-// What `bytes` take: whole pages from a page on, which GiveBack can give back.
+// Rounds up to whole pages from a page on, which GiveBack can give back.
 size_t RoundSize(size_t bytes) {
   if (bytes < kPageBytes) {
     return RoundUp(std::max<size_t>(bytes, 1), kAlignBytes);
@@ -52,7 +52,7 @@ void* SlabArena::Allocate(size_t bytes) {
     skip = slab_bytes_ % kPageBytes;
   }
   if (size + skip > slab_bytes_) {
-    // What is left of the old slab is lost: less than one block.
+    // The rest of the old slab is lost: less than one block.
     slab_bytes_ = RoundUp(size, kSlabBytes);
     slab_ = NewSlab(slab_bytes_);
     skip = 0;

@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(const Sgd& spec,
   WEIR_RETURN_IF_ERROR(CheckUnitClosed(path, "dampening", spec.dampening()));
   WEIR_RETURN_IF_ERROR(
       CheckNonNegative(path, "weight_decay", spec.weight_decay()));
-  // As torch.optim.SGD: the look-ahead is defined for undamped momentum only.
+  // torch.optim.SGD defines the look-ahead for undamped momentum only.
   if (spec.nesterov() && (spec.momentum() == 0 || spec.dampening() != 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, ".nesterov: true needs momentum > 0 and dampening 0, but they ",

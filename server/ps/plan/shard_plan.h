@@ -1,4 +1,4 @@
-// What a declaration means for one shard: checked once, then never changed.
+// The meaning of a declaration for one shard: checked once, then never changed.
 //
 // Place: Declare and Restore make one; Shard and the consistency modes read it.
 //

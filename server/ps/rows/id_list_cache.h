@@ -25,7 +25,7 @@ using Ids = std::shared_ptr<const std::vector<uint64_t>>;
 
 class IdListCache {
  public:
-  // Of all lists; the least recently used go first.
+  // The bound for all lists together; the least recently used go first.
   static constexpr int64_t kDefaultBytesMax = int64_t{64} << 20;
 
   explicit IdListCache(int64_t bytes_max = kDefaultBytesMax)

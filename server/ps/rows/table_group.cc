@@ -15,7 +15,7 @@
 namespace weir {
 namespace {
 
-// The same as for pulls of blocks (server/ps/store/shard.h).
+// These are the bounds for pulls of blocks (server/ps/store/shard.h).
 constexpr uint32_t kDefaultTimeoutMs = 2000;
 constexpr uint32_t kMaxTimeoutMs = 10000;
 // A time that no deadline has passed: Finish looks at conditions alone.
@@ -194,7 +194,7 @@ absl::StatusOr<TableGroup::Readable> TableGroup::CanRead(
       return absl::InvalidArgumentError(
           "want.version is for sync jobs; this job reads the latest");
     }
-    // As for blocks (bounded_staleness.h), by the marks of the table group.
+    // The rule of bounded_staleness.h, by the marks of the table group.
     if (kind_ == ConsistencyKind::kBoundedStaleness) {
       const uint64_t bound = context_.plan->staleness_bound();
       for (size_t w = 0; w < marks_.size(); ++w) {

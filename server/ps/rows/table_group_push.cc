@@ -47,8 +47,8 @@ absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
   }
   update->rates.insert(update->rates.end(), chunk.rate().begin(),
                        chunk.rate().end());
-  // What is already lost is not staged further, but its pieces are still read:
-  // the client hears the outcome after its last one.
+  // An update that is already lost is not staged further, but its pieces are
+  // still read: the client hears the outcome after its last one.
   if (chunk.list_size() == 0 || update->unknown_list || update->deferred) {
     return absl::OkStatus();
   }

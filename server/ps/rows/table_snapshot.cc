@@ -80,7 +80,7 @@ void Filter(const Keep& keep, size_t row_floats, RowRecords* rows) {
   rows->floats.resize(to * row_floats);
 }
 
-// What the file says of table `t`, whose clock is `clock`, before its rows.
+// Makes the entry of table `t`, whose clock is `clock`, without its row count.
 // `previous`: the rows are those before the last sync step, with the step count
 // and the clock of then.
 TableFileEntry EntryOf(TableGroup& tables, int t, bool previous,

@@ -365,7 +365,7 @@ void ShmSession::WriteValues(Pending pending, BlockRef values,
     pending.head.pin = next_pin_++;
     pins_[pending.head.pin] = {std::move(values), question};
   }
-  // What is in the message itself has left with it; a pinned payload counts as
+  // An inline payload has left with its message; a pinned payload counts as
   // written when the client releases it.
   const bool pinned = pending.head.pin != 0;
   Enqueue(std::move(pending));
@@ -403,7 +403,7 @@ bool ShmSession::Flush() {
   bool wrote = false;
   while (!pending_.empty() && !closed_) {
     Pending& next = pending_.front();
-    // As late as possible: the client gets the newest counts with each answer.
+    // Set as late as possible: each answer brings the newest counts.
     next.head.taken = taken_;
     next.head.answered = answered_;
     const absl::StatusOr<bool> written =

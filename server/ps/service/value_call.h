@@ -42,7 +42,7 @@ class ValueCall : public AnswerFlow {
   void OnWritten(bool ok);
   void OnCallDone();
 
-  // Of the write or finish under way; there is one at most.
+  // The tag of the write or finish under way; there is one at most.
   void* tag_ = nullptr;
   std::shared_ptr<Question> writing_;
 

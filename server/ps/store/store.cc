@@ -15,7 +15,7 @@
 namespace weir {
 namespace {
 
-// What `shard` holds now; null: nothing.
+// The bytes that `shard` holds now; 0 for null.
 int64_t BytesHeld(const Shard* shard) {
   if (shard == nullptr) {
     return 0;
@@ -133,8 +133,8 @@ absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
   if (old != nullptr && old->active()) {
     return ActiveShard(*old, declaration);
   }
-  // The same history again is the repeat of a call whose answer was lost, and
-  // must not throw away what was assigned since.
+  // The same history again: this repeats a call whose answer was lost, and must
+  // not throw away what was assigned since.
   if (old != nullptr &&
       old->plan().declaration().history() == declaration.history()) {
     if (old->plan().shard() != static_cast<int>(request.shard()) ||

@@ -27,7 +27,7 @@ inline uint32_t RowAge(uint32_t now, uint32_t touched) {
   return age > ~uint32_t{0} - kRowClockAhead ? 0 : age;
 }
 
-// What a row of that age keeps at time `now`.
+// The touch that a row of that age keeps at time `now`.
 inline uint32_t TouchedAt(uint32_t now, uint32_t age) {
   return now - (age <= kRowAgeMax ? age : kRowAgeMax + 1);
 }

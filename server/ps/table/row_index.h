@@ -54,9 +54,9 @@ class RowIndex {
            static_cast<int64_t>(directory_.capacity() * sizeof(void*));
   }
 
-  // What a search for `hash` reads first: what to prefetch. GCC takes a const
-  // method that does nothing but prefetch for one without effect, and leaves
-  // calls of it out.
+  // The memory that a search for `hash` reads first, for the caller to prefetch:
+  // GCC takes a const method that does nothing but prefetch for one without
+  // effect, and leaves calls of it out.
   const void* FirstLine(uint64_t hash) const {
     return Home(SegmentOf(hash), hash);
   }
@@ -68,7 +68,7 @@ class RowIndex {
 
   // True if the segment of `hash` must be split, or lose rows, before Insert.
   bool IsFull(uint64_t hash) const { return SegmentOf(hash)->rows >= kMaxRows; }
-  // What Split would add to bytes().
+  // The bytes that Split would add to bytes().
   int64_t SplitBytes(uint64_t hash) const;
   // kSegmentMemory bytes from the arena for the next Split.
   bool HasSpare() const { return spare_ != nullptr; }

@@ -55,7 +55,7 @@ class RowSlab {
   }
   size_t row_bytes() const { return row_bytes_; }
   uint32_t rows_per_chunk() const { return mask_ + 1; }
-  // What one more chunk costs, and what all of them do.
+  // The cost of one more chunk, and of all of them.
   int64_t chunk_bytes() const;
   int64_t bytes() const {
     return chunk_bytes() * static_cast<int64_t>(chunks_.size());
@@ -89,7 +89,7 @@ class RowSlab {
   const int shift_;
   const uint32_t mask_;
   std::vector<char*> chunks_;
-  // As long as chunks_ ever was, so that `listed` stays true to with_free_.
+  // Never gets shorter, so that `listed` always agrees with with_free_.
   std::vector<Chunk> states_;
   // Every chunk with a free row, and some without.
   std::vector<uint32_t> with_free_;

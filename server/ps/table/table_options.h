@@ -1,4 +1,4 @@
-// What a table is: its rows, its optimizer, and which rows it keeps.
+// The options of a table: its rows, its optimizer, and which rows it keeps.
 #ifndef SERVER_PS_TABLE_TABLE_OPTIONS_H_
 #define SERVER_PS_TABLE_TABLE_OPTIONS_H_
 

@@ -31,7 +31,7 @@
 
 namespace weir {
 
-// What all stripes of a table share; constant.
+// Constants that all stripes of a table share.
 struct StripeContext {
   const TableOptions* options = nullptr;
   const RowOptimizer* optimizer = nullptr;
@@ -84,7 +84,7 @@ class TableStripe {
   RowHeader* ForceRow(uint64_t id, uint64_t hash, uint32_t now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // As RowIndex::RowsAt, but rows.
+  // Appends the rows themselves where RowIndex::RowsAt appends their numbers.
   uint64_t RowsAt(uint64_t hash, std::vector<RowHeader*>* rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The first to go has the smallest. Comparable for one `now`.
@@ -142,7 +142,7 @@ class TableStripe {
   StripeCounts counts_ ABSL_GUARDED_BY(mutex_);
   // Changes when a row goes, or goes elsewhere.
   int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What MakeRoom is asking for; not 0 while a thread is in it.
+  // The bytes that MakeRoom is asking for; not 0 while a thread is in it.
   int64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;
 
   std::atomic<bool> low_ = true;

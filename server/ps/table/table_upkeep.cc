@@ -1,5 +1,5 @@
-// What a table does beside lookups and updates: export, import, shrink, report.
-// Each goes from segment to segment and holds a lock for one of them.
+// Export, import, shrink and report of a table. Each goes from segment to
+// segment and holds a lock for one of them.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +12,7 @@
 namespace weir {
 namespace {
 
-// Of one call of LimitAges: some 10,000 rows.
+// For one call of LimitAges: some 10,000 rows.
 constexpr int kLimitedSegments = 16;
 
 bool Hotter(const HotRow& a, const HotRow& b) {

@@ -83,7 +83,7 @@ TEST_F(BlockTest, FreezingWaitsForOpenClaims) {
     std::this_thread::yield();
   }
   {
-    // What the claim does at its end; the freezer cannot be through before.
+    // A claim ends like this; the freezer cannot be through before.
     MutexLock lock(&block_.mutex);
     ++block_.version;
     --block_.open_claims;

@@ -63,7 +63,7 @@ void NaiveStep(const std::vector<std::optional<std::vector<float>>>& gradients,
 constexpr int kSlots = 3;
 constexpr int kContributions = 5;
 
-// What happens in a step, in any order but that of a slot's own events.
+// One thing that happens in a step. Events of one slot keep their order.
 struct Event {
   int slot = 0;
   int contribution = 0;
@@ -89,7 +89,7 @@ std::vector<Event> Interleave(std::vector<std::vector<Event>> by_slot,
 // By index in step; without a value: nobody brings it.
 using Gradients = std::vector<std::optional<std::vector<float>>>;
 
-// What each slot does in one step: it brings its contributions and may retire,
+// Draws what each slot does: it brings its contributions and may retire,
 // but one slot stays. Fills `gradients`; `retired` is by slot.
 std::vector<std::vector<Event>> DrawStep(
     std::mt19937& random, std::normal_distribution<float>& normal,

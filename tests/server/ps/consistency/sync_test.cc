@@ -325,7 +325,7 @@ TEST(SyncModeTest, ASnapshotFreezesEachBlockAtTheVersion) {
   EXPECT_TRUE(ps.Snapshot(dir, 2).error.ok());
 }
 
-// Of two workers one ended with its second contribution on block 0 alone.
+// One of two workers ended with its second contribution on block 0 alone.
 TEST(SyncModeTest, ASnapshotOfTheVersionThatOneBlockHasLeft) {
   StoreTester ps(Job(2));
   const auto push = [&](int m, uint64_t step, int block) {

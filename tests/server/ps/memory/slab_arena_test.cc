@@ -77,7 +77,7 @@ TEST(SlabArenaTest, KeepsSomeFreedMemoryResidentAndGivesTheRestBack) {
   EXPECT_EQ(arena.bytes_given_back(), 0u);
   arena.Free(blocks[64], kBlock);
   EXPECT_EQ(arena.bytes_given_back(), kBlock);
-  // What is taken from the warm makes room for the next that is freed.
+  // Taking a warm range makes room for the next one that is freed.
   EXPECT_EQ(arena.Allocate(kBlock), blocks[63]);
   arena.Free(blocks[65], kBlock);
   EXPECT_EQ(arena.bytes_given_back(), kBlock);

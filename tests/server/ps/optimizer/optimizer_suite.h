@@ -32,7 +32,7 @@ struct GoldenCase {
   // optimizer's own momentum.
   std::vector<std::pair<double, double>> cycle = {};
 
-  // What the optimizer is told at `step`.
+  // The context that the optimizer is given at `step`.
   StepContext At(int step) const;
 };
 

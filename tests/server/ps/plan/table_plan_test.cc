@@ -47,7 +47,7 @@ TEST(TablePlanTest, TablesOfOneJobBeginWithDifferentValues) {
   *job.add_table() = job.table(0);
   job.mutable_table(1)->set_name("u");
   EXPECT_NE(OptionsOfTable(job, 0, 0)->seed, OptionsOfTable(job, 1, 0)->seed);
-  // The same on every shard, wherever a row lives.
+  // The seed is the same on every shard, wherever a row lives.
   EXPECT_EQ(OptionsOfTable(job, 0, 0)->seed, OptionsOfTable(job, 0, 1)->seed);
 }
 

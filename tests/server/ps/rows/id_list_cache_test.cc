@@ -54,7 +54,7 @@ TEST(IdListCacheTest, TheLeastRecentlyUsedListGoesFirst) {
   ASSERT_TRUE(cache.Resolve(0, Named(3, {5, 6})).ok());
   EXPECT_NE(*cache.Resolve(0, NameAlone(1, 2)), nullptr);
   EXPECT_EQ(*cache.Resolve(0, NameAlone(2, 2)), nullptr);
-  // What is larger than all of it is given out and not kept.
+  // A list that is larger than the bound is given out and not kept.
   const auto large = cache.Resolve(0, Named(4, {1, 2, 3, 4, 5, 6}));
   EXPECT_EQ((*large)->size(), 6u);
   EXPECT_LE(cache.bytes(), 40);

@@ -529,7 +529,7 @@ TEST(TableSnapshotTest, SyncWritesTheVersionBeforeItsOwn) {
   Shards after(declaration);
   ASSERT_TRUE(after.Restore(path).ok());
   EXPECT_EQ(after.Rows(), then);
-  // The same step again has the same bits: slots and counts came back, too.
+  // A repeated step has the same bits: state and counts came back, too.
   const auto now = job.Rows();
   StoreTester& other = *after.testers[0];
   ASSERT_TRUE(other.SetSlot(1, 1, false).ok());

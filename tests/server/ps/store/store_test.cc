@@ -210,7 +210,7 @@ TEST(StoreTest, RestoreReplacesTheShardAndEndsItsWaits) {
   EXPECT_EQ(ps.Latest(0).version, 1u);
   EXPECT_EQ(ps.store->Hello().state(), LOADED);
   EXPECT_EQ(ps.store->Hello().history(), 2u);
-  // What was under way in the old history changes nothing.
+  // Requests that were under way in the old history change nothing.
   EXPECT_EQ(ps.PushConstant(late, 1.0f).status().code(),
             StatusCode::kFailedPrecondition);
   EXPECT_EQ(ps.Values(0), saved);

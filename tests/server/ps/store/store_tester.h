@@ -55,7 +55,7 @@ class StoreTester {
                                const std::vector<float>& gradient);
   // Every element of the block's gradient is `value`.
   absl::StatusOr<Receipt> PushConstant(const GradientChunk& chunk, float value);
-  // What a pull of the latest gives; CHECKs that it was answered.
+  // Pulls the latest; CHECKs that it was answered at once.
   PulledBlock Latest(int block);
   std::vector<float> Values(int block);
   absl::Status SetSlot(int slot, uint32_t generation, bool retired);

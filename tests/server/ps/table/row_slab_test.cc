@@ -86,7 +86,7 @@ TEST(RowSlabTest, ReleaseMovesRowsOfTheLastChunk) {
         })) {
           check();
         }
-        // What is left is less than one chunk too much.
+        // The rest is less than one chunk too much.
         EXPECT_LT(slab.bytes() / slab.chunk_bytes() * slab.rows_per_chunk() -
                       static_cast<int64_t>(live.size()),
                   static_cast<int64_t>(slab.rows_per_chunk()));

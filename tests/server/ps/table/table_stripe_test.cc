@@ -287,7 +287,7 @@ TEST(BudgetTest, LeastRecentlyUsedGoFirst) {
   for (const uint64_t id : Range(0, 5000)) {
     ASSERT_TRUE(left.contains(id));
   }
-  // Of the others the latest: nothing of the first half is left.
+  // The latest of the others stay: nothing of the first half is left.
   EXPECT_GE(*left.lower_bound(1'000'000), 1'100'000u);
 }
 

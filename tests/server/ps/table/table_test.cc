@@ -63,7 +63,7 @@ TEST(TableTest, ReadsInitialValuesOfAnyId) {
   EXPECT_EQ(Read(table.get(), ids, Table::Mode::kRead), expected);
 }
 
-// What a table should do, row by row: the optimizer over rows of a map.
+// The model of a table, row by row: the optimizer over rows of a map.
 class Model {
  public:
   explicit Model(const TableOptions& options)

@@ -187,7 +187,7 @@ TEST(ShrinkTest, AShrunkAndRestoredTableEqualsOneThatNeverHeldTheDroppedRows) {
     EXPECT_EQ(ExportAll(table.get()), ExportAll(never.get()));
     const auto restored = MakeTable(SmallOptions(optimizer));
     Restore(table.get(), restored.get());
-    // What was dropped comes back as new, everywhere.
+    // Dropped rows come back as new, everywhere.
     for (Table* one : {table.get(), restored.get(), never.get()}) {
       Train(one, 4000, 120'000, 30, 2);
     }
