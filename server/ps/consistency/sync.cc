@@ -180,12 +180,12 @@ void SyncMode::AdvanceAndPublish(Block& block, DueList& due) {
 
 // Slot w makes k_w = ceil((n - w) / W) contributions in each step, and its
 // sequence number t * k_w + j stands for index j * W + w of step t.
-uint64_t SyncMode::SequenceOf(const Block& block, uint32_t gradient) const {
+uint64_t SyncMode::SequenceOf(const Block& block, uint32_t contribution) const {
   const uint64_t steps =
       block.version - context_.plan->declaration().base_version();
-  const uint32_t slot = SlotOf(gradient);
+  const uint32_t slot = SlotOf(contribution);
   const uint32_t per_step = (contributions_ - slot + slots_ - 1) / slots_;
-  return steps * per_step + gradient / slots_;
+  return steps * per_step + contribution / slots_;
 }
 
 void SyncMode::Publish(Block& block, DueList& due) {

@@ -83,8 +83,8 @@ class SyncMode : public ConsistencyMode {
   void ApplySum(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
   // See "Push identity" in docs/design_notes.md.
-  uint32_t SlotOf(uint32_t gradient) const { return gradient % slots_; }
-  uint64_t SequenceOf(const Block& block, uint32_t gradient) const
+  uint32_t SlotOf(uint32_t contribution) const { return contribution % slots_; }
+  uint64_t SequenceOf(const Block& block, uint32_t contribution) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
   const uint32_t contributions_;  // n

@@ -54,7 +54,7 @@ class RowIndex {
            static_cast<int64_t>(directory_.capacity() * sizeof(void*));
   }
 
-  // The memory that a search for `hash` reads first, for the caller to prefetch:
+  // The memory that a search for `hash` reads first. The caller prefetches it:
   // GCC takes a const method that does nothing but prefetch for one without
   // effect, and leaves calls of it out.
   const void* FirstLine(uint64_t hash) const {
