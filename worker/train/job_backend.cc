@@ -8,6 +8,7 @@
 namespace weir {
 namespace {
 
+// Not an error: the same job file must run on machines with a GPU and without.
 void SayPrecision(const JobSpec& spec, const Backend& backend) {
   const auto precision = spec.compute().precision();
   if (backend.shares_host_memory() &&
@@ -31,7 +32,8 @@ BackendOptions JobBackendOptions(const JobSpec& spec, BackendOptions options) {
     default:
       options.precision = Precision::kFp32;
   }
-  // Sync promises the same final bits.
+  // Sync promises the same final bits however often a job is run, which sums in
+  // any order would break.
   options.deterministic =
       spec.compute().deterministic() || spec.update().has_sync();
   return options;

@@ -1,7 +1,7 @@
-// The compute backends that a job asks for, on the devices that its operator
-// chose.
+// Makes the compute backends that a job asks for, on the devices that its
+// operator chose.
 //
-// Place: workers, the evaluator and the command line make theirs here.
+// Place: the worker, the evaluator and the command line call it.
 // Threads: safe.
 // Errors: those of CreateBackend in worker/compute/factory.h.
 #ifndef WORKER_TRAIN_JOB_BACKEND_H_
@@ -17,15 +17,15 @@
 
 namespace weir {
 
-// `options` with what the job says: threads, precision, determinism. The job is
-// resolved.
+// Returns `options` with the threads, precision and determinism that the job
+// asks for. REQUIRES: the job is resolved.
 BackendOptions JobBackendOptions(const JobSpec& spec, BackendOptions options);
 
-// `device` says which devices; the job says the rest.
+// Makes one backend for each device that `device` names.
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateJobBackends(
     const JobSpec& spec, const BackendOptions& device);
 
-// For what computes on one device: the first of the list.
+// Makes one for a program that computes on one device: the first of the list.
 absl::StatusOr<std::unique_ptr<Backend>> CreateJobBackend(
     const JobSpec& spec, const BackendOptions& device);
 

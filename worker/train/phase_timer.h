@@ -1,16 +1,16 @@
-// Where a contribution's time went: waits by kind, compute, the rest.
+// Measures where a contribution's time went: waits by kind, and compute.
 //
-// Place: the train loop has one; what it makes travels to the chief.
+// Place: the train loop has one; the Phases that it makes travel to the chief.
 //
 // Terms
-//   hold  time in which the job stood still on purpose, for a checkpoint: no
-//         part of the step.
+//   hold  time in which the job stood still on purpose, for a checkpoint. It is
+//         not part of the step.
 //
 // Invariants
-//   I1. Waits and compute of a contribution are together at most its step.
+//   I1. The waits and the compute of a contribution add up to at most its step.
 // Threads: compatible.
-// Cost: two clock reads a contribution and two a wait; one DeviceUsage a
-// contribution.
+// Cost: two clock reads for each contribution and two for each wait; one
+//   DeviceUsage for each contribution.
 #ifndef WORKER_TRAIN_PHASE_TIMER_H_
 #define WORKER_TRAIN_PHASE_TIMER_H_
 
@@ -29,20 +29,20 @@ class PhaseTimer {
  public:
   enum Wait : int { kData = 0, kPull = 1, kPush = 2, kHold = 3 };
 
-  // `device_usage` null: the backend has no clock of its own, and compute is
-  // what the waits leave. `clock` is borrowed.
+  // `device_usage` is null for a backend without a clock of its own; compute is
+  // then the part of the step that no wait took. Borrows `clock`.
   PhaseTimer(Clock* clock, std::function<DeviceUsage()> device_usage);
 
   void BeginContribution();
 
-  // Calls `function`; what it takes is a wait. Waits do not nest.
+  // Calls `function` and counts the time it takes as a wait. Waits do not nest.
   template <typename Function>
   auto Timed(Wait wait, const Function& function) {
     const Span span(this, wait);
     return function();
   }
 
-  // Of the contribution since BeginContribution, `contributions` = 1.
+  // Returns the phases since BeginContribution, with `contributions` = 1.
   Phases EndContribution();
 
  private:

@@ -7,6 +7,7 @@ namespace weir {
 const float* RowCache::Find(uint64_t id, uint64_t sequence,
                             uint64_t* read_at) const {
   const auto entry = entries_.find(id);
+  // I1: asked here too, since Expire may have been called for a lookup before.
   if (entry == entries_.end() ||
       sequence - entry->second.sequence > contributions_max_) {
     return nullptr;
@@ -18,6 +19,9 @@ const float* RowCache::Find(uint64_t id, uint64_t sequence,
 void RowCache::Put(uint64_t id, uint64_t sequence, const float* row) {
   auto entry = entries_.find(id);
   if (entry == entries_.end()) {
+    // I2: the newcomer goes, not a row that is kept. Rows expire within
+    // contributions_max lookups, so a full cache has room again soon, and no
+    // order of use has to be kept.
     if (entries_.size() >= rows_max_) {
       return;
     }

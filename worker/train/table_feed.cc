@@ -12,7 +12,7 @@ absl::StatusOr<std::unique_ptr<TableFeed>> TableFeed::Create(
     const std::vector<GraphTable>& tables,
     const std::vector<EmbeddingTable>& declared, TableClient* client) {
   std::vector<Table> known;
-  uint64_t contributions_kept = 0;
+  uint64_t lookups_kept = 0;
   for (const GraphTable& table : tables) {
     size_t d = 0;
     while (d < declared.size() && declared[d].name() != table.name) {
@@ -29,12 +29,12 @@ absl::StatusOr<std::unique_ptr<TableFeed>> TableFeed::Create(
     if (spec.cache_rows() > 0 && spec.cache_contributions() > 0) {
       known.back().cache = std::make_unique<RowCache>(
           known.back().dim, spec.cache_rows(), spec.cache_contributions());
-      contributions_kept =
-          std::max<uint64_t>(contributions_kept, spec.cache_contributions());
+      lookups_kept =
+          std::max<uint64_t>(lookups_kept, spec.cache_contributions());
     }
   }
   std::unique_ptr<TableFeed> feed(new TableFeed(std::move(known), client));
-  feed->contributions_kept_ = contributions_kept;
+  feed->lookups_kept_ = lookups_kept;
   return feed;
 }
 
@@ -50,8 +50,10 @@ TableFeed::TableFeed(std::vector<Table> tables, TableClient* client)
 
 absl::Status TableFeed::Start(const SparseBatch& batch, int64_t samples,
                               const Want& want) {
+  // Only ahead_ is filled here: current_ belongs to the step that computes.
   ahead_.empty = samples == 0;
-  ahead_.sequence = ahead_.oldest_read = contributions_++;
+  // Without a row of the cache the oldest row is one of this lookup.
+  ahead_.sequence = ahead_.oldest_read = lookups_++;
   std::vector<TableClient::Wanted> wanted;
   for (size_t t = 0; t < tables_.size() && !ahead_.empty; ++t) {
     WEIR_RETURN_IF_ERROR(
@@ -61,6 +63,8 @@ absl::Status TableFeed::Start(const SparseBatch& batch, int64_t samples,
     ahead_.gradients[t].resize(ahead_.rows[t].size());
     wanted.push_back(WantedOf(t));
   }
+  // Also without samples, and where the cache has every row: a sync or clocked
+  // want must be waited for, and the push names the versions of this lookup.
   WEIR_RETURN_IF_ERROR(client_->StartLookup(want, /*train=*/true, wanted));
   started_ = true;
   return absl::OkStatus();
@@ -70,9 +74,11 @@ TableClient::Wanted TableFeed::WantedOf(size_t t) {
   const Table& table = tables_[t];
   const std::vector<uint64_t>& ids = ahead_.batches[t].ids();
   float* const rows = ahead_.rows[t].data();
+  // Without a cache the client writes the rows where the network reads them.
   if (table.cache == nullptr) {
     return {table.declared, ids, rows};
   }
+  // First, so that rows which are too old make room for those that Wait puts.
   table.cache->Expire(ahead_.sequence);
   Missing& missing = ahead_.missing[t];
   missing.ids.clear();
@@ -89,6 +95,8 @@ TableClient::Wanted TableFeed::WantedOf(size_t t) {
       ahead_.oldest_read = std::min(ahead_.oldest_read, read_at);
     }
   }
+  // The client writes to rows that lie side by side, but the missing ones lie
+  // among cached ones in the batch; FillCached moves them.
   missing.rows.resize(missing.ids.size() * table.dim);
   return {table.declared, missing.ids, missing.rows.data()};
 }
@@ -108,22 +116,29 @@ void TableFeed::FillCached(size_t t, BatchRows* one) {
 }
 
 absl::StatusOr<std::span<const TableInput>> TableFeed::Wait() {
+  // On failure too: no lookup is under way then either.
   started_ = false;
   WEIR_ASSIGN_OR_RETURN(ahead_.versions, client_->WaitLookup());
-  if (contributions_kept_ > 0) {
+  if (lookups_kept_ > 0) {
     read_.emplace_back(ahead_.sequence, ahead_.versions);
-    while (read_.front().first + contributions_kept_ < ahead_.sequence) {
+    // As far back as RowCache gives rows out (its I1), so that the lookup of
+    // every cached row is found below.
+    while (read_.front().first + lookups_kept_ < ahead_.sequence) {
       read_.pop_front();
     }
     for (size_t t = 0; t < tables_.size() && !ahead_.empty; ++t) {
       FillCached(t, &ahead_);
     }
+    // I2: one update has one list of versions. Those of the oldest row never
+    // understate the staleness.
     for (const auto& [sequence, versions] : read_) {
       if (sequence == ahead_.oldest_read) {
         ahead_.versions = versions;
       }
     }
   }
+  // The memory of the contribution before becomes that of the next one: its
+  // step has ended, and its push was acknowledged before this contribution.
   std::swap(current_, ahead_);
   inputs_.clear();
   for (size_t t = 0; t < tables_.size() && !current_.empty; ++t) {
@@ -142,14 +157,15 @@ std::vector<std::span<float>> TableFeed::Gradients() {
   return gradients;
 }
 
-absl::Status TableFeed::Push(uint64_t sequence, uint32_t contribution,
+absl::Status TableFeed::Push(uint64_t sequence, uint32_t index_in_step,
                              float weight) {
   TableClient::ContributionPush push;
   push.sequence = sequence;
-  push.index_in_step = contribution;
+  push.index_in_step = index_in_step;
   push.weight = weight;
   push.versions = current_.versions;
   std::vector<TableClient::Gradients> gradients;
+  // I1: with no gradients too, since the mark of every shard counts on it.
   for (size_t t = 0; t < tables_.size() && !current_.empty; ++t) {
     gradients.push_back({tables_[t].declared, current_.batches[t].ids(),
                          current_.gradients[t].data()});

@@ -1,17 +1,17 @@
-// The rows that contributions need of their tables: looked up before a step,
-// their gradients pushed after it.
+// Looks up the rows that a contribution needs before its step, and pushes their
+// gradients after it.
 //
 // Place: between the train loop, TableClient and the network's table inputs.
 //
 // Terms
 //   current  the contribution that computes.
-//   ahead    the next one, whose rows are on their way meanwhile.
+//   ahead    the next one, whose rows may be on their way meanwhile.
 //
 // Invariants
 //   I1. Every contribution sends one update to every shard, in the order of
 //       contributions.
-//   I2. An update names the versions that its own lookup read: with rows of the
-//       cache, those of the oldest.
+//   I2. An update names the versions that its own lookup read. Where rows came
+//       from the cache, these are the versions of the oldest of them.
 // Threads: compatible.
 // Owns/borrows: borrows the client; owns rows and gradients.
 // Errors: those of TableClient and TableBatch.
@@ -38,24 +38,27 @@ namespace weir {
 
 class TableFeed {
  public:
-  // `tables`: the network's; all but `client` are copied. `declared`: the
-  // job's, which the client speaks of by number.
+  // `tables` are those that the network reads. `declared` are all tables of the
+  // job; the client names a table by its place there. Copies both.
   static absl::StatusOr<std::unique_ptr<TableFeed>> Create(
       const std::vector<GraphTable>& tables,
       const std::vector<EmbeddingTable>& declared, TableClient* client);
 
-  // Starts to look up what `samples` samples of `batch` need; none: only the
-  // version is waited for. REQUIRES: nothing is on its way.
+  // Starts to look up what the `samples` samples of `batch` need. With 0
+  // samples Wait waits for the version alone. REQUIRES: no lookup is under way.
   absl::Status Start(const SparseBatch& batch, int64_t samples,
                      const Want& want);
   bool started() const { return started_; }
-  // Waits for it: it becomes current. The inputs hold until the next call.
+  // Waits for the lookup, which becomes the current one. The inputs are valid
+  // until the next Wait.
   absl::StatusOr<std::span<const TableInput>> Wait();
 
-  // The current one's gradients, by table. REQUIRES: Wait.
+  // The gradients of the current rows, by table. REQUIRES: Wait was OK.
   std::vector<std::span<float>> Gradients();
-  // Sends them. REQUIRES: Wait; the step has ended.
-  absl::Status Push(uint64_t sequence, uint32_t contribution, float weight);
+  // Starts to send them. `index_in_step` is for sync. REQUIRES: Wait was OK,
+  // and the step that computes the gradients has ended.
+  absl::Status Push(uint64_t sequence, uint32_t index_in_step, float weight);
+  // Waits until every shard has acknowledged the push.
   absl::StatusOr<TableClient::ContributionResult> WaitPushed() {
     return client_->WaitUpdate();
   }
@@ -67,12 +70,12 @@ class TableFeed {
     int declared = 0;
     size_t dim = 0;
     std::vector<TableUse> uses;
-    std::unique_ptr<RowCache> cache;  // null: none
+    std::unique_ptr<RowCache> cache;  // null: the table asks for no cache
   };
   // Rows of a table that its cache does not have.
   struct Missing {
     std::vector<uint64_t> ids;
-    std::vector<size_t> places;  // among the batch's
+    std::vector<size_t> places;  // of each id among the batch's ids
     std::vector<float> rows;
   };
   struct BatchRows {
@@ -80,18 +83,18 @@ class TableFeed {
     std::vector<std::vector<float>> rows;
     std::vector<std::vector<float>> gradients;
     std::vector<Missing> missing;
-    uint64_t sequence = 0;     // this lookup
-    uint64_t oldest_read = 0;  // lookup that read the oldest of the rows
+    uint64_t sequence = 0;     // number of this lookup
+    uint64_t oldest_read = 0;  // number of the lookup of the oldest row
     TableClient::Versions versions;
     bool empty = false;
   };
 
   TableFeed(std::vector<Table> tables, TableClient* client);
 
-  // The part of `ahead_` that table `t` has to ask for; the rest comes from its
-  // cache.
+  // Returns the rows that `ahead_` has to ask the shards for; copies the others
+  // of table `t` from its cache.
   TableClient::Wanted WantedOf(size_t t);
-  // Takes what was missing, and keeps it.
+  // Puts the rows that were missing in their places, and into the cache.
   void FillCached(size_t t, BatchRows* one);
 
   std::vector<Table> tables_;
@@ -99,9 +102,10 @@ class TableFeed {
   BatchRows current_, ahead_;
   bool started_ = false;
   std::vector<TableInput> inputs_;
-  uint64_t contributions_ = 0;       // lookups started
-  uint64_t contributions_kept_ = 0;  // that a cache may reach back
-  // Of the newest lookups, by number; as far back as caches go.
+  uint64_t lookups_ = 0;       // started so far; numbers the next one
+  uint64_t lookups_kept_ = 0;  // how far back a cache may reach
+  // The number and the versions of the newest lookups, as far back as a cache
+  // may reach. Empty where no table has one.
   std::deque<std::pair<uint64_t, TableClient::Versions>> read_;
 };
 

@@ -37,14 +37,18 @@ absl::Status TableValues::Load(Files* files, const std::string& checkpoint_dir,
     by_name[table.name] = tables_.size();
     tables_.push_back(std::move(one));
   }
+  // Rows of a base come before those of the increment that extends it, so that
+  // the later record of an id overwrites the earlier one.
   return ReadTables(
       files, checkpoint_dir, manifest,
       [&](const TableFileEntry& from, const RowRecords& rows) -> absl::Status {
         const auto found = by_name.find(from.name);
-        if (found == by_name.end()) {
+        if (found == by_name.end()) {  // the model reads other tables only
           return absl::OkStatus();
         }
         Table& table = tables_[found->second];
+        // A record has the values first, then the optimizer's state, which
+        // evaluation leaves out.
         if (from.row_floats < table.dim) {
           return absl::DataLossError(
               absl::StrCat(checkpoint_dir, ": table '", from.name, "' has ",
@@ -72,6 +76,8 @@ void TableValues::Lookup(size_t t, std::span<const uint64_t> ids,
   for (const uint64_t id : ids) {
     const auto place = table.places.find(id);
     if (place == table.places.end()) {
+      // A ps makes a row at its first touch, so an id that no batch has trained
+      // is not in the checkpoint. The ps would give it these values.
       FillInitialRow(table.init, table.key, id, static_cast<int>(table.dim),
                      rows);
     } else {

@@ -1,13 +1,13 @@
-// The values of a checkpoint's tables, in memory: what evaluation looks up.
+// Holds the rows of a checkpoint's tables in memory, for evaluation.
 //
-// Place: beside the parameters of a checkpoint; training reads rows from the
-// ps.
+// Place: CheckpointEvaluation has one beside the parameters. Training does not
+// use it: it reads rows from the ps.
 //
 // Threads: compatible.
 // Errors: INVALID_ARGUMENT  the checkpoint's tables are not the model's.
 //         DATA_LOSS         a file is damaged; names it.
-// Cost: all rows of the tables that the model reads: their values, and some 20
-//   bytes a row.
+// Cost: memory for all rows of the tables that the model reads: their values,
+//   and about 20 bytes for each row.
 #ifndef WORKER_TRAIN_TABLE_VALUES_H_
 #define WORKER_TRAIN_TABLE_VALUES_H_
 
@@ -27,20 +27,21 @@ namespace weir {
 
 class TableValues {
  public:
-  // Replaces what was there by the rows of `tables`, the network's.
+  // Replaces what was there by the rows of `tables`, those that the network
+  // reads.
   absl::Status Load(Files* files, const std::string& checkpoint_dir,
                     const Manifest& manifest,
                     const std::vector<GraphTable>& tables);
 
-  // Fills rows [ids, dim] of the network's table `table`; an id without a row
-  // has its initial value.
+  // Fills rows [ids, dim] from the network's table `table`. An id without a row
+  // gets its initial values.
   void Lookup(size_t table, std::span<const uint64_t> ids, float* rows) const;
 
  private:
   struct Table {
     int64_t dim = 0;
     InitSpec init;
-    uint64_t key = 0;  // of initial values
+    uint64_t key = 0;  // from which initial values are drawn
     absl::flat_hash_map<uint64_t, uint32_t> places;
     std::vector<float> values;
   };

@@ -14,20 +14,20 @@ namespace {
 
 const SparseBatch kNoBags;
 
-// What became of a contribution's rows, beside its blocks.
+// Adds what became of a contribution's rows to what became of its blocks: the
+// chief hears one result for each contribution.
 void Join(const TableClient::ContributionResult& rows,
-          ParameterClient::ContributionResult* sequence) {
+          ParameterClient::ContributionResult* dense) {
   if (rows.bad) {
-    sequence->bad = true;
-    sequence->bad_variable = rows.bad_table;
+    dense->bad = true;
+    dense->bad_variable = rows.bad_table;
   }
-  sequence->duplicate_blocks += rows.duplicates;
-  sequence->staleness_sum += rows.staleness_sum;
-  sequence->staleness_count += rows.staleness_count;
-  sequence->staleness_max =
-      std::max(sequence->staleness_max, rows.staleness_max);
-  sequence->bytes_sent += rows.bytes_sent;
-  sequence->bytes_received += rows.bytes_received;
+  dense->duplicate_blocks += rows.duplicates;
+  dense->staleness_sum += rows.staleness_sum;
+  dense->staleness_count += rows.staleness_count;
+  dense->staleness_max = std::max(dense->staleness_max, rows.staleness_max);
+  dense->bytes_sent += rows.bytes_sent;
+  dense->bytes_received += rows.bytes_received;
 }
 
 }  // namespace
@@ -37,6 +37,8 @@ absl::Status TrainLoop::Options::Validate() const {
       work == nullptr || layout == nullptr || gradients == nullptr || !batch) {
     return absl::InvalidArgumentError("the train loop lacks a part");
   }
+  // Prefetch computes from values that lack the slot's newest contribution.
+  // Only async allows that.
   if ((pulled == nullptr) != (computed_from == nullptr) ||
       (pulled != nullptr && (work->sync() || bounded_staleness))) {
     return absl::InvalidArgumentError(
@@ -52,6 +54,8 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(Options options) {
 
 absl::Status TrainLoop::Run(uint64_t next_sequence) {
   const uint64_t count = options_.work->contribution_count();
+  // Every later pull is started by the contribution before it, through
+  // ContributionPush::then; the first one has none before it.
   if (next_sequence < count) {
     Failpoint("worker.before_pull");
     WEIR_RETURN_IF_ERROR(
@@ -61,10 +65,10 @@ absl::Status TrainLoop::Run(uint64_t next_sequence) {
     const WorkUnit work = options_.work->At(sequence);
     const std::optional<Want> next = WantAfter(work);
     timer_.BeginContribution();
-    const absl::Status status =
-        work.beyond_end ? PushNothing(work, next) : Step(work, next);
-    if (!status.ok()) {
-      return status;
+    if (work.beyond_end) {
+      WEIR_RETURN_IF_ERROR(PushNothing(work, next));
+    } else {
+      WEIR_RETURN_IF_ERROR(Step(work, next));
     }
   }
   return absl::OkStatus();
@@ -80,6 +84,9 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
     return PushNothing(work, next);
   }
   const bool clip = options_.clip.kind_case() != Clip::KIND_NOT_SET;
+  // The contribution begins with its first gradient and not before forward:
+  // until then a hold need not wait for it (I4), and with then_at_once the
+  // client may overwrite `pulled` from that moment on (I3).
   bool begun = false;
   const auto push = [&](int variable) -> absl::Status {
     if (!begun) {
@@ -99,17 +106,19 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
   if (!clip) {
     hooks.gradient_ready = push;
   }
+  // I1: the seed is that of the contribution, whoever computes it and when.
   WEIR_ASSIGN_OR_RETURN(
       const StepResult result,
       options_.network->TrainStep(batch.features, batch.labels, batch.rows,
                                   MixKey(options_.seed, work.contribution),
                                   hooks, tables));
   if (clip) {
-    // By norm needs every gradient, so nothing could leave before.
+    // The norm is over every gradient, so none could leave before the last.
     ClipGradients(options_.clip, *options_.layout, options_.gradients,
                   options_.tables != nullptr ? options_.tables->Gradients()
                                              : std::vector<std::span<float>>());
     const int variables = static_cast<int>(options_.layout->variables().size());
+    // From the end, as backward would have finished them.
     for (int v = variables - 1; v >= 0; --v) {
       WEIR_RETURN_IF_ERROR(push(v));
     }
@@ -118,6 +127,7 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
   if (!begun) {  // a model without variables
     WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight, next));
   }
+  // One push has the gradients of all tables, so it waits for backward's end.
   if (options_.tables != nullptr) {
     Failpoint("worker.before_rows");
     WEIR_RETURN_IF_ERROR(
@@ -132,6 +142,8 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
 }
 
 absl::StatusOr<TrainBatch> TrainLoop::BatchOf(const WorkUnit& work) {
+  // FetchRows of the contribution before has asked for it already; the source
+  // gives each batch once.
   if (ahead_.has_value()) {
     return *std::exchange(ahead_, std::nullopt);
   }
@@ -149,12 +161,16 @@ absl::StatusOr<std::span<const TableInput>> TrainLoop::FetchRows(
   WEIR_ASSIGN_OR_RETURN(
       const Inputs inputs,
       timer_.Timed(PhaseTimer::kPull, [&]() -> absl::StatusOr<Inputs> {
+        // With prefetch the contribution before has started this lookup.
         if (!tables->started()) {
           WEIR_RETURN_IF_ERROR(
               tables->Start(*batch.sparse, batch.rows, WantFor(work)));
         }
         return tables->Wait();
       }));
+  // I3: the rows of the next contribution are read before this one's are
+  // pushed. Its push names the versions of its own lookup, so the ps counts the
+  // staleness as it is.
   const uint64_t next = work.sequence + 1;
   if (options_.pulled != nullptr &&
       next < options_.work->contribution_count() &&
@@ -172,8 +188,8 @@ absl::Status TrainLoop::Fetch(int variable) {
     return options_.client->WaitVariable(variable);
   }));
   if (options_.pulled != nullptr) {
-    // Nothing is pulled again before the contribution's first gradient is
-    // ready.
+    // I3: `pulled` is at rest here, since nothing is pulled again before the
+    // contribution's first gradient is ready, and forward is over by then.
     const int64_t begin = options_.layout->flat_begin(variable);
     std::copy_n(options_.pulled + begin,
                 options_.layout->variables()[variable].elements(),
@@ -184,6 +200,8 @@ absl::Status TrainLoop::Fetch(int variable) {
 
 absl::Status TrainLoop::BeginPush(const WorkUnit& work, float weight,
                                   const std::optional<Want>& next) {
+  // I4: waits here while the job is held. From here to LeaveContribution the
+  // hold waits for this contribution.
   if (!timer_.Timed(PhaseTimer::kHold,
                     [&] { return options_.control->EnterContribution(); })) {
     return absl::CancelledError("the job stopped");
@@ -196,16 +214,21 @@ absl::Status TrainLoop::BeginPush(const WorkUnit& work, float weight,
   push.left_out = options_.left_out;
   push.then = next;
   push.then_at_once = options_.pulled != nullptr;
-  // With then_at_once it waits for the rest of the pull.
+  // It waits for receipts of the contribution before, which Finish has taken,
+  // and with then_at_once for the rest of the pull; so the time is a pull's.
   return timer_.Timed(PhaseTimer::kPull,
                       [&] { return options_.client->BeginContribution(push); });
 }
 
-// A contribution without samples, at the end: marks and cursors advance.
+// A contribution without samples, at the end. It is pushed with weight 0 all
+// the same: the marks and cursors of every shard wait for its number, and the
+// other contributions of its sync step could not be published without it.
 absl::Status TrainLoop::PushNothing(const WorkUnit& work,
                                     const std::optional<Want>& next) {
+  // Forward does not run, so nothing has waited for the values yet.
   WEIR_RETURN_IF_ERROR(timer_.Timed(
       PhaseTimer::kPull, [&] { return options_.client->WaitPull(); }));
+  // A push of rows names the versions of a lookup, so there is an empty one.
   if (options_.tables != nullptr) {
     WEIR_RETURN_IF_ERROR(FetchRows(work, {.sparse = &kNoBags}).status());
   }
@@ -223,6 +246,8 @@ absl::Status TrainLoop::Finish(const WorkUnit& work,
   WEIR_ASSIGN_OR_RETURN(
       const Result result,
       timer_.Timed(PhaseTimer::kPush, [&]() -> absl::StatusOr<Result> {
+        // Both kinds of receipts, or a checkpoint after LeaveContribution could
+        // hold a contribution that has its blocks and lacks its rows.
         WEIR_RETURN_IF_ERROR(options_.client->FinishContribution());
         WEIR_ASSIGN_OR_RETURN(Result dense, options_.client->WaitReceipts());
         if (options_.tables != nullptr) {
@@ -235,6 +260,7 @@ absl::Status TrainLoop::Finish(const WorkUnit& work,
   report.set_contribution(work.contribution);
   report.set_bad(result.bad);
   report.set_bad_variable(result.bad_variable);
+  // Before LeaveContribution, after which a heartbeat may send the report.
   options_.control->AddPhases(timer_.EndContribution());
   options_.control->LeaveContribution(work.sequence + 1, report, result);
   Failpoint("worker.in_barrier");
@@ -244,6 +270,7 @@ absl::Status TrainLoop::Finish(const WorkUnit& work,
 Want TrainLoop::WantFor(const WorkUnit& work) const {
   Want want;
   want.set_encoding(options_.pull_encoding);
+  // I2: the version is the step's, so all its contributions ask for the same.
   if (options_.work->sync()) {
     want.set_version(work.version);
     return want;
@@ -259,6 +286,8 @@ std::optional<Want> TrainLoop::WantAfter(const WorkUnit& work) const {
   if (work.sequence + 1 >= options_.work->contribution_count()) {
     return std::nullopt;
   }
+  // I2: the rest of the step computes from the values that are here. The next
+  // version does not exist before the step is complete.
   if (options_.work->sync() && !work.last_of_step) {
     return std::nullopt;
   }

@@ -46,7 +46,7 @@
 
 namespace weir {
 
-// One contribution's data; borrowed until the next call of the source.
+// One contribution's data. It is borrowed; Options::batch says for how long.
 struct TrainBatch {
   const float* features = nullptr;      // [rows, feature_elements]
   const float* labels = nullptr;        // [rows, label_width]
@@ -64,22 +64,23 @@ class TrainLoop {
     const WorkList* work = nullptr;
     const Layout* layout = nullptr;
     float* gradients = nullptr;
-    TableFeed* tables = nullptr;  // null where the model reads none
-    // Makes the batch of a contribution; is asked in the order of
-    // contributions. With tables and prefetch the batch before must stay until
-    // the one after.
+    TableFeed* tables = nullptr;  // null where the model reads no table
+    // Makes the batch of a contribution. It is called in the order of
+    // contributions. With tables and prefetch, a batch must stay valid until
+    // the call after the next.
     std::function<absl::StatusOr<TrainBatch>(uint64_t contribution)> batch;
     uint64_t seed = 0;               // the job's
     Clip clip;                       // by norm or value, or unset
     bool bounded_staleness = false;  // send clocks with wants
     Encoding pull_encoding = F32;    // of values
     std::vector<int> left_out;       // variables that are never pushed: frozen
-    // Prefetch: the next values are pulled into `pulled` while a contribution
-    // computes from `computed_from`, the network's, into which forward copies
-    // them. Both in the flat space; null without prefetch.
+    // For prefetch, else null; both in the flat space. The client pulls into
+    // `pulled`. The network computes from `computed_from`: forward copies each
+    // variable there, so the next values may arrive in `pulled` meanwhile.
     const float* pulled = nullptr;
     float* computed_from = nullptr;
-    // What the network's backend says; null where it works in host memory.
+    // The usage that the network's backend reports; null where the backend
+    // works in host memory.
     std::function<DeviceUsage()> device_usage;
     Clock* clock = Clock::Real();
 
@@ -110,7 +111,8 @@ class TrainLoop {
   absl::Status BeginPush(const WorkUnit& work, float weight,
                          const std::optional<Want>& next);
   Want WantFor(const WorkUnit& work) const;
-  // What is pulled behind `work`: nothing inside a sync step.
+  // What to pull behind `work`; nullopt inside a sync step, whose contributions
+  // share one version, and behind the last contribution.
   std::optional<Want> WantAfter(const WorkUnit& work) const;
   // Ends the contribution: waits for its receipts and reports it.
   absl::Status Finish(const WorkUnit& work, ContributionReport report);

@@ -14,6 +14,8 @@ absl::StatusOr<WorkList> WorkList::Create(const Grant& grant) {
   work.slot_count_ = grant.slot_count();
   work.per_step_ = grant.contributions_per_step();
   work.base_version_ = grant.base_version();
+  // A chief of another version may say anything; a wrong grant would make this
+  // worker compute the work of another slot.
   if (work.slot_ >= work.slot_count_ || grant.applied_range_size() % 2 != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the chief granted slot ", work.slot_, " of ", work.slot_count_,
@@ -38,10 +40,13 @@ absl::StatusOr<WorkList> WorkList::Create(const Grant& grant) {
             static_cast<int>(work.slot_), static_cast<int>(work.slot_count_)));
     return work;
   }
+  // k = ceil((n - w) / W). A slot beyond the step's contributions has no work.
   if (work.slot_ < work.per_step_) {
     work.per_slot_ =
         (work.per_step_ - work.slot_ + work.slot_count_ - 1) / work.slot_count_;
   }
+  // The last step is filled up with contributions of weight 0: a shard
+  // publishes a step only when all n are in.
   const uint64_t steps = (remaining + work.per_step_ - 1) / work.per_step_;
   work.contribution_count_ = steps * work.per_slot_;
   return work;
@@ -57,6 +62,8 @@ WorkUnit WorkList::At(uint64_t sequence) const {
         static_cast<int64_t>(sequence)));
     return work;
   }
+  // A slot with per_slot_ == 0 has contribution_count_ == 0, so the check above
+  // has kept it away from this division.
   const uint64_t step = sequence / per_slot_;
   const uint64_t j = sequence % per_slot_;
   work.index = static_cast<uint32_t>(j * slot_count_ + slot_);

@@ -1,7 +1,7 @@
 // Which contribution of the job has sequence number i in this worker's slot.
 //
-// Place: the train loop asks it; a pure function of what the chief granted, so
-// a replacement of this worker finds the same work.
+// Place: the train loop asks it. The answer is a pure function of what the
+// chief granted, so a worker that replaces this one finds the same work.
 //
 // Terms
 //   n, W, w   contributions per step (sync), slots, this slot.
@@ -42,7 +42,7 @@ class WorkList {
   bool sync() const { return per_step_ > 0; }
   // Contributions of this slot in this history.
   uint64_t contribution_count() const { return contribution_count_; }
-  // REQUIRES: contribution < contribution_count().
+  // REQUIRES: sequence < contribution_count().
   WorkUnit At(uint64_t sequence) const;
 
  private:

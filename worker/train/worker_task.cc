@@ -16,10 +16,12 @@
 namespace weir {
 namespace {
 
-// Of one call. A chief that is away is missed after it.
+// The deadline of one Register call. ChiefClient repeats the call, so this is
+// only how long a chief that is away goes unnoticed.
 constexpr std::chrono::milliseconds kRegisterTimeout{5000};
 
-// `rows` may be null.
+// For the heartbeat, from which the chief sees that a slow worker moves. `rows`
+// is null in a job without tables.
 uint64_t BytesMoved(const ParameterClient& blocks, const TableClient* rows) {
   const ParameterClient::Counters counters = blocks.counters();
   uint64_t bytes = counters.bytes_sent + counters.bytes_received;
@@ -50,7 +52,8 @@ absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Create(
   return task;
 }
 
-// The network lets go of the buffers below it first.
+// The replicas pinned parameters_, gradients_ or computed_from_, which are
+// declared behind them and would be destroyed before them.
 WorkerTask::~WorkerTask() { replicas_.reset(); }
 
 absl::Status WorkerTask::Build() {
@@ -71,6 +74,7 @@ absl::Status WorkerTask::Build() {
       replicas_, Replicas::Create(spec.model(), dataset_->feature_shape(),
                                   backends, options));
   const Network& network = replicas_->network();
+  // Every data set gives one number as its label.
   if (network.label_width() != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.loss compares ", network.label_width(),
@@ -95,6 +99,7 @@ absl::Status WorkerTask::Build() {
   for (const VariableSpec& variable : network.variables()) {
     *request.add_variable() = VariableToProto(variable);
   }
+  // The layout's fingerprint, which BuildLayout compares, covers the groups.
   WEIR_RETURN_IF_ERROR(AssignGroups(spec, request.mutable_variable()));
   variables_ = network.variables();
   for (size_t v = 0; v < variables_.size(); ++v) {
@@ -109,7 +114,8 @@ absl::Status WorkerTask::Build() {
   return absl::OkStatus();
 }
 
-// A worker on a GPU trains without it, too.
+// NVML only adds figures to the heartbeat, so a worker on a GPU trains without
+// it, too.
 void WorkerTask::OpenNvml() {
   if (backends_[0]->shares_host_memory()) {
     return;
@@ -129,6 +135,7 @@ void WorkerTask::ReadDevice(Phases* phases) const {
   uint64_t bytes_total = 0;
   for (const auto& backend : backends_) {
     const auto figures = nvml_->Read(backend->pci_bus_id());
+    // Sums over some of the devices would mislead; better no figures.
     if (!figures.ok()) {
       return;
     }
@@ -147,11 +154,16 @@ void WorkerTask::LogDevice() const {
   }
   for (const auto& backend : backends_) {
     const auto figures = nvml_->Read(backend->pci_bus_id());
-    LOG_INFO("{}", figures.ok() ? figures->Text()
-                                : std::string(figures.status().message()));
+    if (figures.ok()) {
+      LOG_INFO("{}", figures->Text());
+    } else {
+      LOG_INFO("{}", std::string(figures.status().message()));
+    }
   }
 }
 
+// A slot may change twice: the chief gives this worker the slot of one that is
+// lost, and takes it back when that one is started again.
 absl::Status WorkerTask::Run() {
   while (true) {
     const absl::Status status = RunInSlot();
@@ -172,10 +184,14 @@ absl::Status WorkerTask::Run() {
 absl::Status WorkerTask::TakeSlot(int slot) {
   RegisterRequest& request = chief_options_.request;
   request.set_rank(static_cast<uint32_t>(slot));
-  request.set_process(request.process() + 1);  // to the chief a new one
+  // In a slot that this worker had before, the chief would take the same number
+  // for a repeat of that Register, or for a process that was replaced.
+  request.set_process(request.process() + 1);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<ChiefClient> chief,
                         ChiefClient::Create(chief_options_));
   MutexLock lock(&mutex_);
+  // A RequestStop until now has reached the old chief_ only; a later one
+  // reaches the new one. Without this check the first would be lost.
   if (stop_.has_value()) {
     return *stop_;
   }
@@ -187,6 +203,7 @@ absl::Status WorkerTask::RunInSlot() {
   Failpoint("worker.before_register");
   const absl::StatusOr<Grant> granted = chief_->Register();
   if (!granted.ok()) {
+    // A job that is over ends Register with an error, but may have ended well.
     return chief_->stopping() ? chief_->stop_status() : granted.status();
   }
   const Grant& grant = *granted;
@@ -199,7 +216,12 @@ absl::Status WorkerTask::RunInSlot() {
   if (chief_->stopping()) {
     status = chief_->stop_status();
   }
-  chief_->Close(chief_->slot_to_take().has_value() ? absl::OkStatus() : status);
+  if (chief_->slot_to_take().has_value()) {
+    // The worker goes on in another slot, so nothing has failed here.
+    chief_->Close(absl::OkStatus());
+  } else {
+    chief_->Close(status);
+  }
   return status;
 }
 
@@ -215,6 +237,7 @@ absl::Status WorkerTask::BuildLayout(const Grant& grant) {
         "the same version of Weir and the same job");
   }
   layout_ = std::make_unique<Layout>(std::move(layout));
+  // Memory of the transport: it need not copy what it sends from there.
   const size_t elements = static_cast<size_t>(layout_->flat_elements());
   parameters_ = options_.transport->NewBuffer(elements);
   gradients_ = options_.transport->NewBuffer(elements);
@@ -258,7 +281,7 @@ absl::Status WorkerTask::MakeTables(const Grant& grant) {
   client.sender = grant.sender();
   client.lost_after = std::chrono::milliseconds(static_cast<int64_t>(
       options_.spec.limits().lost_after_seconds() * 1000.0));
-  table_feed_.reset();
+  table_feed_.reset();  // it borrows the client that is replaced here
   WEIR_ASSIGN_OR_RETURN(table_client_, TableClient::Create(std::move(client)));
   WEIR_ASSIGN_OR_RETURN(
       table_feed_, TableFeed::Create(replicas_->network().tables(), tables_,
@@ -271,6 +294,7 @@ absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
   Batches::Options batches;
   batches.batch_size = options_.spec.train().batch_size();
   batches.epochs = options_.spec.train().epochs();
+  // A job in steps: the chief has made contributions of its steps.
   if (batches.epochs == 0.0) {
     batches.contributions = static_cast<int64_t>(grant.contribution_count());
   }
@@ -311,6 +335,8 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   WEIR_RETURN_IF_ERROR(MakeTables(grant));
 
   uint64_t sequence = grant.next_sequence();
+  // It counts in a copy of `sequence`, ahead of the loop and in the same order.
+  // Contributions beyond the end have no batch; the loop asks for none either.
   BatchPrefetcher prefetcher(
       batches.get(), [&work, sequence]() mutable -> std::optional<int64_t> {
         while (sequence < work.contribution_count()) {
@@ -321,7 +347,8 @@ absl::Status WorkerTask::Train(const Grant& grant) {
         }
         return std::nullopt;
       });
-  // Two: with tables and prefetch the next batch is there while one computes.
+  // Two, because with tables and prefetch the loop takes the next batch while
+  // it computes on one.
   Batch batches_made[2];
   int made = 0;
   TrainLoop::Options options = LoopOptions();
@@ -339,6 +366,9 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   };
   WEIR_ASSIGN_OR_RETURN(const auto loop, TrainLoop::Create(std::move(options)));
 
+  // ChiefClient calls these two on a thread of its own, until ForgetCallbacks.
+  // To interrupt the waits for values is enough to stop: a contribution in
+  // flight still gets its receipts.
   TableClient* const rows = table_client_.get();
   chief_->Start(
       grant,
@@ -351,10 +381,12 @@ absl::Status WorkerTask::Train(const Grant& grant) {
       [raw = client.get(), rows] { return BytesMoved(*raw, rows); });
   const absl::Status status = loop->Run(sequence);
   LogDevice();
+  // Other slots may still have work. The chief then holds this worker here, to
+  // take over a slot that is lost or to hear how the job ends.
   if (status.ok()) {
     chief_->OutOfWork();
   }
-  chief_->ForgetCallbacks();
+  chief_->ForgetCallbacks();  // `client` ends with this function
   const ParameterClient::Counters counters = client->counters();
   LOG_INFO("sent {} MiB, received {} MiB, waited {:.1f} s, {} reconnects",
            counters.bytes_sent >> 20, counters.bytes_received >> 20,

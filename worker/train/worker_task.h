@@ -1,15 +1,16 @@
-// One worker, from its job to its end.
+// Runs one worker, from its job file to the end of the job.
 //
-// Place: worker_main runs one; it makes the data set, the network, the line to
-// the chief, the parameter client and the train loop, in this order, so that
-// what is wrong with the job is said before anything waits.
+// Place: worker_main runs one. It makes the data set, the network, the
+// connection to the chief, the parameter client and the train loop, in this
+// order, so that a fault of the job is reported before anything waits.
 //
 // Threads: RequestStop may be called on any thread.
 // Errors (Run): INVALID_ARGUMENT     the job does not fit its data or model.
 //               FAILED_PRECONDITION  a ps or the chief is lost.
 //               PERMISSION_DENIED    replaced by a newer process.
 //               CANCELLED            RequestStop.
-//               others               as data, network or chief say.
+//               others               those of the data set, the network and
+//                                    the chief.
 #ifndef WORKER_TRAIN_WORKER_TASK_H_
 #define WORKER_TRAIN_WORKER_TASK_H_
 
@@ -54,7 +55,8 @@ class WorkerTask {
     BackendOptions backend;  // which device, or devices
     Transport* transport = nullptr;
     int channels_per_peer = 1;  // see ParameterClient
-    // See ChiefClient; may be null.
+    // Answers whether DONE says that the job is over, while no chief answers;
+    // see ChiefClient. May be null.
     std::function<bool()> job_is_done;
   };
 
@@ -62,8 +64,8 @@ class WorkerTask {
   static absl::StatusOr<std::unique_ptr<WorkerTask>> Create(Options options);
   ~WorkerTask();
 
-  // Joins, trains, and returns when the chief says that the job is over (OK)
-  // or something ended this worker.
+  // Registers and trains. Returns OK when the chief says that the job is over,
+  // else the error that ended this worker.
   absl::Status Run();
 
   // Ends Run after the contribution in flight.
@@ -72,41 +74,43 @@ class WorkerTask {
  private:
   explicit WorkerTask(Options options) : options_(std::move(options)) {}
   absl::Status Build();
-  // Run, in one slot.
+  // Registers and trains in the slot that chief_ asks for.
   absl::Status RunInSlot();
-  // A line to the chief for another slot than the one it had.
+  // Replaces chief_ by a connection that asks for `slot`.
   absl::Status TakeSlot(int slot);
   absl::Status BuildLayout(const Grant& grant);
   absl::StatusOr<std::unique_ptr<ParameterClient>> MakeClient(
       const Grant& grant);
   absl::Status MakeTables(const Grant& grant);
   absl::StatusOr<std::unique_ptr<Batches>> MakeBatches(const Grant& grant);
-  // What does not depend on a grant's work.
+  // The loop's options but those that Train makes for one grant.
   TrainLoop::Options LoopOptions();
   absl::Status Train(const Grant& grant);
   void OpenNvml();
-  void ReadDevice(Phases* phases) const;  // on the heartbeat's thread
+  // Adds NVML's figures. Called on the heartbeat's thread.
+  void ReadDevice(Phases* phases) const;
   void LogDevice() const;
 
   const Options options_;
   std::unique_ptr<Dataset> dataset_;
   std::vector<std::unique_ptr<Backend>> backends_;  // one or more
   std::unique_ptr<Replicas> replicas_;
-  std::vector<VariableSpec> variables_;  // with groups
-  std::vector<int> frozen_;              // variables
+  std::vector<VariableSpec> variables_;  // the model's, with their groups
+  std::vector<int> frozen_;              // variables that are never pushed
   std::vector<EmbeddingTable> tables_;   // the job's, resolved
-  std::unique_ptr<Nvml> nvml_;           // null: no GPU, or no NVML
+  std::unique_ptr<Nvml> nvml_;           // null without a GPU or NVML
   ChiefClient::Options chief_options_;
-  // The main thread alone changes chief_.
+  // Protects stop_ and the pointer chief_. Only the main thread changes chief_,
+  // under the lock, so it may read it without.
   Mutex mutex_;
   std::unique_ptr<ChiefClient> chief_;
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);  // RequestStop
-  // From the grant on.
+  // Made at the first grant; another slot of the job uses them again.
   std::unique_ptr<Layout> layout_;
   std::shared_ptr<float> parameters_;
   std::shared_ptr<float> gradients_;
-  // train.prefetch: what the network computes from, while the next values
-  // arrive in parameters_. Else empty.
+  // With train.prefetch the network computes from this copy, while the next
+  // values arrive in parameters_. Empty without.
   std::vector<float> computed_from_;
   // Null where the job has no tables.
   std::unique_ptr<TableClient> table_client_;
