@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <tuple>
 
 namespace weir {
 namespace {
@@ -9,7 +10,8 @@ namespace {
 // Pairs counted from the lowest score up.
 class PairCount {
  public:
-  // Samples that share the next higher score.
+  // Adds the samples that share the next higher score. Each positive is above
+  // all negatives so far and tied with those that come with it.
   void AddTied(double negatives, double positives) {
     ordered_ += positives * (negatives_ + negatives / 2);
     tied_ += positives * negatives;
@@ -22,6 +24,7 @@ class PairCount {
   double TiedShare() const { return has_pairs() ? tied_ / pairs() : 0.0; }
 
  private:
+  // In double: 2^32 samples of each class make 2^64 pairs.
   double pairs() const { return negatives_ * positives_; }
 
   double negatives_ = 0;
@@ -40,7 +43,9 @@ PairCount CountSorted(std::span<const T> sorted, const ScoreOf& score_of,
     double positives = 0;
     while (end < sorted.size() &&
            score_of(sorted[end]) == score_of(sorted[begin])) {
-      positives += is_positive(sorted[end]) ? 1 : 0;
+      if (is_positive(sorted[end])) {
+        ++positives;
+      }
       ++end;
     }
     pairs.AddTied(static_cast<double>(end - begin) - positives, positives);
@@ -62,7 +67,7 @@ double Auc(std::vector<Score> scores) {
 std::optional<double> GroupAuc(std::vector<GroupedScore> scores) {
   std::sort(scores.begin(), scores.end(),
             [](const GroupedScore& a, const GroupedScore& b) {
-              return a.group != b.group ? a.group < b.group : a.score < b.score;
+              return std::tie(a.group, a.score) < std::tie(b.group, b.score);
             });
   double weighted = 0;
   double weights = 0;
@@ -75,6 +80,8 @@ std::optional<double> GroupAuc(std::vector<GroupedScore> scores) {
         std::span(scores).subspan(begin, end - begin),
         [](const GroupedScore& s) { return s.score; },
         [](const GroupedScore& s) { return s.positive; });
+    // A group of one class alone says nothing about order; 0.5 for it would
+    // pull the mean towards chance.
     if (pairs.has_pairs()) {
       const auto size = static_cast<double>(end - begin);
       weighted += size * pairs.Auc();
@@ -82,14 +89,19 @@ std::optional<double> GroupAuc(std::vector<GroupedScore> scores) {
     }
     begin = end;
   }
-  return weights > 0 ? std::optional(weighted / weights) : std::nullopt;
+  if (weights == 0) {
+    return std::nullopt;
+  }
+  return weighted / weights;
 }
 
 void BinnedAuc::Add(double probability, bool positive) {
+  // A probability of 1 belongs to the last bin.
   const int bin = std::min(static_cast<int>(probability * kBins), kBins - 1);
-  ++counts_[bin][positive ? 1 : 0];
+  ++counts_[bin][static_cast<size_t>(positive)];
 }
 
+// Every bin counts as one score, so its pairs count one half, as ties do.
 double BinnedAuc::Value() const {
   PairCount pairs;
   for (const auto& [negatives, positives] : counts_) {
@@ -105,6 +117,8 @@ double BinnedAuc::ErrorMax() const {
     pairs.AddTied(static_cast<double>(negatives),
                   static_cast<double>(positives));
   }
+  // The pairs of a bin are worth between none and all of their number, and
+  // Value() takes the middle.
   return pairs.TiedShare() / 2;
 }
 

@@ -1,7 +1,7 @@
-// The area under the ROC curve: the share of (positive, negative) pairs whose
-// positive has the higher score, ties counted one half.
+// Computes the area under the ROC curve: the share of (positive, negative)
+// pairs whose positive has the higher score. A tie counts one half.
 //
-// Place: Metrics, tools and benchmarks.
+// Place: Metrics calls it; tools and benchmarks do, too.
 //
 // Threads: compatible.
 // Source: Fawcett, "An introduction to ROC analysis", 2006, section 7; as the
@@ -20,26 +20,28 @@ namespace weir {
 
 using Score = std::pair<float, bool>;  // (score, positive)
 
-// Exact; 0.5 where there is no pair. Takes the vector to sort it.
+// Returns the exact value; 0.5 without a pair. Takes the vector to sort it.
 // REQUIRES: no score is NaN. Cost: O(n log n).
 double Auc(std::vector<Score> scores);
 
-// The mean of the AUCs of groups (users, queries), weighted by their samples;
-// groups without a pair are left out, none where all are. Such a mean does not
-// count what the group alone tells.
-// REQUIRES: no score is NaN. Cost: O(n log n).
+// One sample of GroupAuc.
 struct GroupedScore {
   uint64_t group = 0;
   float score = 0.0f;
   bool positive = false;
 };
+// Returns the mean of the AUCs of groups (users, queries), weighted by their
+// numbers of samples. Groups without a pair are left out; nullopt where all
+// are. Such a mean gives a model no credit for telling groups apart.
+// REQUIRES: no score is NaN. Cost: O(n log n).
 std::optional<double> GroupAuc(std::vector<GroupedScore> scores);
 
-// Of any number of samples, in 1 MiB: counts in bins of the probability.
+// The AUC of any number of samples in 1 MiB: counts them in bins of their
+// probability.
 //
 // Pairs within a bin count one half, so the value is off by at most half their
-// share of all pairs: 1 / (2 kBins) where one class has even scores, more where
-// both crowd in few bins.
+// share of all pairs. That is 1 / (2 kBins) where the scores of one class are
+// spread evenly, and more where both classes crowd in few bins.
 class BinnedAuc {
  public:
   static constexpr int kBins = 1 << 16;
@@ -48,7 +50,7 @@ class BinnedAuc {
   void Add(double probability, bool positive);
   // 0.5 where there is no pair.
   double Value() const;
-  // Value() is off by no more than this, rounding aside.
+  // Value() is off by at most this, apart from rounding.
   double ErrorMax() const;
 
  private:

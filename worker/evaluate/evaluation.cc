@@ -13,6 +13,23 @@
 #include "worker/train/job_backend.h"
 
 namespace weir {
+namespace {
+
+// Rows that are computed at once where the job does not say. It bounds the
+// memory of activations; the metrics do not depend on it.
+constexpr int64_t kBatchSize = 256;
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenData(const JobSpec& spec,
+                                                  const std::string& data_dir) {
+  if (spec.has_evaluation()) {
+    return CreateDataset(spec.evaluation().source(), data_dir, spec.seed(),
+                         "evaluation.source");
+  }
+  return CreateDataset(spec.data().train(), data_dir, spec.seed(),
+                       "data.train");
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<CheckpointEvaluation>>
 CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
@@ -20,12 +37,7 @@ CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
                              const BackendOptions& backend) {
   auto evaluation = std::unique_ptr<CheckpointEvaluation>(
       new CheckpointEvaluation(files, spec));
-  const bool own = spec.has_evaluation();
-  WEIR_ASSIGN_OR_RETURN(
-      evaluation->data_,
-      CreateDataset(own ? spec.evaluation().source() : spec.data().train(),
-                    data_dir, spec.seed(),
-                    own ? "evaluation.source" : "data.train"));
+  WEIR_ASSIGN_OR_RETURN(evaluation->data_, OpenData(spec, data_dir));
   WEIR_RETURN_IF_ERROR(evaluation->FindGroupFeature());
   WEIR_ASSIGN_OR_RETURN(evaluation->backend_, CreateJobBackend(spec, backend));
   NetworkOptions options;
@@ -34,6 +46,8 @@ CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
       evaluation->network_,
       Network::Create(spec.model(), evaluation->data_->feature_shape(),
                       evaluation->backend_.get(), options));
+  // Not the checkpoint's layout, which has the shards of the job's ps.
+  // LoadParameters finds variables by name.
   WEIR_ASSIGN_OR_RETURN(Layout layout,
                         Layout::Create(evaluation->network_->variables(), 1,
                                        Layout::kDefaultBlockElements));
@@ -54,7 +68,7 @@ absl::Status CheckpointEvaluation::FindGroupFeature() {
   if (at == features.end()) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation.auc_group: '", group,
-                     "' is no feature of the data; it has [",
+                     "' is not a feature of the data; it has [",
                      absl::StrJoin(features, ", "), "]"));
   }
   group_feature_ = static_cast<size_t>(at - features.begin());
@@ -68,6 +82,7 @@ absl::Status CheckpointEvaluation::LoadParameters(
   for (size_t v = 0; v < layout_->variables().size(); ++v) {
     const VariableSpec& variable = layout_->variables()[v];
     const int stored = reader->layout().Find(variable.name);
+    // The job file may have changed since; equal shapes are all that is needed.
     if (stored < 0 ||
         reader->layout().variables()[stored].shape != variable.shape) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -98,6 +113,7 @@ absl::StatusOr<std::span<const TableInput>> CheckpointEvaluation::LookUp(
     const std::vector<uint64_t>& ids = table_batches_[t].ids();
     table_rows_[t].resize(ids.size() * static_cast<size_t>(tables[t].dim));
     tables_.Lookup(t, ids, table_rows_[t].data());
+    // No memory for gradients: evaluation computes none.
     table_inputs_.push_back({&table_batches_[t], table_rows_[t].data()});
   }
   return std::span<const TableInput>(table_inputs_);
@@ -107,9 +123,10 @@ absl::StatusOr<EvaluationResult> CheckpointEvaluation::Run(
     const std::string& checkpoint_dir, const Sink& sink) {
   EvaluationResult result;
   WEIR_RETURN_IF_ERROR(LoadParameters(checkpoint_dir, &result));
-  const int64_t batch = std::max<int64_t>(
-      1, spec_.evaluation().batch_size() > 0 ? spec_.evaluation().batch_size()
-                                             : 256);
+  int64_t batch = spec_.evaluation().batch_size();
+  if (batch == 0) {
+    batch = kBatchSize;
+  }
   const int64_t width = network_->feature_elements();
   const int64_t label_width = network_->label_width();
   std::vector<float> features(batch * width);
@@ -131,8 +148,11 @@ absl::StatusOr<EvaluationResult> CheckpointEvaluation::Run(
         const EvaluateResult evaluated,
         network_->Evaluate(features.data(), labels.data(), rows, tables));
     const int64_t output_width = network_->output_width();
+    // Evaluate gives the sum over the rows, Add takes their mean.
     metrics.Add(evaluated.outputs.data(), labels.data(), rows, output_width,
                 evaluated.loss_sum / static_cast<double>(rows));
+    // A sample whose bag is empty belongs to no group; of several ids the first
+    // names the group.
     for (int64_t row = 0; group_feature_.has_value() && row < rows; ++row) {
       const SparseFeature& groups = sparse_.features[*group_feature_];
       const int64_t first = groups.offsets[row];

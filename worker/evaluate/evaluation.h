@@ -1,14 +1,16 @@
-// Computes metrics and predictions of one checkpoint.
+// Computes the metrics and predictions of one checkpoint.
 //
-// Place: the evaluator, `weir evaluate` and `weir predict` share it. Knows no
-// ps: values come from the checkpoint's files.
+// Place: the evaluator, `weir evaluate` and `weir predict` share it. It knows
+//   no ps: values come from the checkpoint's files.
 //
-// Threads: compatible. Owns the data set, the network and one copy of the
-// parameters.
-// Errors: INVALID_ARGUMENT  the job has no data to evaluate on, or a variable
-//                           of the model is not in the checkpoint in that
-//                           shape.
-//         NOT_FOUND, DATA_LOSS  of the checkpoint or a data file, named.
+// Threads: compatible.
+// Owns/borrows: owns the data set, the network and one copy of the parameters;
+//   borrows the files.
+// Errors: INVALID_ARGUMENT  the job has no data to evaluate on, or the
+//                           checkpoint lacks a variable of the model, or has it
+//                           in another shape.
+//         NOT_FOUND         no such checkpoint or data file; names it.
+//         DATA_LOSS         a file is damaged; names it.
 #ifndef WORKER_EVALUATE_EVALUATION_H_
 #define WORKER_EVALUATE_EVALUATION_H_
 
@@ -35,7 +37,7 @@
 namespace weir {
 
 struct EvaluationResult {
-  std::string checkpoint;  // its name
+  std::string checkpoint;  // its name, "ckpt-500"
   uint64_t step = 0;
   int64_t examples = 0;
   std::map<std::string, double> metrics;
@@ -43,17 +45,20 @@ struct EvaluationResult {
 
 class CheckpointEvaluation {
  public:
-  // Called per sample: its index, outputs [width], label [label width].
+  // Called for each sample with its index, outputs [width] and label [label
+  // width].
   using Sink =
       std::function<absl::Status(int64_t index, std::span<const float> outputs,
                                  std::span<const float> label)>;
 
-  // Reads the evaluation's data; a job without an evaluation section takes the
-  // training data. `spec` is resolved, `backend` says which device.
+  // Opens the data of the job's evaluation section, or the training data where
+  // the job has none. `backend` says which device.
+  // REQUIRES: `spec` is resolved.
   static absl::StatusOr<std::unique_ptr<CheckpointEvaluation>> Create(
       Files* files, const JobSpec& spec, const std::string& data_dir,
       const BackendOptions& backend);
 
+  // Evaluates one checkpoint. `sink` may be null. An error of `sink` ends it.
   absl::StatusOr<EvaluationResult> Run(const std::string& checkpoint_dir,
                                        const Sink& sink = nullptr);
 
@@ -61,7 +66,7 @@ class CheckpointEvaluation {
   CheckpointEvaluation(Files* files, const JobSpec& spec)
       : files_(files), spec_(spec) {}
   absl::Status FindGroupFeature();
-  // The rows of what is in sparse_.
+  // Returns the rows of the ids in sparse_.
   absl::StatusOr<std::span<const TableInput>> LookUp(int64_t samples);
   absl::Status LoadParameters(const std::string& checkpoint_dir,
                               EvaluationResult* result);
@@ -69,13 +74,14 @@ class CheckpointEvaluation {
   Files* const files_;
   const JobSpec spec_;
   std::unique_ptr<Dataset> data_;
-  std::optional<size_t> group_feature_;  // evaluation.auc_group, of data_
+  // evaluation.auc_group, as a feature of data_; nullopt where it is not set.
+  std::optional<size_t> group_feature_;
   std::unique_ptr<Backend> backend_;
-  std::vector<float> parameters_;  // the network's; goes after it
+  std::vector<float> parameters_;  // borrowed by network_, so declared before
   std::unique_ptr<Network> network_;
   std::unique_ptr<Layout> layout_;  // of one shard
   TableValues tables_;
-  // Of the batch at hand; the rest by the network's tables.
+  // For the batch at hand: its ids, and by the network's tables their rows.
   SparseBatch sparse_;
   std::vector<TableBatch> table_batches_;
   std::vector<std::vector<float>> table_rows_;

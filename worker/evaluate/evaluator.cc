@@ -18,8 +18,10 @@ Evaluator::Evaluator(Files* files, Clock* clock, std::string workdir,
       evaluate_(std::move(evaluate)),
       ended_before_(
           files_->ReadAll(JoinPath(workdir_, kEndedName)).value_or("")) {
+  // An evaluator that is started again goes on where its lines end. A line that
+  // a crash cut is not JSON; its checkpoint is evaluated again.
   const auto text = files_->ReadAll(JoinPath(workdir_, "eval.jsonl"));
-  std::istringstream lines(text.ok() ? *text : "");
+  std::istringstream lines(text.value_or(""));
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("checkpoint") &&
@@ -30,6 +32,8 @@ Evaluator::Evaluator(Files* files, Clock* clock, std::string workdir,
 }
 
 absl::StatusOr<bool> Evaluator::Poll() {
+  // Before the list: the chief writes DONE after the checkpoint that it names,
+  // so the list below has that checkpoint.
   const auto done = files_->ReadAll(JoinPath(workdir_, kDoneName));
   WEIR_ASSIGN_OR_RETURN(
       const std::vector<CheckpointInfo> checkpoints,
@@ -43,9 +47,11 @@ absl::StatusOr<bool> Evaluator::Poll() {
           *result, static_cast<double>(clock_->NowNs() - begin_ns) / 1e9));
       seen_.insert(newest.name);
     } else if (ReadManifest(files_, newest.path).ok()) {
+      // Still there, so it is damaged. Marked as seen, or every poll would
+      // report it again and DONE would never be reached.
       seen_.insert(newest.name);
       return result.status();
-    }  // else it was deleted while it was read
+    }  // else the chief deleted it while it was read, and there is a newer one
   }
   return done.ok() &&
          seen_.count(std::string(absl::StripAsciiWhitespace(*done))) > 0;
@@ -57,7 +63,10 @@ absl::Status Evaluator::Ended() {
     ended_before_.clear();
     return absl::OkStatus();
   }
-  return *text == ended_before_ ? absl::OkStatus() : ParseEnding(*text);
+  if (*text == ended_before_) {
+    return absl::OkStatus();
+  }
+  return ParseEnding(*text);
 }
 
 absl::Status Evaluator::AppendLine(const EvaluationResult& result,
@@ -70,6 +79,7 @@ absl::Status Evaluator::AppendLine(const EvaluationResult& result,
   for (const auto& [name, value] : result.metrics) {
     line[name] = value;
   }
+  // One Append for the whole line: a crash between two would leave a part.
   const std::string text = line.dump() + "\n";
   WEIR_ASSIGN_OR_RETURN(const auto writer,
                         files_->OpenAppend(JoinPath(workdir_, "eval.jsonl")));

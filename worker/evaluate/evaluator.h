@@ -1,9 +1,10 @@
 // Follows a run's committed checkpoints and appends a line for each to
 // eval.jsonl.
 //
-// Place: outside the cluster: it talks to nobody, it reads DIR/checkpoints and
-// ends when DIR/DONE names a checkpoint that it has evaluated, for whose line
-// the chief waits, or when DIR/ENDED says that the run ended otherwise.
+// Place: it stands outside the cluster and talks to no process. It reads
+//   DIR/checkpoints and ends when DIR/DONE names a checkpoint that it has
+//   evaluated (the chief waits for that checkpoint's line), or when DIR/ENDED
+//   says that the run ended otherwise.
 //
 // A line: {"checkpoint": "ckpt-500", "step": 500, "examples": 2000,
 //          "seconds": 0.4, "loss": ..., "accuracy": ...}
@@ -32,15 +33,17 @@ class Evaluator {
   // Borrows files and clock. Lines already in eval.jsonl are not repeated.
   Evaluator(Files* files, Clock* clock, std::string workdir, Evaluate evaluate);
 
-  // Evaluates the newest checkpoint that has no line yet; checkpoints between
-  // may be skipped, and one that is deleted under it is. Returns true when DONE
-  // is there and its checkpoint has a line: nothing is left to do.
-  // Errors: DATA_LOSS and the like: that checkpoint is damaged; it is not
-  //   looked at again.
+  // Evaluates the newest checkpoint if it has no line yet. Older ones without a
+  // line are skipped, and so is one that is deleted while it is read. Returns
+  // true when nothing is left to do: DONE is there and its checkpoint has a
+  // line.
+  // Errors: those of the evaluation, DATA_LOSS for instance. That checkpoint is
+  //   not evaluated again.
   absl::StatusOr<bool> Poll();
 
-  // Why the run ended before it was done; OK while it goes on. An ENDED that
-  // was there at the start is of an earlier life until the chief removes it.
+  // Returns why the run ended before it was done; OK while it goes on. An ENDED
+  // that was there at the start belongs to an earlier run in this directory,
+  // until the chief removes it.
   absl::Status Ended();
 
  private:
@@ -50,8 +53,8 @@ class Evaluator {
   Clock* const clock_;
   const std::string workdir_;
   const Evaluate evaluate_;
-  std::set<std::string> seen_;  // names, with a line or damaged
-  std::string ended_before_;    // ENDED at the start
+  std::set<std::string> seen_;  // checkpoints with a line, and damaged ones
+  std::string ended_before_;    // the text of ENDED at the start
 };
 
 }  // namespace weir

@@ -1,24 +1,25 @@
-// What an evaluation computes: loss, and what else the task asks.
+// Computes the loss of an evaluation and the metrics of its task.
 //
-//   softmax_cross_entropy  loss, accuracy
+// Metrics, by the kind of loss
+//   softmax_cross_entropy  loss, accuracy (the largest logit's class)
 //   sigmoid_cross_entropy  loss, accuracy (threshold 0.5), auc, log_loss,
 //                          calibration, group_auc
 //   mean_squared_error     loss, rmse
 //
 // Terms
 //   auc          see auc.h; exact up to `exact_rows_max` rows, by bins beyond.
-//   log_loss     mean of -log of the probability given to the label, in nats,
-//                from the logits in double: finite where the loss in float32
-//                is not.
-//   calibration  mean predicted probability by mean label; 1 is best. Left out
-//                where every label is 0.
+//   log_loss     the mean of -log of the probability that the label was given,
+//                in nats. It is computed from the logits in double, so it is
+//                finite where the loss in float32 is not.
+//   calibration  the mean predicted probability divided by the mean label; 1 is
+//                best. Left out where every label is 0.
+//   group_auc    see auc.h; over the rows whose group AddGroup tells. Left out
+//                where there are no such rows, where no group has a pair, and
+//                beyond `exact_rows_max` rows.
 //
-//   group_auc    see auc.h; of the rows whose group AddGroup tells. Left out
-//                where there are none, where no group has a pair, and beyond
-//                `exact_rows_max` rows.
-//
-// All four are left out where an output is NaN.
-// Threads: compatible. Cost: 8 bytes a row, 16 more with groups, and 1 MiB.
+// These four are left out where an output is NaN.
+// Threads: compatible.
+// Cost: 8 bytes for each row, 16 more with groups, and 1 MiB.
 #ifndef WORKER_EVALUATE_METRICS_H_
 #define WORKER_EVALUATE_METRICS_H_
 
@@ -46,11 +47,11 @@ class Metrics {
   void Add(const float* outputs, const float* labels, int64_t rows,
            int64_t width, double loss);
 
-  // The group of one of these rows, after Add.
+  // Tells the group of a row. REQUIRES: Add was called with the row before.
   void AddGroup(uint64_t group, float logit, bool positive);
 
   int64_t rows() const { return rows_; }
-  // By name. All zero rows: empty.
+  // Returns the metrics by name; empty before the first row.
   std::map<std::string, double> Result() const;
 
  private:
@@ -63,14 +64,14 @@ class Metrics {
   int64_t correct_ = 0;
   double loss_sum_ = 0;
 
-  // Of sigmoid_cross_entropy.
+  // For sigmoid_cross_entropy.
   bool has_nan_ = false;
   double log_loss_sum_ = 0;
   double probability_sum_ = 0;
   double label_sum_ = 0;
   std::vector<Score> scores_;  // logits; empty above exact_rows_max_ rows
   BinnedAuc binned_auc_;
-  std::vector<GroupedScore> grouped_;  // as scores_
+  std::vector<GroupedScore> grouped_;  // the same, with groups
 };
 
 }  // namespace weir

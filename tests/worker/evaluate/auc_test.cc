@@ -1,4 +1,4 @@
-// AUC against a count over all pairs.
+// Compares the AUC with a count over all pairs.
 #include "worker/evaluate/auc.h"
 
 #include <gtest/gtest.h>
@@ -11,21 +11,25 @@
 namespace weir {
 namespace {
 
-// The definition, O(n^2); -1 where there is no pair.
+// The definition, in O(n^2) steps; -1 without a pair.
 double AllPairs(const std::vector<Score>& scores) {
   double ordered = 0, pairs = 0;
   for (const Score& a : scores) {
     for (const Score& b : scores) {
       if (a.second && !b.second) {
         pairs += 1;
-        ordered += a.first > b.first ? 1 : a.first == b.first ? 0.5 : 0;
+        if (a.first > b.first) {
+          ordered += 1;
+        } else if (a.first == b.first) {
+          ordered += 0.5;
+        }
       }
     }
   }
   return pairs == 0 ? -1 : ordered / pairs;
 }
 
-// Few `distinct` values give ties; 0: none.
+// Few `distinct` values give many ties; with 0 there are hardly any.
 std::vector<Score> RandomScores(int count, uint32_t distinct,
                                 RandomStream* random) {
   std::vector<Score> scores;

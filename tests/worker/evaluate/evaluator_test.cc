@@ -1,4 +1,4 @@
-// The evaluator's rules, with a stand-in for the evaluation itself.
+// Tests when the evaluator evaluates, with a stand-in for the evaluation.
 #include "worker/evaluate/evaluator.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Metrics against closed forms.
+// Compares the metrics with closed forms.
 #include "worker/evaluate/metrics.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(MetricsTest, BinaryLossesHaveAucLogLossAndCalibration) {
       Binary({0.0f, std::log(4.0f), -std::log(4.0f), -std::log(9.0f)},
              {0, 1, 1, 0})
           .Result();
-  // Of the pairs only that of 1/5 and 1/2 is in the wrong order.
+  // Only the pair of 1/5 and 1/2 is in the wrong order.
   EXPECT_DOUBLE_EQ(result.at("auc"), 0.75);
   EXPECT_DOUBLE_EQ(result.at("accuracy"), 0.75);
   EXPECT_NEAR(result.at("log_loss"), -std::log(0.5 * 0.8 * 0.2 * 0.9) / 4,
@@ -83,7 +83,7 @@ TEST(MetricsTest, WhatIsNotKnownIsLeftOut) {
 }
 
 // Group 7 has a pair in the right order and one in the wrong, group 8 one in
-// the right order, group 9 none; the last row is of no group.
+// the right order, group 9 has no pair; the last row belongs to no group.
 TEST(MetricsTest, GroupAucIsTheMeanOverGroupsByTheirRows) {
   const std::vector<float> logits = {1, 3, 2, -5, 5, 0, 4};
   const std::vector<float> labels = {0, 0, 1, 0, 1, 1, 0};
