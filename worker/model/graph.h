@@ -1,13 +1,13 @@
-// From a JobSpec's model to a checked graph: nodes, tensors, variables.
+// Turns a JobSpec's model into a checked graph of nodes, tensors and variables.
 //
-// Place: Network builds one and adds memory and steps. Knows no backend.
+// Place: Network builds one, and adds memory and steps. A graph knows no
+//   backend.
 //
 // Terms
-//   tensor 0  the data input "features"; of no elements where the data has
+//   tensor 0  the data input "features". It has no elements where the data has
 //             categorical features alone.
-//   root      the tensor whose memory a tensor shares: its own index, or that
-//   of
-//             an earlier one (views, layers that work in place).
+//   root      the tensor whose memory a tensor uses: itself, or an earlier one
+//             (for views and layers that work in place).
 //
 // Invariants
 //   I1. Nodes are in forward order; a node's inputs come from earlier nodes.
@@ -48,8 +48,8 @@ struct GraphNode {
   int output = 0;            // tensor
   int first_variable = 0;    // its variables are consecutive
   uint64_t layer_index = 0;  // in the JobSpec
-  int table = -1;            // among the graph's, of a node that reads one
-  int use = -1;              // among the table's uses
+  int table = -1;            // index into Graph::tables; -1: reads no table
+  int use = -1;              // index into the table's uses
 };
 
 // A table that the model reads.
@@ -69,10 +69,14 @@ struct Graph {
 
   // Columns of the loss's input.
   int64_t output_width() const { return tensors[loss_tensor].info.elements(); }
+  // Floats of one sample's label.
+  int64_t label_width() const {
+    return loss == LossKind::kMeanSquaredError ? output_width() : 1;
+  }
 };
 
-// `sample_shape`: the features without the batch; empty or {0} where `sparse`
-// has features and there are no others.
+// `sample_shape` is the shape of the features without the batch. It may be
+// empty or {0} where `sparse` has features.
 absl::StatusOr<Graph> BuildGraph(const Model& spec,
                                  const std::vector<int64_t>& sample_shape,
                                  const SparseSpec& sparse = {});

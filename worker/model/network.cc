@@ -10,8 +10,13 @@
 namespace weir {
 namespace {
 
-// In floats: the widest access of any backend, and a cache line.
-constexpr int64_t kArenaAlignment = 64;
+// Says in a message what the labels of a loss are.
+std::string ClassesText(LossKind loss, int64_t classes) {
+  if (loss == LossKind::kSoftmaxCrossEntropy) {
+    return absl::StrCat(" (the model has ", classes, " classes)");
+  }
+  return " (sigmoid cross-entropy)";
+}
 
 }  // namespace
 
@@ -20,9 +25,7 @@ Network::Network(Graph graph, Backend* backend, const NetworkOptions& options)
       backend_(backend),
       options_(options),
       tables_(graph_.tables, backend),
-      values_(graph_.tensors.size()),
-      tensor_gradients_(graph_.tensors.size()),
-      edge_gradients_(graph_.nodes.size()),
+      memory_(graph_, backend),
       contexts_(graph_.nodes.size()),
       keys_(graph_.nodes.size()) {
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -36,12 +39,10 @@ Network::Network(Graph graph, Backend* backend, const NetworkOptions& options)
     context.parameters.resize(traits.variables.size());
     context.gradients.resize(traits.variables.size());
     context.workspaces.resize(traits.workspaces.size());
-    edge_gradients_[n].resize(node.inputs.size());
   }
 }
 
 Network::~Network() {
-  ReleaseArena();
   backend_->Release(parameters_);
   backend_->Release(gradients_);
 }
@@ -61,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(
 
 absl::Status Network::Bind(const Layout& layout, float* parameters,
                            float* gradients) {
+  // All checks come first, so that a layout which does not fit changes nothing.
   std::vector<int64_t> begins;
   for (const VariableSpec& variable : graph_.variables) {
     const int v = layout.Find(variable.name);
@@ -71,7 +73,7 @@ absl::Status Network::Bind(const Layout& layout, float* parameters,
     }
     begins.push_back(layout.flat_begin(v));
   }
-  DropCapture();
+  DropCapture();  // its operations have the old addresses in them
   backend_->Release(parameters_);
   backend_->Release(gradients_);
   parameters_ = gradients_ = nullptr;
@@ -96,116 +98,55 @@ absl::Status Network::Bind(const Layout& layout, float* parameters,
     for (size_t i = 0; i < context.parameters.size(); ++i) {
       const int64_t begin = begins_[graph_.nodes[n].first_variable + i];
       context.parameters[i] = parameters_ + begin;
-      context.gradients[i] =
-          gradients_ == nullptr ? nullptr : gradients_ + begin;
+      context.gradients[i] = nullptr;
+      if (gradients_ != nullptr) {
+        context.gradients[i] = gradients_ + begin;
+      }
     }
   }
   return absl::OkStatus();
-}
-
-void Network::ReleaseArena() {
-  DropCapture();
-  backend_->Release(arena_);
-  arena_ = nullptr;
-  staged_feature_batch_ = staged_label_batch_ = {};
-  rows_reserved_ = 0;
-  training_reserved_ = false;
 }
 
 absl::Status Network::Reserve(int64_t rows, bool training) {
-  if (rows <= rows_reserved_ && (training_reserved_ || !training)) {
+  if (memory_.Holds(rows, training)) {
     return absl::OkStatus();
   }
-  rows = std::max(rows, rows_reserved_);
-  training |= training_reserved_;
-  ReleaseArena();
-  std::vector<std::pair<float**, int64_t>> parts;  // target, offset
-  int64_t elements = 0;
-  const AddPart add = [&](int64_t count, float** target) {
-    parts.emplace_back(target, elements);
-    elements +=
-        (count + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-  };
-  PlanForward(rows, add);
-  if (training) {
-    PlanBackward(rows, add);
-  }
-  WEIR_ASSIGN_OR_RETURN(arena_, backend_->Allocate(elements));
-  for (const auto& [target, offset] : parts) {
-    *target = arena_ + offset;
-  }
-  if (training) {
-    PointGradients();
-  }
+  // All addresses change: a captured step has the old ones in it, and what was
+  // staged there is gone.
+  DropCapture();
+  staged_feature_batch_ = staged_label_batch_ = {};
+  WEIR_RETURN_IF_ERROR(memory_.Grow(rows, training));
+  PointMemory(memory_.Holds(rows, /*training=*/true));
   if (!backend_->shares_host_memory()) {
-    host_outputs_.resize(rows * output_width());
-    host_row_loss_.resize(rows);
-    host_row_correct_.resize(rows);
+    host_outputs_.resize(memory_.rows() * output_width());
+    host_row_loss_.resize(memory_.rows());
+    host_row_correct_.resize(memory_.rows());
   }
-  rows_reserved_ = rows;
-  training_reserved_ = training;
   return absl::OkStatus();
 }
 
-void Network::PlanForward(int64_t rows, const AddPart& add) {
-  for (size_t t = 0; t < graph_.tensors.size(); ++t) {
-    const GraphTensor& tensor = graph_.tensors[t];
-    // Features of shared memory are read where they are.
-    const bool borrowed = t == 0 && backend_->shares_host_memory();
-    if (tensor.value_root == static_cast<int>(t) && !borrowed) {
-      add(rows * tensor.info.elements(), &values_[t]);
-    }
-  }
-  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-    const auto& specs = graph_.nodes[n].op->traits().workspaces;
-    for (size_t i = 0; i < specs.size(); ++i) {
-      add(specs[i].fixed + rows * specs[i].per_row,
-          &contexts_[n].workspaces[i]);
-    }
-  }
-  if (!backend_->shares_host_memory()) {
-    add(rows * label_width(), &staged_labels_);
-  }
-  add(rows, &row_loss_);
-  add(rows, &row_correct_);
-}
-
-// The gradients of tensors. Among several consumers the one that backward
-// meets first writes, the others write aside and are added.
-void Network::PlanBackward(int64_t rows, const AddPart& add) {
-  for (size_t t = 0; t < graph_.tensors.size(); ++t) {
-    const GraphTensor& tensor = graph_.tensors[t];
-    if (tensor.needs_gradient && tensor.gradient_root == static_cast<int>(t)) {
-      add(rows * tensor.info.elements(), &tensor_gradients_[t]);
-    }
-  }
-  std::vector<bool> written(graph_.tensors.size(), false);
-  written[graph_.loss_tensor] = true;
-  for (size_t n = graph_.nodes.size(); n-- > 0;) {
-    const std::vector<int>& inputs = graph_.nodes[n].inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const GraphTensor& tensor = graph_.tensors[inputs[i]];
-      if (written[inputs[i]] && tensor.needs_gradient) {
-        add(rows * tensor.info.elements(), &edge_gradients_[n][i]);
-      }
-      written[inputs[i]] = true;
-    }
-  }
-}
-
-void Network::PointGradients() {
+void Network::PointMemory(bool training) {
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     const GraphNode& node = graph_.nodes[n];
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const GraphTensor& input = graph_.tensors[node.inputs[i]];
-      float* const edge = edge_gradients_[n][i];
-      contexts_[n].input_gradients[i] =
-          !input.needs_gradient ? nullptr
-          : edge != nullptr     ? edge
-                                : tensor_gradients_[input.gradient_root];
+    LayerContext& context = contexts_[n];
+    for (size_t i = 0; i < context.workspaces.size(); ++i) {
+      context.workspaces[i] = memory_.workspace(n, i);
     }
-    const GraphTensor& output = graph_.tensors[node.output];
-    contexts_[n].output_gradient = tensor_gradients_[output.gradient_root];
+    if (!training) {
+      continue;
+    }
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const int input = node.inputs[i];
+      // Null tells the layer that nobody reads this gradient. An edge keeps it
+      // from overwriting what another consumer of the tensor has written.
+      context.input_gradients[i] = nullptr;
+      if (graph_.tensors[input].needs_gradient) {
+        float* const edge = memory_.edge(n, i);
+        context.input_gradients[i] =
+            edge != nullptr ? edge : memory_.gradient(input);
+      }
+    }
+    context.output_gradient = memory_.gradient(node.output);
   }
 }
 
@@ -220,16 +161,19 @@ absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
   if (labels == nullptr || loss() == LossKind::kMeanSquaredError) {
     return absl::OkStatus();
   }
-  const bool softmax = loss() == LossKind::kSoftmaxCrossEntropy;
-  const int64_t classes = softmax ? output_width() : 2;
+  int64_t classes = 2;
+  if (loss() == LossKind::kSoftmaxCrossEntropy) {
+    classes = output_width();
+  }
+  // A backend uses the label as an index, so none may be out of range.
   for (int64_t r = 0; r < rows; ++r) {
     const float label = labels[r];
+    // The negation also catches NaN.
     if (!(label >= 0.0f && label < static_cast<float>(classes)) ||
         label != std::floor(label)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "row ", r, ": label ", label, " is not one of 0..", classes - 1,
-          softmax ? absl::StrCat(" (the model has ", classes, " classes)")
-                  : std::string(" (sigmoid cross-entropy)")));
+      return absl::InvalidArgumentError(
+          absl::StrCat("row ", r, ": label ", label, " is not one of 0..",
+                       classes - 1, ClassesText(loss(), classes)));
     }
   }
   return absl::OkStatus();
@@ -237,7 +181,7 @@ absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
 
 const float* Network::Stage(float* device, const float* host, int64_t elements,
                             Staged* staged) {
-  if (elements == 0) {
+  if (elements == 0) {  // features where all of them are categorical
     return device;
   }
   if (!options_.transfers && !backend_->shares_host_memory()) {
@@ -266,34 +210,41 @@ absl::Status Network::BeginStep(const float* features, const float* labels,
                                 bool training, uint64_t seed) {
   WEIR_RETURN_IF_ERROR(Reserve(rows, training));
   WEIR_RETURN_IF_ERROR(tables_.Begin(tables, rows, training));
-  pending_.clear();  // of a step that a hook ended
+  pending_.clear();  // a hook may have ended the step before
   rows_ = rows;
   PointContexts(features, training, seed);
-  labels_ = labels == nullptr
-                ? nullptr
-                : Stage(staged_labels_, labels, rows * label_width(),
-                        &staged_label_batch_);
+  labels_ = nullptr;
+  if (labels != nullptr) {
+    labels_ = Stage(memory_.labels(), labels, rows * label_width(),
+                    &staged_label_batch_);
+  }
   return absl::OkStatus();
 }
 
 void Network::PointContexts(const float* features, bool training,
                             uint64_t seed) {
-  const float* staged = Stage(values_[0], features, rows_ * feature_elements(),
-                              &staged_feature_batch_);
+  const float* staged =
+      Stage(memory_.value(0), features, rows_ * feature_elements(),
+            &staged_feature_batch_);
+  // Where memory is shared, `staged` is the caller's: views of it are, too.
   const auto value = [&](int tensor) -> const float* {
-    const int root = graph_.tensors[tensor].value_root;
-    return root == 0 ? staged : values_[root];
+    if (graph_.tensors[tensor].value_root == 0) {
+      return staged;
+    }
+    return memory_.value(tensor);
   };
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     const GraphNode& node = graph_.nodes[n];
     LayerContext& context = contexts_[n];
     context.rows = rows_;
     context.training = training;
+    // I2: by the layer's place in the JobSpec, not by the node's, so that a
+    // change of format that the builder puts in between changes no mask.
     keys_[n] = MixKey(seed, node.layer_index);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       context.inputs[i] = value(node.inputs[i]);
     }
-    context.output = values_[graph_.tensors[node.output].value_root];
+    context.output = memory_.value(node.output);
     if (node.table >= 0) {
       context.table = tables_.context(node.table, node.use);
     }
@@ -317,6 +268,7 @@ absl::Status Network::FetchOf(size_t n, bool training,
   const GraphNode& node = graph_.nodes[n];
   const auto& variables = node.op->traits().variables;
   for (size_t i = 0; i < variables.size(); ++i) {
+    // Training reads no buffer, so it does not wait for one either.
     if (variables[i].kind == VariableKind::kTrained || !training) {
       WEIR_RETURN_IF_ERROR(
           Fetch(node.first_variable + static_cast<int>(i), before));
@@ -336,10 +288,13 @@ absl::Status Network::Forward(bool training, const BeforeRead& before) {
 }
 
 void Network::ComputeLoss(bool training) {
-  const GraphTensor& output = graph_.tensors[graph_.loss_tensor];
-  backend_->Loss(graph_.loss, rows_, output_width(), values_[output.value_root],
-                 labels_, row_loss_, row_correct_,
-                 training ? tensor_gradients_[output.gradient_root] : nullptr);
+  const int output = graph_.loss_tensor;
+  float* gradient = nullptr;  // evaluation wants none
+  if (training) {
+    gradient = memory_.gradient(output);
+  }
+  backend_->Loss(graph_.loss, rows_, output_width(), memory_.value(output),
+                 labels_, memory_.row_loss(), memory_.row_correct(), gradient);
 }
 
 bool Network::Trains(size_t n) const {
@@ -351,10 +306,11 @@ void Network::BackwardOf(size_t n) {
   LayerContext& context = contexts_[n];
   node.op->Backward(context);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const float* edge = edge_gradients_[n][i];
+    // Always in the order of backward, so that the sum has the same bits (I2).
+    const float* edge = memory_.edge(n, i);
     if (edge != nullptr) {
       const GraphTensor& input = graph_.tensors[node.inputs[i]];
-      float* sum = tensor_gradients_[input.gradient_root];
+      float* sum = memory_.gradient(node.inputs[i]);
       backend_->Add(context.rows * input.info.elements(), sum, edge, sum);
     }
   }
@@ -363,6 +319,8 @@ void Network::BackwardOf(size_t n) {
 void Network::SendGradients(size_t n) {
   const GraphNode& node = graph_.nodes[n];
   const auto& variables = node.op->traits().variables;
+  // I1: a variable belongs to one node, and backward runs each node once. The
+  // download covers the variable's elements alone, not the padding behind it.
   for (size_t i = variables.size(); i-- > 0;) {
     const int v = node.first_variable + static_cast<int>(i);
     if (options_.transfers && !options_.keeps_gradients) {
@@ -382,6 +340,7 @@ absl::Status Network::Backward(const StepHooks* hooks) {
     if (Trains(n)) {
       BackwardOf(n);
       SendGradients(n);
+      // Gradients that are there already leave while earlier layers compute.
       if (hooks != nullptr) {
         WEIR_RETURN_IF_ERROR(Publish(*hooks, /*wait=*/false));
       }
@@ -397,6 +356,8 @@ absl::Status Network::TakeGradient() {
   return backend_->TakeStatus();
 }
 
+// In the order of backward, in which the receiver's blocks become complete. A
+// gradient that is late holds back those behind it.
 absl::Status Network::Publish(const StepHooks& hooks, bool wait) {
   while (!pending_.empty() &&
          (wait || backend_->Reached(pending_.front().mark))) {
@@ -417,7 +378,8 @@ void Network::DropCapture() {
 }
 
 bool Network::WantsCapture(const StepHooks& hooks) const {
-  // Tables have other sizes in every step.
+  // Tables have other sizes in every step. And the first step of so many rows
+  // runs as it comes: BeginCapture needs operations that have run before.
   return can_capture_ && plain_rows_ == rows_ && graph_.tables.empty() &&
          (!hooks.before_layer_parameters ||
           parameter_elements_ <= kCaptureElementsMax);
@@ -434,6 +396,8 @@ absl::Status Network::Capture() {
   }
   ComputeLoss(/*training=*/true);
   WEIR_RETURN_IF_ERROR(Backward(nullptr));
+  // While capturing a mark is counted from the capture's begin; Replay adds
+  // where a replay begins.
   captured_marks_.assign(pending_.begin(), pending_.end());
   pending_.clear();
   WEIR_RETURN_IF_ERROR(backend_->EndCapture());
@@ -444,6 +408,7 @@ absl::Status Network::Capture() {
 absl::Status Network::RunStep(const StepHooks& hooks) {
   const bool fetched = WantsCapture(hooks);
   if (fetched) {
+    // A capture has no place for the host to wait, so all values come first.
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       WEIR_RETURN_IF_ERROR(
           FetchOf(n, /*training=*/true, hooks.before_layer_parameters));
@@ -456,6 +421,7 @@ absl::Status Network::RunStep(const StepHooks& hooks) {
       for (const Pending& captured : captured_marks_) {
         pending_.push_back({captured.variable, base + captured.mark});
       }
+      // plain_rows_ stays, so the next step of these rows is replayed, too.
       return Publish(hooks, /*wait=*/true);
     }
   }
@@ -471,15 +437,18 @@ absl::Status Network::RunStep(const StepHooks& hooks) {
 
 std::pair<double, int64_t> Network::SumRowResults() {
   const float* losses =
-      backend_->Fetch(host_row_loss_.data(), row_loss_, rows_);
+      backend_->Fetch(host_row_loss_.data(), memory_.row_loss(), rows_);
   const float* hits =
-      backend_->Fetch(host_row_correct_.data(), row_correct_, rows_);
+      backend_->Fetch(host_row_correct_.data(), memory_.row_correct(), rows_);
   backend_->Wait(backend_->Mark());
+  // I2: in the order of rows, so the sum has the same bits every time.
   double sum = 0.0;
   int64_t correct = 0;
   for (int64_t r = 0; r < rows_; ++r) {
     sum += losses[r];
-    correct += hits[r] > 0.5f ? 1 : 0;
+    if (hits[r] > 0.5f) {
+      ++correct;
+    }
   }
   return {sum, correct};
 }
@@ -505,8 +474,9 @@ absl::StatusOr<EvaluateResult> Network::Evaluate(
   WEIR_RETURN_IF_ERROR(BeginStep(features, labels, rows, tables,
                                  /*training=*/false, /*seed=*/0));
   WEIR_RETURN_IF_ERROR(Forward(/*training=*/false, nullptr));
-  const float* output = values_[graph_.tensors[graph_.loss_tensor].value_root];
+  const float* output = memory_.value(graph_.loss_tensor);
   EvaluateResult result;
+  // The loss does not change its input, so `output` may be read behind it.
   if (labels != nullptr) {
     ComputeLoss(/*training=*/false);
     std::tie(result.loss_sum, result.correct) = SumRowResults();

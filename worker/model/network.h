@@ -6,9 +6,9 @@
 // without a copy; a backend with memory of its own gets mirrors of both.
 //
 // Terms
-//   variable  an index into variables(). Their declared order is the order in
-//             which forward first reads them, so blocks in flat order are the
-//             order to pull in; backward finishes them from the end.
+//   variable  an index into variables(). They are declared in the order in
+//             which forward first reads them, so blocks in flat order come in
+//             the right order to pull; backward finishes them from the end.
 //   rows      samples of this call; any number >= 1. A step's result does not
 //             depend on earlier calls.
 //
@@ -43,6 +43,7 @@
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
 #include "worker/model/graph.h"
+#include "worker/model/step_memory.h"
 #include "worker/model/table_stage.h"
 #include "worker/model/trainee.h"
 
@@ -51,12 +52,12 @@ namespace weir {
 struct NetworkOptions {
   // Rows to allocate for at once; 0: at the first call.
   int64_t rows_reserved = 0;
-  // False, for benchmarks of compute alone: a device of its own memory takes
-  // the values at Bind, a batch once while its address stays, and keeps the
-  // gradients.
+  // False for benchmarks of compute alone. A device with memory of its own then
+  // takes the values at Bind, takes a batch again only when its address
+  // changes, and keeps the gradients.
   bool transfers = true;
-  // Gradients stay in memory of the backend, where it shares the host's too:
-  // Bind's `gradients` is not used. For Replicas, which take them from there.
+  // True: gradients stay in memory of the backend, even where it shares the
+  // host's, and Bind's `gradients` is not used. Replicas take them from there.
   bool keeps_gradients = false;
   // What the model may look up: the job's tables, the data's features.
   SparseSpec sparse = {};
@@ -85,29 +86,28 @@ class Network : public Trainee {
   const std::vector<VariableSpec>& variables() const {
     return graph_.variables;
   }
-  // What TrainStep and Evaluate want the rows of: fill a TableBatch by `uses`.
+  // The tables whose rows TrainStep and Evaluate need: fill a TableBatch by
+  // each one's `uses`.
   const std::vector<GraphTable>& tables() const { return graph_.tables; }
   LossKind loss() const { return graph_.loss; }
   int64_t feature_elements() const { return graph_.tensors[0].info.elements(); }
   int64_t output_width() const { return graph_.output_width(); }
   // Floats of one sample's label.
-  int64_t label_width() const {
-    return loss() == LossKind::kMeanSquaredError ? output_width() : 1;
-  }
+  int64_t label_width() const { return graph_.label_width(); }
 
   // Takes both buffers, of layout.flat_elements() floats each; they must live
-  // until the next Bind or the end. `gradients` may be null: evaluation only.
+  // until the next Bind or the end. With null `gradients` it can only evaluate.
   absl::Status Bind(const Layout& layout, float* parameters, float* gradients);
 
-  // features [rows, feature_elements], labels [rows, label_width], an input for
-  // each of tables(). Without variables nothing needs to be bound.
+  // Takes features [rows, feature_elements], labels [rows, label_width] and an
+  // input for each of tables(). A model without variables need not be bound.
   absl::StatusOr<StepResult> TrainStep(
       const float* features, const float* labels, int64_t rows,
       uint64_t contribution_seed, const StepHooks& hooks,
       std::span<const TableInput> tables = {}) override;
 
-  // Forward without dropout and with moving statistics. `labels` may be null:
-  // outputs only.
+  // Runs forward without dropout and with moving statistics. With null `labels`
+  // only the outputs are computed.
   absl::StatusOr<EvaluateResult> Evaluate(
       const float* features, const float* labels, int64_t rows,
       std::span<const TableInput> tables = {});
@@ -115,21 +115,20 @@ class Network : public Trainee {
  private:
   friend class Replicas;  // drives the pieces of a step on many networks
 
+  // A gradient on its way to where the hooks' receiver reads it.
   struct Pending {
-    int variable;  // or -1 - table
-    uint64_t mark;
+    int variable;   // or -1 - table
+    uint64_t mark;  // it is there when the queue has passed this
   };
 
   using BeforeRead = std::function<absl::Status(int variable)>;
-  // Gives *target a place of so many floats in the arena.
-  using AddPart = std::function<void(int64_t elements, float** target)>;
 
-  // Larger models are pulled while forward runs; in a captured step forward
-  // begins when the last value is there. 4 MiB take a network longer than what
-  // a capture saves.
+  // A captured step begins when the last value is there; otherwise forward runs
+  // while values arrive. For more than 4 MiB of values that overlap saves more
+  // than a capture does.
   static constexpr int64_t kCaptureElementsMax = int64_t{1} << 20;
 
-  // Host memory that the device has.
+  // Host memory of which the device has a copy.
   struct Staged {
     const float* host = nullptr;
     int64_t elements = 0;
@@ -139,12 +138,10 @@ class Network : public Trainee {
 
   absl::Status CheckBatch(const float* labels, int64_t rows) const;
   absl::Status CheckTraining(const float* labels, int64_t rows) const;
-  // Makes the arena large enough, in one allocation.
+  // Makes room for a step of `rows`.
   absl::Status Reserve(int64_t rows, bool training);
-  void PlanForward(int64_t rows, const AddPart& add);
-  void PlanBackward(int64_t rows, const AddPart& add);
-  void PointGradients();
-  void ReleaseArena();
+  // Points the contexts at what Reserve has moved.
+  void PointMemory(bool training);
   const float* Stage(float* device, const float* host, int64_t elements,
                      Staged* staged);
   void PointContexts(const float* features, bool training, uint64_t seed);
@@ -160,7 +157,7 @@ class Network : public Trainee {
   void ForwardOf(size_t node);
   absl::Status Forward(bool training, const BeforeRead& before);
   void ComputeLoss(bool training);
-  // False: backward leaves the node out.
+  // Whether backward runs the node.
   bool Trains(size_t node) const;
   void BackwardOf(size_t node);
   // Downloads the node's gradients, unless they stay, and marks them.
@@ -169,12 +166,13 @@ class Network : public Trainee {
   absl::Status Backward(const StepHooks* hooks);
   // Waits for the oldest marked gradient and forgets it.
   absl::Status TakeGradient();
-  // Calls gradient_ready for what the queue has passed; all when `wait`.
+  // Calls the hooks for the gradients that the queue has passed. With `wait` it
+  // waits until the queue has passed all.
   absl::Status Publish(const StepHooks& hooks, bool wait);
-  // Waits for the queue. Sums of row_loss and row_correct over the rows.
+  // Waits for the queue. Returns the sums of row_loss and row_correct.
   std::pair<double, int64_t> SumRowResults();
 
-  // Forward, loss and backward, as they come or captured.
+  // Runs forward, loss and backward, one operation at a time or captured.
   absl::Status RunStep(const StepHooks& hooks);
   bool WantsCapture(const StepHooks& hooks) const;
   absl::Status Capture();
@@ -186,8 +184,9 @@ class Network : public Trainee {
   const NetworkOptions options_;
 
   TableStage tables_;
+  StepMemory memory_;
 
-  // Of Bind.
+  // Set by Bind.
   float* host_parameters_ = nullptr;
   float* host_gradients_ = nullptr;
   float* parameters_ = nullptr;  // device
@@ -195,32 +194,22 @@ class Network : public Trainee {
   std::vector<int64_t> begins_;  // flat_begin by variable
   int64_t parameter_elements_ = 0;
 
-  // Of Reserve: device pointers by tensor; null where another is the root.
-  float* arena_ = nullptr;
-  int64_t rows_reserved_ = 0;
-  bool training_reserved_ = false;
-  std::vector<float*> values_;
-  std::vector<float*> tensor_gradients_;
-  // By node and input: where a gradient goes that is added to another's.
-  std::vector<std::vector<float*>> edge_gradients_;
   std::vector<LayerContext> contexts_;  // by node
   std::vector<uint64_t> keys_;          // by node: of (step seed, layer)
-  float* staged_labels_ = nullptr;
   Staged staged_feature_batch_, staged_label_batch_;  // without transfers
-  float* row_loss_ = nullptr;
-  float* row_correct_ = nullptr;
-  // Host sides of what is fetched from a device of its own memory.
+  // Where Fetch puts outputs and rows of a device with memory of its own.
   std::vector<float> host_outputs_, host_row_loss_, host_row_correct_;
 
-  // Of the step under way.
+  // The step under way.
   int64_t rows_ = 0;
   const float* labels_ = nullptr;  // device
-  std::deque<Pending> pending_;
+  std::deque<Pending> pending_;    // gradients under way, in backward's order
 
-  // A step of so many rows has run as it came; another one is captured.
+  // The rows of the newest step that was not captured, and of the captured one;
+  // 0: none. A second step of the same rows is worth a capture.
   int64_t plain_rows_ = 0;
   int64_t captured_rows_ = 0;
-  bool can_capture_ = true;
+  bool can_capture_ = true;  // false once the backend has refused
   std::vector<Pending> captured_marks_;
 };
 

@@ -1,0 +1,106 @@
+#include "worker/model/step_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/status.h"
+
+namespace weir {
+
+StepMemory::StepMemory(const Graph& graph, Backend* backend)
+    : graph_(graph),
+      backend_(backend),
+      values_(graph.tensors.size()),
+      gradients_(graph.tensors.size()),
+      edges_(graph.nodes.size()),
+      workspaces_(graph.nodes.size()) {
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    const GraphNode& node = graph_.nodes[n];
+    edges_[n].resize(node.inputs.size());
+    workspaces_[n].resize(node.op->traits().workspaces.size());
+  }
+}
+
+StepMemory::~StepMemory() { Release(); }
+
+void StepMemory::Release() {
+  backend_->Release(arena_);
+  arena_ = nullptr;
+  rows_ = 0;
+  training_ = false;
+}
+
+absl::Status StepMemory::Grow(int64_t rows, bool training) {
+  // I1: a step that evaluates between two that train takes nothing away.
+  rows = std::max(rows, rows_);
+  training |= training_;
+  // Before the new memory is asked for: a device may not have room for both.
+  Release();
+  std::vector<std::pair<float**, int64_t>> parts;  // target, offset
+  int64_t elements = 0;
+  // I2: rounding every part up keeps the next one aligned.
+  const AddPart add = [&](int64_t count, float** target) {
+    parts.emplace_back(target, elements);
+    elements += (count + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  PlanForward(rows, add);
+  if (training) {
+    PlanBackward(rows, add);
+  }
+  WEIR_ASSIGN_OR_RETURN(arena_, backend_->Allocate(elements));
+  for (const auto& [target, offset] : parts) {
+    *target = arena_ + offset;
+  }
+  rows_ = rows;
+  training_ = training;
+  return absl::OkStatus();
+}
+
+void StepMemory::PlanForward(int64_t rows, const AddPart& add) {
+  for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+    const GraphTensor& tensor = graph_.tensors[t];
+    // Features of shared memory are read where they are.
+    const bool borrowed = t == 0 && backend_->shares_host_memory();
+    if (tensor.value_root == static_cast<int>(t) && !borrowed) {
+      add(rows * tensor.info.elements(), &values_[t]);
+    }
+  }
+  // A layer's workspace lives from its Forward to its Backward, while all later
+  // layers work, so no two share memory.
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    const auto& specs = graph_.nodes[n].op->traits().workspaces;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      add(specs[i].fixed + rows * specs[i].per_row, &workspaces_[n][i]);
+    }
+  }
+  if (!backend_->shares_host_memory()) {
+    add(rows * graph_.label_width(), &labels_);
+  }
+  add(rows, &row_loss_);
+  add(rows, &row_correct_);
+}
+
+// I3: among several consumers of a tensor the one that backward meets first
+// writes the gradient, the others write aside and are added.
+void StepMemory::PlanBackward(int64_t rows, const AddPart& add) {
+  for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+    const GraphTensor& tensor = graph_.tensors[t];
+    if (tensor.needs_gradient && tensor.gradient_root == static_cast<int>(t)) {
+      add(rows * tensor.info.elements(), &gradients_[t]);
+    }
+  }
+  std::vector<bool> written(graph_.tensors.size(), false);
+  written[graph_.loss_tensor] = true;  // by the loss, before any node
+  for (size_t n = graph_.nodes.size(); n-- > 0;) {
+    const std::vector<int>& inputs = graph_.nodes[n].inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const GraphTensor& tensor = graph_.tensors[inputs[i]];
+      if (written[inputs[i]] && tensor.needs_gradient) {
+        add(rows * tensor.info.elements(), &edges_[n][i]);
+      }
+      written[inputs[i]] = true;
+    }
+  }
+}
+
+}  // namespace weir
