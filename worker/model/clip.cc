@@ -10,6 +10,9 @@ namespace {
 
 constexpr int kLanes = 8;
 
+// I1: element i goes to lane i mod kLanes whatever the compiler makes of it,
+// and lanes are added in order. Several lanes let it vectorise without
+// reordering.
 double SquareSum(const float* x, int64_t count) {
   double lanes[kLanes] = {};
   for (int64_t i = 0; i < count; ++i) {
@@ -82,12 +85,20 @@ void ClipGradients(const Clip& clip, const Layout& layout, float* gradients,
                    RowGradientLists rows) {
   if (clip.kind_case() == Clip::kValue) {
     const auto bound = static_cast<float>(clip.value());
-    // Comparisons that NaN fails, so that it stays.
+    // NaN fails both comparisons and stays, so that the ps finds it.
     Map(layout, gradients, rows, [bound](float g) {
-      return g > bound ? bound : g < -bound ? -bound : g;
+      if (g > bound) {
+        return bound;
+      }
+      if (g < -bound) {
+        return -bound;
+      }
+      return g;
     });
   } else if (clip.kind_case() == Clip::kNorm) {
     const double norm = GradientNorm(layout, gradients, rows);
+    // I2: with Inf the factor would be 0 and turn Inf into NaN, and all other
+    // gradients into 0.
     if (!std::isfinite(norm) || norm <= clip.norm()) {
       return;
     }

@@ -1,14 +1,14 @@
 // Clips a contribution's gradient before it is pushed.
 //
-// Place: the train loop calls it between backward and push (so a clipped norm
-// takes the overlap of the two away). Only trained variables count and change;
-// buffers' samples and padding stay.
+// Place: the train loop calls it between backward and push, so with clipping
+//   the two do not overlap. Only trained variables and rows count and change;
+//   buffers' samples and padding stay as they are.
 //
 // Invariants
 //   I1. The norm is summed in double, variable by variable, in fixed lanes: the
 //       same gradients give the same bits.
-//   I2. Gradients with NaN or Inf are left alone by norm: the ps finds and
-//       names them.
+//   I2. A gradient whose norm is NaN or infinite is not clipped by norm: the ps
+//       finds and names the variable.
 // Threads: safe.
 // Source: Pascanu et al., "On the difficulty of training recurrent neural
 //         networks", ICML 2013, algorithm 1.
@@ -26,15 +26,15 @@ namespace weir {
 // Errors: INVALID_ARGUMENT  a bound that is not finite and > 0.
 absl::Status ValidateClip(const Clip& clip);
 
-// Gradients of rows, by table, each row once.
+// The gradients of rows, by table; each row occurs once.
 using RowGradientLists = std::span<const std::span<float>>;
 
-// Clips `gradients` [layout.flat_elements()] and `rows` in place; nothing when
-// no kind is set. REQUIRES: ValidateClip(clip) is OK.
+// Clips `gradients` [layout.flat_elements()] and `rows` in place. Does nothing
+// when no kind is set. REQUIRES: ValidateClip(clip) is OK.
 void ClipGradients(const Clip& clip, const Layout& layout, float* gradients,
                    RowGradientLists rows = {});
 
-// The 2-norm over all trained variables and rows.
+// Returns the 2-norm over all trained variables and rows.
 double GradientNorm(const Layout& layout, const float* gradients,
                     RowGradientLists rows = {});
 

@@ -13,6 +13,8 @@ namespace {
 
 constexpr char kFeatures[] = "features";
 
+// Names go into those of variables, which checkpoints and their readers use:
+// "/" separates the layer's part, so a layer's name has none.
 bool NameIsLegal(const std::string& name) {
   for (const char c : name) {
     const bool legal = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -29,6 +31,8 @@ class GraphBuilder {
  public:
   explicit GraphBuilder(const SparseSpec& sparse) : sparse_(sparse) {}
 
+  // I1, I3: layers are added in the order of the spec, each behind its inputs,
+  // and bring their variables with them.
   absl::StatusOr<Graph> Build(const Model& spec,
                               const std::vector<int64_t>& sample_shape) {
     WEIR_RETURN_IF_ERROR(AddFeatures(sample_shape));
@@ -64,6 +68,7 @@ class GraphBuilder {
   }
 
   absl::StatusOr<int> Lookup(const std::string& name) const {
+    // I1: only earlier layers are known, so no input can make a cycle.
     const auto it = by_name_.find(name);
     if (it == by_name_.end()) {
       return absl::InvalidArgumentError(
@@ -78,11 +83,12 @@ class GraphBuilder {
       return absl::InvalidArgumentError(
           "name must be 1 to 100 of [A-Za-z0-9_.-]");
     }
+    if (spec.name() == kFeatures) {
+      return absl::InvalidArgumentError("name is reserved for the data input");
+    }
     if (by_name_.count(spec.name()) != 0) {
       return absl::InvalidArgumentError(
-          spec.name() == kFeatures
-              ? "name is reserved for the data input"
-              : "name is used by an earlier layer; names must be unique");
+          "name is used by an earlier layer; names must be unique");
     }
     std::vector<int> inputs;
     for (const std::string& name : spec.input()) {
@@ -91,6 +97,7 @@ class GraphBuilder {
     if (inputs.empty() && !spec.has_embedding_bag()) {
       inputs.push_back(last_);
     }
+    // Only tensor 0 may have no elements.
     for (const int input : inputs) {
       if (graph_.tensors[input].info.elements() == 0) {
         return absl::InvalidArgumentError(
@@ -98,6 +105,7 @@ class GraphBuilder {
             "name a layer that reads a table");
       }
     }
+    // A layer that takes any format takes its first input's for all of them.
     std::optional<Format> wanted = WantedFormat(spec);
     std::vector<TensorInfo> infos;
     for (int& input : inputs) {
@@ -110,6 +118,7 @@ class GraphBuilder {
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LayerOp> op,
                           MakeLayer(spec, infos, sparse_));
     WEIR_RETURN_IF_ERROR(CheckSize("output", op->traits().output.dims));
+    // I3: behind those of all earlier layers.
     const int first_variable = static_cast<int>(graph_.variables.size());
     for (VariableSpec variable : op->traits().variables) {
       WEIR_RETURN_IF_ERROR(CheckSize(variable.name, variable.shape));
@@ -170,9 +179,11 @@ class GraphBuilder {
     if (it != other_format_.end()) {
       return it->second;
     }
+    // It draws no random number, so its layer index does not matter.
     const int changed =
         AddNode(MakeFormatChange(info), {tensor},
                 static_cast<int>(graph_.variables.size()), /*layer_index=*/0);
+    // Both ways: whoever wants the copy in the first format gets the original.
     other_format_[tensor] = changed;
     other_format_[changed] = tensor;
     return changed;
@@ -223,6 +234,7 @@ class GraphBuilder {
     return absl::OkStatus();
   }
 
+  // I2. The spec's layers suffice: a change of format is added for a consumer.
   absl::Status CheckEveryOutputIsUsed() const {
     for (const auto& [tensor, path] : paths_) {
       if (graph_.tensors[tensor].consumers == 0) {
@@ -235,10 +247,12 @@ class GraphBuilder {
     return absl::OkStatus();
   }
 
-  // Decides the roots. A value may be overwritten by its sole consumer when
-  // the node that made it does not need it again; a gradient may always be, by
-  // a layer that works elementwise, when no other consumer adds to it.
+  // Decides the roots. A value may be overwritten by its sole consumer if the
+  // node that made it does not read it again in backward. A gradient may always
+  // be overwritten by a layer that works element by element, if no other
+  // consumer adds to it.
   void ShareMemory() {
+    // The features never are: they may be the caller's memory.
     std::vector<bool> overwritable(graph_.tensors.size(), false);
     graph_.tensors[0].value_root = 0;
     for (const GraphNode& node : graph_.nodes) {
@@ -246,7 +260,7 @@ class GraphBuilder {
       GraphTensor& out = graph_.tensors[node.output];
       out.value_root = node.output;
       out.gradient_root = node.output;
-      if (node.inputs.empty()) {
+      if (node.inputs.empty()) {  // a layer that reads a table
         overwritable[node.output] = !traits.keeps_output && out.consumers == 1;
         continue;
       }
@@ -258,8 +272,11 @@ class GraphBuilder {
       if (sole && (traits.view || traits.in_place) && in.needs_gradient) {
         out.gradient_root = in.gradient_root;
       }
-      const bool may =
-          traits.view ? overwritable[node.inputs[0]] : !traits.keeps_output;
+      // A view has its input's memory, so the maker of that decides.
+      bool may = !traits.keeps_output;
+      if (traits.view) {
+        may = overwritable[node.inputs[0]];
+      }
       overwritable[node.output] = may && out.consumers == 1;
     }
   }
@@ -268,8 +285,8 @@ class GraphBuilder {
   Graph graph_;
   std::map<std::string, int> by_name_;  // layer -> tensor
   std::map<int, std::string> paths_;    // tensor -> field of the JobSpec
-  std::map<int, int> other_format_;
-  int last_ = 0;
+  std::map<int, int> other_format_;     // tensor -> the same image in the other
+  int last_ = 0;  // the newest layer's tensor, the default input of the next
 };
 
 }  // namespace

@@ -19,9 +19,12 @@ InitSpec Uniform(double limit) {
 absl::Status CheckScale(const std::string& field, const char* name, float value,
                         bool may_be_negative) {
   if (!std::isfinite(value) || (value < 0.0f && !may_be_negative)) {
+    std::string must = "it must be finite";
+    if (!may_be_negative) {
+      must += " and >= 0";
+    }
     return absl::InvalidArgumentError(
-        absl::StrCat(field, ": ", name, " is ", value, "; it must be finite",
-                     may_be_negative ? "" : " and >= 0"));
+        absl::StrCat(field, ": ", name, " is ", value, "; ", must));
   }
   return absl::OkStatus();
 }
@@ -53,13 +56,15 @@ absl::StatusOr<InitSpec> ResolveInitializer(const std::string& field,
       WEIR_RETURN_IF_ERROR(
           CheckScale(field, "uniform_limit", spec.uniform_limit(), false));
       return Uniform(spec.uniform_limit());
-    case Initializer::kGlorotUniform:
+    // A uniform distribution on [-a, a] has variance a^2 / 3, so its limit is
+    // sqrt(3) times the standard deviation of the normal one.
+    case Initializer::kGlorotUniform:  // eq. 16 of Glorot and Bengio
       return Uniform(std::sqrt(6.0 / both));
-    case Initializer::kGlorotNormal:
+    case Initializer::kGlorotNormal:  // their eq. 12
       return Normal(std::sqrt(2.0 / both));
     case Initializer::kHeUniform:
       return Uniform(std::sqrt(6.0 / in));
-    case Initializer::kHeNormal:
+    case Initializer::kHeNormal:  // eq. 10 of He et al.
       return Normal(std::sqrt(2.0 / in));
     case Initializer::KIND_NOT_SET:
       break;

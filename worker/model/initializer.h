@@ -1,4 +1,5 @@
-// Resolves a JobSpec's initialiser to what the ps can do: a kind and a scale.
+// Resolves a JobSpec's initialiser to a kind and a scale, which is all that a
+// ps knows about initial values.
 //
 // Errors: INVALID_ARGUMENT  a negative or not finite scale; names the field.
 // Source: Glorot and Bengio 2010, eq. 12 and 16; He et al. 2015, eq. 10.
@@ -14,8 +15,9 @@
 
 namespace weir {
 
-// `otherwise` stands in where `spec` sets no kind; `field` names it in errors.
-// `fan_in`, `fan_out`: inputs that one output sums over, and the reverse.
+// Resolves `spec`, or `otherwise` where it sets no kind. `field` names the
+// field in errors. `fan_in` is the number of inputs that one output sums over,
+// and `fan_out` the number of outputs that one input goes to.
 // REQUIRES: `otherwise` is a kind without a value.
 absl::StatusOr<InitSpec> ResolveInitializer(const std::string& field,
                                             const Initializer& spec,

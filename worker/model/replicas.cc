@@ -8,6 +8,17 @@
 #include "common/math/random.h"
 
 namespace weir {
+namespace {
+
+// I2, I3: replica 0 has the seed of Network; the others drop other elements.
+uint64_t SeedOf(uint64_t seed, int64_t replica) {
+  if (replica == 0) {
+    return seed;
+  }
+  return MixKey(seed, replica);
+}
+
+}  // namespace
 
 Replicas::Replicas(std::vector<std::unique_ptr<Network>> networks)
     : networks_(std::move(networks)), weights_(networks_.size()) {}
@@ -25,6 +36,7 @@ absl::StatusOr<std::unique_ptr<Replicas>> Replicas::Create(
     const std::vector<Backend*>& backends, NetworkOptions options) {
   WEIR_CHECK(!backends.empty());
   const auto count = static_cast<int64_t>(backends.size());
+  // The largest part of a whole batch.
   options.rows_reserved = (options.rows_reserved + count - 1) / count;
   std::vector<std::unique_ptr<Network>> networks;
   for (Backend* backend : backends) {
@@ -62,10 +74,11 @@ absl::StatusOr<StepResult> Replicas::TrainStep(
     std::span<const TableInput> tables) {
   const auto count = static_cast<size_t>(
       std::clamp<int64_t>(rows, 1, static_cast<int64_t>(networks_.size())));
-  if (count == 1) {
+  if (count == 1) {  // I2: Network's bits
     return networks_[0]->TrainStep(features, labels, rows, contribution_seed,
                                    hooks, tables);
   }
+  // For the whole batch, so that a message names the row of the batch.
   WEIR_RETURN_IF_ERROR(networks_[0]->CheckTraining(labels, rows));
   absl::StatusOr<StepResult> result =
       Step(count, features, labels, rows, contribution_seed, hooks);
@@ -78,7 +91,8 @@ absl::StatusOr<StepResult> Replicas::TrainStep(
   return result;
 }
 
-// Network::TrainStep, each piece on every replica before the next.
+// The pieces of Network::TrainStep, each on every replica before the next. On a
+// GPU a piece only enqueues work, so one thread keeps all devices busy.
 absl::StatusOr<StepResult> Replicas::Step(size_t count, const float* features,
                                           const float* labels, int64_t rows,
                                           uint64_t seed,
@@ -96,7 +110,7 @@ absl::StatusOr<StepResult> Replicas::Step(size_t count, const float* features,
     result.loss += loss_sum;
     result.correct += correct;
   }
-  result.loss /= static_cast<double>(rows);
+  result.loss /= static_cast<double>(rows);  // over the whole batch
   return result;
 }
 
@@ -105,12 +119,17 @@ absl::Status Replicas::Begin(size_t count, const float* features,
   const Network& model = network();
   const auto parts = static_cast<int64_t>(count);
   for (int64_t r = 0; r < parts; ++r) {
-    const int64_t part = rows / parts + (r < rows % parts ? 1 : 0);
+    int64_t part = rows / parts;
+    if (r < rows % parts) {
+      ++part;
+    }
+    // A replica's gradient is that of the mean over its part; this weight makes
+    // the sum that of the mean over the batch (I1).
     weights_[r] = static_cast<float>(static_cast<double>(part) /
                                      static_cast<double>(rows));
-    WEIR_RETURN_IF_ERROR(networks_[r]->BeginStep(
-        features, labels, part, /*tables=*/{}, /*training=*/true,
-        r == 0 ? seed : MixKey(seed, r)));
+    WEIR_RETURN_IF_ERROR(
+        networks_[r]->BeginStep(features, labels, part, /*tables=*/{},
+                                /*training=*/true, SeedOf(seed, r)));
     features += part * model.feature_elements();
     labels += part * model.label_width();
   }
@@ -135,13 +154,16 @@ absl::Status Replicas::Backward(size_t count, const StepHooks& hooks) {
   Network* const first = networks_[0].get();
   StepHooks checked;
   checked.gradient_ready = [&](int variable) -> absl::Status {
-    // Replica 0's sum has read these already, but the others' queues may be at
-    // it still; and what failed on a device says so there only.
+    // Replica 0's sum has read these gradients, but the queues of the others
+    // may not have passed them yet; and an operation that failed on a device
+    // shows in the status of that device only.
     for (size_t r = 1; r < count; ++r) {
       WEIR_RETURN_IF_ERROR(networks_[r]->TakeGradient());
     }
-    return hooks.gradient_ready ? hooks.gradient_ready(variable)
-                                : absl::OkStatus();
+    if (!hooks.gradient_ready) {
+      return absl::OkStatus();
+    }
+    return hooks.gradient_ready(variable);
   };
   for (size_t n = first->graph_.nodes.size(); n-- > 0;) {
     if (!first->Trains(n)) {
@@ -150,6 +172,7 @@ absl::Status Replicas::Backward(size_t count, const StepHooks& hooks) {
     for (size_t r = 0; r < count; ++r) {
       networks_[r]->BackwardOf(n);
     }
+    // Before SendGradients, which enqueues the download of the sum.
     Reduce(count, n);
     for (size_t r = 0; r < count; ++r) {
       networks_[r]->SendGradients(n);
@@ -165,6 +188,7 @@ void Replicas::Reduce(size_t count, size_t n) {
   const auto& variables = node.op->traits().variables;
   for (size_t i = variables.size(); i-- > 0;) {
     const int64_t begin = first->begins_[node.first_variable + i];
+    // I1: in the order of replicas, which a deterministic backend keeps (I2).
     terms_.clear();
     for (size_t r = 1; r < count; ++r) {
       terms_.push_back({.peer = networks_[r]->backend_,

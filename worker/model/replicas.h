@@ -1,14 +1,14 @@
-// One model on several devices of a process: each computes a part of every
-// batch, and what leaves is one gradient.
+// Trains one model on several devices of a process: each computes a part of
+// every batch, and one gradient leaves.
 //
-// Place: WorkerTask always trains through it; with one device it is Network and
-// nothing else. See "Several devices in one worker" in docs/design_notes.md.
+// Place: WorkerTask always trains through it. With one device it only calls
+//   Network. See "Several devices in one worker" in docs/design_notes.md.
 //
 // Terms
 //   replica  a Network on a device of its own. Replica 0 sends the gradients to
 //            the host; the others keep theirs for it.
-//   part     the rows of a replica, in the batch's order; parts differ by one
-//            row at most, and the first are the larger ones. With fewer rows
+//   part     the rows of a replica, in the batch's order. Parts differ by at
+//            most one row, and the first are the larger ones. With fewer rows
 //            than devices the last devices have nothing to do.
 //
 // Invariants
@@ -18,12 +18,12 @@
 //   I2. On deterministic backends a step is a pure function of (parameters,
 //       features, labels, rows, seed, number of devices); others may add in any
 //       order. With one device it has Network's bits.
-//   I3. Rows meet only those of their own part: batch norm takes its statistics
-//       over a part. Dropout: replica r > 0 draws from MixKey(seed, r).
+//   I3. A row meets only rows of its own part: batch norm takes its statistics
+//       over a part. For dropout, replica r > 0 draws from MixKey(seed, r).
 // Threads: compatible; hooks run on the calling thread, which drives every
 //   device, layer by layer.
 // Owns/borrows: owns the networks; borrows backends, parameters, gradients.
-// Errors: those of Network, of any replica; the devices are idle then.
+// Errors: those of Network, from any replica; all devices are idle then.
 #ifndef WORKER_MODEL_REPLICAS_H_
 #define WORKER_MODEL_REPLICAS_H_
 
@@ -47,7 +47,8 @@ class Replicas : public Trainee {
   // `options` are those of one network that computes whole batches.
   // REQUIRES: `backends` has one or more, all of one kind, each of its own
   //   device; none is used by others meanwhile.
-  // Errors: UNIMPLEMENTED  the model reads tables, and there are several.
+  // Errors: INVALID_ARGUMENT  the model reads tables, and there are several
+  //   devices; also those of Network::Create.
   static absl::StatusOr<std::unique_ptr<Replicas>> Create(
       const Model& spec, const std::vector<int64_t>& sample_shape,
       const std::vector<Backend*>& backends, NetworkOptions options);
@@ -55,10 +56,10 @@ class Replicas : public Trainee {
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
 
-  // Replica 0: variables and widths are the same for all.
+  // Returns replica 0, whose variables and widths are those of all.
   const Network& network() const { return *networks_[0]; }
 
-  // As Network::Bind; `gradients` must not be null.
+  // See Network::Bind. REQUIRES: `gradients` is not null.
   absl::Status Bind(const Layout& layout, float* parameters, float* gradients);
 
   absl::StatusOr<StepResult> TrainStep(
@@ -86,7 +87,7 @@ class Replicas : public Trainee {
 
   std::vector<std::unique_ptr<Network>> networks_;  // by replica
   std::vector<float> weights_;  // by replica: rows_r / rows of this step
-  std::vector<Backend::PeerTerm> terms_;  // of the sum under way
+  std::vector<Backend::PeerTerm> terms_;  // Reduce's; kept for its memory
 };
 
 }  // namespace weir

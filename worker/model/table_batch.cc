@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kCountMax = std::numeric_limits<int32_t>::max();
 
-// Digits of the radix sort: their counts stay in L1.
+// Digits of the radix sort: the counts of one, 8 KiB, stay in L1.
 constexpr int kDigitBits = 11;
 constexpr int kDigits = (64 + kDigitBits - 1) / kDigitBits;
 constexpr uint64_t kBuckets = uint64_t{1} << kDigitBits;
@@ -41,7 +41,8 @@ absl::Status CheckFeature(const SparseFeature& feature, int64_t samples) {
   return absl::OkStatus();
 }
 
-// Divides the weights of every bag by their sum.
+// I2 for a mean: divides the weights of every bag by their sum. Weights that
+// add up to 0 become 0, not NaN.
 void DivideBySums(TableBatch::Lists* bags) {
   for (int64_t b = 0; b < bags->count(); ++b) {
     double sum = 0.0;
@@ -49,8 +50,11 @@ void DivideBySums(TableBatch::Lists* bags) {
       sum += bags->weights[e];
     }
     for (int32_t e = bags->offsets[b]; e < bags->offsets[b + 1]; ++e) {
-      bags->weights[e] =
-          sum == 0.0 ? 0.0f : static_cast<float>(bags->weights[e] / sum);
+      float part = 0.0f;
+      if (sum != 0.0) {
+        part = static_cast<float>(bags->weights[e] / sum);
+      }
+      bags->weights[e] = part;
     }
   }
 }
@@ -110,7 +114,7 @@ void TableBatch::Collect(std::span<const TableUse> uses,
   begins_.assign(batch.features.size(), -1);
   for (const TableUse& use : uses) {
     for (const int f : use.features) {
-      if (begins_[f] >= 0) {
+      if (begins_[f] >= 0) {  // another use of the table has the feature, too
         continue;
       }
       begins_[f] = static_cast<int64_t>(entries_.size());
@@ -122,6 +126,8 @@ void TableBatch::Collect(std::span<const TableUse> uses,
 }
 
 void TableBatch::Sort() {
+  // From the lowest digit up, each pass stable. Counts of all digits are taken
+  // in one pass over the entries, since they do not depend on the order.
   std::array<std::array<uint32_t, kBuckets>, kDigits> counts = {};
   for (const Entry& entry : entries_) {
     for (int d = 0; d < kDigits; ++d) {
@@ -130,7 +136,7 @@ void TableBatch::Sort() {
   }
   sorted_.resize(entries_.size());
   for (int d = 0; d < kDigits; ++d) {
-    // Small ids have the same high digits.
+    // A digit that all ids share moves nothing; small ids share the high ones.
     if (entries_.empty() ||
         counts[d][Digit(entries_[0].id, d)] == entries_.size()) {
       continue;
@@ -146,6 +152,7 @@ void TableBatch::Sort() {
   }
 }
 
+// I1: equal ids lie side by side now, so each is taken once, ascending.
 void TableBatch::Rank() {
   ranks_.resize(entries_.size());
   for (const Entry& entry : entries_) {
@@ -182,6 +189,8 @@ void TableBatch::FillBags(const TableUse& use, const SparseBatch& batch,
       longest = std::max(longest, end - begin);
     }
   }
+  // Without weights every entry counts 1, which is what a sum without weights
+  // and a mean over bags of at most one id need; the kernels are faster then.
   const bool mean = use.pooling == Pooling::kMean;
   if (use.pooling == Pooling::kMax || !(weighted || (mean && longest > 1))) {
     return;
@@ -190,6 +199,7 @@ void TableBatch::FillBags(const TableUse& use, const SparseBatch& batch,
     for (const int f : use.features) {
       const SparseFeature& feature = batch.features[f];
       for (int64_t k = feature.offsets[s]; k < feature.offsets[s + 1]; ++k) {
+        // One feature of the use may have weights and another not.
         bags->weights.push_back(feature.weights.empty() ? 1.0f
                                                         : feature.weights[k]);
       }
@@ -201,24 +211,38 @@ void TableBatch::FillBags(const TableUse& use, const SparseBatch& batch,
 }
 
 void TableBatch::FillRows(const Lists& bags, bool once, Lists* rows) {
-  // offsets[r + 2] counts, then offsets[r + 1] is where row r's next bag goes,
-  // which in the end is where its list ends.
+  // A counting sort of the entries by row. offsets[r + 2] counts row r's bags.
+  // Summed up, offsets[r + 1] is where its list begins; it moves on with every
+  // bag that is put there, so in the end it is where the list ends, and the
+  // next one begins.
   rows->offsets.assign(ids_.size() + 2, 0);
-  last_bag_.assign(once ? ids_.size() : 0, -1);
+  last_bag_.clear();
+  if (once) {
+    last_bag_.assign(ids_.size(), -1);
+  }
+  // I3: a bag with an id twice has it once as a maximum, which one of the two
+  // took; else its gradient would be counted twice.
   const auto repeated = [&](int32_t row, int64_t bag) {
     return once && std::exchange(last_bag_[row], static_cast<int32_t>(bag)) ==
                        static_cast<int32_t>(bag);
   };
   for (int64_t b = 0; b < bags.count(); ++b) {
     for (int32_t e = bags.offsets[b]; e < bags.offsets[b + 1]; ++e) {
-      rows->offsets[bags.index[e] + 2] += repeated(bags.index[e], b) ? 0 : 1;
+      if (!repeated(bags.index[e], b)) {
+        ++rows->offsets[bags.index[e] + 2];
+      }
     }
   }
   for (size_t i = 2; i < rows->offsets.size(); ++i) {
     rows->offsets[i] += rows->offsets[i - 1];
   }
   rows->index.resize(rows->offsets.back());
-  rows->weights.resize(bags.weights.empty() ? 0 : rows->index.size());
+  if (bags.weights.empty()) {
+    rows->weights.clear();
+  } else {
+    rows->weights.resize(rows->index.size());
+  }
+  // I3: bags are gone through in order, so the list of every row ascends.
   std::fill(last_bag_.begin(), last_bag_.end(), -1);
   for (int64_t b = 0; b < bags.count(); ++b) {
     for (int32_t e = bags.offsets[b]; e < bags.offsets[b + 1]; ++e) {

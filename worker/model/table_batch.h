@@ -1,22 +1,26 @@
-// What a batch needs of one table: its ids without repeats, and who uses which.
+// Lists what a batch needs of one table: its ids without repeats, and which bag
+// uses which of them.
 //
 // Place: the worker fills it from a data set's SparseBatch, looks `ids` up, and
-// gives it to the network with their rows; the layers read the lists.
+//   gives it to the network with their rows. The layers read the lists.
 //
 // Terms
 //   use    one layer that reads the table: some features, pooled in one way.
 //   bag    the ids of one feature of one sample: bag = sample * features +
 //          feature, features in the order of the use.
 //   row    an id's place in `ids`.
-//   lists  list l is index[offsets[l], offsets[l + 1]), with weights, if any.
+//   lists  list l is index[offsets[l], offsets[l + 1]), and has the weights of
+//          the same places, if there are weights.
 //
 // Invariants
 //   I1. `ids` ascend and have no repeats; every one is in some use's bag.
-//   I2. `bags` keeps the order and the repeats of the data. Its weights are the
-//       data's of a sum; of a mean they are divided by the bag's sum of weights
-//       (0 where that is 0), so that a mean is a sum; a maximum has none.
-//   I3. `rows` is `bags` the other way round: of every row the bags that it is
-//       in, ascending, with the same weights. A maximum names a bag once.
+//   I2. `bags` keeps the order and the repeats of the data. For a sum it has
+//       the data's weights. For a mean these are divided by the bag's sum of
+//       weights (0 where that is 0), so that a mean is a sum. A maximum has no
+//       weights.
+//   I3. `rows` is `bags` the other way round: for every row the bags that it is
+//       in, ascending, with the same weights. For a maximum each bag is there
+//       once.
 // Threads: compatible.
 // Errors: INVALID_ARGUMENT  a feature that does not fit the batch; more ids or
 //   bags than int32 counts.
@@ -56,7 +60,7 @@ class TableBatch {
     Lists rows;  // [ids] lists of bags
   };
 
-  // Replaces what was there. On failure there are no ids and no uses.
+  // Replaces what was there. On failure it has no ids and no uses.
   absl::Status Fill(std::span<const TableUse> uses, const SparseBatch& batch,
                     int64_t samples);
 
@@ -72,11 +76,11 @@ class TableBatch {
 
   absl::Status Check(std::span<const TableUse> uses, const SparseBatch& batch,
                      int64_t samples) const;
-  // Of every feature that is used: its ids to `entries_`.
+  // Copies the ids of every feature that is used to `entries_`.
   void Collect(std::span<const TableUse> uses, const SparseBatch& batch);
-  // By id; entries of one id keep their order.
+  // Sorts `entries_` by id; entries of one id keep their order.
   void Sort();
-  // `ids_`, and by position of an entry its row.
+  // Makes `ids_`, and `ranks_`: by an entry's position its row.
   void Rank();
   void FillBags(const TableUse& use, const SparseBatch& batch, Lists* bags);
   void FillRows(const Lists& bags, bool once, Lists* rows);
@@ -85,7 +89,7 @@ class TableBatch {
   std::vector<uint64_t> ids_;
   std::vector<Use> uses_;
 
-  // Used again from batch to batch.
+  // Kept from batch to batch for their memory.
   std::vector<int64_t> begins_;  // by feature of the batch; -1: not used
   std::vector<Entry> entries_, sorted_;
   std::vector<int32_t> ranks_;     // by position

@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kAlignment = 64;  // in floats, as Network's
+constexpr int64_t kAlignment = 64;  // in floats, the same as StepMemory's
 
 int64_t Aligned(int64_t elements) {
   return (elements + kAlignment - 1) / kAlignment * kAlignment;
@@ -55,7 +55,7 @@ absl::Status TableStage::Check(std::span<const TableInput> inputs, int64_t rows,
     if (!input.batch->ids().empty() &&
         (input.rows == nullptr || (training && input.gradients == nullptr))) {
       return absl::InvalidArgumentError(absl::StrCat(
-          path, "there is no memory of its rows or of their gradients"));
+          path, "there is no memory for its rows or for their gradients"));
     }
   }
   return absl::OkStatus();
@@ -63,6 +63,7 @@ absl::Status TableStage::Check(std::span<const TableInput> inputs, int64_t rows,
 
 absl::Status TableStage::Reserve() {
   int64_t elements = 0;
+  // The sizes that Begin takes below, in any order: lists, rows and gradients.
   for (size_t t = 0; t < inputs_.size(); ++t) {
     elements += 2 * Aligned(RowElements(tables_[t], *inputs_[t].batch));
     for (const TableBatch::Use& use : inputs_[t].batch->uses()) {
@@ -77,10 +78,12 @@ absl::Status TableStage::Reserve() {
   backend_->Release(arena_);
   arena_ = nullptr;
   host_.clear();
+  // A quarter more: the next batch may need some more, and pinning is slow.
   std::vector<float> host(elements + elements / 4);
   WEIR_ASSIGN_OR_RETURN(
       arena_,
       backend_->MirrorHost(host.data(), static_cast<int64_t>(host.size())));
+  // Moving keeps the address that MirrorHost was given.
   host_ = std::move(host);
   return absl::OkStatus();
 }
@@ -100,13 +103,16 @@ absl::Status TableStage::Begin(std::span<const TableInput> inputs, int64_t rows,
                          .bags = Lists(use.bags),
                          .users = Lists(use.rows),
                          .gradients = input.gradients,
-                         // Backward meets the last use first.
+                         // Backward meets the last use first: that one
+                         // overwrites, the others add.
                          .adds = u + 1 < contexts_[t].size()};
     }
   }
   if (arena_ == nullptr) {
     return absl::OkStatus();
   }
+  // One copy for all lists and rows. The gradients behind them are the layers'
+  // to write, so they are not sent.
   backend_->Upload(arena_, host_.data(), used_);
   for (size_t t = 0; t < inputs_.size(); ++t) {
     for (TableContext& context : contexts_[t]) {
@@ -146,13 +152,15 @@ RowLists TableStage::Lists(const TableBatch::Lists& lists) {
         Floats(reinterpret_cast<const float*>(host.data()),
                static_cast<int64_t>(host.size())));
   };
-  return {.count = lists.count(),
-          .offsets = integers(lists.offsets),
-          .index = integers(lists.index),
-          .weights = lists.weights.empty()
-                         ? nullptr
-                         : Floats(lists.weights.data(),
-                                  static_cast<int64_t>(lists.weights.size()))};
+  RowLists placed{.count = lists.count(),
+                  .offsets = integers(lists.offsets),
+                  .index = integers(lists.index),
+                  .weights = nullptr};  // null: every weight is 1
+  if (!lists.weights.empty()) {
+    placed.weights = Floats(lists.weights.data(),
+                            static_cast<int64_t>(lists.weights.size()));
+  }
+  return placed;
 }
 
 }  // namespace weir

@@ -1,15 +1,15 @@
-// The tables of a step where the layers read them: lists and rows on the
-// device, gradients on their way back.
+// Brings the tables of a step to where the layers read them: lists and rows to
+// the device, gradients back to the host.
 //
-// Place: between Network's steps and the layers that read tables.
+// Place: Network calls it; the layers that read tables get its contexts.
 // Threads: compatible.
 // Owns/borrows: owns device memory and its pinned host side, so that a batch of
 //   many small lists is one copy; borrows the backend and, from Begin to the
 //   step's end, the inputs.
 // Errors: INVALID_ARGUMENT    inputs that do not fit the model or the batch.
 //         RESOURCE_EXHAUSTED  no device memory.
-// Cost: what a batch needs differs from batch to batch, so memory grows to the
-//   largest and some more. None where the host's memory is shared.
+// Cost: the need differs from batch to batch, so memory grows to that of the
+//   largest batch and a quarter more. None where the host's memory is shared.
 #ifndef WORKER_MODEL_TABLE_STAGE_H_
 #define WORKER_MODEL_TABLE_STAGE_H_
 
@@ -32,10 +32,11 @@ class TableStage {
   TableStage(const TableStage&) = delete;
   TableStage& operator=(const TableStage&) = delete;
 
-  // Sends the inputs, by table. REQUIRES: the queue has passed the last step.
+  // Sends the inputs, which are by table. REQUIRES: the queue has passed the
+  // step before.
   absl::Status Begin(std::span<const TableInput> inputs, int64_t rows,
                      bool training);
-  // What Begin sent. REQUIRES: Begin was OK.
+  // Returns the pointers for one use of a table. REQUIRES: Begin was OK.
   const TableContext& context(int table, int use) const {
     return contexts_[table][use];
   }
@@ -47,19 +48,20 @@ class TableStage {
                      bool training) const;
   // Makes room for the inputs and their gradients.
   absl::Status Reserve();
-  // Where the device will have these; `host` itself where memory is shared.
+  // Returns where the device will have these floats; `host` itself where memory
+  // is shared.
   const float* Floats(const float* host, int64_t elements);
   RowLists Lists(const TableBatch::Lists& lists);
 
   const std::vector<GraphTable>& tables_;
   Backend* const backend_;
   std::vector<std::vector<TableContext>> contexts_;  // by table and use
-  std::vector<TableInput> inputs_;                   // of the step under way
+  std::vector<TableInput> inputs_;                   // the step's
 
-  // None of it where memory is shared: the inputs, then the gradients.
+  // The inputs, then the gradients. Unused where memory is shared.
   std::vector<float> host_;
   float* arena_ = nullptr;  // mirror of host_
-  int64_t used_ = 0;
+  int64_t used_ = 0;        // floats of host_ that this step has taken
 };
 
 }  // namespace weir

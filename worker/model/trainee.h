@@ -1,7 +1,7 @@
-// What the train loop trains: one step at a time, with hooks for the values
-// that come and the gradients that leave meanwhile.
+// The contract of what the train loop trains: one step at a time, with hooks
+// for the values that arrive and the gradients that leave meanwhile.
 //
-// Place: Network is one on one device, Replicas on one or several.
+// Place: Network implements it on one device, Replicas on one or several.
 // Threads: compatible; hooks run on the calling thread.
 #ifndef WORKER_MODEL_TRAINEE_H_
 #define WORKER_MODEL_TRAINEE_H_
@@ -16,16 +16,16 @@
 
 namespace weir {
 
-// What a training step tells while it runs; any may be empty. An error ends
-// the step and is returned.
+// What a training step calls while it runs. Any may be empty. An error ends the
+// step, which returns it.
 struct StepHooks {
-  // Before forward first reads a variable; may block until its values are in
-  // `parameters`. Not called for buffers: training does not read them.
+  // Called before forward first reads a variable. It may block until the values
+  // are in `parameters`. Not called for buffers: training does not read them.
   std::function<absl::Status(int variable)> before_layer_parameters;
-  // The variable's range of `gradients` is final. During backward, once for
-  // every variable, buffers included.
+  // Called when the variable's range of `gradients` is final: during backward,
+  // once for every variable, buffers included.
   std::function<absl::Status(int variable)> gradient_ready;
-  // Likewise `gradients` of a table's input. Once for every table.
+  // Called when `gradients` of a table's input are final: once for every table.
   std::function<absl::Status(int table)> table_gradient_ready = {};
 };
 
@@ -47,8 +47,8 @@ class Trainee {
  public:
   virtual ~Trainee() = default;
 
-  // features [rows, feature_elements], labels [rows, label_width], tables: see
-  // Network.
+  // Runs one step on features [rows, feature_elements], labels [rows,
+  // label_width] and the model's tables; see Network.
   virtual absl::StatusOr<StepResult> TrainStep(
       const float* features, const float* labels, int64_t rows,
       uint64_t contribution_seed, const StepHooks& hooks,

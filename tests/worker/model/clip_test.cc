@@ -60,7 +60,7 @@ TEST(ClipTest, LeavesASmallerNormAlone) {
   EXPECT_EQ(g, Gradients());
 }
 
-// A norm of 10 with rows of 7 and of sqrt(26); sqrt(25 + 49 + 26).
+// The norm is 10 = sqrt(25 + 49 + 26), with rows of norms 7 and sqrt(26).
 TEST(ClipTest, RowsOfTablesCountAndChange) {
   std::vector<float> g = Gradients();
   std::vector<float> first = {7};

@@ -1,4 +1,5 @@
-// Losses, gradients and outputs against PyTorch's, by goldens/goldens.txt.
+// Compares losses, gradients and outputs with PyTorch's, which are in
+// goldens/goldens.txt.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -24,7 +25,7 @@ struct Golden {
   std::string name, model;
   std::vector<float> shape, rows, features, labels, loss, outputs;
   std::map<std::string, std::vector<float>> params, grads;
-  // Of tables: dimensions, rows and gradients by id, and the bags.
+  // For tables: dimensions, rows and gradients by id, and the bags.
   std::vector<std::string> tables;  // "NAME:DIM"
   std::map<std::string, std::map<uint64_t, std::vector<float>>> rows_of,
       grads_of;
@@ -32,7 +33,7 @@ struct Golden {
   SparseBatch bags;
 };
 
-// "table", "bags" and the lines behind them.
+// Reads "table", "bags" and the lines that follow them.
 void ReadTableLine(const std::string& key, std::istream& in, Golden* golden) {
   std::string name;
   in >> name;
@@ -93,7 +94,7 @@ std::vector<Golden> ReadGoldens() {
 void SetTables(const Golden& golden, int64_t rows, NetworkTester* tester) {
   tester->SetBags(golden.bags, rows);
   for (size_t t = 0; t < tester->tables().size(); ++t) {
-    NetworkTester::TableFileEntry& table = tester->tables()[t];
+    NetworkTester::Table& table = tester->tables()[t];
     table.rows.clear();
     for (const uint64_t id : table.batch.ids()) {
       const std::vector<float>& row =
@@ -103,10 +104,10 @@ void SetTables(const Golden& golden, int64_t rows, NetworkTester* tester) {
   }
 }
 
-// Of ids that the batch does not use PyTorch's gradient is zero.
+// PyTorch's gradient is zero for an id that the batch does not use.
 void CheckTables(const Golden& golden, NetworkTester* tester) {
   for (size_t t = 0; t < tester->tables().size(); ++t) {
-    const NetworkTester::TableFileEntry& table = tester->tables()[t];
+    const NetworkTester::Table& table = tester->tables()[t];
     const std::string& name = tester->network().tables()[t].name;
     std::vector<float> expected;
     for (const auto& [id, row] : golden.grads_of.at(name)) {
@@ -146,7 +147,8 @@ TEST(GoldenTest, LossGradientsAndOutputsArePyTorchs) {
         tester.network().TrainStep(golden.features.data(), golden.labels.data(),
                                    rows, 1, {}, tester.table_inputs());
     ASSERT_TRUE(result.ok()) << result.status();
-    // Float32 through a handful of layers, against float64.
+    // Weir computes in float32 through a handful of layers, the golden in
+    // float64.
     EXPECT_NEAR(result->loss, golden.loss.at(0), 2e-6);
     for (const auto& [name, values] : golden.grads) {
       double norm = 0.0;

@@ -151,7 +151,7 @@ void NetworkTester::SetBags(const SparseBatch& batch, int64_t rows) {
 
 std::vector<TableInput> NetworkTester::table_inputs() {
   std::vector<TableInput> inputs;
-  for (TableFileEntry& table : tables_) {
+  for (Table& table : tables_) {
     inputs.push_back({.batch = &table.batch,
                       .rows = table.rows.data(),
                       .gradients = table.gradients.data()});
@@ -201,7 +201,7 @@ std::string NetworkTester::CheckGradients(double tolerance) {
   }
   const std::vector<float> gradients = gradients_;
   std::vector<std::vector<float>> of_tables;
-  for (const TableFileEntry& table : tables_) {
+  for (const Table& table : tables_) {
     of_tables.push_back(table.gradients);
   }
   std::string worst;

@@ -34,8 +34,8 @@ double RelativeError(const float* a, const float* b, int64_t count);
 class NetworkTester {
  public:
   // Parameters are random in [-0.5, 0.5), buffers in [0.5, 1). The gradient
-  // buffer, padding included, is poisoned with NaN. Without a backend: the
-  // CPU's.
+  // buffer, padding included, is poisoned with NaN. A null backend stands for
+  // the CPU's.
   static absl::StatusOr<std::unique_ptr<NetworkTester>> Create(
       const std::string& model, const std::vector<int64_t>& sample_shape,
       std::unique_ptr<Backend> backend = nullptr,
@@ -50,17 +50,17 @@ class NetworkTester {
   int64_t elements(const std::string& name) const;
 
   // One of the model's tables: the ids of the batch, their rows and gradients.
-  struct TableFileEntry {
+  struct Table {
     TableBatch batch;
     std::vector<float> rows, gradients;
   };
 
-  // Random features and fitting labels. Bags are of 0 to 3 ids below 10, with
-  // weights in every second feature; rows are random.
+  // Makes random features and labels that fit. Bags have 0 to 3 ids below 10,
+  // with weights in every second feature; rows are random.
   void MakeBatch(uint64_t seed, int64_t rows);
   // Fills the tables from `batch`.
   void SetBags(const SparseBatch& batch, int64_t rows);
-  std::vector<TableFileEntry>& tables() { return tables_; }
+  std::vector<Table>& tables() { return tables_; }
   std::vector<TableInput> table_inputs();
   std::vector<float>& features() { return features_; }
   std::vector<float>& labels() { return labels_; }
@@ -77,7 +77,8 @@ class NetworkTester {
   NetworkTester() = default;
 
   absl::Status Bind();
-  // By differences; `worst` gets a line if that is over the tolerance.
+  // Compares with differences; adds a line to *worst if the error is over the
+  // tolerance.
   void CheckGradient(const std::string& name, const std::vector<float>& actual,
                      float* values, double tolerance, std::string* worst);
 
@@ -85,12 +86,12 @@ class NetworkTester {
   std::vector<float> parameters_, gradients_, features_, labels_;
   std::unique_ptr<Network> network_;  // borrows all above
   std::unique_ptr<Layout> layout_;
-  std::vector<TableFileEntry> tables_;  // by the network's tables
-  size_t bags_ = 0;                     // categorical features
+  std::vector<Table> tables_;  // by the network's tables
+  size_t bags_ = 0;            // categorical features
   int64_t rows_ = 0;
 };
 
-// Builds, makes a batch and checks: "" when all is well.
+// Builds the model, makes a batch and calls CheckGradients; "" if all is well.
 std::string CheckModelGradients(const std::string& model,
                                 const std::vector<int64_t>& sample_shape,
                                 int64_t rows, const SparseSpec& sparse = {});

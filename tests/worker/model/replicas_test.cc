@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// No layer mixes rows, none draws.
+// No layer mixes rows, and none draws random numbers.
 constexpr char kPlain[] = R"(
   layer { name: "conv" conv2d { filters: 4 kernel_size: 3 padding: 1 } }
   layer { name: "act" relu {} }
@@ -32,7 +32,7 @@ constexpr char kPlain[] = R"(
   loss { softmax_cross_entropy {} })";
 const std::vector<int64_t> kImage = {2, 6, 6};
 
-// Products fail on demand, and what was handed to TakeStatus is gone.
+// Products fail on demand. TakeStatus gives an error once, as a backend does.
 class Flaky : public CpuBackend {
  public:
   Flaky() : CpuBackend(DnnlOps::Create(1).value()) {}
@@ -76,7 +76,7 @@ std::unique_ptr<ReplicasTester> Many(
   return ReplicasTester::Create(model, shape, Cpus(count), like).value();
 }
 
-// Sizes go up and down; 1 and 2 rows are fewer than 3 devices have.
+// Sizes go up and down. With 1 and 2 rows some of 3 devices have no row.
 TEST(ReplicasTest, ComputesTheWholeBatchsGradient) {
   for (const int count : {1, 2, 3}) {
     const auto one = One(kPlain);
@@ -105,7 +105,7 @@ TEST(ReplicasTest, ComparesWideLabelsRowByRow) {
   EXPECT_LT(GradientError(many.get(), one.get()), 1e-6);
 }
 
-// Dropout and batch norm too: there is but one part.
+// With dropout and batch norm too, since there is only one part.
 TEST(ReplicasTest, HasTheNetworksBitsOnOneDevice) {
   constexpr char kAll[] = R"(
       layer { name: "flat" flatten {} }
@@ -138,7 +138,7 @@ TEST(ReplicasTest, CallsHooksOncePerVariableInOrder) {
   const auto many = Many(3, kPlain, one.get());
   one->MakeBatch(1, 7);
   ASSERT_TRUE(one->Step().ok());
-  // Values come one by one; a gradient is whole when it is said to be ready.
+  // Values come one by one. A gradient is complete when the hook is called.
   const auto& variables = many->variables();
   std::vector<std::vector<float>> values;
   for (size_t v = 0; v < variables.size(); ++v) {
@@ -159,7 +159,7 @@ TEST(ReplicasTest, CallsHooksOncePerVariableInOrder) {
     EXPECT_LT(RelativeError(many->gradient(v), one->gradient(variables[v].name),
                             variables[v].elements()),
               1e-6);
-    // The next values may come now.
+    // From here on the client may write the next values.
     std::fill_n(many->parameter(v), variables[v].elements(), std::nanf(""));
     return absl::OkStatus();
   };
@@ -219,7 +219,7 @@ TEST(ReplicasTest, NamesTheRowOfAWrongLabelInTheWholeBatch) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// Closed form: parts {1, 2, 3} and {6, 10}, weights 3/5 and 2/5.
+// The closed form for parts {1, 2, 3} and {6, 10}, with weights 3/5 and 2/5.
 TEST(ReplicasTest, TakesBatchStatisticsOfEachPart) {
   constexpr char kNorm[] = R"(
       layer { name: "n" batch_norm { epsilon: 0.0001 } }

@@ -33,7 +33,7 @@ class ReplicasTester {
   float* parameter(int variable);
   float* gradient(int variable);
 
-  // One step on the batch of `like`, of so many rows.
+  // Runs one step on the first `rows` rows of the batch of `like`.
   absl::StatusOr<StepResult> Step(NetworkTester* like, int64_t rows,
                                   uint64_t seed = 1,
                                   const StepHooks& hooks = {});

@@ -97,7 +97,8 @@ TEST(TableBatchTest, ABatchWithoutIdsHasEmptyBags) {
   EXPECT_THAT(table.uses()[0].rows.offsets, ElementsAre(0));
 }
 
-// Against maps, with ids of few and of many bits, used again and again.
+// Compares the lists with maps, for ids of few and of many bits; the same batch
+// object is filled again and again.
 TEST(TableBatchTest, RandomBatchesAreWhatMapsSay) {
   RandomStream random(1);
   TableBatch table;
@@ -166,7 +167,7 @@ TEST(TableBatchTest, NamesWhatDoesNotFit) {
   EXPECT_THAT(ErrorOf(uses, batch, 3), HasSubstr("has 1 weights for 4 ids"));
   batch.features[1] = {{0, 3, 2, 4}, {1, 2, 3, 4}, {}};
   EXPECT_THAT(ErrorOf(uses, batch, 3), HasSubstr("its bags are not its 4 ids"));
-  // 2^20 times one feature of 2^12 samples: one bag too many for int32.
+  // One feature of 2^12 samples, named 2^20 times: one bag too many for int32.
   const std::vector<TableUse> many = {
       {.features = std::vector<int>(size_t{1} << 20, 0)}};
   batch.features[0] = {std::vector<int64_t>((1 << 12) + 1, 0), {}, {}};

@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Reads "t" twice and "u" between.
+// This model reads table "t" twice, and "u" in between.
 constexpr char kModel[] = R"(
   layer { name: "a" embedding_bag { table: "t" } }
   layer { name: "fa" flatten {} }
