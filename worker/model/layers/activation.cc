@@ -14,6 +14,8 @@ class ActivationOp : public LayerOp {
   }
 
   void Backward(const LayerContext& c) override {
+    // From the output: all three derivatives are functions of it (y > 0, y (1 -
+    // y), 1 - y^2), and in place the input is gone.
     if (c.input_gradients[0] != nullptr) {
       c.backend->ActivationBackward(kind_, OutputElements(c), c.output,
                                     c.output_gradient, c.input_gradients[0]);

@@ -1,5 +1,5 @@
-// Elementwise functions: relu, sigmoid, tanh. In any format, in place where the
-// graph allows it.
+// Functions of single elements: relu, sigmoid, tanh. They take any format, and
+// work in place where the graph allows it.
 #ifndef WORKER_MODEL_LAYERS_ACTIVATION_H_
 #define WORKER_MODEL_LAYERS_ACTIVATION_H_
 

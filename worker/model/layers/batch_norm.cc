@@ -5,6 +5,7 @@
 namespace weir {
 namespace {
 
+// The order of traits().variables.
 enum Variable : int { kScale, kOffset, kMovingMean, kMovingVariance };
 
 class BatchNormOp : public LayerOp {
@@ -13,6 +14,8 @@ class BatchNormOp : public LayerOp {
       : LayerOp(std::move(traits)), epsilon_(epsilon) {}
 
   void Forward(const LayerContext& c) override {
+    // The batch's mean is a buffer's sample, and Backward needs it, too. So it
+    // goes straight to where the sample is pushed from.
     if (c.training) {
       c.backend->BatchNormForward(
           Rows(c), Channels(), epsilon_, c.inputs[0], c.parameters[kScale],
@@ -34,6 +37,7 @@ class BatchNormOp : public LayerOp {
   }
 
  private:
+  // Images are channels-last here (WantedFormat), so every pixel is a row.
   int64_t Channels() const { return traits().output.dims.front(); }
   int64_t Rows(const LayerContext& c) const {
     return OutputElements(c) / Channels();

@@ -1,12 +1,12 @@
-// Normalisation over every dimension but channels.
+// Normalises every channel over all other dimensions, the batch included.
 //
-// In training with the batch's own statistics, in evaluation with the moving
-// ones. Variables: scale, offset; buffers moving_mean, moving_variance, all
-// [channels]. A step puts the batch's mean and unbiased variance (as PyTorch
-// does) into the buffers' places of the gradients; the ps moves the buffers by
-// `momentum` towards them.
-// Errors: INVALID_ARGUMENT  epsilon is not > 0, momentum outside [0, 1], or the
-//   input is neither [batch, channels] nor an image.
+// Training takes the batch's own statistics, evaluation the moving ones.
+// Variables, all [channels]: scale and offset, and the buffers moving_mean and
+// moving_variance. A step puts the batch's mean and unbiased variance (as
+// PyTorch does) where the buffers' gradients would be, and the ps moves the
+// buffers by `momentum` towards them.
+// Errors: INVALID_ARGUMENT  epsilon is not > 0, momentum is not in [0, 1], or
+//   the input is neither [batch, channels] nor an image.
 // Source: Ioffe and Szegedy, "Batch Normalization", 2015, algorithm 1.
 #ifndef WORKER_MODEL_LAYERS_BATCH_NORM_H_
 #define WORKER_MODEL_LAYERS_BATCH_NORM_H_

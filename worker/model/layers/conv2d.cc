@@ -17,14 +17,22 @@ class Conv2dOp : public LayerOp {
       : LayerOp(std::move(traits)), shape_(shape), bias_(bias) {}
 
   void Forward(const LayerContext& c) override {
-    c.backend->Conv2dForward(Shape(c), c.inputs[0], c.parameters[0],
-                             bias_ ? c.parameters[1] : nullptr, c.output);
+    const float* bias = nullptr;
+    if (bias_) {
+      bias = c.parameters[1];
+    }
+    c.backend->Conv2dForward(Shape(c), c.inputs[0], c.parameters[0], bias,
+                             c.output);
   }
 
   void Backward(const LayerContext& c) override {
+    float* bias_gradient = nullptr;
+    if (bias_) {
+      bias_gradient = c.gradients[1];
+    }
+    // The bias's gradient comes with the kernel's: both read all of dy.
     c.backend->Conv2dBackwardKernel(Shape(c), c.inputs[0], c.output_gradient,
-                                    c.gradients[0],
-                                    bias_ ? c.gradients[1] : nullptr);
+                                    c.gradients[0], bias_gradient);
     if (c.input_gradients[0] != nullptr) {
       c.backend->Conv2dBackwardData(Shape(c), c.output_gradient,
                                     c.parameters[0], c.input_gradients[0]);
@@ -74,12 +82,13 @@ absl::Status Check(const Conv2d& spec, const TensorInfo& input) {
 absl::StatusOr<std::unique_ptr<LayerOp>> MakeConv2d(const Conv2d& spec,
                                                     const TensorInfo& input) {
   WEIR_RETURN_IF_ERROR(Check(spec, input));
+  // In proto3 an unset stride is 0.
   Conv2dShape shape{.channels = input.dims[0],
                     .height = input.dims[1],
                     .width = input.dims[2],
                     .filters = spec.filters(),
                     .kernel = spec.kernel_size(),
-                    .stride = spec.stride() == 0 ? 1 : spec.stride(),
+                    .stride = std::max<uint32_t>(spec.stride(), 1),
                     .padding = spec.padding()};
   const int64_t area = shape.kernel * shape.kernel;
   LayerTraits traits;
@@ -88,6 +97,8 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeConv2d(const Conv2d& spec,
   const std::vector<int64_t> kernel_shape = {shape.filters, shape.channels,
                                              shape.kernel, shape.kernel};
   WEIR_RETURN_IF_ERROR(CheckSize("kernel", kernel_shape));
+  // An output sums over the kernel's area in all channels; an input goes to as
+  // many outputs in all filters.
   const int64_t fan_in = shape.channels * area;
   const int64_t fan_out = shape.filters * area;
   WEIR_ASSIGN_OR_RETURN(

@@ -1,10 +1,9 @@
-// Cross-correlation over images, zero padded.
+// Cross-correlation over images that are padded with zeros.
 //
-// Variables: kernel [filters, channels, size, size], bias [filters] (unless
-// no_bias).
-// Errors: INVALID_ARGUMENT  a field is 0 or too large, the input is no image,
-// or
-//   the kernel does not fit into the padded image.
+// Variables: kernel [filters, channels, size, size], and bias [filters] unless
+//   no_bias.
+// Errors: INVALID_ARGUMENT  a field is 0 or too large, the input is not an
+//   image, or the kernel does not fit into the padded image.
 #ifndef WORKER_MODEL_LAYERS_CONV2D_H_
 #define WORKER_MODEL_LAYERS_CONV2D_H_
 

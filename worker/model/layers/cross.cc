@@ -15,12 +15,18 @@ class CrossOp : public LayerOp {
       : LayerOp(std::move(traits)), layers_(layers), width_(width) {}
 
   void Forward(const LayerContext& c) override {
+    // Eq. 1, with u_l = x_l W_l + b_l kept for backward, and the last x in the
+    // output.
     for (int64_t l = 0; l < layers_; ++l) {
       c.backend->MatMul({.m = c.rows, .n = width_, .k = width_}, X(c, l),
                         c.parameters[2 * l], c.parameters[2 * l + 1],
                         Product(c, l));
+      float* next = c.output;
+      if (l + 1 < layers_) {
+        next = Kept(c, l + 1);
+      }
       c.backend->MultiplyAdd(Count(c), c.inputs[0], Product(c, l), X(c, l),
-                             l + 1 < layers_ ? Kept(c, l + 1) : c.output);
+                             next);
     }
   }
 
@@ -40,16 +46,21 @@ class CrossOp : public LayerOp {
           du, nullptr, c.gradients[2 * l]);
       c.backend->SumRows(c.rows, width_, du, c.gradients[2 * l + 1]);
       if (l == 0 && c.input_gradients[0] == nullptr) {
-        return;
+        return;  // dx0 and the gradient of x_0 have no reader
       }
-      c.backend->MultiplyAdd(count, dx, Product(c, l),
-                             l + 1 < layers_ ? dx0 : nullptr, dx0);
+      // The sum over all layers in dx0; the first one seen overwrites it.
+      const float* sum_so_far = nullptr;
+      if (l + 1 < layers_) {
+        sum_so_far = dx0;
+      }
+      c.backend->MultiplyAdd(count, dx, Product(c, l), sum_so_far, dx0);
       c.backend->MatMul(
           {.m = c.rows, .n = width_, .k = width_, .transpose_b = true}, du,
           c.parameters[2 * l], nullptr, through);
       c.backend->Add(count, through, dx, sum);
       dx = sum;
     }
+    // x_0 is the input of the first layer, and a factor in every layer.
     c.backend->Add(count, dx, dx0, c.input_gradients[0]);
   }
 
@@ -69,7 +80,10 @@ class CrossOp : public LayerOp {
     return c.workspaces[kInputs] + (l - 1) * Count(c);
   }
   const float* X(const LayerContext& c, int64_t l) const {
-    return l == 0 ? c.inputs[0] : Kept(c, l);
+    if (l == 0) {
+      return c.inputs[0];
+    }
+    return Kept(c, l);
   }
   float* Product(const LayerContext& c, int64_t l) const {
     return c.workspaces[kProducts] + l * Count(c);
@@ -101,6 +115,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeCross(const Cross& spec,
     traits.variables.push_back(
         TrainedVariable(absl::StrCat("bias_", l), {width}, {}));
   }
+  // In the order of enum Workspace.
   traits.workspaces = {{.per_row = (layers - 1) * width},
                        {.per_row = layers * width},
                        {.per_row = width},

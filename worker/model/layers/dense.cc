@@ -12,11 +12,15 @@ class DenseOp : public LayerOp {
       : LayerOp(std::move(traits)), in_(in), units_(units), bias_(bias) {}
 
   void Forward(const LayerContext& c) override {
+    const float* bias = nullptr;
+    if (bias_) {
+      bias = c.parameters[1];
+    }
     c.backend->MatMul({.m = c.rows, .n = units_, .k = in_}, c.inputs[0],
-                      c.parameters[0], bias_ ? c.parameters[1] : nullptr,
-                      c.output);
+                      c.parameters[0], bias, c.output);
   }
 
+  // dW = x' dy, db = the column sums of dy, dx = dy W'.
   void Backward(const LayerContext& c) override {
     c.backend->MatMul({.m = in_, .n = units_, .k = c.rows, .transpose_a = true},
                       c.inputs[0], c.output_gradient, nullptr, c.gradients[0]);

@@ -1,7 +1,7 @@
-// y = x W + b; x [batch, in], W [in, units], b [units].
+// A dense layer: y = x W + b, with x [batch, in], W [in, units], b [units].
 //
-// Variables: kernel, bias (unless no_bias).
-// Errors: INVALID_ARGUMENT  units 0, or the input is not [batch, in].
+// Variables: kernel, and bias unless no_bias.
+// Errors: INVALID_ARGUMENT  units is 0, or the input is not [batch, in].
 #ifndef WORKER_MODEL_LAYERS_DENSE_H_
 #define WORKER_MODEL_LAYERS_DENSE_H_
 

@@ -1,4 +1,4 @@
-// The products of all pairs of the inputs' vectors: [batch, pairs].
+// The dot products of all pairs of the inputs' vectors: [batch, pairs].
 //
 // Errors: those of vector_inputs.h.
 #ifndef WORKER_MODEL_LAYERS_DOT_INTERACTION_H_

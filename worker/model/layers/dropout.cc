@@ -14,11 +14,12 @@ class DropoutOp : public LayerOp {
     const int64_t count = OutputElements(c);
     if (c.training) {
       c.backend->Dropout(c.key_index, rate_, count, c.inputs[0], c.output);
-    } else if (c.output != c.inputs[0]) {
+    } else if (c.output != c.inputs[0]) {  // not in place
       c.backend->CopyColumns(1, count, c.inputs[0], count, c.output, count);
     }
   }
 
+  // The layer is linear: the same mask and scale, by the same key.
   void Backward(const LayerContext& c) override {
     if (c.input_gradients[0] != nullptr) {
       c.backend->Dropout(c.key_index, rate_, OutputElements(c),

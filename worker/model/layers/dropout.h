@@ -1,7 +1,9 @@
-// Zeroes elements in training, and scales the rest; the identity in evaluation.
+// Zeroes elements at random in training, and scales the rest. In evaluation it
+// changes nothing.
 //
-// The mask is a function of (contribution seed, layer index, element index) and
-// made again in backward, so it takes no memory and is the same on any backend.
+// The mask is a function of (contribution seed, layer index, element index).
+// Backward makes it again, so it takes no memory and is the same on every
+// backend.
 // Errors: INVALID_ARGUMENT  rate outside [0, 1).
 #ifndef WORKER_MODEL_LAYERS_DROPOUT_H_
 #define WORKER_MODEL_LAYERS_DROPOUT_H_

@@ -9,7 +9,8 @@
 namespace weir {
 namespace {
 
-// Of maximum pooling the output's rows that were the largest are kept.
+// For maximum pooling it keeps, for each element of the output, which row it
+// came from: the gradient goes to that row alone.
 class EmbeddingBagOp : public LayerOp {
  public:
   using LayerOp::LayerOp;
@@ -25,6 +26,8 @@ class EmbeddingBagOp : public LayerOp {
   }
 
   void Backward(const LayerContext& c) override {
+    // By row, not by bag: each row's gradient has one writer, and its sum one
+    // order, so the bits do not depend on threads.
     if (IsMax()) {
       c.backend->GatherChosen(c.table.users, Dim(), c.output_gradient,
                               Chosen(c), c.table.adds, c.table.gradients);
@@ -37,6 +40,7 @@ class EmbeddingBagOp : public LayerOp {
  private:
   int64_t Dim() const { return traits().output.dims.back(); }
   bool IsMax() const { return traits().table->use.pooling == Pooling::kMax; }
+  // Workspaces are floats; an int32 has the same size.
   static int32_t* Chosen(const LayerContext& c) {
     return reinterpret_cast<int32_t*>(c.workspaces[0]);
   }
@@ -69,8 +73,7 @@ absl::StatusOr<std::vector<int>> FindFeatures(
     if (it == features.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("feature '", name,
-                       "' is no categorical one of the "
-                       "data, which has ",
+                       "' is not a categorical feature of the data, which has ",
                        absl::StrJoin(features, ", ")));
     }
     found.push_back(static_cast<int>(it - features.begin()));
@@ -79,6 +82,7 @@ absl::StatusOr<std::vector<int>> FindFeatures(
           absl::StrCat("feature '", name, "' is named twice"));
     }
   }
+  // A layer that names no feature reads all of them.
   for (size_t f = 0; spec.feature().empty() && f < features.size(); ++f) {
     found.push_back(static_cast<int>(f));
   }
@@ -96,7 +100,7 @@ absl::StatusOr<Pooling> PoolingOf(const EmbeddingBag& spec) {
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("pooling ", static_cast<int>(spec.pooling()),
-                       " is none that this version knows"));
+                       " is not one that this version knows"));
   }
 }
 

@@ -1,8 +1,8 @@
-// Pools the rows of a table by bags of ids; its input is the batch's ids, and
-// not a tensor. Output [batch, features, dim].
+// Pools the rows of a table by bags of ids. Its input is the ids of the batch,
+// not a tensor. Its output is [batch, features, dim].
 //
-// Errors: INVALID_ARGUMENT  a table that the job does not have, a feature that
-//   the data does not have or that is named twice, or no feature at all.
+// Errors: INVALID_ARGUMENT  the job has no such table, the data has no such
+//   feature or none at all, or a feature is named twice.
 #ifndef WORKER_MODEL_LAYERS_EMBEDDING_BAG_H_
 #define WORKER_MODEL_LAYERS_EMBEDDING_BAG_H_
 

@@ -20,6 +20,7 @@ class FactorizationMachineOp : public LayerOp {
   }
 
   void Backward(const LayerContext& c) override {
+    // The layer has no variables, so without a reader of dx nothing is left.
     if (float* const dx = inputs_.Gradient(c)) {
       c.backend->PairSumBackward(inputs_.Shape(c.rows), inputs_.Values(c),
                                  c.output_gradient, dx);

@@ -1,4 +1,4 @@
-// The sum of the products of all pairs of the inputs' vectors: [batch, 1].
+// The sum of the dot products of all pairs of the inputs' vectors: [batch, 1].
 //
 // Errors: those of vector_inputs.h.
 #ifndef WORKER_MODEL_LAYERS_FACTORIZATION_MACHINE_H_

@@ -26,12 +26,14 @@ std::optional<Format> WantedFormat(const Layer& spec) {
     case Layer::kAveragePool:
     case Layer::kBatchNorm:
       return Format::kChannelsLast;
+    // Element by element, so the order of elements does not matter.
     case Layer::kRelu:
     case Layer::kSigmoid:
     case Layer::kTanh:
     case Layer::kDropout:
     case Layer::kAdd:
       return std::nullopt;
+    // The rest reads elements in the order of a JobSpec's dims.
     default:
       return Format::kPlain;
   }
@@ -71,6 +73,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeLayer(
     return absl::InvalidArgumentError(
         absl::StrCat("has ", inputs.size(), " inputs; it takes ", takes.text));
   }
+  // Before inputs[0] below: this layer has no input.
   if (spec.has_embedding_bag()) {
     return MakeEmbeddingBag(spec.embedding_bag(), sparse);
   }
@@ -112,6 +115,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeLayer(
     case Layer::KIND_NOT_SET:
       break;
   }
+  // A kind that a newer version knows arrives as one that is not set.
   return absl::InvalidArgumentError(
       "no kind is set, or one that this version does not know; set one of "
       "dense, conv2d, max_pool, average_pool, relu, sigmoid, tanh, dropout, "

@@ -1,8 +1,9 @@
-// Makes a layer from its spec.
+// Makes a layer from its spec: the one place that knows every kind.
 //
+// Place: the graph's builder calls it.
 // Threads: safe.
-// Errors: INVALID_ARGUMENT  no kind set, wrong number of inputs, or what the
-//   layer's own header says.
+// Errors: INVALID_ARGUMENT  no kind is set, the number of inputs is wrong, or
+//   what the layer's own header says.
 #ifndef WORKER_MODEL_LAYERS_FACTORY_H_
 #define WORKER_MODEL_LAYERS_FACTORY_H_
 
@@ -17,10 +18,12 @@
 
 namespace weir {
 
-// The format that `spec` wants its image inputs in; unset: any, but the same.
+// Returns the format in which the layer takes images; nullopt when it takes
+// any, if all its inputs have the same.
 std::optional<Format> WantedFormat(const Layer& spec);
 
-// REQUIRES: image inputs are in the wanted format.
+// Makes the layer for inputs of these shapes. REQUIRES: images are in the
+// format that WantedFormat returns.
 absl::StatusOr<std::unique_ptr<LayerOp>> MakeLayer(
     const Layer& spec, const std::vector<TensorInfo>& inputs,
     const SparseSpec& sparse);

@@ -18,6 +18,8 @@ class AddOp : public LayerOp {
   }
 
   void Backward(const LayerContext& c) override {
+    // The derivative by each input is 1. An input that is named twice has two
+    // gradients here, which the network adds.
     const int64_t count = OutputElements(c);
     for (float* dx : c.input_gradients) {
       if (dx != nullptr) {
@@ -29,6 +31,8 @@ class AddOp : public LayerOp {
 
 class ConcatOp : public LayerOp {
  public:
+  // All dimensions but the last are taken for rows of a matrix, in which an
+  // input is some of the columns.
   ConcatOp(LayerTraits traits, std::vector<int64_t> widths)
       : LayerOp(std::move(traits)), widths_(std::move(widths)) {}
 
@@ -81,6 +85,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeConcat(
   TensorInfo output = inputs[0];
   output.dims.back() = 0;
   for (const TensorInfo& input : inputs) {
+    // Equal but for the last dimension: compared with that one put in.
     std::vector<int64_t> head = input.dims;
     widths.push_back(head.back());
     head.back() = inputs[0].dims.back();

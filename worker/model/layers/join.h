@@ -1,7 +1,7 @@
-// Layers of several inputs: element-wise sum, and concatenation along the last
-// dimension.
+// Layers with several inputs: the sum, element by element, and concatenation
+// along the last dimension.
 //
-// Errors: INVALID_ARGUMENT  shapes that do not fit; names both.
+// Errors: INVALID_ARGUMENT  two shapes do not fit; the message has both.
 #ifndef WORKER_MODEL_LAYERS_JOIN_H_
 #define WORKER_MODEL_LAYERS_JOIN_H_
 
@@ -14,10 +14,11 @@
 
 namespace weir {
 
-// Inputs of one shape and format.
+// REQUIRES: two inputs or more, of one format.
 absl::StatusOr<std::unique_ptr<LayerOp>> MakeAdd(
     const std::vector<TensorInfo>& inputs);
-// Plain inputs that differ in the last dimension only.
+// The inputs may differ in the last dimension only. REQUIRES: two inputs or
+// more, all plain.
 absl::StatusOr<std::unique_ptr<LayerOp>> MakeConcat(
     const std::vector<TensorInfo>& inputs);
 

@@ -10,6 +10,8 @@ class LayerNormOp : public LayerOp {
   LayerNormOp(LayerTraits traits, float epsilon)
       : LayerOp(std::move(traits)), epsilon_(epsilon) {}
 
+  // Keeps each row's mean and reciprocal standard deviation for Backward, which
+  // would have to sum over the row again.
   void Forward(const LayerContext& c) override {
     c.backend->LayerNormForward(Rows(c), Width(), epsilon_, c.inputs[0],
                                 c.parameters[0], c.parameters[1], c.output,
@@ -24,6 +26,7 @@ class LayerNormOp : public LayerOp {
   }
 
  private:
+  // Every dimension but the last is a row's.
   int64_t Width() const { return traits().output.dims.back(); }
   int64_t Rows(const LayerContext& c) const {
     return OutputElements(c) / Width();

@@ -1,4 +1,4 @@
-// Normalisation over the last dimension.
+// Normalises every sample over its last dimension.
 //
 // Variables: scale, offset, both [last].
 // Errors: INVALID_ARGUMENT  epsilon is not > 0.

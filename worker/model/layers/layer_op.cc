@@ -22,6 +22,8 @@ std::string TensorInfo::ToString() const {
 
 absl::Status CheckSize(const std::string& what,
                        const std::vector<int64_t>& dims) {
+  // In double, since the product of dimensions from a job file may not fit
+  // int64. It is exact up to 2^53, far above the bound.
   double product = 1.0;
   for (const int64_t d : dims) {
     if (d < 1) {

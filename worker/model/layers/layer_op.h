@@ -1,23 +1,23 @@
 // The contract of a layer: shapes at build time, forward and backward on a
 // backend.
 //
-// Place: Network owns one LayerOp per node of its graph, gives it its pointers
-// before each step, and knows of no kind of layer. A new kind is a new file, a
-// BUILD line and a line in factory.cc.
+// Place: Network owns one LayerOp for each node of its graph, gives it its
+//   pointers before each step, and knows no kind of layer. A new kind is a new
+//   pair of files, a BUILD target and a line in factory.cc.
 //
 // Terms
-//   dims     a tensor's shape without the batch, in the order a JobSpec speaks
-//            of: images are [channels, height, width].
-//   format   how an image lies in memory. Tensors that are no images are plain.
+//   dims     a tensor's shape without the batch, in the order of a JobSpec:
+//            images are [channels, height, width].
+//   format   how an image lies in memory. All other tensors are plain.
 //   view     a layer whose output is its input's memory.
 //
-// Invariants
-//   I1. Forward overwrites the output; Backward overwrites every gradient in
-//       `gradients` and every non-null one in `input_gradients`.
-//   I2. Backward reads inputs as Forward saw them, and the output only where
-//       `keeps_output` says so.
+// What every layer promises
+//   Forward overwrites the output. Backward overwrites every gradient in
+//   `gradients` and every non-null one in `input_gradients`. Backward reads the
+//   inputs as Forward saw them, and reads the output only where `keeps_output`
+//   says so: the graph may let a later layer overwrite it otherwise.
 // Threads: compatible.
-// Errors: INVALID_ARGUMENT  from the makers; Network adds the layer's path.
+// Errors: INVALID_ARGUMENT  from the makers; the graph adds the layer's path.
 #ifndef WORKER_MODEL_LAYERS_LAYER_OP_H_
 #define WORKER_MODEL_LAYERS_LAYER_OP_H_
 
@@ -48,15 +48,17 @@ struct TensorInfo {
   std::string ToString() const;  // "[batch, 3, 32, 32]"
 };
 
-// INVALID_ARGUMENT when the product of `dims` is over Layout's bound, or a
-// dimension is < 1; `what` names the tensor.
+// Returns INVALID_ARGUMENT when the product of `dims` is over Layout's bound,
+// or a dimension is < 1. `what` names the tensor.
 absl::Status CheckSize(const std::string& what,
                        const std::vector<int64_t>& dims);
 
+// Makes a variable that trains, in group 0.
 VariableSpec TrainedVariable(const std::string& name,
                              std::vector<int64_t> shape, InitSpec init);
 
-// Memory of a layer's own that lives from Forward to Backward.
+// Memory of one layer that lives from Forward to Backward: `fixed` floats, and
+// `per_row` for each row of the batch.
 struct WorkspaceSpec {
   int64_t fixed = 0;
   int64_t per_row = 0;
@@ -74,19 +76,21 @@ struct LayerTraits {
   std::vector<VariableSpec> variables = {};  // names without the layer's
   std::vector<WorkspaceSpec> workspaces = {};
   bool view = false;
-  bool in_place = false;      // output may be input 0, dx may be dy
+  // The output may have the memory of input 0, and the gradient of input 0 that
+  // of the output's gradient.
+  bool in_place = false;
   bool keeps_output = false;  // Backward reads the output
   std::optional<TableRead> table = {};
 };
 
-// What a layer has of its table in one step; device pointers.
+// A layer's part of its table in one step; all are device pointers.
 struct TableContext {
   const float* rows = nullptr;  // [ids, dim]
-  RowLists bags;                // of every bag its rows
-  RowLists users;               // of every row its bags
+  RowLists bags;                // for every bag its rows
+  RowLists users;               // for every row its bags
   float* gradients = nullptr;   // [ids, dim]
-  // Backward adds to `gradients`, which another layer has written, else it
-  // overwrites them.
+  // True: Backward adds to `gradients`, which another layer has written. False:
+  // it overwrites them.
   bool adds = false;
 };
 

@@ -7,7 +7,8 @@
 namespace weir {
 namespace {
 
-constexpr uint32_t kExtentMax = 1 << 20;  // far from overflow
+// Keeps shape arithmetic far from overflow.
+constexpr uint32_t kExtentMax = 1 << 20;
 
 class PoolOp : public LayerOp {
  public:
@@ -48,6 +49,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakePool(PoolKind kind,
     return absl::InvalidArgumentError(
         absl::StrCat("size and stride must be <= ", kExtentMax));
   }
+  // With more a window could lie in the padding alone, which has no maximum.
   if (spec.padding() > spec.size() / 2) {
     return absl::InvalidArgumentError(absl::StrCat(
         "padding ", spec.padding(), " is over half the size ", spec.size()));
@@ -57,13 +59,16 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakePool(PoolKind kind,
         absl::StrCat("input is ", input.ToString(),
                      ", pooling takes [batch, channels, height, width]"));
   }
-  const PoolShape shape{
-      .channels = input.dims[0],
-      .height = input.dims[1],
-      .width = input.dims[2],
-      .size = spec.size(),
-      .stride = spec.stride() == 0 ? spec.size() : spec.stride(),
-      .padding = spec.padding()};
+  uint32_t stride = spec.stride();
+  if (stride == 0) {  // not set: windows side by side
+    stride = spec.size();
+  }
+  const PoolShape shape{.channels = input.dims[0],
+                        .height = input.dims[1],
+                        .width = input.dims[2],
+                        .size = spec.size(),
+                        .stride = stride,
+                        .padding = spec.padding()};
   if (shape.size > std::min(shape.height, shape.width) + 2 * shape.padding) {
     return absl::InvalidArgumentError(
         absl::StrCat("size ", shape.size, " is larger than the input ",

@@ -1,8 +1,7 @@
-// Maximum or average over windows of an image.
+// Takes the maximum or the average over windows of an image.
 //
 // Errors: INVALID_ARGUMENT  size is 0, padding is over size / 2, the input is
-// no
-//   image, or the window does not fit into the padded image.
+//   not an image, or the window does not fit into the padded image.
 #ifndef WORKER_MODEL_LAYERS_POOL_H_
 #define WORKER_MODEL_LAYERS_POOL_H_
 

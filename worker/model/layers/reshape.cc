@@ -1,5 +1,7 @@
 #include "worker/model/layers/reshape.h"
 
+#include <utility>
+
 namespace weir {
 namespace {
 
@@ -7,9 +9,10 @@ class ViewOp : public LayerOp {
  public:
   using LayerOp::LayerOp;
 
-  void Forward(const LayerContext&) override {}
+  void Forward(const LayerContext&) override {}  // the memory is the input's
 
   void Backward(const LayerContext& c) override {
+    // Gradients share memory only where this is the input's sole consumer.
     float* dx = c.input_gradients[0];
     if (dx != nullptr && dx != c.output_gradient) {
       const int64_t count = OutputElements(c);
@@ -49,17 +52,23 @@ std::unique_ptr<LayerOp> MakeFlatten(const TensorInfo& input) {
 
 std::unique_ptr<LayerOp> MakeFormatChange(const TensorInfo& input) {
   LayerTraits traits{.output = input};
-  const bool to_last = input.format == Format::kPlain;
-  traits.output.format = to_last ? Format::kChannelsLast : Format::kPlain;
   const int64_t channels = input.dims[0];
   const int64_t pixels = input.dims[1] * input.dims[2];
+  // A plain sample is the matrix [channels, pixels], and its transpose has the
+  // channels last.
+  int64_t rows = channels;
+  int64_t columns = pixels;
+  traits.output.format = Format::kChannelsLast;
+  if (input.format == Format::kChannelsLast) {
+    std::swap(rows, columns);
+    traits.output.format = Format::kPlain;
+  }
+  // A matrix of one row or column lies in memory as its transpose does.
   if (channels == 1 || pixels == 1) {
     traits.view = true;
     return std::make_unique<ViewOp>(std::move(traits));
   }
-  return std::make_unique<FormatChangeOp>(std::move(traits),
-                                          to_last ? channels : pixels,
-                                          to_last ? pixels : channels);
+  return std::make_unique<FormatChangeOp>(std::move(traits), rows, columns);
 }
 
 }  // namespace weir

@@ -1,5 +1,5 @@
-// Layers that move no value: flatten, and the change of an image's format that
-// Network puts between layers that want different ones.
+// Layers that compute nothing: flatten, and the change of an image's format
+// that the graph puts between layers which want different ones.
 #ifndef WORKER_MODEL_LAYERS_RESHAPE_H_
 #define WORKER_MODEL_LAYERS_RESHAPE_H_
 
@@ -12,10 +12,11 @@
 
 namespace weir {
 
-// [batch, ...] -> [batch, product]; a view. REQUIRES: a plain input.
+// Makes [batch, product] of [batch, ...]; a view. REQUIRES: a plain input.
 std::unique_ptr<LayerOp> MakeFlatten(const TensorInfo& input);
 
-// The same image in the other format; a view where both lie alike in memory.
+// Makes the same image in the other format; a view where both formats have the
+// same order of elements.
 // REQUIRES: input.is_image().
 std::unique_ptr<LayerOp> MakeFormatChange(const TensorInfo& input);
 

@@ -9,6 +9,7 @@ namespace weir {
 absl::StatusOr<VectorInputs> VectorInputs::Create(
     const std::vector<TensorInfo>& inputs) {
   VectorInputs joined;
+  // The first input sets the dim; a dense input [batch, dim] is one vector.
   joined.dim_ = inputs[0].dims.back();
   for (const TensorInfo& input : inputs) {
     if (input.dims.size() > 2) {
@@ -24,6 +25,7 @@ absl::StatusOr<VectorInputs> VectorInputs::Create(
     joined.widths_.push_back(input.elements());
     joined.vectors_ += input.elements() / joined.dim_;
   }
+  // One vector makes no pair, so the layer's output would be empty or zero.
   if (joined.vectors_ < 2) {
     return absl::InvalidArgumentError(absl::StrCat(
         "its input ", inputs[0].ToString(),
@@ -39,9 +41,14 @@ std::vector<WorkspaceSpec> VectorInputs::workspaces() const {
   return {{.per_row = width()}, {.per_row = width()}};  // values, gradient
 }
 
+// Input i is columns [begin, begin + widths_[i]) of the joined matrix, whose
+// rows are samples.
 void VectorInputs::Join(const LayerContext& c) const {
+  if (single()) {
+    return;
+  }
   int64_t begin = 0;
-  for (size_t i = 0; i < widths_.size() && !single(); ++i) {
+  for (size_t i = 0; i < widths_.size(); ++i) {
     c.backend->CopyColumns(c.rows, widths_[i], c.inputs[i], widths_[i],
                            c.workspaces[0] + begin, width());
     begin += widths_[i];
@@ -49,16 +56,25 @@ void VectorInputs::Join(const LayerContext& c) const {
 }
 
 const float* VectorInputs::Values(const LayerContext& c) const {
-  return single() ? c.inputs[0] : c.workspaces[0];
+  if (single()) {
+    return c.inputs[0];
+  }
+  return c.workspaces[0];
 }
 
 float* VectorInputs::Gradient(const LayerContext& c) const {
-  return single() ? c.input_gradients[0] : c.workspaces[1];
+  if (single()) {
+    return c.input_gradients[0];
+  }
+  return c.workspaces[1];
 }
 
 void VectorInputs::Split(const LayerContext& c) const {
+  if (single()) {
+    return;
+  }
   int64_t begin = 0;
-  for (size_t i = 0; i < widths_.size() && !single(); ++i) {
+  for (size_t i = 0; i < widths_.size(); ++i) {
     if (c.input_gradients[i] != nullptr) {
       c.backend->CopyColumns(c.rows, widths_[i], c.workspaces[1] + begin,
                              width(), c.input_gradients[i], widths_[i]);

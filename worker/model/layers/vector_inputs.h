@@ -1,5 +1,6 @@
-// Inputs of layers that let vectors interact: [batch, features, dim] or [batch,
-// dim], all of one dim, joined to [batch, vectors, dim] in their order.
+// Joins the inputs of layers that let vectors interact. Each input is [batch,
+// features, dim] or [batch, dim], all of one dim. Joined in their order they
+// are [batch, vectors, dim].
 //
 // Errors: INVALID_ARGUMENT  images, different dims, fewer than two vectors.
 #ifndef WORKER_MODEL_LAYERS_VECTOR_INPUTS_H_
@@ -14,22 +15,25 @@ namespace weir {
 
 class VectorInputs {
  public:
+  // REQUIRES: at least one input.
   static absl::StatusOr<VectorInputs> Create(
       const std::vector<TensorInfo>& inputs);
 
   VectorsShape Shape(int64_t rows) const {
     return {.batch = rows, .vectors = vectors_, .dim = dim_};
   }
-  // All that the layer has; a single input is read and written where it is.
+  // The workspaces that the layer must have, and no others. A single input
+  // needs none: it is read and written where it is.
   std::vector<WorkspaceSpec> workspaces() const;
 
-  // In Forward: copies the inputs together.
+  // To be called by Forward: copies the inputs together.
   void Join(const LayerContext& c) const;
-  // The joined inputs.
+  // Returns the joined inputs. REQUIRES: Join was called for this step.
   const float* Values(const LayerContext& c) const;
-  // Where the joined gradient is to be written; null: nobody wants it.
+  // Returns where the layer must write the joined gradient; null when it has a
+  // single input whose gradient nobody reads.
   float* Gradient(const LayerContext& c) const;
-  // In Backward: copies the joined gradient to the inputs'.
+  // To be called by Backward: copies the joined gradient to the inputs'.
   void Split(const LayerContext& c) const;
 
  private:

@@ -124,8 +124,8 @@ TEST(EmbeddingBagTest, SaysWhatTheJobOrTheDataDoNotHave) {
               HasSubstr("model.layer[0] 'e': table 'x' is not one of the "
                         "job's: 't', 'u'"));
   EXPECT_THAT(error("table: 't' feature: 'D'", Spec()),
-              HasSubstr("model.layer[0] 'e': feature 'D' is no categorical one "
-                        "of the data, which has A, B, C"));
+              HasSubstr("model.layer[0] 'e': feature 'D' is not a categorical "
+                        "feature of the data, which has A, B, C"));
   EXPECT_THAT(error("table: 't' feature: 'A' feature: 'A'", Spec()),
               HasSubstr("feature 'A' is named twice"));
   EXPECT_THAT(error("table: 't'", MakeSparseSpec({"t:2"}, {})),
