@@ -13,7 +13,7 @@ BatchPrefetcher::~BatchPrefetcher() {
     stop_ = true;
     changed_.NotifyAll();
   }
-  thread_.join();
+  thread_.join();  // it may be in next_ or in Make, which are not interrupted
 }
 
 absl::StatusOr<bool> BatchPrefetcher::Get(Batch* batch) {
@@ -21,12 +21,15 @@ absl::StatusOr<bool> BatchPrefetcher::Get(Batch* batch) {
   while (ready_.empty() && !ended_) {
     changed_.Wait(&mutex_);
   }
+  // Batches that were made before the error come first (I1).
   if (ready_.empty()) {
     if (!error_.ok()) {
       return error_;
     }
     return false;
   }
+  // The caller's batch goes back to the thread, which makes another one in its
+  // memory.
   std::swap(*batch, ready_.front());
   free_.push_back(std::move(ready_.front()));
   ready_.pop_front();
@@ -40,6 +43,7 @@ void BatchPrefetcher::Run() {
     Batch batch;
     {
       MutexLock lock(&mutex_);
+      // I2: only this thread adds, so there is still room when a batch is made.
       while (ready_.size() >= kReadyMax && !stop_) {
         changed_.Wait(&mutex_);
       }
@@ -51,9 +55,10 @@ void BatchPrefetcher::Run() {
         free_.pop_front();
       }
     }
+    // Without the lock, so that Get can take what is ready meanwhile.
     const std::optional<int64_t> contribution = next_();
     if (!contribution.has_value()) {
-      break;
+      break;  // I3, and so does an error below
     }
     status = batches_->Make(*contribution, &batch);
     if (!status.ok()) {

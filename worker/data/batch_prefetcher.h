@@ -3,7 +3,8 @@
 // Place: between Batches and the train loop; one thread.
 //
 // Invariants
-//   I1. Get gives the batches of next()'s contributions in its order.
+//   I1. Get gives the batches of the contributions that next() returns, in the
+//       same order.
 //   I2. At most kReadyMax batches are ready or being made.
 //   I3. After an error or the end, next() is not called again.
 // Threads: Get from one thread. Borrows `batches`. `next` runs on the
@@ -27,7 +28,7 @@ namespace weir {
 
 class BatchPrefetcher {
  public:
-  // One to compute on next, one in case that a batch takes longer to make.
+  // One to compute on next, and one in case that a batch takes longer to make.
   static constexpr size_t kReadyMax = 2;
 
   // Returns the next contribution, or nothing at the end.

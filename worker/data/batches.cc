@@ -21,13 +21,17 @@ constexpr int64_t kBatchSizeMax = int64_t{1} << 24;
 constexpr int64_t kContributionsMax = int64_t{1} << 38;
 constexpr double kEpochsMax = 1e6;
 
-// Samples that `epochs` of `sample_count` are; 0.1 * 30 is 3, not 4.
+// The samples of `epochs` times `sample_count`, rounded up. In doubles 0.1 * 30
+// is a little over 3; it must give 3 samples, not 4.
 int64_t SamplesOf(double epochs, int64_t sample_count) {
   const double exact = epochs * static_cast<double>(sample_count);
   const double whole = std::round(exact);
-  const bool is_whole = std::abs(exact - whole) <= 1e-9 * (1.0 + whole);
-  return std::max<int64_t>(
-      1, static_cast<int64_t>(is_whole ? whole : std::ceil(exact)));
+  double samples = std::ceil(exact);
+  // A product that only rounding keeps from a whole number is taken for it.
+  if (std::abs(exact - whole) <= 1e-9 * (1.0 + whole)) {
+    samples = whole;
+  }
+  return std::max<int64_t>(1, static_cast<int64_t>(samples));
 }
 
 }  // namespace
@@ -62,6 +66,7 @@ absl::Status Batches::Options::Validate() const {
 
 Batches::Batches(const Options& options, const Dataset* dataset)
     : options_(options), dataset_(dataset) {
+  // I2: a job in steps has whole batches; it ends within an epoch.
   if (options.contributions > 0) {
     contributions_ = options.contributions;
     samples_ = contributions_ * options.batch_size;
@@ -93,6 +98,7 @@ std::shared_ptr<const std::vector<uint32_t>> Batches::EpochOrder(
       return kept.order;
     }
   }
+  // I1: a permutation, whatever the random numbers are.
   auto order = std::make_shared<std::vector<uint32_t>>(dataset_->size());
   std::iota(order->begin(), order->end(), 0u);
   if (options_.shuffle) {
@@ -103,10 +109,15 @@ std::shared_ptr<const std::vector<uint32_t>> Batches::EpochOrder(
       std::swap((*order)[i], (*order)[random.NextBelow(i + 1)]);
     }
   }
-  Kept& oldest = kept_[0].epoch < kept_[1].epoch ? kept_[0] : kept_[1];
-  oldest.epoch = epoch;
-  oldest.order = std::move(order);
-  return oldest.order;
+  // Contributions ascend, so the smaller epoch is the one that nobody asks for
+  // again. A batch that still reads it holds a reference.
+  Kept* oldest = &kept_[0];
+  if (kept_[1].epoch <= kept_[0].epoch) {
+    oldest = &kept_[1];
+  }
+  oldest->epoch = epoch;
+  oldest->order = std::move(order);
+  return oldest->order;
 }
 
 absl::Status Batches::Make(int64_t contribution, Batch* batch) const {
@@ -114,7 +125,7 @@ absl::Status Batches::Make(int64_t contribution, Batch* batch) const {
   const int64_t size = dataset_->size();
   const int64_t width = dataset_->feature_elements();
   batch->contribution = contribution;
-  batch->rows = 0;
+  batch->rows = 0;  // I3
   if (contribution < contributions_) {
     batch->rows = std::min(options_.batch_size,
                            samples_ - contribution * options_.batch_size);

@@ -1,26 +1,25 @@
-// The batch of a contribution, from its number alone.
+// Makes the batch of a contribution from its number alone.
 //
-// Place: a worker makes the batches of its contributions with it; whoever
-// computes
-//   contribution c again, elsewhere or after a restart, gets the same bytes.
+// Place: a worker makes the batches of its contributions with it. Whoever
+//   computes contribution c again, elsewhere or after a restart, gets the same
+//   bytes.
 //
 // Terms
 //   epoch order   a seeded Fisher-Yates shuffle of the samples, a pure function
-//                 of (seed, epoch); with `shuffle` off the order of the file.
-//   sequence      all epoch orders, one after the other.
-//   contribution  c covers places [cB, (c+1)B) of the sequence, so it may span
-//                 epochs.
+//                 of (seed, epoch). With `shuffle` off, the order of the file.
+//   places        all epoch orders, one after the other. Contribution c covers
+//                 places [cB, (c+1)B), so it may span epochs.
 //
 // Invariants
-//   I1. Every sample is exactly once in each whole epoch of the sequence.
-//   I2. Only the last contribution may have fewer than B rows, and none when
-//       the job is given in steps. Its weight is rows / B, every other's 1.
-//   I3. Beyond the last (sync fills its last step) a batch has no rows and
-//       weight 0.
+//   I1. Every sample occurs exactly once in each whole epoch.
+//   I2. Only the last contribution may have fewer than B rows. When the job is
+//       given in steps, it has B, too. A weight is rows / B.
+//   I3. Beyond the last contribution (sync fills up its last step) a batch has
+//       no rows and weight 0.
 // Threads: safe. Borrows the data set.
 // Errors: INVALID_ARGUMENT  names the JobSpec's field that does not fit.
-// Cost: 4 bytes a sample for each of the two newest epochs; a shuffle of 60,000
-//   samples takes 1 ms.
+// Cost: 4 bytes for each sample and each of the two newest epochs. A shuffle of
+//   60,000 samples takes 1 ms.
 // Source: Durstenfeld, "Algorithm 235: Random permutation", CACM 1964.
 #ifndef WORKER_DATA_BATCHES_H_
 #define WORKER_DATA_BATCHES_H_
@@ -46,8 +45,8 @@ struct Batch {
   SparseBatch sparse;           // the data set's features, `rows` bags each
 };
 
-// ceil(epochs * sample_count / batch_size): the contributions of a job that is
-// given in epochs. REQUIRES: every argument > 0.
+// Returns ceil(epochs * sample_count / batch_size), the contributions of a job
+// that is given in epochs. REQUIRES: every argument > 0.
 int64_t ContributionsOf(double epochs, int64_t sample_count,
                         int64_t batch_size);
 
@@ -71,12 +70,12 @@ class Batches {
   int64_t contributions() const { return contributions_; }
 
   // Makes the batch of `contribution` in *batch, whose vectors are used again.
-  // Other codes than OK come from the data set.
+  // Errors are those of the data set.
   // REQUIRES: contribution >= 0.
   absl::Status Make(int64_t contribution, Batch* batch) const;
 
-  // The order of `epoch`: sample numbers. Cost: O(samples) unless it is one of
-  // the two newest asked for.
+  // Returns the order of `epoch`, as sample numbers. Cost: O(samples), unless
+  // it is one of the two that are kept.
   std::shared_ptr<const std::vector<uint32_t>> EpochOrder(int64_t epoch) const;
 
  private:
@@ -90,7 +89,7 @@ class Batches {
   // Constant after construction.
   const Options options_;
   const Dataset* const dataset_;
-  int64_t samples_ = 0;  // of the whole sequence
+  int64_t samples_ = 0;  // places of the whole job
   int64_t contributions_ = 0;
 
   mutable Mutex mutex_;  // protects kept_

@@ -1,8 +1,8 @@
-// Counts the lines of a file that a reader leaves out.
+// Counts the lines of a file that a reader leaves out because they are bad.
 //
 // Threads: compatible.
-// Errors: INVALID_ARGUMENT  one bad line more than allowed, named with what is
-//                           wrong.
+// Errors: INVALID_ARGUMENT  there is one bad line more than allowed; the
+//                           message names it and what is wrong with it.
 #ifndef WORKER_DATA_INPUT_BAD_LINES_H_
 #define WORKER_DATA_INPUT_BAD_LINES_H_
 
@@ -25,6 +25,7 @@ class BadLines {
 
   uint64_t count() const { return count_; }
 
+  // Counts a bad line. OK means that the reader may leave it out.
   absl::Status Add(int64_t line, absl::string_view what) {
     if (count_++ == 0) {
       first_ = absl::StrCat(path_, ":", line, ": ", what);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -17,7 +18,7 @@
 namespace weir {
 namespace {
 
-// Where `options` says that its column is.
+// Finds the column that `options` names.
 absl::StatusOr<int64_t> Locate(const CsvColumnOptions& options,
                                int64_t column_count,
                                const std::vector<std::string>& header) {
@@ -33,6 +34,7 @@ absl::StatusOr<int64_t> Locate(const CsvColumnOptions& options,
     return absl::InvalidArgumentError(
         "name: the file has no header; set csv.header or the index");
   }
+  // A name that occurs twice would silently take the wrong one.
   const auto count = std::count(header.begin(), header.end(), options.name);
   if (count != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -43,6 +45,30 @@ absl::StatusOr<int64_t> Locate(const CsvColumnOptions& options,
         })));
   }
   return std::find(header.begin(), header.end(), options.name) - header.begin();
+}
+
+// The name of a column that gives ids; see CsvColumns::id_names.
+std::string IdNameOf(const CsvColumnOptions& options, const std::string& header,
+                     int64_t index) {
+  if (!options.name.empty()) {
+    return options.name;
+  }
+  if (!header.empty()) {
+    return header;
+  }
+  return absl::StrCat("column", index);
+}
+
+// Takes the first value off a bag's field.
+absl::string_view TakeValue(absl::string_view* field,
+                            std::optional<char> separator) {
+  size_t end = field->size();
+  if (separator.has_value()) {
+    end = std::min(field->find(*separator), end);
+  }
+  const absl::string_view value = field->substr(0, end);
+  field->remove_prefix(std::min(end + 1, field->size()));
+  return value;
 }
 
 }  // namespace
@@ -65,12 +91,11 @@ absl::StatusOr<CsvColumns> CsvColumns::Create(
     }
     Found found;
     found.index = *index;
-    found.header = header.empty() ? "" : header[*index];
+    if (!header.empty()) {
+      found.header = header[*index];
+    }
     if (options.GivesIds()) {
-      std::string name = !options.name.empty() ? options.name
-                         : !found.header.empty()
-                             ? found.header
-                             : absl::StrCat("column", *index);
+      std::string name = IdNameOf(options, found.header, *index);
       std::vector<std::string>& names = result.id_names_;
       if (std::find(names.begin(), names.end(), name) != names.end()) {
         return absl::InvalidArgumentError(
@@ -94,6 +119,7 @@ std::string CsvColumns::ParseNumber(const CsvColumnOptions& options,
   if (!field.empty() && !ParseFinite(field, &x)) {
     return absl::StrCat(QuoteInput(field), " is not a finite number");
   }
+  // log(1 + |x|) with x's sign: counts are spread evenly, and 0 stays 0.
   if (options.log) {
     x = std::copysign(std::log1p(std::abs(x)), x);
   }
@@ -120,12 +146,7 @@ std::string CsvColumns::ParseBag(const Found& column, absl::string_view field,
   const CsvColumnOptions& options = column.options;
   const size_t begin = row->ids.size();
   while (!field.empty()) {
-    const size_t end =
-        options.value_separator.has_value()
-            ? std::min(field.find(*options.value_separator), field.size())
-            : field.size();
-    absl::string_view value = field.substr(0, end);
-    field.remove_prefix(std::min(end + 1, field.size()));
+    absl::string_view value = TakeValue(&field, options.value_separator);
     uint64_t id = 0;
     if (options.integer) {
       value = absl::StripAsciiWhitespace(value);
@@ -137,12 +158,15 @@ std::string CsvColumns::ParseBag(const Found& column, absl::string_view field,
                             " is not a whole number from 0 to 2^64 - 1");
       }
     } else {
+      // With the column's number in the hash, equal values of two columns are
+      // two rows of a table that both share.
       id = FeatureHash(static_cast<uint64_t>(column.index), value);
     }
     if (!value.empty()) {
       row->ids.push_back(BucketOf(id, options.hash_buckets));
     }
   }
+  // bag_counts has 16 bits.
   const size_t count = row->ids.size() - begin;
   if (count > kBagMax) {
     return absl::StrCat(count, " values, more than ", kBagMax);
@@ -158,15 +182,18 @@ std::string CsvColumns::Parse(const std::vector<std::string>& fields,
   row->bag_counts.clear();
   for (const Found& column : columns_) {
     const std::string& field = fields[column.index];
-    const std::string wrong = column.options.categorical
-                                  ? ParseBag(column, field, row)
-                                  : ParseNumber(column.options, field, row);
+    std::string wrong;
+    if (column.options.categorical) {
+      wrong = ParseBag(column, field, row);
+    } else {
+      wrong = ParseNumber(column.options, field, row);
+    }
     if (!wrong.empty()) {
-      return absl::StrCat("column ", column.index,
-                          column.header.empty()
-                              ? ""
-                              : absl::StrCat(", ", QuoteInput(column.header)),
-                          ": ", wrong);
+      std::string where = absl::StrCat("column ", column.index);
+      if (!column.header.empty()) {
+        absl::StrAppend(&where, ", ", QuoteInput(column.header));
+      }
+      return absl::StrCat(where, ": ", wrong);
     }
   }
   return "";

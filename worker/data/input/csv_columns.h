@@ -1,13 +1,15 @@
-// What the columns of a CSV file are, and a row's values under it.
+// Says what the columns of a CSV file are, and makes values of a row's fields.
 //
-// Place: CsvDataset; the JobSpec's CsvColumn says the same.
+// Place: CsvDataset uses it. The options are those of the JobSpec's CsvColumn.
 //
-// A numeric field x becomes sign(x) log(1 + |x|) if `log`, then (x - mean) /
-// stddev; with boundaries the number of those that are <= it, as the only id of
-// a bag. An empty one is read as 0. Blanks around a number are skipped.
-// A categorical field becomes a bag with an id of each value: the FeatureHash
-// of the column's number and the value's bytes, or the whole number that it is;
-// modulo hash_buckets where that is > 0. Empty values give no id.
+// A numeric field x becomes sign(x) log(1 + |x|) if `log` is set, and then
+// (x - mean) / stddev. With boundaries the result is replaced by the number of
+// boundaries that are <= it, as the only id of a bag. An empty field is read as
+// 0. Blanks around a number are skipped.
+// A categorical field becomes a bag with one id for each value: the FeatureHash
+// of the column's number and the value's bytes, or with `integer` the whole
+// number itself. The id is taken modulo hash_buckets where that is > 0. Empty
+// values give no id.
 //
 // Threads: compatible.
 #ifndef WORKER_DATA_INPUT_CSV_COLUMNS_H_
@@ -24,19 +26,19 @@
 namespace weir {
 
 struct CsvColumnOptions {
-  // Where it is: `index`, counted from 0, or the header's column `name`. With
-  // both the name is the feature's alone.
+  // Where the column is: `index`, counted from 0, or the column of the header
+  // that is called `name`. With both, the name is only that of the feature.
   std::string name;
   std::optional<int64_t> index;
   bool categorical = false;  // else numeric
 
-  // Of numeric columns.
+  // For numeric columns.
   bool log = false;
   double mean = 0.0;
   double stddev = 1.0;
   std::vector<double> boundaries;  // ascending
 
-  // Of categorical ones.
+  // For categorical ones.
   std::optional<char> value_separator;
   bool integer = false;
   uint64_t hash_buckets = 0;
@@ -44,7 +46,7 @@ struct CsvColumnOptions {
   bool GivesIds() const { return categorical || !boundaries.empty(); }
 };
 
-// One row: a number or a bag a column, each kind in the columns' order.
+// One row: a number or a bag for each column, each kind in the columns' order.
 struct CsvRow {
   std::vector<float> numbers;
   std::vector<uint64_t> ids;         // bags end to end
@@ -55,20 +57,21 @@ class CsvColumns {
  public:
   static constexpr int64_t kBagMax = 65535;
 
-  // Finds the columns in a file with `column_count` columns, called `header`
-  // unless that is empty. The label's is not among them.
+  // Finds the columns in a file with `column_count` columns, whose names are
+  // `header` unless that is empty. None of them may be the label's.
   // Errors: INVALID_ARGUMENT "column[2].name: ...".
   static absl::StatusOr<CsvColumns> Create(
       std::vector<CsvColumnOptions> columns, int64_t column_count,
       const std::vector<std::string>& header, int64_t label_column);
 
   int64_t number_count() const { return number_count_; }
-  // Of the columns that give ids: the name given, else the header's, else
-  // "column<index>".
+  // The names of the columns that give ids: that of the options, else that of
+  // the header, else "column<index>".
   const std::vector<std::string>& id_names() const { return id_names_; }
 
-  // Makes *row of a record's fields, as many as the file has columns. Returns
-  // what is wrong, with the column, or nothing; *row is then undefined.
+  // Makes *row from the fields of a record. Returns "", or what is wrong and in
+  // which column; *row is then undefined. REQUIRES: as many fields as the file
+  // has columns.
   std::string Parse(const std::vector<std::string>& fields, CsvRow* row) const;
 
  private:

@@ -16,6 +16,7 @@ CsvReader::CsvReader(absl::string_view text, char separator)
 
 absl::string_view CsvReader::Next(std::vector<std::string>* fields) {
   line_ = next_line_;
+  // Kept to go back to: see Next's comment on quotes that are not closed.
   const absl::string_view record = text_;
   const absl::string_view wrong = ReadRecord(fields);
   if (!wrong.empty()) {
@@ -38,6 +39,7 @@ absl::string_view CsvReader::ReadRecord(std::vector<std::string>* fields) {
     if (Take(field_ends_[0])) {
       continue;
     }
+    // CRLF, LF, or no line end behind the last record.
     Take('\r');
     if (Take('\n') || AtEnd()) {
       ++next_line_;
@@ -71,6 +73,7 @@ absl::string_view CsvReader::ReadField(std::string* field) {
     next_line_ += std::count(part.begin(), part.end(), '\n');
     absl::StrAppend(field, part);
     text_.remove_prefix(end + 1);
+    // Two quotes stand for one; a single one closes the field.
     if (!Take('"')) {
       return {};
     }

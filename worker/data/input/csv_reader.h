@@ -1,5 +1,6 @@
-// Records of comma-separated text, RFC 4180: fields may be quoted, a quote
-// inside is doubled, lines end with LF or CRLF. A byte order mark is skipped.
+// Reads the records of comma-separated text as RFC 4180 describes it: fields
+// may be quoted, a quote inside is doubled, and lines end with LF or CRLF. A
+// byte order mark at the beginning is skipped.
 //
 // Threads: compatible. Borrows the text.
 #ifndef WORKER_DATA_INPUT_CSV_READER_H_
@@ -18,13 +19,13 @@ class CsvReader {
   explicit CsvReader(absl::string_view text, char separator = ',');
 
   bool AtEnd() const { return text_.empty(); }
-  // Of the record that Next gave, its first.
+  // The first line of the record that Next gave, counted from 1.
   int64_t line() const { return line_; }
 
-  // Reads the next record. Returns what is wrong with its form, or nothing. An
-  // empty line gives one empty field. A quote that is not closed may have
-  // swallowed good lines, so after a fault the next record begins on the line
-  // behind the faulty one's first.
+  // Reads the next record. Returns "", or what is wrong with its form. An empty
+  // line gives one empty field. A quote that is not closed may have swallowed
+  // good lines, so after a fault the next record begins on the second line of
+  // the faulty one.
   // REQUIRES: !AtEnd().
   absl::string_view Next(std::vector<std::string>* fields);
 

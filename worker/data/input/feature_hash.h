@@ -11,9 +11,9 @@
 //         at the end Mix(h ^ length).
 //
 // Invariants
-//   I1. Values of one feature of at most 8 bytes and the same length have
-//       different hashes; for others a collision is as likely as of random
-//       64-bit numbers: n^2 / 2^65 for n values.
+//   I1. Two values of one feature that have the same length of at most 8 bytes
+//       have different hashes. For others a collision is as likely as for
+//       random 64-bit numbers: n^2 / 2^65 for n values.
 #ifndef WORKER_DATA_INPUT_FEATURE_HASH_H_
 #define WORKER_DATA_INPUT_FEATURE_HASH_H_
 
@@ -45,7 +45,7 @@ constexpr uint64_t FeatureHash(uint64_t feature, absl::string_view text) {
   return MixBits(hash ^ text.size());
 }
 
-// An id in [0, bucket_count), or the hash itself where that is 0.
+// Returns an id in [0, bucket_count), or the hash itself where that is 0.
 constexpr uint64_t BucketOf(uint64_t hash, uint64_t bucket_count) {
   return bucket_count == 0 ? hash : hash % bucket_count;
 }

@@ -19,7 +19,8 @@ absl::StatusOr<std::string> ReadInputFile(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<InputStream> stream,
                         InputStream::Open(path));
   std::string text;
-  // A plain file is read, and its end seen, in the first step.
+  // One byte more than the file has: a plain file is read whole in the first
+  // step, and the missing byte shows its end.
   size_t step = static_cast<size_t>(stream->file_bytes()) + 1;
   while (true) {
     const size_t old_size = text.size();
@@ -30,11 +31,14 @@ absl::StatusOr<std::string> ReadInputFile(const std::string& path) {
     if (bytes < step) {
       return text;
     }
+    // How much a packed file holds is not known. Growing by halves keeps what
+    // resize copies linear in the size.
     step = std::max(kStepBytes, text.size() / 2);
   }
 }
 
 bool ParseFinite(absl::string_view text, double* value) {
+  // from_chars does not know '+'. Without the second test "+-1" would pass.
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') {
     text.remove_prefix(1);
   }
@@ -61,8 +65,11 @@ bool ParseFinite(absl::string_view text, float* value) {
 
 std::string QuoteInput(absl::string_view text) {
   constexpr size_t kShownMax = 32;
-  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kShownMax)),
-                      text.size() > kShownMax ? "..." : "", "'");
+  std::string shown = absl::CHexEscape(text.substr(0, kShownMax));
+  if (text.size() > kShownMax) {
+    shown += "...";
+  }
+  return absl::StrCat("'", shown, "'");
 }
 
 absl::Status LineError(const std::string& path, int64_t line,

@@ -1,6 +1,7 @@
-// What all file readers share: whole files, their lines and their numbers.
+// Functions that all file readers share, for whole files, lines and numbers.
 //
-// Errors: NOT_FOUND  no such file; DATA_LOSS  what is packed is cut or broken.
+// Errors: NOT_FOUND  no such file.
+//         DATA_LOSS  a packed file is cut or damaged.
 #ifndef WORKER_DATA_INPUT_INPUT_FILE_H_
 #define WORKER_DATA_INPUT_INPUT_FILE_H_
 
@@ -17,16 +18,16 @@ namespace weir {
 absl::StatusOr<std::string> ReadInputFile(const std::string& path);
 
 // Parses all of `text` as a number; a leading '+' is allowed. Returns false,
-// with *value unchanged, for anything else and for what is not finite.
+// with *value unchanged, for anything else and for a number that is not finite.
 bool ParseFinite(absl::string_view text, double* value);
-// Likewise; what is not finite as a float is none.
+// The same for a number that must be finite as a float.
 bool ParseFinite(absl::string_view text, float* value);
 
 // Quotes text from a file for a message: at most 32 bytes, nothing that a
 // terminal would act on.
 std::string QuoteInput(absl::string_view text);
 
-// INVALID_ARGUMENT "path:line: message".
+// Makes INVALID_ARGUMENT "path:line: message".
 absl::Status LineError(const std::string& path, int64_t line,
                        absl::string_view message);
 

@@ -15,7 +15,7 @@ namespace weir {
 namespace {
 
 constexpr size_t kPackedStepBytes = size_t{1} << 20;
-// Its fields count in 32 bits.
+// zlib counts bytes in 32 bits, so one call may unpack at most this much.
 constexpr size_t kInflateStepBytes = size_t{1} << 30;
 
 class PlainStream : public InputStream {
@@ -102,11 +102,13 @@ class GzipStream : public InputStream {
       const int code = inflate(&stream_, Z_NO_FLUSH);
       filled += asked - stream_.avail_out;
       if (code == Z_STREAM_END) {
+        // The end of a member is the end of the file only if nothing follows.
         ended_ = stream_.avail_in == 0 && packed_.AtEnd();
         if (!ended_) {  // members may follow one another: RFC 1952, section 2.2
           inflateReset(&stream_);
         }
       } else if (code == Z_BUF_ERROR && stream_.avail_in == 0) {
+        // It could not go on, and Feed had nothing more to give.
         return packed_.Truncated();
       } else if (code != Z_OK) {
         return packed_.Damaged(stream_.msg);
@@ -156,6 +158,8 @@ class ZstdStream : public InputStream {
         WEIR_ASSIGN_OR_RETURN(const absl::string_view step, packed_.Next());
         in_ = {step.data(), step.size(), 0};
       }
+      // At the end of the file the library is still called, with no input: it
+      // may hold bytes that did not fit the caller's memory before.
       const bool starved = in_.pos == in_.size;
       if (starved && frame_ended_) {
         break;
@@ -186,6 +190,7 @@ absl::StatusOr<std::unique_ptr<InputStream>> InputStream::Open(
     const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<FileReader> file,
                         Files::Real()->Open(path));
+  // By the first bytes and not by the name: data sets are often renamed.
   std::string begin(std::min<int64_t>(file->size(), 4), '\0');
   WEIR_RETURN_IF_ERROR(file->ReadAt(0, begin.data(), begin.size()));
   std::unique_ptr<InputStream> stream;

@@ -1,13 +1,16 @@
-// A file's bytes from front to end, unpacked on the way.
+// Reads a file from front to end, and unpacks it on the way.
 //
-// Place: under ReadInputFile and readers of files that are larger than memory
-//   should hold as text.
+// Place: ReadInputFile uses it, and so do readers of files whose text is too
+//   large for memory.
 //
-// What begins as a gzip or zstd file is unpacked; members and frames may follow
-// one another. A file called ".zst" that does not begin so is damaged.
+// A file that begins as gzip or zstd files do is unpacked. Members and frames
+// may follow one another. A file called ".zst" that does not begin so is
+// damaged.
 //
 // Threads: compatible.
-// Errors: NOT_FOUND  no such file; DATA_LOSS  what is packed is cut or damaged.
+// Errors: NOT_FOUND           no such file.
+//         DATA_LOSS           a packed file is cut or damaged.
+//         RESOURCE_EXHAUSTED  no memory to unpack it.
 // Source: RFC 1952 (gzip), RFC 8878 (zstd).
 #ifndef WORKER_DATA_INPUT_INPUT_STREAM_H_
 #define WORKER_DATA_INPUT_INPUT_STREAM_H_
@@ -30,11 +33,11 @@ class InputStream {
   InputStream(const InputStream&) = delete;
   InputStream& operator=(const InputStream&) = delete;
 
-  // Of the file as it lies on the disk.
+  // The size of the file on the disk, packed or not.
   int64_t file_bytes() const { return file_bytes_; }
 
-  // Fills data[0, bytes) with what comes next. Returns how many bytes, fewer
-  // only at the end, which is known to be whole only then.
+  // Fills data[0, bytes) with the next bytes. Returns how many: fewer than
+  // `bytes` only at the end. Only then is it known that the file is whole.
   virtual absl::StatusOr<size_t> Read(char* data, size_t bytes) = 0;
 
  protected:
