@@ -13,7 +13,8 @@ namespace weir {
 namespace {
 
 constexpr uint64_t kDomain = 0x636c69636b73ULL;  // "clicks"
-// Behind the streams of jobs, which have 32 bits.
+// I1: the calibration has a stream that no job can name, since theirs have 32
+// bits.
 constexpr uint64_t kCalibrationStream = uint64_t{1} << 32;
 constexpr int64_t kPairsMax = 4;
 constexpr int kHidden = 4;
@@ -34,13 +35,15 @@ double Effect(uint32_t word) {
 
 double Sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-// The bias that gives scores `scale raw + bias` a mean probability of `rate`.
+// Finds the bias with which `scale raw + bias` has a mean probability of
+// `rate`. The mean ascends with the bias, so there is one.
 double SolveBias(const std::vector<double>& raw, double scale, double rate) {
   double low = -100.0;
   double high = 100.0;
   double bias = 0.0;
   for (int step = 0; step < 12; ++step) {
-    // Newton's step where it stays between the bounds, else the middle.
+    // Newton's step where it stays between the bounds, else the middle. Always
+    // 12 steps: the result must not depend on when a test stops them.
     double mean = 0.0;
     double slope = 0.0;
     for (const double r : raw) {
@@ -49,15 +52,24 @@ double SolveBias(const std::vector<double>& raw, double scale, double rate) {
       slope += p * (1.0 - p);
     }
     const double excess = mean - rate * static_cast<double>(raw.size());
-    (excess > 0 ? high : low) = bias;
+    if (excess > 0) {
+      high = bias;
+    } else {
+      low = bias;
+    }
     const double next = bias - excess / slope;
-    bias = next > low && next < high ? next : (low + high) / 2;
+    if (next > low && next < high) {
+      bias = next;
+    } else {
+      bias = (low + high) / 2;
+    }
   }
   return bias;
 }
 
-// The AUC that labels drawn with probability sigmoid(scale raw + bias) have in
-// the mean. `raw` ascends.
+// Returns the expected AUC of labels that are drawn with probability
+// sigmoid(scale raw + bias): the expected number of pairs in order, divided by
+// that of all pairs. `raw` ascends.
 double ExpectedAuc(const std::vector<double>& raw, double scale, double bias) {
   double positives = 0.0;
   double negatives = 0.0;
@@ -103,6 +115,8 @@ ClickLogDataset::ClickLogDataset(const Options& options)
     : options_(options),
       zipf_(options.ids_per_feature, options.exponent),
       key_(MixKey(options.seed, kDomain)),
+      // I1: no key but stream_key_ has the stream in it. Numbers from 2^33 on
+      // are not streams.
       effect_key_(MixKey(key_, uint64_t{1} << 33)),
       hidden_key_(MixKey(key_, uint64_t{2} << 33)),
       stream_key_(StreamKey(options.stream)) {
@@ -112,6 +126,7 @@ ClickLogDataset::ClickLogDataset(const Options& options)
     number_effects_.push_back(Effect(random.Next32()));
     squares += number_effects_.back() * number_effects_.back();
   }
+  // By |a|, so that the numbers' part of the raw score has variance 1.
   for (double& effect : number_effects_) {
     effect /= std::sqrt(squares);
   }
@@ -144,6 +159,7 @@ RandomStream ClickLogDataset::DrawBags(uint64_t stream_key, int64_t index,
   RandomStream random(MixKey(stream_key, static_cast<uint64_t>(index)));
   sample->label_unit =
       static_cast<double>(random.Next64() >> 11) * 0x1.0p-53;  // [0, 1)
+  // Bags before numbers: ReadSparse draws no more than it needs.
   sample->ranks.clear();
   sample->bag_ends.clear();
   for (int64_t f = 0; f < options_.categorical; ++f) {
@@ -193,6 +209,7 @@ double ClickLogDataset::RawScore(const Sample& sample) const {
         }
       }
     }
+    // Pair (f - 1, f). Beyond the last pair hidden is 0 and adds nothing.
     if (f % 2 == 1) {
       for (int d = 0; d < kHidden; ++d) {
         interactions += before[d] * hidden[d];
@@ -219,12 +236,17 @@ void ClickLogDataset::Calibrate() {
     raw[i] = RawScore(sample);
   }
   std::sort(raw.begin(), raw.end());
+  // The AUC ascends with the scale: bisection, in its logarithm.
   double low = 0.01;
   double high = 100.0;
   for (int step = 0; step < 30; ++step) {
     scale_ = std::sqrt(low * high);
     bias_ = SolveBias(raw, scale_, kClickRate);
-    (ExpectedAuc(raw, scale_, bias_) < kTrueAuc ? low : high) = scale_;
+    if (ExpectedAuc(raw, scale_, bias_) < kTrueAuc) {
+      low = scale_;
+    } else {
+      high = scale_;
+    }
   }
 }
 

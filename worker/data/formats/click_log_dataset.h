@@ -1,34 +1,38 @@
-// Generated click logs with a known best AUC: a pure function of (job seed,
-// stream, index).
+// Makes click logs with a known best AUC. A sample is a pure function of (job
+// seed, stream, index).
 //
-// Place: a data set that needs no download; tests and benchmarks compare a
-//   model's AUC with the truth's.
+// Place: a data set that needs no download. Tests and benchmarks compare a
+//   model's AUC with that of the true probabilities.
 //
 // Terms
-//   x_j     number j of a sample: normal, mean 0, variance 1; independent.
-//   k       rank of an id in its feature: share(k) ~ (k + 1)^-exponent; see
-//           zipf.h. A bag has 1 to bag_size ids, any count as likely.
-//   id      f * ids_per_feature + k for feature f = 0, 1, ... ("C1", "C2",
-//   ...). a_j, e_f(k), v_f(k)   effect of a number, effect of an id and 4
-//   hidden
-//           numbers of an id, all uniform with mean 0 and variance 1.
-//   mean    over the ids of a bag.
+//   x_j     number j of a sample: normal with mean 0 and variance 1, and
+//           independent of the others.
+//   k       the rank of an id in its feature: share(k) ~ (k + 1)^-exponent; see
+//           zipf.h. A bag has 1 to bag_size ids, each count equally likely.
+//   id      f * ids_per_feature + k for feature f = 0, 1, ..., which is called
+//           "C1", "C2", ...
+//   a_j     the effect of number j.
+//   e_f(k)  the effect of id k of feature f.
+//   v_f(k)  4 hidden numbers of that id. All three are uniform with mean 0 and
+//           variance 1.
+//   mean    is over the ids of a bag.
 //
 //   raw      = sqrt(0.3) sum_j a_j x_j / |a|
 //            + sqrt(0.5) sum_f mean e_f / sqrt(features)
 //            + sqrt(0.2) sum_p mean v_2p . mean v_2p+1 / sqrt(4 pairs)
 //   log odds = bias + scale raw
 //   label    = 1 with probability 1 / (1 + exp(-log odds))
-// with the pairs p of features (0, 1), (2, 3), ..., 4 at most. scale and bias
-// are such that kCalibrationSamples samples of a stream of their own have a
-// click rate of kClickRate and an AUC of the true probability of kTrueAuc.
+// The pairs p are of features (0, 1), (2, 3), ..., at most 4 pairs. scale and
+// bias are such that kCalibrationSamples samples of a stream of their own have
+// a click rate of kClickRate, and an AUC of the true probability of kTrueAuc.
 //
 // Invariants
-//   I1. All effects, bias and scale depend on the seed and the options but
+//   I1. All effects, bias and scale depend on the seed and on all options but
 //       count and stream, so every stream has the same truth.
 // Threads: safe.
-// Cost: nothing is kept; of 13 numbers and 26 ids ReadSample takes 2.2 us,
-//   ReadSparse 1.2, Create 60 ms (2026-11, one core of the build machine).
+// Cost: nothing is kept. With 13 numbers and 26 ids ReadSample takes 2.2 us,
+//   ReadSparse 1.2 us and Create 60 ms (2026-11, one core of the build
+//   machine).
 #ifndef WORKER_DATA_FORMATS_CLICK_LOG_DATASET_H_
 #define WORKER_DATA_FORMATS_CLICK_LOG_DATASET_H_
 
@@ -62,7 +66,7 @@ class ClickLogDataset : public Dataset {
     int64_t bag_size = 1;
     std::string field_path;  // "data.train.click_log"
 
-    // INVALID_ARGUMENT names the field that is out of range.
+    // Returns INVALID_ARGUMENT for a field that is out of range; names it.
     absl::Status Validate() const;
   };
 
@@ -73,7 +77,7 @@ class ClickLogDataset : public Dataset {
                           float* label) const override;
   absl::Status ReadSparse(int64_t index, SparseBatch* batch) const override;
 
-  // The truth: the probability that the label is 1. No model can do better.
+  // Returns the true probability that the label is 1. No model can do better.
   double Probability(int64_t index) const;
 
  private:
@@ -87,7 +91,8 @@ class ClickLogDataset : public Dataset {
   explicit ClickLogDataset(const Options& options);
 
   uint64_t StreamKey(uint64_t stream) const;
-  // The label's number and the bags; returns what is left of the randomness.
+  // Draws label_unit and the bags. Returns the stream from which the sample's
+  // numbers are drawn next.
   RandomStream DrawBags(uint64_t stream_key, int64_t index,
                         Sample* sample) const;
   void Draw(uint64_t stream_key, int64_t index, Sample* sample) const;

@@ -25,11 +25,16 @@ constexpr int kIntegers = CriteoDataset::kIntegers;
 constexpr int kCategories = CriteoDataset::kCategories;
 constexpr int kFields = 1 + kIntegers + kCategories;
 constexpr int kThreadsMax = 16;
-// Over it a file is no table of lines.
+// A longer line means that the file is not text of Criteo's; it bounds how much
+// is read in search of a line end.
 constexpr size_t kLineBytesMax = size_t{1} << 20;
 constexpr uint32_t kLabelBit = uint32_t{1} << kCategories;
 
-// What becomes of one piece.
+float LabelOf(const CriteoDataset::Rows& rows, int64_t row) {
+  return (rows.presence[row] & kLabelBit) != 0 ? 1.0f : 0.0f;
+}
+
+// What one piece gives.
 struct Piece {
   struct Bad {
     int64_t line = 0;  // of the piece, counted from 0
@@ -48,12 +53,16 @@ class LineParser {
 
   // Parses lines until there are more than `bad_max` bad ones.
   void ParseLines(absl::string_view text, uint64_t bad_max) {
-    const auto rows =
-        static_cast<size_t>(std::count(text.begin(), text.end(), '\n') +
-                            (absl::EndsWith(text, "\n") ? 0 : 1));
+    // Memory for all rows at once: vectors that double would need twice as much
+    // for a moment, in every thread.
+    auto rows = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+    if (!absl::EndsWith(text, "\n")) {
+      ++rows;
+    }
     piece_->rows.integers.reserve(rows * kIntegers);
     piece_->rows.ids.reserve(rows * kCategories);
     piece_->rows.presence.reserve(rows);
+    // One bad line more than allowed is enough for the error.
     while (!text.empty() && piece_->bad.size() <= bad_max) {
       const size_t end = std::min(text.find('\n'), text.size());
       absl::string_view line = text.substr(0, end);
@@ -73,6 +82,7 @@ class LineParser {
  private:
   // Adds a row, or returns what is wrong with the line.
   std::string ParseLine(absl::string_view line) {
+    // All checks come before the first change, so a bad line leaves no trace.
     std::array<absl::string_view, kFields> fields;
     const auto tabs = std::count(line.begin(), line.end(), '\t');
     if (tabs != kFields - 1) {
@@ -96,16 +106,22 @@ class LineParser {
     }
     CriteoDataset::Rows& rows = piece_->rows;
     rows.integers.insert(rows.integers.end(), integers.begin(), integers.end());
-    uint32_t presence = fields[0] == "1" ? kLabelBit : 0;
+    uint32_t presence = 0;
+    if (fields[0] == "1") {
+      presence = kLabelBit;
+    }
     for (int c = 0; c < kCategories; ++c) {
       const int column = 1 + kIntegers + c;
       const absl::string_view text = fields[column];
-      presence |= text.empty() ? 0 : uint32_t{1} << c;
-      rows.ids.push_back(
-          text.empty()
-              ? 0
-              : BucketOf(FeatureHash(static_cast<uint64_t>(column), text),
-                         hash_buckets_));
+      // An empty field has a place, so that row r's ids begin at r times
+      // kCategories; its bit says that the 0 there is not an id.
+      uint64_t id = 0;
+      if (!text.empty()) {
+        presence |= uint32_t{1} << c;
+        id = BucketOf(FeatureHash(static_cast<uint64_t>(column), text),
+                      hash_buckets_);
+      }
+      rows.ids.push_back(id);
     }
     rows.presence.push_back(presence);
     return "";
@@ -120,6 +136,7 @@ class LineParser {
         return false;
       }
     }
+    // Some integers of the logs are negative, where log1p may have no value.
     *value = static_cast<float>(
         std::log1p(static_cast<double>(std::max<int64_t>(number, 0))));
     return true;
@@ -140,11 +157,15 @@ class Reader {
       : options_(options), stream_(std::move(stream)) {}
 
   void Parse() {
-    const int machine =
-        std::max<int>(1, static_cast<int>(std::thread::hardware_concurrency()));
-    const int count = options_.threads > 0 ? options_.threads
-                                           : std::min(machine, kThreadsMax);
+    int count = options_.threads;
+    if (count <= 0) {
+      // hardware_concurrency is 0 where it is not known.
+      count =
+          std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()),
+                          1, kThreadsMax);
+    }
     std::vector<std::thread> threads;
+    // The calling thread is one of them.
     for (int i = 1; i < count; ++i) {
       threads.emplace_back([this] { ParsePieces(); });
     }
@@ -171,8 +192,9 @@ class Reader {
       piece->rows.presence.shrink_to_fit();
       MutexLock lock(&mutex_);
       rows_ += static_cast<uint64_t>(piece->rows.size());
-      // All pieces before this one are begun, so the file's first error and its
-      // first max_rows rows are in what is begun.
+      // I2: all pieces before this one are begun and will be finished, so the
+      // file's first error and its first max_rows rows are in what is begun.
+      // More than that may be there; Join leaves it out.
       ended_ = ended_ || piece->bad.size() > options_.max_bad_lines ||
                (options_.max_rows > 0 && rows_ >= options_.max_rows);
     }
@@ -184,6 +206,7 @@ class Reader {
     if (ended_) {
       return nullptr;
     }
+    // Reading under the lock keeps pieces in the order of the file (I1).
     const absl::Status status = ReadText(text);
     if (!status.ok()) {
       read_status_ = status;
@@ -211,6 +234,7 @@ class Reader {
       if (bytes < step) {
         return absl::OkStatus();
       }
+      // I2: the cut depends on piece_bytes alone, not on who reads.
       const size_t end = text->rfind('\n');
       if (end != std::string::npos) {
         rest_ = text->substr(end + 1);
@@ -237,16 +261,18 @@ class Reader {
 };
 
 // Joins pieces in order, up to max_rows rows, and counts the bad lines between
-// them.
+// them. I2: it sees what one thread would have seen, and nothing behind it: a
+// bad line or a read error behind the last row that is wanted does not count.
 absl::Status Join(const CriteoDataset::Options& options,
                   std::deque<Piece> pieces, const absl::Status& behind,
                   std::deque<CriteoDataset::Rows>* joined, int64_t* size) {
   BadLines bad_lines(options.path, options.max_bad_lines);
   constexpr auto kRowsMax = std::numeric_limits<int64_t>::max();
-  const auto rows_max = options.max_rows == 0
-                            ? kRowsMax
-                            : static_cast<int64_t>(std::min<uint64_t>(
-                                  options.max_rows, uint64_t{kRowsMax}));
+  int64_t rows_max = kRowsMax;
+  if (options.max_rows > 0) {
+    rows_max = static_cast<int64_t>(
+        std::min<uint64_t>(options.max_rows, uint64_t{kRowsMax}));
+  }
   int64_t line = 1;
   *size = 0;
   for (Piece& piece : pieces) {
@@ -271,9 +297,11 @@ absl::Status Join(const CriteoDataset::Options& options,
   }
   *size = std::min(*size, rows_max);
   bad_lines.Report();
-  return *size > 0 ? absl::OkStatus()
-                   : absl::InvalidArgumentError(
-                         absl::StrCat(options.path, ": has no rows"));
+  if (*size == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.path, ": has no rows"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -304,7 +332,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> CriteoDataset::Create(
   for (int64_t i = 0; i < size; ++i) {
     int64_t row = 0;
     const Rows& rows = dataset->Find(i, &row);
-    labels[i] = (rows.presence[row] & kLabelBit) != 0 ? 1.0f : 0.0f;
+    labels[i] = LabelOf(rows, row);
   }
   dataset->set_label_facts(LabelFacts::Of(labels));
   return std::unique_ptr<Dataset>(std::move(dataset));
@@ -325,7 +353,7 @@ absl::Status CriteoDataset::ReadSample(int64_t index, float* features,
   int64_t row = 0;
   const Rows& rows = Find(index, &row);
   std::copy_n(rows.integers.data() + row * kIntegers, kIntegers, features);
-  *label = (rows.presence[row] & kLabelBit) != 0 ? 1.0f : 0.0f;
+  *label = LabelOf(rows, row);
   return absl::OkStatus();
 }
 

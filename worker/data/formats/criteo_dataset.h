@@ -1,27 +1,27 @@
-// Criteo's display advertising logs: "label, 13 integers, 26 categories" a
-// line.
+// Reads Criteo's display advertising logs, one sample a line: the label, 13
+// integers and 26 categories.
 //
 // Fields are separated by tabs; lines end with LF or CRLF. Any field but the
-// label may be empty: an integer is then 0, a category an empty bag.
+// label may be empty: an integer is then 0, and a category an empty bag.
 //
 // Features: [13], log(1 + max(x, 0)). Categorical features "C1" to "C26"; an id
 //   is the FeatureHash of the field's column and text, so CsvDataset finds the
 //   same ids in the same file.
 //
 // Terms
-//   bad line   one with another count of fields, a label that is not 0 or 1, or
-//              an integer that is none.
-//   piece      about kPieceBytes of the file, cut behind a line end; the same
-//              whatever the number of threads.
+//   bad line   a line with another number of fields, with a label that is not 0
+//              or 1, or with an integer field that is not an integer.
+//   piece      about piece_bytes of the file, cut behind a line end. Pieces are
+//              the same whatever the number of threads.
 //
 // Invariants
-//   I1. Rows are the file's lines in order, less the bad ones.
+//   I1. Rows are the file's lines in order, without the bad ones.
 //   I2. The result, error or warning is the same for any number of threads.
 // Threads: safe after Create, which starts `threads` of its own and ends them.
 // Errors: see dataset.h; INVALID_ARGUMENT names the first bad line too many.
-// Cost: 264 bytes a row; while it is read, a piece of text for each thread. A
-//   thread parses 0.9 million rows (220 MB) a second (2026-11, one core of the
-//   build machine).
+// Cost: 264 bytes for each row and, while the file is read, a piece of text for
+//   each thread. A thread parses 0.9 million rows (220 MB) a second (2026-11,
+//   one core of the build machine).
 // Source: kaggle.com/c/criteo-display-ad-challenge; the Criteo 1TB click logs
 //         have the same form.
 #ifndef WORKER_DATA_FORMATS_CRITEO_DATASET_H_
@@ -73,7 +73,7 @@ class CriteoDataset : public Dataset {
  private:
   CriteoDataset() = default;
 
-  // The rows that hold sample `index`; *row is its place in them.
+  // Returns the rows that hold sample `index`; *row is its place among them.
   const Rows& Find(int64_t index, int64_t* row) const;
 
   std::deque<Rows> pieces_;  // none is empty

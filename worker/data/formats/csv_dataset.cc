@@ -50,6 +50,7 @@ absl::Status CsvDataset::Begin(int64_t line,
   return absl::OkStatus();
 }
 
+// Without `columns`. On failure nothing is added.
 std::string CsvDataset::AddNumbers(const std::vector<std::string>& fields) {
   const size_t old_size = features_.size();
   float label = 0.0f;
@@ -57,11 +58,13 @@ std::string CsvDataset::AddNumbers(const std::vector<std::string>& fields) {
     float value = 0.0f;
     if (!ParseFinite(absl::StripAsciiWhitespace(fields[column]), &value)) {
       features_.resize(old_size);
-      const bool may_be_header = labels_.empty() && !options_.header;
-      return absl::StrCat(
-          "column ", column, ": ", QuoteInput(fields[column]),
-          " is not a finite number",
-          may_be_header ? "; if this line has names, set header: true" : "");
+      // The usual reason for words in the first line.
+      std::string advice;
+      if (labels_.empty() && !options_.header) {
+        advice = "; if this line has names, set header: true";
+      }
+      return absl::StrCat("column ", column, ": ", QuoteInput(fields[column]),
+                          " is not a finite number", advice);
     }
     if (column == options_.label_column) {
       label = value;
@@ -89,6 +92,7 @@ std::string CsvDataset::AddRow(const std::vector<std::string>& fields,
                         ", the label: ", QuoteInput(label_field),
                         " is not a finite number");
   }
+  // Everything is parsed before anything is added: a bad line leaves no trace.
   std::string wrong = columns_->Parse(fields, row);
   if (!wrong.empty()) {
     return wrong;
@@ -146,10 +150,11 @@ absl::StatusOr<std::unique_ptr<Dataset>> CsvDataset::Create(
   }
   auto dataset = std::unique_ptr<CsvDataset>(new CsvDataset(options));
   WEIR_RETURN_IF_ERROR(dataset->Parse(*text));
-  dataset->SetShape(
-      std::ssize(dataset->labels_),
-      {dataset->columns_.has_value() ? dataset->columns_->number_count()
-                                     : dataset->column_count_ - 1});
+  int64_t features = dataset->column_count_ - 1;  // all but the label
+  if (dataset->columns_.has_value()) {
+    features = dataset->columns_->number_count();
+  }
+  dataset->SetShape(std::ssize(dataset->labels_), {features});
   dataset->set_label_facts(LabelFacts::Of(dataset->labels_));
   return std::unique_ptr<Dataset>(std::move(dataset));
 }
@@ -167,6 +172,8 @@ absl::Status CsvDataset::ReadSparse(int64_t index, SparseBatch* batch) const {
   if (width == 0) {
     return absl::OkStatus();
   }
+  // Where a row's ids begin is kept, where its bags do is summed up here: rows
+  // have few bags, and their counts take 2 bytes in place of 8.
   const uint16_t* const counts = bag_counts_.data() + index * width;
   auto id = ids_.begin() + row_begin_[index];
   for (int64_t f = 0; f < width; ++f) {

@@ -1,14 +1,15 @@
-// Tables as comma-separated text: csv_reader.h says in which form.
+// Reads tables of comma-separated text; csv_reader.h describes the form.
 //
-// Empty lines are skipped. Without `columns` every column but the label's is a
+// Empty lines are skipped. Without `columns`, every column but the label's is a
 // number and a feature, in order, [columns - 1]; an empty field is an error.
-// With them only these are read: csv_columns.h says how. The numbers' columns
-// are the features, {0} where there is none, the others the categorical ones.
+// With `columns` only these are read, as csv_columns.h describes. Columns of
+// numbers are the features, {0} where there is none; the others are the
+// categorical features.
 //
-// A line with another count of fields than the first, or with a field that is
-// not what its column is, is bad: up to max_bad_lines are left out.
+// A line is bad if it has another number of fields than the first one, or a
+// field that does not fit its column. Up to max_bad_lines of them are left out.
 //
-// Cost: 4 bytes a number; 8 an id, 2 a bag and 8 a row.
+// Cost: 4 bytes for each number, 8 for each id, 2 for each bag, 8 for each row.
 // Threads: safe after Create. Errors: see dataset.h.
 #ifndef WORKER_DATA_FORMATS_CSV_DATASET_H_
 #define WORKER_DATA_FORMATS_CSV_DATASET_H_
@@ -49,9 +50,9 @@ class CsvDataset : public Dataset {
   explicit CsvDataset(Options options) : options_(std::move(options)) {}
 
   absl::Status Parse(const std::string& text);
-  // Takes the columns from the file's first record.
+  // Finds the columns in the first record of the file.
   absl::Status Begin(int64_t line, const std::vector<std::string>& fields);
-  // Adds a row, or returns what is wrong with it.
+  // Adds a row and returns "", or returns what is wrong with it.
   std::string AddRow(const std::vector<std::string>& fields, CsvRow* row);
   std::string AddNumbers(const std::vector<std::string>& fields);
 
@@ -60,7 +61,7 @@ class CsvDataset : public Dataset {
   std::optional<CsvColumns> columns_;
   std::vector<float> features_;  // [size, feature_elements]
   std::vector<float> labels_;    // [size]
-  // Of the categorical features, row by row.
+  // The categorical features, row by row.
   std::vector<uint64_t> ids_;
   std::vector<uint16_t> bag_counts_;  // [size, sparse_features]
   std::vector<int64_t> row_begin_;    // [size], into ids_

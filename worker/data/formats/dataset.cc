@@ -14,7 +14,8 @@
 namespace weir {
 namespace {
 
-// Finds a file that the JobSpec names.
+// Finds a file that the JobSpec names. A missing one is said here, with its
+// field, before a reader opens it.
 absl::StatusOr<std::string> Resolve(const std::string& data_dir,
                                     const std::string& name,
                                     const std::string& field_path) {
@@ -25,9 +26,12 @@ absl::StatusOr<std::string> Resolve(const std::string& data_dir,
   std::string path = data_dir.empty() ? name : JoinPath(data_dir, name);
   WEIR_ASSIGN_OR_RETURN(const bool exists, Files::Real()->Exists(path));
   if (!exists) {
+    std::string advice;
+    if (name[0] != '/') {  // an absolute path does not depend on the flag
+      advice = ": check --data_dir";
+    }
     return absl::NotFoundError(
-        absl::StrCat(field_path, ": there is no file ", path,
-                     name[0] == '/' ? "" : ": check --data_dir"));
+        absl::StrCat(field_path, ": there is no file ", path, advice));
   }
   return path;
 }
@@ -41,7 +45,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> CreateIdx(const IdxSource& source,
   WEIR_ASSIGN_OR_RETURN(options.labels, Resolve(data_dir, source.labels(),
                                                 field_path + ".labels"));
   options.mean = source.mean();
-  options.stddev = source.has_stddev() ? source.stddev() : 1.0f;
+  if (source.has_stddev()) {
+    options.stddev = source.stddev();
+  }
   options.field_path = std::move(field_path);
   return IdxDataset::Create(options);
 }
@@ -76,7 +82,9 @@ CsvColumnOptions ColumnOptions(const CsvColumn& column) {
   const NumericColumn& numeric = column.numeric();
   options.log = numeric.log();
   options.mean = numeric.mean();
-  options.stddev = numeric.has_stddev() ? numeric.stddev() : 1.0;
+  if (numeric.has_stddev()) {
+    options.stddev = numeric.stddev();
+  }
   options.boundaries.assign(numeric.boundary().begin(),
                             numeric.boundary().end());
   const CategoricalColumn& categorical = column.categorical();
@@ -100,7 +108,10 @@ absl::StatusOr<std::unique_ptr<Dataset>> CreateCsv(const CsvSource& source,
   for (const CsvColumn& column : source.column()) {
     options.columns.push_back(ColumnOptions(column));
   }
-  options.separator = source.separator().empty() ? ',' : source.separator()[0];
+  // The job's checks have seen that it is one byte.
+  if (!source.separator().empty()) {
+    options.separator = source.separator()[0];
+  }
   options.max_bad_lines = source.max_bad_lines();
   options.field_path = std::move(field_path);
   return CsvDataset::Create(options);

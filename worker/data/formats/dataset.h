@@ -1,13 +1,13 @@
-// Samples by number: what every data reader offers.
+// The contract of a data set: samples by number.
 //
-// Place: batches.h draws contributions from it, the evaluator reads it in
+// Place: batches.h draws contributions from it, and the evaluator reads it in
 //   order. A reader loads its file whole at the start (images stay bytes,
 //   sparse rows stay sparse), so that reading a sample cannot fail later.
 //
-// Invariants
-//   I1. ReadSample(i) gives the same values every time and on every machine.
-//   I2. Every value is finite.
-//   I3. ReadSparse(i) appends the same bags every time and on every machine.
+// What every data set promises
+//   ReadSample(i) and ReadSparse(i) give the same values and bags every time
+//   and on every machine, so a contribution that is computed again is the same.
+//   Every value is finite.
 // Threads: safe after Create.
 // Errors: the message begins with the JobSpec's field ("data.train.idx.images")
 //   and names the file, and in text files the line.
@@ -34,7 +34,7 @@ namespace weir {
 
 class Source;  // proto/job_spec.proto
 
-// Over all labels of a data set.
+// Facts about all labels of a data set.
 struct LabelFacts {
   float min = 0.0f;
   float max = 0.0f;
@@ -61,10 +61,10 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  // Samples; at least 1.
+  // The number of samples; at least 1.
   int64_t size() const { return size_; }
-  // Of one sample, without the batch: {1, 28, 28} or {126}; {0} of a data set
-  // that has categorical features alone.
+  // The shape of one sample, without the batch: {1, 28, 28} or {126}; {0} where
+  // the data set has categorical features alone.
   const std::vector<int64_t>& feature_shape() const { return feature_shape_; }
   // The product of feature_shape().
   int64_t feature_elements() const { return feature_elements_; }
@@ -108,8 +108,8 @@ class Dataset {
   LabelFacts label_facts_;
 };
 
-// Opens the reader that `source` names. Relative paths are under `data_dir`;
-// `field_path` is where `source` stands in the JobSpec, "data.train".
+// Opens the data set that `source` names. Relative paths are under `data_dir`.
+// `field_path` is the place of `source` in the JobSpec: "data.train".
 absl::StatusOr<std::unique_ptr<Dataset>> CreateDataset(
     const Source& source, const std::string& data_dir, uint64_t job_seed,
     const std::string& field_path);

@@ -121,7 +121,8 @@ Pose DrawPose(RandomStream& random) {
   const float height = random.NextFloat(kHeight[0], kHeight[1]);
   const float width = height * random.NextFloat(kAspect[0], kAspect[1]);
   const float slant = random.NextFloat(-0.5f * kSlant, kSlant);
-  // A rotation without sin and cos, whose last bits differ between libraries.
+  // I1: a rotation without sin and cos, whose last bits differ between
+  // libraries; t is the tangent of half the angle.
   const float t = random.NextFloat(-kHalfTurn, kHalfTurn);
   const float cosine = (1.0f - t * t) / (1.0f + t * t);
   const float sine = 2.0f * t / (1.0f + t * t);
@@ -189,14 +190,17 @@ void DrawStroke(Stroke stroke, const Pose& pose, RandomStream& random,
       at[i] = at[i - 1];  // a corner stays one
       continue;
     }
+    // The difference of two uniform numbers: mostly small, and never over 1.
     const float jx = random.NextFloat() - random.NextFloat();
     const float jy = random.NextFloat() - random.NextFloat();
     at[i] = pose.Map(
         {stroke[i].x + 2.0f * kJitter * jx, stroke[i].y + 2.0f * kJitter * jy});
   }
+  // Each piece goes from p1 to p2, with the direction of p0 to p2 at its begin
+  // and of p1 to p3 at its end.
   for (int i = 0; i + 1 < count; ++i) {
     if (at[i] == at[i + 1]) {
-      continue;
+      continue;  // a corner: the pieces on both sides end here
     }
     const Point p0 = at[std::max(i - 1, 0)];
     const Point p1 = at[i];
@@ -224,6 +228,7 @@ uint64_t StreamKey(uint64_t seed, uint64_t domain, uint32_t stream) {
 }  // namespace
 
 int DigitLabel(uint64_t seed, uint32_t stream, uint64_t index) {
+  // I2: ten samples share one stream, and are one permutation of the digits.
   RandomStream random(
       MixKey(StreamKey(seed, kLabelDomain, stream), index / 10));
   std::array<int, 10> order = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -251,7 +256,11 @@ int RenderDigit(uint64_t seed, uint32_t stream, uint64_t index,
   }
   uint32_t word = 0;
   for (int i = 0; i < kDigitPixels; ++i) {
-    word = i % 4 == 0 ? random.Next32() : word >> 8;
+    // One byte of noise for each pixel, from a word for four.
+    word >>= 8;
+    if (i % 4 == 0) {
+      word = random.Next32();
+    }
     // The edge of the pen is one pixel wide, so it is anti-aliased.
     const float cover =
         std::clamp(radius + 0.5f - field.Distance(i), 0.0f, 1.0f);

@@ -1,6 +1,6 @@
-// Generated digits that look handwritten: data for a demo without a download.
+// Draws digits that look handwritten: data for a demo without a download.
 //
-// Place: DigitsDataset reads them; a job names them as `digits { count: N }`.
+// Place: DigitsDataset calls it; a job asks for it with `digits { count: N }`.
 //
 // Terms
 //   stroke   a smooth curve through a few control points; each digit has one
@@ -8,11 +8,12 @@
 //   stream   an independent endless sequence: 0 to train on, 1 held out.
 //
 // Invariants
-//   I1. A sample is a pure function of (seed, stream, index): the same bytes
-//       on every machine and compiler, as only +, -, *, / and sqrt are used.
+//   I1. A sample is a pure function of (seed, stream, index): the same bytes on
+//       every machine and compiler, since only +, -, *, / and sqrt are used,
+//       whose results IEEE 754 fixes.
 //   I2. Samples [10k, 10k+10) hold every digit once, in random order.
 // Threads: safe.
-// Cost: about 25 us a sample (2026-11, one core of the build machine).
+// Cost: about 25 us for each sample (2026-11, one core of the build machine).
 #ifndef WORKER_DATA_FORMATS_DIGITS_H_
 #define WORKER_DATA_FORMATS_DIGITS_H_
 

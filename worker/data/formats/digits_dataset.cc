@@ -34,11 +34,15 @@ absl::StatusOr<std::unique_ptr<Dataset>> DigitsDataset::Create(
 absl::Status DigitsDataset::ReadSample(int64_t index, float* features,
                                        float* label) const {
   const auto number = static_cast<uint64_t>(index);
+  // Drawn here when the sample is not kept, or when another thread is drawing
+  // it: waiting for that thread would take as long.
   std::array<uint8_t, kDigitPixels> own;
   uint8_t* pixels = own.data();
   if (index < kept_count_) {
     uint8_t* const kept = &pixels_[index * kDigitPixels];
     uint8_t state = kEmpty;
+    // Acquire on failure, too: pixels that another thread has kept are read
+    // below. It stores kKept with release.
     if (states_[index].compare_exchange_strong(state, kDrawing,
                                                std::memory_order_acquire)) {
       RenderDigit(seed_, stream_, number, kept);

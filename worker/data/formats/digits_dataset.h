@@ -1,4 +1,5 @@
-// Generated digits as a data set: [1, 28, 28] in [0, 1], label 0 to 9.
+// Generated digits as a data set: features [1, 28, 28] in [0, 1], labels 0 to
+// 9.
 //
 // Cost: a sample is drawn when it is first read and kept as bytes, up to
 //   kKeptMax samples (100 MB); those beyond are drawn each time.

@@ -64,21 +64,32 @@ absl::Status ParseIdx(const std::string& path, IdxFile* file) {
   for (int d = 0; d < dimensions; ++d) {
     const int64_t dimension = LoadBigEndian(bytes, 4 + size_t{4} * d);
     file->shape.push_back(dimension);
-    if (dimension == 0 || file->elements > kElementsMax / dimension) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": dimension ", d, " of the header is ", dimension,
-                       dimension == 0 ? ": no values" : ": too large"));
+    const char* wrong = nullptr;
+    if (dimension == 0) {
+      wrong = ": no values";
+    } else if (file->elements > kElementsMax / dimension) {
+      wrong = ": too large";
+    }
+    if (wrong != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": dimension ", d, " of the header is ", dimension, wrong));
     }
     file->elements *= dimension;
   }
-  const int64_t expected = static_cast<int64_t>(file->payload) +
-                           file->elements * (file->is_floats ? 4 : 1);
+  int64_t expected = static_cast<int64_t>(file->payload) + file->elements;
+  if (file->is_floats) {
+    expected += 3 * file->elements;  // four bytes each
+  }
+  // A longer file is refused, too: if the header's shape is not that of the
+  // values, samples would begin in wrong places.
   const auto actual = static_cast<int64_t>(bytes.size());
   if (actual != expected) {
+    const char* const what =
+        actual < expected ? ": truncated: " : ": too long: ";
     return absl::DataLossError(absl::StrCat(
-        path, actual < expected ? ": truncated: " : ": too long: ", actual,
-        " bytes, but its header says ", expected));
+        path, what, actual, " bytes, but its header says ", expected));
   }
+  // Every value of a data set is finite (dataset.h); bytes are by nature.
   if (file->is_floats) {
     for (int64_t i = 0; i < file->elements; ++i) {
       if (!std::isfinite(LoadFloat(*file, i))) {
@@ -148,16 +159,18 @@ absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
 
   auto dataset = std::unique_ptr<IdxDataset>(new IdxDataset);
   std::vector<int64_t> shape(images->shape.begin() + 1, images->shape.end());
-  if (shape.size() < 3) {
+  if (shape.size() < 3) {  // one channel
     shape.insert(shape.begin(), 1);
   }
   dataset->SetShape(images->shape[0], std::move(shape));
   dataset->labels_.resize(labels->elements);
   for (int64_t i = 0; i < labels->elements; ++i) {
-    dataset->labels_[i] =
-        labels->is_floats
-            ? LoadFloat(*labels, i)
-            : static_cast<uint8_t>(labels->bytes[labels->payload + i]);
+    if (labels->is_floats) {
+      dataset->labels_[i] = LoadFloat(*labels, i);
+    } else {
+      dataset->labels_[i] =
+          static_cast<uint8_t>(labels->bytes[labels->payload + i]);
+    }
   }
   dataset->set_label_facts(LabelFacts::Of(dataset->labels_));
   const auto normal = [&options](float value) {
@@ -171,6 +184,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
       finite = finite && std::isfinite(dataset->floats_[i]);
     }
   } else {
+    // Images stay bytes: a quarter of the memory, and a table of 256 values.
     for (int b = 0; b < 256; ++b) {
       dataset->value_of_byte_[b] = normal(static_cast<float>(b) / 255.0f);
       finite = finite && std::isfinite(dataset->value_of_byte_[b]);
@@ -178,6 +192,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
     dataset->payload_ = images->payload;
     dataset->bytes_ = std::move(images->bytes);
   }
+  // A stddev near 0 passes the check above and still divides to infinity.
   if (!finite) {
     return absl::InvalidArgumentError(absl::StrCat(options.field_path,
                                                    ".stddev: ", options.stddev,

@@ -1,15 +1,15 @@
-// Images and labels in two IDX files, the form of MNIST.
+// Reads images and labels from two IDX files, the form of MNIST.
 //
 // Terms
 //   IDX  00 00 type count-of-dimensions, then each dimension as a big-endian
 //        32-bit number, then the values, row-major. Types read here: 08 bytes
 //        and 0D big-endian floats. See docs/formats.md.
 //
-// Features: [1, rows, cols] of a file with [samples, rows, cols]; a file with
-//   four dimensions gives its last three (channels, rows, cols), one with two
-//   gives [1, cols]. Bytes are scaled by 1/255 first, floats are taken as they
-//   are; then (x - mean) / stddev.
-// Cost: the payload's own size in memory.
+// Features: a file with [samples, rows, cols] gives [1, rows, cols]. A file
+//   with four dimensions gives its last three (channels, rows, cols), and one
+//   with two gives [1, cols]. Bytes are scaled by 1/255 first, floats are taken
+//   as they are. The value is then (x - mean) / stddev.
+// Cost: as much memory as the values take in the file.
 // Threads: safe after Create. Errors: see dataset.h.
 // Source: yann.lecun.com/exdb/mnist, "The IDX file format".
 #ifndef WORKER_DATA_FORMATS_IDX_DATASET_H_

@@ -67,7 +67,7 @@ class LibsvmDataset::Parser {
     }
     dataset_->labels_.push_back(label);
     word = NextWord(&rest);
-    if (absl::StartsWith(word, "qid:")) {
+    if (absl::StartsWith(word, "qid:")) {  // I1
       word = NextWord(&rest);
     }
     int64_t last_index = -1;
@@ -91,6 +91,7 @@ class LibsvmDataset::Parser {
       return Error(absl::StrCat("expected a finite number behind ':', got ",
                                 QuoteInput(word)));
     }
+    // I1: an index twice would have the later value silently win.
     if (entry.index <= *last_index) {
       return Error(absl::StrCat("index ", entry.index, " comes after ",
                                 *last_index, ", indices must ascend"));
@@ -99,7 +100,9 @@ class LibsvmDataset::Parser {
       if (options_.base == LibsvmBase::kOne) {
         return Error("index 0, but base is ONE");
       }
-      zero_line_ = zero_line_ == 0 ? line_ : zero_line_;
+      if (zero_line_ == 0) {
+        zero_line_ = line_;
+      }
     }
     if (entry.index > max_index_ || max_line_ == 0) {
       max_index_ = entry.index;
@@ -110,9 +113,15 @@ class LibsvmDataset::Parser {
     return absl::OkStatus();
   }
 
+  // I3. Only now, since the one index 0 may be in the last line.
   absl::Status SubtractBase() {
     const bool zero = options_.base == LibsvmBase::kZero || zero_line_ > 0;
-    const int64_t needed = max_line_ == 0 ? 0 : max_index_ + (zero ? 1 : 0);
+    // One-based indices end with feature_count, zero-based ones one before it.
+    // Without any entry max_index_ is 0, which needs no feature.
+    int64_t needed = max_index_;
+    if (zero && max_line_ > 0) {
+      ++needed;
+    }
     if (needed > options_.feature_count) {
       std::string why;
       if (zero && options_.base == LibsvmBase::kAuto) {
@@ -157,6 +166,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> LibsvmDataset::Create(
   WEIR_RETURN_IF_ERROR(
       Annotate(Parser(options, dataset.get()).Parse(*text), field));
   std::vector<float>& labels = dataset->labels_;
+  // I2: only if a -1 occurs; labels that are all 1 may be counts.
   const bool signs =
       std::all_of(labels.begin(), labels.end(),
                   [](float l) { return l == -1.0f || l == 1.0f; }) &&

@@ -1,14 +1,15 @@
-// Sparse rows of text: "label index:value ... # comment" per line.
+// Reads sparse rows of text, one a line: "label index:value ... # comment".
 //
-// Kept sparse; a sample is made dense, [feature_count], when it is read.
+// Rows are kept sparse. A sample is made dense, [feature_count], when it is
+// read.
 //
 // Invariants
 //   I1. Indices ascend inside a row. A "qid:n" behind the label is ignored, and
 //       so are empty lines.
 //   I2. Labels that are all -1 or 1, with a -1 among them, become 0 and 1.
-//   I3. Base AUTO: one-based unless an index 0 occurs in this file. A test file
-//       that is cut from another must be given its base.
-// Cost: 8 bytes a value that is written in the file.
+//   I3. With base AUTO indices are one-based unless an index 0 occurs in this
+//       file. A file that is a part of another one must be given its base.
+// Cost: 8 bytes for each value that is written in the file.
 // Threads: safe after Create. Errors: see dataset.h.
 // Source: Chang and Lin, "LIBSVM: A Library for Support Vector Machines",
 //         README, "svm-train".

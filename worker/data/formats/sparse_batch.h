@@ -1,8 +1,7 @@
 // Bags of ids: the categorical features of some samples.
 //
-// Place: data sets fill it (dataset.h); the model turns it into what it needs
-// of
-//   each table.
+// Place: data sets fill it (dataset.h). TableBatch makes of it what a model
+//   needs of each table.
 #ifndef WORKER_DATA_FORMATS_SPARSE_BATCH_H_
 #define WORKER_DATA_FORMATS_SPARSE_BATCH_H_
 
@@ -12,22 +11,22 @@
 
 namespace weir {
 
-// One feature: a bag of ids for each sample, any of which may be empty. An id
-// may come twice.
+// One feature: a bag of ids for each sample. A bag may be empty, and may have
+// an id twice.
 struct SparseFeature {
   std::vector<int64_t> offsets = {0};  // [samples + 1], into `ids`
   std::vector<uint64_t> ids;
   std::vector<float> weights;  // by id; empty: every one is 1
 
-  // Ends the bag of ids that were added since the last.
+  // Makes a bag of the ids that were added since the bag before.
   void EndBag() { offsets.push_back(static_cast<int64_t>(ids.size())); }
 };
 
 struct SparseBatch {
   std::vector<SparseFeature> features;  // in the order of the data set
 
-  // Leaves `feature_count` features without samples, whose vectors are used
-  // again.
+  // Leaves `feature_count` features without samples. Their vectors keep their
+  // memory.
   void Clear(size_t feature_count) {
     features.resize(feature_count);
     for (SparseFeature& feature : features) {

@@ -1,8 +1,9 @@
-// Whole numbers whose frequency falls as a power: share(k) of k = 0 .. n - 1 is
-// proportional to (k + 1)^-exponent, exactly.
+// Draws whole numbers whose frequency falls as a power: share(k) for k = 0 ..
+// n - 1 is proportional to (k + 1)^-exponent, exactly.
 //
-// Threads: safe. Cost: no table; about one logarithm and one exponential a
-//   draw, whatever n is.
+// Threads: safe.
+// Cost: no table; about one logarithm and one exponential for each draw,
+//   whatever n is.
 // Source: Hormann and Derflinger, "Rejection-inversion to generate variates
 //         from monotone discrete distributions", ACM TOMACS 6(3), 1996.
 #ifndef WORKER_DATA_FORMATS_ZIPF_H_
@@ -23,14 +24,14 @@ class Zipf {
 
  private:
   double Density(double x) const;   // x^-exponent
-  double Integral(double x) const;  // of it, from 1 to x
+  double Integral(double x) const;  // of Density, from 1 to x
   double InverseIntegral(double y) const;
 
   const double count_;
   const double exponent_;
-  double low_ = 0;  // the integral's values that are drawn: [low_, high_)
+  double low_ = 0;  // values of the integral are drawn from [low_, high_)
   double high_ = 0;
-  double sure_ = 0;  // nearer to its whole number x is always taken
+  double sure_ = 0;  // an x this near to its whole number is always taken
 };
 
 }  // namespace weir
