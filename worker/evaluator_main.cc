@@ -2,8 +2,8 @@
 //
 //   weir_evaluator --job FILE --workdir DIR [--data_dir DIR]
 //
-// Ends with 0 after the checkpoint that DIR/DONE names, with the run's own code
-// when that ended otherwise, 143 on SIGTERM.
+// It ends with 0 after the checkpoint that DIR/DONE names, with the run's own
+// code when the run ended otherwise, and with 143 on SIGTERM.
 #include <signal.h>
 
 #include <chrono>
@@ -25,6 +25,7 @@ constexpr auto kPollEvery = std::chrono::milliseconds(200);
 
 volatile sig_atomic_t stop_signal = 0;
 
+// The loop looks at the flag between two checkpoints.
 void NoteSignal(int signal) { stop_signal = signal; }
 
 struct Flags {
@@ -37,8 +38,8 @@ struct Flags {
 
 absl::Status Follow(const Flags& flags) {
   WEIR_RETURN_IF_ERROR(InitFailpointsFromEnv());
-  // A malformed TF_CONFIG is said here as everywhere, though nothing is needed
-  // of it: the evaluator is outside the cluster.
+  // The evaluator stands outside the cluster and needs nothing of TF_CONFIG.
+  // But a malformed one is an error here as in every other program.
   ClusterSources sources = ClusterSources::FromEnv();
   sources.task_required = false;
   WEIR_RETURN_IF_ERROR(ResolveCluster(sources).status());
@@ -51,8 +52,10 @@ absl::Status Follow(const Flags& flags) {
       Files::Real(), Clock::Real(), flags.workdir,
       [&evaluation](const std::string& dir) { return evaluation->Run(dir); });
   while (stop_signal == 0) {
+    // First, so that a run which failed is not evaluated any further.
     WEIR_RETURN_IF_ERROR(evaluator.Ended());
     const absl::StatusOr<bool> done = evaluator.Poll();
+    // A damaged checkpoint is no reason to end: the next one may be whole.
     if (!done.ok()) {
       LOG_ERROR("{}", std::string(done.status().message()));
     } else if (*done) {

@@ -2,7 +2,8 @@
 //
 //   TF_CONFIG=... weir_worker --job FILE --workdir DIR [--data_dir DIR]
 //
-// Exit codes are common/base/exit_code.h's; the last line of the log says why.
+// The exit codes are those of common/base/exit_code.h. The last line of the log
+// says why the process ended.
 #include <grpc/support/log.h>
 #include <signal.h>
 #include <unistd.h>
@@ -37,7 +38,8 @@
 namespace weir {
 namespace {
 
-// For the hosted chief to see what ended its worker.
+// How long a worker that failed waits for the hosted chief to end the job. The
+// chief knows the better reason, but may learn it a little later.
 constexpr std::chrono::seconds kFailedJobWait{15};
 
 struct Flags {
@@ -68,7 +70,8 @@ sigset_t EndSignals() {
   return signals;
 }
 
-// Turns a signal into RequestStop; kept from before any other thread exists.
+// Turns a signal into a call. Main blocks the signals before any other thread
+// exists, so none of them can take one, and one that comes early waits here.
 class SignalWatcher {
  public:
   explicit SignalWatcher(std::function<void(int)> on_signal) {
@@ -77,13 +80,14 @@ class SignalWatcher {
       int signal = 0;
       while (sigwait(&signals, &signal) == 0 && signal != SIGUSR1) {
         if (signal_.exchange(signal) != 0) {
-          _exit(128 + signal);  // the second one does not wait
+          _exit(128 + signal);  // a second signal ends the process at once
         }
         on_signal(signal);
       }
     });
   }
   ~SignalWatcher() {
+    // sigwait cannot be interrupted, but takes this signal, too.
     pthread_kill(thread_.native_handle(), SIGUSR1);
     thread_.join();
   }
@@ -98,6 +102,7 @@ absl::StatusOr<ClusterSpec> FindCluster(const Flags& flags) {
   ClusterSources sources = ClusterSources::FromEnv();
   sources.flag_cluster = flags.cluster;
   sources.flag_task_index = flags.task_index;
+  // The flags have no task type, as this program is always a worker.
   if (!flags.cluster.empty() || !flags.task_index.empty()) {
     sources.flag_task_type = "worker";
   }
@@ -116,8 +121,11 @@ absl::StatusOr<ClusterSpec> FindCluster(const Flags& flags) {
 }
 
 std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+  char name[256] = {};  // one byte more than is asked for, so it ends with 0
+  if (gethostname(name, sizeof(name) - 1) != 0) {
+    return "unknown";
+  }
+  return name;
 }
 
 absl::StatusOr<std::unique_ptr<ChiefServer>> HostChief(
@@ -128,9 +136,11 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> HostChief(
   options.runner.ps_addresses = cluster.ps_addresses();
   options.runner.worker_count = cluster.worker_count();
   options.runner.cluster_fingerprint = cluster.fingerprint();
-  options.runner.workdir =
-      std::filesystem::absolute(flags.workdir.empty() ? "." : flags.workdir)
-          .string();
+  std::string workdir = flags.workdir;
+  if (workdir.empty()) {
+    workdir = ".";
+  }
+  options.runner.workdir = std::filesystem::absolute(workdir).string();
   options.runner.resume = flags.resume;
   options.runner.allow_older = flags.allow_older;
   options.runner.init_from = flags.init_from;
@@ -147,7 +157,10 @@ absl::Status JobEnd(ChiefServer* chief, const absl::Status& worker) {
     return chief->Wait();
   }
   const std::optional<absl::Status> job = chief->WaitFor(kFailedJobWait);
-  return job.has_value() && !job->ok() ? *job : worker;
+  if (job.has_value() && !job->ok()) {
+    return *job;
+  }
+  return worker;
 }
 
 absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
@@ -173,6 +186,7 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   options.backend.auto_index = options.index;
   options.transport = transport.get();
   options.channels_per_peer = flags.channels_per_peer;
+  // Without a working directory there is no DONE to look at.
   if (!flags.workdir.empty()) {
     options.job_is_done = [workdir = flags.workdir,
                            text = CanonicalJobSpecText(spec)] {
@@ -181,6 +195,8 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   }
   WEIR_ASSIGN_OR_RETURN(const auto task,
                         WorkerTask::Create(std::move(options)));
+  // After the task is made, so that a job which does not fit its data ends
+  // before a chief claims the run's directory.
   std::unique_ptr<ChiefServer> chief;
   if (cluster.hosts_chief()) {
     WEIR_ASSIGN_OR_RETURN(chief,
@@ -188,6 +204,7 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   }
   absl::Status status;
   {
+    // It uses task and chief, so it ends before them.
     SignalWatcher watcher([&task, &chief](int number) {
       const std::string reason = absl::StrCat("ended by signal ", number);
       if (chief != nullptr) {
@@ -213,9 +230,17 @@ int Main(const Flags& flags) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   const absl::Status failpoints = InitFailpointsFromEnv();
   const absl::StatusOr<ClusterSpec> cluster = FindCluster(flags);
-  InitLogging(cluster.ok() ? cluster->task()->ToString() : "worker");
+  // Errors of both are kept until there is a log to say them in.
+  std::string name = "worker";
+  if (cluster.ok()) {
+    name = cluster->task()->ToString();
+  }
+  InitLogging(name);
   int signal = 0;
-  absl::Status status = failpoints.ok() ? cluster.status() : failpoints;
+  absl::Status status = failpoints;
+  if (status.ok()) {
+    status = cluster.status();
+  }
   if (status.ok()) {
     status = RunWorker(flags, *cluster, &signal);
   }
@@ -223,6 +248,8 @@ int Main(const Flags& flags) {
     LOG_INFO("done");
     return kExitOk;
   }
+  // Ended as the signal asked. With another error that one is the reason, also
+  // after a signal.
   if (signal != 0 &&
       (status.ok() || status.code() == absl::StatusCode::kCancelled)) {
     LOG_INFO("ended by signal {}", signal);
@@ -237,7 +264,7 @@ int Main(const Flags& flags) {
 
 int main(int argc, char** argv) {
   weir::SetMallocForBulk();
-  // gRPC's errors come back as statuses; its own log would say them twice.
+  // gRPC's errors come back as statuses, and its own log would repeat them.
   gpr_set_log_function([](gpr_log_func_args* line) {
     LOG_DEBUG("{}:{} {}", line->file, line->line, line->message);
   });
