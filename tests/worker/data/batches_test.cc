@@ -33,7 +33,8 @@ Batch BatchOf(const Batches& batches, int64_t contribution) {
   return batch;
 }
 
-// The labels of all contributions, end to end: in FakeDataset sample numbers.
+// Returns the labels of all contributions, end to end. In FakeDataset they are
+// the sample numbers.
 std::vector<int> Sequence(const Batches& batches) {
   std::vector<int> samples;
   for (int64_t c = 0; c < batches.contributions(); ++c) {
@@ -98,7 +99,7 @@ TEST(BatchesTest, OrdersAreEquallyLikely) {
 }
 
 TEST(BatchesTest, TheFirstOrderNeverChanges) {
-  // Resumed jobs lean on it.
+  // A resumed job must see the same order.
   const FakeDataset dataset(8);
   EXPECT_EQ(*Make(Epochs(1, 8), &dataset)->EpochOrder(0),
             (std::vector<uint32_t>{1, 0, 6, 7, 3, 4, 5, 2}));

@@ -1,4 +1,4 @@
-// Small data files for reader tests, and where the real ones are.
+// Makes small data files for tests of readers, and finds the real ones.
 #ifndef TESTS_WORKER_DATA_DATA_FILES_H_
 #define TESTS_WORKER_DATA_DATA_FILES_H_
 

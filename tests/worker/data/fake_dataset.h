@@ -1,4 +1,4 @@
-// A data set whose every value follows from its place, for tests of batches.
+// A data set for tests of batches: every value follows from its place.
 #ifndef TESTS_WORKER_DATA_FAKE_DATASET_H_
 #define TESTS_WORKER_DATA_FAKE_DATASET_H_
 
@@ -12,7 +12,7 @@ namespace weir {
 // empty one for odd i, `own` the bag {i}.
 class FakeDataset : public Dataset {
  public:
-  // Reading sample `broken` fails; -1: none does.
+  // Reading sample `broken` fails; with -1 every sample can be read.
   explicit FakeDataset(int64_t size, int64_t broken = -1) : broken_(broken) {
     SetShape(size, {2});
     set_sparse_features({"even", "own"});

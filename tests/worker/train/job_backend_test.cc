@@ -9,7 +9,7 @@ TEST(JobBackendTest, TakesThreadsFromTheJobAndTheDeviceFromTheOperator) {
   JobSpec spec;
   spec.mutable_compute()->set_threads(1);
   BackendOptions options;
-  options.threads = -1;  // the job's counts
+  options.threads = -1;  // the job's number replaces it
   EXPECT_EQ(CreateJobBackend(spec, options).value()->name(), "cpu");
   options.device = "abacus";
   EXPECT_EQ(CreateJobBackend(spec, options).status().code(),
@@ -20,7 +20,7 @@ TEST(JobBackendTest, TakesThreadsFromTheJobAndTheDeviceFromTheOperator) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// Precision is a GPU's; a job that asks for it runs on a CPU all the same.
+// Only GPUs have other precisions. A job that asks for one runs on a CPU, too.
 TEST(JobBackendTest, GivesEveryPrecisionToACpuJob) {
   for (const auto precision : {Compute::FP32, Compute::TF32, Compute::BF16}) {
     JobSpec spec;

@@ -185,8 +185,9 @@ std::vector<float> Flat(FakeShards* shards, const Layout& layout) {
   return flat;
 }
 
-// The same training in one loop without servers: per step the gradients of
-// contributions 0..n-1 from the same parameters, summed in that order.
+// Trains the same in one loop without servers: in each step it sums the
+// gradients of contributions 0 to n - 1, from the same parameters, in that
+// order.
 std::vector<float> Reference(uint64_t contributions, uint32_t per_step) {
   Machine machine(1);
   machine.parameters = InitialParameters(*machine.layout);
@@ -256,7 +257,7 @@ TEST(TrainLoopTest, AReplacementLeavesNoTraceInSync) {
   FakeShards::Options shard_options =
       ShardOptions(machine.layout.get(), kPerStep);
   // Worker 1's third contribution reaches only some of the blocks, then its
-  // line is cut for good; the replacement's is not.
+  // connection is cut for good; that of its replacement is not.
   std::atomic<int> chunks{0};
   std::atomic<bool> cut{true};
   shard_options.fault = [&](int, const GradientChunk& request) {
@@ -444,7 +445,8 @@ TEST(TrainLoopTest, AContributionCostsTwoClockReadsAndTwoAWait) {
     EXPECT_EQ(phases.data_wait_ns(), 1u);
     EXPECT_EQ(phases.pull_wait_ns(), variables + 1);  // and BeginContribution
     EXPECT_EQ(phases.push_wait_ns(), 1u);
-    // Two reads a wait, two for a hold, of which one is no part of the step.
+    // Two reads for each wait, and two for a hold, of which one is not part of
+    // the step.
     EXPECT_EQ(phases.step_ns(), 2 * (variables + 3) + 2);
     EXPECT_EQ(phases.compute_ns(), variables + 5);
   }

@@ -1,4 +1,5 @@
-// The generator against its law: shares, the truth's AUC, its click rate.
+// Compares the generator with its law: shares, click rate, and the AUC of the
+// true probabilities.
 #include "worker/data/formats/click_log_dataset.h"
 
 #include <algorithm>
@@ -137,8 +138,8 @@ TEST(ClickLogDatasetTest, TheFirstSampleNeverChanges) {
 }
 
 TEST(ClickLogDatasetTest, StreamsHaveTheSameTruth) {
-  // One id a feature: the ids tell no two samples apart, and the log odds are
-  // linear in the one number, with the same line in every stream.
+  // With one id for each feature all samples have the same ids. The log odds
+  // are linear in the one number then, with the same line in every stream (I1).
   const auto line = [](uint64_t seed, uint32_t stream) {
     ClickLogDataset::Options options = Small(seed, stream);
     options.numeric = 1;

@@ -218,7 +218,7 @@ TEST(CriteoDatasetTest, BadLinesUpToTheBoundAreLeftOut) {
 }
 
 TEST(CriteoDatasetTest, ReadsNoFurtherThanMaxRows) {
-  // What is bad behind the last row that is wanted does no harm.
+  // A bad line behind the last row that is wanted does no harm.
   const std::string packed = Gzip("bad\n" + Lines(90) + "bad\n" + Lines(90));
   const Contents expected = ContentsOf(**Read(Lines(90)));
   for (const int threads : {1, 5}) {

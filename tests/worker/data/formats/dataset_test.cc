@@ -63,7 +63,7 @@ TEST(DatasetTest, MakesEveryKindOfReader) {
   EXPECT_EQ(features, (std::vector<float>{0, 1, 0}));
 }
 
-// The contract: what batches and evaluation lean on, for every kind of reader.
+// The contract suite: what batches and evaluation rely on, for every reader.
 struct Kind {
   const char* name;
   // FILE is the path of a file with `bytes`, LABELS of three labels in IDX.
@@ -83,7 +83,7 @@ class DatasetContractTest : public testing::TestWithParam<Kind> {
     return *std::move(dataset);
   }
 
-  // Label, features, and the bags of a batch that had none.
+  // Returns label, features, and the bags that it adds to an empty batch.
   static std::vector<double> Sample(const Dataset& dataset, int64_t index) {
     std::vector<float> features(dataset.feature_elements());
     float label = -1.0f;

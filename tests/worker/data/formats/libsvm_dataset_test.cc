@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Read(
 
 std::vector<float> Row(const Dataset& dataset, int64_t index,
                        float* label = nullptr) {
-  // Not zero before: reading must clear it.
+  // The memory is not zero before, so reading must clear it.
   std::vector<float> features(dataset.feature_elements(), 9.0f);
   float ignored = 0.0f;
   EXPECT_TRUE(dataset
@@ -73,7 +73,7 @@ TEST(LibsvmDatasetTest, MinusOneAndOneBecomeZeroAndOne) {
   Row(*both, 1, &label);
   EXPECT_EQ(label, 0.0f);
   EXPECT_EQ(both->label_facts().class_count, 2);
-  // A third value: they are numbers, not two classes.
+  // With a third value the labels are numbers, not two classes (I2).
   const auto numbers = *Read("1 1:1\n-1 1:1\n0 1:1\n");
   Row(*numbers, 1, &label);
   EXPECT_EQ(label, -1.0f);

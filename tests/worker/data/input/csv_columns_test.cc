@@ -26,14 +26,15 @@ CsvColumnOptions Named(const std::string& name) {
   return options;
 }
 
-// The columns of a file of `fields` columns whose label is the last.
+// Makes the columns of a file with `fields` columns, the last of which is the
+// label's.
 CsvColumns Make(const std::vector<CsvColumnOptions>& options, int64_t count) {
   auto columns = CsvColumns::Create(options, count, {}, count - 1);
   EXPECT_TRUE(columns.ok()) << columns.status();
   return *std::move(columns);
 }
 
-// What is wrong, or the row in *row.
+// Returns what is wrong, or "" with the row in *row.
 std::string Parse(const CsvColumnOptions& options, const std::string& field,
                   CsvRow* row) {
   return Make({options}, 2).Parse({field, "1"}, row);

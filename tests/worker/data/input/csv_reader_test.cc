@@ -7,7 +7,7 @@ namespace {
 
 using Fields = std::vector<std::string>;
 
-// Every record; one with a fault is its line and what is wrong.
+// Reads every record. A faulty one is given as its line and what is wrong.
 std::vector<Fields> Records(const std::string& text, char separator = ',') {
   CsvReader reader(text, separator);
   std::vector<Fields> records;

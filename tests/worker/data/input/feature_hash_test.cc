@@ -1,5 +1,5 @@
-// The hash against values of an implementation in Python, written from the
-// words of the header.
+// Compares the hash with values of an implementation in Python that was written
+// from the header's description.
 #include "worker/data/input/feature_hash.h"
 
 #include <set>

@@ -31,7 +31,7 @@ absl::StatusOr<std::string> ReadIn(const std::string& path, size_t piece) {
   }
 }
 
-// Text whose packed form takes more than one step of reading, too.
+// Text of which even the packed form takes more than one step of reading.
 std::string Text() {
   std::string text;
   for (uint64_t i = 0; text.size() < 5'000'000; ++i) {
