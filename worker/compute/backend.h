@@ -1,7 +1,7 @@
 // The contract of a compute backend: memory, an ordered queue, operations.
 //
-// Place: the model layers call it and know no other thing of the device. `cpu`
-// is worker/compute/cpu; a GPU is a plug-in that implements this class.
+// Place: the layers of a model call it and know nothing else of the device.
+// `cpu` is worker/compute/cpu; a GPU is a plug-in that implements this class.
 //
 // Terms
 //   device pointer  a float* that only operations of the same backend read and
@@ -9,16 +9,16 @@
 //                   (on `cpu` it is ordinary memory). The memory may hold
 //                   int32_t as well: copies keep all bits, so integers are
 //                   uploaded as floats and the pointer is cast.
-//   queue           operations take effect in call order. A backend may return
-//                   before they ran; Wait() and Reached() tell when they did.
+//   queue           operations take effect in the order of the calls. A backend
+//                   may return before an operation has run; Wait() and
+//                   Reached() tell when it has.
 //   images          [batch, height, width, channels], row-major: channels last.
 //                   Kernels: [filters, channels, kernel, kernel].
 //   other tensors   row-major.
 //
 // Invariants
-//   I1. Same inputs, same shapes, same options: same bits; whatever the
-//       addresses are, as long as they are aligned to 64 bytes, and whatever
-//       ran before.
+//   I1. The same inputs, shapes and options give the same bits, whatever ran
+//       before and wherever the memory lies, if it is aligned to 64 bytes.
 //   I2. Every element of an output is overwritten, and never read before that.
 //   I3. Outputs overlap no input, unless the operation says so.
 // Threads: compatible; one thread at a time calls a backend.
@@ -38,13 +38,13 @@
 
 namespace weir {
 
-// What a device of its own memory has done and holds.
+// What a device with memory of its own has done, and what it holds.
 struct DeviceUsage {
-  // Since the backend was made: time during which operations ran, by the
-  // device's clock, of what Wait() has passed.
+  // The time during which operations ran since the backend was made, by the
+  // device's clock. It counts the operations that Wait() has passed.
   int64_t busy_ns = 0;
   int64_t bytes_used = 0;      // by this backend
-  int64_t bytes_reserved = 0;  // of the device, by any process
+  int64_t bytes_reserved = 0;  // on the device, by any process
 };
 
 class Backend {
@@ -59,13 +59,14 @@ class Backend {
   // ------------------------------------------------------------ memory
 
   // Returns `elements` >= 0 floats, aligned to 64 bytes.
-  // Errors: RESOURCE_EXHAUSTED; OUT_OF_RANGE  a device never has as much.
+  // Errors: RESOURCE_EXHAUSTED  there is not that much now.
+  //         OUT_OF_RANGE        the device never has that much.
   virtual absl::StatusOr<float*> Allocate(int64_t elements) = 0;
   virtual void Release(float* device) = 0;
 
   // Returns the device pointer that stands for host memory: the same address
   // where memory is shared, else a device range that Upload and Download fill.
-  // Release() it. Errors: as of Allocate.
+  // The caller releases it with Release(). Errors: those of Allocate.
   virtual absl::StatusOr<float*> MirrorHost(float* host, int64_t elements) = 0;
 
   // Copies; free where device == host. The host side must stay unchanged until
@@ -78,11 +79,11 @@ class Backend {
   virtual void Download(float* host, const float* device, int64_t elements) = 0;
 
   // Makes host data readable for operations: returns `host` itself where memory
-  // is shared, else uploads to `device` and returns that.
+  // is shared; else uploads it to `device` and returns that.
   virtual const float* Stage(float* device, const float* host,
                              int64_t elements) = 0;
-  // The other way round: a host pointer to `elements` device floats, either
-  // `device` itself or `host` after a download.
+  // Makes device data readable for the host: returns `device` itself where
+  // memory is shared; else downloads it to `host` and returns that.
   virtual const float* Fetch(float* host, const float* device,
                              int64_t elements) = 0;
 
@@ -93,11 +94,11 @@ class Backend {
     float weight = 1.0f;
   };
   // y = own_weight * y + the sum of `terms`, `count` floats each, added in the
-  // order of the list; in any order where this backend need not give the same
-  // bits always. What is left in the x is undefined: they may serve as scratch.
-  // Takes effect behind everything called so far on all backends; of what is
-  // called later on them only ReduceFromPeers, Download, Fetch and Mark wait
-  // for it.
+  // order of the list, or in any order where this backend need not always give
+  // the same bits. The content of the x is undefined afterwards: they may serve
+  // as scratch. The sum takes effect behind everything called so far on all
+  // these backends. Later calls on them do not wait for it, except
+  // ReduceFromPeers, Download, Fetch and Mark.
   // REQUIRES: one term or more, any of which may be of this backend; no
   //   operation called later touches y or an x before this queue has passed the
   //   sum; y and the x do not overlap; no capture on any.
@@ -112,7 +113,7 @@ class Backend {
   virtual void Wait(uint64_t mark) = 0;
   // Returns and forgets the first failure since the last call.
   virtual absl::Status TakeStatus() = 0;
-  // "0000:01:00.0" of a device on PCI; empty where there is none.
+  // The address of a device on PCI, such as "0000:01:00.0"; else empty.
   virtual std::string pci_bus_id() const { return ""; }
   // All zero where shares_host_memory().
   virtual DeviceUsage Usage() { return {}; }
@@ -122,7 +123,8 @@ class Backend {
   // Between BeginCapture and EndCapture operations, Download and Mark are
   // recorded and do not run; Mark returns 1, 2, ... Replay enqueues what was
   // captured last, on the same memory, and returns a number to add to those
-  // marks. False where the backend cannot: then nothing has changed.
+  // marks. BeginCapture returns false where the backend cannot capture; then
+  // operations run as before.
   // REQUIRES (BeginCapture): the same operations have run before, so that
   //   nothing needs to be allocated. (Replay): the queue has passed the last
   //   Replay; nothing that was captured has been released.
@@ -162,21 +164,22 @@ class Backend {
   // y may be x.
   virtual void ActivationForward(ActivationKind kind, int64_t count,
                                  const float* x, float* y) = 0;
-  // From the output y alone. dx may be dy.
+  // Computes dx from the output y and from dy. dx may be dy.
   virtual void ActivationBackward(ActivationKind kind, int64_t count,
                                   const float* y, const float* dy,
                                   float* dx) = 0;
 
-  // The keys of Dropout from here on; copied.
+  // Copies the keys that Dropout uses from here on.
   // REQUIRES: the queue has passed every Dropout so far.
   virtual void SetKeys(std::span<const uint64_t> keys) = 0;
   // y[i] = x[i] / (1 - rate) where UnitFloat(Philox(key, 0, i / 4)[i % 4]) >=
-  // rate, else 0; key = keys[key_index]. Its own backward. y may be x.
+  // rate, else 0; key = keys[key_index]. It is its own backward pass. y may be
+  // x.
   virtual void Dropout(int key_index, float rate, int64_t count, const float* x,
                        float* y) = 0;
 
-  // Over each row of x [rows, width]; mean and rstd [rows] are kept for
-  // backward. Variance is biased.
+  // Normalises each row of x [rows, width]. The caller keeps mean and rstd
+  // [rows] for the backward pass. The variance is biased.
   virtual void LayerNormForward(int64_t rows, int64_t width, float epsilon,
                                 const float* x, const float* scale,
                                 const float* offset, float* y, float* mean,
@@ -187,9 +190,9 @@ class Backend {
                                  const float* rstd, const float* dy, float* dx,
                                  float* dscale, float* doffset) = 0;
 
-  // Over each column of x [rows, channels]. mean and rstd [channels] are kept
-  // for backward (biased variance); `variance` is the unbiased one, 0 for a
-  // single row.
+  // Normalises each column of x [rows, channels]. The caller keeps mean and
+  // rstd [channels] (from the biased variance) for the backward pass;
+  // `variance` is the unbiased one, and 0 for a single row.
   virtual void BatchNormForward(int64_t rows, int64_t channels, float epsilon,
                                 const float* x, const float* scale,
                                 const float* offset, float* y, float* mean,
@@ -225,8 +228,9 @@ class Backend {
   // -1. Weights are not read.
   virtual void GatherMax(const RowLists& lists, int64_t width, const float* x,
                          float* y, int32_t* chosen) = 0;
-  // Its backward: y[l] = sum over the entries e of list l of x[index[e]] in the
-  // columns where chosen[index[e]] is l. With `add` y[l] += that.
+  // The backward pass of GatherMax: y[l] = sum over the entries e of list l of
+  // x[index[e]] in the columns where chosen[index[e]] is l. With `add` y[l] +=
+  // that.
   virtual void GatherChosen(const RowLists& lists, int64_t width,
                             const float* x, const int32_t* chosen, bool add,
                             float* y) = 0;

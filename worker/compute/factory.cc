@@ -27,7 +27,8 @@ constexpr char kCpu[] = "cpu";
 constexpr char kAuto[] = "auto";
 constexpr char kAllDevices[] = "cuda:all";
 
-// The devices of "cuda", "cuda:N" and "cuda:N,M"; none for what is neither.
+// The devices that "cuda", "cuda:N" or "cuda:N,M" names. An empty list means
+// that the name is none of these.
 std::vector<int> CudaIndices(absl::string_view device) {
   if (device == "cuda") {
     return {0};
@@ -39,14 +40,15 @@ std::vector<int> CudaIndices(absl::string_view device) {
   for (const absl::string_view part : absl::StrSplit(device, ',')) {
     int index = 0;
     if (!absl::SimpleAtoi(part, &index) || index < 0) {
-      return {};
+      return {};  // one bad part spoils the whole list
     }
     indices.push_back(index);
   }
   return indices;
 }
 
-// Where the plug-in is, or an error that says where it was looked for.
+// Returns the path of the plug-in, or an error that names the place where it
+// should be.
 absl::StatusOr<std::string> FindPlugin() {
   std::error_code error;
   const std::filesystem::path executable =
@@ -56,7 +58,8 @@ absl::StatusOr<std::string> FindPlugin() {
         absl::StrCat("cannot read /proc/self/exe: ", error.message()));
   }
   const std::filesystem::path here = executable.parent_path();
-  // The last three: the build's folder, from worker/, bench/ and deploy/cli/.
+  // An installed program has the plug-in beside it or in ../lib. The last three
+  // folders are Bazel's, seen from worker/, bench/ and deploy/cli/.
   for (const std::filesystem::path& folder :
        {here, here / "../lib", here / "compute/cuda",
         here / "../worker/compute/cuda", here / "../../worker/compute/cuda"}) {
@@ -70,17 +73,21 @@ absl::StatusOr<std::string> FindPlugin() {
                    "; it is built where CUDA is installed"));
 }
 
-// Looked for before the plug-in is opened, which loads CUDA's libraries: 0.7 s
-// and 150 MB for nothing on a machine without a GPU (2026-11-22, CUDA 13.0).
+// Looks for the driver before the plug-in is opened. The plug-in loads CUDA's
+// libraries: 0.7 s and 150 MB for nothing on a machine without a GPU
+// (2026-11-22, CUDA 13.0).
 absl::Status FindDriver() {
+  // The handle is not closed: CUDA's runtime is about to open the same library.
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
     return absl::NotFoundError("there is no NVIDIA driver here (libcuda.so.1)");
   }
   return absl::OkStatus();
 }
 
-// Opened libraries stay: their backends' code must.
+// Never closes a library that it could open: the code of its backends lies in
+// it, and nobody knows here how long they live.
 absl::StatusOr<const ComputePlugin*> OpenPlugin(const std::string& path) {
+  // RTLD_LOCAL: later libraries must not bind to symbols of the plug-in.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ",
@@ -95,6 +102,8 @@ absl::StatusOr<const ComputePlugin*> OpenPlugin(const std::string& path) {
                      kComputePluginSymbol));
   }
   const ComputePlugin* const plugin = entry();
+  // I1 of plugin.h: the rest of *plugin has the layout of our headers only if
+  // its checksum is ours.
   if (plugin->abi != kComputePluginAbi) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, " is of another version of Weir (ABI ", absl::Hex(plugin->abi),
@@ -107,6 +116,8 @@ absl::StatusOr<const ComputePlugin*> OpenPlugin(const std::string& path) {
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCuda(
     const BackendOptions& options) {
   std::string path = options.plugin_path;
+  // A plug-in that the caller names may be for any device, so only our own one
+  // is refused where NVIDIA's driver is missing.
   if (path.empty()) {
     WEIR_ASSIGN_OR_RETURN(path, FindPlugin());
     WEIR_RETURN_IF_ERROR(FindDriver());
@@ -117,6 +128,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCuda(
     return absl::NotFoundError("the CUDA driver sees no device");
   }
   std::vector<int> indices = CudaIndices(options.device);
+  // The count is known only now, so "cuda:all" and "auto" get their devices
+  // here. A listed device that is not there is refused by create().
   if (options.device == kAllDevices) {
     indices.resize(count);
     std::iota(indices.begin(), indices.end(), 0);
@@ -152,6 +165,8 @@ absl::Status BackendOptions::Validate() const {
                      "'; it must be auto, cpu, cuda or cuda:N, or for several "
                      "GPUs a list such as cuda:0,1, or cuda:all"));
   }
+  // A GPU that is named twice would hold the model twice and gain nothing. The
+  // order of this copy does not matter: CreateBackends reads the list again.
   std::sort(indices.begin(), indices.end());
   const auto twice = std::adjacent_find(indices.begin(), indices.end());
   if (twice != indices.end()) {
@@ -174,6 +189,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateBackends(
       }
       return cuda;
     }
+    // Only "auto" may fall back. A job that names a GPU must not train on the
+    // CPU, unnoticed.
     if (options.device != kAuto) {
       return cuda;
     }
@@ -188,6 +205,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateBackends(
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options) {
   WEIR_RETURN_IF_ERROR(options.Validate());
+  // Cuts the list before a backend is made: each one that is made takes memory
+  // on its device.
   BackendOptions one = options;
   if (options.device == kAllDevices) {
     one.device = "cuda:0";

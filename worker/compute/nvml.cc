@@ -12,7 +12,8 @@
 namespace weir {
 namespace {
 
-// NVML's types, as its guide has them.
+// NVML's types, as its guide has them. The header is not included, so that
+// Weir builds where it is not installed.
 using Device = struct OpaqueDevice*;
 struct Utilization {
   unsigned int gpu;
@@ -26,10 +27,11 @@ struct Memory {
 constexpr int kSuccess = 0;
 constexpr int kTemperatureGpu = 0;
 constexpr int kClockSm = 1;
-// The longest that NVML's guide asks for are 96 and 80.
+// NVML's guide asks for 96 bytes for a name and 80 for a version.
 constexpr unsigned int kTextBytes = 128;
 
-// Calls what may be missing: false then, and when NVML refuses.
+// Calls a function that an old library may lack. False where it does lack it or
+// NVML refuses: the figure then keeps its 0, as the header promises.
 template <typename Function, typename... Arguments>
 bool Get(Function function, Arguments... arguments) {
   return function != nullptr && function(arguments...) == kSuccess;
@@ -77,12 +79,16 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     // glibc keeps it for each thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
-    const char* const why = dlerror();
-    return absl::NotFoundError(absl::StrCat(
-        "NVML: ", why != nullptr ? why : "cannot open " + library));
+    const char* const error = dlerror();
+    std::string why = "cannot open " + library;
+    if (error != nullptr) {
+      why = error;
+    }
+    return absl::NotFoundError(absl::StrCat("NVML: ", why));
   }
   auto functions = std::make_unique<Functions>();
   functions->Find(handle);
+  // Everything else may be missing; a library without this one is not NVML.
   if (functions->init == nullptr) {
     dlclose(handle);
     return absl::NotFoundError(
@@ -90,7 +96,8 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& library) {
   }
   const int code = functions->init();
   if (code != kSuccess) {
-    // Not initialised: the destructor would shut down what never began.
+    // `closed` closes the library when it goes out of scope. It must not shut
+    // down what was never initialised.
     functions->shutdown = nullptr;
     const Nvml closed(handle, std::move(functions));
     return absl::UnavailableError(
@@ -110,10 +117,13 @@ Nvml::~Nvml() {
 }
 
 std::string Nvml::Reason(int code) const {
-  const char* const text = functions_->error_string != nullptr
-                               ? functions_->error_string(code)
-                               : nullptr;
-  return text != nullptr ? text : absl::StrCat("error ", code);
+  if (functions_->error_string != nullptr) {
+    const char* const text = functions_->error_string(code);
+    if (text != nullptr) {
+      return text;
+    }
+  }
+  return absl::StrCat("error ", code);
 }
 
 absl::StatusOr<Nvml::Figures> Nvml::Read(const std::string& device) const {
@@ -122,6 +132,7 @@ absl::StatusOr<Nvml::Figures> Nvml::Read(const std::string& device) const {
   uint32_t index = 0;
   int code = -1;
   bool asked = false;
+  // A PCI bus id has colons and never reads as a number.
   if (absl::SimpleAtoi(device, &index)) {
     if ((asked = nvml.by_index != nullptr)) {
       code = nvml.by_index(index, &handle);
@@ -130,11 +141,15 @@ absl::StatusOr<Nvml::Figures> Nvml::Read(const std::string& device) const {
     code = nvml.by_bus_id(device.c_str(), &handle);
   }
   if (code != kSuccess) {
-    return absl::NotFoundError(absl::StrCat(
-        "NVML: GPU '", device,
-        "': ", asked ? Reason(code) : "the library cannot look it up"));
+    // Where nobody was asked, `code` is ours and NVML has no words for it.
+    std::string why = "the library cannot look it up";
+    if (asked) {
+      why = Reason(code);
+    }
+    return absl::NotFoundError(absl::StrCat("NVML: GPU '", device, "': ", why));
   }
   Figures figures;
+  // One byte less is offered than there is, so that the text always ends.
   char text[kTextBytes] = {};
   if (Get(nvml.name, handle, text, kTextBytes - 1)) {
     figures.name = text;
@@ -166,6 +181,7 @@ absl::StatusOr<Nvml::Figures> Nvml::Read(const std::string& device) const {
 std::string Nvml::Figures::Text() const {
   std::string text = name.empty() ? "a GPU" : name;
   absl::StrAppendFormat(&text, ", %.0f%% busy", gpu_utilization_percent);
+  // A zero stands for a figure that the device does not have, and is left out.
   if (bytes_total > 0) {
     absl::StrAppendFormat(&text, ", %.1f of %.0f GiB used",
                           static_cast<double>(bytes_used) / (1 << 30),

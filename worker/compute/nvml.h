@@ -1,15 +1,15 @@
-// What NVIDIA's driver says of a GPU, where its library is.
+// What NVIDIA's driver reports about a GPU, where its library is installed.
 //
 // Place: the worker reads it beside training, for the log and the summary; no
 // result depends on it. libnvidia-ml.so.1 comes with the driver and is opened
 // at run time, so that one build serves machines with and without it.
 //
-// Threads: safe; NVML is.
+// Threads: safe, as NVML is.
 // Errors: NOT_FOUND     no such library, or not NVML.
 //         UNAVAILABLE   the library has no driver to talk to.
-//         as documented at Read.
-// Source: NVIDIA, "NVML API Reference Guide"; the prototypes are our own, of
-//         the functions that every driver since 2012 has.
+//         Read has its own.
+// Source: NVIDIA, "NVML API Reference Guide". We wrote the prototypes of the
+//         functions that every driver since 2012 has.
 #ifndef WORKER_COMPUTE_NVML_H_
 #define WORKER_COMPUTE_NVML_H_
 
@@ -28,8 +28,8 @@ class Nvml {
   struct Figures {
     std::string name;
     std::string driver_version;
-    // Of the last sample period of the driver, 1/6 s to 1 s: the time in which
-    // some kernel ran, or memory was read or written.
+    // The share of the driver's last sample period (1/6 s to 1 s) in which some
+    // kernel ran, or in which memory was read or written.
     double gpu_utilization_percent = 0.0;
     double memory_utilization_percent = 0.0;
     uint64_t bytes_used = 0;  // by any process
@@ -59,7 +59,7 @@ class Nvml {
   struct Functions;
 
   Nvml(void* library, std::unique_ptr<Functions> functions);
-  // NVML's words for one of its codes.
+  // Returns NVML's words for one of its codes.
   std::string Reason(int code) const;
 
   void* const library_;

@@ -1,13 +1,13 @@
 // The interface between Weir's processes and a compute plug-in, a shared
 // library that makes backends for one kind of device.
 //
-// Place: worker/compute/cuda/plugin.cc exports it, worker/compute/factory opens
-// libraries that do.
+// Place: worker/compute/cuda/plugin.cc exports a ComputePlugin, and
+// worker/compute/factory opens libraries that export one.
 //
 // Invariants
-//   I1. Nothing but `abi` is read before it was compared: both sides call each
-//       other's C++ classes, so both must be compiled from the same headers.
-//       kComputePluginAbi is a checksum of these headers.
+//   I1. Nobody reads anything but `abi` before he has compared it: both sides
+//       call each other's C++ classes, so both must be compiled from the same
+//       headers. kComputePluginAbi is a checksum of these headers.
 // Threads: the functions are safe.
 #ifndef WORKER_COMPUTE_PLUGIN_H_
 #define WORKER_COMPUTE_PLUGIN_H_
@@ -30,7 +30,7 @@ struct ComputePluginOptions {
 
 struct ComputePlugin {
   uint32_t abi = 0;
-  // For people: what it was built with.
+  // Tells people what the plug-in was built with.
   const char* description = "";
   // Errors: NOT_FOUND  there is no driver, or it does not answer.
   absl::StatusOr<int> (*device_count)() = nullptr;
@@ -38,7 +38,7 @@ struct ComputePlugin {
       const ComputePluginOptions& options) = nullptr;
 };
 
-// What a plug-in exports under this name: const ComputePlugin* ().
+// A plug-in exports a function `const ComputePlugin* ()` under this name.
 inline constexpr char kComputePluginSymbol[] = "weir_compute_plugin";
 
 }  // namespace weir

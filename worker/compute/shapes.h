@@ -58,13 +58,13 @@ enum class LossKind : int {
   kMeanSquaredError = 2,
 };
 
-// Some rows of a matrix, list by list: list l is index[offsets[l],
-// offsets[l + 1]), each entry with its weight. Device memory.
+// Lists of rows of a matrix, in device memory: list l has the entries
+// index[offsets[l]] to index[offsets[l + 1] - 1], each with its weight.
 struct RowLists {
   int64_t count = 0;
   const int32_t* offsets = nullptr;  // [count + 1]
   const int32_t* index = nullptr;
-  const float* weights = nullptr;  // null: every one is 1
+  const float* weights = nullptr;  // null: every weight is 1
 };
 
 // x [batch, vectors, dim]: interactions are between the vectors of a sample.
@@ -76,9 +76,9 @@ struct VectorsShape {
   constexpr int64_t pairs() const { return vectors * (vectors - 1) / 2; }
 };
 
-// What products and convolutions round their factors to; all else is fp32. A
-// backend has one, from its creation; `cpu` always computes in fp32. See
-// Compute.Precision in proto/job_spec.proto.
+// The type to which products and convolutions round their factors; all else is
+// computed in fp32. A backend keeps the precision with which it was made, and
+// `cpu` always computes in fp32. See Compute.Precision in proto/job_spec.proto.
 enum class Precision : int { kFp32 = 0, kTf32 = 1, kBf16 = 2 };
 
 }  // namespace weir
