@@ -12,8 +12,8 @@
 namespace weir {
 namespace {
 
-// 256 GiB: more in one tensor is a slip of the pen, and allocators differ in
-// how they refuse it.
+// 256 GiB. A larger tensor is a mistake in the job, and allocators differ in
+// how they refuse it: some give address space that no memory stands behind.
 constexpr int64_t kElementsMax = int64_t{1} << 36;
 
 }  // namespace
@@ -35,11 +35,14 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(int threads) {
 
 absl::StatusOr<float*> CpuBackend::Allocate(int64_t elements) {
   WEIR_CHECK(elements >= 0);
+  // aligned_alloc wants a multiple of the alignment. The "+ 1" gives a tensor
+  // of no elements an address of its own, which Release can find.
   const size_t bytes =
       (static_cast<size_t>(elements) * sizeof(float) / 64 + 1) * 64;
-  auto* p = elements > kElementsMax
-                ? nullptr
-                : static_cast<float*>(std::aligned_alloc(64, bytes));
+  float* p = nullptr;
+  if (elements <= kElementsMax) {
+    p = static_cast<float*>(std::aligned_alloc(64, bytes));
+  }
   if (p == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", bytes, " bytes of tensors"));
@@ -50,6 +53,7 @@ absl::StatusOr<float*> CpuBackend::Allocate(int64_t elements) {
 }
 
 void CpuBackend::Release(float* device) {
+  // The mirror of host memory is that memory: it is not ours to free.
   if (allocated_.erase(device) > 0) {
     std::free(device);
   }
@@ -60,7 +64,9 @@ absl::StatusOr<float*> CpuBackend::MirrorHost(float* host, int64_t) {
 }
 
 void CpuBackend::Upload(float* device, const float* host, int64_t elements) {
-  if (device != host && elements > 0) {  // of nothing either may be null
+  // A mirror is already there. Where there is nothing to copy, either pointer
+  // may be null, which memcpy forbids.
+  if (device != host && elements > 0) {
     std::memcpy(device, host, elements * sizeof(float));
   }
 }
@@ -81,12 +87,16 @@ const float* CpuBackend::Fetch(float*, const float* device, int64_t) {
 
 void CpuBackend::ReduceFromPeers(int64_t count, float own_weight, float* y,
                                  std::span<const PeerTerm> terms) {
+  // Every operation has run when its call returns, so all peers' x are
+  // complete.
   for (const PeerTerm& term : terms) {
     loops::ScaleAdd(count, term.weight, term.x, own_weight, y);
-    own_weight = 1.0f;
+    own_weight = 1.0f;  // y has been weighed with the first term
   }
 }
 
+// Update() keeps the first failure, which is the one that TakeStatus() owes;
+// the later ones mostly follow from it.
 void CpuBackend::Keep(const absl::Status& status) { status_.Update(status); }
 
 void CpuBackend::MatMul(const MatMulShape& shape, const float* a,
@@ -139,6 +149,7 @@ void CpuBackend::ActivationBackward(ActivationKind kind, int64_t count,
 
 void CpuBackend::Dropout(int key_index, float rate, int64_t count,
                          const float* x, float* y) {
+  // The layer that draws must have given its key to SetKeys in this step.
   WEIR_CHECK(static_cast<size_t>(key_index) < keys_.size());
   loops::Dropout(keys_[key_index], rate, count, x, y);
 }
@@ -243,6 +254,7 @@ void CpuBackend::PairDotsBackward(const VectorsShape& shape, const float* x,
 void CpuBackend::Loss(LossKind kind, int64_t rows, int64_t width,
                       const float* x, const float* labels, float* row_loss,
                       float* row_correct, float* dx) {
+  // The width of a sigmoid is 1 by contract, so that loop does not take it.
   switch (kind) {
     case LossKind::kSoftmaxCrossEntropy:
       loops::SoftmaxCrossEntropy(rows, width, x, labels, row_loss, row_correct,

@@ -1,8 +1,11 @@
 // The backend that every machine has: oneDNN for products and convolutions,
 // plain loops for the rest.
 //
-// Memory is the host's: mirrors and copies cost nothing. Every operation has
-// run when it returns. Only oneDNN uses `threads`; the loops run on the caller.
+// Place: worker/compute/factory makes it where a job asks for "cpu". Its memory
+// is the host's, so mirrors and copies cost nothing. Every operation has run
+// when its call returns. Only oneDNN uses `threads`; the loops run on the
+// caller's thread.
+//
 // Threads: compatible.
 #ifndef WORKER_COMPUTE_CPU_CPU_BACKEND_H_
 #define WORKER_COMPUTE_CPU_CPU_BACKEND_H_
@@ -113,7 +116,7 @@ class CpuBackend : public Backend {
             float* dx) override;
 
  protected:
-  // Also for tests that break an operation.
+  // Protected for tests, which derive a backend with a broken operation.
   explicit CpuBackend(std::unique_ptr<DnnlOps> dnnl);
 
  private:

@@ -11,7 +11,8 @@
 #include "common/base/status.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
-// Of libgomp, which oneDNN is linked with; clang has no omp.h here.
+// A function of libgomp, with which oneDNN is linked. It is declared here since
+// clang has no omp.h on Debian.
 extern "C" void omp_set_num_threads(int count);
 
 namespace weir {
@@ -29,20 +30,22 @@ enum Operation : int64_t {
   kConvBackwardData,
   kConvBackwardKernel
 };
-// Operation, whether there is a bias, and the shape's fields.
+// The operation, whether there is a bias, and the fields of the shape. The
+// fields that an operation does not have stay 0.
 using Key = std::array<int64_t, 10>;
 
 struct Free {
   void operator()(void* p) const { std::free(p); }
 };
 
-// A primitive with its arguments; data handles are set before each run.
+// A primitive with its arguments. Their data handles are those of the last
+// call, so each call sets all of them before it runs the primitive.
 struct Entry {
   dnnl::primitive primitive;
   Arguments arguments;
   size_t scratch_bytes = 0;
-  // Present where oneDNN wants the kernel in a layout of its own. The kernel
-  // is then the reorder's source (or destination, for its gradient).
+  // Present where oneDNN wants the kernel in a layout of its own. The caller's
+  // kernel is then the source of the reorder, and its gradient the destination.
   std::optional<dnnl::reorder> reorder;
   memory plain_kernel;
 };
@@ -56,6 +59,7 @@ struct DnnlOps::State {
   void Run(Entry* entry) { entry->primitive.execute(stream, entry->arguments); }
 
   void Set(Entry* entry, int argument, const float* data) {
+    // oneDNN has no handle for constant memory; it does not write its inputs.
     entry->arguments.at(argument).set_data_handle(const_cast<float*>(data));
   }
 
@@ -67,12 +71,15 @@ struct DnnlOps::State {
     return memory(desc, engine, nullptr);
   }
 
-  // Adds the scratch argument of `pd` and sees to it that memory is there.
+  // I1: adds the scratch argument of `pd`, and lets the one scratch memory grow
+  // to its size. Primitives run one after another, so they can share it.
   void AddScratch(const dnnl::primitive_desc_base& pd, Entry* entry) {
     const memory::desc desc = pd.scratchpad_desc();
     entry->arguments.emplace(DNNL_ARG_SCRATCHPAD, Unbound(desc));
     entry->scratch_bytes = desc.get_size();
     if (entry->scratch_bytes > scratch_bytes) {
+      // Whole pages. The address changes here, which is why Find() sets it anew
+      // for every call.
       const size_t bytes = (entry->scratch_bytes + 4095) / 4096 * 4096;
       scratch.reset(std::aligned_alloc(4096, bytes));
       if (scratch == nullptr) {
@@ -92,14 +99,20 @@ struct DnnlOps::State {
       return;
     }
     memory blocked(wanted, engine);
-    entry->reorder = is_output ? dnnl::reorder({engine, wanted, engine, plain})
-                               : dnnl::reorder({engine, plain, engine, wanted});
+    // A gradient comes out in oneDNN's layout, a kernel goes in with ours.
+    if (is_output) {
+      entry->reorder = dnnl::reorder({engine, wanted, engine, plain});
+    } else {
+      entry->reorder = dnnl::reorder({engine, plain, engine, wanted});
+    }
     entry->arguments.emplace(argument, blocked);
   }
 
-  // Runs `f` with the job's thread count; its exceptions become a Status.
+  // Runs `f`, whose exceptions become a Status.
   template <typename F>
   absl::Status Guard(const char* what, F f) {
+    // I2: another thread than the last one may be calling, or somebody else may
+    // have set the count of this thread.
     omp_set_num_threads(threads);
     try {
       f();
@@ -114,6 +127,7 @@ struct DnnlOps::State {
     }
   }
 
+  // I1: makes the entry of a key once; the map's nodes never move.
   template <typename Make>
   Entry* Find(const Key& key, Make make) {
     auto it = entries.find(key);
@@ -140,6 +154,7 @@ struct DnnlOps::State {
 
 namespace {
 
+// I1: by default oneDNN would allocate the scratch of every primitive itself.
 dnnl::primitive_attr UserScratch() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -151,7 +166,9 @@ Key KeyOf(Operation operation, bool bias, const Conv2dShape& s) {
           s.width,   s.filters, s.kernel, s.stride,   s.padding};
 }
 
-// The memory layouts and geometry of a convolution.
+// The memory layouts and the geometry of a convolution. oneDNN names extents in
+// the order batch, channels, height, width; the tag says how they lie in
+// memory.
 struct Conv {
   explicit Conv(const Conv2dShape& s)
       : x({s.batch, s.channels, s.height, s.width}, kF32, Tag::nhwc),
@@ -166,14 +183,15 @@ struct Conv {
       bool with_bias, const dnnl::engine& engine) const {
     const auto kind = dnnl::prop_kind::forward_training;
     const auto algorithm = dnnl::algorithm::convolution_direct;
-    const auto desc =
-        with_bias
-            ? dnnl::convolution_forward::desc(kind, algorithm, x, any_kernel,
-                                              bias, y, strides, padding,
-                                              padding)
-            : dnnl::convolution_forward::desc(kind, algorithm, x, any_kernel, y,
-                                              strides, padding, padding);
-    return {desc, UserScratch(), engine};
+    if (with_bias) {
+      return {
+          {kind, algorithm, x, any_kernel, bias, y, strides, padding, padding},
+          UserScratch(),
+          engine};
+    }
+    return {{kind, algorithm, x, any_kernel, y, strides, padding, padding},
+            UserScratch(),
+            engine};
   }
 
   memory::desc x, y, bias, kernel, any_kernel;
@@ -186,9 +204,12 @@ Entry DnnlOps::State::MakeMatMul(const MatMulShape& s, bool bias) {
   const memory::desc a({s.m, s.k}, kF32, s.transpose_a ? Tag::ba : Tag::ab);
   const memory::desc b({s.k, s.n}, kF32, s.transpose_b ? Tag::ba : Tag::ab);
   const memory::desc c({s.m, s.n}, kF32, Tag::ab);
+  // oneDNN adds a bias with one row to every row of the product.
   const memory::desc row({1, s.n}, kF32, Tag::ab);
-  const auto desc =
-      bias ? dnnl::matmul::desc(a, b, row, c) : dnnl::matmul::desc(a, b, c);
+  dnnl::matmul::desc desc(a, b, c);
+  if (bias) {
+    desc = dnnl::matmul::desc(a, b, row, c);
+  }
   const dnnl::matmul::primitive_desc pd(desc, UserScratch(), engine);
   Entry entry;
   entry.primitive = dnnl::matmul(pd);
@@ -219,6 +240,7 @@ Entry DnnlOps::State::MakeForward(const Conv2dShape& shape, bool bias) {
 
 Entry DnnlOps::State::MakeBackwardData(const Conv2dShape& shape) {
   const Conv conv(shape);
+  // oneDNN wants the forward pass as a hint; its bias does not matter here.
   const dnnl::convolution_backward_data::primitive_desc pd(
       {dnnl::algorithm::convolution_direct, conv.x, conv.any_kernel, conv.y,
        conv.strides, conv.padding, conv.padding},
@@ -236,11 +258,12 @@ Entry DnnlOps::State::MakeBackwardKernel(const Conv2dShape& shape, bool bias) {
   const Conv conv(shape);
   using Backward = dnnl::convolution_backward_weights;
   const auto algorithm = dnnl::algorithm::convolution_direct;
-  const auto desc =
-      bias ? Backward::desc(algorithm, conv.x, conv.any_kernel, conv.bias,
-                            conv.y, conv.strides, conv.padding, conv.padding)
-           : Backward::desc(algorithm, conv.x, conv.any_kernel, conv.y,
-                            conv.strides, conv.padding, conv.padding);
+  Backward::desc desc(algorithm, conv.x, conv.any_kernel, conv.y, conv.strides,
+                      conv.padding, conv.padding);
+  if (bias) {
+    desc = Backward::desc(algorithm, conv.x, conv.any_kernel, conv.bias, conv.y,
+                          conv.strides, conv.padding, conv.padding);
+  }
   const Backward::primitive_desc pd(desc, UserScratch(), engine,
                                     conv.Forward(bias, engine));
   Entry entry;
@@ -272,6 +295,8 @@ absl::Status DnnlOps::MatMul(const MatMulShape& shape, const float* a,
                              const float* b, const float* bias, float* c) {
   return state_->Guard("matmul", [&] {
     const bool with_bias = bias != nullptr;
+    // The layout of both operands is part of the primitive, so it is of the
+    // key.
     const Key key = {kMatMul, with_bias,         shape.m,          shape.n,
                      shape.k, shape.transpose_a, shape.transpose_b};
     Entry* entry =
@@ -334,6 +359,8 @@ absl::Status DnnlOps::Conv2dBackwardKernel(const Conv2dShape& shape,
     Entry* entry = state_->Find(
         KeyOf(kConvBackwardKernel, with_bias, shape),
         [&] { return state_->MakeBackwardKernel(shape, with_bias); });
+    // The plain kernel shares its handle with the primitive's argument where
+    // oneDNN takes our layout, so this sets both.
     entry->plain_kernel.set_data_handle(dkernel);
     state_->Set(entry, DNNL_ARG_SRC, x);
     state_->Set(entry, DNNL_ARG_DIFF_DST, dy);

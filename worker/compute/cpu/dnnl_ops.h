@@ -1,17 +1,19 @@
 // Matrix products and convolutions of the CPU backend, by oneDNN.
 //
-// Place: CpuBackend owns one. Primitives are made once per shape and kept: a
-// job has few shapes. Convolutions let oneDNN choose the kernel's layout, so
-// kernels (small, changed every step) are reordered on each call; images are
-// channels-last on both sides and never are.
+// Place: CpuBackend owns one. It makes a primitive once for each shape and
+// keeps it, since a job has few shapes. oneDNN chooses the layout of a
+// convolution's kernel. Kernels are small and change every step, so each call
+// reorders them; images are channels-last on both sides and are never
+// reordered.
 //
 // Invariants
-//   I1. Steady state allocates nothing: scratch memory grows to the largest
-//       primitive's and stays.
-//   I2. The thread count is the constructor's in every call: Debian's oneDNN
-//       asks OpenMP, whose setting is the calling thread's own.
+//   I1. A call whose shape is known allocates nothing: scratch memory grows to
+//       what the largest primitive needs, and stays.
+//   I2. Every call runs with the constructor's thread count. Debian's oneDNN
+//       asks OpenMP for it, whose setting belongs to the calling thread.
 // Threads: compatible.
-// Errors: INTERNAL  oneDNN refused; names the operation.
+// Errors: INTERNAL            oneDNN refused; names the operation.
+//         RESOURCE_EXHAUSTED  there is no memory for scratch or a primitive.
 #ifndef WORKER_COMPUTE_CPU_DNNL_OPS_H_
 #define WORKER_COMPUTE_CPU_DNNL_OPS_H_
 

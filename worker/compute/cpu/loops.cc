@@ -20,6 +20,8 @@ struct Window {
   int64_t end = 0;
 };
 
+// Padding lies outside of a clipped window and is never read, so it never wins
+// a maximum and adds nothing to an average.
 Window ClipWindow(const PoolShape& shape, int64_t out, int64_t extent) {
   const int64_t begin = out * shape.stride - shape.padding;
   return {std::max<int64_t>(begin, 0), std::min(begin + shape.size, extent)};
@@ -30,6 +32,8 @@ Window ClipWindow(const PoolShape& shape, int64_t out, int64_t extent) {
 WEIR_VECTORIZE
 void MaxWindow(const PoolShape& shape, const Window& h, const Window& w,
                const float* image, int64_t count, float* best, int* index) {
+  // Begins with the window's first pixel, at position 0. The comparisons below
+  // are strict, so the first of equals stays.
   std::memcpy(best, image + (h.begin * shape.width + w.begin) * shape.channels,
               count * sizeof(float));
   std::fill(index, index + count, 0);
@@ -38,7 +42,8 @@ void MaxWindow(const PoolShape& shape, const Window& h, const Window& w,
     for (int64_t j = w.begin; j < w.end; ++j, ++position) {
       const float* x = image + (i * shape.width + j) * shape.channels;
       for (int64_t c = 0; c < count; ++c) {
-        // NaN wins, as in PyTorch.
+        // NaN wins, as in PyTorch. Selects in place of branches let the loop
+        // over channels become vector instructions.
         const bool larger = x[c] > best[c] || x[c] != x[c];
         best[c] = larger ? x[c] : best[c];
         index[c] = larger ? position : index[c];
@@ -47,6 +52,9 @@ void MaxWindow(const PoolShape& shape, const Window& h, const Window& w,
   }
 }
 
+// Windows overlap where the stride is smaller than the window, so a pixel's
+// gradient is a sum. Adding 0 where another pixel won keeps the loop free of
+// branches.
 WEIR_VECTORIZE
 void MaxScatter(const PoolShape& shape, const Window& h, const Window& w,
                 const float* dy, int64_t count, const int* index,
@@ -65,6 +73,8 @@ void MaxScatter(const PoolShape& shape, const Window& h, const Window& w,
 WEIR_VECTORIZE
 void AverageWindow(const PoolShape& shape, const Window& h, const Window& w,
                    const float* image, int64_t count, float* y) {
+  // Padding counts in the divisor (backend.h), so it is the same for a window
+  // that was clipped.
   const float factor = 1.0f / static_cast<float>(shape.size * shape.size);
   std::fill(y, y + count, 0.0f);
   for (int64_t i = h.begin; i < h.end; ++i) {
@@ -96,7 +106,8 @@ void AverageScatter(const PoolShape& shape, const Window& h, const Window& w,
 
 // Calls f(input offset of the image, output offset of the pixel, rows window,
 // columns window, channel offset, channel count) for every output pixel and
-// chunk of channels.
+// chunk of channels. I1: the order is that of the output, so a pixel under
+// several windows gets its gradients in one order.
 template <typename F>
 void ForEachWindow(const PoolShape& s, F f) {
   const int64_t out_height = s.out_height();
@@ -120,7 +131,9 @@ void ForEachWindow(const PoolShape& s, F f) {
 
 WEIR_VECTORIZE
 void SumRows(int64_t rows, int64_t width, const float* x, float* sums) {
-  // Blocks of rows in float, blocks in double.
+  // I1: a block of rows is added in float, row by row, and the blocks in
+  // double. Each column is a lane, so no order depends on the width of a
+  // vector.
   constexpr int64_t kBlock = 64;
   float part[kChunk];
   double total[kChunk];
@@ -171,6 +184,8 @@ void PoolBackward(PoolKind kind, const PoolShape& shape, const float* x,
                              const Window& w, int64_t count) {
       float best[kChunk];
       int index[kChunk];
+      // Finds the winners again: the forward pass keeps no indexes, and reading
+      // x costs less than storing them.
       MaxWindow(shape, h, w, x + image, count, best, index);
       MaxScatter(shape, h, w, dy + out, count, index, dx + image);
     });
@@ -191,6 +206,8 @@ void ReluForward(int64_t count, const float* x, float* y) {
   }
 }
 
+// From y in place of x: y is positive exactly where x was, so the layer may
+// overwrite its input.
 WEIR_VECTORIZE
 void ReluBackward(int64_t count, const float* y, const float* dy, float* dx) {
   for (int64_t i = 0; i < count; ++i) {
@@ -199,7 +216,8 @@ void ReluBackward(int64_t count, const float* y, const float* dy, float* dx) {
 }
 
 float Sigmoid(float x) {
-  // exp of a negative number only: never overflows.
+  // exp of a negative number only, which never overflows. For x < 0 this is
+  // e^x / (1 + e^x), the same value.
   const float e = std::exp(-std::fabs(x));
   return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
 }
@@ -247,8 +265,12 @@ void ActivationBackward(ActivationKind kind, int64_t count, const float* y,
 
 void Dropout(uint64_t key, float rate, int64_t count, const float* x,
              float* y) {
+  // What is kept grows by 1 / (1 - rate), so that the expectation stays and
+  // nothing is scaled when the model is evaluated.
   const float factor = 1.0f / (1.0f - rate);
   for (int64_t i = 0; i < count; i += 4) {
+    // Word i % 4 of draw i / 4, as backend.h says. The mask follows from the
+    // key alone, so the backward pass draws it again and nobody stores it.
     const std::array<uint32_t, 4> words =
         Philox(key, 0, static_cast<uint64_t>(i / 4));
     const int64_t n = std::min<int64_t>(4, count - i);
@@ -274,6 +296,8 @@ void MultiplyAdd(int64_t count, const float* a, const float* b, const float* c,
     }
     return;
   }
+  // I1: contraction is off (vectorize.h), so every instruction set rounds the
+  // product before it adds.
   for (int64_t i = 0; i < count; ++i) {
     y[i] = a[i] * b[i] + c[i];
   }
@@ -294,7 +318,9 @@ void CopyColumns(int64_t rows, int64_t width, const float* x, int64_t x_stride,
 
 void Transpose(int64_t batch, int64_t rows, int64_t columns, const float* x,
                float* y) {
-  constexpr int64_t kTile = 16;  // a tile's lines stay in L1
+  // Reads a tile of x by columns and writes it by rows. The lines of a tile
+  // stay in L1, so each is loaded once although its floats are read one by one.
+  constexpr int64_t kTile = 16;
   for (int64_t b = 0; b < batch; ++b) {
     const float* in = x + b * rows * columns;
     float* out = y + b * rows * columns;
@@ -315,19 +341,24 @@ void Transpose(int64_t batch, int64_t rows, int64_t columns, const float* x,
 void SoftmaxCrossEntropy(int64_t rows, int64_t width, const float* x,
                          const float* labels, float* row_loss,
                          float* row_correct, float* dx) {
+  // dx is the gradient of the mean over the rows.
   const double scale = 1.0 / static_cast<double>(rows);
   for (int64_t r = 0; r < rows; ++r) {
     const float* row = x + r * width;
     const auto label = static_cast<int64_t>(labels[r]);
+    // max_element gives the first of equals, as row_correct wants it.
     const int64_t best = std::max_element(row, row + width) - row;
+    // log(sum exp(x)) = max + log(sum exp(x - max)): no exponent is above 0, so
+    // nothing overflows. I1: the sum may be of many thousand classes.
     double sum = 0.0;
     for (int64_t j = 0; j < width; ++j) {
       sum += static_cast<double>(std::exp(row[j] - row[best]));
     }
     row_loss[r] = static_cast<float>(
         std::log(sum) - (static_cast<double>(row[label]) - row[best]));
-    row_correct[r] = best == label ? 1.0f : 0.0f;
+    row_correct[r] = static_cast<float>(best == label);
     if (dx != nullptr) {
+      // d loss / d x[j] = softmax(x)[j] - (j is the label).
       const auto factor = static_cast<float>(scale / sum);
       for (int64_t j = 0; j < width; ++j) {
         const float p = std::exp(row[j] - row[best]) * factor;
@@ -342,11 +373,14 @@ void SigmoidCrossEntropy(int64_t rows, const float* x, const float* labels,
   const float scale = 1.0f / static_cast<float>(rows);
   for (int64_t r = 0; r < rows; ++r) {
     const float z = labels[r];
+    // -z log(s(x)) - (1 - z) log(1 - s(x)), in a form whose exponent is never
+    // above 0.
     row_loss[r] = std::max(x[r], 0.0f) - x[r] * z +
                   std::log1p(std::exp(-std::fabs(x[r])));
-    row_correct[r] = (x[r] > 0.0f) == (z > 0.5f) ? 1.0f : 0.0f;
+    row_correct[r] = static_cast<float>((x[r] > 0.0f) == (z > 0.5f));
     if (dx != nullptr) {
-      // From the other side where z is 1: no cancellation near certainty.
+      // s(x) - z without the difference: where z is 1 it is -s(-x), which keeps
+      // its digits when s(x) is nearly 1.
       dx[r] = scale * (z * -Sigmoid(-x[r]) + (1.0f - z) * Sigmoid(x[r]));
     }
   }
@@ -355,6 +389,8 @@ void SigmoidCrossEntropy(int64_t rows, const float* x, const float* labels,
 void MeanSquaredError(int64_t rows, int64_t width, const float* x,
                       const float* labels, float* row_loss, float* row_correct,
                       float* dx) {
+  // A row's loss is its mean over width, and dx belongs to the mean of the
+  // rows.
   const auto factor =
       static_cast<float>(2.0 / static_cast<double>(rows * width));
   for (int64_t r = 0; r < rows; ++r) {

@@ -4,8 +4,9 @@
 // what may overlap) are in worker/compute/backend.h.
 //
 // Invariants
-//   I1. Sums run in a fixed order, lane by lane, so bits depend on neither
-//       address nor instruction set. Long sums are carried in double.
+//   I1. Sums run in a fixed order, lane by lane, so their bits depend neither
+//       on addresses nor on the instruction set. Long sums are carried in
+//       double.
 // Threads: safe; no state.
 #ifndef WORKER_COMPUTE_CPU_LOOPS_H_
 #define WORKER_COMPUTE_CPU_LOOPS_H_

@@ -14,7 +14,9 @@ constexpr int64_t kBlock = 64;  // rows summed in float before double takes over
 
 #define WEIR_INLINE __attribute__((always_inline)) inline
 
-// Sum of f(i) over [0, count) in kLanes fixed lanes.
+// Sum of f(i) over [0, count). I1 of loops.h: it always has kLanes lanes, a
+// whole number of vectors of every instruction set, and a lane adds every
+// kLanes-th term. The tail and then the lanes are added in double, in order.
 template <typename F>
 WEIR_INLINE double LaneSum(int64_t count, F f) {
   float lanes[kLanes] = {};
@@ -35,6 +37,8 @@ WEIR_INLINE double LaneSum(int64_t count, F f) {
 }
 
 // totals[j] = sum over rows of f(row, j) for j in [0, count), count <= kChunk.
+// I1 of loops.h: a block of rows is added in float, row by row, and the blocks
+// in double; each column is a lane.
 template <typename F>
 WEIR_INLINE void ColumnSums(int64_t rows, int64_t count, double* totals, F f) {
   float part[kChunk];
@@ -65,6 +69,8 @@ void LayerNormForward(int64_t rows, int64_t width, float epsilon,
     const double n = static_cast<double>(width);
     const auto m = static_cast<float>(
         LaneSum(width, [&](int64_t i) { return in[i]; }) / n);
+    // A second pass over the row: the mean of squares less the square of the
+    // mean would cancel where the mean is far from zero.
     const double variance = LaneSum(width,
                                     [&](int64_t i) {
                                       const float d = in[i] - m;
@@ -85,6 +91,8 @@ void LayerNormBackward(int64_t rows, int64_t width, const float* x,
                        const float* scale, const float* mean, const float* rstd,
                        const float* dy, float* dx, float* dscale,
                        float* doffset) {
+  // Scale and offset are by column, so their gradients are sums over the rows:
+  // doffset = sum of dy, dscale = sum of dy * xhat, xhat = (x - mean) * rstd.
   double totals[kChunk];
   for (int64_t c = 0; c < width; c += kChunk) {
     const int64_t count = std::min(kChunk, width - c);
@@ -100,6 +108,8 @@ void LayerNormBackward(int64_t rows, int64_t width, const float* x,
   if (dx == nullptr) {
     return;
   }
+  // Mean and rstd depend on x, too. With g = dy * scale:
+  // dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means over the row.
   for (int64_t r = 0; r < rows; ++r) {
     const float* in = x + r * width;
     const float* g = dy + r * width;
@@ -137,6 +147,7 @@ void BatchNormForward(int64_t rows, int64_t channels, float epsilon,
     for (int64_t j = 0; j < count; ++j) {
       m[j] = static_cast<float>(totals[j] / n);
     }
+    // The second pass again, now that the mean is known: no cancellation.
     ColumnSums(rows, count, totals, [&](int64_t r, int64_t j) {
       const float d = in[r * channels + j] - m[j];
       return d * d;
@@ -146,6 +157,8 @@ void BatchNormForward(int64_t rows, int64_t channels, float epsilon,
           static_cast<float>(1.0 / std::sqrt(totals[j] / n + epsilon));
       mean[c + j] = m[j];
       rstd[c + j] = s;
+      // The unbiased variance is for the moving average, as in PyTorch. With a
+      // single row totals[j] is 0, and so is this.
       variance[c + j] = static_cast<float>(totals[j] / std::max(n - 1.0, 1.0));
       factor[j] = s * scale[c + j];
     }
@@ -171,6 +184,9 @@ void BatchNormBackward(int64_t rows, int64_t channels, const float* x,
     const float* g = dy + c;
     const float* m = mean + c;
     const float* s = rstd + c;
+    // dx = scale * rstd * (dy - mean(dy) - xhat * mean(dy * xhat)), means over
+    // the rows; they are the gradients of offset and scale, divided by n.
+    // Source: Ioffe, Szegedy, "Batch Normalization", 2015, section 3.
     float g_mean[kChunk];
     float x_factor[kChunk];
     ColumnSums(rows, count, totals,
@@ -202,6 +218,8 @@ void BatchNormBackward(int64_t rows, int64_t channels, const float* x,
 void BatchNormInference(int64_t rows, int64_t channels, float epsilon,
                         const float* x, const float* scale, const float* offset,
                         const float* mean, const float* variance, float* y) {
+  // Divides once for a channel, in double, and then passes over the rows in
+  // float.
   for (int64_t c = 0; c < channels; c += kChunk) {
     const int64_t count = std::min(kChunk, channels - c);
     float factor[kChunk];

@@ -1,6 +1,7 @@
 // The CPU backend's normalisations, as plain loops.
 //
-// Place and rules as worker/compute/cpu/loops.h; contracts in backend.h.
+// Place: as loops.h, whose invariant I1 holds here too. The contracts are in
+// worker/compute/backend.h.
 // Threads: safe; no state.
 #ifndef WORKER_COMPUTE_CPU_NORMS_H_
 #define WORKER_COMPUTE_CPU_NORMS_H_

@@ -16,8 +16,8 @@ constexpr int64_t kAhead = 16;  // entries that a row is fetched early by
 // A lambda that is not inlined is compiled once, for the oldest machine.
 #define WEIR_INLINE_LAMBDA __attribute__((always_inline))
 
-// Calls f(first column, columns) with columns <= kChunk; the widths that
-// tables have as constants, so that their sums stay in registers.
+// Calls f(first column, columns) with columns <= kChunk. The widths that tables
+// have are constants here, so that their sums stay in registers.
 template <typename F>
 WEIR_INLINE void ForEachChunk(int64_t width, F f) {
   for (int64_t c = 0; c < width; c += kChunk) {
@@ -46,8 +46,11 @@ WEIR_INLINE void ForEachChunk(int64_t width, F f) {
   }
 }
 
-// y[l] = the sum of term(entry, column) over list l, for `count` columns.
-// fetch(entry) is told early which comes.
+// y[l] = the sum of term(list, entry, column) over list l, for `count` columns.
+// fetch(entry) learns early which entry comes.
+// I1 of loops.h: entries are added in their order. kBlock of them are summed on
+// their own first, so the rounding error of a list of n grows with n / kBlock +
+// kBlock in place of n.
 template <typename Fetch, typename Term>
 WEIR_INLINE void SumLists(const RowLists& lists, int64_t width, int64_t count,
                           bool add, float* y, Fetch fetch, Term term) {
@@ -62,6 +65,8 @@ WEIR_INLINE void SumLists(const RowLists& lists, int64_t width, int64_t count,
     for (int64_t b = lists.offsets[l]; b < end; b += kBlock) {
       float part[kChunk] = {};
       for (int64_t e = b; e < std::min(b + kBlock, end); ++e) {
+        // Rows lie anywhere in a table that fits no cache. The end of the last
+        // list asks for its last row again: there is no entry behind it.
         fetch(std::min(e + kAhead, last - 1));
         for (int64_t j = 0; j < count; ++j) {
           part[j] += term(l, e, j);
@@ -94,6 +99,8 @@ void GatherSum(const RowLists& lists, int64_t width, const float* x, bool add,
                float* y) {
   const int32_t* index = lists.index;
   const float* weights = lists.weights;
+  // A loop of its own for lists without weights: those are the common case, and
+  // a test within would be made for every element.
   ForEachChunk(width, [&](int64_t c, int64_t count) WEIR_INLINE_LAMBDA {
     const auto row = [&](int64_t e) { return x + index[e] * width + c; };
     const auto fetch = [&](int64_t e) { __builtin_prefetch(row(e)); };
@@ -119,6 +126,8 @@ void GatherChosen(const RowLists& lists, int64_t width, const float* x,
         [&](int64_t e) { __builtin_prefetch(x + index[e] * width + c); },
         [&](int64_t l, int64_t e, int64_t j) {
           const int64_t i = index[e] * width + c + j;
+          // A select, not a branch: which list was chosen differs from column
+          // to column of a row.
           return chosen[i] == static_cast<int32_t>(l) ? x[i] : 0.0f;
         });
   });
@@ -129,6 +138,7 @@ void GatherMax(const RowLists& lists, int64_t width, const float* x, float* y,
                int32_t* chosen) {
   ForEachChunk(width, [&](int64_t c, int64_t count) WEIR_INLINE_LAMBDA {
     for (int64_t l = 0; l < lists.count; ++l) {
+      // What an empty list leaves: zeros and -1.
       float best[kChunk] = {};
       int32_t which[kChunk];
       std::fill(which, which + count, -1);
@@ -136,6 +146,7 @@ void GatherMax(const RowLists& lists, int64_t width, const float* x, float* y,
       for (int64_t e = begin; e < lists.offsets[l + 1]; ++e) {
         const int32_t row = lists.index[e];
         const float* in = x + row * width + c;
+        // The first entry always wins over the zeros, which are no value.
         const bool first = e == begin;
         for (int64_t j = 0; j < count; ++j) {
           const bool larger = first || in[j] > best[j] || in[j] != in[j];
@@ -175,6 +186,8 @@ void PairSumForward(const VectorsShape& shape, const float* x, float* y) {
   }
 }
 
+// Each vector is multiplied with every other one, so its gradient is dy times
+// the sum of all vectors less itself.
 WEIR_VECTORIZE
 void PairSumBackward(const VectorsShape& shape, const float* x, const float* dy,
                      float* dx) {
@@ -202,7 +215,10 @@ void PairSumBackward(const VectorsShape& shape, const float* x, const float* dy,
 WEIR_VECTORIZE
 void PairDotsForward(const VectorsShape& shape, const float* x, float* y) {
   const int64_t n = shape.vectors;
-  std::vector<float> columns(n * shape.dim);  // of one sample: [dim, vectors]
+  // One sample, [dim, vectors]. The inner loop then runs over neighbouring
+  // vectors, each a lane with a dot product of its own: I1 of loops.h. A loop
+  // along one dot product would add in as many parts as a register has lanes.
+  std::vector<float> columns(n * shape.dim);
   for (int64_t b = 0; b < shape.batch; ++b) {
     TransposeSample(shape, x + b * n * shape.dim, columns.data());
     for (int64_t i = 1; i < n; ++i) {
@@ -223,6 +239,8 @@ void PairDotsForward(const VectorsShape& shape, const float* x, float* y) {
   }
 }
 
+// Every vector gathers from its pairs in the order of the others. Scattering a
+// pair's gradient to both of its vectors would write dx once for every pair.
 WEIR_VECTORIZE
 void PairDotsBackward(const VectorsShape& shape, const float* x,
                       const float* dy, float* dx) {

@@ -1,7 +1,8 @@
-// The CPU backend's operations of tables: gathers over lists of rows, and
-// interactions of vectors, as plain loops.
+// The CPU backend's operations on rows of tables, as plain loops: gathers over
+// lists of rows, and interactions of vectors.
 //
-// Place and rules as worker/compute/cpu/loops.h; contracts in backend.h.
+// Place: as loops.h, whose invariant I1 holds here too. The contracts are in
+// worker/compute/backend.h.
 // Threads: safe; no state.
 #ifndef WORKER_COMPUTE_CPU_SPARSE_H_
 #define WORKER_COMPUTE_CPU_SPARSE_H_

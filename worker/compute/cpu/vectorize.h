@@ -1,8 +1,9 @@
 // WEIR_VECTORIZE compiles a loop for several instruction sets; the best one is
 // chosen when the program starts.
 //
-// Elementwise arithmetic has the same bits in each: contraction is off, and
-// nothing is reordered. clang builds (sanitizers) take the plain version.
+// Elementwise arithmetic has the same bits in each version: contraction is off,
+// and nothing is reordered. Builds with clang (for sanitizers) have the plain
+// version only.
 #ifndef WORKER_COMPUTE_CPU_VECTORIZE_H_
 #define WORKER_COMPUTE_CPU_VECTORIZE_H_
 
