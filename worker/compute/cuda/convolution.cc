@@ -8,7 +8,8 @@
 namespace weir::cuda {
 namespace {
 
-// Floats of one image of x, of y, and of its columns.
+// Floats of one image of x, pixels of one image of y, and floats that a pixel
+// of y is computed from: the length of a row of the columns.
 int64_t ImageElements(const Conv2dShape& s) {
   return s.channels * s.height * s.width;
 }
@@ -19,7 +20,7 @@ int64_t WindowElements(const Conv2dShape& s) {
   return s.kernel * s.kernel * s.channels;
 }
 
-// Its columns are the image itself.
+// The columns of such a convolution are the image itself.
 bool IsPointwise(const Conv2dShape& s) {
   return s.kernel == 1 && s.stride == 1 && s.padding == 0;
 }
@@ -37,7 +38,10 @@ absl::Status ForEachPart(const Conv2dShape& shape, int64_t images, F f) {
 
 // `elements` into float32 or bfloat16 memory.
 const void* Offset(const void* p, int64_t elements, bool bf16) {
-  const int64_t size = bf16 ? sizeof(Bf16) : sizeof(float);
+  int64_t size = sizeof(float);
+  if (bf16) {
+    size = sizeof(Bf16);
+  }
   return static_cast<const char*>(p) + elements * size;
 }
 
@@ -47,6 +51,8 @@ int64_t Convolution::PartImages(const Conv2dShape& s) const {
   if (IsPointwise(s)) {
     return s.batch;
   }
+  // Columns in bf16 take half of this. One image may exceed the bound, since it
+  // cannot be cut.
   const int64_t image_bytes =
       OutPixels(s) * WindowElements(s) * static_cast<int64_t>(sizeof(float));
   return std::clamp<int64_t>(options_.column_bytes_max / image_bytes, 1,
@@ -55,6 +61,8 @@ int64_t Convolution::PartImages(const Conv2dShape& s) const {
 
 absl::StatusOr<const void*> Convolution::ChannelsLastKernel(
     cudaStream_t stream, const Conv2dShape& s, const float* kernel) {
+  // Images are channels-last, so a row of the columns has its channels last,
+  // too, and the kernel has to follow.
   const int64_t area = s.kernel * s.kernel;
   const int64_t count = s.filters * WindowElements(s);
   WEIR_ASSIGN_OR_RETURN(
@@ -104,6 +112,8 @@ absl::Status Convolution::Forward(cudaStream_t stream, const Conv2dShape& shape,
                                   const float* bias, float* y) {
   WEIR_ASSIGN_OR_RETURN(const void* const filters,
                         ChannelsLastKernel(stream, shape, kernel));
+  // y [pixels, filters] = columns [pixels, window] * filters^T. All parts use
+  // one memory for columns, as they follow each other on the stream.
   return ForEachPart(
       shape, PartImages(shape),
       [&](const Conv2dShape& part, int64_t begin) -> absl::Status {
@@ -130,6 +140,8 @@ absl::Status Convolution::BackwardData(cudaStream_t stream,
   const int64_t out_image = OutPixels(shape) * shape.filters;
   WEIR_ASSIGN_OR_RETURN(const void* const gradients,
                         Multiplied(stream, dy, shape.batch * out_image));
+  // dcolumns [pixels, window] = dy * filters; then every pixel of dx gathers
+  // its places in dcolumns, in one order (I1).
   return ForEachPart(
       shape, PartImages(shape),
       [&](const Conv2dShape& part, int64_t begin) -> absl::Status {
@@ -165,6 +177,9 @@ absl::Status Convolution::BackwardKernel(cudaStream_t stream,
   WEIR_ASSIGN_OR_RETURN(
       void* const memory,
       kernel_.Reserve(count * static_cast<int64_t>(sizeof(float))));
+  // dkernel [filters, window] = dy^T * columns, the sum over the parts. I1:
+  // each part's product is added to it in the order of the stream. The first
+  // one overwrites, as the scratch has an older sum.
   auto* const sum = static_cast<float*>(memory);
   WEIR_RETURN_IF_ERROR(ForEachPart(
       shape, PartImages(shape),

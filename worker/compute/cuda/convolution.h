@@ -1,12 +1,13 @@
-// Convolutions: what CudaBackend asks for, and Weir's own way, matrix products
-// over unfolded images ("im2col").
+// Convolutions: the interface that CudaBackend calls, and Weir's own
+// implementation by matrix products over unfolded images ("im2col").
 //
-// Place: CudaBackend's way in bf16, and where cuDNN is absent or refuses
-// (cudnn_convolution.h). A batch is unfolded in parts that fit kColumnBytesMax;
-// a 1 x 1 convolution with stride 1 needs none of it.
+// Place: CudaBackend computes with it in bf16, and where cuDNN is absent or
+// refuses (cudnn_convolution.h). It unfolds a batch in parts that fit
+// kColumnBytesMax. A 1 x 1 convolution with stride 1 needs no unfolding.
 //
 // Invariants
-//   I1. No atomics; parts are added in their order: the same bits every time.
+// I1. The bits are the same every time: there are no atomics, and the parts of
+//       a batch are added in their order.
 // Threads: compatible.
 // Errors: those of LtMatMul, and of AllocateDevice for columns.
 // Cost: kernel * kernel times the image's bytes are written and read once.
@@ -32,7 +33,8 @@ class Convolutions {
  public:
   virtual ~Convolutions() = default;
 
-  // As in worker/compute/backend.h; dbias is the caller's.
+  // The arguments are those of worker/compute/backend.h. The caller computes
+  // dbias.
   virtual absl::Status Forward(cudaStream_t stream, const Conv2dShape& shape,
                                const float* x, const float* kernel,
                                const float* bias, float* y) = 0;
@@ -47,12 +49,12 @@ class Convolutions {
 
 class Convolution : public Convolutions {
  public:
-  // Enough for products that fill the device; more buys nothing.
+  // Enough for products that fill the device. More memory gains nothing.
   static constexpr int64_t kColumnBytesMax = int64_t{256} << 20;
 
   struct Options {
     LtMatMul* matmul = nullptr;
-    Bf16Copies* copies = nullptr;  // null: products are of float32
+    Bf16Copies* copies = nullptr;  // null: factors are float32
     int64_t column_bytes_max = kColumnBytesMax;
   };
 
@@ -72,18 +74,19 @@ class Convolution : public Convolutions {
   }
 
  private:
-  // Images of a part of the batch.
+  // Returns how many images of the batch a part has.
   int64_t PartImages(const Conv2dShape& shape) const;
   bool bf16() const { return options_.copies != nullptr; }
-  // [filters, kernel * kernel * channels] from [filters, channels, kernel,
-  // kernel], in the type that is multiplied.
+  // Makes [filters, kernel * kernel * channels] from [filters, channels,
+  // kernel, kernel], in the type that is multiplied.
   absl::StatusOr<const void*> ChannelsLastKernel(cudaStream_t stream,
                                                  const Conv2dShape& shape,
                                                  const float* kernel);
-  // The unfolded images of `part`, or the images where they are that already.
+  // Returns the unfolded images of `part`, or the images themselves where these
+  // are the same.
   absl::StatusOr<const void*> Unfold(cudaStream_t stream,
                                      const Conv2dShape& part, const float* x);
-  // dy, in the type that is multiplied.
+  // Returns x in the type that is multiplied.
   absl::StatusOr<const void*> Multiplied(cudaStream_t stream, const float* x,
                                          int64_t count);
 

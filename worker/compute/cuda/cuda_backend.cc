@@ -15,7 +15,7 @@ namespace weir::cuda {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-// cuBLASLt's bfloat16 products begin there.
+// Compute capability 8.0 is the first with bfloat16 products in cuBLASLt.
 constexpr int kOldestMajor = 8;
 constexpr std::chrono::seconds kMemoryLookEvery{1};
 
@@ -59,37 +59,44 @@ absl::Status CudaBackend::Init() {
         absl::StrCat(name_, " has compute capability ", properties.major, ".",
                      properties.minor, "; Weir needs 8.0 or newer"));
   }
+  // Non-blocking: a stream of ours must not wait for the default stream, on
+  // which another library in this process may work.
   for (cudaStream_t* stream : {&compute_, &upload_, &download_}) {
     WEIR_RETURN_IF_ERROR(
         ToStatus(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
                  "cudaStreamCreate"));
   }
+  // These two only order streams. Without timing they cost less.
   for (cudaEvent_t* event : {&uploaded_, &computed_}) {
     WEIR_RETURN_IF_ERROR(
         ToStatus(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
                  "cudaEventCreate"));
   }
-  WEIR_RETURN_IF_ERROR(GrowWords(1, &step_));
-  WEIR_RETURN_IF_ERROR(GrowWords(kCaptureMarksMax, &flags_));
-  std::fill_n(flags_.host, kCaptureMarksMax, 0);
+  // I1, I2: a capture may not allocate, so the flags of its marks are here
+  // before. Replays count from 1, so no flag holds the number of one yet.
+  WEIR_RETURN_IF_ERROR(step_.Reserve(1));
+  WEIR_RETURN_IF_ERROR(flags_.Reserve(kCaptureMarksMax));
+  std::fill_n(flags_.host(), kCaptureMarksMax, 0);
   WEIR_ASSIGN_OR_RETURN(
       matmul_, LtMatMul::Create(options_.precision == Precision::kTf32));
-  const bool bf16 = options_.precision == Precision::kBf16;
-  own_convolution_ = std::make_unique<Convolution>(
-      Convolution::Options{.matmul = matmul_.get(),
-                           .copies = bf16 ? &copies_ : nullptr,
-                           .column_bytes_max = options_.column_bytes_max});
+  Convolution::Options convolution{
+      .matmul = matmul_.get(), .column_bytes_max = options_.column_bytes_max};
+  if (options_.precision == Precision::kBf16) {
+    convolution.copies = &copies_;
+  }
+  own_convolution_ = std::make_unique<Convolution>(convolution);
   return absl::OkStatus();
 }
 
-// A model without convolutions never pays for cuDNN, which loads for long and
-// takes device memory. Never first in a capture: what is captured has run.
+// A model without convolutions never pays for cuDNN, which takes long to load
+// and needs device memory. I2: the first call is never in a capture, since what
+// is captured has run before.
 Convolutions* CudaBackend::Convolver() {
   if (convolution_ != nullptr) {
     return convolution_;
   }
   convolution_ = own_convolution_.get();
-  // cuDNN gives no float32 results of bfloat16 factors.
+  // cuDNN cannot multiply bfloat16 factors into float32 results.
   if (options_.cudnn_library != kNoCudnn &&
       options_.precision != Precision::kBf16) {
     absl::StatusOr<std::unique_ptr<CudnnConvolution>> cudnn = OpenCudnn();
@@ -97,7 +104,9 @@ Convolutions* CudaBackend::Convolver() {
       cudnn_ = *std::move(cudnn);
       convolution_ = cudnn_.get();
     } else {
-      cudaGetLastError();  // cuDNN's, if any; a broken device's comes again
+      // Drops an error that cuDNN left, if any. A broken device gives its own
+      // again with the next call.
+      cudaGetLastError();
       LOG_INFO("{}: convolutions are Weir's own, without cuDNN: {}", name_,
                std::string(cudnn.status().message()));
     }
@@ -125,32 +134,21 @@ absl::StatusOr<std::unique_ptr<CudnnConvolution>> CudaBackend::OpenCudnn() {
 
 CudaBackend::~CudaBackend() {
   UseDevice();
+  // Nothing below may be freed while an operation still uses it.
   cudaDeviceSynchronize();
-  cudnn_.reset();  // before its stream
+  cudnn_.reset();  // its context still names one of the streams
   groups_.clear();
   while (!allocations_.empty()) {
     Release(allocations_.begin()->first);
-  }
-  for (PinnedWords* words : {&keys_, &step_, &flags_}) {
-    cudaFreeHost(words->host);
-    FreeDevice(words->device);
   }
   if (captured_ != nullptr) {
     cudaGraphExecDestroy(captured_);
   }
   for (const PendingMark& pending : pending_) {
-    mark_events_.free.push_back(pending.event);
+    mark_events_.Give(pending.event);
   }
-  for (const Span& span : spans_) {
-    span_events_.free.push_back(span.begin);
-    span_events_.free.push_back(span.end);
-  }
-  span_events_.free.push_back(open_span_.begin);
-  std::vector<cudaEvent_t> events = {uploaded_, computed_};
-  for (const EventPool* pool : {&mark_events_, &span_events_}) {
-    events.insert(events.end(), pool->free.begin(), pool->free.end());
-  }
-  for (cudaEvent_t event : events) {
+  // Where Init() failed, some of these were not made.
+  for (cudaEvent_t event : {uploaded_, computed_}) {
     if (event != nullptr) {
       cudaEventDestroy(event);
     }
@@ -177,12 +175,13 @@ absl::Status CudaBackend::TakeStatus() {
 }
 
 DeviceUsage CudaBackend::Usage() {
-  usage_.busy_ns = busy_ns_;
-  usage_.bytes_used =
-      bytes_used_ + partials_.bytes() + copies_.bytes() + peer_copy_.bytes() +
-      (convolution_ != nullptr ? convolution_->scratch_bytes() : 0) +
-      LtMatMul::kWorkspaceBytes;
-  // The driver takes longer for this than a small step has.
+  usage_.busy_ns = busy_.busy_ns();
+  usage_.bytes_used = bytes_used_ + partials_.bytes() + copies_.bytes() +
+                      peer_copy_.bytes() + LtMatMul::kWorkspaceBytes;
+  if (convolution_ != nullptr) {
+    usage_.bytes_used += convolution_->scratch_bytes();
+  }
+  // The driver needs longer to answer than a small step takes.
   const auto now = std::chrono::steady_clock::now();
   if (now - usage_time_ > kMemoryLookEvery) {
     UseDevice();
@@ -200,7 +199,8 @@ DeviceUsage CudaBackend::Usage() {
 absl::StatusOr<float*> CudaBackend::Allocate(int64_t elements) {
   WEIR_CHECK(elements >= 0);
   UseDevice();
-  // 2^60 elements are more than any device has; avoids overflow below.
+  // 2^60 elements are more than any device has. Asking for no more than these
+  // keeps the number of bytes from overflowing.
   WEIR_ASSIGN_OR_RETURN(
       void* const memory,
       AllocateDevice(std::min(elements, int64_t{1} << 60) * kFloat));
@@ -216,11 +216,13 @@ void CudaBackend::Release(float* device) {
     return;
   }
   UseDevice();
-  // Waits for what still uses it.
+  // Waits for the operations that still use it, and for copies from or to the
+  // host memory that is unpinned below.
   Keep(FreeDevice(device), "cudaFree");
   if (it->second.registered_host != nullptr) {
     Keep(cudaHostUnregister(it->second.registered_host), "cudaHostUnregister");
   }
+  // The next Allocate may give the same address to another tensor.
   copies_.Forget(device, it->second.elements);
   bytes_used_ -= it->second.elements * kFloat;
   allocations_.erase(it);
@@ -228,16 +230,19 @@ void CudaBackend::Release(float* device) {
 
 absl::StatusOr<float*> CudaBackend::MirrorHost(float* host, int64_t elements) {
   WEIR_ASSIGN_OR_RETURN(float* const device, Allocate(elements));
+  if (elements == 0) {
+    return device;  // nothing to pin, and CUDA would refuse it
+  }
+  // Copies from and to pinned memory run beside operations; others do not.
+  // Portable: the memory is pinned for the other devices of this worker, too.
   const cudaError_t error =
-      elements == 0
-          ? cudaSuccess
-          : cudaHostRegister(host, Bytes(elements), cudaHostRegisterPortable);
-  if (error == cudaSuccess && elements > 0) {
+      cudaHostRegister(host, Bytes(elements), cudaHostRegisterPortable);
+  if (error == cudaSuccess) {
     allocations_[device].registered_host = host;
-  } else if (error != cudaSuccess) {
-    cudaGetLastError();  // this one does not stay
-    // Registered already, by us or for another device: pinned, too. Who
-    // registered it releases it last (Replicas).
+  } else {
+    cudaGetLastError();  // the mirror works without, so nobody may see it
+    // Memory that is registered already, by us or for another device, is
+    // pinned, too. Whoever registered it releases it last (Replicas).
     if (error != cudaErrorHostMemoryAlreadyRegistered) {
       LOG_WARN("{}: host memory cannot be pinned, copies will be slower: {}",
                name_, cudaGetErrorString(error));
@@ -246,42 +251,12 @@ absl::StatusOr<float*> CudaBackend::MirrorHost(float* host, int64_t elements) {
   return device;
 }
 
-absl::Status CudaBackend::GrowWords(size_t count, PinnedWords* words) {
-  if (count <= words->capacity) {
-    return absl::OkStatus();
-  }
-  // Waits for what still uses the old ones.
-  FreeDevice(words->device);
-  cudaFreeHost(words->host);
-  *words = {};
-  void* host = nullptr;
-  WEIR_RETURN_IF_ERROR(ToStatus(cudaMallocHost(&host, count * sizeof(uint64_t)),
-                                "cudaMallocHost"));
-  words->host = static_cast<uint64_t*>(host);
-  WEIR_ASSIGN_OR_RETURN(
-      void* const device,
-      AllocateDevice(static_cast<int64_t>(count * sizeof(uint64_t))));
-  words->device = static_cast<uint64_t*>(device);
-  words->capacity = count;
-  return absl::OkStatus();
-}
-
 // ----------------------------------------------------------- queue and copies
-
-cudaEvent_t CudaBackend::TakeEvent(EventPool* pool) {
-  if (pool->free.empty()) {
-    cudaEvent_t event = nullptr;
-    Keep(cudaEventCreateWithFlags(&event, pool->flags), "cudaEventCreate");
-    return event;
-  }
-  cudaEvent_t event = pool->free.back();
-  pool->free.pop_back();
-  return event;
-}
 
 void CudaBackend::JoinUploads() {
   if (uploads_pending_) {
-    CloseSpan();
+    // The device may idle until the upload is there: that time is not busy.
+    Keep(busy_.Close(compute_));
     Keep(cudaEventRecord(uploaded_, upload_), "cudaEventRecord");
     Keep(cudaStreamWaitEvent(compute_, uploaded_, 0), "cudaStreamWaitEvent");
     uploads_pending_ = false;
@@ -292,49 +267,24 @@ void CudaBackend::JoinUploads() {
 void CudaBackend::JoinCompute() {
   JoinUploads();
   if (compute_pending_) {
-    CloseSpan();
+    // Whoever waits for what follows on download has then also passed the end
+    // of this span, so Collect() can count it.
+    Keep(busy_.Close(compute_));
     Keep(cudaEventRecord(computed_, compute_), "cudaEventRecord");
     Keep(cudaStreamWaitEvent(download_, computed_, 0), "cudaStreamWaitEvent");
     compute_pending_ = false;
   }
 }
 
-void CudaBackend::OpenSpan() {
-  if (open_span_.begin == nullptr && !capturing_) {
-    open_span_.begin = TakeEvent(&span_events_);
-    Keep(cudaEventRecord(open_span_.begin, compute_), "cudaEventRecord");
-  }
-}
-
-void CudaBackend::CloseSpan() {
-  if (open_span_.begin != nullptr) {
-    open_span_.end = TakeEvent(&span_events_);
-    Keep(cudaEventRecord(open_span_.end, compute_), "cudaEventRecord");
-    spans_.push_back(std::exchange(open_span_, Span()));
-  }
-}
-
-void CudaBackend::CollectSpans() {
-  while (!spans_.empty() &&
-         !NotReady(cudaEventQuery(spans_.front().end), "operation")) {
-    const Span& span = spans_.front();
-    float milliseconds = 0.0f;
-    if (cudaEventElapsedTime(&milliseconds, span.begin, span.end) ==
-        cudaSuccess) {
-      busy_ns_ += static_cast<int64_t>(milliseconds * 1e6f);
-    }
-    span_events_.free.push_back(span.begin);
-    span_events_.free.push_back(span.end);
-    spans_.pop_front();
-  }
-}
-
 void CudaBackend::Upload(float* device, const float* host, int64_t elements) {
   UseDevice();
+  // The contract captures no uploads: a graph would copy from the host address
+  // of its capture for ever.
   WEIR_CHECK(!capturing_);
   Keep(cudaMemcpyAsync(device, host, Bytes(elements), cudaMemcpyHostToDevice,
                        upload_),
        "copy to the device");
+  // The next operation joins: one event for all uploads in between.
   uploads_pending_ = true;
   Wrote(device, elements);
 }
@@ -363,14 +313,19 @@ uint64_t CudaBackend::Mark() {
   UseDevice();
   JoinCompute();
   if (capturing_) {
+    // An event that a graph records still tells the host of the replay before.
+    // A flag does not: the graph copies the number of the replay into it. Marks
+    // over the bound are counted, and EndCapture refuses them.
     if (captured_marks_ < kCaptureMarksMax) {
-      Keep(cudaMemcpyAsync(flags_.host + captured_marks_, step_.device,
+      Keep(cudaMemcpyAsync(flags_.host() + captured_marks_, step_.device(),
                            sizeof(uint64_t), cudaMemcpyDeviceToHost, download_),
            "flag of a mark");
     }
     return static_cast<uint64_t>(++captured_marks_);
   }
-  PendingMark pending{.mark = ++mark_, .event = TakeEvent(&mark_events_)};
+  PendingMark pending{.mark = ++mark_};
+  Keep(mark_events_.Take(&pending.event));
+  // On download, which has joined compute: behind all three streams.
   Keep(cudaEventRecord(pending.event, download_), "cudaEventRecord");
   pending_.push_back(pending);
   return mark_;
@@ -378,7 +333,9 @@ uint64_t CudaBackend::Mark() {
 
 bool CudaBackend::Passed(const PendingMark& pending) {
   if (pending.flag >= 0) {
-    return std::atomic_ref<uint64_t>(flags_.host[pending.flag])
+    // The device writes the flag. Acquire: what it wrote to the host before
+    // is seen by whoever has seen the flag.
+    return std::atomic_ref<uint64_t>(flags_.host()[pending.flag])
                .load(std::memory_order_acquire) == pending.value;
   }
   return !NotReady(cudaEventQuery(pending.event), "operation");
@@ -389,19 +346,19 @@ bool CudaBackend::NotReady(cudaError_t error, const char* what) {
     cudaGetLastError();  // it would be taken for the next kernel's
     return true;
   }
-  Keep(error, what);  // of an earlier one: kernels fail late
+  // An error here belongs to an earlier operation: kernels fail late.
+  Keep(error, what);
   return false;
 }
 
 void CudaBackend::PopMark() {
-  if (pending_.front().event != nullptr) {
-    mark_events_.free.push_back(pending_.front().event);
-  }
+  mark_events_.Give(pending_.front().event);  // null for a flag
   pending_.pop_front();
 }
 
 bool CudaBackend::Reached(uint64_t mark) {
   UseDevice();
+  // Marks are reached in their order, so the first that is not decides.
   while (!pending_.empty() && pending_.front().mark <= mark) {
     if (!Passed(pending_.front())) {
       return false;
@@ -412,6 +369,8 @@ bool CudaBackend::Reached(uint64_t mark) {
 }
 
 void CudaBackend::WaitForFlag(const PendingMark& pending) {
+  // CUDA has no call that waits for a flag. The second look at it, after the
+  // stream was found idle, sees a flag that was set between the two.
   while (!Passed(pending)) {
     if (!NotReady(cudaStreamQuery(compute_), "captured step") &&
         !Passed(pending)) {
@@ -433,15 +392,18 @@ void CudaBackend::Wait(uint64_t mark) {
     }
     PopMark();
   }
-  CollectSpans();
+  // Here and not in Reached(), which has to be quick.
+  Keep(busy_.Collect());
 }
 
 // ----------------------------------------------------------------- capture
 
 bool CudaBackend::BeginCapture() {
   UseDevice();
+  // I2: a capture may not wait for an event from outside, so uploads are joined
+  // now, and no span may end in it.
   JoinUploads();
-  CloseSpan();
+  Keep(busy_.Close(compute_));
   if (captured_ != nullptr) {
     Keep(cudaGraphExecDestroy(std::exchange(captured_, nullptr)),
          "cudaGraphExecDestroy");
@@ -451,7 +413,9 @@ bool CudaBackend::BeginCapture() {
     cudaGetLastError();
     return false;
   }
-  copies_.OnWriteAll();  // what a replay rounds, it rounds every time
+  // A copy that is fresh now would not be rounded in the capture, and a replay
+  // would multiply the values of today.
+  copies_.OnWriteAll();
   capturing_ = true;
   captured_marks_ = 0;
   compute_pending_ = true;  // so that the first mark joins download
@@ -460,7 +424,7 @@ bool CudaBackend::BeginCapture() {
 
 absl::Status CudaBackend::EndCapture() {
   WEIR_CHECK(capturing_);
-  // Join download back, or the capture has a loose end.
+  // CUDA refuses a capture one of whose streams was not joined back.
   if (captured_marks_ > 0) {
     Keep(cudaEventRecord(computed_, download_), "cudaEventRecord");
     Keep(cudaStreamWaitEvent(compute_, computed_, 0), "cudaStreamWaitEvent");
@@ -469,6 +433,7 @@ absl::Status CudaBackend::EndCapture() {
   absl::Status status =
       ToStatus(cudaStreamEndCapture(compute_, &graph), "cudaStreamEndCapture");
   capturing_ = false;
+  // The copies that were marked valid have been recorded, not made.
   copies_.OnWriteAll();
   if (status.ok() && captured_marks_ > kCaptureMarksMax) {
     status = absl::InternalError(absl::StrCat(
@@ -489,16 +454,20 @@ uint64_t CudaBackend::Replay() {
   UseDevice();
   WEIR_CHECK(captured_ != nullptr);
   const uint64_t base = mark_;
-  *step_.host = ++replays_;
-  Keep(cudaMemcpyAsync(step_.device, step_.host, sizeof(uint64_t),
+  // The contract says that the queue has passed the last replay, so its copy of
+  // this word is over.
+  *step_.host() = ++replays_;
+  Keep(cudaMemcpyAsync(step_.device(), step_.host(), sizeof(uint64_t),
                        cudaMemcpyHostToDevice, compute_),
        "number of the step");
   JoinUploads();
-  OpenSpan();
+  Keep(busy_.Open(compute_));
   Keep(cudaGraphLaunch(captured_, compute_), "cudaGraphLaunch");
-  CloseSpan();
+  Keep(busy_.Close(compute_));
   compute_pending_ = true;
   copies_.OnWriteAll();
+  // Mark() gave 1, 2, ... in the capture: added to `base` these are the marks
+  // of this replay.
   for (int i = 0; i < captured_marks_; ++i) {
     pending_.push_back({.mark = ++mark_, .flag = i, .value = replays_});
   }

@@ -1,5 +1,5 @@
-// The compute backend of NVIDIA GPUs: cuBLASLt, cuDNN and NCCL where there are
-// such, and own kernels.
+// The compute backend of NVIDIA GPUs: cuBLASLt, cuDNN and NCCL where they are
+// installed, and Weir's own kernels.
 //
 // Place: in the plug-in libweir_cuda.so, which worker/compute/factory opens.
 //
@@ -8,12 +8,11 @@
 //     device, copies back. Uploads overtake operations that were called before
 //     them; what is called after waits for them. Downloads wait for what was
 //     called before them and hold nothing up; sums with peers run there, too.
-//   span  a time in which operations followed each other without a wait for a
-//     copy; busy time is the sum of spans, by CUDA events.
+//   busy time  the sum of the spans (events.h) of the compute stream.
 //
 // Invariants
-//   I1. No memory is allocated once every shape was seen.
-//   I2. In a capture no call waits, allocates or asks for an event.
+//   I1. Once every shape was seen, no operation allocates memory.
+//   I2. In a capture no call waits, allocates or asks whether an event passed.
 // Threads: compatible; any thread, one at a time.
 // Errors: INTERNAL            CUDA or cuBLASLt refused; names the call.
 //         those of AllocateDevice.
@@ -39,6 +38,7 @@
 #include "worker/compute/cuda/cudnn_api.h"
 #include "worker/compute/cuda/cudnn_convolution.h"
 #include "worker/compute/cuda/device_memory.h"
+#include "worker/compute/cuda/events.h"
 #include "worker/compute/cuda/lt_matmul.h"
 #include "worker/compute/cuda/nccl_api.h"
 #include "worker/compute/cuda/nccl_group.h"
@@ -52,16 +52,16 @@ class CudaBackend : public Backend {
     Precision precision = Precision::kFp32;
     // See Convolution.
     int64_t column_bytes_max = Convolution::kColumnBytesMax;
-    // Where cuDNN has faster algorithms that add in any order, they are left
-    // out, and so is NCCL, which promises no order. All else here gives the
-    // same bits whatever this says.
+    // Leaves out cuDNN's algorithms that add in any order, which are faster,
+    // and NCCL, which promises no order. All else here always gives the same
+    // bits.
     bool deterministic = false;
-    // Empty: kCudnnLibrary where there is one. "none": not even then.
+    // Empty: kCudnnLibrary, where it is installed. "none": do without.
     std::string cudnn_library = {};
-    const CudnnApi* cudnn = nullptr;  // instead of a library, for tests
-    // Likewise: kNcclLibrary.
+    const CudnnApi* cudnn = nullptr;  // in place of a library, for tests
+    // Empty: kNcclLibrary, where it is installed. "none": do without.
     std::string nccl_library = {};
-    const NcclApi* nccl = nullptr;
+    const NcclApi* nccl = nullptr;  // in place of a library, for tests
   };
 
   static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(
@@ -158,76 +158,61 @@ class CudaBackend : public Backend {
             float* dx) override;
 
  private:
-  // Marks of one capture: more variables than any model has.
+  // Marks of one capture. No model has as many variables.
   static constexpr int kCaptureMarksMax = 16384;
 
-  // What a range of host memory is to this backend.
+  // A range of device memory that Allocate or MirrorHost made.
   struct Allocation {
     int64_t elements = 0;
     float* registered_host = nullptr;  // pinned by us, or null
   };
-  // Passed when its event is, or when its flag holds `value`.
+  // A mark that was not seen to be reached. It is reached when its event has
+  // passed, or when its flag holds `value`.
   struct PendingMark {
     uint64_t mark = 0;
     cudaEvent_t event = nullptr;
     int flag = -1;
     uint64_t value = 0;
   };
-  struct Span {
-    cudaEvent_t begin = nullptr;
-    cudaEvent_t end = nullptr;
-  };
-  struct EventPool {
-    unsigned flags;
-    std::vector<cudaEvent_t> free = {};
-  };
-  // Pinned host memory and the device's copy of it, of 64-bit words.
-  struct PinnedWords {
-    uint64_t* host = nullptr;
-    uint64_t* device = nullptr;
-    size_t capacity = 0;
-  };
 
   explicit CudaBackend(const Options& options);
   absl::Status Init();
-  // What convolves; looks for cuDNN when first called.
+  // Returns what convolves, and looks for cuDNN when it is called first.
   Convolutions* Convolver();
   absl::StatusOr<std::unique_ptr<CudnnConvolution>> OpenCudnn();
 
   void Keep(const absl::Status& status) { status_.Update(status); }
   void Keep(cudaError_t error, const char* what);
   void UseDevice();
-  cudaEvent_t TakeEvent(EventPool* pool);
-  absl::Status GrowWords(size_t count, PinnedWords* words);
 
-  // Makes compute wait for uploads so far, download for both so far.
+  // Makes compute wait for the uploads so far.
   void JoinUploads();
+  // Makes download wait for the uploads and for compute so far.
   void JoinCompute();
-  void OpenSpan();
-  void CloseSpan();
-  // Keeps any error but cudaErrorNotReady, which is none.
+  // Keeps any error but cudaErrorNotReady, for which it returns true.
   bool NotReady(cudaError_t error, const char* what);
   bool Passed(const PendingMark& pending);
   void WaitForFlag(const PendingMark& pending);
   void PopMark();
-  void CollectSpans();
 
   // Runs f, which enqueues on compute, and keeps what failed.
   template <class F>
   void Run(const char* what, F f);
-  // Lets copies from the device go without the host, where it can.
+  // Lets copies from `device` bypass the host, where the hardware can do it.
   void OpenPeer(int device);
   // y = own_weight * y + weight * x, by a copy of x.
   void AddFromPeer(int64_t count, float own_weight, float* y, CudaBackend* peer,
                    const float* x, float weight);
-  // The NCCL of a list of devices, this one first; null where copies are the
-  // way. Decides when it sees a list for the first time, and logs it.
+  // Returns the NCCL group of a list of devices, this one first, or null where
+  // sums go by copies. It decides when it sees a list for the first time, and
+  // logs what it decided.
   NcclGroup* FindGroup(const std::vector<int>& devices);
   absl::StatusOr<std::unique_ptr<NcclGroup>> OpenNccl(
       const std::vector<int>& devices);
   absl::Status ReduceByNccl(int64_t count, float own_weight, float* y,
                             std::span<const PeerTerm> terms, NcclGroup* group);
-  // The output of an operation.
+  // Makes the bfloat16 copies of [x, x + count) stale. Every operation calls it
+  // for each of its outputs.
   void Wrote(const float* x, int64_t count);
   float* Partials(int64_t rows, int64_t width);
   void Product(const MatMulShape& shape, const float* a, const float* b,
@@ -242,13 +227,14 @@ class CudaBackend : public Backend {
   std::unique_ptr<LtMatMul> matmul_;
   Bf16Copies copies_;
   std::unique_ptr<Convolution> own_convolution_;
-  std::unique_ptr<CudnnConvolution> cudnn_;  // null: there is none
-  Convolutions* convolution_ = nullptr;      // one of them; null: not sought
+  std::unique_ptr<CudnnConvolution> cudnn_;  // null without cuDNN
+  // own_convolution_ or cudnn_; null until the first convolution.
+  Convolutions* convolution_ = nullptr;
   DeviceScratch partials_;
-  DeviceScratch peer_copy_;  // of AddFromPeer, on download
+  DeviceScratch peer_copy_;  // for AddFromPeer, on download
   std::set<int> peers_;      // devices that OpenPeer has seen
-  std::map<std::vector<int>, std::unique_ptr<NcclGroup>>
-      groups_;  // FindGroup's
+  // What FindGroup decided, by list of devices.
+  std::map<std::vector<int>, std::unique_ptr<NcclGroup>> groups_;
 
   std::map<float*, Allocation> allocations_;
   int64_t bytes_used_ = 0;
@@ -261,11 +247,8 @@ class CudaBackend : public Backend {
   uint64_t mark_ = 0;
   std::deque<PendingMark> pending_;
   EventPool mark_events_{cudaEventDisableTiming};
-  EventPool span_events_{cudaEventDefault};
-  Span open_span_;
-  std::deque<Span> spans_;
-  int64_t busy_ns_ = 0;
-  DeviceUsage usage_;  // of the last look
+  BusySpans busy_;     // of compute
+  DeviceUsage usage_;  // what the last call of Usage gave
   std::chrono::steady_clock::time_point usage_time_;
 
   bool capturing_ = false;
@@ -282,7 +265,9 @@ template <class F>
 void CudaBackend::Run(const char* what, F f) {
   UseDevice();
   JoinUploads();
-  OpenSpan();
+  if (!capturing_) {
+    Keep(busy_.Open(compute_));
+  }
   f();
   compute_pending_ = true;
   Keep(cudaGetLastError(), what);

@@ -13,10 +13,14 @@ absl::StatusOr<CudnnApi> LoadCudnn(const std::string& library) {
   if (handle == nullptr) {
     // glibc keeps it for each thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
     const char* const why = dlerror();
-    return absl::NotFoundError(
-        why != nullptr ? why : absl::StrCat("cannot open ", library));
+    if (why != nullptr) {
+      return absl::NotFoundError(why);
+    }
+    return absl::NotFoundError(absl::StrCat("cannot open ", library));
   }
   CudnnApi api;
+  // I1 makes this cast right: dlsym() knows a name but no prototype. The first
+  // name that is missing says best what the library is not.
   const char* missing = nullptr;
   const auto find = [&](const char* symbol, auto* function) {
     *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(
@@ -58,7 +62,9 @@ absl::StatusOr<CudnnApi> LoadCudnn(const std::string& library) {
     return absl::FailedPreconditionError(
         absl::StrCat(library, " is no cuDNN 9: it has no ", missing));
   }
-  const size_t version = api.get_version();  // 91501 is 9.15.1
+  // I1 holds for one major version, which may change prototypes. 91501 is
+  // 9.15.1.
+  const size_t version = api.get_version();
   if (version / 10000 != kCudnnMajor) {
     dlclose(handle);
     return absl::FailedPreconditionError(absl::StrCat(

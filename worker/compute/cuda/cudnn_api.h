@@ -1,14 +1,14 @@
 // The few functions of cuDNN 9 that Weir calls, as pointers that are found at
 // run time.
 //
-// Place: CudnnConvolution calls them. Nothing links cuDNN, so that building
-// needs none of it and a machine without it computes all the same.
+// Place: CudnnConvolution calls them. Nothing links cuDNN, so that Weir builds
+// without it and computes on a machine without it.
 //
 // Invariants
 //   I1. Prototypes, constants and layouts are those of cuDNN 9.15.1's headers;
 //       tests/worker/compute/cuda/cudnn_api_test.cc compares them where the
-//       headers are.
-// Threads: as cuDNN's.
+//       headers are installed.
+// Threads: LoadCudnn is safe; for the functions see cuDNN's manual.
 #ifndef WORKER_COMPUTE_CUDA_CUDNN_API_H_
 #define WORKER_COMPUTE_CUDA_CUDNN_API_H_
 
@@ -40,13 +40,14 @@ constexpr int kCudnnDeterministic = 1;
 constexpr int kCudnnDefaultMath = 0;
 constexpr int kCudnnTensorOpMath = 1;
 constexpr int kCudnnFmaMath = 3;
-// Algorithms that add products as they are, without a transform (FFT,
+// Algorithms that add products as they are. The others transform first (FFT,
 // Winograd), which loses digits and spreads a NaN.
 constexpr int kCudnnForwardDirect[] = {0, 1, 2, 3};
 constexpr int kCudnnBackwardDataDirect[] = {0, 1};
 constexpr int kCudnnBackwardFilterDirect[] = {0, 1, 3};
 
-// What cuDNN advises, the fastest first. Laid out as its three ...AlgoPerf_t.
+// One line of what cuDNN advises, which is sorted, the fastest first. It has
+// the layout of cuDNN's three ...AlgoPerf_t.
 struct CudnnAdvice {
   int algorithm;
   int status;
@@ -134,12 +135,13 @@ struct CudnnApi {
 };
 
 inline constexpr char kCudnnLibrary[] = "libcudnn.so.9";
-// In the place of a library: do not use one.
+// Stands in the place of a library: do not use one.
 inline constexpr char kNoCudnn[] = "none";
 
 // Opens `library`, which stays open.
 // Errors: NOT_FOUND            it cannot be opened; says why.
-//         FAILED_PRECONDITION  no cuDNN 9; names the version or what it lacks.
+//         FAILED_PRECONDITION  it is not cuDNN 9; names the version or the
+//                              function that it lacks.
 absl::StatusOr<CudnnApi> LoadCudnn(const std::string& library);
 
 }  // namespace weir::cuda

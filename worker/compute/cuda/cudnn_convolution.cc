@@ -13,7 +13,7 @@
 namespace weir::cuda {
 namespace {
 
-// More than an operation has, each in two kinds of arithmetic.
+// More than any operation has algorithms, each in two kinds of arithmetic.
 constexpr int kAdviceMax = 32;
 constexpr float kOne = 1.0f;
 constexpr float kZero = 0.0f;
@@ -112,7 +112,10 @@ const CudnnConvolution::Plan* CudnnConvolution::FindPlan(Operation operation,
                    weir::cuda::Describe(s));
   absl::StatusOr<std::unique_ptr<Plan>> plan = MakePlan(operation, s);
   if (!plan.ok()) {
-    cudaGetLastError();  // cuDNN's, if any; a broken device's comes again
+    // Drops an error that cuDNN left, if any; a broken device gives its own
+    // again.
+    cudaGetLastError();
+    // I2: the null that is kept says not to ask, and not to log, again.
     LOG_WARN("cuDNN is not used for {}: {}; Weir's own kernels are", name,
              std::string(plan.status().message()));
     return plans_.emplace(key, nullptr).first->second.get();
@@ -126,6 +129,7 @@ CudnnConvolution::MakePlan(Operation operation, const Conv2dShape& shape) {
   auto plan = std::make_unique<Plan>(options_.api);
   WEIR_RETURN_IF_ERROR(Describe(shape, plan.get()));
   WEIR_RETURN_IF_ERROR(Choose(operation, plan.get()));
+  // I3: the memory that a run needs is there when its plan is.
   WEIR_RETURN_IF_ERROR(KernelScratch(shape).status());
   WEIR_RETURN_IF_ERROR(workspace_.Reserve(plan->workspace_bytes).status());
   return plan;
@@ -134,6 +138,7 @@ CudnnConvolution::MakePlan(Operation operation, const Conv2dShape& shape) {
 absl::Status CudnnConvolution::Describe(const Conv2dShape& s,
                                         Plan* plan) const {
   const CudnnApi& api = options_.api;
+  // cuDNN's extents are ints; the contract's are not.
   if (std::max({s.batch, s.channels, s.height, s.width, s.filters}) >
       std::numeric_limits<int>::max()) {
     return absl::InvalidArgumentError("an extent is over 2^31 - 1");
@@ -170,10 +175,10 @@ absl::Status CudnnConvolution::Describe(const Conv2dShape& s,
                "cudnnSetConvolution2dDescriptor");
 }
 
-// The math of the descriptor is what holds an algorithm to float32, so in fp32
-// it stays FMA whatever the advice says (which may say "default" of an
-// algorithm that knows no other), and the algorithm is asked for its workspace
-// again under it: one that cannot do so is refused there.
+// I1: the math of the descriptor is what holds an algorithm to float32. So in
+// fp32 it stays FMA, whatever the advice says; the advice may say "default" for
+// an algorithm that has no other arithmetic. Asking for the workspace again
+// under that math refuses an algorithm that cannot compute so.
 absl::Status CudnnConvolution::Choose(Operation operation, Plan* plan) {
   const CudnnApi& api = options_.api;
   const auto set_math = [&](int math) {
@@ -205,6 +210,7 @@ absl::Status CudnnConvolution::Choose(Operation operation, Plan* plan) {
           "cudnnGetConvolutionBackwardFilterAlgorithm_v7"));
       break;
   }
+  // The advice is sorted, so the first that is allowed is the fastest.
   for (int i = 0; i < count; ++i) {
     if (!Allows(operation, advice[i])) {
       continue;
@@ -212,6 +218,7 @@ absl::Status CudnnConvolution::Choose(Operation operation, Plan* plan) {
     if (options_.tf32) {
       WEIR_RETURN_IF_ERROR(set_math(advice[i].math));
     }
+    // The advice has a workspace, too, but for the math that it names.
     const absl::StatusOr<int64_t> bytes =
         WorkspaceBytes(operation, *plan, advice[i].algorithm);
     if (bytes.ok() && *bytes <= options_.workspace_bytes_max) {
@@ -229,12 +236,22 @@ absl::Status CudnnConvolution::Choose(Operation operation, Plan* plan) {
 
 bool CudnnConvolution::Allows(Operation operation,
                               const CudnnAdvice& advice) const {
-  const int a = advice.algorithm;
-  const bool direct = operation == Operation::kForward
-                          ? Contains(kCudnnForwardDirect, a)
-                      : operation == Operation::kBackwardData
-                          ? Contains(kCudnnBackwardDataDirect, a)
-                          : Contains(kCudnnBackwardFilterDirect, a);
+  // I1, one condition after the other. A transform (FFT, Winograd) loses digits
+  // and spreads a NaN over pixels that it has nothing to do with.
+  bool direct = false;
+  switch (operation) {
+    case Operation::kForward:
+      direct = Contains(kCudnnForwardDirect, advice.algorithm);
+      break;
+    case Operation::kBackwardData:
+      direct = Contains(kCudnnBackwardDataDirect, advice.algorithm);
+      break;
+    case Operation::kBackwardKernel:
+      direct = Contains(kCudnnBackwardFilterDirect, advice.algorithm);
+      break;
+  }
+  // "Default" may round to TF32 on its own, but not under the FMA math that
+  // Choose() sets in fp32.
   const bool exact =
       advice.math == kCudnnFmaMath || advice.math == kCudnnDefaultMath;
   return direct && advice.status == kCudnnSuccess &&
@@ -271,6 +288,7 @@ absl::StatusOr<int64_t> CudnnConvolution::WorkspaceBytes(Operation operation,
 // --------------------------------------------------------------- operations
 
 absl::Status CudnnConvolution::UseStream(cudaStream_t stream) {
+  // A call of cuDNN costs time, and the stream is nearly always the same.
   if (stream != stream_) {
     WEIR_RETURN_IF_ERROR(
         Check(options_.api.set_stream(context_, stream), "cudnnSetStream"));
@@ -301,6 +319,7 @@ absl::Status CudnnConvolution::Forward(cudaStream_t stream,
                                        float* y) {
   const Plan* const plan = FindPlan(Operation::kForward, s);
   if (plan == nullptr) {
+    // I2
     return options_.own->Forward(stream, s, x, kernel, bias, y);
   }
   WEIR_RETURN_IF_ERROR(UseStream(stream));
@@ -308,6 +327,8 @@ absl::Status CudnnConvolution::Forward(cudaStream_t stream,
                         ChannelsLastKernel(stream, s, kernel));
   WEIR_ASSIGN_OR_RETURN(void* const workspace,
                         workspace_.Reserve(plan->workspace_bytes));
+  // I3: both scratches have had their size since the plan was made. At beta = 0
+  // cuDNN does not read y, which may hold NaN.
   WEIR_RETURN_IF_ERROR(Check(
       options_.api.forward(context_, &kOne, plan->x, x, plan->kernel, filters,
                            plan->window, plan->algorithm, workspace,

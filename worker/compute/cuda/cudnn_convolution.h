@@ -1,22 +1,24 @@
 // Convolutions by cuDNN, where it has an algorithm that keeps the contract.
 //
-// Place: CudaBackend's way in fp32 and tf32 on a machine that has cuDNN.
+// Place: CudaBackend computes with it in fp32 and tf32 on a machine with cuDNN.
 //
 // Terms
-//   plan  what cuDNN's heuristics advise for one operation of one shape, and
-//         its descriptors: made at the first call, kept, as a job has few.
+//   plan  the algorithm that cuDNN's heuristics advise for one operation of one
+//         shape, and its descriptors. It is made at the first call and kept,
+//         since a job has few shapes.
 //
 // Invariants
 //   I1. An algorithm is taken only if it adds products without a transform, its
 //       workspace is at most workspace_bytes_max, in fp32 its arithmetic is
 //       plain float32, and where `deterministic` it gives the same bits always.
-//   I2. Where there is none, or cuDNN refuses while it is asked, the log says
-//       so once and Weir's own way computes that operation of that shape.
+//   I2. Where there is no such algorithm, or cuDNN fails while it is asked, the
+//       log says so once and Weir's own implementation computes that operation
+//       of that shape.
 //   I3. A call whose plan was made allocates nothing, so it can be captured.
 // Threads: compatible.
 // Errors: INTERNAL  cuDNN failed to run a plan; names operation and shape.
 //         others    those of Convolution.
-// Cost: the kernel is transposed at every call. Bias is a pass of its own.
+// Cost: every call transposes the kernel, and adds a bias in a pass of its own.
 #ifndef WORKER_COMPUTE_CUDA_CUDNN_CONVOLUTION_H_
 #define WORKER_COMPUTE_CUDA_CUDNN_CONVOLUTION_H_
 
@@ -36,7 +38,7 @@ namespace weir::cuda {
 
 class CudnnConvolution : public Convolutions {
  public:
-  // As much as Weir's own way takes for columns.
+  // As much as Weir's own implementation takes for columns.
   static constexpr int64_t kWorkspaceBytesMax = Convolution::kColumnBytesMax;
 
   struct Options {
@@ -70,14 +72,14 @@ class CudnnConvolution : public Convolutions {
  private:
   enum class Operation : int { kForward, kBackwardData, kBackwardKernel };
   struct Plan;
-  // The operation and the shape's members.
+  // The operation and the members of the shape.
   using Key = std::array<int64_t, 9>;
 
   explicit CudnnConvolution(const Options& options);
 
   // OK, or INTERNAL "<what>: <cuDNN's text>".
   absl::Status Check(int status, const char* what) const;
-  // Null where Weir's own way computes it.
+  // Returns null where Weir's own implementation computes it.
   const Plan* FindPlan(Operation operation, const Conv2dShape& shape);
   absl::StatusOr<std::unique_ptr<Plan>> MakePlan(Operation operation,
                                                  const Conv2dShape& shape);
@@ -85,12 +87,14 @@ class CudnnConvolution : public Convolutions {
   // Takes the first advice that I1 allows.
   absl::Status Choose(Operation operation, Plan* plan);
   bool Allows(Operation operation, const CudnnAdvice& advice) const;
-  // The workspace of an algorithm under the plan's arithmetic.
+  // Returns the workspace of an algorithm under the plan's arithmetic, or an
+  // error where it cannot compute under that.
   absl::StatusOr<int64_t> WorkspaceBytes(Operation operation, const Plan& plan,
                                          int algorithm) const;
 
   absl::Status UseStream(cudaStream_t stream);
-  // Scratch for a kernel as cuDNN has it: [filters, kernel, kernel, channels].
+  // Returns scratch for a kernel in cuDNN's order: [filters, kernel, kernel,
+  // channels].
   absl::StatusOr<float*> KernelScratch(const Conv2dShape& shape);
   absl::StatusOr<const float*> ChannelsLastKernel(cudaStream_t stream,
                                                   const Conv2dShape& shape,
@@ -101,7 +105,8 @@ class CudnnConvolution : public Convolutions {
   cudaStream_t stream_ = nullptr;
   DeviceScratch kernel_;
   DeviceScratch workspace_;
-  std::map<Key, std::unique_ptr<Plan>> plans_;  // null: own way
+  // A null plan stands for Weir's own implementation.
+  std::map<Key, std::unique_ptr<Plan>> plans_;
 };
 
 }  // namespace weir::cuda

@@ -15,7 +15,8 @@ namespace weir::cuda {
 constexpr int kWarp = 32;
 constexpr int kThreads = 256;  // of a block, where nothing else asks
 constexpr unsigned kAllLanes = 0xffffffffu;
-// Blocks that fill any device several times; loops take the rest.
+// So many blocks fill any device several times. Loops in the kernels take the
+// rest.
 constexpr int64_t kBlocksMax = 132 * 32;
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -101,6 +102,21 @@ __device__ inline T WarpSum(T value) {
     value += __shfl_xor_sync(kAllLanes, value, offset);
   }
   return value;
+}
+
+// ------------------------------------------------------------ a warp per row
+
+constexpr int kWarpsPerBlock = 4;
+
+inline dim3 BlocksForRows(int64_t rows) {
+  return dim3(static_cast<unsigned>(CeilDiv(rows, kWarpsPerBlock)));
+}
+
+// The row of this warp. The lanes of a warp agree, so all leave together where
+// there is no such row.
+__device__ inline int64_t WarpRow() {
+  return static_cast<int64_t>(blockIdx.x) * kWarpsPerBlock +
+         threadIdx.x / kWarp;
 }
 
 }  // namespace weir::cuda

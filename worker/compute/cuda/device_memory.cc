@@ -15,13 +15,15 @@ struct Block {
   int64_t bytes;
 };
 
-// What this process holds, by address.
+// What this process holds, by address. CUDA tells only what is free on a
+// device, which does not say whether we or others hold the rest.
 struct Blocks {
   Mutex mutex;
   std::map<void*, Block> of ABSL_GUARDED_BY(mutex);
 };
 
 Blocks& AllBlocks() {
+  // Never destroyed: backends in static objects may free memory at exit.
   static auto* const blocks = new Blocks();
   return *blocks;
 }
@@ -31,20 +33,24 @@ int64_t BytesHeldOn(int device) {
   MutexLock lock(&blocks.mutex);
   int64_t bytes = 0;
   for (const auto& [address, block] : blocks.of) {
-    bytes += block.device == device ? block.bytes : 0;
+    if (block.device == device) {
+      bytes += block.bytes;
+    }
   }
   return bytes;
 }
 
-// What others hold on a device may come free; what it lacks in all does not.
+// The code tells the caller whether to wait: what other processes hold may come
+// free, but a device never gets more memory than it has in all.
 absl::Status OutOfMemory(int device, int64_t bytes) {
   size_t free = 0;
   size_t total = 0;
   cudaMemGetInfo(&free, &total);
   const int64_t held = BytesHeldOn(device);
-  const auto code = bytes > static_cast<int64_t>(total) - held
-                        ? absl::StatusCode::kOutOfRange
-                        : absl::StatusCode::kResourceExhausted;
+  auto code = absl::StatusCode::kResourceExhausted;
+  if (bytes > static_cast<int64_t>(total) - held) {
+    code = absl::StatusCode::kOutOfRange;
+  }
   return absl::Status(
       code,
       absl::StrCat("out of memory on cuda:", device, ": ", bytes,
@@ -65,13 +71,16 @@ absl::Status ToStatus(cudaError_t error, const char* what) {
 }
 
 absl::StatusOr<void*> AllocateDevice(int64_t bytes) {
+  // cudaMalloc gives null for no bytes; a caller wants an address to release.
   bytes = std::max<int64_t>(bytes, 1);
   int device = 0;
   WEIR_RETURN_IF_ERROR(ToStatus(cudaGetDevice(&device), "cudaGetDevice"));
   void* memory = nullptr;
   const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(bytes));
   if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // this one does not stay
+    // A full device still works. The error must not be taken for that of the
+    // next kernel.
+    cudaGetLastError();
     return OutOfMemory(device, bytes);
   }
   WEIR_RETURN_IF_ERROR(ToStatus(error, "cudaMalloc"));
@@ -82,6 +91,8 @@ absl::StatusOr<void*> AllocateDevice(int64_t bytes) {
 }
 
 cudaError_t FreeDevice(void* memory) {
+  // Forgets the block first: once it is free, another thread may get the same
+  // address and enter it.
   {
     Blocks& blocks = AllBlocks();
     MutexLock lock(&blocks.mutex);
@@ -94,7 +105,8 @@ DeviceScratch::~DeviceScratch() { FreeDevice(memory_); }
 
 absl::StatusOr<void*> DeviceScratch::Reserve(int64_t bytes) {
   if (bytes > bytes_) {
-    // Waits for what still uses it.
+    // Frees before it allocates, so that both need not fit. cudaFree waits for
+    // the operations that still use the memory.
     WEIR_RETURN_IF_ERROR(ToStatus(FreeDevice(memory_), "cudaFree"));
     memory_ = nullptr;
     bytes_ = 0;
@@ -102,6 +114,34 @@ absl::StatusOr<void*> DeviceScratch::Reserve(int64_t bytes) {
     bytes_ = bytes;
   }
   return memory_;
+}
+
+PinnedWords::~PinnedWords() {
+  cudaFreeHost(host_);
+  FreeDevice(device_);
+}
+
+absl::Status PinnedWords::Reserve(size_t count) {
+  if (count <= capacity_) {
+    return absl::OkStatus();
+  }
+  // The device first: freeing its memory waits for copies from or to the
+  // host's.
+  FreeDevice(device_);
+  cudaFreeHost(host_);
+  host_ = nullptr;
+  device_ = nullptr;
+  capacity_ = 0;
+  void* host = nullptr;
+  WEIR_RETURN_IF_ERROR(ToStatus(cudaMallocHost(&host, count * sizeof(uint64_t)),
+                                "cudaMallocHost"));
+  host_ = static_cast<uint64_t*>(host);
+  WEIR_ASSIGN_OR_RETURN(
+      void* const device,
+      AllocateDevice(static_cast<int64_t>(count * sizeof(uint64_t))));
+  device_ = static_cast<uint64_t*>(device);
+  capacity_ = count;
+  return absl::OkStatus();
 }
 
 }  // namespace weir::cuda

@@ -1,3 +1,4 @@
+// Operations on every element for itself; no sums, so no order to keep.
 #include "common/math/philox.h"
 #include "worker/compute/cuda/device.h"
 
@@ -5,7 +6,8 @@ namespace weir::cuda {
 namespace {
 
 // y = f(a, b) for every element; the first `quads` * 4 of them 16 bytes at a
-// time. y may be a or b.
+// time. y may be a or b: a thread reads an element before it writes the same
+// one, and no other thread touches it.
 template <class Function, class Out>
 __global__ void MapKernel(int64_t quads, int64_t count, Function f,
                           const float* a, const float* b, Out* y) {
@@ -14,6 +16,7 @@ __global__ void MapKernel(int64_t quads, int64_t count, Function f,
   for (int64_t q = first; q < quads; q += stride) {
     const Vector<4> va = Load<4>(a + 4 * q);
     Vector<4> vb = {};
+    // Callers pass a for b, too, where the function has one argument.
     if constexpr (Function::kBinary) {
       vb = Load<4>(b + 4 * q);
     }
@@ -38,6 +41,8 @@ void Map(cudaStream_t stream, int64_t count, Function f, const float* a,
   if (count == 0) {
     return;
   }
+  // I2 of kernels.h. Tensors are aligned, but parts of them need not be: then
+  // all elements go through the second loop, one by one.
   const bool aligned =
       Aligned16(a) && Aligned16(y) && (!Function::kBinary || Aligned16(b));
   const int64_t quads = aligned ? count / 4 : 0;
@@ -59,7 +64,7 @@ struct Tanh {
   static constexpr bool kBinary = false;
   __device__ float operator()(float x, float) const { return tanhf(x); }
 };
-// Backward: from the output y and dy.
+// Backward passes, from the output y and dy.
 struct ReluBackward {
   static constexpr bool kBinary = true;
   __device__ float operator()(float y, float dy) const {
@@ -104,7 +109,8 @@ struct Same {
   __device__ float operator()(float x, float) const { return x; }
 };
 
-// The first `quads` * 4 elements 16 bytes at a time.
+// A kernel of its own, since Map has two inputs. The first `quads` * 4 elements
+// go 16 bytes at a time.
 __global__ void MultiplyAddKernel(int64_t quads, int64_t count, const float* a,
                                   const float* b, const float* c, float* y) {
   const auto first = ThreadIndex<int64_t>();
@@ -123,9 +129,12 @@ __global__ void MultiplyAddKernel(int64_t quads, int64_t count, const float* a,
   }
 }
 
+// A thread makes four random words at a time and uses them for four elements,
+// so the mask depends on key and index alone (backend.h).
 __global__ void DropoutKernel(const uint64_t* keys, int key_index, float rate,
                               int64_t count, bool aligned, const float* x,
                               float* y) {
+  // Read here and not by the host: a captured graph is replayed with new keys.
   const uint64_t key = keys[key_index];
   const float factor = 1.0f / (1.0f - rate);
   for (auto q = ThreadIndex<int64_t>(); 4 * q < count;
@@ -142,6 +151,7 @@ __global__ void DropoutKernel(const uint64_t* keys, int key_index, float rate,
     if (aligned && begin + 4 <= count) {
       Vector<4> value = Load<4>(x + begin);
       for (int j = 0; j < 4; ++j) {
+        // 0 * x would be NaN for an infinite x.
         value.v[j] = mask[j] == 0.0f ? 0.0f : value.v[j] * factor;
       }
       Store(value, y + begin);

@@ -1,3 +1,4 @@
+// Pooling, transposes, and images unfolded for convolutions.
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
@@ -7,6 +8,8 @@
 namespace weir::cuda {
 namespace {
 
+// Where all indices fit, kernels compute them in 32 bits: a 64-bit division
+// takes a GPU several times as long, and PlaceOf has some.
 constexpr int64_t kIndex32Max = int64_t{1} << 31;
 
 // The window of output row or column `out`, clipped to the image.
@@ -80,6 +83,8 @@ __device__ inline Maximum<kWide> MaximumOver(const PoolShape& s,
   return best;
 }
 
+// A thread for each output pixel and kWide channels, which lie side by side: a
+// warp reads whole lines.
 template <class Index, int kWide>
 __global__ void PoolForwardKernel(PoolKind kind, PoolShape s, Index count,
                                   const float* x, float* y) {
@@ -118,8 +123,9 @@ __global__ void PoolForwardKernel(PoolKind kind, PoolShape s, Index count,
   }
 }
 
-// Every input element gathers from the windows over it: no two threads write
-// one element, and sums have one order.
+// Every input element gathers from the windows over it. So no two threads write
+// one element, and each sum has one order: I1 of kernels.h. A maximum is looked
+// for again in every window, which saves the memory of its place.
 template <class Index, int kWide>
 __global__ void PoolBackwardKernel(PoolKind kind, PoolShape s, Index count,
                                    const float* x, const float* dy, float* dx) {
@@ -165,6 +171,7 @@ template <class LaunchKernel>
 void Choose(int64_t count, bool wide, LaunchKernel launch) {
   constexpr std::integral_constant<int, 4> kFour;
   constexpr std::integral_constant<int, 1> kOne;
+  // An index goes past `count` by up to one stride before its loop ends.
   if (count < kIndex32Max - kBlocksMax * kThreads) {
     wide ? launch(int32_t{0}, kFour) : launch(int32_t{0}, kOne);
   } else {
@@ -172,12 +179,15 @@ void Choose(int64_t count, bool wide, LaunchKernel launch) {
   }
 }
 
+// A block transposes tiles of 32 x 32 through shared memory, so that it reads
+// and writes whole lines. Its 8 rows of threads each take 4 rows of a tile.
 constexpr int kTile = 32;
 constexpr int kTileRows = 8;
 
 template <class Out>
 __global__ void TransposeKernel(int64_t tiles, int64_t rows, int64_t columns,
                                 const float* x, Out* y) {
+  // One float more in a row: a column then lies in 32 different banks.
   __shared__ float tile[kTile][kTile + 1];
   const int64_t tiles_across = (columns + kTile - 1) / kTile;
   const int64_t tiles_down = (rows + kTile - 1) / kTile;
@@ -215,6 +225,7 @@ void LaunchTranspose(cudaStream_t stream, int64_t batch, int64_t rows,
   }
 }
 
+// A thread for each kWide elements of the columns.
 template <class Index, int kWide, class Out>
 __global__ void ImageToColumnsKernel(Conv2dShape s, Index count, const float* x,
                                      Out* columns) {
@@ -255,6 +266,8 @@ void LaunchImageToColumns(cudaStream_t stream, const Conv2dShape& s,
   });
 }
 
+// Every pixel gathers its places in the columns, kernel row by kernel row: no
+// atomics, and one order (I1 of kernels.h).
 template <class Index, int kWide>
 __global__ void ColumnsToImageKernel(Conv2dShape s, Index count,
                                      const float* columns, float* dx) {
@@ -264,6 +277,8 @@ __global__ void ColumnsToImageKernel(Conv2dShape s, Index count,
                                     static_cast<Index>(s.width), wide_channels);
     Vector<kWide> sum = {};
     for (int64_t i = 0; i < s.kernel; ++i) {
+      // The window at output row `row / stride` holds this pixel at kernel row
+      // i, if the stride divides it and there is such an output.
       const int64_t row = in.row + s.padding - i;
       if (row < 0 || row % s.stride != 0 || row / s.stride >= s.out_height()) {
         continue;

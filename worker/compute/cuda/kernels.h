@@ -1,16 +1,19 @@
-// The GPU kernels of what cuBLAS does not do, as host functions that enqueue.
+// What cuBLAS does not compute: Weir's GPU kernels, as host functions that
+// enqueue.
 //
 // Place: CudaBackend calls them; the contracts (shapes, null arguments, what
 // may overlap, what NaN does) are in worker/compute/backend.h.
 //
 // Terms
 //   partials  scratch of PartialElements(rows, width) floats for sums over
-//   rows.
+//             rows.
 //
 // Invariants
-//   I1. No atomics; every sum has one order, which depends on shapes alone.
-//   I2. Accesses are of 16 bytes where every pointer and extent allows it.
-// Threads: one thread at a time per stream.
+// I1. Kernels use no atomics. Every sum has one order, which depends on shapes
+//       alone.
+// I2. Kernels read and write 16 bytes at a time where every pointer and extent
+//       allows it.
+// Threads: one thread at a time for each stream.
 // Errors: cudaGetLastError() after the call.
 #ifndef WORKER_COMPUTE_CUDA_KERNELS_H_
 #define WORKER_COMPUTE_CUDA_KERNELS_H_
@@ -76,6 +79,9 @@ void BatchNormInference(cudaStream_t stream, int64_t rows, int64_t channels,
                         float epsilon, const float* x, const float* scale,
                         const float* offset, const float* mean,
                         const float* variance, float* y);
+
+// ------------------------------------------------------------------ losses
+
 void Loss(cudaStream_t stream, LossKind kind, int64_t rows, int64_t width,
           const float* x, const float* labels, float* row_loss,
           float* row_correct, float* dx);
@@ -97,7 +103,7 @@ void ImageToColumns(cudaStream_t stream, const Conv2dShape& shape,
                     const float* x, float* columns);
 void ImageToColumnsBf16(cudaStream_t stream, const Conv2dShape& shape,
                         const float* x, Bf16* columns);
-// dx = for every pixel the sum of its places in columns.
+// dx = the sum, for every pixel, of its places in columns.
 void ColumnsToImage(cudaStream_t stream, const Conv2dShape& shape,
                     const float* columns, float* dx);
 

@@ -1,6 +1,6 @@
 #include "worker/compute/cuda/lt_matmul.h"
 
-#include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +19,8 @@ absl::Status LtStatus(cublasStatus_t status, const MatMulShape& s,
       ", ", s.n, "]: ", cublasLtGetStatusString(status)));
 }
 
-// The largest power of two up to 256 that divides all addresses.
+// The largest power of two up to 256 that divides all addresses. 256 is what
+// cudaMalloc gives, and more makes no algorithm possible.
 int64_t CommonAlignment(const void* a, const void* b, const void* c) {
   const uintptr_t bits = reinterpret_cast<uintptr_t>(a) |
                          reinterpret_cast<uintptr_t>(b) |
@@ -29,9 +30,9 @@ int64_t CommonAlignment(const void* a, const void* b, const void* c) {
 
 }  // namespace
 
-// cuBLASLt is column-major: C row-major is C^T there, and C^T = op(B)^T
-// op(A)^T. So its first operand is our B, its second our A, each as it lies in
-// memory.
+// cuBLASLt is column-major: what is C in row-major order is C^T there, and C^T
+// = op(B)^T op(A)^T. So its first operand is our B and its second our A, each
+// as it lies in memory: nothing is transposed or copied.
 struct LtMatMul::Plan {
   ~Plan() {
     cublasLtMatmulDescDestroy(product);
@@ -64,12 +65,29 @@ cublasStatus_t Set(cublasLtMatmulPreference_t preference,
                                               sizeof(value));
 }
 
-// The layout of a row-major [rows, columns] matrix, as its transpose.
+// The layout of a row-major [rows, columns] matrix, or of a [columns, rows] one
+// where it lies transposed in memory. cuBLASLt reads it as the transpose.
 cublasStatus_t MakeLayout(cublasLtMatrixLayout_t* layout, cudaDataType_t type,
-                          int64_t rows, int64_t columns) {
+                          int64_t rows, int64_t columns, bool transposed) {
+  if (transposed) {
+    std::swap(rows, columns);
+  }
   return cublasLtMatrixLayoutCreate(layout, type,
                                     static_cast<uint64_t>(columns),
                                     static_cast<uint64_t>(rows), columns);
+}
+
+cublasOperation_t Operation(bool transpose) {
+  return transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+// One bit for each yes or no that a plan depends on.
+int64_t Flags(std::initializer_list<bool> answers) {
+  int64_t flags = 0;
+  for (const bool answer : answers) {
+    flags = 2 * flags + static_cast<int64_t>(answer);
+  }
+  return flags;
 }
 
 }  // namespace
@@ -98,46 +116,65 @@ absl::StatusOr<LtMatMul::Plan*> LtMatMul::FindPlan(const MatMulShape& s,
                                                    const Inputs& inputs,
                                                    const float* bias,
                                                    const float* c) {
+  // The alignment is part of the key: an algorithm that loads 16 bytes at a
+  // time would fault on memory that is aligned to less.
   const int64_t alignment = CommonAlignment(inputs.a, inputs.b, c);
-  const int64_t flags = (s.transpose_a ? 1 : 0) | (s.transpose_b ? 2 : 0) |
-                        (inputs.bf16 ? 4 : 0) | (bias != nullptr ? 8 : 0);
+  const int64_t flags =
+      Flags({s.transpose_a, s.transpose_b, inputs.bf16, bias != nullptr});
   const Key key = {s.m, s.n, s.k, flags, alignment};
   const auto it = plans_.find(key);
   if (it != plans_.end()) {
     return it->second.get();
   }
   auto plan = std::make_unique<Plan>();
+  WEIR_RETURN_IF_ERROR(Describe(s, inputs, bias, plan.get()));
+  WEIR_RETURN_IF_ERROR(Choose(s, alignment, plan.get()));
+  return plans_.emplace(key, std::move(plan)).first->second.get();
+}
+
+absl::Status LtMatMul::Describe(const MatMulShape& s, const Inputs& inputs,
+                                const float* bias, Plan* plan) const {
   const auto check = [&](cublasStatus_t status) {
     return LtStatus(status, s, "plan");
   };
-  WEIR_RETURN_IF_ERROR(check(cublasLtMatmulDescCreate(
-      &plan->product,
-      tf32_ && !inputs.bf16 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-      CUDA_R_32F)));
-  const auto operation = [](bool transpose) {
-    return transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
-  };
+  // Sums are float32 for factors of any type. TF32 is a way to multiply float32
+  // factors, so it does not apply to bfloat16.
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  cudaDataType_t type = CUDA_R_32F;
+  if (inputs.bf16) {
+    type = CUDA_R_16BF;
+  } else if (tf32_) {
+    compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+  }
+  WEIR_RETURN_IF_ERROR(
+      check(cublasLtMatmulDescCreate(&plan->product, compute, CUDA_R_32F)));
   WEIR_RETURN_IF_ERROR(check(Set(plan->product, CUBLASLT_MATMUL_DESC_TRANSA,
-                                 operation(s.transpose_b))));
+                                 Operation(s.transpose_b))));
   WEIR_RETURN_IF_ERROR(check(Set(plan->product, CUBLASLT_MATMUL_DESC_TRANSB,
-                                 operation(s.transpose_a))));
+                                 Operation(s.transpose_a))));
   if (bias != nullptr) {
+    // Run() sets the pointer again, since its calls may have other biases. Here
+    // it makes the advice one for a product with a bias.
     WEIR_RETURN_IF_ERROR(check(Set(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                    CUBLASLT_EPILOGUE_BIAS)));
     WEIR_RETURN_IF_ERROR(
         check(Set(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)));
   }
-  const cudaDataType_t type = inputs.bf16 ? CUDA_R_16BF : CUDA_R_32F;
-  WEIR_RETURN_IF_ERROR(check(s.transpose_b
-                                 ? MakeLayout(&plan->first, type, s.n, s.k)
-                                 : MakeLayout(&plan->first, type, s.k, s.n)));
-  WEIR_RETURN_IF_ERROR(check(s.transpose_a
-                                 ? MakeLayout(&plan->second, type, s.k, s.m)
-                                 : MakeLayout(&plan->second, type, s.m, s.k)));
-  WEIR_RETURN_IF_ERROR(check(MakeLayout(&plan->result, CUDA_R_32F, s.m, s.n)));
+  WEIR_RETURN_IF_ERROR(
+      check(MakeLayout(&plan->first, type, s.k, s.n, s.transpose_b)));
+  WEIR_RETURN_IF_ERROR(
+      check(MakeLayout(&plan->second, type, s.m, s.k, s.transpose_a)));
+  return check(MakeLayout(&plan->result, CUDA_R_32F, s.m, s.n, false));
+}
 
+absl::Status LtMatMul::Choose(const MatMulShape& s, int64_t alignment,
+                              Plan* plan) const {
+  const auto check = [&](cublasStatus_t status) {
+    return LtStatus(status, s, "plan");
+  };
   cublasLtMatmulPreference_t preference = nullptr;
   WEIR_RETURN_IF_ERROR(check(cublasLtMatmulPreferenceCreate(&preference)));
+  // No early return from here on: `preference` has to be destroyed.
   cublasStatus_t status =
       Set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
           static_cast<uint64_t>(kWorkspaceBytes));
@@ -162,9 +199,7 @@ absl::StatusOr<LtMatMul::Plan*> LtMatMul::FindPlan(const MatMulShape& s,
     return check(CUBLAS_STATUS_NOT_SUPPORTED);
   }
   plan->algorithm = advice.algo;
-  Plan* const raw = plan.get();
-  plans_.emplace(key, std::move(plan));
-  return raw;
+  return absl::OkStatus();
 }
 
 absl::Status LtMatMul::Run(cudaStream_t stream, const MatMulShape& shape,
@@ -177,7 +212,9 @@ absl::Status LtMatMul::Run(cudaStream_t stream, const MatMulShape& shape,
                  shape, "bias"));
   }
   const float alpha = 1.0f;
-  const float beta = accumulate ? 1.0f : 0.0f;
+  const auto beta = static_cast<float>(accumulate);
+  // I1: the one workspace, whatever the algorithm needs of it. It has its size
+  // since Create(), so this allocates nothing.
   WEIR_ASSIGN_OR_RETURN(void* const workspace,
                         workspace_.Reserve(kWorkspaceBytes));
   return LtStatus(

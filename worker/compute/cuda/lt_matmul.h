@@ -1,12 +1,12 @@
 // Matrix products by cuBLASLt, row-major, with the bias fused.
 //
-// Place: CudaBackend and its convolutions call it. A plan (descriptors and the
-// algorithm that cuBLASLt advises) is made once per shape, input type and
-// alignment and kept: a job has few.
+// Place: CudaBackend and its convolutions call it. It makes a plan (descriptors
+// and the algorithm that cuBLASLt advises) once for each shape, input type and
+// alignment and keeps it, since a job has few.
 //
 // Invariants
-//   I1. One workspace and one stream, so that the same plan gives the same bits
-//       (cuBLAS library, "Results reproducibility").
+//   I1. All products use one workspace and one stream, so that the same plan
+//       gives the same bits (cuBLAS library, "Results reproducibility").
 // Threads: compatible.
 // Errors: INTERNAL            cuBLASLt refused; names the product.
 //         those of AllocateDevice, for the workspace.
@@ -29,10 +29,10 @@ namespace weir::cuda {
 
 class LtMatMul {
  public:
-  // The advice for Hopper; smaller ones exclude its best algorithms.
+  // What NVIDIA advises for Hopper. Less excludes its best algorithms.
   static constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 
-  // What is multiplied; C, sums and bias are float32.
+  // The factors. C, sums and bias are always float32.
   struct Inputs {
     const void* a = nullptr;
     const void* b = nullptr;
@@ -58,6 +58,13 @@ class LtMatMul {
   explicit LtMatMul(bool tf32);
   absl::StatusOr<Plan*> FindPlan(const MatMulShape& shape, const Inputs& inputs,
                                  const float* bias, const float* c);
+  // Makes the descriptors of the product and of its three matrices.
+  absl::Status Describe(const MatMulShape& shape, const Inputs& inputs,
+                        const float* bias, Plan* plan) const;
+  // Asks cuBLASLt for the algorithm. `alignment`: bytes that divide all
+  // addresses of a, b and c.
+  absl::Status Choose(const MatMulShape& shape, int64_t alignment,
+                      Plan* plan) const;
 
   const bool tf32_;
   cublasLtHandle_t handle_ = nullptr;

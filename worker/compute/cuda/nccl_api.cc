@@ -18,10 +18,14 @@ absl::StatusOr<NcclApi> LoadNccl(const std::string& library) {
   if (handle == nullptr) {
     // glibc keeps it for each thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
     const char* const why = dlerror();
-    return absl::NotFoundError(
-        why != nullptr ? why : absl::StrCat("cannot open ", library));
+    if (why != nullptr) {
+      return absl::NotFoundError(why);
+    }
+    return absl::NotFoundError(absl::StrCat("cannot open ", library));
   }
   NcclApi api;
+  // I1 makes this cast right: dlsym() knows a name but no prototype. The first
+  // name that is missing says best what the library is not.
   const char* missing = nullptr;
   const auto find = [&](const char* symbol, auto* function) {
     *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(
@@ -43,7 +47,8 @@ absl::StatusOr<NcclApi> LoadNccl(const std::string& library) {
     return absl::FailedPreconditionError(
         absl::StrCat(library, " is no NCCL: it has no ", missing));
   }
-  // 22703 is 2.27.3; up to 2.8 a version had four digits.
+  // 22703 is 2.27.3. Up to 2.8 a version had four digits, so those are refused
+  // as well as 3.0 and later, whose prototypes may be others (I1).
   int version = 0;
   if (api.get_version(&version) != kNcclSuccess ||
       version / 10000 != kNcclMajor) {

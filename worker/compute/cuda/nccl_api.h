@@ -1,14 +1,14 @@
 // The few functions of NCCL 2 that Weir calls, as pointers that are found at
 // run time.
 //
-// Place: NcclGroup calls them. Nothing links NCCL, so that building needs none
-// of it and a machine without it computes all the same.
+// Place: NcclGroup calls them. Nothing links NCCL, so that Weir builds without
+// it and computes on a machine without it.
 //
 // Invariants
 //   I1. Prototypes and constants are those of NCCL 2.32.3's header;
 //       tests/worker/compute/cuda/nccl_api_test.cc compares them where the
-//       header is.
-// Threads: as NCCL's.
+//       header is installed.
+// Threads: LoadNccl is safe; for the functions see NCCL's manual.
 #ifndef WORKER_COMPUTE_CUDA_NCCL_API_H_
 #define WORKER_COMPUTE_CUDA_NCCL_API_H_
 
@@ -35,26 +35,26 @@ struct NcclApi {
   // One communicator for each device; their ranks are the list's places.
   int (*init_all)(NcclComm** comms, int count, const int* devices) = nullptr;
   int (*destroy)(NcclComm* comm) = nullptr;
-  // As destroy, and ends what still runs.
+  // Destroys, and ends what still runs.
   int (*abort)(NcclComm* comm) = nullptr;
   int (*group_start)() = nullptr;
   int (*group_end)() = nullptr;
-  // On `root` y = the sum of all x, which may be y; elsewhere y may be null.
+  // On `root` y = the sum of all x, and x may be y. Elsewhere y may be null.
   int (*reduce)(const void* x, void* y, size_t count, int type, int operation,
                 int root, NcclComm* comm, cudaStream_t stream) = nullptr;
 };
 
 inline constexpr char kNcclLibrary[] = "libnccl.so.2";
-// In the place of a library: do not use one.
+// Stands in the place of a library: do not use one.
 inline constexpr char kNoNccl[] = "none";
 
-// "2.27.3" of 22703.
+// Makes "2.27.3" of 22703.
 std::string NcclVersionText(int version);
 
 // Opens `library`, which stays open.
 // Errors: NOT_FOUND            it cannot be opened; says why.
-//         FAILED_PRECONDITION  no NCCL of 2.9 or newer; names the version or
-//                              what it lacks.
+//         FAILED_PRECONDITION  it is not NCCL 2.9 or newer; names the version
+//                              or the function that it lacks.
 absl::StatusOr<NcclApi> LoadNccl(const std::string& library);
 
 }  // namespace weir::cuda

@@ -9,6 +9,7 @@
 namespace weir::cuda {
 namespace {
 
+// The first device of the list, whose backend owns the group.
 constexpr int kRoot = 0;
 
 }  // namespace
@@ -24,6 +25,7 @@ absl::StatusOr<std::unique_ptr<NcclGroup>> NcclGroup::Create(
       group->Check(api.init_all(comms.data(), static_cast<int>(comms.size()),
                                 group->devices_.data()),
                    "ncclCommInitAll"));
+  // Only now: after an error there is nothing to destroy.
   group->comms_ = std::move(comms);
   return group;
 }
@@ -32,6 +34,8 @@ NcclGroup::~NcclGroup() {
   if (comms_.empty()) {
     return;
   }
+  // The caller's device stays selected. The streams may have been destroyed, so
+  // the devices are waited for.
   int current = 0;
   cudaGetDevice(&current);
   for (const int device : devices_) {
@@ -57,12 +61,15 @@ absl::Status NcclGroup::Enqueue(int64_t count, std::span<const Part> parts) {
   absl::Status status;
   for (size_t rank = 0; rank < parts.size() && status.ok(); ++rank) {
     float* const x = parts[rank].x;
-    status = Check(api_.reduce(x, rank == kRoot ? x : nullptr,
-                               static_cast<size_t>(count), kNcclFloat, kNcclSum,
-                               kRoot, comms_[rank], parts[rank].stream),
-                   "ncclReduce");
+    // The root's x becomes the sum; the others' are only read. I1: the order in
+    // which NCCL adds depends on its version and on the machine.
+    float* const y = rank == kRoot ? x : nullptr;
+    status =
+        Check(api_.reduce(x, y, static_cast<size_t>(count), kNcclFloat,
+                          kNcclSum, kRoot, comms_[rank], parts[rank].stream),
+              "ncclReduce");
   }
-  // Whatever went wrong: an open group would swallow all that comes later.
+  // Also after an error: an open group would swallow all later calls.
   status.Update(Check(api_.group_end(), "ncclGroupEnd"));
   return status;
 }
@@ -72,8 +79,9 @@ absl::Status NcclGroup::Reduce(int64_t count, std::span<const Part> parts) {
   if (status_.ok()) {
     status_ = Enqueue(count, parts);
     if (!status_.ok()) {
+      // I2: devices whose part was enqueued wait for the others for ever.
       for (NcclComm* const comm : std::exchange(comms_, {})) {
-        api_.abort(comm);  // I2
+        api_.abort(comm);
       }
     }
   }

@@ -3,15 +3,15 @@
 // Place: CudaBackend::ReduceFromPeers, for each list of devices that it meets.
 //
 // Terms
-//   clique  one NCCL communicator for each device of the list; the first
-//           device, rank 0, is the root, which gets the sum.
+//   clique  one NCCL communicator for each device of the list. The first
+//           device, NCCL's rank 0, is the root, which gets the sum.
 //
 // Invariants
-//   I1. NCCL promises no order of additions: the bits may be others in another
-//       run. Jobs that ask for the same bits keep away from here.
+//   I1. NCCL promises no order of additions, so two runs may differ in bits.
+//       Jobs that ask for the same bits always must not use this class.
 //   I2. A sum is enqueued on all devices or, after an error, ended on all: no
 //       stream waits for a device that does not come.
-// Threads: compatible, and one thread for all groups of a process.
+// Threads: compatible. All groups of a process are used by one thread.
 // Owns/borrows: owns the communicators; borrows streams, which may end first.
 // Errors: INTERNAL  "<NCCL's function>: <NCCL's text>".
 // Cost: the communicators take NCCL's buffers on every device and a second or
@@ -34,13 +34,13 @@ namespace weir::cuda {
 
 class NcclGroup {
  public:
-  // What a device adds, on its stream.
+  // What a device adds to the sum, and the stream on which it does so.
   struct Part {
     float* x = nullptr;
     cudaStream_t stream = nullptr;
   };
 
-  // `devices`: two or more, none twice.
+  // REQUIRES: `devices` has two or more, and no device twice.
   static absl::StatusOr<std::unique_ptr<NcclGroup>> Create(
       const NcclApi& api, std::vector<int> devices);
   // Waits for what was enqueued.
@@ -50,7 +50,7 @@ class NcclGroup {
 
   // Enqueues parts[0].x = the sum of all x, `count` floats each; parts are in
   // the order of the devices. The other x stay as they are. After an error
-  // every call gives that error.
+  // every later call returns that error.
   absl::Status Reduce(int64_t count, std::span<const Part> parts);
 
  private:
@@ -61,7 +61,7 @@ class NcclGroup {
 
   const NcclApi api_;
   const std::vector<int> devices_;
-  std::vector<NcclComm*> comms_;  // by rank; none after an error
+  std::vector<NcclComm*> comms_;  // by rank; empty after an error
   absl::Status status_;
 };
 

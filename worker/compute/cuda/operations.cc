@@ -18,12 +18,14 @@ size_t Bytes(int64_t elements) {
 }  // namespace
 
 void CudaBackend::Wrote(const float* x, int64_t count) {
+  // Only bf16 has copies. Some outputs may be null: nothing was written then.
   if (options_.precision == Precision::kBf16 && x != nullptr) {
     copies_.OnWrite(x, count);
   }
 }
 
-// Null, and the failure kept, where there is no memory for it.
+// Returns null, and keeps the failure, where there is no memory. One scratch
+// serves all sums: they follow each other on compute.
 float* CudaBackend::Partials(int64_t rows, int64_t width) {
   const absl::StatusOr<void*> memory = partials_.Reserve(
       PartialElements(rows, width) * static_cast<int64_t>(sizeof(float)));
@@ -34,6 +36,8 @@ float* CudaBackend::Partials(int64_t rows, int64_t width) {
 void CudaBackend::MatMul(const MatMulShape& s, const float* a, const float* b,
                          const float* bias, float* c) {
   Run("matmul", [&] { Product(s, a, b, bias, c); });
+  // Here as in all operations: the copies of an output are stale from its write
+  // on, so what multiplies it next rounds it again (I1 of bf16_copies.h).
   Wrote(c, s.m * s.n);
 }
 
@@ -46,7 +50,8 @@ void CudaBackend::Product(const MatMulShape& s, const float* a, const float* b,
     const absl::StatusOr<const Bf16*> short_b =
         copies_.Of(compute_, b, s.k * s.n);
     if (!short_a.ok() || !short_b.ok()) {
-      return Keep(short_a.ok() ? short_b.status() : short_a.status());
+      Keep(short_a.status());  // where this one is OK, the other is not
+      return Keep(short_b.status());
     }
     inputs = {*short_a, *short_b, true};
   }
@@ -87,6 +92,7 @@ void CudaBackend::Conv2dBackwardKernel(const Conv2dShape& shape, const float* x,
     Keep(Convolver()->BackwardKernel(compute_, shape, x, dy, dkernel));
   });
   Wrote(dkernel, shape.filters * shape.channels * shape.kernel * shape.kernel);
+  // The bias is added to every pixel, so its gradient is the sum over them.
   if (dbias != nullptr) {
     SumRows(shape.batch * shape.out_height() * shape.out_width(), shape.filters,
             dy, dbias);
@@ -123,16 +129,18 @@ void CudaBackend::ActivationBackward(ActivationKind kind, int64_t count,
 
 void CudaBackend::SetKeys(std::span<const uint64_t> keys) {
   UseDevice();
+  // Reserve may allocate, which I2 forbids in a capture. A captured Dropout
+  // reads the keys from the device, so a replay has those of its step.
   WEIR_CHECK(!capturing_);
   if (keys.empty()) {
     return;
   }
-  const absl::Status grown = GrowWords(keys.size(), &keys_);
+  const absl::Status grown = keys_.Reserve(keys.size());
   if (!grown.ok()) {
     return Keep(grown);
   }
-  std::copy(keys.begin(), keys.end(), keys_.host);
-  Keep(cudaMemcpyAsync(keys_.device, keys_.host, keys.size_bytes(),
+  std::copy(keys.begin(), keys.end(), keys_.host());
+  Keep(cudaMemcpyAsync(keys_.device(), keys_.host(), keys.size_bytes(),
                        cudaMemcpyHostToDevice, upload_),
        "keys of dropout");
   uploads_pending_ = true;
@@ -140,9 +148,9 @@ void CudaBackend::SetKeys(std::span<const uint64_t> keys) {
 
 void CudaBackend::Dropout(int key_index, float rate, int64_t count,
                           const float* x, float* y) {
-  WEIR_CHECK(static_cast<size_t>(key_index) < keys_.capacity);
+  WEIR_CHECK(static_cast<size_t>(key_index) < keys_.capacity());
   Run("dropout", [&] {
-    cuda::Dropout(compute_, keys_.device, key_index, rate, count, x, y);
+    cuda::Dropout(compute_, keys_.device(), key_index, rate, count, x, y);
   });
   Wrote(y, count);
 }
@@ -226,30 +234,38 @@ void CudaBackend::Add(int64_t count, const float* a, const float* b, float* y) {
 }
 
 void CudaBackend::OpenPeer(int device) {
+  // Asks CUDA once for each peer.
   if (device == options_.device || !peers_.insert(device).second) {
     return;
   }
   int can = 0;
   Keep(cudaDeviceCanAccessPeer(&can, options_.device, device),
        "cudaDeviceCanAccessPeer");
-  const cudaError_t error =
-      can != 0 ? cudaDeviceEnablePeerAccess(device, 0) : cudaSuccess;
-  if (error != cudaSuccess) {
-    cudaGetLastError();  // this one does not stay
+  // cudaMemcpyPeerAsync works in any case; without access it goes through the
+  // host, which is slower and worth a line in the log.
+  if (can == 0) {
+    LOG_INFO("{}: gradients of cuda:{} come through the host", name_, device);
+    return;
   }
-  if (can == 0 ||
-      (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)) {
-    LOG_INFO("{}: gradients of cuda:{} come through the host{}{}", name_,
-             device, can == 0 ? "" : ": ",
-             can == 0 ? "" : cudaGetErrorString(error));
+  const cudaError_t error = cudaDeviceEnablePeerAccess(device, 0);
+  if (error == cudaSuccess) {
+    return;
+  }
+  cudaGetLastError();  // must not be taken for the next kernel's
+  // Another backend of this device may have enabled the access.
+  if (error != cudaErrorPeerAccessAlreadyEnabled) {
+    LOG_INFO("{}: gradients of cuda:{} come through the host: {}", name_,
+             device, cudaGetErrorString(error));
   }
 }
 
 absl::StatusOr<std::unique_ptr<NcclGroup>> CudaBackend::OpenNccl(
     const std::vector<int>& devices) {
+  // NCCL refuses to have two ranks on one device.
   if (std::set<int>(devices.begin(), devices.end()).size() < devices.size()) {
     return absl::InvalidArgumentError("a device occurs twice");
   }
+  // I1 of nccl_group.h: its sums have no order.
   if (options_.deterministic) {
     return absl::FailedPreconditionError(
         "it promises no order of additions, and this job wants the same bits "
@@ -281,9 +297,11 @@ NcclGroup* CudaBackend::FindGroup(const std::vector<int>& devices) {
     return it->second.get();
   }
   absl::StatusOr<std::unique_ptr<NcclGroup>> group = OpenNccl(devices);
-  UseDevice();
+  UseDevice();  // NCCL may have selected another one
   if (!group.ok()) {
-    cudaGetLastError();  // NCCL's, if any; a broken device's comes again
+    // Drops an error that NCCL left, if any; a broken device gives its own
+    // again. The null that is kept says not to try again for these devices.
+    cudaGetLastError();
     LOG_INFO("{}: gradients of cuda:{} are summed by copies, without NCCL: {}",
              name_, absl::StrJoin(devices, ","),
              std::string(group.status().message()));
@@ -292,14 +310,16 @@ NcclGroup* CudaBackend::FindGroup(const std::vector<int>& devices) {
   return groups_.emplace(devices, *std::move(group)).first->second.get();
 }
 
-// On download, so that backward goes on meanwhile: the sum has its turn behind
-// all devices' operations, and y's download behind the sum.
+// Sums run on download, so that the backward pass goes on beside them. A sum
+// waits for the operations of all devices, and the download of y for the sum.
 void CudaBackend::ReduceFromPeers(int64_t count, float own_weight, float* y,
                                   std::span<const PeerTerm> terms) {
   WEIR_CHECK(!capturing_ && !terms.empty());
   std::vector<int> devices = {options_.device};
   for (const PeerTerm& term : terms) {
     auto* const peer = static_cast<CudaBackend*>(term.peer);
+    // The contract says that a peer is of the same kind, so the cast above
+    // holds.
     WEIR_CHECK(!peer->capturing_);
     devices.push_back(peer->options_.device);
   }
@@ -309,14 +329,14 @@ void CudaBackend::ReduceFromPeers(int64_t count, float own_weight, float* y,
     for (const PeerTerm& term : terms) {
       AddFromPeer(count, own_weight, y, static_cast<CudaBackend*>(term.peer),
                   term.x, term.weight);
-      own_weight = 1.0f;
+      own_weight = 1.0f;  // y has been weighed with the first term
     }
   }
   Wrote(y, count);
 }
 
-// Each device weighs its own part where it lies; then NCCL, whose kernels on
-// the download streams wait for each other.
+// Each device weighs its own part where it lies, since NCCL adds without
+// weights. Then NCCL's kernels, on the download streams, wait for each other.
 absl::Status CudaBackend::ReduceByNccl(int64_t count, float own_weight,
                                        float* y,
                                        std::span<const PeerTerm> terms,
@@ -333,7 +353,7 @@ absl::Status CudaBackend::ReduceByNccl(int64_t count, float own_weight,
   for (const PeerTerm& term : terms) {
     auto* const peer = static_cast<CudaBackend*>(term.peer);
     WEIR_RETURN_IF_ERROR(weigh(peer, term.weight, term.x));
-    peer->Wrote(term.x, count);
+    peer->Wrote(term.x, count);  // it was weighed in place
   }
   UseDevice();
   return group->Reduce(count, parts);
@@ -341,6 +361,8 @@ absl::Status CudaBackend::ReduceByNccl(int64_t count, float own_weight,
 
 void CudaBackend::AddFromPeer(int64_t count, float own_weight, float* y,
                               CudaBackend* peer, const float* x, float weight) {
+  // The peer records `computed_` behind its gradient; our download waits for
+  // that event before it copies. A selected device is needed for each.
   peer->UseDevice();
   peer->JoinCompute();
   UseDevice();
@@ -348,6 +370,8 @@ void CudaBackend::AddFromPeer(int64_t count, float own_weight, float* y,
   JoinCompute();
   Keep(cudaStreamWaitEvent(download_, peer->computed_, 0),
        "cudaStreamWaitEvent");
+  // One scratch for all terms: copy and sum of a term follow each other on
+  // download, and the next term comes behind.
   const absl::StatusOr<void*> copy =
       peer_copy_.Reserve(count * static_cast<int64_t>(sizeof(float)));
   if (!copy.ok()) {

@@ -16,10 +16,14 @@ namespace {
 absl::StatusOr<int> DeviceCount() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
+  // A driver without a device is no error here: the caller says what is
+  // missing.
   if (error == cudaErrorNoDevice) {
     return 0;
   }
   const absl::Status status = ToStatus(error, "cudaGetDeviceCount");
+  // The contract's code for a driver that does not answer, with which a job
+  // that asked for "auto" falls back to the CPU.
   if (!status.ok()) {
     return absl::NotFoundError(status.message());
   }
@@ -36,6 +40,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Create(
   return CudaBackend::Create(backend);
 }
 
+// Two steps, since # does not expand its argument.
 #define WEIR_TEXT_INNER(x) #x
 #define WEIR_TEXT(x) WEIR_TEXT_INNER(x)
 

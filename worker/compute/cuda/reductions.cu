@@ -1,4 +1,4 @@
-#include <cfloat>
+// Sums over the rows of columns, and norms over columns and over rows.
 #include <cmath>
 
 #include "worker/compute/cuda/device.h"
@@ -6,14 +6,15 @@
 namespace weir::cuda {
 namespace {
 
-// ------------------------------------------------ sums over the rows of
-// columns
+// ------------------------------------------- sums of columns, over the rows
 //
-// Two kernels: a block sums kRowThreads * kRowsPerThread rows or more of 32
-// columns in float, and a thread per column adds the blocks' parts in double.
+// There are two kernels. A block sums kRowThreads * kRowsPerThread rows or more
+// of 32 columns in float; then a thread for each column adds the blocks' parts
+// in double. How rows are cut depends on their number alone: I1 of kernels.h.
 
 constexpr int kRowThreads = 8;
 constexpr int64_t kRowsPerThread = 32;
+// The second kernel walks over so many parts at most.
 constexpr int64_t kSplitsMax = 256;
 constexpr int kSumsMax = 2;
 
@@ -27,11 +28,13 @@ template <int kSums, class Terms>
 __global__ void PartialColumnSums(int64_t rows, int64_t width,
                                   int64_t rows_per_split, Terms terms,
                                   float* partials) {
+  // A warp is a row of the block: its lanes read 32 columns side by side.
   __shared__ float shared[kSums][kRowThreads][kWarp + 1];
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
   const int64_t begin = blockIdx.y * rows_per_split;
   const int64_t limit = begin + rows_per_split;
   const int64_t end = limit < rows ? limit : rows;
+  // No thread leaves early: all have to come to the barrier.
   float sums[kSums] = {};
   if (column < width) {
     for (int64_t r = begin + threadIdx.y; r < end; r += kRowThreads) {
@@ -95,6 +98,8 @@ struct Elements {
   }
 };
 
+// A second pass with the mean known: the mean of squares less the square of the
+// mean would cancel where the mean is far from zero.
 struct SquaredDistances {
   const float* x;
   const float* mean;  // [width]
@@ -105,7 +110,8 @@ struct SquaredDistances {
   }
 };
 
-// Of dy, and of dy times the normalised x; mean and rstd by row or by column.
+// The terms of doffset (dy) and of dscale (dy times the normalised x). Mean and
+// rstd are by row or by column.
 template <bool kByRow>
 struct GradientTerms {
   const float* x;
@@ -153,6 +159,7 @@ struct StoreVariance {
   __device__ void operator()(int64_t c, const double* totals) const {
     rstd[c] = static_cast<float>(
         1.0 / sqrt(totals[0] / count + static_cast<double>(epsilon)));
+    // The unbiased variance; a single row has none, and totals[0] is 0 there.
     variance[c] =
         static_cast<float>(totals[0] / (count > 1.5 ? count - 1.0 : 1.0));
   }
@@ -160,7 +167,9 @@ struct StoreVariance {
 
 // ------------------------------------------------------ every row of columns
 
-// apply(row, column, constants) with constants = prepare(column).
+// apply(element, constants) for every row of a column, with constants =
+// apply.Prepare(column): what a column has in common is computed once by a
+// thread.
 template <class Apply>
 __global__ void ColumnsKernel(int64_t rows, int64_t width, Apply apply) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
@@ -219,6 +228,8 @@ struct PlusBias {
   __device__ void operator()(int64_t i, float b) const { y[i] += b; }
 };
 
+// dx = scale * rstd * (dy - mean(dy) - xhat * mean(dy * xhat)), means over the
+// rows: they are the gradients of offset and scale, divided by the row count.
 struct NormaliseBackward {
   struct Constants {
     float mean, factor, g_mean, x_factor;
@@ -245,18 +256,8 @@ struct NormaliseBackward {
 
 // ------------------------------------------------------------ a warp per row
 
-constexpr int kWarpsPerBlock = 4;
-
-dim3 BlocksForRows(int64_t rows) {
-  return dim3(static_cast<unsigned>(CeilDiv(rows, kWarpsPerBlock)));
-}
-
-// The row of this warp; lanes of one warp agree, so all leave together.
-__device__ inline int64_t WarpRow() {
-  return static_cast<int64_t>(blockIdx.x) * kWarpsPerBlock +
-         threadIdx.x / kWarp;
-}
-
+// A lane takes every 32nd element; WarpSum adds the lanes in one order. Every
+// lane gets the sum, so none has to wait for another one to share it.
 __global__ void LayerNormForwardKernel(int64_t rows, int64_t width,
                                        float epsilon, const float* x,
                                        const float* scale, const float* offset,
@@ -290,6 +291,8 @@ __global__ void LayerNormForwardKernel(int64_t rows, int64_t width,
   }
 }
 
+// With g = dy * scale: dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means
+// over the row.
 __global__ void LayerNormBackwardKernel(int64_t rows, int64_t width,
                                         const float* x, const float* scale,
                                         const float* mean, const float* rstd,
@@ -318,109 +321,6 @@ __global__ void LayerNormBackwardKernel(int64_t rows, int64_t width,
   for (int64_t i = lane; i < width; i += kWarp) {
     dx[row * width + i] =
         s * (g[i] * scale[i] - g_mean - (in[i] - m) * s * gx_mean);
-  }
-}
-
-// The first largest element of a row, in every lane.
-struct Largest {
-  float value;
-  int64_t index;
-};
-
-__device__ inline Largest WarpLargest(const float* row, int64_t width,
-                                      int lane) {
-  Largest best = {-INFINITY, INT64_MAX};
-  for (int64_t i = lane; i < width; i += kWarp) {
-    if (row[i] > best.value || best.index == INT64_MAX) {
-      best = {row[i], i};
-    }
-  }
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    const float value = __shfl_xor_sync(kAllLanes, best.value, offset);
-    const auto index = static_cast<int64_t>(
-        __shfl_xor_sync(kAllLanes, static_cast<long long>(best.index), offset));
-    if (index != INT64_MAX && (value > best.value || best.index == INT64_MAX ||
-                               (value == best.value && index < best.index))) {
-      best = {value, index};
-    }
-  }
-  return best;
-}
-
-__global__ void SoftmaxCrossEntropyKernel(int64_t rows, int64_t width,
-                                          const float* x, const float* labels,
-                                          float* row_loss, float* row_correct,
-                                          float* dx) {
-  const int64_t row = WarpRow();
-  if (row >= rows) {
-    return;
-  }
-  const int lane = threadIdx.x % kWarp;
-  const float* in = x + row * width;
-  const auto label = static_cast<int64_t>(labels[row]);
-  const Largest best = WarpLargest(in, width, lane);
-  double lane_sum = 0.0;
-  for (int64_t i = lane; i < width; i += kWarp) {
-    lane_sum += static_cast<double>(expf(in[i] - best.value));
-  }
-  const double sum = WarpSum(lane_sum);
-  if (lane == 0) {
-    row_loss[row] = static_cast<float>(
-        log(sum) - (static_cast<double>(in[label]) - best.value));
-    row_correct[row] = best.index == label ? 1.0f : 0.0f;
-  }
-  if (dx == nullptr) {
-    return;
-  }
-  const double scale = 1.0 / static_cast<double>(rows);
-  const auto factor = static_cast<float>(scale / sum);
-  for (int64_t i = lane; i < width; i += kWarp) {
-    const float p = expf(in[i] - best.value) * factor;
-    dx[row * width + i] = i == label ? p - static_cast<float>(scale) : p;
-  }
-}
-
-__global__ void SigmoidCrossEntropyKernel(int64_t rows, const float* x,
-                                          const float* labels, float* row_loss,
-                                          float* row_correct, float* dx) {
-  const auto r = ThreadIndex<int64_t>();
-  if (r >= rows) {
-    return;
-  }
-  const float v = x[r];
-  const float z = labels[r];
-  row_loss[r] = fmaxf(v, 0.0f) - v * z + log1pf(expf(-fabsf(v)));
-  row_correct[r] = (v > 0.0f) == (z > 0.5f) ? 1.0f : 0.0f;
-  if (dx != nullptr) {
-    // From the other side where z is 1: no cancellation near certainty.
-    dx[r] =
-        (z * -Sigmoid(-v) + (1.0f - z) * Sigmoid(v)) / static_cast<float>(rows);
-  }
-}
-
-__global__ void MeanSquaredErrorKernel(int64_t rows, int64_t width,
-                                       const float* x, const float* labels,
-                                       float* row_loss, float* row_correct,
-                                       float* dx) {
-  const int64_t row = WarpRow();
-  if (row >= rows) {
-    return;
-  }
-  const int lane = threadIdx.x % kWarp;
-  const auto factor =
-      static_cast<float>(2.0 / static_cast<double>(rows * width));
-  double lane_sum = 0.0;
-  for (int64_t i = row * width + lane; i < (row + 1) * width; i += kWarp) {
-    const float d = x[i] - labels[i];
-    lane_sum += static_cast<double>(d) * d;
-    if (dx != nullptr) {
-      dx[i] = factor * d;
-    }
-  }
-  const double sum = WarpSum(lane_sum);
-  if (lane == 0) {
-    row_loss[row] = static_cast<float>(sum / static_cast<double>(width));
-    row_correct[row] = 0.0f;
   }
 }
 
@@ -496,26 +396,6 @@ void BatchNormInference(cudaStream_t stream, int64_t rows, int64_t channels,
   ForEachColumn(
       stream, rows, channels,
       Normalise{x, scale, offset, mean, nullptr, variance, epsilon, y});
-}
-
-void Loss(cudaStream_t stream, LossKind kind, int64_t rows, int64_t width,
-          const float* x, const float* labels, float* row_loss,
-          float* row_correct, float* dx) {
-  const dim3 block(kWarpsPerBlock * kWarp);
-  switch (kind) {
-    case LossKind::kSoftmaxCrossEntropy:
-      return Launch(stream, BlocksForRows(rows), block,
-                    SoftmaxCrossEntropyKernel, rows, width, x, labels, row_loss,
-                    row_correct, dx);
-    case LossKind::kSigmoidCrossEntropy:
-      return Launch(stream,
-                    dim3(static_cast<unsigned>(CeilDiv(rows, kThreads))),
-                    dim3(kThreads), SigmoidCrossEntropyKernel, rows, x, labels,
-                    row_loss, row_correct, dx);
-    case LossKind::kMeanSquaredError:
-      return Launch(stream, BlocksForRows(rows), block, MeanSquaredErrorKernel,
-                    rows, width, x, labels, row_loss, row_correct, dx);
-  }
 }
 
 }  // namespace weir::cuda

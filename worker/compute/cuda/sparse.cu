@@ -6,9 +6,10 @@ namespace {
 
 // ------------------------------------------------------------------ gathers
 //
-// A group of lanes, each with kVector columns at a time, takes a list; a list
-// of more entries has a block of its own, whose groups take every so-manieth
-// entry. The order of a sum depends on the list's length and width alone.
+// A group of lanes, each with kCount columns at a time, takes a list. A list of
+// more than kLongList entries gets a whole block, whose G groups take every
+// G-th entry each. The order of a sum depends on the length and the width of
+// the list alone: I1 of kernels.h.
 
 constexpr int64_t kLongList = 128;
 
@@ -95,7 +96,7 @@ __global__ void SumShortLists(int64_t lists, const int32_t* offsets,
     const int64_t begin = offsets[l];
     const int64_t end = offsets[l + 1];
     if (end - begin > kLongList) {
-      continue;
+      continue;  // SumLongLists takes it
     }
     for (int64_t unit = threadIdx.x % grouping.lanes; unit < grouping.units;
          unit += grouping.lanes) {
@@ -124,6 +125,8 @@ __device__ inline void SumByBlock(int64_t l, const int32_t* offsets,
                              offsets[l + 1], groups, column, rows);
     }
     __syncthreads();
+    // A tree over the groups, in one order; lane l of group g is thread g *
+    // lanes + l, so halves of the block hold the same columns.
     for (int half = kThreads / 2; half >= grouping.lanes; half /= 2) {
       if (thread < half) {
         AddTo(parts[thread + half], &parts[thread]);
@@ -133,11 +136,14 @@ __device__ inline void SumByBlock(int64_t l, const int32_t* offsets,
     if (thread < grouping.lanes && inside) {
       StoreSum(parts[thread], add, y + l * rows.width + column);
     }
+    // The next columns must not overwrite parts that are still read.
     __syncthreads();
   }
 }
 
-// Block b takes lists b, b + grid, ...: long ones may lie side by side.
+// Block b takes lists b, b + grid, ...: long ones may lie side by side, and
+// should not all be one block's. Its threads first find out together which are
+// long.
 template <int kCount, class Rows>
 __global__ void SumLongLists(int64_t lists, const int32_t* offsets,
                              Grouping grouping, Rows rows, bool add, float* y) {
@@ -163,6 +169,7 @@ template <int kCount, class Rows>
 void SumListsBy(cudaStream_t stream, int64_t lists, const int32_t* offsets,
                 const Rows& rows, bool add, float* y) {
   const Grouping grouping = GroupingOf(rows.width, kCount);
+  // Both kernels see all lists, since only the device knows how long they are.
   Launch(stream, BlocksFor(lists * grouping.lanes), dim3(kThreads),
          SumShortLists<kCount, Rows>, lists, offsets, grouping, rows, add, y);
   Launch(stream,
@@ -177,6 +184,8 @@ void SumLists(cudaStream_t stream, const RowLists& lists, const Rows& rows,
   if (lists.count == 0) {
     return;
   }
+  // I2 of kernels.h: rows of 4 n floats from an aligned address are all
+  // aligned.
   if (rows.width % 4 == 0 && Aligned16(rows.x) && Aligned16(y)) {
     SumListsBy<4>(stream, lists.count, lists.offsets, rows, add, y);
   } else {
@@ -184,6 +193,7 @@ void SumLists(cudaStream_t stream, const RowLists& lists, const Rows& rows,
   }
 }
 
+// A thread for each list and column.
 __global__ void GatherMaxKernel(int64_t lists, int64_t width,
                                 const int32_t* offsets, const int32_t* index,
                                 const float* x, float* y, int32_t* chosen) {
@@ -209,9 +219,8 @@ __global__ void GatherMaxKernel(int64_t lists, int64_t width,
 
 // ------------------------------------------------------------- interactions
 
-constexpr int kWarpsPerBlock = 4;
-
-// By pairs (i, the sum of those before i), a warp per sample.
+// A warp for each sample. It adds the products of a vector with the sum of
+// those before it. The square of the sum less the sum of squares would cancel.
 __global__ void PairSumKernel(VectorsShape shape, const float* x, float* y) {
   const int64_t b =
       static_cast<int64_t>(blockIdx.x) * kWarpsPerBlock + threadIdx.x / kWarp;
@@ -236,7 +245,7 @@ __global__ void PairSumKernel(VectorsShape shape, const float* x, float* y) {
   }
 }
 
-// A thread per sample and column.
+// A thread for each sample and column: dx_i = dy * (the sum of all - x_i).
 __global__ void PairSumBackwardKernel(VectorsShape shape, const float* x,
                                       const float* dy, float* dx) {
   const int64_t count = shape.batch * shape.dim;
@@ -257,7 +266,8 @@ __global__ void PairSumBackwardKernel(VectorsShape shape, const float* x,
 
 __device__ inline int64_t FirstPair(int64_t i) { return i * (i - 1) / 2; }
 
-// The larger vector of pair p; the root may be off by one.
+// The larger vector of pair p: the largest i with i (i - 1) / 2 <= p. The
+// rounded root may be off by one, which the loops mend.
 __device__ inline int64_t LargerOfPair(int64_t p) {
   auto i = static_cast<int64_t>(
       (1.0 + sqrt(1.0 + 8.0 * static_cast<double>(p))) / 2.0);
@@ -270,7 +280,7 @@ __device__ inline int64_t LargerOfPair(int64_t p) {
   return i;
 }
 
-// A block per sample, which stays in L1; a thread per pair.
+// A block for each sample, which stays in L1, and a thread for each pair.
 template <int kCount>
 __global__ void PairDotsKernel(VectorsShape shape, const float* x, float* y) {
   const int64_t pairs = shape.pairs();
@@ -293,7 +303,8 @@ __global__ void PairDotsKernel(VectorsShape shape, const float* x, float* y) {
   }
 }
 
-// A thread per kCount elements of dx.
+// A thread for each kCount elements of dx gathers from all pairs of its vector,
+// in the order of the others: no atomics (I1 of kernels.h).
 template <int kCount>
 __global__ void PairDotsBackwardKernel(VectorsShape shape, const float* x,
                                        const float* dy, float* dx) {
