@@ -12,15 +12,16 @@
 namespace weir {
 namespace {
 
-// Quiet NaNs that no arithmetic makes.
+// I2 of operation_checks.h: quiet NaNs that no arithmetic makes.
 constexpr uint32_t kPoisonBits = 0x7fc5a5a5;
 constexpr uint32_t kGuardBits = 0x7fe11e55;
 
-// A reference below is zero but for the rounding of doubles.
+// A reference with a smaller norm is zero but for the rounding of doubles.
 constexpr double kNormMin = 1e-6;
 
-// Sums of both signs into that many results: the norm of all is near its
-// expectation (to less than a factor of two in all but 1e-6 of draws).
+// From so many results on, sums may have terms of both signs: the norm of all
+// results is then near its expectation (within a factor of two in all but 1e-6
+// of the draws).
 constexpr int64_t kManyResults = 64;
 
 double Norm(const reference::Values& values) {
@@ -31,7 +32,8 @@ double Norm(const reference::Values& values) {
   return std::sqrt(sum);
 }
 
-// FNV-1a: the same on every machine.
+// FNV-1a. std::hash may differ between machines, and a seed in a log has to
+// give the same inputs everywhere.
 uint64_t HashOf(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) {
@@ -61,6 +63,8 @@ CheckRun::CheckRun(const std::string& name, Backend* backend,
       options_(options),
       room_(room),
       elements_(elements),
+      // I1: nothing else goes into the seed, so a check draws the same however
+      // many others ran before it.
       random_(MixKey(options.seed, HashOf(name))) {}
 
 double CheckRun::product_bound() const {
@@ -88,12 +92,15 @@ std::vector<CheckResult> CheckRun::Finish() {
 }
 
 void CheckRun::EndShape() {
+  // All downloads are in the queue before the one wait. A deque, since they
+  // write to memory that must not move.
   std::deque<std::vector<float>> now;
   for (const Buffer& buffer : buffers_) {
     now.emplace_back(buffer.host.size());
     backend_->Download(now.back().data(), buffer.device, buffer.host.size());
   }
-  // Also before the next shape's uploads: they may overtake operations.
+  // The next shape uploads to the same memory, and an upload may overtake the
+  // operations of this one.
   backend_->Wait(backend_->Mark());
   TakeStatus();
   for (size_t i = 0; i < buffers_.size(); ++i) {
@@ -112,10 +119,14 @@ void CheckRun::ExpectUntouched(const Buffer& buffer,
       continue;
     }
     const std::string size = absl::StrCat(" of ", end - kGuard, " floats");
-    Add(1.0, 0.0,
-        inside ? absl::StrCat("an input", size, " was written")
-               : absl::StrCat("written outside a buffer", size, ", at element ",
-                              i - kGuard));
+    // I2. One result for a buffer: more elements would say nothing new.
+    if (inside) {
+      Add(1.0, 0.0, absl::StrCat("an input", size, " was written"));
+    } else {
+      Add(1.0, 0.0,
+          absl::StrCat("written outside a buffer", size, ", at element ",
+                       i - kGuard));
+    }
     return;
   }
 }
@@ -136,6 +147,7 @@ float* CheckRun::Place(const std::vector<float>& values, bool may_change) {
   buffer.may_change = may_change;
   buffer.host.assign(count + 2 * kGuard, std::bit_cast<float>(kGuardBits));
   std::copy(values.begin(), values.end(), buffer.host.begin() + kGuard);
+  // Whole guards, so that the next buffer is aligned to 64 bytes as well.
   used_ += (count + kGuard - 1) / kGuard * kGuard + 2 * kGuard;
   WEIR_CHECK(used_ <= elements_);
   backend_->Upload(buffer.device, buffer.host.data(), buffer.host.size());
@@ -159,14 +171,23 @@ CheckRun::Input CheckRun::Random(int64_t count, float low, float high) {
   return Exactly(Draw(count, low, high));
 }
 
+float CheckRun::LowestFactor(int64_t result_count) {
+  if (result_count < kManyResults) {
+    return 0.1f;
+  }
+  return -1.0f;
+}
+
 CheckRun::Input CheckRun::Factors(int64_t count, int64_t result_count) {
-  return Random(count, result_count < kManyResults ? 0.1f : -1.0f, 1.0f);
+  return Random(count, LowestFactor(result_count), 1.0f);
 }
 
 CheckRun::Input CheckRun::Scale(int64_t count) {
   std::vector<float> values = Draw(count, 0.5f, 1.5f);
   for (float& value : values) {
-    value = random_.NextBelow(2) == 0 ? value : -value;
+    if (random_.NextBelow(2) != 0) {
+      value = -value;
+    }
   }
   return Exactly(values);
 }
@@ -185,6 +206,7 @@ float* CheckRun::InPlace(const Input& input) {
 }
 
 std::vector<float> CheckRun::Read(const float* device, int64_t count) {
+  // Poison: a download that does nothing must not pass for a right one.
   std::vector<float> host(count, Poison());
   backend_->Download(host.data(), device, count);
   backend_->Wait(backend_->Mark());
@@ -196,6 +218,7 @@ std::vector<float> CheckRun::Read(const float* device, int64_t count) {
 
 void CheckRun::Add(double error, double bound, std::string detail) {
   results_.push_back(
+      // False for an error that is NaN, too.
       {name_, shape_, error, bound, std::move(detail), error <= bound});
 }
 
@@ -252,8 +275,11 @@ void CheckRun::Equal(const char* what, const float* device,
 }
 
 void CheckRun::Expect(const char* what, bool holds) {
-  Add(holds ? 0.0 : 1.0, 0.0,
-      holds ? what : absl::StrCat("it does not hold that ", what));
+  if (holds) {
+    Add(0.0, 0.0, what);
+  } else {
+    Add(1.0, 0.0, absl::StrCat("it does not hold that ", what));
+  }
 }
 
 }  // namespace weir

@@ -1,8 +1,8 @@
-// What one check of operation_checks.h works with: guarded device buffers,
-// random inputs, comparisons that become results.
+// What a check of operation_checks.h works with: guarded device buffers, random
+// inputs, and comparisons that become results.
 //
 // Place: between the checks (product_checks, pointwise_checks, row_checks,
-// memory_checks) and RunCheck.
+// sparse_checks, memory_checks) and RunCheck.
 // Threads: compatible.
 // Owns/borrows: borrows the backend and its memory; owns the host sides of
 //   copies until the shape's end.
@@ -23,7 +23,8 @@ namespace weir {
 
 class CheckRun {
  public:
-  // float32 sums of up to some thousand terms, in any sensible order.
+  // Bounds the error of float32 sums of up to some thousand terms, in any
+  // sensible order.
   static constexpr double kBound = 1e-5;
 
   // `room`: device memory of `elements` floats, aligned to 64 bytes, for all
@@ -36,10 +37,10 @@ class CheckRun {
   bool large() const { return options_.large; }
   double product_bound() const;
 
-  // Begins a shape and ends the one before: waits for the queue, looks at
-  // guards and inputs, forgets all buffers.
+  // Ends the shape before and begins one: waits for the queue, compares guards
+  // and inputs with what they were, and forgets all buffers.
   void Begin(std::string shape);
-  // Ends the last shape and hands out all results.
+  // Ends the last shape and returns all results.
   std::vector<CheckResult> Finish();
 
   // ----------------------------------------------------------- buffers
@@ -51,19 +52,21 @@ class CheckRun {
   };
   Input Exactly(const std::vector<float>& values);
   Input Random(int64_t count, float low = -1.0f, float high = 1.0f);
-  // Factors of sums: of both signs where `result_count` is large, else
-  // positive, so that ||reference|| cannot be small by chance.
+  // The lowest factor of sums: -1 where `result_count` is large, else a
+  // positive one, so that ||reference|| cannot be small by chance.
+  static float LowestFactor(int64_t result_count);
+  // Factors of sums, from LowestFactor(result_count) to 1.
   Input Factors(int64_t count, int64_t result_count);
   // A multiplier or offset of either sign, never near zero.
   Input Scale(int64_t count);
   std::vector<float> Draw(int64_t count, float low, float high);
-  // Full of NaN.
+  // Memory that is full of NaN.
   float* Output(int64_t count);
-  // The input's memory as an output: it may change from here on.
+  // Returns the memory of the input as an output: it may change from here on.
   float* InPlace(const Input& input);
   // Moves all later buffers of this shape by 64 bytes `times` times.
   void Shift(int64_t times) { used_ += times * kGuard; }
-  // The bits that Output() fills with.
+  // The NaN with which Output() fills.
   static float Poison();
 
   std::vector<float> Read(const float* device, int64_t count);
@@ -72,12 +75,12 @@ class CheckRun {
 
   void Near(const char* what, const float* device,
             const reference::Values& expected, double bound = kBound);
-  // Of a sum that may cancel: relative to the norm of its terms where that is
-  // larger.
+  // Compares a sum that may cancel: the error is relative to the norm of its
+  // terms where that is larger.
   void NearSum(const char* what, const float* device,
                const reference::Values& expected,
                const reference::Values& terms);
-  // Bit for bit.
+  // Compares bit for bit.
   void Equal(const char* what, const float* device,
              const std::vector<float>& expected);
   void Expect(const char* what, bool holds);
@@ -86,7 +89,7 @@ class CheckRun {
   static constexpr int64_t kGuard = 16;  // floats: 64 bytes
 
   struct Buffer {
-    float* device = nullptr;  // of the first guard
+    float* device = nullptr;  // where the first guard begins
     std::vector<float> host;  // guard, values, guard
     bool may_change = false;
   };
@@ -112,7 +115,7 @@ class CheckRun {
   std::vector<CheckResult> results_;
 };
 
-// The same bits: device memory holds either.
+// Returns the same bits, as device memory holds both types.
 std::vector<float> AsFloats(const std::vector<int32_t>& integers);
 
 // The checks, by kind of operation.

@@ -1,5 +1,5 @@
-// Host memory, and the same bits whatever the addresses are and whatever ran
-// before.
+// Checks host memory, and that operations give the same bits wherever their
+// memory lies and whatever ran before (I1 of worker/compute/backend.h).
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -29,7 +29,8 @@ void HostMemory(CheckRun* run) {
   backend->Release(*mirror);
 
   float* stage = run->Output(3);
-  backend->Wait(backend->Mark());  // before another upload to it
+  // Output() has uploaded to it; Stage() requires that this has passed.
+  backend->Wait(backend->Mark());
   const float* staged = backend->Stage(stage, host.data(), 3);
   y = run->Output(3);
   backend->Add(3, staged, staged, y);
@@ -54,6 +55,7 @@ class Repeated {
         dy_(run->Draw(kRows * kConv.filters, -1.0f, 1.0f)),
         kernel_(run->Draw(kKernel, -1.0f, 1.0f)),
         scale_(run->Draw(kConv.filters, 0.5f, 1.5f)) {
+    // Drawn once as well: all calls of Run() have the same inputs.
     for (int64_t r = 0; r < kRows; ++r) {
       labels_.push_back(
           static_cast<float>(run->random()->NextBelow(kConv.filters)));
@@ -87,6 +89,7 @@ class Repeated {
     return run_->Output(count);
   }
   void Same(const char* what, const float* device, int64_t count) {
+    // The first Run() fills the list, the others go through it in its order.
     if (next_ == first_.size()) {
       first_.push_back(run_->Read(device, count));
     }
@@ -129,7 +132,12 @@ class Repeated {
     const float* x = In(dy_);
     const float* scale = In(scale_);
     for (const bool layer : {true, false}) {
-      const int64_t groups = layer ? kRows : kWidth;
+      int64_t groups = kWidth;
+      std::string norm = "batch norm";
+      if (layer) {
+        groups = kRows;
+        norm = "layer norm";
+      }
       float* y = Out(kRows * kWidth);
       float* mean = Out(groups);
       float* rstd = Out(groups);
@@ -148,11 +156,10 @@ class Repeated {
         backend->BatchNormBackward(kRows, kWidth, x, scale, mean, rstd, x, dx,
                                    dscale, doffset);
       }
-      Same(layer ? "layer norm" : "batch norm", y, kRows * kWidth);
-      Same(layer ? "layer norm dx" : "batch norm dx", dx, kRows * kWidth);
-      Same(layer ? "layer norm dscale" : "batch norm dscale", dscale, kWidth);
-      Same(layer ? "layer norm doffset" : "batch norm doffset", doffset,
-           kWidth);
+      Same(norm.c_str(), y, kRows * kWidth);
+      Same((norm + " dx").c_str(), dx, kRows * kWidth);
+      Same((norm + " dscale").c_str(), dscale, kWidth);
+      Same((norm + " doffset").c_str(), doffset, kWidth);
     }
   }
 
@@ -165,7 +172,8 @@ class Repeated {
     Same("softmax dx", dx, kRows * kConv.filters);
   }
 
-  // Row 0 is in a list of all of dy's rows, which a device cuts into parts.
+  // The first list has all rows of dy twice: a device cuts so long a list into
+  // parts. The second one is empty.
   void Sparse() {
     constexpr int64_t kWidth = kConv.filters;
     std::vector<int32_t> index(2 * kRows);
@@ -209,7 +217,8 @@ void SameBitsAnywhere(CheckRun* run) {
   }
 }
 
-// Other sizes of the same operations, so that caches and workspaces are used.
+// Runs other sizes of the same operations, which change what caches and
+// workspaces hold.
 void OtherWork(CheckRun* run) {
   Backend* backend = run->backend();
   for (const int64_t n : {int64_t{7}, int64_t{200}}) {

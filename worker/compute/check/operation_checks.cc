@@ -28,13 +28,18 @@ const std::vector<OperationCheck>& OperationChecks() {
 
 std::vector<CheckResult> RunCheck(const OperationCheck& check, Backend* backend,
                                   const CheckOptions& options) {
-  const int64_t elements = options.large ? kRoomLarge : kRoom;
+  int64_t elements = kRoom;
+  if (options.large) {
+    elements = kRoomLarge;
+  }
   const absl::StatusOr<float*> room = backend->Allocate(elements);
   if (!room.ok()) {
+    // A check never ends without a result.
     return {{check.name, absl::StrCat(elements, " floats"), 1.0, 0.0,
              absl::StrCat("no device memory: ", room.status().message()),
              false}};
   }
+  // I1, I2: the run draws all inputs and guards all buffers.
   CheckRun run(check.name, backend, options, *room, elements);
   check.run(&run);
   std::vector<CheckResult> results = run.Finish();

@@ -24,6 +24,8 @@ std::vector<PoolShape> PoolShapes(bool large) {
   return shapes;
 }
 
+// Windows with and without overlap, gaps between them, padding, and channels in
+// numbers that vectors of 4 and of 64 do not divide.
 void Pool(PoolKind kind, CheckRun* run) {
   for (const PoolShape& s : PoolShapes(run->large())) {
     run->Begin(absl::StrCat(s.batch, "x", s.height, "x", s.width, "x",
@@ -53,7 +55,7 @@ void FirstOfEquals(CheckRun* run) {
   run->backend()->PoolBackward(PoolKind::kMax, {1, 1, 2, 2, 2, 2, 0}, x.device,
                                run->Exactly({5}).device, dx);
   run->Equal("dx", dx, {0, 5, 0, 0});
-  // Padding is less than any value and wins never.
+  // Padding is less than any value and never wins.
   run->Begin("1x2x2x1 by 3x3 padding 1");
   const CheckRun::Input low = run->Exactly({-7, -7, -7, -8});
   float* y = run->Output(1);
@@ -93,9 +95,12 @@ void Activation(ActivationKind kind, CheckRun* run) {
   }
   for (const int64_t count : counts) {
     run->Begin(absl::StrCat(count));
-    // 1 - y * y near saturation loses digits of y by nature: few elements stay
-    // away from it.
-    const float range = count < 100 ? 2.0f : 6.0f;
+    // Near saturation 1 - y * y loses the digits of y by nature. Among many
+    // elements this does not weigh; few elements stay away from it.
+    float range = 6.0f;
+    if (count < 100) {
+      range = 2.0f;
+    }
     const CheckRun::Input x = run->Random(count, -range, range);
     const CheckRun::Input dy = run->Random(count);
     float* y = run->Output(count);
@@ -105,6 +110,7 @@ void Activation(ActivationKind kind, CheckRun* run) {
     run->backend()->ActivationBackward(kind, count, y, dy.device, dx);
     run->Near("dx", dx,
               reference::ActivationBackward(kind, x.values, dy.values));
+    // The contract lets dx be dy and y be x; the bits must be the same.
     run->backend()->ActivationBackward(kind, count, y, dy.device,
                                        run->InPlace(dy));
     run->Equal("dx in place", dy.device, run->Read(dx, count));
@@ -120,6 +126,7 @@ void Tanh(CheckRun* run) { Activation(ActivationKind::kTanh, run); }
 void Dropout(CheckRun* run) {
   const std::vector<uint64_t> keys = {run->random()->Next64(),
                                       run->random()->Next64()};
+  // Two keys, and the second is used: the index must count.
   run->backend()->SetKeys(keys);
   std::vector<int64_t> counts = {1, 2, 7, 1001, 65537};
   if (run->large()) {
@@ -132,8 +139,9 @@ void Dropout(CheckRun* run) {
       Values expected(count);
       for (int64_t i = 0; i < count; ++i) {
         const uint32_t word = Philox(keys[1], 0, i / 4)[i % 4];
-        expected[i] =
-            UnitFloat(word) >= rate ? x.values[i] / (1.0 - rate) : 0.0;
+        if (UnitFloat(word) >= rate) {
+          expected[i] = x.values[i] / (1.0 - rate);
+        }
       }
       float* y = run->Output(count);
       run->backend()->Dropout(1, rate, count, x.device, y);
@@ -155,6 +163,7 @@ void Add(CheckRun* run) {
     const CheckRun::Input b = run->Random(count);
     std::vector<float> sum(count);
     for (int64_t i = 0; i < count; ++i) {
+      // The rounding of the exact sum is the only right result.
       sum[i] = static_cast<float>(a.values[i] + b.values[i]);
     }
     float* y = run->Output(count);
@@ -191,6 +200,7 @@ void MultiplyAdd(CheckRun* run) {
     y = run->Output(count);
     run->backend()->MultiplyAdd(count, a.device, b.device, c.device, y);
     run->NearSum("a * b + c", y, sum, product);
+    // The output may be an operand: c, then a, which the check of c still needs.
     y = run->InPlace(c);
     run->backend()->MultiplyAdd(count, a.device, b.device, y, y);
     run->NearSum("over c", y, sum, product);
@@ -200,7 +210,7 @@ void MultiplyAdd(CheckRun* run) {
   }
 }
 
-// A device that is its own peer, twice.
+// The device is its own peer, twice: every backend can be checked alone.
 void ReduceFromPeers(CheckRun* run) {
   std::vector<int64_t> counts = {1, 7, 1003, 65537};
   if (run->large()) {

@@ -10,8 +10,12 @@ namespace {
 
 using reference::Values;
 
-std::vector<float> Transposed(int64_t rows, int64_t columns,
-                              const std::vector<float>& x) {
+// x [rows, columns] as it lies in memory where the operand is `transposed`.
+std::vector<float> Stored(bool transposed, int64_t rows, int64_t columns,
+                          const std::vector<float>& x) {
+  if (!transposed) {
+    return x;
+  }
   std::vector<float> y(x.size());
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
@@ -24,8 +28,8 @@ std::vector<float> Transposed(int64_t rows, int64_t columns,
 // One size in every storage order, with and without bias; the reference is
 // computed once.
 void MatMulOf(int64_t m, int64_t n, int64_t k, CheckRun* run) {
-  // As in CheckRun::Factors: few results may not cancel.
-  const float low = m * n < 64 ? 0.1f : -1.0f;
+  // Drawn as CheckRun::Factors draws: few results may not cancel.
+  const float low = CheckRun::LowestFactor(m * n);
   const std::vector<float> a = run->Draw(m * k, low, 1.0f);
   const std::vector<float> b = run->Draw(k * n, low, 1.0f);
   const std::vector<float> bias = run->Draw(n, low, 1.0f);
@@ -40,10 +44,8 @@ void MatMulOf(int64_t m, int64_t n, int64_t k, CheckRun* run) {
       run->Begin(absl::StrCat(m, "x", n, "x", k, transpose_a ? " A^T" : "",
                               transpose_b ? " B^T" : ""));
       const MatMulShape shape{m, n, k, transpose_a, transpose_b};
-      const float* left =
-          run->Exactly(transpose_a ? Transposed(m, k, a) : a).device;
-      const float* right =
-          run->Exactly(transpose_b ? Transposed(k, n, b) : b).device;
+      const float* left = run->Exactly(Stored(transpose_a, m, k, a)).device;
+      const float* right = run->Exactly(Stored(transpose_b, k, n, b)).device;
       float* c = run->Output(m * n);
       run->backend()->MatMul(shape, left, right, run->Exactly(bias).device, c);
       run->Near("with bias", c, sum, run->product_bound());
@@ -54,6 +56,8 @@ void MatMulOf(int64_t m, int64_t n, int64_t k, CheckRun* run) {
   }
 }
 
+// Vectors, products of one column, and odd sizes around those of tiles (32, 64,
+// 128, 256).
 void MatMul(CheckRun* run) {
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
                                 {1, 33, 1},
@@ -87,6 +91,7 @@ void SumRows(CheckRun* run) {
   }
   for (const auto& [rows, width] : shapes) {
     run->Begin(absl::StrCat(rows, "x", width));
+    // Positive terms: a sum of both signs may cancel.
     const CheckRun::Input x = run->Random(rows * width, 0.0f, 1.0f);
     float* sums = run->Output(width);
     run->backend()->SumRows(rows, width, x.device, sums);
@@ -96,7 +101,8 @@ void SumRows(CheckRun* run) {
   }
 }
 
-// Of what a convolution computes, the fewest elements.
+// How many elements the tensors of a convolution have. Its three results are as
+// large as these, so fewest() is the `result_count` of CheckRun::Factors.
 struct ConvCounts {
   explicit ConvCounts(const Conv2dShape& s)
       : x(s.batch * s.height * s.width * s.channels),
@@ -169,7 +175,7 @@ void Conv2dBackward(CheckRun* run) {
     run->backend()->Conv2dBackwardKernel(s, x.device, dy.device, dkernel,
                                          dbias);
     run->Near("dkernel", dkernel, d.kernel, run->product_bound());
-    // A filter's gradient may cancel: that many terms of that size.
+    // A sum of dy, which has both signs and may cancel.
     run->NearSum("dbias", dbias, d.bias, dy.values);
     dkernel = run->Output(count.kernel);
     run->backend()->Conv2dBackwardKernel(s, x.device, dy.device, dkernel,

@@ -18,8 +18,11 @@ void ForEachTap(int64_t height, int64_t width, int64_t out_height,
         for (int64_t kj = 0; kj < size; ++kj) {
           const int64_t i = oi * stride + ki - padding;
           const int64_t j = oj * stride + kj - padding;
-          const bool inside = i >= 0 && i < height && j >= 0 && j < width;
-          f(oi * out_width + oj, inside ? i * width + j : -1, ki * size + kj);
+          int64_t in = -1;
+          if (i >= 0 && i < height && j >= 0 && j < width) {
+            in = i * width + j;
+          }
+          f(oi * out_width + oj, in, ki * size + kj);
         }
       }
     }
@@ -65,12 +68,14 @@ void ForEachPooled(const PoolShape& s, F f) {
   const int64_t out_pixels = s.out_height() * s.out_width();
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t c = 0; c < s.channels; ++c) {
-      ForEachTap(
-          s.height, s.width, s.out_height(), s.out_width(), s.size, s.stride,
-          s.padding, [&](int64_t out, int64_t in, int64_t) {
-            f((b * out_pixels + out) * s.channels + c,
-              in < 0 ? -1 : (b * s.height * s.width + in) * s.channels + c);
-          });
+      ForEachTap(s.height, s.width, s.out_height(), s.out_width(), s.size,
+                 s.stride, s.padding, [&](int64_t out, int64_t in, int64_t) {
+                   int64_t x = -1;
+                   if (in >= 0) {
+                     x = (b * s.height * s.width + in) * s.channels + c;
+                   }
+                   f((b * out_pixels + out) * s.channels + c, x);
+                 });
     }
   }
 }
@@ -79,7 +84,8 @@ int64_t PoolOutputs(const PoolShape& s) {
   return s.batch * s.out_height() * s.out_width() * s.channels;
 }
 
-// Input index of each output's first maximum.
+// The input index of each output's maximum, the first of equals. A window
+// always has an element outside of the padding.
 std::vector<int64_t> FirstMaxima(const PoolShape& shape, const Values& x) {
   std::vector<int64_t> best(PoolOutputs(shape), -1);
   ForEachPooled(shape, [&](int64_t out, int64_t in) {
@@ -92,10 +98,82 @@ std::vector<int64_t> FirstMaxima(const PoolShape& shape, const Values& x) {
 
 double SigmoidOf(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
+double ActivationOf(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::kRelu:
+      return std::max(x, 0.0);
+    case ActivationKind::kSigmoid:
+      return SigmoidOf(x);
+    case ActivationKind::kTanh:
+      return std::tanh(x);
+  }
+  return 0.0;
+}
+
+// The derivative, from x itself: a backend has to compute it from y.
+double SlopeOf(ActivationKind kind, double x) {
+  const double s = SigmoidOf(x);
+  const double c = std::cosh(x);
+  switch (kind) {
+    case ActivationKind::kRelu:
+      return static_cast<double>(x > 0.0);
+    case ActivationKind::kSigmoid:
+      return s * (1.0 - s);
+    case ActivationKind::kTanh:
+      return 1.0 / (c * c);
+  }
+  return 0.0;
+}
+
+// The groups of elements of x [rows, width] that are normalised together.
+struct Groups {
+  Groups(NormOver over, int64_t rows, int64_t width)
+      : by_row(over == NormOver::kRow),
+        width(width),
+        count(width),
+        size(static_cast<double>(rows)) {
+    if (by_row) {
+      count = rows;
+      size = static_cast<double>(width);
+    }
+  }
+  int64_t Of(int64_t i) const {
+    if (by_row) {
+      return i / width;
+    }
+    return i % width;
+  }
+
+  const bool by_row;
+  const int64_t width;
+  int64_t count;
+  double size;  // elements of a group
+};
+
+double WeightOf(const Lists& lists, int32_t entry) {
+  if (lists.weights.empty()) {
+    return 1.0;
+  }
+  return lists.weights[entry];
+}
+
 }  // namespace
 
 Values MatMul(const MatMulShape& s, const Values& a, const Values& b,
               const Values& bias) {
+  // How far a step along the rows, or the columns, of op(A) and op(B) goes.
+  int64_t a_row = s.k;
+  int64_t a_column = 1;
+  if (s.transpose_a) {
+    a_row = 1;
+    a_column = s.m;
+  }
+  int64_t b_row = s.n;
+  int64_t b_column = 1;
+  if (s.transpose_b) {
+    b_row = 1;
+    b_column = s.k;
+  }
   Values c(s.m * s.n);
   for (int64_t i = 0; i < s.m; ++i) {
     double* row = c.data() + i * s.n;
@@ -103,11 +181,10 @@ Values MatMul(const MatMulShape& s, const Values& a, const Values& b,
       std::copy(bias.begin(), bias.end(), row);
     }
     for (int64_t k = 0; k < s.k; ++k) {
-      const double factor = a[s.transpose_a ? k * s.m + i : i * s.k + k];
-      const double* column = b.data() + (s.transpose_b ? k : k * s.n);
-      const int64_t step = s.transpose_b ? s.k : 1;
+      const double factor = a[i * a_row + k * a_column];
+      const double* others = b.data() + k * b_row;
       for (int64_t j = 0; j < s.n; ++j) {
-        row[j] += factor * column[j * step];
+        row[j] += factor * others[j * b_column];
       }
     }
   }
@@ -117,8 +194,8 @@ Values MatMul(const MatMulShape& s, const Values& a, const Values& b,
 Values Conv2d(const Conv2dShape& s, const Values& x, const Values& kernel,
               const Values& bias) {
   Values y(s.batch * s.out_height() * s.out_width() * s.filters);
-  for (size_t i = 0; i < y.size(); ++i) {
-    y[i] = bias.empty() ? 0.0 : bias[i % s.filters];
+  for (size_t i = 0; i < y.size() && !bias.empty(); ++i) {
+    y[i] = bias[i % s.filters];
   }
   const Values packed =
       Pack(s.filters, s.channels, s.kernel * s.kernel, kernel);
@@ -164,8 +241,11 @@ Values Pool(PoolKind kind, const PoolShape& shape, const Values& x) {
       y[i] = x[best[i]];
     }
   } else {
+    // Padding counts in the divisor, as backend.h says, and adds nothing.
     ForEachPooled(shape, [&](int64_t out, int64_t in) {
-      y[out] += in < 0 ? 0.0 : x[in] / (shape.size * shape.size);
+      if (in >= 0) {
+        y[out] += x[in] / (shape.size * shape.size);
+      }
     });
   }
   return y;
@@ -192,9 +272,7 @@ Values PoolBackward(PoolKind kind, const PoolShape& shape, const Values& x,
 Values Activation(ActivationKind kind, const Values& x) {
   Values y;
   for (const double v : x) {
-    y.push_back(kind == ActivationKind::kRelu      ? std::max(v, 0.0)
-                : kind == ActivationKind::kSigmoid ? SigmoidOf(v)
-                                                   : std::tanh(v));
+    y.push_back(ActivationOf(kind, v));
   }
   return y;
 }
@@ -203,31 +281,25 @@ Values ActivationBackward(ActivationKind kind, const Values& x,
                           const Values& dy) {
   Values dx;
   for (size_t i = 0; i < x.size(); ++i) {
-    const double c = std::cosh(x[i]);
-    const double s = SigmoidOf(x[i]);
-    dx.push_back(dy[i] * (kind == ActivationKind::kRelu ? (x[i] > 0.0 ? 1 : 0)
-                          : kind == ActivationKind::kSigmoid ? s * (1.0 - s)
-                                                             : 1.0 / (c * c)));
+    dx.push_back(dy[i] * SlopeOf(kind, x[i]));
   }
   return dx;
 }
 
 NormResult Norm(NormOver over, int64_t rows, int64_t width, double epsilon,
                 const Values& x, const Values& scale, const Values& offset) {
-  const bool by_row = over == NormOver::kRow;
-  const int64_t groups = by_row ? rows : width;
-  const double n = static_cast<double>(by_row ? width : rows);
-  const auto group = [&](int64_t i) { return by_row ? i / width : i % width; };
-  NormResult result{Values(x.size()), Values(groups), Values(groups)};
+  const Groups groups(over, rows, width);
+  NormResult result{Values(x.size()), Values(groups.count),
+                    Values(groups.count)};
   for (int64_t i = 0; i < rows * width; ++i) {
-    result.mean[group(i)] += x[i] / n;
+    result.mean[groups.Of(i)] += x[i] / groups.size;
   }
   for (int64_t i = 0; i < rows * width; ++i) {
-    const double d = x[i] - result.mean[group(i)];
-    result.variance[group(i)] += d * d / n;
+    const double d = x[i] - result.mean[groups.Of(i)];
+    result.variance[groups.Of(i)] += d * d / groups.size;
   }
   for (int64_t i = 0; i < rows * width; ++i) {
-    const int64_t g = group(i);
+    const int64_t g = groups.Of(i);
     result.y[i] = (x[i] - result.mean[g]) /
                       std::sqrt(result.variance[g] + epsilon) *
                       scale[i % width] +
@@ -239,23 +311,23 @@ NormResult Norm(NormOver over, int64_t rows, int64_t width, double epsilon,
 NormGradients NormBackward(NormOver over, int64_t rows, int64_t width,
                            double epsilon, const Values& x, const Values& scale,
                            const Values& dy) {
-  const bool by_row = over == NormOver::kRow;
-  const int64_t groups = by_row ? rows : width;
-  const double n = static_cast<double>(by_row ? width : rows);
-  const auto group = [&](int64_t i) { return by_row ? i / width : i % width; };
+  const Groups groups(over, rows, width);
+  const double n = groups.size;
+  // With scale 1 and offset 0 the result is xhat, the normalised x.
   const NormResult forward = Norm(over, rows, width, epsilon, x,
                                   Values(width, 1.0), Values(width, 0.0));
   NormGradients d{Values(x.size()), Values(width), Values(width)};
-  Values sum(groups);
-  Values sum_y(groups);
+  Values sum(groups.count);
+  Values sum_y(groups.count);
   for (int64_t i = 0; i < rows * width; ++i) {
     d.scale[i % width] += dy[i] * forward.y[i];
     d.offset[i % width] += dy[i];
-    sum[group(i)] += dy[i] * scale[i % width];
-    sum_y[group(i)] += dy[i] * scale[i % width] * forward.y[i];
+    sum[groups.Of(i)] += dy[i] * scale[i % width];
+    sum_y[groups.Of(i)] += dy[i] * scale[i % width] * forward.y[i];
   }
+  // dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * scale.
   for (int64_t i = 0; i < rows * width; ++i) {
-    const int64_t g = group(i);
+    const int64_t g = groups.Of(i);
     d.x[i] =
         (dy[i] * scale[i % width] - sum[g] / n - forward.y[i] * sum_y[g] / n) /
         std::sqrt(forward.variance[g] + epsilon);
@@ -300,7 +372,7 @@ Values LossBackward(LossKind kind, int64_t rows, int64_t width, const Values& x,
       const int64_t i = r * width + j;
       if (kind == LossKind::kSoftmaxCrossEntropy) {
         const bool hit = j == static_cast<int64_t>(labels[r]);
-        dx[i] = (std::exp(x[i]) / sum - (hit ? 1.0 : 0.0)) / n;
+        dx[i] = (std::exp(x[i]) / sum - static_cast<double>(hit)) / n;
       } else if (kind == LossKind::kSigmoidCrossEntropy) {
         dx[i] = (SigmoidOf(x[i]) - labels[r]) / n;
       } else {
@@ -316,8 +388,7 @@ Values GatherSum(const Lists& lists, int64_t width, const Values& x) {
   for (int64_t l = 0; l < lists.count(); ++l) {
     for (int32_t e = lists.offsets[l]; e < lists.offsets[l + 1]; ++e) {
       for (int64_t j = 0; j < width; ++j) {
-        y[l * width + j] += (lists.weights.empty() ? 1.0 : lists.weights[e]) *
-                            x[lists.index[e] * width + j];
+        y[l * width + j] += WeightOf(lists, e) * x[lists.index[e] * width + j];
       }
     }
   }
@@ -331,8 +402,7 @@ Values GatherSumBackward(const Lists& lists, int64_t rows, int64_t width,
     for (int32_t e = lists.offsets[l]; e < lists.offsets[l + 1]; ++e) {
       for (int64_t j = 0; j < width; ++j) {
         dx[lists.index[e] * width + j] +=
-            (lists.weights.empty() ? 1.0 : lists.weights[e]) *
-            dy[l * width + j];
+            WeightOf(lists, e) * dy[l * width + j];
       }
     }
   }

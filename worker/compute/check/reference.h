@@ -1,6 +1,8 @@
-// Every operation of worker/compute/backend.h, naively and in double: the
-// oracle of operation_checks.h. reference_test proves the backward ones by
-// finite differences of the forward ones.
+// Every operation of worker/compute/backend.h, naively and in double.
+//
+// Place: the oracle of operation_checks.h. reference_test proves the backward
+// operations by finite differences of the forward ones.
+// Threads: safe; there is no state.
 #ifndef WORKER_COMPUTE_CHECK_REFERENCE_H_
 #define WORKER_COMPUTE_CHECK_REFERENCE_H_
 
@@ -50,15 +52,15 @@ NormGradients NormBackward(NormOver over, int64_t rows, int64_t width,
 
 Values LossRows(LossKind kind, int64_t rows, int64_t width, const Values& x,
                 const Values& labels);
-// Of the mean of the rows.
+// The gradient of the mean of the rows' losses.
 Values LossBackward(LossKind kind, int64_t rows, int64_t width, const Values& x,
                     const Values& labels);
 
-// RowLists on the host.
+// A RowLists on the host.
 struct Lists {
   std::vector<int32_t> offsets = {0};
   std::vector<int32_t> index;
-  Values weights = {};  // empty: every one is 1
+  Values weights = {};  // empty: every weight is 1
 
   int64_t count() const { return static_cast<int64_t>(offsets.size()) - 1; }
 };

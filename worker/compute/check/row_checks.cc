@@ -16,18 +16,21 @@ constexpr float kEpsilon = 1e-3f;
 
 struct NormCase {
   int64_t rows, width;
-  // Of x, which is `spread` wide: far from zero the mean of squares less the
-  // square of the mean would show.
+  // x is drawn from [low, low + 2). Far from zero, a variance that is computed
+  // as the mean of squares less the square of the mean would show.
   float low = 1.0f;
 };
 
 std::string Describe(const NormCase& c) {
-  return absl::StrCat(c.rows, "x", c.width,
-                      c.low > 1.0f ? absl::StrCat(" about ", c.low + 1) : "");
+  std::string text = absl::StrCat(c.rows, "x", c.width);
+  if (c.low > 1.0f) {
+    absl::StrAppend(&text, " about ", c.low + 1);
+  }
+  return text;
 }
 
-// What the inputs' gradients are sums of, and what those of scale and offset
-// are; these cancel by nature.
+// The terms of which the gradients of x, of scale and of offset are sums. These
+// sums cancel by nature.
 struct NormTerms {
   Values x, scale, offset;
 };
@@ -39,7 +42,10 @@ NormTerms TermsOf(NormOver over, const NormCase& c, const Values& x,
                       Values(c.width, 0.0));
   NormTerms terms{Values(x.size()), Values(x.size()), dy};
   for (size_t i = 0; i < x.size(); ++i) {
-    const size_t group = over == NormOver::kRow ? i / c.width : i % c.width;
+    size_t group = i % c.width;
+    if (over == NormOver::kRow) {
+      group = i / c.width;
+    }
     terms.x[i] = dy[i] * scale[i % c.width] /
                  std::sqrt(plain.variance[group] + kEpsilon);
     terms.scale[i] = dy[i] * plain.y[i];
@@ -67,17 +73,21 @@ void CheckNormBackward(NormOver over, const NormCase& c, const NormInputs& in,
   const NormTerms terms =
       TermsOf(over, c, in.x.values, in.scale.values, in.dy.values);
   for (const bool with_dx : {true, false}) {
-    float* dx = with_dx ? run->Output(c.rows * c.width) : nullptr;
+    // Without dx the others must not change: the first layer asks for none.
+    float* dx = nullptr;
+    std::string suffix = " without dx";
+    if (with_dx) {
+      dx = run->Output(c.rows * c.width);
+      suffix = "";
+    }
     float* dscale = run->Output(c.width);
     float* doffset = run->Output(c.width);
     backward(dx, dscale, doffset);
     if (with_dx) {
       run->NearSum("dx", dx, d.x, terms.x);
     }
-    run->NearSum(with_dx ? "dscale" : "dscale without dx", dscale, d.scale,
-                 terms.scale);
-    run->NearSum(with_dx ? "doffset" : "doffset without dx", doffset, d.offset,
-                 terms.offset);
+    run->NearSum(("dscale" + suffix).c_str(), dscale, d.scale, terms.scale);
+    run->NearSum(("doffset" + suffix).c_str(), doffset, d.offset, terms.offset);
   }
 }
 
@@ -137,11 +147,15 @@ void BatchNorm(CheckRun* run) {
                         in.x.values, in.scale.values, in.offset.values);
     run->Near("y", y, expected.y);
     run->Near("mean", mean, expected.mean);
+    // n / (n - 1); the variance of a single row is 0 by contract.
+    double correction = 0.0;
+    if (c.rows > 1) {
+      correction =
+          static_cast<double>(c.rows) / static_cast<double>(c.rows - 1);
+    }
     Values unbiased = expected.variance;
     for (double& v : unbiased) {
-      v *= c.rows > 1
-               ? static_cast<double>(c.rows) / static_cast<double>(c.rows - 1)
-               : 0.0;
+      v *= correction;
     }
     run->Near("variance", variance, unbiased);
     CheckNormBackward(NormOver::kColumn, c, in, run,
@@ -160,7 +174,8 @@ void BatchNormInference(CheckRun* run) {
         run->Random(c.rows * c.width, c.low, c.low + 2.0f);
     const CheckRun::Input scale = run->Scale(c.width);
     const CheckRun::Input offset = run->Scale(c.width);
-    // No row's: y may be far from standard.
+    // Not the statistics of x: those are of another time, and y may be far from
+    // standard.
     const CheckRun::Input mean = run->Random(c.width, 0.0f, 1.0f);
     const CheckRun::Input variance = run->Random(c.width, 0.0f, 2.0f);
     Values expected(c.rows * c.width);
@@ -187,8 +202,10 @@ std::vector<float> DrawLabels(LossKind kind, int64_t rows, int64_t width,
   if (kind == LossKind::kMeanSquaredError) {
     return run->Draw(rows * width, -1.0f, 1.0f);
   }
-  const auto classes =
-      static_cast<uint32_t>(kind == LossKind::kSigmoidCrossEntropy ? 2 : width);
+  auto classes = static_cast<uint32_t>(width);
+  if (kind == LossKind::kSigmoidCrossEntropy) {
+    classes = 2;
+  }
   std::vector<float> labels(rows);
   for (float& label : labels) {
     label = static_cast<float>(run->random()->NextBelow(classes));
@@ -211,17 +228,23 @@ std::vector<float> Correct(LossKind kind, int64_t rows, int64_t width,
   return correct;
 }
 
-// Gradients of a row are differences of parts of 1 / rows (softmax, sigmoid).
+// The gradients of softmax and sigmoid are differences of numbers up to 1 /
+// rows, which cancel; those of the squared error do not.
 Values LossTerms(LossKind kind, int64_t rows) {
-  return kind == LossKind::kMeanSquaredError
-             ? Values()
-             : Values(rows, 1.0 / static_cast<double>(rows));
+  if (kind == LossKind::kMeanSquaredError) {
+    return {};
+  }
+  return Values(rows, 1.0 / static_cast<double>(rows));
 }
 
 void LossOf(LossKind kind, int64_t rows, int64_t width, CheckRun* run) {
   run->Begin(absl::StrCat(rows, "x", width));
-  // The loss of a single sure row is small and loses digits by nature.
-  const float range = rows < 64 ? 1.0f : 5.0f;
+  // The loss of a row that is nearly sure is small and loses digits by nature.
+  // Among many rows this does not weigh.
+  float range = 5.0f;
+  if (rows < 64) {
+    range = 1.0f;
+  }
   const CheckRun::Input x = run->Random(rows * width, -range, range);
   const CheckRun::Input labels =
       run->Exactly(DrawLabels(kind, rows, width, run));
@@ -256,8 +279,11 @@ void LossesOf(LossKind kind, CheckRun* run) {
     shapes.insert(shapes.end(), {{4096, 1000}, {8, 50257}, {70001, 2}});
   }
   for (const auto& [rows, classes] : shapes) {
-    LossOf(kind, rows, kind == LossKind::kSigmoidCrossEntropy ? 1 : classes,
-           run);
+    int64_t width = classes;
+    if (kind == LossKind::kSigmoidCrossEntropy) {
+      width = 1;  // the contract has no other
+    }
+    LossOf(kind, rows, width, run);
   }
 }
 
@@ -273,6 +299,8 @@ void ExpectFinite(const float* device, int64_t count, CheckRun* run) {
   run->Expect("dx is finite", finite);
 }
 
+// exp(1e4) overflows, so a loss that is not rewritten gives NaN here. The
+// results are exact: what is added to 0 or 1e4 is below their last digit.
 void LargeLogits(CheckRun* run) {
   run->Begin("softmax 2x3");
   const CheckRun::Input x = run->Exactly({1e4f, -1e4f, 0, 2, 2, 1});

@@ -38,7 +38,9 @@ Lists DrawLists(const GatherCase& c, bool weighted, CheckRun* run) {
   Lists lists;
   for (int64_t l = 0; l < c.lists; ++l) {
     int64_t entries = run->random()->NextBelow(c.longest + 1);
-    entries += l == 0 ? c.first : 0;
+    if (l == 0) {
+      entries += c.first;
+    }
     for (; entries > 0; --entries) {
       lists.index.push_back(static_cast<int32_t>(
           run->random()->NextBelow(static_cast<uint32_t>(c.rows))));
@@ -53,7 +55,8 @@ Lists DrawLists(const GatherCase& c, bool weighted, CheckRun* run) {
   return lists;
 }
 
-// Of every row the lists that it is in; `once` each.
+// The lists that each row is in: what a backward pass gathers by. A row that is
+// in a list several times gets it as often, or `once`.
 Lists Inverse(const Lists& lists, int64_t rows, bool once) {
   Lists inverse;
   for (int64_t r = 0; r < rows; ++r) {
@@ -80,20 +83,25 @@ const int32_t* Integers(const std::vector<int32_t>& values, CheckRun* run) {
 }
 
 RowLists OnDevice(const Lists& lists, CheckRun* run) {
-  const std::vector<float> weights(lists.weights.begin(), lists.weights.end());
-  return {.count = lists.count(),
-          .offsets = Integers(lists.offsets, run),
-          .index = Integers(lists.index, run),
-          .weights = weights.empty() ? nullptr : run->Exactly(weights).device};
+  RowLists device{.count = lists.count(),
+                  .offsets = Integers(lists.offsets, run),
+                  .index = Integers(lists.index, run)};
+  if (!lists.weights.empty()) {
+    device.weights =
+        run->Exactly({lists.weights.begin(), lists.weights.end()}).device;
+  }
+  return device;
 }
 
 std::string Describe(const GatherCase& c) {
-  return absl::StrCat(c.lists, " lists of up to ", c.longest,
-                      c.first > 0 ? absl::StrCat(" and one of ", c.first) : "",
-                      " of ", c.rows, "x", c.width);
+  std::string text = absl::StrCat(c.lists, " lists of up to ", c.longest);
+  if (c.first > 0) {
+    absl::StrAppend(&text, " and one of ", c.first);
+  }
+  return absl::StrCat(text, " of ", c.rows, "x", c.width);
 }
 
-// Overwriting, then adding to what is there.
+// Checks the sum that overwrites, then the one that adds to what is there.
 void CheckSum(const char* what, const Lists& lists, int64_t width,
               const CheckRun::Input& x, const Values& expected, CheckRun* run) {
   const RowLists device = OnDevice(lists, run);
@@ -120,7 +128,7 @@ void GatherSum(CheckRun* run) {
       CheckSum("y", lists, c.width, x,
                reference::GatherSum(lists, c.width, x.values), run);
       if (c.lists * c.rows > 50000000) {
-        continue;  // the inverse is made naively
+        continue;  // Inverse() would take minutes: it looks at every pair
       }
       const CheckRun::Input dy =
           run->Factors(c.lists * c.width, c.rows * c.width);
@@ -148,12 +156,13 @@ void GatherMax(CheckRun* run) {
     auto* const integers = reinterpret_cast<int32_t*>(chosen);
     run->backend()->GatherMax(OnDevice(lists, run), c.width, x.device, y,
                               integers);
+    // A maximum is one of its inputs, so it is exact.
     run->Near("y", y, expected.y, 0.0);
     if (count > 0) {
       run->Equal("chosen", chosen, AsFloats(expected.chosen));
     }
     if (c.lists * c.rows > 50000000) {
-      continue;
+      continue;  // as in GatherSum
     }
     const CheckRun::Input dy = run->Random(count, 0.1f, 1.0f);
     const Values gradient = reference::GatherMaxBackward(
@@ -208,8 +217,10 @@ void PairSum(CheckRun* run) {
   for (const VectorsShape& s : VectorsShapes(run->large())) {
     run->Begin(Describe(s));
     const CheckRun::Input x =
-        run->Random(s.batch * s.vectors * s.dim, 0.1f, 1.0f);
+        run->Random(s.batch * s.vectors * s.dim, 0.1f, 1.0f);  // no cancelling
     const CheckRun::Input dy = run->Scale(s.batch);
+    // The sum over the pairs is the sum of PairDots, so every pair's dy is that
+    // of its sample.
     const Values dots = reference::PairDots(s, x.values);
     Values expected(s.batch);
     Values by_pair(dots.size());
