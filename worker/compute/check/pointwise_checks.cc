@@ -200,7 +200,7 @@ void MultiplyAdd(CheckRun* run) {
     y = run->Output(count);
     run->backend()->MultiplyAdd(count, a.device, b.device, c.device, y);
     run->NearSum("a * b + c", y, sum, product);
-    // The output may be an operand: c, then a, which the check of c still needs.
+    // The output may be an operand: c, then a, which the check of c needs.
     y = run->InPlace(c);
     run->backend()->MultiplyAdd(count, a.device, b.device, y, y);
     run->NearSum("over c", y, sum, product);
