@@ -31,7 +31,7 @@ struct BackendMaker {
 class BackendContract
     : public testing::TestWithParam<std::tuple<BackendMaker, OperationCheck>> {
  public:
-  // As in OneThread_max_pool.
+  // Makes names such as OneThread_max_pool.
   static std::string Name(const testing::TestParamInfo<ParamType>& info);
 };
 

@@ -87,9 +87,14 @@ cublasStatus_t Set(T& field, const void* from, size_t bytes) {
 }
 
 cublasStatus_t Status(cudaError_t error) {
-  return error == cudaSuccess                 ? CUBLAS_STATUS_SUCCESS
-         : error == cudaErrorMemoryAllocation ? CUBLAS_STATUS_ALLOC_FAILED
-                                              : CUBLAS_STATUS_EXECUTION_FAILED;
+  switch (error) {
+    case cudaSuccess:
+      return CUBLAS_STATUS_SUCCESS;
+    case cudaErrorMemoryAllocation:
+      return CUBLAS_STATUS_ALLOC_FAILED;
+    default:
+      return CUBLAS_STATUS_EXECUTION_FAILED;
+  }
 }
 
 // An injected failure of `function`, else what `body` says.

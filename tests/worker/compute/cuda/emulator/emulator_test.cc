@@ -649,6 +649,41 @@ struct Matrix {
   }
 };
 
+// Compares what is in `c` with naive loops.
+void ExpectNaiveProduct(const MatMulCase& t, const Matrix& a, const Matrix& b,
+                        const Matrix& c, const Matrix& bias) {
+  std::vector<uint16_t> narrow(c.values.size());
+  std::vector<float> got(c.values.size());
+  const bool wide = t.out == CUDA_R_32F;
+  if (wide) {
+    EXPECT_EQ(cudaMemcpy(got.data(), c.device, got.size() * 4,
+                         cudaMemcpyDeviceToHost),
+              cudaSuccess);
+  } else {
+    EXPECT_EQ(cudaMemcpy(narrow.data(), c.device, narrow.size() * 2,
+                         cudaMemcpyDeviceToHost),
+              cudaSuccess);
+  }
+  const bool tf32 = t.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  for (int i = 0; i < t.m; ++i) {
+    for (int j = 0; j < t.n; ++j) {
+      double sum = 0;
+      for (int p = 0; p < t.k; ++p) {
+        const float x = t.trans_a ? a.At(p, i) : a.At(i, p);
+        const float y = t.trans_b ? b.At(j, p) : b.At(p, j);
+        sum += static_cast<double>(tf32 ? Tf32(x) : x) * (tf32 ? Tf32(y) : y);
+      }
+      double want = 1.5 * sum + static_cast<double>(t.beta) * c.At(i, j);
+      want += t.bias ? bias.At(i, 0) : 0;
+      const auto at = static_cast<size_t>(j * c.ld + i);
+      const float value =
+          wide ? got[at] : std::bit_cast<float>(uint32_t{narrow[at]} << 16);
+      const auto rounded = static_cast<float>(want);
+      EXPECT_EQ(value, wide ? rounded : Bf16(rounded)) << i << " " << j;
+    }
+  }
+}
+
 // Runs the case; where `check`, compares with naive loops.
 cublasStatus_t RunMatMul(const MatMulCase& t, bool check) {
   const int m = t.m;
@@ -698,30 +733,10 @@ cublasStatus_t RunMatMul(const MatMulCase& t, bool check) {
                        &result.algo, workspace, t.workspace_bytes, nullptr);
     alpha = beta = 1e9f;  // read by then
   }
-  std::vector<uint16_t> narrow(c.values.size());
-  std::vector<float> got(c.values.size());
-  const bool wide = t.out == CUDA_R_32F;
-  EXPECT_EQ(
-      cudaMemcpy(wide ? static_cast<void*>(got.data()) : narrow.data(),
-                 c.device, got.size() * (wide ? 4 : 2), cudaMemcpyDeviceToHost),
-      cudaSuccess);
-  const bool tf32 = t.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  for (int i = 0; check && i < m; ++i) {
-    for (int j = 0; j < n; ++j) {
-      double sum = 0;
-      for (int p = 0; p < k; ++p) {
-        const float x = t.trans_a ? a.At(p, i) : a.At(i, p);
-        const float y = t.trans_b ? b.At(j, p) : b.At(p, j);
-        sum += static_cast<double>(tf32 ? Tf32(x) : x) * (tf32 ? Tf32(y) : y);
-      }
-      double want = 1.5 * sum + static_cast<double>(t.beta) * c.At(i, j);
-      want += t.bias ? bias.At(i, 0) : 0;
-      const auto at = static_cast<size_t>(j * c.ld + i);
-      const float value =
-          wide ? got[at] : std::bit_cast<float>(uint32_t{narrow[at]} << 16);
-      const auto rounded = static_cast<float>(want);
-      EXPECT_EQ(value, wide ? rounded : Bf16(rounded)) << i << " " << j;
-    }
+  // Copies wait for the product, whatever became of it.
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  if (check) {
+    ExpectNaiveProduct(t, a, b, c, bias);
   }
   cublasLtMatmulPreferenceDestroy(preference);
   cublasLtMatmulDescDestroy(desc);

@@ -144,9 +144,14 @@ struct Job {
   int Check() const;
   void Run(Random* random) const;
   int64_t results() const {
-    return kind == Kind::kForward        ? y.elements()
-           : kind == Kind::kBackwardData ? x.elements()
-                                         : kernel.elements();
+    switch (kind) {
+      case Kind::kForward:
+        return y.elements();
+      case Kind::kBackwardData:
+        return x.elements();
+      default:
+        return kernel.elements();
+    }
   }
   const CudnnTensor& SideA() const {
     return kind == Kind::kBackwardData ? kernel : x;
@@ -211,6 +216,7 @@ float ToTf32(float value) {
 }
 
 void Job::Run(Random* random) const {
+  // I3: what a caller keeps in the workspace is lost.
   if (workspace_bytes > 0) {
     std::memset(workspace, 0xff, workspace_bytes);
   }
@@ -233,6 +239,7 @@ void Job::Run(Random* random) const {
     }
   });
   for (size_t i = 0; i < sums.size(); ++i) {
+    // I1: more than the last bit, and less than a bound of a test.
     const double noise = jitters && random->Below(2) == 0 ? 1.0 + 3e-7 : 1.0;
     const double kept =
         beta == 0.0f ? 0.0 : static_cast<double>(beta) * result[i];
@@ -294,6 +301,7 @@ int Enqueue(const char* function, CudnnContext* context, const void* alpha,
     if (advice == nullptr || !Supports(job.window, *advice)) {
       return kCudnnNotSupported;
     }
+    // I3
     if (job.workspace_bytes < advice->workspace_bytes ||
         (job.workspace == nullptr && advice->workspace_bytes > 0)) {
       return kCudnnBadParam;
@@ -301,6 +309,7 @@ int Enqueue(const char* function, CudnnContext* context, const void* alpha,
     std::memcpy(&job.alpha, alpha, sizeof(float));
     std::memcpy(&job.beta, beta, sizeof(float));
     job.workspace_bytes = advice->workspace_bytes;
+    // I2: default math rounds, but not where the window says FMA.
     job.rounds = job.window.math != weir::cuda::kCudnnFmaMath &&
                  advice->math != weir::cuda::kCudnnFmaMath;
     job.jitters = advice->determinism != weir::cuda::kCudnnDeterministic;
@@ -484,10 +493,16 @@ CudnnApi MakeApi() {
   CudnnApi api;
   api.get_version = [] { return size_t{91501}; };
   api.get_error_string = [](int status) {
-    return status == kCudnnBadParam       ? "CUDNN_STATUS_BAD_PARAM"
-           : status == kCudnnNotSupported ? "CUDNN_STATUS_NOT_SUPPORTED"
-           : status == kCudnnSuccess      ? "CUDNN_STATUS_SUCCESS"
-                                          : "CUDNN_STATUS_EXECUTION_FAILED";
+    switch (status) {
+      case kCudnnBadParam:
+        return "CUDNN_STATUS_BAD_PARAM";
+      case kCudnnNotSupported:
+        return "CUDNN_STATUS_NOT_SUPPORTED";
+      case weir::cuda::kCudnnSuccess:
+        return "CUDNN_STATUS_SUCCESS";
+      default:
+        return "CUDNN_STATUS_EXECUTION_FAILED";
+    }
   };
   api.create = [](CudnnContext** context) {
     const int status = Create("cudnnCreate", context);

@@ -1,18 +1,19 @@
 // The functions of cuDNN that Weir calls, over the emulated machine: NHWC
-// float32 convolutions on streams. What it is asked for and does not do, it
-// refuses as cuDNN refuses.
+// float32 convolutions on streams. It refuses what it does not do, as cuDNN
+// refuses.
 //
 // Place: CudaBackend::Options.cudnn takes FakeCudnn().
 //
 // Terms
-//   rounds  an algorithm does TF32: its advice says tensor operations, or
-//           default math, which permits them.
+//   rounds  an algorithm rounds its factors to TF32. Its advice says tensor
+//           operations, or default math, which permits them.
 //
 // Invariants
 //   I1. An algorithm that is not deterministic gives other bits each time.
-//   I2. One that says tensor operations is NOT_SUPPORTED under FMA math, and
-//       one that says default math does not round under it.
-//   I3. A workspace is overwritten with garbage; a smaller one is refused.
+//   I2. An algorithm that says tensor operations is NOT_SUPPORTED under FMA
+//       math. One that says default math does not round under it.
+//   I3. A workspace is overwritten with garbage. One that is too small is
+//       refused.
 // Errors: weir_emulator::FailNext takes the names of cuDNN's functions, and
 //   turns any error into CUDNN_STATUS_EXECUTION_FAILED.
 #ifndef TESTS_WORKER_COMPUTE_CUDA_EMULATOR_FAKE_CUDNN_H_

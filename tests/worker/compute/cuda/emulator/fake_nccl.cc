@@ -107,6 +107,7 @@ int Check(Machine& machine, const Part& part, int type, int operation,
 
 int Reduce(const void* x, void* y, size_t count, int type, int operation,
            int root, NcclComm* comm, cudaStream_t stream) {
+  // I3
   if (comm != nullptr && comm->ranks > 1 && !Fake().in_group) {
     Die("ncclReduce of %d devices outside a group would hang", comm->ranks);
   }
@@ -120,6 +121,7 @@ int Reduce(const void* x, void* y, size_t count, int type, int operation,
     }
     return checked;
   });
+  // I4: the end of the group gives the first error.
   if (result != kNcclSuccess && Fake().group_error == kNcclSuccess) {
     Fake().group_error = result;
   }
@@ -134,6 +136,7 @@ struct Sum {
 
   void Run(Random& random) const {
     const Part& root = parts[0];
+    // I2: a shuffle, while the list grows.
     std::vector<size_t> order(parts.size());
     for (size_t i = 0; i < order.size(); ++i) {
       order[i] = i;
@@ -158,6 +161,8 @@ void Enqueue(Machine& machine, std::vector<Part> parts) {
   const auto sum = std::make_shared<Sum>();
   sum->parts = std::move(parts);
   sum->held.resize(sum->parts.size());
+  // I1: with the streams held, the sum reads memory when it runs. Otherwise
+  // each part keeps what it held when its stream came to the sum.
   sum->holds_streams = machine.random.Below(2) == 0;
   std::vector<OperationPtr> arrivals;
   for (size_t i = 1; i < sum->parts.size(); ++i) {
@@ -196,6 +201,7 @@ std::vector<Part> TakeSum(std::vector<Part>* group) {
           return part.comm->clique == first.comm->clique &&
                  part.comm->rank == rank;
         });
+    // I3
     if (it == group->end() || it->count != first.count ||
         it->root != first.root) {
       Die("ncclReduce would hang: rank %d of %d has no part in the sum", rank,
@@ -251,10 +257,16 @@ const weir::cuda::NcclApi& FakeNccl() {
           },
       .get_error_string =
           [](int result) {
-            return result == kNcclInvalidArgument ? "invalid argument"
-                   : result == kNcclInvalidUsage  ? "invalid usage"
-                   : result == kNcclSuccess       ? "no error"
-                                                  : "unhandled cuda error";
+            switch (result) {
+              case kNcclInvalidArgument:
+                return "invalid argument";
+              case kNcclInvalidUsage:
+                return "invalid usage";
+              case weir::cuda::kNcclSuccess:
+                return "no error";
+              default:
+                return "unhandled cuda error";
+            }
           },
       .init_all = &InitAll,
       .destroy = &Destroy,

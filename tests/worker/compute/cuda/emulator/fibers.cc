@@ -176,6 +176,7 @@ void Runner::FiberMain() {
                                   &runner.host_stack_bytes_);
 #endif
   while (true) {
+    // I1: this fibre goes on with the next thread, as long as none waits in it.
     while (!runner.order_.empty()) {
       runner.Start(fiber);
       (*runner.body_)();
@@ -262,8 +263,9 @@ bool SameSite(const Site& a, const Site& b) {
   return a.line == b.line && std::strcmp(a.file, b.file) == 0;
 }
 
-// Lets one complete group of lanes of the warp [begin, end) through, if there
-// is one. Lanes that ended, or that the block does not have, need not come.
+// I2: lets one complete group of lanes of the warp [begin, end) through, if
+// there is one. Lanes that ended, or that the block does not have, need not
+// come.
 bool Runner::LetWarpThrough(size_t begin, size_t end) {
   for (size_t first = begin; first < end; ++first) {
     const Thread& like = threads_[first];
@@ -296,9 +298,13 @@ bool Runner::LetWarpThrough(size_t begin, size_t end) {
       if ((group >> (i - begin) & 1u) == 0) {
         continue;
       }
-      thread.value = thread.source == kBallot         ? votes
-                     : thread.source >= (end - begin) ? ~uint64_t{0}
-                                                      : given[thread.source];
+      if (thread.source == kBallot) {
+        thread.value = votes;
+      } else if (thread.source >= (end - begin)) {
+        thread.value = ~uint64_t{0};  // a lane that the block does not have
+      } else {
+        thread.value = given[thread.source];
+      }
       thread.wait = Wait::kNone;
       ready_.push_back(&thread);
     }

@@ -167,6 +167,7 @@ cudaError_t Machine::Enqueue(CUstream_st* stream, Work run,
     if (!capture->valid) {
       return cudaErrorStreamCaptureInvalidated;
     }
+    // I3: recorded, and queued nowhere.
     capture->nodes.push_back({std::move(run), stream->frontier});
     stream->frontier = {capture->nodes.size() - 1};
     return cudaSuccess;
@@ -178,6 +179,7 @@ cudaError_t Machine::Enqueue(CUstream_st* stream, Work run,
       operation->after.push_back(other.last);
     }
   };
+  // I1: the default stream, in both directions.
   if (!stream->is_default && stream->blocking) {
     after(*Find(nullptr, stream->device));
   }
@@ -310,6 +312,7 @@ std::map<CUstream_st*, uint64_t> Machine::Needed(
 std::vector<CUstream_st*> Machine::Ready() const {
   std::vector<CUstream_st*> ready;
   for (const auto& stream : streams_) {
+    // I1: only the first of a stream, and only behind what it waits for.
     if (!stream->queue.empty() &&
         stream->queue.front()->state == Operation::State::kQueued &&
         Done(stream->queue.front()->after)) {
@@ -338,7 +341,7 @@ void Machine::Run(CUstream_st* stream) {
 // The analysis does not see that Call() holds the mutex.
 void Machine::RunUntil(const std::vector<OperationPtr>& goals)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  const bool others_first = random.Below(2) == 0;
+  const bool others_first = random.Below(2) == 0;  // I2's coin
   while (!Done(goals)) {
     const auto needed = Needed(goals);
     std::vector<CUstream_st*> wanted;

@@ -236,9 +236,13 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle,
     if (stream == nullptr) {
       return cudaErrorInvalidResourceHandle;
     }
-    *status = stream->capture == nullptr ? cudaStreamCaptureStatusNone
-              : stream->capture->valid   ? cudaStreamCaptureStatusActive
-                                         : cudaStreamCaptureStatusInvalidated;
+    if (stream->capture == nullptr) {
+      *status = cudaStreamCaptureStatusNone;
+    } else if (stream->capture->valid) {
+      *status = cudaStreamCaptureStatusActive;
+    } else {
+      *status = cudaStreamCaptureStatusInvalidated;
+    }
     return cudaSuccess;
   });
 }

@@ -11,9 +11,8 @@
 //   garbage  fresh device memory and undefined lanes are 0xff bytes: NaN.
 //
 // Invariants
-//   I1. The threads of a block run one at a time, in a seeded random order,
-//   each
-//       to its next barrier; blocks run one after another, in random order.
+// I1. The threads of a block run one at a time, in a seeded random order, each
+//       to its next barrier. Blocks run one after another, in random order.
 //   I2. A barrier or a warp primitive that not all of its threads reach ends
 //       the process with a line that names the kernel's source lines.
 //   I3. A kernel's pointer arguments point into device memory of the stream's
