@@ -38,7 +38,7 @@
 
 namespace weir {
 
-// What a device with memory of its own has done, and what it holds.
+// The work and the memory of a device that has memory of its own.
 struct DeviceUsage {
   // The time during which operations ran since the backend was made, by the
   // device's clock. It counts the operations that Wait() has passed.

@@ -27,7 +27,7 @@ struct BackendOptions {
   // Threads of the CPU backend, in 1..kThreadsMax. The bits of results depend
   // on the number, so it comes from the job and never from the machine.
   int threads = 1;
-  // What GPUs round the factors of products to. A CPU ignores it.
+  // The type to which GPUs round the factors of products. A CPU ignores it.
   Precision precision = Precision::kFp32;
   // Asks GPUs of one kind for the same bits in every run, which may cost speed.
   // A CPU always gives the same bits.

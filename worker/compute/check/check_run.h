@@ -1,4 +1,4 @@
-// What a check of operation_checks.h works with: guarded device buffers, random
+// The tools of a check of operation_checks.h: guarded device buffers, random
 // inputs, and comparisons that become results.
 //
 // Place: between the checks (product_checks, pointwise_checks, row_checks,

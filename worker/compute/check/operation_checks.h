@@ -50,7 +50,7 @@ struct CheckResult {
   std::string shape;
   double error = 0.0;
   double bound = 0.0;  // 0: exact
-  // What was compared and, where it failed, how.
+  // Names what was compared and, where it failed, says how.
   std::string detail;
   bool ok = false;
 };

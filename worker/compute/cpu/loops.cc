@@ -265,7 +265,7 @@ void ActivationBackward(ActivationKind kind, int64_t count, const float* y,
 
 void Dropout(uint64_t key, float rate, int64_t count, const float* x,
              float* y) {
-  // What is kept grows by 1 / (1 - rate), so that the expectation stays and
+  // Kept elements grow by 1 / (1 - rate), so that the expectation stays and
   // nothing is scaled when the model is evaluated.
   const float factor = 1.0f / (1.0f - rate);
   for (int64_t i = 0; i < count; i += 4) {

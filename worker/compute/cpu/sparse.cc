@@ -138,7 +138,7 @@ void GatherMax(const RowLists& lists, int64_t width, const float* x, float* y,
                int32_t* chosen) {
   ForEachChunk(width, [&](int64_t c, int64_t count) WEIR_INLINE_LAMBDA {
     for (int64_t l = 0; l < lists.count; ++l) {
-      // What an empty list leaves: zeros and -1.
+      // An empty list leaves zeros and -1.
       float best[kChunk] = {};
       int32_t which[kChunk];
       std::fill(which, which + count, -1);

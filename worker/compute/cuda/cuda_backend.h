@@ -233,7 +233,7 @@ class CudaBackend : public Backend {
   DeviceScratch partials_;
   DeviceScratch peer_copy_;  // for AddFromPeer, on download
   std::set<int> peers_;      // devices that OpenPeer has seen
-  // What FindGroup decided, by list of devices.
+  // The decisions of FindGroup, by list of devices.
   std::map<std::vector<int>, std::unique_ptr<NcclGroup>> groups_;
 
   std::map<float*, Allocation> allocations_;

@@ -38,7 +38,7 @@ namespace weir::cuda {
 
 class CudnnConvolution : public Convolutions {
  public:
-  // As much as Weir's own implementation takes for columns.
+  // Weir's own implementation takes as much for columns.
   static constexpr int64_t kWorkspaceBytesMax = Convolution::kColumnBytesMax;
 
   struct Options {

@@ -1,5 +1,5 @@
-// What the kernels of this folder share: index ranges, 16-byte vectors, sums
-// over a warp, bfloat16. For .cu files only.
+// The things that the kernels of this folder share: index ranges, 16-byte
+// vectors, sums over a warp, bfloat16. For .cu files only.
 #ifndef WORKER_COMPUTE_CUDA_DEVICE_H_
 #define WORKER_COMPUTE_CUDA_DEVICE_H_
 

@@ -15,8 +15,8 @@ struct Block {
   int64_t bytes;
 };
 
-// What this process holds, by address. CUDA tells only what is free on a
-// device, which does not say whether we or others hold the rest.
+// The blocks that this process holds, by address. CUDA tells only what is free
+// on a device, which does not say whether we or others hold the rest.
 struct Blocks {
   Mutex mutex;
   std::map<void*, Block> of ABSL_GUARDED_BY(mutex);

@@ -1,5 +1,5 @@
-// What cuBLAS does not compute: Weir's GPU kernels, as host functions that
-// enqueue.
+// Weir's GPU kernels, for all that cuBLAS does not compute. They are host
+// functions that enqueue.
 //
 // Place: CudaBackend calls them; the contracts (shapes, null arguments, what
 // may overlap, what NaN does) are in worker/compute/backend.h.

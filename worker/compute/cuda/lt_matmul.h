@@ -29,7 +29,7 @@ namespace weir::cuda {
 
 class LtMatMul {
  public:
-  // What NVIDIA advises for Hopper. Less excludes its best algorithms.
+  // NVIDIA advises this size for Hopper. Less excludes its best algorithms.
   static constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 
   // The factors. C, sums and bias are always float32.

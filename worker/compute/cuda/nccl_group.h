@@ -34,7 +34,7 @@ namespace weir::cuda {
 
 class NcclGroup {
  public:
-  // What a device adds to the sum, and the stream on which it does so.
+  // A device's term of the sum, and the stream on which it is added.
   struct Part {
     float* x = nullptr;
     cudaStream_t stream = nullptr;

@@ -86,7 +86,7 @@ TEST(CudaBackendTest, SaysWhatWasAskedAndWhatIsFree) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("bytes asked"));
   }
   EXPECT_TRUE(backend->TakeStatus().ok());
-  // What did not work leaves nothing behind.
+  // A failed allocation leaves nothing behind.
   float* const x = backend->Allocate(4).value();
   backend->Add(4, x, x, x);
   backend->Wait(backend->Mark());
@@ -364,7 +364,7 @@ TEST(CudaBackendTest, MultipliesWhatAReplayWrote) {
   multiplied.ExpectProductOfNewValues();
 }
 
-// What a capture rounds is not rounded before it runs.
+// A copy that a capture rounds is not rounded before the capture runs.
 TEST(CudaBackendTest, RoundsBehindACaptureThatNeverRan) {
   Multiplied multiplied(0);
   multiplied.Upload(3.0f);

@@ -138,7 +138,7 @@ Results Convolve(Backend* backend, const Conv2dShape& shape = kShape) {
   return results;
 }
 
-// What Weir's own way gives.
+// The result of Weir's own implementation.
 Results OwnResults() {
   weir_emulator::Configure({});
   const auto backend = CudaBackend::Create({.column_bytes_max = 4 << 10,

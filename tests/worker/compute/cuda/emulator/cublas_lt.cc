@@ -20,7 +20,7 @@ namespace weir_emulator {
 namespace {
 
 constexpr uint32_t kAlignmentMax = 256;
-// What a product asks for where it may; it is overwritten with garbage.
+// The workspace of a product that may have one. It is overwritten with garbage.
 constexpr size_t kWorkspaceBytes = 4096;
 
 struct Product {

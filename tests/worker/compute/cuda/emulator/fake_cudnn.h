@@ -33,8 +33,8 @@ inline constexpr int kCudnnExecutionFailed = 5000;
 // Deterministic, in float32, without a workspace.
 weir::cuda::CudnnAdvice PlainAdvice(int algorithm);
 
-// What the heuristics give for every operation and shape from now on; counts
-// begin at 0.
+// Sets the advice of the heuristics for every operation and shape from now on.
+// Counts begin at 0.
 void ConfigureCudnn(std::vector<weir::cuda::CudnnAdvice> advice);
 
 struct CudnnCounts {

@@ -8,7 +8,7 @@
 //       with the next thread when its own has ended, so a kernel without
 //       barriers needs one fibre and no switch.
 //   I2. When nothing can run, every wait whose threads are all there is let
-//       through, in random order; where there is none the process ends.
+//       through, in random order. If there is no such wait, the process ends.
 // Threads: hostile; the caller serialises (one kernel at a time).
 // Cost: a wait is two stack switches, some tens of nanoseconds.
 #ifndef TESTS_WORKER_COMPUTE_CUDA_EMULATOR_FIBERS_H_

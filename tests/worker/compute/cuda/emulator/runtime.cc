@@ -9,7 +9,7 @@
 namespace weir_emulator {
 namespace {
 
-// What cudaGetDeviceProperties tells; the limits are those of real devices.
+// The answers of cudaGetDeviceProperties. The limits are those of real devices.
 constexpr unsigned kThreadsMax = 1024;
 constexpr unsigned kBlockDepthMax = 64;
 constexpr unsigned kGridWidthMax = 0x7fffffff;
@@ -250,7 +250,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 
 // ----------------------------------------------------------------- devices
 
-// As in CUDA, these two need no driver.
+// These two work without a driver, as those of CUDA do.
 cudaError_t cudaDriverGetVersion(int* version) {
   const cudaError_t error =
       Call(__func__, [](Machine&) { return cudaSuccess; });

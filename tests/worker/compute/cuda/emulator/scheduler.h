@@ -134,7 +134,7 @@ class Machine {
   void RunUntil(const std::vector<OperationPtr>& goals);
   void RunStream(CUstream_st* stream) { RunUntil(Tail(stream)); }
   void RunDevice(int device);
-  // What a poll does: runs up to three ready operations.
+  // Runs up to three ready operations, for a poll.
   void RunSome();
   // All that must have run for the stream to be idle.
   std::vector<OperationPtr> Tail(CUstream_st* stream);

@@ -250,7 +250,7 @@ inline float rsqrtf(float x) {
 // glibc declares functions of these names that it does not have.
 #define __expf(x) weir_emulator_expf(x)
 #define __logf(x) weir_emulator_logf(x)
-// As the device does it: the product rounds before the power.
+// The product rounds before the power, as on the device.
 inline float weir_emulator_expf(float x) {
   return exp2f(x * 1.4426950408889634f);
 }
