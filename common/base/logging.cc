@@ -39,9 +39,7 @@ void InitLogging(const std::string& task) {
 
 void SetLogLevel(LogLevel level) { spdlog::set_level(SpdlogLevel(level)); }
 
-bool IsLogged(LogLevel level) {
-  return spdlog::should_log(SpdlogLevel(level));
-}
+bool IsLogged(LogLevel level) { return spdlog::should_log(SpdlogLevel(level)); }
 
 void WriteLog(LogLevel level, fmt::string_view format, fmt::format_args args) {
   spdlog::log(SpdlogLevel(level), fmt::vformat(format, args));
