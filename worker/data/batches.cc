@@ -21,8 +21,8 @@ constexpr int64_t kBatchSizeMax = int64_t{1} << 24;
 constexpr int64_t kContributionsMax = int64_t{1} << 38;
 constexpr double kEpochsMax = 1e6;
 
-// The samples of `epochs` times `sample_count`, rounded up. In doubles 0.1 * 30
-// is a little over 3; it must give 3 samples, not 4.
+// The samples of `epochs` times `sample_count`, rounded up. In doubles
+// 0.07 * 100 is a little over 7; it must give 7 samples, not 8.
 int64_t SamplesOf(double epochs, int64_t sample_count) {
   const double exact = epochs * static_cast<double>(sample_count);
   const double whole = std::round(exact);

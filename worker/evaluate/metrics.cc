@@ -67,7 +67,7 @@ void Metrics::AddBinary(float logit, bool positive) {
   if (rows_ <= exact_rows_max_) {
     scores_.emplace_back(logit, positive);
   } else {
-    scores_ = {};  // gives the memory back, which clear() would not
+    decltype(scores_)().swap(scores_);  // frees the memory; clear() would not
   }
 }
 

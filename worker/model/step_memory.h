@@ -12,8 +12,9 @@
 //   I1. All of it is one allocation. It is replaced only for more rows than
 //       ever before, or for the first training, and then holds both.
 //   I2. Parts never overlap, and each begins at a multiple of kAlignment.
-//   I3. Of the nodes that read a tensor, the one that backward meets first has
-//       no edge for it; every other one has.
+//   I3. Of the nodes that read a tensor with a gradient, the one that backward
+//       meets first has no edge for it; every other one has. Backward begins
+//       with the gradient of the loss, so every reader of that tensor has one.
 // Threads: compatible.
 // Owns/borrows: owns the allocation; borrows graph and backend.
 // Errors: RESOURCE_EXHAUSTED  no memory. Nothing is held then.

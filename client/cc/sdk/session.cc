@@ -222,7 +222,7 @@ absl::StatusOr<std::vector<TableRate>> Session::CheckPush(
   return std::vector<TableRate>();
 }
 
-// Pushes in short waits, so that on_wait is heard while the chief holds.
+// Waits in short steps, so that on_wait is called while the chief holds.
 absl::Status Session::EnterPush() {
   while (chief_ != nullptr) {
     const auto entered = chief_->EnterContributionWithin(kLookUpEvery);

@@ -40,9 +40,9 @@ struct StartCalls {
 };
 
 // Decides from what every shard says of itself whether worker 0 must make the
-// shards. It returns false if they are in training, or if a process that died
-// left them complete. FAILED_PRECONDITION if some are in training and others
-// have lost their tensors.
+// shards. It returns false if one is in training and every other one is, too, or
+// holds the tensors of the same history. FAILED_PRECONDITION if some are in
+// training and others have lost their tensors.
 absl::StatusOr<bool> MustMakeShards(const std::vector<HelloReply>& hellos);
 
 // Declares shard `s`. A call that ends without an answer is repeated until

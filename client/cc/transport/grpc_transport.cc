@@ -28,7 +28,7 @@ using grpc::ByteBuffer;
 using grpc::internal::RpcMethod;
 
 // A call that has ended gives its payloads back at once, unless the peer takes
-// nothing more. Then its connection is ended, after this time.
+// nothing more. If the call failed, its connection is ended after this time.
 constexpr std::chrono::seconds kReleaseWait{1};
 
 grpc::ChannelArguments ChannelArgumentsFor(
@@ -197,8 +197,9 @@ class GrpcShardLink : public ShardLink {
     request.set_wire_version(kWireVersion);
     absl::StatusOr<HelloReply> reply =
         Unary<HelloReply>(&ParameterServer::Stub::Hello, request, timeout);
-    // Every use of a ps begins with Hello, so another version is found here,
-    // before a message of it could be misread.
+    // The chief and programs of the SDK begin with Hello, and workers with the
+    // chief's Register, so another version is found before a message of it
+    // could be misread.
     if (reply.ok()) {
       WEIR_RETURN_IF_ERROR(CheckWireVersion(absl::StrCat("ps ", peer_->address),
                                             reply->wire_version()));
