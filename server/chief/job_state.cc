@@ -16,7 +16,7 @@ constexpr uint32_t kRegisterRetryMs = 100;
 
 int64_t LostAfterNs(const JobSpec& spec) {
   double seconds = spec.limits().lost_after_seconds();
-  if (seconds <= 0.0) {
+  if (!(seconds > 0.0)) {
     seconds = 10.0;  // the default of a job that has no job file
   }
   return static_cast<int64_t>(seconds * 1e9);
@@ -226,8 +226,8 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
   // need not wait for the next tick.
   Advance();
   if (!*granted) {
-    // I2: a worker polls until every shard knows its generation and its marks
-    // are final.
+    // A worker polls until every shard knows its generation and its marks are
+    // final (I2 of the Roster).
     return WaitReply("fencing off earlier processes");
   }
   RegisterReply reply;
@@ -414,7 +414,7 @@ void JobState::AdvanceRound() {
       actions_.push_back(ShardCall{s, request});
     }
     // Asked behind SetSlots on the same queue, so these Hellos read marks that
-    // no older generation can move any more (I2).
+    // no older generation can move any more (I2 of the Roster).
     round_tickets_ = AskAll();
   }
   if (roster_.in_round() && AllFresh(round_tickets_) &&

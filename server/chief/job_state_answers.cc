@@ -14,8 +14,8 @@ void JobState::OnHello(int shard, const absl::StatusOr<HelloReply>& reply) {
     // A ps of another release: asking again would not help.
     Fail(Annotate(reply.status(), tracker_.Name(shard)));
   }
-  // A ps that got SIGTERM serves on until our Shutdown, so that there is time
-  // for a checkpoint. In a later phase the job ends anyway.
+  // A ps that got SIGTERM serves on for a while, so that there is time for a
+  // checkpoint. In a later phase the job ends anyway.
   if (reply.ok() && reply->leaving() && phase_ <= Phase::kTraining) {
     RequestStop(absl::StrCat(tracker_.Name(shard), " was asked to end"));
   }
@@ -59,7 +59,7 @@ void JobState::OnFrozen(int shard, const std::string& directory,
                         const SnapshotReply& reply) {
   now_ns_ = options_.clock->NowNs();
   if (superseded_) {
-    return;  // I6: Finish was the last action
+    return;  // I3: Finish was the last action
   }
   cycle_.OnFrozen(shard, directory, has_blocks_[shard], reply);
   Advance();

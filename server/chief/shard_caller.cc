@@ -80,7 +80,7 @@ void CallSnapshot(const Options& options, const SnapshotRequest& request) {
 }
 
 // One overload for each kind of call. Each reports exactly once, or JobState
-// would wait for ever.
+// would wait for ever; a Snapshot reports FROZEN and WRITTEN.
 struct Caller {
   const Options& options;
 

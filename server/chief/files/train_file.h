@@ -30,7 +30,7 @@ class TrainFile {
 
   // Returns the lines that are there. A file that does not exist has none.
   absl::StatusOr<std::vector<TrainLine>> Read();
-  // Drops the lines beyond `step`, and a piece of a line at the end.
+  // Drops the lines beyond `step`, and every line that cannot be parsed.
   absl::Status Cut(uint64_t step);
   // Appends a line. Of all lines in a row that cannot be written, only the
   // first one's call returns the error.

@@ -349,11 +349,11 @@ void StartSequence::OnDeclared(int shard,
     state_ = State::kAssigning;  // by worker 0
     return;
   }
+  // A restored shard has its values; --init_from is for a new job.
   if (state_ == State::kRestoring || !options_.init_from) {
     state_ = State::kReady;
     return;
   }
-  // A restored shard has its values; --init_from is for a new job.
   answered_.assign(shard_count(), false);
   state_ = State::kAssigning;
   Sender sender;

@@ -76,7 +76,8 @@ class StartSequence {
   const Layout& layout() const { return *layout_; }
   bool adopted() const { return adopted_; }
   bool restored() const { return restored_; }
-  // The incarnation of each shard, as its newest answer named it.
+  // The incarnation of each shard, 0 where no answer named one.
+  // REQUIRES: kReady.
   const std::vector<uint64_t>& incarnations() const { return incarnations_; }
 
   // Call when every shard has answered its Hello.

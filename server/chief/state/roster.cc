@@ -111,7 +111,7 @@ uint64_t Roster::EndRound(const std::function<uint64_t(int)>& next_sequence,
   for (int w = 0; w < count(); ++w) {
     Worker& worker = workers_[w];
     if (worker.state != Worker::State::kInRound) {
-      continue;  // kWanted: replaced again during the round
+      continue;  // also kWanted: it was replaced again during the round
     }
     worker.state = Worker::State::kGranted;
     worker.granted_sequence = next_sequence(w);

@@ -263,9 +263,9 @@ void SyncMode::ApplySum(Block& block) {
       }
       copy(position, position + count);
       writer.CopyUpTo(position + count);
-      float* slots[Optimizer::kMaxStateArrays] = {};
-      arrays.StateAt(segment, position, slots);
-      segment.optimizer->Apply(context, to + position, slots,
+      float* state[Optimizer::kMaxStateArrays] = {};
+      arrays.StateAt(segment, position, state);
+      segment.optimizer->Apply(context, to + position, state,
                                reinterpret_cast<const char*>(mean), count);
       position += count;
     }
@@ -282,8 +282,8 @@ absl::StatusOr<std::optional<PulledBlock>> SyncMode::Answer(
   if (want.version() > block.version) {
     return std::nullopt;
   }
-  // I2. Also where this block still has the version: `oldest_readable` says
-  // that its buffer may become the next sum at any moment.
+  // I2. A version before `oldest_readable` is refused also where this block
+  // still has it: its buffer may become the next sum at any moment.
   if (block.HasPrevious(want.version()) &&
       want.version() >= context_.oldest_readable) {
     return PulledBlock{block.plan.index, want.version(), false,

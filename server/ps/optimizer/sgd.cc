@@ -67,7 +67,7 @@ class SgdOptimizer : public Optimizer {
       ApplyKernel(kernel, values, state, gradient, count);
     };
     // b = d at t = 0, as PyTorch begins: neither momentum nor dampening counts
-    // in the first step.
+    // in b in the first step.
     if (given == 0) {
       apply(SgdKernel<kDecay>{decay, minus_rate});
     } else if (context.step == 0) {

@@ -90,7 +90,7 @@ ShardPlan::ShardPlan(Declaration declaration, Layout layout, int shard)
 
 absl::StatusOr<std::shared_ptr<const ShardPlan>> ShardPlan::Create(
     const Declaration& declaration, uint32_t shard, int64_t memory_bytes_max) {
-  // Cheap checks first: nothing is allocated for a declaration that cannot be,
+  // Cheap checks first: no block is allocated for a declaration that cannot be,
   // and MakeBlocks, last of all, runs only when its blocks fit into memory.
   WEIR_RETURN_IF_ERROR(CheckFields(declaration, shard));
   WEIR_ASSIGN_OR_RETURN(Layout layout, LayoutFromDeclaration(declaration));

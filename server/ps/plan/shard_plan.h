@@ -75,7 +75,7 @@ class ShardPlan {
     return declaration_.update().bounded_staleness().bound();
   }
   // Null: frozen. REQUIRES: g < declaration().group_size().
-  const Optimizer* group_rule(uint32_t g) const {
+  const Optimizer* group_optimizer(uint32_t g) const {
     return group_optimizers_[g].get();
   }
   const std::vector<BlockPlan>& blocks() const { return blocks_; }

@@ -16,7 +16,7 @@ int64_t BytesOf(const Ids& ids) {
 }  // namespace
 
 absl::StatusOr<Ids> IdListCache::Resolve(uint32_t slot, const IdList& list) {
-  // Slot and table are in the key, so one sender's names never reach another's
+  // Slot and table are in the key, so one slot's names never reach another's
   // lists, and the count guards against a name that is used again.
   const Key key = {slot, list.table(), list.name(), list.count()};
   if (list.count() == 0) {

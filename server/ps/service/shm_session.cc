@@ -28,7 +28,7 @@ bool Parse(std::span<const char> bytes, Chunk* chunk) {
 
 absl::Status NoSuchRequest() {
   return absl::InvalidArgumentError(
-      "cannot parse the request: it is not of a kind that shared memory takes");
+      "cannot parse the request, or shared memory does not take its kind");
 }
 
 }  // namespace
@@ -289,9 +289,8 @@ void ShmSession::Release(uint64_t pin) {
     MutexLock lock(&mutex_);
     const auto it = pins_.find(pin);
     if (it == pins_.end()) {
-      return;
+      return;  // It was released before, or never given: no harm.
     }
-    // A pin that is not there was released before, or never given: no harm.
     released = std::move(it->second);
     pins_.erase(it);
   }

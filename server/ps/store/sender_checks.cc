@@ -25,7 +25,7 @@ absl::Status CheckHyper(const ShardPlan& plan, const Hyper& hyper) {
         "; the job has ", declaration.group_size(), " groups"));
   }
   // A frozen group has no optimizer, so nothing will read its momentum.
-  const Optimizer* const optimizer = plan.group_rule(hyper.group());
+  const Optimizer* const optimizer = plan.group_optimizer(hyper.group());
   if (!hyper.has_momentum() || optimizer == nullptr) {
     return absl::OkStatus();
   }
@@ -103,7 +103,8 @@ absl::Status CheckGeneration(const std::vector<SlotState>& slots,
   return absl::OkStatus();
 }
 
-absl::Status CheckPusher(const std::vector<SlotState>& slots, bool active,
+absl::Status CheckPusher(const std::vector<SlotState>& slots,
+                         const std::atomic<bool>& active,
                          const Sender& sender) {
   WEIR_RETURN_IF_ERROR(CheckGeneration(slots, sender));
   if (!active) {

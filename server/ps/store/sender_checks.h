@@ -18,6 +18,7 @@
 #ifndef SERVER_PS_STORE_SENDER_CHECKS_H_
 #define SERVER_PS_STORE_SENDER_CHECKS_H_
 
+#include <atomic>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,8 +39,8 @@ absl::Status CheckChief(const ShardPlan& plan, const Sender& sender);
 absl::Status CheckGeneration(const std::vector<SlotState>& slots,
                              const Sender& sender);
 // OK when `sender` may push. `active`: the chief has set slots.
-absl::Status CheckPusher(const std::vector<SlotState>& slots, bool active,
-                         const Sender& sender);
+absl::Status CheckPusher(const std::vector<SlotState>& slots,
+                         const std::atomic<bool>& active, const Sender& sender);
 
 // OK when the chunk's blocks, weight, variables and hyper-parameters can be.
 // REQUIRES: the chunk has a `push`. The payload's size is checked later.

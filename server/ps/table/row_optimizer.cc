@@ -20,8 +20,8 @@ int StateFloats(const RowState& state, int dim) {
 
 }  // namespace
 
-// I3: these floats, which a checkpoint writes as they are, and t are the whole
-// state, so the members keep nothing else.
+// I3: these floats, which a checkpoint writes as they are, the row's number of
+// updates and t are the whole state, so the members keep nothing else.
 int RowOptimizer::row_floats(int dim) const {
   int floats = dim;
   for (const RowState& state : state_) {
