@@ -106,7 +106,7 @@ WEIGHT, BIAS, ELEMENTS = slice(0, 2), 16, 32
 def pull(ps, pb, sender):
     """Step 5, Pull: returns the values, and the version that they are of."""
     pulled = ps.Pull(pb.PullRequest(sender=sender, want={"latest": True}))
-    chunk = next(iter(pulled))
+    (chunk,) = pulled  # one answer for each block
     # A payload is float32 in little-endian order.
     return np.frombuffer(chunk.payload, "<f4"), chunk.version
 
@@ -146,6 +146,8 @@ def train(ps, pb, sender, values, version):
             sys.exit(f"push {sequence} was not accepted: {reply.receipt}")
         values, version = np.frombuffer(reply.payload, "<f4"), reply.version
     requests.put(None)  # the end of the stream
+    for _ in replies:  # until the server has ended it, too
+        pass
     return values
 
 

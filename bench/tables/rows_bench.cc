@@ -88,22 +88,22 @@ class Worker {
     return worker;
   }
 
-  absl::Status LookUpRows(const Batches& batches) {
-    for (const Batch& batch : batches) {
+  absl::Status LookUpRows(const DrawnBatches& batches) {
+    for (const DrawnBatch& batch : batches) {
       WEIR_RETURN_IF_ERROR(Lookup(batch.ids));
     }
     return absl::OkStatus();
   }
 
-  absl::Status UpdateRows(const Batches& batches) {
-    for (const Batch& batch : batches) {
+  absl::Status UpdateRows(const DrawnBatches& batches) {
+    for (const DrawnBatch& batch : batches) {
       WEIR_RETURN_IF_ERROR(StartUpdate(batch.ids));
       WEIR_RETURN_IF_ERROR(client_->WaitUpdate().status());
     }
     return absl::OkStatus();
   }
 
-  absl::Status LoopRows(const Batches& batches) {
+  absl::Status LoopRows(const DrawnBatches& batches) {
     WEIR_RETURN_IF_ERROR(Lookup(batches[0].ids));
     for (size_t i = 0; i < batches.size(); ++i) {
       const bool more = i + 1 < batches.size();
@@ -119,8 +119,8 @@ class Worker {
     return absl::OkStatus();
   }
 
-  absl::Status LookUpBags(const Batches& batches) {
-    for (const Batch& batch : batches) {
+  absl::Status LookUpBags(const DrawnBatches& batches) {
+    for (const DrawnBatch& batch : batches) {
       WEIR_RETURN_IF_ERROR(Sort(batch, 0));
       WEIR_RETURN_IF_ERROR(Lookup(sorted_[0].ids()));
       Pool(0);
@@ -128,8 +128,8 @@ class Worker {
     return absl::OkStatus();
   }
 
-  absl::Status UpdateBags(const Batches& batches) {
-    for (const Batch& batch : batches) {
+  absl::Status UpdateBags(const DrawnBatches& batches) {
+    for (const DrawnBatch& batch : batches) {
       WEIR_RETURN_IF_ERROR(Sort(batch, 0));
       SumGradients(0);
       WEIR_RETURN_IF_ERROR(StartUpdate(sorted_[0].ids()));
@@ -139,7 +139,7 @@ class Worker {
   }
 
   // Does what the train loop does with train.prefetch.
-  absl::Status LoopBags(const Batches& batches) {
+  absl::Status LoopBags(const DrawnBatches& batches) {
     WEIR_RETURN_IF_ERROR(Sort(batches[0], 0));
     WEIR_RETURN_IF_ERROR(Lookup(sorted_[0].ids()));
     for (size_t i = 0; i < batches.size(); ++i) {
@@ -241,7 +241,7 @@ class Worker {
     return absl::OkStatus();
   }
 
-  absl::Status Sort(const Batch& batch, size_t slot) {
+  absl::Status Sort(const DrawnBatch& batch, size_t slot) {
     return sorted_[slot].Fill({&use_, 1}, batch.samples, samples_);
   }
   void Pool(size_t slot) {
@@ -334,7 +334,7 @@ void Print(const std::map<Key, Figures>& figures) {
 
 constexpr struct {
   const char* name;
-  absl::Status (Worker::*run)(const Batches&);
+  absl::Status (Worker::*run)(const DrawnBatches&);
 } kOperations[] = {
     {"rows_lookup", &Worker::LookUpRows}, {"rows_update", &Worker::UpdateRows},
     {"rows_loop", &Worker::LoopRows},     {"bags_lookup", &Worker::LookUpBags},
@@ -367,8 +367,9 @@ absl::Status RunRound(const Flags& flags, Draws* draws,
   WEIR_ASSIGN_OR_RETURN(const auto directory, RunDirectory::Create());
   for (const auto& [name, run] : kOperations) {
     const bool repeats = std::string(name).starts_with("bags");
-    WEIR_ASSIGN_OR_RETURN(const Batches warm, draws->Next(2));
-    WEIR_ASSIGN_OR_RETURN(const Batches batches, draws->Next(flags.batches));
+    WEIR_ASSIGN_OR_RETURN(const DrawnBatches warm, draws->Next(2));
+    WEIR_ASSIGN_OR_RETURN(const DrawnBatches batches,
+                          draws->Next(flags.batches));
     double rows = CountRows(batches);
     if (repeats) {
       rows = static_cast<double>(flags.samples) * kFeatures * flags.batches;
@@ -402,7 +403,7 @@ absl::Status Run(const Flags& flags) {
     WEIR_ASSIGN_OR_RETURN(workers.emplace_back(),
                           Worker::Create(flags, way.transport));
   }
-  WEIR_ASSIGN_OR_RETURN(const Batches sample, draws.Next(4));
+  WEIR_ASSIGN_OR_RETURN(const DrawnBatches sample, draws.Next(4));
   std::printf("%.0f distinct of %lld ids in a batch\n",
               CountRows(sample) / static_cast<double>(sample.size()),
               static_cast<long long>(flags.samples * kFeatures));

@@ -17,9 +17,9 @@ absl::StatusOr<Draws> Draws::Create(int64_t rows, int64_t samples) {
   return Draws(std::move(log), samples);
 }
 
-absl::StatusOr<Batches> Draws::Next(int count) {
-  Batches batches(static_cast<size_t>(count));
-  for (Batch& batch : batches) {
+absl::StatusOr<DrawnBatches> Draws::Next(int count) {
+  DrawnBatches batches(static_cast<size_t>(count));
+  for (DrawnBatch& batch : batches) {
     batch.samples.Clear(kFeatures);
     for (int64_t i = 0; i < samples_; ++i) {
       // I2: the data set is a function of the sample's number.
@@ -36,15 +36,15 @@ absl::StatusOr<Batches> Draws::Next(int count) {
   return batches;
 }
 
-double CountRows(const Batches& batches) {
+double CountRows(const DrawnBatches& batches) {
   double count = 0;
-  for (const Batch& batch : batches) {
+  for (const DrawnBatch& batch : batches) {
     count += static_cast<double>(batch.ids.size());
   }
   return count;
 }
 
-absl::Status WriteLists(const std::string& prefix, const Batches& batches,
+absl::Status WriteLists(const std::string& prefix, const DrawnBatches& batches,
                         bool repeats) {
   std::ofstream ids(prefix + ".ids", std::ios::binary);
   std::ofstream counts(prefix + ".counts", std::ios::binary);
@@ -52,7 +52,7 @@ absl::Status WriteLists(const std::string& prefix, const Batches& batches,
     file->write(reinterpret_cast<const char*>(data),
                 static_cast<std::streamsize>(n * sizeof(uint64_t)));
   };
-  for (const Batch& batch : batches) {
+  for (const DrawnBatch& batch : batches) {
     uint64_t count = 0;
     if (repeats) {
       for (const SparseFeature& feature : batch.samples.features) {

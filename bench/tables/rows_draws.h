@@ -8,7 +8,7 @@
 //           has ids of its own, rows / kFeatures of them.
 //
 // Invariants
-//   I1. Batch::ids has the ids of all samples of the batch, ascending and
+//   I1. DrawnBatch::ids has the ids of all samples of the batch, ascending and
 //       without repeats.
 //   I2. No sample is drawn twice in the life of a Draws, so that no list that a
 //       ps may have kept is asked for again.
@@ -32,11 +32,11 @@ namespace weir {
 
 inline constexpr int64_t kFeatures = 26;  // of the Criteo click logs
 
-struct Batch {
+struct DrawnBatch {
   SparseBatch samples;
   std::vector<uint64_t> ids;
 };
-using Batches = std::vector<Batch>;
+using DrawnBatches = std::vector<DrawnBatch>;
 
 class Draws {
  public:
@@ -44,7 +44,7 @@ class Draws {
   static absl::StatusOr<Draws> Create(int64_t rows, int64_t samples);
 
   // Draws the next `count` batches.
-  absl::StatusOr<Batches> Next(int count);
+  absl::StatusOr<DrawnBatches> Next(int count);
 
  private:
   Draws(std::unique_ptr<ClickLogDataset> log, int64_t samples)
@@ -56,14 +56,14 @@ class Draws {
 };
 
 // Returns the number of distinct ids, summed over the batches.
-double CountRows(const Batches& batches);
+double CountRows(const DrawnBatches& batches);
 
 // Writes the lists of `batches` for torch_rows.py: PREFIX.ids has the ids of
 // all batches one behind the other, PREFIX.counts the length of each list. Both
 // hold 8-byte integers in the machine's order. With `repeats` a list has the
-// ids of every feature, as they were drawn; without, it is Batch::ids.
+// ids of every feature, as they were drawn; without, it is DrawnBatch::ids.
 // Errors: UNAVAILABLE names the prefix of what cannot be written.
-absl::Status WriteLists(const std::string& prefix, const Batches& batches,
+absl::Status WriteLists(const std::string& prefix, const DrawnBatches& batches,
                         bool repeats);
 
 }  // namespace weir

@@ -1,6 +1,7 @@
 #include "common/base/logging.h"
 
 #include <cstdlib>
+#include <exception>
 
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
@@ -42,7 +43,11 @@ void SetLogLevel(LogLevel level) { spdlog::set_level(SpdlogLevel(level)); }
 bool IsLogged(LogLevel level) { return spdlog::should_log(SpdlogLevel(level)); }
 
 void WriteLog(LogLevel level, fmt::string_view format, fmt::format_args args) {
-  spdlog::log(SpdlogLevel(level), fmt::vformat(format, args));
+  try {
+    spdlog::log(SpdlogLevel(level), fmt::vformat(format, args));
+  } catch (const std::exception& error) {  // A log line ends no process.
+    spdlog::error("a log line cannot be written: {}", error.what());
+  }
 }
 
 }  // namespace weir

@@ -1,4 +1,4 @@
-// Logging: spdlog behind three calls, so that every process writes one form.
+// Logging: spdlog behind four macros, so that every process writes one form.
 //
 //   LOG_INFO("pushed {} blocks", n);
 //

@@ -16,8 +16,8 @@
 //   I3. No address occurs twice. Hosts are in lower case.
 //   I4. Without a chief, worker 0 hosts it, at its own address.
 // Threads: immutable, safe.
-// Errors: INVALID_ARGUMENT  one line, which says what is wrong and how to mend
-// it.
+// Errors: INVALID_ARGUMENT  one line, which says what is wrong and how to
+//         mend it.
 #ifndef COMMON_JOB_CLUSTER_SPEC_H_
 #define COMMON_JOB_CLUSTER_SPEC_H_
 

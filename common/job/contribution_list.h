@@ -7,8 +7,8 @@
 // Terms
 //   applied    contributions that were applied when this history began.
 //   remaining  the complement of applied within [0, total), ascending.
-//   slot       sequence number i in slot w of W is element i*W + w of
-//   remaining.
+//   of a slot  sequence number i in slot w of W is element i*W + w of
+//              remaining.
 //
 // Invariants
 //   I1. ranges() are sorted, disjoint, not empty and do not touch.

@@ -34,7 +34,7 @@ struct RunOptions {
 // Runs the job to its end. Returns 0 when every worker ended with 0, the code
 // of the first failure (128 + signal), or 128 + the signal that ended the
 // launcher.
-// Errors: only what stops it before a task runs.
+// Errors, before a task runs:
 //         INVALID_ARGUMENT  a wrong option, or a command that is not there.
 //         NOT_FOUND         a program of Weir is missing.
 absl::StatusOr<int> RunCommand(const RunOptions& options);

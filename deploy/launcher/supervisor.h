@@ -5,8 +5,8 @@
 //
 // Terms
 //   main task   the chief, or worker 0 when there is no task for the chief. The
-//               job ends with it. With user_commands there is no main task: the
-//               job is done when all workers have ended well.
+//               job ends with it. With user_commands the job is done when all
+//               workers have ended well.
 //   transient   a task that ended by a signal or with a code >= 128; it may be
 //               started again.
 //   replaced    a task that ended with code 5: another process has its place in

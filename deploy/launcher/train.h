@@ -37,7 +37,7 @@ struct TrainOptions {
 };
 
 // Runs the job to its end. Returns the exit code of common/base/exit_code.h.
-// Errors: only what stops it before a task runs: a bad job file, a working
+// Errors: what stops it before a task runs: a bad job file, a working
 //   directory that holds another run, missing binaries.
 absl::StatusOr<int> RunTraining(const TrainOptions& options);
 

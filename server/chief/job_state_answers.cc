@@ -10,8 +10,7 @@ namespace weir {
 void JobState::OnHello(int shard, const absl::StatusOr<HelloReply>& reply) {
   now_ns_ = options_.clock->NowNs();
   tracker_.Answered(shard, reply, now_ns_);
-  if (absl::IsInvalidArgument(reply.status())) {
-    // A ps of another release: asking again would not help.
+  if (absl::IsInvalidArgument(reply.status())) {  // a ps of another release
     Fail(Annotate(reply.status(), tracker_.Name(shard)));
   }
   // A ps that got SIGTERM serves on for a while, so that there is time for a

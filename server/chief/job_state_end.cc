@@ -61,9 +61,7 @@ void JobState::WriteTheDone() {
   if (done_asked_ || !logged || now_ns_ < retry_ns_) {
     return;
   }
-  // I5: the workers hear Stop only from End(), after OnDoneWritten(). An SDK
-  // worker that registers this late is the exception: AnswerLate tells it, since
-  // nothing is left that it could push.
+  // I5: workers hear Stop from End() alone; AnswerLate tells SDK workers.
   done_asked_ = true;
   actions_.push_back(WriteDone{checkpoint_, WaitsForEvaluator()});
 }

@@ -59,7 +59,8 @@ absl::StatusOr<std::string> FindPlugin() {
   }
   const std::filesystem::path here = executable.parent_path();
   // An installed program has the plug-in beside it or in ../lib. The last three
-  // folders are Bazel's, seen from worker/, bench/ and deploy/cli/.
+  // folders are Bazel's, seen from worker/, from a folder below it, and from
+  // bench/gpu/ or deploy/cli/.
   for (const std::filesystem::path& folder :
        {here, here / "../lib", here / "compute/cuda",
         here / "../worker/compute/cuda", here / "../../worker/compute/cuda"}) {

@@ -80,8 +80,8 @@ void StepMemory::PlanForward(int64_t rows, const AddPart& add) {
   add(rows, &row_correct_);
 }
 
-// I3: among the readers of a tensor the one that backward meets first writes the
-// gradient, the others write aside and are added. The loss has written the
+// I3: among the readers of a tensor the one that backward meets first writes
+// the gradient, the others write aside and are added. The loss has written the
 // gradient of its own tensor before.
 void StepMemory::PlanBackward(int64_t rows, const AddPart& add) {
   for (size_t t = 0; t < graph_.tensors.size(); ++t) {

@@ -40,8 +40,8 @@ struct StartCalls {
 };
 
 // Decides from what every shard says of itself whether worker 0 must make the
-// shards. It returns false if one is in training and every other one is, too, or
-// holds the tensors of the same history. FAILED_PRECONDITION if some are in
+// shards. It returns false if one is in training and every other one is, too,
+// or holds the tensors of the same history. FAILED_PRECONDITION if some are in
 // training and others have lost their tensors.
 absl::StatusOr<bool> MustMakeShards(const std::vector<HelloReply>& hellos);
 

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kRows = 26'000;
 constexpr int64_t kSamples = 8;
 
-std::vector<uint64_t> AllIds(const Batch& batch) {
+std::vector<uint64_t> AllIds(const DrawnBatch& batch) {
   std::vector<uint64_t> ids;
   for (const SparseFeature& feature : batch.samples.features) {
     ids.insert(ids.end(), feature.ids.begin(), feature.ids.end());
@@ -39,7 +39,7 @@ TEST(RowsDrawsTest, ABatchHasItsSamplesIdsOnceAndAscending) {
   ASSERT_TRUE(batches.ok()) << batches.status();
   ASSERT_EQ(batches->size(), 3u);
   double distinct = 0;
-  for (const Batch& batch : *batches) {
+  for (const DrawnBatch& batch : *batches) {
     const std::vector<uint64_t> all = AllIds(batch);
     EXPECT_EQ(all.size(), static_cast<size_t>(kSamples * kFeatures));
     const std::set<uint64_t> want(all.begin(), all.end());
@@ -55,9 +55,9 @@ TEST(RowsDrawsTest, DrawsEverySampleOnce) {
   auto one = Draws::Create(kRows, kSamples);
   auto other = Draws::Create(kRows, kSamples);
   ASSERT_TRUE(one.ok() && other.ok());
-  const Batches at_once = *one->Next(2);
-  const Batches first = *other->Next(1);
-  const Batches second = *other->Next(1);
+  const DrawnBatches at_once = *one->Next(2);
+  const DrawnBatches first = *other->Next(1);
+  const DrawnBatches second = *other->Next(1);
   EXPECT_EQ(AllIds(first[0]), AllIds(at_once[0]));
   EXPECT_EQ(AllIds(second[0]), AllIds(at_once[1]));
   EXPECT_NE(AllIds(first[0]), AllIds(second[0]));
@@ -66,7 +66,7 @@ TEST(RowsDrawsTest, DrawsEverySampleOnce) {
 TEST(RowsDrawsTest, WritesTheListsThatTorchReads) {
   auto draws = Draws::Create(kRows, kSamples);
   ASSERT_TRUE(draws.ok()) << draws.status();
-  const Batches batches = *draws->Next(2);
+  const DrawnBatches batches = *draws->Next(2);
   const std::string prefix = MakeTempDir() + "/lists";
 
   ASSERT_TRUE(WriteLists(prefix, batches, /*repeats=*/false).ok());

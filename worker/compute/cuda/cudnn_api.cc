@@ -62,7 +62,7 @@ absl::StatusOr<CudnnApi> LoadCudnn(const std::string& library) {
     return absl::FailedPreconditionError(
         absl::StrCat(library, " is no cuDNN 9: it has no ", missing));
   }
-  // I1 holds for one major version, which may change prototypes. 91501 is
+  // I1 holds for one major version; another one may change prototypes. 91501 is
   // 9.15.1.
   const size_t version = api.get_version();
   if (version / 10000 != kCudnnMajor) {

@@ -22,8 +22,7 @@ absl::StatusOr<int> DeviceCount() {
     return 0;
   }
   const absl::Status status = ToStatus(error, "cudaGetDeviceCount");
-  // The contract's code for a driver that does not answer, with which a job
-  // that asked for "auto" falls back to the CPU.
+  // The contract's code for a driver that does not answer.
   if (!status.ok()) {
     return absl::NotFoundError(status.message());
   }
