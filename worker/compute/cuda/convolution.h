@@ -6,8 +6,8 @@
 // kColumnBytesMax. A 1 x 1 convolution with stride 1 needs no unfolding.
 //
 // Invariants
-//   I1. The bits are the same every time: there are no atomics, and the parts of
-//       a batch are added in their order.
+//   I1. The bits are the same every time: there are no atomics, and the parts
+//       of a batch are added in their order.
 // Threads: compatible.
 // Errors: those of LtMatMul, and of AllocateDevice for columns.
 // Cost: kernel * kernel times the image's bytes are written and read once.

@@ -9,10 +9,10 @@
 //             rows.
 //
 // Invariants
-//   I1. Kernels use no atomics. Every sum has one order, which depends on shapes
-//       alone.
-//   I2. Kernels read and write 16 bytes at a time where every pointer and extent
-//       allows it.
+//   I1. Kernels use no atomics. Every sum has one order, which depends on
+//       shapes alone.
+//   I2. Kernels read and write 16 bytes at a time where every pointer and
+//       extent allows it.
 // Threads: one thread at a time for each stream.
 // Errors: cudaGetLastError() after the call.
 #ifndef WORKER_COMPUTE_CUDA_KERNELS_H_
