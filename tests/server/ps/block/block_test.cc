@@ -13,7 +13,7 @@ class BlockTest : public testing::Test {
  protected:
   BlockTest()
       : plan_(*ShardPlan::Create(
-            ParseDeclaration("variable { name: 'a' shape: 64 } slot_count: 2"
+            ParseDeclaration("variable { name: 'a' shape: 64 } slot_count: 2 "
                              "group { optimizer { sgd { momentum: 0.9 } }"
                              "        schedule { learning_rate: 1 } }"
                              "update { sync { contributions: 2 } }"),

@@ -18,7 +18,7 @@ class Probe : public ConsistencyMode {
 
 std::shared_ptr<const ShardPlan> Plan() {
   return *ShardPlan::Create(
-      ParseDeclaration("variable { name: 'a' shape: 8 } slot_count: 2"
+      ParseDeclaration("variable { name: 'a' shape: 8 } slot_count: 2 "
                        "group { optimizer { sgd {} }"
                        "        schedule { learning_rate: 1 } }"
                        "update { async {} }"),
