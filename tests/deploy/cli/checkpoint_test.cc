@@ -65,13 +65,15 @@ std::string WriteRun() {
   variable->set_name("a");
   variable->add_shape(4);
 
-  const std::vector<float> values = {1, 2, 3, 4};
+  // A variable takes a multiple of 16 elements of the flat space.
+  std::vector<float> values = {1, 2, 3, 4};
+  values.resize(16);
   const std::vector<int64_t> steps = {50};
   const std::string name = ShardFileName(0, 1);
   const auto writer = *SafetensorsWriter::Create(
       Files::Real(), JoinPath(dir, name),
-      {{"values", "F32", {4}}, {"step_counts", "I64", {1}}}, {});
-  EXPECT_TRUE(writer->Append(values.data(), 16).ok());
+      {{"values", "F32", {16}}, {"step_counts", "I64", {1}}}, {});
+  EXPECT_TRUE(writer->Append(values.data(), 64).ok());
   EXPECT_TRUE(writer->Append(steps.data(), 8).ok());
   const FileDigest digest = *writer->Finish();
   ShardFile* const file = manifest.add_file();
