@@ -250,9 +250,10 @@ TEST(TablesTest, EvaluationTellsTheAucOfGroups) {
   EXPECT_NE(json["group_auc"], json["auc"]);
   const CommandResult unknown = evaluate("C9");
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_NE(unknown.output.find("evaluation.auc_group: 'C9' is no feature of "
-                                "the data; it has [C1, C2, C3]"),
-            std::string::npos)
+  EXPECT_NE(
+      unknown.output.find("evaluation.auc_group: 'C9' is not a feature of "
+                          "the data; it has [C1, C2, C3]"),
+      std::string::npos)
       << unknown.output;
 }
 
