@@ -141,14 +141,14 @@ void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name,
 }
 
 void CheckpointCycle::OnFrozen(int shard, const std::string& directory,
-                               bool has_blocks, const SnapshotReply& reply) {
+                               bool has_marks, const SnapshotReply& reply) {
   if (state_ != State::kFreezing || directory != asked_directory_ ||
       frozen_[shard]) {
     return;
   }
   // I1: a worker that was too slow to hold may have pushed between the check of
   // the marks and the freeze.
-  if (!version_.has_value() && has_blocks) {
+  if (!version_.has_value() && has_marks) {
     for (size_t slot = 0; slot < next_sequences_.size(); ++slot) {
       const SlotStatus marks = FindSlot(reply.slot(), static_cast<int>(slot));
       const auto expected = static_cast<uint64_t>(next_sequences_[slot]);

@@ -80,12 +80,22 @@ std::vector<HelloReply> ShardTracker::hellos() const {
   return hellos;
 }
 
-void ShardTracker::Expect(uint64_t history, std::vector<bool> has_blocks,
+std::vector<bool> ShardsWithMarks(const Layout& layout,
+                                  const Declaration& declaration) {
+  std::vector<bool> has_marks;
+  for (int s = 0; s < layout.shard_count(); ++s) {
+    has_marks.push_back(declaration.table_size() > 0 ||
+                        layout.block_count(s) > 0);
+  }
+  return has_marks;
+}
+
+void ShardTracker::Expect(uint64_t history, std::vector<bool> has_marks,
                           int64_t now_ns) {
   history_ = history;
   for (size_t s = 0; s < shards_.size(); ++s) {
     Shard& shard = shards_[s];
-    shard.has_blocks = has_blocks[s];
+    shard.has_marks = has_marks[s];
     // Declare or Restore may have taken longer than lost_after: its answer
     // shows that the shard is there.
     shard.heard_ns = now_ns;
@@ -155,7 +165,7 @@ uint64_t ShardTracker::NextSequenceMin(int slot) const {
   // A shard without blocks decides nothing: it has no marks of blocks.
   uint64_t next = UINT64_MAX;
   for (const Shard& shard : shards_) {
-    if (shard.has_blocks) {
+    if (shard.has_marks) {
       next = std::min(next,
                       FindSlot(shard.hello.slot(), slot).next_sequence_min());
     }
@@ -197,7 +207,7 @@ bool ShardTracker::IsTorn(int slot) const {
   // Within a shard the smallest and the largest mark differ, or two shards do.
   const uint64_t next = NextSequenceMin(slot);
   return std::any_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
-    return shard.has_blocks &&
+    return shard.has_marks &&
            FindSlot(shard.hello.slot(), slot).next_sequence_max() != next;
   });
 }

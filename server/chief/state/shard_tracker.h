@@ -21,9 +21,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/job/layout.h"
 #include "proto/ps.pb.h"
 
 namespace weir {
+
+// Which shards of a job have marks: those with a block, and every one of a job
+// with tables, since each contribution sends its rows to every shard.
+std::vector<bool> ShardsWithMarks(const Layout& layout,
+                                  const Declaration& declaration);
 
 class ShardTracker {
  public:
@@ -51,9 +57,9 @@ class ShardTracker {
   std::vector<HelloReply> hellos() const;
 
   // From now on each shard must stay in its process and in this history.
-  // `has_blocks` says which shards have blocks; marks of the others are not
-  // looked at.
-  void Expect(uint64_t history, std::vector<bool> has_blocks, int64_t now_ns);
+  // `has_marks` is what ShardsWithMarks returns; what other shards say of marks
+  // is not looked at.
+  void Expect(uint64_t history, std::vector<bool> has_marks, int64_t now_ns);
   void SetIncarnation(int shard, uint64_t incarnation);
   // Returns OK before Expect and while no shard is lost; else an error that
   // names one. `reached_ns` is when the workers last had a contribution
@@ -84,7 +90,7 @@ class ShardTracker {
     uint64_t fresh = 0;  // newest ticket with a good answer
     int64_t asked_ns = 0;
     int64_t heard_ns = 0;
-    bool has_blocks = true;
+    bool has_marks = true;
   };
 
   std::vector<Shard> shards_;

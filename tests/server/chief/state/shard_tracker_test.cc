@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -46,8 +47,8 @@ struct TwoShards {
     return ticket;
   }
 
-  void Expect(bool second_has_blocks = true) {
-    tracker.Expect(kHistory, {true, second_has_blocks}, 0);
+  void Expect(bool second_has_marks = true) {
+    tracker.Expect(kHistory, {true, second_has_marks}, 0);
   }
 
   ShardTracker tracker;
@@ -212,9 +213,26 @@ TEST(ShardTrackerTest, AContributionIsTornWithinAShardAndBetweenShards) {
   EXPECT_FALSE(shards.tracker.AnyTorn(1));
 }
 
+TEST(ShardTrackerTest, EveryShardOfAJobWithTablesHasMarks) {
+  // One variable of one block: one of the two shards has none.
+  VariableSpec variable;
+  variable.name = "a";
+  variable.shape = {4};
+  const auto layout = Layout::Create({variable}, 2, 64);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  Declaration declaration;
+  const std::vector<bool> dense = ShardsWithMarks(*layout, declaration);
+  ASSERT_EQ(dense.size(), 2u);
+  EXPECT_EQ(dense[0], layout->block_count(0) == 1);
+  EXPECT_NE(dense[0], dense[1]);
+  declaration.add_table();
+  EXPECT_EQ(ShardsWithMarks(*layout, declaration),
+            (std::vector<bool>{true, true}));
+}
+
 TEST(ShardTrackerTest, AShardWithoutBlocksDecidesNoMark) {
   TwoShards shards;
-  shards.Expect(/*second_has_blocks=*/false);
+  shards.Expect(/*second_has_marks=*/false);
   HelloReply first = Loaded(100);
   AddMarks(&first, 0, 5, 5);
   HelloReply second = Loaded(101);
