@@ -255,7 +255,6 @@ class JobState {
   uint64_t total_ = 0;  // contributions
   uint32_t per_step_ = 0;
   ContributionList list_;
-  std::vector<bool> has_marks_;
 
   uint64_t step_ = 0;
   uint64_t step_count_ = 0;

@@ -78,11 +78,11 @@ void JobState::AdvanceStart() {
     return;
   }
   const Declaration& declaration = start_.declaration();
-  has_marks_ = ShardsWithMarks(start_.layout(), declaration);
   for (int s = 0; s < tracker_.count(); ++s) {
     tracker_.SetIncarnation(s, start_.incarnations()[s]);
   }
-  tracker_.Expect(declaration.history(), has_marks_, now_ns_);
+  tracker_.Expect(declaration.history(),
+                  ShardsWithMarks(start_.layout(), declaration), now_ns_);
   // I2: generations that an earlier chief granted are on the shards. What was
   // done before this chief has been reported to the one before it.
   for (int w = 0; w < roster_.count(); ++w) {

@@ -13,7 +13,6 @@
 namespace weir::sdk {
 namespace {
 
-constexpr std::chrono::milliseconds kCallTimeout{10000};
 // How long EnterPush waits before it asks on_wait.
 constexpr std::chrono::milliseconds kLookUpEvery{100};
 

@@ -16,6 +16,7 @@
 #ifndef CLIENT_CC_SDK_SESSION_H_
 #define CLIENT_CC_SDK_SESSION_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -84,6 +85,8 @@ class Session {
 
  private:
   enum class ContributionState { kNone, kBegun, kSent };
+  // Of a call to a ps that does not wait for training.
+  static constexpr std::chrono::milliseconds kCallTimeout{10000};
 
   absl::Status BuildLayout(const std::vector<Tensor>& tensors,
                            const std::vector<Table>& tables);

@@ -19,7 +19,6 @@
 namespace weir::sdk {
 namespace {
 
-constexpr std::chrono::milliseconds kCallTimeout{10000};
 constexpr std::chrono::milliseconds kPollEvery{50};
 // How often the log says what is waited for.
 constexpr int64_t kSayEveryNs = 10'000'000'000;

@@ -55,6 +55,7 @@ class ShardTracker {
     return shards_[shard].error;
   }
   std::vector<HelloReply> hellos() const;
+  bool has_marks(int shard) const { return shards_[shard].has_marks; }
 
   // From now on each shard must stay in its process and in this history.
   // `has_marks` is what ShardsWithMarks returns; what other shards say of marks
