@@ -118,11 +118,6 @@ Answer AnswerOf(const Store& store, const Want& want,
   return answer;
 }
 
-absl::Status Lost(const std::string& address) {
-  return absl::UnavailableError(
-      absl::StrCat("ps ", address, ": connection reset (fault)"));
-}
-
 class InProcessStream : public PushPullStream {
  public:
   InProcessStream(InProcessTransport* transport, std::string address)
@@ -146,16 +141,16 @@ class InProcessStream : public PushPullStream {
       released();
     }
     WEIR_RETURN_IF_ERROR(state_->end());
-    const InProcessTransport::Draw draw = transport_->DrawFault();
+    const InProcessTransport::Draw draw = transport_->DrawFault(address_);
     if (draw.fate == Fate::kLostBefore) {
-      state_->End(Lost(address_));
+      state_->End(draw.lost);
       return state_->end();
     }
     const absl::Status status = Take(header, copy, draw);
     if (!status.ok()) {
       state_->End(Annotate(status, absl::StrCat("ps ", address_)));
     } else if (draw.fate == Fate::kLostAfter) {
-      state_->End(Lost(address_));
+      state_->End(draw.lost);
     }
     return absl::OkStatus();
   }
@@ -243,9 +238,9 @@ class InProcessPullRows : public PullRowsStream {
 
   absl::Status Send(const PullRowsChunk& request) override {
     WEIR_RETURN_IF_ERROR(state_->end());
-    const InProcessTransport::Draw draw = transport_->DrawFault();
+    const InProcessTransport::Draw draw = transport_->DrawFault(address_);
     if (draw.fate == Fate::kLostBefore) {
-      state_->End(Lost(address_));
+      state_->End(draw.lost);
       return state_->end();
     }
     WEIR_ASSIGN_OR_RETURN(Store * store, transport_->Find(address_));
@@ -268,7 +263,7 @@ class InProcessPullRows : public PullRowsStream {
       state->Add(std::move(answer), delayed);
     });
     if (draw.fate == Fate::kLostAfter) {
-      state_->End(Lost(address_));
+      state_->End(draw.lost);
     }
     return absl::OkStatus();
   }
@@ -503,16 +498,16 @@ class InProcessLink : public ShardLink {
   template <typename Reply, typename Work>
   absl::StatusOr<Reply> Call(const Work& work) {
     WEIR_ASSIGN_OR_RETURN(Store * store, transport_->Find(address_));
-    const InProcessTransport::Draw draw = transport_->DrawFault();
+    const InProcessTransport::Draw draw = transport_->DrawFault(address_);
     if (draw.fate == Fate::kLostBefore) {
-      return Lost(address_);
+      return draw.lost;
     }
     absl::StatusOr<Reply> reply = work(store);
     if (!reply.ok()) {
       return Annotate(reply.status(), absl::StrCat("ps ", address_));
     }
     if (draw.fate == Fate::kLostAfter) {
-      return Lost(address_);
+      return draw.lost;
     }
     return reply;
   }
@@ -585,9 +580,26 @@ void InProcessTransport::MarkShutDown(const std::string& address) {
   shut_down_[address] = true;
 }
 
-InProcessTransport::Draw InProcessTransport::DrawFault() {
+void InProcessTransport::FailNext(const std::string& address, int requests,
+                                  const absl::Status& status) {
+  MutexLock lock(&mutex_);
+  failing_[address] = {requests, status};
+}
+
+InProcessTransport::Draw InProcessTransport::DrawFault(
+    const std::string& address) {
   MutexLock lock(&mutex_);
   Draw draw;
+  if (Failing& failing = failing_[address]; failing.requests > 0) {
+    --failing.requests;
+    draw.fate = Fate::kLostBefore;
+    draw.lost = absl::Status(
+        failing.status.code(),
+        absl::StrCat("ps ", address, ": ", failing.status.message()));
+    return draw;
+  }
+  draw.lost = absl::UnavailableError(
+      absl::StrCat("ps ", address, ": connection reset (fault)"));
   double at = random_.NextFloat();
   for (const auto& [chance, fate] :
        {std::pair(faults_.lost_before, Fate::kLostBefore),

@@ -51,6 +51,10 @@ class InProcessTransport : public Transport {
   // From now on nobody answers at `address`: its streams break, calls fail.
   void Stop(const std::string& address);
   void SetFaults(const WireFaults& faults);
+  // The next `requests` requests to `address` end with `status`, and the store
+  // never sees them.
+  void FailNext(const std::string& address, int requests,
+                const absl::Status& status);
   // Returns whether Shutdown was called there and granted.
   bool was_shut_down(const std::string& address) const;
 
@@ -60,10 +64,11 @@ class InProcessTransport : public Transport {
   enum class Fate { kNormal, kLostBefore, kLostAfter, kNoAnswer };
   struct Draw {
     Fate fate = Fate::kNormal;
+    absl::Status lost;  // what the caller of a lost request sees
     bool duplicated = false;
     bool delayed = false;
   };
-  Draw DrawFault();
+  Draw DrawFault(const std::string& address);
   absl::StatusOr<Store*> Find(const std::string& address) const;
   void AddStream(const std::string& address,
                  std::weak_ptr<in_process_internal::StreamEnd> stream);
@@ -73,6 +78,11 @@ class InProcessTransport : public Transport {
   mutable Mutex mutex_;
   RandomStream random_ ABSL_GUARDED_BY(mutex_);
   WireFaults faults_ ABSL_GUARDED_BY(mutex_);
+  struct Failing {
+    int requests = 0;
+    absl::Status status;
+  };
+  std::map<std::string, Failing> failing_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Store*> stores_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, bool> shut_down_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string,

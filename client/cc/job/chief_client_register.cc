@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/job/chief_client.h"
+#include "client/cc/transport/retry_policy.h"
 #include "common/base/clock.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
@@ -17,23 +18,15 @@
 namespace weir {
 namespace {
 
-constexpr std::chrono::milliseconds kBackoffMin{100};
-constexpr std::chrono::milliseconds kBackoffMax{1000};
+// A chief that lets a worker wait is asked again this often at most and at
+// least.
+constexpr std::chrono::milliseconds kWaitMin{10};
+constexpr std::chrono::milliseconds kWaitMax{1000};
 // How often the log says that the chief is waited for.
 constexpr int64_t kSayEveryNs = 10'000'000'000;
 // How long a chief is away before DONE is looked for (I4): a restart takes
 // less.
 constexpr int64_t kLookForDoneNs = 5'000'000'000;
-
-// Whether the chief may be there again soon: it is restarting, or the network
-// is broken. Any other code is its answer.
-bool IsAway(absl::StatusCode code) {
-  return code == absl::StatusCode::kUnavailable ||
-         code == absl::StatusCode::kDeadlineExceeded ||
-         code == absl::StatusCode::kCancelled ||
-         code == absl::StatusCode::kUnknown ||
-         code == absl::StatusCode::kResourceExhausted;
-}
 
 }  // namespace
 
@@ -64,7 +57,8 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
   }
   const int64_t lost_ns = std::chrono::nanoseconds(options_.lost_after).count();
   int64_t heard_ns = Clock::Real()->NowNs();
-  std::chrono::milliseconds pause = kBackoffMin;
+  RetryPolicy retry(options_.lost_after);
+  std::chrono::milliseconds pause{0};
   std::string waiting_for;
   int64_t said_ns = heard_ns;
   while (true) {
@@ -87,13 +81,14 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
     }
     if (status.ok()) {
       heard_ns = Clock::Real()->NowNs();
+      retry.OnAnswer();
       pause = std::clamp(std::chrono::milliseconds(reply.wait().retry_ms()),
-                         std::chrono::milliseconds(10), kBackoffMax);
+                         kWaitMin, kWaitMax);
       if (reply.wait().reason() != waiting_for) {
         waiting_for = reply.wait().reason();
         LOG_INFO("chief: {}", waiting_for);
       }
-    } else if (!IsAway(status.code())) {
+    } else if (!retry.MayRepeat(status, Clock::Real()->NowNs())) {
       return Annotate(status, absl::StrCat("chief (", options_.address, ")"));
     } else if (options_.job_is_done &&
                Clock::Real()->NowNs() - heard_ns >= kLookForDoneNs &&
@@ -101,12 +96,11 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
       LOG_INFO("the chief ({}) is away, and the job is done", options_.address);
       return StopRegistering(absl::OkStatus());
     } else if (Clock::Real()->NowNs() - heard_ns >= lost_ns) {  // I1
-      return absl::FailedPreconditionError(absl::StrCat(
-          "chief (", options_.address, ") unreachable for ",
-          std::chrono::duration<double>(options_.lost_after).count(),
-          " s: ", status.message()));
+      return LostError(absl::StrCat("chief (", options_.address, ") ",
+                                    UnreachableFor(options_.lost_after)),
+                       status);
     } else {
-      pause = std::min(pause * 2, kBackoffMax);
+      pause = retry.pause();
       if (Clock::Real()->NowNs() - said_ns >= kSayEveryNs) {
         said_ns = Clock::Real()->NowNs();
         LOG_WARN("waiting for the chief ({}): {}", options_.address,

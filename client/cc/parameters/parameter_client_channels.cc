@@ -25,16 +25,11 @@ ShardExchange::Options ExchangeOptions(const ParameterClient::Options& options,
   exchange.sender = options.sender;
   exchange.in_flight_bytes_max = options.in_flight_bytes_max;
   exchange.lost_after = options.lost_after;
-  // Fractions of lost_after, so that a ps is asked several times before it
+  // A fraction of lost_after, so that a ps is asked several times before it
   // counts as lost, also where a test makes lost_after short.
   exchange.want_timeout =
       std::clamp(options.lost_after / 4, std::chrono::milliseconds(1),
                  std::chrono::milliseconds(2000));
-  exchange.backoff_max =
-      std::clamp(options.lost_after / 8, std::chrono::milliseconds(1),
-                 std::chrono::milliseconds(1000));
-  exchange.backoff_min =
-      std::min(std::chrono::milliseconds(100), exchange.backoff_max);
   exchange.clock = options.clock;
   exchange.first_block = mine.first_in_shard;
   for (int i = 0; i < mine.count; ++i) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "client/cc/parameters/stream_errors.h"
 #include "common/base/check.h"
 #include "proto/wire/value_encoding.h"
 
@@ -24,7 +23,7 @@ bool MayPark(const Want& want) {
 ShardExchange::ShardExchange(Options options)
     : options_(std::move(options)),
       blocks_(options_.elements.size()),
-      backoff_(options_.backoff_min),
+      retry_(options_.lost_after),
       watch_(options_.lost_after) {
   WEIR_CHECK(options_.order.size() == options_.elements.size());
 }
@@ -283,19 +282,17 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
   // OUT_OF_RANGE: the shard expects an earlier contribution for some block.
   // That may be this one, on a block whose push was lost, so everything without
   // a receipt is sent once more. If that does not settle it, nothing here does.
-  const bool skipped = status.code() == absl::StatusCode::kOutOfRange &&
-                       !contribution_done() &&
-                       skipped_sequence_ != push_.sequence();
+  const bool skipped =
+      InstructionOf(status.code()) == Instruction::kResendOnce &&
+      !contribution_done() && skipped_sequence_ != push_.sequence();
   if (skipped) {
     skipped_sequence_ = push_.sequence();
   }
-  // Nothing of a damaged payload was taken, on either side: it is sent again.
-  const bool damaged = absl::IsDataLoss(status) && ++damaged_ < kDamagedMax;
-  if (!skipped && !damaged && !IsRetriable(status.code())) {
+  const int64_t now_ns = options_.clock->NowNs();
+  if (!retry_.MayRepeat(status, now_ns) && !skipped) {
     Fail(ForThisTask(status));
     return;
   }
-  last_error_ = status;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     Block& block = blocks_[i];
     const bool wanted =
@@ -315,8 +312,7 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
       QueueWant(static_cast<int>(i));
     }
   }
-  reconnect_at_ns_ = options_.clock->NowNs() + Ns(backoff_);
-  backoff_ = std::min(backoff_ * 2, options_.backoff_max);
+  reconnect_at_ns_ = now_ns + Ns(retry_.pause());
   CheckLost();  // I7: a shard that ends every stream at once is lost as well
 }
 
@@ -335,8 +331,7 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
   }
   // An answer shows that the connection works: count and pauses begin anew.
   watch_.Heard(options_.clock->NowNs());
-  backoff_ = options_.backoff_min;
-  damaged_ = 0;
+  retry_.OnAnswer();
   if (incarnation_ != 0 && answer.incarnation() != incarnation_) {
     Fail(absl::FailedPreconditionError(
         "the process was restarted; its parameters are gone"));
@@ -458,28 +453,12 @@ bool ShardExchange::CheckLost() {
   if (!watch_.Look(now)) {
     return false;
   }
-  std::string why = watch_.Reason();
-  if (!last_error_.ok()) {
-    absl::StrAppend(&why, ": ", last_error_.message());
-  }
-  Fail(absl::FailedPreconditionError(why));
+  Fail(LostError(watch_.Reason(), retry_.last_error()));
   return true;
 }
 
 void ShardExchange::Fail(const absl::Status& status) {
-  const std::string message(status.message());
-  status_ = absl::Status(
-      status.code(), absl::StrCat("ps ", options_.shard, " (", options_.address,
-                                  ") ", WithoutAddress(message)));
-}
-
-// The transport's messages begin with the address, which Fail names already.
-std::string ShardExchange::WithoutAddress(const std::string& message) const {
-  const std::string prefix = absl::StrCat("ps ", options_.address, ": ");
-  if (message.rfind(prefix, 0) == 0) {
-    return message.substr(prefix.size());
-  }
-  return message;
+  status_ = NamedPs(options_.shard, options_.address, status);
 }
 
 }  // namespace weir

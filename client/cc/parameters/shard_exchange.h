@@ -55,6 +55,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/transport/peer_watch.h"
+#include "client/cc/transport/retry_policy.h"
 #include "common/base/clock.h"
 #include "proto/ps.pb.h"
 
@@ -66,9 +67,6 @@ class ShardExchange {
   static constexpr int kInFlightRequestsMax = 128;
   static constexpr int kWantRequestsMax = 96;
   static constexpr int64_t kInFlightBytesMax = 2 << 20;
-  // After so many streams in a row that ended with a damaged payload and
-  // brought no answer, the connection counts as useless.
-  static constexpr int kDamagedMax = 5;
 
   struct Options {
     int shard = 0;
@@ -83,8 +81,6 @@ class ShardExchange {
     std::vector<int> order;
     int64_t in_flight_bytes_max = kInFlightBytesMax;
     std::chrono::milliseconds lost_after{10000};
-    std::chrono::milliseconds backoff_min{100};
-    std::chrono::milliseconds backoff_max{1000};
     std::chrono::milliseconds defer_pause{10};
     std::chrono::milliseconds want_timeout{2000};
     Clock* clock = Clock::Real();
@@ -200,7 +196,6 @@ class ShardExchange {
   void NoteWork();
   void Fail(const absl::Status& status);
   void SetWant(const Want& want, int blocks);
-  std::string WithoutAddress(const std::string& message) const;
   bool PushMayGo() const;
   bool WantMayGo() const;
   void QueueWant(int block);
@@ -234,12 +229,10 @@ class ShardExchange {
   int64_t in_flight_bytes_ = 0;  // pushed, without a receipt
   int64_t wanted_bytes_ = 0;     // asked for, without an answer
   int64_t reconnect_at_ns_ = 0;
-  std::chrono::milliseconds backoff_;
+  RetryPolicy retry_;
   PeerWatch watch_;
-  absl::Status last_error_;
   uint64_t incarnation_ = 0;
   int reconnects_ = 0;
-  int damaged_ = 0;                           // streams in a row
   uint64_t skipped_sequence_ = ~uint64_t{0};  // OUT_OF_RANGE seen for it
   absl::Status status_;
 };

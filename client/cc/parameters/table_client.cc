@@ -149,6 +149,7 @@ void TableClient::Start(Kind kind) {
     // needs no watch, since its call ends by itself.
     if (kind == Kind::kLookup) {
       shard->watch.Heard(now_ns);
+      shard->lost = false;
     }
     lane.wake.NotifyAll();
   }
@@ -258,7 +259,7 @@ absl::Status TableClient::RunLookup(int s) {
     MutexLock lock(&mutex_);
     shard.version = ~uint64_t{0};  // Take keeps the smallest of the pieces
   }
-  Trouble trouble;
+  RetryPolicy retry(options_.lost_after);
   while (true) {
     std::shared_ptr<PullRowsStream> stream;
     {
@@ -297,7 +298,7 @@ absl::Status TableClient::RunLookup(int s) {
         status = stream->Receive(&header, &payload);
       }
       if (status.ok()) {
-        trouble = {};
+        retry.OnAnswer();
         --in_flight;
         status = CheckIncarnation(s, header.incarnation());
       }
@@ -318,7 +319,7 @@ absl::Status TableClient::RunLookup(int s) {
     for (Piece& piece : pieces) {
       piece.sent = false;  // the answer went with the stream: ask again
     }
-    WEIR_RETURN_IF_ERROR(BeforeRetry(s, status, &trouble));
+    WEIR_RETURN_IF_ERROR(BeforeRetry(s, status, &retry));
   }
 }
 

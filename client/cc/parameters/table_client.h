@@ -40,6 +40,7 @@
 #include "absl/status/statusor.h"
 #include "client/cc/parameters/row_pieces.h"
 #include "client/cc/transport/peer_watch.h"
+#include "client/cc/transport/retry_policy.h"
 #include "client/cc/transport/transport.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
@@ -149,8 +150,9 @@ class TableClient {
 
     std::unique_ptr<ShardLink> link;
     std::shared_ptr<PullRowsStream> stream;
-    Lane lanes[2];    // by Kind
-    PeerWatch watch;  // for the lookup
+    Lane lanes[2];      // by Kind
+    PeerWatch watch;    // for the lookup
+    bool lost = false;  // says `watch`
     uint64_t version = 0;
     PushRowsReply reply;
     uint64_t incarnation = 0;
@@ -184,18 +186,12 @@ class TableClient {
   absl::Status CheckIncarnation(int shard, uint64_t incarnation);
   // Ends a lookup's stream when its shard is lost. Drops the lock for a while.
   void Look(Shard* shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // How often one request has failed in a row.
-  struct Trouble {
-    int tries = 0;
-    int64_t since_ns = 0;  // when it failed first
-  };
   // Sleeps before another try, or says why there is no further one.
   absl::Status BeforeRetry(int shard, const absl::Status& status,
-                           Trouble* trouble);
+                           RetryPolicy* retry);
   // Asks the shard who it is; false if it does not answer within half of
   // lost_after.
   bool SaysHello(int shard);
-  absl::Status Unreachable(int shard, const absl::Status& status) const;
   absl::Status Named(int shard, const absl::Status& status) const;
 
   const Options options_;

@@ -3,30 +3,11 @@
 #include <algorithm>
 #include <chrono>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "client/cc/parameters/stream_errors.h"
 #include "client/cc/parameters/table_client.h"
+#include "client/cc/transport/retry_policy.h"
 #include "common/base/logging.h"
 
 namespace weir {
-namespace {
-
-constexpr std::chrono::milliseconds kBackoffMin{50};
-constexpr std::chrono::milliseconds kBackoffMax{1000};
-// Tries in a row that end with a damaged payload: such a connection is useless.
-constexpr int kDamagedMax = 5;
-
-// Narrower than IsRetriable: calls of rows never end with OK without an answer,
-// and UNKNOWN is left to the caller.
-bool MayRetry(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsResourceExhausted(status);
-}
-
-int64_t Ns(std::chrono::milliseconds time) { return time.count() * 1000000; }
-
-}  // namespace
 
 // A thread may be blocked in a stream to a ps that is gone; Sever wakes it.
 void TableClient::Look(Shard* shard) {
@@ -39,31 +20,19 @@ void TableClient::Look(Shard* shard) {
     shard->watch.NoteTraffic(bytes, now);
   }
   if (shard->watch.Look(now) && stream != nullptr) {
+    shard->lost = true;
     stream->Sever();
   }
 }
 
-// `status` with the shard's number. The transport's messages begin with the
-// address, which must not stand there twice.
 absl::Status TableClient::Named(int s, const absl::Status& status) const {
-  const std::string& address = options_.addresses[static_cast<size_t>(s)];
-  const std::string message(
-      absl::StripPrefix(status.message(), absl::StrCat("ps ", address, ": ")));
-  return absl::Status(status.code(),
-                      absl::StrCat("ps ", s, " (", address, ") ", message));
-}
-
-absl::Status TableClient::Unreachable(int s, const absl::Status& status) const {
-  return Named(s,
-               absl::FailedPreconditionError(absl::StrCat(
-                   "unreachable for ",
-                   std::chrono::duration<double>(options_.lost_after).count(),
-                   " s: ", status.message())));
+  return NamedPs(s, options_.addresses[static_cast<size_t>(s)], status);
 }
 
 bool TableClient::SaysHello(int s) {
   const std::chrono::milliseconds patience = options_.lost_after / 2;
-  const int64_t end_ns = options_.clock->NowNs() + Ns(patience);
+  const int64_t end_ns =
+      options_.clock->NowNs() + std::chrono::nanoseconds(patience).count();
   while (true) {
     if (shards_[static_cast<size_t>(s)]->link->Hello(patience).ok()) {
       return true;
@@ -72,22 +41,19 @@ bool TableClient::SaysHello(int s) {
     if (stop_ || options_.clock->NowNs() >= end_ns) {
       return false;
     }
-    stopping_.WaitFor(&mutex_, kBackoffMin);
+    stopping_.WaitFor(&mutex_, RetryPolicy::kBackoffMin);
   }
 }
 
 absl::Status TableClient::BeforeRetry(int s, const absl::Status& status,
-                                      Trouble* trouble) {
-  if (trouble->tries++ == 0) {
-    trouble->since_ns = options_.clock->NowNs();
-  }
+                                      RetryPolicy* retry) {
   // An update waits on the ps while a checkpoint writes the tables, for as long
   // as that takes. A ps that still answers Hello is not lost, so the count of
   // tries begins anew.
   bool lost = false;
   if (absl::IsDeadlineExceeded(status)) {
     lost = !SaysHello(s);
-    *trouble = {.tries = 1, .since_ns = options_.clock->NowNs()};
+    retry->OnAnswer();
   }
   MutexLock lock(&mutex_);
   if (stop_) {
@@ -96,34 +62,20 @@ absl::Status TableClient::BeforeRetry(int s, const absl::Status& status,
   if (!interrupted_.ok()) {
     return interrupted_;
   }
-  const bool cancelled = absl::IsCancelled(status);  // by Look
-  const bool damaged = absl::IsDataLoss(status);
-  if (damaged) {
-    LOG_WARN("{}; it is sent again", status.ToString());
-    if (trouble->tries >= kDamagedMax) {
-      return Named(s, ForThisTask(status));
-    }
-  }
-  if (absl::IsOutOfRange(status)) {
-    // Unlike a stream of blocks, one call has all of a shard's update: no other
-    // part of it can be the one that the shard expects.
+  const int64_t now_ns = options_.clock->NowNs();
+  if (!retry->MayRepeat(status, now_ns)) {
+    // OUT_OF_RANGE too: unlike a stream of blocks, one call has all of a
+    // shard's update, so no other part of it is the one that the shard expects.
     return Named(s, ForThisTask(status));
   }
-  if (!cancelled && !damaged && !MayRetry(status)) {
-    return Named(s, status);
+  if (lost || shards_[static_cast<size_t>(s)]->lost || retry->lost(now_ns)) {
+    return Named(s, LostError(UnreachableFor(options_.lost_after), status));
   }
-  // Look cancels a stream only when the shard is lost.
-  if (cancelled || lost ||
-      options_.clock->NowNs() - trouble->since_ns >= Ns(options_.lost_after)) {
-    return Unreachable(s, status);
+  if (absl::IsDataLoss(status)) {
+    LOG_WARN("{}; it is sent again", status.ToString());
   }
   ++counters_.reconnects;
-  // 50 ms, doubled with every try, at most 1 s. The exponent is bounded too, so
-  // that the shift is defined however long lost_after is.
-  stopping_.WaitFor(
-      &mutex_,
-      std::min<std::chrono::milliseconds>(
-          kBackoffMin * (1 << std::min(trouble->tries - 1, 10)), kBackoffMax));
+  stopping_.WaitFor(&mutex_, retry->pause());
   return absl::OkStatus();
 }
 

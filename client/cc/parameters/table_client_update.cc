@@ -77,20 +77,20 @@ absl::StatusOr<TableClient::ContributionResult> TableClient::WaitUpdate() {
 
 absl::Status TableClient::RunUpdate(int s) {
   Shard& shard = *shards_[static_cast<size_t>(s)];
-  Trouble trouble;
+  RetryPolicy retry(options_.lost_after);
   while (true) {
     // I1: every try has the same slot, generation and sequence number, so the
     // shard counts a repeat as a duplicate.
     absl::StatusOr<PushRowsReply> reply = SendUpdate(s);
     if (reply.ok()) {
-      trouble = {};
+      retry.OnAnswer();
       // A ps that was restarted has neither the rows nor the marks.
       WEIR_RETURN_IF_ERROR(Named(s, CheckIncarnation(s, reply->incarnation())));
     }
     MutexLock lock(&mutex_);
     if (!reply.ok()) {
       mutex_.Unlock();  // BeforeRetry asks the ps, and sleeps
-      const absl::Status again = BeforeRetry(s, reply.status(), &trouble);
+      const absl::Status again = BeforeRetry(s, reply.status(), &retry);
       mutex_.Lock();
       WEIR_RETURN_IF_ERROR(again);
     } else if (reply->unknown_list()) {

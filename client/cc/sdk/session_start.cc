@@ -11,6 +11,7 @@
 
 #include "client/cc/sdk/declaration.h"
 #include "client/cc/sdk/session.h"
+#include "client/cc/transport/retry_policy.h"
 #include "common/base/clock.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
@@ -80,6 +81,9 @@ absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns) {
     const int64_t now_ns = Clock::Real()->NowNs();
     if (reply.ok()) {
       return reply;
+    }
+    if (InstructionOf(reply.status().code()) != Instruction::kRepeat) {
+      return Annotate(reply.status(), NameOf(s));
     }
     // The last error and its code: it says why the ps cannot be reached.
     if (now_ns >= deadline_ns) {

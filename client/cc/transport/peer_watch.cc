@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/cc/transport/retry_policy.h"
 
 namespace weir {
 
@@ -66,8 +67,7 @@ std::string PeerWatch::Reason() const {
     return absl::StrCat("answered nothing while ", unanswered_bytes_ >> 20,
                         " MiB of others passed");
   }
-  return absl::StrCat("unreachable for ",
-                      static_cast<double>(lost_after_ns_) * 1e-9, " s");
+  return UnreachableFor(std::chrono::nanoseconds(lost_after_ns_));
 }
 
 }  // namespace weir

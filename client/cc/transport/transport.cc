@@ -4,17 +4,19 @@
 
 #include <algorithm>
 
+#include "client/cc/transport/retry_policy.h"
+
 namespace weir {
 namespace {
 
 constexpr size_t kHugePageBytes = 2 << 20;  // of x86-64
-constexpr int kDamagedMax = 5;              // in a row
 
 }  // namespace
 
 absl::Status SendUntilWhole(const std::function<absl::Status()>& send) {
   absl::Status status = send();
-  for (int sent = 1; sent < kDamagedMax && absl::IsDataLoss(status); ++sent) {
+  for (int sent = 1;
+       sent < RetryPolicy::kDamagedMax && absl::IsDataLoss(status); ++sent) {
     status = send();
   }
   return status;

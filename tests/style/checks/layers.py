@@ -47,7 +47,7 @@ ROOMS = {
     },
     "client/cc": {
         "sdk": ("job", "parameters", "transport", ""),
-        "job": ("parameters",),
+        "job": ("parameters", "transport"),
         "parameters": ("transport",),
         "transport": (),
         "": (),
