@@ -102,7 +102,7 @@ absl::Status Rows(const std::string& job, const std::string& directory,
 
 absl::Status Watch(const std::vector<std::string>& addresses) {
   const std::unique_ptr<Transport> transport = MakeGrpcTransport();
-  std::vector<std::unique_ptr<ShardLink>> links;
+  std::vector<std::unique_ptr<ControlLink>> links;
   for (const std::string& address : addresses) {
     links.push_back(transport->Connect(address));
   }

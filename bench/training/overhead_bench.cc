@@ -179,7 +179,7 @@ struct Ps {
 };
 
 // Declares the machine's variables and opens slot 0.
-absl::StatusOr<Sender> Declare(const Machine& machine, ShardLink* link) {
+absl::StatusOr<Sender> Declare(const Machine& machine, ControlLink* link) {
   const int64_t deadline =
       Clock::Real()->NowNs() + std::chrono::nanoseconds(kTimeout).count();
   while (!link->Hello(kTimeout).ok()) {

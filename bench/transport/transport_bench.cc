@@ -133,7 +133,8 @@ class Bench {
       usleep(20000);
     }
     WEIR_RETURN_IF_ERROR(Declare());
-    stream_ = link_->OpenPushPull();
+    data_ = transport_->ConnectData(address);
+    stream_ = data_->OpenPushPull();
     return absl::OkStatus();
   }
 
@@ -213,7 +214,8 @@ class Bench {
   std::vector<float> parameters_;
   const std::shared_ptr<float> gradients_;
   std::unique_ptr<Child> ps_;
-  std::unique_ptr<ShardLink> link_;
+  std::unique_ptr<ControlLink> link_;
+  std::unique_ptr<DataLink> data_;
   std::unique_ptr<PushPullStream> stream_;
   Sender sender_;
   uint64_t sequence_ = 0;

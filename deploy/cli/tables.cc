@@ -32,7 +32,7 @@ struct Options {
 // The ps of a job and what each of them answered.
 struct Asked {
   std::unique_ptr<Transport> transport;
-  std::vector<std::unique_ptr<ShardLink>> links;
+  std::vector<std::unique_ptr<ControlLink>> links;
   std::vector<PsStatus> status;
 };
 

@@ -28,7 +28,7 @@ class ShardCaller {
  public:
   struct Options {
     int shard = 0;
-    std::shared_ptr<ShardLink> link;
+    std::shared_ptr<ControlLink> link;
     std::chrono::milliseconds lost_after{10000};
     std::shared_ptr<const InitialValues> initial;  // may be null
     // Runs the closure on the chief's decision thread. A call that is left

@@ -67,7 +67,7 @@ absl::Status Run(Arguments arguments) {
   for (const std::string& address : arguments.addresses) {
     absl::StatusOr<HelloReply> hello;
     for (int tries = 0; tries < 100 && !hello.ok(); ++tries) {
-      hello = transport->Connect(address)->Hello(ShardLink::Timeout(1000));
+      hello = transport->Connect(address)->Hello(ControlLink::Timeout(1000));
     }
     WEIR_RETURN_IF_ERROR(hello.status());
     sequence = std::min(

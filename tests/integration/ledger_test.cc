@@ -16,6 +16,7 @@
 #include "proto/wire/layout_io.h"
 #include "tests/integration/harness.h"
 #include "tests/integration/ledger_rows.h"
+#include "tests/support/block_calls.h"
 #include "tests/support/chaos_proxy.h"
 
 namespace weir {
@@ -26,7 +27,7 @@ constexpr uint64_t kContributions = 2000;
 constexpr int64_t kElements = 20000;
 constexpr int64_t kBlockElements = 1024;
 constexpr uint64_t kHistory = 77;
-constexpr ShardLink::Timeout kTimeout(5000);
+constexpr ControlLink::Timeout kTimeout(5000);
 
 struct Shape {
   uint64_t contributions = kContributions;
@@ -57,6 +58,7 @@ class Ledger {
                        dir + "/ps-" + std::to_string(shard) + ".log");
       proxies_.push_back(std::make_unique<ChaosProxy>(address));
       links_.push_back(transport_->Connect(address));
+      data_.push_back(transport_->ConnectData(address));
     }
     Declare();
   }
@@ -101,17 +103,15 @@ class Ledger {
   std::vector<float> Values() {
     std::vector<float> values(layout_->flat_elements());
     for (int shard = 0; shard < 2; ++shard) {
-      PullRequest request;
-      *request.mutable_sender() = sender_;
-      request.mutable_want()->set_latest(true);
-      const absl::Status status = links_[shard]->Pull(
-          request, kTimeout,
+      Want want;
+      want.set_latest(true);
+      const absl::Status status = PullBlocks(
+          data_[shard].get(), sender_, want, layout_->block_count(shard),
           [&](const ValueChunk& chunk, const Payload& payload) {
             const FlatRange range =
                 layout_->block({shard, static_cast<int>(chunk.block())});
             payload.CopyTo(
                 reinterpret_cast<char*>(values.data() + range.begin));
-            return absl::OkStatus();
           });
       EXPECT_TRUE(status.ok()) << status;
     }
@@ -200,7 +200,8 @@ class Ledger {
   std::vector<std::string> addresses_;
   std::vector<Process> ps_;
   std::vector<std::unique_ptr<ChaosProxy>> proxies_;
-  std::vector<std::unique_ptr<ShardLink>> links_;
+  std::vector<std::unique_ptr<ControlLink>> links_;
+  std::vector<std::unique_ptr<DataLink>> data_;
   std::unique_ptr<Layout> layout_;
   Sender sender_;
   std::unique_ptr<TableClient> reader_;

@@ -11,6 +11,7 @@
 #include "client/cc/transport/grpc_transport.h"
 #include "gtest/gtest.h"
 #include "tests/integration/harness.h"
+#include "tests/support/block_calls.h"
 
 namespace weir {
 namespace {
@@ -24,7 +25,8 @@ struct Ps {
         process({Binary("server/ps/weir_ps"), "--cluster", "ps=" + address,
                  "--task_index", "0"},
                 {}, FreshDir(name) + "/log"),
-        link(transport->Connect(address)) {}
+        link(transport->Connect(address)),
+        data(transport->ConnectData(address)) {}
 
   bool Serves() {
     return WaitUntil(20, [this] { return link->Hello(kTimeout).ok(); });
@@ -33,19 +35,20 @@ struct Ps {
   const std::string address;
   Process process;
   const std::unique_ptr<Transport> transport = MakeGrpcTransport();
-  const std::unique_ptr<ShardLink> link;
+  const std::unique_ptr<ControlLink> link;
+  const std::unique_ptr<DataLink> data;
 };
 
 TEST(PsMainTest, SigtermEndsItAtOnceWith143) {
   Ps ps("sigterm");
   ASSERT_TRUE(ps.Serves()) << ps.process.Log();
-  const auto stream = ps.link->OpenPushPull();
+  const auto stream = ps.data->OpenPushPull();
   ps.process.Signal(SIGTERM);
   EXPECT_EQ(ps.process.Wait(5), 143) << ps.process.Log();
 }
 
 // Declares 1,024 zeros with SGD and one slot, as the chief of job "test" may.
-absl::StatusOr<Sender> DeclareTest(ShardLink* link) {
+absl::StatusOr<Sender> DeclareTest(ControlLink* link) {
   DeclareRequest declare;
   Declaration* declaration = declare.mutable_declaration();
   declaration->set_job("test");
@@ -131,11 +134,12 @@ TEST(PsMainTest, SigtermIsToldToTheChiefWhoseShutdownIsWaitedFor) {
   EXPECT_EQ(ps.process.Wait(10), 143) << ps.process.Log();
 }
 
-absl::StatusOr<PushReply> PushOne(ShardLink* link, const GradientChunk& header,
-                                  const std::vector<float>& gradient) {
+absl::StatusOr<PushedBlocks> PushOne(DataLink* link,
+                                     const GradientChunk& header,
+                                     const std::vector<float>& gradient) {
   bool sent = false;
-  return link->Push(
-      kTimeout, [&](GradientChunk* chunk, std::span<const char>* payload) {
+  return PushBlocks(
+      link, [&](GradientChunk* chunk, std::span<const char>* payload) {
         *chunk = header;
         *payload = {reinterpret_cast<const char*>(gradient.data()),
                     gradient.size() * sizeof(float)};
@@ -144,15 +148,13 @@ absl::StatusOr<PushReply> PushOne(ShardLink* link, const GradientChunk& header,
 }
 
 // Expects that a pull gives 1,024 times `expected`.
-void ExpectValues(ShardLink* link, const Sender& sender, float expected) {
-  PullRequest pull;
-  *pull.mutable_sender() = sender;
-  pull.mutable_want()->set_latest(true);
+void ExpectValues(DataLink* link, const Sender& sender, float expected) {
+  Want want;
+  want.set_latest(true);
   std::vector<float> values(1024, -1.0f);
-  const absl::Status status = link->Pull(
-      pull, kTimeout, [&](const ValueChunk&, const Payload& payload) {
+  const absl::Status status = PullBlocks(
+      link, sender, want, 1, [&](const ValueChunk&, const Payload& payload) {
         payload.CopyTo(reinterpret_cast<char*>(values.data()));
-        return absl::OkStatus();
       });
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(values, std::vector<float>(1024, expected));
@@ -173,7 +175,7 @@ TEST(PsMainTest, BadChunksAreRefusedByNameAndNothingIsLost) {
   good.mutable_sender()->set_generation(1);
   good.mutable_push();
   const std::vector<float> gradient(1024, 1.0f);
-  ASSERT_TRUE(PushOne(ps.link.get(), good, gradient).ok());
+  ASSERT_TRUE(PushOne(ps.data.get(), good, gradient).ok());
   good.mutable_push()->set_sequence(1);
 
   const auto refused = [&](const std::string& words,
@@ -183,11 +185,11 @@ TEST(PsMainTest, BadChunksAreRefusedByNameAndNothingIsLost) {
     GradientChunk chunk = good;
     spoil(&chunk);
     const auto reply =
-        PushOne(ps.link.get(), chunk, std::vector<float>(elements, 1.0f));
+        PushOne(ps.data.get(), chunk, std::vector<float>(elements, 1.0f));
     ASSERT_FALSE(reply.ok());
     EXPECT_NE(reply.status().message().find(words), std::string::npos)
         << reply.status();
-    ExpectValues(ps.link.get(), *chief, -0.1f);
+    ExpectValues(ps.data.get(), *chief, -0.1f);
   };
   refused("job", [](auto* c) { c->mutable_sender()->set_job("other"); });
   refused("history", [](auto* c) { c->mutable_sender()->set_history(2); });
@@ -204,8 +206,8 @@ TEST(PsMainTest, BadChunksAreRefusedByNameAndNothingIsLost) {
   refused(
       "larger than max", [](auto*) {}, (4 << 20) / sizeof(float) + 99999);
 
-  EXPECT_TRUE(PushOne(ps.link.get(), good, gradient).ok());
-  ExpectValues(ps.link.get(), *chief, -0.2f);
+  EXPECT_TRUE(PushOne(ps.data.get(), good, gradient).ok());
+  ExpectValues(ps.data.get(), *chief, -0.2f);
 }
 
 TEST(PsMainTest, AnAddressInUseIsOneLineAndExitCode2) {

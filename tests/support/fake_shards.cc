@@ -222,74 +222,25 @@ class FakeStream : public PushPullStream {
   std::vector<std::function<void()>> held_;
 };
 
-class FakeLink : public ShardLink {
+class FakeLink : public DataLink {
  public:
-  FakeLink(FakeShards* shards, int shard)
-      : shards_(shards),
-        shard_(shard),
-        address_(absl::StrCat("fake:", shard)) {}
+  FakeLink(FakeShards* shards, int shard) : shards_(shards), shard_(shard) {}
 
-  const std::string& address() const override { return address_; }
   std::unique_ptr<PushPullStream> OpenPushPull() override {
     return std::make_unique<FakeStream>(shards_, shard_);
   }
-  absl::Status Pull(
-      const PullRequest&, Timeout,
-      const std::function<absl::Status(const ValueChunk&, const Payload&)>&)
-      override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::StatusOr<PushReply> Push(
-      Timeout,
-      const std::function<bool(GradientChunk*, std::span<const char>*)>&)
-      override {
-    return absl::UnimplementedError("fake");
-  }
   std::unique_ptr<PullRowsStream> OpenPullRows() override { return nullptr; }
   absl::StatusOr<PushRowsReply> PushRows(
-      Timeout,
-      const std::function<bool(PushRowsChunk*, std::span<const char>*)>&)
-      override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest&, Timeout) override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::StatusOr<AssignReply> Assign(
-      Timeout, const std::function<bool(AssignChunk*, std::span<const char>*)>&)
-      override {
+      Timeout, const ChunkSource<PushRowsChunk>&) override {
     return absl::UnimplementedError("fake");
   }
   absl::StatusOr<HelloReply> Hello(Timeout) override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::StatusOr<DeclareReply> Declare(const DeclareRequest&,
-                                       Timeout) override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::StatusOr<DeclareReply> Restore(const RestoreRequest&,
-                                       Timeout) override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::Status SetSlots(const SetSlotsRequest&, Timeout) override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::Status Snapshot(
-      const SnapshotRequest&, Timeout,
-      const std::function<void(const SnapshotReply&)>&) override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::StatusOr<PsStatus> GetStatus(Timeout, int) override {
-    return absl::UnimplementedError("fake");
-  }
-  absl::Status Shutdown(const ShutdownRequest&, Timeout) override {
     return absl::UnimplementedError("fake");
   }
 
  private:
   FakeShards* const shards_;
   const int shard_;
-  const std::string address_;
 };
 
 FakeShards::FakeShards(Options options) : options_(std::move(options)) {
@@ -320,7 +271,11 @@ std::vector<std::string> FakeShards::addresses() const {
   return addresses;
 }
 
-std::unique_ptr<ShardLink> FakeShards::Connect(const std::string& address) {
+std::unique_ptr<ControlLink> FakeShards::Connect(const std::string&) {
+  return nullptr;
+}
+
+std::unique_ptr<DataLink> FakeShards::ConnectData(const std::string& address) {
   return std::make_unique<FakeLink>(this, std::stoi(address.substr(5)));
 }
 

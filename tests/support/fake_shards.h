@@ -45,7 +45,8 @@ class FakeShards : public Transport {
 
   // "fake:0", "fake:1", ...
   std::vector<std::string> addresses() const;
-  std::unique_ptr<ShardLink> Connect(const std::string& address) override;
+  std::unique_ptr<ControlLink> Connect(const std::string& address) override;
+  std::unique_ptr<DataLink> ConnectData(const std::string& address) override;
 
   // Breaks every stream with `status`, and new ones too, until the next call
   // with OK.

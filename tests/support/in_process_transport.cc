@@ -236,7 +236,8 @@ class InProcessPullRows : public PullRowsStream {
   }
   ~InProcessPullRows() override { Cancel(); }
 
-  absl::Status Send(const PullRowsChunk& request) override {
+  absl::Status Send(const PullRowsChunk& request, std::span<const char>,
+                    std::function<void()>) override {
     WEIR_RETURN_IF_ERROR(state_->end());
     const InProcessTransport::Draw draw = transport_->DrawFault(address_);
     if (draw.fate == Fate::kLostBefore) {
@@ -293,8 +294,10 @@ class InProcessPullRows : public PullRowsStream {
   const std::shared_ptr<StreamState<RowAnswer>> state_;
 };
 
-class InProcessLink : public ShardLink {
+class InProcessLink : public ControlLink, public DataLink {
  public:
+  using Timeout = LinkTimeout;
+
   InProcessLink(InProcessTransport* transport, std::string address)
       : transport_(transport), address_(std::move(address)) {}
 
@@ -304,68 +307,12 @@ class InProcessLink : public ShardLink {
     return std::make_unique<InProcessStream>(transport_, address_);
   }
 
-  absl::Status Pull(
-      const PullRequest& request, Timeout,
-      const std::function<absl::Status(const ValueChunk&, const Payload&)>&
-          chunk) override {
-    WEIR_ASSIGN_OR_RETURN(Store * store, transport_->Find(address_));
-    WEIR_ASSIGN_OR_RETURN(const int count, store->BlockCount(request.sender()));
-    std::vector<uint32_t> blocks(request.block().begin(),
-                                 request.block().end());
-    if (blocks.empty()) {
-      for (int block = 0; block < count; ++block) {
-        blocks.push_back(static_cast<uint32_t>(block));
-      }
-    }
-    InProcessStream stream(transport_, address_);
-    for (const uint32_t block : blocks) {
-      GradientChunk ask;
-      *ask.mutable_sender() = request.sender();
-      *ask.mutable_want() = request.want();
-      ask.set_block(block);
-      WEIR_RETURN_IF_ERROR(stream.Send(ask, {}, nullptr));
-    }
-    ValueChunk header;
-    Payload payload;
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      WEIR_RETURN_IF_ERROR(stream.Receive(&header, &payload));
-      if (header.not_yet()) {
-        return absl::DeadlineExceededError(
-            absl::StrCat("ps ", address_, ": block ", header.block(),
-                         ": what was wanted did not come in time"));
-      }
-      WEIR_RETURN_IF_ERROR(chunk(header, payload));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<PushReply> Push(
-      Timeout,
-      const std::function<bool(GradientChunk*, std::span<const char>*)>& next)
-      override {
-    PushReply reply;
-    GradientChunk header;
-    std::span<const char> payload;
-    while (next(&header, &payload)) {
-      WEIR_ASSIGN_OR_RETURN(const Receipt receipt,
-                            Call<Receipt>([&](Store* store) {
-                              reply.set_incarnation(store->incarnation());
-                              return store->Push(header, CopyOf(payload));
-                            }));
-      Count(header, receipt, &reply);
-      payload = {};
-    }
-    return reply;
-  }
-
   std::unique_ptr<PullRowsStream> OpenPullRows() override {
     return std::make_unique<InProcessPullRows>(transport_, address_);
   }
 
   absl::StatusOr<PushRowsReply> PushRows(
-      Timeout,
-      const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next)
-      override {
+      Timeout, const ChunkSource<PushRowsChunk>& next) override {
     return Call<PushRowsReply>(
         [&](Store* store) -> absl::StatusOr<PushRowsReply> {
           RowPush update(store);
@@ -394,9 +341,7 @@ class InProcessLink : public ShardLink {
   }
 
   absl::StatusOr<AssignReply> Assign(
-      Timeout,
-      const std::function<bool(AssignChunk*, std::span<const char>*)>& next)
-      override {
+      Timeout, const ChunkSource<AssignChunk>& next) override {
     AssignReply reply;
     AssignChunk header;
     std::span<const char> payload;
@@ -521,25 +466,6 @@ class InProcessLink : public ShardLink {
         .status();
   }
 
-  static void Count(const GradientChunk& header, const Receipt& receipt,
-                    PushReply* reply) {
-    const uint32_t blocks = std::max(header.block_count(), 1u);
-    switch (receipt.outcome()) {
-      case Receipt::ACCEPTED:
-        reply->set_accepted(reply->accepted() + blocks);
-        break;
-      case Receipt::DUPLICATE:
-        reply->set_duplicate(reply->duplicate() + blocks);
-        break;
-      case Receipt::LEFT_OUT:
-        reply->add_left_out_block(header.block());
-        reply->add_bad_variable(receipt.bad_variable());
-        break;
-      default:
-        reply->add_deferred_block(header.block());
-    }
-  }
-
   InProcessTransport* const transport_;
   const std::string address_;
 };
@@ -633,7 +559,12 @@ void InProcessTransport::AddStream(
   streams_[address].push_back(std::move(stream));
 }
 
-std::unique_ptr<ShardLink> InProcessTransport::Connect(
+std::unique_ptr<ControlLink> InProcessTransport::Connect(
+    const std::string& address) {
+  return std::make_unique<InProcessLink>(this, address);
+}
+
+std::unique_ptr<DataLink> InProcessTransport::ConnectData(
     const std::string& address) {
   return std::make_unique<InProcessLink>(this, address);
 }

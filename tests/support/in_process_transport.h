@@ -58,7 +58,8 @@ class InProcessTransport : public Transport {
   // Returns whether Shutdown was called there and granted.
   bool was_shut_down(const std::string& address) const;
 
-  std::unique_ptr<ShardLink> Connect(const std::string& address) override;
+  std::unique_ptr<ControlLink> Connect(const std::string& address) override;
+  std::unique_ptr<DataLink> ConnectData(const std::string& address) override;
 
   // For links and streams.
   enum class Fate { kNormal, kLostBefore, kLostAfter, kNoAnswer };

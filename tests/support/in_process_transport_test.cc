@@ -7,6 +7,7 @@
 #include "client/cc/parameters/parameter_client.h"
 #include "common/base/check.h"
 #include "gtest/gtest.h"
+#include "tests/support/block_calls.h"
 
 namespace weir {
 namespace {
@@ -123,7 +124,7 @@ TEST(InProcessTransportTest, AClientLosesAndDoublesNothingWhateverGoesWrong) {
 TEST(InProcessTransportTest, AStoppedAddressRefusesAndBreaksItsStreams) {
   Job job(1);
   const auto link = job.transport.Connect("ps:0");
-  const auto stream = link->OpenPushPull();
+  const auto stream = job.transport.ConnectData("ps:0")->OpenPushPull();
   job.transport.Stop("ps:0");
   ValueChunk header;
   Payload payload;
@@ -138,15 +139,12 @@ TEST(InProcessTransportTest, AStoppedAddressRefusesAndBreaksItsStreams) {
 TEST(InProcessTransportTest, PullPushAndShutdownReachTheStore) {
   Job job(1);
   const auto link = job.transport.Connect("ps:1");
-  PullRequest request;
-  *request.mutable_sender() = job.sender;
-  request.mutable_want()->set_latest(true);
+  Want want;
+  want.set_latest(true);
   int blocks = 0;
-  ASSERT_TRUE(link->Pull(request, kTimeout,
-                         [&](const ValueChunk&, const Payload&) {
-                           ++blocks;
-                           return absl::OkStatus();
-                         })
+  ASSERT_TRUE(PullBlocks(job.transport.ConnectData("ps:1").get(), job.sender,
+                         want, job.layout->block_count(1),
+                         [&](const ValueChunk&, const Payload&) { ++blocks; })
                   .ok());
   EXPECT_EQ(blocks, job.layout->block_count(1));
   ShutdownRequest shutdown;

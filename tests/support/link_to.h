@@ -1,4 +1,4 @@
-// A ShardLink before another one, for tests that must be between two calls.
+// A ControlLink before another one, for tests that must be between two calls.
 #ifndef TESTS_SUPPORT_LINK_TO_H_
 #define TESTS_SUPPORT_LINK_TO_H_
 
@@ -11,7 +11,7 @@
 
 namespace weir {
 
-class LinkTo : public ShardLink {
+class LinkTo : public ControlLink {
  public:
   // Each may be empty.
   struct Hooks {
@@ -23,38 +23,12 @@ class LinkTo : public ShardLink {
     std::function<absl::Status(Timeout timeout, size_t bytes)> assign;
   };
 
-  LinkTo(std::unique_ptr<ShardLink> link, Hooks hooks)
+  LinkTo(std::unique_ptr<ControlLink> link, Hooks hooks)
       : link_(std::move(link)), hooks_(std::move(hooks)) {}
 
   const std::string& address() const override { return link_->address(); }
-  std::unique_ptr<PushPullStream> OpenPushPull() override {
-    return link_->OpenPushPull();
-  }
-  absl::Status Pull(
-      const PullRequest& request, Timeout timeout,
-      const std::function<absl::Status(const ValueChunk&, const Payload&)>&
-          chunk) override {
-    return link_->Pull(request, timeout, chunk);
-  }
-  absl::StatusOr<PushReply> Push(
-      Timeout timeout,
-      const std::function<bool(GradientChunk*, std::span<const char>*)>& next)
-      override {
-    return link_->Push(timeout, next);
-  }
-  std::unique_ptr<PullRowsStream> OpenPullRows() override {
-    return link_->OpenPullRows();
-  }
-  absl::StatusOr<PushRowsReply> PushRows(
-      Timeout timeout,
-      const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next)
-      override {
-    return link_->PushRows(timeout, next);
-  }
   absl::StatusOr<AssignReply> Assign(
-      Timeout timeout,
-      const std::function<bool(AssignChunk*, std::span<const char>*)>& next)
-      override {
+      Timeout timeout, const ChunkSource<AssignChunk>& next) override {
     if (!hooks_.assign) {
       return link_->Assign(timeout, next);
     }
@@ -106,7 +80,7 @@ class LinkTo : public ShardLink {
   }
 
  private:
-  const std::unique_ptr<ShardLink> link_;
+  const std::unique_ptr<ControlLink> link_;
   const Hooks hooks_;
 };
 

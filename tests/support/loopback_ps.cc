@@ -35,6 +35,7 @@ LoopbackPs::LoopbackPs(Options the_options) : options(the_options) {
     transport = MakeShmTransport(std::move(transport), /*fall_back=*/false);
   }
   link = transport->Connect(address());
+  data = transport->ConnectData(address());
   if (!options.declare) {
     return;
   }
@@ -58,6 +59,7 @@ LoopbackPs::LoopbackPs(Options the_options) : options(the_options) {
 
 LoopbackPs::~LoopbackPs() {
   link.reset();
+  data.reset();
   server.reset();
 }
 

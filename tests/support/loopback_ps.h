@@ -52,7 +52,8 @@ class LoopbackPs {
   std::unique_ptr<Store> store;
   std::unique_ptr<PsServer> server;
   std::unique_ptr<Transport> transport;
-  std::unique_ptr<ShardLink> link;
+  std::unique_ptr<ControlLink> link;
+  std::unique_ptr<DataLink> data;
 
  private:
   uint64_t fingerprint_ = 0;

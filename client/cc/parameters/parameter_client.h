@@ -177,7 +177,7 @@ class ParameterClient {
   // other sleeps, and no work is handed from one to the other.
   struct Channel {
     int ps = 0;  // the number of its shard
-    std::unique_ptr<ShardLink> link;
+    std::unique_ptr<DataLink> link;
     std::unique_ptr<ShardExchange> exchange;
     std::shared_ptr<PushPullStream> stream;
     bool sending = false;

@@ -48,7 +48,7 @@ void ParameterClient::MakeChannels() {
   const Layout& layout = *options_.layout;
   for (int s = 0; s < layout.shard_count(); ++s) {
     const std::string& address = options_.addresses[s];
-    auto link = options_.transport->Connect(address);
+    auto link = options_.transport->ConnectData(address);
     int channels = 1;
     if (options_.channels_per_peer > 1) {
       // A channel without a block would only cost two threads.
@@ -64,7 +64,7 @@ void ParameterClient::MakeChannels() {
       // each, since a link has one connection.
       channel->link = std::move(link);
       if (channel->link == nullptr) {
-        channel->link = options_.transport->Connect(address);
+        channel->link = options_.transport->ConnectData(address);
       }
       channel->exchange =
           std::make_unique<ShardExchange>(ExchangeOptions(options_, map_, c));

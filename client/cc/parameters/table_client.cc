@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<TableClient>> TableClient::Create(
 TableClient::TableClient(Options options) : options_(std::move(options)) {
   for (const std::string& address : options_.addresses) {
     shards_.push_back(std::make_unique<Shard>(options_.lost_after));
-    shards_.back()->link = options_.transport->Connect(address);
+    shards_.back()->link = options_.transport->ConnectData(address);
   }
 }
 
@@ -334,7 +334,7 @@ absl::Status TableClient::Ask(int s, Piece* piece, uint32_t request) {
     *chunk.add_list() = ListOf(s, part);
   }
   piece->sent = true;
-  return shards_[static_cast<size_t>(s)]->stream->Send(chunk);
+  return shards_[static_cast<size_t>(s)]->stream->Send(chunk, {}, nullptr);
 }
 
 absl::Status TableClient::Take(int s, const RowChunk& header,

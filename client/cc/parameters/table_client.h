@@ -148,7 +148,7 @@ class TableClient {
   struct Shard {
     explicit Shard(std::chrono::milliseconds lost_after) : watch(lost_after) {}
 
-    std::unique_ptr<ShardLink> link;
+    std::unique_ptr<DataLink> link;
     std::shared_ptr<PullRowsStream> stream;
     Lane lanes[2];      // by Kind
     PeerWatch watch;    // for the lookup

@@ -127,7 +127,7 @@ class Session {
   const Options options_;
   const uint64_t process_;  // random; names this process to ps and chief
   std::unique_ptr<Transport> transport_;
-  std::vector<std::unique_ptr<ShardLink>> links_;
+  std::vector<std::unique_ptr<ControlLink>> links_;
   std::unique_ptr<Layout> layout_;
   Compression compression_;
   Declaration declaration_;

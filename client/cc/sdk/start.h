@@ -32,7 +32,7 @@
 namespace weir::sdk {
 
 struct StartCalls {
-  const std::vector<std::unique_ptr<ShardLink>>* links = nullptr;  // borrowed
+  const std::vector<std::unique_ptr<ControlLink>>* links = nullptr;  // borrowed
   std::vector<std::string> names;  // of the ps, for errors
   std::chrono::milliseconds call_timeout{10000};
   // Called between calls; an error ends the wait.

@@ -25,22 +25,38 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::internal::RpcMethod;
 
-// A stream of messages both ways. One thread may Write while another Reads. The
-// stream must be read to its end and finished exactly once, whoever sees first
-// that it has broken: End does that, for either thread.
-class GrpcStream {
+// What a request says when payloads in both directions carry a checksum.
+void AddChecksums(std::span<const char> payload, GradientChunk* header) {
+  if (!payload.empty()) {
+    header->set_crc32c(Crc32c(payload.data(), payload.size()));
+  }
+  if (header->has_want()) {
+    header->mutable_want()->set_checksum(true);
+  }
+}
+
+void AddChecksums(std::span<const char> /*payload*/, PullRowsChunk* header) {
+  header->mutable_want()->set_checksum(true);
+}
+
+// One thread may Send while another Receives. The call must be read to its end
+// and finished exactly once, whoever sees first that it has broken: End does
+// that, for either thread.
+template <typename Request, typename Answer>
+class GrpcStream : public DataStream<Request, Answer> {
  public:
-  GrpcStream(std::shared_ptr<const GrpcPeer> peer, const RpcMethod& method)
+  GrpcStream(std::shared_ptr<const GrpcPeer> peer, const char* method)
       : peer_(std::move(peer)) {
     Reconnect(peer_->channel.get());
     // The call starts with the first message, so that opening never blocks.
     context_.set_initial_metadata_corked(true);
-    stream_.reset(grpc::internal::ClientReaderWriterFactory<
-                  ByteBuffer, ByteBuffer>::Create(peer_->channel.get(), method,
-                                                  &context_));
+    stream_.reset(
+        grpc::internal::ClientReaderWriterFactory<ByteBuffer, ByteBuffer>::
+            Create(peer_->channel.get(),
+                   RpcMethod(method, RpcMethod::BIDI_STREAMING), &context_));
   }
 
-  ~GrpcStream() {
+  ~GrpcStream() override {
     // Payloads may still lie in the connection when the stream is gone, and the
     // link's Sever must then know where it goes.
     peer_->NoteRemote(context_.peer());
@@ -48,15 +64,17 @@ class GrpcStream {
     End().IgnoreError();  // gRPC requires Finish before the context goes
   }
 
-  absl::Status Write(const ByteBuffer& buffer) {
-    if (stream_->Write(buffer)) {
-      return absl::OkStatus();
+  absl::Status Send(const Request& header, std::span<const char> payload,
+                    std::function<void()> released) override {
+    if (!peer_->checksum) {
+      return Write(EncodeChunk(header, payload, std::move(released)));
     }
-    return End();
+    Request checked = header;
+    AddChecksums(payload, &checked);
+    return Write(EncodeChunk(checked, payload, std::move(released)));
   }
 
-  template <typename Chunk>
-  absl::Status Read(Chunk* header, Payload* payload) {
+  absl::Status Receive(Answer* header, Payload* payload) override {
     if (!StartReceive()) {
       return End();
     }
@@ -70,18 +88,23 @@ class GrpcStream {
                     absl::StrCat("ps ", peer_->address));
   }
 
-  const GrpcPeer& peer() const { return *peer_; }
+  void Cancel() override { context_.TryCancel(); }
 
-  void Cancel() { context_.TryCancel(); }
+  int64_t BytesMoved() override { return TcpBytesMoved(context_.peer()); }
 
-  int64_t BytesMoved() { return TcpBytesMoved(context_.peer()); }
-
-  void Sever() {
+  void Sever() override {
     context_.TryCancel();
     SeverTcp(context_.peer());
   }
 
  private:
+  absl::Status Write(const ByteBuffer& buffer) {
+    if (stream_->Write(buffer)) {
+      return absl::OkStatus();
+    }
+    return End();
+  }
+
   // False when the stream has ended. While a Read is under way nobody else
   // may read: gRPC aborts the process on two reads at once.
   bool StartReceive() {
@@ -141,80 +164,18 @@ class GrpcStream {
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mutex_);
 };
 
-class GrpcPushPullStream : public PushPullStream {
- public:
-  explicit GrpcPushPullStream(std::shared_ptr<const GrpcPeer> peer)
-      : stream_(std::move(peer), Method()) {}
-
-  absl::Status Send(const GradientChunk& header, std::span<const char> payload,
-                    std::function<void()> released) override {
-    if (!stream_.peer().checksum) {
-      return stream_.Write(EncodeChunk(header, payload, std::move(released)));
-    }
-    GradientChunk checked = header;
-    if (!payload.empty()) {
-      checked.set_crc32c(Crc32c(payload.data(), payload.size()));
-    }
-    if (checked.has_want()) {
-      checked.mutable_want()->set_checksum(true);
-    }
-    return stream_.Write(EncodeChunk(checked, payload, std::move(released)));
-  }
-  absl::Status Receive(ValueChunk* header, Payload* payload) override {
-    return stream_.Read(header, payload);
-  }
-  void Cancel() override { stream_.Cancel(); }
-  int64_t BytesMoved() override { return stream_.BytesMoved(); }
-  void Sever() override { stream_.Sever(); }
-
- private:
-  static const RpcMethod& Method() {
-    static const RpcMethod method("/weir.ParameterServer/PushPull",
-                                  RpcMethod::BIDI_STREAMING);
-    return method;
-  }
-  GrpcStream stream_;
-};
-
-class GrpcPullRowsStream : public PullRowsStream {
- public:
-  explicit GrpcPullRowsStream(std::shared_ptr<const GrpcPeer> peer)
-      : stream_(std::move(peer), Method()) {}
-
-  absl::Status Send(const PullRowsChunk& request) override {
-    if (!stream_.peer().checksum) {
-      return stream_.Write(EncodeMessage(request));
-    }
-    PullRowsChunk checked = request;
-    checked.mutable_want()->set_checksum(true);
-    return stream_.Write(EncodeMessage(checked));
-  }
-  absl::Status Receive(RowChunk* header, Payload* payload) override {
-    return stream_.Read(header, payload);
-  }
-  void Cancel() override { stream_.Cancel(); }
-  int64_t BytesMoved() override { return stream_.BytesMoved(); }
-  void Sever() override { stream_.Sever(); }
-
- private:
-  static const RpcMethod& Method() {
-    static const RpcMethod method("/weir.ParameterServer/PullRows",
-                                  RpcMethod::BIDI_STREAMING);
-    return method;
-  }
-  GrpcStream stream_;
-};
-
 }  // namespace
 
 std::unique_ptr<PushPullStream> MakeGrpcPushPull(
     std::shared_ptr<const GrpcPeer> peer) {
-  return std::make_unique<GrpcPushPullStream>(std::move(peer));
+  return std::make_unique<GrpcStream<GradientChunk, ValueChunk>>(
+      std::move(peer), "/weir.ParameterServer/PushPull");
 }
 
 std::unique_ptr<PullRowsStream> MakeGrpcPullRows(
     std::shared_ptr<const GrpcPeer> peer) {
-  return std::make_unique<GrpcPullRowsStream>(std::move(peer));
+  return std::make_unique<GrpcStream<PullRowsChunk, RowChunk>>(
+      std::move(peer), "/weir.ParameterServer/PullRows");
 }
 
 }  // namespace weir

@@ -48,18 +48,12 @@ grpc::ChannelArguments ChannelArgumentsFor(
   return arguments;
 }
 
-void SetTimeout(grpc::ClientContext* context, ShardLink::Timeout timeout) {
-  context->set_deadline(DeadlineAfter(timeout));
-}
-
-// ------------------------------------------------------ Push, Assign, PushRows
-
 // Sends what `next` gives and waits for the one answer. Returns when gRPC reads
 // none of the payloads any more.
 template <typename Reply, typename Chunk>
-absl::StatusOr<Reply> SendAll(
-    const GrpcPeer& peer, const RpcMethod& method, ShardLink::Timeout timeout,
-    const std::function<bool(Chunk*, std::span<const char>*)>& next) {
+absl::StatusOr<Reply> SendAll(const GrpcPeer& peer, const char* method,
+                              LinkTimeout timeout,
+                              const ChunkSource<Chunk>& next) {
   Reconnect(peer.channel.get());
   Loans loans;
   absl::Status status;
@@ -69,7 +63,8 @@ absl::StatusOr<Reply> SendAll(
     const CallWatch::Watched watched(peer.calls.get(), &context, timeout);
     const std::unique_ptr<grpc::ClientWriter<ByteBuffer>> stream(
         grpc::internal::ClientWriterFactory<ByteBuffer>::Create(
-            peer.channel.get(), method, &context, &answer));
+            peer.channel.get(), RpcMethod(method, RpcMethod::CLIENT_STREAMING),
+            &context, &answer));
     Chunk header;
     std::span<const char> payload;
     // A Write that fails means that the call has ended; Finish says why.
@@ -102,138 +97,99 @@ absl::StatusOr<Reply> SendAll(
   return reply;
 }
 
-// --------------------------------------------------------------------- link
+template <typename Reply, typename Request>
+absl::StatusOr<Reply> Unary(const GrpcPeer& peer,
+                            grpc::Status (ParameterServer::Stub::*method)(
+                                grpc::ClientContext*, const Request&, Reply*),
+                            const Request& request, LinkTimeout timeout) {
+  Reconnect(peer.channel.get());
+  grpc::ClientContext context;
+  context.set_deadline(DeadlineAfter(timeout));
+  Reply reply;
+  const grpc::Status status =
+      (peer.stub.get()->*method)(&context, request, &reply);
+  if (!status.ok()) {
+    return peer.Named(status);
+  }
+  return reply;
+}
 
-class GrpcShardLink : public ShardLink {
+absl::StatusOr<HelloReply> SayHello(const GrpcPeer& peer, bool chief,
+                                    LinkTimeout timeout) {
+  HelloRequest request;
+  request.set_chief(chief);
+  request.set_wire_version(kWireVersion);
+  WEIR_ASSIGN_OR_RETURN(
+      HelloReply reply,
+      Unary(peer, &ParameterServer::Stub::Hello, request, timeout));
+  // The chief and programs of the SDK begin with Hello, and workers with the
+  // chief's Register, so another version is found before a message of it could
+  // be misread.
+  WEIR_RETURN_IF_ERROR(CheckWireVersion(absl::StrCat("ps ", peer.address),
+                                        reply.wire_version()));
+  return reply;
+}
+
+class GrpcDataLink : public DataLink {
  public:
-  explicit GrpcShardLink(std::shared_ptr<const GrpcPeer> peer)
+  explicit GrpcDataLink(std::shared_ptr<const GrpcPeer> peer)
       : peer_(std::move(peer)) {}
-
-  const std::string& address() const override { return peer_->address; }
-  void Sever() override { peer_->Sever(); }
 
   std::unique_ptr<PushPullStream> OpenPushPull() override {
     return MakeGrpcPushPull(peer_);
   }
-
-  absl::Status Pull(
-      const PullRequest& request, Timeout timeout,
-      const std::function<absl::Status(const ValueChunk&, const Payload&)>&
-          chunk) override {
-    static const RpcMethod method("/weir.ParameterServer/Pull",
-                                  RpcMethod::SERVER_STREAMING);
-    Reconnect(peer_->channel.get());
-    grpc::ClientContext context;
-    CallWatch::Watched watched(peer_->calls.get(), &context, timeout);
-    PullRequest checked = request;
-    checked.mutable_want()->set_checksum(peer_->checksum);
-    const ByteBuffer encoded = EncodeMessage(checked);
-    const std::unique_ptr<grpc::ClientReader<ByteBuffer>> stream(
-        grpc::internal::ClientReaderFactory<ByteBuffer>::Create(
-            peer_->channel.get(), method, &context, encoded));
-    absl::Status own;  // ours: a damaged chunk, or what `chunk` says
-    ByteBuffer buffer;
-    ValueChunk header;
-    Payload payload;
-    while (stream->Read(&buffer)) {
-      watched.Heard();
-      if (!own.ok()) {
-        continue;  // cancelled: empties the stream
-      }
-      own = Annotate(DecodeChunk(buffer, &header, &payload),
-                     absl::StrCat("ps ", address()));
-      if (own.ok()) {
-        own = chunk(header, payload);
-      }
-      if (!own.ok()) {
-        context.TryCancel();
-      }
-    }
-    const absl::Status status = peer_->Named(stream->Finish(), watched);
-    // The stream's status would only say that we cancelled it.
-    WEIR_RETURN_IF_ERROR(own);
-    return status;
-  }
-
-  absl::StatusOr<PushReply> Push(
-      Timeout timeout,
-      const std::function<bool(GradientChunk*, std::span<const char>*)>& next)
-      override {
-    static const RpcMethod method("/weir.ParameterServer/Push",
-                                  RpcMethod::CLIENT_STREAMING);
-    return SendAll<PushReply>(*peer_, method, timeout, next);
-  }
-
   std::unique_ptr<PullRowsStream> OpenPullRows() override {
     return MakeGrpcPullRows(peer_);
   }
-
   absl::StatusOr<PushRowsReply> PushRows(
-      Timeout timeout,
-      const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next)
-      override {
-    static const RpcMethod method("/weir.ParameterServer/PushRows",
-                                  RpcMethod::CLIENT_STREAMING);
-    return SendAll<PushRowsReply>(*peer_, method, timeout, next);
+      Timeout timeout, const ChunkSource<PushRowsChunk>& next) override {
+    return SendAll<PushRowsReply>(*peer_, "/weir.ParameterServer/PushRows",
+                                  timeout, next);
   }
+  absl::StatusOr<HelloReply> Hello(Timeout timeout) override {
+    return SayHello(*peer_, /*chief=*/false, timeout);
+  }
+  void Sever() override { peer_->Sever(); }
 
-  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
-                                     Timeout timeout) override {
-    return Unary<ShrinkReply>(&ParameterServer::Stub::Shrink, request, timeout);
-  }
+ private:
+  const std::shared_ptr<const GrpcPeer> peer_;
+};
 
-  absl::StatusOr<AssignReply> Assign(
-      Timeout timeout,
-      const std::function<bool(AssignChunk*, std::span<const char>*)>& next)
-      override {
-    static const RpcMethod method("/weir.ParameterServer/Assign",
-                                  RpcMethod::CLIENT_STREAMING);
-    return SendAll<AssignReply>(*peer_, method, timeout, next);
-  }
+class GrpcControlLink : public ControlLink {
+ public:
+  explicit GrpcControlLink(std::shared_ptr<const GrpcPeer> peer)
+      : peer_(std::move(peer)) {}
+
+  const std::string& address() const override { return peer_->address; }
 
   absl::StatusOr<HelloReply> Hello(Timeout timeout) override {
-    HelloRequest request;
-    request.set_chief(chief_);
-    request.set_wire_version(kWireVersion);
-    absl::StatusOr<HelloReply> reply =
-        Unary<HelloReply>(&ParameterServer::Stub::Hello, request, timeout);
-    // The chief and programs of the SDK begin with Hello, and workers with the
-    // chief's Register, so another version is found before a message of it
-    // could be misread.
-    if (reply.ok()) {
-      WEIR_RETURN_IF_ERROR(CheckWireVersion(absl::StrCat("ps ", peer_->address),
-                                            reply->wire_version()));
-    }
-    return reply;
+    return SayHello(*peer_, chief_, timeout);
   }
-
   void SpeakAsChief() override { chief_ = true; }
 
   absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
                                        Timeout timeout) override {
-    return Unary<DeclareReply>(&ParameterServer::Stub::Declare, request,
-                               timeout);
+    return Unary(*peer_, &Stub::Declare, request, timeout);
   }
-
   absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request,
                                        Timeout timeout) override {
-    return Unary<DeclareReply>(&ParameterServer::Stub::Restore, request,
-                               timeout);
+    return Unary(*peer_, &Stub::Restore, request, timeout);
   }
-
+  absl::StatusOr<AssignReply> Assign(
+      Timeout timeout, const ChunkSource<AssignChunk>& next) override {
+    return SendAll<AssignReply>(*peer_, "/weir.ParameterServer/Assign", timeout,
+                                next);
+  }
   absl::Status SetSlots(const SetSlotsRequest& request,
                         Timeout timeout) override {
-    return Unary<SetSlotsReply>(&ParameterServer::Stub::SetSlots, request,
-                                timeout)
-        .status();
+    return Unary(*peer_, &Stub::SetSlots, request, timeout).status();
   }
-
   absl::Status Snapshot(
       const SnapshotRequest& request, Timeout timeout,
       const std::function<void(const SnapshotReply&)>& reply) override {
     Reconnect(peer_->channel.get());
     grpc::ClientContext context;
-    SetTimeout(&context, timeout);
+    context.set_deadline(DeadlineAfter(timeout));
     const auto stream = peer_->stub->Snapshot(&context, request);
     SnapshotReply message;
     while (stream->Read(&message)) {
@@ -241,36 +197,22 @@ class GrpcShardLink : public ShardLink {
     }
     return peer_->Named(stream->Finish());
   }
-
   absl::StatusOr<PsStatus> GetStatus(Timeout timeout, int hot_ids) override {
     GetStatusRequest request;
     request.set_hot_ids(static_cast<uint32_t>(hot_ids));
-    return Unary<PsStatus>(&ParameterServer::Stub::GetStatus, request, timeout);
+    return Unary(*peer_, &Stub::GetStatus, request, timeout);
   }
-
+  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
+                                     Timeout timeout) override {
+    return Unary(*peer_, &Stub::Shrink, request, timeout);
+  }
   absl::Status Shutdown(const ShutdownRequest& request,
                         Timeout timeout) override {
-    return Unary<ShutdownReply>(&ParameterServer::Stub::Shutdown, request,
-                                timeout)
-        .status();
+    return Unary(*peer_, &Stub::Shutdown, request, timeout).status();
   }
 
  private:
-  template <typename Reply, typename Request>
-  absl::StatusOr<Reply> Unary(grpc::Status (ParameterServer::Stub::*method)(
-                                  grpc::ClientContext*, const Request&, Reply*),
-                              const Request& request, Timeout timeout) {
-    Reconnect(peer_->channel.get());
-    grpc::ClientContext context;
-    SetTimeout(&context, timeout);
-    Reply reply;
-    const grpc::Status status =
-        (peer_->stub.get()->*method)(&context, request, &reply);
-    if (!status.ok()) {
-      return peer_->Named(status);
-    }
-    return reply;
-  }
+  using Stub = ParameterServer::Stub;
 
   const std::shared_ptr<const GrpcPeer> peer_;
   bool chief_ = false;
@@ -280,7 +222,15 @@ class GrpcTransport : public Transport {
  public:
   explicit GrpcTransport(GrpcTransportOptions options) : options_(options) {}
 
-  std::unique_ptr<ShardLink> Connect(const std::string& address) override {
+  std::unique_ptr<ControlLink> Connect(const std::string& address) override {
+    return std::make_unique<GrpcControlLink>(MakePeer(address));
+  }
+  std::unique_ptr<DataLink> ConnectData(const std::string& address) override {
+    return std::make_unique<GrpcDataLink>(MakePeer(address));
+  }
+
+ private:
+  std::shared_ptr<const GrpcPeer> MakePeer(const std::string& address) {
     auto peer = std::make_shared<GrpcPeer>();
     peer->address = address;
     peer->calls = calls_;
@@ -293,10 +243,9 @@ class GrpcTransport : public Transport {
         grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
                                   ChannelArgumentsFor(options_));
     peer->stub = ParameterServer::NewStub(peer->channel);
-    return std::make_unique<GrpcShardLink>(std::move(peer));
+    return peer;
   }
 
- private:
   const GrpcTransportOptions options_;
   const std::shared_ptr<CallWatch> calls_ = std::make_shared<CallWatch>();
 };

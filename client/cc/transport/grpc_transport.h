@@ -10,7 +10,7 @@
 // Threads, errors: as transport.h. A message begins with "ps <address>: ".
 //   UNAVAILABLE comes within 0.1 s when nobody listens at the address; gRPC
 //   tries again in the background every 0.1 to 1 s.
-// Cost: Push, PushRows and Assign return only when gRPC has let go of every
+// Cost: PushRows and Assign return only when gRPC has let go of every
 //   payload, since memory that is still being sent must not change. If a call
 //   has failed and its peer takes nothing more, they end the connection.
 #ifndef CLIENT_CC_TRANSPORT_GRPC_TRANSPORT_H_

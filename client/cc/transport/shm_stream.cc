@@ -21,18 +21,20 @@ absl::Status Parse(const ShmConnection::Answer& answer, Chunk* chunk) {
   return absl::OkStatus();
 }
 
-class ShmPushPull : public PushPullStream {
+// A stream whose requests are of kind `kKind`.
+template <typename Request, typename Answer, ShmRequest::Kind kKind>
+class ShmStream : public DataStream<Request, Answer> {
  public:
-  explicit ShmPushPull(std::unique_ptr<ShmConnection> connection)
+  explicit ShmStream(std::unique_ptr<ShmConnection> connection)
       : connection_(std::move(connection)) {}
 
-  absl::Status Send(const GradientChunk& header, std::span<const char> payload,
+  absl::Status Send(const Request& header, std::span<const char> payload,
                     std::function<void()> released) override {
-    return connection_->Send(ShmRequest::kChunk, header.SerializeAsString(),
-                             payload, std::move(released));
+    return connection_->Send(kKind, header.SerializeAsString(), payload,
+                             std::move(released));
   }
 
-  absl::Status Receive(ValueChunk* header, Payload* payload) override {
+  absl::Status Receive(Answer* header, Payload* payload) override {
     ShmConnection::Answer answer;
     WEIR_RETURN_IF_ERROR(connection_->Receive(&answer));
     *payload = std::move(answer.payload);
@@ -50,44 +52,25 @@ class ShmPushPull : public PushPullStream {
   const std::unique_ptr<ShmConnection> connection_;
 };
 
-class ShmPullRows : public PullRowsStream {
- public:
-  explicit ShmPullRows(std::unique_ptr<ShmConnection> connection)
-      : connection_(std::move(connection)) {}
-
-  absl::Status Send(const PullRowsChunk& request) override {
-    return connection_->Send(ShmRequest::kPullRows, request.SerializeAsString(),
-                             {}, nullptr);
-  }
-
-  absl::Status Receive(RowChunk* header, Payload* payload) override {
-    ShmConnection::Answer answer;
-    WEIR_RETURN_IF_ERROR(connection_->Receive(&answer));
-    *payload = std::move(answer.payload);
-    return Parse(answer, header);
-  }
-
-  void Cancel() override { connection_->Cancel(); }
-
- private:
-  const std::unique_ptr<ShmConnection> connection_;
-};
-
 }  // namespace
 
 std::unique_ptr<PushPullStream> MakeShmPushPull(
     std::unique_ptr<ShmConnection> connection) {
-  return std::make_unique<ShmPushPull>(std::move(connection));
+  return std::make_unique<
+      ShmStream<GradientChunk, ValueChunk, ShmRequest::kChunk>>(
+      std::move(connection));
 }
 
 std::unique_ptr<PullRowsStream> MakeShmPullRows(
     std::unique_ptr<ShmConnection> connection) {
-  return std::make_unique<ShmPullRows>(std::move(connection));
+  return std::make_unique<
+      ShmStream<PullRowsChunk, RowChunk, ShmRequest::kPullRows>>(
+      std::move(connection));
 }
 
 absl::StatusOr<PushRowsReply> PushRowsThroughShm(
     ShmConnection* connection, std::chrono::milliseconds timeout,
-    const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next) {
+    const ChunkSource<PushRowsChunk>& next) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   PushRowsChunk chunk;
   std::span<const char> payload;

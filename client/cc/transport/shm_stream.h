@@ -5,9 +5,7 @@
 #define CLIENT_CC_TRANSPORT_SHM_STREAM_H_
 
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <span>
 
 #include "absl/status/statusor.h"
 #include "client/cc/transport/shm_connection.h"
@@ -20,11 +18,11 @@ std::unique_ptr<PushPullStream> MakeShmPushPull(
 std::unique_ptr<PullRowsStream> MakeShmPullRows(
     std::unique_ptr<ShmConnection> connection);
 
-// Sends one update, as ShardLink::PushRows. After an error the caller must drop
+// Sends one update, as DataLink::PushRows. After an error the caller must drop
 // the connection, since answers may still be on their way.
 absl::StatusOr<PushRowsReply> PushRowsThroughShm(
     ShmConnection* connection, std::chrono::milliseconds timeout,
-    const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next);
+    const ChunkSource<PushRowsChunk>& next);
 
 }  // namespace weir
 

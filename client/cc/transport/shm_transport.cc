@@ -17,93 +17,45 @@ namespace {
 // For a ps on this host, which answers at once or is not there.
 constexpr std::chrono::milliseconds kHelloTimeout{1000};
 
-// kShm opens this if there is no shared memory: OpenPullRows and OpenPushPull
-// cannot fail, so their streams do.
-class BrokenPullRows : public PullRowsStream {
- public:
-  explicit BrokenPullRows(absl::Status why) : why_(std::move(why)) {}
-  absl::Status Send(const PullRowsChunk&) override { return why_; }
-  absl::Status Receive(RowChunk*, Payload*) override { return why_; }
-  void Cancel() override {}
-
- private:
-  const absl::Status why_;
-};
-
-class BrokenStream : public PushPullStream {
+// What opens in place of a stream through shared memory if there is none, and
+// no other transport may take its place: opening a stream cannot fail, so the
+// stream does.
+template <typename Request, typename Answer>
+class BrokenStream : public DataStream<Request, Answer> {
  public:
   explicit BrokenStream(absl::Status why) : why_(std::move(why)) {}
-  absl::Status Send(const GradientChunk&, std::span<const char>,
+  absl::Status Send(const Request&, std::span<const char>,
                     std::function<void()> released) override {
     if (released) {
       released();
     }
     return why_;
   }
-  absl::Status Receive(ValueChunk*, Payload*) override { return why_; }
+  absl::Status Receive(Answer*, Payload*) override { return why_; }
   void Cancel() override {}
 
  private:
   const absl::Status why_;
 };
 
-class ShmLink : public ShardLink {
+class ShmLink : public DataLink {
  public:
-  ShmLink(std::unique_ptr<ShardLink> other,
+  ShmLink(std::unique_ptr<DataLink> other, std::string address,
           std::shared_ptr<SharedBuffers> buffers, bool fall_back)
       : other_(std::move(other)),
+        address_(std::move(address)),
         buffers_(std::move(buffers)),
         fall_back_(fall_back) {}
 
-  const std::string& address() const override { return other_->address(); }
-  void Sever() override { other_->Sever(); }
-
   std::unique_ptr<PushPullStream> OpenPushPull() override {
-    absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
-    if (shared.ok()) {
-      return MakeShmPushPull(*std::move(shared));
-    }
-    if (fall_back_) {
-      return other_->OpenPushPull();
-    }
-    return std::make_unique<BrokenStream>(shared.status());
-  }
-
-  // More streams help where one connection does not fill the link. Through
-  // shared memory there is no link to fill, so one is enough.
-  int UsefulStreams(int wanted) override {
-    if (!fall_back_ || OpenShared().ok()) {
-      return 1;
-    }
-    return other_->UsefulStreams(wanted);
-  }
-
-  absl::Status Pull(
-      const PullRequest& request, Timeout timeout,
-      const std::function<absl::Status(const ValueChunk&, const Payload&)>&
-          chunk) override {
-    return other_->Pull(request, timeout, chunk);
-  }
-  absl::StatusOr<PushReply> Push(
-      Timeout timeout,
-      const std::function<bool(GradientChunk*, std::span<const char>*)>& next)
-      override {
-    return other_->Push(timeout, next);
+    return Open(&MakeShmPushPull, &DataLink::OpenPushPull);
   }
   std::unique_ptr<PullRowsStream> OpenPullRows() override {
-    absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
-    if (shared.ok()) {
-      return MakeShmPullRows(*std::move(shared));
-    }
-    if (fall_back_) {
-      return other_->OpenPullRows();
-    }
-    return std::make_unique<BrokenPullRows>(shared.status());
+    return Open(&MakeShmPullRows, &DataLink::OpenPullRows);
   }
+
   absl::StatusOr<PushRowsReply> PushRows(
-      Timeout timeout,
-      const std::function<bool(PushRowsChunk*, std::span<const char>*)>& next)
-      override {
+      Timeout timeout, const ChunkSource<PushRowsChunk>& next) override {
     // An update is one exchange on the link's own connection, which the next
     // one uses again: an update every step must not open one each time.
     MutexLock lock(&update_mutex_);
@@ -130,63 +82,56 @@ class ShmLink : public ShardLink {
     }
     return reply;
   }
-  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
-                                     Timeout timeout) override {
-    return other_->Shrink(request, timeout);
-  }
-  absl::StatusOr<AssignReply> Assign(
-      Timeout timeout,
-      const std::function<bool(AssignChunk*, std::span<const char>*)>& next)
-      override {
-    return other_->Assign(timeout, next);
-  }
+
   absl::StatusOr<HelloReply> Hello(Timeout timeout) override {
     return other_->Hello(timeout);
   }
-  void SpeakAsChief() override { other_->SpeakAsChief(); }
-  absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
-                                       Timeout timeout) override {
-    return other_->Declare(request, timeout);
-  }
-  absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request,
-                                       Timeout timeout) override {
-    return other_->Restore(request, timeout);
-  }
-  absl::Status SetSlots(const SetSlotsRequest& request,
-                        Timeout timeout) override {
-    return other_->SetSlots(request, timeout);
-  }
-  absl::Status Snapshot(
-      const SnapshotRequest& request, Timeout timeout,
-      const std::function<void(const SnapshotReply&)>& reply) override {
-    return other_->Snapshot(request, timeout, reply);
-  }
-  absl::StatusOr<PsStatus> GetStatus(Timeout timeout, int hot_ids) override {
-    return other_->GetStatus(timeout, hot_ids);
-  }
-  absl::Status Shutdown(const ShutdownRequest& request,
-                        Timeout timeout) override {
-    return other_->Shutdown(request, timeout);
+  void Sever() override { other_->Sever(); }
+
+  // More streams help where one connection does not fill the link. Through
+  // shared memory there is no link to fill, so one is enough.
+  int UsefulStreams(int wanted) override {
+    if (!fall_back_ || OpenShared().ok()) {
+      return 1;
+    }
+    return other_->UsefulStreams(wanted);
   }
 
  private:
+  // Opens a stream through shared memory, or one of the other transport.
+  template <typename Request, typename Answer>
+  std::unique_ptr<DataStream<Request, Answer>> Open(
+      std::unique_ptr<DataStream<Request, Answer>> (*make)(
+          std::unique_ptr<ShmConnection>),
+      std::unique_ptr<DataStream<Request, Answer>> (DataLink::*open_other)()) {
+    absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
+    if (shared.ok()) {
+      return make(*std::move(shared));
+    }
+    if (fall_back_) {
+      return (other_.get()->*open_other)();
+    }
+    return std::make_unique<BrokenStream<Request, Answer>>(shared.status());
+  }
+
   absl::StatusOr<std::unique_ptr<ShmConnection>> OpenShared() {
     absl::StatusOr<std::unique_ptr<ShmConnection>> shared = TryOpenShared();
     const std::string how =
         shared.ok() ? "through shared memory" : shared.status().ToString();
-    LOG_DEBUG("ps {}: {}", address(), how);
+    LOG_DEBUG("ps {}: {}", address_, how);
     return shared;
   }
   absl::StatusOr<std::unique_ptr<ShmConnection>> TryOpenShared() {
     WEIR_ASSIGN_OR_RETURN(const HelloReply hello, other_->Hello(kHelloTimeout));
     if (hello.shm_name().empty()) {
       return absl::UnavailableError(
-          absl::StrCat("ps ", address(), ": offers no shared memory"));
+          absl::StrCat("ps ", address_, ": offers no shared memory"));
     }
-    return ShmConnection::Open(hello.shm_name(), address(), buffers_);
+    return ShmConnection::Open(hello.shm_name(), address_, buffers_);
   }
 
-  const std::unique_ptr<ShardLink> other_;
+  const std::unique_ptr<DataLink> other_;
+  const std::string address_;
   const std::shared_ptr<SharedBuffers> buffers_;
   const bool fall_back_;
 
@@ -210,9 +155,12 @@ class ShmTransport : public Transport {
     return buffer;
   }
 
-  std::unique_ptr<ShardLink> Connect(const std::string& address) override {
-    return std::make_unique<ShmLink>(other_->Connect(address), buffers_,
-                                     fall_back_);
+  std::unique_ptr<ControlLink> Connect(const std::string& address) override {
+    return other_->Connect(address);
+  }
+  std::unique_ptr<DataLink> ConnectData(const std::string& address) override {
+    return std::make_unique<ShmLink>(other_->ConnectData(address), address,
+                                     buffers_, fall_back_);
   }
 
  private:

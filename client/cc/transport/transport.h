@@ -6,13 +6,13 @@
 // retry live in one place, its caller.
 //
 // Terms
-//   shard link  what reaches one ps at one address.
-//   stream      one PushPull or PullRows call: many requests, many answers, in
-//               no fixed order.
-//   timeout     for calls with payloads (Pull, Push, PushRows, Assign), how
-//               long nothing may be heard of the ps; while bytes flow the call
-//               goes on, if the transport knows of them (peer_watch.h). For all
-//               other calls, how long the whole call may take.
+//   link     what reaches one ps at one address: a data link moves blocks and
+//            rows, a control link does the rest.
+//   stream   one PushPull or PullRows call.
+//   timeout  for calls with payloads (PushRows, Assign), how long nothing may
+//            be heard of the ps; while bytes flow the call goes on, if the
+//            transport knows of them (peer_watch.h). For all other calls, how
+//            long the whole call may take.
 //
 // Threads: a link is safe. On a stream one thread may Send while another
 //   Receives, and any thread may Cancel.
@@ -25,6 +25,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -37,15 +38,17 @@
 
 namespace weir {
 
-class PushPullStream {
+// One call with many requests and many answers, in no fixed order.
+template <typename Request, typename Answer>
+class DataStream {
  public:
-  virtual ~PushPullStream() = default;
+  virtual ~DataStream() = default;
 
   // Sends `header` with `payload` (borrowed, may be empty). Blocks until the
   // transport has taken it. The bytes must stay unchanged until `released`
   // runs, on any thread, exactly once: after the bytes have left, or when the
   // stream ends. An empty payload may leave `released` empty.
-  virtual absl::Status Send(const GradientChunk& header,
+  virtual absl::Status Send(const Request& header,
                             std::span<const char> payload,
                             std::function<void()> released) = 0;
 
@@ -55,7 +58,7 @@ class PushPullStream {
   virtual bool SendNeedsReceiver() const { return true; }
 
   // Blocks for the next answer, or returns the status that ended the stream.
-  virtual absl::Status Receive(ValueChunk* header, Payload* payload) = 0;
+  virtual absl::Status Receive(Answer* header, Payload* payload) = 0;
 
   // Ends the stream from any thread; blocked calls return CANCELLED.
   virtual void Cancel() = 0;
@@ -68,34 +71,32 @@ class PushPullStream {
   virtual void Sever() { Cancel(); }
 };
 
-// One PullRows call: many requests, many answers, no order.
-class PullRowsStream {
+using PushPullStream = DataStream<GradientChunk, ValueChunk>;
+using PullRowsStream = DataStream<PullRowsChunk, RowChunk>;
+
+// Fills header and payload of the next chunk of a call, and returns false after
+// the last one. The payloads are borrowed until the call returns.
+template <typename Chunk>
+using ChunkSource = std::function<bool(Chunk*, std::span<const char>*)>;
+
+using LinkTimeout = std::chrono::milliseconds;
+
+// Blocks and rows: what a worker says to a ps.
+class DataLink {
  public:
-  virtual ~PullRowsStream() = default;
-  // Blocks until the transport has taken it.
-  virtual absl::Status Send(const PullRowsChunk& request) = 0;
-  // Blocks for the next answer, or returns the status that ended the stream.
-  virtual absl::Status Receive(RowChunk* header, Payload* payload) = 0;
-  // Ends the stream from any thread; blocked calls return CANCELLED.
-  virtual void Cancel() = 0;
+  using Timeout = LinkTimeout;
+  virtual ~DataLink() = default;
 
-  // Bytes that the way to the ps has moved so far, in both directions, with
-  // those of others that share it; -1 where nobody knows. On any thread.
-  virtual int64_t BytesMoved() { return -1; }
-  // Cancel, for a ps of which nothing was heard for long: ends the connection
-  // as well, which then keeps no payload, and is not waited for.
-  virtual void Sever() { Cancel(); }
-};
-
-class ShardLink {
- public:
-  using Timeout = std::chrono::milliseconds;
-  virtual ~ShardLink() = default;
-
-  virtual const std::string& address() const = 0;
-
-  // Opens a stream; errors show at the first Send or Receive.
+  // Open a stream; errors show at the first Send or Receive.
   virtual std::unique_ptr<PushPullStream> OpenPushPull() = 0;
+  virtual std::unique_ptr<PullRowsStream> OpenPullRows() = 0;
+
+  // Sends one contribution's update of this shard's tables.
+  virtual absl::StatusOr<PushRowsReply> PushRows(
+      Timeout timeout, const ChunkSource<PushRowsChunk>& next) = 0;
+
+  // Asks whether the ps is there; see ControlLink.
+  virtual absl::StatusOr<HelloReply> Hello(Timeout timeout) = 0;
 
   // Ends the connections to the ps, if there are any. It is meant for a ps that
   // hangs while payloads wait for it. Calls under way return UNAVAILABLE.
@@ -104,34 +105,15 @@ class ShardLink {
   // How many streams to the ps, each of a link of its own, are of use at the
   // same time; at most `wanted`. May ask the ps.
   virtual int UsefulStreams(int wanted) { return wanted; }
+};
 
-  // Calls `chunk` for every answer, on the calling thread.
-  virtual absl::Status Pull(
-      const PullRequest& request, Timeout timeout,
-      const std::function<absl::Status(const ValueChunk&, const Payload&)>&
-          chunk) = 0;
+// What a chief, or a program in its place, says to a ps.
+class ControlLink {
+ public:
+  using Timeout = LinkTimeout;
+  virtual ~ControlLink() = default;
 
-  // Sends one whole contribution's chunks for this shard. `next` fills header
-  // and payload of the next chunk, and returns false after the last one. The
-  // payloads are borrowed until Push returns.
-  virtual absl::StatusOr<PushReply> Push(
-      Timeout timeout,
-      const std::function<bool(GradientChunk*, std::span<const char>*)>&
-          next) = 0;
-
-  // Opens a stream; errors show at the first Send or Receive.
-  virtual std::unique_ptr<PullRowsStream> OpenPullRows() = 0;
-
-  // Sends one contribution's update of this shard's tables; `next` as in Push.
-  virtual absl::StatusOr<PushRowsReply> PushRows(
-      Timeout timeout,
-      const std::function<bool(PushRowsChunk*, std::span<const char>*)>&
-          next) = 0;
-
-  virtual absl::StatusOr<AssignReply> Assign(
-      Timeout timeout,
-      const std::function<bool(AssignChunk*, std::span<const char>*)>&
-          next) = 0;
+  virtual const std::string& address() const = 0;
 
   virtual absl::StatusOr<HelloReply> Hello(Timeout timeout) = 0;
   // Makes Hello say from now on that a chief asks.
@@ -141,6 +123,8 @@ class ShardLink {
                                                Timeout timeout) = 0;
   virtual absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request,
                                                Timeout timeout) = 0;
+  virtual absl::StatusOr<AssignReply> Assign(
+      Timeout timeout, const ChunkSource<AssignChunk>& next) = 0;
   virtual absl::Status SetSlots(const SetSlotsRequest& request,
                                 Timeout timeout) = 0;
   // Calls `reply` with FROZEN, then WRITTEN, on the calling thread.
@@ -171,9 +155,10 @@ class Transport {
   // Zeroed floats, 64-byte aligned; null if there is no memory. Payloads should
   // lie in such a buffer: from elsewhere they may cost the transport a copy.
   virtual std::shared_ptr<float> NewBuffer(size_t elements);
-  // Makes a link. It never blocks: an address that nobody serves shows at the
+  // Make a link. They never block: an address that nobody serves shows at the
   // first call.
-  virtual std::unique_ptr<ShardLink> Connect(const std::string& address) = 0;
+  virtual std::unique_ptr<ControlLink> Connect(const std::string& address) = 0;
+  virtual std::unique_ptr<DataLink> ConnectData(const std::string& address) = 0;
 };
 
 }  // namespace weir

@@ -11,12 +11,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr ShardLink::Timeout kCallTimeout{1000};
+constexpr ControlLink::Timeout kCallTimeout{1000};
 constexpr milliseconds kAskAgainAfter{100};
 
-std::vector<std::unique_ptr<ShardLink>> Connect(
+std::vector<std::unique_ptr<ControlLink>> Connect(
     const FinishedJob::Options& options) {
-  std::vector<std::unique_ptr<ShardLink>> links;
+  std::vector<std::unique_ptr<ControlLink>> links;
   for (const std::string& address : options.ps_addresses) {
     links.push_back(options.transport->Connect(address));
   }

@@ -55,7 +55,7 @@ class FinishedJob {
   bool AllTold() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
-  const std::vector<std::unique_ptr<ShardLink>> links_;
+  const std::vector<std::unique_ptr<ControlLink>> links_;
 
   Mutex mutex_;
   CondVar changed_;

@@ -13,7 +13,7 @@
 namespace weir {
 namespace {
 
-constexpr ShardLink::Timeout kAssignTimeout{600'000};
+constexpr ControlLink::Timeout kAssignTimeout{600'000};
 // 64 MiB of floats: the memory that a call needs here, and what a retry sends
 // again at most.
 constexpr int64_t kCallElements = int64_t{16} << 20;
@@ -89,7 +89,7 @@ absl::Status InitialValues::ReadRange(const SafetensorsArray& array,
 
 absl::Status InitialValues::Assign(const Declaration& declaration,
                                    const Sender& sender, int shard,
-                                   ShardLink* link) const {
+                                   ControlLink* link) const {
   WEIR_ASSIGN_OR_RETURN(const Layout layout,
                         LayoutFromDeclaration(declaration));
   WEIR_ASSIGN_OR_RETURN(const auto arrays, Match(layout));

@@ -7,7 +7,7 @@
 //
 // Threads: safe; shards may be assigned at the same time.
 // Errors: INVALID_ARGUMENT  a tensor does not fit; names it and what is wrong.
-//         and those of SafetensorsReader and ShardLink.
+//         and those of SafetensorsReader and ControlLink.
 #ifndef SERVER_CHIEF_START_INITIAL_VALUES_H_
 #define SERVER_CHIEF_START_INITIAL_VALUES_H_
 
@@ -32,7 +32,7 @@ class InitialValues {
   // Checks the file against the variables of `declaration`, then sends the
   // values of `shard` to `link`.
   absl::Status Assign(const Declaration& declaration, const Sender& sender,
-                      int shard, ShardLink* link) const;
+                      int shard, ControlLink* link) const;
 
  private:
   explicit InitialValues(std::unique_ptr<SafetensorsReader> reader)

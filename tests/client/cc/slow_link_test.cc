@@ -174,7 +174,7 @@ TEST(SlowLinkTest, SeveredLinksGiveBackWhatTheyHold) {
   LoopbackPs ps(TwoBlocks(1));
   ChaosProxy proxy(ps.address(), {.bytes_per_s = kSlowBytesPerS});
   const auto transport = MakeGrpcTransport({.own_connections = true});
-  const auto link = transport->Connect(proxy.address());
+  const auto link = transport->ConnectData(proxy.address());
   const std::vector<float> gradient(kBlockElements, 1.0f);
   std::atomic<bool> released{false};
   auto stream = link->OpenPushPull();

@@ -10,13 +10,12 @@
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/wire/layout_io.h"
+#include "tests/support/block_calls.h"
 
 namespace weir {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr milliseconds kTimeout{5000};
 
 Variable MakeVariable(const std::string& name, int64_t elements) {
   Variable variable;
@@ -296,26 +295,23 @@ void ChiefCluster::Worker::Beat(bool out_of_work) {
 }
 
 bool ChiefCluster::Worker::WaitForVersion(uint64_t version) {
-  for (const auto& link : links_) {
-    PullRequest request;
-    *request.mutable_sender() = grant_.sender();
-    request.mutable_want()->set_version(version);
-    request.mutable_want()->set_timeout_ms(100);
+  const Layout layout = MakeLayout();
+  Want want;
+  want.set_version(version);
+  want.set_timeout_ms(100);
+  for (size_t s = 0; s < links_.size(); ++s) {
     bool here = false;
     while (!here) {
       if (kill || done()) {
         return false;
       }
-      here = true;
-      const absl::Status status = link->Pull(
-          request, kTimeout, [&](const ValueChunk& chunk, const Payload&) {
-            here = here && !chunk.not_yet();
-            return absl::OkStatus();
-          });
+      const absl::Status status =
+          PullBlocks(links_[s].get(), grant_.sender(), want,
+                     layout.block_count(static_cast<int>(s)),
+                     [](const ValueChunk&, const Payload&) {});
       // ABORTED: the shard is past this version, so the contribution was done
       // before.
-      here =
-          (here && status.ok()) || status.code() == absl::StatusCode::kAborted;
+      here = status.ok() || status.code() == absl::StatusCode::kAborted;
       Beat(false);
     }
   }
@@ -349,8 +345,9 @@ bool ChiefCluster::Worker::DoContribution(uint64_t sequence) {
         return false;  // torn
       }
       const int end = kill ? block + 1 : blocks;
-      const auto pushed = links_[s]->Push(
-          kTimeout, [&](GradientChunk* chunk, std::span<const char>* payload) {
+      const auto pushed = PushBlocks(
+          links_[s].get(),
+          [&](GradientChunk* chunk, std::span<const char>* payload) {
             if (block == end) {
               return false;
             }
@@ -401,7 +398,7 @@ bool ChiefCluster::Worker::DoContribution(uint64_t sequence) {
 
 void ChiefCluster::Worker::Run() {
   for (const std::string& address : cluster_->options.ps_addresses) {
-    links_.push_back(cluster_->transport.Connect(address));
+    links_.push_back(cluster_->transport.ConnectData(address));
   }
   if (!Register()) {
     return;

@@ -91,7 +91,7 @@ class ChiefCluster::Worker : public HeartbeatSink,
   RegisterRequest request_;
   Grant grant_;
   uint64_t next_ = 0;
-  std::vector<std::unique_ptr<ShardLink>> links_;
+  std::vector<std::unique_ptr<DataLink>> links_;
   std::vector<ContributionReport> reports_;
 
   mutable Mutex mutex_;

@@ -1,4 +1,4 @@
-// A ShardLink without a shard: it counts calls, answers what a test says, and
+// A ControlLink without a shard: it counts calls, answers what a test says, and
 // keeps what is assigned.
 //
 // Threads: safe once the statuses are set.
@@ -19,7 +19,7 @@
 
 namespace weir {
 
-class ScriptedLink : public ShardLink {
+class ScriptedLink : public ControlLink {
  public:
   struct Assigned {
     AssignChunk header;
@@ -95,9 +95,7 @@ class ScriptedLink : public ShardLink {
     return status;
   }
   absl::StatusOr<AssignReply> Assign(
-      Timeout,
-      const std::function<bool(AssignChunk*, std::span<const char>*)>& next)
-      override {
+      Timeout, const ChunkSource<AssignChunk>& next) override {
     std::vector<Assigned> chunks;
     AssignChunk header;
     std::span<const char> payload;
@@ -115,27 +113,7 @@ class ScriptedLink : public ShardLink {
     return AssignReply();
   }
 
-  // The chief makes none of these.
-  std::unique_ptr<PushPullStream> OpenPushPull() override { return nullptr; }
-  std::unique_ptr<PullRowsStream> OpenPullRows() override { return nullptr; }
-  absl::Status Pull(
-      const PullRequest&, Timeout,
-      const std::function<absl::Status(const ValueChunk&, const Payload&)>&)
-      override {
-    return absl::UnimplementedError("Pull");
-  }
-  absl::StatusOr<PushReply> Push(
-      Timeout,
-      const std::function<bool(GradientChunk*, std::span<const char>*)>&)
-      override {
-    return absl::UnimplementedError("Push");
-  }
-  absl::StatusOr<PushRowsReply> PushRows(
-      Timeout,
-      const std::function<bool(PushRowsChunk*, std::span<const char>*)>&)
-      override {
-    return absl::UnimplementedError("PushRows");
-  }
+  // The chief does not call it.
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest&, Timeout) override {
     return absl::UnimplementedError("Shrink");
   }

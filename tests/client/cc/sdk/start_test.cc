@@ -51,8 +51,8 @@ class Shards {
     sender.set_history(1);
   }
 
-  std::vector<std::unique_ptr<ShardLink>> Links() {
-    std::vector<std::unique_ptr<ShardLink>> links;
+  std::vector<std::unique_ptr<ControlLink>> Links() {
+    std::vector<std::unique_ptr<ControlLink>> links;
     for (int s = 0; s < 2; ++s) {
       links.push_back(transport_.Connect(absl::StrCat("ps", s)));
     }
@@ -67,7 +67,7 @@ class Shards {
   std::vector<std::unique_ptr<Store>> stores_;
 };
 
-StartCalls CallsOn(const std::vector<std::unique_ptr<ShardLink>>& links) {
+StartCalls CallsOn(const std::vector<std::unique_ptr<ControlLink>>& links) {
   StartCalls calls;
   calls.links = &links;
   calls.names = {"ps 0", "ps 1"};

@@ -19,6 +19,7 @@
 #include "proto/ps.grpc.pb.h"
 #include "proto/wire/value_encoding.h"
 #include "proto/wire/wire_version.h"
+#include "tests/support/block_calls.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {
@@ -63,7 +64,7 @@ struct Contribution {
       gradients.push_back(Gradient(ps.elements(block), number * 1000 + block));
     }
   }
-  std::function<bool(GradientChunk*, std::span<const char>*)> Next() {
+  ChunkSource<GradientChunk> Next() {
     return [this, i = size_t{0}](GradientChunk* header,
                                  std::span<const char>* payload) mutable {
       if (i == headers.size()) {
@@ -111,21 +112,16 @@ INSTANTIATE_TEST_SUITE_P(Transports, PushPullTest, testing::Bool(),
 TEST(GrpcTransportTest, PushedGradientsAreAppliedAndPulledBack) {
   LoopbackPs ps;
   Contribution contribution(ps, 0, 0);
-  const auto reply = ps.link->Push(kTimeout, contribution.Next());
+  const auto reply = PushBlocks(ps.data.get(), contribution.Next());
   ASSERT_TRUE(reply.ok()) << reply.status();
-  EXPECT_EQ(reply->accepted(), 4u);
-  EXPECT_EQ(reply->incarnation(), 77u);
-  PullRequest request;
-  *request.mutable_sender() = ps.SenderOf(0);
-  *request.mutable_want() = Latest();
+  EXPECT_EQ(reply->accepted, 4u);
+  EXPECT_EQ(reply->incarnation, 77u);
   std::map<uint32_t, std::vector<float>> pulled;
-  ASSERT_TRUE(ps.link
-                  ->Pull(request, kTimeout,
+  ASSERT_TRUE(PullBlocks(ps.data.get(), ps.SenderOf(0), Latest(), 4,
                          [&](const ValueChunk& header, const Payload& payload) {
                            EXPECT_EQ(header.version(), 1u);
                            EXPECT_EQ(header.incarnation(), 77u);
                            pulled[header.block()] = FloatsOf(payload);
-                           return absl::OkStatus();
                          })
                   .ok());
   ASSERT_EQ(pulled.size(), 4u);
@@ -137,11 +133,11 @@ TEST(GrpcTransportTest, PushedGradientsAreAppliedAndPulledBack) {
 TEST(GrpcTransportTest, ARepeatedPushIsADuplicate) {
   LoopbackPs ps;
   Contribution contribution(ps, 1, 0);
-  ASSERT_TRUE(ps.link->Push(kTimeout, contribution.Next()).ok());
-  const auto again = ps.link->Push(kTimeout, contribution.Next());
+  ASSERT_TRUE(PushBlocks(ps.data.get(), contribution.Next()).ok());
+  const auto again = PushBlocks(ps.data.get(), contribution.Next());
   ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(again->accepted(), 0u);
-  EXPECT_EQ(again->duplicate(), 4u);
+  EXPECT_EQ(again->accepted, 0u);
+  EXPECT_EQ(again->duplicate, 4u);
   EXPECT_EQ(ps.Values(0), Negative(contribution.gradients[0]));
 }
 
@@ -149,7 +145,7 @@ TEST(GrpcTransportTest, ASkippedContributionIsOutOfRangeAndNamesThePs) {
   LoopbackPs ps;
   Contribution contribution(ps, 0, 3);
   const absl::Status status =
-      ps.link->Push(kTimeout, contribution.Next()).status();
+      PushBlocks(ps.data.get(), contribution.Next()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
   EXPECT_NE(status.message().find("ps " + ps.address()), std::string::npos);
 }
@@ -158,58 +154,39 @@ TEST(GrpcTransportTest, NanIsLeftOut) {
   LoopbackPs ps;
   Contribution contribution(ps, 0, 0);
   contribution.gradients[2][5] = std::numeric_limits<float>::quiet_NaN();
-  const auto reply = ps.link->Push(kTimeout, contribution.Next());
+  const auto reply = PushBlocks(ps.data.get(), contribution.Next());
   ASSERT_TRUE(reply.ok()) << reply.status();
-  EXPECT_EQ(reply->accepted(), 3u);
-  ASSERT_EQ(reply->left_out_block_size(), 1);
-  EXPECT_EQ(reply->left_out_block(0), 2u);
+  EXPECT_EQ(reply->accepted, 3u);
+  EXPECT_EQ(reply->left_out, std::vector<uint32_t>{2});
   EXPECT_EQ(ps.Values(2), std::vector<float>(1024, 0.0f));
 }
 
-TEST(GrpcTransportTest, PullsTheBlocksAskedForInEachEncoding) {
+TEST(GrpcTransportTest, BlocksComeInTheEncodingAskedFor) {
   LoopbackPs ps;
   Contribution contribution(ps, 0, 0);
-  ASSERT_TRUE(ps.link->Push(kTimeout, contribution.Next()).ok());
+  ASSERT_TRUE(PushBlocks(ps.data.get(), contribution.Next()).ok());
   for (const Encoding encoding : {F32, BF16, F16, INT8}) {
-    PullRequest request;
-    *request.mutable_sender() = ps.SenderOf(0);
-    *request.mutable_want() = Latest();
-    request.mutable_want()->set_encoding(encoding);
-    request.add_block(3);
-    request.add_block(1);
-    std::vector<uint32_t> blocks;
+    Want want = Latest();
+    want.set_encoding(encoding);
+    int blocks = 0;
     ASSERT_TRUE(
-        ps.link
-            ->Pull(request, kTimeout,
+        PullBlocks(ps.data.get(), ps.SenderOf(0), want, 4,
                    [&](const ValueChunk& header, const Payload& bytes) {
-                     blocks.push_back(header.block());
+                     ++blocks;
                      EXPECT_EQ(header.encoding(), encoding);
                      EXPECT_EQ(
                          bytes.bytes(),
                          EncodedBytes(encoding, ps.elements(header.block())));
-                     return absl::OkStatus();
                    })
             .ok());
-    EXPECT_EQ(blocks, (std::vector<uint32_t>{3, 1}));
+    EXPECT_EQ(blocks, 4);
   }
-}
-
-TEST(GrpcTransportTest, APullEndsWithTheCallersError) {
-  LoopbackPs ps;
-  PullRequest request;
-  *request.mutable_sender() = ps.SenderOf(0);
-  *request.mutable_want() = Latest();
-  const absl::Status status =
-      ps.link->Pull(request, kTimeout, [](const ValueChunk&, const Payload&) {
-        return absl::DataLossError("not what I wanted");
-      });
-  EXPECT_EQ(status, absl::DataLossError("not what I wanted"));
 }
 
 TEST_P(PushPullTest, PushPullAnswersWithReceiptAndValues) {
   for (const int queues : {1, 3}) {
     LoopbackPs ps({.queue_count = queues, .shared_memory = GetParam()});
-    const auto stream = ps.link->OpenPushPull();
+    const auto stream = ps.data->OpenPushPull();
     Releases releases;
     std::vector<std::unique_ptr<Contribution>> contributions;
     for (uint64_t number = 0; number < 5; ++number) {
@@ -245,7 +222,7 @@ TEST_P(PushPullTest, PushPullAnswersWithReceiptAndValues) {
 
 TEST_P(PushPullTest, ARunWithoutPayloadIsOneReceiptOrOneChunkPerBlock) {
   LoopbackPs ps({.shared_memory = GetParam()});
-  const auto stream = ps.link->OpenPushPull();
+  const auto stream = ps.data->OpenPushPull();
   GradientChunk run = ps.Chunk(0, 0, 0);
   run.set_block_count(4);
   ValueChunk header;
@@ -269,8 +246,8 @@ TEST_P(PushPullTest, ARunWithoutPayloadIsOneReceiptOrOneChunkPerBlock) {
 
 TEST_P(PushPullTest, AParkedWantIsAnsweredWhenAnotherClientMakesItHold) {
   LoopbackPs ps({.sync_contributions = 2, .shared_memory = GetParam()});
-  const auto first = ps.link->OpenPushPull();
-  const auto second = ps.link->OpenPushPull();
+  const auto first = ps.data->OpenPushPull();
+  const auto second = ps.data->OpenPushPull();
   const std::vector<float> ones(1024, 1.0f);
   const std::vector<float> threes(1024, 3.0f);
   GradientChunk chunk = ps.Chunk(0, 0, 1);
@@ -297,7 +274,7 @@ TEST_P(PushPullTest, AParkedWantIsAnsweredWhenAnotherClientMakesItHold) {
 
 TEST_P(PushPullTest, AWantThatRunsOutIsNotYet) {
   LoopbackPs ps({.sync_contributions = 1, .shared_memory = GetParam()});
-  const auto stream = ps.link->OpenPushPull();
+  const auto stream = ps.data->OpenPushPull();
   GradientChunk ask;
   *ask.mutable_sender() = ps.SenderOf(0);
   *ask.mutable_want() = Version(1, 100);
@@ -307,19 +284,11 @@ TEST_P(PushPullTest, AWantThatRunsOutIsNotYet) {
   ASSERT_TRUE(stream->Receive(&header, &payload).ok());
   EXPECT_TRUE(header.not_yet());
   EXPECT_TRUE(payload.empty());
-
-  PullRequest request;
-  *request.mutable_sender() = ps.SenderOf(0);
-  *request.mutable_want() = Version(1, 100);
-  const absl::Status status = ps.link->Pull(
-      request, kTimeout,
-      [](const ValueChunk&, const Payload&) { return absl::OkStatus(); });
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 
 TEST_P(PushPullTest, CancelEndsABlockedReceiveAndThePsLives) {
   LoopbackPs ps({.sync_contributions = 2, .shared_memory = GetParam()});
-  auto stream = ps.link->OpenPushPull();
+  auto stream = ps.data->OpenPushPull();
   GradientChunk chunk = ps.Chunk(0, 0, 0);
   *chunk.mutable_want() = Version(1, 10000);
   const std::vector<float> ones(1024, 1.0f);
@@ -347,16 +316,16 @@ TEST_P(PushPullTest, CancelEndsABlockedReceiveAndThePsLives) {
   for (GradientChunk& header : contribution.headers) {
     header.mutable_push()->set_index_in_step(1);
   }
-  ASSERT_TRUE(ps.link->Push(kTimeout, contribution.Next()).ok());
+  ASSERT_TRUE(PushBlocks(ps.data.get(), contribution.Next()).ok());
   EXPECT_EQ(ps.store->GetStatus().waits_parked(), 0u);
   EXPECT_TRUE(ps.link->Hello(kTimeout).ok());
 }
 
 TEST_P(PushPullTest, AStreamThatNeverSentAnythingEnds) {
   LoopbackPs ps({.shared_memory = GetParam()});
-  auto stream = ps.link->OpenPushPull();
+  auto stream = ps.data->OpenPushPull();
   stream.reset();
-  stream = ps.link->OpenPushPull();
+  stream = ps.data->OpenPushPull();
   stream->Cancel();
   ValueChunk header;
   Payload payload;
@@ -366,7 +335,7 @@ TEST_P(PushPullTest, AStreamThatNeverSentAnythingEnds) {
 
 TEST_P(PushPullTest, AKilledServerIsUnavailableAndNamed) {
   LoopbackPs ps({.sync_contributions = 2, .shared_memory = GetParam()});
-  const auto stream = ps.link->OpenPushPull();
+  const auto stream = ps.data->OpenPushPull();
   GradientChunk chunk = ps.Chunk(0, 0, 0);
   *chunk.mutable_want() = Version(1, 10000);
   const std::vector<float> ones(1024, 1.0f);
@@ -386,7 +355,7 @@ TEST_P(PushPullTest, AKilledServerIsUnavailableAndNamed) {
 
   Contribution contribution(ps, 0, 1);
   const absl::Status push =
-      ps.link->Push(kTimeout, contribution.Next()).status();
+      PushBlocks(ps.data.get(), contribution.Next()).status();
   EXPECT_EQ(push, absl::UnavailableError("ps " + ps.address() +
                                          ": connection refused"));
 }
@@ -420,7 +389,7 @@ TEST(GrpcTransportTest, NobodyListeningIsUnavailableAtOnce) {
   const auto link = transport->Connect("127.0.0.1:1");
   EXPECT_EQ(link->Hello(kTimeout).status(),
             absl::UnavailableError("ps 127.0.0.1:1: connection refused"));
-  const auto stream = link->OpenPushPull();
+  const auto stream = transport->ConnectData("127.0.0.1:1")->OpenPushPull();
   GradientChunk chunk;
   ValueChunk header;
   Payload payload;
@@ -445,19 +414,9 @@ TEST(GrpcTransportTest, AnotherJobHistoryOrLayoutIsRefusedEverywhere) {
     for (GradientChunk& header : contribution.headers) {
       *header.mutable_sender() = sender;
     }
-    EXPECT_EQ(ps.link->Push(kTimeout, contribution.Next()).status().code(),
+    EXPECT_EQ(PushBlocks(ps.data.get(), contribution.Next()).status().code(),
               kRefused);
-    PullRequest pull;
-    *pull.mutable_sender() = sender;
-    *pull.mutable_want() = Latest();
-    EXPECT_EQ(ps.link
-                  ->Pull(pull, kTimeout,
-                         [](const ValueChunk&, const Payload&) {
-                           return absl::OkStatus();
-                         })
-                  .code(),
-              kRefused);
-    const auto stream = ps.link->OpenPushPull();
+    const auto stream = ps.data->OpenPushPull();
     ASSERT_TRUE(stream
                     ->Send(contribution.headers[0],
                            BytesOf(contribution.gradients[0]), nullptr)
@@ -559,7 +518,7 @@ TEST_P(PushPullTest, StreamsOfManyThreadsKeepTheirOrderAndLoseNothing) {
   std::vector<std::thread> workers;
   for (int slot = 0; slot < 4; ++slot) {
     workers.emplace_back([&ps, slot] {
-      const auto stream = ps.link->OpenPushPull();
+      const auto stream = ps.data->OpenPushPull();
       std::thread sender([&] {
         const std::vector<float> ones(1024, 1.0f);
         Releases releases;

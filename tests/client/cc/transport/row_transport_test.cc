@@ -113,7 +113,7 @@ TEST_P(RowTransportTest, AnUpdateThatBreaksOffChangesNothing) {
   const std::vector<float> ones(ids.size() * kDim, 1.0f);
   const auto update = [&](bool refused) {
     int sent = 0;
-    return ps.link->PushRows(
+    return ps.data->PushRows(
         kTimeout, [&](PushRowsChunk* chunk, std::span<const char>* payload) {
           chunk->Clear();
           *chunk->mutable_sender() = ps.SenderOf(0);
@@ -145,11 +145,11 @@ TEST_P(RowTransportTest, AnUpdateThatBreaksOffChangesNothing) {
 
 TEST_P(RowTransportTest, ARefusedLookupEndsItsStreamWithTheReason) {
   LoopbackPs ps(Options());
-  const auto stream = ps.link->OpenPullRows();
+  const auto stream = ps.data->OpenPullRows();
   PullRowsChunk request = Request(ps);
   AddList({1, 2}, &request);
   request.mutable_list(0)->set_table(9);
-  ASSERT_TRUE(stream->Send(request).ok());
+  ASSERT_TRUE(stream->Send(request, {}, nullptr).ok());
   RowChunk header;
   Payload payload;
   const absl::Status status = stream->Receive(&header, &payload);
@@ -162,12 +162,12 @@ TEST_P(RowTransportTest, ARefusedLookupEndsItsStreamWithTheReason) {
 
 TEST_P(RowTransportTest, AWaitIsAnsweredWhenItsTimeIsUpAndEndsWithTheStream) {
   LoopbackPs ps(Options(1));
-  const auto stream = ps.link->OpenPullRows();
+  const auto stream = ps.data->OpenPullRows();
   PullRowsChunk request = Request(ps);
   request.mutable_want()->set_version(1);
   request.mutable_want()->set_timeout_ms(1);
   request.set_request(5);
-  ASSERT_TRUE(stream->Send(request).ok());
+  ASSERT_TRUE(stream->Send(request, {}, nullptr).ok());
   RowChunk header;
   Payload payload;
   ASSERT_TRUE(stream->Receive(&header, &payload).ok());
@@ -180,9 +180,9 @@ TEST_P(RowTransportTest, AWaitIsAnsweredWhenItsTimeIsUpAndEndsWithTheStream) {
 
 TEST_P(RowTransportTest, ADeadPsIsUnavailable) {
   LoopbackPs ps(Options());
-  const auto stream = ps.link->OpenPullRows();
+  const auto stream = ps.data->OpenPullRows();
   PullRowsChunk request = Request(ps);
-  ASSERT_TRUE(stream->Send(request).ok());
+  ASSERT_TRUE(stream->Send(request, {}, nullptr).ok());
   RowChunk header;
   Payload payload;
   ASSERT_TRUE(stream->Receive(&header, &payload).ok());
@@ -190,7 +190,7 @@ TEST_P(RowTransportTest, ADeadPsIsUnavailable) {
   EXPECT_EQ(stream->Receive(&header, &payload).code(),
             absl::StatusCode::kUnavailable);
   int sent = 0;
-  EXPECT_EQ(ps.link
+  EXPECT_EQ(ps.data
                 ->PushRows(kTimeout,
                            [&](PushRowsChunk* chunk, std::span<const char>*) {
                              *chunk->mutable_sender() = ps.SenderOf(0);

@@ -57,7 +57,7 @@ TEST(ShmTransportTest, AppliesFromTheClientsBufferAndReadsWhereThePsHasIt) {
   ASSERT_NE(gradient, nullptr);
   EXPECT_EQ(reinterpret_cast<size_t>(gradient.get()) % 64, 0u);
   std::fill_n(gradient.get(), kBlock, 2.0f);
-  const auto stream = ps.link->OpenPushPull();
+  const auto stream = ps.data->OpenPushPull();
   GradientChunk chunk = ps.Chunk(0, 0, 1);
   *chunk.mutable_want() = Latest();
   std::atomic<int> released{0};
@@ -87,7 +87,7 @@ TEST(ShmTransportTest, AppliesFromTheClientsBufferAndReadsWhereThePsHasIt) {
 
 TEST(ShmTransportTest, APayloadFromElsewhereIsCopied) {
   LoopbackPs ps(Large());
-  const auto stream = ps.link->OpenPushPull();
+  const auto stream = ps.data->OpenPushPull();
   for (uint64_t sequence = 0; sequence < 5; ++sequence) {
     std::vector<float> gradient(kBlock, 1.0f);
     bool released = false;
@@ -109,7 +109,7 @@ TEST(ShmTransportTest, WhatIsKeptForItsTurnIsNotTheClientsMemory) {
   LoopbackPs ps(Large(2));
   const std::shared_ptr<float> gradient = ps.transport->NewBuffer(kBlock);
   std::fill_n(gradient.get(), kBlock, 3.0f);
-  const auto stream = ps.link->OpenPushPull();
+  const auto stream = ps.data->OpenPushPull();
   GradientChunk chunk = ps.Chunk(1, 0, 0);
   chunk.mutable_push()->set_index_in_step(1);
   bool released = false;
@@ -133,7 +133,7 @@ TEST(ShmTransportTest, APayloadOutlivesItsStreamAndThePs) {
   Payload payload;
   {
     LoopbackPs ps(Large());
-    const auto stream = ps.link->OpenPushPull();
+    const auto stream = ps.data->OpenPushPull();
     GradientChunk ask;
     *ask.mutable_sender() = ps.SenderOf(0);
     *ask.mutable_want() = Latest();
@@ -148,7 +148,7 @@ TEST(ShmTransportTest, APayloadOutlivesItsStreamAndThePs) {
 TEST(ShmTransportTest, APullOfManyBlocksPinsFewAtATime) {
   LoopbackPs ps(
       {.block_elements = kBlock, .block_count = 40, .shared_memory = true});
-  const auto stream = ps.link->OpenPushPull();
+  const auto stream = ps.data->OpenPushPull();
   GradientChunk ask;
   *ask.mutable_sender() = ps.SenderOf(0);
   *ask.mutable_want() = Latest();
@@ -165,7 +165,7 @@ TEST(ShmTransportTest, APullOfManyBlocksPinsFewAtATime) {
 
 TEST(ShmTransportTest, SixteenBitValuesComeThroughToo) {
   LoopbackPs ps(Large());
-  const auto stream = ps.link->OpenPushPull();
+  const auto stream = ps.data->OpenPushPull();
   GradientChunk ask;
   *ask.mutable_sender() = ps.SenderOf(0);
   *ask.mutable_want() = Latest();
@@ -182,7 +182,7 @@ TEST(ShmTransportTest, AutoTakesGrpcWhereNoneIsOfferedAndShmSaysWhy) {
   LoopbackPs ps;  // gRPC only
   for (const bool fall_back : {true, false}) {
     const auto transport = MakeShmTransport(MakeGrpcTransport(), fall_back);
-    const auto link = transport->Connect(ps.address());
+    const auto link = transport->ConnectData(ps.address());
     const auto stream = link->OpenPushPull();
     GradientChunk ask;
     *ask.mutable_sender() = ps.SenderOf(0);
@@ -357,7 +357,7 @@ absl::StatusCode EndWithMemory(const std::string& shm_name, uint64_t bytes,
 TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
   LoopbackPs ps(Large());
   const std::string name = ShmName(ps);
-  const auto good = ps.link->OpenPushPull();
+  const auto good = ps.data->OpenPushPull();
   const std::string chunk = ps.Chunk(0, 0, 0).SerializeAsString();
   ShmRequest head;
   EXPECT_EQ(EndOf(name, head, "\xff\xff\xff"), kInvalid);
@@ -395,7 +395,7 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
 TEST(ShmTransportTest, ARequestOutsideItsMemoryEndsItsSessionOnly) {
   LoopbackPs ps(Large());
   const std::string name = ShmName(ps);
-  const auto good = ps.link->OpenPushPull();
+  const auto good = ps.data->OpenPushPull();
   const std::string chunk = ps.Chunk(0, 0, 0).SerializeAsString();
   ShmRequest head;
   head.payload = {1, kMemory - 100, kBlock * 4};

@@ -238,7 +238,7 @@ TEST(ParameterServiceTest, ACallerOfAnotherWireVersionIsRefused) {
 
 TEST(ParameterServiceTest, NoMoreThan256RequestsWaitForAnswers) {
   LoopbackPs ps({.block_count = 1, .slot_count = 2, .sync_contributions = 2});
-  const auto stream = ps.link->OpenPushPull();
+  const auto stream = ps.data->OpenPushPull();
   constexpr int kRequests = 300;
   const std::vector<float> ones(ps.elements(0), 1.0f);
   // The first is taken, the others are duplicates; all want what is not there.
@@ -260,7 +260,7 @@ TEST(ParameterServiceTest, NoMoreThan256RequestsWaitForAnswers) {
   }
   EXPECT_EQ(read(), uint64_t{ParameterService::kUnansweredMax});
 
-  const auto other = ps.link->OpenPushPull();
+  const auto other = ps.data->OpenPushPull();
   GradientChunk last = ps.Chunk(1, 0, 0);
   last.mutable_push()->set_index_in_step(1);
   ASSERT_TRUE(other->Send(last, BytesOf(ones), nullptr).ok());
@@ -288,7 +288,7 @@ TEST(ParameterServiceTest, RefusesRequestsThatMeanNothing) {
   long_run.mutable_want()->set_latest(true);
   long_run.set_block_count(0xffffffff);
   for (const GradientChunk& chunk : {nothing, encoding, far, long_run}) {
-    const auto stream = ps.link->OpenPushPull();
+    const auto stream = ps.data->OpenPushPull();
     ASSERT_TRUE(stream->Send(chunk, {}, nullptr).ok());
     absl::Status status;
     while (status.ok()) {
@@ -372,7 +372,7 @@ TEST(ParameterServiceTest, SixtyFourStreamsOnOneConnectionAreServed) {
   std::vector<std::unique_ptr<PushPullStream>> streams;
   const std::vector<float> ones(ps.elements(0), 1.0f);
   for (int slot = 0; slot < 60; ++slot) {
-    streams.push_back(ps.link->OpenPushPull());
+    streams.push_back(ps.data->OpenPushPull());
     ASSERT_TRUE(streams.back()
                     ->Send(ps.Chunk(slot, 0, 0), BytesOf(ones), nullptr)
                     .ok());
