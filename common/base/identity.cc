@@ -1,0 +1,32 @@
+#include "common/base/identity.h"
+
+#include <unistd.h>
+
+#include <random>
+
+#include "absl/strings/str_cat.h"
+
+namespace weir {
+
+std::string HostName() {
+  char name[256] = {};  // one byte more than is asked for, so it ends with 0
+  if (gethostname(name, sizeof(name) - 1) != 0) {
+    return "unknown";
+  }
+  return name;
+}
+
+uint64_t RandomId() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) | random();
+}
+
+std::string RandomHex(size_t digits) {
+  std::string text;
+  while (text.size() < digits) {
+    absl::StrAppend(&text, absl::Hex(RandomId(), absl::kZeroPad16));
+  }
+  return text;
+}
+
+}  // namespace weir
