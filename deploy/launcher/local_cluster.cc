@@ -33,43 +33,49 @@ std::string BinaryPath(const std::string& bin_dir, const std::string& role) {
 
 // Confines a ps to the run's checkpoints: it writes and reads where the chief
 // tells it over the network, and has no business in any other directory.
-void AddCheckpointRoot(const std::string& workdir,
-                       std::vector<std::string>* argv) {
-  if (!workdir.empty()) {
-    argv->insert(argv->end(),
-                 {"--checkpoint_root", absl::StrCat(workdir, "/checkpoints")});
+std::vector<std::string> PsArguments(const ClusterOptions& options) {
+  std::vector<std::string> argv = {BinaryPath(options.bin_dir, "ps")};
+  if (!options.workdir.empty()) {
+    argv.insert(argv.end(), {"--checkpoint_root",
+                             absl::StrCat(options.workdir, "/checkpoints")});
+  }
+  return argv;
+}
+
+void AddChiefFlags(const ClusterOptions& options,
+                   std::vector<std::string>* argv) {
+  if (options.resume) {
+    argv->push_back("--resume");
+  }
+  if (options.allow_older) {
+    argv->push_back("--allow_older");
   }
 }
 
-std::vector<std::string> Arguments(const LocalClusterOptions& options,
-                                   const std::string& role, bool hosts_chief) {
-  std::vector<std::string> argv = {BinaryPath(options.bin_dir, role)};
-  if (role == "ps") {
-    AddCheckpointRoot(options.workdir, &argv);
-    return argv;
-  }
-  if (role == "worker") {
+// Returns the command line of a task of Weir that reads the job file.
+std::vector<std::string> JobArguments(const LocalClusterOptions& options,
+                                      const LocalTask& task) {
+  std::vector<std::string> argv = {BinaryPath(options.bin_dir, task.role)};
+  if (task.role == "worker") {
     argv.insert(argv.end(),
                 {"--transport", options.transport, "--channels_per_peer",
                  absl::StrCat(options.channels_per_peer)});
   }
   argv.insert(argv.end(), {"--job", options.job_path, "--workdir",
                            options.workdir, "--data_dir", options.data_dir});
-  if (role != "chief") {
+  if (task.role != "chief") {
     argv.insert(argv.end(), {"--device", options.device});
     if (!options.device_plugin.empty()) {
       argv.insert(argv.end(), {"--device_plugin", options.device_plugin});
     }
   }
-  // These are the chief's, so they go to whichever process hosts it. No other
-  // worker writes or restores a checkpoint.
+  // Exactly one process hosts the chief: its own task or else worker 0. No
+  // other one writes or restores a checkpoint.
+  const bool hosts_chief =
+      task.role == "chief" ||
+      (task.role == "worker" && task.index == 0 && !options.chief);
   if (hosts_chief) {
-    if (options.resume) {
-      argv.push_back("--resume");
-    }
-    if (options.allow_older) {
-      argv.push_back("--allow_older");
-    }
+    AddChiefFlags(options, &argv);
     if (!options.init_from.empty()) {
       argv.insert(argv.end(), {"--init_from", options.init_from});
     }
@@ -79,13 +85,6 @@ std::vector<std::string> Arguments(const LocalClusterOptions& options,
   }
   return argv;
 }
-
-struct Counts {
-  int ps = 1;
-  int workers = 1;
-  int chiefs = 0;
-  int evaluators = 0;
-};
 
 // A variable that would win over TF_CONFIG in a task is not handed on: the user
 // may have set it for a cluster of their own, and an empty one counts as unset.
@@ -102,16 +101,18 @@ std::vector<std::string> Environment(const std::string& tf_config) {
   return environment;
 }
 
-// Plans tasks with their TF_CONFIG and without a command line.
-absl::StatusOr<LocalCluster> PlanTasks(const Counts& counts) {
+// Plans tasks with their TF_CONFIG and log; only those of the ps have a command
+// line.
+absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
+                                       bool evaluator) {
   nlohmann::json cluster;
   LocalCluster plan;
-  WEIR_ASSIGN_OR_RETURN(const auto ps, Addresses(counts.ps));
-  WEIR_ASSIGN_OR_RETURN(const auto workers, Addresses(counts.workers));
+  WEIR_ASSIGN_OR_RETURN(const auto ps, Addresses(options.ps_count));
+  WEIR_ASSIGN_OR_RETURN(const auto workers, Addresses(options.worker_count));
   cluster["ps"] = ps;
   cluster["worker"] = workers;
   plan.chief_address = workers[0];
-  if (counts.chiefs > 0) {
+  if (options.chief) {
     WEIR_ASSIGN_OR_RETURN(const auto chief, Addresses(1));
     cluster["chief"] = chief;
     plan.chief_address = chief[0];
@@ -119,10 +120,10 @@ absl::StatusOr<LocalCluster> PlanTasks(const Counts& counts) {
   // Tasks are started in this order. The evaluator serves nobody, so it needs
   // no address; TF_CONFIG names it by its task alone.
   const std::vector<std::pair<std::string, int>> roles = {
-      {"ps", counts.ps},
-      {"chief", counts.chiefs},
-      {"worker", counts.workers},
-      {"evaluator", counts.evaluators}};
+      {"ps", options.ps_count},
+      {"chief", options.chief ? 1 : 0},
+      {"worker", options.worker_count},
+      {"evaluator", evaluator ? 1 : 0}};
   for (const auto& [role, count] : roles) {
     for (int i = 0; i < count; ++i) {
       LocalTask task;
@@ -132,30 +133,18 @@ absl::StatusOr<LocalCluster> PlanTasks(const Counts& counts) {
                                      {"task", {{"type", role}, {"index", i}}}};
       ChildCommand command;
       command.environment = Environment(config.dump());
+      if (!options.workdir.empty()) {
+        command.log_path =
+            absl::StrCat(options.workdir, "/logs/", role, "-", i, ".log");
+      }
+      if (role == "ps") {
+        command.argv = PsArguments(options);
+      }
       plan.tasks.push_back(std::move(task));
       plan.commands.push_back(std::move(command));
     }
   }
   return plan;
-}
-
-std::string LogPath(const std::string& workdir, const LocalTask& task) {
-  return absl::StrCat(workdir, "/logs/", task.role, "-", task.index, ".log");
-}
-
-// Returns the command line of the chief of a job with user commands.
-std::vector<std::string> ChiefArguments(const CommandClusterOptions& options) {
-  std::vector<std::string> argv = {BinaryPath(options.bin_dir, "chief"),
-                                   "--workdir", options.workdir};
-  if (options.resume) {
-    argv.push_back("--resume");
-  }
-  if (options.allow_older) {
-    argv.push_back("--allow_older");
-  }
-  argv.insert(argv.end(), options.chief_flags.begin(),
-              options.chief_flags.end());
-  return argv;
 }
 
 // Adds what a user's program is told beside TF_CONFIG.
@@ -183,44 +172,30 @@ void AddUserEnvironment(const CommandClusterOptions& options,
 
 absl::StatusOr<LocalCluster> PlanLocalCluster(
     const LocalClusterOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(
-      LocalCluster plan,
-      PlanTasks({.ps = options.ps_count,
-                 .workers = options.worker_count,
-                 .chiefs = static_cast<int>(options.chief),
-                 .evaluators = static_cast<int>(options.evaluator)}));
+  WEIR_ASSIGN_OR_RETURN(LocalCluster plan,
+                        PlanTasks(options, options.evaluator));
   for (size_t i = 0; i < plan.tasks.size(); ++i) {
-    const LocalTask& task = plan.tasks[i];
-    // Exactly one process hosts the chief: its own task or else worker 0.
-    const bool hosts_chief =
-        task.role == "chief" ||
-        (task.role == "worker" && task.index == 0 && !options.chief);
-    plan.commands[i].argv = Arguments(options, task.role, hosts_chief);
-    plan.commands[i].log_path = LogPath(options.workdir, task);
+    if (plan.tasks[i].role != "ps") {
+      plan.commands[i].argv = JobArguments(options, plan.tasks[i]);
+    }
   }
   return plan;
 }
 
 absl::StatusOr<LocalCluster> PlanCommandCluster(
     const CommandClusterOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(
-      LocalCluster plan,
-      PlanTasks({.ps = options.ps_count,
-                 .workers = options.worker_count,
-                 .chiefs = static_cast<int>(options.chief),
-                 .evaluators = static_cast<int>(!options.evaluator.empty())}));
+  WEIR_ASSIGN_OR_RETURN(LocalCluster plan,
+                        PlanTasks(options, !options.evaluator.empty()));
   for (size_t i = 0; i < plan.tasks.size(); ++i) {
     const std::string& role = plan.tasks[i].role;
     ChildCommand& command = plan.commands[i];
-    if (!options.workdir.empty()) {
-      command.log_path = LogPath(options.workdir, plan.tasks[i]);
-    }
-    if (role == "ps") {
-      command.argv = {BinaryPath(options.bin_dir, role)};
-      AddCheckpointRoot(options.workdir, &command.argv);
-    } else if (role == "chief") {
-      command.argv = ChiefArguments(options);
-    } else {
+    if (role == "chief") {
+      command.argv = {BinaryPath(options.bin_dir, role), "--workdir",
+                      options.workdir};
+      AddChiefFlags(options, &command.argv);
+      command.argv.insert(command.argv.end(), options.chief_flags.begin(),
+                          options.chief_flags.end());
+    } else if (role != "ps") {
       command.argv = options.worker;
       if (role == "evaluator") {
         command.argv = options.evaluator;

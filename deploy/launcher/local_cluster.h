@@ -14,37 +14,35 @@
 
 namespace weir {
 
-struct LocalClusterOptions {
-  std::string bin_dir;   // holds server/ps/weir_ps, worker/weir_worker, ...
-  std::string job_path;  // the job file that every task reads
-  std::string workdir;   // checkpoints, curves, logs
-  std::string data_dir;
+// What every cluster has.
+struct ClusterOptions {
+  std::string bin_dir;  // holds server/ps/weir_ps, worker/weir_worker, ...
+  std::string workdir;  // checkpoints, curves, logs; "" for none, and no logs
   int ps_count = 1;
   int worker_count = 1;
-  bool chief = false;  // a task of its own; else worker 0 hosts it
+  bool chief = false;              // a task of its own
+  bool resume = false;             // a flag of the chief
+  bool allow_older = false;        // a flag of the chief
+  std::string transport = "auto";  // of the workers: "auto", "grpc" or "shm"
+};
+
+// The options of `weir train`, where Weir's worker trains a job file. Without a
+// task for the chief worker 0 hosts it.
+struct LocalClusterOptions : ClusterOptions {
+  std::string job_path;  // the job file that every task reads
+  std::string data_dir = ".";
   bool evaluator = false;
-  bool resume = false;
-  bool allow_older = false;
   std::string init_from;
-  std::string transport = "auto";  // of the workers; see client/cc/transport
-  int channels_per_peer = 1;       // of the workers; see ParameterClient
-  std::string device = "auto";     // of workers and evaluator
-  std::string device_plugin;       // of both; see worker/compute/factory.h
+  int channels_per_peer = 1;    // of the workers; see ParameterClient
+  std::string device = "auto";  // of workers and evaluator
+  std::string device_plugin;    // of both; see worker/compute/factory.h
 };
 
 // The options of `weir run`, where a user's command is the worker.
-struct CommandClusterOptions {
-  std::string bin_dir;
-  std::vector<std::string> worker;     // argv; argv[0] is the path
-  std::vector<std::string> evaluator;  // argv; empty for no evaluator
-  std::string workdir;                 // "" for no directory, and then no logs
-  int ps_count = 1;
-  int worker_count = 1;
-  bool chief = false;
-  bool resume = false;                        // a flag of the chief
-  bool allow_older = false;                   // a flag of the chief
+struct CommandClusterOptions : ClusterOptions {
+  std::vector<std::string> worker = {};       // argv; argv[0] is the path
+  std::vector<std::string> evaluator = {};    // argv; empty for no evaluator
   std::vector<std::string> chief_flags = {};  // the chief's other flags
-  std::string transport = "auto";
 };
 
 struct LocalCluster {

@@ -233,7 +233,9 @@ void OutputForwarder::Show(Stream* stream,
   // I1: whole lines in one text, and only this thread writes. The tail comes
   // first, since a write may wait for a terminal for long.
   AddToTail(*stream, lines);
-  Write(stream->is_error, text);
+  if (options_.show) {
+    Write(stream->is_error, text);
+  }
 }
 
 void OutputForwarder::AddToTail(const Stream& stream,

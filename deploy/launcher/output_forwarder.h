@@ -62,6 +62,7 @@ class OutputForwarder {
   struct Options {
     int out_fd = 1;
     int err_fd = 2;
+    bool show = true;  // false: what tasks print goes to logs and tails alone
     size_t line_bytes_max = 8192;
     size_t tail_lines = 20;
   };

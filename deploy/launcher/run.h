@@ -12,23 +12,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "deploy/launcher/local_cluster.h"
 
 namespace weir {
 
-struct RunOptions {
-  std::string bin_dir;
-  std::vector<std::string> command;  // of a worker
-  std::string evaluator;  // a command in one string; "" for no evaluator
-  // "" for no directory, but with `chief` for runs/<script>-<time>.
-  std::string workdir;
-  std::string transport = "auto";  // "auto", "grpc" or "shm"
-  int ps_count = 1;
-  int worker_count = 1;
-  int max_restarts = 3;  // of each worker, the chief and the evaluator
-  bool chief = false;
-  bool resume = false;                        // a flag of the chief
-  bool allow_older = false;                   // a flag of the chief
+// `workdir` is "" for no directory, but with `chief` for runs/<script>-<time>.
+struct RunOptions : ClusterOptions {
+  std::vector<std::string> command;           // of a worker
+  std::string evaluator;                      // a command; "" for no evaluator
   std::vector<std::string> chief_flags = {};  // the chief's other flags
+  int max_restarts = 3;  // of each worker, the chief and the evaluator
 };
 
 // Runs the job to its end. Returns 0 when every worker ended with 0, the code

@@ -18,6 +18,10 @@ bool Supervisor::IsMain(const LocalTask& task) const {
   return task.role == main_role_ && task.index == 0;
 }
 
+bool Supervisor::HostsChief(const LocalTask& task) const {
+  return IsMain(task) && (task.role == "chief" || !options_.user_commands);
+}
+
 bool Supervisor::Runs(const char* role) const {
   return std::any_of(tasks_.begin(), tasks_.end(), [role](const LocalTask& t) {
     return t.running && t.role == role;
@@ -62,12 +66,10 @@ void Supervisor::EndIfNobodyIsLeft(int64_t now_ns) {
   // others did their part here to the end, that is a good end; if the main task
   // was alone, its code tells the caller where the job went.
   if (others > 0 && all_well) {
-    End(kExitOk, "", options_.finish_grace, now_ns);
+    End(kExitOk, options_.finish_grace, now_ns);
   } else {
-    Fail(replaced, kExitReplaced,
-         tasks_[replaced].name() +
-             " was replaced by another process; the job goes on there",
-         options_.permanent_grace, now_ns);
+    Fail(replaced, kExitReplaced, options_.permanent_grace, now_ns,
+         "another process has its place; the job goes on there");
   }
 }
 
@@ -84,38 +86,63 @@ std::vector<int> Supervisor::TakeStarts(int64_t now_ns) {
   return starts;
 }
 
-void Supervisor::End(int code, std::string reason,
-                     std::chrono::nanoseconds grace, int64_t now_ns) {
+std::vector<int> Supervisor::TakeStops() {
+  std::vector<int> stops;
+  const bool is_done = !options_.user_commands && exit_code_ == kExitOk;  // I5
+  if (!interrupted_ || is_done) {
+    return stops;
+  }
+  const bool chief_first =
+      std::any_of(tasks_.begin(), tasks_.end(), [this](const LocalTask& task) {
+        return task.running && HostsChief(task);
+      });
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    LocalTask& task = tasks_[i];
+    const bool is_next = chief_first ? HostsChief(task) : task.role == "worker";
+    if (task.running && is_next && !task.told_to_stop) {
+      task.told_to_stop = true;
+      stops.push_back(static_cast<int>(i));
+    }
+  }
+  return stops;
+}
+
+void Supervisor::End(int code, std::chrono::nanoseconds grace, int64_t now_ns,
+                     std::string advice) {
   if (ending_) {
     return;  // the first reason counts; what follows is its consequence
   }
   ending_ = true;
   exit_code_ = code;
-  reason_ = std::move(reason);
+  advice_ = std::move(advice);
   terminate_at_ns_ = now_ns + grace.count();
   if (code == kExitOk) {
     terminate_chief_at_ns_ = now_ns + options_.chief_grace.count();
   }
-  if (options_.user_commands) {
-    HurryInOrder(now_ns);
-  }
+  Hurry(now_ns);
 }
 
-void Supervisor::Fail(int task, int code, std::string reason,
-                      std::chrono::nanoseconds grace, int64_t now_ns) {
+void Supervisor::Fail(int task, int code, std::chrono::nanoseconds grace,
+                      int64_t now_ns, std::string advice) {
   failed_task_ = task;
-  End(code, std::move(reason), grace, now_ns);
+  End(code, grace, now_ns, std::move(advice));
 }
 
-void Supervisor::HurryInOrder(int64_t now_ns) {
-  const bool chief_runs = Runs("chief");
+void Supervisor::Hurry(int64_t now_ns) {
+  if (Runs("chief") || Runs("worker")) {
+    return;  // they still have something to finish
+  }
   // After a failure no checkpoint comes that the evaluator could wait for.
-  if (exit_code_ != kExitOk && !chief_runs && !Runs("worker")) {
+  if (exit_code_ != kExitOk) {
     terminate_at_ns_ = std::min(terminate_at_ns_, now_ns);
   }
   // I4: a ps serves until everybody who may ask it is gone.
-  if (!chief_runs && !Runs("worker") && !Runs("evaluator")) {
-    terminate_ps_at_ns_ = std::min(terminate_ps_at_ns_, now_ns);
+  if (!Runs("evaluator")) {
+    int64_t grace = 0;
+    if (!options_.user_commands) {
+      grace = options_.permanent_grace.count();
+    }
+    terminate_ps_at_ns_ = std::min(terminate_ps_at_ns_, now_ns + grace);
   }
 }
 
@@ -128,44 +155,20 @@ void Supervisor::OnLateExit(int index, int64_t now_ns) {
     if (IsMain(task) && task.exit_code == kExitOk && !killing_) {
       exit_code_ = kExitOk;
       failed_task_ = -1;
-      reason_.clear();
+      advice_.clear();
       terminate_at_ns_ = now_ns + options_.finish_grace.count();
     }
-    HurryServers(now_ns);
-    return;
-  }
-  if (task.role == "chief" && exit_code_ == kExitOk) {
+  } else if (task.role == "chief" && exit_code_ == kExitOk) {
     if (task.exit_code != kExitOk) {
       // The workers are done, but the last checkpoint was not written.
       exit_code_ = task.exit_code;
       failed_task_ = index;
-      reason_ = task.name() + " ended with code " +
-                std::to_string(task.exit_code) + " after the workers";
     } else {
       // The last checkpoint is there now; the evaluator's grace begins.
       terminate_at_ns_ = now_ns + options_.finish_grace.count();
     }
   }
-  HurryInOrder(now_ns);
-}
-
-void Supervisor::HurryServers(int64_t now_ns) {
-  if (exit_code_ == kExitOk) {
-    return;  // the evaluator sees that the job is done
-  }
-  // A ps that runs gets a moment: the chief's word to end is on its way to it.
-  // An evaluator alone waits for checkpoints that will never come.
-  int64_t grace = 0;
-  for (const LocalTask& task : tasks_) {
-    if (!task.running || task.role == "evaluator") {
-      continue;
-    }
-    if (task.role != "ps") {
-      return;  // a chief or worker still has something to finish
-    }
-    grace = options_.permanent_grace.count();
-  }
-  terminate_at_ns_ = std::min(terminate_at_ns_, now_ns + grace);
+  Hurry(now_ns);
 }
 
 void Supervisor::OnExit(int index, int code, int64_t now_ns) {
@@ -177,8 +180,6 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
     OnLateExit(index, now_ns);
     return;
   }
-  const std::string what =
-      task.name() + " ended with code " + std::to_string(code);
   if (code == kExitOk) {
     // A ps that ended well was told to by the chief, which ends next.
     bool is_done = IsMain(task);
@@ -186,7 +187,7 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
       is_done = AllWorkersAreDone();
     }
     if (is_done) {
-      End(kExitOk, "", options_.finish_grace, now_ns);
+      End(kExitOk, options_.finish_grace, now_ns);
     }
     EndIfNobodyIsLeft(now_ns);
     return;
@@ -197,10 +198,10 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
   }
   if (task.role == "ps") {  // I1: before the rule on restarts below
     if (options_.user_commands) {
-      Fail(index, code, what, options_.permanent_grace, now_ns);
+      Fail(index, code, options_.permanent_grace, now_ns);
     } else {
-      Fail(index, kExitRetry, what + "; start again with --resume",
-           options_.failure_grace, now_ns);
+      Fail(index, kExitRetry, options_.failure_grace, now_ns,
+           "start again with --resume");
     }
     return;
   }
@@ -216,18 +217,13 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
   if (task.role == "evaluator") {
     return;  // training goes on without it
   }
-  std::string reason = what;
+  // Weir's own tasks notice a lost peer and end with a reason in their log. A
+  // user's programs would wait for a peer that does not come again.
   std::chrono::nanoseconds grace = options_.permanent_grace;
-  if (IsTransientExit(code)) {
-    reason +=
-        " and was started again " + std::to_string(task.restarts) + " times";
-    // Weir's own tasks notice a lost peer and end with a reason in their log.
-    // A user's programs would wait for a peer that does not come again.
-    if (!options_.user_commands) {
-      grace = options_.failure_grace;
-    }
+  if (IsTransientExit(code) && !options_.user_commands) {
+    grace = options_.failure_grace;
   }
-  Fail(index, code, std::move(reason), grace, now_ns);
+  Fail(index, code, grace, now_ns);
 }
 
 void Supervisor::OnInterrupt(int64_t now_ns, int code) {
@@ -238,8 +234,11 @@ void Supervisor::OnInterrupt(int64_t now_ns, int code) {
     return;
   }
   interrupted_ = true;
-  End(code, "interrupted; go on with --resume", options_.interrupt_grace,
-      now_ns);
+  std::string advice;
+  if (!options_.user_commands) {
+    advice = "go on with --resume";
+  }
+  End(code, options_.interrupt_grace, now_ns, std::move(advice));
 }
 
 Supervisor::Pressure Supervisor::PressureSince(
@@ -252,10 +251,6 @@ Supervisor::Pressure Supervisor::PressureSince(
     return Pressure::kTerminate;
   }
   return Pressure::kKill;
-}
-
-Supervisor::Pressure Supervisor::PressureAt(int64_t now_ns) const {
-  return PressureSince(terminate_at_ns_, options_.kill_grace, now_ns);
 }
 
 int64_t Supervisor::TerminateAtNs(const LocalTask& task) const {
@@ -274,8 +269,8 @@ int64_t Supervisor::TerminateAtNs(const LocalTask& task) const {
 }
 
 Supervisor::Pressure Supervisor::PressureOn(int index, int64_t now_ns) const {
-  if (!options_.user_commands || killing_) {
-    return PressureAt(now_ns);
+  if (killing_) {
+    return PressureSince(terminate_at_ns_, options_.kill_grace, now_ns);
   }
   const LocalTask& task = tasks_[index];
   std::chrono::nanoseconds kill_grace = options_.kill_grace;

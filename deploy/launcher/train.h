@@ -11,28 +11,21 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "deploy/launcher/local_cluster.h"
 
 namespace weir {
 
-struct TrainOptions {
-  std::string bin_dir;
-  std::string job_path;
+// `workdir` is "" for runs/<job>-<time>, or for the newest run with `resume`.
+// A count of ps or workers of 0 is as many as the run had with `resume`, and 1
+// without it.
+struct TrainOptions : LocalClusterOptions {
+  TrainOptions() {
+    ps_count = 0;
+    worker_count = 0;
+    evaluator = true;  // when the job has an evaluation section
+  }
+
   std::vector<std::string> sets;  // "path=value"
-  // "" for runs/<job>-<time>, or for the newest run with `resume`.
-  std::string workdir;
-  std::string data_dir = ".";
-  std::string init_from;
-  std::string transport = "auto";  // "auto", "grpc" or "shm"
-  int channels_per_peer = 1;       // see ParameterClient
-  std::string device = "auto";     // see worker/compute/factory.h
-  std::string device_plugin;       // see worker/compute/factory.h
-  // 0 for as many as the run had with `resume`, and for 1 without it.
-  int ps_count = 0;
-  int worker_count = 0;
-  bool chief = false;
-  bool evaluator = true;  // when the job has an evaluation section
-  bool resume = false;
-  bool allow_older = false;
   int max_restarts = 20;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -12,38 +13,20 @@
 #include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir {
+namespace {
 
-absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
-                                           bool resume) {
-  if (!resume) {
-    const std::time_t now = std::time(nullptr);
-    std::tm local = {};
-    localtime_r(&now, &local);
-    char stamp[32];
-    std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
-    return absl::StrCat("runs/", name, "-", stamp);
+constexpr char kStamp[] = "%Y%m%d-%H%M%S";
+
+// Whether `run` is the name of a run of `name`: its time follows. A job "a" has
+// no part in the runs of a job "a-b".
+bool IsRunOf(const std::string& run, const std::string& name) {
+  std::tm time = {};
+  const std::string start = name + "-";
+  if (run.rfind(start, 0) != 0) {
+    return false;
   }
-  // The larger pair wins: first a run with a checkpoint, then the later time,
-  // since the stamps above sort as they follow in time. A run that ended before
-  // its first checkpoint must not hide an older one that has hours of work.
-  std::pair<bool, std::string> newest;  // whether it has a checkpoint
-  const auto runs = Files::Real()->List("runs");
-  // No folder runs/ is the same as an empty one.
-  for (const std::string& run : runs.value_or(std::vector<std::string>())) {
-    if (run.rfind(name + "-", 0) == 0) {
-      const auto checkpoints = ListCheckpoints(
-          Files::Real(), absl::StrCat("runs/", run, "/checkpoints"));
-      newest = std::max(
-          newest, std::pair(checkpoints.ok() && !checkpoints->empty(), run));
-    }
-  }
-  if (newest.second.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--resume: no earlier run of '", name,
-                     "' under runs/; name its directory with --workdir"));
-  }
-  std::printf("resuming runs/%s\n", newest.second.c_str());
-  return "runs/" + newest.second;
+  const char* const end = strptime(run.c_str() + start.size(), kStamp, &time);
+  return end != nullptr && *end == 0;
 }
 
 absl::Status CheckHoldsNoRun(const std::string& workdir) {
@@ -59,6 +42,64 @@ absl::Status CheckHoldsNoRun(const std::string& workdir) {
     }
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
+                                           bool resume) {
+  if (!resume) {
+    const std::time_t now = std::time(nullptr);
+    std::tm local = {};
+    localtime_r(&now, &local);
+    char stamp[32];
+    std::strftime(stamp, sizeof(stamp), kStamp, &local);
+    return absl::StrCat("runs/", name, "-", stamp);
+  }
+  // The larger pair wins: first a run with a checkpoint, then the later time,
+  // since the stamps above sort as they follow in time. A run that ended before
+  // its first checkpoint must not hide an older one that has hours of work.
+  std::pair<bool, std::string> newest;  // whether it has a checkpoint
+  const auto runs = Files::Real()->List("runs");
+  // No folder runs/ is the same as an empty one.
+  for (const std::string& run : runs.value_or(std::vector<std::string>())) {
+    if (IsRunOf(run, name)) {
+      const auto checkpoints = ListCheckpoints(
+          Files::Real(), absl::StrCat("runs/", run, "/checkpoints"));
+      newest = std::max(
+          newest, std::pair(checkpoints.ok() && !checkpoints->empty(), run));
+    }
+  }
+  if (newest.second.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume: no earlier run of '", name,
+                     "' under runs/; name its directory with --workdir"));
+  }
+  std::printf("resuming runs/%s\n", newest.second.c_str());
+  return "runs/" + newest.second;
+}
+
+absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use) {
+  Files* files = Files::Real();
+  std::string workdir = use.workdir;
+  if (workdir.empty()) {
+    WEIR_ASSIGN_OR_RETURN(workdir, DefaultWorkdir(use.name, use.resume));
+  }
+  std::error_code ignored;
+  workdir = std::filesystem::absolute(workdir, ignored).string();
+  if (use.resume) {
+    WEIR_ASSIGN_OR_RETURN(const bool known,
+                          files->Exists(JoinPath(workdir, use.mark)));
+    if (!known) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--resume: there is no run in ", workdir,
+                       "; check --workdir, or start one without --resume"));
+    }
+  } else if (use.exclusive) {
+    WEIR_RETURN_IF_ERROR(CheckHoldsNoRun(workdir));
+  }
+  WEIR_RETURN_IF_ERROR(files->MakeDirectories(workdir + "/logs"));
+  return workdir;
 }
 
 }  // namespace weir

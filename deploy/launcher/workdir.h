@@ -10,15 +10,26 @@
 namespace weir {
 
 // Returns runs/<name>-<time> for a new run. To resume it returns, and prints,
-// the newest runs/<name>-* that has a checkpoint; if no run has one, the newest
-// of all. Paths are relative to the current directory.
+// the newest runs/<name>-<time> that has a checkpoint; if no run has one, the
+// newest of all. Paths are relative to the current directory.
 // Errors: INVALID_ARGUMENT when there is no run to resume.
 absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
                                            bool resume);
 
-// Returns OK when a new run may write to `workdir`, which need not exist.
-// Errors: INVALID_ARGUMENT when it holds an earlier run.
-absl::Status CheckHoldsNoRun(const std::string& workdir);
+// What a directory is wanted for.
+struct WorkdirUse {
+  std::string workdir;  // "" for DefaultWorkdir's
+  std::string name;     // of the run
+  bool resume = false;
+  // A file or folder of it that every run has; "" for the directory itself.
+  std::string mark = "";
+  // False for a run that writes nothing but logs, which are appended to.
+  bool exclusive = true;
+};
+
+// Makes the directory and its folder for logs. Returns its absolute path.
+// Errors: INVALID_ARGUMENT when it holds an earlier run, or with `resume` none.
+absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use);
 
 }  // namespace weir
 

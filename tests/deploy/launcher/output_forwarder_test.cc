@@ -102,6 +102,21 @@ TEST(OutputForwarderTest, PutsNamesBeforeLinesAndKeepsTheStreamsApart) {
   EXPECT_EQ(screen.err.Text(), "[ps/1] warn\n");
 }
 
+TEST(OutputForwarderTest, WhatIsNotShownIsInTheLogAndTheTail) {
+  const std::string log = MakeTempDir() + "/log";
+  Screen screen;
+  OutputForwarder::Options options;
+  options.out_fd = screen.out.fd();
+  options.err_fd = screen.err.fd();
+  options.show = false;
+  const auto forwarder = std::move(OutputForwarder::Create(options)).value();
+  Print(OpenPipes(forwarder.get(), "worker/0", log).out_fd, "one\n");
+  forwarder->Finish(kLong);
+  EXPECT_EQ(screen.out.Text(), "");
+  EXPECT_EQ(forwarder->Tail("worker/0"), Lines{"one"});
+  EXPECT_EQ(*Files::Real()->ReadAll(log), "one\n");
+}
+
 TEST(OutputForwarderTest, NeverTearsLinesOfManyTasks) {
   Screen screen;
   const auto forwarder = screen.Forwarder();

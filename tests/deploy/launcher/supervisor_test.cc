@@ -48,11 +48,13 @@ TEST(SupervisorTest, NeverRestartsAPsAndEndsWith138) {
   supervisor.OnExit(1, 138, kSecond);
   EXPECT_TRUE(supervisor.TakeStarts(100 * kSecond).empty());
   EXPECT_FALSE(supervisor.finished());
-  EXPECT_EQ(supervisor.PressureAt(10 * kSecond), Pressure::kNone);
-  EXPECT_EQ(supervisor.PressureAt(21 * kSecond), Pressure::kTerminate);
-  EXPECT_EQ(supervisor.PressureAt(26 * kSecond), Pressure::kKill);
+  EXPECT_EQ(supervisor.failed_task(), 0);
+  EXPECT_EQ(supervisor.advice(), "start again with --resume");
+  EXPECT_EQ(supervisor.PressureOn(2, 10 * kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureOn(2, 21 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(2, 26 * kSecond), Pressure::kKill);
   supervisor.OnExit(2, 138, kSecond);
-  EXPECT_EQ(supervisor.PressureAt(kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(3, kSecond), Pressure::kTerminate);
   supervisor.OnExit(3, 143, 2 * kSecond);
   EXPECT_TRUE(supervisor.finished());
 }
@@ -70,9 +72,10 @@ TEST(SupervisorTest, APermanentCodeEndsTheJobWithThatCode) {
   Supervisor supervisor = Running();
   supervisor.OnExit(2, 3, 0);
   EXPECT_EQ(supervisor.exit_code(), 3);
-  EXPECT_EQ(supervisor.reason(), "worker/1 ended with code 3");
-  EXPECT_EQ(supervisor.PressureAt(kSecond), Pressure::kNone);
-  EXPECT_EQ(supervisor.PressureAt(3 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.failed_task(), 2);
+  EXPECT_EQ(supervisor.PressureOn(1, kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureOn(1, 3 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(0, 3 * kSecond), Pressure::kNone);
 }
 
 TEST(SupervisorTest, AReplacedWorkerEndsNobodyElse) {
@@ -114,19 +117,20 @@ TEST(SupervisorTest, AGoodEndOfTheMainTaskIsTheJobs) {
     supervisor.OnExit(2, 138, kSecond);
     supervisor.OnExit(1, 0, kSecond);
     EXPECT_EQ(supervisor.exit_code(), 0);
-    EXPECT_EQ(supervisor.reason(), "");
+    EXPECT_EQ(supervisor.advice(), "");
     EXPECT_EQ(supervisor.failed_task(), -1);
-    EXPECT_EQ(supervisor.PressureAt(5 * kSecond), Pressure::kNone);
-    EXPECT_EQ(supervisor.PressureAt(6 * kSecond), Pressure::kTerminate);
+    EXPECT_EQ(supervisor.PressureOn(3, 5 * kSecond), Pressure::kNone);
+    EXPECT_EQ(supervisor.PressureOn(3, 6 * kSecond), Pressure::kTerminate);
   }
 }
 
 TEST(SupervisorTest, AnInterruptAfterTheLastStepIsNoFailure) {
   Supervisor supervisor = Running();
-  supervisor.OnInterrupt(0);
+  supervisor.OnInterrupt(0, 130);
   EXPECT_EQ(supervisor.exit_code(), 130);
   supervisor.OnExit(1, 0, kSecond);
   EXPECT_EQ(supervisor.exit_code(), 0);
+  EXPECT_TRUE(supervisor.TakeStops().empty());
 }
 
 TEST(SupervisorTest, AFailedEvaluatorDoesNotEndTheJob) {
@@ -137,17 +141,33 @@ TEST(SupervisorTest, AFailedEvaluatorDoesNotEndTheJob) {
 
 TEST(SupervisorTest, WaitsForNobodyWhoOnlyWaits) {
   Supervisor supervisor = Running();
-  supervisor.OnInterrupt(0);
+  supervisor.OnInterrupt(0, 130);
+  EXPECT_EQ(supervisor.advice(), "go on with --resume");
   supervisor.OnExit(1, 130, kSecond);
-  EXPECT_EQ(supervisor.PressureAt(50 * kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureOn(3, 50 * kSecond), Pressure::kNone);
   supervisor.OnExit(2, 138, kSecond);
-  // The chief's word is on its way to the ps.
-  EXPECT_EQ(supervisor.PressureAt(2 * kSecond), Pressure::kNone);
-  EXPECT_EQ(supervisor.PressureAt(4 * kSecond), Pressure::kTerminate);
-  supervisor.OnExit(0, 0, kSecond);
-  EXPECT_EQ(supervisor.PressureAt(kSecond), Pressure::kTerminate);
-  supervisor.OnExit(3, 143, kSecond);
+  // No checkpoint will come for the evaluator.
+  EXPECT_EQ(supervisor.PressureOn(3, kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(0, 50 * kSecond), Pressure::kNone);
+  supervisor.OnExit(3, 143, 2 * kSecond);
+  // The chief's word may be on its way to the ps.
+  EXPECT_EQ(supervisor.PressureOn(0, 3 * kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureOn(0, 4 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(0, 9 * kSecond), Pressure::kKill);
+  supervisor.OnExit(0, 0, 4 * kSecond);
   EXPECT_TRUE(supervisor.finished());
+}
+
+TEST(SupervisorTest, TheUsersSignalGoesToTheHostOfTheChiefFirst) {
+  Supervisor supervisor = Running();
+  EXPECT_TRUE(supervisor.TakeStops().empty());
+  supervisor.OnInterrupt(0, 143);
+  EXPECT_EQ(supervisor.exit_code(), 143);
+  EXPECT_EQ(supervisor.TakeStops(), std::vector<int>{1});
+  EXPECT_TRUE(supervisor.TakeStops().empty());
+  supervisor.OnExit(1, 143, kSecond);
+  EXPECT_EQ(supervisor.TakeStops(), std::vector<int>{2});
+  EXPECT_TRUE(supervisor.TakeStops().empty());
 }
 
 TEST(SupervisorTest, LeavesTheEvaluatorTimeAtAGoodEnd) {
@@ -155,17 +175,19 @@ TEST(SupervisorTest, LeavesTheEvaluatorTimeAtAGoodEnd) {
   supervisor.OnExit(0, 0, 0);
   supervisor.OnExit(2, 0, 0);
   supervisor.OnExit(1, 0, 0);
-  EXPECT_EQ(supervisor.PressureAt(4 * kSecond), Pressure::kNone);
-  EXPECT_EQ(supervisor.PressureAt(5 * kSecond), Pressure::kTerminate);
+  EXPECT_EQ(supervisor.PressureOn(3, 4 * kSecond), Pressure::kNone);
+  EXPECT_EQ(supervisor.PressureOn(3, 5 * kSecond), Pressure::kTerminate);
 }
 
 TEST(SupervisorTest, ASecondInterruptKillsAtOnce) {
   Supervisor supervisor = Running();
-  supervisor.OnInterrupt(0);
+  supervisor.OnInterrupt(0, 130);
   EXPECT_EQ(supervisor.exit_code(), 130);
-  EXPECT_EQ(supervisor.PressureAt(kSecond), Pressure::kNone);
-  supervisor.OnInterrupt(kSecond);
-  EXPECT_EQ(supervisor.PressureAt(kSecond), Pressure::kKill);
+  EXPECT_EQ(supervisor.PressureOn(1, kSecond), Pressure::kNone);
+  supervisor.OnInterrupt(kSecond, 130);
+  for (int task = 0; task < 4; ++task) {
+    EXPECT_EQ(supervisor.PressureOn(task, kSecond), Pressure::kKill) << task;
+  }
 }
 
 // ps/0, [chief/0,] worker/0, worker/1, evaluator/0 of weir run.
@@ -276,9 +298,20 @@ TEST(UserCommandsTest, GivesUpAfterTheLastRestart) {
   EXPECT_EQ(supervisor.failed_task(), 1);
 }
 
+TEST(UserCommandsTest, WorkersHearTheUsersSignalOnceTheChiefIsGone) {
+  Supervisor supervisor = RunningCommands(true);
+  supervisor.OnInterrupt(0, 130);
+  EXPECT_EQ(supervisor.TakeStops(), std::vector<int>{4});
+  EXPECT_TRUE(supervisor.TakeStops().empty());
+  supervisor.OnExit(4, 130, kSecond);
+  EXPECT_EQ(supervisor.TakeStops(), (std::vector<int>{1, 2}));
+  EXPECT_TRUE(supervisor.TakeStops().empty());
+}
+
 TEST(UserCommandsTest, AnInterruptLeavesWorkersTheirGrace) {
   Supervisor supervisor = RunningCommands(false);
   supervisor.OnInterrupt(0, 143);
+  EXPECT_EQ(supervisor.TakeStops(), (std::vector<int>{1, 2}));
   EXPECT_EQ(supervisor.exit_code(), 143);
   EXPECT_EQ(supervisor.PressureOn(1, 9 * kSecond), Pressure::kNone);
   EXPECT_EQ(supervisor.PressureOn(1, 10 * kSecond), Pressure::kTerminate);

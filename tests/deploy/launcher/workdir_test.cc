@@ -63,18 +63,45 @@ TEST_F(WorkdirTest, ResumesTheNewestRunIfNoneHasACheckpoint) {
             "runs/mnist-20260102-000000");
 }
 
+TEST_F(WorkdirTest, AJobHasNoPartInTheRunsOfALongerName) {
+  MakeRun("a-b-20260104-000000", /*has_checkpoint=*/true);
+  MakeRun("a-20260104", /*has_checkpoint=*/true);
+  EXPECT_FALSE(DefaultWorkdir("a", /*resume=*/true).ok());
+  MakeRun("a-20260101-000000", /*has_checkpoint=*/true);
+  EXPECT_EQ(*DefaultWorkdir("a", /*resume=*/true), "runs/a-20260101-000000");
+  EXPECT_EQ(*DefaultWorkdir("a-b", /*resume=*/true),
+            "runs/a-b-20260104-000000");
+}
+
 TEST_F(WorkdirTest, OnlyWhatARunWouldDestroyMakesADirectoryTaken) {
-  EXPECT_TRUE(CheckHoldsNoRun("absent").ok());
   ASSERT_TRUE(Files::Real()->MakeDirectories("w/logs").ok());
   ASSERT_TRUE(Files::Real()->WriteAtomically("w/job.textproto", "").ok());
-  EXPECT_TRUE(CheckHoldsNoRun("w").ok());
+  const auto free = PrepareWorkdir({.workdir = "w", .name = "j"});
+  ASSERT_TRUE(free.ok()) << free.status();
+  EXPECT_EQ(*free, std::filesystem::current_path() / "w");
   ASSERT_TRUE(Files::Real()->WriteAtomically("w/train.jsonl", "").ok());
-  const absl::Status taken = CheckHoldsNoRun("w");
-  EXPECT_EQ(taken.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(taken.message()),
+  const auto taken = PrepareWorkdir({.workdir = "w", .name = "j"});
+  EXPECT_EQ(taken.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(taken.status().message()),
               HasSubstr("w holds an earlier run (train.jsonl)"));
   ASSERT_TRUE(Files::Real()->MakeDirectories("v/checkpoints").ok());
-  EXPECT_FALSE(CheckHoldsNoRun("v").ok());
+  EXPECT_FALSE(PrepareWorkdir({.workdir = "v", .name = "j"}).ok());
+  // Logs alone are appended to.
+  EXPECT_TRUE(
+      PrepareWorkdir({.workdir = "v", .name = "j", .exclusive = false}).ok());
+}
+
+TEST_F(WorkdirTest, ResumesOnlyADirectoryThatHasTheMarkOfARun) {
+  ASSERT_TRUE(Files::Real()->MakeDirectories("w").ok());
+  const WorkdirUse use = {
+      .workdir = "w", .name = "j", .resume = true, .mark = "job.textproto"};
+  const auto unknown = PrepareWorkdir(use);
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.status().message()),
+              HasSubstr("there is no run in "));
+  ASSERT_TRUE(Files::Real()->WriteAtomically("w/job.textproto", "").ok());
+  EXPECT_TRUE(PrepareWorkdir(use).ok());
+  EXPECT_TRUE(std::filesystem::exists("w/logs"));
 }
 
 }  // namespace

@@ -1,0 +1,114 @@
+// The loop over small shell scripts. Whole jobs are in run_test.cc,
+// train_test.cc and tests/integration.
+#include "deploy/launcher/job_run.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/io/files.h"
+#include "gtest/gtest.h"
+#include "tests/common/temp_dir.h"
+
+namespace weir {
+namespace {
+
+void AddTask(const std::string& role, int index, const std::string& script,
+             const std::string& log, LocalCluster* plan) {
+  LocalTask task;
+  task.role = role;
+  task.index = index;
+  plan->tasks.push_back(task);
+  plan->commands.push_back(
+      {.argv = {"/bin/sh", "-c", script}, .environment = {}, .log_path = log});
+}
+
+JobRun::Options Quiet(std::vector<std::string>* notes) {
+  JobRun::Options options;
+  options.program = "weir test";
+  options.show_output = false;
+  options.note = [notes](const std::string& line) { notes->push_back(line); };
+  return options;
+}
+
+// Waits until `path` is there, as a task makes it.
+void WaitForFile(const std::string& path) {
+  for (int i = 0; i < 30000 && !std::filesystem::exists(path); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+TEST(JobRunTest, TheHostOfTheChiefHearsASignalBeforeTheOtherWorkers) {
+  const std::string dir = MakeTempDir();
+  LocalCluster plan;
+  const std::string loop = "; while :; do sleep 0.02; done";
+  AddTask(
+      "worker", 0,
+      "trap 'sleep 0.3; echo chief; exit 143' TERM; : >" + dir + "/0" + loop,
+      dir + "/log", &plan);
+  AddTask("worker", 1,
+          "trap 'echo worker; exit 143' TERM; : >" + dir + "/1" + loop,
+          dir + "/log", &plan);
+  std::vector<std::string> notes;
+  auto run = JobRun::Create(plan, Quiet(&notes));
+  ASSERT_TRUE(run.ok()) << run.status();
+  std::thread user([&dir] {
+    WaitForFile(dir + "/0");
+    WaitForFile(dir + "/1");
+    kill(getpid(), SIGTERM);
+  });
+  const absl::Status status = (*run)->Run();
+  user.join();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ((*run)->exit_code(), 143);
+  EXPECT_EQ(*Files::Real()->ReadAll(dir + "/log"), "chief\nworker\n");
+  EXPECT_EQ(notes,
+            std::vector<std::string>{"weir test: stopping; once more kills"});
+}
+
+TEST(JobRunTest, AFailureIsNamedWithItsLastLines) {
+  const std::string dir = MakeTempDir();
+  LocalCluster plan;
+  AddTask("worker", 0, "echo bad data; exit 3", dir + "/log", &plan);
+  std::vector<std::string> notes;
+  auto run = JobRun::Create(plan, Quiet(&notes));
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE((*run)->Run().ok());
+  EXPECT_EQ((*run)->exit_code(), 3);
+  EXPECT_EQ(notes,
+            std::vector<std::string>{"weir test: worker/0 failed with code 3 "
+                                     "after 0 s; ending the job"});
+  testing::internal::CaptureStderr();
+  (*run)->Explain();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "weir test: worker/0 failed with code 3 after 0 s; its last "
+            "lines:\n  bad data\n");
+}
+
+TEST(JobRunTest, OnlyTheFirstProcessOfATaskGetsItsFailpoint) {
+  const std::string dir = MakeTempDir();
+  LocalCluster plan;
+  AddTask("worker", 0,
+          "echo \"<$WEIR_FAILPOINT>\"; test \"$WEIR_FAILPOINT\" || exit 0; "
+          "kill -9 $$",
+          dir + "/log", &plan);
+  ::setenv("WEIR_FAILPOINT_WORKER_0", "test.a:1", 1);
+  std::vector<std::string> notes;
+  auto run = JobRun::Create(plan, Quiet(&notes));
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE((*run)->Run().ok());
+  ::unsetenv("WEIR_FAILPOINT_WORKER_0");
+  EXPECT_EQ((*run)->exit_code(), 0);
+  EXPECT_EQ((*run)->tasks()[0].restarts, 1);
+  EXPECT_EQ(*Files::Real()->ReadAll(dir + "/log"), "<test.a:1>\n<>\n");
+}
+
+}  // namespace
+}  // namespace weir
