@@ -65,6 +65,7 @@ ROOMS = {
         "input": (),
     },
     "proto": {
+        "task": ("job",),
         "checkpoint": ("wire", ""),
         "wire": ("job", ""),
         "job": ("",),

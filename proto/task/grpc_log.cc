@@ -1,0 +1,15 @@
+#include "proto/task/grpc_log.h"
+
+#include <grpc/support/log.h>
+
+#include "common/base/logging.h"
+
+namespace weir {
+
+void LogGrpcAsDebug() {
+  gpr_set_log_function([](gpr_log_func_args* line) {
+    LOG_DEBUG("{}:{} {}", line->file, line->line, line->message);
+  });
+}
+
+}  // namespace weir

@@ -1,0 +1,24 @@
+#include "proto/task/job_flags.h"
+
+#include <CLI/CLI.hpp>
+
+namespace weir {
+
+void AddJobFlags(CLI::App* app, const std::string& job, std::string* path,
+                 std::vector<std::string>* sets, std::string* data_dir) {
+  app->add_option(job, *path, "job file")->required();
+  app->add_option("--set", *sets,
+                  "path=value, overrides a field of the job file");
+  app->add_option("--data_dir", *data_dir, "where the job's data paths begin");
+}
+
+void AddDeviceFlags(CLI::App* app, std::string* device, std::string* plugin) {
+  app->add_option("--device", *device,
+                  "where to compute: auto (a GPU if there is one), cpu, cuda, "
+                  "cuda:N, or for a worker several GPUs: cuda:N,M or cuda:all")
+      ->capture_default_str();
+  app->add_option("--device_plugin", *plugin,
+                  "file of the GPU's plug-in; default beside the programs");
+}
+
+}  // namespace weir

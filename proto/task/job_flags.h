@@ -1,0 +1,26 @@
+// Flags that many programs have.
+//
+// Place: mains and the commands of `weir` add them to their CLI11 app.
+#ifndef PROTO_TASK_JOB_FLAGS_H_
+#define PROTO_TASK_JOB_FLAGS_H_
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace weir {
+
+// Adds the job file, which is required, under the name `job`: "--job", or "job"
+// for a word without a flag. Adds --set and --data_dir.
+void AddJobFlags(CLI::App* app, const std::string& job, std::string* path,
+                 std::vector<std::string>* sets, std::string* data_dir);
+
+// Adds --device and --device_plugin; see worker/compute/factory.h.
+void AddDeviceFlags(CLI::App* app, std::string* device, std::string* plugin);
+
+}  // namespace weir
+
+#endif  // PROTO_TASK_JOB_FLAGS_H_

@@ -1,0 +1,133 @@
+#include "proto/task/task_main.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using testing::ExitedWithCode;
+
+// Runs a worker's main, as in a process of its own: inside EXPECT_EXIT.
+[[noreturn]] void Main(
+    std::vector<std::string> arguments,
+    const std::function<absl::Status(const ClusterSpec&, StopSignal*)>& run) {
+  arguments.insert(arguments.begin(), "weir_worker");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) {
+    argv.push_back(argument.data());
+  }
+  std::exit(TaskMain(static_cast<int>(argv.size()), argv.data(),
+                     {.role = TaskRole::kWorker,
+                      .about = "a test",
+                      .add_flags = [](CLI::App*) {},
+                      .run = run}));
+}
+
+const std::vector<std::string> kCluster = {"--cluster", "ps=a:1;worker=b:2,c:3",
+                                           "--task_index", "1"};
+
+absl::Status Nothing(const ClusterSpec&, StopSignal*) {
+  return absl::OkStatus();
+}
+
+// Waits for a signal that is sent to the process meanwhile.
+absl::Status SignalSelf(int signal, StopSignal* stop) {
+  kill(getpid(), signal);
+  while (stop->first() == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return absl::OkStatus();
+}
+
+class TaskMainDeathTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::unsetenv("TF_CONFIG");
+    ::unsetenv("WEIR_CLUSTER");
+  }
+};
+
+TEST_F(TaskMainDeathTest, RunsTheTaskThatTheFlagsName) {
+  EXPECT_EXIT(Main(kCluster,
+                   [](const ClusterSpec& cluster, StopSignal*) {
+                     return cluster.task()->ToString() == "worker/1"
+                                ? absl::OkStatus()
+                                : absl::InternalError("another task");
+                   }),
+              ExitedWithCode(0), "worker/1 I done");
+}
+
+TEST_F(TaskMainDeathTest, AStatusBecomesALineAndItsExitCode) {
+  const auto fails = [](const ClusterSpec&, StopSignal*) {
+    return absl::DataLossError("torn");
+  };
+  EXPECT_EXIT(Main(kCluster, fails), ExitedWithCode(4), "worker/1 E torn");
+}
+
+TEST_F(TaskMainDeathTest, WrongFlagsAndAWrongClusterAreWrongUsage) {
+  EXPECT_EXIT(Main({"--wrong"}, Nothing), ExitedWithCode(2), "--wrong");
+  EXPECT_EXIT(Main({}, Nothing), ExitedWithCode(2), "no cluster is given");
+  EXPECT_EXIT(Main({"--help"}, Nothing), ExitedWithCode(0), "");
+  ::setenv("TF_CONFIG",
+           R"({"cluster": {"ps": ["a:1"], "worker": ["b:2"]},)"
+           R"( "task": {"type": "ps", "index": 0}})",
+           1);
+  EXPECT_EXIT(Main({}, Nothing), ExitedWithCode(2),
+              "this task is ps/0; weir_worker runs a worker");
+}
+
+TEST_F(TaskMainDeathTest, AFailpointThatIsMisspeltIsWrongUsage) {
+  ::setenv("WEIR_FAILPOINT", "no.such:1", 1);
+  EXPECT_EXIT(Main(kCluster, Nothing), ExitedWithCode(2), "no.such");
+  ::unsetenv("WEIR_FAILPOINT");
+}
+
+TEST_F(TaskMainDeathTest, OnlyCancelledIsTheEndThatASignalAskedFor) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    EXPECT_EXIT(Main(kCluster,
+                     [signal](const ClusterSpec&, StopSignal* stop) {
+                       SignalSelf(signal, stop).IgnoreError();
+                       return absl::CancelledError("saved");
+                     }),
+                ExitedWithCode(128 + signal), "ended by signal");
+  }
+  EXPECT_EXIT(Main(kCluster,
+                   [](const ClusterSpec&, StopSignal* stop) {
+                     SignalSelf(SIGTERM, stop).IgnoreError();
+                     return absl::UnavailableError("a ps is lost");
+                   }),
+              ExitedWithCode(138), "a ps is lost");
+  EXPECT_EXIT(Main(kCluster,
+                   [](const ClusterSpec&, StopSignal* stop) {
+                     return SignalSelf(SIGTERM, stop);
+                   }),
+              ExitedWithCode(0), "done");
+  EXPECT_EXIT(Main(kCluster,
+                   [](const ClusterSpec&, StopSignal*) {
+                     return absl::CancelledError("by the chief");
+                   }),
+              ExitedWithCode(138), "by the chief");
+}
+
+TEST_F(TaskMainDeathTest, ASecondSignalEndsItAtOnce) {
+  EXPECT_EXIT(Main(kCluster,
+                   [](const ClusterSpec&, StopSignal* stop) {
+                     SignalSelf(SIGTERM, stop).IgnoreError();
+                     kill(getpid(), SIGINT);
+                     std::this_thread::sleep_for(std::chrono::minutes(1));
+                     return absl::OkStatus();
+                   }),
+              ExitedWithCode(130), "a second signal");
+}
+
+}  // namespace
+}  // namespace weir
