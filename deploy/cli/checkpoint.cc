@@ -17,6 +17,13 @@
 namespace weir {
 namespace {
 
+struct Options {
+  // A checkpoint; to list them, a run's directory or its checkpoints folder.
+  std::string dir;
+  std::string out = "model.safetensors";
+  std::string numpy;  // a directory in place of the file `out`
+};
+
 // Sums over all files of a checkpoint.
 struct Totals {
   int files = 0;
@@ -50,9 +57,9 @@ std::string Extends(const std::string& base) {
   return absl::StrCat(", touched since ", base);
 }
 
-// `dir` is a run's directory, or its checkpoints folder.
-absl::StatusOr<int> List(const std::string& dir) {
+absl::StatusOr<int> List(const Options& options) {
   Files* files = Files::Real();
+  const std::string& dir = options.dir;
   std::string folder = JoinPath(dir, "checkpoints");
   WEIR_ASSIGN_OR_RETURN(const bool is_run, files->Exists(folder));
   if (!is_run) {
@@ -68,66 +75,52 @@ absl::StatusOr<int> List(const std::string& dir) {
     WEIR_ASSIGN_OR_RETURN(const Manifest manifest,
                           ReadManifest(files, checkpoint.path));
     const Totals totals = TotalsOf(manifest);
-    std::printf("%s\n", absl::StrFormat("%-14s step %-10d %2d shards %12d "
-                                        "bytes  %s  %s",
-                                        manifest.name(), manifest.step(),
-                                        manifest.file_size(), totals.bytes,
-                                        manifest.written_at(), checkpoint.path)
-                            .c_str());
+    absl::PrintF("%-14s step %-10d %2d shards %12d bytes  %s  %s\n",
+                 manifest.name(), manifest.step(), manifest.file_size(),
+                 totals.bytes, manifest.written_at(), checkpoint.path);
     if (manifest.declaration().table_size() > 0) {
-      std::printf("%s\n", absl::StrFormat(
-                              "%14s %d tables: %d rows, %d bytes%s", "",
-                              manifest.declaration().table_size(), totals.rows,
-                              totals.table_bytes, Extends(totals.base))
-                              .c_str());
+      absl::PrintF("%14s %d tables: %d rows, %d bytes%s\n", "",
+                   manifest.declaration().table_size(), totals.rows,
+                   totals.table_bytes, Extends(totals.base));
     }
   }
   // A start set these aside: no run goes on from them, and a user who counts
   // checkpoints must see why one is missing.
   for (const CheckpointInfo& damaged : aside) {
-    std::printf("%s\n", absl::StrFormat("%-14s step %-10d damaged, set aside; "
-                                        "%s/%s says why",
-                                        damaged.name, damaged.step,
-                                        damaged.path, kDamagedName)
-                            .c_str());
+    absl::PrintF("%-14s step %-10d damaged, set aside; %s/%s says why\n",
+                 damaged.name, damaged.step, damaged.path, kDamagedName);
   }
   return 0;
 }
 
-absl::StatusOr<int> Inspect(const std::string& named) {
+absl::StatusOr<int> Inspect(const Options& options) {
   WEIR_ASSIGN_OR_RETURN(const std::string dir,
-                        ResolveCheckpoint(Files::Real(), named));
+                        ResolveCheckpoint(Files::Real(), options.dir));
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(Files::Real(), dir));
   const Manifest& manifest = reader->manifest();
-  std::printf("%s\n",
-              absl::StrFormat("%s of job %s, step %d, written %s\n"
-                              "history %016x, %d shards, blocks of %d elements",
-                              manifest.name(), manifest.declaration().job(),
-                              manifest.step(), manifest.written_at(),
-                              manifest.declaration().history(),
-                              manifest.declaration().shard_count(),
-                              manifest.declaration().block_elements())
-                  .c_str());
+  absl::PrintF(
+      "%s of job %s, step %d, written %s\n"
+      "history %016x, %d shards, blocks of %d elements\n",
+      manifest.name(), manifest.declaration().job(), manifest.step(),
+      manifest.written_at(), manifest.declaration().history(),
+      manifest.declaration().shard_count(),
+      manifest.declaration().block_elements());
   for (const ShardFile& file : manifest.file()) {
-    std::printf("%s\n",
-                absl::StrFormat("  %s  %d bytes  crc32c %08x", file.name(),
-                                file.bytes(), file.crc32c())
-                    .c_str());
+    absl::PrintF("  %s  %d bytes  crc32c %08x\n", file.name(), file.bytes(),
+                 file.crc32c());
     if (file.has_tables()) {
       const TableFile& tables = file.tables();
-      std::printf("%s\n", absl::StrFormat(
-                              "  %s  %d bytes  crc32c %08x  %d rows%s",
-                              tables.name(), tables.bytes(), tables.crc32c(),
-                              tables.rows(), Extends(tables.base()))
-                              .c_str());
+      absl::PrintF("  %s  %d bytes  crc32c %08x  %d rows%s\n", tables.name(),
+                   tables.bytes(), tables.crc32c(), tables.rows(),
+                   Extends(tables.base()));
     }
   }
   // What was applied. A program of the SDK has a count for each slot; a spec
   // job has ranges of its one list of contributions.
   if (manifest.pushes_size() > 0) {
-    std::printf("pushes by worker: %s\n",
-                absl::StrJoin(manifest.pushes(), ", ").c_str());
+    absl::PrintF("pushes by worker: %s\n",
+                 absl::StrJoin(manifest.pushes(), ", "));
   }
   std::string ranges;
   for (int i = 0; i + 1 < manifest.applied_range_size(); i += 2) {
@@ -135,28 +128,23 @@ absl::StatusOr<int> Inspect(const std::string& named) {
                     manifest.applied_range(i + 1), ")");
   }
   if (manifest.pushes_size() == 0) {
-    std::printf("contributions applied:%s of %s\n", ranges.c_str(),
-                absl::StrCat(manifest.contribution_count()).c_str());
+    absl::PrintF("contributions applied:%s of %d\n", ranges,
+                 manifest.contribution_count());
   }
   for (const VariableSpec& variable : reader->layout().variables()) {
-    std::printf("%s\n",
-                absl::StrFormat(
-                    "  %-32s [%s] %s%s", variable.name,
-                    absl::StrJoin(variable.shape, ", "), variable.export_dtype,
-                    variable.kind == VariableKind::kBuffer ? " buffer" : "")
-                    .c_str());
+    absl::PrintF("  %-32s [%s] %s%s\n", variable.name,
+                 absl::StrJoin(variable.shape, ", "), variable.export_dtype,
+                 variable.kind == VariableKind::kBuffer ? " buffer" : "");
   }
   for (const EmbeddingTable& table : manifest.declaration().table()) {
-    std::printf("%s\n", absl::StrFormat("  %-32s [rows, %d] table",
-                                        table.name(), table.dim())
-                            .c_str());
+    absl::PrintF("  %-32s [rows, %d] table\n", table.name(), table.dim());
   }
   return 0;
 }
 
-absl::StatusOr<int> Verify(const std::string& named) {
+absl::StatusOr<int> Verify(const Options& options) {
   WEIR_ASSIGN_OR_RETURN(const std::string dir,
-                        ResolveCheckpoint(Files::Real(), named));
+                        ResolveCheckpoint(Files::Real(), options.dir));
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(Files::Real(), dir));
   WEIR_RETURN_IF_ERROR(reader->Verify());
@@ -168,68 +156,53 @@ absl::StatusOr<int> Verify(const std::string& named) {
   if (!totals.base.empty()) {
     base = absl::StrCat(", and so are those of ", totals.base);
   }
-  std::printf("%s is whole: %d files, %s bytes%s\n", dir.c_str(), totals.files,
-              absl::StrCat(totals.bytes).c_str(), base.c_str());
+  absl::PrintF("%s is whole: %d files, %d bytes%s\n", dir, totals.files,
+               totals.bytes, base);
   return 0;
 }
 
-// Writes the model to the directory `numpy` if it is given, else to the file
-// `out`.
-absl::StatusOr<int> Export(const std::string& named, const std::string& out,
-                           const std::string& numpy) {
+absl::StatusOr<int> Export(const Options& options) {
   WEIR_ASSIGN_OR_RETURN(const std::string dir,
-                        ResolveCheckpoint(Files::Real(), named));
-  std::string target = out;
-  if (numpy.empty()) {
-    WEIR_RETURN_IF_ERROR(ExportModel(Files::Real(), dir, out));
+                        ResolveCheckpoint(Files::Real(), options.dir));
+  std::string target = options.out;
+  if (options.numpy.empty()) {
+    WEIR_RETURN_IF_ERROR(ExportModel(Files::Real(), dir, target));
   } else {
-    target = numpy;
-    WEIR_RETURN_IF_ERROR(ExportNumpy(Files::Real(), dir, numpy));
+    target = options.numpy;
+    WEIR_RETURN_IF_ERROR(ExportNumpy(Files::Real(), dir, target));
   }
   // The sum is over values and not over a file, so it is the same for both
   // formats, and equal to that of a run's summary.
   WEIR_ASSIGN_OR_RETURN(const std::string sha,
                         ExportedSha256(Files::Real(), dir));
-  std::printf("%s written; model sha256 %s\n", target.c_str(), sha.c_str());
+  absl::PrintF("%s written; model sha256 %s\n", target, sha);
   return 0;
 }
 
 }  // namespace
 
 void AddCheckpointCommand(CLI::App* app, Command* command) {
-  struct Options {
-    std::string dir;
-    std::string out = "model.safetensors";
-    std::string numpy;
-  };
   auto options = std::make_shared<Options>();
   CLI::App* checkpoint =
       app->add_subcommand("checkpoint", "look at checkpoints");
   checkpoint->require_subcommand(1);
   const auto add = [&](const char* name, const char* about,
-                       absl::StatusOr<int> (*run)(const std::string&)) {
-    CLI::App* sub = checkpoint->add_subcommand(name, about);
+                       absl::StatusOr<int> (*run)(const Options&)) {
+    CLI::App* sub =
+        AddSubcommand(checkpoint, name, about, options, run, command);
     sub->add_option("dir", options->dir, "directory")->required();
-    sub->callback([options, command, run] {
-      *command = [options, run] { return run(options->dir); };
-    });
+    return sub;
   };
   add("list", "the checkpoints of a run", List);
   add("inspect", "what one holds", Inspect);
   add("verify", "read every file and compare checksums", Verify);
-  CLI::App* sub = checkpoint->add_subcommand(
-      "export", "write the model as one safetensors file, or NumPy's");
-  sub->add_option("dir", options->dir, "directory")->required();
+  CLI::App* sub = add(
+      "export", "write the model as one safetensors file, or NumPy's", Export);
   CLI::Option* const out =
       sub->add_option("--out", options->out, "file to write");
   sub->add_option("--numpy", options->numpy,
                   "directory to write .npy files into, one an array")
       ->excludes(out);
-  sub->callback([options, command] {
-    *command = [options] {
-      return Export(options->dir, options->out, options->numpy);
-    };
-  });
 }
 
 }  // namespace weir

@@ -8,6 +8,7 @@
 #define DEPLOY_CLI_COMMAND_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,21 @@ namespace weir {
 // Runs the chosen subcommand. Returns the exit code; an error is printed as one
 // line and becomes ExitCodeFor(error).
 using Command = std::function<absl::StatusOr<int>()>;
+
+// Adds the subcommand `name` to `app`. When the user chose it, `command` is to
+// call `run` with `options`, which the subcommand's flags have filled.
+template <typename Options>
+CLI::App* AddSubcommand(CLI::App* app, const std::string& name,
+                        const std::string& about,
+                        std::shared_ptr<Options> options,
+                        absl::StatusOr<int> (*run)(const Options&),
+                        Command* command) {
+  CLI::App* sub = app->add_subcommand(name, about);
+  sub->callback([options, run, command] {
+    *command = [options, run] { return run(*options); };
+  });
+  return sub;
+}
 
 void AddCheckpointCommand(CLI::App* app, Command* command);
 void AddConfigCommand(CLI::App* app, Command* command);

@@ -9,12 +9,14 @@
 #include <cstdio>
 #include <memory>
 
+#include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "deploy/cli/command.h"
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/job/job_spec_text.h"
+#include "proto/task/job_flags.h"
 #include "worker/evaluate/evaluation.h"
 
 namespace weir {
@@ -29,24 +31,23 @@ struct Options {
   BackendOptions backend;
 };
 
-CLI::App* AddCommon(CLI::App* app, const char* name, const char* about,
-                    Options* options) {
-  options->backend.device = "auto";
-  CLI::App* command = app->add_subcommand(name, about);
-  command->add_option("job", options->job, "job file")->required();
-  command->add_option("--checkpoint", options->checkpoint, "its directory")
-      ->required();
-  command->add_option("--data_dir", options->data_dir,
-                      "where the job's data paths begin");
-  command->add_option("--set", options->sets,
-                      "path=value, overrides a field of the job");
-  command
-      ->add_option("--device", options->backend.device,
-                   "auto, cpu, cuda or cuda:N")
-      ->capture_default_str();
-  command->add_option("--device_plugin", options->backend.plugin_path,
-                      "file of the GPU's plug-in; default beside the programs");
-  return command;
+// What is evaluated, ready to run.
+struct Opened {
+  JobSpec spec;
+  std::unique_ptr<CheckpointEvaluation> evaluation;
+  std::string checkpoint;  // its folder
+};
+
+absl::StatusOr<Opened> Open(const Options& options) {
+  Opened opened;
+  WEIR_ASSIGN_OR_RETURN(opened.spec, LoadJobSpec(options.job, options.sets));
+  WEIR_ASSIGN_OR_RETURN(
+      opened.evaluation,
+      CheckpointEvaluation::Create(Files::Real(), opened.spec, options.data_dir,
+                                   options.backend));
+  WEIR_ASSIGN_OR_RETURN(opened.checkpoint,
+                        ResolveCheckpoint(Files::Real(), options.checkpoint));
+  return opened;
 }
 
 // Shifts by the largest logit, so that exp cannot overflow; the quotients are
@@ -87,16 +88,9 @@ std::string PredictionLine(Loss::KindCase loss, int64_t index,
 }
 
 absl::StatusOr<int> Evaluate(const Options& options) {
-  WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
-                        LoadJobSpec(options.job, options.sets));
-  WEIR_ASSIGN_OR_RETURN(
-      const auto evaluation,
-      CheckpointEvaluation::Create(Files::Real(), spec, options.data_dir,
-                                   options.backend));
-  WEIR_ASSIGN_OR_RETURN(const std::string checkpoint,
-                        ResolveCheckpoint(Files::Real(), options.checkpoint));
+  WEIR_ASSIGN_OR_RETURN(const Opened opened, Open(options));
   WEIR_ASSIGN_OR_RETURN(const EvaluationResult result,
-                        evaluation->Run(checkpoint));
+                        opened.evaluation->Run(opened.checkpoint));
   nlohmann::ordered_json line;
   line["checkpoint"] = result.checkpoint;
   line["step"] = result.step;
@@ -109,49 +103,49 @@ absl::StatusOr<int> Evaluate(const Options& options) {
 }
 
 absl::StatusOr<int> Predict(const Options& options) {
-  WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
-                        LoadJobSpec(options.job, options.sets));
-  WEIR_ASSIGN_OR_RETURN(
-      const auto evaluation,
-      CheckpointEvaluation::Create(Files::Real(), spec, options.data_dir,
-                                   options.backend));
-  WEIR_ASSIGN_OR_RETURN(const std::string checkpoint,
-                        ResolveCheckpoint(Files::Real(), options.checkpoint));
+  WEIR_ASSIGN_OR_RETURN(const Opened opened, Open(options));
   WEIR_ASSIGN_OR_RETURN(const auto writer, Files::Real()->Create(options.out));
   WEIR_ASSIGN_OR_RETURN(
       const EvaluationResult result,
-      evaluation->Run(
-          checkpoint, [&](int64_t index, std::span<const float> outputs,
-                          std::span<const float> label) {
+      opened.evaluation->Run(
+          opened.checkpoint, [&](int64_t index, std::span<const float> outputs,
+                                 std::span<const float> label) {
             const std::string line = PredictionLine(
-                spec.model().loss().kind_case(), index, outputs, label);
+                opened.spec.model().loss().kind_case(), index, outputs, label);
             return writer->Append(line.data(), line.size());
           }));
   WEIR_RETURN_IF_ERROR(writer->Close());
-  std::printf("%lld predictions of %s written to %s\n",
-              static_cast<long long>(result.examples),  // NOLINT
-              result.checkpoint.c_str(), options.out.c_str());
+  absl::PrintF("%d predictions of %s written to %s\n", result.examples,
+               result.checkpoint, options.out);
   return 0;
+}
+
+// Adds `evaluate` or `predict`, with the flags that both have.
+CLI::App* AddBoth(CLI::App* app, const char* name, const char* about,
+                  absl::StatusOr<int> (*run)(const Options&),
+                  const std::shared_ptr<Options>& options, Command* command) {
+  CLI::App* sub = AddSubcommand(app, name, about, options, run, command);
+  AddJobFlags(sub, "job", &options->job, &options->sets, &options->data_dir);
+  sub->add_option("--checkpoint", options->checkpoint, "its directory")
+      ->required();
+  options->backend.device = "auto";
+  AddDeviceFlags(sub, &options->backend.device, &options->backend.plugin_path);
+  return sub;
 }
 
 }  // namespace
 
 void AddEvaluateCommand(CLI::App* app, Command* command) {
-  auto options = std::make_shared<Options>();
-  AddCommon(app, "evaluate", "compute a checkpoint's metrics", options.get())
-      ->callback([options, command] {
-        *command = [options] { return Evaluate(*options); };
-      });
+  AddBoth(app, "evaluate", "compute a checkpoint's metrics", Evaluate,
+          std::make_shared<Options>(), command);
 }
 
 void AddPredictCommand(CLI::App* app, Command* command) {
   auto options = std::make_shared<Options>();
-  CLI::App* predict = AddCommon(
-      app, "predict", "write a checkpoint's predictions", options.get());
-  predict->add_option("--out", options->out, "a .jsonl file")->required();
-  predict->callback([options, command] {
-    *command = [options] { return Predict(*options); };
-  });
+  AddBoth(app, "predict", "write a checkpoint's predictions", Predict, options,
+          command)
+      ->add_option("--out", options->out, "a .jsonl file")
+      ->required();
 }
 
 }  // namespace weir

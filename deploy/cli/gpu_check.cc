@@ -13,7 +13,7 @@
 #include <memory>
 #include <random>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/exit_code.h"
 #include "deploy/cli/check_table.h"
 #include "deploy/cli/command.h"
@@ -66,8 +66,7 @@ void CheckAll(Backend* backend, const NamedPrecision& precision,
     } else {
       ++*failed;
     }
-    std::fputs(CheckTableLine(results, precision.name, options.seed).c_str(),
-               stdout);
+    absl::PrintF("%s", CheckTableLine(results, precision.name, options.seed));
     std::fflush(stdout);
   }
 }
@@ -87,16 +86,13 @@ absl::StatusOr<int> GpuCheck(const Options& options) {
     }
     const auto backend = MakeBackend(options, precision.precision);
     if (!backend.ok()) {
-      std::fprintf(stderr, "weir: cannot use %s in %s: %s\n",
-                   options.device.c_str(), precision.name,
-                   std::string(backend.status().message()).c_str());
+      absl::FPrintF(stderr, "weir: cannot use %s in %s: %s\n", options.device,
+                    precision.name, backend.status().message());
       return kExitPermanent;
     }
     if (first) {
-      std::fputs(absl::StrCat("device ", (*backend)->name(), "\nseed ",
-                              options.seed, "\n", CheckTableHeader())
-                     .c_str(),
-                 stdout);
+      absl::PrintF("device %s\nseed %d\n%s", (*backend)->name(), options.seed,
+                   CheckTableHeader());
       first = false;
     }
     CheckAll(backend->get(), precision, options, &passed, &failed);
@@ -112,8 +108,10 @@ absl::StatusOr<int> GpuCheck(const Options& options) {
 
 void AddGpuCheckCommand(CLI::App* app, Command* command) {
   auto options = std::make_shared<Options>();
-  CLI::App* check = app->add_subcommand(
-      "gpu-check", "check every operation of a device against the reference");
+  CLI::App* check =
+      AddSubcommand(app, "gpu-check",
+                    "check every operation of a device against the reference",
+                    options, GpuCheck, command);
   check->add_option("--device", options->device, "cuda, cuda:N or cpu")
       ->capture_default_str();
   check->add_option("--precision", options->precision, "of products")
@@ -125,9 +123,6 @@ void AddGpuCheckCommand(CLI::App* app, Command* command) {
   check->add_option("--seed", options->seed,
                     "repeats a run; another one each time by default");
   check->add_flag("--small", options->small, "leave out the large shapes");
-  check->callback([options, command] {
-    *command = [options] { return GpuCheck(*options); };
-  });
 }
 
 }  // namespace weir

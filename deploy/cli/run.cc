@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "deploy/cli/bin_dir.h"
+#include "deploy/cli/cluster_flags.h"
 #include "deploy/cli/command.h"
 
 namespace weir {
@@ -17,26 +17,13 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
       "run",
       "run your own program as the workers of a local cluster:\n"
       "  weir run --ps 2 --workers 2 -- python train.py --epochs 3");
-  run->add_option("--ps", options->ps_count, "parameter servers; default 1")
-      ->check(CLI::Range(1, 64));
-  run->add_option("--workers", options->worker_count,
-                  "copies of the command; default 1")
-      ->check(CLI::Range(1, 64));
-  run->add_flag("--chief", options->chief,
-                "run a chief, who writes checkpoints");
+  AddClusterFlags(run, options.get(), &options->max_restarts);
+  run->get_option("--workdir")
+      ->description(
+          "the run's directory; default with --chief runs/<script>-<time>, "
+          "else none");
   run->add_option("--evaluator", options->evaluator,
                   "a command that runs as the evaluator, in quotes");
-  run->add_option("--workdir", options->workdir,
-                  "the run's directory; default with --chief "
-                  "runs/<script>-<time>, else none");
-  run->add_option("--max_restarts", options->max_restarts,
-                  "times that a task that a signal ended is started again; "
-                  "default 3")
-      ->check(CLI::NonNegativeNumber);
-  run->add_option("--transport", options->transport,
-                  "between workers and ps: auto takes shared memory; default "
-                  "auto")
-      ->check(CLI::IsMember({"auto", "grpc", "shm"}));
   // These go to the chief as they were written. The launcher does not know the
   // chief's defaults, so it passes on only what the user gave.
   for (const auto& named :
@@ -56,10 +43,6 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
            named.second)
         ->check(CLI::NonNegativeNumber);
   }
-  run->add_flag("--resume", options->resume,
-                "the chief goes on from the newest checkpoint");
-  run->add_flag("--allow_older", options->allow_older,
-                "with --resume: if it is damaged, from the one before");
   // Takes words that are not behind --, which most often are a command whose --
   // was forgotten: the message below says so.
   auto misplaced = std::make_shared<std::vector<std::string>>();
@@ -67,7 +50,6 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
   run->footer(
       "Ends with 0 when every copy does, else with the first failure's code.");
   run->callback([options, words, misplaced, command] {
-    options->bin_dir = BinDir();
     options->command = words;
     *command = [options, misplaced]() -> absl::StatusOr<int> {
       if (!misplaced->empty()) {

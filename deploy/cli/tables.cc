@@ -72,14 +72,12 @@ absl::StatusOr<Asked> Ask(const Options& options, int hot_ids) {
 }
 
 void PrintLine(const std::string& who, const TableStatus& of) {
-  std::printf("%s\n",
-              absl::StrFormat("  %-24s %12d rows %14d bytes (%d of values and "
-                              "state)  made %d, dropped %d, looked up %d, "
-                              "updated %d",
-                              who, of.rows(), of.bytes(), of.payload_bytes(),
-                              of.rows_created(), of.rows_dropped(),
-                              of.rows_looked_up(), of.rows_updated())
-                  .c_str());
+  absl::PrintF(
+      "  %-24s %12d rows %14d bytes (%d of values and "
+      "state)  made %d, dropped %d, looked up %d, "
+      "updated %d\n",
+      who, of.rows(), of.bytes(), of.payload_bytes(), of.rows_created(),
+      of.rows_dropped(), of.rows_looked_up(), of.rows_updated());
 }
 
 void Add(const TableStatus& one, TableStatus* all) {
@@ -96,17 +94,17 @@ void PrintHot(const std::vector<std::pair<uint32_t, uint64_t>>& hot) {
   if (hot.empty()) {
     return;
   }
-  std::printf("  hot ids (updates):");
+  absl::PrintF("  hot ids (updates):");
   for (const auto& [updates, id] : hot) {
-    std::printf(" %llu (%u)", static_cast<unsigned long long>(id), updates);
+    absl::PrintF(" %d (%d)", id, updates);
   }
-  std::printf("\n");
+  absl::PrintF("\n");
 }
 
 void PrintTable(const Asked& asked, int t, int hot_ids) {
   const EmbeddingTable& table = asked.status[0].declaration().table(t);
-  std::printf("%s: dim %u, on %zu ps\n", table.name().c_str(), table.dim(),
-              asked.status.size());
+  absl::PrintF("%s: dim %d, on %d ps\n", table.name(), table.dim(),
+               asked.status.size());
   TableStatus all;
   std::vector<std::pair<uint32_t, uint64_t>> hot;
   for (size_t s = 0; s < asked.status.size(); ++s) {
@@ -165,10 +163,8 @@ absl::StatusOr<int> Shrink(const Options& options) {
     }
     WEIR_ASSIGN_OR_RETURN(const ShrinkReply reply,
                           asked.links[s]->Shrink(request, kTimeout));
-    std::printf("ps %zu %s: %s rows dropped, %s bytes free\n", s,
-                asked.links[s]->address().c_str(),
-                absl::StrCat(reply.rows()).c_str(),
-                absl::StrCat(reply.bytes()).c_str());
+    absl::PrintF("ps %d %s: %d rows dropped, %d bytes free\n", s,
+                 asked.links[s]->address(), reply.rows(), reply.bytes());
   }
   return 0;
 }
@@ -182,13 +178,10 @@ void AddTablesCommand(CLI::App* app, Command* command) {
   tables->require_subcommand(1);
   const auto add = [&](const char* name, const char* about,
                        absl::StatusOr<int> (*run)(const Options&)) {
-    CLI::App* sub = tables->add_subcommand(name, about);
+    CLI::App* sub = AddSubcommand(tables, name, about, options, run, command);
     sub->add_option("--cluster", options->sources.flag_cluster,
                     "ps=host:port,...; default from TF_CONFIG");
     sub->add_option("--table", options->table, "name; default all");
-    sub->callback([options, command, run] {
-      *command = [options, run] { return run(*options); };
-    });
     return sub;
   };
   CLI::App* report =
