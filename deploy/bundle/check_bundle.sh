@@ -13,15 +13,12 @@ PATH=$PATH:/usr/sbin:/sbin # chroot
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=/dev/null
+. "$here/checks.sh"
+# shellcheck source=/dev/null
 . "$here/libraries.sh"
 
 nobody=65534
 seconds_max=900 # of one check
-
-die() {
-  printf 'weir: %s\n' "$1" >&2
-  exit "${2:-2}"
-}
 
 archive=${1:?usage: check_bundle.sh ARCHIVE}
 [ -f "$archive" ] || die "there is no $archive"
@@ -32,20 +29,6 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bare=$work/root
 place="/opt/a place" # a path with a space
-
-failed=0
-# check WHAT COMMAND...: says in one line whether it succeeds.
-check() {
-  local what=$1 begin=$SECONDS
-  shift
-  if "$@" >"$work/log" 2>&1; then
-    printf 'bundle: %s: passed in %d s\n' "$what" "$((SECONDS - begin))"
-  else
-    printf 'bundle: %s: FAILED\n' "$what"
-    tail -n 8 "$work/log" | sed 's/^/    /'
-    failed=$((failed + 1))
-  fi
-}
 
 # Copies program $1 and the libraries of glibc that it needs, at their paths.
 copy_program() {
@@ -121,4 +104,4 @@ done
 check "refuses what it does not have" refuses_to_build
 check "trains digits, 2 ps, 2 workers" train 0 rw root
 check "trains as another user, read-only" train "$nobody" ro user
-[ "$failed" -eq 0 ] || die "$archive: $failed checks failed" 1
+end_checks "$archive"

@@ -10,13 +10,11 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=/dev/null
+. "$here/../bundle/checks.sh"
+# shellcheck source=/dev/null
 . "$here/../bundle/libraries.sh"
 
 seconds_max=120 # of one check
-die() {
-  printf 'weir: %s\n' "$1" >&2
-  exit "${2:-2}"
-}
 
 wheel=${1:?usage: check_wheel.sh WHEEL}
 [ -f "$wheel" ] || die "there is no $wheel"
@@ -27,20 +25,6 @@ venv="$work/a place" # a path with a space
 # Nothing of the caller's Python, build or cluster.
 unset PYTHONPATH PYTHONHOME LD_LIBRARY_PATH WEIR_BIN_DIR TF_CONFIG WEIR_PS
 cd "$work"
-
-failed=0
-# check WHAT COMMAND...: says in one line whether it succeeds.
-check() {
-  local what=$1 begin=$SECONDS
-  shift
-  if "$@" >"$work/log" 2>&1; then
-    printf 'wheel: %s: passed in %d s\n' "$what" "$((SECONDS - begin))"
-  else
-    printf 'wheel: %s: FAILED\n' "$what"
-    tail -n 8 "$work/log" | sed 's/^/    /'
-    failed=$((failed + 1))
-  fi
-}
 
 installs() {
   /usr/bin/python3 -m venv --without-pip --system-site-packages "$venv" &&
@@ -161,4 +145,4 @@ if [ "$(id -u)" -eq 0 ] && unshare --mount true 2>/dev/null; then
 else
   printf 'wheel: without Debian'\''s gRPC: not tried, it wants root\n'
 fi
-[ "$failed" -eq 0 ] || die "$wheel: $failed checks failed" 1
+end_checks "$wheel"

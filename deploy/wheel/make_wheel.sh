@@ -36,12 +36,15 @@ die() {
 [ $# -eq 2 ] || die "usage: make_wheel.sh BIN_DIR OUT_DIR"
 bin_dir=$1
 out_dir=$2
+umask 022
 mkdir -p "$out_dir"
 work=$(mktemp -d "$out_dir/.wheel.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 package=$work/tree/weir
 libraries=$package/_libs
-licenses=$work/licenses
+version=$(<"$root/VERSION")
+info=$work/tree/weir-$version.dist-info
+licenses=$info/licenses
 core=$package/_core.cpython-$python-x86_64-linux-gnu.so
 
 # add BUILT COPY RPATH: an ELF file of the build, and what it needs.
@@ -99,7 +102,7 @@ rpath() {
   printf '%s:%s/gcc' "$libs" "$libs"
 }
 
-mkdir -p "$libraries/gcc"
+mkdir -p "$libraries/gcc" "$info"
 while read -r path; do
   install -D -m 644 "$root/client/python/weir/$path" "$package/$path"
 done < <(cd "$root/client/python/weir" && find . -name '*.py' -o -name py.typed)
@@ -114,11 +117,34 @@ add_license /usr/include/pybind11/pybind11.h "$licenses"
 mv "$libraries"/lib{stdc++,gcc_s}.so.* "$libraries/gcc/"
 rename_libraries
 verify
+cat >"$info/METADATA" <<END
+Metadata-Version: 2.1
+Name: weir
+Version: $version
+Summary: Parameter servers for training across machines
+License: Apache-2.0
+Requires-Python: >=3.11,<3.12
+Requires-Dist: numpy
+Provides-Extra: torch
+Requires-Dist: torch; extra == "torch"
+Description-Content-Type: text/markdown
+
+$(<"$here/README.md")
+END
 # shellcheck disable=SC2154 # from libraries.sh
-wheel=$(/usr/bin/python3 -B "$here/make_wheel.py" --tree "$work/tree" \
-  --licenses "$licenses" --version "$(<"$root/VERSION")" \
-  --readme "$here/README.md" --out "$work" \
-  --tag "cp$python-cp$python-manylinux_${glibc_max/./_}_x86_64")
+tag=cp$python-cp$python-manylinux_${glibc_max/./_}_x86_64
+cat >"$info/WHEEL" <<END
+Wheel-Version: 1.0
+Generator: weir
+Root-Is-Purelib: false
+Tag: $tag
+END
+printf '[console_scripts]\nweir = weir._launcher:main\n' >"$info/entry_points.txt"
+echo weir >"$info/top_level.txt"
+wheel=weir-$version-$tag.whl
+# The entries are sorted and have one date, 1980-01-01.
+SOURCE_DATE_EPOCH=315532800 /usr/bin/python3 -B -m wheel pack \
+  --dest-dir "$work" "$work/tree" >"$work/log" || die "$(cat "$work/log")"
 bytes=$(stat -c %s "$work/$wheel")
 [ "$bytes" -le "$bytes_max" ] ||
   die "the wheel has $bytes bytes, more than $bytes_max"
