@@ -32,12 +32,19 @@ absl::StatusOr<FileDescriptor> NewSocket() {
 }
 
 // An address in the abstract namespace begins with a zero byte.
-socklen_t Address(const std::string& name, sockaddr_un* address) {
+absl::StatusOr<socklen_t> Address(const std::string& name,
+                                  sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
-  const size_t length = std::min(name.size(), sizeof(address->sun_path) - 1);
-  std::memcpy(address->sun_path + 1, name.data(), length);
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  const size_t max = sizeof(address->sun_path) - 1;
+  if (name.size() > max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a socket's name has at most ", max, " bytes, '", name,
+                     "' has ", name.size()));
+  }
+  std::memcpy(address->sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                name.size());
 }
 
 // The abstract namespace has no permissions: anyone on the host may connect, or
@@ -62,7 +69,7 @@ absl::Status CheckPeer(int fd) {
 absl::StatusOr<UnixSocket> UnixSocket::Listen(const std::string& name) {
   WEIR_ASSIGN_OR_RETURN(FileDescriptor fd, NewSocket());
   sockaddr_un address;
-  const socklen_t length = Address(name, &address);
+  WEIR_ASSIGN_OR_RETURN(const socklen_t length, Address(name, &address));
   if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
       listen(fd.get(), kBacklog) != 0) {
     return Error(absl::StrCat("cannot listen at @", name));
@@ -73,7 +80,7 @@ absl::StatusOr<UnixSocket> UnixSocket::Listen(const std::string& name) {
 absl::StatusOr<UnixSocket> UnixSocket::Connect(const std::string& name) {
   WEIR_ASSIGN_OR_RETURN(FileDescriptor fd, NewSocket());
   sockaddr_un address;
-  const socklen_t length = Address(name, &address);
+  WEIR_ASSIGN_OR_RETURN(const socklen_t length, Address(name, &address));
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
     return Error(absl::StrCat("cannot reach @", name));
   }

@@ -231,10 +231,6 @@ grpc::ByteBuffer EncodeChunk(const MessageLite& header,
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-grpc::ByteBuffer EncodeMessage(const MessageLite& message) {
-  return EncodeChunk(message, {}, nullptr);
-}
-
 absl::Status DecodeMessage(const grpc::ByteBuffer& buffer,
                            MessageLite* message) {
   Slices slices;

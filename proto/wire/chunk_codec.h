@@ -1,7 +1,7 @@
 // Chunks on grpc::ByteBuffer: ordinary protobuf bytes, without protobuf's copy
 // of the payload.
 //
-// Place: both ends of Assign, Pull, Push and PushPull. The sender lends its
+// Place: both ends of the streams of proto/ps.proto. The sender lends its
 // memory to gRPC; the receiver reads the payload where gRPC received it.
 //
 // Bytes, as Weir writes them (any legal protobuf encoding is read):
@@ -69,8 +69,7 @@ absl::Status DecodeChunk(const grpc::ByteBuffer& buffer, Chunk* header,
   return status.ok() ? CheckPayload(*header, *payload) : status;
 }
 
-// A message without a payload field.
-grpc::ByteBuffer EncodeMessage(const google::protobuf::MessageLite& message);
+// A message without a payload field; EncodeChunk encodes those as well.
 absl::Status DecodeMessage(const grpc::ByteBuffer& buffer,
                            google::protobuf::MessageLite* message);
 

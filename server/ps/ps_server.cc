@@ -125,7 +125,7 @@ absl::Status PsServer::Start() {
   Configure(options_, &builder);
   builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(),
                            &port_);
-  builder.RegisterService(service_.service());
+  builder.RegisterAsyncGenericService(service_.service());
   for (int i = 0; i < options_.queue_count; ++i) {
     queues_.push_back(
         std::make_unique<CallQueue>(builder.AddCompletionQueue()));

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "proto/wire/value_encoding.h"
+#include "server/ps/service/answer_flow.h"
 
 namespace weir {
 namespace in_process_internal {
@@ -14,12 +14,10 @@ namespace in_process_internal {
 constexpr auto kTick = std::chrono::milliseconds(2);
 
 template <class Header>
-struct AnswerWith {
+struct ReceivedAnswer {
   Header header;
   Payload payload;
 };
-using Answer = AnswerWith<ValueChunk>;
-using RowAnswer = AnswerWith<RowChunk>;
 
 class StreamEnd {
  public:
@@ -81,8 +79,7 @@ class StreamState : public StreamEnd {
 namespace {
 
 using Fate = InProcessTransport::Fate;
-using in_process_internal::Answer;
-using in_process_internal::RowAnswer;
+using in_process_internal::ReceivedAnswer;
 using in_process_internal::StreamState;
 
 Payload CopyOf(std::span<const char> bytes) {
@@ -91,39 +88,46 @@ Payload CopyOf(std::span<const char> bytes) {
   return piece.empty() ? Payload() : Payload({piece}, std::move(copy));
 }
 
-Payload Encoded(const BlockRef& values, Encoding encoding) {
-  if (!values) {
-    return Payload();
-  }
-  const auto count = static_cast<size_t>(values.elements());
-  std::vector<char> bytes(EncodedBytes(encoding, count));
-  EncodeFloats(values.data(), count, encoding, bytes.data());
-  return CopyOf(bytes);
-}
+// Answers one request.
+template <class Header>
+class InProcessFlow : public AnswerFlow {
+ public:
+  using State = StreamState<ReceivedAnswer<Header>>;
 
-Answer AnswerOf(const Store& store, const Want& want,
-                const std::optional<Receipt>& receipt, uint32_t block_count,
-                const PulledBlock& pulled) {
-  Answer answer;
-  answer.header.set_incarnation(store.incarnation());
-  answer.header.set_block(static_cast<uint32_t>(pulled.block));
-  answer.header.set_block_count(block_count);
-  answer.header.set_version(pulled.version);
-  answer.header.set_not_yet(pulled.not_yet);
-  answer.header.set_encoding(want.encoding());
-  if (receipt.has_value()) {
-    *answer.header.mutable_receipt() = *receipt;
-  }
-  answer.payload = Encoded(pulled.values, want.encoding());
-  return answer;
-}
+  InProcessFlow(Store* store, std::string address, std::shared_ptr<State> state,
+                const InProcessTransport::Draw& draw)
+      : AnswerFlow(store, Arena::Heap(), kParkedMax),
+        address_(std::move(address)),
+        state_(std::move(state)),
+        draw_(draw) {}
 
-class InProcessStream : public PushPullStream {
+ private:
+  void Write(Answer answer, bool /*last*/) override {
+    if (draw_.fate != Fate::kNoAnswer) {
+      Payload payload;
+      if (answer.values) {
+        payload = CopyOf({reinterpret_cast<const char*>(answer.values.data()),
+                          answer.bytes});
+      }
+      state_->Add({std::get<Header>(std::move(answer.header)), payload},
+                  draw_.delayed);
+    }
+    OnWritten(answer.question, true);
+  }
+  void Finish(const absl::Status& status) override {
+    state_->End(Annotate(status, absl::StrCat("ps ", address_)));
+  }
+
+  const std::string address_;
+  const std::shared_ptr<State> state_;
+  const InProcessTransport::Draw draw_;
+};
+
+template <class Request, class Header>
+class InProcessStream : public DataStream<Request, Header> {
  public:
   InProcessStream(InProcessTransport* transport, std::string address)
-      : transport_(transport),
-        address_(std::move(address)),
-        state_(std::make_shared<StreamState<Answer>>()) {
+      : transport_(transport), address_(std::move(address)) {
     const absl::StatusOr<Store*> store = transport_->Find(address_);
     if (!store.ok()) {
       state_->End(store.status());
@@ -134,9 +138,9 @@ class InProcessStream : public PushPullStream {
   }
   ~InProcessStream() override { Cancel(); }
 
-  absl::Status Send(const GradientChunk& header, std::span<const char> payload,
+  absl::Status Send(const Request& header, std::span<const char> payload,
                     std::function<void()> released) override {
-    Payload copy = CopyOf(payload);
+    const Payload copy = CopyOf(payload);
     if (released) {
       released();
     }
@@ -146,18 +150,20 @@ class InProcessStream : public PushPullStream {
       state_->End(draw.lost);
       return state_->end();
     }
-    const absl::Status status = Take(header, copy, draw);
-    if (!status.ok()) {
-      state_->End(Annotate(status, absl::StrCat("ps ", address_)));
+    const auto flow =
+        std::make_shared<InProcessFlow<Header>>(store_, address_, state_, draw);
+    if (const absl::Status status = Take(header, copy, flow.get(), draw);
+        !status.ok()) {
+      flow->Fail(status);
     } else if (draw.fate == Fate::kLostAfter) {
       state_->End(draw.lost);
     }
     return absl::OkStatus();
   }
 
-  absl::Status Receive(ValueChunk* header, Payload* payload) override {
+  absl::Status Receive(Header* header, Payload* payload) override {
     for (;;) {
-      Answer answer;
+      ReceivedAnswer<Header> answer;
       WEIR_ASSIGN_OR_RETURN(const bool taken, state_->Take(&answer));
       if (taken) {
         *header = std::move(answer.header);
@@ -176,122 +182,24 @@ class InProcessStream : public PushPullStream {
 
  private:
   absl::Status Take(const GradientChunk& chunk, const Payload& payload,
-                    const InProcessTransport::Draw& draw) {
-    std::optional<Receipt> receipt;
-    if (chunk.has_push()) {
-      WEIR_ASSIGN_OR_RETURN(receipt, store_->Push(chunk, payload));
-      if (draw.duplicated) {
-        WEIR_RETURN_IF_ERROR(store_->Push(chunk, payload).status());
-      }
-    } else if (!chunk.has_want()) {
-      return absl::InvalidArgumentError(
-          "a request of PushPull needs `push` or `want`");
+                    AnswerFlow* flow, const InProcessTransport::Draw& draw) {
+    WEIR_RETURN_IF_ERROR(flow->Take(chunk, payload));
+    if (draw.duplicated && chunk.has_push()) {
+      return store_->Push(chunk, payload).status();
     }
-    if (draw.fate == Fate::kNoAnswer) {
-      return absl::OkStatus();
-    }
-    if (!chunk.has_want()) {
-      PulledBlock nothing;
-      nothing.block = static_cast<int>(chunk.block());
-      state_->Add(
-          AnswerOf(*store_, Want(), receipt, chunk.block_count(), nothing),
-          draw.delayed);
-      return absl::OkStatus();
-    }
-    for (uint32_t i = 0; i < std::max(chunk.block_count(), 1u); ++i) {
-      store_->Pull(
-          chunk.sender(), static_cast<int>(chunk.block() + i), chunk.want(),
-          [state = state_, store = store_, want = chunk.want(), receipt,
-           count = chunk.block_count(), delayed = draw.delayed,
-           address = address_](absl::StatusOr<PulledBlock> pulled) {
-            if (pulled.ok()) {
-              state->Add(AnswerOf(*store, want, receipt, count, *pulled),
-                         delayed);
-            } else {
-              state->End(
-                  Annotate(pulled.status(), absl::StrCat("ps ", address)));
-            }
-          });
-    }
+    return absl::OkStatus();
+  }
+  absl::Status Take(const PullRowsChunk& request, const Payload&,
+                    AnswerFlow* flow, const InProcessTransport::Draw&) {
+    flow->Take(request);
     return absl::OkStatus();
   }
 
   InProcessTransport* const transport_;
   const std::string address_;
-  const std::shared_ptr<StreamState<Answer>> state_;
+  const std::shared_ptr<StreamState<ReceivedAnswer<Header>>> state_ =
+      std::make_shared<StreamState<ReceivedAnswer<Header>>>();
   Store* store_ = nullptr;
-};
-
-class InProcessPullRows : public PullRowsStream {
- public:
-  InProcessPullRows(InProcessTransport* transport, std::string address)
-      : transport_(transport),
-        address_(std::move(address)),
-        state_(std::make_shared<StreamState<RowAnswer>>()) {
-    if (!transport_->Find(address_).ok()) {
-      state_->End(transport_->Find(address_).status());
-      return;
-    }
-    transport_->AddStream(address_, state_);
-  }
-  ~InProcessPullRows() override { Cancel(); }
-
-  absl::Status Send(const PullRowsChunk& request, std::span<const char>,
-                    std::function<void()>) override {
-    WEIR_RETURN_IF_ERROR(state_->end());
-    const InProcessTransport::Draw draw = transport_->DrawFault(address_);
-    if (draw.fate == Fate::kLostBefore) {
-      state_->End(draw.lost);
-      return state_->end();
-    }
-    WEIR_ASSIGN_OR_RETURN(Store * store, transport_->Find(address_));
-    store->PullRows(request, [state = state_, address = address_,
-                              incarnation = store->incarnation(),
-                              delayed = draw.delayed](
-                                 absl::StatusOr<PulledRows> looked_up) {
-      if (!looked_up.ok()) {
-        state->End(Annotate(looked_up.status(), absl::StrCat("ps ", address)));
-        return;
-      }
-      RowAnswer answer;
-      answer.header = std::move(looked_up->header);
-      answer.header.set_incarnation(incarnation);
-      if (looked_up->rows) {
-        answer.payload =
-            CopyOf({reinterpret_cast<const char*>(looked_up->rows.data()),
-                    looked_up->bytes});
-      }
-      state->Add(std::move(answer), delayed);
-    });
-    if (draw.fate == Fate::kLostAfter) {
-      state_->End(draw.lost);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Receive(RowChunk* header, Payload* payload) override {
-    for (;;) {
-      RowAnswer answer;
-      WEIR_ASSIGN_OR_RETURN(const bool taken, state_->Take(&answer));
-      if (taken) {
-        *header = std::move(answer.header);
-        *payload = std::move(answer.payload);
-        return absl::OkStatus();
-      }
-      if (const auto store = transport_->Find(address_); store.ok()) {
-        (*store)->ExpireWaits();
-      }
-    }
-  }
-
-  void Cancel() override {
-    state_->End(absl::CancelledError(absl::StrCat("ps ", address_)));
-  }
-
- private:
-  InProcessTransport* const transport_;
-  const std::string address_;
-  const std::shared_ptr<StreamState<RowAnswer>> state_;
 };
 
 class InProcessLink : public ControlLink, public DataLink {
@@ -304,11 +212,13 @@ class InProcessLink : public ControlLink, public DataLink {
   const std::string& address() const override { return address_; }
 
   std::unique_ptr<PushPullStream> OpenPushPull() override {
-    return std::make_unique<InProcessStream>(transport_, address_);
+    return std::make_unique<InProcessStream<GradientChunk, ValueChunk>>(
+        transport_, address_);
   }
 
   std::unique_ptr<PullRowsStream> OpenPullRows() override {
-    return std::make_unique<InProcessPullRows>(transport_, address_);
+    return std::make_unique<InProcessStream<PullRowsChunk, RowChunk>>(
+        transport_, address_);
   }
 
   absl::StatusOr<PushRowsReply> PushRows(

@@ -55,11 +55,6 @@ CallWatch::Watched::~Watched() {
   owner_->calls_.erase(call_);
 }
 
-void CallWatch::Watched::Heard() {
-  MutexLock lock(&owner_->mutex_);
-  call_->watch.Heard(Clock::Real()->NowNs());
-}
-
 bool CallWatch::Watched::lost() const {
   MutexLock lock(&owner_->mutex_);
   return call_->lost;

@@ -40,8 +40,6 @@ class CallWatch {
     Watched(const Watched&) = delete;
     Watched& operator=(const Watched&) = delete;
 
-    // Says that a part of the answer is here.
-    void Heard();
     // Whether the watch has cancelled the call, since nothing was heard for the
     // timeout.
     bool lost() const;

@@ -194,16 +194,16 @@ class ShmConnection::State {
   absl::StatusOr<uint64_t> RegionId(
       const std::shared_ptr<SharedMemory>& memory) {
     MutexLock lock(&mutex_);
-    auto& [id, kept] = regions_[memory.get()];
-    if (id == 0) {
-      ShmRegion region;
-      region.id = regions_.size();  // from 1: the entry is there already
-      region.bytes = memory->bytes();
-      WEIR_RETURN_IF_ERROR(socket_.Send(RecordBytes(&region), memory->fd()));
-      id = region.id;
-      kept = memory;
+    if (const auto it = regions_.find(memory.get()); it != regions_.end()) {
+      return it->second.first;
     }
-    return id;
+    ShmRegion region;
+    region.id = regions_.size() + 1;
+    region.bytes = memory->bytes();
+    // Only what the ps was told of has a number, so none is given twice.
+    WEIR_RETURN_IF_ERROR(socket_.Send(RecordBytes(&region), memory->fd()));
+    regions_[memory.get()] = {region.id, memory};
+    return region.id;
   }
 
   // Staging memory has few sizes, powers of two, so that it is used again

@@ -35,6 +35,8 @@ class ShmStream : public DataStream<Request, Answer> {
   }
 
   absl::Status Receive(Answer* header, Payload* payload) override {
+    // Values that the caller has read must not be what the ps waits for.
+    *payload = Payload();
     ShmConnection::Answer answer;
     WEIR_RETURN_IF_ERROR(connection_->Receive(&answer));
     *payload = std::move(answer.payload);

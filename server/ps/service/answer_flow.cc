@@ -6,9 +6,23 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
+#include "common/io/crc32c.h"
 #include "proto/wire/value_encoding.h"
 
 namespace weir {
+
+const google::protobuf::MessageLite* AnswerFlow::Answer::message() const {
+  if (const auto* values_header = std::get_if<ValueChunk>(&header)) {
+    return values_header;
+  }
+  if (const auto* rows_header = std::get_if<RowChunk>(&header)) {
+    return rows_header;
+  }
+  if (std::holds_alternative<std::monostate>(header)) {
+    return nullptr;
+  }
+  return std::get<std::unique_ptr<google::protobuf::MessageLite>>(header).get();
+}
 
 absl::Status AnswerFlow::Take(GradientChunk chunk, Payload payload) {
   Failpoint("ps.recv");
@@ -37,6 +51,55 @@ absl::Status AnswerFlow::Take(GradientChunk chunk, Payload payload) {
   return absl::OkStatus();
 }
 
+void AnswerFlow::Take(const PullRowsChunk& request) {
+  OnTaken();
+  Expect();
+  store_->PullRows(request, [self = shared_from_this(),
+                             checksum = request.want().checksum()](
+                                absl::StatusOr<PulledRows> pulled) {
+    if (!pulled.ok()) {
+      self->Deliver(pulled.status());
+      return;
+    }
+    pulled->header.set_incarnation(self->store_->incarnation());
+    if (checksum && pulled->rows) {
+      pulled->header.set_crc32c(Crc32c(pulled->rows.data(), pulled->bytes));
+    }
+    self->Deliver(Answer{nullptr, std::move(pulled->header),
+                         std::move(pulled->rows), pulled->bytes});
+  });
+}
+
+absl::StatusOr<bool> AnswerFlow::Take(const PushRowsChunk& chunk,
+                                      const Payload& payload, bool no_more) {
+  Failpoint("ps.recv");
+  if (row_push_ == nullptr) {
+    row_push_ = std::make_shared<RowPush>(store_);
+  }
+  WEIR_RETURN_IF_ERROR(row_push_->Add(chunk, payload));
+  OnTaken();
+  if (!chunk.last()) {
+    return false;
+  }
+  if (no_more) {
+    NoMoreQuestions(/*expected=*/1);
+  } else {
+    Expect();
+  }
+  // The continuation keeps the push, and with it the shard, until the answer is
+  // there.
+  const std::shared_ptr<RowPush> push = std::move(row_push_);
+  push->Apply(
+      [self = shared_from_this(), push](absl::StatusOr<PushRowsReply> reply) {
+        Failpoint("ps.before_ack");
+        if (reply.ok()) {
+          reply->set_incarnation(self->store_->incarnation());
+        }
+        self->DeliverReply(std::move(reply));
+      });
+  return true;
+}
+
 void AnswerFlow::Ask(Question question) {
   const Encoding encoding = question.want.encoding();
   if (!IsFixedSize(encoding)) {
@@ -58,13 +121,15 @@ void AnswerFlow::Ask(Question question) {
 
 void AnswerFlow::Acknowledge(const GradientChunk& chunk,
                              const Receipt& receipt) {
-  auto question = std::make_shared<Question>();
-  question->unwritten = 1;
-  Answer answer{std::move(question), ValueChunk(), BlockRef()};
-  answer.header.set_incarnation(store_->incarnation());
-  answer.header.set_block(chunk.block());
-  answer.header.set_block_count(chunk.block_count());
-  *answer.header.mutable_receipt() = receipt;
+  ValueChunk header;
+  header.set_incarnation(store_->incarnation());
+  header.set_block(chunk.block());
+  header.set_block_count(chunk.block_count());
+  *header.mutable_receipt() = receipt;
+  Add(Answer{nullptr, std::move(header)});
+}
+
+void AnswerFlow::Add(Answer answer) {
   {
     MutexLock lock(&mutex_);
     ready_.push_back(std::move(answer));
@@ -119,35 +184,68 @@ void AnswerFlow::Pump() {
 
 void AnswerFlow::OnPulled(const std::shared_ptr<Question>& question,
                           absl::StatusOr<PulledBlock> pulled) {
-  absl::Status failure = pulled.status();
-  if (pulled.ok() && pulled->not_yet && question->not_yet_fails) {
-    failure = absl::DeadlineExceededError(absl::StrCat(
-        "block ", pulled->block, ": what was wanted did not come in time"));
+  if (!pulled.ok()) {
+    Deliver(pulled.status());
+    return;
   }
+  if (pulled->not_yet && question->not_yet_fails) {
+    Deliver(absl::DeadlineExceededError(absl::StrCat(
+        "block ", pulled->block, ": what was wanted did not come in time")));
+    return;
+  }
+  ValueChunk header;
+  header.set_incarnation(store_->incarnation());
+  header.set_block(static_cast<uint32_t>(pulled->block));
+  header.set_block_count(question->block_count);
+  header.set_version(pulled->version);
+  header.set_not_yet(pulled->not_yet);
+  header.set_encoding(question->want.encoding());
+  if (question->receipt.has_value()) {
+    *header.mutable_receipt() = *question->receipt;
+  }
+  Deliver(Answer{question, std::move(header), std::move(pulled->values)});
+}
+
+void AnswerFlow::Expect() {
+  MutexLock lock(&mutex_);
+  ++parked_;
+}
+
+void AnswerFlow::Deliver(absl::StatusOr<Answer> answer) {
   {
     MutexLock lock(&mutex_);
     --parked_;
-    // I2: otherwise the values go with `pulled`, at the end of this call.
-    if (failure.ok() && !final_.has_value() && !client_gone_) {
-      Answer answer{question, ValueChunk(), std::move(pulled->values)};
-      answer.header.set_incarnation(store_->incarnation());
-      answer.header.set_block(static_cast<uint32_t>(pulled->block));
-      answer.header.set_block_count(question->block_count);
-      answer.header.set_version(pulled->version);
-      answer.header.set_not_yet(pulled->not_yet);
-      answer.header.set_encoding(question->want.encoding());
-      if (question->receipt.has_value()) {
-        *answer.header.mutable_receipt() = *question->receipt;
-      }
-      ready_.push_back(std::move(answer));
+    // I2: otherwise the values go with `answer`, at the end of this call.
+    if (answer.ok() && !final_.has_value() && !client_gone_) {
+      ready_.push_back(*std::move(answer));
     }
   }
-  if (!failure.ok()) {
-    Fail(failure);
+  if (!answer.ok()) {
+    Fail(answer.status());
     return;
   }
   WriteReady();
   Pump();
+}
+
+// Blocks come from the store as float32, rows as they were wanted.
+void AnswerFlow::Encode(Answer* answer) const {
+  auto* const header = std::get_if<ValueChunk>(&answer->header);
+  if (header == nullptr || !answer->values) {
+    return;
+  }
+  const auto count = static_cast<size_t>(answer->values.elements());
+  answer->bytes = EncodedBytes(header->encoding(), count);
+  if (header->encoding() != F32) {
+    BlockRef encoded = BlockRef::Make(
+        arena_, static_cast<int64_t>((answer->bytes + 3) / sizeof(float)));
+    EncodeFloats(answer->values.data(), count, header->encoding(),
+                 reinterpret_cast<char*>(encoded.data()));
+    answer->values = std::move(encoded);
+  }
+  if (answer->question->want.checksum()) {
+    header->set_crc32c(Crc32c(answer->values.data(), answer->bytes));
+  }
 }
 
 bool AnswerFlow::Finished() const {
@@ -158,40 +256,42 @@ bool AnswerFlow::Finished() const {
 // Hands on what may leave: answers, or the end.
 void AnswerFlow::WriteReady() {
   for (;;) {
-    Answer answer;
+    std::optional<Answer> answer;
     absl::Status status;
+    bool last = false;
     {
       MutexLock lock(&mutex_);
       if (finish_started_ || client_gone_) {
         return;
       }
+      if (!final_.has_value() && !ready_.empty() && under_way_ < window_) {
+        answer = std::move(ready_.front());
+        ready_.pop_front();
+        // An answer and the end of the call leave together if they can.
+        last = under_way_ == 0 && Finished();
+        ++under_way_;
+      }
       if (!final_.has_value() && Finished()) {
         final_ = absl::OkStatus();
       }
-      if (final_.has_value()) {
-        // I1: gRPC takes no finish beside a write. The last OnWritten comes
-        // back here.
-        if (under_way_ > 0) {
-          return;
-        }
-        finish_started_ = true;
-        status = *final_;
-        Reserve(/*finish=*/true);
-      } else if (!ready_.empty() && under_way_ < window_) {
-        ++under_way_;
-        Reserve(/*finish=*/false);
-        answer = std::move(ready_.front());
-        ready_.pop_front();
-      } else {
+      // I1: gRPC takes no finish beside a write. The last OnWritten comes back
+      // here.
+      if (!answer.has_value() && (!final_.has_value() || under_way_ > 0)) {
         return;
       }
+      finish_started_ = last || !answer.has_value();
+      if (finish_started_) {
+        status = *final_;
+      }
+      Reserve(finish_started_);
     }
     // Without the lock: Write may report at once, on this very stack.
-    if (answer.question == nullptr) {
+    if (!answer.has_value()) {
       Finish(status);
       return;
     }
-    Write(std::move(answer));
+    Encode(&*answer);
+    Write(*std::move(answer), last);
   }
 }
 
@@ -200,7 +300,7 @@ void AnswerFlow::OnWritten(const std::shared_ptr<Question>& question, bool ok) {
   {
     MutexLock lock(&mutex_);
     --under_way_;
-    answered = --question->unwritten == 0;
+    answered = question == nullptr || --question->unwritten == 0;
     if (!ok) {
       client_gone_ = true;
       Drop();
@@ -220,14 +320,16 @@ void AnswerFlow::Drop() {
 }
 
 void AnswerFlow::ClientGone() {
+  row_push_.reset();
   MutexLock lock(&mutex_);
   client_gone_ = true;
   Drop();
 }
 
-void AnswerFlow::NoMoreQuestions() {
+void AnswerFlow::NoMoreQuestions(size_t expected) {
   {
     MutexLock lock(&mutex_);
+    parked_ += expected;
     no_more_questions_ = true;
   }
   WriteReady();
@@ -247,7 +349,7 @@ void AnswerFlow::Fail(const absl::Status& status) {
 
 bool AnswerFlow::ended() const {
   MutexLock lock(&mutex_);
-  return final_.has_value() || client_gone_;
+  return final_.has_value() || client_gone_ || no_more_questions_;
 }
 
 }  // namespace weir

@@ -1,14 +1,14 @@
-// The answering half of Pull and PushPull: requests in, value chunks out.
+// The answering half of a call: requests in, answers out.
 //
-// Place: between the store and the ways that answers leave: gRPC
-// (value_call.h), shared memory (shm_session.h). What a want waits for is
-// parked in the store; its continuation arrives on any thread and the answer is
-// queued here.
+// Place: between the store and the ways that answers leave: gRPC (grpc_call.h),
+// shared memory (shm_session.h). What a want waits for is parked in the store;
+// its continuation arrives on any thread and the answer is queued here.
 //
 // Terms
-//   question   one request: a list of blocks, what is wanted of each, and the
-//              receipt that goes along. Answered by one chunk per block, or by
-//              one in all when nothing is wanted.
+//   question   one request for blocks: a list of them, what is wanted of each,
+//              and the receipt that goes along. Answered by one chunk per block.
+//   expected   an answer that will come through Deliver. All but those to
+//              questions are.
 //   ready      an answer that waits for its turn to leave.
 //   under way  an answer that was handed to Write and not yet reported.
 //   final      the status that ends the flow, once nothing is under way.
@@ -20,22 +20,30 @@
 //   I3. While wants are left, at most kReadyMax answers from the store wait for
 //       their turn to leave, so a pull of a large shard pins few blocks. Parked
 //       wants that come true together may exceed it, up to kParkedMax.
-// Threads: safe. Write and Finish are called on any thread, without a lock; two
-//   Writes at once only when `window` is over 1.
+// Threads: safe, but for Take, which one thread calls. Write and Finish are
+//   called on any thread, without a lock; two Writes at once only when `window`
+//   is over 1.
+// Cost: float32 values are not copied.
 #ifndef SERVER_PS_SERVICE_ANSWER_FLOW_H_
 #define SERVER_PS_SERVICE_ANSWER_FLOW_H_
+
+#include <google/protobuf/message_lite.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/base/mutex.h"
 #include "common/io/payload.h"
 #include "proto/ps.pb.h"
+#include "server/ps/memory/arena.h"
 #include "server/ps/store/store.h"
 
 namespace weir {
@@ -46,9 +54,6 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
   static constexpr size_t kReadyMax = 4;
   static constexpr size_t kParkedMax = 256;
 
-  virtual ~AnswerFlow() = default;
-
- protected:
   struct Question {
     Sender sender;
     Want want;
@@ -63,38 +68,77 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
     bool not_yet_fails = false;  // Pull: a want that ran out ends the flow
   };
   struct Answer {
+    // Of blocks. Null: the answer is the only one to its request.
     std::shared_ptr<Question> question;
-    ValueChunk header;
-    BlockRef values;  // f32, whatever the header's encoding
+    // Empty: it only says that the request was taken.
+    std::variant<std::monostate, ValueChunk, RowChunk,
+                 std::unique_ptr<google::protobuf::MessageLite>>
+        header;
+    BlockRef values = {};  // the payload, in the header's encoding
+    size_t bytes = 0;      // of the payload
+
+    // The header; null if it is empty.
+    const google::protobuf::MessageLite* message() const;
   };
 
-  AnswerFlow(Store* store, size_t window) : store_(store), window_(window) {}
+  virtual ~AnswerFlow() = default;
 
-  // Applies and answers one request of PushPull. The caller must pass an error
-  // to Fail.
+  // Apply one request and answer it. The caller must pass an error to Fail.
+  // Every chunk of PushPull and PullRows has an answer. A chunk of PushRows has
+  // one if it is the last of its contribution; Take returns whether it is. With
+  // `no_more` no question follows that one.
   absl::Status Take(GradientChunk chunk, Payload payload);
+  void Take(const PullRowsChunk& request);
+  absl::StatusOr<bool> Take(const PushRowsChunk& chunk, const Payload& payload,
+                            bool no_more);
   // Answers `question`, now or when its wants hold.
   void Ask(Question question);
-  // No question follows: ends the flow with OK after the last answer.
-  void NoMoreQuestions();
+
+  // Sends an answer to a request that was just taken.
+  void Add(Answer answer);
+  // One answer more will come through Deliver.
+  void Expect();
+  // Sends an answer that was expected; an error ends the flow.
+  void Deliver(absl::StatusOr<Answer> answer);
+  template <typename Reply>
+  void DeliverReply(absl::StatusOr<Reply> reply) {
+    if (!reply.ok()) {
+      Deliver(reply.status());
+      return;
+    }
+    Deliver(Answer{nullptr, std::make_unique<Reply>(*std::move(reply))});
+  }
+
+  // No request follows: ends the flow with OK after the last answer. `expected`
+  // answers still come through Deliver.
+  void NoMoreQuestions(size_t expected = 0);
   // Ends the flow with `status` as soon as nothing is under way.
   void Fail(const absl::Status& status);
+  // No further request is of use.
+  bool ended() const;
+
+ protected:
+  // Values that are not float32 are encoded into memory of `arena`.
+  AnswerFlow(Store* store, Arena* arena, size_t window)
+      : store_(store), arena_(arena), window_(window) {}
+
   // Drops everything; nothing more is written.
   void ClientGone();
-  bool ended() const;
 
   // Reports that an answer which Write took has left. Not `ok`: the client is
   // gone.
   void OnWritten(const std::shared_ptr<Question>& question, bool ok);
 
   // Called under the flow's lock before Write or Finish, when the client has
-  // not gone; must not call back.
+  // not gone; must not call back. `finish`: the flow ends with it.
   virtual void Reserve(bool /*finish*/) {}
-  virtual void Write(Answer answer) = 0;
+  // With `last`, no other answer follows, nor Finish: the flow has ended with
+  // OK, and nobody waits for OnWritten.
+  virtual void Write(Answer answer, bool last) = 0;
   virtual void Finish(const absl::Status& status) = 0;
   // Called when a request's payload has been read, before its answer leaves.
   virtual void OnTaken() {}
-  // Called when a question's last answer has been written.
+  // Called when a request's last answer has been written.
   virtual void OnAnswered() {}
 
   Store* const store_;
@@ -105,22 +149,27 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
   void Pump();
   void OnPulled(const std::shared_ptr<Question>& question,
                 absl::StatusOr<PulledBlock> pulled);
+  void Encode(Answer* answer) const;
   void WriteReady();
   bool TakeNextWant(std::shared_ptr<Question>* question, uint32_t* block);
   void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Finished() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  Arena* const arena_;
   const size_t window_;
   mutable Mutex mutex_;
   std::deque<std::shared_ptr<Question>> questions_ ABSL_GUARDED_BY(mutex_);
   std::deque<Answer> ready_ ABSL_GUARDED_BY(mutex_);
-  size_t parked_ ABSL_GUARDED_BY(mutex_) = 0;  // asked, not yet pulled
+  size_t parked_ ABSL_GUARDED_BY(mutex_) = 0;  // asked or expected
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   size_t under_way_ ABSL_GUARDED_BY(mutex_) = 0;
   bool no_more_questions_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> final_ ABSL_GUARDED_BY(mutex_);
   bool finish_started_ ABSL_GUARDED_BY(mutex_) = false;
   bool client_gone_ ABSL_GUARDED_BY(mutex_) = false;
+  // The contribution of rows that is coming in. The thread that Takes alone
+  // uses it.
+  std::shared_ptr<RowPush> row_push_;
 };
 
 }  // namespace weir

@@ -12,20 +12,9 @@ void CallQueue::Run() {
 void* CallQueue::Start(CallOperation* operation, std::shared_ptr<void> call) {
   // I1: the operation holds its call until Loop has run the handler.
   operation->call_ = std::move(call);
-  Hold();
-  return operation;
-}
-
-void CallQueue::Hold() {
   MutexLock lock(&mutex_);
   ++under_way_;
-}
-
-void CallQueue::Release() {
-  MutexLock lock(&mutex_);
-  if (--under_way_ == 0) {
-    idle_.NotifyAll();
-  }
+  return operation;
 }
 
 void CallQueue::Loop() {
@@ -41,7 +30,10 @@ void CallQueue::Loop() {
     }
     // After the handler: what it has started counts already, so Stop never sees
     // an idle queue in the middle of a call (I2).
-    Release();
+    MutexLock lock(&mutex_);
+    if (--under_way_ == 0) {
+      idle_.NotifyAll();
+    }
   }
 }
 

@@ -62,10 +62,6 @@ class CallQueue {
   // Marks `operation` of `call` as under way and returns gRPC's tag for it.
   void* Start(CallOperation* operation, std::shared_ptr<void> call);
 
-  // Between the two, work elsewhere will start an operation: counts as one.
-  void Hold();
-  void Release();
-
   // Waits for the operations under way, ends the thread.
   // REQUIRES: the server was shut down; so all of them end.
   void Stop();

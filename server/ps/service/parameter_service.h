@@ -7,8 +7,6 @@
 //   I1. No handler blocks. What takes long runs on threads of the service's
 //       own: Declare and Restore on one, the files of snapshots and Shrink on
 //       another, reports with hot ids on a third.
-//   I2. A PushPull stream has at most kUnansweredMax requests without an
-//       answer; over it the stream is not read.
 // Threads: calls are handled on the queues' threads, never on gRPC's own.
 // Owns/borrows: borrows the store, which outlives the service.
 #ifndef SERVER_PS_SERVICE_PARAMETER_SERVICE_H_
@@ -24,15 +22,13 @@
 #include "server/ps/store/store.h"
 
 namespace grpc {
-class Service;
+class AsyncGenericService;
 }
 
 namespace weir {
 
 class ParameterService {
  public:
-  static constexpr int kUnansweredMax = 256;
-
   // `on_shutdown` is called with the reason after Shutdown was answered, on a
   // queue's thread.
   ParameterService(Store* store,
@@ -49,7 +45,7 @@ class ParameterService {
   void TellLeaving(Leaving* leaving);
 
   // Returns what to register at the server builder.
-  grpc::Service* service();
+  grpc::AsyncGenericService* service();
 
   // Takes up calls on `queue` from now on. REQUIRES: the server runs.
   void TakeCalls(CallQueue* queue);

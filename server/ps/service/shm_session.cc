@@ -5,10 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/failpoint.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
-#include "proto/wire/value_encoding.h"
 
 namespace weir {
 namespace {
@@ -22,19 +20,19 @@ constexpr std::chrono::seconds kRegionWait{5};
 constexpr std::chrono::milliseconds kBellWait{1000};
 
 template <class Chunk>
-bool Parse(std::span<const char> bytes, Chunk* chunk) {
-  return chunk->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-}
-
-absl::Status NoSuchRequest() {
-  return absl::InvalidArgumentError(
-      "cannot parse the request, or shared memory does not take its kind");
+absl::StatusOr<Chunk> Parse(std::span<const char> bytes) {
+  Chunk chunk;
+  if (!chunk.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request is no ", chunk.GetTypeName()));
+  }
+  return chunk;
 }
 
 }  // namespace
 
 ShmSession::ShmSession(Store* store, SharedArena* arena, UnixSocket socket)
-    : AnswerFlow(store, kPinnedMax),
+    : AnswerFlow(store, arena, kPinnedMax),
       arena_(arena),
       socket_(std::move(socket)) {}
 
@@ -46,9 +44,8 @@ void ShmSession::Run() {
   }
   std::thread listener([this] { Listen(); });
   Serve();
-  // I2. A staged update is dropped, answers that come later find closed_, and
-  // the listener has ended before the mappings go.
-  update_.reset();
+  // I2. A push of rows that is coming in is dropped, answers that come later
+  // find closed_, and the listener has ended before the mappings go.
   closed_ = true;
   ClientGone();
   socket_.Shutdown();
@@ -190,70 +187,37 @@ absl::Status ShmSession::TakeMessage(const std::string& message) {
   }
   WEIR_ASSIGN_OR_RETURN(Payload payload,
                         FindPayload(head.payload, inline_payload));
-  switch (head.kind) {
-    case ShmRequest::kChunk:
-      return TakeGradients(bytes, std::move(payload));
-    case ShmRequest::kPullRows:
-      return TakePullRows(bytes);
-    case ShmRequest::kPushRows:
-      return TakePushRows(bytes, payload);
+  return TakeRequest(head.kind, bytes, std::move(payload));
+}
+
+absl::Status ShmSession::TakeRequest(uint64_t kind, std::span<const char> bytes,
+                                     Payload payload) {
+  switch (kind) {
+    case ShmRequest::kChunk: {
+      WEIR_ASSIGN_OR_RETURN(GradientChunk chunk, Parse<GradientChunk>(bytes));
+      return Take(std::move(chunk), std::move(payload));
+    }
+    case ShmRequest::kPullRows: {
+      WEIR_ASSIGN_OR_RETURN(const PullRowsChunk request,
+                            Parse<PullRowsChunk>(bytes));
+      Take(request);
+      return absl::OkStatus();
+    }
+    case ShmRequest::kPushRows: {
+      WEIR_ASSIGN_OR_RETURN(const PushRowsChunk chunk,
+                            Parse<PushRowsChunk>(bytes));
+      WEIR_ASSIGN_OR_RETURN(const bool last,
+                            Take(chunk, payload, /*no_more=*/false));
+      // Every request has an answer, so that the client can count them.
+      if (!last) {
+        Add(Answer());
+      }
+      return absl::OkStatus();
+    }
     default:
-      return NoSuchRequest();
+      return absl::InvalidArgumentError(
+          absl::StrCat("shared memory takes no requests of kind ", kind));
   }
-}
-
-absl::Status ShmSession::TakeGradients(std::span<const char> bytes,
-                                       Payload payload) {
-  GradientChunk chunk;
-  if (!Parse(bytes, &chunk)) {
-    return NoSuchRequest();
-  }
-  return Take(std::move(chunk), std::move(payload));
-}
-
-absl::Status ShmSession::TakePullRows(std::span<const char> bytes) {
-  PullRowsChunk request;
-  if (!Parse(bytes, &request)) {
-    return NoSuchRequest();
-  }
-  // Before the answer, which may come at once and says what was taken.
-  OnTaken();
-  store_->PullRows(request,
-                   [session = Self()](absl::StatusOr<PulledRows> answer) {
-                     session->WriteRows(std::move(answer));
-                   });
-  return absl::OkStatus();
-}
-
-absl::Status ShmSession::TakePushRows(std::span<const char> bytes,
-                                      const Payload& payload) {
-  PushRowsChunk chunk;
-  if (!Parse(bytes, &chunk)) {
-    return NoSuchRequest();
-  }
-  Failpoint("ps.recv");
-  if (update_ == nullptr) {
-    update_ = std::make_shared<RowPush>(store_);
-  }
-  WEIR_RETURN_IF_ERROR(update_->Add(chunk, payload));
-  OnTaken();
-  // Every request has an answer, so that the client can count them.
-  if (!chunk.last()) {
-    OnAnswered();
-    Pending pending;
-    pending.head.kind = ShmAnswer::kTaken;
-    Enqueue(std::move(pending));
-    return absl::OkStatus();
-  }
-  // The continuation keeps the update, and with it the shard, until the answer
-  // is there.
-  const std::shared_ptr<RowPush> update = std::move(update_);
-  update->Apply(
-      [session = Self(), update](absl::StatusOr<PushRowsReply> reply) {
-        Failpoint("ps.before_ack");
-        session->WriteReply(std::move(reply));
-      });
-  return absl::OkStatus();
 }
 
 absl::StatusOr<Payload> ShmSession::FindPayload(
@@ -297,64 +261,25 @@ void ShmSession::Release(uint64_t pin) {
   // Before more is pulled: a block that nobody holds need not be copied by the
   // next push.
   released.values = BlockRef();
-  Written(released.question);
+  OnWritten(released.question, true);
 }
 
-void ShmSession::Write(Answer answer) {
+// A session has no last answer: the client ends it by leaving.
+void ShmSession::Write(Answer answer, bool /*last*/) {
   Pending pending;
-  const Encoding encoding = answer.header.encoding();
-  const bool values = static_cast<bool>(answer.values);
-  size_t count = 0;
-  if (values) {
-    count = static_cast<size_t>(answer.values.elements());
+  if (const auto* message = answer.message()) {
+    pending.chunk = message->SerializeAsString();
+  } else {
+    pending.head.kind = ShmAnswer::kTaken;
   }
-  const size_t bytes = EncodedBytes(encoding, count);
-  pending.head.payload.bytes = bytes;
-  pending.chunk = answer.header.SerializeAsString();
-  // float32 is read by the client where the block lies. Other encodings get a
-  // buffer of their own in the same arena, which the client can read, too.
-  if (values && encoding != F32) {
-    BlockRef encoded = BlockRef::Make(
-        arena_, static_cast<int64_t>((bytes + 3) / sizeof(float)));
-    EncodeFloats(answer.values.data(), count, encoding,
-                 reinterpret_cast<char*>(encoded.data()));
-    answer.values = std::move(encoded);
-  }
-  WriteValues(std::move(pending), std::move(answer.values), answer.question);
-}
-
-void ShmSession::WriteRows(absl::StatusOr<PulledRows> answer) {
-  if (!answer.ok()) {
-    Fail(answer.status());
-    return;
-  }
-  answer->header.set_incarnation(store_->incarnation());
-  Pending pending;
-  pending.head.payload.bytes = answer->bytes;
-  pending.chunk = answer->header.SerializeAsString();
-  WriteValues(std::move(pending), std::move(answer->rows), nullptr);
-}
-
-void ShmSession::WriteReply(absl::StatusOr<PushRowsReply> reply) {
-  if (!reply.ok()) {
-    Fail(reply.status());
-    return;
-  }
-  reply->set_incarnation(store_->incarnation());
-  Pending pending;
-  pending.chunk = reply->SerializeAsString();
-  WriteValues(std::move(pending), BlockRef(), nullptr);
-}
-
-void ShmSession::WriteValues(Pending pending, BlockRef values,
-                             const std::shared_ptr<Question>& question) {
   ShmPlace& place = pending.head.payload;
-  if (values && place.bytes <= kShmInlineBytes) {
-    pending.inline_payload.assign(reinterpret_cast<const char*>(values.data()),
-                                  place.bytes);
-  } else if (values) {
+  place.bytes = answer.bytes;
+  if (answer.values && place.bytes <= kShmInlineBytes) {
+    pending.inline_payload.assign(
+        reinterpret_cast<const char*>(answer.values.data()), place.bytes);
+  } else if (answer.values) {
     place.region = 1;
-    place.offset = arena_->OffsetOf(values.data());
+    place.offset = arena_->OffsetOf(answer.values.data());
     // Run clears pins_ under this lock after closed_ is set: a pin is either
     // cleared there or not made here (I1).
     MutexLock lock(&mutex_);
@@ -362,22 +287,14 @@ void ShmSession::WriteValues(Pending pending, BlockRef values,
       return;
     }
     pending.head.pin = next_pin_++;
-    pins_[pending.head.pin] = {std::move(values), question};
+    pins_[pending.head.pin] = {std::move(answer.values), answer.question};
   }
   // An inline payload has left with its message; a pinned payload counts as
   // written when the client releases it.
   const bool pinned = pending.head.pin != 0;
   Enqueue(std::move(pending));
   if (!pinned) {
-    Written(question);
-  }
-}
-
-void ShmSession::Written(const std::shared_ptr<Question>& question) {
-  if (question != nullptr) {
-    OnWritten(question, true);
-  } else {
-    OnAnswered();
+    OnWritten(answer.question, true);
   }
 }
 

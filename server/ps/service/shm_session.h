@@ -48,7 +48,7 @@ class ShmSession : public AnswerFlow {
  private:
   struct Pin {
     BlockRef values;
-    std::shared_ptr<Question> question;  // null: of rows
+    std::shared_ptr<Question> question;
   };
   struct Pending {
     ShmAnswer head;
@@ -56,28 +56,17 @@ class ShmSession : public AnswerFlow {
     std::string inline_payload;
   };
 
-  std::shared_ptr<ShmSession> Self() {
-    return std::static_pointer_cast<ShmSession>(shared_from_this());
-  }
   absl::Status Open();
   void Listen();
   void AddRegion(const ShmRegion& region, FileDescriptor fd);
   void Serve();
   absl::Status TakeMessage(const std::string& message);
-  absl::Status TakeGradients(std::span<const char> bytes, Payload payload);
-  absl::Status TakePullRows(std::span<const char> bytes);
-  absl::Status TakePushRows(std::span<const char> bytes,
-                            const Payload& payload);
+  absl::Status TakeRequest(uint64_t kind, std::span<const char> bytes,
+                           Payload payload);
   absl::StatusOr<Payload> FindPayload(const ShmPlace& place,
                                       std::span<const char> inline_payload);
   void Release(uint64_t pin);
-  void Write(Answer answer) override;
-  void WriteRows(absl::StatusOr<PulledRows> answer);
-  void WriteReply(absl::StatusOr<PushRowsReply> reply);
-  // Sends `pending`, whose payload is `values`, and pins them where they lie.
-  void WriteValues(Pending pending, BlockRef values,
-                   const std::shared_ptr<Question>& question);
-  void Written(const std::shared_ptr<Question>& question);
+  void Write(Answer answer, bool last) override;
   void Finish(const absl::Status& status) override;
   // The store has read this request's payload. What it needs later it has
   // copied (Payload::Keep), so the client may use the memory again.
@@ -95,7 +84,6 @@ class ShmSession : public AnswerFlow {
   // Used by the session's thread alone.
   uint64_t requests_ = 0;  // that have come, without releases
   std::string long_chunk_;
-  std::shared_ptr<RowPush> update_;  // the update that is coming in
 
   std::atomic<uint64_t> taken_{0};     // requests whose payloads have been read
   std::atomic<uint64_t> answered_{0};  // requests that had their last answer

@@ -55,6 +55,17 @@ TEST(UnixSocketTest, RecordsArriveWithTheirDescriptors) {
   EXPECT_STREQ(record, "two");
 }
 
+TEST(UnixSocketTest, ANameThatIsTooLongIsRefusedAndNotCut) {
+  const std::string longest(107, 'n');
+  const auto listener = UnixSocket::Listen(longest);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  EXPECT_TRUE(UnixSocket::Connect(longest).ok());
+  EXPECT_EQ(UnixSocket::Connect(longest + "n").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(UnixSocket::Listen(longest + "n").status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(UnixSocketTest, ARecordOfAnotherLengthIsRefused) {
   Pair pair;
   ASSERT_TRUE(pair.near.Send(std::span("long one", 8), -1).ok());

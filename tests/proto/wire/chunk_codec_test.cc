@@ -279,7 +279,7 @@ TEST(ChunkCodecTest, MessagesWithoutPayloadComeBack) {
     request.add_block(block);
   }
   PullRequest decoded;
-  ASSERT_TRUE(DecodeMessage(EncodeMessage(request), &decoded).ok());
+  ASSERT_TRUE(DecodeMessage(EncodeChunk(request, {}, nullptr), &decoded).ok());
   EXPECT_TRUE(MessageDifferencer::Equals(decoded, request));
   const std::string bytes = request.SerializeAsString();
   ASSERT_TRUE(DecodeMessage(BufferOf(bytes, 10), &decoded).ok());

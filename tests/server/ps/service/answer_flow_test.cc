@@ -21,14 +21,9 @@ Declaration Job(const std::string& update = "async {}") {
 // Keeps what it is given to write until the test reports it.
 class Flow : public AnswerFlow {
  public:
-  Flow(Store* store, size_t window) : AnswerFlow(store, window) {}
-  using AnswerFlow::Ask;
+  Flow(Store* store, size_t window)
+      : AnswerFlow(store, Arena::Heap(), window) {}
   using AnswerFlow::ClientGone;
-  using AnswerFlow::ended;
-  using AnswerFlow::Fail;
-  using AnswerFlow::NoMoreQuestions;
-  using AnswerFlow::Question;
-  using AnswerFlow::Take;
 
   // Asks for all blocks as one question.
   void AskForAll(const Sender& sender, const Want& want) {
@@ -37,6 +32,9 @@ class Flow : public AnswerFlow {
     question.want = want;
     question.count = kBlocks;
     Ask(std::move(question));
+  }
+  static const ValueChunk& Values(const Answer& answer) {
+    return std::get<ValueChunk>(answer.header);
   }
   // Reports the answer that was written first.
   void ReportWritten(bool ok = true) {
@@ -52,10 +50,15 @@ class Flow : public AnswerFlow {
   int answered = 0;
 
  private:
-  void Write(Answer answer) override {
+  void Write(Answer answer, bool last) override {
     EXPECT_TRUE(ends.empty());
-    blocks.push_back(answer.header.block());
-    writing.push_back(std::move(answer));
+    blocks.push_back(Values(answer).block());
+    if (last) {
+      EXPECT_TRUE(writing.empty());
+      ends.push_back(absl::OkStatus());
+    } else {
+      writing.push_back(std::move(answer));
+    }
   }
   void Finish(const absl::Status& status) override {
     EXPECT_TRUE(writing.empty());
@@ -131,8 +134,9 @@ TEST(AnswerFlowTest, APushWithoutAWantIsAcknowledged) {
                          MakePayload(std::vector<float>(64, 1.0f)))
                   .ok());
   ASSERT_EQ(flow->writing.size(), 1u);
-  EXPECT_EQ(flow->writing[0].header.receipt().outcome(), Receipt::ACCEPTED);
-  EXPECT_EQ(flow->writing[0].header.block(), 3u);
+  EXPECT_EQ(Flow::Values(flow->writing[0]).receipt().outcome(),
+            Receipt::ACCEPTED);
+  EXPECT_EQ(Flow::Values(flow->writing[0]).block(), 3u);
   EXPECT_FALSE(flow->writing[0].values);
   flow->ReportWritten();
   EXPECT_EQ(flow->answered, 1);
@@ -151,9 +155,9 @@ TEST(AnswerFlowTest, AWantSeesThePushThatItCameWith) {
   ASSERT_TRUE(
       flow->Take(chunk, MakePayload(std::vector<float>(64, 1.0f))).ok());
   ASSERT_EQ(flow->writing.size(), 1u);
-  EXPECT_EQ(flow->writing[0].header.version(), 1u);
+  EXPECT_EQ(Flow::Values(flow->writing[0]).version(), 1u);
   EXPECT_EQ(flow->writing[0].values.data()[0], -1.0f);
-  EXPECT_TRUE(flow->writing[0].header.has_receipt());
+  EXPECT_TRUE(Flow::Values(flow->writing[0]).has_receipt());
   flow->ReportWritten();
 }
 
@@ -175,7 +179,7 @@ TEST(AnswerFlowTest, AWantThatRunsOutIsNotYetOrEndsTheFlow) {
       EXPECT_EQ(flow->ends[0].code(), absl::StatusCode::kDeadlineExceeded);
     } else {
       ASSERT_EQ(flow->writing.size(), 1u);
-      EXPECT_TRUE(flow->writing[0].header.not_yet());
+      EXPECT_TRUE(Flow::Values(flow->writing[0]).not_yet());
       EXPECT_FALSE(flow->writing[0].values);
       flow->ReportWritten();
     }

@@ -4,11 +4,9 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "proto/ps.grpc.pb.h"
@@ -92,24 +90,6 @@ TEST(CallQueueTest, AHandlerMayStartItsOwnOperationAgain) {
   tester.Stop();
   EXPECT_EQ(reports, 3);
   EXPECT_TRUE(alive.expired());
-}
-
-TEST(CallQueueTest, StopWaitsForWorkElsewhereThatWillStartAnOperation) {
-  Tester tester;
-  tester.queue().Run();
-  tester.queue().Hold();
-  std::atomic<bool> released{false};
-  std::atomic<bool> seen{false};
-  std::thread stopper([&] {
-    tester.Stop();
-    seen = released.load();
-  });
-  auto call = std::make_shared<Call>([&released](bool) { released = true; });
-  // Would abort the process on a queue that was shut down.
-  tester.Fire(&call->operation, call);
-  tester.queue().Release();
-  stopper.join();
-  EXPECT_TRUE(seen);
 }
 
 TEST(CallQueueTest, AQueueThatNeverRanCanBeStopped) {

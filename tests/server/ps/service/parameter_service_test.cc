@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "proto/ps.grpc.pb.h"
 #include "proto/wire/wire_version.h"
+#include "server/ps/service/grpc_call.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {
@@ -119,32 +120,37 @@ TEST(ParameterServiceTest, APlainProtobufClientPushesAndPulls) {
   // 256 Ki elements: a whole chunk of 1 MiB fits gRPC's default.
   LoopbackPs ps({.block_elements = int64_t{256} * 1024, .block_count = 2});
   PlainClient client(ps);
-  PushReply reply;
+  ValueChunk value;
   auto context = Context();
-  auto writer = client.stub->Push(context.get(), &reply);
+  auto pushed = client.stub->PushPull(context.get());
   for (int block = 0; block < 2; ++block) {
-    ASSERT_TRUE(writer->Write(WithGradient(ps, 0, block, 1.5f + block)));
+    ASSERT_TRUE(pushed->Write(WithGradient(ps, 0, block, 1.5f + block)));
+    ASSERT_TRUE(pushed->Read(&value));
+    EXPECT_EQ(value.receipt().outcome(), Receipt::ACCEPTED);
   }
-  writer->WritesDone();
-  ASSERT_TRUE(writer->Finish().ok());
-  EXPECT_EQ(reply.accepted(), 2u);
+  pushed->WritesDone();
+  EXPECT_TRUE(pushed->Finish().ok());
   EXPECT_EQ(ps.Values(1), std::vector<float>(ps.elements(1), -2.5f));
 
-  PullRequest request;
-  *request.mutable_sender() = ps.SenderOf(0);
-  request.mutable_want()->set_latest(true);
-  context = Context();
-  auto reader = client.stub->Pull(context.get(), request);
-  ValueChunk value;
-  int blocks = 0;
-  while (reader->Read(&value)) {
-    EXPECT_EQ(value.payload(),
-              BytesOfBlock(ps, static_cast<int>(value.block())));
-    EXPECT_EQ(value.version(), 1u);
-    ++blocks;
+  // All blocks, then two by name.
+  for (const std::vector<uint32_t>& asked :
+       {std::vector<uint32_t>{}, std::vector<uint32_t>{1, 0}}) {
+    PullRequest request;
+    *request.mutable_sender() = ps.SenderOf(0);
+    request.mutable_want()->set_latest(true);
+    request.mutable_block()->Add(asked.begin(), asked.end());
+    context = Context();
+    auto reader = client.stub->Pull(context.get(), request);
+    std::vector<uint32_t> blocks;
+    while (reader->Read(&value)) {
+      EXPECT_EQ(value.payload(),
+                BytesOfBlock(ps, static_cast<int>(value.block())));
+      EXPECT_EQ(value.version(), 1u);
+      blocks.push_back(value.block());
+    }
+    EXPECT_TRUE(reader->Finish().ok());
+    EXPECT_EQ(blocks, asked.empty() ? (std::vector<uint32_t>{0, 1}) : asked);
   }
-  EXPECT_TRUE(reader->Finish().ok());
-  EXPECT_EQ(blocks, 2);
 
   context = Context();
   auto stream = client.stub->PushPull(context.get());
@@ -157,6 +163,29 @@ TEST(ParameterServiceTest, APlainProtobufClientPushesAndPulls) {
   stream->WritesDone();
   EXPECT_FALSE(stream->Read(&value));
   EXPECT_TRUE(stream->Finish().ok());
+}
+
+// A ps answers a Pull whose want ran out with DEADLINE_EXCEEDED: there is no
+// way to say it of one block.
+TEST(ParameterServiceTest, APullWhoseWantRunsOutEndsWithTheDeadline) {
+  LoopbackPs ps({.sync_contributions = 1});
+  PlainClient client(ps);
+  PullRequest request;
+  *request.mutable_sender() = ps.SenderOf(0);
+  request.mutable_want()->set_version(1);
+  request.mutable_want()->set_timeout_ms(100);
+  auto context = Context();
+  auto reader = client.stub->Pull(context.get(), request);
+  ValueChunk value;
+  EXPECT_FALSE(reader->Read(&value));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+
+  request.mutable_sender()->set_job("other");
+  context = Context();
+  reader = client.stub->Pull(context.get(), request);
+  EXPECT_FALSE(reader->Read(&value));
+  EXPECT_EQ(reader->Finish().error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
 }
 
 TEST(ParameterServiceTest, WritesDoneStillGetsTheAnswersThatArePending) {
@@ -174,13 +203,13 @@ TEST(ParameterServiceTest, WritesDoneStillGetsTheAnswersThatArePending) {
   GradientChunk other = WithGradient(ps, 0, 0, 3.0f);
   other.mutable_sender()->set_slot(1);
   other.mutable_push()->set_index_in_step(1);
-  PushReply reply;
   auto second = Context();
-  auto writer = client.stub->Push(second.get(), &reply);
-  ASSERT_TRUE(writer->Write(other));
-  writer->WritesDone();
-  ASSERT_TRUE(writer->Finish().ok());
+  auto pushed = client.stub->PushPull(second.get());
   ValueChunk value;
+  ASSERT_TRUE(pushed->Write(other));
+  ASSERT_TRUE(pushed->Read(&value));
+  pushed->WritesDone();
+  ASSERT_TRUE(pushed->Finish().ok());
   ASSERT_TRUE(stream->Read(&value));
   EXPECT_EQ(value.version(), 1u);
   EXPECT_FALSE(stream->Read(&value));
@@ -192,10 +221,12 @@ TEST(ParameterServiceTest, AnOversizedMessageIsRefusedAndThePsLives) {
   PlainClient client(ps);
   GradientChunk chunk = ps.Chunk(0, 0, 0);
   chunk.set_payload(std::string((4 << 20) + (128 << 10), 'x'));
-  PushReply reply;
+  PushRowsChunk rows;
+  rows.set_payload(chunk.payload());
+  PushRowsReply reply;
   auto context = Context();
-  auto writer = client.stub->Push(context.get(), &reply);
-  writer->Write(chunk);
+  auto writer = client.stub->PushRows(context.get(), &reply);
+  writer->Write(rows);
   writer->WritesDone();
   const grpc::Status status = writer->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
@@ -252,13 +283,12 @@ TEST(ParameterServiceTest, NoMoreThan256RequestsWaitForAnswers) {
     const PsStatus status = ps.store->GetStatus();
     return status.chunks_accepted() + status.chunks_duplicate();
   };
-  ASSERT_TRUE(
-      WaitUntil([&] { return read() >= ParameterService::kUnansweredMax; }));
+  ASSERT_TRUE(WaitUntil([&] { return read() >= GrpcCall::kUnansweredMax; }));
   // The queue's one thread has had many chances to read on.
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE(ps.link->Hello(kTimeout).ok());
   }
-  EXPECT_EQ(read(), uint64_t{ParameterService::kUnansweredMax});
+  EXPECT_EQ(read(), uint64_t{GrpcCall::kUnansweredMax});
 
   const auto other = ps.data->OpenPushPull();
   GradientChunk last = ps.Chunk(1, 0, 0);
@@ -325,8 +355,8 @@ TEST(ParameterServiceTest, GarbageIsInvalidArgumentAndThePsLives) {
   RandomStream random(11);
   const std::string good = WithGradient(ps, 0, 0, 1.0f).SerializeAsString();
   for (const char* method :
-       {"/weir.ParameterServer/Push", "/weir.ParameterServer/PushPull",
-        "/weir.ParameterServer/Pull", "/weir.ParameterServer/Assign"}) {
+       {"/weir.ParameterServer/PushPull", "/weir.ParameterServer/Pull",
+        "/weir.ParameterServer/Assign"}) {
     EXPECT_EQ(SendBytes(client.channel.get(), method, "\xff\xff\xff\xff"),
               grpc::StatusCode::INVALID_ARGUMENT)
         << method;

@@ -1,0 +1,144 @@
+#include "server/ps/service/grpc_call.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/wire/chunk_codec.h"
+#include "proto/wire/grpc_status.h"
+
+namespace weir {
+namespace {
+
+// gRPC aborts the process on two writes at once.
+constexpr size_t kWindow = 1;
+
+}  // namespace
+
+void GrpcCall::Listen(grpc::AsyncGenericService* service,
+                      const Methods* methods, Store* store, CallQueue* queue) {
+  auto call = std::make_shared<GrpcCall>(service, methods, store, queue);
+  service->RequestCall(&call->context_, &call->stream_, queue->queue(),
+                       queue->queue(), queue->Start(&call->on_call_, call));
+}
+
+GrpcCall::GrpcCall(grpc::AsyncGenericService* service, const Methods* methods,
+                   Store* store, CallQueue* queue)
+    : AnswerFlow(store, Arena::Heap(), kWindow),
+      service_(service),
+      methods_(methods),
+      queue_(queue),
+      stream_(&context_),
+      on_call_([this](bool ok) { OnCall(ok); }),
+      on_read_([this](bool ok) { OnRead(ok); }),
+      on_written_(
+          [this](bool ok) { OnWritten(std::exchange(writing_, nullptr), ok); }),
+      on_finished_([this](bool) { Over(); }),
+      on_call_done_([this](bool) { OnCallDone(); }) {
+  context_.AsyncNotifyWhenDone(on_call_done_.tag());
+}
+
+void GrpcCall::OnCall(bool ok) {
+  if (!ok) {
+    return;  // the server shuts down
+  }
+  // First of all: the next client must not wait for this one's answers.
+  Listen(service_, methods_, store_, queue_);
+  queue_->Start(&on_call_done_, shared_from_this());
+  const auto method = methods_->find(context_.method());
+  if (method == methods_->end()) {
+    Fail(absl::UnimplementedError(
+        absl::StrCat("a ps has no method ", context_.method())));
+    return;
+  }
+  handler_ = method->second(this);
+  Read();
+}
+
+void GrpcCall::Read() {
+  reading_ = true;
+  stream_.Read(&buffer_, queue_->Start(&on_read_, shared_from_this()));
+}
+
+void GrpcCall::OnRead(bool ok) {
+  absl::Status status;
+  if (ok) {
+    reading_ = false;
+    ++unanswered_;
+    // Runs the request and its continuations on this thread; nothing in it
+    // waits.
+    status = handler_.message(buffer_);
+    // What is kept of a payload holds its slices; the buffer is free to read.
+    buffer_.Clear();
+  } else if (handler_.end) {  // nothing will ever be read again
+    status = handler_.end();
+  } else {
+    NoMoreQuestions();
+  }
+  if (!status.ok()) {
+    Fail(status);
+    return;
+  }
+  ReadMore();
+}
+
+// I1. The last answer of a request reads on.
+void GrpcCall::ReadMore() {
+  if (!reading_ && !ended() && unanswered_ < kUnansweredMax) {
+    Read();
+  }
+}
+
+void GrpcCall::OnAnswered() {
+  --unanswered_;
+  ReadMore();
+}
+
+// Under the lock, so that the queue knows of it before the call is done.
+void GrpcCall::Reserve(bool finish) {
+  CallOperation* operation = &on_written_;
+  if (finish) {
+    operation = &on_finished_;
+  }
+  tag_ = queue_->Start(operation, shared_from_this());
+}
+
+void GrpcCall::Write(Answer answer, bool last) {
+  std::span<const char> payload;
+  if (answer.values) {
+    payload = {reinterpret_cast<const char*>(answer.values.data()),
+               answer.bytes};
+  }
+  // The empty function holds the values until gRPC has sent the slice.
+  const grpc::ByteBuffer buffer = EncodeChunk(
+      *answer.message(), payload, [values = std::move(answer.values)] {});
+  if (last) {
+    stream_.WriteAndFinish(buffer, grpc::WriteOptions(), grpc::Status::OK,
+                           tag_);
+    return;
+  }
+  writing_ = std::move(answer.question);
+  stream_.Write(buffer, tag_);
+}
+
+void GrpcCall::Finish(const absl::Status& status) {
+  stream_.Finish(ToGrpcStatus(status), tag_);
+}
+
+void GrpcCall::OnCallDone() {
+  // A call that ended as it should comes here as well, after its Finish.
+  if (context_.IsCancelled()) {
+    ClientGone();
+    Over();
+  }
+}
+
+void GrpcCall::Over() {
+  if (const auto after = std::exchange(after_, nullptr)) {
+    after();
+  }
+}
+
+}  // namespace weir

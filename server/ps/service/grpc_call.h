@@ -1,0 +1,94 @@
+// A call of gRPC, of any method: raw messages both ways.
+//
+// Place: parameter_service.cc says what each method does with its messages.
+// gRPC need not know which methods are streams: on the wire a call with one
+// request is a stream of one message, so all are served as streams.
+//
+// Invariants
+//   I1. At most kUnansweredMax requests of a call have no answer; over it the
+//       stream is not read, and HTTP/2's window holds the client back.
+// Threads: handlers run on the queue's thread, answers come from any.
+// Cost: a payload is lent to gRPC until its bytes have left.
+#ifndef SERVER_PS_SERVICE_GRPC_CALL_H_
+#define SERVER_PS_SERVICE_GRPC_CALL_H_
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/ps/service/answer_flow.h"
+#include "server/ps/service/call_queue.h"
+#include "server/ps/store/store.h"
+
+namespace weir {
+
+class GrpcCall : public AnswerFlow {
+ public:
+  static constexpr int kUnansweredMax = 256;
+
+  // What a method does in one call. An error ends the call.
+  struct Handler {
+    // Takes one message of the client.
+    std::function<absl::Status(const grpc::ByteBuffer&)> message;
+    // The client has sent all, or is gone. Empty: NoMoreQuestions.
+    std::function<absl::Status()> end = nullptr;
+  };
+  // By name, "/weir.ParameterServer/Hello". A handler may use its call, which
+  // outlives it.
+  using Methods = std::map<std::string, std::function<Handler(GrpcCall*)>>;
+
+  // Takes up calls from now on. Borrows all but `queue`'s calls.
+  static void Listen(grpc::AsyncGenericService* service, const Methods* methods,
+                     Store* store, CallQueue* queue);
+
+  GrpcCall(grpc::AsyncGenericService* service, const Methods* methods,
+           Store* store, CallQueue* queue);
+
+  // Calls `after` when the call is over: its last answer has left, or nobody
+  // waits for it any more. On the queue's thread.
+  void WhenOver(std::function<void()> after) { after_ = std::move(after); }
+
+ private:
+  void OnCall(bool ok);
+  void Read();
+  void OnRead(bool ok);
+  void ReadMore();
+  void Reserve(bool finish) override;
+  void Write(Answer answer, bool last) override;
+  void Finish(const absl::Status& status) override;
+  void OnAnswered() override;
+  void OnCallDone();
+  void Over();
+
+  grpc::AsyncGenericService* const service_;
+  const Methods* const methods_;
+  CallQueue* const queue_;
+  grpc::GenericServerContext context_;
+  grpc::GenericServerAsyncReaderWriter stream_;
+
+  // The queue's thread alone uses these.
+  Handler handler_;
+  grpc::ByteBuffer buffer_;
+  bool reading_ = false;
+  int unanswered_ = 0;
+  std::function<void()> after_;
+
+  // The tag of the write or finish under way; there is one at most.
+  void* tag_ = nullptr;
+  std::shared_ptr<Question> writing_;
+
+  CallOperation on_call_;
+  CallOperation on_read_;
+  CallOperation on_written_;
+  CallOperation on_finished_;
+  CallOperation on_call_done_;
+};
+
+}  // namespace weir
+
+#endif  // SERVER_PS_SERVICE_GRPC_CALL_H_
