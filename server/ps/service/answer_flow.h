@@ -1,12 +1,12 @@
 // The answering half of a call: requests in, answers out.
 //
-// Place: between the store and the ways that answers leave: gRPC (grpc_call.h),
+// Place: between the store and the ways out of a ps: gRPC (grpc_call.h) and
 // shared memory (shm_session.h). What a want waits for is parked in the store;
 // its continuation arrives on any thread and the answer is queued here.
 //
 // Terms
 //   question   one request for blocks: a list of them, what is wanted of each,
-//              and the receipt that goes along. Answered by one chunk per block.
+//              and the receipt that goes along. It has one answer a block.
 //   expected   an answer that will come through Deliver. All but those to
 //              questions are.
 //   ready      an answer that waits for its turn to leave.

@@ -9,7 +9,7 @@
 
 #include "common/math/random.h"
 #include "proto/wire/value_encoding.h"
-#include "tests/support/fake_shards.h"
+#include "tests/support/in_process_transport.h"
 
 namespace weir {
 namespace {
@@ -36,10 +36,9 @@ Compression PushOnly(Encoding encoding, double fraction = 0.0) {
 struct Tester {
   explicit Tester(const Compression& compression, Layout used = MakeLayout())
       : layout(std::move(used)),
-        shards({.layout = &layout}),
         gradients(layout.flat_elements(), 0.0f),
         encoder(GradientEncoder::Create(compression, &layout, gradients.data(),
-                                        &shards)
+                                        &transport)
                     .value()) {}
 
   // What the ps makes of block `index` of contribution `contribution`.
@@ -59,7 +58,7 @@ struct Tester {
   }
 
   Layout layout;
-  FakeShards shards;
+  InProcessTransport transport;
   std::vector<float> gradients;
   std::unique_ptr<GradientEncoder> encoder;
   GradientEncoder::Encoded encoded;
