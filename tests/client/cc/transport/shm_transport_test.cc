@@ -145,6 +145,25 @@ TEST(ShmTransportTest, APayloadOutlivesItsStreamAndThePs) {
   EXPECT_EQ(FloatsOf(payload).size(), static_cast<size_t>(kBlock));
 }
 
+// The ps ends a stream when its values have been read. A caller that waits with
+// the last payload in hand must hear of the end.
+TEST(ShmTransportTest, AnErrorIsHeardWithThePayloadBeforeStillInHand) {
+  LoopbackPs ps(Large());
+  const auto stream = ps.data->OpenPushPull();
+  GradientChunk ask;
+  *ask.mutable_sender() = ps.SenderOf(0);
+  *ask.mutable_want() = Latest();
+  ASSERT_TRUE(stream->Send(ask, {}, nullptr).ok());
+  ValueChunk header;
+  Payload payload;
+  ASSERT_TRUE(stream->Receive(&header, &payload).ok());
+  ASSERT_EQ(payload.bytes(), kBlock * sizeof(float));
+  ask.set_block(9);  // there are four
+  ASSERT_TRUE(stream->Send(ask, {}, nullptr).ok());
+  EXPECT_EQ(stream->Receive(&header, &payload).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(ShmTransportTest, APullOfManyBlocksPinsFewAtATime) {
   LoopbackPs ps(
       {.block_elements = kBlock, .block_count = 40, .shared_memory = true});
