@@ -102,9 +102,12 @@ class CoreClient {
     return View(tensor, Open()->Gradient(names_.at(tensor)).data());
   }
 
-  void Pull() {
-    Run([](Client* client) { return client->Pull(); });
+  // A call of the SDK that takes nothing and returns a status.
+  template <Status (Client::*call)()>
+  void Call() {
+    Run([](Client* client) { return (client->*call)(); });
   }
+
   using Wanted = std::tuple<std::string, IdArray, FloatArray>;
 
   // Looks up rows of tables. Each entry has ids, and the float32 array [ids,
@@ -118,9 +121,6 @@ class CoreClient {
     const std::vector<RowsWanted> lists = ToLists(&wanted);
     Run([&](Client* client) { return client->StartLookup(lists, train); });
     wanted_.swap(wanted);
-  }
-  void WaitLookup() {
-    Run([](Client* client) { return client->WaitLookup(); });
   }
 
   using Rows = std::tuple<std::string, IdArray, FloatArray>;
@@ -164,15 +164,6 @@ class CoreClient {
     Run([&](Client* client) { return client->PushRows(lists); });
   }
   void EndPush() { Check(Open()->EndPush()); }
-  void Wait() {
-    Run([](Client* client) { return client->Wait(); });
-  }
-  void Finish() {
-    Run([](Client* client) { return client->Finish(); });
-  }
-  void ShutdownServers() {
-    Run([](Client* client) { return client->ShutdownServers(); });
-  }
   uint64_t pushes() { return Open()->pushes(); }
 
   std::vector<py::dict> Servers() {
@@ -338,18 +329,17 @@ PYBIND11_MODULE(_core, module) {
       .def("declare", &CoreClient::Declare)
       .def("values", &CoreClient::Values)
       .def("gradient", &CoreClient::Gradient)
-      .def("pull", &CoreClient::Pull)
+      .def("pull", &CoreClient::Call<&Client::Pull>)
       .def("lookup", &CoreClient::Lookup)
       .def("start_lookup", &CoreClient::StartLookup)
-      .def("wait_lookup", &CoreClient::WaitLookup)
+      .def("wait_lookup", &CoreClient::Call<&Client::WaitLookup>)
       .def("begin_push", &CoreClient::BeginPush)
       .def("push_rows", &CoreClient::PushRows)
       .def("ready", &CoreClient::Ready)
       .def("ready_from", &CoreClient::ReadyFrom)
       .def("end_push", &CoreClient::EndPush)
-      .def("wait", &CoreClient::Wait)
-      .def("finish", &CoreClient::Finish)
-      .def("shutdown_servers", &CoreClient::ShutdownServers)
+      .def("wait", &CoreClient::Call<&Client::Wait>)
+      .def("finish", &CoreClient::Call<&Client::Finish>)
       .def("servers", &CoreClient::Servers)
       .def("close", &CoreClient::Close)
       .def_property_readonly("pushes", &CoreClient::pushes);

@@ -1,18 +1,24 @@
 #include "client/cc/sdk/declaration.h"
 
+#include <google/protobuf/message.h>
+
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "client/cc/sdk/fields.h"
 #include "common/base/status.h"
 #include "proto/job/job_spec_defaults.h"
 #include "proto/wire/layout_io.h"
 
 namespace weir::sdk {
 namespace {
+
+using google::protobuf::Message;
 
 // How many bytes of early contributions a ps keeps in sync. Beyond that they
 // are deferred and sent again, which costs time but never fails.
@@ -30,78 +36,45 @@ absl::StatusOr<Encoding> ParseEncoding(const std::string& name) {
   return encoding;
 }
 
-void SetSgd(const Optimizer& from, Sgd* to) {
-  to->set_momentum(from.momentum);
-  to->set_dampening(from.dampening);
-  to->set_nesterov(from.nesterov);
-  to->set_weight_decay(from.weight_decay);
+// Sets the field `name` of `to`. Leaves it alone if `to` has no such field, or
+// if `value` is not set: each optimizer has its own default, which the ps
+// knows.
+void SetField(Message* to, const char* name, double value) {
+  if (const auto* field = to->GetDescriptor()->FindFieldByName(name)) {
+    to->GetReflection()->SetDouble(to, field, value);
+  }
 }
-
-// An epsilon that is not set stays unset: each optimizer has its own default,
-// which the ps knows.
-void SetAdagrad(const Optimizer& from, Adagrad* to) {
-  to->set_lr_decay(from.lr_decay);
-  to->set_weight_decay(from.weight_decay);
-  to->set_initial_accumulator(from.initial_accumulator);
-  if (from.epsilon.has_value()) {
-    to->set_epsilon(*from.epsilon);
+void SetField(Message* to, const char* name, bool value) {
+  if (const auto* field = to->GetDescriptor()->FindFieldByName(name)) {
+    to->GetReflection()->SetBool(to, field, value);
+  }
+}
+void SetField(Message* to, const char* name, std::optional<double> value) {
+  if (value.has_value()) {
+    SetField(to, name, *value);
   }
 }
 
-void SetRmsProp(const Optimizer& from, RmsProp* to) {
-  to->set_alpha(from.alpha);
-  to->set_weight_decay(from.weight_decay);
-  to->set_momentum(from.momentum);
-  to->set_centered(from.centered);
-  if (from.epsilon.has_value()) {
-    to->set_epsilon(*from.epsilon);
-  }
+// Sets those fields of `from` that `to` has under the same name.
+template <typename Options>
+void SetFields(Options from, Message* to) {
+  ForEachField(&from, [to](const char* name, const auto* value) {
+    SetField(to, name, *value);
+  });
 }
 
-void SetAdadelta(const Optimizer& from, Adadelta* to) {
-  to->set_rho(from.rho);
-  to->set_weight_decay(from.weight_decay);
-  if (from.epsilon.has_value()) {
-    to->set_epsilon(*from.epsilon);
-  }
-}
-
-// Adam and AdamW have the same fields.
-template <typename Proto>
-void SetAdam(const Optimizer& from, Proto* to) {
-  to->set_beta1(from.beta1);
-  to->set_beta2(from.beta2);
-  to->set_weight_decay(from.weight_decay);
-  to->set_amsgrad(from.amsgrad);
-  if (from.epsilon.has_value()) {
-    to->set_epsilon(*from.epsilon);
-  }
+// The message in the field `name` of `message`, which is set by this.
+Message* MutableField(Message* message, const char* name) {
+  return message->GetReflection()->MutableMessage(
+      message, message->GetDescriptor()->FindFieldByName(name));
 }
 
 Group ToGroup(const Optimizer& optimizer) {
   Group group;
   group.mutable_schedule()->set_learning_rate(optimizer.learning_rate);
-  weir::OptimizerSpec* const proto = group.mutable_optimizer();
-  switch (optimizer.kind) {
-    case Optimizer::Kind::kSgd:
-      SetSgd(optimizer, proto->mutable_sgd());
-      break;
-    case Optimizer::Kind::kAdagrad:
-      SetAdagrad(optimizer, proto->mutable_adagrad());
-      break;
-    case Optimizer::Kind::kRmsProp:
-      SetRmsProp(optimizer, proto->mutable_rmsprop());
-      break;
-    case Optimizer::Kind::kAdadelta:
-      SetAdadelta(optimizer, proto->mutable_adadelta());
-      break;
-    case Optimizer::Kind::kAdam:
-      SetAdam(optimizer, proto->mutable_adam());
-      break;
-    case Optimizer::Kind::kAdamW:
-      SetAdam(optimizer, proto->mutable_adamw());
-      break;
-  }
+  SetFields(optimizer,
+            MutableField(group.mutable_optimizer(),
+                         kOptimizerNames[static_cast<int>(optimizer.kind)]));
   return group;
 }
 
@@ -137,56 +110,6 @@ absl::Status CheckTable(const Table& table) {
   return absl::OkStatus();
 }
 
-// Adagrad and row-wise Adagrad have the same fields. The accumulator begins at
-// 0 unless it is set, as in PyTorch.
-void SetRowAdagrad(const RowOptimizer& from, TableAdagrad* to) {
-  to->set_initial_accumulator(from.initial_accumulator.value_or(0.0));
-  if (from.epsilon.has_value()) {
-    to->set_epsilon(*from.epsilon);
-  }
-}
-
-void SetRowAdam(const RowOptimizer& from, TableAdam* to) {
-  to->set_beta1(from.beta1);
-  to->set_beta2(from.beta2);
-  to->set_per_row_step(from.per_row_step);
-  if (from.epsilon.has_value()) {
-    to->set_epsilon(*from.epsilon);
-  }
-}
-
-void SetRowFtrl(const RowOptimizer& from, TableFtrl* to) {
-  to->set_learning_rate_power(from.learning_rate_power);
-  if (from.initial_accumulator.has_value()) {
-    to->set_initial_accumulator(*from.initial_accumulator);
-  }
-  to->set_l1(from.l1);
-  to->set_l2(from.l2);
-  to->set_l2_shrinkage(from.l2_shrinkage);
-  to->set_beta(from.beta);
-  to->set_l21(from.l21);
-}
-
-void SetRowOptimizer(const RowOptimizer& from, TableOptimizer* to) {
-  switch (from.kind) {
-    case RowOptimizer::Kind::kSgd:
-      to->mutable_sgd();
-      break;
-    case RowOptimizer::Kind::kAdagrad:
-      SetRowAdagrad(from, to->mutable_adagrad());
-      break;
-    case RowOptimizer::Kind::kRowwiseAdagrad:
-      SetRowAdagrad(from, to->mutable_rowwise_adagrad());
-      break;
-    case RowOptimizer::Kind::kAdam:
-      SetRowAdam(from, to->mutable_adam());
-      break;
-    case RowOptimizer::Kind::kFtrl:
-      SetRowFtrl(from, to->mutable_ftrl());
-      break;
-  }
-}
-
 // Which ids get rows, and which rows go. What is 0 stays unset, so that the ps
 // applies its defaults.
 void SetLife(const Table& from, EmbeddingTable* to) {
@@ -216,7 +139,10 @@ absl::StatusOr<EmbeddingTable> ToTable(const Table& from) {
   EmbeddingTable to;
   to.set_name(from.name);
   to.set_dim(static_cast<uint32_t>(from.dim));
-  SetRowOptimizer(from.optimizer, to.mutable_optimizer());
+  SetFields(
+      from.optimizer,
+      MutableField(to.mutable_optimizer(),
+                   kRowOptimizerNames[static_cast<int>(from.optimizer.kind)]));
   to.mutable_schedule()->set_learning_rate(from.optimizer.learning_rate);
   switch (from.init) {
     case Table::Init::kUniform:
@@ -374,15 +300,7 @@ std::vector<Hyper> ToHyper(const std::vector<GroupSettings>& settings) {
   for (const GroupSettings& from : settings) {
     Hyper hyper;
     hyper.set_group(static_cast<uint32_t>(from.group));
-    if (from.learning_rate.has_value()) {
-      hyper.set_learning_rate(*from.learning_rate);
-    }
-    if (from.weight_decay.has_value()) {
-      hyper.set_weight_decay(*from.weight_decay);
-    }
-    if (from.momentum.has_value()) {
-      hyper.set_momentum(*from.momentum);
-    }
+    SetFields(from, &hyper);
     result.push_back(std::move(hyper));
   }
   return result;

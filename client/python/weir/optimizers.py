@@ -9,6 +9,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+# What the SDK calls members for which PyTorch has short names.
+_SDK_NAMES = {"lr": "learning_rate", "eps": "epsilon"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
@@ -17,16 +20,14 @@ class Optimizer:
     lr: float
 
     def _as_options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {"kind": type(self).__name__.lower()}
-        for name, value in dataclasses.asdict(self).items():
-            if name == "lr":
-                options["learning_rate"] = float(value)
-            elif name == "betas":
+        options: dict[str, Any] = {"optimizer": type(self).__name__.lower()}
+        for name, value in vars(self).items():
+            if name == "betas":
                 options["beta1"], options["beta2"] = (float(b) for b in value)
-            elif name == "eps":
-                options["epsilon"] = float(value)
-            else:
+            elif isinstance(value, bool):
                 options[name] = value
+            else:
+                options[_SDK_NAMES.get(name, name)] = float(value)
         return options
 
 
@@ -107,13 +108,8 @@ class Settings:
     momentum: float | None = None
 
     def _as_options(self, group: int) -> dict[str, Any]:
-        options: dict[str, Any] = {"group": group}
-        for ours, theirs in (
-            ("lr", "learning_rate"),
-            ("weight_decay", "weight_decay"),
-            ("momentum", "momentum"),
-        ):
-            value = getattr(self, ours)
-            if value is not None:
-                options[theirs] = float(value)
-        return options
+        given = {k: v for k, v in vars(self).items() if v is not None}
+        return {"group": group} | {
+            _SDK_NAMES.get(name, name): float(value)
+            for name, value in given.items()
+        }

@@ -136,11 +136,7 @@ class Table:
                 )
 
     def _as_options(self) -> dict[str, Any]:
-        options = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-        }
-        return dict(options, optimizer=self.optimizer._as_options())
+        return dict(vars(self), optimizer=self.optimizer._as_options())
 
 
 def check_ids(table: str, ids: np.ndarray) -> np.ndarray:
