@@ -10,62 +10,39 @@ programs that bring their own model as arrays.
         client.push_pull({"w": gradient})
 """
 
-from weir._checkpoints import Checkpoint, checkpoints
-from weir._client import Client, connect
+from weir._checkpoints import (
+    Checkpoint as Checkpoint,
+    checkpoints as checkpoints,
+)
+from weir._client import Client as Client, connect as connect
 from weir.errors import (
-    Closed,
-    DataLoss,
-    Forked,
-    InvalidArgument,
-    JobEnded,
-    NonFinite,
-    Replaced,
-    ServerLost,
-    Unavailable,
-    WeirError,
-    WrongLayout,
+    Closed as Closed,
+    DataLoss as DataLoss,
+    Forked as Forked,
+    InvalidArgument as InvalidArgument,
+    JobEnded as JobEnded,
+    NonFinite as NonFinite,
+    Replaced as Replaced,
+    ServerLost as ServerLost,
+    Unavailable as Unavailable,
+    WeirError as WeirError,
+    WrongLayout as WrongLayout,
 )
 from weir.optimizers import (
-    SGD,
-    Adadelta,
-    Adagrad,
-    Adam,
-    AdamW,
-    Optimizer,
-    RMSprop,
-    Settings,
+    SGD as SGD,
+    Adadelta as Adadelta,
+    Adagrad as Adagrad,
+    Adam as Adam,
+    AdamW as AdamW,
+    Optimizer as Optimizer,
+    RMSprop as RMSprop,
+    Settings as Settings,
 )
-from weir.tables import FTRL, RowwiseAdagrad, SparseAdam, Table
+from weir.tables import (
+    FTRL as FTRL,
+    RowwiseAdagrad as RowwiseAdagrad,
+    SparseAdam as SparseAdam,
+    Table as Table,
+)
 
 __version__ = "0.1.0"  # as the file VERSION has it: a test compares them
-
-__all__ = [
-    "FTRL",
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Checkpoint",
-    "Client",
-    "Closed",
-    "DataLoss",
-    "Forked",
-    "InvalidArgument",
-    "JobEnded",
-    "NonFinite",
-    "Optimizer",
-    "RMSprop",
-    "Replaced",
-    "RowwiseAdagrad",
-    "ServerLost",
-    "Settings",
-    "SparseAdam",
-    "Table",
-    "Unavailable",
-    "WeirError",
-    "WrongLayout",
-    "__version__",
-    "checkpoints",
-    "connect",
-]

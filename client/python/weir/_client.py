@@ -123,7 +123,6 @@ class Client:
         self._memory: dict[str, np.ndarray] = {}  # what _values are views of
         self._values: dict[str, np.ndarray] = {}
         self._gradients: dict[str, np.ndarray] = {}
-        self._groups = 0
         self._tables: dict[str, Table] = {}
         self._looked_up: dict[str, np.ndarray] | None = None
         _core.set_up_process(f"worker/{options['rank']}")
@@ -192,7 +191,6 @@ class Client:
             )
         )
         core.declare(described, [t._as_options() for t in tables])
-        self._groups = len(optimizers)
         self._tables = {table.name: table for table in tables}
         for tensor, entry in enumerate(described):
             name = entry["name"]
@@ -516,27 +514,6 @@ class Client:
         return self._values
 
 
-def _cluster(
-    ps: Sequence[str] | None, **given: str | int | None
-) -> dict[str, Any]:
-    """Where the servers are and who this is: `given` before the environment."""
-    found: dict[str, Any] = {}
-    if ps is None:
-        environment = _environment.read()
-        if environment is None:
-            raise InvalidArgument(
-                "the environment names no cluster: set TF_CONFIG, or WEIR_PS "
-                "to host:port of the servers, or start this with `weir run`"
-            )
-        found.update(environment)
-    else:
-        found.update(ps=list(ps), rank=0, worker_count=1)
-    found.update(
-        (name, value) for name, value in given.items() if value is not None
-    )
-    return found
-
-
 def connect(
     ps: Sequence[str] | None = None,
     *,
@@ -578,15 +555,21 @@ def connect(
     Raises: `weir.InvalidArgument`; `weir.Unavailable`, which names the server
       that did not answer.
     """
+    cluster = _environment.cluster(
+        ps,
+        chief=chief,
+        rank=rank,
+        worker_count=worker_count,
+        transport=transport,
+    )
+    if cluster is None:
+        raise InvalidArgument(
+            "the environment names no cluster: set TF_CONFIG, or WEIR_PS "
+            "to host:port of the servers, or start this with `weir run`"
+        )
     return Client(
         dict(
-            _cluster(
-                ps,
-                chief=chief,
-                rank=rank,
-                worker_count=worker_count,
-                transport=transport,
-            ),
+            cluster,
             job=job,
             checksum=checksum,
             start_wait=start_wait,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from weir import _core
@@ -45,3 +46,19 @@ def read() -> dict[str, Any] | None:
         "worker_count": _index("WORLD_SIZE", 1),
         "transport": os.environ.get("WEIR_TRANSPORT", "auto"),
     }
+
+
+def cluster(
+    ps: Sequence[str] | None = None, **given: Any
+) -> dict[str, Any] | None:
+    """Where the servers are and who this is, or None without a cluster.
+
+    What is given, and not None, goes before what the environment says.
+    """
+    if ps is None:
+        found = read()
+    else:
+        found = {"ps": list(ps), "rank": 0, "worker_count": 1}
+    if found is not None:
+        found.update((k, v) for k, v in given.items() if v is not None)
+    return found

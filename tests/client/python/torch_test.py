@@ -660,12 +660,7 @@ class SamplerTest(unittest.TestCase):
         weir.torch._context._context = weir.torch._context.Context(
             {}, rank, size, torch.device("cpu")
         )
-
-        class Joined:
-            pass
-
-        Joined.first_push = first_push
-        weir.torch._context.context().optimizer = Joined
+        weir.torch._context.context().first_push = first_push
         sampler = weir.torch.DistributedSampler(
             range(23), batch_size=4, **options
         )

@@ -20,53 +20,38 @@ See docs/python.md.
 """
 
 from weir.errors import (
-    Closed,
-    DataLoss,
-    Forked,
-    InvalidArgument,
-    JobEnded,
-    NonFinite,
-    Replaced,
-    ServerLost,
-    Unavailable,
-    WeirError,
-    WrongLayout,
+    Closed as Closed,
+    DataLoss as DataLoss,
+    Forked as Forked,
+    InvalidArgument as InvalidArgument,
+    JobEnded as JobEnded,
+    NonFinite as NonFinite,
+    Replaced as Replaced,
+    ServerLost as ServerLost,
+    Unavailable as Unavailable,
+    WeirError as WeirError,
+    WrongLayout as WrongLayout,
 )
-from weir.optimizers import SGD, Adagrad
-from weir.tables import FTRL, RowwiseAdagrad, SparseAdam
-from weir.torch._context import device, init, rank, size
-from weir.torch._embedding import Embedding, EmbeddingBag, prefetch
-from weir.torch._files import load, save
-from weir.torch._optimizer import DistributedOptimizer
-from weir.torch._sampler import DistributedSampler, start_epoch
-
-__all__ = [
-    "FTRL",
-    "SGD",
-    "Adagrad",
-    "Closed",
-    "DataLoss",
-    "DistributedOptimizer",
-    "DistributedSampler",
-    "Embedding",
-    "EmbeddingBag",
-    "Forked",
-    "InvalidArgument",
-    "JobEnded",
-    "NonFinite",
-    "Replaced",
-    "RowwiseAdagrad",
-    "ServerLost",
-    "SparseAdam",
-    "Unavailable",
-    "WeirError",
-    "WrongLayout",
-    "device",
-    "init",
-    "load",
-    "prefetch",
-    "rank",
-    "save",
-    "size",
-    "start_epoch",
-]
+from weir.optimizers import SGD as SGD, Adagrad as Adagrad
+from weir.tables import (
+    FTRL as FTRL,
+    RowwiseAdagrad as RowwiseAdagrad,
+    SparseAdam as SparseAdam,
+)
+from weir.torch._context import (
+    device as device,
+    init as init,
+    rank as rank,
+    size as size,
+)
+from weir.torch._embedding import (
+    Embedding as Embedding,
+    EmbeddingBag as EmbeddingBag,
+    prefetch as prefetch,
+)
+from weir.torch._files import load as load, save as save
+from weir.torch._optimizer import DistributedOptimizer as DistributedOptimizer
+from weir.torch._sampler import (
+    DistributedSampler as DistributedSampler,
+    start_epoch as start_epoch,
+)

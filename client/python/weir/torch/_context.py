@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from weir import _environment
 from weir.errors import Closed
-
-if TYPE_CHECKING:
-    from weir.torch._embedding import JobRows
-    from weir.torch._optimizer import DistributedOptimizer
-    from weir.torch._sampler import DistributedSampler
+from weir.torch._job_rows import JobRows
 
 
 @dataclasses.dataclass
@@ -26,15 +23,15 @@ class Context:
     rank: int
     size: int
     device: torch.device
-    optimizer: DistributedOptimizer | None = None
-    rows: JobRows | None = None  # of the optimizer's model
     seed: int = 0  # of rows
-    sampler: DistributedSampler | None = None
-
-    @property
-    def first_push(self) -> int:
-        """Pushes of this rank before this process; known once it declared."""
-        return 0 if self.optimizer is None else self.optimizer.first_push
+    # What DistributedOptimizer sets: itself, the rows of its model, and the
+    # pushes of this rank before this process.
+    optimizer: torch.optim.Optimizer | None = None
+    rows: JobRows | None = None
+    first_push: int = 0
+    # What DistributedSampler sets: goes on with the epoch of the next batch,
+    # and returns it.
+    resume: Callable[[], int] | None = None
 
 
 _context: Context | None = None
@@ -50,13 +47,7 @@ def init(**connection: Any) -> None:
     Args: those of `weir.connect`; they win over the environment.
     """
     global _context
-    found: dict[str, Any] | None = None
-    if connection.get("ps") is not None:
-        found = dict(rank=0, worker_count=1)
-    else:
-        found = _environment.read()
-    if found is not None:
-        found.update({k: v for k, v in connection.items() if v is not None})
+    found = _environment.cluster(**connection)
     rank = 0 if found is None else int(found["rank"])
     size = 1 if found is None else int(found["worker_count"])
     device_here = _choose_device(rank)

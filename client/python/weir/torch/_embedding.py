@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,12 +9,11 @@ import numpy as np
 import torch
 import torch.nn.functional as functional
 
-from weir import _client
 from weir.errors import Closed, InvalidArgument
 from weir.optimizers import SGD
 from weir.tables import RowOptimizer, Table
 from weir.torch import _context
-from weir.torch._local_rows import LocalRows
+from weir.torch._job_rows import Asked, JobRows
 
 _MODES = ("sum", "mean", "max")
 
@@ -27,10 +25,12 @@ class _Rows(torch.nn.Module):
         self,
         num_embeddings: int | None,
         embedding_dim: int,
-        padding_idx: int | None,
+        padding_idx: int | None = None,
+        *,
         name: str,
-        optimizer: RowOptimizer,
-        table: dict[str, Any],
+        optimizer: RowOptimizer = SGD(lr=0.01),
+        sparse: bool = True,
+        **table: Any,
     ):
         super().__init__()
         self.table = Table(name, embedding_dim, optimizer, **table)
@@ -77,7 +77,7 @@ class _Rows(torch.nn.Module):
     def _trains(self) -> bool:
         return self.training and torch.is_grad_enabled()
 
-    def _ask(self, ids: torch.Tensor) -> _Asked:
+    def _ask(self, ids: torch.Tensor) -> Asked:
         if (
             ids.is_floating_point()
             or ids.is_complex()
@@ -97,7 +97,7 @@ class _Rows(torch.nn.Module):
         self._check_range(here)
         rows = np.empty((len(here) + 1, self.embedding_dim), np.float32)
         rows[-1] = 0.0
-        return _Asked(ids, places, here.view(np.uint64), rows)
+        return Asked(ids, places, here.view(np.uint64), rows)
 
     def _check_range(self, ids: np.ndarray) -> None:
         """REQUIRES: `ids` ascend."""
@@ -112,21 +112,6 @@ class _Rows(torch.nn.Module):
                 f"table '{self.table.name}': id {ids[-1]} is not below "
                 f"num_embeddings {self.num_embeddings}"
             )
-
-
-@dataclasses.dataclass
-class _Asked:
-    """Rows that a forward wants. The last one is zeros, for padding."""
-
-    given: torch.Tensor
-    places: torch.Tensor  # in `rows`, of given's shape
-    ids: np.ndarray  # uint64, each once
-    rows: np.ndarray  # [ids + 1, dim]
-    train: bool = False
-
-    @property
-    def out(self) -> np.ndarray:
-        return self.rows[:-1]
 
 
 def _job_rows(module: _Rows) -> JobRows:
@@ -148,9 +133,14 @@ def prefetch(inputs: Mapping[_Rows, torch.Tensor]) -> None:
     are then a step older. In sync rows are those of a step.
     """
     for module in inputs:
-        _job_rows(module)
+        of_job = _job_rows(module)
+    trains = {module._trains() for module in inputs}
+    if len(trains) > 1:
+        raise InvalidArgument(
+            "prefetch: some modules are in eval() and some are not"
+        )
     if inputs:
-        _job_rows(next(iter(inputs))).prefetch(inputs)
+        of_job.prefetch({m: m._ask(i) for m, i in inputs.items()}, trains.pop())
 
 
 class EmbeddingBag(_Rows):
@@ -188,7 +178,12 @@ class EmbeddingBag(_Rows):
         **table: Any,
     ):
         super().__init__(
-            num_embeddings, embedding_dim, padding_idx, name, optimizer, table
+            num_embeddings,
+            embedding_dim,
+            padding_idx,
+            name=name,
+            optimizer=optimizer,
+            **table,
         )
         if mode not in _MODES:
             raise InvalidArgument(
@@ -220,21 +215,6 @@ class EmbeddingBag(_Rows):
 class Embedding(_Rows):
     """torch.nn.Embedding whose rows are on the servers; see `EmbeddingBag`."""
 
-    def __init__(
-        self,
-        num_embeddings: int | None,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        *,
-        name: str,
-        optimizer: RowOptimizer = SGD(lr=0.01),
-        sparse: bool = True,
-        **table: Any,
-    ):
-        super().__init__(
-            num_embeddings, embedding_dim, padding_idx, name, optimizer, table
-        )
-
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """[*input.shape, embedding_dim]."""
         places, rows, padding = self._fetch(input)
@@ -243,144 +223,3 @@ class Embedding(_Rows):
 
 def modules_of(model: torch.nn.Module) -> list[_Rows]:
     return [m for m in model.modules() if isinstance(m, _Rows)]
-
-
-def tables_of(modules: list[_Rows]) -> list[Table]:
-    """Each name once. Raises: `weir.InvalidArgument` if two differ."""
-    tables: dict[str, Table] = {}
-    for module in modules:
-        first = tables.setdefault(module.table.name, module.table)
-        if first != module.table:
-            raise InvalidArgument(
-                f"two modules share table '{first.name}' and declare "
-                f"different ones: {first} and {module.table}"
-            )
-    return list(tables.values())
-
-
-class JobRows:
-    """Tables of a model: rows, and their gradients until a step pushes them.
-
-    Args:
-      modules: that have tables.
-      local: a script without servers: rows are here.
-    """
-
-    def __init__(self, modules: list[_Rows], local: bool, seed: int = 0):
-        self._modules = modules
-        self._declared = {t.name: t for t in tables_of(modules)}
-        self._gradients: list[tuple[str, np.ndarray, torch.Tensor]] = []
-        self._local: dict[str, LocalRows] | None = None
-        if local:
-            self._local = {
-                name: LocalRows(table, seed)
-                for name, table in self._declared.items()
-            }
-        self.client: _client.Client | None = None
-        self._ahead: dict[_Rows, _Asked] = {}
-        self._under_way = False  # what is ahead
-
-    @property
-    def tables(self) -> list[Table]:
-        return list(self._declared.values())
-
-    def __bool__(self) -> bool:
-        """Whether a gradient waits."""
-        return bool(self._gradients)
-
-    def lookup(
-        self, table: str, ids: np.ndarray, out: np.ndarray, train: bool
-    ) -> None:
-        """Rows of `ids`, uint64 and each once, into `out` [ids, dim]."""
-        if self._local is not None:
-            self._local[table].lookup(ids, out, train)
-        else:
-            self._wait()
-            self.client._declared().lookup([(table, ids, out)], train)
-
-    def prefetch(self, inputs: Mapping[_Rows, torch.Tensor]) -> None:
-        """Fetches the rows of all modules in one lookup."""
-        trains = {module._trains() for module in inputs}
-        if len(trains) > 1:
-            raise InvalidArgument(
-                "prefetch: some modules are in eval() and some are not"
-            )
-        self._wait()
-        train = trains.pop()
-        asked = {module: module._ask(ids) for module, ids in inputs.items()}
-        lists = [(m.table.name, a.ids, a.out) for m, a in asked.items()]
-        if self._local is None:
-            self.client._declared().start_lookup(lists, train)
-            self._under_way = True
-        for one in asked.values():
-            one.train = train
-        for table, ids, out in lists if self._local is not None else ():
-            self._local[table].lookup(ids, out, train)
-        self._ahead = asked
-
-    def take(
-        self, module: _Rows, ids: torch.Tensor, train: bool
-    ) -> _Asked | None:
-        """The rows that `prefetch` has fetched for it."""
-        self._wait()
-        asked = self._ahead.pop(module, None)
-        if (
-            asked is None
-            or asked.train != train
-            or asked.given.device != ids.device
-            or not torch.equal(asked.given, ids)
-        ):
-            return None
-        return asked
-
-    def _wait(self) -> None:
-        if self._under_way:
-            self.client._declared().wait_lookup()
-            self._under_way = False
-
-    def add(self, table: str, ids: np.ndarray, gradient: torch.Tensor) -> None:
-        """`gradient` has one row more than `ids`: that of padding."""
-        self._gradients.append((table, ids, gradient.detach()[: len(ids)]))
-
-    def clear(self) -> None:
-        self._gradients.clear()
-
-    def is_finite(self) -> bool:
-        return all(bool(g.isfinite().all()) for _, _, g in self._gradients)
-
-    def lists(self, factor: float) -> list[tuple[str, np.ndarray, np.ndarray]]:
-        """As the core takes them; the SDK sums what an id has several of."""
-        result = []
-        for table, ids, gradient in self._gradients:
-            if factor != 1.0:
-                gradient = gradient * factor
-            gradient = gradient.to("cpu", torch.float32).contiguous()
-            result.append((table, ids, gradient.numpy()))
-        return result
-
-    def rates(self) -> list[tuple[str, float]]:
-        """Learning rates that modules were given since their declaration."""
-        changed = {
-            module.table.name: float(module.lr)
-            for module in self._modules
-            if module.lr != self._declared[module.table.name].optimizer.lr
-        }
-        return list(changed.items())
-
-    def step_here(self, factor: float) -> None:
-        """What the servers do with a push, for tables in this process."""
-        rates = dict(self.rates())
-        lists = self.lists(factor)
-        for name, rows in (self._local or {}).items():
-            mine = [(i, g) for table, i, g in lists if table == name]
-            dim = self._declared[name].dim
-            ids, places = np.unique(
-                np.concatenate([i for i, _ in mine] or [[]]).astype(np.uint64),
-                return_inverse=True,
-            )
-            sums = np.zeros((len(ids), dim))
-            if mine:
-                np.add.at(sums, places, np.concatenate([g for _, g in mine]))
-            lr = rates.get(name, self._declared[name].optimizer.lr)
-            rows.update(ids, sums.astype(np.float32), lr)
-        self.clear()

@@ -10,6 +10,7 @@ import torch
 from weir import _client, optimizers
 from weir.errors import InvalidArgument, NonFinite
 from weir.torch import _context, _embedding, _model, _rules
+from weir.torch._job_rows import JobRows
 from weir.torch._staging import Staging
 
 
@@ -78,7 +79,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._local = local
         self._overlap = overlap and self._context.connection is not None
         self.first_push = 0
-        self._rows = _embedding.JobRows(
+        self._rows = JobRows(
             _embedding.modules_of(model),
             local=self._context.connection is None,
             seed=self._context.seed,
@@ -114,6 +115,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._connect(mode, staleness)
         self._share(model)
         self._context.optimizer = self
+        self._context.first_push = self.first_push
         self._context.rows = self._rows
 
     def _share(self, model: torch.nn.Module) -> None:

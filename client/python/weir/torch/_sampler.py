@@ -49,7 +49,7 @@ class DistributedSampler(Sampler[int]):
         self._seed = seed
         self._epoch = 0  # of the newest iteration, or the one that was set
         self._next_epoch = 0
-        self._context.sampler = self
+        self._context.resume = self._resume
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch that the next iteration reads, from 0."""
@@ -71,9 +71,12 @@ class DistributedSampler(Sampler[int]):
     def start_epoch(self) -> int:
         """The epoch of this worker's next batch: `weir.torch.start_epoch`."""
         rank, size = self._context.rank, self._context.size
-        return (self._context.first_push * size + rank) // max(
-            self._batches(), 1
-        )
+        pushed = self._context.first_push * size + rank
+        return pushed // max(self._batches(), 1)
+
+    def _resume(self) -> int:
+        self.set_epoch(self.start_epoch)
+        return self.start_epoch
 
     def __iter__(self) -> Iterator[int]:
         epoch = self._epoch = self._next_epoch
@@ -107,8 +110,5 @@ def start_epoch() -> int:
     """Where this worker goes on: 0, or after a restart the epoch of its next
     batch by the last `DistributedSampler` that was made, which counts on from
     there."""
-    sampler = _context.context().sampler
-    if sampler is None:
-        return 0
-    sampler.set_epoch(sampler.start_epoch)
-    return sampler.start_epoch
+    resume = _context.context().resume
+    return 0 if resume is None else resume()
