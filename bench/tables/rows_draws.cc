@@ -9,10 +9,12 @@ namespace weir {
 
 absl::StatusOr<Draws> Draws::Create(int64_t rows, int64_t samples) {
   ClickLogDataset::Options options;
-  options.count = ~uint32_t{0};  // more samples than any run draws
-  options.numeric = 1;
-  options.categorical = kFeatures;
-  options.ids_per_feature = static_cast<uint64_t>(rows / kFeatures);
+  options.source.set_count(~uint32_t{0});  // more samples than any run draws
+  options.source.set_numeric(1);
+  options.source.set_categorical(kFeatures);
+  options.source.set_ids_per_feature(static_cast<uint64_t>(rows / kFeatures));
+  options.source.set_exponent(1.05);
+  options.source.set_bag_size(1);
   WEIR_ASSIGN_OR_RETURN(auto log, ClickLogDataset::Create(options));
   return Draws(std::move(log), samples);
 }

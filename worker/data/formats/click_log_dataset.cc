@@ -98,31 +98,33 @@ absl::Status CheckRange(const std::string& path, T value, T low, T high) {
 }  // namespace
 
 absl::Status ClickLogDataset::Options::Validate() const {
-  WEIR_RETURN_IF_ERROR(CheckRange<uint64_t>(
-      field_path + ".count", count, 1, std::numeric_limits<uint32_t>::max()));
   WEIR_RETURN_IF_ERROR(
-      CheckRange<int64_t>(field_path + ".numeric", numeric, 1, kFeaturesMax));
-  WEIR_RETURN_IF_ERROR(CheckRange<int64_t>(field_path + ".categorical",
-                                           categorical, 1, kFeaturesMax));
-  WEIR_RETURN_IF_ERROR(CheckRange<uint64_t>(field_path + ".ids_per_feature",
-                                            ids_per_feature, 1, kIdsMax));
-  WEIR_RETURN_IF_ERROR(CheckRange<double>(field_path + ".exponent", exponent,
-                                          0.0, kExponentMax));
-  return CheckRange<int64_t>(field_path + ".bag_size", bag_size, 1, kBagMax);
+      CheckRange<uint64_t>(field_path + ".count", source.count(), 1,
+                           std::numeric_limits<uint32_t>::max()));
+  WEIR_RETURN_IF_ERROR(CheckRange<int64_t>(field_path + ".numeric",
+                                           source.numeric(), 1, kFeaturesMax));
+  WEIR_RETURN_IF_ERROR(CheckRange<int64_t>(
+      field_path + ".categorical", source.categorical(), 1, kFeaturesMax));
+  WEIR_RETURN_IF_ERROR(CheckRange<uint64_t>(
+      field_path + ".ids_per_feature", source.ids_per_feature(), 1, kIdsMax));
+  WEIR_RETURN_IF_ERROR(CheckRange<double>(
+      field_path + ".exponent", source.exponent(), 0.0, kExponentMax));
+  return CheckRange<int64_t>(field_path + ".bag_size", source.bag_size(), 1,
+                             kBagMax);
 }
 
 ClickLogDataset::ClickLogDataset(const Options& options)
     : options_(options),
-      zipf_(options.ids_per_feature, options.exponent),
+      zipf_(options.source.ids_per_feature(), options.source.exponent()),
       key_(MixKey(options.seed, kDomain)),
       // I1: no key but stream_key_ has the stream in it. Numbers from 2^33 on
       // are not streams.
       effect_key_(MixKey(key_, uint64_t{1} << 33)),
       hidden_key_(MixKey(key_, uint64_t{2} << 33)),
-      stream_key_(StreamKey(options.stream)) {
+      stream_key_(StreamKey(options.source.stream())) {
   RandomStream random(MixKey(key_, uint64_t{3} << 33));
   double squares = 0.0;
-  for (int64_t j = 0; j < options.numeric; ++j) {
+  for (int64_t j = 0; j < options.source.numeric(); ++j) {
     number_effects_.push_back(Effect(random.Next32()));
     squares += number_effects_.back() * number_effects_.back();
   }
@@ -130,16 +132,13 @@ ClickLogDataset::ClickLogDataset(const Options& options)
   for (double& effect : number_effects_) {
     effect /= std::sqrt(squares);
   }
-  SetShape(static_cast<int64_t>(options.count), {options.numeric});
+  SetShape(static_cast<int64_t>(options.source.count()),
+           {options.source.numeric()});
   std::vector<std::string> names;
-  for (int64_t f = 1; f <= options.categorical; ++f) {
+  for (int64_t f = 1; f <= options.source.categorical(); ++f) {
     names.push_back(absl::StrCat("C", f));
   }
   set_sparse_features(std::move(names));
-  LabelFacts facts;
-  facts.max = 1.0f;
-  facts.class_count = 2;
-  set_label_facts(facts);
 }
 
 absl::StatusOr<std::unique_ptr<ClickLogDataset>> ClickLogDataset::Create(
@@ -162,10 +161,10 @@ RandomStream ClickLogDataset::DrawBags(uint64_t stream_key, int64_t index,
   // Bags before numbers: ReadSparse draws no more than it needs.
   sample->ranks.clear();
   sample->bag_ends.clear();
-  for (int64_t f = 0; f < options_.categorical; ++f) {
+  for (int64_t f = 0; f < options_.source.categorical(); ++f) {
     int64_t count = 1;
-    if (options_.bag_size > 1) {
-      count += random.NextBelow(static_cast<uint32_t>(options_.bag_size));
+    if (options_.source.bag_size() > 1) {
+      count += random.NextBelow(options_.source.bag_size());
     }
     for (int64_t i = 0; i < count; ++i) {
       sample->ranks.push_back(zipf_.Draw(&random));
@@ -178,7 +177,7 @@ RandomStream ClickLogDataset::DrawBags(uint64_t stream_key, int64_t index,
 void ClickLogDataset::Draw(uint64_t stream_key, int64_t index,
                            Sample* sample) const {
   RandomStream random = DrawBags(stream_key, index, sample);
-  sample->numbers.resize(options_.numeric);
+  sample->numbers.resize(options_.source.numeric());
   for (float& number : sample->numbers) {
     number = random.NextNormal();
   }
@@ -186,15 +185,16 @@ void ClickLogDataset::Draw(uint64_t stream_key, int64_t index,
 
 double ClickLogDataset::RawScore(const Sample& sample) const {
   double numbers = 0.0;
-  for (int64_t j = 0; j < options_.numeric; ++j) {
+  for (int64_t j = 0; j < options_.source.numeric(); ++j) {
     numbers += number_effects_[j] * static_cast<double>(sample.numbers[j]);
   }
-  const int64_t pairs = std::min(kPairsMax, options_.categorical / 2);
+  const int64_t pairs =
+      std::min(kPairsMax, int64_t{options_.source.categorical()} / 2);
   double ids = 0.0;
   double interactions = 0.0;
   std::array<double, kHidden> before = {};  // mean v of the feature before
   int64_t begin = 0;
-  for (int64_t f = 0; f < options_.categorical; ++f) {
+  for (int64_t f = 0; f < options_.source.categorical(); ++f) {
     const int64_t end = sample.bag_ends[f];
     const auto count = static_cast<double>(end - begin);
     std::array<double, kHidden> hidden = {};
@@ -217,9 +217,10 @@ double ClickLogDataset::RawScore(const Sample& sample) const {
     }
     before = hidden;
   }
-  double raw = std::sqrt(kNumberShare) * numbers +
-               std::sqrt(kIdShare) * ids /
-                   std::sqrt(static_cast<double>(options_.categorical));
+  double raw =
+      std::sqrt(kNumberShare) * numbers +
+      std::sqrt(kIdShare) * ids /
+          std::sqrt(static_cast<double>(options_.source.categorical()));
   if (pairs > 0) {
     raw += std::sqrt(kPairShare) * interactions /
            std::sqrt(static_cast<double>(kHidden * pairs));
@@ -271,11 +272,11 @@ absl::Status ClickLogDataset::ReadSparse(int64_t index,
   Sample sample;
   DrawBags(stream_key_, index, &sample);
   int64_t begin = 0;
-  for (int64_t f = 0; f < options_.categorical; ++f) {
+  for (int64_t f = 0; f < options_.source.categorical(); ++f) {
     SparseFeature& feature = batch->features[f];
     for (; begin < sample.bag_ends[f]; ++begin) {
       feature.ids.push_back(static_cast<uint64_t>(f) *
-                                options_.ids_per_feature +
+                                options_.source.ids_per_feature() +
                             sample.ranks[begin]);
     }
     feature.EndBag();

@@ -44,6 +44,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/math/random.h"
+#include "proto/job_spec.pb.h"
 #include "worker/data/formats/dataset.h"
 #include "worker/data/formats/zipf.h"
 
@@ -56,14 +57,8 @@ class ClickLogDataset : public Dataset {
   static constexpr int kCalibrationSamples = 16384;
 
   struct Options {
-    uint64_t count = 0;
-    uint32_t stream = 0;
-    uint64_t seed = 0;  // the job's
-    int64_t numeric = 13;
-    int64_t categorical = 26;
-    uint64_t ids_per_feature = 1000000;
-    double exponent = 1.05;
-    int64_t bag_size = 1;
+    ClickLogSource source;   // with its defaults filled in
+    uint64_t seed = 0;       // the job's
     std::string field_path;  // "data.train.click_log"
 
     // Returns INVALID_ARGUMENT for a field that is out of range; names it.

@@ -30,10 +30,6 @@ constexpr int kThreadsMax = 16;
 constexpr size_t kLineBytesMax = size_t{1} << 20;
 constexpr uint32_t kLabelBit = uint32_t{1} << kCategories;
 
-float LabelOf(const CriteoDataset::Rows& rows, int64_t row) {
-  return (rows.presence[row] & kLabelBit) != 0 ? 1.0f : 0.0f;
-}
-
 // What one piece gives.
 struct Piece {
   struct Bad {
@@ -328,13 +324,6 @@ absl::StatusOr<std::unique_ptr<Dataset>> CriteoDataset::Create(
     names.push_back(absl::StrCat("C", c));
   }
   dataset->set_sparse_features(std::move(names));
-  std::vector<float> labels(size);
-  for (int64_t i = 0; i < size; ++i) {
-    int64_t row = 0;
-    const Rows& rows = dataset->Find(i, &row);
-    labels[i] = LabelOf(rows, row);
-  }
-  dataset->set_label_facts(LabelFacts::Of(labels));
   return std::unique_ptr<Dataset>(std::move(dataset));
 }
 
@@ -353,7 +342,7 @@ absl::Status CriteoDataset::ReadSample(int64_t index, float* features,
   int64_t row = 0;
   const Rows& rows = Find(index, &row);
   std::copy_n(rows.integers.data() + row * kIntegers, kIntegers, features);
-  *label = LabelOf(rows, row);
+  *label = (rows.presence[row] & kLabelBit) != 0 ? 1.0f : 0.0f;
   return absl::OkStatus();
 }
 

@@ -12,38 +12,41 @@
 
 namespace weir {
 
+std::string CsvDataset::Separator() const {
+  return source_.separator().empty() ? "," : source_.separator();
+}
+
 absl::Status CsvDataset::Begin(int64_t line,
                                const std::vector<std::string>& fields) {
   column_count_ = std::ssize(fields);
   if (column_count_ < 2) {
     return Annotate(
-        LineError(
-            options_.path, line,
-            absl::StrCat("one column: a label and at least one feature, "
-                         "separated by ",
-                         QuoteInput({&options_.separator, 1}), ", are needed")),
-        options_.field_path + ".path");
+        LineError(source_.path(), line,
+                  absl::StrCat("one column: a label and at least one feature, "
+                               "separated by ",
+                               QuoteInput(Separator()), ", are needed")),
+        field_path_ + ".path");
   }
-  if (options_.label_column >= column_count_) {
+  if (source_.label_column() >= column_count_) {
     return absl::InvalidArgumentError(absl::StrCat(
-        options_.field_path, ".label_column: ", options_.label_column, ", but ",
-        options_.path, " has columns 0 to ", column_count_ - 1));
+        field_path_, ".label_column: ", source_.label_column(), ", but ",
+        source_.path(), " has columns 0 to ", column_count_ - 1));
   }
-  if (options_.columns.empty()) {
+  if (source_.column().empty()) {
     return absl::OkStatus();
   }
   std::vector<std::string> header;
-  if (options_.header) {
+  if (source_.header()) {
     for (const std::string& field : fields) {
       header.emplace_back(absl::StripAsciiWhitespace(field));
     }
   }
-  absl::StatusOr<CsvColumns> columns = CsvColumns::Create(
-      options_.columns, column_count_, header, options_.label_column);
+  absl::StatusOr<CsvColumns> columns =
+      CsvColumns::Create(source_, column_count_, header);
   if (!columns.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(options_.field_path, ".",
+    return absl::InvalidArgumentError(absl::StrCat(field_path_, ".",
                                                    columns.status().message(),
-                                                   " (", options_.path, ")"));
+                                                   " (", source_.path(), ")"));
   }
   columns_ = *std::move(columns);
   set_sparse_features(columns_->id_names());
@@ -60,13 +63,13 @@ std::string CsvDataset::AddNumbers(const std::vector<std::string>& fields) {
       features_.resize(old_size);
       // The usual reason for words in the first line.
       std::string advice;
-      if (labels_.empty() && !options_.header) {
+      if (labels_.empty() && !source_.header()) {
         advice = "; if this line has names, set header: true";
       }
       return absl::StrCat("column ", column, ": ", QuoteInput(fields[column]),
                           " is not a finite number", advice);
     }
-    if (column == options_.label_column) {
+    if (column == source_.label_column()) {
       label = value;
     } else {
       features_.push_back(value);
@@ -86,9 +89,9 @@ std::string CsvDataset::AddRow(const std::vector<std::string>& fields,
     return AddNumbers(fields);
   }
   float label = 0.0f;
-  const std::string& label_field = fields[options_.label_column];
+  const std::string& label_field = fields[source_.label_column()];
   if (!ParseFinite(absl::StripAsciiWhitespace(label_field), &label)) {
-    return absl::StrCat("column ", options_.label_column,
+    return absl::StrCat("column ", source_.label_column(),
                         ", the label: ", QuoteInput(label_field),
                         " is not a finite number");
   }
@@ -107,9 +110,9 @@ std::string CsvDataset::AddRow(const std::vector<std::string>& fields,
 }
 
 absl::Status CsvDataset::Parse(const std::string& text) {
-  const std::string field = options_.field_path + ".path";
-  BadLines bad_lines(options_.path, options_.max_bad_lines);
-  CsvReader reader(text, options_.separator);
+  const std::string field = field_path_ + ".path";
+  BadLines bad_lines(source_.path(), source_.max_bad_lines());
+  CsvReader reader(text, Separator()[0]);
   std::vector<std::string> fields;
   CsvRow row;
   while (!reader.AtEnd()) {
@@ -120,14 +123,14 @@ absl::Status CsvDataset::Parse(const std::string& text) {
       }
       if (column_count_ == 0) {
         WEIR_RETURN_IF_ERROR(Begin(reader.line(), fields));
-        if (options_.header) {
+        if (source_.header()) {
           continue;
         }
       }
       wrong = AddRow(fields, &row);
     } else if (column_count_ == 0) {
       // The first line says what the others must have: it cannot be left out.
-      return Annotate(LineError(options_.path, reader.line(), wrong), field);
+      return Annotate(LineError(source_.path(), reader.line(), wrong), field);
     }
     if (!wrong.empty()) {
       WEIR_RETURN_IF_ERROR(
@@ -137,25 +140,25 @@ absl::Status CsvDataset::Parse(const std::string& text) {
   bad_lines.Report();
   if (labels_.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(field, ": ", options_.path, ": has no rows"));
+        absl::StrCat(field, ": ", source_.path(), ": has no rows"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> CsvDataset::Create(
-    const Options& options) {
-  const absl::StatusOr<std::string> text = ReadInputFile(options.path);
+    const CsvSource& source, const std::string& field_path) {
+  const absl::StatusOr<std::string> text = ReadInputFile(source.path());
   if (!text.ok()) {
-    return Annotate(text.status(), options.field_path + ".path");
+    return Annotate(text.status(), field_path + ".path");
   }
-  auto dataset = std::unique_ptr<CsvDataset>(new CsvDataset(options));
+  auto dataset =
+      std::unique_ptr<CsvDataset>(new CsvDataset(source, field_path));
   WEIR_RETURN_IF_ERROR(dataset->Parse(*text));
   int64_t features = dataset->column_count_ - 1;  // all but the label
   if (dataset->columns_.has_value()) {
     features = dataset->columns_->number_count();
   }
   dataset->SetShape(std::ssize(dataset->labels_), {features});
-  dataset->set_label_facts(LabelFacts::Of(dataset->labels_));
   return std::unique_ptr<Dataset>(std::move(dataset));
 }
 

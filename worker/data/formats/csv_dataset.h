@@ -1,8 +1,8 @@
 // Reads tables of comma-separated text; csv_reader.h describes the form.
 //
-// Empty lines are skipped. Without `columns`, every column but the label's is a
+// Empty lines are skipped. Without `column`, every column but the label's is a
 // number and a feature, in order, [columns - 1]; an empty field is an error.
-// With `columns` only these are read, as csv_columns.h describes. Columns of
+// With `column` only these are read, as csv_columns.h describes. Columns of
 // numbers are the features, {0} where there is none; the others are the
 // categorical features.
 //
@@ -18,10 +18,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/job_spec.pb.h"
 #include "worker/data/formats/dataset.h"
 #include "worker/data/input/csv_columns.h"
 
@@ -29,26 +29,21 @@ namespace weir {
 
 class CsvDataset : public Dataset {
  public:
-  struct Options {
-    std::string path;  // plain, gzip or zstd
-    bool header = false;
-    int64_t label_column = 0;  // counted from 0
-    std::vector<CsvColumnOptions> columns;
-    char separator = ',';
-    uint64_t max_bad_lines = 0;
-    std::string field_path;  // "data.train.csv"
-  };
-
+  // `source` has the whole path of a file that is plain, gzip or zstd.
+  // `field_path` is "data.train.csv".
   static absl::StatusOr<std::unique_ptr<Dataset>> Create(
-      const Options& options);
+      const CsvSource& source, const std::string& field_path);
 
   absl::Status ReadSample(int64_t index, float* features,
                           float* label) const override;
   absl::Status ReadSparse(int64_t index, SparseBatch* batch) const override;
 
  private:
-  explicit CsvDataset(Options options) : options_(std::move(options)) {}
+  CsvDataset(const CsvSource& source, const std::string& field_path)
+      : source_(source), field_path_(field_path) {}
 
+  // One character; "," unless the source says another one.
+  std::string Separator() const;
   absl::Status Parse(const std::string& text);
   // Finds the columns in the first record of the file.
   absl::Status Begin(int64_t line, const std::vector<std::string>& fields);
@@ -56,7 +51,8 @@ class CsvDataset : public Dataset {
   std::string AddRow(const std::vector<std::string>& fields, CsvRow* row);
   std::string AddNumbers(const std::vector<std::string>& fields);
 
-  const Options options_;
+  const CsvSource source_;
+  const std::string field_path_;
   int64_t column_count_ = 0;  // 0 until the first record
   std::optional<CsvColumns> columns_;
   std::vector<float> features_;  // [size, feature_elements]

@@ -18,8 +18,6 @@
 #ifndef WORKER_DATA_FORMATS_DATASET_H_
 #define WORKER_DATA_FORMATS_DATASET_H_
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,29 +31,6 @@
 namespace weir {
 
 class Source;  // proto/job_spec.proto
-
-// Facts about all labels of a data set.
-struct LabelFacts {
-  float min = 0.0f;
-  float max = 0.0f;
-  // 1 + max when every label is a whole number >= 0, else 0.
-  int64_t class_count = 0;
-
-  // REQUIRES: `labels` is not empty.
-  static LabelFacts Of(const std::vector<float>& labels) {
-    LabelFacts facts;
-    const auto [min, max] = std::minmax_element(labels.begin(), labels.end());
-    facts.min = *min;
-    facts.max = *max;
-    // Above 2^24 floats do not tell whole numbers apart.
-    const bool classes = *min >= 0.0f && *max < 16777216.0f &&
-                         std::all_of(labels.begin(), labels.end(), [](float l) {
-                           return l == std::floor(l);
-                         });
-    facts.class_count = classes ? static_cast<int64_t>(*max) + 1 : 0;
-    return facts;
-  }
-};
 
 class Dataset {
  public:
@@ -72,7 +47,6 @@ class Dataset {
   const std::vector<std::string>& sparse_features() const {
     return sparse_features_;
   }
-  const LabelFacts& label_facts() const { return label_facts_; }
 
   // Fills features[feature_elements()] and *label.
   // REQUIRES: 0 <= index < size().
@@ -98,14 +72,12 @@ class Dataset {
   void set_sparse_features(std::vector<std::string> names) {
     sparse_features_ = std::move(names);
   }
-  void set_label_facts(const LabelFacts& facts) { label_facts_ = facts; }
 
  private:
   int64_t size_ = 0;
   std::vector<int64_t> feature_shape_;
   int64_t feature_elements_ = 0;
   std::vector<std::string> sparse_features_;
-  LabelFacts label_facts_;
 };
 
 // Opens the data set that `source` names. Relative paths are under `data_dir`.

@@ -15,10 +15,6 @@ DigitsDataset::DigitsDataset(uint32_t count, uint32_t stream, uint64_t seed)
       states_(std::make_unique<std::atomic<uint8_t>[]>(kept_count_)),
       pixels_(new uint8_t[kept_count_ * kDigitPixels]) {
   SetShape(count, {1, kDigitSide, kDigitSide});
-  LabelFacts facts;
-  facts.max = 9.0f;
-  facts.class_count = 10;
-  set_label_facts(facts);
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> DigitsDataset::Create(

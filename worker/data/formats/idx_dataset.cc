@@ -110,27 +110,28 @@ absl::StatusOr<IdxFile> ReadIdx(const std::string& path) {
   return file;
 }
 
-absl::StatusOr<IdxFile> ReadImages(const IdxDataset::Options& options) {
-  WEIR_ASSIGN_OR_RETURN(IdxFile images, ReadIdx(options.images));
+absl::StatusOr<IdxFile> ReadImages(const IdxSource& source) {
+  WEIR_ASSIGN_OR_RETURN(IdxFile images, ReadIdx(source.images()));
   if (images.shape.size() < 2) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.images, ": has one dimension, so it holds labels, not images"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(source.images(),
+                     ": has one dimension, so it holds labels, not images"));
   }
   return images;
 }
 
-absl::StatusOr<IdxFile> ReadLabels(const IdxDataset::Options& options,
+absl::StatusOr<IdxFile> ReadLabels(const IdxSource& source,
                                    int64_t image_count) {
-  WEIR_ASSIGN_OR_RETURN(IdxFile labels, ReadIdx(options.labels));
+  WEIR_ASSIGN_OR_RETURN(IdxFile labels, ReadIdx(source.labels()));
   if (labels.shape.size() != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.labels, ": has ", labels.shape.size(),
+        absl::StrCat(source.labels(), ": has ", labels.shape.size(),
                      " dimensions, labels have one"));
   }
   if (labels.elements != image_count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.labels, ": has ", labels.elements, " labels, but ",
-                     options.images, " has ", image_count, " images"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        source.labels(), ": has ", labels.elements, " labels, but ",
+        source.images(), " has ", image_count, " images"));
   }
   return labels;
 }
@@ -138,23 +139,23 @@ absl::StatusOr<IdxFile> ReadLabels(const IdxDataset::Options& options,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
-    const Options& options) {
-  if (!std::isfinite(options.mean)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.field_path, ".mean: ", options.mean, " is not finite"));
-  }
-  if (!std::isfinite(options.stddev) || options.stddev <= 0.0f) {
+    const IdxSource& source, const std::string& field_path) {
+  if (!std::isfinite(source.mean())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.field_path, ".stddev: ", options.stddev,
-                     " is not a finite number above 0"));
+        absl::StrCat(field_path, ".mean: ", source.mean(), " is not finite"));
   }
-  absl::StatusOr<IdxFile> images = ReadImages(options);
+  const float stddev = source.has_stddev() ? source.stddev() : 1.0f;
+  if (!std::isfinite(stddev) || stddev <= 0.0f) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        field_path, ".stddev: ", stddev, " is not a finite number above 0"));
+  }
+  absl::StatusOr<IdxFile> images = ReadImages(source);
   if (!images.ok()) {
-    return Annotate(images.status(), options.field_path + ".images");
+    return Annotate(images.status(), field_path + ".images");
   }
-  const absl::StatusOr<IdxFile> labels = ReadLabels(options, images->shape[0]);
+  const absl::StatusOr<IdxFile> labels = ReadLabels(source, images->shape[0]);
   if (!labels.ok()) {
-    return Annotate(labels.status(), options.field_path + ".labels");
+    return Annotate(labels.status(), field_path + ".labels");
   }
 
   auto dataset = std::unique_ptr<IdxDataset>(new IdxDataset);
@@ -172,9 +173,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
           static_cast<uint8_t>(labels->bytes[labels->payload + i]);
     }
   }
-  dataset->set_label_facts(LabelFacts::Of(dataset->labels_));
-  const auto normal = [&options](float value) {
-    return (value - options.mean) / options.stddev;
+  const auto normal = [&](float value) {
+    return (value - source.mean()) / stddev;
   };
   bool finite = true;
   if (images->is_floats) {
@@ -194,9 +194,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
   }
   // A stddev near 0 passes the check above and still divides to infinity.
   if (!finite) {
-    return absl::InvalidArgumentError(absl::StrCat(options.field_path,
-                                                   ".stddev: ", options.stddev,
-                                                   " makes values infinite"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        field_path, ".stddev: ", stddev, " makes values infinite"));
   }
   return std::unique_ptr<Dataset>(std::move(dataset));
 }

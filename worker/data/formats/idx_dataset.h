@@ -22,22 +22,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/job_spec.pb.h"
 #include "worker/data/formats/dataset.h"
 
 namespace weir {
 
 class IdxDataset : public Dataset {
  public:
-  struct Options {
-    std::string images;  // paths, plain, gzip or zstd
-    std::string labels;
-    float mean = 0.0f;
-    float stddev = 1.0f;
-    std::string field_path;  // "data.train.idx"
-  };
-
+  // `source` has the whole paths of files that are plain, gzip or zstd.
+  // `field_path` is "data.train.idx".
   static absl::StatusOr<std::unique_ptr<Dataset>> Create(
-      const Options& options);
+      const IdxSource& source, const std::string& field_path);
 
   absl::Status ReadSample(int64_t index, float* features,
                           float* label) const override;

@@ -32,8 +32,8 @@ absl::string_view NextWord(absl::string_view* rest) {
 // Fills a data set with indices as they are in the file.
 class LibsvmDataset::Parser {
  public:
-  Parser(const Options& options, LibsvmDataset* dataset)
-      : options_(options), dataset_(dataset) {}
+  Parser(const LibsvmSource& source, LibsvmDataset* dataset)
+      : source_(source), dataset_(dataset) {}
 
   absl::Status Parse(absl::string_view text) {
     dataset_->row_begin_.push_back(0);
@@ -44,14 +44,14 @@ class LibsvmDataset::Parser {
     }
     if (dataset_->labels_.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(options_.path, ": has no rows"));
+          absl::StrCat(source_.path(), ": has no rows"));
     }
     return SubtractBase();
   }
 
  private:
   absl::Status Error(absl::string_view message) const {
-    return LineError(options_.path, line_, message);
+    return LineError(source_.path(), line_, message);
   }
 
   absl::Status ParseLine(absl::string_view line) {
@@ -97,7 +97,7 @@ class LibsvmDataset::Parser {
                                 *last_index, ", indices must ascend"));
     }
     if (entry.index == 0) {
-      if (options_.base == LibsvmBase::kOne) {
+      if (source_.base() == LibsvmSource::ONE) {
         return Error("index 0, but base is ONE");
       }
       if (zero_line_ == 0) {
@@ -115,23 +115,23 @@ class LibsvmDataset::Parser {
 
   // I3. Only now, since the one index 0 may be in the last line.
   absl::Status SubtractBase() {
-    const bool zero = options_.base == LibsvmBase::kZero || zero_line_ > 0;
+    const bool zero = source_.base() == LibsvmSource::ZERO || zero_line_ > 0;
     // One-based indices end with feature_count, zero-based ones one before it.
     // Without any entry max_index_ is 0, which needs no feature.
     int64_t needed = max_index_;
     if (zero && max_line_ > 0) {
       ++needed;
     }
-    if (needed > options_.feature_count) {
+    if (needed > source_.feature_count()) {
       std::string why;
-      if (zero && options_.base == LibsvmBase::kAuto) {
+      if (zero && source_.base() == LibsvmSource::AUTO) {
         why = absl::StrCat(", zero-based as line ", zero_line_,
                            " has an index 0");
       }
       return LineError(
-          options_.path, max_line_,
+          source_.path(), max_line_,
           absl::StrCat("index ", max_index_, " needs feature_count ", needed,
-                       " or more, it is ", options_.feature_count, why));
+                       " or more, it is ", source_.feature_count(), why));
     }
     if (!zero) {
       for (Entry& entry : dataset_->entries_) {
@@ -141,7 +141,7 @@ class LibsvmDataset::Parser {
     return absl::OkStatus();
   }
 
-  const Options& options_;
+  const LibsvmSource& source_;
   LibsvmDataset* const dataset_;
   int64_t line_ = 0;
   int64_t zero_line_ = 0;  // first line with an index 0
@@ -150,21 +150,21 @@ class LibsvmDataset::Parser {
 };
 
 absl::StatusOr<std::unique_ptr<Dataset>> LibsvmDataset::Create(
-    const Options& options) {
-  if (options.feature_count < 1) {
+    const LibsvmSource& source, const std::string& field_path) {
+  if (source.feature_count() < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.field_path,
+        absl::StrCat(field_path,
                      ".feature_count: missing: give the largest index of the "
                      "training and the test file"));
   }
-  const std::string field = options.field_path + ".path";
-  const absl::StatusOr<std::string> text = ReadInputFile(options.path);
+  const std::string field = field_path + ".path";
+  const absl::StatusOr<std::string> text = ReadInputFile(source.path());
   if (!text.ok()) {
     return Annotate(text.status(), field);
   }
   auto dataset = std::unique_ptr<LibsvmDataset>(new LibsvmDataset);
   WEIR_RETURN_IF_ERROR(
-      Annotate(Parser(options, dataset.get()).Parse(*text), field));
+      Annotate(Parser(source, dataset.get()).Parse(*text), field));
   std::vector<float>& labels = dataset->labels_;
   // I2: only if a -1 occurs; labels that are all 1 may be counts.
   const bool signs =
@@ -174,8 +174,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> LibsvmDataset::Create(
   if (signs) {
     std::replace(labels.begin(), labels.end(), -1.0f, 0.0f);
   }
-  dataset->SetShape(std::ssize(labels), {options.feature_count});
-  dataset->set_label_facts(LabelFacts::Of(labels));
+  dataset->SetShape(std::ssize(labels), {source.feature_count()});
   return std::unique_ptr<Dataset>(std::move(dataset));
 }
 

@@ -22,23 +22,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/job_spec.pb.h"
 #include "worker/data/formats/dataset.h"
 
 namespace weir {
 
-enum class LibsvmBase { kAuto, kZero, kOne };
-
 class LibsvmDataset : public Dataset {
  public:
-  struct Options {
-    std::string path;  // plain, gzip or zstd
-    int64_t feature_count = 0;
-    LibsvmBase base = LibsvmBase::kAuto;
-    std::string field_path;  // "data.train.libsvm"
-  };
-
+  // `source` has the whole path of a file that is plain, gzip or zstd.
+  // `field_path` is "data.train.libsvm".
   static absl::StatusOr<std::unique_ptr<Dataset>> Create(
-      const Options& options);
+      const LibsvmSource& source, const std::string& field_path);
 
   absl::Status ReadSample(int64_t index, float* features,
                           float* label) const override;

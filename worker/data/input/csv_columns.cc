@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -19,39 +18,39 @@ namespace weir {
 namespace {
 
 // Finds the column that `options` names.
-absl::StatusOr<int64_t> Locate(const CsvColumnOptions& options,
-                               int64_t column_count,
+absl::StatusOr<int64_t> Locate(const CsvColumn& options, int64_t column_count,
                                const std::vector<std::string>& header) {
-  if (options.index.has_value()) {
-    if (*options.index < 0 || *options.index >= column_count) {
+  if (options.has_index()) {
+    if (options.index() >= column_count) {
       return absl::InvalidArgumentError(
-          absl::StrCat("index: ", *options.index,
+          absl::StrCat("index: ", options.index(),
                        ", but the file has columns 0 to ", column_count - 1));
     }
-    return *options.index;
+    return options.index();
   }
   if (header.empty()) {
     return absl::InvalidArgumentError(
         "name: the file has no header; set csv.header or the index");
   }
   // A name that occurs twice would silently take the wrong one.
-  const auto count = std::count(header.begin(), header.end(), options.name);
+  const auto count = std::count(header.begin(), header.end(), options.name());
   if (count != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "name: ", QuoteInput(options.name), " is ", count,
+        "name: ", QuoteInput(options.name()), " is ", count,
         " times in the header, which has ",
         absl::StrJoin(header, ", ", [](std::string* out, const auto& name) {
           absl::StrAppend(out, QuoteInput(name));
         })));
   }
-  return std::find(header.begin(), header.end(), options.name) - header.begin();
+  return std::find(header.begin(), header.end(), options.name()) -
+         header.begin();
 }
 
 // The name of a column that gives ids; see CsvColumns::id_names.
-std::string IdNameOf(const CsvColumnOptions& options, const std::string& header,
+std::string IdNameOf(const CsvColumn& options, const std::string& header,
                      int64_t index) {
-  if (!options.name.empty()) {
-    return options.name;
+  if (!options.name().empty()) {
+    return options.name();
   }
   if (!header.empty()) {
     return header;
@@ -61,10 +60,10 @@ std::string IdNameOf(const CsvColumnOptions& options, const std::string& header,
 
 // Takes the first value off a bag's field.
 absl::string_view TakeValue(absl::string_view* field,
-                            std::optional<char> separator) {
+                            const std::string& separator) {
   size_t end = field->size();
-  if (separator.has_value()) {
-    end = std::min(field->find(*separator), end);
+  if (!separator.empty()) {
+    end = std::min(field->find(separator[0]), end);
   }
   const absl::string_view value = field->substr(0, end);
   field->remove_prefix(std::min(end + 1, field->size()));
@@ -74,10 +73,10 @@ absl::string_view TakeValue(absl::string_view* field,
 }  // namespace
 
 absl::StatusOr<CsvColumns> CsvColumns::Create(
-    std::vector<CsvColumnOptions> columns, int64_t column_count,
-    const std::vector<std::string>& header, int64_t label_column) {
+    const CsvSource& source, int64_t column_count,
+    const std::vector<std::string>& header) {
   CsvColumns result;
-  for (CsvColumnOptions& options : columns) {
+  for (const CsvColumn& options : source.column()) {
     const std::string path =
         absl::StrCat("column[", result.columns_.size(), "]");
     const absl::StatusOr<int64_t> index = Locate(options, column_count, header);
@@ -85,16 +84,16 @@ absl::StatusOr<CsvColumns> CsvColumns::Create(
       return absl::InvalidArgumentError(
           absl::StrCat(path, ".", index.status().message()));
     }
-    if (*index == label_column) {
+    if (*index == source.label_column()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": is the label's column, ", label_column));
+          absl::StrCat(path, ": is the label's column, ", *index));
     }
     Found found;
     found.index = *index;
     if (!header.empty()) {
       found.header = header[*index];
     }
-    if (options.GivesIds()) {
+    if (options.has_categorical() || options.numeric().boundary_size() > 0) {
       std::string name = IdNameOf(options, found.header, *index);
       std::vector<std::string>& names = result.id_names_;
       if (std::find(names.begin(), names.end(), name) != names.end()) {
@@ -106,13 +105,13 @@ absl::StatusOr<CsvColumns> CsvColumns::Create(
     } else {
       ++result.number_count_;
     }
-    found.options = std::move(options);
+    found.options = options;
     result.columns_.push_back(std::move(found));
   }
   return result;
 }
 
-std::string CsvColumns::ParseNumber(const CsvColumnOptions& options,
+std::string CsvColumns::ParseNumber(const NumericColumn& options,
                                     absl::string_view field, CsvRow* row) {
   field = absl::StripAsciiWhitespace(field);
   double x = 0.0;
@@ -120,15 +119,18 @@ std::string CsvColumns::ParseNumber(const CsvColumnOptions& options,
     return absl::StrCat(QuoteInput(field), " is not a finite number");
   }
   // log(1 + |x|) with x's sign: counts are spread evenly, and 0 stays 0.
-  if (options.log) {
+  if (options.log()) {
     x = std::copysign(std::log1p(std::abs(x)), x);
   }
-  x = (x - options.mean) / options.stddev;
-  if (!options.boundaries.empty()) {
-    row->ids.push_back(
-        static_cast<uint64_t>(std::upper_bound(options.boundaries.begin(),
-                                               options.boundaries.end(), x) -
-                              options.boundaries.begin()));
+  x -= options.mean();
+  if (options.has_stddev()) {
+    x /= options.stddev();
+  }
+  const auto& boundaries = options.boundary();
+  if (!boundaries.empty()) {
+    row->ids.push_back(static_cast<uint64_t>(
+        std::upper_bound(boundaries.begin(), boundaries.end(), x) -
+        boundaries.begin()));
     row->bag_counts.push_back(1);
     return "";
   }
@@ -143,12 +145,12 @@ std::string CsvColumns::ParseNumber(const CsvColumnOptions& options,
 
 std::string CsvColumns::ParseBag(const Found& column, absl::string_view field,
                                  CsvRow* row) {
-  const CsvColumnOptions& options = column.options;
+  const CategoricalColumn& options = column.options.categorical();
   const size_t begin = row->ids.size();
   while (!field.empty()) {
-    absl::string_view value = TakeValue(&field, options.value_separator);
+    absl::string_view value = TakeValue(&field, options.value_separator());
     uint64_t id = 0;
-    if (options.integer) {
+    if (options.integer()) {
       value = absl::StripAsciiWhitespace(value);
       const char* const value_end = value.data() + value.size();
       const auto result = std::from_chars(value.data(), value_end, id);
@@ -163,7 +165,7 @@ std::string CsvColumns::ParseBag(const Found& column, absl::string_view field,
       id = FeatureHash(static_cast<uint64_t>(column.index), value);
     }
     if (!value.empty()) {
-      row->ids.push_back(BucketOf(id, options.hash_buckets));
+      row->ids.push_back(BucketOf(id, options.hash_buckets()));
     }
   }
   // bag_counts has 16 bits.
@@ -183,10 +185,10 @@ std::string CsvColumns::Parse(const std::vector<std::string>& fields,
   for (const Found& column : columns_) {
     const std::string& field = fields[column.index];
     std::string wrong;
-    if (column.options.categorical) {
+    if (column.options.has_categorical()) {
       wrong = ParseBag(column, field, row);
     } else {
-      wrong = ParseNumber(column.options, field, row);
+      wrong = ParseNumber(column.options.numeric(), field, row);
     }
     if (!wrong.empty()) {
       std::string where = absl::StrCat("column ", column.index);

@@ -1,6 +1,6 @@
 // Says what the columns of a CSV file are, and makes values of a row's fields.
 //
-// Place: CsvDataset uses it. The options are those of the JobSpec's CsvColumn.
+// Place: CsvDataset uses it. The columns are those of the JobSpec's CsvSource.
 //
 // A numeric field x becomes sign(x) log(1 + |x|) if `log` is set, and then
 // (x - mean) / stddev. With boundaries the result is replaced by the number of
@@ -16,35 +16,14 @@
 #define WORKER_DATA_INPUT_CSV_COLUMNS_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/job_spec.pb.h"
 
 namespace weir {
-
-struct CsvColumnOptions {
-  // Where the column is: `index`, counted from 0, or the column of the header
-  // that is called `name`. With both, the name is only that of the feature.
-  std::string name;
-  std::optional<int64_t> index;
-  bool categorical = false;  // else numeric
-
-  // For numeric columns.
-  bool log = false;
-  double mean = 0.0;
-  double stddev = 1.0;
-  std::vector<double> boundaries;  // ascending
-
-  // For categorical ones.
-  std::optional<char> value_separator;
-  bool integer = false;
-  uint64_t hash_buckets = 0;
-
-  bool GivesIds() const { return categorical || !boundaries.empty(); }
-};
 
 // One row: a number or a bag for each column, each kind in the columns' order.
 struct CsvRow {
@@ -57,12 +36,12 @@ class CsvColumns {
  public:
   static constexpr int64_t kBagMax = 65535;
 
-  // Finds the columns in a file with `column_count` columns, whose names are
-  // `header` unless that is empty. None of them may be the label's.
+  // Finds the columns of `source` in a file with `column_count` columns, whose
+  // names are `header` unless that is empty. None of them may be the label's.
   // Errors: INVALID_ARGUMENT "column[2].name: ...".
   static absl::StatusOr<CsvColumns> Create(
-      std::vector<CsvColumnOptions> columns, int64_t column_count,
-      const std::vector<std::string>& header, int64_t label_column);
+      const CsvSource& source, int64_t column_count,
+      const std::vector<std::string>& header);
 
   int64_t number_count() const { return number_count_; }
   // The names of the columns that give ids: that of the options, else that of
@@ -76,13 +55,13 @@ class CsvColumns {
 
  private:
   struct Found {
-    CsvColumnOptions options;
+    CsvColumn options;
     int64_t index = 0;
     std::string header;  // empty where the file has none
   };
 
   CsvColumns() = default;
-  static std::string ParseNumber(const CsvColumnOptions& options,
+  static std::string ParseNumber(const NumericColumn& options,
                                  absl::string_view field, CsvRow* row);
   static std::string ParseBag(const Found& column, absl::string_view field,
                               CsvRow* row);

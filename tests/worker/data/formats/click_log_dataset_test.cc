@@ -16,9 +16,14 @@ namespace {
 
 ClickLogDataset::Options Small(uint64_t seed, uint32_t stream = 0) {
   ClickLogDataset::Options options;
-  options.count = 20000;
+  options.source.set_count(20000);
+  options.source.set_numeric(13);
+  options.source.set_categorical(26);
+  options.source.set_ids_per_feature(1000000);
+  options.source.set_exponent(1.05);
+  options.source.set_bag_size(1);
   options.seed = seed;
-  options.stream = stream;
+  options.source.set_stream(stream);
   options.field_path = "data.train.click_log";
   return options;
 }
@@ -83,10 +88,10 @@ TEST(ClickLogDatasetTest, TheTruthHasAnAucOfFourFifthsAndAQuarterClicks) {
     }
   }
   ClickLogDataset::Options odd = Small(4);
-  odd.numeric = 1;
-  odd.categorical = 1;
-  odd.ids_per_feature = 10;
-  odd.exponent = 2.0;
+  odd.source.set_numeric(1);
+  odd.source.set_categorical(1);
+  odd.source.set_ids_per_feature(10);
+  odd.source.set_exponent(2.0);
   const auto [rate, auc] = RateAndTrueAuc(*Make(odd));
   EXPECT_NEAR(auc, 0.80, 0.02);
   EXPECT_NEAR(rate, 0.25, 0.02);
@@ -117,7 +122,7 @@ TEST(ClickLogDatasetTest, LabelsComeAsOftenAsTheTruthSays) {
 TEST(ClickLogDatasetTest, ASampleIsAFunctionOfSeedStreamAndIndexAlone) {
   const auto first = Make(Small(1));
   ClickLogDataset::Options longer = Small(1);
-  longer.count = 1000000;
+  longer.source.set_count(1000000);
   const auto second = Make(longer);
   const auto held_out = Make(Small(1, 1));
   const auto other_seed = Make(Small(2));
@@ -142,9 +147,9 @@ TEST(ClickLogDatasetTest, StreamsHaveTheSameTruth) {
   // are linear in the one number then, with the same line in every stream (I1).
   const auto line = [](uint64_t seed, uint32_t stream) {
     ClickLogDataset::Options options = Small(seed, stream);
-    options.numeric = 1;
-    options.categorical = 4;
-    options.ids_per_feature = 1;
+    options.source.set_numeric(1);
+    options.source.set_categorical(4);
+    options.source.set_ids_per_feature(1);
     const auto dataset = Make(options);
     const auto log_odds = [&](int64_t i) {
       const double p = dataset->Probability(i);
@@ -165,8 +170,8 @@ TEST(ClickLogDatasetTest, StreamsHaveTheSameTruth) {
 
 TEST(ClickLogDatasetTest, IdsOfAFeatureAreItsOwnAndFallAsAPower) {
   ClickLogDataset::Options options = Small(1);
-  options.ids_per_feature = 100;
-  options.categorical = 3;
+  options.source.set_ids_per_feature(100);
+  options.source.set_categorical(3);
   const auto dataset = Make(options);
   std::vector<double> count(300);
   for (int64_t i = 0; i < dataset->size(); ++i) {
@@ -191,7 +196,7 @@ TEST(ClickLogDatasetTest, IdsOfAFeatureAreItsOwnAndFallAsAPower) {
 
 TEST(ClickLogDatasetTest, BagsHaveOneToBagSizeIds) {
   ClickLogDataset::Options options = Small(1);
-  options.bag_size = 5;
+  options.source.set_bag_size(5);
   const auto dataset = Make(options);
   std::vector<int> count(6);
   for (int64_t i = 0; i < 1000; ++i) {
@@ -213,14 +218,17 @@ TEST(ClickLogDatasetTest, NamesTheFieldThatIsOutOfRange) {
                 absl::StatusCode::kInvalidArgument,
                 {"data.train.click_log." + want});
   };
-  check([](auto* o) { o->count = 0; }, "count: 0");
-  check([](auto* o) { o->count = uint64_t{1} << 32; }, "count: 4294967296");
-  check([](auto* o) { o->numeric = 0; }, "numeric: 0");
-  check([](auto* o) { o->categorical = 100000; }, "categorical: 100000");
-  check([](auto* o) { o->ids_per_feature = 0; }, "ids_per_feature: 0");
-  check([](auto* o) { o->exponent = -1; }, "exponent: -1");
-  check([](auto* o) { o->exponent = std::nan(""); }, "exponent: nan");
-  check([](auto* o) { o->bag_size = 0; }, "bag_size: 0");
+  check([](auto* o) { o->source.set_count(0); }, "count: 0");
+  check([](auto* o) { o->source.set_count(uint64_t{1} << 32); },
+        "count: 4294967296");
+  check([](auto* o) { o->source.set_numeric(0); }, "numeric: 0");
+  check([](auto* o) { o->source.set_categorical(100000); },
+        "categorical: 100000");
+  check([](auto* o) { o->source.set_ids_per_feature(0); },
+        "ids_per_feature: 0");
+  check([](auto* o) { o->source.set_exponent(-1); }, "exponent: -1");
+  check([](auto* o) { o->source.set_exponent(std::nan("")); }, "exponent: nan");
+  check([](auto* o) { o->source.set_bag_size(0); }, "bag_size: 0");
 }
 
 }  // namespace

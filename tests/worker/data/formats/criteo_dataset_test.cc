@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/label_facts.h"
 
 namespace weir {
 namespace {
@@ -90,7 +91,7 @@ TEST(CriteoDatasetTest, ReadsLinesOfTheKaggleFile) {
   EXPECT_EQ((*data)->sparse_features().size(), 26u);
   EXPECT_EQ((*data)->sparse_features()[0], "C1");
   EXPECT_EQ((*data)->sparse_features()[25], "C26");
-  EXPECT_EQ((*data)->label_facts().class_count, 2);
+  EXPECT_EQ(LabelFactsOf(**data).class_count, 2);
   const Contents all = ContentsOf(**data);
   const int64_t integers[] = {1, 1, 5, 0, 1382, 4, 15, 2, 181, 1, 2, 0, 2};
   EXPECT_EQ(all.values[0], 0.0f);

@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/label_facts.h"
 #include "worker/data/input/feature_hash.h"
 
 namespace weir {
@@ -9,15 +10,18 @@ namespace {
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
+absl::StatusOr<std::unique_ptr<Dataset>> Create(const CsvSource& source) {
+  return CsvDataset::Create(source, "data.train.csv");
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> Read(const std::string& text,
                                               int64_t label_column = 0,
                                               bool header = false) {
-  CsvDataset::Options options;
-  options.path = WriteFile("table.csv", text);
-  options.label_column = label_column;
-  options.header = header;
-  options.field_path = "data.train.csv";
-  return CsvDataset::Create(options);
+  CsvSource source;
+  source.set_path(WriteFile("table.csv", text));
+  source.set_label_column(label_column);
+  source.set_header(header);
+  return Create(source);
 }
 
 // Label first, then the features.
@@ -34,7 +38,7 @@ TEST(CsvDatasetTest, TheLabelMayBeAnyColumn) {
   EXPECT_EQ(Row(**Read(text, 2), 0), (std::vector<float>{3, 1, 2}));
   EXPECT_EQ((*Read(text))->feature_shape(), (std::vector<int64_t>{2}));
   EXPECT_EQ((*Read(text))->size(), 2);
-  EXPECT_EQ((*Read(text))->label_facts().class_count, 5);
+  EXPECT_EQ(LabelFactsOf(**Read(text)).class_count, 5);
 }
 
 TEST(CsvDatasetTest, ReadsEveryFormOfRfc4180) {
@@ -91,20 +95,19 @@ TEST(CsvDatasetTest, NamesALabelColumnThatIsNotThere) {
 }
 
 // A file with columns of every kind: number, log, bucket, value, bag.
-CsvDataset::Options Described(const std::string& text) {
-  CsvDataset::Options options;
-  options.path = WriteFile("clicks.csv", text);
-  options.header = true;
-  options.separator = ';';
-  options.field_path = "data.train.csv";
+CsvSource Described(const std::string& text) {
+  CsvSource source;
+  source.set_path(WriteFile("clicks.csv", text));
+  source.set_header(true);
+  source.set_separator(";");
   for (const char* name : {"x", "age", "site", "tags"}) {
-    options.columns.emplace_back().name = name;
+    source.add_column()->set_name(name);
   }
-  options.columns[1].boundaries = {18, 65};
-  options.columns[2].categorical = true;
-  options.columns[3].categorical = true;
-  options.columns[3].value_separator = '|';
-  return options;
+  source.mutable_column(1)->mutable_numeric()->add_boundary(18);
+  source.mutable_column(1)->mutable_numeric()->add_boundary(65);
+  source.mutable_column(2)->mutable_categorical();
+  source.mutable_column(3)->mutable_categorical()->set_value_separator("|");
+  return source;
 }
 
 TEST(CsvDatasetTest, ColumnsGiveNumbersAndBags) {
@@ -115,7 +118,7 @@ TEST(CsvDatasetTest, ColumnsGiveNumbersAndBags) {
       "0;;;;;\n"
       "0;70;-1;\"b;c\";;q\n";
   for (const std::string& bytes : {text, Gzip(text), Zstd(text)}) {
-    const auto data = CsvDataset::Create(Described(bytes));
+    const auto data = Create(Described(bytes));
     ASSERT_TRUE(data.ok()) << data.status();
     EXPECT_EQ((*data)->feature_shape(), std::vector<int64_t>{1});
     EXPECT_EQ((*data)->sparse_features(),
@@ -143,9 +146,11 @@ TEST(CsvDatasetTest, ColumnsGiveNumbersAndBags) {
 }
 
 TEST(CsvDatasetTest, ThereMayBeNoNumbers) {
-  CsvDataset::Options options = Described("click;site\n1;a\n0;b\n");
-  options.columns = {options.columns[2]};
-  const auto data = CsvDataset::Create(options);
+  CsvSource source = Described("click;site\n1;a\n0;b\n");
+  const CsvColumn site = source.column(2);
+  source.clear_column();
+  *source.add_column() = site;
+  const auto data = Create(source);
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ((*data)->feature_shape(), std::vector<int64_t>{0});
   EXPECT_EQ((*data)->feature_elements(), 0);
@@ -158,20 +163,20 @@ TEST(CsvDatasetTest, BadLinesUpToTheBoundAreLeftOut) {
   const std::string text =
       "click;age;x;site;tags\n1;20;1;a;p\n1;20;1;a\n1;20;x;a;p\n"
       "y;20;1;a;p\n1;\"20;1;a;p\n0;30;2;b;q\n";
-  CsvDataset::Options options = Described(text);
-  ExpectError(CsvDataset::Create(options).status(), kInvalid,
+  CsvSource source = Described(text);
+  ExpectError(Create(source).status(), kInvalid,
               {"data.train.csv.path: ", "clicks.csv:3: 4 columns"});
-  options.max_bad_lines = 1;
-  ExpectError(CsvDataset::Create(options).status(), kInvalid,
+  source.set_max_bad_lines(1);
+  ExpectError(Create(source).status(), kInvalid,
               {"clicks.csv:4: column 2, 'x': 'x' is not", "max_bad_lines: 1"});
-  options.max_bad_lines = 2;
-  ExpectError(CsvDataset::Create(options).status(), kInvalid,
+  source.set_max_bad_lines(2);
+  ExpectError(Create(source).status(), kInvalid,
               {"clicks.csv:5: column 0, the label: 'y'"});
-  options.max_bad_lines = 3;
-  ExpectError(CsvDataset::Create(options).status(), kInvalid,
+  source.set_max_bad_lines(3);
+  ExpectError(Create(source).status(), kInvalid,
               {"clicks.csv:6: a quote is not closed"});
-  options.max_bad_lines = 4;
-  const auto data = CsvDataset::Create(options);
+  source.set_max_bad_lines(4);
+  const auto data = Create(source);
   ASSERT_TRUE(data.ok()) << data.status();
   ASSERT_EQ((*data)->size(), 2);
   EXPECT_EQ(Row(**data, 1), (std::vector<float>{0, 2}));
@@ -183,11 +188,10 @@ TEST(CsvDatasetTest, BadLinesUpToTheBoundAreLeftOut) {
 }
 
 TEST(CsvDatasetTest, BadLinesOfNumbersLeaveNothingBehind) {
-  CsvDataset::Options options;
-  options.path = WriteFile("table.csv", "1,2,3\n4,5,x\n6,7,8\n");
-  options.max_bad_lines = 1;
-  options.field_path = "data.train.csv";
-  const auto data = CsvDataset::Create(options);
+  CsvSource source;
+  source.set_path(WriteFile("table.csv", "1,2,3\n4,5,x\n6,7,8\n"));
+  source.set_max_bad_lines(1);
+  const auto data = Create(source);
   ASSERT_TRUE(data.ok()) << data.status();
   ASSERT_EQ((*data)->size(), 2);
   EXPECT_EQ(Row(**data, 1), (std::vector<float>{6, 7, 8}));
@@ -195,8 +199,7 @@ TEST(CsvDatasetTest, BadLinesOfNumbersLeaveNothingBehind) {
 
 TEST(CsvDatasetTest, NamesTheColumnDescriptionThatDoesNotFit) {
   ExpectError(
-      CsvDataset::Create(Described("click;age;x;tags\n1;2;3;4\n")).status(),
-      kInvalid,
+      Create(Described("click;age;x;tags\n1;2;3;4\n")).status(), kInvalid,
       {"data.train.csv.column[2].name: 'site' is 0 times", "clicks.csv"});
 }
 

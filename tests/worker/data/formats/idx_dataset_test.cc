@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/label_facts.h"
 
 namespace weir {
 namespace {
@@ -33,30 +34,31 @@ std::string Images() {
 }
 std::string Labels() { return Idx(8, {2}, "\x07\x03"); }
 
-IdxDataset::Options Options(const std::string& images,
-                            const std::string& labels) {
-  IdxDataset::Options options;
-  options.images = WriteFile("images", images);
-  options.labels = WriteFile("labels", labels);
-  options.field_path = "data.train.idx";
-  return options;
+IdxSource Source(const std::string& images, const std::string& labels) {
+  IdxSource source;
+  source.set_images(WriteFile("images", images));
+  source.set_labels(WriteFile("labels", labels));
+  return source;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> Create(const IdxSource& source) {
+  return IdxDataset::Create(source, "data.train.idx");
 }
 
 absl::Status Fails(const std::string& images, const std::string& labels) {
-  return IdxDataset::Create(Options(images, labels)).status();
+  return Create(Source(images, labels)).status();
 }
 
 TEST(IdxDatasetTest, ScalesBytesAndReadsLabels) {
   for (const bool packed : {false, true}) {
-    const auto dataset =
-        IdxDataset::Create(packed ? Options(Gzip(Images()), Gzip(Labels()))
-                                  : Options(Images(), Labels()));
+    const auto dataset = Create(packed ? Source(Gzip(Images()), Gzip(Labels()))
+                                       : Source(Images(), Labels()));
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     EXPECT_EQ((*dataset)->size(), 2);
     EXPECT_EQ((*dataset)->feature_shape(), (std::vector<int64_t>{1, 2, 3}));
-    EXPECT_EQ((*dataset)->label_facts().min, 3.0f);
-    EXPECT_EQ((*dataset)->label_facts().max, 7.0f);
-    EXPECT_EQ((*dataset)->label_facts().class_count, 8);
+    EXPECT_EQ(LabelFactsOf(**dataset).min, 3.0f);
+    EXPECT_EQ(LabelFactsOf(**dataset).max, 7.0f);
+    EXPECT_EQ(LabelFactsOf(**dataset).class_count, 8);
     std::vector<float> pixels(6);
     float label = 0.0f;
     ASSERT_TRUE((*dataset)->ReadSample(0, pixels.data(), &label).ok());
@@ -69,10 +71,10 @@ TEST(IdxDatasetTest, ScalesBytesAndReadsLabels) {
 }
 
 TEST(IdxDatasetTest, NormalisesAfterTheScale) {
-  IdxDataset::Options options = Options(Images(), Labels());
-  options.mean = 0.5f;
-  options.stddev = 0.25f;
-  const auto dataset = IdxDataset::Create(options);
+  IdxSource source = Source(Images(), Labels());
+  source.set_mean(0.5f);
+  source.set_stddev(0.25f);
+  const auto dataset = Create(source);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   std::vector<float> pixels(6);
   float label = 0.0f;
@@ -89,11 +91,10 @@ TEST(IdxDatasetTest, ReadsFloatsUnscaledInAnyShape) {
   const std::string labels = Idx(13, {2},
                                  BigEndian(std::bit_cast<uint32_t>(0.25f)) +
                                      BigEndian(std::bit_cast<uint32_t>(-1.0f)));
-  const auto table =
-      IdxDataset::Create(Options(Idx(13, {2, 4}, payload), labels));
+  const auto table = Create(Source(Idx(13, {2, 4}, payload), labels));
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ((*table)->feature_shape(), (std::vector<int64_t>{1, 4}));
-  EXPECT_EQ((*table)->label_facts().class_count, 0);
+  EXPECT_EQ(LabelFactsOf(**table).class_count, 0);
   std::vector<float> values(4);
   float label = 0.0f;
   ASSERT_TRUE((*table)->ReadSample(0, values.data(), &label).ok());
@@ -102,8 +103,7 @@ TEST(IdxDatasetTest, ReadsFloatsUnscaledInAnyShape) {
   ASSERT_TRUE((*table)->ReadSample(1, values.data(), &label).ok());
   EXPECT_EQ(values, (std::vector<float>{5.0f, 6.0f, 7.0f, 8.0f}));
   EXPECT_EQ(label, -1.0f);
-  const auto colour =
-      IdxDataset::Create(Options(Idx(13, {2, 2, 2, 1}, payload), labels));
+  const auto colour = Create(Source(Idx(13, {2, 2, 2, 1}, payload), labels));
   ASSERT_TRUE(colour.ok()) << colour.status();
   EXPECT_EQ((*colour)->feature_shape(), (std::vector<int64_t>{2, 2, 1}));
 }
@@ -153,21 +153,19 @@ TEST(IdxDatasetTest, NamesTheSampleThatIsNotFinite) {
 TEST(IdxDatasetTest, NamesANormalisationThatCannotBe) {
   for (const float bad :
        {0.0f, -1.0f, 1e-40f, std::numeric_limits<float>::infinity()}) {
-    IdxDataset::Options options = Options(Images(), Labels());
-    options.stddev = bad;
-    ExpectError(IdxDataset::Create(options).status(), kInvalid,
-                {"data.train.idx.stddev"});
+    IdxSource source = Source(Images(), Labels());
+    source.set_stddev(bad);
+    ExpectError(Create(source).status(), kInvalid, {"data.train.idx.stddev"});
   }
-  IdxDataset::Options options = Options(Images(), Labels());
-  options.mean = std::numeric_limits<float>::quiet_NaN();
-  ExpectError(IdxDataset::Create(options).status(), kInvalid,
-              {"data.train.idx.mean"});
+  IdxSource source = Source(Images(), Labels());
+  source.set_mean(std::numeric_limits<float>::quiet_NaN());
+  ExpectError(Create(source).status(), kInvalid, {"data.train.idx.mean"});
 }
 
 TEST(IdxDatasetTest, AMissingFileIsNotFound) {
-  IdxDataset::Options options = Options(Images(), Labels());
-  options.labels = "/no/such/labels";
-  ExpectError(IdxDataset::Create(options).status(), absl::StatusCode::kNotFound,
+  IdxSource source = Source(Images(), Labels());
+  source.set_labels("/no/such/labels");
+  ExpectError(Create(source).status(), absl::StatusCode::kNotFound,
               {"data.train.idx.labels", "/no/such/labels"});
 }
 

@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/worker/data/data_files.h"
+#include "tests/worker/data/label_facts.h"
 
 namespace weir {
 namespace {
@@ -9,14 +10,13 @@ namespace {
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 absl::StatusOr<std::unique_ptr<Dataset>> Read(
-    const std::string& text, int64_t feature_count = 4,
-    LibsvmBase base = LibsvmBase::kAuto) {
-  LibsvmDataset::Options options;
-  options.path = WriteFile("rows.svm", text);
-  options.feature_count = feature_count;
-  options.base = base;
-  options.field_path = "data.train.libsvm";
-  return LibsvmDataset::Create(options);
+    const std::string& text, uint32_t feature_count = 4,
+    LibsvmSource::Base base = LibsvmSource::AUTO) {
+  LibsvmSource source;
+  source.set_path(WriteFile("rows.svm", text));
+  source.set_feature_count(feature_count);
+  source.set_base(base);
+  return LibsvmDataset::Create(source, "data.train.libsvm");
 }
 
 std::vector<float> Row(const Dataset& dataset, int64_t index,
@@ -47,7 +47,7 @@ TEST(LibsvmDatasetTest, MakesRowsDense) {
   EXPECT_EQ(Row(**data, 1, &label), (std::vector<float>{0, 3, 0, 0}));
   EXPECT_EQ(label, 0.5f);
   EXPECT_EQ(Row(**data, 2), (std::vector<float>(4)));
-  EXPECT_EQ((*data)->label_facts().class_count, 0);
+  EXPECT_EQ(LabelFactsOf(**data).class_count, 0);
 }
 
 TEST(LibsvmDatasetTest, ReadsPackedFiles) {
@@ -59,9 +59,9 @@ TEST(LibsvmDatasetTest, ReadsPackedFiles) {
 TEST(LibsvmDatasetTest, TheBaseIsOneUnlessAnIndexZeroOccurs) {
   EXPECT_EQ(Row(**Read("1 1:5\n"), 0), (std::vector<float>{5, 0, 0, 0}));
   EXPECT_EQ(Row(**Read("1 1:5\n0 0:1\n"), 0), (std::vector<float>{0, 5, 0, 0}));
-  EXPECT_EQ(Row(**Read("1 1:5\n", 4, LibsvmBase::kZero), 0),
+  EXPECT_EQ(Row(**Read("1 1:5\n", 4, LibsvmSource::ZERO), 0),
             (std::vector<float>{0, 5, 0, 0}));
-  EXPECT_EQ(Row(**Read("1 4:5\n", 4, LibsvmBase::kOne), 0),
+  EXPECT_EQ(Row(**Read("1 4:5\n", 4, LibsvmSource::ONE), 0),
             (std::vector<float>{0, 0, 0, 5}));
 }
 
@@ -72,13 +72,13 @@ TEST(LibsvmDatasetTest, MinusOneAndOneBecomeZeroAndOne) {
   EXPECT_EQ(label, 1.0f);
   Row(*both, 1, &label);
   EXPECT_EQ(label, 0.0f);
-  EXPECT_EQ(both->label_facts().class_count, 2);
+  EXPECT_EQ(LabelFactsOf(*both).class_count, 2);
   // With a third value the labels are numbers, not two classes (I2).
   const auto numbers = *Read("1 1:1\n-1 1:1\n0 1:1\n");
   Row(*numbers, 1, &label);
   EXPECT_EQ(label, -1.0f);
-  EXPECT_EQ(numbers->label_facts().min, -1.0f);
-  EXPECT_EQ(numbers->label_facts().class_count, 0);
+  EXPECT_EQ(LabelFactsOf(*numbers).min, -1.0f);
+  EXPECT_EQ(LabelFactsOf(*numbers).class_count, 0);
 }
 
 TEST(LibsvmDatasetTest, NamesTheLineThatIsWrong) {
@@ -110,7 +110,7 @@ TEST(LibsvmDatasetTest, SaysWhyAnIndexIsTooLarge) {
   ExpectError(
       Read("1 0:1\n1 4:1\n").status(), kInvalid,
       {"rows.svm:2: ", "feature_count 5", "it is 4", "zero-based as line 1"});
-  ExpectError(Read("1 1:1\n1 0:1\n", 4, LibsvmBase::kOne).status(), kInvalid,
+  ExpectError(Read("1 1:1\n1 0:1\n", 4, LibsvmSource::ONE).status(), kInvalid,
               {"rows.svm:2: ", "base is ONE"});
 }
 

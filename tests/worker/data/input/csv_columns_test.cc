@@ -8,64 +8,73 @@
 namespace weir {
 namespace {
 
-CsvColumnOptions Numeric(int64_t index) {
-  CsvColumnOptions options;
-  options.index = index;
-  return options;
+CsvColumn Numeric(uint32_t index) {
+  CsvColumn column;
+  column.set_index(index);
+  return column;
 }
 
-CsvColumnOptions Categorical(int64_t index) {
-  CsvColumnOptions options = Numeric(index);
-  options.categorical = true;
-  return options;
+CsvColumn Categorical(uint32_t index) {
+  CsvColumn column = Numeric(index);
+  column.mutable_categorical();
+  return column;
 }
 
-CsvColumnOptions Named(const std::string& name) {
-  CsvColumnOptions options;
-  options.name = name;
-  return options;
+CsvColumn Named(const std::string& name) {
+  CsvColumn column;
+  column.set_name(name);
+  return column;
 }
 
-// Makes the columns of a file with `fields` columns, the last of which is the
+CsvSource Source(const std::vector<CsvColumn>& columns, uint32_t label_column) {
+  CsvSource source;
+  source.mutable_column()->Assign(columns.begin(), columns.end());
+  source.set_label_column(label_column);
+  return source;
+}
+
+// Makes the columns of a file with `count` columns, the last of which is the
 // label's.
-CsvColumns Make(const std::vector<CsvColumnOptions>& options, int64_t count) {
-  auto columns = CsvColumns::Create(options, count, {}, count - 1);
-  EXPECT_TRUE(columns.ok()) << columns.status();
-  return *std::move(columns);
+CsvColumns Make(const std::vector<CsvColumn>& columns, uint32_t count) {
+  auto made = CsvColumns::Create(Source(columns, count - 1), count, {});
+  EXPECT_TRUE(made.ok()) << made.status();
+  return *std::move(made);
 }
 
 // Returns what is wrong, or "" with the row in *row.
-std::string Parse(const CsvColumnOptions& options, const std::string& field,
+std::string Parse(const CsvColumn& column, const std::string& field,
                   CsvRow* row) {
-  return Make({options}, 2).Parse({field, "1"}, row);
+  return Make({column}, 2).Parse({field, "1"}, row);
 }
 
 TEST(CsvColumnsTest, NumbersAreTransformedInOrder) {
   CsvRow row;
-  CsvColumnOptions options = Numeric(0);
+  CsvColumn options = Numeric(0);
   EXPECT_EQ(Parse(options, " -2.5 ", &row), "");
   EXPECT_EQ(row.numbers, (std::vector<float>{-2.5f}));
   EXPECT_EQ(Parse(options, " ", &row), "");
   EXPECT_EQ(row.numbers, (std::vector<float>{0.0f}));
-  options.log = true;
+  options.mutable_numeric()->set_log(true);
   EXPECT_EQ(Parse(options, "-9", &row), "");
   EXPECT_FLOAT_EQ(row.numbers[0], -std::log(10.0f));
-  options.mean = 1.0;
-  options.stddev = 4.0;
+  options.mutable_numeric()->set_mean(1.0);
+  options.mutable_numeric()->set_stddev(4.0);
   EXPECT_EQ(Parse(options, "9", &row), "");
   EXPECT_FLOAT_EQ(row.numbers[0], (std::log(10.0f) - 1.0f) / 4.0f);
   EXPECT_EQ(Parse(options, "", &row), "");
   EXPECT_FLOAT_EQ(row.numbers[0], -0.25f);
   // In double: float32 would see no difference.
   options = Numeric(0);
-  options.mean = 1.6e9;
+  options.mutable_numeric()->set_mean(1.6e9);
   EXPECT_EQ(Parse(options, "1600000001", &row), "");
   EXPECT_EQ(row.numbers[0], 1.0f);
 }
 
 TEST(CsvColumnsTest, BoundariesMakeBuckets) {
-  CsvColumnOptions options = Numeric(0);
-  options.boundaries = {0.0, 1.0, 10.0};
+  CsvColumn options = Numeric(0);
+  for (const double boundary : {0.0, 1.0, 10.0}) {
+    options.mutable_numeric()->add_boundary(boundary);
+  }
   const std::pair<std::string, uint64_t> cases[] = {
       {"-1e300", 0}, {"-0.5", 0}, {"0", 1},  {"", 1},     {"0.99", 1},
       {"1", 2},      {"9.9", 2},  {"10", 3}, {"1e300", 3}};
@@ -76,22 +85,22 @@ TEST(CsvColumnsTest, BoundariesMakeBuckets) {
     EXPECT_EQ(row.bag_counts, (std::vector<uint16_t>{1}));
     EXPECT_TRUE(row.numbers.empty());
   }
-  options.mean = 5.0;  // before the boundaries
+  options.mutable_numeric()->set_mean(5.0);  // before the boundaries
   CsvRow row;
   EXPECT_EQ(Parse(options, "5.5", &row), "");
   EXPECT_EQ(row.ids, (std::vector<uint64_t>{1}));
 }
 
 TEST(CsvColumnsTest, CategoriesAreBagsOfHashes) {
-  CsvColumnOptions options = Categorical(0);
+  CsvColumn options = Categorical(0);
   CsvRow row;
   EXPECT_EQ(Parse(options, "a|b", &row), "");
   EXPECT_EQ(row.ids, (std::vector<uint64_t>{FeatureHash(0, "a|b")}));
   EXPECT_EQ(Parse(options, "", &row), "");
   EXPECT_TRUE(row.ids.empty());
   EXPECT_EQ(row.bag_counts, (std::vector<uint16_t>{0}));
-  options.value_separator = '|';
-  options.hash_buckets = 7;
+  options.mutable_categorical()->set_value_separator("|");
+  options.mutable_categorical()->set_hash_buckets(7);
   EXPECT_EQ(Parse(options, "a||b|a|", &row), "");
   EXPECT_EQ(row.ids, (std::vector<uint64_t>{FeatureHash(0, "a") % 7,
                                             FeatureHash(0, "b") % 7,
@@ -108,13 +117,13 @@ TEST(CsvColumnsTest, CategoriesAreBagsOfHashes) {
 }
 
 TEST(CsvColumnsTest, IntegersAreTheirOwnIds) {
-  CsvColumnOptions options = Categorical(0);
-  options.integer = true;
-  options.value_separator = ' ';
+  CsvColumn options = Categorical(0);
+  options.mutable_categorical()->set_integer(true);
+  options.mutable_categorical()->set_value_separator(" ");
   CsvRow row;
   EXPECT_EQ(Parse(options, "18446744073709551615 7  0 ", &row), "");
   EXPECT_EQ(row.ids, (std::vector<uint64_t>{18446744073709551615u, 7, 0}));
-  options.hash_buckets = 5;
+  options.mutable_categorical()->set_hash_buckets(5);
   EXPECT_EQ(Parse(options, "7 12", &row), "");
   EXPECT_EQ(row.ids, (std::vector<uint64_t>{2, 2}));
   for (const std::string bad : {"x", "1.5", "-1", "18446744073709551616"}) {
@@ -125,8 +134,8 @@ TEST(CsvColumnsTest, IntegersAreTheirOwnIds) {
 }
 
 TEST(CsvColumnsTest, KindsKeepTheOrderOfTheColumns) {
-  CsvColumnOptions bucket = Numeric(2);
-  bucket.boundaries = {5.0};
+  CsvColumn bucket = Numeric(2);
+  bucket.mutable_numeric()->add_boundary(5.0);
   const CsvColumns columns =
       Make({Categorical(3), Numeric(2), bucket, Numeric(0)}, 5);
   EXPECT_EQ(columns.number_count(), 2);
@@ -139,26 +148,26 @@ TEST(CsvColumnsTest, KindsKeepTheOrderOfTheColumns) {
 }
 
 TEST(CsvColumnsTest, NamesTheColumnOfABadField) {
-  const auto columns = CsvColumns::Create({Named("price"), Named("age")}, 3,
-                                          {"y", "age", "price"}, 0);
+  const auto columns = CsvColumns::Create(
+      Source({Named("price"), Named("age")}, 0), 3, {"y", "age", "price"});
   ASSERT_TRUE(columns.ok()) << columns.status();
   CsvRow row;
   EXPECT_EQ(columns->Parse({"1", "2", "abc"}, &row),
             "column 2, 'price': 'abc' is not a finite number");
-  CsvColumnOptions tiny = Numeric(0);
-  tiny.stddev = 1e-300;
+  CsvColumn tiny = Numeric(0);
+  tiny.mutable_numeric()->set_stddev(1e-300);
   EXPECT_EQ(Parse(tiny, "1e300", &row),
             "column 0: '1e300' becomes inf, which is no finite float32");
 }
 
 TEST(CsvColumnsTest, AHeaderNamesFeatures) {
-  std::vector<CsvColumnOptions> options = {Named("site"), Categorical(0)};
-  options[0].categorical = true;
-  CsvColumnOptions both = Categorical(2);
-  both.name = "mine";
+  std::vector<CsvColumn> options = {Named("site"), Categorical(0)};
+  options[0].mutable_categorical();
+  CsvColumn both = Categorical(2);
+  both.set_name("mine");
   options.push_back(both);
   const auto columns =
-      CsvColumns::Create(options, 4, {"user", "site", "page", "y"}, 3);
+      CsvColumns::Create(Source(options, 3), 4, {"user", "site", "page", "y"});
   ASSERT_TRUE(columns.ok()) << columns.status();
   EXPECT_EQ(columns->id_names(),
             (std::vector<std::string>{"site", "user", "mine"}));
@@ -166,7 +175,7 @@ TEST(CsvColumnsTest, AHeaderNamesFeatures) {
 
 TEST(CsvColumnsTest, NamesTheDescriptionThatDoesNotFit) {
   const std::vector<std::string> header = {"a", "b", "b", "y"};
-  const std::pair<std::vector<CsvColumnOptions>, std::string> cases[] = {
+  const std::pair<std::vector<CsvColumn>, std::string> cases[] = {
       {{Numeric(0), Numeric(4)},
        "column[1].index: 4, but the file has columns 0 to 3"},
       {{Numeric(3)}, "column[0]: is the label's column, 3"},
@@ -178,13 +187,14 @@ TEST(CsvColumnsTest, NamesTheDescriptionThatDoesNotFit) {
        "column[1].name: 'a' is another feature's name already"},
   };
   for (const auto& [options, want] : cases) {
-    const auto columns = CsvColumns::Create(options, 4, header, 3);
+    const auto columns = CsvColumns::Create(Source(options, 3), 4, header);
     EXPECT_EQ(columns.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(columns.status().message().substr(0, want.size()), want);
   }
-  EXPECT_EQ(CsvColumns::Create({Named("a")}, 4, {}, 3).status().message(),
-            "column[0].name: the file has no header; set csv.header or the "
-            "index");
+  EXPECT_EQ(
+      CsvColumns::Create(Source({Named("a")}, 3), 4, {}).status().message(),
+      "column[0].name: the file has no header; set csv.header or the "
+      "index");
 }
 
 }  // namespace
