@@ -1,6 +1,7 @@
 #include "common/job/contribution_list.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -24,6 +25,22 @@ void AppendJoined(ContributionRange range,
 }
 
 }  // namespace
+
+int64_t SamplesOf(double epochs, int64_t sample_count) {
+  const double exact = epochs * static_cast<double>(sample_count);
+  const double whole = std::round(exact);
+  double samples = std::ceil(exact);
+  // In doubles 0.07 * 100 is a little over 7; it must give 7 samples, not 8.
+  if (std::abs(exact - whole) <= 1e-9 * (1.0 + whole)) {
+    samples = whole;
+  }
+  return std::max<int64_t>(1, static_cast<int64_t>(samples));
+}
+
+int64_t ContributionsOf(double epochs, int64_t sample_count,
+                        int64_t batch_size) {
+  return (SamplesOf(epochs, sample_count) - 1) / batch_size + 1;
+}
 
 absl::StatusOr<ContributionList> ContributionList::Create(
     std::span<const ContributionRange> applied, int64_t total) {

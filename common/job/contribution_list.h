@@ -1,4 +1,4 @@
-// Which contributions are left to do, and who does which.
+// How many contributions a job has, which are left to do, and who does which.
 //
 // Place: the chief hands out work and writes the manifest with it, and a worker
 // finds which contribution its next sequence number is. Both compute it from
@@ -31,6 +31,18 @@ struct ContributionRange {
   int64_t end = 0;
   bool operator==(const ContributionRange&) const = default;
 };
+
+// A job's contributions are at most this many, so that products with the
+// samples of a batch stay far from overflow.
+inline constexpr int64_t kContributionsMax = int64_t{1} << 38;
+
+// Returns the samples of `epochs` times `sample_count`, rounded up.
+// REQUIRES: both are > 0, and so are those below.
+int64_t SamplesOf(double epochs, int64_t sample_count);
+// Returns how many contributions of `batch_size` samples these are; the last
+// one may have fewer.
+int64_t ContributionsOf(double epochs, int64_t sample_count,
+                        int64_t batch_size);
 
 class ContributionList {
  public:

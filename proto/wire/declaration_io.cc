@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/job/contribution_list.h"
 #include "proto/job/job_spec_text.h"
 
 namespace weir {
@@ -174,24 +175,25 @@ absl::StatusOr<uint64_t> ContributionCount(const Train& train,
         "train.batch_size is ", train.batch_size(), " and the data set has ",
         sample_count, " samples; both must be at least 1"));
   }
-  uint64_t count = 0;
   if (train.steps() > 0) {
-    count = train.steps() * std::max<uint64_t>(per_step, 1);
-  } else {
-    // The last contribution may have fewer samples, so the quotient is rounded
-    // up. The 1e-9 keeps a rounding error of the product, such as
-    // 100.00000000000001 for 0.1 epochs of 1000 samples, from adding one.
-    const double batches =
-        train.epochs() * static_cast<double>(sample_count) / train.batch_size();
-    // Negated, so that a NaN is refused as well.
-    if (!(batches > 0 && batches < 1e15)) {
+    const uint64_t steps_max =
+        uint64_t{kContributionsMax} / std::max<uint64_t>(per_step, 1);
+    if (train.steps() > steps_max) {
       return absl::InvalidArgumentError(
-          absl::StrCat("train.epochs is ", train.epochs(),
-                       " and train.steps is 0: one of them must be positive"));
+          absl::StrCat("train.steps is ", train.steps(), "; at most ",
+                       steps_max, ", which make 2^38 contributions"));
     }
-    count = static_cast<uint64_t>(std::ceil(batches - 1e-9));
+    return train.steps() * std::max<uint64_t>(per_step, 1);
   }
-  return std::max<uint64_t>(count, 1);
+  // Negated, so that a NaN is refused as well.
+  if (!(train.epochs() > 0 &&
+        train.epochs() * static_cast<double>(sample_count) < 1e18)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("train.epochs is ", train.epochs(),
+                     " and train.steps is 0: one of them must be positive"));
+  }
+  return static_cast<uint64_t>(ContributionsOf(
+      train.epochs(), static_cast<int64_t>(sample_count), train.batch_size()));
 }
 
 std::string FirstVariableDifference(

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/job/contribution_list.h"
 #include "common/math/random.h"
 
 namespace weir {
@@ -18,28 +19,9 @@ constexpr uint64_t kShuffleDomain = 0x73687566666c65ULL;  // "shuffle"
 // A batch must fit memory with room for activations; also keeps products of
 // the fields below far from overflow.
 constexpr int64_t kBatchSizeMax = int64_t{1} << 24;
-constexpr int64_t kContributionsMax = int64_t{1} << 38;
 constexpr double kEpochsMax = 1e6;
 
-// The samples of `epochs` times `sample_count`, rounded up. In doubles
-// 0.07 * 100 is a little over 7; it must give 7 samples, not 8.
-int64_t SamplesOf(double epochs, int64_t sample_count) {
-  const double exact = epochs * static_cast<double>(sample_count);
-  const double whole = std::round(exact);
-  double samples = std::ceil(exact);
-  // A product that only rounding keeps from a whole number is taken for it.
-  if (std::abs(exact - whole) <= 1e-9 * (1.0 + whole)) {
-    samples = whole;
-  }
-  return std::max<int64_t>(1, static_cast<int64_t>(samples));
-}
-
 }  // namespace
-
-int64_t ContributionsOf(double epochs, int64_t sample_count,
-                        int64_t batch_size) {
-  return (SamplesOf(epochs, sample_count) - 1) / batch_size + 1;
-}
 
 absl::Status Batches::Options::Validate() const {
   if (batch_size < 1 || batch_size > kBatchSizeMax) {

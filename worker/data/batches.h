@@ -45,11 +45,6 @@ struct Batch {
   SparseBatch sparse;           // the data set's features, `rows` bags each
 };
 
-// Returns ceil(epochs * sample_count / batch_size), the contributions of a job
-// that is given in epochs. REQUIRES: every argument > 0.
-int64_t ContributionsOf(double epochs, int64_t sample_count,
-                        int64_t batch_size);
-
 class Batches {
  public:
   struct Options {

@@ -137,5 +137,15 @@ TEST(ContributionListTest, LongJobsCostRangesNotContributions) {
                     {(int64_t{1} << 39) + 1, (int64_t{1} << 39) + 2}}));
 }
 
+TEST(ContributionListTest, FractionsOfAnEpochRoundUpToASample) {
+  EXPECT_EQ(ContributionsOf(1.0, 10, 5), 2);
+  EXPECT_EQ(ContributionsOf(1.5, 10, 5), 3);
+  EXPECT_EQ(ContributionsOf(1.51, 10, 5), 4);  // 15.1 -> 16 samples
+  EXPECT_EQ(ContributionsOf(0.1, 30, 1), 3);   // 0.1 * 30 > 3 in doubles
+  EXPECT_EQ(ContributionsOf(1.1, 10, 1), 11);  // and so is this > 11
+  EXPECT_EQ(ContributionsOf(1e-6, 10, 5), 1);
+  EXPECT_EQ(ContributionsOf(3.0, 60000, 64), 2813);
+}
+
 }  // namespace
 }  // namespace weir

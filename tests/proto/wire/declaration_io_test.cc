@@ -59,8 +59,18 @@ TEST(DeclarationIoTest, CountsContributions) {
   train.set_steps(100);
   EXPECT_EQ(*ContributionCount(train, 10000, 0), 100u);
   EXPECT_EQ(*ContributionCount(train, 10000, 4), 400u);
+  train.set_steps(uint64_t{1} << 63);
+  EXPECT_FALSE(ContributionCount(train, 10000, 4).ok());
   train.set_steps(0);
   EXPECT_FALSE(ContributionCount(train, 10000, 0).ok());
+}
+
+TEST(DeclarationIoTest, CountsTheContributionsThatAWorkerMakes) {
+  Train train;
+  train.set_batch_size(1);
+  // In doubles 2.22 * 10^7 is 22200000.000000004.
+  train.set_epochs(2.22);
+  EXPECT_EQ(*ContributionCount(train, 10000000, 0), 22200000u);
 }
 
 TEST(DeclarationIoTest, NamesTheFirstDifference) {
