@@ -83,6 +83,23 @@ TEST(EvaluatorTest, AStartedAgainOneRepeatsNoLine) {
   EXPECT_EQ(run.Lines(), std::vector<std::string>{"ckpt-5"});
 }
 
+TEST(EvaluatorTest, ALineThatWasCutStaysApartFromTheNext) {
+  RunDirectory run("cut");
+  run.Commit(5);
+  run.Write("eval.jsonl", "{\"checkpoint\": \"ckpt-5");
+  ASSERT_TRUE(run.Make().Poll().ok());
+  run.Commit(6);
+  ASSERT_TRUE(run.Make().Poll().ok());
+  std::ifstream stream(run.dir() + "/eval.jsonl");
+  std::string line;
+  ASSERT_TRUE(std::getline(stream, line));
+  EXPECT_EQ(line, "{\"checkpoint\": \"ckpt-5");
+  for (const char* name : {"ckpt-5", "ckpt-6"}) {
+    ASSERT_TRUE(std::getline(stream, line));
+    EXPECT_EQ(nlohmann::json::parse(line)["checkpoint"], name);
+  }
+}
+
 TEST(EvaluatorTest, ADamagedCheckpointIsReportedOnceAndLeftAlone) {
   RunDirectory run("damaged");
   run.Commit(5);
