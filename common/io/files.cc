@@ -308,19 +308,27 @@ absl::StatusOr<std::string> Files::ReadAll(const std::string& path) {
 
 absl::Status Files::WriteAtomically(const std::string& path,
                                     absl::string_view contents) {
+  return WriteAtomically(path, [contents](FileWriter& writer) {
+    return writer.Append(contents.data(), contents.size());
+  });
+}
+
+absl::Status Files::WriteAtomically(
+    const std::string& path,
+    const std::function<absl::Status(FileWriter&)>& write) {
   // I1: nobody sees the temporary file, and `path` changes by one rename, which
   // is atomic. The contents are synced before it: a rename that survives a
   // power loss without them would leave an empty file.
   const std::string temporary = TemporaryPath(path);
-  const auto write = [&]() -> absl::Status {
+  const auto write_and_publish = [&]() -> absl::Status {
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileWriter> writer,
                           Create(temporary));
-    WEIR_RETURN_IF_ERROR(writer->Append(contents.data(), contents.size()));
+    WEIR_RETURN_IF_ERROR(write(*writer));
     WEIR_RETURN_IF_ERROR(writer->Sync());
     WEIR_RETURN_IF_ERROR(writer->Close());
     return Publish(temporary, path);
   };
-  const absl::Status status = write();
+  const absl::Status status = write_and_publish();
   if (!status.ok()) {
     Remove(temporary).IgnoreError();
   }

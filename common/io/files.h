@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -97,6 +98,10 @@ class Files {
   // was, except that the new contents stay if the last sync fails.
   absl::Status WriteAtomically(const std::string& path,
                                absl::string_view contents);
+  // The same for contents that do not fit into memory: `write` appends them.
+  absl::Status WriteAtomically(
+      const std::string& path,
+      const std::function<absl::Status(FileWriter&)>& write);
   // Makes a finished, synced file at `temporary` visible as `path`, durably.
   absl::Status Publish(const std::string& temporary, const std::string& path);
 

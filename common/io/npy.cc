@@ -1,7 +1,5 @@
 #include "common/io/npy.h"
 
-#include <memory>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
@@ -31,24 +29,11 @@ absl::Status WriteNpy(Files* files, const std::string& path,
                       const std::string& descr,
                       const std::vector<int64_t>& shape,
                       const std::function<absl::Status(FileWriter&)>& data) {
-  // The steps are those of Files::WriteAtomically, for contents that do not fit
-  // into memory.
-  const std::string temporary = TemporaryPath(path);
-  const auto write = [&]() -> absl::Status {
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileWriter> writer,
-                          files->Create(temporary));
+  return files->WriteAtomically(path, [&](FileWriter& writer) {
     const std::string header = NpyHeader(descr, shape);
-    WEIR_RETURN_IF_ERROR(writer->Append(header.data(), header.size()));
-    WEIR_RETURN_IF_ERROR(data(*writer));
-    WEIR_RETURN_IF_ERROR(writer->Sync());
-    WEIR_RETURN_IF_ERROR(writer->Close());
-    return files->Publish(temporary, path);
-  };
-  const absl::Status status = write();
-  if (!status.ok()) {
-    files->Remove(temporary).IgnoreError();
-  }
-  return status;
+    WEIR_RETURN_IF_ERROR(writer.Append(header.data(), header.size()));
+    return data(writer);
+  });
 }
 
 }  // namespace weir

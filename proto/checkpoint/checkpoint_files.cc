@@ -21,10 +21,6 @@ constexpr char kChecksumKey[] = ",\n \"crc32c\": ";
 // A manifest lists variables and files; a million of each fit.
 constexpr int64_t kMaxManifestBytes = 256 << 20;
 
-absl::Status Damaged(const std::string& path, absl::string_view reason) {
-  return absl::DataLossError(absl::StrCat("'", path, "': ", reason));
-}
-
 std::string LastComponent(const std::string& path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
@@ -40,14 +36,14 @@ std::string ChecksumField(absl::string_view before) {
 absl::Status CheckText(const std::string& text, const std::string& path) {
   const size_t end = text.rfind(kChecksumKey);
   if (end == std::string::npos) {
-    return Damaged(path, "has no checksum at its end");
+    return DamagedFile(path, "has no checksum at its end");
   }
   const absl::string_view whole = text;
   const std::string expected = ChecksumField(whole.substr(0, end));
   if (whole.substr(end) != expected) {
-    return Damaged(path,
-                   absl::StrCat("its CRC32C is ", Crc32c(text.data(), end),
-                                ", not what its last field says"));
+    return DamagedFile(path,
+                       absl::StrCat("its CRC32C is ", Crc32c(text.data(), end),
+                                    ", not what its last field says"));
   }
   return absl::OkStatus();
 }
@@ -68,7 +64,7 @@ absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
   for (int i = 0; i < ranges.size(); ++i) {
     if (ranges[i] < end || ranges.size() % 2 != 0 ||
         ranges[i] > manifest.contribution_count()) {
-      return Damaged(
+      return DamagedFile(
           path,
           absl::StrCat("applied_range has ", ranges[i], " after ", end, ", of ",
                        manifest.contribution_count(), " contributions"));
@@ -90,9 +86,10 @@ absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
         manifest.contribution_count());
   }
   if (sum(ranges) != expected) {
-    return Damaged(path, absl::StrCat("step ", manifest.step(), " is that of ",
-                                      expected, " contributions, and ",
-                                      sum(ranges), " were applied"));
+    return DamagedFile(
+        path,
+        absl::StrCat("step ", manifest.step(), " is that of ", expected,
+                     " contributions, and ", sum(ranges), " were applied"));
   }
   return absl::OkStatus();
 }
@@ -108,8 +105,9 @@ absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
   const int shard_count =
       static_cast<int>(manifest.declaration().shard_count());
   if (manifest.file_size() != shard_count) {
-    return Damaged(path, absl::StrCat("lists ", manifest.file_size(),
-                                      " files for ", shard_count, " shards"));
+    return DamagedFile(
+        path, absl::StrCat("lists ", manifest.file_size(), " files for ",
+                           shard_count, " shards"));
   }
   for (int s = 0; s < shard_count; ++s) {
     const ShardFile& file = manifest.file(s);
@@ -117,10 +115,10 @@ absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
     // of the folder.
     if (file.shard() != static_cast<uint32_t>(s) ||
         file.name() != ShardFileName(s, shard_count)) {
-      return Damaged(path,
-                     absl::StrCat("file ", s, " is '", file.name(), "', shard ",
-                                  file.shard(), "; expected '",
-                                  ShardFileName(s, shard_count), "'"));
+      return DamagedFile(
+          path, absl::StrCat("file ", s, " is '", file.name(), "', shard ",
+                             file.shard(), "; expected '",
+                             ShardFileName(s, shard_count), "'"));
     }
   }
   return absl::OkStatus();
@@ -161,7 +159,7 @@ absl::StatusOr<Manifest> ReadManifest(Files* files,
   }
   WEIR_RETURN_IF_ERROR(info.status());
   if (info->bytes > kMaxManifestBytes) {
-    return Damaged(
+    return DamagedFile(
         path, absl::StrCat(info->bytes, " bytes are over ", kMaxManifestBytes));
   }
   WEIR_ASSIGN_OR_RETURN(const std::string json, files->ReadAll(path));
@@ -170,7 +168,8 @@ absl::StatusOr<Manifest> ReadManifest(Files* files,
   const auto status =
       google::protobuf::util::JsonStringToMessage(json, &manifest);
   if (!status.ok()) {
-    return Damaged(path, absl::StrCat("is no manifest: ", status.ToString()));
+    return DamagedFile(path,
+                       absl::StrCat("is no manifest: ", status.ToString()));
   }
   WEIR_RETURN_IF_ERROR(CheckManifest(manifest, path));
   WEIR_RETURN_IF_ERROR(CheckRanges(manifest, path));
@@ -179,9 +178,10 @@ absl::StatusOr<Manifest> ReadManifest(Files* files,
   const std::string name =
       LastComponent(std::string(absl::StripSuffix(checkpoint_dir, "/")));
   if (name != manifest.name() && name != "." && name != "..") {
-    return Damaged(path, absl::StrCat("is that of '", manifest.name(),
-                                      "'; a checkpoint's directory keeps its "
-                                      "name"));
+    return DamagedFile(path,
+                       absl::StrCat("is that of '", manifest.name(),
+                                    "'; a checkpoint's directory keeps its "
+                                    "name"));
   }
   return manifest;
 }
@@ -289,6 +289,38 @@ absl::Status ParseEnding(const std::string& text) {
                       json["reason"].get<std::string>());
 }
 
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListedFile(
+    Files* files, const std::string& path, const std::string& host,
+    uint64_t bytes) {
+  const absl::StatusOr<FileInfo> info = files->Stat(path);
+  if (absl::IsNotFound(info.status())) {
+    return DamagedFile(path,
+                       absl::StrCat("is missing; host '", host, "' wrote it"));
+  }
+  WEIR_RETURN_IF_ERROR(info.status());
+  if (static_cast<uint64_t>(info->bytes) != bytes) {
+    return DamagedFile(path, absl::StrCat("has ", info->bytes,
+                                          " bytes, the manifest says ", bytes));
+  }
+  return SafetensorsReader::Open(files, path);
+}
+
+absl::Status CheckListedCrc32c(const SafetensorsReader& file, uint32_t crc32c) {
+  WEIR_ASSIGN_OR_RETURN(const uint32_t actual, file.ReadCrc32c());
+  if (actual != crc32c) {
+    return DamagedFile(
+        file.path(),
+        absl::StrCat("CRC32C is ", absl::Hex(actual, absl::kZeroPad8),
+                     ", the manifest says ",
+                     absl::Hex(crc32c, absl::kZeroPad8)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DamagedFile(const std::string& path, absl::string_view reason) {
+  return absl::DataLossError(absl::StrCat("'", path, "': ", reason));
+}
+
 CheckpointReader::CheckpointReader(Files* files, std::string directory,
                                    Manifest manifest, Layout layout)
     : files_(files),
@@ -303,8 +335,8 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
   WEIR_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(files, checkpoint_dir));
   absl::StatusOr<Layout> layout = LayoutFromDeclaration(manifest.declaration());
   if (!layout.ok()) {
-    return Damaged(JoinPath(checkpoint_dir, kManifestName),
-                   layout.status().message());
+    return DamagedFile(JoinPath(checkpoint_dir, kManifestName),
+                       layout.status().message());
   }
   std::unique_ptr<CheckpointReader> reader(new CheckpointReader(
       files, checkpoint_dir, std::move(manifest), *std::move(layout)));
@@ -317,29 +349,20 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
 absl::Status CheckpointReader::OpenShard(int shard) {
   const ShardFile& file = manifest_.file(shard);
   const std::string path = JoinPath(directory_, file.name());
-  absl::StatusOr<FileInfo> info = files_->Stat(path);
-  if (absl::IsNotFound(info.status())) {
-    return Damaged(
-        path, absl::StrCat("is missing; host '", file.host(), "' wrote it"));
-  }
-  WEIR_RETURN_IF_ERROR(info.status());
-  if (static_cast<uint64_t>(info->bytes) != file.bytes()) {
-    return Damaged(
-        path, absl::StrCat("has ", info->bytes, " bytes, the manifest says ",
-                           file.bytes()));
-  }
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
-                        SafetensorsReader::Open(files_, path));
+  WEIR_ASSIGN_OR_RETURN(
+      std::unique_ptr<SafetensorsReader> reader,
+      OpenListedFile(files_, path, file.host(), file.bytes()));
   for (const char* name : {kValuesArray, kStepCountsArray}) {
     if (reader->Find(name) == nullptr) {
-      return Damaged(path, absl::StrCat("has no array '", name, "'"));
+      return DamagedFile(path, absl::StrCat("has no array '", name, "'"));
     }
   }
   // Checked before the loop over the layout's blocks below: from here on the
   // file's size bounds that loop, whatever the manifest declares.
   if (reader->Find(kValuesArray)->shape !=
       std::vector<int64_t>{layout_.shard_elements(shard)}) {
-    return Damaged(path, "array 'values' does not fit the manifest's layout");
+    return DamagedFile(path,
+                       "array 'values' does not fit the manifest's layout");
   }
   int64_t segments = 0;
   for (int b = 0; b < layout_.block_count(shard); ++b) {
@@ -355,9 +378,9 @@ absl::Status CheckpointReader::OpenShard(int shard) {
       expected.shape = {segments};
     }
     if (array.dtype != expected.dtype || array.shape != expected.shape) {
-      return Damaged(path,
-                     absl::StrCat("array '", array.name,
-                                  "' does not fit the manifest's layout"));
+      return DamagedFile(path,
+                         absl::StrCat("array '", array.name,
+                                      "' does not fit the manifest's layout"));
     }
   }
   shards_.push_back(std::move(reader));
@@ -374,15 +397,8 @@ absl::Status CheckpointReader::VerifyFile(int shard) {
   if (verified_[shard]) {
     return absl::OkStatus();
   }
-  WEIR_ASSIGN_OR_RETURN(const uint32_t crc32c, shards_[shard]->ReadCrc32c());
-  if (crc32c != manifest_.file(shard).crc32c()) {
-    return Damaged(
-        shards_[shard]->path(),
-        absl::StrCat(
-            "CRC32C is ", absl::Hex(crc32c, absl::kZeroPad8),
-            ", the manifest says ",
-            absl::Hex(manifest_.file(shard).crc32c(), absl::kZeroPad8)));
-  }
+  WEIR_RETURN_IF_ERROR(
+      CheckListedCrc32c(*shards_[shard], manifest_.file(shard).crc32c()));
   verified_[shard] = true;
   return absl::OkStatus();
 }

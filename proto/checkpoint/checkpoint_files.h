@@ -98,6 +98,16 @@ absl::Status WriteEnding(Files* files, const std::string& workdir,
 // The status that WriteEnding wrote as `text`. OK if `text` is anything else.
 absl::Status ParseEnding(const std::string& text);
 
+// Opens a safetensors file that the manifest lists with the size `bytes`;
+// `host` wrote it.
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListedFile(
+    Files* files, const std::string& path, const std::string& host,
+    uint64_t bytes);
+// Compares the checksum of the whole file with that in the manifest.
+absl::Status CheckListedCrc32c(const SafetensorsReader& file, uint32_t crc32c);
+// DATA_LOSS "'path': reason".
+absl::Status DamagedFile(const std::string& path, absl::string_view reason);
+
 class CheckpointReader {
  public:
   // Reads the manifest and the header of every shard file, and checks headers

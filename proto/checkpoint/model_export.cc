@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -39,6 +40,21 @@ std::string Convert(const std::vector<float>& values) {
   return bytes;
 }
 
+// The result of llround is not defined for NaN and for what is out of range.
+template <typename T>
+absl::Status CheckWhole(const VariableSpec& variable,
+                        const std::vector<float>& values) {
+  const float limit = -static_cast<float>(std::numeric_limits<T>::min());
+  for (const float value : values) {
+    if (!(value >= -limit && value < limit)) {  // negated for NaN
+      return absl::InvalidArgumentError(
+          absl::StrCat("variable '", variable.name, "' has the value ", value,
+                       ", which ", variable.export_dtype, " cannot hold"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The bytes of `variable` in its export dtype.
 absl::StatusOr<std::string> ExportedBytes(CheckpointReader* reader,
                                           const VariableSpec& variable) {
@@ -57,8 +73,10 @@ absl::StatusOr<std::string> ExportedBytes(CheckpointReader* reader,
   } else if (dtype == "F64") {
     bytes = Convert<double>(values);
   } else if (dtype == "I32") {
+    WEIR_RETURN_IF_ERROR(CheckWhole<int32_t>(variable, values));
     bytes = Convert<int32_t>(values);
   } else if (dtype == "I64") {
+    WEIR_RETURN_IF_ERROR(CheckWhole<int64_t>(variable, values));
     bytes = Convert<int64_t>(values);
   } else {
     return absl::InvalidArgumentError(

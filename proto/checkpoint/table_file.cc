@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/status.h"
 #include "proto/checkpoint/checkpoint_files.h"
 
@@ -19,10 +20,6 @@ constexpr char kUpdates[] = ".updates";
 constexpr char kRows[] = ".rows";
 constexpr char kStepKey[] = "weir.step.";
 constexpr char kClockKey[] = "weir.clock.";
-
-absl::Status Damaged(const std::string& path, const std::string& reason) {
-  return absl::DataLossError(absl::StrCat("'", path, "': ", reason));
-}
 
 template <class T>
 absl::Status Append(SafetensorsWriter& writer, const std::vector<T>& values) {
@@ -38,19 +35,9 @@ absl::Status ReadInto(const SafetensorsReader& file, const std::string& name,
   return file.Read(*file.Find(name), begin * bytes, out->data(), count * bytes);
 }
 
-// `dir`/../`name`
-std::string Sibling(const std::string& dir, const std::string& name) {
-  std::string path = dir;
-  while (absl::EndsWith(path, "/")) {
-    path.pop_back();
-  }
-  const size_t slash = path.rfind('/');
-  return path.substr(0, slash + 1) + name;  // npos + 1 is 0
-}
-
-// True for a name that cannot lead out of the folder of checkpoints.
-bool IsCheckpointName(const std::string& name) {
-  return ParseCheckpointName(name).has_value();
+// `directory`/../`name`
+std::string Sibling(const std::string& directory, const std::string& name) {
+  return JoinPath(DirectoryOf(absl::StripSuffix(directory, "/")), name);
 }
 
 // The table whose array of ids is `ids`. DATA_LOSS if one of its other arrays
@@ -75,16 +62,17 @@ absl::StatusOr<TableFileEntry> EntryOf(const SafetensorsReader& file,
       !fits(updates, "U32", 1) || !fits(rows, "F32", 2) ||
       step == file.metadata().end() ||
       !absl::SimpleAtoi(step->second, &table.step)) {
-    return Damaged(file.path(),
-                   absl::StrCat("table '", table.name, "' is not whole in it"));
+    return DamagedFile(file.path(), absl::StrCat("table '", table.name,
+                                                 "' is not whole in it"));
   }
   table.row_floats = rows->shape[1];
   // The clock may be missing, as in files of earlier versions, but not broken.
   const auto clock = file.metadata().find(kClockKey + table.name);
   if (clock != file.metadata().end() &&
       !absl::SimpleAtoi(clock->second, &table.clock.emplace())) {
-    return Damaged(file.path(), absl::StrCat("the clock of table '", table.name,
-                                             "' is '", clock->second, "'"));
+    return DamagedFile(
+        file.path(), absl::StrCat("the clock of table '", table.name, "' is '",
+                                  clock->second, "'"));
   }
   return table;
 }
@@ -99,7 +87,7 @@ absl::StatusOr<Manifest> ReadBase(Files* files,
   // A base that is missing is NOT_FOUND for itself, but damage of the
   // checkpoint that needs it.
   if (!read.ok()) {
-    return Damaged(
+    return DamagedFile(
         JoinPath(checkpoint_dir, kManifestName),
         absl::StrCat("extends '", base, "', and ", read.status().message()));
   }
@@ -134,17 +122,15 @@ absl::StatusOr<FileDigest> TableFileWriter::Write(
   // The arrays lie one behind the other, and rows come in pieces with all four.
   // Visiting four times needs no memory for a whole array.
   for (int t = 0; t < static_cast<int>(tables.size()); ++t) {
-    WEIR_RETURN_IF_ERROR(visit(
-        t, [&](const RowRecords& rows) { return Append(*writer, rows.ids); }));
-    WEIR_RETURN_IF_ERROR(visit(t, [&](const RowRecords& rows) {
-      return Append(*writer, rows.touched);
-    }));
-    WEIR_RETURN_IF_ERROR(visit(t, [&](const RowRecords& rows) {
-      return Append(*writer, rows.updates);
-    }));
-    WEIR_RETURN_IF_ERROR(visit(t, [&](const RowRecords& rows) {
-      return Append(*writer, rows.floats);
-    }));
+    const auto append = [&](auto RowRecords::*array) {
+      return visit(t, [&](const RowRecords& rows) {
+        return Append(*writer, rows.*array);
+      });
+    };
+    WEIR_RETURN_IF_ERROR(append(&RowRecords::ids));
+    WEIR_RETURN_IF_ERROR(append(&RowRecords::touched));
+    WEIR_RETURN_IF_ERROR(append(&RowRecords::updates));
+    WEIR_RETURN_IF_ERROR(append(&RowRecords::floats));
   }
   return writer->Finish();
 }
@@ -157,33 +143,17 @@ absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
   const std::string expected = TableFileName(shard, manifest.file_size());
   const std::string path = JoinPath(checkpoint_dir, expected);
   if (file.name() != expected) {
-    return Damaged(
+    return DamagedFile(
         JoinPath(checkpoint_dir, kManifestName),
         absl::StrCat("names '", file.name(), "' in place of '", expected, "'"));
   }
-  const absl::StatusOr<FileInfo> info = files->Stat(path);
-  if (absl::IsNotFound(info.status())) {
-    return Damaged(
-        path, absl::StrCat("is missing; host '", manifest.file(shard).host(),
-                           "' wrote it"));
-  }
-  WEIR_RETURN_IF_ERROR(info.status());
-  if (static_cast<uint64_t>(info->bytes) != file.bytes()) {
-    return Damaged(
-        path, absl::StrCat("has ", info->bytes, " bytes, the manifest says ",
-                           file.bytes()));
-  }
   std::unique_ptr<TableFileReader> reader(new TableFileReader());
-  WEIR_ASSIGN_OR_RETURN(reader->file_, SafetensorsReader::Open(files, path));
+  WEIR_ASSIGN_OR_RETURN(
+      reader->file_,
+      OpenListedFile(files, path, manifest.file(shard).host(), file.bytes()));
   // Rows are read by piece and more than once, so the whole file is checked
   // here, before the first of them.
-  WEIR_ASSIGN_OR_RETURN(const uint32_t crc32c, reader->file_->ReadCrc32c());
-  if (crc32c != file.crc32c()) {
-    return Damaged(
-        path, absl::StrCat("CRC32C is ", absl::Hex(crc32c, absl::kZeroPad8),
-                           ", the manifest says ",
-                           absl::Hex(file.crc32c(), absl::kZeroPad8)));
-  }
+  WEIR_RETURN_IF_ERROR(CheckListedCrc32c(*reader->file_, file.crc32c()));
   // An array <table>.ids makes a table; other arrays are left alone.
   for (const SafetensorsArray& ids : reader->file_->arrays()) {
     if (!absl::EndsWith(ids.name, kIds) || ids.shape.size() != 1) {
@@ -240,15 +210,15 @@ absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
   for (int s = 0; s < manifest.file_size(); ++s) {
     if (!manifest.file(s).has_tables()) {
       if (manifest.declaration().table_size() > 0) {
-        return Damaged(JoinPath(checkpoint_dir, kManifestName),
-                       absl::StrCat("names no table file of shard ", s));
+        return DamagedFile(JoinPath(checkpoint_dir, kManifestName),
+                           absl::StrCat("names no table file of shard ", s));
       }
       continue;
     }
     const std::string& base = manifest.file(s).tables().base();
     if (!base.empty()) {
-      if (!IsCheckpointName(base) || base == manifest.name()) {
-        return Damaged(
+      if (!ParseCheckpointName(base).has_value() || base == manifest.name()) {
+        return DamagedFile(
             JoinPath(checkpoint_dir, kManifestName),
             absl::StrCat("names base '", base,
                          "', which is not another checkpoint's name"));
@@ -263,8 +233,9 @@ absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
       // make a chain, which nobody writes.
       if (bases[base].file_size() != manifest.file_size() ||
           !bases[base].file(s).tables().base().empty()) {
-        return Damaged(JoinPath(base_dir, kManifestName),
-                       absl::StrCat("is no base of '", manifest.name(), "'"));
+        return DamagedFile(
+            JoinPath(base_dir, kManifestName),
+            absl::StrCat("is no base of '", manifest.name(), "'"));
       }
       WEIR_RETURN_IF_ERROR(open(base_dir, bases[base], s));
     }

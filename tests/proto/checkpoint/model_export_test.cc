@@ -1,6 +1,7 @@
 #include "proto/checkpoint/model_export.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -200,10 +201,9 @@ TEST(ModelExportTest, TensorsHaveTheirDtypesAndAllTheirNames) {
     EXPECT_THAT(Read<float>(*file, name, "F32", {2, 2}),
                 ElementsAre(1.5f, -2.25f, 0.1f, 1e30f));
   }
-  std::vector<float> halves;
-  for (const uint16_t bits : Read<uint16_t>(*file, "half", "BF16", {3})) {
-    halves.push_back(Bf16ToFloat(bits));
-  }
+  const auto bf16 = Read<uint16_t>(*file, "half", "BF16", {3});
+  std::vector<float> halves(3);
+  Bf16ToFloats(reinterpret_cast<const char*>(bf16.data()), 3, halves.data());
   EXPECT_THAT(halves, ElementsAre(1.5f, -0.25f, 1024.0f));
   // To nearest, and not towards zero.
   EXPECT_THAT(Read<int64_t>(*file, "count", "I64", {3}), ElementsAre(0, 3, -2));
@@ -294,6 +294,19 @@ TEST(ModelExportTest, NamesThatBecomeOneFileAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("'a.b'"));
   EXPECT_THAT(status.message(), HasSubstr("a.b.npy"));
+}
+
+TEST(ModelExportTest, AValueThatAnIntegerCannotHoldNamesItsVariable) {
+  for (const float bad : {NAN, INFINITY, 0x1p31f, -0x1.000002p31f}) {
+    Model model;
+    model.Add("count", {2}, "I32", {-0x1p31f, bad});
+    const auto sha = ExportedSha256(Files::Real(), WriteCheckpoint(model));
+    EXPECT_TRUE(absl::IsInvalidArgument(sha.status())) << bad;
+    EXPECT_THAT(sha.status().message(), HasSubstr("'count'"));
+  }
+  Model model;
+  model.Add("count", {2}, "I64", {-0x1p63f, 0x1.fffffep62f});
+  EXPECT_TRUE(ExportedSha256(Files::Real(), WriteCheckpoint(model)).ok());
 }
 
 TEST(ModelExportTest, ADtypeThatIsNotKnownNamesItsVariable) {
