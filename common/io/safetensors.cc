@@ -15,8 +15,6 @@
 namespace weir {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int64_t kMaxHeaderBytes = 100'000'000;  // The format's own bound.
 constexpr int64_t kLengthBytes = 8;
 // Keeps products and sums of sizes far from overflow; 1 EiB.
@@ -48,7 +46,7 @@ std::string Describe(const SafetensorsArray& array) {
 
 // Takes the header's JSON as events and holds only what the format allows, so
 // that no header makes it allocate more than a few times its own size.
-class HeaderHandler : public nlohmann::json_sax<Json> {
+class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<SafetensorsArray> arrays;
   std::map<std::string, std::string> metadata;
@@ -220,38 +218,28 @@ std::string CheckOffsets(const std::vector<SafetensorsArray>& arrays,
   return "";
 }
 
-// `text` as a JSON string, or an error when it is not UTF-8.
-absl::StatusOr<std::string> Quote(const std::string& text) {
-  const std::string quoted =
-      Json(text).dump(-1, ' ', false, Json::error_handler_t::ignore);
-  if (Json::parse(quoted, nullptr, false) != Json(text)) {
-    return absl::InvalidArgumentError("a safetensors name is not UTF-8");
-  }
-  return quoted;
-}
-
 absl::StatusOr<std::string> MakeHeader(
     const std::vector<SafetensorsArray>& arrays,
     const std::map<std::string, std::string>& metadata) {
-  std::vector<std::string> entries;
+  // Appended and not inserted: an ordered_json would look for each name among
+  // those before it. Create has seen that none occurs twice.
+  nlohmann::ordered_json::object_t entries;
   if (!metadata.empty()) {
-    std::vector<std::string> pairs;
-    for (const auto& [key, value] : metadata) {
-      WEIR_ASSIGN_OR_RETURN(const std::string quoted_key, Quote(key));
-      WEIR_ASSIGN_OR_RETURN(const std::string quoted_value, Quote(value));
-      pairs.push_back(absl::StrCat(quoted_key, ":", quoted_value));
-    }
-    entries.push_back(
-        absl::StrCat("\"__metadata__\":{", absl::StrJoin(pairs, ","), "}"));
+    entries.emplace_back("__metadata__", metadata);
   }
   for (const SafetensorsArray& array : arrays) {
-    WEIR_ASSIGN_OR_RETURN(const std::string name, Quote(array.name));
-    entries.push_back(
-        absl::StrCat(name, ":{\"dtype\":\"", array.dtype, "\",\"shape\":[",
-                     absl::StrJoin(array.shape, ","), "],\"data_offsets\":[",
-                     array.begin, ",", array.end, "]}"));
+    entries.emplace_back(
+        array.name,
+        nlohmann::ordered_json{{"dtype", array.dtype},
+                               {"shape", array.shape},
+                               {"data_offsets", {array.begin, array.end}}});
   }
-  std::string header = absl::StrCat("{", absl::StrJoin(entries, ","), "}");
+  std::string header;
+  try {
+    header = nlohmann::ordered_json(std::move(entries)).dump();
+  } catch (const nlohmann::json::type_error&) {  // the library's only answer
+    return absl::InvalidArgumentError("a safetensors name is not UTF-8");
+  }
   header.resize((header.size() + 7) / 8 * 8, ' ');
   if (header.size() > static_cast<size_t>(kMaxHeaderBytes)) {
     return absl::InvalidArgumentError(
@@ -259,21 +247,6 @@ absl::StatusOr<std::string> MakeHeader(
                      " bytes; the format allows ", kMaxHeaderBytes));
   }
   return header;
-}
-
-absl::StatusOr<FileDigest> DigestOf(FileReader* reader) {
-  FileDigest digest;
-  std::vector<char> buffer(static_cast<size_t>(
-      std::min(kReadBytes, std::max<int64_t>(reader->size(), 1))));
-  while (digest.bytes < reader->size()) {
-    const int64_t bytes = std::min(kReadBytes, reader->size() - digest.bytes);
-    WEIR_RETURN_IF_ERROR(reader->ReadAt(digest.bytes, buffer.data(),
-                                        static_cast<size_t>(bytes)));
-    digest.crc32c =
-        ExtendCrc32c(digest.crc32c, buffer.data(), static_cast<size_t>(bytes));
-    digest.bytes += bytes;
-  }
-  return digest;
 }
 
 }  // namespace
@@ -318,7 +291,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
     return Damaged(path, "its header does not begin with '{'");
   }
   HeaderHandler handler;
-  if (!Json::sax_parse(header, &handler)) {
+  if (!nlohmann::json::sax_parse(header, &handler)) {
     return Damaged(path, handler.error);
   }
   self->data_begin_ = kLengthBytes + static_cast<int64_t>(header_bytes);
@@ -357,14 +330,16 @@ absl::Status SafetensorsReader::Read(const SafetensorsArray& array,
 }
 
 absl::StatusOr<uint32_t> SafetensorsReader::ReadCrc32c() const {
-  WEIR_ASSIGN_OR_RETURN(const FileDigest digest, DigestOf(reader_.get()));
-  return digest.crc32c;
-}
-
-absl::StatusOr<FileDigest> DigestFile(Files* files, const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileReader> reader,
-                        files->Open(path));
-  return DigestOf(reader.get());
+  uint32_t crc32c = 0;
+  std::vector<char> buffer(
+      static_cast<size_t>(std::min(kReadBytes, file_bytes())));
+  for (int64_t begin = 0; begin < file_bytes(); begin += kReadBytes) {
+    const auto bytes =
+        static_cast<size_t>(std::min(kReadBytes, file_bytes() - begin));
+    WEIR_RETURN_IF_ERROR(reader_->ReadAt(begin, buffer.data(), bytes));
+    crc32c = ExtendCrc32c(crc32c, buffer.data(), bytes);
+  }
+  return crc32c;
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(

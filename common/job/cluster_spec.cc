@@ -172,8 +172,7 @@ absl::Status ClusterSpec::CheckMembers() const {
   }
   if (has_chief() && Find(TaskRole::kChief, 0) == nullptr) {
     return Invalid("the chief has index ",
-                   members_.at(TaskRole::kChief).begin()->first,
-                   "; give it index 0");
+                   Tasks(TaskRole::kChief).begin()->first, "; give it index 0");
   }
   return absl::OkStatus();
 }
@@ -197,7 +196,7 @@ absl::Status ClusterSpec::CheckTask() {
                      RoleName(role), "; add its address or set WEIR_CLUSTER");
     }
     std::vector<int> known;
-    for (const auto& [index, address] : members_.at(role)) {
+    for (const auto& [index, address] : Tasks(role)) {
       known.push_back(index);
     }
     return Invalid("this task is ", name, ", but the cluster lists ",
@@ -206,10 +205,9 @@ absl::Status ClusterSpec::CheckTask() {
   }
   // I1: indexes are distinct and not negative, so as many as the largest + 1
   // means that there is no gap.
-  const auto ps = members_.find(TaskRole::kPs);
   int largest = -1;
-  if (ps != members_.end()) {
-    largest = ps->second.rbegin()->first;
+  if (ps_count() > 0) {
+    largest = Tasks(TaskRole::kPs).rbegin()->first;
   }
   if (largest + 1 == ps_count() && largest >= 0) {
     full_view_ = true;
@@ -234,44 +232,23 @@ absl::Status ClusterSpec::CheckTask() {
   return absl::OkStatus();
 }
 
-int ClusterSpec::Count(TaskRole role) const {
-  const auto it = members_.find(role);
-  if (it == members_.end()) {
-    return 0;
-  }
-  return static_cast<int>(it->second.size());
+const std::map<int, std::string>& ClusterSpec::Tasks(TaskRole role) const {
+  static const auto* const none = new std::map<int, std::string>();
+  const auto tasks = members_.find(role);
+  return tasks == members_.end() ? *none : tasks->second;
 }
 
 const std::string* ClusterSpec::Find(TaskRole role, int index) const {
-  const auto tasks = members_.find(role);
-  if (tasks == members_.end()) {
-    return nullptr;
-  }
-  const auto it = tasks->second.find(index);
-  if (it == tasks->second.end()) {
-    return nullptr;
-  }
-  return &it->second;
+  const auto it = Tasks(role).find(index);
+  return it == Tasks(role).end() ? nullptr : &it->second;
 }
 
 std::vector<std::string> ClusterSpec::ps_addresses() const {
   std::vector<std::string> addresses;
-  const auto it = members_.find(TaskRole::kPs);
-  if (it != members_.end()) {
-    for (const auto& [index, address] : it->second) {
-      addresses.push_back(address);
-    }
+  for (const auto& [index, address] : Tasks(TaskRole::kPs)) {
+    addresses.push_back(address);
   }
   return addresses;
-}
-
-const std::map<int, std::string>& ClusterSpec::workers() const {
-  static const auto* const none = new std::map<int, std::string>();
-  const auto it = members_.find(TaskRole::kWorker);
-  if (it == members_.end()) {
-    return *none;
-  }
-  return it->second;
 }
 
 int ClusterSpec::worker_count() const {

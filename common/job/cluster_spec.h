@@ -79,7 +79,9 @@ class ClusterSpec {
   std::vector<std::string> ps_addresses() const;
   int ps_count() const { return Count(TaskRole::kPs); }
   // The workers that this task was told of, by index.
-  const std::map<int, std::string>& workers() const;
+  const std::map<int, std::string>& workers() const {
+    return Tasks(TaskRole::kWorker);
+  }
   // 1 + the largest rank known.
   int worker_count() const;
   bool has_chief() const { return Count(TaskRole::kChief) > 0; }
@@ -105,7 +107,11 @@ class ClusterSpec {
   std::string ToString() const;
 
  private:
-  int Count(TaskRole role) const;
+  // The addresses of a role by index; empty without a task of that role.
+  const std::map<int, std::string>& Tasks(TaskRole role) const;
+  int Count(TaskRole role) const {
+    return static_cast<int>(Tasks(role).size());
+  }
   const std::string* Find(TaskRole role, int index) const;
   absl::Status CheckMembers() const;
   absl::Status CheckTask();

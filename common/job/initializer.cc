@@ -143,20 +143,13 @@ void Fill(const InitSpec& init, uint64_t key, uint64_t counter_high,
 }  // namespace
 
 absl::Status ValidateInitializer(const VariableSpec& variable) {
-  const float scale = variable.init.scale;
-  if (variable.init.kind == InitKind::kConstant && std::isfinite(scale)) {
-    return absl::OkStatus();
+  const std::string path =
+      absl::StrCat("variable \"", variable.name, "\": initializer");
+  if (variable.init.kind == InitKind::kTruncatedNormal) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": only rows of tables begin truncated normal"));
   }
-  const bool known = variable.init.kind == InitKind::kConstant ||
-                     variable.init.kind == InitKind::kNormal ||
-                     variable.init.kind == InitKind::kUniform;
-  if (known && std::isfinite(scale) && scale >= 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "variable \"", variable.name, "\": initializer kind ",
-      static_cast<int>(variable.init.kind), " with scale ", scale,
-      "; the scale must be finite, and >= 0 for normal and uniform"));
+  return ValidateRowInit(variable.init, path);
 }
 
 void FillInitial(const InitSpec& init, uint64_t seed, int variable,

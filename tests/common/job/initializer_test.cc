@@ -118,9 +118,12 @@ TEST(InitializerTest, NamesTheVariableWithABadScale) {
   VariableSpec variable;
   variable.name = "hidden/kernel";
   variable.init = {InitKind::kNormal, -1.0f};
-  EXPECT_EQ(ValidateInitializer(variable).message(),
-            "variable \"hidden/kernel\": initializer kind 1 with scale -1; the "
-            "scale must be finite, and >= 0 for normal and uniform");
+  EXPECT_EQ(
+      ValidateInitializer(variable).message(),
+      "variable \"hidden/kernel\": initializer: kind 1 with scale -1; the "
+      "scale must be finite, and >= 0 unless it is a constant");
+  variable.init = {InitKind::kTruncatedNormal, 1.0f};
+  EXPECT_FALSE(ValidateInitializer(variable).ok());
   variable.init = {InitKind::kConstant, std::numeric_limits<float>::infinity()};
   EXPECT_FALSE(ValidateInitializer(variable).ok());
   for (const InitSpec& init : {kNormal, kUniform, kConstant}) {
