@@ -22,12 +22,6 @@ inline uint32_t Crc32c(const void* data, size_t bytes) {
   return ExtendCrc32c(0, data, bytes);
 }
 
-// The form in which TFRecord stores a checksum, so that the checksum of data
-// that holds checksums is still good: ((crc >> 15) | (crc << 17)) + 0xA282EAD8.
-inline uint32_t MaskCrc32c(uint32_t crc) {
-  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
-}
-
 namespace crc32c_internal {
 // The two ways, for the test that compares them.
 uint32_t ExtendWithTable(uint32_t crc, const void* data, size_t bytes);

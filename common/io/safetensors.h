@@ -75,7 +75,7 @@ class SafetensorsReader {
   absl::Status Read(const SafetensorsArray& array, int64_t offset, void* data,
                     int64_t bytes) const;
 
-  // Checksum of the whole file, read from front to back.
+  // Checksum of the whole file, read from front to back, 1 MiB at a time.
   absl::StatusOr<uint32_t> ReadCrc32c() const;
 
  private:
@@ -94,9 +94,6 @@ struct FileDigest {
   uint32_t crc32c = 0;
   bool operator==(const FileDigest&) const = default;
 };
-
-// Checksum and size of any file. Cost: reads it once, 1 MiB at a time.
-absl::StatusOr<FileDigest> DigestFile(Files* files, const std::string& path);
 
 // Writes beside `path` and renames in Finish, so `path` is whole or absent. A
 // writer that is destroyed before that removes what it wrote.

@@ -178,18 +178,6 @@ std::vector<Segment> Layout::segments(BlockId id) const {
   return segments;
 }
 
-std::vector<BlockId> Layout::blocks_of(int v) const {
-  std::vector<BlockId> blocks;
-  const int64_t end = flat_begin_[v] + variables_[v].elements();
-  for (int64_t element = flat_begin_[v]; element < end;) {
-    const BlockId id = block_of(element);
-    const FlatRange range = block(id);
-    blocks.push_back(id);
-    element = range.begin + range.count;
-  }
-  return blocks;
-}
-
 int Layout::Find(const std::string& name) const {
   for (size_t v = 0; v < variables_.size(); ++v) {
     if (variables_[v].name == name) {

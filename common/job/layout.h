@@ -123,8 +123,6 @@ class Layout {
   BlockId block_of(int64_t flat_element) const;
   // The segments of a block, by offset. Cost: O(log variables + segments).
   std::vector<Segment> segments(BlockId id) const;
-  // The blocks that hold any of variable `v`, in flat order.
-  std::vector<BlockId> blocks_of(int v) const;
   // Index of the variable `name`, or -1.
   int Find(const std::string& name) const;
 

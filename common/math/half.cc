@@ -59,72 +59,44 @@ WEIR_KERNEL float FromBf16(uint32_t half) {
   return std::bit_cast<float>(half << 16);
 }
 
-struct EncodeBf16Body {
+template <bool bf16>
+struct EncodeBody {
   static WEIR_KERNEL void Run(const float* __restrict in, char* __restrict out,
                               size_t count) {
     auto* __restrict halves = reinterpret_cast<UnalignedU16*>(out);
     for (size_t i = 0; i < count; ++i) {
-      halves[i] = static_cast<uint16_t>(ToBf16(in[i]));
+      halves[i] = static_cast<uint16_t>(bf16 ? ToBf16(in[i]) : ToF16(in[i]));
     }
   }
 };
 
-struct EncodeF16Body {
-  static WEIR_KERNEL void Run(const float* __restrict in, char* __restrict out,
-                              size_t count) {
-    auto* __restrict halves = reinterpret_cast<UnalignedU16*>(out);
-    for (size_t i = 0; i < count; ++i) {
-      halves[i] = static_cast<uint16_t>(ToF16(in[i]));
-    }
-  }
-};
-
-struct DecodeBf16Body {
+template <bool bf16>
+struct DecodeBody {
   static WEIR_KERNEL void Run(const char* __restrict in, float* __restrict out,
                               size_t count) {
     const auto* __restrict halves = reinterpret_cast<const UnalignedU16*>(in);
     for (size_t i = 0; i < count; ++i) {
-      out[i] = FromBf16(halves[i]);
-    }
-  }
-};
-
-struct DecodeF16Body {
-  static WEIR_KERNEL void Run(const char* __restrict in, float* __restrict out,
-                              size_t count) {
-    const auto* __restrict halves = reinterpret_cast<const UnalignedU16*>(in);
-    for (size_t i = 0; i < count; ++i) {
-      out[i] = FromF16(halves[i]);
+      out[i] = bf16 ? FromBf16(halves[i]) : FromF16(halves[i]);
     }
   }
 };
 
 }  // namespace
 
-uint16_t FloatToBf16(float value) {
-  return static_cast<uint16_t>(ToBf16(value));
-}
-
-float Bf16ToFloat(uint16_t bits) { return FromBf16(bits); }
-
-uint16_t FloatToF16(float value) { return static_cast<uint16_t>(ToF16(value)); }
-
-float F16ToFloat(uint16_t bits) { return FromF16(bits); }
-
 void FloatsToBf16(const float* in, size_t count, char* out) {
-  SimdDispatch<EncodeBf16Body>(in, out, count);
+  SimdDispatch<EncodeBody<true>>(in, out, count);
 }
 
 void Bf16ToFloats(const char* in, size_t count, float* out) {
-  SimdDispatch<DecodeBf16Body>(in, out, count);
+  SimdDispatch<DecodeBody<true>>(in, out, count);
 }
 
 void FloatsToF16(const float* in, size_t count, char* out) {
-  SimdDispatch<EncodeF16Body>(in, out, count);
+  SimdDispatch<EncodeBody<false>>(in, out, count);
 }
 
 void F16ToFloats(const char* in, size_t count, float* out) {
-  SimdDispatch<DecodeF16Body>(in, out, count);
+  SimdDispatch<DecodeBody<false>>(in, out, count);
 }
 
 }  // namespace weir

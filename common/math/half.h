@@ -16,11 +16,6 @@
 
 namespace weir {
 
-uint16_t FloatToBf16(float value);
-float Bf16ToFloat(uint16_t bits);
-uint16_t FloatToF16(float value);
-float F16ToFloat(uint16_t bits);
-
 // `count` elements; `out` and `in` do not overlap.
 void FloatsToBf16(const float* in, size_t count, char* out);
 void Bf16ToFloats(const char* in, size_t count, float* out);

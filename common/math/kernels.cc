@@ -46,24 +46,16 @@ struct AllFiniteBody {
   }
 };
 
-struct AddScaledBody {
+// Adds to what the sum holds, or begins it.
+template <bool add>
+struct ScaledBody {
   static WEIR_KERNEL void Run(float* __restrict sum,
                               const char* __restrict bytes, float weight,
                               int64_t count) {
     const auto* __restrict x = reinterpret_cast<const UnalignedFloat*>(bytes);
     for (int64_t i = 0; i < count; ++i) {
-      sum[i] = sum[i] + weight * x[i];
-    }
-  }
-};
-
-struct SetScaledBody {
-  static WEIR_KERNEL void Run(float* __restrict sum,
-                              const char* __restrict bytes, float weight,
-                              int64_t count) {
-    const auto* __restrict x = reinterpret_cast<const UnalignedFloat*>(bytes);
-    for (int64_t i = 0; i < count; ++i) {
-      sum[i] = weight * x[i];
+      const float scaled = weight * x[i];
+      sum[i] = add ? sum[i] + scaled : scaled;
     }
   }
 };
@@ -76,46 +68,6 @@ struct DivideBody {
   }
 };
 
-struct CopyValuesBody {
-  static WEIR_KERNEL void Run(float* values, const char* bytes, int64_t count) {
-    // Inlined to vector moves: a call of memcpy would be checked for races.
-    typedef float Four __attribute__((vector_size(16), aligned(1), may_alias));
-    float* end = values + count;
-    for (; values + 4 <= end; values += 4, bytes += 16) {
-      *reinterpret_cast<Four*>(values) = *reinterpret_cast<const Four*>(bytes);
-    }
-    for (; values < end; ++values, bytes += 4) {
-      *values = *reinterpret_cast<const UnalignedFloat*>(bytes);
-    }
-  }
-};
-
-struct SumOfSquaresBody {
-  static WEIR_KERNEL double Run(const char* bytes, int64_t count) {
-    const auto* x = reinterpret_cast<const UnalignedFloat*>(bytes);
-    // One order for every level (I1 of simd.h): sixteen sums, which are whole
-    // registers in each of them.
-    constexpr int kLanes = 16;
-    double lane[kLanes] = {};
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-      for (int k = 0; k < kLanes; ++k) {
-        const double value = static_cast<double>(x[i + k]);
-        lane[k] = lane[k] + value * value;
-      }
-    }
-    for (int k = 0; i < count; ++i, ++k) {
-      const double value = static_cast<double>(x[i]);
-      lane[k] = lane[k] + value * value;
-    }
-    double sum = 0;
-    for (int k = 0; k < kLanes; ++k) {
-      sum = sum + lane[k];
-    }
-    return sum;
-  }
-};
-
 }  // namespace
 
 bool AllFinite(const char* bytes, int64_t count) {
@@ -123,23 +75,15 @@ bool AllFinite(const char* bytes, int64_t count) {
 }
 
 void AddScaled(float* sum, const char* bytes, float weight, int64_t count) {
-  SimdDispatch<AddScaledBody>(sum, bytes, weight, count);
+  SimdDispatch<ScaledBody<true>>(sum, bytes, weight, count);
 }
 
 void SetScaled(float* sum, const char* bytes, float weight, int64_t count) {
-  SimdDispatch<SetScaledBody>(sum, bytes, weight, count);
+  SimdDispatch<ScaledBody<false>>(sum, bytes, weight, count);
 }
 
 void Divide(float* sum, float divisor, int64_t count) {
   SimdDispatch<DivideBody>(sum, divisor, count);
-}
-
-void CopyValues(float* values, const char* bytes, int64_t count) {
-  SimdDispatch<CopyValuesBody>(values, bytes, count);
-}
-
-double SumOfSquares(const char* bytes, int64_t count) {
-  return SimdDispatch<SumOfSquaresBody>(bytes, count);
 }
 
 }  // namespace weir

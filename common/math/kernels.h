@@ -5,8 +5,8 @@
 //   bytes   `const char*` that holds little-endian elements at any address:
 //           the payload of a message, read where it lies.
 //
-// Invariants: those of common/math/simd.h; every function but SumOfSquares is
-//   elementwise, so a cut changes no bit.
+// Invariants: those of common/math/simd.h; every function is elementwise, so a
+//   cut changes no bit.
 // Threads: safe. Functions that read or write values may race, on purpose
 //   (WEIR_HOGWILD in common/math/simd.h).
 // Cost: one pass; bench/store/store_kernels_bench.cc.
@@ -26,12 +26,6 @@ void AddScaled(float* sum, const char* bytes, float weight, int64_t count);
 void SetScaled(float* sum, const char* bytes, float weight, int64_t count);
 // sum = sum / divisor.
 void Divide(float* sum, float divisor, int64_t count);
-// values = x, while others may read the values. ThreadSanitizer would report a
-// memcpy as a race.
-void CopyValues(float* values, const char* bytes, int64_t count);
-
-// Sum of x^2 in double, in one fixed order of addition for a given count.
-double SumOfSquares(const char* bytes, int64_t count);
 
 }  // namespace weir
 

@@ -14,14 +14,12 @@ class PairCount {
   // all negatives so far and tied with those that come with it.
   void AddTied(double negatives, double positives) {
     ordered_ += positives * (negatives_ + negatives / 2);
-    tied_ += positives * negatives;
     negatives_ += negatives;
     positives_ += positives;
   }
 
   bool has_pairs() const { return negatives_ > 0 && positives_ > 0; }
   double Auc() const { return has_pairs() ? ordered_ / pairs() : 0.5; }
-  double TiedShare() const { return has_pairs() ? tied_ / pairs() : 0.0; }
 
  private:
   // In double: 2^32 samples of each class make 2^64 pairs.
@@ -30,7 +28,6 @@ class PairCount {
   double negatives_ = 0;
   double positives_ = 0;
   double ordered_ = 0;
-  double tied_ = 0;
 };
 
 // `sorted` ascends by score; ScoreOf and IsPositive read an element.
@@ -109,17 +106,6 @@ double BinnedAuc::Value() const {
                   static_cast<double>(positives));
   }
   return pairs.Auc();
-}
-
-double BinnedAuc::ErrorMax() const {
-  PairCount pairs;
-  for (const auto& [negatives, positives] : counts_) {
-    pairs.AddTied(static_cast<double>(negatives),
-                  static_cast<double>(positives));
-  }
-  // The pairs of a bin are worth between none and all of their number, and
-  // Value() takes the middle.
-  return pairs.TiedShare() / 2;
 }
 
 }  // namespace weir

@@ -50,8 +50,6 @@ class BinnedAuc {
   void Add(double probability, bool positive);
   // 0.5 where there is no pair.
   double Value() const;
-  // Value() is off by at most this, apart from rounding.
-  double ErrorMax() const;
 
  private:
   std::vector<std::array<uint64_t, 2>> counts_ =

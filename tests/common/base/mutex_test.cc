@@ -54,25 +54,6 @@ TEST(MutexTest, OneThreadAtATime) {
   EXPECT_EQ(counter.value, 40000);
 }
 
-bool CanLock(Mutex* mutex) {
-  if (!mutex->TryLock()) {
-    return false;
-  }
-  mutex->Unlock();
-  return true;
-}
-
-TEST(MutexTest, TryLockFailsWhileAnotherHoldsIt) {
-  Mutex mutex;
-  mutex.Lock();
-  bool taken = true;
-  std::thread other([&] { taken = CanLock(&mutex); });
-  other.join();
-  mutex.Unlock();
-  EXPECT_FALSE(taken);
-  EXPECT_TRUE(CanLock(&mutex));
-}
-
 TEST(CondVarTest, PassesATurnBackAndForth) {
   Counter counter;
   std::thread other([&counter] {

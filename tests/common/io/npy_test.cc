@@ -1,8 +1,8 @@
 #include "common/io/npy.h"
 
-#include "common/io/faulty_files.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
+#include "tests/support/faulty_files.h"
 
 namespace weir {
 namespace {

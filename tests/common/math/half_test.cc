@@ -14,6 +14,28 @@
 namespace weir {
 namespace {
 
+using Encoder = void (*)(const float* in, size_t count, char* out);
+using Decoder = void (*)(const char* in, size_t count, float* out);
+
+template <Encoder encode>
+uint16_t EncodeOne(float value) {
+  uint16_t bits = 0;
+  encode(&value, 1, reinterpret_cast<char*>(&bits));
+  return bits;
+}
+
+template <Decoder decode>
+float DecodeOne(uint16_t bits) {
+  float value = 0.0f;
+  decode(reinterpret_cast<const char*>(&bits), 1, &value);
+  return value;
+}
+
+constexpr auto FloatToBf16 = EncodeOne<FloatsToBf16>;
+constexpr auto Bf16ToFloat = DecodeOne<Bf16ToFloats>;
+constexpr auto FloatToF16 = EncodeOne<FloatsToF16>;
+constexpr auto F16ToFloat = DecodeOne<F16ToFloats>;
+
 // The 16-bit pattern nearest to `value`, by looking at all finite ones; ties
 // go to the even pattern.
 uint16_t Nearest(double value, float (*decode)(uint16_t), uint16_t largest) {

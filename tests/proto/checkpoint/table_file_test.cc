@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/io/faulty_files.h"
 #include "common/job/row_hash.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "tests/common/temp_dir.h"
+#include "tests/support/faulty_files.h"
 
 namespace weir {
 namespace {

@@ -5,13 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_code.h"
-#include "common/io/faulty_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "server/chief/files/train_file.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/chief/chief_cluster.h"
+#include "tests/support/faulty_files.h"
 
 namespace weir {
 namespace {

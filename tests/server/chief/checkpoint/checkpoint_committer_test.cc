@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
 #include "common/io/crc32c.h"
-#include "common/io/faulty_files.h"
 #include "common/io/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,6 +14,7 @@
 #include "proto/checkpoint/table_file.h"
 #include "proto/wire/layout_io.h"
 #include "tests/common/temp_dir.h"
+#include "tests/support/faulty_files.h"
 
 namespace weir {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <fstream>
 
-#include "common/io/faulty_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
+#include "tests/support/faulty_files.h"
 
 namespace weir {
 namespace {

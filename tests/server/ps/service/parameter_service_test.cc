@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "common/io/faulty_files.h"
 #include "common/math/random.h"
 #include "gtest/gtest.h"
 #include "proto/ps.grpc.pb.h"
 #include "proto/wire/wire_version.h"
 #include "server/ps/service/grpc_call.h"
+#include "tests/support/faulty_files.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/io/faulty_files.h"
 #include "gtest/gtest.h"
 #include "proto/wire/layout_io.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/ps/store/store_tester.h"
+#include "tests/support/faulty_files.h"
 
 namespace weir {
 namespace {

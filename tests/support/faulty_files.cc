@@ -1,4 +1,4 @@
-#include "common/io/faulty_files.h"
+#include "tests/support/faulty_files.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-// Files that fail when a test says so. For tests only.
+// Files that fail when a test says so.
 //
 // Terms
 //   call  one virtual call of Files, FileReader or FileWriter, counted from 1
@@ -6,8 +6,8 @@
 //
 // A failing Append writes the first half of its bytes first, as a full disk
 // does. Threads: safe.
-#ifndef COMMON_IO_FAULTY_FILES_H_
-#define COMMON_IO_FAULTY_FILES_H_
+#ifndef TESTS_SUPPORT_FAULTY_FILES_H_
+#define TESTS_SUPPORT_FAULTY_FILES_H_
 
 #include <cstdint>
 #include <functional>
@@ -67,4 +67,4 @@ class FaultyFiles : public Files {
 
 }  // namespace weir
 
-#endif  // COMMON_IO_FAULTY_FILES_H_
+#endif  // TESTS_SUPPORT_FAULTY_FILES_H_
