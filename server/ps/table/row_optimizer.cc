@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "server/ps/table/row_rules.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 
 namespace weir {
 
@@ -17,6 +18,20 @@ int StateFloats(const RowState& state, int dim) {
   }
   return dim;
 }
+
+template <class Spec>
+class RowsOf : public RowOptimizer {
+ public:
+  explicit RowsOf(const Spec& spec)
+      : RowOptimizer(Spec::kName, spec.State()), spec_(spec) {}
+
+  void Apply(const RowStep& step, const RowBatch& batch) const override {
+    spec_.Move(step, batch);
+  }
+
+ private:
+  const Spec spec_;
+};
 
 }  // namespace
 
@@ -39,28 +54,13 @@ void RowOptimizer::FillInitialState(int dim, float* row) const {
 
 absl::StatusOr<std::unique_ptr<RowOptimizer>> CreateRowOptimizer(
     const RowOptimizerSpec& spec, const std::string& path) {
-  struct Create {
-    const std::string& path;
-    RowOptimizerOr operator()(const RowSgd& s) const {
-      return CreateRowSgd(s, path + ".sgd");
-    }
-    RowOptimizerOr operator()(const RowAdagrad& s) const {
-      return CreateRowAdagrad(s, path + ".adagrad");
-    }
-    RowOptimizerOr operator()(const RowwiseAdagrad& s) const {
-      return CreateRowwiseAdagrad(s, path + ".rowwise_adagrad");
-    }
-    RowOptimizerOr operator()(const RowAdam& s) const {
-      return CreateRowAdam(s, path + ".adam");
-    }
-    RowOptimizerOr operator()(const RowFtrl& s) const {
-      return CreateRowFtrl(s, path + ".ftrl");
-    }
-    RowOptimizerOr operator()(const RowGroupFtrl& s) const {
-      return CreateRowGroupFtrl(s, path + ".group_ftrl");
-    }
+  const auto create =
+      [&path]<class Spec>(
+          const Spec& one) -> absl::StatusOr<std::unique_ptr<RowOptimizer>> {
+    WEIR_RETURN_IF_ERROR(one.Check(absl::StrCat(path, ".", Spec::kName)));
+    return std::make_unique<RowsOf<Spec>>(one);
   };
-  return std::visit(Create{path}, spec);
+  return std::visit(create, spec);
 }
 
 }  // namespace weir

@@ -33,60 +33,10 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace weir {
-
-//   w -= lr g
-struct RowSgd {};
-
-//   s += g^2;  w -= lr g / (sqrt(s) + epsilon)
-struct RowAdagrad {
-  double initial_accumulator = 0;
-  double epsilon = 1e-10;
-};
-
-//   n += mean over the row of g^2;  w -= lr / (sqrt(n) + epsilon) g
-// One accumulator for the row.
-struct RowwiseAdagrad {
-  double initial_accumulator = 0;
-  double epsilon = 1e-10;
-};
-
-//   m += (g - m) (1 - beta1);  v += (g^2 - v) (1 - beta2)
-//   w -= lr sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1))  m / (sqrt(v) + epsilon)
-// t counts the table's updates, or each row's own.
-struct RowAdam {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  bool per_row_step = false;
-};
-
-// The equations of server/ps/optimizer/ftrl.h.
-struct RowFtrl {
-  double learning_rate_power = -0.5;
-  double initial_accumulator = 0.1;
-  double l1 = 0;
-  double l2 = 0;
-  double l2_shrinkage = 0;
-  double beta = 0;
-};
-
-// FTRL that sets whole rows to zero: n and z as in RowFtrl, then
-//   s = sign(z) max(|z| - l1, 0)
-//   q = n^p / lr + 2 (l2 + beta / (2 lr))
-//   w = -max(0, 1 - sqrt(dim) l21 / |s|) s / q
-// with |s| the row's Euclidean norm. This w is the minimiser of
-//   z w + l1 |w|_1 + sqrt(dim) l21 |w| + w^2 (n^p / lr + ...) / 2
-// where n is the same in all columns, and the usual approximation elsewhere.
-struct RowGroupFtrl {
-  RowFtrl ftrl;
-  double l21 = 0;
-};
-
-using RowOptimizerSpec = std::variant<RowSgd, RowAdagrad, RowwiseAdagrad,
-                                      RowAdam, RowFtrl, RowGroupFtrl>;
 
 struct RowState {
   std::string name;  // [a-z_]+; names the array in checkpoints
@@ -109,6 +59,90 @@ struct RowBatch {
   int count = 0;
   int dim = 0;
 };
+
+// The members of the family. Each is a spec that says what of it is wrong, with
+// the path of its fields, which state its rows have, and how it moves them.
+
+//   w -= lr g
+struct RowSgd {
+  static constexpr char kName[] = "sgd";
+  absl::Status Check(const std::string& path) const;
+  std::vector<RowState> State() const;
+  void Move(const RowStep& step, const RowBatch& batch) const;
+};
+
+//   s += g^2;  w -= lr g / (sqrt(s) + epsilon)
+struct RowAdagrad {
+  double initial_accumulator = 0;
+  double epsilon = 1e-10;
+
+  static constexpr char kName[] = "adagrad";
+  absl::Status Check(const std::string& path) const;
+  std::vector<RowState> State() const;
+  void Move(const RowStep& step, const RowBatch& batch) const;
+};
+
+//   n += mean over the row of g^2;  w -= lr / (sqrt(n) + epsilon) g
+// One accumulator for the row.
+struct RowwiseAdagrad {
+  double initial_accumulator = 0;
+  double epsilon = 1e-10;
+
+  static constexpr char kName[] = "rowwise_adagrad";
+  absl::Status Check(const std::string& path) const;
+  std::vector<RowState> State() const;
+  void Move(const RowStep& step, const RowBatch& batch) const;
+};
+
+//   m += (g - m) (1 - beta1);  v += (g^2 - v) (1 - beta2)
+//   w -= lr sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1))  m / (sqrt(v) + epsilon)
+// t counts the table's updates, or each row's own.
+struct RowAdam {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  bool per_row_step = false;
+
+  static constexpr char kName[] = "adam";
+  absl::Status Check(const std::string& path) const;
+  std::vector<RowState> State() const;
+  void Move(const RowStep& step, const RowBatch& batch) const;
+};
+
+// The equations of server/ps/optimizer/ftrl.h.
+struct RowFtrl {
+  double learning_rate_power = -0.5;
+  double initial_accumulator = 0.1;
+  double l1 = 0;
+  double l2 = 0;
+  double l2_shrinkage = 0;
+  double beta = 0;
+
+  static constexpr char kName[] = "ftrl";
+  absl::Status Check(const std::string& path) const;
+  std::vector<RowState> State() const;
+  void Move(const RowStep& step, const RowBatch& batch) const;
+};
+
+// FTRL that sets whole rows to zero: n and z as in RowFtrl, then
+//   s = sign(z) max(|z| - l1, 0)
+//   q = n^p / lr + 2 (l2 + beta / (2 lr))
+//   w = -max(0, 1 - sqrt(dim) l21 / |s|) s / q
+// with |s| the row's Euclidean norm. This w is the minimiser of
+//   z w + l1 |w|_1 + sqrt(dim) l21 |w| + w^2 (n^p / lr + ...) / 2
+// where n is the same in all columns, and the usual approximation elsewhere.
+struct RowGroupFtrl {
+  RowFtrl ftrl;
+  double l21 = 0;
+
+  static constexpr char kName[] = "group_ftrl";
+  absl::Status Check(const std::string& path) const;
+  std::vector<RowState> State() const;
+  void Move(const RowStep& step, const RowBatch& batch) const;
+};
+
+using RowOptimizerSpec = std::variant<RowSgd, RowAdagrad, RowwiseAdagrad,
+                                      RowAdam, RowFtrl, RowGroupFtrl>;
 
 class RowOptimizer {
  public:
