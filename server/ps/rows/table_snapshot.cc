@@ -58,28 +58,6 @@ void MoveClock(const TableFileEntry& from, bool seconds, const Table& table,
   }
 }
 
-// Rows i for which keep(i) holds, in order.
-template <class Keep>
-void Filter(const Keep& keep, size_t row_floats, RowRecords* rows) {
-  size_t to = 0;
-  for (size_t i = 0; i < rows->ids.size(); ++i) {
-    if (!keep(i)) {
-      continue;
-    }
-    rows->ids[to] = rows->ids[i];
-    rows->touched[to] = rows->touched[i];
-    rows->updates[to] = rows->updates[i];
-    std::copy_n(rows->floats.begin() + static_cast<int64_t>(i * row_floats),
-                row_floats,
-                rows->floats.begin() + static_cast<int64_t>(to * row_floats));
-    ++to;
-  }
-  rows->ids.resize(to);
-  rows->touched.resize(to);
-  rows->updates.resize(to);
-  rows->floats.resize(to * row_floats);
-}
-
 // Makes the entry of table `t`, whose clock is `clock`, without its row count.
 // `previous`: the rows are those before the last sync step, with the step count
 // and the clock of then.
@@ -169,11 +147,9 @@ absl::StatusOr<TableFile> TableSnapshots::Write(
           } else if (!full) {
             const uint64_t then = since_[static_cast<size_t>(t)].clock;
             const uint64_t clock = now[static_cast<size_t>(t)].clock;
-            Filter(
-                [&](size_t i) {
-                  return TouchedSince(rows.touched[i], then, clock);
-                },
-                static_cast<size_t>(table.row_floats()), &rows);
+            rows.KeepIf(static_cast<size_t>(table.row_floats()), [&](size_t i) {
+              return TouchedSince(rows.touched[i], then, clock);
+            });
           }
           WEIR_RETURN_IF_ERROR(take(rows));
         }
@@ -234,11 +210,9 @@ absl::Status RestoreTables(TableGroup& tables, Files* files,
     // Every file tells the count of the shard that wrote it; the largest holds.
     table.SetStep(std::max(table.step(), from.step));
     RowRecords mine = rows;
-    Filter(
-        [&](size_t i) {
-          return ShardOfId(rows.ids[i], shards) == plan.shard();
-        },
-        static_cast<size_t>(from.row_floats), &mine);
+    mine.KeepIf(static_cast<size_t>(from.row_floats), [&](size_t i) {
+      return ShardOfId(rows.ids[i], shards) == plan.shard();
+    });
     MoveClock(
         from,
         plan.declaration().table(t).expiry().age_case() == Expiry::kSeconds,

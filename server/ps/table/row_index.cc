@@ -74,42 +74,45 @@ inline uint32_t RowIndex::Matches(const Bucket& bucket, uint8_t tag) {
 #endif
 }
 
-uint32_t RowIndex::Candidate(uint64_t hash) const {
-  const Segment* const segment = SegmentOf(hash);
+template <class Accept>
+inline bool RowIndex::Search(const Segment& segment, uint64_t hash,
+                             const Accept& accept, Spot* spot) {
   const uint8_t tag = TagOf(hash);
   uint32_t b = HomeOf(hash);
   for (uint32_t tried = 0; tried < kBuckets; ++tried) {
-    const Bucket& bucket = segment->buckets[b];
-    const uint32_t mask = Matches(bucket, tag);
-    if (mask != 0) {
-      return bucket.row[std::countr_zero(mask)];
+    const Bucket& bucket = segment.buckets[b];
+    for (uint32_t mask = Matches(bucket, tag); mask != 0; mask &= mask - 1) {
+      const int place = std::countr_zero(mask);
+      if (accept(bucket.row[place])) {
+        *spot = {b, place};
+        return true;
+      }
     }
-    if (bucket.passed == 0) {
+    if (bucket.passed == 0) {  // I1
       break;
     }
     b = NextBucket(b, kBuckets);
   }
-  return kNone;
+  return false;
+}
+
+template <class Accept>
+inline uint32_t RowIndex::FirstRow(uint64_t hash, const Accept& accept) const {
+  const Segment& segment = *SegmentOf(hash);
+  Spot spot;
+  if (!Search(segment, hash, accept, &spot)) {
+    return kNone;
+  }
+  return segment.buckets[spot.bucket].row[spot.place];
+}
+
+uint32_t RowIndex::Candidate(uint64_t hash) const {
+  return FirstRow(hash, [](uint32_t) { return true; });
 }
 
 uint32_t RowIndex::Find(uint64_t id, uint64_t hash) const {
-  const Segment* const segment = SegmentOf(hash);
-  const uint8_t tag = TagOf(hash);
-  uint32_t b = HomeOf(hash);
-  for (uint32_t tried = 0; tried < kBuckets; ++tried) {
-    const Bucket& bucket = segment->buckets[b];
-    for (uint32_t mask = Matches(bucket, tag); mask != 0; mask &= mask - 1) {
-      const uint32_t row = bucket.row[std::countr_zero(mask)];
-      if (slab_->At(row)->id == id) {
-        return row;
-      }
-    }
-    if (bucket.passed == 0) {
-      break;
-    }
-    b = NextBucket(b, kBuckets);
-  }
-  return kNone;
+  return FirstRow(
+      hash, [this, id](uint32_t row) { return slab_->At(row)->id == id; });
 }
 
 void RowIndex::Place(Segment* segment, uint64_t hash, uint32_t row) {
@@ -138,31 +141,21 @@ void RowIndex::Insert(uint64_t hash, uint32_t row) {
   ++rows_;
 }
 
-bool RowIndex::FindPlace(Segment* segment, uint64_t hash, uint32_t row,
-                         uint32_t* b, int* place) {
-  *b = HomeOf(hash);
-  for (uint32_t tried = 0; tried < kBuckets; ++tried) {
-    const Bucket& bucket = segment->buckets[*b];
-    for (uint32_t mask = Matches(bucket, TagOf(hash)); mask != 0;
-         mask &= mask - 1) {
-      *place = std::countr_zero(mask);
-      if (bucket.row[*place] == row) {
-        return true;
-      }
-    }
-    *b = NextBucket(*b, kBuckets);
-  }
-  return false;
+RowIndex::Spot RowIndex::SpotOf(const Segment& segment, uint64_t hash,
+                                uint32_t row) {
+  Spot spot;
+  WEIR_CHECK(Search(
+      segment, hash, [row](uint32_t one) { return one == row; }, &spot));
+  return spot;
 }
 
 void RowIndex::Erase(uint64_t hash, uint32_t row) {
   Segment* const segment = SegmentOf(hash);
-  uint32_t found = 0;
-  int place = 0;
-  WEIR_CHECK(FindPlace(segment, hash, row, &found, &place));
-  segment->buckets[found].tag[place] = 0;
+  const Spot spot = SpotOf(*segment, hash, row);
+  segment->buckets[spot.bucket].tag[spot.place] = 0;
   // I1: no full bucket on its way counts the row any more.
-  for (uint32_t b = HomeOf(hash); b != found; b = NextBucket(b, kBuckets)) {
+  for (uint32_t b = HomeOf(hash); b != spot.bucket;
+       b = NextBucket(b, kBuckets)) {
     --segment->buckets[b].passed;
   }
   --segment->rows;
@@ -171,10 +164,8 @@ void RowIndex::Erase(uint64_t hash, uint32_t row) {
 
 void RowIndex::Renumber(uint64_t hash, uint32_t from, uint32_t to) {
   Segment* const segment = SegmentOf(hash);
-  uint32_t found = 0;
-  int place = 0;
-  WEIR_CHECK(FindPlace(segment, hash, from, &found, &place));
-  segment->buckets[found].row[place] = to;
+  const Spot spot = SpotOf(*segment, hash, from);
+  segment->buckets[spot.bucket].row[spot.place] = to;
 }
 
 int64_t RowIndex::SplitBytes(uint64_t hash) const {

@@ -112,8 +112,19 @@ class RowIndex {
   // A bit for each place of the bucket that holds `tag`.
   static uint32_t Matches(const Bucket& bucket, uint8_t tag);
   static void Place(Segment* segment, uint64_t hash, uint32_t row);
-  static bool FindPlace(Segment* segment, uint64_t hash, uint32_t row,
-                        uint32_t* bucket, int* place);
+  struct Spot {
+    uint32_t bucket = 0;
+    int place = 0;
+  };
+  // Finds the first row with the tag of `hash` for which accept(row) holds.
+  template <class Accept>
+  static bool Search(const Segment& segment, uint64_t hash,
+                     const Accept& accept, Spot* spot);
+  // Returns that row, or kNone.
+  template <class Accept>
+  uint32_t FirstRow(uint64_t hash, const Accept& accept) const;
+  // REQUIRES: the row is there.
+  static Spot SpotOf(const Segment& segment, uint64_t hash, uint32_t row);
 
   size_t DirectoryIndex(uint64_t hash) const {
     // Two shifts: depth_ may be 0.

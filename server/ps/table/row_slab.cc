@@ -52,7 +52,7 @@ void RowSlab::AddChunk(void* memory) {
     states_.emplace_back();
   }
   for (uint32_t i = 0; i < rows_per_chunk(); ++i) {
-    SetFree((chunk << shift_) + i);
+    Free((chunk << shift_) + i);
   }
 }
 
@@ -80,7 +80,7 @@ uint32_t RowSlab::Allocate() {
   }
 }
 
-void RowSlab::SetFree(uint32_t row) {
+void RowSlab::Free(uint32_t row) {
   const uint32_t chunk = row >> shift_;
   const uint32_t place = row & mask_;
   Chunk& state = states_[chunk];
@@ -92,8 +92,6 @@ void RowSlab::SetFree(uint32_t row) {
     with_free_.push_back(chunk);
   }
 }
-
-void RowSlab::Free(uint32_t row) { SetFree(row); }
 
 bool RowSlab::ReleaseChunk(
     const std::function<void(uint32_t from, uint32_t to)>& moved) {

@@ -82,8 +82,6 @@ class RowSlab {
     bool listed = false;  // in with_free_
   };
 
-  void SetFree(uint32_t row);
-
   Arena* const arena_;
   const size_t row_bytes_;
   const int shift_;

@@ -36,31 +36,19 @@ void RowsBefore::Overwrite(std::span<const uint64_t> ids, size_t dim,
 }
 
 void RowsBefore::PutBack(RowRecords* rows) const {
-  size_t to = 0;
-  for (size_t i = 0; i < rows->ids.size(); ++i) {
+  rows->KeepIf(row_floats_, [&](size_t i) {
     const auto place = places_.find(rows->ids[i]);
-    const bool taken = place != places_.end();
-    // The step made this row: at the version before it did not exist.
-    if (taken && !states_[place->second].exists) {
-      continue;
+    if (place == places_.end()) {
+      return true;
     }
-    const float* from = rows->floats.data() + i * row_floats_;
-    rows->ids[to] = rows->ids[i];
-    rows->touched[to] = rows->touched[i];
-    rows->updates[to] = rows->updates[i];
-    if (taken) {
-      from = rows_.data() + place->second * row_floats_;
-      rows->touched[to] = states_[place->second].touched;
-      rows->updates[to] = states_[place->second].updates;
-    }
-    // In place: `to` never runs ahead of i, so nothing unread is overwritten.
-    std::copy_n(from, row_floats_, rows->floats.data() + to * row_floats_);
-    ++to;
-  }
-  rows->ids.resize(to);
-  rows->touched.resize(to);
-  rows->updates.resize(to);
-  rows->floats.resize(to * row_floats_);
+    const Table::RowState& state = states_[place->second];
+    rows->touched[i] = state.touched;
+    rows->updates[i] = state.updates;
+    std::copy_n(rows_.data() + place->second * row_floats_, row_floats_,
+                rows->floats.data() + i * row_floats_);
+    // Else the step made this row: at the version before it did not exist.
+    return state.exists;
+  });
 }
 
 }  // namespace weir

@@ -174,25 +174,22 @@ absl::Status Table::Lookup(std::span<const uint64_t> ids, Mode mode,
                            float* out) {
   WEIR_RETURN_IF_ERROR(CheckShard(ids));
   const Access access = mode == Mode::kRead ? Access::kRead : Access::kTrain;
-  while (!ids.empty()) {
-    const size_t count = std::min(ids.size(), kPieceIds);
-    LookupPiece(ids.first(count), access, static_cast<size_t>(options_.dim),
-                out, nullptr);
-    ids = ids.subspan(count);
-    out += count * static_cast<size_t>(options_.dim);
-  }
+  LookupAll(ids, access, static_cast<size_t>(options_.dim), out, nullptr);
   return absl::OkStatus();
 }
 
 void Table::ReadWhole(std::span<const uint64_t> ids, float* rows,
                       RowState* states) {
-  const auto floats = static_cast<size_t>(row_floats());
-  while (!ids.empty()) {
-    const size_t count = std::min(ids.size(), kPieceIds);
-    LookupPiece(ids.first(count), Access::kRead, floats, rows, states);
-    ids = ids.subspan(count);
-    rows += count * floats;
-    states += count;
+  LookupAll(ids, Access::kRead, static_cast<size_t>(row_floats()), rows,
+            states);
+}
+
+void Table::LookupAll(std::span<const uint64_t> ids, Access access,
+                      size_t floats, float* out, RowState* states) {
+  for (size_t begin = 0; begin < ids.size(); begin += kPieceIds) {
+    const size_t count = std::min(ids.size() - begin, kPieceIds);
+    LookupPiece(ids.subspan(begin, count), access, floats, out + begin * floats,
+                states == nullptr ? nullptr : states + begin);
   }
 }
 

@@ -182,14 +182,24 @@ class Table {
   template <class Use>
   void ForEachWindow(Piece* piece, Access access, const Use& use);
   // The first `floats` of each row to out [ids, floats]; `states` may be null.
+  void LookupAll(std::span<const uint64_t> ids, Access access, size_t floats,
+                 float* out, RowState* states);
   void LookupPiece(std::span<const uint64_t> ids, Access access, size_t floats,
                    float* out, RowState* states);
   void UpdatePiece(std::span<const uint64_t> ids, const char* gradients,
                    const RowStep& step, UpdateReceipt* receipt);
+  // Replaces `rows` by those of the segment at `cursor`, whose stripe is
+  // `part`, and moves the cursor behind it.
+  void TakeSegment(TableStripe& part, ExportCursor* cursor,
+                   std::vector<RowHeader*>* rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(part.mutex());
   // Calls `visit` with each segment's rows, under the stripe's lock.
   void VisitSegments(
       int s,
       const std::function<void(TableStripe*, std::vector<RowHeader*>*)>& visit);
+  // Drops the rows of stripe s for which drop(stripe, row) holds.
+  template <class Drop>
+  void DropIf(int s, int64_t StripeCounts::*counter, const Drop& drop);
   void DropByAge(int s, uint32_t age_max);
   void DropToCount(int s, int64_t rows_max);
 

@@ -41,19 +41,24 @@ void Table::LimitAges() {
   }
   std::vector<RowHeader*> rows;
   for (int k = 0; k < kLimitedSegments && !limit_.done; ++k) {
-    const int s = StripeOf(limit_.hash);
-    TableStripe& part = stripe(s);
+    TableStripe& part = stripe(StripeOf(limit_.hash));
     MutexLock lock(&part.mutex());
-    rows.clear();
-    limit_.hash = part.RowsAt(limit_.hash, &rows);
-    if (limit_.hash == 0) {  // the stripe's last segment
-      limit_.done = s + 1 == options_.stripes;
-      limit_.hash = FirstHash(s + 1);
-    }
+    TakeSegment(part, &limit_, &rows);
     const uint32_t now = RowClock();
     for (RowHeader* row : rows) {
       row->touched = TouchedAt(now, RowAge(now, row->touched));
     }
+  }
+}
+
+void Table::TakeSegment(TableStripe& part, ExportCursor* cursor,
+                        std::vector<RowHeader*>* rows) {
+  const int s = StripeOf(cursor->hash);
+  rows->clear();
+  cursor->hash = part.RowsAt(cursor->hash, rows);
+  if (cursor->hash == 0) {  // the stripe's last segment
+    cursor->done = s + 1 == options_.stripes;
+    cursor->hash = FirstHash(s + 1);
   }
 }
 
@@ -63,16 +68,11 @@ bool Table::Export(ExportCursor* cursor, RowRecords* out) {
     return false;
   }
   const size_t floats = static_cast<size_t>(row_floats());
-  const int s = StripeOf(cursor->hash);
-  TableStripe& part = stripe(s);
+  TableStripe& part = stripe(StripeOf(cursor->hash));
   {
     MutexLock lock(&part.mutex());
     std::vector<RowHeader*> rows;
-    cursor->hash = part.RowsAt(cursor->hash, &rows);
-    if (cursor->hash == 0) {  // the stripe's last segment
-      cursor->done = s + 1 == options_.stripes;
-      cursor->hash = FirstHash(s + 1);
-    }
+    TakeSegment(part, cursor, &rows);
     std::sort(rows.begin(), rows.end(),
               [](const RowHeader* a, const RowHeader* b) {
                 return IndexHash(a->id) < IndexHash(b->id);
@@ -136,16 +136,24 @@ void Table::VisitSegments(
   } while (hash != 0);
 }
 
-void Table::DropByAge(int s, uint32_t age_max) {
-  const uint32_t now = RowClock();
+template <class Drop>
+void Table::DropIf(int s, int64_t StripeCounts::*counter, const Drop& drop) {
   VisitSegments(s, [&](TableStripe* part, std::vector<RowHeader*>* rows)
                        ABSL_NO_THREAD_SAFETY_ANALYSIS {
                          for (const RowHeader* row : *rows) {
-                           if (part->IsExpired(*row, age_max, now)) {
-                             part->Drop(row->id, &StripeCounts::expired);
+                           if (drop(*part, *row)) {
+                             part->Drop(row->id, counter);
                            }
                          }
                        });
+}
+
+void Table::DropByAge(int s, uint32_t age_max) {
+  DropIf(s, &StripeCounts::expired,
+         [age_max, now = RowClock()](const TableStripe& part,
+                                     const RowHeader& row) {
+           return part.IsExpired(row, age_max, now);
+         });
 }
 
 void Table::DropToCount(int s, int64_t rows_max) {
@@ -165,14 +173,10 @@ void Table::DropToCount(int s, int64_t rows_max) {
   // larger one now and stays.
   std::nth_element(keys.begin(), keys.begin() + (excess - 1), keys.end());
   const Key last = keys[static_cast<size_t>(excess - 1)];
-  VisitSegments(s, [&](TableStripe* part, std::vector<RowHeader*>* rows)
-                       ABSL_NO_THREAD_SAFETY_ANALYSIS {
-                         for (const RowHeader* row : *rows) {
-                           if (part->EvictionKey(*row, now) <= last) {
-                             part->Drop(row->id, &StripeCounts::shrunk);
-                           }
-                         }
-                       });
+  DropIf(s, &StripeCounts::shrunk,
+         [last, now](const TableStripe& part, const RowHeader& row) {
+           return part.EvictionKey(row, now) <= last;
+         });
 }
 
 ShrinkReceipt Table::Shrink(const ShrinkOptions& options) {
