@@ -1,15 +1,17 @@
 #include "server/ps/block/block.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace weir {
 
-Block::Block(const BlockPlan* block_plan, uint64_t base_version, int slot_count)
+Block::Block(const BlockPlan* block_plan, uint64_t base_version, int slot_count,
+             std::atomic<int64_t>* waits_parked)
     : plan(*block_plan),
-      version(base_version),
+      order(absl::StrCat("block ", plan.index), base_version,
+            static_cast<size_t>(slot_count)),
       state(block_plan->uses_state.size()),
       steps(block_plan->segments.size(), 0),
-      marks(slot_count, 0),
-      published_marks(slot_count, 0),
-      retired(slot_count, false) {
+      parked(kParkingShares, "a block", waits_parked) {
   step.weights.resize(block_plan->segments.size(), 0.0);
 }
 
@@ -25,13 +27,7 @@ FrozenBlock Block::Freeze() {
   // I1: the next lock-free push replaces the buffers that are handed out here.
   // The other modes see that they are not the sole holder.
   shared_with_snapshot = true;
-  // Sync, in the middle of a step: marks count contributions that are not in
-  // the values yet.
-  const bool mid_step = step.cursor > 0 || !step.early.empty();
-  if (mid_step) {
-    return {version, values, state, steps, published_marks};
-  }
-  return {version, values, state, steps, marks};
+  return {order.version, values, state, steps, order.MarksOfVersion()};
 }
 
 int64_t Block::resident_bytes() const {

@@ -4,7 +4,7 @@
 // change them.
 //
 // Terms
-//   mark      per slot: the sequence number that the block accepts next.
+//   order     marks, version, and where a sync step is (unit_order.h).
 //   parked    a pull whose want does not hold yet.
 //   claim     lock_free: a push that has taken its mark and is still adding.
 //   sum       sync: sum(w g) of the step under way.
@@ -20,7 +20,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -30,7 +29,9 @@
 #include "proto/ps.pb.h"
 #include "server/ps/block/block_buffer.h"
 #include "server/ps/block/continuations.h"
+#include "server/ps/block/out_of_order_budget.h"
 #include "server/ps/block/parking.h"
+#include "server/ps/block/unit_order.h"
 #include "server/ps/plan/shard_plan.h"
 
 namespace weir {
@@ -38,10 +39,7 @@ namespace weir {
 class SnapshotJob;
 
 struct ParkedPull {
-  Parker by;
-  const Parker& parker() const { return by; }
   Want want;
-  int64_t deadline_ns = 0;
   PullDone done;
 };
 
@@ -54,21 +52,20 @@ struct FrozenBlock {
   std::vector<uint64_t> marks;
 };
 
-// Sync: a step under way.
-struct SyncStep {
-  // A contribution that came before its turn.
-  struct Early {
-    ::weir::Push push;
-    std::vector<bool> moved;  // segments
-    Payload payload;
-  };
+// Sync: a contribution that is not in the sum yet.
+struct EarlyGradient {
+  ::weir::Push push;
+  std::vector<bool> moved;  // segments
+  Payload payload;
+  OutOfOrderBudget::Room room;
+};
 
-  uint32_t cursor = 0;  // contributions 0..cursor-1 are in the sum, or passed
-  BlockRef sum;         // null until something is added
+// Sync: the sum of a step under way.
+struct SyncStep {
+  BlockRef sum;                 // null until something is added
   std::vector<double> weights;  // by segment: the weights that are in `sum`
   // The first contribution in the sum; its hyper-parameters count for the step.
   std::optional<::weir::Push> first;
-  std::map<uint32_t, Early> early;  // by index in step
 };
 
 struct Block {
@@ -76,27 +73,30 @@ struct Block {
   // streams broke.
   static constexpr ParkingShares kParkingShares = {256, 1024};
 
-  Block(const BlockPlan* block_plan, uint64_t base_version, int slot_count);
+  // `waits_parked`, borrowed, counts the parked pulls of all blocks.
+  Block(const BlockPlan* block_plan, uint64_t base_version, int slot_count,
+        std::atomic<int64_t>* waits_parked);
 
   // Takes references to everything. Waits for open claims, which last as long
-  // as one block's arithmetic. In sync the marks are those of the version, not
-  // of the step under way.
+  // as one block's arithmetic.
   FrozenBlock Freeze() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
-  // Tells whether `previous` has version `wanted`; and whether it can be
-  // frozen, which a block with optimizer state cannot: `previous` lacks it.
-  bool HasPrevious(uint64_t wanted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    return previous.values && previous.version == wanted;
-  }
+  // Tells whether `previous` has version `wanted`, whole: a block with
+  // optimizer state has it without the state.
   bool CanFreezePrevious(uint64_t wanted) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    return HasPrevious(wanted) && previous.state.size() == state.size();
+    return previous.values && previous.version == wanted &&
+           previous.state.size() == state.size();
   }
 
-  // RESOURCE_EXHAUSTED when `sender` has parked all that it may.
-  absl::Status CheckRoom(const Sender& sender) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    return CheckRoomToPark(parked, sender, kParkingShares, "a block");
+  // The oldest version whose values are still here.
+  uint64_t oldest_version() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return previous.values ? previous.version : order.version;
+  }
+
+  // May be asked without the lock (Parking::empty).
+  bool NobodyParked() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return parked.empty();
   }
 
   // Bytes of values, optimizer state, previous and sum.
@@ -105,16 +105,13 @@ struct Block {
   const BlockPlan& plan;
 
   mutable Mutex mutex;
-  uint64_t version ABSL_GUARDED_BY(mutex);
+  UnitOrder<EarlyGradient> order ABSL_GUARDED_BY(mutex);
   BlockRef values ABSL_GUARDED_BY(mutex);
   // By state array of the plan; null where no segment uses it.
   std::vector<BlockRef> state ABSL_GUARDED_BY(mutex);
   // By segment: optimizer steps.
   std::vector<uint64_t> steps ABSL_GUARDED_BY(mutex);
-  std::vector<uint64_t> marks ABSL_GUARDED_BY(mutex);  // by slot
-  std::vector<ParkedPull> parked ABSL_GUARDED_BY(mutex);
-  // Size of `parked`, so that a push need not lock again to look.
-  std::atomic<int> parked_count{0};
+  Parking<ParkedPull> parked ABSL_GUARDED_BY(mutex);
 
   // lock_free
   int open_claims ABSL_GUARDED_BY(mutex) = 0;
@@ -125,8 +122,6 @@ struct Block {
   // sync
   FrozenBlock previous ABSL_GUARDED_BY(mutex);  // null values: there is none
   SyncStep step ABSL_GUARDED_BY(mutex);
-  std::vector<uint64_t> published_marks ABSL_GUARDED_BY(mutex);
-  std::vector<bool> retired ABSL_GUARDED_BY(mutex);  // by slot
   // The snapshot that gets the block when it reaches the job's version.
   std::shared_ptr<SnapshotJob> awaiting ABSL_GUARDED_BY(mutex);
 };

@@ -1,5 +1,6 @@
-// State that all blocks of a shard share: counters, slots, the oldest version
-// that sync can still read, the budget for early contributions.
+// State that the blocks and tables of a shard share: counters, slots, the
+// oldest version that sync can still read, the budget for contributions that
+// wait.
 //
 // Threads: safe; every field synchronises itself.
 #ifndef SERVER_PS_BLOCK_SHARD_CONTEXT_H_
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "server/ps/block/block_buffer.h"
+#include "server/ps/block/out_of_order_budget.h"
 #include "server/ps/plan/shard_plan.h"
 
 namespace weir {
@@ -58,18 +60,14 @@ class ShardContext {
       : plan(std::move(shard_plan)),
         arena(block_arena),
         slots(plan->slot_count()),
-        oldest_readable(plan->declaration().base_version()) {}
+        oldest_readable(plan->declaration().base_version()),
+        budget(plan->declaration().out_of_order_bytes()) {}
 
-  // Takes `bytes` of the out-of-order budget. False, and nothing taken, when
-  // they do not fit.
-  bool ReserveEarly(uint64_t bytes) {
-    uint64_t used = early_bytes.load(std::memory_order_relaxed);
-    do {
-      if (bytes > plan->declaration().out_of_order_bytes() - used) {
-        return false;
-      }
-    } while (!early_bytes.compare_exchange_weak(used, used + bytes));
-    return true;
+  // By slot, what SetSlots has said of retirement.
+  void CopyRetired(std::vector<bool>* retired) const {
+    for (size_t w = 0; w < slots.size(); ++w) {
+      (*retired)[w] = slots[w].retired;
+    }
   }
 
   const std::shared_ptr<const ShardPlan> plan;
@@ -78,8 +76,8 @@ class ShardContext {
   std::vector<SlotState> slots;
   // Sync: versions below it are gone, on every block.
   std::atomic<uint64_t> oldest_readable;
-  // Sync: payload bytes that wait for their turn; <= out_of_order_bytes.
-  std::atomic<uint64_t> early_bytes{0};
+  // What blocks and tables keep for later.
+  OutOfOrderBudget budget;
 };
 
 }  // namespace weir

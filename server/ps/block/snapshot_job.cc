@@ -28,6 +28,15 @@ std::string Hex(uint64_t value) {
 
 }  // namespace
 
+void AddMarks(const std::vector<uint64_t>& marks,
+              std::vector<SlotStatus>* slots) {
+  for (size_t w = 0; w < slots->size(); ++w) {
+    SlotStatus& slot = (*slots)[w];
+    slot.set_next_sequence_min(std::min(slot.next_sequence_min(), marks[w]));
+    slot.set_next_sequence_max(std::max(slot.next_sequence_max(), marks[w]));
+  }
+}
+
 SnapshotJob::SnapshotJob(Options options)
     : options_(std::move(options)),
       blocks_(options_.plan->blocks().size()),
@@ -110,22 +119,14 @@ void SnapshotJob::ReportFrozen(const std::shared_ptr<SnapshotJob>& job) {
 SnapshotReply SnapshotJob::FrozenReply() const {
   SnapshotReply reply;
   reply.set_frozen(true);
-  for (const SlotStatus& slot : options_.slots) {
-    SlotStatus* const status = reply.add_slot();
-    *status = slot;
-    uint64_t smallest = UINT64_MAX;
-    uint64_t largest = 0;
-    for (const FrozenBlock& block : blocks_) {
-      smallest = std::min(smallest, block.marks[slot.slot()]);
-      largest = std::max(largest, block.marks[slot.slot()]);
-    }
-    if (options_.has_tables) {
-      smallest = std::min(smallest, table_marks_[slot.slot()]);
-      largest = std::max(largest, table_marks_[slot.slot()]);
-    }
-    status->set_next_sequence_min(smallest);
-    status->set_next_sequence_max(largest);
+  std::vector<SlotStatus> slots = options_.slots;
+  for (const FrozenBlock& block : blocks_) {
+    AddMarks(block.marks, &slots);
   }
+  if (options_.has_tables) {
+    AddMarks(table_marks_, &slots);
+  }
+  reply.mutable_slot()->Assign(slots.begin(), slots.end());
   return reply;
 }
 

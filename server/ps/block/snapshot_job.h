@@ -32,6 +32,11 @@
 
 namespace weir {
 
+// Widens what `slots`, by slot, say of the next sequence numbers by the marks
+// of one more unit.
+void AddMarks(const std::vector<uint64_t>& marks,
+              std::vector<SlotStatus>* slots);
+
 class SnapshotJob {
  public:
   struct Options {

@@ -7,36 +7,20 @@ namespace weir {
 absl::StatusOr<AsyncMode::Admission> AsyncMode::Admit(
     Block& block, const BlockGradient& gradient, const std::vector<bool>& moved,
     int bad_variable) {
-  WEIR_ASSIGN_OR_RETURN(const bool next, IsNextSequence(block, gradient));
-  if (!next) {
-    return Admission{false, MakeReceipt(gradient, Receipt::DUPLICATE)};
+  const ::weir::Push& push = *gradient.push;
+  const bool moves = bad_variable < 0 && AnyMoved(moved);
+  WEIR_ASSIGN_OR_RETURN(
+      const std::optional<uint64_t> staleness,
+      ContributionOrder::Admit(
+          block.order, static_cast<uint32_t>(gradient.slot), push, moves));
+  if (!staleness.has_value()) {
+    return Admission{false, MakeReceipt(push, Receipt::DUPLICATE)};
   }
-  // A block with NaN or Inf is settled, not refused: a client that repeated it
-  // would bring the same NaN again.
-  Admission admission;
-  if (bad_variable >= 0) {
-    admission.receipt = MakeReceipt(gradient, Receipt::LEFT_OUT);
-    admission.receipt.set_bad_variable(static_cast<uint32_t>(bad_variable));
-  } else {
-    admission.receipt = MakeReceipt(gradient, Receipt::ACCEPTED);
-    admission.apply = AnyMoved(moved);
+  Admission admission = {moves, MakeCountedReceipt(push, bad_variable)};
+  if (moves) {
+    admission.receipt.set_staleness(*staleness);
+    context_.counters.RecordStaleness(*staleness);  // I2
   }
-  if (admission.apply) {
-    const uint64_t base_version = gradient.push->base_version();
-    if (base_version > block.version) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("block ", block.plan.index, ": base_version ",
-                       base_version, " is ahead of version ", block.version));
-    }
-    // I2. A left-out contribution has moved nothing and is no update, so it
-    // has no staleness and makes no version.
-    const uint64_t staleness = block.version - base_version;
-    admission.receipt.set_staleness(staleness);
-    context_.counters.RecordStaleness(staleness);
-    ++block.version;
-  }
-  // The last step, after every check: an error above changes nothing.
-  ++block.marks[gradient.slot];
   return admission;
 }
 
@@ -62,15 +46,15 @@ absl::StatusOr<Receipt> AsyncMode::Push(Block& block, BlockGradient gradient,
   return admission.receipt;
 }
 
-absl::StatusOr<std::optional<PulledBlock>> AsyncMode::Answer(
-    const Block& block, const Want& want) const {
-  // Versions of async blocks come from whoever pushes, so no client can know
-  // one to ask for.
+absl::StatusOr<std::optional<Readable>> AsyncMode::CanRead(
+    const UnitMarks& /*unit*/, uint64_t /*oldest*/, const Want& want) const {
+  // Versions come from whoever pushes here, so no client can know one to ask
+  // for.
   if (want.when_case() == Want::kVersion) {
     return absl::InvalidArgumentError(
         "want.version is for sync jobs; this job pulls the latest");
   }
-  return Current(block);
+  return Readable::kNow;
 }
 
 }  // namespace weir

@@ -26,9 +26,8 @@ class AsyncMode : public ConsistencyMode {
 
   absl::StatusOr<Receipt> Push(Block& block, BlockGradient gradient,
                                DueList& due) override;
-  absl::StatusOr<std::optional<PulledBlock>> Answer(
-      const Block& block, const Want& want) const override
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
+  absl::StatusOr<std::optional<Readable>> CanRead(
+      const UnitMarks& unit, uint64_t oldest, const Want& want) const override;
 
  protected:
   // The decision that is taken under the lock before any arithmetic.

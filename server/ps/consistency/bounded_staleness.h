@@ -3,12 +3,13 @@
 // Place: updates are AsyncMode's; pulls wait for the slowest live slot.
 //
 // Terms
-//   clock(w)  contributions of slot w that this block has accepted: its mark.
+//   clock(w)  contributions of slot w that this unit, a block or the tables,
+//             has accepted: its mark.
 //   live      named by SetSlots and not retired.
 //
 // Invariants
 //   I1. A pull at clock c is answered only while c - min clock <= bound, over
-//       the live slots of this block.
+//       the live slots of this unit.
 //   I2. A retired slot does not hold the others back.
 // Cost: O(slots) per pull.
 // Source: Ho et al., "More Effective Distributed ML via a Stale Synchronous
@@ -16,6 +17,7 @@
 #ifndef SERVER_PS_CONSISTENCY_BOUNDED_STALENESS_H_
 #define SERVER_PS_CONSISTENCY_BOUNDED_STALENESS_H_
 
+#include <cstdint>
 #include <optional>
 
 #include "server/ps/consistency/async.h"
@@ -26,9 +28,8 @@ class BoundedStalenessMode : public AsyncMode {
  public:
   explicit BoundedStalenessMode(ShardContext* context) : AsyncMode(context) {}
 
-  absl::StatusOr<std::optional<PulledBlock>> Answer(
-      const Block& block, const Want& want) const override
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
+  absl::StatusOr<std::optional<Readable>> CanRead(
+      const UnitMarks& unit, uint64_t oldest, const Want& want) const override;
 };
 
 }  // namespace weir

@@ -1,30 +1,53 @@
 #include "server/ps/consistency/consistency_mode.h"
 
-#include "absl/strings/str_cat.h"
+#include <algorithm>
+
+#include "common/base/status.h"
 
 namespace weir {
 
-absl::StatusOr<bool> ConsistencyMode::IsNextSequence(
-    const Block& block, const BlockGradient& gradient) {
-  const uint64_t mark = block.marks[gradient.slot];
-  const uint64_t sequence = gradient.push->sequence();
-  // I1. Both other cases leave the block as it is (I2): the client resends from
-  // the number that the message names, or hears that it has been counted.
-  if (sequence > mark) {
-    return absl::OutOfRangeError(
-        absl::StrCat("slot ", gradient.slot, " block ", block.plan.index,
-                     ": expected sequence number ", mark, ", got ", sequence));
-  }
-  return sequence == mark;
-}
-
-Receipt ConsistencyMode::MakeReceipt(const BlockGradient& gradient,
-                                     Receipt::Outcome outcome) {
-  // I3 is told to the client as LEFT_OUT; the member adds the bad variable.
+Receipt MakeReceipt(const ::weir::Push& push, Receipt::Outcome outcome) {
   Receipt receipt;
   receipt.set_outcome(outcome);
-  receipt.set_sequence(gradient.push->sequence());
+  receipt.set_sequence(push.sequence());
   return receipt;
+}
+
+Receipt MakeCountedReceipt(const ::weir::Push& push, int bad_variable) {
+  if (bad_variable < 0) {
+    return MakeReceipt(push, Receipt::ACCEPTED);
+  }
+  // I3. It is settled, not refused: a client that repeated it would bring the
+  // same NaN again.
+  Receipt receipt = MakeReceipt(push, Receipt::LEFT_OUT);
+  receipt.set_bad_variable(static_cast<uint32_t>(bad_variable));
+  return receipt;
+}
+
+// I1, I2: `order_` takes the marks, each with the change that it stands for.
+ConsistencyMode::ConsistencyMode(ShardContext* context)
+    : context_(*context),
+      order_(context->plan->contributions(),
+             static_cast<uint32_t>(context->plan->slot_count()),
+             context->plan->declaration().base_version()) {}
+
+absl::StatusOr<std::optional<PulledBlock>> ConsistencyMode::Answer(
+    const Block& block, const Want& want) const {
+  // A version before `oldest_readable` is refused also where this block still
+  // has it: its buffer may become the next sum at any moment.
+  const uint64_t oldest =
+      std::max(block.oldest_version(), context_.oldest_readable.load());
+  WEIR_ASSIGN_OR_RETURN(const std::optional<Readable> from,
+                        CanRead(block.order, oldest, want));
+  if (!from.has_value()) {
+    return std::nullopt;
+  }
+  if (*from == Readable::kPrevious) {
+    return PulledBlock{block.plan.index, want.version(), false,
+                       block.previous.values};
+  }
+  return PulledBlock{block.plan.index, block.order.version, false,
+                     block.values};
 }
 
 }  // namespace weir

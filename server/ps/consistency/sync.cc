@@ -13,99 +13,70 @@ namespace weir {
 absl::StatusOr<Receipt> SyncMode::Push(Block& block, BlockGradient gradient,
                                        DueList& due) {
   const ::weir::Push& push = *gradient.push;
-  if (push.index_in_step() >= contributions_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("contribution ", push.index_in_step(), " of a step of ",
-                     contributions_));
-  }
+  const auto slot = static_cast<uint32_t>(gradient.slot);
   // Reads the payload and the plan alone: no lock yet.
   std::vector<bool> moved = MovedSegments(block.plan, gradient);
   const int bad_variable = FindNonFinite(block.plan, moved, gradient);
 
   MutexLock lock(&block.mutex);
-  WEIR_ASSIGN_OR_RETURN(const bool next, IsNextSequence(block, gradient));
-  if (!next) {
-    return MakeReceipt(gradient, Receipt::DUPLICATE);
-  }
-  if (push.base_version() < block.version) {
-    // Its step is published: somebody else's result of it was counted.
-    ++block.marks[gradient.slot];
-    return MakeReceipt(gradient, Receipt::DUPLICATE);
-  }
-  if (push.base_version() != block.version) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("slot ", gradient.slot, " block ", block.plan.index,
-                     " sequence number ", push.sequence(), " is for version ",
-                     push.base_version(), ", the block is at ", block.version));
-  }
+  WEIR_ASSIGN_OR_RETURN(const ContributionOrder::Turn turn,
+                        order().TurnOf(block.order, slot, push));
   // I2: the sender has computed from this version, so it has seen it on every
   // shard, and nobody needs the one before any more, on any block.
-  RaiseTo(&context_.oldest_readable, block.version);
-  SyncStep& step = block.step;
-  uint64_t& mark = block.marks[gradient.slot];
-  if (push.index_in_step() < step.cursor ||
-      step.early.count(push.index_in_step()) > 0) {
-    ++mark;  // another slot computed it too: the first one counts
-    return MakeReceipt(gradient, Receipt::DUPLICATE);
+  if (push.base_version() == block.order.version) {
+    RaiseTo(&context_.oldest_readable, block.order.version);
+  }
+  if (turn == ContributionOrder::Turn::kDuplicate) {
+    return MakeReceipt(push, Receipt::DUPLICATE);
   }
   // A block with NaN takes part in the step without moving anything: the
   // cursor has to pass its contribution on every block.
-  Receipt receipt = MakeReceipt(gradient, Receipt::ACCEPTED);
   if (bad_variable >= 0) {
-    receipt.set_outcome(Receipt::LEFT_OUT);
-    receipt.set_bad_variable(static_cast<uint32_t>(bad_variable));
     moved.assign(moved.size(), false);
   }
-  if (!AnyMoved(moved)) {
-    gradient.payload = Payload();
+  EarlyGradient one = {push, std::move(moved), {}, {}};
+  if (AnyMoved(one.moved)) {
+    one.payload = std::move(gradient.payload);
   }
-  // I3. What is awaited never asks for room, so the step always goes on, and
-  // in the end the contributions that were deferred find theirs.
-  if (push.index_in_step() > Awaited(block)) {
-    if (!context_.ReserveEarly(gradient.payload.bytes())) {
-      return MakeReceipt(gradient, Receipt::DEFERRED);
+  if (turn == ContributionOrder::Turn::kEarly) {
+    // I3. What is awaited never asks for room, so the step always goes on, and
+    // in the end the contributions that were deferred find theirs.
+    if (!context_.budget.Take(one.payload.bytes(), &one.room)) {
+      return MakeReceipt(push, Receipt::DEFERRED);
     }
-    ++mark;
     // The transport's memory is lent for this call only.
-    gradient.payload.Keep();
-    step.early[push.index_in_step()] = {push, std::move(moved),
-                                        std::move(gradient.payload)};
-  } else {
-    ++mark;
-    AdvanceTo(block, push.index_in_step());
-    AddAtCursor(block, gradient, moved);
+    one.payload.Keep();
   }
-  AdvanceAndPublish(block, due);
-  return receipt;
+  order().Keep(block.order, slot, push, std::move(one));
+  Advance(block, due);
+  return MakeCountedReceipt(push, bad_variable);
 }
 
 void SyncMode::SlotsChanged(Block& block, DueList& due) {
   MutexLock lock(&block.mutex);
   // I6: a slot that came back is awaited again from here on. The block keeps a
   // copy, so that one push sees the same slots from beginning to end.
-  for (size_t w = 0; w < block.retired.size(); ++w) {
-    block.retired[w] = context_.slots[w].retired;
-  }
-  AdvanceAndPublish(block, due);
+  context_.CopyRetired(&block.order.retired);
+  Advance(block, due);
 }
 
-uint32_t SyncMode::Awaited(const Block& block) const {
-  uint32_t m = block.step.cursor;
-  while (m < contributions_ &&
-         (block.retired[SlotOf(m)] || block.step.early.count(m) > 0)) {
-    ++m;
+void SyncMode::Advance(Block& block, DueList& due) {
+  // I1, I5: in index order, and only as far as nothing is missing.
+  while (std::optional<EarlyGradient> next = order().Next(block.order)) {
+    AddToSum(block, *std::move(next));
   }
-  return m;
+  if (order().StepIsComplete(block.order)) {
+    Publish(block, due);
+  }
 }
 
-void SyncMode::AddAtCursor(Block& block, const BlockGradient& gradient,
-                           const std::vector<bool>& moved) {
+void SyncMode::AddToSum(Block& block, EarlyGradient next) {
   SyncStep& step = block.step;
+  const std::vector<bool>& moved = next.moved;
   // Every contribution of a step says the same; the first one's counts.
   if (!step.first.has_value()) {
-    step.first = *gradient.push;
+    step.first = next.push;
   }
-  ++step.cursor;
   if (!AnyMoved(moved)) {
     return;
   }
@@ -120,10 +91,11 @@ void SyncMode::AddAtCursor(Block& block, const BlockGradient& gradient,
     }
     block.previous = FrozenBlock();
   }
-  const float weight = WeightOf(*gradient.push);
+  const float weight = WeightOf(next.push);
   // Named here: clang's lock analysis does not look into the lambda.
   float* const sums = step.sum.data();
   const std::vector<double>& weights = step.weights;
+  const BlockGradient gradient = {0, &next.push, std::move(next.payload)};
   VisitGradients(
       block.plan, moved, gradient, block.plan.range.count,
       [&](size_t i, int64_t element, const char* data, int64_t count) {
@@ -143,58 +115,13 @@ void SyncMode::AddAtCursor(Block& block, const BlockGradient& gradient,
   }
 }
 
-void SyncMode::AdvanceTo(Block& block, uint32_t end) {
-  std::map<uint32_t, SyncStep::Early>& early = block.step.early;
-  uint32_t& cursor = block.step.cursor;
-  // I1: one index after another, and a stop at the first that is missing. What
-  // is here is taken before its slot is looked at: contributions that a slot
-  // made before it retired count (I5).
-  while (cursor < end) {
-    if (!early.empty() && early.begin()->first == cursor) {
-      const SyncStep::Early& next = early.begin()->second;
-      const BlockGradient gradient = {0, &next.push, next.payload};
-      AddAtCursor(block, gradient, next.moved);
-      context_.early_bytes -= next.payload.bytes();
-      early.erase(early.begin());
-    } else if (block.retired[SlotOf(cursor)]) {
-      // The mark moves as if the contribution had come; it never goes back.
-      uint64_t& mark = block.marks[SlotOf(cursor)];
-      mark = std::max(mark, SequenceOf(block, cursor) + 1);
-      ++cursor;
-    } else {
-      return;
-    }
-  }
-}
-
-void SyncMode::AdvanceAndPublish(Block& block, DueList& due) {
-  SyncStep& step = block.step;
-  if (!step.first.has_value() && step.early.empty()) {
-    return;  // I5
-  }
-  AdvanceTo(block, contributions_);
-  if (step.cursor == contributions_) {
-    Publish(block, due);
-  }
-}
-
-// Slot w makes k_w = ceil((n - w) / W) contributions in each step, and its
-// sequence number t * k_w + j stands for index j * W + w of step t.
-uint64_t SyncMode::SequenceOf(const Block& block, uint32_t contribution) const {
-  const uint64_t steps =
-      block.version - context_.plan->declaration().base_version();
-  const uint32_t slot = SlotOf(contribution);
-  const uint32_t per_step = (contributions_ - slot + slots_ - 1) / slots_;
-  return steps * per_step + contribution / slots_;
-}
-
 void SyncMode::Publish(Block& block, DueList& due) {
   SyncStep& step = block.step;
-  FrozenBlock before = {block.version,
+  FrozenBlock before = {block.order.version,
                         block.values,
                         {},
                         block.steps,
-                        std::move(block.published_marks)};
+                        std::move(block.order.published_marks)};
   if (std::none_of(block.state.begin(), block.state.end(),
                    [](const BlockRef& slot) { return bool(slot); })) {
     before.state = block.state;  // I7: whole without any
@@ -207,13 +134,12 @@ void SyncMode::Publish(Block& block, DueList& due) {
     block.values = std::move(step.sum);
     step.sum = BlockRef();
   }
-  ++block.version;
-  step.cursor = 0;
   step.first.reset();
   step.weights.assign(step.weights.size(), 0.0);
-  block.published_marks = block.marks;
+  order().Publish(block.order);
   // Under the same lock: the block cannot leave the version in between.
-  if (block.awaiting != nullptr && block.awaiting->version() == block.version) {
+  if (block.awaiting != nullptr &&
+      block.awaiting->version() == block.order.version) {
     SnapshotJob::Add(std::exchange(block.awaiting, nullptr), block.plan.index,
                      block.Freeze(), due);
   }
@@ -274,24 +200,20 @@ void SyncMode::ApplySum(Block& block) {
   writer.CopyUpTo(block.plan.range.count);
 }
 
-absl::StatusOr<std::optional<PulledBlock>> SyncMode::Answer(
-    const Block& block, const Want& want) const {
-  if (want.when_case() != Want::kVersion || want.version() == block.version) {
-    return Current(block);
+absl::StatusOr<std::optional<Readable>> SyncMode::CanRead(
+    const UnitMarks& unit, uint64_t oldest, const Want& want) const {
+  if (want.when_case() != Want::kVersion || want.version() == unit.version) {
+    return Readable::kNow;
   }
-  if (want.version() > block.version) {
+  if (want.version() > unit.version) {
     return std::nullopt;
   }
-  // I2. A version before `oldest_readable` is refused also where this block
-  // still has it: its buffer may become the next sum at any moment.
-  if (block.HasPrevious(want.version()) &&
-      want.version() >= context_.oldest_readable) {
-    return PulledBlock{block.plan.index, want.version(), false,
-                       block.previous.values};
+  if (want.version() >= oldest) {  // I2
+    return Readable::kPrevious;
   }
   return absl::AbortedError(
-      absl::StrCat("block ", block.plan.index, ": version ", want.version(),
-                   " is gone, the newest is ", block.version));
+      absl::StrCat(unit.name, ": version ", want.version(),
+                   " is gone, the newest is ", unit.version));
 }
 
 }  // namespace weir

@@ -5,13 +5,9 @@
 // ends with the same set of contributions, because each contribution is a pure
 // function of (version, batch).
 //
-// Terms
+// Terms (and those of contribution_order.h, which keeps marks and cursor)
 //   contribution m  gradient m of step t, 0 <= m < n; keyed by (t, m), not by
 //                   who sends it.
-//   cursor          contributions 0..cursor-1 are in the sum, or passed.
-//   passed          nobody will bring contribution m: its slot, m mod W, is
-//                   retired. It counts as left out, and the slot's mark moves
-//                   as if it had come.
 //   early           the contribution came before its turn; its payload is kept.
 //
 // Invariants
@@ -24,10 +20,8 @@
 //       first contribution that is neither here nor passed is always accepted.
 //   I4. Values and optimizer state change only when a version is published,
 //       and out of place.
-//   I5. Contributions are passed only in a step for which something else came:
-//       when every slot is retired, nothing is published. Contributions of a
-//       retired slot that are already here count. So a slot that retires after
-//       its last contribution leaves the same bits whenever the news arrives.
+//   I5. Contributions of a retired slot are passed, but no step is made of
+//       those alone (ContributionOrder, I4).
 //   I6. A slot that comes back is awaited from its marks on. They differ by one
 //       step at most over all blocks. A block where the mark is a step behind
 //       holds back the next version, so the version of that step can still be
@@ -40,8 +34,8 @@
 #ifndef SERVER_PS_CONSISTENCY_SYNC_H_
 #define SERVER_PS_CONSISTENCY_SYNC_H_
 
+#include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "server/ps/consistency/consistency_mode.h"
 
@@ -49,46 +43,26 @@ namespace weir {
 
 class SyncMode : public ConsistencyMode {
  public:
-  explicit SyncMode(ShardContext* context)
-      : ConsistencyMode(context),
-        contributions_(context->plan->contributions()),
-        slots_(static_cast<uint32_t>(context->plan->slot_count())) {}
+  explicit SyncMode(ShardContext* context) : ConsistencyMode(context) {}
 
   absl::StatusOr<Receipt> Push(Block& block, BlockGradient gradient,
                                DueList& due) override;
-  absl::StatusOr<std::optional<PulledBlock>> Answer(
-      const Block& block, const Want& want) const override
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
+  absl::StatusOr<std::optional<Readable>> CanRead(
+      const UnitMarks& unit, uint64_t oldest, const Want& want) const override;
   void SlotsChanged(Block& block, DueList& due) override;
 
  private:
-  // Returns the first contribution that is neither here nor passed, or n.
-  uint32_t Awaited(const Block& block) const
+  // Adds `next`, the one at the cursor, to the sum.
+  void AddToSum(Block& block, EarlyGradient next)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-  // Adds contribution number `cursor` and moves the cursor.
-  void AddAtCursor(Block& block, const BlockGradient& gradient,
-                   const std::vector<bool>& moved)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-  // Moves the cursor up to `end`, as far as it goes: adds contributions that
-  // came early, passes those of retired slots.
-  void AdvanceTo(Block& block, uint32_t end)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-  // Moves the cursor as far as it goes, and publishes the version if that is
-  // the end of the step. Does nothing if the step has not begun (I5).
-  void AdvanceAndPublish(Block& block, DueList& due)
+  // Adds what has its turn, and publishes the version if that is the end of the
+  // step.
+  void Advance(Block& block, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   void Publish(Block& block, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // Turns the sum's buffer into the next values.
   void ApplySum(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-
-  // See "Push identity" in docs/design_notes.md.
-  uint32_t SlotOf(uint32_t contribution) const { return contribution % slots_; }
-  uint64_t SequenceOf(const Block& block, uint32_t contribution) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-
-  const uint32_t contributions_;  // n
-  const uint32_t slots_;          // W
 };
 
 }  // namespace weir

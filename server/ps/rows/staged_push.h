@@ -10,6 +10,7 @@
 
 #include "proto/ps.pb.h"
 #include "server/ps/block/block_buffer.h"
+#include "server/ps/block/out_of_order_budget.h"
 #include "server/ps/rows/id_list_cache.h"
 
 namespace weir {
@@ -31,11 +32,17 @@ struct StagedPush {
   ::weir::Push push;
   std::vector<StagedRows> rows;
   std::vector<TableRate> rates;
-  int64_t bytes = 0;          // taken from the budget
-  bool begun = false;         // a piece has come
-  bool unknown_list = false;  // a piece named a list that is not here
-  bool deferred = false;      // there was no room: nothing of it is kept
-  int bad_table = -1;         // the first with NaN or Inf
+  OutOfOrderBudget::Room room;  // for `rows`
+  bool begun = false;           // a piece has come
+  bool unknown_list = false;    // a piece named a list that is not here
+  bool deferred = false;        // there was no room: nothing of it is kept
+  int bad_table = -1;           // the first with NaN or Inf
+
+  // Keeps nothing of the rows, and gives their room back.
+  void Drop() {
+    rows.clear();
+    room.GiveBack();
+  }
 };
 
 }  // namespace weir

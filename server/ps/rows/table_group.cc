@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,21 +15,8 @@
 namespace weir {
 namespace {
 
-// These are the bounds for pulls of blocks (server/ps/store/shard.h).
-constexpr uint32_t kDefaultTimeoutMs = 2000;
-constexpr uint32_t kMaxTimeoutMs = 10000;
-// A time that no deadline has passed: Finish looks at conditions alone.
-constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 // Bounds the answer of GetStatus.
 constexpr uint32_t kHotIdsMax = 1000;
-
-int64_t TimeoutNs(const Want& want) {
-  uint32_t ms = kDefaultTimeoutMs;  // the client did not say
-  if (want.timeout_ms() != 0) {
-    ms = std::min(want.timeout_ms(), kMaxTimeoutMs);
-  }
-  return int64_t{ms} * 1000000;
-}
 
 void FillTableStatus(const TableReport& report, TableStatus* status) {
   status->set_rows(static_cast<uint64_t>(report.rows));
@@ -53,9 +40,10 @@ void Run(const DueList& due) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TableGroup>> TableGroup::Create(
-    ShardContext* context, Arena* arena, Clock* clock) {
+    ShardContext* context, const ConsistencyMode* mode, Arena* arena,
+    Clock* clock) {
   const ShardPlan& plan = *context->plan;
-  std::unique_ptr<TableGroup> made(new TableGroup(context, arena, clock));
+  std::unique_ptr<TableGroup> made(new TableGroup(context, mode, arena, clock));
   for (int t = 0; t < plan.declaration().table_size(); ++t) {
     WEIR_ASSIGN_OR_RETURN(TableOptions options,
                           OptionsOfTable(plan.declaration(), t, plan.shard()));
@@ -70,26 +58,27 @@ absl::StatusOr<std::unique_ptr<TableGroup>> TableGroup::Create(
   return made;
 }
 
-TableGroup::TableGroup(ShardContext* context, Arena* arena, Clock* clock)
+TableGroup::TableGroup(ShardContext* context, const ConsistencyMode* mode,
+                       Arena* arena, Clock* clock)
     : context_(*context),
+      mode_(*mode),
       arena_(arena),
       clock_(clock),
       kind_(context->plan->kind()),
-      contributions_(context->plan->contributions()),
-      slots_(static_cast<uint32_t>(context->plan->slot_count())),
       rows_looked_up_(
           static_cast<size_t>(context->plan->declaration().table_size())),
       rows_updated_(rows_looked_up_.size()),
-      marks_(slots_),
-      version_(context->plan->declaration().base_version()),
-      retired_(slots_) {}
+      unit_("tables", context->plan->declaration().base_version(),
+            static_cast<size_t>(context->plan->slot_count())),
+      parked_(kParkingShares, "rows", &context->counters.waits_parked),
+      oldest_(unit_.version) {}
 
 TableGroup::~TableGroup() = default;
 
 void TableGroup::TickClocks() {
   for (int t = 0; t < count(); ++t) {
     if (spec(t).expiry().age_case() != Expiry::kSeconds) {
-      table(t).SetClock(version_);
+      table(t).SetClock(unit_.version);
       continue;
     }
     // Not the wall clock, which may be set back. The plant lets a test show
@@ -126,7 +115,7 @@ absl::StatusOr<std::vector<Ids>> TableGroup::Resolve(
 void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
   absl::Status status = CheckPullRows(context_.plan->declaration(), request);
   bool unknown = false;
-  Parked lookup;
+  ParkedLookup lookup;
   if (status.ok()) {
     absl::StatusOr<std::vector<Ids>> ids = Resolve(request, &unknown);
     status = ids.status();
@@ -152,75 +141,44 @@ void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
     lookup.request.add_list()->set_table(list.table());
   }
   lookup.done = std::move(done);
-  lookup.deadline_ns = clock_->NowNs() + TimeoutNs(request.want());
-  absl::StatusOr<Readable> from = Readable::kNotYet;
+  absl::StatusOr<std::optional<Readable>> from = std::nullopt;
   uint64_t version = 0;
   {
     MutexLock lock(&mutex_);
-    from = CanRead(request.want());
-    version = version_;
-    if (from.ok() && *from == Readable::kNotYet) {
-      status = closed_;  // nothing would wake it any more
+    from = BeginRead(request.want());
+    version = unit_.version;
+    if (from.ok() && !from->has_value()) {
+      status = parked_.Park(request.sender(), request.want(), clock_->NowNs(),
+                            std::move(lookup));
       if (status.ok()) {
-        status =
-            CheckRoomToPark(parked_, request.sender(), kParkingShares, "rows");
-      }
-      if (!status.ok()) {
-        from = status;
-      } else {
-        parked_.push_back(std::move(lookup));
-        ++context_.counters.waits_parked;
         return;
       }
-    } else if (from.ok()) {
-      // I5: the use keeps exclusive work away after the lock is dropped.
-      ++uses_;
+      from = status;
     }
   }
   if (!from.ok()) {
     lookup.done(from.status());
     return;
   }
-  Gather(std::move(lookup), *from, version);
+  Gather(std::move(lookup), **from, version);
 }
 
-absl::StatusOr<TableGroup::Readable> TableGroup::CanRead(
-    const Want& want) const {
-  if (!MayUse()) {
-    return Readable::kNotYet;
+absl::StatusOr<std::optional<Readable>> TableGroup::BeginRead(
+    const Want& want) {
+  if (!uses_.MayBegin()) {
+    return std::nullopt;
   }
-  if (kind_ != ConsistencyKind::kSync) {
-    if (want.when_case() == Want::kVersion) {
-      return absl::InvalidArgumentError(
-          "want.version is for sync jobs; this job reads the latest");
-    }
-    // The rule of bounded_staleness.h, by the marks of the table group.
-    if (kind_ == ConsistencyKind::kBoundedStaleness) {
-      const uint64_t bound = context_.plan->staleness_bound();
-      for (size_t w = 0; w < marks_.size(); ++w) {
-        if (context_.slots[w].live && want.clock() > marks_[w] &&
-            want.clock() - marks_[w] > bound) {
-          return Readable::kNotYet;
-        }
-      }
-    }
-    return Readable::kNow;
+  // I3: `oldest_` is the version whose rows the last step set aside.
+  absl::StatusOr<std::optional<Readable>> from =
+      mode_.CanRead(unit_, oldest_, want);
+  if (from.ok() && from->has_value()) {
+    // I5: the use keeps exclusive work away after the lock is dropped.
+    uses_.Begin();
   }
-  if (want.when_case() != Want::kVersion || want.version() == version_) {
-    return Readable::kNow;
-  }
-  if (want.version() > version_) {
-    return Readable::kNotYet;
-  }
-  // I3: the rows that the last step moved were set aside by Publish.
-  if (want.version() == previous_version_) {
-    return Readable::kPrevious;
-  }
-  return absl::AbortedError(absl::StrCat("tables: version ", want.version(),
-                                         " is gone, the newest is ", version_));
+  return from;
 }
 
-void TableGroup::Gather(Parked lookup, Readable from, uint64_t version) {
+void TableGroup::Gather(ParkedLookup lookup, Readable from, uint64_t version) {
   const PullRowsChunk& request = lookup.request;
   int64_t floats = 0;
   for (size_t i = 0; i < lookup.ids.size(); ++i) {
@@ -254,7 +212,7 @@ void TableGroup::Gather(Parked lookup, Readable from, uint64_t version) {
     }
   }
   // Before the encoding, which needs the copy alone: exclusive work may begin.
-  Leave();
+  EndUse();
   const auto count = static_cast<size_t>(floats);
   if (floats > 0) {
     answer.bytes = EncodedBytes(encoding, count);
@@ -277,78 +235,52 @@ void TableGroup::Gather(Parked lookup, Readable from, uint64_t version) {
 
 // -------------------------------------------------- uses and exclusive work
 
-void TableGroup::Leave() {
+void TableGroup::EndUse() {
   DueList due;
   {
     MutexLock lock(&mutex_);
-    --uses_;
-    StartExclusive(due);
+    uses_.End(due);
   }
   Run(due);
-}
-
-void TableGroup::StartExclusive(DueList& due) {
-  // While work waits here, MayUse is false: new uses cannot keep it waiting.
-  if (uses_ == 0 && !exclusive_ && !exclusive_waiting_.empty()) {
-    exclusive_ = true;
-    due.push_back(std::move(exclusive_waiting_.front()));
-    exclusive_waiting_.pop_front();
-  }
 }
 
 void TableGroup::Release() {
   DueList due;
   {
     MutexLock lock(&mutex_);
-    exclusive_ = false;
-    StartExclusive(due);
-    if (MayUse()) {
-      for (std::function<void()>& update : held_) {
-        due.push_back(std::move(update));
-      }
+    uses_.EndExclusive(due);
+    if (uses_.MayBegin()) {
+      std::move(held_.begin(), held_.end(), std::back_inserter(due));
       held_.clear();
     }
   }
-  Finish(due, kNever);
+  Finish(due, kNoDeadlinePassed);
 }
 
 void TableGroup::Finish(DueList& due, int64_t now_ns) {
   Run(due);
-  struct Ready {
-    Parked lookup;
-    absl::StatusOr<Readable> from;
-    uint64_t version;
-  };
-  std::vector<Ready> ready;
+  Parking<ParkedLookup>::Ended<Readable> ended;
+  uint64_t version = 0;
   {
     MutexLock lock(&mutex_);
-    std::vector<Parked> waiting;
-    for (Parked& lookup : parked_) {
-      absl::StatusOr<Readable> from = CanRead(lookup.request.want());
-      if (from.ok() && *from == Readable::kNotYet &&
-          lookup.deadline_ns > now_ns) {
-        waiting.push_back(std::move(lookup));
-        continue;
-      }
-      if (from.ok() && *from != Readable::kNotYet) {
-        ++uses_;
-      }
-      ready.push_back({std::move(lookup), std::move(from), version_});
+    std::vector<absl::StatusOr<std::optional<Readable>>> answers;
+    for (const auto& parked : parked_.waits()) {
+      answers.push_back(BeginRead(parked.wait.request.want()));
     }
-    parked_ = std::move(waiting);
+    ended = parked_.Take(now_ns, std::move(answers));
+    version = unit_.version;
   }
-  context_.counters.waits_parked -= static_cast<int64_t>(ready.size());
-  // Their uses were taken under the lock; Gather gives each one back.
-  for (Ready& one : ready) {
-    if (!one.from.ok()) {
-      one.lookup.done(one.from.status());
-    } else if (*one.from != Readable::kNotYet) {
-      Gather(std::move(one.lookup), *one.from, one.version);
+  // Their uses were begun under the lock; Gather ends each one.
+  for (auto& [lookup, from] : ended) {
+    if (!from.ok()) {
+      lookup.done(from.status());
+    } else if (from->has_value()) {
+      Gather(std::move(lookup), **from, version);
     } else {
       PulledRows answer;
-      answer.header.set_request(one.lookup.request.request());
+      answer.header.set_request(lookup.request.request());
       answer.header.set_not_yet(true);
-      one.lookup.done(std::move(answer));
+      lookup.done(std::move(answer));
     }
   }
 }
@@ -358,7 +290,7 @@ void TableGroup::ExpireWaits() {
   bool frozen = false;
   {
     MutexLock lock(&mutex_);
-    frozen = exclusive_;
+    frozen = uses_.exclusive();
     if (!frozen) {  // a checkpoint is of one moment
       TickClocks();
     }
@@ -374,21 +306,19 @@ void TableGroup::ExpireWaits() {
 }
 
 void TableGroup::Close(const absl::Status& status) {
-  std::vector<Parked> parked;
+  std::vector<Parking<ParkedLookup>::Parked> parked;
   std::vector<std::function<void()>> held;
   std::optional<FreezeRequest> freeze;
   {
     MutexLock lock(&mutex_);
-    closed_ = status;
-    parked.swap(parked_);
+    parked = parked_.Close(status);
     held.swap(held_);
     freeze.swap(freeze_);
   }
-  // Each is in one list only, so it ends exactly once. A held push finds
-  // closed_ and answers with it.
-  context_.counters.waits_parked -= static_cast<int64_t>(parked.size());
-  for (Parked& lookup : parked) {
-    lookup.done(status);
+  // Each is in one list only, so it ends exactly once. A held push finds the
+  // tables closed and answers with that.
+  for (const auto& one : parked) {
+    one.wait.done(status);
   }
   for (const std::function<void()>& update : held) {
     update();
@@ -433,21 +363,19 @@ void TableGroup::Freeze(std::optional<uint64_t> version,
   DueList due;
   {
     MutexLock lock(&mutex_);
-    if (!closed_.ok()) {
-      due.push_back([refused, status = closed_] { refused(status); });
+    if (!parked_.closed().ok()) {
+      due.push_back([refused, status = parked_.closed()] { refused(status); });
     } else if (!version.has_value()) {
-      exclusive_waiting_.push_back(std::move(run));
-      StartExclusive(due);
-    } else if (*version > version_) {
+      uses_.Ask(std::move(run), /*first=*/false, due);
+    } else if (*version > unit_.version) {
       freeze_ = {version, std::move(run), std::move(refused)};
-    } else if (*version == version_ || *version == previous_version_) {
+    } else if (*version >= oldest_) {
       // In front of a step that waits to be published, which would take the
       // wanted version away. A step that is being published right now leaves
       // the version before it readable (I3).
-      exclusive_waiting_.push_front(std::move(run));
-      StartExclusive(due);
+      uses_.Ask(std::move(run), /*first=*/true, due);
     } else {
-      due.push_back([refused, now = version_, wanted = *version] {
+      due.push_back([refused, now = unit_.version, wanted = *version] {
         refused(absl::OutOfRangeError(absl::StrCat("the tables are at version ",
                                                    now, ", past ", wanted)));
       });
@@ -465,17 +393,26 @@ bool TableGroup::CancelFreeze() {
 
 std::vector<uint64_t> TableGroup::marks() const {
   MutexLock lock(&mutex_);
-  return marks_;
+  return unit_.marks;
+}
+
+std::vector<uint64_t> TableGroup::MarksAt(
+    std::optional<uint64_t> version) const {
+  MutexLock lock(&mutex_);
+  if (version.has_value() && *version < unit_.version) {
+    return previous_marks_;
+  }
+  return unit_.MarksOfVersion();
 }
 
 uint64_t TableGroup::version() const {
   MutexLock lock(&mutex_);
-  return version_;
+  return unit_.version;
 }
 
 bool TableGroup::IsPrevious(uint64_t version) const {
   MutexLock lock(&mutex_);
-  return version != version_ && version == previous_version_;
+  return version >= oldest_ && version < unit_.version;
 }
 
 void TableGroup::FillStatus(int hot_ids, PsStatus* status) {

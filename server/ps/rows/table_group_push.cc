@@ -1,7 +1,6 @@
 // Pushes to the tables of a shard: staged as they come, applied whole.
-#include <algorithm>
-#include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,26 +15,6 @@
 #include "server/ps/rows/table_group.h"
 
 namespace weir {
-namespace {
-
-// A time that no deadline has passed: Finish looks at conditions alone.
-constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
-
-// `next`: AdmitAsync took the mark.
-Receipt::Outcome OutcomeOf(bool next, const StagedPush& update) {
-  if (!next) {
-    return Receipt::DUPLICATE;
-  }
-  // One NaN leaves the whole update out (I1), with its mark moved, so that the
-  // client does not bring it again.
-  if (update.bad_table >= 0) {
-    return Receipt::LEFT_OUT;
-  }
-  return Receipt::ACCEPTED;
-}
-
-}  // namespace
-
 absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
                                const Payload& payload, StagedPush* update) {
   WEIR_RETURN_IF_ERROR(
@@ -61,7 +40,7 @@ absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
   WEIR_ASSIGN_OR_RETURN(const std::vector<Ids> ids,
                         Resolve(lists, &update->unknown_list));
   if (update->unknown_list) {
-    Drop(update);
+    update->Drop();
     return absl::OkStatus();
   }
   int64_t floats = 0;
@@ -69,7 +48,7 @@ absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
     floats += static_cast<int64_t>(ids[static_cast<size_t>(i)]->size()) *
               spec(static_cast<int>(chunk.list(i).table())).dim();
   }
-  if (!TakeRoom(floats * static_cast<int64_t>(sizeof(float)), update)) {
+  if (!TakeRoom(floats, update)) {
     return absl::OkStatus();
   }
   const BlockRef gradients = BlockRef::Make(Arena::Heap(), floats);
@@ -90,32 +69,26 @@ absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
   return absl::OkStatus();
 }
 
-bool TableGroup::TakeRoom(int64_t bytes, StagedPush* update) {
-  // I4. What a sync step awaits always has room, or the step would never end.
-  // An update that is alone has room, too, or one that is larger than the whole
-  // budget could never be pushed.
+bool TableGroup::TakeRoom(int64_t floats, StagedPush* update) {
   bool awaited = false;
   if (kind_ == ConsistencyKind::kSync) {
+    const ContributionOrder& order = mode_.order();
     MutexLock lock(&mutex_);
-    awaited = update->push.index_in_step() <= Awaited();
+    if (order.IsSettled(unit_, update->sender.slot(), update->push)) {
+      // It stays a duplicate. If it had to wait for room to hear that, its
+      // sender could not go on to what the tables await (I4).
+      update->Drop();
+      return false;
+    }
+    awaited = order.IsAwaited(unit_, update->push.index_in_step());
   }
-  const auto most =
-      static_cast<int64_t>(context_.plan->declaration().out_of_order_bytes());
-  // Added before the comparison: two updates that come at once see each other.
-  const int64_t before = staged_bytes_.fetch_add(bytes);
-  const bool alone = before == update->bytes;
-  update->bytes += bytes;
-  if (awaited || alone || before + bytes <= most) {
-    return true;
+  // I4: what is awaited always has room, or the step would never end.
+  update->deferred = !context_.budget.TakeForRows(
+      static_cast<uint64_t>(floats) * sizeof(float), awaited, &update->room);
+  if (update->deferred) {
+    update->Drop();
   }
-  update->deferred = true;
-  Drop(update);
-  return false;
-}
-
-void TableGroup::Drop(StagedPush* update) {
-  staged_bytes_ -= std::exchange(update->bytes, 0);
-  update->rows.clear();
+  return !update->deferred;
 }
 
 void TableGroup::PushRows(StagedPush update, PushRowsDone done) {
@@ -138,20 +111,8 @@ void TableGroup::PushRows(StagedPush update, PushRowsDone done) {
   }
   DueList due;
   absl::StatusOr<PushRowsReply> answer = PushSync(std::move(update), due);
-  Finish(due, kNever);
+  Finish(due, kNoDeadlinePassed);
   done(std::move(answer));
-}
-
-absl::StatusOr<bool> TableGroup::IsNextSequence(
-    const StagedPush& update) const {
-  // I1, as for a block: see "Push identity" in docs/design_notes.md.
-  const uint64_t mark = marks_[update.sender.slot()];
-  if (update.push.sequence() > mark) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "slot ", update.sender.slot(), " tables: expected sequence number ",
-        mark, ", got ", update.push.sequence()));
-  }
-  return update.push.sequence() == mark;
 }
 
 double TableGroup::RateOf(int t, const std::vector<TableRate>& rates) const {
@@ -162,29 +123,6 @@ double TableGroup::RateOf(int t, const std::vector<TableRate>& rates) const {
   }
   return LearningRate(spec(t).schedule(),
                       tables_[static_cast<size_t>(t)]->step());
-}
-
-absl::StatusOr<bool> TableGroup::AdmitAsync(const StagedPush& update,
-                                            bool moves, Receipt* receipt) {
-  WEIR_ASSIGN_OR_RETURN(const bool next, IsNextSequence(update));
-  if (!next) {
-    return false;
-  }
-  if (moves) {
-    if (update.push.base_version() > version_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tables: base_version ", update.push.base_version(),
-                       " is ahead of version ", version_));
-    }
-    receipt->set_staleness(version_ - update.push.base_version());
-    ++version_;
-    TickClocks();
-  }
-  // Mark, version and use in one step under the lock: a checkpoint that is
-  // frozen afterwards waits for the use, so it has the mark and the rows (I1).
-  ++marks_[update.sender.slot()];
-  ++uses_;
-  return true;
 }
 
 void TableGroup::MoveRows(const StagedPush& update, PushRowsReply* reply) {
@@ -210,14 +148,14 @@ void TableGroup::MoveRows(const StagedPush& update, PushRowsReply* reply) {
 void TableGroup::PushAsync(StagedPush update, PushRowsDone done) {
   PushRowsReply reply;
   Receipt* const receipt = reply.mutable_receipt();
-  receipt->set_sequence(update.push.sequence());
+  *receipt = MakeCountedReceipt(update.push, update.bad_table);
   const bool moves = update.bad_table < 0 && WeightOf(update.push) > 0;
-  absl::StatusOr<bool> next = false;
+  absl::StatusOr<std::optional<uint64_t>> staleness = std::nullopt;
   {
     MutexLock lock(&mutex_);
-    if (!closed_.ok()) {
-      next = closed_;
-    } else if (!MayUse()) {
+    if (!parked_.closed().ok()) {
+      staleness = parked_.closed();
+    } else if (!uses_.MayBegin()) {
       // Rows are frozen; Release runs it again, or Close.
       // Shared, because std::function wants to be copyable.
       auto kept = std::make_shared<StagedPush>(std::move(update));
@@ -226,29 +164,40 @@ void TableGroup::PushAsync(StagedPush update, PushRowsDone done) {
       });
       return;
     } else {
-      next = AdmitAsync(update, moves, receipt);
+      staleness = ContributionOrder::Admit(unit_, update.sender.slot(),
+                                           update.push, moves);
+    }
+    if (staleness.ok() && staleness->has_value()) {
+      // Mark, version and use in one step under the lock: a checkpoint that is
+      // frozen afterwards waits for the use, so it has the mark and the rows
+      // (I1).
+      uses_.Begin();
+      if (moves) {
+        TickClocks();
+      }
     }
   }
-  if (!next.ok()) {
-    Drop(&update);
-    done(next.status());
-    return;
-  }
-  receipt->set_outcome(OutcomeOf(*next, update));
-  receipt->set_bad_variable(
-      static_cast<uint32_t>(std::max(update.bad_table, 0)));
-  // I5: the use that AdmitAsync took, not the lock, keeps a checkpoint away.
-  if (*next && moves) {
-    context_.counters.RecordStaleness(receipt->staleness());
+  const bool counts = staleness.ok() && staleness->has_value();
+  // I5: the use, not the lock, keeps a checkpoint away.
+  if (counts && moves) {
+    receipt->set_staleness(**staleness);
+    context_.counters.RecordStaleness(**staleness);
     MoveRows(update, &reply);
   }
-  Drop(&update);
-  if (*next) {
-    Leave();
+  update.Drop();  // before the answer: its sender may push again at once
+  if (counts) {
+    EndUse();
     if (kind_ == ConsistencyKind::kBoundedStaleness) {
       DueList due;
-      Finish(due, kNever);  // a clock has moved
+      Finish(due, kNoDeadlinePassed);  // a clock has moved
     }
+  }
+  if (!staleness.ok()) {
+    done(staleness.status());
+    return;
+  }
+  if (!counts) {
+    *receipt = MakeReceipt(update.push, Receipt::DUPLICATE);
   }
   done(std::move(reply));
 }

@@ -1,10 +1,7 @@
-// Sync steps of a shard's tables: the order of server/ps/consistency/sync.cc,
-// for rows. What that file says of marks, cursors and retired slots holds here.
-#include <algorithm>
-#include <limits>
+// Sync steps of a shard's tables.
+#include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "server/ps/block/block_update.h"
 #include "server/ps/rows/table_group.h"
@@ -13,59 +10,30 @@ namespace weir {
 
 absl::StatusOr<PushRowsReply> TableGroup::PushSync(StagedPush update,
                                                    DueList& due) {
+  const ::weir::Push push = update.push;
+  const uint32_t slot = update.sender.slot();
   PushRowsReply reply;
-  Receipt* const receipt = reply.mutable_receipt();
-  receipt->set_sequence(update.push.sequence());
-  const uint32_t contribution = update.push.index_in_step();
-  if (contribution >= contributions_) {
-    Drop(&update);
-    return absl::InvalidArgumentError(absl::StrCat(
-        "contribution ", contribution, " of a step of ", contributions_));
-  }
   MutexLock lock(&mutex_);
-  absl::StatusOr<bool> next = IsNextSequence(update);
-  if (next.ok() && !closed_.ok()) {
-    next = closed_;
-  }
-  if (next.ok() && *next && update.push.base_version() < version_) {
-    // Its step is published: somebody else's result of it was counted.
-    ++marks_[update.sender.slot()];
-    next = false;
-  }
-  if (next.ok() && *next && update.push.base_version() != version_) {
-    next = absl::InvalidArgumentError(
-        absl::StrCat("slot ", update.sender.slot(), " tables sequence number ",
-                     update.push.sequence(), " is for version ",
-                     update.push.base_version(), ", they are at ", version_));
-  }
-  // Whatever is not kept gives its share of the budget back (I4).
-  if (!next.ok() || !*next) {
-    Drop(&update);
-    if (!next.ok()) {
-      return next.status();
-    }
-    receipt->set_outcome(Receipt::DUPLICATE);
-    return reply;
-  }
+  WEIR_RETURN_IF_ERROR(parked_.closed());
+  WEIR_ASSIGN_OR_RETURN(const ContributionOrder::Turn turn,
+                        mode_.order().TurnOf(unit_, slot, push));
   // The blocks share it: whoever trains from this version of the rows has seen
   // it everywhere.
-  RaiseTo(&context_.oldest_readable, version_);
-  ++marks_[update.sender.slot()];
-  if (contribution < cursor_ || early_.count(contribution) > 0) {
-    Drop(&update);  // another slot computed it too: the first one counts
-    receipt->set_outcome(Receipt::DUPLICATE);
+  if (push.base_version() == unit_.version) {
+    RaiseTo(&context_.oldest_readable, unit_.version);
+  }
+  if (turn == ContributionOrder::Turn::kDuplicate) {
+    *reply.mutable_receipt() = MakeReceipt(push, Receipt::DUPLICATE);
     return reply;
   }
-  receipt->set_outcome(Receipt::ACCEPTED);
+  *reply.mutable_receipt() = MakeCountedReceipt(push, update.bad_table);
   // With weight 0 it passes the cursor and moves nothing.
   if (update.bad_table >= 0) {
-    receipt->set_outcome(Receipt::LEFT_OUT);
-    receipt->set_bad_variable(static_cast<uint32_t>(update.bad_table));
     update.push.set_weight(0);
   }
-  // Its room was taken as it was staged, so it never has to be deferred here.
-  early_[contribution] = std::move(update);
-  AdvanceAndPublish(due);
+  // Its room was taken as it was staged, so an early one is not deferred here.
+  mode_.order().Keep(unit_, slot, push, std::move(update));
+  Advance(due);
   return reply;
 }
 
@@ -73,29 +41,18 @@ void TableGroup::SlotsChanged() {
   DueList due;
   {
     MutexLock lock(&mutex_);
-    for (size_t w = 0; w < retired_.size(); ++w) {
-      retired_[w] = context_.slots[w].retired;
-    }
+    context_.CopyRetired(&unit_.retired);
     if (kind_ == ConsistencyKind::kSync) {
-      AdvanceAndPublish(due);
+      Advance(due);
     }
   }
-  Finish(due, std::numeric_limits<int64_t>::min());
+  Finish(due, kNoDeadlinePassed);
 }
 
-uint32_t TableGroup::Awaited() const {
-  uint32_t m = cursor_;
-  while (m < contributions_ && (retired_[SlotOf(m)] || early_.count(m) > 0)) {
-    ++m;
-  }
-  return m;
-}
-
-void TableGroup::AddAtCursor(const StagedPush& update) {
+void TableGroup::AddToSums(const StagedPush& update) {
   if (!first_rates_.has_value()) {
     first_rates_ = update.rates;
   }
-  ++cursor_;
   const float weight = WeightOf(update.push);
   if (weight == 0.0f) {
     return;
@@ -108,41 +65,17 @@ void TableGroup::AddAtCursor(const StagedPush& update) {
   weight_ += weight;
 }
 
-void TableGroup::AdvanceTo(uint32_t end) {
-  while (cursor_ < end) {
-    if (!early_.empty() && early_.begin()->first == cursor_) {
-      StagedPush next = std::move(early_.begin()->second);
-      early_.erase(early_.begin());
-      AddAtCursor(next);
-      Drop(&next);
-    } else if (retired_[SlotOf(cursor_)]) {
-      uint64_t& mark = marks_[SlotOf(cursor_)];
-      mark = std::max(mark, SequenceOf(cursor_) + 1);
-      ++cursor_;
-    } else {
-      return;
-    }
+void TableGroup::Advance(DueList& due) {
+  if (mode_.order().StepIsComplete(unit_)) {
+    return;  // it waits to be published
   }
-}
-
-void TableGroup::AdvanceAndPublish(DueList& due) {
-  if ((!first_rates_.has_value() && early_.empty()) ||
-      cursor_ == contributions_) {
-    return;  // nothing came for this step, or it waits to be published
+  while (const std::optional<StagedPush> next = mode_.order().Next(unit_)) {
+    AddToSums(*next);
   }
-  AdvanceTo(contributions_);
   // I2: rows move when the last use has left, never under a reader.
-  if (cursor_ == contributions_) {
-    exclusive_waiting_.push_back([this] { Publish(); });
-    StartExclusive(due);
+  if (mode_.order().StepIsComplete(unit_)) {
+    uses_.Ask([this] { Publish(); }, /*first=*/false, due);
   }
-}
-
-uint64_t TableGroup::SequenceOf(uint32_t contribution) const {
-  const uint64_t steps = version_ - context_.plan->declaration().base_version();
-  const uint32_t slot = SlotOf(contribution);
-  const uint32_t per_step = (contributions_ - slot + slots_ - 1) / slots_;
-  return steps * per_step + contribution / slots_;
 }
 
 void TableGroup::Publish() {
@@ -175,15 +108,15 @@ void TableGroup::Publish() {
   std::function<void()> frozen;
   {
     MutexLock lock(&mutex_);
-    previous_version_ = version_;
-    ++version_;
+    oldest_ = unit_.version;
+    previous_marks_ = unit_.published_marks;
+    mode_.order().Publish(unit_);
     TickClocks();
-    cursor_ = 0;
     first_rates_.reset();
     weight_ = 0;
     // The checkpoint takes this step's turn over: still exclusive, so nothing
     // can move the rows of the version that it was told to write.
-    if (freeze_.has_value() && freeze_->version == version_) {
+    if (freeze_.has_value() && freeze_->version == unit_.version) {
       frozen = std::move(freeze_->run);
       freeze_.reset();
     }

@@ -15,9 +15,6 @@
 namespace weir {
 namespace {
 
-// A time that no deadline has passed: Wake looks at conditions alone.
-constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
-
 // How much of the caller's attention a receipt asks for. DEFERRED must be sent
 // again, so it must not be hidden by another outcome of the same run.
 int Urgency(Receipt::Outcome outcome) {
@@ -31,17 +28,6 @@ int Urgency(Receipt::Outcome outcome) {
   }
 }
 
-int64_t ToNs(uint32_t ms) { return int64_t{ms} * 1000000; }
-
-// 0 means that the client did not say. The upper bound keeps a client from
-// holding a parked wait for ever.
-uint32_t TimeoutMs(const Want& want) {
-  if (want.timeout_ms() == 0) {
-    return Shard::kDefaultTimeoutMs;
-  }
-  return std::min(want.timeout_ms(), Shard::kMaxTimeoutMs);
-}
-
 }  // namespace
 
 Shard::Shard(std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock)
@@ -51,15 +37,17 @@ Shard::Shard(std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock)
       mode_(CreateConsistencyMode(&context_)) {
   for (const BlockPlan& block : plan_.blocks()) {
     blocks_.push_back(std::make_unique<Block>(
-        &block, plan_.declaration().base_version(), plan_.slot_count()));
+        &block, plan_.declaration().base_version(), plan_.slot_count(),
+        &context_.counters.waits_parked));
   }
 }
 
 absl::StatusOr<std::shared_ptr<Shard>> Shard::Make(
     std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock) {
   std::shared_ptr<Shard> shard(new Shard(std::move(plan), arena, clock));
-  WEIR_ASSIGN_OR_RETURN(shard->tables_,
-                        TableGroup::Create(&shard->context_, arena, clock));
+  WEIR_ASSIGN_OR_RETURN(
+      shard->tables_,
+      TableGroup::Create(&shard->context_, shard->mode_.get(), arena, clock));
   return shard;
 }
 
@@ -168,15 +156,14 @@ void Shard::Finish(Block& block, const DueList& due) {
   for (const std::function<void()>& run : due) {
     run();
   }
-  Wake(block, kNever);
+  Wake(block, kNoDeadlinePassed);
 }
 
 void Shard::Pull(const Sender& sender, int index, const Want& want,
                  PullDone done) {
   absl::Status status = CheckGeneration(context_.slots, sender);
-  if (status.ok() && (index < 0 || index >= static_cast<int>(blocks_.size()))) {
-    status = absl::InvalidArgumentError(
-        absl::StrCat("block ", index, " of a shard of ", blocks_.size()));
+  if (status.ok()) {
+    status = CheckBlock(index);
   }
   if (status.ok() && want.when_case() == Want::WHEN_NOT_SET) {
     status = absl::InvalidArgumentError(
@@ -193,20 +180,16 @@ void Shard::Pull(const Sender& sender, int index, const Want& want,
     // Under one lock: a push between Answer and parking would be missed.
     answer = mode_->Answer(block, want);
     if (answer.ok() && !answer->has_value()) {
-      // I3: Close sets closed_ before it takes this lock, so either it is seen
-      // here, or Close finds the pull that is parked now.
-      if (closed_) {
-        answer = absl::FailedPreconditionError("the shard was replaced");
-      } else if (status = block.CheckRoom(sender); !status.ok()) {
-        answer = std::move(status);
-      } else {
-        block.parked.push_back({Parker(sender), want,
-                                clock_->NowNs() + ToNs(TimeoutMs(want)),
-                                std::move(done)});
-        ++block.parked_count;
-        ++context_.counters.waits_parked;
+      // I3: Close takes this lock, so it finds the pull that is parked now, or
+      // the pull finds the place closed.
+      ParkedPull pull = {want, std::move(done)};
+      status =
+          block.parked.Park(sender, want, clock_->NowNs(), std::move(pull));
+      if (status.ok()) {
         return;
       }
+      done = std::move(pull.done);
+      answer = std::move(status);
     }
   }
   if (!answer.ok()) {
@@ -218,37 +201,28 @@ void Shard::Pull(const Sender& sender, int index, const Want& want,
 
 void Shard::Wake(Block& block, int64_t now_ns) {
   // Whoever parked before our change released the lock before we took it.
-  if (block.parked_count == 0) {
+  if (block.NobodyParked()) {
     return;
   }
-  std::vector<std::pair<PullDone, absl::StatusOr<PulledBlock>>> ready;
+  Parking<ParkedPull>::Ended<PulledBlock> ended;
+  PulledBlock not_yet = {block.plan.index, 0, true, BlockRef()};
   {
     MutexLock lock(&block.mutex);
-    // I2: each pull leaves the list under the lock with one answer, so no
-    // other thread can end it a second time.
-    std::vector<ParkedPull> waiting;
-    for (ParkedPull& pull : block.parked) {
-      absl::StatusOr<std::optional<PulledBlock>> answer =
-          mode_->Answer(block, pull.want);
-      if (!answer.ok()) {
-        ready.emplace_back(std::move(pull.done), answer.status());
-      } else if (answer->has_value()) {
-        ready.emplace_back(std::move(pull.done), **std::move(answer));
-      } else if (pull.deadline_ns <= now_ns) {
-        ready.emplace_back(
-            std::move(pull.done),
-            PulledBlock{block.plan.index, block.version, true, BlockRef()});
-      } else {
-        waiting.push_back(std::move(pull));
-      }
+    std::vector<absl::StatusOr<std::optional<PulledBlock>>> answers;
+    for (const auto& parked : block.parked.waits()) {
+      answers.push_back(mode_->Answer(block, parked.wait.want));
     }
-    block.parked = std::move(waiting);
-    block.parked_count = static_cast<int>(block.parked.size());
+    // I2: under the lock, so no other thread can end one a second time.
+    ended = block.parked.Take(now_ns, std::move(answers));
+    not_yet.version = block.order.version;
   }
-  context_.counters.waits_parked -= static_cast<int64_t>(ready.size());
   // Without the lock: `done` writes to a stream, which may ask for more.
-  for (auto& [done, answer] : ready) {
-    done(std::move(answer));
+  for (auto& [pull, answer] : ended) {
+    if (answer.ok()) {
+      pull.done((*std::move(answer)).value_or(not_yet));
+    } else {
+      pull.done(answer.status());
+    }
   }
 }
 
@@ -296,8 +270,8 @@ absl::Status Shard::Assign(const AssignChunk& header, const Payload& payload) {
     return absl::FailedPreconditionError(
         "the shard is ACTIVE: values are assigned before slots are set");
   }
-  WEIR_ASSIGN_OR_RETURN(const int64_t elements,
-                        BlockElements(static_cast<int>(header.block())));
+  WEIR_RETURN_IF_ERROR(CheckBlock(header.block()));
+  const int64_t elements = plan_.blocks()[header.block()].range.count;
   if (payload.bytes() % sizeof(float) != 0 ||
       header.offset() + payload.bytes() / sizeof(float) >
           static_cast<uint64_t>(elements)) {
@@ -317,12 +291,12 @@ absl::Status Shard::Assign(const AssignChunk& header, const Payload& payload) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> Shard::BlockElements(int block) const {
-  if (block < 0 || block >= static_cast<int>(blocks_.size())) {
+absl::Status Shard::CheckBlock(int64_t block) const {
+  if (block < 0 || block >= block_count()) {
     return absl::InvalidArgumentError(
         absl::StrCat("block ", block, " of a shard of ", blocks_.size()));
   }
-  return plan_.blocks()[block].range.count;
+  return absl::OkStatus();
 }
 
 void Shard::SetSlots(const SetSlotsRequest& request) {
@@ -335,9 +309,7 @@ void Shard::Close(const absl::Status& status) {
   std::shared_ptr<SnapshotJob> job;
   {
     MutexLock lock(&snapshot_mutex_);
-    // I3: set before any block's lock is taken below.
-    close_status_ = status;
-    closed_ = true;
+    closed_ = status;
     job = snapshot_.lock();
     DropAwaiting();
   }
@@ -346,16 +318,14 @@ void Shard::Close(const absl::Status& status) {
   }
   tables_->Close(status);
   for (const std::unique_ptr<Block>& block : blocks_) {
-    std::vector<ParkedPull> parked;
+    std::vector<Parking<ParkedPull>::Parked> parked;
     {
-      // I2: whoever swaps the list out answers it, Close or Wake, never both.
+      // I2: whoever takes a pull out under the lock answers it.
       MutexLock lock(&block->mutex);
-      parked.swap(block->parked);
-      block->parked_count = 0;
+      parked = block->parked.Close(status);
     }
-    context_.counters.waits_parked -= static_cast<int64_t>(parked.size());
-    for (ParkedPull& pull : parked) {
-      pull.done(status);
+    for (const auto& one : parked) {
+      one.wait.done(status);
     }
   }
 }
@@ -372,26 +342,12 @@ void Shard::FillHello(HelloReply* reply) const {
   // mark then tell the chief that a contribution may be torn.
   for (const std::unique_ptr<Block>& block : blocks_) {
     MutexLock lock(&block->mutex);
-    for (size_t w = 0; w < table.size(); ++w) {
-      const uint64_t mark = block->marks[w];
-      table[w].set_next_sequence_min(
-          std::min(table[w].next_sequence_min(), mark));
-      table[w].set_next_sequence_max(
-          std::max(table[w].next_sequence_max(), mark));
-    }
+    AddMarks(block->order.marks, &table);
   }
   if (tables_->count() > 0) {
-    const std::vector<uint64_t> marks = tables_->marks();
-    for (size_t w = 0; w < table.size(); ++w) {
-      table[w].set_next_sequence_min(
-          std::min(table[w].next_sequence_min(), marks[w]));
-      table[w].set_next_sequence_max(
-          std::max(table[w].next_sequence_max(), marks[w]));
-    }
+    AddMarks(tables_->marks(), &table);
   }
-  for (SlotStatus& slot : table) {
-    *reply->add_slot() = std::move(slot);
-  }
+  reply->mutable_slot()->Assign(table.begin(), table.end());
 }
 
 void Shard::FillStatus(int hot_ids, PsStatus* status) const {
@@ -401,8 +357,8 @@ void Shard::FillStatus(int hot_ids, PsStatus* status) const {
   int64_t bytes = 0;
   for (const std::unique_ptr<Block>& block : blocks_) {
     MutexLock lock(&block->mutex);
-    version_min = std::min(version_min, block->version);
-    version_max = std::max(version_max, block->version);
+    version_min = std::min(version_min, block->order.version);
+    version_max = std::max(version_max, block->order.version);
     bytes += block->resident_bytes();
   }
   if (tables_->count() > 0) {
@@ -427,7 +383,7 @@ void Shard::FillStatus(int hot_ids, PsStatus* status) const {
   status->set_staleness_max(counters.staleness_max);
   status->set_waits_parked(
       static_cast<uint64_t>(std::max<int64_t>(counters.waits_parked, 0)));
-  status->set_out_of_order_bytes(context_.early_bytes);
+  status->set_out_of_order_bytes(context_.budget.used());
 }
 
 }  // namespace weir

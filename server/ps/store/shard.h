@@ -42,10 +42,6 @@ namespace weir {
 
 class Shard : public std::enable_shared_from_this<Shard> {
  public:
-  // How long a pull waits when its want does not say, and at most.
-  static constexpr uint32_t kDefaultTimeoutMs = 2000;
-  static constexpr uint32_t kMaxTimeoutMs = 10000;
-
   // Makes a shard with the initial values of its variables.
   static absl::StatusOr<std::shared_ptr<Shard>> Initialise(
       std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock);
@@ -79,14 +75,12 @@ class Shard : public std::enable_shared_from_this<Shard> {
   void PullRows(const PullRowsChunk& request, PullRowsDone done);
   absl::Status StagePush(const PushRowsChunk& chunk, const Payload& payload,
                          StagedPush* update);
-  void DropPush(StagedPush* update) { tables_->Drop(update); }
   void PushRows(StagedPush update, PushRowsDone done) {
     tables_->PushRows(std::move(update), std::move(done));
   }
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request) {
     return tables_->Shrink(request);
   }
-  absl::StatusOr<int64_t> BlockElements(int block) const;
   int block_count() const { return static_cast<int>(blocks_.size()); }
   void ExpireWaits();
   void Snapshot(const SnapshotRequest& request, Files* files, SnapshotDone done,
@@ -112,6 +106,8 @@ class Shard : public std::enable_shared_from_this<Shard> {
   absl::StatusOr<Payload> Decoded(const GradientChunk& chunk, Payload payload);
   absl::StatusOr<Receipt> PushBlock(const GradientChunk& chunk, int block,
                                     Payload payload);
+  // OK, or INVALID_ARGUMENT when this shard has no such block.
+  absl::Status CheckBlock(int64_t block) const;
   // Runs what became due by a change, and answers the pulls that waited for it.
   void Finish(Block& block, const DueList& due);
   // Ends the parked pulls whose want holds, or whose deadline is not after
@@ -139,10 +135,9 @@ class Shard : public std::enable_shared_from_this<Shard> {
   std::unique_ptr<TableGroup> tables_;  // never null; may have no table
   TableSnapshots table_snapshots_;  // used by the thread that writes files only
   std::atomic<bool> active_{false};
-  std::atomic<bool> closed_{false};
   // Taken before any block's mutex and before the tables'.
   mutable Mutex snapshot_mutex_;
-  absl::Status close_status_ ABSL_GUARDED_BY(snapshot_mutex_);
+  absl::Status closed_ ABSL_GUARDED_BY(snapshot_mutex_);  // OK: it is not
   // The newest snapshot; it lives as long as it has something to do.
   std::weak_ptr<SnapshotJob> snapshot_ ABSL_GUARDED_BY(snapshot_mutex_);
 };

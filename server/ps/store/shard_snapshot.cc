@@ -55,8 +55,8 @@ void Shard::Snapshot(const SnapshotRequest& request, Files* files,
   {
     MutexLock lock(&snapshot_mutex_);
     // I3: the same lock as in Close, so no snapshot begins after it.
-    if (closed_) {
-      due.push_back([job, status = close_status_] { job->Cancel(status); });
+    if (!closed_.ok()) {
+      due.push_back([job, status = closed_] { job->Cancel(status); });
     } else {
       // A chief asks anew only after it has given the older one up. One at a
       // time, since each of them keeps references to all blocks.
@@ -91,7 +91,7 @@ void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
     TableGroup& tables = *shard->tables_;
     if (!job->ended()) {
       // No push is applied before Release, so marks and rows belong together.
-      std::vector<uint64_t> marks = tables.marks();
+      std::vector<uint64_t> marks = tables.MarksAt(version);
       SnapshotJob::AddTables(
           job, std::move(marks),
           shard->table_snapshots_.Write(tables, files, shard->plan_,
@@ -138,17 +138,17 @@ void Shard::FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
     // One block after another, never all locks at once. In async the file then
     // holds blocks of slightly different moments, each with its own marks.
     MutexLock lock(&block->mutex);
-    if (!request.has_version() || request.version() == block->version) {
+    if (!request.has_version() || request.version() == block->order.version) {
       SnapshotJob::Add(job, block->plan.index, block->Freeze(), due);
     } else if (block->CanFreezePrevious(request.version())) {
       SnapshotJob::Add(job, block->plan.index, block->previous, due);
-    } else if (request.version() > block->version) {
+    } else if (request.version() > block->order.version) {
       block->awaiting = job;
     } else {
       // The block has gone past the version: the chief asks for a later one.
       const absl::Status status = absl::OutOfRangeError(
           absl::StrCat("block ", block->plan.index, " is at version ",
-                       block->version, ", past ", request.version()));
+                       block->order.version, ", past ", request.version()));
       due.push_back([job, status] { job->Cancel(status); });
       break;  // blocks that await the job drop it at its version, or the next
     }

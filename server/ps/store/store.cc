@@ -261,7 +261,7 @@ absl::StatusOr<Receipt> Store::Push(const GradientChunk& chunk,
     return absl::InvalidArgumentError("the chunk has no `push`");
   }
   // From here the block's consistency mode keeps I1, I2 and I4
-  // (server/ps/consistency), and ShardContext::ReserveEarly keeps I5.
+  // (server/ps/consistency), and ShardContext::budget keeps I5.
   return current->Push(chunk, std::move(payload));
 }
 
@@ -290,13 +290,6 @@ absl::StatusOr<ShrinkReply> Store::Shrink(const ShrinkRequest& request) {
   return current->Shrink(request);
 }
 
-RowPush::~RowPush() {
-  // A client that left in the middle gives its share of the budget back (I5).
-  if (shard_ != nullptr) {
-    shard_->DropPush(&update_);
-  }
-}
-
 absl::Status RowPush::Add(const PushRowsChunk& chunk, const Payload& payload) {
   if (!chunk.has_push()) {
     return absl::InvalidArgumentError("the chunk has no `push`");
@@ -313,12 +306,6 @@ absl::Status RowPush::Add(const PushRowsChunk& chunk, const Payload& payload) {
 
 void RowPush::Apply(PushRowsDone done) {
   shard_->PushRows(std::exchange(update_, {}), std::move(done));
-}
-
-absl::StatusOr<int64_t> Store::BlockElements(const Sender& sender,
-                                             int block) const {
-  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current, ShardFor(sender));
-  return current->BlockElements(block);
 }
 
 absl::StatusOr<int> Store::BlockCount(const Sender& sender) const {

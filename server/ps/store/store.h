@@ -24,9 +24,9 @@
 //       process, where SetSlots names it.
 //   I4. Sync: a block sums contributions 0..n-1 in index order and publishes
 //       version t+1 as sum(w g)/sum(w) applied to version t.
-//   I5. Memory that waits for its turn (sync, out of order) stays within
-//       Declaration.out_of_order_bytes; the contribution at the cursor is
-//       always accepted.
+//   I5. Memory that waits for its turn, of blocks and rows together, stays
+//       within Declaration.out_of_order_bytes; the contribution at the cursor
+//       is always accepted (server/ps/block/out_of_order_budget.h).
 // Threads: safe. Continuations run on the thread that made their condition
 //   hold, or in ExpireWaits, with no lock held.
 // Errors: the codes of proto/ps.proto.
@@ -61,7 +61,6 @@ class Store;
 class RowPush {
  public:
   explicit RowPush(Store* store) : store_(store) {}
-  ~RowPush();
   RowPush(const RowPush&) = delete;
   RowPush& operator=(const RowPush&) = delete;
 
@@ -71,7 +70,9 @@ class RowPush {
 
  private:
   Store* const store_;
-  std::shared_ptr<Shard> shard_;  // of the first piece
+  // Of the first piece. Before update_, which gives its room back to the shard
+  // if the client left in the middle.
+  std::shared_ptr<Shard> shard_;
   StagedPush update_;
 };
 
@@ -120,9 +121,6 @@ class Store {
   // Calls `done` exactly once, as Pull does.
   void PullRows(const PullRowsChunk& request, PullRowsDone done);
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request);
-
-  // Elements of `block`, or INVALID_ARGUMENT / FAILED_PRECONDITION.
-  absl::StatusOr<int64_t> BlockElements(const Sender& sender, int block) const;
 
   // Blocks of this shard, or FAILED_PRECONDITION.
   absl::StatusOr<int> BlockCount(const Sender& sender) const;

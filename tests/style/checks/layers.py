@@ -36,9 +36,9 @@ ROOMS = {
     "server/ps": {
         "": ("service", "store", "plan", "memory"),
         "service": ("store", "memory"),
-        "store": ("consistency", "rows", "block", "plan"),
+        "store": ("rows", "consistency", "block", "plan"),
+        "rows": ("consistency", "block", "plan", "table"),
         "consistency": ("block",),
-        "rows": ("block", "plan", "table"),
         "block": ("plan", "optimizer", "memory"),
         "plan": ("table", "optimizer"),
         "table": ("optimizer", "memory"),

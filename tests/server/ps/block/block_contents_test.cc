@@ -1,5 +1,7 @@
 #include "server/ps/block/block_contents.h"
 
+#include <atomic>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -30,7 +32,8 @@ std::shared_ptr<const ShardPlan> PlanOf(const Declaration& declaration) {
 std::vector<float> Initial(const ShardPlan& plan, int v) {
   std::vector<float> values;
   for (const BlockPlan& block_plan : plan.blocks()) {
-    Block block(&block_plan, 0, 1);
+    std::atomic<int64_t> waits{0};
+    Block block(&block_plan, 0, 1, &waits);
     MutexLock lock(&block.mutex);
     InitialiseBlock(plan, Arena::Heap(), block);
     for (const SegmentPlan& segment : block_plan.segments) {
@@ -57,7 +60,8 @@ TEST(BlockContentsTest, InitialValuesDoNotDependOnHowBlocksAreCut) {
 
 TEST(BlockContentsTest, StateBeginsAsTheOptimizerSaysAndPaddingIsZero) {
   const auto plan = PlanOf(Job("adagrad { initial_accumulator: 0.25 }", 1024));
-  Block block(&plan->blocks()[0], 0, 1);
+  std::atomic<int64_t> waits{0};
+  Block block(&plan->blocks()[0], 0, 1, &waits);
   MutexLock lock(&block.mutex);
   InitialiseBlock(*plan, Arena::Heap(), block);
   std::vector<bool> padding(static_cast<size_t>(block.plan.range.count), true);
@@ -95,7 +99,8 @@ TEST(BlockContentsTest, RestoresValuesStateAndStepsIntoOtherBlocks) {
       CheckpointReader::Open(Files::Real(), Checkpoint("sgd { momentum: 1 }"));
   ASSERT_TRUE(reader.ok()) << reader.status();
   const auto plan = PlanOf(Job("sgd { momentum: 1 }", 16));
-  Block block(&plan->blocks()[0], 0, 1);
+  std::atomic<int64_t> waits{0};
+  Block block(&plan->blocks()[0], 0, 1, &waits);
   MutexLock lock(&block.mutex);
   ASSERT_TRUE(RestoreBlock(*plan, Arena::Heap(), **reader, block).ok());
   EXPECT_EQ(block.values.data()[0], -0.5f);   // 0.5 less a step of 1
@@ -108,7 +113,8 @@ TEST(BlockContentsTest, NamesAStateArrayThatTheCheckpointLacks) {
       CheckpointReader::Open(Files::Real(), Checkpoint("sgd {}"));
   ASSERT_TRUE(reader.ok()) << reader.status();
   const auto plan = PlanOf(Job("sgd { momentum: 1 }"));
-  Block block(&plan->blocks()[0], 0, 1);
+  std::atomic<int64_t> waits{0};
+  Block block(&plan->blocks()[0], 0, 1, &waits);
   MutexLock lock(&block.mutex);
   const absl::Status status =
       RestoreBlock(*plan, Arena::Heap(), **reader, block);

@@ -1,5 +1,6 @@
 #include "server/ps/block/block.h"
 
+#include <atomic>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -18,7 +19,7 @@ class BlockTest : public testing::Test {
                              "        schedule { learning_rate: 1 } }"
                              "update { sync { contributions: 2 } }"),
             0, int64_t{1} << 30)),
-        block_(&plan_->blocks()[0], 3, 2) {}
+        block_(&plan_->blocks()[0], 3, 2, &waits_parked_) {}
 
   bool IsFreezing() {
     MutexLock lock(&block_.mutex);
@@ -27,13 +28,14 @@ class BlockTest : public testing::Test {
   static BlockRef Buffer() { return BlockRef::Make(Arena::Heap(), 64); }
 
   const std::shared_ptr<const ShardPlan> plan_;
+  std::atomic<int64_t> waits_parked_{0};
   Block block_;
 };
 
 TEST_F(BlockTest, BeginsAtTheBaseVersionWithNothingCounted) {
   MutexLock lock(&block_.mutex);
-  EXPECT_EQ(block_.version, 3u);
-  EXPECT_EQ(block_.marks, (std::vector<uint64_t>{0, 0}));
+  EXPECT_EQ(block_.order.version, 3u);
+  EXPECT_EQ(block_.order.marks, (std::vector<uint64_t>{0, 0}));
   EXPECT_EQ(block_.steps, std::vector<uint64_t>{0});
   EXPECT_EQ(block_.state.size(), 1u);
   EXPECT_EQ(block_.resident_bytes(), 0);
@@ -43,12 +45,12 @@ TEST_F(BlockTest, AFrozenBlockKeepsTheBuffersThatItWasGiven) {
   MutexLock lock(&block_.mutex);
   block_.values = Buffer();
   block_.state[0] = Buffer();
-  block_.marks = {5, 6};
+  block_.order.marks = {5, 6};
   const FrozenBlock frozen = block_.Freeze();
   EXPECT_EQ(frozen.version, 3u);
   EXPECT_EQ(frozen.values.data(), block_.values.data());
   EXPECT_EQ(frozen.state[0].data(), block_.state[0].data());
-  EXPECT_EQ(frozen.marks, block_.marks);
+  EXPECT_EQ(frozen.marks, block_.order.marks);
   // Whoever wants to write now has to replace them.
   EXPECT_FALSE(block_.values.unique());
   EXPECT_TRUE(block_.shared_with_snapshot);
@@ -56,16 +58,16 @@ TEST_F(BlockTest, AFrozenBlockKeepsTheBuffersThatItWasGiven) {
 
 TEST_F(BlockTest, InTheMiddleOfASyncStepTheMarksAreThoseOfTheVersion) {
   MutexLock lock(&block_.mutex);
-  block_.marks = {5, 6};
-  block_.published_marks = {4, 6};
-  block_.step.cursor = 1;
-  EXPECT_EQ(block_.Freeze().marks, block_.published_marks);
+  block_.order.marks = {5, 6};
+  block_.order.published_marks = {4, 6};
+  block_.order.cursor = 1;
+  EXPECT_EQ(block_.Freeze().marks, block_.order.published_marks);
   // A contribution that came before its turn is not in the values either.
-  block_.step.cursor = 0;
-  block_.step.early[1] = {};
-  EXPECT_EQ(block_.Freeze().marks, block_.published_marks);
-  block_.step.early.clear();
-  EXPECT_EQ(block_.Freeze().marks, block_.marks);
+  block_.order.cursor = 0;
+  block_.order.early.emplace(1, EarlyGradient());
+  EXPECT_EQ(block_.Freeze().marks, block_.order.published_marks);
+  block_.order.early.clear();
+  EXPECT_EQ(block_.Freeze().marks, block_.order.marks);
 }
 
 TEST_F(BlockTest, FreezingWaitsForOpenClaims) {
@@ -85,7 +87,7 @@ TEST_F(BlockTest, FreezingWaitsForOpenClaims) {
   {
     // A claim ends like this; the freezer cannot be through before.
     MutexLock lock(&block_.mutex);
-    ++block_.version;
+    ++block_.order.version;
     --block_.open_claims;
     block_.claims_changed.NotifyAll();
   }
@@ -97,11 +99,11 @@ TEST_F(BlockTest, FreezingWaitsForOpenClaims) {
 
 TEST_F(BlockTest, ThePreviousVersionCanBeFrozenOnlyWithItsState) {
   MutexLock lock(&block_.mutex);
-  EXPECT_FALSE(block_.HasPrevious(0));  // no values: there is none
+  EXPECT_FALSE(block_.CanFreezePrevious(0));  // no values: there is none
+  EXPECT_EQ(block_.oldest_version(), 3u);
   block_.previous.version = 2;
   block_.previous.values = Buffer();
-  EXPECT_TRUE(block_.HasPrevious(2));
-  EXPECT_FALSE(block_.HasPrevious(3));
+  EXPECT_EQ(block_.oldest_version(), 2u);
   EXPECT_FALSE(block_.CanFreezePrevious(2));
   block_.previous.state.resize(1);
   EXPECT_TRUE(block_.CanFreezePrevious(2));

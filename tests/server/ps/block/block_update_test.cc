@@ -1,5 +1,6 @@
 #include "server/ps/block/block_update.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <tuple>
@@ -162,7 +163,8 @@ TEST(BlockUpdateTest, AWriterLeavesWhatOthersHoldAlone) {
 
 TEST(BlockUpdateTest, AStepIsCountedForMovedSegmentsAlone) {
   const auto plan = Plan();
-  Block block(&plan->blocks()[0], 0, 1);
+  std::atomic<int64_t> waits{0};
+  Block block(&plan->blocks()[0], 0, 1, &waits);
   MutexLock lock(&block.mutex);
   const ::weir::Push push;
   std::ignore = TakeSteps(block, {true, false, false}, push);

@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/server/ps/consistency/consistency_contract.h"
+#include "tests/server/ps/consistency/unit_contract.h"
 #include "tests/server/ps/store/store_tester.h"
 
 namespace weir {
@@ -9,6 +10,7 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(Async, ConsistencyContract,
                          testing::Values("async {}"));
+INSTANTIATE_TEST_SUITE_P(Async, UnitContract, OverUnits("async {}"));
 
 Declaration Job() {
   return ParseDeclaration(

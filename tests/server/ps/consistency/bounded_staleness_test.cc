@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/server/ps/consistency/consistency_contract.h"
+#include "tests/server/ps/consistency/unit_contract.h"
 #include "tests/server/ps/store/store_tester.h"
 
 namespace weir {
@@ -11,6 +12,8 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(BoundedStaleness, ConsistencyContract,
                          testing::Values("bounded_staleness { bound: 2 }"));
+INSTANTIATE_TEST_SUITE_P(BoundedStaleness, UnitContract,
+                         OverUnits("bounded_staleness { bound: 2 }"));
 
 Declaration Job(int bound) {
   return ParseDeclaration(

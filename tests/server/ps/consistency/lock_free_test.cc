@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/ps/consistency/consistency_contract.h"
+#include "tests/server/ps/consistency/unit_contract.h"
 #include "tests/server/ps/store/store_tester.h"
 
 namespace weir {
@@ -15,6 +16,8 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(LockFree, ConsistencyContract,
                          testing::Values("async { lock_free: true }"));
+INSTANTIATE_TEST_SUITE_P(LockFree, UnitContract,
+                         OverUnits("async { lock_free: true }"));
 
 constexpr int kSlots = 4;
 constexpr uint64_t kContributions = 300;

@@ -1,4 +1,4 @@
-// Sync with slots that retire and come back.
+// Sync with slots that retire and come back, of every unit.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/row_hash.h"
 #include "gtest/gtest.h"
 #include "server/ps/consistency/sync.h"
 #include "tests/common/temp_dir.h"
+#include "tests/server/ps/consistency/unit_tester.h"
+#include "tests/server/ps/rows/table_store_tester.h"
 #include "tests/server/ps/store/store_tester.h"
 
 namespace weir {
@@ -39,6 +42,29 @@ void PushStep(StoreTester& ps, int slot, uint64_t step, int block, float value,
   ASSERT_TRUE(receipt.ok()) << receipt.status();
   ASSERT_EQ(receipt->outcome(), Receipt::ACCEPTED);
 }
+
+// Contributions of a unit, with the step that one slot's retirement changes.
+class SyncRetiredUnitTest : public testing::TestWithParam<UnitKind> {
+ protected:
+  static UnitTester Unit(int slots, int contributions,
+                         const std::string& more = "") {
+    return UnitTester(
+        GetParam(), absl::StrCat("sync { contributions: ", contributions, " }"),
+        slots, more);
+  }
+  static void Retire(UnitTester& unit, int slot) {
+    ASSERT_TRUE(unit.ps->SetSlot(slot, 1, true).ok());
+  }
+  // One contribution per slot, as PushStep.
+  static void Bring(UnitTester& unit, int slot, uint64_t step, float value,
+                    uint32_t generation = 1) {
+    ASSERT_EQ(
+        unit.Outcome(
+            {slot, step, step, static_cast<uint32_t>(slot), generation}, value),
+        Receipt::ACCEPTED);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Units, SyncRetiredUnitTest, AllUnits());
 
 // sum(w g) / sum(w) over those that came, in index order, one float operation
 // at a time.
@@ -119,7 +145,7 @@ std::vector<std::vector<Event>> DrawStep(
 
 // Does what `waiting` says, in its order. Returns the events that must be
 // repeated: contributions that were deferred, and what follows in their slots.
-std::vector<Event> SendAll(StoreTester& ps, uint64_t step,
+std::vector<Event> SendAll(UnitTester& unit, uint64_t step,
                            const Gradients& gradients,
                            const std::vector<Event>& waiting) {
   std::vector<Event> again;
@@ -130,14 +156,14 @@ std::vector<Event> SendAll(StoreTester& ps, uint64_t step,
       continue;
     }
     if (event.retire) {
-      EXPECT_TRUE(ps.SetSlot(event.slot, 1, true).ok());
+      EXPECT_TRUE(unit.ps->SetSlot(event.slot, 1, true).ok());
       continue;
     }
     const uint64_t per_step = event.slot < 2 ? 2 : 1;
-    const auto receipt = ps.Push(
-        ps.Chunk(event.slot, step * per_step + event.contribution / kSlots, 0,
-                 step, event.contribution),
-        *gradients[event.contribution]);
+    const auto receipt =
+        unit.Push({event.slot, step * per_step + event.contribution / kSlots,
+                   step, static_cast<uint32_t>(event.contribution)},
+                  *gradients[event.contribution]);
     EXPECT_TRUE(receipt.ok()) << receipt.status();
     if (receipt.ok() && receipt->outcome() == Receipt::DEFERRED) {
       held[event.slot] = true;
@@ -147,12 +173,12 @@ std::vector<Event> SendAll(StoreTester& ps, uint64_t step,
   return again;
 }
 
-TEST(SyncRetiredTest, HasTheSameBitsWheneverTheRetirementArrives) {
+TEST_P(SyncRetiredUnitTest, HasTheSameBitsWheneverTheRetirementArrives) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal(0.0f, 3.0f);
   for (int round = 0; round < 200; ++round) {
-    StoreTester ps(Job(kSlots, kContributions, "out_of_order_bytes: 300"));
-    std::vector<float> expected(64, 0.0f);
+    UnitTester unit = Unit(kSlots, kContributions, "out_of_order_bytes: 300");
+    std::vector<float> expected(UnitTester::kValues, 0.0f);
     std::vector<bool> retired(kSlots, false);
     for (uint64_t step = 0; step < 5; ++step) {
       Gradients gradients(kContributions);
@@ -166,32 +192,46 @@ TEST(SyncRetiredTest, HasTheSameBitsWheneverTheRetirementArrives) {
       std::vector<Event> waiting = Interleave(by_slot, random);
       for (int pass = 0; !waiting.empty(); ++pass) {
         ASSERT_LT(pass, 10);
-        waiting = SendAll(ps, step, gradients, waiting);
+        waiting = SendAll(unit, step, gradients, waiting);
         ASSERT_FALSE(testing::Test::HasFailure());
       }
-      ASSERT_EQ(ps.Latest(0).version, step + 1);
-      ASSERT_EQ(ps.Values(0), expected);
+      ASSERT_EQ(unit.version(), step + 1);
+      ASSERT_EQ(unit.values(), expected);
       for (int w = 0; w < kSlots; ++w) {
-        EXPECT_EQ(SlotOf(ps, w).next_sequence_max(),
-                  (step + 1) * (w < 2 ? 2u : 1u));
+        EXPECT_EQ(unit.mark(w), (step + 1) * (w < 2 ? 2u : 1u));
       }
     }
-    EXPECT_EQ(ps.store->GetStatus().out_of_order_bytes(), 0u);
+    EXPECT_EQ(unit.bytes_waiting(), 0u);
   }
 }
 
-TEST(SyncRetiredTest, ALoneSlotNeedsNoRoomForWhatComesEarly) {
-  StoreTester ps(Job(3, 3, "out_of_order_bytes: 1"));
-  ASSERT_TRUE(ps.SetSlot(0, 1, true).ok());
-  ASSERT_TRUE(ps.SetSlot(1, 1, true).ok());
+TEST_P(SyncRetiredUnitTest, ALoneSlotNeedsNoRoomForWhatComesEarly) {
+  UnitTester unit = Unit(3, 3, "out_of_order_bytes: 1");
+  Retire(unit, 0);
+  Retire(unit, 1);
   for (uint64_t step = 0; step < 3; ++step) {
-    PushStep(ps, 2, step, 0, 1.0f);
-    EXPECT_EQ(ps.Values(0)[0], -0.125f * float(step + 1));
+    Bring(unit, 2, step, 1.0f);
+    EXPECT_EQ(unit.values()[0], -0.125f * float(step + 1));
+    EXPECT_EQ(unit.bytes_waiting(), 0u);
   }
-  EXPECT_EQ(SlotOf(ps, 0).next_sequence_max(), 3u);
+  EXPECT_EQ(unit.mark(0), 3u);
 }
 
-TEST(SyncRetiredTest, ADeferredContributionPassesNobody) {
+TEST_P(SyncRetiredUnitTest, ADeferredContributionPassesNobody) {
+  // The last one's bytes fill the budget.
+  UnitTester unit = Unit(4, 4, "out_of_order_bytes: 256");
+  Bring(unit, 3, 0, 9.0f);
+  Retire(unit, 0);
+  EXPECT_EQ(unit.mark(0), 1u);  // the step has begun with the last one
+  EXPECT_EQ(unit.Outcome({2, 0, 0, 2}, 5.0f), Receipt::DEFERRED);
+  EXPECT_EQ(unit.mark(2), 0u);
+  Bring(unit, 1, 0, 1.0f);
+  Bring(unit, 2, 0, 5.0f);
+  EXPECT_EQ(unit.version(), 1u);
+  EXPECT_EQ(unit.values()[0], -0.125f * 5);
+}
+
+TEST(SyncRetiredTest, WithoutASingleContributionNobodyIsPassed) {
   StoreTester ps(Job(3, 3, "out_of_order_bytes: 1"));
   ASSERT_TRUE(ps.SetSlot(0, 1, true).ok());
   EXPECT_EQ(ps.PushConstant(ps.Chunk(2, 0, 0, 0, 2), 5.0f)->outcome(),
@@ -203,37 +243,67 @@ TEST(SyncRetiredTest, ADeferredContributionPassesNobody) {
   EXPECT_EQ(ps.Values(0)[0], -0.125f * 3);
 }
 
-TEST(SyncRetiredTest, WhatCameBeforeTheSlotRetiredCounts) {
-  StoreTester ps(Job(3, 3));
-  PushStep(ps, 1, 0, 0, 4.0f);  // early
-  ASSERT_TRUE(ps.SetSlot(1, 1, true).ok());
-  ASSERT_TRUE(ps.SetSlot(2, 1, true).ok());
-  EXPECT_EQ(ps.Latest(0).version, 0u);
-  PushStep(ps, 0, 0, 0, 2.0f);
-  EXPECT_EQ(ps.Latest(0).version, 1u);
-  EXPECT_EQ(ps.Values(0)[0], -0.125f * 3);
+TEST_P(SyncRetiredUnitTest, ARetiredSlotIsPassedButTheOthersAreAwaited) {
+  UnitTester unit = Unit(3, 3);
+  Retire(unit, 1);
+  Bring(unit, 2, 0, 4.0f);
+  EXPECT_EQ(unit.version(), 0u);
+  EXPECT_EQ(unit.mark(1), 0u);  // slot 0 comes first
+  Bring(unit, 0, 0, 2.0f);
+  EXPECT_EQ(unit.version(), 1u);
+  EXPECT_EQ(unit.mark(1), 1u);
+  EXPECT_EQ(unit.values()[0], -0.125f * 3);
 }
 
-TEST(SyncRetiredTest, PublishesNothingWhenAllHaveRetired) {
-  StoreTester ps(Job(2, 2));
-  for (const int w : {0, 1}) {
-    for (const int block : {0, 1}) {
-      PushStep(ps, w, 0, block, 1.0f);
-    }
-  }
-  ASSERT_TRUE(ps.SetSlot(0, 1, true).ok());
-  ASSERT_TRUE(ps.SetSlot(1, 1, true).ok());
-  EXPECT_EQ(ps.Latest(0).version, 1u);
-  EXPECT_FALSE(ps.Pull(0, 0, VersionWant(2))->done);
-  for (const int w : {0, 1}) {
-    EXPECT_EQ(SlotOf(ps, w).next_sequence_min(), 1u);
-    EXPECT_EQ(SlotOf(ps, w).next_sequence_max(), 1u);
-  }
+TEST_P(SyncRetiredUnitTest, WhatCameBeforeTheSlotRetiredCounts) {
+  UnitTester unit = Unit(3, 3);
+  Bring(unit, 1, 0, 4.0f);  // early
+  Retire(unit, 1);
+  Retire(unit, 2);
+  EXPECT_EQ(unit.version(), 0u);
+  Bring(unit, 0, 0, 2.0f);
+  EXPECT_EQ(unit.version(), 1u);
+  EXPECT_EQ(unit.values()[0], -0.125f * 3);
+}
+
+TEST_P(SyncRetiredUnitTest, PublishesNothingWhenAllHaveRetired) {
+  UnitTester unit = Unit(2, 2);
+  Bring(unit, 0, 0, 1.0f);
+  Bring(unit, 1, 0, 1.0f);
+  Retire(unit, 0);
+  Retire(unit, 1);
+  EXPECT_EQ(unit.version(), 1u);
+  EXPECT_FALSE(unit.Pull(VersionWant(2))->done);
+  EXPECT_EQ(unit.mark(0), 1u);
+  EXPECT_EQ(unit.mark(1), 1u);
   // Slot 1 comes back alone.
-  ASSERT_TRUE(ps.SetSlot(1, 2, false).ok());
-  EXPECT_EQ(SlotOf(ps, 1).next_sequence_min(), 1u);
-  PushStep(ps, 1, 1, 0, 3.0f, 2);
-  EXPECT_EQ(ps.Values(0)[0], -0.125f * 4);
+  ASSERT_TRUE(unit.ps->SetSlot(1, 2, false).ok());
+  EXPECT_EQ(unit.mark(1), 1u);
+  Bring(unit, 1, 1, 3.0f, 2);
+  EXPECT_EQ(unit.values()[0], -0.125f * 4);
+}
+
+TEST_P(SyncRetiredUnitTest, RetirementAnswersWhoWaits) {
+  UnitTester unit = Unit(2, 2);
+  Bring(unit, 0, 0, 1.0f);
+  const auto pull = unit.Pull(VersionWant(1));
+  EXPECT_FALSE(pull->done);
+  Retire(unit, 1);
+  ASSERT_TRUE(pull->done);
+  EXPECT_EQ(pull->version, 1u);
+  EXPECT_EQ(pull->values[0], -0.125f);
+}
+
+TEST_P(SyncRetiredUnitTest, AReturnedSlotSkipsAStepThatHasPassedIt) {
+  UnitTester unit = Unit(2, 2);
+  Retire(unit, 0);
+  Bring(unit, 1, 0, 1.0f);
+  ASSERT_TRUE(unit.ps->SetSlot(0, 2, false).ok());
+  EXPECT_EQ(unit.mark(0), 1u);
+  Bring(unit, 1, 1, 1.0f);
+  EXPECT_EQ(unit.version(), 1u);  // it is waited for again
+  Bring(unit, 0, 1, 3.0f, 2);
+  EXPECT_EQ(unit.values()[0], -0.125f * 3);
 }
 
 TEST(SyncRetiredTest, RetirementPublishesAnswersAndFreezes) {
@@ -397,25 +467,16 @@ TEST(SyncRetiredTest, AReturnedSlotFinishesTheStepThatWaitsForIt) {
   EXPECT_EQ(ps.Values(1)[0], -0.25f);
 }
 
-TEST(SyncRetiredTest, AReturnedSlotSkipsAStepThatHasPassedIt) {
-  StoreTester ps(Job(2, 2));
-  ASSERT_TRUE(ps.SetSlot(0, 1, true).ok());
-  PushStep(ps, 1, 0, 0, 1.0f);
-  PushStep(ps, 1, 0, 1, 1.0f);
-  ASSERT_TRUE(ps.SetSlot(0, 2, false).ok());
-  EXPECT_EQ(SlotOf(ps, 0).next_sequence_min(), 1u);
-  PushStep(ps, 1, 1, 0, 1.0f);
-  EXPECT_EQ(ps.Latest(0).version, 1u);  // it is waited for again
-  PushStep(ps, 0, 1, 0, 3.0f, 2);
-  EXPECT_EQ(ps.Values(0)[0], -0.125f * 3);
-}
-
 // Two shards and a worker for each slot; who moves next is drawn. SetSlots
-// reaches the shards at different times.
+// reaches the shards at different times. With tables every contribution has
+// rows for each shard, too, and they share the budget with the blocks.
 class Simulation {
  public:
-  Simulation(int slots, int contributions, uint32_t seed) : random_(seed) {
-    Declaration job = Job(slots, contributions, "out_of_order_bytes: 300");
+  Simulation(int slots, int contributions, bool tables, uint32_t seed)
+      : random_(seed), tables_(tables) {
+    Declaration job =
+        Job(slots, contributions,
+            absl::StrCat("out_of_order_bytes: 300 ", tables ? kTable : ""));
     job.set_shard_count(2);
     job.set_block_elements(32);
     for (uint32_t s = 0; s < 2; ++s) {
@@ -451,14 +512,20 @@ class Simulation {
   }
 
  private:
+  static constexpr char kTable[] =
+      "table { name: 't' dim: 8 schedule { learning_rate: 1 } }";
+  // Where rows stand among the blocks of a shard.
+  static constexpr int kRows = 7;
+
   struct Worker {
     uint32_t generation = 1;
     bool retired = false;
     int untold = 0;  // shards that do not know yet
     uint64_t sequence = 0;
     std::vector<std::shared_ptr<StoreTester::PullResult>> pulls;
+    std::vector<std::shared_ptr<LookupResult>> lookups;
     bool here = false;
-    std::vector<int> unpushed;  // shard * 8 + block
+    std::vector<int> unpushed;  // shard * 8 + block, or + kRows
   };
 
   uint64_t PerStep(int w) const {
@@ -484,27 +551,80 @@ class Simulation {
             shards_[s]->Pull(w, b, VersionWant(worker.sequence / PerStep(w))));
         worker.unpushed.push_back(s * 8 + b);
       }
+      if (tables_) {
+        worker.lookups.push_back(LookUp(*shards_[s], RowsWanted(s, w)));
+        worker.unpushed.push_back(s * 8 + kRows);
+      }
     }
     std::shuffle(worker.unpushed.begin(), worker.unpushed.end(), random_);
   }
 
+  // Four ids of shard s.
+  static IdList IdsOf(int s) {
+    std::vector<uint64_t> ids;
+    for (uint64_t id = 0; ids.size() < 4; ++id) {
+      if (ShardOfId(id, 2) == s) {
+        ids.push_back(id);
+      }
+    }
+    return ListOf(0, ids);
+  }
+
+  PullRowsChunk RowsWanted(int s, int w) const {
+    PullRowsChunk request =
+        Request(*shards_[s], w, IdsOf(s),
+                VersionWant(workers_[w].sequence / PerStep(w)));
+    request.mutable_sender()->set_generation(0);
+    request.set_train(false);
+    return request;
+  }
+
   void See(int w) {
     workers_[w].here = true;
+    for (const auto& lookup : workers_[w].lookups) {
+      ASSERT_TRUE(!lookup->done || lookup->answer.ok())
+          << lookup->answer.status();
+      workers_[w].here &= lookup->done;
+    }
     for (const auto& pull : workers_[w].pulls) {
       ASSERT_TRUE(!pull->done || pull->answer.ok()) << pull->answer.status();
       workers_[w].here &= pull->done;
     }
   }
 
+  uint32_t IndexOf(int w) const {
+    const Worker& worker = workers_[w];
+    return static_cast<uint32_t>(w + (worker.sequence % PerStep(w)) *
+                                         workers_.size());
+  }
+
+  absl::StatusOr<Receipt> PushBlock(int w, int s, int block) {
+    const Worker& worker = workers_[w];
+    GradientChunk chunk = shards_[s]->Chunk(
+        w, worker.sequence, block, worker.sequence / PerStep(w), IndexOf(w));
+    chunk.mutable_sender()->set_generation(worker.generation);
+    return shards_[s]->PushConstant(chunk, 1.0f);
+  }
+
+  absl::StatusOr<Receipt> PushRows(int w, int s) {
+    const Worker& worker = workers_[w];
+    PushRowsChunk chunk = Piece(*shards_[s], w, worker.sequence,
+                                worker.sequence / PerStep(w), IndexOf(w));
+    chunk.mutable_sender()->set_generation(worker.generation);
+    *chunk.add_list() = IdsOf(s);
+    const auto result =
+        Apply(*shards_[s], chunk, std::vector<float>(4 * 8, 1.0f));
+    if (!result->reply.ok()) {
+      return result->reply.status();
+    }
+    return result->reply->receipt();
+  }
+
   void PushOne(int w) {
     Worker& worker = workers_[w];
     const int at = worker.unpushed.back();
-    const auto slots = static_cast<uint64_t>(workers_.size());
-    GradientChunk chunk = shards_[at / 8]->Chunk(
-        w, worker.sequence, at % 8, worker.sequence / PerStep(w),
-        static_cast<uint32_t>(w + (worker.sequence % PerStep(w)) * slots));
-    chunk.mutable_sender()->set_generation(worker.generation);
-    const auto receipt = shards_[at / 8]->PushConstant(chunk, 1.0f);
+    const absl::StatusOr<Receipt> receipt =
+        at % 8 == kRows ? PushRows(w, at / 8) : PushBlock(w, at / 8, at % 8);
     ASSERT_TRUE(receipt.ok()) << receipt.status();
     if (receipt->outcome() == Receipt::DEFERRED) {
       std::shuffle(worker.unpushed.begin(), worker.unpushed.end(), random_);
@@ -514,6 +634,7 @@ class Simulation {
     if (worker.unpushed.empty()) {
       ++worker.sequence;
       worker.pulls.clear();
+      worker.lookups.clear();
       worker.here = false;
       if (random_() % 6 == 0) {
         worker.retired = true;
@@ -523,6 +644,7 @@ class Simulation {
   }
 
   std::mt19937 random_;
+  const bool tables_;
   int contributions_ = 0;
   std::vector<std::unique_ptr<StoreTester>> shards_;
   std::vector<Worker> workers_;
@@ -531,8 +653,9 @@ class Simulation {
 TEST(SyncRetiredTest, SlotsThatComeAndGoNeverStopTheJob) {
   for (const auto& [slots, contributions] :
        {std::pair(1, 1), {2, 2}, {3, 3}, {3, 5}, {4, 4}}) {
-    for (uint32_t seed = 0; seed < 20; ++seed) {
-      Simulation job(slots, contributions, seed);
+    for (uint32_t seed = 0; seed < 40; ++seed) {
+      const bool tables = seed % 2 == 1;
+      Simulation job(slots, contributions, tables, seed);
       int moves = 0;
       while (job.version_min() < 25) {
         ASSERT_LT(++moves, 20000)

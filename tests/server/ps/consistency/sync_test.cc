@@ -1,17 +1,15 @@
 #include "server/ps/consistency/sync.h"
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <numeric>
-#include <random>
+#include <functional>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/io/safetensors.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/ps/consistency/consistency_contract.h"
+#include "tests/server/ps/consistency/unit_contract.h"
 #include "tests/server/ps/store/store_tester.h"
 
 namespace weir {
@@ -21,6 +19,8 @@ using absl::StatusCode;
 
 INSTANTIATE_TEST_SUITE_P(Sync, ConsistencyContract,
                          testing::Values("sync { contributions: 1 }"));
+INSTANTIATE_TEST_SUITE_P(Sync, UnitContract,
+                         OverUnits("sync { contributions: 1 }"));
 
 // One slot per contribution; blocks of 64.
 Declaration Job(int contributions, const std::string& more = "") {
@@ -29,129 +29,6 @@ Declaration Job(int contributions, const std::string& more = "") {
       "group { optimizer { sgd {} } schedule { learning_rate: 0.125 } }"
       "update { sync { contributions: ",
       contributions, " } } slot_count: ", contributions, more));
-}
-
-std::vector<float> RandomGradient(std::mt19937& random) {
-  std::normal_distribution<float> normal(0.0f, 3.0f);
-  std::vector<float> gradient(64);
-  for (float& g : gradient) {
-    g = normal(random);
-  }
-  return gradient;
-}
-
-// The definition, in index order, one float operation at a time.
-void NaiveStep(const std::vector<std::vector<float>>& gradients,
-               const std::vector<float>& weights, std::vector<float>* values) {
-  for (size_t i = 0; i < values->size(); ++i) {
-    float sum = weights[0] * gradients[0][i];
-    double total = weights[0];
-    for (size_t m = 1; m < gradients.size(); ++m) {
-      const float term = weights[m] * gradients[m][i];
-      sum = sum + term;
-      total += weights[m];
-    }
-    const float mean = sum / static_cast<float>(total);
-    const float step = -0.125f * mean;
-    (*values)[i] = (*values)[i] + step;
-  }
-}
-
-TEST(SyncModeTest, HasTheSameBitsForAnyArrivalOrder) {
-  std::mt19937 random(1);
-  for (int n = 1; n <= 8; ++n) {
-    for (int round = 0; round < 20; ++round) {
-      // Room for one early payload only, so that some are deferred.
-      StoreTester ps(Job(n, " out_of_order_bytes: 300"));
-      std::vector<float> expected(64, 0.0f);
-      for (uint64_t step = 0; step < 3; ++step) {
-        std::vector<std::vector<float>> gradients;
-        std::vector<float> weights;
-        for (int m = 0; m < n; ++m) {
-          gradients.push_back(RandomGradient(random));
-          weights.push_back(float(1 + random() % 7));
-        }
-        NaiveStep(gradients, weights, &expected);
-        std::vector<int> order;
-        for (int m = 0; m < n; ++m) {
-          order.insert(order.end(), 1 + random() % 3, m);  // duplicates
-        }
-        while (ps.Latest(0).version == step) {
-          std::shuffle(order.begin(), order.end(), random);
-          for (const int m : order) {
-            GradientChunk chunk = ps.Chunk(m, step, 0, step, m);
-            chunk.mutable_push()->set_weight(weights[m]);
-            ASSERT_TRUE(ps.Push(chunk, gradients[m]).ok());
-          }
-        }
-        ASSERT_EQ(ps.Latest(0).version, step + 1);
-      }
-      ASSERT_EQ(ps.Values(0), expected) << n;
-      EXPECT_EQ(ps.store->GetStatus().out_of_order_bytes(), 0u);
-    }
-  }
-}
-
-TEST(SyncModeTest, DefersOverTheBoundButNeverTheOneAtTheCursor) {
-  StoreTester ps(Job(4, " out_of_order_bytes: 256"));
-  const auto push = [&](int m) {
-    return ps.PushConstant(ps.Chunk(m, 0, 0, 0, m), float(m))->outcome();
-  };
-  EXPECT_EQ(push(3), Receipt::ACCEPTED);
-  EXPECT_EQ(ps.store->GetStatus().out_of_order_bytes(), 256u);
-  EXPECT_EQ(push(2), Receipt::DEFERRED);
-  EXPECT_EQ(push(3), Receipt::DUPLICATE);
-  // Without a payload there is nothing to keep.
-  EXPECT_EQ(ps.store->Push(ps.Chunk(1, 0, 0, 0, 1), Payload())->outcome(),
-            Receipt::ACCEPTED);
-  EXPECT_EQ(push(0), Receipt::ACCEPTED);
-  EXPECT_EQ(ps.Latest(0).version, 0u);
-  EXPECT_EQ(push(2), Receipt::ACCEPTED);
-  EXPECT_EQ(ps.Latest(0).version, 1u);
-  EXPECT_EQ(ps.store->GetStatus().out_of_order_bytes(), 0u);
-  EXPECT_EQ(ps.store->GetStatus().chunks_deferred(), 1u);
-  EXPECT_EQ(ps.Values(0)[0], -0.125f * (0 + 2 + 3) / 3);
-}
-
-TEST(SyncModeTest, TheFirstResultOfAContributionWins) {
-  StoreTester ps(Job(2));
-  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0, 0), 1.0f).ok());
-  // Slot 1 computed contribution 0, too: its push counts as done.
-  EXPECT_EQ(ps.PushConstant(ps.Chunk(1, 0, 0, 0, 0), 1.0f)->outcome(),
-            Receipt::DUPLICATE);
-  EXPECT_EQ(ps.PushConstant(ps.Chunk(1, 1, 0, 0, 1), 3.0f)->outcome(),
-            Receipt::ACCEPTED);
-  EXPECT_EQ(ps.Values(0)[0], -0.25f);
-}
-
-TEST(SyncModeTest, AResultThatComesAfterItsStepIsADuplicate) {
-  StoreTester ps(Job(2));
-  // Slot 0 brings both contributions of the first step.
-  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0, 0), 1.0f).ok());
-  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 1, 0, 0, 1), 3.0f).ok());
-  ASSERT_EQ(ps.Latest(0).version, 1u);
-  const auto late = ps.PushConstant(ps.Chunk(1, 0, 0, 0, 1), 3.0f);
-  ASSERT_TRUE(late.ok()) << late.status();
-  EXPECT_EQ(late->outcome(), Receipt::DUPLICATE);
-  EXPECT_EQ(ps.Values(0)[0], -0.25f);
-  // Slot 1 goes on with its next contribution.
-  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 2, 0, 1, 0), 1.0f).ok());
-  EXPECT_EQ(ps.PushConstant(ps.Chunk(1, 1, 0, 1, 1), 3.0f)->outcome(),
-            Receipt::ACCEPTED);
-  EXPECT_EQ(ps.Latest(0).version, 2u);
-}
-
-TEST(SyncModeTest, RefusesAnotherVersion) {
-  StoreTester ps(Job(1));
-  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0), 1.0f).ok());
-  const auto receipt = ps.PushConstant(ps.Chunk(0, 1, 0, 2), 1.0f);
-  EXPECT_EQ(receipt.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(
-      absl::StrContains(receipt.status().message(), "the block is at 1"));
-  EXPECT_EQ(ps.PushConstant(ps.Chunk(0, 0, 0, 0), 1.0f)->outcome(),
-            Receipt::DUPLICATE);
-  EXPECT_EQ(ps.PushConstant(ps.Chunk(0, 1, 0, 1, 1), 1.0f).status().code(),
-            StatusCode::kInvalidArgument);  // contribution 1 of 1
 }
 
 TEST(SyncModeTest, WeighsEachVariableByWhoBroughtIt) {
@@ -212,23 +89,6 @@ TEST(SyncModeTest, KeepsTheLastVersionUntilTheNextStepBegins) {
   EXPECT_EQ(code(0, 1), StatusCode::kOk);
   EXPECT_EQ(code(1, 1), StatusCode::kOk);
   EXPECT_EQ(code(0, 2), StatusCode::kOk);
-}
-
-TEST(SyncModeTest, AVersionToComeIsParkedUntilItIsPublished) {
-  StoreTester ps(Job(2));
-  const auto wanted = ps.Pull(0, 0, VersionWant(1));
-  const auto in_vain = ps.Pull(0, 0, VersionWant(9, /*timeout_ms=*/50));
-  ASSERT_TRUE(ps.PushConstant(ps.Chunk(1, 0, 0, 0, 1), 1.0f).ok());
-  EXPECT_FALSE(wanted->done);
-  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0, 0), 1.0f).ok());
-  ASSERT_TRUE(wanted->done);
-  EXPECT_EQ(wanted->answer->version, 1u);
-  EXPECT_EQ(wanted->answer->values.data()[0], -0.125f);
-  EXPECT_FALSE(in_vain->done);
-  ps.clock.Advance(std::chrono::milliseconds(50));
-  ps.store->ExpireWaits();
-  ASSERT_TRUE(in_vain->done);
-  EXPECT_TRUE(in_vain->answer->not_yet);
 }
 
 TEST(SyncModeTest, ContributionZerosHyperParametersHold) {

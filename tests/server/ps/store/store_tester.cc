@@ -190,7 +190,9 @@ StoreTester::SnapshotResult StoreTester::Snapshot(const std::string& directory,
 }
 
 int64_t StoreTester::elements(int block) const {
-  return *store->BlockElements(SenderOf(0, 0), block);
+  return LayoutFromDeclaration(declaration)
+      ->block({static_cast<int>(shard), block})
+      .count;
 }
 
 int StoreTester::block_count() const {
