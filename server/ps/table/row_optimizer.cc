@@ -19,21 +19,11 @@ int StateFloats(const RowState& state, int dim) {
   return dim;
 }
 
-template <class Spec>
-class RowsOf : public RowOptimizer {
- public:
-  explicit RowsOf(const Spec& spec)
-      : RowOptimizer(Spec::kName, spec.State()), spec_(spec) {}
-
-  void Apply(const RowStep& step, const RowBatch& batch) const override {
-    spec_.Move(step, batch);
-  }
-
- private:
-  const Spec spec_;
-};
-
 }  // namespace
+
+RowOptimizer::RowOptimizer(const RowOptimizerSpec& spec)
+    : spec_(spec),
+      state_(std::visit([](const auto& one) { return one.State(); }, spec)) {}
 
 // I3: these floats, which a checkpoint writes as they are, the row's number of
 // updates and t are the whole state, so the members keep nothing else.
@@ -52,15 +42,18 @@ void RowOptimizer::FillInitialState(int dim, float* row) const {
   }
 }
 
+void RowOptimizer::Apply(const RowStep& step, const RowBatch& batch) const {
+  std::visit([&](const auto& spec) { spec.Move(step, batch); }, spec_);
+}
+
 absl::StatusOr<std::unique_ptr<RowOptimizer>> CreateRowOptimizer(
     const RowOptimizerSpec& spec, const std::string& path) {
-  const auto create =
-      [&path]<class Spec>(
-          const Spec& one) -> absl::StatusOr<std::unique_ptr<RowOptimizer>> {
-    WEIR_RETURN_IF_ERROR(one.Check(absl::StrCat(path, ".", Spec::kName)));
-    return std::make_unique<RowsOf<Spec>>(one);
-  };
-  return std::visit(create, spec);
+  WEIR_RETURN_IF_ERROR(std::visit(
+      [&](const auto& one) {
+        return one.Check(absl::StrCat(path, ".", one.kName));
+      },
+      spec));
+  return std::make_unique<RowOptimizer>(spec);
 }
 
 }  // namespace weir

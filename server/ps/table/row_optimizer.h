@@ -29,7 +29,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -146,13 +145,9 @@ using RowOptimizerSpec = std::variant<RowSgd, RowAdagrad, RowwiseAdagrad,
 
 class RowOptimizer {
  public:
-  virtual ~RowOptimizer() = default;
-  RowOptimizer(const RowOptimizer&) = delete;
-  RowOptimizer& operator=(const RowOptimizer&) = delete;
+  // REQUIRES: Check of the spec was OK.
+  explicit RowOptimizer(const RowOptimizerSpec& spec);
 
-  const std::string& name() const { return name_; }
-  // In the order in which they lie in a row.
-  const std::vector<RowState>& state() const { return state_; }
   // Floats of a row: values and state.
   int row_floats(int dim) const;
   // Writes the initial values behind the values.
@@ -160,15 +155,12 @@ class RowOptimizer {
 
   // Moves the rows, one after another: a row that comes twice moves twice.
   // REQUIRES: gradients finite; learning_rate finite and >= 0.
-  virtual void Apply(const RowStep& step, const RowBatch& batch) const = 0;
-
- protected:
-  RowOptimizer(std::string name, std::vector<RowState> state)
-      : name_(std::move(name)), state_(std::move(state)) {}
+  void Apply(const RowStep& step, const RowBatch& batch) const;
 
  private:
-  const std::string name_;
-  const std::vector<RowState> state_;
+  const RowOptimizerSpec spec_;
+  const std::vector<RowState>
+      state_;  // in the order in which they lie in a row
 };
 
 // `path` ("table \"user\": optimizer") begins every message.

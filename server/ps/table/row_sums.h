@@ -26,7 +26,6 @@ class RowSums {
   void DivideBy(float divisor);
   void Clear();
 
-  bool empty() const { return ids_.empty(); }
   // In the order of their first Add.
   std::span<const uint64_t> ids() const { return ids_; }
   // [ids, dim], row-major

@@ -17,7 +17,7 @@
 //   I2. What the table holds is a function of the calls: of each id alone,
 //       without a memory budget and with admission kAlways; of the ids of its
 //       stripe otherwise. Neither shard count nor threads matter to values.
-//   I3. memory_bytes() is never above memory_bytes_max.
+//   I3. Report().bytes is never above memory_bytes_max.
 //   I4. No call holds a lock for longer than 64 rows of a batch or one segment
 //       (some 600 rows) take, growth included. Memory for new rows is asked for
 //       without a lock.
@@ -83,7 +83,7 @@ struct HotRow {
 
 struct TableReport {
   int64_t rows = 0;
-  int64_t bytes = 0;          // memory_bytes()
+  int64_t bytes = 0;          // of rows, index and filter
   int64_t payload_bytes = 0;  // values and state of `rows`
   StripeCounts counts;        // since the table was made
   std::vector<HotRow> hot;    // most updates first, then by id
@@ -96,7 +96,6 @@ class Table {
   Table& operator=(const Table&) = delete;
 
   const TableOptions& options() const { return options_; }
-  const RowOptimizer& optimizer() const { return *optimizer_; }
   int row_floats() const { return optimizer_->row_floats(options_.dim); }
 
   // The clock of the touches that follow; it stays where it is rather than go
@@ -157,7 +156,6 @@ class Table {
   // Drops rows and gives their memory back (the index keeps its own).
   ShrinkReceipt Shrink(const ShrinkOptions& options);
 
-  int64_t memory_bytes();
   // Visits every row if hot_count > 0.
   TableReport Report(int hot_count);
 

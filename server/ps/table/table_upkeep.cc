@@ -204,8 +204,6 @@ ShrinkReceipt Table::Shrink(const ShrinkOptions& options) {
   return {before.rows - after.rows, before.bytes - after.bytes};
 }
 
-int64_t Table::memory_bytes() { return Report(0).bytes; }
-
 TableReport Table::Report(int hot_count) {
   TableReport report;
   for (int s = 0; s < options_.stripes; ++s) {

@@ -341,7 +341,7 @@ TEST(RowOptimizerTest, HasTheSameBitsOnEveryLevelAndAtOddAddresses) {
                    step.gradients.size() * 4);
         Step(*optimizer, {0.05, t++}, step.ids, odd.data() + 1, &rows);
       }
-      EXPECT_EQ(rows.data, expected.data) << optimizer->name() << " " << level;
+      EXPECT_EQ(rows.data, expected.data) << spec.index() << " " << level;
     }
     SetSimdLevelForTest(best);
   }
@@ -352,7 +352,7 @@ TEST(RowOptimizerTest, LaysStateOutBehindTheValues) {
   EXPECT_EQ(Make(RowAdagrad{})->row_floats(16), 32);
   EXPECT_EQ(Make(RowwiseAdagrad{})->row_floats(16), 17);
   EXPECT_EQ(Make(RowAdam{})->row_floats(16), 48);
-  EXPECT_EQ(Make(RowFtrl{})->state(),
+  EXPECT_EQ(RowFtrl{}.State(),
             (std::vector<RowState>{{"accumulator", 0.1f}, {"linear", 0.0f}}));
   float row[] = {9, 9, 9, 9, 9, 9};
   Make(RowFtrl{})->FillInitialState(2, row);

@@ -59,7 +59,7 @@ TEST(RowSumsTest, DividesAndClears) {
   sums.DivideBy(3);
   EXPECT_EQ(sums.sums()[1], 2.0f);
   sums.Clear();
-  EXPECT_TRUE(sums.empty());
+  EXPECT_TRUE(sums.ids().empty());
 }
 
 }  // namespace

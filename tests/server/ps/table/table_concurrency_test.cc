@@ -84,7 +84,7 @@ TEST(TableConcurrencyTest, KeepsTheBudgetWhileRowsComeAndGo) {
   std::thread keeper([&] {
     while (!done) {
       table->Shrink({.rows_max = 5000});
-      EXPECT_LE(table->memory_bytes(), 1 << 20);
+      EXPECT_LE(table->Report(0).bytes, 1 << 20);
     }
   });
   RunThreads(kThreads, [&](int t) {

@@ -217,8 +217,8 @@ TEST(BudgetTest, IsNeverExceeded) {
         Read(table.get(), ids);
         ASSERT_LE(arena.used(), 4 << 20);
         PushAll(table.get(), ids, 1);
-        ASSERT_LE(table->memory_bytes(), 4 << 20);
-        ASSERT_LE(arena.used(), table->memory_bytes());
+        ASSERT_LE(table->Report(0).bytes, 4 << 20);
+        ASSERT_LE(arena.used(), table->Report(0).bytes);
       }
       const TableReport report = table->Report(0);
       EXPECT_GT(report.counts.evicted, 100000);
@@ -239,9 +239,9 @@ TEST(BudgetTest, IsUsedUp) {
     const uint64_t ids = static_cast<uint64_t>(budget) / 100;
     for (uint64_t first = 0; first < ids; first += 1000) {
       Read(table.get(), Range(first, first + 1000));
-      ASSERT_LE(table->memory_bytes(), budget);
+      ASSERT_LE(table->Report(0).bytes, budget);
     }
-    EXPECT_GT(table->memory_bytes(), budget * 9 / 10);
+    EXPECT_GT(table->Report(0).bytes, budget * 9 / 10);
     // Rows of 144 bytes; the index has 4 KiB for 64 stripes at least, and for
     // every 320 to 640 rows.
     EXPECT_GT(table->Report(0).rows,
@@ -259,7 +259,7 @@ TEST(BudgetTest, WhatTheFilterLeavesHoldsRows) {
   Read(table.get(), Range(0, 2000));
   // Eight rows of 80 bytes in each stripe.
   EXPECT_EQ(table->Report(0).rows, 64 * 8);
-  EXPECT_LE(table->memory_bytes(), options.memory_bytes_max);
+  EXPECT_LE(table->Report(0).bytes, options.memory_bytes_max);
 }
 
 // Half of the ids in use all the time, the others once.
@@ -310,7 +310,7 @@ TEST(BudgetTest, ABatchLargerThanTheBudgetReadsAndMovesWhatIsHeld) {
   const UpdateReceipt receipt = PushAll(table.get(), ids, 1, 1);
   EXPECT_GT(receipt.not_admitted, 0);
   EXPECT_EQ(receipt.applied + receipt.not_admitted, 20000);
-  EXPECT_LE(table->memory_bytes(), 300 << 10);
+  EXPECT_LE(table->Report(0).bytes, 300 << 10);
   // Each row is as it began or has moved once; no row has another's values.
   PushAll(unbounded.get(), ids, 1, 1);
   const std::vector<float> moved = Read(unbounded.get(), ids);

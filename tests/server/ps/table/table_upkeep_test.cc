@@ -164,7 +164,7 @@ TEST(ImportTest, StaysWithinTheBudget) {
   options.memory_bytes_max = 1 << 20;
   const auto to = MakeTable(options);
   Restore(from.get(), to.get());
-  EXPECT_LE(to->memory_bytes(), 1 << 20);
+  EXPECT_LE(to->Report(0).bytes, 1 << 20);
   EXPECT_GT(to->Report(0).rows, 5000);
 }
 
@@ -241,7 +241,7 @@ TEST(ReportTest, NamesTheHotIds) {
   EXPECT_EQ(report.rows, 5000);
   EXPECT_EQ(report.counts.created, 5000);
   EXPECT_EQ(report.payload_bytes, 5000 * 8 * 4);
-  EXPECT_EQ(report.bytes, table->memory_bytes());
+  EXPECT_EQ(report.bytes, table->Report(0).bytes);
   EXPECT_EQ(report.hot, (std::vector<HotRow>{{800, 5}, {900, 5}, {600, 4}}));
   EXPECT_TRUE(table->Report(0).hot.empty());
   EXPECT_EQ(table->Report(10000).hot.size(), 5000u);
