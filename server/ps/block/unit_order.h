@@ -23,22 +23,29 @@
 
 namespace weir {
 
+// Everything but the payloads that are kept.
 struct UnitMarks {
   UnitMarks(std::string unit_name, uint64_t base_version, size_t slot_count)
-      : name(std::move(unit_name)), version(base_version), marks(slot_count) {}
+      : name(std::move(unit_name)),
+        version(base_version),
+        marks(slot_count),
+        published_marks(slot_count),
+        retired(slot_count) {}
 
   std::string name;  // as messages say it: "block 3", "tables"
   uint64_t version;
   std::vector<uint64_t> marks;  // by slot
+  // Sync.
+  std::vector<uint64_t> published_marks;  // when `version` was published
+  std::vector<bool> retired;              // by slot
+  uint32_t cursor = 0;
+  bool begun = false;  // a contribution of the step was taken
 };
 
-// `Early`: the payload of a contribution, which nothing here looks at.
+// `Early`: what the owner keeps of a contribution; nothing here looks at it.
 template <class Early>
 struct UnitOrder : UnitMarks {
-  UnitOrder(std::string unit_name, uint64_t base_version, size_t slot_count)
-      : UnitMarks(std::move(unit_name), base_version, slot_count),
-        published_marks(slot_count),
-        retired(slot_count) {}
+  using UnitMarks::UnitMarks;
 
   // The marks that belong to `version`. In the middle of a sync step `marks`
   // counts contributions that are not in the values yet.
@@ -49,11 +56,6 @@ struct UnitOrder : UnitMarks {
     return marks;
   }
 
-  // Sync.
-  std::vector<uint64_t> published_marks;  // when `version` was published
-  std::vector<bool> retired;              // by slot
-  uint32_t cursor = 0;
-  bool begun = false;               // a contribution of the step was taken
   std::map<uint32_t, Early> early;  // by index in step
 };
 

@@ -148,14 +148,12 @@ class ContributionOrder {
   }
 
   // Sync: whether every contribution of the step was taken or passed.
-  template <class Early>
-  bool StepIsComplete(const UnitOrder<Early>& unit) const {
+  bool StepIsComplete(const UnitMarks& unit) const {
     return unit.cursor == contributions_;
   }
 
   // Sync: begins the next step. REQUIRES: StepIsComplete.
-  template <class Early>
-  void Publish(UnitOrder<Early>& unit) const {
+  static void Publish(UnitMarks& unit) {
     ++unit.version;
     unit.cursor = 0;
     unit.begun = false;

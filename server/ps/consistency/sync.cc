@@ -136,7 +136,7 @@ void SyncMode::Publish(Block& block, DueList& due) {
   }
   step.first.reset();
   step.weights.assign(step.weights.size(), 0.0);
-  order().Publish(block.order);
+  ContributionOrder::Publish(block.order);
   // Under the same lock: the block cannot leave the version in between.
   if (block.awaiting != nullptr &&
       block.awaiting->version() == block.order.version) {

@@ -95,6 +95,7 @@ void TableGroup::TickClocks() {
 
 absl::StatusOr<std::vector<Ids>> TableGroup::Resolve(
     const PullRowsChunk& request, bool* unknown) {
+  WEIR_RETURN_IF_ERROR(CheckPullRows(context_.plan->declaration(), request));
   std::vector<Ids> all;
   for (const IdList& list : request.list()) {
     absl::StatusOr<Ids> ids = lists_.Resolve(request.sender().slot(), list);
@@ -113,18 +114,10 @@ absl::StatusOr<std::vector<Ids>> TableGroup::Resolve(
 }
 
 void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
-  absl::Status status = CheckPullRows(context_.plan->declaration(), request);
   bool unknown = false;
-  ParkedLookup lookup;
-  if (status.ok()) {
-    absl::StatusOr<std::vector<Ids>> ids = Resolve(request, &unknown);
-    status = ids.status();
-    if (status.ok()) {
-      lookup.ids = *std::move(ids);
-    }
-  }
-  if (!status.ok()) {
-    done(status);
+  absl::StatusOr<std::vector<Ids>> ids = Resolve(request, &unknown);
+  if (!ids.ok()) {
+    done(ids.status());
     return;
   }
   if (unknown) {
@@ -135,12 +128,11 @@ void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
     return;
   }
   // A parked lookup keeps the decoded ids, not their encoded lists as well.
-  lookup.request = request;
+  ParkedLookup lookup = {request, *std::move(ids), std::move(done)};
   lookup.request.clear_list();
   for (const IdList& list : request.list()) {
     lookup.request.add_list()->set_table(list.table());
   }
-  lookup.done = std::move(done);
   absl::StatusOr<std::optional<Readable>> from = std::nullopt;
   uint64_t version = 0;
   {
@@ -148,12 +140,12 @@ void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
     from = BeginRead(request.want());
     version = unit_.version;
     if (from.ok() && !from->has_value()) {
-      status = parked_.Park(request.sender(), request.want(), clock_->NowNs(),
-                            std::move(lookup));
+      absl::Status status = parked_.Park(request.sender(), request.want(),
+                                         clock_->NowNs(), std::move(lookup));
       if (status.ok()) {
         return;
       }
-      from = status;
+      from = std::move(status);
     }
   }
   if (!from.ok()) {

@@ -137,6 +137,8 @@ class TableGroup {
   const EmbeddingTable& spec(int t) const {
     return context_.plan->declaration().table(t);
   }
+  // Checks the lists of `request` and finds their ids; `unknown`: one is not
+  // here any more.
   absl::StatusOr<std::vector<Ids>> Resolve(const PullRowsChunk& request,
                                            bool* unknown);
   // Begins a use and returns where it finds its rows; nullopt: it has to wait.

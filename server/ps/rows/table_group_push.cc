@@ -36,7 +36,6 @@ absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
   *lists.mutable_sender() = chunk.sender();
   *lists.mutable_list() = chunk.list();
   lists.mutable_want()->set_latest(true);
-  WEIR_RETURN_IF_ERROR(CheckPullRows(context_.plan->declaration(), lists));
   WEIR_ASSIGN_OR_RETURN(const std::vector<Ids> ids,
                         Resolve(lists, &update->unknown_list));
   if (update->unknown_list) {

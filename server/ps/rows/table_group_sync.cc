@@ -110,7 +110,7 @@ void TableGroup::Publish() {
     MutexLock lock(&mutex_);
     oldest_ = unit_.version;
     previous_marks_ = unit_.published_marks;
-    mode_.order().Publish(unit_);
+    ContributionOrder::Publish(unit_);
     TickClocks();
     first_rates_.reset();
     weight_ = 0;

@@ -75,12 +75,8 @@ class Shard : public std::enable_shared_from_this<Shard> {
   void PullRows(const PullRowsChunk& request, PullRowsDone done);
   absl::Status StagePush(const PushRowsChunk& chunk, const Payload& payload,
                          StagedPush* update);
-  void PushRows(StagedPush update, PushRowsDone done) {
-    tables_->PushRows(std::move(update), std::move(done));
-  }
-  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request) {
-    return tables_->Shrink(request);
-  }
+  // For requests that need no other check.
+  TableGroup& tables() { return *tables_; }
   int block_count() const { return static_cast<int>(blocks_.size()); }
   void ExpireWaits();
   void Snapshot(const SnapshotRequest& request, Files* files, SnapshotDone done,

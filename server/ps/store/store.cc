@@ -287,7 +287,7 @@ void Store::PullRows(const PullRowsChunk& request, PullRowsDone done) {
 absl::StatusOr<ShrinkReply> Store::Shrink(const ShrinkRequest& request) {
   WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current,
                         ShardFor(request.sender()));
-  return current->Shrink(request);
+  return current->tables().Shrink(request);
 }
 
 absl::Status RowPush::Add(const PushRowsChunk& chunk, const Payload& payload) {
@@ -305,7 +305,7 @@ absl::Status RowPush::Add(const PushRowsChunk& chunk, const Payload& payload) {
 }
 
 void RowPush::Apply(PushRowsDone done) {
-  shard_->PushRows(std::exchange(update_, {}), std::move(done));
+  shard_->tables().PushRows(std::exchange(update_, {}), std::move(done));
 }
 
 absl::StatusOr<int> Store::BlockCount(const Sender& sender) const {

@@ -90,7 +90,7 @@ TEST(ContributionOrderTest, GivesContributionsInIndexOrder) {
     }
     EXPECT_EQ(taken, "0123");
     ASSERT_TRUE(order.StepIsComplete(unit));
-    order.Publish(unit);
+    ContributionOrder::Publish(unit);
     EXPECT_EQ(unit.version, step + 1);
     EXPECT_EQ(unit.published_marks, std::vector<uint64_t>(4, step + 1));
   }
@@ -124,7 +124,7 @@ TEST(ContributionOrderTest, TheFirstResultOfAContributionCounts) {
   EXPECT_EQ(TakeAll(order, unit), "01");
   EXPECT_EQ(Bring(order, unit, 1, PushOf(1, 0, 0)), Turn::kDuplicate);
   EXPECT_EQ(unit.marks, (std::vector<uint64_t>{2, 2}));
-  order.Publish(unit);
+  ContributionOrder::Publish(unit);
   // Its step is published.
   EXPECT_EQ(Bring(order, unit, 0, PushOf(2, 0, 0)), Turn::kDuplicate);
   EXPECT_EQ(unit.marks, (std::vector<uint64_t>{3, 2}));
@@ -168,7 +168,7 @@ TEST(ContributionOrderTest, ARetiredSlotIsPassedAndItsMarkMoves) {
   EXPECT_EQ(Bring(order, unit, 1, PushOf(1, 10, 4)), Turn::kNow);
   EXPECT_EQ(TakeAll(order, unit), "4");
   ASSERT_TRUE(order.StepIsComplete(unit));
-  order.Publish(unit);
+  ContributionOrder::Publish(unit);
   EXPECT_EQ(unit.marks, (std::vector<uint64_t>{2, 2, 1}));
   // I5: back again, it is awaited from its mark on.
   unit.retired[0] = false;
@@ -197,7 +197,7 @@ TEST(ContributionOrderTest, InTheMiddleOfAStepTheVersionsMarksAreThoseBefore) {
   Bring(order, unit, 0, PushOf(0, 0, 0));
   EXPECT_EQ(TakeAll(order, unit), "01");
   EXPECT_EQ(unit.MarksOfVersion(), (std::vector<uint64_t>{0, 0}));
-  order.Publish(unit);
+  ContributionOrder::Publish(unit);
   EXPECT_EQ(unit.MarksOfVersion(), (std::vector<uint64_t>{1, 1}));
 }
 
