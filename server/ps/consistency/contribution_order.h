@@ -82,7 +82,9 @@ class ContributionOrder {
     if (IsSettled(unit, slot, push)) {
       // The result of another slot counts, or that of an earlier process: so
       // this one is done.
-      unit.marks[slot] += next;
+      if (next) {
+        ++unit.marks[slot];
+      }
       return Turn::kDuplicate;
     }
     return IsAwaited(unit, push.index_in_step()) ? Turn::kNow : Turn::kEarly;
