@@ -11,7 +11,6 @@
 //       its destruction leaves the parent's connections alone.
 // Threads: one at a time per client, as the SDK; another one gets an error.
 // Errors: the exceptions of weir.errors, by status code.
-#include <grpc/support/log.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -31,6 +30,7 @@
 #include "client/python/convert.h"
 #include "client/python/raise.h"
 #include "common/base/logging.h"
+#include "proto/task/grpc_log.h"
 
 namespace weir::python {
 namespace {
@@ -314,10 +314,7 @@ void SetUpProcess(const std::string& task) {
     return;
   }
   InitLogging(task);
-  // gRPC's errors come back as statuses; its own log would say them twice.
-  gpr_set_log_function([](gpr_log_func_args* line) {
-    LOG_DEBUG("{}:{} {}", line->file, line->line, line->message);
-  });
+  LogGrpcAsDebug();
 }
 
 PYBIND11_MODULE(_core, module) {

@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <random>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
+#include "common/base/identity.h"
 #include "common/base/status.h"
 
 namespace weir {
@@ -345,9 +345,7 @@ absl::Status Files::Publish(const std::string& temporary,
 }
 
 std::string TemporaryPath(const std::string& path) {
-  std::random_device random;
-  const uint64_t number = (uint64_t{random()} << 32) | random();
-  return absl::StrCat(path, ".tmp.", absl::Hex(number, absl::kZeroPad16));
+  return absl::StrCat(path, ".tmp.", RandomHex(16));
 }
 
 bool IsTemporaryPath(absl::string_view path) {

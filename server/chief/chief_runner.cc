@@ -1,11 +1,11 @@
 #include "server/chief/chief_runner.h"
 
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/failpoint.h"
+#include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
@@ -19,11 +19,6 @@ namespace {
 // Well below every wait of JobState, which are seconds.
 constexpr std::chrono::milliseconds kTick{50};
 constexpr int64_t kEvaluatorPollNs = 200'000'000;
-
-uint64_t RandomHistory() {
-  std::random_device random;
-  return (uint64_t{random()} << 32) | random();
-}
 
 // True if eval.jsonl has a line on `checkpoint`.
 bool HasEvaluation(Files* files, const std::string& path,
@@ -182,7 +177,7 @@ absl::Status ChiefRunner::Start() {
   state.chief_secret = Secret();
   WEIR_ASSIGN_OR_RETURN(state.train_lines, disk_->train_file.Read());
   state.clock = options_.clock;
-  state.random = RandomHistory;
+  state.random = RandomId;
   if (options_.adjust) {
     options_.adjust(&state);
   }

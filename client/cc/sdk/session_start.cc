@@ -1,9 +1,7 @@
 // How a Session comes to its slot, with a chief and without one, and how it
 // waits.
-#include <unistd.h>
 
 #include <chrono>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +11,7 @@
 #include "client/cc/sdk/session.h"
 #include "client/cc/transport/retry_policy.h"
 #include "common/base/clock.h"
+#include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "proto/wire/declaration_io.h"
@@ -26,17 +25,6 @@ constexpr int64_t kSayEveryNs = 10'000'000'000;
 // How long one Register call may take: a caller that is to wait no longer ends
 // within it.
 constexpr std::chrono::milliseconds kRegisterTimeout{500};
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
-uint64_t RandomId() {
-  std::random_device random;
-  return (uint64_t{random()} << 32) | random();
-}
 
 // Why the chief has ended the job, for a message.
 std::string Reason(const absl::Status& why) {

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
-#include <limits.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -22,6 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/identity.h"
 #include "common/io/file_descriptor.h"
 
 namespace weir {
@@ -127,9 +127,7 @@ void ForEachConnection(const std::string& peer,
 
 bool IsThisHost(const std::string& address) {
   const std::string host = address.substr(0, address.rfind(':'));
-  char own[HOST_NAME_MAX + 1] = {};
-  gethostname(own, HOST_NAME_MAX);
-  if (host == "localhost" || host == own ||
+  if (host == "localhost" || host == HostName() ||
       absl::StartsWith(address, "unix:")) {
     return true;
   }

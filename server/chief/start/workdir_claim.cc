@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <random>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
@@ -25,9 +25,7 @@ constexpr size_t kSecretBytes = 64;  // hexadecimal digits
 constexpr std::chrono::milliseconds kLookEvery{50};
 
 std::string WhoIAm() {
-  char host[256] = "";
-  gethostname(host, sizeof(host) - 1);
-  return absl::StrCat("process ", getpid(), " on ", host, "\n");
+  return absl::StrCat("process ", getpid(), " on ", HostName(), "\n");
 }
 
 // What the holder wrote, in one line.
@@ -57,15 +55,6 @@ absl::StatusOr<FileDescriptor> OpenClaim(const std::string& path) {
   return file;
 }
 
-std::string DrawSecret() {
-  std::random_device random;
-  std::string secret;
-  while (secret.size() < kSecretBytes) {
-    absl::StrAppend(&secret, absl::Hex(random(), absl::kZeroPad8));
-  }
-  return secret;
-}
-
 // A new file of mode 0600, durable, under `path`.
 absl::Status WriteSecret(const std::string& path, const std::string& secret) {
   const std::string temporary = TemporaryPath(path);
@@ -87,7 +76,7 @@ absl::Status WriteSecret(const std::string& path, const std::string& secret) {
 absl::StatusOr<std::string> FindSecret(const std::string& path) {
   for (const bool drawn : {false, true}) {
     if (drawn) {
-      WEIR_RETURN_IF_ERROR(WriteSecret(path, DrawSecret()));
+      WEIR_RETURN_IF_ERROR(WriteSecret(path, RandomHex(kSecretBytes)));
     }
     // What was just written is read back, too: without locks another chief may
     // have put its secret over it, and the ps must hear of one secret only.

@@ -1,26 +1,17 @@
 #include "server/ps/block/snapshot_job.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
+#include "common/base/identity.h"
 #include "common/base/status.h"
 #include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir {
 namespace {
-
-std::string HostName() {
-  char name[256] = {};
-  if (gethostname(name, sizeof(name) - 1) != 0) {
-    return "unknown";
-  }
-  return name;
-}
 
 std::string Hex(uint64_t value) {
   return absl::StrCat(absl::Hex(value, absl::kZeroPad16));

@@ -1,10 +1,10 @@
 #include "server/ps/service/shm_service.h"
 
 #include <chrono>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
 
@@ -15,21 +15,11 @@ namespace {
 // once would only burn a core and fill the log.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
-// Nobody guesses it, and no two processes choose the same.
-std::string RandomName() {
-  std::random_device random;
-  std::string name = "weir-";
-  for (int i = 0; i < 4; ++i) {
-    absl::StrAppend(&name, absl::Hex(random(), absl::kZeroPad8));
-  }
-  return name;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShmService>> ShmService::Create(
     Store* store, SharedArena* arena) {
-  std::string name = RandomName();
+  std::string name = "weir-" + RandomHex(32);
   WEIR_ASSIGN_OR_RETURN(UnixSocket socket, UnixSocket::Listen(name));
   return std::unique_ptr<ShmService>(
       new ShmService(store, arena, std::move(name), std::move(socket)));
