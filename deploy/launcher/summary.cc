@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 // Returns the lines of a .jsonl file that parse. The last line may be torn: the
 // process that wrote it may have been killed.
@@ -30,7 +30,7 @@ std::vector<Json> ReadLines(Files* files, const std::string& path) {
   return lines;
 }
 
-double Number(const Json& json, const char* key) {
+double Number(const Json& json, const std::string& key) {
   const auto it = json.find(key);
   if (it == json.end() || !it->is_number()) {
     return 0;  // an older version may have written the line
@@ -38,45 +38,8 @@ double Number(const Json& json, const char* key) {
   return it->get<double>();
 }
 
-uint64_t Count(const Json& json, const char* key) {
+uint64_t Count(const Json& json, const std::string& key) {
   return static_cast<uint64_t>(Number(json, key));
-}
-
-// Reads the phases of one line of train.jsonl.
-RunPhases ReadPhases(const Json& line) {
-  RunPhases phases;
-  const auto it = line.find("phases");
-  if (it == line.end() || !it->is_object() ||
-      Count(*it, "contributions") == 0) {
-    return phases;
-  }
-  const Json& json = *it;
-  phases.contributions = Count(json, "contributions");
-  // The file has sums over contributions, so that readers may take differences.
-  const auto mean_ms = [&](const char* key) {
-    return Number(json, key) * 1e3 / static_cast<double>(phases.contributions);
-  };
-  phases.step_ms = mean_ms("step_seconds");
-  phases.data_wait_ms = mean_ms("data_wait_seconds");
-  phases.pull_wait_ms = mean_ms("pull_wait_seconds");
-  phases.compute_ms = mean_ms("compute_seconds");
-  phases.push_wait_ms = mean_ms("push_wait_seconds");
-  if (json.contains("gpu_busy_share")) {
-    phases.gpu_busy_share = Number(json, "gpu_busy_share");
-  }
-  phases.device_bytes_used = Count(json, "device_bytes_used");
-  phases.device_bytes_reserved = Count(json, "device_bytes_reserved");
-  phases.device_bytes_total = Count(json, "device_bytes_total");
-  phases.nvml_gpu_percent = Number(json, "nvml_gpu_percent");
-  phases.nvml_watts = Number(json, "nvml_watts");
-  return phases;
-}
-
-double ShareOfStep(const RunPhases& phases, double ms) {
-  if (phases.step_ms <= 0) {
-    return 0;  // the steps took no time that the clock shows
-  }
-  return ms / phases.step_ms;
 }
 
 // Shows two or three digits: 0.035, 0.8, 6.5, 123.
@@ -88,39 +51,6 @@ std::string Milliseconds(double ms) {
     return absl::StrFormat("%.1f ms", ms);
   }
   return absl::StrFormat("%.0f ms", ms);
-}
-
-nlohmann::ordered_json PhasesJson(const RunPhases& phases) {
-  if (phases.contributions == 0) {
-    return nullptr;
-  }
-  nlohmann::ordered_json json;
-  json["contributions"] = phases.contributions;
-  json["step_ms"] = phases.step_ms;
-  const auto part = [&](const std::string& name, double ms) {
-    json[name + "_ms"] = ms;
-    json[name + "_share"] = ShareOfStep(phases, ms);
-  };
-  part("data_wait", phases.data_wait_ms);
-  part("pull_wait", phases.pull_wait_ms);
-  part("compute", phases.compute_ms);
-  part("push_wait", phases.push_wait_ms);
-  if (phases.gpu_busy_share.has_value()) {
-    json["gpu_busy_share"] = *phases.gpu_busy_share;
-    json["device_bytes_used"] = phases.device_bytes_used;
-    json["device_bytes_reserved"] = phases.device_bytes_reserved;
-  }
-  // These are left out when they are unknown: a reader would take a 0 for a
-  // measurement.
-  const auto known = [&json](const char* name, auto value) {
-    if (value > 0) {
-      json[name] = value;
-    }
-  };
-  known("device_bytes_total", phases.device_bytes_total);
-  known("nvml_gpu_percent", phases.nvml_gpu_percent);
-  known("nvml_watts", phases.nvml_watts);
-  return json;
 }
 
 }  // namespace
@@ -150,15 +80,14 @@ void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
   double weight = 0;
   uint64_t before = 0;
   for (const Json& line : curve) {
-    const uint64_t step = static_cast<uint64_t>(Number(line, "step"));
+    const uint64_t step = Count(line, "step");
     // Each line's mean is over the steps since the line before, so it weighs as
     // much as they are. After a resume `step` goes back; that line weighs 0.
     const double steps = static_cast<double>(step - std::min(before, step));
     weighted_staleness += steps * Number(line, "staleness_mean");
     weight += steps;
     summary->staleness_max =
-        std::max(summary->staleness_max,
-                 static_cast<uint64_t>(Number(line, "staleness_max")));
+        std::max(summary->staleness_max, Count(line, "staleness_max"));
     before = step;
   }
   if (!curve.empty()) {
@@ -171,7 +100,7 @@ void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
     summary->bytes_pushed = Count(last, "bytes_pushed");
     summary->bytes_pulled = Count(last, "bytes_pulled");
     summary->residuals_lost = Count(last, "residuals_lost");
-    summary->phases = ReadPhases(last);
+    summary->phases = PhasesOf(last);
     const double seconds = Number(last, "seconds");
     if (seconds > 0) {
       summary->examples_per_second =
@@ -195,7 +124,7 @@ void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
 }
 
 std::string SummaryJson(const RunSummary& summary) {
-  nlohmann::ordered_json json;
+  Json json;
   json["status"] = summary.status;
   json["steps"] = summary.steps;
   json["examples"] = summary.examples;
@@ -208,10 +137,10 @@ std::string SummaryJson(const RunSummary& summary) {
   json["bytes"] = {{"pushed", summary.bytes_pushed},
                    {"pulled", summary.bytes_pulled}};
   json["residuals_lost"] = summary.residuals_lost;
-  json["phases"] = PhasesJson(summary.phases);
+  json["phases"] = summary.phases;
   json["checkpoint"] = summary.checkpoint;
   json["model_sha256"] = summary.model_sha256;
-  json["tasks"] = nlohmann::ordered_json::array();
+  json["tasks"] = Json::array();
   for (const LocalTask& task : summary.tasks) {
     json["tasks"].push_back({{"role", task.role},
                              {"index", task.index},
@@ -221,41 +150,70 @@ std::string SummaryJson(const RunSummary& summary) {
   return json.dump(2) + "\n";
 }
 
-std::string LargestWait(const RunPhases& phases) {
-  const char* name = "data";
-  double ms = phases.data_wait_ms;
-  if (phases.pull_wait_ms > ms) {
-    name = "pull";
-    ms = phases.pull_wait_ms;
+Json PhasesOf(const Json& line) {
+  const Json sums = line.value("phases", Json());
+  const double count = Number(sums, "contributions");
+  if (count == 0) {
+    return nullptr;
   }
-  if (phases.push_wait_ms > ms) {
-    name = "push";
-    ms = phases.push_wait_ms;
+  // The file has sums over contributions, so that readers may take differences.
+  const double step_ms = Number(sums, "step_seconds") * 1e3 / count;
+  Json phases;
+  phases["contributions"] = Count(sums, "contributions");
+  phases["step_ms"] = step_ms;
+  for (const std::string part :
+       {"data_wait", "pull_wait", "compute", "push_wait"}) {
+    const double ms = Number(sums, part + "_seconds") * 1e3 / count;
+    phases[part + "_ms"] = ms;
+    // Steps may take no time that the clock shows.
+    phases[part + "_share"] = step_ms > 0 ? ms / step_ms : 0.0;
   }
-  const double share = ShareOfStep(phases, ms);
+  if (sums.contains("gpu_busy_share")) {
+    phases["gpu_busy_share"] = Number(sums, "gpu_busy_share");
+    phases["device_bytes_used"] = Count(sums, "device_bytes_used");
+    phases["device_bytes_reserved"] = Count(sums, "device_bytes_reserved");
+  }
+  // These are left out when they are unknown: a reader would take a 0 for a
+  // measurement.
+  for (const char* key :
+       {"device_bytes_total", "nvml_gpu_percent", "nvml_watts"}) {
+    if (Number(sums, key) > 0) {
+      phases[key] = sums[key];
+    }
+  }
+  return phases;
+}
+
+std::string LargestWait(const Json& phases) {
+  std::string largest = "data";
+  for (const std::string part : {"pull", "push"}) {
+    if (Number(phases, part + "_wait_ms") >
+        Number(phases, largest + "_wait_ms")) {
+      largest = part;
+    }
+  }
+  const double share = Number(phases, largest + "_wait_share");
   // Below that the sentence would send a reader after noise.
   if (share < 0.01) {
     return "none over 1% of a step";
   }
-  return absl::StrFormat("%s, %.1f%% of a step (%s of %s)", name, share * 100,
-                         Milliseconds(ms), Milliseconds(phases.step_ms));
+  return absl::StrFormat("%s, %.1f%% of a step (%s of %s)", largest,
+                         share * 100,
+                         Milliseconds(Number(phases, largest + "_wait_ms")),
+                         Milliseconds(Number(phases, "step_ms")));
 }
 
-std::string GpuUse(const RunPhases& phases) {
-  std::string text = absl::StrFormat("%.0f%% of a step",
-                                     phases.gpu_busy_share.value_or(0) * 100);
-  const auto gib = [](uint64_t bytes) {
-    return static_cast<double>(bytes) / (1 << 30);
+std::string GpuUse(const Json& phases) {
+  const auto gib = [&phases](const char* key) {
+    return Number(phases, key) / (1 << 30);
   };
-  if (phases.device_bytes_total > 0) {
-    absl::StrAppendFormat(&text, ", %.1f of %.0f GiB used",
-                          gib(phases.device_bytes_used),
-                          gib(phases.device_bytes_total));
-  } else {
-    absl::StrAppendFormat(&text, ", %.1f GiB used",
-                          gib(phases.device_bytes_used));
+  std::string total;
+  if (phases.contains("device_bytes_total")) {
+    total = absl::StrFormat(" of %.0f", gib("device_bytes_total"));
   }
-  return text;
+  return absl::StrFormat("%.0f%% of a step, %.1f%s GiB used",
+                         Number(phases, "gpu_busy_share") * 100,
+                         gib("device_bytes_used"), total);
 }
 
 std::string SummaryTable(const RunSummary& summary) {
@@ -283,10 +241,10 @@ std::string SummaryTable(const RunSummary& summary) {
   if (summary.residuals_lost > 0) {
     row("residuals lost", absl::StrCat(summary.residuals_lost));
   }
-  if (summary.phases.contributions > 0) {
+  if (!summary.phases.is_null()) {
     row("largest wait", LargestWait(summary.phases));
   }
-  if (summary.phases.gpu_busy_share.has_value()) {
+  if (summary.phases.contains("gpu_busy_share")) {
     row("gpu busy", GpuUse(summary.phases));
   }
   row("checkpoint", summary.checkpoint.empty() ? "none" : summary.checkpoint);

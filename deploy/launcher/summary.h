@@ -7,33 +7,15 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/io/files.h"
 #include "deploy/launcher/supervisor.h"
+#include "nlohmann/json.hpp"
 
 namespace weir {
-
-// Where the workers' time went: means over contributions, since the last start
-// of the chief (server/chief/state/phase_totals.h).
-struct RunPhases {
-  uint64_t contributions = 0;  // 0 when no worker reported its phases
-  double step_ms = 0;
-  double data_wait_ms = 0;
-  double pull_wait_ms = 0;
-  double compute_ms = 0;
-  double push_wait_ms = 0;
-  std::optional<double> gpu_busy_share;  // of a step; unset without a GPU
-  // Each of these is 0 when it is unknown.
-  uint64_t device_bytes_used = 0;
-  uint64_t device_bytes_reserved = 0;
-  uint64_t device_bytes_total = 0;
-  double nvml_gpu_percent = 0;
-  double nvml_watts = 0;
-};
 
 struct RunSummary {
   std::string status;  // "done", "failed", "interrupted"
@@ -48,9 +30,9 @@ struct RunSummary {
   uint64_t bytes_pushed = 0;  // payloads, since the last start of the chief
   uint64_t bytes_pulled = 0;
   uint64_t residuals_lost = 0;
-  RunPhases phases;
-  std::string checkpoint;    // name of the newest; "" without a checkpoint
-  std::string model_sha256;  // over the exported values in declared order
+  nlohmann::ordered_json phases;  // PhasesOf the last line
+  std::string checkpoint;         // name of the newest; "" without a checkpoint
+  std::string model_sha256;       // over the exported values in declared order
   std::vector<LocalTask> tasks;
 };
 
@@ -67,13 +49,16 @@ std::string SummaryJson(const RunSummary& summary);
 // Returns the same for people: one line for each fact.
 std::string SummaryTable(const RunSummary& summary);
 
+// Returns where the workers' time went, from one line of train.jsonl: means over
+// contributions and shares of a step, as summary.json has them. Null when no
+// worker reported its phases. See server/chief/state/phase_totals.h.
+nlohmann::ordered_json PhasesOf(const nlohmann::ordered_json& line);
 // Returns the phase that workers waited for most, as in
-// "pull, 12.3% of a step (0.8 ms of 6.5 ms)".
-// REQUIRES: phases.contributions > 0.
-std::string LargestWait(const RunPhases& phases);
+// "pull, 12.3% of a step (0.8 ms of 6.5 ms)". REQUIRES: `phases` is not null.
+std::string LargestWait(const nlohmann::ordered_json& phases);
 // Returns "93% of a step, 1.2 of 140 GiB used".
-// REQUIRES: gpu_busy_share has a value.
-std::string GpuUse(const RunPhases& phases);
+// REQUIRES: `phases` has a gpu_busy_share.
+std::string GpuUse(const nlohmann::ordered_json& phases);
 
 }  // namespace weir
 

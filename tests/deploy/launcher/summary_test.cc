@@ -11,6 +11,8 @@
 namespace weir {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 TEST(SummaryTest, TakesTheLastLinesAndSkipsATornOne) {
   const std::string dir = testing::TempDir() + "/summary";
   std::filesystem::create_directories(dir);
@@ -46,13 +48,13 @@ TEST(SummaryTest, TakesTheLastLinesAndSkipsATornOne) {
   EXPECT_EQ(summary.final_metrics.count("step"), 0u);
   EXPECT_EQ(summary.staleness_max, 4u);
   EXPECT_DOUBLE_EQ(summary.staleness_mean, (10 * 1 + 40 * 2) / 50.0);
-  EXPECT_EQ(summary.phases.contributions, 100u);
-  EXPECT_DOUBLE_EQ(summary.phases.step_ms, 20.0);
-  EXPECT_DOUBLE_EQ(summary.phases.data_wait_ms, 1.0);
-  EXPECT_DOUBLE_EQ(summary.phases.pull_wait_ms, 4.0);
-  EXPECT_DOUBLE_EQ(summary.phases.compute_ms, 12.0);
-  EXPECT_DOUBLE_EQ(summary.phases.push_wait_ms, 2.0);
-  EXPECT_FALSE(summary.phases.gpu_busy_share.has_value());
+  EXPECT_EQ(summary.phases["contributions"], 100u);
+  EXPECT_DOUBLE_EQ(summary.phases["step_ms"], 20.0);
+  EXPECT_DOUBLE_EQ(summary.phases["data_wait_ms"], 1.0);
+  EXPECT_DOUBLE_EQ(summary.phases["pull_wait_ms"], 4.0);
+  EXPECT_DOUBLE_EQ(summary.phases["compute_ms"], 12.0);
+  EXPECT_DOUBLE_EQ(summary.phases["push_wait_ms"], 2.0);
+  EXPECT_FALSE(summary.phases.contains("gpu_busy_share"));
   EXPECT_EQ(LargestWait(summary.phases),
             "pull, 20.0% of a step (4.0 ms of 20.0 ms)");
 }
@@ -79,19 +81,18 @@ TEST(SummaryTest, JsonHasEveryFieldOfTheContract) {
   EXPECT_EQ(SummaryTable(summary).find("largest wait"), std::string::npos);
 }
 
-RunPhases Phases() {
-  RunPhases phases;
-  phases.contributions = 10;
-  phases.step_ms = 6.5;
-  phases.pull_wait_ms = 0.8;
-  phases.compute_ms = 5.2;
-  return phases;
+// Those of ten contributions, of 6.5 ms each, with `more` in the line.
+Json Phases(const Json& more = Json::object()) {
+  Json sums = {{"contributions", 10},
+               {"step_seconds", 0.065},
+               {"pull_wait_seconds", 0.008},
+               {"compute_seconds", 0.052}};
+  sums.update(more);
+  return PhasesOf({{"step", 3}, {"phases", sums}});
 }
 
 TEST(SummaryTest, PhasesHaveMeansAndShares) {
-  RunSummary summary;
-  summary.phases = Phases();
-  auto phases = nlohmann::json::parse(SummaryJson(summary))["phases"];
+  Json phases = Phases();
   EXPECT_EQ(phases["contributions"], 10);
   EXPECT_DOUBLE_EQ(phases["step_ms"], 6.5);
   EXPECT_DOUBLE_EQ(phases["compute_ms"], 5.2);
@@ -101,12 +102,14 @@ TEST(SummaryTest, PhasesHaveMeansAndShares) {
   EXPECT_DOUBLE_EQ(phases["push_wait_share"], 0.0);
   EXPECT_FALSE(phases.contains("gpu_busy_share"));
   EXPECT_FALSE(phases.contains("nvml_watts"));
-  summary.phases.gpu_busy_share = 0.9;
-  summary.phases.nvml_watts = 400;
-  phases = nlohmann::json::parse(SummaryJson(summary))["phases"];
+  phases = Phases(
+      {{"gpu_busy_share", 0.9}, {"nvml_watts", 400}, {"nvml_gpu_percent", 0}});
   EXPECT_DOUBLE_EQ(phases["gpu_busy_share"], 0.9);
   EXPECT_DOUBLE_EQ(phases["nvml_watts"], 400);
+  EXPECT_FALSE(phases.contains("nvml_gpu_percent"));
   EXPECT_EQ(phases["device_bytes_used"], 0);
+  EXPECT_TRUE(PhasesOf({{"step", 3}}).is_null());
+  EXPECT_TRUE(PhasesOf({{"phases", {{"contributions", 0}}}}).is_null());
 }
 
 TEST(SummaryTest, TheTableNamesTheLargestWait) {
@@ -117,34 +120,32 @@ TEST(SummaryTest, TheTableNamesTheLargestWait) {
             std::string::npos)
       << SummaryTable(summary);
   EXPECT_EQ(SummaryTable(summary).find("gpu busy"), std::string::npos);
-  summary.phases.push_wait_ms = 1.3;
-  EXPECT_EQ(LargestWait(summary.phases),
+  EXPECT_EQ(LargestWait(Phases({{"push_wait_seconds", 0.013}})),
             "push, 20.0% of a step (1.3 ms of 6.5 ms)");
-  summary.phases.data_wait_ms = 123.456;
-  summary.phases.step_ms = 1234.56;
-  EXPECT_EQ(LargestWait(summary.phases),
+  EXPECT_EQ(LargestWait(Phases(
+                {{"data_wait_seconds", 1.23456}, {"step_seconds", 12.3456}})),
             "data, 10.0% of a step (123 ms of 1235 ms)");
 }
 
 TEST(SummaryTest, AWaitUnderOnePercentIsNotNamed) {
-  RunPhases phases = Phases();
-  phases.pull_wait_ms = 0.06;
-  EXPECT_EQ(LargestWait(phases), "none over 1% of a step");
-  phases.step_ms = 0;
-  EXPECT_EQ(LargestWait(phases), "none over 1% of a step");
+  EXPECT_EQ(LargestWait(Phases({{"pull_wait_seconds", 0.0006}})),
+            "none over 1% of a step");
+  EXPECT_EQ(LargestWait(Phases({{"step_seconds", 0}})),
+            "none over 1% of a step");
 }
 
 TEST(SummaryTest, AGpuHasARow) {
+  const Json used = {{"gpu_busy_share", 0.93},
+                     {"device_bytes_used", 1288490189}};  // 1.2 GiB
   RunSummary summary;
-  summary.phases = Phases();
-  summary.phases.gpu_busy_share = 0.93;
-  summary.phases.device_bytes_used = 1288490189;  // 1.2 GiB
+  summary.phases = Phases(used);
   EXPECT_NE(SummaryTable(summary).find(
                 "  gpu busy       93% of a step, 1.2 GiB used\n"),
             std::string::npos)
       << SummaryTable(summary);
-  summary.phases.device_bytes_total = uint64_t{140} << 30;
-  EXPECT_EQ(GpuUse(summary.phases), "93% of a step, 1.2 of 140 GiB used");
+  Json of_total = used;
+  of_total["device_bytes_total"] = uint64_t{140} << 30;
+  EXPECT_EQ(GpuUse(Phases(of_total)), "93% of a step, 1.2 of 140 GiB used");
 }
 
 }  // namespace
