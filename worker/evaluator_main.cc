@@ -28,7 +28,7 @@ struct Flags {
   BackendOptions backend;
 };
 
-absl::Status Follow(const Flags& flags, const StopSignal& stop) {
+absl::Status Follow(const Flags& flags, const ClusterSpec&, StopSignal* stop) {
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
   WEIR_ASSIGN_OR_RETURN(
       const auto evaluation,
@@ -37,7 +37,7 @@ absl::Status Follow(const Flags& flags, const StopSignal& stop) {
   Evaluator evaluator(
       Files::Real(), Clock::Real(), flags.workdir,
       [&evaluation](const std::string& dir) { return evaluation->Run(dir); });
-  while (stop.first() == 0) {
+  while (stop->first() == 0) {
     // First, so that a run which failed is not evaluated any further.
     WEIR_RETURN_IF_ERROR(evaluator.Ended());
     const absl::StatusOr<bool> done = evaluator.Poll();
@@ -52,26 +52,19 @@ absl::Status Follow(const Flags& flags, const StopSignal& stop) {
   return absl::CancelledError("between two checkpoints");
 }
 
+void AddFlags(CLI::App* app, Flags* flags) {
+  AddJobFlags(app, "--job", &flags->job, &flags->sets, &flags->data_dir);
+  app->add_option("--workdir", flags->workdir, "the run's directory");
+  flags->backend.device = "auto";
+  AddDeviceFlags(app, &flags->backend.device, &flags->backend.plugin_path);
+}
+
 }  // namespace
 }  // namespace weir
 
 int main(int argc, char** argv) {
-  weir::Flags flags;
-  flags.backend.device = "auto";
   return weir::TaskMain(
-      argc, argv,
-      {.role = weir::TaskRole::kEvaluator,
-       .about = "evaluates the checkpoints of a run as they are committed",
-       .add_flags =
-           [&flags](CLI::App* app) {
-             weir::AddJobFlags(app, "--job", &flags.job, &flags.sets,
-                               &flags.data_dir);
-             app->add_option("--workdir", flags.workdir, "the run's directory");
-             weir::AddDeviceFlags(app, &flags.backend.device,
-                                  &flags.backend.plugin_path);
-           },
-       .run =
-           [&flags](const weir::ClusterSpec&, weir::StopSignal* stop) {
-             return weir::Follow(flags, *stop);
-           }});
+      argc, argv, weir::TaskRole::kEvaluator,
+      "evaluates the checkpoints of a run as they are committed",
+      weir::AddFlags, weir::Follow);
 }

@@ -141,14 +141,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
 }  // namespace weir
 
 int main(int argc, char** argv) {
-  weir::Flags flags;
-  return weir::TaskMain(
-      argc, argv,
-      {.role = weir::TaskRole::kWorker,
-       .about = "trains with the parameters of a cluster's ps",
-       .add_flags = [&flags](CLI::App* app) { weir::AddFlags(app, &flags); },
-       .run =
-           [&flags](const weir::ClusterSpec& cluster, weir::StopSignal* stop) {
-             return weir::RunWorker(flags, cluster, stop);
-           }});
+  return weir::TaskMain(argc, argv, weir::TaskRole::kWorker,
+                        "trains with the parameters of a cluster's ps",
+                        weir::AddFlags, weir::RunWorker);
 }

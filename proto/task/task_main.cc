@@ -53,36 +53,39 @@ absl::StatusOr<ClusterSpec> FindCluster(TaskRole role,
 }
 
 // Only now there is a log in which what went wrong before can be said.
-absl::Status Run(const TaskProgram& program, const ClusterFlags& flags,
-                 StopSignal* stop) {
+absl::Status Run(
+    TaskRole role, const ClusterFlags& flags, StopSignal* stop,
+    const std::function<absl::Status(const ClusterSpec&, StopSignal*)>& run) {
   const absl::Status failpoints = InitFailpointsFromEnv();
-  const auto cluster = FindCluster(program.role, flags);
-  TaskId task = {.role = program.role, .index = 0};
+  const auto cluster = FindCluster(role, flags);
+  TaskId task = {.role = role, .index = 0};
   if (cluster.ok()) {
     task = cluster->task().value_or(task);
   }
   InitLogging(task.ToString());
   WEIR_RETURN_IF_ERROR(failpoints);
   WEIR_RETURN_IF_ERROR(cluster.status());
-  return program.run(*cluster, stop);
+  return run(*cluster, stop);
 }
 
 }  // namespace
 
-int TaskMain(int argc, char** argv, const TaskProgram& program) {
+int internal::TaskMain(
+    int argc, char** argv, TaskRole role, const std::string& about,
+    const std::function<void(CLI::App*)>& add_flags,
+    const std::function<absl::Status(const ClusterSpec&, StopSignal*)>& run) {
   SetMallocForBulk();
   LogGrpcAsDebug();
-  CLI::App app(
-      absl::StrCat("weir_", RoleName(program.role), ": ", program.about));
+  CLI::App app(absl::StrCat("weir_", RoleName(role), ": ", about));
   ClusterFlags flags;
-  if (program.role != TaskRole::kEvaluator) {
+  if (role != TaskRole::kEvaluator) {
     app.add_option("--cluster", flags.cluster,
                    "\"ps=host:port,...;worker=host:port,...;chief=host:port\"; "
                    "default TF_CONFIG");
     app.add_option("--task_index", flags.task_index,
                    "which task of its role this is; default TF_CONFIG's");
   }
-  program.add_flags(&app);
+  add_flags(&app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -92,7 +95,7 @@ int TaskMain(int argc, char** argv, const TaskProgram& program) {
     LOG_WARN("a second signal: ending at once");
     _exit(128 + signal);
   });
-  return EndTask(Run(program, flags, &stop), stop);
+  return EndTask(Run(role, flags, &stop, run), stop);
 }
 
 int EndTask(const absl::Status& status, const StopSignal& stop) {

@@ -123,14 +123,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
 }  // namespace weir
 
 int main(int argc, char** argv) {
-  weir::Flags flags;
-  return weir::TaskMain(
-      argc, argv,
-      {.role = weir::TaskRole::kChief,
-       .about = "makes a job, checkpoints it and ends it",
-       .add_flags = [&flags](CLI::App* app) { weir::AddFlags(app, &flags); },
-       .run =
-           [&flags](const weir::ClusterSpec& cluster, weir::StopSignal* stop) {
-             return weir::Serve(flags, cluster, stop);
-           }});
+  return weir::TaskMain(argc, argv, weir::TaskRole::kChief,
+                        "makes a job, checkpoints it and ends it",
+                        weir::AddFlags, weir::Serve);
 }

@@ -142,7 +142,8 @@ absl::Status Serve(const Flags& flags, const ClusterSpec& cluster,
         "--checkpoint_root keeps them below one");
   }
   const absl::Status why = WaitForEnd(*store, *stop, &ending, &leaving);
-  if (!absl::IsCancelled(why)) {
+  if (ending.WaitFor(std::chrono::nanoseconds(0)).has_value()) {
+    // The answer to Shutdown may still be on its way to the chief.
     (*server)->Stop(std::chrono::milliseconds(200));
   }
   // Not by return from main: a disk that hangs may hold a thread, which would
@@ -174,14 +175,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
 }  // namespace weir
 
 int main(int argc, char** argv) {
-  weir::Flags flags;
-  return weir::TaskMain(
-      argc, argv,
-      {.role = weir::TaskRole::kPs,
-       .about = "one parameter server of a cluster",
-       .add_flags = [&flags](CLI::App* app) { weir::AddFlags(app, &flags); },
-       .run =
-           [&flags](const weir::ClusterSpec& cluster, weir::StopSignal* stop) {
-             return weir::Serve(flags, cluster, stop);
-           }});
+  return weir::TaskMain(argc, argv, weir::TaskRole::kPs,
+                        "one parameter server of a cluster", weir::AddFlags,
+                        weir::Serve);
 }

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <string>
@@ -16,26 +17,27 @@ namespace {
 
 using testing::ExitedWithCode;
 
-// Runs a worker's main, as in a process of its own: inside EXPECT_EXIT.
-[[noreturn]] void Main(
-    std::vector<std::string> arguments,
-    const std::function<absl::Status(const ClusterSpec&, StopSignal*)>& run) {
+using Run = absl::Status (*)(const int& signal, const ClusterSpec& cluster,
+                             StopSignal* stop);
+
+// Runs a worker's main, as in a process of its own: inside EXPECT_EXIT. It has
+// one flag, --signal.
+[[noreturn]] void Main(std::vector<std::string> arguments, Run run) {
   arguments.insert(arguments.begin(), "weir_worker");
   std::vector<char*> argv;
   for (std::string& argument : arguments) {
     argv.push_back(argument.data());
   }
-  std::exit(TaskMain(static_cast<int>(argv.size()), argv.data(),
-                     {.role = TaskRole::kWorker,
-                      .about = "a test",
-                      .add_flags = [](CLI::App*) {},
-                      .run = run}));
+  std::exit(TaskMain<int>(
+      static_cast<int>(argv.size()), argv.data(), TaskRole::kWorker, "a test",
+      [](CLI::App* app, int* signal) { app->add_option("--signal", *signal); },
+      run));
 }
 
 const std::vector<std::string> kCluster = {"--cluster", "ps=a:1;worker=b:2,c:3",
                                            "--task_index", "1"};
 
-absl::Status Nothing(const ClusterSpec&, StopSignal*) {
+absl::Status Nothing(const int&, const ClusterSpec&, StopSignal*) {
   return absl::OkStatus();
 }
 
@@ -58,7 +60,7 @@ class TaskMainDeathTest : public testing::Test {
 
 TEST_F(TaskMainDeathTest, RunsTheTaskThatTheFlagsName) {
   EXPECT_EXIT(Main(kCluster,
-                   [](const ClusterSpec& cluster, StopSignal*) {
+                   [](const int&, const ClusterSpec& cluster, StopSignal*) {
                      return cluster.task()->ToString() == "worker/1"
                                 ? absl::OkStatus()
                                 : absl::InternalError("another task");
@@ -67,7 +69,7 @@ TEST_F(TaskMainDeathTest, RunsTheTaskThatTheFlagsName) {
 }
 
 TEST_F(TaskMainDeathTest, AStatusBecomesALineAndItsExitCode) {
-  const auto fails = [](const ClusterSpec&, StopSignal*) {
+  const auto fails = [](const int&, const ClusterSpec&, StopSignal*) {
     return absl::DataLossError("torn");
   };
   EXPECT_EXIT(Main(kCluster, fails), ExitedWithCode(4), "worker/1 E torn");
@@ -93,26 +95,29 @@ TEST_F(TaskMainDeathTest, AFailpointThatIsMisspeltIsWrongUsage) {
 
 TEST_F(TaskMainDeathTest, OnlyCancelledIsTheEndThatASignalAskedFor) {
   for (const int signal : {SIGTERM, SIGINT}) {
-    EXPECT_EXIT(Main(kCluster,
-                     [signal](const ClusterSpec&, StopSignal* stop) {
-                       SignalSelf(signal, stop).IgnoreError();
-                       return absl::CancelledError("saved");
-                     }),
-                ExitedWithCode(128 + signal), "ended by signal");
+    std::vector<std::string> flags = kCluster;
+    flags.push_back("--signal=" + std::to_string(signal));
+    EXPECT_EXIT(
+        Main(flags,
+             [](const int& signal, const ClusterSpec&, StopSignal* stop) {
+               SignalSelf(signal, stop).IgnoreError();
+               return absl::CancelledError("saved");
+             }),
+        ExitedWithCode(128 + signal), "ended by signal");
   }
   EXPECT_EXIT(Main(kCluster,
-                   [](const ClusterSpec&, StopSignal* stop) {
+                   [](const int&, const ClusterSpec&, StopSignal* stop) {
                      SignalSelf(SIGTERM, stop).IgnoreError();
                      return absl::UnavailableError("a ps is lost");
                    }),
               ExitedWithCode(138), "a ps is lost");
   EXPECT_EXIT(Main(kCluster,
-                   [](const ClusterSpec&, StopSignal* stop) {
+                   [](const int&, const ClusterSpec&, StopSignal* stop) {
                      return SignalSelf(SIGTERM, stop);
                    }),
               ExitedWithCode(0), "done");
   EXPECT_EXIT(Main(kCluster,
-                   [](const ClusterSpec&, StopSignal*) {
+                   [](const int&, const ClusterSpec&, StopSignal*) {
                      return absl::CancelledError("by the chief");
                    }),
               ExitedWithCode(138), "by the chief");
@@ -120,7 +125,7 @@ TEST_F(TaskMainDeathTest, OnlyCancelledIsTheEndThatASignalAskedFor) {
 
 TEST_F(TaskMainDeathTest, ASecondSignalEndsItAtOnce) {
   EXPECT_EXIT(Main(kCluster,
-                   [](const ClusterSpec&, StopSignal* stop) {
+                   [](const int&, const ClusterSpec&, StopSignal* stop) {
                      SignalSelf(SIGTERM, stop).IgnoreError();
                      kill(getpid(), SIGINT);
                      std::this_thread::sleep_for(std::chrono::minutes(1));
