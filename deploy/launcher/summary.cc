@@ -42,6 +42,12 @@ uint64_t Count(const Json& json, const std::string& key) {
   return static_cast<uint64_t>(Number(json, key));
 }
 
+// 0 where there is nothing to divide by, as for steps that take no time that
+// the clock shows.
+double Quotient(double dividend, double divisor) {
+  return divisor > 0 ? dividend / divisor : 0.0;
+}
+
 // Shows two or three digits: 0.035, 0.8, 6.5, 123.
 std::string Milliseconds(double ms) {
   if (ms < 1) {
@@ -73,11 +79,12 @@ std::map<std::string, int> TaskCounts(Files* files,
   return counts;
 }
 
-void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
+void ReadCurves(Files* files, const std::string& workdir, Json* summary) {
   const std::vector<Json> curve =
       ReadLines(files, absl::StrCat(workdir, "/train.jsonl"));
   double weighted_staleness = 0;
   double weight = 0;
+  uint64_t staleness_max = 0;
   uint64_t before = 0;
   for (const Json& line : curve) {
     const uint64_t step = Count(line, "step");
@@ -86,29 +93,16 @@ void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
     const double steps = static_cast<double>(step - std::min(before, step));
     weighted_staleness += steps * Number(line, "staleness_mean");
     weight += steps;
-    summary->staleness_max =
-        std::max(summary->staleness_max, Count(line, "staleness_max"));
+    staleness_max = std::max(staleness_max, Count(line, "staleness_max"));
     before = step;
   }
+  Json last = Json::object();
+  Json metrics = Json::object();
   if (!curve.empty()) {
     // But for the loss and the staleness these are totals, so the last line
     // alone tells them.
-    const Json& last = curve.back();
-    summary->steps = Count(last, "step");
-    summary->examples = Count(last, "examples");
-    summary->final_metrics["loss"] = Number(last, "loss");
-    summary->bytes_pushed = Count(last, "bytes_pushed");
-    summary->bytes_pulled = Count(last, "bytes_pulled");
-    summary->residuals_lost = Count(last, "residuals_lost");
-    summary->phases = PhasesOf(last);
-    const double seconds = Number(last, "seconds");
-    if (seconds > 0) {
-      summary->examples_per_second =
-          static_cast<double>(summary->examples) / seconds;
-    }
-  }
-  if (weight > 0) {
-    summary->staleness_mean = weighted_staleness / weight;
+    last = curve.back();
+    metrics["loss"] = Number(last, "loss");
   }
   const std::vector<Json> evaluations =
       ReadLines(files, absl::StrCat(workdir, "/eval.jsonl"));
@@ -117,37 +111,32 @@ void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary) {
     for (const auto& [key, value] : evaluations.back().items()) {
       if (value.is_number() && key != "step" && key != "seconds" &&
           key != "examples") {
-        summary->final_metrics[key] = value.get<double>();
+        metrics[key] = value.get<double>();
       }
     }
   }
+  (*summary)["steps"] = Count(last, "step");
+  (*summary)["examples"] = Count(last, "examples");
+  (*summary)["examples_per_second"] =
+      Quotient(Number(last, "examples"), Number(last, "seconds"));
+  (*summary)["final_metrics"] = metrics;
+  (*summary)["staleness"] = {{"mean", Quotient(weighted_staleness, weight)},
+                             {"max", staleness_max}};
+  (*summary)["bytes"] = {{"pushed", Count(last, "bytes_pushed")},
+                         {"pulled", Count(last, "bytes_pulled")}};
+  (*summary)["residuals_lost"] = Count(last, "residuals_lost");
+  (*summary)["phases"] = PhasesOf(last);
 }
 
-std::string SummaryJson(const RunSummary& summary) {
-  Json json;
-  json["status"] = summary.status;
-  json["steps"] = summary.steps;
-  json["examples"] = summary.examples;
-  json["wall_seconds"] = summary.wall_seconds;
-  json["examples_per_second"] = summary.examples_per_second;
-  json["mode"] = summary.mode;
-  json["final_metrics"] = summary.final_metrics;
-  json["staleness"] = {{"mean", summary.staleness_mean},
-                       {"max", summary.staleness_max}};
-  json["bytes"] = {{"pushed", summary.bytes_pushed},
-                   {"pulled", summary.bytes_pulled}};
-  json["residuals_lost"] = summary.residuals_lost;
-  json["phases"] = summary.phases;
-  json["checkpoint"] = summary.checkpoint;
-  json["model_sha256"] = summary.model_sha256;
-  json["tasks"] = Json::array();
-  for (const LocalTask& task : summary.tasks) {
-    json["tasks"].push_back({{"role", task.role},
-                             {"index", task.index},
-                             {"exit_code", task.exit_code},
-                             {"restarts", task.restarts}});
+Json TasksJson(const std::vector<LocalTask>& tasks) {
+  Json json = Json::array();
+  for (const LocalTask& task : tasks) {
+    json.push_back({{"role", task.role},
+                    {"index", task.index},
+                    {"exit_code", task.exit_code},
+                    {"restarts", task.restarts}});
   }
-  return json.dump(2) + "\n";
+  return json;
 }
 
 Json PhasesOf(const Json& line) {
@@ -165,8 +154,7 @@ Json PhasesOf(const Json& line) {
        {"data_wait", "pull_wait", "compute", "push_wait"}) {
     const double ms = Number(sums, part + "_seconds") * 1e3 / count;
     phases[part + "_ms"] = ms;
-    // Steps may take no time that the clock shows.
-    phases[part + "_share"] = step_ms > 0 ? ms / step_ms : 0.0;
+    phases[part + "_share"] = Quotient(ms, step_ms);
   }
   if (sums.contains("gpu_busy_share")) {
     phases["gpu_busy_share"] = Number(sums, "gpu_busy_share");
@@ -216,47 +204,50 @@ std::string GpuUse(const Json& phases) {
                          gib("device_bytes_used"), total);
 }
 
-std::string SummaryTable(const RunSummary& summary) {
+std::string SummaryTable(const Json& summary) {
   std::string table;
   const auto row = [&table](const std::string& name, const std::string& value) {
     absl::StrAppendFormat(&table, "  %-14s %s\n", name, value);
   };
-  row("status", summary.status);
-  row("mode", summary.mode);
-  row("steps", absl::StrCat(summary.steps));
-  row("examples", absl::StrFormat("%d (%.0f/s)", summary.examples,
-                                  summary.examples_per_second));
-  row("wall time", absl::StrFormat("%.1f s", summary.wall_seconds));
-  for (const auto& [name, value] : summary.final_metrics) {
-    row(name, absl::StrFormat("%.4f", value));
+  row("status", summary["status"]);
+  row("mode", summary["mode"]);
+  row("steps", absl::StrCat(Count(summary, "steps")));
+  row("examples", absl::StrFormat("%d (%.0f/s)", Count(summary, "examples"),
+                                  Number(summary, "examples_per_second")));
+  row("wall time", absl::StrFormat("%.1f s", Number(summary, "wall_seconds")));
+  for (const auto& [name, value] : summary["final_metrics"].items()) {
+    row(name, absl::StrFormat("%.4f", value.get<double>()));
   }
-  row("staleness", absl::StrFormat("mean %.2f, max %d", summary.staleness_mean,
-                                   summary.staleness_max));
+  const Json& staleness = summary["staleness"];
+  row("staleness",
+      absl::StrFormat("mean %.2f, max %d", Number(staleness, "mean"),
+                      Count(staleness, "max")));
   // Megabytes of 10^6 bytes, as networks are rated.
-  const auto megabytes = [](uint64_t bytes) {
-    return absl::StrFormat("%.1f MB", static_cast<double>(bytes) * 1e-6);
-  };
-  row("bytes", absl::StrCat("pushed ", megabytes(summary.bytes_pushed),
-                            ", pulled ", megabytes(summary.bytes_pulled)));
-  if (summary.residuals_lost > 0) {
-    row("residuals lost", absl::StrCat(summary.residuals_lost));
+  const Json& bytes = summary["bytes"];
+  row("bytes", absl::StrFormat("pushed %.1f MB, pulled %.1f MB",
+                               Number(bytes, "pushed") * 1e-6,
+                               Number(bytes, "pulled") * 1e-6));
+  if (Count(summary, "residuals_lost") > 0) {
+    row("residuals lost", absl::StrCat(Count(summary, "residuals_lost")));
   }
-  if (!summary.phases.is_null()) {
-    row("largest wait", LargestWait(summary.phases));
+  const Json& phases = summary["phases"];
+  if (!phases.is_null()) {
+    row("largest wait", LargestWait(phases));
   }
-  if (summary.phases.contains("gpu_busy_share")) {
-    row("gpu busy", GpuUse(summary.phases));
+  if (phases.contains("gpu_busy_share")) {
+    row("gpu busy", GpuUse(phases));
   }
-  row("checkpoint", summary.checkpoint.empty() ? "none" : summary.checkpoint);
-  if (!summary.model_sha256.empty()) {
-    row("model sha256", summary.model_sha256);
+  const std::string checkpoint = summary["checkpoint"];
+  row("checkpoint", checkpoint.empty() ? "none" : checkpoint);
+  if (summary["model_sha256"] != "") {
+    row("model sha256", summary["model_sha256"]);
   }
-  int restarts = 0;
-  for (const LocalTask& task : summary.tasks) {
-    restarts += task.restarts;
+  uint64_t restarts = 0;
+  for (const Json& task : summary["tasks"]) {
+    restarts += Count(task, "restarts");
   }
   row("tasks",
-      absl::StrFormat("%d, restarts %d", summary.tasks.size(), restarts));
+      absl::StrFormat("%d, restarts %d", summary["tasks"].size(), restarts));
   return table;
 }
 

@@ -1,7 +1,7 @@
 // The end of a run: DIR/summary.json and a table for people.
 //
 // Place: reads what the tasks left in the working directory: train.jsonl (the
-// curve), eval.jsonl, the newest checkpoint.
+// curve) and eval.jsonl. docs/formats.md lists the fields of summary.json.
 #ifndef DEPLOY_LAUNCHER_SUMMARY_H_
 #define DEPLOY_LAUNCHER_SUMMARY_H_
 
@@ -17,41 +17,27 @@
 
 namespace weir {
 
-struct RunSummary {
-  std::string status;  // "done", "failed", "interrupted"
-  uint64_t steps = 0;
-  uint64_t examples = 0;
-  double wall_seconds = 0;         // of the whole run
-  double examples_per_second = 0;  // while training
-  std::string mode;                // "async", "sync", "bounded_staleness"
-  std::map<std::string, double> final_metrics;
-  double staleness_mean = 0;
-  uint64_t staleness_max = 0;
-  uint64_t bytes_pushed = 0;  // payloads, since the last start of the chief
-  uint64_t bytes_pulled = 0;
-  uint64_t residuals_lost = 0;
-  nlohmann::ordered_json phases;  // PhasesOf the last line
-  std::string checkpoint;         // name of the newest; "" without a checkpoint
-  std::string model_sha256;       // over the exported values in declared order
-  std::vector<LocalTask> tasks;
-};
+// Adds to the object of summary.json what the files in `workdir` tell:
+//   steps, examples, examples_per_second (while training), staleness, bytes
+//   (payloads) and residuals_lost since the last start of the chief, phases,
+//   final_metrics.
+// What a missing file would tell is 0, null or empty.
+void ReadCurves(Files* files, const std::string& workdir,
+                nlohmann::ordered_json* summary);
 
-// Fills in what the files in `workdir` tell. The fields of a missing file stay
-// as they are.
-void ReadCurves(Files* files, const std::string& workdir, RunSummary* summary);
+// Returns the field `tasks` of summary.json.
+nlohmann::ordered_json TasksJson(const std::vector<LocalTask>& tasks);
 
 // Returns how many tasks of each role the run in `workdir` had when it last
 // ended; empty when it left no summary.json that can be read.
 std::map<std::string, int> TaskCounts(Files* files, const std::string& workdir);
 
-// Returns the text of summary.json; docs/formats.md lists its fields.
-std::string SummaryJson(const RunSummary& summary);
-// Returns the same for people: one line for each fact.
-std::string SummaryTable(const RunSummary& summary);
+// Returns a whole summary.json for people: one line for each fact.
+std::string SummaryTable(const nlohmann::ordered_json& summary);
 
-// Returns where the workers' time went, from one line of train.jsonl: means over
-// contributions and shares of a step, as summary.json has them. Null when no
-// worker reported its phases. See server/chief/state/phase_totals.h.
+// Returns where the workers' time went, from one line of train.jsonl: means
+// over contributions and shares of a step, as summary.json has them. Null when
+// no worker reported its phases. See server/chief/state/phase_totals.h.
 nlohmann::ordered_json PhasesOf(const nlohmann::ordered_json& line);
 // Returns the phase that workers waited for most, as in
 // "pull, 12.3% of a step (0.8 ms of 6.5 ms)". REQUIRES: `phases` is not null.

@@ -40,8 +40,9 @@ constexpr char kJobName[] = "job.textproto";
 class ChiefPoll {
  public:
   explicit ChiefPoll(const std::string& address)
-      : channel_(grpc::CreateCustomChannel(
-            address, grpc::InsecureChannelCredentials(), Arguments())),
+      : channel_(grpc::CreateCustomChannel(address,
+                                           grpc::InsecureChannelCredentials(),
+                                           CommonChannelArguments())),
         stub_(Chief::NewStub(channel_)) {}
 
   const ChiefStatus& Get() {
@@ -57,15 +58,6 @@ class ChiefPoll {
   }
 
  private:
-  // The chief is not up yet when the first call is made. gRPC's own backoff of
-  // 1 s and more would delay the first line of progress.
-  static grpc::ChannelArguments Arguments() {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-    return arguments;
-  }
-
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<Chief::Stub> stub_;
   ChiefStatus last_;
@@ -97,31 +89,30 @@ std::string StatusName(int exit_code) {
 
 absl::Status WriteSummary(const JobSpec& spec, const std::string& workdir,
                           const JobRun& run, double wall_seconds) {
-  RunSummary summary;
-  summary.status = StatusName(run.exit_code());
-  summary.wall_seconds = wall_seconds;
-  summary.mode = ModeName(spec);
-  summary.tasks = run.tasks();
+  nlohmann::ordered_json summary = {{"status", StatusName(run.exit_code())},
+                                    {"mode", ModeName(spec)},
+                                    {"wall_seconds", wall_seconds},
+                                    {"checkpoint", ""},
+                                    {"model_sha256", ""}};
   ReadCurves(Files::Real(), workdir, &summary);
+  summary["tasks"] = TasksJson(run.tasks());
   WEIR_ASSIGN_OR_RETURN(
       const auto checkpoints,
       ListCheckpoints(Files::Real(), workdir + "/checkpoints"));
   if (!checkpoints.empty()) {
-    summary.checkpoint = checkpoints.back().name;
+    summary["checkpoint"] = checkpoints.back().name;
     const auto sha = ExportedSha256(Files::Real(), checkpoints.back().path);
     if (sha.ok()) {
-      summary.model_sha256 = *sha;
+      summary["model_sha256"] = *sha;
     } else {
       // The run is over; a checkpoint that cannot be read must not hide what
       // else there is to say about it.
-      std::fprintf(stderr, "weir: %s\n",
-                   std::string(sha.status().message()).c_str());
+      absl::FPrintF(stderr, "weir: %s\n", sha.status().message());
     }
   }
   WEIR_RETURN_IF_ERROR(Files::Real()->WriteAtomically(workdir + "/summary.json",
-                                                      SummaryJson(summary)));
-  std::printf("%s", SummaryTable(summary).c_str());
-  std::printf("  %-14s %s\n", "written to", workdir.c_str());
+                                                      summary.dump(2) + "\n"));
+  absl::PrintF("%s  %-14s %s\n", SummaryTable(summary), "written to", workdir);
   return absl::OkStatus();
 }
 
@@ -162,10 +153,10 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
                                         .mark = kJobName}));
   if (options.resume &&
       JobIsDone(Files::Real(), workdir, CanonicalJobSpecText(spec))) {
-    std::printf(
+    absl::PrintF(
         "the job is done already: %s/%s; to train again choose another "
         "--workdir\n",
-        workdir.c_str(), kDoneName);
+        workdir, kDoneName);
     return kExitOk;
   }
 
