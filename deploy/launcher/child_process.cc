@@ -127,6 +127,22 @@ absl::StatusOr<pid_t> Spawn(const ChildCommand& command, int out, int err) {
   return pid;
 }
 
+// How a child ended. `options` are further ones of waitid.
+std::optional<int> EndOf(pid_t pid, int options) {
+  siginfo_t info = {};
+  // With WNOHANG, waitid also returns 0 while the child runs; si_pid is then
+  // left at 0.
+  if (waitid(P_PID, static_cast<id_t>(pid), &info,
+             WEXITED | WNOHANG | options) != 0 ||
+      info.si_pid != pid) {
+    return std::nullopt;
+  }
+  if (info.si_code == CLD_EXITED) {
+    return info.si_status;
+  }
+  return 128 + info.si_status;  // killed by this signal, as a shell reports it
+}
+
 }  // namespace
 
 absl::StatusOr<pid_t> StartChild(const ChildCommand& command) {
@@ -149,31 +165,9 @@ absl::StatusOr<pid_t> StartChild(const ChildCommand& command) {
   return pid;
 }
 
-std::optional<int> ReapChild(pid_t pid) {
-  int status = 0;
-  if (waitpid(pid, &status, WNOHANG) != pid) {
-    return std::nullopt;
-  }
-  if (WIFEXITED(status)) {
-    return WEXITSTATUS(status);
-  }
-  return 128 + WTERMSIG(status);  // as a shell reports it
-}
+std::optional<int> ReapChild(pid_t pid) { return EndOf(pid, 0); }
 
-std::optional<int> ChildEnd(pid_t pid) {
-  siginfo_t info = {};
-  // With WNOHANG, waitid also returns 0 while the child runs; si_pid is then
-  // left at 0.
-  if (waitid(P_PID, static_cast<id_t>(pid), &info,
-             WEXITED | WNOHANG | WNOWAIT) != 0 ||
-      info.si_pid != pid) {
-    return std::nullopt;
-  }
-  if (info.si_code == CLD_EXITED) {
-    return info.si_status;
-  }
-  return 128 + info.si_status;  // killed by this signal
-}
+std::optional<int> ChildEnd(pid_t pid) { return EndOf(pid, WNOWAIT); }
 
 absl::StatusOr<int> FreePort() {
   // Jobs that start at the same time begin at different places, so that they
