@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/io/file_descriptor.h"
 
 namespace weir {
 namespace {
@@ -155,14 +156,13 @@ absl::StatusOr<pid_t> StartChild(const ChildCommand& command) {
   if (command.stdout_fd >= 0 && command.stderr_fd >= 0) {
     return Spawn(command, command.stdout_fd, command.stderr_fd);
   }
-  const int log_fd = open(command.log_path.c_str(),
-                          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log_fd < 0) {
+  const FileDescriptor log(open(command.log_path.c_str(),
+                                O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+                                0644));
+  if (!log.valid()) {
     return absl::ErrnoToStatus(errno, command.log_path);
   }
-  auto pid = Spawn(command, log_fd, log_fd);
-  close(log_fd);
-  return pid;
+  return Spawn(command, log.get(), log.get());
 }
 
 std::optional<int> ReapChild(pid_t pid) { return EndOf(pid, 0); }
@@ -175,15 +175,13 @@ absl::StatusOr<int> FreePort() {
   static std::atomic<uint32_t> next{std::random_device()()};
   for (int tries = 0; tries < kPortCount; ++tries) {
     const int port = kFirstPort + static_cast<int>(next++ % kPortCount);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(static_cast<uint16_t>(port));
-    const bool is_free =
-        bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-    close(fd);
-    if (is_free) {
+    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address),
+             sizeof(address)) == 0) {
       return port;
     }
   }

@@ -96,8 +96,8 @@ absl::Status JobRun::StartDue(int64_t now_ns) {
     WEIR_ASSIGN_OR_RETURN(
         const OutputForwarder::Pipes pipes,
         forwarder_->Open(tasks()[task].name(), command.log_path));
-    command.stdout_fd = pipes.out_fd;
-    command.stderr_fd = pipes.err_fd;
+    command.stdout_fd = pipes.out.get();
+    command.stderr_fd = pipes.err.get();
     TaskProcess& process = processes_[task];
     process = TaskProcess();
     process.start_ns = now_ns;

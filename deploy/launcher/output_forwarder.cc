@@ -20,12 +20,6 @@ namespace {
 // As much as a pipe holds, so that one read takes all that was written before.
 constexpr size_t kReadBytes = 64 << 10;
 
-void CloseFd(int fd) {
-  if (fd >= 0) {
-    close(fd);
-  }
-}
-
 // Writes all of `text`. Returns false when `fd` takes no more.
 bool WriteAll(int fd, absl::string_view text) {
   while (!text.empty()) {
@@ -46,13 +40,13 @@ bool WriteAll(int fd, absl::string_view text) {
 
 // Makes a pipe whose reading end does not block, since one thread reads them
 // all. The writing end blocks, as programs expect of their stdout.
-absl::Status MakePipe(int* read_fd, int* write_fd) {
+absl::Status MakePipe(FileDescriptor* reading, FileDescriptor* writing) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) {
     return absl::ErrnoToStatus(errno, "pipe");
   }
-  *read_fd = fds[0];
-  *write_fd = fds[1];
+  *reading = FileDescriptor(fds[0]);
+  *writing = FileDescriptor(fds[1]);
   fcntl(fds[0], F_SETFL, O_NONBLOCK);
   return absl::OkStatus();
 }
@@ -99,22 +93,11 @@ std::vector<std::string> LineCutter::Add(absl::string_view bytes) {
 
 std::string LineCutter::TakeRest() { return std::exchange(rest_, ""); }
 
-OutputForwarder::Pipes::Pipes(Pipes&& other) noexcept
-    : out_fd(std::exchange(other.out_fd, -1)),
-      err_fd(std::exchange(other.err_fd, -1)) {}
-
-OutputForwarder::Pipes::~Pipes() {
-  CloseFd(out_fd);
-  CloseFd(err_fd);
-}
-
-OutputForwarder::Run::~Run() { CloseFd(log_fd); }
-
 absl::StatusOr<std::unique_ptr<OutputForwarder>> OutputForwarder::Create(
     const Options& options) {
   std::unique_ptr<OutputForwarder> forwarder(new OutputForwarder(options));
-  forwarder->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (forwarder->wake_fd_ < 0) {
+  forwarder->wake_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!forwarder->wake_.valid()) {
     return absl::ErrnoToStatus(errno, "eventfd");
   }
   // Signals are for the launcher's other threads. SIGPIPE is blocked as well,
@@ -128,14 +111,11 @@ absl::StatusOr<std::unique_ptr<OutputForwarder>> OutputForwarder::Create(
   return forwarder;
 }
 
-OutputForwarder::~OutputForwarder() {
-  Finish(std::chrono::nanoseconds(0));
-  CloseFd(wake_fd_);
-}
+OutputForwarder::~OutputForwarder() { Finish(std::chrono::nanoseconds(0)); }
 
 void OutputForwarder::Wake() {
   const uint64_t one = 1;
-  if (write(wake_fd_, &one, sizeof(one)) < 0) {
+  if (write(wake_.get(), &one, sizeof(one)) < 0) {
     return;  // the counter is full, so the thread is awake already
   }
 }
@@ -145,29 +125,25 @@ absl::StatusOr<OutputForwarder::Pipes> OutputForwarder::Open(
   auto run = std::make_shared<Run>();
   run->prefix = absl::StrCat("[", task, "] ");
   if (!log_path.empty()) {
-    run->log_fd =
-        open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (run->log_fd < 0) {
+    run->log = FileDescriptor(open(
+        log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!run->log.valid()) {
       return absl::ErrnoToStatus(errno, log_path);
     }
   }
   Pipes pipes;
-  int out = -1;
-  int err = -1;
-  WEIR_RETURN_IF_ERROR(MakePipe(&out, &pipes.out_fd));
-  const absl::Status second = MakePipe(&err, &pipes.err_fd);
-  if (!second.ok()) {
-    close(out);
-    return second;
-  }
+  FileDescriptor out;
+  FileDescriptor err;
+  WEIR_RETURN_IF_ERROR(MakePipe(&out, &pipes.out));
+  WEIR_RETURN_IF_ERROR(MakePipe(&err, &pipes.err));
   // Both streams share the run, so its log (I3) has what they bring in the
   // order in which the thread read it.
   {
     MutexLock lock(&mutex_);
     newest_[task] = run;
     const LineCutter cutter(options_.line_bytes_max);
-    added_.emplace_back(new Stream{out, false, run, cutter});
-    added_.emplace_back(new Stream{err, true, run, cutter});
+    added_.emplace_back(new Stream{std::move(out), false, run, cutter});
+    added_.emplace_back(new Stream{std::move(err), true, run, cutter});
   }
   Wake();
   return pipes;
@@ -262,7 +238,7 @@ void OutputForwarder::AddToTail(const Stream& stream,
 
 bool OutputForwarder::Read(Stream* stream) {
   char buffer[kReadBytes];
-  const ssize_t bytes = read(stream->fd, buffer, sizeof(buffer));
+  const ssize_t bytes = read(stream->fd.get(), buffer, sizeof(buffer));
   if (bytes < 0) {
     return errno == EAGAIN || errno == EINTR;
   }
@@ -277,11 +253,11 @@ bool OutputForwarder::Read(Stream* stream) {
   Run* run = stream->run.get();
   // I3: before the text is cut into lines. A full disk ends the log, and the
   // terminal, which says so, goes on.
-  if (run->log_fd >= 0 && !WriteAll(run->log_fd, text)) {
+  if (run->log.valid() && !WriteAll(run->log.get(), text)) {
     const absl::Status why = absl::ErrnoToStatus(
         errno, absl::StrCat("weir: the log of ", run->prefix, "ends here"));
     Write(/*is_error=*/true, absl::StrCat(why.message(), "\n"));
-    CloseFd(std::exchange(run->log_fd, -1));
+    run->log = FileDescriptor();
   }
   Show(stream, stream->cutter.Add(text));
   return true;
@@ -289,9 +265,9 @@ bool OutputForwarder::Read(Stream* stream) {
 
 bool OutputForwarder::Wait() {
   // The caller adds streams only after poll, so Open and Note wake it.
-  std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
+  std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0}};
   for (const auto& stream : streams_) {
-    fds.push_back({stream->fd, POLLIN, 0});
+    fds.push_back({stream->fd.get(), POLLIN, 0});
   }
   bool finishing = false;
   int timeout_ms = -1;
@@ -309,7 +285,7 @@ bool OutputForwarder::Wait() {
   }
   poll(fds.data(), fds.size(), timeout_ms);
   uint64_t wakes = 0;
-  const bool woken = read(wake_fd_, &wakes, sizeof(wakes)) > 0;
+  const bool woken = read(wake_.get(), &wakes, sizeof(wakes)) > 0;
   // A wake means that streams or notes were added, which are taken over after
   // this; then one more round shows what they bring.
   return finishing && !woken && timeout_ms == 0;
@@ -331,11 +307,7 @@ void OutputForwarder::Loop() {
     // Every stream is read, ready or not: a note is shown after all that was
     // printed before it, and a pipe holds no more than one read takes.
     std::erase_if(streams_, [this](const std::unique_ptr<Stream>& stream) {
-      const bool open = Read(stream.get());
-      if (!open) {
-        close(stream->fd);
-      }
-      return !open;
+      return !Read(stream.get());
     });
     for (const std::string& note : notes) {
       Write(/*is_error=*/true, note);
@@ -347,7 +319,6 @@ void OutputForwarder::Loop() {
     if (!rest.empty()) {
       Show(stream.get(), {rest});
     }
-    close(stream->fd);
   }
   streams_.clear();
 }

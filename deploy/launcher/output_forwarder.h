@@ -36,6 +36,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/mutex.h"
+#include "common/io/file_descriptor.h"
 
 namespace weir {
 
@@ -66,14 +67,10 @@ class OutputForwarder {
     size_t line_bytes_max = 8192;
     size_t tail_lines = 20;
   };
-  // The ends that a child writes to. The destructor closes them.
+  // The ends that a child writes to.
   struct Pipes {
-    Pipes() = default;
-    Pipes(Pipes&& other) noexcept;
-    Pipes& operator=(Pipes&&) = delete;
-    ~Pipes();
-    int out_fd = -1;
-    int err_fd = -1;
+    FileDescriptor out;
+    FileDescriptor err;
   };
 
   // Starts the thread. Errors: the system's.
@@ -105,12 +102,11 @@ class OutputForwarder {
   // One start of one task.
   struct Run {
     std::string prefix;
-    int log_fd = -1;
+    FileDescriptor log;
     std::deque<Line> tail;
-    ~Run();
   };
   struct Stream {
-    int fd;
+    FileDescriptor fd;
     bool is_error;
     std::shared_ptr<Run> run;
     LineCutter cutter;
@@ -129,7 +125,7 @@ class OutputForwarder {
   void Wake();
 
   const Options options_;
-  int wake_fd_ = -1;
+  FileDescriptor wake_;
   std::thread thread_;
 
   // Only the thread uses these.

@@ -92,9 +92,9 @@ TEST(OutputForwarderTest, PutsNamesBeforeLinesAndKeepsTheStreamsApart) {
   {
     const auto first = OpenPipes(forwarder.get(), "worker/0");
     const auto second = OpenPipes(forwarder.get(), "ps/1");
-    Print(first.out_fd, "one\ntw");
-    Print(second.err_fd, "warn\n");
-    Print(first.out_fd, "o\nlast");
+    Print(first.out.get(), "one\ntw");
+    Print(second.err.get(), "warn\n");
+    Print(first.out.get(), "o\nlast");
   }
   forwarder->Finish(kLong);
   EXPECT_EQ(screen.out.Text(),
@@ -110,7 +110,7 @@ TEST(OutputForwarderTest, WhatIsNotShownIsInTheLogAndTheTail) {
   options.err_fd = screen.err.fd();
   options.show = false;
   const auto forwarder = std::move(OutputForwarder::Create(options)).value();
-  Print(OpenPipes(forwarder.get(), "worker/0", log).out_fd, "one\n");
+  Print(OpenPipes(forwarder.get(), "worker/0", log).out.get(), "one\n");
   forwarder->Finish(kLong);
   EXPECT_EQ(screen.out.Text(), "");
   EXPECT_EQ(forwarder->Tail("worker/0"), Lines{"one"});
@@ -129,8 +129,8 @@ TEST(OutputForwarderTest, NeverTearsLinesOfManyTasks) {
     tasks.emplace_back([pipes, task] {
       for (int i = 0; i < kLines; ++i) {  // in two writes each
         const std::string text(50, static_cast<char>('a' + task));
-        Print(pipes->out_fd, text);
-        Print(pipes->out_fd, text + "\n");
+        Print(pipes->out.get(), text);
+        Print(pipes->out.get(), text + "\n");
       }
     });
   }
@@ -158,7 +158,7 @@ TEST(OutputForwarderTest, LosesNothingOfALineWithoutEnd) {
   const std::string text(100'000, 'x');
   {
     const auto pipes = OpenPipes(forwarder.get(), "worker/0");
-    Print(pipes.out_fd, text);
+    Print(pipes.out.get(), text);
   }
   forwarder->Finish(kLong);
   const std::string shown = screen.out.Text();
@@ -174,7 +174,7 @@ TEST(OutputForwarderTest, AppendsTheBytesToTheLog) {
   const auto forwarder = screen.Forwarder();
   {
     const auto pipes = OpenPipes(forwarder.get(), "worker/0", log);
-    Print(pipes.out_fd, "\r 10%\r\nx");
+    Print(pipes.out.get(), "\r 10%\r\nx");
   }
   forwarder->Finish(kLong);
   EXPECT_EQ(*Files::Real()->ReadAll(log), "before\n\r 10%\r\nx");
@@ -189,10 +189,10 @@ TEST(OutputForwarderTest, AnUnwritableLogIsAnError) {
 TEST(OutputForwarderTest, KeepsTheLastLinesOfTheNewestStart) {
   Screen screen;
   const auto forwarder = screen.Forwarder();
-  { Print(OpenPipes(forwarder.get(), "worker/0").out_fd, "old\n"); }
+  { Print(OpenPipes(forwarder.get(), "worker/0").out.get(), "old\n"); }
   {
     const auto pipes = OpenPipes(forwarder.get(), "worker/0");
-    Print(pipes.out_fd, "1\n2\n3\n4\n5");
+    Print(pipes.out.get(), "1\n2\n3\n4\n5");
   }
   forwarder->Finish(kLong);
   EXPECT_EQ(forwarder->Tail("worker/0"), (Lines{"3", "4", "5"}));
@@ -204,8 +204,8 @@ TEST(OutputForwarderTest, MuchOutputHidesNoError) {
   const auto forwarder = screen.Forwarder();
   {
     const auto pipes = OpenPipes(forwarder.get(), "worker/0");
-    Print(pipes.err_fd, "why\n");
-    Print(pipes.out_fd, "1\n2\n3\n4\n5\n");
+    Print(pipes.err.get(), "why\n");
+    Print(pipes.out.get(), "1\n2\n3\n4\n5\n");
   }
   forwarder->Finish(kLong);
   // Whichever pipe was read first.
@@ -219,7 +219,7 @@ TEST(OutputForwarderTest, ANoteComesAfterWhatWasPrintedBefore) {
   const auto forwarder = screen.Forwarder();
   {
     const auto pipes = OpenPipes(forwarder.get(), "worker/0");
-    Print(pipes.err_fd, "first\n");
+    Print(pipes.err.get(), "first\n");
     forwarder->Note("weir run: second");
   }
   forwarder->Finish(kLong);
@@ -230,7 +230,7 @@ TEST(OutputForwarderTest, DoesNotWaitForAPipeThatStaysOpen) {
   Screen screen;
   const auto forwarder = screen.Forwarder();
   const auto pipes = OpenPipes(forwarder.get(), "worker/0");
-  Print(pipes.out_fd, "half");
+  Print(pipes.out.get(), "half");
   forwarder->Finish(std::chrono::milliseconds(10));
   EXPECT_EQ(screen.out.Text(), "[worker/0] half\n");
 }
@@ -246,8 +246,8 @@ TEST(OutputForwarderTest, AClosedOutputLeavesTheOtherAlone) {
   const auto forwarder = std::move(OutputForwarder::Create(options)).value();
   {
     const auto pipes = OpenPipes(forwarder.get(), "worker/0");
-    Print(pipes.out_fd, "gone\n");
-    Print(pipes.err_fd, "here\n");
+    Print(pipes.out.get(), "gone\n");
+    Print(pipes.err.get(), "here\n");
   }
   forwarder->Finish(kLong);
   EXPECT_EQ(screen.err.Text(), "[worker/0] here\n");
