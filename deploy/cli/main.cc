@@ -10,6 +10,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/logging.h"
 #include "deploy/cli/command.h"
+#include "proto/task/grpc_log.h"
 
 namespace {
 
@@ -39,6 +40,7 @@ std::string UnknownCommand(CLI::App* app, const std::vector<std::string>& words,
 int main(int argc, char** argv) {
   // Commands print results, so the libraries log only what is wrong.
   weir::InitLogging("weir");
+  weir::LogGrpcAsDebug();
   if (std::getenv("WEIR_LOG_LEVEL") == nullptr) {  // NOLINT: no thread yet
     weir::SetLogLevel(weir::LogLevel::kWarn);
   }
