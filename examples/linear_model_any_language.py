@@ -35,6 +35,7 @@ def generate():
             f"-I{google}",
             f"--python_out={folder}",
             f"--grpc_python_out={folder}",
+            "field_rules.proto",
             "job_spec.proto",
             "ps.proto",
         ]

@@ -403,7 +403,7 @@ absl::Status Run(const Options& options) {
   TableOptions table_options;
   table_options.name = "bench";
   table_options.dim = static_cast<int>(kDim);
-  table_options.optimizer = RowAdagrad{};
+  table_options.optimizer.mutable_adagrad();
   table_options.init = {InitKind::kUniform, 0.05f};
   table_options.stripes = options.stripes;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Table> table,

@@ -1,10 +1,10 @@
 // Checks what a JobSpec may say, as far as the spec alone can tell.
 //
 // Place: LoadJobSpec calls it once the defaults are filled in
-// (job_spec_defaults.h). source_checks.h has the checks of data sources.
+// (job_spec_defaults.h). What one field may hold is a rule of the field in
+// job_spec.proto (field_rules.h); only what relates several fields is here.
 //
-// Others check what they own: the ranges of the optimizers' numbers
-// (server/ps/optimizer), the graph of the model (worker/model), and files
+// Others check what they own: the graph of the model (worker/model), and files
 // (worker/data).
 //
 // Threads: safe.
@@ -18,9 +18,8 @@
 
 namespace weir {
 
-// Checks everything that can be known without data: required fields, ranges,
-// choices that are not made, regular expressions, numbers that are not finite.
-// A spec whose defaults are not resolved may pass as well.
+// Checks everything that can be known without data. A spec whose defaults are
+// not resolved may pass as well.
 absl::Status ValidateJobSpec(const JobSpec& spec);
 
 // The part of ValidateJobSpec that the SDK shares. REQUIRES: defaults are

@@ -4,9 +4,11 @@
 // every task of a job works from one resolved spec, and later code never
 // repeats a default.
 //
-// Two kinds of defaults are filled in elsewhere: those of the optimizers
-// (server/ps/optimizer), and update.sync.contributions = 0, which the chief
-// replaces by the number of workers.
+// Defaults are rules of the fields in job_spec.proto (field_rules.h); only
+// those that follow from other fields are here. Two kinds are filled in
+// elsewhere: those of optimizers and tables (server/ps), and
+// update.sync.contributions = 0, which the chief replaces by the number of
+// workers.
 //
 // Threads: safe.
 #ifndef PROTO_JOB_JOB_SPEC_DEFAULTS_H_
@@ -21,10 +23,6 @@ namespace weir {
 // Writes every default that job_spec.proto names into `spec`. Idempotent; what
 // is set stays.
 void ResolveDefaults(JobSpec* spec);
-
-// The part of ResolveDefaults that is about one data source. Idempotent; what
-// is set stays.
-void ResolveSource(Source* source);
 
 }  // namespace weir
 

@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status.h"
 #include "common/io/sha256.h"
@@ -16,6 +15,7 @@
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
+#include "proto/job/field_rules.h"
 #include "proto/job/job_spec_checks.h"
 #include "proto/job/job_spec_defaults.h"
 
@@ -59,37 +59,27 @@ std::string PositionOf(const std::string& text, size_t byte) {
                       before.size() - line_begin + 1);
 }
 
-// Accepts every JSON text. Of a wrong one it keeps the byte at which it goes
-// wrong, which protobuf's own parser does not tell.
-class SyntaxCheck : public nlohmann::json_sax<nlohmann::json> {
- public:
-  size_t error_byte = 0;
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(size_t) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool end_object() override { return true; }
-  bool start_array(size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool parse_error(size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    error_byte = position;
-    return false;
+// The byte at which `text` is no JSON, counted from 0, which protobuf's own
+// parser does not tell; -1 if it is JSON. nlohmann's parser reports it by an
+// exception, which ends here.
+int64_t ByteOfMistake(const std::string& text) {
+  try {
+    const auto parsed = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    // It counts the bytes that it has read, the wrong one included.
+    return std::max<int64_t>(static_cast<int64_t>(error.byte), 1) - 1;
+  } catch (const nlohmann::json::exception&) {
+    // A number that no double can hold, which protobuf reports with its field.
   }
-};
+  return -1;
+}
 
 absl::StatusOr<JobSpec> ParseJson(const std::string& text,
                                   const std::string& name) {
-  SyntaxCheck syntax;
-  if (!nlohmann::json::sax_parse(text, &syntax)) {
-    // nlohmann counts the bytes that it has read, the wrong one included.
-    const size_t byte = std::max<size_t>(syntax.error_byte, 1) - 1;
-    return Invalid(name, ":", PositionOf(text, byte), ": is not JSON here");
+  const int64_t mistake = ByteOfMistake(text);
+  if (mistake >= 0) {
+    return Invalid(name, ":", PositionOf(text, static_cast<size_t>(mistake)),
+                   ": is not JSON here");
   }
   JobSpec spec;
   const auto status = google::protobuf::util::JsonStringToMessage(text, &spec);
@@ -127,16 +117,7 @@ absl::StatusOr<Step> ParseStep(const Descriptor* type, absl::string_view text,
   Step step;
   const size_t bracket = text.find('[');
   const std::string name(text.substr(0, bracket));
-  step.field = type->FindFieldByName(name);
-  if (step.field == nullptr) {
-    std::vector<std::string> names;
-    for (int i = 0; i < type->field_count(); ++i) {
-      names.push_back(type->field(i)->name());
-    }
-    return Invalid("there is no field '", name, "' in ",
-                   path.empty() ? type->name() : path, "; it has ",
-                   absl::StrJoin(names, ", "));
-  }
+  WEIR_ASSIGN_OR_RETURN(step.field, FindField(*type, name, path));
   if (bracket == absl::string_view::npos) {
     return step;
   }

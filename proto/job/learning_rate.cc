@@ -3,7 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "proto/job/field_rules.h"
+
 namespace weir {
+
+absl::Status CheckLearningRate(const Schedule& schedule,
+                               const std::string& path) {
+  if (schedule.learning_rate() > 0) {
+    return absl::OkStatus();
+  }
+  return InvalidField(path + ".learning_rate", schedule.learning_rate(),
+                      " is not > 0");
+}
 
 double LearningRate(const Schedule& schedule, uint64_t step) {
   const double t = static_cast<double>(step);

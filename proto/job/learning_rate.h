@@ -15,12 +15,19 @@
 #define PROTO_JOB_LEARNING_RATE_H_
 
 #include <cstdint>
+#include <string>
 
+#include "absl/status/status.h"
 #include "proto/job_spec.pb.h"
 
 namespace weir {
 
-// REQUIRES: the schedule is valid: learning_rate > 0, `every` and `steps` > 0.
+// Checks that the schedule has a learning rate, which it may leave out where
+// another one stands in. `path` is where it stands, for the message.
+absl::Status CheckLearningRate(const Schedule& schedule,
+                               const std::string& path);
+
+// REQUIRES: CheckFields and CheckLearningRate were OK.
 double LearningRate(const Schedule& schedule, uint64_t step);
 
 }  // namespace weir

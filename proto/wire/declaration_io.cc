@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
 #include "common/job/contribution_list.h"
+#include "proto/job/field_rules.h"
 #include "proto/job/job_spec_text.h"
 
 namespace weir {
@@ -128,7 +129,9 @@ std::vector<EmbeddingTable> TablesFromSpec(const JobSpec& spec) {
 }
 
 absl::StatusOr<InitSpec> RowInitOf(const EmbeddingTable& table) {
-  const Initializer& spec = table.initializer();
+  EmbeddingTable filled = table;
+  FillDefaults(&filled);
+  const Initializer& spec = filled.initializer();
   switch (spec.kind_case()) {
     case Initializer::kZeros:
       return InitSpec{InitKind::kConstant, 0.0f};
@@ -138,9 +141,6 @@ absl::StatusOr<InitSpec> RowInitOf(const EmbeddingTable& table) {
       return InitSpec{InitKind::kNormal, spec.normal_stddev()};
     case Initializer::kUniformLimit:
       return InitSpec{InitKind::kUniform, spec.uniform_limit()};
-    case Initializer::KIND_NOT_SET:
-      // The default that job_spec.proto gives.
-      return InitSpec{InitKind::kUniform, 0.05f};
     default:
       return absl::InvalidArgumentError(
           "initializer: rows have no fan in or out; use zeros, constant, "

@@ -118,7 +118,8 @@ void SetLife(const Table& from, EmbeddingTable* to) {
   } else if (from.admission_probability != 0.0) {
     to->mutable_admission()->set_probability(from.admission_probability);
   }
-  if (from.admission_filter_bytes > 0) {
+  // The filter counts the ids that wait to be admitted.
+  if (to->has_admission() && from.admission_filter_bytes > 0) {
     to->mutable_admission()->set_filter_bytes(from.admission_filter_bytes);
   }
   if (from.expiry_steps > 0) {

@@ -4,8 +4,8 @@
 
 #include "common/base/failpoint.h"
 #include "common/math/kernels.h"
+#include "proto/job/learning_rate.h"
 #include "server/ps/block/gradient_reader.h"
-#include "server/ps/optimizer/schedule.h"
 
 namespace weir {
 

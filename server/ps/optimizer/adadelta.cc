@@ -1,10 +1,16 @@
-#include "server/ps/optimizer/adadelta.h"
-
+// Adadelta, in PyTorch's dialect.
+//
+//   g = g + weight_decay w
+//   s = rho s + (1 - rho) g g
+//   u = sqrt(d + epsilon) / sqrt(s + epsilon) g
+//   d = rho d + (1 - rho) u u
+//   w = w - lr u
+// State: "square_avg" (s), "acc_delta" (d), from 0.
+// Source: Zeiler, arXiv 1212.5701, algorithm 1; torch.optim.Adadelta.
 #include <cmath>
 
-#include "common/base/status.h"
 #include "server/ps/optimizer/apply_loop.h"
-#include "server/ps/optimizer/hyper_parameters.h"
+#include "server/ps/optimizer/members.h"
 
 namespace weir {
 namespace {
@@ -28,20 +34,18 @@ struct AdadeltaKernel {
 
 class AdadeltaOptimizer : public Optimizer {
  public:
-  AdadeltaOptimizer(double rho, double epsilon, double weight_decay)
+  explicit AdadeltaOptimizer(const Adadelta& spec)
       : Optimizer("adadelta", {{"square_avg", 0.0f}, {"acc_delta", 0.0f}}),
-        rho_(rho),
-        epsilon_(epsilon),
-        weight_decay_(weight_decay) {}
+        spec_(spec) {}
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     const float decay =
-        static_cast<float>(context.weight_decay.value_or(weight_decay_));
-    const float rho = static_cast<float>(rho_);
+        static_cast<float>(context.weight_decay.value_or(spec_.weight_decay()));
+    const float rho = static_cast<float>(spec_.rho());
     // 1 - rho in double, rounded once: 1.0f - rho would have other bits.
-    const float one_minus_rho = static_cast<float>(1 - rho_);
-    const float epsilon = static_cast<float>(epsilon_);
+    const float one_minus_rho = static_cast<float>(1 - spec_.rho());
+    const float epsilon = static_cast<float>(spec_.epsilon());
     const float minus_rate = static_cast<float>(-context.learning_rate);
     if (decay != 0) {
       ApplyKernel(
@@ -55,23 +59,13 @@ class AdadeltaOptimizer : public Optimizer {
   }
 
  private:
-  const double rho_;
-  const double epsilon_;
-  const double weight_decay_;
+  const Adadelta spec_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdadelta(
-    const Adadelta& spec, const std::string& path) {
-  // PyTorch's defaults.
-  const double rho = ValueOr(spec.has_rho(), spec.rho(), 0.9);
-  const double epsilon = ValueOr(spec.has_epsilon(), spec.epsilon(), 1e-6);
-  WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "rho", rho));
-  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", epsilon));
-  WEIR_RETURN_IF_ERROR(
-      CheckNonNegative(path, "weight_decay", spec.weight_decay()));
-  return std::make_unique<AdadeltaOptimizer>(rho, epsilon, spec.weight_decay());
+std::unique_ptr<Optimizer> MakeAdadelta(const Adadelta& spec) {
+  return std::make_unique<AdadeltaOptimizer>(spec);
 }
 
 }  // namespace weir

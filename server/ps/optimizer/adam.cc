@@ -1,13 +1,22 @@
-#include "server/ps/optimizer/adam.h"
-
+// Adam and AdamW, with AMSGrad as an option, in PyTorch's dialect.
+//
+//   Adam:  g = g + weight_decay w          AdamW: w = (1 - lr weight_decay) w
+//   m = beta1 m + (1 - beta1) g
+//   v = beta2 v + (1 - beta2) g g
+//   x = amsgrad ? (v_max = max(v_max, v)) : v
+//   w = w - lr / (1 - beta1^(t+1)) m / (sqrt(x) / sqrt(1 - beta2^(t+1)) + eps)
+// State: "m", "v" and, for amsgrad, "v_max", all from 0.
+// Source: Kingma and Ba, ICLR 2015, algorithm 1; Loshchilov and Hutter, ICLR
+//         2019, algorithm 2; Reddi et al., ICLR 2018, algorithm 2 (with
+//         PyTorch's maximum of the uncorrected v).
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
 #include <utility>
 
-#include "common/base/status.h"
 #include "server/ps/optimizer/apply_loop.h"
-#include "server/ps/optimizer/hyper_parameters.h"
+#include "server/ps/optimizer/members.h"
 
 namespace weir {
 namespace {
@@ -61,29 +70,21 @@ struct AmsGradKernel : Moments<kDecay> {
   }
 };
 
-struct AdamOptions {
-  double beta1, beta2, epsilon, weight_decay;
-  bool decoupled, amsgrad;
-};
-
+// Spec is Adam or AdamW, which have the same fields.
+template <class Spec>
 class AdamOptimizer : public Optimizer {
  public:
-  AdamOptimizer(std::string name, const AdamOptions& options)
-      : Optimizer(std::move(name), StateOf(options)), options_(options) {}
-
-  // A push's momentum takes the place of beta1.
-  absl::Status CheckMomentum(double value,
-                             const std::string& path) const override {
-    return CheckUnitOpen(path, "momentum", value);
-  }
+  AdamOptimizer(std::string name, const Spec& spec)
+      : Optimizer(std::move(name), StateOf(spec), MomentumUse::kBeta1),
+        spec_(spec) {}
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     // The kind of decay is a template argument: the loop has no branch on it.
-    const double decay = context.weight_decay.value_or(options_.weight_decay);
+    const double decay = context.weight_decay.value_or(spec_.weight_decay());
     if (decay == 0) {
       Choose<Decay::kNone>(0, context, values, state, gradient, count);
-    } else if (options_.decoupled) {
+    } else if (std::is_same_v<Spec, AdamW>) {
       // AdamW: w (1 - lr weight_decay), apart from the gradient.
       Choose<Decay::kDecoupled>(
           static_cast<float>(1 - context.learning_rate * decay), context,
@@ -95,9 +96,9 @@ class AdamOptimizer : public Optimizer {
   }
 
  private:
-  static std::vector<StateSpec> StateOf(const AdamOptions& options) {
+  static std::vector<StateSpec> StateOf(const Spec& spec) {
     std::vector<StateSpec> state = {{"m", 0.0f}, {"v", 0.0f}};
-    if (options.amsgrad) {
+    if (spec.amsgrad()) {
       state.push_back({"v_max", 0.0f});
     }
     return state;
@@ -109,20 +110,20 @@ class AdamOptimizer : public Optimizer {
     // Both moments begin at 0; the corrections 1 - beta^(t + 1) make up for
     // that. In double, as PyTorch computes them in Python.
     const double step = static_cast<double>(context.step) + 1;
-    const double beta1 = context.momentum.value_or(options_.beta1);
+    const double beta1 = context.momentum.value_or(spec_.beta1());
     const double correction1 = 1 - std::pow(beta1, step);
-    const double correction2 = 1 - std::pow(options_.beta2, step);
+    const double correction2 = 1 - std::pow(spec_.beta2(), step);
     const Constants constants = {
         decay,
         static_cast<float>(beta1),
         static_cast<float>(1 - beta1),
-        static_cast<float>(options_.beta2),
-        static_cast<float>(1 - options_.beta2),
+        static_cast<float>(spec_.beta2()),
+        static_cast<float>(1 - spec_.beta2()),
         static_cast<float>(std::sqrt(correction2)),
-        static_cast<float>(options_.epsilon),
+        static_cast<float>(spec_.epsilon()),
         static_cast<float>(-(context.learning_rate / correction1)),
     };
-    if (options_.amsgrad) {
+    if (spec_.amsgrad()) {
       ApplyKernel(AmsGradKernel<kDecay>{{constants}}, values, state, gradient,
                   count);
     } else {
@@ -131,48 +132,17 @@ class AdamOptimizer : public Optimizer {
     }
   }
 
-  const AdamOptions options_;
+  const Spec spec_;
 };
-
-absl::StatusOr<std::unique_ptr<Optimizer>> Create(const std::string& name,
-                                                  const AdamOptions& options,
-                                                  const std::string& path) {
-  WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "beta1", options.beta1));
-  WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "beta2", options.beta2));
-  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", options.epsilon));
-  WEIR_RETURN_IF_ERROR(
-      CheckNonNegative(path, "weight_decay", options.weight_decay));
-  return std::make_unique<AdamOptimizer>(name, options);
-}
-
-// The fields that adam and adamw share, with PyTorch's defaults.
-template <class Spec>
-AdamOptions OptionsOf(const Spec& spec) {
-  AdamOptions options = {};
-  options.beta1 = ValueOr(spec.has_beta1(), spec.beta1(), 0.9);
-  options.beta2 = ValueOr(spec.has_beta2(), spec.beta2(), 0.999);
-  options.epsilon = ValueOr(spec.has_epsilon(), spec.epsilon(), 1e-8);
-  options.amsgrad = spec.amsgrad();
-  return options;
-}
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdam(const Adam& spec,
-                                                      const std::string& path) {
-  AdamOptions options = OptionsOf(spec);
-  options.weight_decay = spec.weight_decay();
-  return Create("adam", options, path);
+std::unique_ptr<Optimizer> MakeAdam(const Adam& spec) {
+  return std::make_unique<AdamOptimizer<Adam>>("adam", spec);
 }
 
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(
-    const AdamW& spec, const std::string& path) {
-  AdamOptions options = OptionsOf(spec);
-  // Unlike adam, adamw decays by default.
-  options.weight_decay =
-      ValueOr(spec.has_weight_decay(), spec.weight_decay(), 0.01);
-  options.decoupled = true;
-  return Create("adamw", options, path);
+std::unique_ptr<Optimizer> MakeAdamW(const AdamW& spec) {
+  return std::make_unique<AdamOptimizer<AdamW>>("adamw", spec);
 }
 
 }  // namespace weir

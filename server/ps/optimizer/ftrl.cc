@@ -1,9 +1,18 @@
-#include "server/ps/optimizer/ftrl.h"
-
-#include "absl/strings/str_cat.h"
-#include "common/base/status.h"
+// FTRL-Proximal, in TensorFlow's dialect (PyTorch has none).
+//
+//   p  = -learning_rate_power                      (0.5 by default)
+//   n' = n + g g
+//   z  = z + g + 2 l2_shrinkage w - (n'^p - n^p) / lr w
+//   w  = |z| > l1 ? (sign(z) l1 - z) / (n'^p / lr + 2 (l2 + beta / (2 lr))) : 0
+//   n  = n'
+// A learning rate of 0 changes nothing at all (the equations divide by it).
+// State: "accumulator" (n) from initial_accumulator, "linear" (z) from 0.
+// As in TensorFlow, a value before its first step is not in z: with l1 = 0
+// and g = 0 the first step keeps it only in part.
+// Source: McMahan et al., KDD 2013, algorithm 1; TensorFlow,
+//         core/kernels/training_ops.cc, ApplyFtrlV2; Keras's beta.
 #include "server/ps/optimizer/apply_loop.h"
-#include "server/ps/optimizer/hyper_parameters.h"
+#include "server/ps/optimizer/members.h"
 #include "server/ps/optimizer/step_kernels.h"
 
 namespace weir {
@@ -11,16 +20,11 @@ namespace {
 
 class FtrlOptimizer : public Optimizer {
  public:
-  FtrlOptimizer(const Ftrl& spec, double learning_rate_power,
-                double initial_accumulator)
-      : Optimizer("ftrl",
-                  {{"accumulator", static_cast<float>(initial_accumulator)},
-                   {"linear", 0.0f}}),
-        power_(-learning_rate_power),
-        l1_(spec.l1()),
-        l2_(spec.l2()),
-        l2_shrinkage_(spec.l2_shrinkage()),
-        beta_(spec.beta()) {}
+  explicit FtrlOptimizer(const Ftrl& spec)
+      : Optimizer("ftrl", {{"accumulator",
+                            static_cast<float>(spec.initial_accumulator())},
+                           {"linear", 0.0f}}),
+        spec_(spec) {}
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
@@ -30,52 +34,24 @@ class FtrlOptimizer : public Optimizer {
     if (static_cast<float>(rate) == 0) {
       return;
     }
-    const float two_l2 = static_cast<float>(2 * (l2_ + beta_ / (2 * rate)));
-    const float two_shrinkage = static_cast<float>(2 * l2_shrinkage_);
     // The default power has a kernel with sqrt, which vectorises; pow does not.
-    if (power_ == 0.5) {
-      ApplyKernel(
-          FtrlKernel<true>{0.5f, static_cast<float>(rate),
-                           static_cast<float>(l1_), two_l2, two_shrinkage},
-          values, state, gradient, count);
+    if (spec_.learning_rate_power() == -0.5) {
+      ApplyKernel(FtrlKernelOf<true>(spec_, rate), values, state, gradient,
+                  count);
     } else {
-      ApplyKernel(
-          FtrlKernel<false>{static_cast<float>(power_),
-                            static_cast<float>(rate), static_cast<float>(l1_),
-                            two_l2, two_shrinkage},
-          values, state, gradient, count);
+      ApplyKernel(FtrlKernelOf<false>(spec_, rate), values, state, gradient,
+                  count);
     }
   }
 
  private:
-  const double power_;
-  const double l1_;
-  const double l2_;
-  const double l2_shrinkage_;
-  const double beta_;
+  const Ftrl spec_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateFtrl(const Ftrl& spec,
-                                                      const std::string& path) {
-  // TensorFlow's defaults.
-  const double power =
-      ValueOr(spec.has_learning_rate_power(), spec.learning_rate_power(), -0.5);
-  const double initial =
-      ValueOr(spec.has_initial_accumulator(), spec.initial_accumulator(), 0.1);
-  // Written so that NaN fails, too.
-  if (!(power <= 0 && power >= -10)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ".learning_rate_power: ", power, " is not in [-10, 0]"));
-  }
-  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "initial_accumulator", initial));
-  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "l1", spec.l1()));
-  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "l2", spec.l2()));
-  WEIR_RETURN_IF_ERROR(
-      CheckNonNegative(path, "l2_shrinkage", spec.l2_shrinkage()));
-  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "beta", spec.beta()));
-  return std::make_unique<FtrlOptimizer>(spec, power, initial);
+std::unique_ptr<Optimizer> MakeFtrl(const Ftrl& spec) {
+  return std::make_unique<FtrlOptimizer>(spec);
 }
 
 }  // namespace weir

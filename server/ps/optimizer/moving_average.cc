@@ -1,10 +1,10 @@
-#include "server/ps/optimizer/moving_average.h"
-
+// The optimizer of buffers: w = w + rate (s - w), where the contribution brings
+// a sample s (a batch's mean, say) in place of a gradient. No state; learning
+// rate, weight decay and t do not count.
 #include <cstring>
 
-#include "common/base/status.h"
 #include "server/ps/optimizer/apply_loop.h"
-#include "server/ps/optimizer/hyper_parameters.h"
+#include "server/ps/optimizer/optimizer.h"
 
 namespace weir {
 namespace {
@@ -39,9 +39,7 @@ class MovingAverage : public Optimizer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> MakeMovingAverage(
-    double rate, const std::string& path) {
-  WEIR_RETURN_IF_ERROR(CheckUnitClosed(path, "buffer_rate", rate));
+std::unique_ptr<Optimizer> CreateMovingAverage(double rate) {
   return std::make_unique<MovingAverage>(rate);
 }
 

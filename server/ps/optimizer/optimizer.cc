@@ -1,13 +1,10 @@
 #include "server/ps/optimizer/optimizer.h"
 
-#include "absl/strings/str_cat.h"
-#include "server/ps/optimizer/adadelta.h"
-#include "server/ps/optimizer/adagrad.h"
-#include "server/ps/optimizer/adam.h"
-#include "server/ps/optimizer/ftrl.h"
-#include "server/ps/optimizer/moving_average.h"
-#include "server/ps/optimizer/rmsprop.h"
-#include "server/ps/optimizer/sgd.h"
+#include <cfloat>
+
+#include "common/base/status.h"
+#include "proto/job/field_rules.h"
+#include "server/ps/optimizer/members.h"
 
 namespace weir {
 
@@ -15,35 +12,68 @@ namespace weir {
 // apply_loop.h. I2: Apply computes scalars in double and rounds each once. I3:
 // they have no field that changes, so values, state and t are all there is.
 
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
-    const OptimizerSpec& spec, const std::string& field_path) {
-  switch (spec.kind_case()) {
-    case OptimizerSpec::kSgd:
-      return CreateSgd(spec.sgd(), field_path + ".sgd");
-    case OptimizerSpec::kAdagrad:
-      return CreateAdagrad(spec.adagrad(), field_path + ".adagrad");
-    case OptimizerSpec::kRmsprop:
-      return CreateRmsProp(spec.rmsprop(), field_path + ".rmsprop");
-    case OptimizerSpec::kAdadelta:
-      return CreateAdadelta(spec.adadelta(), field_path + ".adadelta");
-    case OptimizerSpec::kAdam:
-      return CreateAdam(spec.adam(), field_path + ".adam");
-    case OptimizerSpec::kAdamw:
-      return CreateAdamW(spec.adamw(), field_path + ".adamw");
-    case OptimizerSpec::kFtrl:
-      return CreateFtrl(spec.ftrl(), field_path + ".ftrl");
-    case OptimizerSpec::KIND_NOT_SET:
+absl::Status Optimizer::CheckMomentum(double value,
+                                      const std::string& path) const {
+  const std::string at = path + ".momentum";
+  switch (momentum_) {
+    case MomentumUse::kNone:
+      return InvalidField(
+          at, name_, " has none; declare sgd or rmsprop with a momentum, adam ",
+          "or adamw");
+    case MomentumUse::kUndeclared:
+      // The array is made at Declare or never: memory is planned then, and a
+      // checkpoint has the array or not.
+      return InvalidField(
+          at, name_,
+          " was declared with momentum 0 and keeps none; declare it ",
+          "with the largest momentum that will come");
+    case MomentumUse::kBuffered:
+      // Kernels compute in float. NaN fails every comparison.
+      if (!(value >= 0 && value <= FLT_MAX)) {
+        return InvalidField(at, value, " is not a finite number >= 0");
+      }
+      break;
+    case MomentumUse::kBeta1:
+      if (!(value >= 0 && value < 1)) {
+        return InvalidField(at, value, " is not in [0, 1)");
+      }
       break;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      field_path, ": no kind is set; choose one of sgd, adagrad, rmsprop, ",
-      "adadelta, adam, adamw, ftrl, for example \"", field_path,
-      " { sgd {} }\""));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateMovingAverage(
-    double rate, const std::string& field_path) {
-  return MakeMovingAverage(rate, field_path);
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
+    const OptimizerSpec& spec, const std::string& field_path) {
+  OptimizerSpec filled = spec;
+  FillDefaults(&filled);
+  WEIR_RETURN_IF_ERROR(CheckFields(filled, field_path));
+  // torch.optim.SGD defines the look-ahead for undamped momentum only.
+  const Sgd& sgd = filled.sgd();
+  if (sgd.nesterov() && (sgd.momentum() == 0 || sgd.dampening() != 0)) {
+    return InvalidField(
+        field_path + ".sgd.nesterov",
+        "true needs momentum > 0 and dampening 0, but they are ",
+        sgd.momentum(), " and ", sgd.dampening());
+  }
+  switch (filled.kind_case()) {
+    case OptimizerSpec::kSgd:
+      return MakeSgd(filled.sgd());
+    case OptimizerSpec::kAdagrad:
+      return MakeAdagrad(filled.adagrad());
+    case OptimizerSpec::kRmsprop:
+      return MakeRmsProp(filled.rmsprop());
+    case OptimizerSpec::kAdadelta:
+      return MakeAdadelta(filled.adadelta());
+    case OptimizerSpec::kAdam:
+      return MakeAdam(filled.adam());
+    case OptimizerSpec::kAdamw:
+      return MakeAdamW(filled.adamw());
+    case OptimizerSpec::kFtrl:
+      return MakeFtrl(filled.ftrl());
+    case OptimizerSpec::KIND_NOT_SET:  // CheckFields refused it
+      break;
+  }
+  return absl::InternalError(field_path + ": no kind is set");
 }
 
 }  // namespace weir

@@ -69,12 +69,7 @@ class Optimizer {
 
   // OK when StepContext::momentum may be `value`; else INVALID_ARGUMENT, which
   // begins with `path` and says what to declare instead.
-  virtual absl::Status CheckMomentum(double /*value*/,
-                                     const std::string& path) const {
-    return absl::InvalidArgumentError(
-        path + ".momentum: " + name_ +
-        " has none; declare sgd or rmsprop with a momentum, adam or adamw");
-  }
+  absl::Status CheckMomentum(double value, const std::string& path) const;
 
   // Moves values[0..count) and state[k][0..count) by one step.
   // `gradient` is count little-endian floats at any address. No array may
@@ -87,24 +82,36 @@ class Optimizer {
   static constexpr int kMaxStateArrays = 3;
 
  protected:
-  Optimizer(std::string name, std::vector<StateSpec> state)
-      : name_(std::move(name)), state_(std::move(state)) {}
+  // What StepContext::momentum is to a member.
+  enum class MomentumUse {
+    kNone,        // it has no momentum at all
+    kUndeclared,  // it has one, but was declared with 0 and keeps no array
+    kBuffered,    // the factor of an array, >= 0
+    kBeta1,       // beta1 in [0, 1)
+  };
+  static MomentumUse BufferedMomentum(double declared) {
+    return declared == 0 ? MomentumUse::kUndeclared : MomentumUse::kBuffered;
+  }
+
+  Optimizer(std::string name, std::vector<StateSpec> state,
+            MomentumUse momentum = MomentumUse::kNone)
+      : name_(std::move(name)), state_(std::move(state)), momentum_(momentum) {}
 
  private:
   const std::string name_;
   const std::vector<StateSpec> state_;
+  const MomentumUse momentum_;
 };
 
-// The optimizer that `spec` asks for. `field_path` ("optimizer",
-// "parameter_group[2].optimizer") is where it stands, for messages.
+// The optimizer that `spec` asks for; it fills in what is not set. `field_path`
+// ("optimizer", "parameter_group[2].optimizer") is where it stands, for
+// messages.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
     const OptimizerSpec& spec, const std::string& field_path);
 
 // The optimizer of buffers: value += rate * (sample - value).
-// `field_path` names the variable. REQUIRES: nothing; rate outside [0, 1] is
-// INVALID_ARGUMENT.
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateMovingAverage(
-    double rate, const std::string& field_path);
+// REQUIRES: rate is in [0, 1].
+std::unique_ptr<Optimizer> CreateMovingAverage(double rate);
 
 }  // namespace weir
 

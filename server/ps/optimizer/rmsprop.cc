@@ -1,10 +1,19 @@
-#include "server/ps/optimizer/rmsprop.h"
-
+// RMSProp, optionally centered and with momentum, in PyTorch's dialect.
+//
+//   g = g + weight_decay w
+//   s = alpha s + (1 - alpha) g g
+//   a = alpha a + (1 - alpha) g                              (centered)
+//   r = g / (sqrt(centered ? s - a a : s) + epsilon)
+//   momentum > 0:  b = momentum b + r,  w = w - lr b
+//   else:          w = w - lr r
+// State: "square_avg" (s), then "grad_avg" (a) when centered, then "momentum"
+// (b) when momentum > 0, all from 0.
+// Source: Tieleman and Hinton, Coursera lecture 6.5, 2012; Graves 2013, eq. 40
+//         (centered); torch.optim.RMSprop.
 #include <cmath>
 
-#include "common/base/status.h"
 #include "server/ps/optimizer/apply_loop.h"
-#include "server/ps/optimizer/hyper_parameters.h"
+#include "server/ps/optimizer/members.h"
 
 namespace weir {
 namespace {
@@ -63,27 +72,18 @@ struct RmsPropKernel : Constants {
 
 class RmsPropOptimizer : public Optimizer {
  public:
-  RmsPropOptimizer(const RmsProp& spec, double alpha, double epsilon)
-      : Optimizer("rmsprop", StateOf(spec)),
-        alpha_(alpha),
-        epsilon_(epsilon),
-        weight_decay_(spec.weight_decay()),
-        momentum_(spec.momentum()),
-        centered_(spec.centered()) {}
-
-  absl::Status CheckMomentum(double value,
-                             const std::string& path) const override {
-    return CheckBufferedMomentum(path, name(), momentum_, value);
-  }
+  explicit RmsPropOptimizer(const RmsProp& spec)
+      : Optimizer("rmsprop", StateOf(spec), BufferedMomentum(spec.momentum())),
+        spec_(spec) {}
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
-    const double decay = context.weight_decay.value_or(weight_decay_);
-    const double momentum = context.momentum.value_or(momentum_);
+    const double decay = context.weight_decay.value_or(spec_.weight_decay());
+    const double momentum = context.momentum.value_or(spec_.momentum());
     const Constants constants = {static_cast<float>(decay),
-                                 static_cast<float>(alpha_),
-                                 static_cast<float>(1 - alpha_),
-                                 static_cast<float>(epsilon_),
+                                 static_cast<float>(spec_.alpha()),
+                                 static_cast<float>(1 - spec_.alpha()),
+                                 static_cast<float>(spec_.epsilon()),
                                  static_cast<float>(momentum),
                                  static_cast<float>(-context.learning_rate)};
     const auto apply = [&](const auto& kernel) {
@@ -111,9 +111,9 @@ class RmsPropOptimizer : public Optimizer {
   // The branches on options are made here, once for a run of elements.
   template <bool kDecay, class F>
   void Choose(const Constants& constants, bool moving, const F& apply) const {
-    if (centered_ && moving) {
+    if (spec_.centered() && moving) {
       apply(RmsPropKernel<kDecay, true, true>{constants});
-    } else if (centered_) {
+    } else if (spec_.centered()) {
       apply(RmsPropKernel<kDecay, true, false>{constants});
     } else if (moving) {
       apply(RmsPropKernel<kDecay, false, true>{constants});
@@ -122,26 +122,13 @@ class RmsPropOptimizer : public Optimizer {
     }
   }
 
-  const double alpha_;
-  const double epsilon_;
-  const double weight_decay_;
-  const double momentum_;
-  const bool centered_;
+  const RmsProp spec_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateRmsProp(
-    const RmsProp& spec, const std::string& path) {
-  // PyTorch's defaults.
-  const double alpha = ValueOr(spec.has_alpha(), spec.alpha(), 0.99);
-  const double epsilon = ValueOr(spec.has_epsilon(), spec.epsilon(), 1e-8);
-  WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "alpha", alpha));
-  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "epsilon", epsilon));
-  WEIR_RETURN_IF_ERROR(
-      CheckNonNegative(path, "weight_decay", spec.weight_decay()));
-  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "momentum", spec.momentum()));
-  return std::make_unique<RmsPropOptimizer>(spec, alpha, epsilon);
+std::unique_ptr<Optimizer> MakeRmsProp(const RmsProp& spec) {
+  return std::make_unique<RmsPropOptimizer>(spec);
 }
 
 }  // namespace weir

@@ -1,8 +1,14 @@
-#include "server/ps/optimizer/sgd.h"
-
-#include "common/base/status.h"
+// Stochastic gradient descent with optional momentum, dampening, Nesterov's
+// look-ahead and L2 weight decay, in PyTorch's dialect.
+//
+//   d = g + weight_decay w
+//   b = d at t = 0, else momentum b + (1 - dampening) d     (momentum != 0)
+//   d = nesterov ? d + momentum b : b                       (momentum != 0)
+//   w = w - lr d
+// State: "momentum" (b) when momentum != 0, else none.
+// Source: Polyak 1964; Sutskever et al., ICML 2013; torch.optim.SGD.
 #include "server/ps/optimizer/apply_loop.h"
-#include "server/ps/optimizer/hyper_parameters.h"
+#include "server/ps/optimizer/members.h"
 #include "server/ps/optimizer/step_kernels.h"
 
 namespace weir {
@@ -24,21 +30,13 @@ struct MomentumKernel {
 class SgdOptimizer : public Optimizer {
  public:
   explicit SgdOptimizer(const Sgd& spec)
-      : Optimizer("sgd", StateOf(spec)),
-        momentum_(spec.momentum()),
-        dampening_(spec.dampening()),
-        nesterov_(spec.nesterov()),
-        weight_decay_(spec.weight_decay()) {}
-
-  absl::Status CheckMomentum(double value,
-                             const std::string& path) const override {
-    return CheckBufferedMomentum(path, name(), momentum_, value);
-  }
+      : Optimizer("sgd", StateOf(spec), BufferedMomentum(spec.momentum())),
+        spec_(spec) {}
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
     const float decay =
-        static_cast<float>(context.weight_decay.value_or(weight_decay_));
+        static_cast<float>(context.weight_decay.value_or(spec_.weight_decay()));
     if (decay != 0) {
       Choose<true>(decay, context, values, state, gradient, count);
     } else {
@@ -60,9 +58,9 @@ class SgdOptimizer : public Optimizer {
               float* const* state, const char* gradient, int64_t count) const {
     const float minus_rate = static_cast<float>(-context.learning_rate);
     // A push may set the momentum to 0: the buffer then keeps its contents.
-    const double given = context.momentum.value_or(momentum_);
+    const double given = context.momentum.value_or(spec_.momentum());
     const float momentum = static_cast<float>(given);
-    const float undamped = static_cast<float>(1 - dampening_);
+    const float undamped = static_cast<float>(1 - spec_.dampening());
     const auto apply = [&](const auto& kernel) {
       ApplyKernel(kernel, values, state, gradient, count);
     };
@@ -71,14 +69,14 @@ class SgdOptimizer : public Optimizer {
     if (given == 0) {
       apply(SgdKernel<kDecay>{decay, minus_rate});
     } else if (context.step == 0) {
-      if (nesterov_) {
+      if (spec_.nesterov()) {
         apply(MomentumKernel<kDecay, true, true>{decay, minus_rate, momentum,
                                                  undamped});
       } else {
         apply(MomentumKernel<kDecay, true, false>{decay, minus_rate, momentum,
                                                   undamped});
       }
-    } else if (nesterov_) {
+    } else if (spec_.nesterov()) {
       apply(MomentumKernel<kDecay, false, true>{decay, minus_rate, momentum,
                                                 undamped});
     } else {
@@ -87,26 +85,12 @@ class SgdOptimizer : public Optimizer {
     }
   }
 
-  const double momentum_;
-  const double dampening_;
-  const bool nesterov_;
-  const double weight_decay_;
+  const Sgd spec_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(const Sgd& spec,
-                                                     const std::string& path) {
-  WEIR_RETURN_IF_ERROR(CheckNonNegative(path, "momentum", spec.momentum()));
-  WEIR_RETURN_IF_ERROR(CheckUnitClosed(path, "dampening", spec.dampening()));
-  WEIR_RETURN_IF_ERROR(
-      CheckNonNegative(path, "weight_decay", spec.weight_decay()));
-  // torch.optim.SGD defines the look-ahead for undamped momentum only.
-  if (spec.nesterov() && (spec.momentum() == 0 || spec.dampening() != 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ".nesterov: true needs momentum > 0 and dampening 0, but they ",
-        "are ", spec.momentum(), " and ", spec.dampening()));
-  }
+std::unique_ptr<Optimizer> MakeSgd(const Sgd& spec) {
   return std::make_unique<SgdOptimizer>(spec);
 }
 

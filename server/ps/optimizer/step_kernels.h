@@ -2,8 +2,8 @@
 // so that both have the same bits.
 //
 // Place: kernels for apply_loop.h (variables) and
-// server/ps/table/row_optimizer.h (rows). The equations are in sgd.h, adagrad.h
-// and ftrl.h.
+// server/ps/table/row_optimizer.h (rows). The equations are in sgd.cc,
+// adagrad.cc and ftrl.cc.
 //
 // Invariants: those of common/math/simd.h.
 #ifndef SERVER_PS_OPTIMIZER_STEP_KERNELS_H_
@@ -63,6 +63,16 @@ struct FtrlKernel {
     linear = z;
   }
 };
+
+// `spec` is Ftrl or TableFtrl. REQUIRES: rate is not 0 as a float, since the
+// equations divide by it.
+template <bool kRoot, class Spec>
+FtrlKernel<kRoot> FtrlKernelOf(const Spec& spec, double rate) {
+  return {static_cast<float>(-spec.learning_rate_power()),
+          static_cast<float>(rate), static_cast<float>(spec.l1()),
+          static_cast<float>(2 * (spec.l2() + spec.beta() / (2 * rate))),
+          static_cast<float>(2 * spec.l2_shrinkage())};
+}
 
 }  // namespace weir
 

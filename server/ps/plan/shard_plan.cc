@@ -6,15 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/job/initializer.h"
+#include "proto/job/field_rules.h"
+#include "proto/job/learning_rate.h"
 #include "proto/wire/layout_io.h"
-#include "server/ps/optimizer/schedule.h"
 #include "server/ps/plan/table_plan.h"
 
 namespace weir {
 namespace {
-
-// Steps stay far from wrapping around.
-constexpr uint64_t kMaxBaseVersion = uint64_t{1} << 62;
 
 absl::StatusOr<ConsistencyKind> KindOf(const Update& update) {
   switch (update.mode_case()) {
@@ -24,52 +22,26 @@ absl::StatusOr<ConsistencyKind> KindOf(const Update& update) {
       }
       return ConsistencyKind::kAsync;
     case Update::kSync:
-      if (update.sync().contributions() < 1 ||
-          update.sync().contributions() > ShardPlan::kMaxContributions) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "update.sync.contributions is ", update.sync().contributions(),
-            "; it must be in [1, ", ShardPlan::kMaxContributions, "]"));
+      // In a job file 0 stands for the number of workers.
+      if (update.sync().contributions() == 0) {
+        return InvalidField("update.sync.contributions", "0 is not >= 1");
       }
       return ConsistencyKind::kSync;
     case Update::kBoundedStaleness:
       return ConsistencyKind::kBoundedStaleness;
-    case Update::MODE_NOT_SET:
+    case Update::MODE_NOT_SET:  // CheckFields refused it
       break;
   }
-  return absl::InvalidArgumentError(
-      "update has no mode; set async, sync or bounded_staleness");
+  return absl::InternalError("update has no mode");
 }
 
-absl::Status CheckFields(const Declaration& declaration, uint32_t shard) {
-  if (declaration.job().empty()) {
-    return absl::InvalidArgumentError("job is empty");
-  }
-  // 0 is what a sender without a history says (Shutdown of an empty ps).
-  if (declaration.history() == 0) {
-    return absl::InvalidArgumentError("history is 0; draw it at random");
-  }
+// Checks each field, and what relates two of them.
+absl::Status CheckDeclaration(const Declaration& declaration, uint32_t shard) {
+  WEIR_RETURN_IF_ERROR(CheckFields(declaration, ""));
   if (shard >= declaration.shard_count()) {
     return absl::InvalidArgumentError(absl::StrCat("shard ", shard,
                                                    " is not below shard_count ",
                                                    declaration.shard_count()));
-  }
-  if (declaration.slot_count() < 1 ||
-      declaration.slot_count() > ShardPlan::kMaxSlots) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("slot_count ", declaration.slot_count(), " is not in [1, ",
-                     ShardPlan::kMaxSlots, "]"));
-  }
-  if (declaration.out_of_order_bytes() > ShardPlan::kOutOfOrderBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "limits.out_of_order_bytes is ", declaration.out_of_order_bytes(),
-        "; a ps keeps at most ", ShardPlan::kOutOfOrderBytesMax));
-  }
-  if (declaration.base_version() > kMaxBaseVersion) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "base_version ", declaration.base_version(), " is over 2^62"));
-  }
-  if (declaration.group_size() == 0) {
-    return absl::InvalidArgumentError("no parameter group is declared");
   }
   for (const Variable& variable : declaration.variable()) {
     if (variable.group() >= static_cast<uint32_t>(declaration.group_size())) {
@@ -92,7 +64,7 @@ absl::StatusOr<std::shared_ptr<const ShardPlan>> ShardPlan::Create(
     const Declaration& declaration, uint32_t shard, int64_t memory_bytes_max) {
   // Cheap checks first: no block is allocated for a declaration that cannot be,
   // and MakeBlocks, last of all, runs only when its blocks fit into memory.
-  WEIR_RETURN_IF_ERROR(CheckFields(declaration, shard));
+  WEIR_RETURN_IF_ERROR(CheckDeclaration(declaration, shard));
   WEIR_ASSIGN_OR_RETURN(Layout layout, LayoutFromDeclaration(declaration));
   WEIR_ASSIGN_OR_RETURN(const ConsistencyKind kind,
                         KindOf(declaration.update()));
@@ -118,7 +90,7 @@ absl::Status ShardPlan::MakeOptimizers() {
         group_optimizers_.back(),
         CreateOptimizer(group.optimizer(), absl::StrCat(path, ".optimizer")));
     WEIR_RETURN_IF_ERROR(
-        ValidateSchedule(group.schedule(), absl::StrCat(path, ".schedule")));
+        CheckLearningRate(group.schedule(), absl::StrCat(path, ".schedule")));
     for (const StateSpec& state : group_optimizers_.back()->state()) {
       StateArray(state.name);
     }
@@ -128,11 +100,7 @@ absl::Status ShardPlan::MakeOptimizers() {
     const VariableSpec& variable = layout_.variables()[v];
     WEIR_RETURN_IF_ERROR(ValidateInitializer(variable));
     if (variable.kind == VariableKind::kBuffer && variable.buffer_rate > 0) {
-      WEIR_ASSIGN_OR_RETURN(
-          variable_rules_[v],
-          CreateMovingAverage(
-              variable.buffer_rate,
-              absl::StrCat("variable '", variable.name, "' buffer_rate")));
+      variable_rules_[v] = CreateMovingAverage(variable.buffer_rate);
     }
   }
   return absl::OkStatus();

@@ -51,12 +51,9 @@ struct BlockPlan {
 
 class ShardPlan {
  public:
-  // A slot costs 16 bytes per block.
-  static constexpr uint32_t kMaxSlots = 4096;
-  static constexpr uint32_t kMaxContributions = 65536;
-  // Early contributions stay in the memory of gRPC, which breaks streams off
-  // when its quota is used up (PsServer::Options::wire_bytes_max), so they may
-  // use a part of that only.
+  // The bound of Declaration.out_of_order_bytes. Early contributions stay in
+  // the memory of gRPC, which breaks streams off when its quota is used up
+  // (PsServer::Options::wire_bytes_max), so they may use a part of that only.
   static constexpr uint64_t kOutOfOrderBytesMax = uint64_t{384} << 20;
 
   // `memory_bytes_max` bounds what the shard will allocate.

@@ -23,7 +23,8 @@ inline constexpr int kTablesMax = 1024;
 absl::StatusOr<TableOptions> OptionsOfTable(const Declaration& declaration,
                                             int index, int shard);
 
-// Checks number, names, options and schedules of all tables.
+// Checks number, options and schedules of all tables. ShardPlan has checked
+// their names.
 absl::Status CheckTables(const Declaration& declaration, int shard);
 
 }  // namespace weir

@@ -1,40 +1,85 @@
-// SGD and Adagrad of rows: the kernels of the dense optimizers.
-#include "common/base/status.h"
-#include "server/ps/optimizer/hyper_parameters.h"
+// SGD, Adagrad and FTRL of rows: the kernels of the dense optimizers.
+#include <cmath>
+
 #include "server/ps/optimizer/step_kernels.h"
 #include "server/ps/table/row_loop.h"
-#include "server/ps/table/row_optimizer.h"
+#include "server/ps/table/row_rules.h"
 
 namespace weir {
+namespace {
 
-absl::Status RowSgd::Check(const std::string& /*path*/) const {
-  return absl::OkStatus();
+class SgdRows : public RowOptimizer {
+ public:
+  SgdRows() : RowOptimizer("sgd", {}) {}
+
+  void Apply(const RowStep& step, const RowBatch& batch) const override {
+    ApplyRows(
+        ElementwiseRow<SgdKernel<false>>{
+            {0.0f, static_cast<float>(-step.learning_rate)}},
+        batch);
+  }
+};
+
+class AdagradRows : public RowOptimizer {
+ public:
+  explicit AdagradRows(const TableAdagrad& spec)
+      : RowOptimizer("adagrad",
+                     {{"sum", static_cast<float>(spec.initial_accumulator())}}),
+        epsilon_(static_cast<float>(spec.epsilon())) {}
+
+  void Apply(const RowStep& step, const RowBatch& batch) const override {
+    ApplyRows(
+        ElementwiseRow<AdagradKernel<false>>{
+            {0.0f, static_cast<float>(-step.learning_rate), epsilon_}},
+        batch);
+  }
+
+ private:
+  const float epsilon_;
+};
+
+class FtrlRows : public RowOptimizer {
+ public:
+  explicit FtrlRows(const TableFtrl& spec)
+      : RowOptimizer("ftrl", {{"accumulator",
+                               static_cast<float>(spec.initial_accumulator())},
+                              {"linear", 0.0f}}),
+        spec_(spec) {}
+
+  void Apply(const RowStep& step, const RowBatch& batch) const override {
+    const double rate = step.learning_rate;
+    // The equations divide by the rate. In float, as the kernel does: a rate
+    // that is too small for it is 0 there.
+    if (static_cast<float>(rate) == 0) {
+      return;
+    }
+    if (spec_.learning_rate_power() == -0.5) {
+      ApplyRows(
+          ElementwiseRow<FtrlKernel<true>>{FtrlKernelOf<true>(spec_, rate)},
+          batch);
+    } else {
+      ApplyRows(
+          ElementwiseRow<FtrlKernel<false>>{FtrlKernelOf<false>(spec_, rate)},
+          batch);
+    }
+  }
+
+ private:
+  const TableFtrl spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<RowOptimizer> MakeSgdRows() {
+  return std::make_unique<SgdRows>();
 }
 
-std::vector<RowState> RowSgd::State() const { return {}; }
-
-void RowSgd::Move(const RowStep& step, const RowBatch& batch) const {
-  ApplyRows(ElementwiseRow<SgdKernel<false>>{{0.0f, static_cast<float>(
-                                                        -step.learning_rate)}},
-            batch);
+std::unique_ptr<RowOptimizer> MakeAdagradRows(const TableAdagrad& spec) {
+  return std::make_unique<AdagradRows>(spec);
 }
 
-absl::Status RowAdagrad::Check(const std::string& path) const {
-  WEIR_RETURN_IF_ERROR(
-      CheckNonNegative(path, "initial_accumulator", initial_accumulator));
-  return CheckNonNegative(path, "epsilon", epsilon);
-}
-
-std::vector<RowState> RowAdagrad::State() const {
-  return {{"sum", static_cast<float>(initial_accumulator)}};
-}
-
-void RowAdagrad::Move(const RowStep& step, const RowBatch& batch) const {
-  ApplyRows(
-      ElementwiseRow<AdagradKernel<false>>{
-          {0.0f, static_cast<float>(-step.learning_rate),
-           static_cast<float>(epsilon)}},
-      batch);
+std::unique_ptr<RowOptimizer> MakeFtrlRows(const TableFtrl& spec) {
+  return std::make_unique<FtrlRows>(spec);
 }
 
 }  // namespace weir

@@ -2,10 +2,8 @@
 #include <cmath>
 #include <vector>
 
-#include "common/base/status.h"
-#include "server/ps/optimizer/hyper_parameters.h"
 #include "server/ps/table/row_loop.h"
-#include "server/ps/table/row_optimizer.h"
+#include "server/ps/table/row_rules.h"
 
 namespace weir {
 namespace {
@@ -36,44 +34,49 @@ struct AdamRowKernel {
   }
 };
 
-// Minus the rate with both bias corrections; in double, rounded once.
-float MinusStep(const RowAdam& spec, double rate, uint64_t t) {
-  const double step = static_cast<double>(t) + 1;
-  const double correction1 = 1 - std::pow(spec.beta1, step);
-  const double correction2 = 1 - std::pow(spec.beta2, step);
-  return static_cast<float>(-(rate * std::sqrt(correction2) / correction1));
-}
+class AdamRows : public RowOptimizer {
+ public:
+  explicit AdamRows(const TableAdam& spec)
+      : RowOptimizer("adam", {{"m", 0.0f}, {"v", 0.0f}}), spec_(spec) {}
+
+  void Apply(const RowStep& step, const RowBatch& batch) const override {
+    // The powers are computed once for a row, not for each of its columns.
+    if (spec_.per_row_step()) {
+      std::vector<float> minus(static_cast<size_t>(batch.count));
+      for (int i = 0; i < batch.count; ++i) {
+        minus[static_cast<size_t>(i)] =
+            MinusStep(step.learning_rate, batch.updates[i]);
+      }
+      Run(minus.data(), 1, batch);
+    } else {
+      const float minus = MinusStep(step.learning_rate, step.step);
+      Run(&minus, 0, batch);
+    }
+  }
+
+ private:
+  // Minus the rate with both bias corrections; in double, rounded once.
+  float MinusStep(double rate, uint64_t t) const {
+    const double step = static_cast<double>(t) + 1;
+    const double correction1 = 1 - std::pow(spec_.beta1(), step);
+    const double correction2 = 1 - std::pow(spec_.beta2(), step);
+    return static_cast<float>(-(rate * std::sqrt(correction2) / correction1));
+  }
+
+  void Run(const float* minus, int64_t stride, const RowBatch& batch) const {
+    ApplyRows(AdamRowKernel{static_cast<float>(1 - spec_.beta1()),
+                            static_cast<float>(1 - spec_.beta2()),
+                            static_cast<float>(spec_.epsilon()), minus, stride},
+              batch);
+  }
+
+  const TableAdam spec_;
+};
 
 }  // namespace
 
-absl::Status RowAdam::Check(const std::string& path) const {
-  WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "beta1", beta1));
-  WEIR_RETURN_IF_ERROR(CheckUnitOpen(path, "beta2", beta2));
-  return CheckNonNegative(path, "epsilon", epsilon);
-}
-
-std::vector<RowState> RowAdam::State() const {
-  return {{"m", 0.0f}, {"v", 0.0f}};
-}
-
-void RowAdam::Move(const RowStep& step, const RowBatch& batch) const {
-  // The powers are computed once for a row, not for each of its columns.
-  const float of_all = MinusStep(*this, step.learning_rate, step.step);
-  const float* minus = &of_all;
-  std::vector<float> of_row;
-  if (per_row_step) {
-    of_row.resize(static_cast<size_t>(batch.count));
-    for (int i = 0; i < batch.count; ++i) {
-      of_row[static_cast<size_t>(i)] =
-          MinusStep(*this, step.learning_rate, batch.updates[i]);
-    }
-    minus = of_row.data();
-  }
-  ApplyRows(
-      AdamRowKernel{static_cast<float>(1 - beta1),
-                    static_cast<float>(1 - beta2), static_cast<float>(epsilon),
-                    minus, per_row_step ? 1 : 0},
-      batch);
+std::unique_ptr<RowOptimizer> MakeAdamRows(const TableAdam& spec) {
+  return std::make_unique<AdamRows>(spec);
 }
 
 }  // namespace weir

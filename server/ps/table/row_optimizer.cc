@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "proto/job/field_rules.h"
+#include "server/ps/table/row_rules.h"
 
 namespace weir {
 
@@ -20,10 +21,6 @@ int StateFloats(const RowState& state, int dim) {
 }
 
 }  // namespace
-
-RowOptimizer::RowOptimizer(const RowOptimizerSpec& spec)
-    : spec_(spec),
-      state_(std::visit([](const auto& one) { return one.State(); }, spec)) {}
 
 // I3: these floats, which a checkpoint writes as they are, the row's number of
 // updates and t are the whole state, so the members keep nothing else.
@@ -42,18 +39,30 @@ void RowOptimizer::FillInitialState(int dim, float* row) const {
   }
 }
 
-void RowOptimizer::Apply(const RowStep& step, const RowBatch& batch) const {
-  std::visit([&](const auto& spec) { spec.Move(step, batch); }, spec_);
-}
-
 absl::StatusOr<std::unique_ptr<RowOptimizer>> CreateRowOptimizer(
-    const RowOptimizerSpec& spec, const std::string& path) {
-  WEIR_RETURN_IF_ERROR(std::visit(
-      [&](const auto& one) {
-        return one.Check(absl::StrCat(path, ".", one.kName));
-      },
-      spec));
-  return std::make_unique<RowOptimizer>(spec);
+    const TableOptimizer& spec, const std::string& path) {
+  TableOptimizer filled = spec;
+  FillDefaults(&filled);
+  WEIR_RETURN_IF_ERROR(CheckFields(filled, path));
+  switch (filled.kind_case()) {
+    case TableOptimizer::kSgd:
+      return MakeSgdRows();
+    case TableOptimizer::kAdagrad:
+      return MakeAdagradRows(filled.adagrad());
+    case TableOptimizer::kRowwiseAdagrad:
+      return MakeRowwiseAdagrad(filled.rowwise_adagrad());
+    case TableOptimizer::kAdam:
+      return MakeAdamRows(filled.adam());
+    case TableOptimizer::kFtrl:
+      // Without group lasso its kernel would only be slower.
+      if (filled.ftrl().l21() == 0) {
+        return MakeFtrlRows(filled.ftrl());
+      }
+      return MakeGroupFtrl(filled.ftrl());
+    case TableOptimizer::KIND_NOT_SET:  // FillDefaults chose one
+      break;
+  }
+  return absl::InternalError(path + ": no kind is set");
 }
 
 }  // namespace weir

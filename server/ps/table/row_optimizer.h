@@ -2,7 +2,27 @@
 // gradient move ("lazy").
 //
 // Place: the table calls Apply for the rows of one stripe, under its lock. An
-// optimizer knows no ids, stripes or shards.
+// optimizer knows no ids, stripes or shards. It is made from the TableOptimizer
+// of a table.
+//
+// Equations
+//   sgd      w -= lr g
+//   adagrad  s += g^2;  w -= lr g / (sqrt(s) + epsilon)
+//   rowwise_adagrad, with one accumulator for the row
+//            n += mean over the row of g^2;  w -= lr / (sqrt(n) + epsilon) g
+//   adam     m += (g - m) (1 - beta1);  v += (g^2 - v) (1 - beta2)
+//            w -= lr sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1))
+//                 m / (sqrt(v) + epsilon)
+//            t counts the table's updates, or, per_row_step, each row's own.
+//   ftrl     those of server/ps/optimizer/ftrl.cc
+//   ftrl with l21 > 0, which sets whole rows to zero: n and z as in ftrl, then
+//            s = sign(z) max(|z| - l1, 0)
+//            q = n^p / lr + 2 (l2 + beta / (2 lr))
+//            w = -max(0, 1 - sqrt(dim) l21 / |s|) s / q
+//            with |s| the row's Euclidean norm. This w is the minimiser of
+//            z w + l1 |w|_1 + sqrt(dim) l21 |w| + w^2 (n^p / lr + ...) / 2
+//            where n is the same in all columns, and the usual approximation
+//            elsewhere.
 //
 // Terms
 //   state  what the optimizer keeps in a row behind its values: dim floats, or
@@ -29,11 +49,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <variant>
+#include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/job_spec.pb.h"
 
 namespace weir {
 
@@ -59,95 +79,15 @@ struct RowBatch {
   int dim = 0;
 };
 
-// The members of the family. Each is a spec that says what of it is wrong, with
-// the path of its fields, which state its rows have, and how it moves them.
-
-//   w -= lr g
-struct RowSgd {
-  static constexpr char kName[] = "sgd";
-  absl::Status Check(const std::string& path) const;
-  std::vector<RowState> State() const;
-  void Move(const RowStep& step, const RowBatch& batch) const;
-};
-
-//   s += g^2;  w -= lr g / (sqrt(s) + epsilon)
-struct RowAdagrad {
-  double initial_accumulator = 0;
-  double epsilon = 1e-10;
-
-  static constexpr char kName[] = "adagrad";
-  absl::Status Check(const std::string& path) const;
-  std::vector<RowState> State() const;
-  void Move(const RowStep& step, const RowBatch& batch) const;
-};
-
-//   n += mean over the row of g^2;  w -= lr / (sqrt(n) + epsilon) g
-// One accumulator for the row.
-struct RowwiseAdagrad {
-  double initial_accumulator = 0;
-  double epsilon = 1e-10;
-
-  static constexpr char kName[] = "rowwise_adagrad";
-  absl::Status Check(const std::string& path) const;
-  std::vector<RowState> State() const;
-  void Move(const RowStep& step, const RowBatch& batch) const;
-};
-
-//   m += (g - m) (1 - beta1);  v += (g^2 - v) (1 - beta2)
-//   w -= lr sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1))  m / (sqrt(v) + epsilon)
-// t counts the table's updates, or each row's own.
-struct RowAdam {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  bool per_row_step = false;
-
-  static constexpr char kName[] = "adam";
-  absl::Status Check(const std::string& path) const;
-  std::vector<RowState> State() const;
-  void Move(const RowStep& step, const RowBatch& batch) const;
-};
-
-// The equations of server/ps/optimizer/ftrl.h.
-struct RowFtrl {
-  double learning_rate_power = -0.5;
-  double initial_accumulator = 0.1;
-  double l1 = 0;
-  double l2 = 0;
-  double l2_shrinkage = 0;
-  double beta = 0;
-
-  static constexpr char kName[] = "ftrl";
-  absl::Status Check(const std::string& path) const;
-  std::vector<RowState> State() const;
-  void Move(const RowStep& step, const RowBatch& batch) const;
-};
-
-// FTRL that sets whole rows to zero: n and z as in RowFtrl, then
-//   s = sign(z) max(|z| - l1, 0)
-//   q = n^p / lr + 2 (l2 + beta / (2 lr))
-//   w = -max(0, 1 - sqrt(dim) l21 / |s|) s / q
-// with |s| the row's Euclidean norm. This w is the minimiser of
-//   z w + l1 |w|_1 + sqrt(dim) l21 |w| + w^2 (n^p / lr + ...) / 2
-// where n is the same in all columns, and the usual approximation elsewhere.
-struct RowGroupFtrl {
-  RowFtrl ftrl;
-  double l21 = 0;
-
-  static constexpr char kName[] = "group_ftrl";
-  absl::Status Check(const std::string& path) const;
-  std::vector<RowState> State() const;
-  void Move(const RowStep& step, const RowBatch& batch) const;
-};
-
-using RowOptimizerSpec = std::variant<RowSgd, RowAdagrad, RowwiseAdagrad,
-                                      RowAdam, RowFtrl, RowGroupFtrl>;
-
 class RowOptimizer {
  public:
-  // REQUIRES: Check of the spec was OK.
-  explicit RowOptimizer(const RowOptimizerSpec& spec);
+  virtual ~RowOptimizer() = default;
+  RowOptimizer(const RowOptimizer&) = delete;
+  RowOptimizer& operator=(const RowOptimizer&) = delete;
 
+  const std::string& name() const { return name_; }
+  // In the order in which they lie in a row.
+  const std::vector<RowState>& state() const { return state_; }
   // Floats of a row: values and state.
   int row_floats(int dim) const;
   // Writes the initial values behind the values.
@@ -155,17 +95,21 @@ class RowOptimizer {
 
   // Moves the rows, one after another: a row that comes twice moves twice.
   // REQUIRES: gradients finite; learning_rate finite and >= 0.
-  void Apply(const RowStep& step, const RowBatch& batch) const;
+  virtual void Apply(const RowStep& step, const RowBatch& batch) const = 0;
+
+ protected:
+  RowOptimizer(std::string name, std::vector<RowState> state)
+      : name_(std::move(name)), state_(std::move(state)) {}
 
  private:
-  const RowOptimizerSpec spec_;
-  const std::vector<RowState>
-      state_;  // in the order in which they lie in a row
+  const std::string name_;
+  const std::vector<RowState> state_;
 };
 
-// `path` ("table \"user\": optimizer") begins every message.
+// The optimizer that `spec` asks for; it fills in what is not set. `path`
+// ("table \"user\": optimizer") begins every message.
 absl::StatusOr<std::unique_ptr<RowOptimizer>> CreateRowOptimizer(
-    const RowOptimizerSpec& spec, const std::string& path);
+    const TableOptimizer& spec, const std::string& path);
 
 }  // namespace weir
 

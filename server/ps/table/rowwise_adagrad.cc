@@ -1,10 +1,8 @@
 // Row-wise Adagrad: one accumulator a row.
 #include <cmath>
 
-#include "common/base/status.h"
-#include "server/ps/optimizer/hyper_parameters.h"
 #include "server/ps/table/row_loop.h"
-#include "server/ps/table/row_optimizer.h"
+#include "server/ps/table/row_rules.h"
 
 namespace weir {
 namespace {
@@ -35,22 +33,27 @@ struct RowwiseKernel {
   }
 };
 
+class RowwiseAdagradRows : public RowOptimizer {
+ public:
+  explicit RowwiseAdagradRows(const TableAdagrad& spec)
+      : RowOptimizer("rowwise_adagrad",
+                     {{"row_sum",
+                       static_cast<float>(spec.initial_accumulator()), true}}),
+        epsilon_(static_cast<float>(spec.epsilon())) {}
+
+  void Apply(const RowStep& step, const RowBatch& batch) const override {
+    ApplyRows(RowwiseKernel{static_cast<float>(-step.learning_rate), epsilon_},
+              batch);
+  }
+
+ private:
+  const float epsilon_;
+};
+
 }  // namespace
 
-absl::Status RowwiseAdagrad::Check(const std::string& path) const {
-  WEIR_RETURN_IF_ERROR(
-      CheckNonNegative(path, "initial_accumulator", initial_accumulator));
-  return CheckNonNegative(path, "epsilon", epsilon);
-}
-
-std::vector<RowState> RowwiseAdagrad::State() const {
-  return {{"row_sum", static_cast<float>(initial_accumulator), true}};
-}
-
-void RowwiseAdagrad::Move(const RowStep& step, const RowBatch& batch) const {
-  ApplyRows(RowwiseKernel{static_cast<float>(-step.learning_rate),
-                          static_cast<float>(epsilon)},
-            batch);
+std::unique_ptr<RowOptimizer> MakeRowwiseAdagrad(const TableAdagrad& spec) {
+  return std::make_unique<RowwiseAdagradRows>(spec);
 }
 
 }  // namespace weir

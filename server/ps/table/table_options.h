@@ -40,7 +40,7 @@ struct TableOptions {
 
   std::string name;  // for messages
   int dim = 0;
-  RowOptimizerSpec optimizer;
+  TableOptimizer optimizer;  // not set: sgd
   InitSpec init;
   // The seed of initial values; it differs from table to table of a job.
   uint64_t seed = 0;

@@ -2,10 +2,11 @@
 
 #include <string>
 
+#include "common/job/layout.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "proto/job/field_rules.h"
 #include "proto/job/job_spec_text.h"
-#include "proto/job/source_checks.h"
 #include "tests/proto/job/job_spec_builder.h"
 
 namespace weir {
@@ -39,7 +40,8 @@ TEST(JobSpecDefaultsTest, DefaultsAreThoseOfTheProto) {
   EXPECT_EQ(spec.evaluation().batch_size(), 256u);
   EXPECT_EQ(spec.evaluation().wait_seconds(), 60);
   EXPECT_EQ(spec.compute().threads(), 1u);
-  EXPECT_EQ(spec.limits().block_elements(), 262144u);
+  EXPECT_EQ(spec.limits().block_elements(),
+            uint64_t{Layout::kDefaultBlockElements});
   EXPECT_EQ(spec.limits().out_of_order_bytes(), 268435456u);
   EXPECT_EQ(spec.limits().lost_after_seconds(), 10);
   EXPECT_EQ(spec.parameter_group(0).schedule().learning_rate(), 0.01);
@@ -70,20 +72,20 @@ TEST(JobSpecDefaultsTest, DefaultsOfSourcesAreThoseOfTheProto) {
   Source source = Parse(
       "csv { path: 'a' column { index: 1 numeric {} } "
       "column { index: 2 categorical {} } }");
-  ResolveSource(&source);
+  FillDefaults(&source);
   EXPECT_EQ(source.csv().separator(), ",");
   EXPECT_EQ(source.csv().column(0).numeric().stddev(), 1.0);
-  EXPECT_EQ(CheckSource("data.train", source), absl::OkStatus());
+  EXPECT_EQ(CheckFields(source, "data.train"), absl::OkStatus());
   source = Parse("click_log { count: 5 }");
-  ResolveSource(&source);
+  FillDefaults(&source);
   EXPECT_EQ(source.click_log().numeric(), 13u);
   EXPECT_EQ(source.click_log().categorical(), 26u);
   EXPECT_EQ(source.click_log().ids_per_feature(), 1000000u);
   EXPECT_EQ(source.click_log().exponent(), 1.05);
   EXPECT_EQ(source.click_log().bag_size(), 1u);
-  EXPECT_EQ(CheckSource("data.train", source), absl::OkStatus());
+  EXPECT_EQ(CheckFields(source, "data.train"), absl::OkStatus());
   source = Parse("idx { images: 'a' labels: 'b' }");
-  ResolveSource(&source);
+  FillDefaults(&source);
   EXPECT_EQ(source.idx().stddev(), 1.0f);
 }
 
@@ -95,7 +97,7 @@ TEST(JobSpecDefaultsTest, WhatASourceSetsStays) {
       "exponent: 0 bag_size: 4 }"};
   for (const std::string& text : texts) {
     Source source = Parse(text);
-    ResolveSource(&source);
+    FillDefaults(&source);
     EXPECT_EQ(source.DebugString(), Parse(text).DebugString());
   }
 }

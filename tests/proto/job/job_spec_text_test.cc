@@ -152,9 +152,11 @@ TEST(JobSpecTextTest, WrongOverridesNameThePathAndChangeNothing) {
       {"train.batch_size", "write path=value"},
       {"=3", "write path=value"},
       {"train.batchsize=3",
-       "there is no field 'batchsize' in train; it has "
+       "there is no field 'batchsize' in train; did you mean 'batch_size'? It "
+       "has "
        "batch_size, epochs, steps"},
-      {"trian=3", "there is no field 'trian' in JobSpec"},
+      {"trian=3",
+       "there is no field 'trian' in JobSpec; did you mean 'train'? It has "},
       {"train.=3", "no field ''"},
       {"train.batch_size=x",
        "train.batch_size: 'x' does not fit a field of "

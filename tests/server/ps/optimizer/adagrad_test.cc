@@ -1,5 +1,3 @@
-#include "server/ps/optimizer/adagrad.h"
-
 #include "tests/server/ps/optimizer/optimizer_suite.h"
 
 namespace weir {
@@ -15,14 +13,13 @@ TEST(AdagradTest, StartsFromTheInitialAccumulator) {
 
 TEST(AdagradTest, NamesTheBadField) {
   EXPECT_EQ(OptimizerError("adagrad { lr_decay: -1 }"),
-            "optimizer.adagrad.lr_decay: -1 is not a finite number >= 0");
+            "optimizer.adagrad.lr_decay: -1 is not >= 0");
   EXPECT_EQ(OptimizerError("adagrad { weight_decay: -1 }"),
-            "optimizer.adagrad.weight_decay: -1 is not a finite number >= 0");
+            "optimizer.adagrad.weight_decay: -1 is not >= 0");
   EXPECT_EQ(OptimizerError("adagrad { initial_accumulator: -1 }"),
-            "optimizer.adagrad.initial_accumulator: -1 is not a finite number "
-            ">= 0");
+            "optimizer.adagrad.initial_accumulator: -1 is not >= 0");
   EXPECT_EQ(OptimizerError("adagrad { epsilon: 1e39 }"),
-            "optimizer.adagrad.epsilon: 1e+39 is not a finite number >= 0");
+            "optimizer.adagrad.epsilon: 1e+39 is not finite as a float32");
 }
 
 }  // namespace

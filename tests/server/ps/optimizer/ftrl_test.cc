@@ -1,5 +1,3 @@
-#include "server/ps/optimizer/ftrl.h"
-
 #include <cmath>
 
 #include "tests/server/ps/optimizer/optimizer_suite.h"
@@ -90,16 +88,15 @@ TEST(FtrlTest, NamesTheBadField) {
   EXPECT_EQ(OptimizerError("ftrl { learning_rate_power: 0.5 }"),
             "optimizer.ftrl.learning_rate_power: 0.5 is not in [-10, 0]");
   EXPECT_EQ(OptimizerError("ftrl { initial_accumulator: -1 }"),
-            "optimizer.ftrl.initial_accumulator: -1 is not a finite number "
-            ">= 0");
+            "optimizer.ftrl.initial_accumulator: -1 is not >= 0");
   EXPECT_EQ(OptimizerError("ftrl { l1: -1 }"),
-            "optimizer.ftrl.l1: -1 is not a finite number >= 0");
+            "optimizer.ftrl.l1: -1 is not >= 0");
   EXPECT_EQ(OptimizerError("ftrl { l2: -1 }"),
-            "optimizer.ftrl.l2: -1 is not a finite number >= 0");
+            "optimizer.ftrl.l2: -1 is not >= 0");
   EXPECT_EQ(OptimizerError("ftrl { l2_shrinkage: -1 }"),
-            "optimizer.ftrl.l2_shrinkage: -1 is not a finite number >= 0");
+            "optimizer.ftrl.l2_shrinkage: -1 is not >= 0");
   EXPECT_EQ(OptimizerError("ftrl { beta: -1 }"),
-            "optimizer.ftrl.beta: -1 is not a finite number >= 0");
+            "optimizer.ftrl.beta: -1 is not >= 0");
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "server/ps/optimizer/moving_average.h"
-
 #include "tests/server/ps/optimizer/optimizer_suite.h"
 
 namespace weir {
@@ -33,11 +31,6 @@ TEST(MovingAverageTest, OnlyAssignsAtRateZero) {
   const float sample = 5.0f;
   Step(*optimizer, {0, 1.0, {}}, &sample, &state);
   EXPECT_EQ(state.values[0], 1.0f);
-}
-
-TEST(MovingAverageTest, NamesTheBadField) {
-  EXPECT_EQ(OptimizerError("moving_average 1.5"),
-            "variable \"mean\".buffer_rate: 1.5 is not in [0, 1]");
 }
 
 }  // namespace

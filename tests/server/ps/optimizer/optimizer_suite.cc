@@ -62,8 +62,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> TryOptimizer(
     const std::string& spec) {
   const std::string average = "moving_average ";
   if (spec.rfind(average, 0) == 0) {
-    return CreateMovingAverage(std::stod(spec.substr(average.size())),
-                               "variable \"mean\"");
+    return CreateMovingAverage(std::stod(spec.substr(average.size())));
   }
   OptimizerSpec proto;
   if (!google::protobuf::TextFormat::ParseFromString(spec, &proto)) {

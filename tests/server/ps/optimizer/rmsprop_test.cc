@@ -1,5 +1,3 @@
-#include "server/ps/optimizer/rmsprop.h"
-
 #include "tests/server/ps/optimizer/optimizer_suite.h"
 
 namespace weir {
@@ -37,11 +35,11 @@ TEST(RmsPropTest, NamesTheBadField) {
   EXPECT_EQ(OptimizerError("rmsprop { alpha: 1 }"),
             "optimizer.rmsprop.alpha: 1 is not in [0, 1)");
   EXPECT_EQ(OptimizerError("rmsprop { epsilon: -1 }"),
-            "optimizer.rmsprop.epsilon: -1 is not a finite number >= 0");
+            "optimizer.rmsprop.epsilon: -1 is not >= 0");
   EXPECT_EQ(OptimizerError("rmsprop { weight_decay: -1 }"),
-            "optimizer.rmsprop.weight_decay: -1 is not a finite number >= 0");
+            "optimizer.rmsprop.weight_decay: -1 is not >= 0");
   EXPECT_EQ(OptimizerError("rmsprop { momentum: -1 }"),
-            "optimizer.rmsprop.momentum: -1 is not a finite number >= 0");
+            "optimizer.rmsprop.momentum: -1 is not >= 0");
 }
 
 }  // namespace

@@ -20,11 +20,24 @@ Declaration Job() {
       "update { sync { contributions: 2 } }");
 }
 
+struct Case {
+  std::function<void(Declaration&)> spoil;
+  std::string words;
+};
+
+void ExpectNamed(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    Declaration declaration = Job();
+    c.spoil(declaration);
+    const auto plan = ShardPlan::Create(declaration, 0, kMemory);
+    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument)
+        << c.words;
+    EXPECT_TRUE(absl::StrContains(plan.status().message(), c.words))
+        << plan.status();
+  }
+}
+
 TEST(ShardPlanTest, NamesTheFieldThatIsWrong) {
-  struct Case {
-    std::function<void(Declaration&)> spoil;
-    std::string words;
-  };
   const std::vector<Case> cases = {
       {[](Declaration& d) { d.clear_job(); }, "job"},
       {[](Declaration& d) { d.set_history(0); }, "history"},
@@ -42,11 +55,13 @@ TEST(ShardPlanTest, NamesTheFieldThatIsWrong) {
       {[](Declaration& d) {
          d.mutable_variable(1)->set_init(static_cast<Variable::Init>(9));
        },
-       "'b'"},
+       "variable[1].init: 9 is unknown"},
       {[](Declaration& d) {
          d.mutable_variable(1)->set_init_scale(std::nanf(""));
        },
-       "\"b\""},
+       "variable[1].init_scale: nan is not finite"},
+      {[](Declaration& d) { d.mutable_variable(1)->set_buffer_rate(1.5f); },
+       "'b' has buffer_rate 1.5"},
       {[](Declaration& d) { d.clear_group(); }, "group"},
       {[](Declaration& d) { d.mutable_group(0)->clear_optimizer(); },
        "group[0].optimizer"},
@@ -67,21 +82,30 @@ TEST(ShardPlanTest, NamesTheFieldThatIsWrong) {
       {[](Declaration& d) {
          d.set_out_of_order_bytes(ShardPlan::kOutOfOrderBytesMax + 1);
        },
-       "out_of_order_bytes is 402653185"},
+       "out_of_order_bytes: 402653185 is not in [0, 402653184]"},
       {[](Declaration& d) { d.set_slot_count(1 << 20); }, "slot_count"},
       {[](Declaration& d) { d.set_base_version(UINT64_MAX); }, "base_version"},
   };
-  for (const Case& c : cases) {
-    Declaration declaration = Job();
-    c.spoil(declaration);
-    const auto plan = ShardPlan::Create(declaration, 0, kMemory);
-    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument)
-        << c.words;
-    EXPECT_TRUE(absl::StrContains(plan.status().message(), c.words))
-        << plan.status();
-  }
+  ExpectNamed(cases);
   EXPECT_TRUE(ShardPlan::Create(Job(), 0, kMemory).ok());
   EXPECT_FALSE(ShardPlan::Create(Job(), 1, kMemory).ok());
+}
+
+TEST(ShardPlanTest, NamesWhatSeveralFieldsHaveWrong) {
+  ExpectNamed({
+      {[](Declaration& d) {
+         d.mutable_variable(1)->set_init(Variable::NORMAL);
+         d.mutable_variable(1)->set_init_scale(-1);
+       },
+       "\"b\""},
+      {[](Declaration& d) {
+         for (int i = 0; i < 2; ++i) {
+           d.add_table()->set_name("t");
+           d.mutable_table(i)->set_dim(4);
+         }
+       },
+       "table[1].name: 't' is that of table[0] already"},
+  });
 }
 
 TEST(ShardPlanTest, RefusesWhatDoesNotFitBeforeItAllocates) {

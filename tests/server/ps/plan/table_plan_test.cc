@@ -35,7 +35,7 @@ TEST(TablePlanTest, TakesOverNameSizeAndPlace) {
   EXPECT_EQ(options.dim, 4);
   EXPECT_EQ(options.shard, 2);
   EXPECT_EQ(options.shard_count, 3);
-  EXPECT_TRUE(std::holds_alternative<RowSgd>(options.optimizer));
+  EXPECT_TRUE(options.optimizer.has_sgd());
   EXPECT_EQ(options.age_max, 0u);
   EXPECT_EQ(options.memory_bytes_max, 0);
   EXPECT_EQ(options.admission.kind, AdmissionPolicy::Kind::kAlways);
@@ -51,29 +51,21 @@ TEST(TablePlanTest, TablesOfOneJobBeginWithDifferentValues) {
   EXPECT_EQ(OptionsOfTable(job, 0, 0)->seed, OptionsOfTable(job, 0, 1)->seed);
 }
 
-TEST(TablePlanTest, AFieldThatIsNotSetKeepsTheOptimizersDefault) {
-  const auto adam = std::get<RowAdam>(
-      OptionsOf("optimizer { adam { beta1: 0.5 } }").optimizer);
-  EXPECT_EQ(adam.beta1, 0.5);
-  EXPECT_EQ(adam.beta2, RowAdam().beta2);
-  EXPECT_FALSE(adam.per_row_step);
-  const auto adagrad = std::get<RowwiseAdagrad>(
+TEST(TablePlanTest, AFieldThatIsNotSetTakesItsDefault) {
+  const TableOptimizer adam =
+      OptionsOf("optimizer { adam { beta1: 0.5 } }").optimizer;
+  EXPECT_EQ(adam.adam().beta1(), 0.5);
+  EXPECT_EQ(adam.adam().beta2(), 0.999);
+  EXPECT_FALSE(adam.adam().per_row_step());
+  const TableOptimizer adagrad =
       OptionsOf("optimizer { rowwise_adagrad { initial_accumulator: 2 } }")
-          .optimizer);
-  EXPECT_EQ(adagrad.initial_accumulator, 2);
-  EXPECT_EQ(adagrad.epsilon, RowwiseAdagrad().epsilon);
-  const auto ftrl =
-      std::get<RowFtrl>(OptionsOf("optimizer { ftrl { l1: 3 } }").optimizer);
-  EXPECT_EQ(ftrl.l1, 3);
-  EXPECT_EQ(ftrl.learning_rate_power, RowFtrl().learning_rate_power);
-}
-
-TEST(TablePlanTest, GroupLassoMakesAnotherOptimizer) {
-  const auto spec =
-      OptionsOf("optimizer { ftrl { l1: 3 l21: 0.5 } }").optimizer;
-  ASSERT_TRUE(std::holds_alternative<RowGroupFtrl>(spec));
-  EXPECT_EQ(std::get<RowGroupFtrl>(spec).l21, 0.5);
-  EXPECT_EQ(std::get<RowGroupFtrl>(spec).ftrl.l1, 3);
+          .optimizer;
+  EXPECT_EQ(adagrad.rowwise_adagrad().initial_accumulator(), 2);
+  EXPECT_EQ(adagrad.rowwise_adagrad().epsilon(), 1e-10);
+  const TableOptimizer ftrl =
+      OptionsOf("optimizer { ftrl { l1: 3 } }").optimizer;
+  EXPECT_EQ(ftrl.ftrl().l1(), 3);
+  EXPECT_EQ(ftrl.ftrl().learning_rate_power(), -0.5);
 }
 
 TEST(TablePlanTest, TakesOverWhichRowsAreKept) {
@@ -95,28 +87,32 @@ TEST(TablePlanTest, NamesTheFieldThatIsWrong) {
   EXPECT_TRUE(absl::StrContains(ErrorOf("lookup: TOP_K"), "F32, BF16"));
   EXPECT_TRUE(absl::StrContains(ErrorOf("update: TOP_K"), "F32, BF16"));
   EXPECT_TRUE(absl::StrContains(ErrorOf("admission { count: 256 }"),
-                                "admission count 256"));
+                                "admission.count: 256"));
   EXPECT_TRUE(absl::StrContains(ErrorOf("optimizer { adam { beta1: 1 } }"),
                                 "optimizer.adam.beta1"));
   // More than an int64 holds.
   EXPECT_TRUE(
       absl::StrContains(ErrorOf("expiry { memory_bytes: 9223372036854775808 }"),
-                        "memory_bytes_max"));
+                        "table \"t\": expiry.memory_bytes"));
+  // Less than one row in every stripe.
+  EXPECT_TRUE(absl::StrContains(ErrorOf("expiry { memory_bytes: 1 }"),
+                                "memory_bytes_max 1 is not at least"));
   Declaration wide = Job("");
+  wide.mutable_table(0)->set_dim(TableOptions::kMaxDim);
+  EXPECT_TRUE(OptionsOfTable(wide, 0, 0).ok());
+  wide.mutable_table(0)->set_dim(TableOptions::kMaxDim + 1);
+  EXPECT_FALSE(OptionsOfTable(wide, 0, 0).ok());
   wide.mutable_table(0)->set_dim(UINT32_MAX);  // -1 as an int
   EXPECT_TRUE(absl::StrContains(OptionsOfTable(wide, 0, 0).status().message(),
-                                "dim 4294967295"));
+                                "dim: 4294967295"));
 }
 
-TEST(TablePlanTest, TablesAreFewAndHaveNamesOfTheirOwn) {
+TEST(TablePlanTest, TablesAreFewAndHaveNames) {
   Declaration job = Job("");
   EXPECT_TRUE(CheckTables(job, 0).ok());
-  *job.add_table() = job.table(0);
+  job.mutable_table(0)->clear_name();
   EXPECT_TRUE(
-      absl::StrContains(CheckTables(job, 0).message(), "as another one is"));
-  job.mutable_table(1)->clear_name();
-  EXPECT_TRUE(
-      absl::StrContains(CheckTables(job, 0).message(), "give it a name"));
+      absl::StrContains(CheckTables(job, 0).message(), "name: '' is not"));
   while (job.table_size() <= kTablesMax) {
     job.add_table();
   }

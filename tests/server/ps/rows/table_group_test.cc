@@ -221,9 +221,11 @@ TEST(TableGroupTest, ABadTableIsRefusedAtDeclare) {
     return std::string(
         (*Store::Create({}))->Declare(request).status().message());
   };
-  EXPECT_THAT(refused("table { name: 'a' dim: 1 }"), HasSubstr("as another"));
-  EXPECT_THAT(refused("table { dim: 1 }"), HasSubstr("give it a name"));
-  EXPECT_THAT(refused("table { name: 'b' }"), HasSubstr("dim 0"));
+  EXPECT_THAT(refused("table { name: 'a' dim: 1 }"),
+              HasSubstr("table[1].name: 'a' is that of table[0] already"));
+  EXPECT_THAT(refused("table { dim: 1 }"),
+              HasSubstr("table[1].name: '' is not 1 to 64"));
+  EXPECT_THAT(refused("table { name: 'b' }"), HasSubstr("table[1].dim: 0"));
   EXPECT_THAT(refused("table { name: 'b' dim: 70000 }"), HasSubstr("65536"));
   EXPECT_THAT(refused("table { name: 'b' dim: 1 }"), HasSubstr("schedule"));
   EXPECT_THAT(refused("table { name: 'b' dim: 1 schedule { learning_rate: 1 } "

@@ -10,6 +10,7 @@
 
 #include "common/math/simd.h"
 #include "google/protobuf/text_format.h"
+#include "proto/job/field_rules.h"
 #include "server/ps/optimizer/optimizer.h"
 
 namespace weir {
@@ -59,12 +60,20 @@ std::vector<float> GoldenStart() {
   return start;
 }
 
-std::unique_ptr<RowOptimizer> Make(const RowOptimizerSpec& spec) {
-  return CreateRowOptimizer(spec, "optimizer").value();
+// `text` is the text format of a TableOptimizer.
+TableOptimizer Parse(const std::string& text) {
+  TableOptimizer spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec));
+  return spec;
 }
 
-std::string Error(const RowOptimizerSpec& spec) {
-  return std::string(CreateRowOptimizer(spec, "optimizer").status().message());
+std::unique_ptr<RowOptimizer> Make(const std::string& text) {
+  return CreateRowOptimizer(Parse(text), "optimizer").value();
+}
+
+std::string Error(const std::string& text) {
+  return std::string(
+      CreateRowOptimizer(Parse(text), "optimizer").status().message());
 }
 
 // Rows of one optimizer, each with its floats and its count.
@@ -110,7 +119,7 @@ void Step(const RowOptimizer& optimizer, const RowStep& step,
                          static_cast<int>(ids.size()), rows->dim});
 }
 
-Rows Train(const RowOptimizerSpec& spec, double rate) {
+Rows Train(const std::string& spec, double rate) {
   const auto optimizer = Make(spec);
   Rows rows(*optimizer, kDim, GoldenStart());
   uint64_t t = 0;
@@ -138,13 +147,13 @@ void ExpectClose(const std::vector<float>& got, const Expected& expected) {
 }
 
 TEST(RowOptimizerTest, FollowsPyTorch) {
-  const std::vector<std::pair<std::string, RowOptimizerSpec>> specs = {
-      {"sgd", RowSgd{}},
-      {"adagrad", RowAdagrad{}},
-      {"adagrad_all", RowAdagrad{0.2, 1e-6}},
-      {"adam", RowAdam{}},
-      {"adam_all", RowAdam{0.8, 0.99, 1e-6}},
-      {"adam_per_row", RowAdam{.per_row_step = true}}};
+  const std::vector<std::pair<std::string, std::string>> specs = {
+      {"sgd", "sgd {}"},
+      {"adagrad", "adagrad {}"},
+      {"adagrad_all", "adagrad { initial_accumulator: 0.2 epsilon: 1e-6 }"},
+      {"adam", "adam {}"},
+      {"adam_all", "adam { beta1: 0.8 beta2: 0.99 epsilon: 1e-6 }"},
+      {"adam_per_row", "adam { per_row_step: true }"}};
   const std::vector<float> reference = ReadFloats("reference.f32");
   std::ifstream cases(std::string(kGoldens) + "cases.txt");
   size_t index = 0;
@@ -162,12 +171,11 @@ TEST(RowOptimizerTest, FollowsPyTorch) {
 }
 
 // The dense optimizer over each row by itself.
-void ExpectBitsOfDense(const RowOptimizerSpec& spec, const std::string& text,
-                       double rate) {
+void ExpectBitsOfDense(const std::string& text, double rate) {
   OptimizerSpec proto;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &proto));
   const auto dense = CreateOptimizer(proto, "optimizer").value();
-  const auto optimizer = Make(spec);
+  const auto optimizer = Make(text);
   Rows expected(*optimizer, kDim, GoldenStart());
   for (const GoldenStep& step : GoldenSteps()) {
     for (size_t i = 0; i < step.ids.size(); ++i) {
@@ -178,21 +186,19 @@ void ExpectBitsOfDense(const RowOptimizerSpec& spec, const std::string& text,
                    kDim);
     }
   }
-  EXPECT_EQ(Train(spec, rate).data, expected.data) << text;
+  EXPECT_EQ(Train(text, rate).data, expected.data) << text;
 }
 
 TEST(RowOptimizerTest, HasTheBitsOfTheDenseRules) {
-  ExpectBitsOfDense(RowSgd{}, "sgd {}", 0.1);
-  ExpectBitsOfDense(RowAdagrad{0.3, 1e-7},
-                    "adagrad { initial_accumulator: 0.3 epsilon: 1e-7 }", 0.1);
-  ExpectBitsOfDense(RowFtrl{}, "ftrl {}", 0.05);
-  ExpectBitsOfDense(RowFtrl{-0.5, 0.3, 0.01, 0.02, 0.03, 0.5},
-                    "ftrl { initial_accumulator: 0.3 l1: 0.01 l2: 0.02 "
-                    "l2_shrinkage: 0.03 beta: 0.5 }",
-                    0.05);
-  ExpectBitsOfDense(RowFtrl{.learning_rate_power = -0.7, .l1 = 0.001},
-                    "ftrl { learning_rate_power: -0.7 l1: 0.001 }", 0.05);
-  ExpectBitsOfDense(RowFtrl{}, "ftrl {}", 0);
+  ExpectBitsOfDense("sgd {}", 0.1);
+  ExpectBitsOfDense("adagrad { initial_accumulator: 0.3 epsilon: 1e-7 }", 0.1);
+  ExpectBitsOfDense("ftrl {}", 0.05);
+  ExpectBitsOfDense(
+      "ftrl { initial_accumulator: 0.3 l1: 0.01 l2: 0.02 l2_shrinkage: 0.03 "
+      "beta: 0.5 }",
+      0.05);
+  ExpectBitsOfDense("ftrl { learning_rate_power: -0.7 l1: 0.001 }", 0.05);
+  ExpectBitsOfDense("ftrl {}", 0);
 }
 
 TEST(RowOptimizerTest, RowwiseAdagradFollowsANaiveLoopInDouble) {
@@ -218,20 +224,23 @@ TEST(RowOptimizerTest, RowwiseAdagradFollowsANaiveLoopInDouble) {
       }
     }
   }
-  Rows rows = Train(RowwiseAdagrad{0.2, 1e-6}, rate);
+  Rows rows =
+      Train("rowwise_adagrad { initial_accumulator: 0.2 epsilon: 1e-6 }", rate);
   EXPECT_EQ(rows.floats, kDim + 1u);
   ExpectClose(rows.values(), w);
 }
 
 // w by the definition: s, its norm, the shrunken quotient.
-std::vector<double> NaiveGroupFtrl(const RowGroupFtrl& spec, double rate) {
-  const RowFtrl& f = spec.ftrl;
-  const double p = -f.learning_rate_power;
+std::vector<double> NaiveGroupFtrl(const std::string& text, double rate) {
+  TableOptimizer spec = Parse(text);
+  FillDefaults(&spec);
+  const TableFtrl& f = spec.ftrl();
+  const double p = -f.learning_rate_power();
   std::vector<double> w;
   for (const float v : GoldenStart()) {
     w.push_back(static_cast<double>(v));
   }
-  std::vector<double> n(w.size(), f.initial_accumulator);
+  std::vector<double> n(w.size(), f.initial_accumulator());
   std::vector<double> z(w.size(), 0.0);
   for (const GoldenStep& step : GoldenSteps()) {
     for (size_t i = 0; i < step.ids.size(); ++i) {
@@ -243,20 +252,20 @@ std::vector<double> NaiveGroupFtrl(const RowGroupFtrl& spec, double rate) {
         const size_t e = begin + k;
         const double sigma =
             (std::pow(n[e] + g * g, p) - std::pow(n[e], p)) / rate;
-        z[e] += g + 2 * f.l2_shrinkage * w[e] - sigma * w[e];
+        z[e] += g + 2 * f.l2_shrinkage() * w[e] - sigma * w[e];
         n[e] += g * g;
-        s[k] = std::copysign(std::max(std::fabs(z[e]) - f.l1, 0.0), z[e]);
+        s[k] = std::copysign(std::max(std::fabs(z[e]) - f.l1(), 0.0), z[e]);
         norm += s[k] * s[k];
       }
       norm = std::sqrt(norm);
       const double keep =
-          norm == 0
-              ? 0
-              : std::max(0.0, 1 - std::sqrt(kDim * 1.0) * spec.l21 / norm);
+          norm == 0 ? 0
+                    : std::max(0.0, 1 - std::sqrt(kDim * 1.0) * f.l21() / norm);
       for (size_t k = 0; k < kDim; ++k) {
         const size_t e = begin + k;
-        w[e] = -keep * s[k] /
-               (std::pow(n[e], p) / rate + 2 * (f.l2 + f.beta / (2 * rate)));
+        w[e] =
+            -keep * s[k] /
+            (std::pow(n[e], p) / rate + 2 * (f.l2() + f.beta() / (2 * rate)));
       }
     }
   }
@@ -264,17 +273,20 @@ std::vector<double> NaiveGroupFtrl(const RowGroupFtrl& spec, double rate) {
 }
 
 TEST(RowOptimizerTest, GroupFtrlFollowsANaiveLoopInDouble) {
-  for (const RowGroupFtrl& spec :
-       {RowGroupFtrl{{}, 0.1},
-        RowGroupFtrl{{-0.5, 0.3, 0.01, 0.02, 0.03, 0.5}, 0.05},
-        RowGroupFtrl{{.learning_rate_power = -0.7}, 0.1}}) {
+  for (const char* spec :
+       {"ftrl { l21: 0.1 }",
+        "ftrl { initial_accumulator: 0.3 l1: 0.01 l2: 0.02 l2_shrinkage: 0.03 "
+        "beta: 0.5 l21: 0.05 }",
+        "ftrl { learning_rate_power: -0.7 l21: 0.1 }"}) {
     ExpectClose(Train(spec, 0.05).values(), NaiveGroupFtrl(spec, 0.05));
   }
 }
 
 TEST(RowOptimizerTest, GroupFtrlWithoutGroupPenaltyIsFtrl) {
-  const RowFtrl ftrl = {.l1 = 0.01, .l2 = 0.02, .beta = 0.5};
-  EXPECT_EQ(Train(RowGroupFtrl{ftrl, 0}, 0.05).data, Train(ftrl, 0.05).data);
+  // So small a penalty takes the kernel with groups and changes no bit.
+  const std::string fields = "l1: 0.01 l2: 0.02 beta: 0.5 ";
+  EXPECT_EQ(Train("ftrl { " + fields + "l21: 1e-30 }", 0.05).data,
+            Train("ftrl { " + fields + "}", 0.05).data);
 }
 
 // The subgradient condition of the minimum that row_optimizer.h states, where n
@@ -284,7 +296,7 @@ TEST(RowOptimizerTest, GroupFtrlMinimisesWhereTheCurvatureIsOne) {
   const double l1 = 0.2;
   const double l21 = 0.3;
   const double root_dim = 2;
-  const auto optimizer = Make(RowGroupFtrl{{.l1 = l1, .l2 = 0.1}, l21});
+  const auto optimizer = Make("ftrl { l1: 0.2 l2: 0.1 l21: 0.3 }");
   // Equal magnitudes, so that n stays equal; only the signs differ.
   for (const float size : {0.1f, 0.7f, 0.9f, 3.0f}) {
     const float g[] = {size, -size, size, size};
@@ -314,7 +326,7 @@ TEST(RowOptimizerTest, GroupFtrlMinimisesWhereTheCurvatureIsOne) {
 }
 
 TEST(RowOptimizerTest, GroupFtrlSetsWholeRowsToZero) {
-  const auto optimizer = Make(RowGroupFtrl{{}, 1.0});
+  const auto optimizer = Make("ftrl { l21: 1 }");
   Rows rows(*optimizer, 4, {0, 0, 0, 0, 0, 0, 0, 0});
   const float g[] = {0.9f, -0.9f, 0.9f, 0.9f, 0.1f, 0.1f, 5.0f, 0.1f};
   Step(*optimizer, {0.5, 0}, {0, 1}, reinterpret_cast<const char*>(g), &rows);
@@ -326,9 +338,9 @@ TEST(RowOptimizerTest, GroupFtrlSetsWholeRowsToZero) {
 
 TEST(RowOptimizerTest, HasTheSameBitsOnEveryLevelAndAtOddAddresses) {
   const SimdLevel best = ActiveSimdLevel();
-  for (const RowOptimizerSpec& spec : std::vector<RowOptimizerSpec>{
-           RowSgd{}, RowAdagrad{}, RowwiseAdagrad{}, RowAdam{},
-           RowFtrl{.l1 = 0.01}, RowGroupFtrl{{.l1 = 0.01}, 0.02}}) {
+  for (const char* spec : std::vector<const char*>{
+           "sgd {}", "adagrad {}", "rowwise_adagrad {}", "adam {}",
+           "ftrl { l1: 0.01 }", "ftrl { l1: 0.01 l21: 0.02 }"}) {
     const Rows expected = Train(spec, 0.05);
     for (int level = 0; level <= static_cast<int>(best); ++level) {
       SetSimdLevelForTest(static_cast<SimdLevel>(level));
@@ -341,43 +353,39 @@ TEST(RowOptimizerTest, HasTheSameBitsOnEveryLevelAndAtOddAddresses) {
                    step.gradients.size() * 4);
         Step(*optimizer, {0.05, t++}, step.ids, odd.data() + 1, &rows);
       }
-      EXPECT_EQ(rows.data, expected.data) << spec.index() << " " << level;
+      EXPECT_EQ(rows.data, expected.data) << optimizer->name() << " " << level;
     }
     SetSimdLevelForTest(best);
   }
 }
 
 TEST(RowOptimizerTest, LaysStateOutBehindTheValues) {
-  EXPECT_EQ(Make(RowSgd{})->row_floats(16), 16);
-  EXPECT_EQ(Make(RowAdagrad{})->row_floats(16), 32);
-  EXPECT_EQ(Make(RowwiseAdagrad{})->row_floats(16), 17);
-  EXPECT_EQ(Make(RowAdam{})->row_floats(16), 48);
-  EXPECT_EQ(RowFtrl{}.State(),
+  EXPECT_EQ(Make("sgd {}")->row_floats(16), 16);
+  EXPECT_EQ(Make("adagrad {}")->row_floats(16), 32);
+  EXPECT_EQ(Make("rowwise_adagrad {}")->row_floats(16), 17);
+  EXPECT_EQ(Make("adam {}")->row_floats(16), 48);
+  EXPECT_EQ(Make("ftrl {}")->state(),
             (std::vector<RowState>{{"accumulator", 0.1f}, {"linear", 0.0f}}));
   float row[] = {9, 9, 9, 9, 9, 9};
-  Make(RowFtrl{})->FillInitialState(2, row);
+  Make("ftrl {}")->FillInitialState(2, row);
   EXPECT_EQ(std::vector<float>(row, row + 6),
             (std::vector<float>{9, 9, 0.1f, 0.1f, 0, 0}));
 }
 
 TEST(RowOptimizerTest, NamesTheBadField) {
-  EXPECT_EQ(Error(RowAdagrad{-1}),
-            "optimizer.adagrad.initial_accumulator: -1 is not a finite number "
-            ">= 0");
-  EXPECT_EQ(Error(RowwiseAdagrad{0, -1}),
-            "optimizer.rowwise_adagrad.epsilon: -1 is not a finite number "
-            ">= 0");
-  EXPECT_EQ(Error(RowAdam{1.0}), "optimizer.adam.beta1: 1 is not in [0, 1)");
-  EXPECT_EQ(Error(RowAdam{.beta2 = 2}),
+  EXPECT_EQ(Error("adagrad { initial_accumulator: -1 }"),
+            "optimizer.adagrad.initial_accumulator: -1 is not >= 0");
+  EXPECT_EQ(Error("rowwise_adagrad { epsilon: -1 }"),
+            "optimizer.rowwise_adagrad.epsilon: -1 is not >= 0");
+  EXPECT_EQ(Error("adam { beta1: 1 }"),
+            "optimizer.adam.beta1: 1 is not in [0, 1)");
+  EXPECT_EQ(Error("adam { beta2: 2 }"),
             "optimizer.adam.beta2: 2 is not in [0, 1)");
-  EXPECT_EQ(Error(RowFtrl{.learning_rate_power = 1}),
+  EXPECT_EQ(Error("ftrl { learning_rate_power: 1 }"),
             "optimizer.ftrl.learning_rate_power: 1 is not in [-10, 0]");
-  EXPECT_EQ(Error(RowFtrl{.l1 = -1}),
-            "optimizer.ftrl.l1: -1 is not a finite number >= 0");
-  EXPECT_EQ(Error(RowGroupFtrl{{.beta = -1}, 0}),
-            "optimizer.group_ftrl.beta: -1 is not a finite number >= 0");
-  EXPECT_EQ(Error(RowGroupFtrl{{}, -1}),
-            "optimizer.group_ftrl.l21: -1 is not a finite number >= 0");
+  EXPECT_EQ(Error("ftrl { l1: -1 }"), "optimizer.ftrl.l1: -1 is not >= 0");
+  EXPECT_EQ(Error("ftrl { beta: -1 }"), "optimizer.ftrl.beta: -1 is not >= 0");
+  EXPECT_EQ(Error("ftrl { l21: -1 }"), "optimizer.ftrl.l21: -1 is not >= 0");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ std::unique_ptr<Table> MakeTable() {
   TableOptions options;
   options.name = "t";
   options.dim = 2;
-  options.optimizer = RowAdam();
+  options.optimizer.mutable_adam();
   auto table = Table::Create(options);
   return table.ok() ? *std::move(table) : nullptr;
 }

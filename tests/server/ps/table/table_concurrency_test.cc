@@ -26,7 +26,7 @@ void RunThreads(int count, const std::function<void(int)>& body) {
 }
 
 TEST(TableConcurrencyTest, LosesNoUpdateWhileTheTableGrowsAndIsRead) {
-  TableOptions options = SmallOptions(RowSgd{}, 3);
+  TableOptions options = SmallOptions("sgd {}", 3);
   options.init = {InitKind::kConstant, 0.0f};
   const auto table = MakeTable(options);
   constexpr uint64_t kIds = 5000;
@@ -75,7 +75,7 @@ TEST(TableConcurrencyTest, LosesNoUpdateWhileTheTableGrowsAndIsRead) {
 }
 
 TEST(TableConcurrencyTest, KeepsTheBudgetWhileRowsComeAndGo) {
-  TableOptions options = SmallOptions(RowAdagrad{}, 4);
+  TableOptions options = SmallOptions("adagrad {}", 4);
   options.memory_bytes_max = 1 << 20;
   options.age_max = 20;
   options.admission = {AdmissionPolicy::Kind::kCount, 2, 1, 1 << 14};

@@ -86,7 +86,7 @@ TEST(TableOptionsTest, ABudgetHasRoomForARowInEveryStripeAndTheFilter) {
   EXPECT_FALSE(options.Validate().ok());
   // State needs room, too, and so does a filter.
   TableOptions adam = Good();
-  adam.optimizer = RowAdam();
+  adam.optimizer.mutable_adam();
   EXPECT_GT(least(adam), least(Good()));
   TableOptions counted = Good();
   counted.admission.kind = AdmissionPolicy::Kind::kCount;

@@ -40,7 +40,7 @@ std::set<uint64_t> Ids(Table* table) {
 // ---------------------------------------------------------------- admission
 
 TableOptions AdmitAt(uint32_t count) {
-  TableOptions options = SmallOptions(RowSgd{});
+  TableOptions options = SmallOptions("sgd {}");
   options.admission.kind = AdmissionPolicy::Kind::kCount;
   options.admission.count = count;
   return options;
@@ -77,7 +77,7 @@ TEST(AdmissionTest, KeepsIdsThatComeOnceOut) {
 }
 
 TEST(AdmissionTest, AdmitsWithItsProbability) {
-  TableOptions options = SmallOptions(RowSgd{});
+  TableOptions options = SmallOptions("sgd {}");
   options.admission.kind = AdmissionPolicy::Kind::kProbability;
   options.admission.probability = 0.25;
   const auto table = MakeTable(options);
@@ -97,7 +97,7 @@ TEST(AdmissionTest, AdmitsWithItsProbability) {
 // ------------------------------------------------------------------- expiry
 
 TEST(ExpiryTest, ARowThatIsTooOldIsGoneAtOnce) {
-  TableOptions options = SmallOptions(RowSgd{});
+  TableOptions options = SmallOptions("sgd {}");
   options.age_max = 10;
   const auto table = MakeTable(options);
   table->SetClock(100);
@@ -121,7 +121,7 @@ TEST(ExpiryTest, ARowThatIsTooOldIsGoneAtOnce) {
 }
 
 TEST(ExpiryTest, ATouchKeepsARow) {
-  TableOptions options = SmallOptions(RowSgd{});
+  TableOptions options = SmallOptions("sgd {}");
   options.age_max = 10;
   const auto table = MakeTable(options);
   PushAll(table.get(), {1, 2, 3}, 1);
@@ -137,7 +137,7 @@ TEST(ExpiryTest, ATouchKeepsARow) {
 constexpr uint64_t kWrap = uint64_t{1} << 32;  // a row keeps 32 bits
 
 TEST(ExpiryTest, AgesGoOnWhereTheClockPassesThirtyTwoBits) {
-  TableOptions options = SmallOptions(RowSgd{});
+  TableOptions options = SmallOptions("sgd {}");
   options.age_max = 10;
   const auto table = MakeTable(options);
   table->SetClock(kWrap - 5);
@@ -151,7 +151,7 @@ TEST(ExpiryTest, AgesGoOnWhereTheClockPassesThirtyTwoBits) {
 }
 
 TEST(ExpiryTest, TheLeastRecentRowGoesFirstWhereTheClockPassesThirtyTwoBits) {
-  TableOptions options = SmallOptions(RowSgd{});
+  TableOptions options = SmallOptions("sgd {}");
   options.stripes = 1;
   const auto table = MakeTable(options);
   table->SetClock(kWrap - 1);
@@ -165,14 +165,14 @@ TEST(ExpiryTest, TheLeastRecentRowGoesFirstWhereTheClockPassesThirtyTwoBits) {
 }
 
 TEST(ExpiryTest, TheClockNeverGoesBack) {
-  const auto table = MakeTable(SmallOptions(RowSgd{}));
+  const auto table = MakeTable(SmallOptions("sgd {}"));
   table->SetClock(100);
   table->SetClock(40);
   EXPECT_EQ(table->clock(), 100u);
 }
 
 TEST(ExpiryTest, ARowThatIsGoneStaysGoneHoweverFarTheClockGoes) {
-  TableOptions options = SmallOptions(RowSgd{});
+  TableOptions options = SmallOptions("sgd {}");
   options.age_max = kRowAgeMax;
   const auto table = MakeTable(options);
   table->SetClock(7);
@@ -188,7 +188,7 @@ TEST(ExpiryTest, ARowThatIsGoneStaysGoneHoweverFarTheClockGoes) {
 }
 
 TEST(ExpiryTest, AnAgeThatCannotBeToldIsRefused) {
-  TableOptions options = SmallOptions(RowSgd{});
+  TableOptions options = SmallOptions("sgd {}");
   options.age_max = kRowAgeMax + 1;
   EXPECT_THAT(options.Validate().message(), testing::HasSubstr("3221225473"));
 }
@@ -201,7 +201,7 @@ TEST(BudgetTest, IsNeverExceeded) {
     for (const AdmissionPolicy::Kind kind :
          {AdmissionPolicy::Kind::kAlways, AdmissionPolicy::Kind::kCount}) {
       CountingArena arena;
-      TableOptions options = SmallOptions(RowAdagrad{}, 16);
+      TableOptions options = SmallOptions("adagrad {}", 16);
       options.arena = &arena;
       options.memory_bytes_max = 4 << 20;
       options.eviction = order;
@@ -232,7 +232,7 @@ TEST(BudgetTest, IsNeverExceeded) {
 // However small a stripe's share is.
 TEST(BudgetTest, IsUsedUp) {
   for (const int64_t budget : {1 << 20, 3'448'004, 16 << 20}) {
-    TableOptions options = SmallOptions(RowAdagrad{}, 16);
+    TableOptions options = SmallOptions("adagrad {}", 16);
     options.stripes = 64;
     options.memory_bytes_max = budget;
     const auto table = MakeTable(options);
@@ -251,7 +251,7 @@ TEST(BudgetTest, IsUsedUp) {
 }
 
 TEST(BudgetTest, WhatTheFilterLeavesHoldsRows) {
-  TableOptions options = SmallOptions(RowSgd{}, 16);
+  TableOptions options = SmallOptions("sgd {}", 16);
   options.stripes = 64;
   options.admission = {AdmissionPolicy::Kind::kCount, 1, 1, 16 << 20};
   options.memory_bytes_max = (16 << 20) + 64 * (4096 + 16 + 1024);
@@ -264,7 +264,7 @@ TEST(BudgetTest, WhatTheFilterLeavesHoldsRows) {
 
 // Half of the ids in use all the time, the others once.
 std::set<uint64_t> AfterPressure(EvictionOrder order) {
-  TableOptions options = SmallOptions(RowAdagrad{}, 16);
+  TableOptions options = SmallOptions("adagrad {}", 16);
   options.memory_bytes_max = 4 << 20;  // some 25000 rows
   options.eviction = order;
   const auto table = MakeTable(options);
@@ -300,11 +300,11 @@ TEST(BudgetTest, LeastFrequentlyUsedGoFirst) {
 }
 
 TEST(BudgetTest, ABatchLargerThanTheBudgetReadsAndMovesWhatIsHeld) {
-  TableOptions options = SmallOptions(RowSgd{}, 16);
+  TableOptions options = SmallOptions("sgd {}", 16);
   options.stripes = 1;
   options.memory_bytes_max = 300 << 10;  // some 3000 rows
   const auto table = MakeTable(options);
-  const auto unbounded = MakeTable(SmallOptions(RowSgd{}, 16));
+  const auto unbounded = MakeTable(SmallOptions("sgd {}", 16));
   const std::vector<uint64_t> ids = Range(0, 20000);
   EXPECT_EQ(Read(table.get(), ids), Read(unbounded.get(), ids));
   const UpdateReceipt receipt = PushAll(table.get(), ids, 1, 1);

@@ -2,11 +2,13 @@
 #ifndef TESTS_SERVER_PS_TABLE_TABLE_TESTER_H_
 #define TESTS_SERVER_PS_TABLE_TABLE_TESTER_H_
 
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,12 +16,20 @@
 
 namespace weir {
 
-inline TableOptions SmallOptions(RowOptimizerSpec optimizer = RowAdagrad{},
+// `text` is the text format of a TableOptimizer.
+inline TableOptimizer ParseRowOptimizer(const std::string& text) {
+  TableOptimizer rule;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &rule))
+      << text;
+  return rule;
+}
+
+inline TableOptions SmallOptions(const std::string& optimizer = "adagrad {}",
                                  int dim = 4) {
   TableOptions options;
   options.name = "user";
   options.dim = dim;
-  options.optimizer = optimizer;
+  options.optimizer = ParseRowOptimizer(optimizer);
   options.init = {InitKind::kUniform, 0.5f};
   options.seed = 42;
   options.stripes = 8;

@@ -63,7 +63,7 @@ TEST(ExportTest, ComesInTheOrderOfHashesWhateverTheHistory) {
 }
 
 TEST(ExportTest, MeetsEveryRowOnceWhileTheTableGrows) {
-  const auto table = MakeTable(SmallOptions(RowSgd{}, 1));
+  const auto table = MakeTable(SmallOptions("sgd {}", 1));
   const std::vector<uint64_t> ids = Range(0, 30000);
   Read(table.get(), ids);
   std::vector<uint64_t> met;
@@ -83,10 +83,10 @@ TEST(ExportTest, MeetsEveryRowOnceWhileTheTableGrows) {
 }
 
 TEST(ImportTest, ARestoredTableTakesTheSameNextSteps) {
-  for (const RowOptimizerSpec& optimizer : std::vector<RowOptimizerSpec>{
-           RowSgd{}, RowAdagrad{}, RowwiseAdagrad{}, RowAdam{},
-           RowAdam{.per_row_step = true}, RowFtrl{.l1 = 0.01},
-           RowGroupFtrl{{.l1 = 0.01}, 0.02}}) {
+  for (const char* optimizer : std::vector<const char*>{
+           "sgd {}", "adagrad {}", "rowwise_adagrad {}", "adam {}",
+           "adam { per_row_step: true }", "ftrl { l1: 0.01 }",
+           "ftrl { l1: 0.01 l21: 0.02 }"}) {
     const auto table = MakeTable(SmallOptions(optimizer));
     Train(table.get(), 0, 3000, 1, 5);
     TableOptions options = SmallOptions(optimizer);
@@ -137,7 +137,7 @@ TEST(ImportTest, RowsOfTwoShardsGoIntoThree) {
 }
 
 TEST(ImportTest, ReplacesARowAndSkipsAdmission) {
-  TableOptions options = SmallOptions(RowSgd{}, 2);
+  TableOptions options = SmallOptions("sgd {}", 2);
   options.admission.kind = AdmissionPolicy::Kind::kCount;
   options.admission.count = 9;
   const auto table = MakeTable(options);
@@ -150,7 +150,7 @@ TEST(ImportTest, ReplacesARowAndSkipsAdmission) {
 }
 
 TEST(ImportTest, RefusesArraysThatDoNotFit) {
-  const auto table = MakeTable(SmallOptions(RowSgd{}, 2));
+  const auto table = MakeTable(SmallOptions("sgd {}", 2));
   EXPECT_EQ(table->Import({{3}, {1}, {7}, {1.0f}}).message(),
             "table \"user\": 1 ids, 1 clocks, 1 counts and 1 floats; a row has "
             "2");
@@ -158,9 +158,9 @@ TEST(ImportTest, RefusesArraysThatDoNotFit) {
 }
 
 TEST(ImportTest, StaysWithinTheBudget) {
-  const auto from = MakeTable(SmallOptions(RowSgd{}, 16));
+  const auto from = MakeTable(SmallOptions("sgd {}", 16));
   Read(from.get(), Range(0, 50000));
-  TableOptions options = SmallOptions(RowSgd{}, 16);
+  TableOptions options = SmallOptions("sgd {}", 16);
   options.memory_bytes_max = 1 << 20;
   const auto to = MakeTable(options);
   Restore(from.get(), to.get());
@@ -169,8 +169,8 @@ TEST(ImportTest, StaysWithinTheBudget) {
 }
 
 TEST(ShrinkTest, AShrunkAndRestoredTableEqualsOneThatNeverHeldTheDroppedRows) {
-  for (const RowOptimizerSpec& optimizer :
-       std::vector<RowOptimizerSpec>{RowAdagrad{}, RowAdam{}, RowFtrl{}}) {
+  for (const char* optimizer :
+       std::vector<const char*>{"adagrad {}", "adam {}", "ftrl {}"}) {
     const auto table = MakeTable(SmallOptions(optimizer));
     const auto never = MakeTable(SmallOptions(optimizer));
     Train(table.get(), 100'000, 150'000, 1, 3);  // to be dropped
