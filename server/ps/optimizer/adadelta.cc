@@ -47,15 +47,11 @@ class AdadeltaOptimizer : public Optimizer {
     const float one_minus_rho = static_cast<float>(1 - spec_.rho());
     const float epsilon = static_cast<float>(spec_.epsilon());
     const float minus_rate = static_cast<float>(-context.learning_rate);
-    if (decay != 0) {
-      ApplyKernel(
-          AdadeltaKernel<true>{decay, rho, one_minus_rho, epsilon, minus_rate},
-          values, state, gradient, count);
-    } else {
-      ApplyKernel(
-          AdadeltaKernel<false>{decay, rho, one_minus_rho, epsilon, minus_rate},
-          values, state, gradient, count);
-    }
+    WithFlag(decay != 0, [&](auto decays) {
+      ApplyKernel(AdadeltaKernel<decays>{decay, rho, one_minus_rho, epsilon,
+                                         minus_rate},
+                  values, state, gradient, count);
+    });
   }
 
  private:

@@ -31,13 +31,10 @@ class AdagradOptimizer : public Optimizer {
     const float epsilon = static_cast<float>(spec_.epsilon());
     const float decay =
         static_cast<float>(context.weight_decay.value_or(spec_.weight_decay()));
-    if (decay != 0) {
-      ApplyKernel(AdagradKernel<true>{decay, minus_rate, epsilon}, values,
+    WithFlag(decay != 0, [&](auto decays) {
+      ApplyKernel(AdagradKernel<decays>{decay, minus_rate, epsilon}, values,
                   state, gradient, count);
-    } else {
-      ApplyKernel(AdagradKernel<false>{decay, minus_rate, epsilon}, values,
-                  state, gradient, count);
-    }
+    });
   }
 
  private:

@@ -80,33 +80,12 @@ class AdamOptimizer : public Optimizer {
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {
-    // The kind of decay is a template argument: the loop has no branch on it.
     const double decay = context.weight_decay.value_or(spec_.weight_decay());
-    if (decay == 0) {
-      Choose<Decay::kNone>(0, context, values, state, gradient, count);
-    } else if (std::is_same_v<Spec, AdamW>) {
-      // AdamW: w (1 - lr weight_decay), apart from the gradient.
-      Choose<Decay::kDecoupled>(
-          static_cast<float>(1 - context.learning_rate * decay), context,
-          values, state, gradient, count);
-    } else {
-      Choose<Decay::kL2>(static_cast<float>(decay), context, values, state,
-                         gradient, count);
+    // AdamW: w (1 - lr weight_decay), apart from the gradient.
+    double decay_factor = decay;
+    if (kOwnDecay == Decay::kDecoupled) {
+      decay_factor = 1 - context.learning_rate * decay;
     }
-  }
-
- private:
-  static std::vector<StateSpec> StateOf(const Spec& spec) {
-    std::vector<StateSpec> state = {{"m", 0.0f}, {"v", 0.0f}};
-    if (spec.amsgrad()) {
-      state.push_back({"v_max", 0.0f});
-    }
-    return state;
-  }
-
-  template <Decay kDecay>
-  void Choose(float decay, const StepContext& context, float* values,
-              float* const* state, const char* gradient, int64_t count) const {
     // Both moments begin at 0; the corrections 1 - beta^(t + 1) make up for
     // that. In double, as PyTorch computes them in Python.
     const double step = static_cast<double>(context.step) + 1;
@@ -114,7 +93,7 @@ class AdamOptimizer : public Optimizer {
     const double correction1 = 1 - std::pow(beta1, step);
     const double correction2 = 1 - std::pow(spec_.beta2(), step);
     const Constants constants = {
-        decay,
+        static_cast<float>(decay_factor),
         static_cast<float>(beta1),
         static_cast<float>(1 - beta1),
         static_cast<float>(spec_.beta2()),
@@ -123,13 +102,27 @@ class AdamOptimizer : public Optimizer {
         static_cast<float>(spec_.epsilon()),
         static_cast<float>(-(context.learning_rate / correction1)),
     };
-    if (spec_.amsgrad()) {
-      ApplyKernel(AmsGradKernel<kDecay>{{constants}}, values, state, gradient,
-                  count);
-    } else {
-      ApplyKernel(AdamKernel<kDecay>{{constants}}, values, state, gradient,
-                  count);
+    // What is chosen is a template argument: the loop has no branch on it.
+    WithFlag(decay != 0, [&](auto decays) {
+      constexpr Decay kDecay = decays ? kOwnDecay : Decay::kNone;
+      WithFlag(spec_.amsgrad(), [&](auto amsgrad) {
+        using Kernel = std::conditional_t<amsgrad, AmsGradKernel<kDecay>,
+                                          AdamKernel<kDecay>>;
+        ApplyKernel(Kernel{{constants}}, values, state, gradient, count);
+      });
+    });
+  }
+
+ private:
+  static constexpr Decay kOwnDecay =
+      std::is_same_v<Spec, AdamW> ? Decay::kDecoupled : Decay::kL2;
+
+  static std::vector<StateSpec> StateOf(const Spec& spec) {
+    std::vector<StateSpec> state = {{"m", 0.0f}, {"v", 0.0f}};
+    if (spec.amsgrad()) {
+      state.push_back({"v_max", 0.0f});
     }
+    return state;
   }
 
   const Spec spec_;

@@ -13,6 +13,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "common/math/simd.h"
 
@@ -90,6 +91,17 @@ struct ApplyBody {
   static constexpr int64_t kStride = 32;  // elements
   static constexpr int64_t kAhead = 512;
 };
+
+// Calls use(std::true_type()) or use(std::false_type()): an argument of `use`
+// can be a template argument of a kernel.
+template <class Use>
+void WithFlag(bool flag, const Use& use) {
+  if (flag) {
+    use(std::true_type());
+  } else {
+    use(std::false_type());
+  }
+}
 
 template <class Kernel>
 void ApplyKernel(const Kernel& kernel, float* values, float* const* state,

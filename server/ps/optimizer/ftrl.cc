@@ -35,13 +35,10 @@ class FtrlOptimizer : public Optimizer {
       return;
     }
     // The default power has a kernel with sqrt, which vectorises; pow does not.
-    if (spec_.learning_rate_power() == -0.5) {
-      ApplyKernel(FtrlKernelOf<true>(spec_, rate), values, state, gradient,
+    WithFlag(spec_.learning_rate_power() == -0.5, [&](auto root) {
+      ApplyKernel(FtrlKernelOf<root>(spec_, rate), values, state, gradient,
                   count);
-    } else {
-      ApplyKernel(FtrlKernelOf<false>(spec_, rate), values, state, gradient,
-                  count);
-    }
+    });
   }
 
  private:

@@ -86,14 +86,15 @@ class RmsPropOptimizer : public Optimizer {
                                  static_cast<float>(spec_.epsilon()),
                                  static_cast<float>(momentum),
                                  static_cast<float>(-context.learning_rate)};
-    const auto apply = [&](const auto& kernel) {
-      ApplyKernel(kernel, values, state, gradient, count);
-    };
-    if (constants.decay != 0) {
-      Choose<true>(constants, momentum != 0, apply);
-    } else {
-      Choose<false>(constants, momentum != 0, apply);
-    }
+    // The branches on options are made here, once for a run of elements.
+    WithFlag(constants.decay != 0, [&](auto decays) {
+      WithFlag(spec_.centered(), [&](auto centered) {
+        WithFlag(momentum != 0, [&](auto moves) {
+          ApplyKernel(RmsPropKernel<decays, centered, moves>{constants}, values,
+                      state, gradient, count);
+        });
+      });
+    });
   }
 
  private:
@@ -106,20 +107,6 @@ class RmsPropOptimizer : public Optimizer {
       state.push_back({"momentum", 0.0f});
     }
     return state;
-  }
-
-  // The branches on options are made here, once for a run of elements.
-  template <bool kDecay, class F>
-  void Choose(const Constants& constants, bool moving, const F& apply) const {
-    if (spec_.centered() && moving) {
-      apply(RmsPropKernel<kDecay, true, true>{constants});
-    } else if (spec_.centered()) {
-      apply(RmsPropKernel<kDecay, true, false>{constants});
-    } else if (moving) {
-      apply(RmsPropKernel<kDecay, false, true>{constants});
-    } else {
-      apply(RmsPropKernel<kDecay, false, false>{constants});
-    }
   }
 
   const RmsProp spec_;

@@ -37,11 +37,28 @@ class SgdOptimizer : public Optimizer {
              const char* gradient, int64_t count) const override {
     const float decay =
         static_cast<float>(context.weight_decay.value_or(spec_.weight_decay()));
-    if (decay != 0) {
-      Choose<true>(decay, context, values, state, gradient, count);
-    } else {
-      Choose<false>(decay, context, values, state, gradient, count);
-    }
+    const float minus_rate = static_cast<float>(-context.learning_rate);
+    // A push may set the momentum to 0: the buffer then keeps its contents.
+    const double given = context.momentum.value_or(spec_.momentum());
+    const float momentum = static_cast<float>(given);
+    const float undamped = static_cast<float>(1 - spec_.dampening());
+    const auto apply = [&](const auto& kernel) {
+      ApplyKernel(kernel, values, state, gradient, count);
+    };
+    WithFlag(decay != 0, [&](auto decays) {
+      if (given == 0) {
+        apply(SgdKernel<decays>{decay, minus_rate});
+        return;
+      }
+      // b = d at t = 0, as PyTorch begins: neither momentum nor dampening
+      // counts in b in the first step.
+      WithFlag(context.step == 0, [&](auto first) {
+        WithFlag(spec_.nesterov(), [&](auto nesterov) {
+          apply(MomentumKernel<decays, first, nesterov>{decay, minus_rate,
+                                                        momentum, undamped});
+        });
+      });
+    });
   }
 
  private:
@@ -51,38 +68,6 @@ class SgdOptimizer : public Optimizer {
       return {};
     }
     return {{"momentum", 0.0f}};
-  }
-
-  template <bool kDecay>
-  void Choose(float decay, const StepContext& context, float* values,
-              float* const* state, const char* gradient, int64_t count) const {
-    const float minus_rate = static_cast<float>(-context.learning_rate);
-    // A push may set the momentum to 0: the buffer then keeps its contents.
-    const double given = context.momentum.value_or(spec_.momentum());
-    const float momentum = static_cast<float>(given);
-    const float undamped = static_cast<float>(1 - spec_.dampening());
-    const auto apply = [&](const auto& kernel) {
-      ApplyKernel(kernel, values, state, gradient, count);
-    };
-    // b = d at t = 0, as PyTorch begins: neither momentum nor dampening counts
-    // in b in the first step.
-    if (given == 0) {
-      apply(SgdKernel<kDecay>{decay, minus_rate});
-    } else if (context.step == 0) {
-      if (spec_.nesterov()) {
-        apply(MomentumKernel<kDecay, true, true>{decay, minus_rate, momentum,
-                                                 undamped});
-      } else {
-        apply(MomentumKernel<kDecay, true, false>{decay, minus_rate, momentum,
-                                                  undamped});
-      }
-    } else if (spec_.nesterov()) {
-      apply(MomentumKernel<kDecay, false, true>{decay, minus_rate, momentum,
-                                                undamped});
-    } else {
-      apply(MomentumKernel<kDecay, false, false>{decay, minus_rate, momentum,
-                                                 undamped});
-    }
   }
 
   const Sgd spec_;

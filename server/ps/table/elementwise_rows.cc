@@ -53,15 +53,11 @@ class FtrlRows : public RowOptimizer {
     if (static_cast<float>(rate) == 0) {
       return;
     }
-    if (spec_.learning_rate_power() == -0.5) {
+    WithFlag(spec_.learning_rate_power() == -0.5, [&](auto root) {
       ApplyRows(
-          ElementwiseRow<FtrlKernel<true>>{FtrlKernelOf<true>(spec_, rate)},
+          ElementwiseRow<FtrlKernel<root>>{FtrlKernelOf<root>(spec_, rate)},
           batch);
-    } else {
-      ApplyRows(
-          ElementwiseRow<FtrlKernel<false>>{FtrlKernelOf<false>(spec_, rate)},
-          batch);
-    }
+    });
   }
 
  private:

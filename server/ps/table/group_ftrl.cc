@@ -68,24 +68,18 @@ class GroupFtrlRows : public RowOptimizer {
     if (static_cast<float>(step.learning_rate) == 0) {
       return;
     }
+    const double threshold =
+        std::sqrt(static_cast<double>(batch.dim)) * spec_.l21();
     // sqrt vectorises, pow does not.
-    if (spec_.learning_rate_power() == -0.5) {
-      Run<true>(step.learning_rate, batch);
-    } else {
-      Run<false>(step.learning_rate, batch);
-    }
+    WithFlag(spec_.learning_rate_power() == -0.5, [&](auto root) {
+      ApplyRows(
+          GroupFtrlKernel<root>{FtrlKernelOf<root>(spec_, step.learning_rate),
+                                threshold},
+          batch);
+    });
   }
 
  private:
-  template <bool kRoot>
-  void Run(double rate, const RowBatch& batch) const {
-    const double threshold =
-        std::sqrt(static_cast<double>(batch.dim)) * spec_.l21();
-    ApplyRows(
-        GroupFtrlKernel<kRoot>{FtrlKernelOf<kRoot>(spec_, rate), threshold},
-        batch);
-  }
-
   const TableFtrl spec_;
 };
 
