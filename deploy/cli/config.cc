@@ -1,10 +1,13 @@
 // weir config check: prints what TF_CONFIG, the environment, flags and a job
 // file mean together.
+// weir config explain: prints what a field of a job file means.
 #include <cstdio>
+#include <functional>
 #include <memory>
 
 #include "common/base/status.h"
 #include "deploy/cli/command.h"
+#include "proto/job/job_spec_reference.h"
 #include "proto/job/job_spec_text.h"
 #include "proto/job/tf_config.h"
 
@@ -12,6 +15,8 @@ namespace weir {
 namespace {
 
 struct Options {
+  std::string field;
+  bool markdown = false;
   std::string job;
   std::vector<std::string> sets;
   ClusterSources sources = ClusterSources::FromEnv();
@@ -38,11 +43,37 @@ absl::Status Check(const Options& options) {
   return absl::OkStatus();
 }
 
+absl::Status Explain(const Options& options) {
+  WEIR_ASSIGN_OR_RETURN(std::string text, ExplainField(options.field));
+  if (options.markdown) {
+    text = JobSpecPage();
+  }
+  std::printf("%s", text.c_str());
+  return absl::OkStatus();
+}
+
+// Runs `run` when the user chose `app`. Whatever is wrong, the user who typed
+// it has to mend it. So the exit code is 2 for every error, also for a job file
+// that is not there.
+void OnChosen(CLI::App* app, Command* command,
+              const std::function<absl::Status()>& run) {
+  app->callback([command, run] {
+    *command = [run]() -> absl::StatusOr<int> {
+      const absl::Status status = run();
+      if (status.ok()) {
+        return 0;
+      }
+      return absl::InvalidArgumentError(status.message());
+    };
+  });
+}
+
 }  // namespace
 
 void AddConfigCommand(CLI::App* app, Command* command) {
   auto options = std::make_shared<Options>();
-  CLI::App* config = app->add_subcommand("config", "check the configuration");
+  CLI::App* config = app->add_subcommand(
+      "config", "check the configuration, or explain a job file");
   config->require_subcommand(1);
   CLI::App* check = config->add_subcommand(
       "check", "print the cluster and its fingerprint, or what is wrong");
@@ -52,17 +83,14 @@ void AddConfigCommand(CLI::App* app, Command* command) {
                     "ps=host:port,...;worker=...");
   check->add_option("--task_type", options->sources.flag_task_type, "role");
   check->add_option("--task_index", options->sources.flag_task_index, "index");
-  check->callback([options, command] {
-    *command = [options]() -> absl::StatusOr<int> {
-      const absl::Status status = Check(*options);
-      if (status.ok()) {
-        return 0;
-      }
-      // Whatever is wrong, the user who typed it has to mend it. So the exit
-      // code is 2 for every error, also for a job file that is not there.
-      return absl::InvalidArgumentError(status.message());
-    };
-  });
+  OnChosen(check, command, [options] { return Check(*options); });
+  CLI::App* explain = config->add_subcommand(
+      "explain", "print what a field of a job file means, or list all");
+  explain->add_option("field", options->field,
+                      "path of the field, as in train.batch_size");
+  explain->add_flag("--markdown", options->markdown,
+                    "print docs/job_spec.md: all fields");
+  OnChosen(explain, command, [options] { return Explain(*options); });
 }
 
 }  // namespace weir

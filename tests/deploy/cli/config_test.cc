@@ -22,17 +22,22 @@ struct Result {
   std::string error() const { return std::string(code.status().message()); }
 };
 
-// Runs `weir config check FLAGS`: what it returns to main and what it prints.
-Result Check(std::vector<std::string> flags) {
+// Runs `weir config WORDS`: what it returns to main and what it prints.
+Result RunConfig(std::vector<std::string> flags) {
   CLI::App app;
   Command command;
   AddConfigCommand(&app, &command);
-  flags.insert(flags.begin(), {"config", "check"});
+  flags.insert(flags.begin(), "config");
   std::reverse(flags.begin(), flags.end());  // As CLI11 wants them.
   app.parse(flags);
   testing::internal::CaptureStdout();
   const absl::StatusOr<int> code = command();
   return {code, testing::internal::GetCapturedStdout()};
+}
+
+Result Check(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), "check");
+  return RunConfig(flags);
 }
 
 std::string WriteJob(const std::string& batch_size) {
@@ -109,6 +114,27 @@ TEST_F(ConfigTest, EveryMistakeIsOneLineAndCodeTwo) {
     EXPECT_THAT(result.error(), HasSubstr(want));
     EXPECT_EQ(result.error().find('\n'), std::string::npos) << result.error();
   }
+}
+
+TEST_F(ConfigTest, ExplainsAField) {
+  const Result result = RunConfig({"explain", "train.batch_size"});
+  ASSERT_TRUE(result.code.ok()) << result.error();
+  EXPECT_EQ(result.out,
+            "train.batch_size: uint32; in [1, 16777216]\n"
+            "  Samples of one contribution, all devices together.\n");
+  EXPECT_THAT(RunConfig({"explain"}).out, HasSubstr("  train  "));
+  const Result wrong = RunConfig({"explain", "train.batchsize"});
+  EXPECT_EQ(ExitCodeFor(wrong.code.status()), 2);
+  EXPECT_THAT(wrong.error(), HasSubstr("did you mean 'batch_size'?"));
+}
+
+// After a change of job_spec.proto: weir config explain --markdown
+// > docs/job_spec.md
+TEST_F(ConfigTest, ThePageOfTheDocumentationIsUpToDate) {
+  const absl::StatusOr<std::string> page =
+      Files::Real()->ReadAll("docs/job_spec.md");
+  ASSERT_TRUE(page.ok()) << page.status();
+  EXPECT_EQ(RunConfig({"explain", "--markdown"}).out, *page);
 }
 
 }  // namespace
