@@ -211,7 +211,7 @@ class CopyBench {
 
   // The operation is behind all uploads, the mark behind it and all downloads.
   void Drain() {
-    backend_->Add(1, ticks_, ticks_, ticks_);
+    backend_->Run(op::Add{1, ticks_, ticks_, ticks_});
     backend_->Wait(backend_->Mark());
   }
 

@@ -245,13 +245,14 @@ class Worker {
     return sorted_[slot].Fill({&use_, 1}, batch.samples, samples_);
   }
   void Pool(size_t slot) {
-    backend_->GatherSum(ListsOf(sorted_[slot].uses()[0].bags), kDim,
-                        rows_[slot].data(), /*add=*/false, pooled_.data());
+    backend_->Run(op::GatherSum{ListsOf(sorted_[slot].uses()[0].bags), kDim,
+                                rows_[slot].data(), /*add=*/false,
+                                pooled_.data()});
   }
   void SumGradients(size_t slot) {
-    backend_->GatherSum(ListsOf(sorted_[slot].uses()[0].rows), kDim,
-                        pooled_gradients_.data(), /*add=*/false,
-                        gradients_.get());
+    backend_->Run(op::GatherSum{ListsOf(sorted_[slot].uses()[0].rows), kDim,
+                                pooled_gradients_.data(), /*add=*/false,
+                                gradients_.get()});
   }
 
   absl::Status Lookup(const std::vector<uint64_t>& ids) {

@@ -12,9 +12,7 @@
 //   queue           operations take effect in the order of the calls. A backend
 //                   may return before an operation has run; Wait() and
 //                   Reached() tell when it has.
-//   images          [batch, height, width, channels], row-major: channels last.
-//                   Kernels: [filters, channels, kernel, kernel].
-//   other tensors   row-major.
+//   operation       one of the structs of worker/compute/operations.h.
 //
 // Invariants
 //   I1. The same inputs, shapes and options give the same bits, whatever ran
@@ -34,7 +32,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/compute/shapes.h"
+#include "worker/compute/operations.h"
 
 namespace weir {
 
@@ -136,125 +134,10 @@ class Backend {
 
   // -------------------------------------------------------- operations
 
-  // `bias` [n] is added to every row; may be null.
-  virtual void MatMul(const MatMulShape& shape, const float* a, const float* b,
-                      const float* bias, float* c) = 0;
-  // sums [width] = sum over rows of x [rows, width].
-  virtual void SumRows(int64_t rows, int64_t width, const float* x,
-                       float* sums) = 0;
-
-  // Cross-correlation; `bias` [filters] may be null.
-  virtual void Conv2dForward(const Conv2dShape& shape, const float* x,
-                             const float* kernel, const float* bias,
-                             float* y) = 0;
-  virtual void Conv2dBackwardData(const Conv2dShape& shape, const float* dy,
-                                  const float* kernel, float* dx) = 0;
-  // `dbias` may be null.
-  virtual void Conv2dBackwardKernel(const Conv2dShape& shape, const float* x,
-                                    const float* dy, float* dkernel,
-                                    float* dbias) = 0;
-
-  // Max takes the first of equals in row-major order; padding never wins.
-  // Average divides by size * size, padding included.
-  virtual void PoolForward(PoolKind kind, const PoolShape& shape,
-                           const float* x, float* y) = 0;
-  virtual void PoolBackward(PoolKind kind, const PoolShape& shape,
-                            const float* x, const float* dy, float* dx) = 0;
-
-  // y may be x.
-  virtual void ActivationForward(ActivationKind kind, int64_t count,
-                                 const float* x, float* y) = 0;
-  // Computes dx from the output y and from dy. dx may be dy.
-  virtual void ActivationBackward(ActivationKind kind, int64_t count,
-                                  const float* y, const float* dy,
-                                  float* dx) = 0;
-
-  // Copies the keys that Dropout uses from here on.
-  // REQUIRES: the queue has passed every Dropout so far.
+  virtual void Run(const Operation& operation) = 0;
+  // Copies the keys that op::Dropout uses from here on.
+  // REQUIRES: the queue has passed every op::Dropout so far.
   virtual void SetKeys(std::span<const uint64_t> keys) = 0;
-  // y[i] = x[i] / (1 - rate) where UnitFloat(Philox(key, 0, i / 4)[i % 4]) >=
-  // rate, else 0; key = keys[key_index]. It is its own backward pass. y may be
-  // x.
-  virtual void Dropout(int key_index, float rate, int64_t count, const float* x,
-                       float* y) = 0;
-
-  // Normalises each row of x [rows, width]. The caller keeps mean and rstd
-  // [rows] for the backward pass. The variance is biased.
-  virtual void LayerNormForward(int64_t rows, int64_t width, float epsilon,
-                                const float* x, const float* scale,
-                                const float* offset, float* y, float* mean,
-                                float* rstd) = 0;
-  // `dx` may be null.
-  virtual void LayerNormBackward(int64_t rows, int64_t width, const float* x,
-                                 const float* scale, const float* mean,
-                                 const float* rstd, const float* dy, float* dx,
-                                 float* dscale, float* doffset) = 0;
-
-  // Normalises each column of x [rows, channels]. The caller keeps mean and
-  // rstd [channels] (from the biased variance) for the backward pass;
-  // `variance` is the unbiased one, and 0 for a single row.
-  virtual void BatchNormForward(int64_t rows, int64_t channels, float epsilon,
-                                const float* x, const float* scale,
-                                const float* offset, float* y, float* mean,
-                                float* rstd, float* variance) = 0;
-  // `dx` may be null.
-  virtual void BatchNormBackward(int64_t rows, int64_t channels, const float* x,
-                                 const float* scale, const float* mean,
-                                 const float* rstd, const float* dy, float* dx,
-                                 float* dscale, float* doffset) = 0;
-  virtual void BatchNormInference(int64_t rows, int64_t channels, float epsilon,
-                                  const float* x, const float* scale,
-                                  const float* offset, const float* mean,
-                                  const float* variance, float* y) = 0;
-
-  // y = a + b; y may be a or b.
-  virtual void Add(int64_t count, const float* a, const float* b, float* y) = 0;
-  // y = a * b + c; c may be null: a * b. y may be any of them.
-  virtual void MultiplyAdd(int64_t count, const float* a, const float* b,
-                           const float* c, float* y) = 0;
-  // Copies a [rows, width] window between matrices of the given row strides.
-  virtual void CopyColumns(int64_t rows, int64_t width, const float* x,
-                           int64_t x_stride, float* y, int64_t y_stride) = 0;
-  // y [batch, columns, rows] from x [batch, rows, columns].
-  virtual void Transpose(int64_t batch, int64_t rows, int64_t columns,
-                         const float* x, float* y) = 0;
-
-  // y[l] = sum over the entries e of list l of weight[e] * x[index[e]], for
-  // rows of `width`; an empty list gives zeros. With `add` y[l] += that.
-  virtual void GatherSum(const RowLists& lists, int64_t width, const float* x,
-                         bool add, float* y) = 0;
-  // y[l] = maximum by column over the rows of list l (NaN wins), and chosen[l]
-  // by column the index of the first such row; an empty list gives zeros and
-  // -1. Weights are not read.
-  virtual void GatherMax(const RowLists& lists, int64_t width, const float* x,
-                         float* y, int32_t* chosen) = 0;
-  // The backward pass of GatherMax: y[l] = sum over the entries e of list l of
-  // x[index[e]] in the columns where chosen[index[e]] is l. With `add` y[l] +=
-  // that.
-  virtual void GatherChosen(const RowLists& lists, int64_t width,
-                            const float* x, const int32_t* chosen, bool add,
-                            float* y) = 0;
-
-  // y [batch] = sum over the pairs of vectors of their products.
-  virtual void PairSumForward(const VectorsShape& shape, const float* x,
-                              float* y) = 0;
-  virtual void PairSumBackward(const VectorsShape& shape, const float* x,
-                               const float* dy, float* dx) = 0;
-  // y [batch, pairs]: the products of pairs i > j, (1,0), (2,0), (2,1), ...
-  virtual void PairDotsForward(const VectorsShape& shape, const float* x,
-                               float* y) = 0;
-  virtual void PairDotsBackward(const VectorsShape& shape, const float* x,
-                                const float* dy, float* dx) = 0;
-
-  // row_loss [rows]: the row's loss (mean squared error: its mean over width).
-  // row_correct [rows]: 1 where the prediction is the label (softmax: the first
-  //   largest logit; sigmoid: logit > 0), else 0; mean squared error: 0.
-  // dx [rows, width]: gradient of the mean of row_loss; may be null.
-  // labels: [rows] class index, [rows] 0 or 1, or [rows, width].
-  // REQUIRES: labels are in range; sigmoid: width = 1.
-  virtual void Loss(LossKind kind, int64_t rows, int64_t width, const float* x,
-                    const float* labels, float* row_loss, float* row_correct,
-                    float* dx) = 0;
 };
 
 }  // namespace weir

@@ -1,4 +1,4 @@
-// The shapes and kinds of compute operations; see worker/compute/backend.h.
+// The shapes and kinds of compute operations; see worker/compute/operations.h.
 #ifndef WORKER_COMPUTE_SHAPES_H_
 #define WORKER_COMPUTE_SHAPES_H_
 
@@ -30,6 +30,15 @@ struct Conv2dShape {
   constexpr int64_t Out(int64_t in) const {
     return (in + 2 * padding - kernel) / stride + 1;
   }
+  constexpr int64_t x_elements() const {
+    return batch * height * width * channels;
+  }
+  constexpr int64_t y_elements() const {
+    return batch * out_height() * out_width() * filters;
+  }
+  constexpr int64_t kernel_elements() const {
+    return filters * channels * kernel * kernel;
+  }
 };
 
 enum class PoolKind : int { kMax = 0, kAverage = 1 };
@@ -48,9 +57,18 @@ struct PoolShape {
   constexpr int64_t Out(int64_t in) const {
     return (in + 2 * padding - size) / stride + 1;
   }
+  constexpr int64_t x_elements() const {
+    return batch * height * width * channels;
+  }
+  constexpr int64_t y_elements() const {
+    return batch * out_height() * out_width() * channels;
+  }
 };
 
 enum class ActivationKind : int { kRelu = 0, kSigmoid = 1, kTanh = 2 };
+
+// Which elements of a matrix are normalised together.
+enum class NormOver : int { kRow = 0, kColumn = 1 };
 
 enum class LossKind : int {
   kSoftmaxCrossEntropy = 0,
@@ -67,6 +85,9 @@ struct RowLists {
   const float* weights = nullptr;  // null: every weight is 1
 };
 
+// What is made of the products of all pairs of a sample's vectors.
+enum class PairKind : int { kSum = 0, kDots = 1 };
+
 // x [batch, vectors, dim]: interactions are between the vectors of a sample.
 struct VectorsShape {
   int64_t batch = 0;
@@ -74,6 +95,10 @@ struct VectorsShape {
   int64_t dim = 0;
 
   constexpr int64_t pairs() const { return vectors * (vectors - 1) / 2; }
+  constexpr int64_t elements() const { return batch * vectors * dim; }
+  constexpr int64_t results(PairKind kind) const {
+    return kind == PairKind::kSum ? batch : batch * pairs();
+  }
 };
 
 // The type to which products and convolutions round their factors; all else is

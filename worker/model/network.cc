@@ -293,8 +293,9 @@ void Network::ComputeLoss(bool training) {
   if (training) {
     gradient = memory_.gradient(output);
   }
-  backend_->Loss(graph_.loss, rows_, output_width(), memory_.value(output),
-                 labels_, memory_.row_loss(), memory_.row_correct(), gradient);
+  backend_->Run(op::Loss{graph_.loss, rows_, output_width(),
+                         memory_.value(output), labels_, memory_.row_loss(),
+                         memory_.row_correct(), gradient});
 }
 
 bool Network::Trains(size_t n) const {
@@ -311,7 +312,8 @@ void Network::BackwardOf(size_t n) {
     if (edge != nullptr) {
       const GraphTensor& input = graph_.tensors[node.inputs[i]];
       float* sum = memory_.gradient(node.inputs[i]);
-      backend_->Add(context.rows * input.info.elements(), sum, edge, sum);
+      backend_->Run(
+          op::Add{context.rows * input.info.elements(), sum, edge, sum});
     }
   }
 }

@@ -36,12 +36,9 @@ const std::vector<int64_t> kImage = {2, 6, 6};
 class Flaky : public CpuBackend {
  public:
   Flaky() : CpuBackend(DnnlOps::Create(1).value()) {}
-  void MatMul(const MatMulShape& shape, const float* a, const float* b,
-              const float* bias, float* c) override {
-    CpuBackend::MatMul(shape, a, b, bias, c);
-    if (fails) {
-      broken_ = true;
-    }
+  void Run(const Operation& operation) override {
+    CpuBackend::Run(operation);
+    broken_ |= fails && std::holds_alternative<op::MatMul>(operation);
   }
   absl::Status TakeStatus() override {
     return std::exchange(broken_, false)

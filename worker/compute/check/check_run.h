@@ -34,7 +34,15 @@ class CheckRun {
 
   Backend* backend() { return backend_; }
   RandomStream* random() { return &random_; }
-  bool large() const { return options_.large; }
+  void Run(const Operation& operation) { backend_->Run(operation); }
+  // Returns `cases`, with `large` behind them where large ones were asked for.
+  template <typename Case, size_t n, size_t m>
+  std::vector<Case> Cases(const Case (&cases)[n],
+                          const Case (&large)[m]) const {
+    std::vector<Case> all(cases, cases + n);
+    all.insert(all.end(), large, large + (options_.large ? m : 0));
+    return all;
+  }
   double product_bound() const;
 
   // Ends the shape before and begins one: waits for the queue, compares guards

@@ -19,9 +19,9 @@ void HostMemory(CheckRun* run) {
   }
   backend->Upload(*mirror, host.data(), 3);
   float* y = run->Output(3);
-  backend->Add(3, *mirror, *mirror, y);
+  backend->Run(op::Add{3, *mirror, *mirror, y});
   run->Equal("of an uploaded mirror", y, {2, 4, 6});
-  backend->Add(3, y, *mirror, *mirror);
+  backend->Run(op::Add{3, y, *mirror, *mirror});
   backend->Download(host.data(), *mirror, 3);
   backend->Wait(backend->Mark());
   run->Expect("a downloaded mirror has the sum",
@@ -33,7 +33,7 @@ void HostMemory(CheckRun* run) {
   backend->Wait(backend->Mark());
   const float* staged = backend->Stage(stage, host.data(), 3);
   y = run->Output(3);
-  backend->Add(3, staged, staged, y);
+  backend->Run(op::Add{3, staged, staged, y});
   std::vector<float> room(3);
   const float* fetched = backend->Fetch(room.data(), y, 3);
   const uint64_t mark = backend->Mark();
@@ -98,10 +98,10 @@ class Repeated {
 
   void Products() {
     float* c = Out(kMat.m * kMat.n);
-    run_->backend()->MatMul(kMat, In(a_), In(b_), nullptr, c);
+    run_->Run(op::MatMul{kMat, In(a_), In(b_), nullptr, c});
     Same("matmul", c, kMat.m * kMat.n);
     float* sums = Out(kConv.filters);
-    run_->backend()->SumRows(kRows, kConv.filters, In(dy_), sums);
+    run_->Run(op::SumRows{kRows, kConv.filters, In(dy_), sums});
     Same("sum rows", sums, kConv.filters);
   }
 
@@ -110,20 +110,20 @@ class Repeated {
     const float* dy = In(dy_);
     const float* kernel = In(kernel_);
     float* y = Out(kRows * kConv.filters);
-    run_->backend()->Conv2dForward(kConv, x, kernel, In(scale_), y);
+    run_->Run(op::Conv2dForward{kConv, x, kernel, In(scale_), y});
     Same("conv2d", y, kRows * kConv.filters);
     float* dx = Out(kRows * kConv.channels);
-    run_->backend()->Conv2dBackwardData(kConv, dy, kernel, dx);
+    run_->Run(op::Conv2dBackwardData{kConv, dy, kernel, dx});
     Same("conv2d dx", dx, kRows * kConv.channels);
     float* dkernel = Out(kKernel);
     float* dbias = Out(kConv.filters);
-    run_->backend()->Conv2dBackwardKernel(kConv, x, dy, dkernel, dbias);
+    run_->Run(op::Conv2dBackwardKernel{kConv, x, dy, dkernel, dbias});
     Same("conv2d dkernel", dkernel, kKernel);
     Same("conv2d dbias", dbias, kConv.filters);
     // Windows overlap: a scatter could add in any order.
     const PoolShape pool{3, 16, 9, 9, 3, 1, 1};
     dx = Out(kRows * kConv.channels);
-    run_->backend()->PoolBackward(PoolKind::kMax, pool, x, x, dx);
+    run_->Run(op::PoolBackward{PoolKind::kMax, pool, x, x, dx});
     Same("max pool dx", dx, kRows * kConv.channels);
   }
 
@@ -146,15 +146,16 @@ class Repeated {
       float* doffset = Out(kWidth);
       Backend* backend = run_->backend();
       if (layer) {
-        backend->LayerNormForward(kRows, kWidth, 1e-3f, x, scale, scale, y,
-                                  mean, rstd);
-        backend->LayerNormBackward(kRows, kWidth, x, scale, mean, rstd, x, dx,
-                                   dscale, doffset);
+        backend->Run(op::NormForward{NormOver::kRow, kRows, kWidth, 1e-3f, x,
+                                     scale, scale, y, mean, rstd});
+        backend->Run(op::NormBackward{NormOver::kRow, kRows, kWidth, x, scale,
+                                      mean, rstd, x, dx, dscale, doffset});
       } else {
-        backend->BatchNormForward(kRows, kWidth, 1e-3f, x, scale, scale, y,
-                                  mean, rstd, Out(kWidth));
-        backend->BatchNormBackward(kRows, kWidth, x, scale, mean, rstd, x, dx,
-                                   dscale, doffset);
+        backend->Run(op::NormForward{NormOver::kColumn, kRows, kWidth, 1e-3f, x,
+                                     scale, scale, y, mean, rstd, Out(kWidth)});
+        backend->Run(op::NormBackward{NormOver::kColumn, kRows, kWidth, x,
+                                      scale, mean, rstd, x, dx, dscale,
+                                      doffset});
       }
       Same(norm.c_str(), y, kRows * kWidth);
       Same((norm + " dx").c_str(), dx, kRows * kWidth);
@@ -166,8 +167,8 @@ class Repeated {
   void Losses() {
     float* loss = Out(kRows);
     float* dx = Out(kRows * kConv.filters);
-    run_->backend()->Loss(LossKind::kSoftmaxCrossEntropy, kRows, kConv.filters,
-                          In(dy_), In(labels_), loss, Out(kRows), dx);
+    run_->Run(op::Loss{LossKind::kSoftmaxCrossEntropy, kRows, kConv.filters,
+                       In(dy_), In(labels_), loss, Out(kRows), dx});
     Same("softmax loss", loss, kRows);
     Same("softmax dx", dx, kRows * kConv.filters);
   }
@@ -187,17 +188,17 @@ class Repeated {
         .index = reinterpret_cast<const int32_t*>(In(AsFloats(index)))};
     const float* x = In(dy_);
     float* y = Out(2 * kWidth);
-    run_->backend()->GatherSum(lists, kWidth, x, false, y);
+    run_->Run(op::GatherSum{lists, kWidth, x, false, y});
     Same("gather sum", y, 2 * kWidth);
     const VectorsShape shape{.batch = 3, .vectors = 81, .dim = kWidth};
     y = Out(3);
-    run_->backend()->PairSumForward(shape, x, y);
+    run_->Run(op::PairForward{PairKind::kSum, shape, x, y});
     Same("pair sum", y, 3);
     y = Out(3 * shape.pairs());
-    run_->backend()->PairDotsForward(shape, x, y);
+    run_->Run(op::PairForward{PairKind::kDots, shape, x, y});
     Same("pair dots", y, 3 * shape.pairs());
     float* dx = Out(kRows * kWidth);
-    run_->backend()->PairDotsBackward(shape, x, y, dx);
+    run_->Run(op::PairBackward{PairKind::kDots, shape, x, y, dx});
     Same("pair dots dx", dx, kRows * kWidth);
   }
 
@@ -224,13 +225,13 @@ void OtherWork(CheckRun* run) {
   for (const int64_t n : {int64_t{7}, int64_t{200}}) {
     const float* a = run->Random(n * n).device;
     float* c = run->Output(n * n);
-    backend->MatMul({n, n, n}, a, a, nullptr, c);
-    backend->SumRows(n, n, a, run->Output(n));
+    backend->Run(op::MatMul{{n, n, n}, a, a, nullptr, c});
+    backend->Run(op::SumRows{n, n, a, run->Output(n)});
     const Conv2dShape conv{1, n, 5, 5, 7, 3, 1, 1};
-    backend->Conv2dBackwardKernel(conv, run->Random(25 * n).device,
-                                  run->Random(int64_t{25} * 7).device,
-                                  run->Output(7 * n * 9), run->Output(7));
-    backend->Add(n * n, c, c, c);
+    backend->Run(op::Conv2dBackwardKernel{
+        conv, run->Random(25 * n).device, run->Random(int64_t{25} * 7).device,
+        run->Output(7 * n * 9), run->Output(7)});
+    backend->Run(op::Add{n * n, c, c, c});
   }
 }
 

@@ -1,5 +1,5 @@
-// Checks of a compute backend: every operation of worker/compute/backend.h over
-// odd, single and large sizes, against the naive double reference.
+// Checks of a compute backend: every operation of worker/compute/operations.h
+// over odd, single and large sizes, against the naive double reference.
 //
 // Place: the contract suite of the tests (tests/worker/compute/
 // backend_contract.h) and `weir gpu-check` run the same list. It knows no test
@@ -60,7 +60,7 @@ struct OperationCheck {
   void (*run)(CheckRun* run) = nullptr;
 };
 
-// Returns all checks, in the order of backend.h.
+// Returns all checks, in the order of operations.h.
 const std::vector<OperationCheck>& OperationChecks();
 
 // Runs a check, which gives one result or more.

@@ -11,60 +11,56 @@ namespace {
 
 using reference::Values;
 
-std::vector<PoolShape> PoolShapes(bool large) {
-  std::vector<PoolShape> shapes = {
-      {1, 1, 1, 1, 1, 1, 0},   {2, 3, 5, 7, 2, 2, 0},  {2, 65, 6, 6, 3, 2, 1},
-      {1, 130, 4, 5, 2, 1, 1}, {3, 16, 9, 9, 3, 4, 0}, {1, 1, 3, 3, 3, 1, 0},
-      {1, 1, 17, 1, 1, 2, 0},  {2, 5, 8, 8, 5, 3, 2},  {4, 32, 14, 14, 2, 2, 0},
-  };
-  if (large) {
-    shapes.insert(shapes.end(),
-                  {{8, 64, 56, 56, 3, 2, 1}, {4, 97, 35, 35, 2, 2, 0}});
-  }
-  return shapes;
-}
+constexpr PoolShape kPoolShapes[] = {
+    {1, 1, 1, 1, 1, 1, 0},   {2, 3, 5, 7, 2, 2, 0},  {2, 65, 6, 6, 3, 2, 1},
+    {1, 130, 4, 5, 2, 1, 1}, {3, 16, 9, 9, 3, 4, 0}, {1, 1, 3, 3, 3, 1, 0},
+    {1, 1, 17, 1, 1, 2, 0},  {2, 5, 8, 8, 5, 3, 2},  {4, 32, 14, 14, 2, 2, 0}};
+constexpr PoolShape kLargePoolShapes[] = {{8, 64, 56, 56, 3, 2, 1},
+                                          {4, 97, 35, 35, 2, 2, 0}};
 
 // Windows with and without overlap, gaps between them, padding, and channels in
 // numbers that vectors of 4 and of 64 do not divide.
 void Pool(PoolKind kind, CheckRun* run) {
-  for (const PoolShape& s : PoolShapes(run->large())) {
+  for (const PoolShape& s : run->Cases(kPoolShapes, kLargePoolShapes)) {
     run->Begin(absl::StrCat(s.batch, "x", s.height, "x", s.width, "x",
                             s.channels, " by ", s.size, "x", s.size, " stride ",
                             s.stride, " padding ", s.padding));
-    const int64_t x_count = s.batch * s.height * s.width * s.channels;
-    const int64_t y_count =
-        s.batch * s.out_height() * s.out_width() * s.channels;
+    const int64_t x_count = s.x_elements();
+    const int64_t y_count = s.y_elements();
     const CheckRun::Input x = run->Factors(x_count, y_count);
     const CheckRun::Input dy = run->Factors(y_count, y_count);
     float* y = run->Output(y_count);
-    run->backend()->PoolForward(kind, s, x.device, y);
+    run->Run(op::PoolForward{kind, s, x.device, y});
     run->Near("y", y, reference::Pool(kind, s, x.values));
     float* dx = run->Output(x_count);
-    run->backend()->PoolBackward(kind, s, x.device, dy.device, dx);
+    run->Run(op::PoolBackward{kind, s, x.device, dy.device, dx});
     run->Near("dx", dx, reference::PoolBackward(kind, s, x.values, dy.values));
   }
 }
-
-void MaxPool(CheckRun* run) { Pool(PoolKind::kMax, run); }
-void AveragePool(CheckRun* run) { Pool(PoolKind::kAverage, run); }
 
 void FirstOfEquals(CheckRun* run) {
   run->Begin("1x2x2x1 by 2x2");
   const CheckRun::Input x = run->Exactly({1, 3, 3, 3});
   float* dx = run->Output(4);
-  run->backend()->PoolBackward(PoolKind::kMax, {1, 1, 2, 2, 2, 2, 0}, x.device,
-                               run->Exactly({5}).device, dx);
+  run->Run(op::PoolBackward{PoolKind::kMax,
+                            {1, 1, 2, 2, 2, 2, 0},
+                            x.device,
+                            run->Exactly({5}).device,
+                            dx});
   run->Equal("dx", dx, {0, 5, 0, 0});
   // Padding is less than any value and never wins.
   run->Begin("1x2x2x1 by 3x3 padding 1");
   const CheckRun::Input low = run->Exactly({-7, -7, -7, -8});
   float* y = run->Output(1);
-  run->backend()->PoolForward(PoolKind::kMax, {1, 1, 2, 2, 3, 2, 1}, low.device,
-                              y);
+  run->Run(
+      op::PoolForward{PoolKind::kMax, {1, 1, 2, 2, 3, 2, 1}, low.device, y});
   run->Equal("y", y, {-7});
   dx = run->Output(4);
-  run->backend()->PoolBackward(PoolKind::kMax, {1, 1, 2, 2, 3, 2, 1},
-                               low.device, run->Exactly({5}).device, dx);
+  run->Run(op::PoolBackward{PoolKind::kMax,
+                            {1, 1, 2, 2, 3, 2, 1},
+                            low.device,
+                            run->Exactly({5}).device,
+                            dx});
   run->Equal("dx", dx, {5, 0, 0, 0});
 }
 
@@ -72,8 +68,8 @@ void NanPassesThrough(CheckRun* run) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   run->Begin("relu 4");
   float* y = run->Output(4);
-  run->backend()->ActivationForward(ActivationKind::kRelu, 4,
-                                    run->Exactly({nan, 1, -2, 3}).device, y);
+  run->Run(op::ActivationForward{ActivationKind::kRelu, 4,
+                                 run->Exactly({nan, 1, -2, 3}).device, y});
   const std::vector<float> relu = run->Read(y, 4);
   run->Expect("y[0] is NaN", std::isnan(relu[0]));
   run->Equal("y behind it", y + 1, {1, 0, 3});
@@ -82,18 +78,15 @@ void NanPassesThrough(CheckRun* run) {
     std::vector<float> values = {0, 1, 2, 3};
     values[position] = nan;
     y = run->Output(1);
-    run->backend()->PoolForward(PoolKind::kMax, {1, 1, 2, 2, 2, 2, 0},
-                                run->Exactly(values).device, y);
+    run->Run(op::PoolForward{
+        PoolKind::kMax, {1, 1, 2, 2, 2, 2, 0}, run->Exactly(values).device, y});
     run->Expect("y is NaN", std::isnan(run->Read(y, 1)[0]));
   }
 }
 
 void Activation(ActivationKind kind, CheckRun* run) {
-  std::vector<int64_t> counts = {1, 15, 1000, 65537};
-  if (run->large()) {
-    counts.push_back(2000003);
-  }
-  for (const int64_t count : counts) {
+  for (const int64_t count :
+       run->Cases<int64_t>({1, 15, 1000, 65537}, {2000003})) {
     run->Begin(absl::StrCat(count));
     // Near saturation 1 - y * y loses the digits of y by nature. Among many
     // elements this does not weigh; few elements stay away from it.
@@ -104,35 +97,28 @@ void Activation(ActivationKind kind, CheckRun* run) {
     const CheckRun::Input x = run->Random(count, -range, range);
     const CheckRun::Input dy = run->Random(count);
     float* y = run->Output(count);
-    run->backend()->ActivationForward(kind, count, x.device, y);
+    run->Run(op::ActivationForward{kind, count, x.device, y});
     run->Near("y", y, reference::Activation(kind, x.values));
     float* dx = run->Output(count);
-    run->backend()->ActivationBackward(kind, count, y, dy.device, dx);
+    run->Run(op::ActivationBackward{kind, count, y, dy.device, dx});
     run->Near("dx", dx,
               reference::ActivationBackward(kind, x.values, dy.values));
     // The contract lets dx be dy and y be x; the bits must be the same.
-    run->backend()->ActivationBackward(kind, count, y, dy.device,
-                                       run->InPlace(dy));
+    run->Run(
+        op::ActivationBackward{kind, count, y, dy.device, run->InPlace(dy)});
     run->Equal("dx in place", dy.device, run->Read(dx, count));
-    run->backend()->ActivationForward(kind, count, x.device, run->InPlace(x));
+    run->Run(op::ActivationForward{kind, count, x.device, run->InPlace(x)});
     run->Equal("y in place", x.device, run->Read(y, count));
   }
 }
-
-void Relu(CheckRun* run) { Activation(ActivationKind::kRelu, run); }
-void Sigmoid(CheckRun* run) { Activation(ActivationKind::kSigmoid, run); }
-void Tanh(CheckRun* run) { Activation(ActivationKind::kTanh, run); }
 
 void Dropout(CheckRun* run) {
   const std::vector<uint64_t> keys = {run->random()->Next64(),
                                       run->random()->Next64()};
   // Two keys, and the second is used: the index must count.
   run->backend()->SetKeys(keys);
-  std::vector<int64_t> counts = {1, 2, 7, 1001, 65537};
-  if (run->large()) {
-    counts.push_back(2000003);
-  }
-  for (const int64_t count : counts) {
+  for (const int64_t count :
+       run->Cases<int64_t>({1, 2, 7, 1001, 65537}, {2000003})) {
     for (const float rate : {0.0f, 0.25f, 0.9f}) {
       run->Begin(absl::StrCat(count, " rate ", rate));
       const CheckRun::Input x = run->Random(count);
@@ -144,20 +130,17 @@ void Dropout(CheckRun* run) {
         }
       }
       float* y = run->Output(count);
-      run->backend()->Dropout(1, rate, count, x.device, y);
+      run->Run(op::Dropout{1, rate, count, x.device, y});
       run->Near("y", y, expected);
-      run->backend()->Dropout(1, rate, count, x.device, run->InPlace(x));
+      run->Run(op::Dropout{1, rate, count, x.device, run->InPlace(x)});
       run->Equal("in place", x.device, run->Read(y, count));
     }
   }
 }
 
 void Add(CheckRun* run) {
-  std::vector<int64_t> counts = {1, 7, 1003, 65537};
-  if (run->large()) {
-    counts.push_back(2000003);
-  }
-  for (const int64_t count : counts) {
+  for (const int64_t count :
+       run->Cases<int64_t>({1, 7, 1003, 65537}, {2000003})) {
     run->Begin(absl::StrCat(count));
     const CheckRun::Input a = run->Random(count);
     const CheckRun::Input b = run->Random(count);
@@ -167,23 +150,20 @@ void Add(CheckRun* run) {
       sum[i] = static_cast<float>(a.values[i] + b.values[i]);
     }
     float* y = run->Output(count);
-    run->backend()->Add(count, a.device, b.device, y);
+    run->Run(op::Add{count, a.device, b.device, y});
     run->Equal("y", y, sum);
     y = run->InPlace(
         run->Exactly(std::vector<float>(a.values.begin(), a.values.end())));
-    run->backend()->Add(count, y, b.device, y);
+    run->Run(op::Add{count, y, b.device, y});
     run->Equal("in place of a", y, sum);
-    run->backend()->Add(count, a.device, b.device, run->InPlace(b));
+    run->Run(op::Add{count, a.device, b.device, run->InPlace(b)});
     run->Equal("in place of b", b.device, sum);
   }
 }
 
 void MultiplyAdd(CheckRun* run) {
-  std::vector<int64_t> counts = {1, 7, 1003, 65536};
-  if (run->large()) {
-    counts.push_back(2000003);
-  }
-  for (const int64_t count : counts) {
+  for (const int64_t count :
+       run->Cases<int64_t>({1, 7, 1003, 65536}, {2000003})) {
     run->Begin(absl::StrCat(count));
     const CheckRun::Input a = run->Random(count);
     const CheckRun::Input b = run->Random(count);
@@ -195,28 +175,25 @@ void MultiplyAdd(CheckRun* run) {
       sum[i] = product[i] + c.values[i];
     }
     float* y = run->Output(count);
-    run->backend()->MultiplyAdd(count, a.device, b.device, nullptr, y);
+    run->Run(op::MultiplyAdd{count, a.device, b.device, nullptr, y});
     run->Near("a * b", y, product);
     y = run->Output(count);
-    run->backend()->MultiplyAdd(count, a.device, b.device, c.device, y);
+    run->Run(op::MultiplyAdd{count, a.device, b.device, c.device, y});
     run->NearSum("a * b + c", y, sum, product);
     // The output may be an operand: c, then a, which the check of c needs.
     y = run->InPlace(c);
-    run->backend()->MultiplyAdd(count, a.device, b.device, y, y);
+    run->Run(op::MultiplyAdd{count, a.device, b.device, y, y});
     run->NearSum("over c", y, sum, product);
     y = run->InPlace(a);
-    run->backend()->MultiplyAdd(count, y, b.device, nullptr, y);
+    run->Run(op::MultiplyAdd{count, y, b.device, nullptr, y});
     run->Near("over a", y, product);
   }
 }
 
 // The device is its own peer, twice: every backend can be checked alone.
 void ReduceFromPeers(CheckRun* run) {
-  std::vector<int64_t> counts = {1, 7, 1003, 65537};
-  if (run->large()) {
-    counts.push_back(2000003);
-  }
-  for (const int64_t count : counts) {
+  for (const int64_t count :
+       run->Cases<int64_t>({1, 7, 1003, 65537}, {2000003})) {
     for (const float own_weight : {0.7f, 1.0f}) {
       run->Begin(absl::StrCat(count, " + own ", own_weight));
       const CheckRun::Input x = run->Random(count);
@@ -244,15 +221,15 @@ struct Window {
   int64_t rows, width, x_stride, y_stride;
 };
 
+constexpr Window kWindows[] = {{1, 1, 1, 1},    {2, 2, 3, 4},
+                               {17, 5, 9, 7},   {300, 130, 257, 131},
+                               {4099, 1, 3, 2}, {1, 4099, 4100, 4099},
+                               {64, 64, 64, 64}};
+constexpr Window kLargeWindows[] = {{4096, 511, 777, 513}};
+
 void CopyColumns(CheckRun* run) {
-  std::vector<Window> windows = {{1, 1, 1, 1},    {2, 2, 3, 4},
-                                 {17, 5, 9, 7},   {300, 130, 257, 131},
-                                 {4099, 1, 3, 2}, {1, 4099, 4100, 4099},
-                                 {64, 64, 64, 64}};
-  if (run->large()) {
-    windows.push_back({4096, 511, 777, 513});
-  }
-  for (const auto& [rows, width, x_stride, y_stride] : windows) {
+  for (const auto& [rows, width, x_stride, y_stride] :
+       run->Cases(kWindows, kLargeWindows)) {
     run->Begin(absl::StrCat(rows, "x", width, " from rows of ", x_stride,
                             " to rows of ", y_stride));
     // The window is at the right edge of both.
@@ -266,20 +243,20 @@ void CopyColumns(CheckRun* run) {
       }
     }
     float* y = run->Output(rows * y_stride);
-    run->backend()->CopyColumns(rows, width, run->Exactly(x).device + x_begin,
-                                x_stride, y + y_begin, y_stride);
+    run->Run(op::CopyColumns{rows, width, run->Exactly(x).device + x_begin,
+                             x_stride, y + y_begin, y_stride});
     run->Equal("y, outside the window too", y, expected);
   }
 }
 
+constexpr std::array<int64_t, 3> kTransposeShapes[] = {
+    {1, 1, 1},   {2, 3, 5},  {3, 17, 33},  {1, 1, 100},
+    {1, 100, 1}, {70, 1, 3}, {5, 129, 65}, {300, 4, 4}};
+constexpr std::array<int64_t, 3> kLargeTransposeShapes[] = {{4, 1000, 1001}};
+
 void Transpose(CheckRun* run) {
-  std::vector<std::array<int64_t, 3>> shapes = {
-      {1, 1, 1},   {2, 3, 5},  {3, 17, 33},  {1, 1, 100},
-      {1, 100, 1}, {70, 1, 3}, {5, 129, 65}, {300, 4, 4}};
-  if (run->large()) {
-    shapes.push_back({4, 1000, 1001});
-  }
-  for (const auto& [batch, rows, columns] : shapes) {
+  for (const auto& [batch, rows, columns] :
+       run->Cases(kTransposeShapes, kLargeTransposeShapes)) {
     run->Begin(absl::StrCat(batch, "x", rows, "x", columns));
     const int64_t count = batch * rows * columns;
     const std::vector<float> x = run->Draw(count, -1.0f, 1.0f);
@@ -291,7 +268,7 @@ void Transpose(CheckRun* run) {
       expected[(image * columns + c) * rows + r] = x[i];
     }
     float* y = run->Output(count);
-    run->backend()->Transpose(batch, rows, columns, run->Exactly(x).device, y);
+    run->Run(op::Transpose{batch, rows, columns, run->Exactly(x).device, y});
     run->Equal("y", y, expected);
   }
 }
@@ -299,19 +276,21 @@ void Transpose(CheckRun* run) {
 }  // namespace
 
 std::vector<OperationCheck> PointwiseChecks() {
-  return {{"max pool", &MaxPool},
-          {"average pool", &AveragePool},
-          {"max pool: first of equals", &FirstOfEquals},
-          {"NaN through relu and max pool", &NanPassesThrough},
-          {"relu", &Relu},
-          {"sigmoid", &Sigmoid},
-          {"tanh", &Tanh},
-          {"dropout", &Dropout},
-          {"add", &Add},
-          {"multiply and add", &MultiplyAdd},
-          {"reduce from peers", &ReduceFromPeers},
-          {"copy columns", &CopyColumns},
-          {"transpose", &Transpose}};
+  return {
+      {"max pool", [](CheckRun* run) { Pool(PoolKind::kMax, run); }},
+      {"average pool", [](CheckRun* run) { Pool(PoolKind::kAverage, run); }},
+      {"max pool: first of equals", &FirstOfEquals},
+      {"NaN through relu and max pool", &NanPassesThrough},
+      {"relu", [](CheckRun* run) { Activation(ActivationKind::kRelu, run); }},
+      {"sigmoid",
+       [](CheckRun* run) { Activation(ActivationKind::kSigmoid, run); }},
+      {"tanh", [](CheckRun* run) { Activation(ActivationKind::kTanh, run); }},
+      {"dropout", &Dropout},
+      {"add", &Add},
+      {"multiply and add", &MultiplyAdd},
+      {"reduce from peers", &ReduceFromPeers},
+      {"copy columns", &CopyColumns},
+      {"transpose", &Transpose}};
 }
 
 }  // namespace weir

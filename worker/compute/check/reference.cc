@@ -241,7 +241,7 @@ Values Pool(PoolKind kind, const PoolShape& shape, const Values& x) {
       y[i] = x[best[i]];
     }
   } else {
-    // Padding counts in the divisor, as backend.h says, and adds nothing.
+    // Padding counts in the divisor, as operations.h says, and adds nothing.
     ForEachPooled(shape, [&](int64_t out, int64_t in) {
       if (in >= 0) {
         y[out] += x[in] / (shape.size * shape.size);

@@ -1,4 +1,4 @@
-// Every operation of worker/compute/backend.h, naively and in double.
+// Every operation of worker/compute/operations.h, naively and in double.
 //
 // Place: the oracle of operation_checks.h. reference_test proves the backward
 // operations by finite differences of the forward ones.
@@ -34,9 +34,7 @@ Values Activation(ActivationKind kind, const Values& x);
 Values ActivationBackward(ActivationKind kind, const Values& x,
                           const Values& dy);
 
-// Which elements of x [rows, width] are normalised together; scale and offset
-// are always by column.
-enum class NormOver { kRow, kColumn };
+// Of x [rows, width]; scale and offset are always by column.
 struct NormResult {
   Values y;
   Values mean, variance;  // by group; biased

@@ -9,7 +9,6 @@
 namespace weir {
 namespace {
 
-using reference::NormOver;
 using reference::Values;
 
 constexpr float kEpsilon = 1e-3f;
@@ -63,10 +62,9 @@ NormInputs DrawNorm(const NormCase& c, CheckRun* run) {
           run->Random(c.rows * c.width)};
 }
 
-// `backward` calls the backend with (dx or null, dscale, doffset).
-template <typename F>
-void CheckNormBackward(NormOver over, const NormCase& c, const NormInputs& in,
-                       CheckRun* run, F backward) {
+void CheckGradients(const NormCase& c, const NormInputs& in,
+                    const op::NormForward& forward, CheckRun* run) {
+  const NormOver over = forward.over;
   const reference::NormGradients d =
       reference::NormBackward(over, c.rows, c.width, kEpsilon, in.x.values,
                               in.scale.values, in.dy.values);
@@ -82,7 +80,9 @@ void CheckNormBackward(NormOver over, const NormCase& c, const NormInputs& in,
     }
     float* dscale = run->Output(c.width);
     float* doffset = run->Output(c.width);
-    backward(dx, dscale, doffset);
+    run->Run(op::NormBackward{over, c.rows, c.width, forward.x, forward.scale,
+                              forward.mean, forward.rstd, in.dy.device, dx,
+                              dscale, doffset});
     if (with_dx) {
       run->NearSum("dx", dx, d.x, terms.x);
     }
@@ -91,62 +91,30 @@ void CheckNormBackward(NormOver over, const NormCase& c, const NormInputs& in,
   }
 }
 
-void LayerNorm(CheckRun* run) {
-  std::vector<NormCase> cases = {{1, 1},    {1, 17},   {5, 3},
-                                 {5, 1},    {33, 130}, {200, 64},
-                                 {3, 1025}, {4100, 7}, {9, 257, 10}};
-  if (run->large()) {
-    cases.insert(cases.end(), {{2048, 1024}, {70000, 5}, {2, 50001}});
+void Norm(NormOver over, const NormCase& c, CheckRun* run) {
+  run->Begin(Describe(c));
+  const NormInputs in = DrawNorm(c, run);
+  const reference::NormResult expected =
+      reference::Norm(over, c.rows, c.width, kEpsilon, in.x.values,
+                      in.scale.values, in.offset.values);
+  const int64_t groups = std::ssize(expected.mean);
+  op::NormForward forward{.over = over,
+                          .rows = c.rows,
+                          .width = c.width,
+                          .epsilon = kEpsilon,
+                          .x = in.x.device,
+                          .scale = in.scale.device,
+                          .offset = in.offset.device,
+                          .y = run->Output(c.rows * c.width),
+                          .mean = run->Output(groups),
+                          .rstd = run->Output(groups)};
+  if (over == NormOver::kColumn) {
+    forward.variance = run->Output(c.width);
   }
-  for (const NormCase& c : cases) {
-    run->Begin(Describe(c));
-    const NormInputs in = DrawNorm(c, run);
-    float* y = run->Output(c.rows * c.width);
-    float* mean = run->Output(c.rows);
-    float* rstd = run->Output(c.rows);
-    run->backend()->LayerNormForward(c.rows, c.width, kEpsilon, in.x.device,
-                                     in.scale.device, in.offset.device, y, mean,
-                                     rstd);
-    const reference::NormResult expected =
-        reference::Norm(NormOver::kRow, c.rows, c.width, kEpsilon, in.x.values,
-                        in.scale.values, in.offset.values);
-    run->Near("y", y, expected.y);
-    run->Near("mean", mean, expected.mean);
-    CheckNormBackward(NormOver::kRow, c, in, run,
-                      [&](float* dx, float* dscale, float* doffset) {
-                        run->backend()->LayerNormBackward(
-                            c.rows, c.width, in.x.device, in.scale.device, mean,
-                            rstd, in.dy.device, dx, dscale, doffset);
-                      });
-  }
-}
-
-std::vector<NormCase> BatchNormCases(bool large) {
-  std::vector<NormCase> cases = {{1, 1},    {1, 5},    {2, 17},
-                                 {5, 3},    {9, 1},    {33, 130},
-                                 {9, 1027}, {7000, 6}, {257, 9, 10}};
-  if (large) {
-    cases.insert(cases.end(), {{50176, 64}, {100001, 3}, {64, 8192}});
-  }
-  return cases;
-}
-
-void BatchNorm(CheckRun* run) {
-  for (const NormCase& c : BatchNormCases(run->large())) {
-    run->Begin(Describe(c));
-    const NormInputs in = DrawNorm(c, run);
-    float* y = run->Output(c.rows * c.width);
-    float* mean = run->Output(c.width);
-    float* rstd = run->Output(c.width);
-    float* variance = run->Output(c.width);
-    run->backend()->BatchNormForward(c.rows, c.width, kEpsilon, in.x.device,
-                                     in.scale.device, in.offset.device, y, mean,
-                                     rstd, variance);
-    const reference::NormResult expected =
-        reference::Norm(NormOver::kColumn, c.rows, c.width, kEpsilon,
-                        in.x.values, in.scale.values, in.offset.values);
-    run->Near("y", y, expected.y);
-    run->Near("mean", mean, expected.mean);
+  run->Run(forward);
+  run->Near("y", forward.y, expected.y);
+  run->Near("mean", forward.mean, expected.mean);
+  if (over == NormOver::kColumn) {
     // n / (n - 1); the variance of a single row is 0 by contract.
     double correction = 0.0;
     if (c.rows > 1) {
@@ -157,18 +125,37 @@ void BatchNorm(CheckRun* run) {
     for (double& v : unbiased) {
       v *= correction;
     }
-    run->Near("variance", variance, unbiased);
-    CheckNormBackward(NormOver::kColumn, c, in, run,
-                      [&](float* dx, float* dscale, float* doffset) {
-                        run->backend()->BatchNormBackward(
-                            c.rows, c.width, in.x.device, in.scale.device, mean,
-                            rstd, in.dy.device, dx, dscale, doffset);
-                      });
+    run->Near("variance", forward.variance, unbiased);
+  }
+  CheckGradients(c, in, forward, run);
+}
+
+constexpr NormCase kLayerNormCases[] = {{1, 1},    {1, 17},   {5, 3},
+                                        {5, 1},    {33, 130}, {200, 64},
+                                        {3, 1025}, {4100, 7}, {9, 257, 10}};
+constexpr NormCase kLargeLayerNormCases[] = {
+    {2048, 1024}, {70000, 5}, {2, 50001}};
+
+void LayerNorm(CheckRun* run) {
+  for (const NormCase& c : run->Cases(kLayerNormCases, kLargeLayerNormCases)) {
+    Norm(NormOver::kRow, c, run);
+  }
+}
+
+constexpr NormCase kBatchNormCases[] = {{1, 1},    {1, 5},    {2, 17},
+                                        {5, 3},    {9, 1},    {33, 130},
+                                        {9, 1027}, {7000, 6}, {257, 9, 10}};
+constexpr NormCase kLargeBatchNormCases[] = {
+    {50176, 64}, {100001, 3}, {64, 8192}};
+
+void BatchNorm(CheckRun* run) {
+  for (const NormCase& c : run->Cases(kBatchNormCases, kLargeBatchNormCases)) {
+    Norm(NormOver::kColumn, c, run);
   }
 }
 
 void BatchNormInference(CheckRun* run) {
-  for (const NormCase& c : BatchNormCases(run->large())) {
+  for (const NormCase& c : run->Cases(kBatchNormCases, kLargeBatchNormCases)) {
     run->Begin(Describe(c));
     const CheckRun::Input x =
         run->Random(c.rows * c.width, c.low, c.low + 2.0f);
@@ -188,9 +175,9 @@ void BatchNormInference(CheckRun* run) {
       terms[i] = std::fabs(x.values[i] * factor) + std::fabs(offset.values[j]);
     }
     float* y = run->Output(c.rows * c.width);
-    run->backend()->BatchNormInference(c.rows, c.width, kEpsilon, x.device,
-                                       scale.device, offset.device, mean.device,
-                                       variance.device, y);
+    run->Run(op::NormInference{c.rows, c.width, kEpsilon, x.device,
+                               scale.device, offset.device, mean.device,
+                               variance.device, y});
     run->NearSum("y", y, expected, terms);
   }
 }
@@ -248,37 +235,40 @@ void LossOf(LossKind kind, int64_t rows, int64_t width, CheckRun* run) {
   const CheckRun::Input x = run->Random(rows * width, -range, range);
   const CheckRun::Input labels =
       run->Exactly(DrawLabels(kind, rows, width, run));
-  float* row_loss = run->Output(rows);
-  float* correct = run->Output(rows);
-  float* dx = run->Output(rows * width);
-  run->backend()->Loss(kind, rows, width, x.device, labels.device, row_loss,
-                       correct, dx);
   const Values expected =
       reference::LossRows(kind, rows, width, x.values, labels.values);
-  run->Near("row_loss", row_loss, expected);
-  run->Equal("row_correct", correct,
-             Correct(kind, rows, width, x.values, labels.values));
-  run->NearSum(
-      "dx", dx,
-      reference::LossBackward(kind, rows, width, x.values, labels.values),
-      LossTerms(kind, rows));
-  row_loss = run->Output(rows);
-  correct = run->Output(rows);
-  run->backend()->Loss(kind, rows, width, x.device, labels.device, row_loss,
-                       correct, nullptr);
-  run->Near("row_loss without dx", row_loss, expected);
-  run->Equal("row_correct without dx", correct,
-             Correct(kind, rows, width, x.values, labels.values));
+  for (const bool with_dx : {true, false}) {
+    float* dx = nullptr;
+    std::string suffix = " without dx";
+    if (with_dx) {
+      dx = run->Output(rows * width);
+      suffix = "";
+    }
+    float* row_loss = run->Output(rows);
+    float* correct = run->Output(rows);
+    run->Run(op::Loss{kind, rows, width, x.device, labels.device, row_loss,
+                      correct, dx});
+    run->Near(("row_loss" + suffix).c_str(), row_loss, expected);
+    run->Equal(("row_correct" + suffix).c_str(), correct,
+               Correct(kind, rows, width, x.values, labels.values));
+    if (with_dx) {
+      run->NearSum(
+          "dx", dx,
+          reference::LossBackward(kind, rows, width, x.values, labels.values),
+          LossTerms(kind, rows));
+    }
+  }
 }
 
+constexpr std::array<int64_t, 2> kLossShapes[] = {
+    {1, 1},    {1, 2},    {5, 1},     {7, 3},
+    {64, 101}, {3, 1500}, {4100, 10}, {129, 33}};
+constexpr std::array<int64_t, 2> kLargeLossShapes[] = {
+    {4096, 1000}, {8, 50257}, {70001, 2}};
+
 void LossesOf(LossKind kind, CheckRun* run) {
-  std::vector<std::array<int64_t, 2>> shapes = {
-      {1, 1},    {1, 2},    {5, 1},     {7, 3},
-      {64, 101}, {3, 1500}, {4100, 10}, {129, 33}};
-  if (run->large()) {
-    shapes.insert(shapes.end(), {{4096, 1000}, {8, 50257}, {70001, 2}});
-  }
-  for (const auto& [rows, classes] : shapes) {
+  for (const auto& [rows, classes] :
+       run->Cases(kLossShapes, kLargeLossShapes)) {
     int64_t width = classes;
     if (kind == LossKind::kSigmoidCrossEntropy) {
       width = 1;  // the contract has no other
@@ -286,10 +276,6 @@ void LossesOf(LossKind kind, CheckRun* run) {
     LossOf(kind, rows, width, run);
   }
 }
-
-void Softmax(CheckRun* run) { LossesOf(LossKind::kSoftmaxCrossEntropy, run); }
-void Sigmoid(CheckRun* run) { LossesOf(LossKind::kSigmoidCrossEntropy, run); }
-void Squared(CheckRun* run) { LossesOf(LossKind::kMeanSquaredError, run); }
 
 void ExpectFinite(const float* device, int64_t count, CheckRun* run) {
   bool finite = true;
@@ -307,8 +293,8 @@ void LargeLogits(CheckRun* run) {
   float* loss = run->Output(2);
   float* correct = run->Output(2);
   float* dx = run->Output(6);
-  run->backend()->Loss(LossKind::kSoftmaxCrossEntropy, 2, 3, x.device,
-                       run->Exactly({0, 1}).device, loss, correct, dx);
+  run->Run(op::Loss{LossKind::kSoftmaxCrossEntropy, 2, 3, x.device,
+                    run->Exactly({0, 1}).device, loss, correct, dx});
   run->Equal("row_loss[0]", loss, {0});
   run->Equal("row_correct: the first of equals", correct, {1, 0});
   ExpectFinite(dx, 6, run);
@@ -317,8 +303,8 @@ void LargeLogits(CheckRun* run) {
   loss = run->Output(4);
   correct = run->Output(4);
   dx = run->Output(4);
-  run->backend()->Loss(LossKind::kSigmoidCrossEntropy, 4, 1, logits.device,
-                       run->Exactly({0, 0, 1, 1}).device, loss, correct, dx);
+  run->Run(op::Loss{LossKind::kSigmoidCrossEntropy, 4, 1, logits.device,
+                    run->Exactly({0, 0, 1, 1}).device, loss, correct, dx});
   run->Equal("row_loss[0, 1]", loss, {1e4f, 0});
   run->Equal("row_correct", correct, {0, 1, 1, 0});
   ExpectFinite(dx, 4, run);
@@ -327,13 +313,17 @@ void LargeLogits(CheckRun* run) {
 }  // namespace
 
 std::vector<OperationCheck> RowChecks() {
-  return {{"layer norm", &LayerNorm},
-          {"batch norm", &BatchNorm},
-          {"batch norm inference", &BatchNormInference},
-          {"softmax cross-entropy", &Softmax},
-          {"sigmoid cross-entropy", &Sigmoid},
-          {"mean squared error", &Squared},
-          {"losses: large logits, first of equals", &LargeLogits}};
+  return {
+      {"layer norm", &LayerNorm},
+      {"batch norm", &BatchNorm},
+      {"batch norm inference", &BatchNormInference},
+      {"softmax cross-entropy",
+       [](CheckRun* run) { LossesOf(LossKind::kSoftmaxCrossEntropy, run); }},
+      {"sigmoid cross-entropy",
+       [](CheckRun* run) { LossesOf(LossKind::kSigmoidCrossEntropy, run); }},
+      {"mean squared error",
+       [](CheckRun* run) { LossesOf(LossKind::kMeanSquaredError, run); }},
+      {"losses: large logits, first of equals", &LargeLogits}};
 }
 
 }  // namespace weir

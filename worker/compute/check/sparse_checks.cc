@@ -19,20 +19,14 @@ struct GatherCase {
   int64_t first = 0;
 };
 
-std::vector<GatherCase> GatherCases(bool large) {
-  std::vector<GatherCase> cases = {
-      {1, 1, 1, 1},      {4, 1, 3, 0},      {0, 5, 4, 3},
-      {7, 5, 3, 4},      {100, 40, 16, 3},  {33, 17, 20, 5},
-      {64, 10, 130, 2},  {5000, 300, 4, 2}, {70, 900, 8, 3, 5003},
-      {3, 9, 1, 4, 999}, {4300, 9, 3, 200}, {9, 3000, 33, 1, 2100},
-      {2, 2, 516, 40}};
-  if (large) {
-    cases.insert(cases.end(), {{100000, 70000, 16, 2},
-                               {1000, 5000, 128, 9, 100001},
-                               {4097, 100, 257, 30}});
-  }
-  return cases;
-}
+constexpr GatherCase kGatherCases[] = {
+    {1, 1, 1, 1},      {4, 1, 3, 0},      {0, 5, 4, 3},
+    {7, 5, 3, 4},      {100, 40, 16, 3},  {33, 17, 20, 5},
+    {64, 10, 130, 2},  {5000, 300, 4, 2}, {70, 900, 8, 3, 5003},
+    {3, 9, 1, 4, 999}, {4300, 9, 3, 200}, {9, 3000, 33, 1, 2100},
+    {2, 2, 516, 40}};
+constexpr GatherCase kLargeGatherCases[] = {
+    {100000, 70000, 16, 2}, {1000, 5000, 128, 9, 100001}, {4097, 100, 257, 30}};
 
 Lists DrawLists(const GatherCase& c, bool weighted, CheckRun* run) {
   Lists lists;
@@ -106,10 +100,10 @@ void CheckSum(const char* what, const Lists& lists, int64_t width,
               const CheckRun::Input& x, const Values& expected, CheckRun* run) {
   const RowLists device = OnDevice(lists, run);
   float* y = run->Output(lists.count() * width);
-  run->backend()->GatherSum(device, width, x.device, /*add=*/false, y);
+  run->Run(op::GatherSum{device, width, x.device, /*add=*/false, y});
   const CheckRun::Input old = run->Random(lists.count() * width, 0.1f, 1.0f);
-  run->backend()->GatherSum(device, width, x.device, /*add=*/true,
-                            run->InPlace(old));
+  run->Run(
+      op::GatherSum{device, width, x.device, /*add=*/true, run->InPlace(old)});
   run->Near(what, y, expected);
   Values sum = expected;
   for (size_t i = 0; i < sum.size(); ++i) {
@@ -119,7 +113,7 @@ void CheckSum(const char* what, const Lists& lists, int64_t width,
 }
 
 void GatherSum(CheckRun* run) {
-  for (const GatherCase& c : GatherCases(run->large())) {
+  for (const GatherCase& c : run->Cases(kGatherCases, kLargeGatherCases)) {
     for (const bool weighted : {false, true}) {
       run->Begin(absl::StrCat(Describe(c), weighted ? ", weighted" : ""));
       const Lists lists = DrawLists(c, weighted, run);
@@ -140,7 +134,7 @@ void GatherSum(CheckRun* run) {
 }
 
 void GatherMax(CheckRun* run) {
-  for (const GatherCase& c : GatherCases(run->large())) {
+  for (const GatherCase& c : run->Cases(kGatherCases, kLargeGatherCases)) {
     run->Begin(Describe(c));
     const Lists lists = DrawLists(c, /*weighted=*/false, run);
     std::vector<float> values = run->Draw(c.rows * c.width, -4.0f, 4.0f);
@@ -154,8 +148,8 @@ void GatherMax(CheckRun* run) {
     float* y = run->Output(count);
     float* chosen = run->Output(count);
     auto* const integers = reinterpret_cast<int32_t*>(chosen);
-    run->backend()->GatherMax(OnDevice(lists, run), c.width, x.device, y,
-                              integers);
+    run->Run(
+        op::GatherMax{OnDevice(lists, run), c.width, x.device, y, integers});
     // A maximum is one of its inputs, so it is exact.
     run->Near("y", y, expected.y, 0.0);
     if (count > 0) {
@@ -170,12 +164,12 @@ void GatherMax(CheckRun* run) {
     const RowLists inverse =
         OnDevice(Inverse(lists, c.rows, /*once=*/true), run);
     float* dx = run->Output(c.rows * c.width);
-    run->backend()->GatherChosen(inverse, c.width, dy.device, integers,
-                                 /*add=*/false, dx);
+    run->Run(op::GatherChosen{inverse, c.width, dy.device, integers,
+                              /*add=*/false, dx});
     run->Near("dx", dx, gradient);
     const CheckRun::Input old = run->Random(c.rows * c.width, 0.1f, 1.0f);
-    run->backend()->GatherChosen(inverse, c.width, dy.device, integers,
-                                 /*add=*/true, run->InPlace(old));
+    run->Run(op::GatherChosen{inverse, c.width, dy.device, integers,
+                              /*add=*/true, run->InPlace(old)});
     Values sum = gradient;
     for (size_t i = 0; i < sum.size(); ++i) {
       sum[i] += old.values[i];
@@ -190,34 +184,29 @@ void NanWins(CheckRun* run) {
   const CheckRun::Input x = run->Exactly({1, 2, nan, 1, 3, nan});
   float* y = run->Output(2);
   float* chosen = run->Output(2);
-  run->backend()->GatherMax(
-      OnDevice({.offsets = {0, 3}, .index = {0, 1, 2}}, run), 2, x.device, y,
-      reinterpret_cast<int32_t*>(chosen));
+  run->Run(op::GatherMax{OnDevice({.offsets = {0, 3}, .index = {0, 1, 2}}, run),
+                         2, x.device, y, reinterpret_cast<int32_t*>(chosen)});
   const std::vector<float> actual = run->Read(y, 2);
   run->Expect("NaN is the maximum",
               std::isnan(actual[0]) && std::isnan(actual[1]));
   run->Equal("chosen", chosen, AsFloats({1, 2}));
 }
 
-std::vector<VectorsShape> VectorsShapes(bool large) {
-  std::vector<VectorsShape> shapes = {{1, 2, 1},    {3, 2, 4},     {5, 3, 7},
-                                      {64, 27, 16}, {7, 40, 1},    {2, 2, 900},
-                                      {300, 5, 12}, {3, 100, 130}, {1, 257, 3}};
-  if (large) {
-    shapes.insert(shapes.end(), {{4096, 27, 64}, {100, 130, 32}});
-  }
-  return shapes;
-}
+constexpr VectorsShape kVectorsShapes[] = {
+    {1, 2, 1},   {3, 2, 4},    {5, 3, 7},     {64, 27, 16}, {7, 40, 1},
+    {2, 2, 900}, {300, 5, 12}, {3, 100, 130}, {1, 257, 3}};
+constexpr VectorsShape kLargeVectorsShapes[] = {{4096, 27, 64}, {100, 130, 32}};
 
 std::string Describe(const VectorsShape& s) {
   return absl::StrCat(s.batch, "x", s.vectors, "x", s.dim);
 }
 
 void PairSum(CheckRun* run) {
-  for (const VectorsShape& s : VectorsShapes(run->large())) {
+  for (const VectorsShape& s :
+       run->Cases(kVectorsShapes, kLargeVectorsShapes)) {
     run->Begin(Describe(s));
     const CheckRun::Input x =
-        run->Random(s.batch * s.vectors * s.dim, 0.1f, 1.0f);  // no cancelling
+        run->Random(s.elements(), 0.1f, 1.0f);  // no cancelling
     const CheckRun::Input dy = run->Scale(s.batch);
     // The sum over the pairs is the sum of PairDots, so every pair's dy is that
     // of its sample.
@@ -230,25 +219,26 @@ void PairSum(CheckRun* run) {
       by_pair[i] = dy.values[sample];
     }
     float* y = run->Output(s.batch);
-    run->backend()->PairSumForward(s, x.device, y);
+    run->Run(op::PairForward{PairKind::kSum, s, x.device, y});
     run->Near("y", y, expected);
-    float* dx = run->Output(s.batch * s.vectors * s.dim);
-    run->backend()->PairSumBackward(s, x.device, dy.device, dx);
+    float* dx = run->Output(s.elements());
+    run->Run(op::PairBackward{PairKind::kSum, s, x.device, dy.device, dx});
     run->Near("dx", dx, reference::PairDotsBackward(s, x.values, by_pair));
   }
 }
 
 void PairDots(CheckRun* run) {
-  for (const VectorsShape& s : VectorsShapes(run->large())) {
+  for (const VectorsShape& s :
+       run->Cases(kVectorsShapes, kLargeVectorsShapes)) {
     run->Begin(Describe(s));
     const int64_t pairs = s.batch * s.pairs();
-    const CheckRun::Input x = run->Factors(s.batch * s.vectors * s.dim, pairs);
-    const CheckRun::Input dy = run->Factors(pairs, s.batch * s.vectors * s.dim);
+    const CheckRun::Input x = run->Factors(s.elements(), pairs);
+    const CheckRun::Input dy = run->Factors(pairs, s.elements());
     float* y = run->Output(pairs);
-    run->backend()->PairDotsForward(s, x.device, y);
+    run->Run(op::PairForward{PairKind::kDots, s, x.device, y});
     run->Near("y", y, reference::PairDots(s, x.values));
-    float* dx = run->Output(s.batch * s.vectors * s.dim);
-    run->backend()->PairDotsBackward(s, x.device, dy.device, dx);
+    float* dx = run->Output(s.elements());
+    run->Run(op::PairBackward{PairKind::kDots, s, x.device, dy.device, dx});
     run->Near("dx", dx, reference::PairDotsBackward(s, x.values, dy.values));
   }
 }

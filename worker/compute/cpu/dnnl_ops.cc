@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <initializer_list>
 #include <map>
 #include <new>
 #include <optional>
@@ -43,11 +44,12 @@ struct Free {
 struct Entry {
   dnnl::primitive primitive;
   Arguments arguments;
-  size_t scratch_bytes = 0;
-  // Present where oneDNN wants the kernel in a layout of its own. The caller's
-  // kernel is then the source of the reorder, and its gradient the destination.
-  std::optional<dnnl::reorder> reorder;
+  // A convolution's: which argument its kernel is, and the kernel as the caller
+  // has it. Where oneDNN wants a layout of its own there is a reorder, from the
+  // caller's kernel or, for a gradient, to it.
+  int kernel_argument = 0;
   memory plain_kernel;
+  std::optional<dnnl::reorder> reorder;
 };
 
 }  // namespace
@@ -55,17 +57,6 @@ struct Entry {
 struct DnnlOps::State {
   explicit State(int threads)
       : threads(threads), engine(dnnl::engine::kind::cpu, 0), stream(engine) {}
-
-  void Run(Entry* entry) { entry->primitive.execute(stream, entry->arguments); }
-
-  void Set(Entry* entry, int argument, const float* data) {
-    // oneDNN has no handle for constant memory; it does not write its inputs.
-    entry->arguments.at(argument).set_data_handle(const_cast<float*>(data));
-  }
-
-  void Reorder(Entry* entry, memory& from, memory& to) {
-    entry->reorder->execute(stream, from, to);
-  }
 
   memory Unbound(const memory::desc& desc) {
     return memory(desc, engine, nullptr);
@@ -76,11 +67,10 @@ struct DnnlOps::State {
   void AddScratch(const dnnl::primitive_desc_base& pd, Entry* entry) {
     const memory::desc desc = pd.scratchpad_desc();
     entry->arguments.emplace(DNNL_ARG_SCRATCHPAD, Unbound(desc));
-    entry->scratch_bytes = desc.get_size();
-    if (entry->scratch_bytes > scratch_bytes) {
-      // Whole pages. The address changes here, which is why Find() sets it anew
+    if (desc.get_size() > scratch_bytes) {
+      // Whole pages. The address changes here, which is why Run() sets it anew
       // for every call.
-      const size_t bytes = (entry->scratch_bytes + 4095) / 4096 * 4096;
+      const size_t bytes = (desc.get_size() + 4095) / 4096 * 4096;
       scratch.reset(std::aligned_alloc(4096, bytes));
       if (scratch == nullptr) {
         throw std::bad_alloc();
@@ -92,7 +82,8 @@ struct DnnlOps::State {
   // Binds the kernel argument: directly where oneDNN takes it as it is, else
   // through a buffer of the entry's own and a reorder.
   void AddKernel(int argument, const memory::desc& plain,
-                 const memory::desc& wanted, bool is_output, Entry* entry) {
+                 const memory::desc& wanted, Entry* entry) {
+    entry->kernel_argument = argument;
     entry->plain_kernel = Unbound(plain);
     if (wanted == plain) {
       entry->arguments.emplace(argument, entry->plain_kernel);
@@ -100,7 +91,7 @@ struct DnnlOps::State {
     }
     memory blocked(wanted, engine);
     // A gradient comes out in oneDNN's layout, a kernel goes in with ours.
-    if (is_output) {
+    if (argument == DNNL_ARG_DIFF_WEIGHTS) {
       entry->reorder = dnnl::reorder({engine, wanted, engine, plain});
     } else {
       entry->reorder = dnnl::reorder({engine, plain, engine, wanted});
@@ -127,15 +118,65 @@ struct DnnlOps::State {
     }
   }
 
-  // I1: makes the entry of a key once; the map's nodes never move.
+  // Runs the primitive of `key`, with these arguments but for those that are
+  // null, and with this kernel if it has one. I1: makes it once.
   template <typename Make>
-  Entry* Find(const Key& key, Make make) {
-    auto it = entries.find(key);
-    if (it == entries.end()) {
-      it = entries.emplace(key, make()).first;
+  absl::Status Run(const char* what, const Key& key, Make make,
+                   std::initializer_list<std::pair<int, const float*>> data,
+                   const float* kernel) {
+    return Guard(what, [&] {
+      auto it = entries.find(key);
+      if (it == entries.end()) {
+        it = entries.emplace(key, make()).first;
+      }
+      Entry& entry = it->second;
+      entry.arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch.get());
+      for (const auto& [argument, values] : data) {
+        if (values != nullptr) {
+          Bind(values, entry.arguments.at(argument));
+        }
+      }
+      Execute(kernel, &entry);
+    });
+  }
+
+  // oneDNN has no handle for constant memory; it does not write its inputs.
+  static void Bind(const float* data, memory& to) {
+    to.set_data_handle(const_cast<float*>(data));
+  }
+
+  void Execute(const float* kernel, Entry* entry) {
+    if (kernel != nullptr) {
+      // The plain kernel shares its handle with the primitive's argument where
+      // oneDNN takes our layout, so this sets both.
+      Bind(kernel, entry->plain_kernel);
     }
-    Entry* entry = &it->second;
-    entry->arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch.get());
+    const bool is_output = entry->kernel_argument == DNNL_ARG_DIFF_WEIGHTS;
+    if (entry->reorder && !is_output) {
+      entry->reorder->execute(stream, entry->plain_kernel,
+                              entry->arguments.at(entry->kernel_argument));
+    }
+    entry->primitive.execute(stream, entry->arguments);
+    if (entry->reorder && is_output) {
+      entry->reorder->execute(stream,
+                              entry->arguments.at(entry->kernel_argument),
+                              entry->plain_kernel);
+    }
+  }
+
+  // Makes the entry of a primitive whose arguments are `used`, but for those
+  // that have no dimensions.
+  Entry MakeEntry(const dnnl::primitive& primitive,
+                  const dnnl::primitive_desc_base& pd,
+                  std::initializer_list<std::pair<int, memory::desc>> used) {
+    Entry entry;
+    entry.primitive = primitive;
+    for (const auto& [argument, desc] : used) {
+      if (!desc.is_zero()) {
+        entry.arguments.emplace(argument, Unbound(desc));
+      }
+    }
+    AddScratch(pd, &entry);
     return entry;
   }
 
@@ -168,32 +209,29 @@ Key KeyOf(Operation operation, bool bias, const Conv2dShape& s) {
 
 // The memory layouts and the geometry of a convolution. oneDNN names extents in
 // the order batch, channels, height, width; the tag says how they lie in
-// memory.
+// memory. A bias that is not there has a descriptor without dimensions.
 struct Conv {
-  explicit Conv(const Conv2dShape& s)
+  Conv(const Conv2dShape& s, bool with_bias)
       : x({s.batch, s.channels, s.height, s.width}, kF32, Tag::nhwc),
         y({s.batch, s.filters, s.out_height(), s.out_width()}, kF32, Tag::nhwc),
-        bias({s.filters}, kF32, Tag::x),
         kernel({s.filters, s.channels, s.kernel, s.kernel}, kF32, Tag::oihw),
         any_kernel(kernel.dims(), kF32, Tag::any),
         strides({s.stride, s.stride}),
-        padding({s.padding, s.padding}) {}
+        padding({s.padding, s.padding}) {
+    if (with_bias) {
+      bias = memory::desc({s.filters}, kF32, Tag::x);
+    }
+  }
 
   dnnl::convolution_forward::primitive_desc Forward(
-      bool with_bias, const dnnl::engine& engine) const {
-    const auto kind = dnnl::prop_kind::forward_training;
-    const auto algorithm = dnnl::algorithm::convolution_direct;
-    if (with_bias) {
-      return {
-          {kind, algorithm, x, any_kernel, bias, y, strides, padding, padding},
-          UserScratch(),
-          engine};
-    }
-    return {{kind, algorithm, x, any_kernel, y, strides, padding, padding},
+      const dnnl::engine& engine) const {
+    return {{dnnl::prop_kind::forward_training, kAlgorithm, x, any_kernel, bias,
+             y, strides, padding, padding},
             UserScratch(),
             engine};
   }
 
+  static constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
   memory::desc x, y, bias, kernel, any_kernel;
   memory::dims strides, padding;
 };
@@ -205,77 +243,54 @@ Entry DnnlOps::State::MakeMatMul(const MatMulShape& s, bool bias) {
   const memory::desc b({s.k, s.n}, kF32, s.transpose_b ? Tag::ba : Tag::ab);
   const memory::desc c({s.m, s.n}, kF32, Tag::ab);
   // oneDNN adds a bias with one row to every row of the product.
-  const memory::desc row({1, s.n}, kF32, Tag::ab);
-  dnnl::matmul::desc desc(a, b, c);
+  memory::desc row;
   if (bias) {
-    desc = dnnl::matmul::desc(a, b, row, c);
+    row = memory::desc({1, s.n}, kF32, Tag::ab);
   }
-  const dnnl::matmul::primitive_desc pd(desc, UserScratch(), engine);
-  Entry entry;
-  entry.primitive = dnnl::matmul(pd);
-  entry.arguments.emplace(DNNL_ARG_SRC, Unbound(a));
-  entry.arguments.emplace(DNNL_ARG_WEIGHTS, Unbound(b));
-  entry.arguments.emplace(DNNL_ARG_DST, Unbound(c));
-  if (bias) {
-    entry.arguments.emplace(DNNL_ARG_BIAS, Unbound(row));
-  }
-  AddScratch(pd, &entry);
-  return entry;
+  const dnnl::matmul::primitive_desc pd({a, b, row, c}, UserScratch(), engine);
+  return MakeEntry(dnnl::matmul(pd), pd,
+                   {{DNNL_ARG_SRC, a},
+                    {DNNL_ARG_WEIGHTS, b},
+                    {DNNL_ARG_DST, c},
+                    {DNNL_ARG_BIAS, row}});
 }
 
 Entry DnnlOps::State::MakeForward(const Conv2dShape& shape, bool bias) {
-  const Conv conv(shape);
-  const auto pd = conv.Forward(bias, engine);
-  Entry entry;
-  entry.primitive = dnnl::convolution_forward(pd);
-  entry.arguments.emplace(DNNL_ARG_SRC, Unbound(conv.x));
-  entry.arguments.emplace(DNNL_ARG_DST, Unbound(conv.y));
-  if (bias) {
-    entry.arguments.emplace(DNNL_ARG_BIAS, Unbound(conv.bias));
-  }
-  AddKernel(DNNL_ARG_WEIGHTS, conv.kernel, pd.weights_desc(), false, &entry);
-  AddScratch(pd, &entry);
+  const Conv conv(shape, bias);
+  const auto pd = conv.Forward(engine);
+  Entry entry = MakeEntry(dnnl::convolution_forward(pd), pd,
+                          {{DNNL_ARG_SRC, conv.x},
+                           {DNNL_ARG_DST, conv.y},
+                           {DNNL_ARG_BIAS, conv.bias}});
+  AddKernel(DNNL_ARG_WEIGHTS, conv.kernel, pd.weights_desc(), &entry);
   return entry;
 }
 
 Entry DnnlOps::State::MakeBackwardData(const Conv2dShape& shape) {
-  const Conv conv(shape);
+  const Conv conv(shape, false);
   // oneDNN wants the forward pass as a hint; its bias does not matter here.
   const dnnl::convolution_backward_data::primitive_desc pd(
-      {dnnl::algorithm::convolution_direct, conv.x, conv.any_kernel, conv.y,
-       conv.strides, conv.padding, conv.padding},
-      UserScratch(), engine, conv.Forward(false, engine));
-  Entry entry;
-  entry.primitive = dnnl::convolution_backward_data(pd);
-  entry.arguments.emplace(DNNL_ARG_DIFF_SRC, Unbound(conv.x));
-  entry.arguments.emplace(DNNL_ARG_DIFF_DST, Unbound(conv.y));
-  AddKernel(DNNL_ARG_WEIGHTS, conv.kernel, pd.weights_desc(), false, &entry);
-  AddScratch(pd, &entry);
+      {conv.kAlgorithm, conv.x, conv.any_kernel, conv.y, conv.strides,
+       conv.padding, conv.padding},
+      UserScratch(), engine, conv.Forward(engine));
+  Entry entry =
+      MakeEntry(dnnl::convolution_backward_data(pd), pd,
+                {{DNNL_ARG_DIFF_SRC, conv.x}, {DNNL_ARG_DIFF_DST, conv.y}});
+  AddKernel(DNNL_ARG_WEIGHTS, conv.kernel, pd.weights_desc(), &entry);
   return entry;
 }
 
 Entry DnnlOps::State::MakeBackwardKernel(const Conv2dShape& shape, bool bias) {
-  const Conv conv(shape);
-  using Backward = dnnl::convolution_backward_weights;
-  const auto algorithm = dnnl::algorithm::convolution_direct;
-  Backward::desc desc(algorithm, conv.x, conv.any_kernel, conv.y, conv.strides,
-                      conv.padding, conv.padding);
-  if (bias) {
-    desc = Backward::desc(algorithm, conv.x, conv.any_kernel, conv.bias, conv.y,
-                          conv.strides, conv.padding, conv.padding);
-  }
-  const Backward::primitive_desc pd(desc, UserScratch(), engine,
-                                    conv.Forward(bias, engine));
-  Entry entry;
-  entry.primitive = Backward(pd);
-  entry.arguments.emplace(DNNL_ARG_SRC, Unbound(conv.x));
-  entry.arguments.emplace(DNNL_ARG_DIFF_DST, Unbound(conv.y));
-  if (bias) {
-    entry.arguments.emplace(DNNL_ARG_DIFF_BIAS, Unbound(conv.bias));
-  }
-  AddKernel(DNNL_ARG_DIFF_WEIGHTS, conv.kernel, pd.diff_weights_desc(), true,
-            &entry);
-  AddScratch(pd, &entry);
+  const Conv conv(shape, bias);
+  const dnnl::convolution_backward_weights::primitive_desc pd(
+      {conv.kAlgorithm, conv.x, conv.any_kernel, conv.bias, conv.y,
+       conv.strides, conv.padding, conv.padding},
+      UserScratch(), engine, conv.Forward(engine));
+  Entry entry = MakeEntry(dnnl::convolution_backward_weights(pd), pd,
+                          {{DNNL_ARG_SRC, conv.x},
+                           {DNNL_ARG_DIFF_DST, conv.y},
+                           {DNNL_ARG_DIFF_BIAS, conv.bias}});
+  AddKernel(DNNL_ARG_DIFF_WEIGHTS, conv.kernel, pd.diff_weights_desc(), &entry);
   return entry;
 }
 
@@ -291,88 +306,45 @@ absl::StatusOr<std::unique_ptr<DnnlOps>> DnnlOps::Create(int threads) {
   }
 }
 
-absl::Status DnnlOps::MatMul(const MatMulShape& shape, const float* a,
-                             const float* b, const float* bias, float* c) {
-  return state_->Guard("matmul", [&] {
-    const bool with_bias = bias != nullptr;
-    // The layout of both operands is part of the primitive, so it is of the
-    // key.
-    const Key key = {kMatMul, with_bias,         shape.m,          shape.n,
-                     shape.k, shape.transpose_a, shape.transpose_b};
-    Entry* entry =
-        state_->Find(key, [&] { return state_->MakeMatMul(shape, with_bias); });
-    state_->Set(entry, DNNL_ARG_SRC, a);
-    state_->Set(entry, DNNL_ARG_WEIGHTS, b);
-    state_->Set(entry, DNNL_ARG_DST, c);
-    if (with_bias) {
-      state_->Set(entry, DNNL_ARG_BIAS, bias);
-    }
-    state_->Run(entry);
-  });
+absl::Status DnnlOps::Run(const op::MatMul& o) {
+  const MatMulShape& s = o.shape;
+  const bool bias = o.bias != nullptr;
+  // The layout of both operands is part of the primitive, so it is of the key.
+  return state_->Run(
+      o.kName, {kMatMul, bias, s.m, s.n, s.k, s.transpose_a, s.transpose_b},
+      [&] { return state_->MakeMatMul(s, bias); },
+      {{DNNL_ARG_SRC, o.a},
+       {DNNL_ARG_WEIGHTS, o.b},
+       {DNNL_ARG_DST, o.c},
+       {DNNL_ARG_BIAS, o.bias}},
+      nullptr);
 }
 
-absl::Status DnnlOps::Conv2dForward(const Conv2dShape& shape, const float* x,
-                                    const float* kernel, const float* bias,
-                                    float* y) {
-  return state_->Guard("convolution", [&] {
-    const bool with_bias = bias != nullptr;
-    Entry* entry = state_->Find(KeyOf(kConvForward, with_bias, shape), [&] {
-      return state_->MakeForward(shape, with_bias);
-    });
-    entry->plain_kernel.set_data_handle(const_cast<float*>(kernel));
-    if (entry->reorder) {
-      state_->Reorder(entry, entry->plain_kernel,
-                      entry->arguments.at(DNNL_ARG_WEIGHTS));
-    }
-    state_->Set(entry, DNNL_ARG_SRC, x);
-    state_->Set(entry, DNNL_ARG_DST, y);
-    if (with_bias) {
-      state_->Set(entry, DNNL_ARG_BIAS, bias);
-    }
-    state_->Run(entry);
-  });
+absl::Status DnnlOps::Run(const op::Conv2dForward& o) {
+  const bool bias = o.bias != nullptr;
+  return state_->Run(
+      o.kName, KeyOf(kConvForward, bias, o.shape),
+      [&] { return state_->MakeForward(o.shape, bias); },
+      {{DNNL_ARG_SRC, o.x}, {DNNL_ARG_DST, o.y}, {DNNL_ARG_BIAS, o.bias}},
+      o.kernel);
 }
 
-absl::Status DnnlOps::Conv2dBackwardData(const Conv2dShape& shape,
-                                         const float* dy, const float* kernel,
-                                         float* dx) {
-  return state_->Guard("convolution backward data", [&] {
-    Entry* entry = state_->Find(KeyOf(kConvBackwardData, false, shape), [&] {
-      return state_->MakeBackwardData(shape);
-    });
-    entry->plain_kernel.set_data_handle(const_cast<float*>(kernel));
-    if (entry->reorder) {
-      state_->Reorder(entry, entry->plain_kernel,
-                      entry->arguments.at(DNNL_ARG_WEIGHTS));
-    }
-    state_->Set(entry, DNNL_ARG_DIFF_DST, dy);
-    state_->Set(entry, DNNL_ARG_DIFF_SRC, dx);
-    state_->Run(entry);
-  });
+absl::Status DnnlOps::Run(const op::Conv2dBackwardData& o) {
+  return state_->Run(
+      o.kName, KeyOf(kConvBackwardData, false, o.shape),
+      [&] { return state_->MakeBackwardData(o.shape); },
+      {{DNNL_ARG_DIFF_DST, o.dy}, {DNNL_ARG_DIFF_SRC, o.dx}}, o.kernel);
 }
 
-absl::Status DnnlOps::Conv2dBackwardKernel(const Conv2dShape& shape,
-                                           const float* x, const float* dy,
-                                           float* dkernel, float* dbias) {
-  return state_->Guard("convolution backward kernel", [&] {
-    const bool with_bias = dbias != nullptr;
-    Entry* entry = state_->Find(
-        KeyOf(kConvBackwardKernel, with_bias, shape),
-        [&] { return state_->MakeBackwardKernel(shape, with_bias); });
-    // The plain kernel shares its handle with the primitive's argument where
-    // oneDNN takes our layout, so this sets both.
-    entry->plain_kernel.set_data_handle(dkernel);
-    state_->Set(entry, DNNL_ARG_SRC, x);
-    state_->Set(entry, DNNL_ARG_DIFF_DST, dy);
-    if (with_bias) {
-      state_->Set(entry, DNNL_ARG_DIFF_BIAS, dbias);
-    }
-    state_->Run(entry);
-    if (entry->reorder) {
-      state_->Reorder(entry, entry->arguments.at(DNNL_ARG_DIFF_WEIGHTS),
-                      entry->plain_kernel);
-    }
-  });
+absl::Status DnnlOps::Run(const op::Conv2dBackwardKernel& o) {
+  const bool bias = o.dbias != nullptr;
+  return state_->Run(
+      o.kName, KeyOf(kConvBackwardKernel, bias, o.shape),
+      [&] { return state_->MakeBackwardKernel(o.shape, bias); },
+      {{DNNL_ARG_SRC, o.x},
+       {DNNL_ARG_DIFF_DST, o.dy},
+       {DNNL_ARG_DIFF_BIAS, o.dbias}},
+      o.dkernel);
 }
 
 }  // namespace weir

@@ -21,7 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/compute/backend.h"
+#include "worker/compute/operations.h"
 
 namespace weir {
 
@@ -30,16 +30,10 @@ class DnnlOps {
   static absl::StatusOr<std::unique_ptr<DnnlOps>> Create(int threads);
   ~DnnlOps();
 
-  // Arguments as in Backend.
-  absl::Status MatMul(const MatMulShape& shape, const float* a, const float* b,
-                      const float* bias, float* c);
-  absl::Status Conv2dForward(const Conv2dShape& shape, const float* x,
-                             const float* kernel, const float* bias, float* y);
-  absl::Status Conv2dBackwardData(const Conv2dShape& shape, const float* dy,
-                                  const float* kernel, float* dx);
-  absl::Status Conv2dBackwardKernel(const Conv2dShape& shape, const float* x,
-                                    const float* dy, float* dkernel,
-                                    float* dbias);
+  absl::Status Run(const op::MatMul& o);
+  absl::Status Run(const op::Conv2dForward& o);
+  absl::Status Run(const op::Conv2dBackwardData& o);
+  absl::Status Run(const op::Conv2dBackwardKernel& o);
 
  private:
   struct State;  // keeps dnnl.hpp out of every other file

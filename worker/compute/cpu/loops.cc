@@ -1,14 +1,14 @@
-#include "worker/compute/cpu/loops.h"
-
+// Sums of rows, pools, operations on single elements, copies and losses.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "common/math/random.h"
+#include "worker/compute/cpu/operations.h"
 #include "worker/compute/cpu/vectorize.h"
 
-namespace weir::loops {
+namespace weir::cpu {
 namespace {
 
 // Channels that one pass of a pooling window keeps in registers or L1.
@@ -73,8 +73,8 @@ void MaxScatter(const PoolShape& shape, const Window& h, const Window& w,
 WEIR_VECTORIZE
 void AverageWindow(const PoolShape& shape, const Window& h, const Window& w,
                    const float* image, int64_t count, float* y) {
-  // Padding counts in the divisor (backend.h), so it is the same for a window
-  // that was clipped.
+  // Padding counts in the divisor (operations.h), so it is the same for a
+  // window that was clipped.
   const float factor = 1.0f / static_cast<float>(shape.size * shape.size);
   std::fill(y, y + count, 0.0f);
   for (int64_t i = h.begin; i < h.end; ++i) {
@@ -130,7 +130,8 @@ void ForEachWindow(const PoolShape& s, F f) {
 }  // namespace
 
 WEIR_VECTORIZE
-void SumRows(int64_t rows, int64_t width, const float* x, float* sums) {
+void Compute(const op::SumRows& o) {
+  const auto [rows, width, x, sums] = o;
   // I1: a block of rows is added in float, row by row, and the blocks in
   // double. Each column is a lane, so no order depends on the width of a
   // vector.
@@ -159,42 +160,33 @@ void SumRows(int64_t rows, int64_t width, const float* x, float* sums) {
   }
 }
 
-void PoolForward(PoolKind kind, const PoolShape& shape, const float* x,
-                 float* y) {
-  if (kind == PoolKind::kMax) {
-    ForEachWindow(shape, [&](int64_t image, int64_t out, const Window& h,
+void Compute(const op::PoolForward& o) {
+  ForEachWindow(o.shape, [&](int64_t image, int64_t out, const Window& h,
                              const Window& w, int64_t count) {
+    if (o.kind == PoolKind::kMax) {
       int index[kChunk];
-      MaxWindow(shape, h, w, x + image, count, y + out, index);
-    });
-  } else {
-    ForEachWindow(shape, [&](int64_t image, int64_t out, const Window& h,
-                             const Window& w, int64_t count) {
-      AverageWindow(shape, h, w, x + image, count, y + out);
-    });
-  }
+      MaxWindow(o.shape, h, w, o.x + image, count, o.y + out, index);
+    } else {
+      AverageWindow(o.shape, h, w, o.x + image, count, o.y + out);
+    }
+  });
 }
 
-void PoolBackward(PoolKind kind, const PoolShape& shape, const float* x,
-                  const float* dy, float* dx) {
-  std::fill(dx, dx + shape.batch * shape.height * shape.width * shape.channels,
-            0.0f);
-  if (kind == PoolKind::kMax) {
-    ForEachWindow(shape, [&](int64_t image, int64_t out, const Window& h,
+void Compute(const op::PoolBackward& o) {
+  std::fill_n(o.dx, o.shape.x_elements(), 0.0f);
+  ForEachWindow(o.shape, [&](int64_t image, int64_t out, const Window& h,
                              const Window& w, int64_t count) {
+    if (o.kind == PoolKind::kMax) {
       float best[kChunk];
       int index[kChunk];
       // Finds the winners again: the forward pass keeps no indexes, and reading
       // x costs less than storing them.
-      MaxWindow(shape, h, w, x + image, count, best, index);
-      MaxScatter(shape, h, w, dy + out, count, index, dx + image);
-    });
-  } else {
-    ForEachWindow(shape, [&](int64_t image, int64_t out, const Window& h,
-                             const Window& w, int64_t count) {
-      AverageScatter(shape, h, w, dy + out, count, dx + image);
-    });
-  }
+      MaxWindow(o.shape, h, w, o.x + image, count, best, index);
+      MaxScatter(o.shape, h, w, o.dy + out, count, index, o.dx + image);
+    } else {
+      AverageScatter(o.shape, h, w, o.dy + out, count, o.dx + image);
+    }
+  });
 }
 
 namespace {
@@ -224,8 +216,8 @@ float Sigmoid(float x) {
 
 }  // namespace
 
-void ActivationForward(ActivationKind kind, int64_t count, const float* x,
-                       float* y) {
+void Compute(const op::ActivationForward& o) {
+  const auto [kind, count, x, y] = o;
   switch (kind) {
     case ActivationKind::kRelu:
       ReluForward(count, x, y);
@@ -244,8 +236,8 @@ void ActivationForward(ActivationKind kind, int64_t count, const float* x,
 }
 
 WEIR_VECTORIZE
-void ActivationBackward(ActivationKind kind, int64_t count, const float* y,
-                        const float* dy, float* dx) {
+void Compute(const op::ActivationBackward& o) {
+  const auto [kind, count, y, dy, dx] = o;
   switch (kind) {
     case ActivationKind::kRelu:
       ReluBackward(count, y, dy, dx);
@@ -263,33 +255,33 @@ void ActivationBackward(ActivationKind kind, int64_t count, const float* y,
   }
 }
 
-void Dropout(uint64_t key, float rate, int64_t count, const float* x,
-             float* y) {
+void Compute(const op::Dropout& o, uint64_t key) {
   // Kept elements grow by 1 / (1 - rate), so that the expectation stays and
   // nothing is scaled when the model is evaluated.
-  const float factor = 1.0f / (1.0f - rate);
-  for (int64_t i = 0; i < count; i += 4) {
-    // Word i % 4 of draw i / 4, as backend.h says. The mask follows from the
+  const float factor = 1.0f / (1.0f - o.rate);
+  for (int64_t i = 0; i < o.count; i += 4) {
+    // Word i % 4 of draw i / 4, as operations.h says. The mask follows from the
     // key alone, so the backward pass draws it again and nobody stores it.
     const std::array<uint32_t, 4> words =
         Philox(key, 0, static_cast<uint64_t>(i / 4));
-    const int64_t n = std::min<int64_t>(4, count - i);
+    const int64_t n = std::min<int64_t>(4, o.count - i);
     for (int64_t j = 0; j < n; ++j) {
-      y[i + j] = UnitFloat(words[j]) >= rate ? x[i + j] * factor : 0.0f;
+      o.y[i + j] = UnitFloat(words[j]) >= o.rate ? o.x[i + j] * factor : 0.0f;
     }
   }
 }
 
 WEIR_VECTORIZE
-void Add(int64_t count, const float* a, const float* b, float* y) {
+void Compute(const op::Add& o) {
+  const auto [count, a, b, y] = o;
   for (int64_t i = 0; i < count; ++i) {
     y[i] = a[i] + b[i];
   }
 }
 
 WEIR_VECTORIZE
-void MultiplyAdd(int64_t count, const float* a, const float* b, const float* c,
-                 float* y) {
+void Compute(const op::MultiplyAdd& o) {
+  const auto [count, a, b, c, y] = o;
   if (c == nullptr) {
     for (int64_t i = 0; i < count; ++i) {
       y[i] = a[i] * b[i];
@@ -309,15 +301,15 @@ void ScaleAdd(int64_t count, float a, const float* x, float b, float* y) {
   }
 }
 
-void CopyColumns(int64_t rows, int64_t width, const float* x, int64_t x_stride,
-                 float* y, int64_t y_stride) {
-  for (int64_t r = 0; r < rows; ++r) {
-    std::memcpy(y + r * y_stride, x + r * x_stride, width * sizeof(float));
+void Compute(const op::CopyColumns& o) {
+  for (int64_t r = 0; r < o.rows; ++r) {
+    std::memcpy(o.y + r * o.y_stride, o.x + r * o.x_stride,
+                o.width * sizeof(float));
   }
 }
 
-void Transpose(int64_t batch, int64_t rows, int64_t columns, const float* x,
-               float* y) {
+void Compute(const op::Transpose& o) {
+  const auto [batch, rows, columns, x, y] = o;
   // Reads a tile of x by columns and writes it by rows. The lines of a tile
   // stay in L1, so each is loaded once although its floats are read one by one.
   constexpr int64_t kTile = 16;
@@ -338,9 +330,10 @@ void Transpose(int64_t batch, int64_t rows, int64_t columns, const float* x,
   }
 }
 
-void SoftmaxCrossEntropy(int64_t rows, int64_t width, const float* x,
-                         const float* labels, float* row_loss,
-                         float* row_correct, float* dx) {
+namespace {
+
+void SoftmaxCrossEntropy(const op::Loss& o) {
+  const auto [kind, rows, width, x, labels, row_loss, row_correct, dx] = o;
   // dx is the gradient of the mean over the rows.
   const double scale = 1.0 / static_cast<double>(rows);
   for (int64_t r = 0; r < rows; ++r) {
@@ -368,8 +361,9 @@ void SoftmaxCrossEntropy(int64_t rows, int64_t width, const float* x,
   }
 }
 
-void SigmoidCrossEntropy(int64_t rows, const float* x, const float* labels,
-                         float* row_loss, float* row_correct, float* dx) {
+// The width is 1 by contract.
+void SigmoidCrossEntropy(const op::Loss& o) {
+  const auto [kind, rows, width, x, labels, row_loss, row_correct, dx] = o;
   const float scale = 1.0f / static_cast<float>(rows);
   for (int64_t r = 0; r < rows; ++r) {
     const float z = labels[r];
@@ -386,9 +380,8 @@ void SigmoidCrossEntropy(int64_t rows, const float* x, const float* labels,
   }
 }
 
-void MeanSquaredError(int64_t rows, int64_t width, const float* x,
-                      const float* labels, float* row_loss, float* row_correct,
-                      float* dx) {
+void MeanSquaredError(const op::Loss& o) {
+  const auto [kind, rows, width, x, labels, row_loss, row_correct, dx] = o;
   // A row's loss is its mean over width, and dx belongs to the mean of the
   // rows.
   const auto factor =
@@ -407,4 +400,17 @@ void MeanSquaredError(int64_t rows, int64_t width, const float* x,
   }
 }
 
-}  // namespace weir::loops
+}  // namespace
+
+void Compute(const op::Loss& o) {
+  switch (o.kind) {
+    case LossKind::kSoftmaxCrossEntropy:
+      return SoftmaxCrossEntropy(o);
+    case LossKind::kSigmoidCrossEntropy:
+      return SigmoidCrossEntropy(o);
+    case LossKind::kMeanSquaredError:
+      return MeanSquaredError(o);
+  }
+}
+
+}  // namespace weir::cpu

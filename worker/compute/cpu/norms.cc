@@ -1,11 +1,11 @@
-#include "worker/compute/cpu/norms.h"
-
+// Normalisations.
 #include <algorithm>
 #include <cmath>
 
+#include "worker/compute/cpu/operations.h"
 #include "worker/compute/cpu/vectorize.h"
 
-namespace weir::loops {
+namespace weir::cpu {
 namespace {
 
 constexpr int kLanes = 16;
@@ -14,8 +14,8 @@ constexpr int64_t kBlock = 64;  // rows summed in float before double takes over
 
 #define WEIR_INLINE __attribute__((always_inline)) inline
 
-// Sum of f(i) over [0, count). I1 of loops.h: it always has kLanes lanes, a
-// whole number of vectors of every instruction set, and a lane adds every
+// Sum of f(i) over [0, count). I1 of operations.h: it always has kLanes lanes,
+// a whole number of vectors of every instruction set, and a lane adds every
 // kLanes-th term. The tail and then the lanes are added in double, in order.
 template <typename F>
 WEIR_INLINE double LaneSum(int64_t count, F f) {
@@ -37,8 +37,8 @@ WEIR_INLINE double LaneSum(int64_t count, F f) {
 }
 
 // totals[j] = sum over rows of f(row, j) for j in [0, count), count <= kChunk.
-// I1 of loops.h: a block of rows is added in float, row by row, and the blocks
-// in double; each column is a lane.
+// I1 of operations.h: a block of rows is added in float, row by row, and the
+// blocks in double; each column is a lane.
 template <typename F>
 WEIR_INLINE void ColumnSums(int64_t rows, int64_t count, double* totals, F f) {
   float part[kChunk];
@@ -57,15 +57,15 @@ WEIR_INLINE void ColumnSums(int64_t rows, int64_t count, double* totals, F f) {
   }
 }
 
-}  // namespace
-
 WEIR_VECTORIZE
-void LayerNormForward(int64_t rows, int64_t width, float epsilon,
-                      const float* x, const float* scale, const float* offset,
-                      float* y, float* mean, float* rstd) {
+void NormaliseRows(const op::NormForward& o) {
+  const int64_t rows = o.rows;
+  const int64_t width = o.width;
+  const float* scale = o.scale;
+  const float* offset = o.offset;
   for (int64_t r = 0; r < rows; ++r) {
-    const float* in = x + r * width;
-    float* out = y + r * width;
+    const float* in = o.x + r * width;
+    float* out = o.y + r * width;
     const double n = static_cast<double>(width);
     const auto m = static_cast<float>(
         LaneSum(width, [&](int64_t i) { return in[i]; }) / n);
@@ -77,20 +77,24 @@ void LayerNormForward(int64_t rows, int64_t width, float epsilon,
                                       return d * d;
                                     }) /
                             n;
-    const auto s = static_cast<float>(1.0 / std::sqrt(variance + epsilon));
+    const auto s = static_cast<float>(1.0 / std::sqrt(variance + o.epsilon));
     for (int64_t i = 0; i < width; ++i) {
       out[i] = (in[i] - m) * s * scale[i] + offset[i];
     }
-    mean[r] = m;
-    rstd[r] = s;
+    o.mean[r] = m;
+    o.rstd[r] = s;
   }
 }
 
 WEIR_VECTORIZE
-void LayerNormBackward(int64_t rows, int64_t width, const float* x,
-                       const float* scale, const float* mean, const float* rstd,
-                       const float* dy, float* dx, float* dscale,
-                       float* doffset) {
+void RowGradients(const op::NormBackward& o) {
+  const int64_t rows = o.rows;
+  const int64_t width = o.width;
+  const float* x = o.x;
+  const float* dy = o.dy;
+  const float* scale = o.scale;
+  const float* mean = o.mean;
+  const float* rstd = o.rstd;
   // Scale and offset are by column, so their gradients are sums over the rows:
   // doffset = sum of dy, dscale = sum of dy * xhat, xhat = (x - mean) * rstd.
   double totals[kChunk];
@@ -98,14 +102,14 @@ void LayerNormBackward(int64_t rows, int64_t width, const float* x,
     const int64_t count = std::min(kChunk, width - c);
     ColumnSums(rows, count, totals,
                [&](int64_t r, int64_t j) { return dy[r * width + c + j]; });
-    std::copy(totals, totals + count, doffset + c);
+    std::copy(totals, totals + count, o.doffset + c);
     ColumnSums(rows, count, totals, [&](int64_t r, int64_t j) {
       const int64_t i = r * width + c + j;
       return dy[i] * ((x[i] - mean[r]) * rstd[r]);
     });
-    std::copy(totals, totals + count, dscale + c);
+    std::copy(totals, totals + count, o.dscale + c);
   }
-  if (dx == nullptr) {
+  if (o.dx == nullptr) {
     return;
   }
   // Mean and rstd depend on x, too. With g = dy * scale:
@@ -125,23 +129,25 @@ void LayerNormBackward(int64_t rows, int64_t width, const float* x,
                                    }) /
                            n);
     for (int64_t i = 0; i < width; ++i) {
-      dx[r * width + i] =
+      o.dx[r * width + i] =
           s * (g[i] * scale[i] - g_mean - (in[i] - m) * s * gx_mean);
     }
   }
 }
 
 WEIR_VECTORIZE
-void BatchNormForward(int64_t rows, int64_t channels, float epsilon,
-                      const float* x, const float* scale, const float* offset,
-                      float* y, float* mean, float* rstd, float* variance) {
+void NormaliseColumns(const op::NormForward& o) {
+  const int64_t rows = o.rows;
+  const int64_t channels = o.width;
+  const float* offset = o.offset;
+  float* y = o.y;
   double totals[kChunk];
   const double n = static_cast<double>(rows);
   for (int64_t c = 0; c < channels; c += kChunk) {
     const int64_t count = std::min(kChunk, channels - c);
     float m[kChunk];
     float factor[kChunk];
-    const float* in = x + c;
+    const float* in = o.x + c;
     ColumnSums(rows, count, totals,
                [&](int64_t r, int64_t j) { return in[r * channels + j]; });
     for (int64_t j = 0; j < count; ++j) {
@@ -154,13 +160,14 @@ void BatchNormForward(int64_t rows, int64_t channels, float epsilon,
     });
     for (int64_t j = 0; j < count; ++j) {
       const auto s =
-          static_cast<float>(1.0 / std::sqrt(totals[j] / n + epsilon));
-      mean[c + j] = m[j];
-      rstd[c + j] = s;
+          static_cast<float>(1.0 / std::sqrt(totals[j] / n + o.epsilon));
+      o.mean[c + j] = m[j];
+      o.rstd[c + j] = s;
       // The unbiased variance is for the moving average, as in PyTorch. With a
       // single row totals[j] is 0, and so is this.
-      variance[c + j] = static_cast<float>(totals[j] / std::max(n - 1.0, 1.0));
-      factor[j] = s * scale[c + j];
+      o.variance[c + j] =
+          static_cast<float>(totals[j] / std::max(n - 1.0, 1.0));
+      factor[j] = s * o.scale[c + j];
     }
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t j = 0; j < count; ++j) {
@@ -172,18 +179,19 @@ void BatchNormForward(int64_t rows, int64_t channels, float epsilon,
 }
 
 WEIR_VECTORIZE
-void BatchNormBackward(int64_t rows, int64_t channels, const float* x,
-                       const float* scale, const float* mean, const float* rstd,
-                       const float* dy, float* dx, float* dscale,
-                       float* doffset) {
+void ColumnGradients(const op::NormBackward& o) {
+  const int64_t rows = o.rows;
+  const int64_t channels = o.width;
+  const float* scale = o.scale;
+  float* dx = o.dx;
   double totals[kChunk];
   const double n = static_cast<double>(rows);
   for (int64_t c = 0; c < channels; c += kChunk) {
     const int64_t count = std::min(kChunk, channels - c);
-    const float* in = x + c;
-    const float* g = dy + c;
-    const float* m = mean + c;
-    const float* s = rstd + c;
+    const float* in = o.x + c;
+    const float* g = o.dy + c;
+    const float* m = o.mean + c;
+    const float* s = o.rstd + c;
     // dx = scale * rstd * (dy - mean(dy) - xhat * mean(dy * xhat)), means over
     // the rows; they are the gradients of offset and scale, divided by n.
     // Source: Ioffe, Szegedy, "Batch Normalization", 2015, section 3.
@@ -192,14 +200,14 @@ void BatchNormBackward(int64_t rows, int64_t channels, const float* x,
     ColumnSums(rows, count, totals,
                [&](int64_t r, int64_t j) { return g[r * channels + j]; });
     for (int64_t j = 0; j < count; ++j) {
-      doffset[c + j] = static_cast<float>(totals[j]);
+      o.doffset[c + j] = static_cast<float>(totals[j]);
       g_mean[j] = static_cast<float>(totals[j] / n);
     }
     ColumnSums(rows, count, totals, [&](int64_t r, int64_t j) {
       return g[r * channels + j] * ((in[r * channels + j] - m[j]) * s[j]);
     });
     for (int64_t j = 0; j < count; ++j) {
-      dscale[c + j] = static_cast<float>(totals[j]);
+      o.dscale[c + j] = static_cast<float>(totals[j]);
       x_factor[j] = static_cast<float>(totals[j] / n * s[j]);
     }
     if (dx == nullptr) {
@@ -215,9 +223,18 @@ void BatchNormBackward(int64_t rows, int64_t channels, const float* x,
   }
 }
 
-void BatchNormInference(int64_t rows, int64_t channels, float epsilon,
-                        const float* x, const float* scale, const float* offset,
-                        const float* mean, const float* variance, float* y) {
+}  // namespace
+
+void Compute(const op::NormForward& o) {
+  o.over == NormOver::kRow ? NormaliseRows(o) : NormaliseColumns(o);
+}
+
+void Compute(const op::NormBackward& o) {
+  o.over == NormOver::kRow ? RowGradients(o) : ColumnGradients(o);
+}
+
+void Compute(const op::NormInference& o) {
+  const auto [rows, channels, epsilon, x, scale, offset, mean, variance, y] = o;
   // Divides once for a channel, in double, and then passes over the rows in
   // float.
   for (int64_t c = 0; c < channels; c += kChunk) {
@@ -237,4 +254,4 @@ void BatchNormInference(int64_t rows, int64_t channels, float epsilon,
   }
 }
 
-}  // namespace weir::loops
+}  // namespace weir::cpu

@@ -1,11 +1,12 @@
-#include "worker/compute/cpu/sparse.h"
-
+// Operations on rows of tables: gathers over lists of rows, and interactions of
+// vectors.
 #include <algorithm>
 #include <vector>
 
+#include "worker/compute/cpu/operations.h"
 #include "worker/compute/cpu/vectorize.h"
 
-namespace weir::loops {
+namespace weir::cpu {
 namespace {
 
 constexpr int64_t kChunk = 64;  // columns of one pass; stays in registers or L1
@@ -48,9 +49,9 @@ WEIR_INLINE void ForEachChunk(int64_t width, F f) {
 
 // y[l] = the sum of term(list, entry, column) over list l, for `count` columns.
 // fetch(entry) learns early which entry comes.
-// I1 of loops.h: entries are added in their order. kBlock of them are summed on
-// their own first, so the rounding error of a list of n grows with n / kBlock +
-// kBlock in place of n.
+// I1 of operations.h: entries are added in their order. kBlock of them are
+// summed on their own first, so the rounding error of a list of n grows with
+// n / kBlock + kBlock in place of n.
 template <typename Fetch, typename Term>
 WEIR_INLINE void SumLists(const RowLists& lists, int64_t width, int64_t count,
                           bool add, float* y, Fetch fetch, Term term) {
@@ -95,8 +96,10 @@ int64_t FirstPair(int64_t i) { return i * (i - 1) / 2; }
 }  // namespace
 
 WEIR_VECTORIZE
-void GatherSum(const RowLists& lists, int64_t width, const float* x, bool add,
-               float* y) {
+void Compute(const op::GatherSum& o) {
+  const RowLists& lists = o.lists;
+  const int64_t width = o.width;
+  const float* x = o.x;
   const int32_t* index = lists.index;
   const float* weights = lists.weights;
   // A loop of its own for lists without weights: those are the common case, and
@@ -105,10 +108,10 @@ void GatherSum(const RowLists& lists, int64_t width, const float* x, bool add,
     const auto row = [&](int64_t e) { return x + index[e] * width + c; };
     const auto fetch = [&](int64_t e) { __builtin_prefetch(row(e)); };
     if (weights == nullptr) {
-      SumLists(lists, width, count, add, y + c, fetch,
+      SumLists(lists, width, count, o.add, o.y + c, fetch,
                [&](int64_t, int64_t e, int64_t j) { return row(e)[j]; });
     } else {
-      SumLists(lists, width, count, add, y + c, fetch,
+      SumLists(lists, width, count, o.add, o.y + c, fetch,
                [&](int64_t, int64_t e, int64_t j) {
                  return weights[e] * row(e)[j];
                });
@@ -117,12 +120,14 @@ void GatherSum(const RowLists& lists, int64_t width, const float* x, bool add,
 }
 
 WEIR_VECTORIZE
-void GatherChosen(const RowLists& lists, int64_t width, const float* x,
-                  const int32_t* chosen, bool add, float* y) {
-  const int32_t* index = lists.index;
+void Compute(const op::GatherChosen& o) {
+  const int64_t width = o.width;
+  const float* x = o.x;
+  const int32_t* chosen = o.chosen;
+  const int32_t* index = o.lists.index;
   ForEachChunk(width, [&](int64_t c, int64_t count) WEIR_INLINE_LAMBDA {
     SumLists(
-        lists, width, count, add, y + c,
+        o.lists, width, count, o.add, o.y + c,
         [&](int64_t e) { __builtin_prefetch(x + index[e] * width + c); },
         [&](int64_t l, int64_t e, int64_t j) {
           const int64_t i = index[e] * width + c + j;
@@ -134,8 +139,9 @@ void GatherChosen(const RowLists& lists, int64_t width, const float* x,
 }
 
 WEIR_VECTORIZE
-void GatherMax(const RowLists& lists, int64_t width, const float* x, float* y,
-               int32_t* chosen) {
+void Compute(const op::GatherMax& o) {
+  const RowLists& lists = o.lists;
+  const int64_t width = o.width;
   ForEachChunk(width, [&](int64_t c, int64_t count) WEIR_INLINE_LAMBDA {
     for (int64_t l = 0; l < lists.count; ++l) {
       // An empty list leaves zeros and -1.
@@ -145,7 +151,7 @@ void GatherMax(const RowLists& lists, int64_t width, const float* x, float* y,
       const int64_t begin = lists.offsets[l];
       for (int64_t e = begin; e < lists.offsets[l + 1]; ++e) {
         const int32_t row = lists.index[e];
-        const float* in = x + row * width + c;
+        const float* in = o.x + row * width + c;
         // The first entry always wins over the zeros, which are no value.
         const bool first = e == begin;
         for (int64_t j = 0; j < count; ++j) {
@@ -154,16 +160,18 @@ void GatherMax(const RowLists& lists, int64_t width, const float* x, float* y,
           which[j] = larger ? row : which[j];
         }
       }
-      std::copy(best, best + count, y + l * width + c);
-      std::copy(which, which + count, chosen + l * width + c);
+      std::copy(best, best + count, o.y + l * width + c);
+      std::copy(which, which + count, o.chosen + l * width + c);
     }
   });
 }
 
+namespace {
+
 // By pairs (i, the sum of those before i), and not by the square of the sum
 // less the sum of squares, which cancels.
 WEIR_VECTORIZE
-void PairSumForward(const VectorsShape& shape, const float* x, float* y) {
+void SumOfProducts(const VectorsShape& shape, const float* x, float* y) {
   for (int64_t b = 0; b < shape.batch; ++b) {
     const float* sample = x + b * shape.vectors * shape.dim;
     double sum = 0.0;
@@ -189,8 +197,8 @@ void PairSumForward(const VectorsShape& shape, const float* x, float* y) {
 // Each vector is multiplied with every other one, so its gradient is dy times
 // the sum of all vectors less itself.
 WEIR_VECTORIZE
-void PairSumBackward(const VectorsShape& shape, const float* x, const float* dy,
-                     float* dx) {
+void SumOfProductsBackward(const VectorsShape& shape, const float* x,
+                           const float* dy, float* dx) {
   for (int64_t b = 0; b < shape.batch; ++b) {
     const int64_t begin = b * shape.vectors * shape.dim;
     for (int64_t c = 0; c < shape.dim; c += kChunk) {
@@ -213,11 +221,12 @@ void PairSumBackward(const VectorsShape& shape, const float* x, const float* dy,
 }
 
 WEIR_VECTORIZE
-void PairDotsForward(const VectorsShape& shape, const float* x, float* y) {
+void Products(const VectorsShape& shape, const float* x, float* y) {
   const int64_t n = shape.vectors;
   // One sample, [dim, vectors]. The inner loop then runs over neighbouring
-  // vectors, each a lane with a dot product of its own: I1 of loops.h. A loop
-  // along one dot product would add in as many parts as a register has lanes.
+  // vectors, each a lane with a dot product of its own: I1 of operations.h. A
+  // loop along one dot product would add in as many parts as a register has
+  // lanes.
   std::vector<float> columns(n * shape.dim);
   for (int64_t b = 0; b < shape.batch; ++b) {
     TransposeSample(shape, x + b * n * shape.dim, columns.data());
@@ -242,7 +251,7 @@ void PairDotsForward(const VectorsShape& shape, const float* x, float* y) {
 // Every vector gathers from its pairs in the order of the others. Scattering a
 // pair's gradient to both of its vectors would write dx once for every pair.
 WEIR_VECTORIZE
-void PairDotsBackward(const VectorsShape& shape, const float* x,
+void ProductsBackward(const VectorsShape& shape, const float* x,
                       const float* dy, float* dx) {
   const int64_t n = shape.vectors;
   for (int64_t b = 0; b < shape.batch; ++b) {
@@ -269,4 +278,16 @@ void PairDotsBackward(const VectorsShape& shape, const float* x,
   }
 }
 
-}  // namespace weir::loops
+}  // namespace
+
+void Compute(const op::PairForward& o) {
+  o.kind == PairKind::kSum ? SumOfProducts(o.shape, o.x, o.y)
+                           : Products(o.shape, o.x, o.y);
+}
+
+void Compute(const op::PairBackward& o) {
+  o.kind == PairKind::kSum ? SumOfProductsBackward(o.shape, o.x, o.dy, o.dx)
+                           : ProductsBackward(o.shape, o.x, o.dy, o.dx);
+}
+
+}  // namespace weir::cpu

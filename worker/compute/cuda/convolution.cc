@@ -64,16 +64,13 @@ absl::StatusOr<const void*> Convolution::ChannelsLastKernel(
   // Images are channels-last, so a row of the columns has its channels last,
   // too, and the kernel has to follow.
   const int64_t area = s.kernel * s.kernel;
-  const int64_t count = s.filters * WindowElements(s);
-  WEIR_ASSIGN_OR_RETURN(
-      void* const memory,
-      kernel_.Reserve(count * static_cast<int64_t>(sizeof(float))));
+  const int64_t count = s.kernel_elements();
+  WEIR_ASSIGN_OR_RETURN(float* const memory, kernel_.ReserveFloats(count));
   if (bf16()) {
     TransposeToBf16(stream, s.filters, s.channels, area, kernel,
-                    static_cast<Bf16*>(memory));
+                    reinterpret_cast<Bf16*>(memory));
   } else {
-    Transpose(stream, s.filters, s.channels, area, kernel,
-              static_cast<float*>(memory));
+    Enqueue(stream, op::Transpose{s.filters, s.channels, area, kernel, memory});
   }
   return memory;
 }
@@ -85,13 +82,11 @@ absl::StatusOr<const void*> Convolution::Unfold(cudaStream_t stream,
     return Multiplied(stream, x, part.batch * ImageElements(part));
   }
   const int64_t count = part.batch * OutPixels(part) * WindowElements(part);
-  WEIR_ASSIGN_OR_RETURN(
-      void* const memory,
-      columns_.Reserve(count * static_cast<int64_t>(sizeof(float))));
+  WEIR_ASSIGN_OR_RETURN(float* const memory, columns_.ReserveFloats(count));
   if (bf16()) {
-    ImageToColumnsBf16(stream, part, x, static_cast<Bf16*>(memory));
+    ImageToColumnsBf16(stream, part, x, reinterpret_cast<Bf16*>(memory));
   } else {
-    ImageToColumns(stream, part, x, static_cast<float*>(memory));
+    ImageToColumns(stream, part, x, memory);
   }
   return memory;
 }
@@ -107,53 +102,47 @@ absl::StatusOr<const void*> Convolution::Multiplied(cudaStream_t stream,
   return copy;
 }
 
-absl::Status Convolution::Forward(cudaStream_t stream, const Conv2dShape& shape,
-                                  const float* x, const float* kernel,
-                                  const float* bias, float* y) {
+absl::Status Convolution::Run(cudaStream_t stream, const op::Conv2dForward& o) {
   WEIR_ASSIGN_OR_RETURN(const void* const filters,
-                        ChannelsLastKernel(stream, shape, kernel));
+                        ChannelsLastKernel(stream, o.shape, o.kernel));
   // y [pixels, filters] = columns [pixels, window] * filters^T. All parts use
   // one memory for columns, as they follow each other on the stream.
   return ForEachPart(
-      shape, PartImages(shape),
+      o.shape, PartImages(o.shape),
       [&](const Conv2dShape& part, int64_t begin) -> absl::Status {
         WEIR_ASSIGN_OR_RETURN(
             const void* const columns,
-            Unfold(stream, part, x + begin * ImageElements(part)));
-        return options_.matmul->Run(stream,
-                                    {.m = part.batch * OutPixels(part),
-                                     .n = part.filters,
-                                     .k = WindowElements(part),
-                                     .transpose_b = true},
-                                    {columns, filters, bf16()}, bias,
-                                    y + begin * OutPixels(part) * part.filters,
-                                    /*accumulate=*/false);
+            Unfold(stream, part, o.x + begin * ImageElements(part)));
+        return options_.matmul->Run(
+            stream,
+            {.m = part.batch * OutPixels(part),
+             .n = part.filters,
+             .k = WindowElements(part),
+             .transpose_b = true},
+            {columns, filters, bf16()}, o.bias,
+            o.y + begin * OutPixels(part) * part.filters,
+            /*accumulate=*/false);
       });
 }
 
-absl::Status Convolution::BackwardData(cudaStream_t stream,
-                                       const Conv2dShape& shape,
-                                       const float* dy, const float* kernel,
-                                       float* dx) {
+absl::Status Convolution::Run(cudaStream_t stream,
+                              const op::Conv2dBackwardData& o) {
   WEIR_ASSIGN_OR_RETURN(const void* const filters,
-                        ChannelsLastKernel(stream, shape, kernel));
-  const int64_t out_image = OutPixels(shape) * shape.filters;
+                        ChannelsLastKernel(stream, o.shape, o.kernel));
+  const int64_t out_image = OutPixels(o.shape) * o.shape.filters;
   WEIR_ASSIGN_OR_RETURN(const void* const gradients,
-                        Multiplied(stream, dy, shape.batch * out_image));
+                        Multiplied(stream, o.dy, o.shape.y_elements()));
   // dcolumns [pixels, window] = dy * filters; then every pixel of dx gathers
   // its places in dcolumns, in one order (I1).
   return ForEachPart(
-      shape, PartImages(shape),
+      o.shape, PartImages(o.shape),
       [&](const Conv2dShape& part, int64_t begin) -> absl::Status {
-        float* const image = dx + begin * ImageElements(part);
+        float* const image = o.dx + begin * ImageElements(part);
         float* columns = image;
         const int64_t pixels = part.batch * OutPixels(part);
         if (!IsPointwise(part)) {
           WEIR_ASSIGN_OR_RETURN(
-              void* const memory,
-              columns_.Reserve(pixels * WindowElements(part) *
-                               static_cast<int64_t>(sizeof(float))));
-          columns = static_cast<float*>(memory);
+              columns, columns_.ReserveFloats(pixels * WindowElements(part)));
         }
         WEIR_RETURN_IF_ERROR(options_.matmul->Run(
             stream, {.m = pixels, .n = WindowElements(part), .k = part.filters},
@@ -166,27 +155,23 @@ absl::Status Convolution::BackwardData(cudaStream_t stream,
       });
 }
 
-absl::Status Convolution::BackwardKernel(cudaStream_t stream,
-                                         const Conv2dShape& shape,
-                                         const float* x, const float* dy,
-                                         float* dkernel) {
+absl::Status Convolution::Run(cudaStream_t stream,
+                              const op::Conv2dBackwardKernel& o) {
+  const Conv2dShape& shape = o.shape;
   const int64_t out_image = OutPixels(shape) * shape.filters;
   WEIR_ASSIGN_OR_RETURN(const void* const gradients,
-                        Multiplied(stream, dy, shape.batch * out_image));
-  const int64_t count = shape.filters * WindowElements(shape);
-  WEIR_ASSIGN_OR_RETURN(
-      void* const memory,
-      kernel_.Reserve(count * static_cast<int64_t>(sizeof(float))));
+                        Multiplied(stream, o.dy, shape.y_elements()));
+  WEIR_ASSIGN_OR_RETURN(float* const sum,
+                        kernel_.ReserveFloats(shape.kernel_elements()));
   // dkernel [filters, window] = dy^T * columns, the sum over the parts. I1:
   // each part's product is added to it in the order of the stream. The first
   // one overwrites, as the scratch has an older sum.
-  auto* const sum = static_cast<float*>(memory);
   WEIR_RETURN_IF_ERROR(ForEachPart(
-      shape, PartImages(shape),
+      o.shape, PartImages(o.shape),
       [&](const Conv2dShape& part, int64_t begin) -> absl::Status {
         WEIR_ASSIGN_OR_RETURN(
             const void* const columns,
-            Unfold(stream, part, x + begin * ImageElements(part)));
+            Unfold(stream, part, o.x + begin * ImageElements(part)));
         return options_.matmul->Run(
             stream,
             {.m = part.filters,
@@ -196,8 +181,8 @@ absl::Status Convolution::BackwardKernel(cudaStream_t stream,
             {Offset(gradients, begin * out_image, bf16()), columns, bf16()},
             nullptr, sum, /*accumulate=*/begin > 0);
       }));
-  Transpose(stream, shape.filters, shape.kernel * shape.kernel, shape.channels,
-            sum, dkernel);
+  Enqueue(stream, op::Transpose{shape.filters, shape.kernel * shape.kernel,
+                                shape.channels, sum, o.dkernel});
   return absl::OkStatus();
 }
 

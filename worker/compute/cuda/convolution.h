@@ -25,7 +25,7 @@
 #include "worker/compute/cuda/bf16_copies.h"
 #include "worker/compute/cuda/device_memory.h"
 #include "worker/compute/cuda/lt_matmul.h"
-#include "worker/compute/shapes.h"
+#include "worker/compute/operations.h"
 
 namespace weir::cuda {
 
@@ -33,17 +33,13 @@ class Convolutions {
  public:
   virtual ~Convolutions() = default;
 
-  // The arguments are those of worker/compute/backend.h. The caller computes
-  // dbias.
-  virtual absl::Status Forward(cudaStream_t stream, const Conv2dShape& shape,
-                               const float* x, const float* kernel,
-                               const float* bias, float* y) = 0;
-  virtual absl::Status BackwardData(cudaStream_t stream,
-                                    const Conv2dShape& shape, const float* dy,
-                                    const float* kernel, float* dx) = 0;
-  virtual absl::Status BackwardKernel(cudaStream_t stream,
-                                      const Conv2dShape& shape, const float* x,
-                                      const float* dy, float* dkernel) = 0;
+  // Enqueues on `stream`.
+  virtual absl::Status Run(cudaStream_t stream, const op::Conv2dForward& o) = 0;
+  virtual absl::Status Run(cudaStream_t stream,
+                           const op::Conv2dBackwardData& o) = 0;
+  // Leaves dbias to the caller.
+  virtual absl::Status Run(cudaStream_t stream,
+                           const op::Conv2dBackwardKernel& o) = 0;
   virtual int64_t scratch_bytes() const = 0;
 };
 
@@ -60,15 +56,11 @@ class Convolution : public Convolutions {
 
   explicit Convolution(const Options& options) : options_(options) {}
 
-  absl::Status Forward(cudaStream_t stream, const Conv2dShape& shape,
-                       const float* x, const float* kernel, const float* bias,
-                       float* y) override;
-  absl::Status BackwardData(cudaStream_t stream, const Conv2dShape& shape,
-                            const float* dy, const float* kernel,
-                            float* dx) override;
-  absl::Status BackwardKernel(cudaStream_t stream, const Conv2dShape& shape,
-                              const float* x, const float* dy,
-                              float* dkernel) override;
+  absl::Status Run(cudaStream_t stream, const op::Conv2dForward& o) override;
+  absl::Status Run(cudaStream_t stream,
+                   const op::Conv2dBackwardData& o) override;
+  absl::Status Run(cudaStream_t stream,
+                   const op::Conv2dBackwardKernel& o) override;
   int64_t scratch_bytes() const override {
     return columns_.bytes() + kernel_.bytes();
   }

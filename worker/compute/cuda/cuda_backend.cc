@@ -77,70 +77,19 @@ absl::Status CudaBackend::Init() {
   WEIR_RETURN_IF_ERROR(step_.Reserve(1));
   WEIR_RETURN_IF_ERROR(flags_.Reserve(kCaptureMarksMax));
   std::fill_n(flags_.host(), kCaptureMarksMax, 0);
-  WEIR_ASSIGN_OR_RETURN(
-      matmul_, LtMatMul::Create(options_.precision == Precision::kTf32));
-  Convolution::Options convolution{
-      .matmul = matmul_.get(), .column_bytes_max = options_.column_bytes_max};
-  if (options_.precision == Precision::kBf16) {
-    convolution.copies = &copies_;
-  }
-  own_convolution_ = std::make_unique<Convolution>(convolution);
+  WEIR_ASSIGN_OR_RETURN(operations_, Operations::Create(options_, name_));
   return absl::OkStatus();
-}
-
-// A model without convolutions never pays for cuDNN, which takes long to load
-// and needs device memory. I2: the first call is never in a capture, since what
-// is captured has run before.
-Convolutions* CudaBackend::Convolver() {
-  if (convolution_ != nullptr) {
-    return convolution_;
-  }
-  convolution_ = own_convolution_.get();
-  // cuDNN cannot multiply bfloat16 factors into float32 results.
-  if (options_.cudnn_library != kNoCudnn &&
-      options_.precision != Precision::kBf16) {
-    absl::StatusOr<std::unique_ptr<CudnnConvolution>> cudnn = OpenCudnn();
-    if (cudnn.ok()) {
-      cudnn_ = *std::move(cudnn);
-      convolution_ = cudnn_.get();
-    } else {
-      // Drops an error that cuDNN left, if any. A broken device gives its own
-      // again with the next call.
-      cudaGetLastError();
-      LOG_INFO("{}: convolutions are Weir's own, without cuDNN: {}", name_,
-               std::string(cudnn.status().message()));
-    }
-  }
-  return convolution_;
-}
-
-absl::StatusOr<std::unique_ptr<CudnnConvolution>> CudaBackend::OpenCudnn() {
-  CudnnConvolution::Options options;
-  options.own = own_convolution_.get();
-  options.tf32 = options_.precision == Precision::kTf32;
-  options.deterministic = options_.deterministic;
-  if (options_.cudnn != nullptr) {
-    options.api = *options_.cudnn;
-  } else {
-    const std::string& library = options_.cudnn_library;
-    WEIR_ASSIGN_OR_RETURN(options.api,
-                          LoadCudnn(library.empty() ? kCudnnLibrary : library));
-  }
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<CudnnConvolution> cudnn,
-                        CudnnConvolution::Create(options));
-  LOG_INFO("{}: convolutions are cuDNN {}'s", name_, options.api.get_version());
-  return cudnn;
 }
 
 CudaBackend::~CudaBackend() {
   UseDevice();
   // Nothing below may be freed while an operation still uses it.
   cudaDeviceSynchronize();
-  cudnn_.reset();  // its context still names one of the streams
-  groups_.clear();
   while (!allocations_.empty()) {
     Release(allocations_.begin()->first);
   }
+  operations_.reset();  // cuDNN's context still names one of the streams
+  groups_.clear();
   if (captured_ != nullptr) {
     cudaGraphExecDestroy(captured_);
   }
@@ -176,11 +125,8 @@ absl::Status CudaBackend::TakeStatus() {
 
 DeviceUsage CudaBackend::Usage() {
   usage_.busy_ns = busy_.busy_ns();
-  usage_.bytes_used = bytes_used_ + partials_.bytes() + copies_.bytes() +
-                      peer_copy_.bytes() + LtMatMul::kWorkspaceBytes;
-  if (convolution_ != nullptr) {
-    usage_.bytes_used += convolution_->scratch_bytes();
-  }
+  usage_.bytes_used =
+      bytes_used_ + operations_->scratch_bytes() + peer_copy_.bytes();
   // The driver needs longer to answer than a small step takes.
   const auto now = std::chrono::steady_clock::now();
   if (now - usage_time_ > kMemoryLookEvery) {
@@ -223,7 +169,7 @@ void CudaBackend::Release(float* device) {
     Keep(cudaHostUnregister(it->second.registered_host), "cudaHostUnregister");
   }
   // The next Allocate may give the same address to another tensor.
-  copies_.Forget(device, it->second.elements);
+  operations_->Forget(device, it->second.elements);
   bytes_used_ -= it->second.elements * kFloat;
   allocations_.erase(it);
 }
@@ -286,7 +232,7 @@ void CudaBackend::Upload(float* device, const float* host, int64_t elements) {
        "copy to the device");
   // The next operation joins: one event for all uploads in between.
   uploads_pending_ = true;
-  Wrote(device, elements);
+  operations_->OnWrite(device, elements);
 }
 
 void CudaBackend::Download(float* host, const float* device, int64_t elements) {
@@ -396,6 +342,27 @@ void CudaBackend::Wait(uint64_t mark) {
   Keep(busy_.Collect());
 }
 
+// -------------------------------------------------------------- operations
+
+void CudaBackend::Run(const Operation& operation) {
+  UseDevice();
+  JoinUploads();
+  if (!capturing_) {
+    Keep(busy_.Open(compute_));
+  }
+  Keep(operations_->Run(compute_, operation));
+  compute_pending_ = true;
+}
+
+void CudaBackend::SetKeys(std::span<const uint64_t> keys) {
+  UseDevice();
+  // The keys may need more memory, which I2 forbids in a capture. A captured
+  // dropout reads them from the device, so a replay has those of its step.
+  WEIR_CHECK(!capturing_);
+  Keep(operations_->SetKeys(upload_, keys));
+  uploads_pending_ = true;
+}
+
 // ----------------------------------------------------------------- capture
 
 bool CudaBackend::BeginCapture() {
@@ -415,7 +382,7 @@ bool CudaBackend::BeginCapture() {
   }
   // A copy that is fresh now would not be rounded in the capture, and a replay
   // would multiply the values of today.
-  copies_.OnWriteAll();
+  operations_->OnWriteAll();
   capturing_ = true;
   captured_marks_ = 0;
   compute_pending_ = true;  // so that the first mark joins download
@@ -434,7 +401,7 @@ absl::Status CudaBackend::EndCapture() {
       ToStatus(cudaStreamEndCapture(compute_, &graph), "cudaStreamEndCapture");
   capturing_ = false;
   // The copies that were marked valid have been recorded, not made.
-  copies_.OnWriteAll();
+  operations_->OnWriteAll();
   if (status.ok() && captured_marks_ > kCaptureMarksMax) {
     status = absl::InternalError(absl::StrCat(
         captured_marks_, " marks in one capture, over ", kCaptureMarksMax));
@@ -465,7 +432,7 @@ uint64_t CudaBackend::Replay() {
   Keep(cudaGraphLaunch(captured_, compute_), "cudaGraphLaunch");
   Keep(busy_.Close(compute_));
   compute_pending_ = true;
-  copies_.OnWriteAll();
+  operations_->OnWriteAll();
   // Mark() gave 1, 2, ... in the capture: added to `base` these are the marks
   // of this replay.
   for (int i = 0; i < captured_marks_; ++i) {

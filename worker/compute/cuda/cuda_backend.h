@@ -33,36 +33,17 @@
 #include <vector>
 
 #include "worker/compute/backend.h"
-#include "worker/compute/cuda/bf16_copies.h"
-#include "worker/compute/cuda/convolution.h"
-#include "worker/compute/cuda/cudnn_api.h"
-#include "worker/compute/cuda/cudnn_convolution.h"
 #include "worker/compute/cuda/device_memory.h"
 #include "worker/compute/cuda/events.h"
-#include "worker/compute/cuda/lt_matmul.h"
 #include "worker/compute/cuda/nccl_api.h"
 #include "worker/compute/cuda/nccl_group.h"
+#include "worker/compute/cuda/operations.h"
 
 namespace weir::cuda {
 
 class CudaBackend : public Backend {
  public:
-  struct Options {
-    int device = 0;
-    Precision precision = Precision::kFp32;
-    // See Convolution.
-    int64_t column_bytes_max = Convolution::kColumnBytesMax;
-    // Leaves out cuDNN's algorithms that add in any order, which are faster,
-    // and NCCL, which promises no order. All else here always gives the same
-    // bits.
-    bool deterministic = false;
-    // Empty: kCudnnLibrary, where it is installed. "none": do without.
-    std::string cudnn_library = {};
-    const CudnnApi* cudnn = nullptr;  // in place of a library, for tests
-    // Empty: kNcclLibrary, where it is installed. "none": do without.
-    std::string nccl_library = {};
-    const NcclApi* nccl = nullptr;  // in place of a library, for tests
-  };
+  using Options = CudaOptions;
 
   static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(
       const Options& options);
@@ -91,71 +72,8 @@ class CudaBackend : public Backend {
   absl::Status EndCapture() override;
   uint64_t Replay() override;
 
-  void MatMul(const MatMulShape& shape, const float* a, const float* b,
-              const float* bias, float* c) override;
-  void SumRows(int64_t rows, int64_t width, const float* x,
-               float* sums) override;
-  void Conv2dForward(const Conv2dShape& shape, const float* x,
-                     const float* kernel, const float* bias, float* y) override;
-  void Conv2dBackwardData(const Conv2dShape& shape, const float* dy,
-                          const float* kernel, float* dx) override;
-  void Conv2dBackwardKernel(const Conv2dShape& shape, const float* x,
-                            const float* dy, float* dkernel,
-                            float* dbias) override;
-  void PoolForward(PoolKind kind, const PoolShape& shape, const float* x,
-                   float* y) override;
-  void PoolBackward(PoolKind kind, const PoolShape& shape, const float* x,
-                    const float* dy, float* dx) override;
-  void ActivationForward(ActivationKind kind, int64_t count, const float* x,
-                         float* y) override;
-  void ActivationBackward(ActivationKind kind, int64_t count, const float* y,
-                          const float* dy, float* dx) override;
+  void Run(const Operation& operation) override;
   void SetKeys(std::span<const uint64_t> keys) override;
-  void Dropout(int key_index, float rate, int64_t count, const float* x,
-               float* y) override;
-  void LayerNormForward(int64_t rows, int64_t width, float epsilon,
-                        const float* x, const float* scale, const float* offset,
-                        float* y, float* mean, float* rstd) override;
-  void LayerNormBackward(int64_t rows, int64_t width, const float* x,
-                         const float* scale, const float* mean,
-                         const float* rstd, const float* dy, float* dx,
-                         float* dscale, float* doffset) override;
-  void BatchNormForward(int64_t rows, int64_t channels, float epsilon,
-                        const float* x, const float* scale, const float* offset,
-                        float* y, float* mean, float* rstd,
-                        float* variance) override;
-  void BatchNormBackward(int64_t rows, int64_t channels, const float* x,
-                         const float* scale, const float* mean,
-                         const float* rstd, const float* dy, float* dx,
-                         float* dscale, float* doffset) override;
-  void BatchNormInference(int64_t rows, int64_t channels, float epsilon,
-                          const float* x, const float* scale,
-                          const float* offset, const float* mean,
-                          const float* variance, float* y) override;
-  void Add(int64_t count, const float* a, const float* b, float* y) override;
-  void MultiplyAdd(int64_t count, const float* a, const float* b,
-                   const float* c, float* y) override;
-  void CopyColumns(int64_t rows, int64_t width, const float* x,
-                   int64_t x_stride, float* y, int64_t y_stride) override;
-  void Transpose(int64_t batch, int64_t rows, int64_t columns, const float* x,
-                 float* y) override;
-  void GatherSum(const RowLists& lists, int64_t width, const float* x, bool add,
-                 float* y) override;
-  void GatherMax(const RowLists& lists, int64_t width, const float* x, float* y,
-                 int32_t* chosen) override;
-  void GatherChosen(const RowLists& lists, int64_t width, const float* x,
-                    const int32_t* chosen, bool add, float* y) override;
-  void PairSumForward(const VectorsShape& shape, const float* x,
-                      float* y) override;
-  void PairSumBackward(const VectorsShape& shape, const float* x,
-                       const float* dy, float* dx) override;
-  void PairDotsForward(const VectorsShape& shape, const float* x,
-                       float* y) override;
-  void PairDotsBackward(const VectorsShape& shape, const float* x,
-                        const float* dy, float* dx) override;
-  void Loss(LossKind kind, int64_t rows, int64_t width, const float* x,
-            const float* labels, float* row_loss, float* row_correct,
-            float* dx) override;
 
  private:
   // Marks of one capture. No model has as many variables.
@@ -177,10 +95,6 @@ class CudaBackend : public Backend {
 
   explicit CudaBackend(const Options& options);
   absl::Status Init();
-  // Returns what convolves, and looks for cuDNN when it is called first.
-  Convolutions* Convolver();
-  absl::StatusOr<std::unique_ptr<CudnnConvolution>> OpenCudnn();
-
   void Keep(const absl::Status& status) { status_.Update(status); }
   void Keep(cudaError_t error, const char* what);
   void UseDevice();
@@ -195,9 +109,6 @@ class CudaBackend : public Backend {
   void WaitForFlag(const PendingMark& pending);
   void PopMark();
 
-  // Runs f, which enqueues on compute, and keeps what failed.
-  template <class F>
-  void Run(const char* what, F f);
   // Lets copies from `device` bypass the host, where the hardware can do it.
   void OpenPeer(int device);
   // y = own_weight * y + weight * x, by a copy of x.
@@ -211,12 +122,6 @@ class CudaBackend : public Backend {
       const std::vector<int>& devices);
   absl::Status ReduceByNccl(int64_t count, float own_weight, float* y,
                             std::span<const PeerTerm> terms, NcclGroup* group);
-  // Makes the bfloat16 copies of [x, x + count) stale. Every operation calls it
-  // for each of its outputs.
-  void Wrote(const float* x, int64_t count);
-  float* Partials(int64_t rows, int64_t width);
-  void Product(const MatMulShape& shape, const float* a, const float* b,
-               const float* bias, float* c);
 
   const Options options_;
   std::string name_;
@@ -224,21 +129,14 @@ class CudaBackend : public Backend {
   cudaStream_t compute_ = nullptr;
   cudaStream_t upload_ = nullptr;
   cudaStream_t download_ = nullptr;
-  std::unique_ptr<LtMatMul> matmul_;
-  Bf16Copies copies_;
-  std::unique_ptr<Convolution> own_convolution_;
-  std::unique_ptr<CudnnConvolution> cudnn_;  // null without cuDNN
-  // own_convolution_ or cudnn_; null until the first convolution.
-  Convolutions* convolution_ = nullptr;
-  DeviceScratch partials_;
-  DeviceScratch peer_copy_;  // for AddFromPeer, on download
-  std::set<int> peers_;      // devices that OpenPeer has seen
+  std::unique_ptr<Operations> operations_;  // null where Init() failed
+  DeviceScratch peer_copy_;                 // for AddFromPeer, on download
+  std::set<int> peers_;                     // devices that OpenPeer has seen
   // The decisions of FindGroup, by list of devices.
   std::map<std::vector<int>, std::unique_ptr<NcclGroup>> groups_;
 
   std::map<float*, Allocation> allocations_;
   int64_t bytes_used_ = 0;
-  PinnedWords keys_;
 
   bool uploads_pending_ = false;  // compute has not joined them
   bool compute_pending_ = false;  // download has not joined it
@@ -260,18 +158,6 @@ class CudaBackend : public Backend {
 
   absl::Status status_;
 };
-
-template <class F>
-void CudaBackend::Run(const char* what, F f) {
-  UseDevice();
-  JoinUploads();
-  if (!capturing_) {
-    Keep(busy_.Open(compute_));
-  }
-  f();
-  compute_pending_ = true;
-  Keep(cudaGetLastError(), what);
-}
 
 }  // namespace weir::cuda
 

@@ -130,7 +130,7 @@ CudnnConvolution::MakePlan(Operation operation, const Conv2dShape& shape) {
   WEIR_RETURN_IF_ERROR(Describe(shape, plan.get()));
   WEIR_RETURN_IF_ERROR(Choose(operation, plan.get()));
   // I3: the memory that a run needs is there when its plan is.
-  WEIR_RETURN_IF_ERROR(KernelScratch(shape).status());
+  WEIR_RETURN_IF_ERROR(kernel_.ReserveFloats(shape.kernel_elements()).status());
   WEIR_RETURN_IF_ERROR(workspace_.Reserve(plan->workspace_bytes).status());
   return plan;
 }
@@ -297,91 +297,83 @@ absl::Status CudnnConvolution::UseStream(cudaStream_t stream) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<float*> CudnnConvolution::KernelScratch(const Conv2dShape& s) {
-  WEIR_ASSIGN_OR_RETURN(
-      void* const memory,
-      kernel_.Reserve(s.filters * s.channels * s.kernel * s.kernel *
-                      static_cast<int64_t>(sizeof(float))));
-  return static_cast<float*>(memory);
-}
-
 absl::StatusOr<const float*> CudnnConvolution::ChannelsLastKernel(
     cudaStream_t stream, const Conv2dShape& s, const float* kernel) {
-  WEIR_ASSIGN_OR_RETURN(float* const filters, KernelScratch(s));
-  Transpose(stream, s.filters, s.channels, s.kernel * s.kernel, kernel,
-            filters);
+  WEIR_ASSIGN_OR_RETURN(float* const filters,
+                        kernel_.ReserveFloats(s.kernel_elements()));
+  Enqueue(stream, op::Transpose{s.filters, s.channels, s.kernel * s.kernel,
+                                kernel, filters});
   return filters;
 }
 
-absl::Status CudnnConvolution::Forward(cudaStream_t stream,
-                                       const Conv2dShape& s, const float* x,
-                                       const float* kernel, const float* bias,
-                                       float* y) {
+absl::Status CudnnConvolution::Run(cudaStream_t stream,
+                                   const op::Conv2dForward& o) {
+  const Conv2dShape& s = o.shape;
   const Plan* const plan = FindPlan(Operation::kForward, s);
   if (plan == nullptr) {
     // I2
-    return options_.own->Forward(stream, s, x, kernel, bias, y);
+    return options_.own->Run(stream, o);
   }
   WEIR_RETURN_IF_ERROR(UseStream(stream));
   WEIR_ASSIGN_OR_RETURN(const float* const filters,
-                        ChannelsLastKernel(stream, s, kernel));
+                        ChannelsLastKernel(stream, s, o.kernel));
   WEIR_ASSIGN_OR_RETURN(void* const workspace,
                         workspace_.Reserve(plan->workspace_bytes));
   // I3: both scratches have had their size since the plan was made. At beta = 0
   // cuDNN does not read y, which may hold NaN.
   WEIR_RETURN_IF_ERROR(Check(
-      options_.api.forward(context_, &kOne, plan->x, x, plan->kernel, filters,
+      options_.api.forward(context_, &kOne, plan->x, o.x, plan->kernel, filters,
                            plan->window, plan->algorithm, workspace,
                            static_cast<size_t>(plan->workspace_bytes), &kZero,
-                           plan->y, y),
+                           plan->y, o.y),
       plan->name.c_str()));
-  if (bias != nullptr) {
-    AddBias(stream, s.batch * s.out_height() * s.out_width(), s.filters, bias,
-            y);
+  if (o.bias != nullptr) {
+    AddBias(stream, s.batch * s.out_height() * s.out_width(), s.filters, o.bias,
+            o.y);
   }
   return absl::OkStatus();
 }
 
-absl::Status CudnnConvolution::BackwardData(cudaStream_t stream,
-                                            const Conv2dShape& s,
-                                            const float* dy,
-                                            const float* kernel, float* dx) {
+absl::Status CudnnConvolution::Run(cudaStream_t stream,
+                                   const op::Conv2dBackwardData& o) {
+  const Conv2dShape& s = o.shape;
   const Plan* const plan = FindPlan(Operation::kBackwardData, s);
   if (plan == nullptr) {
-    return options_.own->BackwardData(stream, s, dy, kernel, dx);
+    return options_.own->Run(stream, o);
   }
   WEIR_RETURN_IF_ERROR(UseStream(stream));
   WEIR_ASSIGN_OR_RETURN(const float* const filters,
-                        ChannelsLastKernel(stream, s, kernel));
+                        ChannelsLastKernel(stream, s, o.kernel));
   WEIR_ASSIGN_OR_RETURN(void* const workspace,
                         workspace_.Reserve(plan->workspace_bytes));
   return Check(
       options_.api.backward_data(
-          context_, &kOne, plan->kernel, filters, plan->y, dy, plan->window,
+          context_, &kOne, plan->kernel, filters, plan->y, o.dy, plan->window,
           plan->algorithm, workspace,
-          static_cast<size_t>(plan->workspace_bytes), &kZero, plan->x, dx),
+          static_cast<size_t>(plan->workspace_bytes), &kZero, plan->x, o.dx),
       plan->name.c_str());
 }
 
-absl::Status CudnnConvolution::BackwardKernel(cudaStream_t stream,
-                                              const Conv2dShape& s,
-                                              const float* x, const float* dy,
-                                              float* dkernel) {
+absl::Status CudnnConvolution::Run(cudaStream_t stream,
+                                   const op::Conv2dBackwardKernel& o) {
+  const Conv2dShape& s = o.shape;
   const Plan* const plan = FindPlan(Operation::kBackwardKernel, s);
   if (plan == nullptr) {
-    return options_.own->BackwardKernel(stream, s, x, dy, dkernel);
+    return options_.own->Run(stream, o);
   }
   WEIR_RETURN_IF_ERROR(UseStream(stream));
-  WEIR_ASSIGN_OR_RETURN(float* const sum, KernelScratch(s));
+  WEIR_ASSIGN_OR_RETURN(float* const sum,
+                        kernel_.ReserveFloats(s.kernel_elements()));
   WEIR_ASSIGN_OR_RETURN(void* const workspace,
                         workspace_.Reserve(plan->workspace_bytes));
   WEIR_RETURN_IF_ERROR(Check(
-      options_.api.backward_filter(context_, &kOne, plan->x, x, plan->y, dy,
+      options_.api.backward_filter(context_, &kOne, plan->x, o.x, plan->y, o.dy,
                                    plan->window, plan->algorithm, workspace,
                                    static_cast<size_t>(plan->workspace_bytes),
                                    &kZero, plan->kernel, sum),
       plan->name.c_str()));
-  Transpose(stream, s.filters, s.kernel * s.kernel, s.channels, sum, dkernel);
+  Enqueue(stream, op::Transpose{s.filters, s.kernel * s.kernel, s.channels, sum,
+                                o.dkernel});
   return absl::OkStatus();
 }
 

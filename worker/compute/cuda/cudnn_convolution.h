@@ -32,7 +32,7 @@
 #include "worker/compute/cuda/convolution.h"
 #include "worker/compute/cuda/cudnn_api.h"
 #include "worker/compute/cuda/device_memory.h"
-#include "worker/compute/shapes.h"
+#include "worker/compute/operations.h"
 
 namespace weir::cuda {
 
@@ -56,15 +56,11 @@ class CudnnConvolution : public Convolutions {
   CudnnConvolution(const CudnnConvolution&) = delete;
   CudnnConvolution& operator=(const CudnnConvolution&) = delete;
 
-  absl::Status Forward(cudaStream_t stream, const Conv2dShape& shape,
-                       const float* x, const float* kernel, const float* bias,
-                       float* y) override;
-  absl::Status BackwardData(cudaStream_t stream, const Conv2dShape& shape,
-                            const float* dy, const float* kernel,
-                            float* dx) override;
-  absl::Status BackwardKernel(cudaStream_t stream, const Conv2dShape& shape,
-                              const float* x, const float* dy,
-                              float* dkernel) override;
+  absl::Status Run(cudaStream_t stream, const op::Conv2dForward& o) override;
+  absl::Status Run(cudaStream_t stream,
+                   const op::Conv2dBackwardData& o) override;
+  absl::Status Run(cudaStream_t stream,
+                   const op::Conv2dBackwardKernel& o) override;
   int64_t scratch_bytes() const override {
     return kernel_.bytes() + workspace_.bytes() + options_.own->scratch_bytes();
   }
@@ -93,9 +89,7 @@ class CudnnConvolution : public Convolutions {
                                          int algorithm) const;
 
   absl::Status UseStream(cudaStream_t stream);
-  // Returns scratch for a kernel in cuDNN's order: [filters, kernel, kernel,
-  // channels].
-  absl::StatusOr<float*> KernelScratch(const Conv2dShape& shape);
+  // Returns a kernel in cuDNN's order: [filters, kernel, kernel, channels].
   absl::StatusOr<const float*> ChannelsLastKernel(cudaStream_t stream,
                                                   const Conv2dShape& shape,
                                                   const float* kernel);

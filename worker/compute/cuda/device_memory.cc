@@ -116,6 +116,12 @@ absl::StatusOr<void*> DeviceScratch::Reserve(int64_t bytes) {
   return memory_;
 }
 
+absl::StatusOr<float*> DeviceScratch::ReserveFloats(int64_t count) {
+  WEIR_ASSIGN_OR_RETURN(void* const memory,
+                        Reserve(count * static_cast<int64_t>(sizeof(float))));
+  return static_cast<float*>(memory);
+}
+
 PinnedWords::~PinnedWords() {
   cudaFreeHost(host_);
   FreeDevice(device_);

@@ -41,6 +41,7 @@ class DeviceScratch {
   // Returns `bytes` or more, aligned to 256. When it grows it waits for the
   // device, and what was there is lost. Errors: those of AllocateDevice.
   absl::StatusOr<void*> Reserve(int64_t bytes);
+  absl::StatusOr<float*> ReserveFloats(int64_t count);
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -130,7 +130,7 @@ __global__ void MultiplyAddKernel(int64_t quads, int64_t count, const float* a,
 }
 
 // A thread makes four random words at a time and uses them for four elements,
-// so the mask depends on key and index alone (backend.h).
+// so the mask depends on key and index alone (operations.h).
 __global__ void DropoutKernel(const uint64_t* keys, int key_index, float rate,
                               int64_t count, bool aligned, const float* x,
                               float* y) {
@@ -165,54 +165,50 @@ __global__ void DropoutKernel(const uint64_t* keys, int key_index, float rate,
 
 }  // namespace
 
-void Activate(cudaStream_t stream, ActivationKind kind, int64_t count,
-              const float* x, float* y) {
-  switch (kind) {
+void Enqueue(cudaStream_t stream, const op::ActivationForward& o) {
+  switch (o.kind) {
     case ActivationKind::kRelu:
-      return Map(stream, count, Relu(), x, x, y);
+      return Map(stream, o.count, Relu(), o.x, o.x, o.y);
     case ActivationKind::kSigmoid:
-      return Map(stream, count, SigmoidOf(), x, x, y);
+      return Map(stream, o.count, SigmoidOf(), o.x, o.x, o.y);
     case ActivationKind::kTanh:
-      return Map(stream, count, Tanh(), x, x, y);
+      return Map(stream, o.count, Tanh(), o.x, o.x, o.y);
   }
 }
 
-void ActivateBackward(cudaStream_t stream, ActivationKind kind, int64_t count,
-                      const float* y, const float* dy, float* dx) {
-  switch (kind) {
+void Enqueue(cudaStream_t stream, const op::ActivationBackward& o) {
+  switch (o.kind) {
     case ActivationKind::kRelu:
-      return Map(stream, count, ReluBackward(), y, dy, dx);
+      return Map(stream, o.count, ReluBackward(), o.y, o.dy, o.dx);
     case ActivationKind::kSigmoid:
-      return Map(stream, count, SigmoidBackward(), y, dy, dx);
+      return Map(stream, o.count, SigmoidBackward(), o.y, o.dy, o.dx);
     case ActivationKind::kTanh:
-      return Map(stream, count, TanhBackward(), y, dy, dx);
+      return Map(stream, o.count, TanhBackward(), o.y, o.dy, o.dx);
   }
 }
 
-void Dropout(cudaStream_t stream, const uint64_t* keys, int key_index,
-             float rate, int64_t count, const float* x, float* y) {
-  if (count > 0) {
-    Launch(stream, BlocksFor(CeilDiv(count, 4)), dim3(kThreads), DropoutKernel,
-           keys, key_index, rate, count, Aligned16(x) && Aligned16(y), x, y);
+void Enqueue(cudaStream_t stream, const op::Dropout& o, const uint64_t* keys) {
+  if (o.count > 0) {
+    Launch(stream, BlocksFor(CeilDiv(o.count, 4)), dim3(kThreads),
+           DropoutKernel, keys, o.key_index, o.rate, o.count,
+           Aligned16(o.x) && Aligned16(o.y), o.x, o.y);
   }
 }
 
-void Add(cudaStream_t stream, int64_t count, const float* a, const float* b,
-         float* y) {
-  Map(stream, count, Sum(), a, b, y);
+void Enqueue(cudaStream_t stream, const op::Add& o) {
+  Map(stream, o.count, Sum(), o.a, o.b, o.y);
 }
 
-void MultiplyAdd(cudaStream_t stream, int64_t count, const float* a,
-                 const float* b, const float* c, float* y) {
-  if (c == nullptr) {
-    return Map(stream, count, Product(), a, b, y);
+void Enqueue(cudaStream_t stream, const op::MultiplyAdd& o) {
+  if (o.c == nullptr) {
+    return Map(stream, o.count, Product(), o.a, o.b, o.y);
   }
   const bool aligned =
-      Aligned16(a) && Aligned16(b) && Aligned16(c) && Aligned16(y);
-  if (count > 0) {
-    Launch(stream, BlocksFor(aligned ? CeilDiv(count, 4) : count),
-           dim3(kThreads), MultiplyAddKernel, aligned ? count / 4 : 0, count, a,
-           b, c, y);
+      Aligned16(o.a) && Aligned16(o.b) && Aligned16(o.c) && Aligned16(o.y);
+  if (o.count > 0) {
+    Launch(stream, BlocksFor(aligned ? CeilDiv(o.count, 4) : o.count),
+           dim3(kThreads), MultiplyAddKernel, aligned ? o.count / 4 : 0,
+           o.count, o.a, o.b, o.c, o.y);
   }
 }
 

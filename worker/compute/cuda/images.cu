@@ -165,17 +165,19 @@ __global__ void PoolBackwardKernel(PoolKind kind, PoolShape s, Index count,
   }
 }
 
-// Calls launch(index type's zero, integral_constant of the width) for `count`
-// elements in vectors of 4 where `wide`, else of 1.
+// Calls launch(count of vectors in the index's type, integral_constant of the
+// width) for `elements` in vectors of 4 where `wide`, else of 1.
 template <class LaunchKernel>
-void Choose(int64_t count, bool wide, LaunchKernel launch) {
+void Choose(int64_t elements, bool wide, LaunchKernel launch) {
   constexpr std::integral_constant<int, 4> kFour;
   constexpr std::integral_constant<int, 1> kOne;
+  const int64_t count = elements / (wide ? 4 : 1);
   // An index goes past `count` by up to one stride before its loop ends.
   if (count < kIndex32Max - kBlocksMax * kThreads) {
-    wide ? launch(int32_t{0}, kFour) : launch(int32_t{0}, kOne);
+    const auto count32 = static_cast<int32_t>(count);
+    wide ? launch(count32, kFour) : launch(count32, kOne);
   } else {
-    wide ? launch(int64_t{0}, kFour) : launch(int64_t{0}, kOne);
+    wide ? launch(count, kFour) : launch(count, kOne);
   }
 }
 
@@ -256,13 +258,12 @@ template <class Out>
 void LaunchImageToColumns(cudaStream_t stream, const Conv2dShape& s,
                           const float* x, Out* columns) {
   const bool wide = s.channels % 4 == 0 && Aligned16(x) && Aligned16(columns);
-  const int64_t count = s.batch * s.out_height() * s.out_width() * s.kernel *
-                        s.kernel * s.channels / (wide ? 4 : 1);
-  Choose(count, wide, [&](auto index, auto width) {
-    using Index = decltype(index);
+  const int64_t elements = s.batch * s.out_height() * s.out_width() * s.kernel *
+                           s.kernel * s.channels;
+  Choose(elements, wide, [&](auto count, auto width) {
     Launch(stream, BlocksFor(count), dim3(kThreads),
-           ImageToColumnsKernel<Index, decltype(width)::value, Out>, s,
-           static_cast<Index>(count), x, columns);
+           ImageToColumnsKernel<decltype(count), decltype(width)::value, Out>,
+           s, count, x, columns);
   });
 }
 
@@ -307,36 +308,29 @@ __global__ void ColumnsToImageKernel(Conv2dShape s, Index count,
 
 }  // namespace
 
-void PoolForward(cudaStream_t stream, PoolKind kind, const PoolShape& s,
-                 const float* x, float* y) {
-  const bool wide = s.channels % 4 == 0 && Aligned16(x) && Aligned16(y);
-  const int64_t count =
-      s.batch * s.out_height() * s.out_width() * s.channels / (wide ? 4 : 1);
-  Choose(count, wide, [&](auto index, auto width) {
-    using Index = decltype(index);
+void Enqueue(cudaStream_t stream, const op::PoolForward& o) {
+  const PoolShape& s = o.shape;
+  const bool wide = s.channels % 4 == 0 && Aligned16(o.x) && Aligned16(o.y);
+  Choose(s.y_elements(), wide, [&](auto count, auto width) {
     Launch(stream, BlocksFor(count), dim3(kThreads),
-           PoolForwardKernel<Index, decltype(width)::value>, kind, s,
-           static_cast<Index>(count), x, y);
+           PoolForwardKernel<decltype(count), decltype(width)::value>, o.kind,
+           s, count, o.x, o.y);
   });
 }
 
-void PoolBackward(cudaStream_t stream, PoolKind kind, const PoolShape& s,
-                  const float* x, const float* dy, float* dx) {
-  const bool wide =
-      s.channels % 4 == 0 && Aligned16(x) && Aligned16(dy) && Aligned16(dx);
-  const int64_t count =
-      s.batch * s.height * s.width * s.channels / (wide ? 4 : 1);
-  Choose(count, wide, [&](auto index, auto width) {
-    using Index = decltype(index);
+void Enqueue(cudaStream_t stream, const op::PoolBackward& o) {
+  const PoolShape& s = o.shape;
+  const bool wide = s.channels % 4 == 0 && Aligned16(o.x) && Aligned16(o.dy) &&
+                    Aligned16(o.dx);
+  Choose(s.x_elements(), wide, [&](auto count, auto width) {
     Launch(stream, BlocksFor(count), dim3(kThreads),
-           PoolBackwardKernel<Index, decltype(width)::value>, kind, s,
-           static_cast<Index>(count), x, dy, dx);
+           PoolBackwardKernel<decltype(count), decltype(width)::value>, o.kind,
+           s, count, o.x, o.dy, o.dx);
   });
 }
 
-void Transpose(cudaStream_t stream, int64_t batch, int64_t rows,
-               int64_t columns, const float* x, float* y) {
-  LaunchTranspose(stream, batch, rows, columns, x, y);
+void Enqueue(cudaStream_t stream, const op::Transpose& o) {
+  LaunchTranspose(stream, o.batch, o.rows, o.columns, o.x, o.y);
 }
 
 void TransposeToBf16(cudaStream_t stream, int64_t batch, int64_t rows,
@@ -357,13 +351,10 @@ void ImageToColumnsBf16(cudaStream_t stream, const Conv2dShape& shape,
 void ColumnsToImage(cudaStream_t stream, const Conv2dShape& s,
                     const float* columns, float* dx) {
   const bool wide = s.channels % 4 == 0 && Aligned16(columns) && Aligned16(dx);
-  const int64_t count =
-      s.batch * s.height * s.width * s.channels / (wide ? 4 : 1);
-  Choose(count, wide, [&](auto index, auto width) {
-    using Index = decltype(index);
+  Choose(s.x_elements(), wide, [&](auto count, auto width) {
     Launch(stream, BlocksFor(count), dim3(kThreads),
-           ColumnsToImageKernel<Index, decltype(width)::value>, s,
-           static_cast<Index>(count), columns, dx);
+           ColumnsToImageKernel<decltype(count), decltype(width)::value>, s,
+           count, columns, dx);
   });
 }
 

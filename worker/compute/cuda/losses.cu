@@ -37,17 +37,15 @@ __device__ inline Largest WarpLargest(const float* row, int64_t width,
   return best;
 }
 
-__global__ void SoftmaxCrossEntropyKernel(int64_t rows, int64_t width,
-                                          const float* x, const float* labels,
-                                          float* row_loss, float* row_correct,
-                                          float* dx) {
+__global__ void SoftmaxCrossEntropyKernel(op::Loss o) {
+  const int64_t width = o.width;
   const int64_t row = WarpRow();
-  if (row >= rows) {
+  if (row >= o.rows) {
     return;
   }
   const int lane = threadIdx.x % kWarp;
-  const float* in = x + row * width;
-  const auto label = static_cast<int64_t>(labels[row]);
+  const float* in = o.x + row * width;
+  const auto label = static_cast<int64_t>(o.labels[row]);
   const Largest best = WarpLargest(in, width, lane);
   // log(sum exp(x)) = max + log(sum exp(x - max)): nothing overflows. Every
   // lane sums its elements in their order, then WarpSum in one order (I1 of
@@ -58,87 +56,79 @@ __global__ void SoftmaxCrossEntropyKernel(int64_t rows, int64_t width,
   }
   const double sum = WarpSum(lane_sum);
   if (lane == 0) {
-    row_loss[row] = static_cast<float>(
+    o.row_loss[row] = static_cast<float>(
         log(sum) - (static_cast<double>(in[label]) - best.value));
-    row_correct[row] = best.index == label ? 1.0f : 0.0f;
+    o.row_correct[row] = best.index == label ? 1.0f : 0.0f;
   }
-  if (dx == nullptr) {
+  if (o.dx == nullptr) {
     return;
   }
   // d loss / d x[i] = (softmax(x)[i] - (i is the label)) / rows.
-  const double scale = 1.0 / static_cast<double>(rows);
+  const double scale = 1.0 / static_cast<double>(o.rows);
   const auto factor = static_cast<float>(scale / sum);
   for (int64_t i = lane; i < width; i += kWarp) {
     const float p = expf(in[i] - best.value) * factor;
-    dx[row * width + i] = i == label ? p - static_cast<float>(scale) : p;
+    o.dx[row * width + i] = i == label ? p - static_cast<float>(scale) : p;
   }
 }
 
-__global__ void SigmoidCrossEntropyKernel(int64_t rows, const float* x,
-                                          const float* labels, float* row_loss,
-                                          float* row_correct, float* dx) {
+__global__ void SigmoidCrossEntropyKernel(op::Loss o) {
   const auto r = ThreadIndex<int64_t>();
-  if (r >= rows) {
+  if (r >= o.rows) {
     return;
   }
-  const float v = x[r];
-  const float z = labels[r];
+  const float v = o.x[r];
+  const float z = o.labels[r];
   // -z log(s(v)) - (1 - z) log(1 - s(v)), in a form that never overflows.
-  row_loss[r] = fmaxf(v, 0.0f) - v * z + log1pf(expf(-fabsf(v)));
-  row_correct[r] = (v > 0.0f) == (z > 0.5f) ? 1.0f : 0.0f;
-  if (dx != nullptr) {
+  o.row_loss[r] = fmaxf(v, 0.0f) - v * z + log1pf(expf(-fabsf(v)));
+  o.row_correct[r] = (v > 0.0f) == (z > 0.5f) ? 1.0f : 0.0f;
+  if (o.dx != nullptr) {
     // s(v) - z without the difference: where z is 1 it is -s(-v), which keeps
     // its digits when s(v) is nearly 1.
-    dx[r] =
-        (z * -Sigmoid(-v) + (1.0f - z) * Sigmoid(v)) / static_cast<float>(rows);
+    o.dx[r] = (z * -Sigmoid(-v) + (1.0f - z) * Sigmoid(v)) /
+              static_cast<float>(o.rows);
   }
 }
 
-__global__ void MeanSquaredErrorKernel(int64_t rows, int64_t width,
-                                       const float* x, const float* labels,
-                                       float* row_loss, float* row_correct,
-                                       float* dx) {
+__global__ void MeanSquaredErrorKernel(op::Loss o) {
+  const int64_t width = o.width;
   const int64_t row = WarpRow();
-  if (row >= rows) {
+  if (row >= o.rows) {
     return;
   }
   const int lane = threadIdx.x % kWarp;
   const auto factor =
-      static_cast<float>(2.0 / static_cast<double>(rows * width));
+      static_cast<float>(2.0 / static_cast<double>(o.rows * width));
   double lane_sum = 0.0;
   for (int64_t i = row * width + lane; i < (row + 1) * width; i += kWarp) {
-    const float d = x[i] - labels[i];
+    const float d = o.x[i] - o.labels[i];
     lane_sum += static_cast<double>(d) * d;
-    if (dx != nullptr) {
-      dx[i] = factor * d;
+    if (o.dx != nullptr) {
+      o.dx[i] = factor * d;
     }
   }
   const double sum = WarpSum(lane_sum);
   if (lane == 0) {
-    row_loss[row] = static_cast<float>(sum / static_cast<double>(width));
-    row_correct[row] = 0.0f;
+    o.row_loss[row] = static_cast<float>(sum / static_cast<double>(width));
+    o.row_correct[row] = 0.0f;
   }
 }
 
 }  // namespace
 
-void Loss(cudaStream_t stream, LossKind kind, int64_t rows, int64_t width,
-          const float* x, const float* labels, float* row_loss,
-          float* row_correct, float* dx) {
+void Enqueue(cudaStream_t stream, const op::Loss& o) {
   const dim3 block(kWarpsPerBlock * kWarp);
-  switch (kind) {
+  switch (o.kind) {
     case LossKind::kSoftmaxCrossEntropy:
-      return Launch(stream, BlocksForRows(rows), block,
-                    SoftmaxCrossEntropyKernel, rows, width, x, labels, row_loss,
-                    row_correct, dx);
+      return Launch(stream, BlocksForRows(o.rows), block,
+                    SoftmaxCrossEntropyKernel, o);
     case LossKind::kSigmoidCrossEntropy:
       return Launch(stream,
-                    dim3(static_cast<unsigned>(CeilDiv(rows, kThreads))),
-                    dim3(kThreads), SigmoidCrossEntropyKernel, rows, x, labels,
-                    row_loss, row_correct, dx);
+                    dim3(static_cast<unsigned>(CeilDiv(o.rows, kThreads))),
+                    dim3(kThreads), SigmoidCrossEntropyKernel, o);
     case LossKind::kMeanSquaredError:
-      return Launch(stream, BlocksForRows(rows), block, MeanSquaredErrorKernel,
-                    rows, width, x, labels, row_loss, row_correct, dx);
+      return Launch(stream, BlocksForRows(o.rows), block,
+                    MeanSquaredErrorKernel, o);
   }
 }
 

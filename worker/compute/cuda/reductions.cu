@@ -258,16 +258,14 @@ struct NormaliseBackward {
 
 // A lane takes every 32nd element; WarpSum adds the lanes in one order. Every
 // lane gets the sum, so none has to wait for another one to share it.
-__global__ void LayerNormForwardKernel(int64_t rows, int64_t width,
-                                       float epsilon, const float* x,
-                                       const float* scale, const float* offset,
-                                       float* y, float* mean, float* rstd) {
+__global__ void NormaliseRowsKernel(op::NormForward o) {
+  const int64_t width = o.width;
   const int64_t row = WarpRow();
-  if (row >= rows) {
+  if (row >= o.rows) {
     return;
   }
   const int lane = threadIdx.x % kWarp;
-  const float* in = x + row * width;
+  const float* in = o.x + row * width;
   const auto n = static_cast<double>(width);
   float sum = 0.0f;
   for (int64_t i = lane; i < width; i += kWarp) {
@@ -281,35 +279,33 @@ __global__ void LayerNormForwardKernel(int64_t rows, int64_t width,
   }
   const double variance = WarpSum(static_cast<double>(squares)) / n;
   const auto s =
-      static_cast<float>(1.0 / sqrt(variance + static_cast<double>(epsilon)));
+      static_cast<float>(1.0 / sqrt(variance + static_cast<double>(o.epsilon)));
   for (int64_t i = lane; i < width; i += kWarp) {
-    y[row * width + i] = (in[i] - m) * s * scale[i] + offset[i];
+    o.y[row * width + i] = (in[i] - m) * s * o.scale[i] + o.offset[i];
   }
   if (lane == 0) {
-    mean[row] = m;
-    rstd[row] = s;
+    o.mean[row] = m;
+    o.rstd[row] = s;
   }
 }
 
 // With g = dy * scale: dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means
 // over the row.
-__global__ void LayerNormBackwardKernel(int64_t rows, int64_t width,
-                                        const float* x, const float* scale,
-                                        const float* mean, const float* rstd,
-                                        const float* dy, float* dx) {
+__global__ void RowGradientsKernel(op::NormBackward o) {
+  const int64_t width = o.width;
   const int64_t row = WarpRow();
-  if (row >= rows) {
+  if (row >= o.rows) {
     return;
   }
   const int lane = threadIdx.x % kWarp;
-  const float* in = x + row * width;
-  const float* g = dy + row * width;
-  const float m = mean[row];
-  const float s = rstd[row];
+  const float* in = o.x + row * width;
+  const float* g = o.dy + row * width;
+  const float m = o.mean[row];
+  const float s = o.rstd[row];
   float g_sum = 0.0f;
   float gx_sum = 0.0f;
   for (int64_t i = lane; i < width; i += kWarp) {
-    const float scaled = g[i] * scale[i];
+    const float scaled = g[i] * o.scale[i];
     g_sum += scaled;
     gx_sum += scaled * ((in[i] - m) * s);
   }
@@ -319,8 +315,8 @@ __global__ void LayerNormBackwardKernel(int64_t rows, int64_t width,
   const auto gx_mean =
       static_cast<float>(WarpSum(static_cast<double>(gx_sum)) / n);
   for (int64_t i = lane; i < width; i += kWarp) {
-    dx[row * width + i] =
-        s * (g[i] * scale[i] - g_mean - (in[i] - m) * s * gx_mean);
+    o.dx[row * width + i] =
+        s * (g[i] * o.scale[i] - g_mean - (in[i] - m) * s * gx_mean);
   }
 }
 
@@ -330,10 +326,9 @@ int64_t PartialElements(int64_t rows, int64_t width) {
   return kSumsMax * SplitsOf(rows) * width;
 }
 
-void SumRows(cudaStream_t stream, int64_t rows, int64_t width, const float* x,
-             float* sums, float* partials) {
-  SumColumns<1>(stream, rows, width, Elements{x, width}, StoreSum{sums},
-                partials);
+void Enqueue(cudaStream_t stream, const op::SumRows& o, float* partials) {
+  SumColumns<1>(stream, o.rows, o.width, Elements{o.x, o.width},
+                StoreSum{o.sums}, partials);
 }
 
 void AddBias(cudaStream_t stream, int64_t rows, int64_t width,
@@ -341,61 +336,48 @@ void AddBias(cudaStream_t stream, int64_t rows, int64_t width,
   ForEachColumn(stream, rows, width, PlusBias{bias, y});
 }
 
-void LayerNormForward(cudaStream_t stream, int64_t rows, int64_t width,
-                      float epsilon, const float* x, const float* scale,
-                      const float* offset, float* y, float* mean, float* rstd) {
-  Launch(stream, BlocksForRows(rows), dim3(kWarpsPerBlock * kWarp),
-         LayerNormForwardKernel, rows, width, epsilon, x, scale, offset, y,
-         mean, rstd);
+void Enqueue(cudaStream_t stream, const op::NormForward& o, float* partials) {
+  if (o.over == NormOver::kRow) {
+    return Launch(stream, BlocksForRows(o.rows), dim3(kWarpsPerBlock * kWarp),
+                  NormaliseRowsKernel, o);
+  }
+  const auto count = static_cast<double>(o.rows);
+  SumColumns<1>(stream, o.rows, o.width, Elements{o.x, o.width},
+                StoreMean{o.mean, count}, partials);
+  SumColumns<1>(stream, o.rows, o.width, SquaredDistances{o.x, o.mean, o.width},
+                StoreVariance{o.rstd, o.variance, count, o.epsilon}, partials);
+  ForEachColumn(stream, o.rows, o.width,
+                Normalise{o.x, o.scale, o.offset, o.mean, o.rstd, nullptr,
+                          o.epsilon, o.y});
 }
 
-void LayerNormBackward(cudaStream_t stream, int64_t rows, int64_t width,
-                       const float* x, const float* scale, const float* mean,
-                       const float* rstd, const float* dy, float* dx,
-                       float* dscale, float* doffset, float* partials) {
-  SumColumns<2>(stream, rows, width,
-                GradientTerms<true>{x, dy, mean, rstd, width},
-                StoreGradients{doffset, dscale}, partials);
-  if (dx != nullptr) {
-    Launch(stream, BlocksForRows(rows), dim3(kWarpsPerBlock * kWarp),
-           LayerNormBackwardKernel, rows, width, x, scale, mean, rstd, dy, dx);
+void Enqueue(cudaStream_t stream, const op::NormBackward& o, float* partials) {
+  const StoreGradients store{o.doffset, o.dscale};
+  if (o.over == NormOver::kRow) {
+    SumColumns<2>(stream, o.rows, o.width,
+                  GradientTerms<true>{o.x, o.dy, o.mean, o.rstd, o.width},
+                  store, partials);
+    if (o.dx != nullptr) {
+      Launch(stream, BlocksForRows(o.rows), dim3(kWarpsPerBlock * kWarp),
+             RowGradientsKernel, o);
+    }
+    return;
+  }
+  SumColumns<2>(stream, o.rows, o.width,
+                GradientTerms<false>{o.x, o.dy, o.mean, o.rstd, o.width}, store,
+                partials);
+  if (o.dx != nullptr) {
+    ForEachColumn(
+        stream, o.rows, o.width,
+        NormaliseBackward{o.x, o.dy, o.scale, o.mean, o.rstd, o.dscale,
+                          o.doffset, static_cast<double>(o.rows), o.dx});
   }
 }
 
-void BatchNormForward(cudaStream_t stream, int64_t rows, int64_t channels,
-                      float epsilon, const float* x, const float* scale,
-                      const float* offset, float* y, float* mean, float* rstd,
-                      float* variance, float* partials) {
-  const auto count = static_cast<double>(rows);
-  SumColumns<1>(stream, rows, channels, Elements{x, channels},
-                StoreMean{mean, count}, partials);
-  SumColumns<1>(stream, rows, channels, SquaredDistances{x, mean, channels},
-                StoreVariance{rstd, variance, count, epsilon}, partials);
-  ForEachColumn(stream, rows, channels,
-                Normalise{x, scale, offset, mean, rstd, nullptr, epsilon, y});
-}
-
-void BatchNormBackward(cudaStream_t stream, int64_t rows, int64_t channels,
-                       const float* x, const float* scale, const float* mean,
-                       const float* rstd, const float* dy, float* dx,
-                       float* dscale, float* doffset, float* partials) {
-  SumColumns<2>(stream, rows, channels,
-                GradientTerms<false>{x, dy, mean, rstd, channels},
-                StoreGradients{doffset, dscale}, partials);
-  if (dx != nullptr) {
-    ForEachColumn(stream, rows, channels,
-                  NormaliseBackward{x, dy, scale, mean, rstd, dscale, doffset,
-                                    static_cast<double>(rows), dx});
-  }
-}
-
-void BatchNormInference(cudaStream_t stream, int64_t rows, int64_t channels,
-                        float epsilon, const float* x, const float* scale,
-                        const float* offset, const float* mean,
-                        const float* variance, float* y) {
-  ForEachColumn(
-      stream, rows, channels,
-      Normalise{x, scale, offset, mean, nullptr, variance, epsilon, y});
+void Enqueue(cudaStream_t stream, const op::NormInference& o) {
+  ForEachColumn(stream, o.rows, o.width,
+                Normalise{o.x, o.scale, o.offset, o.mean, nullptr, o.variance,
+                          o.epsilon, o.y});
 }
 
 }  // namespace weir::cuda

@@ -222,8 +222,7 @@ __global__ void GatherMaxKernel(int64_t lists, int64_t width,
 // A warp for each sample. It adds the products of a vector with the sum of
 // those before it. The square of the sum less the sum of squares would cancel.
 __global__ void PairSumKernel(VectorsShape shape, const float* x, float* y) {
-  const int64_t b =
-      static_cast<int64_t>(blockIdx.x) * kWarpsPerBlock + threadIdx.x / kWarp;
+  const int64_t b = WarpRow();
   if (b >= shape.batch) {
     return;
   }
@@ -333,60 +332,51 @@ __global__ void PairDotsBackwardKernel(VectorsShape shape, const float* x,
   }
 }
 
-dim3 BlocksForSamples(const VectorsShape& shape) {
-  return dim3(
-      static_cast<unsigned>(std::min<int64_t>(shape.batch, kBlocksMax)));
-}
-
 }  // namespace
 
-void GatherSum(cudaStream_t stream, const RowLists& lists, int64_t width,
-               const float* x, bool add, float* y) {
-  SumLists(stream, lists, WeightedRows{lists.index, lists.weights, width, x},
-           add, y);
+void Enqueue(cudaStream_t stream, const op::GatherSum& o) {
+  SumLists(stream, o.lists,
+           WeightedRows{o.lists.index, o.lists.weights, o.width, o.x}, o.add,
+           o.y);
 }
 
-void GatherMax(cudaStream_t stream, const RowLists& lists, int64_t width,
-               const float* x, float* y, int32_t* chosen) {
-  if (lists.count > 0) {
-    Launch(stream, BlocksFor(lists.count * width), dim3(kThreads),
-           GatherMaxKernel, lists.count, width, lists.offsets, lists.index, x,
-           y, chosen);
+void Enqueue(cudaStream_t stream, const op::GatherMax& o) {
+  if (o.lists.count > 0) {
+    Launch(stream, BlocksFor(o.lists.count * o.width), dim3(kThreads),
+           GatherMaxKernel, o.lists.count, o.width, o.lists.offsets,
+           o.lists.index, o.x, o.y, o.chosen);
   }
 }
 
-void GatherChosen(cudaStream_t stream, const RowLists& lists, int64_t width,
-                  const float* x, const int32_t* chosen, bool add, float* y) {
-  SumLists(stream, lists, ChosenRows{lists.index, chosen, width, x}, add, y);
+void Enqueue(cudaStream_t stream, const op::GatherChosen& o) {
+  SumLists(stream, o.lists, ChosenRows{o.lists.index, o.chosen, o.width, o.x},
+           o.add, o.y);
 }
 
-void PairSumForward(cudaStream_t stream, const VectorsShape& shape,
-                    const float* x, float* y) {
-  Launch(stream,
-         dim3(static_cast<unsigned>(CeilDiv(shape.batch, kWarpsPerBlock))),
-         dim3(kWarpsPerBlock * kWarp), PairSumKernel, shape, x, y);
+void Enqueue(cudaStream_t stream, const op::PairForward& o) {
+  const VectorsShape& shape = o.shape;
+  if (o.kind == PairKind::kSum) {
+    return Launch(stream, BlocksForRows(shape.batch),
+                  dim3(kWarpsPerBlock * kWarp), PairSumKernel, shape, o.x, o.y);
+  }
+  const bool wide = shape.dim % 4 == 0 && Aligned16(o.x);
+  Launch(
+      stream,
+      dim3(static_cast<unsigned>(std::min<int64_t>(shape.batch, kBlocksMax))),
+      dim3(kThreads), wide ? PairDotsKernel<4> : PairDotsKernel<1>, shape, o.x,
+      o.y);
 }
 
-void PairSumBackward(cudaStream_t stream, const VectorsShape& shape,
-                     const float* x, const float* dy, float* dx) {
-  Launch(stream, BlocksFor(shape.batch * shape.dim), dim3(kThreads),
-         PairSumBackwardKernel, shape, x, dy, dx);
-}
-
-void PairDotsForward(cudaStream_t stream, const VectorsShape& shape,
-                     const float* x, float* y) {
-  const bool wide = shape.dim % 4 == 0 && Aligned16(x);
-  Launch(stream, BlocksForSamples(shape), dim3(kThreads),
-         wide ? PairDotsKernel<4> : PairDotsKernel<1>, shape, x, y);
-}
-
-void PairDotsBackward(cudaStream_t stream, const VectorsShape& shape,
-                      const float* x, const float* dy, float* dx) {
-  const bool wide = shape.dim % 4 == 0 && Aligned16(x) && Aligned16(dx);
-  Launch(stream, BlocksFor(shape.batch * shape.vectors * shape.dim),
-         dim3(kThreads),
-         wide ? PairDotsBackwardKernel<4> : PairDotsBackwardKernel<1>, shape, x,
-         dy, dx);
+void Enqueue(cudaStream_t stream, const op::PairBackward& o) {
+  const VectorsShape& shape = o.shape;
+  if (o.kind == PairKind::kSum) {
+    return Launch(stream, BlocksFor(shape.batch * shape.dim), dim3(kThreads),
+                  PairSumBackwardKernel, shape, o.x, o.dy, o.dx);
+  }
+  const bool wide = shape.dim % 4 == 0 && Aligned16(o.x) && Aligned16(o.dx);
+  Launch(stream, BlocksFor(shape.elements()), dim3(kThreads),
+         wide ? PairDotsBackwardKernel<4> : PairDotsBackwardKernel<1>, shape,
+         o.x, o.dy, o.dx);
 }
 
 }  // namespace weir::cuda

@@ -9,16 +9,17 @@ class ActivationOp : public LayerOp {
       : LayerOp(std::move(traits)), kind_(kind) {}
 
   void Forward(const LayerContext& c) override {
-    c.backend->ActivationForward(kind_, OutputElements(c), c.inputs[0],
-                                 c.output);
+    c.backend->Run(
+        op::ActivationForward{kind_, OutputElements(c), c.inputs[0], c.output});
   }
 
   void Backward(const LayerContext& c) override {
     // From the output: all three derivatives are functions of it (y > 0, y (1 -
     // y), 1 - y^2), and in place the input is gone.
     if (c.input_gradients[0] != nullptr) {
-      c.backend->ActivationBackward(kind_, OutputElements(c), c.output,
-                                    c.output_gradient, c.input_gradients[0]);
+      c.backend->Run(op::ActivationBackward{kind_, OutputElements(c), c.output,
+                                            c.output_gradient,
+                                            c.input_gradients[0]});
     }
   }
 

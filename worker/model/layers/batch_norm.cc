@@ -17,23 +17,43 @@ class BatchNormOp : public LayerOp {
     // The batch's mean is a buffer's sample, and Backward needs it, too. So it
     // goes straight to where the sample is pushed from.
     if (c.training) {
-      c.backend->BatchNormForward(
-          Rows(c), Channels(), epsilon_, c.inputs[0], c.parameters[kScale],
-          c.parameters[kOffset], c.output, c.gradients[kMovingMean],
-          c.workspaces[0], c.gradients[kMovingVariance]);
+      c.backend->Run(op::NormForward{.over = NormOver::kColumn,
+                                     .rows = Rows(c),
+                                     .width = Channels(),
+                                     .epsilon = epsilon_,
+                                     .x = c.inputs[0],
+                                     .scale = c.parameters[kScale],
+                                     .offset = c.parameters[kOffset],
+                                     .y = c.output,
+                                     .mean = c.gradients[kMovingMean],
+                                     .rstd = c.workspaces[0],
+                                     .variance = c.gradients[kMovingVariance]});
     } else {
-      c.backend->BatchNormInference(Rows(c), Channels(), epsilon_, c.inputs[0],
-                                    c.parameters[kScale], c.parameters[kOffset],
-                                    c.parameters[kMovingMean],
-                                    c.parameters[kMovingVariance], c.output);
+      c.backend->Run(
+          op::NormInference{.rows = Rows(c),
+                            .width = Channels(),
+                            .epsilon = epsilon_,
+                            .x = c.inputs[0],
+                            .scale = c.parameters[kScale],
+                            .offset = c.parameters[kOffset],
+                            .mean = c.parameters[kMovingMean],
+                            .variance = c.parameters[kMovingVariance],
+                            .y = c.output});
     }
   }
 
   void Backward(const LayerContext& c) override {
-    c.backend->BatchNormBackward(
-        Rows(c), Channels(), c.inputs[0], c.parameters[kScale],
-        c.gradients[kMovingMean], c.workspaces[0], c.output_gradient,
-        c.input_gradients[0], c.gradients[kScale], c.gradients[kOffset]);
+    c.backend->Run(op::NormBackward{.over = NormOver::kColumn,
+                                    .rows = Rows(c),
+                                    .width = Channels(),
+                                    .x = c.inputs[0],
+                                    .scale = c.parameters[kScale],
+                                    .mean = c.gradients[kMovingMean],
+                                    .rstd = c.workspaces[0],
+                                    .dy = c.output_gradient,
+                                    .dx = c.input_gradients[0],
+                                    .dscale = c.gradients[kScale],
+                                    .doffset = c.gradients[kOffset]});
   }
 
  private:

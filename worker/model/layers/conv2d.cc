@@ -21,8 +21,8 @@ class Conv2dOp : public LayerOp {
     if (bias_) {
       bias = c.parameters[1];
     }
-    c.backend->Conv2dForward(Shape(c), c.inputs[0], c.parameters[0], bias,
-                             c.output);
+    c.backend->Run(op::Conv2dForward{Shape(c), c.inputs[0], c.parameters[0],
+                                     bias, c.output});
   }
 
   void Backward(const LayerContext& c) override {
@@ -31,11 +31,12 @@ class Conv2dOp : public LayerOp {
       bias_gradient = c.gradients[1];
     }
     // The bias's gradient comes with the kernel's: both read all of dy.
-    c.backend->Conv2dBackwardKernel(Shape(c), c.inputs[0], c.output_gradient,
-                                    c.gradients[0], bias_gradient);
+    c.backend->Run(op::Conv2dBackwardKernel{Shape(c), c.inputs[0],
+                                            c.output_gradient, c.gradients[0],
+                                            bias_gradient});
     if (c.input_gradients[0] != nullptr) {
-      c.backend->Conv2dBackwardData(Shape(c), c.output_gradient,
-                                    c.parameters[0], c.input_gradients[0]);
+      c.backend->Run(op::Conv2dBackwardData{
+          Shape(c), c.output_gradient, c.parameters[0], c.input_gradients[0]});
     }
   }
 

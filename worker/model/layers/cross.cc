@@ -18,15 +18,17 @@ class CrossOp : public LayerOp {
     // Eq. 1, with u_l = x_l W_l + b_l kept for backward, and the last x in the
     // output.
     for (int64_t l = 0; l < layers_; ++l) {
-      c.backend->MatMul({.m = c.rows, .n = width_, .k = width_}, X(c, l),
-                        c.parameters[2 * l], c.parameters[2 * l + 1],
-                        Product(c, l));
+      c.backend->Run(op::MatMul{{.m = c.rows, .n = width_, .k = width_},
+                                X(c, l),
+                                c.parameters[2 * l],
+                                c.parameters[2 * l + 1],
+                                Product(c, l)});
       float* next = c.output;
       if (l + 1 < layers_) {
         next = Kept(c, l + 1);
       }
-      c.backend->MultiplyAdd(Count(c), c.inputs[0], Product(c, l), X(c, l),
-                             next);
+      c.backend->Run(
+          op::MultiplyAdd{Count(c), c.inputs[0], Product(c, l), X(c, l), next});
     }
   }
 
@@ -40,11 +42,14 @@ class CrossOp : public LayerOp {
     float* const sum = c.workspaces[kGradient];
     const float* dx = c.output_gradient;
     for (int64_t l = layers_; l-- > 0;) {
-      c.backend->MultiplyAdd(count, dx, c.inputs[0], nullptr, du);
-      c.backend->MatMul(
-          {.m = width_, .n = width_, .k = c.rows, .transpose_a = true}, X(c, l),
-          du, nullptr, c.gradients[2 * l]);
-      c.backend->SumRows(c.rows, width_, du, c.gradients[2 * l + 1]);
+      c.backend->Run(op::MultiplyAdd{count, dx, c.inputs[0], nullptr, du});
+      c.backend->Run(op::MatMul{
+          {.m = width_, .n = width_, .k = c.rows, .transpose_a = true},
+          X(c, l),
+          du,
+          nullptr,
+          c.gradients[2 * l]});
+      c.backend->Run(op::SumRows{c.rows, width_, du, c.gradients[2 * l + 1]});
       if (l == 0 && c.input_gradients[0] == nullptr) {
         return;  // dx0 and the gradient of x_0 have no reader
       }
@@ -53,15 +58,19 @@ class CrossOp : public LayerOp {
       if (l + 1 < layers_) {
         sum_so_far = dx0;
       }
-      c.backend->MultiplyAdd(count, dx, Product(c, l), sum_so_far, dx0);
-      c.backend->MatMul(
-          {.m = c.rows, .n = width_, .k = width_, .transpose_b = true}, du,
-          c.parameters[2 * l], nullptr, through);
-      c.backend->Add(count, through, dx, sum);
+      c.backend->Run(
+          op::MultiplyAdd{count, dx, Product(c, l), sum_so_far, dx0});
+      c.backend->Run(op::MatMul{
+          {.m = c.rows, .n = width_, .k = width_, .transpose_b = true},
+          du,
+          c.parameters[2 * l],
+          nullptr,
+          through});
+      c.backend->Run(op::Add{count, through, dx, sum});
       dx = sum;
     }
     // x_0 is the input of the first layer, and a factor in every layer.
-    c.backend->Add(count, dx, dx0, c.input_gradients[0]);
+    c.backend->Run(op::Add{count, dx, dx0, c.input_gradients[0]});
   }
 
   enum Workspace {

@@ -16,21 +16,32 @@ class DenseOp : public LayerOp {
     if (bias_) {
       bias = c.parameters[1];
     }
-    c.backend->MatMul({.m = c.rows, .n = units_, .k = in_}, c.inputs[0],
-                      c.parameters[0], bias, c.output);
+    c.backend->Run(op::MatMul{{.m = c.rows, .n = units_, .k = in_},
+                              c.inputs[0],
+                              c.parameters[0],
+                              bias,
+                              c.output});
   }
 
   // dW = x' dy, db = the column sums of dy, dx = dy W'.
   void Backward(const LayerContext& c) override {
-    c.backend->MatMul({.m = in_, .n = units_, .k = c.rows, .transpose_a = true},
-                      c.inputs[0], c.output_gradient, nullptr, c.gradients[0]);
+    c.backend->Run(
+        op::MatMul{{.m = in_, .n = units_, .k = c.rows, .transpose_a = true},
+                   c.inputs[0],
+                   c.output_gradient,
+                   nullptr,
+                   c.gradients[0]});
     if (bias_) {
-      c.backend->SumRows(c.rows, units_, c.output_gradient, c.gradients[1]);
+      c.backend->Run(
+          op::SumRows{c.rows, units_, c.output_gradient, c.gradients[1]});
     }
     if (c.input_gradients[0] != nullptr) {
-      c.backend->MatMul(
-          {.m = c.rows, .n = in_, .k = units_, .transpose_b = true},
-          c.output_gradient, c.parameters[0], nullptr, c.input_gradients[0]);
+      c.backend->Run(
+          op::MatMul{{.m = c.rows, .n = in_, .k = units_, .transpose_b = true},
+                     c.output_gradient,
+                     c.parameters[0],
+                     nullptr,
+                     c.input_gradients[0]});
     }
   }
 

@@ -15,15 +15,16 @@ class DotInteractionOp : public LayerOp {
 
   void Forward(const LayerContext& c) override {
     inputs_.Join(c);
-    c.backend->PairDotsForward(inputs_.Shape(c.rows), inputs_.Values(c),
-                               c.output);
+    c.backend->Run(op::PairForward{PairKind::kDots, inputs_.Shape(c.rows),
+                                   inputs_.Values(c), c.output});
   }
 
   void Backward(const LayerContext& c) override {
     // The layer has no variables, so without a reader of dx nothing is left.
     if (float* const dx = inputs_.Gradient(c)) {
-      c.backend->PairDotsBackward(inputs_.Shape(c.rows), inputs_.Values(c),
-                                  c.output_gradient, dx);
+      c.backend->Run(op::PairBackward{PairKind::kDots, inputs_.Shape(c.rows),
+                                      inputs_.Values(c), c.output_gradient,
+                                      dx});
       inputs_.Split(c);
     }
   }

@@ -13,17 +13,19 @@ class DropoutOp : public LayerOp {
   void Forward(const LayerContext& c) override {
     const int64_t count = OutputElements(c);
     if (c.training) {
-      c.backend->Dropout(c.key_index, rate_, count, c.inputs[0], c.output);
+      c.backend->Run(
+          op::Dropout{c.key_index, rate_, count, c.inputs[0], c.output});
     } else if (c.output != c.inputs[0]) {  // not in place
-      c.backend->CopyColumns(1, count, c.inputs[0], count, c.output, count);
+      c.backend->Run(
+          op::CopyColumns{1, count, c.inputs[0], count, c.output, count});
     }
   }
 
   // The layer is linear: the same mask and scale, by the same key.
   void Backward(const LayerContext& c) override {
     if (c.input_gradients[0] != nullptr) {
-      c.backend->Dropout(c.key_index, rate_, OutputElements(c),
-                         c.output_gradient, c.input_gradients[0]);
+      c.backend->Run(op::Dropout{c.key_index, rate_, OutputElements(c),
+                                 c.output_gradient, c.input_gradients[0]});
     }
   }
 

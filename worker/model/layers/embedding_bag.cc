@@ -17,11 +17,11 @@ class EmbeddingBagOp : public LayerOp {
 
   void Forward(const LayerContext& c) override {
     if (IsMax()) {
-      c.backend->GatherMax(c.table.bags, Dim(), c.table.rows, c.output,
-                           Chosen(c));
+      c.backend->Run(op::GatherMax{c.table.bags, Dim(), c.table.rows, c.output,
+                                   Chosen(c)});
     } else {
-      c.backend->GatherSum(c.table.bags, Dim(), c.table.rows, /*add=*/false,
-                           c.output);
+      c.backend->Run(op::GatherSum{c.table.bags, Dim(), c.table.rows,
+                                   /*add=*/false, c.output});
     }
   }
 
@@ -29,11 +29,12 @@ class EmbeddingBagOp : public LayerOp {
     // By row, not by bag: each row's gradient has one writer, and its sum one
     // order, so the bits do not depend on threads.
     if (IsMax()) {
-      c.backend->GatherChosen(c.table.users, Dim(), c.output_gradient,
-                              Chosen(c), c.table.adds, c.table.gradients);
+      c.backend->Run(op::GatherChosen{c.table.users, Dim(), c.output_gradient,
+                                      Chosen(c), c.table.adds,
+                                      c.table.gradients});
     } else {
-      c.backend->GatherSum(c.table.users, Dim(), c.output_gradient,
-                           c.table.adds, c.table.gradients);
+      c.backend->Run(op::GatherSum{c.table.users, Dim(), c.output_gradient,
+                                   c.table.adds, c.table.gradients});
     }
   }
 

@@ -11,9 +11,9 @@ class AddOp : public LayerOp {
 
   void Forward(const LayerContext& c) override {
     const int64_t count = OutputElements(c);
-    c.backend->Add(count, c.inputs[0], c.inputs[1], c.output);
+    c.backend->Run(op::Add{count, c.inputs[0], c.inputs[1], c.output});
     for (size_t i = 2; i < c.inputs.size(); ++i) {
-      c.backend->Add(count, c.output, c.inputs[i], c.output);
+      c.backend->Run(op::Add{count, c.output, c.inputs[i], c.output});
     }
   }
 
@@ -23,7 +23,8 @@ class AddOp : public LayerOp {
     const int64_t count = OutputElements(c);
     for (float* dx : c.input_gradients) {
       if (dx != nullptr) {
-        c.backend->CopyColumns(1, count, c.output_gradient, count, dx, count);
+        c.backend->Run(
+            op::CopyColumns{1, count, c.output_gradient, count, dx, count});
       }
     }
   }
@@ -39,8 +40,8 @@ class ConcatOp : public LayerOp {
   void Forward(const LayerContext& c) override {
     int64_t begin = 0;
     for (size_t i = 0; i < widths_.size(); ++i) {
-      c.backend->CopyColumns(Rows(c), widths_[i], c.inputs[i], widths_[i],
-                             c.output + begin, Width());
+      c.backend->Run(op::CopyColumns{Rows(c), widths_[i], c.inputs[i],
+                                     widths_[i], c.output + begin, Width()});
       begin += widths_[i];
     }
   }
@@ -49,8 +50,9 @@ class ConcatOp : public LayerOp {
     int64_t begin = 0;
     for (size_t i = 0; i < widths_.size(); ++i) {
       if (c.input_gradients[i] != nullptr) {
-        c.backend->CopyColumns(Rows(c), widths_[i], c.output_gradient + begin,
-                               Width(), c.input_gradients[i], widths_[i]);
+        c.backend->Run(op::CopyColumns{Rows(c), widths_[i],
+                                       c.output_gradient + begin, Width(),
+                                       c.input_gradients[i], widths_[i]});
       }
       begin += widths_[i];
     }

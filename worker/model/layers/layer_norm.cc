@@ -13,16 +13,30 @@ class LayerNormOp : public LayerOp {
   // Keeps each row's mean and reciprocal standard deviation for Backward, which
   // would have to sum over the row again.
   void Forward(const LayerContext& c) override {
-    c.backend->LayerNormForward(Rows(c), Width(), epsilon_, c.inputs[0],
-                                c.parameters[0], c.parameters[1], c.output,
-                                c.workspaces[0], c.workspaces[1]);
+    c.backend->Run(op::NormForward{.over = NormOver::kRow,
+                                   .rows = Rows(c),
+                                   .width = Width(),
+                                   .epsilon = epsilon_,
+                                   .x = c.inputs[0],
+                                   .scale = c.parameters[0],
+                                   .offset = c.parameters[1],
+                                   .y = c.output,
+                                   .mean = c.workspaces[0],
+                                   .rstd = c.workspaces[1]});
   }
 
   void Backward(const LayerContext& c) override {
-    c.backend->LayerNormBackward(Rows(c), Width(), c.inputs[0], c.parameters[0],
-                                 c.workspaces[0], c.workspaces[1],
-                                 c.output_gradient, c.input_gradients[0],
-                                 c.gradients[0], c.gradients[1]);
+    c.backend->Run(op::NormBackward{.over = NormOver::kRow,
+                                    .rows = Rows(c),
+                                    .width = Width(),
+                                    .x = c.inputs[0],
+                                    .scale = c.parameters[0],
+                                    .mean = c.workspaces[0],
+                                    .rstd = c.workspaces[1],
+                                    .dy = c.output_gradient,
+                                    .dx = c.input_gradients[0],
+                                    .dscale = c.gradients[0],
+                                    .doffset = c.gradients[1]});
   }
 
  private:

@@ -16,13 +16,13 @@ class PoolOp : public LayerOp {
       : LayerOp(std::move(traits)), kind_(kind), shape_(shape) {}
 
   void Forward(const LayerContext& c) override {
-    c.backend->PoolForward(kind_, Shape(c), c.inputs[0], c.output);
+    c.backend->Run(op::PoolForward{kind_, Shape(c), c.inputs[0], c.output});
   }
 
   void Backward(const LayerContext& c) override {
     if (c.input_gradients[0] != nullptr) {
-      c.backend->PoolBackward(kind_, Shape(c), c.inputs[0], c.output_gradient,
-                              c.input_gradients[0]);
+      c.backend->Run(op::PoolBackward{kind_, Shape(c), c.inputs[0],
+                                      c.output_gradient, c.input_gradients[0]});
     }
   }
 

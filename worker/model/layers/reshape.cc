@@ -16,7 +16,8 @@ class ViewOp : public LayerOp {
     float* dx = c.input_gradients[0];
     if (dx != nullptr && dx != c.output_gradient) {
       const int64_t count = OutputElements(c);
-      c.backend->CopyColumns(1, count, c.output_gradient, count, dx, count);
+      c.backend->Run(
+          op::CopyColumns{1, count, c.output_gradient, count, dx, count});
     }
   }
 };
@@ -28,13 +29,14 @@ class FormatChangeOp : public LayerOp {
       : LayerOp(std::move(traits)), rows_(rows), columns_(columns) {}
 
   void Forward(const LayerContext& c) override {
-    c.backend->Transpose(c.rows, rows_, columns_, c.inputs[0], c.output);
+    c.backend->Run(
+        op::Transpose{c.rows, rows_, columns_, c.inputs[0], c.output});
   }
 
   void Backward(const LayerContext& c) override {
     if (c.input_gradients[0] != nullptr) {
-      c.backend->Transpose(c.rows, columns_, rows_, c.output_gradient,
-                           c.input_gradients[0]);
+      c.backend->Run(op::Transpose{c.rows, columns_, rows_, c.output_gradient,
+                                   c.input_gradients[0]});
     }
   }
 

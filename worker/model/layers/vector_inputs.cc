@@ -49,8 +49,8 @@ void VectorInputs::Join(const LayerContext& c) const {
   }
   int64_t begin = 0;
   for (size_t i = 0; i < widths_.size(); ++i) {
-    c.backend->CopyColumns(c.rows, widths_[i], c.inputs[i], widths_[i],
-                           c.workspaces[0] + begin, width());
+    c.backend->Run(op::CopyColumns{c.rows, widths_[i], c.inputs[i], widths_[i],
+                                   c.workspaces[0] + begin, width()});
     begin += widths_[i];
   }
 }
@@ -76,8 +76,9 @@ void VectorInputs::Split(const LayerContext& c) const {
   int64_t begin = 0;
   for (size_t i = 0; i < widths_.size(); ++i) {
     if (c.input_gradients[i] != nullptr) {
-      c.backend->CopyColumns(c.rows, widths_[i], c.workspaces[1] + begin,
-                             width(), c.input_gradients[i], widths_[i]);
+      c.backend->Run(op::CopyColumns{c.rows, widths_[i],
+                                     c.workspaces[1] + begin, width(),
+                                     c.input_gradients[i], widths_[i]});
     }
     begin += widths_[i];
   }

@@ -46,53 +46,58 @@ class Faulty : public CpuBackend {
                                      : CpuBackend::TakeStatus();
   }
 
-  void Add(int64_t count, const float* a, const float* b, float* y) override {
-    if (fault_ == Fault::kLeavesLast) {
-      --count;
-    }
-    CpuBackend::Add(count, a, b, y);
-    if (fault_ == Fault::kWritesBehind) {
-      y[count] = 0.0f;
-    } else if (fault_ == Fault::kWritesBefore) {
-      y[-1] = 0.0f;
-    } else if (fault_ == Fault::kWritesInput) {
-      const_cast<float*>(a)[0] = 5.0f;
-    }
-  }
-
-  void MatMul(const MatMulShape& shape, const float* a, const float* b,
-              const float* bias, float* c) override {
-    CpuBackend::MatMul(shape, a, b, bias, c);
-    const bool odd = reinterpret_cast<uintptr_t>(c) / 64 % 2 == 1;
-    for (int64_t i = 0; i < shape.m * shape.n; ++i) {
-      c[i] *= fault_ == Fault::kForgetsAddress && odd ? 1.000001f : factor_;
-    }
-  }
-
-  void Conv2dForward(const Conv2dShape& s, const float* x, const float* kernel,
-                     const float* bias, float* y) override {
-    CpuBackend::Conv2dForward(s, x, kernel, bias, y);
-    const int64_t count = s.batch * s.out_height() * s.out_width() * s.filters;
-    for (int64_t i = 0; i < count; ++i) {
-      y[i] *= factor_;
-    }
-  }
-
-  void SumRows(int64_t rows, int64_t width, const float* x,
-               float* sums) override {
-    first_terms.insert(x[0]);
-    CpuBackend::SumRows(rows, width, x, sums);
-    for (int64_t j = 0; j < width; ++j) {
-      sums[j] *= factor_;
-    }
-    if (fault_ == Fault::kReadsBehind) {
-      sums[0] += x[rows * width];
-    }
+  void Run(const Operation& operation) override {
+    std::visit([this](const auto& o) { RunBroken(o); }, operation);
   }
 
   std::set<float> first_terms;
 
  private:
+  template <class Op>
+  void RunBroken(const Op& o) {
+    CpuBackend::Run(o);
+  }
+
+  void RunBroken(op::Add o) {
+    if (fault_ == Fault::kLeavesLast) {
+      --o.count;
+    }
+    CpuBackend::Run(o);
+    if (fault_ == Fault::kWritesBehind) {
+      o.y[o.count] = 0.0f;
+    } else if (fault_ == Fault::kWritesBefore) {
+      o.y[-1] = 0.0f;
+    } else if (fault_ == Fault::kWritesInput) {
+      const_cast<float*>(o.a)[0] = 5.0f;
+    }
+  }
+
+  void RunBroken(const op::MatMul& o) {
+    CpuBackend::Run(o);
+    const bool odd = reinterpret_cast<uintptr_t>(o.c) / 64 % 2 == 1;
+    for (int64_t i = 0; i < o.shape.m * o.shape.n; ++i) {
+      o.c[i] *= fault_ == Fault::kForgetsAddress && odd ? 1.000001f : factor_;
+    }
+  }
+
+  void RunBroken(const op::Conv2dForward& o) {
+    CpuBackend::Run(o);
+    for (int64_t i = 0; i < o.shape.y_elements(); ++i) {
+      o.y[i] *= factor_;
+    }
+  }
+
+  void RunBroken(const op::SumRows& o) {
+    first_terms.insert(o.x[0]);
+    CpuBackend::Run(o);
+    for (int64_t j = 0; j < o.width; ++j) {
+      o.sums[j] *= factor_;
+    }
+    if (fault_ == Fault::kReadsBehind) {
+      o.sums[0] += o.x[o.rows * o.width];
+    }
+  }
+
   const Fault fault_;
   const float factor_;
 };

@@ -34,7 +34,7 @@ TEST(CpuBackendTest, KeepsTheFirstFailureForTakeStatus) {
   const auto backend = OneThread();
   // oneDNN refuses a kernel that does not fit the image.
   float x[4] = {};
-  backend->Conv2dForward({1, 1, 1, 1, 1, 3, 1, 0}, x, x, nullptr, x);
+  backend->Run(op::Conv2dForward{{1, 1, 1, 1, 1, 3, 1, 0}, x, x, nullptr, x});
   EXPECT_EQ(backend->TakeStatus().code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(backend->TakeStatus().ok());
 }

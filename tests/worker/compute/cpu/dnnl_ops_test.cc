@@ -17,7 +17,7 @@ std::vector<float> Product(DnnlOps* ops, const MatMulShape& s,
                            const std::vector<float>& a,
                            const std::vector<float>& b, const float* bias) {
   std::vector<float> c(static_cast<size_t>(s.m * s.n), 1000.0f);
-  EXPECT_TRUE(ops->MatMul(s, a.data(), b.data(), bias, c.data()).ok());
+  EXPECT_TRUE(ops->Run(op::MatMul{s, a.data(), b.data(), bias, c.data()}).ok());
   return c;
 }
 
@@ -54,18 +54,19 @@ TEST(DnnlOpsTest, ConvolvesWithTheMemoryOfTheCall) {
     const std::vector<float> dy = Draw(seed + 3, y_count);
     std::vector<float> y(dy.size()), dx(x.size()), dkernel(kernel.size());
     std::vector<float> dbias(bias.size());
-    ASSERT_TRUE(
-        ops->Conv2dForward(s, x.data(), kernel.data(), bias.data(), y.data())
-            .ok());
+    ASSERT_TRUE(ops->Run(op::Conv2dForward{s, x.data(), kernel.data(),
+                                           bias.data(), y.data()})
+                    .ok());
     ExpectNear(
         y, reference::Conv2d(s, Doubles(x), Doubles(kernel), Doubles(bias)));
     const reference::Conv2dGradients d =
         reference::Conv2dBackward(s, Doubles(x), Doubles(kernel), Doubles(dy));
     ASSERT_TRUE(
-        ops->Conv2dBackwardData(s, dy.data(), kernel.data(), dx.data()).ok());
+        ops->Run(op::Conv2dBackwardData{s, dy.data(), kernel.data(), dx.data()})
+            .ok());
     ExpectNear(dx, d.x);
-    ASSERT_TRUE(ops->Conv2dBackwardKernel(s, x.data(), dy.data(),
-                                          dkernel.data(), dbias.data())
+    ASSERT_TRUE(ops->Run(op::Conv2dBackwardKernel{s, x.data(), dy.data(),
+                                                  dkernel.data(), dbias.data()})
                     .ok());
     ExpectNear(dkernel, d.kernel);
     ExpectNear(dbias, d.bias);
@@ -91,12 +92,14 @@ TEST(DnnlOpsTest, NamesTheOperationThatOneDnnRefused) {
   float x[16] = {};
   float y[16] = {};
   const Conv2dShape too_large{1, 1, 1, 1, 1, 3, 1, 0};  // of a 1 x 1 image
-  const absl::Status status = ops->Conv2dForward(too_large, x, x, nullptr, y);
+  const absl::Status status =
+      ops->Run(op::Conv2dForward{too_large, x, x, nullptr, y});
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("oneDNN convolution: "));
   // What failed is not kept: other shapes go on.
   EXPECT_TRUE(
-      ops->Conv2dForward({1, 1, 1, 1, 1, 1, 1, 0}, x, x, nullptr, y).ok());
+      ops->Run(op::Conv2dForward{{1, 1, 1, 1, 1, 1, 1, 0}, x, x, nullptr, y})
+          .ok());
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "worker/compute/cpu/loops.h"
-
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -7,8 +5,9 @@
 #include "gtest/gtest.h"
 #include "tests/worker/compute/cpu/values.h"
 #include "worker/compute/check/reference.h"
+#include "worker/compute/cpu/operations.h"
 
-namespace weir::loops {
+namespace weir::cpu {
 namespace {
 
 using reference::Values;
@@ -17,7 +16,7 @@ TEST(SumRowsTest, CarriesLongSumsInDouble) {
   constexpr int64_t kRows = 200000;
   const std::vector<float> x(kRows * 3, 0.1f);
   std::vector<float> sums(3);
-  SumRows(kRows, 3, x.data(), sums.data());
+  Compute(op::SumRows{kRows, 3, x.data(), sums.data()});
   // Added one by one in float, this is off by more than 1e-3.
   ExpectNear(sums, Values(3, kRows * static_cast<double>(0.1f)), 2e-6);
 }
@@ -27,12 +26,12 @@ TEST(SumRowsTest, HasTheSameBitsAtEveryAddress) {
   for (const int64_t width : {1, 5, 64, 67}) {
     const std::vector<float> x = Draw(1, 100 * width);
     std::vector<float> first(static_cast<size_t>(width));
-    SumRows(100, width, x.data(), first.data());
+    Compute(op::SumRows{100, width, x.data(), first.data()});
     for (size_t shift = 1; shift < 16; ++shift) {
       std::vector<float> moved(shift, 0.0f);
       moved.insert(moved.end(), x.begin(), x.end());
       std::vector<float> sums(static_cast<size_t>(width));
-      SumRows(100, width, moved.data() + shift, sums.data());
+      Compute(op::SumRows{100, width, moved.data() + shift, sums.data()});
       EXPECT_EQ(sums, first) << width << " columns, moved by " << shift;
     }
   }
@@ -49,10 +48,10 @@ TEST(PoolTest, IsTheNaiveOneWithOverlapAndPadding) {
     const std::vector<float> dy = Draw(2, y_count);
     for (const PoolKind kind : {PoolKind::kMax, PoolKind::kAverage}) {
       std::vector<float> y(static_cast<size_t>(y_count), 1000.0f);
-      PoolForward(kind, s, x.data(), y.data());
+      Compute(op::PoolForward{kind, s, x.data(), y.data()});
       ExpectNear(y, reference::Pool(kind, s, Doubles(x)));
       std::vector<float> dx(static_cast<size_t>(x_count), 1000.0f);
-      PoolBackward(kind, s, x.data(), dy.data(), dx.data());
+      Compute(op::PoolBackward{kind, s, x.data(), dy.data(), dx.data()});
       ExpectNear(dx, reference::PoolBackward(kind, s, Doubles(x), Doubles(dy)));
     }
   }
@@ -65,10 +64,10 @@ TEST(ActivationTest, IsTheNaiveOneAndItsGradient) {
        {ActivationKind::kRelu, ActivationKind::kSigmoid,
         ActivationKind::kTanh}) {
     std::vector<float> y(x.size());
-    ActivationForward(kind, 101, x.data(), y.data());
+    Compute(op::ActivationForward{kind, 101, x.data(), y.data()});
     ExpectNear(y, reference::Activation(kind, Doubles(x)));
     std::vector<float> dx(x.size());
-    ActivationBackward(kind, 101, y.data(), dy.data(), dx.data());
+    Compute(op::ActivationBackward{kind, 101, y.data(), dy.data(), dx.data()});
     ExpectNear(dx,
                reference::ActivationBackward(kind, Doubles(x), Doubles(dy)));
   }
@@ -77,7 +76,8 @@ TEST(ActivationTest, IsTheNaiveOneAndItsGradient) {
 TEST(ActivationTest, OverflowsNowhere) {
   const std::vector<float> x = {-1e4f, 1e4f, -100.0f, 100.0f};
   std::vector<float> y(4);
-  ActivationForward(ActivationKind::kSigmoid, 4, x.data(), y.data());
+  Compute(
+      op::ActivationForward{ActivationKind::kSigmoid, 4, x.data(), y.data()});
   EXPECT_EQ(y[0], 0.0f);
   EXPECT_EQ(y[1], 1.0f);
   EXPECT_TRUE(std::isfinite(y[2]));
@@ -87,7 +87,7 @@ TEST(ActivationTest, OverflowsNowhere) {
 TEST(DropoutTest, DecidesByThePositionAlone) {
   const std::vector<float> x = Draw(1, 1003, 1.0f, 2.0f);
   std::vector<float> all(x.size());
-  Dropout(7, 0.25f, 1003, x.data(), all.data());
+  Compute(op::Dropout{0, 0.25f, 1003, x.data(), all.data()}, 7);
   int64_t dropped = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i] == 0.0f) {
@@ -98,10 +98,10 @@ TEST(DropoutTest, DecidesByThePositionAlone) {
   }
   EXPECT_NEAR(static_cast<double>(dropped) / 1003, 0.25, 0.06);
   std::vector<float> some(10);  // ends within four random words
-  Dropout(7, 0.25f, 10, x.data(), some.data());
+  Compute(op::Dropout{0, 0.25f, 10, x.data(), some.data()}, 7);
   EXPECT_EQ(some, std::vector<float>(all.begin(), all.begin() + 10));
   std::vector<float> other(x.size());
-  Dropout(8, 0.25f, 1003, x.data(), other.data());
+  Compute(op::Dropout{0, 0.25f, 1003, x.data(), other.data()}, 8);
   EXPECT_NE(other, all);
 }
 
@@ -109,11 +109,11 @@ TEST(PointwiseTest, AddsAndMultipliesInPlaceToo) {
   const std::vector<float> a = {1, 2, 3};
   const std::vector<float> b = {4, 5, 6};
   std::vector<float> y = {7, 8, 9};
-  Add(3, a.data(), y.data(), y.data());
+  Compute(op::Add{3, a.data(), y.data(), y.data()});
   EXPECT_EQ(y, std::vector<float>({8, 10, 12}));
-  MultiplyAdd(3, a.data(), b.data(), y.data(), y.data());
+  Compute(op::MultiplyAdd{3, a.data(), b.data(), y.data(), y.data()});
   EXPECT_EQ(y, std::vector<float>({12, 20, 30}));
-  MultiplyAdd(3, a.data(), b.data(), nullptr, y.data());
+  Compute(op::MultiplyAdd{3, a.data(), b.data(), nullptr, y.data()});
   EXPECT_EQ(y, std::vector<float>({4, 10, 18}));
   ScaleAdd(3, 2.0f, a.data(), 0.5f, y.data());
   EXPECT_EQ(y, std::vector<float>({4, 9, 15}));
@@ -122,7 +122,7 @@ TEST(PointwiseTest, AddsAndMultipliesInPlaceToo) {
 TEST(CopyColumnsTest, LeavesTheRestOfTheRows) {
   const std::vector<float> x = {1, 2, 3, 4, 5, 6};  // rows of 3
   std::vector<float> y(8, 0.0f);                    // rows of 4
-  CopyColumns(2, 2, x.data() + 1, 3, y.data() + 1, 4);
+  Compute(op::CopyColumns{2, 2, x.data() + 1, 3, y.data() + 1, 4});
   EXPECT_EQ(y, std::vector<float>({0, 2, 3, 0, 0, 5, 6, 0}));
 }
 
@@ -131,7 +131,7 @@ TEST(TransposeTest, SwapsRowsAndColumnsOfEveryMatrix) {
   constexpr int64_t kColumns = 33;
   const std::vector<float> x = Draw(1, 2 * kRows * kColumns);
   std::vector<float> y(x.size());
-  Transpose(2, kRows, kColumns, x.data(), y.data());
+  Compute(op::Transpose{2, kRows, kColumns, x.data(), y.data()});
   for (int64_t b = 0; b < 2; ++b) {
     for (int64_t r = 0; r < kRows; ++r) {
       for (int64_t c = 0; c < kColumns; ++c) {
@@ -151,16 +151,16 @@ TEST(LossTest, IsTheNaiveOneAndItsGradient) {
   std::vector<float> loss(kRows);
   std::vector<float> correct(kRows);
   std::vector<float> dx(x.size());
-  SoftmaxCrossEntropy(kRows, kClasses, x.data(), classes.data(), loss.data(),
-                      correct.data(), dx.data());
+  Compute(op::Loss{LossKind::kSoftmaxCrossEntropy, kRows, kClasses, x.data(),
+                   classes.data(), loss.data(), correct.data(), dx.data()});
   constexpr LossKind kSoftmax = LossKind::kSoftmaxCrossEntropy;
   ExpectNear(loss, reference::LossRows(kSoftmax, kRows, kClasses, Doubles(x),
                                        Doubles(classes)));
   ExpectNear(dx, reference::LossBackward(kSoftmax, kRows, kClasses, Doubles(x),
                                          Doubles(classes)));
   constexpr LossKind kSquared = LossKind::kMeanSquaredError;
-  MeanSquaredError(kRows, kClasses, x.data(), targets.data(), loss.data(),
-                   correct.data(), dx.data());
+  Compute(op::Loss{LossKind::kMeanSquaredError, kRows, kClasses, x.data(),
+                   targets.data(), loss.data(), correct.data(), dx.data()});
   ExpectNear(loss, reference::LossRows(kSquared, kRows, kClasses, Doubles(x),
                                        Doubles(targets)));
   ExpectNear(dx, reference::LossBackward(kSquared, kRows, kClasses, Doubles(x),
@@ -174,8 +174,8 @@ TEST(LossTest, SigmoidKeepsItsDigitsWhereItIsNearlySure) {
   std::vector<float> loss(4);
   std::vector<float> correct(4);
   std::vector<float> dx(4);
-  SigmoidCrossEntropy(4, x.data(), labels.data(), loss.data(), correct.data(),
-                      dx.data());
+  Compute(op::Loss{LossKind::kSigmoidCrossEntropy, 4, 1, x.data(),
+                   labels.data(), loss.data(), correct.data(), dx.data()});
   EXPECT_EQ(correct, std::vector<float>({1, 1, 0, 0}));
   const double rest = std::exp(-20.0) / (1.0 + std::exp(-20.0));
   // s(20) - 1 would be 0 in float.
@@ -190,8 +190,8 @@ TEST(LossTest, SaysTheFirstOfEqualsAndNeedsNoGradient) {
   const std::vector<float> labels = {0, 2};
   std::vector<float> loss(2);
   std::vector<float> correct(2);
-  SoftmaxCrossEntropy(2, 3, x.data(), labels.data(), loss.data(),
-                      correct.data(), nullptr);
+  Compute(op::Loss{LossKind::kSoftmaxCrossEntropy, 2, 3, x.data(),
+                   labels.data(), loss.data(), correct.data(), nullptr});
   EXPECT_EQ(correct, std::vector<float>({1, 0}));
 }
 
@@ -201,13 +201,14 @@ TEST(NanTest, WinsAMaximumAndPassesThroughRelu) {
     std::vector<float> x = {1, 2, 3, 4};
     x[at] = nan;
     float y = 0.0f;
-    PoolForward(PoolKind::kMax, {1, 1, 2, 2, 2, 2, 0}, x.data(), &y);
+    Compute(
+        op::PoolForward{PoolKind::kMax, {1, 1, 2, 2, 2, 2, 0}, x.data(), &y});
     EXPECT_TRUE(std::isnan(y)) << at;
   }
   float y = 0.0f;
-  ActivationForward(ActivationKind::kRelu, 1, &nan, &y);
+  Compute(op::ActivationForward{ActivationKind::kRelu, 1, &nan, &y});
   EXPECT_TRUE(std::isnan(y));
 }
 
 }  // namespace
-}  // namespace weir::loops
+}  // namespace weir::cpu

@@ -1,16 +1,14 @@
-#include "worker/compute/cpu/norms.h"
-
 #include <cmath>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/worker/compute/cpu/values.h"
 #include "worker/compute/check/reference.h"
+#include "worker/compute/cpu/operations.h"
 
-namespace weir::loops {
+namespace weir::cpu {
 namespace {
 
-using reference::NormOver;
 using reference::Values;
 
 constexpr float kEpsilon = 1e-3f;
@@ -32,20 +30,20 @@ struct Norm {
         dx(x.size()),
         dscale(scale.size()),
         doffset(scale.size()) {
-    if (over == NormOver::kRow) {
-      LayerNormForward(s.rows, s.width, kEpsilon, x.data(), scale.data(),
-                       offset.data(), y.data(), mean.data(), rstd.data());
-      LayerNormBackward(s.rows, s.width, x.data(), scale.data(), mean.data(),
-                        rstd.data(), dy.data(), dx.data(), dscale.data(),
-                        doffset.data());
-    } else {
-      BatchNormForward(s.rows, s.width, kEpsilon, x.data(), scale.data(),
-                       offset.data(), y.data(), mean.data(), rstd.data(),
-                       variance.data());
-      BatchNormBackward(s.rows, s.width, x.data(), scale.data(), mean.data(),
-                        rstd.data(), dy.data(), dx.data(), dscale.data(),
-                        doffset.data());
-    }
+    Compute(op::NormForward{.over = over,
+                            .rows = s.rows,
+                            .width = s.width,
+                            .epsilon = kEpsilon,
+                            .x = x.data(),
+                            .scale = scale.data(),
+                            .offset = offset.data(),
+                            .y = y.data(),
+                            .mean = mean.data(),
+                            .rstd = rstd.data(),
+                            .variance = variance.data()});
+    Compute(op::NormBackward{over, s.rows, s.width, x.data(), scale.data(),
+                             mean.data(), rstd.data(), dy.data(), dx.data(),
+                             dscale.data(), doffset.data()});
   }
 
   const std::vector<float> scale, offset, dy;
@@ -96,7 +94,7 @@ TEST(NormTest, KeepsTheVarianceFarFromZero) {
   }
 }
 
-// I1 of loops.h.
+// I1 of operations.h.
 TEST(NormTest, HasTheSameBitsAtEveryAddress) {
   for (const NormOver over : {NormOver::kRow, NormOver::kColumn}) {
     const Shape s{37, 53};
@@ -106,15 +104,10 @@ TEST(NormTest, HasTheSameBitsAtEveryAddress) {
       std::vector<float> moved(shift, 0.0f);
       moved.insert(moved.end(), x.begin(), x.end());
       std::vector<float> y(x.size()), mean(53), rstd(53), variance(53);
-      if (over == NormOver::kRow) {
-        LayerNormForward(s.rows, s.width, kEpsilon, moved.data() + shift,
-                         first.scale.data(), first.offset.data(), y.data(),
-                         mean.data(), rstd.data());
-      } else {
-        BatchNormForward(s.rows, s.width, kEpsilon, moved.data() + shift,
-                         first.scale.data(), first.offset.data(), y.data(),
-                         mean.data(), rstd.data(), variance.data());
-      }
+      Compute(op::NormForward{over, s.rows, s.width, kEpsilon,
+                              moved.data() + shift, first.scale.data(),
+                              first.offset.data(), y.data(), mean.data(),
+                              rstd.data(), variance.data()});
       EXPECT_EQ(y, first.y) << "moved by " << shift;
     }
   }
@@ -126,15 +119,9 @@ TEST(NormTest, LeavesOutDxWhereNobodyWantsIt) {
   for (const NormOver over : {NormOver::kRow, NormOver::kColumn}) {
     const Norm norm(over, s, x);
     std::vector<float> dscale(20), doffset(20);
-    if (over == NormOver::kRow) {
-      LayerNormBackward(s.rows, s.width, x.data(), norm.scale.data(),
-                        norm.mean.data(), norm.rstd.data(), norm.dy.data(),
-                        nullptr, dscale.data(), doffset.data());
-    } else {
-      BatchNormBackward(s.rows, s.width, x.data(), norm.scale.data(),
-                        norm.mean.data(), norm.rstd.data(), norm.dy.data(),
-                        nullptr, dscale.data(), doffset.data());
-    }
+    Compute(op::NormBackward{over, s.rows, s.width, x.data(), norm.scale.data(),
+                             norm.mean.data(), norm.rstd.data(), norm.dy.data(),
+                             nullptr, dscale.data(), doffset.data()});
     EXPECT_EQ(dscale, norm.dscale);
     EXPECT_EQ(doffset, norm.doffset);
   }
@@ -157,8 +144,9 @@ TEST(BatchNormTest, InfersFromGivenStatistics) {
   const std::vector<float> mean = Draw(4, 70);
   const std::vector<float> variance = Draw(5, 70, 0.0f, 2.0f);
   std::vector<float> y(x.size());
-  BatchNormInference(7, 70, kEpsilon, x.data(), scale.data(), offset.data(),
-                     mean.data(), variance.data(), y.data());
+  Compute(op::NormInference{7, 70, kEpsilon, x.data(), scale.data(),
+                            offset.data(), mean.data(), variance.data(),
+                            y.data()});
   Values expected;
   for (size_t i = 0; i < x.size(); ++i) {
     const size_t c = i % 70;
@@ -172,4 +160,4 @@ TEST(BatchNormTest, InfersFromGivenStatistics) {
 }
 
 }  // namespace
-}  // namespace weir::loops
+}  // namespace weir::cpu

@@ -1,5 +1,3 @@
-#include "worker/compute/cpu/sparse.h"
-
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -7,8 +5,9 @@
 #include "gtest/gtest.h"
 #include "tests/worker/compute/cpu/values.h"
 #include "worker/compute/check/reference.h"
+#include "worker/compute/cpu/operations.h"
 
-namespace weir::loops {
+namespace weir::cpu {
 namespace {
 
 using reference::Lists;
@@ -54,10 +53,12 @@ TEST(GatherSumTest, IsTheNaiveOne) {
       const std::vector<float> x = Draw(1, kRows * width, 0.1f, 1.0f);
       Values expected = reference::GatherSum(lists, width, Doubles(x));
       std::vector<float> y(expected.size(), 1000.0f);
-      GatherSum(View(lists, weights), width, x.data(), /*add=*/false, y.data());
+      Compute(op::GatherSum{View(lists, weights), width, x.data(),
+                            /*add=*/false, y.data()});
       ExpectNear(y, expected);
       y.assign(y.size(), 2.0f);
-      GatherSum(View(lists, weights), width, x.data(), /*add=*/true, y.data());
+      Compute(op::GatherSum{View(lists, weights), width, x.data(), /*add=*/true,
+                            y.data()});
       for (double& value : expected) {
         value += 2.0;
       }
@@ -72,7 +73,7 @@ TEST(GatherMaxTest, ChoosesTheFirstOfEqualsAndNothingInAnEmptyList) {
   const Lists lists{.offsets = {0, 3, 3, 4}, .index = {0, 1, 2, 2}};
   std::vector<float> y(6, 1000.0f);
   std::vector<int32_t> chosen(6, 1000);
-  GatherMax(View(lists, {}), 2, x.data(), y.data(), chosen.data());
+  Compute(op::GatherMax{View(lists, {}), 2, x.data(), y.data(), chosen.data()});
   EXPECT_EQ(y, std::vector<float>({3, 5, 0, 0, 3, -7}));
   EXPECT_EQ(chosen, std::vector<int32_t>({1, 0, -1, -1, 2, 2}));
 }
@@ -85,7 +86,8 @@ TEST(GatherMaxTest, IsTheNaiveOneInEveryWidth) {
         reference::GatherMax(lists, width, Doubles(x));
     std::vector<float> y(expected.y.size());
     std::vector<int32_t> chosen(expected.y.size());
-    GatherMax(View(lists, {}), width, x.data(), y.data(), chosen.data());
+    Compute(op::GatherMax{View(lists, {}), width, x.data(), y.data(),
+                          chosen.data()});
     EXPECT_EQ(Doubles(y), expected.y) << width;
     EXPECT_EQ(chosen, expected.chosen) << width;
   }
@@ -97,7 +99,7 @@ TEST(GatherMaxTest, LetsNanWin) {
   const Lists lists{.offsets = {0, 3}, .index = {0, 1, 2}};
   float y = 0.0f;
   int32_t chosen = 0;
-  GatherMax(View(lists, {}), 1, x.data(), &y, &chosen);
+  Compute(op::GatherMax{View(lists, {}), 1, x.data(), &y, &chosen});
   EXPECT_TRUE(std::isnan(y));
   EXPECT_EQ(chosen, 1);
 }
@@ -108,11 +110,11 @@ TEST(GatherChosenTest, SumsOnlyTheColumnsThatWereChosen) {
   const std::vector<int32_t> chosen = {0, 1, 0, 0};
   const Lists lists{.offsets = {0, 2, 4}, .index = {0, 1, 0, 1}};
   std::vector<float> dx(4, 1000.0f);
-  GatherChosen(View(lists, {}), 2, dy.data(), chosen.data(), /*add=*/false,
-               dx.data());
+  Compute(op::GatherChosen{View(lists, {}), 2, dy.data(), chosen.data(),
+                           /*add=*/false, dx.data()});
   EXPECT_EQ(dx, std::vector<float>({11, 20, 0, 2}));
-  GatherChosen(View(lists, {}), 2, dy.data(), chosen.data(), /*add=*/true,
-               dx.data());
+  Compute(op::GatherChosen{View(lists, {}), 2, dy.data(), chosen.data(),
+                           /*add=*/true, dx.data()});
   EXPECT_EQ(dx, std::vector<float>({22, 40, 0, 4}));
 }
 
@@ -123,11 +125,12 @@ TEST(PairsTest, AreTheNaiveOnesAndTheirGradients) {
         Draw(1, s.batch * s.vectors * s.dim, 0.1f, 1.0f);
     const Values dots = reference::PairDots(s, Doubles(x));
     std::vector<float> y(dots.size());
-    PairDotsForward(s, x.data(), y.data());
+    Compute(op::PairForward{PairKind::kDots, s, x.data(), y.data()});
     ExpectNear(y, dots);
     const std::vector<float> dy = Draw(2, s.batch * s.pairs());
     std::vector<float> dx(x.size());
-    PairDotsBackward(s, x.data(), dy.data(), dx.data());
+    Compute(
+        op::PairBackward{PairKind::kDots, s, x.data(), dy.data(), dx.data()});
     ExpectNear(dx, reference::PairDotsBackward(s, Doubles(x), Doubles(dy)));
 
     Values sums(static_cast<size_t>(s.batch));
@@ -139,9 +142,10 @@ TEST(PairsTest, AreTheNaiveOnesAndTheirGradients) {
       dy_by_pair[p] = dy_sum[sample];
     }
     std::vector<float> y_sum(sums.size());
-    PairSumForward(s, x.data(), y_sum.data());
+    Compute(op::PairForward{PairKind::kSum, s, x.data(), y_sum.data()});
     ExpectNear(y_sum, sums);
-    PairSumBackward(s, x.data(), dy_sum.data(), dx.data());
+    Compute(op::PairBackward{PairKind::kSum, s, x.data(), dy_sum.data(),
+                             dx.data()});
     ExpectNear(dx, reference::PairDotsBackward(s, Doubles(x), dy_by_pair));
   }
 }
@@ -150,9 +154,9 @@ TEST(PairsTest, AreTheNaiveOnesAndTheirGradients) {
 TEST(PairsTest, SumOfPairsDoesNotCancel) {
   const std::vector<float> x = {1e5f, 1e-5f};
   float y = 0.0f;
-  PairSumForward({1, 2, 1}, x.data(), &y);
+  Compute(op::PairForward{PairKind::kSum, {1, 2, 1}, x.data(), &y});
   EXPECT_FLOAT_EQ(y, 1.0f);
 }
 
 }  // namespace
-}  // namespace weir::loops
+}  // namespace weir::cpu

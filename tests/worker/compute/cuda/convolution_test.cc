@@ -70,25 +70,28 @@ class Case {
 
   Values Forward() {
     float* const y = OnDevice(Values(dy.size(), 1000.0));
-    EXPECT_TRUE(convolution
-                    ->Forward(nullptr, s, OnDevice(x), OnDevice(kernel),
-                              OnDevice(bias), y)
-                    .ok());
+    EXPECT_TRUE(
+        convolution
+            ->Run(nullptr, op::Conv2dForward{s, OnDevice(x), OnDevice(kernel),
+                                             OnDevice(bias), y})
+            .ok());
     return Read(y, dy.size());
   }
   Values BackwardData() {
     float* const dx = OnDevice(Values(x.size(), 1000.0));
-    EXPECT_TRUE(
-        convolution
-            ->BackwardData(nullptr, s, OnDevice(dy), OnDevice(kernel), dx)
-            .ok());
+    EXPECT_TRUE(convolution
+                    ->Run(nullptr, op::Conv2dBackwardData{s, OnDevice(dy),
+                                                          OnDevice(kernel), dx})
+                    .ok());
     return Read(dx, x.size());
   }
   Values BackwardKernel() {
     float* const dkernel = OnDevice(Values(kernel.size(), 1000.0));
     EXPECT_TRUE(
         convolution
-            ->BackwardKernel(nullptr, s, OnDevice(x), OnDevice(dy), dkernel)
+            ->Run(nullptr, op::Conv2dBackwardKernel{s, OnDevice(x),
+                                                    OnDevice(dy), dkernel,
+                                                    /*dbias=*/nullptr})
             .ok());
     return Read(dkernel, kernel.size());
   }

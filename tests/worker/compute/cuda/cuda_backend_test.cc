@@ -53,7 +53,7 @@ TEST(CudaBackendTest, CountsTheTimeOfOperationsAsBusy) {
   EXPECT_EQ(backend->Usage().busy_ns, 0);
   float* const x = backend->Allocate(100).value();
   for (int i = 0; i < 3; ++i) {
-    backend->Add(100, x, x, x);
+    backend->Run(op::Add{100, x, x, x});
     backend->Wait(backend->Mark());
   }
   EXPECT_GT(backend->Usage().busy_ns, 0);
@@ -88,7 +88,7 @@ TEST(CudaBackendTest, SaysWhatWasAskedAndWhatIsFree) {
   EXPECT_TRUE(backend->TakeStatus().ok());
   // A failed allocation leaves nothing behind.
   float* const x = backend->Allocate(4).value();
-  backend->Add(4, x, x, x);
+  backend->Run(op::Add{4, x, x, x});
   backend->Wait(backend->Mark());
   EXPECT_TRUE(backend->TakeStatus().ok());
 }
@@ -97,7 +97,7 @@ TEST(CudaBackendTest, KeepsTheFirstFailure) {
   const auto backend = Fp32();
   float* const x = backend->Allocate(4).value();
   weir_emulator::FailNext(cudaErrorInvalidConfiguration, "Launch");
-  backend->Add(4, x, x, x);
+  backend->Run(op::Add{4, x, x, x});
   backend->Wait(backend->Mark());
   const absl::Status status = backend->TakeStatus();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
@@ -115,7 +115,7 @@ TEST(CudaBackendTest, ReachesMarksInTheirOrder) {
     backend->Upload(x, host.data(), 64);
     std::vector<uint64_t> marks;
     for (int i = 0; i < 4; ++i) {
-      backend->Add(64, x, x, x);
+      backend->Run(op::Add{64, x, x, x});
       marks.push_back(backend->Mark());
     }
     backend->Download(host.data(), x, 64);
@@ -179,8 +179,11 @@ class Multiplied {
     backend->Upload(tensor_, host_.data(), kCount);
   }
   void Multiply() {
-    backend->MatMul({.m = kSide, .n = kSide, .k = kSide}, tensor_, identity_,
-                    nullptr, product_);
+    backend->Run(op::MatMul{{.m = kSide, .n = kSide, .k = kSide},
+                            tensor_,
+                            identity_,
+                            nullptr,
+                            product_});
   }
   void Wait() { backend->Wait(backend->Mark()); }
 
@@ -220,47 +223,53 @@ std::vector<Operation> ProductsAndPointwise() {
   return {
       {"MatMul", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->MatMul({.m = kSide, .n = kSide, .k = 4}, x, x + kCount, nullptr,
-                    m->Out());
+         on->Run(op::MatMul{{.m = kSide, .n = kSide, .k = 4},
+                            x,
+                            x + kCount,
+                            nullptr,
+                            m->Out()});
        }},
       {"SumRows", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->SumRows(2, kCount, x, m->Out());
+         on->Run(op::SumRows{2, kCount, x, m->Out()});
        }},
       {"Conv2dForward", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->Conv2dForward(kConvData, x, x + kCount, nullptr, m->Out());
+         on->Run(
+             op::Conv2dForward{kConvData, x, x + kCount, nullptr, m->Out()});
        }},
       {"Conv2dBackwardData", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->Conv2dBackwardData(kConvData, x, x + kCount, m->Out());
+         on->Run(op::Conv2dBackwardData{kConvData, x, x + kCount, m->Out()});
        }},
       {"Conv2dBackwardKernel", 2,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->Conv2dBackwardKernel(kConv, x, x, m->Out(0), m->Out(1));
+         on->Run(op::Conv2dBackwardKernel{kConv, x, x, m->Out(0), m->Out(1)});
        }},
       {"PoolForward", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->PoolForward(PoolKind::kMax, kPool, x, m->Out());
+         on->Run(op::PoolForward{PoolKind::kMax, kPool, x, m->Out()});
        }},
       {"PoolBackward", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->PoolBackward(PoolKind::kAverage, kPool, x, x + kCount, m->Out());
+         on->Run(op::PoolBackward{PoolKind::kAverage, kPool, x, x + kCount,
+                                  m->Out()});
        }},
       {"ActivationForward", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->ActivationForward(ActivationKind::kTanh, kCount, x, m->Out());
+         on->Run(
+             op::ActivationForward{ActivationKind::kTanh, kCount, x, m->Out()});
        }},
       {"ActivationBackward", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->ActivationBackward(ActivationKind::kRelu, kCount, x, x + kCount,
-                                m->Out());
+         on->Run(op::ActivationBackward{ActivationKind::kRelu, kCount, x,
+                                        x + kCount, m->Out()});
        }},
       {"Dropout", 1,
        [](Multiplied* m, Backend* on, const float* x) {
          const uint64_t key = 1;
          on->SetKeys({&key, 1});
-         on->Dropout(0, 0.5f, kCount, x, m->Out());
+         on->Run(op::Dropout{0, 0.5f, kCount, x, m->Out()});
        }},
   };
 }
@@ -269,27 +278,27 @@ std::vector<Operation> Norms() {
   return {
       {"LayerNormForward", 3,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->LayerNormForward(kCount, 1, 1.0f, x, x, x, m->Out(0), m->Out(1),
-                              m->Out(2));
+         on->Run(op::NormForward{NormOver::kRow, kCount, 1, 1.0f, x, x, x,
+                                 m->Out(0), m->Out(1), m->Out(2)});
        }},
       {"LayerNormBackward", 3,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->LayerNormBackward(1, kCount, x, x, x, x, x + kCount, m->Out(0),
-                               m->Out(1), m->Out(2));
+         on->Run(op::NormBackward{NormOver::kRow, 1, kCount, x, x, x, x,
+                                  x + kCount, m->Out(0), m->Out(1), m->Out(2)});
        }},
       {"BatchNormForward", 4,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->BatchNormForward(1, kCount, 1.0f, x, x, x, m->Out(0), m->Out(1),
-                              m->Out(2), m->Out(3));
+         on->Run(op::NormForward{NormOver::kColumn, 1, kCount, 1.0f, x, x, x,
+                                 m->Out(0), m->Out(1), m->Out(2), m->Out(3)});
        }},
       {"BatchNormBackward", 3,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->BatchNormBackward(1, kCount, x, x, x, x, x + kCount, m->Out(0),
-                               m->Out(1), m->Out(2));
+         on->Run(op::NormBackward{NormOver::kColumn, 1, kCount, x, x, x, x,
+                                  x + kCount, m->Out(0), m->Out(1), m->Out(2)});
        }},
       {"BatchNormInference", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->BatchNormInference(1, kCount, 1.0f, x, x, x, x, x, m->Out());
+         on->Run(op::NormInference{1, kCount, 1.0f, x, x, x, x, x, m->Out()});
        }},
   };
 }
@@ -298,20 +307,20 @@ std::vector<Operation> CopiesAndLosses() {
   return {
       {"Add", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->Add(kCount, x, x + kCount, m->Out());
+         on->Run(op::Add{kCount, x, x + kCount, m->Out()});
        }},
       {"CopyColumns", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->CopyColumns(kSide, kSide, x, 2 * kSide, m->Out(), kSide);
+         on->Run(op::CopyColumns{kSide, kSide, x, 2 * kSide, m->Out(), kSide});
        }},
       {"Transpose", 1,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->Transpose(1, kSide, kSide, x, m->Out());
+         on->Run(op::Transpose{1, kSide, kSide, x, m->Out()});
        }},
       {"Loss", 3,
        [](Multiplied* m, Backend* on, const float* x) {
-         on->Loss(LossKind::kMeanSquaredError, kCount, 1, x, x + kCount,
-                  m->Out(0), m->Out(1), m->Out(2));
+         on->Run(op::Loss{LossKind::kMeanSquaredError, kCount, 1, x, x + kCount,
+                          m->Out(0), m->Out(1), m->Out(2)});
        }},
       {"Upload", 1,
        [](Multiplied* m, Backend*, const float*) { m->Upload(3); }},
@@ -348,7 +357,7 @@ TEST(CudaBackendTest, MultipliesWhatAReplayWrote) {
   Multiplied multiplied(0);
   Backend* const on = multiplied.backend.get();
   const auto add = [&] {
-    on->Add(kCount, multiplied.x, multiplied.x, multiplied.Out());
+    on->Run(op::Add{kCount, multiplied.x, multiplied.x, multiplied.Out()});
   };
   add();
   ASSERT_TRUE(on->BeginCapture());

@@ -125,9 +125,9 @@ Results Convolve(Backend* backend, const Conv2dShape& shape = kShape) {
   float* const y = device(results.y);
   float* const dx = device(results.dx);
   float* const dkernel = device(results.dkernel);
-  backend->Conv2dForward(shape, x, kernel, bias, y);
-  backend->Conv2dBackwardData(shape, dy, kernel, dx);
-  backend->Conv2dBackwardKernel(shape, x, dy, dkernel, nullptr);
+  backend->Run(op::Conv2dForward{shape, x, kernel, bias, y});
+  backend->Run(op::Conv2dBackwardData{shape, dy, kernel, dx});
+  backend->Run(op::Conv2dBackwardKernel{shape, x, dy, dkernel, nullptr});
   backend->Download(results.y.data(), y, kYCount);
   backend->Download(results.dx.data(), dx, kXCount);
   backend->Download(results.dkernel.data(), dkernel, kKernelCount);

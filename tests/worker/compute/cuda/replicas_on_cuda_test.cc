@@ -260,7 +260,7 @@ TEST(ReplicasOnCudaTest, SumsWithPeersBehindAllDevicesWork) {
         Backend& backend = *backends[i];
         backend.Upload(x[i], host.data(), kCount);
         for (size_t n = 0; n <= i; ++n) {
-          backend.Add(kCount, x[i], x[i], x[i]);  // 2, 4, 8
+          backend.Run(op::Add{kCount, x[i], x[i], x[i]});  // 2, 4, 8
         }
         if (i > 0) {
           terms.push_back({.peer = &backend, .x = x[i], .weight = 0.25f});
