@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "worker/model/layers/factory.h"
-#include "worker/model/layers/reshape.h"
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
@@ -116,7 +115,7 @@ class GraphBuilder {
       }
     }
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LayerOp> op,
-                          MakeLayer(spec, infos, sparse_));
+                          MakeLayer({spec, infos, sparse_}));
     WEIR_RETURN_IF_ERROR(CheckSize("output", op->traits().output.dims));
     // I3: behind those of all earlier layers.
     const int first_variable = static_cast<int>(graph_.variables.size());

@@ -28,8 +28,8 @@
 #include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
-#include "worker/model/layers/embedding_bag.h"
 #include "worker/model/layers/layer_op.h"
+#include "worker/model/layers/layers.h"
 #include "worker/model/table_batch.h"
 
 namespace weir {

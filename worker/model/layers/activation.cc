@@ -1,4 +1,5 @@
-#include "worker/model/layers/activation.h"
+// Functions of single elements: relu, sigmoid, tanh.
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
@@ -29,10 +30,16 @@ class ActivationOp : public LayerOp {
 
 }  // namespace
 
-std::unique_ptr<LayerOp> MakeActivation(ActivationKind kind,
-                                        const TensorInfo& input) {
+MadeLayer MakeActivation(const LayerSource& source) {
+  ActivationKind kind = ActivationKind::kTanh;
+  if (source.spec.has_relu()) {
+    kind = ActivationKind::kRelu;
+  } else if (source.spec.has_sigmoid()) {
+    kind = ActivationKind::kSigmoid;
+  }
   return std::make_unique<ActivationOp>(
-      LayerTraits{.output = input, .in_place = true, .keeps_output = true},
+      LayerTraits{
+          .output = source.input(), .in_place = true, .keeps_output = true},
       kind);
 }
 

@@ -1,9 +1,8 @@
-#include "worker/model/layers/conv2d.h"
-
 #include <algorithm>
 
 #include "common/base/status.h"
 #include "worker/model/initializer.h"
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
@@ -13,27 +12,19 @@ constexpr uint32_t kExtentMax = 1 << 20;
 
 class Conv2dOp : public LayerOp {
  public:
-  Conv2dOp(LayerTraits traits, const Conv2dShape& shape, bool bias)
-      : LayerOp(std::move(traits)), shape_(shape), bias_(bias) {}
+  Conv2dOp(LayerTraits traits, const Conv2dShape& shape)
+      : LayerOp(std::move(traits)), shape_(shape) {}
 
   void Forward(const LayerContext& c) override {
-    const float* bias = nullptr;
-    if (bias_) {
-      bias = c.parameters[1];
-    }
     c.backend->Run(op::Conv2dForward{Shape(c), c.inputs[0], c.parameters[0],
-                                     bias, c.output});
+                                     c.parameter(1), c.output});
   }
 
   void Backward(const LayerContext& c) override {
-    float* bias_gradient = nullptr;
-    if (bias_) {
-      bias_gradient = c.gradients[1];
-    }
     // The bias's gradient comes with the kernel's: both read all of dy.
     c.backend->Run(op::Conv2dBackwardKernel{Shape(c), c.inputs[0],
                                             c.output_gradient, c.gradients[0],
-                                            bias_gradient});
+                                            c.gradient(1)});
     if (c.input_gradients[0] != nullptr) {
       c.backend->Run(op::Conv2dBackwardData{
           Shape(c), c.output_gradient, c.parameters[0], c.input_gradients[0]});
@@ -48,7 +39,6 @@ class Conv2dOp : public LayerOp {
   }
 
   const Conv2dShape shape_;
-  const bool bias_;
 };
 
 absl::Status Check(const Conv2d& spec, const TensorInfo& input) {
@@ -64,9 +54,7 @@ absl::Status Check(const Conv2d& spec, const TensorInfo& input) {
         "filters, kernel_size, stride and padding must be <= ", kExtentMax));
   }
   if (!input.is_image()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input is ", input.ToString(),
-                     ", conv2d takes [batch, channels, height, width]"));
+    return WrongInput(input, "conv2d takes [batch, channels, height, width]");
   }
   const int64_t smallest =
       std::min(input.dims[1], input.dims[2]) + 2 * int64_t{spec.padding()};
@@ -80,8 +68,9 @@ absl::Status Check(const Conv2d& spec, const TensorInfo& input) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LayerOp>> MakeConv2d(const Conv2d& spec,
-                                                    const TensorInfo& input) {
+MadeLayer MakeConv2d(const LayerSource& source) {
+  const Conv2d& spec = source.spec.conv2d();
+  const TensorInfo& input = source.input();
   WEIR_RETURN_IF_ERROR(Check(spec, input));
   // In proto3 an unset stride is 0.
   Conv2dShape shape{.channels = input.dims[0],
@@ -114,7 +103,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeConv2d(const Conv2d& spec,
                            Initializer::kZeros, fan_in, fan_out));
     traits.variables.push_back(TrainedVariable("bias", {shape.filters}, bias));
   }
-  return std::make_unique<Conv2dOp>(std::move(traits), shape, !spec.no_bias());
+  return std::make_unique<Conv2dOp>(std::move(traits), shape);
 }
 
 }  // namespace weir

@@ -1,10 +1,9 @@
-#include "worker/model/layers/cross.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "common/base/status.h"
 #include "worker/model/initializer.h"
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
@@ -17,12 +16,10 @@ class CrossOp : public LayerOp {
   void Forward(const LayerContext& c) override {
     // Eq. 1, with u_l = x_l W_l + b_l kept for backward, and the last x in the
     // output.
+    const MatMulShape shape{.m = c.rows, .n = width_, .k = width_};
     for (int64_t l = 0; l < layers_; ++l) {
-      c.backend->Run(op::MatMul{{.m = c.rows, .n = width_, .k = width_},
-                                X(c, l),
-                                c.parameters[2 * l],
-                                c.parameters[2 * l + 1],
-                                Product(c, l)});
+      c.backend->Run(op::MatMul{shape, X(c, l), c.parameters[2 * l],
+                                c.parameters[2 * l + 1], Product(c, l)});
       float* next = c.output;
       if (l + 1 < layers_) {
         next = Kept(c, l + 1);
@@ -41,14 +38,14 @@ class CrossOp : public LayerOp {
     float* const through = c.workspaces[kThrough];
     float* const sum = c.workspaces[kGradient];
     const float* dx = c.output_gradient;
+    const MatMulShape by_kernel{
+        .m = width_, .n = width_, .k = c.rows, .transpose_a = true};
+    const MatMulShape by_input{
+        .m = c.rows, .n = width_, .k = width_, .transpose_b = true};
     for (int64_t l = layers_; l-- > 0;) {
       c.backend->Run(op::MultiplyAdd{count, dx, c.inputs[0], nullptr, du});
-      c.backend->Run(op::MatMul{
-          {.m = width_, .n = width_, .k = c.rows, .transpose_a = true},
-          X(c, l),
-          du,
-          nullptr,
-          c.gradients[2 * l]});
+      c.backend->Run(
+          op::MatMul{by_kernel, X(c, l), du, nullptr, c.gradients[2 * l]});
       c.backend->Run(op::SumRows{c.rows, width_, du, c.gradients[2 * l + 1]});
       if (l == 0 && c.input_gradients[0] == nullptr) {
         return;  // dx0 and the gradient of x_0 have no reader
@@ -60,12 +57,8 @@ class CrossOp : public LayerOp {
       }
       c.backend->Run(
           op::MultiplyAdd{count, dx, Product(c, l), sum_so_far, dx0});
-      c.backend->Run(op::MatMul{
-          {.m = c.rows, .n = width_, .k = width_, .transpose_b = true},
-          du,
-          c.parameters[2 * l],
-          nullptr,
-          through});
+      c.backend->Run(
+          op::MatMul{by_input, du, c.parameters[2 * l], nullptr, through});
       c.backend->Run(op::Add{count, through, dx, sum});
       dx = sum;
     }
@@ -104,12 +97,12 @@ class CrossOp : public LayerOp {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LayerOp>> MakeCross(const Cross& spec,
-                                                   const TensorInfo& input) {
+MadeLayer MakeCross(const LayerSource& source) {
+  const Cross& spec = source.spec.cross();
+  const TensorInfo& input = source.input();
   if (input.dims.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input is ", input.ToString(),
-                     ", cross takes [batch, width]; put a flatten before it"));
+    return WrongInput(input,
+                      "cross takes [batch, width]; put a flatten before it");
   }
   const int64_t layers = std::max<int64_t>(spec.layers(), 1);
   const int64_t width = input.dims[0];

@@ -1,67 +1,55 @@
-#include "worker/model/layers/dense.h"
-
 #include "common/base/status.h"
 #include "worker/model/initializer.h"
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
 
 class DenseOp : public LayerOp {
  public:
-  DenseOp(LayerTraits traits, int64_t in, int64_t units, bool bias)
-      : LayerOp(std::move(traits)), in_(in), units_(units), bias_(bias) {}
+  DenseOp(LayerTraits traits, int64_t in, int64_t units)
+      : LayerOp(std::move(traits)), in_(in), units_(units) {}
 
   void Forward(const LayerContext& c) override {
-    const float* bias = nullptr;
-    if (bias_) {
-      bias = c.parameters[1];
-    }
-    c.backend->Run(op::MatMul{{.m = c.rows, .n = units_, .k = in_},
-                              c.inputs[0],
-                              c.parameters[0],
-                              bias,
-                              c.output});
+    const MatMulShape shape{.m = c.rows, .n = units_, .k = in_};
+    c.backend->Run(op::MatMul{shape, c.inputs[0], c.parameters[0],
+                              c.parameter(1), c.output});
   }
 
   // dW = x' dy, db = the column sums of dy, dx = dy W'.
   void Backward(const LayerContext& c) override {
-    c.backend->Run(
-        op::MatMul{{.m = in_, .n = units_, .k = c.rows, .transpose_a = true},
-                   c.inputs[0],
-                   c.output_gradient,
-                   nullptr,
-                   c.gradients[0]});
-    if (bias_) {
+    const MatMulShape by_kernel{
+        .m = in_, .n = units_, .k = c.rows, .transpose_a = true};
+    c.backend->Run(op::MatMul{by_kernel, c.inputs[0], c.output_gradient,
+                              nullptr, c.gradients[0]});
+    if (float* const bias_gradient = c.gradient(1)) {
       c.backend->Run(
-          op::SumRows{c.rows, units_, c.output_gradient, c.gradients[1]});
+          op::SumRows{c.rows, units_, c.output_gradient, bias_gradient});
     }
     if (c.input_gradients[0] != nullptr) {
-      c.backend->Run(
-          op::MatMul{{.m = c.rows, .n = in_, .k = units_, .transpose_b = true},
-                     c.output_gradient,
-                     c.parameters[0],
-                     nullptr,
-                     c.input_gradients[0]});
+      const MatMulShape by_input{
+          .m = c.rows, .n = in_, .k = units_, .transpose_b = true};
+      c.backend->Run(op::MatMul{by_input, c.output_gradient, c.parameters[0],
+                                nullptr, c.input_gradients[0]});
     }
   }
 
  private:
   const int64_t in_;
   const int64_t units_;
-  const bool bias_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LayerOp>> MakeDense(const Dense& spec,
-                                                   const TensorInfo& input) {
+MadeLayer MakeDense(const LayerSource& source) {
+  const Dense& spec = source.spec.dense();
+  const TensorInfo& input = source.input();
   if (spec.units() == 0) {
     return absl::InvalidArgumentError("units is 0; it must be >= 1");
   }
   if (input.dims.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input is ", input.ToString(),
-                     ", dense takes [batch, in]; put a flatten before it"));
+    return WrongInput(input,
+                      "dense takes [batch, in]; put a flatten before it");
   }
   const int64_t in = input.dims[0];
   const int64_t units = spec.units();
@@ -79,8 +67,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeDense(const Dense& spec,
                            Initializer::kZeros, in, units));
     traits.variables.push_back(TrainedVariable("bias", {units}, bias));
   }
-  return std::make_unique<DenseOp>(std::move(traits), in, units,
-                                   !spec.no_bias());
+  return std::make_unique<DenseOp>(std::move(traits), in, units);
 }
 
 }  // namespace weir

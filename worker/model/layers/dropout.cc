@@ -1,6 +1,5 @@
-#include "worker/model/layers/dropout.h"
-
 #include "common/base/status.h"
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
@@ -35,8 +34,9 @@ class DropoutOp : public LayerOp {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LayerOp>> MakeDropout(const Dropout& spec,
-                                                     const TensorInfo& input) {
+MadeLayer MakeDropout(const LayerSource& source) {
+  const Dropout& spec = source.spec.dropout();
+  const TensorInfo& input = source.input();
   if (!(spec.rate() >= 0.0f && spec.rate() < 1.0f)) {
     return absl::InvalidArgumentError(
         absl::StrCat("rate is ", spec.rate(), "; it must be in [0, 1)"));

@@ -1,10 +1,9 @@
-#include "worker/model/layers/embedding_bag.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
@@ -107,8 +106,9 @@ absl::StatusOr<Pooling> PoolingOf(const EmbeddingBag& spec) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LayerOp>> MakeEmbeddingBag(
-    const EmbeddingBag& spec, const SparseSpec& sparse) {
+MadeLayer MakeEmbeddingBag(const LayerSource& source) {
+  const EmbeddingBag& spec = source.spec.embedding_bag();
+  const SparseSpec& sparse = source.sparse;
   WEIR_ASSIGN_OR_RETURN(const EmbeddingTable* const table,
                         FindTable(spec.table(), sparse.tables));
   TableRead read{.table = table->name(), .dim = table->dim(), .use = {}};

@@ -1,6 +1,6 @@
-#include "worker/model/layers/join.h"
-
+// Layers with several inputs: the sum, and concatenation.
 #include "common/base/status.h"
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
@@ -38,30 +38,16 @@ class ConcatOp : public LayerOp {
       : LayerOp(std::move(traits)), widths_(std::move(widths)) {}
 
   void Forward(const LayerContext& c) override {
-    int64_t begin = 0;
-    for (size_t i = 0; i < widths_.size(); ++i) {
-      c.backend->Run(op::CopyColumns{Rows(c), widths_[i], c.inputs[i],
-                                     widths_[i], c.output + begin, Width()});
-      begin += widths_[i];
-    }
+    JoinColumns(c, Rows(c), widths_, c.output);
   }
 
   void Backward(const LayerContext& c) override {
-    int64_t begin = 0;
-    for (size_t i = 0; i < widths_.size(); ++i) {
-      if (c.input_gradients[i] != nullptr) {
-        c.backend->Run(op::CopyColumns{Rows(c), widths_[i],
-                                       c.output_gradient + begin, Width(),
-                                       c.input_gradients[i], widths_[i]});
-      }
-      begin += widths_[i];
-    }
+    SplitColumns(c, Rows(c), widths_, c.output_gradient);
   }
 
  private:
-  int64_t Width() const { return traits().output.dims.back(); }
   int64_t Rows(const LayerContext& c) const {
-    return OutputElements(c) / Width();
+    return OutputElements(c) / traits().output.dims.back();
   }
 
   const std::vector<int64_t> widths_;  // last dimension of each input
@@ -69,8 +55,8 @@ class ConcatOp : public LayerOp {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LayerOp>> MakeAdd(
-    const std::vector<TensorInfo>& inputs) {
+MadeLayer MakeAdd(const LayerSource& source) {
+  const std::vector<TensorInfo>& inputs = source.inputs;
   for (const TensorInfo& input : inputs) {
     if (input.dims != inputs[0].dims) {
       return absl::InvalidArgumentError(
@@ -81,8 +67,8 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeAdd(
   return std::make_unique<AddOp>(LayerTraits{.output = inputs[0]});
 }
 
-absl::StatusOr<std::unique_ptr<LayerOp>> MakeConcat(
-    const std::vector<TensorInfo>& inputs) {
+MadeLayer MakeConcat(const LayerSource& source) {
+  const std::vector<TensorInfo>& inputs = source.inputs;
   std::vector<int64_t> widths;
   TensorInfo output = inputs[0];
   output.dims.back() = 0;

@@ -1,5 +1,7 @@
 #include "worker/model/layers/layer_op.h"
 
+#include <numeric>
+
 #include "common/base/status.h"
 
 namespace weir {
@@ -40,6 +42,11 @@ absl::Status CheckSize(const std::string& what,
   return absl::OkStatus();
 }
 
+absl::Status WrongInput(const TensorInfo& input, const std::string& takes) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("input is ", input.ToString(), ", ", takes));
+}
+
 VariableSpec TrainedVariable(const std::string& name,
                              std::vector<int64_t> shape, InitSpec init) {
   VariableSpec variable;
@@ -47,6 +54,30 @@ VariableSpec TrainedVariable(const std::string& name,
   variable.shape = std::move(shape);
   variable.init = init;
   return variable;
+}
+
+void JoinColumns(const LayerContext& c, int64_t rows,
+                 const std::vector<int64_t>& widths, float* joined) {
+  const int64_t stride =
+      std::accumulate(widths.begin(), widths.end(), int64_t{0});
+  for (size_t i = 0; i < widths.size(); ++i) {
+    c.backend->Run(op::CopyColumns{rows, widths[i], c.inputs[i], widths[i],
+                                   joined, stride});
+    joined += widths[i];
+  }
+}
+
+void SplitColumns(const LayerContext& c, int64_t rows,
+                  const std::vector<int64_t>& widths, const float* joined) {
+  const int64_t stride =
+      std::accumulate(widths.begin(), widths.end(), int64_t{0});
+  for (size_t i = 0; i < widths.size(); ++i) {
+    if (c.input_gradients[i] != nullptr) {
+      c.backend->Run(op::CopyColumns{rows, widths[i], joined, stride,
+                                     c.input_gradients[i], widths[i]});
+    }
+    joined += widths[i];
+  }
 }
 
 }  // namespace weir

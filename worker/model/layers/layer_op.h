@@ -3,7 +3,7 @@
 //
 // Place: Network owns one LayerOp for each node of its graph, gives it its
 //   pointers before each step, and knows no kind of layer. A new kind is a new
-//   pair of files, a BUILD target and a line in factory.cc.
+//   file, a maker in layers.h and a line in factory.cc.
 //
 // Terms
 //   dims     a tensor's shape without the batch, in the order of a JobSpec:
@@ -52,6 +52,9 @@ struct TensorInfo {
 // or a dimension is < 1. `what` names the tensor.
 absl::Status CheckSize(const std::string& what,
                        const std::vector<int64_t>& dims);
+
+// Returns INVALID_ARGUMENT "input is [batch, 3], <takes>".
+absl::Status WrongInput(const TensorInfo& input, const std::string& takes);
 
 // Makes a variable that trains, in group 0.
 VariableSpec TrainedVariable(const std::string& name,
@@ -108,7 +111,23 @@ struct LayerContext {
   std::vector<float*> gradients;         // of trained; samples of buffers
   std::vector<float*> workspaces;
   TableContext table;
+
+  // Null where the layer has no variable i, such as a bias.
+  const float* parameter(size_t i) const {
+    return i < parameters.size() ? parameters[i] : nullptr;
+  }
+  float* gradient(size_t i) const {
+    return i < gradients.size() ? gradients[i] : nullptr;
+  }
 };
+
+// Copies the inputs side by side: of each of `rows` rows, widths[i] columns are
+// those of input i.
+void JoinColumns(const LayerContext& c, int64_t rows,
+                 const std::vector<int64_t>& widths, float* joined);
+// Copies the columns of `joined` to the inputs' gradients that are wanted.
+void SplitColumns(const LayerContext& c, int64_t rows,
+                  const std::vector<int64_t>& widths, const float* joined);
 
 class LayerOp {
  public:

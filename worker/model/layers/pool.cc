@@ -1,8 +1,7 @@
-#include "worker/model/layers/pool.h"
-
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
@@ -39,9 +38,10 @@ class PoolOp : public LayerOp {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LayerOp>> MakePool(PoolKind kind,
-                                                  const Pool& spec,
-                                                  const TensorInfo& input) {
+MadeLayer MakePool(const LayerSource& source) {
+  const bool max = source.spec.has_max_pool();
+  const Pool& spec = max ? source.spec.max_pool() : source.spec.average_pool();
+  const TensorInfo& input = source.input();
   if (spec.size() == 0) {
     return absl::InvalidArgumentError("size is 0; it must be >= 1");
   }
@@ -55,9 +55,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakePool(PoolKind kind,
         "padding ", spec.padding(), " is over half the size ", spec.size()));
   }
   if (!input.is_image()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input is ", input.ToString(),
-                     ", pooling takes [batch, channels, height, width]"));
+    return WrongInput(input, "pooling takes [batch, channels, height, width]");
   }
   uint32_t stride = spec.stride();
   if (stride == 0) {  // not set: windows side by side
@@ -77,7 +75,8 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakePool(PoolKind kind,
   LayerTraits traits;
   traits.output.dims = {shape.channels, shape.out_height(), shape.out_width()};
   traits.output.format = Format::kChannelsLast;
-  return std::make_unique<PoolOp>(std::move(traits), kind, shape);
+  return std::make_unique<PoolOp>(
+      std::move(traits), max ? PoolKind::kMax : PoolKind::kAverage, shape);
 }
 
 }  // namespace weir

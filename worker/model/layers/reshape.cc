@@ -1,6 +1,7 @@
-#include "worker/model/layers/reshape.h"
-
+// Layers that compute nothing: flatten, and the change of an image's format.
 #include <utility>
+
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
@@ -47,9 +48,9 @@ class FormatChangeOp : public LayerOp {
 
 }  // namespace
 
-std::unique_ptr<LayerOp> MakeFlatten(const TensorInfo& input) {
-  return std::make_unique<ViewOp>(
-      LayerTraits{.output = {.dims = {input.elements()}}, .view = true});
+MadeLayer MakeFlatten(const LayerSource& source) {
+  return std::make_unique<ViewOp>(LayerTraits{
+      .output = {.dims = {source.input().elements()}}, .view = true});
 }
 
 std::unique_ptr<LayerOp> MakeFormatChange(const TensorInfo& input) {

@@ -41,17 +41,9 @@ std::vector<WorkspaceSpec> VectorInputs::workspaces() const {
   return {{.per_row = width()}, {.per_row = width()}};  // values, gradient
 }
 
-// Input i is columns [begin, begin + widths_[i]) of the joined matrix, whose
-// rows are samples.
 void VectorInputs::Join(const LayerContext& c) const {
-  if (single()) {
-    return;
-  }
-  int64_t begin = 0;
-  for (size_t i = 0; i < widths_.size(); ++i) {
-    c.backend->Run(op::CopyColumns{c.rows, widths_[i], c.inputs[i], widths_[i],
-                                   c.workspaces[0] + begin, width()});
-    begin += widths_[i];
+  if (!single()) {
+    JoinColumns(c, c.rows, widths_, c.workspaces[0]);
   }
 }
 
@@ -70,17 +62,8 @@ float* VectorInputs::Gradient(const LayerContext& c) const {
 }
 
 void VectorInputs::Split(const LayerContext& c) const {
-  if (single()) {
-    return;
-  }
-  int64_t begin = 0;
-  for (size_t i = 0; i < widths_.size(); ++i) {
-    if (c.input_gradients[i] != nullptr) {
-      c.backend->Run(op::CopyColumns{c.rows, widths_[i],
-                                     c.workspaces[1] + begin, width(),
-                                     c.input_gradients[i], widths_[i]});
-    }
-    begin += widths_[i];
+  if (!single()) {
+    SplitColumns(c, c.rows, widths_, c.workspaces[1]);
   }
 }
 

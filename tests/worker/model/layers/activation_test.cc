@@ -1,4 +1,4 @@
-#include "worker/model/layers/activation.h"
+#include "worker/model/layers/layers.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "worker/model/layers/factory.h"
+#include "worker/model/layers/layers.h"
 
 #include <optional>
 #include <string>
@@ -25,14 +25,16 @@ const TensorInfo kImage = {.dims = {2, 6, 6}, .format = Format::kChannelsLast};
 
 std::string ErrorOf(const std::string& text,
                     const std::vector<TensorInfo>& inputs) {
-  const auto made = MakeLayer(Parse(text), inputs, {});
+  const Layer spec = Parse(text);
+  const auto made = MakeLayer({spec, inputs, {}});
   EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument) << text;
   return std::string(made.status().message());
 }
 
 std::string OutputOf(const std::string& text,
                      const std::vector<TensorInfo>& inputs) {
-  const auto made = MakeLayer(Parse(text), inputs, {});
+  const Layer spec = Parse(text);
+  const auto made = MakeLayer({spec, inputs, {}});
   EXPECT_TRUE(made.ok()) << text << ": " << made.status();
   return made.ok() ? (*made)->traits().output.ToString() : "";
 }
@@ -63,10 +65,10 @@ TEST(FactoryTest, AnEmbeddingBagReadsATableAndNoInput) {
   sparse.tables.back().set_dim(3);
   sparse.features = {"A", "B"};
   const Layer spec = Parse("embedding_bag { table: 't' }");
-  const auto made = MakeLayer(spec, {}, sparse);
+  const auto made = MakeLayer({spec, {}, sparse});
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ((*made)->traits().output.ToString(), "[batch, 2, 3]");
-  EXPECT_THAT(MakeLayer(spec, {kVector}, sparse).status().message(),
+  EXPECT_THAT(MakeLayer({spec, {kVector}, sparse}).status().message(),
               HasSubstr("has 1 inputs; it takes none"));
 }
 

@@ -1,4 +1,4 @@
-#include "worker/model/layers/batch_norm.h"
+#include "worker/model/layers/layers.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -48,6 +48,34 @@ TEST(BatchNormTest, SaysWhatDoesNotFit) {
   EXPECT_THAT(error("epsilon: 0", {3}), HasSubstr("[0] 'n': epsilon is 0"));
   EXPECT_THAT(error("momentum: 1.5", {3}), HasSubstr("momentum is 1.5"));
   EXPECT_THAT(error("", {3, 4}), HasSubstr("input is [batch, 3, 4]"));
+}
+
+TEST(LayerNormTest, GradientIsTheDifferenceOfTheLoss) {
+  EXPECT_EQ(CheckModelGradients(R"(
+      layer { name: "a" dense { units: 6 } }
+      layer { name: "n" layer_norm { epsilon: 0.01 } }
+      layer { name: "b" dense { units: 2 } }
+      loss { mean_squared_error {} })",
+                                {3}, 5),
+            "");
+}
+
+TEST(LayerNormTest, NormalisesAnImageOverItsColumns) {
+  EXPECT_EQ(CheckModelGradients(R"(
+      layer { name: "c" conv2d { filters: 2 kernel_size: 1 } }
+      layer { name: "n" layer_norm { epsilon: 0.01 } }
+      layer { name: "p" average_pool { size: 2 } }
+      layer { name: "f" flatten {} }
+      loss { mean_squared_error {} })",
+                                {2, 3, 5}, 3),
+            "");
+}
+
+TEST(LayerNormTest, RefusesAnEpsilonThatMayDivideByZero) {
+  EXPECT_THAT(CreateError("layer { name: 'n' layer_norm { epsilon: 0 } } "
+                          "loss { mean_squared_error {} }",
+                          {3}),
+              HasSubstr("model.layer[0] 'n': epsilon is 0"));
 }
 
 }  // namespace
