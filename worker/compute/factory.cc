@@ -17,6 +17,7 @@
 #include "worker/compute/cpu/cpu_backend.h"
 #include "worker/compute/plugin.h"
 #include "worker/compute/plugin_abi.h"
+#include "worker/compute/shared_library.h"
 
 namespace weir {
 namespace {
@@ -88,15 +89,13 @@ absl::Status FindDriver() {
 // Never closes a library that it could open: the code of its backends lies in
 // it, and nobody knows here how long they live.
 absl::StatusOr<const ComputePlugin*> OpenPlugin(const std::string& path) {
-  // RTLD_LOCAL: later libraries must not bind to symbols of the plug-in.
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ",
-                                            dlerror()));  // NOLINT
+  absl::StatusOr<SharedLibrary> library = SharedLibrary::Open(path);
+  if (!library.ok()) {
+    return Annotate(library.status(), absl::StrCat("cannot open ", path));
   }
-  using Entry = const ComputePlugin* (*)();
-  const auto entry =
-      reinterpret_cast<Entry>(dlsym(library, kComputePluginSymbol));
+  const ComputePlugin* (*entry)() = nullptr;
+  library->Find(kComputePluginSymbol, &entry);
+  library->LeaveOpen();
   if (entry == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is no compute plug-in: it does not export ",

@@ -1,13 +1,11 @@
 #include "worker/compute/nvml.h"
 
-#include <dlfcn.h>
-
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/status.h"
 
 namespace weir {
 namespace {
@@ -40,6 +38,21 @@ bool Get(Function function, Arguments... arguments) {
 }  // namespace
 
 struct Nvml::Functions {
+  explicit Functions(SharedLibrary* library) {
+    library->Find("nvmlInit_v2", &init);
+    library->Find("nvmlShutdown", &shutdown);
+    library->Find("nvmlErrorString", &error_string);
+    library->Find("nvmlDeviceGetHandleByIndex_v2", &by_index);
+    library->Find("nvmlDeviceGetHandleByPciBusId_v2", &by_bus_id);
+    library->Find("nvmlDeviceGetName", &name);
+    library->Find("nvmlDeviceGetUtilizationRates", &utilization);
+    library->Find("nvmlDeviceGetMemoryInfo", &memory);
+    library->Find("nvmlDeviceGetPowerUsage", &power);
+    library->Find("nvmlDeviceGetTemperature", &temperature);
+    library->Find("nvmlDeviceGetClockInfo", &clock);
+    library->Find("nvmlSystemGetDriverVersion", &driver_version);
+  }
+
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
   const char* (*error_string)(int) = nullptr;
@@ -52,68 +65,36 @@ struct Nvml::Functions {
   int (*temperature)(Device, int, unsigned int*) = nullptr;  // C
   int (*clock)(Device, int, unsigned int*) = nullptr;        // MHz
   int (*driver_version)(char*, unsigned int) = nullptr;
-
-  void Find(void* library);
 };
 
-void Nvml::Functions::Find(void* library) {
-  const auto find = [library](const char* symbol, auto* function) {
-    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(
-        dlsym(library, symbol));
-  };
-  find("nvmlInit_v2", &init);
-  find("nvmlShutdown", &shutdown);
-  find("nvmlErrorString", &error_string);
-  find("nvmlDeviceGetHandleByIndex_v2", &by_index);
-  find("nvmlDeviceGetHandleByPciBusId_v2", &by_bus_id);
-  find("nvmlDeviceGetName", &name);
-  find("nvmlDeviceGetUtilizationRates", &utilization);
-  find("nvmlDeviceGetMemoryInfo", &memory);
-  find("nvmlDeviceGetPowerUsage", &power);
-  find("nvmlDeviceGetTemperature", &temperature);
-  find("nvmlDeviceGetClockInfo", &clock);
-  find("nvmlSystemGetDriverVersion", &driver_version);
-}
-
 absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& library) {
-  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    // glibc keeps it for each thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
-    const char* const error = dlerror();
-    std::string why = "cannot open " + library;
-    if (error != nullptr) {
-      why = error;
-    }
-    return absl::NotFoundError(absl::StrCat("NVML: ", why));
-  }
-  auto functions = std::make_unique<Functions>();
-  functions->Find(handle);
+  absl::StatusOr<SharedLibrary> opened = SharedLibrary::Open(library);
+  WEIR_RETURN_IF_ERROR(Annotate(opened.status(), "NVML"));
+  auto functions = std::make_unique<Functions>(&*opened);
   // Everything else may be missing; a library without this one is not NVML.
   if (functions->init == nullptr) {
-    dlclose(handle);
     return absl::NotFoundError(
         absl::StrCat("NVML: ", library, " has no nvmlInit_v2"));
   }
   const int code = functions->init();
   if (code != kSuccess) {
-    // `closed` closes the library when it goes out of scope. It must not shut
-    // down what was never initialised.
+    // `closed` must not shut down what was never initialised.
     functions->shutdown = nullptr;
-    const Nvml closed(handle, std::move(functions));
+    const Nvml closed(*std::move(opened), std::move(functions));
     return absl::UnavailableError(
         absl::StrCat("NVML: ", library, ": ", closed.Reason(code)));
   }
-  return std::unique_ptr<Nvml>(new Nvml(handle, std::move(functions)));
+  return std::unique_ptr<Nvml>(
+      new Nvml(*std::move(opened), std::move(functions)));
 }
 
-Nvml::Nvml(void* library, std::unique_ptr<Functions> functions)
-    : library_(library), functions_(std::move(functions)) {}
+Nvml::Nvml(SharedLibrary library, std::unique_ptr<Functions> functions)
+    : library_(std::move(library)), functions_(std::move(functions)) {}
 
 Nvml::~Nvml() {
   if (functions_->shutdown != nullptr) {
     functions_->shutdown();
   }
-  dlclose(library_);
 }
 
 std::string Nvml::Reason(int code) const {

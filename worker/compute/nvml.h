@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/compute/shared_library.h"
 
 namespace weir {
 
@@ -58,11 +59,11 @@ class Nvml {
  private:
   struct Functions;
 
-  Nvml(void* library, std::unique_ptr<Functions> functions);
+  Nvml(SharedLibrary library, std::unique_ptr<Functions> functions);
   // Returns NVML's words for one of its codes.
   std::string Reason(int code) const;
 
-  void* const library_;
+  const SharedLibrary library_;
   const std::unique_ptr<Functions> functions_;
 };
 

@@ -1,10 +1,7 @@
 #include "worker/compute/cuda/nccl_api.h"
 
-#include <dlfcn.h>
-
-#include <type_traits>
-
-#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "worker/compute/shared_library.h"
 
 namespace weir::cuda {
 
@@ -14,49 +11,31 @@ std::string NcclVersionText(int version) {
 }
 
 absl::StatusOr<NcclApi> LoadNccl(const std::string& library) {
-  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    // glibc keeps it for each thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
-    const char* const why = dlerror();
-    if (why != nullptr) {
-      return absl::NotFoundError(why);
-    }
-    return absl::NotFoundError(absl::StrCat("cannot open ", library));
-  }
+  WEIR_ASSIGN_OR_RETURN(SharedLibrary opened, SharedLibrary::Open(library));
   NcclApi api;
-  // I1 makes this cast right: dlsym() knows a name but no prototype. The first
-  // name that is missing says best what the library is not.
-  const char* missing = nullptr;
-  const auto find = [&](const char* symbol, auto* function) {
-    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(
-        dlsym(handle, symbol));
-    if (*function == nullptr && missing == nullptr) {
-      missing = symbol;
-    }
-  };
-  find("ncclGetVersion", &api.get_version);
-  find("ncclGetErrorString", &api.get_error_string);
-  find("ncclCommInitAll", &api.init_all);
-  find("ncclCommDestroy", &api.destroy);
-  find("ncclCommAbort", &api.abort);
-  find("ncclGroupStart", &api.group_start);
-  find("ncclGroupEnd", &api.group_end);
-  find("ncclReduce", &api.reduce);
-  if (missing != nullptr) {
-    dlclose(handle);
+  // I1 makes the prototypes right.
+  opened.Find("ncclGetVersion", &api.get_version);
+  opened.Find("ncclGetErrorString", &api.get_error_string);
+  opened.Find("ncclCommInitAll", &api.init_all);
+  opened.Find("ncclCommDestroy", &api.destroy);
+  opened.Find("ncclCommAbort", &api.abort);
+  opened.Find("ncclGroupStart", &api.group_start);
+  opened.Find("ncclGroupEnd", &api.group_end);
+  opened.Find("ncclReduce", &api.reduce);
+  if (opened.missing() != nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat(library, " is no NCCL: it has no ", missing));
+        absl::StrCat(library, " is no NCCL: it has no ", opened.missing()));
   }
   // 22703 is 2.27.3. Up to 2.8 a version had four digits, so those are refused
   // as well as 3.0 and later, whose prototypes may be others (I1).
   int version = 0;
   if (api.get_version(&version) != kNcclSuccess ||
       version / 10000 != kNcclMajor) {
-    dlclose(handle);
     return absl::FailedPreconditionError(
         absl::StrCat(library, " is NCCL of version ", version,
                      ", not of 2.9 or newer, below 3"));
   }
+  opened.LeaveOpen();
   return api;
 }
 
