@@ -78,12 +78,22 @@ class Backend {
 
   // Makes host data readable for operations: returns `host` itself where memory
   // is shared; else uploads it to `device` and returns that.
-  virtual const float* Stage(float* device, const float* host,
-                             int64_t elements) = 0;
+  const float* Stage(float* device, const float* host, int64_t elements) {
+    if (shares_host_memory()) {
+      return host;
+    }
+    Upload(device, host, elements);
+    return device;
+  }
   // Makes device data readable for the host: returns `device` itself where
   // memory is shared; else downloads it to `host` and returns that.
-  virtual const float* Fetch(float* host, const float* device,
-                             int64_t elements) = 0;
+  const float* Fetch(float* host, const float* device, int64_t elements) {
+    if (shares_host_memory()) {
+      return device;
+    }
+    Download(host, device, elements);
+    return host;
+  }
 
   // weight * x, where x is memory of `peer`, a backend of the same kind.
   struct PeerTerm {

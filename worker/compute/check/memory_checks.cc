@@ -51,9 +51,9 @@ class Repeated {
       : run_(run),
         a_(run->Draw(kMat.m * kMat.k, -1.0f, 1.0f)),
         b_(run->Draw(kMat.k * kMat.n, -1.0f, 1.0f)),
-        x_(run->Draw(kRows * kConv.channels, -1.0f, 1.0f)),
-        dy_(run->Draw(kRows * kConv.filters, -1.0f, 1.0f)),
-        kernel_(run->Draw(kKernel, -1.0f, 1.0f)),
+        x_(run->Draw(kConv.x_elements(), -1.0f, 1.0f)),
+        dy_(run->Draw(kConv.y_elements(), -1.0f, 1.0f)),
+        kernel_(run->Draw(kConv.kernel_elements(), -1.0f, 1.0f)),
         scale_(run->Draw(kConv.filters, 0.5f, 1.5f)) {
     // Drawn once as well: all calls of Run() have the same inputs.
     for (int64_t r = 0; r < kRows; ++r) {
@@ -78,7 +78,6 @@ class Repeated {
   static constexpr MatMulShape kMat{33, 65, 130, false, true};
   static constexpr Conv2dShape kConv{3, 16, 9, 9, 32, 3, 1, 1};
   static constexpr int64_t kRows = int64_t{3} * 9 * 9;
-  static constexpr int64_t kKernel = int64_t{32} * 16 * 3 * 3;
 
   const float* In(const std::vector<float>& values) {
     run_->Shift(shift_);
@@ -88,89 +87,65 @@ class Repeated {
     run_->Shift(shift_);
     return run_->Output(count);
   }
-  void Same(const char* what, const float* device, int64_t count) {
-    // The first Run() fills the list, the others go through it in its order.
-    if (next_ == first_.size()) {
-      first_.push_back(run_->Read(device, count));
+  // Runs the operation and compares everything that it writes. The first Run()
+  // fills the list, the others go through it in its order.
+  template <class Op>
+  void Same(const Op& o) {
+    run_->Run(o);
+    for (const op::Written& written : o.outputs().all) {
+      if (written.begin == nullptr) {
+        continue;
+      }
+      if (next_ == first_.size()) {
+        first_.push_back(run_->Read(written.begin, written.count));
+      }
+      run_->Equal(o.kName, written.begin, first_[next_++]);
     }
-    run_->Equal(what, device, first_[next_++]);
   }
 
   void Products() {
-    float* c = Out(kMat.m * kMat.n);
-    run_->Run(op::MatMul{kMat, In(a_), In(b_), nullptr, c});
-    Same("matmul", c, kMat.m * kMat.n);
-    float* sums = Out(kConv.filters);
-    run_->Run(op::SumRows{kRows, kConv.filters, In(dy_), sums});
-    Same("sum rows", sums, kConv.filters);
+    Same(op::MatMul{kMat, In(a_), In(b_), nullptr, Out(kMat.m * kMat.n)});
+    Same(op::SumRows{kRows, kConv.filters, In(dy_), Out(kConv.filters)});
   }
 
   void Convolutions() {
     const float* x = In(x_);
     const float* dy = In(dy_);
     const float* kernel = In(kernel_);
-    float* y = Out(kRows * kConv.filters);
-    run_->Run(op::Conv2dForward{kConv, x, kernel, In(scale_), y});
-    Same("conv2d", y, kRows * kConv.filters);
-    float* dx = Out(kRows * kConv.channels);
-    run_->Run(op::Conv2dBackwardData{kConv, dy, kernel, dx});
-    Same("conv2d dx", dx, kRows * kConv.channels);
-    float* dkernel = Out(kKernel);
-    float* dbias = Out(kConv.filters);
-    run_->Run(op::Conv2dBackwardKernel{kConv, x, dy, dkernel, dbias});
-    Same("conv2d dkernel", dkernel, kKernel);
-    Same("conv2d dbias", dbias, kConv.filters);
+    Same(op::Conv2dForward{kConv, x, kernel, In(scale_),
+                           Out(kConv.y_elements())});
+    Same(op::Conv2dBackwardData{kConv, dy, kernel, Out(kConv.x_elements())});
+    Same(op::Conv2dBackwardKernel{kConv, x, dy, Out(kConv.kernel_elements()),
+                                  Out(kConv.filters)});
     // Windows overlap: a scatter could add in any order.
     const PoolShape pool{3, 16, 9, 9, 3, 1, 1};
-    dx = Out(kRows * kConv.channels);
-    run_->Run(op::PoolBackward{PoolKind::kMax, pool, x, x, dx});
-    Same("max pool dx", dx, kRows * kConv.channels);
+    Same(op::PoolBackward{PoolKind::kMax, pool, x, x, Out(pool.x_elements())});
   }
 
   void Norms() {
     constexpr int64_t kWidth = kConv.filters;
     const float* x = In(dy_);
     const float* scale = In(scale_);
-    for (const bool layer : {true, false}) {
-      int64_t groups = kWidth;
-      std::string norm = "batch norm";
-      if (layer) {
-        groups = kRows;
-        norm = "layer norm";
+    for (const NormOver over : {NormOver::kRow, NormOver::kColumn}) {
+      op::NormForward forward{over,    kRows,  kWidth, 1e-3f,
+                              x,       scale,  scale,  Out(kRows * kWidth),
+                              nullptr, nullptr};
+      forward.mean = Out(forward.groups());
+      forward.rstd = Out(forward.groups());
+      if (over == NormOver::kColumn) {
+        forward.variance = Out(kWidth);
       }
-      float* y = Out(kRows * kWidth);
-      float* mean = Out(groups);
-      float* rstd = Out(groups);
-      float* dx = Out(kRows * kWidth);
-      float* dscale = Out(kWidth);
-      float* doffset = Out(kWidth);
-      Backend* backend = run_->backend();
-      if (layer) {
-        backend->Run(op::NormForward{NormOver::kRow, kRows, kWidth, 1e-3f, x,
-                                     scale, scale, y, mean, rstd});
-        backend->Run(op::NormBackward{NormOver::kRow, kRows, kWidth, x, scale,
-                                      mean, rstd, x, dx, dscale, doffset});
-      } else {
-        backend->Run(op::NormForward{NormOver::kColumn, kRows, kWidth, 1e-3f, x,
-                                     scale, scale, y, mean, rstd, Out(kWidth)});
-        backend->Run(op::NormBackward{NormOver::kColumn, kRows, kWidth, x,
-                                      scale, mean, rstd, x, dx, dscale,
-                                      doffset});
-      }
-      Same(norm.c_str(), y, kRows * kWidth);
-      Same((norm + " dx").c_str(), dx, kRows * kWidth);
-      Same((norm + " dscale").c_str(), dscale, kWidth);
-      Same((norm + " doffset").c_str(), doffset, kWidth);
+      Same(forward);
+      Same(op::NormBackward{over, kRows, kWidth, x, scale, forward.mean,
+                            forward.rstd, x, Out(kRows * kWidth), Out(kWidth),
+                            Out(kWidth)});
     }
   }
 
   void Losses() {
-    float* loss = Out(kRows);
-    float* dx = Out(kRows * kConv.filters);
-    run_->Run(op::Loss{LossKind::kSoftmaxCrossEntropy, kRows, kConv.filters,
-                       In(dy_), In(labels_), loss, Out(kRows), dx});
-    Same("softmax loss", loss, kRows);
-    Same("softmax dx", dx, kRows * kConv.filters);
+    Same(op::Loss{LossKind::kSoftmaxCrossEntropy, kRows, kConv.filters, In(dy_),
+                  In(labels_), Out(kRows), Out(kRows),
+                  Out(kRows * kConv.filters)});
   }
 
   // The first list has all rows of dy twice: a device cuts so long a list into
@@ -187,19 +162,13 @@ class Repeated {
         .offsets = reinterpret_cast<const int32_t*>(In(AsFloats(offsets))),
         .index = reinterpret_cast<const int32_t*>(In(AsFloats(index)))};
     const float* x = In(dy_);
-    float* y = Out(2 * kWidth);
-    run_->Run(op::GatherSum{lists, kWidth, x, false, y});
-    Same("gather sum", y, 2 * kWidth);
+    Same(op::GatherSum{lists, kWidth, x, false, Out(2 * kWidth)});
     const VectorsShape shape{.batch = 3, .vectors = 81, .dim = kWidth};
-    y = Out(3);
-    run_->Run(op::PairForward{PairKind::kSum, shape, x, y});
-    Same("pair sum", y, 3);
-    y = Out(3 * shape.pairs());
-    run_->Run(op::PairForward{PairKind::kDots, shape, x, y});
-    Same("pair dots", y, 3 * shape.pairs());
-    float* dx = Out(kRows * kWidth);
-    run_->Run(op::PairBackward{PairKind::kDots, shape, x, y, dx});
-    Same("pair dots dx", dx, kRows * kWidth);
+    Same(op::PairForward{PairKind::kSum, shape, x, Out(3)});
+    float* dots = Out(3 * shape.pairs());
+    Same(op::PairForward{PairKind::kDots, shape, x, dots});
+    Same(op::PairBackward{PairKind::kDots, shape, x, dots,
+                          Out(shape.elements())});
   }
 
   CheckRun* const run_;

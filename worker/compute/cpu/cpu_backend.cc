@@ -82,14 +82,6 @@ void CpuBackend::Download(float* host, const float* device, int64_t elements) {
   }
 }
 
-const float* CpuBackend::Stage(float*, const float* host, int64_t) {
-  return host;
-}
-
-const float* CpuBackend::Fetch(float*, const float* device, int64_t) {
-  return device;
-}
-
 void CpuBackend::ReduceFromPeers(int64_t count, float own_weight, float* y,
                                  std::span<const PeerTerm> terms) {
   // Every operation has run when its call returns, so all peers' x are

@@ -34,10 +34,6 @@ class CpuBackend : public Backend {
   absl::StatusOr<float*> MirrorHost(float* host, int64_t elements) override;
   void Upload(float* device, const float* host, int64_t elements) override;
   void Download(float* host, const float* device, int64_t elements) override;
-  const float* Stage(float* device, const float* host,
-                     int64_t elements) override;
-  const float* Fetch(float* host, const float* device,
-                     int64_t elements) override;
   void ReduceFromPeers(int64_t count, float own_weight, float* y,
                        std::span<const PeerTerm> terms) override;
   uint64_t Mark() override { return 0; }

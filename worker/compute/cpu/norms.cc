@@ -59,11 +59,8 @@ WEIR_INLINE void ColumnSums(int64_t rows, int64_t count, double* totals, F f) {
 
 WEIR_VECTORIZE
 void NormaliseRows(const op::NormForward& o) {
-  const int64_t rows = o.rows;
   const int64_t width = o.width;
-  const float* scale = o.scale;
-  const float* offset = o.offset;
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = 0; r < o.rows; ++r) {
     const float* in = o.x + r * width;
     float* out = o.y + r * width;
     const double n = static_cast<double>(width);
@@ -79,7 +76,7 @@ void NormaliseRows(const op::NormForward& o) {
                             n;
     const auto s = static_cast<float>(1.0 / std::sqrt(variance + o.epsilon));
     for (int64_t i = 0; i < width; ++i) {
-      out[i] = (in[i] - m) * s * scale[i] + offset[i];
+      out[i] = (in[i] - m) * s * o.scale[i] + o.offset[i];
     }
     o.mean[r] = m;
     o.rstd[r] = s;
@@ -88,24 +85,18 @@ void NormaliseRows(const op::NormForward& o) {
 
 WEIR_VECTORIZE
 void RowGradients(const op::NormBackward& o) {
-  const int64_t rows = o.rows;
   const int64_t width = o.width;
-  const float* x = o.x;
-  const float* dy = o.dy;
-  const float* scale = o.scale;
-  const float* mean = o.mean;
-  const float* rstd = o.rstd;
   // Scale and offset are by column, so their gradients are sums over the rows:
   // doffset = sum of dy, dscale = sum of dy * xhat, xhat = (x - mean) * rstd.
   double totals[kChunk];
   for (int64_t c = 0; c < width; c += kChunk) {
     const int64_t count = std::min(kChunk, width - c);
-    ColumnSums(rows, count, totals,
-               [&](int64_t r, int64_t j) { return dy[r * width + c + j]; });
+    ColumnSums(o.rows, count, totals,
+               [&](int64_t r, int64_t j) { return o.dy[r * width + c + j]; });
     std::copy(totals, totals + count, o.doffset + c);
-    ColumnSums(rows, count, totals, [&](int64_t r, int64_t j) {
+    ColumnSums(o.rows, count, totals, [&](int64_t r, int64_t j) {
       const int64_t i = r * width + c + j;
-      return dy[i] * ((x[i] - mean[r]) * rstd[r]);
+      return o.dy[i] * ((o.x[i] - o.mean[r]) * o.rstd[r]);
     });
     std::copy(totals, totals + count, o.dscale + c);
   }
@@ -114,47 +105,44 @@ void RowGradients(const op::NormBackward& o) {
   }
   // Mean and rstd depend on x, too. With g = dy * scale:
   // dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means over the row.
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* in = x + r * width;
-    const float* g = dy + r * width;
-    const float m = mean[r];
-    const float s = rstd[r];
+  for (int64_t r = 0; r < o.rows; ++r) {
+    const float* in = o.x + r * width;
+    const float* g = o.dy + r * width;
+    const float m = o.mean[r];
+    const float s = o.rstd[r];
     const double n = static_cast<double>(width);
     const auto g_mean = static_cast<float>(
-        LaneSum(width, [&](int64_t i) { return g[i] * scale[i]; }) / n);
-    const auto gx_mean =
-        static_cast<float>(LaneSum(width,
-                                   [&](int64_t i) {
-                                     return g[i] * scale[i] * ((in[i] - m) * s);
-                                   }) /
-                           n);
+        LaneSum(width, [&](int64_t i) { return g[i] * o.scale[i]; }) / n);
+    const auto gx_mean = static_cast<float>(LaneSum(width,
+                                                    [&](int64_t i) {
+                                                      return g[i] * o.scale[i] *
+                                                             ((in[i] - m) * s);
+                                                    }) /
+                                            n);
     for (int64_t i = 0; i < width; ++i) {
       o.dx[r * width + i] =
-          s * (g[i] * scale[i] - g_mean - (in[i] - m) * s * gx_mean);
+          s * (g[i] * o.scale[i] - g_mean - (in[i] - m) * s * gx_mean);
     }
   }
 }
 
 WEIR_VECTORIZE
 void NormaliseColumns(const op::NormForward& o) {
-  const int64_t rows = o.rows;
   const int64_t channels = o.width;
-  const float* offset = o.offset;
-  float* y = o.y;
   double totals[kChunk];
-  const double n = static_cast<double>(rows);
+  const double n = static_cast<double>(o.rows);
   for (int64_t c = 0; c < channels; c += kChunk) {
     const int64_t count = std::min(kChunk, channels - c);
     float m[kChunk];
     float factor[kChunk];
     const float* in = o.x + c;
-    ColumnSums(rows, count, totals,
+    ColumnSums(o.rows, count, totals,
                [&](int64_t r, int64_t j) { return in[r * channels + j]; });
     for (int64_t j = 0; j < count; ++j) {
       m[j] = static_cast<float>(totals[j] / n);
     }
     // The second pass again, now that the mean is known: no cancellation.
-    ColumnSums(rows, count, totals, [&](int64_t r, int64_t j) {
+    ColumnSums(o.rows, count, totals, [&](int64_t r, int64_t j) {
       const float d = in[r * channels + j] - m[j];
       return d * d;
     });
@@ -169,10 +157,10 @@ void NormaliseColumns(const op::NormForward& o) {
           static_cast<float>(totals[j] / std::max(n - 1.0, 1.0));
       factor[j] = s * o.scale[c + j];
     }
-    for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t r = 0; r < o.rows; ++r) {
       for (int64_t j = 0; j < count; ++j) {
-        y[r * channels + c + j] =
-            (in[r * channels + j] - m[j]) * factor[j] + offset[c + j];
+        o.y[r * channels + c + j] =
+            (in[r * channels + j] - m[j]) * factor[j] + o.offset[c + j];
       }
     }
   }
@@ -180,12 +168,9 @@ void NormaliseColumns(const op::NormForward& o) {
 
 WEIR_VECTORIZE
 void ColumnGradients(const op::NormBackward& o) {
-  const int64_t rows = o.rows;
   const int64_t channels = o.width;
-  const float* scale = o.scale;
-  float* dx = o.dx;
   double totals[kChunk];
-  const double n = static_cast<double>(rows);
+  const double n = static_cast<double>(o.rows);
   for (int64_t c = 0; c < channels; c += kChunk) {
     const int64_t count = std::min(kChunk, channels - c);
     const float* in = o.x + c;
@@ -197,27 +182,27 @@ void ColumnGradients(const op::NormBackward& o) {
     // Source: Ioffe, Szegedy, "Batch Normalization", 2015, section 3.
     float g_mean[kChunk];
     float x_factor[kChunk];
-    ColumnSums(rows, count, totals,
+    ColumnSums(o.rows, count, totals,
                [&](int64_t r, int64_t j) { return g[r * channels + j]; });
     for (int64_t j = 0; j < count; ++j) {
       o.doffset[c + j] = static_cast<float>(totals[j]);
       g_mean[j] = static_cast<float>(totals[j] / n);
     }
-    ColumnSums(rows, count, totals, [&](int64_t r, int64_t j) {
+    ColumnSums(o.rows, count, totals, [&](int64_t r, int64_t j) {
       return g[r * channels + j] * ((in[r * channels + j] - m[j]) * s[j]);
     });
     for (int64_t j = 0; j < count; ++j) {
       o.dscale[c + j] = static_cast<float>(totals[j]);
       x_factor[j] = static_cast<float>(totals[j] / n * s[j]);
     }
-    if (dx == nullptr) {
+    if (o.dx == nullptr) {
       continue;
     }
-    for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t r = 0; r < o.rows; ++r) {
       for (int64_t j = 0; j < count; ++j) {
         const int64_t i = r * channels + j;
-        dx[i + c] = scale[c + j] * s[j] *
-                    (g[i] - g_mean[j] - (in[i] - m[j]) * x_factor[j]);
+        o.dx[i + c] = o.scale[c + j] * s[j] *
+                      (g[i] - g_mean[j] - (in[i] - m[j]) * x_factor[j]);
       }
     }
   }

@@ -243,18 +243,6 @@ void CudaBackend::Download(float* host, const float* device, int64_t elements) {
        "copy from the device");
 }
 
-const float* CudaBackend::Stage(float* device, const float* host,
-                                int64_t elements) {
-  Upload(device, host, elements);
-  return device;
-}
-
-const float* CudaBackend::Fetch(float* host, const float* device,
-                                int64_t elements) {
-  Download(host, device, elements);
-  return host;
-}
-
 uint64_t CudaBackend::Mark() {
   UseDevice();
   JoinCompute();
