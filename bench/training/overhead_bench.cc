@@ -31,7 +31,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/wire/layout_io.h"
 #include "worker/compute/factory.h"
-#include "worker/model/network.h"
+#include "worker/model/replicas.h"
 #include "worker/train/train_loop.h"
 
 namespace weir {
@@ -88,12 +88,12 @@ struct Machine {
     if (!google::protobuf::TextFormat::ParseFromString(bench.text, &model)) {
       return absl::InternalError("the model does not parse");
     }
+    WEIR_ASSIGN_OR_RETURN(machine->network,
+                          Replicas::Create(model, bench.sample_shape,
+                                           {machine->backend.get()}, {}));
     WEIR_ASSIGN_OR_RETURN(
-        machine->network,
-        Network::Create(model, bench.sample_shape, machine->backend.get(), {}));
-    WEIR_ASSIGN_OR_RETURN(Layout layout,
-                          Layout::Create(machine->network->variables(), 1,
-                                         Layout::kDefaultBlockElements));
+        Layout layout, Layout::Create(machine->network->network().variables(),
+                                      1, Layout::kDefaultBlockElements));
     machine->layout = std::make_unique<Layout>(std::move(layout));
     machine->parameters.resize(machine->layout->flat_elements());
     machine->gradients = transport->NewBuffer(
@@ -134,7 +134,7 @@ struct Machine {
   }
 
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Network> network;
+  std::unique_ptr<Replicas> network;
   std::unique_ptr<Layout> layout;
   std::vector<float> parameters;
   std::shared_ptr<float> gradients;
@@ -195,7 +195,7 @@ absl::StatusOr<Sender> Declare(const Machine& machine, ControlLink* link) {
   declaration->set_history(1);
   declaration->set_shard_count(1);
   declaration->set_block_elements(Layout::kDefaultBlockElements);
-  for (const VariableSpec& variable : machine.network->variables()) {
+  for (const VariableSpec& variable : machine.network->network().variables()) {
     *declaration->add_variable() = VariableToProto(variable);
   }
   Group* const group = declaration->add_group();

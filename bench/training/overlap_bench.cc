@@ -40,7 +40,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/wire/layout_io.h"
 #include "worker/compute/factory.h"
-#include "worker/model/network.h"
+#include "worker/model/replicas.h"
 #include "worker/train/train_loop.h"
 
 namespace weir {
@@ -122,14 +122,14 @@ class Worker {
   absl::Status Build() {
     WEIR_ASSIGN_OR_RETURN(backend_, CreateBackend({}));
     WEIR_ASSIGN_OR_RETURN(
-        network_, Network::Create(DenseModel(flags_.width), {flags_.width},
-                                  backend_.get(), {}));
+        network_, Replicas::Create(DenseModel(flags_.width), {flags_.width},
+                                   {backend_.get()}, {}));
     declaration_.set_job("overlap");
     declaration_.set_history(1);
     declaration_.set_shard_count(
         static_cast<uint32_t>(flags_.addresses.size()));
     declaration_.set_block_elements(Layout::kDefaultBlockElements);
-    for (const VariableSpec& variable : network_->variables()) {
+    for (const VariableSpec& variable : network_->network().variables()) {
       *declaration_.add_variable() = VariableToProto(variable);
     }
     Group* const group = declaration_.add_group();
@@ -308,7 +308,7 @@ class Worker {
 
   const Flags& flags_;
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Network> network_;
+  std::unique_ptr<Replicas> network_;
   Declaration declaration_;
   std::unique_ptr<Layout> layout_;
   std::vector<float> parameters_;

@@ -45,7 +45,7 @@
 #include "worker/model/graph.h"
 #include "worker/model/step_memory.h"
 #include "worker/model/table_stage.h"
-#include "worker/model/trainee.h"
+#include "worker/model/train_step.h"
 
 namespace weir {
 
@@ -71,14 +71,14 @@ struct EvaluateResult {
   int64_t correct = 0;
 };
 
-class Network : public Trainee {
+class Network {
  public:
   // `sample_shape`: features without the batch, images [channels, height,
   // width]. Errors name the field: "model.layer[2] 'conv1': ...".
   static absl::StatusOr<std::unique_ptr<Network>> Create(
       const Model& spec, const std::vector<int64_t>& sample_shape,
       Backend* backend, const NetworkOptions& options);
-  ~Network() override;
+  ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
@@ -101,10 +101,11 @@ class Network : public Trainee {
 
   // Takes features [rows, feature_elements], labels [rows, label_width] and an
   // input for each of tables(). A model without variables need not be bound.
-  absl::StatusOr<StepResult> TrainStep(
-      const float* features, const float* labels, int64_t rows,
-      uint64_t contribution_seed, const StepHooks& hooks,
-      std::span<const TableInput> tables = {}) override;
+  absl::StatusOr<StepResult> TrainStep(const float* features,
+                                       const float* labels, int64_t rows,
+                                       uint64_t contribution_seed,
+                                       const StepHooks& hooks,
+                                       std::span<const TableInput> tables = {});
 
   // Runs forward without dropout and with moving statistics. With null `labels`
   // only the outputs are computed.

@@ -38,11 +38,11 @@
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
 #include "worker/model/network.h"
-#include "worker/model/trainee.h"
+#include "worker/model/train_step.h"
 
 namespace weir {
 
-class Replicas : public Trainee {
+class Replicas {
  public:
   // `options` are those of one network that computes whole batches.
   // REQUIRES: `backends` has one or more, all of one kind, each of its own
@@ -52,7 +52,7 @@ class Replicas : public Trainee {
   static absl::StatusOr<std::unique_ptr<Replicas>> Create(
       const Model& spec, const std::vector<int64_t>& sample_shape,
       const std::vector<Backend*>& backends, NetworkOptions options);
-  ~Replicas() override;
+  ~Replicas();
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
 
@@ -62,10 +62,11 @@ class Replicas : public Trainee {
   // See Network::Bind. REQUIRES: `gradients` is not null.
   absl::Status Bind(const Layout& layout, float* parameters, float* gradients);
 
-  absl::StatusOr<StepResult> TrainStep(
-      const float* features, const float* labels, int64_t rows,
-      uint64_t contribution_seed, const StepHooks& hooks,
-      std::span<const TableInput> tables = {}) override;
+  absl::StatusOr<StepResult> TrainStep(const float* features,
+                                       const float* labels, int64_t rows,
+                                       uint64_t contribution_seed,
+                                       const StepHooks& hooks,
+                                       std::span<const TableInput> tables = {});
 
   // Busy time is the mean over the devices; bytes are summed.
   DeviceUsage Usage() const;

@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "worker/compute/backend.h"
 #include "worker/model/graph.h"
-#include "worker/model/trainee.h"
+#include "worker/model/train_step.h"
 
 namespace weir {
 

@@ -31,7 +31,7 @@
 #include "worker/data/formats/sparse_batch.h"
 #include "worker/model/graph.h"
 #include "worker/model/table_batch.h"
-#include "worker/model/trainee.h"
+#include "worker/model/train_step.h"
 #include "worker/train/row_cache.h"
 
 namespace weir {

@@ -39,7 +39,7 @@
 #include "common/base/clock.h"
 #include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
-#include "worker/model/trainee.h"
+#include "worker/model/replicas.h"
 #include "worker/train/phase_timer.h"
 #include "worker/train/table_feed.h"
 #include "worker/train/work_list.h"
@@ -58,7 +58,7 @@ struct TrainBatch {
 class TrainLoop {
  public:
   struct Options {
-    Trainee* network = nullptr;  // bound to layout, parameters and gradients
+    Replicas* network = nullptr;  // bound to layout, parameters and gradients
     ParameterClient* client = nullptr;
     JobControl* control = nullptr;
     const WorkList* work = nullptr;

@@ -50,10 +50,11 @@ struct Machine {
   explicit Machine(int shards, int64_t block_elements = 64) {
     backend = CreateBackend({}).value();
     network =
-        Network::Create(ParseModel(kModel), {kFeatures}, backend.get(), {})
+        Replicas::Create(ParseModel(kModel), {kFeatures}, {backend.get()}, {})
             .value();
     layout = std::make_unique<Layout>(
-        Layout::Create(network->variables(), shards, block_elements).value());
+        Layout::Create(network->network().variables(), shards, block_elements)
+            .value());
     parameters.resize(layout->flat_elements());
     gradients.resize(layout->flat_elements());
     EXPECT_TRUE(
@@ -61,7 +62,7 @@ struct Machine {
   }
 
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Network> network;
+  std::unique_ptr<Replicas> network;
   std::unique_ptr<Layout> layout;
   std::vector<float> parameters;
   std::vector<float> gradients;

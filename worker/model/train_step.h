@@ -1,17 +1,16 @@
-// The contract of what the train loop trains: one step at a time, with hooks
-// for the values that arrive and the gradients that leave meanwhile.
+// What goes into a training step and comes out of it: hooks for the values that
+// arrive and the gradients that leave meanwhile, tables, the result.
 //
-// Place: Network implements it on one device, Replicas on one or several.
+// Place: Network and Replicas take these; the train loop and the feed of tables
+// fill them.
 // Threads: compatible; hooks run on the calling thread.
-#ifndef WORKER_MODEL_TRAINEE_H_
-#define WORKER_MODEL_TRAINEE_H_
+#ifndef WORKER_MODEL_TRAIN_STEP_H_
+#define WORKER_MODEL_TRAIN_STEP_H_
 
 #include <cstdint>
 #include <functional>
-#include <span>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "worker/model/table_batch.h"
 
 namespace weir {
@@ -43,18 +42,6 @@ struct StepResult {
   int64_t correct = 0;  // rows predicted right; 0 for mean squared error
 };
 
-class Trainee {
- public:
-  virtual ~Trainee() = default;
-
-  // Runs one step on features [rows, feature_elements], labels [rows,
-  // label_width] and the model's tables; see Network.
-  virtual absl::StatusOr<StepResult> TrainStep(
-      const float* features, const float* labels, int64_t rows,
-      uint64_t contribution_seed, const StepHooks& hooks,
-      std::span<const TableInput> tables = {}) = 0;
-};
-
 }  // namespace weir
 
-#endif  // WORKER_MODEL_TRAINEE_H_
+#endif  // WORKER_MODEL_TRAIN_STEP_H_
