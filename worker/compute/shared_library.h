@@ -1,5 +1,5 @@
-// A library that is opened at run time, so that Weir builds and runs where it is
-// not installed.
+// A library that is opened at run time, so that Weir builds and runs where it
+// is not installed.
 //
 // Place: plug-ins, NVML, cuDNN and NCCL are opened with it.
 // Threads: compatible.
@@ -32,8 +32,8 @@ class SharedLibrary {
     return SharedLibrary(handle);
   }
 
-  // Sets *function to what is called `symbol`, or to null. The prototype must be
-  // right: a name is all that the library knows of it.
+  // Sets *function to what is called `symbol`, or to null. The prototype must
+  // be right: a name is all that the library knows of it.
   template <class Function>
   void Find(const char* symbol, Function* function) {
     *function = reinterpret_cast<Function>(dlsym(handle_.get(), symbol));

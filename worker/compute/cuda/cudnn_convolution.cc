@@ -297,84 +297,74 @@ absl::Status CudnnConvolution::UseStream(cudaStream_t stream) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const float*> CudnnConvolution::ChannelsLastKernel(
-    cudaStream_t stream, const Conv2dShape& s, const float* kernel) {
-  WEIR_ASSIGN_OR_RETURN(float* const filters,
-                        kernel_.ReserveFloats(s.kernel_elements()));
-  Enqueue(stream, op::Transpose{s.filters, s.channels, s.kernel * s.kernel,
-                                kernel, filters});
-  return filters;
+template <class Op, class Compute>
+absl::Status CudnnConvolution::Run(cudaStream_t stream, Operation operation,
+                                   const Op& o, Compute compute) {
+  const Plan* const plan = FindPlan(operation, o.shape);
+  if (plan == nullptr) {
+    return options_.own->Run(stream, o);  // I2
+  }
+  WEIR_RETURN_IF_ERROR(UseStream(stream));
+  // I3: both scratches have had their size since the plan was made.
+  WEIR_ASSIGN_OR_RETURN(float* const kernel,
+                        kernel_.ReserveFloats(o.shape.kernel_elements()));
+  WEIR_ASSIGN_OR_RETURN(void* const workspace,
+                        workspace_.Reserve(plan->workspace_bytes));
+  return Check(compute(*plan, kernel, workspace,
+                       static_cast<size_t>(plan->workspace_bytes)),
+               plan->name.c_str());
 }
 
+// At beta = 0 cuDNN does not read the result, which may hold NaN. Its kernels
+// have their channels last.
 absl::Status CudnnConvolution::Run(cudaStream_t stream,
                                    const op::Conv2dForward& o) {
   const Conv2dShape& s = o.shape;
-  const Plan* const plan = FindPlan(Operation::kForward, s);
-  if (plan == nullptr) {
-    // I2
-    return options_.own->Run(stream, o);
-  }
-  WEIR_RETURN_IF_ERROR(UseStream(stream));
-  WEIR_ASSIGN_OR_RETURN(const float* const filters,
-                        ChannelsLastKernel(stream, s, o.kernel));
-  WEIR_ASSIGN_OR_RETURN(void* const workspace,
-                        workspace_.Reserve(plan->workspace_bytes));
-  // I3: both scratches have had their size since the plan was made. At beta = 0
-  // cuDNN does not read y, which may hold NaN.
-  WEIR_RETURN_IF_ERROR(Check(
-      options_.api.forward(context_, &kOne, plan->x, o.x, plan->kernel, filters,
-                           plan->window, plan->algorithm, workspace,
-                           static_cast<size_t>(plan->workspace_bytes), &kZero,
-                           plan->y, o.y),
-      plan->name.c_str()));
-  if (o.bias != nullptr) {
-    AddBias(stream, s.batch * s.out_height() * s.out_width(), s.filters, o.bias,
-            o.y);
-  }
-  return absl::OkStatus();
+  return Run(
+      stream, Operation::kForward, o,
+      [&](const Plan& plan, float* kernel, void* workspace, size_t bytes) {
+        Enqueue(stream, op::Transpose{s.filters, s.channels,
+                                      s.kernel * s.kernel, o.kernel, kernel});
+        const int status = options_.api.forward(
+            context_, &kOne, plan.x, o.x, plan.kernel, kernel, plan.window,
+            plan.algorithm, workspace, bytes, &kZero, plan.y, o.y);
+        if (status == kCudnnSuccess && o.bias != nullptr) {
+          AddBias(stream, s.batch * s.out_height() * s.out_width(), s.filters,
+                  o.bias, o.y);
+        }
+        return status;
+      });
 }
 
 absl::Status CudnnConvolution::Run(cudaStream_t stream,
                                    const op::Conv2dBackwardData& o) {
   const Conv2dShape& s = o.shape;
-  const Plan* const plan = FindPlan(Operation::kBackwardData, s);
-  if (plan == nullptr) {
-    return options_.own->Run(stream, o);
-  }
-  WEIR_RETURN_IF_ERROR(UseStream(stream));
-  WEIR_ASSIGN_OR_RETURN(const float* const filters,
-                        ChannelsLastKernel(stream, s, o.kernel));
-  WEIR_ASSIGN_OR_RETURN(void* const workspace,
-                        workspace_.Reserve(plan->workspace_bytes));
-  return Check(
-      options_.api.backward_data(
-          context_, &kOne, plan->kernel, filters, plan->y, o.dy, plan->window,
-          plan->algorithm, workspace,
-          static_cast<size_t>(plan->workspace_bytes), &kZero, plan->x, o.dx),
-      plan->name.c_str());
+  return Run(
+      stream, Operation::kBackwardData, o,
+      [&](const Plan& plan, float* kernel, void* workspace, size_t bytes) {
+        Enqueue(stream, op::Transpose{s.filters, s.channels,
+                                      s.kernel * s.kernel, o.kernel, kernel});
+        return options_.api.backward_data(
+            context_, &kOne, plan.kernel, kernel, plan.y, o.dy, plan.window,
+            plan.algorithm, workspace, bytes, &kZero, plan.x, o.dx);
+      });
 }
 
 absl::Status CudnnConvolution::Run(cudaStream_t stream,
                                    const op::Conv2dBackwardKernel& o) {
   const Conv2dShape& s = o.shape;
-  const Plan* const plan = FindPlan(Operation::kBackwardKernel, s);
-  if (plan == nullptr) {
-    return options_.own->Run(stream, o);
-  }
-  WEIR_RETURN_IF_ERROR(UseStream(stream));
-  WEIR_ASSIGN_OR_RETURN(float* const sum,
-                        kernel_.ReserveFloats(s.kernel_elements()));
-  WEIR_ASSIGN_OR_RETURN(void* const workspace,
-                        workspace_.Reserve(plan->workspace_bytes));
-  WEIR_RETURN_IF_ERROR(Check(
-      options_.api.backward_filter(context_, &kOne, plan->x, o.x, plan->y, o.dy,
-                                   plan->window, plan->algorithm, workspace,
-                                   static_cast<size_t>(plan->workspace_bytes),
-                                   &kZero, plan->kernel, sum),
-      plan->name.c_str()));
-  Enqueue(stream, op::Transpose{s.filters, s.kernel * s.kernel, s.channels, sum,
-                                o.dkernel});
-  return absl::OkStatus();
+  return Run(
+      stream, Operation::kBackwardKernel, o,
+      [&](const Plan& plan, float* kernel, void* workspace, size_t bytes) {
+        const int status = options_.api.backward_filter(
+            context_, &kOne, plan.x, o.x, plan.y, o.dy, plan.window,
+            plan.algorithm, workspace, bytes, &kZero, plan.kernel, kernel);
+        if (status == kCudnnSuccess) {
+          Enqueue(stream, op::Transpose{s.filters, s.kernel * s.kernel,
+                                        s.channels, kernel, o.dkernel});
+        }
+        return status;
+      });
 }
 
 }  // namespace weir::cuda

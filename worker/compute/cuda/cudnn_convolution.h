@@ -89,10 +89,11 @@ class CudnnConvolution : public Convolutions {
                                          int algorithm) const;
 
   absl::Status UseStream(cudaStream_t stream);
-  // Returns a kernel in cuDNN's order: [filters, kernel, kernel, channels].
-  absl::StatusOr<const float*> ChannelsLastKernel(cudaStream_t stream,
-                                                  const Conv2dShape& shape,
-                                                  const float* kernel);
+  // Runs the plan by compute(plan, scratch of the kernel's size, workspace and
+  // its bytes), which returns cuDNN's status.
+  template <class Op, class Compute>
+  absl::Status Run(cudaStream_t stream, Operation operation, const Op& o,
+                   Compute compute);
 
   const Options options_;
   CudnnContext* context_ = nullptr;

@@ -31,12 +31,10 @@ absl::StatusOr<int> DeviceCount() {
 
 absl::StatusOr<std::unique_ptr<Backend>> Create(
     const ComputePluginOptions& options) {
-  CudaBackend::Options backend;
-  backend.device = options.device;
-  backend.precision = options.precision;
-  backend.deterministic = options.deterministic;
-  backend.cudnn_library = options.cudnn_library;
-  return CudaBackend::Create(backend);
+  return CudaBackend::Create({.device = options.device,
+                              .precision = options.precision,
+                              .deterministic = options.deterministic,
+                              .cudnn_library = options.cudnn_library});
 }
 
 // Two steps, since # does not expand its argument.
