@@ -1,9 +1,11 @@
 #include "worker/model/graph.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "common/base/status.h"
 #include "worker/model/layers/layers.h"
 
@@ -15,15 +17,12 @@ constexpr char kFeatures[] = "features";
 // Names go into those of variables, which checkpoints and their readers use:
 // "/" separates the layer's part, so a layer's name has none.
 bool NameIsLegal(const std::string& name) {
-  for (const char c : name) {
-    const bool legal = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-                       c == '.';
-    if (!legal) {
-      return false;
-    }
-  }
-  return !name.empty() && name.size() <= 100;
+  const auto is_legal = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' ||
+           c == '-' || c == '.';
+  };
+  return !name.empty() && name.size() <= 100 &&
+         std::all_of(name.begin(), name.end(), is_legal);
 }
 
 class GraphBuilder {

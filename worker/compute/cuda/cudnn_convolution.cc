@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -23,11 +24,6 @@ std::string Describe(const Conv2dShape& s) {
                       s.width, "] by ", s.filters, " filters of ", s.kernel,
                       "x", s.kernel, ", stride ", s.stride, ", padding ",
                       s.padding);
-}
-
-template <size_t kCount>
-bool Contains(const int (&list)[kCount], int value) {
-  return std::find(list, list + kCount, value) != list + kCount;
 }
 
 }  // namespace
@@ -238,23 +234,16 @@ bool CudnnConvolution::Allows(Operation operation,
                               const CudnnAdvice& advice) const {
   // I1, one condition after the other. A transform (FFT, Winograd) loses digits
   // and spreads a NaN over pixels that it has nothing to do with.
-  bool direct = false;
-  switch (operation) {
-    case Operation::kForward:
-      direct = Contains(kCudnnForwardDirect, advice.algorithm);
-      break;
-    case Operation::kBackwardData:
-      direct = Contains(kCudnnBackwardDataDirect, advice.algorithm);
-      break;
-    case Operation::kBackwardKernel:
-      direct = Contains(kCudnnBackwardFilterDirect, advice.algorithm);
-      break;
-  }
+  static constexpr std::span<const int> kDirect[] = {
+      kCudnnForwardDirect, kCudnnBackwardDataDirect,
+      kCudnnBackwardFilterDirect};
+  const std::span<const int> direct = kDirect[static_cast<int>(operation)];
   // "Default" may round to TF32 on its own, but not under the FMA math that
   // Choose() sets in fp32.
   const bool exact =
       advice.math == kCudnnFmaMath || advice.math == kCudnnDefaultMath;
-  return direct && advice.status == kCudnnSuccess &&
+  return std::count(direct.begin(), direct.end(), advice.algorithm) > 0 &&
+         advice.status == kCudnnSuccess &&
          (exact || (options_.tf32 && advice.math == kCudnnTensorOpMath)) &&
          (!options_.deterministic || advice.determinism == kCudnnDeterministic);
 }

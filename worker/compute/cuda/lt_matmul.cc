@@ -174,27 +174,24 @@ absl::Status LtMatMul::Choose(const MatMulShape& s, int64_t alignment,
   };
   cublasLtMatmulPreference_t preference = nullptr;
   WEIR_RETURN_IF_ERROR(check(cublasLtMatmulPreferenceCreate(&preference)));
-  // No early return from here on: `preference` has to be destroyed.
-  cublasStatus_t status =
-      Set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-          static_cast<uint64_t>(kWorkspaceBytes));
+  const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t,
+                        decltype(&cublasLtMatmulPreferenceDestroy)>
+      owner(preference, &cublasLtMatmulPreferenceDestroy);
+  WEIR_RETURN_IF_ERROR(
+      check(Set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                static_cast<uint64_t>(kWorkspaceBytes))));
   for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-    if (status == CUBLAS_STATUS_SUCCESS) {
-      status = Set(preference, attribute, static_cast<uint32_t>(alignment));
-    }
+    WEIR_RETURN_IF_ERROR(
+        check(Set(preference, attribute, static_cast<uint32_t>(alignment))));
   }
   cublasLtMatmulHeuristicResult_t advice = {};
   int found = 0;
-  if (status == CUBLAS_STATUS_SUCCESS) {
-    status = cublasLtMatmulAlgoGetHeuristic(
-        handle_, plan->product, plan->first, plan->second, plan->result,
-        plan->result, preference, 1, &advice, &found);
-  }
-  cublasLtMatmulPreferenceDestroy(preference);
-  WEIR_RETURN_IF_ERROR(check(status));
+  WEIR_RETURN_IF_ERROR(check(cublasLtMatmulAlgoGetHeuristic(
+      handle_, plan->product, plan->first, plan->second, plan->result,
+      plan->result, preference, 1, &advice, &found)));
   if (found == 0) {
     return check(CUBLAS_STATUS_NOT_SUPPORTED);
   }
