@@ -46,7 +46,7 @@ Declaration FlatModel(const LoadOptions& options) {
 }
 
 absl::Status Step(ParameterClient* client, uint64_t sequence, bool pull) {
-  ParameterClient::ContributionPush push;
+  ContributionPush push;
   push.sequence = sequence;
   if (pull) {
     Want latest;

@@ -271,11 +271,10 @@ class Worker {
   }
 
   absl::Status StartUpdate(const std::vector<uint64_t>& ids) {
-    TableClient::ContributionPush push;
+    ContributionPush push;
     push.sequence = sequence_++;
-    push.versions = versions_;
     const TableClient::Gradients gradients = {0, ids, gradients_.get()};
-    return client_->StartUpdate(push, {&gradients, 1});
+    return client_->StartUpdate(push, versions_, {&gradients, 1});
   }
 
   std::vector<std::unique_ptr<Child>> ps_;

@@ -19,7 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/support/bench_main.h"
-#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/job/worker_session.h"
 #include "client/cc/transport/shm_transport.h"
 #include "common/base/clock.h"
 #include "common/base/malloc_settings.h"
@@ -147,7 +147,7 @@ class FreeRun : public JobControl {
  public:
   bool EnterContribution() override { return true; }
   void LeaveContribution(uint64_t, const ContributionReport&,
-                         const ParameterClient::ContributionResult&) override {}
+                         const ContributionResult&) override {}
   void OutOfWork() override {}
 };
 
@@ -236,21 +236,21 @@ absl::StatusOr<Times> Measure(Machine* local, Machine* remote,
   grant.set_slot_count(1);
   grant.set_contribution_count(static_cast<uint64_t>(rounds) * kTurn);
   WEIR_ASSIGN_OR_RETURN(const WorkList work, WorkList::Create(grant));
-  ParameterClient::Options client_options;
-  client_options.transport = transport;
-  client_options.addresses = {ps.address};
-  client_options.layout = remote->layout.get();
-  client_options.sender = sender;
-  client_options.parameters = remote->parameters.data();
-  client_options.gradients = remote->gradients.get();
-  WEIR_ASSIGN_OR_RETURN(const auto client,
-                        ParameterClient::Create(std::move(client_options)));
+  WorkerSession::Options session_options;
+  session_options.transport = transport;
+  session_options.addresses = {ps.address};
+  session_options.layout = remote->layout.get();
+  session_options.sender = sender;
+  session_options.parameters = remote->parameters.data();
+  session_options.gradients = remote->gradients.get();
+  WEIR_ASSIGN_OR_RETURN(const auto session,
+                        WorkerSession::Create(std::move(session_options)));
   Times times;
   FreeRun control;
   int64_t begin = 0;
   TrainLoop::Options options;
   options.network = remote->network.get();
-  options.client = client.get();
+  options.session = session.get();
   options.control = &control;
   options.work = &work;
   options.layout = remote->layout.get();
@@ -272,7 +272,7 @@ absl::StatusOr<Times> Measure(Machine* local, Machine* remote,
   };
   WEIR_ASSIGN_OR_RETURN(const auto loop, TrainLoop::Create(std::move(options)));
   WEIR_RETURN_IF_ERROR(loop->Run(0));
-  times.wait_ms = Ms(client->counters().wait_ns) / (rounds * kTurn);
+  times.wait_ms = Ms(session->counters().wait_ns) / (rounds * kTurn);
   return times;
 }
 

@@ -32,6 +32,7 @@
 #include "bench/support/cluster.h"
 #include "bench/support/test_hosts.h"
 #include "bench/support/timing.h"
+#include "client/cc/job/worker_session.h"
 #include "client/cc/parameters/parameter_client.h"
 #include "client/cc/transport/grpc_transport.h"
 #include "common/base/malloc_settings.h"
@@ -80,7 +81,7 @@ class FreeRun : public JobControl {
  public:
   bool EnterContribution() override { return true; }
   void LeaveContribution(uint64_t, const ContributionReport&,
-                         const ParameterClient::ContributionResult&) override {}
+                         const ContributionResult&) override {}
   void OutOfWork() override {}
 };
 
@@ -207,7 +208,7 @@ class Worker {
         SleepForLayer(1);
       }
     }
-    ParameterClient::ContributionPush contribution;
+    ContributionPush contribution;
     contribution.sequence = step;
     contribution.then = WantOf(step + 1);
     contribution.then_at_once = flags_.mode == "prefetch";
@@ -263,22 +264,23 @@ class Worker {
     grant.set_contribution_count(
         static_cast<uint64_t>(flags_.turns * kTurnSteps));
     WEIR_ASSIGN_OR_RETURN(const WorkList work, WorkList::Create(grant));
-    ParameterClient::Options client_options;
-    client_options.transport = transport.get();
-    client_options.addresses = flags_.addresses;
-    client_options.layout = layout_.get();
-    client_options.sender = sender;
-    client_options.parameters = parameters_.data();
-    client_options.gradients = gradients_.data();
-    WEIR_ASSIGN_OR_RETURN(const auto client,
-                          ParameterClient::Create(std::move(client_options)));
+    WorkerSession::Options session_options;
+    session_options.transport = transport.get();
+    session_options.addresses = flags_.addresses;
+    session_options.layout = layout_.get();
+    session_options.sender = sender;
+    session_options.parameters = parameters_.data();
+    session_options.gradients = gradients_.data();
+    WEIR_ASSIGN_OR_RETURN(const auto session,
+                          WorkerSession::Create(std::move(session_options)));
+    ParameterClient* const client = session->blocks();
     if (flags_.accelerator) {
-      return TrainSleeping(client.get());
+      return TrainSleeping(client);
     }
     FreeRun control;
     TrainLoop::Options options;
     options.network = network_.get();
-    options.client = client.get();
+    options.session = session.get();
     options.control = &control;
     options.work = &work;
     options.layout = layout_.get();

@@ -45,12 +45,13 @@ absl::Status StartRows(TableClient* client, const std::vector<uint64_t>& ids,
   want.set_latest(true);
   WEIR_RETURN_IF_ERROR(
       client->StartLookup(want, /*train=*/true, std::span(&wanted, 1)));
-  TableClient::ContributionPush push;
+  ContributionPush push;
   push.sequence = sequence;
-  WEIR_ASSIGN_OR_RETURN(push.versions, client->WaitLookup());
+  WEIR_ASSIGN_OR_RETURN(const TableClient::Versions versions,
+                        client->WaitLookup());
   static const std::vector<float> gradients(floats, -1.0f);
   const TableClient::Gradients update = {0, ids, gradients.data()};
-  return client->StartUpdate(push, std::span(&update, 1));
+  return client->StartUpdate(push, versions, std::span(&update, 1));
 }
 
 absl::Status Run(Arguments arguments) {
@@ -97,7 +98,7 @@ absl::Status Run(Arguments arguments) {
   for (; sequence < arguments.contributions; ++sequence) {
     const std::vector<uint64_t> ids =
         LedgerIds(arguments.sender.slot(), sequence, arguments.rows);
-    ParameterClient::ContributionPush push;
+    ContributionPush push;
     push.sequence = sequence;
     WEIR_RETURN_IF_ERROR(client->BeginContribution(push));
     client->GradientReady(0);

@@ -94,7 +94,7 @@ TEST(InProcessTransportTest, AClientLosesAndDoublesNothingWhateverGoesWrong) {
     uint64_t duplicates = 0;
     constexpr int kContributions = 30;
     for (int sequence = 0; sequence < kContributions; ++sequence) {
-      ParameterClient::ContributionPush push;
+      ContributionPush push;
       push.sequence = static_cast<uint64_t>(sequence);
       push.then = latest;
       ASSERT_TRUE((*client)->BeginContribution(push).ok());
@@ -106,7 +106,7 @@ TEST(InProcessTransportTest, AClientLosesAndDoublesNothingWhateverGoesWrong) {
       ASSERT_TRUE((*client)->FinishContribution().ok());
       const auto result = (*client)->WaitReceipts();
       ASSERT_TRUE(result.ok()) << result.status();
-      duplicates += result->duplicate_blocks;
+      duplicates += result->duplicates;
       ASSERT_TRUE((*client)->WaitPull().ok());
     }
     for (int64_t i = 0; i < 64 * 11 - 16; ++i) {

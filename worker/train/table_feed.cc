@@ -157,20 +157,14 @@ std::vector<std::span<float>> TableFeed::Gradients() {
   return gradients;
 }
 
-absl::Status TableFeed::Push(uint64_t sequence, uint32_t index_in_step,
-                             float weight) {
-  TableClient::ContributionPush push;
-  push.sequence = sequence;
-  push.index_in_step = index_in_step;
-  push.weight = weight;
-  push.versions = current_.versions;
+absl::Status TableFeed::Push(const ContributionPush& push) {
   std::vector<TableClient::Gradients> gradients;
   // I1: with no gradients too, since the mark of every shard counts on it.
   for (size_t t = 0; t < tables_.size() && !current_.empty; ++t) {
     gradients.push_back({tables_[t].declared, current_.batches[t].ids(),
                          current_.gradients[t].data()});
   }
-  return client_->StartUpdate(push, gradients);
+  return client_->StartUpdate(push, current_.versions, gradients);
 }
 
 }  // namespace weir

@@ -55,15 +55,9 @@ class TableFeed {
 
   // The gradients of the current rows, by table. REQUIRES: Wait was OK.
   std::vector<std::span<float>> Gradients();
-  // Starts to send them. `index_in_step` is for sync. REQUIRES: Wait was OK,
-  // and the step that computes the gradients has ended.
-  absl::Status Push(uint64_t sequence, uint32_t index_in_step, float weight);
-  // Waits until every shard has acknowledged the push.
-  absl::StatusOr<TableClient::ContributionResult> WaitPushed() {
-    return client_->WaitUpdate();
-  }
-
-  TableClient::Counters counters() const { return client_->counters(); }
+  // Starts to send them. REQUIRES: Wait was OK, and the step that computes the
+  // gradients has ended.
+  absl::Status Push(const ContributionPush& push);
 
  private:
   struct Table {

@@ -14,33 +14,17 @@ namespace {
 
 const SparseBatch kNoBags;
 
-// Adds what became of a contribution's rows to what became of its blocks: the
-// chief hears one result for each contribution.
-void Join(const TableClient::ContributionResult& rows,
-          ParameterClient::ContributionResult* dense) {
-  if (rows.bad) {
-    dense->bad = true;
-    dense->bad_variable = rows.bad_table;
-  }
-  dense->duplicate_blocks += rows.duplicates;
-  dense->staleness_sum += rows.staleness_sum;
-  dense->staleness_count += rows.staleness_count;
-  dense->staleness_max = std::max(dense->staleness_max, rows.staleness_max);
-  dense->bytes_sent += rows.bytes_sent;
-  dense->bytes_received += rows.bytes_received;
-}
-
 }  // namespace
 
 absl::Status TrainLoop::Options::Validate() const {
-  if (network == nullptr || client == nullptr || control == nullptr ||
+  if (network == nullptr || session == nullptr || control == nullptr ||
       work == nullptr || layout == nullptr || gradients == nullptr || !batch) {
     return absl::InvalidArgumentError("the train loop lacks a part");
   }
   // Prefetch computes from values that lack the slot's newest contribution.
   // Only async allows that.
   if ((pulled == nullptr) != (computed_from == nullptr) ||
-      (pulled != nullptr && (work->sync() || bounded_staleness))) {
+      (pulled != nullptr && (work->sync() || session->bounded_staleness()))) {
     return absl::InvalidArgumentError(
         "prefetch takes two buffers and async updates");
   }
@@ -59,7 +43,7 @@ absl::Status TrainLoop::Run(uint64_t next_sequence) {
   if (next_sequence < count) {
     Failpoint("worker.before_pull");
     WEIR_RETURN_IF_ERROR(
-        options_.client->StartPull(WantFor(options_.work->At(next_sequence))));
+        client_->StartPull(WantFor(options_.work->At(next_sequence))));
   }
   for (uint64_t sequence = next_sequence; sequence < count; ++sequence) {
     const WorkUnit work = options_.work->At(sequence);
@@ -78,7 +62,6 @@ absl::Status TrainLoop::Run(uint64_t next_sequence) {
 // backward runs, and each asks for the next contribution's values of its block.
 absl::Status TrainLoop::Step(const WorkUnit& work,
                              const std::optional<Want>& next) {
-  ParameterClient* const client = options_.client;
   WEIR_ASSIGN_OR_RETURN(const TrainBatch batch, BatchOf(work));
   if (batch.rows == 0) {
     return PushNothing(work, next);
@@ -93,7 +76,7 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
       begun = true;
       WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight, next));
     }
-    client->GradientReady(variable);
+    client_->GradientReady(variable);
     return absl::OkStatus();
   };
 
@@ -128,11 +111,7 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
     WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight, next));
   }
   // One push has the gradients of all tables, so it waits for backward's end.
-  if (options_.tables != nullptr) {
-    Failpoint("worker.before_rows");
-    WEIR_RETURN_IF_ERROR(
-        options_.tables->Push(work.sequence, work.index, batch.weight));
-  }
+  WEIR_RETURN_IF_ERROR(PushRows());
 
   ContributionReport report;
   report.set_loss(static_cast<float>(result.loss));
@@ -184,9 +163,8 @@ absl::StatusOr<std::span<const TableInput>> TrainLoop::FetchRows(
 }
 
 absl::Status TrainLoop::Fetch(int variable) {
-  WEIR_RETURN_IF_ERROR(timer_.Timed(PhaseTimer::kPull, [&] {
-    return options_.client->WaitVariable(variable);
-  }));
+  WEIR_RETURN_IF_ERROR(timer_.Timed(
+      PhaseTimer::kPull, [&] { return client_->WaitVariable(variable); }));
   if (options_.pulled != nullptr) {
     // I3: `pulled` is at rest here, since nothing is pulled again before the
     // contribution's first gradient is ready, and forward is over by then.
@@ -207,17 +185,24 @@ absl::Status TrainLoop::BeginPush(const WorkUnit& work, float weight,
     return absl::CancelledError("the job stopped");
   }
   Failpoint("worker.before_push");
-  ParameterClient::ContributionPush push;
-  push.sequence = work.sequence;
-  push.index_in_step = work.index;
-  push.weight = weight;
-  push.left_out = options_.left_out;
-  push.then = next;
-  push.then_at_once = options_.pulled != nullptr;
+  push_.sequence = work.sequence;
+  push_.index_in_step = work.index;
+  push_.weight = weight;
+  push_.left_out = options_.left_out;
+  push_.then = next;
+  push_.then_at_once = options_.pulled != nullptr;
   // It waits for receipts of the contribution before, which Finish has taken,
   // and with then_at_once for the rest of the pull; so the time is a pull's.
   return timer_.Timed(PhaseTimer::kPull,
-                      [&] { return options_.client->BeginContribution(push); });
+                      [&] { return client_->BeginContribution(push_); });
+}
+
+absl::Status TrainLoop::PushRows() {
+  if (options_.tables == nullptr) {
+    return absl::OkStatus();
+  }
+  Failpoint("worker.before_rows");
+  return options_.tables->Push(push_);
 }
 
 // A contribution without samples, at the end. It is pushed with weight 0 all
@@ -226,40 +211,29 @@ absl::Status TrainLoop::BeginPush(const WorkUnit& work, float weight,
 absl::Status TrainLoop::PushNothing(const WorkUnit& work,
                                     const std::optional<Want>& next) {
   // Forward does not run, so nothing has waited for the values yet.
-  WEIR_RETURN_IF_ERROR(timer_.Timed(
-      PhaseTimer::kPull, [&] { return options_.client->WaitPull(); }));
+  WEIR_RETURN_IF_ERROR(
+      timer_.Timed(PhaseTimer::kPull, [&] { return client_->WaitPull(); }));
   // A push of rows names the versions of a lookup, so there is an empty one.
   if (options_.tables != nullptr) {
     WEIR_RETURN_IF_ERROR(FetchRows(work, {.sparse = &kNoBags}).status());
   }
   WEIR_RETURN_IF_ERROR(BeginPush(work, /*weight=*/0.0f, next));
-  if (options_.tables != nullptr) {
-    WEIR_RETURN_IF_ERROR(
-        options_.tables->Push(work.sequence, work.index, /*weight=*/0.0f));
-  }
+  WEIR_RETURN_IF_ERROR(PushRows());
   return Finish(work, ContributionReport());
 }
 
 absl::Status TrainLoop::Finish(const WorkUnit& work,
                                ContributionReport report) {
-  using Result = ParameterClient::ContributionResult;
+  using Result = ContributionResult;
   WEIR_ASSIGN_OR_RETURN(
       const Result result,
       timer_.Timed(PhaseTimer::kPush, [&]() -> absl::StatusOr<Result> {
-        // Both kinds of receipts, or a checkpoint after LeaveContribution could
-        // hold a contribution that has its blocks and lacks its rows.
-        WEIR_RETURN_IF_ERROR(options_.client->FinishContribution());
-        WEIR_ASSIGN_OR_RETURN(Result dense, options_.client->WaitReceipts());
-        if (options_.tables != nullptr) {
-          WEIR_ASSIGN_OR_RETURN(const TableClient::ContributionResult rows,
-                                options_.tables->WaitPushed());
-          Join(rows, &dense);
-        }
-        return dense;
+        WEIR_RETURN_IF_ERROR(client_->FinishContribution());
+        return options_.session->WaitReceipts();
       }));
   report.set_contribution(work.contribution);
   report.set_bad(result.bad);
-  report.set_bad_variable(result.bad_variable);
+  report.set_bad_variable(result.bad_name);
   // Before LeaveContribution, after which a heartbeat may send the report.
   options_.control->AddPhases(timer_.EndContribution());
   options_.control->LeaveContribution(work.sequence + 1, report, result);
@@ -268,18 +242,10 @@ absl::Status TrainLoop::Finish(const WorkUnit& work,
 }
 
 Want TrainLoop::WantFor(const WorkUnit& work) const {
-  Want want;
-  want.set_encoding(options_.pull_encoding);
   // I2: the version is the step's, so all its contributions ask for the same.
-  if (options_.work->sync()) {
-    want.set_version(work.version);
-    return want;
-  }
-  want.set_latest(true);
-  if (options_.bounded_staleness) {
-    want.set_clock(work.sequence);
-  }
-  return want;
+  return options_.session->WantFor(
+      work.sequence,
+      options_.work->sync() ? std::optional(work.version) : std::nullopt);
 }
 
 std::optional<Want> TrainLoop::WantAfter(const WorkUnit& work) const {

@@ -1,7 +1,7 @@
 // Training, one contribution after another: pull, compute, push.
 //
-// Place: worker_main builds it; it ties data, network, ParameterClient and the
-// chief together. Step() in the .cc is the whole of a training step.
+// Place: WorkerTask builds it; it ties data, network, the worker's clients and
+// the chief together. Step() in the .cc is the whole of a training step.
 //
 // Terms
 //   contribution   the gradient of one batch of this worker's slot; see
@@ -35,7 +35,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/job/job_control.h"
-#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/job/worker_session.h"
 #include "common/base/clock.h"
 #include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
@@ -59,7 +59,7 @@ class TrainLoop {
  public:
   struct Options {
     Replicas* network = nullptr;  // bound to layout, parameters and gradients
-    ParameterClient* client = nullptr;
+    WorkerSession* session = nullptr;
     JobControl* control = nullptr;
     const WorkList* work = nullptr;
     const Layout* layout = nullptr;
@@ -69,11 +69,9 @@ class TrainLoop {
     // contributions. With tables and prefetch, a batch must stay valid until
     // the call after the next.
     std::function<absl::StatusOr<TrainBatch>(uint64_t contribution)> batch;
-    uint64_t seed = 0;               // the job's
-    Clip clip;                       // by norm or value, or unset
-    bool bounded_staleness = false;  // send clocks with wants
-    Encoding pull_encoding = F32;    // of values
-    std::vector<int> left_out;       // variables that are never pushed: frozen
+    uint64_t seed = 0;          // the job's
+    Clip clip;                  // by norm or value, or unset
+    std::vector<int> left_out;  // variables that are never pushed: frozen
     // For prefetch, else null; both in the flat space. The client pulls into
     // `pulled`. The network computes from `computed_from`: forward copies each
     // variable there, so the next values may arrive in `pulled` meanwhile.
@@ -96,6 +94,7 @@ class TrainLoop {
  private:
   explicit TrainLoop(Options options)
       : options_(std::move(options)),
+        client_(options_.session->blocks()),
         timer_(options_.clock, options_.device_usage) {}
 
   absl::Status Step(const WorkUnit& work, const std::optional<Want>& next);
@@ -110,6 +109,8 @@ class TrainLoop {
                            const std::optional<Want>& next);
   absl::Status BeginPush(const WorkUnit& work, float weight,
                          const std::optional<Want>& next);
+  // Pushes the rows of the contribution that BeginPush began, if there are any.
+  absl::Status PushRows();
   Want WantFor(const WorkUnit& work) const;
   // What to pull behind `work`; nullopt inside a sync step, whose contributions
   // share one version, and behind the last contribution.
@@ -118,6 +119,8 @@ class TrainLoop {
   absl::Status Finish(const WorkUnit& work, ContributionReport report);
 
   const Options options_;
+  ParameterClient* const client_;  // of blocks
+  ContributionPush push_;          // what BeginPush began
   // The batch of the contribution after the one that computes.
   std::optional<TrainBatch> ahead_;
   PhaseTimer timer_;  // of the contribution under way

@@ -20,18 +20,6 @@ namespace {
 // only how long a chief that is away goes unnoticed.
 constexpr std::chrono::milliseconds kRegisterTimeout{5000};
 
-// For the heartbeat, from which the chief sees that a slow worker moves. `rows`
-// is null in a job without tables.
-uint64_t BytesMoved(const ParameterClient& blocks, const TableClient* rows) {
-  const ParameterClient::Counters counters = blocks.counters();
-  uint64_t bytes = counters.bytes_sent + counters.bytes_received;
-  if (rows != nullptr) {
-    const TableClient::Counters of_rows = rows->counters();
-    bytes += of_rows.bytes_sent + of_rows.bytes_received;
-  }
-  return bytes;
-}
-
 void HitFailpoint(ParameterClient::Event event) {
   switch (event) {
     case ParameterClient::Event::kHalfSent:
@@ -253,40 +241,25 @@ absl::Status WorkerTask::BuildLayout(const Grant& grant) {
   return replicas_->Bind(*layout_, computed_from, gradients_.get());
 }
 
-absl::StatusOr<std::unique_ptr<ParameterClient>> WorkerTask::MakeClient(
+absl::StatusOr<std::unique_ptr<WorkerSession>> WorkerTask::MakeSession(
     const Grant& grant) {
-  ParameterClient::Options client;
-  client.transport = options_.transport;
-  client.addresses.assign(grant.ps_address().begin(), grant.ps_address().end());
-  client.layout = layout_.get();
-  client.sender = grant.sender();
-  client.parameters = parameters_.get();
-  client.gradients = gradients_.get();
-  client.lost_after = std::chrono::milliseconds(static_cast<int64_t>(
-      options_.spec.limits().lost_after_seconds() * 1000.0));
-  client.compression = options_.spec.compression();
-  client.on_event = HitFailpoint;
-  client.channels_per_peer = options_.channels_per_peer;
-  return ParameterClient::Create(std::move(client));
-}
-
-absl::Status WorkerTask::MakeTables(const Grant& grant) {
-  if (tables_.empty()) {
-    return absl::OkStatus();
-  }
-  TableClient::Options client;
-  client.transport = options_.transport;
-  client.addresses.assign(grant.ps_address().begin(), grant.ps_address().end());
-  client.tables = tables_;
-  client.sender = grant.sender();
-  client.lost_after = std::chrono::milliseconds(static_cast<int64_t>(
-      options_.spec.limits().lost_after_seconds() * 1000.0));
-  table_feed_.reset();  // it borrows the client that is replaced here
-  WEIR_ASSIGN_OR_RETURN(table_client_, TableClient::Create(std::move(client)));
-  WEIR_ASSIGN_OR_RETURN(
-      table_feed_, TableFeed::Create(replicas_->network().tables(), tables_,
-                                     table_client_.get()));
-  return absl::OkStatus();
+  const JobSpec& spec = options_.spec;
+  WorkerSession::Options session;
+  session.transport = options_.transport;
+  session.addresses.assign(grant.ps_address().begin(),
+                           grant.ps_address().end());
+  session.sender = grant.sender();
+  session.lost_after = std::chrono::milliseconds(
+      static_cast<int64_t>(spec.limits().lost_after_seconds() * 1000.0));
+  session.layout = layout_.get();
+  session.parameters = parameters_.get();
+  session.gradients = gradients_.get();
+  session.compression = spec.compression();
+  session.on_event = HitFailpoint;
+  session.channels_per_peer = options_.channels_per_peer;
+  session.tables = tables_;
+  session.bounded_staleness = spec.update().has_bounded_staleness();
+  return WorkerSession::Create(std::move(session));
 }
 
 absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
@@ -305,15 +278,12 @@ absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
 
 TrainLoop::Options WorkerTask::LoopOptions() {
   TrainLoop::Options options;
-  options.tables = table_feed_.get();
   options.network = replicas_.get();
   options.control = chief_.get();
   options.layout = layout_.get();
   options.gradients = gradients_.get();
   options.seed = options_.spec.seed();
   options.clip = options_.spec.train().clip();
-  options.bounded_staleness = options_.spec.update().has_bounded_staleness();
-  options.pull_encoding = options_.spec.compression().pull();
   options.left_out = frozen_;
   if (options_.spec.train().prefetch()) {
     options.pulled = parameters_.get();
@@ -331,8 +301,13 @@ absl::Status WorkerTask::Train(const Grant& grant) {
     WEIR_RETURN_IF_ERROR(BuildLayout(grant));
   }
   WEIR_ASSIGN_OR_RETURN(const auto batches, MakeBatches(grant));
-  WEIR_ASSIGN_OR_RETURN(const auto client, MakeClient(grant));
-  WEIR_RETURN_IF_ERROR(MakeTables(grant));
+  WEIR_ASSIGN_OR_RETURN(const auto session, MakeSession(grant));
+  std::unique_ptr<TableFeed> tables;
+  if (session->rows() != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(
+        tables, TableFeed::Create(replicas_->network().tables(), tables_,
+                                  session->rows()));
+  }
 
   uint64_t sequence = grant.next_sequence();
   // It counts in a copy of `sequence`, ahead of the loop and in the same order.
@@ -352,7 +327,8 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   Batch batches_made[2];
   int made = 0;
   TrainLoop::Options options = LoopOptions();
-  options.client = client.get();
+  options.session = session.get();
+  options.tables = tables.get();
   options.work = &work;
   options.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
     Batch& batch = batches_made[made ^= 1];
@@ -369,16 +345,10 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   // ChiefClient calls these two on a thread of its own, until ForgetCallbacks.
   // To interrupt the waits for values is enough to stop: a contribution in
   // flight still gets its receipts.
-  TableClient* const rows = table_client_.get();
   chief_->Start(
       grant,
-      [raw = client.get(), rows] {
-        raw->Interrupt(absl::CancelledError("the job stopped"));
-        if (rows != nullptr) {
-          rows->Interrupt(absl::CancelledError("the job stopped"));
-        }
-      },
-      [raw = client.get(), rows] { return BytesMoved(*raw, rows); });
+      [&] { session->Interrupt(absl::CancelledError("the job stopped")); },
+      [&] { return session->counters().bytes(); });
   const absl::Status status = loop->Run(sequence);
   LogDevice();
   // Other slots may still have work. The chief then holds this worker here, to
@@ -386,8 +356,8 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   if (status.ok()) {
     chief_->OutOfWork();
   }
-  chief_->ForgetCallbacks();  // `client` ends with this function
-  const ParameterClient::Counters counters = client->counters();
+  chief_->ForgetCallbacks();  // `session` ends with this function
+  const ClientCounters counters = session->counters();
   LOG_INFO("sent {} MiB, received {} MiB, waited {:.1f} s, {} reconnects",
            counters.bytes_sent >> 20, counters.bytes_received >> 20,
            static_cast<double>(counters.wait_ns) / 1e9, counters.reconnects);

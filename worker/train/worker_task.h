@@ -24,8 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/job/chief_client.h"
-#include "client/cc/parameters/parameter_client.h"
-#include "client/cc/parameters/table_client.h"
+#include "client/cc/job/worker_session.h"
 #include "client/cc/transport/transport.h"
 #include "common/base/mutex.h"
 #include "common/job/layout.h"
@@ -79,9 +78,8 @@ class WorkerTask {
   // Replaces chief_ by a connection that asks for `slot`.
   absl::Status TakeSlot(int slot);
   absl::Status BuildLayout(const Grant& grant);
-  absl::StatusOr<std::unique_ptr<ParameterClient>> MakeClient(
+  absl::StatusOr<std::unique_ptr<WorkerSession>> MakeSession(
       const Grant& grant);
-  absl::Status MakeTables(const Grant& grant);
   absl::StatusOr<std::unique_ptr<Batches>> MakeBatches(const Grant& grant);
   // The loop's options but those that Train makes for one grant.
   TrainLoop::Options LoopOptions();
@@ -112,9 +110,6 @@ class WorkerTask {
   // With train.prefetch the network computes from this copy, while the next
   // values arrive in parameters_. Empty without.
   std::vector<float> computed_from_;
-  // Null where the job has no tables.
-  std::unique_ptr<TableClient> table_client_;
-  std::unique_ptr<TableFeed> table_feed_;
 };
 
 }  // namespace weir

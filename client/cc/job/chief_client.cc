@@ -335,8 +335,8 @@ std::optional<bool> ChiefClient::EnterContributionWithin(
   return in_flight_;
 }
 
-void ChiefClient::AddContribution(
-    uint64_t next_sequence, const ParameterClient::ContributionResult& result) {
+void ChiefClient::AddContribution(uint64_t next_sequence,
+                                  const ContributionResult& result) {
   in_flight_ = false;
   StopWhenFree();
   outbox_.AddContribution(next_sequence, result);
@@ -347,15 +347,15 @@ void ChiefClient::AddContribution(
   }
 }
 
-void ChiefClient::LeaveContribution(
-    uint64_t next_sequence, const ParameterClient::ContributionResult& result) {
+void ChiefClient::LeaveContribution(uint64_t next_sequence,
+                                    const ContributionResult& result) {
   MutexLock lock(&mutex_);
   AddContribution(next_sequence, result);
 }
 
-void ChiefClient::LeaveContribution(
-    uint64_t next_sequence, const ContributionReport& report,
-    const ParameterClient::ContributionResult& result) {
+void ChiefClient::LeaveContribution(uint64_t next_sequence,
+                                    const ContributionReport& report,
+                                    const ContributionResult& result) {
   MutexLock lock(&mutex_);
   outbox_.AddReport(report);
   AddContribution(next_sequence, result);

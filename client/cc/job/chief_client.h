@@ -37,6 +37,7 @@
 #include "absl/status/statusor.h"
 #include "client/cc/job/job_control.h"
 #include "client/cc/job/progress_outbox.h"
+#include "client/cc/parameters/contribution.h"
 #include "common/base/mutex.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/chief.pb.h"
@@ -94,13 +95,13 @@ class ChiefClient : public JobControl {
   // EnterContribution that gives up after `timeout` and then returns nullopt.
   std::optional<bool> EnterContributionWithin(
       std::chrono::milliseconds timeout);
-  void LeaveContribution(
-      uint64_t next_sequence, const ContributionReport& report,
-      const ParameterClient::ContributionResult& result) override;
+  void LeaveContribution(uint64_t next_sequence,
+                         const ContributionReport& report,
+                         const ContributionResult& result) override;
   // The same without a report, for a program of the SDK: the chief does not
   // know its losses.
   void LeaveContribution(uint64_t next_sequence,
-                         const ParameterClient::ContributionResult& result);
+                         const ContributionResult& result);
   void AddPhases(const Phases& phases) override;
   void OutOfWork() override;
 
@@ -147,8 +148,7 @@ class ChiefClient : public JobControl {
   void ReadDevice(Progress* progress);
   // The next message; dirty_ stays true while more is left to send.
   Progress TakeProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddContribution(uint64_t next_sequence,
-                       const ParameterClient::ContributionResult& result)
+  void AddContribution(uint64_t next_sequence, const ContributionResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;

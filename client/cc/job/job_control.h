@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/parameters/contribution.h"
 #include "proto/chief.pb.h"
 
 namespace weir {
@@ -24,9 +24,9 @@ class JobControl {
   // Waits while the job is held. False: stop; nothing is in flight.
   virtual bool EnterContribution() = 0;
   // The contribution below `next_sequence` is acknowledged by every shard.
-  virtual void LeaveContribution(
-      uint64_t next_sequence, const ContributionReport& report,
-      const ParameterClient::ContributionResult& result) = 0;
+  virtual void LeaveContribution(uint64_t next_sequence,
+                                 const ContributionReport& report,
+                                 const ContributionResult& result) = 0;
   // Where the time of the contribution under way went; called before its
   // LeaveContribution.
   virtual void AddPhases(const Phases& /*phases*/) {}

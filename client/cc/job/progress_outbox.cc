@@ -25,8 +25,8 @@ void ProgressOutbox::AddReport(const ContributionReport& report) {
   *pending_.add_report() = report;
 }
 
-void ProgressOutbox::AddContribution(
-    uint64_t next_sequence, const ParameterClient::ContributionResult& result) {
+void ProgressOutbox::AddContribution(uint64_t next_sequence,
+                                     const ContributionResult& result) {
   next_sequence_ = next_sequence;
   pending_.set_staleness_sum(pending_.staleness_sum() + result.staleness_sum);
   pending_.set_staleness_count(pending_.staleness_count() +

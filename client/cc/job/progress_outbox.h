@@ -24,7 +24,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/parameters/contribution.h"
 #include "proto/chief.pb.h"
 
 namespace weir {
@@ -44,7 +44,7 @@ class ProgressOutbox {
   // acknowledged by every shard.
   void AddReport(const ContributionReport& report);
   void AddContribution(uint64_t next_sequence,
-                       const ParameterClient::ContributionResult& result);
+                       const ContributionResult& result);
   void AddPhases(const Phases& phases);
 
   // A stream was opened: whatever is unheard goes again, the oldest first.

@@ -1,47 +1,28 @@
 #include "client/cc/parameters/block_map.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
 
 namespace weir {
 
-BlockMap::BlockMap(const Layout& layout,
-                   const std::vector<int>& forward_order) {
-  const int variables = static_cast<int>(layout.variables().size());
-  parts_of_.resize(static_cast<size_t>(variables));
-  // A variable that forward_order does not name keeps the position behind all
-  // others; one that it names twice is needed at its first place.
-  std::vector<int> position(static_cast<size_t>(variables), variables);
-  for (size_t i = 0; i < forward_order.size(); ++i) {
-    int& p = position[static_cast<size_t>(forward_order[i])];
-    p = std::min(p, static_cast<int>(i));
-  }
+BlockMap::BlockMap(const Layout& layout) {
+  parts_of_.resize(layout.variables().size());
   for (int s = 0; s < layout.shard_count(); ++s) {
     count_of_shard_.push_back(layout.block_count(s));
     for (int index = 0; index < layout.block_count(s); ++index) {
       Block block;
       block.range = layout.block({s, index});
-      int earliest = variables;
       for (const Segment& segment : layout.segments({s, index})) {
         block.variables.push_back(segment.variable);
         parts_of_[static_cast<size_t>(segment.variable)].push_back(
             {static_cast<int>(blocks_.size()), segment,
              block.range.begin + segment.block_offset,
              segment.count == block.range.count});
-        earliest =
-            std::min(earliest, position[static_cast<size_t>(segment.variable)]);
       }
-      forward_blocks_.push_back(static_cast<int>(blocks_.size()));
-      order_.push_back(earliest);
       blocks_.push_back(std::move(block));
     }
   }
-  // I2: stable, so that the blocks of one large variable arrive from its first
-  // element to its last.
-  std::stable_sort(forward_blocks_.begin(), forward_blocks_.end(),
-                   [this](int a, int b) { return order(a) < order(b); });
 }
 
 void BlockMap::DealNextShard(int channels) {

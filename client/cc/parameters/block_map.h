@@ -1,20 +1,19 @@
-// Which blocks hold a variable, when forward needs them, and which channel
-// carries each.
+// Which blocks hold a variable, and which channel carries each.
 //
 // Place: ParameterClient builds one from the layout and asks it while it pushes
 // and pulls. Arithmetic only: it knows neither streams nor values.
 //
 // Terms
 //   block    here the index of a block among all blocks of all shards, in the
-//            order of shards. Inside a channel blocks count from 0.
+//            order of shards. Inside a channel blocks count from 0. Within a
+//            shard they lie in the order of variables, which is the order in
+//            which forward needs them.
 //   channel  one stream to a ps, with a range of that shard's blocks.
 //   part     one variable's elements in one block.
 //
 // Invariants
 //   I1. Every block of a shard that was dealt belongs to exactly one channel,
 //       and the blocks of a channel lie side by side.
-//   I2. forward_blocks() has every block once, ordered by the first of its
-//       variables that forward needs; blocks of equal order stay as they lie.
 // Threads: compatible; safe once all shards are dealt, when it is constant.
 // Cost: O(blocks + segments) to build, O(1) for each question.
 #ifndef CLIENT_CC_PARAMETERS_BLOCK_MAP_H_
@@ -48,9 +47,7 @@ class BlockMap {
     int count = 0;
   };
 
-  // `forward_order` names variables as forward needs them; those that it does
-  // not name come last. REQUIRES: it names variables of `layout` only.
-  BlockMap(const Layout& layout, const std::vector<int>& forward_order);
+  explicit BlockMap(const Layout& layout);
 
   // Deals the blocks of the next shard, in equal ranges, to `channels` further
   // channels. REQUIRES: channels >= 1; one call for each shard, in order.
@@ -61,11 +58,6 @@ class BlockMap {
   const std::vector<Part>& parts_of(int variable) const {
     return parts_of_[static_cast<size_t>(variable)];
   }
-  // Blocks in the order in which forward needs them.
-  const std::vector<int>& forward_blocks() const { return forward_blocks_; }
-  // The position in forward order of the first variable in `block`: a smaller
-  // one is needed earlier.
-  int order(int block) const { return order_[static_cast<size_t>(block)]; }
   // The block that is number `index` of `channel`.
   int block_of(int channel, int index) const {
     return channels_[static_cast<size_t>(channel)].first_block + index;
@@ -75,8 +67,6 @@ class BlockMap {
   std::vector<Block> blocks_;
   std::vector<Channel> channels_;
   std::vector<std::vector<Part>> parts_of_;  // by variable
-  std::vector<int> order_;                   // by block
-  std::vector<int> forward_blocks_;
   std::vector<int> count_of_shard_;
   size_t shards_dealt_ = 0;
   int blocks_dealt_ = 0;

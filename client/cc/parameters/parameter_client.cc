@@ -3,6 +3,8 @@
 #include "client/cc/parameters/parameter_client.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,27 +27,6 @@ constexpr std::chrono::milliseconds kOnWaitEvery{100};
 // connections as it has files.
 constexpr int kChannelsPerPeerMax = 16;
 
-// Adds to `result` what the receipts of one channel say.
-void AddReceipts(const ShardExchange::Receipts& receipts, const Layout& layout,
-                 ParameterClient::ContributionResult* result) {
-  result->duplicate_blocks += receipts.duplicates;
-  result->staleness_sum += receipts.staleness_sum;
-  result->staleness_count += receipts.staleness_count;
-  result->staleness_max =
-      std::max(result->staleness_max, receipts.staleness_max);
-  if (receipts.bad_variable < 0 || result->bad) {
-    return;
-  }
-  const auto variable = static_cast<size_t>(receipts.bad_variable);
-  result->bad = true;
-  // The number comes from the ps: it may be one that we do not have.
-  if (variable < layout.variables().size()) {
-    result->bad_variable = layout.variables()[variable].name;
-  } else {
-    result->bad_variable = absl::StrCat("#", receipts.bad_variable);
-  }
-}
-
 }  // namespace
 
 absl::Status ParameterClient::Options::Validate() const {
@@ -67,13 +48,6 @@ absl::Status ParameterClient::Options::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("channels_per_peer ", channels_per_peer, " is not in [1, ",
                      kChannelsPerPeerMax, "]"));
-  }
-  const int variables = static_cast<int>(layout->variables().size());
-  for (const int v : forward_order) {
-    if (v < 0 || v >= variables) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("forward_order names variable ", v, " of ", variables));
-    }
   }
   return absl::OkStatus();
 }
@@ -103,8 +77,10 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
 }
 
 ParameterClient::ParameterClient(Options options)
-    : options_(std::move(options)),
-      map_(*options_.layout, options_.forward_order) {}
+    : options_(std::move(options)), map_(*options_.layout) {
+  all_blocks_.resize(map_.blocks().size());
+  std::iota(all_blocks_.begin(), all_blocks_.end(), 0);
+}
 
 ParameterClient::~ParameterClient() {
   std::vector<std::shared_ptr<PushPullStream>> streams;
@@ -158,19 +134,15 @@ absl::Status ParameterClient::StartPull(const Want& want,
   WEIR_CHECK(!contribution_open_);
   std::vector<int> blocks;
   if (variables.empty()) {
-    blocks = map_.forward_blocks();
+    blocks = all_blocks_;
   } else {
-    std::vector<bool> wanted(blocks_.size(), false);
+    std::set<int> wanted;
     for (const int v : variables) {
       for (const Part& part : map_.parts_of(v)) {
-        wanted[part.block] = true;
+        wanted.insert(part.block);
       }
     }
-    for (const int block : map_.forward_blocks()) {
-      if (wanted[block]) {
-        blocks.push_back(block);
-      }
-    }
+    blocks.assign(wanted.begin(), wanted.end());
   }
   if (next_pull_.has_value()) {
     return absl::FailedPreconditionError("two pulls are waiting already");
@@ -233,10 +205,9 @@ void ParameterClient::OnStored(int block) {
 }
 
 // Asks for the values that follow the contribution. The exchange asks for each
-// block with its push or right behind it (I3), so the order of forward does not
-// matter here.
+// block with its push or right behind it (I3).
 void ParameterClient::WantWithContribution() {
-  NoteWanted(map_.forward_blocks());
+  NoteWanted(all_blocks_);
   for (const auto& channel : channels_) {
     channel->exchange->WantWithContribution(*then_);
   }
@@ -304,7 +275,7 @@ absl::Status ParameterClient::BeginContribution(
   }
   then_ = contribution.then;
   if (then_.has_value() && contribution.then_at_once) {
-    BeginWants(*then_, map_.forward_blocks(), /*at_once=*/true);
+    BeginWants(*then_, all_blocks_, /*at_once=*/true);
     then_.reset();
   } else if (then_.has_value() && values_left_ == 0) {
     WantWithContribution();
@@ -402,8 +373,7 @@ bool ParameterClient::ContributionDone() const {
   return true;
 }
 
-absl::StatusOr<ParameterClient::ContributionResult>
-ParameterClient::WaitReceipts() {
+absl::StatusOr<ContributionResult> ParameterClient::WaitReceipts() {
   ContributionResult result;
   {
     MutexLock lock(&mutex_);
@@ -411,11 +381,15 @@ ParameterClient::WaitReceipts() {
     WEIR_RETURN_IF_ERROR(WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(
                                        mutex_) { return ContributionDone(); }));
     for (const auto& channel : channels_) {
-      AddReceipts(channel->exchange->receipts(), *options_.layout, &result);
+      result.Add(channel->exchange->receipts());
     }
-    result.bytes_sent = counters_.bytes_sent - reported_.bytes_sent;
-    result.bytes_received = counters_.bytes_received - reported_.bytes_received;
-    reported_ = counters_;
+  }
+  if (result.bad) {
+    // The number comes from the ps: it may be one that we do not have.
+    const std::vector<VariableSpec>& variables = options_.layout->variables();
+    result.bad_name = result.bad_number < variables.size()
+                          ? variables[result.bad_number].name
+                          : absl::StrCat("#", result.bad_number);
   }
   // I1, I3: every receipt is in, but a transport may still hold a payload (of
   // a stream that broke, say). Until it lets go, gradients must not change.
@@ -458,17 +432,7 @@ void ParameterClient::Interrupt(const absl::Status& status) {
   changed_.NotifyAll();
 }
 
-uint64_t ParameterClient::version_min() const {
-  MutexLock lock(&mutex_);
-  uint64_t version = ~uint64_t{0};
-  for (const BlockMap::Block& block : map_.blocks()) {
-    version = std::min(
-        version, channels_[block.channel]->exchange->version(block.index));
-  }
-  return version;
-}
-
-ParameterClient::Counters ParameterClient::counters() const {
+ClientCounters ParameterClient::counters() const {
   MutexLock lock(&mutex_);
   return counters_;
 }

@@ -49,6 +49,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/parameters/block_map.h"
+#include "client/cc/parameters/contribution.h"
 #include "client/cc/parameters/gradient_encoder.h"
 #include "client/cc/parameters/shard_exchange.h"
 #include "client/cc/transport/loans.h"
@@ -64,17 +65,12 @@ class ParameterClient {
   // Where a push stands; for failpoints in tests.
   enum class Event { kHalfSent, kAllSent, kFirstShardDone };
 
-  struct Options {
-    Transport* transport = nullptr;
-    std::vector<std::string> addresses;  // of the shards, in order
+  struct Options : ShardClientOptions {
     const Layout* layout = nullptr;
-    Sender sender;
     // Flat space, layout->flat_elements() floats each. `gradients` may be null
     // for a reader; its padding must be finite.
     float* parameters = nullptr;
     float* gradients = nullptr;
-    // Variables as forward needs them; those not named come last.
-    std::vector<int> forward_order;
     // How gradients are encoded; the caller's wants name the encoding of
     // values.
     Compression compression;
@@ -84,48 +80,9 @@ class ParameterClient {
     // has a use for more than one: more threads and bytes in flight, for links
     // that one connection does not fill.
     int channels_per_peer = 1;
-    std::chrono::milliseconds lost_after{10000};
     std::function<void(Event)> on_event;  // on an I/O thread
-    // Called about ten times a second while a call waits, on its thread and
-    // without a lock; an error ends the call, which may then be repeated. May
-    // be null.
-    std::function<absl::Status()> on_wait;
-    Clock* clock = Clock::Real();
 
     absl::Status Validate() const;
-  };
-
-  struct ContributionPush {
-    uint64_t sequence = 0;
-    uint32_t index_in_step = 0;  // sync
-    float weight = 1.0f;
-    std::vector<int> left_out = {};  // variables
-    std::vector<Hyper> hyper = {};
-    // Reads the values of all variables after the contribution. From
-    // GradientReady(v) on, the values of `v` may change.
-    std::optional<Want> then = std::nullopt;
-    // Asks for `then` now, not as gradients leave; nothing may compute from
-    // `parameters` any more. BeginContribution then waits for the pull before.
-    bool then_at_once = false;
-  };
-
-  struct ContributionResult {
-    bool bad = false;          // NaN or Inf: some block was left out
-    std::string bad_variable;  // one of them
-    uint64_t duplicate_blocks = 0;
-    uint64_t staleness_sum = 0;  // over blocks
-    uint64_t staleness_count = 0;
-    uint64_t staleness_max = 0;
-    // Bytes of payloads since the previous result.
-    uint64_t bytes_sent = 0;
-    uint64_t bytes_received = 0;
-  };
-
-  struct Counters {
-    uint64_t bytes_sent = 0;  // payloads
-    uint64_t bytes_received = 0;
-    int64_t wait_ns = 0;  // the caller's, in Wait*
-    uint64_t reconnects = 0;
   };
 
   static absl::StatusOr<std::unique_ptr<ParameterClient>> Create(
@@ -162,9 +119,7 @@ class ParameterClient {
   // flight still gets its receipts.
   void Interrupt(const absl::Status& status);
 
-  // The smallest version over the blocks, as last pulled.
-  uint64_t version_min() const;
-  Counters counters() const;
+  ClientCounters counters() const;
 
  private:
   // One stream to a ps. It carries all blocks of that shard, or a range of them
@@ -232,6 +187,7 @@ class ParameterClient {
   const Options options_;
   std::unique_ptr<GradientEncoder> encoder_;  // null: F32 from `gradients`
   BlockMap map_;                              // constant after Create
+  std::vector<int> all_blocks_;               // of map_; constant
 
   mutable Mutex mutex_;
   std::vector<BlockPush> blocks_ ABSL_GUARDED_BY(mutex_);
@@ -255,8 +211,7 @@ class ParameterClient {
   // before it is still under way.
   std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
   int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
-  Counters counters_ ABSL_GUARDED_BY(mutex_);
-  Counters reported_ ABSL_GUARDED_BY(mutex_);  // by WaitReceipts
+  ClientCounters counters_ ABSL_GUARDED_BY(mutex_);
   Loans loans_;  // payloads that the transport still reads
   std::thread watcher_;
 };

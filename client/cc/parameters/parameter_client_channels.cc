@@ -35,7 +35,6 @@ ShardExchange::Options ExchangeOptions(const ParameterClient::Options& options,
   for (int i = 0; i < mine.count; ++i) {
     const int block = mine.first_block + i;
     exchange.elements.push_back(map.blocks()[block].range.count);
-    exchange.order.push_back(map.order(block));
   }
   return exchange;
 }

@@ -24,9 +24,7 @@ ShardExchange::ShardExchange(Options options)
     : options_(std::move(options)),
       blocks_(options_.elements.size()),
       retry_(options_.lost_after),
-      watch_(options_.lost_after) {
-  WEIR_CHECK(options_.order.size() == options_.elements.size());
-}
+      watch_(options_.lost_after) {}
 
 // Called before work is added. The watch counts silence from when work began,
 // since an idle shard owes no answer (I7).
@@ -59,7 +57,7 @@ void ShardExchange::StartWants(const Want& want, const std::vector<int>& blocks,
 
 void ShardExchange::QueueWant(int block) {
   blocks_[block].want = WantState::kQueued;
-  wants_queued_.insert({options_.order[block], block});
+  wants_queued_.insert(block);
 }
 
 void ShardExchange::SetWant(const Want& want, int blocks) {
@@ -102,7 +100,7 @@ void ShardExchange::BlockReady(int block, bool payload,
   b.payload = payload;
   b.left_out = std::move(left_out);
   ++blocks_open_;
-  ready_.insert({options_.order[block], block});  // I4: a set, by order
+  ready_.insert(block);  // I4: a set, by order
 }
 
 ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
@@ -129,7 +127,7 @@ ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
   if (!deferred_.empty() && now >= deferred_until_ns_) {
     for (const int block : deferred_) {
       blocks_[block].push = PushState::kReady;
-      ready_.insert({options_.order[block], block});
+      ready_.insert(block);
     }
     deferred_.clear();
   }
@@ -156,7 +154,7 @@ bool ShardExchange::PushMayGo() const {
       requests_.size() >= kInFlightRequestsMax) {  // I3
     return false;
   }
-  const int first = ready_.begin()->second;
+  const int first = *ready_.begin();
   int64_t bytes = 0;  // a block that is left out whole travels as a header
   if (blocks_[first].payload) {
     bytes = options_.elements[first] * 4;
@@ -169,13 +167,13 @@ bool ShardExchange::PushMayGo() const {
 bool ShardExchange::WantMayGo() const {
   // I3: the requests above kWantRequestsMax are left to pushes.
   return !wants_queued_.empty() && requests_.size() < kWantRequestsMax &&
-         WantHasRoom(wants_queued_.begin()->second);
+         WantHasRoom(*wants_queued_.begin());
 }
 
 ShardExchange::Action ShardExchange::SendPush() {
   Action action;
   action.kind = Action::kSend;
-  const int first = ready_.begin()->second;
+  const int first = *ready_.begin();
   const bool payload = blocks_[first].payload;
   const uint64_t base_version = blocks_[first].base_version;
   // Blocks without a payload go in one header, as many as lie side by side and
@@ -189,7 +187,7 @@ ShardExchange::Action ShardExchange::SendPush() {
     }
     b.push = PushState::kSent;
     b.push_request = next_request_;
-    ready_.erase({options_.order[block], block});
+    ready_.erase(block);
     if (b.want == WantState::kWithPush) {
       --wants_with_push_;
       // In one request, if the values are there at once: one answer brings
@@ -240,12 +238,10 @@ bool ShardExchange::WantHasRoom(int block) const {
 ShardExchange::Action ShardExchange::SendWant() {
   Action action;
   action.kind = Action::kSend;
-  const int first = wants_queued_.begin()->second;
-  // One request asks for blocks that lie side by side, as far as they follow
-  // each other in forward's order too (I4).
+  const int first = *wants_queued_.begin();
+  // One request asks for blocks that lie side by side.
   int count = 0;
-  while (!wants_queued_.empty() &&
-         wants_queued_.begin()->second == first + count &&
+  while (!wants_queued_.empty() && *wants_queued_.begin() == first + count &&
          WantHasRoom(first + count)) {
     Block& b = blocks_[first + count];
     b.want = WantState::kSent;
@@ -302,9 +298,9 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
       // repeat safe. I5: its want goes with it again.
       block.push = PushState::kReady;
       ++blocks_unsent_;
-      ready_.insert({options_.order[i], static_cast<int>(i)});
+      ready_.insert(static_cast<int>(i));
       if (wanted) {
-        wants_queued_.erase({options_.order[i], static_cast<int>(i)});
+        wants_queued_.erase(static_cast<int>(i));
         block.want = WantState::kWithPush;
         ++wants_with_push_;
       }
@@ -387,7 +383,7 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
 void ShardExchange::OnReceipt(const ValueChunk& answer) {
   const Receipt& receipt = answer.receipt();
   const uint32_t count = std::max<uint32_t>(answer.block_count(), 1);
-  bool changed = false;
+  uint64_t settled = 0;
   const uint32_t first =
       answer.block() - static_cast<uint32_t>(options_.first_block);
   for (uint32_t i = first; i < first + count; ++i) {
@@ -409,24 +405,13 @@ void ShardExchange::OnReceipt(const ValueChunk& answer) {
       deferred_until_ns_ = options_.clock->NowNs() + Ns(options_.defer_pause);
       continue;
     }
-    changed = true;
+    ++settled;
     block.push = PushState::kNone;
     --blocks_open_;
     --blocks_unacknowledged_;
-    if (receipt.outcome() == Receipt::DUPLICATE) {
-      ++receipts_.duplicates;
-    }
   }
-  if (!changed) {
-    return;
-  }
-  if (receipt.outcome() == Receipt::ACCEPTED) {
-    receipts_.staleness_sum += receipt.staleness() * count;
-    receipts_.staleness_count += count;
-    receipts_.staleness_max =
-        std::max(receipts_.staleness_max, receipt.staleness());
-  } else if (receipt.outcome() == Receipt::LEFT_OUT) {
-    receipts_.bad_variable = static_cast<int>(receipt.bad_variable());
+  if (settled > 0) {
+    receipts_.AddReceipt(receipt, settled);
   }
 }
 

@@ -27,7 +27,8 @@
 //       the server never stops reading (it does at 256, says proto/ps.proto).
 //       Wants, which may park, are asked only while fewer than kWantRequestsMax
 //       are open, so that pushes always find room.
-//   I4. Among ready blocks the one that forward needs first goes first.
+//   I4. Among ready blocks the first one goes first: blocks lie in the order in
+//       which forward needs them.
 //   I5. With the gate open, no block is asked for before its own push has left,
 //       except for wants that are to go at once.
 //   I6. A push names the version that its block had when the contribution
@@ -49,11 +50,11 @@
 #include <set>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/parameters/contribution.h"
 #include "client/cc/transport/peer_watch.h"
 #include "client/cc/transport/retry_policy.h"
 #include "common/base/clock.h"
@@ -75,10 +76,7 @@ class ShardExchange {
     // many as `elements` has. Everywhere else in this class they count from 0.
     int first_block = 0;
     Sender sender;
-    // For each block: its number of floats, and its place in the order in which
-    // forward needs blocks (smaller is earlier).
-    std::vector<int64_t> elements;
-    std::vector<int> order;
+    std::vector<int64_t> elements;  // floats of each block
     int64_t in_flight_bytes_max = kInFlightBytesMax;
     std::chrono::milliseconds lost_after{10000};
     std::chrono::milliseconds defer_pause{10};
@@ -102,20 +100,11 @@ class ShardExchange {
     int64_t until_ns = 0;
   };
 
-  // Sums what the receipts of a contribution say.
-  struct Receipts {
-    uint64_t staleness_sum = 0;
-    uint64_t staleness_count = 0;
-    uint64_t staleness_max = 0;
-    uint64_t duplicates = 0;  // blocks
-    int bad_variable = -1;    // of a block that was left out for NaN or Inf
-  };
-
   explicit ShardExchange(Options options);
 
   // --- What the owner wants.
 
-  // Asks for `blocks`, in forward's order. A block whose push has not left yet
+  // Asks for `blocks`, which ascend. A block whose push has not left yet
   // is asked for with it, unless `at_once`. REQUIRES: wants_left() == 0.
   void StartWants(const Want& want, const std::vector<int>& blocks,
                   bool at_once = false);
@@ -170,7 +159,8 @@ class ShardExchange {
   bool has_deferred() const { return !deferred_.empty(); }
   int blocks_unsent() const { return blocks_unsent_; }
   bool contribution_done() const { return blocks_unacknowledged_ == 0; }
-  const Receipts& receipts() const { return receipts_; }
+  // Sums what the receipts of the contribution say.
+  const ContributionResult& receipts() const { return receipts_; }
   uint64_t version(int block) const { return blocks_[block].version; }
   uint64_t incarnation() const { return incarnation_; }
   int reconnects() const { return reconnects_; }
@@ -210,8 +200,8 @@ class ShardExchange {
   Push push_;
   Want want_;
   bool gate_open_ = true;
-  std::set<std::pair<int, int>> ready_;         // (order, block)
-  std::set<std::pair<int, int>> wants_queued_;  // (order, block)
+  std::set<int> ready_;         // blocks
+  std::set<int> wants_queued_;  // blocks
   std::vector<int> deferred_;
   int64_t deferred_until_ns_ = 0;
   int blocks_unsent_ = 0;  // of the contribution, counting those not ready
@@ -219,7 +209,7 @@ class ShardExchange {
   int blocks_open_ = 0;            // ready, sent or deferred
   int wants_left_ = 0;
   int wants_with_push_ = 0;  // those of wants_left_ whose push was not sent
-  Receipts receipts_;
+  ContributionResult receipts_;
 
   bool connected_ = false;
   bool draining_ = false;

@@ -395,12 +395,11 @@ absl::Status TableClient::Take(int s, const RowChunk& header,
   MutexLock lock(&mutex_);
   // The oldest counts: a gradient is as stale as its stalest row.
   shard.version = std::min(shard.version, header.version());
-  counters_.rows_received += static_cast<uint64_t>(piece.rows);
   counters_.bytes_received += payload.bytes();
   return absl::OkStatus();
 }
 
-TableClient::Counters TableClient::counters() const {
+ClientCounters TableClient::counters() const {
   MutexLock lock(&mutex_);
   return counters_;
 }

@@ -38,6 +38,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/parameters/contribution.h"
 #include "client/cc/parameters/row_pieces.h"
 #include "client/cc/transport/peer_watch.h"
 #include "client/cc/transport/retry_policy.h"
@@ -50,18 +51,11 @@ namespace weir {
 
 class TableClient {
  public:
-  struct Options {
-    Transport* transport = nullptr;
-    std::vector<std::string> addresses;  // of the shards, in order
+  struct Options : ShardClientOptions {
     std::vector<EmbeddingTable> tables;  // as declared
-    Sender sender;
     // How many bytes of rows, as float32, one request may ask for or bring.
     // More bytes are fewer requests; fewer keep client and ps busy together.
     int64_t piece_bytes = 1 << 20;
-    std::chrono::milliseconds lost_after{10000};
-    // As in ParameterClient::Options.
-    std::function<absl::Status()> on_wait;
-    Clock* clock = Clock::Real();
   };
 
   // Rows of one table, which are written to `rows` [ids, dim], row-major. Ids
@@ -80,35 +74,6 @@ class TableClient {
   // The version that a lookup read, for each shard.
   using Versions = std::vector<uint64_t>;
 
-  struct ContributionPush {
-    uint64_t sequence = 0;
-    uint32_t index_in_step = 0;  // sync
-    float weight = 1.0f;
-    Versions versions;  // of the lookup that the gradients come from
-    std::vector<TableRate> rates = {};
-  };
-
-  struct ContributionResult {
-    bool bad = false;         // NaN or Inf: some shard left the update out
-    std::string bad_table;    // one of them
-    uint64_t duplicates = 0;  // shards
-    uint64_t staleness_sum = 0;
-    uint64_t staleness_count = 0;
-    uint64_t staleness_max = 0;
-    uint64_t rows_not_admitted = 0;
-    // Bytes of payloads since the previous result.
-    uint64_t bytes_sent = 0;
-    uint64_t bytes_received = 0;
-  };
-
-  struct Counters {
-    uint64_t rows_received = 0;
-    uint64_t rows_sent = 0;
-    uint64_t bytes_received = 0;  // payloads
-    uint64_t bytes_sent = 0;
-    uint64_t reconnects = 0;
-  };
-
   static absl::StatusOr<std::unique_ptr<TableClient>> Create(Options options);
   // Cancels what is under way.
   ~TableClient();
@@ -121,9 +86,11 @@ class TableClient {
   // Waits until all rows of the lookup are here.
   absl::StatusOr<Versions> WaitLookup();
 
-  // Starts to send gradients. The spans must stay until WaitUpdate returns.
+  // Starts to send gradients, which come from rows that a lookup read in
+  // `versions`. The spans must stay until WaitUpdate returns.
   // REQUIRES: no update is under way.
   absl::Status StartUpdate(const ContributionPush& push,
+                           const Versions& versions,
                            std::span<const Gradients> gradients);
   // Waits until every shard has settled the update.
   absl::StatusOr<ContributionResult> WaitUpdate();
@@ -132,7 +99,7 @@ class TableClient {
   // still gets its receipts.
   void Interrupt(const absl::Status& status);
 
-  Counters counters() const;
+  ClientCounters counters() const;
 
  private:
   using Part = RowPart;
@@ -202,8 +169,7 @@ class TableClient {
   CondVar stopping_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status interrupted_ ABSL_GUARDED_BY(mutex_);
-  Counters counters_ ABSL_GUARDED_BY(mutex_);
-  Counters reported_ ABSL_GUARDED_BY(mutex_);  // by WaitUpdate
+  ClientCounters counters_ ABSL_GUARDED_BY(mutex_);
 
   // The lookup and the update under way. Start* sets them before it wakes the
   // threads, and each thread uses its shard's part only.
@@ -212,6 +178,7 @@ class TableClient {
   std::vector<Wanted> wanted_;
   std::vector<std::vector<Piece>> lookup_pieces_;  // by shard
   ContributionPush push_;
+  Versions versions_;
   std::vector<Gradients> gradients_;
   std::vector<std::vector<Piece>> update_pieces_;
 };

@@ -17,61 +17,45 @@ namespace {
 // turn.
 constexpr std::chrono::milliseconds kDeferPause{10};
 
-// The name of the table that a receipt says had NaN or Inf. Its number comes
-// from the ps, so it may be one that we do not have.
-std::string BadTable(const Receipt& receipt,
-                     const std::vector<EmbeddingTable>& tables) {
-  if (receipt.bad_variable() < tables.size()) {
-    return tables[receipt.bad_variable()].name();
-  }
-  return "?";
-}
-
 }  // namespace
 
 absl::Status TableClient::StartUpdate(const ContributionPush& push,
+                                      const Versions& versions,
                                       std::span<const Gradients> gradients) {
   std::vector<RowList> lists;
   for (const Gradients& list : gradients) {
     WEIR_RETURN_IF_ERROR(Check(list.table, list.ids));
     lists.push_back({list.table, list.ids});
   }
-  if (push.versions.size() != shards_.size()) {
+  if (versions.size() != shards_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(push.versions.size(), " versions for ", shards_.size(),
+        absl::StrCat(versions.size(), " versions for ", shards_.size(),
                      " shards; bring those of the lookup"));
   }
   std::vector<std::vector<Piece>> pieces = Cut(lists, RowUse::kUpdate);
   MutexLock lock(&mutex_);
   push_ = push;
+  versions_ = versions;
   gradients_.assign(gradients.begin(), gradients.end());
   update_pieces_ = std::move(pieces);
   Start(Kind::kUpdate);
   return absl::OkStatus();
 }
 
-absl::StatusOr<TableClient::ContributionResult> TableClient::WaitUpdate() {
+absl::StatusOr<ContributionResult> TableClient::WaitUpdate() {
   WEIR_RETURN_IF_ERROR(Wait(Kind::kUpdate));
   ContributionResult result;
   MutexLock lock(&mutex_);
   for (const std::unique_ptr<Shard>& shard : shards_) {
-    const Receipt& receipt = shard->reply.receipt();
+    result.AddReceipt(shard->reply.receipt());
     result.rows_not_admitted += shard->reply.rows_not_admitted();
-    if (receipt.outcome() == Receipt::DUPLICATE) {
-      ++result.duplicates;
-    } else if (receipt.outcome() == Receipt::LEFT_OUT) {
-      result.bad = true;
-      result.bad_table = BadTable(receipt, options_.tables);
-    } else {
-      ++result.staleness_count;
-      result.staleness_sum += receipt.staleness();
-      result.staleness_max =
-          std::max(result.staleness_max, receipt.staleness());
-    }
   }
-  result.bytes_sent = counters_.bytes_sent - reported_.bytes_sent;
-  result.bytes_received = counters_.bytes_received - reported_.bytes_received;
-  reported_ = counters_;
+  if (result.bad) {
+    // The number comes from the ps: it may be one that we do not have.
+    result.bad_name = result.bad_number < options_.tables.size()
+                          ? options_.tables[result.bad_number].name()
+                          : absl::StrCat("#", result.bad_number);
+  }
   return result;
 }
 
@@ -146,7 +130,7 @@ absl::StatusOr<PushRowsReply> TableClient::SendUpdate(int s) {
     *chunk->mutable_sender() = options_.sender;
     Push* const push = chunk->mutable_push();
     push->set_sequence(push_.sequence);
-    push->set_base_version(push_.versions[static_cast<size_t>(s)]);
+    push->set_base_version(versions_[static_cast<size_t>(s)]);
     push->set_index_in_step(push_.index_in_step);
     push->set_weight(push_.weight);
     // Once is enough: the shard applies the update when all of it is there.
@@ -181,16 +165,13 @@ absl::StatusOr<PushRowsReply> TableClient::SendUpdate(int s) {
                             options_.lost_after, fill));
   // I2: an answer without unknown_list says that the shard had or took each.
   if (!reply.unknown_list()) {
-    uint64_t rows = 0;
     for (const Piece& piece : pieces) {
-      rows += static_cast<uint64_t>(piece.rows);
       for (const Part& part : piece.parts) {
         Remember(s, part);
       }
     }
     MutexLock lock(&mutex_);
     counters_.bytes_sent += bytes;
-    counters_.rows_sent += rows;
   }
   return reply;
 }

@@ -70,7 +70,7 @@ absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors,
 
 absl::Status Session::Declare(const std::vector<Tensor>& tensors,
                               const std::vector<Table>& tables) {
-  if (client_ != nullptr) {
+  if (worker_ != nullptr) {
     return absl::FailedPreconditionError("the tensors are declared already");
   }
   WEIR_RETURN_IF_ERROR(BuildLayout(tensors, tables));
@@ -79,35 +79,31 @@ absl::Status Session::Declare(const std::vector<Tensor>& tensors,
   } else {
     WEIR_RETURN_IF_ERROR(DeclareWithChief(tensors));
   }
-  return CreateClient();
+  return CreateWorker();
 }
 
-absl::Status Session::CreateClient() {
-  ParameterClient::Options client;
-  client.transport = transport_.get();
-  client.addresses = options_.ps;
-  client.layout = layout_.get();
-  client.sender = sender_;
-  client.parameters = parameters_.get();
-  client.gradients = gradients_.get();
-  client.compression = compression_;
-  client.lost_after = std::chrono::milliseconds(
+absl::Status Session::CreateWorker() {
+  WorkerSession::Options worker;
+  worker.transport = transport_.get();
+  worker.addresses = options_.ps;
+  worker.sender = sender_;
+  worker.lost_after = std::chrono::milliseconds(
       static_cast<int64_t>(options_.lost_after_seconds * 1000.0));
   if (options_.keep_waiting || chief_ != nullptr) {
-    client.on_wait = [this] { return OnWait(); };
+    worker.on_wait = [this] { return OnWait(); };
   }
-  if (declaration_.table_size() > 0) {
-    TableClient::Options tables;
-    tables.transport = transport_.get();
-    tables.addresses = options_.ps;
-    tables.tables.assign(declaration_.table().begin(),
-                         declaration_.table().end());
-    tables.sender = sender_;
-    tables.lost_after = client.lost_after;
-    tables.on_wait = client.on_wait;
-    WEIR_ASSIGN_OR_RETURN(tables_, SessionTables::Create(std::move(tables)));
+  worker.layout = layout_.get();
+  worker.parameters = parameters_.get();
+  worker.gradients = gradients_.get();
+  worker.compression = compression_;
+  worker.tables.assign(declaration_.table().begin(),
+                       declaration_.table().end());
+  worker.bounded_staleness = options_.mode == Mode::kBoundedStaleness;
+  WEIR_ASSIGN_OR_RETURN(worker_, WorkerSession::Create(worker));
+  if (worker_->rows() != nullptr) {
+    tables_ = std::make_unique<SessionTables>(worker.tables, links_.size(),
+                                              worker_->rows());
   }
-  WEIR_ASSIGN_OR_RETURN(client_, ParameterClient::Create(std::move(client)));
   return absl::OkStatus();
 }
 
@@ -119,24 +115,10 @@ std::optional<uint64_t> Session::NextVersion() const {
   return base_version_ + sequence_;
 }
 
-Want Session::NextWant() const {
-  Want want;
-  want.set_encoding(compression_.pull());
-  if (const auto version = NextVersion(); version.has_value()) {
-    want.set_version(*version);
-    return want;
-  }
-  want.set_latest(true);
-  if (options_.mode == Mode::kBoundedStaleness) {
-    want.set_clock(sequence_);
-  }
-  return want;
-}
-
 absl::Status Session::Pull() {
   WEIR_RETURN_IF_ERROR(Wait());
-  WEIR_RETURN_IF_ERROR(client_->StartPull(NextWant()));
-  return client_->WaitPull();
+  WEIR_RETURN_IF_ERROR(worker_->blocks()->StartPull(NextWant()));
+  return worker_->blocks()->WaitPull();
 }
 
 absl::StatusOr<std::vector<int>> Session::Find(
@@ -162,9 +144,9 @@ absl::Status Session::Begin(const PushOptions& push) {
   }
   // Ends what may still be under way, then nothing moves sequence_.
   WEIR_RETURN_IF_ERROR(Wait());
-  WEIR_ASSIGN_OR_RETURN(std::vector<TableRate> rates, CheckPush(push));
+  ContributionPush contribution;
+  WEIR_ASSIGN_OR_RETURN(contribution.rates, CheckPush(push));
   WEIR_RETURN_IF_ERROR(EnterPush());
-  ParameterClient::ContributionPush contribution;
   contribution.sequence = sequence_;
   contribution.index_in_step = static_cast<uint32_t>(options_.rank);
   contribution.weight = push.weight;
@@ -176,7 +158,8 @@ absl::Status Session::Begin(const PushOptions& push) {
   if (push.pull) {
     contribution.then = NextWant();
   }
-  const absl::Status status = client_->BeginContribution(contribution);
+  const absl::Status status =
+      worker_->blocks()->BeginContribution(contribution);
   if (!status.ok()) {
     // Nothing has left, so the number is free, and the chief need not wait for
     // this worker.
@@ -188,12 +171,7 @@ absl::Status Session::Begin(const PushOptions& push) {
   }
   contribution_state_ = ContributionState::kBegun;
   if (tables_ != nullptr) {
-    tables_->Begin({.sequence = contribution.sequence,
-                    .index_in_step = contribution.index_in_step,
-                    .weight = contribution.weight,
-                    .versions = {},
-                    .rates = std::move(rates)},
-                   version);
+    tables_->Begin(contribution, version);
   }
   if (push.rows.empty()) {
     return absl::OkStatus();  // PushRows may bring them yet
@@ -246,7 +224,7 @@ absl::Status Session::CheckReady(int tensor) const {
 
 absl::Status Session::Ready(int tensor) {
   WEIR_RETURN_IF_ERROR(CheckReady(tensor));
-  client_->GradientReady(tensor);
+  worker_->blocks()->GradientReady(tensor);
   return absl::OkStatus();
 }
 
@@ -256,7 +234,7 @@ absl::Status Session::Ready(
   for (const auto& [tensor, from] : gradients) {
     WEIR_RETURN_IF_ERROR(CheckReady(tensor));
   }
-  client_->GradientsReady(gradients);
+  worker_->blocks()->GradientsReady(gradients);
   return absl::OkStatus();
 }
 
@@ -298,7 +276,7 @@ absl::Status Session::End() {
   // Before what may fail: the blocks are on their way, and Wait must settle
   // them.
   contribution_state_ = ContributionState::kSent;
-  WEIR_RETURN_IF_ERROR(client_->FinishContribution());
+  WEIR_RETURN_IF_ERROR(worker_->blocks()->FinishContribution());
   if (tables_ == nullptr) {
     return absl::OkStatus();
   }
@@ -311,35 +289,26 @@ absl::Status Session::Wait() {
   }
   absl::Status bad;
   if (contribution_state_ == ContributionState::kSent) {
-    WEIR_ASSIGN_OR_RETURN(ParameterClient::ContributionResult result,
-                          client_->WaitReceipts());
-    TableClient::ContributionResult rows;
-    if (tables_ != nullptr) {
-      WEIR_ASSIGN_OR_RETURN(rows, tables_->Wait());
-    }
+    WEIR_ASSIGN_OR_RETURN(const ContributionResult result,
+                          worker_->WaitReceipts());
     // Only now: a Wait that was cancelled may be called again.
     contribution_state_ = ContributionState::kNone;
-    if (rows.bad) {
-      bad = absl::OutOfRangeError(absl::StrCat(
-          "a gradient of table '", rows.bad_table, "' has NaN or Inf"));
-    }
     if (result.bad) {
       bad = absl::OutOfRangeError(absl::StrCat(
-          "the gradient of '", result.bad_variable, "' has NaN or Inf"));
+          "the gradient of '", result.bad_name, "' has NaN or Inf"));
     }
-    result.bad = !bad.ok();
     if (chief_ != nullptr) {
       chief_->LeaveContribution(sequence_, result);
     }
   }
-  WEIR_RETURN_IF_ERROR(client_->WaitPull());
+  WEIR_RETURN_IF_ERROR(worker_->blocks()->WaitPull());
   return bad;
 }
 
 absl::Status Session::Finish() {
   WEIR_RETURN_IF_ERROR(Wait());
   // The clients go first: a slot that is retired takes no more contributions.
-  client_.reset();
+  worker_.reset();
   tables_.reset();
   WEIR_RETURN_IF_ERROR(RetireSlot());
   if (chief_ != nullptr) {
@@ -371,7 +340,7 @@ absl::Status Session::Shutdown() {
     return absl::FailedPreconditionError(
         "the chief ends the ps once every worker has finished");
   }
-  client_.reset();
+  worker_.reset();
   tables_.reset();
   ShutdownRequest request;
   *request.mutable_sender() = sender_;

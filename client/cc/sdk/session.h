@@ -29,7 +29,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "client/cc/job/chief_client.h"
-#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/job/worker_session.h"
 #include "client/cc/sdk/start.h"
 #include "client/cc/sdk/tables.h"
 #include "client/cc/transport/transport.h"
@@ -49,7 +49,7 @@ class Session {
                        const std::vector<Table>& tables);
   // Whether Declare was OK, and neither Finish nor Shutdown came after it.
   // The calls from here to Finish REQUIRE it.
-  bool declared() const { return client_ != nullptr; }
+  bool declared() const { return worker_ != nullptr; }
   absl::Status Pull();
   // Indexes of the named tensors. An empty list means all tensors.
   absl::StatusOr<std::vector<int>> Find(
@@ -110,9 +110,9 @@ class Session {
   absl::Status OnWait() const;
   // Waits while the chief holds pushes.
   absl::Status EnterPush();
-  absl::Status CreateClient();
+  absl::Status CreateWorker();
   absl::Status CheckReady(int tensor) const;
-  Want NextWant() const;
+  Want NextWant() const { return worker_->WantFor(sequence_, NextVersion()); }
   // In sync, the version of the step of contribution sequence_.
   std::optional<uint64_t> NextVersion() const;
   // Checks that `push` can be sent as contribution sequence_; returns the
@@ -134,9 +134,9 @@ class Session {
   Sender sender_;
   std::shared_ptr<float> parameters_;
   std::shared_ptr<float> gradients_;
-  std::unique_ptr<ChiefClient> chief_;  // null without one
-  std::unique_ptr<ParameterClient> client_;
+  std::unique_ptr<ChiefClient> chief_;     // null without one
   std::unique_ptr<SessionTables> tables_;  // null without tables
+  std::unique_ptr<WorkerSession> worker_;  // behind tables_: it writes there
   uint64_t pushes_before_ = 0;             // in earlier histories
   uint64_t base_version_ = 0;              // sync: before contribution 0
   uint64_t sequence_ = 0;                  // of the next contribution

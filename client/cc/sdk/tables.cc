@@ -32,16 +32,6 @@ UniqueIds Unique(std::span<const uint64_t> ids) {
   return unique;
 }
 
-absl::StatusOr<std::unique_ptr<SessionTables>> SessionTables::Create(
-    TableClient::Options options) {
-  const size_t shards = options.addresses.size();
-  std::unique_ptr<SessionTables> tables(new SessionTables(options.tables));
-  WEIR_ASSIGN_OR_RETURN(tables->client_,
-                        TableClient::Create(std::move(options)));
-  tables->newest_.assign(shards, 0);
-  return tables;
-}
-
 absl::StatusOr<int> SessionTables::Find(const std::string& table) const {
   for (size_t t = 0; t < tables_.size(); ++t) {
     if (tables_[t].name() == table) {
@@ -171,7 +161,7 @@ absl::Status SessionTables::Check(std::span<const RowGradients> gradients,
   return absl::OkStatus();
 }
 
-void SessionTables::Begin(TableClient::ContributionPush push,
+void SessionTables::Begin(ContributionPush push,
                           std::optional<uint64_t> version) {
   push_ = std::move(push);
   version_ = version;
@@ -197,16 +187,13 @@ absl::Status SessionTables::Push(std::span<const RowGradients> gradients) {
   }
   // I3. Without a lookup to train since the update before, the newest version
   // that was read must do.
-  push_.versions = newest_;
-  if (!oldest_.empty()) {
-    push_.versions = oldest_;
-  }
+  TableClient::Versions versions = oldest_.empty() ? newest_ : oldest_;
   if (version_.has_value()) {
-    push_.versions.assign(newest_.size(), *version_);
+    versions.assign(newest_.size(), *version_);
   }
   oldest_.clear();
   pushed_ = true;
-  return client_->StartUpdate(push_, lists);
+  return client_->StartUpdate(push_, versions, lists);
 }
 
 absl::Status SessionTables::End() {

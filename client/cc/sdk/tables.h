@@ -44,8 +44,11 @@ UniqueIds Unique(std::span<const uint64_t> ids);
 
 class SessionTables {
  public:
-  static absl::StatusOr<std::unique_ptr<SessionTables>> Create(
-      TableClient::Options options);
+  // `client` is borrowed, and must be destroyed before this: its threads write
+  // to memory of this class.
+  SessionTables(std::vector<EmbeddingTable> tables, size_t shards,
+                TableClient* client)
+      : tables_(std::move(tables)), newest_(shards, 0), client_(client) {}
 
   // Starts a lookup. A lookup that was given up is waited for first;
   // FAILED_PRECONDITION if another one is under way.
@@ -65,15 +68,11 @@ class SessionTables {
   absl::Status Check(std::span<const RowGradients> gradients,
                      std::optional<uint64_t> version) const;
 
-  // One contribution: Begin, Push or not, End, Wait.
-  void Begin(TableClient::ContributionPush push,
-             std::optional<uint64_t> version);
+  // One contribution: Begin, Push or not, End.
+  void Begin(ContributionPush push, std::optional<uint64_t> version);
   // Reads `gradients` before it returns. May be called once for a contribution.
   absl::Status Push(std::span<const RowGradients> gradients);
   absl::Status End();
-  absl::StatusOr<TableClient::ContributionResult> Wait() {
-    return client_->WaitUpdate();
-  }
 
  private:
   struct Asked {
@@ -88,9 +87,6 @@ class SessionTables {
     std::vector<uint64_t> ids;
     std::vector<float> gradients;
   };
-
-  explicit SessionTables(std::vector<EmbeddingTable> tables)
-      : tables_(std::move(tables)) {}
 
   absl::StatusOr<int> Find(const std::string& table) const;
   absl::Status CheckSize(int table, const char* what, size_t floats,
@@ -108,11 +104,11 @@ class SessionTables {
   TableClient::Versions newest_;  // that the last lookup read
   // The oldest since the last update; empty if there was no lookup to train.
   TableClient::Versions oldest_;
-  TableClient::ContributionPush push_;
+  ContributionPush push_;
   std::optional<uint64_t> version_;  // sync: of the contribution
   bool pushed_ = true;               // this contribution's update was sent
   std::vector<Sums> sums_;
-  std::unique_ptr<TableClient> client_;  // last: its threads use what is above
+  TableClient* const client_;
 };
 
 }  // namespace weir::sdk

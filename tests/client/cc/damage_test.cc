@@ -75,7 +75,7 @@ Outcome Train(ChecksumChoice checksum, int64_t flip_every) {
   for (uint64_t sequence = 0; sequence < kSteps && run.status.ok();
        ++sequence) {
     const float gradient = 0.1f * static_cast<float>(sequence + 1);
-    ParameterClient::ContributionPush push;
+    ContributionPush push;
     push.sequence = sequence;
     push.then = Version(sequence + 1);
     run.status.Update(client->BeginContribution(push));
@@ -96,11 +96,10 @@ Outcome Train(ChecksumChoice checksum, int64_t flip_every) {
       break;
     }
     std::fill(row_gradients.begin(), row_gradients.end(), gradient);
-    TableClient::ContributionPush update;
+    ContributionPush update;
     update.sequence = sequence;
-    update.versions = *versions;
     const TableClient::Gradients of_rows = {0, ids, row_gradients.data()};
-    run.status.Update(tables->StartUpdate(update, {&of_rows, 1}));
+    run.status.Update(tables->StartUpdate(update, *versions, {&of_rows, 1}));
     run.status.Update(tables->WaitUpdate().status());
   }
   run.flipped = proxy.flipped();

@@ -79,7 +79,7 @@ struct Trainer {
   }
 
   absl::Status Step(uint64_t sequence) {
-    ParameterClient::ContributionPush push;
+    ContributionPush push;
     push.sequence = sequence;
     push.then = Version(sequence + 1);
     absl::Status status = client->BeginContribution(push);
@@ -107,11 +107,10 @@ struct Trainer {
     }
     EXPECT_EQ(rows[7], -1.0f * static_cast<float>(sequence));
     std::fill(rows.begin(), rows.end(), 1.0f);
-    TableClient::ContributionPush push;
+    ContributionPush push;
     push.sequence = sequence;
-    push.versions = *versions;
     const TableClient::Gradients gradients_of = {0, ids, rows.data()};
-    status.Update(tables->StartUpdate(push, {&gradients_of, 1}));
+    status.Update(tables->StartUpdate(push, *versions, {&gradients_of, 1}));
     status.Update(tables->WaitUpdate().status());
     return status;
   }

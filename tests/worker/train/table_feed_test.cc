@@ -131,13 +131,13 @@ std::vector<float> LookUp(TableFeed& feed, const std::vector<uint64_t>& ids) {
 }
 
 // Pushes the same gradient for every element of the current rows.
-TableClient::ContributionResult Push(TableFeed& feed, uint64_t sequence,
-                                     float gradient) {
+ContributionResult Push(TableFeed& feed, TableClient& client, uint64_t sequence,
+                        float gradient) {
   for (const std::span<float> table : feed.Gradients()) {
     std::fill(table.begin(), table.end(), gradient);
   }
-  EXPECT_TRUE(feed.Push(sequence, 0, 1.0f).ok());
-  const auto result = feed.WaitPushed();
+  EXPECT_TRUE(feed.Push({.sequence = sequence}).ok());
+  const auto result = client.WaitUpdate();
   EXPECT_TRUE(result.ok()) << result.status();
   return *result;
 }
@@ -165,8 +165,8 @@ TEST_F(TableFeedTest, GradientsReachTheRowsThatWereLookedUp) {
   EXPECT_EQ(feed->Gradients()[0].data(), inputs->front().gradients);
   std::copy_n(std::vector<float>{1, 2, 3, 4}.data(), 4,
               inputs->front().gradients);
-  ASSERT_TRUE(feed->Push(0, 0, 1.0f).ok());
-  ASSERT_TRUE(feed->WaitPushed().ok());
+  ASSERT_TRUE(feed->Push({}).ok());
+  ASSERT_TRUE(client_->WaitUpdate().ok());
   EXPECT_THAT(LookUp(*feed, {9, 5, 4}), ElementsAre(-1, -2, 0, 0, -3, -4));
 }
 
@@ -180,12 +180,12 @@ TEST_F(TableFeedTest, AContributionWithoutSamplesIsPushedToEveryShard) {
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   EXPECT_TRUE(inputs->empty());
   EXPECT_TRUE(feed->Gradients().empty());
-  Push(*feed, 0, 0);
+  Push(*feed, *client_, 0, 0);
   LookUp(*feed, {1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(Push(*feed, 1, 1).duplicates, 0u);
+  EXPECT_EQ(Push(*feed, *client_, 1, 1).duplicates, 0u);
   // The same number again is a duplicate on both shards.
   LookUp(*feed, {1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(Push(*feed, 1, 1).duplicates, uint64_t{kShards});
+  EXPECT_EQ(Push(*feed, *client_, 1, 1).duplicates, uint64_t{kShards});
 }
 
 TEST_F(TableFeedTest, ALookupAheadLeavesTheCurrentRowsAlone) {
@@ -197,9 +197,9 @@ TEST_F(TableFeedTest, ALookupAheadLeavesTheCurrentRowsAlone) {
   const TableInput current = inputs->front();
   ASSERT_TRUE(feed->Start(BagOf({2, 3}), 1, Latest()).ok());
   EXPECT_THAT(current.batch->ids(), ElementsAre(1));
-  Push(*feed, 0, 5);  // of the current rows, not of those ahead
+  Push(*feed, *client_, 0, 5);  // of the current rows, not of those ahead
   ASSERT_TRUE(feed->Wait().ok());
-  Push(*feed, 1, 7);
+  Push(*feed, *client_, 1, 7);
   EXPECT_THAT(LookUp(*feed, {1, 2, 3}), ElementsAre(-5, -5, -7, -7, -7, -7));
 }
 
@@ -207,12 +207,12 @@ TEST_F(TableFeedTest, ACachedRowIsReadAgainForAsLongAsItMay) {
   Begin("cache_rows: 10 cache_contributions: 2");
   const auto feed = MakeFeed();
   EXPECT_THAT(LookUp(*feed, {1}), ElementsAre(0, 0));
-  Push(*feed, 0, 1);
+  Push(*feed, *client_, 0, 1);
   // Two lookups may still read the row of the first one; id 2 is new.
   EXPECT_THAT(LookUp(*feed, {1, 2}), ElementsAre(0, 0, 0, 0));
-  Push(*feed, 1, 1);
+  Push(*feed, *client_, 1, 1);
   EXPECT_THAT(LookUp(*feed, {1}), ElementsAre(0, 0));
-  Push(*feed, 2, 1);
+  Push(*feed, *client_, 2, 1);
   EXPECT_THAT(LookUp(*feed, {1, 2}), ElementsAre(-3, -3, 0, 0));
 }
 
@@ -221,13 +221,13 @@ TEST_F(TableFeedTest, APushNamesTheVersionsOfItsOldestRow) {
   Begin("cache_rows: 10 cache_contributions: 5");
   const auto feed = MakeFeed();
   LookUp(*feed, {1});
-  EXPECT_EQ(Push(*feed, 0, 1).staleness_max, 0u);
+  EXPECT_EQ(Push(*feed, *client_, 0, 1).staleness_max, 0u);
   LookUp(*feed, {1, 2});  // row 1 from version 0, now that the shards are at 1
-  EXPECT_EQ(Push(*feed, 1, 1).staleness_max, 1u);
+  EXPECT_EQ(Push(*feed, *client_, 1, 1).staleness_max, 1u);
   LookUp(*feed, {1, 2});
-  EXPECT_EQ(Push(*feed, 2, 1).staleness_max, 2u);
+  EXPECT_EQ(Push(*feed, *client_, 2, 1).staleness_max, 2u);
   LookUp(*feed, {7});  // without a cached row
-  EXPECT_EQ(Push(*feed, 3, 1).staleness_max, 0u);
+  EXPECT_EQ(Push(*feed, *client_, 3, 1).staleness_max, 0u);
 }
 
 }  // namespace

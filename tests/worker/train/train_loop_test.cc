@@ -89,7 +89,7 @@ class FakeControl : public JobControl {
     return entered++ < enter_max;
   }
   void LeaveContribution(uint64_t next, const ContributionReport& report,
-                         const ParameterClient::ContributionResult&) override {
+                         const ContributionResult&) override {
     next_sequence = next;
     reports.push_back(report);
   }
@@ -131,28 +131,28 @@ absl::Status RunWorker(FakeShards* shards, int shard_count,
   grant.set_contribution_count(options.contributions);
   grant.set_contributions_per_step(options.per_step);
   const WorkList work = WorkList::Create(grant).value();
-  ParameterClient::Options client_options;
-  client_options.transport = shards;
-  client_options.addresses = shards->addresses();
-  client_options.layout = machine.layout.get();
-  client_options.sender = grant.sender();
-  client_options.parameters = machine.parameters.data();
-  client_options.gradients = machine.gradients.data();
-  client_options.lost_after = std::chrono::milliseconds(options.lost_after_ms);
-  const auto client =
-      ParameterClient::Create(std::move(client_options)).value();
+  WorkerSession::Options session_options;
+  session_options.transport = shards;
+  session_options.addresses = shards->addresses();
+  session_options.layout = machine.layout.get();
+  session_options.sender = grant.sender();
+  session_options.parameters = machine.parameters.data();
+  session_options.gradients = machine.gradients.data();
+  session_options.lost_after = std::chrono::milliseconds(options.lost_after_ms);
+  session_options.bounded_staleness = options.bounded_staleness;
+  const auto session =
+      WorkerSession::Create(std::move(session_options)).value();
   Data data;
   std::vector<float> computed_from(machine.parameters.size());
   TrainLoop::Options loop;
   loop.network = machine.network.get();
-  loop.client = client.get();
+  loop.session = session.get();
   loop.control = control;
   loop.work = &work;
   loop.layout = machine.layout.get();
   loop.gradients = machine.gradients.data();
   loop.seed = kSeed;
   loop.clip = options.clip;
-  loop.bounded_staleness = options.bounded_staleness;
   loop.device_usage = options.device_usage;
   loop.clock = options.clock;
   if (options.prefetch) {

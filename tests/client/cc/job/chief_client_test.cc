@@ -298,7 +298,7 @@ TEST(ChiefClientTest, AHoldWaitsForTheContributionInFlightAndEndsWithRelease) {
   }));
   ContributionReport report;
   report.set_contribution(41);
-  ParameterClient::ContributionResult result;
+  ContributionResult result;
   result.staleness_sum = 6;
   result.staleness_max = 3;
   client->LeaveContribution(8, report, result);
@@ -572,8 +572,7 @@ TEST(ChiefClientTest, ASignalLetsTheContributionInFlightEnd) {
   client->RequestStop(absl::CancelledError("SIGTERM"));
   EXPECT_FALSE(interrupted);
   EXPECT_FALSE(client->stopping());
-  client->LeaveContribution(8, ContributionReport(),
-                            ParameterClient::ContributionResult());
+  client->LeaveContribution(8, ContributionReport(), ContributionResult());
   EXPECT_TRUE(interrupted);
   EXPECT_FALSE(client->EnterContribution());
   EXPECT_EQ(client->stop_status().message(), "SIGTERM");
@@ -595,8 +594,7 @@ TEST(ChiefClientTest, AnotherSlotIsTakenAfterTheContributionInFlight) {
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_FALSE(client->stopping());
   EXPECT_FALSE(client->slot_to_take().has_value());
-  client->LeaveContribution(8, ContributionReport(),
-                            ParameterClient::ContributionResult());
+  client->LeaveContribution(8, ContributionReport(), ContributionResult());
   for (int i = 0; i < 500 && !client->stopping(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -633,8 +631,7 @@ TEST(ChiefClientTest, WhoIsToStopTakesNoOtherSlot) {
   take.set_take_slot(3);
   chief.Send(take);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  client->LeaveContribution(8, ContributionReport(),
-                            ParameterClient::ContributionResult());
+  client->LeaveContribution(8, ContributionReport(), ContributionResult());
   client->Close(client->stop_status());
   EXPECT_FALSE(client->slot_to_take().has_value());
 }

@@ -40,7 +40,7 @@ TEST(ProgressOutboxTest, AMessageHasAllThatIsPending) {
 
 TEST(ProgressOutboxTest, CountsAreSummedAndStatesAreTheNewest) {
   ProgressOutbox outbox;
-  ParameterClient::ContributionResult result;
+  ContributionResult result;
   result.staleness_sum = 6;
   result.staleness_count = 2;
   result.staleness_max = 5;

@@ -30,7 +30,7 @@ Layout LayoutOf(const std::vector<int64_t>& elements, int shards,
 TEST(BlockMapTest, EveryElementOfAVariableIsInOnePart) {
   const std::vector<int64_t> elements = {40, 1, 100};
   const Layout layout = LayoutOf(elements, 3);
-  const BlockMap map(layout, {});
+  const BlockMap map(layout);
   for (int v = 0; v < 3; ++v) {
     std::vector<int> seen(static_cast<size_t>(elements[v]));
     for (const BlockMap::Part& part : map.parts_of(v)) {
@@ -50,39 +50,17 @@ TEST(BlockMapTest, EveryElementOfAVariableIsInOnePart) {
   }
 }
 
-TEST(BlockMapTest, ForwardOrderPutsTheBlocksOfEarlyVariablesFirst) {
-  // Three blocks on one shard, one variable each.
-  const Layout layout = LayoutOf({16, 16, 16}, 1);
-  const BlockMap map(layout, {2, 0});
-  EXPECT_EQ(map.forward_blocks(), (std::vector<int>{2, 0, 1}));
-  EXPECT_LT(map.order(2), map.order(0));
-  EXPECT_LT(map.order(0), map.order(1));  // v1 is not named: last
-}
-
-TEST(BlockMapTest, BlocksOfOneVariableStayInTheirOrder) {
-  const Layout layout = LayoutOf({48, 16}, 1);
-  const BlockMap map(layout, {1, 0});
-  EXPECT_EQ(map.forward_blocks(), (std::vector<int>{3, 0, 1, 2}));
-}
-
-TEST(BlockMapTest, AVariableThatIsNamedTwiceIsNeededAtItsFirstPlace) {
-  const Layout layout = LayoutOf({16, 16}, 1);
-  const BlockMap map(layout, {1, 0, 1});
-  EXPECT_EQ(map.forward_blocks(), (std::vector<int>{1, 0}));
-}
-
-TEST(BlockMapTest, ABlockIsNeededWithTheFirstOfItsVariables) {
+TEST(BlockMapTest, BlocksLieInTheOrderOfVariables) {
   // Blocks of 32 floats: v0 fills the first, v1 and v2 share the second.
-  const BlockMap map(LayoutOf({32, 16, 16}, 1, 32), {2, 0, 1});
+  const BlockMap map(LayoutOf({32, 16, 16}, 1, 32));
   ASSERT_EQ(map.blocks().size(), 2u);
+  EXPECT_EQ(map.blocks()[0].variables, (std::vector<int>{0}));
   EXPECT_EQ(map.blocks()[1].variables, (std::vector<int>{1, 2}));
-  EXPECT_EQ(map.order(1), 0);
-  EXPECT_EQ(map.forward_blocks(), (std::vector<int>{1, 0}));
 }
 
 TEST(BlockMapTest, ChannelsShareTheBlocksOfTheirShardEvenly) {
   const Layout layout = LayoutOf({16 * 11}, 2);
-  BlockMap map(layout, {});
+  BlockMap map(layout);
   map.DealNextShard(3);
   map.DealNextShard(1);
   ASSERT_EQ(map.channels().size(), 4u);
@@ -112,16 +90,16 @@ TEST(BlockMapTest, ChannelsShareTheBlocksOfTheirShardEvenly) {
 
 TEST(BlockMapTest, AChannelMayHaveNoBlocks) {
   // A job with tables alone: the shards have no block, and a stream each.
-  BlockMap map(LayoutOf({}, 2), {});
+  BlockMap map(LayoutOf({}, 2));
   map.DealNextShard(1);
   map.DealNextShard(1);
   ASSERT_EQ(map.channels().size(), 2u);
   EXPECT_EQ(map.channels()[1].count, 0);
-  EXPECT_TRUE(map.forward_blocks().empty());
+  EXPECT_TRUE(map.blocks().empty());
 }
 
 TEST(BlockMapDeathTest, MoreShardsThanTheLayoutHasAreABug) {
-  BlockMap map(LayoutOf({16}, 1), {});
+  BlockMap map(LayoutOf({16}, 1));
   map.DealNextShard(1);
   EXPECT_DEATH(map.DealNextShard(1), "shards_dealt_");
 }

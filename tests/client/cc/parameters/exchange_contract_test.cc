@@ -8,15 +8,14 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/parameters/parameter_client.h"
 #include "client/cc/parameters/table_client.h"
-#include "google/protobuf/text_format.h"
-#include "proto/wire/layout_io.h"
-#include "tests/support/in_process_transport.h"
+#include "tests/support/store_cluster.h"
 
 namespace weir {
 namespace {
@@ -24,77 +23,9 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-constexpr int kShards = 2;
-constexpr int kElements = 300;
+constexpr int kShards = StoreCluster::kShards;
+constexpr int kElements = StoreCluster::kElements;
 constexpr std::chrono::milliseconds kLostAfter{600};
-
-// Two stores of one job: a tensor and a table, whose values are minus the sum
-// of the gradients.
-struct Cluster {
-  explicit Cluster(const std::string& update, int slots = 1) {
-    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-        absl::StrCat(
-            "job: 'test' history: 1 block_elements: 64 "
-            "out_of_order_bytes: 1 shard_count: ",
-            kShards, " slot_count: ", slots,
-            " variable { name: 'w' shape: ", kElements, " } ",
-            "group { optimizer { sgd {} } schedule { learning_rate: 1 } } "
-            "table { name: 't' dim: 1 schedule { learning_rate: 1 } "
-            "        initializer { zeros {} } } "
-            "update { ",
-            update, " }"),
-        &declaration));
-    std::vector<VariableSpec> variables(1);
-    variables[0].name = "w";
-    variables[0].shape = {kElements};
-    layout = std::make_unique<Layout>(
-        Layout::Create(variables, kShards, 64).value());
-    for (int s = 0; s < kShards; ++s) {
-      addresses.push_back(absl::StrCat("host", s, ":1"));
-      stores.push_back(MakeStore(s, static_cast<uint64_t>(s) + 10, slots));
-      transport.Serve(addresses.back(), stores.back().get());
-    }
-  }
-
-  std::unique_ptr<Store> MakeStore(int s, uint64_t incarnation, int slots) {
-    Store::Options options;
-    options.incarnation = incarnation;
-    std::unique_ptr<Store> store = *Store::Create(options);
-    DeclareRequest request;
-    *request.mutable_declaration() = declaration;
-    request.set_shard(static_cast<uint32_t>(s));
-    EXPECT_TRUE(store->Declare(request).ok());
-    SetSlotsRequest live;
-    *live.mutable_sender() = SenderOf(0);
-    for (int w = 0; w < slots; ++w) {
-      live.add_slot()->set_slot(static_cast<uint32_t>(w));
-      live.mutable_slot(w)->set_generation(1);
-    }
-    EXPECT_TRUE(store->SetSlots(live).ok());
-    return store;
-  }
-
-  Sender SenderOf(int slot) const {
-    Sender sender;
-    sender.set_job("test");
-    sender.set_history(1);
-    sender.set_layout_fingerprint(layout->fingerprint());
-    sender.set_slot(static_cast<uint32_t>(slot));
-    sender.set_generation(1);
-    return sender;
-  }
-
-  // Lets the next requests to shard 1 end with `status`.
-  void FailNext(int requests, const absl::Status& status) {
-    transport.FailNext(addresses[1], requests, status);
-  }
-
-  Declaration declaration;
-  std::unique_ptr<Layout> layout;
-  std::vector<std::string> addresses;
-  std::vector<std::unique_ptr<Store>> stores;
-  InProcessTransport transport{3};
-};
 
 // One worker's values of one kind.
 class Worker {
@@ -110,14 +41,12 @@ class Worker {
 
 class BlockWorker : public Worker {
  public:
-  BlockWorker(Cluster* cluster, int slot)
+  BlockWorker(StoreCluster* cluster, int slot)
       : parameters_(cluster->layout->flat_elements(), -99.0f),
         gradients_(parameters_.size(), 1.0f) {
     ParameterClient::Options options;
-    options.transport = &cluster->transport;
-    options.addresses = cluster->addresses;
+    static_cast<ShardClientOptions&>(options) = cluster->OptionsOf(slot);
     options.layout = cluster->layout.get();
-    options.sender = cluster->SenderOf(slot);
     options.parameters = parameters_.data();
     options.gradients = gradients_.data();
     options.lost_after = kLostAfter;
@@ -132,7 +61,7 @@ class BlockWorker : public Worker {
 
   absl::StatusOr<uint64_t> Push(uint64_t sequence,
                                 uint32_t index_in_step) override {
-    ParameterClient::ContributionPush push;
+    ContributionPush push;
     push.sequence = sequence;
     push.index_in_step = index_in_step;
     if (const auto status = client_->BeginContribution(push); !status.ok()) {
@@ -146,7 +75,7 @@ class BlockWorker : public Worker {
     if (!result.ok()) {
       return result.status();
     }
-    return result->duplicate_blocks;
+    return result->duplicates;
   }
 
   std::vector<float> Values() const override {
@@ -161,17 +90,14 @@ class BlockWorker : public Worker {
 
 class RowWorker : public Worker {
  public:
-  RowWorker(Cluster* cluster, int slot)
+  RowWorker(StoreCluster* cluster, int slot)
       : ids_(kElements), rows_(kElements, -99.0f), gradients_(kElements, 1.0f) {
     for (size_t i = 0; i < ids_.size(); ++i) {
       ids_[i] = 7 * i;
     }
     TableClient::Options options;
-    options.transport = &cluster->transport;
-    options.addresses = cluster->addresses;
-    options.tables.assign(cluster->declaration.table().begin(),
-                          cluster->declaration.table().end());
-    options.sender = cluster->SenderOf(slot);
+    static_cast<ShardClientOptions&>(options) = cluster->OptionsOf(slot);
+    options.tables = cluster->tables();
     options.piece_bytes = 256;
     options.lost_after = kLostAfter;
     client_ = TableClient::Create(std::move(options)).value();
@@ -193,12 +119,11 @@ class RowWorker : public Worker {
 
   absl::StatusOr<uint64_t> Push(uint64_t sequence,
                                 uint32_t index_in_step) override {
-    TableClient::ContributionPush push;
+    ContributionPush push;
     push.sequence = sequence;
     push.index_in_step = index_in_step;
-    push.versions = versions_;
     const TableClient::Gradients list = {0, ids_, gradients_.data()};
-    if (const auto status = client_->StartUpdate(push, {&list, 1});
+    if (const auto status = client_->StartUpdate(push, versions_, {&list, 1});
         !status.ok()) {
       return status;
     }
@@ -234,7 +159,8 @@ class ExchangeContract
   static bool rows() { return std::get<0>(GetParam()) == Kind::kRows; }
   static bool pushing() { return std::get<1>(GetParam()) == Phase::kPush; }
 
-  static std::unique_ptr<Worker> MakeWorker(Cluster* cluster, int slot = 0) {
+  static std::unique_ptr<Worker> MakeWorker(StoreCluster* cluster,
+                                            int slot = 0) {
     if (rows()) {
       return std::make_unique<RowWorker>(cluster, slot);
     }
@@ -284,7 +210,7 @@ TEST_P(ExchangeContract, RepeatsWhatTheStatusCodeAllowsAndNothingElse) {
     if (static_cast<StatusCode>(code) == StatusCode::kOutOfRange) {
       continue;
     }
-    Cluster cluster("async {}");
+    StoreCluster cluster("async {}");
     const auto worker = MakeWorker(&cluster);
     int pushed = 0;
     ASSERT_EQ(Try(worker.get(), &pushed), absl::OkStatus());
@@ -301,7 +227,7 @@ TEST_P(ExchangeContract, RepeatsWhatTheStatusCodeAllowsAndNothingElse) {
 }
 
 TEST_P(ExchangeContract, EveryContributionCountsOnceThroughFaults) {
-  Cluster cluster("async {}");
+  StoreCluster cluster("async {}");
   cluster.transport.SetFaults(
       {.lost_before = 0.03, .lost_after = 0.05, .delayed = 0.2});
   const auto worker = MakeWorker(&cluster);
@@ -316,7 +242,7 @@ TEST_P(ExchangeContract, EveryContributionCountsOnceThroughFaults) {
 }
 
 TEST_P(ExchangeContract, CountsDuplicates) {
-  Cluster cluster("async {}");
+  StoreCluster cluster("async {}");
   const auto worker = MakeWorker(&cluster);
   EXPECT_EQ(worker->Push(0, 0).value(), 0u);
   // The process that comes after this one repeats what it cannot know of.
@@ -326,7 +252,7 @@ TEST_P(ExchangeContract, CountsDuplicates) {
 }
 
 TEST_P(ExchangeContract, PayloadsThatArriveDamagedAreSentAgainAFewTimes) {
-  Cluster cluster("async {}");
+  StoreCluster cluster("async {}");
   const auto worker = MakeWorker(&cluster);
   int pushed = 0;
   ASSERT_EQ(Try(worker.get(), &pushed), absl::OkStatus());
@@ -343,7 +269,7 @@ TEST_P(ExchangeContract, PayloadsThatArriveDamagedAreSentAgainAFewTimes) {
 // The part of a contribution that was lost can be what the shard expects, so
 // blocks are sent once more. One call has all rows of a shard.
 TEST_P(ExchangeContract, ASkippedSequenceNumberAsksForANewProcess) {
-  Cluster cluster("async {}");
+  StoreCluster cluster("async {}");
   const auto worker = MakeWorker(&cluster);
   int pushed = 0;
   ASSERT_EQ(Try(worker.get(), &pushed), absl::OkStatus());
@@ -359,7 +285,7 @@ TEST_P(ExchangeContract, ASkippedSequenceNumberAsksForANewProcess) {
 
 // The shards have room for one contribution that comes too early, no more.
 TEST_P(ExchangeContract, WhatComesTooEarlyIsSentAgainUntilThereIsRoom) {
-  Cluster cluster("sync { contributions: 2 }", 2);
+  StoreCluster cluster("sync { contributions: 2 }", 2);
   const auto first = MakeWorker(&cluster, 0);
   const auto second = MakeWorker(&cluster, 1);
   constexpr uint64_t kSteps = 3;
@@ -388,7 +314,7 @@ TEST_P(ExchangeContract, WhatComesTooEarlyIsSentAgainUntilThereIsRoom) {
 }
 
 TEST_P(ExchangeContract, AShardThatIsGoneIsNamed) {
-  Cluster cluster("async {}");
+  StoreCluster cluster("async {}");
   const auto worker = MakeWorker(&cluster);
   int pushed = 0;
   ASSERT_EQ(Try(worker.get(), &pushed), absl::OkStatus());
@@ -400,7 +326,7 @@ TEST_P(ExchangeContract, AShardThatIsGoneIsNamed) {
 }
 
 TEST_P(ExchangeContract, ARestartedShardIsNamed) {
-  Cluster cluster("async {}");
+  StoreCluster cluster("async {}");
   const auto worker = MakeWorker(&cluster);
   int pushed = 0;
   ASSERT_EQ(worker->Pull(Latest()), absl::OkStatus());

@@ -94,7 +94,7 @@ struct Worker {
 
   absl::Status Push(uint64_t sequence, uint32_t contribution, float value,
                     const Want& want) {
-    ParameterClient::ContributionPush push;
+    ContributionPush push;
     push.sequence = sequence;
     push.index_in_step = contribution;
     push.then = want;
@@ -196,7 +196,7 @@ TEST(ParameterClientStoreTest, SyncLedgerIsExactThroughFaults) {
           const std::optional<Want> want =
               j + 1 < kPerWorker ? std::nullopt
                                  : std::optional<Want>(Version(t + 1));
-          ParameterClient::ContributionPush push;
+          ContributionPush push;
           push.sequence = sequence;
           push.index_in_step = m;
           push.then = want;
@@ -231,7 +231,7 @@ TEST(ParameterClientStoreTest, AContributionThatWeighsNothingLeadsTheStep) {
       ASSERT_TRUE(worker->client->StartPull(Version(0)).ok());
       ASSERT_TRUE(worker->client->WaitPull().ok());
     }
-    ParameterClient::ContributionPush push;
+    ContributionPush push;
     push.weight = 0.0f;
     push.hyper.emplace_back().set_learning_rate(4.0);
     ASSERT_TRUE(leader.client->BeginContribution(push).ok());
@@ -262,7 +262,7 @@ std::vector<float> TrainCompressed(const Compression& compression,
     Want want = Latest();
     want.set_encoding(compression.pull());
     for (int i = 0; i < 10; ++i) {
-      ParameterClient::ContributionPush push;
+      ContributionPush push;
       push.sequence = static_cast<uint64_t>(i);
       push.then = want;
       EXPECT_TRUE(worker.client->BeginContribution(push).ok());

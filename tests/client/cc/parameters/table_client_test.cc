@@ -118,16 +118,17 @@ std::vector<float> Read(TableClient& client, const std::vector<uint64_t>& ids,
   return rows;
 }
 
-absl::StatusOr<TableClient::ContributionResult> Push(
-    TableClient& client, uint64_t sequence,
-    const TableClient::Versions& versions, const std::vector<uint64_t>& ids,
-    const std::vector<float>& gradients, uint32_t contribution = 0) {
-  TableClient::ContributionPush push;
+absl::StatusOr<ContributionResult> Push(TableClient& client, uint64_t sequence,
+                                        const TableClient::Versions& versions,
+                                        const std::vector<uint64_t>& ids,
+                                        const std::vector<float>& gradients,
+                                        uint32_t contribution = 0) {
+  ContributionPush push;
   push.sequence = sequence;
-  push.versions = versions;
   push.index_in_step = contribution;
   const TableClient::Gradients list = {1, ids, gradients.data()};
-  if (const absl::Status status = client.StartUpdate(push, {&list, 1});
+  if (const absl::Status status =
+          client.StartUpdate(push, versions, {&list, 1});
       !status.ok()) {
     return status;
   }
@@ -152,12 +153,12 @@ TEST(TableClientTest, RowsOfSeveralTablesComeInTheOrderOfTheirIds) {
     for (size_t i = 0; i < gradients.size(); ++i) {
       gradients[i] = static_cast<float>(i);
     }
-    TableClient::ContributionPush push;
-    push.versions.assign(static_cast<size_t>(shards), 0);
+    ContributionPush push;
+    const TableClient::Versions read(static_cast<size_t>(shards), 0);
     const std::vector<float> ones(100, 1.0f);
     const TableClient::Gradients lists[] = {{0, ids, gradients.data()},
                                             {1, ids, ones.data()}};
-    ASSERT_TRUE(client->StartUpdate(push, lists).ok());
+    ASSERT_TRUE(client->StartUpdate(push, read, lists).ok());
     ASSERT_TRUE(client->WaitUpdate().ok());
     std::vector<float> rows(300), u(100);
     const TableClient::Wanted wanted[] = {{1, ids, u.data()},
@@ -331,12 +332,11 @@ TEST(TableClientTest, HalfPrecisionTravelsByTable) {
   const std::vector<uint64_t> ids = SomeIds(6, 20);
   std::vector<float> gradients(60, -1.5f);
   std::vector<float> rows(60), u(20);
-  TableClient::ContributionPush push;
-  push.versions = {0, 0};
+  ContributionPush push;
   const std::vector<float> ones(20, 1.0f);
   const TableClient::Gradients lists[] = {
       {1, ids, ones.data()}, {0, ids, gradients.data()}, {1, {}, nullptr}};
-  ASSERT_TRUE(client->StartUpdate(push, lists).ok());
+  ASSERT_TRUE(client->StartUpdate(push, {0, 0}, lists).ok());
   ASSERT_TRUE(client->WaitUpdate().ok());
   EXPECT_EQ(client->counters().bytes_sent, 20u * 4 + 60 * 2);
   const TableClient::Wanted wanted[] = {{0, ids, rows.data()},

@@ -279,7 +279,7 @@ TEST(SdkTablesTest, ErrorsNameTheTable) {
   rows[1] = std::numeric_limits<float>::infinity();
   const Status status = client->Push({}, {{"a", ids, rows}});
   EXPECT_EQ(status.code(), 11);
-  EXPECT_EQ(status.message(), "a gradient of table 'a' has NaN or Inf");
+  EXPECT_EQ(status.message(), "the gradient of 'a' has NaN or Inf");
   EXPECT_EQ(client->pushes(), 1u);  // it counts, and the next one may follow
   EXPECT_TRUE(client->Push().ok());
   auto other = Client::Connect(servers.ForWorker());

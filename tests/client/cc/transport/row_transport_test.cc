@@ -95,10 +95,9 @@ TEST_P(RowTransportTest, ManyPiecesOfLongListsGoBothWays) {
       sums[i] -= gradients[i];
     }
     const TableClient::Gradients one = {0, ids, gradients};
-    TableClient::ContributionPush push;
+    ContributionPush push;
     push.sequence = sequence;
-    push.versions = {sequence};
-    ASSERT_TRUE(client->StartUpdate(push, {&one, 1}).ok());
+    ASSERT_TRUE(client->StartUpdate(push, {sequence}, {&one, 1}).ok());
     const auto result = client->WaitUpdate();
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->duplicates, 0u);

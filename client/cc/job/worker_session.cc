@@ -1,0 +1,71 @@
+#include "client/cc/job/worker_session.h"
+
+#include <utility>
+
+#include "common/base/status.h"
+
+namespace weir {
+
+absl::StatusOr<std::unique_ptr<WorkerSession>> WorkerSession::Create(
+    Options options) {
+  std::unique_ptr<WorkerSession> session(
+      new WorkerSession(options.bounded_staleness, options.compression.pull()));
+  if (!options.tables.empty()) {
+    TableClient::Options rows;
+    static_cast<ShardClientOptions&>(rows) = options;
+    rows.tables = std::move(options.tables);
+    WEIR_ASSIGN_OR_RETURN(session->rows_, TableClient::Create(std::move(rows)));
+  }
+  WEIR_ASSIGN_OR_RETURN(session->blocks_,
+                        ParameterClient::Create(std::move(options)));
+  return session;
+}
+
+Want WorkerSession::WantFor(uint64_t sequence,
+                            std::optional<uint64_t> version) const {
+  Want want;
+  want.set_encoding(pull_encoding_);
+  if (version.has_value()) {
+    want.set_version(*version);  // I2
+    return want;
+  }
+  want.set_latest(true);
+  if (bounded_staleness_) {
+    want.set_clock(sequence);
+  }
+  return want;
+}
+
+absl::StatusOr<ContributionResult> WorkerSession::WaitReceipts() {
+  WEIR_ASSIGN_OR_RETURN(ContributionResult result, blocks_->WaitReceipts());
+  if (rows_ != nullptr) {  // I1
+    WEIR_ASSIGN_OR_RETURN(const ContributionResult of_rows,
+                          rows_->WaitUpdate());
+    result.Add(of_rows);
+  }
+  const ClientCounters now = counters();
+  result.bytes_sent = now.bytes_sent - reported_.bytes_sent;
+  result.bytes_received = now.bytes_received - reported_.bytes_received;
+  reported_ = now;
+  return result;
+}
+
+void WorkerSession::Interrupt(const absl::Status& status) {
+  blocks_->Interrupt(status);
+  if (rows_ != nullptr) {
+    rows_->Interrupt(status);
+  }
+}
+
+ClientCounters WorkerSession::counters() const {
+  ClientCounters counters = blocks_->counters();
+  if (rows_ != nullptr) {
+    const ClientCounters of_rows = rows_->counters();
+    counters.bytes_sent += of_rows.bytes_sent;
+    counters.bytes_received += of_rows.bytes_received;
+    counters.reconnects += of_rows.reconnects;
+  }
+  return counters;
+}
+
+}  // namespace weir

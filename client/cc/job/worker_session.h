@@ -1,0 +1,72 @@
+// The clients of one worker, for blocks and for rows, in step.
+//
+// Place: one grant's work. The train loop and the SDK's session each drive one:
+// they push and pull blocks and rows through its clients, and ask it for what
+// belongs to both.
+//
+// Invariants
+//   I1. A contribution is settled when every shard has settled its blocks and
+//       its rows; a checkpoint after that holds both or neither.
+//   I2. In sync, what is wanted for a step is that step's version. Elsewhere it
+//       is the latest, in bounded staleness with the slot's clock.
+// Threads: one caller; Interrupt and counters may be called on any thread.
+// Owns/borrows: owns both clients; what Options name is borrowed.
+// Errors: those of ParameterClient and TableClient.
+#ifndef CLIENT_CC_JOB_WORKER_SESSION_H_
+#define CLIENT_CC_JOB_WORKER_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cc/parameters/contribution.h"
+#include "client/cc/parameters/parameter_client.h"
+#include "client/cc/parameters/table_client.h"
+#include "proto/ps.pb.h"
+
+namespace weir {
+
+class WorkerSession {
+ public:
+  struct Options : ParameterClient::Options {
+    std::vector<EmbeddingTable> tables;  // of the job; none: no rows
+    bool bounded_staleness = false;      // send clocks with wants
+  };
+
+  static absl::StatusOr<std::unique_ptr<WorkerSession>> Create(Options options);
+
+  ParameterClient* blocks() { return blocks_.get(); }
+  TableClient* rows() { return rows_.get(); }  // null without tables
+
+  bool bounded_staleness() const { return bounded_staleness_; }
+  // What to pull for the contribution `sequence`; `version` is that of its
+  // step, in sync.
+  Want WantFor(uint64_t sequence, std::optional<uint64_t> version) const;
+
+  // Waits until the contribution is settled. It may be called again after
+  // on_wait ended it.
+  // REQUIRES: blocks and rows of the contribution were pushed.
+  absl::StatusOr<ContributionResult> WaitReceipts();
+
+  // Ends every wait for values and rows, now and later, with `status`; a
+  // contribution in flight still gets its receipts.
+  void Interrupt(const absl::Status& status);
+  ClientCounters counters() const;  // of both
+
+ private:
+  explicit WorkerSession(bool bounded_staleness, Encoding pull)
+      : bounded_staleness_(bounded_staleness), pull_encoding_(pull) {}
+
+  const bool bounded_staleness_;
+  const Encoding pull_encoding_;
+  std::unique_ptr<ParameterClient> blocks_;
+  std::unique_ptr<TableClient> rows_;
+  ClientCounters reported_;  // by WaitReceipts
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_JOB_WORKER_SESSION_H_
