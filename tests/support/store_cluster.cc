@@ -21,7 +21,7 @@ StoreCluster::StoreCluster(const std::string& update, int slots) {
           update, " }"),
       &declaration));
   std::vector<VariableSpec> variables(1);
-  variables[0].name = "w";
+  variables[0].name.assign(1, 'w');
   variables[0].shape = {kElements};
   layout =
       std::make_unique<Layout>(Layout::Create(variables, kShards, 64).value());

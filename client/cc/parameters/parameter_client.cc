@@ -3,8 +3,6 @@
 #include "client/cc/parameters/parameter_client.h"
 
 #include <algorithm>
-#include <numeric>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,9 +18,6 @@ namespace {
 // one that does not is a bug, and better a line in the log than a process that
 // never ends.
 constexpr std::chrono::seconds kReleaseWaitMax{5};
-// How often on_wait is called, so that a signal in a Python program ends the
-// wait soon.
-constexpr std::chrono::milliseconds kOnWaitEvery{100};
 // Two threads each; a ps takes 64 streams on a connection, and as many
 // connections as it has files.
 constexpr int kChannelsPerPeerMax = 16;
@@ -66,50 +61,23 @@ absl::StatusOr<std::unique_ptr<ParameterClient>> ParameterClient::Create(
   }
   client->MakeChannels();
   // Last: the threads find all channels, blocks and links in place.
-  for (size_t c = 0; c < client->channels_.size(); ++c) {
-    for (std::thread& thread : client->channels_[c]->threads) {
-      thread = std::thread(
-          [raw = client.get(), c] { raw->RunChannel(static_cast<int>(c)); });
-    }
+  std::vector<Lane*> lanes;
+  for (const auto& channel : client->channels_) {
+    lanes.push_back(channel.get());
   }
-  client->watcher_ = std::thread([raw = client.get()] { raw->Watch(); });
+  client->StartThreads(std::move(lanes), /*threads=*/2);
   return client;
 }
 
 ParameterClient::ParameterClient(Options options)
-    : options_(std::move(options)), map_(*options_.layout) {
-  all_blocks_.resize(map_.blocks().size());
-  std::iota(all_blocks_.begin(), all_blocks_.end(), 0);
-}
+    : ShardClient(options),
+      options_(std::move(options)),
+      map_(*options_.layout) {}
 
 ParameterClient::~ParameterClient() {
-  std::vector<std::shared_ptr<PushPullStream>> streams;
-  {
-    MutexLock lock(&mutex_);
-    stop_ = true;
-    for (const auto& channel : channels_) {
-      channel->wake.NotifyAll();
-      streams.push_back(channel->stream);
-    }
-    watch_.NotifyAll();
-  }
-  // A thread may be blocked in its stream; Cancel makes that call return.
-  for (const auto& stream : streams) {
-    if (stream != nullptr) {
-      stream->Cancel();
-    }
-  }
+  StopThreads();
   // The last reference to a stream gives its payloads back, see loans_ below.
-  streams.clear();
-  if (watcher_.joinable()) {
-    watcher_.join();
-  }
   for (const auto& channel : channels_) {
-    for (std::thread& thread : channel->threads) {
-      if (thread.joinable()) {
-        thread.join();
-      }
-    }
     channel->stream.reset();
   }
   if (loans_.WaitForNone(kReleaseWaitMax)) {
@@ -127,56 +95,36 @@ ParameterClient::~ParameterClient() {
 
 // ----------------------------------------------------------------------- pull
 
-absl::Status ParameterClient::StartPull(const Want& want,
-                                        std::span<const int> variables) {
+absl::Status ParameterClient::StartPull(const Want& want) {
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(status_);
   WEIR_CHECK(!contribution_open_);
-  std::vector<int> blocks;
-  if (variables.empty()) {
-    blocks = all_blocks_;
-  } else {
-    std::set<int> wanted;
-    for (const int v : variables) {
-      for (const Part& part : map_.parts_of(v)) {
-        wanted.insert(part.block);
-      }
-    }
-    blocks.assign(wanted.begin(), wanted.end());
-  }
   if (next_pull_.has_value()) {
     return absl::FailedPreconditionError("two pulls are waiting already");
   }
   // An exchange has one set of wants, so a pull never overtakes another.
   if (values_left_ > 0 || then_.has_value()) {
-    next_pull_.emplace(want, std::move(blocks));
+    next_pull_ = want;
   } else {
-    BeginWants(want, blocks);
+    BeginWants(want);
   }
   return absl::OkStatus();
 }
 
-void ParameterClient::BeginWants(const Want& want,
-                                 const std::vector<int>& blocks, bool at_once) {
-  std::vector<std::vector<int>> of_channel(channels_.size());
-  for (const int block : blocks) {
-    const BlockMap::Block& known = map_.blocks()[block];
-    of_channel[known.channel].push_back(known.index);
-  }
-  NoteWanted(blocks);
-  for (size_t c = 0; c < channels_.size(); ++c) {
-    channels_[c]->exchange->StartWants(want, of_channel[c], at_once);
-    channels_[c]->wake.NotifyAll();
+void ParameterClient::BeginWants(const Want& want, bool at_once) {
+  NoteWanted();
+  for (const auto& channel : channels_) {
+    channel->exchange.StartWants(want, at_once);
+    channel->wake.NotifyAll();
   }
 }
 
-void ParameterClient::NoteWanted(const std::vector<int>& blocks) {
-  for (const int block : blocks) {
-    for (const int v : map_.blocks()[block].variables) {
-      ++values_missing_[v];
-    }
+void ParameterClient::NoteWanted() {
+  values_left_ = static_cast<int>(map_.blocks().size());
+  for (size_t v = 0; v < values_missing_.size(); ++v) {
+    values_missing_[v] =
+        static_cast<int>(map_.parts_of(static_cast<int>(v)).size());
   }
-  values_left_ = static_cast<int>(blocks.size());
 }
 
 void ParameterClient::OnStored(int block) {
@@ -189,13 +137,13 @@ void ParameterClient::OnStored(int block) {
     // I2: this was the last value of all shards, so the contribution that
     // BeginContribution held back may leave.
     for (const auto& channel : channels_) {
-      channel->exchange->SetGate(true);
+      channel->exchange.SetGate(true);
       channel->wake.NotifyAll();
     }
     if (then_.has_value()) {
       WantWithContribution();
     } else if (next_pull_.has_value()) {
-      BeginWants(next_pull_->first, next_pull_->second);
+      BeginWants(*next_pull_);
       next_pull_.reset();
     }
   }
@@ -207,9 +155,9 @@ void ParameterClient::OnStored(int block) {
 // Asks for the values that follow the contribution. The exchange asks for each
 // block with its push or right behind it (I3).
 void ParameterClient::WantWithContribution() {
-  NoteWanted(all_blocks_);
+  NoteWanted();
   for (const auto& channel : channels_) {
-    channel->exchange->WantWithContribution(*then_);
+    channel->exchange.WantWithContribution(*then_);
   }
   then_.reset();
 }
@@ -226,7 +174,7 @@ absl::Status ParameterClient::WaitVariable(int v) {
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(
       WaitUntil([this, v]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return ValuesHere(v) || !interrupted_.ok();
+        return !status_.ok() || !interrupted_.ok() || ValuesHere(v);
       }));
   return interrupted_;
 }
@@ -235,7 +183,8 @@ absl::Status ParameterClient::WaitPull() {
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(
       WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return (!PullWaits() && values_left_ == 0) || !interrupted_.ok();
+        return !status_.ok() || !interrupted_.ok() ||
+               (!PullWaits() && values_left_ == 0);
       }));
   return interrupted_;
 }
@@ -251,8 +200,9 @@ absl::Status ParameterClient::BeginContribution(
   // still on their way must be here first.
   WEIR_RETURN_IF_ERROR(
       WaitUntil([this, &contribution]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return ContributionDone() && !PullWaits() &&
-               (!contribution.then_at_once || values_left_ == 0);
+        return !status_.ok() ||
+               (ContributionDone() && !PullWaits() &&
+                (!contribution.then_at_once || values_left_ == 0));
       }));
   Push push;
   push.set_sequence(contribution.sequence);
@@ -270,12 +220,12 @@ absl::Status ParameterClient::BeginContribution(
     block.from = nullptr;
   }
   for (const auto& channel : channels_) {
-    channel->exchange->BeginContribution(push);
-    channel->exchange->SetGate(values_left_ == 0);  // I2; OnStored opens it
+    channel->exchange.BeginContribution(push);
+    channel->exchange.SetGate(values_left_ == 0);  // I2; OnStored opens it
   }
   then_ = contribution.then;
   if (then_.has_value() && contribution.then_at_once) {
-    BeginWants(*then_, all_blocks_, /*at_once=*/true);
+    BeginWants(*then_, /*at_once=*/true);
     then_.reset();
   } else if (then_.has_value() && values_left_ == 0) {
     WantWithContribution();
@@ -347,8 +297,8 @@ void ParameterClient::VariableReady(int v, bool left_out) {
     // A block of which every variable is left out travels as a header, so that
     // its mark moves on as well.
     const bool payload = block.left_out.size() < known.variables.size();
-    channel.exchange->BlockReady(known.index, payload,
-                                 std::move(block.left_out));
+    channel.exchange.BlockReady(known.index, payload,
+                                std::move(block.left_out));
     block.left_out.clear();
     channel.wake.NotifyOne();
   }
@@ -366,7 +316,7 @@ absl::Status ParameterClient::FinishContribution() {
 
 bool ParameterClient::ContributionDone() const {
   for (const auto& channel : channels_) {
-    if (!channel->exchange->contribution_done()) {
+    if (!channel->exchange.contribution_done()) {
       return false;
     }
   }
@@ -378,10 +328,12 @@ absl::StatusOr<ContributionResult> ParameterClient::WaitReceipts() {
   {
     MutexLock lock(&mutex_);
     WEIR_CHECK(!contribution_open_);
-    WEIR_RETURN_IF_ERROR(WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(
-                                       mutex_) { return ContributionDone(); }));
+    WEIR_RETURN_IF_ERROR(
+        WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return !status_.ok() || ContributionDone();
+        }));
     for (const auto& channel : channels_) {
-      result.Add(channel->exchange->receipts());
+      result.Add(channel->exchange.receipts());
     }
   }
   if (result.bad) {
@@ -398,43 +350,6 @@ absl::StatusOr<ContributionResult> ParameterClient::WaitReceipts() {
     WEIR_RETURN_IF_ERROR(status_);
   }
   return result;
-}
-
-// ---------------------------------------------------------------------- state
-
-template <typename Done>
-absl::Status ParameterClient::WaitUntil(const Done& done) {
-  if (status_.ok() && done()) {
-    return absl::OkStatus();
-  }
-  const int64_t begin = Clock::Real()->NowNs();
-  absl::Status ended;
-  while (status_.ok() && ended.ok() && !done()) {
-    if (options_.on_wait == nullptr) {
-      changed_.Wait(&mutex_);
-    } else if (!changed_.WaitFor(&mutex_, kOnWaitEvery)) {
-      mutex_.Unlock();
-      ended = options_.on_wait();
-      mutex_.Lock();
-    }
-  }
-  counters_.wait_ns += Clock::Real()->NowNs() - begin;
-  // A shard that is lost says more than that the caller wants to wait no more.
-  WEIR_RETURN_IF_ERROR(status_);
-  return ended;
-}
-
-void ParameterClient::Interrupt(const absl::Status& status) {
-  MutexLock lock(&mutex_);
-  if (interrupted_.ok()) {
-    interrupted_ = status;
-  }
-  changed_.NotifyAll();
-}
-
-ClientCounters ParameterClient::counters() const {
-  MutexLock lock(&mutex_);
-  return counters_;
 }
 
 }  // namespace weir

@@ -37,13 +37,11 @@
 #ifndef CLIENT_CC_PARAMETERS_PARAMETER_CLIENT_H_
 #define CLIENT_CC_PARAMETERS_PARAMETER_CLIENT_H_
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,6 +49,7 @@
 #include "client/cc/parameters/block_map.h"
 #include "client/cc/parameters/contribution.h"
 #include "client/cc/parameters/gradient_encoder.h"
+#include "client/cc/parameters/shard_client.h"
 #include "client/cc/parameters/shard_exchange.h"
 #include "client/cc/transport/loans.h"
 #include "client/cc/transport/transport.h"
@@ -60,7 +59,7 @@
 
 namespace weir {
 
-class ParameterClient {
+class ParameterClient : public ShardClient {
  public:
   // Where a push stands; for failpoints in tests.
   enum class Event { kHalfSent, kAllSent, kFirstShardDone };
@@ -88,13 +87,13 @@ class ParameterClient {
   static absl::StatusOr<std::unique_ptr<ParameterClient>> Create(
       Options options);
   // Cancels what is under way.
-  ~ParameterClient();
+  ~ParameterClient() override;
 
-  // Starts to read `variables`; an empty list means all. If a pull is under
-  // way, this one starts when that is complete; the caller does not wait.
+  // Starts to read all variables. If a pull is under way, this one starts when
+  // that is complete; the caller does not wait.
   // FAILED_PRECONDITION if another pull waits already.
   // REQUIRES: no contribution between BeginContribution and FinishContribution.
-  absl::Status StartPull(const Want& want, std::span<const int> variables = {});
+  absl::Status StartPull(const Want& want);
   // Waits until the values of `v` are here, if a pull brings them.
   absl::Status WaitVariable(int v);
   absl::Status WaitPull();
@@ -115,30 +114,22 @@ class ParameterClient {
   // `gradients` any more.
   absl::StatusOr<ContributionResult> WaitReceipts();
 
-  // Ends every wait for values, now and later, with `status`; a contribution in
-  // flight still gets its receipts.
-  void Interrupt(const absl::Status& status);
-
-  ClientCounters counters() const;
-
  private:
   // One stream to a ps. It carries all blocks of that shard, or a range of them
-  // when there are several channels to a peer. A `channel` below is an index
-  // into channels_.
-  // All members but `ps`, `link`, `wake` and `threads` are guarded by mutex_; a
-  // thread that is blocked in the stream holds its own reference to it. Both
-  // threads run the same loop: each takes the next action that the other is not
-  // already doing. So one thread does all the work on a fast link while the
-  // other sleeps, and no work is handed from one to the other.
-  struct Channel {
-    int ps = 0;  // the number of its shard
+  // when there are several channels to a peer.
+  // Both threads run the same loop: each takes the next action that the other
+  // is not already doing. So one thread does all the work on a fast link while
+  // the other sleeps, and no work is handed from one to the other.
+  struct Channel : Lane {
+    explicit Channel(ShardExchange::Options options)
+        : Lane(&exchange), exchange(std::move(options)) {}
+    std::shared_ptr<DataCall> call() const override { return stream; }
+
+    int number = 0;  // in channels_; constant, as are the next two
+    int ps = 0;      // the number of its shard
     std::unique_ptr<DataLink> link;
-    std::unique_ptr<ShardExchange> exchange;
+    ShardExchange exchange;
     std::shared_ptr<PushPullStream> stream;
-    bool sending = false;
-    bool receiving = false;
-    CondVar wake;
-    std::thread threads[2];
   };
   // One block of the contribution under way. A `block` below is a
   // block of map_.
@@ -152,57 +143,40 @@ class ParameterClient {
   explicit ParameterClient(Options options);
   void MakeChannels();
   // These run on the threads of a channel (parameter_client_channels.cc).
-  void RunChannel(int channel);
+  Exchange::Step DoNext(Lane* lane) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // These three drop the lock around the I/O.
-  void Connect(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Send(int channel, ShardExchange::Action action)
+  void Connect(Channel* channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(Channel* channel, ShardExchange::Action action)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Receive(Channel* channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The bytes that a chunk with a payload sends; names their encoding in it.
-  std::span<const char> PayloadOf(int channel, const float* from,
+  std::span<const char> PayloadOf(int ps, const float* from,
                                   GradientChunk* header) const;
-  void Receive(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Keeps the first error of any exchange, which ends every wait.
-  void NoteFailure(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // On the watcher's thread; Look drops the lock for a while.
-  void Watch();
-  void Look(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void BeginWants(const Want& want, const std::vector<int>& blocks,
-                  bool at_once = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WantWithContribution() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void NoteWanted(const std::vector<int>& blocks)
+  void BeginWants(const Want& want, bool at_once = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WantWithContribution() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteWanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnStored(int block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void VariableReady(int v, bool left_out)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void NotePushEvents(int channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NotePushEvents(Channel* channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ContributionDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a pull waits for the one under way.
   bool PullWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ValuesHere(int v) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits until `done` holds; it is called with the lock held.
-  template <typename Done>
-  absl::Status WaitUntil(const Done& done)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   std::unique_ptr<GradientEncoder> encoder_;  // null: F32 from `gradients`
   BlockMap map_;                              // constant after Create
-  std::vector<int> all_blocks_;               // of map_; constant
 
-  mutable Mutex mutex_;
   std::vector<BlockPush> blocks_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Channel>> channels_;  // members: see Channel
-  CondVar changed_;  // rung when something that a caller waits for happens
-  CondVar watch_;
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  absl::Status interrupted_ ABSL_GUARDED_BY(mutex_);
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::unique_ptr<Channel>> channels_;  // constant after Create
   // Pull.
   std::vector<int> values_missing_ ABSL_GUARDED_BY(mutex_);  // per variable
   int values_left_ ABSL_GUARDED_BY(mutex_) = 0;              // blocks
   // A pull that starts when the one under way is complete.
-  std::optional<std::pair<Want, std::vector<int>>> next_pull_
-      ABSL_GUARDED_BY(mutex_);
+  std::optional<Want> next_pull_ ABSL_GUARDED_BY(mutex_);
   // Contribution.
   bool contribution_open_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
@@ -211,9 +185,7 @@ class ParameterClient {
   // before it is still under way.
   std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
   int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
-  ClientCounters counters_ ABSL_GUARDED_BY(mutex_);
   Loans loans_;  // payloads that the transport still reads
-  std::thread watcher_;
 };
 
 }  // namespace weir

@@ -81,7 +81,6 @@ std::vector<std::vector<RowPiece>> CutRows(
         const auto rows = static_cast<int64_t>(end - at);
         RowPiece* const piece =
             PieceFor(rows, table.dim(), encoding, piece_bytes, &pieces[s]);
-        piece->rows += rows;
         piece->floats += rows * table.dim();
         piece->parts.push_back(std::move(part));
       }

@@ -45,7 +45,8 @@ struct RowPart {
   // `first` on.
   std::vector<uint32_t> places;
   size_t first = 0;
-  uint64_t name = 0;  // NameOfIds(ids)
+  uint64_t name = 0;   // NameOfIds(ids)
+  bool known = false;  // the shard has the list: its name is enough
 
   size_t PlaceOf(size_t i) const {
     return places.empty() ? first + i : places[i];
@@ -55,10 +56,8 @@ struct RowPart {
 struct RowPiece {
   std::vector<RowPart> parts;
   Encoding encoding = F32;
-  int64_t rows = 0;
   int64_t floats = 0;
-  bool sent = false;
-  bool done = false;
+  bool sent = false;  // and not answered yet
 };
 
 // The purpose of a message: each table has an encoding for either.

@@ -9,9 +9,8 @@
 namespace weir {
 namespace {
 
-int64_t Ns(std::chrono::milliseconds ms) {
-  return std::chrono::nanoseconds(ms).count();
-}
+// Before a block is sent again that the ps had no room to keep until its turn.
+constexpr int64_t kDeferPauseNs = 10'000'000;
 
 // Whether the answer may have to wait until other workers have pushed.
 bool MayPark(const Want& want) {
@@ -21,27 +20,14 @@ bool MayPark(const Want& want) {
 }  // namespace
 
 ShardExchange::ShardExchange(Options options)
-    : options_(std::move(options)),
-      blocks_(options_.elements.size()),
-      retry_(options_.lost_after),
-      watch_(options_.lost_after) {}
+    : Exchange(options),
+      options_(std::move(options)),
+      blocks_(options_.elements.size()) {}
 
-// Called before work is added. The watch counts silence from when work began,
-// since an idle shard owes no answer (I7).
-void ShardExchange::NoteWork() {
-  if (!HasWork()) {
-    watch_.Heard(options_.clock->NowNs());
-  }
-}
-
-void ShardExchange::StartWants(const Want& want, const std::vector<int>& blocks,
-                               bool at_once) {
-  if (blocks.empty()) {
-    return;
-  }
+void ShardExchange::StartWants(const Want& want, bool at_once) {
   NoteWork();
-  SetWant(want, static_cast<int>(blocks.size()));
-  for (const int block : blocks) {
+  SetWant(want);
+  for (int block = 0; block < wants_left_; ++block) {
     const PushState push = blocks_[block].push;
     // I5: asked for before its own push, a block would come without it. With
     // the gate closed the wait would never end, since pushes wait for values.
@@ -60,17 +46,17 @@ void ShardExchange::QueueWant(int block) {
   wants_queued_.insert(block);
 }
 
-void ShardExchange::SetWant(const Want& want, int blocks) {
+void ShardExchange::SetWant(const Want& want) {
   WEIR_CHECK(wants_left_ == 0);
   want_ = want;
   if (want_.timeout_ms() == 0) {
-    want_.set_timeout_ms(static_cast<uint32_t>(options_.want_timeout.count()));
+    want_.set_timeout_ms(want_timeout_ms());
   }
-  wants_left_ = blocks;
+  wants_left_ = static_cast<int>(blocks_.size());
 }
 
 void ShardExchange::WantWithContribution(const Want& want) {
-  SetWant(want, static_cast<int>(blocks_.size()));
+  SetWant(want);
   wants_with_push_ = wants_left_;
   for (Block& block : blocks_) {
     // I5: none has left, so each can still take its want along.
@@ -105,26 +91,10 @@ void ShardExchange::BlockReady(int block, bool payload,
 
 ShardExchange::Action ShardExchange::Next(bool sending, bool receiving) {
   Action action;
-  const int64_t now = options_.clock->NowNs();
-  if (!status_.ok()) {
-    action.kind = Action::kFailed;
+  if (NextOfConnection(sending, receiving, &action)) {
     return action;
   }
-  if (!connected_) {
-    // Not before the other thread has left the stream that broke.
-    if (HasWork() && !sending && !receiving) {
-      action.kind = now >= reconnect_at_ns_ ? Action::kConnect : Action::kSleep;
-      action.until_ns = reconnect_at_ns_;
-    }
-    return action;
-  }
-  if (draining_) {
-    // A send failed. What arrived before the stream broke is still read, since
-    // receipts among it save a repeat; the end then brings the reason.
-    action.kind = receiving ? Action::kIdle : Action::kReceive;
-    return action;
-  }
-  if (!deferred_.empty() && now >= deferred_until_ns_) {
+  if (!deferred_.empty() && now_ns() >= deferred_until_ns_) {
     for (const int block : deferred_) {
       blocks_[block].push = PushState::kReady;
       ready_.insert(block);
@@ -259,22 +229,11 @@ ShardExchange::Action ShardExchange::SendWant() {
   return action;
 }
 
-void ShardExchange::OnConnected() {
-  connected_ = true;
-  draining_ = false;
-}
-
 void ShardExchange::OnStreamEnd(const absl::Status& status) {
-  connected_ = false;
-  draining_ = false;
   // Whatever was under way gets no answer on this stream any more.
   requests_.clear();
   in_flight_bytes_ = 0;
   wanted_bytes_ = 0;
-  ++reconnects_;
-  if (!status_.ok()) {
-    return;
-  }
   // OUT_OF_RANGE: the shard expects an earlier contribution for some block.
   // That may be this one, on a block whose push was lost, so everything without
   // a receipt is sent once more. If that does not settle it, nothing here does.
@@ -284,9 +243,7 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
   if (skipped) {
     skipped_sequence_ = push_.sequence();
   }
-  const int64_t now_ns = options_.clock->NowNs();
-  if (!retry_.MayRepeat(status, now_ns) && !skipped) {
-    Fail(ForThisTask(status));
+  if (!Broken(status, skipped)) {
     return;
   }
   for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -308,8 +265,7 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
       QueueWant(static_cast<int>(i));
     }
   }
-  reconnect_at_ns_ = now_ns + Ns(retry_.pause());
-  CheckLost();  // I7: a shard that ends every stream at once is lost as well
+  CheckLost();  // a shard that ends every stream at once is lost as well
 }
 
 // One block of a request is answered; a request for several ends with the last.
@@ -322,18 +278,9 @@ void ShardExchange::Answered(uint32_t* request) {
 }
 
 int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
-  if (!status_.ok()) {
+  if (!Heard(answer.incarnation())) {
     return -1;
   }
-  // An answer shows that the connection works: count and pauses begin anew.
-  watch_.Heard(options_.clock->NowNs());
-  retry_.OnAnswer();
-  if (incarnation_ != 0 && answer.incarnation() != incarnation_) {
-    Fail(absl::FailedPreconditionError(
-        "the process was restarted; its parameters are gone"));
-    return -1;
-  }
-  incarnation_ = answer.incarnation();
   uint32_t count = 1;  // values come block by block, receipts for several
   if (answer.has_receipt()) {
     count = answer.block_count();
@@ -402,7 +349,7 @@ void ShardExchange::OnReceipt(const ValueChunk& answer) {
       block.push = PushState::kDeferred;
       ++blocks_unsent_;
       deferred_.push_back(static_cast<int>(i));
-      deferred_until_ns_ = options_.clock->NowNs() + Ns(options_.defer_pause);
+      deferred_until_ns_ = now_ns() + kDeferPauseNs;
       continue;
     }
     ++settled;
@@ -425,25 +372,6 @@ void ShardExchange::OnStored(int block, uint64_t version) {
     blocks_[block].base_version = version;
   }
   --wants_left_;
-}
-
-bool ShardExchange::CheckLost() {
-  const int64_t now = options_.clock->NowNs();
-  if (!status_.ok() || !HasWork()) {
-    // I7: an idle shard owes nothing. One that has failed is reported again,
-    // for a thread that was blocked in its stream meanwhile.
-    watch_.LookIdle(now);
-    return !status_.ok();
-  }
-  if (!watch_.Look(now)) {
-    return false;
-  }
-  Fail(LostError(watch_.Reason(), retry_.last_error()));
-  return true;
-}
-
-void ShardExchange::Fail(const absl::Status& status) {
-  status_ = NamedPs(options_.shard, options_.address, status);
 }
 
 }  // namespace weir

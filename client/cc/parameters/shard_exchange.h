@@ -34,80 +34,52 @@
 //   I6. A push names the version that its block had when the contribution
 //       began. The gradient was computed from that version, whatever has come
 //       since.
-//   I7. The exchange fails once, for good, when the shard is lost while work
-//       waits (peer_watch.h), or at the first answer that only the chief can
-//       mend.
 // Threads: compatible; ParameterClient serialises.
-// Errors: FAILED_PRECONDITION  unreachable for lost_after, restarted, or
-//                              refused; the message names shard and address.
-//         others               as the ps answered, with the shard's name.
 // Cost: O(log blocks) per message.
 #ifndef CLIENT_CC_PARAMETERS_SHARD_EXCHANGE_H_
 #define CLIENT_CC_PARAMETERS_SHARD_EXCHANGE_H_
 
-#include <chrono>
 #include <cstdint>
 #include <set>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "client/cc/parameters/contribution.h"
-#include "client/cc/transport/peer_watch.h"
-#include "client/cc/transport/retry_policy.h"
-#include "common/base/clock.h"
+#include "client/cc/parameters/exchange.h"
 #include "proto/ps.pb.h"
 
 namespace weir {
 
-class ShardExchange {
+class ShardExchange : public Exchange {
  public:
   // Half of what makes a server stop reading.
   static constexpr int kInFlightRequestsMax = 128;
   static constexpr int kWantRequestsMax = 96;
   static constexpr int64_t kInFlightBytesMax = 2 << 20;
 
-  struct Options {
-    int shard = 0;
-    std::string address;
+  struct Options : ConnectionOptions {
     // The channel carries the blocks of the shard from `first_block` on, as
     // many as `elements` has. Everywhere else in this class they count from 0.
     int first_block = 0;
     Sender sender;
     std::vector<int64_t> elements;  // floats of each block
     int64_t in_flight_bytes_max = kInFlightBytesMax;
-    std::chrono::milliseconds lost_after{10000};
-    std::chrono::milliseconds defer_pause{10};
-    std::chrono::milliseconds want_timeout{2000};
-    Clock* clock = Clock::Real();
   };
 
-  struct Action {
-    enum Kind {
-      kIdle,     // nothing to do until something changes
-      kConnect,  // open a stream
-      kSend,     // `header`, with the block's gradient when `payload`
-      kReceive,  // wait for the next answer
-      kSleep,    // nothing to do before `until_ns`
-      kFailed,   // see status()
-    };
-    Kind kind = kIdle;
+  struct Action : Step {  // kSend: `header`, with the gradient if `payload`
     GradientChunk header;
     int block = 0;  // the first one of `header`
     bool payload = false;
-    int64_t until_ns = 0;
   };
 
   explicit ShardExchange(Options options);
 
   // --- What the owner wants.
 
-  // Asks for `blocks`, which ascend. A block whose push has not left yet
-  // is asked for with it, unless `at_once`. REQUIRES: wants_left() == 0.
-  void StartWants(const Want& want, const std::vector<int>& blocks,
-                  bool at_once = false);
+  // Asks for every block. One whose push has not left yet is asked for with it,
+  // unless `at_once`. REQUIRES: wants_left() == 0.
+  void StartWants(const Want& want, bool at_once = false);
   // Starts a contribution: every block waits for BlockReady. `push` has all but
   // base_version and left_out. REQUIRES: contribution_done().
   void BeginContribution(const Push& push);
@@ -127,31 +99,14 @@ class ShardExchange {
   // stream, as the arguments say. Either thread must ask again when a send or
   // receive has ended.
   Action Next(bool sending = false, bool receiving = false);
-  void OnConnected();
-  // A send failed. Receive then brings the stream's status.
-  void OnSendFailed() { draining_ = true; }
   void OnStreamEnd(const absl::Status& status);
   // Takes an answer. Returns the block whose values the caller must now copy
   // from the payload and then report by OnStored, or -1.
   int OnAnswer(const ValueChunk& answer, size_t payload_bytes);
   void OnStored(int block, uint64_t version);
-  // Fails when work has waited too long. Returns true when the stream must be
-  // cancelled, because a thread may be blocked in it. Must be called every
-  // look_period(), also when there is no work.
-  bool CheckLost();
-  std::chrono::milliseconds look_period() const { return watch_.period(); }
-  // Whether CheckLost would like to hear of traffic first (peer_watch.h).
-  bool WantsTraffic() const {
-    return HasWork() && watch_.WantsTraffic(options_.clock->NowNs());
-  }
-  void NoteTraffic(int64_t bytes) {
-    watch_.NoteTraffic(bytes, options_.clock->NowNs());
-  }
 
   // --- State.
 
-  const absl::Status& status() const { return status_; }
-  int block_count() const { return static_cast<int>(blocks_.size()); }
   int wants_left() const { return wants_left_; }
   // Whether answers with values may arrive, or blocks wait for a pause to end.
   // Either is worth a second thread.
@@ -161,9 +116,6 @@ class ShardExchange {
   bool contribution_done() const { return blocks_unacknowledged_ == 0; }
   // Sums what the receipts of the contribution say.
   const ContributionResult& receipts() const { return receipts_; }
-  uint64_t version(int block) const { return blocks_[block].version; }
-  uint64_t incarnation() const { return incarnation_; }
-  int reconnects() const { return reconnects_; }
 
  private:
   enum class PushState : uint8_t { kNone, kPending, kReady, kSent, kDeferred };
@@ -180,12 +132,10 @@ class ShardExchange {
     uint32_t want_request = 0;
   };
 
-  bool HasWork() const {
+  bool HasWork() const override {
     return blocks_open_ > 0 || wants_left_ > wants_with_push_;
   }
-  void NoteWork();
-  void Fail(const absl::Status& status);
-  void SetWant(const Want& want, int blocks);
+  void SetWant(const Want& want);
   bool PushMayGo() const;
   bool WantMayGo() const;
   void QueueWant(int block);
@@ -211,20 +161,12 @@ class ShardExchange {
   int wants_with_push_ = 0;  // those of wants_left_ whose push was not sent
   ContributionResult receipts_;
 
-  bool connected_ = false;
-  bool draining_ = false;
   // Requests without an answer: key -> answers still to come.
   std::unordered_map<uint32_t, int> requests_;
   uint32_t next_request_ = 1;
-  int64_t in_flight_bytes_ = 0;  // pushed, without a receipt
-  int64_t wanted_bytes_ = 0;     // asked for, without an answer
-  int64_t reconnect_at_ns_ = 0;
-  RetryPolicy retry_;
-  PeerWatch watch_;
-  uint64_t incarnation_ = 0;
-  int reconnects_ = 0;
+  int64_t in_flight_bytes_ = 0;               // pushed, without a receipt
+  int64_t wanted_bytes_ = 0;                  // asked for, without an answer
   uint64_t skipped_sequence_ = ~uint64_t{0};  // OUT_OF_RANGE seen for it
-  absl::Status status_;
 };
 
 }  // namespace weir

@@ -1,10 +1,12 @@
 #include "client/cc/parameters/table_client.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
-#include <utility>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 #include "proto/wire/id_list.h"
 #include "proto/wire/value_encoding.h"
@@ -12,15 +14,18 @@
 namespace weir {
 namespace {
 
-constexpr std::chrono::milliseconds kWaitStep{100};
-constexpr std::chrono::milliseconds kLookupTimeout{2000};
-// Pieces asked for ahead, so that the ps gathers one while another travels and
-// a third is decoded here.
-constexpr int kInFlightMax = 4;
-// Names of lists that are remembered for each shard. It bounds this side's
-// memory only: the shard bounds its own by bytes, and says when it has
-// forgotten a list.
-constexpr size_t kKnownMax = 4096;
+IdList ListOf(const RowPart& part) {
+  IdList list;
+  list.set_table(static_cast<uint32_t>(part.table));
+  list.set_count(static_cast<uint32_t>(part.ids.size()));
+  list.set_name(part.name);
+  // If the shard has forgotten a list that it had, it says so, and gets it
+  // after all.
+  if (!part.known) {
+    list.set_deltas(EncodeIds(part.ids));
+  }
+  return list;
+}
 
 }  // namespace
 
@@ -34,44 +39,29 @@ absl::StatusOr<std::unique_ptr<TableClient>> TableClient::Create(
                      " shards, pieces of ", options.piece_bytes, " bytes"));
   }
   std::unique_ptr<TableClient> client(new TableClient(std::move(options)));
-  for (int s = 0; s < static_cast<int>(client->shards_.size()); ++s) {
-    for (const Kind kind : {Kind::kLookup, Kind::kUpdate}) {
-      client->shards_[static_cast<size_t>(s)]
-          ->lanes[static_cast<size_t>(kind)]
-          .thread =
-          std::thread([raw = client.get(), s, kind] { raw->Run(s, kind); });
-    }
+  std::vector<Lane*> lanes;
+  for (size_t s = 0; s < client->links_.size(); ++s) {
+    lanes.push_back(client->pulls_[s].get());
+    lanes.push_back(client->pushes_[s].get());
   }
+  client->StartThreads(std::move(lanes), /*threads=*/1);
   return client;
 }
 
-TableClient::TableClient(Options options) : options_(std::move(options)) {
+TableClient::TableClient(Options options)
+    : ShardClient(options), options_(std::move(options)) {
   for (const std::string& address : options_.addresses) {
-    shards_.push_back(std::make_unique<Shard>(options_.lost_after));
-    shards_.back()->link = options_.transport->ConnectData(address);
-  }
-}
-
-TableClient::~TableClient() {
-  {
-    MutexLock lock(&mutex_);
-    stop_ = true;
-    // A thread may be blocked in its stream, wait for work, or sleep before
-    // another try: each is woken in its own way.
-    for (const std::unique_ptr<Shard>& shard : shards_) {
-      if (shard->stream != nullptr) {
-        shard->stream->Cancel();
-      }
-      for (Lane& lane : shard->lanes) {
-        lane.wake.NotifyAll();
-      }
-    }
-    stopping_.NotifyAll();
-  }
-  for (const std::unique_ptr<Shard>& shard : shards_) {
-    for (Lane& lane : shard->lanes) {
-      lane.thread.join();
-    }
+    Exchange::ConnectionOptions connection;
+    connection.shard = static_cast<int>(links_.size());
+    connection.address = address;
+    connection.lost_after = options_.lost_after;
+    connection.clock = options_.clock;
+    const auto lists = std::make_shared<KnownLists>();
+    pulls_.push_back(std::make_unique<PullLane>(connection, lists));
+    pushes_.push_back(std::make_unique<PushLane>(connection, lists));
+    pushes_.back()->shard = links_.size();
+    links_.push_back(options_.transport->ConnectData(address));
+    pulls_.back()->link = pushes_.back()->link = links_.back().get();
   }
 }
 
@@ -94,12 +84,12 @@ absl::Status TableClient::Check(int table,
   return absl::OkStatus();
 }
 
-std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
+std::vector<std::vector<RowPiece>> TableClient::Cut(
     std::span<const RowList> lists, RowUse use) const {
-  std::vector<std::vector<Piece>> pieces =
-      CutRows(lists, options_.tables, static_cast<int>(shards_.size()),
+  std::vector<std::vector<RowPiece>> pieces =
+      CutRows(lists, options_.tables, static_cast<int>(links_.size()),
               options_.piece_bytes, use);
-  for (std::vector<Piece>& of_shard : pieces) {
+  for (std::vector<RowPiece>& of_shard : pieces) {
     if (of_shard.empty()) {
       // A lookup asks every shard for its version, and an update moves the
       // mark of every shard, also if it has none of the rows.
@@ -107,118 +97,6 @@ std::vector<std::vector<TableClient::Piece>> TableClient::Cut(
     }
   }
   return pieces;
-}
-
-IdList TableClient::ListOf(int shard, const Part& part) {
-  IdList list;
-  list.set_table(static_cast<uint32_t>(part.table));
-  list.set_count(static_cast<uint32_t>(part.ids.size()));
-  list.set_name(part.name);
-  // I2: the name is enough where the shard has the list. Should it have
-  // forgotten, its answer says unknown_list, and the list is sent after all.
-  bool known = false;
-  {
-    MutexLock lock(&mutex_);
-    known = shards_[static_cast<size_t>(shard)]->known.contains(
-        {part.name, static_cast<uint32_t>(part.table)});
-  }
-  if (!known) {
-    list.set_deltas(EncodeIds(part.ids));
-  }
-  return list;
-}
-
-void TableClient::Remember(int shard, const Part& part) {
-  MutexLock lock(&mutex_);
-  auto& known = shards_[static_cast<size_t>(shard)]->known;
-  if (known.size() >= kKnownMax) {
-    known.clear();  // costs one list each, the next time
-  }
-  known.insert({part.name, static_cast<uint32_t>(part.table)});
-}
-
-// ----------------------------------------------------------------- threads
-
-void TableClient::Start(Kind kind) {
-  const int64_t now_ns = options_.clock->NowNs();
-  for (const std::unique_ptr<Shard>& shard : shards_) {
-    Lane& lane = shard->lanes[static_cast<size_t>(kind)];
-    lane.busy = true;
-    lane.status = absl::OkStatus();
-    // The time until now was no silence of the ps: nothing was asked. An update
-    // needs no watch, since its call ends by itself.
-    if (kind == Kind::kLookup) {
-      shard->watch.Heard(now_ns);
-      shard->lost = false;
-    }
-    lane.wake.NotifyAll();
-  }
-}
-
-void TableClient::Run(int s, Kind kind) {
-  Lane& lane =
-      shards_[static_cast<size_t>(s)]->lanes[static_cast<size_t>(kind)];
-  while (true) {
-    {
-      MutexLock lock(&mutex_);
-      while (!lane.busy && !stop_) {
-        lane.wake.Wait(&mutex_);
-      }
-      if (stop_) {
-        return;
-      }
-    }
-    absl::Status status = kind == Kind::kLookup ? RunLookup(s) : RunUpdate(s);
-    MutexLock lock(&mutex_);
-    lane.status = std::move(status);
-    lane.busy = false;
-    changed_.NotifyAll();
-  }
-}
-
-absl::Status TableClient::Wait(Kind kind) {
-  const auto lane = static_cast<size_t>(kind);
-  while (true) {
-    bool busy = false;
-    {
-      MutexLock lock(&mutex_);
-      for (const std::unique_ptr<Shard>& shard : shards_) {
-        busy = busy || shard->lanes[lane].busy;
-        // The caller waits here anyway, so it watches for lost shards; the
-        // threads may be blocked in Receive.
-        if (kind == Kind::kLookup && shard->lanes[lane].busy) {
-          Look(shard.get());
-        }
-      }
-      if (busy) {
-        changed_.WaitFor(&mutex_, kWaitStep);
-      } else {
-        for (const std::unique_ptr<Shard>& shard : shards_) {
-          WEIR_RETURN_IF_ERROR(shard->lanes[lane].status);
-        }
-        return absl::OkStatus();
-      }
-    }
-    // Without the lock: on_wait may take ChiefClient's, which comes before this
-    // one in the order of locks, or run Python.
-    if (options_.on_wait) {
-      WEIR_RETURN_IF_ERROR(options_.on_wait());
-    }
-  }
-}
-
-void TableClient::Interrupt(const absl::Status& status) {
-  MutexLock lock(&mutex_);
-  interrupted_ = status;
-  // Only lookups end: they wait for values. An update must be settled on every
-  // shard, or its contribution would be torn.
-  for (const std::unique_ptr<Shard>& shard : shards_) {
-    if (shard->lanes[static_cast<size_t>(Kind::kLookup)].busy &&
-        shard->stream != nullptr) {
-      shard->stream->Cancel();
-    }
-  }
-  stopping_.NotifyAll();
 }
 
 // ----------------------------------------------------------------- lookups
@@ -230,178 +108,337 @@ absl::Status TableClient::StartLookup(const Want& want, bool train,
     WEIR_RETURN_IF_ERROR(Check(list.table, list.ids));
     lists.push_back({list.table, list.ids});
   }
-  std::vector<std::vector<Piece>> pieces = Cut(lists, RowUse::kLookup);
+  std::vector<std::vector<RowPiece>> pieces = Cut(lists, RowUse::kLookup);
   MutexLock lock(&mutex_);
+  WEIR_RETURN_IF_ERROR(status_);
   WEIR_RETURN_IF_ERROR(interrupted_);
   want_ = want;
-  want_.set_timeout_ms(static_cast<uint32_t>(kLookupTimeout.count()));
+  want_.set_timeout_ms(pulls_[0]->exchange.want_timeout_ms());
   train_ = train;
   wanted_.assign(wanted.begin(), wanted.end());
-  lookup_pieces_ = std::move(pieces);
-  Start(Kind::kLookup);
+  for (size_t s = 0; s < pulls_.size(); ++s) {
+    pulls_[s]->exchange.Start(std::move(pieces[s]));
+    pulls_[s]->wake.NotifyAll();
+  }
   return absl::OkStatus();
 }
 
 absl::StatusOr<TableClient::Versions> TableClient::WaitLookup() {
-  WEIR_RETURN_IF_ERROR(Wait(Kind::kLookup));
-  Versions versions;
   MutexLock lock(&mutex_);
-  for (const std::unique_ptr<Shard>& shard : shards_) {
-    versions.push_back(shard->version);
+  WEIR_RETURN_IF_ERROR(
+      WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        bool done = true;
+        for (const auto& pull : pulls_) {
+          if (pull->exchange.storing()) {  // I2
+            return false;
+          }
+          done = done && pull->exchange.done();
+        }
+        return done || !status_.ok() || !interrupted_.ok();
+      }));
+  WEIR_RETURN_IF_ERROR(interrupted_);
+  Versions versions;
+  for (const auto& pull : pulls_) {
+    versions.push_back(pull->exchange.version());
   }
   return versions;
 }
 
-absl::Status TableClient::RunLookup(int s) {
-  Shard& shard = *shards_[static_cast<size_t>(s)];
-  std::vector<Piece>& pieces = lookup_pieces_[static_cast<size_t>(s)];
-  {
-    MutexLock lock(&mutex_);
-    shard.version = ~uint64_t{0};  // Take keeps the smallest of the pieces
-  }
-  RetryPolicy retry(options_.lost_after);
-  while (true) {
-    std::shared_ptr<PullRowsStream> stream;
-    {
-      MutexLock lock(&mutex_);
-      WEIR_RETURN_IF_ERROR(interrupted_);
-      stream = shard.stream;
-    }
-    if (stream == nullptr) {
-      stream = shard.link->OpenPullRows();  // may ask the ps: no lock is held
-      MutexLock lock(&mutex_);
-      WEIR_RETURN_IF_ERROR(interrupted_);
-      if (stop_) {
-        return absl::CancelledError("the table client ends");
-      }
-      shard.stream = stream;
-    }
-    absl::Status status;
-    int in_flight = 0;
-    size_t left = 0;
-    for (const Piece& piece : pieces) {
-      if (!piece.done) {
-        ++left;  // rows that came before the stream broke are not asked again
-      }
-    }
-    while (status.ok() && left > 0) {
-      for (size_t i = 0;
-           i < pieces.size() && in_flight < kInFlightMax && status.ok(); ++i) {
-        if (!pieces[i].done && !pieces[i].sent) {
-          status = Ask(s, &pieces[i], static_cast<uint32_t>(i));
-          ++in_flight;
-        }
-      }
-      RowChunk header;
-      Payload payload;
-      if (status.ok()) {
-        status = stream->Receive(&header, &payload);
-      }
-      if (status.ok()) {
-        retry.OnAnswer();
-        --in_flight;
-        status = CheckIncarnation(s, header.incarnation());
-      }
-      if (status.ok()) {
-        status = Take(s, header, payload);
-      }
-      if (status.ok() && pieces[header.request()].done) {
-        --left;
-      }
-    }
-    if (status.ok()) {
-      return absl::OkStatus();
-    }
-    {
-      MutexLock lock(&mutex_);
-      shard.stream = nullptr;
-    }
-    for (Piece& piece : pieces) {
-      piece.sent = false;  // the answer went with the stream: ask again
-    }
-    WEIR_RETURN_IF_ERROR(BeforeRetry(s, status, &retry));
+// Only lookups end: they wait for values. An update must be settled on every
+// shard, or its contribution would be torn.
+void TableClient::OnInterrupt() {
+  for (const auto& pull : pulls_) {
+    pull->exchange.GiveUp();
   }
 }
 
-absl::Status TableClient::Ask(int s, Piece* piece, uint32_t request) {
+Exchange::Step TableClient::DoNext(Lane* lane) {
+  if (!status_.ok()) {
+    // I2: nobody waits any more.
+    return {.kind = Exchange::Step::kFailed};
+  }
+  if (auto* const pull = dynamic_cast<PullLane*>(lane); pull != nullptr) {
+    return DoNextPull(pull);
+  }
+  return DoNextPush(static_cast<PushLane*>(lane));
+}
+
+Exchange::Step TableClient::DoNextPull(PullLane* lane) {
+  const RowPullExchange::Action action = lane->exchange.Next();
+  if (action.kind == Exchange::Step::kConnect) {
+    Connect(lane);
+  } else if (action.kind == Exchange::Step::kSend) {
+    Ask(lane, action);
+  } else if (action.kind == Exchange::Step::kReceive) {
+    Receive(lane);
+  }
+  return action;
+}
+
+void TableClient::Connect(PullLane* lane) {
+  mutex_.Unlock();
+  std::shared_ptr<PullRowsStream> stream = lane->link->OpenPullRows();
+  mutex_.Lock();
+  lane->stream = std::move(stream);
+  lane->exchange.OnConnected();
+  if (stop_) {
+    lane->stream->Cancel();  // StopThreads found no stream to cancel
+  }
+}
+
+void TableClient::Ask(PullLane* lane, const RowPullExchange::Action& action) {
+  std::shared_ptr<PullRowsStream> stream = lane->stream;
+  mutex_.Unlock();
   PullRowsChunk chunk;
   *chunk.mutable_sender() = options_.sender;
   *chunk.mutable_want() = want_;
   chunk.set_train(train_);
-  chunk.set_request(request);
-  chunk.mutable_want()->set_encoding(piece->encoding);
-  for (const Part& part : piece->parts) {
-    *chunk.add_list() = ListOf(s, part);
+  chunk.set_request(action.request);
+  chunk.mutable_want()->set_encoding(action.piece->encoding);
+  for (const RowPart& part : action.piece->parts) {
+    *chunk.add_list() = ListOf(part);
   }
-  piece->sent = true;
-  return shards_[static_cast<size_t>(s)]->stream->Send(chunk, {}, nullptr);
+  const absl::Status status = stream->Send(chunk, {}, nullptr);
+  stream.reset();
+  mutex_.Lock();
+  if (!status.ok()) {
+    lane->exchange.OnSendFailed();
+  }
 }
 
-absl::Status TableClient::Take(int s, const RowChunk& header,
-                               const Payload& payload) {
-  Shard& shard = *shards_[static_cast<size_t>(s)];
-  std::vector<Piece>& pieces = lookup_pieces_[static_cast<size_t>(s)];
-  // The number comes from the ps; an answer to nothing must not write rows.
-  if (header.request() >= pieces.size() || !pieces[header.request()].sent) {
-    return absl::InternalError(absl::StrCat(
-        "answered request ", header.request(), " of ", pieces.size()));
-  }
-  Piece& piece = pieces[header.request()];
-  piece.sent = false;
-  {
-    MutexLock lock(&mutex_);
-    shard.watch.Heard(options_.clock->NowNs());
-    if (header.unknown_list()) {
-      for (const Part& part : piece.parts) {
-        // I2: the shard does not keep it any more.
-        shard.known.erase({part.name, static_cast<uint32_t>(part.table)});
-      }
+void TableClient::Receive(PullLane* lane) {
+  std::shared_ptr<PullRowsStream> stream = lane->stream;
+  RowChunk answer;
+  Payload payload;
+  mutex_.Unlock();
+  const absl::Status status = stream->Receive(&answer, &payload);
+  mutex_.Lock();
+  if (!status.ok()) {
+    lane->stream.reset();
+    if (!stop_) {
+      lane->exchange.OnStreamEnd(status);
+      NoteBreak(status);
+    }
+    mutex_.Unlock();
+    stream.reset();
+    mutex_.Lock();
+  } else if (status_.ok()) {  // I2: else nobody waits for the rows any more
+    const RowPiece* const piece =
+        lane->exchange.OnAnswer(answer, payload.bytes());
+    if (piece != nullptr) {
+      mutex_.Unlock();
+      Store(*piece, answer.encoding(), payload);
+      mutex_.Lock();
+      counters_.bytes_received += payload.bytes();
+      lane->exchange.OnStored(answer.version());
     }
   }
-  if (header.not_yet() || header.unknown_list()) {
-    return absl::OkStatus();  // asked again
+  NoteFailure(lane);
+  if (lane->exchange.done() || !status_.ok()) {
+    changed_.NotifyAll();
+  }
+}
+
+void TableClient::Store(const RowPiece& piece, Encoding encoding,
+                        const Payload& payload) {
+  if (piece.floats == 0) {
+    return;
   }
   const auto floats = static_cast<size_t>(piece.floats);
-  if (payload.bytes() != EncodedBytes(header.encoding(), floats)) {
-    return absl::InternalError(absl::StrCat("answered with ", payload.bytes(),
-                                            " bytes for ", floats, " floats"));
-  }
   std::vector<float> decoded;
+  const RowPart& first = piece.parts[0];
   // If a list's rows of one shard lie side by side, they are decoded there.
-  const bool in_place =
-      piece.parts.size() == 1 && piece.parts[0].places.empty();
-  float* rows = nullptr;
-  if (in_place) {
-    const Part& only = piece.parts[0];
-    rows = wanted_[only.wanted].rows +
-           only.first * static_cast<size_t>(dim(only.table));
-  } else {
+  const bool in_place = piece.parts.size() == 1 && first.places.empty();
+  float* rows = wanted_[first.wanted].rows + first.first * dim(first.table);
+  if (!in_place) {
     decoded.resize(floats);
     rows = decoded.data();
   }
-  if (floats > 0) {
-    WEIR_RETURN_IF_ERROR(
-        DecodeFloats(payload, header.encoding(), floats, rows));
+  // OnAnswer has checked the size, and nothing else can be wrong.
+  WEIR_CHECK(DecodeFloats(payload, encoding, floats, rows).ok());
+  if (in_place) {
+    return;
   }
-  for (const Part& part : piece.parts) {
-    const auto width = static_cast<size_t>(dim(part.table));
-    for (size_t i = 0; !in_place && i < part.ids.size(); ++i, rows += width) {
+  for (const RowPart& part : piece.parts) {
+    const size_t width = dim(part.table);
+    for (size_t i = 0; i < part.ids.size(); ++i, rows += width) {
       std::memcpy(wanted_[part.wanted].rows + part.PlaceOf(i) * width, rows,
                   width * sizeof(float));
     }
-    Remember(s, part);
   }
-  piece.done = true;
+}
+
+// ----------------------------------------------------------------- updates
+
+absl::Status TableClient::StartUpdate(const ContributionPush& push,
+                                      const Versions& versions,
+                                      std::span<const Gradients> gradients) {
+  std::vector<RowList> lists;
+  for (const Gradients& list : gradients) {
+    WEIR_RETURN_IF_ERROR(Check(list.table, list.ids));
+    lists.push_back({list.table, list.ids});
+  }
+  if (versions.size() != links_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(versions.size(), " versions for ", links_.size(),
+                     " shards; bring those of the lookup"));
+  }
+  std::vector<std::vector<RowPiece>> pieces = Cut(lists, RowUse::kUpdate);
   MutexLock lock(&mutex_);
-  // The oldest counts: a gradient is as stale as its stalest row.
-  shard.version = std::min(shard.version, header.version());
-  counters_.bytes_received += payload.bytes();
+  WEIR_RETURN_IF_ERROR(status_);
+  push_ = push;
+  versions_ = versions;
+  gradients_.assign(gradients.begin(), gradients.end());
+  for (size_t s = 0; s < pushes_.size(); ++s) {
+    pushes_[s]->exchange.Start(std::move(pieces[s]));
+    pushes_[s]->wake.NotifyAll();
+  }
   return absl::OkStatus();
 }
 
-ClientCounters TableClient::counters() const {
+absl::StatusOr<ContributionResult> TableClient::WaitUpdate() {
   MutexLock lock(&mutex_);
-  return counters_;
+  WEIR_RETURN_IF_ERROR(
+      WaitUntil([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        bool done = true;
+        for (const auto& push : pushes_) {
+          if (push->sending) {  // I2
+            return false;
+          }
+          done = done && push->exchange.done();
+        }
+        return done || !status_.ok();
+      }));
+  ContributionResult result;
+  for (const auto& push : pushes_) {
+    const PushRowsReply& reply = push->exchange.reply();
+    result.AddReceipt(reply.receipt());
+    result.rows_not_admitted += reply.rows_not_admitted();
+  }
+  if (result.bad) {
+    // The number comes from the ps: it may be one that we do not have.
+    result.bad_name = result.bad_number < options_.tables.size()
+                          ? options_.tables[result.bad_number].name()
+                          : absl::StrCat("#", result.bad_number);
+  }
+  return result;
+}
+
+Exchange::Step TableClient::DoNextPush(PushLane* lane) {
+  const Exchange::Step step = lane->exchange.Next();
+  if (step.kind == Exchange::Step::kConnect) {
+    lane->exchange.OnConnected();  // a call connects by itself
+  } else if (step.kind == Exchange::Step::kSend) {
+    Push(lane);
+  }
+  return step;
+}
+
+void TableClient::Push(PushLane* lane) {
+  lane->sending = true;
+  mutex_.Unlock();
+  uint64_t bytes = 0;
+  const absl::StatusOr<PushRowsReply> reply = SendUpdate(lane, &bytes);
+  const bool silent =
+      absl::IsDeadlineExceeded(reply.status()) && !SaysHello(lane);
+  mutex_.Lock();
+  lane->sending = false;
+  if (!reply.ok()) {
+    lane->exchange.OnCallEnd(reply.status(), silent);
+    NoteBreak(reply.status());
+  } else {
+    lane->exchange.OnReply(*reply);
+    if (!reply->unknown_list()) {
+      counters_.bytes_sent += bytes;
+    }
+  }
+  NoteFailure(lane);
+  if (lane->exchange.done() || !status_.ok()) {
+    changed_.NotifyAll();
+  }
+}
+
+const float* TableClient::GradientsOf(
+    const RowPiece& piece, std::unique_ptr<float[]>* gathered) const {
+  const RowPart& first = piece.parts[0];
+  if (piece.parts.size() == 1 && first.places.empty()) {
+    return gradients_[first.wanted].gradients + first.first * dim(first.table);
+  }
+  *gathered = std::make_unique_for_overwrite<float[]>(
+      static_cast<size_t>(piece.floats));
+  float* out = gathered->get();
+  for (const RowPart& part : piece.parts) {
+    const size_t width = dim(part.table);
+    for (size_t i = 0; i < part.ids.size(); ++i, out += width) {
+      std::memcpy(out,
+                  gradients_[part.wanted].gradients + part.PlaceOf(i) * width,
+                  width * sizeof(float));
+    }
+  }
+  return gathered->get();
+}
+
+absl::StatusOr<PushRowsReply> TableClient::SendUpdate(PushLane* lane,
+                                                      uint64_t* bytes) {
+  const std::vector<RowPiece>& pieces = lane->exchange.pieces();
+  size_t next = 0;
+  // By piece. Both stay until PushRows has returned: the transport reads them.
+  std::vector<std::unique_ptr<float[]>> gathered(pieces.size());
+  std::vector<std::vector<char>> encoded(pieces.size());
+  const auto fill = [&](PushRowsChunk* chunk, std::span<const char>* payload) {
+    if (next == pieces.size()) {
+      return false;
+    }
+    const RowPiece& piece = pieces[next];
+    chunk->Clear();
+    *chunk->mutable_sender() = options_.sender;
+    weir::Push* const push = chunk->mutable_push();
+    push->set_sequence(push_.sequence);  // I1: the same in every try
+    push->set_base_version(versions_[lane->shard]);
+    push->set_index_in_step(push_.index_in_step);
+    push->set_weight(push_.weight);
+    // Once is enough: the shard applies the update when all of it is there.
+    if (next == 0) {
+      for (const TableRate& rate : push_.rates) {
+        *chunk->add_rate() = rate;
+      }
+    }
+    chunk->set_encoding(piece.encoding);
+    for (const RowPart& part : piece.parts) {
+      *chunk->add_list() = ListOf(part);
+    }
+    const auto floats = static_cast<size_t>(piece.floats);
+    *payload = {};
+    if (floats > 0) {
+      const float* const values = GradientsOf(piece, &gathered[next]);
+      *payload = {reinterpret_cast<const char*>(values),
+                  EncodedBytes(F32, floats)};
+      if (piece.encoding != F32) {
+        encoded[next].resize(EncodedBytes(piece.encoding, floats));
+        EncodeFloats(values, floats, piece.encoding, encoded[next].data());
+        *payload = encoded[next];
+      }
+      *bytes += payload->size();
+    }
+    ++next;
+    chunk->set_last(next == pieces.size());
+    return true;
+  };
+  return lane->link->PushRows(options_.lost_after, fill);
+}
+
+bool TableClient::SaysHello(PushLane* lane) {
+  const std::chrono::milliseconds patience = options_.lost_after / 2;
+  const int64_t end_ns =
+      options_.clock->NowNs() + std::chrono::nanoseconds(patience).count();
+  while (!lane->link->Hello(patience).ok()) {
+    MutexLock lock(&mutex_);
+    if (stop_ || options_.clock->NowNs() >= end_ns) {
+      return false;
+    }
+    lane->wake.WaitFor(&mutex_, RetryPolicy::kBackoffMin);
+  }
+  return true;
 }
 
 }  // namespace weir

@@ -1,7 +1,7 @@
 // Whether a peer that owes an answer is still there.
 //
-// Place: below ShardExchange, TableClient and the calls of grpc_transport.cc,
-// which ask the same question of a stream, a set of rows and a call.
+// Place: below Exchange and the calls of grpc_transport.cc, which ask the same
+// question of a stream and of a call.
 //
 // Terms
 //   look     a periodic question whether the peer is lost.

@@ -38,12 +38,25 @@
 
 namespace weir {
 
+// What ends a call that may be blocked, from any thread.
+class DataCall {
+ public:
+  virtual ~DataCall() = default;
+
+  // Ends the call; what is blocked in it returns CANCELLED.
+  virtual void Cancel() = 0;
+  // Bytes that the way to the ps has moved so far, in both directions, with
+  // those of others that share it; -1 where nobody knows.
+  virtual int64_t BytesMoved() { return -1; }
+  // Cancel, for a ps of which nothing was heard for long: ends the connection
+  // as well, which then keeps no payload, and is not waited for.
+  virtual void Sever() { Cancel(); }
+};
+
 // One call with many requests and many answers, in no fixed order.
 template <typename Request, typename Answer>
-class DataStream {
+class DataStream : public DataCall {
  public:
-  virtual ~DataStream() = default;
-
   // Sends `header` with `payload` (borrowed, may be empty). Blocks until the
   // transport has taken it. The bytes must stay unchanged until `released`
   // runs, on any thread, exactly once: after the bytes have left, or when the
@@ -59,16 +72,6 @@ class DataStream {
 
   // Blocks for the next answer, or returns the status that ended the stream.
   virtual absl::Status Receive(Answer* header, Payload* payload) = 0;
-
-  // Ends the stream from any thread; blocked calls return CANCELLED.
-  virtual void Cancel() = 0;
-
-  // Bytes that the way to the ps has moved so far, in both directions, with
-  // those of others that share it; -1 where nobody knows. On any thread.
-  virtual int64_t BytesMoved() { return -1; }
-  // Cancel, for a ps of which nothing was heard for long: ends the connection
-  // as well, which then keeps no payload, and is not waited for.
-  virtual void Sever() { Cancel(); }
 };
 
 using PushPullStream = DataStream<GradientChunk, ValueChunk>;

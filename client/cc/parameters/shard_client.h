@@ -1,0 +1,117 @@
+// The threads of a client of the shards, and its waits.
+//
+// Place: the base of ParameterClient and TableClient. Each of them has lanes,
+// one for each exchange with a shard; this class runs their threads, watches
+// for shards that are lost, and ends waits.
+//
+// Invariants
+//   I1. A lane's threads do what its exchange says next, and sleep while there
+//       is nothing to do.
+//   I2. The first error of any exchange is the client's, for good.
+// Threads: Interrupt and counters may be called on any thread. Besides the
+//   lanes' threads there is one that watches.
+#ifndef CLIENT_CC_PARAMETERS_SHARD_CLIENT_H_
+#define CLIENT_CC_PARAMETERS_SHARD_CLIENT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/cc/parameters/contribution.h"
+#include "client/cc/parameters/exchange.h"
+#include "client/cc/transport/transport.h"
+#include "common/base/mutex.h"
+
+namespace weir {
+
+class ShardClient {
+ public:
+  virtual ~ShardClient() = default;
+
+  // Ends every wait for values, now and later, with `status`; a contribution in
+  // flight still gets its receipts.
+  void Interrupt(const absl::Status& status);
+  ClientCounters counters() const;
+
+ protected:
+  // One exchange with a shard. All members but `wake` and `threads` are guarded
+  // by mutex_; a thread that is blocked in the stream holds its own reference
+  // to it.
+  struct Lane {
+    explicit Lane(Exchange* exchange) : decides(exchange) {}
+    virtual ~Lane() = default;
+    // What a thread may be blocked in; null without a stream.
+    virtual std::shared_ptr<DataCall> call() const { return nullptr; }
+
+    Exchange* const decides;
+    bool sending = false;
+    bool receiving = false;
+    CondVar wake;
+    std::vector<std::thread> threads;
+  };
+
+  explicit ShardClient(ShardClientOptions options)
+      : common_(std::move(options)) {}
+
+  // Starts `threads` threads for each lane, and the one that watches. `lanes`
+  // must stay until StopThreads, which the destructor of the client calls.
+  void StartThreads(std::vector<Lane*> lanes, int threads);
+  void StopThreads();
+
+  // Asks the lane's exchange for its next step and does it, without the lock
+  // around I/O. Returns the step, for kIdle, kSleep and kFailed are left to the
+  // caller.
+  virtual Exchange::Step DoNext(Lane* lane)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) = 0;
+  // Called by Interrupt.
+  virtual void OnInterrupt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
+
+  // Counts a stream or call that ended with `status`, and logs damage.
+  void NoteBreak(const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Keeps the first error of any exchange, which ends every wait (I2).
+  void NoteFailure(Lane* lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until `done` holds; it is called with the lock held. Returns the
+  // client's error, or that of on_wait.
+  template <typename Done>
+  absl::Status WaitUntil(const Done& done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const int64_t begin = Clock::Real()->NowNs();
+    absl::Status ended;
+    while (ended.ok() && !done()) {
+      ended = WaitOnce();
+    }
+    counters_.wait_ns += Clock::Real()->NowNs() - begin;
+    // A shard that is lost says more than that the caller wants to wait no
+    // more.
+    return status_.ok() ? ended : status_;
+  }
+
+  mutable Mutex mutex_;
+  CondVar changed_;  // rung when something that a caller waits for happens
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  absl::Status interrupted_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  ClientCounters counters_ ABSL_GUARDED_BY(mutex_);
+
+ private:
+  void Run(Lane* lane);
+  void Watch();
+  // Drops the lock for a while.
+  void Look(Lane* lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits for changed_, and asks on_wait about ten times a second.
+  absl::Status WaitOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const ShardClientOptions common_;
+  std::vector<Lane*> lanes_;  // constant after StartThreads
+  CondVar watch_;
+  std::thread watcher_;
+};
+
+}  // namespace weir
+
+#endif  // CLIENT_CC_PARAMETERS_SHARD_CLIENT_H_
