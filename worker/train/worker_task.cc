@@ -20,17 +20,6 @@ namespace {
 // only how long a chief that is away goes unnoticed.
 constexpr std::chrono::milliseconds kRegisterTimeout{5000};
 
-void HitFailpoint(ParameterClient::Event event) {
-  switch (event) {
-    case ParameterClient::Event::kHalfSent:
-      return Failpoint("worker.mid_push");
-    case ParameterClient::Event::kAllSent:
-      return Failpoint("worker.before_ack");
-    case ParameterClient::Event::kFirstShardDone:
-      return Failpoint("worker.mid_fanout");
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Create(
@@ -255,7 +244,6 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> WorkerTask::MakeSession(
   session.parameters = parameters_.get();
   session.gradients = gradients_.get();
   session.compression = spec.compression();
-  session.on_event = HitFailpoint;
   session.channels_per_peer = options_.channels_per_peer;
   session.tables = tables_;
   session.bounded_staleness = spec.update().has_bounded_staleness();

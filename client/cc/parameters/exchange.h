@@ -43,6 +43,10 @@ class Exchange {
     std::shared_ptr<uint64_t> incarnation = std::make_shared<uint64_t>(0);
   };
 
+  // Before something is sent again that the ps had no room to keep until its
+  // turn (DEFERRED).
+  static constexpr int64_t kDeferPauseNs = 10'000'000;
+
   struct Step {
     enum Kind {
       kIdle,     // nothing to do until something changes

@@ -99,15 +99,12 @@ absl::Status ParameterClient::StartPull(const Want& want) {
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(status_);
   WEIR_CHECK(!contribution_open_);
-  if (next_pull_.has_value()) {
-    return absl::FailedPreconditionError("two pulls are waiting already");
-  }
   // An exchange has one set of wants, so a pull never overtakes another.
   if (values_left_ > 0 || then_.has_value()) {
-    next_pull_ = want;
-  } else {
-    BeginWants(want);
+    return absl::FailedPreconditionError(
+        "a pull is under way: wait for it before the next one");
   }
+  BeginWants(want);
   return absl::OkStatus();
 }
 
@@ -142,9 +139,6 @@ void ParameterClient::OnStored(int block) {
     }
     if (then_.has_value()) {
       WantWithContribution();
-    } else if (next_pull_.has_value()) {
-      BeginWants(*next_pull_);
-      next_pull_.reset();
     }
   }
   if (notify) {
@@ -163,7 +157,7 @@ void ParameterClient::WantWithContribution() {
 }
 
 bool ParameterClient::PullWaits() const {
-  return next_pull_.has_value() || (then_.has_value() && !contribution_open_);
+  return then_.has_value() && !contribution_open_;
 }
 
 bool ParameterClient::ValuesHere(int v) const {
@@ -230,7 +224,7 @@ absl::Status ParameterClient::BeginContribution(
   } else if (then_.has_value() && values_left_ == 0) {
     WantWithContribution();
   }
-  events_fired_ = 0;
+  failpoints_hit_ = 0;
   variable_ready_.assign(variable_ready_.size(), false);
   left_out_.assign(variable_ready_.size(), false);
   for (const int v : contribution.left_out) {

@@ -61,9 +61,6 @@ namespace weir {
 
 class ParameterClient : public ShardClient {
  public:
-  // Where a push stands; for failpoints in tests.
-  enum class Event { kHalfSent, kAllSent, kFirstShardDone };
-
   struct Options : ShardClientOptions {
     const Layout* layout = nullptr;
     // Flat space, layout->flat_elements() floats each. `gradients` may be null
@@ -79,7 +76,6 @@ class ParameterClient : public ShardClient {
     // has a use for more than one: more threads and bytes in flight, for links
     // that one connection does not fill.
     int channels_per_peer = 1;
-    std::function<void(Event)> on_event;  // on an I/O thread
 
     absl::Status Validate() const;
   };
@@ -89,9 +85,8 @@ class ParameterClient : public ShardClient {
   // Cancels what is under way.
   ~ParameterClient() override;
 
-  // Starts to read all variables. If a pull is under way, this one starts when
-  // that is complete; the caller does not wait.
-  // FAILED_PRECONDITION if another pull waits already.
+  // Starts to read all variables. FAILED_PRECONDITION while another pull is
+  // under way.
   // REQUIRES: no contribution between BeginContribution and FinishContribution.
   absl::Status StartPull(const Want& want);
   // Waits until the values of `v` are here, if a pull brings them.
@@ -160,7 +155,8 @@ class ParameterClient : public ShardClient {
   void OnStored(int block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void VariableReady(int v, bool left_out)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void NotePushEvents(Channel* channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Hits the failpoints that say where a push stands.
+  void HitFailpoints(Channel* channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ContributionDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a pull waits for the one under way.
   bool PullWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -175,8 +171,6 @@ class ParameterClient : public ShardClient {
   // Pull.
   std::vector<int> values_missing_ ABSL_GUARDED_BY(mutex_);  // per variable
   int values_left_ ABSL_GUARDED_BY(mutex_) = 0;              // blocks
-  // A pull that starts when the one under way is complete.
-  std::optional<Want> next_pull_ ABSL_GUARDED_BY(mutex_);
   // Contribution.
   bool contribution_open_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
@@ -184,7 +178,7 @@ class ParameterClient : public ShardClient {
   // The values to be read after the contribution. Set only while the pull
   // before it is still under way.
   std::optional<Want> then_ ABSL_GUARDED_BY(mutex_);
-  int events_fired_ ABSL_GUARDED_BY(mutex_) = 0;
+  int failpoints_hit_ ABSL_GUARDED_BY(mutex_) = 0;  // bits
   Loans loans_;  // payloads that the transport still reads
 };
 

@@ -8,31 +8,10 @@
 
 #include "client/cc/parameters/parameter_client.h"
 #include "common/base/check.h"
+#include "common/base/failpoint.h"
 #include "proto/wire/value_encoding.h"
 
 namespace weir {
-namespace {
-
-// The options of the exchange of `channel`.
-ShardExchange::Options ExchangeOptions(const ParameterClient::Options& options,
-                                       const BlockMap& map, size_t channel) {
-  const BlockMap::Channel& mine = map.channels()[channel];
-  ShardExchange::Options exchange;
-  exchange.shard = mine.shard;
-  exchange.address = options.addresses[mine.shard];
-  exchange.sender = options.sender;
-  exchange.in_flight_bytes_max = options.in_flight_bytes_max;
-  exchange.lost_after = options.lost_after;
-  exchange.clock = options.clock;
-  exchange.first_block = mine.first_in_shard;
-  for (int i = 0; i < mine.count; ++i) {
-    const int block = mine.first_block + i;
-    exchange.elements.push_back(map.blocks()[block].range.count);
-  }
-  return exchange;
-}
-
-}  // namespace
 
 // Makes the channels of every shard, and deals the shard's blocks to them.
 void ParameterClient::MakeChannels() {
@@ -49,10 +28,17 @@ void ParameterClient::MakeChannels() {
     }
     map_.DealNextShard(channels);
     while (channels_.size() < map_.channels().size()) {
-      const size_t c = channels_.size();
-      auto channel =
-          std::make_unique<Channel>(ExchangeOptions(options_, map_, c));
-      channel->number = static_cast<int>(c);
+      const BlockMap::Channel& mine = map_.channels()[channels_.size()];
+      ShardExchange::Options exchange;
+      static_cast<Exchange::ConnectionOptions&>(exchange) = ConnectionTo(s);
+      exchange.sender = options_.sender;
+      exchange.in_flight_bytes_max = options_.in_flight_bytes_max;
+      exchange.first_block = mine.first_in_shard;
+      for (int b = mine.first_block; b < mine.first_block + mine.count; ++b) {
+        exchange.elements.push_back(map_.blocks()[b].range.count);
+      }
+      auto channel = std::make_unique<Channel>(std::move(exchange));
+      channel->number = static_cast<int>(channels_.size());
       channel->ps = s;
       // The first channel takes the link that was asked; the others need one
       // each, since a link has one connection.
@@ -136,7 +122,7 @@ void ParameterClient::Send(Channel* channel, ShardExchange::Action action) {
     return;
   }
   if (action.header.has_push()) {
-    NotePushEvents(channel);
+    HitFailpoints(channel);
   }
 }
 
@@ -202,15 +188,12 @@ void ParameterClient::Receive(Channel* channel) {
   // WaitReceipts and the failpoints look when the last receipt comes.
   if (!was_done && channel->exchange.contribution_done()) {
     changed_.NotifyAll();
-    NotePushEvents(channel);
+    HitFailpoints(channel);
   }
   NoteFailure(channel);
 }
 
-void ParameterClient::NotePushEvents(Channel* channel) {
-  if (!options_.on_event) {
-    return;
-  }
+void ParameterClient::HitFailpoints(Channel* channel) {
   int unsent = 0;
   bool others_done = true;
   for (const auto& other : channels_) {
@@ -218,22 +201,32 @@ void ParameterClient::NotePushEvents(Channel* channel) {
     others_done = others_done && (other.get() == channel ||
                                   other->exchange.contribution_done());
   }
-  // Each event once a contribution; the lock is dropped, since a failpoint may
-  // wait, or end the process.
-  const auto fire = [this](Event event, bool when)
-                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                          const int bit = 1 << static_cast<int>(event);
-                          if (when && (events_fired_ & bit) == 0) {
-                            events_fired_ |= bit;
-                            mutex_.Unlock();
-                            options_.on_event(event);
-                            mutex_.Lock();
-                          }
-                        };
-  fire(Event::kHalfSent, unsent * 2 <= static_cast<int>(blocks_.size()));
-  fire(Event::kAllSent, unsent == 0);
-  fire(Event::kFirstShardDone,
-       channel->exchange.contribution_done() && !others_done);
+  // Each once a contribution.
+  const auto reached = [this](int bit,
+                              bool now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const bool first = now && (failpoints_hit_ & bit) == 0;
+    failpoints_hit_ |= first ? bit : 0;
+    return first;
+  };
+  const bool half_sent =
+      reached(1, unsent * 2 <= static_cast<int>(blocks_.size()));
+  const bool all_sent = reached(2, unsent == 0);
+  const bool first_shard_done =
+      reached(4, channel->exchange.contribution_done() && !others_done);
+  if (!half_sent && !all_sent && !first_shard_done) {
+    return;
+  }
+  mutex_.Unlock();  // a failpoint may wait, or end the process
+  if (half_sent) {
+    Failpoint("worker.mid_push");
+  }
+  if (all_sent) {
+    Failpoint("worker.before_ack");
+  }
+  if (first_shard_done) {
+    Failpoint("worker.mid_fanout");
+  }
+  mutex_.Lock();
 }
 
 }  // namespace weir

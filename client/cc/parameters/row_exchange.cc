@@ -11,9 +11,6 @@ namespace {
 // Lists that are remembered for each shard. It bounds this side's memory only:
 // the shard bounds its own by bytes, and says when it has forgotten a list.
 constexpr size_t kKnownMax = 4096;
-// Before an update is sent again that the ps had no room to keep until its
-// turn.
-constexpr int64_t kDeferPauseNs = 10'000'000;
 
 }  // namespace
 

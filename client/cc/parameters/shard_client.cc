@@ -15,6 +15,15 @@ constexpr std::chrono::milliseconds kOnWaitEvery{100};
 
 }  // namespace
 
+Exchange::ConnectionOptions ShardClient::ConnectionTo(int shard) const {
+  Exchange::ConnectionOptions options;
+  options.shard = shard;
+  options.address = common_.addresses[static_cast<size_t>(shard)];
+  options.lost_after = common_.lost_after;
+  options.clock = common_.clock;
+  return options;
+}
+
 void ShardClient::StartThreads(std::vector<Lane*> lanes, int threads) {
   lanes_ = std::move(lanes);
   for (Lane* const lane : lanes_) {

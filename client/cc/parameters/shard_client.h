@@ -57,6 +57,7 @@ class ShardClient {
   explicit ShardClient(ShardClientOptions options)
       : common_(std::move(options)) {}
 
+  Exchange::ConnectionOptions ConnectionTo(int shard) const;
   // Starts `threads` threads for each lane, and the one that watches. `lanes`
   // must stay until StopThreads, which the destructor of the client calls.
   void StartThreads(std::vector<Lane*> lanes, int threads);

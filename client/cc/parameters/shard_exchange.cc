@@ -9,9 +9,6 @@
 namespace weir {
 namespace {
 
-// Before a block is sent again that the ps had no room to keep until its turn.
-constexpr int64_t kDeferPauseNs = 10'000'000;
-
 // Whether the answer may have to wait until other workers have pushed.
 bool MayPark(const Want& want) {
   return want.when_case() == Want::kVersion || want.clock() > 0;

@@ -51,11 +51,8 @@ absl::StatusOr<std::unique_ptr<TableClient>> TableClient::Create(
 TableClient::TableClient(Options options)
     : ShardClient(options), options_(std::move(options)) {
   for (const std::string& address : options_.addresses) {
-    Exchange::ConnectionOptions connection;
-    connection.shard = static_cast<int>(links_.size());
-    connection.address = address;
-    connection.lost_after = options_.lost_after;
-    connection.clock = options_.clock;
+    const Exchange::ConnectionOptions connection =
+        ConnectionTo(static_cast<int>(links_.size()));
     const auto lists = std::make_shared<KnownLists>();
     pulls_.push_back(std::make_unique<PullLane>(connection, lists));
     pushes_.push_back(std::make_unique<PushLane>(connection, lists));

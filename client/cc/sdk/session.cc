@@ -7,7 +7,6 @@
 
 #include "client/cc/sdk/declaration.h"
 #include "client/cc/transport/shm_transport.h"
-#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace weir::sdk {
@@ -34,11 +33,9 @@ absl::Status Session::Connect() {
   for (const std::string& address : options_.ps) {
     links_.push_back(transport_->Connect(address));
   }
-  const int64_t deadline_ns =
-      Clock::Real()->NowNs() +
-      static_cast<int64_t>(options_.start_wait_seconds * 1e9);
+  const int64_t deadline_ns = StartDeadlineNs();
   for (size_t s = 0; s < links_.size(); ++s) {
-    WEIR_RETURN_IF_ERROR(Hello(s, deadline_ns).status());
+    WEIR_RETURN_IF_ERROR(Hello(s, deadline_ns, /*active=*/false).status());
   }
   return absl::OkStatus();
 }
@@ -325,11 +322,7 @@ absl::StatusOr<std::vector<ServerStatus>> Session::Servers() {
   for (size_t s = 0; s < links_.size(); ++s) {
     const absl::StatusOr<PsStatus> status =
         links_[s]->GetStatus(kCallTimeout, 0);
-    if (!status.ok()) {
-      return absl::Status(
-          status.status().code(),
-          absl::StrCat(NameOf(s), ": ", status.status().message()));
-    }
+    WEIR_RETURN_IF_ERROR(Annotate(status.status(), NameOf(s)));
     result.push_back(ToServerStatus(options_.ps[s], *status));
   }
   return result;

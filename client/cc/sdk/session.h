@@ -34,6 +34,7 @@
 #include "client/cc/sdk/tables.h"
 #include "client/cc/transport/transport.h"
 #include "client/cc/weir.h"
+#include "common/base/clock.h"
 #include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 #include "proto/ps.pb.h"
@@ -90,17 +91,20 @@ class Session {
 
   absl::Status BuildLayout(const std::vector<Tensor>& tensors,
                            const std::vector<Table>& tables);
-  // Says Hello to shard `s`, again until it answers or the deadline is over.
-  absl::StatusOr<HelloReply> Hello(size_t s, int64_t deadline_ns);
-  // Sleeps for a moment. An error if the caller must wait no longer.
-  absl::Status Rest() const;
+  // When start_wait_seconds from now are over.
+  int64_t StartDeadlineNs() const {
+    return Clock::Real()->NowNs() +
+           static_cast<int64_t>(options_.start_wait_seconds * 1e9);
+  }
+  // Says Hello to shard `s`, again until it answers or the deadline is over; if
+  // `active`, until it can be joined.
+  absl::StatusOr<HelloReply> Hello(size_t s, int64_t deadline_ns, bool active);
   // The two ways of Declare, until this worker has its slot.
   absl::Status DeclareAlone(const std::vector<Tensor>& tensors);
   absl::Status DeclareWithChief(const std::vector<Tensor>& tensors);
   absl::Status MakeShards(const std::vector<Tensor>& tensors);
   absl::Status AssignValues(size_t s, const Sender& sender,
                             const std::vector<Tensor>& tensors);
-  absl::StatusOr<HelloReply> WaitUntilActive(size_t s, int64_t deadline_ns);
   // Checks that shard `s` holds the tensors and the mode of this client.
   absl::Status CheckDeclared(size_t s, const HelloReply& hello) const;
   absl::Status Join();

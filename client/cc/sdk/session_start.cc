@@ -55,37 +55,40 @@ absl::Status Session::OnWait() const {
       absl::StrCat("the job is over for this worker: ", Reason(why)));
 }
 
-absl::Status Session::Rest() const {
-  WEIR_RETURN_IF_ERROR(OnWait());
-  std::this_thread::sleep_for(kPollEvery);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns) {
+absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns,
+                                          bool active) {
   const int64_t begin_ns = Clock::Real()->NowNs();
   int64_t said_ns = begin_ns;
   while (true) {
     absl::StatusOr<HelloReply> reply = links_[s]->Hello(kCallTimeout);
     const int64_t now_ns = Clock::Real()->NowNs();
-    if (reply.ok()) {
+    // Worker 0 made the shards; the others wait until it opened them.
+    if (reply.ok() && (!active || reply->state() == ACTIVE ||
+                       (options_.rank == 0 && reply->state() == LOADED))) {
       return reply;
     }
-    if (InstructionOf(reply.status().code()) != Instruction::kRepeat) {
-      return Annotate(reply.status(), NameOf(s));
+    absl::Status why = reply.status();
+    if (reply.ok()) {
+      why = absl::UnavailableError(absl::StrCat(
+          NameOf(s), " holds nothing: worker 0 has not declared its tensors"));
+    } else if (InstructionOf(why.code()) != Instruction::kRepeat) {
+      return Annotate(why, NameOf(s));
+    } else {
+      // The last error and its code: it says why the ps cannot be reached.
+      why = absl::Status(why.code(),
+                         absl::StrCat(NameOf(s), " did not answer for ",
+                                      (now_ns - begin_ns) / 1'000'000'000,
+                                      " s: ", why.message()));
     }
-    // The last error and its code: it says why the ps cannot be reached.
     if (now_ns >= deadline_ns) {
-      return absl::Status(reply.status().code(),
-                          absl::StrCat(NameOf(s), " did not answer for ",
-                                       (now_ns - begin_ns) / 1'000'000'000,
-                                       " s: ", reply.status().message()));
+      return why;
     }
     if (now_ns - said_ns >= kSayEveryNs) {
       said_ns = now_ns;
-      LOG_WARN("waiting for {}: {}", NameOf(s),
-               std::string(reply.status().message()));
+      LOG_WARN("waiting: {}", std::string(why.message()));
     }
-    WEIR_RETURN_IF_ERROR(Rest());
+    WEIR_RETURN_IF_ERROR(OnWait());
+    std::this_thread::sleep_for(kPollEvery);
   }
 }
 
@@ -206,23 +209,6 @@ absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<HelloReply> Session::WaitUntilActive(size_t s,
-                                                    int64_t deadline_ns) {
-  while (true) {
-    WEIR_ASSIGN_OR_RETURN(const HelloReply hello, Hello(s, deadline_ns));
-    // Worker 0 made them; the others wait until it opened them.
-    if (hello.state() == ACTIVE ||
-        (options_.rank == 0 && hello.state() == LOADED)) {
-      return hello;
-    }
-    if (Clock::Real()->NowNs() >= deadline_ns) {
-      return absl::UnavailableError(absl::StrCat(
-          NameOf(s), " holds nothing: worker 0 has not declared its tensors"));
-    }
-    WEIR_RETURN_IF_ERROR(Rest());
-  }
-}
-
 absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
   // From the coarsest difference to the finest, so that the message names the
   // mistake and not its consequence.
@@ -253,12 +239,10 @@ absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
 
 // Takes this worker's slot on every shard, under the next generation.
 absl::Status Session::Join() {
-  const int64_t deadline_ns =
-      Clock::Real()->NowNs() +
-      static_cast<int64_t>(options_.start_wait_seconds * 1e9);
+  const int64_t deadline_ns = StartDeadlineNs();
   for (size_t s = 0; s < links_.size(); ++s) {
     WEIR_ASSIGN_OR_RETURN(const HelloReply hello,
-                          WaitUntilActive(s, deadline_ns));
+                          Hello(s, deadline_ns, /*active=*/true));
     WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
     sender_.set_history(hello.history());  // the same on every shard
   }
