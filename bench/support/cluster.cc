@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cc/job/shard_start.h"
 #include "common/base/status.h"
 #include "proto/wire/layout_io.h"
 
@@ -56,50 +57,39 @@ absl::StatusOr<Sender> JoinJob(Transport* transport,
                                const Declaration& declaration, int slot,
                                bool first) {
   const double end = Now() + kStartSecondsMax;
-  for (size_t s = 0; s < addresses.size(); ++s) {
-    const auto link = transport->Connect(addresses[s]);
+  std::vector<std::unique_ptr<ControlLink>> links;
+  std::vector<StartingShard> shards;
+  for (const std::string& address : addresses) {
+    links.push_back(transport->Connect(address));
+    StartingShard& shard = shards.emplace_back();
+    shard.index = static_cast<int>(shards.size()) - 1;
+    shard.link = links.back().get();
     for (;;) {
-      const auto hello = link->Hello(kCallTimeout);
+      const auto hello = shard.link->Hello(kCallTimeout);
       // The first one needs a ps that answers, the others one that takes
-      // pushes: a ps is ACTIVE once its slots were granted.
+      // pushes: a ps is ACTIVE once a slot was taken.
       if (hello.ok() && (first || hello->state() == ACTIVE)) {
         break;
       }
       if (Now() > end) {
-        return absl::UnavailableError(
-            absl::StrCat("ps ", s, " at ", addresses[s],
-                         " does not start: ", hello.status().ToString()));
+        return absl::UnavailableError(absl::StrCat(
+            shard.Name(), " does not start: ", hello.status().ToString()));
       }
       usleep(20000);
     }
     if (first) {
-      DeclareRequest request;
-      *request.mutable_declaration() = declaration;
-      request.set_shard(static_cast<uint32_t>(s));
-      WEIR_RETURN_IF_ERROR(link->Declare(request, kCallTimeout).status());
+      WEIR_RETURN_IF_ERROR(DeclareShard(shard, declaration, kCallTimeout));
     }
   }
   WEIR_ASSIGN_OR_RETURN(const Layout layout,
                         LayoutFromDeclaration(declaration));
-  Sender sender;
-  sender.set_job(declaration.job());
-  sender.set_history(declaration.history());
-  sender.set_layout_fingerprint(layout.fingerprint());
-  if (first) {
-    SetSlotsRequest slots;
-    *slots.mutable_sender() = sender;
-    for (uint32_t w = 0; w < declaration.slot_count(); ++w) {
-      SetSlotsRequest::Slot* const granted = slots.add_slot();
-      granted->set_slot(w);
-      granted->set_generation(1);
-    }
-    for (const std::string& address : addresses) {
-      WEIR_RETURN_IF_ERROR(
-          transport->Connect(address)->SetSlots(slots, kCallTimeout));
-    }
-  }
-  sender.set_slot(static_cast<uint32_t>(slot));
-  sender.set_generation(1);
+  Sender sender = JobSender(declaration, layout.fingerprint());
+  const auto own = static_cast<uint32_t>(slot);
+  WEIR_ASSIGN_OR_RETURN(
+      const TakenSlot taken,
+      TakeSlot(shards, sender, own, static_cast<uint64_t>(getpid())));
+  sender.set_slot(own);
+  sender.set_generation(taken.generation);
   return sender;
 }
 

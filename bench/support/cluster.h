@@ -33,9 +33,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Child>>> StartPs(
     const std::vector<std::string>& addresses, const Placement& place,
     const std::string& log_path);
 
-// If `first`, declares `declaration` on every address and grants all its slots,
-// with generation 1. Otherwise waits until another process has done so. Returns
-// the sender of slot `slot`. Errors: UNAVAILABLE after 30 seconds.
+// If `first`, declares `declaration` on every address. Otherwise waits until
+// another process has done so and has taken its slot. Takes `slot` and returns
+// its sender. Errors: UNAVAILABLE after 30 seconds.
 absl::StatusOr<Sender> JoinJob(Transport* transport,
                                const std::vector<std::string>& addresses,
                                const Declaration& declaration, int slot,

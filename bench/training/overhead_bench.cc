@@ -7,18 +7,15 @@
 // Both loops run in one process, in turns of kTurn steps, with one network, one
 // batch and SGD; the figure is the ratio of the median step times. The batch is
 // chosen so that a local step takes at least 20 ms.
-#include <signal.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "bench/support/bench_main.h"
+#include "bench/support/cluster.h"
 #include "client/cc/job/worker_session.h"
 #include "client/cc/transport/shm_transport.h"
 #include "common/base/clock.h"
@@ -41,7 +38,6 @@ constexpr int64_t kFeatures = 784;
 constexpr int kTurn = 10;  // steps; the first of each turn is not counted
 constexpr double kStepMsMin = 20.0;
 constexpr float kRate = 1e-3f;
-constexpr auto kTimeout = std::chrono::seconds(10);
 
 struct BenchModel {
   const char* name;
@@ -151,70 +147,23 @@ class FreeRun : public JobControl {
   void OutOfWork() override {}
 };
 
-// A ps process; killed at the end.
-struct Ps {
-  ~Ps() {
-    if (pid > 0) {
-      kill(pid, SIGKILL);
-      while (!ReapChild(pid).has_value()) {
-        usleep(1000);
-      }
-    }
-  }
-  absl::Status Start() {
-    const char* bin_dir = std::getenv("WEIR_BIN_DIR");  // NOLINT
-    WEIR_ASSIGN_OR_RETURN(const int port, FreePort());
-    address = absl::StrCat("127.0.0.1:", port);
-    ChildCommand command;
-    command.argv = {absl::StrCat(bin_dir == nullptr ? "bin" : bin_dir,
-                                 "/server/ps/weir_ps"),
-                    "--cluster", absl::StrCat("ps=", address), "--task_index",
-                    "0"};
-    command.log_path = "/dev/null";
-    WEIR_ASSIGN_OR_RETURN(pid, StartChild(command));
-    return absl::OkStatus();
-  }
-  pid_t pid = 0;
-  std::string address;
-};
-
-// Declares the machine's variables and opens slot 0.
-absl::StatusOr<Sender> Declare(const Machine& machine, ControlLink* link) {
-  const int64_t deadline =
-      Clock::Real()->NowNs() + std::chrono::nanoseconds(kTimeout).count();
-  while (!link->Hello(kTimeout).ok()) {
-    if (Clock::Real()->NowNs() > deadline) {
-      return absl::UnavailableError(
-          "weir_ps did not start: is WEIR_BIN_DIR the folder of its build?");
-    }
-    usleep(20000);
-  }
-  DeclareRequest request;
-  Declaration* const declaration = request.mutable_declaration();
-  declaration->set_job("bench");
-  declaration->set_history(1);
-  declaration->set_shard_count(1);
-  declaration->set_block_elements(Layout::kDefaultBlockElements);
+// What the machine's variables are on a ps.
+Declaration DeclarationOf(const Machine& machine) {
+  Declaration declaration;
+  declaration.set_job("bench");
+  declaration.set_history(1);
+  declaration.set_shard_count(1);
+  declaration.set_block_elements(Layout::kDefaultBlockElements);
   for (const VariableSpec& variable : machine.network->network().variables()) {
-    *declaration->add_variable() = VariableToProto(variable);
+    *declaration.add_variable() = VariableToProto(variable);
   }
-  Group* const group = declaration->add_group();
+  Group* const group = declaration.add_group();
   group->mutable_optimizer()->mutable_sgd();
   group->mutable_schedule()->set_learning_rate(kRate);
-  declaration->mutable_update()->mutable_async();
-  declaration->set_slot_count(1);
-  declaration->set_out_of_order_bytes(1 << 20);
-  WEIR_RETURN_IF_ERROR(link->Declare(request, kTimeout).status());
-  Sender sender;
-  sender.set_job("bench");
-  sender.set_history(1);
-  sender.set_layout_fingerprint(machine.layout->fingerprint());
-  SetSlotsRequest slots;
-  *slots.mutable_sender() = sender;
-  slots.add_slot()->set_generation(1);
-  WEIR_RETURN_IF_ERROR(link->SetSlots(slots, kTimeout));
-  sender.set_generation(1);
-  return sender;
+  declaration.mutable_update()->mutable_async();
+  declaration.set_slot_count(1);
+  declaration.set_out_of_order_bytes(1 << 20);
+  return declaration;
 }
 
 struct Times {
@@ -227,10 +176,15 @@ struct Times {
 // for its next batch: nothing of it is under way then but the next values.
 absl::StatusOr<Times> Measure(Machine* local, Machine* remote,
                               Transport* transport, int rounds) {
-  Ps ps;
-  WEIR_RETURN_IF_ERROR(ps.Start());
-  const auto link = transport->Connect(ps.address);
-  WEIR_ASSIGN_OR_RETURN(const Sender sender, Declare(*remote, link.get()));
+  WEIR_ASSIGN_OR_RETURN(const int port, FreePort());
+  const std::vector<std::string> addresses = {absl::StrCat("127.0.0.1:", port)};
+  const Placement here = [](int, std::vector<std::string> argv) {
+    return argv;
+  };
+  WEIR_ASSIGN_OR_RETURN(const auto ps, StartPs(addresses, here, "/dev/null"));
+  WEIR_ASSIGN_OR_RETURN(const Sender sender,
+                        JoinJob(transport, addresses, DeclarationOf(*remote),
+                                /*slot=*/0, /*first=*/true));
   Grant grant;
   *grant.mutable_sender() = sender;
   grant.set_slot_count(1);
@@ -238,7 +192,7 @@ absl::StatusOr<Times> Measure(Machine* local, Machine* remote,
   WEIR_ASSIGN_OR_RETURN(const WorkList work, WorkList::Create(grant));
   WorkerSession::Options session_options;
   session_options.transport = transport;
-  session_options.addresses = {ps.address};
+  session_options.addresses = addresses;
   session_options.layout = remote->layout.get();
   session_options.sender = sender;
   session_options.parameters = remote->parameters.data();

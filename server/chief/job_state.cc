@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cc/job/shard_start.h"
 #include "common/base/exit_code.h"
 #include "common/base/status.h"
 
@@ -133,11 +134,7 @@ bool JobState::AllFresh(const std::vector<uint64_t>& tickets) const {
 }
 
 Sender JobState::ChiefSender() const {
-  Sender sender;
-  sender.set_job(start_.declaration().job());
-  sender.set_history(start_.declaration().history());
-  sender.set_layout_fingerprint(start_.layout().fingerprint());
-  return sender;
+  return JobSender(start_.declaration(), start_.layout().fingerprint());
 }
 
 std::string JobState::WorkerName(int slot) const {

@@ -60,7 +60,7 @@ void JobState::OnFrozen(int shard, const std::string& directory,
   if (superseded_) {
     return;  // I3: Finish was the last action
   }
-  cycle_.OnFrozen(shard, directory, tracker_.has_marks(shard), reply);
+  cycle_.OnFrozen(shard, directory, reply);
   Advance();
 }
 

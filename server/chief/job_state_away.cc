@@ -42,7 +42,7 @@ bool JobState::SomebodyIsAway() const {
 
 std::optional<int> JobState::TornAndAway() const {
   for (int w = 0; w < roster_.count(); ++w) {
-    if (!roster_.worker(w).connected() && tracker_.IsTorn(w)) {
+    if (!roster_.worker(w).connected() && tracker_.Marks(w).torn()) {
       return w;
     }
   }
@@ -235,7 +235,7 @@ void JobState::OnPassed() {
   }
   for (int w = 0; w < roster_.count(); ++w) {
     const Roster::Worker& worker = roster_.worker(w);
-    if (!worker.retired && tracker_.IsTorn(w) &&
+    if (!worker.retired && tracker_.Marks(w).torn() &&
         (worker.connected() || AskToTake(w))) {
       retry_ns_ = now_ns_ + kFinishPauseNs;  // a hold would stop it
       return;

@@ -143,16 +143,18 @@ bool JobState::CheckMarks() {
   } else if (AllFresh(marks_tickets_)) {
     marks_tickets_.clear();
     std::vector<int64_t> next;
+    bool torn = false;
     for (int w = 0; w < roster_.count(); ++w) {
-      next.push_back(static_cast<int64_t>(tracker_.NextSequenceMin(w)));
+      const SlotMarks marks = tracker_.Marks(w);
+      next.push_back(static_cast<int64_t>(marks.next_sequence()));
+      torn = torn || marks.torn();
     }
     AdvanceProgress();
     if (stop_requested_ && checkpoint_step_ == step_) {
       FinishCheckpoints();  // nothing was done since the last one
       return false;
     }
-    cycle_.OnMarks(tracker_.AnyTorn(roster_.count()), std::move(next), step_,
-                   &actions_);
+    cycle_.OnMarks(torn, std::move(next), step_, &actions_);
   } else if (!stop_requested_ && phase_ == Phase::kTraining &&
              tracker_.Unreachable(now_ns_).has_value()) {
     // The workers hold for marks that do not come. They do reach the shard, so

@@ -37,12 +37,11 @@ void JobState::AdvanceSdkProgress() {
   uint64_t fastest = 0;
   for (int w = 0; w < roster_.count(); ++w) {
     Roster::Worker* const worker = roster_.mutable_worker(w);
+    const SlotMarks marks = tracker_.Marks(w);
     worker->next_sequence =
-        std::max(worker->next_sequence, tracker_.NextSequenceMin(w));
+        std::max(worker->next_sequence, marks.next_sequence());
     // Only the shards know: a program retires its slot there by itself.
-    if (tracker_.Retired(w, worker->generation)) {
-      worker->retired = true;
-    }
+    worker->retired = worker->retired || marks.RetiredIn(worker->generation);
     done += worker->next_sequence;
     fastest = std::max(fastest, worker->next_sequence);
     if (!worker->retired) {

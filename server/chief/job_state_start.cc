@@ -81,14 +81,14 @@ void JobState::AdvanceStart() {
   for (int s = 0; s < tracker_.count(); ++s) {
     tracker_.SetIncarnation(s, start_.incarnations()[s]);
   }
-  tracker_.Expect(declaration.history(),
-                  ShardsWithMarks(start_.layout(), declaration), now_ns_);
+  tracker_.Expect(declaration.history(), now_ns_);
   // I2: generations that an earlier chief granted are on the shards. What was
   // done before this chief has been reported to the one before it.
   for (int w = 0; w < roster_.count(); ++w) {
-    roster_.SetGeneration(w, tracker_.GenerationMax(w));
-    roster_.mutable_worker(w)->next_sequence = tracker_.NextSequenceMin(w);
-    roster_.mutable_worker(w)->reported = tracker_.NextSequenceMin(w);
+    const SlotMarks marks = tracker_.Marks(w);
+    roster_.SetGeneration(w, marks.generation());
+    roster_.mutable_worker(w)->next_sequence = marks.next_sequence();
+    roster_.mutable_worker(w)->reported = marks.next_sequence();
   }
   register_check_.SetDeclaration(declaration);
   if (declaration.update().has_sync()) {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "client/cc/transport/retry_policy.h"
 #include "common/base/failpoint.h"
 #include "common/base/logging.h"
 
@@ -22,11 +23,6 @@ constexpr milliseconds kRetryAfter{200};
 constexpr milliseconds kLongTimeout{6 * 3600 * 1000};
 constexpr milliseconds kShutdownTimeout{2000};
 
-bool Transient(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kUnavailable ||
-         status.code() == absl::StatusCode::kDeadlineExceeded;
-}
-
 const absl::Status& StatusOf(const absl::Status& status) { return status; }
 template <typename T>
 const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
@@ -38,7 +34,10 @@ auto Repeat(const Options& options, F call) {
   const auto deadline = Clock::now() + options.lost_after;
   for (;;) {
     auto result = call();
-    if (!Transient(StatusOf(result)) || Clock::now() > deadline) {
+    const absl::Status& status = StatusOf(result);
+    // DATA_LOSS is no damaged message here, but a damaged checkpoint.
+    if (status.ok() || InstructionOf(status.code()) != Instruction::kRepeat ||
+        Clock::now() > deadline) {
       return result;
     }
     std::this_thread::sleep_for(kRetryAfter);

@@ -5,7 +5,7 @@
 //
 // Hello is tried once, since JobState measures the silence. Snapshot and
 // Shutdown are tried once, too. The other calls are repeated with the same
-// identity after UNAVAILABLE and DEADLINE_EXCEEDED until `lost_after` is over.
+// identity after the codes of retry_policy.h until `lost_after` is over.
 //
 // Threads: Call is safe and never blocks; reports come on threads of its own.
 #ifndef SERVER_CHIEF_SHARD_CALLER_H_

@@ -29,8 +29,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "client/cc/job/chief_client.h"
+#include "client/cc/job/shard_start.h"
 #include "client/cc/job/worker_session.h"
-#include "client/cc/sdk/start.h"
 #include "client/cc/sdk/tables.h"
 #include "client/cc/transport/transport.h"
 #include "client/cc/weir.h"
@@ -103,13 +103,13 @@ class Session {
   absl::Status DeclareAlone(const std::vector<Tensor>& tensors);
   absl::Status DeclareWithChief(const std::vector<Tensor>& tensors);
   absl::Status MakeShards(const std::vector<Tensor>& tensors);
-  absl::Status AssignValues(size_t s, const Sender& sender,
-                            const std::vector<Tensor>& tensors);
+  absl::Status AssignValues(const Sender& sender,
+                            const std::vector<Tensor>& tensors) const;
   // Checks that shard `s` holds the tensors and the mode of this client.
   absl::Status CheckDeclared(size_t s, const HelloReply& hello) const;
   absl::Status Join();
   absl::Status RetireSlot();
-  StartCalls Calls() const;
+  std::vector<StartingShard> Shards() const;
   // OK, or why a call must wait no longer.
   absl::Status OnWait() const;
   // Waits while the chief holds pushes.

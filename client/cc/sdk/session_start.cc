@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cc/job/start_plan.h"
 #include "client/cc/sdk/declaration.h"
 #include "client/cc/sdk/session.h"
 #include "client/cc/transport/retry_policy.h"
@@ -95,67 +96,63 @@ absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns,
 // Does what a chief does at its start, for shards that are all empty.
 absl::Status Session::MakeShards(const std::vector<Tensor>& tensors) {
   declaration_.set_history(RandomId());
-  const StartCalls calls = Calls();
   // All shards are declared before the first one gets values, and Join opens
   // them only when all have theirs. So a worker that dies in between leaves
-  // shards that MustMakeShards can tell from those in training.
-  for (size_t s = 0; s < links_.size(); ++s) {
+  // shards that PlanStart can tell from those in training.
+  for (const StartingShard& shard : Shards()) {
     WEIR_RETURN_IF_ERROR(DeclareShard(
-        calls, s, declaration_,
+        shard, declaration_,
         std::chrono::milliseconds(
             static_cast<int64_t>(options_.start_wait_seconds * 1000.0))));
   }
   sender_.set_history(declaration_.history());
-  for (size_t s = 0; s < links_.size(); ++s) {
-    WEIR_RETURN_IF_ERROR(AssignValues(s, sender_, tensors));
+  return AssignValues(sender_, tensors);
+}
+
+absl::Status Session::AssignValues(const Sender& sender,
+                                   const std::vector<Tensor>& tensors) const {
+  const SegmentValues values = [&](const Segment& segment,
+                                   std::vector<float>*) {
+    const std::span<const float> all = tensors[segment.variable].values;
+    // A tensor without values begins with its initialiser.
+    return all.empty()
+               ? all
+               : all.subspan(static_cast<size_t>(segment.variable_offset),
+                             static_cast<size_t>(segment.count));
+  };
+  for (const StartingShard& shard : Shards()) {
+    WEIR_RETURN_IF_ERROR(AssignShard(shard, *layout_, sender, values));
   }
   return absl::OkStatus();
 }
 
-absl::Status Session::AssignValues(size_t s, const Sender& sender,
-                                   const std::vector<Tensor>& tensors) {
-  std::vector<AssignPiece> pieces;
-  for (int b = 0; b < layout_->block_count(static_cast<int>(s)); ++b) {
-    for (const Segment& segment : layout_->segments({static_cast<int>(s), b})) {
-      const std::vector<float>& values = tensors[segment.variable].values;
-      if (values.empty()) {
-        continue;
-      }
-      AssignPiece piece;
-      *piece.header.mutable_sender() = sender;
-      piece.header.set_block(static_cast<uint32_t>(b));
-      piece.header.set_offset(static_cast<uint32_t>(segment.block_offset));
-      piece.bytes = {reinterpret_cast<const char*>(values.data() +
-                                                   segment.variable_offset),
-                     static_cast<size_t>(segment.count) * sizeof(float)};
-      pieces.push_back(std::move(piece));
-    }
-  }
-  return AssignPieces(Calls(), s, pieces);
-}
-
-StartCalls Session::Calls() const {
-  StartCalls calls;
-  calls.links = &links_;
+std::vector<StartingShard> Session::Shards() const {
+  std::vector<StartingShard> shards;
   for (size_t s = 0; s < links_.size(); ++s) {
-    calls.names.push_back(NameOf(s));
+    shards.push_back({static_cast<int>(s), links_[s].get(), kCallTimeout,
+                      [this] { return OnWait(); }});
   }
-  calls.call_timeout = kCallTimeout;
-  calls.on_wait = [this] { return OnWait(); };
-  return calls;
+  return shards;
 }
 
 absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
-  sender_.Clear();  // an earlier Declare may have failed half-way
-  sender_.set_job(options_.job);
-  sender_.set_layout_fingerprint(layout_->fingerprint());
+  sender_ = JobSender(declaration_, layout_->fingerprint());
   if (options_.rank == 0) {
+    std::vector<std::string> names;
     std::vector<HelloReply> hellos;
-    for (const auto& link : links_) {
-      WEIR_ASSIGN_OR_RETURN(hellos.emplace_back(), link->Hello(kCallTimeout));
+    for (size_t s = 0; s < links_.size(); ++s) {
+      names.push_back(NameOf(s));
+      WEIR_ASSIGN_OR_RETURN(hellos.emplace_back(),
+                            links_[s]->Hello(kCallTimeout));
     }
-    WEIR_ASSIGN_OR_RETURN(const bool make, MustMakeShards(hellos));
-    if (make) {
+    // Join compares the job, so that every rank says the same of another one.
+    const StartPlan plan = PlanStart(/*job=*/"", names, hellos);
+    if (plan.kind == StartPlan::Kind::kReplace) {
+      return absl::Status(plan.status.code(),
+                          absl::StrCat(plan.status.message(),
+                                       "; shut all ps down and start anew"));
+    }
+    if (plan.kind == StartPlan::Kind::kLoad) {
       WEIR_RETURN_IF_ERROR(MakeShards(tensors));
     }
   }
@@ -174,11 +171,8 @@ absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   *options.request.mutable_declaration() = declaration_;
   WEIR_ASSIGN_OR_RETURN(auto chief, ChiefClient::Create(std::move(options)));
   ChiefClient::Joining joining;
-  joining.assign = [&](const Sender& sender) -> absl::Status {
-    for (size_t s = 0; s < links_.size(); ++s) {
-      WEIR_RETURN_IF_ERROR(AssignValues(s, sender, tensors));
-    }
-    return absl::OkStatus();
+  joining.assign = [&](const Sender& sender) {
+    return AssignValues(sender, tensors);
   };
   joining.on_wait = [this] { return OnWait(); };
   const absl::StatusOr<Grant> granted = chief->Register(joining);
@@ -248,7 +242,7 @@ absl::Status Session::Join() {
   }
   const uint32_t slot = static_cast<uint32_t>(options_.rank);
   WEIR_ASSIGN_OR_RETURN(const TakenSlot taken,
-                        TakeSlot(Calls(), sender_, slot, process_));
+                        TakeSlot(Shards(), sender_, slot, process_));
   sender_.set_slot(slot);
   sender_.set_generation(taken.generation);
   sequence_ = taken.next_sequence;

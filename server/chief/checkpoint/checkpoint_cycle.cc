@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cc/job/slot_marks.h"
 #include "proto/checkpoint/checkpoint_files.h"
-#include "server/chief/state/shard_tracker.h"
 
 namespace weir {
 
@@ -141,19 +141,20 @@ void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name,
 }
 
 void CheckpointCycle::OnFrozen(int shard, const std::string& directory,
-                               bool has_marks, const SnapshotReply& reply) {
+                               const SnapshotReply& reply) {
   if (state_ != State::kFreezing || directory != asked_directory_ ||
       frozen_[shard]) {
     return;
   }
   // I1: a worker that was too slow to hold may have pushed between the check of
   // the marks and the freeze.
-  if (!version_.has_value() && has_marks) {
+  if (!version_.has_value()) {
     for (size_t slot = 0; slot < next_sequences_.size(); ++slot) {
-      const SlotStatus marks = FindSlot(reply.slot(), static_cast<int>(slot));
+      SlotMarks marks(static_cast<uint32_t>(slot));
+      marks.Add(reply.slot());
       const auto expected = static_cast<uint64_t>(next_sequences_[slot]);
-      torn_ = torn_ || marks.next_sequence_min() != expected ||
-              marks.next_sequence_max() != expected;
+      torn_ = torn_ || marks.torn() ||
+              (!marks.empty() && marks.next_sequence() != expected);
     }
   }
   NoteFrozen(shard);

@@ -96,9 +96,8 @@ class CheckpointCycle {
   // kPreparing: takes the name of the directory that was made.
   void OnPrepared(const absl::StatusOr<std::string>& name,
                   std::vector<Action>* actions);
-  // kFreezing: a shard is frozen. `has_marks` says whether it has marks;
-  // `directory` is that of the Snapshot call.
-  void OnFrozen(int shard, const std::string& directory, bool has_marks,
+  // kFreezing: a shard is frozen. `directory` is that of the Snapshot call.
+  void OnFrozen(int shard, const std::string& directory,
                 const SnapshotReply& reply);
   // A shard's Snapshot call has ended.
   void OnWritten(int shard, const std::string& directory,

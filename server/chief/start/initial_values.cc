@@ -1,24 +1,16 @@
 #include "server/chief/start/initial_values.h"
 
-#include <deque>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cc/job/shard_start.h"
 #include "common/base/status.h"
 #include "common/math/half.h"
 #include "proto/wire/layout_io.h"
 
 namespace weir {
-namespace {
-
-constexpr ControlLink::Timeout kAssignTimeout{600'000};
-// 64 MiB of floats: the memory that a call needs here, and what a retry sends
-// again at most.
-constexpr int64_t kCallElements = int64_t{16} << 20;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<InitialValues>> InitialValues::Open(
     Files* files, const std::string& path) {
@@ -93,45 +85,19 @@ absl::Status InitialValues::Assign(const Declaration& declaration,
   WEIR_ASSIGN_OR_RETURN(const Layout layout,
                         LayoutFromDeclaration(declaration));
   WEIR_ASSIGN_OR_RETURN(const auto arrays, Match(layout));
-  for (int block = 0; block < layout.block_count(shard);) {
-    // The call borrows the values until it returns, so one call has a bounded
-    // part of the shard. A deque: the chunks must not move while it grows.
-    std::deque<std::pair<AssignChunk, std::vector<float>>> chunks;
-    int64_t elements = 0;
-    for (; block < layout.block_count(shard) && elements < kCallElements;
-         ++block) {
-      for (const Segment& segment : layout.segments({shard, block})) {
-        auto& [chunk, values] = chunks.emplace_back();
-        *chunk.mutable_sender() = sender;
-        chunk.set_block(static_cast<uint32_t>(block));
-        chunk.set_offset(static_cast<uint32_t>(segment.block_offset));
-        values.resize(static_cast<size_t>(segment.count));
+  StartingShard starting;
+  starting.index = shard;
+  starting.link = link;
+  return AssignShard(
+      starting, layout, sender,
+      [&](const Segment& segment,
+          std::vector<float>* space) -> absl::StatusOr<std::span<const float>> {
+        space->resize(static_cast<size_t>(segment.count));
         WEIR_RETURN_IF_ERROR(ReadRange(*arrays[segment.variable],
                                        segment.variable_offset, segment.count,
-                                       values.data()));
-        elements += segment.count;
-      }
-    }
-    // An Assign that is repeated writes the same values, so it may be.
-    WEIR_RETURN_IF_ERROR(SendUntilWhole([&] {
-      auto next = chunks.begin();
-      return link
-          ->Assign(kAssignTimeout,
-                   [&](AssignChunk* chunk, std::span<const char>* payload) {
-                     if (next == chunks.end()) {
-                       return false;
-                     }
-                     *chunk = next->first;
-                     *payload = {
-                         reinterpret_cast<const char*>(next->second.data()),
-                         next->second.size() * sizeof(float)};
-                     ++next;
-                     return true;
-                   })
-          .status();
-    }));
-  }
-  return absl::OkStatus();
+                                       space->data()));
+        return *space;
+      });
 }
 
 }  // namespace weir

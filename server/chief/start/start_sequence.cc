@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cc/job/shard_start.h"
+#include "client/cc/job/start_plan.h"
 #include "common/base/status.h"
 #include "proto/job/job_spec_text.h"
 #include "proto/wire/declaration_io.h"
 #include "proto/wire/layout_io.h"
 #include "server/chief/start/resume_check.h"
-#include "server/chief/start/start_plan.h"
 
 namespace weir {
 namespace {
@@ -356,10 +357,7 @@ void StartSequence::OnDeclared(int shard,
   }
   answered_.assign(shard_count(), false);
   state_ = State::kAssigning;
-  Sender sender;
-  sender.set_job(declaration_.job());
-  sender.set_history(declaration_.history());
-  sender.set_layout_fingerprint(layout_->fingerprint());
+  const Sender sender = JobSender(declaration_, layout_->fingerprint());
   for (int s = 0; s < shard_count(); ++s) {
     actions->push_back(ShardCall{s, AssignCall{declaration_, sender}});
   }
@@ -370,7 +368,7 @@ void StartSequence::OnAssigned(int shard, const absl::Status& status) {
     return;
   }
   if (!status.ok()) {
-    Fail(Annotate(status, options_.shard_names[shard]));
+    Fail(status);
   } else if (LastAnswer(shard)) {
     state_ = State::kReady;
   }

@@ -25,7 +25,7 @@ struct AssignCall {
   Sender sender;
 };
 
-// The shell repeats every call after UNAVAILABLE and DEADLINE_EXCEEDED until
+// The shell repeats every call after the codes of retry_policy.h until
 // limits.lost_after is over, except HelloCall, Snapshot and Shutdown
 // (shard_caller.h).
 struct ShardCall {

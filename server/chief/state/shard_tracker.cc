@@ -6,16 +6,6 @@
 
 namespace weir {
 
-SlotStatus FindSlot(const google::protobuf::RepeatedPtrField<SlotStatus>& list,
-                    int slot) {
-  for (const SlotStatus& status : list) {
-    if (status.slot() == static_cast<uint32_t>(slot)) {
-      return status;
-    }
-  }
-  return SlotStatus();
-}
-
 ShardTracker::ShardTracker(std::vector<std::string> addresses,
                            int64_t lost_after_ns)
     : lost_after_ns_(lost_after_ns) {
@@ -80,22 +70,9 @@ std::vector<HelloReply> ShardTracker::hellos() const {
   return hellos;
 }
 
-std::vector<bool> ShardsWithMarks(const Layout& layout,
-                                  const Declaration& declaration) {
-  std::vector<bool> has_marks;
-  for (int s = 0; s < layout.shard_count(); ++s) {
-    has_marks.push_back(declaration.table_size() > 0 ||
-                        layout.block_count(s) > 0);
-  }
-  return has_marks;
-}
-
-void ShardTracker::Expect(uint64_t history, std::vector<bool> has_marks,
-                          int64_t now_ns) {
+void ShardTracker::Expect(uint64_t history, int64_t now_ns) {
   history_ = history;
-  for (size_t s = 0; s < shards_.size(); ++s) {
-    Shard& shard = shards_[s];
-    shard.has_marks = has_marks[s];
+  for (Shard& shard : shards_) {
     // Declare or Restore may have taken longer than lost_after: its answer
     // shows that the shard is there.
     shard.heard_ns = now_ns;
@@ -161,55 +138,12 @@ std::optional<int> ShardTracker::Unreachable(int64_t now_ns) const {
   return std::nullopt;
 }
 
-uint64_t ShardTracker::NextSequenceMin(int slot) const {
-  // A shard without blocks decides nothing: it has no marks of blocks.
-  uint64_t next = UINT64_MAX;
+SlotMarks ShardTracker::Marks(int slot) const {
+  SlotMarks marks(static_cast<uint32_t>(slot));
   for (const Shard& shard : shards_) {
-    if (shard.has_marks) {
-      next = std::min(next,
-                      FindSlot(shard.hello.slot(), slot).next_sequence_min());
-    }
+    marks.Add(shard.hello.slot());
   }
-  if (next == UINT64_MAX) {
-    return 0;  // no shard has blocks: the job has tables only
-  }
-  return next;
-}
-
-uint32_t ShardTracker::GenerationMax(int slot) const {
-  uint32_t generation = 0;
-  for (const Shard& shard : shards_) {
-    generation =
-        std::max(generation, FindSlot(shard.hello.slot(), slot).generation());
-  }
-  return generation;
-}
-
-bool ShardTracker::Retired(int slot, uint32_t generation) const {
-  // An older generation's retirement says nothing of the process that has the
-  // slot now.
-  return std::all_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
-    const SlotStatus status = FindSlot(shard.hello.slot(), slot);
-    return status.retired() && status.generation() == generation;
-  });
-}
-
-bool ShardTracker::AnyTorn(int slot_count) const {
-  for (int slot = 0; slot < slot_count; ++slot) {
-    if (IsTorn(slot)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool ShardTracker::IsTorn(int slot) const {
-  // Within a shard the smallest and the largest mark differ, or two shards do.
-  const uint64_t next = NextSequenceMin(slot);
-  return std::any_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
-    return shard.has_marks &&
-           FindSlot(shard.hello.slot(), slot).next_sequence_max() != next;
-  });
+  return marks;
 }
 
 }  // namespace weir

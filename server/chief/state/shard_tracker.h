@@ -21,15 +21,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/job/layout.h"
+#include "client/cc/job/slot_marks.h"
 #include "proto/ps.pb.h"
 
 namespace weir {
-
-// Which shards of a job have marks: those with a block, and every one of a job
-// with tables, since each contribution sends its rows to every shard.
-std::vector<bool> ShardsWithMarks(const Layout& layout,
-                                  const Declaration& declaration);
 
 class ShardTracker {
  public:
@@ -55,12 +50,9 @@ class ShardTracker {
     return shards_[shard].error;
   }
   std::vector<HelloReply> hellos() const;
-  bool has_marks(int shard) const { return shards_[shard].has_marks; }
 
   // From now on each shard must stay in its process and in this history.
-  // `has_marks` is what ShardsWithMarks returns; what other shards say of marks
-  // is not looked at.
-  void Expect(uint64_t history, std::vector<bool> has_marks, int64_t now_ns);
+  void Expect(uint64_t history, int64_t now_ns);
   void SetIncarnation(int shard, uint64_t incarnation);
   // Returns OK before Expect and while no shard is lost; else an error that
   // names one. `reached_ns` is when the workers last had a contribution
@@ -70,15 +62,11 @@ class ShardTracker {
   // A shard that has not answered the chief for a while, if there is one.
   std::optional<int> Unreachable(int64_t now_ns) const;
 
-  // Over all shards, from the newest answers.
-  uint64_t NextSequenceMin(int slot) const;
-  uint32_t GenerationMax(int slot) const;
-  // True if every shard has retired `slot` in this generation.
-  bool Retired(int slot, uint32_t generation) const;
-  // True if the slot's marks differ between blocks or shards: a contribution of
-  // it is applied in part.
-  bool IsTorn(int slot) const;
-  bool AnyTorn(int slot_count) const;
+  // What all shards say of `slot`, from the newest answers.
+  SlotMarks Marks(int slot) const;
+  uint64_t NextSequenceMin(int slot) const {
+    return Marks(slot).next_sequence();
+  }
 
  private:
   struct Shard {
@@ -91,17 +79,12 @@ class ShardTracker {
     uint64_t fresh = 0;  // newest ticket with a good answer
     int64_t asked_ns = 0;
     int64_t heard_ns = 0;
-    bool has_marks = true;
   };
 
   std::vector<Shard> shards_;
   const int64_t lost_after_ns_;
   uint64_t history_ = 0;  // 0: nothing expected
 };
-
-// The entry of `slot` in a list of marks, or an empty one.
-SlotStatus FindSlot(const google::protobuf::RepeatedPtrField<SlotStatus>& list,
-                    int slot);
 
 }  // namespace weir
 

@@ -167,7 +167,7 @@ TEST(CheckpointCycleTest, AnswersOfAnAbandonedOneCountForNoOther) {
   for (int s = 0; s < kShards; ++s) {
     SnapshotReply frozen;
     frozen.set_frozen(true);
-    cycle.cycle.OnFrozen(s, left, /*has_marks=*/true, frozen);
+    cycle.cycle.OnFrozen(s, left, frozen);
     cycle.cycle.OnWritten(s, left, absl::AbortedError("a newer one"), &actions);
   }
   EXPECT_EQ(cycle.cycle.state(), CheckpointCycle::State::kFreezing);

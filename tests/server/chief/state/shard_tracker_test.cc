@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "common/job/layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -47,9 +46,7 @@ struct TwoShards {
     return ticket;
   }
 
-  void Expect(bool second_has_marks = true) {
-    tracker.Expect(kHistory, {true, second_has_marks}, 0);
-  }
+  void Expect() { tracker.Expect(kHistory, 0); }
 
   ShardTracker tracker;
 };
@@ -162,7 +159,7 @@ TEST(ShardTrackerTest, AnAnswerFromBeforeTheHistoryIsNoForeignOne) {
   tracker.Asked(0, 0);
   tracker.Answered(0, before, 0);
   tracker.SetIncarnation(0, 100);
-  tracker.Expect(kHistory, {true}, 0);
+  tracker.Expect(kHistory, 0);
   EXPECT_TRUE(tracker.Check(kSecond, 0).ok());
 }
 
@@ -188,88 +185,26 @@ TEST(ShardTrackerTest, TheSmallestMarkOfAllShardsCounts) {
   EXPECT_EQ(shards.tracker.NextSequenceMin(1), 0u);  // nobody had it yet
 }
 
-TEST(ShardTrackerTest, AContributionIsTornWithinAShardAndBetweenShards) {
+TEST(ShardTrackerTest, MarksAreThoseOfTheNewestAnswers) {
   TwoShards shards;
   shards.Expect();
-  const auto marks = [&](uint64_t min0, uint64_t max0, uint64_t min1,
-                         uint64_t max1) {
-    HelloReply first = Loaded(100);
-    AddMarks(&first, 0, 1, 1);  // slot 0 is whole
-    AddMarks(&first, 1, min0, max0);
-    HelloReply second = Loaded(101);
-    AddMarks(&second, 0, 1, 1);
-    AddMarks(&second, 1, min1, max1);
-    shards.Answer(0, first, kSecond);
-    shards.Answer(1, second, kSecond);
-    return shards.tracker.IsTorn(1);
-  };
-  EXPECT_FALSE(marks(3, 3, 3, 3));
-  EXPECT_FALSE(shards.tracker.AnyTorn(2));
-  EXPECT_TRUE(marks(3, 4, 3, 3));
-  EXPECT_TRUE(marks(3, 3, 4, 4));
-  EXPECT_TRUE(marks(4, 4, 3, 3));
-  EXPECT_FALSE(shards.tracker.IsTorn(0));
-  EXPECT_TRUE(shards.tracker.AnyTorn(2));
-  EXPECT_FALSE(shards.tracker.AnyTorn(1));
-}
-
-TEST(ShardTrackerTest, EveryShardOfAJobWithTablesHasMarks) {
-  // One variable of one block: one of the two shards has none.
-  VariableSpec variable;
-  variable.name = "a";
-  variable.shape = {4};
-  const auto layout = Layout::Create({variable}, 2, 64);
-  ASSERT_TRUE(layout.ok()) << layout.status();
-  Declaration declaration;
-  const std::vector<bool> dense = ShardsWithMarks(*layout, declaration);
-  ASSERT_EQ(dense.size(), 2u);
-  EXPECT_EQ(dense[0], layout->block_count(0) == 1);
-  EXPECT_NE(dense[0], dense[1]);
-  declaration.add_table();
-  EXPECT_EQ(ShardsWithMarks(*layout, declaration),
-            (std::vector<bool>{true, true}));
-}
-
-TEST(ShardTrackerTest, AShardWithoutBlocksDecidesNoMark) {
-  TwoShards shards;
-  shards.Expect(/*second_has_marks=*/false);
   HelloReply first = Loaded(100);
-  AddMarks(&first, 0, 5, 5);
+  AddMarks(&first, 1, 3, 3);
   HelloReply second = Loaded(101);
-  AddMarks(&second, 0, UINT64_MAX, 0);
+  AddMarks(&second, 1, 5, 5);
   shards.Answer(0, first, kSecond);
   shards.Answer(1, second, kSecond);
-  EXPECT_EQ(shards.tracker.NextSequenceMin(0), 5u);
-  EXPECT_FALSE(shards.tracker.IsTorn(0));
-}
-
-TEST(ShardTrackerTest, ASlotIsRetiredWhenEveryShardSaysSoOfItsGeneration) {
-  TwoShards shards;
-  shards.Expect();
-  const auto retire = [&](int shard, uint32_t generation, bool retired) {
-    HelloReply reply = Loaded(100 + static_cast<uint64_t>(shard));
-    SlotStatus* const status = reply.add_slot();
-    status->set_slot(0);
-    status->set_generation(generation);
-    status->set_retired(retired);
-    shards.Answer(shard, reply, kSecond);
-  };
-  retire(0, 2, true);
-  retire(1, 2, false);
-  EXPECT_FALSE(shards.tracker.Retired(0, 2));
-  retire(1, 1, true);
-  EXPECT_FALSE(shards.tracker.Retired(0, 2));
-  EXPECT_EQ(shards.tracker.GenerationMax(0), 2u);
-  retire(1, 2, true);
-  EXPECT_TRUE(shards.tracker.Retired(0, 2));
-  EXPECT_FALSE(shards.tracker.Retired(0, 3));
-}
-
-TEST(ShardTrackerTest, FindSlotOfAnUnknownSlotIsEmpty) {
-  HelloReply reply;
-  AddMarks(&reply, 3, 8, 9);
-  EXPECT_EQ(FindSlot(reply.slot(), 3).next_sequence_max(), 9u);
-  EXPECT_EQ(FindSlot(reply.slot(), 2).next_sequence_max(), 0u);
+  EXPECT_EQ(shards.tracker.NextSequenceMin(1), 3u);
+  EXPECT_TRUE(shards.tracker.Marks(1).torn());
+  EXPECT_FALSE(shards.tracker.Marks(0).torn());
+  // A call that failed says nothing new.
+  shards.Answer(0, absl::UnavailableError("away"), kSecond);
+  EXPECT_EQ(shards.tracker.NextSequenceMin(1), 3u);
+  HelloReply later = Loaded(100);
+  AddMarks(&later, 1, 5, 5);
+  shards.Answer(0, later, kSecond);
+  EXPECT_EQ(shards.tracker.NextSequenceMin(1), 5u);
+  EXPECT_FALSE(shards.tracker.Marks(1).torn());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "server/chief/start/start_plan.h"
+#include "client/cc/job/start_plan.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,13 +1,15 @@
-// Decides what a chief does at its start, from what every shard says of itself.
-// The cases are a table in "Adopting shards" in docs/design_notes.md.
+// Decides what whoever makes a job does at its start, from what every shard
+// says of itself. The cases are a table in "Adopting shards" in
+// docs/design_notes.md.
 //
-// Place: start_sequence.cc asks once, when every shard has answered.
+// Place: the chief asks once, when every shard has answered, and so does worker
+// 0 of an SDK job without a chief.
 //
 // Invariants
 //   I1. A shard that is ACTIVE is never declared again.
 //   I2. The outcome depends on the arguments alone.
-#ifndef SERVER_CHIEF_START_START_PLAN_H_
-#define SERVER_CHIEF_START_START_PLAN_H_
+#ifndef CLIENT_CC_JOB_START_PLAN_H_
+#define CLIENT_CC_JOB_START_PLAN_H_
 
 #include <string>
 #include <vector>
@@ -28,12 +30,12 @@ struct StartPlan {
   absl::Status status;  // kReplace, kRefuse: why; names the shard
 };
 
-// `names` and `replies` are by shard. `job` is the chief's job, or "" while the
-// chief does not know it.
+// `names` and `replies` are by shard. `job` is the job that starts, or "" while
+// that is not known.
 StartPlan PlanStart(const std::string& job,
                     const std::vector<std::string>& names,
                     const std::vector<HelloReply>& replies);
 
 }  // namespace weir
 
-#endif  // SERVER_CHIEF_START_START_PLAN_H_
+#endif  // CLIENT_CC_JOB_START_PLAN_H_

@@ -1,4 +1,4 @@
-#include "client/cc/sdk/start.h"
+#include "client/cc/job/shard_start.h"
 
 #include <atomic>
 #include <set>
@@ -7,11 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/wire/layout_io.h"
 #include "server/ps/store/store.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/link_to.h"
 
-namespace weir::sdk {
+namespace weir {
 namespace {
 
 using testing::HasSubstr;
@@ -67,19 +68,23 @@ class Shards {
   std::vector<std::unique_ptr<Store>> stores_;
 };
 
-StartCalls CallsOn(const std::vector<std::unique_ptr<ControlLink>>& links) {
-  StartCalls calls;
-  calls.links = &links;
-  calls.names = {"ps 0", "ps 1"};
-  return calls;
+std::vector<StartingShard> On(
+    const std::vector<std::unique_ptr<ControlLink>>& links) {
+  std::vector<StartingShard> shards;
+  for (const auto& link : links) {
+    StartingShard shard;
+    shard.index = static_cast<int>(shards.size());
+    shard.link = link.get();
+    shards.push_back(shard);
+  }
+  return shards;
 }
 
-TEST(SdkStartTest, ASlotIsTakenOnEveryShardForThisProcess) {
+TEST(ShardStartTest, ASlotIsTakenOnEveryShardForThisProcess) {
   Shards shards;
   const auto links = shards.Links();
   for (const uint32_t generation : {1u, 2u}) {
-    const auto taken =
-        TakeSlot(CallsOn(links), shards.sender, 0, 40 + generation);
+    const auto taken = TakeSlot(On(links), shards.sender, 0, 40 + generation);
     ASSERT_TRUE(taken.ok()) << taken.status();
     EXPECT_EQ(taken->generation, generation);
     for (const int s : {0, 1}) {
@@ -90,7 +95,7 @@ TEST(SdkStartTest, ASlotIsTakenOnEveryShardForThisProcess) {
 }
 
 // Another process of the same worker comes between Hello and SetSlots.
-TEST(SdkStartTest, WhoComesSecondToTheFirstShardTakesTheNextGeneration) {
+TEST(ShardStartTest, WhoComesSecondToTheFirstShardTakesTheNextGeneration) {
   Shards shards;
   const auto theirs = shards.Links();
   auto ours = shards.Links();
@@ -99,13 +104,13 @@ TEST(SdkStartTest, WhoComesSecondToTheFirstShardTakesTheNextGeneration) {
   hooks.before_set_slots = [&] {
     if (!came) {
       came = true;
-      const auto other = TakeSlot(CallsOn(theirs), shards.sender, 0, 7);
+      const auto other = TakeSlot(On(theirs), shards.sender, 0, 7);
       EXPECT_TRUE(other.ok()) << other.status();
       EXPECT_EQ(other->generation, 1u);
     }
   };
   ours[0] = std::make_unique<LinkTo>(std::move(ours[0]), hooks);
-  const auto taken = TakeSlot(CallsOn(ours), shards.sender, 0, 8);
+  const auto taken = TakeSlot(On(ours), shards.sender, 0, 8);
   ASSERT_TRUE(taken.ok()) << taken.status();
   EXPECT_EQ(taken->generation, 2u);
   EXPECT_EQ(shards.Slot(0).process(), 8u);
@@ -113,16 +118,16 @@ TEST(SdkStartTest, WhoComesSecondToTheFirstShardTakesTheNextGeneration) {
 }
 
 // It comes when this one has the first shard, and not the second.
-TEST(SdkStartTest, WhoIsOvertakenBehindTheFirstShardWasReplaced) {
+TEST(ShardStartTest, WhoIsOvertakenBehindTheFirstShardWasReplaced) {
   Shards shards;
   const auto theirs = shards.Links();
   auto ours = shards.Links();
   LinkTo::Hooks hooks;
   hooks.before_set_slots = [&] {
-    EXPECT_TRUE(TakeSlot(CallsOn(theirs), shards.sender, 0, 7).ok());
+    EXPECT_TRUE(TakeSlot(On(theirs), shards.sender, 0, 7).ok());
   };
   ours[1] = std::make_unique<LinkTo>(std::move(ours[1]), hooks);
-  const auto taken = TakeSlot(CallsOn(ours), shards.sender, 0, 8);
+  const auto taken = TakeSlot(On(ours), shards.sender, 0, 8);
   EXPECT_TRUE(absl::IsPermissionDenied(taken.status())) << taken.status();
   EXPECT_THAT(std::string(taken.status().message()),
               HasSubstr("worker 0: ps 1"));
@@ -130,22 +135,22 @@ TEST(SdkStartTest, WhoIsOvertakenBehindTheFirstShardWasReplaced) {
   EXPECT_EQ(shards.Slot(1).process(), 7u);
 }
 
-TEST(SdkStartTest, GivesUpByNameWhereOthersKeepComing) {
+TEST(ShardStartTest, GivesUpByNameWhereOthersKeepComing) {
   Shards shards;
   const auto theirs = shards.Links();
   auto ours = shards.Links();
   LinkTo::Hooks hooks;
   hooks.before_set_slots = [&] {
-    EXPECT_TRUE(TakeSlot(CallsOn(theirs), shards.sender, 0, 7).ok());
+    EXPECT_TRUE(TakeSlot(On(theirs), shards.sender, 0, 7).ok());
   };
   ours[0] = std::make_unique<LinkTo>(std::move(ours[0]), hooks);
-  const auto taken = TakeSlot(CallsOn(ours), shards.sender, 0, 8);
+  const auto taken = TakeSlot(On(ours), shards.sender, 0, 8);
   EXPECT_TRUE(absl::IsPermissionDenied(taken.status())) << taken.status();
   EXPECT_THAT(std::string(taken.status().message()),
               HasSubstr("start one process per worker"));
 }
 
-TEST(SdkStartTest, ProcessesThatRaceNeverShareAGeneration) {
+TEST(ShardStartTest, ProcessesThatRaceNeverShareAGeneration) {
   constexpr int kProcesses = 4;
   for (int round = 0; round < 20; ++round) {
     Shards shards;
@@ -158,7 +163,7 @@ TEST(SdkStartTest, ProcessesThatRaceNeverShareAGeneration) {
         const auto links = shards.Links();
         for (++ready; ready < kProcesses;) {
         }
-        taken[p] = TakeSlot(CallsOn(links), shards.sender, 0, 100 + p);
+        taken[p] = TakeSlot(On(links), shards.sender, 0, 100 + p);
       });
     }
     for (std::thread& thread : threads) {
@@ -177,25 +182,7 @@ TEST(SdkStartTest, ProcessesThatRaceNeverShareAGeneration) {
   }
 }
 
-HelloReply HelloOf(ShardState state, uint64_t history) {
-  HelloReply hello;
-  hello.set_state(state);
-  hello.set_history(history);
-  return hello;
-}
-
-TEST(SdkStartTest, AWorkerThatDiedBetweenTwoShardsIsContinued) {
-  EXPECT_TRUE(*MustMakeShards({HelloOf(EMPTY, 0), HelloOf(LOADED, 3)}));
-  EXPECT_FALSE(*MustMakeShards({HelloOf(ACTIVE, 3), HelloOf(ACTIVE, 3)}));
-  // The first is open, the second not yet.
-  EXPECT_FALSE(*MustMakeShards({HelloOf(ACTIVE, 3), HelloOf(LOADED, 3)}));
-  for (const HelloReply& lost : {HelloOf(EMPTY, 0), HelloOf(LOADED, 4)}) {
-    EXPECT_TRUE(absl::IsFailedPrecondition(
-        MustMakeShards({HelloOf(ACTIVE, 3), lost}).status()));
-  }
-}
-
-TEST(SdkStartTest, APsThatIsStillAtItDelaysNothingForGood) {
+TEST(ShardStartTest, APsThatIsStillAtItDelaysNothingForGood) {
   Shards shards;
   auto links = shards.Links();
   int calls_made = 0;
@@ -205,34 +192,39 @@ TEST(SdkStartTest, APsThatIsStillAtItDelaysNothingForGood) {
                             : absl::OkStatus();
   };
   links[1] = std::make_unique<LinkTo>(std::move(links[1]), hooks);
-  StartCalls calls = CallsOn(links);
+  StartingShard shard = On(links)[1];
   int waits = 0;
-  calls.on_wait = [&] {
+  shard.on_wait = [&] {
     ++waits;
     return absl::OkStatus();
   };
-  EXPECT_TRUE(DeclareShard(calls, 1, Job(), std::chrono::hours(1)).ok());
+  EXPECT_TRUE(DeclareShard(shard, Job(), std::chrono::hours(1)).ok());
   EXPECT_EQ(calls_made, 4);
   EXPECT_EQ(waits, 3);
   // Not for ever, and not where the caller has had enough.
   calls_made = -1000000;
   EXPECT_TRUE(absl::IsDeadlineExceeded(
-      DeclareShard(calls, 1, Job(), std::chrono::seconds(0))));
-  calls.on_wait = [] { return absl::CancelledError("enough"); };
+      DeclareShard(shard, Job(), std::chrono::seconds(0))));
+  shard.on_wait = [] { return absl::CancelledError("enough"); };
   EXPECT_TRUE(
-      absl::IsCancelled(DeclareShard(calls, 1, Job(), std::chrono::hours(1))));
+      absl::IsCancelled(DeclareShard(shard, Job(), std::chrono::hours(1))));
+}
+
+// A job of one shard with a variable of so many elements.
+Declaration JobOf(int64_t elements) {
+  Declaration declaration = Job();
+  declaration.set_shard_count(1);
+  declaration.set_block_elements(Layout::kDefaultBlockElements);
+  declaration.mutable_variable(0)->set_shape(0, elements);
+  return declaration;
 }
 
 // No call carries more than a slow link brings in its time.
-TEST(SdkStartTest, ValuesGoOutInCallsOfTheirSize) {
+TEST(ShardStartTest, ValuesGoOutInCallsOfTheirSize) {
   Shards shards;
   auto links = shards.Links();
-  const std::vector<char> values(size_t{1} << 20);
-  std::vector<AssignPiece> pieces(50);
-  for (AssignPiece& piece : pieces) {
-    piece.bytes = values;
-  }
-  pieces.push_back({{}, {values.data(), 100}});
+  const int64_t elements = (int64_t{50} << 18) + 25;
+  const Layout layout = *LayoutFromDeclaration(JobOf(elements));
   size_t sent = 0;
   std::vector<size_t> sizes;
   LinkTo::Hooks hooks;
@@ -246,14 +238,19 @@ TEST(SdkStartTest, ValuesGoOutInCallsOfTheirSize) {
     return absl::OkStatus();
   };
   links[0] = std::make_unique<LinkTo>(std::move(links[0]), hooks);
-  ASSERT_TRUE(AssignPieces(CallsOn(links), 0, pieces).ok());
-  EXPECT_EQ(sent, (size_t{50} << 20) + 100);
+  const std::vector<float> values(static_cast<size_t>(elements));
+  const SegmentValues all = [&](const Segment& segment, std::vector<float>*) {
+    return std::span<const float>(values).subspan(
+        static_cast<size_t>(segment.variable_offset),
+        static_cast<size_t>(segment.count));
+  };
+  ASSERT_TRUE(AssignShard(On(links)[0], layout, shards.sender, all).ok());
+  EXPECT_EQ(sent, static_cast<size_t>(elements) * sizeof(float));
   EXPECT_EQ(sizes.size(), 4u);
 }
 
-TEST(SdkStartTest, ValuesThatWereDamagedGoOutAgain) {
-  const std::vector<char> values(size_t{1} << 20);
-  const std::vector<AssignPiece> pieces(3, {{}, values});
+TEST(ShardStartTest, ValuesThatWereDamagedGoOutAgain) {
+  const Layout layout = *LayoutFromDeclaration(JobOf(3 << 18));
   for (const int damaged : {4, 5}) {
     Shards shards;
     auto links = shards.Links();
@@ -265,10 +262,38 @@ TEST(SdkStartTest, ValuesThatWereDamagedGoOutAgain) {
                                : absl::OkStatus();
     };
     links[0] = std::make_unique<LinkTo>(std::move(links[0]), hooks);
-    EXPECT_EQ(AssignPieces(CallsOn(links), 0, pieces).ok(), damaged == 4);
+    const SegmentValues values = [&](const Segment& segment,
+                                     std::vector<float>* space) {
+      space->resize(static_cast<size_t>(segment.count));
+      return std::span<const float>(*space);
+    };
+    EXPECT_EQ(AssignShard(On(links)[0], layout, shards.sender, values).ok(),
+              damaged == 4);
     EXPECT_EQ(sent, 5);
   }
 }
 
+TEST(ShardStartTest, AShardKeepsWhatNobodyGivesAndFailsByItsName) {
+  Shards shards;
+  const auto links = shards.Links();
+  const Layout layout = *LayoutFromDeclaration(Job());
+  int asked = 0;
+  const SegmentValues none = [&](const Segment&, std::vector<float>*) {
+    ++asked;
+    return std::span<const float>();
+  };
+  EXPECT_TRUE(AssignShard(On(links)[0], layout, shards.sender, none).ok());
+  EXPECT_EQ(asked, layout.block_count(0));
+  Sender other = shards.sender;
+  other.set_history(2);
+  const SegmentValues zeros = [](const Segment& segment,
+                                 std::vector<float>* space) {
+    space->resize(static_cast<size_t>(segment.count));
+    return std::span<const float>(*space);
+  };
+  const absl::Status status = AssignShard(On(links)[1], layout, other, zeros);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ps 1 (ps1)"));
+}
+
 }  // namespace
-}  // namespace weir::sdk
+}  // namespace weir
