@@ -11,7 +11,6 @@
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
-#include "proto/job/job_spec_text.h"
 
 namespace weir {
 namespace {
@@ -73,28 +72,6 @@ absl::StatusOr<std::unique_ptr<ChiefRunner>> ChiefRunner::Create(
   return runner;
 }
 
-void ChiefRunner::ServeFinished(const std::string& job) {
-  LOG_INFO(
-      "the job is done already: {}/DONE; to train again choose another "
-      "--workdir{}",
-      options_.workdir, options_.sdk_job ? ", to train on add --resume" : "");
-  FinishedJob::Options finished;
-  finished.job = job;
-  finished.ps_addresses = options_.ps_addresses;
-  finished.worker_count = options_.worker_count;
-  finished.transport = options_.transport;
-  finished.chief_secret = Secret();
-  if (const double s = options_.spec.limits().lost_after_seconds(); s > 0.0) {
-    finished.wait = std::chrono::milliseconds(static_cast<int64_t>(s * 1e3));
-  }
-  finished.on_end = [inbox = inbox_] {
-    MutexLock lock(&inbox->mutex);
-    inbox->finished = absl::OkStatus();
-    inbox->changed.NotifyAll();
-  };
-  finished_job_ = std::make_unique<FinishedJob>(std::move(finished));
-}
-
 void ChiefRunner::MakeCallers(
     const std::shared_ptr<const InitialValues>& initial) {
   const double lost_after = options_.spec.limits().lost_after_seconds();
@@ -148,6 +125,34 @@ absl::Status ChiefRunner::TakeWorkdir(const std::string& checkpoints) {
   return WriteEnding(options_.files, options_.workdir, absl::OkStatus());
 }
 
+absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
+  JobOptions job = options_;
+  job.checkpoint_directory = JoinPath(options_.workdir, "checkpoints");
+  job.chief_secret = Secret();
+  WEIR_ASSIGN_OR_RETURN(job.train_lines, disk_->train_file.Read());
+  job.random = RandomId;
+  std::string note;
+  // If it is damaged, whoever restores it says so.
+  const auto newest = disk_->committer.Find(false, false, &note);
+  if (newest.ok() && newest->has_value()) {
+    job.newest = (*newest)->manifest;
+  }
+  const auto source = JobSource::Create(job);
+  if (!source->ContinuesWhenDone() &&
+      JobIsDone(options_.files, options_.workdir, source->spec_text())) {
+    LOG_INFO(
+        "the job is done already: {}/DONE; to train again choose another "
+        "--workdir{}",
+        options_.workdir,
+        source->workers_decide() ? ", to train on add --resume" : "");
+    job.done_job = options_.spec.name();
+    if (job.done_job->empty() && job.newest.has_value()) {
+      job.done_job = job.newest->declaration().job();
+    }
+  }
+  return job;
+}
+
 absl::Status ChiefRunner::Start() {
   const std::string& workdir = options_.workdir;
   CheckpointCommitter::Options commit;
@@ -159,46 +164,7 @@ absl::Status ChiefRunner::Start() {
       options_.files, workdir, CheckpointCommitter(commit),
       TrainFile(options_.files, JoinPath(workdir, "train.jsonl")), nullptr});
   WEIR_RETURN_IF_ERROR(TakeWorkdir(commit.directory));
-
-  JobState::Options state;
-  state.spec = options_.spec;
-  state.sdk_job = options_.sdk_job;
-  if (!options_.sdk_job) {
-    state.spec_text = CanonicalJobSpecText(options_.spec);
-    state.spec_hash = JobSpecHash(options_.spec);
-  }
-  state.ps_addresses = options_.ps_addresses;
-  state.worker_count = options_.worker_count;
-  state.cluster_fingerprint = options_.cluster_fingerprint;
-  state.resume = options_.resume;
-  state.init_from = !options_.init_from.empty();
-  state.evaluator_expected = options_.evaluator_expected;
-  state.checkpoint_directory = commit.directory;
-  state.chief_secret = Secret();
-  WEIR_ASSIGN_OR_RETURN(state.train_lines, disk_->train_file.Read());
-  state.clock = options_.clock;
-  state.random = RandomId;
-  if (options_.adjust) {
-    options_.adjust(&state);
-  }
-  std::string note;
-  // If it is damaged, whoever restores it says so.
-  const auto newest = disk_->committer.Find(false, false, &note);
-  if (newest.ok() && newest->has_value()) {
-    state.newest = (*newest)->manifest;
-  }
-  // Nobody but its program knows how long an SDK job is, so --resume lets one
-  // that is done go on.
-  const bool done = !(options_.sdk_job && options_.resume) &&
-                    JobIsDone(options_.files, workdir, state.spec_text);
-  if (done) {
-    std::string job = options_.spec.name();
-    if (options_.sdk_job && state.newest.has_value()) {
-      job = state.newest->declaration().job();
-    }
-    ServeFinished(job);
-  }
-
+  WEIR_ASSIGN_OR_RETURN(JobOptions job, ReadWorkdir());
   std::shared_ptr<const InitialValues> initial;
   if (!options_.init_from.empty()) {
     WEIR_ASSIGN_OR_RETURN(
@@ -206,10 +172,8 @@ absl::Status ChiefRunner::Start() {
   }
   MakeCallers(initial);
   files_queue_ = std::make_unique<TaskQueue>();
-  state_ = std::make_unique<JobState>(std::move(state));
-  if (!done) {
-    state_->Start();
-  }
+  state_ = std::make_unique<JobState>(std::move(job));
+  state_->Start();
   loop_ = std::thread([this] { Loop(); });
   return absl::OkStatus();
 }
@@ -266,10 +230,11 @@ void ChiefRunner::Loop() {
       }
       // The lock is not held while events run: they call into sinks and links.
       events.swap(inbox_->events);
-      over = inbox_->finished.has_value() || finished_job_ != nullptr;
+      over = inbox_->finished.has_value();
     }
     for (const Event& event : events) {
       event(state_.get());
+      CarryOutAll();
     }
     if (std::chrono::steady_clock::now() >= next_tick) {
       next_tick = std::chrono::steady_clock::now() + kTick;
@@ -277,10 +242,14 @@ void ChiefRunner::Loop() {
         state_->OnTick();
         WatchEvaluator();
       }
+      CarryOutAll();
     }
-    for (Action& action : state_->TakeActions()) {
-      CarryOut(std::move(action));
-    }
+  }
+}
+
+void ChiefRunner::CarryOutAll() {
+  for (Action& action : state_->TakeActions()) {
+    CarryOut(std::move(action));
   }
 }
 
@@ -300,7 +269,7 @@ void ChiefRunner::WatchEvaluator() {
   PostDisk([checkpoint = evaluated_](Disk* disk, const auto& inbox) {
     if (HasEvaluation(disk->files, JoinPath(disk->workdir, "eval.jsonl"),
                       checkpoint)) {
-      Post(inbox, [](JobState* state) { state->OnEvaluated(); });
+      Post(inbox, [](JobState* state) { state->end().OnEvaluated(); });
     }
   });
 }
@@ -344,16 +313,20 @@ void ChiefRunner::CarryOutFiles(Action action) {
     if (const auto* find = std::get_if<FindCheckpoint>(&action)) {
       const auto found = disk->committer.Find(
           find->verify, find->verify && options.allow_older, &note);
-      Post(inbox,
-           [found](JobState* state) { state->OnCheckpointFound(found); });
+      Post(inbox, [found](JobState* state) {
+        state->start().OnCheckpointFound(found);
+      });
     } else if (const auto* make = std::get_if<PrepareCheckpoint>(&action)) {
       const absl::StatusOr<std::string> name =
           disk->committer.Prepare(make->step);
-      Post(inbox, [name](JobState* state) { state->OnPrepared(name); });
+      Post(inbox,
+           [name](JobState* state) { state->checkpoint().OnPrepared(name); });
     } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
       const absl::Status status =
           disk->committer.Commit(commit->manifest, &note);
-      Post(inbox, [status](JobState* state) { state->OnCommitted(status); });
+      Post(inbox, [status](JobState* state) {
+        state->checkpoint().OnCommitted(status);
+      });
     } else if (const auto* drop = std::get_if<DiscardCheckpoint>(&action)) {
       WarnIf(disk->committer.Discard(drop->name));
     } else if (const auto* cut = std::get_if<CutTrainLog>(&action)) {
@@ -371,7 +344,8 @@ void ChiefRunner::CarryOutFiles(Action action) {
       const absl::Status status =
           disk->files->WriteAtomically(JoinPath(disk->workdir, kDoneName),
                                        absl::StrCat(done->checkpoint, "\n"));
-      Post(inbox, [status](JobState* state) { state->OnDoneWritten(status); });
+      Post(inbox,
+           [status](JobState* state) { state->end().OnDoneWritten(status); });
     } else if (const auto* finish = std::get_if<Finish>(&action)) {
       // PERMISSION_DENIED: another chief goes on, so the job has not ended.
       if (!absl::IsPermissionDenied(finish->status)) {
@@ -413,20 +387,12 @@ absl::Status ChiefRunner::Wait() {
 }
 
 void ChiefRunner::RequestStop(const std::string& reason) {
-  if (finished_job_ != nullptr) {
-    finished_job_->Leave();
-    return;
-  }
   Post(inbox_, [reason](JobState* state) { state->RequestStop(reason); });
 }
 
 void ChiefRunner::Register(
     const RegisterRequest& request,
     const std::function<void(absl::StatusOr<RegisterReply>)>& done) {
-  if (finished_job_ != nullptr) {
-    done(finished_job_->Register(request));
-    return;
-  }
   if (!Post(inbox_, [request, done](JobState* state) {
         done(state->OnRegister(request));
       })) {
@@ -435,11 +401,7 @@ void ChiefRunner::Register(
 }
 
 uint64_t ChiefRunner::OpenStream(std::shared_ptr<HeartbeatSink> sink) {
-  uint64_t id = 0;
-  {
-    MutexLock lock(&mutex_);
-    id = next_stream_++;
-  }
+  const uint64_t id = next_stream_++;
   Post(inbox_,
        [this, id, sink = std::move(sink)](JobState*) { sinks_[id] = sink; });
   return id;
@@ -469,12 +431,6 @@ void ChiefRunner::OnStreamLost(uint64_t stream) {
 }
 
 void ChiefRunner::GetStatus(const std::function<void(ChiefStatus)>& done) {
-  if (finished_job_ != nullptr) {
-    ChiefStatus status;
-    status.set_phase(ChiefStatus::DONE);
-    done(status);
-    return;
-  }
   if (!Post(inbox_, [done](JobState* state) { done(state->status()); })) {
     done(ChiefStatus());
   }

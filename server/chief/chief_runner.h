@@ -12,6 +12,7 @@
 #ifndef SERVER_CHIEF_CHIEF_RUNNER_H_
 #define SERVER_CHIEF_CHIEF_RUNNER_H_
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -32,7 +33,6 @@
 #include "server/chief/files/train_file.h"
 #include "server/chief/job_state.h"
 #include "server/chief/shard_caller.h"
-#include "server/chief/start/finished_job.h"
 #include "server/chief/start/workdir_claim.h"
 
 namespace weir {
@@ -47,25 +47,14 @@ class HeartbeatSink {
 
 class ChiefRunner {
  public:
-  struct Options {
-    // The workers bring the job; of `spec` only checkpoint and limits count.
-    bool sdk_job = false;
-    JobSpec spec;  // resolved
-    std::vector<std::string> ps_addresses;
-    int worker_count = 1;
-    uint64_t cluster_fingerprint = 0;
+  // What the work directory says (JobOptions) is filled in here.
+  struct Options : JobOptions {
     std::string workdir;  // absolute; the same on every host
-    bool resume = false;
     bool allow_older = false;
-    std::string init_from;  // a safetensors file; empty: initialisers
-    bool evaluator_expected = false;
     Transport* transport = nullptr;
     Files* files = Files::Real();
-    Clock* clock = Clock::Real();
     // How long to wait for a chief that is about to leave the work directory.
     std::chrono::milliseconds claim_wait{5000};
-    // Lets a test change JobState's waits.
-    std::function<void(JobState::Options*)> adjust;
 
     absl::Status Validate() const;
   };
@@ -119,11 +108,13 @@ class ChiefRunner {
   absl::Status TakeWorkdir(const std::string& checkpoints);
   std::string Secret() const;  // of the work directory
   void MakeCallers(const std::shared_ptr<const InitialValues>& initial);
-  // Serves `job`, which is done: tells every task that asks, then ends.
-  void ServeFinished(const std::string& job);
+  // Reads what the work directory says of the job.
+  absl::StatusOr<JobOptions> ReadWorkdir();
   // Returns false, and drops `event`, once the runner is being destroyed.
   static bool Post(const std::shared_ptr<Inbox>& inbox, Event event);
   void Loop();
+  // Carries out what JobState asks for by now.
+  void CarryOutAll();
   void CarryOut(Action action);
   void CarryOutFiles(Action action);
   // Runs `task` on the files thread.
@@ -140,12 +131,8 @@ class ChiefRunner {
   std::string evaluated_;  // checkpoint that the evaluator is to report on
   int64_t evaluator_asked_ns_ = 0;
 
-  Mutex mutex_;
-  uint64_t next_stream_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::atomic<uint64_t> next_stream_{1};
 
-  // Takes the place of training if the job was done before; else null.
-  // Constant after Create.
-  std::unique_ptr<FinishedJob> finished_job_;
   std::vector<std::unique_ptr<ShardCaller>> callers_;
   std::unique_ptr<TaskQueue> files_queue_;
   std::thread loop_;

@@ -109,36 +109,47 @@ grpc::Status Starting() {
   return ToGrpcStatus(absl::UnavailableError("the chief is starting"));
 }
 
+// Runs `call` with the runner and with what ends the call. `call` may keep that
+// and return: the answer may come on another thread.
+template <typename Call>
+grpc::ServerUnaryReactor* Unary(grpc::CallbackServerContext* context,
+                                ChiefRunner* runner, Call call) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  if (runner == nullptr) {
+    reactor->Finish(Starting());
+    return reactor;
+  }
+  call(runner, [reactor](const absl::Status& status) {
+    reactor->Finish(ToGrpcStatus(status));
+  });
+  return reactor;
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* ChiefService::Register(
     grpc::CallbackServerContext* context, const RegisterRequest* request,
     RegisterReply* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  ChiefRunner* const runner = runner_;
-  if (runner == nullptr) {
-    reactor->Finish(Starting());
-    return reactor;
-  }
-  // Before anything of the request is used: another version may mean something
-  // else by its fields.
-  const absl::Status same = CheckWireVersion(
-      absl::StrCat("worker ", request->rank(), " (", request->host(), ")"),
-      request->wire_version());
-  if (!same.ok()) {
-    reactor->Finish(ToGrpcStatus(same));
-    return reactor;
-  }
-  // The answer comes on the decision thread; no thread of gRPC waits for it.
-  runner->Register(
-      *request, [reactor, reply](const absl::StatusOr<RegisterReply>& answer) {
-        if (answer.ok()) {
-          *reply = *answer;
-          reply->set_wire_version(kWireVersion);
-        }
-        reactor->Finish(ToGrpcStatus(answer.status()));
-      });
-  return reactor;
+  return Unary(context, runner_, [=](ChiefRunner* runner, auto finish) {
+    // Before anything of the request is used: another version may mean
+    // something else by its fields.
+    const absl::Status same = CheckWireVersion(
+        absl::StrCat("worker ", request->rank(), " (", request->host(), ")"),
+        request->wire_version());
+    if (!same.ok()) {
+      finish(same);
+      return;
+    }
+    // The answer comes on the decision thread; no thread of gRPC waits for it.
+    runner->Register(*request,
+                     [=](const absl::StatusOr<RegisterReply>& answer) {
+                       if (answer.ok()) {
+                         *reply = *answer;
+                         reply->set_wire_version(kWireVersion);
+                       }
+                       finish(answer.status());
+                     });
+  });
 }
 
 grpc::ServerBidiReactor<Progress, Command>* ChiefService::Heartbeat(
@@ -153,31 +164,21 @@ grpc::ServerBidiReactor<Progress, Command>* ChiefService::Heartbeat(
 grpc::ServerUnaryReactor* ChiefService::GetStatus(
     grpc::CallbackServerContext* context, const ChiefStatusRequest*,
     ChiefStatus* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  ChiefRunner* const runner = runner_;
-  if (runner == nullptr) {
-    reactor->Finish(Starting());
-    return reactor;
-  }
-  runner->GetStatus([reactor, reply](ChiefStatus status) {
-    *reply = std::move(status);
-    reactor->Finish(grpc::Status::OK);
+  return Unary(context, runner_, [=](ChiefRunner* runner, auto finish) {
+    runner->GetStatus([=](ChiefStatus status) {
+      *reply = std::move(status);
+      finish(absl::OkStatus());
+    });
   });
-  return reactor;
 }
 
 grpc::ServerUnaryReactor* ChiefService::RequestStop(
     grpc::CallbackServerContext* context, const RequestStopRequest* request,
     RequestStopReply*) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  ChiefRunner* const runner = runner_;
-  if (runner == nullptr) {
-    reactor->Finish(Starting());
-    return reactor;
-  }
-  runner->RequestStop(request->reason());
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return Unary(context, runner_, [=](ChiefRunner* runner, auto finish) {
+    runner->RequestStop(request->reason());
+    finish(absl::OkStatus());
+  });
 }
 
 }  // namespace weir

@@ -4,53 +4,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/cc/job/shard_start.h"
 #include "common/base/exit_code.h"
+#include "common/base/plant.h"
 #include "common/base/status.h"
 
 namespace weir {
 namespace {
 
-constexpr int64_t kSecondNs = 1'000'000'000;
-constexpr int64_t kPingNs = kSecondNs;
+constexpr int64_t kPingNs = 1'000'000'000;
 constexpr uint32_t kRegisterRetryMs = 100;
-
-int64_t LostAfterNs(const JobSpec& spec) {
-  double seconds = spec.limits().lost_after_seconds();
-  if (!(seconds > 0.0)) {
-    seconds = 10.0;  // the default of a job that has no job file
-  }
-  return static_cast<int64_t>(seconds * 1e9);
-}
-
-RegisterCheck::Options RegisterOptions(const JobOptions& options) {
-  RegisterCheck::Options checked;
-  checked.sdk_job = options.sdk_job;
-  checked.spec = options.spec;
-  checked.ps_addresses = options.ps_addresses;
-  checked.worker_count = options.worker_count;
-  checked.cluster_fingerprint = options.cluster_fingerprint;
-  return checked;
-}
-
-StartSequence::Options StartOptions(const JobOptions& options,
-                                    const ShardTracker& tracker) {
-  StartSequence::Options start;
-  start.sdk_job = options.sdk_job;
-  start.spec = options.spec;
-  start.spec_hash = options.spec_hash;
-  start.worker_count = options.worker_count;
-  start.resume = options.resume;
-  start.checkpoint_directory = options.checkpoint_directory;
-  for (const TrainLine& line : options.train_lines) {
-    start.trained_to = std::max(start.trained_to, line.step);
-  }
-  start.init_from = options.init_from;
-  start.chief_secret = options.chief_secret;
-  start.shard_names = tracker.Names();
-  start.random = options.random;
-  return start;
-}
 
 RegisterReply WaitReply(std::string reason) {
   RegisterReply reply;
@@ -59,161 +21,276 @@ RegisterReply WaitReply(std::string reason) {
   return reply;
 }
 
-// A job of the SDK has no spec, so nothing filled in the default.
-uint32_t TablesFullEvery(const JobSpec& spec) {
-  const uint32_t every = spec.checkpoint().tables_full_every();
-  return every == 0 ? 5 : every;
-}
-
 }  // namespace
 
 JobState::JobState(Options options)
-    : options_(std::move(options)),
-      lost_after_ns_(LostAfterNs(options_.spec)),
-      now_ns_(options_.clock->NowNs()),
-      tracker_(options_.ps_addresses, lost_after_ns_),
-      start_(StartOptions(options_, tracker_)),
-      register_check_(RegisterOptions(options_)),
-      roster_(options_.worker_count, now_ns_),
-      cycle_(tracker_.count(), options_.checkpoint_directory,
-             TablesFullEvery(options_.spec)) {
-  phase_begin_ns_ = progress_ns_ = now_ns_;
-}
+    : facts_(std::move(options)),
+      start_(&facts_),
+      absence_(&facts_),
+      checkpoints_(&facts_, &absence_),
+      end_(&facts_) {}
 
 std::vector<Action> JobState::TakeActions() {
-  return std::exchange(actions_, {});
+  Advance();
+  // I3: nobody carries out what comes behind Finish.
+  if (std::exchange(over_taken_, over())) {
+    facts_.actions.clear();
+  }
+  return std::exchange(facts_.actions, {});
 }
 
-// ------------------------------------------------------------------ helpers
+// ----------------------------------------------------------------- the phases
 
-double JobState::SecondsSince(int64_t then_ns) const {
-  return static_cast<double>(now_ns_ - then_ns) * 1e-9;
+void JobState::Start() {
+  if (facts_.options.done_job.has_value()) {
+    end_.BeginDone();
+  }
+  facts_.AskAll();
 }
 
-bool JobState::TimeToSay(const std::string& what, double period_s) {
-  for (auto& [said, at_ns] : said_) {
-    if (said == what) {
-      if (SecondsSince(at_ns) < period_s) {
-        return false;
+void JobState::RequestStop(const std::string& reason) {
+  if (facts_.stop.has_value()) {
+    return;
+  }
+  facts_.stop = reason;
+  facts_.stop_ns = facts_.now_ns();
+  checkpoints_.Hurry();
+  if (facts_.phase < Phase::kTraining) {
+    end_.Begin(
+        absl::CancelledError(absl::StrCat(reason, ": stopped at the start")),
+        true);
+  } else if (facts_.phase == Phase::kTraining) {
+    facts_.Say(reason, ": writing a checkpoint, then stopping");
+  } else {
+    end_.OnStop();
+  }
+}
+
+void JobState::Advance() {
+  if (facts_.phase == Phase::kStarting) {
+    AdvanceStart();
+  }
+  if (facts_.Running() && !facts_.Finished()) {  // I4: a lost shard is no loss
+    const absl::Status lost =
+        facts_.tracker.Check(facts_.now_ns(), facts_.reached_ns);
+    if (absl::IsPermissionDenied(lost)) {
+      end_.Fail(lost);
+    } else if (!lost.ok()) {
+      // The job goes back to its last checkpoint, so what the other shards
+      // hold is of no more use: Shutdown makes their tasks start again.
+      end_.Begin(lost, true);
+    }
+  }
+  if (facts_.phase >= Phase::kTraining && facts_.phase <= Phase::kEvaluating) {
+    facts_.Count();
+    AdvanceRound();
+    if (facts_.train_log.has_value()) {
+      for (std::string& line :
+           facts_.train_log->Advance(facts_.step, facts_.now_ns())) {
+        facts_.Do(AppendTrainLog{std::move(line)});
       }
-      at_ns = now_ns_;
-      return true;
+    }
+    // Last: progress and rounds decide what a checkpoint may do now.
+    AdvanceCheckpoints();
+  }
+  end_.Advance();
+}
+
+void JobState::AdvanceCheckpoints() {
+  absl::Status status = checkpoints_.TakeOutcome();
+  if (facts_.phase == Phase::kTraining && facts_.Complete() &&
+      !checkpoints_.finished()) {
+    facts_.Enter(Phase::kLast);
+    checkpoints_.Hurry();
+  }
+  if (facts_.phase == Phase::kLast) {
+    end_.LogLast();  // first: DONE comes after the last line of train.jsonl
+  }
+  const bool ended =
+      facts_.phase == Phase::kTraining && checkpoints_.finished();
+  if (status.ok() && facts_.phase <= Phase::kLast && !ended) {
+    status = checkpoints_.Advance();
+  }
+  if (absl::IsCancelled(status)) {
+    end_.Begin(status, true);  // a stop that got no checkpoint
+  } else if (!status.ok()) {
+    end_.Fail(status);
+  } else if (checkpoints_.finished() && facts_.phase == Phase::kLast) {
+    end_.WriteDone();  // I5: what tells the workers waits for its answer
+  } else if (checkpoints_.finished() && facts_.phase == Phase::kTraining) {
+    end_.Begin(absl::CancelledError(absl::StrCat(
+                   *facts_.stop, ": stopped after ", facts_.checkpoint)),
+               true);
+  }
+}
+
+void JobState::OnTick() {
+  if (facts_.phase == Phase::kStarting) {
+    TickStart();
+  } else if (facts_.Running()) {
+    TickRunning();
+  }
+  end_.Tick();
+}
+
+void JobState::Watch() {
+  const absl::Status status = absence_.Watch(
+      checkpoints_.hold_sent(), checkpoints_.KeepsWorkersWaiting());
+  if (!status.ok()) {
+    end_.Fail(status);
+  }
+}
+
+void JobState::TickRunning() {
+  for (int s = 0; s < facts_.tracker.count(); ++s) {
+    facts_.AskHelloIfDue(s, kPingNs);
+  }
+  for (const uint64_t stream :
+       facts_.roster.DropSilent(facts_.lost_after_ns, facts_.now_ns())) {
+    facts_.Do(EndStream{
+        stream, absl::DeadlineExceededError("no heartbeat: register again")});
+  }
+  checkpoints_.Tick();
+  Watch();
+}
+
+// ----------------------------------------------------------------- the shards
+
+void JobState::OnHello(int shard, const absl::StatusOr<HelloReply>& reply) {
+  facts_.tracker.Answered(shard, reply, facts_.now_ns());
+  if (absl::IsInvalidArgument(reply.status())) {  // a ps of another release
+    end_.Fail(Annotate(reply.status(), facts_.tracker.Name(shard)));
+  }
+  // A ps that got SIGTERM serves on for a while, so that there is time for a
+  // checkpoint. In a later phase the job ends anyway.
+  if (reply.ok() && reply->leaving() && facts_.phase <= Phase::kTraining) {
+    RequestStop(absl::StrCat(facts_.tracker.Name(shard), " was asked to end"));
+  }
+}
+
+void JobState::OnSlotsSet(int shard, const absl::Status& status) {
+  if (!facts_.Running()) {
+    return;  // the round was asked for by a job that has ended meanwhile
+  }
+  if (!status.ok()) {
+    // I6: PERMISSION_DENIED means that another chief has granted slots.
+    end_.Fail(Annotate(status, facts_.tracker.Name(shard)));
+  } else if (!slots_set_.empty()) {
+    slots_set_[shard] = true;
+  }
+}
+
+void JobState::OnWritten(int shard, const std::string& directory,
+                         const absl::StatusOr<ShardFile>& file) {
+  absl::StatusOr<ShardFile> named = file;
+  if (!file.ok()) {
+    named = Annotate(file.status(), facts_.tracker.Name(shard));
+  }
+  // I6: the shard is in another history, whose chief took it. Any other error
+  // is one of this checkpoint only.
+  if (absl::IsPermissionDenied(named.status())) {
+    end_.Fail(named.status());
+  }
+  if (!end_.superseded()) {
+    checkpoint().OnWritten(shard, directory, named);
+  }
+}
+
+void JobState::AdvanceRound() {
+  const int shards = facts_.tracker.count();
+  if (facts_.roster.NeedsRound()) {
+    SetSlotsRequest request;
+    *request.mutable_sender() = facts_.ChiefSender();
+    for (const SetSlotsRequest::Slot& slot : facts_.roster.BeginRound()) {
+      *request.add_slot() = slot;
+    }
+    slots_set_.assign(shards, false);
+    for (int s = 0; s < shards; ++s) {
+      facts_.Do(ShardCall{s, request});
+    }
+    // Asked behind SetSlots on the same queue, so these Hellos read marks that
+    // no older generation can move any more (I2 of the Roster).
+    round_tickets_ = facts_.AskAll();
+  }
+  if (facts_.roster.in_round() && facts_.AllFresh(round_tickets_) &&
+      std::count(slots_set_.begin(), slots_set_.end(), false) == 0) {
+    const uint64_t unreported = facts_.roster.EndRound(
+        [this](int slot) { return facts_.tracker.NextSequenceMin(slot); },
+        facts_.now_ns());
+    if (facts_.train_log.has_value()) {
+      facts_.train_log->AddUnreported(unreported);
     }
   }
-  // What has just begun is not worth a line yet: the first one comes when it
-  // has lasted for a whole period.
-  said_.emplace_back(what, now_ns_);
-  return false;
 }
 
-void JobState::Say(std::string text, bool warning) {
-  actions_.push_back(LogLine{warning, std::move(text)});
-}
-
-void JobState::AskHello(int shard) {
-  tracker_.Asked(shard, now_ns_);
-  actions_.push_back(ShardCall{shard, HelloCall{}});
-}
-
-std::vector<uint64_t> JobState::AskAll() {
-  std::vector<uint64_t> tickets;
-  for (int s = 0; s < tracker_.count(); ++s) {
-    tickets.push_back(tracker_.Asked(s, now_ns_));
-    actions_.push_back(ShardCall{s, HelloCall{}});
-  }
-  return tickets;
-}
-
-bool JobState::AllFresh(const std::vector<uint64_t>& tickets) const {
-  for (int s = 0; s < tracker_.count(); ++s) {
-    if (!tracker_.Fresh(s, tickets[s])) {
-      return false;
-    }
-  }
-  return true;
-}
-
-Sender JobState::ChiefSender() const {
-  return JobSender(start_.declaration(), start_.layout().fingerprint());
-}
-
-std::string JobState::WorkerName(int slot) const {
-  const std::string& host = roster_.worker(slot).host;
-  if (host.empty()) {  // nobody has registered for it with this chief
-    return absl::StrCat("worker ", slot);
-  }
-  return absl::StrCat("worker ", slot, " (", host, ")");
-}
-
-void JobState::Broadcast(const Command& command) {
-  for (const uint64_t stream : roster_.streams()) {
-    actions_.push_back(SendCommand{stream, command});
-  }
-}
-
-// ------------------------------------------------------------------ workers
+// ---------------------------------------------------------------- the workers
 
 Grant JobState::MakeGrant(int slot) const {
+  const Declaration& held = facts_.job->held();
+  const Roster::Worker& worker = facts_.roster.worker(slot);
   Grant grant;
-  *grant.mutable_sender() = ChiefSender();
+  *grant.mutable_sender() = facts_.ChiefSender();
   grant.mutable_sender()->set_slot(static_cast<uint32_t>(slot));
-  grant.mutable_sender()->set_generation(roster_.worker(slot).generation);
-  for (const std::string& address : options_.ps_addresses) {
+  grant.mutable_sender()->set_generation(worker.generation);
+  for (const std::string& address : facts_.options.ps_addresses) {
     grant.add_ps_address(address);
   }
-  grant.set_slot_count(static_cast<uint32_t>(options_.worker_count));
-  grant.set_contributions_per_step(per_step_);
-  grant.set_contribution_count(total_);
-  *grant.mutable_applied_range() = start_.declaration().applied_range();
-  grant.set_next_sequence(roster_.worker(slot).next_sequence);
-  grant.set_base_version(start_.declaration().base_version());
-  grant.set_pushes_before(PushesBefore(slot));
+  grant.set_slot_count(static_cast<uint32_t>(facts_.options.worker_count));
+  grant.set_contributions_per_step(facts_.job->per_step());
+  grant.set_contribution_count(facts_.job->contribution_count());
+  *grant.mutable_applied_range() = held.applied_range();
+  grant.set_next_sequence(worker.next_sequence);
+  grant.set_base_version(held.base_version());
+  grant.set_pushes_before(facts_.job->PushesBefore(slot));
   return grant;
 }
 
 absl::StatusOr<RegisterReply> JobState::OnRegister(
     const RegisterRequest& request) {
-  now_ns_ = options_.clock->NowNs();
-  if (superseded_) {
-    return Superseded();
+  if (end_.superseded()) {
+    return end_.Superseded();
   }
-  if (phase_ >= Phase::kEnding) {
-    return AnswerLate(request, final_status_);
+  if (facts_.phase >= Phase::kEnding) {
+    if (Planted("end.forgets_latecomers")) {
+      return absl::FailedPreconditionError("the job is over");
+    }
+    return end_.AnswerLate(request, end_.status());
   }
-  WEIR_RETURN_IF_ERROR(register_check_.Check(request));
+  WEIR_RETURN_IF_ERROR(facts_.job->Check(request));
   // From here on the worker is owed an answer at the end, granted or not.
-  roster_.mutable_worker(static_cast<int>(request.rank()))->asked = true;
-  if (phase_ == Phase::kStarting) {
+  const int slot = static_cast<int>(request.rank());
+  facts_.roster.mutable_worker(slot)->asked = true;
+  if (facts_.phase == Phase::kStarting) {
     Advance();
     if (const auto values = AskForValues(request); values.has_value()) {
       return *values;
     }
     return WaitReply(start_.Describe());
   }
-  if (options_.sdk_job && phase_ > Phase::kTraining) {
-    return AnswerLate(request, absl::OkStatus());  // every worker has finished
+  if (facts_.job->workers_decide() && facts_.phase > Phase::kTraining) {
+    // Every worker has finished.
+    return end_.AnswerLate(request, absl::OkStatus());
   }
-  if (phase_ == Phase::kReady) {
+  if (facts_.phase == Phase::kReady) {
     const absl::Status status = EnterTraining(request.sample_count());
     if (!status.ok()) {
-      Fail(status);
+      end_.Fail(status);
       return status;
     }
   }
   // A process that slept through a restore must not take the slot from the one
   // that was started for it.
-  if (request.held_history() != 0 &&
-      request.held_history() != start_.declaration().history()) {
+  const uint64_t history = facts_.job->held().history();
+  if (request.held_history() != 0 && request.held_history() != history) {
     return absl::FailedPreconditionError(
         "the job was restored under another history; start this task again");
   }
-  const int slot = static_cast<int>(request.rank());
   uint64_t ended = 0;
-  const absl::StatusOr<bool> granted = roster_.Register(
-      request, request.held_history() == start_.declaration().history(),
-      tracker_.NextSequenceMin(slot), now_ns_, &ended);
+  const absl::StatusOr<bool> granted = facts_.roster.Register(
+      request, request.held_history() == history,
+      facts_.tracker.NextSequenceMin(slot), facts_.now_ns(), &ended);
   if (ended != 0) {
-    actions_.push_back(EndStream{
+    facts_.Do(EndStream{
         ended, absl::PermissionDeniedError(absl::StrCat(
                    "worker ", slot, " was replaced by a newer process on ",
                    request.host()))});
@@ -237,30 +314,30 @@ absl::Status JobState::TakeReports(int slot, const Progress& progress,
   if (heard) {
     repeated = progress.report_size();
   } else {
-    train_log_->AddCounts(progress);
+    facts_.train_log->AddCounts(progress);
   }
   // The contributions were done one after the other since the heartbeat
   // before, so their times are spread evenly over it.
-  const int64_t since_ns = roster_.worker(slot).heard_before_ns;
+  const int64_t since_ns = facts_.roster.worker(slot).heard_before_ns;
   int first = repeated;
-  if (sync() && !heard) {
+  if (facts_.job->sync() && !heard) {
     // Marks may say that a contribution is done before its report is here. In
     // sync the log tells repeats apart by their number, and lacks a line
     // without this report.
     first = 0;
   }
+  const uint32_t bad_max = facts_.options.spec.limits().max_bad_contributions();
   for (int i = first; i < progress.report_size(); ++i) {
     const ContributionReport& report = progress.report(i);
-    train_log_->AddContribution(
-        report,
-        since_ns + (now_ns_ - since_ns) * (i + 1) / progress.report_size());
-    if (report.bad() &&
-        ++bad_count_ > options_.spec.limits().max_bad_contributions()) {
+    facts_.train_log->AddContribution(
+        report, since_ns + (facts_.now_ns() - since_ns) * (i + 1) /
+                               progress.report_size());
+    if (report.bad() && ++bad_count_ > bad_max) {
       return absl::OutOfRangeError(absl::StrCat(
-          WorkerName(slot), ", contribution ", report.contribution(),
+          facts_.WorkerName(slot), ", contribution ", report.contribution(),
           ": NaN or Inf in the gradient of '", report.bad_variable(), "'; ",
           bad_count_, " bad contributions, limits.max_bad_contributions is ",
-          options_.spec.limits().max_bad_contributions()));
+          bad_max));
     }
   }
   if (progress.error().empty()) {
@@ -268,217 +345,122 @@ absl::Status JobState::TakeReports(int slot, const Progress& progress,
   }
   const absl::Status error(
       static_cast<absl::StatusCode>(progress.error_code()),
-      absl::StrCat(WorkerName(slot), ": ", progress.error()));
+      absl::StrCat(facts_.WorkerName(slot), ": ", progress.error()));
   // Only a permanent error of the worker's own is one of the job. A worker that
   // was replaced, lost a peer or got a signal has or gets a successor.
   const int exit_code = ExitCodeFor(error);
   if (exit_code > 0 && exit_code < 128 && exit_code != kExitReplaced) {
     return error;
   }
-  Say(std::string(error.message()), true);
+  facts_.Warn(std::string(error.message()));
   return absl::OkStatus();
 }
 
+bool JobState::Hear(uint64_t stream, const Progress& progress) {
+  if (progress.message_number() == 0) {
+    return false;
+  }
+  Roster::Worker* const worker =
+      facts_.roster.mutable_worker(static_cast<int>(progress.slot()));
+  // The worker sends a message again when its stream broke before the
+  // acknowledgement, which says nothing of whether the message arrived.
+  const bool heard = progress.message_number() <= worker->message_number;
+  if (!heard) {
+    worker->message_number = progress.message_number();
+  }
+  Command command;
+  command.set_heard(worker->message_number);
+  facts_.Do(SendCommand{stream, command});
+  return heard;
+}
+
+void JobState::Greet(uint64_t stream) {
+  Command command;
+  if (facts_.phase >= Phase::kEnding) {
+    command = end_.StopCommand();
+  } else if (checkpoints_.hold_sent()) {
+    command.set_hold(true);
+  } else {
+    command.set_release(true);
+  }
+  facts_.Do(SendCommand{stream, command});
+}
+
 absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
-  now_ns_ = options_.clock->NowNs();
-  if (superseded_) {
-    return Superseded();
+  if (end_.superseded()) {
+    return end_.Superseded();
   }
   bool fresh = false;
   uint64_t ended = 0;
   int repeated = 0;
-  WEIR_RETURN_IF_ERROR(
-      roster_.OnProgress(stream, progress, now_ns_, &fresh, &ended, &repeated));
+  WEIR_RETURN_IF_ERROR(facts_.roster.OnProgress(
+      stream, progress, facts_.now_ns(), &fresh, &ended, &repeated));
   if (ended != 0) {
-    actions_.push_back(
-        EndStream{ended, absl::CancelledError("a newer stream is open")});
+    facts_.Do(EndStream{ended, absl::CancelledError("a newer stream is open")});
   }
   const int slot = static_cast<int>(progress.slot());
   if (fresh) {
     Greet(stream);
   }
-  Roster::Worker* const worker = roster_.mutable_worker(slot);
+  Roster::Worker* const worker = facts_.roster.mutable_worker(slot);
   if (progress.bytes_moved() > worker->bytes_moved) {
     worker->bytes_moved = progress.bytes_moved();
-    moved_ns_ = now_ns_;
+    facts_.moved_ns = facts_.now_ns();
   }
   const bool heard = Hear(stream, progress);
   // Reports are taken while the job ends, too: a worker's last ones follow the
   // Stop that it heard.
-  if (train_log_.has_value() && phase_ <= Phase::kEnding) {
+  if (facts_.train_log.has_value() && facts_.phase <= Phase::kEnding) {
     const absl::Status status = TakeReports(slot, progress, repeated, heard);
     if (!status.ok()) {
-      Fail(status);
-      return absl::OkStatus();
-    }
-    if (start_.declaration().update().has_bounded_staleness()) {
+      end_.Fail(status);
+    } else if (facts_.job->held().update().has_bounded_staleness()) {
       // A slot without work must not hold the others back by its clock.
-      roster_.SetRetired(slot, progress.out_of_work());
+      facts_.roster.SetRetired(slot, progress.out_of_work());
     }
   }
-  Advance();
   return absl::OkStatus();
 }
 
 void JobState::OnStreamLost(uint64_t stream) {
-  now_ns_ = options_.clock->NowNs();
-  const int slot = roster_.OnStreamLost(stream, now_ns_);
-  if (slot >= 0 && Running()) {
-    const bool finished = options_.sdk_job && roster_.worker(slot).out_of_work;
-    Say(absl::StrCat(WorkerName(slot), finished ? " has finished" : " is gone"),
-        /*warning=*/!finished);
-    if (finished) {
-      AskAll();  // the shards know whether the program retired its slot
-    }
-  }
-  Advance();
-}
-
-// ------------------------------------------------------------------ running
-
-uint64_t JobState::ContributionsPerStep(int slot) const {
-  const auto w = static_cast<uint32_t>(slot);
-  const auto count = static_cast<uint32_t>(roster_.count());
-  if (w >= per_step_) {
-    return 0;  // fewer contributions in a step than workers
-  }
-  return (per_step_ - w + count - 1) / count;
-}
-
-uint64_t JobState::CountOfSlot(int slot) const {
-  if (sync()) {
-    return (step_count_ - start_.declaration().base_version()) *
-           ContributionsPerStep(slot);
-  }
-  return static_cast<uint64_t>(list_.ContributionCount(slot, roster_.count()));
-}
-
-bool JobState::Done(int slot) const {
-  const Roster::Worker& worker = roster_.worker(slot);
-  if (phase_ < Phase::kTraining) {
-    return false;  // nobody knows the job's length yet
-  }
-  if (options_.sdk_job) {
-    return worker.retired;
-  }
-  return worker.next_sequence >= CountOfSlot(slot);
-}
-
-void JobState::AdvanceProgress() {
-  if (options_.sdk_job) {
-    AdvanceSdkProgress();
+  const int slot = facts_.roster.OnStreamLost(stream, facts_.now_ns());
+  if (slot < 0 || !facts_.Running()) {
     return;
   }
-  uint64_t done = 0;
-  uint64_t step = step_count_;
-  for (int w = 0; w < roster_.count(); ++w) {
-    Roster::Worker* worker = roster_.mutable_worker(w);
-    // Marks are as old as the last Hello, and a worker that is gone tells
-    // nothing more: the larger of the two is the newer one.
-    worker->next_sequence =
-        std::min(std::max(worker->next_sequence, tracker_.NextSequenceMin(w)),
-                 CountOfSlot(w));
-    done += worker->next_sequence;
-    if (ContributionsPerStep(w) > 0) {
-      // A step is done when the slowest of those that take part in it is.
-      step =
-          std::min(step, start_.declaration().base_version() +
-                             worker->next_sequence / ContributionsPerStep(w));
-    }
-  }
-  if (done > contributions_done_) {
-    contributions_done_ = done;
-    progress_ns_ = reached_ns_ = now_ns_;
-  }
-  if (sync()) {
-    step_ = step;
-    return;
-  }
-  // Contributions of the histories before count, too.
-  step_ = static_cast<uint64_t>(list_.total() - list_.remaining_count()) +
-          contributions_done_;
-}
-
-void JobState::AdvanceRound() {
-  if (roster_.NeedsRound()) {
-    SetSlotsRequest request;
-    *request.mutable_sender() = ChiefSender();
-    for (const SetSlotsRequest::Slot& slot : roster_.BeginRound()) {
-      *request.add_slot() = slot;
-    }
-    slots_set_.assign(tracker_.count(), false);
-    for (int s = 0; s < tracker_.count(); ++s) {
-      actions_.push_back(ShardCall{s, request});
-    }
-    // Asked behind SetSlots on the same queue, so these Hellos read marks that
-    // no older generation can move any more (I2 of the Roster).
-    round_tickets_ = AskAll();
-  }
-  if (roster_.in_round() && AllFresh(round_tickets_) &&
-      std::count(slots_set_.begin(), slots_set_.end(), true) ==
-          tracker_.count()) {
-    const uint64_t unreported = roster_.EndRound(
-        [this](int slot) { return tracker_.NextSequenceMin(slot); }, now_ns_);
-    if (train_log_.has_value()) {
-      train_log_->AddUnreported(unreported);
-    }
+  if (facts_.job->workers_decide() && facts_.roster.worker(slot).out_of_work) {
+    facts_.Say(facts_.WorkerName(slot), " has finished");
+    facts_.AskAll();  // the shards know whether the program retired its slot
+  } else {
+    facts_.Warn(facts_.WorkerName(slot), " is gone");
   }
 }
 
-void JobState::TickRunning() {
-  for (int s = 0; s < tracker_.count(); ++s) {
-    if (tracker_.Due(s, kPingNs, now_ns_)) {
-      AskHello(s);
-    }
-  }
-  for (const uint64_t stream : roster_.DropSilent(lost_after_ns_, now_ns_)) {
-    actions_.push_back(EndStream{
-        stream, absl::DeadlineExceededError("no heartbeat: register again")});
-  }
-  if (schedule_.has_value()) {
-    schedule_->Observe(step_, now_ns_);
-  }
-  SaySlowCheckpoint();
-  WatchProgress();
-  WatchEach();
-}
+// ----------------------------------------------------------------- the status
 
-void JobState::Advance() {
-  if (phase_ == Phase::kStarting) {
-    AdvanceStart();
+ChiefStatus JobState::status() const {
+  ChiefStatus status;
+  if (facts_.train_log.has_value()) {
+    status = facts_.train_log->newest();
   }
-  if (Running() && !Finished()) {  // I4: after that a lost shard is no loss
-    const absl::Status lost = tracker_.Check(now_ns_, reached_ns_);
-    if (absl::IsPermissionDenied(lost)) {
-      Fail(lost);
-    } else if (!lost.ok()) {
-      // The job goes back to its last checkpoint, so what the other shards
-      // hold is of no more use: Shutdown makes their tasks start again.
-      End(lost, true);
-    }
+  if (facts_.phase < Phase::kTraining) {
+    status.set_phase(ChiefStatus::WAITING);
+    status.set_message(start_.Describe());
+  } else if (facts_.phase == Phase::kTraining) {
+    status.set_phase(ChiefStatus::TRAINING);
+  } else if (!end_.status().ok()) {
+    status.set_phase(ChiefStatus::FAILED);
+    status.set_message(std::string(end_.status().message()));
+  } else if (over() || facts_.options.done_job.has_value()) {
+    status.set_phase(ChiefStatus::DONE);
+  } else {
+    status.set_phase(ChiefStatus::FINISHING);
   }
-  if (phase_ >= Phase::kTraining && phase_ <= Phase::kEvaluating) {
-    AdvanceProgress();
-    AdvanceRound();
-    if (train_log_.has_value()) {
-      for (std::string& line : train_log_->Advance(step_, now_ns_)) {
-        actions_.push_back(AppendTrainLog{std::move(line)});
-      }
-    }
-    // Last: progress and rounds decide what a checkpoint may do now.
-    AdvanceCheckpoint();
+  status.set_step(facts_.step);
+  if (facts_.step_count != JobSource::kEndless) {
+    status.set_step_count(facts_.step_count);
   }
-  AdvanceEnd();
-}
-
-void JobState::OnTick() {
-  now_ns_ = options_.clock->NowNs();
-  if (phase_ == Phase::kStarting) {
-    TickStart();
-  } else if (Running()) {
-    TickRunning();
-  }
-  Advance();
+  status.set_checkpoint(facts_.checkpoint);
+  return status;
 }
 
 }  // namespace weir

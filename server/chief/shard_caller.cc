@@ -58,7 +58,7 @@ void CallSnapshot(const Options& options, const SnapshotRequest& request) {
         if (reply.frozen()) {
           options.report(
               [shard, reply, directory = request.directory()](JobState* state) {
-                state->OnFrozen(shard, directory, reply);
+                state->checkpoint().OnFrozen(shard, directory, reply);
               });
         }
         if (reply.has_file()) {
@@ -95,7 +95,7 @@ struct Caller {
       return options.link->GetStatus(ShortTimeout(options), /*hot_ids=*/0);
     });
     options.report([shard = options.shard, reply](JobState* state) {
-      state->OnStatus(shard, reply);
+      state->start().OnStatus(shard, reply);
     });
   }
 
@@ -105,7 +105,7 @@ struct Caller {
         options, [&] { return options.link->Declare(request, kLongTimeout); });
     Failpoint("chief.mid_declare");
     options.report([shard = options.shard, reply](JobState* state) {
-      state->OnDeclared(shard, reply);
+      state->start().OnDeclared(shard, reply);
     });
   }
 
@@ -114,7 +114,7 @@ struct Caller {
         options, [&] { return options.link->Restore(request, kLongTimeout); });
     Failpoint("chief.mid_restore");
     options.report([shard = options.shard, reply](JobState* state) {
-      state->OnDeclared(shard, reply);
+      state->start().OnDeclared(shard, reply);
     });
   }
 
@@ -127,7 +127,7 @@ struct Caller {
       });
     }
     options.report([shard = options.shard, status](JobState* state) {
-      state->OnAssigned(shard, status);
+      state->start().OnAssigned(shard, status);
     });
   }
 
@@ -151,8 +151,9 @@ struct Caller {
       LOG_WARN("ps {} goes on: {}", options.shard,
                std::string(status.message()));
     }
-    options.report(
-        [shard = options.shard](JobState* state) { state->OnShutdown(shard); });
+    options.report([shard = options.shard](JobState* state) {
+      state->end().OnShutdown(shard);
+    });
   }
 };
 

@@ -41,13 +41,20 @@ StartPlan PlanStart(const std::string& job,
                       reply.shard_count() == replies.size();
     if (!ours) {
       std::string what = " was restarted and has lost its shard";
+      auto code = absl::StatusCode::kFailedPrecondition;
       if (reply.state() != EMPTY) {
         what = absl::StrCat(" holds shard ", reply.shard(), " of ",
-                            reply.shard_count(), " of another history");
+                            reply.shard_count());
+        if (reply.history() == replies[active].history()) {
+          code = absl::StatusCode::kInvalidArgument;  // nothing is lost
+        } else {
+          absl::StrAppend(&what, " of another history");
+        }
       }
       plan.kind = StartPlan::Kind::kReplace;
-      plan.status = absl::FailedPreconditionError(absl::StrCat(
-          names[s], what, " while ", names[active], " is in training"));
+      plan.status =
+          absl::Status(code, absl::StrCat(names[s], what, " while ",
+                                          names[active], " is in training"));
       return plan;
     }
   }

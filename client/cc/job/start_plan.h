@@ -23,11 +23,14 @@ struct StartPlan {
   enum class Kind {
     kLoad,     // nothing is in training here: declare or restore
     kAdopt,    // the job is in training: take it over
-    kReplace,  // some shard is lost: restore all of them, or give up
+    kReplace,  // some shard is lost, or the cluster is another one: restore
+               // all of them, or give up
     kRefuse,   // a shard belongs to another job
   };
   Kind kind = Kind::kLoad;
-  absl::Status status;  // kReplace, kRefuse: why; names the shard
+  // kReplace, kRefuse: why; names the shard. INVALID_ARGUMENT if no shard is
+  // lost, but they are another number of ps or in another order.
+  absl::Status status;
 };
 
 // `names` and `replies` are by shard. `job` is the job that starts, or "" while

@@ -145,9 +145,10 @@ absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
       WEIR_ASSIGN_OR_RETURN(hellos.emplace_back(),
                             links_[s]->Hello(kCallTimeout));
     }
-    // Join compares the job, so that every rank says the same of another one.
+    // Join compares the job and the order of the ps, so that every rank says
+    // the same of a mistake.
     const StartPlan plan = PlanStart(/*job=*/"", names, hellos);
-    if (plan.kind == StartPlan::Kind::kReplace) {
+    if (absl::IsFailedPrecondition(plan.status)) {
       return absl::Status(plan.status.code(),
                           absl::StrCat(plan.status.message(),
                                        "; shut all ps down and start anew"));

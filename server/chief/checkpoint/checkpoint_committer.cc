@@ -37,6 +37,14 @@ std::string FormatTime(int64_t wall_ns) {
   return text;
 }
 
+// Reads every file of a checkpoint and compares it with its checksum.
+absl::StatusOr<Manifest> ReadWhole(Files* files, const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(const auto reader, CheckpointReader::Open(files, path));
+  WEIR_RETURN_IF_ERROR(reader->Verify());
+  WEIR_RETURN_IF_ERROR(VerifyTables(files, path, reader->manifest()));
+  return reader->manifest();
+}
+
 absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
@@ -157,44 +165,21 @@ absl::Status CheckpointCommitter::Sweep(std::string* note) {
   return absl::OkStatus();
 }
 
-absl::Status CheckpointCommitter::SetAside(const std::string& name,
-                                           const std::string& why) {
-  return options_.files->WriteAtomically(JoinPath(Path(name), kDamagedName),
-                                         why + "\n");
-}
-
 absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
     bool verify, bool allow_older, std::string* note) {
   WEIR_ASSIGN_OR_RETURN(const auto list,
                         ListCheckpoints(options_.files, options_.directory));
   std::vector<std::pair<std::string, std::string>> damaged;  // name and why
   for (auto it = list.rbegin(); it != list.rend(); ++it) {
-    absl::Status status;
-    FoundCheckpoint found;
-    found.directory = it->path;
-    if (verify) {
-      auto reader = CheckpointReader::Open(options_.files, it->path);
-      status = reader.status();
-      if (status.ok()) {
-        status = (*reader)->Verify();
-      }
-      if (status.ok()) {
-        status = VerifyTables(options_.files, it->path, (*reader)->manifest());
-      }
-      if (status.ok()) {
-        found.manifest = (*reader)->manifest();
-      }
-    } else {
-      auto manifest = ReadManifest(options_.files, it->path);
-      status = manifest.status();
-      if (status.ok()) {
-        found.manifest = *std::move(manifest);
-      }
-    }
+    absl::StatusOr<Manifest> manifest =
+        verify ? ReadWhole(options_.files, it->path)
+               : ReadManifest(options_.files, it->path);
+    const absl::Status& status = manifest.status();
     if (status.ok()) {
       // Set aside only now that there is an older one to go on from.
       for (const auto& [name, why] : damaged) {
-        WEIR_RETURN_IF_ERROR(SetAside(name, why));
+        WEIR_RETURN_IF_ERROR(options_.files->WriteAtomically(
+            JoinPath(Path(name), kDamagedName), why + "\n"));
       }
       if (!damaged.empty()) {
         *note = absl::StrCat(
@@ -203,7 +188,7 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
             " steps; the damaged one stays, marked by the file '",
             JoinPath(Path(damaged.front().first), kDamagedName), "'");
       }
-      return std::optional<FoundCheckpoint>(std::move(found));
+      return FoundCheckpoint{it->path, *std::move(manifest)};
     }
     // A file that cannot be read now is no damaged one: to go back for it would
     // throw work away.
@@ -307,23 +292,21 @@ absl::Status CheckpointCommitter::Commit(Manifest manifest, std::string* note) {
   WEIR_RETURN_IF_ERROR(
       WriteManifest(options_.files, Path(manifest.name()), manifest));
   Failpoint("chief.after_manifest");
-  // The list names the new checkpoint even if a deletion fails. It is written
-  // again without those that were deleted.
-  absl::Status status = WriteList();
-  if (status.ok()) {
-    status = DeleteOld();
-  }
-  if (status.ok()) {
-    status = ClearTraces(/*all=*/false);
-  }
-  if (status.ok()) {
-    status = WriteList();
-  }
+  const absl::Status status = TidyUp();
   if (!status.ok()) {
     *note = absl::StrCat(manifest.name(),
                          " is committed, but tidying up: ", status.message());
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckpointCommitter::TidyUp() {
+  // The list names the new checkpoint even if a deletion fails. It is written
+  // again without those that were deleted.
+  WEIR_RETURN_IF_ERROR(WriteList());
+  WEIR_RETURN_IF_ERROR(DeleteOld());
+  WEIR_RETURN_IF_ERROR(ClearTraces(/*all=*/false));
+  return WriteList();
 }
 
 absl::Status CheckpointCommitter::DeleteOld() {

@@ -94,7 +94,6 @@ class CheckpointCommitter {
   absl::Status RemoveFiles(const std::string& name);
   // I2. A file that is gone already is no error.
   absl::Status RemoveCheckpoint(const std::string& name);
-  absl::Status SetAside(const std::string& name, const std::string& why);
   absl::Status DeleteOld();
   // Removes the directories that were not committed and whose names cannot be
   // given again (I3), because the oldest checkpoint or another attempt at their
@@ -102,6 +101,8 @@ class CheckpointCommitter {
   // failure and returns the first one.
   absl::Status ClearTraces(bool all);
   absl::Status WriteList();
+  // Does what comes after a commit: the list, and all deletions.
+  absl::Status TidyUp();
 
   const Options options_;
 };

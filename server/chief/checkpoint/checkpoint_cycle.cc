@@ -6,9 +6,21 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cc/job/slot_marks.h"
+#include "common/base/status.h"
 #include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir {
+namespace {
+
+// Every so many checkpoints one has all rows of tables; the others have the
+// rows that were touched since. An SDK job has no spec, so nothing filled in
+// the default.
+uint32_t TablesFullEvery(const JobSpec& spec) {
+  const uint32_t every = spec.checkpoint().tables_full_every();
+  return every == 0 ? 5 : every;
+}
+
+}  // namespace
 
 bool CheckpointCycle::wants_hold() const {
   // The workers go on once the shards are frozen: files are written from what
@@ -17,27 +29,26 @@ bool CheckpointCycle::wants_hold() const {
                    state_ == State::kPreparing || state_ == State::kFreezing);
 }
 
-void CheckpointCycle::BeginAtVersion(uint64_t version, const Sender& chief,
-                                     int64_t now_ns,
-                                     std::vector<Action>* actions) {
-  chief_ = chief;
-  hold_ = false;
-  begun_ns_ = now_ns;
+void CheckpointCycle::Begin(bool hold, std::optional<uint64_t> version) {
+  hold_ = hold;
+  begun_ns_ = facts_.now_ns();
   version_ = version;
   at_newest_ = false;
   next_sequences_.clear();
-  Prepare(version, actions);
-}
-
-void CheckpointCycle::BeginFreeze(bool hold, const Sender& chief,
-                                  int64_t now_ns) {
-  chief_ = chief;
-  hold_ = hold;
-  begun_ns_ = now_ns;
-  version_.reset();
-  at_newest_ = false;
   // Without workers there is nobody to wait for.
   state_ = hold ? State::kHolding : State::kChecking;
+}
+
+void CheckpointCycle::BeginAtVersion(uint64_t version) {
+  Begin(/*hold=*/false, version);
+  Prepare(version);
+}
+
+void CheckpointCycle::BeginFreeze(bool hold) { Begin(hold, std::nullopt); }
+
+void CheckpointCycle::BeginAtNewest() {
+  Begin(/*hold=*/true, std::nullopt);
+  at_newest_ = true;
 }
 
 std::string CheckpointCycle::WaitsFor() const {
@@ -52,7 +63,7 @@ std::string CheckpointCycle::WaitsFor() const {
       return "";
   }
   std::vector<int> shards;
-  for (int s = 0; s < shard_count_; ++s) {
+  for (int s = 0; s < shard_count(); ++s) {
     if (!ended_[s]) {
       shards.push_back(s);
     }
@@ -60,15 +71,10 @@ std::string CheckpointCycle::WaitsFor() const {
   return absl::StrCat("the file of ps ", absl::StrJoin(shards, ", "));
 }
 
-void CheckpointCycle::BeginAtNewest(const Sender& chief, int64_t now_ns) {
-  BeginFreeze(/*hold=*/true, chief, now_ns);
-  at_newest_ = true;
-}
-
-void CheckpointCycle::Abandon(std::vector<Action>* actions) {
+void CheckpointCycle::Abandon() {
   // Later than kFreezing the version was there, and the rest takes no worker.
   if (state_ == State::kFreezing) {
-    actions->push_back(DiscardCheckpoint{name_});
+    facts_.Do(DiscardCheckpoint{name_});
     End(Result::kAbandoned, absl::OkStatus());
   }
 }
@@ -79,15 +85,14 @@ void CheckpointCycle::OnHeld() {
   }
 }
 
-void CheckpointCycle::OnMarks(bool torn, std::vector<int64_t> next_sequences,
-                              uint64_t step, std::vector<Action>* actions) {
+void CheckpointCycle::OnMarks(bool torn, std::vector<int64_t> next_sequences) {
   if (state_ != State::kChecking) {
     return;
   }
   if (at_newest_) {
     // A version is the same on every shard by itself: marks do not matter, and
     // a contribution that is torn belongs to a later version.
-    version_ = step;
+    version_ = facts_.step;
     next_sequences.clear();
   } else if (torn) {
     // I1: unequal marks before the freeze would be unequal after it.
@@ -95,23 +100,22 @@ void CheckpointCycle::OnMarks(bool torn, std::vector<int64_t> next_sequences,
     return;
   }
   next_sequences_ = std::move(next_sequences);
-  Prepare(step, actions);
+  Prepare(facts_.step);
 }
 
-void CheckpointCycle::Prepare(uint64_t step, std::vector<Action>* actions) {
+void CheckpointCycle::Prepare(uint64_t step) {
   step_ = step;
   name_ = CheckpointName(step);  // until the directory is made, for messages
-  frozen_.assign(shard_count_, false);
-  ended_.assign(shard_count_, false);
-  files_.assign(shard_count_, ShardFile());
+  frozen_.assign(shard_count(), false);
+  ended_.assign(shard_count(), false);
+  files_.assign(shard_count(), ShardFile());
   torn_ = passed_ = false;
   error_ = absl::OkStatus();
   state_ = State::kPreparing;
-  actions->push_back(PrepareCheckpoint{step});
+  facts_.Do(PrepareCheckpoint{step});
 }
 
-void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name,
-                                 std::vector<Action>* actions) {
+void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name) {
   if (state_ != State::kPreparing) {
     return;
   }
@@ -123,20 +127,21 @@ void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name,
   // told apart.
   name_ = *name;
   state_ = State::kFreezing;
-  asked_directory_ = absl::StrCat(directory_, "/", name_);
-  for (int s = 0; s < shard_count_; ++s) {
+  asked_directory_ =
+      absl::StrCat(facts_.options.checkpoint_directory, "/", name_);
+  for (int s = 0; s < shard_count(); ++s) {
     SnapshotRequest request;
-    *request.mutable_sender() = chief_;
+    *request.mutable_sender() = facts_.ChiefSender();
     request.set_directory(asked_directory_);
     if (version_.has_value()) {
       request.set_version(*version_);
     }
     // An empty base asks for all rows. Increments extend the last full one, not
     // each other, so a restore reads two files at most.
-    if (since_table_base_ + 1 < tables_full_every_) {
+    if (since_table_base_ + 1 < TablesFullEvery(facts_.options.spec)) {
       request.set_table_base(table_base_);
     }
-    actions->push_back(ShardCall{s, request});
+    facts_.Do(ShardCall{s, request});
   }
 }
 
@@ -163,14 +168,13 @@ void CheckpointCycle::OnFrozen(int shard, const std::string& directory,
 void CheckpointCycle::NoteFrozen(int shard) {
   frozen_[shard] = true;
   if (state_ == State::kFreezing &&
-      std::count(frozen_.begin(), frozen_.end(), true) == shard_count_) {
+      std::count(frozen_.begin(), frozen_.end(), true) == shard_count()) {
     state_ = State::kWriting;
   }
 }
 
 void CheckpointCycle::OnWritten(int shard, const std::string& directory,
-                                const absl::StatusOr<ShardFile>& file,
-                                std::vector<Action>* actions) {
+                                const absl::StatusOr<ShardFile>& file) {
   if ((state_ != State::kFreezing && state_ != State::kWriting) ||
       directory != asked_directory_ || ended_[shard]) {
     return;
@@ -185,14 +189,14 @@ void CheckpointCycle::OnWritten(int shard, const std::string& directory,
   }
   // A call that ended froze its shard, or never will: do not wait for it.
   NoteFrozen(shard);
-  if (std::count(ended_.begin(), ended_.end(), true) < shard_count_) {
+  if (std::count(ended_.begin(), ended_.end(), true) < shard_count()) {
     return;
   }
   if (error_.ok() && !passed_ && !torn_) {
     state_ = State::kReady;
     return;
   }
-  actions->push_back(DiscardCheckpoint{name_});
+  facts_.Do(DiscardCheckpoint{name_});
   // An error comes first: it is the one that somebody may have to mend.
   Result result = Result::kTorn;
   if (!error_.ok()) {
@@ -203,14 +207,19 @@ void CheckpointCycle::OnWritten(int shard, const std::string& directory,
   End(result, error_);
 }
 
-void CheckpointCycle::Commit(Manifest manifest, std::vector<Action>* actions) {
+absl::Status CheckpointCycle::Commit() {
+  Manifest manifest;
+  *manifest.mutable_declaration() = facts_.job->held();
+  WEIR_RETURN_IF_ERROR(
+      facts_.job->FillManifest(step_, next_sequences_, &manifest));
   manifest.set_name(name_);
   manifest.set_step(step_);
   for (const ShardFile& file : files_) {
     *manifest.add_file() = file;
   }
   state_ = State::kCommitting;
-  actions->push_back(CommitCheckpoint{std::move(manifest)});
+  facts_.Do(CommitCheckpoint{std::move(manifest)});
+  return absl::OkStatus();
 }
 
 void CheckpointCycle::OnCommitted(const absl::Status& status) {

@@ -19,6 +19,7 @@
 //       the marks that were checked, equal on all blocks.
 //   I2. One cycle at a time; each ends with one outcome.
 // Threads: compatible.
+// Owns/borrows: borrows the facts, and appends to their actions.
 #ifndef SERVER_CHIEF_CHECKPOINT_CHECKPOINT_CYCLE_H_
 #define SERVER_CHIEF_CHECKPOINT_CHECKPOINT_CYCLE_H_
 
@@ -31,7 +32,7 @@
 #include "absl/status/statusor.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/ps.pb.h"
-#include "server/chief/state/actions.h"
+#include "server/chief/state/job_facts.h"
 
 namespace weir {
 
@@ -44,7 +45,7 @@ class CheckpointCycle {
     kPreparing,  // waits for the directory
     kFreezing,   // waits for every shard to freeze
     kWriting,    // waits for the files
-    kReady,      // every file is there: the caller builds the manifest
+    kReady,      // every file is there
     kCommitting,
   };
   enum class Result { kCommitted, kFailed, kTorn, kPassed, kAbandoned };
@@ -55,13 +56,7 @@ class CheckpointCycle {
     std::string name;
   };
 
-  // Every `tables_full_every`th checkpoint has all rows of tables; the others
-  // have the rows that were touched since.
-  CheckpointCycle(int shard_count, std::string directory,
-                  uint32_t tables_full_every = 1)
-      : shard_count_(shard_count),
-        directory_(std::move(directory)),
-        tables_full_every_(tables_full_every) {}
+  explicit CheckpointCycle(JobFacts* facts) : facts_(*facts) {}
 
   State state() const { return state_; }
   // An outcome that nobody took yet keeps the next one from beginning.
@@ -72,56 +67,48 @@ class CheckpointCycle {
   uint64_t step() const { return step_; }
   // Names the file that the checkpoint waits for, or "" if it waits for none.
   std::string WaitsFor() const;
-  // From kReady on, in async: the next contribution of each slot, as frozen.
-  const std::vector<int64_t>& next_sequences() const { return next_sequences_; }
-  const std::vector<ShardFile>& files() const { return files_; }
 
   // Begins one in sync, at `version`.
-  void BeginAtVersion(uint64_t version, const Sender& chief, int64_t now_ns,
-                      std::vector<Action>* actions);
+  void BeginAtVersion(uint64_t version);
   // Begins one in async. `hold` says whether workers are at work.
-  void BeginFreeze(bool hold, const Sender& chief, int64_t now_ns);
+  void BeginFreeze(bool hold);
   // Begins one in sync after a hold, at the version that OnMarks gives.
-  void BeginAtNewest(const Sender& chief, int64_t now_ns);
+  void BeginAtNewest();
   // Ends a cycle in kFreezing whose version will not come. The shards drop it
   // when the next one begins.
-  void Abandon(std::vector<Action>* actions);
+  void Abandon();
 
   // kHolding -> kChecking: every worker holds, or the wait for that is over.
   void OnHeld();
   // kChecking: takes the marks after the hold. `torn` says that those of a slot
   // differ, which does not matter at a version.
-  void OnMarks(bool torn, std::vector<int64_t> next_sequences, uint64_t step,
-               std::vector<Action>* actions);
+  void OnMarks(bool torn, std::vector<int64_t> next_sequences);
   // kPreparing: takes the name of the directory that was made.
-  void OnPrepared(const absl::StatusOr<std::string>& name,
-                  std::vector<Action>* actions);
+  void OnPrepared(const absl::StatusOr<std::string>& name);
   // kFreezing: a shard is frozen. `directory` is that of the Snapshot call.
   void OnFrozen(int shard, const std::string& directory,
                 const SnapshotReply& reply);
   // A shard's Snapshot call has ended.
   void OnWritten(int shard, const std::string& directory,
-                 const absl::StatusOr<ShardFile>& file,
-                 std::vector<Action>* actions);
-  // kReady -> kCommitting.
-  void Commit(Manifest manifest, std::vector<Action>* actions);
+                 const absl::StatusOr<ShardFile>& file);
+  // kReady -> kCommitting. Errors: those of JobSource::FillManifest.
+  absl::Status Commit();
   void OnCommitted(const absl::Status& status);
 
   std::optional<Outcome> TakeOutcome();
 
  private:
-  void Prepare(uint64_t step, std::vector<Action>* actions);
+  int shard_count() const { return facts_.tracker.count(); }
+  void Begin(bool hold, std::optional<uint64_t> version);
+  void Prepare(uint64_t step);
   void NoteFrozen(int shard);
   void End(Result result, absl::Status status);
 
-  const int shard_count_;
-  const std::string directory_;
-  const uint32_t tables_full_every_;
+  JobFacts& facts_;
   // The last committed one with all rows of tables, and those since.
   std::string table_base_;
   uint32_t since_table_base_ = 0;
   State state_ = State::kIdle;
-  Sender chief_;
   bool hold_ = false;
   bool at_newest_ = false;
   int64_t begun_ns_ = 0;

@@ -108,25 +108,25 @@ absl::StatusOr<std::unique_ptr<WorkdirClaim>> WorkdirClaim::Take(
     if (result != 0) {
       error = errno;
     }
-    if (error == 0 && IsAt(file.get(), path)) {
+    const bool exclusive = error == 0 && IsAt(file.get(), path);
+    // The file system has no locks. Training without one is worth more than no
+    // training, and the shards refuse a second chief by its history.
+    const bool no_locks = error != 0 && error != EWOULDBLOCK && error != EINTR;
+    if (exclusive) {
       const std::string who = WhoIAm();
       if (ftruncate(file.get(), 0) != 0 ||
           pwrite(file.get(), who.data(), who.size(), 0) < 0) {
         // Only the name is lost, for instance on a full disk.
         LOG_WARN("{}", std::string(FileError(errno, "write", path).message()));
       }
-      WEIR_ASSIGN_OR_RETURN(std::string secret, FindSecret(secret_path));
-      return std::unique_ptr<WorkdirClaim>(
-          new WorkdirClaim(std::move(file), true, std::move(secret)));
-    }
-    // The file system has no locks. Training without one is worth more than no
-    // training, and the shards refuse a second chief by its history.
-    if (error != 0 && error != EWOULDBLOCK && error != EINTR) {
+    } else if (no_locks) {
       LOG_WARN("{}: nothing keeps a second chief off this work directory",
                std::string(FileError(error, "lock", path).message()));
+    }
+    if (exclusive || no_locks) {
       WEIR_ASSIGN_OR_RETURN(std::string secret, FindSecret(secret_path));
       return std::unique_ptr<WorkdirClaim>(
-          new WorkdirClaim(std::move(file), false, std::move(secret)));
+          new WorkdirClaim(std::move(file), exclusive, std::move(secret)));
     }
     // flock with a timeout does not exist, and a predecessor that is about to
     // end is worth a short wait.

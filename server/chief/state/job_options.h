@@ -1,7 +1,8 @@
 // What the chief's decisions are told once, when the chief starts.
 //
-// Place: chief_runner.cc fills it in from flags, job file and work directory;
-// JobState keeps a copy.
+// Place: the mains fill in what they know of the job from flags and job file
+// (ChiefRunner::Options), chief_runner.cc adds what the work directory says,
+// and JobState keeps a copy.
 #ifndef SERVER_CHIEF_STATE_JOB_OPTIONS_H_
 #define SERVER_CHIEF_STATE_JOB_OPTIONS_H_
 
@@ -21,21 +22,23 @@ namespace weir {
 struct JobOptions {
   // The workers bring the job; of `spec` only checkpoint and limits count.
   bool sdk_job = false;
-  JobSpec spec;           // resolved
-  std::string spec_text;  // canonical
-  std::string spec_hash;
+  JobSpec spec;  // resolved
   std::vector<std::string> ps_addresses;
   int worker_count = 1;
   uint64_t cluster_fingerprint = 0;
   bool resume = false;
-  bool init_from = false;
+  std::string init_from;  // a safetensors file; empty: initialisers
   bool evaluator_expected = false;
-  std::string checkpoint_directory;    // absolute
-  std::string chief_secret;            // the work directory's; may be empty
-  std::vector<TrainLine> train_lines;  // in train.jsonl already
-  std::optional<Manifest> newest;      // committed by an earlier chief
   Clock* clock = Clock::Real();
-  std::function<uint64_t()> random;
+
+  // What the work directory says.
+  std::string checkpoint_directory;     // absolute
+  std::string chief_secret;             // the work directory's; may be empty
+  std::vector<TrainLine> train_lines;   // in train.jsonl already
+  std::optional<Manifest> newest;       // committed by an earlier chief
+  std::optional<std::string> done_job;  // the job is done: its name
+  std::function<uint64_t()> random;     // history ids
+
   // How long the chief waits for each of these, in seconds.
   double start_wait = 180.0;   // for the ps, at the first start
   double worker_wait = 300.0;  // for any progress at all

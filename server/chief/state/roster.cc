@@ -208,6 +208,14 @@ std::vector<uint64_t> Roster::DropSilent(int64_t lost_after_ns,
   return dropped;
 }
 
+uint64_t Roster::ContributionsDone() const {
+  uint64_t done = 0;
+  for (const Worker& worker : workers_) {
+    done += worker.next_sequence;
+  }
+  return done;
+}
+
 bool Roster::AllHold() const {
   return std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) {
     return !w.connected() || w.holding || w.out_of_work;

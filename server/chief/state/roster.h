@@ -103,6 +103,7 @@ class Roster {
   // Drops workers that were silent for `lost_after_ns`; returns their streams.
   std::vector<uint64_t> DropSilent(int64_t lost_after_ns, int64_t now_ns);
 
+  uint64_t ContributionsDone() const;  // acknowledged everywhere
   // True if every connected worker that has work left holds.
   bool AllHold() const;
   bool AnyConnected() const;

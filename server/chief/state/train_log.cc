@@ -24,8 +24,9 @@ TrainLog::TrainLog(Options options)
       line_ns_(options_.begin_ns),
       rate_begin_ns_(options_.begin_ns),
       line_step_(options_.base_step),
-      count_(options_.base_step),
-      examples_(options_.base_examples) {}
+      count_(options_.base_step) {
+  newest_.set_examples(options_.base_examples);
+}
 
 void TrainLog::AddContribution(const ContributionReport& report,
                                int64_t now_ns) {
@@ -60,7 +61,7 @@ void TrainLog::AddContribution(const ContributionReport& report,
 
 void TrainLog::AddRows(uint64_t rows) {
   rate_rows_ += rows;
-  examples_ += rows;
+  newest_.set_examples(newest_.examples() + rows);
 }
 
 void TrainLog::AddUnreported(uint64_t count) {
@@ -85,12 +86,12 @@ void TrainLog::AddCounts(const Progress& progress) {
 void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
   // Reports of several workers come in any order; "seconds" must not go back.
   now_ns = line_ns_ = std::max(now_ns, line_ns_);
-  loss_ = loss;
+  newest_.set_loss(loss);
   const int64_t elapsed_ns = now_ns - rate_begin_ns_;
   // The first lines of a job have a speed, too, however rough.
   if (elapsed_ns >= kRateWindowNs || (!rate_known_ && elapsed_ns > 0)) {
-    examples_per_second_ =
-        static_cast<double>(rate_rows_) * 1e9 / static_cast<double>(elapsed_ns);
+    newest_.set_examples_per_second(static_cast<double>(rate_rows_) * 1e9 /
+                                    static_cast<double>(elapsed_ns));
   }
   if (elapsed_ns >= kRateWindowNs) {
     rate_known_ = true;
@@ -98,9 +99,9 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
     rate_begin_ns_ = now_ns;
   }
   if (staleness_count_ > 0) {
-    staleness_mean_ = static_cast<double>(staleness_sum_) /
-                      static_cast<double>(staleness_count_);
-    staleness_max_ = staleness_max_window_;
+    newest_.set_staleness_mean(static_cast<double>(staleness_sum_) /
+                               static_cast<double>(staleness_count_));
+    newest_.set_staleness_max(staleness_max_window_);
   }
   double learning_rate = 0.0;
   if (options_.learning_rate) {
@@ -110,12 +111,12 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
   due_.push_back(absl::StrCat(
       "{\"step\":", step, ",\"loss\":", Number(loss),
       ",\"learning_rate\":", Number(learning_rate),
-      ",\"examples_per_second\":", Number(examples_per_second_),
-      ",\"staleness_mean\":", Number(staleness_mean_),
-      ",\"staleness_max\":", staleness_max_, ",\"seconds\":",
+      ",\"examples_per_second\":", Number(newest_.examples_per_second()),
+      ",\"staleness_mean\":", Number(newest_.staleness_mean()),
+      ",\"staleness_max\":", newest_.staleness_max(), ",\"seconds\":",
       Number(options_.base_seconds +
              static_cast<double>(now_ns - options_.begin_ns) * 1e-9),
-      ",\"examples\":", examples_, ",\"bytes_pushed\":", bytes_pushed_,
+      ",\"examples\":", newest_.examples(), ",\"bytes_pushed\":", bytes_pushed_,
       ",\"bytes_pulled\":", bytes_pulled_, ",\"residuals_lost\":",
       residuals_lost_, phases.empty() ? "" : ",\"phases\":", phases, "}"));
   line_step_ = step;  // I1: callers add a line only beyond it

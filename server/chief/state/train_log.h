@@ -79,12 +79,8 @@ class TrainLog {
   // none.
   std::vector<std::string> End(uint64_t step_done, int64_t now_ns);
 
-  // What the newest line says.
-  double loss() const { return loss_; }
-  double examples_per_second() const { return examples_per_second_; }
-  double staleness_mean() const { return staleness_mean_; }
-  uint64_t staleness_max() const { return staleness_max_; }
-  uint64_t examples() const { return examples_; }  // of the whole job
+  // What the newest line says: loss, speed, staleness and examples.
+  const ChiefStatus& newest() const { return newest_; }
 
  private:
   // Reports come in bursts: a speed over less than this means nothing.
@@ -131,12 +127,7 @@ class TrainLog {
   uint64_t line_step_ = 0;        // of the last line
   uint64_t count_ = 0;            // async: contributions done
   std::vector<std::string> due_;  // lines that nobody has taken yet
-
-  double loss_ = 0.0;
-  double examples_per_second_ = 0.0;
-  double staleness_mean_ = 0.0;
-  uint64_t staleness_max_ = 0;
-  uint64_t examples_ = 0;
+  ChiefStatus newest_;
 };
 
 // What a restarted chief reads of a line of train.jsonl.

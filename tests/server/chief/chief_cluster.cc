@@ -68,10 +68,8 @@ ChiefCluster::ChiefCluster(std::string workdir, JobSpec spec, int ps,
   options.worker_count = worker_count;
   options.workdir = std::move(workdir);
   options.transport = &transport;
-  options.adjust = [](JobState::Options* state) {
-    state->end_wait = 2;
-    state->torn_wait = 20;
-  };
+  options.end_wait = 2;
+  options.torn_wait = 20;
   stores.resize(ps);
   for (int s = 0; s < ps; ++s) {
     options.ps_addresses.push_back(absl::StrCat("ps", s));

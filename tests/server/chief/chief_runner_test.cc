@@ -247,15 +247,13 @@ TEST(ChiefRunnerTest, AFinishedJobIsNotStartedAgain) {
 
 TEST(ChiefRunnerTest, AChiefKilledAfterDoneShutsThePsDownInItsNextLife) {
   ChiefCluster cluster(MakeTempDir(), OnesSpec(10), 2, 1);
-  const auto quick = cluster.options.adjust;
-  cluster.options.adjust = [](JobState::Options* state) {
-    state->end_wait = 1000;
-  };
+  const double quick = cluster.options.end_wait;
+  cluster.options.end_wait = 1000;
   ASSERT_TRUE(cluster.StartChief().ok());
   cluster.Join(0);
   const std::string done = cluster.options.workdir + "/DONE";
   ASSERT_TRUE(WaitFor([&] { return *Files::Real()->Exists(done); }));
-  cluster.options.adjust = quick;
+  cluster.options.end_wait = quick;
   ASSERT_TRUE(cluster.StartChief().ok());
   ExpectDone(&cluster, "ckpt-10", -10.0f);
   EXPECT_TRUE(cluster.transport.was_shut_down("ps0"));

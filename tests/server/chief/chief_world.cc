@@ -57,8 +57,6 @@ ChiefWorld::ChiefWorld(int shard_count, int worker_count, JobSpec spec,
     random_.emplace(seed);
   }
   options.spec = std::move(spec);
-  options.spec_text = options.spec.DebugString();
-  options.spec_hash = options.spec_text;
   for (int s = 0; s < shard_count; ++s) {
     options.ps_addresses.push_back(absl::StrCat("host", s, ":1"));
     shards[s].incarnation = 1000 + s;
@@ -298,7 +296,7 @@ void ChiefWorld::CheckSnapshots() {
       SnapshotReply frozen;
       frozen.set_frozen(true);
       *frozen.mutable_slot() = Hello(index).slot();
-      chief_->OnFrozen(index, directory, frozen);
+      chief_->checkpoint().OnFrozen(index, directory, frozen);
       Take();
     }
     if (no_write) {
@@ -330,13 +328,13 @@ void ChiefWorld::Call(const ShardCall& call) {
     PsStatus status;
     *status.mutable_hello() = Hello(s);
     *status.mutable_declaration() = shard.declaration;
-    chief_->OnStatus(s, status);
+    chief_->start().OnStatus(s, status);
   } else if (const auto* declare = std::get_if<DeclareRequest>(&call.request)) {
     ++shard.declares;
     DeclareReply reply;
     reply.set_incarnation(shard.incarnation);
     if (shard.state == ACTIVE) {
-      chief_->OnDeclared(s, absl::PermissionDeniedError("ACTIVE"));
+      chief_->start().OnDeclared(s, absl::PermissionDeniedError("ACTIVE"));
       return;
     }
     shard.state = LOADED;
@@ -344,11 +342,12 @@ void ChiefWorld::Call(const ShardCall& call) {
     shard.secret = declare->chief_secret();
     reply.set_layout_fingerprint(
         LayoutFromDeclaration(shard.declaration)->fingerprint());
-    chief_->OnDeclared(s, reply);
+    chief_->start().OnDeclared(s, reply);
   } else if (const auto* restore = std::get_if<RestoreRequest>(&call.request)) {
     if (shard.state == ACTIVE &&
         restore->seen_history() != shard.declaration.history()) {
-      chief_->OnDeclared(s, absl::PermissionDeniedError("another history"));
+      chief_->start().OnDeclared(
+          s, absl::PermissionDeniedError("another history"));
       return;
     }
     ++shard.restores;
@@ -362,9 +361,9 @@ void ChiefWorld::Call(const ShardCall& call) {
     reply.set_incarnation(shard.incarnation);
     reply.set_layout_fingerprint(
         LayoutFromDeclaration(shard.declaration)->fingerprint());
-    chief_->OnDeclared(s, reply);
+    chief_->start().OnDeclared(s, reply);
   } else if (std::holds_alternative<AssignCall>(call.request)) {
-    chief_->OnAssigned(s, absl::OkStatus());
+    chief_->start().OnAssigned(s, absl::OkStatus());
   } else if (const auto* set = std::get_if<SetSlotsRequest>(&call.request)) {
     Activate(s, *set);
   } else if (const auto* snap = std::get_if<SnapshotRequest>(&call.request)) {
@@ -372,7 +371,7 @@ void ChiefWorld::Call(const ShardCall& call) {
   } else if (const auto* end = std::get_if<ShutdownRequest>(&call.request)) {
     shard.shut_down = end->chief_secret() == shard.secret;
     shard.shutdown_code = static_cast<absl::StatusCode>(end->code());
-    chief_->OnShutdown(s);
+    chief_->end().OnShutdown(s);
   }
 }
 
@@ -386,7 +385,7 @@ void ChiefWorld::Run(const Action& action) {
     if (const std::string name = Newest(); !name.empty()) {
       found = FoundCheckpoint{"/disk/" + name, disk[name]};
     }
-    chief_->OnCheckpointFound(
+    chief_->start().OnCheckpointFound(
         damaged ? absl::StatusOr<std::optional<FoundCheckpoint>>(
                       absl::DataLossError("/disk/ckpt-9 is damaged"))
                 : absl::StatusOr<std::optional<FoundCheckpoint>>(found));
@@ -396,17 +395,17 @@ void ChiefWorld::Run(const Action& action) {
       log.push_back(name + " was removed before its successor was there");
     }
     directories.push_back(name);
-    chief_->OnPrepared(name);
+    chief_->checkpoint().OnPrepared(name);
   } else if (const auto* commit = std::get_if<CommitCheckpoint>(&action)) {
     if (commit_error.ok() || manifest_stays) {
       disk[commit->manifest.name()] = commit->manifest;
     }
-    chief_->OnCommitted(commit_error);
+    chief_->checkpoint().OnCommitted(commit_error);
   } else if (const auto* write = std::get_if<WriteDone>(&action)) {
     if (done_error.ok()) {
       done = write->checkpoint;
     }
-    chief_->OnDoneWritten(done_error);
+    chief_->end().OnDoneWritten(done_error);
   } else if (const auto* finish = std::get_if<Finish>(&action)) {
     if (finished.has_value()) {
       log.push_back("finished twice");

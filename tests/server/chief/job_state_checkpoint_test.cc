@@ -410,7 +410,7 @@ TEST(JobStateCheckpointTest, WaitsForTheEvaluatorButNotForEver) {
   world.Work(100);
   EXPECT_EQ(world.done, "ckpt-5");
   EXPECT_FALSE(world.finished.has_value());
-  world.chief().OnEvaluated();
+  world.chief().end().OnEvaluated();
   world.Work(100);
   ASSERT_TRUE(world.finished.has_value());
 

@@ -150,7 +150,7 @@ TEST_F(WaitForEvaluatorTest, ALostPsIsNotNeeded) {
     world_.Run(1);
   }
   EXPECT_FALSE(world_.workers[0].stop.has_value());
-  world_.chief().OnEvaluated();
+  world_.chief().end().OnEvaluated();
   world_.Run(0.1);
   ExpectAGoodEnd();
 }
@@ -165,7 +165,7 @@ TEST_F(WaitForEvaluatorTest, AWorkersErrorIsNotTheJobs) {
       world_.chief().OnProgress(world_.workers[0].stream, progress).ok());
   world_.Run(1);
   EXPECT_TRUE(world_.Logged("a bug; the job is done all the same"));
-  world_.chief().OnEvaluated();
+  world_.chief().end().OnEvaluated();
   world_.Run(0.1);
   ExpectAGoodEnd();
 }

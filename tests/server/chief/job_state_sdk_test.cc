@@ -19,8 +19,6 @@ class JobStateBroughtTest : public testing::Test {
  protected:
   JobStateBroughtTest() : world_(2, 2, JobSpec()) {
     world_.options.sdk_job = true;
-    world_.options.spec_text.clear();
-    world_.options.spec_hash.clear();
     world_.sdk_job = SmallDeclaration(2, 2);
   }
 
@@ -235,7 +233,6 @@ TEST_F(JobStateBroughtTest, AnotherNumberOfWorkersGoesOnInEqualShares) {
 
   ChiefWorld four(1, 4, JobSpec());
   four.options.sdk_job = true;
-  four.options.spec_text = four.options.spec_hash = "";
   four.sdk_job = SmallDeclaration(1, 4);
   four.disk = world_.disk;
   four.StartChief(/*resume=*/true);

@@ -89,7 +89,6 @@ TEST(JobStateTest, ARestartedChiefWithAnotherJobSpecNamesTheField) {
   manifest.set_job_spec_text(spec.DebugString());
   world.disk["ckpt-5"] = manifest;
   world.options.spec.mutable_schedule()->set_learning_rate(0.5);
-  world.options.spec_hash = "another";
   world.StartChief();
   world.Run(1);
   ASSERT_TRUE(world.finished.has_value());

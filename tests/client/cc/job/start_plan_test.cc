@@ -42,9 +42,18 @@ TEST(StartPlanTest, EveryPairOfStates) {
             Kind::kRefuse);
 }
 
+TEST(StartPlanTest, AnotherOrderOfThePsLosesNothing) {
+  const StartPlan swapped = PlanStart(
+      "ours", {"ps 0", "ps 1"}, {Reply(ACTIVE, 1, 1), Reply(ACTIVE, 1, 0)});
+  EXPECT_TRUE(absl::IsInvalidArgument(swapped.status)) << swapped.status;
+  EXPECT_THAT(std::string(swapped.status.message()),
+              testing::HasSubstr("ps 0 holds shard 1 of 2 while"));
+}
+
 TEST(StartPlanTest, NamesTheShard) {
   const StartPlan lost = PlanStart("ours", {"ps 0", "ps 1"},
                                    {Reply(ACTIVE, 1, 0), Reply(EMPTY, 0, 0)});
+  EXPECT_TRUE(absl::IsFailedPrecondition(lost.status)) << lost.status;
   EXPECT_THAT(std::string(lost.status.message()),
               testing::HasSubstr("ps 1 was restarted"));
 }

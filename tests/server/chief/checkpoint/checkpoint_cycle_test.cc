@@ -1,6 +1,7 @@
 #include "server/chief/checkpoint/checkpoint_cycle.h"
 
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -21,17 +22,29 @@ constexpr char kDirectory[] = "/run/checkpoints";
 // The shards' side of a cycle: what they are asked and how they answer.
 struct Cycle {
   explicit Cycle(uint32_t tables_full_every)
-      : cycle(kShards, kDirectory, tables_full_every) {}
+      : facts(Options(tables_full_every)), cycle(&facts) {
+    Declaration held;
+    held.mutable_update()->mutable_sync()->set_contributions(1);
+    facts.job->Hold(held);
+  }
+  static JobOptions Options(uint32_t tables_full_every) {
+    JobOptions options;
+    options.spec.mutable_checkpoint()->set_tables_full_every(tables_full_every);
+    options.ps_addresses.resize(kShards, "a:1");
+    options.checkpoint_directory = kDirectory;
+    return options;
+  }
+  // What the cycle asks for since the last time.
+  std::vector<Action> Actions() { return std::exchange(facts.actions, {}); }
 
   // Begins checkpoint `step`; returns the base that each shard is asked to
   // extend.
   std::vector<std::string> Begin(uint64_t step) {
-    std::vector<Action> actions;
-    cycle.BeginAtVersion(step, Sender(), /*now_ns=*/0, &actions);
-    actions.clear();
-    cycle.OnPrepared(absl::StrCat("ckpt-", step), &actions);
+    cycle.BeginAtVersion(step);
+    Actions();
+    cycle.OnPrepared(absl::StrCat("ckpt-", step));
     std::vector<std::string> bases;
-    for (const Action& action : actions) {
+    for (const Action& action : Actions()) {
       const auto& call = std::get<ShardCall>(action);
       const auto& request = std::get<SnapshotRequest>(call.request);
       directory = request.directory();
@@ -45,20 +58,19 @@ struct Cycle {
 
   // Each shard has written a table file that extends its entry of `bases`.
   void Written(const std::vector<std::string>& bases) {
-    std::vector<Action> actions;
     for (int s = 0; s < kShards; ++s) {
       ShardFile file;
       file.set_shard(static_cast<uint32_t>(s));
       file.mutable_tables()->set_base(bases.at(static_cast<size_t>(s)));
-      cycle.OnWritten(s, directory, file, &actions);
+      cycle.OnWritten(s, directory, file);
     }
-    EXPECT_TRUE(actions.empty());
+    EXPECT_TRUE(facts.actions.empty());
     EXPECT_EQ(cycle.state(), CheckpointCycle::State::kReady);
   }
 
   void Commit(const absl::Status& status = absl::OkStatus()) {
-    std::vector<Action> actions;
-    cycle.Commit(Manifest(), &actions);
+    EXPECT_TRUE(cycle.Commit().ok());
+    const std::vector<Action> actions = Actions();
     ASSERT_EQ(actions.size(), 1u);
     EXPECT_EQ(std::get<CommitCheckpoint>(actions[0]).manifest.file_size(),
               kShards);
@@ -77,6 +89,7 @@ struct Cycle {
     return bases.at(0);
   }
 
+  JobFacts facts;
   CheckpointCycle cycle;
   std::string directory;  // of the last one that began
 };
@@ -142,10 +155,10 @@ TEST(CheckpointCycleTest, AShardThatFailedEndsItWithoutACommit) {
   Cycle cycle(2);
   EXPECT_EQ(cycle.Take(10), "");
   EXPECT_EQ(cycle.Begin(20).at(0), "ckpt-10");
-  std::vector<Action> actions;
-  cycle.cycle.OnWritten(0, cycle.directory, ShardFile(), &actions);
+  cycle.cycle.OnWritten(0, cycle.directory, ShardFile());
   cycle.cycle.OnWritten(1, cycle.directory,
-                        absl::ResourceExhaustedError("disk full"), &actions);
+                        absl::ResourceExhaustedError("disk full"));
+  const std::vector<Action> actions = cycle.Actions();
   ASSERT_EQ(actions.size(), 1u);
   EXPECT_EQ(std::get<DiscardCheckpoint>(actions[0]).name, "ckpt-20");
   EXPECT_EQ(cycle.cycle.TakeOutcome()->result,
@@ -157,8 +170,8 @@ TEST(CheckpointCycleTest, AnswersOfAnAbandonedOneCountForNoOther) {
   Cycle cycle(1);
   cycle.Begin(10);
   const std::string left = cycle.directory;
-  std::vector<Action> actions;
-  cycle.cycle.Abandon(&actions);
+  cycle.cycle.Abandon();
+  const std::vector<Action> actions = cycle.Actions();
   ASSERT_EQ(actions.size(), 1u);
   EXPECT_EQ(std::get<DiscardCheckpoint>(actions[0]).name, "ckpt-10");
   EXPECT_EQ(cycle.cycle.TakeOutcome()->result,
@@ -168,7 +181,7 @@ TEST(CheckpointCycleTest, AnswersOfAnAbandonedOneCountForNoOther) {
     SnapshotReply frozen;
     frozen.set_frozen(true);
     cycle.cycle.OnFrozen(s, left, frozen);
-    cycle.cycle.OnWritten(s, left, absl::AbortedError("a newer one"), &actions);
+    cycle.cycle.OnWritten(s, left, absl::AbortedError("a newer one"));
   }
   EXPECT_EQ(cycle.cycle.state(), CheckpointCycle::State::kFreezing);
   cycle.Written(bases);
@@ -177,15 +190,16 @@ TEST(CheckpointCycleTest, AnswersOfAnAbandonedOneCountForNoOther) {
 
 TEST(CheckpointCycleTest, AtNewestTakesTheVersionOfTheMarks) {
   Cycle cycle(1);
-  std::vector<Action> actions;
-  cycle.cycle.BeginAtNewest(Sender(), /*now_ns=*/0);
+  cycle.facts.step = 3;
+  cycle.cycle.BeginAtNewest();
   EXPECT_TRUE(cycle.cycle.wants_hold());
   cycle.cycle.OnHeld();
-  cycle.cycle.OnMarks(/*torn=*/true, {3, 4}, /*step=*/3, &actions);
+  cycle.cycle.OnMarks(/*torn=*/true, {3, 4});
+  std::vector<Action> actions = cycle.Actions();
   ASSERT_EQ(actions.size(), 1u);
   EXPECT_EQ(std::get<PrepareCheckpoint>(actions[0]).step, 3u);
-  actions.clear();
-  cycle.cycle.OnPrepared("ckpt-3", &actions);
+  cycle.cycle.OnPrepared("ckpt-3");
+  actions = cycle.Actions();
   ASSERT_EQ(actions.size(), static_cast<size_t>(kShards));
   EXPECT_EQ(std::get<SnapshotRequest>(std::get<ShardCall>(actions[0]).request)
                 .version(),

@@ -21,8 +21,6 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using State = StartSequence::State;
 
-constexpr char kHash[] = "the hash";
-
 JobSpec Job() {
   JobSpec spec;
   spec.set_name("ours");
@@ -69,21 +67,20 @@ FoundCheckpoint Checkpoint() {
 
 std::optional<FoundCheckpoint> None() { return std::nullopt; }
 
+using Change = std::function<void(JobOptions*)>;
+
 // A sequence for two shards and two workers, and what it asks for.
 struct Start {
-  explicit Start(const std::function<void(StartSequence::Options*)>& change =
-                     [](StartSequence::Options*) {})
-      : sequence(Make(change)) {}
+  explicit Start(const Change& change = [](JobOptions*) {})
+      : facts(Make(change)), sequence(&facts) {}
 
-  StartSequence::Options Make(
-      const std::function<void(StartSequence::Options*)>& change) {
-    StartSequence::Options options;
+  JobOptions Make(const Change& change) {
+    JobOptions options;
     options.spec = Job();
-    options.spec_hash = kHash;
     options.worker_count = 2;
+    options.ps_addresses = {"a:1", "b:1"};
     options.checkpoint_directory = "/disk";
     options.chief_secret = "secret";
-    options.shard_names = {"ps 0 (a:1)", "ps 1 (b:1)"};
     options.random = [this] {
       const uint64_t id = histories.front();
       histories.pop_front();
@@ -91,6 +88,22 @@ struct Start {
     };
     change(&options);
     return options;
+  }
+
+  // Worker 0 registers with the model, or as a program of the SDK.
+  void Worker(const google::protobuf::RepeatedPtrField<Variable>& model) {
+    RegisterRequest request;
+    *request.mutable_job_spec() = facts.options.spec;
+    *request.mutable_variable() = model;
+    request.set_sample_count(100);
+    EXPECT_TRUE(facts.job->Check(request).ok());
+    sequence.Load();
+  }
+  void Program(const Declaration& declaration) {
+    RegisterRequest request;
+    *request.mutable_declaration() = declaration;
+    EXPECT_TRUE(facts.job->Check(request).ok());
+    sequence.Load();
   }
 
   void Hellos(ShardState state, uint64_t history = 0) {
@@ -103,14 +116,14 @@ struct Start {
       hellos[s].set_shard(s);
       hellos[s].set_shard_count(2);
     }
-    sequence.OnHellos(hellos, &actions);
+    sequence.OnHellos(hellos);
   }
 
   // The calls of one kind so far, by shard.
   template <typename Request>
   std::vector<Request> Calls() const {
     std::vector<Request> calls;
-    for (const Action& action : actions) {
+    for (const Action& action : facts.actions) {
       if (const auto* call = std::get_if<ShardCall>(&action)) {
         if (const auto* request = std::get_if<Request>(&call->request)) {
           EXPECT_EQ(call->shard, static_cast<int>(calls.size()));
@@ -124,7 +137,7 @@ struct Start {
   template <typename T>
   int Count() const {
     int count = 0;
-    for (const Action& action : actions) {
+    for (const Action& action : facts.actions) {
       count += static_cast<int>(std::holds_alternative<T>(action));
     }
     return count;
@@ -134,8 +147,8 @@ struct Start {
   void Declared(int s, uint64_t incarnation) {
     DeclareReply reply;
     reply.set_incarnation(incarnation);
-    reply.set_layout_fingerprint(sequence.layout().fingerprint());
-    sequence.OnDeclared(s, reply, &actions);
+    reply.set_layout_fingerprint(facts.layout_fingerprint);
+    sequence.OnDeclared(s, reply);
   }
 
   void ExpectFailed(absl::StatusCode code, const std::string& text) const {
@@ -145,7 +158,7 @@ struct Start {
   }
 
   std::deque<uint64_t> histories{7, 8, 9};
-  std::vector<Action> actions;
+  JobFacts facts;
   StartSequence sequence;
 };
 
@@ -154,16 +167,16 @@ TEST(StartSequenceTest, ANewJobIsDeclaredWithTheFirstWorkersVariables) {
   start.Hellos(EMPTY);
   EXPECT_EQ(start.sequence.state(), State::kFinding);
   EXPECT_EQ(start.Count<FindCheckpoint>(), 1);
-  start.sequence.OnCheckpointFound(None(), &start.actions);
-  EXPECT_EQ(start.sequence.state(), State::kNeedsVariables);
+  start.sequence.OnCheckpointFound(None());
+  EXPECT_EQ(start.sequence.state(), State::kNeedsJob);
   EXPECT_THAT(start.Calls<DeclareRequest>(), IsEmpty());
-  start.sequence.OnVariables(Model(), &start.actions);
+  start.Worker(Model());
   const auto declares = start.Calls<DeclareRequest>();
   ASSERT_THAT(declares, SizeIs(2));
   EXPECT_EQ(declares[1].shard(), 1u);
   EXPECT_EQ(declares[1].chief_secret(), "secret");
   EXPECT_EQ(declares[1].declaration().history(), 7u);
-  EXPECT_EQ(declares[1].declaration().job_spec_hash(), kHash);
+  EXPECT_EQ(declares[1].declaration().job_spec_hash(), JobSpecHash(Job()));
   EXPECT_EQ(declares[1].declaration().variable_size(), 1);
   start.Declared(1, 101);
   EXPECT_EQ(start.sequence.state(), State::kDeclaring);
@@ -178,13 +191,12 @@ TEST(StartSequenceTest, ShardsAreDeclaredOnceUnderOneHistory) {  // I1
   Start start;
   start.histories = {0, 5, 6};  // 0 is no history
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(None(), &start.actions);
-  start.sequence.OnVariables(Model(), &start.actions);
-  // Every event once more, and one of another kind of job.
+  start.sequence.OnCheckpointFound(None());
+  start.Worker(Model());
+  // Every event once more.
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(Checkpoint(), &start.actions);
-  start.sequence.OnVariables(Model(), &start.actions);
-  start.sequence.OnSdkDeclaration(Script(), &start.actions);
+  start.sequence.OnCheckpointFound(Checkpoint());
+  start.Worker(Model());
   start.sequence.OnValuesAssigned();
   EXPECT_EQ(start.sequence.state(), State::kDeclaring);
   const auto declares = start.Calls<DeclareRequest>();
@@ -195,11 +207,10 @@ TEST(StartSequenceTest, ShardsAreDeclaredOnceUnderOneHistory) {  // I1
 }
 
 TEST(StartSequenceTest, InitialValuesAreAssignedWhenAllShardsAreDeclared) {
-  Start start(
-      [](StartSequence::Options* options) { options->init_from = true; });
+  Start start([](JobOptions* options) { options->init_from = "a file"; });
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(None(), &start.actions);
-  start.sequence.OnVariables(Model(), &start.actions);
+  start.sequence.OnCheckpointFound(None());
+  start.Worker(Model());
   start.Declared(0, 100);
   EXPECT_THAT(start.Calls<AssignCall>(), IsEmpty());
   start.Declared(1, 101);
@@ -215,31 +226,30 @@ TEST(StartSequenceTest, InitialValuesAreAssignedWhenAllShardsAreDeclared) {
 TEST(StartSequenceTest, AShardThatRefusesItsDeclarationIsNamed) {
   Start start;
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(None(), &start.actions);
-  start.sequence.OnVariables(Model(), &start.actions);
-  start.sequence.OnDeclared(1, absl::PermissionDeniedError("ACTIVE"),
-                            &start.actions);
+  start.sequence.OnCheckpointFound(None());
+  start.Worker(Model());
+  start.sequence.OnDeclared(1, absl::PermissionDeniedError("ACTIVE"));
   start.ExpectFailed(absl::StatusCode::kPermissionDenied, "ps 1 (b:1)");
 }
 
 TEST(StartSequenceTest, AShardWithAnotherLayoutIsAnError) {
   Start start;
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(None(), &start.actions);
-  start.sequence.OnVariables(Model(), &start.actions);
+  start.sequence.OnCheckpointFound(None());
+  start.Worker(Model());
   DeclareReply reply;
-  reply.set_layout_fingerprint(start.sequence.layout().fingerprint() + 1);
-  start.sequence.OnDeclared(0, reply, &start.actions);
+  reply.set_layout_fingerprint(start.facts.layout_fingerprint + 1);
+  start.sequence.OnDeclared(0, reply);
   start.ExpectFailed(absl::StatusCode::kInternal, "ps 0 (a:1)");
 }
 
 TEST(StartSequenceTest, VariablesThatFitNoLayoutAreAnError) {
   Start start;
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(None(), &start.actions);
+  start.sequence.OnCheckpointFound(None());
   auto list = Model();
   list.Mutable(0)->set_shape(0, -1);
-  start.sequence.OnVariables(list, &start.actions);
+  start.Worker(list);
   EXPECT_EQ(start.sequence.state(), State::kFailed);
   EXPECT_THAT(start.Calls<DeclareRequest>(), IsEmpty());
 }
@@ -247,18 +257,18 @@ TEST(StartSequenceTest, VariablesThatFitNoLayoutAreAnError) {
 TEST(StartSequenceTest, ACheckpointIsNotTrainedOver) {
   Start start;
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(Checkpoint(), &start.actions);
+  start.sequence.OnCheckpointFound(Checkpoint());
   start.ExpectFailed(absl::StatusCode::kInvalidArgument, "--resume");
 }
 
 // -------------------------------------------------------------------- resume
 
-void Resume(StartSequence::Options* options) { options->resume = true; }
+void Resume(JobOptions* options) { options->resume = true; }
 
 TEST(StartSequenceTest, ResumeRestoresTheNewestCheckpoint) {
   Start start(Resume);
   start.Hellos(LOADED, /*history=*/3);
-  start.sequence.OnCheckpointFound(Checkpoint(), &start.actions);
+  start.sequence.OnCheckpointFound(Checkpoint());
   const auto restores = start.Calls<RestoreRequest>();
   ASSERT_THAT(restores, SizeIs(2));
   EXPECT_EQ(restores[1].checkpoint_dir(), "/disk/ckpt-30");
@@ -278,55 +288,52 @@ TEST(StartSequenceTest, ResumeRestoresTheNewestCheckpoint) {
 TEST(StartSequenceTest, ResumeWithoutAnyTrainingStartsFromTheBeginning) {
   Start start(Resume);
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(None(), &start.actions);
-  EXPECT_EQ(start.sequence.state(), State::kNeedsVariables);
+  start.sequence.OnCheckpointFound(None());
+  EXPECT_EQ(start.sequence.state(), State::kNeedsJob);
 }
 
 TEST(StartSequenceTest, ResumeWithoutItsCheckpointsIsAnError) {
-  Start start([](StartSequence::Options* options) {
+  Start start([](JobOptions* options) {
     options->resume = true;
-    options->trained_to = 40;
+    options->train_lines = {{40, 1.0, 0}, {30, 1.0, 0}};
   });
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(None(), &start.actions);
+  start.sequence.OnCheckpointFound(None());
   start.ExpectFailed(absl::StatusCode::kInvalidArgument, "trained to step 40");
 }
 
 TEST(StartSequenceTest, ADamagedCheckpointIsAnError) {
   Start start(Resume);
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(absl::DataLossError("ckpt-30 is damaged"),
-                                   &start.actions);
+  start.sequence.OnCheckpointFound(absl::DataLossError("ckpt-30 is damaged"));
   start.ExpectFailed(absl::StatusCode::kDataLoss, "ckpt-30");
 }
 
 TEST(StartSequenceTest, AnotherJobFileIsRefusedBeforeAnyRestore) {
-  Start start([](StartSequence::Options* options) {
+  Start start([](JobOptions* options) {
     options->resume = true;
     options->spec.mutable_train()->set_batch_size(11);
   });
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(Checkpoint(), &start.actions);
+  start.sequence.OnCheckpointFound(Checkpoint());
   start.ExpectFailed(absl::StatusCode::kInvalidArgument, "train.batch_size");
   EXPECT_THAT(start.Calls<RestoreRequest>(), IsEmpty());
 }
 
 TEST(StartSequenceTest, ALostShardNeedsResumeAndACheckpoint) {
   for (const bool resume : {false, true}) {
-    Start start([resume](StartSequence::Options* options) {
-      options->resume = resume;
-    });
+    Start start([resume](JobOptions* options) { options->resume = resume; });
     std::vector<HelloReply> hellos(2);
     hellos[0].set_state(ACTIVE);
     hellos[0].set_job("ours");
     hellos[0].set_history(3);
     hellos[0].set_shard_count(2);
-    start.sequence.OnHellos(hellos, &start.actions);
+    start.sequence.OnHellos(hellos);
     if (!resume) {
       start.ExpectFailed(absl::StatusCode::kFailedPrecondition, "--resume");
       continue;
     }
-    start.sequence.OnCheckpointFound(None(), &start.actions);
+    start.sequence.OnCheckpointFound(None());
     start.ExpectFailed(absl::StatusCode::kFailedPrecondition,
                        "start the job anew");
   }
@@ -350,16 +357,15 @@ TEST(StartSequenceTest, ShardsInTrainingAreAdoptedAndNeverDeclared) {  // I2
   start.Hellos(ACTIVE, /*history=*/3);
   EXPECT_EQ(start.sequence.state(), State::kReadingStatus);
   EXPECT_THAT(start.Calls<StatusCall>(), SizeIs(2));
-  start.sequence.OnVariables(Model(), &start.actions);  // not asked for
-  start.sequence.OnStatus(0, InTraining(kHash), &start.actions);
+  start.Worker(Model());  // not asked for
+  start.sequence.OnStatus(0, InTraining(JobSpecHash(Job())));
   EXPECT_EQ(start.sequence.state(), State::kReadingStatus);
-  start.sequence.OnStatus(1, InTraining(kHash), &start.actions);
+  start.sequence.OnStatus(1, InTraining(JobSpecHash(Job())));
   EXPECT_EQ(start.sequence.state(), State::kReady);
   EXPECT_TRUE(start.sequence.adopted());
-  EXPECT_EQ(start.sequence.declaration().history(), 3u);
-  EXPECT_EQ(start.sequence.layout().block_count(0) +
-                start.sequence.layout().block_count(1),
-            4);
+  EXPECT_EQ(start.facts.job->held().history(), 3u);
+  EXPECT_EQ(start.facts.ChiefSender().history(), 3u);
+  EXPECT_NE(start.facts.ChiefSender().layout_fingerprint(), 0u);
   EXPECT_THAT(start.Calls<DeclareRequest>(), IsEmpty());
   EXPECT_THAT(start.Calls<RestoreRequest>(), IsEmpty());
 }
@@ -367,49 +373,45 @@ TEST(StartSequenceTest, ShardsInTrainingAreAdoptedAndNeverDeclared) {  // I2
 TEST(StartSequenceTest, ShardsThatChangeWhileTheyAreReadAreNotAdopted) {
   Start start;
   start.Hellos(ACTIVE, /*history=*/3);
-  start.sequence.OnStatus(0, InTraining(kHash), &start.actions);
-  start.sequence.OnStatus(1, InTraining(kHash, /*history=*/4), &start.actions);
+  start.sequence.OnStatus(0, InTraining(JobSpecHash(Job())));
+  start.sequence.OnStatus(1, InTraining(JobSpecHash(Job()), /*history=*/4));
   start.ExpectFailed(absl::StatusCode::kFailedPrecondition, "ps 1 (b:1)");
 }
 
 TEST(StartSequenceTest, AnotherJobSpecOfTheShardsIsNamedByItsField) {
-  Start start([](StartSequence::Options* options) {
+  Start start([](JobOptions* options) {
     options->spec.mutable_train()->set_batch_size(11);
+    options->newest = Checkpoint().manifest;
   });
   start.Hellos(ACTIVE, /*history=*/3);
-  start.sequence.OnStatus(0, InTraining("another hash"), &start.actions);
-  start.sequence.OnStatus(1, InTraining("another hash"), &start.actions);
-  EXPECT_EQ(start.sequence.state(), State::kFinding);
-  EXPECT_EQ(start.Count<FindCheckpoint>(), 1);
-  start.sequence.OnCheckpointFound(Checkpoint(), &start.actions);
+  start.sequence.OnStatus(0, InTraining(JobSpecHash(Job())));
+  start.sequence.OnStatus(1, InTraining(JobSpecHash(Job())));
   start.ExpectFailed(absl::StatusCode::kInvalidArgument, "train.batch_size");
 }
 
 TEST(StartSequenceTest, AnotherNumberOfWorkersCannotTakeOver) {
-  Start start(
-      [](StartSequence::Options* options) { options->worker_count = 3; });
+  Start start([](JobOptions* options) { options->worker_count = 3; });
   start.Hellos(ACTIVE, /*history=*/3);
-  start.sequence.OnStatus(0, InTraining(kHash), &start.actions);
-  start.sequence.OnStatus(1, InTraining(kHash), &start.actions);
+  start.sequence.OnStatus(0, InTraining(JobSpecHash(Job())));
+  start.sequence.OnStatus(1, InTraining(JobSpecHash(Job())));
   start.ExpectFailed(absl::StatusCode::kInvalidArgument, "with 2 workers");
 }
 
 // ------------------------------------------------------------------- SDK jobs
 
-void Sdk(StartSequence::Options* options) {
+void Sdk(JobOptions* options) {
   options->sdk_job = true;
   options->spec.Clear();
-  options->spec_hash.clear();
 }
 
 TEST(StartSequenceTest, AnSdkJobIsReadyWhenWorker0HasAssignedItsValues) {
   Start start(Sdk);
   start.Hellos(EMPTY);
-  start.sequence.OnCheckpointFound(None(), &start.actions);
+  start.sequence.OnCheckpointFound(None());
   Declaration declaration = Script();
   declaration.set_base_version(12);  // no worker may say these
   declaration.set_restored_from("ckpt-1");
-  start.sequence.OnSdkDeclaration(declaration, &start.actions);
+  start.Program(declaration);
   const auto declares = start.Calls<DeclareRequest>();
   ASSERT_THAT(declares, SizeIs(2));
   EXPECT_EQ(declares[0].declaration().base_version(), 0u);
@@ -424,7 +426,7 @@ TEST(StartSequenceTest, AnSdkJobIsReadyWhenWorker0HasAssignedItsValues) {
 }
 
 TEST(StartSequenceTest, AnSdkJobIsRestoredOnceItsProgramHasDeclaredIt) {
-  Start start([](StartSequence::Options* options) {
+  Start start([](JobOptions* options) {
     Sdk(options);
     options->resume = true;
   });
@@ -435,10 +437,10 @@ TEST(StartSequenceTest, AnSdkJobIsRestoredOnceItsProgramHasDeclaredIt) {
   *found.manifest.mutable_declaration() = Script();
   found.manifest.add_pushes(10);
   found.manifest.add_pushes(20);
-  start.sequence.OnCheckpointFound(found, &start.actions);
-  EXPECT_EQ(start.sequence.state(), State::kNeedsVariables);
+  start.sequence.OnCheckpointFound(found);
+  EXPECT_EQ(start.sequence.state(), State::kNeedsJob);
   EXPECT_THAT(start.Calls<RestoreRequest>(), IsEmpty());
-  start.sequence.OnSdkDeclaration(Script(), &start.actions);
+  start.Program(Script());
   ASSERT_THAT(start.Calls<RestoreRequest>(), SizeIs(2));
   EXPECT_EQ(start.Calls<RestoreRequest>()[0].declaration().pushes_before(1),
             20u);
@@ -450,8 +452,8 @@ TEST(StartSequenceTest, AnSdkJobIsRestoredOnceItsProgramHasDeclaredIt) {
 TEST(StartSequenceTest, AnSdkChiefDoesNotTakeOverAJobWithAJobFile) {
   Start start(Sdk);
   start.Hellos(ACTIVE, /*history=*/3);
-  start.sequence.OnStatus(0, InTraining(kHash), &start.actions);
-  start.sequence.OnStatus(1, InTraining(kHash), &start.actions);
+  start.sequence.OnStatus(0, InTraining(JobSpecHash(Job())));
+  start.sequence.OnStatus(1, InTraining(JobSpecHash(Job())));
   start.ExpectFailed(absl::StatusCode::kInvalidArgument, "--job");
 }
 

@@ -1,0 +1,92 @@
+// The end of a job: the last lines of train.jsonl, DONE, who must hear that the
+// job is over, and how an error or a stop ends it.
+//
+// Place: a part of JobState, from the last checkpoint on. A chief that finds
+// its job done begins here: it tells every task that asks, since the chief
+// before may have died before every task knew, or somebody started all tasks
+// once more. See "The end of a job" in docs/design_notes.md.
+//
+// Invariants
+//   I1. Finish is the last action and comes once.
+//   I2. Once the last checkpoint is committed the job always ends well: nothing
+//       that is lost later is needed.
+//   I3. No worker hears that the job is done before DONE is written.
+//   I4. A chief that another chief has replaced ends alone: it sends no
+//       Shutdown, and its workers hear no Stop.
+//   I5. A ps that another job has is not ended.
+// Threads: compatible.
+// Owns/borrows: borrows the facts.
+#ifndef SERVER_CHIEF_STATE_JOB_END_H_
+#define SERVER_CHIEF_STATE_JOB_END_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/chief/state/job_facts.h"
+
+namespace weir {
+
+class JobEnd {
+ public:
+  explicit JobEnd(JobFacts* facts) : facts_(*facts) {}
+
+  // Ends the job with `status`: the workers first, then the ps.
+  void Begin(absl::Status status, bool shutdown_ps);
+  // Ends the job with an error, unless I2 or I4 says otherwise.
+  void Fail(const absl::Status& status);
+  // Begins the end of a job that an earlier chief has finished.
+  void BeginDone();
+  // Nobody is waited for any more who need not be.
+  void OnStop();
+
+  // LAST: writes the end of the curve, once every worker's reports are here.
+  void LogLast();
+  // LAST: the last checkpoint is committed.
+  void WriteDone();
+  void OnDoneWritten(const absl::Status& status);
+  void OnEvaluated();
+  void OnShutdown(int shard);
+
+  // About every 50 ms.
+  void Tick();
+  // Runs what is possible now, from EVALUATING on.
+  void Advance();
+
+  // The answer to a worker that comes when the job is over, or when that
+  // worker's part of it is.
+  RegisterReply AnswerLate(const RegisterRequest& request,
+                           const absl::Status& end);
+  Command StopCommand() const;
+  const absl::Status& status() const { return status_; }
+  // I4: another chief has the job.
+  bool superseded() const { return superseded_; }
+  absl::Status Superseded() const;
+
+ private:
+  bool done_before() const { return facts_.options.done_job.has_value(); }
+  bool WaitsForEvaluator() const;
+  // True if every worker heard of the end and left, or need not be waited for.
+  bool WorkersAreGone() const;
+  // How long a phase may wait that waits for `seconds` in a job of this chief.
+  double WaitOf(double seconds) const;
+  void GiveWay(const absl::Status& why);
+  void ShutDown(int shard, const Sender& sender);
+  // A job that was done before: ends each ps that has answered.
+  void ShutDownThoseThatAnswer();
+  void Finish();
+
+  JobFacts& facts_;
+  absl::Status status_;
+  bool last_logged_ = false;
+  bool done_asked_ = false;  // DONE is being written
+  int64_t retry_ns_ = 0;     // DONE is not written again before
+  bool shutdown_ps_ = false;
+  bool superseded_ = false;
+  std::vector<bool> asked_;      // by shard: Shutdown was sent
+  std::vector<bool> shut_down_;  // by shard: it need not be waited for
+};
+
+}  // namespace weir
+
+#endif  // SERVER_CHIEF_STATE_JOB_END_H_
