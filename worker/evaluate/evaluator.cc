@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
@@ -83,11 +84,9 @@ absl::Status Evaluator::AppendLine(const EvaluationResult& result,
   // One Append for the whole line: a crash between two would leave a part. A
   // full disk may have left one all the same, which stays a line of its own.
   const std::string path = JoinPath(workdir_, "eval.jsonl");
-  std::string text = line.dump() + "\n";
   const std::string before = files_->ReadAll(path).value_or("");
-  if (!before.empty() && !absl::EndsWith(before, "\n")) {
-    text.insert(0, "\n");
-  }
+  const bool torn = !before.empty() && !absl::EndsWith(before, "\n");
+  const std::string text = absl::StrCat(torn ? "\n" : "", line.dump(), "\n");
   WEIR_ASSIGN_OR_RETURN(const auto writer, files_->OpenAppend(path));
   WEIR_RETURN_IF_ERROR(writer->Append(text.data(), text.size()));
   return writer->Close();
