@@ -172,13 +172,4 @@ grpc::ServerUnaryReactor* ChiefService::GetStatus(
   });
 }
 
-grpc::ServerUnaryReactor* ChiefService::RequestStop(
-    grpc::CallbackServerContext* context, const RequestStopRequest* request,
-    RequestStopReply*) {
-  return Unary(context, runner_, [=](ChiefRunner* runner, auto finish) {
-    runner->RequestStop(request->reason());
-    finish(absl::OkStatus());
-  });
-}
-
 }  // namespace weir

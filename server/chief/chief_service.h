@@ -31,9 +31,6 @@ class ChiefService : public Chief::CallbackService {
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const ChiefStatusRequest* request,
                                       ChiefStatus* reply) override;
-  grpc::ServerUnaryReactor* RequestStop(grpc::CallbackServerContext* context,
-                                        const RequestStopRequest* request,
-                                        RequestStopReply* reply) override;
 
  private:
   std::atomic<ChiefRunner*> runner_{nullptr};

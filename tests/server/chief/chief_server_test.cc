@@ -81,13 +81,7 @@ TEST(ChiefServerTest, GrantsStopsAndReportsOverTheWire) {
   }
   EXPECT_EQ(status.phase(), ChiefStatus::TRAINING);
   EXPECT_EQ(status.step_count(), 10u);
-  {
-    grpc::ClientContext stop_context;
-    RequestStopRequest request;
-    request.set_reason("a test");
-    RequestStopReply stopped;
-    ASSERT_TRUE(bench.stub->RequestStop(&stop_context, request, &stopped).ok());
-  }
+  bench.server->RequestStop("a test");
   bool saw_stop = false;
   while (!saw_stop && stream->Read(&command)) {
     if (command.hold()) {
@@ -236,11 +230,6 @@ TEST(ChiefServerTest, CallsBeforeTheChiefIsThereAreToldToWait) {
     grpc::ClientContext context;
     ChiefStatus status;
     expect_wait(stub->GetStatus(&context, ChiefStatusRequest(), &status));
-  }
-  {
-    grpc::ClientContext context;
-    RequestStopReply reply;
-    expect_wait(stub->RequestStop(&context, RequestStopRequest(), &reply));
   }
   grpc::ClientContext context;
   auto stream = stub->Heartbeat(&context);
