@@ -24,6 +24,12 @@ inline absl::Status Annotate(const absl::Status& status,
                       absl::StrCat(subject, ": ", status.message()));
 }
 
+// INVALID_ARGUMENT with `parts`, which are joined as absl::StrCat does.
+template <typename... Parts>
+absl::Status Invalid(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
 }  // namespace weir
 
 // Returns from the enclosing function when `expr` is not OK.

@@ -1,7 +1,6 @@
 #include "common/job/cluster_spec.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -16,11 +15,6 @@ namespace {
 
 constexpr TaskRole kRoles[] = {TaskRole::kPs, TaskRole::kWorker,
                                TaskRole::kChief, TaskRole::kEvaluator};
-
-template <typename... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 // Eight bytes of SHA-256; never 0, which means a partial view.
 uint64_t Fingerprint(const std::vector<std::string>& addresses) {

@@ -1,7 +1,6 @@
 #include "proto/job/job_spec_text.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -30,11 +29,6 @@ using google::protobuf::TextFormat;
 
 constexpr int kMaxDepth = 32;          // A JobSpec nests less than ten deep.
 constexpr size_t kMaxBytes = 4 << 20;  // It travels in one gRPC message.
-
-template <typename... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 // Keeps the first error and where it is, counted from 1. Later errors are often
 // consequences of the first.

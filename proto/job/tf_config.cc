@@ -20,11 +20,6 @@ constexpr char kExample[] =
     R"({"cluster": {"ps": ["host:2222"], "worker": ["host:2223"]}, )"
     R"("task": {"type": "worker", "index": 0}})";
 
-template <typename... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
 // A value for a message: short and on one line. Lists and objects are not
 // printed, since a printer that calls itself could run out of stack on a
 // hostile one.
