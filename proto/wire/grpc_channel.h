@@ -1,8 +1,9 @@
-// Settings of gRPC's channels, and a quicker reconnect.
+// Settings of gRPC's channels and servers, and a quicker reconnect.
 #ifndef PROTO_WIRE_GRPC_CHANNEL_H_
 #define PROTO_WIRE_GRPC_CHANNEL_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/server_builder.h>
 #include <grpcpp/support/channel_arguments.h>
 
 namespace weir {
@@ -16,6 +17,10 @@ void Reconnect(grpc::Channel* channel);
 // The arguments that every channel of Weir is made with. See "gRPC settings" in
 // docs/design_notes.md for the reason of each value.
 grpc::ChannelArguments CommonChannelArguments();
+
+// Gives `builder` what every server of Weir is made with; the reasons are at
+// the same place.
+void AddServerArguments(grpc::ServerBuilder* builder);
 
 }  // namespace weir
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
+#include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_deadline.h"
 #include "server/chief/chief_service.h"
 
@@ -17,19 +18,6 @@ namespace {
 constexpr int kMaxMessageBytes = 4 << 20;
 // For the last commands to go out. After it open calls are broken off.
 constexpr std::chrono::milliseconds kGrace{500};
-
-// The why of each value is in docs/design_notes.md, "gRPC settings".
-void Configure(grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
-  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 << 10);
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder->AddChannelArgument(
-      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
-}
 
 }  // namespace
 
@@ -43,7 +31,8 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
   ChiefService* const calls = service.get();
   chief->service_ = std::move(service);
   grpc::ServerBuilder builder;
-  Configure(&builder);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  AddServerArguments(&builder);
   builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(),
                            &chief->port_);
   builder.RegisterService(chief->service_.get());

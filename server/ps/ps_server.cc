@@ -14,6 +14,7 @@
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "proto/wire/chunk_codec.h"
+#include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_deadline.h"
 #include "server/ps/plan/shard_plan.h"
 
@@ -70,15 +71,8 @@ absl::Status TryToListen(const std::string& address) {
 void Configure(const PsServer::Options& options, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder->SetMaxSendMessageSize(kMaxMessageBytes);
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
-  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 << 10);
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
+  AddServerArguments(builder);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 60000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder->AddChannelArgument(
-      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
   grpc::ResourceQuota quota("weir_ps");
   quota.Resize(static_cast<size_t>(options.wire_bytes_max));
