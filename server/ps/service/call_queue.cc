@@ -45,15 +45,11 @@ void CallQueue::Stop() {
     }
   }
   queue_->Shutdown();
-  if (thread_.joinable()) {
-    thread_.join();
-    return;
+  // gRPC wants a queue to be drained also if its server never ran.
+  if (!thread_.joinable()) {
+    Run();
   }
-  // Run was never called; gRPC wants a queue to be drained all the same.
-  void* tag = nullptr;
-  bool ok = false;
-  while (queue_->Next(&tag, &ok)) {
-  }
+  thread_.join();
 }
 
 }  // namespace weir

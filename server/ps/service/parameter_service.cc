@@ -15,27 +15,6 @@ namespace {
 using grpc::ByteBuffer;
 using Handler = GrpcCall::Handler;
 
-// What Assign has taken so far.
-struct Assigned {
-  GrpcCall* call = nullptr;
-  Store* store = nullptr;
-  AssignReply reply = {};
-
-  absl::Status Take(const ByteBuffer& buffer) {
-    AssignChunk chunk;
-    Payload payload;
-    WEIR_RETURN_IF_ERROR(DecodeChunk(buffer, &chunk, &payload));
-    WEIR_RETURN_IF_ERROR(store->Assign(chunk, payload));
-    reply.set_elements(reply.elements() + payload.bytes() / sizeof(float));
-    return absl::OkStatus();
-  }
-  absl::Status End() {
-    call->NoMoreQuestions(/*expected=*/1);
-    call->DeliverReply<AssignReply>(reply);
-    return absl::OkStatus();
-  }
-};
-
 template <typename Reply>
 absl::StatusOr<Reply> Empty(const absl::Status& status) {
   if (!status.ok()) {
@@ -101,10 +80,22 @@ void ParameterService::AddStreams() {
         }};
   });
   Add("Assign", [this](GrpcCall* call) {
-    auto assigned = std::make_shared<Assigned>(Assigned{call, store_});
+    auto reply = std::make_shared<AssignReply>();  // of what came so far
     return Handler{
-        [assigned](const ByteBuffer& buffer) { return assigned->Take(buffer); },
-        [assigned] { return assigned->End(); }};
+        [this, reply](const ByteBuffer& buffer) -> absl::Status {
+          AssignChunk chunk;
+          Payload payload;
+          WEIR_RETURN_IF_ERROR(DecodeChunk(buffer, &chunk, &payload));
+          WEIR_RETURN_IF_ERROR(store_->Assign(chunk, payload));
+          reply->set_elements(reply->elements() +
+                              payload.bytes() / sizeof(float));
+          return absl::OkStatus();
+        },
+        [call, reply] {
+          call->NoMoreQuestions(/*expected=*/1);
+          call->DeliverReply<AssignReply>(*reply);
+          return absl::OkStatus();
+        }};
   });
   Add("Snapshot", [this](GrpcCall* call) {
     return Handler{[this, call](const ByteBuffer& buffer) {
