@@ -1,5 +1,4 @@
 // weir checkpoint list|inspect|verify|export.
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,6 +1,5 @@
 // weir tables report|shrink: asks the ps of a running job about its tables.
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <memory>
 #include <utility>

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"

@@ -1,7 +1,6 @@
 #include "proto/wire/declaration_io.h"
 
 #include <algorithm>
-#include <cmath>
 #include <regex>
 #include <tuple>
 

@@ -2,10 +2,8 @@
 #ifndef SERVER_CHIEF_CHIEF_FLAGS_H_
 #define SERVER_CHIEF_CHIEF_FLAGS_H_
 
-#include <memory>
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "client/cc/transport/transport.h"
 #include "common/job/cluster_spec.h"
 #include "proto/job_spec.pb.h"

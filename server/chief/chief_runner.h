@@ -25,7 +25,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/transport/transport.h"
-#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/io/files.h"
 #include "server/chief/checkpoint/checkpoint_committer.h"

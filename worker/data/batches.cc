@@ -1,7 +1,6 @@
 #include "worker/data/batches.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>

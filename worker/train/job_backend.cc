@@ -1,7 +1,5 @@
 #include "worker/train/job_backend.h"
 
-#include <utility>
-
 #include "common/base/logging.h"
 #include "common/base/status.h"
 

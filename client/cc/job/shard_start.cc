@@ -1,7 +1,6 @@
 #include "client/cc/job/shard_start.h"
 
 #include <deque>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/job/slot_marks.h"

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <thread>
 #include <utility>
 #include <vector>
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <string>
 #include <variant>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/checkpoint.pb.h"

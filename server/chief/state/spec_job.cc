@@ -1,7 +1,6 @@
 // The job of a job file: its workers are interchangeable, and everybody can
 // compute how long it is.
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"

@@ -1,7 +1,6 @@
 #include "server/ps/rows/table_group.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <utility>
 

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"

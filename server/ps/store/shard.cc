@@ -1,7 +1,6 @@
 #include "server/ps/store/shard.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 

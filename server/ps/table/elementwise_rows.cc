@@ -1,5 +1,4 @@
 // SGD, Adagrad and FTRL of rows: the kernels of the dense optimizers.
-#include <cmath>
 
 #include "server/ps/optimizer/step_kernels.h"
 #include "server/ps/table/row_loop.h"

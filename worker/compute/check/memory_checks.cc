@@ -1,6 +1,5 @@
 // Checks host memory, and that operations give the same bits wherever their
 // memory lies and whatever ran before (I1 of worker/compute/backend.h).
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "worker/compute/check/check_run.h"

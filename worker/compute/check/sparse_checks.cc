@@ -1,6 +1,4 @@
 // Gathers over lists of rows, interactions of vectors.
-#include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "common/math/random.h"
 #include "worker/compute/cpu/operations.h"

@@ -4,7 +4,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/base/status.h"
 #include "worker/data/input/bad_lines.h"
 #include "worker/data/input/csv_reader.h"

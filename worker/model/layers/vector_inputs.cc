@@ -1,7 +1,5 @@
 #include "worker/model/layers/vector_inputs.h"
 
-#include <algorithm>
-
 #include "common/base/status.h"
 
 namespace weir {
