@@ -104,6 +104,35 @@ TEST(PsMainTest, AShutdownForALostShardEndsItWith138AndSaysWhy) {
   EXPECT_NE(ps.process.Log().find("ps 7 is lost"), std::string::npos);
 }
 
+// A job that was stopped ends its ps by CANCELLED. As after any other Shutdown
+// the answers that are under way are waited for: here a stream that is open
+// holds the ps up for all of the 200 ms that it grants them.
+TEST(PsMainTest, AShutdownOfAStoppedJobLetsAnswersOut) {
+  Ps ps("shutdown_stopped");
+  ASSERT_TRUE(ps.Serves()) << ps.process.Log();
+  const auto sender = DeclareTest(ps.link.get());
+  ASSERT_TRUE(sender.ok()) << sender.status();
+  GradientChunk ask;
+  *ask.mutable_sender() = *sender;
+  ask.mutable_want()->set_latest(true);
+  const auto stream = ps.data->OpenPushPull();
+  stream->Send(ask, {}, nullptr).IgnoreError();
+  ValueChunk answer;
+  Payload payload;
+  const absl::Status received = stream->Receive(&answer, &payload);
+  ASSERT_TRUE(received.ok()) << received;
+  ShutdownRequest shutdown;
+  *shutdown.mutable_sender() = *sender;
+  shutdown.set_code(static_cast<uint32_t>(absl::StatusCode::kCancelled));
+  shutdown.set_reason("stopped");
+  const auto begin = std::chrono::steady_clock::now();
+  const absl::Status status = ps.link->Shutdown(shutdown, kTimeout);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(ps.process.Wait(10), 138) << ps.process.Log();
+  EXPECT_GE(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(200));
+}
+
 TEST(PsMainTest, SigtermEndsAPsThatNoChiefAsks) {
   Ps ps("sigterm_alone");
   ASSERT_TRUE(ps.Serves()) << ps.process.Log();
