@@ -91,14 +91,7 @@ absl::StatusOr<int> Evaluate(const Options& options) {
   WEIR_ASSIGN_OR_RETURN(const Opened opened, Open(options));
   WEIR_ASSIGN_OR_RETURN(const EvaluationResult result,
                         opened.evaluation->Run(opened.checkpoint));
-  nlohmann::ordered_json line;
-  line["checkpoint"] = result.checkpoint;
-  line["step"] = result.step;
-  line["examples"] = result.examples;
-  for (const auto& [name, value] : result.metrics) {
-    line[name] = value;
-  }
-  std::printf("%s\n", line.dump().c_str());
+  std::printf("%s\n", ResultLine(result).c_str());
   return 0;
 }
 

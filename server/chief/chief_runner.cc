@@ -3,13 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/base/failpoint.h"
 #include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
-#include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir {
@@ -18,24 +16,6 @@ namespace {
 // Well below every wait of JobState, which are seconds.
 constexpr std::chrono::milliseconds kTick{50};
 constexpr int64_t kEvaluatorPollNs = 200'000'000;
-
-// True if eval.jsonl has a line on `checkpoint`.
-bool HasEvaluation(Files* files, const std::string& path,
-                   const std::string& checkpoint) {
-  const auto text = files->ReadAll(path);
-  if (!text.ok()) {
-    return false;
-  }
-  for (const std::string& line :
-       std::vector<std::string>(absl::StrSplit(*text, '\n'))) {
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_object() && json.contains("checkpoint") &&
-        json["checkpoint"] == checkpoint) {
-      return true;
-    }
-  }
-  return false;
-}
 
 void WarnIf(const absl::Status& status) {
   if (!status.ok()) {
@@ -267,8 +247,8 @@ void ChiefRunner::WatchEvaluator() {
   }
   evaluator_asked_ns_ = now;
   PostDisk([checkpoint = evaluated_](Disk* disk, const auto& inbox) {
-    if (HasEvaluation(disk->files, JoinPath(disk->workdir, "eval.jsonl"),
-                      checkpoint)) {
+    if (EvaluatedCheckpoints(disk->files, disk->workdir).count(checkpoint) >
+        0) {
       Post(inbox, [](JobState* state) { state->end().OnEvaluated(); });
     }
   });

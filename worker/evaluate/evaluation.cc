@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
+#include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/wire/declaration_io.h"
 #include "worker/evaluate/metrics.h"
@@ -30,6 +31,21 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenData(const JobSpec& spec,
 }
 
 }  // namespace
+
+std::string ResultLine(const EvaluationResult& result,
+                       std::optional<double> seconds) {
+  nlohmann::ordered_json line;
+  line["checkpoint"] = result.checkpoint;
+  line["step"] = result.step;
+  line["examples"] = result.examples;
+  if (seconds.has_value()) {
+    line["seconds"] = *seconds;
+  }
+  for (const auto& [name, value] : result.metrics) {
+    line[name] = value;
+  }
+  return line.dump();
+}
 
 absl::StatusOr<std::unique_ptr<CheckpointEvaluation>>
 CheckpointEvaluation::Create(Files* files, const JobSpec& spec,

@@ -43,6 +43,11 @@ struct EvaluationResult {
   std::map<std::string, double> metrics;
 };
 
+// Returns a result as one line of JSON, without its end. `seconds` is how long
+// it took to compute; nullopt leaves it out.
+std::string ResultLine(const EvaluationResult& result,
+                       std::optional<double> seconds = std::nullopt);
+
 class CheckpointEvaluation {
  public:
   // Called for each sample with its index, outputs [width] and label [label

@@ -1,13 +1,11 @@
 #include "worker/evaluate/evaluator.h"
 
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir {
@@ -18,20 +16,10 @@ Evaluator::Evaluator(Files* files, Clock* clock, std::string workdir,
       clock_(clock),
       workdir_(std::move(workdir)),
       evaluate_(std::move(evaluate)),
+      // An evaluator that is started again goes on where its lines end.
+      seen_(EvaluatedCheckpoints(files_, workdir_)),
       ended_before_(
-          files_->ReadAll(JoinPath(workdir_, kEndedName)).value_or("")) {
-  // An evaluator that is started again goes on where its lines end. A line that
-  // a crash cut is not JSON; its checkpoint is evaluated again.
-  const auto text = files_->ReadAll(JoinPath(workdir_, "eval.jsonl"));
-  std::istringstream lines(text.value_or(""));
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_object() && json.contains("checkpoint") &&
-        json["checkpoint"].is_string()) {
-      seen_.insert(json["checkpoint"].get<std::string>());
-    }
-  }
-}
+          files_->ReadAll(JoinPath(workdir_, kEndedName)).value_or("")) {}
 
 absl::StatusOr<bool> Evaluator::Poll() {
   // Before the list: the chief writes DONE after the checkpoint that it names,
@@ -73,20 +61,13 @@ absl::Status Evaluator::Ended() {
 
 absl::Status Evaluator::AppendLine(const EvaluationResult& result,
                                    double seconds) {
-  nlohmann::ordered_json line;
-  line["checkpoint"] = result.checkpoint;
-  line["step"] = result.step;
-  line["examples"] = result.examples;
-  line["seconds"] = seconds;
-  for (const auto& [name, value] : result.metrics) {
-    line[name] = value;
-  }
   // One Append for the whole line: a crash between two would leave a part. A
   // full disk may have left one all the same, which stays a line of its own.
-  const std::string path = JoinPath(workdir_, "eval.jsonl");
+  const std::string path = JoinPath(workdir_, kEvaluationsName);
   const std::string before = files_->ReadAll(path).value_or("");
   const bool torn = !before.empty() && !absl::EndsWith(before, "\n");
-  const std::string text = absl::StrCat(torn ? "\n" : "", line.dump(), "\n");
+  const std::string text =
+      absl::StrCat(torn ? "\n" : "", ResultLine(result, seconds), "\n");
   WEIR_ASSIGN_OR_RETURN(const auto writer, files_->OpenAppend(path));
   WEIR_RETURN_IF_ERROR(writer->Append(text.data(), text.size()));
   return writer->Close();
