@@ -129,12 +129,8 @@ void TrainLog::SettleSteps(uint64_t step_done, int64_t wait_ns,
   while (next_step_ < step_done) {
     // I1: steps are settled one after the other, so a step whose reports are
     // complete waits for those before it.
-    const auto it = steps_.find(next_step_);
-    size_t reports = 0;
-    if (it != steps_.end()) {
-      reports = it->second.size();
-    }
-    if (reports < options_.contributions_per_step) {
+    const StepReports& reports = steps_[next_step_];
+    if (reports.size() < options_.contributions_per_step) {
       // Reports follow within a heartbeat, unless their worker died. All steps
       // that are done by now share one wait: it does not add up.
       if (next_step_ >= waiting_until_step_) {
@@ -148,16 +144,14 @@ void TrainLog::SettleSteps(uint64_t step_done, int64_t wait_ns,
     double loss_sum = 0.0;
     double weight_sum = 0.0;
     int64_t done_ns = 0;
-    if (it != steps_.end()) {
-      // I2: the map is ordered by the index in the step, so the sum has the
-      // same bits whoever reported first.
-      for (const auto& [index, report] : it->second) {
-        done_ns = std::max(done_ns, report.done_ns);
-        AddRows(report.rows);
-        if (report.weight > 0.0f) {
-          loss_sum += static_cast<double>(report.loss) * report.weight;
-          weight_sum += report.weight;
-        }
+    // I2: the map is ordered by the index in the step, so the sum has the same
+    // bits whoever reported first.
+    for (const auto& [index, report] : reports) {
+      done_ns = std::max(done_ns, report.done_ns);
+      AddRows(report.rows);
+      if (report.weight > 0.0f) {
+        loss_sum += static_cast<double>(report.loss) * report.weight;
+        weight_sum += report.weight;
       }
     }
     ++next_step_;
