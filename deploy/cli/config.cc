@@ -2,7 +2,6 @@
 // file mean together.
 // weir config explain: prints what a field of a job file means.
 #include <cstdio>
-#include <functional>
 #include <memory>
 
 #include "common/base/status.h"
@@ -52,20 +51,15 @@ absl::Status Explain(const Options& options) {
   return absl::OkStatus();
 }
 
-// Runs `run` when the user chose `app`. Whatever is wrong, the user who typed
-// it has to mend it. So the exit code is 2 for every error, also for a job file
-// that is not there.
-void OnChosen(CLI::App* app, Command* command,
-              const std::function<absl::Status()>& run) {
-  app->callback([command, run] {
-    *command = [run]() -> absl::StatusOr<int> {
-      const absl::Status status = run();
-      if (status.ok()) {
-        return 0;
-      }
-      return absl::InvalidArgumentError(status.message());
-    };
-  });
+// Runs kRun. Whatever is wrong, the user who typed it has to mend it. So the
+// exit code is 2 for every error, also for a job file that is not there.
+template <absl::Status (*kRun)(const Options&)>
+absl::StatusOr<int> RunForUser(const Options& options) {
+  const absl::Status status = kRun(options);
+  if (status.ok()) {
+    return 0;
+  }
+  return absl::InvalidArgumentError(status.message());
 }
 
 }  // namespace
@@ -75,22 +69,23 @@ void AddConfigCommand(CLI::App* app, Command* command) {
   CLI::App* config = app->add_subcommand(
       "config", "check the configuration, or explain a job file");
   config->require_subcommand(1);
-  CLI::App* check = config->add_subcommand(
-      "check", "print the cluster and its fingerprint, or what is wrong");
+  CLI::App* check =
+      AddSubcommand(config, "check",
+                    "print the cluster and its fingerprint, or what is wrong",
+                    options, RunForUser<Check>, command);
   check->add_option("--job", options->job, "job file to check too");
   check->add_option("--set", options->sets, "path=value, overrides the job");
   check->add_option("--cluster", options->sources.flag_cluster,
                     "ps=host:port,...;worker=...");
   check->add_option("--task_type", options->sources.flag_task_type, "role");
   check->add_option("--task_index", options->sources.flag_task_index, "index");
-  OnChosen(check, command, [options] { return Check(*options); });
-  CLI::App* explain = config->add_subcommand(
-      "explain", "print what a field of a job file means, or list all");
+  CLI::App* explain = AddSubcommand(
+      config, "explain", "print what a field of a job file means, or list all",
+      options, RunForUser<Explain>, command);
   explain->add_option("field", options->field,
                       "path of the field, as in train.batch_size");
   explain->add_flag("--markdown", options->markdown,
                     "print docs/job_spec.md: all fields");
-  OnChosen(explain, command, [options] { return Explain(*options); });
 }
 
 }  // namespace weir

@@ -184,16 +184,11 @@ void OutputForwarder::Finish(std::chrono::nanoseconds patience) {
 }
 
 void OutputForwarder::Write(bool is_error, absl::string_view text) {
-  bool* given_up = &given_up_[0];
-  int fd = options_.out_fd;
-  if (is_error) {
-    given_up = &given_up_[1];
-    fd = options_.err_fd;
-  }
+  const int fd = is_error ? options_.err_fd : options_.out_fd;
   // I2: the other output goes on, and the pipes are read and logged as before:
   // a task must never block because nobody watches.
-  if (!*given_up && !WriteAll(fd, text)) {
-    *given_up = true;
+  if (!given_up_[is_error] && !WriteAll(fd, text)) {
+    given_up_[is_error] = true;
   }
 }
 

@@ -16,11 +16,8 @@ using Json = nlohmann::ordered_json;
 // process that wrote it may have been killed.
 std::vector<Json> ReadLines(Files* files, const std::string& path) {
   std::vector<Json> lines;
-  const absl::StatusOr<std::string> text = files->ReadAll(path);
-  if (!text.ok()) {
-    return lines;
-  }
-  std::istringstream stream(*text);
+  // A missing file has no line.
+  std::istringstream stream(files->ReadAll(path).value_or(""));
   for (std::string line; std::getline(stream, line);) {
     Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (json.is_object()) {
