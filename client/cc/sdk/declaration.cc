@@ -2,8 +2,6 @@
 
 #include <google/protobuf/message.h>
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
@@ -12,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "client/cc/sdk/fields.h"
 #include "common/base/status.h"
+#include "proto/job/field_rules.h"
 #include "proto/job/job_spec_defaults.h"
+#include "proto/job/learning_rate.h"
 #include "proto/wire/layout_io.h"
 
 namespace weir::sdk {
@@ -78,34 +78,16 @@ Group ToGroup(const Optimizer& optimizer) {
   return group;
 }
 
-constexpr size_t kTableNameMax = 64;
-
+// What the fields of an EmbeddingTable cannot say.
 absl::Status CheckTable(const Table& table) {
-  const auto is_allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  if (table.name.empty() || table.name.size() > kTableNameMax ||
-      !std::all_of(table.name.begin(), table.name.end(), is_allowed)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", table.name, "' does not name a table: use 1 to ",
-                     kTableNameMax, " of a-z, 0-9 and _"));
-  }
   if (table.dim < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "table '", table.name, "' has dim ", table.dim, "; at least 1"));
-  }
-  // Written so that NaN fails too.
-  const double rate = table.optimizer.learning_rate;
-  if (!(rate > 0.0 && std::isfinite(rate))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "table '", table.name, "': learning rate ", rate, " is not above 0"));
+    return InvalidField("dim", table.dim, " is not at least 1");
   }
   if ((table.admission_count > 0 && table.admission_probability != 0.0) ||
       (table.expiry_steps > 0 && table.expiry_seconds > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "table '", table.name,
-        "': give one of a count and a probability of admission, one of steps "
-        "and seconds of expiry"));
+    return absl::InvalidArgumentError(
+        "give one of a count and a probability of admission, one of steps and "
+        "seconds of expiry");
   }
   return absl::OkStatus();
 }
@@ -133,8 +115,7 @@ void SetLife(const Table& from, EmbeddingTable* to) {
   }
 }
 
-// Checks and translates one table. The ps checks what it knows more about, such
-// as the range of each hyper-parameter, when it is declared.
+// Checks and translates one table, whose defaults are left to the ps.
 absl::StatusOr<EmbeddingTable> ToTable(const Table& from) {
   WEIR_RETURN_IF_ERROR(CheckTable(from));
   EmbeddingTable to;
@@ -157,20 +138,14 @@ absl::StatusOr<EmbeddingTable> ToTable(const Table& from) {
       break;
   }
   SetLife(from, &to);
-  for (const std::string* name :
-       {&from.lookup_encoding, &from.update_encoding}) {
-    absl::StatusOr<Encoding> encoding = ParseEncoding(*name);
-    if (encoding.ok() && *encoding == TOP_K) {
-      encoding = absl::InvalidArgumentError("rows do not travel as top_k");
-    }
-    WEIR_RETURN_IF_ERROR(
-        Annotate(encoding.status(), absl::StrCat("table '", from.name, "'")));
-    if (name == &from.lookup_encoding) {
-      to.set_lookup(*encoding);
-    } else {
-      to.set_update(*encoding);
-    }
-  }
+  WEIR_ASSIGN_OR_RETURN(const Encoding lookup,
+                        ParseEncoding(from.lookup_encoding));
+  WEIR_ASSIGN_OR_RETURN(const Encoding update,
+                        ParseEncoding(from.update_encoding));
+  to.set_lookup(lookup);
+  to.set_update(update);
+  WEIR_RETURN_IF_ERROR(CheckFields(to, ""));
+  WEIR_RETURN_IF_ERROR(CheckLearningRate(to.schedule(), "schedule"));
   return to;
 }
 
@@ -291,7 +266,10 @@ absl::Status AddTables(const std::vector<Table>& tables, Declaration* to) {
       return absl::InvalidArgumentError(
           absl::StrCat("table '", table.name, "' is declared twice"));
     }
-    WEIR_ASSIGN_OR_RETURN(*to->add_table(), ToTable(table));
+    absl::StatusOr<EmbeddingTable> made = ToTable(table);
+    WEIR_RETURN_IF_ERROR(
+        Annotate(made.status(), absl::StrCat("table '", table.name, "'")));
+    *to->add_table() = *std::move(made);
   }
   return absl::OkStatus();
 }

@@ -34,8 +34,7 @@ absl::StatusOr<std::vector<VariableSpec>> ToVariables(
 Declaration ToDeclaration(const Options& options,
                           const std::vector<VariableSpec>& variables);
 
-// Adds tables to a declaration. Their names, sizes and learning rates are
-// checked here, the rest by the ps.
+// Adds tables to a declaration, checked as the ps will check them.
 absl::Status AddTables(const std::vector<Table>& tables, Declaration* to);
 
 // REQUIRES: groups are in range.

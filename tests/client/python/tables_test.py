@@ -145,11 +145,11 @@ class ClientTablesTest(unittest.TestCase):
             (lambda: weir.Table("t", 1, init="glorot"), "no rows begin as"),
             (
                 lambda: self.connect().declare({}, [weir.Table("User", 1)]),
-                "'User' does not name a table",
+                "table 'User': name: 'User' is not 1 to 64",
             ),
             (
                 lambda: self.connect().declare({}, [weir.Table("user", 0)]),
-                "table 'user' has dim 0",
+                "table 'user': dim: 0 is not",
             ),
         ]:
             with (

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "proto/wire/declaration_io.h"
 
 namespace weir::sdk {
@@ -130,14 +132,21 @@ TEST(SdkDeclarationTest, TablesAreCheckedByName) {
     return std::string(AddTables({table}, &declaration).message());
   };
   EXPECT_EQ(error({.name = "User", .dim = 4}),
-            "'User' does not name a table: use 1 to 64 of a-z, 0-9 and _");
+            "table 'User': name: 'User' is not 1 to 64 of a-z, 0-9 and _");
   EXPECT_NE(error({.name = std::string(65, 'a'), .dim = 4}), "");
-  EXPECT_EQ(error({.name = "user"}), "table 'user' has dim 0; at least 1");
+  EXPECT_EQ(error({.name = "user"}), "table 'user': dim: 0 is not at least 1");
+  EXPECT_EQ(error({.name = "user", .dim = 65537}),
+            "table 'user': dim: 65537 is not in [1, 65536]");
   EXPECT_EQ(
       error({.name = "user", .dim = 4, .optimizer = {.learning_rate = 0.0}}),
-      "table 'user': learning rate 0 is not above 0");
+      "table 'user': schedule.learning_rate: 0 is not > 0");
   EXPECT_EQ(error({.name = "user", .dim = 4, .update_encoding = "top_k"}),
-            "table 'user': rows do not travel as top_k");
+            "table 'user': update: rows travel in a fixed size; choose one of "
+            "F32, BF16, F16, INT8");
+  EXPECT_EQ(error({.name = "user",
+                   .dim = 4,
+                   .optimizer = {.learning_rate = std::nan("")}}),
+            "table 'user': schedule.learning_rate: nan is not finite");
   Declaration declaration;
   EXPECT_EQ(AddTables({{.name = "t", .dim = 1}, {.name = "t", .dim = 1}},
                       &declaration)
