@@ -4,19 +4,21 @@
 #include <fstream>
 
 #include "common/base/status.h"
+#include "proto/job_spec.pb.h"
 
 namespace weir {
 
 absl::StatusOr<Draws> Draws::Create(int64_t rows, int64_t samples) {
-  ClickLogDataset::Options options;
-  options.source.set_count(~uint32_t{0});  // more samples than any run draws
-  options.source.set_numeric(1);
-  options.source.set_categorical(kFeatures);
-  options.source.set_ids_per_feature(static_cast<uint64_t>(rows / kFeatures));
-  options.source.set_exponent(1.05);
-  options.source.set_bag_size(1);
-  WEIR_ASSIGN_OR_RETURN(auto log, ClickLogDataset::Create(options));
-  return Draws(std::move(log), samples);
+  Source source;
+  ClickLogSource& log = *source.mutable_click_log();
+  log.set_count(~uint32_t{0});  // more samples than any run draws
+  log.set_numeric(1);
+  log.set_categorical(kFeatures);
+  log.set_ids_per_feature(static_cast<uint64_t>(rows / kFeatures));
+  log.set_exponent(1.05);
+  log.set_bag_size(1);
+  WEIR_ASSIGN_OR_RETURN(auto dataset, CreateDataset(source, "", 0, "source"));
+  return Draws(std::move(dataset), samples);
 }
 
 absl::StatusOr<DrawnBatches> Draws::Next(int count) {

@@ -25,7 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/data/formats/click_log_dataset.h"
+#include "worker/data/formats/dataset.h"
 #include "worker/data/formats/sparse_batch.h"
 
 namespace weir {
@@ -47,10 +47,10 @@ class Draws {
   absl::StatusOr<DrawnBatches> Next(int count);
 
  private:
-  Draws(std::unique_ptr<ClickLogDataset> log, int64_t samples)
+  Draws(std::unique_ptr<Dataset> log, int64_t samples)
       : log_(std::move(log)), samples_(samples) {}
 
-  std::unique_ptr<ClickLogDataset> log_;
+  std::unique_ptr<Dataset> log_;
   int64_t samples_;
   int64_t next_ = 0;
 };

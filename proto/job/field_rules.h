@@ -1,9 +1,11 @@
 // Executes the rules that fields have in the .proto files
 // (proto/field_rules.proto): fills defaults in and checks messages.
 //
-// Place: job files (job_spec_defaults.h, job_spec_checks.h), and what a ps is
-// told by peers (server/ps/plan, server/ps/optimizer). What relates several
-// fields is checked there, after this.
+// Place: job files (job_spec_defaults.h, job_spec_checks.h), the source of a
+// data set (worker/data/formats), tables that a program declares
+// (client/cc/sdk), and what a ps is told by peers (server/ps/plan,
+// server/ps/optimizer). What relates several fields is checked there, after
+// this.
 //
 // Threads: safe.
 // Errors: INVALID_ARGUMENT "field.path[2].field: value is not ...", for the

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/status.h"
 
 namespace weir {
 namespace {
@@ -21,11 +19,6 @@ constexpr int kHidden = 4;
 constexpr double kNumberShare = 0.3;  // of the raw score's variance
 constexpr double kIdShare = 0.5;
 constexpr double kPairShare = 0.2;
-
-constexpr int64_t kFeaturesMax = int64_t{1} << 16;
-constexpr uint64_t kIdsMax = uint64_t{1} << 40;  // ids stay below 2^56
-constexpr int64_t kBagMax = 1024;
-constexpr double kExponentMax = 10.0;
 
 // Uniform with mean 0 and variance 1.
 double Effect(uint32_t word) {
@@ -85,46 +78,20 @@ double ExpectedAuc(const std::vector<double>& raw, double scale, double bias) {
   return ordered / (positives * negatives - self);
 }
 
-template <typename T>
-absl::Status CheckRange(const std::string& path, T value, T low, T high) {
-  // The negation also catches NaN.
-  if (!(value >= low && value <= high)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", value, " is not in [", low, ", ", high, "]"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
-absl::Status ClickLogDataset::Options::Validate() const {
-  WEIR_RETURN_IF_ERROR(
-      CheckRange<uint64_t>(field_path + ".count", source.count(), 1,
-                           std::numeric_limits<uint32_t>::max()));
-  WEIR_RETURN_IF_ERROR(CheckRange<int64_t>(field_path + ".numeric",
-                                           source.numeric(), 1, kFeaturesMax));
-  WEIR_RETURN_IF_ERROR(CheckRange<int64_t>(
-      field_path + ".categorical", source.categorical(), 1, kFeaturesMax));
-  WEIR_RETURN_IF_ERROR(CheckRange<uint64_t>(
-      field_path + ".ids_per_feature", source.ids_per_feature(), 1, kIdsMax));
-  WEIR_RETURN_IF_ERROR(CheckRange<double>(
-      field_path + ".exponent", source.exponent(), 0.0, kExponentMax));
-  return CheckRange<int64_t>(field_path + ".bag_size", source.bag_size(), 1,
-                             kBagMax);
-}
-
-ClickLogDataset::ClickLogDataset(const Options& options)
-    : options_(options),
-      zipf_(options.source.ids_per_feature(), options.source.exponent()),
-      key_(MixKey(options.seed, kDomain)),
+ClickLogDataset::ClickLogDataset(const ClickLogSource& source, uint64_t seed)
+    : source_(source),
+      zipf_(source.ids_per_feature(), source.exponent()),
+      key_(MixKey(seed, kDomain)),
       // I1: no key but stream_key_ has the stream in it. Numbers from 2^33 on
       // are not streams.
       effect_key_(MixKey(key_, uint64_t{1} << 33)),
       hidden_key_(MixKey(key_, uint64_t{2} << 33)),
-      stream_key_(StreamKey(options.source.stream())) {
+      stream_key_(StreamKey(source.stream())) {
   RandomStream random(MixKey(key_, uint64_t{3} << 33));
   double squares = 0.0;
-  for (int64_t j = 0; j < options.source.numeric(); ++j) {
+  for (int64_t j = 0; j < source.numeric(); ++j) {
     number_effects_.push_back(Effect(random.Next32()));
     squares += number_effects_.back() * number_effects_.back();
   }
@@ -132,21 +99,13 @@ ClickLogDataset::ClickLogDataset(const Options& options)
   for (double& effect : number_effects_) {
     effect /= std::sqrt(squares);
   }
-  SetShape(static_cast<int64_t>(options.source.count()),
-           {options.source.numeric()});
+  SetShape(static_cast<int64_t>(source.count()), {source.numeric()});
   std::vector<std::string> names;
-  for (int64_t f = 1; f <= options.source.categorical(); ++f) {
+  for (int64_t f = 1; f <= source.categorical(); ++f) {
     names.push_back(absl::StrCat("C", f));
   }
   set_sparse_features(std::move(names));
-}
-
-absl::StatusOr<std::unique_ptr<ClickLogDataset>> ClickLogDataset::Create(
-    const Options& options) {
-  WEIR_RETURN_IF_ERROR(options.Validate());
-  auto dataset = std::unique_ptr<ClickLogDataset>(new ClickLogDataset(options));
-  dataset->Calibrate();
-  return dataset;
+  Calibrate();
 }
 
 uint64_t ClickLogDataset::StreamKey(uint64_t stream) const {
@@ -161,10 +120,10 @@ RandomStream ClickLogDataset::DrawBags(uint64_t stream_key, int64_t index,
   // Bags before numbers: ReadSparse draws no more than it needs.
   sample->ranks.clear();
   sample->bag_ends.clear();
-  for (int64_t f = 0; f < options_.source.categorical(); ++f) {
+  for (int64_t f = 0; f < source_.categorical(); ++f) {
     int64_t count = 1;
-    if (options_.source.bag_size() > 1) {
-      count += random.NextBelow(options_.source.bag_size());
+    if (source_.bag_size() > 1) {
+      count += random.NextBelow(source_.bag_size());
     }
     for (int64_t i = 0; i < count; ++i) {
       sample->ranks.push_back(zipf_.Draw(&random));
@@ -177,7 +136,7 @@ RandomStream ClickLogDataset::DrawBags(uint64_t stream_key, int64_t index,
 void ClickLogDataset::Draw(uint64_t stream_key, int64_t index,
                            Sample* sample) const {
   RandomStream random = DrawBags(stream_key, index, sample);
-  sample->numbers.resize(options_.source.numeric());
+  sample->numbers.resize(source_.numeric());
   for (float& number : sample->numbers) {
     number = random.NextNormal();
   }
@@ -185,16 +144,15 @@ void ClickLogDataset::Draw(uint64_t stream_key, int64_t index,
 
 double ClickLogDataset::RawScore(const Sample& sample) const {
   double numbers = 0.0;
-  for (int64_t j = 0; j < options_.source.numeric(); ++j) {
+  for (int64_t j = 0; j < source_.numeric(); ++j) {
     numbers += number_effects_[j] * static_cast<double>(sample.numbers[j]);
   }
-  const int64_t pairs =
-      std::min(kPairsMax, int64_t{options_.source.categorical()} / 2);
+  const int64_t pairs = std::min(kPairsMax, int64_t{source_.categorical()} / 2);
   double ids = 0.0;
   double interactions = 0.0;
   std::array<double, kHidden> before = {};  // mean v of the feature before
   int64_t begin = 0;
-  for (int64_t f = 0; f < options_.source.categorical(); ++f) {
+  for (int64_t f = 0; f < source_.categorical(); ++f) {
     const int64_t end = sample.bag_ends[f];
     const auto count = static_cast<double>(end - begin);
     std::array<double, kHidden> hidden = {};
@@ -217,10 +175,9 @@ double ClickLogDataset::RawScore(const Sample& sample) const {
     }
     before = hidden;
   }
-  double raw =
-      std::sqrt(kNumberShare) * numbers +
-      std::sqrt(kIdShare) * ids /
-          std::sqrt(static_cast<double>(options_.source.categorical()));
+  double raw = std::sqrt(kNumberShare) * numbers +
+               std::sqrt(kIdShare) * ids /
+                   std::sqrt(static_cast<double>(source_.categorical()));
   if (pairs > 0) {
     raw += std::sqrt(kPairShare) * interactions /
            std::sqrt(static_cast<double>(kHidden * pairs));
@@ -272,11 +229,11 @@ absl::Status ClickLogDataset::ReadSparse(int64_t index,
   Sample sample;
   DrawBags(stream_key_, index, &sample);
   int64_t begin = 0;
-  for (int64_t f = 0; f < options_.source.categorical(); ++f) {
+  for (int64_t f = 0; f < source_.categorical(); ++f) {
     SparseFeature& feature = batch->features[f];
     for (; begin < sample.bag_ends[f]; ++begin) {
       feature.ids.push_back(static_cast<uint64_t>(f) *
-                                options_.source.ids_per_feature() +
+                                source_.ids_per_feature() +
                             sample.ranks[begin]);
     }
     feature.EndBag();

@@ -27,22 +27,20 @@
 // a click rate of kClickRate, and an AUC of the true probability of kTrueAuc.
 //
 // Invariants
-//   I1. All effects, bias and scale depend on the seed and on all options but
+//   I1. All effects, bias and scale depend on the seed and on all fields but
 //       count and stream, so every stream has the same truth.
 // Threads: safe.
 // Cost: nothing is kept. With 13 numbers and 26 ids ReadSample takes 2.2 us,
-//   ReadSparse 1.2 us and Create 60 ms (2026-11, one core of the build
+//   ReadSparse 1.2 us and the constructor 60 ms (2026-11, one core of the build
 //   machine).
 #ifndef WORKER_DATA_FORMATS_CLICK_LOG_DATASET_H_
 #define WORKER_DATA_FORMATS_CLICK_LOG_DATASET_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "common/math/random.h"
 #include "proto/job_spec.pb.h"
 #include "worker/data/formats/dataset.h"
@@ -56,17 +54,8 @@ class ClickLogDataset : public Dataset {
   static constexpr double kTrueAuc = 0.80;
   static constexpr int kCalibrationSamples = 16384;
 
-  struct Options {
-    ClickLogSource source;   // with its defaults filled in
-    uint64_t seed = 0;       // the job's
-    std::string field_path;  // "data.train.click_log"
-
-    // Returns INVALID_ARGUMENT for a field that is out of range; names it.
-    absl::Status Validate() const;
-  };
-
-  static absl::StatusOr<std::unique_ptr<ClickLogDataset>> Create(
-      const Options& options);
+  // `source` is checked and has its defaults; `seed` is the job's.
+  ClickLogDataset(const ClickLogSource& source, uint64_t seed);
 
   absl::Status ReadSample(int64_t index, float* features,
                           float* label) const override;
@@ -83,8 +72,6 @@ class ClickLogDataset : public Dataset {
     std::vector<float> numbers;  // [numeric]
   };
 
-  explicit ClickLogDataset(const Options& options);
-
   uint64_t StreamKey(uint64_t stream) const;
   // Draws label_unit and the bags. Returns the stream from which the sample's
   // numbers are drawn next.
@@ -94,7 +81,7 @@ class ClickLogDataset : public Dataset {
   double RawScore(const Sample& sample) const;
   void Calibrate();
 
-  const Options options_;
+  const ClickLogSource source_;
   const Zipf zipf_;
   const uint64_t key_;         // of everything
   const uint64_t effect_key_;  // of e

@@ -11,19 +11,16 @@
 
 namespace weir {
 
-std::string CsvDataset::Separator() const {
-  return source_.separator().empty() ? "," : source_.separator();
-}
-
 absl::Status CsvDataset::Begin(int64_t line,
                                const std::vector<std::string>& fields) {
   column_count_ = std::ssize(fields);
   if (column_count_ < 2) {
     return Annotate(
-        LineError(source_.path(), line,
-                  absl::StrCat("one column: a label and at least one feature, "
-                               "separated by ",
-                               QuoteInput(Separator()), ", are needed")),
+        LineError(
+            source_.path(), line,
+            absl::StrCat("one column: a label and at least one feature, "
+                         "separated by ",
+                         QuoteInput(source_.separator()), ", are needed")),
         field_path_ + ".path");
   }
   if (source_.label_column() >= column_count_) {
@@ -111,7 +108,7 @@ std::string CsvDataset::AddRow(const std::vector<std::string>& fields,
 absl::Status CsvDataset::Parse(const std::string& text) {
   const std::string field = field_path_ + ".path";
   BadLines bad_lines(source_.path(), source_.max_bad_lines());
-  CsvReader reader(text, Separator()[0]);
+  CsvReader reader(text, source_.separator()[0]);
   std::vector<std::string> fields;
   CsvRow row;
   while (!reader.AtEnd()) {

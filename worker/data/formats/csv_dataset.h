@@ -29,7 +29,8 @@ namespace weir {
 
 class CsvDataset : public Dataset {
  public:
-  // `source` has the whole path of a file that is plain, gzip or zstd.
+  // `source` is checked and has its defaults. Its file, named by a whole
+  // path, is plain, gzip or zstd.
   // `field_path` is "data.train.csv".
   static absl::StatusOr<std::unique_ptr<Dataset>> Create(
       const CsvSource& source, const std::string& field_path);
@@ -42,8 +43,6 @@ class CsvDataset : public Dataset {
   CsvDataset(const CsvSource& source, const std::string& field_path)
       : source_(source), field_path_(field_path) {}
 
-  // One character; "," unless the source says another one.
-  std::string Separator() const;
   absl::Status Parse(const std::string& text);
   // Finds the columns in the first record of the file.
   absl::Status Begin(int64_t line, const std::vector<std::string>& fields);

@@ -3,6 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
+#include "google/protobuf/message.h"
+#include "proto/job/field_rules.h"
 #include "proto/job_spec.pb.h"
 #include "worker/data/formats/click_log_dataset.h"
 #include "worker/data/formats/criteo_dataset.h"
@@ -14,27 +16,32 @@
 namespace weir {
 namespace {
 
-// Finds a file that the JobSpec names. A missing one is said here, with its
-// field, before a reader opens it.
-// Makes *path, which is relative to `data_dir`, the whole path of a file that
-// exists.
-absl::Status Resolve(const std::string& data_dir, const std::string& field_path,
-                     std::string* path) {
-  if (path->empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field_path, ": missing: name a file"));
-  }
-  std::string advice;
-  if ((*path)[0] != '/') {  // an absolute path does not depend on the flag
-    advice = ": check --data_dir";
-  }
-  if (!data_dir.empty()) {
-    *path = JoinPath(data_dir, *path);
-  }
-  WEIR_ASSIGN_OR_RETURN(const bool exists, Files::Real()->Exists(*path));
-  if (!exists) {
-    return absl::NotFoundError(
-        absl::StrCat(field_path, ": there is no file ", *path, advice));
+// Makes the paths of files in `kind`, the member of a Source, whole: they are
+// relative to `data_dir`. A missing file is said here, with its field, before
+// a reader opens it.
+absl::Status ResolveFiles(const std::string& data_dir,
+                          const std::string& field_path,
+                          google::protobuf::Message* kind) {
+  const google::protobuf::Reflection* const reflection = kind->GetReflection();
+  for (const char* name : {"images", "labels", "path"}) {
+    const auto* const field = kind->GetDescriptor()->FindFieldByName(name);
+    if (field == nullptr) {
+      continue;
+    }
+    std::string path = reflection->GetString(*kind, field);
+    std::string advice;
+    if (path[0] != '/') {  // an absolute path does not depend on the flag
+      advice = ": check --data_dir";
+    }
+    if (!data_dir.empty()) {
+      path = JoinPath(data_dir, path);
+    }
+    WEIR_ASSIGN_OR_RETURN(const bool exists, Files::Real()->Exists(path));
+    if (!exists) {
+      return absl::NotFoundError(absl::StrCat(
+          field_path, ".", name, ": there is no file ", path, advice));
+    }
+    reflection->SetString(kind, field, path);
   }
   return absl::OkStatus();
 }
@@ -55,49 +62,33 @@ absl::StatusOr<std::unique_ptr<Dataset>> CreateCriteo(
 absl::StatusOr<std::unique_ptr<Dataset>> CreateDataset(
     const Source& given, const std::string& data_dir, uint64_t job_seed,
     const std::string& field_path) {
-  Source source = given;  // gets the whole paths of the files
+  Source source = given;  // gets defaults and the whole paths of the files
+  FillDefaults(&source);
+  WEIR_RETURN_IF_ERROR(CheckFields(source, field_path));
+  const google::protobuf::Reflection* const reflection = source.GetReflection();
+  const auto* const kind = reflection->GetOneofFieldDescriptor(
+      source, source.GetDescriptor()->FindOneofByName("kind"));
+  const std::string path = absl::StrCat(field_path, ".", kind->name());
+  WEIR_RETURN_IF_ERROR(
+      ResolveFiles(data_dir, path, reflection->MutableMessage(&source, kind)));
   switch (source.kind_case()) {
-    case Source::kIdx: {
-      const std::string path = field_path + ".idx";
-      WEIR_RETURN_IF_ERROR(Resolve(data_dir, path + ".images",
-                                   source.mutable_idx()->mutable_images()));
-      WEIR_RETURN_IF_ERROR(Resolve(data_dir, path + ".labels",
-                                   source.mutable_idx()->mutable_labels()));
+    case Source::kIdx:
       return IdxDataset::Create(source.idx(), path);
-    }
-    case Source::kLibsvm: {
-      const std::string path = field_path + ".libsvm";
-      WEIR_RETURN_IF_ERROR(Resolve(data_dir, path + ".path",
-                                   source.mutable_libsvm()->mutable_path()));
+    case Source::kLibsvm:
       return LibsvmDataset::Create(source.libsvm(), path);
-    }
-    case Source::kCsv: {
-      const std::string path = field_path + ".csv";
-      WEIR_RETURN_IF_ERROR(Resolve(data_dir, path + ".path",
-                                   source.mutable_csv()->mutable_path()));
+    case Source::kCsv:
       return CsvDataset::Create(source.csv(), path);
-    }
     case Source::kDigits:
-      return DigitsDataset::Create(source.digits().count(),
-                                   source.digits().stream(), job_seed,
-                                   field_path + ".digits");
-    case Source::kCriteo: {
-      const std::string path = field_path + ".criteo";
-      WEIR_RETURN_IF_ERROR(Resolve(data_dir, path + ".path",
-                                   source.mutable_criteo()->mutable_path()));
+      return std::make_unique<DigitsDataset>(
+          source.digits().count(), source.digits().stream(), job_seed);
+    case Source::kCriteo:
       return CreateCriteo(source.criteo(), path);
-    }
     case Source::kClickLog:
-      return ClickLogDataset::Create({.source = source.click_log(),
-                                      .seed = job_seed,
-                                      .field_path = field_path + ".click_log"});
-    case Source::KIND_NOT_SET:
+      return std::make_unique<ClickLogDataset>(source.click_log(), job_seed);
+    case Source::KIND_NOT_SET:  // CheckFields refused it
       break;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(field_path,
-                   ": no source: set one of idx, libsvm, csv, digits, criteo, "
-                   "click_log"));
+  return absl::InternalError(field_path + ": no kind is set");
 }
 
 }  // namespace weir

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "absl/strings/str_cat.h"
 #include "worker/data/formats/digits.h"
 
 namespace weir {
@@ -15,16 +14,6 @@ DigitsDataset::DigitsDataset(uint32_t count, uint32_t stream, uint64_t seed)
       states_(std::make_unique<std::atomic<uint8_t>[]>(kept_count_)),
       pixels_(new uint8_t[kept_count_ * kDigitPixels]) {
   SetShape(count, {1, kDigitSide, kDigitSide});
-}
-
-absl::StatusOr<std::unique_ptr<Dataset>> DigitsDataset::Create(
-    uint32_t count, uint32_t stream, uint64_t seed,
-    const std::string& field_path) {
-  if (count == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        field_path, ".count: must be at least 1, for instance 10000"));
-  }
-  return std::unique_ptr<Dataset>(new DigitsDataset(count, stream, seed));
 }
 
 absl::Status DigitsDataset::ReadSample(int64_t index, float* features,

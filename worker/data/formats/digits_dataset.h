@@ -20,17 +20,14 @@ class DigitsDataset : public Dataset {
  public:
   static constexpr int64_t kKeptMax = 128 * 1024;
 
-  static absl::StatusOr<std::unique_ptr<Dataset>> Create(
-      uint32_t count, uint32_t stream, uint64_t seed,
-      const std::string& field_path);
+  // REQUIRES: count >= 1.
+  DigitsDataset(uint32_t count, uint32_t stream, uint64_t seed);
 
   absl::Status ReadSample(int64_t index, float* features,
                           float* label) const override;
 
  private:
   enum State : uint8_t { kEmpty, kDrawing, kKept };
-
-  DigitsDataset(uint32_t count, uint32_t stream, uint64_t seed);
 
   const uint64_t seed_;
   const uint32_t stream_;

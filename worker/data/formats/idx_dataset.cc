@@ -140,15 +140,6 @@ absl::StatusOr<IdxFile> ReadLabels(const IdxSource& source,
 
 absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
     const IdxSource& source, const std::string& field_path) {
-  if (!std::isfinite(source.mean())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field_path, ".mean: ", source.mean(), " is not finite"));
-  }
-  const float stddev = source.has_stddev() ? source.stddev() : 1.0f;
-  if (!std::isfinite(stddev) || stddev <= 0.0f) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        field_path, ".stddev: ", stddev, " is not a finite number above 0"));
-  }
   absl::StatusOr<IdxFile> images = ReadImages(source);
   if (!images.ok()) {
     return Annotate(images.status(), field_path + ".images");
@@ -174,7 +165,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
     }
   }
   const auto normal = [&](float value) {
-    return (value - source.mean()) / stddev;
+    return (value - source.mean()) / source.stddev();
   };
   bool finite = true;
   if (images->is_floats) {
@@ -192,10 +183,10 @@ absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
     dataset->payload_ = images->payload;
     dataset->bytes_ = std::move(images->bytes);
   }
-  // A stddev near 0 passes the check above and still divides to infinity.
+  // A stddev near 0 is in its range and still divides to infinity.
   if (!finite) {
     return absl::InvalidArgumentError(absl::StrCat(
-        field_path, ".stddev: ", stddev, " makes values infinite"));
+        field_path, ".stddev: ", source.stddev(), " makes values infinite"));
   }
   return std::unique_ptr<Dataset>(std::move(dataset));
 }

@@ -29,7 +29,8 @@ namespace weir {
 
 class IdxDataset : public Dataset {
  public:
-  // `source` has the whole paths of files that are plain, gzip or zstd.
+  // `source` is checked and has its defaults. Its files, named by whole
+  // paths, are plain, gzip or zstd.
   // `field_path` is "data.train.idx".
   static absl::StatusOr<std::unique_ptr<Dataset>> Create(
       const IdxSource& source, const std::string& field_path);

@@ -151,12 +151,6 @@ class LibsvmDataset::Parser {
 
 absl::StatusOr<std::unique_ptr<Dataset>> LibsvmDataset::Create(
     const LibsvmSource& source, const std::string& field_path) {
-  if (source.feature_count() < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field_path,
-                     ".feature_count: missing: give the largest index of the "
-                     "training and the test file"));
-  }
   const std::string field = field_path + ".path";
   const absl::StatusOr<std::string> text = ReadInputFile(source.path());
   if (!text.ok()) {

@@ -29,7 +29,8 @@ namespace weir {
 
 class LibsvmDataset : public Dataset {
  public:
-  // `source` has the whole path of a file that is plain, gzip or zstd.
+  // `source` is checked and has its defaults. Its file, named by a whole
+  // path, is plain, gzip or zstd.
   // `field_path` is "data.train.libsvm".
   static absl::StatusOr<std::unique_ptr<Dataset>> Create(
       const LibsvmSource& source, const std::string& field_path);

@@ -1,8 +1,10 @@
 #include "worker/data/formats/csv_dataset.h"
 
 #include "gtest/gtest.h"
+#include "proto/job_spec.pb.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/label_facts.h"
+#include "worker/data/formats/dataset.h"
 #include "worker/data/input/feature_hash.h"
 
 namespace weir {
@@ -10,8 +12,10 @@ namespace {
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
-absl::StatusOr<std::unique_ptr<Dataset>> Create(const CsvSource& source) {
-  return CsvDataset::Create(source, "data.train.csv");
+absl::StatusOr<std::unique_ptr<Dataset>> Create(const CsvSource& csv) {
+  Source source;
+  *source.mutable_csv() = csv;
+  return CreateDataset(source, "", 0, "data.train");
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> Read(const std::string& text,
@@ -103,6 +107,7 @@ CsvSource Described(const std::string& text) {
   for (const char* name : {"x", "age", "site", "tags"}) {
     source.add_column()->set_name(name);
   }
+  source.mutable_column(0)->mutable_numeric();
   source.mutable_column(1)->mutable_numeric()->add_boundary(18);
   source.mutable_column(1)->mutable_numeric()->add_boundary(65);
   source.mutable_column(2)->mutable_categorical();

@@ -283,17 +283,43 @@ TEST(DatasetTest, NamesTheFieldThatIsMissing) {
   ExpectError(Open("", "").status(), invalid,
               {"data.train: ", "idx, libsvm, csv, digits"});
   ExpectError(Open("idx { }", "").status(), invalid,
-              {"data.train.idx.images: missing"});
+              {"data.train.idx.images: is not set"});
   ExpectError(Open("libsvm { }", "").status(), invalid,
-              {"data.train.libsvm.path: missing"});
+              {"data.train.libsvm.path: is not set"});
   ExpectError(Open("csv { }", "").status(), invalid,
-              {"data.train.csv.path: missing"});
+              {"data.train.csv.path: is not set"});
   ExpectError(Open("criteo { }", "").status(), invalid,
-              {"data.train.criteo.path: missing"});
+              {"data.train.criteo.path: is not set"});
   ExpectError(Open("click_log { }", "").status(), invalid,
               {"data.train.click_log.count: 0"});
   ExpectError(Open("digits { }", "").status(), invalid,
-              {"data.train.digits.count"});
+              {"data.train.digits.count: 0 is not >= 1"});
+}
+
+TEST(DatasetTest, NamesTheFieldThatIsOutOfRange) {
+  const auto check = [](auto change, const std::string& want) {
+    Source source;
+    source.mutable_click_log()->set_count(100);
+    change(source.mutable_click_log());
+    ExpectError(CreateDataset(source, "", 1, "data.train").status(),
+                absl::StatusCode::kInvalidArgument,
+                {"data.train.click_log." + want});
+  };
+  check([](auto* s) { s->set_count(0); }, "count: 0 is not in [1, 4294967295]");
+  check([](auto* s) { s->set_count(uint64_t{1} << 32); }, "count: 4294967296");
+  check([](auto* s) { s->set_categorical(100000); }, "categorical: 100000");
+  check([](auto* s) { s->set_ids_per_feature((uint64_t{1} << 40) + 1); },
+        "ids_per_feature: 1099511627777");
+  check([](auto* s) { s->set_exponent(-1); }, "exponent: -1");
+  check([](auto* s) { s->set_exponent(std::nan("")); }, "exponent: nan");
+  check([](auto* s) { s->set_bag_size(1025); }, "bag_size: 1025");
+}
+
+TEST(DatasetTest, AnUnsetFieldHasTheDefaultOfItsRule) {
+  const auto clicks = Open("click_log { count: 100 }", "");
+  ASSERT_TRUE(clicks.ok()) << clicks.status();
+  EXPECT_EQ((*clicks)->feature_shape(), (std::vector<int64_t>{13}));
+  EXPECT_EQ((*clicks)->sparse_features().size(), 26u);
 }
 
 TEST(DatasetTest, NamesAFileThatIsNotThereAndTheFlag) {

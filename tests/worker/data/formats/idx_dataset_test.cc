@@ -4,8 +4,10 @@
 #include <limits>
 
 #include "gtest/gtest.h"
+#include "proto/job_spec.pb.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/label_facts.h"
+#include "worker/data/formats/dataset.h"
 
 namespace weir {
 namespace {
@@ -34,25 +36,27 @@ std::string Images() {
 }
 std::string Labels() { return Idx(8, {2}, "\x07\x03"); }
 
-IdxSource Source(const std::string& images, const std::string& labels) {
+IdxSource FilesOf(const std::string& images, const std::string& labels) {
   IdxSource source;
   source.set_images(WriteFile("images", images));
   source.set_labels(WriteFile("labels", labels));
   return source;
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> Create(const IdxSource& source) {
-  return IdxDataset::Create(source, "data.train.idx");
+absl::StatusOr<std::unique_ptr<Dataset>> Create(const IdxSource& idx) {
+  Source source;
+  *source.mutable_idx() = idx;
+  return CreateDataset(source, "", 0, "data.train");
 }
 
 absl::Status Fails(const std::string& images, const std::string& labels) {
-  return Create(Source(images, labels)).status();
+  return Create(FilesOf(images, labels)).status();
 }
 
 TEST(IdxDatasetTest, ScalesBytesAndReadsLabels) {
   for (const bool packed : {false, true}) {
-    const auto dataset = Create(packed ? Source(Gzip(Images()), Gzip(Labels()))
-                                       : Source(Images(), Labels()));
+    const auto dataset = Create(packed ? FilesOf(Gzip(Images()), Gzip(Labels()))
+                                       : FilesOf(Images(), Labels()));
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     EXPECT_EQ((*dataset)->size(), 2);
     EXPECT_EQ((*dataset)->feature_shape(), (std::vector<int64_t>{1, 2, 3}));
@@ -71,7 +75,7 @@ TEST(IdxDatasetTest, ScalesBytesAndReadsLabels) {
 }
 
 TEST(IdxDatasetTest, NormalisesAfterTheScale) {
-  IdxSource source = Source(Images(), Labels());
+  IdxSource source = FilesOf(Images(), Labels());
   source.set_mean(0.5f);
   source.set_stddev(0.25f);
   const auto dataset = Create(source);
@@ -91,7 +95,7 @@ TEST(IdxDatasetTest, ReadsFloatsUnscaledInAnyShape) {
   const std::string labels = Idx(13, {2},
                                  BigEndian(std::bit_cast<uint32_t>(0.25f)) +
                                      BigEndian(std::bit_cast<uint32_t>(-1.0f)));
-  const auto table = Create(Source(Idx(13, {2, 4}, payload), labels));
+  const auto table = Create(FilesOf(Idx(13, {2, 4}, payload), labels));
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ((*table)->feature_shape(), (std::vector<int64_t>{1, 4}));
   EXPECT_EQ(LabelFactsOf(**table).class_count, 0);
@@ -103,7 +107,7 @@ TEST(IdxDatasetTest, ReadsFloatsUnscaledInAnyShape) {
   ASSERT_TRUE((*table)->ReadSample(1, values.data(), &label).ok());
   EXPECT_EQ(values, (std::vector<float>{5.0f, 6.0f, 7.0f, 8.0f}));
   EXPECT_EQ(label, -1.0f);
-  const auto colour = Create(Source(Idx(13, {2, 2, 2, 1}, payload), labels));
+  const auto colour = Create(FilesOf(Idx(13, {2, 2, 2, 1}, payload), labels));
   ASSERT_TRUE(colour.ok()) << colour.status();
   EXPECT_EQ((*colour)->feature_shape(), (std::vector<int64_t>{2, 2, 1}));
 }
@@ -153,17 +157,17 @@ TEST(IdxDatasetTest, NamesTheSampleThatIsNotFinite) {
 TEST(IdxDatasetTest, NamesANormalisationThatCannotBe) {
   for (const float bad :
        {0.0f, -1.0f, 1e-40f, std::numeric_limits<float>::infinity()}) {
-    IdxSource source = Source(Images(), Labels());
+    IdxSource source = FilesOf(Images(), Labels());
     source.set_stddev(bad);
     ExpectError(Create(source).status(), kInvalid, {"data.train.idx.stddev"});
   }
-  IdxSource source = Source(Images(), Labels());
+  IdxSource source = FilesOf(Images(), Labels());
   source.set_mean(std::numeric_limits<float>::quiet_NaN());
   ExpectError(Create(source).status(), kInvalid, {"data.train.idx.mean"});
 }
 
 TEST(IdxDatasetTest, AMissingFileIsNotFound) {
-  IdxSource source = Source(Images(), Labels());
+  IdxSource source = FilesOf(Images(), Labels());
   source.set_labels("/no/such/labels");
   ExpectError(Create(source).status(), absl::StatusCode::kNotFound,
               {"data.train.idx.labels", "/no/such/labels"});

@@ -1,8 +1,10 @@
 #include "worker/data/formats/libsvm_dataset.h"
 
 #include "gtest/gtest.h"
+#include "proto/job_spec.pb.h"
 #include "tests/worker/data/data_files.h"
 #include "tests/worker/data/label_facts.h"
+#include "worker/data/formats/dataset.h"
 
 namespace weir {
 namespace {
@@ -12,11 +14,12 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 absl::StatusOr<std::unique_ptr<Dataset>> Read(
     const std::string& text, uint32_t feature_count = 4,
     LibsvmSource::Base base = LibsvmSource::AUTO) {
-  LibsvmSource source;
-  source.set_path(WriteFile("rows.svm", text));
-  source.set_feature_count(feature_count);
-  source.set_base(base);
-  return LibsvmDataset::Create(source, "data.train.libsvm");
+  Source source;
+  LibsvmSource& libsvm = *source.mutable_libsvm();
+  libsvm.set_path(WriteFile("rows.svm", text));
+  libsvm.set_feature_count(feature_count);
+  libsvm.set_base(base);
+  return CreateDataset(source, "", 0, "data.train");
 }
 
 std::vector<float> Row(const Dataset& dataset, int64_t index,
