@@ -18,7 +18,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/status.h"
@@ -115,14 +114,12 @@ absl::Status Arm(absl::string_view part, ArmedList* list) {
   const bool sleeps = absl::ConsumeSuffix(&number, "ms");
   int64_t value = 0;
   if (!absl::SimpleAtoi(number, &value) || value < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("WEIR_FAILPOINT: '", part,
-                     "' is not name:nth or name:5ms with at least 1"));
+    return Invalid("WEIR_FAILPOINT: '", part,
+                   "' is not name:nth or name:5ms with at least 1");
   }
   if (!Known(pair.first)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("WEIR_FAILPOINT: no failpoint is called '", pair.first,
-                     "'; common/base/failpoint.h lists them"));
+    return Invalid("WEIR_FAILPOINT: no failpoint is called '", pair.first,
+                   "'; common/base/failpoint.h lists them");
   }
   int64_t left = value;
   int64_t sleep_ms = 0;

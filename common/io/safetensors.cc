@@ -242,9 +242,8 @@ absl::StatusOr<std::string> MakeHeader(
   }
   header.resize((header.size() + 7) / 8 * 8, ' ');
   if (header.size() > static_cast<size_t>(kMaxHeaderBytes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a safetensors header of ", header.size(),
-                     " bytes; the format allows ", kMaxHeaderBytes));
+    return Invalid("a safetensors header of ", header.size(),
+                   " bytes; the format allows ", kMaxHeaderBytes);
   }
   return header;
 }
@@ -352,13 +351,11 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   for (SafetensorsArray& array : arrays) {
     const int64_t bytes = BytesOf(array);
     if (bytes < 0 || bytes > kMaxDataBytes - self->data_bytes_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": ", Describe(array),
-                       " has an unknown dtype or an impossible size"));
+      return Invalid(path, ": ", Describe(array),
+                     " has an unknown dtype or an impossible size");
     }
     if (!names.insert(array.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": '", array.name, "' is declared twice"));
+      return Invalid(path, ": '", array.name, "' is declared twice");
     }
     array.begin = self->data_bytes_;
     array.end = self->data_bytes_ += bytes;
@@ -390,9 +387,8 @@ SafetensorsWriter::~SafetensorsWriter() {
 
 absl::Status SafetensorsWriter::Append(const void* data, int64_t bytes) {
   if (bytes < 0 || bytes > data_bytes_ - appended_bytes_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path_, ": ", bytes, " bytes do not fit; ", appended_bytes_,
-                     " of ", data_bytes_, " declared bytes are there"));
+    return Invalid(path_, ": ", bytes, " bytes do not fit; ", appended_bytes_,
+                   " of ", data_bytes_, " declared bytes are there");
   }
   WEIR_RETURN_IF_ERROR(writer_->Append(data, static_cast<size_t>(bytes)));
   appended_bytes_ += bytes;
@@ -404,9 +400,8 @@ absl::Status SafetensorsWriter::Append(const void* data, int64_t bytes) {
 
 absl::StatusOr<FileDigest> SafetensorsWriter::Finish() {
   if (appended_bytes_ != data_bytes_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path_, ": ", appended_bytes_, " of ", data_bytes_,
-                     " declared bytes were appended"));
+    return Invalid(path_, ": ", appended_bytes_, " of ", data_bytes_,
+                   " declared bytes were appended");
   }
   WEIR_RETURN_IF_ERROR(writer_->Sync());
   WEIR_RETURN_IF_ERROR(writer_->Close());

@@ -63,9 +63,8 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       fstat(fd.get(), &info) != 0 || bytes == 0 ||
       static_cast<uint64_t>(info.st_size) != bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a peer's shared memory is not sealed, or not of the ",
-                     bytes, " bytes that it says"));
+    return Invalid("a peer's shared memory is not sealed, or not of the ",
+                   bytes, " bytes that it says");
   }
   int protection = PROT_READ;
   if (access == Access::kReadWrite) {

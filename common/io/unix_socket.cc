@@ -38,9 +38,8 @@ absl::StatusOr<socklen_t> Address(const std::string& name,
   address->sun_family = AF_UNIX;
   const size_t max = sizeof(address->sun_path) - 1;
   if (name.size() > max) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a socket's name has at most ", max, " bytes, '", name,
-                     "' has ", name.size()));
+    return Invalid("a socket's name has at most ", max, " bytes, '", name,
+                   "' has ", name.size());
   }
   std::memcpy(address->sun_path + 1, name.data(), name.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
@@ -160,8 +159,8 @@ absl::StatusOr<FileDescriptor> UnixSocket::Receive(std::span<char> record) {
   }
   if (static_cast<size_t>(received) != record.size() ||
       (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a record of ", received, " bytes in place of ", record.size()));
+    return Invalid("a record of ", received, " bytes in place of ",
+                   record.size());
   }
   return fd;
 }

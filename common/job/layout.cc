@@ -31,17 +31,16 @@ absl::Status CheckVariable(const VariableSpec& variable) {
   int64_t elements = 1;
   for (const int64_t dim : variable.shape) {
     if (dim < 1 || dim > Layout::kMaxFlatElements / elements) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "variable '", variable.name, "' has shape [",
-          absl::StrJoin(variable.shape, ","), "]: dimensions must be at least ",
-          "1 and the product at most 2^40"));
+      return Invalid("variable '", variable.name, "' has shape [",
+                     absl::StrJoin(variable.shape, ","),
+                     "]: dimensions must be at least ",
+                     "1 and the product at most 2^40");
     }
     elements *= dim;
   }
   if (!(variable.buffer_rate >= 0.0f && variable.buffer_rate <= 1.0f)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable '", variable.name, "' has buffer_rate ",
-                     variable.buffer_rate, "; it must be in [0, 1]"));
+    return Invalid("variable '", variable.name, "' has buffer_rate ",
+                   variable.buffer_rate, "; it must be in [0, 1]");
   }
   return absl::OkStatus();
 }
@@ -59,21 +58,20 @@ int64_t VariableSpec::elements() const {
 absl::StatusOr<Layout> Layout::Create(std::vector<VariableSpec> variables,
                                       int shard_count, int64_t block_elements) {
   if (shard_count < 1 || shard_count > kMaxShards) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "shard count ", shard_count, " is not in [1, ", kMaxShards, "]"));
+    return Invalid("shard count ", shard_count, " is not in [1, ", kMaxShards,
+                   "]");
   }
   if (block_elements < kAlignElements || block_elements > kMaxBlockElements ||
       block_elements % kAlignElements != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "block_elements ", block_elements, " is not a multiple of ",
-        kAlignElements, " in [", kAlignElements, ", ", kMaxBlockElements, "]"));
+    return Invalid("block_elements ", block_elements, " is not a multiple of ",
+                   kAlignElements, " in [", kAlignElements, ", ",
+                   kMaxBlockElements, "]");
   }
   std::unordered_set<std::string> names;
   for (const VariableSpec& variable : variables) {
     WEIR_RETURN_IF_ERROR(CheckVariable(variable));
     if (!names.insert(variable.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("variable '", variable.name, "' is declared twice"));
+      return Invalid("variable '", variable.name, "' is declared twice");
     }
   }
 

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "deploy/launcher/job_run.h"
 #include "deploy/launcher/local_cluster.h"
@@ -48,15 +47,13 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
         "--workers 2 -- python train.py");
   }
   if (options.ps_count < 1 || options.worker_count < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--ps ", options.ps_count, " --workers ",
-                     options.worker_count, ": each must be at least 1"));
+    return Invalid("--ps ", options.ps_count, " --workers ",
+                   options.worker_count, ": each must be at least 1");
   }
   if ((options.resume || !options.chief_flags.empty()) && !options.chief) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.resume ? "--resume" : options.chief_flags[0],
-                     " is the chief's, who writes checkpoints and restores "
-                     "them: add --chief"));
+    return Invalid(options.resume ? "--resume" : options.chief_flags[0],
+                   " is the chief's, who writes checkpoints and restores "
+                   "them: add --chief");
   }
   CommandClusterOptions cluster{options};
   cluster.chief_flags = options.chief_flags;

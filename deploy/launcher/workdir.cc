@@ -36,9 +36,8 @@ absl::Status CheckHoldsNoRun(const std::string& workdir) {
     WEIR_ASSIGN_OR_RETURN(const bool exists,
                           Files::Real()->Exists(JoinPath(workdir, name)));
     if (exists) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--workdir ", workdir, " holds an earlier run (", name,
-                       "): add --resume, or take another directory"));
+      return Invalid("--workdir ", workdir, " holds an earlier run (", name,
+                     "): add --resume, or take another directory");
     }
   }
   return absl::OkStatus();
@@ -71,9 +70,8 @@ absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
     }
   }
   if (newest.second.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--resume: no earlier run of '", name,
-                     "' under runs/; name its directory with --workdir"));
+    return Invalid("--resume: no earlier run of '", name,
+                   "' under runs/; name its directory with --workdir");
   }
   std::printf("resuming runs/%s\n", newest.second.c_str());
   return "runs/" + newest.second;
@@ -91,9 +89,8 @@ absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use) {
     WEIR_ASSIGN_OR_RETURN(const bool known,
                           files->Exists(JoinPath(workdir, use.mark)));
     if (!known) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--resume: there is no run in ", workdir,
-                       "; check --workdir, or start one without --resume"));
+      return Invalid("--resume: there is no run in ", workdir,
+                     "; check --workdir, or start one without --resume");
     }
   } else if (use.exclusive) {
     WEIR_RETURN_IF_ERROR(CheckHoldsNoRun(workdir));

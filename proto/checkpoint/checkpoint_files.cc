@@ -98,10 +98,9 @@ absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
 // Checks the format and the list of files. `path` is for messages.
 absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
   if (manifest.format() != kManifestFormat) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("checkpoint '", path, "' has format ", manifest.format(),
-                     ", and this release of Weir reads format ",
-                     kManifestFormat, " alone: use the release that wrote it"));
+    return Invalid("checkpoint '", path, "' has format ", manifest.format(),
+                   ", and this release of Weir reads format ", kManifestFormat,
+                   " alone: use the release that wrote it");
   }
   const int shard_count =
       static_cast<int>(manifest.declaration().shard_count());

@@ -46,9 +46,8 @@ absl::Status CheckWhole(const VariableSpec& variable,
   const float limit = -static_cast<float>(std::numeric_limits<T>::min());
   for (const float value : values) {
     if (!(value >= -limit && value < limit)) {  // negated for NaN
-      return absl::InvalidArgumentError(
-          absl::StrCat("variable '", variable.name, "' has the value ", value,
-                       ", which ", variable.export_dtype, " cannot hold"));
+      return Invalid("variable '", variable.name, "' has the value ", value,
+                     ", which ", variable.export_dtype, " cannot hold");
     }
   }
   return absl::OkStatus();
@@ -78,9 +77,8 @@ absl::StatusOr<std::string> ExportedBytes(CheckpointReader* reader,
     WEIR_RETURN_IF_ERROR(CheckWhole<int64_t>(variable, values));
     bytes = Convert<int64_t>(values);
   } else {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable '", variable.name, "' has export dtype ", dtype,
-                     "; known: F32, BF16, F16, F64, I32, I64"));
+    return Invalid("variable '", variable.name, "' has export dtype ", dtype,
+                   "; known: F32, BF16, F16, F64, I32, I64");
   }
   return bytes;
 }
@@ -227,8 +225,7 @@ absl::Status ExportNumpy(Files* files, const std::string& checkpoint_dir,
             absl::StrCat(absl::StrReplaceAll(name, {{"/", "."}}), ".npy");
         // "a/b" and "a.b" would overwrite one another.
         if (!names.insert(file).second) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              "'", name, "' and another array would both be ", file));
+          return Invalid("'", name, "' and another array would both be ", file);
         }
         return WriteNpy(files, JoinPath(directory, file), descr, shape,
                         [&](FileWriter& writer) {

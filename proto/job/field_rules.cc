@@ -353,9 +353,8 @@ absl::StatusOr<const FieldDescriptor*> FindField(const Descriptor& type,
       EditDistance(name, *nearest) <= name.size() / 2) {
     advice = absl::StrCat("; did you mean '", *nearest, "'? It has ");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("there is no field '", name, "' in ",
-                   path.empty() ? type.name() : path, advice, all));
+  return Invalid("there is no field '", name, "' in ",
+                 path.empty() ? type.name() : path, advice, all);
 }
 
 std::string RangeOf(const FieldDescriptor& field) {

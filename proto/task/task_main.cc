@@ -45,9 +45,8 @@ absl::StatusOr<ClusterSpec> FindCluster(TaskRole role,
         "run ./weir train for a local one");
   }
   if (cluster.task()->role != role) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("this task is ", cluster.task()->ToString(), "; weir_",
-                     name, " runs a ", name));
+    return Invalid("this task is ", cluster.task()->ToString(), "; weir_", name,
+                   " runs a ", name);
   }
   return cluster;
 }

@@ -19,9 +19,8 @@ absl::StatusOr<std::regex> CompilePattern(const ParameterGroup& group) {
   try {
     return std::regex(group.match(), std::regex::ECMAScript);
   } catch (const std::regex_error& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parameter_group '", group.name(), "': match '",
-                     group.match(), "' is not a regular expression"));
+    return Invalid("parameter_group '", group.name(), "': match '",
+                   group.match(), "' is not a regular expression");
   }
 }
 
@@ -170,26 +169,24 @@ absl::StatusOr<uint64_t> ContributionCount(const Train& train,
                                            uint64_t sample_count,
                                            uint32_t per_step) {
   if (train.batch_size() == 0 || sample_count == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "train.batch_size is ", train.batch_size(), " and the data set has ",
-        sample_count, " samples; both must be at least 1"));
+    return Invalid("train.batch_size is ", train.batch_size(),
+                   " and the data set has ", sample_count,
+                   " samples; both must be at least 1");
   }
   if (train.steps() > 0) {
     const uint64_t steps_max =
         uint64_t{kContributionsMax} / std::max<uint64_t>(per_step, 1);
     if (train.steps() > steps_max) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("train.steps is ", train.steps(), "; at most ",
-                       steps_max, ", which make 2^38 contributions"));
+      return Invalid("train.steps is ", train.steps(), "; at most ", steps_max,
+                     ", which make 2^38 contributions");
     }
     return train.steps() * std::max<uint64_t>(per_step, 1);
   }
   // Negated, so that a NaN is refused as well.
   if (!(train.epochs() > 0 &&
         train.epochs() * static_cast<double>(sample_count) < 1e18)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("train.epochs is ", train.epochs(),
-                     " and train.steps is 0: one of them must be positive"));
+    return Invalid("train.epochs is ", train.epochs(),
+                   " and train.steps is 0: one of them must be positive");
   }
   return static_cast<uint64_t>(ContributionsOf(
       train.epochs(), static_cast<int64_t>(sample_count), train.batch_size()));

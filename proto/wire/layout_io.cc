@@ -39,19 +39,16 @@ Variable VariableToProto(const VariableSpec& variable) {
 absl::StatusOr<VariableSpec> VariableFromProto(const Variable& variable) {
   // An open enum of proto3 may hold any number that a peer sends.
   if (!Variable::Kind_IsValid(variable.kind())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable '", variable.name(), "' has unknown kind ",
-                     static_cast<int>(variable.kind())));
+    return Invalid("variable '", variable.name(), "' has unknown kind ",
+                   static_cast<int>(variable.kind()));
   }
   if (!Variable::Init_IsValid(variable.init())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable '", variable.name(), "' has unknown init ",
-                     static_cast<int>(variable.init())));
+    return Invalid("variable '", variable.name(), "' has unknown init ",
+                   static_cast<int>(variable.init()));
   }
   if (variable.group() > 0xFFFF) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable '", variable.name(), "' has group ",
-                     variable.group(), "; at most 65535"));
+    return Invalid("variable '", variable.name(), "' has group ",
+                   variable.group(), "; at most 65535");
   }
   VariableSpec spec;
   spec.name = variable.name();
@@ -82,14 +79,12 @@ absl::StatusOr<Layout> LayoutFromDeclaration(const Declaration& declaration) {
   // Layout::Create checks these ranges too, but it takes signed integers, and
   // the casts below would turn a huge number into a legal one.
   if (declaration.shard_count() > Layout::kMaxShards) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shard_count ", declaration.shard_count(), " is over ",
-                     Layout::kMaxShards));
+    return Invalid("shard_count ", declaration.shard_count(), " is over ",
+                   Layout::kMaxShards);
   }
   if (declaration.block_elements() > Layout::kMaxBlockElements) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("block_elements ", declaration.block_elements(),
-                     " is over ", Layout::kMaxBlockElements));
+    return Invalid("block_elements ", declaration.block_elements(), " is over ",
+                   Layout::kMaxBlockElements);
   }
   return Layout::Create(std::move(variables),
                         static_cast<int>(declaration.shard_count()),

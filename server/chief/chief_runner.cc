@@ -30,9 +30,8 @@ absl::Status ChiefRunner::Options::Validate() const {
     return absl::InternalError("a chief needs a transport, files and a clock");
   }
   if (ps_addresses.empty() || worker_count < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the cluster has ", ps_addresses.size(), " ps and ", worker_count,
-        " workers; a job needs at least one of each"));
+    return Invalid("the cluster has ", ps_addresses.size(), " ps and ",
+                   worker_count, " workers; a job needs at least one of each");
   }
   if (workdir.empty()) {
     return absl::InvalidArgumentError(

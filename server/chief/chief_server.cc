@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
 #include "proto/wire/grpc_channel.h"
@@ -38,10 +37,9 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
   builder.RegisterService(chief->service_.get());
   chief->server_ = builder.BuildAndStart();
   if (chief->server_ == nullptr || chief->port_ == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the chief cannot listen on ", options.address,
-                     ": another process has the port, or it is not an address "
-                     "of this host"));
+    return Invalid("the chief cannot listen on ", options.address,
+                   ": another process has the port, or it is not an address "
+                   "of this host");
   }
   // The port is ours. Only now files and ps may be touched: a second chief at
   // this address has ended above without harm. Calls that came since the start

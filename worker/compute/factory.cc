@@ -97,18 +97,17 @@ absl::StatusOr<const ComputePlugin*> OpenPlugin(const std::string& path) {
   library->Find(kComputePluginSymbol, &entry);
   library->LeaveOpen();
   if (entry == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " is no compute plug-in: it does not export ",
-                     kComputePluginSymbol));
+    return Invalid(path, " is no compute plug-in: it does not export ",
+                   kComputePluginSymbol);
   }
   const ComputePlugin* const plugin = entry();
   // I1 of plugin.h: the rest of *plugin has the layout of our headers only if
   // its checksum is ours.
   if (plugin->abi != kComputePluginAbi) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, " is of another version of Weir (ABI ", absl::Hex(plugin->abi),
-        ", this is ", absl::Hex(kComputePluginAbi),
-        "); take both from the same build"));
+    return Invalid(path, " is of another version of Weir (ABI ",
+                   absl::Hex(plugin->abi), ", this is ",
+                   absl::Hex(kComputePluginAbi),
+                   "); take both from the same build");
   }
   return plugin;
 }
@@ -152,27 +151,25 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCuda(
 
 absl::Status BackendOptions::Validate() const {
   if (threads < 1 || threads > kThreadsMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "compute.threads is ", threads, "; it must be in 1..", kThreadsMax));
+    return Invalid("compute.threads is ", threads, "; it must be in 1..",
+                   kThreadsMax);
   }
   if (device == kAuto || device == kCpu || device == kAllDevices) {
     return absl::OkStatus();
   }
   std::vector<int> indices = CudaIndices(device);
   if (indices.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device is '", device,
-                     "'; it must be auto, cpu, cuda or cuda:N, or for several "
-                     "GPUs a list such as cuda:0,1, or cuda:all"));
+    return Invalid("device is '", device,
+                   "'; it must be auto, cpu, cuda or cuda:N, or for several "
+                   "GPUs a list such as cuda:0,1, or cuda:all");
   }
   // A GPU that is named twice would hold the model twice and gain nothing. The
   // order of this copy does not matter: CreateBackends reads the list again.
   std::sort(indices.begin(), indices.end());
   const auto twice = std::adjacent_find(indices.begin(), indices.end());
   if (twice != indices.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device is '", device, "', which names cuda:", *twice,
-                     " twice; name each GPU once"));
+    return Invalid("device is '", device, "', which names cuda:", *twice,
+                   " twice; name each GPU once");
   }
   return absl::OkStatus();
 }

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/job/contribution_list.h"
@@ -24,9 +23,8 @@ constexpr double kEpochsMax = 1e6;
 
 absl::Status Batches::Options::Validate() const {
   if (batch_size < 1 || batch_size > kBatchSizeMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("train.batch_size: ", batch_size, " is not between 1 and ",
-                     kBatchSizeMax));
+    return Invalid("train.batch_size: ", batch_size, " is not between 1 and ",
+                   kBatchSizeMax);
   }
   if ((epochs != 0.0) == (contributions != 0)) {
     return absl::InvalidArgumentError(
@@ -34,13 +32,11 @@ absl::Status Batches::Options::Validate() const {
   }
   // The negations also catch NaN.
   if (contributions == 0 && !(epochs > 0.0 && epochs <= kEpochsMax)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("train.epochs: ", epochs, " is not in (0, 1e6]"));
+    return Invalid("train.epochs: ", epochs, " is not in (0, 1e6]");
   }
   if (contributions < 0 || contributions > kContributionsMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("train.steps: ", contributions,
-                     " contributions are not between 1 and 2^38"));
+    return Invalid("train.steps: ", contributions,
+                   " contributions are not between 1 and 2^38");
   }
   return absl::OkStatus();
 }
@@ -63,8 +59,8 @@ absl::StatusOr<std::unique_ptr<Batches>> Batches::Create(
   WEIR_RETURN_IF_ERROR(options.Validate());
   if (dataset->size() < 1 ||
       dataset->size() > std::numeric_limits<uint32_t>::max()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "data: ", dataset->size(), " samples are not between 1 and 2^32 - 1"));
+    return Invalid("data: ", dataset->size(),
+                   " samples are not between 1 and 2^32 - 1");
   }
   return std::unique_ptr<Batches>(new Batches(options, dataset));
 }

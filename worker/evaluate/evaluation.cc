@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
@@ -82,10 +81,9 @@ absl::Status CheckpointEvaluation::FindGroupFeature() {
   const std::vector<std::string>& features = data_->sparse_features();
   const auto at = std::find(features.begin(), features.end(), group);
   if (at == features.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("evaluation.auc_group: '", group,
-                     "' is not a feature of the data; it has [",
-                     absl::StrJoin(features, ", "), "]"));
+    return Invalid("evaluation.auc_group: '", group,
+                   "' is not a feature of the data; it has [",
+                   absl::StrJoin(features, ", "), "]");
   }
   group_feature_ = static_cast<size_t>(at - features.begin());
   return absl::OkStatus();
@@ -101,9 +99,9 @@ absl::Status CheckpointEvaluation::LoadParameters(
     // The job file may have changed since; equal shapes are all that is needed.
     if (stored < 0 ||
         reader->layout().variables()[stored].shape != variable.shape) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return Invalid(
           checkpoint_dir, " has no variable '", variable.name,
-          "' of the model's shape: evaluate with the job that wrote it"));
+          "' of the model's shape: evaluate with the job that wrote it");
     }
     WEIR_RETURN_IF_ERROR(reader->ReadFlat(
         kValuesArray, reader->layout().flat_begin(stored), variable.elements(),

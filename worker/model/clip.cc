@@ -52,8 +52,8 @@ void Map(const Layout& layout, float* gradients, RowGradientLists rows, F map) {
 
 absl::Status CheckBound(const char* field, double bound) {
   if (!std::isfinite(bound) || bound <= 0.0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "train.clip.", field, " is ", bound, "; it must be finite and > 0"));
+    return Invalid("train.clip.", field, " is ", bound,
+                   "; it must be finite and > 0");
   }
   return absl::OkStatus();
 }

@@ -69,9 +69,8 @@ class GraphBuilder {
     // I1: only earlier layers are known, so no input can make a cycle.
     const auto it = by_name_.find(name);
     if (it == by_name_.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input '", name,
-                       "' names no earlier layer; \"features\" is the data"));
+      return Invalid("input '", name,
+                     "' names no earlier layer; \"features\" is the data");
     }
     return it->second;
   }
@@ -225,9 +224,8 @@ class GraphBuilder {
     }
     const std::vector<int64_t>& dims = tensor.info.dims;
     if (dims.size() != 1 || dims[0] < width_min || dims[0] > width_max) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("model.loss: input is ", tensor.info.ToString(),
-                       ", this loss takes ", takes));
+      return Invalid("model.loss: input is ", tensor.info.ToString(),
+                     ", this loss takes ", takes);
     }
     return absl::OkStatus();
   }
@@ -236,10 +234,10 @@ class GraphBuilder {
   absl::Status CheckEveryOutputIsUsed() const {
     for (const auto& [tensor, path] : paths_) {
       if (graph_.tensors[tensor].consumers == 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
+        return Invalid(
             path,
             ": no layer and not the loss uses its output; remove it, or "
-            "name it in an input"));
+            "name it in an input");
       }
     }
     return absl::OkStatus();

@@ -23,8 +23,7 @@ absl::Status CheckScale(const std::string& field, const char* name, float value,
     if (!may_be_negative) {
       must += " and >= 0";
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, ": ", name, " is ", value, "; ", must));
+    return Invalid(field, ": ", name, " is ", value, "; ", must);
   }
   return absl::OkStatus();
 }

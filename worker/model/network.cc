@@ -67,9 +67,9 @@ absl::Status Network::Bind(const Layout& layout, float* parameters,
   for (const VariableSpec& variable : graph_.variables) {
     const int v = layout.Find(variable.name);
     if (v < 0 || layout.variables()[v].shape != variable.shape) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return Invalid(
           "variable '", variable.name, "' of the model is ",
-          v < 0 ? "not in the layout" : "in the layout with another shape"));
+          v < 0 ? "not in the layout" : "in the layout with another shape");
     }
     begins.push_back(layout.flat_begin(v));
   }
@@ -155,8 +155,7 @@ absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
     return absl::FailedPreconditionError("the network is not bound");
   }
   if (rows < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", rows, " rows; it must be >= 1"));
+    return Invalid("a batch of ", rows, " rows; it must be >= 1");
   }
   if (labels == nullptr || loss() == LossKind::kMeanSquaredError) {
     return absl::OkStatus();
@@ -171,9 +170,8 @@ absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
     // The negation also catches NaN.
     if (!(label >= 0.0f && label < static_cast<float>(classes)) ||
         label != std::floor(label)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("row ", r, ": label ", label, " is not one of 0..",
-                       classes - 1, ClassesText(loss(), classes)));
+      return Invalid("row ", r, ": label ", label, " is not one of 0..",
+                     classes - 1, ClassesText(loss(), classes));
     }
   }
   return absl::OkStatus();

@@ -46,10 +46,10 @@ absl::StatusOr<std::unique_ptr<Replicas>> Replicas::Create(
         Network::Create(spec, sample_shape, backend, options));
   }
   if (networks.size() > 1 && !networks[0]->tables().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return Invalid(
         "the model reads tables, and this worker has ", networks.size(),
         " devices: tables with several devices in one worker are not "
-        "supported; start a worker for each device"));
+        "supported; start a worker for each device");
   }
   return std::unique_ptr<Replicas>(new Replicas(std::move(networks)));
 }

@@ -24,19 +24,18 @@ uint64_t Digit(uint64_t id, int digit) {
 
 absl::Status CheckFeature(const SparseFeature& feature, int64_t samples) {
   if (static_cast<int64_t>(feature.offsets.size()) != samples + 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "has ", feature.offsets.size() - 1, " bags of ", samples, " samples"));
+    return Invalid("has ", feature.offsets.size() - 1, " bags of ", samples,
+                   " samples");
   }
   const auto ids = static_cast<int64_t>(feature.ids.size());
   if (feature.offsets.front() != 0 || feature.offsets.back() != ids ||
       !std::is_sorted(feature.offsets.begin(), feature.offsets.end())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("its bags are not its ", ids, " ids in order"));
+    return Invalid("its bags are not its ", ids, " ids in order");
   }
   if (!feature.weights.empty() &&
       feature.weights.size() != feature.ids.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "has ", feature.weights.size(), " weights for ", ids, " ids"));
+    return Invalid("has ", feature.weights.size(), " weights for ", ids,
+                   " ids");
   }
   return absl::OkStatus();
 }
@@ -89,9 +88,8 @@ absl::Status TableBatch::Check(std::span<const TableUse> uses,
   for (const TableUse& use : uses) {
     for (const int f : use.features) {
       if (f < 0 || f >= static_cast<int>(batch.features.size())) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("categorical feature ", f,
-                         " is not one of the batch's ", batch.features.size()));
+        return Invalid("categorical feature ", f, " is not one of the batch's ",
+                       batch.features.size());
       }
       WEIR_RETURN_IF_ERROR(Annotate(CheckFeature(batch.features[f], samples),
                                     absl::StrCat("categorical feature ", f)));
@@ -99,10 +97,9 @@ absl::Status TableBatch::Check(std::span<const TableUse> uses,
     }
     const int64_t bags = samples * static_cast<int64_t>(use.features.size());
     if (ids > kCountMax || bags > kCountMax) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a batch has ", ids, " ids of one table and ", bags,
-                       " bags of one layer; at most ", kCountMax,
-                       " of each are possible, so take a smaller one"));
+      return Invalid("a batch has ", ids, " ids of one table and ", bags,
+                     " bags of one layer; at most ", kCountMax,
+                     " of each are possible, so take a smaller one");
     }
   }
   return absl::OkStatus();

@@ -39,23 +39,21 @@ TableStage::~TableStage() { backend_->Release(arena_); }
 absl::Status TableStage::Check(std::span<const TableInput> inputs, int64_t rows,
                                bool training) const {
   if (inputs.size() != tables_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the batch has the rows of ", inputs.size(),
-                     " tables; the model reads ", tables_.size()));
+    return Invalid("the batch has the rows of ", inputs.size(),
+                   " tables; the model reads ", tables_.size());
   }
   for (size_t t = 0; t < inputs.size(); ++t) {
     const TableInput& input = inputs[t];
     const std::string path = absl::StrCat("table '", tables_[t].name, "': ");
     if (input.batch == nullptr || input.batch->samples() != rows ||
         input.batch->uses().size() != tables_[t].uses.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, "its ids are not those of ", rows, " samples and ",
-                       tables_[t].uses.size(), " layers"));
+      return Invalid(path, "its ids are not those of ", rows, " samples and ",
+                     tables_[t].uses.size(), " layers");
     }
     if (!input.batch->ids().empty() &&
         (input.rows == nullptr || (training && input.gradients == nullptr))) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, "there is no memory for its rows or for their gradients"));
+      return Invalid(path,
+                     "there is no memory for its rows or for their gradients");
     }
   }
   return absl::OkStatus();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
 namespace weir {
@@ -19,9 +18,8 @@ absl::StatusOr<std::unique_ptr<TableFeed>> TableFeed::Create(
       ++d;
     }
     if (d == declared.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the model reads table '", table.name,
-                       "', which the job does not have"));
+      return Invalid("the model reads table '", table.name,
+                     "', which the job does not have");
     }
     known.push_back({static_cast<int>(d), static_cast<size_t>(table.dim),
                      table.uses, nullptr});

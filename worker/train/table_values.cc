@@ -26,9 +26,8 @@ absl::Status TableValues::Load(Files* files, const std::string& checkpoint_dir,
         [&](const EmbeddingTable& one) { return one.name() == table.name; });
     if (declared == declaration.table().end() ||
         int64_t{declared->dim()} != table.dim) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          checkpoint_dir, " has no table '", table.name, "' of dim ", table.dim,
-          ": evaluate with the job that wrote it"));
+      return Invalid(checkpoint_dir, " has no table '", table.name, "' of dim ",
+                     table.dim, ": evaluate with the job that wrote it");
     }
     Table one;
     one.dim = table.dim;

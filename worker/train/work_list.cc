@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 
@@ -17,9 +16,9 @@ absl::StatusOr<WorkList> WorkList::Create(const Grant& grant) {
   // A chief of another version may say anything; a wrong grant would make this
   // worker compute the work of another slot.
   if (work.slot_ >= work.slot_count_ || grant.applied_range_size() % 2 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the chief granted slot ", work.slot_, " of ", work.slot_count_,
-        " with ", grant.applied_range_size(), " range bounds"));
+    return Invalid("the chief granted slot ", work.slot_, " of ",
+                   work.slot_count_, " with ", grant.applied_range_size(),
+                   " range bounds");
   }
   std::vector<ContributionRange> applied;
   for (int i = 0; i < grant.applied_range_size(); i += 2) {

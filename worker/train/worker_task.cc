@@ -53,9 +53,8 @@ absl::Status WorkerTask::Build() {
   const Network& network = replicas_->network();
   // Every data set gives one number as its label.
   if (network.label_width() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.loss compares ", network.label_width(),
-                     " outputs, but a sample has one label"));
+    return Invalid("model.loss compares ", network.label_width(),
+                   " outputs, but a sample has one label");
   }
 
   OpenNvml();

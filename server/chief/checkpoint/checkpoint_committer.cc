@@ -252,11 +252,11 @@ absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {
     // system, or nobody could restore from what it commits.
     auto reader = options_.files->Open(path);
     if (absl::IsNotFound(reader.status())) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return Invalid(
           "shard ", file.shard(), " was written on host '", file.host(),
           "' to '", path,
           "', which is not there on the chief's host: give every task the same "
-          "shared --workdir"));
+          "shared --workdir");
     }
     WEIR_RETURN_IF_ERROR(reader.status());
     if (static_cast<uint64_t>((*reader)->size()) != file.bytes()) {

@@ -3,7 +3,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cc/job/shard_start.h"
 #include "common/base/status.h"
@@ -34,20 +33,18 @@ absl::StatusOr<std::vector<const SafetensorsArray*>> InitialValues::Match(
       }
     }
     if (array == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          reader_->path(), " has no tensor '", variable.name, "'"));
+      return Invalid(reader_->path(), " has no tensor '", variable.name, "'");
     }
     if (array->shape != variable.shape) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          reader_->path(), ": tensor '", array->name, "' has shape [",
-          absl::StrJoin(array->shape, ","), "], the model's is [",
-          absl::StrJoin(variable.shape, ","), "]"));
+      return Invalid(reader_->path(), ": tensor '", array->name,
+                     "' has shape [", absl::StrJoin(array->shape, ","),
+                     "], the model's is [", absl::StrJoin(variable.shape, ","),
+                     "]");
     }
     if (array->dtype != "F32" && array->dtype != "F16" &&
         array->dtype != "BF16") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          reader_->path(), ": tensor '", array->name, "' has dtype ",
-          array->dtype, "; F32, F16 and BF16 can be read"));
+      return Invalid(reader_->path(), ": tensor '", array->name, "' has dtype ",
+                     array->dtype, "; F32, F16 and BF16 can be read");
     }
     arrays.push_back(array);
   }
@@ -55,8 +52,8 @@ absl::StatusOr<std::vector<const SafetensorsArray*>> InitialValues::Match(
   // misspelt: without this the variable would keep its initialiser unnoticed.
   for (const SafetensorsArray& array : reader_->arrays()) {
     if (!known.contains(array.name)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          reader_->path(), ": the model has no variable '", array.name, "'"));
+      return Invalid(reader_->path(), ": the model has no variable '",
+                     array.name, "'");
     }
   }
   return arrays;

@@ -101,10 +101,9 @@ void StartSequence::OnCheckpointFound(
     return;
   }
   if (!facts_.options.resume) {
-    Fail(absl::InvalidArgumentError(absl::StrCat(
-        found_->directory,
-        " exists: continue that job with --resume, or choose another "
-        "--workdir")));
+    Fail(Invalid(found_->directory,
+                 " exists: continue that job with --resume, or choose another "
+                 "--workdir"));
     return;
   }
   state_ = State::kNeedsJob;
@@ -126,11 +125,11 @@ void StartSequence::StartWithoutCheckpoint() {
   // The checkpoints were lost or moved. To start from the beginning would
   // hide that.
   if (facts_.options.resume && trained_to > 0) {
-    Fail(absl::InvalidArgumentError(absl::StrCat(
+    Fail(Invalid(
         "--resume: '", facts_.options.checkpoint_directory,
         "' holds no checkpoint, but the job was trained to step ", trained_to,
         ", says train.jsonl beside it: put the checkpoints back; to train "
-        "from the beginning instead, remove train.jsonl")));
+        "from the beginning instead, remove train.jsonl"));
     return;
   }
   if (facts_.options.resume) {
@@ -297,10 +296,9 @@ void StartSequence::Adopt() {
   // cannot change under a history.
   const auto workers = static_cast<uint32_t>(facts_.options.worker_count);
   if (status.ok() && declaration.slot_count() != workers) {
-    status = absl::InvalidArgumentError(
-        absl::StrCat("the shards are training with ", declaration.slot_count(),
+    status = Invalid("the shards are training with ", declaration.slot_count(),
                      " workers, this cluster has ", workers,
-                     ": stop every task and start again with --resume"));
+                     ": stop every task and start again with --resume");
   }
   if (status.ok()) {
     status = Hold(declaration);

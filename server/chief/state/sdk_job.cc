@@ -36,9 +36,8 @@ class SdkJob : public JobSource {
     if (held.job_spec_hash().empty()) {
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("the shards are training '", held.job(),
-                     "', which has a job file: start the chief with --job"));
+    return Invalid("the shards are training '", held.job(),
+                   "', which has a job file: start the chief with --job");
   }
 
   bool worker_assigns() const override { return true; }
@@ -103,8 +102,8 @@ class SdkJob : public JobSource {
   absl::Status CheckJob(const RegisterRequest& request,
                         const std::string& who) override {
     if (!request.has_declaration()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          who, " runs a job file, the chief was started without --job"));
+      return Invalid(who,
+                     " runs a job file, the chief was started without --job");
     }
     const Declaration& declaration = request.declaration();
     WEIR_RETURN_IF_ERROR(CheckDeclaration(declaration, who));
@@ -138,27 +137,25 @@ class SdkJob : public JobSource {
     const auto workers = static_cast<uint32_t>(options().worker_count);
     if (declaration.shard_count() != ps ||
         declaration.slot_count() != workers) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(who, " names ", declaration.shard_count(), " ps and ",
-                       declaration.slot_count(), " workers, the chief ", ps,
-                       " and ", workers, "; compare TF_CONFIG of both tasks"));
+      return Invalid(who, " names ", declaration.shard_count(), " ps and ",
+                     declaration.slot_count(), " workers, the chief ", ps,
+                     " and ", workers, "; compare TF_CONFIG of both tasks");
     }
     if (declaration.job().empty() ||
         declaration.variable_size() + declaration.table_size() == 0 ||
         declaration.group_size() == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          who, " declares job '", declaration.job(), "' with ",
-          declaration.variable_size(), " tensors, ", declaration.table_size(),
-          " tables and ", declaration.group_size(),
-          " groups; a job has a tensor or a table, and a group"));
+      return Invalid(who, " declares job '", declaration.job(), "' with ",
+                     declaration.variable_size(), " tensors, ",
+                     declaration.table_size(), " tables and ",
+                     declaration.group_size(),
+                     " groups; a job has a tensor or a table, and a group");
     }
     // A program pushes when it likes, so only "one of each" ends a step that
     // nobody has counted out beforehand.
     const Update& update = declaration.update();
     if (update.has_sync() && update.sync().contributions() != workers) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(who, ": a sync step has one push of every worker, not ",
-                       update.sync().contributions(), " of ", workers));
+      return Invalid(who, ": a sync step has one push of every worker, not ",
+                     update.sync().contributions(), " of ", workers);
     }
     return absl::OkStatus();
   }
@@ -168,10 +165,10 @@ class SdkJob : public JobSource {
                       Declaration* declaration) const {
     const Manifest& manifest = found.manifest;
     if (!manifest.job_spec_text().empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return Invalid(
           found.directory,
           " was made by a job file: continue it with --job, or choose another "
-          "--workdir"));
+          "--workdir");
     }
     const std::string difference =
         FirstTensorDifference(manifest.declaration(), *declaration);

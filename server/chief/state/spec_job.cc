@@ -2,7 +2,6 @@
 // compute how long it is.
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/job/contribution_list.h"
 #include "common/job/layout.h"
@@ -106,9 +105,8 @@ class SpecJob : public JobSource {
         difference = FirstDifference(*before, options().spec);
       }
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("the shards are training another version of this JobSpec",
-                     difference.empty() ? "" : ": ", difference));
+    return Invalid("the shards are training another version of this JobSpec",
+                   difference.empty() ? "" : ": ", difference);
   }
 
   bool worker_assigns() const override { return false; }
@@ -129,11 +127,10 @@ class SpecJob : public JobSource {
     const absl::StatusOr<ContributionList> list =
         ContributionList::Create(applied, static_cast<int64_t>(total));
     if (!list.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the job is ", total,
-                       " contributions long, shorter than what its checkpoint "
-                       "holds: ",
-                       list.status().message()));
+      return Invalid("the job is ", total,
+                     " contributions long, shorter than what its checkpoint "
+                     "holds: ",
+                     list.status().message());
     }
     list_ = *list;
     step_count_ = total;
@@ -230,34 +227,31 @@ class SpecJob : public JobSource {
   absl::Status CheckJob(const RegisterRequest& request,
                         const std::string& who) override {
     if (request.has_declaration()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          who, " is a program of the SDK, the chief was started with --job"));
+      return Invalid(
+          who, " is a program of the SDK, the chief was started with --job");
     }
     const std::string spec =
         FirstDifference(options().spec, request.job_spec());
     if (!spec.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(who, " runs another JobSpec: ", spec));
+      return Invalid(who, " runs another JobSpec: ", spec);
     }
     if (request.variable_size() == 0 || request.sample_count() == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          who, " has ", request.variable_size(), " variables and ",
-          request.sample_count(), " samples; both must be at least 1"));
+      return Invalid(who, " has ", request.variable_size(), " variables and ",
+                     request.sample_count(),
+                     " samples; both must be at least 1");
     }
     // The length of the job follows from the number of samples, so a worker
     // with other data would compute other contributions under the same numbers.
     if (sample_count_ != 0 && request.sample_count() != sample_count_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(who, " has a data set of ", request.sample_count(),
-                       " samples, other workers have ", sample_count_));
+      return Invalid(who, " has a data set of ", request.sample_count(),
+                     " samples, other workers have ", sample_count_);
     }
     auto list = request.variable();
     WEIR_RETURN_IF_ERROR(AssignGroups(options().spec, &list));
     if (!variables_.empty()) {
       const std::string variable = FirstVariableDifference(variables_, list);
       if (!variable.empty()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(who, " brings another model: ", variable));
+        return Invalid(who, " brings another model: ", variable);
       }
     }
     // I1: nothing is kept before the last check. I2: what is kept here is what
@@ -277,10 +271,10 @@ class SpecJob : public JobSource {
   absl::Status CheckResume(const FoundCheckpoint& found) const {
     const Manifest& manifest = found.manifest;
     if (manifest.job_spec_text().empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return Invalid(
           found.directory,
           " was made by a program of the SDK: continue it without --job, or "
-          "choose another --workdir"));
+          "choose another --workdir");
     }
     const absl::StatusOr<JobSpec> before =
         ParseJobSpec(manifest.job_spec_text(), "the job of the manifest");
@@ -290,8 +284,8 @@ class SpecJob : public JobSource {
     const std::string difference =
         FirstResumeDifference(*before, options().spec);
     if (!difference.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          found.directory, " was made by another JobSpec: ", difference));
+      return Invalid(found.directory,
+                     " was made by another JobSpec: ", difference);
     }
     // The marks of a step say nothing about another number of contributions. 0
     // leaves the number to us, and the one of the checkpoint is kept.
@@ -300,9 +294,9 @@ class SpecJob : public JobSource {
         options().spec.update().sync().contributions();
     if (update.has_sync() && contributions != 0 &&
         contributions != update.sync().contributions()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          found.directory, " was made with update.sync.contributions ",
-          update.sync().contributions(), ", not ", contributions));
+      return Invalid(found.directory,
+                     " was made with update.sync.contributions ",
+                     update.sync().contributions(), ", not ", contributions);
     }
     return absl::OkStatus();
   }

@@ -238,9 +238,8 @@ class Reader {
         return absl::OkStatus();
       }
       if (text->size() > kLineBytesMax) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(options_.path, ": a line is longer than ",
-                         kLineBytesMax, " bytes: this is no text of Criteo's"));
+        return Invalid(options_.path, ": a line is longer than ", kLineBytesMax,
+                       " bytes: this is no text of Criteo's");
       }
     }
   }
@@ -294,8 +293,7 @@ absl::Status Join(const CriteoDataset::Options& options,
   *size = std::min(*size, rows_max);
   bad_lines.Report();
   if (*size == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.path, ": has no rows"));
+    return Invalid(options.path, ": has no rows");
   }
   return absl::OkStatus();
 }

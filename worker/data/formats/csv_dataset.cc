@@ -24,9 +24,9 @@ absl::Status CsvDataset::Begin(int64_t line,
         field_path_ + ".path");
   }
   if (source_.label_column() >= column_count_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        field_path_, ".label_column: ", source_.label_column(), ", but ",
-        source_.path(), " has columns 0 to ", column_count_ - 1));
+    return Invalid(field_path_, ".label_column: ", source_.label_column(),
+                   ", but ", source_.path(), " has columns 0 to ",
+                   column_count_ - 1);
   }
   if (source_.column().empty()) {
     return absl::OkStatus();
@@ -40,9 +40,8 @@ absl::Status CsvDataset::Begin(int64_t line,
   absl::StatusOr<CsvColumns> columns =
       CsvColumns::Create(source_, column_count_, header);
   if (!columns.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(field_path_, ".",
-                                                   columns.status().message(),
-                                                   " (", source_.path(), ")"));
+    return Invalid(field_path_, ".", columns.status().message(), " (",
+                   source_.path(), ")");
   }
   columns_ = *std::move(columns);
   set_sparse_features(columns_->id_names());
@@ -135,8 +134,7 @@ absl::Status CsvDataset::Parse(const std::string& text) {
   }
   bad_lines.Report();
   if (labels_.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, ": ", source_.path(), ": has no rows"));
+    return Invalid(field, ": ", source_.path(), ": has no rows");
   }
   return absl::OkStatus();
 }

@@ -47,10 +47,10 @@ absl::Status ParseIdx(const std::string& path, IdxFile* file) {
   const auto dimensions = static_cast<uint8_t>(bytes[3]);
   if (bytes[0] != 0 || bytes[1] != 0 || dimensions < 1 || dimensions > 4 ||
       (type != kBytes && type != kFloats)) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return Invalid(
         path, ": not an IDX file of bytes or floats: it begins with ",
         absl::BytesToHexString(absl::string_view(bytes).substr(0, 4)),
-        ", images begin with 00000803, labels with 00000801"));
+        ", images begin with 00000803, labels with 00000801");
   }
   file->is_floats = type == kFloats;
   file->payload = size_t{4} + size_t{4} * dimensions;
@@ -71,8 +71,8 @@ absl::Status ParseIdx(const std::string& path, IdxFile* file) {
       wrong = ": too large";
     }
     if (wrong != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ": dimension ", d, " of the header is ", dimension, wrong));
+      return Invalid(path, ": dimension ", d, " of the header is ", dimension,
+                     wrong);
     }
     file->elements *= dimension;
   }
@@ -93,10 +93,9 @@ absl::Status ParseIdx(const std::string& path, IdxFile* file) {
   if (file->is_floats) {
     for (int64_t i = 0; i < file->elements; ++i) {
       if (!std::isfinite(LoadFloat(*file, i))) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            path, ": value ", i % (file->elements / file->shape[0]),
-            " of sample ", i / (file->elements / file->shape[0]),
-            " is NaN or infinite"));
+        return Invalid(path, ": value ", i % (file->elements / file->shape[0]),
+                       " of sample ", i / (file->elements / file->shape[0]),
+                       " is NaN or infinite");
       }
     }
   }
@@ -113,9 +112,8 @@ absl::StatusOr<IdxFile> ReadIdx(const std::string& path) {
 absl::StatusOr<IdxFile> ReadImages(const IdxSource& source) {
   WEIR_ASSIGN_OR_RETURN(IdxFile images, ReadIdx(source.images()));
   if (images.shape.size() < 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source.images(),
-                     ": has one dimension, so it holds labels, not images"));
+    return Invalid(source.images(),
+                   ": has one dimension, so it holds labels, not images");
   }
   return images;
 }
@@ -124,14 +122,12 @@ absl::StatusOr<IdxFile> ReadLabels(const IdxSource& source,
                                    int64_t image_count) {
   WEIR_ASSIGN_OR_RETURN(IdxFile labels, ReadIdx(source.labels()));
   if (labels.shape.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source.labels(), ": has ", labels.shape.size(),
-                     " dimensions, labels have one"));
+    return Invalid(source.labels(), ": has ", labels.shape.size(),
+                   " dimensions, labels have one");
   }
   if (labels.elements != image_count) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        source.labels(), ": has ", labels.elements, " labels, but ",
-        source.images(), " has ", image_count, " images"));
+    return Invalid(source.labels(), ": has ", labels.elements, " labels, but ",
+                   source.images(), " has ", image_count, " images");
   }
   return labels;
 }
@@ -185,8 +181,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> IdxDataset::Create(
   }
   // A stddev near 0 is in its range and still divides to infinity.
   if (!finite) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        field_path, ".stddev: ", source.stddev(), " makes values infinite"));
+    return Invalid(field_path, ".stddev: ", source.stddev(),
+                   " makes values infinite");
   }
   return std::unique_ptr<Dataset>(std::move(dataset));
 }

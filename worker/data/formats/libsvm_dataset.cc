@@ -43,8 +43,7 @@ class LibsvmDataset::Parser {
       text.remove_prefix(std::min(end + 1, text.size()));
     }
     if (dataset_->labels_.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(source_.path(), ": has no rows"));
+      return Invalid(source_.path(), ": has no rows");
     }
     return SubtractBase();
   }

@@ -22,9 +22,8 @@ absl::StatusOr<int64_t> Locate(const CsvColumn& options, int64_t column_count,
                                const std::vector<std::string>& header) {
   if (options.has_index()) {
     if (options.index() >= column_count) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("index: ", options.index(),
-                       ", but the file has columns 0 to ", column_count - 1));
+      return Invalid("index: ", options.index(),
+                     ", but the file has columns 0 to ", column_count - 1);
     }
     return options.index();
   }
@@ -35,12 +34,12 @@ absl::StatusOr<int64_t> Locate(const CsvColumn& options, int64_t column_count,
   // A name that occurs twice would silently take the wrong one.
   const auto count = std::count(header.begin(), header.end(), options.name());
   if (count != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return Invalid(
         "name: ", QuoteInput(options.name()), " is ", count,
         " times in the header, which has ",
         absl::StrJoin(header, ", ", [](std::string* out, const auto& name) {
           absl::StrAppend(out, QuoteInput(name));
-        })));
+        }));
   }
   return std::find(header.begin(), header.end(), options.name()) -
          header.begin();
@@ -81,12 +80,10 @@ absl::StatusOr<CsvColumns> CsvColumns::Create(
         absl::StrCat("column[", result.columns_.size(), "]");
     const absl::StatusOr<int64_t> index = Locate(options, column_count, header);
     if (!index.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ".", index.status().message()));
+      return Invalid(path, ".", index.status().message());
     }
     if (*index == source.label_column()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": is the label's column, ", *index));
+      return Invalid(path, ": is the label's column, ", *index);
     }
     Found found;
     found.index = *index;
@@ -97,9 +94,8 @@ absl::StatusOr<CsvColumns> CsvColumns::Create(
       std::string name = IdNameOf(options, found.header, *index);
       std::vector<std::string>& names = result.id_names_;
       if (std::find(names.begin(), names.end(), name) != names.end()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(path, ".name: ", QuoteInput(name),
-                         " is another feature's name already"));
+        return Invalid(path, ".name: ", QuoteInput(name),
+                       " is another feature's name already");
       }
       names.push_back(std::move(name));
     } else {

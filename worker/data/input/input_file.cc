@@ -74,8 +74,7 @@ std::string QuoteInput(absl::string_view text) {
 
 absl::Status LineError(const std::string& path, int64_t line,
                        absl::string_view message) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ":", line, ": ", message));
+  return Invalid(path, ":", line, ": ", message);
 }
 
 }  // namespace weir

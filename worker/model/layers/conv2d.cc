@@ -50,8 +50,8 @@ absl::Status Check(const Conv2d& spec, const TensorInfo& input) {
   }
   if (std::max({spec.filters(), spec.kernel_size(), spec.stride(),
                 spec.padding()}) > kExtentMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "filters, kernel_size, stride and padding must be <= ", kExtentMax));
+    return Invalid("filters, kernel_size, stride and padding must be <= ",
+                   kExtentMax);
   }
   if (!input.is_image()) {
     return WrongInput(input, "conv2d takes [batch, channels, height, width]");
@@ -59,9 +59,9 @@ absl::Status Check(const Conv2d& spec, const TensorInfo& input) {
   const int64_t smallest =
       std::min(input.dims[1], input.dims[2]) + 2 * int64_t{spec.padding()};
   if (spec.kernel_size() > smallest) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "kernel_size ", spec.kernel_size(), " is larger than the input ",
-        input.ToString(), " with padding ", spec.padding()));
+    return Invalid("kernel_size ", spec.kernel_size(),
+                   " is larger than the input ", input.ToString(),
+                   " with padding ", spec.padding());
   }
   return absl::OkStatus();
 }

@@ -38,8 +38,7 @@ MadeLayer MakeDropout(const LayerSource& source) {
   const Dropout& spec = source.spec.dropout();
   const TensorInfo& input = source.input();
   if (!(spec.rate() >= 0.0f && spec.rate() < 1.0f)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rate is ", spec.rate(), "; it must be in [0, 1)"));
+    return Invalid("rate is ", spec.rate(), "; it must be in [0, 1)");
   }
   return std::make_unique<DropoutOp>(
       LayerTraits{.output = input, .in_place = true}, spec.rate());

@@ -53,12 +53,12 @@ absl::StatusOr<const EmbeddingTable*> FindTable(
       return &table;
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat(
+  return Invalid(
       "table '", name, "' is not one of the job's: ",
       absl::StrJoin(tables, ", ",
                     [](std::string* out, const EmbeddingTable& table) {
                       absl::StrAppend(out, "'", table.name(), "'");
-                    })));
+                    }));
 }
 
 absl::StatusOr<std::vector<int>> FindFeatures(
@@ -71,15 +71,13 @@ absl::StatusOr<std::vector<int>> FindFeatures(
   for (const std::string& name : spec.feature()) {
     const auto it = std::find(features.begin(), features.end(), name);
     if (it == features.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("feature '", name,
-                       "' is not a categorical feature of the data, which has ",
-                       absl::StrJoin(features, ", ")));
+      return Invalid("feature '", name,
+                     "' is not a categorical feature of the data, which has ",
+                     absl::StrJoin(features, ", "));
     }
     found.push_back(static_cast<int>(it - features.begin()));
     if (std::count(found.begin(), found.end(), found.back()) > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("feature '", name, "' is named twice"));
+      return Invalid("feature '", name, "' is named twice");
     }
   }
   // A layer that names no feature reads all of them.
@@ -98,9 +96,8 @@ absl::StatusOr<Pooling> PoolingOf(const EmbeddingBag& spec) {
     case EmbeddingBag::MAX:
       return Pooling::kMax;
     default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("pooling ", static_cast<int>(spec.pooling()),
-                       " is not one that this version knows"));
+      return Invalid("pooling ", static_cast<int>(spec.pooling()),
+                     " is not one that this version knows");
   }
 }
 

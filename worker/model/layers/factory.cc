@@ -78,15 +78,14 @@ MadeLayer MakeLayer(const LayerSource& source) {
   const Kind* const kind = Find(source.spec);
   if (kind == nullptr) {
     // A kind that a newer version knows arrives as one that is not set.
-    return absl::InvalidArgumentError(
-        absl::StrCat("no kind is set, or one that this version does not know; "
-                     "set one of ",
-                     Names()));
+    return Invalid(
+        "no kind is set, or one that this version does not know; "
+        "set one of ",
+        Names());
   }
   const size_t count = source.inputs.size();
   if (count < kind->inputs.min || count > kind->inputs.max) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("has ", count, " inputs; it takes ", kind->inputs.text));
+    return Invalid("has ", count, " inputs; it takes ", kind->inputs.text);
   }
   return kind->make(source);
 }

@@ -59,9 +59,8 @@ MadeLayer MakeAdd(const LayerSource& source) {
   const std::vector<TensorInfo>& inputs = source.inputs;
   for (const TensorInfo& input : inputs) {
     if (input.dims != inputs[0].dims) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("add takes inputs of one shape, not ",
-                       inputs[0].ToString(), " and ", input.ToString()));
+      return Invalid("add takes inputs of one shape, not ",
+                     inputs[0].ToString(), " and ", input.ToString());
     }
   }
   return std::make_unique<AddOp>(LayerTraits{.output = inputs[0]});
@@ -78,9 +77,9 @@ MadeLayer MakeConcat(const LayerSource& source) {
     widths.push_back(head.back());
     head.back() = inputs[0].dims.back();
     if (head != inputs[0].dims) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return Invalid(
           "concat takes inputs that differ in the last dimension only, not ",
-          inputs[0].ToString(), " and ", input.ToString()));
+          inputs[0].ToString(), " and ", input.ToString());
     }
     output.dims.back() += widths.back();
   }

@@ -29,22 +29,19 @@ absl::Status CheckSize(const std::string& what,
   double product = 1.0;
   for (const int64_t d : dims) {
     if (d < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, " has a dimension of ", d, "; it must be >= 1"));
+      return Invalid(what, " has a dimension of ", d, "; it must be >= 1");
     }
     product *= static_cast<double>(d);
   }
   if (product > static_cast<double>(Layout::kMaxFlatElements)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " has ", product, " elements; at most ",
-                     Layout::kMaxFlatElements, " are possible"));
+    return Invalid(what, " has ", product, " elements; at most ",
+                   Layout::kMaxFlatElements, " are possible");
   }
   return absl::OkStatus();
 }
 
 absl::Status WrongInput(const TensorInfo& input, const std::string& takes) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("input is ", input.ToString(), ", ", takes));
+  return Invalid("input is ", input.ToString(), ", ", takes);
 }
 
 VariableSpec TrainedVariable(const std::string& name,

@@ -83,8 +83,7 @@ template <class Spec>
 absl::StatusOr<float> EpsilonOf(const Spec& spec) {
   const float epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-5f;
   if (!(epsilon > 0.0f)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("epsilon is ", epsilon, "; it must be > 0"));
+    return Invalid("epsilon is ", epsilon, "; it must be > 0");
   }
   return epsilon;
 }
@@ -112,8 +111,7 @@ MadeLayer MakeBatchNorm(const LayerSource& source) {
   WEIR_ASSIGN_OR_RETURN(const float epsilon, EpsilonOf(spec));
   const float momentum = spec.has_momentum() ? spec.momentum() : 0.1f;
   if (!(momentum >= 0.0f && momentum <= 1.0f)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("momentum is ", momentum, "; it must be in [0, 1]"));
+    return Invalid("momentum is ", momentum, "; it must be in [0, 1]");
   }
   const TensorInfo& input = source.input();
   if (input.dims.size() != 1 && !input.is_image()) {

@@ -46,13 +46,12 @@ MadeLayer MakePool(const LayerSource& source) {
     return absl::InvalidArgumentError("size is 0; it must be >= 1");
   }
   if (std::max(spec.size(), spec.stride()) > kExtentMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("size and stride must be <= ", kExtentMax));
+    return Invalid("size and stride must be <= ", kExtentMax);
   }
   // With more a window could lie in the padding alone, which has no maximum.
   if (spec.padding() > spec.size() / 2) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "padding ", spec.padding(), " is over half the size ", spec.size()));
+    return Invalid("padding ", spec.padding(), " is over half the size ",
+                   spec.size());
   }
   if (!input.is_image()) {
     return WrongInput(input, "pooling takes [batch, channels, height, width]");
@@ -68,9 +67,8 @@ MadeLayer MakePool(const LayerSource& source) {
                         .stride = stride,
                         .padding = spec.padding()};
   if (shape.size > std::min(shape.height, shape.width) + 2 * shape.padding) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("size ", shape.size, " is larger than the input ",
-                     input.ToString(), " with padding ", shape.padding));
+    return Invalid("size ", shape.size, " is larger than the input ",
+                   input.ToString(), " with padding ", shape.padding);
   }
   LayerTraits traits;
   traits.output.dims = {shape.channels, shape.out_height(), shape.out_width()};

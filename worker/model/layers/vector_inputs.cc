@@ -11,23 +11,21 @@ absl::StatusOr<VectorInputs> VectorInputs::Create(
   joined.dim_ = inputs[0].dims.back();
   for (const TensorInfo& input : inputs) {
     if (input.dims.size() > 2) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input is ", input.ToString(),
-                       "; vectors are [batch, features, dim] or [batch, dim]"));
+      return Invalid("input is ", input.ToString(),
+                     "; vectors are [batch, features, dim] or [batch, dim]");
     }
     if (input.dims.back() != joined.dim_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("takes vectors of one dim, not ", inputs[0].ToString(),
-                       " and ", input.ToString()));
+      return Invalid("takes vectors of one dim, not ", inputs[0].ToString(),
+                     " and ", input.ToString());
     }
     joined.widths_.push_back(input.elements());
     joined.vectors_ += input.elements() / joined.dim_;
   }
   // One vector makes no pair, so the layer's output would be empty or zero.
   if (joined.vectors_ < 2) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return Invalid(
         "its input ", inputs[0].ToString(),
-        " is one vector; it takes two or more, of one input or of several"));
+        " is one vector; it takes two or more, of one input or of several");
   }
   return joined;
 }
