@@ -3,7 +3,6 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -258,21 +257,6 @@ bool JobIsDone(Files* files, const std::string& workdir,
                           absl::StripTrailingAsciiWhitespace(*done)));
   // The same directory may have been used for another job before.
   return manifest.ok() && manifest->job_spec_text() == spec_text;
-}
-
-std::set<std::string> EvaluatedCheckpoints(Files* files,
-                                           const std::string& workdir) {
-  std::set<std::string> names;
-  const std::string path = JoinPath(workdir, kEvaluationsName);
-  std::istringstream lines(files->ReadAll(path).value_or(""));
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_object() && json.contains("checkpoint") &&
-        json["checkpoint"].is_string()) {
-      names.insert(json["checkpoint"].get<std::string>());
-    }
-  }
-  return names;
 }
 
 absl::Status WriteEnding(Files* files, const std::string& workdir,

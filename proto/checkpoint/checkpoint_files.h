@@ -31,7 +31,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -52,9 +51,6 @@ inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr char kDoneName[] = "DONE";
 // A file beside it that says why a run ended before it was done (WriteEnding).
 inline constexpr char kEndedName[] = "ENDED";
-// A file beside them with a line of JSON for each checkpoint that the evaluator
-// has evaluated (worker/evaluate/evaluator.h).
-inline constexpr char kEvaluationsName[] = "eval.jsonl";
 // A file in a checkpoint that was set aside; it says why.
 inline constexpr char kDamagedName[] = "damaged";
 // Arrays of a shard file.
@@ -94,11 +90,6 @@ absl::StatusOr<std::string> ResolveCheckpoint(Files* files,
 // DONE names a checkpoint of this job.
 bool JobIsDone(Files* files, const std::string& workdir,
                const std::string& spec_text);
-
-// The checkpoints that have a line in eval.jsonl of `workdir`. A line that a
-// crash cut is not JSON and does not count.
-std::set<std::string> EvaluatedCheckpoints(Files* files,
-                                           const std::string& workdir);
 
 // Writes into ENDED why a run ended, for those who follow it by its files
 // alone. With OK it removes an earlier ENDED.

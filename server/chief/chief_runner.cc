@@ -9,6 +9,7 @@
 #include "common/base/plant.h"
 #include "common/base/status.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint/evaluated.h"
 
 namespace weir {
 namespace {

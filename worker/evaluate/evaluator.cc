@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint/evaluated.h"
 
 namespace weir {
 
