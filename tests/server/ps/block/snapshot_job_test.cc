@@ -1,6 +1,7 @@
 #include "server/ps/block/snapshot_job.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <utility>
 
@@ -27,6 +28,7 @@ struct Tester {
     options.files = Files::Real();
     options.directory = directory;
     options.slots.resize(1);
+    options.slots[0].set_next_sequence_min(UINT64_MAX);  // of no block yet
     options.has_tables = has_tables;
     options.done = [this](absl::StatusOr<SnapshotReply> reply) {
       said.push_back(std::move(reply));
