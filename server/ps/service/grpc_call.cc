@@ -66,7 +66,9 @@ void GrpcCall::OnRead(bool ok) {
   absl::Status status;
   if (ok) {
     reading_ = false;
-    ++unanswered_;
+    if (handler_.each_answered) {
+      ++unanswered_;
+    }
     // Runs the request and its continuations on this thread; nothing in it
     // waits.
     status = handler_.message(buffer_);
@@ -92,7 +94,9 @@ void GrpcCall::ReadMore() {
 }
 
 void GrpcCall::OnAnswered() {
-  --unanswered_;
+  if (handler_.each_answered) {
+    --unanswered_;
+  }
   ReadMore();
 }
 

@@ -6,7 +6,8 @@
 //
 // Invariants
 //   I1. At most kUnansweredMax requests of a call have no answer; over it the
-//       stream is not read, and HTTP/2's window holds the client back.
+//       stream is not read, and HTTP/2's window holds the client back. The
+//       parts of one request are taken as they come.
 // Threads: handlers run on the queue's thread, answers come from any.
 // Cost: a payload is lent to gRPC until its bytes have left.
 #ifndef SERVER_PS_SERVICE_GRPC_CALL_H_
@@ -37,6 +38,9 @@ class GrpcCall : public AnswerFlow {
     std::function<absl::Status(const grpc::ByteBuffer&)> message;
     // The client has sent all, or is gone. Empty: NoMoreQuestions.
     std::function<absl::Status()> end = nullptr;
+    // False: the messages are parts of one request, answered at its end, so
+    // none of them waits for an answer of its own (I1).
+    bool each_answered = true;
   };
   // By name, "/weir.ParameterServer/Hello". A handler may use its call, which
   // outlives it.

@@ -77,7 +77,8 @@ void ParameterService::AddStreams() {
         [] {
           return absl::InvalidArgumentError(
               "the stream ended before the update's last chunk");
-        }};
+        },
+        /*each_answered=*/false};
   });
   Add("Assign", [this](GrpcCall* call) {
     auto reply = std::make_shared<AssignReply>();  // of what came so far
@@ -95,7 +96,8 @@ void ParameterService::AddStreams() {
           call->NoMoreQuestions(/*expected=*/1);
           call->DeliverReply<AssignReply>(*reply);
           return absl::OkStatus();
-        }};
+        },
+        /*each_answered=*/false};
   });
   Add("Snapshot", [this](GrpcCall* call) {
     return Handler{[this, call](const ByteBuffer& buffer) {

@@ -445,14 +445,21 @@ TEST(GrpcTransportTest, ControlMethodsReachTheStore) {
 
   Sender sender = ps.SenderOf(0);
   sender.set_layout_fingerprint(declared->layout_fingerprint());
+  // In more chunks than requests may wait for their answers.
   const std::vector<float> values = Gradient(1024, 5);
-  bool sent = false;
+  const std::span<const char> bytes = BytesOf(values);
+  uint32_t offset = 0;
   const auto assigned = ps.link->Assign(
       kTimeout, [&](AssignChunk* header, std::span<const char>* payload) {
+        if (offset == values.size()) {
+          return false;
+        }
         *header->mutable_sender() = sender;
         header->set_block(1);
-        *payload = BytesOf(values);
-        return !std::exchange(sent, true);
+        header->set_offset(offset);
+        *payload = bytes.subspan(offset * sizeof(float), 2 * sizeof(float));
+        offset += 2;
+        return true;
       });
   ASSERT_TRUE(assigned.ok()) << assigned.status();
   EXPECT_EQ(assigned->elements(), 1024u);

@@ -106,6 +106,19 @@ TEST_P(RowTransportTest, ManyPiecesOfLongListsGoBothWays) {
   EXPECT_EQ(client->counters().reconnects, 0u);
 }
 
+TEST_P(RowTransportTest, AnUpdateMayHaveHundredsOfPieces) {
+  LoopbackPs ps(Options());
+  const std::vector<uint64_t> ids = RandomIds(20000);
+  const auto client = Client(ps, 4 << 10);  // 64 rows a piece: 313 pieces
+  const std::vector<float> ones(ids.size() * kDim, 1.0f);
+  const TableClient::Gradients one = {0, ids, ones.data()};
+  ASSERT_TRUE(client->StartUpdate({}, {0}, {&one, 1}).ok());
+  const auto result = client->WaitUpdate();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(Rows(client.get(), ids),
+            std::vector<float>(ids.size() * kDim, -1.0f));
+}
+
 TEST_P(RowTransportTest, AnUpdateThatBreaksOffChangesNothing) {
   LoopbackPs ps(Options());
   const std::vector<uint64_t> ids = {1, 5};
