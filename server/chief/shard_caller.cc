@@ -144,15 +144,16 @@ struct Caller {
 
   void operator()(const ShutdownRequest& request) const {
     Failpoint("chief.before_shutdown");
-    // Once: a ps that took it is gone, so a repeat could only fail.
+    // Once: a ps that took it is gone, so a repeat could only fail. Of a job
+    // that was done before JobEnd asks again.
     const absl::Status status =
         options.link->Shutdown(request, kShutdownTimeout);
     if (absl::IsPermissionDenied(status)) {
       LOG_WARN("ps {} goes on: {}", options.shard,
                std::string(status.message()));
     }
-    options.report([shard = options.shard](JobState* state) {
-      state->end().OnShutdown(shard);
+    options.report([shard = options.shard, status](JobState* state) {
+      state->end().OnShutdown(shard, status);
     });
   }
 };

@@ -202,8 +202,9 @@ void CheckpointKeeper::CheckMarks() {
 
 void CheckpointKeeper::HoldOrRelease() {
   // I1
-  const bool hold = cycle_.wants_hold() ||
-                    (hold_sent_ && stopping() && (finished_ || !cycle_.idle()));
+  const bool hold =
+      cycle_.wants_hold() || (hold_sent_ && stopping() &&
+                              ((finished_ && training()) || !cycle_.idle()));
   if (hold == hold_sent_) {
     return;
   }

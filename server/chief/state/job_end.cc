@@ -49,7 +49,9 @@ void JobEnd::BeginDone() {
   for (int w = 0; w < facts_.roster.count(); ++w) {
     facts_.roster.mutable_worker(w)->asked = true;  // each of them may come
   }
+  begun_ns_ = facts_.now_ns();
   asked_.assign(facts_.tracker.count(), false);
+  failed_.assign(facts_.tracker.count(), false);
   shut_down_.assign(facts_.tracker.count(), false);
   facts_.Enter(Phase::kEnding);
 }
@@ -189,12 +191,12 @@ bool JobEnd::WorkersAreGone() const {
   return !status_.ok() && facts_.SecondsInPhase() > facts_.options.fail_wait;
 }
 
-double JobEnd::WaitOf(double seconds) const {
+bool JobEnd::TimeIsUp(double seconds) const {
   // Tasks of a job that was done before may only just be starting.
   if (done_before()) {
-    return static_cast<double>(facts_.lost_after_ns) * 1e-9;
+    return facts_.now_ns() - begun_ns_ > facts_.lost_after_ns;
   }
-  return seconds;
+  return facts_.SecondsInPhase() > seconds;
 }
 
 // --------------------------------------------------------------- the ps
@@ -233,8 +235,10 @@ void JobEnd::ShutDownThoseThatAnswer() {
   }
 }
 
-void JobEnd::OnShutdown(int shard) {
-  if (!shut_down_.empty()) {
+void JobEnd::OnShutdown(int shard, const absl::Status& status) {
+  if (done_before() && !status.ok() && !absl::IsPermissionDenied(status)) {
+    failed_[shard] = true;  // this ps may only just have started
+  } else if (!shut_down_.empty()) {
     shut_down_[shard] = true;
   }
 }
@@ -244,6 +248,10 @@ void JobEnd::Tick() {
     return;
   }
   for (int s = 0; s < facts_.tracker.count(); ++s) {
+    if (failed_[s] && facts_.tracker.Due(s, kAskAgainNs, facts_.now_ns())) {
+      asked_[s] = false;
+      failed_[s] = false;
+    }
     if (!asked_[s]) {
       facts_.AskHelloIfDue(s, kAskAgainNs);
     }
@@ -272,7 +280,7 @@ void JobEnd::Advance() {
     end_wait = std::min(options.fail_wait, end_wait);
   }
   if (facts_.phase == Phase::kEnding &&
-      (WorkersAreGone() || facts_.SecondsInPhase() > WaitOf(end_wait))) {
+      (WorkersAreGone() || TimeIsUp(end_wait))) {
     if (facts_.stop.has_value() && facts_.checkpoint_step.has_value()) {
       // The last reports are in: no line may be missing before --resume.
       facts_.EndCurve(*facts_.checkpoint_step);
@@ -285,7 +293,7 @@ void JobEnd::Advance() {
   }
   if (facts_.phase == Phase::kShutdown &&
       (std::count(shut_down_.begin(), shut_down_.end(), false) == 0 ||
-       facts_.SecondsInPhase() > WaitOf(options.shutdown_wait))) {
+       TimeIsUp(options.shutdown_wait))) {
     Finish();
   }
 }

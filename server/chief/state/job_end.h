@@ -46,7 +46,7 @@ class JobEnd {
   void WriteDone();
   void OnDoneWritten(const absl::Status& status);
   void OnEvaluated();
-  void OnShutdown(int shard);
+  void OnShutdown(int shard, const absl::Status& status);
 
   // About every 50 ms.
   void Tick();
@@ -68,8 +68,9 @@ class JobEnd {
   bool WaitsForEvaluator() const;
   // True if every worker heard of the end and left, or need not be waited for.
   bool WorkersAreGone() const;
-  // How long a phase may wait that waits for `seconds` in a job of this chief.
-  double WaitOf(double seconds) const;
+  // Whether a phase has waited long enough that waits for `seconds` in a job of
+  // this chief.
+  bool TimeIsUp(double seconds) const;
   void GiveWay(const absl::Status& why);
   void ShutDown(int shard, const Sender& sender);
   // A job that was done before: ends each ps that has answered.
@@ -83,7 +84,9 @@ class JobEnd {
   int64_t retry_ns_ = 0;     // DONE is not written again before
   bool shutdown_ps_ = false;
   bool superseded_ = false;
+  int64_t begun_ns_ = 0;         // of a job that was done before
   std::vector<bool> asked_;      // by shard: Shutdown was sent
+  std::vector<bool> failed_;     // by shard: and did not arrive
   std::vector<bool> shut_down_;  // by shard: it need not be waited for
 };
 

@@ -118,7 +118,6 @@ struct JobFacts {
 
   std::optional<std::string> stop;  // why a stop was asked for
   int64_t stop_ns = 0;
-  bool superseded = false;  // another chief has the job
 
  private:
   std::map<std::string, int64_t> said_;  // when, last

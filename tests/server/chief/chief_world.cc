@@ -371,7 +371,7 @@ void ChiefWorld::Call(const ShardCall& call) {
   } else if (const auto* end = std::get_if<ShutdownRequest>(&call.request)) {
     shard.shut_down = end->chief_secret() == shard.secret;
     shard.shutdown_code = static_cast<absl::StatusCode>(end->code());
-    chief_->end().OnShutdown(s);
+    chief_->end().OnShutdown(s, absl::OkStatus());
   }
 }
 

@@ -86,8 +86,8 @@ TEST(JobEndTest, ADoneJobTellsEveryWorkerAndEveryPsThenEnds) {
   EXPECT_THAT(e.ShutDowns(), SizeIs(0));  // once
   e.Hello(1, "");                         // EMPTY
   EXPECT_EQ(e.ShutDowns(), std::vector<int>{1});
-  e.end.OnShutdown(0);
-  e.end.OnShutdown(1);
+  e.end.OnShutdown(0, absl::OkStatus());
+  e.end.OnShutdown(1, absl::OkStatus());
   EXPECT_TRUE(e.Told(0));
   EXPECT_TRUE(e.Told(7));  // who belongs to no job is told as well
   e.ShutDowns();
@@ -104,7 +104,7 @@ TEST(JobEndTest, APsOfAnotherJobIsLeftAlone) {  // I5
   e.Hello(0, "mine");
   e.Hello(1, "other");
   EXPECT_EQ(e.ShutDowns(), std::vector<int>{0});
-  e.end.OnShutdown(0);
+  e.end.OnShutdown(0, absl::OkStatus());
   e.Told(0);
   e.Told(1);
   EXPECT_THAT(e.ShutDowns(), SizeIs(0));
@@ -140,6 +140,23 @@ TEST(JobEndTest, ADoneJobAsksAPsUntilItAnswersAndASignalEndsTheWait) {
   EXPECT_EQ(e.finishes, 1);  // I1
 }
 
+TEST(JobEndTest, AShutdownThatDidNotArriveIsSentAgain) {
+  Ending e(/*done_before=*/true);
+  e.end.BeginDone();
+  e.Hello(0, "mine");
+  EXPECT_EQ(e.ShutDowns(), std::vector<int>{0});
+  e.end.OnShutdown(0, absl::UnavailableError("restarting"));
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));  // not at once
+  e.clock.Advance(std::chrono::seconds(1));
+  e.end.Tick();
+  EXPECT_EQ(e.ShutDowns(), std::vector<int>{0});
+  // A ps that refuses another chief's secret goes on, and is not waited for.
+  e.end.OnShutdown(0, absl::PermissionDeniedError("another chief's"));
+  e.clock.Advance(std::chrono::seconds(1));
+  e.end.Tick();
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));
+}
+
 // -------------------------------------------------------- a job of this chief
 
 TEST(JobEndTest, TheFirstEndCounts) {  // I1
@@ -150,8 +167,8 @@ TEST(JobEndTest, TheFirstEndCounts) {  // I1
   e.end.Fail(absl::InternalError("later"));
   EXPECT_TRUE(absl::IsUnavailable(e.end.status()));
   EXPECT_EQ(e.ShutDowns(), (std::vector<int>{0, 1}));
-  e.end.OnShutdown(0);
-  e.end.OnShutdown(1);
+  e.end.OnShutdown(0, absl::OkStatus());
+  e.end.OnShutdown(1, absl::OkStatus());
   e.ShutDowns();
   EXPECT_EQ(e.finishes, 1);
 }
