@@ -288,8 +288,10 @@ absl::Status WorkerTask::Train(const Grant& grant) {
     WEIR_RETURN_IF_ERROR(BuildLayout(grant));
   }
   WEIR_ASSIGN_OR_RETURN(const auto batches, MakeBatches(grant));
-  WEIR_ASSIGN_OR_RETURN(const auto session, MakeSession(grant));
+  // Above the session, so that it outlives the session's threads: they read and
+  // write rows of the feed.
   std::unique_ptr<TableFeed> tables;
+  WEIR_ASSIGN_OR_RETURN(const auto session, MakeSession(grant));
   if (session->rows() != nullptr) {
     WEIR_ASSIGN_OR_RETURN(
         tables, TableFeed::Create(replicas_->network().tables(), tables_,
