@@ -185,6 +185,9 @@ TEST(TableClientTest, ListsAreSentOnce) {
   EXPECT_EQ(result->staleness_count, 2u);
   EXPECT_EQ(Read(*client, ids), std::vector<float>(50, -2.0f));
   // A client that believes in lists which the shard does not have.
+  for (const std::string& address : job.addresses) {
+    job.transport.Stop(address);  // its streams use the stores
+  }
   job.stores.clear();
   Job other(2);
   for (int s = 0; s < 2; ++s) {
