@@ -1,8 +1,7 @@
-#include "worker/model/layers/layers.h"
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/model/network_tester.h"
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {

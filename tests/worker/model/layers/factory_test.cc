@@ -1,5 +1,3 @@
-#include "worker/model/layers/layers.h"
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -7,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "worker/model/layers/layers.h"
 
 namespace weir {
 namespace {
