@@ -158,7 +158,7 @@ class ClientTablesTest(unittest.TestCase):
             ):
                 call()
         self.assertEqual(client.pushes, 0)
-        with self.assertRaisesRegex(weir.NonFinite, "table 'movie' has NaN"):
+        with self.assertRaisesRegex(weir.NonFinite, "gradient of 'movie' has NaN"):
             client.push(rows={"movie": ([1, 2], [[1.0], [np.nan]])})
 
     def test_a_table_that_differs_is_named(self):
@@ -684,7 +684,7 @@ class TorchTablesTest(unittest.TestCase):
         with self.assertRaisesRegex(weir.InvalidArgument, "no mode is called"):
             weir.torch.EmbeddingBag(None, 4, name="u", mode="min")
         (bag(torch.tensor([[1]])) * float("inf")).sum().backward()
-        with self.assertRaisesRegex(weir.NonFinite, "table 't' has NaN"):
+        with self.assertRaisesRegex(weir.NonFinite, "gradient of 't' has NaN"):
             optimizer.step()
         model(torch.tensor([[1]])).sum().backward()
         optimizer.step()

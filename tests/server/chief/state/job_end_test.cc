@@ -114,7 +114,7 @@ TEST(JobEndTest, APsOfAnotherJobIsLeftAlone) {  // I5
 TEST(JobEndTest, ADoneJobWaitsOnlySoLongForThoseThatStayAway) {
   Ending e(/*done_before=*/true);
   e.end.BeginDone();
-  for (const int finishes : {0, 0, 1}) {
+  for (const int finishes : {0, 1}) {
     e.ShutDowns();
     EXPECT_EQ(e.finishes, finishes);
     e.clock.Advance(std::chrono::seconds(11));
