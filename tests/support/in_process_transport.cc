@@ -128,7 +128,8 @@ class InProcessStream : public DataStream<Request, Header> {
  public:
   InProcessStream(InProcessTransport* transport, std::string address)
       : transport_(transport), address_(std::move(address)) {
-    const absl::StatusOr<Store*> store = transport_->Find(address_);
+    const absl::StatusOr<std::shared_ptr<Store>> store =
+        transport_->Find(address_);
     if (!store.ok()) {
       state_->End(store.status());
       return;
@@ -150,9 +151,14 @@ class InProcessStream : public DataStream<Request, Header> {
       state_->End(draw.lost);
       return state_->end();
     }
-    const auto flow =
-        std::make_shared<InProcessFlow<Header>>(store_, address_, state_, draw);
-    if (const absl::Status status = Take(header, copy, flow.get(), draw);
+    const std::shared_ptr<Store> store = store_.lock();
+    if (store == nullptr) {  // stopped since
+      return state_->end();
+    }
+    const auto flow = std::make_shared<InProcessFlow<Header>>(
+        store.get(), address_, state_, draw);
+    if (const absl::Status status =
+            Take(header, copy, store.get(), flow.get(), draw);
         !status.ok()) {
       flow->Fail(status);
     } else if (draw.fate == Fate::kLostAfter) {
@@ -182,14 +188,15 @@ class InProcessStream : public DataStream<Request, Header> {
 
  private:
   absl::Status Take(const GradientChunk& chunk, const Payload& payload,
-                    AnswerFlow* flow, const InProcessTransport::Draw& draw) {
+                    Store* store, AnswerFlow* flow,
+                    const InProcessTransport::Draw& draw) {
     WEIR_RETURN_IF_ERROR(flow->Take(chunk, payload));
     if (draw.duplicated && chunk.has_push()) {
-      return store_->Push(chunk, payload).status();
+      return store->Push(chunk, payload).status();
     }
     return absl::OkStatus();
   }
-  absl::Status Take(const PullRowsChunk& request, const Payload&,
+  absl::Status Take(const PullRowsChunk& request, const Payload&, Store*,
                     AnswerFlow* flow, const InProcessTransport::Draw&) {
     flow->Take(request);
     return absl::OkStatus();
@@ -199,7 +206,7 @@ class InProcessStream : public DataStream<Request, Header> {
   const std::string address_;
   const std::shared_ptr<StreamState<ReceivedAnswer<Header>>> state_ =
       std::make_shared<StreamState<ReceivedAnswer<Header>>>();
-  Store* store_ = nullptr;
+  std::weak_ptr<Store> store_;
 };
 
 class InProcessLink : public ControlLink, public DataLink {
@@ -303,7 +310,9 @@ class InProcessLink : public ControlLink, public DataLink {
       std::deque<std::function<void()>> work ABSL_GUARDED_BY(mutex);
     };
     auto shared = std::make_shared<Shared>();
-    WEIR_ASSIGN_OR_RETURN(Store * store, transport_->Find(address_));
+    WEIR_ASSIGN_OR_RETURN(std::shared_ptr<Store> store,
+                          transport_->Find(address_));
+    const std::weak_ptr<Store> served = store;
     store->Snapshot(
         request,
         [shared](absl::StatusOr<SnapshotReply> answer) {
@@ -318,6 +327,7 @@ class InProcessLink : public ControlLink, public DataLink {
         });
     const auto end = std::chrono::steady_clock::now() + timeout;
     while (std::chrono::steady_clock::now() < end) {
+      store.reset();
       std::optional<absl::StatusOr<SnapshotReply>> answer;
       std::function<void()> work;
       {
@@ -331,6 +341,11 @@ class InProcessLink : public ControlLink, public DataLink {
         } else {
           shared->changed.WaitFor(&shared->mutex, in_process_internal::kTick);
         }
+      }
+      store = served.lock();
+      if (store == nullptr) {
+        return absl::UnavailableError(
+            absl::StrCat("ps ", address_, ": socket closed"));
       }
       if (work) {
         work();
@@ -352,12 +367,13 @@ class InProcessLink : public ControlLink, public DataLink {
   // Calls `work` with the store, unless a fault comes before or after.
   template <typename Reply, typename Work>
   absl::StatusOr<Reply> Call(const Work& work) {
-    WEIR_ASSIGN_OR_RETURN(Store * store, transport_->Find(address_));
+    WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Store> store,
+                          transport_->Find(address_));
     const InProcessTransport::Draw draw = transport_->DrawFault(address_);
     if (draw.fate == Fate::kLostBefore) {
       return draw.lost;
     }
-    absl::StatusOr<Reply> reply = work(store);
+    absl::StatusOr<Reply> reply = work(store.get());
     if (!reply.ok()) {
       return Annotate(reply.status(), absl::StrCat("ps ", address_));
     }
@@ -383,21 +399,34 @@ class InProcessLink : public ControlLink, public DataLink {
 }  // namespace
 
 void InProcessTransport::Serve(const std::string& address, Store* store) {
+  Served served;
+  served.left = std::make_shared<absl::Notification>();
+  served.store = std::shared_ptr<Store>(
+      store, [left = served.left](Store*) { left->Notify(); });
   MutexLock lock(&mutex_);
-  stores_[address] = store;
+  stores_[address] = std::move(served);
   shut_down_[address] = false;
 }
 
 void InProcessTransport::Stop(const std::string& address) {
-  MutexLock lock(&mutex_);
-  stores_.erase(address);
-  for (const auto& weak : streams_[address]) {
-    if (const auto stream = weak.lock()) {
-      stream->End(absl::UnavailableError(
-          absl::StrCat("ps ", address, ": socket closed")));
+  std::shared_ptr<absl::Notification> left;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = stores_.find(address);
+    if (found == stores_.end()) {
+      return;
     }
+    left = found->second.left;
+    stores_.erase(found);
+    for (const auto& weak : streams_[address]) {
+      if (const auto stream = weak.lock()) {
+        stream->End(absl::UnavailableError(
+            absl::StrCat("ps ", address, ": socket closed")));
+      }
+    }
+    streams_.erase(address);
   }
-  streams_.erase(address);
+  left->WaitForNotification();
 }
 
 void InProcessTransport::SetFaults(const WireFaults& faults) {
@@ -451,7 +480,7 @@ InProcessTransport::Draw InProcessTransport::DrawFault(
   return draw;
 }
 
-absl::StatusOr<Store*> InProcessTransport::Find(
+absl::StatusOr<std::shared_ptr<Store>> InProcessTransport::Find(
     const std::string& address) const {
   MutexLock lock(&mutex_);
   const auto found = stores_.find(address);
@@ -459,7 +488,7 @@ absl::StatusOr<Store*> InProcessTransport::Find(
     return absl::UnavailableError(
         absl::StrCat("ps ", address, ": connection refused"));
   }
-  return found->second;
+  return found->second.store;
 }
 
 void InProcessTransport::AddStream(

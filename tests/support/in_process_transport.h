@@ -12,7 +12,7 @@
 // they call Store::ExpireWaits every few milliseconds.
 //
 // Threads: safe.
-// Borrows: the stores.
+// Borrows: the stores, until Stop has returned or the transport has ended.
 #ifndef TESTS_SUPPORT_IN_PROCESS_TRANSPORT_H_
 #define TESTS_SUPPORT_IN_PROCESS_TRANSPORT_H_
 
@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "client/cc/transport/transport.h"
 #include "common/base/mutex.h"
 #include "common/math/random.h"
@@ -49,6 +50,7 @@ class InProcessTransport : public Transport {
   // From now on `store` answers at `address`.
   void Serve(const std::string& address, Store* store);
   // From now on nobody answers at `address`: its streams break, calls fail.
+  // Waits until no call is inside the store, which may be destroyed then.
   void Stop(const std::string& address);
   void SetFaults(const WireFaults& faults);
   // The next `requests` requests to `address` end with `status`, and the store
@@ -70,7 +72,9 @@ class InProcessTransport : public Transport {
     bool delayed = false;
   };
   Draw DrawFault(const std::string& address);
-  absl::StatusOr<Store*> Find(const std::string& address) const;
+  // Returns the store that answers at `address`, or UNAVAILABLE. Stop waits
+  // for the pointer, so it is kept for one call and not longer.
+  absl::StatusOr<std::shared_ptr<Store>> Find(const std::string& address) const;
   void AddStream(const std::string& address,
                  std::weak_ptr<in_process_internal::StreamEnd> stream);
   void MarkShutDown(const std::string& address);
@@ -84,7 +88,11 @@ class InProcessTransport : public Transport {
     absl::Status status;
   };
   std::map<std::string, Failing> failing_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, Store*> stores_ ABSL_GUARDED_BY(mutex_);
+  struct Served {
+    std::shared_ptr<Store> store;
+    std::shared_ptr<absl::Notification> left;  // by the last call
+  };
+  std::map<std::string, Served> stores_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, bool> shut_down_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string,
            std::vector<std::weak_ptr<in_process_internal::StreamEnd>>>

@@ -1,7 +1,9 @@
 #include "tests/support/in_process_transport.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/cc/parameters/parameter_client.h"
@@ -134,6 +136,29 @@ TEST(InProcessTransportTest, AStoppedAddressRefusesAndBreaksItsStreams) {
             absl::UnavailableError("ps ps:0: connection refused"));
   job.transport.Serve("ps:0", job.stores[0].get());
   EXPECT_TRUE(link->Hello(kTimeout).ok());
+}
+
+TEST(InProcessTransportTest, AStoppedStoreCanBeDestroyedUnderItsCallers) {
+  for (int i = 0; i < 20; ++i) {
+    Job job(1);
+    std::atomic<bool> started = false;
+    std::thread caller([&] {
+      const auto link = job.transport.ConnectData("ps:0");
+      Want latest;
+      latest.set_latest(true);
+      while (
+          PullBlocks(link.get(), job.sender, latest, job.layout->block_count(0),
+                     [&](const ValueChunk&, const Payload&) { started = true; })
+              .ok()) {
+      }
+    });
+    while (!started) {
+      std::this_thread::yield();
+    }
+    job.transport.Stop("ps:0");
+    job.stores[0].reset();
+    caller.join();
+  }
 }
 
 TEST(InProcessTransportTest, PullPushAndShutdownReachTheStore) {

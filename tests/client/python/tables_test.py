@@ -158,7 +158,9 @@ class ClientTablesTest(unittest.TestCase):
             ):
                 call()
         self.assertEqual(client.pushes, 0)
-        with self.assertRaisesRegex(weir.NonFinite, "gradient of 'movie' has NaN"):
+        with self.assertRaisesRegex(
+            weir.NonFinite, "gradient of 'movie' has NaN"
+        ):
             client.push(rows={"movie": ([1, 2], [[1.0], [np.nan]])})
 
     def test_a_table_that_differs_is_named(self):
