@@ -6,7 +6,7 @@
 // network is the limit and not the processors that all hosts share. The
 // machine's own network is not touched.
 //
-// Place: benchmarks; needs root, Debian's iproute2, and iperf3 for GoodputOf.
+// Place: benchmarks; needs root, Debian's iproute2, and iperf3 for Goodput.
 //
 // Invariants
 //   I1. The hosts' names carry this process's id, so that two runs at a time do

@@ -46,7 +46,7 @@ class ScriptedLink : public ControlLink {
     MutexLock lock(&mutex_);
     return calls_;
   }
-  // What Assign calls that ended well brought.
+  // What was assigned by the calls that ended well.
   std::vector<Assigned> assigned() const {
     MutexLock lock(&mutex_);
     return assigned_;

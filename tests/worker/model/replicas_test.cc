@@ -1,5 +1,6 @@
 // Replicas on CPU backends, which have no device of their own but the same
-// contract; on the emulated GPUs: tests/worker/compute/cuda/replicas_on_cuda.
+// contract. The test on emulated GPUs is
+// tests/worker/compute/cuda/replicas_on_cuda_test.cc.
 #include "worker/model/replicas.h"
 
 #include <algorithm>

@@ -53,8 +53,8 @@ struct Shards {
 
   int count() const { return static_cast<int>(testers.size()); }
 
-  // Sequence number `sequence`: a gradient of each id in [begin, end), times
-  // `spread`.
+  // Pushes contribution `sequence`: a random gradient of 7 times each number in
+  // [begin, end).
   void Update(uint64_t sequence, uint64_t begin, uint64_t end) {
     for (int s = 0; s < count(); ++s) {
       PushRowsChunk chunk = Piece(*testers[s], 0, sequence, version);
