@@ -4,8 +4,8 @@
 // Place: job files (job_spec_defaults.h, job_spec_checks.h), the source of a
 // data set (worker/data/formats), tables that a program declares
 // (client/cc/sdk), and what a ps is told by peers (server/ps/plan,
-// server/ps/optimizer). What relates several fields is checked there, after
-// this.
+// server/ps/optimizer, server/ps/table). What relates several fields is checked
+// there, after this.
 //
 // Threads: safe.
 // Errors: INVALID_ARGUMENT "field.path[2].field: value is not ...", for the

@@ -17,7 +17,9 @@
 // Invariants
 //   I1. The same inputs, shapes and options give the same bits, whatever ran
 //       before and wherever the memory lies, if it is aligned to 64 bytes.
-//   I2. Every element of an output is overwritten, and never read before that.
+//   I2. Every element of an output is overwritten, and never read before that,
+//       unless the operation says so (one that adds to its output, or writes
+//       some columns of it).
 //   I3. Outputs overlap no input, unless the operation says so.
 // Threads: compatible; one thread at a time calls a backend.
 // Owns/borrows: owns what Allocate and MirrorHost made; borrows the rest.

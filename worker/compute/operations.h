@@ -26,7 +26,7 @@ namespace op {
 using In = const float*;
 using Out = float*;
 
-// The floats that an operation writes; a null pointer stands for none.
+// A range with all the floats of one output; a null pointer stands for none.
 struct Written {
   const float* begin = nullptr;
   int64_t count = 0;
@@ -186,7 +186,8 @@ struct MultiplyAdd {
   Out y;
   Outputs outputs() const { return {{{y, count}}}; }
 };
-// Copies a [rows, width] window between matrices of the given row strides.
+// Copies a [rows, width] window between matrices of the given row strides. The
+// other columns of y stay as they are.
 struct CopyColumns {
   static constexpr char kName[] = "copy of columns";
   int64_t rows, width;

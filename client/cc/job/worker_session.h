@@ -54,7 +54,7 @@ class WorkerSession {
   // Ends every wait for values and rows, now and later, with `status`; a
   // contribution in flight still gets its receipts.
   void Interrupt(const absl::Status& status);
-  ClientCounters counters() const;  // of both
+  ClientCounters counters() const;  // of both, but wait_ns of blocks alone
 
  private:
   explicit WorkerSession(bool bounded_staleness, Encoding pull)

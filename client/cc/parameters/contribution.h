@@ -74,8 +74,8 @@ struct ContributionResult {
 struct ClientCounters {
   uint64_t bytes_sent = 0;  // payloads
   uint64_t bytes_received = 0;
-  int64_t wait_ns = 0;  // the caller's, in ParameterClient's Wait*
-  uint64_t reconnects = 0;
+  int64_t wait_ns = 0;      // the caller's, in calls that wait
+  uint64_t reconnects = 0;  // streams and calls that broke
 
   uint64_t bytes() const { return bytes_sent + bytes_received; }
 };

@@ -10,8 +10,10 @@
 // Invariants (tests/server/ps/consistency/consistency_contract.h)
 //   I1. Sequence number i of a slot changes a block at most once, and only
 //       after sequence number i - 1 was settled there.
-//   I2. An error, a duplicate or DEFERRED changes nothing; a left-out
-//       contribution moves the mark alone (sync: and the cursor).
+//   I2. An error or DEFERRED changes nothing, nor does a duplicate. In sync a
+//       duplicate moves the mark if another slot, or an earlier process, has
+//       brought the same contribution. A left-out contribution moves the mark
+//       alone (sync: and the cursor).
 //   I3. NaN or Inf in a moved segment leaves the whole block out.
 // Threads: safe.
 // Errors: OUT_OF_RANGE      a sequence number was skipped; the message names

@@ -5,7 +5,7 @@
 //   no locks and never looks at a payload. The slot and the unit come with
 //   every call: nothing here belongs to a connection.
 //
-// Terms
+// Terms (mark, cursor and early are those of unit_order.h)
 //   n, W     the contributions of a sync step, and the slots of the job.
 //            Contribution m of a step is owed by slot m mod W.
 //   awaited  the first contribution of the step that is neither here nor

@@ -5,7 +5,7 @@
 // ends with the same set of contributions, because each contribution is a pure
 // function of (version, batch).
 //
-// Terms (and those of contribution_order.h, which keeps marks and cursor)
+// Terms (and those of contribution_order.h and unit_order.h)
 //   contribution m  gradient m of step t, 0 <= m < n; keyed by (t, m), not by
 //                   who sends it.
 //   early           the contribution came before its turn; its payload is kept.

@@ -11,7 +11,7 @@
 //   staged     an update that is still coming in; nothing of it is applied.
 //   version    base_version + updates applied (sync: steps published).
 //   use, exclusive work   as in row_uses.h.
-//   mark, cursor          as in server/ps/consistency/contribution_order.h.
+//   mark, cursor          as in server/ps/block/unit_order.h.
 //
 // Invariants
 //   I1. An update takes effect whole, once per (slot, sequence), in

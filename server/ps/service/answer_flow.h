@@ -7,8 +7,9 @@
 // Terms
 //   question   one request for blocks: a list of them, what is wanted of each,
 //              and the receipt that goes along. It has one answer a block.
-//   expected   an answer that will come through Deliver. All but those to
-//              questions are.
+//   expected   an answer that is still to come through Deliver; the flow does
+//              not end before it. Answers to questions are counted by the flow
+//              itself, any other is announced by Expect or NoMoreQuestions.
 //   ready      an answer that waits for its turn to leave.
 //   under way  an answer that was handed to Write and not yet reported.
 //   final      the status that ends the flow, once nothing is under way.

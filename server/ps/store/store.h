@@ -25,7 +25,7 @@
 //   I4. Sync: a block sums contributions 0..n-1 in index order and publishes
 //       version t+1 as sum(w g)/sum(w) applied to version t.
 //   I5. Memory that waits for its turn, of blocks and rows together, stays
-//       within Declaration.out_of_order_bytes; the contribution at the cursor
+//       within Declaration.out_of_order_bytes; the contribution that is awaited
 //       is always accepted (server/ps/block/out_of_order_budget.h).
 // Threads: safe. Continuations run on the thread that made their condition
 //   hold, or in ExpireWaits, with no lock held.
@@ -90,8 +90,6 @@ class Store {
     // Where Restore may read and Snapshot may write; empty: anywhere.
     std::string checkpoint_root = "";
   };
-  using PullDone = weir::PullDone;
-  using SnapshotDone = weir::SnapshotDone;
 
   static absl::StatusOr<std::unique_ptr<Store>> Create(Options options);
   ~Store();
@@ -128,9 +126,9 @@ class Store {
   // Ends parked waits whose deadline has passed. Call every 50 ms or so.
   void ExpireWaits();
 
-  // Calls `done` with FROZEN, then with WRITTEN; or with an error, once. The
-  // writing happens in `run`, a function that the caller schedules on a thread
-  // of its own: Freeze never touches a file.
+  // Calls `done` with FROZEN, then with WRITTEN; or with an error, once. Files
+  // are written in functions that `run` gets, and runs on another thread: this
+  // call touches none.
   void Snapshot(const SnapshotRequest& request, SnapshotDone done,
                 std::function<void(std::function<void()>)> run);
 

@@ -28,8 +28,8 @@ namespace weir::cuda {
 class Bf16Copies {
  public:
   // Returns `count` elements of x, rounded. Enqueues the rounding on `stream`
-  // unless the copy is fresh. The pointer
-  // holds until more elements of the same x are asked for, or Forget().
+  // unless the copy is fresh. The pointer holds until more elements of the same
+  // x are asked for, or Forget().
   absl::StatusOr<const Bf16*> Of(cudaStream_t stream, const float* x,
                                  int64_t count);
   // Makes the copies stale that overlap [x, x + count).
