@@ -5,7 +5,6 @@
 #include <cstring>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "common/math/random.h"
 

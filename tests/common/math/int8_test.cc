@@ -1,7 +1,6 @@
 #include "common/math/int8.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 

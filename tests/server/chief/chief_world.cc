@@ -36,20 +36,6 @@ JobSpec SmallSpec() {
   return ok ? spec : JobSpec();
 }
 
-Declaration SmallDeclaration(int shards, int workers) {
-  Declaration declaration;
-  declaration.set_job("script");
-  declaration.set_shard_count(static_cast<uint32_t>(shards));
-  declaration.set_slot_count(static_cast<uint32_t>(workers));
-  declaration.set_block_elements(16);
-  declaration.mutable_update()->mutable_async();
-  declaration.add_group()->mutable_optimizer()->mutable_sgd();
-  Variable* const variable = declaration.add_variable();
-  variable->set_name("w");
-  variable->add_shape(200);
-  return declaration;
-}
-
 ChiefWorld::ChiefWorld(int shard_count, int worker_count, JobSpec spec,
                        uint64_t seed)
     : shards(shard_count), calls_(shard_count) {

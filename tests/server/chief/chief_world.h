@@ -17,12 +17,11 @@
 #include "common/base/clock.h"
 #include "common/math/random.h"
 #include "server/chief/job_state.h"
+#include "tests/server/chief/small_declaration.h"
 
 namespace weir {
 
 JobSpec SmallSpec();
-// Returns what the workers of an SDK job declare.
-Declaration SmallDeclaration(int shards, int workers);
 
 class ChiefWorld {
  public:

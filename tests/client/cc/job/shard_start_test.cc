@@ -117,36 +117,32 @@ TEST(ShardStartTest, WhoComesSecondToTheFirstShardTakesTheNextGeneration) {
   EXPECT_EQ(shards.Slot(1).process(), 8u);
 }
 
-// It comes when this one has the first shard, and not the second.
-TEST(ShardStartTest, WhoIsOvertakenBehindTheFirstShardWasReplaced) {
-  Shards shards;
+// Process 8 tries to take slot 0, and process 7 takes it whenever process 8 is
+// about to take it on shard `s`. Returns why process 8 gave up.
+std::string TakeWhileAnotherComes(Shards& shards, int s) {
   const auto theirs = shards.Links();
   auto ours = shards.Links();
   LinkTo::Hooks hooks;
   hooks.before_set_slots = [&] {
     EXPECT_TRUE(TakeSlot(On(theirs), shards.sender, 0, 7).ok());
   };
-  ours[1] = std::make_unique<LinkTo>(std::move(ours[1]), hooks);
+  ours[s] = std::make_unique<LinkTo>(std::move(ours[s]), hooks);
   const auto taken = TakeSlot(On(ours), shards.sender, 0, 8);
   EXPECT_TRUE(absl::IsPermissionDenied(taken.status())) << taken.status();
-  EXPECT_THAT(std::string(taken.status().message()),
-              HasSubstr("worker 0: ps 1"));
+  return std::string(taken.status().message());
+}
+
+// It comes when this one has the first shard, and not the second.
+TEST(ShardStartTest, WhoIsOvertakenBehindTheFirstShardWasReplaced) {
+  Shards shards;
+  EXPECT_THAT(TakeWhileAnotherComes(shards, 1), HasSubstr("worker 0: ps 1"));
   EXPECT_EQ(shards.Slot(0).process(), 7u);
   EXPECT_EQ(shards.Slot(1).process(), 7u);
 }
 
 TEST(ShardStartTest, GivesUpByNameWhereOthersKeepComing) {
   Shards shards;
-  const auto theirs = shards.Links();
-  auto ours = shards.Links();
-  LinkTo::Hooks hooks;
-  hooks.before_set_slots = [&] {
-    EXPECT_TRUE(TakeSlot(On(theirs), shards.sender, 0, 7).ok());
-  };
-  ours[0] = std::make_unique<LinkTo>(std::move(ours[0]), hooks);
-  const auto taken = TakeSlot(On(ours), shards.sender, 0, 8);
-  EXPECT_TRUE(absl::IsPermissionDenied(taken.status())) << taken.status();
-  EXPECT_THAT(std::string(taken.status().message()),
+  EXPECT_THAT(TakeWhileAnotherComes(shards, 0),
               HasSubstr("start one process per worker"));
 }
 

@@ -5,13 +5,13 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/job/job_spec_text.h"
+#include "tests/server/chief/small_declaration.h"
 
 namespace weir {
 namespace {
@@ -42,13 +42,7 @@ google::protobuf::RepeatedPtrField<Variable> Model() {
 
 // What the program of an SDK job declares.
 Declaration Script() {
-  Declaration declaration;
-  declaration.set_job("script");
-  declaration.set_shard_count(2);
-  declaration.set_slot_count(2);
-  declaration.set_block_elements(16);
-  declaration.mutable_update()->mutable_async();
-  declaration.add_group()->mutable_optimizer()->mutable_sgd();
+  Declaration declaration = SmallDeclaration(/*shards=*/2, /*workers=*/2);
   *declaration.mutable_variable() = Model();
   return declaration;
 }

@@ -1,15 +1,12 @@
 // What is the same for both kinds of jobs.
 #include "server/chief/state/job_source.h"
 
-#include <string>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/expect_error.h"
 
 namespace weir {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr uint64_t kCluster = 77;
 
@@ -45,11 +42,6 @@ RegisterRequest SdkWorker(uint32_t rank) {
   declaration->add_group();
   declaration->add_variable()->set_name("w");
   return request;
-}
-
-void ExpectInvalid(const absl::Status& status, const std::string& text) {
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(text));
 }
 
 TEST(JobSourceTest, AdmitsEveryRankOfTheClusterAndNoOther) {

@@ -1,14 +1,14 @@
-#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/chief/state/job_source.h"
+#include "tests/common/expect_error.h"
+#include "tests/server/chief/small_declaration.h"
 
 namespace weir {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 JobOptions Workers(int count) {
   JobOptions options;
@@ -18,19 +18,7 @@ JobOptions Workers(int count) {
   return options;
 }
 
-Declaration Script(int workers = 2) {
-  Declaration declaration;
-  declaration.set_job("script");
-  declaration.set_shard_count(2);
-  declaration.set_slot_count(static_cast<uint32_t>(workers));
-  declaration.set_block_elements(16);
-  declaration.mutable_update()->mutable_async();
-  declaration.add_group()->mutable_optimizer()->mutable_sgd();
-  Variable* const variable = declaration.add_variable();
-  variable->set_name("w");
-  variable->add_shape(8);
-  return declaration;
-}
+Declaration Script(int workers = 2) { return SmallDeclaration(2, workers); }
 
 RegisterRequest Worker(uint32_t rank, const Declaration& declaration) {
   RegisterRequest request;
@@ -49,16 +37,6 @@ FoundCheckpoint Checkpoint() {
   found.manifest.add_pushes(10);
   found.manifest.add_pushes(20);
   return found;
-}
-
-void ExpectError(const absl::Status& status, absl::StatusCode code,
-                 const std::string& text) {
-  EXPECT_EQ(status.code(), code) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(text));
-}
-
-void ExpectInvalid(const absl::Status& status, const std::string& text) {
-  ExpectError(status, absl::StatusCode::kInvalidArgument, text);
 }
 
 // What the shards are to hold when `count` workers go on from `found`.
@@ -92,7 +70,7 @@ TEST(SdkJobTest, TheFirstProgramsDeclarationIsTheJob) {  // I2
   other.mutable_variable(0)->set_shape(0, 9);
   ExpectError(job->Check(Worker(0, other)), absl::StatusCode::kAlreadyExists,
               "every worker must declare the same");
-  EXPECT_EQ((*job->Declare(nullptr))->variable(0).shape(0), 8);
+  EXPECT_EQ((*job->Declare(nullptr))->variable(0).shape(0), 200);
 }
 
 TEST(SdkJobTest, ADeclarationMustFitTheClusterAndBeWhole) {

@@ -1,9 +1,9 @@
-#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/job/job_spec_text.h"
 #include "server/chief/state/job_source.h"
+#include "tests/common/expect_error.h"
 
 namespace weir {
 namespace {
@@ -61,16 +61,6 @@ FoundCheckpoint Checkpoint() {
   declaration->add_variable()->set_name("w");
   declaration->mutable_update()->mutable_sync()->set_contributions(3);
   return found;
-}
-
-void ExpectError(const absl::Status& status, absl::StatusCode code,
-                 const std::string& text) {
-  EXPECT_EQ(status.code(), code) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(text));
-}
-
-void ExpectInvalid(const absl::Status& status, const std::string& text) {
-  ExpectError(status, absl::StatusCode::kInvalidArgument, text);
 }
 
 // ------------------------------------------------------------------- joining
