@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status.h"
+#include "common/io/files.h"
 #include "common/io/sha256.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
@@ -353,9 +354,8 @@ absl::Status ApplyJobSpecOverride(const std::string& assignment,
 }
 
 absl::StatusOr<JobSpec> LoadJobSpec(const std::string& path,
-                                    const std::vector<std::string>& sets,
-                                    Files* files) {
-  const absl::StatusOr<std::string> text = files->ReadAll(path);
+                                    const std::vector<std::string>& sets) {
+  const absl::StatusOr<std::string> text = Files::Real()->ReadAll(path);
   // Whatever the reason: the one who started the task named a wrong file, and
   // another start with the same flags would find the same.
   if (!text.ok()) {

@@ -20,7 +20,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/io/files.h"
 #include "proto/job_spec.pb.h"
 
 namespace weir {
@@ -28,8 +27,7 @@ namespace weir {
 // Reads `path`, applies each "path=value", resolves defaults and validates: the
 // spec that every task works from.
 absl::StatusOr<JobSpec> LoadJobSpec(const std::string& path,
-                                    const std::vector<std::string>& sets,
-                                    Files* files = Files::Real());
+                                    const std::vector<std::string>& sets);
 
 // Parses the text and checks nothing else. `name` is the file's: its suffix may
 // choose the form, and messages begin with it.

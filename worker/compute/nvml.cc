@@ -140,7 +140,6 @@ absl::StatusOr<Nvml::Figures> Nvml::Read(const std::string& device) const {
   }
   if (Utilization rates = {}; Get(nvml.utilization, handle, &rates)) {
     figures.gpu_utilization_percent = rates.gpu;
-    figures.memory_utilization_percent = rates.memory;
   }
   if (Memory memory = {}; Get(nvml.memory, handle, &memory)) {
     figures.bytes_used = memory.used;

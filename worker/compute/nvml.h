@@ -30,9 +30,8 @@ class Nvml {
     std::string name;
     std::string driver_version;
     // The share of the driver's last sample period (1/6 s to 1 s) in which some
-    // kernel ran, or in which memory was read or written.
+    // kernel ran.
     double gpu_utilization_percent = 0.0;
-    double memory_utilization_percent = 0.0;
     uint64_t bytes_used = 0;  // by any process
     uint64_t bytes_total = 0;
     double power_watts = 0.0;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "common/io/files.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"

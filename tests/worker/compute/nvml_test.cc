@@ -21,7 +21,6 @@ TEST(NvmlTest, ReadsEveryFigureByIndexAndByBusId) {
     EXPECT_EQ(figures->name, "NVIDIA H100");
     EXPECT_EQ(figures->driver_version, "550.54.15");
     EXPECT_DOUBLE_EQ(figures->gpu_utilization_percent, 93);
-    EXPECT_DOUBLE_EQ(figures->memory_utilization_percent, 41);
     EXPECT_EQ(figures->bytes_used, 2ull << 30);
     EXPECT_EQ(figures->bytes_total, 80ull << 30);
     EXPECT_DOUBLE_EQ(figures->power_watts, 412.5);
