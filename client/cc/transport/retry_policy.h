@@ -7,7 +7,8 @@
 //
 // Invariants
 //   I1. What one caller repeats, every caller repeats: no caller has codes of
-//       its own.
+//       its own. Only DATA_LOSS ends a call of the chief, to which it says that
+//       a checkpoint is damaged and not a message.
 //   I2. Pauses double from kBackoffMin to kBackoffMax, and begin anew with the
 //       first answer. Both are less where lost_after is short, so that a peer
 //       is asked several times before it counts as lost.
