@@ -1,7 +1,5 @@
 #include "bench/gpu/gpu_models.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/math/random.h"

@@ -23,7 +23,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "bench/support/bench_main.h"
 #include "client/cc/transport/grpc_transport.h"
 #include "common/base/status.h"

@@ -38,7 +38,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/str_cat.h"
 #include "bench/support/bench_main.h"
 #include "bench/support/timing.h"
 #include "common/base/status.h"

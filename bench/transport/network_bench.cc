@@ -2,7 +2,6 @@
 //
 // bazel run -c opt //bench/transport:network_bench
 // The same step in PyTorch: bench/training/torch_step.py.
-#include <memory>
 #include <vector>
 
 #include "benchmark/benchmark.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/exit_code.h"
+
 namespace weir {
 
 Supervisor::Supervisor(Options options, std::vector<LocalTask> tasks)

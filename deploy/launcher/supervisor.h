@@ -35,8 +35,6 @@
 #include <string>
 #include <vector>
 
-#include "common/base/exit_code.h"
-
 namespace weir {
 
 struct LocalTask {

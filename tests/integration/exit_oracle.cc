@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <utility>
 
 #include "common/base/exit_code.h"
 

@@ -29,7 +29,6 @@
 #include <string>
 #include <thread>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "tests/integration/harness.h"

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>

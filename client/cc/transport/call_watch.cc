@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "client/cc/transport/tcp_traffic.h"
+#include "common/base/clock.h"
 
 namespace weir {
 namespace {

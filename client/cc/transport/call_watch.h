@@ -17,7 +17,6 @@
 #include <thread>
 
 #include "client/cc/transport/peer_watch.h"
-#include "common/base/clock.h"
 #include "common/base/mutex.h"
 
 namespace weir {

@@ -1,6 +1,5 @@
 #include "bench/tables/rows_draws.h"
 
-#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string>

@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
-#include <string>
 #include <vector>
 
 #include "client/cc/parameters/parameter_client.h"

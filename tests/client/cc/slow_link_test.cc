@@ -14,7 +14,7 @@
 #include "client/cc/parameters/parameter_client.h"
 #include "client/cc/parameters/table_client.h"
 #include "client/cc/transport/grpc_transport.h"
-#include "proto/wire/layout_io.h"
+#include "common/job/layout.h"
 #include "tests/support/chaos_proxy.h"
 #include "tests/support/loopback_ps.h"
 

@@ -1,11 +1,9 @@
 // Flips every bit of every file of a checkpoint, one after the other.
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/job/row_records.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint/checkpoint_files.h"

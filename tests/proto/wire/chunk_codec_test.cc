@@ -6,7 +6,6 @@
 #include <grpcpp/support/slice.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,7 +1,5 @@
 #include "proto/wire/grpc_status.h"
 
-#include <string>
-
 #include "gtest/gtest.h"
 
 namespace weir {

@@ -1,13 +1,11 @@
 #include "server/chief/chief_runner.h"
 
-#include <algorithm>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_code.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/checkpoint/checkpoint_files.h"
 #include "server/chief/files/train_file.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/chief/chief_cluster.h"

@@ -1,7 +1,5 @@
 #include "server/chief/job_state.h"
 
-#include <algorithm>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/chief/chief_world.h"

@@ -1,7 +1,6 @@
 #include "worker/data/batches.h"
 
 #include <limits>
-#include <numeric>
 #include <string>
 #include <vector>
 

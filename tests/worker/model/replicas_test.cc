@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "common/math/random.h"
 #include "gmock/gmock.h"

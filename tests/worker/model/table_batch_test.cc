@@ -1,8 +1,6 @@
 #include "worker/model/table_batch.h"
 
 #include <map>
-#include <set>
-#include <utility>
 
 #include "common/math/random.h"
 #include "gmock/gmock.h"

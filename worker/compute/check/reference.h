@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/compute/backend.h"
+#include "worker/compute/shapes.h"
 
 namespace weir::reference {
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "common/base/status.h"
+#include "absl/strings/str_cat.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
 // A function of libgomp, with which oneDNN is linked. It is declared here since

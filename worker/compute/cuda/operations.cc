@@ -1,7 +1,6 @@
 #include "worker/compute/cuda/operations.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <variant>
 
 #include "common/base/check.h"

@@ -3,9 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <utility>
-
-#include "common/base/status.h"
 #include "worker/compute/cuda/cuda_backend.h"
 #include "worker/compute/cuda/device_memory.h"
 #include "worker/compute/plugin_abi.h"

@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/mutex.h"
 #include "common/math/random.h"
 #include "gtest/gtest.h"
 #include "proto/ps.grpc.pb.h"

@@ -6,13 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
-#include "common/io/crc32c.h"
 #include "common/io/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/table_file.h"
-#include "proto/wire/layout_io.h"
 #include "tests/common/temp_dir.h"
 #include "tests/support/faulty_files.h"
 

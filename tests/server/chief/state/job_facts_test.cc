@@ -1,7 +1,5 @@
 #include "server/chief/state/job_facts.h"
 
-#include <string>
-
 #include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,7 +1,6 @@
 #include "server/chief/state/shard_tracker.h"
 
 #include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <tuple>
 
 #include "gtest/gtest.h"
 #include "tests/server/ps/store/store_tester.h"

@@ -1,7 +1,6 @@
 #include "tests/server/ps/consistency/consistency_contract.h"
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "absl/strings/match.h"

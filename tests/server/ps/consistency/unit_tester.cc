@@ -1,7 +1,6 @@
 #include "tests/server/ps/consistency/unit_tester.h"
 
 #include <numeric>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"

@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/server/ps/store/store_tester.h"
 

@@ -8,7 +8,6 @@
 #include <grpcpp/support/sync_stream.h>
 
 #include <chrono>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>

@@ -3,7 +3,6 @@
 #include <functional>
 #include <string>
 
-#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "server/ps/table/row_age.h"
 

@@ -1,8 +1,6 @@
 // Shows that the checks can fail: the CPU backend, broken one way at a time.
 #include "worker/compute/check/operation_checks.h"
 
-#include <algorithm>
-#include <memory>
 #include <set>
 
 #include "gmock/gmock.h"

@@ -1,7 +1,6 @@
 // Proves the naive backward passes by central differences of the forward ones.
 #include "worker/compute/check/reference.h"
 
-#include <cmath>
 #include <functional>
 
 #include "common/math/random.h"

@@ -3,7 +3,6 @@
 //     tests/worker/compute/cuda/nccl_api_test.cc
 #include "worker/compute/cuda/nccl_api.h"
 
-#include <cstddef>
 #include <type_traits>
 
 #include "gmock/gmock.h"

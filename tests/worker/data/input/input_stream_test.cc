@@ -1,6 +1,5 @@
 #include "worker/data/input/input_stream.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "gtest/gtest.h"

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <vector>
 
 #include "tests/worker/compute/cuda/emulator/scheduler.h"
