@@ -102,7 +102,7 @@ class InProcessFlow : public AnswerFlow {
         draw_(draw) {}
 
  private:
-  void Write(Answer answer, bool /*last*/) override {
+  void Write(Answer&& answer, bool /*last*/) override {
     if (draw_.fate != Fate::kNoAnswer) {
       Payload payload;
       if (answer.values) {

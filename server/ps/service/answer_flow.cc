@@ -58,7 +58,7 @@ void AnswerFlow::Take(const PullRowsChunk& request) {
                              checksum = request.want().checksum()](
                                 absl::StatusOr<PulledRows> pulled) {
     if (!pulled.ok()) {
-      self->Deliver(pulled.status());
+      self->DeliverError(pulled.status());
       return;
     }
     pulled->header.set_incarnation(self->store_->incarnation());
@@ -129,7 +129,7 @@ void AnswerFlow::Acknowledge(const GradientChunk& chunk,
   Add(Answer{nullptr, std::move(header)});
 }
 
-void AnswerFlow::Add(Answer answer) {
+void AnswerFlow::Add(Answer&& answer) {
   {
     MutexLock lock(&mutex_);
     ready_.push_back(std::move(answer));
@@ -185,15 +185,16 @@ void AnswerFlow::Pump() {
 void AnswerFlow::OnPulled(const std::shared_ptr<Question>& question,
                           absl::StatusOr<PulledBlock> pulled) {
   if (!pulled.ok()) {
-    Deliver(pulled.status());
+    DeliverError(pulled.status());
     return;
   }
   if (pulled->not_yet && question->not_yet_fails) {
-    Deliver(absl::DeadlineExceededError(absl::StrCat(
+    DeliverError(absl::DeadlineExceededError(absl::StrCat(
         "block ", pulled->block, ": what was wanted did not come in time")));
     return;
   }
-  ValueChunk header;
+  Answer answer{question, ValueChunk(), std::move(pulled->values)};
+  auto& header = std::get<ValueChunk>(answer.header);
   header.set_incarnation(store_->incarnation());
   header.set_block(static_cast<uint32_t>(pulled->block));
   header.set_block_count(question->block_count);
@@ -203,7 +204,7 @@ void AnswerFlow::OnPulled(const std::shared_ptr<Question>& question,
   if (question->receipt.has_value()) {
     *header.mutable_receipt() = *question->receipt;
   }
-  Deliver(Answer{question, std::move(header), std::move(pulled->values)});
+  Deliver(std::move(answer));
 }
 
 void AnswerFlow::Expect() {
@@ -211,21 +212,25 @@ void AnswerFlow::Expect() {
   ++parked_;
 }
 
-void AnswerFlow::Deliver(absl::StatusOr<Answer> answer) {
+void AnswerFlow::Deliver(Answer&& answer) {
   {
     MutexLock lock(&mutex_);
     --parked_;
-    // I2: otherwise the values go with `answer`, at the end of this call.
-    if (answer.ok() && !final_.has_value() && !client_gone_) {
-      ready_.push_back(*std::move(answer));
+    // I2: otherwise the caller drops the values.
+    if (!final_.has_value() && !client_gone_) {
+      ready_.push_back(std::move(answer));
     }
-  }
-  if (!answer.ok()) {
-    Fail(answer.status());
-    return;
   }
   WriteReady();
   Pump();
+}
+
+void AnswerFlow::DeliverError(const absl::Status& status) {
+  {
+    MutexLock lock(&mutex_);
+    --parked_;
+  }
+  Fail(status);
 }
 
 // Blocks come from the store as float32, rows as they were wanted.

@@ -96,15 +96,17 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
   void Ask(Question question);
 
   // Sends an answer to a request that was just taken.
-  void Add(Answer answer);
+  void Add(Answer&& answer);
   // One answer more will come through Deliver.
   void Expect();
-  // Sends an answer that was expected; an error ends the flow.
-  void Deliver(absl::StatusOr<Answer> answer);
+  // Sends an answer that was expected.
+  void Deliver(Answer&& answer);
+  // An error came in place of an answer that was expected; it ends the flow.
+  void DeliverError(const absl::Status& status);
   template <typename Reply>
   void DeliverReply(absl::StatusOr<Reply> reply) {
     if (!reply.ok()) {
-      Deliver(reply.status());
+      DeliverError(reply.status());
       return;
     }
     Deliver(Answer{nullptr, std::make_unique<Reply>(*std::move(reply))});
@@ -135,7 +137,7 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
   virtual void Reserve(bool /*finish*/) {}
   // With `last`, no other answer follows, nor Finish: the flow has ended with
   // OK, and nobody waits for OnWritten.
-  virtual void Write(Answer answer, bool last) = 0;
+  virtual void Write(Answer&& answer, bool last) = 0;
   virtual void Finish(const absl::Status& status) = 0;
   // Called when a request's payload has been read, before its answer leaves.
   virtual void OnTaken() {}

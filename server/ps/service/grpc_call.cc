@@ -109,7 +109,7 @@ void GrpcCall::Reserve(bool finish) {
   tag_ = queue_->Start(operation, shared_from_this());
 }
 
-void GrpcCall::Write(Answer answer, bool last) {
+void GrpcCall::Write(Answer&& answer, bool last) {
   std::span<const char> payload;
   if (answer.values) {
     payload = {reinterpret_cast<const char*>(answer.values.data()),

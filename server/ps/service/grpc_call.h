@@ -63,7 +63,7 @@ class GrpcCall : public AnswerFlow {
   void OnRead(bool ok);
   void ReadMore();
   void Reserve(bool finish) override;
-  void Write(Answer answer, bool last) override;
+  void Write(Answer&& answer, bool last) override;
   void Finish(const absl::Status& status) override;
   void OnAnswered() override;
   void OnCallDone();

@@ -265,7 +265,7 @@ void ShmSession::Release(uint64_t pin) {
 }
 
 // A session has no last answer: the client ends it by leaving.
-void ShmSession::Write(Answer answer, bool /*last*/) {
+void ShmSession::Write(Answer&& answer, bool /*last*/) {
   Pending pending;
   if (const auto* message = answer.message()) {
     pending.chunk = message->SerializeAsString();

@@ -66,7 +66,7 @@ class ShmSession : public AnswerFlow {
   absl::StatusOr<Payload> FindPayload(const ShmPlace& place,
                                       std::span<const char> inline_payload);
   void Release(uint64_t pin);
-  void Write(Answer answer, bool last) override;
+  void Write(Answer&& answer, bool last) override;
   void Finish(const absl::Status& status) override;
   // The store has read this request's payload. What it needs later it has
   // copied (Payload::Keep), so the client may use the memory again.

@@ -50,7 +50,7 @@ class Flow : public AnswerFlow {
   int answered = 0;
 
  private:
-  void Write(Answer answer, bool last) override {
+  void Write(Answer&& answer, bool last) override {
     EXPECT_TRUE(ends.empty());
     blocks.push_back(Values(answer).block());
     if (last) {
