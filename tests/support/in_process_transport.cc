@@ -88,6 +88,11 @@ Payload CopyOf(std::span<const char> bytes) {
   return piece.empty() ? Payload() : Payload({piece}, std::move(copy));
 }
 
+absl::Status SocketClosed(const std::string& address) {
+  return absl::UnavailableError(
+      absl::StrCat("ps ", address, ": socket closed"));
+}
+
 // Answers one request.
 template <class Header>
 class InProcessFlow : public AnswerFlow {
@@ -152,7 +157,8 @@ class InProcessStream : public DataStream<Request, Header> {
       return state_->end();
     }
     const std::shared_ptr<Store> store = store_.lock();
-    if (store == nullptr) {  // stopped since
+    if (store == nullptr) {
+      Break();
       return state_->end();
     }
     const auto flow = std::make_shared<InProcessFlow<Header>>(
@@ -176,8 +182,10 @@ class InProcessStream : public DataStream<Request, Header> {
         *payload = std::move(answer.payload);
         return absl::OkStatus();
       }
-      if (const auto store = transport_->Find(address_); store.ok()) {
-        (*store)->ExpireWaits();
+      if (const std::shared_ptr<Store> store = store_.lock()) {
+        store->ExpireWaits();
+      } else {
+        Break();  // stopped before AddStream
       }
     }
   }
@@ -187,6 +195,8 @@ class InProcessStream : public DataStream<Request, Header> {
   }
 
  private:
+  // The store was stopped.
+  void Break() { state_->End(SocketClosed(address_)); }
   absl::Status Take(const GradientChunk& chunk, const Payload& payload,
                     Store* store, AnswerFlow* flow,
                     const InProcessTransport::Draw& draw) {
@@ -344,8 +354,7 @@ class InProcessLink : public ControlLink, public DataLink {
       }
       store = served.lock();
       if (store == nullptr) {
-        return absl::UnavailableError(
-            absl::StrCat("ps ", address_, ": socket closed"));
+        return SocketClosed(address_);
       }
       if (work) {
         work();
@@ -420,8 +429,7 @@ void InProcessTransport::Stop(const std::string& address) {
     stores_.erase(found);
     for (const auto& weak : streams_[address]) {
       if (const auto stream = weak.lock()) {
-        stream->End(absl::UnavailableError(
-            absl::StrCat("ps ", address, ": socket closed")));
+        stream->End(SocketClosed(address));
       }
     }
     streams_.erase(address);
