@@ -1,8 +1,6 @@
 #include "worker/model/table_batch.h"
 
 #include <algorithm>
-#include <array>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,16 +9,7 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kCountMax = std::numeric_limits<int32_t>::max();
-
-// Digits of the radix sort: the counts of one, 8 KiB, stay in L1.
-constexpr int kDigitBits = 11;
-constexpr int kDigits = (64 + kDigitBits - 1) / kDigitBits;
-constexpr uint64_t kBuckets = uint64_t{1} << kDigitBits;
-
-uint64_t Digit(uint64_t id, int digit) {
-  return (id >> (digit * kDigitBits)) & (kBuckets - 1);
-}
+constexpr int64_t kCountMax = UniqueIds::kEntriesMax;  // bags are int32, too
 
 absl::Status CheckFeature(const SparseFeature& feature, int64_t samples) {
   if (static_cast<int64_t>(feature.offsets.size()) != samples + 1) {
@@ -62,7 +51,7 @@ void DivideBySums(TableBatch::Lists* bags) {
 
 absl::Status TableBatch::Fill(std::span<const TableUse> uses,
                               const SparseBatch& batch, int64_t samples) {
-  ids_.clear();
+  unique_.Clear();
   samples_ = 0;
   const absl::Status status = Check(uses, batch, samples);
   if (!status.ok()) {
@@ -71,8 +60,7 @@ absl::Status TableBatch::Fill(std::span<const TableUse> uses,
   }
   samples_ = samples;
   Collect(uses, batch);
-  Sort();
-  Rank();
+  unique_.Rank();  // I1
   uses_.resize(uses.size());
   for (size_t u = 0; u < uses.size(); ++u) {
     FillBags(uses[u], batch, &uses_[u].bags);
@@ -107,56 +95,15 @@ absl::Status TableBatch::Check(std::span<const TableUse> uses,
 
 void TableBatch::Collect(std::span<const TableUse> uses,
                          const SparseBatch& batch) {
-  entries_.clear();
   begins_.assign(batch.features.size(), -1);
   for (const TableUse& use : uses) {
     for (const int f : use.features) {
       if (begins_[f] >= 0) {  // another use of the table has the feature, too
         continue;
       }
-      begins_[f] = static_cast<int64_t>(entries_.size());
-      for (const uint64_t id : batch.features[f].ids) {
-        entries_.push_back({id, static_cast<uint32_t>(entries_.size())});
-      }
+      begins_[f] = static_cast<int64_t>(unique_.entries());
+      unique_.Append(batch.features[f].ids);
     }
-  }
-}
-
-void TableBatch::Sort() {
-  // From the lowest digit up, each pass stable. Counts of all digits are taken
-  // in one pass over the entries, since they do not depend on the order.
-  std::array<std::array<uint32_t, kBuckets>, kDigits> counts = {};
-  for (const Entry& entry : entries_) {
-    for (int d = 0; d < kDigits; ++d) {
-      ++counts[d][Digit(entry.id, d)];
-    }
-  }
-  sorted_.resize(entries_.size());
-  for (int d = 0; d < kDigits; ++d) {
-    // A digit that all ids share moves nothing; small ids share the high ones.
-    if (entries_.empty() ||
-        counts[d][Digit(entries_[0].id, d)] == entries_.size()) {
-      continue;
-    }
-    uint32_t begin = 0;
-    for (uint32_t& count : counts[d]) {
-      begin += std::exchange(count, begin);
-    }
-    for (const Entry& entry : entries_) {
-      sorted_[counts[d][Digit(entry.id, d)]++] = entry;
-    }
-    entries_.swap(sorted_);
-  }
-}
-
-// I1: equal ids lie side by side now, so each is taken once, ascending.
-void TableBatch::Rank() {
-  ranks_.resize(entries_.size());
-  for (const Entry& entry : entries_) {
-    if (ids_.empty() || ids_.back() != entry.id) {
-      ids_.push_back(entry.id);
-    }
-    ranks_[entry.position] = static_cast<int32_t>(ids_.size()) - 1;
   }
 }
 
@@ -177,7 +124,7 @@ void TableBatch::FillBags(const TableUse& use, const SparseBatch& batch,
   for (int64_t s = 0; s < samples_; ++s) {
     for (int64_t i = 0; i < features; ++i) {
       const SparseFeature& feature = batch.features[use.features[i]];
-      const int32_t* ranks = ranks_.data() + begins_[use.features[i]];
+      const int32_t* ranks = unique_.ranks().data() + begins_[use.features[i]];
       const int32_t begin = end;
       for (int64_t k = feature.offsets[s]; k < feature.offsets[s + 1]; ++k) {
         bags->index[end++] = ranks[k];
@@ -212,10 +159,10 @@ void TableBatch::FillRows(const Lists& bags, bool once, Lists* rows) {
   // Summed up, offsets[r + 1] is where its list begins; it moves on with every
   // bag that is put there, so in the end it is where the list ends, and the
   // next one begins.
-  rows->offsets.assign(ids_.size() + 2, 0);
+  rows->offsets.assign(ids().size() + 2, 0);
   last_bag_.clear();
   if (once) {
-    last_bag_.assign(ids_.size(), -1);
+    last_bag_.assign(ids().size(), -1);
   }
   // I3: a bag with an id twice has it once as a maximum, which one of the two
   // took; else its gradient would be counted twice.

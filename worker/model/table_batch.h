@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/job/unique_ids.h"
 #include "worker/data/formats/sparse_batch.h"
 
 namespace weir {
@@ -63,35 +64,24 @@ class TableBatch {
   absl::Status Fill(std::span<const TableUse> uses, const SparseBatch& batch,
                     int64_t samples);
 
-  const std::vector<uint64_t>& ids() const { return ids_; }
+  const std::vector<uint64_t>& ids() const { return unique_.ids(); }
   const std::vector<Use>& uses() const { return uses_; }
   int64_t samples() const { return samples_; }
 
  private:
-  struct Entry {
-    uint64_t id;
-    uint32_t position;
-  };
-
   absl::Status Check(std::span<const TableUse> uses, const SparseBatch& batch,
                      int64_t samples) const;
-  // Copies the ids of every feature that is used to `entries_`.
+  // Gives the ids of every feature that is used to `unique_`.
   void Collect(std::span<const TableUse> uses, const SparseBatch& batch);
-  // Sorts `entries_` by id; entries of one id keep their order.
-  void Sort();
-  // Makes `ids_`, and `ranks_`: by an entry's position its row.
-  void Rank();
   void FillBags(const TableUse& use, const SparseBatch& batch, Lists* bags);
   void FillRows(const Lists& bags, bool once, Lists* rows);
 
   int64_t samples_ = 0;
-  std::vector<uint64_t> ids_;
+  UniqueIds unique_;  // its ranks are the rows
   std::vector<Use> uses_;
 
   // Kept from batch to batch for their memory.
-  std::vector<int64_t> begins_;  // by feature of the batch; -1: not used
-  std::vector<Entry> entries_, sorted_;
-  std::vector<int32_t> ranks_;     // by position
+  std::vector<int64_t> begins_;    // by feature of the batch; -1: not used
   std::vector<int32_t> last_bag_;  // by row
 };
 

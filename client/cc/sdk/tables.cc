@@ -2,35 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
 namespace weir::sdk {
-
-UniqueIds Unique(std::span<const uint64_t> ids) {
-  UniqueIds unique;
-  unique.place.resize(ids.size());
-  std::iota(unique.place.begin(), unique.place.end(), 0);
-  // The common case of sorted ids needs no second array.
-  if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) ==
-      ids.end()) {
-    unique.ids.assign(ids.begin(), ids.end());
-    return unique;
-  }
-  std::vector<uint32_t> order = unique.place;
-  std::sort(order.begin(), order.end(),
-            [ids](uint32_t a, uint32_t b) { return ids[a] < ids[b]; });
-  for (const uint32_t i : order) {
-    if (unique.ids.empty() || unique.ids.back() != ids[i]) {
-      unique.ids.push_back(ids[i]);
-    }
-    unique.place[i] = static_cast<uint32_t>(unique.ids.size() - 1);
-  }
-  return unique;
-}
 
 absl::StatusOr<int> SessionTables::Find(const std::string& table) const {
   for (size_t t = 0; t < tables_.size(); ++t) {
@@ -40,6 +17,14 @@ absl::StatusOr<int> SessionTables::Find(const std::string& table) const {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("no table is named '", table, "'"));
+}
+
+absl::Status SessionTables::CheckCount(size_t ids) {
+  if (ids > UniqueIds::kEntriesMax) {
+    return Invalid(ids, " ids in one call; at most ", UniqueIds::kEntriesMax,
+                   " are possible");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SessionTables::CheckSize(int table, const char* what,
@@ -74,16 +59,18 @@ absl::Status SessionTables::StartLookup(const Want& want, bool train,
     WEIR_ASSIGN_OR_RETURN(asked.table, Find(rows.table));
     WEIR_RETURN_IF_ERROR(
         CheckSize(asked.table, "rows", rows.rows.size(), rows.ids.size()));
-    asked.ids = Unique(rows.ids);
+    WEIR_RETURN_IF_ERROR(CheckCount(rows.ids.size()));
+    asked.ids.Append(rows.ids);
+    asked.ids.Rank();
     // I1: the servers' answers go here.
-    asked.rows = std::make_unique_for_overwrite<float[]>(asked.ids.ids.size() *
-                                                         dim(asked.table));
+    asked.rows = std::make_unique_for_overwrite<float[]>(
+        asked.ids.ids().size() * dim(asked.table));
     asked.out = rows.rows;
     all.push_back(std::move(asked));
   }
   std::vector<TableClient::Wanted> lists;
   for (const Asked& asked : all) {
-    lists.push_back({asked.table, asked.ids.ids, asked.rows.get()});
+    lists.push_back({asked.table, asked.ids.ids(), asked.rows.get()});
   }
   // Moving keeps the memory that `lists` points to.
   asked_ = std::move(all);
@@ -110,9 +97,10 @@ absl::Status SessionTables::WaitLookup() {
   }
   for (const Asked& asked : asked_) {
     const size_t width = dim(asked.table);
-    for (size_t i = 0; !asked.out.empty() && i < asked.ids.place.size(); ++i) {
+    const std::vector<int32_t>& ranks = asked.ids.ranks();
+    for (size_t i = 0; !asked.out.empty() && i < ranks.size(); ++i) {
       std::memcpy(asked.out.data() + i * width,
-                  asked.rows.get() + asked.ids.place[i] * width,
+                  asked.rows.get() + static_cast<size_t>(ranks[i]) * width,
                   width * sizeof(float));
     }
   }
@@ -142,11 +130,14 @@ absl::StatusOr<std::vector<TableRate>> SessionTables::Rates(
 
 absl::Status SessionTables::Check(std::span<const RowGradients> gradients,
                                   std::optional<uint64_t> version) const {
+  size_t ids = 0;
   for (const RowGradients& rows : gradients) {
     WEIR_ASSIGN_OR_RETURN(const int table, Find(rows.table));
     WEIR_RETURN_IF_ERROR(
         CheckSize(table, "gradients", rows.gradients.size(), rows.ids.size()));
+    ids += rows.ids.size();
   }
+  WEIR_RETURN_IF_ERROR(CheckCount(ids));
   // In sync, a step's gradients are computed from that step's rows. The ps
   // could not see the mistake, since the update names the step's version.
   for (size_t s = 0;
@@ -207,18 +198,20 @@ SessionTables::Sums SessionTables::Sum(
     int table, std::span<const RowGradients> gradients) const {
   Sums sums;
   sums.table = table;
-  std::vector<uint64_t> ids;
+  UniqueIds unique;
   std::vector<float> values;
   for (const RowGradients& rows : gradients) {
     if (rows.table == tables_[static_cast<size_t>(table)].name()) {
-      ids.insert(ids.end(), rows.ids.begin(), rows.ids.end());
+      unique.Append(rows.ids);
       values.insert(values.end(), rows.gradients.begin(), rows.gradients.end());
     }
   }
-  UniqueIds unique = Unique(ids);
-  sums.ids = std::move(unique.ids);
+  unique.Rank();
+  sums.ids = unique.ids();
+  const std::vector<int32_t>& ranks = unique.ranks();
   // Nothing to sum or to reorder.
-  if (sums.ids.size() == ids.size() && sums.ids == ids) {
+  if (sums.ids.size() == ranks.size() &&
+      std::is_sorted(ranks.begin(), ranks.end())) {
     sums.gradients = std::move(values);
     return sums;
   }
@@ -226,8 +219,8 @@ SessionTables::Sums SessionTables::Sum(
   // In float64, in the order given, and rounded once (weir_tables.h promises
   // it).
   std::vector<double> totals(sums.ids.size() * width);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    double* const total = totals.data() + unique.place[i] * width;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    double* const total = totals.data() + static_cast<size_t>(ranks[i]) * width;
     for (size_t k = 0; k < width; ++k) {
       total[k] += static_cast<double>(values[i * width + k]);
     }

@@ -30,17 +30,10 @@
 #include "absl/status/statusor.h"
 #include "client/cc/parameters/table_client.h"
 #include "client/cc/weir_tables.h"
+#include "common/job/unique_ids.h"
 #include "proto/ps.pb.h"
 
 namespace weir::sdk {
-
-// The ids of a list, ascending and each once. `place[i]` is the index in `ids`
-// of the i-th id of the list.
-struct UniqueIds {
-  std::vector<uint64_t> ids;
-  std::vector<uint32_t> place;
-};
-UniqueIds Unique(std::span<const uint64_t> ids);
 
 class SessionTables {
  public:
@@ -78,7 +71,7 @@ class SessionTables {
   struct Asked {
     int table = 0;
     UniqueIds ids;
-    std::unique_ptr<float[]> rows;  // [ids.ids, dim]
+    std::unique_ptr<float[]> rows;  // [ids.ids(), dim]
     std::span<float> out;
   };
   // The gradients of one table, each id once.
@@ -89,6 +82,7 @@ class SessionTables {
   };
 
   absl::StatusOr<int> Find(const std::string& table) const;
+  static absl::Status CheckCount(size_t ids);
   absl::Status CheckSize(int table, const char* what, size_t floats,
                          size_t ids) const;
   Sums Sum(int table, std::span<const RowGradients> gradients) const;

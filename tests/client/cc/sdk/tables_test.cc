@@ -67,14 +67,6 @@ Result<Client> Declared(const sdk::Options& options,
   return client;
 }
 
-TEST(SdkTablesTest, IdsBecomeAscendingAndKeepTheirPlaces) {
-  const UniqueIds unique = Unique(Ids{7, 3, 7, ~uint64_t{0}, 0});
-  EXPECT_EQ(unique.ids, (Ids{0, 3, 7, ~uint64_t{0}}));
-  EXPECT_EQ(unique.place, (std::vector<uint32_t>{2, 1, 2, 3, 0}));
-  EXPECT_EQ(Unique(Ids{1, 2, 9}).ids, (Ids{1, 2, 9}));
-  EXPECT_TRUE(Unique({}).ids.empty());
-}
-
 TEST(SdkTablesTest, RowsOfAnyOrderWithDuplicatesComeAndGo) {
   Servers servers;
   auto client = Declared(servers.ForWorker(), {Zeros("a", 2), Zeros("b", 1)});
