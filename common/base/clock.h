@@ -37,6 +37,11 @@ class FakeClock : public Clock {
   std::atomic<int64_t> now_ns_{1'000'000'000};
 };
 
+// A time that a person gave in seconds.
+inline std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000.0));
+}
+
 }  // namespace weir
 
 #endif  // COMMON_BASE_CLOCK_H_

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
@@ -29,7 +30,7 @@ absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Create(
   return task;
 }
 
-// The replicas pinned parameters_, gradients_ or computed_from_, which are
+// The replicas pinned memory_ or computed_from_, which are
 // declared behind them and would be destroyed before them.
 WorkerTask::~WorkerTask() { replicas_.reset(); }
 
@@ -203,30 +204,24 @@ absl::Status WorkerTask::RunInSlot() {
 
 absl::Status WorkerTask::BuildLayout(const Grant& grant) {
   WEIR_ASSIGN_OR_RETURN(
-      Layout layout,
-      Layout::Create(
+      auto memory,
+      WorkerMemory::Create(
           variables_, grant.ps_address_size(),
-          static_cast<int64_t>(options_.spec.limits().block_elements())));
+          static_cast<int64_t>(options_.spec.limits().block_elements()),
+          options_.transport));
+  const Layout& layout = memory->layout;
   if (layout.fingerprint() != grant.sender().layout_fingerprint()) {
     return absl::FailedPreconditionError(
         "the chief laid the parameters out differently; start every task with "
         "the same version of Weir and the same job");
   }
-  layout_ = std::make_unique<Layout>(std::move(layout));
-  // Memory of the transport: it need not copy what it sends from there.
-  const size_t elements = static_cast<size_t>(layout_->flat_elements());
-  parameters_ = options_.transport->NewBuffer(elements);
-  gradients_ = options_.transport->NewBuffer(elements);
-  if (parameters_ == nullptr || gradients_ == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no memory for ", elements, " parameters and their gradients"));
-  }
-  float* computed_from = parameters_.get();
+  memory_ = std::move(memory);
+  float* computed_from = memory_->parameters.get();
   if (options_.spec.train().prefetch()) {
-    computed_from_.resize(elements);
+    computed_from_.resize(static_cast<size_t>(layout.flat_elements()));
     computed_from = computed_from_.data();
   }
-  return replicas_->Bind(*layout_, computed_from, gradients_.get());
+  return replicas_->Bind(layout, computed_from, memory_->gradients.get());
 }
 
 absl::StatusOr<std::unique_ptr<WorkerSession>> WorkerTask::MakeSession(
@@ -237,11 +232,10 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> WorkerTask::MakeSession(
   session.addresses.assign(grant.ps_address().begin(),
                            grant.ps_address().end());
   session.sender = grant.sender();
-  session.lost_after = std::chrono::milliseconds(
-      static_cast<int64_t>(spec.limits().lost_after_seconds() * 1000.0));
-  session.layout = layout_.get();
-  session.parameters = parameters_.get();
-  session.gradients = gradients_.get();
+  session.lost_after = Milliseconds(spec.limits().lost_after_seconds());
+  session.layout = &memory_->layout;
+  session.parameters = memory_->parameters.get();
+  session.gradients = memory_->gradients.get();
   session.compression = spec.compression();
   session.channels_per_peer = options_.channels_per_peer;
   session.tables = tables_;
@@ -267,13 +261,13 @@ TrainLoop::Options WorkerTask::LoopOptions() {
   TrainLoop::Options options;
   options.network = replicas_.get();
   options.control = chief_.get();
-  options.layout = layout_.get();
-  options.gradients = gradients_.get();
+  options.layout = &memory_->layout;
+  options.gradients = memory_->gradients.get();
   options.seed = options_.spec.seed();
   options.clip = options_.spec.train().clip();
   options.left_out = frozen_;
   if (options_.spec.train().prefetch()) {
-    options.pulled = parameters_.get();
+    options.pulled = memory_->parameters.get();
     options.computed_from = computed_from_.data();
   }
   if (!backends_[0]->shares_host_memory()) {
@@ -284,7 +278,7 @@ TrainLoop::Options WorkerTask::LoopOptions() {
 
 absl::Status WorkerTask::Train(const Grant& grant) {
   WEIR_ASSIGN_OR_RETURN(const WorkList work, WorkList::Create(grant));
-  if (layout_ == nullptr) {  // else it has another slot of the same job
+  if (memory_ == nullptr) {  // else it has another slot of the same job
     WEIR_RETURN_IF_ERROR(BuildLayout(grant));
   }
   WEIR_ASSIGN_OR_RETURN(const auto batches, MakeBatches(grant));

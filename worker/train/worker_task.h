@@ -104,11 +104,9 @@ class WorkerTask {
   std::unique_ptr<ChiefClient> chief_;
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);  // RequestStop
   // Made at the first grant; another slot of the job uses them again.
-  std::unique_ptr<Layout> layout_;
-  std::shared_ptr<float> parameters_;
-  std::shared_ptr<float> gradients_;
+  std::shared_ptr<WorkerMemory> memory_;
   // With train.prefetch the network computes from this copy, while the next
-  // values arrive in parameters_. Empty without.
+  // values arrive in memory_. Empty without.
   std::vector<float> computed_from_;
 };
 

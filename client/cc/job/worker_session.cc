@@ -2,9 +2,26 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
 namespace weir {
+
+absl::StatusOr<std::shared_ptr<WorkerMemory>> WorkerMemory::Create(
+    std::vector<VariableSpec> variables, int shards, int64_t block_elements,
+    Transport* transport) {
+  WEIR_ASSIGN_OR_RETURN(Layout layout, Layout::Create(std::move(variables),
+                                                      shards, block_elements));
+  const auto elements = static_cast<size_t>(layout.flat_elements());
+  auto memory = std::make_shared<WorkerMemory>(
+      WorkerMemory{std::move(layout), NewPrivateBuffer(elements),
+                   transport->NewBuffer(elements)});
+  if (memory->parameters == nullptr || memory->gradients == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no memory for ", elements, " parameters and their gradients"));
+  }
+  return memory;
+}
 
 absl::StatusOr<std::unique_ptr<WorkerSession>> WorkerSession::Create(
     Options options) {

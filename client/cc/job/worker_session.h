@@ -2,7 +2,7 @@
 //
 // Place: one grant's work. The train loop and the SDK's session each drive one:
 // they push and pull blocks and rows through its clients, and ask it for what
-// belongs to both.
+// belongs to both. Both begin with a WorkerMemory.
 //
 // Invariants
 //   I1. A contribution is settled when every shard has settled its blocks and
@@ -25,9 +25,26 @@
 #include "client/cc/parameters/contribution.h"
 #include "client/cc/parameters/parameter_client.h"
 #include "client/cc/parameters/table_client.h"
+#include "client/cc/transport/transport.h"
+#include "common/job/layout.h"
 #include "proto/ps.pb.h"
 
 namespace weir {
+
+// A model's memory in a worker, in the flat space of its layout. A session in
+// another slot of the same job may use it again.
+struct WorkerMemory {
+  // Zeroed. INVALID_ARGUMENT: Layout's. RESOURCE_EXHAUSTED: no memory.
+  static absl::StatusOr<std::shared_ptr<WorkerMemory>> Create(
+      std::vector<VariableSpec> variables, int shards, int64_t block_elements,
+      Transport* transport);
+
+  Layout layout;
+  // This process's alone: a transport copies values in.
+  std::shared_ptr<float> parameters;
+  // The transport's: it need not copy what it sends from there.
+  std::shared_ptr<float> gradients;
+};
 
 class WorkerSession {
  public:

@@ -7,6 +7,7 @@
 
 #include "client/cc/sdk/declaration.h"
 #include "client/cc/transport/shm_transport.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace weir::sdk {
@@ -50,18 +51,9 @@ absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors,
   declaration_ = ToDeclaration(options_, variables);
   WEIR_RETURN_IF_ERROR(AddTables(tables, &declaration_));
   WEIR_ASSIGN_OR_RETURN(
-      Layout layout,
-      Layout::Create(std::move(variables), static_cast<int>(links_.size()),
-                     options_.block_elements));
-  layout_ = std::make_unique<Layout>(std::move(layout));
-  const size_t elements = static_cast<size_t>(layout_->flat_elements());
-  // Nobody else reads or writes the values: a transport copies them in.
-  parameters_ = NewPrivateBuffer(elements);
-  gradients_ = transport_->NewBuffer(elements);
-  if (parameters_ == nullptr || gradients_ == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", elements, " elements"));
-  }
+      memory_, WorkerMemory::Create(std::move(variables),
+                                    static_cast<int>(links_.size()),
+                                    options_.block_elements, transport_.get()));
   return absl::OkStatus();
 }
 
@@ -84,14 +76,13 @@ absl::Status Session::CreateWorker() {
   worker.transport = transport_.get();
   worker.addresses = options_.ps;
   worker.sender = sender_;
-  worker.lost_after = std::chrono::milliseconds(
-      static_cast<int64_t>(options_.lost_after_seconds * 1000.0));
+  worker.lost_after = Milliseconds(options_.lost_after_seconds);
   if (options_.keep_waiting || chief_ != nullptr) {
     worker.on_wait = [this] { return OnWait(); };
   }
-  worker.layout = layout_.get();
-  worker.parameters = parameters_.get();
-  worker.gradients = gradients_.get();
+  worker.layout = &memory_->layout;
+  worker.parameters = memory_->parameters.get();
+  worker.gradients = memory_->gradients.get();
   worker.compression = compression_;
   worker.tables.assign(declaration_.table().begin(),
                        declaration_.table().end());
@@ -122,13 +113,14 @@ absl::StatusOr<std::vector<int>> Session::Find(
     const std::vector<std::string>& names) const {
   std::vector<int> tensors;
   for (const std::string& name : names) {
-    tensors.push_back(layout_->Find(name));
+    tensors.push_back(memory_->layout.Find(name));
     if (tensors.back() < 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("no tensor is named '", name, "'"));
     }
   }
-  for (size_t v = 0; names.empty() && v < layout_->variables().size(); ++v) {
+  for (size_t v = 0; names.empty() && v < memory_->layout.variables().size();
+       ++v) {
     tensors.push_back(static_cast<int>(v));
   }
   return tensors;
@@ -212,9 +204,10 @@ absl::Status Session::CheckReady(int tensor) const {
   if (contribution_state_ != ContributionState::kBegun) {
     return absl::FailedPreconditionError("no push is open: call BeginPush");
   }
-  if (tensor < 0 || tensor >= static_cast<int>(layout_->variables().size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", tensor, " of ", layout_->variables().size()));
+  if (tensor < 0 ||
+      tensor >= static_cast<int>(memory_->layout.variables().size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", tensor, " of ", memory_->layout.variables().size()));
   }
   return absl::OkStatus();
 }
@@ -343,16 +336,17 @@ absl::Status Session::Shutdown() {
   return absl::OkStatus();
 }
 
-std::span<float> Session::Part(float* flat, const std::string& name) const {
-  if (layout_ == nullptr) {
+std::span<float> Session::Part(std::shared_ptr<float> WorkerMemory::*flat,
+                               const std::string& name) const {
+  if (memory_ == nullptr) {
     return {};
   }
-  const int v = layout_->Find(name);
+  const int v = memory_->layout.Find(name);
   if (v < 0) {
     return {};
   }
-  return {flat + layout_->flat_begin(v),
-          static_cast<size_t>(layout_->variables()[v].elements())};
+  return {(memory_.get()->*flat).get() + memory_->layout.flat_begin(v),
+          static_cast<size_t>(memory_->layout.variables()[v].elements())};
 }
 
 }  // namespace weir::sdk

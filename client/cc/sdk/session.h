@@ -71,17 +71,13 @@ class Session {
 
   // Empty for an unknown name.
   std::span<float> Values(const std::string& name) const {
-    return Part(parameters_.get(), name);
+    return Part(&WorkerMemory::parameters, name);
   }
   std::span<float> Gradient(const std::string& name) const {
-    return Part(gradients_.get(), name);
+    return Part(&WorkerMemory::gradients, name);
   }
   // Keeps the memory of values and gradients alive.
-  std::shared_ptr<const void> Buffers() const {
-    return std::make_shared<
-        std::pair<std::shared_ptr<float>, std::shared_ptr<float>>>(parameters_,
-                                                                   gradients_);
-  }
+  std::shared_ptr<const void> Buffers() const { return memory_; }
   uint64_t pushes() const { return pushes_before_ + sequence_; }
 
  private:
@@ -123,7 +119,8 @@ class Session {
   // learning rates of tables.
   absl::StatusOr<std::vector<TableRate>> CheckPush(
       const PushOptions& push) const;
-  std::span<float> Part(float* flat, const std::string& name) const;
+  std::span<float> Part(std::shared_ptr<float> WorkerMemory::*flat,
+                        const std::string& name) const;
   std::string NameOf(size_t s) const {
     return absl::StrCat("ps ", s, " (", options_.ps[s], ")");
   }
@@ -132,12 +129,10 @@ class Session {
   const uint64_t process_;  // random; names this process to ps and chief
   std::unique_ptr<Transport> transport_;
   std::vector<std::unique_ptr<ControlLink>> links_;
-  std::unique_ptr<Layout> layout_;
   Compression compression_;
   Declaration declaration_;
   Sender sender_;
-  std::shared_ptr<float> parameters_;
-  std::shared_ptr<float> gradients_;
+  std::shared_ptr<WorkerMemory> memory_;   // after BuildLayout
   std::unique_ptr<ChiefClient> chief_;     // null without one
   std::unique_ptr<SessionTables> tables_;  // null without tables
   std::unique_ptr<WorkerSession> worker_;  // behind tables_: it writes there

@@ -101,9 +101,7 @@ absl::Status Session::MakeShards(const std::vector<Tensor>& tensors) {
   // shards that PlanStart can tell from those in training.
   for (const StartingShard& shard : Shards()) {
     WEIR_RETURN_IF_ERROR(DeclareShard(
-        shard, declaration_,
-        std::chrono::milliseconds(
-            static_cast<int64_t>(options_.start_wait_seconds * 1000.0))));
+        shard, declaration_, Milliseconds(options_.start_wait_seconds)));
   }
   sender_.set_history(declaration_.history());
   return AssignValues(sender_, tensors);
@@ -121,7 +119,7 @@ absl::Status Session::AssignValues(const Sender& sender,
                              static_cast<size_t>(segment.count));
   };
   for (const StartingShard& shard : Shards()) {
-    WEIR_RETURN_IF_ERROR(AssignShard(shard, *layout_, sender, values));
+    WEIR_RETURN_IF_ERROR(AssignShard(shard, memory_->layout, sender, values));
   }
   return absl::OkStatus();
 }
@@ -136,7 +134,7 @@ std::vector<StartingShard> Session::Shards() const {
 }
 
 absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
-  sender_ = JobSender(declaration_, layout_->fingerprint());
+  sender_ = JobSender(declaration_, memory_->layout.fingerprint());
   if (options_.rank == 0) {
     std::vector<std::string> names;
     std::vector<HelloReply> hellos;
@@ -164,8 +162,7 @@ absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   ChiefClient::Options options;
   options.address = options_.chief;
   options.register_timeout = kRegisterTimeout;
-  options.lost_after = std::chrono::milliseconds(
-      static_cast<int64_t>(options_.start_wait_seconds * 1000.0));
+  options.lost_after = Milliseconds(options_.start_wait_seconds);
   options.request.set_rank(static_cast<uint32_t>(options_.rank));
   options.request.set_process(process_);
   options.request.set_host(HostName());
@@ -225,7 +222,7 @@ absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
     return absl::AlreadyExistsError(
         absl::StrCat(difference, "; every worker must declare the same"));
   }
-  if (hello.layout_fingerprint() != layout_->fingerprint()) {
+  if (hello.layout_fingerprint() != memory_->layout.fingerprint()) {
     return absl::InternalError(absl::StrCat(
         NameOf(s), " computed another layout: its version of Weir differs"));
   }
