@@ -45,8 +45,10 @@ Declaration FlatModel(const LoadOptions& options) {
   return declaration;
 }
 
-absl::Status Step(ParameterClient* client, uint64_t sequence, bool pull) {
+absl::Status Step(ParameterClient* client, const Sender& sender,
+                  uint64_t sequence, bool pull) {
   ContributionPush push;
+  push.sender = sender;
   push.sequence = sequence;
   if (pull) {
     Want latest;
@@ -93,7 +95,6 @@ absl::Status RunLoadClient(const LoadOptions& options, int slot,
   client_options.transport = transport.get();
   client_options.addresses = options.addresses;
   client_options.layout = &layout;
-  client_options.sender = sender;
   client_options.parameters = parameters.data();
   client_options.gradients = gradients.get();
   client_options.in_flight_bytes_max = options.in_flight_bytes;
@@ -103,7 +104,7 @@ absl::Status RunLoadClient(const LoadOptions& options, int slot,
                         ParameterClient::Create(std::move(client_options)));
   uint64_t sequence = 0;
   while (sequence < kWarmupSteps) {
-    WEIR_RETURN_IF_ERROR(Step(client.get(), sequence++, options.pull));
+    WEIR_RETURN_IF_ERROR(Step(client.get(), sender, sequence++, options.pull));
   }
   WEIR_RETURN_IF_ERROR(Say(PathOf(directory, "ready", slot), ""));
   WEIR_ASSIGN_OR_RETURN(const std::string go,
@@ -116,7 +117,7 @@ absl::Status RunLoadClient(const LoadOptions& options, int slot,
   }
   std::vector<double> ends;
   while (ends.empty() || ends.back() < end) {
-    WEIR_RETURN_IF_ERROR(Step(client.get(), sequence++, options.pull));
+    WEIR_RETURN_IF_ERROR(Step(client.get(), sender, sequence++, options.pull));
     ends.push_back(Now());
   }
   return Say(PathOf(directory, "result", slot), nlohmann::json(ends).dump());

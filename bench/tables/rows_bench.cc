@@ -197,14 +197,13 @@ class Worker {
     table->set_dim(kDim);
     table->mutable_optimizer()->mutable_adagrad();
     table->mutable_schedule()->set_learning_rate(1e-3);
-    WEIR_ASSIGN_OR_RETURN(const Sender sender,
+    WEIR_ASSIGN_OR_RETURN(sender_,
                           JoinJob(transport_.get(), addresses, declaration,
                                   /*slot=*/0, /*first=*/true));
     TableClient::Options options;
     options.transport = transport_.get();
     options.addresses = addresses;
     options.tables = {*table};
-    options.sender = sender;
     options.piece_bytes = flags.piece_bytes;
     WEIR_ASSIGN_OR_RETURN(client_, TableClient::Create(std::move(options)));
     want_.set_latest(true);
@@ -262,7 +261,7 @@ class Worker {
 
   absl::Status StartLookup(const std::vector<uint64_t>& ids, size_t slot = 0) {
     const TableClient::Wanted wanted = {0, ids, rows_[slot].data()};
-    return client_->StartLookup(want_, /*train=*/true, {&wanted, 1});
+    return client_->StartLookup(sender_, want_, /*train=*/true, {&wanted, 1});
   }
 
   absl::Status WaitLookup() {
@@ -272,11 +271,13 @@ class Worker {
 
   absl::Status StartUpdate(const std::vector<uint64_t>& ids) {
     ContributionPush push;
+    push.sender = sender_;
     push.sequence = sequence_++;
     const TableClient::Gradients gradients = {0, ids, gradients_.get()};
     return client_->StartUpdate(push, versions_, {&gradients, 1});
   }
 
+  Sender sender_;
   std::vector<std::unique_ptr<Child>> ps_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<TableClient> client_;

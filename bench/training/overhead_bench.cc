@@ -194,7 +194,6 @@ absl::StatusOr<Times> Measure(Machine* local, Machine* remote,
   session_options.transport = transport;
   session_options.addresses = addresses;
   session_options.layout = remote->layout.get();
-  session_options.sender = sender;
   session_options.parameters = remote->parameters.data();
   session_options.gradients = remote->gradients.get();
   WEIR_ASSIGN_OR_RETURN(const auto session,

@@ -201,7 +201,8 @@ class Worker {
 
   // One step of layers that sleep; kernel and bias of layer i are variables
   // 2 i and 2 i + 1.
-  absl::Status SleepingStep(ParameterClient* client, uint64_t step) {
+  absl::Status SleepingStep(ParameterClient* client, const Sender& sender,
+                            uint64_t step) {
     for (int v = 0; v < 2 * kLayers; ++v) {
       WEIR_RETURN_IF_ERROR(client->WaitVariable(v));
       if (v % 2 == 1) {
@@ -209,6 +210,7 @@ class Worker {
       }
     }
     ContributionPush contribution;
+    contribution.sender = sender;
     contribution.sequence = step;
     contribution.then = WantOf(step + 1);
     contribution.then_at_once = flags_.mode == "prefetch";
@@ -223,12 +225,13 @@ class Worker {
     return client->WaitReceipts().status();
   }
 
-  absl::Status TrainSleeping(ParameterClient* client) {
-    WEIR_RETURN_IF_ERROR(client->StartPull(WantOf(0)));
+  absl::Status TrainSleeping(ParameterClient* client, const Sender& sender) {
+    WEIR_RETURN_IF_ERROR(client->StartPull(sender, WantOf(0)));
     WEIR_RETURN_IF_ERROR(client->WaitPull());
     for (int step = 0; step < flags_.turns * kTurnSteps; ++step) {
       const double begin = Now();
-      WEIR_RETURN_IF_ERROR(SleepingStep(client, static_cast<uint64_t>(step)));
+      WEIR_RETURN_IF_ERROR(
+          SleepingStep(client, sender, static_cast<uint64_t>(step)));
       if (step >= kSkippedSteps) {
         step_ms_.push_back(1e3 * (Now() - begin));
       }
@@ -268,14 +271,13 @@ class Worker {
     session_options.transport = transport.get();
     session_options.addresses = flags_.addresses;
     session_options.layout = layout_.get();
-    session_options.sender = sender;
     session_options.parameters = parameters_.data();
     session_options.gradients = gradients_.data();
     WEIR_ASSIGN_OR_RETURN(const auto session,
                           WorkerSession::Create(std::move(session_options)));
     ParameterClient* const client = session->blocks();
     if (flags_.accelerator) {
-      return TrainSleeping(client);
+      return TrainSleeping(client, sender);
     }
     FreeRun control;
     TrainLoop::Options options;

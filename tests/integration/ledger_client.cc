@@ -36,16 +36,17 @@ struct Arguments {
 };
 
 // Looks the contribution's rows up and starts to push to them.
-absl::Status StartRows(TableClient* client, const std::vector<uint64_t>& ids,
-                       uint64_t sequence) {
+absl::Status StartRows(TableClient* client, const Sender& sender,
+                       const std::vector<uint64_t>& ids, uint64_t sequence) {
   const size_t floats = ids.size() * kLedgerDim;
   std::vector<float> rows(floats);
   const TableClient::Wanted wanted = {0, ids, rows.data()};
   Want want;
   want.set_latest(true);
   WEIR_RETURN_IF_ERROR(
-      client->StartLookup(want, /*train=*/true, std::span(&wanted, 1)));
+      client->StartLookup(sender, want, /*train=*/true, std::span(&wanted, 1)));
   ContributionPush push;
+  push.sender = sender;
   push.sequence = sequence;
   WEIR_ASSIGN_OR_RETURN(const TableClient::Versions versions,
                         client->WaitLookup());
@@ -82,7 +83,6 @@ absl::Status Run(Arguments arguments) {
   options.transport = transport.get();
   options.addresses = arguments.addresses;
   options.layout = &layout;
-  options.sender = arguments.sender;
   options.parameters = parameters.data();
   options.gradients = gradients.get();
   WEIR_ASSIGN_OR_RETURN(const auto client, ParameterClient::Create(options));
@@ -92,18 +92,19 @@ absl::Status Run(Arguments arguments) {
     of.transport = transport.get();
     of.addresses = arguments.addresses;
     of.tables = {LedgerTable()};
-    of.sender = arguments.sender;
     WEIR_ASSIGN_OR_RETURN(tables, TableClient::Create(of));
   }
   for (; sequence < arguments.contributions; ++sequence) {
     const std::vector<uint64_t> ids =
         LedgerIds(arguments.sender.slot(), sequence, arguments.rows);
     ContributionPush push;
+    push.sender = arguments.sender;
     push.sequence = sequence;
     WEIR_RETURN_IF_ERROR(client->BeginContribution(push));
     client->GradientReady(0);
     if (tables != nullptr) {
-      WEIR_RETURN_IF_ERROR(StartRows(tables.get(), ids, sequence));
+      WEIR_RETURN_IF_ERROR(
+          StartRows(tables.get(), arguments.sender, ids, sequence));
     }
     WEIR_RETURN_IF_ERROR(client->FinishContribution());
     WEIR_RETURN_IF_ERROR(client->WaitReceipts().status());

@@ -80,7 +80,6 @@ TEST(InProcessTransportTest, AClientLosesAndDoublesNothingWhateverGoesWrong) {
     options.transport = &job.transport;
     options.addresses = job.addresses;
     options.layout = job.layout.get();
-    options.sender = job.sender;
     options.parameters = parameters.data();
     options.gradients = gradients.data();
     auto client = ParameterClient::Create(options);
@@ -91,12 +90,13 @@ TEST(InProcessTransportTest, AClientLosesAndDoublesNothingWhateverGoesWrong) {
                              .delayed = 0.2});
     Want latest;
     latest.set_latest(true);
-    ASSERT_TRUE((*client)->StartPull(latest).ok());
+    ASSERT_TRUE((*client)->StartPull(job.sender, latest).ok());
     ASSERT_TRUE((*client)->WaitPull().ok());
     uint64_t duplicates = 0;
     constexpr int kContributions = 30;
     for (int sequence = 0; sequence < kContributions; ++sequence) {
       ContributionPush push;
+      push.sender = job.sender;
       push.sequence = static_cast<uint64_t>(sequence);
       push.then = latest;
       ASSERT_TRUE((*client)->BeginContribution(push).ok());

@@ -61,11 +61,10 @@ Sender StoreCluster::SenderOf(int slot) const {
   return sender;
 }
 
-ShardClientOptions StoreCluster::OptionsOf(int slot) {
+ShardClientOptions StoreCluster::ClientOptions() {
   ShardClientOptions options;
   options.transport = &transport;
   options.addresses = addresses;
-  options.sender = SenderOf(slot);
   return options;
 }
 

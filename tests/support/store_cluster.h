@@ -28,7 +28,7 @@ struct StoreCluster {
 
   std::unique_ptr<Store> MakeStore(int shard, uint64_t incarnation, int slots);
   Sender SenderOf(int slot) const;
-  ShardClientOptions OptionsOf(int slot);
+  ShardClientOptions ClientOptions();
   std::vector<EmbeddingTable> tables() const {
     return {declaration.table().begin(), declaration.table().end()};
   }

@@ -47,7 +47,7 @@ TableFeed::TableFeed(std::vector<Table> tables, TableClient* client)
 }
 
 absl::Status TableFeed::Start(const SparseBatch& batch, int64_t samples,
-                              const Want& want) {
+                              const Sender& sender, const Want& want) {
   // Only ahead_ is filled here: current_ belongs to the step that computes.
   ahead_.empty = samples == 0;
   // Without a row of the cache the oldest row is one of this lookup.
@@ -63,7 +63,8 @@ absl::Status TableFeed::Start(const SparseBatch& batch, int64_t samples,
   }
   // Also without samples, and where the cache has every row: a sync or clocked
   // want must be waited for, and the push names the versions of this lookup.
-  WEIR_RETURN_IF_ERROR(client_->StartLookup(want, /*train=*/true, wanted));
+  WEIR_RETURN_IF_ERROR(
+      client_->StartLookup(sender, want, /*train=*/true, wanted));
   started_ = true;
   return absl::OkStatus();
 }

@@ -47,7 +47,7 @@ class TableFeed {
   // Starts to look up what the `samples` samples of `batch` need. With 0
   // samples Wait waits for the version alone. REQUIRES: no lookup is under way.
   absl::Status Start(const SparseBatch& batch, int64_t samples,
-                     const Want& want);
+                     const Sender& sender, const Want& want);
   bool started() const { return started_; }
   // Waits for the lookup, which becomes the current one. The inputs are valid
   // until the next Wait.

@@ -41,8 +41,8 @@ absl::Status TrainLoop::Run(uint64_t next_sequence) {
   // ContributionPush::then; the first one has none before it.
   if (next_sequence < count) {
     Failpoint("worker.before_pull");
-    WEIR_RETURN_IF_ERROR(
-        client_->StartPull(WantFor(options_.work->At(next_sequence))));
+    WEIR_RETURN_IF_ERROR(client_->StartPull(
+        options_.work->sender(), WantFor(options_.work->At(next_sequence))));
   }
   for (uint64_t sequence = next_sequence; sequence < count; ++sequence) {
     const WorkUnit work = options_.work->At(sequence);
@@ -141,8 +141,9 @@ absl::StatusOr<std::span<const TableInput>> TrainLoop::FetchRows(
       timer_.Timed(PhaseTimer::kPull, [&]() -> absl::StatusOr<Inputs> {
         // With prefetch the contribution before has started this lookup.
         if (!tables->started()) {
-          WEIR_RETURN_IF_ERROR(
-              tables->Start(*batch.sparse, batch.rows, WantFor(work)));
+          WEIR_RETURN_IF_ERROR(tables->Start(*batch.sparse, batch.rows,
+                                             options_.work->sender(),
+                                             WantFor(work)));
         }
         return tables->Wait();
       }));
@@ -155,8 +156,9 @@ absl::StatusOr<std::span<const TableInput>> TrainLoop::FetchRows(
       !options_.work->At(next).beyond_end) {
     const WorkUnit after = options_.work->At(next);
     WEIR_ASSIGN_OR_RETURN(ahead_, BatchOf(after));
-    WEIR_RETURN_IF_ERROR(
-        tables->Start(*ahead_->sparse, ahead_->rows, WantFor(after)));
+    WEIR_RETURN_IF_ERROR(tables->Start(*ahead_->sparse, ahead_->rows,
+                                       options_.work->sender(),
+                                       WantFor(after)));
   }
   return inputs;
 }
@@ -184,6 +186,7 @@ absl::Status TrainLoop::BeginPush(const WorkUnit& work, float weight,
     return absl::CancelledError("the job stopped");
   }
   Failpoint("worker.before_push");
+  push_.sender = options_.work->sender();
   push_.sequence = work.sequence;
   push_.index_in_step = work.index;
   push_.weight = weight;

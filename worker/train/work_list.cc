@@ -9,7 +9,8 @@ namespace weir {
 
 absl::StatusOr<WorkList> WorkList::Create(const Grant& grant) {
   WorkList work;
-  work.slot_ = grant.sender().slot();
+  work.sender_ = grant.sender();
+  work.slot_ = work.sender_.slot();
   work.slot_count_ = grant.slot_count();
   work.per_step_ = grant.contributions_per_step();
   work.base_version_ = grant.base_version();

@@ -40,6 +40,8 @@ class WorkList {
   static absl::StatusOr<WorkList> Create(const Grant& grant);
 
   bool sync() const { return per_step_ > 0; }
+  // The worker, in this slot.
+  const Sender& sender() const { return sender_; }
   // Contributions of this slot in this history.
   uint64_t contribution_count() const { return contribution_count_; }
   // REQUIRES: sequence < contribution_count().
@@ -48,8 +50,9 @@ class WorkList {
  private:
   WorkList() = default;
 
+  Sender sender_;
   ContributionList list_;
-  uint64_t slot_ = 0;
+  uint64_t slot_ = 0;  // of sender_
   uint64_t slot_count_ = 1;
   uint64_t per_step_ = 0;
   uint64_t per_slot_ = 0;  // k

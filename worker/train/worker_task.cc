@@ -231,7 +231,6 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> WorkerTask::MakeSession(
   session.transport = options_.transport;
   session.addresses.assign(grant.ps_address().begin(),
                            grant.ps_address().end());
-  session.sender = grant.sender();
   session.lost_after = Milliseconds(spec.limits().lost_after_seconds());
   session.layout = &memory_->layout;
   session.parameters = memory_->parameters.get();

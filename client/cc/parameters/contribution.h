@@ -26,7 +26,6 @@ namespace weir {
 struct ShardClientOptions {
   Transport* transport = nullptr;
   std::vector<std::string> addresses;  // of the shards, in order
-  Sender sender;
   std::chrono::milliseconds lost_after{10000};
   // Called about ten times a second while a call waits, on its thread and
   // without a lock; an error ends the call, which may then be repeated. May
@@ -35,15 +34,18 @@ struct ShardClientOptions {
   Clock* clock = Clock::Real();
 };
 
+// A client has no slot of its own: each contribution, and each pull, says who
+// sends it.
 struct ContributionPush {
+  Sender sender = {};
   uint64_t sequence = 0;
   uint32_t index_in_step = 0;  // sync
   float weight = 1.0f;
   // Of blocks.
   std::vector<int> left_out = {};  // variables
   std::vector<Hyper> hyper = {};
-  // Reads the values of all variables after the contribution. From
-  // GradientReady(v) on, the values of `v` may change.
+  // Reads the values of all variables after the contribution, for the same
+  // sender. From GradientReady(v) on, the values of `v` may change.
   std::optional<Want> then = std::nullopt;
   // Asks for `then` now, not as gradients leave; nothing may compute from
   // `parameters` any more. BeginContribution then waits for the pull before.

@@ -95,7 +95,8 @@ ParameterClient::~ParameterClient() {
 
 // ----------------------------------------------------------------------- pull
 
-absl::Status ParameterClient::StartPull(const Want& want) {
+absl::Status ParameterClient::StartPull(const Sender& sender,
+                                        const Want& want) {
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(status_);
   WEIR_CHECK(!contribution_open_);
@@ -104,14 +105,15 @@ absl::Status ParameterClient::StartPull(const Want& want) {
     return absl::FailedPreconditionError(
         "a pull is under way: wait for it before the next one");
   }
-  BeginWants(want);
+  BeginWants(sender, want);
   return absl::OkStatus();
 }
 
-void ParameterClient::BeginWants(const Want& want, bool at_once) {
+void ParameterClient::BeginWants(const Sender& sender, const Want& want,
+                                 bool at_once) {
   NoteWanted();
   for (const auto& channel : channels_) {
-    channel->exchange.StartWants(want, at_once);
+    channel->exchange.StartWants(sender, want, at_once);
     channel->wake.NotifyAll();
   }
 }
@@ -214,12 +216,12 @@ absl::Status ParameterClient::BeginContribution(
     block.from = nullptr;
   }
   for (const auto& channel : channels_) {
-    channel->exchange.BeginContribution(push);
+    channel->exchange.BeginContribution(contribution.sender, push);
     channel->exchange.SetGate(values_left_ == 0);  // I2; OnStored opens it
   }
   then_ = contribution.then;
   if (then_.has_value() && contribution.then_at_once) {
-    BeginWants(*then_, /*at_once=*/true);
+    BeginWants(contribution.sender, *then_, /*at_once=*/true);
     then_.reset();
   } else if (then_.has_value() && values_left_ == 0) {
     WantWithContribution();

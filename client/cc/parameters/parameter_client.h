@@ -87,8 +87,9 @@ class ParameterClient : public ShardClient {
 
   // Starts to read all variables. FAILED_PRECONDITION while another pull is
   // under way.
-  // REQUIRES: no contribution between BeginContribution and FinishContribution.
-  absl::Status StartPull(const Want& want);
+  // REQUIRES: no contribution between BeginContribution and FinishContribution;
+  //   before its receipts are here, `sender` is the contribution's.
+  absl::Status StartPull(const Sender& sender, const Want& want);
   // Waits until the values of `v` are here, if a pull brings them.
   absl::Status WaitVariable(int v);
   absl::Status WaitPull();
@@ -148,7 +149,7 @@ class ParameterClient : public ShardClient {
   // The bytes that a chunk with a payload sends; names their encoding in it.
   std::span<const char> PayloadOf(int ps, const float* from,
                                   GradientChunk* header) const;
-  void BeginWants(const Want& want, bool at_once = false)
+  void BeginWants(const Sender& sender, const Want& want, bool at_once = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WantWithContribution() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteWanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -31,7 +31,6 @@ void ParameterClient::MakeChannels() {
       const BlockMap::Channel& mine = map_.channels()[channels_.size()];
       ShardExchange::Options exchange;
       static_cast<Exchange::ConnectionOptions&>(exchange) = ConnectionTo(s);
-      exchange.sender = options_.sender;
       exchange.in_flight_bytes_max = options_.in_flight_bytes_max;
       exchange.first_block = mine.first_in_shard;
       for (int b = mine.first_block; b < mine.first_block + mine.count; ++b) {

@@ -21,9 +21,10 @@ ShardExchange::ShardExchange(Options options)
       options_(std::move(options)),
       blocks_(options_.elements.size()) {}
 
-void ShardExchange::StartWants(const Want& want, bool at_once) {
+void ShardExchange::StartWants(const Sender& sender, const Want& want,
+                               bool at_once) {
   NoteWork();
-  SetWant(want);
+  SetWant(sender, want);
   for (int block = 0; block < wants_left_; ++block) {
     const PushState push = blocks_[block].push;
     // I5: asked for before its own push, a block would come without it. With
@@ -43,8 +44,9 @@ void ShardExchange::QueueWant(int block) {
   wants_queued_.insert(block);
 }
 
-void ShardExchange::SetWant(const Want& want) {
+void ShardExchange::SetWant(const Sender& sender, const Want& want) {
   WEIR_CHECK(wants_left_ == 0);
+  want_sender_ = sender;
   want_ = want;
   if (want_.timeout_ms() == 0) {
     want_.set_timeout_ms(want_timeout_ms());
@@ -53,7 +55,7 @@ void ShardExchange::SetWant(const Want& want) {
 }
 
 void ShardExchange::WantWithContribution(const Want& want) {
-  SetWant(want);
+  SetWant(sender_, want);
   wants_with_push_ = wants_left_;
   for (Block& block : blocks_) {
     // I5: none has left, so each can still take its want along.
@@ -63,8 +65,9 @@ void ShardExchange::WantWithContribution(const Want& want) {
   }
 }
 
-void ShardExchange::BeginContribution(const Push& push) {
+void ShardExchange::BeginContribution(const Sender& sender, const Push& push) {
   WEIR_CHECK(contribution_done());
+  sender_ = sender;
   push_ = push;
   receipts_ = {};
   for (Block& block : blocks_) {
@@ -175,7 +178,7 @@ ShardExchange::Action ShardExchange::SendPush() {
   }
   blocks_unsent_ -= count;
   GradientChunk& header = action.header;
-  *header.mutable_sender() = options_.sender;
+  *header.mutable_sender() = sender_;
   *header.mutable_push() = push_;
   header.mutable_push()->set_base_version(base_version);  // I6
   header.set_block(static_cast<uint32_t>(options_.first_block + first));
@@ -217,7 +220,7 @@ ShardExchange::Action ShardExchange::SendWant() {
     wants_queued_.erase(wants_queued_.begin());
     ++count;
   }
-  *action.header.mutable_sender() = options_.sender;
+  *action.header.mutable_sender() = want_sender_;
   *action.header.mutable_want() = want_;
   action.header.set_block(static_cast<uint32_t>(options_.first_block + first));
   action.block = first;

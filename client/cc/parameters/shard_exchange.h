@@ -62,7 +62,6 @@ class ShardExchange : public Exchange {
     // The channel carries the blocks of the shard from `first_block` on, as
     // many as `elements` has. Everywhere else in this class they count from 0.
     int first_block = 0;
-    Sender sender;
     std::vector<int64_t> elements;  // floats of each block
     int64_t in_flight_bytes_max = kInFlightBytesMax;
   };
@@ -78,12 +77,13 @@ class ShardExchange : public Exchange {
   // --- What the owner wants.
 
   // Asks for every block. One whose push has not left yet is asked for with it,
-  // unless `at_once`. REQUIRES: wants_left() == 0.
-  void StartWants(const Want& want, bool at_once = false);
+  // unless `at_once`. REQUIRES: wants_left() == 0; while a contribution is
+  // under way, `sender` is the contribution's.
+  void StartWants(const Sender& sender, const Want& want, bool at_once = false);
   // Starts a contribution: every block waits for BlockReady. `push` has all but
   // base_version and left_out. REQUIRES: contribution_done().
-  void BeginContribution(const Push& push);
-  // Asks for every block with its push, or right behind it.
+  void BeginContribution(const Sender& sender, const Push& push);
+  // Asks for every block with its push, or right behind it, for its sender.
   // REQUIRES: wants_left() == 0, and no push has left since BeginContribution
   //           (the gate was closed, or no block was ready).
   void WantWithContribution(const Want& want);
@@ -135,7 +135,7 @@ class ShardExchange : public Exchange {
   bool HasWork() const override {
     return blocks_open_ > 0 || wants_left_ > wants_with_push_;
   }
-  void SetWant(const Want& want);
+  void SetWant(const Sender& sender, const Want& want);
   bool PushMayGo() const;
   bool WantMayGo() const;
   void QueueWant(int block);
@@ -147,7 +147,9 @@ class ShardExchange : public Exchange {
 
   const Options options_;
   std::vector<Block> blocks_;
+  Sender sender_;  // of the contribution
   Push push_;
+  Sender want_sender_;
   Want want_;
   bool gate_open_ = true;
   std::set<int> ready_;         // blocks

@@ -98,7 +98,8 @@ std::vector<std::vector<RowPiece>> TableClient::Cut(
 
 // ----------------------------------------------------------------- lookups
 
-absl::Status TableClient::StartLookup(const Want& want, bool train,
+absl::Status TableClient::StartLookup(const Sender& sender, const Want& want,
+                                      bool train,
                                       std::span<const Wanted> wanted) {
   std::vector<RowList> lists;
   for (const Wanted& list : wanted) {
@@ -109,6 +110,7 @@ absl::Status TableClient::StartLookup(const Want& want, bool train,
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(status_);
   WEIR_RETURN_IF_ERROR(interrupted_);
+  lookup_sender_ = sender;
   want_ = want;
   want_.set_timeout_ms(pulls_[0]->exchange.want_timeout_ms());
   train_ = train;
@@ -187,7 +189,7 @@ void TableClient::Ask(PullLane* lane, const RowPullExchange::Action& action) {
   std::shared_ptr<PullRowsStream> stream = lane->stream;
   mutex_.Unlock();
   PullRowsChunk chunk;
-  *chunk.mutable_sender() = options_.sender;
+  *chunk.mutable_sender() = lookup_sender_;
   *chunk.mutable_want() = want_;
   chunk.set_train(train_);
   chunk.set_request(action.request);
@@ -388,7 +390,7 @@ absl::StatusOr<PushRowsReply> TableClient::SendUpdate(PushLane* lane,
     }
     const RowPiece& piece = pieces[next];
     chunk->Clear();
-    *chunk->mutable_sender() = options_.sender;
+    *chunk->mutable_sender() = push_.sender;
     weir::Push* const push = chunk->mutable_push();
     push->set_sequence(push_.sequence);  // I1: the same in every try
     push->set_base_version(versions_[lane->shard]);

@@ -77,7 +77,7 @@ class TableClient : public ShardClient {
   // Starts to fetch rows. `want`'s encoding is not looked at, since each table
   // has its own. The spans must stay until WaitLookup returns.
   // REQUIRES: no lookup is under way.
-  absl::Status StartLookup(const Want& want, bool train,
+  absl::Status StartLookup(const Sender& sender, const Want& want, bool train,
                            std::span<const Wanted> wanted);
   // Waits until all rows of the lookup are here.
   absl::StatusOr<Versions> WaitLookup();
@@ -156,6 +156,7 @@ class TableClient : public ShardClient {
 
   // The lookup and the update under way. Start* sets them before it wakes the
   // threads, which only read them.
+  Sender lookup_sender_;
   Want want_;
   bool train_ = false;
   std::vector<Wanted> wanted_;

@@ -75,7 +75,6 @@ absl::Status Session::CreateWorker() {
   WorkerSession::Options worker;
   worker.transport = transport_.get();
   worker.addresses = options_.ps;
-  worker.sender = sender_;
   worker.lost_after = Milliseconds(options_.lost_after_seconds);
   if (options_.keep_waiting || chief_ != nullptr) {
     worker.on_wait = [this] { return OnWait(); };
@@ -105,7 +104,7 @@ std::optional<uint64_t> Session::NextVersion() const {
 
 absl::Status Session::Pull() {
   WEIR_RETURN_IF_ERROR(Wait());
-  WEIR_RETURN_IF_ERROR(worker_->blocks()->StartPull(NextWant()));
+  WEIR_RETURN_IF_ERROR(worker_->blocks()->StartPull(sender_, NextWant()));
   return worker_->blocks()->WaitPull();
 }
 
@@ -136,6 +135,7 @@ absl::Status Session::Begin(const PushOptions& push) {
   ContributionPush contribution;
   WEIR_ASSIGN_OR_RETURN(contribution.rates, CheckPush(push));
   WEIR_RETURN_IF_ERROR(EnterPush());
+  contribution.sender = sender_;
   contribution.sequence = sequence_;
   contribution.index_in_step = static_cast<uint32_t>(options_.rank);
   contribution.weight = push.weight;
@@ -243,7 +243,7 @@ absl::Status Session::StartLookup(std::span<const RowsWanted> wanted,
   if (tables_ == nullptr) {
     return NoTables();
   }
-  return tables_->StartLookup(NextWant(), train, wanted);
+  return tables_->StartLookup(sender_, NextWant(), train, wanted);
 }
 
 absl::Status Session::WaitLookup() {

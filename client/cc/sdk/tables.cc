@@ -39,7 +39,8 @@ absl::Status SessionTables::CheckSize(int table, const char* what,
 
 // ----------------------------------------------------------------- lookups
 
-absl::Status SessionTables::StartLookup(const Want& want, bool train,
+absl::Status SessionTables::StartLookup(const Sender& sender, const Want& want,
+                                        bool train,
                                         std::span<const RowsWanted> wanted) {
   // I1: the caller of the old lookup may have freed its memory, so nothing is
   // written there.
@@ -74,7 +75,7 @@ absl::Status SessionTables::StartLookup(const Want& want, bool train,
   }
   // Moving keeps the memory that `lists` points to.
   asked_ = std::move(all);
-  WEIR_RETURN_IF_ERROR(client_->StartLookup(want, train, lists));
+  WEIR_RETURN_IF_ERROR(client_->StartLookup(sender, want, train, lists));
   looking_up_ = true;
   given_up_ = false;
   train_ = train;

@@ -45,7 +45,7 @@ class SessionTables {
 
   // Starts a lookup. A lookup that was given up is waited for first;
   // FAILED_PRECONDITION if another one is under way.
-  absl::Status StartLookup(const Want& want, bool train,
+  absl::Status StartLookup(const Sender& sender, const Want& want, bool train,
                            std::span<const RowsWanted> wanted);
   // Waits for the lookup and writes the rows. If the caller ended the wait
   // (CANCELLED), it may be repeated.

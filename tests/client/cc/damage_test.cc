@@ -55,7 +55,6 @@ Outcome Train(ChecksumChoice checksum, int64_t flip_every) {
   options.transport = transport.get();
   options.addresses = {proxy.address()};
   options.layout = &layout;
-  options.sender = ps.SenderOf(0);
   options.parameters = run.parameters.data();
   options.gradients = gradients.data();
   const auto client = ParameterClient::Create(std::move(options)).value();
@@ -63,7 +62,6 @@ Outcome Train(ChecksumChoice checksum, int64_t flip_every) {
   of_tables.transport = transport.get();
   of_tables.addresses = {proxy.address()};
   of_tables.tables = {ps.MakeDeclaration().table(0)};
-  of_tables.sender = ps.SenderOf(0);
   const auto tables = TableClient::Create(std::move(of_tables)).value();
   std::vector<uint64_t> ids((1 << 20) / (4 * kDim));
   std::iota(ids.begin(), ids.end(), 1);
@@ -74,6 +72,7 @@ Outcome Train(ChecksumChoice checksum, int64_t flip_every) {
        ++sequence) {
     const float gradient = 0.1f * static_cast<float>(sequence + 1);
     ContributionPush push;
+    push.sender = ps.SenderOf(0);
     push.sequence = sequence;
     push.then = Version(sequence + 1);
     run.status.Update(client->BeginContribution(push));
@@ -86,8 +85,8 @@ Outcome Train(ChecksumChoice checksum, int64_t flip_every) {
     run.status.Update(client->WaitReceipts().status());
     run.status.Update(client->WaitPull());
     const TableClient::Wanted wanted = {0, ids, run.rows.data()};
-    run.status.Update(
-        tables->StartLookup(Version(sequence), true, {&wanted, 1}));
+    run.status.Update(tables->StartLookup(ps.SenderOf(0), Version(sequence),
+                                          true, {&wanted, 1}));
     const auto versions = tables->WaitLookup();
     run.status.Update(versions.status());
     if (!run.status.ok()) {
@@ -95,6 +94,7 @@ Outcome Train(ChecksumChoice checksum, int64_t flip_every) {
     }
     std::fill(row_gradients.begin(), row_gradients.end(), gradient);
     ContributionPush update;
+    update.sender = ps.SenderOf(0);
     update.sequence = sequence;
     const TableClient::Gradients of_rows = {0, ids, row_gradients.data()};
     run.status.Update(tables->StartUpdate(update, *versions, {&of_rows, 1}));

@@ -51,12 +51,11 @@ LoopbackPs::Options TwoSlots() { return {.sync_contributions = 2}; }
   own.transport = transport.get();
   own.addresses = {address};
   own.layout = &layout;
-  own.sender = sender;
   own.parameters = values.data();
   own.lost_after = kLostAfter;
   auto client = ParameterClient::Create(std::move(own)).value();
-  good = good && client->StartPull(Version(0)).ok() &&
-         client->WaitPull().ok() && client->StartPull(Version(1)).ok();
+  good = good && client->StartPull(sender, Version(0)).ok() &&
+         client->WaitPull().ok() && client->StartPull(sender, Version(1)).ok();
   good = good && write(to, "x", 1) == 1;  // waits for others now
   const absl::Status status = client->WaitPull();
   if (!status.ok()) {

@@ -51,7 +51,8 @@ LoopbackPs::Options TwoBlocks(int contributions) {
 struct Trainer {
   Trainer(const LoopbackPs& ps, const std::string& address,
           milliseconds lost_after = kLostAfter)
-      : transport(MakeGrpcTransport({.own_connections = true})) {
+      : sender(ps.SenderOf(0)),
+        transport(MakeGrpcTransport({.own_connections = true})) {
     std::vector<VariableSpec> variables(1);
     variables[0].name = "w";
     variables[0].shape = {ps.options.block_elements * ps.options.block_count -
@@ -64,7 +65,6 @@ struct Trainer {
     options.transport = transport.get();
     options.addresses = {address};
     options.layout = layout.get();
-    options.sender = ps.SenderOf(0);
     options.parameters = parameters.data();
     options.gradients = gradients.data();
     options.lost_after = lost_after;
@@ -73,13 +73,13 @@ struct Trainer {
     table_options.transport = transport.get();
     table_options.addresses = {address};
     table_options.tables = {ps.MakeDeclaration().table(0)};
-    table_options.sender = ps.SenderOf(0);
     table_options.lost_after = lost_after;
     tables = TableClient::Create(std::move(table_options)).value();
   }
 
   absl::Status Step(uint64_t sequence) {
     ContributionPush push;
+    push.sender = sender;
     push.sequence = sequence;
     push.then = Version(sequence + 1);
     absl::Status status = client->BeginContribution(push);
@@ -99,7 +99,7 @@ struct Trainer {
     std::vector<float> rows(ids.size() * kDim);
     const TableClient::Wanted wanted = {0, ids, rows.data()};
     absl::Status status =
-        tables->StartLookup(Version(sequence), true, {&wanted, 1});
+        tables->StartLookup(sender, Version(sequence), true, {&wanted, 1});
     const auto versions = tables->WaitLookup();
     status.Update(versions.status());
     if (!status.ok()) {
@@ -108,6 +108,7 @@ struct Trainer {
     EXPECT_EQ(rows[7], -1.0f * static_cast<float>(sequence));
     std::fill(rows.begin(), rows.end(), 1.0f);
     ContributionPush push;
+    push.sender = sender;
     push.sequence = sequence;
     const TableClient::Gradients gradients_of = {0, ids, rows.data()};
     status.Update(tables->StartUpdate(push, *versions, {&gradients_of, 1}));
@@ -121,6 +122,7 @@ struct Trainer {
     return want;
   }
 
+  const Sender sender;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Layout> layout;
   std::vector<float> parameters;

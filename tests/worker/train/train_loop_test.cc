@@ -135,7 +135,6 @@ absl::Status RunWorker(FakeShards* shards, int shard_count,
   session_options.transport = shards;
   session_options.addresses = shards->addresses();
   session_options.layout = machine.layout.get();
-  session_options.sender = grant.sender();
   session_options.parameters = machine.parameters.data();
   session_options.gradients = machine.gradients.data();
   session_options.lost_after = std::chrono::milliseconds(options.lost_after_ms);

@@ -14,10 +14,11 @@ namespace {
 // A worker of slot 0 with buffers of its own.
 struct Worker {
   explicit Worker(StoreCluster* cluster, bool bounded_staleness = false)
-      : parameters(cluster->layout->flat_elements()),
+      : sender(cluster->SenderOf(0)),
+        parameters(cluster->layout->flat_elements()),
         gradients(cluster->layout->flat_elements(), 1.0f) {
     WorkerSession::Options options;
-    static_cast<ShardClientOptions&>(options) = cluster->OptionsOf(0);
+    static_cast<ShardClientOptions&>(options) = cluster->ClientOptions();
     options.layout = cluster->layout.get();
     options.parameters = parameters.data();
     options.gradients = gradients.data();
@@ -31,6 +32,7 @@ struct Worker {
   absl::StatusOr<ContributionResult> Push(uint64_t sequence,
                                           float row_gradient) {
     ContributionPush push;
+    push.sender = sender;
     push.sequence = sequence;
     EXPECT_TRUE(session->blocks()->BeginContribution(push).ok());
     session->blocks()->GradientReady(0);
@@ -42,6 +44,7 @@ struct Worker {
     return session->WaitReceipts();
   }
 
+  const Sender sender;
   std::vector<float> parameters;
   std::vector<float> gradients;
   std::unique_ptr<WorkerSession> session;
@@ -93,12 +96,13 @@ TEST(WorkerSessionTest, AnInterruptEndsWaitsOfBothKinds) {
   StoreCluster cluster("sync { contributions: 1 }");
   Worker worker(&cluster);
   const Want never = worker.session->WantFor(0, 1);
-  ASSERT_TRUE(worker.session->blocks()->StartPull(never).ok());
+  ASSERT_TRUE(worker.session->blocks()->StartPull(worker.sender, never).ok());
   const std::vector<uint64_t> id = {5};
   float row = 0;
   const TableClient::Wanted wanted = {0, id, &row};
-  ASSERT_TRUE(
-      worker.session->rows()->StartLookup(never, true, {&wanted, 1}).ok());
+  ASSERT_TRUE(worker.session->rows()
+                  ->StartLookup(worker.sender, never, true, {&wanted, 1})
+                  .ok());
   const absl::Status stopped = absl::CancelledError("the job stopped");
   worker.session->Interrupt(stopped);
   EXPECT_EQ(worker.session->blocks()->WaitPull(), stopped);

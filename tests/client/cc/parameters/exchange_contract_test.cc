@@ -42,10 +42,11 @@ class Worker {
 class BlockWorker : public Worker {
  public:
   BlockWorker(StoreCluster* cluster, int slot)
-      : parameters_(cluster->layout->flat_elements(), -99.0f),
+      : sender_(cluster->SenderOf(slot)),
+        parameters_(cluster->layout->flat_elements(), -99.0f),
         gradients_(parameters_.size(), 1.0f) {
     ParameterClient::Options options;
-    static_cast<ShardClientOptions&>(options) = cluster->OptionsOf(slot);
+    static_cast<ShardClientOptions&>(options) = cluster->ClientOptions();
     options.layout = cluster->layout.get();
     options.parameters = parameters_.data();
     options.gradients = gradients_.data();
@@ -54,7 +55,7 @@ class BlockWorker : public Worker {
   }
 
   absl::Status Pull(const Want& want) override {
-    absl::Status status = client_->StartPull(want);
+    absl::Status status = client_->StartPull(sender_, want);
     status.Update(client_->WaitPull());
     return status;
   }
@@ -62,6 +63,7 @@ class BlockWorker : public Worker {
   absl::StatusOr<uint64_t> Push(uint64_t sequence,
                                 uint32_t index_in_step) override {
     ContributionPush push;
+    push.sender = sender_;
     push.sequence = sequence;
     push.index_in_step = index_in_step;
     if (const auto status = client_->BeginContribution(push); !status.ok()) {
@@ -83,6 +85,7 @@ class BlockWorker : public Worker {
   }
 
  private:
+  const Sender sender_;
   std::vector<float> parameters_;
   std::vector<float> gradients_;
   std::unique_ptr<ParameterClient> client_;
@@ -91,12 +94,15 @@ class BlockWorker : public Worker {
 class RowWorker : public Worker {
  public:
   RowWorker(StoreCluster* cluster, int slot)
-      : ids_(kElements), rows_(kElements, -99.0f), gradients_(kElements, 1.0f) {
+      : sender_(cluster->SenderOf(slot)),
+        ids_(kElements),
+        rows_(kElements, -99.0f),
+        gradients_(kElements, 1.0f) {
     for (size_t i = 0; i < ids_.size(); ++i) {
       ids_[i] = 7 * i;
     }
     TableClient::Options options;
-    static_cast<ShardClientOptions&>(options) = cluster->OptionsOf(slot);
+    static_cast<ShardClientOptions&>(options) = cluster->ClientOptions();
     options.tables = cluster->tables();
     options.piece_bytes = 256;
     options.lost_after = kLostAfter;
@@ -106,7 +112,8 @@ class RowWorker : public Worker {
 
   absl::Status Pull(const Want& want) override {
     const TableClient::Wanted wanted = {0, ids_, rows_.data()};
-    if (const auto status = client_->StartLookup(want, true, {&wanted, 1});
+    if (const auto status =
+            client_->StartLookup(sender_, want, true, {&wanted, 1});
         !status.ok()) {
       return status;
     }
@@ -120,6 +127,7 @@ class RowWorker : public Worker {
   absl::StatusOr<uint64_t> Push(uint64_t sequence,
                                 uint32_t index_in_step) override {
     ContributionPush push;
+    push.sender = sender_;
     push.sequence = sequence;
     push.index_in_step = index_in_step;
     const TableClient::Gradients list = {0, ids_, gradients_.data()};
@@ -137,6 +145,7 @@ class RowWorker : public Worker {
   std::vector<float> Values() const override { return rows_; }
 
  private:
+  const Sender sender_;
   std::vector<uint64_t> ids_;
   std::vector<float> rows_;
   std::vector<float> gradients_;

@@ -77,15 +77,15 @@ class Cluster {
 
 struct Worker {
   Worker(Cluster* cluster, int slot, const Compression& compression = {})
-      : parameters(cluster->layout->flat_elements()),
+      : sender(cluster->sender),
+        parameters(cluster->layout->flat_elements()),
         gradients(cluster->layout->flat_elements()) {
+    sender.set_slot(static_cast<uint32_t>(slot));
+    sender.set_generation(1);
     ParameterClient::Options options;
     options.transport = &cluster->transport;
     options.addresses = cluster->addresses;
     options.layout = cluster->layout.get();
-    options.sender = cluster->sender;
-    options.sender.set_slot(static_cast<uint32_t>(slot));
-    options.sender.set_generation(1);
     options.parameters = parameters.data();
     options.gradients = gradients.data();
     options.compression = compression;
@@ -95,6 +95,7 @@ struct Worker {
   absl::Status Push(uint64_t sequence, uint32_t contribution, float value,
                     const Want& want) {
     ContributionPush push;
+    push.sender = sender;
     push.sequence = sequence;
     push.index_in_step = contribution;
     push.then = want;
@@ -108,6 +109,7 @@ struct Worker {
     return status;
   }
 
+  Sender sender;
   std::vector<float> parameters;
   std::vector<float> gradients;
   std::unique_ptr<ParameterClient> client;
@@ -168,7 +170,7 @@ TEST(ParameterClientStoreTest, AsyncLedgerIsExactThroughFaults) {
   }
   cluster.transport.SetFaults({});
   Worker reader(&cluster, 0);
-  ASSERT_TRUE(reader.client->StartPull(Latest()).ok());
+  ASSERT_TRUE(reader.client->StartPull(reader.sender, Latest()).ok());
   ASSERT_TRUE(reader.client->WaitPull().ok());
   ExpectAll(cluster, reader.parameters, -1.0f * kWorkers * kContributions);
 }
@@ -185,7 +187,7 @@ TEST(ParameterClientStoreTest, SyncLedgerIsExactThroughFaults) {
   for (int w = 0; w < kWorkers; ++w) {
     threads.emplace_back([&cluster, w] {
       Worker worker(&cluster, w);
-      ASSERT_TRUE(worker.client->StartPull(Version(0)).ok());
+      ASSERT_TRUE(worker.client->StartPull(worker.sender, Version(0)).ok());
       for (int t = 0; t < kSteps; ++t) {
         ASSERT_TRUE(worker.client->WaitPull().ok());
         // Contributions 0..5 weigh 1 and push their number: the mean is 2.5.
@@ -197,6 +199,7 @@ TEST(ParameterClientStoreTest, SyncLedgerIsExactThroughFaults) {
               j + 1 < kPerWorker ? std::nullopt
                                  : std::optional<Want>(Version(t + 1));
           ContributionPush push;
+          push.sender = worker.sender;
           push.sequence = sequence;
           push.index_in_step = m;
           push.then = want;
@@ -228,10 +231,11 @@ TEST(ParameterClientStoreTest, AContributionThatWeighsNothingLeadsTheStep) {
     Worker leader(&cluster, 0);
     Worker other(&cluster, 1);
     for (Worker* const worker : {&other, &leader}) {
-      ASSERT_TRUE(worker->client->StartPull(Version(0)).ok());
+      ASSERT_TRUE(worker->client->StartPull(worker->sender, Version(0)).ok());
       ASSERT_TRUE(worker->client->WaitPull().ok());
     }
     ContributionPush push;
+    push.sender = leader.sender;
     push.weight = 0.0f;
     push.hyper.emplace_back().set_learning_rate(4.0);
     ASSERT_TRUE(leader.client->BeginContribution(push).ok());
@@ -263,6 +267,7 @@ std::vector<float> TrainCompressed(const Compression& compression,
     want.set_encoding(compression.pull());
     for (int i = 0; i < 10; ++i) {
       ContributionPush push;
+      push.sender = worker.sender;
       push.sequence = static_cast<uint64_t>(i);
       push.then = want;
       EXPECT_TRUE(worker.client->BeginContribution(push).ok());
@@ -281,7 +286,7 @@ std::vector<float> TrainCompressed(const Compression& compression,
   }
   cluster.transport.SetFaults({});
   Worker reader(&cluster, 0);
-  EXPECT_TRUE(reader.client->StartPull(Latest()).ok());
+  EXPECT_TRUE(reader.client->StartPull(reader.sender, Latest()).ok());
   EXPECT_TRUE(reader.client->WaitPull().ok());
   return reader.parameters;
 }

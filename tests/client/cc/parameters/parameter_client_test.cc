@@ -28,14 +28,14 @@ Layout MakeLayout(int shards, int64_t block_elements = 64) {
 struct Worker {
   Worker(FakeShards* shards, const Layout* layout, uint32_t slot,
          int lost_after_ms = 5000, int channels = 1) {
+    sender.set_slot(slot);
+    sender.set_generation(1);
     parameters.resize(layout->flat_elements());
     gradients.resize(layout->flat_elements());
     ParameterClient::Options options;
     options.transport = shards;
     options.addresses = shards->addresses();
     options.layout = layout;
-    options.sender.set_slot(slot);
-    options.sender.set_generation(1);
     options.parameters = parameters.data();
     options.gradients = gradients.data();
     options.lost_after = std::chrono::milliseconds(lost_after_ms);
@@ -59,6 +59,7 @@ struct Worker {
   absl::Status Push(uint64_t sequence, float gradient,
                     const std::optional<Want>& want) {
     ContributionPush push;
+    push.sender = sender;
     push.sequence = sequence;
     push.index_in_step = contribution;
     push.then = want;
@@ -78,6 +79,7 @@ struct Worker {
     return result.status();
   }
 
+  Sender sender;
   std::vector<float> parameters;
   std::vector<float> gradients;
   uint32_t contribution = 0;
@@ -108,7 +110,7 @@ TEST(ParameterClientTest, PushesAndPullsOverSeveralShards) {
     const Layout layout = MakeLayout(shard_count);
     FakeShards shards({.layout = &layout});
     Worker worker(&shards, &layout, 0);
-    ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+    ASSERT_TRUE(worker.client->StartPull(worker.sender, Latest()).ok());
     ASSERT_TRUE(worker.client->WaitPull().ok());
     ExpectAll(worker.parameters, 0.0f);
     for (int i = 0; i < 5; ++i) {
@@ -151,7 +153,7 @@ TEST(ParameterClientTest,
   for (uint32_t w = 0; w < kWorkers; ++w) {
     threads.emplace_back([&, w] {
       Worker worker(&shards, &layout, w);
-      EXPECT_TRUE(worker.client->StartPull(Latest()).ok());
+      EXPECT_TRUE(worker.client->StartPull(worker.sender, Latest()).ok());
       for (int i = 0; i < kContributions; ++i) {
         EXPECT_TRUE(worker.client->WaitPull().ok());
         EXPECT_TRUE(worker.Push(i, 1.0f, Latest()).ok());
@@ -180,7 +182,7 @@ TEST(ParameterClientTest, SyncStepsWaitForEveryContribution) {
     threads.emplace_back([&, w] {
       Worker worker(&shards, &layout, w);
       worker.contribution = w;
-      EXPECT_TRUE(worker.client->StartPull(Version(0)).ok());
+      EXPECT_TRUE(worker.client->StartPull(worker.sender, Version(0)).ok());
       for (int t = 0; t < kSteps; ++t) {
         EXPECT_TRUE(worker.client->WaitPull().ok());
         ExpectAll(worker.parameters, 3.0f * t);
@@ -227,11 +229,15 @@ TEST(ParameterClientTest, AVersionComesBeforeTheContributionIsFinished) {
     const bool sync = want.when_case() == Want::kVersion;
     FakeShards shards({.layout = &layout, .contributions = sync ? 1 : 0});
     Worker worker(&shards, &layout, 0);
-    ASSERT_TRUE(worker.client->StartPull(sync ? Version(0) : Latest()).ok());
+    ASSERT_TRUE(
+        worker.client->StartPull(worker.sender, sync ? Version(0) : Latest())
+            .ok());
     ASSERT_TRUE(worker.client->WaitPull().ok());
     const uint64_t all = static_cast<uint64_t>(layout.flat_elements()) * 4;
-    ASSERT_TRUE(
-        worker.client->BeginContribution({.sequence = 0, .then = want}).ok());
+    ASSERT_TRUE(worker.client
+                    ->BeginContribution(
+                        {.sender = worker.sender, .sequence = 0, .then = want})
+                    .ok());
     std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
     worker.client->GradientReady(3);
     const int64_t alone = ElementsAlone(layout, 3);
@@ -260,7 +266,7 @@ TEST(ParameterClientTest, AContributionNamesTheVersionsThatItWasComputedFrom) {
   const Layout layout = MakeLayout(2);
   FakeShards shards({.layout = &layout});
   Worker worker(&shards, &layout, 0);
-  ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+  ASSERT_TRUE(worker.client->StartPull(worker.sender, Latest()).ok());
   ASSERT_TRUE(worker.client->WaitPull().ok());
   const uint64_t all = static_cast<uint64_t>(layout.flat_elements()) * 4;
   const auto blocks = static_cast<uint64_t>(layout.block_count(0)) +
@@ -268,6 +274,7 @@ TEST(ParameterClientTest, AContributionNamesTheVersionsThatItWasComputedFrom) {
   std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
   for (uint64_t i = 0; i < 4; ++i) {
     ContributionPush sequence;
+    sequence.sender = worker.sender;
     sequence.sequence = i;
     sequence.then = Latest();
     sequence.then_at_once = true;
@@ -342,6 +349,7 @@ TEST(ParameterClientTest, SmallLayersShareMessages) {
     constexpr int kSteps = 10;
     for (int i = 0; i < kSteps; ++i) {
       ContributionPush push;
+      push.sender = worker.sender;
       push.sequence = i;
       push.then = contributions > 0 ? Version(i + 1) : Latest();
       ASSERT_TRUE(worker.client->BeginContribution(push).ok());
@@ -367,14 +375,17 @@ TEST(ParameterClientTest, AReplacementFinishesATornContribution) {
   FakeShards shards({.layout = &layout});
   {
     Worker worker(&shards, &layout, 0);
-    ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+    ASSERT_TRUE(worker.client->StartPull(worker.sender, Latest()).ok());
     ASSERT_TRUE(worker.client->WaitPull().ok());
-    ASSERT_TRUE(worker.client->BeginContribution({.sequence = 0}).ok());
+    ASSERT_TRUE(
+        worker.client
+            ->BeginContribution({.sender = worker.sender, .sequence = 0})
+            .ok());
     std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
     worker.client->GradientReady(3);  // and no more: it dies here
   }
   Worker worker(&shards, &layout, 0);
-  ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+  ASSERT_TRUE(worker.client->StartPull(worker.sender, Latest()).ok());
   ASSERT_TRUE(worker.client->WaitPull().ok());
   ASSERT_TRUE(worker.Push(0, 1.0f, std::nullopt).ok());
   for (int s = 0; s < 2; ++s) {
@@ -399,8 +410,10 @@ TEST(ParameterClientTest, PushesGradientsFromWhereTheyAre) {
     }
     places.emplace_back(v, lent[v].data());
   }
-  ASSERT_TRUE(
-      worker.client->BeginContribution({.sequence = 0, .left_out = {0}}).ok());
+  ASSERT_TRUE(worker.client
+                  ->BeginContribution(
+                      {.sender = worker.sender, .sequence = 0, .left_out = {0}})
+                  .ok());
   worker.client->GradientsReady(places);
   ASSERT_TRUE(worker.client->FinishContribution().ok());
   ASSERT_TRUE(worker.client->WaitReceipts().ok());
@@ -433,8 +446,10 @@ TEST(ParameterClientTest, LeavesOutWhatWasNeverReady) {
   const Layout layout = MakeLayout(1);
   FakeShards shards({.layout = &layout});
   Worker worker(&shards, &layout, 0);
-  ASSERT_TRUE(
-      worker.client->BeginContribution({.sequence = 0, .left_out = {0}}).ok());
+  ASSERT_TRUE(worker.client
+                  ->BeginContribution(
+                      {.sender = worker.sender, .sequence = 0, .left_out = {0}})
+                  .ok());
   std::fill(worker.gradients.begin(), worker.gradients.end(), 1.0f);
   worker.client->GradientReady(3);
   ASSERT_TRUE(worker.client->FinishContribution().ok());
@@ -458,7 +473,7 @@ TEST(ParameterClientTest, AVariableIsThereBeforeTheLastOne) {
   FakeShards shards({.layout = &layout, .contributions = 1});
   Worker worker(&shards, &layout, 0);
   shards.SetSilent(1, true);  // holds the answers of shard 1 back
-  ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+  ASSERT_TRUE(worker.client->StartPull(worker.sender, Latest()).ok());
   ASSERT_TRUE(worker.client->WaitVariable(here).ok());
   shards.SetSilent(1, false);
   ASSERT_TRUE(worker.client->WaitVariable(1 - here).ok());
@@ -469,7 +484,7 @@ TEST(ParameterClientTest, ALostShardIsNamed) {
   const Layout layout = MakeLayout(2);
   FakeShards shards({.layout = &layout});
   Worker worker(&shards, &layout, 0, /*lost_after_ms=*/300);
-  ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+  ASSERT_TRUE(worker.client->StartPull(worker.sender, Latest()).ok());
   ASSERT_TRUE(worker.client->WaitPull().ok());
   shards.SetDown(1, absl::UnavailableError("refused"));
   const absl::Status status = worker.Push(0, 1.0f, std::nullopt);
@@ -482,7 +497,7 @@ TEST(ParameterClientTest, ASilentShardIsLostToo) {
   FakeShards shards({.layout = &layout});
   Worker worker(&shards, &layout, 0, /*lost_after_ms=*/300);
   shards.SetSilent(0, true);
-  ASSERT_TRUE(worker.client->StartPull(Latest()).ok());
+  ASSERT_TRUE(worker.client->StartPull(worker.sender, Latest()).ok());
   const absl::Status status = worker.client->WaitPull();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -518,7 +533,7 @@ TEST(ParameterClientTest, InterruptEndsAWait) {
   const Layout layout = MakeLayout(1);
   FakeShards shards({.layout = &layout, .contributions = 1});
   Worker worker(&shards, &layout, 0);
-  ASSERT_TRUE(worker.client->StartPull(Version(7)).ok());
+  ASSERT_TRUE(worker.client->StartPull(worker.sender, Version(7)).ok());
   std::thread other(
       [&] { worker.client->Interrupt(absl::CancelledError("stop")); });
   EXPECT_EQ(worker.client->WaitPull().code(), absl::StatusCode::kCancelled);

@@ -73,7 +73,7 @@ Want VersionWanted(uint64_t version) {
 TEST(ShardExchangeTest, SendsTheFirstReadyBlockFirst) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 4));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   EXPECT_EQ(exchange.Next().kind, Kind::kIdle);
   for (const int block : {3, 1, 2}) {
     exchange.BlockReady(block, true, {});
@@ -88,7 +88,7 @@ TEST(ShardExchangeTest, SendsTheFirstReadyBlockFirst) {
 TEST(ShardExchangeTest, BoundsPayloadInFlight) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 4));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   for (int block = 0; block < 4; ++block) {
     exchange.BlockReady(block, true, {});
   }
@@ -104,7 +104,7 @@ TEST(ShardExchangeTest, BoundsPayloadInFlight) {
 TEST(ShardExchangeTest, LeftOutBlocksTravelAsOneRun) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 4));
-  exchange.BeginContribution(Contribution(4));
+  exchange.BeginContribution(Sender(), Contribution(4));
   exchange.BlockReady(0, true, {2, 7});
   for (int block = 1; block < 4; ++block) {
     exchange.BlockReady(block, false, {0});
@@ -127,11 +127,11 @@ TEST(ShardExchangeTest, LeftOutBlocksTravelAsOneRun) {
 TEST(ShardExchangeTest, AsksForValuesBehindTheContribution) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 3));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   for (int block = 0; block < 3; ++block) {
     exchange.BlockReady(block, true, {});
   }
-  exchange.StartWants(VersionWanted(1));
+  exchange.StartWants(Sender(), VersionWanted(1));
   Connect(&exchange);
   for (int i = 0; i < 3; ++i) {
     const ShardExchange::Action push = exchange.Next();
@@ -150,7 +150,7 @@ TEST(ShardExchangeTest, BoundsLatestValuesInFlight) {
   ShardExchange exchange(MakeOptions(&clock, 5));
   Want want;
   want.set_latest(true);
-  exchange.StartWants(want);
+  exchange.StartWants(Sender(), want);
   Connect(&exchange);
   ShardExchange::Action action = exchange.Next();
   EXPECT_EQ(action.kind, Kind::kSend);
@@ -176,7 +176,7 @@ TEST(ShardExchangeTest, AsksForEveryBlockOfAVersionAtOnce) {
   ShardExchange exchange(MakeOptions(&clock, 5));
   Want want;
   want.set_version(1);
-  exchange.StartWants(want);
+  exchange.StartWants(Sender(), want);
   Connect(&exchange);
   EXPECT_EQ(exchange.Next().header.block_count(), 5u);
 }
@@ -197,7 +197,7 @@ ValueChunk BothFor(uint64_t sequence, uint32_t block, uint64_t version) {
 TEST(ShardExchangeTest, AWantWithTheContributionTravelsInThePush) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 3));
-  exchange.BeginContribution(Contribution(4));
+  exchange.BeginContribution(Sender(), Contribution(4));
   exchange.WantWithContribution(LatestValues());
   EXPECT_EQ(exchange.wants_left(), 3);
   exchange.BlockReady(2, true, {});
@@ -235,7 +235,7 @@ TEST(ShardExchangeTest, AWantWithTheContributionTravelsInThePush) {
 TEST(ShardExchangeTest, AWantWithABrokenPushIsSentWithItAgain) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 1));
-  exchange.BeginContribution(Contribution(4));
+  exchange.BeginContribution(Sender(), Contribution(4));
   exchange.WantWithContribution(LatestValues());
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
@@ -259,7 +259,7 @@ TEST(ShardExchangeTest, AWantWithABrokenPushIsSentWithItAgain) {
 TEST(ShardExchangeTest, AsksForTheVersionOfABlockAsSoonAsItsPushHasLeft) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 4));
-  exchange.BeginContribution(Contribution(4));
+  exchange.BeginContribution(Sender(), Contribution(4));
   exchange.WantWithContribution(VersionWanted(5));
   exchange.BlockReady(2, true, {});
   exchange.BlockReady(3, true, {});
@@ -291,7 +291,7 @@ TEST(ShardExchangeTest, AsksForTheVersionOfABlockAsSoonAsItsPushHasLeft) {
 TEST(ShardExchangeTest, AVersionIsAskedForAgainBehindTheRepeatedPush) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 2));
-  exchange.BeginContribution(Contribution(4));
+  exchange.BeginContribution(Sender(), Contribution(4));
   exchange.WantWithContribution(VersionWanted(5));
   exchange.BlockReady(0, true, {});
   exchange.BlockReady(1, true, {});
@@ -316,7 +316,7 @@ TEST(ShardExchangeTest, ParkedWantsLeaveRoomForPushes) {
   FakeClock clock;
   constexpr int kBlocks = 200;
   ShardExchange exchange(MakeOptions(&clock, kBlocks));
-  exchange.BeginContribution(Contribution(4));
+  exchange.BeginContribution(Sender(), Contribution(4));
   exchange.WantWithContribution(VersionWanted(5));
   int wants = 0;
   // From the last one, so that no two wants share a message.
@@ -339,7 +339,7 @@ TEST(ShardExchangeTest, ParkedWantsLeaveRoomForPushes) {
 TEST(ShardExchangeTest, WantsOfPushesThatAreNotReadyAreNotLost) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 2));
-  exchange.BeginContribution(Contribution(4));
+  exchange.BeginContribution(Sender(), Contribution(4));
   exchange.WantWithContribution(LatestValues());
   clock.Advance(std::chrono::hours(1));  // a long backward
   EXPECT_FALSE(exchange.CheckLost());
@@ -353,7 +353,7 @@ TEST(ShardExchangeTest, AsksAgainAfterNotYet) {
   ShardExchange exchange(MakeOptions(&clock, 1));
   Want want;
   want.set_version(3);
-  exchange.StartWants(want);
+  exchange.StartWants(Sender(), want);
   Connect(&exchange);
   EXPECT_EQ(exchange.Next().kind, Kind::kSend);
   ValueChunk not_yet = ValueFor(0, 0);
@@ -370,7 +370,7 @@ TEST(ShardExchangeTest, AsksAgainAfterNotYet) {
 TEST(ShardExchangeTest, ResendsWithTheSameIdentityAfterABreak) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 2));
-  exchange.BeginContribution(Contribution(9));
+  exchange.BeginContribution(Sender(), Contribution(9));
   exchange.BlockReady(0, true, {});
   exchange.BlockReady(1, true, {});
   Connect(&exchange);
@@ -395,7 +395,7 @@ TEST(ShardExchangeTest, ResendsWithTheSameIdentityAfterABreak) {
 TEST(ShardExchangeTest, BackoffDoublesToItsMaximumAndResets) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 1));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.BlockReady(0, true, {});
   int64_t pauses_ms[6];
   for (int64_t& pause_ms : pauses_ms) {
@@ -414,7 +414,7 @@ TEST(ShardExchangeTest, GivesUpAfterLostAfterNamingTheShard) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 1));
   clock.Advance(std::chrono::hours(1));  // idle time does not count
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.OnStreamEnd(absl::UnavailableError("refused"));
@@ -430,7 +430,7 @@ TEST(ShardExchangeTest, GivesUpAfterLostAfterNamingTheShard) {
 TEST(ShardExchangeTest, WaitsWhileBytesFlow) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 1));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();
@@ -451,7 +451,7 @@ TEST(ShardExchangeTest, WaitsWhileBytesFlow) {
 TEST(ShardExchangeTest, AProcessThatSleptDoesNotBlameTheShard) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 1));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();
@@ -467,7 +467,7 @@ TEST(ShardExchangeTest, AProcessThatSleptDoesNotBlameTheShard) {
 TEST(ShardExchangeTest, AChangedIncarnationEndsIt) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 2));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.BlockReady(0, true, {});
   exchange.BlockReady(1, true, {});
   Connect(&exchange);
@@ -483,11 +483,11 @@ TEST(ShardExchangeTest, AChangedIncarnationEndsIt) {
 TEST(ShardExchangeTest, SendsADeferredBlockAgainAfterAPause) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 1));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.BlockReady(0, true, {});
   Want want;
   want.set_version(1);
-  exchange.StartWants(want);
+  exchange.StartWants(Sender(), want);
   Connect(&exchange);
   exchange.Next();  // push
   exchange.Next();  // want
@@ -506,8 +506,8 @@ TEST(ShardExchangeTest, NothingOfAContributionLeavesThroughAClosedGate) {
   ShardExchange exchange(MakeOptions(&clock, 2));
   Want want;
   want.set_version(1);
-  exchange.StartWants(want);
-  exchange.BeginContribution(Contribution(0));
+  exchange.StartWants(Sender(), want);
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.SetGate(false);
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
@@ -520,7 +520,7 @@ TEST(ShardExchangeTest, NothingOfAContributionLeavesThroughAClosedGate) {
 TEST(ShardExchangeTest, ASkippedContributionIsResentOnceThenFails) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 1));
-  exchange.BeginContribution(Contribution(3));
+  exchange.BeginContribution(Sender(), Contribution(3));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();
@@ -536,7 +536,7 @@ TEST(ShardExchangeTest, ASkippedContributionIsResentOnceThenFails) {
 TEST(ShardExchangeTest, NamesTheVariableOfABadBlock) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 1));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();
@@ -550,7 +550,7 @@ TEST(ShardExchangeTest, NamesTheVariableOfABadBlock) {
 TEST(ShardExchangeTest, ConnectsAgainWhenBothThreadsHaveLeftTheStream) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 2));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();
@@ -566,7 +566,7 @@ TEST(ShardExchangeTest, ConnectsAgainWhenBothThreadsHaveLeftTheStream) {
 TEST(ShardExchangeTest, ASendThatFailsAfterTheStreamsEndChangesNothing) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 1));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   EXPECT_EQ(exchange.Next().kind, Kind::kSend);
@@ -580,7 +580,7 @@ TEST(ShardExchangeTest, ASendThatFailsAfterTheStreamsEndChangesNothing) {
 TEST(ShardExchangeTest, ReadsTheStatusOfAStreamWhoseSendFailed) {
   FakeClock clock;
   ShardExchange exchange(MakeOptions(&clock, 1));
-  exchange.BeginContribution(Contribution(0));
+  exchange.BeginContribution(Sender(), Contribution(0));
   exchange.BlockReady(0, true, {});
   Connect(&exchange);
   exchange.Next();

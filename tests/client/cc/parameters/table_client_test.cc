@@ -24,6 +24,13 @@ using testing::HasSubstr;
 
 // S stores behind one transport, all active; two tables: `t` of dim 3, `u` of
 // dim 1, plain SGD with rate 1, rows of zeros.
+struct Worker {
+  TableClient* operator->() const { return client.get(); }
+
+  Sender sender;
+  std::unique_ptr<TableClient> client;
+};
+
 class Job {
  public:
   explicit Job(int shards, const std::string& update = "async {}",
@@ -74,18 +81,17 @@ class Job {
     return sender;
   }
 
-  std::unique_ptr<TableClient> Client(int slot = 0, int lost_after_ms = 400) {
+  Worker Client(int slot = 0, int lost_after_ms = 400) {
     TableClient::Options options;
     options.transport = &transport;
     options.addresses = addresses;
     options.tables.assign(declaration.table().begin(),
                           declaration.table().end());
-    options.sender = SenderOf(slot);
     options.piece_bytes = 48;
     options.lost_after = std::chrono::milliseconds(lost_after_ms);
     auto client = TableClient::Create(std::move(options));
     EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
+    return {SenderOf(slot), *std::move(client)};
   }
 
   Declaration declaration;
@@ -108,31 +114,33 @@ Want Version(uint64_t version) {
 }
 
 // Rows of table `u`, one float each.
-std::vector<float> Read(TableClient& client, const std::vector<uint64_t>& ids,
+std::vector<float> Read(const Worker& client, const std::vector<uint64_t>& ids,
                         const Want& want = Latest()) {
   std::vector<float> rows(ids.size(), -99);
   const TableClient::Wanted wanted = {1, ids, rows.data()};
-  EXPECT_TRUE(client.StartLookup(want, true, {&wanted, 1}).ok());
-  const auto versions = client.WaitLookup();
+  EXPECT_TRUE(
+      client->StartLookup(client.sender, want, true, {&wanted, 1}).ok());
+  const auto versions = client->WaitLookup();
   EXPECT_TRUE(versions.ok()) << versions.status();
   return rows;
 }
 
-absl::StatusOr<ContributionResult> Push(TableClient& client, uint64_t sequence,
+absl::StatusOr<ContributionResult> Push(const Worker& client, uint64_t sequence,
                                         const TableClient::Versions& versions,
                                         const std::vector<uint64_t>& ids,
                                         const std::vector<float>& gradients,
                                         uint32_t contribution = 0) {
   ContributionPush push;
+  push.sender = client.sender;
   push.sequence = sequence;
   push.index_in_step = contribution;
   const TableClient::Gradients list = {1, ids, gradients.data()};
   if (const absl::Status status =
-          client.StartUpdate(push, versions, {&list, 1});
+          client->StartUpdate(push, versions, {&list, 1});
       !status.ok()) {
     return status;
   }
-  return client.WaitUpdate();
+  return client->WaitUpdate();
 }
 
 std::vector<uint64_t> SomeIds(uint64_t seed, size_t count) {
@@ -154,6 +162,7 @@ TEST(TableClientTest, RowsOfSeveralTablesComeInTheOrderOfTheirIds) {
       gradients[i] = static_cast<float>(i);
     }
     ContributionPush push;
+    push.sender = client.sender;
     const TableClient::Versions read(static_cast<size_t>(shards), 0);
     const std::vector<float> ones(100, 1.0f);
     const TableClient::Gradients lists[] = {{0, ids, gradients.data()},
@@ -163,7 +172,8 @@ TEST(TableClientTest, RowsOfSeveralTablesComeInTheOrderOfTheirIds) {
     std::vector<float> rows(300), u(100);
     const TableClient::Wanted wanted[] = {{1, ids, u.data()},
                                           {0, ids, rows.data()}};
-    ASSERT_TRUE(client->StartLookup(Latest(), false, wanted).ok());
+    ASSERT_TRUE(
+        client->StartLookup(client.sender, Latest(), false, wanted).ok());
     const auto versions = client->WaitLookup();
     ASSERT_TRUE(versions.ok()) << versions.status();
     EXPECT_EQ(*versions, TableClient::Versions(shards, 1));
@@ -178,12 +188,12 @@ TEST(TableClientTest, ListsAreSentOnce) {
   Job job(2);
   const auto client = job.Client();
   const std::vector<uint64_t> ids = SomeIds(2, 50);
-  Read(*client, ids);
+  Read(client, ids);
   const auto result =
-      Push(*client, 0, {0, 0}, ids, std::vector<float>(50, 2.0f));
+      Push(client, 0, {0, 0}, ids, std::vector<float>(50, 2.0f));
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->staleness_count, 2u);
-  EXPECT_EQ(Read(*client, ids), std::vector<float>(50, -2.0f));
+  EXPECT_EQ(Read(client, ids), std::vector<float>(50, -2.0f));
   // A client that believes in lists which the shard does not have.
   for (const std::string& address : job.addresses) {
     job.transport.Stop(address);  // its streams use the stores
@@ -193,7 +203,7 @@ TEST(TableClientTest, ListsAreSentOnce) {
   for (int s = 0; s < 2; ++s) {
     job.transport.Serve(job.addresses[s], other.stores[s].get());
   }
-  EXPECT_EQ(Read(*client, ids), std::vector<float>(50, 0.0f));
+  EXPECT_EQ(Read(client, ids), std::vector<float>(50, 0.0f));
 }
 
 TEST(TableClientTest, EveryRowGetsEveryContributionOnceThroughFaults) {
@@ -211,9 +221,9 @@ TEST(TableClientTest, EveryRowGetsEveryContributionOnceThroughFaults) {
       workers.emplace_back([&, slot] {
         const auto client = job.Client(slot, 30000);
         for (uint64_t sequence = 0; sequence < kContributions; ++sequence) {
-          Read(*client, ids);
+          Read(client, ids);
           const auto result =
-              Push(*client, sequence, TableClient::Versions(shards, 0), ids,
+              Push(client, sequence, TableClient::Versions(shards, 0), ids,
                    std::vector<float>(ids.size(), -1.0f));
           ASSERT_TRUE(result.ok()) << result.status();
         }
@@ -223,7 +233,7 @@ TEST(TableClientTest, EveryRowGetsEveryContributionOnceThroughFaults) {
       worker.join();
     }
     job.transport.SetFaults({});
-    EXPECT_EQ(Read(*job.Client(), ids),
+    EXPECT_EQ(Read(job.Client(), ids),
               std::vector<float>(ids.size(), 2.0f * kContributions));
   }
 }
@@ -238,13 +248,13 @@ TEST(TableClientTest, TheSameRowsOnAnyNumberOfShardsInSync) {
       workers.emplace_back([&, slot] {
         const auto client = job.Client(slot);
         for (uint64_t step = 0; step < 10; ++step) {
-          std::vector<float> gradients = Read(*client, ids, Version(step));
+          std::vector<float> gradients = Read(client, ids, Version(step));
           for (size_t i = 0; i < ids.size(); ++i) {
             gradients[i] = 0.1f * gradients[i] +
                            UnitFloat(Philox(step, slot, ids[i])[0]) - 0.5f;
           }
           const auto result =
-              Push(*client, step, TableClient::Versions(shards, step), ids,
+              Push(client, step, TableClient::Versions(shards, step), ids,
                    gradients, static_cast<uint32_t>(slot));
           ASSERT_TRUE(result.ok()) << result.status();
         }
@@ -253,7 +263,7 @@ TEST(TableClientTest, TheSameRowsOnAnyNumberOfShardsInSync) {
     for (std::thread& worker : workers) {
       worker.join();
     }
-    results[shards] = Read(*job.Client(), ids, Version(10));
+    results[shards] = Read(job.Client(), ids, Version(10));
   }
   EXPECT_EQ(results[2], results[1]);
   EXPECT_EQ(results[3], results[1]);
@@ -266,8 +276,9 @@ TEST(TableClientTest, AWaitForAVersionOutlastsTheServersDeadline) {
   std::vector<float> row(1);
   const std::vector<uint64_t> id = {5};
   const TableClient::Wanted wanted = {1, id, row.data()};
-  ASSERT_TRUE(client->StartLookup(Version(1), true, {&wanted, 1}).ok());
-  ASSERT_TRUE(Push(*client, 0, {0}, id, {4}).ok());
+  ASSERT_TRUE(
+      client->StartLookup(client.sender, Version(1), true, {&wanted, 1}).ok());
+  ASSERT_TRUE(Push(client, 0, {0}, id, {4}).ok());
   ASSERT_TRUE(client->WaitLookup().ok());
   EXPECT_EQ(row[0], -4.0f);
 }
@@ -275,12 +286,13 @@ TEST(TableClientTest, AWaitForAVersionOutlastsTheServersDeadline) {
 TEST(TableClientTest, AShardThatIsGoneIsNamed) {
   Job job(2);
   const auto client = job.Client();
-  Read(*client, {1, 2, 3});
+  Read(client, {1, 2, 3});
   job.transport.Stop("ps1");
   const std::vector<uint64_t> ids = SomeIds(5, 30);
   std::vector<float> rows(30);
   const TableClient::Wanted wanted = {1, ids, rows.data()};
-  ASSERT_TRUE(client->StartLookup(Latest(), true, {&wanted, 1}).ok());
+  ASSERT_TRUE(
+      client->StartLookup(client.sender, Latest(), true, {&wanted, 1}).ok());
   const auto versions = client->WaitLookup();
   EXPECT_EQ(versions.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(versions.status().message(), HasSubstr("ps 1 (ps1)"));
@@ -290,7 +302,7 @@ TEST(TableClientTest, AShardThatIsGoneIsNamed) {
 TEST(TableClientTest, ARestartedShardIsNamed) {
   Job job(1);
   const auto client = job.Client();
-  Read(*client, {1});
+  Read(client, {1});
   auto other = *Store::Create({.incarnation = 99});
   DeclareRequest request;
   *request.mutable_declaration() = job.declaration;
@@ -300,7 +312,7 @@ TEST(TableClientTest, ARestartedShardIsNamed) {
   live.add_slot()->set_generation(1);
   ASSERT_TRUE(other->SetSlots(live).ok());
   job.transport.Serve("ps0", other.get());
-  const auto result = Push(*client, 0, {0}, {1}, {1});
+  const auto result = Push(client, 0, {0}, {1}, {1});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(result.status().message(), HasSubstr("restarted"));
 }
@@ -311,10 +323,12 @@ TEST(TableClientTest, IdsThatDoNotAscendAreRefused) {
   const std::vector<uint64_t> ids = {3, 3};
   std::vector<float> rows(2);
   const TableClient::Wanted wanted = {1, ids, rows.data()};
-  EXPECT_THAT(client->StartLookup(Latest(), true, {&wanted, 1}).message(),
+  EXPECT_THAT(client->StartLookup(client.sender, Latest(), true, {&wanted, 1})
+                  .message(),
               HasSubstr("'u': ids must ascend"));
   const TableClient::Wanted foreign = {2, ids, rows.data()};
-  EXPECT_THAT(client->StartLookup(Latest(), true, {&foreign, 1}).message(),
+  EXPECT_THAT(client->StartLookup(client.sender, Latest(), true, {&foreign, 1})
+                  .message(),
               HasSubstr("table 2 of 2"));
 }
 
@@ -324,7 +338,8 @@ TEST(TableClientTest, AnInterruptEndsAWait) {
   std::vector<float> row(1);
   const std::vector<uint64_t> id = {5};
   const TableClient::Wanted wanted = {1, id, row.data()};
-  ASSERT_TRUE(client->StartLookup(Version(1), true, {&wanted, 1}).ok());
+  ASSERT_TRUE(
+      client->StartLookup(client.sender, Version(1), true, {&wanted, 1}).ok());
   client->Interrupt(absl::AbortedError("the job is over"));
   EXPECT_EQ(client->WaitLookup().status().message(), "the job is over");
 }
@@ -336,6 +351,7 @@ TEST(TableClientTest, HalfPrecisionTravelsByTable) {
   std::vector<float> gradients(60, -1.5f);
   std::vector<float> rows(60), u(20);
   ContributionPush push;
+  push.sender = client.sender;
   const std::vector<float> ones(20, 1.0f);
   const TableClient::Gradients lists[] = {
       {1, ids, ones.data()}, {0, ids, gradients.data()}, {1, {}, nullptr}};
@@ -344,7 +360,7 @@ TEST(TableClientTest, HalfPrecisionTravelsByTable) {
   EXPECT_EQ(client->counters().bytes_sent, 20u * 4 + 60 * 2);
   const TableClient::Wanted wanted[] = {{0, ids, rows.data()},
                                         {1, ids, u.data()}};
-  ASSERT_TRUE(client->StartLookup(Latest(), true, wanted).ok());
+  ASSERT_TRUE(client->StartLookup(client.sender, Latest(), true, wanted).ok());
   ASSERT_TRUE(client->WaitLookup().ok());
   EXPECT_EQ(rows, std::vector<float>(60, 1.5f));
   EXPECT_EQ(u, std::vector<float>(20, -1.0f));

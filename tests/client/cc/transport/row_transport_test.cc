@@ -49,16 +49,16 @@ class RowTransportTest : public testing::TestWithParam<bool> {
     options.transport = ps.transport.get();
     options.addresses = {ps.address()};
     options.tables = {ps.MakeDeclaration().table(0)};
-    options.sender = ps.SenderOf(0);
     options.piece_bytes = piece_bytes;
     return *TableClient::Create(std::move(options));
   }
 
-  static std::vector<float> Rows(TableClient* client,
+  static std::vector<float> Rows(const LoopbackPs& ps, TableClient* client,
                                  const std::vector<uint64_t>& ids) {
     std::vector<float> rows(ids.size() * kDim, 7.0f);
     const TableClient::Wanted wanted = {0, ids, rows.data()};
-    EXPECT_TRUE(client->StartLookup(Latest(), true, {&wanted, 1}).ok());
+    EXPECT_TRUE(
+        client->StartLookup(ps.SenderOf(0), Latest(), true, {&wanted, 1}).ok());
     EXPECT_TRUE(client->WaitLookup().ok());
     return rows;
   }
@@ -82,7 +82,7 @@ TEST_P(RowTransportTest, ManyPiecesOfLongListsGoBothWays) {
   // 13 pieces of 4,096 rows, whose ids take 28 KiB.
   const std::vector<uint64_t> ids = RandomIds(50000);
   const auto client = Client(ps, 256 << 10);
-  EXPECT_EQ(Rows(client.get(), ids),
+  EXPECT_EQ(Rows(ps, client.get(), ids),
             std::vector<float>(ids.size() * kDim, 0.0f));
   std::vector<float> sums(ids.size() * kDim);
   // In the transport's memory, and elsewhere.
@@ -96,12 +96,13 @@ TEST_P(RowTransportTest, ManyPiecesOfLongListsGoBothWays) {
     }
     const TableClient::Gradients one = {0, ids, gradients};
     ContributionPush push;
+    push.sender = ps.SenderOf(0);
     push.sequence = sequence;
     ASSERT_TRUE(client->StartUpdate(push, {sequence}, {&one, 1}).ok());
     const auto result = client->WaitUpdate();
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->duplicates, 0u);
-    EXPECT_EQ(Rows(client.get(), ids), sums);
+    EXPECT_EQ(Rows(ps, client.get(), ids), sums);
   }
   EXPECT_EQ(client->counters().reconnects, 0u);
 }
@@ -112,10 +113,11 @@ TEST_P(RowTransportTest, AnUpdateMayHaveHundredsOfPieces) {
   const auto client = Client(ps, 4 << 10);  // 64 rows a piece: 313 pieces
   const std::vector<float> ones(ids.size() * kDim, 1.0f);
   const TableClient::Gradients one = {0, ids, ones.data()};
-  ASSERT_TRUE(client->StartUpdate({}, {0}, {&one, 1}).ok());
+  ASSERT_TRUE(
+      client->StartUpdate({.sender = ps.SenderOf(0)}, {0}, {&one, 1}).ok());
   const auto result = client->WaitUpdate();
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(Rows(client.get(), ids),
+  EXPECT_EQ(Rows(ps, client.get(), ids),
             std::vector<float>(ids.size() * kDim, -1.0f));
 }
 
@@ -143,7 +145,7 @@ TEST_P(RowTransportTest, AnUpdateThatBreaksOffChangesNothing) {
   };
   EXPECT_EQ(update(true).status().code(), absl::StatusCode::kInvalidArgument);
   const auto client = Client(ps, 1 << 20);
-  EXPECT_EQ(Rows(client.get(), ids),
+  EXPECT_EQ(Rows(ps, client.get(), ids),
             std::vector<float>(size_t{2} * kDim, 0.0f));
   const auto reply = update(false);
   ASSERT_TRUE(reply.ok()) << reply.status();
@@ -151,7 +153,7 @@ TEST_P(RowTransportTest, AnUpdateThatBreaksOffChangesNothing) {
   EXPECT_EQ(reply->incarnation(), 77u);
   EXPECT_EQ(reply->rows_applied(), 2u);
   EXPECT_EQ(update(false)->receipt().outcome(), Receipt::DUPLICATE);
-  EXPECT_EQ(Rows(client.get(), ids),
+  EXPECT_EQ(Rows(ps, client.get(), ids),
             std::vector<float>(size_t{2} * kDim, -1.0f));
 }
 
@@ -169,7 +171,7 @@ TEST_P(RowTransportTest, ARefusedLookupEndsItsStreamWithTheReason) {
   EXPECT_NE(status.message().find("table 9"), std::string::npos) << status;
   // Another one is served.
   const auto client = Client(ps, 1 << 20);
-  EXPECT_EQ(Rows(client.get(), {1}).size(), size_t{kDim});
+  EXPECT_EQ(Rows(ps, client.get(), {1}).size(), size_t{kDim});
 }
 
 TEST_P(RowTransportTest, AWaitIsAnsweredWhenItsTimeIsUpAndEndsWithTheStream) {
