@@ -9,24 +9,34 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(FactorizationMachineTest, SumsTheProductsOfPairs) {
+// What the layer `kind` makes of `x`, two numbers a sample, and of bags of two
+// features, whose table has the row {2, 3} for id 5 and {-1, 4} for id 6.
+std::vector<float> OutputsOf(const std::string& kind,
+                             const std::vector<float>& x,
+                             const SparseBatch& bags) {
   const auto tester =
       NetworkTester::Create(R"(
           layer { name: "e" embedding_bag { table: "t" } }
-          layer { name: "fm" input: "features" input: "e"
-                  factorization_machine {} }
+          layer { name: "pairs" input: "features" input: "e" )" +
+                                kind + R"( {} }
           loss { mean_squared_error {} })",
                             {2}, nullptr, MakeSparseSpec({"t:2"}, {"A", "B"}))
           .value();
-  tester->SetBags({.features = {{{0, 1, 1}, {5}, {}}, {{0, 1, 2}, {6, 5}, {}}}},
-                  2);
+  const auto samples = static_cast<int64_t>(x.size()) / 2;
+  tester->SetBags(bags, samples);
   tester->tables()[0].rows = {2, 3, -1, 4};
-  const std::vector<float> x = {1, 10, 7, 0.5};
-  const auto result =
-      tester->network().Evaluate(x.data(), nullptr, 2, tester->table_inputs());
-  ASSERT_TRUE(result.ok()) << result.status();
+  const auto result = tester->network().Evaluate(x.data(), nullptr, samples,
+                                                 tester->table_inputs());
+  EXPECT_TRUE(result.ok()) << result.status();
+  return {result->outputs.begin(), result->outputs.end()};
+}
+
+TEST(FactorizationMachineTest, SumsTheProductsOfPairs) {
   // {1, 10}, {2, 3}, {-1, 4} and {7, 0.5}, {0, 0}, {2, 3}.
-  EXPECT_THAT(result->outputs, ElementsAre(32.0f + 39.0f + 10.0f, 15.5f));
+  EXPECT_THAT(
+      OutputsOf("factorization_machine", {1, 10, 7, 0.5},
+                {.features = {{{0, 1, 1}, {5}, {}}, {{0, 1, 2}, {6, 5}, {}}}}),
+      ElementsAre(32.0f + 39.0f + 10.0f, 15.5f));
 }
 
 TEST(FactorizationMachineTest, GradientIsTheDifferenceOfTheLoss) {
@@ -61,21 +71,9 @@ TEST(FactorizationMachineTest, NamesInputsThatDoNotFit) {
 }
 
 TEST(DotInteractionTest, PairsComeInTheOrderOfTheLowerTriangle) {
-  const auto tester =
-      NetworkTester::Create(R"(
-          layer { name: "e" embedding_bag { table: "t" } }
-          layer { name: "dots" input: "features" input: "e"
-                  dot_interaction {} }
-          loss { mean_squared_error {} })",
-                            {2}, nullptr, MakeSparseSpec({"t:2"}, {"A", "B"}))
-          .value();
-  tester->SetBags({.features = {{{0, 1}, {5}, {}}, {{0, 1}, {6}, {}}}}, 1);
-  tester->tables()[0].rows = {2, 3, -1, 4};
-  const std::vector<float> x = {1, 10};
-  const auto result =
-      tester->network().Evaluate(x.data(), nullptr, 1, tester->table_inputs());
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->outputs, ElementsAre(32.0f, 39.0f, 10.0f));
+  EXPECT_THAT(OutputsOf("dot_interaction", {1, 10},
+                        {.features = {{{0, 1}, {5}, {}}, {{0, 1}, {6}, {}}}}),
+              ElementsAre(32.0f, 39.0f, 10.0f));
 }
 
 TEST(DotInteractionTest, GradientIsTheDifferenceOfTheLoss) {
