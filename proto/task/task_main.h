@@ -33,8 +33,8 @@ int TaskMain(
 //   add_flags  adds the program's own flags. --cluster and --task_index are
 //              there already, but for the evaluator, which stands outside the
 //              cluster.
-//   run        the task's whole work, for EndTask. The cluster has this task,
-//              but again for the evaluator.
+//   run        does the task's whole work; EndTask gets what it returns. The
+//              cluster has this task, but again for the evaluator.
 template <typename Flags>
 int TaskMain(int argc, char** argv, TaskRole role, const std::string& about,
              void (*add_flags)(CLI::App*, Flags*),
