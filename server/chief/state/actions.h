@@ -25,7 +25,7 @@ struct AssignCall {
 };
 
 // The shell repeats every call after the codes of retry_policy.h until
-// limits.lost_after is over, except HelloCall, Snapshot and Shutdown
+// limits.lost_after_seconds are over, except HelloCall, Snapshot and Shutdown
 // (shard_caller.h).
 struct ShardCall {
   int shard = 0;
