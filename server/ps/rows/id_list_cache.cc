@@ -66,9 +66,4 @@ void IdListCache::Keep(const Key& key, const Ids& ids) {
   }
 }
 
-int64_t IdListCache::bytes() const {
-  MutexLock lock(&mutex_);
-  return bytes_;
-}
-
 }  // namespace weir

@@ -36,8 +36,6 @@ class IdListCache {
   // Errors: INVALID_ARGUMENT  as DecodeIds says, or neither ids nor a name.
   absl::StatusOr<Ids> Resolve(uint32_t slot, const IdList& list);
 
-  int64_t bytes() const;
-
  private:
   // slot, table, name, count
   using Key = std::tuple<uint32_t, uint32_t, uint64_t, uint32_t>;
@@ -49,7 +47,7 @@ class IdListCache {
   void Keep(const Key& key, const Ids& ids);
 
   const int64_t bytes_max_;
-  mutable Mutex mutex_;
+  Mutex mutex_;
   std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // newest use first
   absl::flat_hash_map<Key, std::list<Entry>::iterator> places_
       ABSL_GUARDED_BY(mutex_);

@@ -39,11 +39,11 @@ TEST(IdListCacheTest, KeepsNamedListsBySlotTableAndCount) {
 }
 
 TEST(IdListCacheTest, TheNewestListOfANameCounts) {
-  IdListCache cache;
+  IdListCache cache(/*bytes_max=*/24);  // no room for both
   ASSERT_TRUE(cache.Resolve(0, Named(7, {1, 5})).ok());
   ASSERT_TRUE(cache.Resolve(0, Named(7, {2, 6})).ok());
+  ASSERT_NE(*cache.Resolve(0, NameAlone(7, 2)), nullptr);
   EXPECT_EQ(**cache.Resolve(0, NameAlone(7, 2)), (std::vector<uint64_t>{2, 6}));
-  EXPECT_EQ(cache.bytes(), 16);
 }
 
 TEST(IdListCacheTest, TheLeastRecentlyUsedListGoesFirst) {
@@ -57,13 +57,14 @@ TEST(IdListCacheTest, TheLeastRecentlyUsedListGoesFirst) {
   // A list that is larger than the bound is given out and not kept.
   const auto large = cache.Resolve(0, Named(4, {1, 2, 3, 4, 5, 6}));
   EXPECT_EQ((*large)->size(), 6u);
-  EXPECT_LE(cache.bytes(), 40);
+  EXPECT_EQ(*cache.Resolve(0, NameAlone(4, 6)), nullptr);
 }
 
 TEST(IdListCacheTest, ListsWithoutANameAreNotKept) {
-  IdListCache cache;
+  IdListCache cache(/*bytes_max=*/8);
+  ASSERT_TRUE(cache.Resolve(0, Named(7, {5})).ok());
   ASSERT_TRUE(cache.Resolve(0, Named(0, {1})).ok());
-  EXPECT_EQ(cache.bytes(), 0);
+  EXPECT_NE(*cache.Resolve(0, NameAlone(7, 1)), nullptr);  // has all the room
   EXPECT_THAT(cache.Resolve(0, NameAlone(0, 1)).status().message(),
               HasSubstr("neither ids nor a name"));
   EXPECT_THAT(cache.Resolve(0, NameAlone(9, 0)).status().message(),
