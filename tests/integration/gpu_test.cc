@@ -99,14 +99,6 @@ int CountLines(const std::string& text, const std::string& word) {
   return count;
 }
 
-int Restarts(const TrainRun& run) {
-  int restarts = 0;
-  for (const auto& task : run.summary["tasks"]) {
-    restarts += task["restarts"].get<int>();
-  }
-  return restarts;
-}
-
 void ExpectTrained(const TrainRun& run, double accuracy) {
   ASSERT_EQ(run.exit_code, 0) << run.output;
   EXPECT_GE(run.summary["final_metrics"]["accuracy"], accuracy) << run.output;

@@ -155,6 +155,14 @@ TrainRun RunTrain(const std::string& workdir,
   return FinishTrain(&process, workdir, seconds);
 }
 
+int Restarts(const TrainRun& run) {
+  int restarts = 0;
+  for (const auto& task : run.summary["tasks"]) {
+    restarts += task["restarts"].get<int>();
+  }
+  return restarts;
+}
+
 CommandResult RunWeir(const std::vector<std::string>& arguments,
                       const std::vector<std::string>& environment) {
   std::vector<std::string> argv = {Binary("deploy/cli/weir_cli")};

@@ -73,6 +73,8 @@ TrainRun RunTrain(const std::string& workdir,
                   const std::vector<std::string>& arguments,
                   const std::vector<std::string>& environment = {},
                   double seconds = 300);
+// How many tasks were started again, each as often as it was.
+int Restarts(const TrainRun& run);
 // Waits for a run started by StartTrain.
 TrainRun FinishTrain(Process* process, const std::string& workdir,
                      double seconds = 300);

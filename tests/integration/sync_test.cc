@@ -74,14 +74,6 @@ void ExpectSameBits(const TrainRun& run) {
   EXPECT_EQ(run.summary["steps"], 40);
 }
 
-int Restarts(const TrainRun& run) {
-  int restarts = 0;
-  for (const auto& task : run.summary["tasks"]) {
-    restarts += task["restarts"].get<int>();
-  }
-  return restarts;
-}
-
 TEST(SyncTest, SameBitsForAnyNumberOfPsAndWorkers) {
   for (const auto& [ps, workers, transport] :
        std::vector<std::tuple<int, int, std::string>>{{1, 4, "grpc"},

@@ -91,14 +91,6 @@ void ExpectSameBits(const TrainRun& run) {
   EXPECT_EQ(run.summary["steps"], 40);
 }
 
-int Restarts(const TrainRun& run) {
-  int restarts = 0;
-  for (const auto& task : run.summary["tasks"]) {
-    restarts += task["restarts"].get<int>();
-  }
-  return restarts;
-}
-
 TEST(TablesTest, SameBitsForAnyNumberOfPsAndWorkers) {
   for (const auto& [ps, workers] :
        std::vector<std::pair<int, int>>{{2, 2}, {3, 4}}) {

@@ -36,6 +36,22 @@ inline JobSpec SmallJob() {
   return spec;
 }
 
+// The same with a model over rows of a table, which the job lacks.
+inline JobSpec JobOfTables() {
+  JobSpec spec = SmallJob();
+  spec.mutable_model()->clear_layer();
+  Layer* const bag = spec.mutable_model()->add_layer();
+  bag->set_name("bag");
+  bag->mutable_embedding_bag()->set_table("t");
+  Layer* const flat = spec.mutable_model()->add_layer();
+  flat->set_name("flat");
+  flat->mutable_flatten();
+  Layer* const cross = spec.mutable_model()->add_layer();
+  cross->set_name("cross");
+  cross->mutable_cross();
+  return spec;
+}
+
 }  // namespace weir
 
 #endif  // TESTS_PROTO_JOB_JOB_SPEC_BUILDER_H_

@@ -159,18 +159,10 @@ TEST(JobSpecChecksTest, EveryMistakeInRunningNamesItsField) {
 }
 
 TEST(JobSpecChecksTest, LayersOfTablesAreChecked) {
-  JobSpec spec = SmallJob();
-  spec.mutable_model()->clear_layer();
-  Layer* const bag = spec.mutable_model()->add_layer();
-  bag->set_name("bag");
-  bag->mutable_embedding_bag()->set_table("t");
-  Layer* const flat = spec.mutable_model()->add_layer();
-  flat->set_name("flat");
-  flat->mutable_flatten();
-  Layer* const cross = spec.mutable_model()->add_layer();
-  cross->set_name("cross");
-  cross->mutable_cross();
+  JobSpec spec = JobOfTables();
   ResolveDefaults(&spec);
+  Layer* const bag = spec.mutable_model()->mutable_layer(0);
+  Layer* const cross = spec.mutable_model()->mutable_layer(2);
   const auto error = [&spec] {
     return std::string(ValidateJobSpec(spec).message());
   };

@@ -51,17 +51,7 @@ TEST(JobSpecDefaultsTest, DefaultsAreThoseOfTheProto) {
 }
 
 TEST(JobSpecDefaultsTest, LayersOfTablesTakeNoInputAndGiveOne) {
-  JobSpec spec = SmallJob();
-  spec.mutable_model()->clear_layer();
-  Layer* const bag = spec.mutable_model()->add_layer();
-  bag->set_name("bag");
-  bag->mutable_embedding_bag()->set_table("t");
-  Layer* const flat = spec.mutable_model()->add_layer();
-  flat->set_name("flat");
-  flat->mutable_flatten();
-  Layer* const cross = spec.mutable_model()->add_layer();
-  cross->set_name("cross");
-  cross->mutable_cross();
+  JobSpec spec = JobOfTables();
   ResolveDefaults(&spec);
   EXPECT_TRUE(spec.model().layer(0).input().empty());
   EXPECT_EQ(spec.model().layer(1).input(0), "bag");

@@ -36,7 +36,6 @@ class ChiefCluster {
 
   // Starts a chief. The one before is destroyed without an end, as by a kill.
   absl::Status StartChief(bool resume = false);
-  void StopChief() { chief.reset(); }
   // Puts a new, empty process at ps `s`.
   void ReplacePs(int s);
   // Starts a worker thread for slot `w`. One that runs is left to be replaced.

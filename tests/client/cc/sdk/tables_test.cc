@@ -7,32 +7,10 @@
 #include <thread>
 
 #include "client/cc/weir.h"
-#include "tests/support/loopback_ps.h"
+#include "tests/client/cc/sdk/servers.h"
 
 namespace weir::sdk {
 namespace {
-
-// Two empty ps behind real sockets.
-struct Servers {
-  static LoopbackPs::Options Empty() {
-    LoopbackPs::Options options;
-    options.declare = false;
-    return options;
-  }
-  sdk::Options ForWorker(int index = 0, int count = 1) const {
-    sdk::Options options;
-    options.ps = {first.address(), second.address()};
-    options.rank = index;
-    options.worker_count = count;
-    options.groups[0].learning_rate = 1.0;
-    options.block_elements = 64;
-    options.lost_after_seconds = 5.0;
-    options.start_wait_seconds = 10.0;
-    return options;
-  }
-  LoopbackPs first{Empty()};
-  LoopbackPs second{Empty()};
-};
 
 // Rows of zeros, SGD with rate 1.
 Table Zeros(const std::string& name, int dim) {

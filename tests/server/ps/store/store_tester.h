@@ -33,7 +33,6 @@ class CountingArena : public Arena {
   void Free(void* memory, size_t bytes) override;
   int64_t bytes() const { return bytes_; }
   int64_t bytes_max() const { return bytes_max_; }
-  void ResetMax() { bytes_max_ = bytes_.load(); }
 
  private:
   std::atomic<int64_t> bytes_{0};
