@@ -10,11 +10,11 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cc/parameters/parameter_client.h"
-#include "client/cc/parameters/table_client.h"
+#include "tests/support/kind_worker.h"
 #include "tests/support/store_cluster.h"
 
 namespace weir {
@@ -23,135 +23,8 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-constexpr int kShards = StoreCluster::kShards;
 constexpr int kElements = StoreCluster::kElements;
 constexpr std::chrono::milliseconds kLostAfter{600};
-
-// One worker's values of one kind.
-class Worker {
- public:
-  virtual ~Worker() = default;
-  virtual absl::Status Pull(const Want& want) = 0;
-  // Pushes a gradient of 1 for every value; returns the duplicates.
-  virtual absl::StatusOr<uint64_t> Push(uint64_t sequence,
-                                        uint32_t index_in_step) = 0;
-  // As last pulled.
-  virtual std::vector<float> Values() const = 0;
-};
-
-class BlockWorker : public Worker {
- public:
-  BlockWorker(StoreCluster* cluster, int slot)
-      : sender_(cluster->SenderOf(slot)),
-        parameters_(cluster->layout->flat_elements(), -99.0f),
-        gradients_(parameters_.size(), 1.0f) {
-    ParameterClient::Options options;
-    static_cast<ShardClientOptions&>(options) = cluster->ClientOptions();
-    options.layout = cluster->layout.get();
-    options.parameters = parameters_.data();
-    options.gradients = gradients_.data();
-    options.lost_after = kLostAfter;
-    client_ = ParameterClient::Create(std::move(options)).value();
-  }
-
-  absl::Status Pull(const Want& want) override {
-    absl::Status status = client_->StartPull(sender_, want);
-    status.Update(client_->WaitPull());
-    return status;
-  }
-
-  absl::StatusOr<uint64_t> Push(uint64_t sequence,
-                                uint32_t index_in_step) override {
-    ContributionPush push;
-    push.sender = sender_;
-    push.sequence = sequence;
-    push.index_in_step = index_in_step;
-    if (const auto status = client_->BeginContribution(push); !status.ok()) {
-      return status;
-    }
-    client_->GradientReady(0);
-    if (const auto status = client_->FinishContribution(); !status.ok()) {
-      return status;
-    }
-    const auto result = client_->WaitReceipts();
-    if (!result.ok()) {
-      return result.status();
-    }
-    return result->duplicates;
-  }
-
-  std::vector<float> Values() const override {
-    return {parameters_.begin(), parameters_.begin() + kElements};
-  }
-
- private:
-  const Sender sender_;
-  std::vector<float> parameters_;
-  std::vector<float> gradients_;
-  std::unique_ptr<ParameterClient> client_;
-};
-
-class RowWorker : public Worker {
- public:
-  RowWorker(StoreCluster* cluster, int slot)
-      : sender_(cluster->SenderOf(slot)),
-        ids_(kElements),
-        rows_(kElements, -99.0f),
-        gradients_(kElements, 1.0f) {
-    for (size_t i = 0; i < ids_.size(); ++i) {
-      ids_[i] = 7 * i;
-    }
-    TableClient::Options options;
-    static_cast<ShardClientOptions&>(options) = cluster->ClientOptions();
-    options.tables = cluster->tables();
-    options.piece_bytes = 256;
-    options.lost_after = kLostAfter;
-    client_ = TableClient::Create(std::move(options)).value();
-    versions_.assign(kShards, 0);
-  }
-
-  absl::Status Pull(const Want& want) override {
-    const TableClient::Wanted wanted = {0, ids_, rows_.data()};
-    if (const auto status =
-            client_->StartLookup(sender_, want, true, {&wanted, 1});
-        !status.ok()) {
-      return status;
-    }
-    const auto versions = client_->WaitLookup();
-    if (versions.ok()) {
-      versions_ = *versions;
-    }
-    return versions.status();
-  }
-
-  absl::StatusOr<uint64_t> Push(uint64_t sequence,
-                                uint32_t index_in_step) override {
-    ContributionPush push;
-    push.sender = sender_;
-    push.sequence = sequence;
-    push.index_in_step = index_in_step;
-    const TableClient::Gradients list = {0, ids_, gradients_.data()};
-    if (const auto status = client_->StartUpdate(push, versions_, {&list, 1});
-        !status.ok()) {
-      return status;
-    }
-    const auto result = client_->WaitUpdate();
-    if (!result.ok()) {
-      return result.status();
-    }
-    return result->duplicates;
-  }
-
-  std::vector<float> Values() const override { return rows_; }
-
- private:
-  const Sender sender_;
-  std::vector<uint64_t> ids_;
-  std::vector<float> rows_;
-  std::vector<float> gradients_;
-  TableClient::Versions versions_;
-  std::unique_ptr<TableClient> client_;
-};
 
 Want Latest() {
   Want want;
@@ -159,37 +32,51 @@ Want Latest() {
   return want;
 }
 
-enum class Kind { kBlocks, kRows };
 enum class Phase { kPull, kPush };
 
 class ExchangeContract
-    : public testing::TestWithParam<std::tuple<Kind, Phase>> {
+    : public testing::TestWithParam<std::tuple<ParameterKind, Phase>> {
  protected:
-  static bool rows() { return std::get<0>(GetParam()) == Kind::kRows; }
+  static bool rows() { return std::get<0>(GetParam()) == ParameterKind::kRows; }
   static bool pushing() { return std::get<1>(GetParam()) == Phase::kPush; }
 
-  static std::unique_ptr<Worker> MakeWorker(StoreCluster* cluster,
-                                            int slot = 0) {
-    if (rows()) {
-      return std::make_unique<RowWorker>(cluster, slot);
-    }
-    return std::make_unique<BlockWorker>(cluster, slot);
+  static std::unique_ptr<KindWorker> MakeWorker(StoreCluster* cluster,
+                                                int slot = 0) {
+    KindWorker::Options options;
+    static_cast<ShardClientOptions&>(options) = cluster->ClientOptions();
+    options.sender = cluster->SenderOf(slot);
+    options.lost_after = kLostAfter;
+    options.layout = cluster->layout.get();
+    options.tables = cluster->tables();
+    options.values = kElements;
+    options.piece_bytes = 256;
+    return KindWorker::Create(std::get<0>(GetParam()), std::move(options));
+  }
+
+  // Pushes a gradient of 1 for every value.
+  static absl::StatusOr<ContributionResult> Push(KindWorker* worker,
+                                                 uint64_t sequence,
+                                                 uint32_t index_in_step = 0) {
+    ContributionPush push;
+    push.sequence = sequence;
+    push.index_in_step = index_in_step;
+    return worker->Push(push, 1.0f);
   }
 
   // What the parameter of the test is about. Each push adds 1 to *pushed.
-  static absl::Status Try(Worker* worker, int* pushed) {
+  static absl::Status Try(KindWorker* worker, int* pushed) {
     if (!pushing()) {
       return worker->Pull(Latest());
     }
     const auto sequence = static_cast<uint64_t>(*pushed);
-    const absl::Status status = worker->Push(sequence, 0).status();
+    const absl::Status status = Push(worker, sequence).status();
     *pushed += status.ok() ? 1 : 0;
     return status;
   }
 
-  static void ExpectValues(Worker* worker, int pushed) {
+  static void ExpectValues(KindWorker* worker, int pushed) {
     ASSERT_EQ(worker->Pull(Latest()), absl::OkStatus());
-    EXPECT_EQ(worker->Values(),
+    EXPECT_EQ(worker->values(),
               std::vector<float>(kElements, static_cast<float>(-pushed)));
   }
 };
@@ -243,7 +130,7 @@ TEST_P(ExchangeContract, EveryContributionCountsOnceThroughFaults) {
   constexpr int kSteps = 20;
   for (int step = 0; step < kSteps; ++step) {
     ASSERT_EQ(worker->Pull(Latest()), absl::OkStatus());
-    ASSERT_EQ(worker->Push(static_cast<uint64_t>(step), 0).status(),
+    ASSERT_EQ(Push(worker.get(), static_cast<uint64_t>(step)).status(),
               absl::OkStatus());
   }
   cluster.transport.SetFaults({});
@@ -253,10 +140,10 @@ TEST_P(ExchangeContract, EveryContributionCountsOnceThroughFaults) {
 TEST_P(ExchangeContract, CountsDuplicates) {
   StoreCluster cluster("async {}");
   const auto worker = MakeWorker(&cluster);
-  EXPECT_EQ(worker->Push(0, 0).value(), 0u);
+  EXPECT_EQ(Push(worker.get(), 0)->duplicates, 0u);
   // The process that comes after this one repeats what it cannot know of.
   const auto next = MakeWorker(&cluster);
-  EXPECT_GT(next->Push(0, 0).value(), 0u);
+  EXPECT_GT(Push(next.get(), 0)->duplicates, 0u);
   ExpectValues(next.get(), 1);
 }
 
@@ -303,7 +190,7 @@ TEST_P(ExchangeContract, WhatComesTooEarlyIsSentAgainUntilThereIsRoom) {
       Want want;
       want.set_version(step);
       ASSERT_EQ(second->Pull(want), absl::OkStatus());
-      ASSERT_EQ(second->Push(step, 1).status(), absl::OkStatus());
+      ASSERT_EQ(Push(second.get(), step, 1).status(), absl::OkStatus());
     }
   });
   for (uint64_t step = 0; step < kSteps; ++step) {
@@ -312,13 +199,13 @@ TEST_P(ExchangeContract, WhatComesTooEarlyIsSentAgainUntilThereIsRoom) {
     Want want;
     want.set_version(step);
     ASSERT_EQ(first->Pull(want), absl::OkStatus());
-    ASSERT_EQ(first->Push(step, 0).status(), absl::OkStatus());
+    ASSERT_EQ(Push(first.get(), step).status(), absl::OkStatus());
   }
   ahead.join();
   Want want;
   want.set_version(kSteps);
   ASSERT_EQ(first->Pull(want), absl::OkStatus());
-  EXPECT_EQ(first->Values(),
+  EXPECT_EQ(first->values(),
             std::vector<float>(kElements, -static_cast<float>(kSteps)));
 }
 
@@ -350,11 +237,12 @@ TEST_P(ExchangeContract, ARestartedShardIsNamed) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ExchangeContract,
-    testing::Combine(testing::Values(Kind::kBlocks, Kind::kRows),
+    testing::Combine(testing::Values(ParameterKind::kBlocks,
+                                     ParameterKind::kRows),
                      testing::Values(Phase::kPull, Phase::kPush)),
     [](const auto& info) {
       return absl::StrCat(
-          std::get<0>(info.param) == Kind::kRows ? "Rows" : "Blocks",
+          NameOf(std::get<0>(info.param)),
           std::get<1>(info.param) == Phase::kPush ? "Pushing" : "Pulling");
     });
 
