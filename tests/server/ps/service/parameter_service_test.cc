@@ -21,6 +21,7 @@
 #include "server/ps/service/grpc_call.h"
 #include "tests/support/faulty_files.h"
 #include "tests/support/loopback_ps.h"
+#include "tests/support/wait_until.h"
 
 namespace weir {
 namespace {
@@ -54,17 +55,6 @@ GradientChunk WithGradient(const LoopbackPs& ps, uint64_t sequence, int block,
 std::string BytesOfBlock(const LoopbackPs& ps, int block) {
   const std::vector<float> values = ps.Values(block);
   return std::string(BytesOf(values).data(), BytesOf(values).size());
-}
-
-bool WaitUntil(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + kTimeout;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) {
-      return false;
-    }
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 // Files whose Create does not come back until End.
