@@ -31,7 +31,7 @@ std::string NameOf(ParameterKind kind);  // "Blocks", "Rows"
 class KindWorker {
  public:
   struct Options : ShardClientOptions {
-    Sender sender;                       // of all pulls and pushes
+    Sender sender;
     const Layout* layout = nullptr;      // of one variable; borrowed
     std::vector<EmbeddingTable> tables;  // the first one is used
     // The variable's elements. As many floats of rows, whose ids are 0, 7, 14
@@ -43,6 +43,9 @@ class KindWorker {
   static std::unique_ptr<KindWorker> Create(ParameterKind kind,
                                             Options options);
   virtual ~KindWorker() = default;
+
+  // Pulls and pushes for another slot from now on. REQUIRES: none is under way.
+  void SpeakFor(const Sender& sender) { sender_ = sender; }
 
   virtual absl::Status StartPull(const Want& want) = 0;
   virtual absl::Status WaitPull() = 0;
@@ -72,7 +75,7 @@ class KindWorker {
   virtual ShardClient& client() const = 0;
   virtual absl::Status Send(const ContributionPush& push) = 0;
 
-  const Sender sender_;
+  Sender sender_;
   const size_t count_;
   const std::shared_ptr<float> values_;
   const std::shared_ptr<float> gradients_;

@@ -22,14 +22,7 @@ LoopbackPs::LoopbackPs(Options the_options) : options(the_options) {
     store_options.arena = arena.get();
   }
   store = *Store::Create(store_options);
-  PsServer::Options server_options;
-  server_options.queue_count = options.queue_count;
-  server_options.shared_arena = arena.get();
-  server_options.on_shutdown = [this](const absl::Status&) {
-    shut_down_ = true;
-  };
-  server = *PsServer::Create(server_options, store.get());
-  address_ = "127.0.0.1:" + std::to_string(server->port());
+  Serve();
   transport = MakeGrpcTransport({.own_connections = true});
   if (options.shared_memory) {
     transport = MakeShmTransport(std::move(transport), /*fall_back=*/false);
@@ -47,14 +40,25 @@ LoopbackPs::LoopbackPs(Options the_options) : options(the_options) {
   }
   WEIR_CHECK(reply.ok());
   fingerprint_ = reply->layout_fingerprint();
-  SetSlotsRequest slots;
-  *slots.mutable_sender() = SenderOf(0);
   for (int slot = 0; slot < options.slot_count; ++slot) {
-    SetSlotsRequest::Slot* added = slots.add_slot();
-    added->set_slot(static_cast<uint32_t>(slot));
-    added->set_generation(1);
+    SetSlot(slot, /*generation=*/1, /*retired=*/false);
   }
-  WEIR_CHECK(link->SetSlots(slots, kTimeout).ok());
+}
+
+void LoopbackPs::Serve() {
+  PsServer::Options server_options;
+  server_options.address = address_;
+  server_options.queue_count = options.queue_count;
+  server_options.shared_arena = arena.get();
+  server_options.on_shutdown = [this](const absl::Status&) {
+    shut_down_ = true;
+  };
+  auto created = PsServer::Create(server_options, store.get());
+  if (!created.ok()) {
+    std::fprintf(stderr, "%s\n", created.status().ToString().c_str());
+  }
+  server = *std::move(created);
+  address_ = "127.0.0.1:" + std::to_string(server->port());
 }
 
 LoopbackPs::~LoopbackPs() {
@@ -72,7 +76,7 @@ Declaration LoopbackPs::MakeDeclaration() const {
   declaration.set_shard_count(1);
   declaration.set_block_elements(static_cast<uint64_t>(options.block_elements));
   declaration.set_slot_count(static_cast<uint32_t>(options.slot_count));
-  declaration.set_out_of_order_bytes(1 << 20);
+  declaration.set_out_of_order_bytes(options.out_of_order_bytes);
   Variable* variable = declaration.add_variable();
   variable->set_name("w");
   variable->add_shape(options.block_elements * options.block_count - 16);
@@ -90,20 +94,33 @@ Declaration LoopbackPs::MakeDeclaration() const {
   if (options.sync_contributions > 0) {
     declaration.mutable_update()->mutable_sync()->set_contributions(
         static_cast<uint32_t>(options.sync_contributions));
+  } else if (options.staleness_bound >= 0) {
+    declaration.mutable_update()->mutable_bounded_staleness()->set_bound(
+        static_cast<uint32_t>(options.staleness_bound));
   } else {
     declaration.mutable_update()->mutable_async();
   }
   return declaration;
 }
 
-Sender LoopbackPs::SenderOf(int slot) const {
+Sender LoopbackPs::SenderOf(int slot, uint32_t generation) const {
   Sender sender;
   sender.set_job("test");
   sender.set_history(1);
   sender.set_layout_fingerprint(fingerprint_);
   sender.set_slot(static_cast<uint32_t>(slot));
-  sender.set_generation(1);
+  sender.set_generation(generation);
   return sender;
+}
+
+void LoopbackPs::SetSlot(int slot, uint32_t generation, bool retired) {
+  SetSlotsRequest request;
+  *request.mutable_sender() = SenderOf(0);
+  SetSlotsRequest::Slot* const one = request.add_slot();
+  one->set_slot(static_cast<uint32_t>(slot));
+  one->set_generation(generation);
+  one->set_retired(retired);
+  WEIR_CHECK(link->SetSlots(request, kTimeout).ok());
 }
 
 GradientChunk LoopbackPs::Chunk(int slot, uint64_t sequence, int block) const {
@@ -133,6 +150,12 @@ std::vector<float> LoopbackPs::Values(int block) const {
 }
 
 void LoopbackPs::Kill() { server->Stop(std::chrono::milliseconds(0)); }
+
+void LoopbackPs::BreakConnections() {
+  Kill();
+  server.reset();
+  Serve();
+}
 
 std::span<const char> BytesOf(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()),

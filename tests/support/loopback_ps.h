@@ -24,7 +24,9 @@ class LoopbackPs {
     int64_t block_elements = 1024;
     int block_count = 4;  // all full but the last, which has 16 less
     int slot_count = 2;
-    int sync_contributions = 0;  // 0 for async
+    int sync_contributions = 0;  // 0 for another mode
+    int staleness_bound = -1;    // of bounded staleness; -1 for another mode
+    uint64_t out_of_order_bytes = 1 << 20;
     int queue_count = 1;
     bool declare = true;
     bool shared_memory = false;  // offered, and taken by `transport`
@@ -37,8 +39,9 @@ class LoopbackPs {
 
   std::string address() const;
   Declaration MakeDeclaration() const;
-  // Returns the identity of slot `slot` at generation 1.
-  Sender SenderOf(int slot) const;
+  Sender SenderOf(int slot, uint32_t generation = 1) const;
+  // Says which generation may speak for the slot, or that it is retired.
+  void SetSlot(int slot, uint32_t generation, bool retired);
   GradientChunk Chunk(int slot, uint64_t sequence, int block) const;
   int64_t elements(int block) const;
   // Returns the values of a block as the store has them now.
@@ -46,6 +49,9 @@ class LoopbackPs {
   bool was_shut_down() const { return shut_down_; }
   // Ends the server at once, as a kill would.
   void Kill();
+  // Breaks every connection, whatever is on its way, and takes new ones. The
+  // store notices nothing.
+  void BreakConnections();
 
   const Options options;
   std::unique_ptr<SharedArena> arena;  // null without shared memory
@@ -56,8 +62,10 @@ class LoopbackPs {
   std::unique_ptr<DataLink> data;
 
  private:
+  void Serve();
+
   uint64_t fingerprint_ = 0;
-  std::string address_;
+  std::string address_ = "127.0.0.1:0";  // before the server listens
   std::atomic<bool> shut_down_{false};
 };
 
