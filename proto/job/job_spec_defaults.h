@@ -14,8 +14,6 @@
 #ifndef PROTO_JOB_JOB_SPEC_DEFAULTS_H_
 #define PROTO_JOB_JOB_SPEC_DEFAULTS_H_
 
-// Callers of ValidateCompression include this header.
-#include "proto/job/job_spec_checks.h"  // IWYU pragma: export
 #include "proto/job_spec.pb.h"
 
 namespace weir {

@@ -1,9 +1,11 @@
 #include "client/cc/job/shard_start.h"
 
 #include <deque>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/job/slot_marks.h"
+#include "client/cc/transport/retry_policy.h"
 #include "common/base/status.h"
 
 namespace weir {
@@ -86,11 +88,15 @@ absl::Status DeclareShard(const StartingShard& shard,
     // then answers the repeat at once. So large tables need no longer timeout.
     const absl::Status status =
         shard.link->Declare(request, shard.call_timeout).status();
-    if (!absl::IsDeadlineExceeded(status) ||
+    // Of a code that asks for a repeat, RESOURCE_EXHAUSTED alone is the ps's
+    // own answer: it has no room for the shard, and waiting makes none.
+    if (InstructionOf(status.code()) != Instruction::kRepeat ||
+        absl::IsResourceExhausted(status) || status.ok() ||
         std::chrono::steady_clock::now() >= deadline) {
       return Annotate(status, shard.Name());
     }
     WEIR_RETURN_IF_ERROR(MayWait(shard));
+    std::this_thread::sleep_for(RetryPolicy::kBackoffMin);
   }
 }
 
@@ -169,7 +175,7 @@ absl::StatusOr<TakenSlot> TakeSlot(const std::vector<StartingShard>& shards,
     return taken;
   }
   return absl::PermissionDeniedError(
-      absl::StrCat("worker ", slot, ": other processes of the same index took ",
+      absl::StrCat("worker ", slot, ": other processes of the same rank took ",
                    "every generation that was tried; start one process per "
                    "worker (",
                    first.message(), ")"));

@@ -47,8 +47,8 @@ struct StartingShard {
 // Whoever speaks for the job that `declaration` describes; has no slot yet.
 Sender JobSender(const Declaration& declaration, uint64_t layout_fingerprint);
 
-// Declares a shard. A call that ends without an answer is repeated until
-// `patience` is over.
+// Declares a shard. A call that ends without an answer (retry_policy.h) is
+// repeated until `patience` is over.
 absl::Status DeclareShard(const StartingShard& shard,
                           const Declaration& declaration,
                           std::chrono::milliseconds patience);

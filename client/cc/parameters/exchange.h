@@ -74,9 +74,8 @@ class Exchange {
 
   // Fails when work has waited too long. Returns true when the stream must be
   // cut, because a thread may be blocked in it. Must be called every
-  // look_period(), also when there is no work.
+  // PeerWatch::period(), also when there is no work.
   bool CheckLost();
-  std::chrono::milliseconds look_period() const { return watch_.period(); }
   // Whether CheckLost would like to hear of traffic first (peer_watch.h).
   bool WantsTraffic() const { return Waits() && watch_.WantsTraffic(now_ns()); }
   void NoteTraffic(int64_t bytes) { watch_.NoteTraffic(bytes, now_ns()); }

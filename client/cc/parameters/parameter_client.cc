@@ -9,7 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
-#include "proto/job/job_spec_defaults.h"
+#include "proto/job/job_spec_checks.h"
 
 namespace weir {
 namespace {

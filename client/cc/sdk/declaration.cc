@@ -11,7 +11,7 @@
 #include "client/cc/sdk/fields.h"
 #include "common/base/status.h"
 #include "proto/job/field_rules.h"
-#include "proto/job/job_spec_defaults.h"
+#include "proto/job/job_spec_checks.h"
 #include "proto/job/learning_rate.h"
 #include "proto/wire/layout_io.h"
 

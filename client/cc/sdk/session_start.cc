@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "client/cc/job/start_plan.h"
-#include "client/cc/sdk/declaration.h"
 #include "client/cc/sdk/session.h"
 #include "client/cc/transport/retry_policy.h"
 #include "common/base/clock.h"

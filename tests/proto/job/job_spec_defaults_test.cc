@@ -6,6 +6,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "proto/job/field_rules.h"
+#include "proto/job/job_spec_checks.h"
 #include "proto/job/job_spec_text.h"
 #include "tests/proto/job/job_spec_builder.h"
 

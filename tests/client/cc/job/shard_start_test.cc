@@ -181,12 +181,12 @@ TEST(ShardStartTest, ProcessesThatRaceNeverShareAGeneration) {
 TEST(ShardStartTest, APsThatIsStillAtItDelaysNothingForGood) {
   Shards shards;
   auto links = shards.Links();
-  int calls_made = 0;
+  const std::vector<absl::Status> ends = {
+      absl::DeadlineExceededError("10 s"), absl::UnavailableError("reset"),
+      absl::UnknownError("stream removed"), absl::OkStatus()};
+  size_t calls_made = 0;
   LinkTo::Hooks hooks;
-  hooks.after_declare = [&] {
-    return ++calls_made < 4 ? absl::DeadlineExceededError("10 s")
-                            : absl::OkStatus();
-  };
+  hooks.after_declare = [&] { return ends[calls_made++ % ends.size()]; };
   links[1] = std::make_unique<LinkTo>(std::move(links[1]), hooks);
   StartingShard shard = On(links)[1];
   int waits = 0;
@@ -195,15 +195,31 @@ TEST(ShardStartTest, APsThatIsStillAtItDelaysNothingForGood) {
     return absl::OkStatus();
   };
   EXPECT_TRUE(DeclareShard(shard, Job(), std::chrono::hours(1)).ok());
-  EXPECT_EQ(calls_made, 4);
+  EXPECT_EQ(calls_made, ends.size());
   EXPECT_EQ(waits, 3);
   // Not for ever, and not where the caller has had enough.
-  calls_made = -1000000;
+  calls_made = 0;
   EXPECT_TRUE(absl::IsDeadlineExceeded(
       DeclareShard(shard, Job(), std::chrono::seconds(0))));
   shard.on_wait = [] { return absl::CancelledError("enough"); };
   EXPECT_TRUE(
       absl::IsCancelled(DeclareShard(shard, Job(), std::chrono::hours(1))));
+}
+
+TEST(ShardStartTest, AShardThatThePsHasNoRoomForIsNotDeclaredAgain) {
+  Shards shards;
+  auto links = shards.Links();
+  int calls_made = 0;
+  LinkTo::Hooks hooks;
+  hooks.after_declare = [&] {
+    ++calls_made;
+    return absl::ResourceExhaustedError("3 GiB of memory");
+  };
+  links[1] = std::make_unique<LinkTo>(std::move(links[1]), hooks);
+  const absl::Status status =
+      DeclareShard(On(links)[1], Job(), std::chrono::hours(1));
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(calls_made, 1);
 }
 
 // A job of one shard with a variable of so many elements.

@@ -54,9 +54,12 @@ void Connect(ShardExchange* exchange) {
 // lost.
 bool LostWithin(FakeClock* clock, ShardExchange* exchange,
                 std::chrono::milliseconds time) {
+  // Options above leave lost_after at its default.
+  const auto period =
+      PeerWatch(Exchange::ConnectionOptions().lost_after).period();
   bool lost = exchange->CheckLost();
   for (auto left = time; left.count() > 0 && !lost;) {
-    const auto step = std::min(left, exchange->look_period());
+    const auto step = std::min(left, period);
     clock->Advance(step);
     left -= step;
     lost = exchange->CheckLost();
