@@ -11,17 +11,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
-#include "server/ps/store/store.h"
-#include "tests/support/in_process_transport.h"
+#include "tests/support/store_cluster.h"
 
 namespace weir {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr int kShards = 2;
 
 Want Latest() {
   Want want;
@@ -39,73 +35,30 @@ SparseBatch BagOf(const std::vector<uint64_t>& ids) {
 }
 
 // Two shards in async with tables `unused` and `t`, of which the model reads
-// `t`: dim 2, rows of zeros, plain SGD with rate 1. `cache` may add the cache's
-// fields to `t`.
+// `t`, of dim 2. `cache` may add the cache's fields to `t`.
 class TableFeedTest : public testing::Test {
  protected:
   void Begin(const std::string& cache = "") {
-    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
-        absl::StrCat(
-            "job: 'test' history: 1 block_elements: 64 "
-            "out_of_order_bytes: 1048576 "
-            "variable { name: 'w' shape: 4 } "
-            "group { optimizer { sgd {} } schedule { learning_rate: 1 } } "
-            "table { name: 'unused' dim: 1 schedule { learning_rate: 1 } "
-            "        initializer { zeros {} } } "
-            "table { name: 't' dim: 2 schedule { learning_rate: 1 } "
-            "        initializer { zeros {} } ",
-            cache,
-            " } update { async {} } slot_count: 1 shard_count: ", kShards),
-        &declaration_));
-    for (int s = 0; s < kShards; ++s) {
-      Store::Options options;
-      options.incarnation = static_cast<uint64_t>(s) + 10;
-      stores_.push_back(*Store::Create(options));
-      DeclareRequest request;
-      *request.mutable_declaration() = declaration_;
-      request.set_shard(static_cast<uint32_t>(s));
-      const auto reply = stores_.back()->Declare(request);
-      ASSERT_TRUE(reply.ok()) << reply.status();
-      fingerprint_ = reply->layout_fingerprint();
-      SetSlotsRequest live;
-      *live.mutable_sender() = ASender();
-      live.add_slot()->set_generation(1);
-      ASSERT_TRUE(stores_.back()->SetSlots(live).ok());
-      transport_.Serve(absl::StrCat("ps", s), stores_.back().get());
-    }
-    MakeClient();
-  }
-
-  Sender ASender() const {
-    Sender sender;
-    sender.set_job("test");
-    sender.set_history(1);
-    sender.set_layout_fingerprint(fingerprint_);
-    sender.set_generation(1);
-    return sender;
-  }
-
-  void MakeClient() {
+    cluster_ = std::make_unique<StoreCluster>(absl::StrCat(
+        "variable { name: 'w' shape: 4 } table { name: 'unused' dim: 1 } "
+        "table { name: 't' dim: 2 ",
+        cache, " }"));
     TableClient::Options options;
-    options.transport = &transport_;
-    for (int s = 0; s < kShards; ++s) {
-      options.addresses.push_back(absl::StrCat("ps", s));
-    }
-    options.tables = Declared();
+    static_cast<ShardClientOptions&>(options) = cluster_->ClientOptions();
+    options.tables = cluster_->tables();
     auto client = TableClient::Create(std::move(options));
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
   }
 
   std::unique_ptr<TableFeed> MakeFeed() {
-    auto feed = TableFeed::Create(ReadTables(), Declared(), client_.get());
+    auto feed =
+        TableFeed::Create(ReadTables(), cluster_->tables(), client_.get());
     EXPECT_TRUE(feed.ok()) << feed.status();
     return *std::move(feed);
   }
 
-  std::vector<EmbeddingTable> Declared() const {
-    return {declaration_.table().begin(), declaration_.table().end()};
-  }
+  Sender ASender() const { return cluster_->SenderOf(0); }
 
   // What the network reads: one feature, pooled in one way.
   static std::vector<GraphTable> ReadTables(const std::string& name = "t") {
@@ -133,17 +86,14 @@ class TableFeedTest : public testing::Test {
     return *result;
   }
 
-  std::vector<std::unique_ptr<Store>> stores_;
-  InProcessTransport transport_{7};
-  Declaration declaration_;
-  uint64_t fingerprint_ = 0;
+  std::unique_ptr<StoreCluster> cluster_;
   std::unique_ptr<TableClient> client_;
 };
 
 TEST_F(TableFeedTest, ATableThatTheJobLacksIsNamed) {
   Begin();
   const auto feed =
-      TableFeed::Create(ReadTables("other"), Declared(), client_.get());
+      TableFeed::Create(ReadTables("other"), cluster_->tables(), client_.get());
   EXPECT_EQ(feed.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(feed.status().message(), HasSubstr("'other'"));
 }
@@ -183,7 +133,7 @@ TEST_F(TableFeedTest, AContributionWithoutSamplesIsPushedToEveryShard) {
   EXPECT_EQ(Push(*feed, 1, 1).duplicates, 0u);
   // The same number again is a duplicate on both shards.
   LookUp(*feed, {1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(Push(*feed, 1, 1).duplicates, uint64_t{kShards});
+  EXPECT_EQ(Push(*feed, 1, 1).duplicates, 2u);
 }
 
 TEST_F(TableFeedTest, ALookupAheadLeavesTheCurrentRowsAlone) {

@@ -6,10 +6,14 @@
 #include <memory>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/support/store_cluster.h"
 
 namespace weir {
 namespace {
+
+constexpr char kJob[] =
+    "variable { name: 'w' shape: 300 } table { name: 't' dim: 1 } ";
 
 // A worker of slot 0 with buffers of its own.
 struct Worker {
@@ -51,7 +55,7 @@ struct Worker {
 };
 
 TEST(WorkerSessionTest, OneResultTellsOfBlocksAndRows) {
-  StoreCluster cluster("async {}");
+  StoreCluster cluster(kJob);
   Worker worker(&cluster);
   const auto result = worker.Push(0, 1.0f);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -71,7 +75,7 @@ TEST(WorkerSessionTest, OneResultTellsOfBlocksAndRows) {
 }
 
 TEST(WorkerSessionTest, ABadRowMakesTheContributionBad) {
-  StoreCluster cluster("async {}");
+  StoreCluster cluster(kJob);
   Worker worker(&cluster);
   const auto result = worker.Push(0, std::numeric_limits<float>::quiet_NaN());
   ASSERT_TRUE(result.ok()) << result.status();
@@ -80,7 +84,7 @@ TEST(WorkerSessionTest, ABadRowMakesTheContributionBad) {
 }
 
 TEST(WorkerSessionTest, WantsFollowTheConsistencyMode) {
-  StoreCluster cluster("async {}");
+  StoreCluster cluster(kJob);
   Worker worker(&cluster);
   Want want = worker.session->WantFor(3, 7);
   EXPECT_EQ(want.version(), 7u);
@@ -93,7 +97,8 @@ TEST(WorkerSessionTest, WantsFollowTheConsistencyMode) {
 }
 
 TEST(WorkerSessionTest, AnInterruptEndsWaitsOfBothKinds) {
-  StoreCluster cluster("sync { contributions: 1 }");
+  StoreCluster cluster(
+      absl::StrCat(kJob, "update { sync { contributions: 1 } }"));
   Worker worker(&cluster);
   const Want never = worker.session->WantFor(0, 1);
   ASSERT_TRUE(worker.session->blocks()->StartPull(worker.sender, never).ok());

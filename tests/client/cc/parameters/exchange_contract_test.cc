@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/kind_worker.h"
 #include "tests/support/store_cluster.h"
+#include "tests/support/wait_until.h"
 
 namespace weir {
 namespace {
@@ -23,7 +24,10 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-constexpr int kElements = StoreCluster::kElements;
+constexpr int kElements = 300;
+// A variable and a table of as many values.
+constexpr char kJob[] =
+    "variable { name: 'w' shape: 300 } table { name: 't' dim: 1 } ";
 constexpr std::chrono::milliseconds kLostAfter{600};
 
 Want Latest() {
@@ -106,7 +110,7 @@ TEST_P(ExchangeContract, RepeatsWhatTheStatusCodeAllowsAndNothingElse) {
     if (static_cast<StatusCode>(code) == StatusCode::kOutOfRange) {
       continue;
     }
-    StoreCluster cluster("async {}");
+    StoreCluster cluster(kJob);
     const auto worker = MakeWorker(&cluster);
     int pushed = 0;
     ASSERT_EQ(Try(worker.get(), &pushed), absl::OkStatus());
@@ -123,7 +127,7 @@ TEST_P(ExchangeContract, RepeatsWhatTheStatusCodeAllowsAndNothingElse) {
 }
 
 TEST_P(ExchangeContract, EveryContributionCountsOnceThroughFaults) {
-  StoreCluster cluster("async {}");
+  StoreCluster cluster(kJob);
   cluster.transport.SetFaults(
       {.lost_before = 0.03, .lost_after = 0.05, .delayed = 0.2});
   const auto worker = MakeWorker(&cluster);
@@ -138,7 +142,7 @@ TEST_P(ExchangeContract, EveryContributionCountsOnceThroughFaults) {
 }
 
 TEST_P(ExchangeContract, CountsDuplicates) {
-  StoreCluster cluster("async {}");
+  StoreCluster cluster(kJob);
   const auto worker = MakeWorker(&cluster);
   EXPECT_EQ(Push(worker.get(), 0)->duplicates, 0u);
   // The process that comes after this one repeats what it cannot know of.
@@ -148,7 +152,7 @@ TEST_P(ExchangeContract, CountsDuplicates) {
 }
 
 TEST_P(ExchangeContract, PayloadsThatArriveDamagedAreSentAgainAFewTimes) {
-  StoreCluster cluster("async {}");
+  StoreCluster cluster(kJob);
   const auto worker = MakeWorker(&cluster);
   int pushed = 0;
   ASSERT_EQ(Try(worker.get(), &pushed), absl::OkStatus());
@@ -165,7 +169,7 @@ TEST_P(ExchangeContract, PayloadsThatArriveDamagedAreSentAgainAFewTimes) {
 // The part of a contribution that was lost can be what the shard expects, so
 // blocks are sent once more. One call has all rows of a shard.
 TEST_P(ExchangeContract, ASkippedSequenceNumberAsksForANewProcess) {
-  StoreCluster cluster("async {}");
+  StoreCluster cluster(kJob);
   const auto worker = MakeWorker(&cluster);
   int pushed = 0;
   ASSERT_EQ(Try(worker.get(), &pushed), absl::OkStatus());
@@ -179,9 +183,12 @@ TEST_P(ExchangeContract, ASkippedSequenceNumberAsksForANewProcess) {
               HasSubstr("ps 1 (host1:1) skipped; start this task again"));
 }
 
-// The shards have room for one contribution that comes too early, no more.
+// The shards have no room for blocks that come too early, and room for one push
+// of rows.
 TEST_P(ExchangeContract, WhatComesTooEarlyIsSentAgainUntilThereIsRoom) {
-  StoreCluster cluster("sync { contributions: 2 }", 2);
+  StoreCluster cluster(absl::StrCat(kJob,
+                                    "update { sync { contributions: 2 } } "
+                                    "slot_count: 2 out_of_order_bytes: 1"));
   const auto first = MakeWorker(&cluster, 0);
   const auto second = MakeWorker(&cluster, 1);
   constexpr uint64_t kSteps = 3;
@@ -194,8 +201,12 @@ TEST_P(ExchangeContract, WhatComesTooEarlyIsSentAgainUntilThereIsRoom) {
     }
   });
   for (uint64_t step = 0; step < kSteps; ++step) {
-    // Until its own turn the other one is deferred.
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    // The other one comes too early: its blocks are deferred, its rows kept.
+    const uint64_t deferred = cluster.Sum(&PsStatus::chunks_deferred);
+    EXPECT_TRUE(WaitUntil([&] {
+      return cluster.Sum(&PsStatus::chunks_deferred) > deferred ||
+             cluster.Sum(&PsStatus::out_of_order_bytes) > 0;
+    }));
     Want want;
     want.set_version(step);
     ASSERT_EQ(first->Pull(want), absl::OkStatus());
@@ -210,7 +221,7 @@ TEST_P(ExchangeContract, WhatComesTooEarlyIsSentAgainUntilThereIsRoom) {
 }
 
 TEST_P(ExchangeContract, AShardThatIsGoneIsNamed) {
-  StoreCluster cluster("async {}");
+  StoreCluster cluster(kJob);
   const auto worker = MakeWorker(&cluster);
   int pushed = 0;
   ASSERT_EQ(Try(worker.get(), &pushed), absl::OkStatus());
@@ -222,13 +233,11 @@ TEST_P(ExchangeContract, AShardThatIsGoneIsNamed) {
 }
 
 TEST_P(ExchangeContract, ARestartedShardIsNamed) {
-  StoreCluster cluster("async {}");
+  StoreCluster cluster(kJob);
   const auto worker = MakeWorker(&cluster);
   int pushed = 0;
   ASSERT_EQ(worker->Pull(Latest()), absl::OkStatus());
-  const auto other = cluster.MakeStore(1, 99, 1);
-  cluster.transport.Stop(cluster.addresses[1]);
-  cluster.transport.Serve(cluster.addresses[1], other.get());
+  cluster.Replace(1, cluster.MakeStore(1, 99));
   const absl::Status status = Try(worker.get(), &pushed);
   EXPECT_EQ(status, absl::FailedPreconditionError(
                         "ps 1 (host1:1) the process was "

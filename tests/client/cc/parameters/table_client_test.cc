@@ -13,17 +13,22 @@
 #include "absl/strings/str_cat.h"
 #include "common/math/random.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
-#include "server/ps/store/store.h"
-#include "tests/support/in_process_transport.h"
+#include "tests/support/store_cluster.h"
 
 namespace weir {
 namespace {
 
 using testing::HasSubstr;
 
-// S stores behind one transport, all active; two tables: `t` of dim 3, `u` of
-// dim 1, plain SGD with rate 1, rows of zeros.
+// A declaration with the tables `t` of dim 3 and `u` of dim 1. `job` adds
+// fields to it, and `of_t` to `t`.
+std::string JobWith(const std::string& job, const std::string& of_t = "") {
+  return absl::StrCat(
+      "variable { name: 'w' shape: 4 } "
+      "table { name: 't' dim: 3 ",
+      of_t, " } table { name: 'u' dim: 1 } ", job);
+}
+
 struct Worker {
   TableClient* operator->() const { return client.get(); }
 
@@ -31,75 +36,16 @@ struct Worker {
   std::unique_ptr<TableClient> client;
 };
 
-class Job {
- public:
-  explicit Job(int shards, const std::string& update = "async {}",
-               int slots = 1, const std::string& more = "") {
-    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-        absl::StrCat(
-            "job: 'test' history: 1 block_elements: 64 "
-            "out_of_order_bytes: 1048576 "
-            "variable { name: 'w' shape: 4 } "
-            "group { optimizer { sgd {} } schedule { learning_rate: 1 } } "
-            "table { name: 't' dim: 3 schedule { learning_rate: 1 } "
-            "        initializer { zeros {} } ",
-            more, " } ",
-            "table { name: 'u' dim: 1 schedule { learning_rate: 1 } "
-            "        initializer { zeros {} } } "
-            "update { ",
-            update, " } slot_count: ", slots, " shard_count: ", shards),
-        &declaration));
-    for (int s = 0; s < shards; ++s) {
-      Store::Options options;
-      options.incarnation = static_cast<uint64_t>(s) + 10;
-      stores.push_back(*Store::Create(options));
-      DeclareRequest request;
-      *request.mutable_declaration() = declaration;
-      request.set_shard(static_cast<uint32_t>(s));
-      const auto reply = stores.back()->Declare(request);
-      EXPECT_TRUE(reply.ok()) << reply.status();
-      fingerprint = reply->layout_fingerprint();
-      SetSlotsRequest live;
-      *live.mutable_sender() = SenderOf(0);
-      for (int w = 0; w < slots; ++w) {
-        live.add_slot()->set_slot(static_cast<uint32_t>(w));
-        live.mutable_slot(w)->set_generation(1);
-      }
-      EXPECT_TRUE(stores.back()->SetSlots(live).ok());
-      addresses.push_back(absl::StrCat("ps", s));
-      transport.Serve(addresses.back(), stores.back().get());
-    }
-  }
-
-  Sender SenderOf(int slot) const {
-    Sender sender;
-    sender.set_job("test");
-    sender.set_history(1);
-    sender.set_layout_fingerprint(fingerprint);
-    sender.set_slot(static_cast<uint32_t>(slot));
-    sender.set_generation(1);
-    return sender;
-  }
-
-  Worker Client(int slot = 0, int lost_after_ms = 400) {
-    TableClient::Options options;
-    options.transport = &transport;
-    options.addresses = addresses;
-    options.tables.assign(declaration.table().begin(),
-                          declaration.table().end());
-    options.piece_bytes = 48;
-    options.lost_after = std::chrono::milliseconds(lost_after_ms);
-    auto client = TableClient::Create(std::move(options));
-    EXPECT_TRUE(client.ok()) << client.status();
-    return {SenderOf(slot), *std::move(client)};
-  }
-
-  Declaration declaration;
-  std::vector<std::unique_ptr<Store>> stores;
-  std::vector<std::string> addresses;
-  InProcessTransport transport{7};
-  uint64_t fingerprint = 0;
-};
+Worker WorkerOf(StoreCluster* cluster, int slot = 0, int lost_after_ms = 400) {
+  TableClient::Options options;
+  static_cast<ShardClientOptions&>(options) = cluster->ClientOptions();
+  options.tables = cluster->tables();
+  options.piece_bytes = 48;
+  options.lost_after = std::chrono::milliseconds(lost_after_ms);
+  auto client = TableClient::Create(std::move(options));
+  EXPECT_TRUE(client.ok()) << client.status();
+  return {cluster->SenderOf(slot), *std::move(client)};
+}
 
 Want Latest() {
   Want want;
@@ -154,8 +100,8 @@ std::vector<uint64_t> SomeIds(uint64_t seed, size_t count) {
 
 TEST(TableClientTest, RowsOfSeveralTablesComeInTheOrderOfTheirIds) {
   for (const int shards : {1, 3}) {
-    Job job(shards);
-    const auto client = job.Client();
+    StoreCluster cluster(JobWith(absl::StrCat("shard_count: ", shards)));
+    const auto client = WorkerOf(&cluster);
     const std::vector<uint64_t> ids = SomeIds(1, 100);
     std::vector<float> gradients(300);
     for (size_t i = 0; i < gradients.size(); ++i) {
@@ -185,8 +131,8 @@ TEST(TableClientTest, RowsOfSeveralTablesComeInTheOrderOfTheirIds) {
 }
 
 TEST(TableClientTest, ListsAreSentOnce) {
-  Job job(2);
-  const auto client = job.Client();
+  StoreCluster cluster(JobWith(""));
+  const auto client = WorkerOf(&cluster);
   const std::vector<uint64_t> ids = SomeIds(2, 50);
   Read(client, ids);
   const auto result =
@@ -195,31 +141,27 @@ TEST(TableClientTest, ListsAreSentOnce) {
   EXPECT_EQ(result->staleness_count, 2u);
   EXPECT_EQ(Read(client, ids), std::vector<float>(50, -2.0f));
   // A client that believes in lists which the shard does not have.
-  for (const std::string& address : job.addresses) {
-    job.transport.Stop(address);  // its streams use the stores
-  }
-  job.stores.clear();
-  Job other(2);
-  for (int s = 0; s < 2; ++s) {
-    job.transport.Serve(job.addresses[s], other.stores[s].get());
+  for (const int s : {0, 1}) {
+    cluster.Replace(s, cluster.MakeStore(s, cluster.stores[s]->incarnation()));
   }
   EXPECT_EQ(Read(client, ids), std::vector<float>(50, 0.0f));
 }
 
 TEST(TableClientTest, EveryRowGetsEveryContributionOnceThroughFaults) {
   for (const int shards : {1, 3}) {
-    Job job(shards, "async {}", 2);
+    StoreCluster cluster(
+        JobWith(absl::StrCat("slot_count: 2 shard_count: ", shards)));
     WireFaults faults;
     faults.lost_before = 0.03;
     faults.lost_after = 0.05;
     faults.delayed = 0.2;
-    job.transport.SetFaults(faults);
+    cluster.transport.SetFaults(faults);
     constexpr uint64_t kContributions = 30;
     const std::vector<uint64_t> ids = SomeIds(3, 40);
     std::vector<std::thread> workers;
     for (int slot = 0; slot < 2; ++slot) {
       workers.emplace_back([&, slot] {
-        const auto client = job.Client(slot, 30000);
+        const auto client = WorkerOf(&cluster, slot, 30000);
         for (uint64_t sequence = 0; sequence < kContributions; ++sequence) {
           Read(client, ids);
           const auto result =
@@ -232,8 +174,8 @@ TEST(TableClientTest, EveryRowGetsEveryContributionOnceThroughFaults) {
     for (std::thread& worker : workers) {
       worker.join();
     }
-    job.transport.SetFaults({});
-    EXPECT_EQ(Read(job.Client(), ids),
+    cluster.transport.SetFaults({});
+    EXPECT_EQ(Read(WorkerOf(&cluster), ids),
               std::vector<float>(ids.size(), 2.0f * kContributions));
   }
 }
@@ -242,11 +184,13 @@ TEST(TableClientTest, TheSameRowsOnAnyNumberOfShardsInSync) {
   std::map<int, std::vector<float>> results;
   const std::vector<uint64_t> ids = SomeIds(4, 60);
   for (const int shards : {1, 2, 3}) {
-    Job job(shards, "sync { contributions: 2 }", 2);
+    StoreCluster cluster(JobWith(absl::StrCat(
+        "update { sync { contributions: 2 } } slot_count: 2 shard_count: ",
+        shards)));
     std::vector<std::thread> workers;
     for (int slot = 0; slot < 2; ++slot) {
       workers.emplace_back([&, slot] {
-        const auto client = job.Client(slot);
+        const auto client = WorkerOf(&cluster, slot);
         for (uint64_t step = 0; step < 10; ++step) {
           std::vector<float> gradients = Read(client, ids, Version(step));
           for (size_t i = 0; i < ids.size(); ++i) {
@@ -263,7 +207,7 @@ TEST(TableClientTest, TheSameRowsOnAnyNumberOfShardsInSync) {
     for (std::thread& worker : workers) {
       worker.join();
     }
-    results[shards] = Read(job.Client(), ids, Version(10));
+    results[shards] = Read(WorkerOf(&cluster), ids, Version(10));
   }
   EXPECT_EQ(results[2], results[1]);
   EXPECT_EQ(results[3], results[1]);
@@ -271,8 +215,9 @@ TEST(TableClientTest, TheSameRowsOnAnyNumberOfShardsInSync) {
 }
 
 TEST(TableClientTest, AWaitForAVersionOutlastsTheServersDeadline) {
-  Job job(1, "sync { contributions: 1 }");
-  const auto client = job.Client();
+  StoreCluster cluster(
+      JobWith("update { sync { contributions: 1 } } shard_count: 1"));
+  const auto client = WorkerOf(&cluster);
   std::vector<float> row(1);
   const std::vector<uint64_t> id = {5};
   const TableClient::Wanted wanted = {1, id, row.data()};
@@ -283,43 +228,9 @@ TEST(TableClientTest, AWaitForAVersionOutlastsTheServersDeadline) {
   EXPECT_EQ(row[0], -4.0f);
 }
 
-TEST(TableClientTest, AShardThatIsGoneIsNamed) {
-  Job job(2);
-  const auto client = job.Client();
-  Read(client, {1, 2, 3});
-  job.transport.Stop("ps1");
-  const std::vector<uint64_t> ids = SomeIds(5, 30);
-  std::vector<float> rows(30);
-  const TableClient::Wanted wanted = {1, ids, rows.data()};
-  ASSERT_TRUE(
-      client->StartLookup(client.sender, Latest(), true, {&wanted, 1}).ok());
-  const auto versions = client->WaitLookup();
-  EXPECT_EQ(versions.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(versions.status().message(), HasSubstr("ps 1 (ps1)"));
-  EXPECT_THAT(versions.status().message(), HasSubstr("unreachable for 0.4 s"));
-}
-
-TEST(TableClientTest, ARestartedShardIsNamed) {
-  Job job(1);
-  const auto client = job.Client();
-  Read(client, {1});
-  auto other = *Store::Create({.incarnation = 99});
-  DeclareRequest request;
-  *request.mutable_declaration() = job.declaration;
-  ASSERT_TRUE(other->Declare(request).ok());
-  SetSlotsRequest live;
-  *live.mutable_sender() = job.SenderOf(0);
-  live.add_slot()->set_generation(1);
-  ASSERT_TRUE(other->SetSlots(live).ok());
-  job.transport.Serve("ps0", other.get());
-  const auto result = Push(client, 0, {0}, {1}, {1});
-  EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(result.status().message(), HasSubstr("restarted"));
-}
-
 TEST(TableClientTest, IdsThatDoNotAscendAreRefused) {
-  Job job(1);
-  const auto client = job.Client();
+  StoreCluster cluster(JobWith("shard_count: 1"));
+  const auto client = WorkerOf(&cluster);
   const std::vector<uint64_t> ids = {3, 3};
   std::vector<float> rows(2);
   const TableClient::Wanted wanted = {1, ids, rows.data()};
@@ -333,8 +244,9 @@ TEST(TableClientTest, IdsThatDoNotAscendAreRefused) {
 }
 
 TEST(TableClientTest, AnInterruptEndsAWait) {
-  Job job(1, "sync { contributions: 1 }");
-  const auto client = job.Client();
+  StoreCluster cluster(
+      JobWith("update { sync { contributions: 1 } } shard_count: 1"));
+  const auto client = WorkerOf(&cluster);
   std::vector<float> row(1);
   const std::vector<uint64_t> id = {5};
   const TableClient::Wanted wanted = {1, id, row.data()};
@@ -345,8 +257,8 @@ TEST(TableClientTest, AnInterruptEndsAWait) {
 }
 
 TEST(TableClientTest, HalfPrecisionTravelsByTable) {
-  Job job(2, "async {}", 1, "lookup: F16 update: BF16");
-  const auto client = job.Client();
+  StoreCluster cluster(JobWith("", "lookup: F16 update: BF16"));
+  const auto client = WorkerOf(&cluster);
   const std::vector<uint64_t> ids = SomeIds(6, 20);
   std::vector<float> gradients(60, -1.5f);
   std::vector<float> rows(60), u(20);
