@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/status.h"
 #include "server/ps/service/answer_flow.h"
 
@@ -88,6 +89,15 @@ Payload CopyOf(std::span<const char> bytes) {
   return piece.empty() ? Payload() : Payload({piece}, std::move(copy));
 }
 
+// The same in two pieces, cut inside a float as a network may cut them.
+Payload CutCopyOf(std::span<const char> bytes) {
+  auto copy = std::make_shared<std::vector<char>>(bytes.begin(), bytes.end());
+  const std::span<const char> all(copy->data(), copy->size());
+  const size_t cut = (all.size() / 2) | 1;
+  return all.empty() ? Payload()
+                     : Payload({all.first(cut), all.subspan(cut)}, copy);
+}
+
 absl::Status SocketClosed(const std::string& address) {
   return absl::UnavailableError(
       absl::StrCat("ps ", address, ": socket closed"));
@@ -111,8 +121,9 @@ class InProcessFlow : public AnswerFlow {
     if (draw_.fate != Fate::kNoAnswer) {
       Payload payload;
       if (answer.values) {
-        payload = CopyOf({reinterpret_cast<const char*>(answer.values.data()),
-                          answer.bytes});
+        payload =
+            CutCopyOf({reinterpret_cast<const char*>(answer.values.data()),
+                       answer.bytes});
       }
       state_->Add({std::get<Header>(std::move(answer.header)), payload},
                   draw_.delayed);
@@ -142,16 +153,20 @@ class InProcessStream : public DataStream<Request, Header> {
     store_ = *store;
     transport_->AddStream(address_, state_);
   }
-  ~InProcessStream() override { Cancel(); }
+  ~InProcessStream() override {
+    Cancel();
+    GiveBack();
+  }
 
   absl::Status Send(const Request& header, std::span<const char> payload,
                     std::function<void()> released) override {
     const Payload copy = CopyOf(payload);
     if (released) {
-      released();
+      MutexLock lock(&lent_mutex_);
+      lent_.push_back({payload, copy, std::move(released)});
     }
     WEIR_RETURN_IF_ERROR(state_->end());
-    const InProcessTransport::Draw draw = transport_->DrawFault(address_);
+    const InProcessTransport::Draw draw = DrawFault(header);
     if (draw.fate == Fate::kLostBefore) {
       state_->End(draw.lost);
       return state_->end();
@@ -180,6 +195,7 @@ class InProcessStream : public DataStream<Request, Header> {
       if (taken) {
         *header = std::move(answer.header);
         *payload = std::move(answer.payload);
+        GiveBack();
         return absl::OkStatus();
       }
       if (const std::shared_ptr<Store> store = store_.lock()) {
@@ -195,8 +211,36 @@ class InProcessStream : public DataStream<Request, Header> {
   }
 
  private:
+  struct Lent {
+    std::span<const char> bytes;  // the caller's
+    Payload sent;                 // what they were
+    std::function<void()> released;
+  };
+
+  InProcessTransport::Draw DrawFault(const GradientChunk& request) {
+    return transport_->DrawFault(address_, request);
+  }
+  InProcessTransport::Draw DrawFault(const PullRowsChunk&) {
+    return transport_->DrawFault(address_);
+  }
+
   // The store was stopped.
   void Break() { state_->End(SocketClosed(address_)); }
+
+  // With an answer or at the end, and not in Send: a slow transport is late.
+  void GiveBack() {
+    std::vector<Lent> lent;
+    {
+      MutexLock lock(&lent_mutex_);
+      lent.swap(lent_);
+    }
+    for (const Lent& one : lent) {
+      WEIR_CHECK(one.bytes.empty() ||
+                 std::ranges::equal(one.bytes, one.sent.pieces().front()));
+      one.released();
+    }
+  }
+
   absl::Status Take(const GradientChunk& chunk, const Payload& payload,
                     Store* store, AnswerFlow* flow,
                     const InProcessTransport::Draw& draw) {
@@ -217,6 +261,8 @@ class InProcessStream : public DataStream<Request, Header> {
   const std::shared_ptr<StreamState<ReceivedAnswer<Header>>> state_ =
       std::make_shared<StreamState<ReceivedAnswer<Header>>>();
   std::weak_ptr<Store> store_;
+  Mutex lent_mutex_;
+  std::vector<Lent> lent_ ABSL_GUARDED_BY(lent_mutex_);
 };
 
 class InProcessLink : public ControlLink, public DataLink {
@@ -437,6 +483,11 @@ void InProcessTransport::Stop(const std::string& address) {
   left->WaitForNotification();
 }
 
+void InProcessTransport::SetFate(DecideFate decide) {
+  MutexLock lock(&mutex_);
+  decide_fate_ = std::move(decide);
+}
+
 void InProcessTransport::SetFaults(const WireFaults& faults) {
   MutexLock lock(&mutex_);
   faults_ = faults;
@@ -485,6 +536,20 @@ InProcessTransport::Draw InProcessTransport::DrawFault(
   }
   draw.duplicated = random_.NextFloat() < faults_.duplicated;
   draw.delayed = random_.NextFloat() < faults_.delayed;
+  return draw;
+}
+
+InProcessTransport::Draw InProcessTransport::DrawFault(
+    const std::string& address, const GradientChunk& request) {
+  Draw draw = DrawFault(address);
+  DecideFate decide;
+  {
+    MutexLock lock(&mutex_);
+    decide = decide_fate_;
+  }
+  if (decide && draw.fate == Fate::kNormal) {
+    draw.fate = decide(address, request);
+  }
   return draw;
 }
 

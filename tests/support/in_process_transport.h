@@ -2,11 +2,14 @@
 //
 // Place: tests of the client and the chief without sockets. Like gRPC it does
 // not split, join or check messages, and like a network it copies payloads
-// once.
+// once. It gives a stream's payloads back late, and checks that their bytes
+// have not changed until then. Values arrive in two pieces, of which the first
+// ends inside a float.
 //
 // Terms
 //   fault   what happens to a request; it is drawn for each request from the
 //           seed. With one caller the same seed gives the same faults.
+//   fate    what a test decides to happen to a request for blocks.
 //
 // No thread ends waits that took too long, so callers that are blocked do it:
 // they call Store::ExpireWaits every few milliseconds.
@@ -17,6 +20,7 @@
 #define TESTS_SUPPORT_IN_PROCESS_TRANSPORT_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -45,6 +49,10 @@ class StreamEnd;
 
 class InProcessTransport : public Transport {
  public:
+  enum class Fate { kNormal, kLostBefore, kLostAfter, kNoAnswer };
+  using DecideFate = std::function<Fate(const std::string& address,
+                                        const GradientChunk& request)>;
+
   explicit InProcessTransport(uint64_t seed = 1) : random_(seed) {}
 
   // From now on `store` answers at `address`.
@@ -53,6 +61,10 @@ class InProcessTransport : public Transport {
   // Waits until no call is inside the store, which may be destroyed then.
   void Stop(const std::string& address);
   void SetFaults(const WireFaults& faults);
+  // From now on `decide` is asked about each request of PushPull for which no
+  // fault was drawn; null: nobody is. It may be called by several threads at
+  // once, and the request waits until it returns.
+  void SetFate(DecideFate decide);
   // The next `requests` requests to `address` end with `status`, and the store
   // never sees them.
   void FailNext(const std::string& address, int requests,
@@ -64,7 +76,6 @@ class InProcessTransport : public Transport {
   std::unique_ptr<DataLink> ConnectData(const std::string& address) override;
 
   // For links and streams.
-  enum class Fate { kNormal, kLostBefore, kLostAfter, kNoAnswer };
   struct Draw {
     Fate fate = Fate::kNormal;
     absl::Status lost;  // what the caller of a lost request sees
@@ -72,6 +83,8 @@ class InProcessTransport : public Transport {
     bool delayed = false;
   };
   Draw DrawFault(const std::string& address);
+  // The same for a request of PushPull, which a test may decide about.
+  Draw DrawFault(const std::string& address, const GradientChunk& request);
   // Returns the store that answers at `address`, or UNAVAILABLE. Stop waits
   // for the pointer, so it is kept for one call and not longer.
   absl::StatusOr<std::shared_ptr<Store>> Find(const std::string& address) const;
@@ -83,6 +96,7 @@ class InProcessTransport : public Transport {
   mutable Mutex mutex_;
   RandomStream random_ ABSL_GUARDED_BY(mutex_);
   WireFaults faults_ ABSL_GUARDED_BY(mutex_);
+  DecideFate decide_fate_ ABSL_GUARDED_BY(mutex_);
   struct Failing {
     int requests = 0;
     absl::Status status;
