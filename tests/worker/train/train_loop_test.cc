@@ -8,13 +8,18 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "common/math/random.h"
-#include "tests/support/fake_shards.h"
+#include "google/protobuf/text_format.h"
+#include "proto/wire/layout_io.h"
+#include "tests/support/store_cluster.h"
 #include "tests/worker/model/network_tester.h"
 #include "worker/compute/factory.h"
 
 namespace weir {
 namespace {
+
+using Fate = InProcessTransport::Fate;
 
 constexpr char kModel[] = R"(
 layer { name: "hidden" dense { units: 24 } }
@@ -26,7 +31,7 @@ loss { softmax_cross_entropy {} })";
 constexpr int64_t kFeatures = 20;
 constexpr int64_t kRows = 8;
 constexpr uint64_t kSeed = 11;
-constexpr float kRate = -0.05f;
+constexpr float kRate = 0.05f;
 
 struct Data {
   std::vector<float> features;
@@ -68,18 +73,6 @@ struct Machine {
   std::vector<float> gradients;
 };
 
-std::vector<float> InitialParameters(const Layout& layout) {
-  std::vector<float> initial(layout.flat_elements(), 0.0f);
-  RandomStream random(5);
-  for (size_t v = 0; v < layout.variables().size(); ++v) {
-    for (int64_t i = 0; i < layout.variables()[v].elements(); ++i) {
-      initial[layout.flat_begin(static_cast<int>(v)) + i] =
-          random.NextFloat(-0.4f, 0.4f);
-    }
-  }
-  return initial;
-}
-
 class FakeControl : public JobControl {
  public:
   bool EnterContribution() override {
@@ -106,39 +99,56 @@ class FakeControl : public JobControl {
   std::vector<Phases> phases;
 };
 
+// A declaration of the model's variables, of plain SGD with rate kRate, and of
+// `more`.
+Declaration JobWith(const std::string& more) {
+  Declaration job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(more, &job));
+  Group* const group = job.add_group();
+  group->mutable_optimizer()->mutable_sgd();
+  group->mutable_schedule()->set_learning_rate(kRate);
+  const Machine machine(1);
+  for (const VariableSpec& variable : machine.layout->variables()) {
+    *job.add_variable() = VariableToProto(variable);
+  }
+  return job;
+}
+
+// What the shards of any such job begin with, in flat order.
+std::vector<float> InitialParameters() {
+  return StoreCluster(JobWith("")).Values();
+}
+
 struct WorkerOptions {
-  uint32_t slot = 0;
-  uint32_t slots = 1;
-  uint32_t per_step = 0;
+  int slot = 0;
   uint64_t contributions = 24;
   uint64_t next_sequence = 0;
   int lost_after_ms = 5000;
   Clip clip;
-  bool bounded_staleness = false;
   bool prefetch = false;
-  int64_t block_elements = 64;
   Clock* clock = Clock::Real();
   std::function<void()> batch_made;
   std::function<DeviceUsage()> device_usage;
 };
 
-absl::Status RunWorker(FakeShards* shards, int shard_count,
-                       const WorkerOptions& options, FakeControl* control) {
-  Machine machine(shard_count, options.block_elements);
+absl::Status RunWorker(StoreCluster* cluster, const WorkerOptions& options,
+                       FakeControl* control) {
+  const Declaration& job = cluster->declaration;
+  Machine machine(cluster->layout->shard_count(),
+                  static_cast<int64_t>(job.block_elements()));
   Grant grant;
-  grant.mutable_sender()->set_slot(options.slot);
-  grant.set_slot_count(options.slots);
+  *grant.mutable_sender() = cluster->SenderOf(options.slot);
+  grant.set_slot_count(job.slot_count());
   grant.set_contribution_count(options.contributions);
-  grant.set_contributions_per_step(options.per_step);
+  grant.set_contributions_per_step(job.update().sync().contributions());
   const WorkList work = WorkList::Create(grant).value();
   WorkerSession::Options session_options;
-  session_options.transport = shards;
-  session_options.addresses = shards->addresses();
+  static_cast<ShardClientOptions&>(session_options) = cluster->ClientOptions();
   session_options.layout = machine.layout.get();
   session_options.parameters = machine.parameters.data();
   session_options.gradients = machine.gradients.data();
   session_options.lost_after = std::chrono::milliseconds(options.lost_after_ms);
-  session_options.bounded_staleness = options.bounded_staleness;
+  session_options.bounded_staleness = job.update().has_bounded_staleness();
   const auto session =
       WorkerSession::Create(std::move(session_options)).value();
   Data data;
@@ -172,32 +182,20 @@ absl::Status RunWorker(FakeShards* shards, int shard_count,
   return TrainLoop::Create(std::move(loop)).value()->Run(options.next_sequence);
 }
 
-// What the shards hold, in flat order.
-std::vector<float> Flat(FakeShards* shards, const Layout& layout) {
-  std::vector<float> flat(layout.flat_elements());
-  for (int s = 0; s < layout.shard_count(); ++s) {
-    for (int b = 0; b < layout.block_count(s); ++b) {
-      const std::vector<float> values = shards->values(s, b);
-      std::copy(values.begin(), values.end(),
-                flat.begin() + layout.block({s, b}).begin);
-    }
-  }
-  return flat;
-}
-
-// Trains the same in one loop without servers: in each step it sums the
-// gradients of contributions 0 to n - 1, from the same parameters, in that
-// order.
+// Trains the same in one loop without servers: in each step it takes the mean
+// of the gradients of contributions 0 to n - 1, from the same parameters. They
+// are summed in that order.
 std::vector<float> Reference(uint64_t contributions, uint32_t per_step) {
   Machine machine(1);
-  machine.parameters = InitialParameters(*machine.layout);
+  machine.parameters = InitialParameters();
   EXPECT_TRUE(machine.network
                   ->Bind(*machine.layout, machine.parameters.data(),
                          machine.gradients.data())
                   .ok());
   for (uint64_t c = 0; c < contributions; c += per_step) {
     std::vector<float> sum(machine.parameters.size(), 0.0f);
-    for (uint64_t m = c; m < std::min(c + per_step, contributions); ++m) {
+    const uint64_t end = std::min(c + per_step, contributions);
+    for (uint64_t m = c; m < end; ++m) {
       const Data data = MakeData(m);
       EXPECT_TRUE(machine.network
                       ->TrainStep(data.features.data(), data.labels.data(),
@@ -208,96 +206,81 @@ std::vector<float> Reference(uint64_t contributions, uint32_t per_step) {
       }
     }
     for (size_t i = 0; i < sum.size(); ++i) {
-      machine.parameters[i] += kRate * sum[i];
+      machine.parameters[i] -= kRate * (sum[i] / static_cast<float>(end - c));
     }
   }
   return machine.parameters;
 }
 
-FakeShards::Options ShardOptions(const Layout* layout, int contributions) {
-  return {.layout = layout,
-          .contributions = contributions,
-          .rate = kRate,
-          .initial = InitialParameters(*layout)};
-}
+constexpr char kSyncOf4[] = "update { sync { contributions: 4 } } ";
 
 TEST(TrainLoopTest, SyncEndsWithTheSameBitsForAnyNumberOfWorkersAndShards) {
-  constexpr uint32_t kPerStep = 4;
   constexpr uint64_t kContributions = 22;  // the last step is padded
-  const std::vector<float> expected = Reference(kContributions, kPerStep);
+  const std::vector<float> expected = Reference(kContributions, 4);
   for (const int shard_count : {1, 2, 3}) {
-    for (const uint32_t workers : {1u, 2u, 4u}) {
-      const Machine machine(shard_count);
-      FakeShards shards(ShardOptions(machine.layout.get(), kPerStep));
+    for (const int workers : {1, 2, 4}) {
+      StoreCluster shards(JobWith(absl::StrCat(
+          kSyncOf4, "shard_count: ", shard_count, " slot_count: ", workers)));
       std::vector<std::thread> threads;
-      for (uint32_t w = 0; w < workers; ++w) {
+      for (int w = 0; w < workers; ++w) {
         threads.emplace_back([&, w] {
           FakeControl control;
           WorkerOptions options;
           options.slot = w;
-          options.slots = workers;
-          options.per_step = kPerStep;
           options.contributions = kContributions;
-          EXPECT_TRUE(RunWorker(&shards, shard_count, options, &control).ok());
+          EXPECT_TRUE(RunWorker(&shards, options, &control).ok());
         });
       }
       for (std::thread& thread : threads) {
         thread.join();
       }
-      EXPECT_EQ(Flat(&shards, *machine.layout), expected)
+      EXPECT_EQ(shards.Values(), expected)
           << shard_count << " shards, " << workers << " workers";
     }
   }
 }
 
 TEST(TrainLoopTest, AReplacementLeavesNoTraceInSync) {
-  constexpr uint32_t kPerStep = 4;
-  const std::vector<float> expected = Reference(24, kPerStep);
-  const Machine machine(2);
-  FakeShards::Options shard_options =
-      ShardOptions(machine.layout.get(), kPerStep);
+  const std::vector<float> expected = Reference(24, 4);
+  StoreCluster shards(JobWith(absl::StrCat(kSyncOf4, "slot_count: 2")));
   // Worker 1's third contribution reaches only some of the blocks, then its
   // connection is cut for good; that of its replacement is not.
   std::atomic<int> chunks{0};
   std::atomic<bool> cut{true};
-  shard_options.fault = [&](int, const GradientChunk& request) {
-    if (request.sender().slot() == 1 && cut && request.has_push() &&
-        request.push().sequence() == 5 && ++chunks > 4) {
-      return Fault::kBreakBefore;
-    }
-    return Fault::kNone;
-  };
-  FakeShards shards(shard_options);
+  shards.transport.SetFate(
+      [&](const std::string&, const GradientChunk& request) {
+        return request.sender().slot() == 1 && cut && request.has_push() &&
+                       request.push().sequence() == 5 && ++chunks > 4
+                   ? Fate::kLostBefore
+                   : Fate::kNormal;
+      });
   WorkerOptions options;
-  options.slots = 2;
-  options.per_step = kPerStep;
   std::thread other([&] {
     FakeControl control;
-    EXPECT_TRUE(RunWorker(&shards, 2, options, &control).ok());
+    EXPECT_TRUE(RunWorker(&shards, options, &control).ok());
   });
   WorkerOptions dying = options;
   dying.slot = 1;
   dying.lost_after_ms = 300;
   FakeControl control;
-  const absl::Status status = RunWorker(&shards, 2, dying, &control);
+  const absl::Status status = RunWorker(&shards, dying, &control);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_EQ(control.next_sequence, 5u);
   cut = false;
   dying.next_sequence = 5;
   dying.lost_after_ms = 5000;
-  EXPECT_TRUE(RunWorker(&shards, 2, dying, &control).ok());
+  EXPECT_TRUE(RunWorker(&shards, dying, &control).ok());
   other.join();
-  EXPECT_GT(shards.duplicates(), 0u);
-  EXPECT_EQ(Flat(&shards, *machine.layout), expected);
+  EXPECT_GT(shards.Sum(&PsStatus::chunks_duplicate), 0u);
+  EXPECT_EQ(shards.Values(), expected);
 }
 
 TEST(TrainLoopTest, AsyncAloneEqualsPlainSgd) {
   const std::vector<float> expected = Reference(24, 1);
-  const Machine machine(2);
-  FakeShards shards(ShardOptions(machine.layout.get(), 0));
+  StoreCluster shards(JobWith(""));
   FakeControl control;
-  ASSERT_TRUE(RunWorker(&shards, 2, {}, &control).ok());
-  EXPECT_EQ(Flat(&shards, *machine.layout), expected);
+  ASSERT_TRUE(RunWorker(&shards, {}, &control).ok());
+  EXPECT_EQ(shards.Values(), expected);
   ASSERT_EQ(control.reports.size(), 24u);
   std::set<uint64_t> done;
   for (const ContributionReport& report : control.reports) {
@@ -313,27 +296,25 @@ TEST(TrainLoopTest, AsyncAloneEqualsPlainSgd) {
 // model is one block, so that a version is one set of values.
 TEST(TrainLoopTest, PrefetchComputesFromTheVersionThatItsPushNames) {
   constexpr uint64_t kContributions = 40;
-  Machine machine(1, 4096);
-  ASSERT_EQ(machine.layout->block_count(0), 1);
-  FakeShards::Options shard_options = ShardOptions(machine.layout.get(), 0);
+  StoreCluster shards(JobWith("shard_count: 1 block_elements: 4096"));
+  ASSERT_EQ(shards.layout->block_count(0), 1);
   std::vector<uint64_t> base_versions;
-  shard_options.fault = [&](int, const GradientChunk& request) {
-    if (request.has_push()) {
-      base_versions.push_back(request.push().base_version());
-    }
-    return Fault::kNone;
-  };
-  FakeShards shards(shard_options);
+  shards.transport.SetFate(
+      [&](const std::string&, const GradientChunk& request) {
+        if (request.has_push()) {
+          base_versions.push_back(request.push().base_version());
+        }
+        return Fate::kNormal;
+      });
   FakeControl control;
   WorkerOptions options;
   options.contributions = kContributions;
   options.prefetch = true;
-  options.block_elements = 4096;
-  ASSERT_TRUE(RunWorker(&shards, 1, options, &control).ok());
+  ASSERT_TRUE(RunWorker(&shards, options, &control).ok());
   ASSERT_EQ(base_versions.size(), kContributions);
 
-  std::vector<std::vector<float>> versions = {
-      InitialParameters(*machine.layout)};
+  Machine machine(1);
+  std::vector<std::vector<float>> versions = {InitialParameters()};
   for (uint64_t sequence = 0; sequence < kContributions; ++sequence) {
     const uint64_t base = base_versions[sequence];
     ASSERT_LE(base, sequence);
@@ -350,43 +331,41 @@ TEST(TrainLoopTest, PrefetchComputesFromTheVersionThatItsPushNames) {
                     .ok());
     std::vector<float> next = versions.back();
     for (size_t i = 0; i < next.size(); ++i) {
-      next[i] += kRate * machine.gradients[i];
+      next[i] -= kRate * machine.gradients[i];
     }
     versions.push_back(std::move(next));
   }
-  EXPECT_EQ(Flat(&shards, *machine.layout), versions.back());
+  EXPECT_EQ(shards.Values(), versions.back());
 }
 
 TEST(TrainLoopTest, ClipByNormPushesTheClippedGradient) {
-  const Machine machine(1);
-  FakeShards shards(ShardOptions(machine.layout.get(), 0));
+  StoreCluster shards(JobWith(""));
   FakeControl control;
   WorkerOptions options;
   options.contributions = 1;
   options.clip.set_norm(0.001f);
-  ASSERT_TRUE(RunWorker(&shards, 1, options, &control).ok());
-  const std::vector<float> before = InitialParameters(*machine.layout);
-  const std::vector<float> after = Flat(&shards, *machine.layout);
+  ASSERT_TRUE(RunWorker(&shards, options, &control).ok());
+  const std::vector<float> before = InitialParameters();
+  const std::vector<float> after = shards.Values();
   double sum = 0.0;
   for (size_t i = 0; i < before.size(); ++i) {
     const double change = (double{after[i]} - before[i]) / kRate;
     sum += change * change;
   }
-  // Rounding of values near 0.4 dominates: 2^-26 / 0.05 an element.
+  // Rounding of values up to 1 dominates: 2^-24 / 0.05 an element.
   EXPECT_NEAR(std::sqrt(sum), 0.001, 1e-4);
 }
 
 TEST(TrainLoopTest, AStopBeforeAContributionLeavesNothingOfIt) {
-  const Machine machine(2);
-  FakeShards shards(ShardOptions(machine.layout.get(), 0));
+  StoreCluster shards(JobWith(""));
   FakeControl control;
   control.enter_max = 3;
-  const absl::Status status = RunWorker(&shards, 2, {}, &control);
+  const absl::Status status = RunWorker(&shards, {}, &control);
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
-  for (int s = 0; s < 2; ++s) {
-    for (int b = 0; b < machine.layout->block_count(s); ++b) {
-      EXPECT_EQ(shards.next_sequence(s, b, 0), 3u);
-    }
+  for (const auto& store : shards.stores) {
+    const SlotStatus slot = store->Hello().slot(0);
+    EXPECT_EQ(slot.next_sequence_min(), 3u);
+    EXPECT_EQ(slot.next_sequence_max(), 3u);
   }
 }
 
@@ -394,8 +373,7 @@ TEST(TrainLoopTest, AStopBeforeAContributionLeavesNothingOfIt) {
 TEST(TrainLoopTest, EveryContributionTellsWhereItsTimeWent) {
   for (const bool on_gpu : {false, true}) {
     FakeClock clock;
-    const Machine machine(1);
-    FakeShards shards(ShardOptions(machine.layout.get(), 0));
+    StoreCluster shards(JobWith(""));
     FakeControl control;
     control.hold = [&] { clock.Advance(std::chrono::seconds(9)); };
     WorkerOptions options;
@@ -408,7 +386,7 @@ TEST(TrainLoopTest, EveryContributionTellsWhereItsTimeWent) {
         return DeviceUsage{.busy_ns = busy_ns += 1000, .bytes_used = 7};
       };
     }
-    ASSERT_TRUE(RunWorker(&shards, 1, options, &control).ok());
+    ASSERT_TRUE(RunWorker(&shards, options, &control).ok());
     ASSERT_EQ(control.phases.size(), 5u);
     for (const Phases& phases : control.phases) {
       EXPECT_EQ(phases.contributions(), 1u);
@@ -432,15 +410,14 @@ TEST(TrainLoopTest, AContributionCostsTwoClockReadsAndTwoAWait) {
       return FakeClock::NowNs();
     }
   } clock;
-  const Machine machine(1);
-  FakeShards shards(ShardOptions(machine.layout.get(), 0));
+  StoreCluster shards(JobWith(""));
   FakeControl control;
   WorkerOptions options;
   options.contributions = 3;
   options.clock = &clock;
-  ASSERT_TRUE(RunWorker(&shards, 1, options, &control).ok());
+  ASSERT_TRUE(RunWorker(&shards, options, &control).ok());
   ASSERT_EQ(control.phases.size(), 3u);
-  const uint64_t variables = machine.layout->variables().size();
+  const uint64_t variables = shards.layout->variables().size();
   for (const Phases& phases : control.phases) {
     EXPECT_EQ(phases.data_wait_ns(), 1u);
     EXPECT_EQ(phases.pull_wait_ns(), variables + 1);  // and BeginContribution
@@ -453,21 +430,20 @@ TEST(TrainLoopTest, AContributionCostsTwoClockReadsAndTwoAWait) {
 }
 
 TEST(TrainLoopTest, BoundedStalenessSendsItsClockWithEveryWant) {
-  const Machine machine(1);
-  FakeShards::Options shard_options = ShardOptions(machine.layout.get(), 0);
+  StoreCluster shards(
+      JobWith("update { bounded_staleness { bound: 1 } } shard_count: 1"));
   std::set<uint64_t> clocks;
-  shard_options.fault = [&](int, const GradientChunk& request) {
-    if (request.has_want()) {
-      clocks.insert(request.want().clock());
-    }
-    return Fault::kNone;
-  };
-  FakeShards shards(shard_options);
+  shards.transport.SetFate(
+      [&](const std::string&, const GradientChunk& request) {
+        if (request.has_want()) {
+          clocks.insert(request.want().clock());
+        }
+        return Fate::kNormal;
+      });
   FakeControl control;
   WorkerOptions options;
   options.contributions = 4;
-  options.bounded_staleness = true;
-  ASSERT_TRUE(RunWorker(&shards, 1, options, &control).ok());
+  ASSERT_TRUE(RunWorker(&shards, options, &control).ok());
   EXPECT_EQ(clocks, (std::set<uint64_t>{0, 1, 2, 3}));
 }
 
