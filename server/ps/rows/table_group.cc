@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -335,7 +336,9 @@ absl::StatusOr<ShrinkReply> TableGroup::Shrink(const ShrinkRequest& request) {
       options.age_max = request.age_max();
     }
     if (request.has_rows_max()) {
-      options.rows_max = static_cast<int64_t>(request.rows_max());
+      // More than any table holds.
+      options.rows_max = static_cast<int64_t>(std::min<uint64_t>(
+          request.rows_max(), std::numeric_limits<int64_t>::max()));
     }
     const ShrinkReceipt receipt = table(t).Shrink(options);
     reply.set_rows(reply.rows() + static_cast<uint64_t>(receipt.rows));

@@ -188,11 +188,13 @@ ShrinkReceipt Table::Shrink(const ShrinkOptions& options) {
     if (options_.age_max != 0) {
       DropByAge(s, options_.age_max);
     }
-    // Shares that add up to rows_max exactly, whatever the remainder.
     if (options.rows_max >= 0) {
+      // Shares that add up to rows_max exactly. The products are of the
+      // remainder alone, so that no rows_max is too large for them.
       const int64_t stripes = options_.stripes;
-      DropToCount(s, options.rows_max * (s + 1) / stripes -
-                         options.rows_max * s / stripes);
+      const int64_t rest = options.rows_max % stripes;
+      DropToCount(s, options.rows_max / stripes + rest * (s + 1) / stripes -
+                         rest * s / stripes);
     }
     TableStripe& part = stripe(s);
     for (bool more = true; more;) {

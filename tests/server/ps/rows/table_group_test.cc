@@ -440,6 +440,10 @@ TEST(TableGroupTest, ShrinksOnDemand) {
   ShrinkRequest request;
   *request.mutable_sender() = tester.SenderOf(0);
   request.set_table("u");
+  for (const uint64_t above : {uint64_t{1} << 57, ~uint64_t{0}}) {
+    request.set_rows_max(above);
+    EXPECT_EQ(tester.store->Shrink(request)->rows(), 0u);
+  }
   request.set_rows_max(0);
   EXPECT_EQ(tester.store->Shrink(request)->rows(), 3u);
   EXPECT_EQ(Rows(tester, {4}, 1), (std::vector<float>{0}));

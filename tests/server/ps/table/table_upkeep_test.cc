@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "common/job/row_hash.h"
 #include "common/math/random.h"
@@ -216,6 +217,15 @@ TEST(ShrinkTest, KeepsTheMostRecentOrFrequentOfEachStripe) {
     std::sort(left.ids.begin(), left.ids.end());
     EXPECT_EQ(left.ids, order == EvictionOrder::kLeastRecent ? Range(700, 1000)
                                                              : Range(0, 300));
+  }
+}
+
+TEST(ShrinkTest, ABoundAboveAllRowsDropsNone) {
+  const auto table = MakeTable(SmallOptions());
+  Read(table.get(), Range(0, 1000));
+  for (const int64_t rows_max : {int64_t{1} << 57, int64_t{1} << 62,
+                                 std::numeric_limits<int64_t>::max()}) {
+    EXPECT_EQ(table->Shrink({.rows_max = rows_max}).rows, 0);
   }
 }
 
