@@ -209,6 +209,7 @@ absl::Status RestoreTables(TableGroup& tables, Files* files,
     Table& table = tables.table(t);
     // Every file tells the count of the shard that wrote it; the largest holds.
     table.SetStep(std::max(table.step(), from.step));
+    table.ExpectRows(from.rows);
     RowRecords mine = rows;
     mine.KeepIf(static_cast<size_t>(from.row_floats), [&](size_t i) {
       return ShardOfId(rows.ids[i], shards) == plan.shard();

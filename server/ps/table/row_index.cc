@@ -168,6 +168,14 @@ void RowIndex::Renumber(uint64_t hash, uint32_t from, uint32_t to) {
   segment->buckets[spot.bucket].row[spot.place] = to;
 }
 
+// I3. A split that leaves the directory as it is is always possible.
+bool RowIndex::MaySplit(uint64_t hash) const {
+  const int64_t entries_max = std::max(
+      kEntriesMin, kEntriesMax * std::max(segments_ + 1, expected_segments_));
+  return SegmentOf(hash)->depth < depth_ ||
+         2 * static_cast<int64_t>(directory_.size()) <= entries_max;
+}
+
 int64_t RowIndex::SplitBytes(uint64_t hash) const {
   size_t bytes = 0;
   if (SegmentOf(hash)->depth == depth_ &&

@@ -18,6 +18,11 @@
 //       first bucket that nothing passed, and erasing needs no tombstones.
 //   I2. An insertion moves the rows of one segment at most, kMaxRows: it never
 //       waits for all.
+//   I3. Beyond kEntriesMin the directory has at most kEntriesMax entries for
+//       each segment that there is or will be (Expect). Random ids stay below
+//       a quarter of that. IndexHash can be inverted: without the bound, a few
+//       hundred ids that were chosen to share a long prefix would double the
+//       directory until no memory is left.
 // Threads: compatible; the stripe's lock.
 // Cost: one cache line a search, nearly always; 7.5 to 15 bytes a row with the
 //   directory.
@@ -39,6 +44,8 @@ class RowIndex {
   static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr int kMaxRows = 640;  // of a segment's 756 places
   static constexpr int64_t kSegmentMemory = 4096;
+  static constexpr int64_t kEntriesMax = 16;
+  static constexpr int64_t kEntriesMin = 4096;
   // One more segment, with an entry of the directory.
   static constexpr int64_t kSegmentBytes = kSegmentMemory + 2 * sizeof(void*);
 
@@ -68,11 +75,18 @@ class RowIndex {
 
   // True if the segment of `hash` must be split, or lose rows, before Insert.
   bool IsFull(uint64_t hash) const { return SegmentOf(hash)->rows >= kMaxRows; }
+  // False: the split would break I3, so there is no room for more rows of this
+  // prefix.
+  bool MaySplit(uint64_t hash) const;
+  // Says that about `rows` rows are going to be inserted. In the order of their
+  // hashes the first ones share as long a prefix as in the whole (I3).
+  void Expect(int64_t rows) { expected_segments_ = rows / (kMaxRows / 2); }
   // The bytes that Split would add to bytes().
   int64_t SplitBytes(uint64_t hash) const;
   // kSegmentMemory bytes from the arena for the next Split.
   bool HasSpare() const { return spare_ != nullptr; }
   void GiveSpare(void* memory) { spare_ = memory; }  // REQUIRES: !HasSpare()
+  // REQUIRES: MaySplit(hash).
   void Split(uint64_t hash);
   // REQUIRES: !IsFull(hash); no row has this hash; the row's header is written.
   void Insert(uint64_t hash, uint32_t row);
@@ -142,6 +156,7 @@ class RowIndex {
   std::vector<Segment*> directory_;
   void* spare_ = nullptr;
   int64_t segments_ = 0;
+  int64_t expected_segments_ = 0;
   int64_t rows_ = 0;
 };
 

@@ -147,10 +147,13 @@ class Table {
   // ids alone. Each row is whole; a row that lives throughout the export comes
   // exactly once, in its state at some moment of it.
   bool Export(ExportCursor* cursor, RowRecords* out);
+  // Says how many rows the next Imports bring.
+  void ExpectRows(int64_t rows);
   // Puts rows in, or replaces them; whatever the admission policy says.
   // Errors: INVALID_ARGUMENT    as above, or arrays that do not fit together.
-  //         RESOURCE_EXHAUSTED  the budget has no room for a single row; some
-  //                             are in.
+  //         RESOURCE_EXHAUSTED  the budget has no room for a single row, or the
+  //                             ids were chosen to crowd the index; some are
+  //                             in.
   absl::Status Import(const RowRecords& rows);
 
   // Drops rows and gives their memory back (the index keeps its own).

@@ -249,6 +249,9 @@ RowHeader* TableStripe::NewRow(uint64_t id, uint64_t hash, uint32_t now) {
   // segment goes, and with it the need to split or to grow (I2).
   while (true) {
     if (index_.IsFull(hash)) {
+      if (!index_.MaySplit(hash)) {
+        return nullptr;
+      }
       if (Affords(index_.SplitBytes(hash))) {
         index_.Split(hash);
       } else if (!Evict(hash, now)) {

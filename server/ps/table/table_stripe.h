@@ -79,8 +79,13 @@ class TableStripe {
   // Gets memory for the next rows and the next segment without the lock: the
   // system may take long to find the pages.
   void MakeRoom() ABSL_LOCKS_EXCLUDED(mutex_);
+  // See RowIndex::Expect.
+  void Expect(int64_t rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    index_.Expect(rows);
+  }
   // The row of an id that is admitted whatever the policy; its floats are
-  // unspecified if it is new. Null: the budget has no room for a single row.
+  // unspecified if it is new. Null: the budget has no room for a single row, or
+  // the index none for one of its hash.
   RowHeader* ForceRow(uint64_t id, uint64_t hash, uint32_t now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

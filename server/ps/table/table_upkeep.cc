@@ -93,6 +93,13 @@ bool Table::Export(ExportCursor* cursor, RowRecords* out) {
   return true;
 }
 
+void Table::ExpectRows(int64_t rows) {
+  for (int s = 0; s < options_.stripes; ++s) {
+    MutexLock lock(&stripe(s).mutex());
+    stripe(s).Expect(rows / options_.stripes);
+  }
+}
+
 absl::Status Table::Import(const RowRecords& rows) {
   const size_t floats = static_cast<size_t>(row_floats());
   const size_t count = rows.ids.size();
@@ -110,9 +117,10 @@ absl::Status Table::Import(const RowRecords& rows) {
     MutexLock lock(&part.mutex());
     RowHeader* const row = part.ForceRow(rows.ids[i], hash, RowClock());
     if (row == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("table \"", options_.name, "\": memory_bytes_max ",
-                       options_.memory_bytes_max, " has no room for a row"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "table \"", options_.name, "\": no room for row ", rows.ids[i],
+          ": memory_bytes_max ", options_.memory_bytes_max,
+          " is too little, or ids crowd one place of the index"));
     }
     row->touched = rows.touched[i];
     row->updates = rows.updates[i];

@@ -7,6 +7,7 @@
 
 #include "common/job/row_hash.h"
 #include "common/math/random.h"
+#include "tests/server/ps/table/id_of_hash.h"
 
 namespace weir {
 namespace {
@@ -15,18 +16,22 @@ struct Tester {
   explicit Tester(int skip_bits = 0)
       : slab(Arena::Heap(), 1), index(Arena::Heap(), &slab, skip_bits) {}
 
+  // Returns kNone if there is no room (I3).
   uint32_t Insert(uint64_t id) {
+    const uint64_t hash = IndexHash(id);
+    while (index.IsFull(hash)) {
+      if (!index.MaySplit(hash)) {
+        return RowIndex::kNone;
+      }
+      const int64_t bytes = index.bytes() + index.SplitBytes(hash);
+      index.Split(hash);
+      EXPECT_EQ(index.bytes(), bytes);
+    }
     if (!slab.HasFree()) {
       slab.AddChunk();
     }
     const uint32_t row = slab.Allocate();
     slab.At(row)->id = id;
-    const uint64_t hash = IndexHash(id);
-    while (index.IsFull(hash)) {
-      const int64_t bytes = index.bytes() + index.SplitBytes(hash);
-      index.Split(hash);
-      EXPECT_EQ(index.bytes(), bytes);
-    }
     index.Insert(hash, row);
     return row;
   }
@@ -40,6 +45,41 @@ struct Tester {
   RowSlab slab;
   RowIndex index;
 };
+
+TEST(RowIndexTest, IdsThatShareAPrefixDoNotGrowTheDirectory) {
+  Tester t;
+  int inserted = 0;
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const uint64_t id = IdOfHash(uint64_t{0xabcdef1234} << 24 | i << 8 | 1);
+    ASSERT_EQ(IndexHash(id) >> 24, 0xabcdef1234u);
+    inserted += t.Insert(id) != RowIndex::kNone ? 1 : 0;
+  }
+  EXPECT_EQ(inserted, RowIndex::kMaxRows);
+  EXPECT_LT(t.index.bytes(), 1 << 20);
+  // Others still find room, but for those next to the crowd.
+  int refused = 0;
+  for (uint64_t id = 0; id < 100000; ++id) {
+    refused += t.Insert(id) == RowIndex::kNone ? 1 : 0;
+  }
+  EXPECT_LE(refused, 2 * 100000 / RowIndex::kEntriesMin);
+}
+
+// The first rows of 2^30 that come in the order of their hashes, as those of a
+// checkpoint do: 640 of them share 20 bits.
+TEST(RowIndexTest, RowsInTheOrderOfTheirHashesFindRoomIfTheyAreExpected) {
+  for (const bool expected : {false, true}) {
+    Tester t;
+    if (expected) {
+      t.index.Expect(int64_t{1} << 30);
+    }
+    int refused = 0;
+    for (uint64_t i = 0; i < 3000; ++i) {
+      const uint64_t hash = i << 34 | i * 0x9e3779b97f4a7c15u >> 30;
+      refused += t.Insert(IdOfHash(hash)) == RowIndex::kNone ? 1 : 0;
+    }
+    EXPECT_EQ(refused, expected ? 0 : 3000 - RowIndex::kMaxRows);
+  }
+}
 
 TEST(RowIndexTest, FindsAnyId) {
   Tester t;

@@ -10,6 +10,7 @@
 #include "common/math/random.h"
 #include "gmock/gmock.h"
 #include "server/ps/table/row_age.h"
+#include "tests/server/ps/table/id_of_hash.h"
 #include "tests/server/ps/table/table_tester.h"
 
 namespace weir {
@@ -35,6 +36,28 @@ class CountingArena : public Arena {
 std::set<uint64_t> Ids(Table* table) {
   const RowRecords all = ExportAll(table);
   return {all.ids.begin(), all.ids.end()};
+}
+
+// ------------------------------------------------------------------- crowds
+
+TEST(CrowdTest, IdsChosenToShareAPrefixGetNoMoreRowsThanTheirPlaceHas) {
+  CountingArena arena;
+  TableOptions options = SmallOptions();
+  options.stripes = 1;
+  options.arena = &arena;
+  const auto table = MakeTable(options);
+  std::vector<uint64_t> ids;
+  for (uint64_t i = 0; i < 700; ++i) {
+    ids.push_back(IdOfHash(uint64_t{0xabcdef1234} << 24 | i << 8));
+  }
+  Read(table.get(), ids);
+  EXPECT_EQ(table->Report(0).rows, RowIndex::kMaxRows);
+  EXPECT_EQ(table->Report(0).counts.not_admitted, 700 - RowIndex::kMaxRows);
+  EXPECT_LT(table->Report(0).bytes, 4 << 20);
+  // They read their initial values, as ids that are not admitted do.
+  const std::vector<float> initial = Read(table.get(), {ids.back()});
+  EXPECT_EQ(PushAll(table.get(), {ids.back()}, 1).not_admitted, 1);
+  EXPECT_EQ(Read(table.get(), {ids.back()}), initial);
 }
 
 // ---------------------------------------------------------------- admission
