@@ -127,7 +127,6 @@ class Ledger {
       options.transport = transport_.get();
       options.addresses = addresses_;
       options.tables = {LedgerTable()};
-      options.sender = sender_;
       reader_ = TableClient::Create(options).value();
     }
     const std::vector<uint64_t> ids =
@@ -137,7 +136,8 @@ class Ledger {
     Want want;
     want.set_latest(true);
     EXPECT_TRUE(
-        reader_->StartLookup(want, /*train=*/false, std::span(&wanted, 1))
+        reader_
+            ->StartLookup(sender_, want, /*train=*/false, std::span(&wanted, 1))
             .ok());
     const auto versions = reader_->WaitLookup();
     EXPECT_TRUE(versions.ok()) << versions.status();
