@@ -21,7 +21,7 @@ uint64_t Digit(uint64_t id, int digit) {
 void UniqueIds::Clear() {
   entries_.clear();
   ids_.clear();
-  ranks_.clear();
+  // ranks_ keeps its size: to fill it with zeros again would cost a pass.
 }
 
 void UniqueIds::Append(std::span<const uint64_t> ids) {

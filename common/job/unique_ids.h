@@ -31,7 +31,8 @@ class UniqueIds {
 
   // Ascending, each once.
   const std::vector<uint64_t>& ids() const { return ids_; }
-  // By entry, in the order of Append: where its id is in ids().
+  // By entry, in the order of Append: where its id is in ids(). REQUIRES: Rank
+  // was called since Clear.
   const std::vector<int32_t>& ranks() const { return ranks_; }
   // Entries so far.
   size_t entries() const { return entries_.size(); }
