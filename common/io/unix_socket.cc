@@ -8,6 +8,7 @@
 #include <cstring>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -61,6 +62,25 @@ absl::Status CheckPeer(int fd) {
                      ", this one to ", geteuid()));
   }
   return absl::OkStatus();
+}
+
+// The descriptors that came with a message. The control buffer's padding has
+// room for more than one.
+std::vector<FileDescriptor> TakeDescriptors(msghdr* message) {
+  std::vector<FileDescriptor> fds;
+  for (cmsghdr* header = CMSG_FIRSTHDR(message); header != nullptr;
+       header = CMSG_NXTHDR(message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
+      fds.emplace_back(number);
+    }
+  }
+  return fds;
 }
 
 }  // namespace
@@ -144,16 +164,8 @@ absl::StatusOr<FileDescriptor> UnixSocket::Receive(std::span<char> record) {
     return Error("the peer is gone");
   }
   // Taken over before the record is checked: whatever is wrong with the record,
-  // the descriptor that came with it is closed.
-  FileDescriptor fd;
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_level == SOL_SOCKET &&
-      header->cmsg_type == SCM_RIGHTS &&
-      header->cmsg_len == CMSG_LEN(sizeof(int))) {
-    int number = -1;
-    std::memcpy(&number, CMSG_DATA(header), sizeof(int));
-    fd = FileDescriptor(number);
-  }
+  // the descriptors that came with it are closed.
+  std::vector<FileDescriptor> fds = TakeDescriptors(&message);
   if (received == 0) {
     return absl::UnavailableError("the peer is gone");
   }
@@ -162,7 +174,13 @@ absl::StatusOr<FileDescriptor> UnixSocket::Receive(std::span<char> record) {
     return Invalid("a record of ", received, " bytes in place of ",
                    record.size());
   }
-  return fd;
+  if (fds.size() > 1) {
+    return Invalid("a record with ", fds.size(), " descriptors");
+  }
+  if (fds.empty()) {
+    return FileDescriptor();
+  }
+  return std::move(fds[0]);
 }
 
 bool UnixSocket::WaitReadable(std::chrono::milliseconds timeout) const {

@@ -37,7 +37,9 @@ class UnixSocket {
 
   // One record, with a descriptor unless `fd` is -1.
   absl::Status Send(std::span<const char> record, int fd);
-  // Blocks for the next record, of exactly this length, and what came with it.
+  // Blocks for the next record, of exactly this length, and the descriptor that
+  // came with it, if any. INVALID_ARGUMENT: another length, or several
+  // descriptors, which are closed.
   absl::StatusOr<FileDescriptor> Receive(std::span<char> record);
   // Waits until there is a record or the end; false if neither came in time.
   bool WaitReadable(std::chrono::milliseconds timeout) const;

@@ -1,11 +1,16 @@
 #include "common/io/unix_socket.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace weir {
 namespace {
@@ -73,6 +78,54 @@ TEST(UnixSocketTest, ARecordOfAnotherLengthIsRefused) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(pair.far.Receive(record).status().code(),
               absl::StatusCode::kInvalidArgument);
+  }
+}
+
+// A record as only a stranger sends it.
+void SendDescriptors(int socket, const std::vector<int>& fds) {
+  char byte = 'x';
+  iovec part = {&byte, 1};
+  std::vector<char> control(CMSG_SPACE(fds.size() * sizeof(int)));
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
+  ASSERT_EQ(sendmsg(socket, &message, 0), 1);
+}
+
+TEST(UnixSocketTest, DescriptorsBeyondTheFirstAreClosed) {
+  const std::string name = NewName();
+  UnixSocket listener = *UnixSocket::Listen(name);
+  const FileDescriptor stranger(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  ASSERT_EQ(connect(stranger.get(), reinterpret_cast<sockaddr*>(&address),
+                    static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                           name.size())),
+            0);
+  UnixSocket far = *listener.Accept();
+  for (const size_t count : {2u, 3u, 50u}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    FileDescriptor read_end(ends[0]);
+    {
+      const FileDescriptor write_end(ends[1]);
+      SendDescriptors(stranger.get(), std::vector<int>(count, ends[1]));
+    }
+    char record[1];
+    EXPECT_EQ(far.Receive(record).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << count;
+    // Its end is seen: no descriptor of the other end is left.
+    char byte = 0;
+    EXPECT_EQ(read(read_end.get(), &byte, 1), 0);
   }
 }
 
