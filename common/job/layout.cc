@@ -28,6 +28,11 @@ absl::Status CheckVariable(const VariableSpec& variable) {
   if (variable.name.empty()) {
     return absl::InvalidArgumentError("a variable has no name");
   }
+  if (variable.name.size() > Layout::kMaxNameBytes) {
+    return Invalid("variable '", variable.name.substr(0, 64), "...' has a name",
+                   " of ", variable.name.size(), " bytes, more than ",
+                   Layout::kMaxNameBytes);
+  }
   int64_t elements = 1;
   for (const int64_t dim : variable.shape) {
     if (dim < 1 || dim > Layout::kMaxFlatElements / elements) {
@@ -41,6 +46,21 @@ absl::Status CheckVariable(const VariableSpec& variable) {
   if (!(variable.buffer_rate >= 0.0f && variable.buffer_rate <= 1.0f)) {
     return Invalid("variable '", variable.name, "' has buffer_rate ",
                    variable.buffer_rate, "; it must be in [0, 1]");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckVariables(const std::vector<VariableSpec>& variables) {
+  if (variables.size() > Layout::kMaxVariables) {
+    return Invalid(variables.size(), " variables are more than ",
+                   Layout::kMaxVariables);
+  }
+  std::unordered_set<std::string> names;
+  for (const VariableSpec& variable : variables) {
+    WEIR_RETURN_IF_ERROR(CheckVariable(variable));
+    if (!names.insert(variable.name).second) {
+      return Invalid("variable '", variable.name, "' is declared twice");
+    }
   }
   return absl::OkStatus();
 }
@@ -67,13 +87,7 @@ absl::StatusOr<Layout> Layout::Create(std::vector<VariableSpec> variables,
                    kAlignElements, " in [", kAlignElements, ", ",
                    kMaxBlockElements, "]");
   }
-  std::unordered_set<std::string> names;
-  for (const VariableSpec& variable : variables) {
-    WEIR_RETURN_IF_ERROR(CheckVariable(variable));
-    if (!names.insert(variable.name).second) {
-      return Invalid("variable '", variable.name, "' is declared twice");
-    }
-  }
+  WEIR_RETURN_IF_ERROR(CheckVariables(variables));
 
   Layout layout;
   layout.shard_count_ = shard_count;
@@ -100,6 +114,11 @@ absl::StatusOr<Layout> Layout::Create(std::vector<VariableSpec> variables,
   // I2: the ranges are cut by lines of 16 elements, so they differ by one line.
   const int64_t round = block_elements * shard_count;
   layout.rounds_ = layout.flat_elements_ / round;
+  if (layout.rounds_ >= kMaxBlocks) {
+    return Invalid("block_elements ", block_elements, " makes ", layout.rounds_,
+                   " blocks a shard, more than ", kMaxBlocks,
+                   "; choose larger blocks");
+  }
   const int64_t tail_begin = layout.rounds_ * round;
   const int64_t lines = (layout.flat_elements_ - tail_begin) / kAlignElements;
   for (int s = 0; s <= shard_count; ++s) {

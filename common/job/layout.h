@@ -95,10 +95,16 @@ class Layout {
   static constexpr int64_t kMaxBlockElements = 768 * 1024;
   static constexpr int64_t kMaxFlatElements = int64_t{1} << 40;
   static constexpr int kMaxShards = 4096;
+  // What a peer may declare: its list is sorted, searched and kept before
+  // anything is known of the sender.
+  static constexpr size_t kMaxVariables = 65536;
+  static constexpr size_t kMaxNameBytes = 256;
+  // Of a shard; each costs about 1 KiB beside its values.
+  static constexpr int64_t kMaxBlocks = int64_t{1} << 24;
 
   // Without variables the layout is empty: a job may have tables alone.
   // Errors: INVALID_ARGUMENT names the variable or the bound that does not fit
-  //   (duplicate name, dimension < 1, too large, block size not a
+  //   (duplicate name, dimension < 1, too large, too many, block size not a
   //   multiple of 16, buffer_rate outside [0, 1]).
   static absl::StatusOr<Layout> Create(std::vector<VariableSpec> variables,
                                        int shard_count, int64_t block_elements);

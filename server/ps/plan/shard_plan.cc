@@ -114,11 +114,12 @@ absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
     arrays += 1.0;  // the sum of a step, which was the version before
     sums = ", sums";
   }
-  // 16 bytes for each slot are its two marks, 256 the block itself.
+  // 16 bytes for each slot are its two marks. The rest is the block itself:
+  // 260 MiB were used by 2^18 blocks of 16 elements.
   const double blocks = layout_.block_count(shard_);
   const double bytes =
       arrays * 4.0 * static_cast<double>(layout_.shard_elements(shard_)) +
-      blocks * (256.0 + 16.0 * slot_count());
+      blocks * (1024.0 + 16.0 * slot_count());
   if (bytes > static_cast<double>(memory_bytes_max)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "shard ", shard_, " needs ", static_cast<int64_t>(bytes / (1 << 20)),

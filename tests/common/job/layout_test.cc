@@ -226,6 +226,13 @@ TEST(LayoutTest, EveryMistakeIsNamed) {
   };
   const VariableSpec good = Variable("a", {4});
   EXPECT_THAT(error({Variable("", {1})}), HasSubstr("has no name"));
+  EXPECT_THAT(error({Variable(std::string(257, 'n'), {1})}),
+              HasSubstr("has a name of 257 bytes, more than 256"));
+  EXPECT_THAT(error(std::vector<VariableSpec>(65537)),
+              HasSubstr("65537 variables are more than 65536"));
+  // 2^28 blocks, which an int could not count eight times over.
+  EXPECT_THAT(error({Variable("a", {int64_t{1} << 32})}),
+              HasSubstr("268435456 blocks a shard, more than 16777216"));
   EXPECT_THAT(error({good, good}), HasSubstr("'a' is declared twice"));
   EXPECT_THAT(error({Variable("a", {2, 0})}), HasSubstr("'a' has shape [2,0]"));
   EXPECT_THAT(error({Variable("a", {-1})}), HasSubstr("[-1]"));

@@ -109,7 +109,7 @@ TEST(ShardPlanTest, NamesWhatSeveralFieldsHaveWrong) {
 
 TEST(ShardPlanTest, RefusesWhatDoesNotFitBeforeItAllocates) {
   Declaration declaration = Job();
-  declaration.set_block_elements(16);  // the plan itself would be huge
+  declaration.set_block_elements(1 << 16);  // the plan itself would be huge
   declaration.mutable_variable(0)->set_shape(0, int64_t{1} << 39);
   const auto plan = ShardPlan::Create(declaration, 0, kMemory);
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);

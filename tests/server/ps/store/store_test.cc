@@ -317,8 +317,9 @@ TEST(StoreTest, ARestoreThatDoesNotFitBesideTheShardIsRefused) {
   *request.mutable_declaration() = again;
   request.set_checkpoint_dir(dir);
   Store::Options options;
-  // One shard needs about 1 KiB: 400 bytes of values, and what a block costs.
-  options.memory_bytes_max = 1200;
+  // A shard needs 2480 bytes: 400 of values, and what two blocks cost. Beside
+  // it, 400 bytes are held.
+  options.memory_bytes_max = 2600;
   const auto store = *Store::Create(options);
   ASSERT_TRUE(store->Restore(request).ok());
   const absl::StatusOr<DeclareReply> twice = store->Restore(request);
