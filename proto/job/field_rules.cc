@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <regex>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -13,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "google/protobuf/text_format.h"
+#include "re2/re2.h"
 
 namespace weir {
 namespace {
@@ -24,8 +24,8 @@ using google::protobuf::Message;
 using google::protobuf::OneofDescriptor;
 using google::protobuf::Reflection;
 
-// The standard library's matcher calls itself for each character.
-constexpr size_t kMaxMatchedBytes = 1024;
+// Of a text that breaks its rule, in a message.
+constexpr size_t kShownBytesMax = 1024;
 
 const FieldRule& RuleOf(const FieldDescriptor* field) {
   return field->options().GetExtension(rule);
@@ -137,23 +137,18 @@ absl::Status CheckString(const Place& place, const FieldRule& rule) {
           ? from->GetStringReference(place.message, place.field, &buffer)
           : from->GetRepeatedStringReference(place.message, place.field,
                                              place.index, &buffer);
-  if (!rule.pattern().empty() &&
-      (text.size() > kMaxMatchedBytes ||
-       !std::regex_match(text, std::regex(rule.pattern())))) {
-    return InvalidField(place.path, "'", text.substr(0, kMaxMatchedBytes),
+  if (!rule.pattern().empty() && !RE2::FullMatch(text, rule.pattern())) {
+    return InvalidField(place.path, "'", text.substr(0, kShownBytesMax),
                         "' is not ", rule.expects());
   }
   if (rule.required() && text.empty()) {
     return InvalidField(place.path, "is not set");
   }
   if (rule.regex()) {
-    // std::regex reports a bad expression by an exception, which ends here.
-    try {
-      const std::regex regex(text, std::regex::ECMAScript);
-    } catch (const std::regex_error& error) {
-      return InvalidField(
-          place.path, "'", text,
-          "' is not an ECMAScript regular expression: ", error.what());
+    const RE2 regex(text, RE2::Quiet);
+    if (!regex.ok()) {
+      return InvalidField(place.path, "'", text.substr(0, kShownBytesMax),
+                          "' is not a regular expression: ", regex.error());
     }
   }
   return absl::OkStatus();

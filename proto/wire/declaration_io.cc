@@ -1,7 +1,7 @@
 #include "proto/wire/declaration_io.h"
 
 #include <algorithm>
-#include <regex>
+#include <memory>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -10,19 +10,10 @@
 #include "common/job/contribution_list.h"
 #include "proto/job/field_rules.h"
 #include "proto/job/job_spec_text.h"
+#include "re2/re2.h"
 
 namespace weir {
 namespace {
-
-// The standard library reports a bad pattern by throwing; it ends here.
-absl::StatusOr<std::regex> CompilePattern(const ParameterGroup& group) {
-  try {
-    return std::regex(group.match(), std::regex::ECMAScript);
-  } catch (const std::regex_error& error) {
-    return Invalid("parameter_group '", group.name(), "': match '",
-                   group.match(), "' is not a regular expression");
-  }
-}
 
 std::string ShapeText(const Variable& variable) {
   return absl::StrCat("[", absl::StrJoin(variable.shape(), ", "), "]");
@@ -148,15 +139,20 @@ absl::StatusOr<InitSpec> RowInitOf(const EmbeddingTable& table) {
 
 absl::Status AssignGroups(const JobSpec& spec,
                           google::protobuf::RepeatedPtrField<Variable>* list) {
-  std::vector<std::regex> patterns;
+  // Names come over the wire: RE2 searches them in linear time and without
+  // recursion.
+  std::vector<std::unique_ptr<RE2>> patterns;
   for (const ParameterGroup& group : spec.parameter_group()) {
-    WEIR_ASSIGN_OR_RETURN(std::regex pattern, CompilePattern(group));
-    patterns.push_back(std::move(pattern));
+    patterns.push_back(std::make_unique<RE2>(group.match(), RE2::Quiet));
+    if (!patterns.back()->ok()) {
+      return Invalid("parameter_group '", group.name(), "': match '",
+                     group.match(), "': ", patterns.back()->error());
+    }
   }
   for (Variable& variable : *list) {
     variable.set_group(0);
     for (size_t g = 0; g < patterns.size(); ++g) {
-      if (std::regex_search(variable.name(), patterns[g])) {
+      if (RE2::PartialMatch(variable.name(), *patterns[g])) {
         variable.set_group(static_cast<uint32_t>(g) + 1);
         break;
       }

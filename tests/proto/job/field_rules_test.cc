@@ -122,7 +122,7 @@ TEST(FieldRulesTest, StringsFollowTheirPattern) {
   EXPECT_THAT(table(std::string(1 << 20, 'a')), HasSubstr("' is not 1 to 64"));
   EXPECT_EQ(Check(CategoricalColumn()), "OK");  // not required
   EXPECT_THAT(Check(Parse<ParameterGroup>("name: 'g' match: '('")),
-              HasSubstr("m.match: '(' is not an ECMAScript regular expr"));
+              HasSubstr("m.match: '(' is not a regular expr"));
 }
 
 TEST(FieldRulesTest, NamesThatAreUniqueDiffer) {

@@ -135,7 +135,7 @@ TEST(JobSpecChecksTest, EveryMistakeInTrainingNamesItsField) {
        "parameter_group[1].name: 'bias' is that of parameter_group[0]"},
       {{"parameter_group[0].match="}, "parameter_group[0].match: is not set"},
       {{"parameter_group[0].match=(a"},
-       "parameter_group[0].match: '(a' is not an ECMAScript regular expr"},
+       "parameter_group[0].match: '(a' is not a regular expr"},
       {{"parameter_group[0].optimizer.sgd={}"},
        "parameter_group[0].optimizer: is of another kind"},
   });

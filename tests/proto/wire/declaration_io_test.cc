@@ -49,6 +49,20 @@ TEST(DeclarationIoTest, BadPatternNamesItsGroup) {
   EXPECT_NE(status.message().find("'head'"), absl::string_view::npos);
 }
 
+// std::regex calls itself for each character of the one, and tries more ways
+// through the other than there is time for.
+TEST(DeclarationIoTest, NamesAreSearchedInTimeThatTheirLengthBounds) {
+  JobSpec spec = SpecWithGroups();
+  spec.mutable_parameter_group(0)->set_match("(.*)bias");
+  spec.mutable_parameter_group(1)->set_match("(a+)+$");
+  google::protobuf::RepeatedPtrField<Variable> list;
+  list.Add()->set_name(std::string(1 << 20, 'x') + "bias");
+  list.Add()->set_name(std::string(1 << 20, 'a') + "b");
+  ASSERT_TRUE(AssignGroups(spec, &list).ok());
+  EXPECT_EQ(list[0].group(), 1u);
+  EXPECT_EQ(list[1].group(), 0u);
+}
+
 TEST(DeclarationIoTest, CountsContributions) {
   Train train;
   train.set_batch_size(64);
