@@ -16,7 +16,7 @@ inline bool WaitUntil(const std::function<bool()>& condition) {
     if (std::chrono::steady_clock::now() > end) {
       return false;
     }
-    std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
 }

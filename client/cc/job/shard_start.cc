@@ -90,8 +90,8 @@ absl::Status DeclareShard(const StartingShard& shard,
         shard.link->Declare(request, shard.call_timeout).status();
     // Of a code that asks for a repeat, RESOURCE_EXHAUSTED alone is the ps's
     // own answer: it has no room for the shard, and waiting makes none.
-    if (InstructionOf(status.code()) != Instruction::kRepeat ||
-        absl::IsResourceExhausted(status) || status.ok() ||
+    if (status.ok() || absl::IsResourceExhausted(status) ||
+        InstructionOf(status.code()) != Instruction::kRepeat ||
         std::chrono::steady_clock::now() >= deadline) {
       return Annotate(status, shard.Name());
     }

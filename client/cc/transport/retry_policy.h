@@ -7,8 +7,10 @@
 //
 // Invariants
 //   I1. What one caller repeats, every caller repeats: no caller has codes of
-//       its own. Only DATA_LOSS ends a call of the chief, to which it says that
-//       a checkpoint is damaged and not a message.
+//       its own, with two exceptions. DATA_LOSS ends a call of the chief, to
+//       which it says that a checkpoint is damaged and not a message.
+//       RESOURCE_EXHAUSTED ends DeclareShard: a ps without room for a shard
+//       gets none by waiting.
 //   I2. Pauses double from kBackoffMin to kBackoffMax, and begin anew with the
 //       first answer. Both are less where lost_after is short, so that a peer
 //       is asked several times before it counts as lost.

@@ -5,20 +5,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
-#include <functional>
-#include <thread>
+
+#include "tests/support/wait_until.h"
 
 namespace weir {
 namespace {
-
-// Polls for half a minute.
-bool WaitUntil(const std::function<bool()>& condition) {
-  for (int i = 0; i < 30000 && !condition(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return condition();
-}
 
 TEST(StopSignalTest, RemembersTheFirstSignalAndCountsAll) {
   std::atomic<int> repeated{0};

@@ -10,6 +10,7 @@
 #include "tests/common/temp_dir.h"
 #include "tests/server/chief/chief_cluster.h"
 #include "tests/support/faulty_files.h"
+#include "tests/support/wait_until.h"
 
 namespace weir {
 namespace {
@@ -33,13 +34,6 @@ void ExpectDone(ChiefCluster* cluster, const std::string& checkpoint,
   const std::vector<float> values = cluster->ValuesOf(checkpoint);
   EXPECT_THAT(values, SizeIs(kElements));
   EXPECT_THAT(values, Each(value));
-}
-
-bool WaitFor(const std::function<bool()>& condition) {
-  for (int i = 0; i < 2000 && !condition(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return condition();
 }
 
 TEST(ChiefRunnerTest, AFullDiskAtTheStartIsTransient) {
@@ -128,8 +122,8 @@ TEST(ChiefRunnerTest,
     cluster.Join(1, 1);
     for (int i = 0; i < 3; ++i) {
       const uint64_t before = cluster.workers[1]->contributions;
-      ASSERT_TRUE(
-          WaitFor([&] { return cluster.workers[1]->contributions > before; }));
+      ASSERT_TRUE(WaitUntil(
+          [&] { return cluster.workers[1]->contributions > before; }));
       cluster.Kill(1);
       cluster.Join(1, 1);
     }
@@ -141,9 +135,9 @@ TEST(ChiefRunnerTest, ASecondProcessReplacesTheFirst) {
   ChiefCluster cluster(MakeTempDir(), OnesSpec(100), 1, 1);
   ASSERT_TRUE(cluster.StartChief().ok());
   ChiefCluster::Worker& first = cluster.Join(0, 5);
-  ASSERT_TRUE(WaitFor([&] { return first.contributions > 3; }));
+  ASSERT_TRUE(WaitUntil([&] { return first.contributions > 3; }));
   cluster.Join(0, 1);
-  ASSERT_TRUE(WaitFor([&] { return first.done(); }));
+  ASSERT_TRUE(WaitUntil([&] { return first.done(); }));
   EXPECT_EQ(first.status().code(), absl::StatusCode::kPermissionDenied);
   ExpectDone(&cluster, "ckpt-100", -100.0f);
 }
@@ -158,7 +152,7 @@ TEST(ChiefRunnerTest, ARestartedChiefTakesOver) {
     cluster.Join(1, 1);
     for (int i = 0; i < 3; ++i) {
       const uint64_t before = cluster.workers[0]->contributions;
-      ASSERT_TRUE(WaitFor(
+      ASSERT_TRUE(WaitUntil(
           [&] { return cluster.workers[0]->contributions > before + 10; }));
       ASSERT_TRUE(cluster.StartChief().ok());
     }
@@ -181,7 +175,7 @@ TEST(ChiefRunnerTest, StopsWithACheckpointAndResumesOnAnotherCluster) {
         cluster.Join(w, 1);
       }
       ASSERT_TRUE(
-          WaitFor([&] { return cluster.workers[2]->contributions > 12; }));
+          WaitUntil([&] { return cluster.workers[2]->contributions > 12; }));
       cluster.chief->RequestStop("SIGINT");
       EXPECT_EQ(cluster.Wait().code(), absl::StatusCode::kCancelled);
       ASSERT_THAT(cluster.Checkpoints(), SizeIs(1));
@@ -209,7 +203,7 @@ TEST(ChiefRunnerTest, ALostPsEndsTheJobAndResumeRestoresTheOthersToo) {
   ASSERT_TRUE(cluster.StartChief().ok());
   cluster.Join(0, 1);
   cluster.Join(1, 1);
-  ASSERT_TRUE(WaitFor([&] { return cluster.Checkpoints().size() >= 2; }));
+  ASSERT_TRUE(WaitUntil([&] { return cluster.Checkpoints().size() >= 2; }));
   cluster.ReplacePs(1);
   const absl::Status status = cluster.Wait(20);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
@@ -250,7 +244,7 @@ TEST(ChiefRunnerTest, AChiefKilledAfterDoneShutsThePsDownInItsNextLife) {
   ASSERT_TRUE(cluster.StartChief().ok());
   cluster.Join(0);
   const std::string done = cluster.options.workdir + "/DONE";
-  ASSERT_TRUE(WaitFor([&] { return *Files::Real()->Exists(done); }));
+  ASSERT_TRUE(WaitUntil([&] { return *Files::Real()->Exists(done); }));
   cluster.options.end_wait = quick;
   ASSERT_TRUE(cluster.StartChief().ok());
   ExpectDone(&cluster, "ckpt-10", -10.0f);
@@ -299,7 +293,7 @@ TEST(ChiefRunnerTest, WaitsForTheEvaluatorsLine) {
   ASSERT_TRUE(cluster.StartChief().ok());
   cluster.Join(0);
   const std::string dir = cluster.options.workdir;
-  ASSERT_TRUE(WaitFor([&] { return *Files::Real()->Exists(dir + "/DONE"); }));
+  ASSERT_TRUE(WaitUntil([&] { return *Files::Real()->Exists(dir + "/DONE"); }));
   EXPECT_FALSE(
       cluster.chief->WaitFor(std::chrono::milliseconds(300)).has_value());
   std::ofstream(dir + "/eval.jsonl") << R"({"checkpoint":"ckpt-10","step":10})"
