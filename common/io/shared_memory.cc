@@ -71,8 +71,10 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(
     protection |= PROT_WRITE;
   }
   WEIR_ASSIGN_OR_RETURN(char* const data, MapFd(fd.get(), bytes, protection));
+  // The mapping needs no descriptor, and a peer hands over as much memory as it
+  // likes: its descriptor is closed here.
   return std::shared_ptr<SharedMemory>(
-      new SharedMemory(std::move(fd), data, bytes));
+      new SharedMemory(FileDescriptor(), data, bytes));
 }
 
 SharedMemory::~SharedMemory() { munmap(data_, bytes_); }

@@ -31,7 +31,7 @@ class SharedMemory {
 
   // New zeroed memory; only what is touched becomes resident.
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Create(size_t bytes);
-  // Maps what another process made.
+  // Maps what another process made, and closes `fd`.
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Map(FileDescriptor fd,
                                                            size_t bytes,
                                                            Access access);
@@ -39,6 +39,7 @@ class SharedMemory {
 
   char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  // Of memory that Create made; the calls below are for such memory, too.
   int fd() const { return fd_.get(); }
   // Makes what this process writes from now on its own; others keep what is
   // there now. Registrations of these pages by this process (a GPU's) become

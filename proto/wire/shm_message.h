@@ -8,9 +8,9 @@
 // How a stream begins and ends: the client connects to HelloReply.shm_name and
 // sends ShmOpening with the memory of the channel. The ps answers with
 // ShmOpening and its arena, which the client may only read. ShmRegion brings
-// memory of the client that later requests refer to. A side that closes its
-// socket no longer uses the other's memory; the ps closes when the client has
-// ended its sending side.
+// memory of the client that later requests refer to; a region that is wrong
+// ends the session. A side that closes its socket no longer uses the other's
+// memory; the ps closes when the client has ended its sending side.
 //
 // Terms
 //   inline    a payload of at most kShmInlineBytes, in the message itself.

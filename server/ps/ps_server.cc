@@ -132,7 +132,7 @@ absl::Status PsServer::Start() {
   // Before the first Hello can be answered, which names it. Without shared
   // memory clients on this host take gRPC, so a failure is no error.
   if (options_.shared_arena != nullptr) {
-    auto shm = ShmService::Create(store_, options_.shared_arena);
+    auto shm = ShmService::Create(store_, options_.shared_arena, {});
     if (shm.ok()) {
       shm_service_ = *std::move(shm);
       service_.OfferSharedMemory(shm_service_->name());

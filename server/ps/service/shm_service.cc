@@ -1,8 +1,10 @@
 #include "server/ps/service/shm_service.h"
 
-#include <chrono>
+#include <functional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/exhausted.h"
 #include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
@@ -13,105 +15,137 @@ namespace {
 // After an accept that failed, as without file descriptors: trying again at
 // once would only burn a core and fill the log.
 constexpr std::chrono::milliseconds kAcceptPause{100};
+// Between two lines about clients that were turned away: any user of this host
+// can cause them.
+constexpr std::chrono::seconds kRefusedPause{10};
+
+// Says when the log may have another line of a kind.
+class Seldom {
+ public:
+  bool Due() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) {
+      return false;
+    }
+    next_ = now + kRefusedPause;
+    return true;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point next_;
+};
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShmService>> ShmService::Create(
-    Store* store, SharedArena* arena) {
+    Store* store, SharedArena* arena, Options options) {
   std::string name = "weir-" + RandomHex(32);
   WEIR_ASSIGN_OR_RETURN(UnixSocket socket, UnixSocket::Listen(name));
-  return std::unique_ptr<ShmService>(
-      new ShmService(store, arena, std::move(name), std::move(socket)));
+  std::unique_ptr<ShmService> service(new ShmService(
+      store, arena, options, std::move(name), std::move(socket)));
+  WEIR_ASSIGN_OR_RETURN(service->thread_, StartThread([raw = service.get()] {
+                          raw->AcceptLoop();
+                        }));
+  return service;
 }
 
-ShmService::ShmService(Store* store, SharedArena* arena, std::string name,
-                       UnixSocket socket)
+ShmService::ShmService(Store* store, SharedArena* arena, Options options,
+                       std::string name, UnixSocket socket)
     : store_(store),
       arena_(arena),
+      options_(options),
       name_(std::move(name)),
-      socket_(std::move(socket)),
-      thread_([this] { AcceptLoop(); }) {}
+      socket_(std::move(socket)) {}
 
 ShmService::~ShmService() {
-  std::map<uint64_t, Session> sessions;
   {
     MutexLock lock(&mutex_);
     stopped_ = true;
-    stopped_changed_.NotifyAll();
+    changed_.NotifyAll();
   }
   socket_.Shutdown();
-  thread_.join();
-  // No session begins any more. They are joined without the lock, which each of
-  // them takes at its end.
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  // No session begins any more.
+  std::thread last;
   {
     MutexLock lock(&mutex_);
     for (auto& [id, session] : sessions_) {
       session.session->Stop();
     }
-    sessions.swap(sessions_);
+    while (!sessions_.empty()) {
+      changed_.Wait(&mutex_);
+    }
+    last = std::move(ended_);
   }
-  for (auto& [id, session] : sessions) {
-    session.thread.join();
+  if (last.joinable()) {
+    last.join();
   }
 }
 
 void ShmService::AcceptLoop() {
+  Seldom refused;
   for (;;) {
     absl::StatusOr<UnixSocket> socket = socket_.Accept();
+    absl::Status status = socket.status();
     {
       MutexLock lock(&mutex_);
-      if (!stopped_ && !socket.ok()) {
-        LOG_WARN("shared memory: {}", socket.status().ToString());
-        stopped_changed_.WaitFor(&mutex_, kAcceptPause);
-      }
       if (stopped_) {
         return;
       }
-    }
-    // Before the next one, so that sessions that are over do not count.
-    Reap();
-    if (socket.ok()) {
-      StartSession(*std::move(socket));
-    }
-  }
-}
-
-void ShmService::StartSession(UnixSocket socket) {
-  MutexLock lock(&mutex_);
-  if (sessions_.size() >= kSessionsMax) {
-    LOG_WARN("shared memory: {} clients already; one more is turned away",
-             kSessionsMax);
-    return;
-  }
-  const uint64_t id = next_id_++;
-  Session& session = sessions_[id];
-  session.session =
-      std::make_shared<ShmSession>(store_, arena_, std::move(socket));
-  session.thread = std::thread([this, id, raw = session.session] {
-    raw->Run();
-    MutexLock done(&mutex_);
-    // The destructor has taken the map away when the service ends.
-    if (const auto it = sessions_.find(id); it != sessions_.end()) {
-      it->second.done = true;
-    }
-  });
-}
-
-void ShmService::Reap() {
-  std::vector<std::thread> over;
-  {
-    MutexLock lock(&mutex_);
-    for (auto it = sessions_.begin(); it != sessions_.end();) {
-      if (it->second.done) {
-        over.push_back(std::move(it->second.thread));
-        it = sessions_.erase(it);
-      } else {
-        ++it;
+      if (!status.ok() && !absl::IsPermissionDenied(status)) {
+        LOG_WARN("shared memory: {}", status.ToString());
+        changed_.WaitFor(&mutex_, kAcceptPause);
+        continue;
       }
     }
+    if (status.ok()) {
+      status = OrExhausted([&] { return StartSession(*std::move(socket)); });
+    }
+    // I2: another user's process must not make the others wait.
+    if (!status.ok() && refused.Due()) {
+      LOG_WARN("shared memory: a client is turned away: {}", status.ToString());
+    }
   }
-  for (std::thread& thread : over) {
-    thread.join();
+}
+
+absl::Status ShmService::StartSession(UnixSocket socket) {
+  const auto session = std::make_shared<ShmSession>(
+      store_, arena_, std::move(socket), options_.opening_wait);
+  // The session's thread takes the session out of the map at its end, and needs
+  // the lock for that.
+  MutexLock lock(&mutex_);
+  if (sessions_.size() >= kShmSessionsMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("there are ", kShmSessionsMax, " clients already"));
+  }
+  const uint64_t id = next_id_++;
+  std::function<void()> run = [this, id, session] {
+    RunSession(id, session.get());
+  };
+  const auto it = sessions_.try_emplace(id).first;
+  absl::StatusOr<std::thread> thread = StartThread(std::move(run));
+  if (!thread.ok()) {
+    sessions_.erase(it);
+    return thread.status();
+  }
+  it->second = {session, *std::move(thread)};
+  return absl::OkStatus();
+}
+
+void ShmService::RunSession(uint64_t id, ShmSession* session) {
+  session->Run();
+  std::thread before;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = sessions_.find(id);
+    before = std::exchange(ended_, std::move(it->second.thread));
+    sessions_.erase(it);  // I1
+    changed_.NotifyAll();
+  }
+  if (before.joinable()) {
+    before.join();
   }
 }
 

@@ -3,18 +3,26 @@
 // Place: beside the gRPC server, in ps_server.cc. HelloReply.shm_name says
 // where to connect; proto/wire/shm_message.h what is said there.
 //
+// Invariants
+//   I1. A session that is over holds no descriptor, no memory and no place
+//       among kShmSessionsMax.
+//   I2. What one client does keeps no other from its session, but for the
+//       places that it takes.
 // Threads: one that accepts, two for each client.
 // Owns/borrows: borrows store and arena.
 #ifndef SERVER_PS_SERVICE_SHM_SERVICE_H_
 #define SERVER_PS_SERVICE_SHM_SERVICE_H_
 
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/limits.h"
 #include "common/base/mutex.h"
 #include "common/io/unix_socket.h"
 #include "server/ps/memory/shared_arena.h"
@@ -25,11 +33,14 @@ namespace weir {
 
 class ShmService {
  public:
-  // Clients at once; a further one is turned away, and takes gRPC.
-  static constexpr size_t kSessionsMax = 256;
+  struct Options {
+    // How long a client may take to say who it is.
+    std::chrono::milliseconds opening_wait = kShmOpeningWait;
+  };
 
   static absl::StatusOr<std::unique_ptr<ShmService>> Create(Store* store,
-                                                            SharedArena* arena);
+                                                            SharedArena* arena,
+                                                            Options options);
   ~ShmService();
 
   const std::string& name() const { return name_; }
@@ -38,27 +49,30 @@ class ShmService {
   struct Session {
     std::shared_ptr<ShmSession> session;
     std::thread thread;
-    bool done = false;
   };
 
-  ShmService(Store* store, SharedArena* arena, std::string name,
-             UnixSocket socket);
+  ShmService(Store* store, SharedArena* arena, Options options,
+             std::string name, UnixSocket socket);
   void AcceptLoop();
-  void StartSession(UnixSocket socket);
-  // Joins the threads of sessions that are over.
-  void Reap();
+  absl::Status StartSession(UnixSocket socket);
+  // Serves, and then takes the session out of the map.
+  void RunSession(uint64_t id, ShmSession* session);
 
   Store* const store_;
   SharedArena* const arena_;
+  const Options options_;
   const std::string name_;
   UnixSocket socket_;
+  std::thread thread_;
 
   Mutex mutex_;
-  CondVar stopped_changed_;
+  CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<uint64_t, Session> sessions_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;
+  // The thread of the session that ended last: the next one that ends joins it,
+  // and the destructor joins the last of all.
+  std::thread ended_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir

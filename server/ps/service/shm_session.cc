@@ -1,18 +1,16 @@
 #include "server/ps/service/shm_session.h"
 
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exhausted.h"
+#include "common/base/limits.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
 
 namespace weir {
 namespace {
 
-// How long a new client may take to say who it is: a session costs two threads.
-constexpr std::chrono::seconds kOpeningWait{5};
 // A region and the request that names it come by two ways, and the request may
 // be first.
 constexpr std::chrono::seconds kRegionWait{5};
@@ -31,30 +29,39 @@ absl::StatusOr<Chunk> Parse(std::span<const char> bytes) {
 
 }  // namespace
 
-ShmSession::ShmSession(Store* store, SharedArena* arena, UnixSocket socket)
+ShmSession::ShmSession(Store* store, SharedArena* arena, UnixSocket socket,
+                       std::chrono::milliseconds opening_wait)
     : AnswerFlow(store, arena, kPinnedMax),
       arena_(arena),
+      opening_wait_(opening_wait),
       socket_(std::move(socket)) {}
 
 void ShmSession::Run() {
-  if (const absl::Status status = Open(); !status.ok()) {
+  const absl::Status status = OrExhausted([this] { return OpenAndServe(); });
+  if (!status.ok()) {  // I3
     LOG_WARN("shared memory: {}", status.ToString());
-    socket_.Shutdown();
-    return;
   }
-  std::thread listener([this] { Listen(); });
-  Serve();
   // I2. A push of rows that is coming in is dropped, answers that come later
   // find closed_, and the listener has ended before the mappings go.
   closed_ = true;
   ClientGone();
   socket_.Shutdown();
-  listener.join();
+  if (listener_.joinable()) {
+    listener_.join();
+  }
   // I1: the client is gone, so nobody will release these any more.
   MutexLock lock(&mutex_);
   pins_.clear();
   pending_.clear();
   regions_.clear();
+}
+
+absl::Status ShmSession::OpenAndServe() {
+  WEIR_RETURN_IF_ERROR(Open());
+  // Before the answer: a client that gets none takes gRPC.
+  WEIR_ASSIGN_OR_RETURN(listener_, StartThread([this] { Listen(); }));
+  WEIR_RETURN_IF_ERROR(AnswerOpening());
+  return Serve();
 }
 
 void ShmSession::Stop() {
@@ -63,7 +70,7 @@ void ShmSession::Stop() {
 }
 
 absl::Status ShmSession::Open() {
-  if (!socket_.WaitReadable(kOpeningWait)) {
+  if (!socket_.WaitReadable(opening_wait_)) {
     return absl::DeadlineExceededError("a client that says nothing");
   }
   ShmOpening opening;
@@ -79,6 +86,10 @@ absl::Status ShmSession::Open() {
                                           SharedMemory::Access::kReadWrite));
   channel_ = std::make_unique<SharedChannel>(std::move(memory),
                                              SharedChannel::kServer);
+  return absl::OkStatus();
+}
+
+absl::Status ShmSession::AnswerOpening() {
   // Read-only: a client must not be able to change parameters.
   WEIR_ASSIGN_OR_RETURN(const FileDescriptor arena,
                         arena_->memory().ReadOnlyFd());
@@ -91,35 +102,59 @@ void ShmSession::Listen() {
   for (;;) {
     ShmRegion region;
     absl::StatusOr<FileDescriptor> fd = socket_.Receive(RecordBytes(&region));
-    // The end of the client, or Stop. Both of the session's waits must wake:
-    // the one for the bell, and the one for a region.
-    if (!fd.ok()) {
-      closed_ = true;
-      channel_->Ring();
-      MutexLock lock(&mutex_);
-      region_added_.NotifyAll();
-      return;
+    if (absl::IsUnavailable(fd.status())) {
+      break;  // the end of the client, or Stop
     }
-    AddRegion(region, *std::move(fd));
+    absl::Status status = fd.status();
+    if (status.ok()) {
+      status = OrExhausted([&] { return AddRegion(region, *std::move(fd)); });
+    }
+    if (!status.ok()) {  // I3
+      LOG_WARN("shared memory: {}", status.ToString());
+      Fail(status);
+      break;
+    }
   }
-}
-
-void ShmSession::AddRegion(const ShmRegion& region, FileDescriptor fd) {
-  absl::StatusOr<std::shared_ptr<SharedMemory>> memory = SharedMemory::Map(
-      std::move(fd), region.bytes, SharedMemory::Access::kRead);
-  if (!memory.ok()) {
-    LOG_WARN("shared memory: {}", memory.status().ToString());
-  }
+  // Both of the session's waits must wake: the one for the bell, and the one
+  // for a region.
+  closed_ = true;
+  channel_->Ring();
   MutexLock lock(&mutex_);
-  if (regions_.size() < kRegionsMax) {
-    // One that cannot be mapped is known, so that nobody waits for it. The
-    // first of a number stays: somebody may be reading it.
-    regions_.try_emplace(region.id, memory.ok() ? *memory : nullptr);
-  }
   region_added_.NotifyAll();
 }
 
-void ShmSession::Serve() {
+absl::Status ShmSession::AddRegion(const ShmRegion& region, FileDescriptor fd) {
+  size_t count = 0;
+  {
+    MutexLock lock(&mutex_);
+    count = regions_.size();
+  }
+  if (region.id != count + 1) {
+    return Invalid("memory with the number ", region.id, " in place of ",
+                   count + 1);
+  }
+  if (count >= kShmRegionsMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "more than ", kShmRegionsMax, " pieces of a client's memory"));
+  }
+  // The model may have been declared anew, and be smaller, since the last one.
+  const uint64_t most = kShmRegionBytesMax + 2 * store_->ModelBytes();
+  if (region_bytes_ > most || region.bytes > most - region_bytes_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(region.bytes, " bytes more of a client's memory than ",
+                     region_bytes_, "; one client hands over at most ", most));
+  }
+  WEIR_ASSIGN_OR_RETURN(auto memory,
+                        SharedMemory::Map(std::move(fd), region.bytes,
+                                          SharedMemory::Access::kRead));
+  region_bytes_ += region.bytes;
+  MutexLock lock(&mutex_);
+  regions_.push_back(std::move(memory));
+  region_added_.NotifyAll();
+  return absl::OkStatus();
+}
+
+absl::Status ShmSession::Serve() {
   std::string message;
   while (!closed_) {
     // Read before the ring is looked at: a message that comes afterwards rings,
@@ -128,15 +163,14 @@ void ShmSession::Serve() {
     bool worked = Flush();
     while (!closed_) {
       const absl::StatusOr<bool> read = channel_->TryRead(&message);
-      if (!read.ok()) {
-        LOG_WARN("shared memory: {}", read.status().ToString());
-        return;
-      }
+      WEIR_RETURN_IF_ERROR(read.status());
       if (!*read) {
         break;
       }
       worked = true;
-      if (const absl::Status status = TakeMessage(message); !status.ok()) {
+      const absl::Status status =
+          OrExhausted([&] { return TakeMessage(message); });
+      if (!status.ok()) {
         Fail(status);
       }
     }
@@ -144,6 +178,7 @@ void ShmSession::Serve() {
       channel_->Wait(seen, kBellWait);
     }
   }
+  return absl::OkStatus();
 }
 
 absl::Status ShmSession::TakeMessage(const std::string& message) {
@@ -233,17 +268,15 @@ absl::StatusOr<Payload> ShmSession::FindPayload(
   }
   const auto deadline = std::chrono::steady_clock::now() + kRegionWait;
   MutexLock lock(&mutex_);
-  while (regions_.count(place.region) == 0 && !closed_ &&
+  while (place.region > regions_.size() && !closed_ &&
          std::chrono::steady_clock::now() < deadline) {
     region_added_.WaitFor(&mutex_, kRegionWait);
   }
-  const auto it = regions_.find(place.region);
-  if (it == regions_.end() || it->second == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the client's memory ", place.region, " could not be mapped"));
+  if (place.region > regions_.size()) {
+    return Invalid("the client has not handed over its memory ", place.region);
   }
   WEIR_ASSIGN_OR_RETURN(const std::span<const char> bytes,
-                        BytesAt(*it->second, place));
+                        BytesAt(*regions_[place.region - 1], place));
   return Payload::Borrowed(bytes);
 }
 

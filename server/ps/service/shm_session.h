@@ -7,6 +7,8 @@
 // Invariants
 //   I1. A pinned block is released when the client says so or is gone.
 //   I2. Nothing of the client's memory is touched after Run returns.
+//   I3. What a client does wrong, and what the system has no room for, ends
+//       this session, with one line of the log.
 // Threads: Run is called on the session's own thread. It starts a second one,
 //   which hears of new regions and of the client's end. Answers come from any
 //   thread.
@@ -14,11 +16,14 @@
 #define SERVER_PS_SERVICE_SHM_SESSION_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
@@ -36,9 +41,10 @@ class ShmSession : public AnswerFlow {
   // Answers that a client may hold pinned: as many as gRPC would have on its
   // way, so that as few pushes have to copy a block.
   static constexpr size_t kPinnedMax = 8;
-  static constexpr size_t kRegionsMax = 1024;
 
-  ShmSession(Store* store, SharedArena* arena, UnixSocket socket);
+  // `opening_wait` is how long the client may take to say who it is.
+  ShmSession(Store* store, SharedArena* arena, UnixSocket socket,
+             std::chrono::milliseconds opening_wait);
 
   // Serves until the client is gone or Stop is called.
   void Run();
@@ -56,10 +62,12 @@ class ShmSession : public AnswerFlow {
     std::string inline_payload;
   };
 
+  absl::Status OpenAndServe();
   absl::Status Open();
+  absl::Status AnswerOpening();
   void Listen();
-  void AddRegion(const ShmRegion& region, FileDescriptor fd);
-  void Serve();
+  absl::Status AddRegion(const ShmRegion& region, FileDescriptor fd);
+  absl::Status Serve();
   absl::Status TakeMessage(const std::string& message);
   absl::Status TakeRequest(uint64_t kind, std::span<const char> bytes,
                            Payload payload);
@@ -78,20 +86,25 @@ class ShmSession : public AnswerFlow {
   bool Flush();
 
   SharedArena* const arena_;
+  const std::chrono::milliseconds opening_wait_;
   UnixSocket socket_;
   std::unique_ptr<SharedChannel> channel_;  // after Open
   std::atomic<bool> closed_{false};
   // Used by the session's thread alone.
+  std::thread listener_;
   uint64_t requests_ = 0;  // that have come, without releases
   std::string long_chunk_;
+  // Used by the listener alone.
+  uint64_t region_bytes_ = 0;
 
   std::atomic<uint64_t> taken_{0};     // requests whose payloads have been read
   std::atomic<uint64_t> answered_{0};  // requests that had their last answer
 
   Mutex mutex_;
   CondVar region_added_;
-  std::map<uint64_t, std::shared_ptr<SharedMemory>> regions_
-      ABSL_GUARDED_BY(mutex_);
+  // Region n is at n - 1; it stays until the session's end, since somebody may
+  // be reading it.
+  std::vector<std::shared_ptr<SharedMemory>> regions_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, Pin> pins_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_pin_ ABSL_GUARDED_BY(mutex_) = 1;
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);

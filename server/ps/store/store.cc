@@ -313,6 +313,15 @@ absl::StatusOr<int> Store::BlockCount(const Sender& sender) const {
   return current->block_count();
 }
 
+uint64_t Store::ModelBytes() const {
+  const std::shared_ptr<Shard> current = shard();
+  if (current == nullptr) {
+    return 0;
+  }
+  return static_cast<uint64_t>(current->plan().layout().flat_elements()) *
+         sizeof(float);
+}
+
 void Store::ExpireWaits() {
   if (const std::shared_ptr<Shard> current = shard()) {
     current->ExpireWaits();

@@ -123,6 +123,10 @@ class Store {
   // Blocks of this shard, or FAILED_PRECONDITION.
   absl::StatusOr<int> BlockCount(const Sender& sender) const;
 
+  // Bytes of all dense parameters of the model, on every shard, as float32; 0
+  // before it is declared.
+  uint64_t ModelBytes() const;
+
   // Ends parked waits whose deadline has passed. Call every 50 ms or so.
   void ExpireWaits();
 

@@ -17,10 +17,12 @@
 #include "client/cc/transport/grpc_transport.h"
 #include "client/cc/transport/shared_buffers.h"
 #include "client/cc/transport/shm_connection.h"
+#include "common/base/limits.h"
 #include "common/io/shared_channel.h"
 #include "common/io/unix_socket.h"
 #include "proto/wire/shm_message.h"
 #include "tests/support/loopback_ps.h"
+#include "tests/support/shm_stranger.h"
 
 namespace weir {
 namespace {
@@ -270,49 +272,11 @@ TEST(ShmTransportTest, APsThatIsStoppedKeepsTheBytesThatItWasGiven) {
 
 // ------------------------------------------------------- clients that are not
 
-template <typename Record>
-std::span<const char> RecordOf(const Record& record) {
-  return {reinterpret_cast<const char*>(&record), sizeof(record)};
-}
-
-// Opens a session by hand.
-struct Stranger {
-  explicit Stranger(const std::string& name)
-      : socket(*UnixSocket::Connect(name)) {
-    ShmOpening opening;
-    opening.bytes = memory->bytes();
-    EXPECT_TRUE(socket.Send(RecordOf(opening), memory->fd()).ok());
-    ShmOpening answer;
-    EXPECT_TRUE(
-        socket.Receive({reinterpret_cast<char*>(&answer), sizeof(answer)})
-            .ok());
+// One that has opened its session.
+struct Stranger : ShmStranger {
+  explicit Stranger(const std::string& name) : ShmStranger(name) {
+    EXPECT_TRUE(Open().ok());
   }
-  // The code with which the ps ends the session; UNAVAILABLE without a word.
-  absl::StatusCode End() {
-    std::string message;
-    const auto end = std::chrono::steady_clock::now() + kTimeout;
-    while (std::chrono::steady_clock::now() < end) {
-      const uint32_t seen = channel.bell();
-      if (*channel.TryRead(&message)) {
-        ShmAnswer head;
-        std::span<const char> chunk;
-        std::span<const char> rest;
-        EXPECT_TRUE(ParseShm(message, &head, &chunk, &rest).ok());
-        if (head.kind == ShmAnswer::kEnd) {
-          return static_cast<absl::StatusCode>(head.code);
-        }
-      } else if (socket.WaitReadable(std::chrono::milliseconds(0))) {
-        return absl::StatusCode::kUnavailable;
-      } else {
-        channel.Wait(seen, std::chrono::milliseconds(10));
-      }
-    }
-    return absl::StatusCode::kDeadlineExceeded;
-  }
-  std::shared_ptr<SharedMemory> memory =
-      *SharedMemory::Create(SharedChannel::kMemoryBytes);
-  SharedChannel channel{memory, SharedChannel::kClient};
-  UnixSocket socket;
 };
 
 TEST(ShmTransportTest, AStrangersOpeningIsTurnedAway) {
@@ -361,14 +325,7 @@ absl::StatusCode EndWithMemory(const std::string& shm_name, uint64_t bytes,
   Stranger stranger(shm_name);
   const auto memory = *SharedMemory::Create(kMemory);
   contents.copy(memory->data(), contents.size());
-  ShmRegion region;
-  region.id = 1;
-  region.bytes = bytes;
-  EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
-  // A second region of this number, which cannot be mapped, does not take the
-  // place of the first.
-  region.bytes = 1;
-  EXPECT_TRUE(stranger.socket.Send(RecordOf(region), memory->fd()).ok());
+  EXPECT_TRUE(stranger.SendRegion(1, bytes, memory->fd()).ok());
   EXPECT_TRUE(*WriteShm(&stranger.channel, head, text, {}));
   return stranger.End();
 }
@@ -446,6 +403,99 @@ TEST(ShmTransportTest, ARequestOutsideItsMemoryEndsItsSessionOnly) {
   ValueChunk header;
   Payload payload;
   EXPECT_TRUE(good->Receive(&header, &payload).ok());
+}
+
+TEST(ShmTransportTest, ABadRegionEndsItsSessionOnly) {
+  LoopbackPs ps(Large());
+  const std::string name = ShmName(ps);
+  const auto good = ps.data->OpenPushPull();
+  const auto memory = *SharedMemory::Create(kMemory);
+  const FileDescriptor unsealed(memfd_create("t", MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), kMemory), 0);
+  {
+    Stranger stranger(name);
+    ASSERT_TRUE(stranger.SendRegion(1, 1, memory->fd()).ok());
+    EXPECT_EQ(stranger.End(), kInvalid) << "another size";
+  }
+  {
+    Stranger stranger(name);
+    ASSERT_TRUE(stranger.SendRegion(1, kMemory, unsealed.get()).ok());
+    EXPECT_EQ(stranger.End(), kInvalid) << "could be cut short";
+  }
+  {
+    Stranger stranger(name);
+    ASSERT_TRUE(stranger.SendRegion(1, kMemory, memory->fd()).ok());
+    ASSERT_TRUE(stranger.SendRegion(1, kMemory, memory->fd()).ok());
+    EXPECT_EQ(stranger.End(), kInvalid) << "a number twice";
+  }
+  {
+    Stranger stranger(name);
+    ASSERT_TRUE(stranger.socket.Send("x", -1).ok());
+    EXPECT_EQ(stranger.End(), kInvalid) << "another length";
+  }
+  const std::vector<float> ones(kBlock, 1.0f);
+  ASSERT_TRUE(good->Send(ps.Chunk(0, 0, 0), BytesOf(ones), nullptr).ok());
+  ValueChunk header;
+  Payload payload;
+  EXPECT_TRUE(good->Receive(&header, &payload).ok());
+}
+
+// However many records of that kind a client sends, the log gets one line.
+TEST(ShmTransportTest, ASessionEndsAtItsFirstBadRegion) {
+  LoopbackPs ps(Large());
+  const auto memory = *SharedMemory::Create(kMemory);
+  testing::internal::CaptureStdout();  // of a log that nobody has set up
+  {
+    Stranger stranger(ShmName(ps));
+    for (int i = 0; i < 100; ++i) {
+      // Fails once the ps has closed its end.
+      stranger.SendRegion(1, 1, memory->fd()).IgnoreError();
+    }
+    ASSERT_EQ(stranger.End(), kInvalid);
+    char record[sizeof(ShmOpening)];
+    EXPECT_EQ(stranger.socket.Receive(record).status().code(),
+              absl::StatusCode::kUnavailable);
+  }
+  const std::string log = testing::internal::GetCapturedStdout();
+  size_t lines = 0;
+  for (size_t at = 0; (at = log.find("shared memory: ", at)) != log.npos;
+       ++at) {
+    ++lines;
+  }
+  EXPECT_EQ(lines, 1u) << log;
+}
+
+// A region of the model's size must fit beside the others that a worker has.
+TEST(ShmTransportTest, AClientHandsOverABoundedNumberOfBytes) {
+  LoopbackPs ps(Large());
+  const std::string name = ShmName(ps);
+  const uint64_t model = (kBlock * 4 - 16) * sizeof(float);
+  const uint64_t most = 2 * model + kShmRegionBytesMax;
+  Stranger stranger(name);
+  const auto memory = *SharedMemory::Create(most);  // nothing of it is touched
+  ASSERT_TRUE(stranger.SendRegion(1, most, memory->fd()).ok());
+  ShmRequest head;
+  head.payload = {1, most, 1};
+  const std::string chunk = ps.Chunk(0, 0, 0).SerializeAsString();
+  EXPECT_TRUE(*WriteShm(&stranger.channel, head, chunk, {}));
+  EXPECT_EQ(stranger.End(), kInvalid) << "it was mapped, and is too short";
+
+  Stranger greedy(name);
+  const auto page = *SharedMemory::Create(4096);
+  ASSERT_TRUE(greedy.SendRegion(1, most, memory->fd()).ok());
+  ASSERT_TRUE(greedy.SendRegion(2, 4096, page->fd()).ok());
+  EXPECT_EQ(greedy.End(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(ShmTransportTest, AClientHandsOverABoundedNumberOfRegions) {
+  LoopbackPs ps(Large());
+  Stranger stranger(ShmName(ps));
+  const auto page = *SharedMemory::Create(4096);
+  for (uint64_t id = 1; id <= kShmRegionsMax; ++id) {
+    ASSERT_TRUE(stranger.SendRegion(id, 4096, page->fd()).ok()) << id;
+  }
+  ASSERT_TRUE(stranger.SendRegion(kShmRegionsMax + 1, 4096, page->fd()).ok());
+  EXPECT_EQ(stranger.End(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(ShmTransportTest, TooManyOpenRequestsEndTheSession) {

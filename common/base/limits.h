@@ -1,0 +1,36 @@
+// What a peer may cost this process at most.
+//
+// A peer is whoever can connect, or whose file is read: a mistaken or hostile
+// one is refused at these bounds, and no other peer notices it. Each constant
+// says what it bounds and why by this number.
+#ifndef COMMON_BASE_LIMITS_H_
+#define COMMON_BASE_LIMITS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace weir {
+
+// ---------------------------------------------------------- shared memory
+
+// Clients of a ps through shared memory at once; a further one is turned away
+// and takes gRPC. A worker has up to three, and each costs two threads.
+inline constexpr size_t kShmSessionsMax = 256;
+
+// How long a client may take to send its opening. It costs a thread until then;
+// a client that is alive sends the opening as soon as it is connected.
+inline constexpr std::chrono::milliseconds kShmOpeningWait{5000};
+
+// Pieces of memory that one client may hand over. A worker has two for its
+// gradients, and for other payloads as many as are on their way at once.
+inline constexpr size_t kShmRegionsMax = 1024;
+
+// Bytes of memory that one client may hand over beyond twice the size of the
+// model. A worker hands over its gradients, as float32 and encoded, and up to
+// 4 MiB for each of 256 other payloads that are on their way.
+inline constexpr uint64_t kShmRegionBytesMax = uint64_t{1} << 30;
+
+}  // namespace weir
+
+#endif  // COMMON_BASE_LIMITS_H_
