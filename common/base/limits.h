@@ -31,6 +31,20 @@ inline constexpr size_t kShmRegionsMax = 1024;
 // 4 MiB for each of 256 other payloads that are on their way.
 inline constexpr uint64_t kShmRegionBytesMax = uint64_t{1} << 30;
 
+// ---------------------------------------------------------------- the chief
+
+// Reports of contributions that the chief of a sync job keeps on either side of
+// the newest step that is done: as many whole steps as fit, but 16 at least. A
+// report takes about 100 bytes. Workers report several times a second, and one
+// that is silent for longer than the fastest job needs for so many steps loses
+// some points of the curve.
+inline constexpr uint64_t kReportsAheadMax = uint64_t{1} << 18;
+inline constexpr uint64_t kReportStepsMin = 16;
+
+// Processes that had a slot before and are remembered, for each slot. One that
+// is forgotten is still known by its generation, unless it never had any.
+inline constexpr size_t kReplacedMax = 1024;
+
 }  // namespace weir
 
 #endif  // COMMON_BASE_LIMITS_H_

@@ -386,10 +386,22 @@ void JobState::Greet(uint64_t stream) {
   facts_.Do(SendCommand{stream, command});
 }
 
+absl::Status JobState::CheckReports(const Progress& progress) const {
+  const uint64_t count = facts_.job->contribution_count();
+  for (const ContributionReport& report : progress.report()) {
+    if (count != 0 && report.contribution() >= count) {
+      return Invalid("a report of contribution ", report.contribution(),
+                     ": the job has ", count);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   if (end_.superseded()) {
     return end_.Superseded();
   }
+  WEIR_RETURN_IF_ERROR(CheckReports(progress));
   bool fresh = false;
   uint64_t ended = 0;
   int repeated = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
 #include "common/base/plant.h"
 
 namespace weir {
@@ -12,6 +13,18 @@ absl::Status Replaced(uint32_t slot, const std::string& host) {
   return absl::PermissionDeniedError(
       absl::StrCat("worker ", slot, " was replaced by a newer process",
                    host.empty() ? "" : " on ", host, "; this one must end"));
+}
+
+bool WasReplaced(const Roster::Worker& worker, uint64_t process) {
+  return std::find(worker.replaced.begin(), worker.replaced.end(), process) !=
+         worker.replaced.end();
+}
+
+void RememberReplaced(Roster::Worker* worker, uint64_t process) {
+  if (worker->replaced.size() == kReplacedMax) {
+    worker->replaced.pop_front();
+  }
+  worker->replaced.push_back(process);
 }
 
 }  // namespace
@@ -32,7 +45,7 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
   *ended = 0;
   Worker& worker = workers_[request.rank()];
   // I3, for processes that this chief saw itself.
-  if (worker.replaced.contains(request.process())) {
+  if (WasReplaced(worker, request.process())) {
     return Replaced(request.rank(), worker.host);
   }
   if (worker.process == request.process()) {
@@ -56,11 +69,11 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
       !Planted("roster.replaced_comes_back")) {
     // I3: it was replaced before this chief was started. Only the generation
     // that the shards know still tells.
-    worker.replaced.insert(request.process());
+    RememberReplaced(&worker, request.process());
     return Replaced(request.rank(), worker.host);
   }
   if (worker.process != 0) {
-    worker.replaced.insert(worker.process);
+    RememberReplaced(&worker, worker.process);
     *ended = worker.stream;
     Disconnect(&worker, now_ns);
   }

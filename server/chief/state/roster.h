@@ -13,16 +13,17 @@
 //       new grant is larger than any that a shard has seen.
 //   I2. A grant is answered only after a round that carried its generation.
 //   I3. A process that was replaced never gets a grant again. A chief that was
-//       restarted keeps this too: the generation that such a process holds is
-//       older than the one that the shards know.
+//       restarted keeps this too, and so does one that has forgotten the
+//       process among too many others: the generation that such a process holds
+//       is older than the one that the shards know.
 // Threads: compatible.
 // Errors: PERMISSION_DENIED  a newer process has the slot.
 #ifndef SERVER_CHIEF_STATE_ROSTER_H_
 #define SERVER_CHIEF_STATE_ROSTER_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,8 @@ class Roster {
     bool told = false;   // it knows that it ends
     uint64_t message_number = 0;  // of its newest reports
     uint64_t bytes_moved = 0;     // the most that any of its processes told
-    std::set<uint64_t> replaced;  // processes that had the slot before
+    // Processes that had the slot before, the newest last; kReplacedMax.
+    std::deque<uint64_t> replaced;
 
     bool connected() const { return stream != 0; }
   };

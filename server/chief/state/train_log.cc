@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/limits.h"
 #include "nlohmann/json.hpp"
 
 namespace weir {
@@ -21,6 +22,7 @@ std::string Number(double value) {
 TrainLog::TrainLog(Options options)
     : options_(std::move(options)),
       next_step_(options_.base_step),
+      step_done_(options_.base_step),
       line_ns_(options_.begin_ns),
       rate_begin_ns_(options_.begin_ns),
       line_step_(options_.base_step),
@@ -40,7 +42,7 @@ void TrainLog::AddContribution(const ContributionReport& report,
     const uint64_t step =
         options_.first_step + element / options_.contributions_per_step;
     // I2: a repeat has the same index, and emplace keeps the first one.
-    if (step >= next_step_) {
+    if (step >= next_step_ && InReach(step)) {
       steps_[step].emplace(
           static_cast<uint32_t>(element % options_.contributions_per_step),
           Report{report.loss(), report.weight(), report.rows(), now_ns});
@@ -57,6 +59,16 @@ void TrainLog::AddContribution(const ContributionReport& report,
   if (count_ / options_.every_steps > line_step_ / options_.every_steps) {
     AddLine(count_, loss_sum_ / weight_sum_, now_ns);
   }
+}
+
+// I3.
+bool TrainLog::InReach(uint64_t step) const {
+  const uint64_t steps = std::max(
+      kReportsAheadMax / options_.contributions_per_step, kReportStepsMin);
+  // Steps before `step_done_` are kept for reports that come late; they get
+  // their lines in a moment (SettleSteps).
+  const uint64_t begin = step_done_ - std::min(step_done_, steps);
+  return step >= begin && step - begin < 2 * steps;
 }
 
 void TrainLog::AddRows(uint64_t rows) {
@@ -166,6 +178,7 @@ void TrainLog::SettleSteps(uint64_t step_done, int64_t wait_ns,
 }
 
 std::vector<std::string> TrainLog::Advance(uint64_t step_done, int64_t now_ns) {
+  step_done_ = std::max(step_done_, step_done);
   if (options_.contributions_per_step > 0) {
     SettleSteps(step_done, kReportWaitNs, now_ns);
   }

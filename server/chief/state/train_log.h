@@ -31,6 +31,9 @@
 //   I1. `step` rises from line to line.
 //   I2. In sync, `loss` depends on the contributions alone, not on who computed
 //       them or when.
+//   I3. Whatever numbers are reported, no more reports are kept than belong to
+//       the steps of a window around the newest one that is done
+//       (kReportsAheadMax).
 // Threads: compatible.
 #ifndef SERVER_CHIEF_STATE_TRAIN_LOG_H_
 #define SERVER_CHIEF_STATE_TRAIN_LOG_H_
@@ -98,6 +101,8 @@ class TrainLog {
   using StepReports = std::map<uint32_t, Report>;
 
   void AddRows(uint64_t rows);
+  // Whether reports of `step` are kept (I3).
+  bool InReach(uint64_t step) const;
   // Ends the window with a line.
   void AddLine(uint64_t step, double loss, int64_t now_ns);
   void SettleSteps(uint64_t step_done, int64_t wait_ns, int64_t now_ns);
@@ -106,6 +111,7 @@ class TrainLog {
   // Sync: reports of steps that have no line yet.
   std::map<uint64_t, StepReports> steps_;
   uint64_t next_step_ = 0;  // first step that is not settled
+  uint64_t step_done_ = 0;  // the newest that Advance told
   int64_t waiting_since_ns_ = 0;
   uint64_t waiting_until_step_ = 0;
   std::optional<double> last_step_loss_;

@@ -259,6 +259,20 @@ TEST(JobStateTest, AContributionThatIsReportedAgainIsCountedOnce) {
   EXPECT_EQ(world.lines.size(), 6u);
 }
 
+TEST(JobStateTest, AReportOfNoContributionOfTheJobEndsItsStream) {
+  ChiefWorld world(1, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  const uint64_t count = world.workers[0].grant->contribution_count();
+  Progress progress;
+  progress.set_generation(world.workers[0].grant->sender().generation());
+  progress.add_report()->set_contribution(count - 1);
+  EXPECT_TRUE(world.chief().OnProgress(world.workers[0].stream, progress).ok());
+  progress.add_report()->set_contribution(count);
+  EXPECT_EQ(world.chief().OnProgress(world.workers[0].stream, progress).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(JobStateTest, BadContributionsEndTheJob) {
   JobSpec spec = SmallSpec();
   spec.mutable_limits()->set_max_bad_contributions(1);

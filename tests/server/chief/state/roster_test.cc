@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -279,6 +280,25 @@ TEST(RosterTest, RetiringASlotTakesARoundAndANewGenerationBringsItBack) {
   EXPECT_EQ(book.roster.worker(0).state, State::kGranted);
   ASSERT_FALSE(*book.Register(Process(8)));
   EXPECT_FALSE(book.roster.BeginRound().at(0).retired());
+}
+
+TEST(RosterTest, AReplacedProcessThatIsForgottenIsKnownByItsGeneration) {  // I3
+  Book book(1);
+  book.Grant(1, 1);
+  const uint32_t generation = book.roster.worker(0).generation;
+  for (uint64_t process = 2; process < kReplacedMax + 2; ++process) {
+    EXPECT_FALSE(*book.Register(Process(process)));
+    EXPECT_EQ(book.Register(Process(process - 1)).status().code(),
+              absl::StatusCode::kPermissionDenied);
+  }
+  EXPECT_EQ(book.Register(Process(1)).status().code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_FALSE(*book.Register(Process(kReplacedMax + 2)));
+  EXPECT_EQ(book.roster.worker(0).replaced.size(), kReplacedMax);
+  EXPECT_EQ(book.Register(Holding(1, generation), /*same_history=*/true)
+                .status()
+                .code(),
+            absl::StatusCode::kPermissionDenied);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/base/limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -63,6 +64,50 @@ TEST(TrainLogTest, AsyncAveragesTheWindow) {
   EXPECT_EQ(json["staleness_max"], 3);
   EXPECT_DOUBLE_EQ(json["staleness_mean"], 1.5);
   EXPECT_THAT(log.End(5, 6 * kSecond), SizeIs(1));
+}
+
+// Returns the lines up to `step_done`, however many reports are missing: the
+// log waits for those twice, if it was told of fewer steps before.
+std::vector<std::string> Settle(TrainLog* log, uint64_t step_done) {
+  std::vector<std::string> lines;
+  for (int64_t now = 0; now < 3; ++now) {
+    for (const std::string& line :
+         log->Advance(step_done, 10 * now * kSecond)) {
+      lines.push_back(line);
+    }
+  }
+  return lines;
+}
+
+TEST(TrainLogTest, ReportsOfStepsThatAreFarAheadAreNotKept) {  // I3
+  const uint64_t reach = 2 * kReportsAheadMax;
+  TrainLog log(Options(1, 1));
+  log.AddContribution(Contribution(reach - 1, 1.0f), 0);
+  log.AddContribution(Contribution(reach, 2.0f), 0);
+  log.AddContribution(Contribution(uint64_t{1} << 62, 3.0f), 0);
+  const auto lines = Settle(&log, reach + 1);
+  ASSERT_THAT(lines, SizeIs(1));
+  EXPECT_EQ(nlohmann::json::parse(lines[0])["step"], reach);
+}
+
+TEST(TrainLogTest, TheReachMovesWithTheStepsThatAreDone) {  // I3
+  const uint64_t done = 5 * kReportsAheadMax;
+  TrainLog log(Options(1, 1));
+  log.Advance(done, 0);  // its reports are on their way
+  log.AddContribution(Contribution(done - kReportsAheadMax - 1, 1.0f), 0);
+  log.AddContribution(Contribution(done - kReportsAheadMax, 1.0f), 0);
+  log.AddContribution(Contribution(done + kReportsAheadMax - 1, 1.0f), 0);
+  log.AddContribution(Contribution(done + kReportsAheadMax, 1.0f), 0);
+  EXPECT_THAT(Settle(&log, done + 2 * kReportsAheadMax), SizeIs(2));
+}
+
+TEST(TrainLogTest, LargeStepsAreKeptWhole) {  // I3
+  const auto per_step = static_cast<uint32_t>(2 * kReportsAheadMax);
+  TrainLog log(Options(per_step, 1));
+  const uint64_t reach = 2 * kReportStepsMin * per_step;
+  log.AddContribution(Contribution(reach - 1, 1.0f), 0);
+  log.AddContribution(Contribution(reach, 1.0f), 0);
+  EXPECT_THAT(Settle(&log, 2 * kReportStepsMin + 1), SizeIs(1));
 }
 
 TEST(TrainLogTest, BytesAndLostResidualsAddUp) {
