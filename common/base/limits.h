@@ -45,6 +45,10 @@ inline constexpr uint64_t kReportStepsMin = 16;
 // is forgotten is still known by its generation, unless it never had any.
 inline constexpr size_t kReplacedMax = 1024;
 
+// Calls that wait for the chief's one thread, which takes some microseconds for
+// each; a further one is refused. A job has one call for each worker at a time.
+inline constexpr size_t kChiefInboxMax = 4096;
+
 }  // namespace weir
 
 #endif  // COMMON_BASE_LIMITS_H_

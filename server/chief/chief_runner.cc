@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
 #include "common/base/identity.h"
+#include "common/base/limits.h"
 #include "common/base/logging.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
@@ -194,6 +195,20 @@ bool ChiefRunner::Post(const std::shared_ptr<Inbox>& inbox, Event event) {
   return true;
 }
 
+absl::Status ChiefRunner::PostCall(Event event) {
+  MutexLock lock(&inbox_->mutex);
+  if (inbox_->stop) {
+    return absl::UnavailableError("the chief ends");
+  }
+  if (inbox_->events.size() >= kChiefInboxMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kChiefInboxMax, " calls to the chief wait already"));
+  }
+  inbox_->events.push_back(std::move(event));
+  inbox_->changed.NotifyAll();
+  return absl::OkStatus();
+}
+
 void ChiefRunner::Loop() {
   auto next_tick = std::chrono::steady_clock::now();
   for (;;) {
@@ -373,10 +388,10 @@ void ChiefRunner::RequestStop(const std::string& reason) {
 void ChiefRunner::Register(
     const RegisterRequest& request,
     const std::function<void(absl::StatusOr<RegisterReply>)>& done) {
-  if (!Post(inbox_, [request, done](JobState* state) {
-        done(state->OnRegister(request));
-      })) {
-    done(absl::UnavailableError("the chief ends"));
+  const absl::Status posted = PostCall(
+      [request, done](JobState* state) { done(state->OnRegister(request)); });
+  if (!posted.ok()) {
+    done(posted);
   }
 }
 
@@ -387,20 +402,25 @@ uint64_t ChiefRunner::OpenStream(std::shared_ptr<HeartbeatSink> sink) {
   return id;
 }
 
-void ChiefRunner::OnProgress(uint64_t stream, const Progress& progress) {
-  Post(inbox_, [this, stream, progress](JobState* state) {
-    const auto it = sinks_.find(stream);
-    if (it == sinks_.end()) {
-      return;
+void ChiefRunner::OnProgress(uint64_t stream, const Progress& progress,
+                             const std::function<void()>& taken) {
+  const auto take = [this, stream, progress, taken](JobState* state) {
+    if (const auto it = sinks_.find(stream); it != sinks_.end()) {
+      const absl::Status status = state->OnProgress(stream, progress);
+      // An error ends the stream, and its worker counts as connected no more.
+      if (!status.ok()) {
+        it->second->End(status);
+        sinks_.erase(it);
+        state->OnStreamLost(stream);
+      }
     }
-    const absl::Status status = state->OnProgress(stream, progress);
-    // An error ends the stream, and its worker counts as connected no more.
-    if (!status.ok()) {
-      it->second->End(status);
-      sinks_.erase(it);
-      state->OnStreamLost(stream);
-    }
-  });
+    taken();
+  };
+  // Not by PostCall: a heartbeat must not get lost behind calls of others, and
+  // a stream has one in the inbox at most.
+  if (!Post(inbox_, take)) {
+    taken();
+  }
 }
 
 void ChiefRunner::OnStreamLost(uint64_t stream) {
@@ -410,9 +430,12 @@ void ChiefRunner::OnStreamLost(uint64_t stream) {
   });
 }
 
-void ChiefRunner::GetStatus(const std::function<void(ChiefStatus)>& done) {
-  if (!Post(inbox_, [done](JobState* state) { done(state->status()); })) {
-    done(ChiefStatus());
+void ChiefRunner::GetStatus(
+    const std::function<void(absl::StatusOr<ChiefStatus>)>& done) {
+  const absl::Status posted =
+      PostCall([done](JobState* state) { done(state->status()); });
+  if (!posted.ok()) {
+    done(posted);
   }
 }
 

@@ -70,14 +70,19 @@ class ChiefRunner {
   // Writes a checkpoint and then ends the job.
   void RequestStop(const std::string& reason);
 
+  // What peers ask for. Each `done` is called exactly once; RESOURCE_EXHAUSTED
+  // when too many calls wait (kChiefInboxMax).
   void Register(const RegisterRequest& request,
                 const std::function<void(absl::StatusOr<RegisterReply>)>& done);
+  void GetStatus(const std::function<void(absl::StatusOr<ChiefStatus>)>& done);
   // Opens a stream and returns its number. `sink` hears commands until the
   // stream is ended or lost.
   uint64_t OpenStream(std::shared_ptr<HeartbeatSink> sink);
-  void OnProgress(uint64_t stream, const Progress& progress);
+  // Takes one message of a stream. `taken` is called when nothing of it waits
+  // here any more; before that the stream must bring no other one.
+  void OnProgress(uint64_t stream, const Progress& progress,
+                  const std::function<void()>& taken);
   void OnStreamLost(uint64_t stream);
-  void GetStatus(const std::function<void(ChiefStatus)>& done);
 
  private:
   using Event = std::function<void(JobState*)>;
@@ -111,6 +116,9 @@ class ChiefRunner {
   absl::StatusOr<JobOptions> ReadWorkdir();
   // Returns false, and drops `event`, once the runner is being destroyed.
   static bool Post(const std::shared_ptr<Inbox>& inbox, Event event);
+  // The same for what a peer asks for. UNAVAILABLE, or RESOURCE_EXHAUSTED while
+  // the inbox is full: then `event` is dropped.
+  absl::Status PostCall(Event event);
   void Loop();
   // Carries out what JobState asks for by now.
   void CarryOutAll();

@@ -45,8 +45,10 @@ class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
 
   void OnReadDone(bool ok) override {
     if (ok) {
-      runner_->OnProgress(stream_, progress_);
-      StartRead(&progress_);
+      // The next message is read when this one was taken, so that a worker
+      // which sends faster than the chief decides waits in its own memory.
+      runner_->OnProgress(stream_, progress_,
+                          [self = self_] { self->ReadNext(); });
       return;
     }
     // The worker has closed its side or is gone. gRPC calls OnDone only after
@@ -71,6 +73,15 @@ class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
   }
 
  private:
+  // The lock is held while the read begins, as WriteNext holds it: no operation
+  // may begin behind Finish.
+  void ReadNext() {
+    MutexLock lock(&mutex_);
+    if (!finished_) {
+      StartRead(&progress_);
+    }
+  }
+
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || finished_) {
       return;
@@ -165,9 +176,11 @@ grpc::ServerUnaryReactor* ChiefService::GetStatus(
     grpc::CallbackServerContext* context, const ChiefStatusRequest*,
     ChiefStatus* reply) {
   return Unary(context, runner_, [=](ChiefRunner* runner, auto finish) {
-    runner->GetStatus([=](ChiefStatus status) {
-      *reply = std::move(status);
-      finish(absl::OkStatus());
+    runner->GetStatus([=](absl::StatusOr<ChiefStatus> status) {
+      if (status.ok()) {
+        *reply = *std::move(status);
+      }
+      finish(status.status());
     });
   });
 }

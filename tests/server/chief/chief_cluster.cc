@@ -287,7 +287,7 @@ void ChiefCluster::Worker::Beat(bool out_of_work) {
   }
   MutexLock lock(&cluster_->chief_mutex);
   if (cluster_->chief != nullptr && stream != 0) {
-    cluster_->chief->OnProgress(stream, progress);
+    cluster_->chief->OnProgress(stream, progress, [] {});
     reports_.clear();
   }
 }

@@ -1,9 +1,11 @@
 #include "server/chief/chief_runner.h"
 
+#include <atomic>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_code.h"
+#include "common/base/limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/chief/files/train_file.h"
@@ -45,6 +47,42 @@ TEST(ChiefRunnerTest, AFullDiskAtTheStartIsTransient) {
   const absl::Status status = cluster.StartChief();
   EXPECT_EQ(ExitCodeFor(status), kExitRetry) << status;
   EXPECT_THAT(Message(status), HasSubstr("No space left"));
+}
+
+TEST(ChiefRunnerTest, OneCallTooManyIsRefused) {
+  ChiefCluster cluster(MakeTempDir(), OnesSpec(10), 1, 1);
+  ASSERT_TRUE(cluster.StartChief().ok());
+  std::atomic<bool> deciding{false};
+  std::atomic<bool> go_on{false};
+  // Keeps the decision thread.
+  cluster.chief->GetStatus([&](const absl::StatusOr<ChiefStatus>&) {
+    deciding = true;
+    EXPECT_TRUE(WaitUntil([&] { return go_on.load(); }));
+  });
+  ASSERT_TRUE(WaitUntil([&] { return deciding.load(); }));
+  std::atomic<size_t> answered{0};
+  std::atomic<size_t> refused{0};
+  const auto count = [&](const absl::StatusOr<ChiefStatus>& status) {
+    if (absl::IsResourceExhausted(status.status())) {
+      ++refused;
+    } else {
+      ++answered;
+    }
+  };
+  for (size_t i = 0; i < kChiefInboxMax; ++i) {
+    cluster.chief->GetStatus(count);
+  }
+  const size_t before = refused;  // answers of the shard may be in the inbox
+  cluster.chief->GetStatus(count);
+  EXPECT_EQ(refused, before + 1);
+  absl::Status registered;
+  cluster.chief->Register(RegisterRequest(),
+                          [&](const absl::StatusOr<RegisterReply>& reply) {
+                            registered = reply.status();
+                          });
+  EXPECT_EQ(registered.code(), absl::StatusCode::kResourceExhausted);
+  go_on = true;
+  EXPECT_TRUE(WaitUntil([&] { return answered + before == kChiefInboxMax; }));
 }
 
 TEST(ChiefRunnerTest, AsyncJobFromDeclareToDone) {

@@ -2,17 +2,21 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/chief.grpc.pb.h"
+#include "proto/wire/grpc_deadline.h"
 #include "proto/wire/wire_version.h"
 #include "server/chief/chief_service.h"
 #include "server/ps/store/store.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/chief/chief_cluster.h"
+#include "tests/support/wait_until.h"
 
 namespace weir {
 namespace {
@@ -205,6 +209,55 @@ TEST(ChiefServerTest, WaitsForTheChiefBeforeItToLeave) {
   const auto second = ChiefServer::Start(options);
   EXPECT_TRUE(second.ok()) << second.status();
   leaves.join();
+}
+
+// What a worker sends while the chief is busy waits on the worker's side: all
+// of it in the chief's inbox would leave no room for anybody else.
+TEST(ChiefServerTest, AStreamHasOneMessageInTheInbox) {
+  ChiefCluster cluster(MakeTempDir(), OnesSpec(10), 1, 1);
+  ASSERT_TRUE(cluster.StartChief().ok());
+  ChiefService service;
+  service.SetRunner(cluster.chief.get());
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(&service);
+  const auto server = builder.BuildAndStart();
+  const auto stub = Chief::NewStub(grpc::CreateChannel(
+      absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+  std::atomic<bool> deciding{false};
+  std::atomic<bool> go_on{false};
+  cluster.chief->GetStatus([&](const absl::StatusOr<ChiefStatus>&) {
+    deciding = true;
+    EXPECT_TRUE(WaitUntil([&] { return go_on.load(); }));
+  });
+  ASSERT_TRUE(WaitUntil([&] { return deciding.load(); }));
+  grpc::ClientContext context;
+  auto stream = stub->Heartbeat(&context);
+  // They fit into one window of HTTP/2, so Write does not wait.
+  for (size_t i = 0; i < kChiefInboxMax + 10; ++i) {
+    ASSERT_TRUE(stream->Write(Progress()));
+  }
+  // By the time that some more calls are through, they have arrived.
+  int refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    grpc::ClientContext early;
+    ChiefStatus status;
+    early.set_deadline(DeadlineAfter(std::chrono::milliseconds(10)));
+    if (stub->GetStatus(&early, ChiefStatusRequest(), &status).error_code() ==
+        grpc::StatusCode::RESOURCE_EXHAUSTED) {
+      ++refused;
+    }
+  }
+  EXPECT_EQ(refused, 0);
+  go_on = true;
+  context.TryCancel();
+  Command command;
+  while (stream->Read(&command)) {
+  }
+  EXPECT_FALSE(stream->Finish().ok());
+  server->Shutdown(DeadlineAfter(std::chrono::seconds(1)));
 }
 
 TEST(ChiefServerTest, CallsBeforeTheChiefIsThereAreToldToWait) {
