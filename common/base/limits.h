@@ -49,6 +49,10 @@ inline constexpr size_t kReplacedMax = 1024;
 // each; a further one is refused. A job has one call for each worker at a time.
 inline constexpr size_t kChiefInboxMax = 4096;
 
+// Memory that gRPC may use in the chief for messages on their way, over all
+// connections. The largest, a registration, has at most 4 MiB.
+inline constexpr size_t kChiefWireBytesMax = size_t{64} << 20;
+
 }  // namespace weir
 
 #endif  // COMMON_BASE_LIMITS_H_

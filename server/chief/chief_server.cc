@@ -1,9 +1,11 @@
 #include "server/chief/chief_server.h"
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
 
 #include <utility>
 
+#include "common/base/limits.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
 #include "proto/wire/grpc_channel.h"
@@ -15,6 +17,9 @@ namespace {
 
 // A JobSpec and a variable list fit many times over.
 constexpr int kMaxMessageBytes = 4 << 20;
+// Workers ask in much shorter periods whether the connection is alive, and a
+// heartbeat is small, so an answer that takes longer does not come.
+constexpr int kKeepaliveTimeoutMs = 10000;
 // For the last commands to go out. After it open calls are broken off.
 constexpr std::chrono::milliseconds kGrace{500};
 
@@ -32,6 +37,12 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   AddServerArguments(&builder);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
+  grpc::ResourceQuota quota("weir_chief");
+  quota.Resize(kChiefWireBytesMax);
+  builder.SetResourceQuota(quota);
   builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(),
                            &chief->port_);
   builder.RegisterService(chief->service_.get());
