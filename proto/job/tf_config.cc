@@ -194,6 +194,18 @@ absl::Status Override(const std::string& cluster,
   return absl::OkStatus();
 }
 
+// Names and addresses are of any bytes, and the message goes to logs and
+// terminals: what is not printed as itself becomes a question mark.
+absl::Status InOneLine(const absl::Status& status) {
+  std::string message(status.message());
+  for (char& c : message) {
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) {
+      c = '?';
+    }
+  }
+  return absl::Status(status.code(), message);
+}
+
 }  // namespace
 
 ClusterSources ClusterSources::FromEnv() {
@@ -252,7 +264,9 @@ absl::StatusOr<ClusterSpec::Members> ParseClusterText(const std::string& text) {
   return members;
 }
 
-absl::StatusOr<ClusterSpec> ResolveCluster(const ClusterSources& sources) {
+namespace {
+
+absl::StatusOr<ClusterSpec> Resolve(const ClusterSources& sources) {
   WEIR_ASSIGN_OR_RETURN(ClusterPart part, ParseTfConfig(sources.tf_config));
   // Messages about the cluster name the source that it came from.
   std::string source = "TF_CONFIG";
@@ -295,6 +309,16 @@ absl::StatusOr<ClusterSpec> ResolveCluster(const ClusterSources& sources) {
   absl::StatusOr<ClusterSpec> spec = ClusterSpec::Create(*part.members, task);
   if (!spec.ok()) {
     return Annotate(spec.status(), source);
+  }
+  return spec;
+}
+
+}  // namespace
+
+absl::StatusOr<ClusterSpec> ResolveCluster(const ClusterSources& sources) {
+  absl::StatusOr<ClusterSpec> spec = Resolve(sources);
+  if (!spec.ok()) {
+    return InOneLine(spec.status());
   }
   return spec;
 }

@@ -1,5 +1,6 @@
 #include "proto/job/tf_config.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -225,6 +226,25 @@ TEST(TfConfigTest, MalformedWeirVariablesAndFlagsAreNamed) {
   EXPECT_THAT(error({.flag_task_type = "x"}), HasSubstr("--task_type names"));
   EXPECT_THAT(error({.flag_task_type = "ps"}),
               HasSubstr("--task_type is set, but there is no cluster"));
+}
+
+TEST(TfConfigTest, AMessageIsOneLineWhateverTheNamesHold) {
+  for (const ClusterSources& sources : {
+           ClusterSources{.tf_config = R"({"cluster":{"p\ns":["a:1"]}})"},
+           ClusterSources{.tf_config = R"({"cluster":{"ps":["a\n:1"]},)"
+                                       R"("task":{"type":"ps","index":0}})"},
+           ClusterSources{.tf_config = R"({"task":{"index":"1\u001b[m"}})"},
+           ClusterSources{.weir_cluster = "ps=a:1;work\ner"},
+           ClusterSources{.flag_task_type = "worker\n2026-01-01 chief/0"},
+       }) {
+    const auto spec = ResolveCluster(sources);
+    ASSERT_FALSE(spec.ok());
+    const std::string message(spec.status().message());
+    EXPECT_TRUE(std::all_of(message.begin(), message.end(), [](char c) {
+      return c >= ' ' && c <= '~';
+    })) << message;
+    EXPECT_THAT(message, HasSubstr("?"));
+  }
 }
 
 TEST(TfConfigTest, HugeAndDeepInputIsRefusedNotFatal) {
