@@ -110,6 +110,12 @@ const RowPiece* RowPullExchange::OnAnswer(const RowChunk& answer,
     return nullptr;
   }
   const auto floats = static_cast<size_t>(piece.floats);
+  // The encoding is the ps's word as well: it may be one that rows never have.
+  if (!IsFixedSize(answer.encoding())) {
+    Fail(absl::InternalError(
+        absl::StrCat("answered in encoding ", int{answer.encoding()})));
+    return nullptr;
+  }
   if (payload_bytes != EncodedBytes(answer.encoding(), floats)) {
     Fail(absl::InternalError(absl::StrCat("answered with ", payload_bytes,
                                           " bytes for ", floats, " floats")));

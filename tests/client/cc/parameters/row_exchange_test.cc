@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace weir {
 namespace {
@@ -101,6 +102,21 @@ TEST_F(RowPullTest, TheOldestVersionCounts) {
   Answer(1, 4);
   Answer(2, 9);
   EXPECT_EQ(pull_.version(), 4u);
+}
+
+TEST_F(RowPullTest, AnEncodingThatRowsNeverHaveEndsThePull) {
+  for (const int encoding : {static_cast<int>(TOP_K), 99}) {
+    RowPullExchange pull(MakeOptions(&clock_), lists_);
+    pull.Start(Pieces(1));
+    pull.OnConnected();
+    pull.Next();
+    RowChunk answer = RowsOf(0);
+    answer.set_encoding(static_cast<Encoding>(encoding));
+    EXPECT_EQ(pull.OnAnswer(answer, kPieceBytes), nullptr);
+    EXPECT_EQ(pull.Next().kind, Kind::kFailed);
+    EXPECT_THAT(std::string(pull.status().message()),
+                HasSubstr(absl::StrCat("in encoding ", encoding)));
+  }
 }
 
 TEST_F(RowPullTest, AListIsSentOnceAndAgainWhenTheShardHasForgottenIt) {
