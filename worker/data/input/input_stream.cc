@@ -1,6 +1,8 @@
 #include "worker/data/input/input_stream.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -135,6 +137,19 @@ class GzipStream : public InputStream {
   bool ended_ = false;
 };
 
+// A frame says itself how much memory unpacking it takes. A file may ask for
+// the library's own bound, or for this many times its size: real data packs ten
+// times, and `zstd --long` is of use for large files only.
+constexpr int kWindowLogUsual = 27;
+constexpr int kWindowLogMax = 31;  // `zstd --long=31`
+constexpr int kWindowLogOverFile = 10;
+
+int WindowLogFor(int64_t file_bytes) {
+  const int of_file = std::bit_width(static_cast<uint64_t>(file_bytes));
+  return std::clamp(of_file + kWindowLogOverFile, kWindowLogUsual,
+                    kWindowLogMax);
+}
+
 class ZstdStream : public InputStream {
  public:
   explicit ZstdStream(std::unique_ptr<FileReader> file)
@@ -142,8 +157,8 @@ class ZstdStream : public InputStream {
         packed_(std::move(file), "zstd"),
         stream_(ZSTD_createDStream()) {
     if (stream_ != nullptr) {
-      // As `zstd --long=31` packs; the library's own bound is 27.
-      ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, 31);
+      ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax,
+                             WindowLogFor(file_bytes()));
     }
   }
   ~ZstdStream() override { ZSTD_freeDStream(stream_); }

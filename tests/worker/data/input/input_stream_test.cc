@@ -116,6 +116,29 @@ TEST(InputStreamNameTest, AZstFileThatIsCutBeforeItsMagicIsDamaged) {
   ExpectError(ReadIn(text, 9).status(), kDataLoss, {text, "damaged"});
 }
 
+// A zstd frame of one block that is not packed, which says that unpacking it
+// takes a window of 2^window_log bytes (RFC 8878, section 3.1.1).
+std::string FrameOf(const std::string& text, int window_log) {
+  const auto header = static_cast<uint32_t>(text.size() << 3 | 1);  // the last
+  std::string frame = "\x28\xb5\x2f\xfd";
+  frame += '\0';
+  frame += static_cast<char>((window_log - 10) << 3);
+  for (int byte = 0; byte < 3; ++byte) {
+    frame += static_cast<char>(header >> (8 * byte));
+  }
+  return frame + text;
+}
+
+TEST(InputStreamMemoryTest, ASmallFileMayNotAskForAHugeWindow) {
+  EXPECT_EQ(ReadIn(WriteFile("a", FrameOf("text", 27)), 9).value(), "text");
+  for (const int window_log : {28, 31}) {
+    const std::string path = WriteFile("bomb", FrameOf("text", window_log));
+    ExpectError(ReadIn(path, 9).status(), kDataLoss, {path, "memory"});
+  }
+  const std::string large(128 << 10, 'x');
+  EXPECT_EQ(ReadIn(WriteFile("a", FrameOf(large, 28)), 1 << 20).value(), large);
+}
+
 TEST(InputStreamNameTest, AMissingFileIsNotFound) {
   ExpectError(ReadIn("/no/such", 9).status(), absl::StatusCode::kNotFound,
               {"/no/such"});
