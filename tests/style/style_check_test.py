@@ -355,6 +355,10 @@ class StyleCheckTest(unittest.TestCase):
             [line.split(":")[0] for line in findings(tree)],
             [f"common/io/b.{e}" for e in ("cc", "h", "proto")],
         )
+        tree = good_tree()
+        tree["tests/fuzz/b_fuzz.cc"] = "\n"
+        tree["tests/fuzz/BUILD"] = 'fuzz_target(\n    name = "b_fuzz",\n)\n'
+        self.assertEqual(findings(tree), [])
 
     def test_every_library_source_has_its_test_or_a_reason(self):
         tree = good_tree()

@@ -46,6 +46,9 @@ for program in $PROGRAMS; do
   printf '#!/bin/sh\\n' >"bazel-bin/$program"
   chmod +x "bazel-bin/$program"
 done
+mkdir -p bazel-bin/tests/fuzz
+printf '#!/bin/bash\\n%s\\n' "${FUZZER_DOES:-}" >bazel-bin/tests/fuzz/small_fuzz
+chmod +x bazel-bin/tests/fuzz/small_fuzz
 eval "${BAZEL_DOES:-}"
 """
 
@@ -78,6 +81,17 @@ case "$*" in
     echo "//tests/a:b_test  FAILED in 0.3s"
     exit 3 ;;
 esac
+"""
+
+# A fuzzer that finds something.
+RED_FUZZER = """
+for word in "$@"; do
+  case $word in -artifact_prefix=*) input=${word#*=}crash-1 ;; esac
+done
+touch "$input"
+echo "a.cc:7: invariant broken: x > 0"
+echo "artifact_prefix='./'; Test unit written to $input"
+exit 77
 """
 
 UNBUILT_BAZEL = """
@@ -132,6 +146,8 @@ class Machine:
         for tool in ("ruff==/bin/ruff", "buildifier@/buildifier"):
             name, program = re.split("==|@", tool)
             self._program(self.cached / f"{name}-{pinned(name)}{program}", "")
+        (self.root / "tests/fuzz").mkdir(parents=True)
+        (self.root / "tests/fuzz/small_fuzz.cc").touch()
         so = self.root / "bazel-bin/worker/compute/cuda/libweir_cuda.so"
         so.parent.mkdir(parents=True)
         so.touch()
@@ -354,7 +370,7 @@ class WeirScriptTest(unittest.TestCase):
         self.assertIn("    line 61\n", output)
         self.assertNotIn("line 60\n", output)
         self.assertIn("    expected 1, got 2\n", output)
-        self.assertEqual(output.splitlines()[-1], "11 passed, 1 failed")
+        self.assertEqual(output.splitlines()[-1], "12 passed, 1 failed")
         # What the linker warned of and how far Bazel was is in the log alone.
         self.assertNotIn("getaddrinfo", output)
         self.assertNotIn("Testing //tests", output)
@@ -391,10 +407,43 @@ class WeirScriptTest(unittest.TestCase):
         lines = [line.split("\x1b[K")[-1] for line in output.splitlines()]
         lines = [line for line in lines if line]
         self.assertRegex(lines[0], "^The logs are in runs/test_logs/")
-        self.assertEqual(lines[-1], "12 passed, 0 failed")
+        self.assertEqual(lines[-1], "13 passed, 0 failed")
         for line in lines[1:-1]:
             self.assertRegex(line, r"^passed +\d+:\d\d    [A-Za-z]")
         self.assertRegex(output, r"\rweir: unit tests 0:0[34]")
+
+    def test_a_fuzzer_says_how_many_inputs_it_tried(self):
+        status, output = self.machine().run(
+            "fuzz",
+            "--seconds",
+            "3",
+            FUZZER_DOES="[[ $* == *-max_total_time=3* ]] || exit 1\n"
+            "echo stat::number_of_executed_units: 70\n"
+            "echo stat::average_exec_per_sec: 23",
+        )
+        self.assertEqual(status, 0, output)
+        self.assertIn(
+            "fuzz: small_fuzz: 70 inputs in 3 s, 23 a second\n", output
+        )
+
+    def test_what_a_fuzzer_finds_is_kept_and_shown(self):
+        machine = self.machine()
+        status, output = machine.run(
+            "fuzz", "small_fuzz", FUZZER_DOES=RED_FUZZER
+        )
+        self.assertNotEqual(status, 0)
+        self.assertIn("fuzz: small_fuzz: FAILED\n", output)
+        self.assertIn("    a.cc:7: invariant broken: x > 0\n", output)
+        (kept,) = re.findall("The input is (.*)\n", output)
+        self.assertTrue((machine.root / kept).exists())
+
+    def test_fuzz_names_the_fuzzers_for_a_wrong_word(self):
+        status, output = self.machine().run("fuzz", "big_fuzz")
+        self.assertEqual(status, 2)
+        self.assertIn("there is no fuzzer 'big_fuzz': small_fuzz", output)
+        status, output = self.machine().run("fuzz", "--seconds", "no")
+        self.assertEqual(status, 2)
+        self.assertIn("--seconds takes a number", output)
 
     def test_a_stage_whose_tool_cannot_be_had_is_skipped(self):
         machine = self.machine()
@@ -407,7 +456,7 @@ class WeirScriptTest(unittest.TestCase):
         )
         self.assertIn("    no network\n", output)
         self.assertEqual(
-            output.splitlines()[-1], "11 passed, 0 failed, 1 skipped"
+            output.splitlines()[-1], "12 passed, 0 failed, 1 skipped"
         )
 
 

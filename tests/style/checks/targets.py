@@ -26,7 +26,7 @@ def owners(tree, path):
         for kind, text in rules(build)
         if f'"{name}"' in text
         or (
-            kind == "weir_test"
+            kind in ("fuzz_target", "weir_test")
             and suffix == ".cc"
             and f'name = "{stem}"' in text
         )
