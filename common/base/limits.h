@@ -53,6 +53,13 @@ inline constexpr size_t kChiefInboxMax = 4096;
 // connections. The largest, a registration, has at most 4 MiB.
 inline constexpr size_t kChiefWireBytesMax = size_t{64} << 20;
 
+// ------------------------------------------------------- rows of tables
+
+// Bytes of the named lists of ids that a ps keeps for one slot. They hold three
+// batches of 600,000 ids: the one that trains, the one that is fetched ahead,
+// and the one before.
+inline constexpr int64_t kListBytesPerSlot = int64_t{16} << 20;
+
 }  // namespace weir
 
 #endif  // COMMON_BASE_LIMITS_H_

@@ -14,14 +14,18 @@
 namespace weir {
 namespace {
 
-IdList ListOf(const RowPart& part) {
+IdList ListOf(const RowPart& part, const Sender& sender) {
   IdList list;
   list.set_table(static_cast<uint32_t>(part.table));
   list.set_count(static_cast<uint32_t>(part.ids.size()));
-  list.set_name(part.name);
+  // A shard keeps no lists of readers.
+  const bool named = sender.generation() != 0;
+  if (named) {
+    list.set_name(part.name);
+  }
   // If the shard has forgotten a list that it had, it says so, and gets it
   // after all.
-  if (!part.known) {
+  if (!part.known || !named) {
     list.set_deltas(EncodeIds(part.ids));
   }
   return list;
@@ -195,7 +199,7 @@ void TableClient::Ask(PullLane* lane, const RowPullExchange::Action& action) {
   chunk.set_request(action.request);
   chunk.mutable_want()->set_encoding(action.piece->encoding);
   for (const RowPart& part : action.piece->parts) {
-    *chunk.add_list() = ListOf(part);
+    *chunk.add_list() = ListOf(part, lookup_sender_);
   }
   const absl::Status status = stream->Send(chunk, {}, nullptr);
   stream.reset();
@@ -404,7 +408,7 @@ absl::StatusOr<PushRowsReply> TableClient::SendUpdate(PushLane* lane,
     }
     chunk->set_encoding(piece.encoding);
     for (const RowPart& part : piece.parts) {
-      *chunk->add_list() = ListOf(part);
+      *chunk->add_list() = ListOf(part, push_.sender);
     }
     const auto floats = static_cast<size_t>(piece.floats);
     *payload = {};

@@ -7,18 +7,11 @@
 #include "proto/wire/id_list.h"
 
 namespace weir {
-namespace {
 
-int64_t BytesOf(const Ids& ids) {
-  return static_cast<int64_t>(ids->size() * sizeof(uint64_t));
-}
-
-}  // namespace
-
-absl::StatusOr<Ids> IdListCache::Resolve(uint32_t slot, const IdList& list) {
-  // Slot and table are in the key, so one slot's names never reach another's
-  // lists, and the count guards against a name that is used again.
-  const Key key = {slot, list.table(), list.name(), list.count()};
+absl::StatusOr<Ids> IdListCache::Resolve(const Sender& sender,
+                                         const IdList& list) {
+  // The count guards against a name that is used again.
+  const Key key = {list.table(), list.name(), list.count()};
   if (list.count() == 0) {
     return absl::InvalidArgumentError("a list of 0 ids; leave it out");
   }
@@ -27,7 +20,7 @@ absl::StatusOr<Ids> IdListCache::Resolve(uint32_t slot, const IdList& list) {
                           DecodeIds(list.deltas(), list.count()));
     Ids ids = std::make_shared<const std::vector<uint64_t>>(std::move(decoded));
     if (list.name() != 0) {
-      Keep(key, ids);
+      Keep(sender, key, ids);
     }
     return ids;
   }
@@ -37,32 +30,57 @@ absl::StatusOr<Ids> IdListCache::Resolve(uint32_t slot, const IdList& list) {
                                                    "name"));
   }
   MutexLock lock(&mutex_);
-  const auto place = places_.find(key);
-  if (place == places_.end()) {
+  Kept* const kept = KeptOf(sender);
+  if (kept == nullptr) {
     return Ids();
   }
-  // To the front, as the newest use: iterators in places_ stay valid.
-  entries_.splice(entries_.begin(), entries_, place->second);
+  const auto place = kept->places.find(key);
+  if (place == kept->places.end()) {
+    return Ids();
+  }
+  // To the front, as the newest use: iterators in `places` stay valid.
+  kept->entries.splice(kept->entries.begin(), kept->entries, place->second);
   return place->second->ids;
 }
 
-void IdListCache::Keep(const Key& key, const Ids& ids) {
-  MutexLock lock(&mutex_);
-  if (const auto place = places_.find(key); place != places_.end()) {
-    bytes_ += BytesOf(ids) - BytesOf(place->second->ids);
-    place->second->ids = ids;
-    entries_.splice(entries_.begin(), entries_, place->second);
-  } else {
-    entries_.push_front({key, ids});
-    places_[key] = entries_.begin();
-    bytes_ += BytesOf(ids);
+IdListCache::Kept* IdListCache::KeptOf(const Sender& sender) {
+  if (sender.generation() == 0) {
+    return nullptr;  // I1
   }
-  // A list that is larger than the bound goes, too. Whoever holds its Ids keeps
-  // them; the next one who names it is asked to send it.
-  while (bytes_ > bytes_max_ && !entries_.empty()) {
-    bytes_ -= BytesOf(entries_.back().ids);
-    places_.erase(entries_.back().key);
-    entries_.pop_back();
+  Kept& kept = slots_[sender.slot()];
+  // I1. A request that passed its check before its process was replaced may
+  // come late; it must not take the newer one's lists away.
+  if (sender.generation() < kept.generation) {
+    return nullptr;
+  }
+  if (sender.generation() > kept.generation) {
+    kept = Kept();
+    kept.generation = sender.generation();
+  }
+  return &kept;
+}
+
+void IdListCache::Keep(const Sender& sender, const Key& key, const Ids& ids) {
+  MutexLock lock(&mutex_);
+  Kept* const kept = KeptOf(sender);
+  if (kept == nullptr) {
+    return;
+  }
+  if (const auto place = kept->places.find(key); place != kept->places.end()) {
+    kept->bytes += BytesOf(ids) - BytesOf(place->second->ids);
+    place->second->ids = ids;
+    kept->entries.splice(kept->entries.begin(), kept->entries, place->second);
+  } else {
+    kept->entries.push_front({key, ids});
+    kept->places[key] = kept->entries.begin();
+    kept->bytes += BytesOf(ids);
+  }
+  // I2. A list that is larger than the bound goes, too. Whoever holds its Ids
+  // keeps them; the next one who names it is asked to send it.
+  while (kept->bytes > bytes_per_slot_ && !kept->entries.empty()) {
+    kept->bytes -= BytesOf(kept->entries.back().ids);
+    kept->places.erase(kept->entries.back().key);
+    kept->entries.pop_back();
   }
 }
 

@@ -98,7 +98,7 @@ absl::StatusOr<std::vector<Ids>> TableGroup::Resolve(
   WEIR_RETURN_IF_ERROR(CheckPullRows(context_.plan->declaration(), request));
   std::vector<Ids> all;
   for (const IdList& list : request.list()) {
-    absl::StatusOr<Ids> ids = lists_.Resolve(request.sender().slot(), list);
+    absl::StatusOr<Ids> ids = lists_.Resolve(request.sender(), list);
     const int t = static_cast<int>(list.table());
     WEIR_RETURN_IF_ERROR(
         Annotate(ids.status(), absl::StrCat("table \"", spec(t).name(), "\"")));
