@@ -55,6 +55,23 @@ inline constexpr size_t kChiefWireBytesMax = size_t{64} << 20;
 
 // ------------------------------------------------------- rows of tables
 
+// Bytes of rows that a ps has gathered for one sender and that have not left
+// yet. A client asks for at most 4 answers of 3 MiB ahead; as many again are
+// for a stream that broke and has not been found dead.
+inline constexpr int64_t kRowAnswerBytesPerSender = int64_t{32} << 20;
+// The same for all senders together. A sender that holds nothing has room for
+// one answer beyond it, so that nobody waits for another's reading.
+inline constexpr int64_t kRowAnswerBytesMax = int64_t{256} << 20;
+
+// Lookups of rows that may wait at a ps: of each slot, and of all readers
+// together. A client asks for 4 ahead; the rest are of streams that broke.
+inline constexpr int64_t kRowWaitsPerSlot = 256;
+inline constexpr int64_t kRowWaitsOfReaders = 1024;
+// Bytes of ids that the waiting lookups of one sender hold. The 4 lookups of a
+// client hold 24 MiB where they are as large as may be and rows have one
+// number.
+inline constexpr int64_t kRowWaitBytesPerSender = int64_t{32} << 20;
+
 // Bytes of the named lists of ids that a ps keeps for one slot. They hold three
 // batches of 600,000 ids: the one that trains, the one that is fetched ahead,
 // and the one before.

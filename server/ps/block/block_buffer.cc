@@ -2,15 +2,18 @@
 
 namespace weir {
 
-BlockRef BlockRef::Make(Arena* arena, int64_t elements) {
-  BlockRef ref;
-  ref.rep_ = new Rep;
-  ref.rep_->arena = arena;
-  ref.rep_->elements = elements;
+BlockRef BlockRef::Make(Arena* arena, int64_t elements,
+                        std::shared_ptr<const void> with) {
+  auto rep = std::make_unique<Rep>();
+  rep->arena = arena;
+  rep->elements = elements;
+  rep->with = std::move(with);
   // I1: every arena aligns to 64 bytes, and `elements` never changes after
   // this, so Release gives back what was taken.
-  ref.rep_->data = static_cast<float*>(
+  rep->data = static_cast<float*>(
       arena->Allocate(static_cast<size_t>(elements) * sizeof(float)));
+  BlockRef ref;
+  ref.rep_ = rep.release();
   return ref;
 }
 

@@ -26,8 +26,10 @@ namespace weir {
 class BlockRef {
  public:
   BlockRef() = default;
-  // A new buffer of `elements` floats, contents undefined.
-  static BlockRef Make(Arena* arena, int64_t elements);
+  // A new buffer of `elements` floats, contents undefined. It keeps `with`
+  // until its memory has gone back.
+  static BlockRef Make(Arena* arena, int64_t elements,
+                       std::shared_ptr<const void> with = nullptr);
 
   BlockRef(const BlockRef& other) : rep_(other.rep_) {
     if (rep_ != nullptr) {
@@ -59,6 +61,7 @@ class BlockRef {
     Arena* arena;
     float* data;
     int64_t elements;
+    std::shared_ptr<const void> with;
   };
   void Release();
 

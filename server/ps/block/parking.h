@@ -5,9 +5,10 @@
 //   of rows. The owner knows the conditions; no thread waits.
 //
 // Terms
-//   share  how many waits a sender may park at one place. Every slot has its
-//          own, readers, who hold no slot, have one together: so no sender's
-//          waits are refused because of another's.
+//   share  how many waits a sender may park at one place, and how many bytes
+//          they may hold. Every slot has its own, readers, who hold no slot,
+//          have one together: so no sender's waits are refused because of
+//          another's.
 //
 // Invariants
 //   I1. Park takes a wait; Take or Close gives it back to be ended, exactly
@@ -39,6 +40,7 @@ namespace weir {
 struct ParkingShares {
   int64_t per_slot = 0;
   int64_t readers = 0;
+  int64_t bytes = 0;  // that the waits of one slot hold, or those of readers
 };
 
 // A time that no deadline has passed: Take looks at conditions alone.
@@ -63,6 +65,7 @@ class Parking {
   struct Parked {
     Wait wait;
     int64_t slot = 0;  // kReader: a reader's
+    int64_t bytes = 0;
     int64_t deadline_ns = 0;
   };
   // What the condition of a wait says; nullopt: it does not hold yet, and of a
@@ -80,30 +83,21 @@ class Parking {
   Parking(const Parking&) = delete;
   Parking& operator=(const Parking&) = delete;
 
-  // Parks `wait`, which asks for `want`. It is unchanged after an error.
+  // Parks `wait`, which asks for `want` and holds `bytes`. It is unchanged
+  // after an error.
   absl::Status Park(const Sender& sender, const Want& want, int64_t now_ns,
-                    Wait&& wait) {
+                    Wait&& wait, int64_t bytes = 0) {
     if (!closed_.ok()) {
       return closed_;  // I2
     }
     int64_t slot = kReader;
-    int64_t most = shares_.readers;
     if (sender.generation() != 0) {
       slot = sender.slot();
-      most = shares_.per_slot;
     }
-    const auto same = [slot](const Parked& one) { return one.slot == slot; };
-    // The first comparison spares the count where the place is far from full.
-    if (static_cast<int64_t>(parked_.size()) >= most &&
-        std::count_if(parked_.begin(), parked_.end(), same) >= most) {
-      std::string whose = "readers";
-      if (slot != kReader) {
-        whose = absl::StrCat("slot ", slot);
-      }
-      return absl::ResourceExhaustedError(absl::StrCat(
-          what_, ": ", most, " waits of ", whose, " are parked already"));
+    if (absl::Status status = CheckShare(slot, bytes); !status.ok()) {
+      return status;
     }
-    parked_.push_back({std::move(wait), slot, now_ns + WaitNs(want)});
+    parked_.push_back({std::move(wait), slot, bytes, now_ns + WaitNs(want)});
     Count(1);
     return absl::OkStatus();
   }
@@ -143,6 +137,37 @@ class Parking {
 
  private:
   static constexpr int64_t kReader = -1;
+
+  // OK when the share of `slot` has room for one wait more, of `bytes`.
+  absl::Status CheckShare(int64_t slot, int64_t bytes) const {
+    const int64_t most = slot == kReader ? shares_.readers : shares_.per_slot;
+    // Spares the count where the place is far from full.
+    if (static_cast<int64_t>(parked_.size()) < most && bytes == 0) {
+      return absl::OkStatus();
+    }
+    int64_t waits = 0;
+    int64_t held = 0;
+    for (const Parked& one : parked_) {
+      if (one.slot == slot) {
+        ++waits;
+        held += one.bytes;
+      }
+    }
+    if (waits < most && held + bytes <= shares_.bytes) {
+      return absl::OkStatus();
+    }
+    std::string whose = "readers";
+    if (slot != kReader) {
+      whose = absl::StrCat("slot ", slot);
+    }
+    std::string text = absl::StrCat(what_, ": ", waits, " waits of ", whose,
+                                    " are parked already");
+    if (waits < most) {
+      absl::StrAppend(&text, " and hold ", held, " bytes; with ", bytes,
+                      " more they would hold over ", shares_.bytes);
+    }
+    return absl::ResourceExhaustedError(text);
+  }
 
   void Count(int64_t change) {
     count_ += change;

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
-#include "proto/wire/value_encoding.h"
 #include "server/ps/plan/table_plan.h"
 #include "server/ps/rows/row_checks.h"
 
@@ -65,6 +64,7 @@ TableGroup::TableGroup(ShardContext* context, const ConsistencyMode* mode,
       arena_(arena),
       clock_(clock),
       kind_(context->plan->kind()),
+      answers_(std::make_shared<AnswerBudget>()),
       rows_looked_up_(
           static_cast<size_t>(context->plan->declaration().table_size())),
       rows_updated_(rows_looked_up_.size()),
@@ -127,101 +127,77 @@ void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
     done(std::move(answer));
     return;
   }
-  // A parked lookup keeps the decoded ids, not their encoded lists as well.
-  ParkedLookup lookup = {request, *std::move(ids), std::move(done)};
-  lookup.request.clear_list();
-  for (const IdList& list : request.list()) {
-    lookup.request.add_list()->set_table(list.table());
-  }
-  absl::StatusOr<std::optional<Readable>> from = std::nullopt;
+  RowLookup lookup = MakeLookup(context_.plan->declaration(), request,
+                                *std::move(ids), std::move(done));
+  absl::StatusOr<std::optional<RowReading>> reading = std::nullopt;
   uint64_t version = 0;
   {
     MutexLock lock(&mutex_);
-    from = BeginRead(request.want());
+    reading = BeginRead(lookup);
     version = unit_.version;
-    if (from.ok() && !from->has_value()) {
-      absl::Status status = parked_.Park(request.sender(), request.want(),
-                                         clock_->NowNs(), std::move(lookup));
+    if (reading.ok() && !reading->has_value()) {
+      const int64_t bytes = lookup.bytes();
+      absl::Status status =
+          parked_.Park(request.sender(), request.want(), clock_->NowNs(),
+                       std::move(lookup), bytes);
       if (status.ok()) {
         return;
       }
-      from = std::move(status);
+      reading = std::move(status);
     }
   }
-  if (!from.ok()) {
-    lookup.done(from.status());
+  if (!reading.ok()) {
+    lookup.done(reading.status());
     return;
   }
-  Gather(std::move(lookup), **from, version);
+  Gather(std::move(lookup), **std::move(reading), version);
 }
 
-absl::StatusOr<std::optional<Readable>> TableGroup::BeginRead(
-    const Want& want) {
+absl::StatusOr<std::optional<RowReading>> TableGroup::BeginRead(
+    const RowLookup& lookup) {
   if (!uses_.MayBegin()) {
     return std::nullopt;
   }
+  const Want& want = lookup.request.want();
   // I3: `oldest_` is the version whose rows the last step set aside.
-  absl::StatusOr<std::optional<Readable>> from =
-      mode_.CanRead(unit_, oldest_, want);
-  if (from.ok() && from->has_value()) {
-    // I5: the use keeps exclusive work away after the lock is dropped.
-    uses_.Begin();
+  WEIR_ASSIGN_OR_RETURN(const std::optional<Readable> from,
+                        mode_.CanRead(unit_, oldest_, want));
+  if (!from.has_value()) {
+    return std::nullopt;
   }
-  return from;
+  RowReading reading = {*from, nullptr};
+  if (lookup.floats > 0) {
+    reading.room =
+        answers_->Take(lookup.request.sender(), lookup.answer_bytes());
+    if (reading.room == nullptr) {
+      return std::nullopt;  // I6
+    }
+  }
+  // I5: the use keeps exclusive work away after the lock is dropped.
+  uses_.Begin();
+  return reading;
 }
 
-void TableGroup::Gather(ParkedLookup lookup, Readable from, uint64_t version) {
-  const PullRowsChunk& request = lookup.request;
-  int64_t floats = 0;
-  for (size_t i = 0; i < lookup.ids.size(); ++i) {
-    const int t = static_cast<int>(request.list(static_cast<int>(i)).table());
-    floats += static_cast<int64_t>(lookup.ids[i]->size()) * spec(t).dim();
-  }
-  const Encoding encoding = request.want().encoding();
+void TableGroup::Gather(RowLookup lookup, RowReading reading,
+                        uint64_t version) {
+  const RowSources sources = {tables_, previous_, rows_looked_up_, arena_};
   PulledRows answer;
-  if (floats > 0) {
-    // Only what leaves as it is needs memory that clients on this host map.
-    Arena* const arena = encoding == F32 ? arena_ : Arena::Heap();
-    answer.rows = BlockRef::Make(arena, floats);
-    float* out = answer.rows.data();
-    for (size_t i = 0; i < lookup.ids.size(); ++i) {
-      const int t = static_cast<int>(request.list(static_cast<int>(i)).table());
-      const std::vector<uint64_t>& ids = *lookup.ids[i];
-      // A repeated step trains from the version before: it must not touch the
-      // rows of this one.
-      Table::Mode mode = Table::Mode::kRead;
-      if (request.train() && from == Readable::kNow) {
-        mode = Table::Mode::kTrain;
-      }
-      // The ids were checked, so this cannot fail.
-      (void)table(t).Lookup(ids, mode, out);
-      if (from == Readable::kPrevious) {
-        before(t).Overwrite(ids, spec(t).dim(), out);
-      }
-      rows_looked_up_[static_cast<size_t>(t)].fetch_add(
-          ids.size(), std::memory_order_relaxed);
-      out += ids.size() * spec(t).dim();
-    }
+  if (lookup.floats > 0) {
+    answer.rows = CopyRows(sources, lookup, reading);
   }
   // Before the encoding, which needs the copy alone: exclusive work may begin.
   EndUse();
-  const auto count = static_cast<size_t>(floats);
-  if (floats > 0) {
-    answer.bytes = EncodedBytes(encoding, count);
+  if (lookup.floats > 0) {
+    answer.rows = EncodeRows(sources, lookup, reading, std::move(answer.rows));
+    answer.bytes = static_cast<size_t>(lookup.answer_bytes());
   }
-  if (floats > 0 && encoding != F32) {
-    BlockRef encoded = BlockRef::Make(
-        arena_, static_cast<int64_t>((answer.bytes + 3) / sizeof(float)));
-    EncodeFloats(answer.rows.data(), count, encoding,
-                 reinterpret_cast<char*>(encoded.data()));
-    answer.rows = std::move(encoded);
-  }
-  answer.header.set_request(request.request());
+  reading.room.reset();  // I6: only the rows hold it from here on
+  answer.header.set_request(lookup.request.request());
   answer.header.set_version(version);
-  if (from == Readable::kPrevious) {
+  if (reading.from == Readable::kPrevious) {
     answer.header.set_version(version - 1);
   }
-  answer.header.set_encoding(encoding);
+  answer.header.set_encoding(lookup.request.want().encoding());
   lookup.done(std::move(answer));
 }
 
@@ -251,23 +227,23 @@ void TableGroup::Release() {
 
 void TableGroup::Finish(DueList& due, int64_t now_ns) {
   Run(due);
-  Parking<ParkedLookup>::Ended<Readable> ended;
+  Parking<RowLookup>::Ended<RowReading> ended;
   uint64_t version = 0;
   {
     MutexLock lock(&mutex_);
-    std::vector<absl::StatusOr<std::optional<Readable>>> answers;
+    std::vector<absl::StatusOr<std::optional<RowReading>>> answers;
     for (const auto& parked : parked_.waits()) {
-      answers.push_back(BeginRead(parked.wait.request.want()));
+      answers.push_back(BeginRead(parked.wait));
     }
     ended = parked_.Take(now_ns, std::move(answers));
     version = unit_.version;
   }
   // Their uses were begun under the lock; Gather ends each one.
-  for (auto& [lookup, from] : ended) {
-    if (!from.ok()) {
-      lookup.done(from.status());
-    } else if (from->has_value()) {
-      Gather(std::move(lookup), **from, version);
+  for (auto& [lookup, reading] : ended) {
+    if (!reading.ok()) {
+      lookup.done(reading.status());
+    } else if (reading->has_value()) {
+      Gather(std::move(lookup), **std::move(reading), version);
     } else {
       PulledRows answer;
       answer.header.set_request(lookup.request.request());
@@ -298,7 +274,7 @@ void TableGroup::ExpireWaits() {
 }
 
 void TableGroup::Close(const absl::Status& status) {
-  std::vector<Parking<ParkedLookup>::Parked> parked;
+  std::vector<Parking<RowLookup>::Parked> parked;
   std::vector<std::function<void()>> held;
   std::optional<FreezeRequest> freeze;
   {

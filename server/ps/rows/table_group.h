@@ -24,6 +24,9 @@
 //   I4. Staged updates take their room from the budget that they share with
 //       early contributions of blocks (out_of_order_budget.h).
 //   I5. No lock is held while rows are read or moved.
+//   I6. Rows that were gathered and have not left hold room of a budget
+//       (answer_budget.h). A pull without room waits as one whose version is
+//       not there yet.
 // Threads: safe. Continuations run without locks.
 // Errors: the codes of proto/ps.proto.
 // See "Tables on a shard" in docs/design_notes.md.
@@ -40,16 +43,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/mutex.h"
 #include "common/io/payload.h"
 #include "proto/ps.pb.h"
-#include "server/ps/block/block_buffer.h"
 #include "server/ps/block/continuations.h"
 #include "server/ps/block/parking.h"
 #include "server/ps/block/shard_context.h"
 #include "server/ps/block/unit_order.h"
 #include "server/ps/consistency/consistency_mode.h"
+#include "server/ps/rows/answer_budget.h"
 #include "server/ps/rows/id_list_cache.h"
+#include "server/ps/rows/row_lookup.h"
 #include "server/ps/rows/row_uses.h"
 #include "server/ps/rows/staged_push.h"
 #include "server/ps/table/row_sums.h"
@@ -58,21 +63,16 @@
 
 namespace weir {
 
-// The answer to one PullRowsChunk. `header` is complete but for incarnation.
-struct PulledRows {
-  RowChunk header;
-  BlockRef rows;     // holds the payload; null: none
-  size_t bytes = 0;  // of the payload
-};
-using PullRowsDone = std::function<void(absl::StatusOr<PulledRows>)>;
 // `header` is complete but for incarnation.
 using PushRowsDone = std::function<void(absl::StatusOr<PushRowsReply>)>;
 
 class TableGroup {
  public:
-  // How many pulls may wait: as many as a client asks ahead. Readers have no
-  // slot and share one bound, so that they keep nobody else out.
-  static constexpr ParkingShares kParkingShares = {4096, 16384};
+  // How many pulls may wait, for their version or for room in the budget of
+  // answers. Readers have no slot and share one bound, so that they keep nobody
+  // else out.
+  static constexpr ParkingShares kParkingShares = {
+      kRowWaitsPerSlot, kRowWaitsOfReaders, kRowWaitBytesPerSender};
 
   // Makes empty tables. `context` and `mode` are borrowed.
   static absl::StatusOr<std::unique_ptr<TableGroup>> Create(
@@ -124,12 +124,6 @@ class TableGroup {
   void FillStatus(int hot_ids, PsStatus* status);
 
  private:
-  struct ParkedLookup {
-    PullRowsChunk request;
-    std::vector<Ids> ids;
-    PullRowsDone done;
-  };
-
   TableGroup(ShardContext* context, const ConsistencyMode* mode, Arena* arena,
              Clock* clock);
 
@@ -140,11 +134,11 @@ class TableGroup {
   // here any more.
   absl::StatusOr<std::vector<Ids>> Resolve(const PullRowsChunk& request,
                                            bool* unknown);
-  // Begins a use and returns where it finds its rows; nullopt: it has to wait.
-  absl::StatusOr<std::optional<Readable>> BeginRead(const Want& want)
+  // Begins a use and takes room; nullopt: it has to wait.
+  absl::StatusOr<std::optional<RowReading>> BeginRead(const RowLookup& lookup)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Answers, and ends the use that BeginRead began.
-  void Gather(ParkedLookup lookup, Readable from, uint64_t version);
+  void Gather(RowLookup lookup, RowReading reading, uint64_t version);
   void EndUse();
   // Runs what became due, and lookups that can be answered now.
   void Finish(DueList& due, int64_t now_ns);
@@ -172,6 +166,7 @@ class TableGroup {
   const ConsistencyKind kind_;
   std::vector<std::unique_ptr<Table>> tables_;
 
+  const std::shared_ptr<AnswerBudget> answers_;
   IdListCache lists_;
   std::vector<std::atomic<uint64_t>> rows_looked_up_;  // by table
   std::vector<std::atomic<uint64_t>> rows_updated_;
@@ -180,7 +175,7 @@ class TableGroup {
   // `early` has updates that are not in sums_ yet.
   UnitOrder<StagedPush> unit_ ABSL_GUARDED_BY(mutex_);
   RowUses uses_ ABSL_GUARDED_BY(mutex_);
-  Parking<ParkedLookup> parked_ ABSL_GUARDED_BY(mutex_);
+  Parking<RowLookup> parked_ ABSL_GUARDED_BY(mutex_);
   // Async updates that came while rows were frozen.
   std::vector<std::function<void()>> held_ ABSL_GUARDED_BY(mutex_);
   struct FreezeRequest {

@@ -99,6 +99,28 @@ TEST_F(ParkingTest, AFullShareKeepsNobodyElseOut) {
   EXPECT_EQ(total_, 6);
 }
 
+TEST_F(ParkingTest, WhatTheWaitsOfASenderHoldIsBoundedToo) {
+  Place place({10, 10, 100}, "a place", &total_);
+  const auto park = [&](const Sender& sender, int64_t bytes) {
+    return place.Park(sender, WantFor(0), 0, "x", bytes);
+  };
+  ASSERT_TRUE(park(SenderOf(0), 60).ok());
+  EXPECT_EQ(park(SenderOf(0), 41).message(),
+            "a place: 1 waits of slot 0 are parked already and hold 60 bytes; "
+            "with 41 more they would hold over 100");
+  EXPECT_TRUE(park(SenderOf(0), 40).ok());
+  EXPECT_TRUE(park(SenderOf(0), 0).ok());
+  EXPECT_TRUE(park(SenderOf(1), 100).ok());
+  EXPECT_TRUE(park(SenderOf(3, 0), 100).ok());
+  EXPECT_EQ(park(SenderOf(4, 0), 1).code(),
+            absl::StatusCode::kResourceExhausted);
+  // What ended is given back.
+  place.Take(kWaitMaxMs * kMs,
+             std::vector<Said>(place.waits().size(), std::nullopt));
+  EXPECT_TRUE(park(SenderOf(0), 100).ok());
+  place.Close(absl::UnavailableError("closed"));
+}
+
 TEST_F(ParkingTest, AWaitThatIsRefusedIsUnchanged) {
   place_.Close(absl::UnavailableError("closed"));
   std::string wait = "mine";

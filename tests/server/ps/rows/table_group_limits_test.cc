@@ -1,16 +1,27 @@
 // What a peer can make the tables of a shard keep.
+#include <cstdint>
+#include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
+#include "common/base/limits.h"
+#include "gmock/gmock.h"
 #include "server/ps/rows/table_group.h"
 #include "tests/server/ps/rows/table_store_tester.h"
 
 namespace weir {
 namespace {
 
+using absl::StatusCode;
+using testing::HasSubstr;
+
 constexpr int kDim = 1 << 16;
+// The ids of `wide` whose rows fill one answer.
+const std::vector<uint64_t> kFull = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+static_assert(12 * kDim * sizeof(float) == kRowBytesMax);
 
 // Two tables, `wide` of dim 65536 and `u` of dim 1, plain SGD with rate 1.
 Declaration Tables(const std::string& update) {
@@ -33,6 +44,129 @@ PullRowsChunk Read(const StoreTester& tester, int slot, const IdList& list,
   request.set_train(false);
   return request;
 }
+
+// Remembers which sizes were asked for.
+struct SizesArena : CountingArena {
+  void* Allocate(size_t bytes) override {
+    sizes.insert(bytes);
+    return CountingArena::Allocate(bytes);
+  }
+  std::set<size_t> sizes;
+};
+
+// Answers that nobody lets go, until one lookup has to wait; it is the last.
+std::vector<std::shared_ptr<LookupResult>> LookUpUntilOneWaits(
+    StoreTester& tester, int slot, uint32_t generation = 1) {
+  std::vector<std::shared_ptr<LookupResult>> unread;
+  do {
+    unread.push_back(LookUp(tester, Read(tester, slot, ListOf(0, kFull),
+                                         LatestWant(), generation)));
+  } while (unread.back()->done && unread.size() < 200);
+  return unread;
+}
+
+TEST(TableGroupLimitsTest, AnswersThatASenderDoesNotReadStayWithinItsShare) {
+  StoreTester tester(Tables("async {}"));
+  auto unread = LookUpUntilOneWaits(tester, 0);
+  const auto waits = unread.back();
+  unread.pop_back();
+  EXPECT_EQ(unread.size(), kRowAnswerBytesPerSender / kRowBytesMax);
+  EXPECT_EQ(tester.store->GetStatus().waits_parked(), 1u);
+  // Neither the other slot nor readers wait for that.
+  EXPECT_TRUE(
+      LookUp(tester, Read(tester, 1, ListOf(0, kFull), LatestWant()))->done);
+  EXPECT_TRUE(
+      LookUp(tester, Read(tester, 0, ListOf(0, kFull), LatestWant(), 0))->done);
+  tester.store->ExpireWaits();
+  EXPECT_FALSE(waits->done);
+  unread.pop_back();
+  tester.store->ExpireWaits();
+  ASSERT_TRUE(waits->done);
+  EXPECT_EQ(waits->answer->bytes, kRowBytesMax);
+}
+
+TEST(TableGroupLimitsTest, AllReadersTogetherHaveOneShare) {
+  StoreTester tester(Tables("async {}"));
+  const auto unread = LookUpUntilOneWaits(tester, 0, /*generation=*/0);
+  const auto another =
+      LookUp(tester, Read(tester, 1, ListOf(0, kFull), LatestWant(), 0));
+  EXPECT_FALSE(another->done);
+  EXPECT_EQ(LookUpUntilOneWaits(tester, 0).size(), unread.size());
+}
+
+TEST(TableGroupLimitsTest, ALookupThatFindsNoRoomEndsAtItsDeadline) {
+  StoreTester tester(Tables("async {}"));
+  const auto unread = LookUpUntilOneWaits(tester, 0);
+  tester.clock.Advance(std::chrono::milliseconds(kWaitDefaultMs));
+  tester.store->ExpireWaits();
+  ASSERT_TRUE(unread.back()->done);
+  EXPECT_TRUE(unread.back()->answer->header.not_yet());
+}
+
+TEST(TableGroupLimitsTest, EncodedRowsHoldRoomForWhatLeaves) {
+  StoreTester tester(Tables("async {}"));
+  std::vector<std::shared_ptr<LookupResult>> unread;
+  do {
+    PullRowsChunk request = Read(tester, 0, ListOf(0, kFull), LatestWant());
+    request.mutable_want()->set_encoding(BF16);
+    unread.push_back(LookUp(tester, request));
+  } while (unread.back()->done && unread.size() < 200);
+  EXPECT_EQ(unread.size() - 1, kRowAnswerBytesPerSender / (kRowBytesMax / 2));
+}
+
+TEST(TableGroupLimitsTest, AnswersOfManySizesUseTheSameMemory) {
+  SizesArena arena;
+  StoreTester tester(Tables("async {}"), 0, true, &arena);
+  std::vector<uint64_t> ids;
+  for (uint64_t id = 0; id < 1000; ++id) {
+    ids.push_back(id);
+    LookUp(tester, Read(tester, 0, ListOf(1, ids), LatestWant()));
+  }
+  EXPECT_LE(arena.sizes.size(), 20u);
+}
+
+TEST(TableGroupLimitsTest, IdsOfWaitingLookupsStayWithinASendersShare) {
+  StoreTester tester(Tables("sync { contributions: 1 }"));
+  std::vector<uint64_t> ids(kRowBytesMax / sizeof(float));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = 3 * i;
+  }
+  const IdList list = ListOf(1, ids);
+  std::vector<std::shared_ptr<LookupResult>> waits;
+  do {
+    waits.push_back(LookUp(tester, Read(tester, 0, list, VersionWant(1))));
+  } while (!waits.back()->done && waits.size() < 200);
+  EXPECT_EQ(waits.back()->answer.status().code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_THAT(waits.back()->answer.status().message(), HasSubstr("of slot 0"));
+  EXPECT_EQ(waits.size() - 1,
+            kRowWaitBytesPerSender / (ids.size() * sizeof(uint64_t)));
+  EXPECT_FALSE(LookUp(tester, Read(tester, 1, list, VersionWant(1)))->done);
+  EXPECT_FALSE(LookUp(tester, Read(tester, 0, list, VersionWant(1), 0))->done);
+}
+
+TEST(TableGroupLimitsTest, ReadersThatWaitForRowsKeepNoWorkerOut) {
+  StoreTester tester(Tables("sync { contributions: 1 }"));
+  const auto parks = [&](int slot, uint32_t generation) {
+    return !LookUp(tester, Read(tester, slot, ListOf(1, {1}), VersionWant(1),
+                                generation))
+                ->done;
+  };
+  int64_t waiting = 0;
+  while (waiting < 10000 && parks(static_cast<int>(waiting % 7), 0)) {
+    ++waiting;
+  }
+  EXPECT_EQ(waiting, kRowWaitsOfReaders);
+  for (int slot = 0; slot < 2; ++slot) {
+    waiting = 0;
+    while (waiting < 10000 && parks(slot, 1)) {
+      ++waiting;
+    }
+    EXPECT_EQ(waiting, kRowWaitsPerSlot);
+  }
+}
+
+// ------------------------------------------------------------------ lists
 
 TEST(TableGroupLimitsTest, AReaderDoesNotRenameAWorkersList) {
   StoreTester tester(Tables("async {}"));

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,7 +18,9 @@
 #include "common/math/random.h"
 #include "gtest/gtest.h"
 #include "proto/ps.grpc.pb.h"
+#include "proto/wire/id_list.h"
 #include "proto/wire/wire_version.h"
+#include "server/ps/block/parking.h"
 #include "server/ps/service/grpc_call.h"
 #include "tests/support/faulty_files.h"
 #include "tests/support/loopback_ps.h"
@@ -418,6 +421,41 @@ TEST(ParameterServiceTest, AnAddressInUseIsNamed) {
   options.queue_count = 0;
   EXPECT_EQ(PsServer::Create(options, ps.store.get()).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ParameterServiceTest, LookupsThatNobodyReadsTheAnswersOfWait) {
+  constexpr int kDim = 1 << 16;
+  constexpr uint32_t kRequests = 40;
+  LoopbackPs ps({.table_dim = kDim});
+  PlainClient client(ps);
+  auto context = Context();
+  auto stream = client.stub->PullRows(context.get());
+  PullRowsChunk request;
+  *request.mutable_sender() = ps.SenderOf(0);
+  request.mutable_want()->set_latest(true);
+  request.mutable_want()->set_timeout_ms(kWaitMaxMs);
+  IdList& list = *request.add_list();
+  const std::vector<uint64_t> ids = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  list.set_count(static_cast<uint32_t>(ids.size()));
+  list.set_deltas(EncodeIds(ids));
+  for (uint32_t i = 0; i < kRequests; ++i) {
+    request.set_request(i);
+    ASSERT_TRUE(stream->Write(request));
+  }
+  // Some answers are on their way or lie in buffers of the sockets; most are
+  // not gathered.
+  EXPECT_TRUE(WaitUntil(
+      [&] { return ps.store->GetStatus().waits_parked() >= kRequests / 2; }));
+  std::set<uint32_t> answered;
+  RowChunk answer;
+  while (answered.size() < kRequests && stream->Read(&answer)) {
+    EXPECT_FALSE(answer.not_yet());
+    EXPECT_EQ(answer.payload().size(), ids.size() * kDim * sizeof(float));
+    answered.insert(answer.request());
+  }
+  EXPECT_EQ(answered.size(), kRequests);
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 }  // namespace
