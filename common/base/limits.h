@@ -77,6 +77,11 @@ inline constexpr int64_t kRowWaitBytesPerSender = int64_t{32} << 20;
 // and the one before.
 inline constexpr int64_t kListBytesPerSlot = int64_t{16} << 20;
 
+// What one push of rows may hold while it comes in, where the job's
+// out_of_order_bytes is less: the rows of a small job's batch must get in
+// whatever the job keeps for later.
+inline constexpr uint64_t kRowPushBytesMin = uint64_t{16} << 20;
+
 }  // namespace weir
 
 #endif  // COMMON_BASE_LIMITS_H_

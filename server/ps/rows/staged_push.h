@@ -1,7 +1,7 @@
-// One contribution to the tables of a shard while it comes in.
+// One contribution to the tables of a shard.
 //
-// Place: RowPush (server/ps/store/store.h) owns it. TableGroup fills it piece
-// by piece and applies it whole.
+// Place: RowPush (server/ps/store/store.h) owns it while it comes in;
+// TableGroup keeps its rows meanwhile (open_pushes.h) and applies it whole.
 #ifndef SERVER_PS_ROWS_STAGED_PUSH_H_
 #define SERVER_PS_ROWS_STAGED_PUSH_H_
 
@@ -27,22 +27,25 @@ struct StagedRows {
   }
 };
 
+// The room that a list takes while it is staged: its gradients, its ids, and
+// what it takes beside them.
+inline uint64_t StagedBytes(const Ids& ids, int dim) {
+  return ids->size() * static_cast<uint64_t>(dim) * sizeof(float) +
+         static_cast<uint64_t>(BytesOf(ids));
+}
+
 struct StagedPush {
   Sender sender;
   ::weir::Push push;
+  uint64_t number = 0;  // of OpenPushes
+  // Empty until the last piece has come.
   std::vector<StagedRows> rows;
-  std::vector<TableRate> rates;
   OutOfOrderBudget::Room room;  // for `rows`
-  bool begun = false;           // a piece has come
-  bool unknown_list = false;    // a piece named a list that is not here
-  bool deferred = false;        // there was no room: nothing of it is kept
-  int bad_table = -1;           // the first with NaN or Inf
-
-  // Keeps nothing of the rows, and gives their room back.
-  void Drop() {
-    rows.clear();
-    room.GiveBack();
-  }
+  std::vector<TableRate> rates;
+  bool begun = false;         // a piece has come
+  bool unknown_list = false;  // a piece named a list that is not here
+  bool deferred = false;      // there was no room: nothing of it is kept
+  int bad_table = -1;         // the first with NaN or Inf
 };
 
 }  // namespace weir

@@ -22,7 +22,8 @@
 //       touch the row.
 //   I3. Sync: version t can be read until t + 2 is published.
 //   I4. Staged updates take their room from the budget that they share with
-//       early contributions of blocks (out_of_order_budget.h).
+//       early contributions of blocks (out_of_order_budget.h). A slot has one
+//       at a time, and it is bounded (open_pushes.h).
 //   I5. No lock is held while rows are read or moved.
 //   I6. Rows that were gathered and have not left hold room of a budget
 //       (answer_budget.h). A pull without room waits as one whose version is
@@ -54,6 +55,7 @@
 #include "server/ps/consistency/consistency_mode.h"
 #include "server/ps/rows/answer_budget.h"
 #include "server/ps/rows/id_list_cache.h"
+#include "server/ps/rows/open_pushes.h"
 #include "server/ps/rows/row_lookup.h"
 #include "server/ps/rows/row_uses.h"
 #include "server/ps/rows/staged_push.h"
@@ -85,9 +87,12 @@ class TableGroup {
   // Calls `done` once, maybe before returning.
   void PullRows(const PullRowsChunk& request, PullRowsDone done);
 
-  // Takes one piece; after an error the update must be dropped.
+  // Takes one piece; after an error the update must be abandoned.
   absl::Status Stage(const PushRowsChunk& chunk, const Payload& payload,
                      StagedPush* update);
+  // Drops what was staged of an update that will not be whole.
+  // REQUIRES: update.begun.
+  void Abandon(const StagedPush& update) { open_.Drop(update); }
   // Applies all of it. REQUIRES: update.begun.
   void PushRows(StagedPush update, PushRowsDone done);
 
@@ -145,7 +150,7 @@ class TableGroup {
 
   // False when the update is not to be staged: it is a duplicate, or deferred
   // for want of room.
-  bool TakeRoom(int64_t floats, StagedPush* update);
+  absl::StatusOr<bool> TakeRoom(uint64_t bytes, StagedPush* update);
   void PushAsync(StagedPush update, PushRowsDone done);
   void MoveRows(const StagedPush& update, PushRowsReply* reply);
   absl::StatusOr<PushRowsReply> PushSync(StagedPush update, DueList& due);
@@ -168,6 +173,7 @@ class TableGroup {
 
   const std::shared_ptr<AnswerBudget> answers_;
   IdListCache lists_;
+  OpenPushes open_;
   std::vector<std::atomic<uint64_t>> rows_looked_up_;  // by table
   std::vector<std::atomic<uint64_t>> rows_updated_;
 

@@ -22,6 +22,7 @@ absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
     update->begun = true;
     update->sender = chunk.sender();
     update->push = chunk.push();
+    open_.Begin(update);
   }
   update->rates.insert(update->rates.end(), chunk.rate().begin(),
                        chunk.rate().end());
@@ -38,21 +39,27 @@ absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
   WEIR_ASSIGN_OR_RETURN(const std::vector<Ids> ids,
                         Resolve(lists, &update->unknown_list));
   if (update->unknown_list) {
-    update->Drop();
+    open_.Drop(*update);
     return absl::OkStatus();
   }
   int64_t floats = 0;
+  uint64_t bytes = 0;
   for (int i = 0; i < chunk.list_size(); ++i) {
-    floats += static_cast<int64_t>(ids[static_cast<size_t>(i)]->size()) *
-              spec(static_cast<int>(chunk.list(i).table())).dim();
+    const Ids& list = ids[static_cast<size_t>(i)];
+    const auto dim =
+        static_cast<int>(spec(static_cast<int>(chunk.list(i).table())).dim());
+    floats += static_cast<int64_t>(list->size()) * dim;
+    bytes += StagedBytes(list, dim);
   }
-  if (!TakeRoom(floats, update)) {
+  WEIR_ASSIGN_OR_RETURN(const bool room, TakeRoom(bytes, update));
+  if (!room) {
     return absl::OkStatus();
   }
   const BlockRef gradients = BlockRef::Make(Arena::Heap(), floats);
   WEIR_RETURN_IF_ERROR(DecodeFloats(payload, chunk.encoding(),
                                     static_cast<size_t>(floats),
                                     gradients.data()));
+  std::vector<StagedRows> staged;
   int64_t at = 0;
   for (int i = 0; i < chunk.list_size(); ++i) {
     const int t = static_cast<int>(chunk.list(i).table());
@@ -62,12 +69,12 @@ absl::Status TableGroup::Stage(const PushRowsChunk& chunk,
       update->bad_table = t;
     }
     at += size;
-    update->rows.push_back(std::move(rows));
+    staged.push_back(std::move(rows));
   }
-  return absl::OkStatus();
+  return open_.Add(*update, std::move(staged));
 }
 
-bool TableGroup::TakeRoom(int64_t floats, StagedPush* update) {
+absl::StatusOr<bool> TableGroup::TakeRoom(uint64_t bytes, StagedPush* update) {
   bool awaited = false;
   if (kind_ == ConsistencyKind::kSync) {
     const ContributionOrder& order = mode_.order();
@@ -75,21 +82,23 @@ bool TableGroup::TakeRoom(int64_t floats, StagedPush* update) {
     if (order.IsSettled(unit_, update->sender.slot(), update->push)) {
       // It stays a duplicate. If it had to wait for room to hear that, its
       // sender could not go on to what the tables await (I4).
-      update->Drop();
+      open_.Drop(*update);
       return false;
     }
     awaited = order.IsAwaited(unit_, update->push.index_in_step());
   }
   // I4: what is awaited always has room, or the step would never end.
-  update->deferred = !context_.budget.TakeForRows(
-      static_cast<uint64_t>(floats) * sizeof(float), awaited, &update->room);
-  if (update->deferred) {
-    update->Drop();
-  }
-  return !update->deferred;
+  WEIR_ASSIGN_OR_RETURN(const bool room,
+                        open_.TakeRoom(*update, bytes, awaited));
+  update->deferred = !room;
+  return room;
 }
 
 void TableGroup::PushRows(StagedPush update, PushRowsDone done) {
+  if (absl::Status status = open_.Close(&update); !status.ok()) {
+    done(std::move(status));
+    return;
+  }
   PushRowsReply reply;
   reply.mutable_receipt()->set_sequence(update.push.sequence());
   if (update.unknown_list) {
@@ -182,7 +191,9 @@ void TableGroup::PushAsync(StagedPush update, PushRowsDone done) {
     context_.counters.RecordStaleness(**staleness);
     MoveRows(update, &reply);
   }
-  update.Drop();  // before the answer: its sender may push again at once
+  // Before the answer: its sender may push again at once.
+  update.rows.clear();
+  update.room.GiveBack();
   if (counts) {
     EndUse();
     if (kind_ == ConsistencyKind::kBoundedStaleness) {

@@ -76,7 +76,10 @@ absl::StatusOr<bool> AnswerFlow::Take(const PushRowsChunk& chunk,
   if (row_push_ == nullptr) {
     row_push_ = std::make_shared<RowPush>(store_);
   }
-  WEIR_RETURN_IF_ERROR(row_push_->Add(chunk, payload));
+  if (absl::Status status = row_push_->Add(chunk, payload); !status.ok()) {
+    row_push_.reset();  // a flow that has failed may live as long as its client
+    return status;
+  }
   OnTaken();
   if (!chunk.last()) {
     return false;

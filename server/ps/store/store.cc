@@ -290,6 +290,12 @@ absl::StatusOr<ShrinkReply> Store::Shrink(const ShrinkRequest& request) {
   return current->tables().Shrink(request);
 }
 
+RowPush::~RowPush() {
+  if (update_.begun) {  // its client left in the middle
+    shard_->tables().Abandon(update_);
+  }
+}
+
 absl::Status RowPush::Add(const PushRowsChunk& chunk, const Payload& payload) {
   if (!chunk.has_push()) {
     return absl::InvalidArgumentError("the chunk has no `push`");

@@ -61,6 +61,7 @@ class Store;
 class RowPush {
  public:
   explicit RowPush(Store* store) : store_(store) {}
+  ~RowPush();
   RowPush(const RowPush&) = delete;
   RowPush& operator=(const RowPush&) = delete;
 

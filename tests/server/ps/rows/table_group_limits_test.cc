@@ -181,5 +181,99 @@ TEST(TableGroupLimitsTest, AReaderDoesNotRenameAWorkersList) {
   EXPECT_EQ(Rows(tester, {4, 5, 8, 9}, 1), (std::vector<float>{-1, 0, -2, 0}));
 }
 
+// ----------------------------------------------------------------- pushes
+
+// Adds full pieces to a push until it is refused.
+absl::Status PushUntilRefused(StoreTester& tester, int* pieces) {
+  PushRowsChunk chunk = Piece(tester, 0, 0, 0);
+  chunk.set_last(false);
+  *chunk.add_list() = ListOf(0, kFull);
+  const Payload payload =
+      MakePayload(std::vector<float>(kFull.size() * kDim, 1));
+  RowPush push(tester.store.get());
+  absl::Status status;
+  for (*pieces = 0; *pieces < 50; ++*pieces) {
+    status = push.Add(chunk, payload);
+    if (!status.ok()) {
+      break;
+    }
+  }
+  return status;
+}
+
+TEST(TableGroupLimitsTest, APushThatIsAloneIsBounded) {
+  StoreTester tester(Tables("async {}"));
+  int pieces = 0;
+  const absl::Status status = PushUntilRefused(tester, &pieces);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(status.message(), HasSubstr("limits.out_of_order_bytes"));
+  EXPECT_EQ(pieces, kRowPushBytesMin / kRowBytesMax);
+  EXPECT_EQ(tester.store->GetStatus().out_of_order_bytes(), 0u);
+}
+
+TEST(TableGroupLimitsTest, APushThatIsAwaitedIsBounded) {
+  StoreTester tester(Tables("sync { contributions: 1 }"));
+  int pieces = 0;
+  EXPECT_EQ(PushUntilRefused(tester, &pieces).code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(pieces, kRowPushBytesMin / kRowBytesMax);
+  EXPECT_EQ(tester.store->GetStatus().out_of_order_bytes(), 0u);
+}
+
+TEST(TableGroupLimitsTest, APushMayHoldWhatTheJobKeepsForLater) {
+  Declaration declaration = Tables("async {}");
+  declaration.set_out_of_order_bytes(uint64_t{25} << 20);
+  StoreTester tester(declaration);
+  int pieces = 0;
+  EXPECT_EQ(PushUntilRefused(tester, &pieces).code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(pieces, 8);
+}
+
+TEST(TableGroupLimitsTest, ANewerPushOfASlotEndsTheOlderOne) {
+  StoreTester tester(Tables("async {}"));
+  PushRowsChunk chunk = Piece(tester, 0, 0, 0);
+  chunk.set_last(false);
+  *chunk.add_list() = ListOf(1, {1});
+  RowPush older(tester.store.get());
+  ASSERT_TRUE(older.Add(chunk, MakePayload({1})).ok());
+  const uint64_t one = tester.store->GetStatus().out_of_order_bytes();
+  EXPECT_GT(one, 0u);
+  RowPush newer(tester.store.get());
+  ASSERT_TRUE(newer.Add(chunk, MakePayload({2})).ok());
+  EXPECT_EQ(tester.store->GetStatus().out_of_order_bytes(), one);
+  // Another slot's is its own.
+  chunk.mutable_sender()->set_slot(1);
+  RowPush others(tester.store.get());
+  ASSERT_TRUE(others.Add(chunk, MakePayload({4})).ok());
+  EXPECT_EQ(tester.store->GetStatus().out_of_order_bytes(), 2 * one);
+
+  chunk.mutable_sender()->set_slot(0);
+  *chunk.mutable_list(0) = ListOf(1, {2});
+  const absl::Status late = older.Add(chunk, MakePayload({8}));
+  EXPECT_EQ(late.code(), StatusCode::kAborted) << late;
+  older.Apply([](const absl::StatusOr<PushRowsReply>& reply) {
+    EXPECT_EQ(reply.status().code(), StatusCode::kAborted);
+  });
+  newer.Apply([](const absl::StatusOr<PushRowsReply>& reply) {
+    EXPECT_EQ(reply->rows_applied(), 1u);
+  });
+  EXPECT_EQ(Rows(tester, {1, 2}, 1), (std::vector<float>{-2, 0}));
+}
+
+TEST(TableGroupLimitsTest, ManyShortListsTakeTheRoomThatTheyNeed) {
+  StoreTester tester(Tables("async {}"));
+  PushRowsChunk chunk = Piece(tester, 0, 0, 0);
+  chunk.set_last(false);
+  const std::vector<float> ones(1000, 1);
+  for (uint64_t id = 0; id < ones.size(); ++id) {
+    *chunk.add_list() = ListOf(1, {id});
+  }
+  RowPush push(tester.store.get());
+  ASSERT_TRUE(push.Add(chunk, MakePayload(ones)).ok());
+  EXPECT_GE(tester.store->GetStatus().out_of_order_bytes(),
+            ones.size() * kListOverheadBytes);
+}
+
 }  // namespace
 }  // namespace weir
