@@ -82,6 +82,12 @@ inline constexpr int64_t kListBytesPerSlot = int64_t{16} << 20;
 // whatever the job keeps for later.
 inline constexpr uint64_t kRowPushBytesMin = uint64_t{16} << 20;
 
+// Hot rows that GetStatus names of each table, and for how long it tells them
+// before it looks for them anew: a report needs no more, and each look visits
+// every row.
+inline constexpr int kHotRowsMax = 1000;
+inline constexpr std::chrono::seconds kHotRowsKept{1};
+
 }  // namespace weir
 
 #endif  // COMMON_BASE_LIMITS_H_

@@ -14,9 +14,6 @@
 namespace weir {
 namespace {
 
-// Bounds the answer of GetStatus.
-constexpr uint32_t kHotIdsMax = 1000;
-
 void FillTableStatus(const TableReport& report, TableStatus* status) {
   status->set_rows(static_cast<uint64_t>(report.rows));
   status->set_bytes(static_cast<uint64_t>(report.bytes));
@@ -24,10 +21,6 @@ void FillTableStatus(const TableReport& report, TableStatus* status) {
   status->set_rows_created(static_cast<uint64_t>(report.counts.created));
   status->set_rows_dropped(static_cast<uint64_t>(
       report.counts.evicted + report.counts.expired + report.counts.shrunk));
-  for (const HotRow& row : report.hot) {
-    status->add_hot_id(row.id);
-    status->add_hot_updates(row.updates);
-  }
 }
 
 void Run(const DueList& due) {
@@ -68,6 +61,7 @@ TableGroup::TableGroup(ShardContext* context, const ConsistencyMode* mode,
       open_(static_cast<size_t>(context->plan->slot_count()), &context->budget,
             std::max(context->plan->declaration().out_of_order_bytes(),
                      kRowPushBytesMin)),
+      hot_(clock, [this] { return FindHotRows(); }),
       rows_looked_up_(
           static_cast<size_t>(context->plan->declaration().table_size())),
       rows_updated_(rows_looked_up_.size()),
@@ -388,13 +382,29 @@ bool TableGroup::IsPrevious(uint64_t version) const {
   return version >= oldest_ && version < unit_.version;
 }
 
-void TableGroup::FillStatus(int hot_ids, PsStatus* status) {
+HotRows::ByTable TableGroup::FindHotRows() {
+  HotRows::ByTable hot;
   for (int t = 0; t < count(); ++t) {
-    const TableReport report =
-        table(t).Report(std::min(hot_ids, static_cast<int>(kHotIdsMax)));
+    hot.push_back(table(t).Report(kHotRowsMax).hot);
+  }
+  return hot;
+}
+
+void TableGroup::FillStatus(int hot_ids, PsStatus* status) {
+  HotRows::ByTable hot(static_cast<size_t>(count()));
+  if (hot_ids > 0) {
+    hot = hot_.Get();
+  }
+  for (int t = 0; t < count(); ++t) {
     TableStatus* const one = status->add_table();
     one->set_name(spec(t).name());
-    FillTableStatus(report, one);
+    FillTableStatus(table(t).Report(/*hot_count=*/0), one);
+    std::vector<HotRow>& rows = hot[static_cast<size_t>(t)];
+    rows.resize(std::min(rows.size(), static_cast<size_t>(hot_ids)));
+    for (const HotRow& row : rows) {
+      one->add_hot_id(row.id);
+      one->add_hot_updates(row.updates);
+    }
     one->set_rows_looked_up(rows_looked_up_[static_cast<size_t>(t)]);
     one->set_rows_updated(rows_updated_[static_cast<size_t>(t)]);
   }

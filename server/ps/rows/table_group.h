@@ -54,6 +54,7 @@
 #include "server/ps/block/unit_order.h"
 #include "server/ps/consistency/consistency_mode.h"
 #include "server/ps/rows/answer_budget.h"
+#include "server/ps/rows/hot_rows.h"
 #include "server/ps/rows/id_list_cache.h"
 #include "server/ps/rows/open_pushes.h"
 #include "server/ps/rows/row_lookup.h"
@@ -156,6 +157,7 @@ class TableGroup {
   absl::StatusOr<PushRowsReply> PushSync(StagedPush update, DueList& due);
   double RateOf(int t, const std::vector<TableRate>& rates) const;
   void TickClocks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  HotRows::ByTable FindHotRows();
 
   // For sync, as in server/ps/consistency/sync.h, with all tables for a block.
   void AddToSums(const StagedPush& update)
@@ -174,6 +176,7 @@ class TableGroup {
   const std::shared_ptr<AnswerBudget> answers_;
   IdListCache lists_;
   OpenPushes open_;
+  HotRows hot_;
   std::vector<std::atomic<uint64_t>> rows_looked_up_;  // by table
   std::vector<std::atomic<uint64_t>> rows_updated_;
 

@@ -275,5 +275,24 @@ TEST(TableGroupLimitsTest, ManyShortListsTakeTheRoomThatTheyNeed) {
             ones.size() * kListOverheadBytes);
 }
 
+// --------------------------------------------------------------- hot rows
+
+TEST(TableGroupLimitsTest, HotIdsAreLookedForOnceInAWhile) {
+  StoreTester tester(Tables("async {}"));
+  const auto hot = [&] {
+    return tester.store->GetStatus(1).table(1).hot_updates(0);
+  };
+  PushRowsChunk chunk = Piece(tester, 0, 0, 0);
+  *chunk.add_list() = ListOf(1, {5});
+  Apply(tester, chunk, {1});
+  EXPECT_EQ(hot(), 1u);
+  chunk.mutable_push()->set_sequence(1);
+  Apply(tester, chunk, {1});
+  EXPECT_EQ(hot(), 1u);
+  EXPECT_EQ(tester.store->GetStatus(0).table(1).rows_updated(), 2u);
+  tester.clock.Advance(kHotRowsKept);
+  EXPECT_EQ(hot(), 2u);
+}
+
 }  // namespace
 }  // namespace weir
