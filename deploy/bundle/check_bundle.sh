@@ -97,6 +97,7 @@ tar -C "$bare$place" -xzf "$archive"
 bundle=$(ls "$bare$place")
 ln -s "$place/$bundle/weir" "$bare/bin/weir"
 
+check "its SHA-256" has_checksum "$archive"
 check "needs glibc 2.36 alone" "$here/verify_bundle.sh" "$bare$place/$bundle"
 for path in "$bare$place/$bundle"/bin/*; do
   [ -d "$path" ] || check "${path##*/} starts" starts "${path##*/}"

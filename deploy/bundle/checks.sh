@@ -24,5 +24,10 @@ check() {
   fi
 }
 
+# Whether FILE and what is beside it have the SHA-256 that FILE.sha256 says.
+has_checksum() {
+  (cd "$(dirname "$1")" && sha256sum --check --strict "${1##*/}.sha256")
+}
+
 # end_checks FILE: ends the script if a check of FILE failed.
 end_checks() { [ "$failed" -eq 0 ] || die "$1: $failed checks failed" 1; }

@@ -54,7 +54,8 @@ add_libraries() {
 }
 
 # add_license FILE LICENSES: copies the terms of the Debian package that FILE is
-# from, and the licences that they refer to.
+# from, and the licences that they refer to. Notes package and file in
+# LICENSES.packages, for write_sbom.
 add_license() {
   local package path terms shared
   path=$(realpath "$1")
@@ -65,6 +66,7 @@ add_license() {
   terms=/usr/share/doc/$package/copyright
   [ -e "$terms" ] || die "$terms is not there: reinstall $package"
   install -D -m 644 "$terms" "$2/$package"
+  printf '%s %s\n' "$package" "${1##*/}" >>"$2.packages"
   while read -r shared; do
     if [ -f "$shared" ]; then
       install -D -m 644 -t "$2/common-licenses" "$shared"
@@ -80,6 +82,59 @@ add_header_licenses() {
     grpcpp/grpcpp.h spdlog/spdlog.h; do
     add_license "/usr/include/$header" "$1"
   done
+}
+
+# old_packages LIST: prints those packages of LIST that this machine could have
+# in a newer version, as far as it has read the lists of its package source.
+old_packages() {
+  command -v apt-cache >/dev/null || return 0
+  # shellcheck disable=SC2046
+  LC_ALL=C apt-cache policy $(cut -d ' ' -f 1 "$1" | sort -u) |
+    awk '/^[^ ]/ { name = $1 } $1 == "Installed:" { here = $2 }
+      $1 == "Candidate:" && $2 != here { print name, here, "->", $2 }'
+}
+
+# write_sbom LICENSES VERSION FILE: lists in FILE the packages that add_license
+# has noted, with their versions and licences. Warns of old ones, because what
+# is carried along stays as it is.
+write_sbom() {
+  local line
+  while read -r line; do
+    printf 'weir: an old package is carried along: %s\n' "$line" >&2
+  done < <(old_packages "$1.packages")
+  /usr/bin/python3 -B "$(dirname "${BASH_SOURCE[0]}")/make_sbom.py" \
+    "$1.packages" "$2" >"$3"
+  rm "$1.packages"
+}
+
+# sbom_faults SBOM: prints what is wrong with the list of a bundle or a wheel;
+# reads the names of the libraries that are carried along, one a line.
+sbom_faults() {
+  /usr/bin/python3 - "$1" 3<&0 <<'END'
+import json, os, sys
+
+sbom = json.load(open(sys.argv[1], encoding="utf-8"))
+if sbom["bomFormat"] != "CycloneDX":
+    print("the list of packages is no CycloneDX")
+listed = set()
+for package in sbom["components"]:
+    for field in "name", "version", "purl", "licenses":
+        if not package.get(field):
+            print(f"package {package.get('name')} has no {field}")
+    listed.update(p["value"] for p in package["properties"])
+for name in sorted(os.fdopen(3).read().split()):
+    if name not in listed:
+        print(f"{name} is of no package that is listed")
+END
+}
+
+# publish FILE SBOM OUT_DIR: moves both into a folder, the second under the name
+# of the first, with their SHA-256 beside them.
+publish() {
+  local name=${1##*/}
+  mv "$1" "$3/$name"
+  mv "$2" "$3/$name.cdx.json"
+  (cd "$3" && sha256sum "$name" "$name.cdx.json" >"$name.sha256")
 }
 
 # elf_faults FILE RPATH HAS: prints what would be wrong with FILE on another

@@ -7,7 +7,8 @@
 # bin/, libweir_cuda.so to lib/ with every shared library that glibc does not
 # have, found by ldd from what each file names. All is stripped, finds its
 # libraries by $ORIGIN alone, and is verified before the archive gets its name.
-# The same tree gives the same bytes.
+# Beside the archive are its SHA-256 and a list of the packages in it, which is
+# also inside (make_sbom.py). The same tree gives the same bytes.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -54,6 +55,7 @@ for label in "$@"; do
   add_libraries "$built" "$bundle/lib" "$bundle/LICENSES"
 done
 add_header_licenses "$bundle/LICENSES"
+write_sbom "$bundle/LICENSES" "$(cat "$root/VERSION")" "$bundle/sbom.cdx.json"
 
 install -m 755 "$here/weir.sh" "$bundle/weir"
 install -m 644 "$here/README.md" "$root/LICENSE" "$root/VERSION" "$bundle/"
@@ -74,6 +76,7 @@ if [ "$bytes" -gt "$bytes_max" ]; then
   find "$bundle" -type f -printf '%s %P\n' | sort -rn | head -n 10 >&2
   die "the bundle has $bytes bytes, more than $bytes_max; its largest files are above"
 fi
-mv "$work/tar.gz" "$archive"
+mv "$work/tar.gz" "$work/${archive##*/}"
+publish "$work/${archive##*/}" "$bundle/sbom.cdx.json" "$out_dir"
 printf 'weir: %s, %s MiB\n' "$archive" \
   "$(awk -v bytes="$bytes" 'BEGIN { printf "%.1f", bytes / 1048576 }')" >&2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Says whether an unpacked bundle needs nothing but glibc, and CUDA for a GPU,
-# and carries its licence.
+# carries its licence, and lists all that it carries.
 #
 #   verify_bundle.sh DIR
 #
@@ -45,6 +45,10 @@ for path in "$bundle"/lib/*; do
   # shellcheck disable=SC2016
   check "$path" '$ORIGIN'
 done
+while read -r line; do
+  fault "$line"
+done < <(cd "$bundle/lib" && printf '%s\n' * | grep -vx libweir_cuda.so |
+  sbom_faults "$bundle/sbom.cdx.json" 2>&1)
 while read -r path; do
   fault "${path#"$bundle/"} is a link to nothing"
 done < <(find "$bundle" -xtype l)

@@ -111,6 +111,16 @@ carries_its_licence() {
   grep -q 'Apache License' "${found[0]}"
 }
 
+lists_its_packages() {
+  local path
+  for path in "$package"/_libs/lib*-weir.so*; do
+    path=${path##*/}
+    printf '%s\n' "${path/-weir/}"
+  done | sbom_faults "$package"/../weir-*.dist-info/sboms/weir.cdx.json |
+    tee "$work/unlisted"
+  [ ! -s "$work/unlisted" ]
+}
+
 same_version() {
   "$venv/bin/python" -c "import importlib.metadata, weir
 versions = weir.__version__, importlib.metadata.version('weir')
@@ -128,6 +138,7 @@ for step in range(client.pushes, 50):
 assert np.allclose(client.values["w"], 1), client.values["w"]
 print("trained")
 END
+check "its SHA-256" has_checksum "$wheel"
 check "pip installs it" installs
 package=$(echo "$venv"/lib/python3.*/site-packages/weir)
 [ -d "$package" ] || die "there is no $package" 1
@@ -136,6 +147,7 @@ check "python -m weir" launches
 check "names a wrong word" names_a_wrong_word
 check "its version" same_version
 check "its licence" carries_its_licence
+check "its list of packages" lists_its_packages
 check "trains, 2 ps, 2 workers" trains
 if "$venv/bin/python" -c 'import torch' 2>/dev/null; then
   check "imports beside PyTorch" imports_beside_torch

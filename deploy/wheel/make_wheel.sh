@@ -10,7 +10,8 @@
 # libprotobuf): neither must be taken for the other. Of libstdc++ and libgcc_s
 # there can be only one in a whole Python, so the extension takes those of the
 # machine, as PyTorch and NumPy do. Only the programs look in weir/_libs/gcc.
-# The same tree gives the same bytes. Prints the wheel's path.
+# Beside the wheel are its SHA-256 and a list of the packages in it, which is
+# also inside. The same tree gives the same bytes. Prints the wheel's path.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -91,6 +92,9 @@ verify() {
     for path in "${programs[@]}"; do
       faults "$package/_bin/$path" "$(rpath "$path")"
     done
+    printf '%s\n' "$libraries"/lib* "$libraries"/gcc/lib* |
+      sed 's:.*/::; s:-weir\.so:.so:' |
+      sbom_faults "$info/sboms/weir.cdx.json" 2>&1
   )
   [ -z "$found" ] || die "the wheel would not run elsewhere:"$'\n'"$found"
 }
@@ -114,6 +118,8 @@ done
 install -D -m 644 "$root/LICENSE" "$licenses/LICENSE"
 add_header_licenses "$licenses"
 add_license /usr/include/pybind11/pybind11.h "$licenses"
+mkdir "$info/sboms" # PEP 770
+write_sbom "$licenses" "$version" "$info/sboms/weir.cdx.json"
 mv "$libraries"/lib{stdc++,gcc_s}.so.* "$libraries/gcc/"
 rename_libraries
 verify
@@ -148,7 +154,7 @@ SOURCE_DATE_EPOCH=315532800 /usr/bin/python3 -B -m wheel pack \
 bytes=$(stat -c %s "$work/$wheel")
 [ "$bytes" -le "$bytes_max" ] ||
   die "the wheel has $bytes bytes, more than $bytes_max"
-mv "$work/$wheel" "$out_dir/$wheel"
+publish "$work/$wheel" "$info/sboms/weir.cdx.json" "$out_dir"
 printf '%s\n' "$out_dir/$wheel"
 printf 'weir: %s, %s MiB\n' "$out_dir/$wheel" \
   "$(awk -v bytes="$bytes" 'BEGIN { printf "%.1f", bytes / 1048576 }')" >&2

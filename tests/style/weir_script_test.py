@@ -261,6 +261,13 @@ class WeirScriptTest(unittest.TestCase):
         for name in ("clang-14", "clang-tidy-14", "python3-torch"):
             self.assertNotIn(name, packages("packages.txt"))
 
+    def test_every_package_of_cuda_has_its_hash(self):
+        for line in packages("cuda_packages.txt"):
+            self.assertRegex(
+                line, r"^[\w-]+==[\d.]+ --hash=sha256:[0-9a-f]{64}$"
+            )
+        self.assertIn("--require-hashes", (ROOT / "weir").read_text())
+
     def test_someone_without_root_is_told_the_command(self):
         machine = self.machine(packages("packages.txt") - {"g++"})
         status, output = machine.run("build", PRETEND_UID="1000")
