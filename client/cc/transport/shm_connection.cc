@@ -108,14 +108,21 @@ class ShmConnection::State {
   }
 
   // Takes what an answer says about the requests before it, and wakes a Send
-  // that waits for room.
-  void Note(const ShmAnswer& head) {
+  // that waits for room. DATA_LOSS when it speaks of more than were sent: Send
+  // would then count a negative number of open requests, and wait for ever.
+  absl::Status Note(const ShmAnswer& head) {
     {
       MutexLock lock(&mutex_);
+      if (head.answered > requests_ || head.taken > requests_) {
+        return absl::DataLossError(
+            absl::StrCat("it took ", head.taken, " and answered ",
+                         head.answered, " of ", requests_, " requests"));
+      }
       answered_ = head.answered;
     }
     channel_.Ring();
     RunLoans(head.taken);
+    return absl::OkStatus();
   }
 
   // Runs what waits until the ps has read the first `taken` requests; without
@@ -429,7 +436,7 @@ absl::Status ShmConnection::Decode(Answer* answer) {
   ShmAnswer& head = answer->head;
   WEIR_RETURN_IF_ERROR(
       ParseShm(answer->message, &head, &answer->chunk, &inline_payload));
-  state_->Note(head);
+  WEIR_RETURN_IF_ERROR(state_->Note(head));
   if (head.kind == ShmAnswer::kEnd) {
     auto code = static_cast<absl::StatusCode>(head.code);
     if (code == absl::StatusCode::kOk) {
@@ -440,6 +447,11 @@ absl::Status ShmConnection::Decode(Answer* answer) {
   }
   answer->payload = Payload();
   if (head.payload.region == 0 && head.payload.bytes > 0) {
+    if (inline_payload.size() != head.payload.bytes) {
+      return absl::DataLossError(
+          absl::StrCat("an answer with ", inline_payload.size(), " of ",
+                       head.payload.bytes, " bytes of its payload"));
+    }
     // The message's memory is used again for the next answer.
     const auto copy = std::make_shared<std::vector<char>>(
         inline_payload.begin(), inline_payload.end());

@@ -178,6 +178,38 @@ TEST(ShmConnectionTest, AnAnswerOutsideTheArenaEndsTheConnection) {
             status);
 }
 
+// The connection ends with the status.
+absl::Status EndBy(const ShmAnswer& answer) {
+  Pair pair;
+  pair.ps->Answer(answer, "head");
+  ShmConnection::Answer got;
+  const absl::Status status =
+      pair.connection->Receive(&got, In(std::chrono::seconds(20)));
+  // Neither waits for room nor sends.
+  EXPECT_EQ(pair.connection->Send(ShmRequest::kChunk, "head", {}, nullptr),
+            status);
+  return status;
+}
+
+TEST(ShmConnectionTest, AnAnswerToMoreThanWasAskedEndsTheConnection) {
+  ShmAnswer answer;
+  answer.answered = 1;
+  EXPECT_EQ(
+      EndBy(answer),
+      absl::DataLossError("ps host:1: it took 0 and answered 1 of 0 requests"));
+  answer.answered = 0;
+  answer.taken = ~uint64_t{0};
+  EXPECT_TRUE(absl::IsDataLoss(EndBy(answer)));
+}
+
+TEST(ShmConnectionTest, AnAnswerWithoutItsPayloadEndsTheConnection) {
+  ShmAnswer answer;
+  answer.payload.bytes = 6;
+  EXPECT_EQ(EndBy(answer),
+            absl::DataLossError(
+                "ps host:1: an answer with 0 of 6 bytes of its payload"));
+}
+
 TEST(ShmConnectionTest, ThePssLastWordIsTheReason) {
   Pair pair;
   ASSERT_TRUE(pair.status.ok()) << pair.status;
