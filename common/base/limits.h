@@ -88,6 +88,11 @@ inline constexpr uint64_t kRowPushBytesMin = uint64_t{16} << 20;
 inline constexpr int kHotRowsMax = 1000;
 inline constexpr std::chrono::seconds kHotRowsKept{1};
 
+// Memory for counting the ids of a table that have no row, on one ps. It counts
+// 2^38 ids; the bound is there so that sums of sizes stay far below 2^63, and
+// what a ps really takes is bounded by its memory.
+inline constexpr int64_t kAdmissionFilterBytesMax = int64_t{1} << 40;
+
 }  // namespace weir
 
 #endif  // COMMON_BASE_LIMITS_H_

@@ -82,4 +82,14 @@ int64_t MemoryLimitBytes(const CgroupPaths& paths) {
   return std::min(machine, CgroupMemoryBytes(paths));
 }
 
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");  // in pages: all, resident, ...
+  int64_t all = 0;
+  int64_t resident = 0;
+  if (!(file >> all >> resident)) {
+    return 0;
+  }
+  return resident * int64_t{sysconf(_SC_PAGESIZE)};
+}
+
 }  // namespace weir

@@ -28,6 +28,10 @@ int64_t CgroupMemoryBytes(const CgroupPaths& paths);
 // The smaller of CgroupMemoryBytes and the machine's memory.
 int64_t MemoryLimitBytes(const CgroupPaths& paths = {});
 
+// How much of the machine's memory this process has now; 0 if the system does
+// not say.
+int64_t ResidentBytes();
+
 }  // namespace weir
 
 #endif  // COMMON_BASE_MEMORY_LIMIT_H_

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exhausted.h"
 #include "common/base/failpoint.h"
 #include "common/base/identity.h"
 #include "common/base/status.h"
@@ -104,7 +105,15 @@ void SnapshotJob::ReportFrozen(const std::shared_ptr<SnapshotJob>& job) {
     blocks->swap(job->blocks_);
   }
   job->options_.done(std::move(reply));
-  job->options_.run([job, blocks] { job->Write(std::move(*blocks)); });
+  job->options_.run([job, blocks] {
+    const absl::Status status = OrExhausted([&] {
+      job->Write(std::move(*blocks));
+      return absl::OkStatus();
+    });
+    if (!status.ok()) {
+      job->Cancel(status);
+    }
+  });
 }
 
 SnapshotReply SnapshotJob::FrozenReply() const {

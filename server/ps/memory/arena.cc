@@ -2,7 +2,8 @@
 
 #include <sys/mman.h>
 
-#include "common/base/check.h"
+#include <new>
+
 #include "server/ps/memory/slab_arena.h"
 
 namespace weir {
@@ -18,7 +19,9 @@ class HeapArena : public SlabArena {
     void* const raw =
         mmap(nullptr, bytes + kHugePageBytes, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    WEIR_CHECK(raw != MAP_FAILED && "out of address space for blocks");
+    if (raw == MAP_FAILED) {
+      throw std::bad_alloc();
+    }
     const size_t begin = reinterpret_cast<size_t>(raw);
     char* const slab =
         static_cast<char*>(raw) +

@@ -13,7 +13,7 @@ namespace weir {
 class Arena {
  public:
   virtual ~Arena() = default;
-  // Never returns null: aborts when there is no more.
+  // Never returns null. Throws std::bad_alloc when there is no more.
   virtual void* Allocate(size_t bytes) = 0;
   // REQUIRES: `memory` came from Allocate of the same size.
   virtual void Free(void* memory, size_t bytes) = 0;

@@ -4,9 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <new>
 #include <utility>
 
-#include "common/base/check.h"
 #include "common/base/status.h"
 
 namespace weir {
@@ -33,8 +33,9 @@ SharedArena::~SharedArena() {
 }
 
 char* SharedArena::NewSlab(size_t bytes) {
-  WEIR_CHECK(bytes <= memory_->bytes() - used_ &&
-             "out of address space for blocks");
+  if (bytes > memory_->bytes() - used_) {
+    throw std::bad_alloc();
+  }
   char* const slab = memory_->data() + used_;
   used_ += bytes;
   return slab;

@@ -53,8 +53,9 @@ void* SlabArena::Allocate(size_t bytes) {
   }
   if (size + skip > slab_bytes_) {
     // The rest of the old slab is lost: less than one block.
-    slab_bytes_ = RoundUp(size, kSlabBytes);
-    slab_ = NewSlab(slab_bytes_);
+    const size_t slab_bytes = RoundUp(size, kSlabBytes);
+    slab_ = NewSlab(slab_bytes);
+    slab_bytes_ = slab_bytes;
     skip = 0;
   }
   char* const memory = slab_ + skip;

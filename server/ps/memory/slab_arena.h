@@ -25,8 +25,8 @@ class SlabArena : public Arena {
   void Free(void* memory, size_t bytes) override;
 
  protected:
-  // Returns zeroed address space, aligned for huge pages where that helps;
-  // aborts when there is none. Only what is touched becomes memory.
+  // Returns zeroed address space, aligned for huge pages where that helps, or
+  // throws std::bad_alloc. Only what is touched becomes memory.
   virtual char* NewSlab(size_t bytes) = 0;
   // Gives the pages back to the system; they read as zero when touched again.
   virtual void GiveBack(void* memory, size_t bytes) = 0;

@@ -117,14 +117,21 @@ absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
   // 16 bytes for each slot are its two marks. The rest is the block itself:
   // 260 MiB were used by 2^18 blocks of 16 elements.
   const double blocks = layout_.block_count(shard_);
-  const double bytes =
+  double bytes =
       arrays * 4.0 * static_cast<double>(layout_.shard_elements(shard_)) +
       blocks * (1024.0 + 16.0 * slot_count());
+  // Rows come later, within the bounds of their own.
+  for (int t = 0; t < declaration_.table_size(); ++t) {
+    WEIR_ASSIGN_OR_RETURN(const TableOptions options,
+                          OptionsOfTable(declaration_, t, shard_));
+    bytes += static_cast<double>(options.small_bytes());
+  }
   if (bytes > static_cast<double>(memory_bytes_max)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "shard ", shard_, " needs ", static_cast<int64_t>(bytes / (1 << 20)),
         " MiB (values, ", state_names_.size(), " optimizer state arrays", sums,
-        "), this ps may use ", memory_bytes_max / (1 << 20), "; add ps tasks"));
+        ", ", declaration_.table_size(), " empty tables), this ps may use ",
+        memory_bytes_max / (1 << 20), "; add ps tasks"));
   }
   return absl::OkStatus();
 }

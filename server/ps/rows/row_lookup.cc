@@ -3,6 +3,8 @@
 #include <bit>
 #include <utility>
 
+#include "common/base/exhausted.h"
+#include "common/base/status.h"
 #include "proto/wire/value_encoding.h"
 
 namespace weir {
@@ -12,6 +14,13 @@ namespace {
 // same size only, so that the sizes which peers may ask for must be few.
 int64_t BufferFloats(int64_t floats) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(floats)));
+}
+
+absl::StatusOr<BlockRef> MakeBuffer(Arena* arena, int64_t floats,
+                                    const AnswerBudget::Room& room) {
+  return OrExhausted([&]() -> absl::StatusOr<BlockRef> {
+    return BlockRef::Make(arena, BufferFloats(floats), room);
+  });
 }
 
 }  // namespace
@@ -52,15 +61,20 @@ RowLookup MakeLookup(const Declaration& declaration,
   return lookup;
 }
 
-BlockRef CopyRows(const RowSources& sources, const RowLookup& lookup,
-                  const RowReading& reading) {
+absl::StatusOr<BlockRef> CopyRows(const RowSources& sources,
+                                  const RowLookup& lookup,
+                                  const RowReading& reading) {
+  if (lookup.floats == 0) {
+    return BlockRef();
+  }
   const PullRowsChunk& request = lookup.request;
   // Only what leaves as it is needs memory that clients on this host map, and
   // holds its room.
   const bool leaves = request.want().encoding() == F32;
   Arena* const arena = leaves ? sources.arena : Arena::Heap();
-  BlockRef rows = BlockRef::Make(arena, BufferFloats(lookup.floats),
-                                 leaves ? reading.room : nullptr);
+  WEIR_ASSIGN_OR_RETURN(
+      BlockRef rows,
+      MakeBuffer(arena, lookup.floats, leaves ? reading.room : nullptr));
   float* out = rows.data();
   for (size_t i = 0; i < lookup.ids.size(); ++i) {
     const size_t t = request.list(static_cast<int>(i)).table();
@@ -84,16 +98,17 @@ BlockRef CopyRows(const RowSources& sources, const RowLookup& lookup,
   return rows;
 }
 
-BlockRef EncodeRows(const RowSources& sources, const RowLookup& lookup,
-                    const RowReading& reading, BlockRef rows) {
+absl::StatusOr<BlockRef> EncodeRows(const RowSources& sources,
+                                    const RowLookup& lookup,
+                                    const RowReading& reading, BlockRef rows) {
   const Encoding encoding = lookup.request.want().encoding();
-  if (encoding == F32) {
+  if (encoding == F32 || !rows) {
     return rows;
   }
   const int64_t floats =
       (lookup.answer_bytes() + 3) / static_cast<int64_t>(sizeof(float));
-  BlockRef encoded =
-      BlockRef::Make(sources.arena, BufferFloats(floats), reading.room);
+  WEIR_ASSIGN_OR_RETURN(BlockRef encoded,
+                        MakeBuffer(sources.arena, floats, reading.room));
   EncodeFloats(rows.data(), static_cast<size_t>(lookup.floats), encoding,
                reinterpret_cast<char*>(encoded.data()));
   return encoded;

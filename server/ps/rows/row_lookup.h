@@ -3,6 +3,7 @@
 //
 // Place: TableGroup decides when a lookup may be answered; these only copy.
 //
+// Errors: RESOURCE_EXHAUSTED  there is no memory for the rows.
 // Threads: safe, as the tables are. While rows are copied nothing may move them
 //   (row_uses.h).
 #ifndef SERVER_PS_ROWS_ROW_LOOKUP_H_
@@ -65,12 +66,14 @@ RowLookup MakeLookup(const Declaration& declaration,
                      const PullRowsChunk& request, std::vector<Ids> ids,
                      PullRowsDone done);
 
-// Copies the rows, as float32. REQUIRES: lookup.floats > 0.
-BlockRef CopyRows(const RowSources& sources, const RowLookup& lookup,
-                  const RowReading& reading);
+// Copies the rows, as float32; null: there are none.
+absl::StatusOr<BlockRef> CopyRows(const RowSources& sources,
+                                  const RowLookup& lookup,
+                                  const RowReading& reading);
 // Brings what CopyRows returned into the form in which it leaves.
-BlockRef EncodeRows(const RowSources& sources, const RowLookup& lookup,
-                    const RowReading& reading, BlockRef rows);
+absl::StatusOr<BlockRef> EncodeRows(const RowSources& sources,
+                                    const RowLookup& lookup,
+                                    const RowReading& reading, BlockRef rows);
 
 }  // namespace weir
 

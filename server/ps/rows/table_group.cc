@@ -178,16 +178,19 @@ absl::StatusOr<std::optional<RowReading>> TableGroup::BeginRead(
 void TableGroup::Gather(RowLookup lookup, RowReading reading,
                         uint64_t version) {
   const RowSources sources = {tables_, previous_, rows_looked_up_, arena_};
-  PulledRows answer;
-  if (lookup.floats > 0) {
-    answer.rows = CopyRows(sources, lookup, reading);
-  }
+  absl::StatusOr<BlockRef> rows = CopyRows(sources, lookup, reading);
   // Before the encoding, which needs the copy alone: exclusive work may begin.
   EndUse();
-  if (lookup.floats > 0) {
-    answer.rows = EncodeRows(sources, lookup, reading, std::move(answer.rows));
-    answer.bytes = static_cast<size_t>(lookup.answer_bytes());
+  if (rows.ok()) {
+    rows = EncodeRows(sources, lookup, reading, *std::move(rows));
   }
+  if (!rows.ok()) {
+    lookup.done(rows.status());
+    return;
+  }
+  PulledRows answer;
+  answer.rows = *std::move(rows);
+  answer.bytes = static_cast<size_t>(lookup.answer_bytes());
   reading.room.reset();  // I6: only the rows hold it from here on
   answer.header.set_request(lookup.request.request());
   answer.header.set_version(version);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exhausted.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/io/crc32c.h"
@@ -261,24 +262,50 @@ bool AnswerFlow::Finished() const {
          ready_.empty();
 }
 
+// The next answer that may leave; it counts as under way.
+std::optional<AnswerFlow::Answer> AnswerFlow::TakeReady() {
+  MutexLock lock(&mutex_);
+  if (finish_started_ || client_gone_ || final_.has_value() || ready_.empty() ||
+      under_way_ == window_) {
+    return std::nullopt;
+  }
+  std::optional<Answer> answer = std::move(ready_.front());
+  ready_.pop_front();
+  ++under_way_;
+  return answer;
+}
+
 // Hands on what may leave: answers, or the end.
 void AnswerFlow::WriteReady() {
   for (;;) {
-    std::optional<Answer> answer;
+    std::optional<Answer> answer = TakeReady();
     absl::Status status;
     bool last = false;
+    if (answer.has_value()) {
+      // Before anything is promised to the transport: there may be no memory
+      // for it, and the flow can still end with that.
+      status = OrExhausted([&] {
+        Encode(&*answer);
+        return absl::OkStatus();
+      });
+    }
     {
       MutexLock lock(&mutex_);
+      if (!status.ok() && !final_.has_value()) {
+        final_ = status;
+        Drop();
+      }
+      // I2: what is in hand is void then.
+      const bool failed = final_.has_value() && !final_->ok();
+      if (answer.has_value() && (failed || client_gone_)) {
+        answer.reset();
+        --under_way_;
+      }
       if (finish_started_ || client_gone_) {
         return;
       }
-      if (!final_.has_value() && !ready_.empty() && under_way_ < window_) {
-        answer = std::move(ready_.front());
-        ready_.pop_front();
-        // An answer and the end of the call leave together if they can.
-        last = under_way_ == 0 && Finished();
-        ++under_way_;
-      }
+      // An answer and the end of the call leave together if they can.
+      last = answer.has_value() && under_way_ == 1 && Finished();
       if (!final_.has_value() && Finished()) {
         final_ = absl::OkStatus();
       }
@@ -298,7 +325,6 @@ void AnswerFlow::WriteReady() {
       Finish(status);
       return;
     }
-    Encode(&*answer);
     Write(*std::move(answer), last);
   }
 }

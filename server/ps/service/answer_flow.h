@@ -153,6 +153,7 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
   void OnPulled(const std::shared_ptr<Question>& question,
                 absl::StatusOr<PulledBlock> pulled);
   void Encode(Answer* answer) const;
+  std::optional<Answer> TakeReady();
   void WriteReady();
   bool TakeNextWant(std::shared_ptr<Question>* question, uint32_t* block);
   void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,5 +1,8 @@
 #include "server/ps/service/call_queue.h"
 
+#include "common/base/exhausted.h"
+#include "common/base/logging.h"
+
 namespace weir {
 
 CallQueue::CallQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue)
@@ -26,7 +29,14 @@ void CallQueue::Loop() {
       // The handler may start this very operation again, so the reference
       // moves out first; it may be the last one.
       const std::shared_ptr<void> call = std::move(operation->call_);
-      operation->handler_(ok);
+      // One call that finds no memory must not end the others.
+      const absl::Status status = OrExhausted([&] {
+        operation->handler_(ok);
+        return absl::OkStatus();
+      });
+      if (!status.ok()) {
+        LOG_ERROR("a call goes no further: {}", status.ToString());
+      }
     }
     // After the handler: what it has started counts already, so Stop never sees
     // an idle queue in the middle of a call (I2).

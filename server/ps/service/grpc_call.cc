@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exhausted.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/grpc_status.h"
 
@@ -71,11 +72,11 @@ void GrpcCall::OnRead(bool ok) {
     }
     // Runs the request and its continuations on this thread; nothing in it
     // waits.
-    status = handler_.message(buffer_);
+    status = OrExhausted([this] { return handler_.message(buffer_); });
     // What is kept of a payload holds its slices; the buffer is free to read.
     buffer_.Clear();
   } else if (handler_.end) {  // nothing will ever be read again
-    status = handler_.end();
+    status = OrExhausted([this] { return handler_.end(); });
   } else {
     NoMoreQuestions();
   }

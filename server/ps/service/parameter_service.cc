@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exhausted.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "proto/wire/chunk_codec.h"
@@ -146,25 +147,25 @@ void ParameterService::AddUnary(
         thread_for) {
   Add(name, [answer = std::move(answer),
              thread_for = std::move(thread_for)](GrpcCall* call) {
-    return Handler{
-        [answer, thread_for, call](const ByteBuffer& buffer) -> absl::Status {
-          Request request;
-          WEIR_RETURN_IF_ERROR(DecodeMessage(buffer, &request));
-          call->NoMoreQuestions(/*expected=*/1);
-          WorkThread* thread = nullptr;
-          if (thread_for) {
-            thread = thread_for(request);
-          }
-          if (thread == nullptr) {
-            LogAndDeliver(answer(request), call);
-            return absl::OkStatus();
-          }
-          thread->Run([answer, request = std::move(request),
-                       flow = call->shared_from_this()] {
-            LogAndDeliver(answer(request), flow.get());
-          });
-          return absl::OkStatus();
-        }};
+    return Handler{[answer, thread_for,
+                    call](const ByteBuffer& buffer) -> absl::Status {
+      Request request;
+      WEIR_RETURN_IF_ERROR(DecodeMessage(buffer, &request));
+      call->NoMoreQuestions(/*expected=*/1);
+      WorkThread* thread = nullptr;
+      if (thread_for) {
+        thread = thread_for(request);
+      }
+      if (thread == nullptr) {
+        LogAndDeliver(answer(request), call);
+        return absl::OkStatus();
+      }
+      thread->Run([answer, request = std::move(request),
+                   flow = call->shared_from_this()] {
+        LogAndDeliver(OrExhausted([&] { return answer(request); }), flow.get());
+      });
+      return absl::OkStatus();
+    }};
   });
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exhausted.h"
 #include "common/base/status.h"
 #include "server/ps/block/snapshot_job.h"
 #include "server/ps/store/shard.h"
@@ -92,10 +93,11 @@ void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
     if (!job->ended()) {
       // No push is applied before Release, so marks and rows belong together.
       std::vector<uint64_t> marks = tables.MarksAt(version);
-      SnapshotJob::AddTables(
-          job, std::move(marks),
-          shard->table_snapshots_.Write(tables, files, shard->plan_,
-                                        job->directory(), base, version));
+      SnapshotJob::AddTables(job, std::move(marks), OrExhausted([&] {
+                               return shard->table_snapshots_.Write(
+                                   tables, files, shard->plan_,
+                                   job->directory(), base, version);
+                             }));
     }
     tables.Release();
   };

@@ -69,7 +69,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Create(Options options) {
         "memory_bytes_max is ", options.memory_bytes_max, "; use 0 or more"));
   }
   if (options.memory_bytes_max == 0) {
-    options.memory_bytes_max = MemoryLimitBytes();
+    options.memory_bytes_max =
+        std::max<int64_t>(0, MemoryLimitBytes() - ResidentBytes());
   }
   return std::unique_ptr<Store>(new Store(options));
 }
@@ -126,6 +127,23 @@ DeclareReply Store::ReplyFor(const Shard& shard) const {
   return reply;
 }
 
+absl::StatusOr<std::shared_ptr<const ShardPlan>> Store::PlanBeside(
+    const Shard* old, const Declaration& declaration, uint32_t index) const {
+  const int64_t held = BytesHeld(old);
+  absl::StatusOr<std::shared_ptr<const ShardPlan>> plan =
+      ShardPlan::Create(declaration, index,
+                        std::max<int64_t>(0, options_.memory_bytes_max - held));
+  if (held > 0 && absl::IsResourceExhausted(plan.status())) {
+    return Annotate(
+        plan.status(),
+        absl::StrCat("declaration: this ps still holds ", held / (1 << 20),
+                     " MiB of the shard that is to be replaced; start it "
+                     "anew"));
+  }
+  WEIR_RETURN_IF_ERROR(Annotate(plan.status(), "declaration"));
+  return plan;
+}
+
 absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
   MutexLock control(&control_mutex_);
   const std::shared_ptr<Shard> old = shard();
@@ -145,12 +163,11 @@ absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
     }
     return ReplyFor(*old);
   }
-  absl::StatusOr<std::shared_ptr<const ShardPlan>> plan = ShardPlan::Create(
-      declaration, request.shard(), options_.memory_bytes_max);
-  WEIR_RETURN_IF_ERROR(Annotate(plan.status(), "declaration"));
+  WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const ShardPlan> plan,
+                        PlanBeside(old.get(), declaration, request.shard()));
   WEIR_ASSIGN_OR_RETURN(
       const std::shared_ptr<Shard> made,
-      Shard::Initialise(*std::move(plan), options_.arena, options_.clock));
+      Shard::Initialise(std::move(plan), options_.arena, options_.clock));
   {
     MutexLock lock(&mutex_);
     // SetSlots may have come while the new shard was made.
@@ -179,24 +196,15 @@ absl::StatusOr<DeclareReply> Store::Restore(const RestoreRequest& request) {
   // Both shards are in memory until the new one is whole, so that a damaged
   // checkpoint leaves the old one as it was.
   const std::shared_ptr<Shard> before = shard();
-  const int64_t held = BytesHeld(before.get());
-  absl::StatusOr<std::shared_ptr<const ShardPlan>> plan =
-      ShardPlan::Create(request.declaration(), request.shard(),
-                        std::max<int64_t>(0, options_.memory_bytes_max - held));
-  if (held > 0 && absl::IsResourceExhausted(plan.status())) {
-    return Annotate(
-        plan.status(),
-        absl::StrCat("declaration: this ps still holds ", held / (1 << 20),
-                     " MiB of the shard that is to be replaced; start it "
-                     "anew to restore"));
-  }
-  WEIR_RETURN_IF_ERROR(Annotate(plan.status(), "declaration"));
+  WEIR_ASSIGN_OR_RETURN(
+      std::shared_ptr<const ShardPlan> plan,
+      PlanBeside(before.get(), request.declaration(), request.shard()));
   WEIR_ASSIGN_OR_RETURN(
       const std::unique_ptr<CheckpointReader> reader,
       CheckpointReader::Open(options_.files, request.checkpoint_dir()));
   WEIR_ASSIGN_OR_RETURN(
       const std::shared_ptr<Shard> made,
-      Shard::FromCheckpoint(*std::move(plan), options_.arena, options_.clock,
+      Shard::FromCheckpoint(std::move(plan), options_.arena, options_.clock,
                             options_.files, *reader));
   std::shared_ptr<Shard> old = made;
   {

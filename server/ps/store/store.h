@@ -54,6 +54,7 @@
 namespace weir {
 
 class Shard;
+class ShardPlan;
 class Store;
 
 // One PushRows call: pieces come in, and take effect together at the end, or
@@ -84,9 +85,9 @@ class Store {
     Arena* arena = Arena::Heap();
     Files* files = Files::Real();
     uint64_t incarnation = 0;  // random, from main
-    // How much a declared shard may allocate; a larger one is refused. Restore
-    // also counts the shard that it replaces. 0: what this process may use
-    // (common/base/memory_limit.h).
+    // How much a declared shard may allocate, together with the shard that it
+    // replaces; a larger one is refused. 0: what this process may use
+    // (common/base/memory_limit.h), less what it uses when the store is made.
     int64_t memory_bytes_max = 0;
     // Where Restore may read and Snapshot may write; empty: anywhere.
     std::string checkpoint_root = "";
@@ -145,6 +146,10 @@ class Store {
   // The shard, if `sender` speaks of it; FAILED_PRECONDITION otherwise.
   absl::StatusOr<std::shared_ptr<Shard>> ShardFor(const Sender& sender) const;
   DeclareReply ReplyFor(const Shard& shard) const;
+  // Plans a shard that fits into memory while `old` is there as well; null:
+  // nothing is.
+  absl::StatusOr<std::shared_ptr<const ShardPlan>> PlanBeside(
+      const Shard* old, const Declaration& declaration, uint32_t index) const;
 
   const Options options_;
   // Held by Declare and Restore from beginning to end.

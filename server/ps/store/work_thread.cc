@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "common/base/exhausted.h"
+#include "common/base/logging.h"
+
 namespace weir {
 
 WorkThread::WorkThread() : thread_([this] { Loop(); }) {}
@@ -31,7 +34,13 @@ std::function<void()> WorkThread::Next() {
 void WorkThread::Loop() {
   // Without the lock, so that work can queue more work.
   while (const std::function<void()> work = Next()) {
-    work();
+    const absl::Status status = OrExhausted([&work] {
+      work();
+      return absl::OkStatus();
+    });
+    if (!status.ok()) {
+      LOG_ERROR("work goes no further: {}", status.ToString());
+    }
   }
 }
 

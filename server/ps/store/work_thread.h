@@ -2,6 +2,8 @@
 //
 // Place: parameter_service.cc has some, for what would keep a handler's thread
 // busy: Declare and Restore, the files of snapshots, long reports.
+// Work that finds no memory is left where it is, and the next is done; who
+// waits for an answer must catch that in the work.
 // Threads: safe.
 #ifndef SERVER_PS_STORE_WORK_THREAD_H_
 #define SERVER_PS_STORE_WORK_THREAD_H_

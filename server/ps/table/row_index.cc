@@ -210,9 +210,10 @@ void RowIndex::Split(uint64_t hash) {
     __builtin_prefetch(slab_->At(row));
   }
   const int depth = lower->depth + 1;
+  // Before `lower` is emptied: there may be no memory for it.
+  Segment* const upper = NewSegment(depth);
   std::memset(lower, 0, sizeof(*lower));
   lower->depth = depth;
-  Segment* const upper = NewSegment(depth);
 
   // The directory's entries of both: those that share depth - 1 bits.
   const size_t count = size_t{1} << (depth_ - depth);

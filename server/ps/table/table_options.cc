@@ -1,8 +1,10 @@
 #include "server/ps/table/table_options.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
 #include "common/base/status.h"
 #include "common/job/initializer.h"
 #include "server/ps/table/admission_filter.h"
@@ -34,10 +36,11 @@ absl::Status CheckAdmission(const TableOptions& options) {
                 options, "admission count", policy.count,
                 absl::StrCat("in [1, ", AdmissionFilter::kMaxCount, "]")));
       const int64_t least = AdmissionFilter::kLineBytes * options.stripes;
-      return Check(
-          policy.filter_bytes >= least, options, "admission filter_bytes",
-          policy.filter_bytes,
-          absl::StrCat("at least ", least, ", a line for each stripe"));
+      return Check(policy.filter_bytes >= least &&
+                       policy.filter_bytes <= kAdmissionFilterBytesMax,
+                   options, "admission filter_bytes", policy.filter_bytes,
+                   absl::StrCat("in [", least, ", ", kAdmissionFilterBytesMax,
+                                "], a line for each stripe"));
     }
     case AdmissionPolicy::Kind::kProbability:
       return Check(policy.probability >= 0 && policy.probability <= 1, options,
@@ -79,17 +82,26 @@ absl::Status TableOptions::Validate() const {
       const std::unique_ptr<RowOptimizer> built,
       CreateRowOptimizer(optimizer,
                          absl::StrCat("table \"", name, "\": optimizer")));
-  int64_t filter = 0;
-  if (admission.kind == AdmissionPolicy::Kind::kCount) {
-    filter = admission.filter_bytes;
-  }
   // It allocates nothing; it only knows how small a chunk can be.
   const RowSlab smallest(arena, built->row_floats(dim), /*chunk_bytes=*/0);
-  const int64_t least =
-      filter + stripes * (RowIndex::kSegmentBytes + smallest.chunk_bytes());
+  const int64_t least = filter_bytes() + stripes * (RowIndex::kSegmentBytes +
+                                                    smallest.chunk_bytes());
   return Check(memory_bytes_max >= least, *this, "memory_bytes_max",
                memory_bytes_max,
                absl::StrCat("at least ", least, ", or 0 for no bound"));
+}
+
+int64_t TableOptions::filter_bytes() const {
+  return admission.kind == AdmissionPolicy::Kind::kCount
+             ? admission.filter_bytes
+             : 0;
+}
+
+int64_t TableOptions::small_bytes() const {
+  constexpr auto kStripeBytes =
+      static_cast<int64_t>(RowSlab::kChunkBytes) + RowIndex::kSegmentBytes;
+  const int64_t bytes = filter_bytes() + stripes * kStripeBytes;
+  return memory_bytes_max == 0 ? bytes : std::min(bytes, memory_bytes_max);
 }
 
 }  // namespace weir

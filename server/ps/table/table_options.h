@@ -64,6 +64,12 @@ struct TableOptions {
 
   // Errors: INVALID_ARGUMENT  names table, field, value and range.
   absl::Status Validate() const;
+
+  // Of the filter that admission needs; 0: it needs none.
+  int64_t filter_bytes() const;
+  // What a table with one row in every stripe takes, about.
+  // REQUIRES: Validate() is OK.
+  int64_t small_bytes() const;
 };
 
 }  // namespace weir

@@ -1,6 +1,7 @@
 #include "server/ps/table/table_stripe.h"
 
 #include <algorithm>
+#include <new>
 
 #include "common/base/check.h"
 #include "common/job/initializer.h"
@@ -21,12 +22,17 @@ constexpr size_t kEvictShare = 16;
 constexpr int64_t kRoomRows = 64;
 constexpr size_t kPageBytes = 4096;
 
-// Memory whose pages are there; null for 0 bytes.
+// Memory whose pages are there; null for 0 bytes, or if there is none.
 void* Touched(Arena* arena, size_t bytes) {
   if (bytes == 0) {
     return nullptr;
   }
-  char* const memory = static_cast<char*>(arena->Allocate(bytes));
+  char* memory = nullptr;
+  try {
+    memory = static_cast<char*>(arena->Allocate(bytes));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
   for (size_t k = 0; k < bytes; k += kPageBytes) {
     static_cast<volatile char*>(memory)[k] = 0;
   }
@@ -244,28 +250,39 @@ bool TableStripe::IsAdmitted(Access access, uint64_t hash) {
   return false;
 }
 
-RowHeader* TableStripe::NewRow(uint64_t id, uint64_t hash, uint32_t now) {
+bool TableStripe::MakeRoomFor(uint64_t hash, uint32_t now) {
   // I1: memory is taken only where the budget affords it; else a part of one
   // segment goes, and with it the need to split or to grow (I2).
   while (true) {
     if (index_.IsFull(hash)) {
       if (!index_.MaySplit(hash)) {
-        return nullptr;
+        return false;
       }
       if (Affords(index_.SplitBytes(hash))) {
         index_.Split(hash);
       } else if (!Evict(hash, now)) {
-        return nullptr;
+        return false;
       }
     } else if (!slab_.HasFree()) {
       if (Affords(slab_.chunk_bytes())) {
         slab_.AddChunk();
       } else if (!Evict(hash, now)) {
-        return nullptr;
+        return false;
       }
     } else {
-      break;
+      return true;
     }
+  }
+}
+
+RowHeader* TableStripe::NewRow(uint64_t id, uint64_t hash, uint32_t now) {
+  try {
+    if (!MakeRoomFor(hash, now)) {
+      return nullptr;
+    }
+  } catch (const std::bad_alloc&) {
+    // As beyond a budget: the batch goes on with the rows that are there.
+    return nullptr;
   }
   const uint32_t row = slab_.Allocate();
   RowHeader* const header = slab_.At(row);

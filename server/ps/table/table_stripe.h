@@ -124,6 +124,10 @@ class TableStripe {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsAdmitted(Access access, uint64_t hash)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes sure that one row more fits; false if it cannot. Throws
+  // std::bad_alloc where the budget would allow what the arena has not.
+  bool MakeRoomFor(uint64_t hash, uint32_t now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Room for one row, or null.
   RowHeader* NewRow(uint64_t id, uint64_t hash, uint32_t now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -87,5 +87,10 @@ TEST(MemoryLimitTest, IsNeverMoreThanTheMachineHas) {
   EXPECT_GT(MemoryLimitBytes(), 0);
 }
 
+TEST(MemoryLimitTest, TheProcessHasSomeMemoryAndLessThanTheMachine) {
+  EXPECT_GT(ResidentBytes(), 0);
+  EXPECT_LT(ResidentBytes(), MemoryLimitBytes());
+}
+
 }  // namespace
 }  // namespace weir

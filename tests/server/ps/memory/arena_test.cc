@@ -45,5 +45,12 @@ TEST(HeapArenaTest, WhatGoesBackToTheSystemReadsAsZeroAgain) {
   Arena::Heap()->Free(cold, kBytes);
 }
 
+TEST(HeapArenaTest, MoreThanTheAddressSpaceIsRefused) {
+  EXPECT_THROW(Arena::Heap()->Allocate(size_t{1} << 60), std::bad_alloc);
+  void* const memory = Arena::Heap()->Allocate(100);
+  EXPECT_NE(memory, nullptr);
+  Arena::Heap()->Free(memory, 100);
+}
+
 }  // namespace
 }  // namespace weir

@@ -53,5 +53,13 @@ TEST(SharedArenaTest, ReusesWhatWasFreedAndGivesTheRestBack) {
   EXPECT_EQ(zeros, 24);
 }
 
+TEST(SharedArenaTest, WhatIsNotThereIsRefusedAndTheRestStays) {
+  const auto arena = *SharedArena::Create();
+  EXPECT_THROW(arena->Allocate(arena->memory().bytes() + 1), std::bad_alloc);
+  auto* const memory = static_cast<char*>(arena->Allocate(8192));
+  memory[8191] = 1;
+  arena->Free(memory, 8192);
+}
+
 }  // namespace
 }  // namespace weir

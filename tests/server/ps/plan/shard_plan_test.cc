@@ -134,5 +134,34 @@ TEST(ShardPlanTest, GivesSlotsOnlyToBlocksThatUseThem) {
   EXPECT_EQ(plan->blocks()[3].segments[0].optimizer, nullptr);  // rate 0
 }
 
+TEST(ShardPlanTest, CountsWhatTablesTakeBeforeTheirRows) {
+  Declaration declaration = Job();
+  EmbeddingTable table;
+  table.set_name("t");
+  table.set_dim(4);
+  table.mutable_schedule()->set_learning_rate(1);
+  *declaration.add_table() = table;
+  const auto code = [&](int64_t memory) {
+    return ShardPlan::Create(declaration, 0, memory).status().code();
+  };
+  const auto exhausted = absl::StatusCode::kResourceExhausted;
+  EXPECT_EQ(code(int64_t{4} << 20), absl::StatusCode::kOk);
+  EXPECT_EQ(code(int64_t{1} << 20), exhausted);
+  Admission& admission = *declaration.mutable_table(0)->mutable_admission();
+  admission.set_count(2);
+  admission.set_filter_bytes(uint64_t{1} << 33);
+  EXPECT_EQ(code(int64_t{1} << 33), exhausted);
+  EXPECT_EQ(code(int64_t{1} << 34), absl::StatusCode::kOk);
+  // An admission by chance has no filter.
+  admission.set_probability(0.5);
+  EXPECT_EQ(code(int64_t{4} << 20), absl::StatusCode::kOk);
+  declaration.clear_table();
+  for (int i = 0; i < 1024; ++i) {
+    table.set_name("t" + std::to_string(i));
+    *declaration.add_table() = table;
+  }
+  EXPECT_EQ(code(int64_t{1} << 30), exhausted);
+}
+
 }  // namespace
 }  // namespace weir

@@ -94,6 +94,14 @@ TEST(TablePlanTest, NamesTheFieldThatIsWrong) {
   EXPECT_TRUE(
       absl::StrContains(ErrorOf("expiry { memory_bytes: 9223372036854775808 }"),
                         "table \"t\": expiry.memory_bytes"));
+  // Filters whose sizes no sum of sizes can hold.
+  for (const char* bytes : {"1099511627777", "2305843009213693952",
+                            "9223372036854775807", "18446744073709551615"}) {
+    EXPECT_TRUE(absl::StrContains(
+        ErrorOf(absl::StrCat("admission { count: 2 filter_bytes: ", bytes,
+                             " } expiry { memory_bytes: 1000000000 }")),
+        "admission filter_bytes"));
+  }
   // Less than one row in every stripe.
   EXPECT_TRUE(absl::StrContains(ErrorOf("expiry { memory_bytes: 1 }"),
                                 "memory_bytes_max 1 is not at least"));

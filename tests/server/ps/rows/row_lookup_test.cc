@@ -71,10 +71,10 @@ TEST(RowLookupTest, RowsHoldTheirRoomUntilTheyAreGone) {
     const auto budget = std::make_shared<AnswerBudget>();
     const RowLookup lookup = tester.Lookup({ListOf({1, 2})}, encoding);
     RowReading reading = {Readable::kNow, budget->Take(Sender(), 24)};
-    BlockRef rows = CopyRows(tester.sources(), lookup, reading);
+    BlockRef rows = *CopyRows(tester.sources(), lookup, reading);
     EXPECT_EQ(std::vector<float>(rows.data(), rows.data() + lookup.floats),
               std::vector<float>(2 * kDim, 2));
-    rows = EncodeRows(tester.sources(), lookup, reading, std::move(rows));
+    rows = *EncodeRows(tester.sources(), lookup, reading, std::move(rows));
     reading.room.reset();
     EXPECT_EQ(budget->used(), 24);
     rows = BlockRef();
@@ -90,8 +90,8 @@ TEST(RowLookupTest, BuffersHaveFewSizes) {
         tester.Lookup({ListOf(std::vector<uint64_t>(rows, 1))}, encoding);
     const RowReading reading = {Readable::kNow, nullptr};
     return EncodeRows(tester.sources(), lookup, reading,
-                      CopyRows(tester.sources(), lookup, reading))
-        .elements();
+                      *CopyRows(tester.sources(), lookup, reading))
+        ->elements();
   };
   EXPECT_EQ(elements(350, F32), 2048);
   EXPECT_EQ(elements(600, F32), 2048);

@@ -1,6 +1,7 @@
 // What a peer can make the tables of a shard keep.
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <set>
 #include <string>
 #include <utility>
@@ -292,6 +293,36 @@ TEST(TableGroupLimitsTest, HotIdsAreLookedForOnceInAWhile) {
   EXPECT_EQ(tester.store->GetStatus(0).table(1).rows_updated(), 2u);
   tester.clock.Advance(kHotRowsKept);
   EXPECT_EQ(hot(), 2u);
+}
+
+// Has memory until it is told that there is none.
+class EndingArena : public CountingArena {
+ public:
+  void* Allocate(size_t bytes) override {
+    if (over) {
+      throw std::bad_alloc();
+    }
+    return CountingArena::Allocate(bytes);
+  }
+  bool over = false;
+};
+
+TEST(TableGroupLimitsTest, ALookupThatFindsNoMemoryHoldsNothingUp) {
+  EndingArena arena;
+  StoreTester tester(Tables("sync { contributions: 1 }"), 0, true, &arena);
+  arena.over = true;
+  for (const Encoding encoding : {F32, BF16}) {
+    PullRowsChunk request = Read(tester, 0, ListOf(1, {1}), LatestWant());
+    request.mutable_want()->set_encoding(encoding);
+    EXPECT_EQ(LookUp(tester, request)->answer.status().code(),
+              StatusCode::kResourceExhausted);
+  }
+  arena.over = false;
+  // The step is published when no lookup is under way.
+  PushRowsChunk chunk = Piece(tester, 0, 0, 0);
+  *chunk.add_list() = ListOf(1, {1});
+  Apply(tester, chunk, {1});
+  EXPECT_EQ(Rows(tester, {1}, 1), (std::vector<float>{-1}));
 }
 
 }  // namespace

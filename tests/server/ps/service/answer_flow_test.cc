@@ -1,5 +1,6 @@
 #include "server/ps/service/answer_flow.h"
 
+#include <new>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -21,8 +22,8 @@ Declaration Job(const std::string& update = "async {}") {
 // Keeps what it is given to write until the test reports it.
 class Flow : public AnswerFlow {
  public:
-  Flow(Store* store, size_t window)
-      : AnswerFlow(store, Arena::Heap(), window) {}
+  Flow(Store* store, size_t window, Arena* arena = Arena::Heap())
+      : AnswerFlow(store, arena, window) {}
   using AnswerFlow::ClientGone;
 
   // Asks for all blocks as one question.
@@ -194,6 +195,25 @@ TEST(AnswerFlowTest, ValuesTravelInEncodingsOfFixedSizeOnly) {
   flow->AskForAll(ps.SenderOf(0), want);
   ASSERT_EQ(flow->ends.size(), 1u);
   EXPECT_EQ(flow->ends[0].code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Has no memory.
+class EmptyArena : public Arena {
+ public:
+  void* Allocate(size_t) override { throw std::bad_alloc(); }
+  void Free(void*, size_t) override {}
+};
+
+TEST(AnswerFlowTest, AnAnswerThatFindsNoMemoryEndsTheFlow) {
+  EmptyArena empty;
+  StoreTester ps(Job());
+  const auto flow = std::make_shared<Flow>(ps.store.get(), 1, &empty);
+  Want want = LatestWant();
+  want.set_encoding(BF16);  // float32 needs no memory to leave
+  flow->AskForAll(ps.SenderOf(0), want);
+  EXPECT_TRUE(flow->blocks.empty());
+  ASSERT_EQ(flow->ends.size(), 1u);
+  EXPECT_EQ(flow->ends[0].code(), absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

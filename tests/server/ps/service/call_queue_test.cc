@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "proto/ps.grpc.pb.h"
@@ -95,6 +96,19 @@ TEST(CallQueueTest, AHandlerMayStartItsOwnOperationAgain) {
 TEST(CallQueueTest, AQueueThatNeverRanCanBeStopped) {
   Tester tester;
   tester.Stop();
+}
+
+TEST(CallQueueTest, ACallThatFindsNoMemoryEndsAlone) {
+  Tester tester;
+  int reports = 0;
+  const auto failing =
+      std::make_shared<Call>([](bool) -> void { throw std::bad_alloc(); });
+  const auto next = std::make_shared<Call>([&reports](bool) { ++reports; });
+  tester.queue().Run();
+  tester.Fire(&failing->operation, failing);
+  tester.Fire(&next->operation, next);
+  tester.Stop();  // waits for both
+  EXPECT_EQ(reports, 1);
 }
 
 }  // namespace

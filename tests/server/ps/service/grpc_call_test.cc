@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -190,6 +191,25 @@ TEST(GrpcCallTest, ACallIsOverWhenItsAnswerHasLeftOrNobodyWaitsForIt) {
   EXPECT_FALSE(tester.stub->GetStatus(&context, request, &reply).ok());
   canceller.join();
   over[1].Wait();
+}
+
+TEST(GrpcCallTest, ARequestThatFindsNoMemoryEndsItsCallAlone) {
+  GrpcCall::Methods methods;
+  methods["/weir.ParameterServer/GetStatus"] = [](GrpcCall* call) {
+    return GrpcCall::Handler{[call](const ByteBuffer& buffer) {
+      GetStatusRequest request;
+      EXPECT_TRUE(DecodeMessage(buffer, &request).ok());
+      call->NoMoreQuestions(/*expected=*/1);
+      if (request.hot_ids() == 1) {
+        throw std::bad_alloc();
+      }
+      call->DeliverReply<PsStatus>(PsStatus());
+      return absl::OkStatus();
+    }};
+  };
+  Tester tester(std::move(methods));
+  EXPECT_EQ(tester.Ask(1).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(tester.Ask(2).ok());
 }
 
 }  // namespace

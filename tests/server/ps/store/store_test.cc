@@ -329,6 +329,21 @@ TEST(StoreTest, ARestoreThatDoesNotFitBesideTheShardIsRefused) {
   EXPECT_EQ(store->Hello().history(), again.history());
 }
 
+TEST(StoreTest, ADeclarationThatDoesNotFitBesideTheShardIsRefused) {
+  Store::Options options;
+  options.memory_bytes_max = 2600;  // as above
+  const auto store = *Store::Create(options);
+  DeclareRequest request;
+  *request.mutable_declaration() = Job();
+  ASSERT_TRUE(store->Declare(request).ok());
+  *request.mutable_declaration() = WithHistory(Job(), 2);
+  const absl::StatusOr<DeclareReply> twice = store->Declare(request);
+  EXPECT_EQ(twice.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(absl::StrContains(twice.status().message(), "start it anew"))
+      << twice.status();
+  EXPECT_EQ(store->Hello().history(), Job().history());
+}
+
 TEST(StoreTest, ARestoreDropsASnapshotThatWaits) {
   const Declaration job = Job("update { sync { contributions: 1 } }");
   CountingArena arena;

@@ -1,5 +1,6 @@
 #include "server/ps/store/work_thread.h"
 
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -76,6 +77,16 @@ TEST(WorkThreadTest, WorkMayQueueWork) {
     changed.Wait(&mutex);
   }
   EXPECT_TRUE(inner);
+}
+
+TEST(WorkThreadTest, WorkThatFindsNoMemoryEndsAlone) {
+  bool next = false;
+  {
+    WorkThread thread;
+    thread.Run([] { throw std::bad_alloc(); });
+    thread.Run([&next] { next = true; });
+  }
+  EXPECT_TRUE(next);
 }
 
 }  // namespace

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <new>
+#include <numeric>
 #include <string>
 
 #include "common/job/initializer.h"
@@ -254,6 +257,50 @@ TEST(TableTest, CountsAStepWithoutIds) {
   EXPECT_EQ(table->step(), 10u);
 }
 
+// Has a number of bytes.
+class SmallArena : public Arena {
+ public:
+  explicit SmallArena(size_t bytes) : left_(bytes) {}
+  void* Allocate(size_t bytes) override {
+    if (bytes > left_) {
+      throw std::bad_alloc();
+    }
+    left_ -= bytes;
+    return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  }
+  void Free(void* memory, size_t bytes) override {
+    left_ += bytes;
+    std::free(memory);
+  }
+
+ private:
+  size_t left_;
+};
+
+TEST(TableTest, RowsThatFindNoMemoryAreNotAdmitted) {
+  SmallArena arena(size_t{2} << 20);
+  TableOptions options = SmallOptions("sgd {}", 1);
+  options.arena = &arena;
+  const std::unique_ptr<Table> table = MakeTable(options);
+  std::vector<uint64_t> ids(300000);
+  std::iota(ids.begin(), ids.end(), uint64_t{0});
+  const std::vector<float> initial = Read(table.get(), ids);
+  const TableReport full = table->Report(0);
+  EXPECT_GT(full.rows, 1000);
+  EXPECT_EQ(full.counts.not_admitted,
+            static_cast<int64_t>(ids.size()) - full.rows);
+  // Those that are there go on.
+  const UpdateReceipt receipt =
+      Push(table.get(), ids, std::vector<float>(ids.size(), 1), 1);
+  EXPECT_EQ(receipt.applied, full.rows);
+  const std::vector<float> after = Read(table.get(), ids, Table::Mode::kRead);
+  int64_t moved = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    moved += after[i] == initial[i] - 1.0f ? 1 : 0;
+  }
+  EXPECT_EQ(moved, full.rows);
+}
+
 TEST(TableTest, KeepsWithinAQuarterOfThePayload) {
   TableOptions options = SmallOptions("adagrad {}", 16);
   options.stripes = 64;
@@ -303,8 +350,8 @@ TEST(TableOptionsTest, NamesTheBadField) {
   EXPECT_EQ(Error(o), "table \"user\": admission count 256 is not in [1, 255]");
   o.admission = {AdmissionPolicy::Kind::kCount, 2, 1, 100};
   EXPECT_EQ(Error(o),
-            "table \"user\": admission filter_bytes 100 is not at least 512, a "
-            "line for each stripe");
+            "table \"user\": admission filter_bytes 100 is not in [512, "
+            "1099511627776], a line for each stripe");
   o.admission = {AdmissionPolicy::Kind::kProbability, 1, 1.5};
   EXPECT_EQ(Error(o),
             "table \"user\": admission probability 1.5 is not in [0, 1]");
