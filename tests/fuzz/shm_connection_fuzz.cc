@@ -36,6 +36,9 @@ class HostilePs {
         new std::shared_ptr<SharedMemory>(*SharedMemory::Create(kArenaBytes));
     ShmOpening opening;
     auto fd = socket_.Receive(RecordBytes(&opening));
+    if (!fd.ok()) {
+      return;
+    }
     memory_ = *SharedMemory::Map(*std::move(fd), opening.bytes,
                                  SharedMemory::Access::kReadWrite);
     channel_ = std::make_unique<SharedChannel>(memory_, SharedChannel::kServer);
@@ -45,7 +48,8 @@ class HostilePs {
       answer.magic = input_.Number();
       answer.bytes = input_.Number();
     }
-    WEIR_CHECK(socket_.Send(RecordBytes(&answer), (*arena)->fd()).ok());
+    // A client that was stopped for a while may have given up.
+    socket_.Send(RecordBytes(&answer), (*arena)->fd()).IgnoreError();
   }
 
   void Answer() {
