@@ -93,7 +93,7 @@ class Session {
     }
     request.set_rank(how < 240 ? (how >> 1) & 1 : input_.Number32());
     request.set_process(Process());
-    request.set_cluster_fingerprint(77 * ((how >> 2) & 1));
+    request.set_cluster_fingerprint((how & 4) != 0 ? 77 : 0);
     request.set_host(input_.Bytes((how >> 3) & 3));
     if ((how & 32) != 0) {
       request.set_held_history(input_.Number());

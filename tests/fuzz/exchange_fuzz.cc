@@ -84,7 +84,7 @@ class BlocksClient {
     static_cast<Exchange::ConnectionOptions&>(options) = ps_.Connection();
     options.first_block = input_.Below(3);
     options.elements.assign(kBlocks, kElements);
-    options.in_flight_bytes_max = 2 * kElements * 4;
+    options.in_flight_bytes_max = int64_t{2} * kElements * 4;
     first_block_ = static_cast<uint32_t>(options.first_block);
     return options;
   }

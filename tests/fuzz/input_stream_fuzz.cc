@@ -44,7 +44,7 @@ absl::StatusOr<std::string> Read(const std::string& path, size_t step) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static auto* const file = new weir::DataFile();
   weir::FuzzInput input(data, size);
-  const size_t step = 16 * (input.Below(255) + 1);
+  const size_t step = size_t{16} * (input.Below(255) + 1);
   file->Put(input.Rest());
   const auto whole = weir::Read(file->path(), weir::kBytesMax);
   const auto pieces = weir::Read(file->path(), step);

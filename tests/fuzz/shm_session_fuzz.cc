@@ -153,7 +153,7 @@ class Client {
     const std::string chunk = Chunk(head.kind);
     std::string payload;
     if ((how & 4) == 0) {
-      payload = std::string(input_.Byte() * 32, '\0');
+      payload = std::string(size_t{32} * input_.Byte(), '\0');
       head.payload.bytes = payload.size();
     } else {
       head.payload = Place();
