@@ -167,8 +167,20 @@ void SnapshotJob::Write(Blocks blocks) {
   options_.done(std::move(reply));
 }
 
+absl::Status SnapshotJob::CheckDirectory() const {
+  WEIR_ASSIGN_OR_RETURN(
+      const bool committed,
+      options_.files->Exists(JoinPath(options_.directory, kManifestName)));
+  if (committed) {
+    return Invalid("'", options_.directory,
+                   "' is a checkpoint already; name another directory");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<FileDigest> SnapshotJob::WriteFile(
     Blocks& blocks, const std::string& path) const {
+  WEIR_RETURN_IF_ERROR(CheckDirectory());
   const ShardPlan& plan = *options_.plan;
   uint64_t version = 0;
   int64_t segments = 0;

@@ -67,6 +67,9 @@ class SnapshotJob {
   // Runs `work` where files are written.
   void RunLater(std::function<void()> work) { options_.run(std::move(work)); }
   const std::string& directory() const { return options_.directory; }
+  // OK when files may be written to the directory: INVALID_ARGUMENT when it has
+  // a manifest, since nobody changes a checkpoint.
+  absl::Status CheckDirectory() const;
 
   // For a shard without blocks and tables: FROZEN is due at once.
   static void AddNothing(std::shared_ptr<SnapshotJob> job, DueList& due);

@@ -93,11 +93,12 @@ void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
     if (!job->ended()) {
       // No push is applied before Release, so marks and rows belong together.
       std::vector<uint64_t> marks = tables.MarksAt(version);
-      SnapshotJob::AddTables(job, std::move(marks), OrExhausted([&] {
-                               return shard->table_snapshots_.Write(
-                                   tables, files, shard->plan_,
-                                   job->directory(), base, version);
-                             }));
+      const auto written = [&]() -> absl::StatusOr<TableFile> {
+        WEIR_RETURN_IF_ERROR(job->CheckDirectory());
+        return shard->table_snapshots_.Write(tables, files, shard->plan_,
+                                             job->directory(), base, version);
+      };
+      SnapshotJob::AddTables(job, std::move(marks), OrExhausted(written));
     }
     tables.Release();
   };

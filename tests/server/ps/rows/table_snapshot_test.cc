@@ -544,5 +544,31 @@ TEST(TableSnapshotTest, SyncWritesTheVersionBeforeItsOwn) {
   EXPECT_EQ(after.Rows(), now);
 }
 
+// The files of a directory, by name.
+std::map<std::string, std::string> FilesIn(const std::string& directory) {
+  std::map<std::string, std::string> files;
+  const std::vector<std::string> names = *Files::Real()->List(directory);
+  for (const std::string& name : names) {
+    files[name] = *Files::Real()->ReadAll(JoinPath(directory, name));
+  }
+  return files;
+}
+
+TEST(TableSnapshotTest, ACheckpointStaysAsItIs) {
+  Shards shards(WithTables("async {}", 1));
+  const std::string dir = MakeTempDir();
+  shards.Update(0, 0, 10);
+  shards.Save(dir, "ckpt-1");
+  const std::string path = JoinPath(dir, "ckpt-1");
+  const std::map<std::string, std::string> before = FilesIn(path);
+  shards.Update(1, 0, 20);
+  const auto again = shards.testers[0]->Snapshot(path);
+  EXPECT_EQ(again.error.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(again.error.message(), HasSubstr("is a checkpoint already"));
+  EXPECT_EQ(FilesIn(path), before);
+  // The tables go on.
+  shards.Update(2, 0, 20);
+}
+
 }  // namespace
 }  // namespace weir

@@ -424,6 +424,17 @@ TEST(StoreTest, CheckpointsStayBelowTheRoot) {
   EXPECT_EQ(code, StatusCode::kInvalidArgument);
 }
 
+TEST(StoreTest, ASnapshotLeavesACheckpointAsItIs) {
+  StoreTester ps(Job());
+  const std::string dir = MakeCheckpoint(ps);
+  const std::string path = JoinPath(dir, "shard-0-of-1.safetensors");
+  const std::string before = *Files::Real()->ReadAll(path);
+  ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 1, 0, 1), 1.0f).ok());
+  EXPECT_EQ(ps.Snapshot(dir).error.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(*Files::Real()->ReadAll(path), before);
+  EXPECT_EQ(Files::Real()->List(dir)->size(), 2u);  // and the manifest
+}
+
 TEST(StoreTest, ClosesParkedPullsWhenItEnds) {
   std::shared_ptr<StoreTester::PullResult> parked;
   {
