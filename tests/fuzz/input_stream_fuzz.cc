@@ -14,7 +14,7 @@ namespace weir {
 namespace {
 
 // What is read of a file at most: a packed one may hold any number of bytes.
-constexpr size_t kBytesMax = 1 << 20;
+constexpr size_t kBytesMax = 1 << 16;
 
 absl::StatusOr<std::string> Read(const std::string& path, size_t step) {
   auto stream = InputStream::Open(path);
