@@ -12,6 +12,16 @@
 
 namespace weir {
 
+// -------------------------------------------------------------- any peer
+
+// Bytes of a peer's name for something, in a log, on a terminal or in an error:
+// a host, a variable, a job.
+inline constexpr size_t kPeerNameBytesMax = 200;
+
+// The same for a whole sentence of a peer, such as the message of an error,
+// which may name several paths.
+inline constexpr size_t kPeerMessageBytesMax = 2000;
+
 // ---------------------------------------------------------- shared memory
 
 // Clients of a ps through shared memory at once; a further one is turned away

@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 #include <exception>
+#include <string>
 
+#include "common/base/printable.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -44,7 +46,8 @@ bool IsLogged(LogLevel level) { return spdlog::should_log(SpdlogLevel(level)); }
 
 void WriteLog(LogLevel level, fmt::string_view format, fmt::format_args args) {
   try {
-    spdlog::log(SpdlogLevel(level), fmt::vformat(format, args));
+    const std::string line = fmt::vformat(format, args);
+    spdlog::log(SpdlogLevel(level), Printable(line, line.max_size()));
   } catch (const std::exception& error) {  // A log line ends no process.
     spdlog::error("a log line cannot be written: {}", error.what());
   }

@@ -2,7 +2,9 @@
 //
 //   LOG_INFO("pushed {} blocks", n);
 //
-// Lines go to stderr: "2026-11-21 10:00:00.000 worker/0 I message".
+// Lines go to stderr: "2026-11-21 10:00:00.000 worker/0 I message". A message
+// is one line, whatever text of files or peers is in it
+// (common/base/printable.h).
 // Threads: safe.
 #ifndef COMMON_BASE_LOGGING_H_
 #define COMMON_BASE_LOGGING_H_

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "deploy/cli/command.h"
@@ -75,8 +76,9 @@ absl::StatusOr<int> List(const Options& options) {
                           ReadManifest(files, checkpoint.path));
     const Totals totals = TotalsOf(manifest);
     absl::PrintF("%-14s step %-10d %2d shards %12d bytes  %s  %s\n",
-                 manifest.name(), manifest.step(), manifest.file_size(),
-                 totals.bytes, manifest.written_at(), checkpoint.path);
+                 Printable(manifest.name()), manifest.step(),
+                 manifest.file_size(), totals.bytes,
+                 Printable(manifest.written_at()), checkpoint.path);
     if (manifest.declaration().table_size() > 0) {
       absl::PrintF("%14s %d tables: %d rows, %d bytes%s\n", "",
                    manifest.declaration().table_size(), totals.rows,
@@ -101,18 +103,18 @@ absl::StatusOr<int> Inspect(const Options& options) {
   absl::PrintF(
       "%s of job %s, step %d, written %s\n"
       "history %016x, %d shards, blocks of %d elements\n",
-      manifest.name(), manifest.declaration().job(), manifest.step(),
-      manifest.written_at(), manifest.declaration().history(),
-      manifest.declaration().shard_count(),
+      Printable(manifest.name()), Printable(manifest.declaration().job()),
+      manifest.step(), Printable(manifest.written_at()),
+      manifest.declaration().history(), manifest.declaration().shard_count(),
       manifest.declaration().block_elements());
   for (const ShardFile& file : manifest.file()) {
-    absl::PrintF("  %s  %d bytes  crc32c %08x\n", file.name(), file.bytes(),
-                 file.crc32c());
+    absl::PrintF("  %s  %d bytes  crc32c %08x\n", Printable(file.name()),
+                 file.bytes(), file.crc32c());
     if (file.has_tables()) {
       const TableFile& tables = file.tables();
-      absl::PrintF("  %s  %d bytes  crc32c %08x  %d rows%s\n", tables.name(),
-                   tables.bytes(), tables.crc32c(), tables.rows(),
-                   Extends(tables.base()));
+      absl::PrintF("  %s  %d bytes  crc32c %08x  %d rows%s\n",
+                   Printable(tables.name()), tables.bytes(), tables.crc32c(),
+                   tables.rows(), Extends(tables.base()));
     }
   }
   // What was applied. A program of the SDK has a count for each slot; a spec
@@ -131,12 +133,14 @@ absl::StatusOr<int> Inspect(const Options& options) {
                  manifest.contribution_count());
   }
   for (const VariableSpec& variable : reader->layout().variables()) {
-    absl::PrintF("  %-32s [%s] %s%s\n", variable.name,
-                 absl::StrJoin(variable.shape, ", "), variable.export_dtype,
+    absl::PrintF("  %-32s [%s] %s%s\n", Printable(variable.name),
+                 absl::StrJoin(variable.shape, ", "),
+                 Printable(variable.export_dtype),
                  variable.kind == VariableKind::kBuffer ? " buffer" : "");
   }
   for (const EmbeddingTable& table : manifest.declaration().table()) {
-    absl::PrintF("  %-32s [rows, %d] table\n", table.name(), table.dim());
+    absl::PrintF("  %-32s [rows, %d] table\n", Printable(table.name()),
+                 table.dim());
   }
   return 0;
 }

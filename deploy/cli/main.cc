@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "common/base/exit_code.h"
+#include "common/base/limits.h"
 #include "common/base/logging.h"
+#include "common/base/printable.h"
 #include "deploy/cli/command.h"
 #include "proto/task/grpc_log.h"
 
@@ -78,8 +80,10 @@ int main(int argc, char** argv) {
   }
   const absl::StatusOr<int> code = command();
   if (!code.ok()) {
-    std::fprintf(stderr, "weir: %s\n",
-                 std::string(code.status().message()).c_str());
+    // An error may name what a file or another host said.
+    const std::string why =
+        weir::Printable(code.status().message(), weir::kPeerMessageBytesMax);
+    std::fprintf(stderr, "weir: %s\n", why.c_str());
     return weir::ExitCodeFor(code.status());
   }
   return *code;

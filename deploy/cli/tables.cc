@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cc/transport/grpc_transport.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 #include "deploy/cli/command.h"
 #include "proto/job/tf_config.h"
@@ -56,8 +57,9 @@ absl::StatusOr<Asked> Ask(const Options& options, int hot_ids) {
           absl::StrCat("ps ", address, " holds no parameters yet"));
     }
     if (status.declaration().table_size() == 0) {
-      return absl::NotFoundError(absl::StrCat(
-          "job '", status.hello().job(), "' on ps ", address, " has no table"));
+      return absl::NotFoundError(
+          absl::StrCat("job '", Printable(status.hello().job()), "' on ps ",
+                       address, " has no table"));
     }
     // Figures of two jobs must not be added up. The history is unique to a job,
     // which a job's name need not be.
@@ -102,7 +104,7 @@ void PrintHot(const std::vector<std::pair<uint32_t, uint64_t>>& hot) {
 
 void PrintTable(const Asked& asked, int t, int hot_ids) {
   const EmbeddingTable& table = asked.status[0].declaration().table(t);
-  absl::PrintF("%s: dim %d, on %d ps\n", table.name(), table.dim(),
+  absl::PrintF("%s: dim %d, on %d ps\n", Printable(table.name()), table.dim(),
                asked.status.size());
   TableStatus all;
   std::vector<std::pair<uint32_t, uint64_t>> hot;
@@ -138,8 +140,9 @@ absl::StatusOr<int> Report(const Options& options) {
     }
   }
   if (!found) {
-    return absl::NotFoundError(absl::StrCat(
-        "job '", declaration.job(), "' has no table '", options.table, "'"));
+    return absl::NotFoundError(
+        absl::StrCat("job '", Printable(declaration.job()), "' has no table '",
+                     options.table, "'"));
   }
   return 0;
 }

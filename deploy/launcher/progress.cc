@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/printable.h"
 
 namespace weir {
 namespace {
@@ -33,7 +34,7 @@ std::string Minutes(double seconds) {
 
 std::string ProgressText(const ChiefStatus& status, double eta_seconds) {
   if (status.phase() == ChiefStatus::WAITING) {
-    return status.message();
+    return Printable(status.message());
   }
   std::string text =
       absl::StrFormat("step %d/%d", status.step(), status.step_count());
@@ -46,7 +47,7 @@ std::string ProgressText(const ChiefStatus& status, double eta_seconds) {
                           status.staleness_mean(), status.staleness_max());
   }
   if (status.phase() == ChiefStatus::FINISHING) {
-    absl::StrAppend(&text, "  ", status.message());
+    absl::StrAppend(&text, "  ", Printable(status.message()));
   } else if (eta_seconds >= 0) {
     absl::StrAppend(&text, "  ETA ", Minutes(eta_seconds));
   }

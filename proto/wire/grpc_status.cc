@@ -2,6 +2,9 @@
 
 #include <string>
 
+#include "common/base/limits.h"
+#include "common/base/printable.h"
+
 namespace weir {
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
@@ -19,11 +22,12 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   // The number comes from the peer, and a code is an instruction to the caller:
   // one that the table in docs/architecture.md lacks must not pass through.
   const int code = status.error_code();
+  const std::string message =
+      Printable(status.error_message(), kPeerMessageBytesMax);
   if (code <= 0 || code > grpc::StatusCode::UNAUTHENTICATED) {
-    return absl::UnknownError(status.error_message());
+    return absl::UnknownError(message);
   }
-  return absl::Status(static_cast<absl::StatusCode>(code),
-                      status.error_message());
+  return absl::Status(static_cast<absl::StatusCode>(code), message);
 }
 
 }  // namespace weir

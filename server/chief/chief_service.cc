@@ -5,12 +5,24 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/limits.h"
 #include "common/base/mutex.h"
+#include "common/base/printable.h"
 #include "proto/wire/grpc_status.h"
 #include "proto/wire/wire_version.h"
 
 namespace weir {
 namespace {
+
+// What a worker tells for people to read goes into logs and errors.
+void MakePrintable(Progress* progress) {
+  progress->set_error(Printable(progress->error(), kPeerMessageBytesMax));
+  for (ContributionReport& report : *progress->mutable_report()) {
+    if (!report.bad_variable().empty()) {
+      report.set_bad_variable(Printable(report.bad_variable()));
+    }
+  }
+}
 
 // One Heartbeat call. gRPC allows one write at a time and no write after
 // Finish, and may report a read before the write that it answers is done.
@@ -45,6 +57,7 @@ class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
 
   void OnReadDone(bool ok) override {
     if (ok) {
+      MakePrintable(&progress_);
       // The next message is read when this one was taken, so that a worker
       // which sends faster than the chief decides waits in its own memory.
       runner_->OnProgress(stream_, progress_,
@@ -142,24 +155,25 @@ grpc::ServerUnaryReactor* ChiefService::Register(
     grpc::CallbackServerContext* context, const RegisterRequest* request,
     RegisterReply* reply) {
   return Unary(context, runner_, [=](ChiefRunner* runner, auto finish) {
-    // Before anything of the request is used: another version may mean
+    RegisterRequest known = *request;
+    known.set_host(Printable(request->host()));
+    // Before anything else of the request is used: another version may mean
     // something else by its fields.
     const absl::Status same = CheckWireVersion(
-        absl::StrCat("worker ", request->rank(), " (", request->host(), ")"),
-        request->wire_version());
+        absl::StrCat("worker ", known.rank(), " (", known.host(), ")"),
+        known.wire_version());
     if (!same.ok()) {
       finish(same);
       return;
     }
     // The answer comes on the decision thread; no thread of gRPC waits for it.
-    runner->Register(*request,
-                     [=](const absl::StatusOr<RegisterReply>& answer) {
-                       if (answer.ok()) {
-                         *reply = *answer;
-                         reply->set_wire_version(kWireVersion);
-                       }
-                       finish(answer.status());
-                     });
+    runner->Register(known, [=](const absl::StatusOr<RegisterReply>& answer) {
+      if (answer.ok()) {
+        *reply = *answer;
+        reply->set_wire_version(kWireVersion);
+      }
+      finish(answer.status());
+    });
   });
 }
 

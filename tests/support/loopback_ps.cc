@@ -50,7 +50,8 @@ void LoopbackPs::Serve() {
   server_options.address = address_;
   server_options.queue_count = options.queue_count;
   server_options.shared_arena = arena.get();
-  server_options.on_shutdown = [this](const absl::Status&) {
+  server_options.on_shutdown = [this](const absl::Status& why) {
+    shut_down_why_ = why;
     shut_down_ = true;
   };
   auto created = PsServer::Create(server_options, store.get());

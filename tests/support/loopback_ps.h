@@ -47,6 +47,8 @@ class LoopbackPs {
   // Returns the values of a block as the store has them now.
   std::vector<float> Values(int block) const;
   bool was_shut_down() const { return shut_down_; }
+  // Why. REQUIRES: was_shut_down().
+  const absl::Status& shut_down_why() const { return shut_down_why_; }
   // Ends the server at once, as a kill would.
   void Kill();
   // Breaks every connection, whatever is on its way, and takes new ones. The
@@ -66,6 +68,7 @@ class LoopbackPs {
 
   uint64_t fingerprint_ = 0;
   std::string address_ = "127.0.0.1:0";  // before the server listens
+  absl::Status shut_down_why_;           // written before the next
   std::atomic<bool> shut_down_{false};
 };
 

@@ -9,8 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/logging.h"
 #include "common/base/plant.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 #include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_status.h"
@@ -196,7 +198,7 @@ absl::Status ChiefClient::StatusOf(const weir::Stop& stop) {
     return absl::OkStatus();
   }
   return absl::Status(static_cast<absl::StatusCode>(stop.code()),
-                      stop.reason());
+                      Printable(stop.reason(), kPeerMessageBytesMax));
 }
 
 Progress ChiefClient::TakeProgress() {

@@ -9,7 +9,9 @@
 #include "client/cc/job/chief_client.h"
 #include "client/cc/transport/retry_policy.h"
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/logging.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 #include "proto/wire/grpc_deadline.h"
 #include "proto/wire/grpc_status.h"
@@ -86,7 +88,7 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
                          kWaitMin, kWaitMax);
       if (reply.wait().reason() != waiting_for) {
         waiting_for = reply.wait().reason();
-        LOG_INFO("chief: {}", waiting_for);
+        LOG_INFO("chief: {}", Printable(waiting_for, kPeerMessageBytesMax));
       }
     } else if (!retry.MayRepeat(status, Clock::Real()->NowNs())) {
       return Annotate(status, absl::StrCat("chief (", options_.address, ")"));

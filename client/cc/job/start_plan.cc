@@ -1,6 +1,7 @@
 #include "client/cc/job/start_plan.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/printable.h"
 
 namespace weir {
 
@@ -17,8 +18,8 @@ StartPlan PlanStart(const std::string& job,
         replies[s].job() != job) {
       plan.kind = StartPlan::Kind::kRefuse;
       plan.status = absl::FailedPreconditionError(absl::StrCat(
-          names[s], " holds a shard of job '", replies[s].job(), "', not of '",
-          job, "': wait until that job has ended, or give this ",
+          names[s], " holds a shard of job '", Printable(replies[s].job()),
+          "', not of '", job, "': wait until that job has ended, or give this ",
           "job other ps"));
       return plan;
     }

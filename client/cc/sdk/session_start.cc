@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/identity.h"
 #include "common/base/logging.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 #include "proto/wire/declaration_io.h"
 
@@ -205,8 +206,8 @@ absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
   // mistake and not its consequence.
   if (hello.job() != options_.job) {
     return absl::FailedPreconditionError(
-        absl::StrCat(NameOf(s), " holds job '", hello.job(), "', this is '",
-                     options_.job, "'; start other ps for it"));
+        absl::StrCat(NameOf(s), " holds job '", Printable(hello.job()),
+                     "', this is '", options_.job, "'; start other ps for it"));
   }
   if (hello.shard() != s) {
     return absl::InvalidArgumentError(

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
 #include "common/base/logging.h"
 #include "common/base/mutex.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 #include "common/io/shared_channel.h"
 #include "common/io/unix_socket.h"
@@ -442,8 +444,9 @@ absl::Status ShmConnection::Decode(Answer* answer) {
     if (code == absl::StatusCode::kOk) {
       code = absl::StatusCode::kUnavailable;  // an end is an error for us
     }
-    return absl::Status(
-        code, std::string(answer->chunk.begin(), answer->chunk.end()));
+    return absl::Status(code,
+                        Printable({answer->chunk.data(), answer->chunk.size()},
+                                  kPeerMessageBytesMax));
   }
   answer->payload = Payload();
   if (head.payload.region == 0 && head.payload.bytes > 0) {

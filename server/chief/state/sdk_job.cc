@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 #include "proto/wire/declaration_io.h"
 #include "server/chief/state/job_source.h"
@@ -36,7 +37,7 @@ class SdkJob : public JobSource {
     if (held.job_spec_hash().empty()) {
       return absl::OkStatus();
     }
-    return Invalid("the shards are training '", held.job(),
+    return Invalid("the shards are training '", Printable(held.job()),
                    "', which has a job file: start the chief with --job");
   }
 
@@ -112,9 +113,9 @@ class SdkJob : public JobSource {
       return absl::OkStatus();
     }
     if (declaration_->job() != declaration.job()) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(who, " declares job '", declaration.job(),
-                       "', the chief runs '", declaration_->job(), "'"));
+      return absl::AlreadyExistsError(absl::StrCat(
+          who, " declares job '", Printable(declaration.job()),
+          "', the chief runs '", Printable(declaration_->job()), "'"));
     }
     const std::string difference =
         FirstDeclarationDifference(*declaration_, declaration);
@@ -144,8 +145,8 @@ class SdkJob : public JobSource {
     if (declaration.job().empty() ||
         declaration.variable_size() + declaration.table_size() == 0 ||
         declaration.group_size() == 0) {
-      return Invalid(who, " declares job '", declaration.job(), "' with ",
-                     declaration.variable_size(), " tensors, ",
+      return Invalid(who, " declares job '", Printable(declaration.job()),
+                     "' with ", declaration.variable_size(), " tensors, ",
                      declaration.table_size(), " tables and ",
                      declaration.group_size(),
                      " groups; a job has a tensor or a table, and a group");

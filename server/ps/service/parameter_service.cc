@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/exhausted.h"
+#include "common/base/limits.h"
 #include "common/base/logging.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/wire_version.h"
@@ -235,8 +237,11 @@ absl::Status ParameterService::Shutdown(const ByteBuffer& buffer,
   const absl::Status status = store_->CheckShutdown(request);
   if (status.ok()) {
     call->WhenOver(
-        [this, why = absl::Status(static_cast<absl::StatusCode>(request.code()),
-                                  request.reason())] { on_shutdown_(why); });
+        [this, why = absl::Status(
+                   static_cast<absl::StatusCode>(request.code()),
+                   Printable(request.reason(), kPeerMessageBytesMax))] {
+          on_shutdown_(why);
+        });
   }
   call->NoMoreQuestions(/*expected=*/1);
   LogAndDeliver(Empty<ShutdownReply>(status), call);

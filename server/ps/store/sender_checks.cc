@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 #include "server/ps/block/block_update.h"
 
@@ -44,8 +45,8 @@ absl::Status CheckSender(const ShardPlan& plan, const Sender& sender) {
   const Declaration& declaration = plan.declaration();
   if (sender.job() != declaration.job()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("this ps serves job '", declaration.job(), "', not '",
-                     sender.job(), "'"));
+        absl::StrCat("this ps serves job '", Printable(declaration.job()),
+                     "', not '", Printable(sender.job()), "'"));
   }
   if (sender.history() != declaration.history()) {
     return absl::FailedPreconditionError(absl::StrCat(

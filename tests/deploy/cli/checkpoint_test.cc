@@ -44,7 +44,7 @@ Result Checkpoint(Words flags) {
 
 // Writes RUN/checkpoints/ckpt-50: variable "a" of 4 elements on one shard.
 // Returns RUN.
-std::string WriteRun() {
+std::string WriteRun(const std::string& job = "tiny") {
   const std::string run = MakeTempDir();
   const std::string dir = run + "/checkpoints/ckpt-50";
   EXPECT_TRUE(Files::Real()->MakeDirectories(dir).ok());
@@ -57,7 +57,7 @@ std::string WriteRun() {
   manifest.add_applied_range(50);
   manifest.set_contribution_count(50);
   Declaration* const declaration = manifest.mutable_declaration();
-  declaration->set_job("tiny");
+  declaration->set_job(job);
   declaration->set_shard_count(1);
   declaration->set_block_elements(64);
   Variable* const variable = declaration->add_variable();
@@ -101,6 +101,13 @@ TEST(CheckpointTest, ListsWhatWasSetAsideAndWhy) {
   ASSERT_TRUE(listed.code.ok()) << listed.error();
   EXPECT_THAT(listed.out,
               HasSubstr("damaged, set aside; " + dir + "/damaged says why\n"));
+}
+
+TEST(CheckpointTest, NamesOfAManifestDoNotMoveTheCursor) {
+  const std::string run = WriteRun("evil\x1b[2J\nforged");
+  const Result shown = Checkpoint({"inspect", run + "/checkpoints/ckpt-50"});
+  ASSERT_TRUE(shown.code.ok()) << shown.error();
+  EXPECT_THAT(shown.out, HasSubstr("of job evil\\x1b[2J\\nforged, step 50"));
 }
 
 TEST(CheckpointTest, AFolderWithoutACheckpointIsAnError) {

@@ -1,5 +1,6 @@
 // `weir tables` asks a ps in this process.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -60,6 +61,26 @@ TEST(TablesTest, ReportsEachPsAndTheirSum) {
   EXPECT_THAT(result.out, HasSubstr("  all "));
   EXPECT_THAT(result.out, testing::Not(HasSubstr("hot ids")))
       << "no row was updated";
+}
+
+TEST(TablesTest, NamesThatAPsTellsDoNotMoveTheCursor) {
+  LoopbackPs::Options options = WithTable();
+  options.declare = false;
+  const LoopbackPs ps(options);
+  DeclareRequest request;
+  *request.mutable_declaration() = ps.MakeDeclaration();
+  request.mutable_declaration()->set_job("evil\x1b[2J");
+  const auto reply = ps.link->Declare(request, std::chrono::seconds(20));
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  SetSlotsRequest slots;
+  *slots.mutable_sender() = ps.SenderOf(0);
+  slots.mutable_sender()->set_job(request.declaration().job());
+  slots.mutable_sender()->set_layout_fingerprint(reply->layout_fingerprint());
+  slots.add_slot()->set_generation(1);
+  ASSERT_TRUE(ps.link->SetSlots(slots, std::chrono::seconds(20)).ok());
+  const Result result =
+      Tables({"report", "--cluster", "ps=" + ps.address(), "--table", "other"});
+  EXPECT_THAT(result.error(), HasSubstr("job 'evil\\x1b[2J' has no table"));
 }
 
 TEST(TablesTest, NamesAJobOrTableThatIsNotThere) {

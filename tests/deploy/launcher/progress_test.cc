@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace weir {
 namespace {
 
@@ -27,6 +29,18 @@ TEST(ProgressTest, SaysNoLossBeforeTheFirstReport) {
   status.set_phase(ChiefStatus::TRAINING);
   status.set_step_count(2500);
   EXPECT_EQ(ProgressText(status, -1), "step 0/2500");
+}
+
+TEST(ProgressTest, TheChiefsWordsDoNotMoveTheCursor) {
+  ChiefStatus status;
+  status.set_phase(ChiefStatus::WAITING);
+  status.set_message("for ps 1\x1b[2J\nforged");
+  EXPECT_EQ(ProgressText(status, -1), "for ps 1\\x1b[2J\\nforged");
+  status = Training();
+  status.set_phase(ChiefStatus::FINISHING);
+  status.set_message("\r");
+  EXPECT_NE(ProgressText(status, -1).find("examples/s  \\r"),
+            std::string::npos);
 }
 
 TEST(ProgressTest, NamesStalenessWhenThereIsAny) {

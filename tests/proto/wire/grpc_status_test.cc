@@ -1,5 +1,8 @@
 #include "proto/wire/grpc_status.h"
 
+#include <string>
+
+#include "common/base/limits.h"
 #include "gtest/gtest.h"
 
 namespace weir {
@@ -14,6 +17,14 @@ TEST(GrpcStatusTest, EveryCodeGoesThereAndBackWithItsMessage) {
     EXPECT_EQ(wire.error_message(), code == 0 ? "" : "shard 3");
     EXPECT_EQ(FromGrpcStatus(wire), status);
   }
+}
+
+TEST(GrpcStatusTest, APeersMessageIsOneLineOfBoundedLength) {
+  const grpc::Status wire(grpc::StatusCode::NOT_FOUND, "a\nb\x1b[31m");
+  EXPECT_EQ(FromGrpcStatus(wire).message(), "a\\nb\\x1b[31m");
+  const grpc::Status longer(grpc::StatusCode::NOT_FOUND,
+                            std::string(kPeerMessageBytesMax + 1, 'a'));
+  EXPECT_EQ(FromGrpcStatus(longer).message().size(), kPeerMessageBytesMax);
 }
 
 TEST(GrpcStatusTest, ACodeOfNobodyIsUnknown) {

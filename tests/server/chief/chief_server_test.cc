@@ -129,6 +129,51 @@ TEST(ChiefServerTest, ErrorsReachTheWorker) {
   EXPECT_THAT(refused.error_message(), HasSubstr("seed"));
 }
 
+// They go into logs, onto terminals and into errors.
+TEST(ChiefServerTest, TextsOfAWorkerAreOneLine) {
+  Bench bench;
+  RegisterReply reply;
+  RegisterRequest request = OnesRequest(bench.cluster.options.spec, 0, 5);
+  request.set_host("evil\nhost");
+  const grpc::Status version = bench.Register(request, &reply, 0);
+  EXPECT_THAT(version.error_message(), HasSubstr("worker 0 (evil\\nhost)"));
+  ASSERT_TRUE(bench.Register(request, &reply).ok());
+  grpc::ClientContext context;
+  auto stream = bench.stub->Heartbeat(&context);
+  Progress progress = ProgressOf(reply.grant(), 0);
+  progress.set_error_code(
+      static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));
+  progress.set_error("no data\x1b[31m");
+  ASSERT_TRUE(stream->Write(progress));
+  const auto ended = bench.server->WaitFor(std::chrono::seconds(20));
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->message(), "worker 0 (evil\\nhost): no data\\x1b[31m");
+  context.TryCancel();
+}
+
+TEST(ChiefServerTest, TheNameOfABadGradientIsOneLine) {
+  Bench bench;
+  RegisterReply reply;
+  ASSERT_TRUE(
+      bench.Register(OnesRequest(bench.cluster.options.spec, 0, 5), &reply)
+          .ok());
+  grpc::ClientContext context;
+  auto stream = bench.stub->Heartbeat(&context);
+  // More than any job's limit.
+  Progress progress = ProgressOf(reply.grant(), 10);
+  for (uint64_t i = 0; i < 10; ++i) {
+    ContributionReport* const report = progress.add_report();
+    report->set_contribution(i);
+    report->set_bad(true);
+    report->set_bad_variable("w\nforged");
+  }
+  ASSERT_TRUE(stream->Write(progress));
+  const auto ended = bench.server->WaitFor(std::chrono::seconds(20));
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_THAT(std::string(ended->message()), HasSubstr("'w\\nforged'"));
+  context.TryCancel();
+}
+
 TEST(ChiefServerTest, AWorkerOfAnotherWireVersionIsRefused) {
   Bench bench;
   RegisterReply reply;

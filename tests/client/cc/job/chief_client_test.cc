@@ -369,11 +369,13 @@ TEST(ChiefClientTest, AStopEndsTheWaitAndCarriesItsReason) {
   Command stop;
   stop.mutable_stop()->set_code(
       static_cast<uint32_t>(absl::StatusCode::kOutOfRange));
-  stop.mutable_stop()->set_reason("2 bad contributions");
+  stop.mutable_stop()->set_reason("2 bad contributions\nand a forged line");
   chief.Send(stop);
   client->OutOfWork();
   EXPECT_FALSE(client->EnterContribution());
-  EXPECT_EQ(client->stop_status().message(), "2 bad contributions");
+  // A log must not take a peer's text for two lines.
+  EXPECT_EQ(client->stop_status().message(),
+            "2 bad contributions\\nand a forged line");
   client->Close(absl::OkStatus());
   EXPECT_EQ(stops, 1);
 }

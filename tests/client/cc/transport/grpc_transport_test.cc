@@ -478,12 +478,16 @@ TEST(GrpcTransportTest, ControlMethodsReachTheStore) {
 
   ShutdownRequest shutdown;
   *shutdown.mutable_sender() = sender;
+  shutdown.set_code(static_cast<uint32_t>(absl::StatusCode::kCancelled));
+  shutdown.set_reason("bye\n2026-01-01 chief/0 I forged");
   ASSERT_TRUE(ps.link->Shutdown(shutdown, kTimeout).ok());
   const auto end = std::chrono::steady_clock::now() + kTimeout;
   while (!ps.was_shut_down() && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();
   }
-  EXPECT_TRUE(ps.was_shut_down());
+  ASSERT_TRUE(ps.was_shut_down());
+  EXPECT_EQ(ps.shut_down_why(),
+            absl::CancelledError("bye\\n2026-01-01 chief/0 I forged"));
 }
 
 TEST(GrpcTransportTest, SnapshotRepliesFrozenThenWritten) {

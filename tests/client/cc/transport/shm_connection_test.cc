@@ -216,12 +216,12 @@ TEST(ShmConnectionTest, ThePssLastWordIsTheReason) {
   ShmAnswer answer;
   answer.kind = ShmAnswer::kEnd;
   answer.code = static_cast<uint64_t>(absl::StatusCode::kPermissionDenied);
-  pair.ps->Answer(answer, "replaced");
+  pair.ps->Answer(answer, "replaced\nforged");
   ShmConnection::Answer got;
   const absl::Status status =
       pair.connection->Receive(&got, In(std::chrono::seconds(20)));
   EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
-  EXPECT_EQ(std::string(status.message()), "ps host:1: replaced");
+  EXPECT_EQ(std::string(status.message()), "ps host:1: replaced\\nforged");
 }
 
 TEST(ShmConnectionTest, AnEndWithoutAnErrorIsUnavailable) {
