@@ -22,6 +22,14 @@ inline constexpr size_t kPeerNameBytesMax = 200;
 // which may name several paths.
 inline constexpr size_t kPeerMessageBytesMax = 2000;
 
+// ------------------------------------------------------------ a file of data
+
+// How far a packed file of data may unpack: to so many times its own bytes, and
+// this many bytes more. Text of numbers packs to a third or a tenth; a file of
+// a kilobyte that unpacks to a terabyte is an attack, or a mistake.
+inline constexpr int64_t kUnpackedRatioMax = 64;
+inline constexpr int64_t kUnpackedBytesMax = int64_t{1} << 30;
+
 // ---------------------------------------------------------- shared memory
 
 // Clients of a ps through shared memory at once; a further one is turned away

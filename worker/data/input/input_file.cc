@@ -9,15 +9,17 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/exhausted.h"
+#include "common/base/memory_limit.h"
 #include "common/base/status.h"
 #include "worker/data/input/input_stream.h"
 
 namespace weir {
 
-absl::StatusOr<std::string> ReadInputFile(const std::string& path) {
+namespace {
+
+absl::StatusOr<std::string> ReadAll(InputStream* stream) {
   constexpr size_t kStepBytes = size_t{1} << 20;
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<InputStream> stream,
-                        InputStream::Open(path));
   std::string text;
   // One byte more than the file has: a plain file is read whole in the first
   // step, and the missing byte shows its end.
@@ -35,6 +37,27 @@ absl::StatusOr<std::string> ReadInputFile(const std::string& path) {
     // resize copies linear in the size.
     step = std::max(kStepBytes, text.size() / 2);
   }
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadInputFile(const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<InputStream> stream,
+                        InputStream::Open(path));
+  // A file may be longer than the memory, without a byte on the disk.
+  const int64_t most = MemoryLimitBytes();
+  if (stream->file_bytes() > most) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        path, ": its ", stream->file_bytes(),
+        " bytes are more than the memory of this process, ", most));
+  }
+  absl::StatusOr<std::string> text = "";
+  const absl::Status fits = OrExhausted([&] {
+    text = ReadAll(stream.get());
+    return absl::OkStatus();
+  });
+  WEIR_RETURN_IF_ERROR(Annotate(fits, path));
+  return text;
 }
 
 bool ParseFinite(absl::string_view text, double* value) {

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/base/limits.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "zlib.h"
@@ -25,7 +27,8 @@ class PlainStream : public InputStream {
   explicit PlainStream(std::unique_ptr<FileReader> file)
       : InputStream(file->size()), file_(std::move(file)) {}
 
-  absl::StatusOr<size_t> Read(char* data, size_t bytes) override {
+ private:
+  absl::StatusOr<size_t> Unpack(char* data, size_t bytes) override {
     const size_t left = static_cast<size_t>(file_->size() - offset_);
     bytes = std::min(bytes, left);
     WEIR_RETURN_IF_ERROR(file_->ReadAt(offset_, data, bytes));
@@ -33,7 +36,6 @@ class PlainStream : public InputStream {
     return bytes;
   }
 
- private:
   const std::unique_ptr<FileReader> file_;
   int64_t offset_ = 0;
 };
@@ -91,7 +93,8 @@ class GzipStream : public InputStream {
     }
   }
 
-  absl::StatusOr<size_t> Read(char* data, size_t bytes) override {
+ private:
+  absl::StatusOr<size_t> Unpack(char* data, size_t bytes) override {
     if (!made_) {
       return packed_.NoMemory();
     }
@@ -119,7 +122,6 @@ class GzipStream : public InputStream {
     return filled;
   }
 
- private:
   absl::Status Feed() {
     if (stream_.avail_in > 0 || packed_.AtEnd()) {
       return absl::OkStatus();
@@ -163,7 +165,8 @@ class ZstdStream : public InputStream {
   }
   ~ZstdStream() override { ZSTD_freeDStream(stream_); }
 
-  absl::StatusOr<size_t> Read(char* data, size_t bytes) override {
+ private:
+  absl::StatusOr<size_t> Unpack(char* data, size_t bytes) override {
     if (stream_ == nullptr) {
       return packed_.NoMemory();
     }
@@ -192,7 +195,6 @@ class ZstdStream : public InputStream {
     return out.pos;
   }
 
- private:
   PackedFile packed_;
   ZSTD_DStream* const stream_;  // owned
   ZSTD_inBuffer in_ = {nullptr, 0, 0};
@@ -201,21 +203,50 @@ class ZstdStream : public InputStream {
 
 }  // namespace
 
+int64_t UnpackedBytesMax(int64_t file_bytes) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (file_bytes > (kMost - kUnpackedBytesMax) / kUnpackedRatioMax) {
+    return kMost;
+  }
+  return file_bytes * kUnpackedRatioMax + kUnpackedBytesMax;
+}
+
+absl::StatusOr<size_t> InputStream::Read(char* data, size_t bytes) {
+  if (bytes == 0) {
+    return 0;
+  }
+  // One byte more than may come shows that there is more.
+  const size_t ask = std::min(bytes - 1, left_) + 1;
+  WEIR_ASSIGN_OR_RETURN(const size_t got, Unpack(data, ask));
+  if (got > left_) {  // I1
+    return Invalid(path_, ": its ", file_bytes_,
+                   " packed bytes unpack to far more than data does; if they "
+                   "are right, unpack the file beforehand");
+  }
+  left_ -= got;
+  return got;
+}
+
 absl::StatusOr<std::unique_ptr<InputStream>> InputStream::Open(
-    const std::string& path) {
+    const std::string& path, int64_t unpacked_max) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<FileReader> file,
                         Files::Real()->Open(path));
   // By the first bytes and not by the name: data sets are often renamed.
   std::string begin(std::min<int64_t>(file->size(), 4), '\0');
   WEIR_RETURN_IF_ERROR(file->ReadAt(0, begin.data(), begin.size()));
+  if (unpacked_max == 0) {
+    unpacked_max = UnpackedBytesMax(file->size());
+  }
   std::unique_ptr<InputStream> stream;
   if (absl::StartsWith(begin, "\x1f\x8b")) {
     stream = std::make_unique<GzipStream>(std::move(file));
   } else if (begin == "\x28\xb5\x2f\xfd" || absl::EndsWith(path, ".zst")) {
     stream = std::make_unique<ZstdStream>(std::move(file));
   } else {
-    stream = std::make_unique<PlainStream>(std::move(file));
+    return std::make_unique<PlainStream>(std::move(file));
   }
+  stream->path_ = path;
+  stream->left_ = static_cast<size_t>(unpacked_max);
   return stream;
 }
 

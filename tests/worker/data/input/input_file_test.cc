@@ -1,5 +1,7 @@
 #include "worker/data/input/input_file.h"
 
+#include <unistd.h>
+
 #include <cmath>
 
 #include "gtest/gtest.h"
@@ -54,6 +56,16 @@ TEST(InputFileTest, NamesAFileThatIsDamaged) {
   EXPECT_EQ(ReadInputFile(WriteFile("a", sum)).status().code(), kDataLoss);
   const std::string tail = WriteFile("a", Gzip("text") + "not gzip at all");
   EXPECT_EQ(ReadInputFile(tail).status().code(), kDataLoss);
+}
+
+TEST(InputFileTest, AFileLongerThanTheMemoryIsAnError) {
+  const std::string path = WriteFile("long", "x");
+  if (::truncate(path.c_str(), int64_t{1} << 43) != 0) {
+    GTEST_SKIP() << "no file of 8 TiB here";  // it takes no room on the disk
+  }
+  ExpectError(ReadInputFile(path).status(),
+              absl::StatusCode::kResourceExhausted,
+              {path, "more than the memory"});
 }
 
 TEST(InputFileTest, AMissingFileIsNotFound) {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "common/base/limits.h"
 #include "gtest/gtest.h"
 #include "tests/worker/data/data_files.h"
 
@@ -11,8 +12,9 @@ namespace {
 constexpr auto kDataLoss = absl::StatusCode::kDataLoss;
 
 // Reads in pieces of `piece` bytes, as one string.
-absl::StatusOr<std::string> ReadIn(const std::string& path, size_t piece) {
-  auto stream = InputStream::Open(path);
+absl::StatusOr<std::string> ReadIn(const std::string& path, size_t piece,
+                                   int64_t unpacked_max = 0) {
+  auto stream = InputStream::Open(path, unpacked_max);
   if (!stream.ok()) {
     return stream.status();
   }
@@ -99,6 +101,22 @@ TEST_P(InputStreamTest, NamesAFileThatIsDamaged) {
   EXPECT_EQ(ReadIn(tail, 9).status().code(), kDataLoss);
 }
 
+TEST_P(InputStreamTest, GivesNoMoreThanItsBound) {
+  const std::string text(100, 'x');
+  const std::string path = WriteFile("bomb", Packed(text));
+  EXPECT_EQ(ReadIn(path, 7, 100).value(), text);
+  EXPECT_EQ(ReadIn(path, 1000, 100).value(), text);
+  if (std::string(GetParam().name) == "plain") {
+    EXPECT_EQ(ReadIn(path, 7, 1).value(), text) << "it is as long as it is";
+    return;
+  }
+  for (const size_t piece : {1, 7, 33, 99, 100, 1000}) {
+    ExpectError(ReadIn(path, piece, 99).status(),
+                absl::StatusCode::kInvalidArgument,
+                {path, "unpack to far more", "unpack the file beforehand"});
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Formats, InputStreamTest,
     testing::Values(Format{"plain",
@@ -137,6 +155,29 @@ TEST(InputStreamMemoryTest, ASmallFileMayNotAskForAHugeWindow) {
   }
   const std::string large(128 << 10, 'x');
   EXPECT_EQ(ReadIn(WriteFile("a", FrameOf(large, 28)), 1 << 20).value(), large);
+}
+
+TEST(InputStreamBoundTest, ABoundGrowsWithTheFileAndNeverOverflows) {
+  EXPECT_EQ(UnpackedBytesMax(0), kUnpackedBytesMax);
+  EXPECT_EQ(UnpackedBytesMax(10), kUnpackedBytesMax + 10 * kUnpackedRatioMax);
+  EXPECT_EQ(UnpackedBytesMax(INT64_MAX), INT64_MAX);
+}
+
+// A kilobyte of zeros' gzip, a thousand times over, is more than 1 GiB.
+TEST(InputStreamBoundTest, AFileThatUnpacksToFarTooMuchIsRefused) {
+  const std::string part = Gzip(std::string(size_t{1} << 24, ' '));
+  std::string bomb;
+  for (int i = 0; i < 80; ++i) {
+    bomb += part;
+  }
+  ASSERT_GT(int64_t{80} << 24, UnpackedBytesMax(bomb.size()));
+  const auto stream = *InputStream::Open(WriteFile("bomb", bomb));
+  std::vector<char> buffer(1 << 20);
+  absl::StatusOr<size_t> read = 1;
+  while (read.ok() && *read > 0) {
+    read = stream->Read(buffer.data(), buffer.size());
+  }
+  EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(InputStreamNameTest, AMissingFileIsNotFound) {
