@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/exhausted.h"
 #include "common/base/failpoint.h"
 #include "common/base/identity.h"
 #include "common/base/status.h"
@@ -121,11 +122,14 @@ class RealFiles : public Files {
  public:
   absl::StatusOr<std::unique_ptr<FileReader>> Open(
       const std::string& path) override {
-    const int fd = OpenRetrying(path, O_RDONLY);
+    // To open a pipe without a writer would block; other files do not know of
+    // O_NONBLOCK.
+    const int fd = OpenRetrying(path, O_RDONLY | O_NONBLOCK);
     if (fd < 0) {
       return FileError(errno, "open", path);
     }
-    // open() takes a directory for reading; only the first read would fail.
+    // open() takes a directory for reading; only the first read would fail. A
+    // pipe or a device has no size, and may have no end.
     struct stat info;
     int error = 0;
     if (::fstat(fd, &info) != 0) {
@@ -133,8 +137,11 @@ class RealFiles : public Files {
     } else if (S_ISDIR(info.st_mode)) {
       error = EISDIR;
     }
-    if (error != 0) {
+    if (error != 0 || !S_ISREG(info.st_mode)) {
       ::close(fd);
+      if (error == 0) {
+        return Invalid("cannot open ", path, ": it is not a regular file");
+      }
       return FileError(error, "open", path);
     }
     return std::make_unique<RealReader>(path, fd, info.st_size);
@@ -301,7 +308,13 @@ absl::StatusOr<bool> Files::Exists(const std::string& path) {
 
 absl::StatusOr<std::string> Files::ReadAll(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileReader> reader, Open(path));
-  std::string contents(static_cast<size_t>(reader->size()), '\0');
+  std::string contents;
+  // A file may be longer than the memory, without a byte on the disk.
+  const absl::Status fits = OrExhausted([&] {
+    contents.resize(static_cast<size_t>(reader->size()));
+    return absl::OkStatus();
+  });
+  WEIR_RETURN_IF_ERROR(Annotate(fits, path));
   WEIR_RETURN_IF_ERROR(reader->ReadAt(0, contents.data(), contents.size()));
   return contents;
 }

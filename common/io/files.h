@@ -12,7 +12,8 @@
 // Errors: NOT_FOUND           no such file or directory.
 //         RESOURCE_EXHAUSTED  disk, quota or descriptors are used up.
 //         INVALID_ARGUMENT    the path cannot be used: no permission, read-only
-//                             file system, a directory where a file must be.
+//                             file system, a directory, a pipe or a device
+//                             where a file must be.
 //         DATA_LOSS           the file is shorter than the range asked for.
 //         ALREADY_EXISTS      the name that is to be made is taken.
 //         INTERNAL            the rest: the device fails.
@@ -65,6 +66,7 @@ class Files {
  public:
   virtual ~Files() = default;
 
+  // Opens a regular file.
   virtual absl::StatusOr<std::unique_ptr<FileReader>> Open(
       const std::string& path) = 0;
   // Makes an empty file. One that exists is emptied.

@@ -1,7 +1,10 @@
 #include "common/io/files.h"
 
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -169,6 +172,43 @@ TEST(FilesTest, PathHelpers) {
   EXPECT_FALSE(absl::StrContains(TemporaryPath("x"),
                                  absl::StrCat(".tmp.", getpid(), ".")));
   EXPECT_FALSE(IsTemporaryPath("x/manifest.json"));
+}
+
+// To open a pipe without a writer would wait for ever, and a device may have no
+// end.
+TEST(FilesTest, OnlyRegularFilesAreOpened) {
+  const std::string pipe = MakeTempDir() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+    const absl::Status status = Files::Real()->Open(path).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_NE(status.message().find(path + ": it is not a regular file"),
+              std::string::npos)
+        << status;
+  }
+}
+
+TEST(FilesTest, AFileLongerThanAnyMemoryIsAnError) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer needs more address space than is left here";
+#endif
+  const std::string path = MakeTempDir() + "/long";
+  ASSERT_TRUE(Files::Real()->WriteAtomically(path, "").ok());
+  // It takes no room on the disk.
+  const int64_t bytes = int64_t{1} << 43;
+  if (::truncate(path.c_str(), bytes) != 0) {
+    GTEST_SKIP() << "no file of " << bytes << " bytes here";
+  }
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit low = {rlim_t{1} << 42, before.rlim_max};
+  if (::setrlimit(RLIMIT_AS, &low) != 0) {
+    GTEST_SKIP() << "the address space cannot be bounded";
+  }
+  const absl::Status status = Files::Real()->ReadAll(path).status();
+  ::setrlimit(RLIMIT_AS, &before);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_NE(status.message().find(path), std::string::npos) << status;
 }
 
 }  // namespace
