@@ -24,11 +24,15 @@ namespace {
 // Linux's read() and write() move at most 2 GiB at a time anyway.
 constexpr size_t kMaxTransferBytes = size_t{1} << 30;
 
+// What is made here is for this user alone.
+constexpr mode_t kFileMode = 0600;
+constexpr mode_t kDirectoryMode = 0700;
+
 // open() that survives signals.
 int OpenRetrying(const std::string& path, int flags) {
   int fd = -1;
   do {
-    fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+    fd = ::open(path.c_str(), flags | O_CLOEXEC, kFileMode);
   } while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -152,6 +156,11 @@ class RealFiles : public Files {
     return OpenWriter(path, O_TRUNC);
   }
 
+  absl::StatusOr<std::unique_ptr<FileWriter>> CreateNew(
+      const std::string& path) override {
+    return OpenWriter(path, O_EXCL | O_NOFOLLOW);
+  }
+
   absl::StatusOr<std::unique_ptr<FileWriter>> OpenAppend(
       const std::string& path) override {
     return OpenWriter(path, O_APPEND);
@@ -206,7 +215,7 @@ class RealFiles : public Files {
       }
       // Another process may make the same directories at the same time.
       const std::string parent = path.substr(0, end);
-      if (::mkdir(parent.c_str(), 0755) != 0 && errno != EEXIST) {
+      if (::mkdir(parent.c_str(), kDirectoryMode) != 0 && errno != EEXIST) {
         return FileError(errno, "make directory", parent);
       }
     }
@@ -219,7 +228,7 @@ class RealFiles : public Files {
   }
 
   absl::Status MakeDirectory(const std::string& path) override {
-    if (::mkdir(path.c_str(), 0755) != 0) {
+    if (::mkdir(path.c_str(), kDirectoryMode) != 0) {
       return FileError(errno, "make directory", path);
     }
     return absl::OkStatus();
@@ -335,7 +344,7 @@ absl::Status Files::WriteAtomically(
   const std::string temporary = TemporaryPath(path);
   const auto write_and_publish = [&]() -> absl::Status {
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileWriter> writer,
-                          Create(temporary));
+                          CreateNew(temporary));
     WEIR_RETURN_IF_ERROR(write(*writer));
     WEIR_RETURN_IF_ERROR(writer->Sync());
     WEIR_RETURN_IF_ERROR(writer->Close());

@@ -69,8 +69,15 @@ class Files {
   // Opens a regular file.
   virtual absl::StatusOr<std::unique_ptr<FileReader>> Open(
       const std::string& path) = 0;
+  // Files and directories are made for this user alone (modes 0600 and 0700):
+  // weights and logs are nobody else's business.
+
   // Makes an empty file. One that exists is emptied.
   virtual absl::StatusOr<std::unique_ptr<FileWriter>> Create(
+      const std::string& path) = 0;
+  // Makes a new file. ALREADY_EXISTS if the name is taken, also by a link: what
+  // it points to stays as it is.
+  virtual absl::StatusOr<std::unique_ptr<FileWriter>> CreateNew(
       const std::string& path) = 0;
   // Opens a file to write behind what is there. Makes it if it does not exist.
   virtual absl::StatusOr<std::unique_ptr<FileWriter>> OpenAppend(

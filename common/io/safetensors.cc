@@ -365,7 +365,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   self->path_ = path;
   self->arrays_ = std::move(arrays);
   self->temporary_ = TemporaryPath(path);
-  WEIR_ASSIGN_OR_RETURN(self->writer_, files->Create(self->temporary_));
+  WEIR_ASSIGN_OR_RETURN(self->writer_, files->CreateNew(self->temporary_));
 
   const uint64_t header_bytes = header.size();
   std::string front(reinterpret_cast<const char*>(&header_bytes), kLengthBytes);

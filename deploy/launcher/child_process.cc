@@ -158,7 +158,7 @@ absl::StatusOr<pid_t> StartChild(const ChildCommand& command) {
   }
   const FileDescriptor log(open(command.log_path.c_str(),
                                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
-                                0644));
+                                0600));
   if (!log.valid()) {
     return absl::ErrnoToStatus(errno, command.log_path);
   }

@@ -126,7 +126,7 @@ absl::StatusOr<OutputForwarder::Pipes> OutputForwarder::Open(
   run->prefix = absl::StrCat("[", task, "] ");
   if (!log_path.empty()) {
     run->log = FileDescriptor(open(
-        log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+        log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (!run->log.valid()) {
       return absl::ErrnoToStatus(errno, log_path);
     }

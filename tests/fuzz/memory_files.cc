@@ -75,6 +75,11 @@ absl::StatusOr<std::unique_ptr<FileWriter>> MemoryFiles::Create(
   return Refused(path);
 }
 
+absl::StatusOr<std::unique_ptr<FileWriter>> MemoryFiles::CreateNew(
+    const std::string& path) {
+  return Refused(path);
+}
+
 absl::StatusOr<std::unique_ptr<FileWriter>> MemoryFiles::OpenAppend(
     const std::string& path) {
   return Refused(path);

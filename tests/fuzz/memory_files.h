@@ -30,6 +30,8 @@ class MemoryFiles : public Files {
 
   absl::StatusOr<std::unique_ptr<FileWriter>> Create(
       const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<FileWriter>> CreateNew(
+      const std::string& path) override;
   absl::StatusOr<std::unique_ptr<FileWriter>> OpenAppend(
       const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;

@@ -111,6 +111,14 @@ absl::StatusOr<std::unique_ptr<FileWriter>> FaultyFiles::Create(
   return std::make_unique<FaultyWriter>(this, path, std::move(base));
 }
 
+absl::StatusOr<std::unique_ptr<FileWriter>> FaultyFiles::CreateNew(
+    const std::string& path) {
+  WEIR_RETURN_IF_ERROR(Count("create", path));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<FileWriter> base,
+                        base_->CreateNew(path));
+  return std::make_unique<FaultyWriter>(this, path, std::move(base));
+}
+
 absl::StatusOr<std::unique_ptr<FileWriter>> FaultyFiles::OpenAppend(
     const std::string& path) {
   WEIR_RETURN_IF_ERROR(Count("open", path));

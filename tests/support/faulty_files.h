@@ -40,6 +40,8 @@ class FaultyFiles : public Files {
       const std::string& path) override;
   absl::StatusOr<std::unique_ptr<FileWriter>> Create(
       const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<FileWriter>> CreateNew(
+      const std::string& path) override;
   absl::StatusOr<std::unique_ptr<FileWriter>> OpenAppend(
       const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;

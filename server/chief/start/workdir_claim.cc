@@ -48,7 +48,7 @@ bool IsAt(int file, const std::string& path) {
 }
 
 absl::StatusOr<FileDescriptor> OpenClaim(const std::string& path) {
-  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!file.valid()) {
     return FileError(errno, "open", path);
   }
@@ -59,7 +59,8 @@ absl::StatusOr<FileDescriptor> OpenClaim(const std::string& path) {
 absl::Status WriteSecret(const std::string& path, const std::string& secret) {
   const std::string temporary = TemporaryPath(path);
   const FileDescriptor file(
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+      open(temporary.c_str(),
+           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid()) {
     return FileError(errno, "open", temporary);
   }

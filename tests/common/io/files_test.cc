@@ -211,5 +211,45 @@ TEST(FilesTest, AFileLongerThanAnyMemoryIsAnError) {
   EXPECT_NE(status.message().find(path), std::string::npos) << status;
 }
 
+mode_t ModeOf(const std::string& path) {
+  struct stat info = {};
+  EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+  return info.st_mode & 0777;
+}
+
+// Weights and logs are for their user alone, whatever the umask would allow.
+TEST(FilesTest, WhatIsMadeIsForItsUserAlone) {
+  const mode_t umask_before = ::umask(0);
+  Files* const files = Files::Real();
+  const std::string dir = MakeTempDir() + "/a";
+  ASSERT_TRUE(files->MakeDirectories(dir + "/b").ok());
+  ASSERT_TRUE(files->MakeDirectory(dir + "/c").ok());
+  ASSERT_TRUE(files->WriteAtomically(dir + "/atomic", "x").ok());
+  ASSERT_TRUE(files->Create(dir + "/created").ok());
+  ASSERT_TRUE(files->CreateNew(dir + "/new").ok());
+  ASSERT_TRUE(files->OpenAppend(dir + "/appended").ok());
+  ::umask(umask_before);
+  for (const char* const name : {"", "/b", "/c"}) {
+    EXPECT_EQ(ModeOf(dir + name), mode_t{0700}) << name;
+  }
+  for (const char* const name : {"/atomic", "/created", "/new", "/appended"}) {
+    EXPECT_EQ(ModeOf(dir + name), mode_t{0600}) << name;
+  }
+}
+
+TEST(FilesTest, ANewFileIsNotWrittenThroughALink) {
+  Files* const files = Files::Real();
+  const std::string dir = MakeTempDir();
+  ASSERT_TRUE(files->WriteAtomically(dir + "/other", "keep").ok());
+  ASSERT_EQ(::symlink((dir + "/other").c_str(), (dir + "/link").c_str()), 0);
+  ASSERT_EQ(::symlink((dir + "/none").c_str(), (dir + "/loose").c_str()), 0);
+  for (const char* const name : {"/other", "/link", "/loose"}) {
+    EXPECT_TRUE(absl::IsAlreadyExists(files->CreateNew(dir + name).status()))
+        << name;
+  }
+  EXPECT_EQ(*files->ReadAll(dir + "/other"), "keep");
+  EXPECT_FALSE(*files->Exists(dir + "/none"));
+}
+
 }  // namespace
 }  // namespace weir

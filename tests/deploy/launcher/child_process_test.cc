@@ -55,6 +55,11 @@ TEST(ChildProcessTest, AppendsBothStreamsToTheLog) {
   ASSERT_TRUE(Files::Real()->WriteAtomically(log, "before\n").ok());
   EXPECT_THAT(RunToEnd(Shell("echo out; echo err >&2", log)), Optional(0));
   EXPECT_EQ(*Files::Real()->ReadAll(log), "before\nout\nerr\n");
+  const std::string fresh = MakeTempDir() + "/log";
+  EXPECT_THAT(RunToEnd(Shell("true", fresh)), Optional(0));
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(fresh).permissions(),
+            perms::owner_read | perms::owner_write);
 }
 
 TEST(ChildProcessTest, TakesTheCallersStreamsInPlaceOfALog) {

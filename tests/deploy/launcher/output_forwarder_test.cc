@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -178,6 +179,16 @@ TEST(OutputForwarderTest, AppendsTheBytesToTheLog) {
   }
   forwarder->Finish(kLong);
   EXPECT_EQ(*Files::Real()->ReadAll(log), "before\n\r 10%\r\nx");
+}
+
+TEST(OutputForwarderTest, ALogIsForItsUserAlone) {
+  Screen screen;
+  const auto forwarder = screen.Forwarder();
+  const std::string log = MakeTempDir() + "/log";
+  OpenPipes(forwarder.get(), "worker/0", log);
+  struct stat info = {};
+  ASSERT_EQ(stat(log.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
 TEST(OutputForwarderTest, AnUnwritableLogIsAnError) {

@@ -38,6 +38,10 @@ class TextFiles : public Files {
       const std::string& path) override {
     return FileError(EROFS, "create", path);
   }
+  absl::StatusOr<std::unique_ptr<FileWriter>> CreateNew(
+      const std::string& path) override {
+    return FileError(EROFS, "create", path);
+  }
   absl::StatusOr<std::unique_ptr<FileWriter>> OpenAppend(
       const std::string& path) override {
     return FileError(EROFS, "create", path);

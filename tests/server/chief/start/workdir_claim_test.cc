@@ -69,6 +69,11 @@ TEST(WorkdirClaimTest, TheSecretStaysWithTheDirectoryAndIsNobodyElses) {
   struct stat info = {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options.directory)) {
+    ASSERT_EQ(stat(entry.path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u) << entry.path();
+  }
   EXPECT_NE((*WorkdirClaim::Take(OptionsFor(MakeTempDir())))->secret(), secret);
   // A damaged secret is drawn again.
   ASSERT_TRUE(Files::Real()->WriteAtomically(path, "short").ok());
