@@ -568,6 +568,7 @@ class TorchTest(unittest.TestCase):
             path = os.path.join(folder, "model.pt")
             weir.torch.save(path, model, optimizer, epoch=3)
             self.assertEqual(os.listdir(folder), ["model.pt"])
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
             with self.assertRaisesRegex(weir.InvalidArgument, "before"):
                 weir.torch.load(path, model)
             self.again()
@@ -577,6 +578,61 @@ class TorchTest(unittest.TestCase):
         self.assertEqual(content["optimizer"]["weir"], {"pushes": 1})
         for name, value in fresh.state_dict().items():
             self.assertTrue(torch.equal(value, model.state_dict()[name]))
+
+    def test_load_takes_what_save_may_write(self):
+        content = {
+            "numbers": [1, -2.5, 1 << 80, True, None, 3 + 4j],
+            "text": {"name": ("a", "b")},
+            "size": torch.Size([2, 3]),
+            "dtype": torch.bfloat16,
+            "half": torch.ones(3, dtype=torch.bfloat16),
+            "parameter": nn.Parameter(torch.ones(2, 2)),
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.pt")
+            weir.torch.save(path, net(), **content)
+            loaded = weir.torch.load(path, net())
+        for name in ("numbers", "text", "size", "dtype"):
+            self.assertEqual(loaded[name], content[name])
+        for name in ("half", "parameter"):
+            self.assertTrue(torch.equal(loaded[name], content[name]))
+
+    def test_load_runs_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.pt")
+            ran = os.path.join(folder, "ran")
+
+            class Evil:
+                def __reduce__(self):
+                    return os.mkdir, (ran,)
+
+            for evil in (Evil(), nn.Linear(1, 1), print):
+                for zipped in (True, False):
+                    torch.save(
+                        {"model": net().state_dict(), "more": evil},
+                        path,
+                        _use_new_zipfile_serialization=zipped,
+                    )
+                    with self.assertRaises(weir.InvalidArgument) as caught:
+                        weir.torch.load(path, net())
+                    self.assertIn(path, str(caught.exception))
+            self.assertFalse(os.path.exists(ran))
+
+    def test_load_takes_no_other_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.pt")
+            script = torch.jit.script(net())
+            torch.jit.save(script, path)
+            for content in (None, b"", b"no zip", [1, 2], {"weights": 1}):
+                if isinstance(content, bytes):
+                    with open(path, "wb") as file:
+                        file.write(content)
+                elif content is not None:
+                    torch.save(content, path)
+                with self.assertRaisesRegex(
+                    weir.InvalidArgument, "save did not write it"
+                ):
+                    weir.torch.load(path, net())
 
     def test_hyper_parameters_are_loaded(self):
         model = net()
