@@ -32,28 +32,20 @@ absl::StatusOr<char*> MapFd(int fd, size_t bytes, int protection) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(
-    size_t bytes, Writers writers) {
+    size_t bytes) {
   // I1: sealed before anybody else gets the descriptor, and F_SEAL_SEAL keeps
   // the seals as they are.
-  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   FileDescriptor fd(memfd_create("weir", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+  if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
+          0) {
     return absl::UnavailableError(
         absl::StrCat("no shared memory of ", bytes, " bytes: ", Why()));
   }
   WEIR_ASSIGN_OR_RETURN(char* const data,
                         MapFd(fd.get(), bytes, PROT_READ | PROT_WRITE));
-  // I2: after the mapping, which the seal lets be.
-  const bool only_maker =
-      writers == Writers::kMaker &&
-      fcntl(fd.get(), F_ADD_SEALS, kSeals | F_SEAL_FUTURE_WRITE) == 0;
-  const std::shared_ptr<SharedMemory> memory(
-      new SharedMemory(std::move(fd), data, bytes, only_maker));
-  if (!only_maker && fcntl(memory->fd(), F_ADD_SEALS, kSeals) != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("shared memory cannot be sealed: ", Why()));
-  }
-  return memory;
+  return std::shared_ptr<SharedMemory>(
+      new SharedMemory(std::move(fd), data, bytes));
 }
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(

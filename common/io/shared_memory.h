@@ -9,12 +9,6 @@
 // Invariants
 //   I1. The memory never shrinks under a mapping (it is sealed), so reading
 //       what a peer has made cannot fault.
-//   I2. Memory with Writers::kMaker is written through the mapping that Create
-//       made and in no other way, also not by a process that opens its
-//       descriptor again through /proc. Its pages are not given back before its
-//       end. Linux has this seal from 5.1 on; where it is missing, only_maker()
-//       is false, and the descriptor of ReadOnlyFd is all that keeps a peer
-//       from writing.
 // Threads: safe; the users agree on who writes which bytes when.
 // Errors: UNAVAILABLE       the system has no such memory to give.
 //         INVALID_ARGUMENT  a peer's descriptor is not sealed memory of the
@@ -34,14 +28,9 @@ namespace weir {
 class SharedMemory {
  public:
   enum class Access { kRead, kReadWrite };
-  enum class Writers {
-    kAll,    // whoever gets the descriptor
-    kMaker,  // this mapping alone, see I2
-  };
 
   // New zeroed memory; only what is touched becomes resident.
-  static absl::StatusOr<std::shared_ptr<SharedMemory>> Create(
-      size_t bytes, Writers writers = Writers::kAll);
+  static absl::StatusOr<std::shared_ptr<SharedMemory>> Create(size_t bytes);
   // Maps what another process made, and closes `fd`.
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Map(FileDescriptor fd,
                                                            size_t bytes,
@@ -50,7 +39,6 @@ class SharedMemory {
 
   char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
-  bool only_maker() const { return only_maker_; }
   // Of memory that Create made; the calls below are for such memory, too.
   int fd() const { return fd_.get(); }
   // Makes what this process writes from now on its own; others keep what is
@@ -61,17 +49,12 @@ class SharedMemory {
   absl::StatusOr<FileDescriptor> ReadOnlyFd() const;
 
  private:
-  SharedMemory(FileDescriptor fd, char* data, size_t bytes,
-               bool only_maker = false)
-      : fd_(std::move(fd)),
-        data_(data),
-        bytes_(bytes),
-        only_maker_(only_maker) {}
+  SharedMemory(FileDescriptor fd, char* data, size_t bytes)
+      : fd_(std::move(fd)), data_(data), bytes_(bytes) {}
 
   const FileDescriptor fd_;
   char* const data_;
   const size_t bytes_;
-  const bool only_maker_;
 };
 
 }  // namespace weir

@@ -21,9 +21,7 @@ constexpr size_t kMachines = 8;
 absl::StatusOr<std::unique_ptr<SharedArena>> SharedArena::Create() {
   const size_t machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
                          static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  WEIR_ASSIGN_OR_RETURN(
-      auto memory,
-      SharedMemory::Create(kMachines * machine, SharedMemory::Writers::kMaker));
+  WEIR_ASSIGN_OR_RETURN(auto memory, SharedMemory::Create(kMachines * machine));
   // Huge pages, where the system gives them to shared memory.
   madvise(memory->data(), memory->bytes(), MADV_HUGEPAGE);
   return std::unique_ptr<SharedArena>(new SharedArena(std::move(memory)));
@@ -44,11 +42,8 @@ char* SharedArena::NewSlab(size_t bytes) {
 }
 
 void SharedArena::GiveBack(void* memory, size_t bytes) {
-  // The seal that keeps clients from writing forbids this, too: then the range
-  // stays resident, and serves the next allocation of its size.
-  if (!memory_->only_maker()) {
-    madvise(memory, bytes, MADV_REMOVE);
-  }
+  // Best effort: without it the range merely stays resident.
+  madvise(memory, bytes, MADV_REMOVE);
 }
 
 }  // namespace weir

@@ -3,10 +3,6 @@
 // Place: where a ps's blocks live when it offers the shared-memory transport;
 // shm_service.cc hands the descriptor out.
 //
-// What is freed stays resident where clients are kept from writing by a seal
-// (SharedMemory::only_maker), so the memory stays at the most that was in use
-// at one time, such as during a checkpoint.
-//
 // Threads: safe.
 #ifndef SERVER_PS_MEMORY_SHARED_ARENA_H_
 #define SERVER_PS_MEMORY_SHARED_ARENA_H_

@@ -38,31 +38,6 @@ TEST(SharedMemoryTest, AReadOnlyDescriptorCannotBeMappedForWriting) {
   EXPECT_TRUE(SharedMemory::Map(*std::move(fd), 4096, Access::kRead).ok());
 }
 
-TEST(SharedMemoryTest, OnlyItsMakerWritesWhereThatIsAskedFor) {
-  const auto made = SharedMemory::Create(4096, SharedMemory::Writers::kMaker);
-  ASSERT_TRUE(made.ok()) << made.status();
-  if (!(*made)->only_maker()) {
-    GTEST_SKIP() << "this kernel has no F_SEAL_FUTURE_WRITE";
-  }
-  (*made)->data()[0] = 7;
-  EXPECT_FALSE(
-      SharedMemory::Map(Copy((*made)->fd()), 4096, Access::kReadWrite).ok());
-  const auto mapped =
-      SharedMemory::Map(Copy((*made)->fd()), 4096, Access::kRead);
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_EQ((*mapped)->data()[0], 7);
-  const char byte = 1;
-  EXPECT_LT(pwrite((*made)->fd(), &byte, 1, 0), 0);
-  // Its own copy is its own.
-  EXPECT_TRUE((*made)->MakePrivate().ok());
-  (*made)->data()[0] = 8;
-  EXPECT_EQ((*mapped)->data()[0], 7);
-
-  const auto all = SharedMemory::Create(4096);
-  ASSERT_TRUE(all.ok()) << all.status();
-  EXPECT_FALSE((*all)->only_maker());
-}
-
 TEST(SharedMemoryTest, CannotShrinkUnderAReader) {
   const auto made = SharedMemory::Create(8192);
   ASSERT_TRUE(made.ok()) << made.status();
