@@ -30,6 +30,44 @@ inline constexpr size_t kPeerMessageBytesMax = 2000;
 inline constexpr int64_t kUnpackedRatioMax = 64;
 inline constexpr int64_t kUnpackedBytesMax = int64_t{1} << 30;
 
+// ---------------------------------------------------------- connections
+
+// Connections of a server: some for people and for tasks that connect anew, and
+// for each worker as many as --channels_per_peer may open, for blocks and for
+// rows. A server that was not told of the workers takes the last number.
+inline constexpr int kConnectionsBase = 64;
+inline constexpr int kConnectionsPerWorker = 32;
+inline constexpr int kConnectionsMax = 4096;
+
+// Calls that a connection may begin and drop within a second before they have
+// sent anything. Each costs the server some 10 KiB until it is cleared away,
+// and no client of Weir does so at all.
+inline constexpr int kEmptyCallsPerSecond = 200;
+
+// Calls of one connection at a time. A worker has a few.
+inline constexpr int kStreamsPerConnection = 64;
+
+// How long a handshake may take.
+inline constexpr std::chrono::milliseconds kHandshakeWait{5000};
+
+// How long a connection may have no call under way.
+inline constexpr std::chrono::minutes kConnectionIdle{10};
+
+// How old a connection may become where certificates come from files, so that
+// one that expired or was taken back is out after this time; and how long its
+// calls may go on after that. A client connects anew and repeats what was cut.
+inline constexpr std::chrono::hours kConnectionAge{1};
+inline constexpr std::chrono::seconds kConnectionGrace{60};
+
+// ---------------------------------------------------------- the audit log
+
+// Lines about refusals in a second: enough to see who it is, and too few to
+// fill a disk.
+inline constexpr int kRefusalLinesPerSecond = 10;
+
+// Identities whose calls are counted by name; the others are counted together.
+inline constexpr size_t kCallerNamesMax = 256;
+
 // ---------------------------------------------------------- shared memory
 
 // Clients of a ps through shared memory at once; a further one is turned away
@@ -110,6 +148,10 @@ inline constexpr std::chrono::seconds kHotRowsKept{1};
 // 2^38 ids; the bound is there so that sums of sizes stay far below 2^63, and
 // what a ps really takes is bounded by its memory.
 inline constexpr int64_t kAdmissionFilterBytesMax = int64_t{1} << 40;
+
+// Tickets for sessions of shared memory that a ps gave out and that were not
+// used yet: a worker uses its own at once, so far fewer are out.
+inline constexpr size_t kShmTicketsMax = 1024;
 
 }  // namespace weir
 

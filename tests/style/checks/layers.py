@@ -65,9 +65,10 @@ ROOMS = {
         "input": (),
     },
     "proto": {
-        "task": ("job",),
+        "task": ("job", "security"),
         "checkpoint": ("wire", ""),
         "wire": ("job", ""),
+        "security": (),
         "job": ("",),
         "": (),
     },
