@@ -31,6 +31,9 @@ inline void RaiseTo(std::atomic<uint64_t>* value, uint64_t floor) {
 struct SlotState {
   std::atomic<uint32_t> generation{0};
   std::atomic<uint64_t> process{0};  // holds the generation; 0: not known
+  // What its holder shows (Sender); 0: nothing is asked for.
+  std::atomic<uint64_t> capability_high{0};
+  std::atomic<uint64_t> capability_low{0};
   // SetSlots has named it and it is not retired: it holds the clocks back.
   std::atomic<bool> live{false};
   std::atomic<bool> retired{false};

@@ -144,10 +144,11 @@ void TableGroup::PullRows(const PullRowsChunk& request, PullRowsDone done) {
     }
   }
   if (!reading.ok()) {
-    lookup.done(reading.status());
+    // Park leaves it as it was when it fails.
+    lookup.done(reading.status());  // NOLINT(bugprone-use-after-move)
     return;
   }
-  Gather(std::move(lookup), **std::move(reading), version);
+  Gather(lookup, **std::move(reading), version);
 }
 
 absl::StatusOr<std::optional<RowReading>> TableGroup::BeginRead(
@@ -175,7 +176,7 @@ absl::StatusOr<std::optional<RowReading>> TableGroup::BeginRead(
   return reading;
 }
 
-void TableGroup::Gather(RowLookup lookup, RowReading reading,
+void TableGroup::Gather(const RowLookup& lookup, RowReading reading,
                         uint64_t version) {
   const RowSources sources = {tables_, previous_, rows_looked_up_, arena_};
   absl::StatusOr<BlockRef> rows = CopyRows(sources, lookup, reading);
@@ -243,7 +244,7 @@ void TableGroup::Finish(DueList& due, int64_t now_ns) {
     if (!reading.ok()) {
       lookup.done(reading.status());
     } else if (reading->has_value()) {
-      Gather(std::move(lookup), **std::move(reading), version);
+      Gather(lookup, **std::move(reading), version);
     } else {
       PulledRows answer;
       answer.header.set_request(lookup.request.request());

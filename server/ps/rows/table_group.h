@@ -144,7 +144,7 @@ class TableGroup {
   absl::StatusOr<std::optional<RowReading>> BeginRead(const RowLookup& lookup)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Answers, and ends the use that BeginRead began.
-  void Gather(RowLookup lookup, RowReading reading, uint64_t version);
+  void Gather(const RowLookup& lookup, RowReading reading, uint64_t version);
   void EndUse();
   // Runs what became due, and lookups that can be answered now.
   void Finish(DueList& due, int64_t now_ns);

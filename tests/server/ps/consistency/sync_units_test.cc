@@ -100,10 +100,10 @@ TEST_P(SyncUnitTest, DefersOverTheBoundButNeverTheAwaitedOne) {
   UnitTester unit = Unit(4, "out_of_order_bytes: 256");
   const auto push = [&](int m) { return unit.Outcome(Of(m, 0), float(m)); };
   EXPECT_EQ(push(3), Receipt::ACCEPTED);
-  EXPECT_EQ(unit.bytes_waiting(), UnitTester::kBytes);
+  EXPECT_EQ(unit.bytes_waiting(), unit.bytes());
   EXPECT_EQ(push(2), Receipt::DEFERRED);
   EXPECT_EQ(push(3), Receipt::DUPLICATE);
-  EXPECT_EQ(unit.bytes_waiting(), UnitTester::kBytes);
+  EXPECT_EQ(unit.bytes_waiting(), unit.bytes());
   EXPECT_EQ(unit.mark(2), 0u);
   // Without a payload there is nothing to keep.
   EXPECT_EQ(unit.Push(Of(1, 0), std::vector<float>())->outcome(),
@@ -122,7 +122,7 @@ TEST_P(SyncUnitTest, NobodyIsTakenBeforeItsTurn) {
   EXPECT_EQ(unit.Outcome(Of(1, 0), 2.0f), Receipt::ACCEPTED);
   EXPECT_EQ(unit.Outcome(Of(2, 0), 4.0f), Receipt::ACCEPTED);
   EXPECT_EQ(unit.version(), 0u);
-  EXPECT_EQ(unit.bytes_waiting(), 2 * UnitTester::kBytes);
+  EXPECT_EQ(unit.bytes_waiting(), 2 * unit.bytes());
   EXPECT_EQ(unit.Outcome(Of(0, 0), 6.0f), Receipt::ACCEPTED);
   EXPECT_EQ(unit.version(), 1u);
   EXPECT_EQ(unit.values()[0], -0.125f * 4);
@@ -161,7 +161,7 @@ TEST_P(SyncUnitTest, ADuplicateNeedsNoRoom) {
   EXPECT_EQ(unit.Outcome({0, 0, 0, 0}, 1.0f), Receipt::ACCEPTED);
   EXPECT_EQ(unit.Outcome({0, 1, 0, 1}, 3.0f), Receipt::ACCEPTED);
   EXPECT_EQ(unit.Outcome({0, 2, 1, 1}, 3.0f), Receipt::ACCEPTED);  // early
-  ASSERT_EQ(unit.bytes_waiting(), UnitTester::kBytes);
+  ASSERT_EQ(unit.bytes_waiting(), unit.bytes());
   EXPECT_EQ(unit.Outcome({1, 0, 0, 1}, 3.0f), Receipt::DUPLICATE);  // its step
   EXPECT_EQ(unit.Outcome({1, 1, 1, 1}, 3.0f), Receipt::DUPLICATE);  // slot 0's
   EXPECT_EQ(unit.Outcome({1, 0, 0, 1}, 3.0f), Receipt::DUPLICATE);  // again
@@ -227,7 +227,7 @@ TEST_P(SyncUnitTest, TheAwaitedOneIsTakenWhileTheOtherUnitHoldsTheBudget) {
   UnitTester holder = Unit(3, "out_of_order_bytes: 256");
   UnitTester unit(Other(GetParam()), holder);
   EXPECT_EQ(holder.Outcome(Of(2, 0), 2.0f), Receipt::ACCEPTED);
-  EXPECT_EQ(unit.bytes_waiting(), UnitTester::kBytes);  // the sum of both
+  EXPECT_EQ(unit.bytes_waiting(), holder.bytes());  // the sum of both
   for (int m = 2; m > 0; --m) {
     EXPECT_EQ(unit.Outcome(Of(m, 0), 2.0f), Receipt::DEFERRED);
   }
@@ -237,7 +237,7 @@ TEST_P(SyncUnitTest, TheAwaitedOneIsTakenWhileTheOtherUnitHoldsTheBudget) {
   EXPECT_EQ(unit.version(), 1u);
   EXPECT_EQ(unit.values()[0], -0.25f);
   // What the holder keeps is all that is kept.
-  EXPECT_EQ(unit.bytes_waiting(), UnitTester::kBytes);
+  EXPECT_EQ(unit.bytes_waiting(), holder.bytes());
   EXPECT_EQ(holder.Outcome(Of(0, 0), 2.0f), Receipt::ACCEPTED);
   EXPECT_EQ(holder.Outcome(Of(1, 0), 2.0f), Receipt::ACCEPTED);
   EXPECT_EQ(holder.version(), 1u);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/ps/rows/id_list_cache.h"
 #include "tests/server/ps/rows/table_store_tester.h"
 
 namespace weir {
@@ -117,6 +118,16 @@ std::shared_ptr<UnitTester::Wait> UnitTester::Pull(const Want& want) {
 uint64_t UnitTester::mark(int slot) const {
   // The other unit of the shard may be behind.
   return ps->store->Hello().slot(slot).next_sequence_max();
+}
+
+uint64_t UnitTester::bytes() const {
+  constexpr uint64_t kGradient = kValues * sizeof(float);
+  if (kind == UnitKind::kBlock) {
+    return kGradient;
+  }
+  const auto ids = std::make_shared<const std::vector<uint64_t>>(
+      std::vector<uint64_t>(kValues));
+  return kGradient + static_cast<uint64_t>(BytesOf(ids));
 }
 
 uint64_t UnitTester::bytes_waiting() const {

@@ -28,7 +28,6 @@ inline auto AllUnits() {
 class UnitTester {
  public:
   static constexpr size_t kValues = 64;
-  static constexpr uint64_t kBytes = kValues * sizeof(float);
 
   struct Contribution {
     int slot = 0;
@@ -66,6 +65,8 @@ class UnitTester {
   std::vector<float> values() { return Pull(LatestWant())->values; }
 
   uint64_t mark(int slot) const;
+  // What one contribution takes while it waits: rows have their ids, too.
+  uint64_t bytes() const;
   // Of the whole shard.
   uint64_t bytes_waiting() const;
 
