@@ -28,7 +28,7 @@ struct Flags {
   BackendOptions backend;
 };
 
-absl::Status Follow(const Flags& flags, const ClusterSpec&, StopSignal* stop) {
+absl::Status Follow(const Flags& flags, const Task& task) {
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
   WEIR_ASSIGN_OR_RETURN(
       const auto evaluation,
@@ -37,7 +37,7 @@ absl::Status Follow(const Flags& flags, const ClusterSpec&, StopSignal* stop) {
   Evaluator evaluator(
       Files::Real(), Clock::Real(), flags.workdir,
       [&evaluation](const std::string& dir) { return evaluation->Run(dir); });
-  while (stop->first() == 0) {
+  while (task.stop->first() == 0) {
     // First, so that a run which failed is not evaluated any further.
     WEIR_RETURN_IF_ERROR(evaluator.Ended());
     const absl::StatusOr<bool> done = evaluator.Poll();

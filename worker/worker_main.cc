@@ -56,14 +56,15 @@ absl::Status JobEnd(ChiefServer* chief, const absl::Status& worker) {
   return worker;
 }
 
-absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
-                       StopSignal* stop) {
+absl::Status RunWorker(const Flags& flags, const Task& task) {
+  const ClusterSpec& cluster = task.cluster;
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
   WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
                         ParseTransportChoice(flags.transport));
   GrpcTransportOptions grpc;
   grpc.own_connections = flags.channels_per_peer > 1;
   WEIR_ASSIGN_OR_RETURN(grpc.checksum, ParseChecksumChoice(flags.checksum));
+  grpc.security = task.security;
   const std::unique_ptr<Transport> transport = MakeTransport(choice, grpc);
   WorkerTask::Options options;
   options.spec = spec;
@@ -71,6 +72,7 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   options.process = RandomId();
   options.host = HostName();
   options.chief_address = cluster.chief_address();
+  options.security = task.security;
   options.cluster_fingerprint = cluster.fingerprint();
   options.data_dir = flags.data_dir;
   options.backend.device = flags.device;
@@ -85,7 +87,7 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
       return JobIsDone(Files::Real(), workdir, text);
     };
   }
-  WEIR_ASSIGN_OR_RETURN(const auto task,
+  WEIR_ASSIGN_OR_RETURN(const auto worker,
                         WorkerTask::Create(std::move(options)));
   // After the task is made, so that a job which does not fit its data ends
   // before a chief claims the run's directory.
@@ -93,25 +95,25 @@ absl::Status RunWorker(const Flags& flags, const ClusterSpec& cluster,
   if (cluster.hosts_chief()) {
     WEIR_ASSIGN_OR_RETURN(
         chief, ChiefServer::Start(
-                   ChiefOptions(flags.chief, spec, cluster, transport.get())));
+                   ChiefOptions(flags.chief, spec, task, transport.get())));
   }
-  stop->OnStop([&task, &chief](int number) {
+  task.stop->OnStop([&worker, &chief](int number) {
     const std::string reason = absl::StrCat("ended by signal ", number);
     if (chief != nullptr) {
       LOG_INFO("signal {}: ending the job after a checkpoint", number);
       chief->RequestStop(reason);
     } else {
       LOG_INFO("signal {}: stopping after the contribution in flight", number);
-      task->RequestStop(reason);
+      worker->RequestStop(reason);
     }
   });
-  absl::Status status = task->Run();
+  absl::Status status = worker->Run();
   if (chief != nullptr) {
     status = JobEnd(chief.get(), status);
   }
-  stop->OnStop({});
+  task.stop->OnStop({});
   // The chief ends well when its job did, and any other task as it was asked.
-  if (chief == nullptr && status.ok() && stop->first() != 0) {
+  if (chief == nullptr && status.ok() && task.stop->first() != 0) {
     return absl::CancelledError("the job is done");
   }
   return status;

@@ -37,6 +37,9 @@
 //   11 OUT_OF_RANGE         a gradient has NaN or Inf and was left out; the
 //                           next push may follow.
 //   14 UNAVAILABLE          a ps does not answer at the start.
+//   16 UNAUTHENTICATED      a ps, the chief or this process does not prove to
+//                           be of the job (WEIR_SECRET and the other variables
+//                           of docs/security.md).
 #ifndef CLIENT_CC_WEIR_H_
 #define CLIENT_CC_WEIR_H_
 

@@ -11,8 +11,9 @@ int ExitCodeFor(const absl::Status& status) {
     case absl::StatusCode::kDataLoss:
       return kExitDataLoss;
     case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
       return kExitReplaced;
+    case absl::StatusCode::kUnauthenticated:
+      return kExitRefused;
     // Another start may mend these: a peer that is gone, a shard that was
     // restored meanwhile, a machine that is full.
     case absl::StatusCode::kUnavailable:

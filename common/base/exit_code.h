@@ -18,6 +18,7 @@ enum ExitCode : int {
   kExitPermanent = 3,      // no start can mend it: bad data, bad gradients
   kExitDataLoss = 4,       // a checkpoint is damaged
   kExitReplaced = 5,       // a newer process took this task's place
+  kExitRefused = 6,        // not proven to be of the job, or not in that role
   kExitRetry = 138,        // a peer was lost; start this task again
   kExitInterrupted = 130,  // SIGINT, after a checkpoint
   kExitTerminated = 143,   // SIGTERM, after a checkpoint
@@ -29,7 +30,8 @@ enum ExitCode : int {
 //   INVALID_ARGUMENT                     2
 //   NOT_FOUND, OUT_OF_RANGE, the others  3
 //   DATA_LOSS                            4
-//   PERMISSION_DENIED, UNAUTHENTICATED   5
+//   PERMISSION_DENIED                    5
+//   UNAUTHENTICATED                      6
 //   UNAVAILABLE, DEADLINE_EXCEEDED,      138
 //   FAILED_PRECONDITION, CANCELLED,
 //   RESOURCE_EXHAUSTED, ABORTED

@@ -8,6 +8,8 @@
 #   ./weir tables ...            report | shrink, of a running job
 #   ./weir evaluate JOB ...      evaluate one checkpoint
 #   ./weir predict JOB ...       write predictions of one checkpoint
+#   ./weir secret                print a new secret for the tasks of a job
+#   ./weir certs ...             write certificates for the tasks of a job
 #   ./weir gpu-check             check this machine's GPU
 #   ./weir bench NAME [options]  measure; without NAME: which there are
 #   ./weir version
@@ -96,7 +98,7 @@ bench_names() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-  train | run | config | checkpoint | tables | evaluate | predict | gpu-check)
+  train | run | config | checkpoint | tables | evaluate | predict | secret | certs | gpu-check)
     run weir_cli "$command" "$@"
     ;;
   bench)

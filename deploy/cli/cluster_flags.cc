@@ -1,6 +1,7 @@
 #include "deploy/cli/cluster_flags.h"
 
 #include "deploy/cli/bin_dir.h"
+#include "proto/task/security_flags.h"
 
 namespace weir {
 
@@ -27,6 +28,8 @@ void AddClusterFlags(CLI::App* app, ClusterOptions* options,
                 "the chief goes on from the newest checkpoint");
   app->add_flag("--allow_older", options->allow_older,
                 "with --resume: if it is damaged, from the one before");
+  options->security = Security::Options::FromEnvironment();
+  AddSecurityFlags(app, &options->security);
 }
 
 }  // namespace weir

@@ -36,6 +36,7 @@ CLI::App* AddSubcommand(CLI::App* app, const std::string& name,
   return sub;
 }
 
+void AddCertsCommand(CLI::App* app, Command* command);
 void AddCheckpointCommand(CLI::App* app, Command* command);
 void AddConfigCommand(CLI::App* app, Command* command);
 void AddEvaluateCommand(CLI::App* app, Command* command);
@@ -45,6 +46,7 @@ void AddPredictCommand(CLI::App* app, Command* command);
 // none of them is an option of ours.
 void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                    Command* command);
+void AddSecretCommand(CLI::App* app, Command* command);
 void AddTablesCommand(CLI::App* app, Command* command);
 void AddTrainCommand(CLI::App* app, Command* command);
 

@@ -1,5 +1,5 @@
 // weir_cli: what `./weir` runs for train, run, config, checkpoint, tables,
-// evaluate, predict and gpu-check.
+// evaluate, predict, secret, certs and gpu-check.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +12,7 @@
 #include "common/base/logging.h"
 #include "common/base/printable.h"
 #include "deploy/cli/command.h"
+#include "proto/security/security.h"
 #include "proto/task/grpc_log.h"
 
 namespace {
@@ -42,6 +43,7 @@ std::string UnknownCommand(CLI::App* app, const std::vector<std::string>& words,
 int main(int argc, char** argv) {
   // Commands print results, so the libraries log only what is wrong.
   weir::InitLogging("weir");
+  weir::PreferCheapCiphers();
   weir::LogGrpcAsDebug();
   if (std::getenv("WEIR_LOG_LEVEL") == nullptr) {  // NOLINT: no thread yet
     weir::SetLogLevel(weir::LogLevel::kWarn);
@@ -49,6 +51,7 @@ int main(int argc, char** argv) {
   CLI::App app("Weir: parameter-server training.", "weir");
   app.require_subcommand(1);
   weir::Command command;
+  weir::AddCertsCommand(&app, &command);
   weir::AddCheckpointCommand(&app, &command);
   weir::AddConfigCommand(&app, &command);
   weir::AddEvaluateCommand(&app, &command);
@@ -63,6 +66,7 @@ int main(int argc, char** argv) {
   }
   const int words_begin = std::min(words_at + 1, argc);
   weir::AddRunCommand(&app, {argv + words_begin, argv + argc}, &command);
+  weir::AddSecretCommand(&app, &command);
   weir::AddTablesCommand(&app, &command);
   weir::AddTrainCommand(&app, &command);
   std::string parent;

@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "deploy/cli/command.h"
 #include "proto/job/tf_config.h"
+#include "proto/task/security_flags.h"
 
 namespace weir {
 namespace {
@@ -23,6 +24,7 @@ constexpr int kHotIdsMax = 1000;
 
 struct Options {
   ClusterSources sources = ClusterSources::FromEnv();
+  Security::Options security = Security::Options::FromEnvironment();
   std::string table;  // "" for all tables
   int hot_ids = 10;
   uint32_t age = 0;
@@ -46,7 +48,10 @@ absl::StatusOr<Asked> Ask(const Options& options, int hot_ids) {
         "TF_CONFIG");
   }
   Asked asked;
-  asked.transport = MakeGrpcTransport();
+  WEIR_ASSIGN_OR_RETURN(
+      const auto security,
+      Security::Create(options.security, PeerRole::kAdmin, 0));
+  asked.transport = MakeGrpcTransport({.security = security});
   for (const std::string& address : cluster.ps_addresses()) {
     asked.links.push_back(asked.transport->Connect(address));
     WEIR_ASSIGN_OR_RETURN(asked.status.emplace_back(),
@@ -183,6 +188,7 @@ void AddTablesCommand(CLI::App* app, Command* command) {
     CLI::App* sub = AddSubcommand(tables, name, about, options, run, command);
     sub->add_option("--cluster", options->sources.flag_cluster,
                     "ps=host:port,...; default from TF_CONFIG");
+    AddSecurityFlags(sub, &options->security);
     sub->add_option("--table", options->table, "name; default all");
     return sub;
   };

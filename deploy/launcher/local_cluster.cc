@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
+#include "proto/security/job_secret.h"
 
 namespace weir {
 namespace {
@@ -33,11 +36,14 @@ std::string BinaryPath(const std::string& bin_dir, const std::string& role) {
 
 // Confines a ps to the run's checkpoints: it writes and reads where the chief
 // tells it over the network, and has no business in any other directory.
-std::vector<std::string> PsArguments(const ClusterOptions& options) {
+std::vector<std::string> PsArguments(const ClusterOptions& options, int index) {
   std::vector<std::string> argv = {BinaryPath(options.bin_dir, "ps")};
   if (!options.workdir.empty()) {
-    argv.insert(argv.end(), {"--checkpoint_root",
-                             absl::StrCat(options.workdir, "/checkpoints")});
+    argv.insert(
+        argv.end(),
+        {"--checkpoint_root", absl::StrCat(options.workdir, "/checkpoints"),
+         "--audit_log",
+         absl::StrCat(options.workdir, "/logs/audit-ps-", index, ".jsonl")});
   }
   return argv;
 }
@@ -101,12 +107,30 @@ std::vector<std::string> Environment(const std::string& tf_config) {
   return environment;
 }
 
+// The choice of security, by variables: a command line can be read by every
+// user. All of them are set, so that none of the launcher's own remains.
+void AddSecurity(const Security::Options& security,
+                 std::vector<std::string>* environment) {
+  environment->insert(
+      environment->end(),
+      {absl::StrCat("WEIR_SECRET=", security.secret),
+       absl::StrCat("WEIR_SECRET_FILE=", security.secret_file),
+       absl::StrCat("WEIR_TLS_DIR=", security.tls_dir),
+       absl::StrCat("WEIR_IDENTITY=",
+                    absl::StrJoin(security.identity_rules, ",")),
+       absl::StrCat("WEIR_INSECURE=", security.insecure ? "1" : "")});
+}
+
 // Plans tasks with their TF_CONFIG and log; only those of the ps have a command
 // line.
 absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
                                        bool evaluator) {
   nlohmann::json cluster;
   LocalCluster plan;
+  plan.security = options.security;
+  if (!plan.security.any()) {
+    plan.security.secret = JobSecret::Draw().text();
+  }
   WEIR_ASSIGN_OR_RETURN(const auto ps, Addresses(options.ps_count));
   WEIR_ASSIGN_OR_RETURN(const auto workers, Addresses(options.worker_count));
   cluster["ps"] = ps;
@@ -133,12 +157,13 @@ absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
                                      {"task", {{"type", role}, {"index", i}}}};
       ChildCommand command;
       command.environment = Environment(config.dump());
+      AddSecurity(SecurityOf(plan.security, role, i), &command.environment);
       if (!options.workdir.empty()) {
         command.log_path =
             absl::StrCat(options.workdir, "/logs/", role, "-", i, ".log");
       }
       if (role == "ps") {
-        command.argv = PsArguments(options);
+        command.argv = PsArguments(options, i);
       }
       plan.tasks.push_back(std::move(task));
       plan.commands.push_back(std::move(command));
@@ -169,6 +194,17 @@ void AddUserEnvironment(const CommandClusterOptions& options,
 }
 
 }  // namespace
+
+Security::Options SecurityOf(Security::Options all, const std::string& role,
+                             int index) {
+  const std::string own =
+      absl::StrCat(all.tls_dir, "/", role, "-", std::to_string(index));
+  std::error_code ignored;
+  if (!all.tls_dir.empty() && std::filesystem::is_directory(own, ignored)) {
+    all.tls_dir = own;
+  }
+  return all;
+}
 
 absl::StatusOr<LocalCluster> PlanLocalCluster(
     const LocalClusterOptions& options) {

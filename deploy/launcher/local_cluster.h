@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "deploy/launcher/child_process.h"
 #include "deploy/launcher/supervisor.h"
+#include "proto/security/security.h"
 
 namespace weir {
 
@@ -24,6 +25,10 @@ struct ClusterOptions {
   bool resume = false;             // a flag of the chief
   bool allow_older = false;        // a flag of the chief
   std::string transport = "auto";  // of the workers: "auto", "grpc" or "shm"
+  // How the tasks prove who they are. With tls_dir a task takes the directory
+  // <role>-<index> in it, if there is one. If no mode is chosen the job gets a
+  // secret of its own.
+  Security::Options security;
 };
 
 // The options of `weir train`, where Weir's worker trains a job file. Without a
@@ -46,10 +51,16 @@ struct CommandClusterOptions : ClusterOptions {
 };
 
 struct LocalCluster {
+  // As ClusterOptions says, with the secret if one was drawn.
+  Security::Options security;
   std::vector<LocalTask> tasks;
   std::vector<ChildCommand> commands;  // commands[i] starts tasks[i]
   std::string chief_address;  // worker 0's when there is no task for the chief
 };
+
+// The security of a task, of one for all.
+Security::Options SecurityOf(Security::Options all, const std::string& role,
+                             int index);
 
 // Picks free loopback ports and writes every task's TF_CONFIG.
 // Errors: UNAVAILABLE when no port is free.

@@ -75,7 +75,9 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
                    cluster.workdir.c_str());
     }
   }
-  return PlanCommandCluster(cluster);
+  WEIR_ASSIGN_OR_RETURN(LocalCluster plan, PlanCommandCluster(cluster));
+  WEIR_RETURN_IF_ERROR(KeepSecret(cluster.workdir, plan.security));
+  return plan;
 }
 
 }  // namespace

@@ -38,9 +38,8 @@ constexpr char kJobName[] = "job.textproto";
 // not yet up, or starts again) the last answer stays.
 class ChiefPoll {
  public:
-  explicit ChiefPoll(const std::string& address)
-      : channel_(grpc::CreateCustomChannel(address,
-                                           grpc::InsecureChannelCredentials(),
+  ChiefPoll(const std::string& address, const Security& security)
+      : channel_(grpc::CreateCustomChannel(address, security.ToChief(),
                                            CommonChannelArguments())),
         stub_(Chief::NewStub(channel_)) {}
 
@@ -165,6 +164,7 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
       cluster.job_path, CanonicalJobSpecText(spec)));
   WEIR_ASSIGN_OR_RETURN(const LocalCluster plan, PlanLocalCluster(cluster));
 
+  WEIR_RETURN_IF_ERROR(KeepSecret(workdir, plan.security));
   ProgressLine progress(stdout, isatty(STDOUT_FILENO) != 0);
   std::optional<ChiefPoll> chief;
   int64_t shown_ns = 0;
@@ -180,7 +180,12 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
     }
   };
   WEIR_ASSIGN_OR_RETURN(const auto run, JobRun::Create(plan, run_options));
-  chief.emplace(plan.chief_address);  // its threads come after the signals
+  // gRPC's threads come after the signals, which would end them otherwise.
+  WEIR_ASSIGN_OR_RETURN(
+      const auto security,
+      Security::Create(SecurityOf(plan.security, "admin", 0), PeerRole::kAdmin,
+                       /*index=*/0));
+  chief.emplace(plan.chief_address, *security);
   const int64_t begin_ns = Clock::Real()->NowNs();
   WEIR_RETURN_IF_ERROR(run->Run());
   progress.Finish();

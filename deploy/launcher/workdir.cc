@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/security/key_files.h"
 
 namespace weir {
 namespace {
@@ -97,6 +98,14 @@ absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use) {
   }
   WEIR_RETURN_IF_ERROR(files->MakeDirectories(workdir + "/logs"));
   return workdir;
+}
+
+absl::Status KeepSecret(const std::string& workdir,
+                        const Security::Options& security) {
+  if (workdir.empty() || security.secret.empty()) {
+    return absl::OkStatus();
+  }
+  return WriteKeyFile(JoinPath(workdir, ".secret"), security.secret + "\n");
 }
 
 }  // namespace weir

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/security/security.h"
 
 namespace weir {
 
@@ -30,6 +31,12 @@ struct WorkdirUse {
 // Makes the directory and its folder for logs. Returns its absolute path.
 // Errors: INVALID_ARGUMENT when it holds an earlier run, or with `resume` none.
 absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use);
+
+// Writes the job's secret, if it has one, to `workdir`/.secret, which only this
+// user may read: WEIR_SECRET_FILE for commands that ask the running job.
+// Nothing is written if `workdir` is "".
+absl::Status KeepSecret(const std::string& workdir,
+                        const Security::Options& security);
 
 }  // namespace weir
 

@@ -1,6 +1,8 @@
 #include "proto/task/task_main.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -8,11 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_code.h"
 #include "common/base/failpoint.h"
+#include "common/base/limits.h"
 #include "common/base/logging.h"
 #include "common/base/malloc_settings.h"
 #include "common/base/status.h"
 #include "proto/job/tf_config.h"
 #include "proto/task/grpc_log.h"
+#include "proto/task/security_flags.h"
 
 namespace weir {
 namespace {
@@ -51,38 +55,88 @@ absl::StatusOr<ClusterSpec> FindCluster(TaskRole role,
   return cluster;
 }
 
+PeerRole PeerRoleOf(TaskRole role) {
+  switch (role) {
+    case TaskRole::kPs:
+      return PeerRole::kPs;
+    case TaskRole::kChief:
+      return PeerRole::kChief;
+    case TaskRole::kWorker:
+      return PeerRole::kWorker;
+    case TaskRole::kEvaluator:
+      break;
+  }
+  return PeerRole::kReader;
+}
+
+// Keeps the secrets in this process's memory from a core dump's file and from
+// the user's other processes.
+void CloseMemory() {
+  const rlimit none = {};
+  setrlimit(RLIMIT_CORE, &none);
+  prctl(PR_SET_DUMPABLE, 0);
+}
+
+absl::StatusOr<std::shared_ptr<const Security>> FindSecurity(
+    const TaskId& task, const Security::Options& options) {
+  if (task.role == TaskRole::kEvaluator) {
+    return Security::Insecure();
+  }
+  WEIR_ASSIGN_OR_RETURN(
+      auto security,
+      Security::Create(options, PeerRoleOf(task.role), task.index));
+  if (security->secured()) {
+    CloseMemory();
+    LOG_DEBUG("this task is {}, by {}", security->self().ToUri(),
+              security->ModeName());
+  } else {
+    LOG_WARN(
+        "insecure: whoever reaches this task's port can read the parameters, "
+        "change them and end the job");
+  }
+  return security;
+}
+
 // Only now there is a log in which what went wrong before can be said.
-absl::Status Run(
-    TaskRole role, const ClusterFlags& flags, StopSignal* stop,
-    const std::function<absl::Status(const ClusterSpec&, StopSignal*)>& run) {
+absl::Status Run(TaskRole role, const ClusterFlags& flags,
+                 const Security::Options& options, StopSignal* stop,
+                 const std::function<absl::Status(const Task&)>& run) {
   const absl::Status failpoints = InitFailpointsFromEnv();
   const auto cluster = FindCluster(role, flags);
-  TaskId task = {.role = role, .index = 0};
+  TaskId id = {.role = role, .index = 0};
   if (cluster.ok()) {
-    task = cluster->task().value_or(task);
+    id = cluster->task().value_or(id);
   }
-  InitLogging(task.ToString());
+  InitLogging(id.ToString());
   WEIR_RETURN_IF_ERROR(failpoints);
   WEIR_RETURN_IF_ERROR(cluster.status());
-  return run(*cluster, stop);
+  Task task;
+  task.cluster = *cluster;
+  task.stop = stop;
+  WEIR_ASSIGN_OR_RETURN(task.security, FindSecurity(id, options));
+  return run(task);
 }
 
 }  // namespace
 
-int internal::TaskMain(
-    int argc, char** argv, TaskRole role, const std::string& about,
-    const std::function<void(CLI::App*)>& add_flags,
-    const std::function<absl::Status(const ClusterSpec&, StopSignal*)>& run) {
+int internal::TaskMain(int argc, char** argv, TaskRole role,
+                       const std::string& about,
+                       const std::function<void(CLI::App*)>& add_flags,
+                       const std::function<absl::Status(const Task&)>& run) {
   SetMallocForBulk();
+  SetUpTls();
+  RaiseDescriptorLimit();
   LogGrpcAsDebug();
   CLI::App app(absl::StrCat("weir_", RoleName(role), ": ", about));
   ClusterFlags flags;
+  Security::Options security = Security::Options::FromEnvironment();
   if (role != TaskRole::kEvaluator) {
     app.add_option("--cluster", flags.cluster,
                    "\"ps=host:port,...;worker=host:port,...;chief=host:port\"; "
                    "default TF_CONFIG");
     app.add_option("--task_index", flags.task_index,
                    "which task of its role this is; default TF_CONFIG's");
+    AddSecurityFlags(&app, &security);
   }
   add_flags(&app);
   try {
@@ -94,7 +148,21 @@ int internal::TaskMain(
     LOG_WARN("a second signal: ending at once");
     _exit(128 + signal);
   });
-  return EndTask(Run(role, flags, &stop, run), stop);
+  return EndTask(Run(role, flags, security, &stop, run), stop);
+}
+
+AccessControl::Options AccessOptions(const Task& task) {
+  AccessControl::Options options;
+  options.security = task.security;
+  options.has_chief = task.cluster.has_chief();
+  // With a partial view the tasks are not known.
+  const int workers = task.cluster.worker_count();
+  if (workers > 0) {
+    options.connections_max =
+        kConnectionsBase + kConnectionsPerWorker * workers;
+    options.unproven_max = kConnectionsBase + workers;
+  }
+  return options;
 }
 
 int EndTask(const absl::Status& status, const StopSignal& stop) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "common/base/limits.h"
 #include "proto/wire/grpc_deadline.h"
 
 namespace weir {
@@ -36,9 +37,11 @@ grpc::ChannelArguments CommonChannelArguments() {
 
 void AddServerArguments(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                              kStreamsPerConnection);
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 << 10);
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              static_cast<int>(kHandshakeWait.count()));
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(

@@ -10,7 +10,9 @@ namespace weir {
 
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// A code that is not one of gRPC's becomes UNKNOWN.
+// A code that is not one of gRPC's becomes UNKNOWN. A handshake that failed for
+// what the other side is becomes UNAUTHENTICATED: gRPC says UNAVAILABLE, and
+// trying again would change nothing.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
 }  // namespace weir

@@ -6,11 +6,12 @@
 // where its payload is.
 //
 // How a stream begins and ends: the client connects to HelloReply.shm_name and
-// sends ShmOpening with the memory of the channel. The ps answers with
-// ShmOpening and its arena, which the client may only read. ShmRegion brings
-// memory of the client that later requests refer to; a region that is wrong
-// ends the session. A side that closes its socket no longer uses the other's
-// memory; the ps closes when the client has ended its sending side.
+// sends ShmOpening with the ticket of the same reply and the memory of the
+// channel. The ps answers with ShmOpening and its arena, which the client may
+// only read. ShmRegion brings memory of the client that later requests refer
+// to; a region that is wrong ends the session. A side that closes its socket no
+// longer uses the other's memory; the ps closes when the client has ended its
+// sending side.
 //
 // Terms
 //   inline    a payload of at most kShmInlineBytes, in the message itself.
@@ -30,6 +31,7 @@
 #ifndef PROTO_WIRE_SHM_MESSAGE_H_
 #define PROTO_WIRE_SHM_MESSAGE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -44,7 +46,8 @@
 
 namespace weir {
 
-inline constexpr uint64_t kShmMagic = 0x326d687372696577;  // "weirshm2"
+inline constexpr uint64_t kShmMagic = 0x336d687372696577;  // "weirshm3"
+inline constexpr size_t kShmTicketBytes = 16;
 inline constexpr size_t kShmInlineBytes = 4096;
 // A request's chunk that is longer than the first of these is in the client's
 // memory; the second one is gRPC's limit.
@@ -55,6 +58,9 @@ inline constexpr uint64_t kShmUnansweredMax = 256;
 struct ShmOpening {
   uint64_t magic = kShmMagic;
   uint64_t bytes = 0;  // of the memory that comes along
+  // HelloReply.shm_ticket: who has it was admitted as a worker. In the ps's
+  // answer zeros.
+  std::array<char, kShmTicketBytes> ticket = {};
 };
 
 struct ShmRegion {

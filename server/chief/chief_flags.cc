@@ -21,8 +21,8 @@ void AddChiefFlags(CLI::App* app, ChiefFlags* flags) {
 }
 
 ChiefServer::Options ChiefOptions(const ChiefFlags& flags, const JobSpec& spec,
-                                  const ClusterSpec& cluster,
-                                  Transport* transport) {
+                                  const Task& task, Transport* transport) {
+  const ClusterSpec& cluster = task.cluster;
   ChiefServer::Options options;
   options.runner.spec = spec;
   options.runner.ps_addresses = cluster.ps_addresses();
@@ -33,6 +33,8 @@ ChiefServer::Options ChiefOptions(const ChiefFlags& flags, const JobSpec& spec,
     workdir = ".";
   }
   options.runner.workdir = std::filesystem::absolute(workdir).string();
+  options.access = AccessOptions(task);
+  options.access.audit_path = options.runner.workdir + "/audit.jsonl";
   options.runner.resume = flags.resume;
   options.runner.allow_older = flags.allow_older;
   options.runner.init_from = flags.init_from;

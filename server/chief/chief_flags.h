@@ -5,8 +5,8 @@
 #include <string>
 
 #include "client/cc/transport/transport.h"
-#include "common/job/cluster_spec.h"
 #include "proto/job_spec.pb.h"
+#include "proto/task/task_main.h"
 #include "server/chief/chief_server.h"
 
 namespace CLI {
@@ -25,10 +25,9 @@ struct ChiefFlags {
 
 void AddChiefFlags(CLI::App* app, ChiefFlags* flags);
 
-// Returns how the chief of `cluster` is to run the job `spec`.
+// Returns how the chief of the task's cluster is to run the job `spec`.
 ChiefServer::Options ChiefOptions(const ChiefFlags& flags, const JobSpec& spec,
-                                  const ClusterSpec& cluster,
-                                  Transport* transport);
+                                  const Task& task, Transport* transport);
 
 }  // namespace weir
 

@@ -72,8 +72,8 @@ absl::StatusOr<JobSpec> JobOfFile(const Flags& flags) {
   return LoadJobSpec(flags.job, flags.sets);
 }
 
-absl::Status Serve(const Flags& flags, const ClusterSpec& cluster,
-                   StopSignal* stop) {
+absl::Status Serve(const Flags& flags, const Task& task) {
+  const ClusterSpec& cluster = task.cluster;
   if (cluster.ps_count() == 0 || cluster.worker_count() == 0) {
     return absl::InvalidArgumentError(
         "the chief was told of no ps or no worker (an operator with dynamic "
@@ -82,20 +82,21 @@ absl::Status Serve(const Flags& flags, const ClusterSpec& cluster,
   const bool is_sdk_job = flags.job.empty();
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
                         is_sdk_job ? JobOfFlags(flags) : JobOfFile(flags));
-  const std::unique_ptr<Transport> transport = MakeGrpcTransport();
+  const std::unique_ptr<Transport> transport =
+      MakeGrpcTransport({.security = task.security});
   ChiefServer::Options options =
-      ChiefOptions(flags.chief, spec, cluster, transport.get());
+      ChiefOptions(flags.chief, spec, task, transport.get());
   options.runner.sdk_job = is_sdk_job;
   if (!flags.address.empty()) {
     options.address = flags.address;
   }
   WEIR_ASSIGN_OR_RETURN(const auto chief, ChiefServer::Start(options));
   // A second signal leaves the ps as they are, and the next chief adopts them.
-  stop->OnStop([&chief](int signal) {
+  task.stop->OnStop([&chief](int signal) {
     chief->RequestStop(signal == SIGTERM ? "SIGTERM" : "SIGINT");
   });
   const absl::Status status = chief->Wait();
-  stop->OnStop({});
+  task.stop->OnStop({});
   return status;
 }
 

@@ -109,7 +109,7 @@ absl::Status ChiefRunner::TakeWorkdir(const std::string& checkpoints) {
 absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   JobOptions job = options_;
   job.checkpoint_directory = JoinPath(options_.workdir, "checkpoints");
-  job.chief_secret = Secret();
+  job.chief_secret = chief_secret_ = Secret();
   WEIR_ASSIGN_OR_RETURN(job.train_lines, disk_->train_file.Read());
   job.random = RandomId;
   std::string note;

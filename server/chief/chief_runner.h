@@ -33,6 +33,7 @@
 #include "server/chief/job_state.h"
 #include "server/chief/shard_caller.h"
 #include "server/chief/start/workdir_claim.h"
+#include "server/chief/state/capability.h"
 
 namespace weir {
 
@@ -83,6 +84,13 @@ class ChiefRunner {
   void OnProgress(uint64_t stream, const Progress& progress,
                   const std::function<void()>& taken);
   void OnStreamLost(uint64_t stream);
+  // Whether `request` brings the offer of the slot that it asks for, which the
+  // chief makes to a worker of another rank (Command.take_slot).
+  bool HoldsOffer(const RegisterRequest& request) const {
+    return CapabilityOf(chief_secret_, /*history=*/0, request.rank(),
+                        /*generation=*/0) ==
+           Capability{request.offer_high(), request.offer_low()};
+  }
 
  private:
   using Event = std::function<void(JobState*)>;
@@ -131,6 +139,7 @@ class ChiefRunner {
 
   const Options options_;
   const std::shared_ptr<Inbox> inbox_;
+  std::string chief_secret_;    // constant after Start
   std::shared_ptr<Disk> disk_;  // used on the files thread once it runs
   // Used on the decision thread alone.
   std::unique_ptr<JobState> state_;

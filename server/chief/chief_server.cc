@@ -31,7 +31,8 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
   if (Planted("chief.sweeps_before_bind")) {
     WEIR_ASSIGN_OR_RETURN(chief->runner_, ChiefRunner::Create(options.runner));
   }
-  auto service = std::make_unique<ChiefService>();
+  chief->access_ = std::make_unique<AccessControl>(options.access);
+  auto service = std::make_unique<ChiefService>(chief->access_.get());
   ChiefService* const calls = service.get();
   chief->service_ = std::move(service);
   grpc::ServerBuilder builder;
@@ -43,15 +44,19 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
   grpc::ResourceQuota quota("weir_chief");
   quota.Resize(kChiefWireBytesMax);
   builder.SetResourceQuota(quota);
-  builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(),
-                           &chief->port_);
-  builder.RegisterService(chief->service_.get());
-  chief->server_ = builder.BuildAndStart();
-  if (chief->server_ == nullptr || chief->port_ == 0) {
-    return Invalid("the chief cannot listen on ", options.address,
+  const absl::Status listens =
+      chief->access_->Listen(options.address, &builder);
+  if (!listens.ok()) {
+    return Invalid("the chief ", listens.message(),
                    ": another process has the port, or it is not an address "
                    "of this host");
   }
+  builder.RegisterService(chief->service_.get());
+  chief->server_ = builder.BuildAndStart();
+  if (chief->server_ == nullptr) {
+    return Invalid("the chief cannot serve on ", options.address);
+  }
+  chief->access_->listener()->Start();
   // The port is ours. Only now files and ps may be touched: a second chief at
   // this address has ended above without harm. Calls that came since the start
   // of the server got UNAVAILABLE and come again.
@@ -66,6 +71,7 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
 ChiefServer::~ChiefServer() {
   // Before the runner and the service, which the open calls use.
   if (server_ != nullptr) {
+    access_->listener()->Stop();
     server_->Shutdown(DeadlineAfter(kGrace));
     server_->Wait();
   }

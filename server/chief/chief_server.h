@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/security/access_control.h"
 #include "server/chief/chief_runner.h"
 
 namespace grpc {
@@ -35,6 +36,8 @@ class ChiefServer {
  public:
   struct Options {
     ChiefRunner::Options runner;
+    // Who may call, and how; its listener is set up here.
+    AccessControl::Options access;
     // Where to listen, "host:port"; port 0 takes a free one.
     std::string address = "127.0.0.1:0";
   };
@@ -43,7 +46,7 @@ class ChiefServer {
   // Ends open calls after a moment.
   ~ChiefServer();
 
-  int port() const { return port_; }
+  int port() const { return access_->listener()->port(); }
   // Blocks until the job is over; returns how it ended.
   absl::Status Wait() { return runner_->Wait(); }
   std::optional<absl::Status> WaitFor(std::chrono::milliseconds timeout) {
@@ -55,7 +58,7 @@ class ChiefServer {
  private:
   ChiefServer() = default;
 
-  int port_ = 0;
+  std::unique_ptr<AccessControl> access_;
   std::unique_ptr<ChiefRunner> runner_;
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<grpc::Server> server_;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
 #include "common/base/mutex.h"
 #include "common/base/printable.h"
@@ -122,7 +123,7 @@ class HeartbeatCall : public grpc::ServerBidiReactor<Progress, Command>,
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A Heartbeat call that came before the chief had begun.
+// A Heartbeat call that was refused, or came before the chief had begun.
 class RefusedCall : public grpc::ServerBidiReactor<Progress, Command> {
  public:
   explicit RefusedCall(const grpc::Status& status) { Finish(status); }
@@ -133,17 +134,25 @@ grpc::Status Starting() {
   return ToGrpcStatus(absl::UnavailableError("the chief is starting"));
 }
 
-// Runs `call` with the runner and with what ends the call. `call` may keep that
-// and return: the answer may come on another thread.
+// Admits the caller and runs `call` with it, with the runner and with what ends
+// the call. `call` may keep that and return: the answer may come on another
+// thread.
 template <typename Call>
-grpc::ServerUnaryReactor* Unary(grpc::CallbackServerContext* context,
-                                ChiefRunner* runner, Call call) {
+grpc::ServerUnaryReactor* Unary(const char* method,
+                                grpc::CallbackServerContext* context,
+                                AccessControl* access, ChiefRunner* runner,
+                                Call call) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::StatusOr<Caller> caller = access->Admit(method, *context);  // I1
+  if (!caller.ok()) {
+    reactor->Finish(ToGrpcStatus(caller.status()));
+    return reactor;
+  }
   if (runner == nullptr) {
     reactor->Finish(Starting());
     return reactor;
   }
-  call(runner, [reactor](const absl::Status& status) {
+  call(*caller, runner, [reactor](const absl::Status& status) {
     reactor->Finish(ToGrpcStatus(status));
   });
   return reactor;
@@ -151,34 +160,64 @@ grpc::ServerUnaryReactor* Unary(grpc::CallbackServerContext* context,
 
 }  // namespace
 
+absl::Status ChiefService::CheckRank(const Caller& caller,
+                                     const RegisterRequest& request) const {
+  if (!caller.identity.has_value() || !caller.identity->index.has_value() ||
+      *caller.identity->index == static_cast<int64_t>(request.rank()) ||
+      runner_.load()->HoldsOffer(request)) {
+    return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError(
+      absl::StrCat(caller.name(), " may not register as worker ",
+                   request.rank(), ": the chief has not offered it that slot"));
+}
+
 grpc::ServerUnaryReactor* ChiefService::Register(
     grpc::CallbackServerContext* context, const RegisterRequest* request,
     RegisterReply* reply) {
-  return Unary(context, runner_, [=](ChiefRunner* runner, auto finish) {
-    RegisterRequest known = *request;
-    known.set_host(Printable(request->host()));
-    // Before anything else of the request is used: another version may mean
-    // something else by its fields.
-    const absl::Status same = CheckWireVersion(
-        absl::StrCat("worker ", known.rank(), " (", known.host(), ")"),
-        known.wire_version());
-    if (!same.ok()) {
-      finish(same);
-      return;
-    }
-    // The answer comes on the decision thread; no thread of gRPC waits for it.
-    runner->Register(known, [=](const absl::StatusOr<RegisterReply>& answer) {
-      if (answer.ok()) {
-        *reply = *answer;
-        reply->set_wire_version(kWireVersion);
-      }
-      finish(answer.status());
-    });
-  });
+  return Unary(
+      "/weir.Chief/Register", context, access_, runner_,
+      [=, this](const Caller& caller, ChiefRunner* runner, auto finish) {
+        const absl::Status rank = CheckRank(caller, *request);
+        if (!rank.ok()) {
+          access_->RecordRefusal(caller, "/weir.Chief/Register", rank);
+          finish(rank);
+          return;
+        }
+        // Before anything of the request is used: another version may mean
+        // something else by its fields.
+        const absl::Status same =
+            CheckWireVersion(absl::StrCat("worker ", request->rank(), " (",
+                                          request->host(), ")"),
+                             request->wire_version());
+        if (!same.ok()) {
+          finish(same);
+          return;
+        }
+        // The answer comes on the decision thread; no thread of gRPC waits for
+        // it.
+        runner->Register(
+            *request, [=, this](const absl::StatusOr<RegisterReply>& answer) {
+              // A worker that waits asks again and again.
+              if (!answer.ok() || answer->has_grant()) {
+                access_->Record(caller, "/weir.Chief/Register",
+                                answer.status());
+              }
+              if (answer.ok()) {
+                *reply = *answer;
+                reply->set_wire_version(kWireVersion);
+              }
+              finish(answer.status());
+            });
+      });
 }
 
 grpc::ServerBidiReactor<Progress, Command>* ChiefService::Heartbeat(
-    grpc::CallbackServerContext*) {
+    grpc::CallbackServerContext* context) {
+  const auto caller = access_->Admit("/weir.Chief/Heartbeat", *context);  // I1
+  if (!caller.ok()) {
+    return new RefusedCall(ToGrpcStatus(caller.status()));
+  }
   ChiefRunner* const runner = runner_;
   if (runner == nullptr) {
     return new RefusedCall(Starting());
@@ -189,14 +228,16 @@ grpc::ServerBidiReactor<Progress, Command>* ChiefService::Heartbeat(
 grpc::ServerUnaryReactor* ChiefService::GetStatus(
     grpc::CallbackServerContext* context, const ChiefStatusRequest*,
     ChiefStatus* reply) {
-  return Unary(context, runner_, [=](ChiefRunner* runner, auto finish) {
-    runner->GetStatus([=](absl::StatusOr<ChiefStatus> status) {
-      if (status.ok()) {
-        *reply = *std::move(status);
-      }
-      finish(status.status());
-    });
-  });
+  return Unary(
+      "/weir.Chief/GetStatus", context, access_, runner_,
+      [=](const Caller&, ChiefRunner* runner, auto finish) {
+        runner->GetStatus([=](const absl::StatusOr<ChiefStatus>& status) {
+          if (status.ok()) {
+            *reply = *status;
+          }
+          finish(status.status());
+        });
+      });
 }
 
 }  // namespace weir

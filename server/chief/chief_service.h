@@ -5,21 +5,27 @@
 // port before it does anything else, so that a second chief at the same address
 // does nothing.
 //
+// Invariants
+//   I1. Nothing of a request is used before its caller was admitted.
 // Threads: safe; gRPC's threads call it.
-// Owns/borrows: borrows the runner, which must live until the server that this
-//   is registered with has shut down.
+// Owns/borrows: borrows the runner and the access control, which must live
+//   until the server that this is registered with has shut down.
 #ifndef SERVER_CHIEF_CHIEF_SERVICE_H_
 #define SERVER_CHIEF_CHIEF_SERVICE_H_
 
 #include <atomic>
 
+#include "absl/status/status.h"
 #include "proto/chief.grpc.pb.h"
+#include "proto/security/access_control.h"
 #include "server/chief/chief_runner.h"
 
 namespace weir {
 
 class ChiefService : public Chief::CallbackService {
  public:
+  explicit ChiefService(AccessControl* access) : access_(access) {}
+
   // Call once.
   void SetRunner(ChiefRunner* runner) { runner_ = runner; }
 
@@ -33,6 +39,11 @@ class ChiefService : public Chief::CallbackService {
                                       ChiefStatus* reply) override;
 
  private:
+  // OK if the worker that calls may register for the rank that it names.
+  absl::Status CheckRank(const Caller& caller,
+                         const RegisterRequest& request) const;
+
+  AccessControl* const access_;
   std::atomic<ChiefRunner*> runner_{nullptr};
 };
 

@@ -158,7 +158,9 @@ void JobState::TickRunning() {
 
 void JobState::OnHello(int shard, const absl::StatusOr<HelloReply>& reply) {
   facts_.tracker.Answered(shard, reply, facts_.now_ns());
-  if (absl::IsInvalidArgument(reply.status())) {  // a ps of another release
+  // A ps of another release, or of another job.
+  if (absl::IsInvalidArgument(reply.status()) ||
+      absl::IsUnauthenticated(reply.status())) {
     end_.Fail(Annotate(reply.status(), facts_.tracker.Name(shard)));
   }
   // A ps that got SIGTERM serves on for a while, so that there is time for a
@@ -201,7 +203,11 @@ void JobState::AdvanceRound() {
   if (facts_.roster.NeedsRound()) {
     SetSlotsRequest request;
     *request.mutable_sender() = facts_.ChiefSender();
-    for (const SetSlotsRequest::Slot& slot : facts_.roster.BeginRound()) {
+    for (SetSlotsRequest::Slot& slot : facts_.roster.BeginRound()) {
+      const Capability capability =
+          facts_.CapabilityFor(slot.slot(), slot.generation());
+      slot.set_capability_high(capability.high);
+      slot.set_capability_low(capability.low);
       *request.add_slot() = slot;
     }
     slots_set_.assign(shards, false);
@@ -232,6 +238,10 @@ Grant JobState::MakeGrant(int slot) const {
   *grant.mutable_sender() = facts_.ChiefSender();
   grant.mutable_sender()->set_slot(static_cast<uint32_t>(slot));
   grant.mutable_sender()->set_generation(worker.generation);
+  const Capability capability =
+      facts_.CapabilityFor(grant.sender().slot(), worker.generation);
+  grant.mutable_sender()->set_capability_high(capability.high);
+  grant.mutable_sender()->set_capability_low(capability.low);
   for (const std::string& address : facts_.options.ps_addresses) {
     grant.add_ps_address(address);
   }
@@ -400,6 +410,14 @@ absl::Status JobState::CheckReports(const Progress& progress) const {
 absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   if (end_.superseded()) {
     return end_.Superseded();
+  }
+  if (Capability{progress.capability_high(), progress.capability_low()} !=
+      facts_.CapabilityFor(progress.slot(), progress.generation())) {
+    // Not PERMISSION_DENIED, which would end a worker whose grant is of the
+    // history before: it registers again.
+    return absl::UnavailableError(
+        absl::StrCat("this heartbeat does not hold the grant of worker ",
+                     progress.slot(), ": register"));
   }
   WEIR_RETURN_IF_ERROR(CheckReports(progress));
   bool fresh = false;

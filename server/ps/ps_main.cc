@@ -6,7 +6,8 @@
 // It starts empty and waits for the chief to declare or restore its shard.
 // Exit codes: 0 after Shutdown, 138 when that says that another shard was lost
 // or that the job was stopped (start it again, empty), 2 for a wrong flag,
-// TF_CONFIG or an address that is in use, 143 after SIGTERM, 130 after SIGINT.
+// TF_CONFIG or an address that is in use, or no word on security, 143 after
+// SIGTERM, 130 after SIGINT.
 //
 // On SIGTERM it serves on until the chief has saved the job and shuts it down,
 // --grace_seconds at most; a second signal ends it at once.
@@ -41,6 +42,7 @@ struct Flags {
   std::string transport = "auto";
   double grace_seconds = 25.0;  // Kubernetes kills after 30
   std::string checkpoint_root;
+  std::string audit_log;
 };
 
 // What the chief's Shutdown said; the first one counts.
@@ -109,8 +111,7 @@ std::unique_ptr<SharedArena> MakeSharedArena(const Flags& flags) {
   return *std::move(arena);
 }
 
-absl::Status Serve(const Flags& flags, const ClusterSpec& cluster,
-                   StopSignal* stop) {
+absl::Status Serve(const Flags& flags, const Task& task) {
   const auto shared_arena = MakeSharedArena(flags);  // outlives the store
   Store::Options store_options;
   store_options.incarnation = RandomId();
@@ -122,8 +123,12 @@ absl::Status Serve(const Flags& flags, const ClusterSpec& cluster,
   PsServer::Options options;
   options.address = flags.address;
   if (options.address.empty()) {
-    options.address = cluster.bind_address();
+    options.address = task.cluster.bind_address();
   }
+  AccessControl::Options access_options = AccessOptions(task);
+  access_options.audit_path = flags.audit_log;
+  AccessControl access(access_options);  // outlives the server
+  options.access = &access;
   options.queue_count = flags.queues;
   options.shared_arena = shared_arena.get();
   Ending ending;
@@ -141,14 +146,14 @@ absl::Status Serve(const Flags& flags, const ClusterSpec& cluster,
         "checkpoints may lie in any directory that a peer names; "
         "--checkpoint_root keeps them below one");
   }
-  const absl::Status why = WaitForEnd(*store, *stop, &ending, &leaving);
+  const absl::Status why = WaitForEnd(*store, *task.stop, &ending, &leaving);
   if (ending.WaitFor(std::chrono::nanoseconds(0)).has_value()) {
     // The answer to Shutdown may still be on its way to the chief.
     (*server)->Stop(std::chrono::milliseconds(200));
   }
   // Not by return from main: a disk that hangs may hold a thread, which would
   // be joined. Open calls see UNAVAILABLE, and the state is memory only.
-  std::quick_exit(EndTask(why, *stop));
+  std::quick_exit(EndTask(why, *task.stop));
 }
 
 void AddFlags(CLI::App* app, Flags* flags) {
@@ -166,6 +171,9 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option("--checkpoint_root", flags->checkpoint_root,
                   "read and write checkpoints below this directory only, "
                   "usually the workdir's checkpoints; default anywhere");
+  app->add_option("--audit_log", flags->audit_log,
+                  "append here who controlled this ps and who was refused; "
+                  "default the log");
   app->add_option("--queues", flags->queues,
                   "completion queues, one thread each")
       ->capture_default_str();

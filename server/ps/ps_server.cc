@@ -2,12 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,47 +20,6 @@ namespace {
 constexpr int kQueuesMax = 64;
 // How late a parked wait may end: little beside its deadline, which is seconds.
 constexpr auto kExpirePeriod = std::chrono::milliseconds(50);
-
-// Says why nobody can listen at `address`; gRPC only says that it cannot.
-absl::Status TryToListen(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address \"", address, "\" is not host:port"));
-  }
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error =
-      getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found);
-  if (error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", address, ": ", gai_strerror(error)));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found,
-                                                                 freeaddrinfo);
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int one = 1;
-  // gRPC does so, too: lingering connections of an earlier ps do not count.
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-  int failure = 0;
-  if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0) {
-    failure = errno;
-  }
-  close(fd);
-  if (failure != 0) {
-    char text[128];
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", address, ": ",
-                     strerror_r(failure, text, sizeof(text))));
-  }
-  return absl::OkStatus();
-}
 
 // The why of each value is in docs/design_notes.md, "gRPC settings".
 void Configure(const PsServer::Options& options, grpc::ServerBuilder* builder) {
@@ -109,25 +63,28 @@ absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Create(Options options,
 PsServer::PsServer(Options options, Store* store)
     : options_(std::move(options)),
       store_(store),
-      service_(store, options_.on_shutdown) {
+      open_(AccessControl::Options()),
+      service_(store, access(), options_.on_shutdown) {
   service_.TellLeaving(options_.leaving);
 }
 
+AccessControl* PsServer::access() {
+  return options_.access == nullptr ? &open_ : options_.access;
+}
+
 absl::Status PsServer::Start() {
-  WEIR_RETURN_IF_ERROR(TryToListen(options_.address));
   grpc::ServerBuilder builder;
   Configure(options_, &builder);
-  builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(),
-                           &port_);
+  WEIR_RETURN_IF_ERROR(access()->Listen(options_.address, &builder));
   builder.RegisterAsyncGenericService(service_.service());
   for (int i = 0; i < options_.queue_count; ++i) {
     queues_.push_back(
         std::make_unique<CallQueue>(builder.AddCompletionQueue()));
   }
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || port_ == 0) {
+  if (server_ == nullptr) {
     return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", options_.address));
+        absl::StrCat("cannot serve on ", options_.address));
   }
   // Before the first Hello can be answered, which names it. Without shared
   // memory clients on this host take gRPC, so a failure is no error.
@@ -135,7 +92,7 @@ absl::Status PsServer::Start() {
     auto shm = ShmService::Create(store_, options_.shared_arena, {});
     if (shm.ok()) {
       shm_service_ = *std::move(shm);
-      service_.OfferSharedMemory(shm_service_->name());
+      service_.OfferSharedMemory(shm_service_.get());
     } else {
       LOG_WARN("no shared memory for clients on this host: {}",
                shm.status().ToString());
@@ -145,6 +102,7 @@ absl::Status PsServer::Start() {
     queue->Run();
     service_.TakeCalls(queue.get());
   }
+  access()->listener()->Start();
   expire_thread_ = std::thread([this] { ExpireLoop(); });
   return absl::OkStatus();
 }
@@ -176,14 +134,18 @@ void PsServer::Stop(std::chrono::milliseconds grace) {
   if (expire_thread_.joinable()) {
     expire_thread_.join();
   }
-  // The queues last: their operations end as the server shuts down.
-  shm_service_.reset();
+  // No connection comes any more. The queues later: their operations end as the
+  // server shuts down. Shared memory last: a Hello on a queue may ask for it.
+  if (access()->listener() != nullptr) {
+    access()->listener()->Stop();
+  }
   if (server_ != nullptr) {
     server_->Shutdown(DeadlineAfter(grace));
   }
   for (const auto& queue : queues_) {
     queue->Stop();
   }
+  shm_service_.reset();
 }
 
 PsServer::~PsServer() { Stop(std::chrono::milliseconds(0)); }

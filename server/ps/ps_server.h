@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
+#include "proto/security/access_control.h"
 #include "server/ps/memory/shared_arena.h"
 #include "server/ps/service/call_queue.h"
 #include "server/ps/service/leaving.h"
@@ -48,6 +49,9 @@ class PsServer {
     // The memory of `store`'s blocks, when clients on this host may map it;
     // null: they take gRPC. Borrowed.
     SharedArena* shared_arena = nullptr;
+    // Decides who may call what, and gives the server's credentials; null:
+    // anybody may do everything. Borrowed.
+    AccessControl* access = nullptr;
     // Tells chiefs that this process is to end; null: they hear nothing.
     // Borrowed.
     Leaving* leaving = nullptr;
@@ -63,7 +67,7 @@ class PsServer {
                                                           Store* store);
   ~PsServer();
 
-  int port() const { return port_; }
+  int port() { return access()->listener()->port(); }
 
   // Takes no more calls and ends the open ones after `grace`. A second call
   // does nothing.
@@ -71,16 +75,17 @@ class PsServer {
 
  private:
   PsServer(Options options, Store* store);
+  AccessControl* access();
   absl::Status Start();
   void ExpireLoop();
 
   const Options options_;
   Store* const store_;
+  AccessControl open_;  // where the options have none
   ParameterService service_;
   std::unique_ptr<ShmService> shm_service_;  // null: not offered
   std::vector<std::unique_ptr<CallQueue>> queues_;
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
 
   Mutex mutex_;
   CondVar stopped_changed_;

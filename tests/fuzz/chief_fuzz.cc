@@ -157,6 +157,14 @@ class Session {
       progress.set_error(input_.Text());
       progress.set_error_code(input_.Number32());
     }
+    // Without its slot's grant a heartbeat goes no further.
+    const auto worker = world_.workers.find(static_cast<int>(progress.slot()));
+    if (how != 239 && worker != world_.workers.end() &&
+        worker->second.grant.has_value()) {
+      const Sender& sender = worker->second.grant->sender();
+      progress.set_capability_high(sender.capability_high());
+      progress.set_capability_low(sender.capability_low());
+    }
     world_.chief().OnProgress(input_.Below(6), progress).IgnoreError();
     world_.Run(0.05);
   }

@@ -180,7 +180,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::thread server(
       [&] { ps = std::make_unique<HostilePs>(*listener->Accept(), &input); });
   auto connection = weir::ShmConnection::Open(
-      *name, "host:1", std::make_shared<weir::SharedBuffers>());
+      *name, std::string(weir::kShmTicketBytes, 't'), "host:1",
+      std::make_shared<weir::SharedBuffers>());
   server.join();
   if (connection.ok()) {
     weir::Client(connection->get(), ps.get(), &input).Run();

@@ -3,6 +3,7 @@
 // memory, in the ring and in the memory that requests point to.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -20,6 +21,7 @@
 #include "proto/wire/shm_message.h"
 #include "server/ps/memory/shared_arena.h"
 #include "server/ps/service/shm_session.h"
+#include "server/ps/service/shm_tickets.h"
 #include "server/ps/store/store.h"
 #include "tests/fuzz/fuzz_input.h"
 
@@ -62,16 +64,18 @@ class Ps {
 
   UnixSocket Connect() { return *UnixSocket::Connect(name_); }
   std::shared_ptr<ShmSession> Accept() {
-    return std::make_shared<ShmSession>(store_.get(), arena_.get(),
-                                        *listener_.Accept(),
-                                        std::chrono::milliseconds(1000));
+    return std::make_shared<ShmSession>(
+        store_.get(), arena_.get(), *listener_.Accept(),
+        std::chrono::milliseconds(1000), &tickets_);
   }
+  std::string Ticket() { return tickets_.Give(); }
   const Sender& sender() const { return sender_; }
 
  private:
   const std::string name_ = "weir-shm-session-fuzz-" + std::to_string(getpid());
   std::unique_ptr<SharedArena> arena_;
   std::unique_ptr<Store> store_;
+  ShmTickets tickets_;
   Sender sender_;
   UnixSocket listener_;
 };
@@ -96,6 +100,10 @@ class Client {
     ShmOpening opening;
     opening.bytes = memory_->bytes();
     const uint8_t how = input_.Byte();
+    if (how != 249) {
+      const std::string ticket = ps_.Ticket();
+      std::copy(ticket.begin(), ticket.end(), opening.ticket.begin());
+    }
     if (how >= 250) {
       opening.magic = input_.Number();
       opening.bytes = input_.Number();

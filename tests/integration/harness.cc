@@ -74,12 +74,35 @@ bool WaitUntil(double seconds, const std::function<bool()>& condition) {
   return true;
 }
 
+std::shared_ptr<const Security> TestSecurity(PeerRole role, int index) {
+  Security::Options options;
+  options.secret = kTestSecret;
+  return *Security::Create(options, role, index);
+}
+
+namespace {
+
+bool ChoosesSecurity(const std::vector<std::string>& environment) {
+  return std::any_of(environment.begin(), environment.end(),
+                     [](const std::string& entry) {
+                       return entry.starts_with("WEIR_SECRET") ||
+                              entry.starts_with("WEIR_TLS_DIR=") ||
+                              entry.starts_with("WEIR_INSECURE=");
+                     });
+}
+
+}  // namespace
+
 Process::Process(std::vector<std::string> argv,
                  std::vector<std::string> environment, std::string log)
     : log_(std::move(log)) {
   ChildCommand command;
   command.argv = std::move(argv);
   command.environment = std::move(environment);
+  if (!command.argv[0].ends_with("/weir_cli") &&
+      !ChoosesSecurity(command.environment)) {
+    command.environment.push_back(std::string("WEIR_SECRET=") + kTestSecret);
+  }
   command.log_path = log_;
   const absl::StatusOr<pid_t> pid = StartChild(command);
   EXPECT_TRUE(pid.ok()) << pid.status();

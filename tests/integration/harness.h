@@ -8,13 +8,21 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "nlohmann/json.hpp"
+#include "proto/security/security.h"
 
 namespace weir {
+
+// The secret of tasks that a test starts by hand.
+inline constexpr char kTestSecret[] =
+    "the secret of the tests, which is long enough";
+// Of a client in the test's own process, which belongs to those tasks.
+std::shared_ptr<const Security> TestSecurity(PeerRole role, int index = 0);
 
 // Makes a fresh directory under the test's temporary folder.
 std::string FreshDir(const std::string& name);
@@ -35,7 +43,8 @@ bool WaitUntil(double seconds, const std::function<bool()>& condition);
 class Process {
  public:
   // Starts argv with "NAME=value" entries added to the environment. Output is
-  // appended to `log`.
+  // appended to `log`. A task has kTestSecret unless an entry chooses another
+  // way (WEIR_SECRET, WEIR_TLS_DIR, WEIR_INSECURE); `weir` draws its own.
   Process(std::vector<std::string> argv, std::vector<std::string> environment,
           std::string log);
   Process(Process&& other) noexcept;

@@ -64,7 +64,12 @@ absl::Status Run(Arguments arguments) {
   arguments.sender.set_layout_fingerprint(layout.fingerprint());
   WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
                         ParseTransportChoice(arguments.transport));
-  const auto transport = MakeTransport(choice);
+  GrpcTransportOptions grpc;
+  WEIR_ASSIGN_OR_RETURN(
+      grpc.security,
+      Security::Create(Security::Options::FromEnvironment(), PeerRole::kWorker,
+                       static_cast<int>(arguments.sender.slot())));
+  const auto transport = MakeTransport(choice, grpc);
   uint64_t sequence = arguments.contributions;
   for (const std::string& address : arguments.addresses) {
     absl::StatusOr<HelloReply> hello;
@@ -72,8 +77,11 @@ absl::Status Run(Arguments arguments) {
       hello = transport->Connect(address)->Hello(ControlLink::Timeout(1000));
     }
     WEIR_RETURN_IF_ERROR(hello.status());
-    sequence = std::min(
-        sequence, hello->slot(arguments.sender.slot()).next_sequence_min());
+    for (const SlotStatus& slot : hello->slot()) {
+      if (slot.slot() == arguments.sender.slot()) {
+        sequence = std::min(sequence, slot.next_sequence_min());
+      }
+    }
   }
   std::vector<float> parameters(layout.flat_elements());
   const auto elements = static_cast<size_t>(layout.flat_elements());

@@ -44,7 +44,8 @@ class Ledger {
       : dir_(dir),
         client_transport_(transport),
         shape_(shape),
-        transport_(MakeGrpcTransport()) {
+        transport_(
+            MakeGrpcTransport({.security = TestSecurity(PeerRole::kWorker)})) {
     nlohmann::json cluster;
     cluster["worker"] = {FreeAddress()};
     for (int shard = 0; shard < 2; ++shard) {

@@ -35,7 +35,8 @@ struct Ps {
 
   const std::string address;
   Process process;
-  const std::unique_ptr<Transport> transport = MakeGrpcTransport();
+  const std::unique_ptr<Transport> transport =
+      MakeGrpcTransport({.security = TestSecurity(PeerRole::kWorker)});
   const std::unique_ptr<ControlLink> link;
   const std::unique_ptr<DataLink> data;
 };
@@ -146,7 +147,8 @@ TEST(PsMainTest, SigtermIsToldToTheChiefWhoseShutdownIsWaitedFor) {
   ASSERT_TRUE(ps.Serves()) << ps.process.Log();
   const auto sender = DeclareTest(ps.link.get());
   ASSERT_TRUE(sender.ok()) << sender.status();
-  const auto transport = MakeGrpcTransport();
+  const auto transport =
+      MakeGrpcTransport({.security = TestSecurity(PeerRole::kWorker)});
   const auto chief = transport->Connect(ps.address);
   chief->SpeakAsChief();
   const auto asked = chief->Hello(kTimeout);
@@ -261,7 +263,8 @@ TEST(PsMainTest, AnAddressInUseIsOneLineAndExitCode2) {
 // also read the client's sockets.
 TEST(PsMainTest, APsThatComesUpIsFoundSoon) {
   const std::string address = FreeAddress();
-  const auto transport = MakeGrpcTransport();
+  const auto transport =
+      MakeGrpcTransport({.security = TestSecurity(PeerRole::kWorker)});
   const auto link = transport->Connect(address);
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(link->Hello(kTimeout).status().code(),

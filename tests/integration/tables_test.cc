@@ -273,12 +273,19 @@ TEST(TablesTest, ARunningJobsTablesAreReportedAndShrunk) {
   std::vector<std::string> sets = LongJob();
   sets.insert(sets.end(), {"train.steps=1000000", "update={async {}}"});
   Process process = StartTrain(dir, Arguments(2, 1, sets));
+  // As the one who started the job.
+  const std::vector<std::string> secret = {"WEIR_SECRET_FILE=" + dir +
+                                           "/.secret"};
+  const auto tables = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "tables");
+    return RunWeir(words, secret);
+  };
   CommandResult report;
   ASSERT_TRUE(WaitUntil(60, [&] {
     const std::string cluster = ClusterOf(dir, 2);
-    report = cluster.empty() ? CommandResult()
-                             : RunWeir({"tables", "report", "--cluster",
-                                        cluster, "--hot_ids", "3"});
+    report = cluster.empty()
+                 ? CommandResult()
+                 : tables({"report", "--cluster", cluster, "--hot_ids", "3"});
     return report.output.find("hot ids (updates): ") != std::string::npos;
   })) << report.output;
   const std::string cluster = ClusterOf(dir, 2);
@@ -288,20 +295,27 @@ TEST(TablesTest, ARunningJobsTablesAreReportedAndShrunk) {
     EXPECT_NE(report.output.find(part), std::string::npos) << part;
   }
   const CommandResult shrunk =
-      RunWeir({"tables", "shrink", "--cluster", cluster, "--rows", "0"});
+      tables({"shrink", "--cluster", cluster, "--rows", "0"});
   EXPECT_EQ(shrunk.exit_code, 0) << shrunk.output;
   EXPECT_NE(shrunk.output.find(" rows dropped, "), std::string::npos);
   EXPECT_EQ(shrunk.output.find(": 0 rows dropped"), std::string::npos)
       << shrunk.output;
 
+  // Nobody else is answered.
+  const CommandResult other =
+      RunWeir({"tables", "report", "--cluster", cluster},
+              {"WEIR_SECRET=0123456789abcdef0123456789abcdef"});
+  EXPECT_EQ(other.exit_code, 6);
+  EXPECT_NE(other.output.find("does not prove to be of this job"),
+            std::string::npos)
+      << other.output;
   const CommandResult unknown =
-      RunWeir({"tables", "report", "--cluster", cluster, "--table", "adds"});
+      tables({"report", "--cluster", cluster, "--table", "adds"});
   EXPECT_EQ(unknown.exit_code, 3);
   EXPECT_NE(unknown.output.find("has no table 'adds'"), std::string::npos);
   process.Signal(SIGINT);
   EXPECT_EQ(FinishTrain(&process, dir).exit_code, 130);
-  const CommandResult gone =
-      RunWeir({"tables", "report", "--cluster", cluster});
+  const CommandResult gone = tables({"report", "--cluster", cluster});
   EXPECT_EQ(gone.exit_code, 138);
   EXPECT_NE(gone.output.find("connection refused"), std::string::npos)
       << gone.output;

@@ -2,6 +2,7 @@
 #ifndef TESTS_SUPPORT_SHM_STRANGER_H_
 #define TESTS_SUPPORT_SHM_STRANGER_H_
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <span>
@@ -25,9 +26,12 @@ struct ShmStranger {
   explicit ShmStranger(const std::string& name)
       : socket(*UnixSocket::Connect(name)) {}
 
-  // Opens a session; OK when the ps has answered with its arena.
-  absl::Status Open() {
+  // Opens a session with a ticket of the ps; OK when that has answered with its
+  // arena.
+  absl::Status Open(const std::string& ticket) {
     ShmOpening opening;
+    std::copy_n(ticket.begin(), std::min(ticket.size(), opening.ticket.size()),
+                opening.ticket.begin());
     opening.bytes = memory->bytes();
     absl::Status status = socket.Send(RecordOf(opening), memory->fd());
     if (status.ok()) {

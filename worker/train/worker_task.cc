@@ -64,6 +64,7 @@ absl::Status WorkerTask::Build() {
     chief.read_device = [this](Phases* phases) { ReadDevice(phases); };
   }
   chief.address = options_.chief_address;
+  chief.security = options_.security;
   chief.job_is_done = options_.job_is_done;
   chief.register_timeout = kRegisterTimeout;
   RegisterRequest& request = chief.request;
@@ -144,23 +145,27 @@ void WorkerTask::LogDevice() const {
 absl::Status WorkerTask::Run() {
   while (true) {
     const absl::Status status = RunInSlot();
-    std::optional<int> slot = chief_->slot_to_take();
+    std::optional<SlotOffer> slot = chief_->slot_to_take();
     if (!slot.has_value() && absl::IsPermissionDenied(status) &&
         chief_options_.request.rank() !=
             static_cast<uint32_t>(options_.index)) {
-      slot = options_.index;  // the worker whose slot it had is back
+      // The worker whose slot it had is back.
+      slot = SlotOffer{.slot = options_.index};
     }
     if (!slot.has_value()) {
       return status;
     }
-    LOG_INFO("{}; going on in slot {}", std::string(status.message()), *slot);
+    LOG_INFO("{}; going on in slot {}", std::string(status.message()),
+             slot->slot);
     WEIR_RETURN_IF_ERROR(TakeSlot(*slot));
   }
 }
 
-absl::Status WorkerTask::TakeSlot(int slot) {
+absl::Status WorkerTask::TakeSlot(const SlotOffer& slot) {
   RegisterRequest& request = chief_options_.request;
-  request.set_rank(static_cast<uint32_t>(slot));
+  request.set_rank(static_cast<uint32_t>(slot.slot));
+  request.set_offer_high(slot.high);
+  request.set_offer_low(slot.low);
   // In a slot that this worker had before, the chief would take the same number
   // for a repeat of that Register, or for a process that was replaced.
   request.set_process(request.process() + 1);

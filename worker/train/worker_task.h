@@ -49,6 +49,8 @@ class WorkerTask {
     uint64_t process = 0;  // random
     std::string host;
     std::string chief_address;
+    // How this process proves who it is; null: it does not.
+    std::shared_ptr<const Security> security;
     uint64_t cluster_fingerprint = 0;
     std::string data_dir;
     BackendOptions backend;  // which device, or devices
@@ -76,7 +78,7 @@ class WorkerTask {
   // Registers and trains in the slot that chief_ asks for.
   absl::Status RunInSlot();
   // Replaces chief_ by a connection that asks for `slot`.
-  absl::Status TakeSlot(int slot);
+  absl::Status TakeSlot(const SlotOffer& slot);
   absl::Status BuildLayout(const Grant& grant);
   absl::StatusOr<std::unique_ptr<WorkerSession>> MakeSession(
       const Grant& grant);

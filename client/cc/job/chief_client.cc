@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<ChiefClient>> ChiefClient::Create(
 ChiefClient::ChiefClient(Options options)
     : options_(std::move(options)),
       stub_(Chief::NewStub(grpc::CreateCustomChannel(
-          options_.address, grpc::InsecureChannelCredentials(),
+          options_.address, Security::OrInsecure(options_.security)->ToChief(),
           CommonChannelArguments()))) {}
 
 ChiefClient::~ChiefClient() { Close(absl::OkStatus()); }
@@ -207,6 +207,8 @@ Progress ChiefClient::TakeProgress() {
   dirty_ = outbox_.more();
   progress.set_slot(grant_.sender().slot());
   progress.set_generation(grant_.sender().generation());
+  progress.set_capability_high(grant_.sender().capability_high());
+  progress.set_capability_low(grant_.sender().capability_low());
   // Holding means that nothing is in flight: the chief freezes a checkpoint
   // then.
   progress.set_holding(hold_ && !in_flight_);
@@ -243,7 +245,8 @@ void ChiefClient::OnCommand(const Command& command) {
     case Command::kTakeSlot:
       // A worker that stops for another reason must not come back for a slot.
       if (!stop_.has_value() && !leave_.has_value()) {
-        slot_to_take_ = static_cast<int>(command.take_slot());
+        slot_to_take_ = SlotOffer{static_cast<int>(command.take_slot()),
+                                  command.offer_high(), command.offer_low()};
         Leave(absl::CancelledError(absl::StrCat(
             "the chief gave slot ", command.take_slot(), " to this worker")));
       }
@@ -297,7 +300,7 @@ void ChiefClient::StopWhenFree() {
   }
 }
 
-std::optional<int> ChiefClient::slot_to_take() const {
+std::optional<SlotOffer> ChiefClient::slot_to_take() const {
   MutexLock lock(&mutex_);
   return stop_.has_value() ? slot_to_take_ : std::nullopt;
 }

@@ -40,13 +40,24 @@
 #include "common/base/mutex.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/chief.pb.h"
+#include "proto/security/security.h"
 
 namespace weir {
+
+// Another worker's slot, which the chief gives to this one.
+struct SlotOffer {
+  int slot = 0;
+  // RegisterRequest.offer_*; zeros for the worker's own slot.
+  uint64_t high = 0;
+  uint64_t low = 0;
+};
 
 class ChiefClient : public JobControl {
  public:
   struct Options {
     std::string address;
+    // How this process proves who it is; null: it does not.
+    std::shared_ptr<const Security> security;
     RegisterRequest request;  // without held_*
     // How long the worker goes on without a word from the chief. Longer values
     // survive longer restarts, and find out later that no chief comes.
@@ -109,7 +120,7 @@ class ChiefClient : public JobControl {
   void RequestStop(const absl::Status& why);
   // The slot that the chief gave this worker in place of its own, if that is
   // why stopping() is true.
-  std::optional<int> slot_to_take() const;
+  std::optional<SlotOffer> slot_to_take() const;
   // True once the worker is to stop. Then stop_status says why; OK means that
   // the job is done.
   bool stopping() const;
@@ -132,6 +143,7 @@ class ChiefClient : public JobControl {
   void OnCommand(const Command& command);
   absl::Status CallRegister(const RegisterRequest& request,
                             RegisterReply* reply);
+  absl::Status WhyNotConnected();
   // Register calls until a grant; `held` names the grant to keep, or null.
   absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held,
                                              const Joining& joining);
@@ -168,7 +180,7 @@ class ChiefClient : public JobControl {
   bool stream_ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> leave_ ABSL_GUARDED_BY(mutex_);  // RequestStop
   int64_t leave_ns_ ABSL_GUARDED_BY(mutex_) = 0;               // not after
-  std::optional<int> slot_to_take_ ABSL_GUARDED_BY(mutex_);
+  std::optional<SlotOffer> slot_to_take_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   ProgressOutbox outbox_ ABSL_GUARDED_BY(mutex_);

@@ -43,9 +43,25 @@ absl::Status ChiefClient::CallRegister(const RegisterRequest& request,
   // at an idle channel only every 5 seconds.
   context.set_wait_for_ready(true);
   context.set_deadline(DeadlineAfter(options_.register_timeout));
-  WEIR_RETURN_IF_ERROR(
-      FromGrpcStatus(stub_->Register(&context, request, reply)));
+  const absl::Status status =
+      FromGrpcStatus(stub_->Register(&context, request, reply));
+  if (absl::IsDeadlineExceeded(status)) {
+    const absl::Status why = WhyNotConnected();
+    if (absl::IsUnauthenticated(why)) {
+      return why;
+    }
+  }
+  WEIR_RETURN_IF_ERROR(status);
   return CheckWireVersion("the chief", reply->wire_version());
+}
+
+// A call that waits for the connection does not say why there is none.
+absl::Status ChiefClient::WhyNotConnected() {
+  constexpr std::chrono::milliseconds kTimeout{500};
+  grpc::ClientContext context;
+  context.set_deadline(DeadlineAfter(kTimeout));
+  ChiefStatus reply;
+  return FromGrpcStatus(stub_->GetStatus(&context, {}, &reply));
 }
 
 absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cc/job/slot_marks.h"
 #include "client/cc/transport/retry_policy.h"
+#include "common/base/identity.h"
 #include "common/base/status.h"
 
 namespace weir {
@@ -152,6 +153,10 @@ absl::StatusOr<TakenSlot> TakeSlot(const std::vector<StartingShard>& shards,
     entry->set_slot(slot);
     entry->set_generation(taken.generation);
     entry->set_process(process);
+    taken.capability_high = RandomId();
+    taken.capability_low = RandomId();
+    entry->set_capability_high(taken.capability_high);
+    entry->set_capability_low(taken.capability_low);
     first = shards[0].link->SetSlots(request, shards[0].call_timeout);
     // I1: shard 0 refuses a generation that it has seen from another process.
     // No other shard was told yet, so trying a later one is safe.

@@ -69,6 +69,8 @@ absl::Status AssignShard(const StartingShard& shard, const Layout& layout,
 struct TakenSlot {
   uint32_t generation = 0;
   uint64_t next_sequence = 0;  // the smallest mark; nobody else can move it now
+  uint64_t capability_high = 0;  // for the Sender
+  uint64_t capability_low = 0;
 };
 // Takes `slot` on every shard for `process`, in `sender`'s job and history.
 // REQUIRES: every shard is LOADED or ACTIVE.

@@ -30,6 +30,14 @@ absl::Status Session::Connect() {
                         ParseTransportChoice(options_.transport));
   GrpcTransportOptions grpc;
   WEIR_ASSIGN_OR_RETURN(grpc.checksum, ParseChecksumChoice(options_.checksum));
+  const auto security = Security::Create(Security::Options::FromEnvironment(),
+                                         PeerRole::kWorker, options_.rank);
+  WEIR_RETURN_IF_ERROR(security.status());
+  security_ = *security;
+  if (security_->secured()) {
+    PreferCheapCiphers();
+  }
+  grpc.security = security_;
   transport_ = MakeTransport(choice, grpc);
   for (const std::string& address : options_.ps) {
     links_.push_back(transport_->Connect(address));

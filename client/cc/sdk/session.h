@@ -38,6 +38,7 @@
 #include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 #include "proto/ps.pb.h"
+#include "proto/security/security.h"
 
 namespace weir::sdk {
 
@@ -127,6 +128,7 @@ class Session {
 
   const Options options_;
   const uint64_t process_;  // random; names this process to ps and chief
+  std::shared_ptr<const Security> security_;  // set by Connect
   std::unique_ptr<Transport> transport_;
   std::vector<std::unique_ptr<ControlLink>> links_;
   Compression compression_;

@@ -161,6 +161,7 @@ absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
 absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   ChiefClient::Options options;
   options.address = options_.chief;
+  options.security = security_;
   options.register_timeout = kRegisterTimeout;
   options.lost_after = Milliseconds(options_.start_wait_seconds);
   options.request.set_rank(static_cast<uint32_t>(options_.rank));
@@ -243,6 +244,8 @@ absl::Status Session::Join() {
                         TakeSlot(Shards(), sender_, slot, process_));
   sender_.set_slot(slot);
   sender_.set_generation(taken.generation);
+  sender_.set_capability_high(taken.capability_high);
+  sender_.set_capability_low(taken.capability_low);
   sequence_ = taken.next_sequence;
   return absl::OkStatus();
 }

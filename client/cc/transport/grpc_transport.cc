@@ -220,7 +220,9 @@ class GrpcControlLink : public ControlLink {
 
 class GrpcTransport : public Transport {
  public:
-  explicit GrpcTransport(GrpcTransportOptions options) : options_(options) {}
+  explicit GrpcTransport(GrpcTransportOptions options)
+      : options_(std::move(options)),
+        security_(Security::OrInsecure(options_.security)) {}
 
   std::unique_ptr<ControlLink> Connect(const std::string& address) override {
     return std::make_unique<GrpcControlLink>(MakePeer(address));
@@ -239,14 +241,14 @@ class GrpcTransport : public Transport {
     peer->checksum =
         options_.checksum == ChecksumChoice::kOn ||
         (options_.checksum == ChecksumChoice::kAuto && !IsThisHost(address));
-    peer->channel =
-        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                  ChannelArgumentsFor(options_));
+    peer->channel = grpc::CreateCustomChannel(address, security_->ToPs(),
+                                              ChannelArgumentsFor(options_));
     peer->stub = ParameterServer::NewStub(peer->channel);
     return peer;
   }
 
   const GrpcTransportOptions options_;
+  const std::shared_ptr<const Security> security_;
   const std::shared_ptr<CallWatch> calls_ = std::make_shared<CallWatch>();
 };
 
@@ -267,7 +269,7 @@ absl::StatusOr<ChecksumChoice> ParseChecksumChoice(const std::string& text) {
 }
 
 std::unique_ptr<Transport> MakeGrpcTransport(GrpcTransportOptions options) {
-  return std::make_unique<GrpcTransport>(options);
+  return std::make_unique<GrpcTransport>(std::move(options));
 }
 
 }  // namespace weir

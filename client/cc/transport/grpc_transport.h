@@ -21,6 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cc/transport/transport.h"
+#include "proto/security/security.h"
 
 namespace weir {
 
@@ -35,6 +36,8 @@ struct GrpcTransportOptions {
   bool own_connections = false;
   // Holds for payloads in both directions.
   ChecksumChoice checksum = ChecksumChoice::kAuto;
+  // How this process proves who it is, and checks every ps; null: neither.
+  std::shared_ptr<const Security> security = nullptr;
 };
 
 // "auto", "on" or "off"; INVALID_ARGUMENT otherwise.

@@ -255,12 +255,16 @@ class ShmConnection::State {
 };
 
 absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::Open(
-    const std::string& shm_name, const std::string& address,
-    std::shared_ptr<SharedBuffers> buffers) {
+    const std::string& shm_name, const std::string& ticket,
+    const std::string& address, std::shared_ptr<SharedBuffers> buffers) {
+  ShmOpening opening;
+  if (ticket.size() != opening.ticket.size()) {
+    return absl::UnavailableError("the ps gave no ticket for shared memory");
+  }
+  std::copy(ticket.begin(), ticket.end(), opening.ticket.begin());
   WEIR_ASSIGN_OR_RETURN(UnixSocket socket, UnixSocket::Connect(shm_name));
   WEIR_ASSIGN_OR_RETURN(auto channel,
                         SharedMemory::Create(SharedChannel::kMemoryBytes));
-  ShmOpening opening;
   opening.bytes = channel->bytes();
   WEIR_RETURN_IF_ERROR(socket.Send(RecordBytes(&opening), channel->fd()));
   // A ps that is stopped, or hangs, must not hold up the fall-back to gRPC.

@@ -41,11 +41,12 @@ class ShmConnection {
     Payload payload;              // may outlive the connection
   };
 
-  // Connects to the ps at `shm_name`; `address` is for messages. UNAVAILABLE if
+  // Connects to the ps at `shm_name` with the ticket of the same HelloReply;
+  // `address` is for messages. UNAVAILABLE if
   // the ps is on another host, PERMISSION_DENIED if it belongs to another user.
   static absl::StatusOr<std::unique_ptr<ShmConnection>> Open(
-      const std::string& shm_name, const std::string& address,
-      std::shared_ptr<SharedBuffers> buffers);
+      const std::string& shm_name, const std::string& ticket,
+      const std::string& address, std::shared_ptr<SharedBuffers> buffers);
   // Waits until the ps has let go of this process's memory. A ps that is
   // stopped keeps the bytes as they are (SharedBuffers::MakePrivate).
   ~ShmConnection();

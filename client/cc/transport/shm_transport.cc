@@ -127,7 +127,8 @@ class ShmLink : public DataLink {
       return absl::UnavailableError(
           absl::StrCat("ps ", address_, ": offers no shared memory"));
     }
-    return ShmConnection::Open(hello.shm_name(), address_, buffers_);
+    return ShmConnection::Open(hello.shm_name(), hello.shm_ticket(), address_,
+                               buffers_);
   }
 
   const std::unique_ptr<DataLink> other_;

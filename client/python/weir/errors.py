@@ -43,6 +43,10 @@ class Replaced(WeirError):
     """A newer process has this worker's place; this one must end."""
 
 
+class Refused(WeirError, PermissionError):
+    """A server or this process does not prove to be of the job."""
+
+
 class Forked(WeirError):
     """A client was used in a process that was forked from its own."""
 
@@ -63,6 +67,7 @@ _BY_CODE = {
     11: NonFinite,
     14: Unavailable,
     15: DataLoss,
+    16: Refused,
 }
 
 

@@ -83,6 +83,11 @@ bool Absence::AskToTake(int slot) {
                facts_.WorkerName(slot), ", which ended inside it");
     Command command;
     command.set_take_slot(static_cast<uint32_t>(slot));
+    const Capability offer =
+        CapabilityOf(facts_.options.chief_secret, /*history=*/0,
+                     command.take_slot(), /*generation=*/0);
+    command.set_offer_high(offer.high);
+    command.set_offer_low(offer.low);
     facts_.Do(SendCommand{worker.stream, command});
     return true;
   }

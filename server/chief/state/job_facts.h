@@ -27,6 +27,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/chief/state/actions.h"
+#include "server/chief/state/capability.h"
 #include "server/chief/state/job_options.h"
 #include "server/chief/state/job_source.h"
 #include "server/chief/state/roster.h"
@@ -73,6 +74,11 @@ struct JobFacts {
   void Broadcast(const Command& command);
   std::string WorkerName(int slot) const;  // "worker 1 (host)"
   Sender ChiefSender() const;              // REQUIRES: the shards hold the job
+  // What a grant of this history comes with.
+  Capability CapabilityFor(uint32_t slot, uint32_t generation) const {
+    return CapabilityOf(options.chief_secret, job->held().history(), slot,
+                        generation);
+  }
 
   void AskHello(int shard);
   // Says Hello to shard `shard` if it was not asked for `every_ns`.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/exhausted.h"
+#include "common/base/status.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/grpc_status.h"
 
@@ -18,18 +19,16 @@ constexpr size_t kWindow = 1;
 
 }  // namespace
 
-void GrpcCall::Listen(grpc::AsyncGenericService* service,
-                      const Methods* methods, Store* store, CallQueue* queue) {
-  auto call = std::make_shared<GrpcCall>(service, methods, store, queue);
-  service->RequestCall(&call->context_, &call->stream_, queue->queue(),
-                       queue->queue(), queue->Start(&call->on_call_, call));
+void GrpcCall::Listen(const Host* host, CallQueue* queue) {
+  auto call = std::make_shared<GrpcCall>(host, queue);
+  host->service->RequestCall(&call->context_, &call->stream_, queue->queue(),
+                             queue->queue(),
+                             queue->Start(&call->on_call_, call));
 }
 
-GrpcCall::GrpcCall(grpc::AsyncGenericService* service, const Methods* methods,
-                   Store* store, CallQueue* queue)
-    : AnswerFlow(store, Arena::Heap(), kWindow),
-      service_(service),
-      methods_(methods),
+GrpcCall::GrpcCall(const Host* host, CallQueue* queue)
+    : AnswerFlow(host->store, Arena::Heap(), kWindow),
+      host_(host),
       queue_(queue),
       stream_(&context_),
       on_call_([this](bool ok) { OnCall(ok); }),
@@ -46,16 +45,24 @@ void GrpcCall::OnCall(bool ok) {
     return;  // the server shuts down
   }
   // First of all: the next client must not wait for this one's answers.
-  Listen(service_, methods_, store_, queue_);
+  Listen(host_, queue_);
   queue_->Start(&on_call_done_, shared_from_this());
-  const auto method = methods_->find(context_.method());
-  if (method == methods_->end()) {
-    Fail(absl::UnimplementedError(
-        absl::StrCat("a ps has no method ", context_.method())));
-    return;
+  if (const absl::Status status = Begin(); !status.ok()) {
+    Fail(status);
+  }
+}
+
+absl::Status GrpcCall::Begin() {
+  WEIR_ASSIGN_OR_RETURN(
+      caller_, host_->access->Admit(context_.method(), context_));  // I2
+  const auto method = host_->methods->find(context_.method());
+  if (method == host_->methods->end()) {
+    return absl::UnimplementedError(
+        absl::StrCat("a ps has no method ", context_.method()));
   }
   handler_ = method->second(this);
   Read();
+  return absl::OkStatus();
 }
 
 void GrpcCall::Read() {
@@ -67,6 +74,7 @@ void GrpcCall::OnRead(bool ok) {
   absl::Status status;
   if (ok) {
     reading_ = false;
+    heard_ = true;
     if (handler_.each_answered) {
       ++unanswered_;
     }
@@ -135,6 +143,9 @@ void GrpcCall::Finish(const absl::Status& status) {
 void GrpcCall::OnCallDone() {
   // A call that ended as it should comes here as well, after its Finish.
   if (context_.IsCancelled()) {
+    if (!heard_) {
+      host_->access->OnEmptyCall(context_.peer());
+    }
     ClientGone();
     Over();
   }

@@ -1,6 +1,7 @@
 // A call of gRPC, of any method: raw messages both ways.
 //
-// Place: parameter_service.cc says what each method does with its messages.
+// Place: parameter_service.cc says what each method does with its messages, and
+// proto/security/access_control.h who may call it.
 // gRPC need not know which methods are streams: on the wire a call with one
 // request is a stream of one message, so all are served as streams.
 //
@@ -8,6 +9,7 @@
 //   I1. At most kUnansweredMax requests of a call have no answer; over it the
 //       stream is not read, and HTTP/2's window holds the client back. The
 //       parts of one request are taken as they come.
+//   I2. Nothing of a call is read before its caller was admitted.
 // Threads: handlers run on the queue's thread, answers come from any.
 // Cost: a payload is lent to gRPC until its bytes have left.
 #ifndef SERVER_PS_SERVICE_GRPC_CALL_H_
@@ -22,6 +24,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "proto/security/access_control.h"
 #include "server/ps/service/answer_flow.h"
 #include "server/ps/service/call_queue.h"
 #include "server/ps/store/store.h"
@@ -46,12 +49,21 @@ class GrpcCall : public AnswerFlow {
   // outlives it.
   using Methods = std::map<std::string, std::function<Handler(GrpcCall*)>>;
 
-  // Takes up calls from now on. Borrows all but `queue`'s calls.
-  static void Listen(grpc::AsyncGenericService* service, const Methods* methods,
-                     Store* store, CallQueue* queue);
+  // What all calls of a server share. Borrowed.
+  struct Host {
+    grpc::AsyncGenericService* service = nullptr;
+    const Methods* methods = nullptr;
+    Store* store = nullptr;
+    AccessControl* access = nullptr;
+  };
 
-  GrpcCall(grpc::AsyncGenericService* service, const Methods* methods,
-           Store* store, CallQueue* queue);
+  // Takes up calls from now on. Borrows `host`, and `queue` but for its calls.
+  static void Listen(const Host* host, CallQueue* queue);
+
+  GrpcCall(const Host* host, CallQueue* queue);
+
+  // Who makes the call. REQUIRES: a handler asks.
+  const Caller& caller() const { return caller_; }
 
   // Calls `after` when the call is over: its last answer has left, or nobody
   // waits for it any more. On the queue's thread.
@@ -59,6 +71,8 @@ class GrpcCall : public AnswerFlow {
 
  private:
   void OnCall(bool ok);
+  // Admits the caller and begins to read, or says why not.
+  absl::Status Begin();
   void Read();
   void OnRead(bool ok);
   void ReadMore();
@@ -69,14 +83,15 @@ class GrpcCall : public AnswerFlow {
   void OnCallDone();
   void Over();
 
-  grpc::AsyncGenericService* const service_;
-  const Methods* const methods_;
+  const Host* const host_;
   CallQueue* const queue_;
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
 
   // The queue's thread alone uses these.
+  Caller caller_;
   Handler handler_;
+  bool heard_ = false;  // a message has come
   grpc::ByteBuffer buffer_;
   bool reading_ = false;
   int unanswered_ = 0;

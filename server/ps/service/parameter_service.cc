@@ -18,6 +18,11 @@ namespace {
 using grpc::ByteBuffer;
 using Handler = GrpcCall::Handler;
 
+// As the wire names it.
+std::string MethodName(const std::string& name) {
+  return absl::StrCat("/weir.ParameterServer/", name);
+}
+
 template <typename Reply>
 absl::StatusOr<Reply> Empty(const absl::Status& status) {
   if (!status.ok()) {
@@ -37,15 +42,20 @@ void LogAndDeliver(absl::StatusOr<Reply> reply, AnswerFlow* flow) {
 }  // namespace
 
 ParameterService::ParameterService(
-    Store* store, std::function<void(const absl::Status&)> on_shutdown)
-    : store_(store), on_shutdown_(std::move(on_shutdown)) {
+    Store* store, AccessControl* access,
+    std::function<void(const absl::Status&)> on_shutdown)
+    : store_(store), access_(access), on_shutdown_(std::move(on_shutdown)) {
+  host_ = {.service = &service_,
+           .methods = &methods_,
+           .store = store,
+           .access = access};
   AddStreams();
   AddControl();
 }
 
 void ParameterService::Add(const std::string& name,
                            std::function<Handler(GrpcCall*)> method) {
-  methods_[absl::StrCat("/weir.ParameterServer/", name)] = std::move(method);
+  methods_[MethodName(name)] = std::move(method);
 }
 
 void ParameterService::AddStreams() {
@@ -95,7 +105,10 @@ void ParameterService::AddStreams() {
                               payload.bytes() / sizeof(float));
           return absl::OkStatus();
         },
-        [call, reply] {
+        [this, call, reply] {
+          access_->Record(call->caller(), MethodName("Assign"),
+                          absl::OkStatus(),
+                          absl::StrCat(reply->elements(), " elements"));
           call->NoMoreQuestions(/*expected=*/1);
           call->DeliverReply<AssignReply>(*reply);
           return absl::OkStatus();
@@ -132,6 +145,8 @@ absl::Status ParameterService::Snapshot(const ByteBuffer& buffer,
                                         GrpcCall* call) {
   SnapshotRequest request;
   WEIR_RETURN_IF_ERROR(DecodeMessage(buffer, &request));
+  access_->Record(call->caller(), MethodName("Snapshot"), absl::OkStatus(),
+                  request.directory());
   call->NoMoreQuestions(/*expected=*/2);  // FROZEN, WRITTEN
   store_->Snapshot(
       request,
@@ -147,9 +162,23 @@ void ParameterService::AddUnary(
     const std::string& name, Answer answer,
     std::type_identity_t<std::function<WorkThread*(const Request&)>>
         thread_for) {
-  Add(name, [answer = std::move(answer),
+  // What only looks is not written down.
+  const bool audited = name != "Hello" && name != "GetStatus";
+  Add(name, [this, audited, method = MethodName(name),
+             answer = std::move(answer),
              thread_for = std::move(thread_for)](GrpcCall* call) {
-    return Handler{[answer, thread_for,
+    // `caller` lives as long as the call.
+    const auto run = [this, method, audited, answer](const Request& request,
+                                                     GrpcCall* call) {
+      auto reply = OrExhausted([&] { return answer(request, call->caller()); });
+      if (absl::IsUnauthenticated(reply.status())) {
+        access_->RecordRefusal(call->caller(), method, reply.status());
+      } else if (audited) {
+        access_->Record(call->caller(), method, reply.status());
+      }
+      LogAndDeliver(std::move(reply), call);
+    };
+    return Handler{[run, thread_for,
                     call](const ByteBuffer& buffer) -> absl::Status {
       Request request;
       WEIR_RETURN_IF_ERROR(DecodeMessage(buffer, &request));
@@ -159,13 +188,11 @@ void ParameterService::AddUnary(
         thread = thread_for(request);
       }
       if (thread == nullptr) {
-        LogAndDeliver(answer(request), call);
+        run(request, call);
         return absl::OkStatus();
       }
-      thread->Run([answer, request = std::move(request),
-                   flow = call->shared_from_this()] {
-        LogAndDeliver(OrExhausted([&] { return answer(request); }), flow.get());
-      });
+      thread->Run([run, request = std::move(request), call,
+                   alive = call->shared_from_this()] { run(request, call); });
       return absl::OkStatus();
     }};
   });
@@ -173,38 +200,43 @@ void ParameterService::AddUnary(
 
 void ParameterService::AddControl() {
   AddUnary<HelloRequest>(
-      "Hello", [this](const HelloRequest& request) { return Hello(request); });
+      "Hello", [this](const HelloRequest& request, const Caller& caller) {
+        return Hello(request, caller);
+      });
   // Hot ids are found by looking at every row.
   AddUnary<GetStatusRequest>(
       "GetStatus",
-      [this](const GetStatusRequest& request) -> absl::StatusOr<PsStatus> {
-        return store_->GetStatus(static_cast<int>(request.hot_ids()));
+      [this](const GetStatusRequest& request, const Caller& caller) {
+        return GetStatus(request, caller);
       },
       [this](const GetStatusRequest& request) -> WorkThread* {
         return request.hot_ids() > 0 ? &reports_ : nullptr;
       });
   // On the queue's thread: it takes locks for as long as one block's
   // arithmetic, and a worker waits for it to begin.
-  AddUnary<SetSlotsRequest>("SetSlots", [this](const SetSlotsRequest& request) {
-    return Empty<SetSlotsReply>(store_->SetSlots(request));
-  });
+  AddUnary<SetSlotsRequest>(
+      "SetSlots", [this](const SetSlotsRequest& request, const Caller& caller) {
+        return Empty<SetSlotsReply>(SetSlots(request, caller));
+      });
   // I1. Declare and Restore fill or read gigabytes.
   const auto work = [this](const auto&) { return &work_; };
   AddUnary<DeclareRequest>(
       "Declare",
-      [this](const DeclareRequest& request) {
+      [this](const DeclareRequest& request, const Caller&) {
         return store_->Declare(request);
       },
       work);
   AddUnary<RestoreRequest>(
       "Restore",
-      [this](const RestoreRequest& request) {
+      [this](const RestoreRequest& request, const Caller&) {
         return store_->Restore(request);
       },
       work);
   AddUnary<ShrinkRequest>(
       "Shrink",
-      [this](const ShrinkRequest& request) { return store_->Shrink(request); },
+      [this](const ShrinkRequest& request, const Caller&) {
+        return store_->Shrink(request);
+      },
       [this](const ShrinkRequest&) { return &writes_; });
   Add("Shutdown", [this](GrpcCall* call) {
     return Handler{[this, call](const ByteBuffer& buffer) {
@@ -213,14 +245,92 @@ void ParameterService::AddControl() {
   });
 }
 
-absl::StatusOr<HelloReply> ParameterService::Hello(
-    const HelloRequest& request) {
+// Worker 0 in a job whose cluster has no chief.
+bool ParameterService::Leads(const Caller& caller) const {
+  return caller.MayBe(PeerRole::kChief) ||
+         (caller.identity->role == PeerRole::kWorker &&
+          caller.identity->index.value_or(0) == 0 && !access_->has_chief());
+}
+
+// I2.
+void ParameterService::Limit(const Caller& caller, HelloReply* reply) const {
+  if (Leads(caller)) {
+    return;
+  }
+  auto* const slots = reply->mutable_slot();
+  for (int i = slots->size() - 1; i >= 0; --i) {
+    const bool own = caller.identity->role == PeerRole::kWorker &&
+                     caller.identity->index.value_or(-1) ==
+                         static_cast<int64_t>(slots->Get(i).slot());
+    if (!own) {
+      slots->DeleteSubrange(i, 1);
+    }
+  }
+}
+
+absl::StatusOr<PsStatus> ParameterService::GetStatus(
+    const GetStatusRequest& request, const Caller& caller) {
+  if (request.hot_ids() > 0 && !caller.MayBe(PeerRole::kAdmin)) {
+    return absl::UnauthenticatedError(
+        absl::StrCat(caller.name(),
+                     " may not ask for hot ids: they visit every row, so "
+                     "only an admin may"));
+  }
+  PsStatus status = store_->GetStatus(static_cast<int>(request.hot_ids()));
+  Limit(caller, status.mutable_hello());
+  if (caller.MayBe(PeerRole::kAdmin) || caller.MayBe(PeerRole::kChief)) {
+    for (const auto& [name, counts] : access_->counts()) {
+      PeerStatus* const peer = status.add_peer();
+      peer->set_name(name);
+      peer->set_calls(counts.calls);
+      peer->set_refused(counts.refused);
+    }
+    if (access_->listener() != nullptr) {
+      const Listener::Counts counts = access_->listener()->counts();
+      status.set_connections_accepted(counts.accepted);
+      status.set_connections_failed(counts.failed);
+      status.set_connections_closed(counts.closed);
+    }
+  }
+  return status;
+}
+
+absl::Status ParameterService::SetSlots(const SetSlotsRequest& request,
+                                        const Caller& caller) {
+  if (Leads(caller)) {
+    return store_->SetSlots(request);
+  }
+  const Sender& sender = request.sender();
+  for (const SetSlotsRequest::Slot& slot : request.slot()) {
+    const bool own = caller.identity->index.value_or(-1) ==
+                     static_cast<int64_t>(slot.slot());
+    const bool retires = slot.retired() && slot.slot() == sender.slot() &&
+                         slot.generation() == sender.generation();
+    if (!own || (access_->has_chief() && !retires)) {
+      return absl::UnauthenticatedError(absl::StrCat(
+          caller.name(), " may not set slot ", slot.slot(),
+          ": a worker may only take its own, where the cluster has no chief, "
+          "and retire the one that it holds"));
+    }
+  }
+  if (access_->has_chief()) {
+    WEIR_RETURN_IF_ERROR(store_->CheckHolder(sender));
+  }
+  return store_->SetSlots(request);
+}
+
+absl::StatusOr<HelloReply> ParameterService::Hello(const HelloRequest& request,
+                                                   const Caller& caller) {
   WEIR_RETURN_IF_ERROR(CheckWireVersion("the caller", request.wire_version()));
   HelloReply reply = store_->Hello();
   reply.set_wire_version(kWireVersion);
-  reply.set_shm_name(shm_name_);
+  Limit(caller, &reply);
+  if (shm_ != nullptr && caller.MayBe(PeerRole::kWorker)) {
+    reply.set_shm_name(shm_->name());
+    reply.set_shm_ticket(shm_->tickets()->Give());
+  }
   if (leaving_ != nullptr) {
-    if (request.chief()) {
+    if (request.chief() && Leads(caller)) {
       leaving_->OnChief();
     }
     reply.set_leaving(leaving_->begun());
@@ -235,6 +345,7 @@ absl::Status ParameterService::Shutdown(const ByteBuffer& buffer,
   ShutdownRequest request;
   WEIR_RETURN_IF_ERROR(DecodeMessage(buffer, &request));
   const absl::Status status = store_->CheckShutdown(request);
+  access_->Record(call->caller(), MethodName("Shutdown"), status);
   if (status.ok()) {
     call->WhenOver(
         [this, why = absl::Status(

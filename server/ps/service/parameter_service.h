@@ -7,6 +7,9 @@
 //   I1. No handler blocks. What takes long runs on threads of the service's
 //       own: Declare and Restore on one, the files of snapshots and Shrink on
 //       another, reports with hot ids on a third.
+//   I2. What a caller is told and may do beyond its method is decided here by
+//       its identity: the slots that Hello names, the slots that a worker sets,
+//       hot ids, shared memory.
 // Threads: calls are handled on the queues' threads, never on gRPC's own.
 // Owns/borrows: borrows the store, which outlives the service. The service
 //   outlives the server that serves it.
@@ -22,9 +25,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/ps.pb.h"
+#include "proto/security/access_control.h"
 #include "server/ps/service/call_queue.h"
 #include "server/ps/service/grpc_call.h"
 #include "server/ps/service/leaving.h"
+#include "server/ps/service/shm_service.h"
 #include "server/ps/store/store.h"
 #include "server/ps/store/work_thread.h"
 
@@ -33,13 +38,13 @@ namespace weir {
 class ParameterService {
  public:
   // `on_shutdown` is called with the reason after Shutdown was answered, on a
-  // queue's thread.
-  ParameterService(Store* store,
+  // queue's thread. `access` is borrowed.
+  ParameterService(Store* store, AccessControl* access,
                    std::function<void(const absl::Status&)> on_shutdown);
 
-  // Makes Hello tell clients where shared memory is offered (shm_service.h).
-  // REQUIRES: TakeCalls was not called yet.
-  void OfferSharedMemory(const std::string& name) { shm_name_ = name; }
+  // Makes Hello tell workers where shared memory is offered, and give each a
+  // ticket. Borrowed. REQUIRES: TakeCalls was not called yet.
+  void OfferSharedMemory(ShmService* shm) { shm_ = shm; }
 
   // Makes Hello tell `leaving` of chiefs, and chiefs whether this ps is to end.
   // `leaving` is borrowed. REQUIRES: TakeCalls was not called yet.
@@ -49,9 +54,7 @@ class ParameterService {
   grpc::AsyncGenericService* service() { return &service_; }
 
   // Takes up calls on `queue` from now on. REQUIRES: the server runs.
-  void TakeCalls(CallQueue* queue) {
-    GrpcCall::Listen(&service_, &methods_, store_, queue);
-  }
+  void TakeCalls(CallQueue* queue) { GrpcCall::Listen(&host_, queue); }
 
  private:
   void Add(const std::string& name,
@@ -67,14 +70,23 @@ class ParameterService {
 
   absl::Status Pull(const grpc::ByteBuffer& buffer, GrpcCall* call);
   absl::Status Snapshot(const grpc::ByteBuffer& buffer, GrpcCall* call);
-  absl::StatusOr<HelloReply> Hello(const HelloRequest& request);
+  absl::StatusOr<HelloReply> Hello(const HelloRequest& request,
+                                   const Caller& caller);
+  absl::StatusOr<PsStatus> GetStatus(const GetStatusRequest& request,
+                                     const Caller& caller);
+  absl::Status SetSlots(const SetSlotsRequest& request, const Caller& caller);
+  // Leaves out what `caller` need not know (I2).
+  void Limit(const Caller& caller, HelloReply* reply) const;
+  bool Leads(const Caller& caller) const;
   absl::Status Shutdown(const grpc::ByteBuffer& buffer, GrpcCall* call);
 
   Store* const store_;
+  AccessControl* const access_;
   const std::function<void(const absl::Status&)> on_shutdown_;
   grpc::AsyncGenericService service_;
   GrpcCall::Methods methods_;
-  std::string shm_name_;
+  GrpcCall::Host host_;
+  ShmService* shm_ = nullptr;
   Leaving* leaving_ = nullptr;
   WorkThread work_;     // Declare and Restore
   WorkThread writes_;   // snapshots' files, and Shrink, never beside them

@@ -112,7 +112,7 @@ void ShmService::AcceptLoop() {
 
 absl::Status ShmService::StartSession(UnixSocket socket) {
   const auto session = std::make_shared<ShmSession>(
-      store_, arena_, std::move(socket), options_.opening_wait);
+      store_, arena_, std::move(socket), options_.opening_wait, &tickets_);
   // The session's thread takes the session out of the map at its end, and needs
   // the lock for that.
   MutexLock lock(&mutex_);

@@ -27,6 +27,7 @@
 #include "common/io/unix_socket.h"
 #include "server/ps/memory/shared_arena.h"
 #include "server/ps/service/shm_session.h"
+#include "server/ps/service/shm_tickets.h"
 #include "server/ps/store/store.h"
 
 namespace weir {
@@ -44,6 +45,8 @@ class ShmService {
   ~ShmService();
 
   const std::string& name() const { return name_; }
+  // Of which every client must bring one.
+  ShmTickets* tickets() { return &tickets_; }
 
  private:
   struct Session {
@@ -58,6 +61,7 @@ class ShmService {
   // Serves, and then takes the session out of the map.
   void RunSession(uint64_t id, ShmSession* session);
 
+  ShmTickets tickets_;
   Store* const store_;
   SharedArena* const arena_;
   const Options options_;

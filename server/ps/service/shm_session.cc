@@ -30,11 +30,13 @@ absl::StatusOr<Chunk> Parse(std::span<const char> bytes) {
 }  // namespace
 
 ShmSession::ShmSession(Store* store, SharedArena* arena, UnixSocket socket,
-                       std::chrono::milliseconds opening_wait)
+                       std::chrono::milliseconds opening_wait,
+                       ShmTickets* tickets)
     : AnswerFlow(store, arena, kPinnedMax),
       arena_(arena),
       opening_wait_(opening_wait),
-      socket_(std::move(socket)) {}
+      socket_(std::move(socket)),
+      tickets_(tickets) {}
 
 void ShmSession::Run() {
   const absl::Status status = OrExhausted([this] { return OpenAndServe(); });
@@ -80,6 +82,11 @@ absl::Status ShmSession::Open() {
   if (opening.magic != kShmMagic ||
       opening.bytes != SharedChannel::kMemoryBytes) {
     return absl::InvalidArgumentError("a client of another version of Weir");
+  }
+  if (!tickets_->Take({opening.ticket.begin(), opening.ticket.end()})) {
+    return absl::UnauthenticatedError(
+        "a client without a ticket: only a worker that has said Hello gets "
+        "one, for one session within 10 s");
   }
   WEIR_ASSIGN_OR_RETURN(auto memory,
                         SharedMemory::Map(std::move(fd), opening.bytes,

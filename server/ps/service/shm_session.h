@@ -33,6 +33,7 @@
 #include "proto/wire/shm_message.h"
 #include "server/ps/memory/shared_arena.h"
 #include "server/ps/service/answer_flow.h"
+#include "server/ps/service/shm_tickets.h"
 
 namespace weir {
 
@@ -42,9 +43,10 @@ class ShmSession : public AnswerFlow {
   // way, so that as few pushes have to copy a block.
   static constexpr size_t kPinnedMax = 8;
 
-  // `opening_wait` is how long the client may take to say who it is.
+  // `opening_wait` is how long the client may take to say who it is, by one of
+  // `tickets`, which are borrowed.
   ShmSession(Store* store, SharedArena* arena, UnixSocket socket,
-             std::chrono::milliseconds opening_wait);
+             std::chrono::milliseconds opening_wait, ShmTickets* tickets);
 
   // Serves until the client is gone or Stop is called.
   void Run();
@@ -88,6 +90,7 @@ class ShmSession : public AnswerFlow {
   SharedArena* const arena_;
   const std::chrono::milliseconds opening_wait_;
   UnixSocket socket_;
+  ShmTickets* const tickets_;
   std::unique_ptr<SharedChannel> channel_;  // after Open
   std::atomic<bool> closed_{false};
   // Used by the session's thread alone.

@@ -101,6 +101,14 @@ absl::Status CheckGeneration(const std::vector<SlotState>& slots,
         "slot ", sender.slot(), " generation ", sender.generation(),
         " was never granted here, the newest is ", granted));
   }
+  const SlotState& state = slots[sender.slot()];
+  if (sender.capability_high() != state.capability_high ||
+      sender.capability_low() != state.capability_low) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "slot ", sender.slot(), " generation ", sender.generation(),
+        " was granted to another process: this sender does not hold its "
+        "capability"));
+  }
   return absl::OkStatus();
 }
 

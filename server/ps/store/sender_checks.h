@@ -6,14 +6,14 @@
 //
 // Invariants
 //   I1. A request of another job, history or layout is refused, and so is one
-//       of a generation that was replaced.
+//       of a generation that was replaced or without its capability.
 //   I2. A push that passes names only blocks, variables and groups that exist,
 //       and brings only finite hyper-parameters >= 0.
 // Threads: safe.
 // Errors: FAILED_PRECONDITION  another job, history or layout; or no slot was
 //                              set yet.
-//         PERMISSION_DENIED    another generation of the slot, or another
-//                              chief.
+//         PERMISSION_DENIED    another generation or capability of the slot,
+//                              or another chief.
 //         INVALID_ARGUMENT     the request is wrong by itself; names the field.
 #ifndef SERVER_PS_STORE_SENDER_CHECKS_H_
 #define SERVER_PS_STORE_SENDER_CHECKS_H_

@@ -160,7 +160,7 @@ void Shard::Finish(Block& block, const DueList& due) {
 
 void Shard::Pull(const Sender& sender, int index, const Want& want,
                  PullDone done) {
-  absl::Status status = CheckGeneration(context_.slots, sender);
+  absl::Status status = CheckGeneration(sender);
   if (status.ok()) {
     status = CheckBlock(index);
   }
@@ -226,8 +226,7 @@ void Shard::Wake(Block& block, int64_t now_ns) {
 }
 
 void Shard::PullRows(const PullRowsChunk& request, PullRowsDone done) {
-  if (const absl::Status status =
-          CheckGeneration(context_.slots, request.sender());
+  if (const absl::Status status = CheckGeneration(request.sender());
       !status.ok()) {
     done(status);
     return;

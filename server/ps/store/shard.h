@@ -62,6 +62,9 @@ class Shard : public std::enable_shared_from_this<Shard> {
   absl::Status CheckChief(const Sender& sender) const {
     return weir::CheckChief(plan_, sender);
   }
+  absl::Status CheckGeneration(const Sender& sender) const {
+    return weir::CheckGeneration(context_.slots, sender);
+  }
   absl::Status CheckSlots(const SetSlotsRequest& request) const {
     return weir::CheckSlots(context_.slots, request);
   }

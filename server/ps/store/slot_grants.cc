@@ -13,6 +13,11 @@ absl::Status CheckSlots(const std::vector<SlotState>& slots,
       return absl::InvalidArgumentError(
           absl::StrCat("slot ", slot.slot(), " of ", slots.size(), " slots"));
     }
+    if (slot.generation() > kGenerationMax) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("slot ", slot.slot(), " generation ", slot.generation(),
+                       " is over ", kGenerationMax));
+    }
     // I1: a chief that was replaced may still send what it once granted.
     const uint32_t granted = slots[slot.slot()].generation;
     if (slot.generation() < granted) {
@@ -29,6 +34,16 @@ absl::Status CheckSlots(const std::vector<SlotState>& slots,
           absl::StrCat("slot ", slot.slot(), " generation ", granted,
                        " was granted to another process"));
     }
+    const SlotState& state = slots[slot.slot()];
+    const bool asks = slot.capability_high() != 0 || slot.capability_low() != 0;
+    const bool has = state.capability_high != 0 || state.capability_low != 0;
+    if (slot.generation() == granted && asks && has &&
+        (slot.capability_high() != state.capability_high ||
+         slot.capability_low() != state.capability_low)) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("slot ", slot.slot(), " generation ", granted,
+                       " was granted with another capability"));
+    }
   }
   return absl::OkStatus();
 }
@@ -44,6 +59,12 @@ void SetSlots(const SetSlotsRequest& request, std::vector<SlotState>* slots) {
     // earlier one gave to the same generation (I2).
     if (slot.process() != 0 || slot.generation() != state.generation) {
       state.process = slot.process();
+    }
+    // Before the generation: who reads a new generation finds its capability.
+    if (slot.capability_high() != 0 || slot.capability_low() != 0 ||
+        slot.generation() != state.generation) {
+      state.capability_high = slot.capability_high();
+      state.capability_low = slot.capability_low();
     }
     state.generation = slot.generation();
     state.retired = retired;

@@ -5,15 +5,16 @@
 //
 // Invariants
 //   I1. A slot's generation never decreases.
-//   I2. One generation of a slot belongs to one process, once SetSlots has
-//       named the process.
+//   I2. One generation of a slot belongs to one process and has one capability,
+//       once SetSlots has named them.
 //   I3. A retired slot comes back only with a new generation.
 // Threads: SetSlots one at a time; the others safe.
-// Errors: INVALID_ARGUMENT   no such slot.
+// Errors: INVALID_ARGUMENT   no such slot; a generation over kGenerationMax.
 //         PERMISSION_DENIED  an older generation, or another process's.
 #ifndef SERVER_PS_STORE_SLOT_GRANTS_H_
 #define SERVER_PS_STORE_SLOT_GRANTS_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +22,10 @@
 #include "server/ps/block/shard_context.h"
 
 namespace weir {
+
+// One less than a number of 32 bits may be would lock the slot: no generation
+// could come after it.
+inline constexpr uint32_t kGenerationMax = uint32_t{1} << 31;
 
 // OK when SetSlots may be called with the same request.
 absl::Status CheckSlots(const std::vector<SlotState>& slots,

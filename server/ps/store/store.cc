@@ -246,6 +246,14 @@ absl::Status Store::SetSlots(const SetSlotsRequest& request) {
   return absl::OkStatus();
 }
 
+absl::Status Store::CheckHolder(const Sender& sender) const {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> current, ShardFor(sender));
+  if (sender.generation() == 0) {
+    return absl::PermissionDeniedError("the sender holds no slot");
+  }
+  return current->CheckGeneration(sender);
+}
+
 absl::Status Store::CheckShutdown(const ShutdownRequest& request) const {
   // An empty ps has nothing to lose, and no chief that could know a secret.
   if (request.sender().history() == 0 && shard() == nullptr) {

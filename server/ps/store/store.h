@@ -104,6 +104,8 @@ class Store {
   absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request);
   absl::Status Assign(const AssignChunk& header, const Payload& payload);
   absl::Status SetSlots(const SetSlotsRequest& request);
+  // OK when the sender holds the slot that it names, in its generation.
+  absl::Status CheckHolder(const Sender& sender) const;
   // OK when the sender may end this ps: it speaks of the shard and knows the
   // secret of the chief that made it, if that chief had one; or nothing is
   // declared and the request names no history.

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -196,6 +197,20 @@ class ClientTest(unittest.TestCase):
         address = f"127.0.0.1:{free_ports(1)[0]}"
         with self.assertRaisesRegex(weir.Unavailable, address):
             weir.connect([address], start_wait=0.5)
+
+    def test_another_secret_is_refused(self):
+        with (
+            mock.patch.dict(os.environ, WEIR_SECRET="s" * 32),
+            self.assertRaisesRegex(weir.Refused, self.servers.addresses[0]),
+        ):
+            self.connect()
+
+    def test_without_a_secret_there_is_no_client(self):
+        with (
+            mock.patch.dict(os.environ, WEIR_SECRET=""),
+            self.assertRaisesRegex(weir.InvalidArgument, "WEIR_SECRET"),
+        ):
+            self.connect()
 
     def test_a_newer_process_replaces_the_older(self):
         older = self.declared()

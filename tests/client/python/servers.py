@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -27,6 +28,11 @@ def weir_cli(*arguments, check=False):
         text=True,
         check=check,
     )
+
+
+# The servers, and every client that a test starts, belong to one job.
+if not any(os.environ.get(n) for n in ("WEIR_TLS_DIR", "WEIR_INSECURE")):
+    os.environ.setdefault("WEIR_SECRET", secrets.token_hex(32))
 
 
 def free_ports(count):

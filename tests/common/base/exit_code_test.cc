@@ -26,7 +26,7 @@ TEST(ExitCodeTest, EveryStatusCodeHasItsExitCode) {
       {StatusCode::kInternal, 1},
       {StatusCode::kUnavailable, 138},
       {StatusCode::kDataLoss, 4},
-      {StatusCode::kUnauthenticated, 5},
+      {StatusCode::kUnauthenticated, 6},
   };
   for (const auto& [code, exit_code] : want) {
     EXPECT_EQ(ExitCodeFor(Of(code)), exit_code)

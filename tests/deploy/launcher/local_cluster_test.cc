@@ -106,8 +106,55 @@ TEST_F(LocalClusterTest, TellsAPsOnlyWhereItMayWrite) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   const ChildCommand& ps = CommandOf(*plan, "ps/0");
   EXPECT_THAT(ps.argv, ElementsAre("/b/server/ps/weir_ps", "--checkpoint_root",
-                                   "/w/checkpoints"));
+                                   "/w/checkpoints", "--audit_log",
+                                   "/w/logs/audit-ps-0.jsonl"));
   EXPECT_EQ(ps.log_path, "/w/logs/ps-0.log");
+}
+
+std::string SecretOf(const ChildCommand& command) {
+  for (const std::string& entry : command.environment) {
+    if (entry.starts_with("WEIR_SECRET=")) {
+      return entry.substr(entry.find('=') + 1);
+    }
+  }
+  return "";
+}
+
+TEST_F(LocalClusterTest, DrawsASecretForTheJobAndTellsNobodyElse) {
+  const auto plan = PlanLocalCluster(JobOptions());
+  const auto other = PlanLocalCluster(JobOptions());
+  ASSERT_TRUE(plan.ok() && other.ok());
+  const std::string secret = SecretOf(plan->commands[0]);
+  EXPECT_EQ(secret.size(), 64);
+  EXPECT_NE(secret, SecretOf(other->commands[0]));
+  for (const ChildCommand& command : plan->commands) {
+    EXPECT_EQ(SecretOf(command), secret);
+    for (const std::string& argument : command.argv) {
+      EXPECT_EQ(argument.find(secret), std::string::npos) << argument;
+    }
+    EXPECT_EQ(TfConfigOf(command).dump().find(secret), std::string::npos);
+  }
+}
+
+TEST_F(LocalClusterTest, HandsTheUsersChoiceOfSecurityOn) {
+  LocalClusterOptions options = JobOptions();
+  options.security.insecure = true;
+  auto plan = PlanLocalCluster(options);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->commands[0].environment,
+              IsSupersetOf({"WEIR_INSECURE=1", "WEIR_SECRET=",
+                            "WEIR_SECRET_FILE=", "WEIR_TLS_DIR="}));
+  // Of a directory of all tasks each takes its own.
+  const std::string dir = MakeTempDir();
+  std::filesystem::create_directory(dir + "/ps-0");
+  options.security = Security::Options();
+  options.security.tls_dir = dir;
+  plan = PlanLocalCluster(options);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(CommandOf(*plan, "ps/0").environment,
+              Contains("WEIR_TLS_DIR=" + dir + "/ps-0"));
+  EXPECT_THAT(CommandOf(*plan, "worker/0").environment,
+              Contains("WEIR_TLS_DIR=" + dir));
 }
 
 TEST_F(LocalClusterTest, OnlyTheProcessThatHostsTheChiefGetsItsFlags) {

@@ -1,6 +1,8 @@
 #include "proto/task/task_main.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -17,8 +19,7 @@ namespace {
 
 using testing::ExitedWithCode;
 
-using Run = absl::Status (*)(const int& signal, const ClusterSpec& cluster,
-                             StopSignal* stop);
+using Run = absl::Status (*)(const int& signal, const Task& task);
 
 // Runs a worker's main, as in a process of its own: inside EXPECT_EXIT. It has
 // one flag, --signal.
@@ -37,9 +38,7 @@ using Run = absl::Status (*)(const int& signal, const ClusterSpec& cluster,
 const std::vector<std::string> kCluster = {"--cluster", "ps=a:1;worker=b:2,c:3",
                                            "--task_index", "1"};
 
-absl::Status Nothing(const int&, const ClusterSpec&, StopSignal*) {
-  return absl::OkStatus();
-}
+absl::Status Nothing(const int&, const Task&) { return absl::OkStatus(); }
 
 // Waits for a signal that is sent to the process meanwhile.
 absl::Status SignalSelf(int signal, StopSignal* stop) {
@@ -55,13 +54,14 @@ class TaskMainDeathTest : public testing::Test {
   void SetUp() override {
     ::unsetenv("TF_CONFIG");
     ::unsetenv("WEIR_CLUSTER");
+    ::setenv("WEIR_INSECURE", "1", 1);
   }
 };
 
 TEST_F(TaskMainDeathTest, RunsTheTaskThatTheFlagsName) {
   EXPECT_EXIT(Main(kCluster,
-                   [](const int&, const ClusterSpec& cluster, StopSignal*) {
-                     return cluster.task()->ToString() == "worker/1"
+                   [](const int&, const Task& task) {
+                     return task.cluster.task()->ToString() == "worker/1"
                                 ? absl::OkStatus()
                                 : absl::InternalError("another task");
                    }),
@@ -69,7 +69,7 @@ TEST_F(TaskMainDeathTest, RunsTheTaskThatTheFlagsName) {
 }
 
 TEST_F(TaskMainDeathTest, AStatusBecomesALineAndItsExitCode) {
-  const auto fails = [](const int&, const ClusterSpec&, StopSignal*) {
+  const auto fails = [](const int&, const Task&) {
     return absl::DataLossError("torn");
   };
   EXPECT_EXIT(Main(kCluster, fails), ExitedWithCode(4), "worker/1 E torn");
@@ -87,6 +87,33 @@ TEST_F(TaskMainDeathTest, WrongFlagsAndAWrongClusterAreWrongUsage) {
               "this task is ps/0; weir_worker runs a worker");
 }
 
+TEST_F(TaskMainDeathTest, WithoutAWordOnSecurityNothingStarts) {
+  ::unsetenv("WEIR_INSECURE");
+  EXPECT_EXIT(Main(kCluster, Nothing), ExitedWithCode(2),
+              "set WEIR_SECRET or WEIR_SECRET_FILE");
+}
+
+TEST_F(TaskMainDeathTest, SaysAloudThatItIsInsecure) {
+  EXPECT_EXIT(Main(kCluster, Nothing), ExitedWithCode(0),
+              "W insecure: whoever reaches this task's port");
+}
+
+TEST_F(TaskMainDeathTest, ASecuredTaskLeavesNoCoreAndShowsNoMemory) {
+  ::unsetenv("WEIR_INSECURE");
+  ::setenv("WEIR_SECRET", "0123456789abcdef0123456789abcdef", 1);
+  EXPECT_EXIT(Main(kCluster,
+                   [](const int&, const Task& task) {
+                     rlimit core = {};
+                     getrlimit(RLIMIT_CORE, &core);
+                     return task.security->secured() && core.rlim_cur == 0 &&
+                                    prctl(PR_GET_DUMPABLE) == 0
+                                ? absl::OkStatus()
+                                : absl::InternalError("open");
+                   }),
+              ExitedWithCode(0), "done");
+  ::unsetenv("WEIR_SECRET");
+}
+
 TEST_F(TaskMainDeathTest, AFailpointThatIsMisspeltIsWrongUsage) {
   ::setenv("WEIR_FAILPOINT", "no.such:1", 1);
   EXPECT_EXIT(Main(kCluster, Nothing), ExitedWithCode(2), "no.such");
@@ -97,27 +124,26 @@ TEST_F(TaskMainDeathTest, OnlyCancelledIsTheEndThatASignalAskedFor) {
   for (const int signal : {SIGTERM, SIGINT}) {
     std::vector<std::string> flags = kCluster;
     flags.push_back("--signal=" + std::to_string(signal));
-    EXPECT_EXIT(
-        Main(flags,
-             [](const int& signal, const ClusterSpec&, StopSignal* stop) {
-               SignalSelf(signal, stop).IgnoreError();
-               return absl::CancelledError("saved");
-             }),
-        ExitedWithCode(128 + signal), "ended by signal");
+    EXPECT_EXIT(Main(flags,
+                     [](const int& signal, const Task& task) {
+                       SignalSelf(signal, task.stop).IgnoreError();
+                       return absl::CancelledError("saved");
+                     }),
+                ExitedWithCode(128 + signal), "ended by signal");
   }
   EXPECT_EXIT(Main(kCluster,
-                   [](const int&, const ClusterSpec&, StopSignal* stop) {
-                     SignalSelf(SIGTERM, stop).IgnoreError();
+                   [](const int&, const Task& task) {
+                     SignalSelf(SIGTERM, task.stop).IgnoreError();
                      return absl::UnavailableError("a ps is lost");
                    }),
               ExitedWithCode(138), "a ps is lost");
   EXPECT_EXIT(Main(kCluster,
-                   [](const int&, const ClusterSpec&, StopSignal* stop) {
-                     return SignalSelf(SIGTERM, stop);
+                   [](const int&, const Task& task) {
+                     return SignalSelf(SIGTERM, task.stop);
                    }),
               ExitedWithCode(0), "done");
   EXPECT_EXIT(Main(kCluster,
-                   [](const int&, const ClusterSpec&, StopSignal*) {
+                   [](const int&, const Task&) {
                      return absl::CancelledError("by the chief");
                    }),
               ExitedWithCode(138), "by the chief");
@@ -125,8 +151,8 @@ TEST_F(TaskMainDeathTest, OnlyCancelledIsTheEndThatASignalAskedFor) {
 
 TEST_F(TaskMainDeathTest, ASecondSignalEndsItAtOnce) {
   EXPECT_EXIT(Main(kCluster,
-                   [](const int&, const ClusterSpec&, StopSignal* stop) {
-                     SignalSelf(SIGTERM, stop).IgnoreError();
+                   [](const int&, const Task& task) {
+                     SignalSelf(SIGTERM, task.stop).IgnoreError();
                      kill(getpid(), SIGINT);
                      std::this_thread::sleep_for(std::chrono::minutes(1));
                      return absl::OkStatus();

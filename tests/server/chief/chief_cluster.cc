@@ -10,6 +10,7 @@
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/wire/layout_io.h"
+#include "tests/server/chief/progress_of.h"
 #include "tests/support/block_calls.h"
 
 namespace weir {
@@ -270,9 +271,7 @@ void ChiefCluster::Worker::OpenStream() {
 }
 
 void ChiefCluster::Worker::Beat(bool out_of_work) {
-  Progress progress;
-  progress.set_slot(static_cast<uint32_t>(index_));
-  progress.set_generation(grant_.sender().generation());
+  Progress progress = ProgressOf(grant_);
   progress.set_next_sequence(next_);
   progress.set_out_of_work(out_of_work);
   uint64_t stream = 0;

@@ -10,12 +10,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/chief.grpc.pb.h"
+#include "proto/security/security.h"
 #include "proto/wire/grpc_deadline.h"
 #include "proto/wire/wire_version.h"
 #include "server/chief/chief_service.h"
 #include "server/ps/store/store.h"
 #include "tests/common/temp_dir.h"
 #include "tests/server/chief/chief_cluster.h"
+#include "tests/server/chief/progress_of.h"
 #include "tests/support/wait_until.h"
 
 namespace weir {
@@ -26,9 +28,11 @@ using testing::HasSubstr;
 // One store, one chief behind a socket, one client.
 class Bench {
  public:
-  Bench() : cluster(MakeTempDir(), OnesSpec(10), 1, 1) {
+  explicit Bench(std::shared_ptr<const Security> security = nullptr)
+      : cluster(MakeTempDir(), OnesSpec(10), 1, 1) {
     ChiefServer::Options options;
     options.runner = cluster.options;
+    options.access.security = std::move(security);
     auto started = ChiefServer::Start(options);
     EXPECT_TRUE(started.ok()) << started.status();
     server = *std::move(started);
@@ -56,9 +60,7 @@ class Bench {
 };
 
 Progress ProgressOf(const Grant& grant, uint64_t next) {
-  Progress progress;
-  progress.set_slot(grant.sender().slot());
-  progress.set_generation(grant.sender().generation());
+  Progress progress = ProgressOf(grant);
   progress.set_next_sequence(next);
   return progress;
 }
@@ -102,6 +104,48 @@ TEST(ChiefServerTest, GrantsStopsAndReportsOverTheWire) {
   stream->WritesDone();
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_EQ(bench.server->Wait().code(), absl::StatusCode::kCancelled);
+}
+
+std::shared_ptr<const Security> WithSecret(PeerRole role, int index) {
+  Security::Options options;
+  options.secret = std::string(32, 's');
+  return *Security::Create(options, role, index);
+}
+
+TEST(ChiefServerTest, AWorkerIsItselfAlone) {
+  Bench bench(WithSecret(PeerRole::kChief, 0));
+  const auto register_as = [&](int index, RegisterReply* reply) {
+    const auto stub = Chief::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", bench.server->port()),
+                            WithSecret(PeerRole::kWorker, index)->ToChief()));
+    RegisterRequest request = OnesRequest(bench.cluster.options.spec, 0, 5);
+    request.set_wire_version(kWireVersion);
+    grpc::Status status;
+    do {
+      grpc::ClientContext context;
+      status = stub->Register(&context, request, reply);
+    } while (status.ok() && !reply->has_grant());
+    return status;
+  };
+  RegisterReply reply;
+  // Worker 1 asks for worker 0's place, without an offer of the chief.
+  const grpc::Status refused = register_as(1, &reply);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("may not register as worker 0"));
+  ASSERT_TRUE(register_as(0, &reply).ok());
+  // A heartbeat without the grant's capability is nobody's.
+  const auto stub = Chief::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", bench.server->port()),
+                          WithSecret(PeerRole::kWorker, 1)->ToChief()));
+  grpc::ClientContext context;
+  auto stream = stub->Heartbeat(&context);
+  Progress forged = ProgressOf(reply.grant(), 10);
+  forged.set_capability_low(forged.capability_low() + 1);
+  ASSERT_TRUE(stream->Write(forged));
+  Command command;
+  EXPECT_FALSE(stream->Read(&command));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST(ChiefServerTest, ErrorsReachTheWorker) {

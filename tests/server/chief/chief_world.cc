@@ -9,6 +9,7 @@
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/wire/layout_io.h"
 #include "server/chief/checkpoint/checkpoint_committer.h"
+#include "tests/server/chief/progress_of.h"
 
 namespace weir {
 
@@ -497,9 +498,8 @@ void ChiefWorld::Retire(int w) {
 absl::Status ChiefWorld::Beat(int w, bool bad) {
   Worker& worker = workers[w];
   const Grant& grant = *worker.grant;
-  Progress progress;
+  Progress progress = ProgressOf(grant);
   progress.set_slot(static_cast<uint32_t>(w));
-  progress.set_generation(grant.sender().generation());
   progress.set_next_sequence(worker.next);
   progress.set_holding(worker.held);
   progress.set_bytes_moved(worker.bytes_moved);

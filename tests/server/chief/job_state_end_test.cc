@@ -3,6 +3,7 @@
 #include "gtest/gtest.h"
 #include "server/chief/job_state.h"
 #include "tests/server/chief/chief_world.h"
+#include "tests/server/chief/progress_of.h"
 
 namespace weir {
 namespace {
@@ -156,8 +157,7 @@ TEST_F(WaitForEvaluatorTest, ALostPsIsNotNeeded) {
 }
 
 TEST_F(WaitForEvaluatorTest, AWorkersErrorIsNotTheJobs) {
-  Progress progress;
-  progress.set_generation(1);
+  Progress progress = ProgressOf(*world_.workers[0].grant);
   progress.set_next_sequence(10);
   progress.set_error("a bug");
   progress.set_error_code(static_cast<uint32_t>(absl::StatusCode::kInternal));
@@ -198,8 +198,7 @@ TEST(JobStateEndTest, ReportsThatComeTwiceCountOnce) {
   ChiefWorld world(1, 1, spec);
   world.StartChief();
   world.Join(0);
-  Progress progress;
-  progress.set_generation(1);
+  Progress progress = ProgressOf(*world.workers[0].grant);
   progress.set_message_number(1);
   progress.set_bytes_pushed(1000);
   progress.add_report()->set_bad(true);

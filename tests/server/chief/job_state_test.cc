@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/chief/chief_world.h"
+#include "tests/server/chief/progress_of.h"
 
 namespace weir {
 namespace {
@@ -117,9 +118,7 @@ TEST(JobStateTest, ANewerProcessTakesTheSlot) {
   EXPECT_EQ(world.shards[1].generation[0], 2u);
   EXPECT_EQ(world.shards[1].process[0], world.workers[0].process);
   // The old process is told which one replaced it, and stays out.
-  Progress late;
-  late.set_slot(0);
-  late.set_generation(1);
+  const Progress late = ProgressOf(*old.grant);
   const absl::Status status = world.chief().OnProgress(old.stream, late);
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(Message(status), HasSubstr(world.workers[0].request.host()));
@@ -239,8 +238,7 @@ TEST(JobStateTest, AContributionThatIsReportedAgainIsCountedOnce) {
   ChiefWorld world(1, 1, spec);
   world.StartChief();
   world.Join(0);
-  Progress progress;
-  progress.set_generation(world.workers[0].grant->sender().generation());
+  Progress progress = ProgressOf(*world.workers[0].grant);
   for (int i = 0; i < 5; ++i) {
     world.DoContribution(0);
     progress.add_report()->set_weight(1.0f);
@@ -264,8 +262,7 @@ TEST(JobStateTest, AReportOfNoContributionOfTheJobEndsItsStream) {
   world.StartChief();
   world.Join(0);
   const uint64_t count = world.workers[0].grant->contribution_count();
-  Progress progress;
-  progress.set_generation(world.workers[0].grant->sender().generation());
+  Progress progress = ProgressOf(*world.workers[0].grant);
   progress.add_report()->set_contribution(count - 1);
   EXPECT_TRUE(world.chief().OnProgress(world.workers[0].stream, progress).ok());
   progress.add_report()->set_contribution(count);
@@ -296,8 +293,7 @@ TEST(JobStateTest, AWorkersPermanentErrorEndsTheJob) {
   ChiefWorld world(1, 1, SmallSpec());
   world.StartChief();
   world.Join(0);
-  Progress progress;
-  progress.set_generation(1);
+  Progress progress = ProgressOf(*world.workers[0].grant);
   progress.set_error("train.gz is truncated");
   progress.set_error_code(
       static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));

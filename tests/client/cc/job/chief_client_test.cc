@@ -600,7 +600,8 @@ TEST(ChiefClientTest, AnotherSlotIsTakenAfterTheContributionInFlight) {
   for (int i = 0; i < 500 && !client->stopping(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_EQ(client->slot_to_take(), 3);
+  ASSERT_TRUE(client->slot_to_take().has_value());
+  EXPECT_EQ(client->slot_to_take()->slot, 3);
 }
 
 TEST(ChiefClientTest, AStopWinsOverAnotherSlot) {

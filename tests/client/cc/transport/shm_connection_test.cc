@@ -39,6 +39,8 @@ std::span<const char> RecordOf(const Record& record) {
   return {reinterpret_cast<const char*>(&record), sizeof(record)};
 }
 
+std::string Ticket() { return std::string(kShmTicketBytes, 't'); }
+
 // The ps's end of one connection.
 class FakePs {
  public:
@@ -49,6 +51,8 @@ class FakePs {
     ShmOpening opening;
     auto fd = socket_.Receive(RecordBytes(&opening));
     EXPECT_TRUE(fd.ok()) << fd.status();
+    EXPECT_EQ(std::string(opening.ticket.begin(), opening.ticket.end()),
+              Ticket());
     channel_ = std::make_unique<SharedChannel>(
         *SharedMemory::Map(*std::move(fd), opening.bytes,
                            SharedMemory::Access::kReadWrite),
@@ -90,7 +94,7 @@ struct Pair {
     UnixSocket listener = *UnixSocket::Listen(Name());
     std::thread server(
         [&] { ps = std::make_unique<FakePs>(&listener, magic); });
-    auto opened = ShmConnection::Open(Name(), "host:1",
+    auto opened = ShmConnection::Open(Name(), Ticket(), "host:1",
                                       std::make_shared<SharedBuffers>());
     server.join();
     status = opened.status();
@@ -107,7 +111,7 @@ struct Pair {
 };
 
 TEST(ShmConnectionTest, NobodyListens) {
-  const auto opened = ShmConnection::Open(Name() + "-none", "host:1",
+  const auto opened = ShmConnection::Open(Name() + "-none", Ticket(), "host:1",
                                           std::make_shared<SharedBuffers>());
   EXPECT_TRUE(absl::IsUnavailable(opened.status())) << opened.status();
 }

@@ -245,7 +245,8 @@ TEST(ShmTransportTest, APsThatIsStoppedKeepsTheBytesThatItWasGiven) {
     EXPECT_TRUE(ps.Send(RecordBytes(&record), arena->fd()).ok());
   });
   const auto buffers = std::make_shared<SharedBuffers>();
-  auto connection = *ShmConnection::Open(name, "stopped", buffers);
+  auto connection = *ShmConnection::Open(
+      name, std::string(kShmTicketBytes, 't'), "stopped", buffers);
   opening.join();
   const std::shared_ptr<float> gradient =
       SharedBuffers::New(buffers, kBlock * sizeof(float));
@@ -274,8 +275,10 @@ TEST(ShmTransportTest, APsThatIsStoppedKeepsTheBytesThatItWasGiven) {
 
 // One that has opened its session.
 struct Stranger : ShmStranger {
-  explicit Stranger(const std::string& name) : ShmStranger(name) {
-    EXPECT_TRUE(Open().ok());
+  explicit Stranger(const LoopbackPs& ps)
+      : Stranger(*ps.link->Hello(kTimeout)) {}
+  explicit Stranger(const HelloReply& hello) : ShmStranger(hello.shm_name()) {
+    EXPECT_TRUE(Open(hello.shm_ticket()).ok());
   }
 };
 
@@ -291,38 +294,53 @@ TEST(ShmTransportTest, AStrangersOpeningIsTurnedAway) {
               absl::StatusCode::kUnavailable);
   };
   const auto memory = *SharedMemory::Create(SharedChannel::kMemoryBytes);
-  ShmOpening good;
-  good.bytes = memory->bytes();
+  // Each brings a ticket, and the last ones are whole but for that.
+  const auto whole = [&] {
+    ShmOpening opening;
+    opening.bytes = memory->bytes();
+    const std::string ticket = ps.link->Hello(kTimeout)->shm_ticket();
+    std::copy(ticket.begin(), ticket.end(), opening.ticket.begin());
+    return opening;
+  };
+  const ShmOpening good = whole();
   ShmOpening other = good;
   other.magic = 1;
   turned_away(other, memory->fd());
   other = good;
   other.bytes = 4096;
   turned_away(other, memory->fd());
-  turned_away(good, -1);
+  turned_away(whole(), -1);
   // Could be cut short under the ps.
   const FileDescriptor unsealed(memfd_create("t", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), static_cast<off_t>(good.bytes)), 0);
-  turned_away(good, unsealed.get());
+  turned_away(whole(), unsealed.get());
+  // A ticket that nobody gave out, and one that was used.
+  other = good;
+  other.ticket[0] ^= 1;
+  turned_away(other, memory->fd());
+  const ShmOpening once = whole();
+  ShmStranger first(name);
+  EXPECT_TRUE(first.Open({once.ticket.begin(), once.ticket.end()}).ok());
+  turned_away(once, memory->fd());
   EXPECT_TRUE(ps.link->Hello(kTimeout).ok());
 }
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 // How a session ends that sends one such request.
-absl::StatusCode EndOf(const std::string& shm_name, const ShmRequest& head,
+absl::StatusCode EndOf(const LoopbackPs& ps, const ShmRequest& head,
                        const std::string& text) {
-  Stranger stranger(shm_name);
+  Stranger stranger(ps);
   EXPECT_TRUE(*WriteShm(&stranger.channel, head, text, {}));
   return stranger.End();
 }
 
 // The same with 8 MiB of the client's memory, which are said to be `bytes`.
-absl::StatusCode EndWithMemory(const std::string& shm_name, uint64_t bytes,
+absl::StatusCode EndWithMemory(const LoopbackPs& ps, uint64_t bytes,
                                const std::string& contents,
                                const ShmRequest& head,
                                const std::string& text) {
-  Stranger stranger(shm_name);
+  Stranger stranger(ps);
   const auto memory = *SharedMemory::Create(kMemory);
   contents.copy(memory->data(), contents.size());
   EXPECT_TRUE(stranger.SendRegion(1, bytes, memory->fd()).ok());
@@ -336,26 +354,26 @@ TEST(ShmTransportTest, ABrokenRequestEndsItsSessionOnly) {
   const auto good = ps.data->OpenPushPull();
   const std::string chunk = ps.Chunk(0, 0, 0).SerializeAsString();
   ShmRequest head;
-  EXPECT_EQ(EndOf(name, head, "\xff\xff\xff"), kInvalid);
+  EXPECT_EQ(EndOf(ps, head, "\xff\xff\xff"), kInvalid);
   head.kind = 9;
-  EXPECT_EQ(EndOf(name, head, chunk), kInvalid);
+  EXPECT_EQ(EndOf(ps, head, chunk), kInvalid);
   for (const auto kind : {ShmRequest::kPullRows, ShmRequest::kPushRows}) {
     head.kind = kind;
-    EXPECT_EQ(EndOf(name, head, "\xff\xff\xff"), kInvalid);
+    EXPECT_EQ(EndOf(ps, head, "\xff\xff\xff"), kInvalid);
     // A whole message that does not say who sends it.
-    EXPECT_NE(EndOf(name, head, ""), absl::StatusCode::kOk);
+    EXPECT_NE(EndOf(ps, head, ""), absl::StatusCode::kOk);
   }
   head = ShmRequest();
   head.payload.bytes = 100;  // but nothing inline
-  EXPECT_EQ(EndOf(name, head, chunk), kInvalid);
+  EXPECT_EQ(EndOf(ps, head, chunk), kInvalid);
   {
-    Stranger stranger(name);
+    Stranger stranger(ps);
     ASSERT_TRUE(stranger.channel.TryWrite(std::string("short"), {}));
     EXPECT_EQ(stranger.End(), kInvalid);
   }
   {
     // A counter that cannot be; seen when the ps next looks, without a bell.
-    Stranger stranger(name);
+    Stranger stranger(ps);
     const uint64_t nonsense = ~uint64_t{0};
     std::memcpy(stranger.memory->data() + 128, &nonsense, sizeof(nonsense));
     EXPECT_EQ(stranger.End(), absl::StatusCode::kUnavailable);
@@ -375,13 +393,13 @@ TEST(ShmTransportTest, ARequestOutsideItsMemoryEndsItsSessionOnly) {
   const std::string chunk = ps.Chunk(0, 0, 0).SerializeAsString();
   ShmRequest head;
   head.payload = {1, kMemory - 100, kBlock * 4};
-  EXPECT_EQ(EndWithMemory(name, kMemory, "", head, chunk), kInvalid);
+  EXPECT_EQ(EndWithMemory(ps, kMemory, "", head, chunk), kInvalid);
   head.payload = {1, 0, kBlock * 4};
-  EXPECT_EQ(EndWithMemory(name, 1 << 30, "", head, chunk), kInvalid);
+  EXPECT_EQ(EndWithMemory(ps, 1 << 30, "", head, chunk), kInvalid);
   head = ShmRequest();
   head.kind = ShmRequest::kPullRows;
   head.chunk = {1, kMemory - 100, 1000};
-  EXPECT_EQ(EndWithMemory(name, kMemory, "", head, ""), kInvalid);
+  EXPECT_EQ(EndWithMemory(ps, kMemory, "", head, ""), kInvalid);
   // A chunk that is longer than gRPC would take is refused as such; a shorter
   // one is read, and is then a request of a sender that nobody knows.
   for (const size_t padding : {size_t{3} << 20, size_t{5} << 20}) {
@@ -396,7 +414,7 @@ TEST(ShmTransportTest, ARequestOutsideItsMemoryEndsItsSessionOnly) {
     if (padding < kShmLongChunkBytes) {
       expected = absl::StatusCode::kFailedPrecondition;
     }
-    EXPECT_EQ(EndWithMemory(name, kMemory, contents, head, ""), expected);
+    EXPECT_EQ(EndWithMemory(ps, kMemory, contents, head, ""), expected);
   }
   const std::vector<float> ones(kBlock, 1.0f);
   ASSERT_TRUE(good->Send(ps.Chunk(0, 0, 0), BytesOf(ones), nullptr).ok());
@@ -413,23 +431,23 @@ TEST(ShmTransportTest, ABadRegionEndsItsSessionOnly) {
   const FileDescriptor unsealed(memfd_create("t", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), kMemory), 0);
   {
-    Stranger stranger(name);
+    Stranger stranger(ps);
     ASSERT_TRUE(stranger.SendRegion(1, 1, memory->fd()).ok());
     EXPECT_EQ(stranger.End(), kInvalid) << "another size";
   }
   {
-    Stranger stranger(name);
+    Stranger stranger(ps);
     ASSERT_TRUE(stranger.SendRegion(1, kMemory, unsealed.get()).ok());
     EXPECT_EQ(stranger.End(), kInvalid) << "could be cut short";
   }
   {
-    Stranger stranger(name);
+    Stranger stranger(ps);
     ASSERT_TRUE(stranger.SendRegion(1, kMemory, memory->fd()).ok());
     ASSERT_TRUE(stranger.SendRegion(1, kMemory, memory->fd()).ok());
     EXPECT_EQ(stranger.End(), kInvalid) << "a number twice";
   }
   {
-    Stranger stranger(name);
+    Stranger stranger(ps);
     ASSERT_TRUE(stranger.socket.Send("x", -1).ok());
     EXPECT_EQ(stranger.End(), kInvalid) << "another length";
   }
@@ -446,7 +464,7 @@ TEST(ShmTransportTest, ASessionEndsAtItsFirstBadRegion) {
   const auto memory = *SharedMemory::Create(kMemory);
   testing::internal::CaptureStdout();  // of a log that nobody has set up
   {
-    Stranger stranger(ShmName(ps));
+    Stranger stranger(ps);
     for (int i = 0; i < 100; ++i) {
       // Fails once the ps has closed its end.
       stranger.SendRegion(1, 1, memory->fd()).IgnoreError();
@@ -471,7 +489,7 @@ TEST(ShmTransportTest, AClientHandsOverABoundedNumberOfBytes) {
   const std::string name = ShmName(ps);
   const uint64_t model = (kBlock * 4 - 16) * sizeof(float);
   const uint64_t most = 2 * model + kShmRegionBytesMax;
-  Stranger stranger(name);
+  Stranger stranger(ps);
   const auto memory = *SharedMemory::Create(most);  // nothing of it is touched
   ASSERT_TRUE(stranger.SendRegion(1, most, memory->fd()).ok());
   ShmRequest head;
@@ -480,7 +498,7 @@ TEST(ShmTransportTest, AClientHandsOverABoundedNumberOfBytes) {
   EXPECT_TRUE(*WriteShm(&stranger.channel, head, chunk, {}));
   EXPECT_EQ(stranger.End(), kInvalid) << "it was mapped, and is too short";
 
-  Stranger greedy(name);
+  Stranger greedy(ps);
   const auto page = *SharedMemory::Create(4096);
   ASSERT_TRUE(greedy.SendRegion(1, most, memory->fd()).ok());
   ASSERT_TRUE(greedy.SendRegion(2, 4096, page->fd()).ok());
@@ -489,7 +507,7 @@ TEST(ShmTransportTest, AClientHandsOverABoundedNumberOfBytes) {
 
 TEST(ShmTransportTest, AClientHandsOverABoundedNumberOfRegions) {
   LoopbackPs ps(Large());
-  Stranger stranger(ShmName(ps));
+  Stranger stranger(ps);
   const auto page = *SharedMemory::Create(4096);
   for (uint64_t id = 1; id <= kShmRegionsMax; ++id) {
     ASSERT_TRUE(stranger.SendRegion(id, 4096, page->fd()).ok()) << id;
@@ -500,7 +518,7 @@ TEST(ShmTransportTest, AClientHandsOverABoundedNumberOfRegions) {
 
 TEST(ShmTransportTest, TooManyOpenRequestsEndTheSession) {
   LoopbackPs ps(Large(2));
-  Stranger stranger(ShmName(ps));
+  Stranger stranger(ps);
   GradientChunk ask;
   *ask.mutable_sender() = ps.SenderOf(0);
   ask.mutable_want()->set_version(1);
@@ -516,7 +534,7 @@ TEST(ShmTransportTest, AnswersThatNobodyReadsEndTheSession) {
   LoopbackPs::Options options = Large();
   options.table_dim = 16;
   LoopbackPs ps(options);
-  Stranger stranger(ShmName(ps));
+  Stranger stranger(ps);
   ShmRequest head;
   head.kind = ShmRequest::kPullRows;
   PullRowsChunk ask;

@@ -54,7 +54,11 @@ struct Tester {
     queue = std::make_unique<CallQueue>(builder.AddCompletionQueue());
     server = builder.BuildAndStart();
     queue->Run();
-    GrpcCall::Listen(&service, &methods, store.get(), queue.get());
+    host = {.service = &service,
+            .methods = &methods,
+            .store = store.get(),
+            .access = &access};
+    GrpcCall::Listen(&host, queue.get());
     stub = ParameterServer::NewStub(
         grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
                             grpc::InsecureChannelCredentials()));
@@ -80,6 +84,8 @@ struct Tester {
   GrpcCall::Methods methods;
   std::unique_ptr<Store> store = *Store::Create({});
   grpc::AsyncGenericService service;
+  AccessControl access{AccessControl::Options()};
+  GrpcCall::Host host;
   std::unique_ptr<CallQueue> queue;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<ParameterServer::Stub> stub;

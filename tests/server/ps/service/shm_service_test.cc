@@ -31,6 +31,7 @@ struct Ps {
       : service(*ShmService::Create(store.get(), arena.get(), {opening_wait})) {
   }
   const std::string& name() const { return service->name(); }
+  std::string Ticket() const { return service->tickets()->Give(); }
 
   std::unique_ptr<SharedArena> arena = *SharedArena::Create();
   std::unique_ptr<Store> store = *Store::Create({.arena = arena.get()});
@@ -65,7 +66,7 @@ TEST(ShmServiceTest, ASessionThatIsOverLeavesNothing) {
   const size_t threads = Threads();
   {
     ShmStranger stranger(ps.name());
-    ASSERT_TRUE(stranger.Open().ok());
+    ASSERT_TRUE(stranger.Open(ps.Ticket()).ok());
     const auto memory = *SharedMemory::Create(4096);
     ASSERT_TRUE(stranger.SendRegion(1, 4096, memory->fd()).ok());
   }
@@ -95,7 +96,8 @@ TEST(ShmServiceTest, OneClientTooManyIsTurnedAway) {
   EXPECT_TRUE(NextIsTurnedAway(ps));
   // The place of a client that leaves is free again.
   silent.pop_front();
-  EXPECT_TRUE(WaitUntil([&] { return ShmStranger(ps.name()).Open().ok(); }));
+  EXPECT_TRUE(
+      WaitUntil([&] { return ShmStranger(ps.name()).Open(ps.Ticket()).ok(); }));
 }
 
 TEST(ShmServiceTest, WithoutAThreadAClientIsTurnedAway) {
@@ -105,7 +107,7 @@ TEST(ShmServiceTest, WithoutAThreadAClientIsTurnedAway) {
     EXPECT_TRUE(NextIsTurnedAway(ps));
   }
   ShmStranger later(ps.name());
-  EXPECT_TRUE(later.Open().ok());
+  EXPECT_TRUE(later.Open(ps.Ticket()).ok());
 }
 
 // A session has a thread that hears of regions from the opening on.
@@ -116,17 +118,17 @@ TEST(ShmServiceTest, WithoutASecondThreadAClientIsTurnedAway) {
   ASSERT_TRUE(WaitUntil([&] { return Threads() == threads + 1; }));
   {
     const NoThreads none;
-    EXPECT_FALSE(stranger.Open().ok());
+    EXPECT_FALSE(stranger.Open(ps.Ticket()).ok());
   }
   ShmStranger later(ps.name());
-  EXPECT_TRUE(later.Open().ok());
+  EXPECT_TRUE(later.Open(ps.Ticket()).ok());
 }
 
 TEST(ShmServiceTest, TheServiceEndsItsSessions) {
   Ps ps;
   ShmStranger silent(ps.name());
   ShmStranger open(ps.name());
-  ASSERT_TRUE(open.Open().ok());
+  ASSERT_TRUE(open.Open(ps.Ticket()).ok());
   ps.service = nullptr;
   EXPECT_TRUE(TurnedAway(&silent.socket));
   EXPECT_TRUE(TurnedAway(&open.socket));

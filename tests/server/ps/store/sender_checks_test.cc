@@ -68,6 +68,30 @@ TEST(SenderChecksTest, RefusesAnotherJobHistoryOrLayoutAndNamesBoth) {
   EXPECT_EQ(CheckSender(*plan, layout).code(), StatusCode::kFailedPrecondition);
 }
 
+TEST(SenderChecksTest, OnlyTheHolderOfTheCapabilitySpeaksForASlot) {
+  const auto plan = Plan();
+  std::vector<SlotState> slots(2);
+  slots[1].generation = 3;
+  slots[1].capability_high = 70;
+  slots[1].capability_low = 71;
+  Sender sender = SenderOf(*plan, 1, 3);
+  EXPECT_EQ(CheckGeneration(slots, sender).code(),
+            StatusCode::kPermissionDenied);
+  sender.set_capability_high(70);
+  EXPECT_EQ(CheckGeneration(slots, sender).code(),
+            StatusCode::kPermissionDenied);
+  sender.set_capability_low(71);
+  EXPECT_TRUE(CheckGeneration(slots, sender).ok());
+  // The generation after it has another one.
+  slots[1].generation = 4;
+  sender.set_generation(4);
+  slots[1].capability_low = 72;
+  EXPECT_EQ(CheckGeneration(slots, sender).code(),
+            StatusCode::kPermissionDenied);
+  // A reader shows none, and may not push.
+  EXPECT_TRUE(CheckGeneration(slots, SenderOf(*plan, 1, 0)).ok());
+}
+
 TEST(SenderChecksTest, TellsAChiefThatWasReplacedFromAWorkerThatIsLate) {
   const auto plan = Plan();
   Sender chief = SenderOf(*plan, 0, 0);

@@ -43,6 +43,36 @@ TEST(SlotGrantsTest, OneGenerationBelongsToOneProcess) {
   EXPECT_EQ(slots[0].process, 0u);
 }
 
+TEST(SlotGrantsTest, OneGenerationHasOneCapability) {
+  const auto with = [](uint32_t generation, uint64_t high, uint64_t low) {
+    SetSlotsRequest request = Grant(0, generation, 70);
+    request.mutable_slot(0)->set_capability_high(high);
+    request.mutable_slot(0)->set_capability_low(low);
+    return request;
+  };
+  std::vector<SlotState> slots(1);
+  SetSlots(with(1, 8, 9), &slots);
+  EXPECT_TRUE(CheckSlots(slots, with(1, 8, 9)).ok());
+  EXPECT_EQ(CheckSlots(slots, with(1, 8, 10)).code(),
+            absl::StatusCode::kPermissionDenied);
+  // Whoever does not know it leaves it.
+  EXPECT_TRUE(CheckSlots(slots, with(1, 0, 0)).ok());
+  SetSlots(with(1, 0, 0), &slots);
+  EXPECT_EQ(slots[0].capability_high, 8u);
+  EXPECT_EQ(slots[0].capability_low, 9u);
+  SetSlots(with(2, 0, 0), &slots);
+  EXPECT_EQ(slots[0].capability_high, 0u);
+}
+
+TEST(SlotGrantsTest, NoGenerationLocksASlotForGood) {
+  std::vector<SlotState> slots(1);
+  for (const uint32_t generation : {kGenerationMax + 1, UINT32_MAX}) {
+    EXPECT_EQ(CheckSlots(slots, Grant(0, generation, 0)).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(CheckSlots(slots, Grant(0, kGenerationMax, 0)).ok());
+}
+
 TEST(SlotGrantsTest, ARetiredSlotComesBackOnlyWithANewGeneration) {
   std::vector<SlotState> slots(1);
   SetSlots(Grant(0, 1, 0), &slots);

@@ -1,0 +1,107 @@
+// Connections that cost a ps more than they bring, and certificates that are
+// renewed while a job pushes.
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cc/transport/grpc_transport.h"
+#include "common/base/limits.h"
+#include "gtest/gtest.h"
+#include "proto/security/access_control.h"
+#include "proto/security/certificates.h"
+#include "proto/security/key_files.h"
+#include "server/ps/ps_server.h"
+#include "server/ps/store/store.h"
+#include "tests/common/temp_dir.h"
+#include "tests/support/wait_until.h"
+
+namespace weir {
+namespace {
+
+constexpr auto kTimeout = std::chrono::seconds(20);
+
+// A ps that holds nothing.
+struct Ps {
+  explicit Ps(AccessControl::Options access_options)
+      : access(std::move(access_options)) {
+    PsServer::Options options;
+    options.access = &access;
+    options.on_shutdown = [](const absl::Status&) {};
+    server = *PsServer::Create(options, store.get());
+  }
+  std::string address() const {
+    return absl::StrCat("127.0.0.1:", server->port());
+  }
+
+  AccessControl access;
+  std::unique_ptr<Store> store = *Store::Create({});
+  std::unique_ptr<PsServer> server;
+};
+
+TEST(ConnectionsTest, AClientThatBeginsAndDropsCallsIsCutOff) {
+  Ps ps{AccessControl::Options()};
+  grpc::GenericStub stub(
+      grpc::CreateChannel(ps.address(), grpc::InsecureChannelCredentials()));
+  grpc::CompletionQueue queue;
+  const auto closed = [&] { return ps.access.listener()->counts().closed > 0; };
+  // More than a connection may drop within two seconds, as fast as they go.
+  for (int i = 0; i < 50 * kEmptyCallsPerSecond && !closed(); ++i) {
+    grpc::ClientContext context;
+    const auto call =
+        stub.PrepareCall(&context, "/weir.ParameterServer/PushPull", &queue);
+    void* tag = nullptr;
+    bool ok = false;
+    call->StartCall(nullptr);
+    queue.Next(&tag, &ok);
+    context.TryCancel();
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    queue.Next(&tag, &ok);
+  }
+  EXPECT_TRUE(WaitUntil(closed));
+  // Another client is served.
+  const auto link =
+      MakeGrpcTransport({.own_connections = true})->Connect(ps.address());
+  EXPECT_TRUE(WaitUntil([&] { return link->Hello(kTimeout).ok(); }));
+}
+
+TEST(ConnectionsTest, RenewedCertificatesAreTakenUpAndOldConnectionsEnd) {
+  const CertificateAuthority authority = CertificateAuthority::Draw();
+  const PeerIdentity self = {.job = "j", .role = PeerRole::kPs, .index = 0};
+  const PeerIdentity worker = {
+      .job = "j", .role = PeerRole::kWorker, .index = 0};
+  Security::Options files;
+  files.refresh_seconds = 1;
+  files.tls_dir = MakeTempDir();
+  ASSERT_TRUE(WriteTaskCertificate(files.tls_dir, authority.Issue(self)).ok());
+  AccessControl::Options options;
+  options.security = *Security::Create(files, PeerRole::kPs, 0);
+  options.connection_age = std::chrono::milliseconds(300);
+  options.connection_grace = std::chrono::milliseconds(100);
+  Ps ps(options);
+  files.tls_dir = MakeTempDir();
+  ASSERT_TRUE(
+      WriteTaskCertificate(files.tls_dir, authority.Issue(worker)).ok());
+  const auto transport = MakeGrpcTransport(
+      {.security = *Security::Create(files, PeerRole::kWorker, 0)});
+  const auto link = transport->Connect(ps.address());
+  ASSERT_TRUE(link->Hello(kTimeout).ok());
+  ASSERT_TRUE(
+      WriteTaskCertificate(files.tls_dir, authority.Issue(worker)).ok());
+  // Connections end by their age, and each call finds or makes a new one.
+  const auto accepted = [&] { return ps.access.listener()->counts().accepted; };
+  int failed = 0;
+  EXPECT_TRUE(WaitUntil([&] {
+    failed += link->Hello(kTimeout).ok() ? 0 : 1;
+    return accepted() >= 4;
+  }));
+  EXPECT_EQ(failed, 0);
+}
+
+}  // namespace
+}  // namespace weir
