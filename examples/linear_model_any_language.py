@@ -1,8 +1,10 @@
 """A linear model trained through plain gRPC, without any code of Weir's.
 
     pip install grpcio grpcio-tools numpy
+    export WEIR_SECRET=$(weir secret)
+    weir certs --from_secret --out certs
     weir_ps --cluster "ps=127.0.0.1:2222" --task_index 0 &
-    python linear_model_any_language.py 127.0.0.1:2222
+    python linear_model_any_language.py 127.0.0.1:2222 certs/worker-0
 
 What is done here in Python is open to every language that gRPC knows: all of
 it follows from proto/ps.proto. There is one parameter server and one worker,
@@ -13,6 +15,7 @@ more of both). It learns y = 3 x0 - 2 x1 + 0.5, and ends with 1 if it did not.
 import importlib
 import pathlib
 import queue
+import secrets
 import sys
 import tempfile
 
@@ -48,10 +51,23 @@ def generate():
     )
 
 
+def connect(address, certificates):
+    """A channel on which both sides prove that they belong to the job."""
+    folder = pathlib.Path(certificates)
+    credentials = grpc.ssl_channel_credentials(
+        root_certificates=(folder / "ca.crt").read_bytes(),
+        private_key=(folder / "tls.key").read_bytes(),
+        certificate_chain=(folder / "tls.crt").read_bytes(),
+    )
+    # Certificates of Weir name a task of the job, and besides that "weir".
+    options = [("grpc.ssl_target_name_override", "weir")]
+    return grpc.secure_channel(address, credentials, options)
+
+
 def greet(ps, pb, address):
     """Step 1, Hello: a server that holds a job already is left alone."""
     hello = ps.Hello(
-        pb.HelloRequest(wire_version=1), wait_for_ready=True, timeout=30
+        pb.HelloRequest(wire_version=2), wait_for_ready=True, timeout=30
     )
     if hello.state != pb.EMPTY:
         sys.exit(f"{address} holds job '{hello.job}': start a fresh weir_ps")
@@ -91,11 +107,17 @@ def declare(ps, pb):
 
 
 def open_slot(ps, pb, sender):
-    """Step 3, SetSlots: from now on slot 0 may push, as generation 1."""
-    ps.SetSlots(
-        pb.SetSlotsRequest(sender=sender, slot=[{"slot": 0, "generation": 1}])
-    )
-    sender.slot, sender.generation = 0, 1
+    """Step 3, SetSlots: from now on slot 0 may push, as generation 1.
+
+    Only who knows the capability, which nobody can guess, may push for it.
+    """
+    grant = {
+        "generation": 1,
+        "capability_high": secrets.randbits(64),
+        "capability_low": secrets.randbits(64),
+    }
+    ps.SetSlots(pb.SetSlotsRequest(sender=sender, slot=[{"slot": 0, **grant}]))
+    sender.MergeFrom(pb.Sender(slot=0, **grant))
 
 
 # Step 4, the layout: variables lie one behind the other, and each begins at a
@@ -152,9 +174,9 @@ def train(ps, pb, sender, values, version):
     return values
 
 
-def main(address):
+def main(address, certificates):
     pb, pb_grpc = generate()
-    ps = pb_grpc.ParameterServerStub(grpc.insecure_channel(address))
+    ps = pb_grpc.ParameterServerStub(connect(address, certificates))
     greet(ps, pb, address)
     sender = declare(ps, pb)
     open_slot(ps, pb, sender)
@@ -169,4 +191,6 @@ def main(address):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:2222"))
+    if len(sys.argv) != 3:
+        sys.exit("usage: linear_model_any_language.py HOST:PORT CERTIFICATES")
+    sys.exit(main(*sys.argv[1:]))

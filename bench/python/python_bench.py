@@ -26,6 +26,10 @@ import numpy as np
 import torch
 from torch import nn
 
+# The tasks of both sides are insecure, unless the environment chooses.
+if not os.environ.get("WEIR_SECRET"):
+    os.environ["WEIR_INSECURE"] = "1"
+
 BATCH = 8
 MIB = 1 << 20
 

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -11,6 +12,16 @@
 #include "common/base/exit_code.h"
 
 namespace weir {
+
+// The tasks that a bench starts are insecure, unless the environment chooses.
+inline void DefaultToInsecure() {
+  for (const char* name : {"WEIR_SECRET", "WEIR_SECRET_FILE", "WEIR_TLS_DIR"}) {
+    if (std::getenv(name) != nullptr) {  // NOLINT: no thread yet
+      return;
+    }
+  }
+  setenv("WEIR_INSECURE", "1", /*overwrite=*/1);  // NOLINT: no thread yet
+}
 
 // Parses the command line into the variables that `app` was given, then calls
 // `run`, which returns a status. Returns the process's exit code.
@@ -21,6 +32,7 @@ int BenchMain(CLI::App* app, int argc, char** argv, const Run& run) {
   } catch (const CLI::ParseError& error) {
     return app->exit(error) == 0 ? kExitOk : kExitUsage;
   }
+  DefaultToInsecure();
   const absl::Status status = run();
   if (!status.ok()) {
     std::fprintf(stderr, "%s: %s\n",

@@ -9,8 +9,8 @@
 // Everything is measured again in each round, so that a drifting machine drifts
 // for all; the ratios are medians over the rounds of quotients within a round.
 // --transport grpc --transport grpc_checksum shows what checksums of payloads
-// cost. With --peers PyTorch RPC does the same, with its default transports and
-// with TCP alone.
+// cost, and grpc_tls what encryption does. With --peers PyTorch RPC does the
+// same, with its default transports and with TCP alone.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -35,6 +35,8 @@
 #include "common/base/status.h"
 #include "deploy/launcher/child_process.h"
 #include "nlohmann/json.hpp"
+#include "proto/security/job_secret.h"
+#include "proto/security/security.h"
 
 namespace weir {
 namespace {
@@ -42,8 +44,9 @@ namespace {
 constexpr auto kTimeout = std::chrono::seconds(60);
 constexpr char kLogPath[] = "/tmp/weir_transport_bench.log";
 constexpr size_t kTargetBytes = size_t{64} << 20;
-// gRPC whose payloads carry checksums.
+// gRPC whose payloads carry checksums, and gRPC between tasks with a secret.
 constexpr char kChecksum[] = "grpc_checksum";
+constexpr char kTls[] = "grpc_tls";
 
 struct Flags {
   std::string json;
@@ -60,6 +63,20 @@ struct Flags {
   std::string torch_rpc;  // the script; empty: not measured
 };
 
+// How the ps that starts next and its client prove who they are.
+absl::StatusOr<std::shared_ptr<const Security>> ChooseSecurity(bool secured) {
+  Security::Options options;
+  if (secured) {
+    options.secret = JobSecret::Draw().text();
+  }
+  options.insecure = !secured;
+  // The ps reads them. NOLINTBEGIN(concurrency-mt-unsafe)
+  setenv("WEIR_SECRET", options.secret.c_str(), /*overwrite=*/1);
+  setenv("WEIR_INSECURE", secured ? "" : "1", /*overwrite=*/1);
+  // NOLINTEND(concurrency-mt-unsafe)
+  return Security::Create(options, PeerRole::kWorker, /*index=*/0);
+}
+
 // One declared shard in a weir_ps of its own, and the client's buffers.
 class Bench {
  public:
@@ -67,11 +84,13 @@ class Bench {
                                                        const std::string& kind,
                                                        size_t bytes) {
     GrpcTransportOptions grpc;
+    WEIR_ASSIGN_OR_RETURN(grpc.security, ChooseSecurity(kind == kTls));
     grpc.checksum =
         kind == kChecksum ? ChecksumChoice::kOn : ChecksumChoice::kOff;
     WEIR_ASSIGN_OR_RETURN(
         const TransportChoice choice,
-        ParseTransportChoice(kind == kChecksum ? "grpc" : kind));
+        ParseTransportChoice(kind == kChecksum || kind == kTls ? "grpc"
+                                                               : kind));
     std::unique_ptr<Bench> bench(
         new Bench(flags, MakeTransport(choice, grpc), bytes));
     WEIR_RETURN_IF_ERROR(bench->Start());
@@ -335,7 +354,8 @@ void Compare(const std::string& transport, const std::string& operation,
                         rate / peer_rate);
     }
   };
-  if (transport == kChecksum && peers.grpc.contains(operation)) {
+  if ((transport == kChecksum || transport == kTls) &&
+      peers.grpc.contains(operation)) {
     add("grpc", peers.grpc.at(operation));
   }
   add("memcpy", peers.memcpy_gb_per_s);
@@ -438,6 +458,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace weir
 
 int main(int argc, char** argv) {
+  weir::SetUpTls();
   weir::SetMallocForBulk();
   weir::Flags flags;
   const char* bin_dir = std::getenv("WEIR_BIN_DIR");  // NOLINT: one thread
@@ -457,9 +478,11 @@ int main(int argc, char** argv) {
   app.add_option("--block_elements", flags.block_elements, "of a chunk")
       ->capture_default_str();
   app.add_option("--queues", flags.queues, "of the ps")->capture_default_str();
-  app.add_option("--transport", flags.transports,
-                 "grpc, grpc_checksum, shm; several; default grpc and shm")
-      ->check(CLI::IsMember({"grpc", "grpc_checksum", "shm"}));
+  app.add_option(
+         "--transport", flags.transports,
+         "grpc, grpc_checksum, grpc_tls, shm; several; default grpc and "
+         "shm")
+      ->check(CLI::IsMember({"grpc", "grpc_checksum", "grpc_tls", "shm"}));
   app.add_option("--operation", flags.operation, "pull, push or push_pull");
   app.add_option("--min_bytes", flags.min_bytes, "smallest size")
       ->capture_default_str();

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-from servers import Servers, binary
+from servers import Servers, binary, weir_cli
 
 ROOT = pathlib.Path(__file__).absolute().parents[3]
 EXAMPLES = ROOT / "examples"
@@ -198,12 +198,21 @@ class AnyLanguageTest(unittest.TestCase):
                     f"{name} is not installed: pip install grpcio grpcio-tools"
                 )
 
+        self.certificates = tempfile.mkdtemp()
+        weir_cli(
+            *("certs", "--from_secret", "--out", self.certificates), check=True
+        )
+
+    def run_script(self, address):
+        return run(
+            [sys.executable, EXAMPLES / self.SCRIPT, address]
+            + [os.path.join(self.certificates, "worker-0")],
+            timeout=60,
+        )
+
     def test_learns_the_line(self):
         with Servers(1) as servers:
-            output = run(
-                [sys.executable, EXAMPLES / self.SCRIPT, servers.addresses[0]],
-                timeout=60,
-            )
+            output = self.run_script(servers.addresses[0])
             self.assertIn("y = 3.00", output)
             self.assertEqual(servers.processes[0].wait(20), 0)
 
@@ -214,11 +223,7 @@ class AnyLanguageTest(unittest.TestCase):
             with weir.connect(servers.addresses) as client:
                 client.declare({"a": [1.0]}, optimizer=weir.SGD(lr=1.0))
             with self.assertRaisesRegex(AssertionError, "holds job 'sdk'"):
-                run(
-                    [sys.executable, EXAMPLES / self.SCRIPT]
-                    + [servers.addresses[0]],
-                    timeout=60,
-                )
+                self.run_script(servers.addresses[0])
 
 
 if __name__ == "__main__":
