@@ -184,12 +184,13 @@ grpc::ServerUnaryReactor* ChiefService::Register(
           finish(rank);
           return;
         }
-        // Before anything of the request is used: another version may mean
+        RegisterRequest known = *request;
+        known.set_host(Printable(request->host()));
+        // Before anything else of the request is used: another version may mean
         // something else by its fields.
-        const absl::Status same =
-            CheckWireVersion(absl::StrCat("worker ", request->rank(), " (",
-                                          request->host(), ")"),
-                             request->wire_version());
+        const absl::Status same = CheckWireVersion(
+            absl::StrCat("worker ", known.rank(), " (", known.host(), ")"),
+            known.wire_version());
         if (!same.ok()) {
           finish(same);
           return;
@@ -197,7 +198,7 @@ grpc::ServerUnaryReactor* ChiefService::Register(
         // The answer comes on the decision thread; no thread of gRPC waits for
         // it.
         runner->Register(
-            *request, [=, this](const absl::StatusOr<RegisterReply>& answer) {
+            known, [=, this](const absl::StatusOr<RegisterReply>& answer) {
               // A worker that waits asks again and again.
               if (!answer.ok() || answer->has_grant()) {
                 access_->Record(caller, "/weir.Chief/Register",

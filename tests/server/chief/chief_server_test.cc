@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/chief.grpc.pb.h"
+#include "proto/security/access_control.h"
 #include "proto/security/security.h"
 #include "proto/wire/grpc_deadline.h"
 #include "proto/wire/wire_version.h"
@@ -305,7 +306,8 @@ TEST(ChiefServerTest, WaitsForTheChiefBeforeItToLeave) {
 TEST(ChiefServerTest, AStreamHasOneMessageInTheInbox) {
   ChiefCluster cluster(MakeTempDir(), OnesSpec(10), 1, 1);
   ASSERT_TRUE(cluster.StartChief().ok());
-  ChiefService service;
+  AccessControl access{AccessControl::Options()};
+  ChiefService service(&access);
   service.SetRunner(cluster.chief.get());
   grpc::ServerBuilder builder;
   int port = 0;
@@ -350,7 +352,8 @@ TEST(ChiefServerTest, AStreamHasOneMessageInTheInbox) {
 }
 
 TEST(ChiefServerTest, CallsBeforeTheChiefIsThereAreToldToWait) {
-  ChiefService early;
+  AccessControl access{AccessControl::Options()};
+  ChiefService early(&access);
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),

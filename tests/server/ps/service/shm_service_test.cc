@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <deque>
@@ -166,6 +167,8 @@ TEST(ShmServiceTest, AnotherUserKeepsNobodyOut) {
     ShmStranger stranger(ps.name());
     ShmOpening opening;
     opening.bytes = stranger.memory->bytes();
+    const std::string ticket = ps.Ticket();
+    std::copy(ticket.begin(), ticket.end(), opening.ticket.begin());
     return stranger.socket.Send(RecordOf(opening), stranger.memory->fd())
                .ok() &&
            stranger.socket.WaitReadable(patience) &&
