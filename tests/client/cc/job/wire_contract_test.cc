@@ -23,6 +23,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/wire/layout_io.h"
+#include "server/ps/rows/id_list_cache.h"
 #include "tests/support/kind_worker.h"
 #include "tests/support/loopback_ps.h"
 #include "tests/support/tapped_transport.h"
@@ -40,6 +41,7 @@ constexpr size_t kBlocks = 4;
 // The last block is not full. There are as many floats of rows.
 constexpr size_t kValues = kBlocks * kBlockElements - 16;
 constexpr uint64_t kBytes = kValues * sizeof(float);
+constexpr int kTableDim = 16;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr int kBound = 1;  // of bounded staleness
 // After so long a worker waits no more, and the test fails.
@@ -71,15 +73,26 @@ ContributionResult Push(KindWorker* worker, int slot, uint64_t sequence,
   return pushed.value_or(ContributionResult());
 }
 
-LoopbackPs::Options PsOf(const Cell& cell, int slots,
-                         uint64_t out_of_order_bytes) {
+// What one early contribution takes while it waits: rows have their ids, too.
+uint64_t WaitingBytesOf(const Cell& cell) {
+  if (std::get<ParameterKind>(cell) == ParameterKind::kBlocks) {
+    return kBytes;
+  }
+  const Ids ids =
+      std::make_shared<const std::vector<uint64_t>>(kValues / kTableDim);
+  return kBytes + static_cast<uint64_t>(BytesOf(ids));
+}
+
+// `early`: the contributions for which out_of_order_bytes has room.
+LoopbackPs::Options PsOf(const Cell& cell, int slots, int early) {
   LoopbackPs::Options options;
   options.block_elements = kBlockElements;
   options.block_count = kBlocks;
   options.slot_count = slots;
-  options.out_of_order_bytes = out_of_order_bytes;
+  options.out_of_order_bytes =
+      static_cast<uint64_t>(early) * WaitingBytesOf(cell);
   options.shared_memory = std::get<Wire>(cell) == Wire::kSharedMemory;
-  options.table_dim = 16;
+  options.table_dim = kTableDim;
   if (std::get<Mode>(cell) == Mode::kSync) {
     options.sync_contributions = slots;
   } else if (std::get<Mode>(cell) == Mode::kBoundedStaleness) {
@@ -90,11 +103,11 @@ LoopbackPs::Options PsOf(const Cell& cell, int slots,
 
 // A job of one shard. In sync, every slot has one contribution to each step.
 struct Job {
-  explicit Job(const Cell& cell, int slots = 1,
-               uint64_t out_of_order_bytes = 2 * kBytes)
+  explicit Job(const Cell& cell, int slots = 1, int early = 2)
       : kind(std::get<ParameterKind>(cell)),
         mode(std::get<Mode>(cell)),
-        ps(PsOf(cell, slots, out_of_order_bytes)),
+        waiting_bytes(WaitingBytesOf(cell)),
+        ps(PsOf(cell, slots, early)),
         tap(ps.transport.get()),
         layout(*LayoutFromDeclaration(ps.MakeDeclaration())) {}
 
@@ -157,6 +170,7 @@ struct Job {
 
   const ParameterKind kind;
   const Mode mode;
+  const uint64_t waiting_bytes;
   LoopbackPs ps;
   TappedTransport tap;
   const Layout layout;
@@ -364,18 +378,18 @@ TEST_P(WireStepContract, AStepGoesOnWithoutAContributionThatHasNan) {
 
 TEST_P(WireStepContract,
        WhatComesTooEarlyIsKeptWithinTheBudgetAndDeferredBeyondIt) {
-  Job job(GetParam(), /*slots=*/3, /*out_of_order_bytes=*/kBytes);
+  Job job(GetParam(), /*slots=*/3, /*early=*/1);
   const auto first = job.WorkerOf(0);
   const auto second = job.WorkerOf(1);
   const auto third = job.WorkerOf(2);
   Push(second.get(), 1, 0, 2.0f);
   EXPECT_EQ(job.tap.receipts(Receipt::DEFERRED), 0);
-  EXPECT_EQ(job.ps.store->GetStatus().out_of_order_bytes(), kBytes);
+  EXPECT_EQ(job.ps.store->GetStatus().out_of_order_bytes(), job.waiting_bytes);
   ASSERT_EQ(third->StartPush(Contribution(2, 0), 6.0f), absl::OkStatus());
   ASSERT_TRUE(WaitUntil([&] {
     return job.tap.receipts(Receipt::DEFERRED) >= static_cast<int>(job.units());
   }));
-  EXPECT_EQ(job.ps.store->GetStatus().out_of_order_bytes(), kBytes);
+  EXPECT_EQ(job.ps.store->GetStatus().out_of_order_bytes(), job.waiting_bytes);
   Push(first.get(), 0, 0, 1.0f);
   ASSERT_EQ(third->WaitPush().status(), absl::OkStatus());
   ExpectValues(third.get(), job.WantFor(1), All(-(1.0f + 2.0f + 6.0f) / 3));

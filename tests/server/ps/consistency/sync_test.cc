@@ -215,10 +215,11 @@ TEST(SyncModeTest, ASnapshotOfTheVersionThatOneBlockHasLeft) {
   // Step counts are those of the version, too.
   EXPECT_EQ(restored.Latest(0).version, 1u);
   push(1, 1, 1);
-  EXPECT_TRUE(ps.Snapshot(dir, 2).error.ok());
+  const std::string later = MakeTempDir();
+  EXPECT_TRUE(ps.Snapshot(later, 2).error.ok());
   push(0, 2, 0);
   // Version 2 is everywhere: nobody needs 1 any more.
-  EXPECT_EQ(ps.Snapshot(dir, 1).error.code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(ps.Snapshot(later, 1).error.code(), StatusCode::kOutOfRange);
 }
 
 // Its optimizer's state at that version is gone.
