@@ -398,7 +398,7 @@ TEST_P(WireStepContract,
 
 // ------------------------------------------------------------------- the cells
 
-auto Over(std::vector<Mode> modes) {
+auto Over(const std::vector<Mode>& modes) {
   return testing::Combine(
       testing::Values(Wire::kGrpc, Wire::kSharedMemory),
       testing::Values(ParameterKind::kBlocks, ParameterKind::kRows),
