@@ -4,8 +4,6 @@
 // of the task wants. DIR/ca.crt and DIR/ca.key are the authority; another run
 // with the same DIR uses them again, so that it renews the certificates of a
 // job that runs.
-#include <sys/stat.h>
-
 #include <ctime>
 #include <memory>
 #include <string>
@@ -55,8 +53,9 @@ absl::StatusOr<CertificateAuthority> OwnAuthority(const std::string& out) {
     return had_key.status();
   }
   CertificateAuthority authority = CertificateAuthority::Draw();
-  WEIR_RETURN_IF_ERROR(WriteKeyFile(certificate, authority.certificate()));
-  WEIR_RETURN_IF_ERROR(WriteKeyFile(key, authority.key()));
+  WEIR_RETURN_IF_ERROR(
+      Files::Real()->WriteAtomically(certificate, authority.certificate()));
+  WEIR_RETURN_IF_ERROR(Files::Real()->WriteAtomically(key, authority.key()));
   return authority;
 }
 
@@ -75,9 +74,8 @@ absl::Status CheckOptions(const Options& options) {
 
 absl::StatusOr<int> Write(const Options& options) {
   WEIR_RETURN_IF_ERROR(CheckOptions(options));
-  if (mkdir(options.out.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Invalid("--out ", options.out, " cannot be made");
-  }
+  WEIR_RETURN_IF_ERROR(
+      Annotate(Files::Real()->MakeDirectories(options.out), "--out"));
   std::string job = options.job;
   std::unique_ptr<CertificateAuthority> authority;
   if (options.from_secret) {

@@ -197,8 +197,7 @@ void AddUserEnvironment(const CommandClusterOptions& options,
 
 Security::Options SecurityOf(Security::Options all, const std::string& role,
                              int index) {
-  const std::string own =
-      absl::StrCat(all.tls_dir, "/", role, "-", std::to_string(index));
+  const std::string own = absl::StrCat(all.tls_dir, "/", role, "-", index);
   std::error_code ignored;
   if (!all.tls_dir.empty() && std::filesystem::is_directory(own, ignored)) {
     all.tls_dir = own;

@@ -11,7 +11,6 @@
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "proto/checkpoint/checkpoint_files.h"
-#include "proto/security/key_files.h"
 
 namespace weir {
 namespace {
@@ -105,7 +104,8 @@ absl::Status KeepSecret(const std::string& workdir,
   if (workdir.empty() || security.secret.empty()) {
     return absl::OkStatus();
   }
-  return WriteKeyFile(JoinPath(workdir, ".secret"), security.secret + "\n");
+  return Files::Real()->WriteAtomically(JoinPath(workdir, ".secret"),
+                                        security.secret + "\n");
 }
 
 }  // namespace weir

@@ -1,4 +1,4 @@
-// Files that hold keys: only this user may read them.
+// The directory that --tls_dir of a task takes.
 //
 // Threads: safe.
 // Errors: as common/io/files.h; the message names the path.
@@ -8,17 +8,13 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "proto/security/certificates.h"
 
 namespace weir {
 
-// Writes `text` to `path`, mode 0600. Whoever reads meanwhile finds the old
-// text or the new one.
-absl::Status WriteKeyFile(const std::string& path, absl::string_view text);
-
-// Writes tls.crt, tls.key and ca.crt into `directory`, which is made with mode
-// 0700 unless it is there.
+// Writes tls.crt, tls.key and ca.crt into `directory`, which is made unless it
+// is there. As all that Weir writes they are for this user alone, and whoever
+// reads one meanwhile finds the old text or the new one.
 absl::Status WriteTaskCertificate(const std::string& directory,
                                   const TaskCertificate& task);
 
