@@ -1,6 +1,5 @@
 // Every method of the ps and of the chief, called by everybody who should not
 // be let in: what the services' descriptors name is what is tried.
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
@@ -8,11 +7,9 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
 #include "proto/chief.pb.h"
 #include "proto/ps.pb.h"
@@ -26,24 +23,13 @@
 #include "server/ps/ps_server.h"
 #include "server/ps/store/store.h"
 #include "tests/common/temp_dir.h"
+#include "tests/proto/security/raw_call.h"
 #include "tests/server/ps/store/store_tester.h"
 
 namespace weir {
 namespace {
 
 using absl::StatusCode;
-
-std::vector<std::string> MethodsOf(
-    const google::protobuf::FileDescriptor* file) {
-  std::vector<std::string> methods;
-  for (int s = 0; s < file->service_count(); ++s) {
-    for (int m = 0; m < file->service(s)->method_count(); ++m) {
-      methods.push_back(absl::StrCat("/", file->service(s)->full_name(), "/",
-                                     file->service(s)->method(m)->name()));
-    }
-  }
-  return methods;
-}
 
 PeerIdentity Id(PeerRole role, int index = 0, const std::string& job = "j") {
   return {.job = job, .role = role, .index = index};
@@ -77,22 +63,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address,
 // How a call with one message ends.
 absl::Status Call(const std::shared_ptr<grpc::Channel>& channel,
                   const std::string& method, const std::string& message = "") {
-  grpc::GenericStub stub(channel);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::seconds(20));
-  const grpc::Slice slice(message);
-  const grpc::ByteBuffer request(&slice, 1);
-  grpc::CompletionQueue queue;
-  grpc::ByteBuffer reply;
-  grpc::Status status;
-  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
-  call->StartCall();
-  call->Finish(&reply, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
-  return FromGrpcStatus(status);
+  return FromGrpcStatus(RawCall(channel, method, message));
 }
 
 // A ps that holds nothing, and a chief that has not begun: what is admitted

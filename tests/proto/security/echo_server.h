@@ -3,7 +3,6 @@
 #define TESTS_PROTO_SECURITY_ECHO_SERVER_H_
 
 #include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
@@ -19,6 +18,7 @@
 #include "proto/security/security.h"
 #include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_status.h"
+#include "tests/proto/security/raw_call.h"
 
 namespace weir {
 
@@ -61,28 +61,13 @@ class EchoServer : public grpc::CallbackGenericService {
   static absl::StatusOr<std::string> CallOn(
       const std::shared_ptr<grpc::Channel>& channel,
       const std::string& method = "/weir.Echo/Who") {
-    grpc::GenericStub stub(channel);
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() +
-                         std::chrono::seconds(10));
-    grpc::CompletionQueue queue;
-    grpc::ByteBuffer request;
-    grpc::ByteBuffer reply;
-    grpc::Status status;
-    const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
-    call->StartCall();
-    call->Finish(&reply, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
+    std::string answer;
+    const grpc::Status status = RawCall(channel, method, "", &answer);
     if (!status.ok()) {
       return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                           status.error_message());
     }
-    grpc::Slice slice;
-    (void)reply.DumpToSingleSlice(&slice);
-    return std::string(reinterpret_cast<const char*>(slice.begin()),
-                       slice.size());
+    return answer;
   }
 
  private:
