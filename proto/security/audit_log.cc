@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <ctime>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -37,9 +37,8 @@ int AuditLog::File() {
         open(path_.c_str(),
              O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file_.valid()) {
-      char text[128];
       LOG_WARN("the audit log {} cannot be opened, its lines stand here: {}",
-               path_, strerror_r(errno, text, sizeof(text)));
+               path_, std::generic_category().message(errno));
     }
   }
   tried_ = true;

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <memory>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "common/base/check.h"
@@ -20,10 +20,7 @@
 namespace weir {
 namespace {
 
-std::string ErrnoText() {
-  char text[128];
-  return strerror_r(errno, text, sizeof(text));
-}
+std::string ErrnoText() { return std::generic_category().message(errno); }
 
 }  // namespace
 

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,8 +35,7 @@ constexpr int kUserTimeoutMs = 60000;
 constexpr int64_t kSecondNs = 1'000'000'000;
 
 std::string ErrnoText(int error) {
-  char text[128];
-  return strerror_r(error, text, sizeof(text));
+  return std::generic_category().message(error);
 }
 
 absl::Status CannotListen(const std::string& address, const std::string& why) {
@@ -226,9 +226,13 @@ void Listener::Accept(int listener) {
     connection.peer = PeerName(from);
     connection.fd = fd;
     connection.cookie = CookieOf(fd);
-    connections_.push_back(connection);
-    by_peer_[connection.peer] = std::prev(connections_.end());
-    ++unproven_;
+    // A kernel without cookies does not tell when the descriptor is somebody
+    // else's: nothing may be closed by it then, so nothing is counted.
+    if (connection.cookie != 0) {
+      connections_.push_back(connection);
+      by_peer_[connection.peer] = std::prev(connections_.end());
+      ++unproven_;
+    }
   }
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
       parameters;

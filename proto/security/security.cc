@@ -1,6 +1,5 @@
 #include "proto/security/security.h"
 
-#include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <openssl/bio.h>
@@ -114,13 +113,6 @@ absl::StatusOr<PeerIdentity> IdentityRules::Identify(
           : absl::CHexEscape(absl::StrJoin(uris, ", ").substr(0, 200))));
 }
 
-struct Security::Provider {
-  std::shared_ptr<tls::CertificateProviderInterface> certificates;
-};
-
-Security::Security() = default;
-Security::~Security() = default;
-
 Security::Options Security::Options::FromEnvironment() {
   Options options;
   options.insecure = Variable("WEIR_INSECURE") == "1";
@@ -198,12 +190,10 @@ absl::Status Security::UseSecret(const Options& options, PeerRole role,
   const TaskCertificate own =
       CertificateAuthority::FromSecret(secret).Issue(self_);
   mode_ = Mode::kSecret;
-  provider_ = std::make_unique<Provider>();
-  provider_->certificates =
-      std::make_shared<tls::StaticDataCertificateProvider>(
-          own.authority,
-          std::vector<tls::IdentityKeyCertPair>{
-              {.private_key = own.key, .certificate_chain = own.certificate}});
+  certificates_ = std::make_shared<tls::StaticDataCertificateProvider>(
+      own.authority,
+      std::vector<tls::IdentityKeyCertPair>{
+          {.private_key = own.key, .certificate_chain = own.certificate}});
   return absl::OkStatus();
 }
 
@@ -247,10 +237,8 @@ absl::Status Security::UseFiles(const Options& options, PeerRole role,
                    PeerRoleName(role), " ", index);
   }
   mode_ = Mode::kCertificates;
-  provider_ = std::make_unique<Provider>();
-  provider_->certificates =
-      std::make_shared<tls::FileWatcherCertificateProvider>(
-          key, certificate, authority, options.refresh_seconds);
+  certificates_ = std::make_shared<tls::FileWatcherCertificateProvider>(
+      key, certificate, authority, options.refresh_seconds);
   return absl::OkStatus();
 }
 
@@ -270,7 +258,7 @@ std::shared_ptr<grpc::ServerCredentials> Security::ForServer() const {
   if (!secured()) {
     return grpc::InsecureServerCredentials();
   }
-  tls::TlsServerCredentialsOptions options(provider_->certificates);
+  tls::TlsServerCredentialsOptions options(certificates_);
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(
@@ -282,7 +270,7 @@ void Security::MakeChannelCredentials() {
   const auto make = [&](std::function<bool(const PeerIdentity&)> is,
                         const std::string& wanted) {
     tls::TlsChannelCredentialsOptions options;
-    options.set_certificate_provider(provider_->certificates);
+    options.set_certificate_provider(certificates_);
     options.watch_root_certs();
     options.watch_identity_key_cert_pairs();
     options.set_certificate_verifier(

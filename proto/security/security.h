@@ -25,6 +25,7 @@
 #include <grpcpp/security/auth_context.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
 
 #include <memory>
 #include <string>
@@ -95,7 +96,6 @@ class Security {
       std::shared_ptr<const Security> security) {
     return security == nullptr ? Insecure() : std::move(security);
   }
-  ~Security();
 
   Mode mode() const { return mode_; }
   // "secret", "certificates" or "insecure".
@@ -115,9 +115,7 @@ class Security {
   absl::StatusOr<PeerIdentity> Identify(const grpc::AuthContext& context) const;
 
  private:
-  struct Provider;  // gRPC's source of certificates
-
-  Security();
+  Security() = default;
   absl::Status UseSecret(const Options& options, PeerRole role, int index);
   absl::Status UseFiles(const Options& options, PeerRole role, int index);
   void MakeChannelCredentials();
@@ -125,7 +123,9 @@ class Security {
   Mode mode_ = Mode::kInsecure;
   PeerIdentity self_;
   IdentityRules rules_;
-  std::unique_ptr<Provider> provider_;
+  // gRPC's source of certificates; null if insecure.
+  std::shared_ptr<grpc::experimental::CertificateProviderInterface>
+      certificates_;
   std::shared_ptr<grpc::ChannelCredentials> to_ps_;
   std::shared_ptr<grpc::ChannelCredentials> to_chief_;
 };
