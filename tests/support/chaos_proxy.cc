@@ -97,6 +97,14 @@ void ChaosProxy::Accept() {
   }
 }
 
+std::string* ChaosProxy::NewRecord() {
+  if (!options_.record) {
+    return nullptr;
+  }
+  MutexLock lock(&mutex_);
+  return &recorded_.emplace_back();
+}
+
 void ChaosProxy::Copy(int from, int to, bool up) {
   char buffer[65536];
   // Copies as much at a time as the rate allows in 20 ms.
@@ -107,6 +115,7 @@ void ChaosProxy::Copy(int from, int to, bool up) {
           : sizeof(buffer);
   auto free_at = std::chrono::steady_clock::now();
   int64_t passed = 0;
+  std::string* const record = NewRecord();
   for (;;) {
     const ssize_t got = recv(from, buffer, piece, 0);
     if (got <= 0) {
@@ -122,6 +131,9 @@ void ChaosProxy::Copy(int from, int to, bool up) {
       break;
     }
     Flip(buffer, got, up, &passed);
+    if (record != nullptr) {
+      record->append(buffer, static_cast<size_t>(got));
+    }
     bytes_up_ += up ? got : 0;
     for (ssize_t sent = 0; sent < got;) {
       const ssize_t n = send(to, buffer + sent, got - sent, MSG_NOSIGNAL);
@@ -168,6 +180,12 @@ void ChaosProxy::SetHeld(bool held) {
   MutexLock lock(&mutex_);
   held_ = held;
   released_.NotifyAll();
+}
+
+std::deque<std::string> ChaosProxy::Recorded() {
+  ResetAll();
+  MutexLock lock(&mutex_);
+  return recorded_;
 }
 
 int ChaosProxy::ResetAll() {

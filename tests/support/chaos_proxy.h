@@ -1,5 +1,5 @@
 // A TCP proxy on loopback whose connections a test can reset, slow down, hold
-// up and damage.
+// up, damage and record.
 //
 // Threads: safe. One thread accepts, two copy per connection.
 #ifndef TESTS_SUPPORT_CHAOS_PROXY_H_
@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +22,7 @@ class ChaosProxy {
     // The rate of each direction of each connection; 0 for as fast as it goes.
     // A slow link buffers little, so that its ends see what has passed.
     double bytes_per_s = 0;
+    bool record = false;  // keep all that passes, for Recorded
   };
 
   // Forwards to "127.0.0.1:port".
@@ -46,6 +48,9 @@ class ChaosProxy {
   int flipped() const { return flipped_; }
   // Bytes that have passed from clients to the target.
   int64_t bytes_up() const { return bytes_up_; }
+  // Ends every open connection and returns what all there were have carried, a
+  // text for each direction of each. REQUIRES: the options ask for it.
+  std::deque<std::string> Recorded();
 
  private:
   struct Connection {
@@ -55,6 +60,8 @@ class ChaosProxy {
   };
 
   void Accept();
+  // Returns where one direction of a connection is kept; null: it is not.
+  std::string* NewRecord();
   // Copies until either side ends, then passes the end on.
   void Copy(int from, int to, bool up);
   // Waits while held. Returns false when the proxy ends.
@@ -74,6 +81,8 @@ class ChaosProxy {
   CondVar released_;
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::unique_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
+  // Each is written by one thread, as long as its connection is open.
+  std::deque<std::string> recorded_ ABSL_GUARDED_BY(mutex_);
   std::thread acceptor_;
 };
 
