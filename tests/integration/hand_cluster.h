@@ -39,6 +39,10 @@ class HandCluster {
   // Takes a process out of the cluster, so that another can take its name.
   Process Detach(const std::string& role, int index);
 
+  // The address of a task, as those that are started from now on know it.
+  std::string address(const std::string& role, int index) const {
+    return cluster_[role][static_cast<size_t>(index)];
+  }
   // The address at which tasks that are started from now on look for the chief.
   std::string chief_address() const { return cluster_["chief"][0]; }
   void SetChiefAddress(const std::string& address) {
