@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "google/protobuf/text_format.h"
 #include "re2/re2.h"
@@ -129,6 +130,18 @@ absl::Status CheckNumber(const Place& place, const FieldRule& rule) {
   return absl::OkStatus();
 }
 
+// Patterns stand in the protos, so they are few: each is compiled once.
+const RE2& CompiledPattern(const std::string& pattern) {
+  static Mutex mutex;
+  static auto* const compiled = new std::map<std::string, const RE2*>;
+  MutexLock lock(&mutex);
+  const RE2*& regex = (*compiled)[pattern];
+  if (regex == nullptr) {
+    regex = new RE2(pattern);
+  }
+  return *regex;
+}
+
 absl::Status CheckString(const Place& place, const FieldRule& rule) {
   std::string buffer;
   const Reflection* const from = place.message.GetReflection();
@@ -137,7 +150,8 @@ absl::Status CheckString(const Place& place, const FieldRule& rule) {
           ? from->GetStringReference(place.message, place.field, &buffer)
           : from->GetRepeatedStringReference(place.message, place.field,
                                              place.index, &buffer);
-  if (!rule.pattern().empty() && !RE2::FullMatch(text, rule.pattern())) {
+  if (!rule.pattern().empty() &&
+      !RE2::FullMatch(text, CompiledPattern(rule.pattern()))) {
     return InvalidField(place.path, "'", text.substr(0, kShownBytesMax),
                         "' is not ", rule.expects());
   }

@@ -386,7 +386,9 @@ std::string JobSpecHash(const JobSpec& spec) {
 }
 
 std::string FirstDifference(const Message& a, const Message& b) {
-  return Difference(a, b, "");
+  // Mostly they are equal, which the bytes tell without a text of each field.
+  return a.SerializeAsString() == b.SerializeAsString() ? ""
+                                                        : Difference(a, b, "");
 }
 
 }  // namespace weir

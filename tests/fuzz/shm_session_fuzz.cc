@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -89,7 +90,10 @@ class Client {
         session_(ps->Accept()),
         memory_(*SharedMemory::Create(SharedChannel::kMemoryBytes)),
         channel_(memory_, SharedChannel::kClient),
-        server_([this] { session_->Run(); }) {}
+        server_([this] {
+          session_->Run();
+          ended_ = true;
+        }) {}
 
   ~Client() {
     socket_.ShutdownSend();
@@ -249,15 +253,16 @@ class Client {
   }
 
   // Gives the ps time to read what was written, unless it does not any more.
+  // The deadline is for counters that this client has damaged.
   void WaitUntilRead() {
     const auto deadline =
-        std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
     const auto counter = [this](size_t at) {
       uint64_t value = 0;
       std::memcpy(&value, memory_->data() + kWrittenAt + at, sizeof(value));
       return value;
     };
-    while (counter(0) != counter(64) &&
+    while (!ended_ && counter(0) != counter(64) &&
            std::chrono::steady_clock::now() < deadline) {
       std::this_thread::yield();
     }
@@ -270,6 +275,7 @@ class Client {
   const std::shared_ptr<SharedMemory> memory_;
   SharedChannel channel_;
   std::vector<std::shared_ptr<SharedMemory>> regions_;
+  std::atomic<bool> ended_{false};  // the session, by the ps
   std::thread server_;
 };
 
