@@ -182,7 +182,7 @@ void JobState::OnSlotsSet(int shard, const absl::Status& status) {
   }
 }
 
-void JobState::OnWritten(int shard, const std::string& directory,
+void JobState::OnWritten(int shard, const std::string& name,
                          const absl::StatusOr<ShardFile>& file) {
   absl::StatusOr<ShardFile> named = file;
   if (!file.ok()) {
@@ -194,7 +194,7 @@ void JobState::OnWritten(int shard, const std::string& directory,
     end_.Fail(named.status());
   }
   if (!end_.superseded()) {
-    checkpoint().OnWritten(shard, directory, named);
+    checkpoint().OnWritten(shard, name, named);
   }
 }
 

@@ -68,7 +68,7 @@ class JobState {
   void OnHello(int shard, const absl::StatusOr<HelloReply>& reply);
   void OnSlotsSet(int shard, const absl::Status& status);
   // `directory` is the one that the answered Snapshot call named.
-  void OnWritten(int shard, const std::string& directory,
+  void OnWritten(int shard, const std::string& name,
                  const absl::StatusOr<ShardFile>& file);
 
   // Workers. `stream` names a Heartbeat call, from 1; an error ends it.

@@ -57,25 +57,24 @@ void CallSnapshot(const Options& options, const SnapshotRequest& request) {
       request, kLongTimeout, [&](const SnapshotReply& reply) {
         if (reply.frozen()) {
           options.report(
-              [shard, reply, directory = request.directory()](JobState* state) {
-                state->checkpoint().OnFrozen(shard, directory, reply);
+              [shard, reply, name = request.checkpoint()](JobState* state) {
+                state->checkpoint().OnFrozen(shard, name, reply);
               });
         }
         if (reply.has_file()) {
           file = reply.file();
         }
       });
-  options.report(
-      [shard, status, file, directory = request.directory()](JobState* state) {
-        if (!status.ok()) {
-          state->OnWritten(shard, directory, status);
-        } else if (!file.has_value()) {
-          state->OnWritten(shard, directory,
-                           absl::InternalError("it wrote no file"));
-        } else {
-          state->OnWritten(shard, directory, *file);
-        }
-      });
+  options.report([shard, status, file,
+                  name = request.checkpoint()](JobState* state) {
+    if (!status.ok()) {
+      state->OnWritten(shard, name, status);
+    } else if (!file.has_value()) {
+      state->OnWritten(shard, name, absl::InternalError("it wrote no file"));
+    } else {
+      state->OnWritten(shard, name, *file);
+    }
+  });
 }
 
 // One overload for each kind of call. Each reports exactly once, or JobState

@@ -143,8 +143,8 @@ absl::Status Serve(const Flags& flags, const Task& task) {
   LOG_INFO("serving on {}, port {}", options.address, (*server)->port());
   if (flags.checkpoint_root.empty()) {
     LOG_INFO(
-        "checkpoints may lie in any directory that a peer names; "
-        "--checkpoint_root keeps them below one");
+        "this ps keeps no checkpoints; a job with a chief wants "
+        "--checkpoint_root");
   }
   const absl::Status why = WaitForEnd(*store, *task.stop, &ending, &leaving);
   if (ending.WaitFor(std::chrono::nanoseconds(0)).has_value()) {
@@ -169,8 +169,8 @@ void AddFlags(CLI::App* app, Flags* flags) {
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   app->add_option("--checkpoint_root", flags->checkpoint_root,
-                  "read and write checkpoints below this directory only, "
-                  "usually the workdir's checkpoints; default anywhere");
+                  "read and write checkpoints here and nowhere else: what is "
+                  "WORKDIR/checkpoints on the chief's host");
   app->add_option("--audit_log", flags->audit_log,
                   "append here who controlled this ps and who was refused; "
                   "default the log");

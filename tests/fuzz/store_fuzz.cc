@@ -73,7 +73,8 @@ class Session {
     store_ = *Store::Create({.clock = &clock_,
                              .files = &files_,
                              .incarnation = 7,
-                             .memory_bytes_max = kMemoryBytes});
+                             .memory_bytes_max = kMemoryBytes,
+                             .checkpoint_root = "/run"});
   }
 
   void Run() {
@@ -392,7 +393,7 @@ class Session {
   void Snapshot() {
     SnapshotRequest request;
     *request.mutable_sender() = MakeSender();
-    request.set_directory("/run/ckpt-1");
+    request.set_checkpoint("ckpt-1");
     if (input_.Flag()) {
       request.set_version(input_.Number());
     }

@@ -44,7 +44,9 @@ Process& HandCluster::Start(const std::string& role, int index,
                             const std::vector<std::string>& environment) {
   const std::string name = role + "/" + std::to_string(index);
   std::vector<std::string> argv = {RoleBinary(role)};
-  if (role != "ps") {
+  if (role == "ps") {
+    argv.insert(argv.end(), {"--checkpoint_root", dir_ + "/checkpoints"});
+  } else {
     argv.insert(argv.end(),
                 {"--job", dir_ + "/job.textproto", "--workdir", dir_});
   }

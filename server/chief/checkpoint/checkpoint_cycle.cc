@@ -123,16 +123,14 @@ void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name) {
     End(Result::kFailed, name.status());
     return;
   }
-  // Answers name this directory, so that a late one of an earlier attempt is
-  // told apart.
+  // Answers say this name, so that a late one of an earlier attempt is told
+  // apart.
   name_ = *name;
   state_ = State::kFreezing;
-  asked_directory_ =
-      absl::StrCat(facts_.options.checkpoint_directory, "/", name_);
   for (int s = 0; s < shard_count(); ++s) {
     SnapshotRequest request;
     *request.mutable_sender() = facts_.ChiefSender();
-    request.set_directory(asked_directory_);
+    request.set_checkpoint(name_);
     if (version_.has_value()) {
       request.set_version(*version_);
     }
@@ -145,10 +143,9 @@ void CheckpointCycle::OnPrepared(const absl::StatusOr<std::string>& name) {
   }
 }
 
-void CheckpointCycle::OnFrozen(int shard, const std::string& directory,
+void CheckpointCycle::OnFrozen(int shard, const std::string& name,
                                const SnapshotReply& reply) {
-  if (state_ != State::kFreezing || directory != asked_directory_ ||
-      frozen_[shard]) {
+  if (state_ != State::kFreezing || name != name_ || frozen_[shard]) {
     return;
   }
   // I1: a worker that was too slow to hold may have pushed between the check of
@@ -173,10 +170,10 @@ void CheckpointCycle::NoteFrozen(int shard) {
   }
 }
 
-void CheckpointCycle::OnWritten(int shard, const std::string& directory,
+void CheckpointCycle::OnWritten(int shard, const std::string& name,
                                 const absl::StatusOr<ShardFile>& file) {
   if ((state_ != State::kFreezing && state_ != State::kWriting) ||
-      directory != asked_directory_ || ended_[shard]) {
+      name != name_ || ended_[shard]) {
     return;
   }
   ended_[shard] = true;

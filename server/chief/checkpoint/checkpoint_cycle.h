@@ -85,11 +85,10 @@ class CheckpointCycle {
   void OnMarks(bool torn, std::vector<int64_t> next_sequences);
   // kPreparing: takes the name of the directory that was made.
   void OnPrepared(const absl::StatusOr<std::string>& name);
-  // kFreezing: a shard is frozen. `directory` is that of the Snapshot call.
-  void OnFrozen(int shard, const std::string& directory,
-                const SnapshotReply& reply);
+  // kFreezing: a shard is frozen. `name` is that of the Snapshot call.
+  void OnFrozen(int shard, const std::string& name, const SnapshotReply& reply);
   // A shard's Snapshot call has ended.
-  void OnWritten(int shard, const std::string& directory,
+  void OnWritten(int shard, const std::string& name,
                  const absl::StatusOr<ShardFile>& file);
   // kReady -> kCommitting. Errors: those of JobSource::FillManifest.
   absl::Status Commit();
@@ -115,7 +114,6 @@ class CheckpointCycle {
   std::optional<uint64_t> version_;
   uint64_t step_ = 0;
   std::string name_;
-  std::string asked_directory_;  // of the Snapshot calls
   std::vector<int64_t> next_sequences_;
   std::vector<bool> frozen_;
   std::vector<bool> ended_;

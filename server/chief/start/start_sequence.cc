@@ -46,7 +46,15 @@ void StartSequence::OnHellos(const std::vector<HelloReply>& hellos) {
   if (state_ != State::kHello) {
     return;
   }
-  for (const HelloReply& hello : hellos) {
+  for (size_t s = 0; s < hellos.size(); ++s) {
+    const HelloReply& hello = hellos[s];
+    if (!hello.keeps_checkpoints()) {
+      Fail(Invalid(facts_.tracker.Name(static_cast<int>(s)),
+                   " keeps no checkpoints: start it with --checkpoint_root, "
+                   "the directory that is ",
+                   facts_.options.checkpoint_directory, " here"));
+      return;
+    }
     // A ps refuses a Restore over a history that this chief did not see here:
     // then another chief was faster.
     incarnations_.push_back(hello.incarnation());
@@ -164,9 +172,7 @@ void StartSequence::Load() {
       declaration.set_history(facts_.options.random());
     } while (declaration.history() == 0);
     if (found_.has_value()) {
-      const std::string& path = found_->directory;
-      declaration.set_restored_from(
-          path.substr(path.rfind('/') + 1));  // npos + 1 is 0
+      declaration.set_restored_from(found_->manifest.name());
     }
     status = Hold(declaration);
     if (found_.has_value()) {
@@ -176,7 +182,7 @@ void StartSequence::Load() {
   if (!status.ok()) {
     Fail(std::move(status));
   } else if (found_.has_value()) {
-    RestoreShards(found_->directory);
+    RestoreShards();
   } else {
     DeclareShards();
   }
@@ -195,18 +201,18 @@ void StartSequence::DeclareShards() {
   }
 }
 
-void StartSequence::RestoreShards(const std::string& directory) {
+void StartSequence::RestoreShards() {
   if (!lost_.ok()) {
     facts_.Warn(std::string(lost_.message()));
   }
-  facts_.Say("restoring ", shard_count(), " shards from ", directory);
+  facts_.Say("restoring ", shard_count(), " shards from ", found_->directory);
   restored_ = true;
   state_ = State::kRestoring;
   for (int s = 0; s < shard_count(); ++s) {
     RestoreRequest request;
     *request.mutable_declaration() = facts_.job->held();
     request.set_shard(static_cast<uint32_t>(s));
-    request.set_checkpoint_dir(directory);
+    request.set_checkpoint(found_->manifest.name());
     request.set_seen_history(seen_histories_[s]);
     request.set_chief_secret(facts_.options.chief_secret);
     facts_.Do(ShardCall{s, request});

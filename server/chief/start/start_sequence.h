@@ -82,7 +82,7 @@ class StartSequence {
   // The shards are to hold `declaration`; INVALID_ARGUMENT if no layout fits.
   absl::Status Hold(const Declaration& declaration);
   void DeclareShards();
-  void RestoreShards(const std::string& directory);
+  void RestoreShards();
   void Adopt();
   int shard_count() const { return facts_.tracker.count(); }
   // Records an answer of `shard`, good or not. Returns true if it was the last

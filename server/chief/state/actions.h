@@ -101,7 +101,7 @@ using Action =
 
 // A committed checkpoint that JobState may restore.
 struct FoundCheckpoint {
-  std::string directory;  // absolute, as every ps must see it
+  std::string directory;  // absolute; its last part is its name
   Manifest manifest;
 };
 

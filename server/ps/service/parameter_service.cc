@@ -146,7 +146,7 @@ absl::Status ParameterService::Snapshot(const ByteBuffer& buffer,
   SnapshotRequest request;
   WEIR_RETURN_IF_ERROR(DecodeMessage(buffer, &request));
   access_->Record(call->caller(), MethodName("Snapshot"), absl::OkStatus(),
-                  request.directory());
+                  request.checkpoint());
   call->NoMoreQuestions(/*expected=*/2);  // FROZEN, WRITTEN
   store_->Snapshot(
       request,

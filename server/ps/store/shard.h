@@ -82,7 +82,9 @@ class Shard : public std::enable_shared_from_this<Shard> {
   TableGroup& tables() { return *tables_; }
   int block_count() const { return static_cast<int>(blocks_.size()); }
   void ExpireWaits();
-  void Snapshot(const SnapshotRequest& request, Files* files, SnapshotDone done,
+  // Writes into `directory`.
+  void Snapshot(const SnapshotRequest& request, Files* files,
+                const std::string& directory, SnapshotDone done,
                 std::function<void(std::function<void()>)> run);
 
   // Tells every block who takes part, and answers every pull that can be

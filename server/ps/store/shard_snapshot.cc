@@ -16,9 +16,6 @@ namespace {
 // Why the request cannot be served, whatever the shard holds. Async shards are
 // frozen as they are; only sync shards agree on a version.
 absl::Status CheckRequest(const SnapshotRequest& request, bool sync) {
-  if (request.directory().empty()) {
-    return absl::InvalidArgumentError("snapshot names no directory");
-  }
   if (sync && !request.has_version()) {
     return absl::InvalidArgumentError(
         "a snapshot of a sync job needs a version");
@@ -33,7 +30,7 @@ absl::Status CheckRequest(const SnapshotRequest& request, bool sync) {
 }  // namespace
 
 void Shard::Snapshot(const SnapshotRequest& request, Files* files,
-                     SnapshotDone done,
+                     const std::string& directory, SnapshotDone done,
                      std::function<void(std::function<void()>)> run) {
   const bool sync = plan_.kind() == ConsistencyKind::kSync;
   if (const absl::Status status = CheckRequest(request, sync); !status.ok()) {
@@ -43,7 +40,7 @@ void Shard::Snapshot(const SnapshotRequest& request, Files* files,
   SnapshotJob::Options options;
   options.plan = context_.plan;
   options.files = files;
-  options.directory = request.directory();
+  options.directory = directory;
   if (sync) {
     options.version = request.version();
   }

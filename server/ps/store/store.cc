@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "common/base/failpoint.h"
 #include "common/base/memory_limit.h"
 #include "common/base/status.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint/checkpoint_names.h"
 #include "server/ps/plan/shard_plan.h"
-#include "server/ps/store/checkpoint_root.h"
 #include "server/ps/store/shard.h"
 
 namespace weir {
@@ -101,10 +102,13 @@ absl::StatusOr<std::shared_ptr<Shard>> Store::ShardFor(
   return current;
 }
 
-HelloReply Store::Hello() const {
+HelloReply Store::Hello() const { return HelloOf(shard().get()); }
+
+HelloReply Store::HelloOf(const Shard* current) const {
   HelloReply reply;
   reply.set_incarnation(options_.incarnation);
-  if (const std::shared_ptr<Shard> current = shard()) {
+  reply.set_keeps_checkpoints(!options_.checkpoint_root.empty());
+  if (current != nullptr) {
     current->FillHello(&reply);
   }
   return reply;
@@ -112,9 +116,9 @@ HelloReply Store::Hello() const {
 
 PsStatus Store::GetStatus(int hot_ids) const {
   PsStatus status;
-  status.mutable_hello()->set_incarnation(options_.incarnation);
-  if (const std::shared_ptr<Shard> current = shard()) {
-    current->FillHello(status.mutable_hello());
+  const std::shared_ptr<Shard> current = shard();
+  *status.mutable_hello() = HelloOf(current.get());
+  if (current != nullptr) {
     current->FillStatus(hot_ids, &status);
   }
   return status;
@@ -189,8 +193,8 @@ absl::StatusOr<DeclareReply> Store::Declare(const DeclareRequest& request) {
 absl::StatusOr<DeclareReply> Store::Restore(const RestoreRequest& request) {
   MutexLock control(&control_mutex_);
   Failpoint("ps.before_restore");
-  WEIR_RETURN_IF_ERROR(
-      CheckBelowRoot(options_.checkpoint_root, request.checkpoint_dir()));
+  WEIR_ASSIGN_OR_RETURN(const std::string directory,
+                        CheckpointDirectory(request.checkpoint()));
   // I3, first before the files are read, and again below.
   WEIR_RETURN_IF_ERROR(CheckSeen(request, shard().get()));
   // Both shards are in memory until the new one is whole, so that a damaged
@@ -199,9 +203,8 @@ absl::StatusOr<DeclareReply> Store::Restore(const RestoreRequest& request) {
   WEIR_ASSIGN_OR_RETURN(
       std::shared_ptr<const ShardPlan> plan,
       PlanBeside(before.get(), request.declaration(), request.shard()));
-  WEIR_ASSIGN_OR_RETURN(
-      const std::unique_ptr<CheckpointReader> reader,
-      CheckpointReader::Open(options_.files, request.checkpoint_dir()));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
+                        CheckpointReader::Open(options_.files, directory));
   WEIR_ASSIGN_OR_RETURN(
       const std::shared_ptr<Shard> made,
       Shard::FromCheckpoint(std::move(plan), options_.arena, options_.clock,
@@ -357,15 +360,31 @@ void Store::Snapshot(const SnapshotRequest& request, SnapshotDone done,
   if (current != nullptr) {
     status = current->CheckChief(request.sender());
   }
-  // The directory is a peer's word, so it must lie below the root.
+  const absl::StatusOr<std::string> directory =
+      CheckpointDirectory(request.checkpoint());
   if (status.ok()) {
-    status = CheckBelowRoot(options_.checkpoint_root, request.directory());
+    status = directory.status();
   }
   if (!status.ok()) {
     done(status);
     return;
   }
-  current->Snapshot(request, options_.files, std::move(done), std::move(run));
+  current->Snapshot(request, options_.files, *directory, std::move(done),
+                    std::move(run));
+}
+
+absl::StatusOr<std::string> Store::CheckpointDirectory(
+    const std::string& name) const {
+  if (options_.checkpoint_root.empty()) {
+    return absl::FailedPreconditionError(
+        "this ps keeps no checkpoints: start it with --checkpoint_root");
+  }
+  // A name has no slash and no dot, so it leads to no other directory.
+  if (!ParseCheckpointName(name).has_value()) {
+    return Invalid("'", absl::CHexEscape(name.substr(0, 100)),
+                   "' is no name of a checkpoint, as ckpt-100 is");
+  }
+  return JoinPath(options_.checkpoint_root, name);
 }
 
 }  // namespace weir

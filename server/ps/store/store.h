@@ -89,7 +89,8 @@ class Store {
     // replaces; a larger one is refused. 0: what this process may use
     // (common/base/memory_limit.h), less what it uses when the store is made.
     int64_t memory_bytes_max = 0;
-    // Where Restore may read and Snapshot may write; empty: anywhere.
+    // Holds the checkpoints that Restore reads and Snapshot writes. Empty: both
+    // are refused.
     std::string checkpoint_root = "";
   };
 
@@ -147,7 +148,11 @@ class Store {
   std::shared_ptr<Shard> shard() const;
   // The shard, if `sender` speaks of it; FAILED_PRECONDITION otherwise.
   absl::StatusOr<std::shared_ptr<Shard>> ShardFor(const Sender& sender) const;
+  HelloReply HelloOf(const Shard* current) const;  // null: empty
   DeclareReply ReplyFor(const Shard& shard) const;
+  // Where the checkpoint of that name is.
+  absl::StatusOr<std::string> CheckpointDirectory(
+      const std::string& name) const;
   // Plans a shard that fits into memory while `old` is there as well; null:
   // nothing is.
   absl::StatusOr<std::shared_ptr<const ShardPlan>> PlanBeside(

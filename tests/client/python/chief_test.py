@@ -73,7 +73,7 @@ class Job:
 
     def __init__(self, folder, *, ps=2, workers=2):
         self.folder, self.workers = folder, workers
-        self.servers = Servers(ps)
+        self.servers = Servers(ps, os.path.join(folder, "run/checkpoints"))
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
         # __exit__ closes it.
         log = os.path.join(folder, "chief.log")

@@ -46,9 +46,13 @@ def free_ports(count):
 
 
 class Servers:
-    """`count` empty weir_ps processes; a context manager."""
+    """`count` empty weir_ps processes; a context manager.
 
-    def __init__(self, count=1):
+    They keep checkpoints in `checkpoint_root`; with None they keep none.
+    """
+
+    def __init__(self, count=1, checkpoint_root=None):
+        root = ["--checkpoint_root", checkpoint_root] if checkpoint_root else []
         self.addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
         self.log = tempfile.TemporaryFile()  # noqa: SIM115, __exit__ closes it
         self.processes = [
@@ -59,6 +63,7 @@ class Servers:
                     "ps=" + ",".join(self.addresses),
                     "--task_index",
                     str(index),
+                    *root,
                 ],
                 stdout=self.log,
                 stderr=self.log,

@@ -98,6 +98,7 @@ void ChiefCluster::ReplacePs(int s) {
   transport.Stop(options.ps_addresses[s]);
   Store::Options store;
   store.incarnation = ++incarnation;
+  store.checkpoint_root = options.workdir + "/checkpoints";
   auto made = Store::Create(store);
   WEIR_CHECK(made.ok());
   stores[s] = *std::move(made);

@@ -156,6 +156,7 @@ HelloReply ChiefWorld::Hello(int s) const {
   HelloReply reply;
   reply.set_incarnation(shard.incarnation);
   reply.set_state(shard.state);
+  reply.set_keeps_checkpoints(!shard.without_root);
   if (shard.state == EMPTY) {
     return reply;
   }
@@ -251,19 +252,19 @@ void ChiefWorld::Snapshot(int s, const SnapshotRequest& request) {
     shard.snapshot_name.clear();
   }
   if (request.sender().history() != shard.declaration.history()) {
-    chief_->OnWritten(s, request.directory(),
+    chief_->OnWritten(s, request.checkpoint(),
                       absl::PermissionDeniedError("another history"));
     return;
   }
   if (request.has_version()) {
     if (Version(shard) > request.version() + (shard.keeps_previous ? 1 : 0)) {
-      chief_->OnWritten(s, request.directory(),
+      chief_->OnWritten(s, request.checkpoint(),
                         absl::OutOfRangeError("past it"));
       return;
     }
     shard.snapshot_version = request.version();
   }
-  shard.snapshot_name = request.directory();
+  shard.snapshot_name = request.checkpoint();
   shard.frozen = false;
 }
 

@@ -38,7 +38,8 @@ class ChiefWorld {
     int declares = 0;
     int restores = 0;
     bool shut_down = false;
-    bool leaving = false;  // after SIGTERM
+    bool leaving = false;       // after SIGTERM
+    bool without_root = false;  // started without --checkpoint_root
     absl::StatusCode shutdown_code = absl::StatusCode::kOk;
     std::string secret;                        // of Declare or Restore
     std::optional<uint64_t> snapshot_version;  // sync: not reached yet

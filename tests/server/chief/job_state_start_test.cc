@@ -112,6 +112,19 @@ TEST(JobStateTest, AShardLostBeforeTheStartNeedsResume) {
   EXPECT_THAT(Message(*world.finished), HasSubstr("no checkpoint yet"));
 }
 
+TEST(JobStateTest, APsThatKeepsNoCheckpointsEndsTheJobAtItsStart) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.shards[1].without_root = true;
+  world.StartChief();
+  world.Join(0);
+  world.Run(1);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(world.finished->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(*world.finished), HasSubstr("ps 1"));
+  EXPECT_THAT(Message(*world.finished), HasSubstr("--checkpoint_root"));
+  EXPECT_EQ(world.shards[0].declares, 0);
+}
+
 TEST(JobStateTest, ADeadChiefsHalfDeclarationIsDoneAgain) {
   ChiefWorld world(2, 1, SmallSpec());
   world.shards[0].state = LOADED;

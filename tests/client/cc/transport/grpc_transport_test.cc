@@ -18,6 +18,7 @@
 #include "proto/ps.grpc.pb.h"
 #include "proto/wire/value_encoding.h"
 #include "proto/wire/wire_version.h"
+#include "tests/common/temp_dir.h"
 #include "tests/support/block_calls.h"
 #include "tests/support/loopback_ps.h"
 
@@ -473,7 +474,7 @@ TEST(GrpcTransportTest, ControlMethodsReachTheStore) {
             absl::StatusCode::kFailedPrecondition);
   RestoreRequest restore;
   *restore.mutable_declaration() = ps.MakeDeclaration();
-  restore.set_checkpoint_dir("/nonexistent");
+  restore.set_checkpoint("ckpt-1");
   EXPECT_FALSE(ps.link->Restore(restore, kTimeout).ok());
 
   ShutdownRequest shutdown;
@@ -492,11 +493,10 @@ TEST(GrpcTransportTest, ControlMethodsReachTheStore) {
 
 TEST(GrpcTransportTest, SnapshotRepliesFrozenThenWritten) {
   LoopbackPs ps;
-  const std::string directory = testing::TempDir() + "/snapshot";
-  std::filesystem::create_directories(directory);
+  const std::string directory = MakeCheckpointDir();
   SnapshotRequest request;
   *request.mutable_sender() = ps.SenderOf(0);
-  request.set_directory(directory);
+  request.set_checkpoint(NameOf(directory));
   std::vector<SnapshotReply> replies;
   const absl::Status status = ps.link->Snapshot(
       request, kTimeout,
@@ -512,7 +512,7 @@ TEST(GrpcTransportTest, ADeadlineEndsASnapshotThatWaitsForItsVersion) {
   LoopbackPs ps({.sync_contributions = 1});
   SnapshotRequest request;
   *request.mutable_sender() = ps.SenderOf(0);
-  request.set_directory(testing::TempDir());
+  request.set_checkpoint(NameOf(MakeCheckpointDir()));
   request.set_version(5);
   const absl::Status status = ps.link->Snapshot(
       request, std::chrono::milliseconds(200), [](const SnapshotReply&) {});

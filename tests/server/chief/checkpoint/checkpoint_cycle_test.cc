@@ -17,7 +17,6 @@ using testing::Each;
 using testing::SizeIs;
 
 constexpr int kShards = 2;
-constexpr char kDirectory[] = "/run/checkpoints";
 
 // The shards' side of a cycle: what they are asked and how they answer.
 struct Cycle {
@@ -31,7 +30,6 @@ struct Cycle {
     JobOptions options;
     options.spec.mutable_checkpoint()->set_tables_full_every(tables_full_every);
     options.ps_addresses.resize(kShards, "a:1");
-    options.checkpoint_directory = kDirectory;
     return options;
   }
   // What the cycle asks for since the last time.
@@ -47,8 +45,8 @@ struct Cycle {
     for (const Action& action : Actions()) {
       const auto& call = std::get<ShardCall>(action);
       const auto& request = std::get<SnapshotRequest>(call.request);
-      directory = request.directory();
-      EXPECT_EQ(directory, absl::StrCat(kDirectory, "/ckpt-", step));
+      name = request.checkpoint();
+      EXPECT_EQ(name, absl::StrCat("ckpt-", step));
       EXPECT_EQ(request.version(), step);
       bases.push_back(request.table_base());
     }
@@ -62,7 +60,7 @@ struct Cycle {
       ShardFile file;
       file.set_shard(static_cast<uint32_t>(s));
       file.mutable_tables()->set_base(bases.at(static_cast<size_t>(s)));
-      cycle.OnWritten(s, directory, file);
+      cycle.OnWritten(s, name, file);
     }
     EXPECT_TRUE(facts.actions.empty());
     EXPECT_EQ(cycle.state(), CheckpointCycle::State::kReady);
@@ -91,7 +89,7 @@ struct Cycle {
 
   JobFacts facts;
   CheckpointCycle cycle;
-  std::string directory;  // of the last one that began
+  std::string name;  // of the last one that began
 };
 
 TEST(CheckpointCycleTest, EveryNthHasAllRowsAndThoseBetweenExtendIt) {
@@ -155,8 +153,8 @@ TEST(CheckpointCycleTest, AShardThatFailedEndsItWithoutACommit) {
   Cycle cycle(2);
   EXPECT_EQ(cycle.Take(10), "");
   EXPECT_EQ(cycle.Begin(20).at(0), "ckpt-10");
-  cycle.cycle.OnWritten(0, cycle.directory, ShardFile());
-  cycle.cycle.OnWritten(1, cycle.directory,
+  cycle.cycle.OnWritten(0, cycle.name, ShardFile());
+  cycle.cycle.OnWritten(1, cycle.name,
                         absl::ResourceExhaustedError("disk full"));
   const std::vector<Action> actions = cycle.Actions();
   ASSERT_EQ(actions.size(), 1u);
@@ -169,7 +167,7 @@ TEST(CheckpointCycleTest, AShardThatFailedEndsItWithoutACommit) {
 TEST(CheckpointCycleTest, AnswersOfAnAbandonedOneCountForNoOther) {
   Cycle cycle(1);
   cycle.Begin(10);
-  const std::string left = cycle.directory;
+  const std::string left = cycle.name;
   cycle.cycle.Abandon();
   const std::vector<Action> actions = cycle.Actions();
   ASSERT_EQ(actions.size(), 1u);

@@ -66,7 +66,7 @@ struct Keeper {
     SnapshotReply frozen;
     frozen.set_frozen(true);
     *frozen.mutable_slot() = Marks(next);
-    keeper.cycle().OnFrozen(0, "/disk/ckpt-5", frozen);
+    keeper.cycle().OnFrozen(0, "ckpt-5", frozen);
   }
   // The newest order to the worker: true for Hold, false for Release.
   std::optional<bool> Order() const {
@@ -117,7 +117,7 @@ TEST(CheckpointKeeperTest, AHoldLastsUntilTheShardsAreFrozen) {  // I1
   EXPECT_TRUE(k.Advance().ok());
   EXPECT_FALSE(k.keeper.hold_sent());
   EXPECT_EQ(k.Order(), false);
-  k.keeper.cycle().OnWritten(0, "/disk/ckpt-5", ShardFile());
+  k.keeper.cycle().OnWritten(0, "ckpt-5", ShardFile());
   EXPECT_TRUE(k.Advance().ok());
   ASSERT_EQ(k.Count<CommitCheckpoint>(), 1);
   k.keeper.cycle().OnCommitted(absl::OkStatus());
@@ -131,7 +131,7 @@ TEST(CheckpointKeeperTest, WhatWasFrozenWithOtherMarksIsNotCommitted) {
   Keeper k;
   k.BeginOne();
   k.Freeze(6);  // a worker that was too slow to hold
-  k.keeper.cycle().OnWritten(0, "/disk/ckpt-5", ShardFile());
+  k.keeper.cycle().OnWritten(0, "ckpt-5", ShardFile());
   EXPECT_TRUE(k.Advance().ok());
   EXPECT_EQ(k.Count<CommitCheckpoint>(), 0);
   EXPECT_EQ(k.Count<DiscardCheckpoint>(), 1);
@@ -141,8 +141,7 @@ TEST(CheckpointKeeperTest, APeriodicCheckpointThatFailsIsLeftOut) {
   Keeper k;
   k.BeginOne();
   k.Freeze(5);
-  k.keeper.cycle().OnWritten(0, "/disk/ckpt-5",
-                             absl::UnavailableError("disk full"));
+  k.keeper.cycle().OnWritten(0, "ckpt-5", absl::UnavailableError("disk full"));
   EXPECT_TRUE(k.Advance().ok());
   k.clock.Advance(std::chrono::seconds(60));
   EXPECT_TRUE(k.Advance().ok());

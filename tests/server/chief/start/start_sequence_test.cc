@@ -50,6 +50,7 @@ Declaration Script() {
 FoundCheckpoint Checkpoint() {
   FoundCheckpoint found;
   found.directory = "/disk/ckpt-30";
+  found.manifest.set_name("ckpt-30");
   found.manifest.set_step(30);
   found.manifest.set_job_spec_text(CanonicalJobSpecText(Job()));
   *found.manifest.mutable_declaration()->mutable_variable() = Model();
@@ -109,6 +110,7 @@ struct Start {
       hellos[s].set_job(state == EMPTY ? "" : "ours");
       hellos[s].set_shard(s);
       hellos[s].set_shard_count(2);
+      hellos[s].set_keeps_checkpoints(true);
     }
     sequence.OnHellos(hellos);
   }
@@ -265,7 +267,7 @@ TEST(StartSequenceTest, ResumeRestoresTheNewestCheckpoint) {
   start.sequence.OnCheckpointFound(Checkpoint());
   const auto restores = start.Calls<RestoreRequest>();
   ASSERT_THAT(restores, SizeIs(2));
-  EXPECT_EQ(restores[1].checkpoint_dir(), "/disk/ckpt-30");
+  EXPECT_EQ(restores[1].checkpoint(), "ckpt-30");
   EXPECT_EQ(restores[1].seen_history(), 3u);
   EXPECT_EQ(restores[1].shard(), 1u);
   EXPECT_EQ(restores[1].declaration().history(), 7u);
@@ -322,6 +324,9 @@ TEST(StartSequenceTest, ALostShardNeedsResumeAndACheckpoint) {
     hellos[0].set_job("ours");
     hellos[0].set_history(3);
     hellos[0].set_shard_count(2);
+    for (HelloReply& hello : hellos) {
+      hello.set_keeps_checkpoints(true);
+    }
     start.sequence.OnHellos(hellos);
     if (!resume) {
       start.ExpectFailed(absl::StatusCode::kFailedPrecondition, "--resume");
@@ -427,6 +432,7 @@ TEST(StartSequenceTest, AnSdkJobIsRestoredOnceItsProgramHasDeclaredIt) {
   start.Hellos(EMPTY);
   FoundCheckpoint found;
   found.directory = "/disk/ckpt-30";
+  found.manifest.set_name("ckpt-30");
   found.manifest.set_step(30);
   *found.manifest.mutable_declaration() = Script();
   found.manifest.add_pushes(10);

@@ -82,7 +82,7 @@ TEST(BlockContentsTest, StateBeginsAsTheOptimizerSaysAndPaddingIsZero) {
 
 // A checkpoint of Job(optimizer) after one step.
 std::string Checkpoint(const std::string& optimizer) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   StoreTester ps(Job(optimizer));
   for (int b = 0; b < ps.block_count(); ++b) {
     EXPECT_TRUE(ps.PushConstant(ps.Chunk(0, 0, b, 0), 1.0f).ok());

@@ -60,7 +60,7 @@ TEST(LockFreeTest, LosesAdditionsAtMostAndKeepsMarksExact) {
 
 TEST(LockFreeTest, ASnapshotHoldsWholeUpdatesOnly) {
   StoreTester ps(Job());
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   std::atomic<bool> stop{false};
   // One slot: no addition can be lost, so a mix would show.
   std::thread pusher([&] {

@@ -313,11 +313,11 @@ TEST(SyncRetiredTest, RetirementPublishesAnswersAndFreezes) {
     PushStep(ps, 0, 0, block, 1.0f);
     pulls.push_back(ps.Pull(0, block, VersionWant(1)));
   }
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   std::vector<SnapshotReply> replies;
   SnapshotRequest request;
   *request.mutable_sender() = ps.SenderOf(0, 0);
-  request.set_directory(dir);
+  request.set_checkpoint(NameOf(dir));
   request.set_version(1);
   ps.store->Snapshot(
       request,
@@ -372,7 +372,7 @@ TEST(SyncRetiredTest, ASnapshotInTheMiddleOfAStepHoldsTheVersionsMarks) {
   }
   PushStep(ps, 1, 1, 0, 1.0f);
   EXPECT_EQ(SlotOf(ps, 0).next_sequence_max(), 2u);
-  const auto result = ps.Snapshot(MakeTempDir(), 1);
+  const auto result = ps.Snapshot(MakeCheckpointDir(), 1);
   ASSERT_EQ(result.replies.size(), 2u);
   EXPECT_EQ(result.replies[0].slot(0).next_sequence_min(), 1u);
   EXPECT_EQ(result.replies[0].slot(0).next_sequence_max(), 1u);
@@ -389,7 +389,7 @@ TEST(SyncRetiredTest, ASnapshotOfAVersionThatNobodyBringsIsRefused) {
   const auto ask = [&] {
     SnapshotRequest request;
     *request.mutable_sender() = ps.SenderOf(0, 0);
-    request.set_directory(MakeTempDir());
+    request.set_checkpoint(NameOf(MakeCheckpointDir()));
     request.set_version(2);
     ps.store->Snapshot(
         request,
@@ -407,7 +407,7 @@ TEST(SyncRetiredTest, ASnapshotOfAVersionThatNobodyBringsIsRefused) {
   ask();
   ASSERT_EQ(ends.size(), 2u);
   EXPECT_EQ(ends[1].code(), absl::StatusCode::kOutOfRange) << ends[1];
-  EXPECT_TRUE(ps.Snapshot(MakeTempDir(), 1).error.ok());
+  EXPECT_TRUE(ps.Snapshot(MakeCheckpointDir(), 1).error.ok());
 }
 
 TEST(SyncRetiredTest, OnlyANewGenerationBringsASlotBack) {

@@ -144,7 +144,7 @@ TEST(SyncModeTest, ASlowReaderKeepsItsVersion) {
 
 TEST(SyncModeTest, ASnapshotFreezesEachBlockAtTheVersion) {
   StoreTester ps(Job(1));
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   const auto push = [&](uint64_t step, int block) {
     ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, step, block, step), 1.0f).ok());
   };
@@ -152,7 +152,7 @@ TEST(SyncModeTest, ASnapshotFreezesEachBlockAtTheVersion) {
   std::vector<SnapshotReply> replies;
   SnapshotRequest request;
   *request.mutable_sender() = ps.SenderOf(0, 0);
-  request.set_directory(dir);
+  request.set_checkpoint(NameOf(dir));
   request.set_version(1);
   std::function<void()> write;
   ps.store->Snapshot(
@@ -200,7 +200,7 @@ TEST(SyncModeTest, ASnapshotOfTheVersionThatOneBlockHasLeft) {
   push(1, 1, 0);
   ASSERT_EQ(ps.Latest(0).version, 2u);
   ASSERT_EQ(ps.Latest(1).version, 1u);
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   const auto result = ps.Snapshot(dir, 1);
   ASSERT_EQ(result.replies.size(), 2u) << result.error;
   ASSERT_TRUE(
@@ -215,7 +215,7 @@ TEST(SyncModeTest, ASnapshotOfTheVersionThatOneBlockHasLeft) {
   // Step counts are those of the version, too.
   EXPECT_EQ(restored.Latest(0).version, 1u);
   push(1, 1, 1);
-  const std::string later = MakeTempDir();
+  const std::string later = MakeCheckpointDir();
   EXPECT_TRUE(ps.Snapshot(later, 2).error.ok());
   push(0, 2, 0);
   // Version 2 is everywhere: nobody needs 1 any more.
@@ -229,7 +229,7 @@ TEST(SyncModeTest, ABlockWithStateIsFrozenAtItsOwnVersionOnly) {
       "group { optimizer { adam {} } schedule { learning_rate: 1 } }"
       "update { sync { contributions: 1 } }"));
   ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0), 1.0f).ok());
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   EXPECT_EQ(ps.Snapshot(dir, 0).error.code(), StatusCode::kOutOfRange);
   EXPECT_TRUE(ps.Snapshot(dir, 1).error.ok());
 }
@@ -242,7 +242,7 @@ TEST(SyncModeTest, ASnapshotInTheMiddleOfAStepHoldsTheVersionsMarks) {
     }
   }
   ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 1, 0, 1, 0), 1.0f).ok());
-  const auto result = ps.Snapshot(MakeTempDir(), 1);
+  const auto result = ps.Snapshot(MakeCheckpointDir(), 1);
   ASSERT_EQ(result.replies.size(), 2u);
   EXPECT_EQ(result.replies[0].slot(0).next_sequence_max(), 1u);
 }

@@ -106,7 +106,7 @@ struct Shards {
     for (const auto& tester : testers) {
       SnapshotRequest request;
       *request.mutable_sender() = tester->SenderOf(0, 0);
-      request.set_directory(path);
+      request.set_checkpoint(NameOf(path));
       request.set_table_base(base);
       std::vector<SnapshotReply> replies;
       tester->store->Snapshot(
@@ -152,7 +152,7 @@ struct Shards {
 };
 
 TEST(TableSnapshotTest, ComesBackOnAnyNumberOfShards) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Shards before(WithTables("async {}", 2));
   before.Update(0, 0, 300);
   before.Update(1, 100, 250);
@@ -176,7 +176,7 @@ TEST(TableSnapshotTest, ComesBackOnAnyNumberOfShards) {
 }
 
 TEST(TableSnapshotTest, IncrementsHoldTouchedRowsAndComeBackWithTheirBase) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Shards job(WithTables("async {}", 2));
   job.Update(0, 0, kRows);
   job.Update(1, 0, 4);
@@ -209,7 +209,8 @@ Declaration WithExpiry(uint32_t seconds) {
 
 TEST(TableSnapshotTest, IncrementsHoldWhatWasTouchedAfterTheWallClockStepped) {
   for (const int hours : {-1, 1}) {
-    const std::string dir = MakeTempDir();
+    const std::string dir = CheckpointRoot();
+    std::filesystem::remove_all(dir);  // what the first round left
     Shards job(WithExpiry(60));
     StoreTester& tester = *job.testers[0];
     const auto pass = [&](int seconds) {
@@ -238,7 +239,7 @@ TEST(TableSnapshotTest, IncrementsHoldWhatWasTouchedAfterTheWallClockStepped) {
 }
 
 TEST(TableSnapshotTest, IncrementsHoldWhatWasTouchedAsTheClockPassed32Bits) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Declaration declaration = WithTables("async {}", 1);
   declaration.set_base_version((uint64_t{1} << 32) - 2);
   Shards job(declaration);
@@ -259,7 +260,7 @@ TEST(TableSnapshotTest, IncrementsHoldWhatWasTouchedAsTheClockPassed32Bits) {
 }
 
 TEST(TableSnapshotTest, AgesComeBackOnAPsWithAnotherClock) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Shards job(WithExpiry(60));
   const auto pass = [](Shards& shards, int seconds) {
     shards.testers[0]->clock.Advance(std::chrono::seconds(seconds));
@@ -287,7 +288,7 @@ TEST(TableSnapshotTest, AgesComeBackOnAPsWithAnotherClock) {
 }
 
 TEST(TableSnapshotTest, AgesOfTheVersionBeforeAreThoseOfThatVersion) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   const std::string path = JoinPath(dir, "ckpt-1");
   std::filesystem::create_directories(path);
   const Declaration declaration =
@@ -301,7 +302,7 @@ TEST(TableSnapshotTest, AgesOfTheVersionBeforeAreThoseOfThatVersion) {
   }
   SnapshotRequest request;
   *request.mutable_sender() = tester.SenderOf(0, 0);
-  request.set_directory(path);
+  request.set_checkpoint(NameOf(path));
   request.set_version(1);  // the tables are at 2
   std::vector<SnapshotReply> replies;
   tester.store->Snapshot(
@@ -333,7 +334,7 @@ TEST(TableSnapshotTest, AgesOfTheVersionBeforeAreThoseOfThatVersion) {
 }
 
 TEST(TableSnapshotTest, AnIncrementOfAHundredthOfTheRowsIsAsSmall) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Declaration declaration = WithTables("async {}", 1);
   declaration.mutable_table()->RemoveLast();
   declaration.mutable_table(0)->set_dim(16);
@@ -358,7 +359,7 @@ TEST(TableSnapshotTest, AnIncrementOfAHundredthOfTheRowsIsAsSmall) {
 }
 
 TEST(TableSnapshotTest, DroppedRowsDoNotComeBack) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Shards job(WithTables("async {}", 1));
   job.Update(0, 0, kRows);
   job.Save(dir, "ckpt-1");
@@ -376,14 +377,14 @@ TEST(TableSnapshotTest, DroppedRowsDoNotComeBack) {
 }
 
 TEST(TableSnapshotTest, AForeignBaseIsNotExtended) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Shards job(WithTables("async {}", 1));
   job.Update(0, 0, 10);
   EXPECT_EQ(job.Save(dir, "ckpt-1", "ckpt-0")[0].base(), "");
 }
 
 TEST(TableSnapshotTest, DamageIsNamed) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Shards job(WithTables("async {}", 2));
   job.Update(0, 0, kRows);
   job.Save(dir, "ckpt-1");
@@ -402,7 +403,7 @@ TEST(TableSnapshotTest, DamageIsNamed) {
 }
 
 TEST(TableSnapshotTest, OtherTablesAreRefused) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Shards job(WithTables("async {}", 1));
   job.Update(0, 0, 10);
   job.Save(dir, "ckpt-1");
@@ -421,13 +422,13 @@ TEST(TableSnapshotTest, OtherTablesAreRefused) {
 
 // Work that waits until it is let go.
 TEST(TableSnapshotTest, UsesWaitWhileRowsAreWrittenAndNoLonger) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   Shards job(WithTables("async {}", 1));
   StoreTester& tester = *job.testers[0];
   job.Update(0, 0, 10);
   SnapshotRequest request;
   *request.mutable_sender() = tester.SenderOf(0, 0);
-  request.set_directory(dir);
+  request.set_checkpoint(NameOf(dir));
   std::vector<std::function<void()>> work;
   int replies = 0;
   tester.store->Snapshot(
@@ -451,14 +452,14 @@ TEST(TableSnapshotTest, UsesWaitWhileRowsAreWrittenAndNoLonger) {
 }
 
 TEST(TableSnapshotTest, SyncWritesTheVersionThatWasAskedFor) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Shards job(WithTables("sync { contributions: 1 }", 1));
   StoreTester& tester = *job.testers[0];
   const std::string path = JoinPath(dir, "ckpt-2");
   std::filesystem::create_directories(path);
   SnapshotRequest request;
   *request.mutable_sender() = tester.SenderOf(0, 0);
-  request.set_directory(path);
+  request.set_checkpoint(NameOf(path));
   request.set_version(2);
   std::vector<SnapshotReply> replies;
   tester.store->Snapshot(
@@ -493,7 +494,7 @@ TEST(TableSnapshotTest, SyncWritesTheVersionThatWasAskedFor) {
 
 // The tables of another shard lack a contribution of the last step.
 TEST(TableSnapshotTest, SyncWritesTheVersionBeforeItsOwn) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   Declaration declaration = WithTables("sync { contributions: 2 }", 1);
   declaration.set_slot_count(2);
   Shards job(declaration);
@@ -556,7 +557,7 @@ std::map<std::string, std::string> FilesIn(const std::string& directory) {
 
 TEST(TableSnapshotTest, ACheckpointStaysAsItIs) {
   Shards shards(WithTables("async {}", 1));
-  const std::string dir = MakeTempDir();
+  const std::string dir = CheckpointRoot();
   shards.Update(0, 0, 10);
   shards.Save(dir, "ckpt-1");
   const std::string path = JoinPath(dir, "ckpt-1");

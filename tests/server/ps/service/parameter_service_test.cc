@@ -22,6 +22,7 @@
 #include "proto/wire/wire_version.h"
 #include "server/ps/block/parking.h"
 #include "server/ps/service/grpc_call.h"
+#include "tests/common/temp_dir.h"
 #include "tests/support/faulty_files.h"
 #include "tests/support/loopback_ps.h"
 #include "tests/support/wait_until.h"
@@ -88,7 +89,7 @@ TEST(ParameterServiceTest, AFileThatHangsHoldsUpNoRestore) {
   LoopbackPs ps({.files = &disk.files});
   SnapshotRequest snapshot;
   *snapshot.mutable_sender() = ps.SenderOf(0);
-  snapshot.set_directory(testing::TempDir());
+  snapshot.set_checkpoint(NameOf(MakeCheckpointDir()));
   absl::Status written;
   std::thread writer([&] {
     written = ps.link->Snapshot(snapshot, std::chrono::minutes(1),
@@ -100,7 +101,7 @@ TEST(ParameterServiceTest, AFileThatHangsHoldsUpNoRestore) {
   }));
   RestoreRequest restore;
   *restore.mutable_declaration() = ps.MakeDeclaration();
-  restore.set_checkpoint_dir(testing::TempDir() + "/none");
+  restore.set_checkpoint("ckpt-1");
   EXPECT_EQ(ps.link->Restore(restore, kTimeout).status().code(),
             absl::StatusCode::kNotFound);
   disk.End();

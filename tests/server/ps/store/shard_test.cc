@@ -64,7 +64,7 @@ class Cluster {
   }
 
   std::string Checkpoint() {
-    const std::string dir = MakeTempDir();
+    const std::string dir = MakeCheckpointDir();
     std::vector<ShardFile> files;
     for (const auto& shard : shards_) {
       const auto result = shard->Snapshot(dir);
@@ -224,12 +224,12 @@ TEST(ShardTest, ASnapshotIsTheFrozenStateWhilePushesGoOn) {
   push(0);
   const int64_t steady = arena.bytes();
   const auto saved = ps.Values(1);
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   std::vector<SnapshotReply> replies;
   std::function<void()> write;
   SnapshotRequest request;
   *request.mutable_sender() = ps.SenderOf(0, 0);
-  request.set_directory(dir);
+  request.set_checkpoint(NameOf(dir));
   ps.store->Snapshot(
       request,
       [&](absl::StatusOr<SnapshotReply> reply) {
@@ -260,6 +260,7 @@ TEST(ShardTest, EveryFailingFileCallFailsTheSnapshotAndLeavesNoFile) {
   FaultyFiles files(Files::Real());
   Store::Options options;
   options.files = &files;
+  options.checkpoint_root = CheckpointRoot();
   const auto store = *Store::Create(options);
   DeclareRequest declare;
   *declare.mutable_declaration() = Job("adam {}", 1, 64);
@@ -272,8 +273,8 @@ TEST(ShardTest, EveryFailingFileCallFailsTheSnapshotAndLeavesNoFile) {
   bool succeeded = false;
   for (int64_t k = 1; !succeeded; ++k) {
     ASSERT_LT(k, 1000);
-    const std::string dir = MakeTempDir();
-    request.set_directory(dir);
+    const std::string dir = MakeCheckpointDir();
+    request.set_checkpoint(NameOf(dir));
     files.FailCall(k, absl::ResourceExhaustedError("disk full"));
     int frozen = 0;
     int written = 0;

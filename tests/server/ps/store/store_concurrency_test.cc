@@ -76,7 +76,7 @@ float OneValue(const BlockRef& values) {
 
 TEST(StoreConcurrencyTest, AsyncPullsAndSnapshotsAreNeverTorn) {
   StoreTester ps(Job("async {}"));
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   std::atomic<int> pushing{kPushers};
   RunThreads(kPushers + 3, [&](int t) {
     if (t < kPushers) {
@@ -206,7 +206,7 @@ TEST(StoreConcurrencyTest, BoundedWorkersStayWithinTheBound) {
 
 TEST(StoreConcurrencyTest, RestoreWhileEverybodySpeaks) {
   StoreTester ps(Job("sync { contributions: 2 }"));
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   const auto saved = ps.Snapshot(dir, 0);
   ASSERT_TRUE(saved.error.ok()) << saved.error;
   ASSERT_TRUE(
@@ -224,7 +224,7 @@ TEST(StoreConcurrencyTest, RestoreWhileEverybodySpeaks) {
         again.set_history(history % 2 + 1);
         RestoreRequest request;
         *request.mutable_declaration() = again;
-        request.set_checkpoint_dir(dir);
+        request.set_checkpoint(NameOf(dir));
         ASSERT_TRUE(ps.store->Restore(request).ok());
       }
       stop = true;

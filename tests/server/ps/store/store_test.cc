@@ -36,7 +36,7 @@ Declaration WithHistory(Declaration declaration, uint64_t history) {
 
 // Trains one contribution and commits a checkpoint of it.
 std::string MakeCheckpoint(StoreTester& ps) {
-  const std::string dir = MakeTempDir();
+  const std::string dir = MakeCheckpointDir();
   for (int block = 0; block < ps.block_count(); ++block) {
     EXPECT_TRUE(ps.PushConstant(ps.Chunk(0, 0, block, 0), 1.0f).ok());
   }
@@ -220,7 +220,7 @@ TEST(StoreTest, ALateRestoreDoesNotReplaceWhatAnotherChiefMade) {
   const std::string dir = MakeCheckpoint(ps);
   RestoreRequest request;
   *request.mutable_declaration() = WithHistory(Job(), 3);
-  request.set_checkpoint_dir(dir);
+  request.set_checkpoint(NameOf(dir));
   for (const uint64_t seen : {0, 2}) {
     request.set_seen_history(seen);
     EXPECT_EQ(ps.store->Restore(request).status().code(),
@@ -244,7 +244,7 @@ TEST(StoreTest, AnotherHistoryIsAnotherChiefs) {
   EXPECT_EQ(ps.store->SetSlots(slots).code(), StatusCode::kPermissionDenied);
   SnapshotRequest snapshot;
   *snapshot.mutable_sender() = other;
-  snapshot.set_directory(MakeTempDir());
+  snapshot.set_checkpoint(NameOf(MakeCheckpointDir()));
   StatusCode code = StatusCode::kOk;
   ps.store->Snapshot(
       snapshot,
@@ -277,7 +277,7 @@ TEST(StoreTest, AFailedRestoreLeavesTheShardAsItWas) {
   EXPECT_EQ(ps.Values(1), live);
   EXPECT_TRUE(ps.PushConstant(ps.Chunk(0, 1, 1, 1), 1.0f).ok());
 
-  EXPECT_EQ(ps.Restore(WithHistory(Job(), 2), dir + "/none").code(),
+  EXPECT_EQ(ps.Restore(WithHistory(Job(), 2), "ckpt-1").code(),
             StatusCode::kNotFound);
 }
 
@@ -315,11 +315,12 @@ TEST(StoreTest, ARestoreThatDoesNotFitBesideTheShardIsRefused) {
   const Declaration again = WithHistory(Job(), 2);
   RestoreRequest request;
   *request.mutable_declaration() = again;
-  request.set_checkpoint_dir(dir);
+  request.set_checkpoint(NameOf(dir));
   Store::Options options;
   // A shard needs 2480 bytes: 400 of values, and what two blocks cost. Beside
   // it, 400 bytes are held.
   options.memory_bytes_max = 2600;
+  options.checkpoint_root = CheckpointRoot();
   const auto store = *Store::Create(options);
   ASSERT_TRUE(store->Restore(request).ok());
   const absl::StatusOr<DeclareReply> twice = store->Restore(request);
@@ -353,7 +354,7 @@ TEST(StoreTest, ARestoreDropsASnapshotThatWaits) {
   const auto waiting = [&](uint64_t version, absl::Status* error) {
     SnapshotRequest request;
     *request.mutable_sender() = ps.SenderOf(0, 0);
-    request.set_directory(dir);
+    request.set_checkpoint(NameOf(dir));
     request.set_version(version);
     ps.store->Snapshot(
         request,
@@ -398,30 +399,52 @@ TEST(StoreTest, ShutdownNeedsTheSecretOfTheChiefThatMadeTheShard) {
             StatusCode::kFailedPrecondition);
 }
 
-TEST(StoreTest, CheckpointsStayBelowTheRoot) {
+TEST(StoreTest, ACheckpointIsNamedAndLiesInTheRoot) {
   StoreTester maker(Job());
-  const std::string dir = MakeCheckpoint(maker);
+  const std::string name = NameOf(MakeCheckpoint(maker));
   Store::Options options;
-  options.checkpoint_root = MakeTempDir();
+  options.checkpoint_root = CheckpointRoot();
   const auto store = *Store::Create(options);
   RestoreRequest restore;
   *restore.mutable_declaration() = WithHistory(Job(), 2);
-  restore.set_checkpoint_dir(dir);
-  EXPECT_EQ(store->Restore(restore).status().code(),
-            StatusCode::kInvalidArgument);
+  const std::string path = JoinPath(options.checkpoint_root, name);
+  for (const std::string& other :
+       {std::string(), path, "./" + name,
+        "../" + NameOf(CheckpointRoot()) + "/" + name, name + "/", name + "/..",
+        std::string("..")}) {
+    restore.set_checkpoint(other);
+    EXPECT_EQ(store->Restore(restore).status().code(),
+              StatusCode::kInvalidArgument)
+        << other;
+    SnapshotRequest snapshot;
+    *snapshot.mutable_sender() = maker.SenderOf(0, 0);
+    snapshot.set_checkpoint(other);
+    absl::Status status;
+    maker.store->Snapshot(
+        snapshot,
+        [&](const absl::StatusOr<SnapshotReply>& reply) {
+          status = reply.status();
+        },
+        [](const std::function<void()>&) {});
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << other;
+  }
   EXPECT_EQ(store->Hello().state(), EMPTY);
-  ASSERT_TRUE(store->Declare(RequestFor(Job())).ok());
-  SnapshotRequest snapshot;
-  *snapshot.mutable_sender() = maker.SenderOf(0, 0);
-  snapshot.set_directory(options.checkpoint_root + "/../x");
-  StatusCode code = StatusCode::kOk;
-  store->Snapshot(
-      snapshot,
-      [&](const absl::StatusOr<SnapshotReply>& reply) {
-        code = reply.status().code();
-      },
-      [](const std::function<void()>&) {});
-  EXPECT_EQ(code, StatusCode::kInvalidArgument);
+  restore.set_checkpoint(name);
+  EXPECT_TRUE(store->Restore(restore).ok());
+}
+
+TEST(StoreTest, APsWithoutARootKeepsNoCheckpoints) {
+  StoreTester maker(Job());
+  RestoreRequest restore;
+  *restore.mutable_declaration() = WithHistory(Job(), 2);
+  restore.set_checkpoint(NameOf(MakeCheckpoint(maker)));
+  EXPECT_TRUE(maker.store->Hello().keeps_checkpoints());
+  const auto store = *Store::Create({});
+  EXPECT_FALSE(store->Hello().keeps_checkpoints());
+  const absl::Status status = store->Restore(restore).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(status.message(), "--checkpoint_root"))
+      << status;
 }
 
 TEST(StoreTest, ASnapshotLeavesACheckpointAsItIs) {

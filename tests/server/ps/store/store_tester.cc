@@ -10,6 +10,7 @@
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/wire/layout_io.h"
 #include "proto/wire/value_encoding.h"
+#include "tests/common/temp_dir.h"
 
 namespace weir {
 
@@ -68,6 +69,7 @@ StoreTester::StoreTester(const Declaration& the_declaration, uint32_t the_shard,
   options.clock = &clock;
   options.arena = arena;
   options.incarnation = 7;
+  options.checkpoint_root = CheckpointRoot();
   store = *Store::Create(options);
   DeclareRequest request;
   *request.mutable_declaration() = declaration;
@@ -145,7 +147,7 @@ absl::Status StoreTester::Restore(const Declaration& the_declaration,
   RestoreRequest request;
   *request.mutable_declaration() = the_declaration;
   request.set_shard(shard);
-  request.set_checkpoint_dir(checkpoint_dir);
+  request.set_checkpoint(NameOf(checkpoint_dir));
   const absl::StatusOr<DeclareReply> reply = store->Restore(request);
   if (reply.ok()) {
     declaration = the_declaration;
@@ -170,7 +172,7 @@ StoreTester::SnapshotResult StoreTester::Snapshot(const std::string& directory,
                                                   int64_t version) {
   SnapshotRequest request;
   *request.mutable_sender() = SenderOf(0, 0);
-  request.set_directory(directory);
+  request.set_checkpoint(NameOf(directory));
   if (version >= 0) {
     request.set_version(static_cast<uint64_t>(version));
   }
