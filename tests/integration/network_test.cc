@@ -97,7 +97,9 @@ TEST(NetworkTest, TrainsToTheEndAcrossHosts) {
     std::vector<std::string> argv = {"/sbin/ip", "netns", "exec",
                                      hosts.Name(static_cast<int>(i)),
                                      RoleBinary(role)};
-    if (role != "ps") {
+    if (role == "ps") {
+      argv.insert(argv.end(), {"--checkpoint_root", dir + "/checkpoints"});
+    } else {
       argv.insert(argv.end(),
                   {"--job", dir + "/job.textproto", "--workdir", dir});
     }

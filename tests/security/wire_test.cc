@@ -204,7 +204,9 @@ std::vector<std::string> RecordJob(const std::string& dir, const Model& first,
         dir + "/" + role + "-" + std::to_string(index) + ".log");
   };
   for (int i = 0; i < 2; ++i) {
-    start("ps", i, {"--address", ps[i].listen, "--transport", "grpc"});
+    start("ps", i,
+          {"--address", ps[i].listen, "--transport", "grpc",
+           "--checkpoint_root", dir + "/checkpoints"});
   }
   start("chief", 0,
         {"--address", chief.listen, "--evaluator_expected", "--init_from",
