@@ -1,0 +1,144 @@
+// Attacks on the connections of a ps and of a chief.
+#include <arpa/inet.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/limits.h"
+#include "common/io/file_descriptor.h"
+#include "proto/wire/grpc_status.h"
+#include "proto/wire/wire_version.h"
+#include "tests/proto/security/raw_call.h"
+#include "tests/security/attacks.h"
+
+namespace weir {
+namespace {
+
+using absl::StatusCode;
+
+constexpr StatusCode kOk = StatusCode::kOk;
+constexpr StatusCode kCut = StatusCode::kAborted;
+
+constexpr char kHello[] = "/weir.ParameterServer/Hello";
+
+HelloRequest Hello() {
+  HelloRequest request;
+  request.set_wire_version(kWireVersion);
+  return request;
+}
+
+FileDescriptor ConnectTo(const std::string& address) {
+  const size_t colon = address.find(':');
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port =
+      htons(static_cast<uint16_t>(std::stoi(address.substr(colon + 1))));
+  inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
+  FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) {
+    return FileDescriptor();
+  }
+  return fd;
+}
+
+// Connections that say nothing: while the server has as many of them as it
+// keeps, one who may call is served. (That the others are closed is in the
+// server's own counts: a handshake that takes too long ends as well.)
+absl::Status Floods(const Attacker& attacker, const std::string& address,
+                    const std::string& method,
+                    const google::protobuf::Message& request) {
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 4 * kConnectionsBase; ++i) {
+    silent.push_back(ConnectTo(address));
+  }
+  return attacker.Call(method, request);
+}
+
+absl::Status FloodsThePs(const Attacker& attacker) {
+  return Floods(attacker, attacker.ps, kHello, Hello());
+}
+
+absl::Status FloodsTheChief(const Attacker& attacker) {
+  return Floods(attacker, attacker.chief, "/weir.Chief/GetStatus",
+                ChiefStatusRequest());
+}
+
+// A call that is begun and left open on a connection, for as long as that is.
+class OpenCall {
+ public:
+  explicit OpenCall(grpc::GenericStub* stub)
+      : call_(stub->PrepareCall(&context_, kHello, &queue_)) {
+    void* tag = nullptr;
+    bool ok = false;
+    call_->StartCall(nullptr);
+    queue_.Next(&tag, &ok);
+    call_->Finish(&status_, nullptr);
+  }
+  ~OpenCall() {
+    context_.TryCancel();
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+  bool ended() {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue_.AsyncNext(&tag, &ok, std::chrono::system_clock::now()) !=
+           grpc::CompletionQueue::TIMEOUT;
+  }
+
+ private:
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+  grpc::Status status_;
+};
+
+// Begins calls and drops them at once. ABORTED: the ps has cut the connection.
+absl::Status DropsCalls(const Attacker& attacker) {
+  const auto channel = attacker.Connect(attacker.ps);
+  const grpc::Status hello =
+      RawCall(channel, kHello, Hello().SerializeAsString());
+  if (!hello.ok()) {
+    return FromGrpcStatus(hello);
+  }
+  grpc::GenericStub stub(channel);
+  OpenCall open(&stub);
+  grpc::CompletionQueue queue;
+  for (int i = 0; i < 100 * kEmptyCallsPerSecond; ++i) {
+    if (open.ended()) {
+      return absl::AbortedError("the connection was cut");
+    }
+    grpc::ClientContext context;
+    const auto call = stub.PrepareCall(&context, kHello, &queue);
+    void* tag = nullptr;
+    bool ok = false;
+    call->StartCall(nullptr);
+    queue.Next(&tag, &ok);
+    context.TryCancel();
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    queue.Next(&tag, &ok);
+  }
+  return absl::OkStatus();
+}
+
+const Attack kAttacks[] = {
+    // reader, worker, admin, anyone in insecure mode
+    {"FloodsThePs", FloodsThePs, {kOk, kOk, kOk, kOk}},
+    {"FloodsTheChief", FloodsTheChief, {kOk, kOk, kOk, kOk}},
+    {"DropsCalls", DropsCalls, {kCut, kCut, kCut, kCut}},
+};
+
+}  // namespace
+
+std::span<const Attack> AttacksOnConnections() { return kAttacks; }
+
+}  // namespace weir
