@@ -53,6 +53,9 @@ Process& HandCluster::Start(const std::string& role, int index,
   argv.insert(argv.end(), flags.begin(), flags.end());
   std::vector<std::string> variables = environment;
   variables.push_back(TfConfig(cluster_, role, index));
+  if (!ChoosesSecurity(environment)) {
+    variables.push_back(SecurityVariable(*ParsePeerRole(role), index));
+  }
   tasks_.erase(name);
   return tasks_
       .emplace(name, Process(argv, std::move(variables), LogPath(role, index)))

@@ -14,6 +14,8 @@
 #include <thread>
 
 #include "deploy/launcher/child_process.h"
+#include "proto/security/certificates.h"
+#include "proto/security/key_files.h"
 
 namespace weir {
 
@@ -74,13 +76,48 @@ bool WaitUntil(double seconds, const std::function<bool()>& condition) {
   return true;
 }
 
-std::shared_ptr<const Security> TestSecurity(PeerRole role, int index) {
-  Security::Options options;
-  options.secret = kTestSecret;
-  return *Security::Create(options, role, index);
+namespace {
+
+// DIR/<role>-<index>/ of every task, as `weir certs` makes them; "" unless
+// WEIR_TEST_CERTIFICATES asks for them.
+const std::string& CertificatesDir() {
+  static const auto* const made = new std::string([]() -> std::string {
+    if (std::getenv("WEIR_TEST_CERTIFICATES") == nullptr) {  // NOLINT
+      return "";
+    }
+    const std::string dir = FreshDir("certificates");
+    const CertificateAuthority authority = CertificateAuthority::Draw();
+    for (const PeerRole role :
+         {PeerRole::kPs, PeerRole::kChief, PeerRole::kWorker, PeerRole::kReader,
+          PeerRole::kAdmin}) {
+      for (int index = 0; index < 8; ++index) {
+        const absl::Status written = WriteTaskCertificate(
+            dir + "/" + PeerRoleName(role) + "-" + std::to_string(index),
+            authority.Issue({.job = "tests", .role = role, .index = index}));
+        EXPECT_TRUE(written.ok()) << written;
+      }
+    }
+    return dir;
+  }());
+  return *made;
 }
 
-namespace {
+std::string CertificateDir(PeerRole role, int index) {
+  return CertificatesDir() + "/" + PeerRoleName(role) + "-" +
+         std::to_string(index);
+}
+
+}  // namespace
+
+std::shared_ptr<const Security> TestSecurity(PeerRole role, int index) {
+  Security::Options options;
+  if (CertificatesDir().empty()) {
+    options.secret = kTestSecret;
+  } else {
+    options.tls_dir = CertificateDir(role, index);
+  }
+  return *Security::Create(options, role, index);
+}
 
 bool ChoosesSecurity(const std::vector<std::string>& environment) {
   return std::any_of(environment.begin(), environment.end(),
@@ -91,7 +128,11 @@ bool ChoosesSecurity(const std::vector<std::string>& environment) {
                      });
 }
 
-}  // namespace
+std::string SecurityVariable(PeerRole role, int index) {
+  return CertificatesDir().empty()
+             ? std::string("WEIR_SECRET=") + kTestSecret
+             : "WEIR_TLS_DIR=" + CertificateDir(role, index);
+}
 
 Process::Process(std::vector<std::string> argv,
                  std::vector<std::string> environment, std::string log)
@@ -99,9 +140,12 @@ Process::Process(std::vector<std::string> argv,
   ChildCommand command;
   command.argv = std::move(argv);
   command.environment = std::move(environment);
-  if (!command.argv[0].ends_with("/weir_cli") &&
-      !ChoosesSecurity(command.environment)) {
-    command.environment.push_back(std::string("WEIR_SECRET=") + kTestSecret);
+  if (!ChoosesSecurity(command.environment)) {
+    if (!command.argv[0].ends_with("/weir_cli")) {
+      command.environment.push_back(SecurityVariable(PeerRole::kWorker));
+    } else if (!CertificatesDir().empty()) {
+      command.environment.push_back("WEIR_TLS_DIR=" + CertificatesDir());
+    }
   }
   command.log_path = log_;
   const absl::StatusOr<pid_t> pid = StartChild(command);

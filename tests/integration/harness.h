@@ -18,11 +18,16 @@
 
 namespace weir {
 
-// The secret of tasks that a test starts by hand.
+// How tasks that a test starts prove who they are: by one secret, or, where
+// WEIR_TEST_CERTIFICATES is set, each by a certificate of its own.
+//
 inline constexpr char kTestSecret[] =
     "the secret of the tests, which is long enough";
-// Of a client in the test's own process, which belongs to those tasks.
+// Of a client in the test's own process.
 std::shared_ptr<const Security> TestSecurity(PeerRole role, int index = 0);
+// "NAME=value" for the environment of such a task, and whether one is there.
+std::string SecurityVariable(PeerRole role, int index = 0);
+bool ChoosesSecurity(const std::vector<std::string>& environment);
 
 // Makes a fresh directory under the test's temporary folder.
 std::string FreshDir(const std::string& name);
@@ -43,8 +48,9 @@ bool WaitUntil(double seconds, const std::function<bool()>& condition);
 class Process {
  public:
   // Starts argv with "NAME=value" entries added to the environment. Output is
-  // appended to `log`. A task has kTestSecret unless an entry chooses another
-  // way (WEIR_SECRET, WEIR_TLS_DIR, WEIR_INSECURE); `weir` draws its own.
+  // appended to `log`. Unless an entry chooses (WEIR_SECRET, WEIR_TLS_DIR,
+  // WEIR_INSECURE) it has the SecurityVariable of worker 0; `weir` draws a
+  // secret of its own, or has the certificates of all.
   Process(std::vector<std::string> argv, std::vector<std::string> environment,
           std::string log);
   Process(Process&& other) noexcept;

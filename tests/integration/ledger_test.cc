@@ -54,9 +54,11 @@ class Ledger {
     for (int shard = 0; shard < 2; ++shard) {
       const std::string address = cluster["ps"][shard];
       addresses_.push_back(address);
-      ps_.emplace_back(std::vector<std::string>{Binary("server/ps/weir_ps")},
-                       std::vector<std::string>{TfConfig(cluster, "ps", shard)},
-                       dir + "/ps-" + std::to_string(shard) + ".log");
+      ps_.emplace_back(
+          std::vector<std::string>{Binary("server/ps/weir_ps")},
+          std::vector<std::string>{TfConfig(cluster, "ps", shard),
+                                   SecurityVariable(PeerRole::kPs, shard)},
+          dir + "/ps-" + std::to_string(shard) + ".log");
       proxies_.push_back(std::make_unique<ChaosProxy>(address));
       links_.push_back(transport_->Connect(address));
       data_.push_back(transport_->ConnectData(address));
@@ -94,7 +96,8 @@ class Ledger {
       argv.push_back(proxy->address());
     }
     return std::make_unique<Process>(
-        argv, std::vector<std::string>{},
+        argv,
+        std::vector<std::string>{SecurityVariable(PeerRole::kWorker, slot)},
         dir_ + "/client-" + std::to_string(slot) + ".log");
   }
 
