@@ -13,7 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cc/job/shard_start.h"
+#include "client/cc/transport/grpc_transport.h"
 #include "common/base/status.h"
+#include "proto/security/security.h"
 #include "proto/wire/layout_io.h"
 
 namespace weir {
@@ -32,6 +34,15 @@ std::string BinDir() {
 std::string OwnBinary() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> BenchTransport(
+    TransportChoice choice, int slot) {
+  GrpcTransportOptions grpc;
+  WEIR_ASSIGN_OR_RETURN(grpc.security,
+                        Security::Create(Security::Options::FromEnvironment(),
+                                         PeerRole::kWorker, slot));
+  return MakeTransport(choice, grpc);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<Child>>> StartPs(

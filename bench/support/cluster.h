@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bench/support/timing.h"
+#include "client/cc/transport/shm_transport.h"
 #include "client/cc/transport/transport.h"
 #include "proto/ps.pb.h"
 
@@ -27,6 +28,12 @@ std::string OwnBinary();
 // Turns a command line into the one that runs it where process `index` belongs.
 using Placement =
     std::function<std::vector<std::string>(int, std::vector<std::string>)>;
+
+// How this process, which holds `slot`, speaks to them. It proves who it is as
+// the environment says (WEIR_SECRET and so on), which the ps have too; see
+// bench_main.h.
+absl::StatusOr<std::unique_ptr<Transport>> BenchTransport(
+    TransportChoice choice, int slot = 0);
 
 // Starts one weir_ps for each address, each in its place.
 absl::StatusOr<std::vector<std::unique_ptr<Child>>> StartPs(

@@ -80,7 +80,8 @@ absl::Status RunLoadClient(const LoadOptions& options, int slot,
                            const std::string& directory) {
   WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
                         ParseTransportChoice(options.transport));
-  const std::unique_ptr<Transport> transport = MakeTransport(choice);
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Transport> transport,
+                        BenchTransport(choice, slot));
   const Declaration declaration = FlatModel(options);
   WEIR_ASSIGN_OR_RETURN(const Layout layout,
                         LayoutFromDeclaration(declaration));

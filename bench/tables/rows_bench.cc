@@ -83,7 +83,7 @@ class Worker {
   static absl::StatusOr<std::unique_ptr<Worker>> Create(
       const Flags& flags, TransportChoice transport) {
     auto worker = std::make_unique<Worker>();
-    worker->transport_ = MakeTransport(transport);
+    WEIR_ASSIGN_OR_RETURN(worker->transport_, BenchTransport(transport));
     WEIR_RETURN_IF_ERROR(worker->Start(flags));
     return worker;
   }

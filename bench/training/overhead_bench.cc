@@ -233,7 +233,8 @@ absl::StatusOr<nlohmann::json> RunModel(const BenchModel& bench,
                                         const std::string& choice, int rounds) {
   WEIR_ASSIGN_OR_RETURN(const TransportChoice parsed,
                         ParseTransportChoice(choice));
-  const std::unique_ptr<Transport> transport = MakeTransport(parsed);
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Transport> transport,
+                        BenchTransport(parsed));
   WEIR_ASSIGN_OR_RETURN(const auto local,
                         Machine::Create(bench, transport.get()));
   WEIR_ASSIGN_OR_RETURN(const auto remote,

@@ -34,7 +34,7 @@
 #include "bench/support/timing.h"
 #include "client/cc/job/worker_session.h"
 #include "client/cc/parameters/parameter_client.h"
-#include "client/cc/transport/grpc_transport.h"
+#include "client/cc/transport/shm_transport.h"
 #include "common/base/malloc_settings.h"
 #include "common/base/status.h"
 #include "common/math/random.h"
@@ -256,7 +256,8 @@ class Worker {
   }
 
   absl::Status Train() {
-    const std::unique_ptr<Transport> transport = MakeGrpcTransport();
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Transport> transport,
+                          BenchTransport(TransportChoice::kGrpc));
     WEIR_ASSIGN_OR_RETURN(const Sender sender,
                           JoinJob(transport.get(), flags_.addresses,
                                   declaration_, 0, /*first=*/true));

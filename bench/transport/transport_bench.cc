@@ -9,8 +9,8 @@
 // Everything is measured again in each round, so that a drifting machine drifts
 // for all; the ratios are medians over the rounds of quotients within a round.
 // --transport grpc --transport grpc_checksum shows what checksums of payloads
-// cost, and grpc_tls what encryption does. With --peers PyTorch RPC does the
-// same, with its default transports and with TCP alone.
+// cost, grpc_tls what encryption does, and shm_tls that shared memory does not
+// notice it. With --peers PyTorch RPC does the same, also with TCP alone.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -47,6 +47,7 @@ constexpr size_t kTargetBytes = size_t{64} << 20;
 // gRPC whose payloads carry checksums, and gRPC between tasks with a secret.
 constexpr char kChecksum[] = "grpc_checksum";
 constexpr char kTls[] = "grpc_tls";
+constexpr char kShmTls[] = "shm_tls";
 
 struct Flags {
   std::string json;
@@ -84,13 +85,13 @@ class Bench {
                                                        const std::string& kind,
                                                        size_t bytes) {
     GrpcTransportOptions grpc;
-    WEIR_ASSIGN_OR_RETURN(grpc.security, ChooseSecurity(kind == kTls));
+    WEIR_ASSIGN_OR_RETURN(grpc.security,
+                          ChooseSecurity(kind == kTls || kind == kShmTls));
     grpc.checksum =
         kind == kChecksum ? ChecksumChoice::kOn : ChecksumChoice::kOff;
-    WEIR_ASSIGN_OR_RETURN(
-        const TransportChoice choice,
-        ParseTransportChoice(kind == kChecksum || kind == kTls ? "grpc"
-                                                               : kind));
+    // "grpc_tls" is "grpc", and "shm_tls" is "shm".
+    WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
+                          ParseTransportChoice(kind.substr(0, kind.find('_'))));
     std::unique_ptr<Bench> bench(
         new Bench(flags, MakeTransport(choice, grpc), bytes));
     WEIR_RETURN_IF_ERROR(bench->Start());
@@ -480,9 +481,10 @@ int main(int argc, char** argv) {
   app.add_option("--queues", flags.queues, "of the ps")->capture_default_str();
   app.add_option(
          "--transport", flags.transports,
-         "grpc, grpc_checksum, grpc_tls, shm; several; default grpc and "
-         "shm")
-      ->check(CLI::IsMember({"grpc", "grpc_checksum", "grpc_tls", "shm"}));
+         "grpc, grpc_checksum, grpc_tls, shm, shm_tls; several; default "
+         "grpc and shm")
+      ->check(CLI::IsMember(
+          {"grpc", "grpc_checksum", "grpc_tls", "shm", "shm_tls"}));
   app.add_option("--operation", flags.operation, "pull, push or push_pull");
   app.add_option("--min_bytes", flags.min_bytes, "smallest size")
       ->capture_default_str();
