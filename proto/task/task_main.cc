@@ -80,6 +80,10 @@ void CloseMemory() {
 absl::StatusOr<std::shared_ptr<const Security>> FindSecurity(
     const TaskId& task, const Security::Options& options) {
   if (task.role == TaskRole::kEvaluator) {
+    // It talks to nobody, but the job's secret may be in its environment.
+    if (!options.insecure) {
+      CloseMemory();
+    }
     return Security::Insecure();
   }
   WEIR_ASSIGN_OR_RETURN(
@@ -123,7 +127,10 @@ int internal::TaskMain(int argc, char** argv, TaskRole role,
                        const std::string& about,
                        const std::function<void(CLI::App*)>& add_flags,
                        const std::function<absl::Status(const Task&)>& run) {
-  SetMallocForBulk();
+  // The chief moves nothing in bulk, and gives back what a burst took.
+  if (role != TaskRole::kChief) {
+    SetMallocForBulk();
+  }
   SetUpTls();
   RaiseDescriptorLimit();
   LogGrpcAsDebug();
