@@ -5,7 +5,6 @@
 #include "client/cc/transport/grpc_transport.h"
 #include "client/cc/transport/shm_transport.h"
 #include "common/base/check.h"
-#include "tests/common/temp_dir.h"
 
 namespace weir {
 namespace {
@@ -18,7 +17,7 @@ LoopbackPs::LoopbackPs(Options the_options) : options(the_options) {
   Store::Options store_options;
   store_options.incarnation = 77;
   store_options.files = options.files;
-  store_options.checkpoint_root = CheckpointRoot();
+  store_options.checkpoint_root = options.checkpoint_root;
   if (options.shared_memory) {
     arena = *SharedArena::Create();
     store_options.arena = arena.get();

@@ -15,6 +15,7 @@
 #include "common/io/files.h"
 #include "server/ps/ps_server.h"
 #include "server/ps/store/store.h"
+#include "tests/common/temp_dir.h"
 
 namespace weir {
 
@@ -31,6 +32,7 @@ class LoopbackPs {
     bool declare = true;
     bool shared_memory = false;  // offered, and taken by `transport`
     Files* files = Files::Real();
+    std::string checkpoint_root = CheckpointRoot();
     int table_dim = 0;  // of a table "t", trained like "w"; 0 for no table
   };
   LoopbackPs() : LoopbackPs(Options()) {}

@@ -23,7 +23,10 @@ class Cluster {
  public:
   Cluster(const std::string& workdir, int workers, bool resume = false,
           uint64_t every_steps = 0)
-      : workers_(workers), transport_(MakeGrpcTransport()) {
+      : workers_(workers),
+        first_(Empty(workdir)),
+        second_(Empty(workdir)),
+        transport_(MakeGrpcTransport()) {
     options_.runner.sdk_job = true;
     options_.runner.spec.mutable_checkpoint()->set_every_steps(every_steps);
     options_.runner.spec.mutable_checkpoint()->set_keep(5);
@@ -51,15 +54,16 @@ class Cluster {
   ChiefServer& chief() { return *chief_; }
 
  private:
-  static LoopbackPs::Options Empty() {
+  static LoopbackPs::Options Empty(const std::string& workdir) {
     LoopbackPs::Options options;
     options.declare = false;
+    options.checkpoint_root = workdir + "/checkpoints";
     return options;
   }
 
   const int workers_;
-  LoopbackPs first_{Empty()};
-  LoopbackPs second_{Empty()};
+  LoopbackPs first_;
+  LoopbackPs second_;
   std::unique_ptr<Transport> transport_;
   ChiefServer::Options options_;
   std::unique_ptr<ChiefServer> chief_;
