@@ -101,6 +101,8 @@ absl::StatusOr<Sender> JoinJob(Transport* transport,
       TakeSlot(shards, sender, own, static_cast<uint64_t>(getpid())));
   sender.set_slot(own);
   sender.set_generation(taken.generation);
+  sender.set_capability_high(taken.capability_high);
+  sender.set_capability_low(taken.capability_low);
   return sender;
 }
 
