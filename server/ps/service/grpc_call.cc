@@ -35,7 +35,7 @@ GrpcCall::GrpcCall(const Host* host, CallQueue* queue)
       on_read_([this](bool ok) { OnRead(ok); }),
       on_written_(
           [this](bool ok) { OnWritten(std::exchange(writing_, nullptr), ok); }),
-      on_finished_([this](bool) { Over(); }),
+      on_finished_([this](bool) { Over(outcome_); }),
       on_call_done_([this](bool) { OnCallDone(); }) {
   context_.AsyncNotifyWhenDone(on_call_done_.tag());
 }
@@ -137,6 +137,7 @@ void GrpcCall::Write(Answer&& answer, bool last) {
 }
 
 void GrpcCall::Finish(const absl::Status& status) {
+  outcome_ = status;
   stream_.Finish(ToGrpcStatus(status), tag_);
 }
 
@@ -147,13 +148,13 @@ void GrpcCall::OnCallDone() {
       host_->access->OnEmptyCall(context_.peer());
     }
     ClientGone();
-    Over();
+    Over(absl::CancelledError("the caller is gone"));
   }
 }
 
-void GrpcCall::Over() {
+void GrpcCall::Over(const absl::Status& status) {
   if (const auto after = std::exchange(after_, nullptr)) {
-    after();
+    after(status);
   }
 }
 

@@ -65,9 +65,12 @@ class GrpcCall : public AnswerFlow {
   // Who makes the call. REQUIRES: a handler asks.
   const Caller& caller() const { return caller_; }
 
-  // Calls `after` when the call is over: its last answer has left, or nobody
-  // waits for it any more. On the queue's thread.
-  void WhenOver(std::function<void()> after) { after_ = std::move(after); }
+  // Calls `after` with what the call ended with, when it is over: its last
+  // answer has left, or nobody waits for it any more (CANCELLED). On the
+  // queue's thread.
+  void WhenOver(std::function<void(const absl::Status&)> after) {
+    after_ = std::move(after);
+  }
 
  private:
   void OnCall(bool ok);
@@ -81,7 +84,7 @@ class GrpcCall : public AnswerFlow {
   void Finish(const absl::Status& status) override;
   void OnAnswered() override;
   void OnCallDone();
-  void Over();
+  void Over(const absl::Status& status);
 
   const Host* const host_;
   CallQueue* const queue_;
@@ -95,11 +98,12 @@ class GrpcCall : public AnswerFlow {
   grpc::ByteBuffer buffer_;
   bool reading_ = false;
   int unanswered_ = 0;
-  std::function<void()> after_;
+  std::function<void(const absl::Status&)> after_;
 
   // The tag of the write or finish under way; there is one at most.
   void* tag_ = nullptr;
   std::shared_ptr<Question> writing_;
+  absl::Status outcome_;  // of Finish
 
   CallOperation on_call_;
   CallOperation on_read_;

@@ -95,6 +95,10 @@ void ParameterService::AddStreams() {
   });
   Add("Assign", [this](GrpcCall* call) {
     auto reply = std::make_shared<AssignReply>();  // of what came so far
+    call->WhenOver([this, call, reply](const absl::Status& status) {
+      access_->Record(call->caller(), MethodName("Assign"), status,
+                      absl::StrCat(reply->elements(), " elements"));
+    });
     return Handler{
         [this, reply](const ByteBuffer& buffer) -> absl::Status {
           AssignChunk chunk;
@@ -105,10 +109,7 @@ void ParameterService::AddStreams() {
                               payload.bytes() / sizeof(float));
           return absl::OkStatus();
         },
-        [this, call, reply] {
-          access_->Record(call->caller(), MethodName("Assign"),
-                          absl::OkStatus(),
-                          absl::StrCat(reply->elements(), " elements"));
+        [call, reply] {
           call->NoMoreQuestions(/*expected=*/1);
           call->DeliverReply<AssignReply>(*reply);
           return absl::OkStatus();
@@ -145,8 +146,10 @@ absl::Status ParameterService::Snapshot(const ByteBuffer& buffer,
                                         GrpcCall* call) {
   SnapshotRequest request;
   WEIR_RETURN_IF_ERROR(DecodeMessage(buffer, &request));
-  access_->Record(call->caller(), MethodName("Snapshot"), absl::OkStatus(),
-                  request.checkpoint());
+  call->WhenOver([this, call, checkpoint = request.checkpoint()](
+                     const absl::Status& status) {
+    access_->Record(call->caller(), MethodName("Snapshot"), status, checkpoint);
+  });
   call->NoMoreQuestions(/*expected=*/2);  // FROZEN, WRITTEN
   store_->Snapshot(
       request,
@@ -348,11 +351,10 @@ absl::Status ParameterService::Shutdown(const ByteBuffer& buffer,
   access_->Record(call->caller(), MethodName("Shutdown"), status);
   if (status.ok()) {
     call->WhenOver(
-        [this, why = absl::Status(
-                   static_cast<absl::StatusCode>(request.code()),
-                   Printable(request.reason(), kPeerMessageBytesMax))] {
-          on_shutdown_(why);
-        });
+        [this,
+         why = absl::Status(static_cast<absl::StatusCode>(request.code()),
+                            Printable(request.reason(), kPeerMessageBytesMax))](
+            const absl::Status&) { on_shutdown_(why); });
   }
   call->NoMoreQuestions(/*expected=*/1);
   LogAndDeliver(Empty<ShutdownReply>(status), call);

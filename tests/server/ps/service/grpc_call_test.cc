@@ -167,13 +167,18 @@ TEST(GrpcCallTest, AnErrorOfAHandlerAndAMethodThatNobodyHasEndTheCall) {
 
 TEST(GrpcCallTest, ACallIsOverWhenItsAnswerHasLeftOrNobodyWaitsForIt) {
   Gate over[2];
+  absl::Status ended[2];
   Gate taken;
   Tester tester(
       {{"/weir.ParameterServer/GetStatus", [&](GrpcCall* call) {
           return GrpcCall::Handler{[&, call](const ByteBuffer& buffer) {
             GetStatusRequest request;
             EXPECT_TRUE(DecodeMessage(buffer, &request).ok());
-            call->WhenOver([&gate = over[request.hot_ids()]] { gate.Open(); });
+            call->WhenOver(
+                [&, number = request.hot_ids()](const absl::Status& status) {
+                  ended[number] = status;
+                  over[number].Open();
+                });
             call->NoMoreQuestions(/*expected=*/1);
             if (request.hot_ids() == 0) {
               call->DeliverReply<PsStatus>(PsStatus());
@@ -185,6 +190,7 @@ TEST(GrpcCallTest, ACallIsOverWhenItsAnswerHasLeftOrNobodyWaitsForIt) {
         }}});
   EXPECT_TRUE(tester.Ask(0).ok());
   over[0].Wait();
+  EXPECT_TRUE(ended[0].ok()) << ended[0];
 
   grpc::ClientContext context;
   std::thread canceller([&] {
@@ -197,6 +203,7 @@ TEST(GrpcCallTest, ACallIsOverWhenItsAnswerHasLeftOrNobodyWaitsForIt) {
   EXPECT_FALSE(tester.stub->GetStatus(&context, request, &reply).ok());
   canceller.join();
   over[1].Wait();
+  EXPECT_EQ(ended[1].code(), absl::StatusCode::kCancelled) << ended[1];
 }
 
 TEST(GrpcCallTest, ARequestThatFindsNoMemoryEndsItsCallAlone) {
