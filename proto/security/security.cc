@@ -1,5 +1,6 @@
 #include "proto/security/security.h"
 
+#include <grpcpp/grpcpp.h>
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <openssl/bio.h>
@@ -74,6 +75,38 @@ class ServerCheck : public tls::ExternalCertificateVerifier {
 };
 
 }  // namespace
+
+// A watch on certificates that never ends. When the end of their last watch
+// crosses the beginning of the next, gRPC 1.51 can take them in the wrong
+// order, and then that channel, and each that begins while it lives, never gets
+// a certificate ("Unable to get latest root certificates"). With this one, no
+// other watch is the last. It is that of a server which nothing can reach.
+class Security::StandingWatch {
+ public:
+  explicit StandingWatch(
+      const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+    grpc::ServerBuilder builder;
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        credentials);
+    // gRPC wants a queue, though no call ever comes.
+    queue_ = builder.AddCompletionQueue();
+    server_ = builder.BuildAndStart();
+  }
+  ~StandingWatch() {
+    server_->Shutdown();
+    queue_->Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_->Next(&tag, &ok)) {
+    }
+  }
+
+ private:
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::unique_ptr<grpc::Server> server_;
+};
 
 absl::StatusOr<IdentityRules> IdentityRules::Create(
     std::string job, const std::vector<std::string>& rules) {
@@ -156,6 +189,8 @@ absl::StatusOr<std::shared_ptr<const Security>> Security::Create(
   } else {
     WEIR_RETURN_IF_ERROR(security->UseFiles(options, role, index));
   }
+  security->standing_watch_ =
+      std::make_shared<StandingWatch>(security->ForServer());
   security->MakeChannelCredentials();
   return security;
 }

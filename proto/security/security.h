@@ -115,6 +115,8 @@ class Security {
   absl::StatusOr<PeerIdentity> Identify(const grpc::AuthContext& context) const;
 
  private:
+  class StandingWatch;
+
   Security() = default;
   absl::Status UseSecret(const Options& options, PeerRole role, int index);
   absl::Status UseFiles(const Options& options, PeerRole role, int index);
@@ -126,6 +128,7 @@ class Security {
   // gRPC's source of certificates; null if insecure.
   std::shared_ptr<grpc::experimental::CertificateProviderInterface>
       certificates_;
+  std::shared_ptr<StandingWatch> standing_watch_;
   std::shared_ptr<grpc::ChannelCredentials> to_ps_;
   std::shared_ptr<grpc::ChannelCredentials> to_chief_;
 };
