@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/logging.h"
+#include "common/base/malloc_settings.h"
 #include "common/base/status.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/grpc_channel.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr int kQueuesMax = 64;
 // How late a parked wait may end: little beside its deadline, which is seconds.
 constexpr auto kExpirePeriod = std::chrono::milliseconds(50);
+constexpr auto kTrimPeriod = std::chrono::seconds(30);
 
 // The why of each value is in docs/design_notes.md, "gRPC settings".
 void Configure(const PsServer::Options& options, grpc::ServerBuilder* builder) {
@@ -108,6 +110,8 @@ absl::Status PsServer::Start() {
 }
 
 void PsServer::ExpireLoop() {
+  using Clock = std::chrono::steady_clock;
+  auto trimmed = Clock::now();
   for (;;) {
     {
       MutexLock lock(&mutex_);
@@ -119,6 +123,10 @@ void PsServer::ExpireLoop() {
       }
     }
     store_->ExpireWaits();
+    if (Clock::now() - trimmed >= kTrimPeriod) {
+      TrimFreedHeap();
+      trimmed = Clock::now();
+    }
   }
 }
 
