@@ -183,12 +183,12 @@ absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
       std::max(worker.next_sequence, progress.next_sequence());
   // Reports are of the newest contributions, in order: of those that are not
   // counted as reported yet, as many as there are from the back.
-  const auto reports = static_cast<int64_t>(progress.report_size());
-  const auto missing = static_cast<int64_t>(progress.next_sequence()) -
-                       static_cast<int64_t>(worker.reported);
-  *repeated =
-      static_cast<int>(reports - std::clamp(missing, int64_t{0}, reports));
-  worker.reported += static_cast<uint64_t>(reports - *repeated);
+  const auto reports = static_cast<uint64_t>(progress.report_size());
+  const uint64_t missing = progress.next_sequence() -
+                           std::min(progress.next_sequence(), worker.reported);
+  const uint64_t added = std::min(missing, reports);
+  *repeated = static_cast<int>(reports - added);
+  worker.reported += added;
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 #include "server/chief/state/roster.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -209,6 +210,20 @@ TEST(RosterTest, ReportsOfContributionsThatCountAlreadyAreRepeats) {
   }
   ASSERT_TRUE(book.OnProgress(3, progress).ok());
   EXPECT_EQ(book.repeated, 2);
+  EXPECT_EQ(book.roster.worker(0).reported, 3u);
+}
+
+TEST(RosterTest, ANumberOfContributionsBeyondEveryJobCountsItsReportsAlone) {
+  Book book(1);
+  book.Grant(1, 3);
+  Progress progress = Beat(0, 1, std::numeric_limits<int64_t>::max());
+  progress.add_report();
+  ASSERT_TRUE(book.OnProgress(3, progress).ok());
+  EXPECT_EQ(book.roster.worker(0).reported, 1u);
+  progress.set_next_sequence(uint64_t{1} << 63);
+  progress.add_report();
+  ASSERT_TRUE(book.OnProgress(3, progress).ok());
+  EXPECT_EQ(book.repeated, 0);
   EXPECT_EQ(book.roster.worker(0).reported, 3u);
 }
 
