@@ -352,14 +352,23 @@ absl::StatusOr<const FieldDescriptor*> FindField(const Descriptor& type,
     names.push_back(type.field(i)->name());
   }
   const std::string all = absl::StrJoin(names, ", ");
-  const auto nearest = std::min_element(
-      names.begin(), names.end(), [&](const auto& a, const auto& b) {
-        return EditDistance(name, a) < EditDistance(name, b);
-      });
   // What shares no more than some letters is no help.
+  size_t least = name.size() / 2 + 1;
+  const std::string* nearest = nullptr;
+  for (const std::string& other : names) {
+    // No distance is less than that of the lengths, which costs nothing.
+    const auto [shorter, longer] = std::minmax({other.size(), name.size()});
+    if (longer - shorter >= least) {
+      continue;
+    }
+    const size_t distance = EditDistance(name, other);
+    if (distance < least) {
+      least = distance;
+      nearest = &other;
+    }
+  }
   std::string advice = "; it has ";
-  if (nearest != names.end() &&
-      EditDistance(name, *nearest) <= name.size() / 2) {
+  if (nearest != nullptr) {
     advice = absl::StrCat("; did you mean '", *nearest, "'? It has ");
   }
   return Invalid("there is no field '", name, "' in ",

@@ -230,11 +230,12 @@ class Reader {
       if (bytes < step) {
         return absl::OkStatus();
       }
-      // I2: the cut depends on piece_bytes alone, not on who reads.
-      const size_t end = text->rfind('\n');
-      if (end != std::string::npos) {
-        rest_ = text->substr(end + 1);
-        text->resize(end + 1);
+      // I2: the cut depends on piece_bytes alone, not on who reads. What was
+      // there before has no end of a line.
+      const size_t end = absl::string_view(*text).substr(old_size).rfind('\n');
+      if (end != absl::string_view::npos) {
+        rest_ = text->substr(old_size + end + 1);
+        text->resize(old_size + end + 1);
         return absl::OkStatus();
       }
       if (text->size() > kLineBytesMax) {

@@ -19,7 +19,7 @@ namespace weir {
 namespace {
 
 absl::StatusOr<std::string> ReadAll(InputStream* stream) {
-  constexpr size_t kStepBytes = size_t{1} << 20;
+  constexpr size_t kStepBytes = size_t{64} << 10;
   std::string text;
   // One byte more than the file has: a plain file is read whole in the first
   // step, and the missing byte shows its end.

@@ -18,7 +18,7 @@
 namespace weir {
 namespace {
 
-constexpr size_t kPackedStepBytes = size_t{1} << 20;
+constexpr size_t kPackedStepBytes = size_t{64} << 10;
 // zlib counts bytes in 32 bits, so one call may unpack at most this much.
 constexpr size_t kInflateStepBytes = size_t{1} << 30;
 
