@@ -16,7 +16,8 @@ namespace weir {
 // The tasks that a bench starts are insecure, unless the environment chooses.
 inline void DefaultToInsecure() {
   for (const char* name : {"WEIR_SECRET", "WEIR_SECRET_FILE", "WEIR_TLS_DIR"}) {
-    if (std::getenv(name) != nullptr) {  // NOLINT: no thread yet
+    const char* const value = std::getenv(name);  // NOLINT: no thread yet
+    if (value != nullptr && *value != '\0') {
       return;
     }
   }
