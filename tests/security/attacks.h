@@ -47,6 +47,13 @@ struct Attacker {
   RegisterRequest Registration() const;
 };
 
+// The ways an attack ends, by short names for the tables.
+inline constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
+inline constexpr absl::StatusCode kRefused = absl::StatusCode::kUnauthenticated;
+inline constexpr absl::StatusCode kDenied = absl::StatusCode::kPermissionDenied;
+inline constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+inline constexpr absl::StatusCode kOver = absl::StatusCode::kResourceExhausted;
+
 // How an attack must end by who runs it; unset: it is left out, for the reason
 // beside it. A client that proves nothing must get UNAVAILABLE or
 // UNAUTHENTICATED, whatever it does.

@@ -5,14 +5,9 @@
 namespace weir {
 namespace {
 
-using absl::StatusCode;
-
-constexpr StatusCode kOk = StatusCode::kOk;
-constexpr StatusCode kRefused = StatusCode::kUnauthenticated;
-constexpr StatusCode kInvalid = StatusCode::kInvalidArgument;
 // A chief that was restarted says the same to workers that it does not know.
-constexpr StatusCode kNoGrant = StatusCode::kUnavailable;
-constexpr StatusCode kNoMethod = StatusCode::kUnimplemented;
+constexpr absl::StatusCode kNoGrant = absl::StatusCode::kUnavailable;
+constexpr absl::StatusCode kNoMethod = absl::StatusCode::kUnimplemented;
 
 constexpr char kRegister[] = "/weir.Chief/Register";
 

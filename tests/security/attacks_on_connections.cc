@@ -15,14 +15,12 @@
 #include "proto/wire/wire_version.h"
 #include "tests/proto/security/raw_call.h"
 #include "tests/security/attacks.h"
+#include "tests/security/dropped_call.h"
 
 namespace weir {
 namespace {
 
-using absl::StatusCode;
-
-constexpr StatusCode kOk = StatusCode::kOk;
-constexpr StatusCode kCut = StatusCode::kAborted;
+constexpr absl::StatusCode kCut = absl::StatusCode::kAborted;
 
 constexpr char kHello[] = "/weir.ParameterServer/Hello";
 
@@ -116,16 +114,7 @@ absl::Status DropsCalls(const Attacker& attacker) {
     if (open.ended()) {
       return absl::AbortedError("the connection was cut");
     }
-    grpc::ClientContext context;
-    const auto call = stub.PrepareCall(&context, kHello, &queue);
-    void* tag = nullptr;
-    bool ok = false;
-    call->StartCall(nullptr);
-    queue.Next(&tag, &ok);
-    context.TryCancel();
-    grpc::Status status;
-    call->Finish(&status, nullptr);
-    queue.Next(&tag, &ok);
+    BeginAndDropCall(&stub, kHello, &queue);
   }
   return absl::OkStatus();
 }

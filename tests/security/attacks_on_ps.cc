@@ -19,14 +19,6 @@
 namespace weir {
 namespace {
 
-using absl::StatusCode;
-
-constexpr StatusCode kOk = StatusCode::kOk;
-constexpr StatusCode kRefused = StatusCode::kUnauthenticated;
-constexpr StatusCode kDenied = StatusCode::kPermissionDenied;
-constexpr StatusCode kInvalid = StatusCode::kInvalidArgument;
-constexpr StatusCode kOver = StatusCode::kResourceExhausted;
-
 std::string Method(const std::string& name) {
   return "/weir.ParameterServer/" + name;
 }
@@ -293,7 +285,7 @@ const Attack kAttacks[] = {
     {"DeclaresAnew", DeclaresAnew, {kRefused, kRefused, kRefused, kDenied}},
     {"AssignsValues",
      AssignsValues,
-     {kRefused, kRefused, kRefused, StatusCode::kFailedPrecondition}},
+     {kRefused, kRefused, kRefused, absl::StatusCode::kFailedPrecondition}},
     {"ParksPulls", ParksPulls, {kOver, kOver, kRefused, kOver}},
     {"HandsOverTooMuchMemory",
      HandsOverTooMuchMemory,

@@ -15,13 +15,6 @@
 namespace weir {
 namespace {
 
-using absl::StatusCode;
-
-constexpr StatusCode kOk = StatusCode::kOk;
-constexpr StatusCode kRefused = StatusCode::kUnauthenticated;
-constexpr StatusCode kDenied = StatusCode::kPermissionDenied;
-constexpr StatusCode kInvalid = StatusCode::kInvalidArgument;
-
 constexpr uint32_t kTable = 1;
 // As many rows of 16 numbers as one request may have.
 constexpr uint64_t kRows = kRowBytesMax / (16 * sizeof(float));
@@ -191,7 +184,9 @@ const Attack kAttacks[] = {
     {"ShrinksToOverflow", ShrinksToOverflow, {kRefused, kRefused, kOk, kOk}},
     {"AsksForHotIds", AsksForHotIds, {kRefused, kRefused, kOk, kOk}},
     // A worker has lists of its own.
-    {"NamesAList", NamesAList, {StatusCode::kNotFound, kOk, kRefused, kOk}},
+    {"NamesAList",
+     NamesAList,
+     {absl::StatusCode::kNotFound, kOk, kRefused, kOk}},
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "server/ps/ps_server.h"
 #include "server/ps/store/store.h"
 #include "tests/common/temp_dir.h"
+#include "tests/security/dropped_call.h"
 #include "tests/support/wait_until.h"
 
 namespace weir {
@@ -51,17 +52,7 @@ TEST(ConnectionsTest, AClientThatBeginsAndDropsCallsIsCutOff) {
   const auto closed = [&] { return ps.access.listener()->counts().closed > 0; };
   // More than a connection may drop within two seconds, as fast as they go.
   for (int i = 0; i < 50 * kEmptyCallsPerSecond && !closed(); ++i) {
-    grpc::ClientContext context;
-    const auto call =
-        stub.PrepareCall(&context, "/weir.ParameterServer/PushPull", &queue);
-    void* tag = nullptr;
-    bool ok = false;
-    call->StartCall(nullptr);
-    queue.Next(&tag, &ok);
-    context.TryCancel();
-    grpc::Status status;
-    call->Finish(&status, nullptr);
-    queue.Next(&tag, &ok);
+    BeginAndDropCall(&stub, "/weir.ParameterServer/PushPull", &queue);
   }
   EXPECT_TRUE(WaitUntil(closed));
   // Another client is served.
