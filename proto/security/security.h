@@ -104,6 +104,8 @@ class Security {
   // REQUIRES: secured().
   const PeerIdentity& self() const { return self_; }
 
+  // What is made with these credentials ends before this does: without it new
+  // connections may get no certificate.
   std::shared_ptr<grpc::ServerCredentials> ForServer() const;
   // For calls to a ps, and to the chief, which may be worker 0.
   std::shared_ptr<grpc::ChannelCredentials> ToPs() const { return to_ps_; }

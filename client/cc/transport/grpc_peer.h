@@ -17,12 +17,15 @@
 #include "client/cc/transport/call_watch.h"
 #include "common/base/mutex.h"
 #include "proto/ps.grpc.pb.h"
+#include "proto/security/security.h"
 
 namespace weir {
 
 class GrpcPeer {
  public:
   std::string address;
+  // Whose certificates the channel uses, to its end.
+  std::shared_ptr<const Security> security;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<ParameterServer::Stub> stub;
   std::shared_ptr<CallWatch> calls;

@@ -241,6 +241,7 @@ class GrpcTransport : public Transport {
     peer->checksum =
         options_.checksum == ChecksumChoice::kOn ||
         (options_.checksum == ChecksumChoice::kAuto && !IsThisHost(address));
+    peer->security = security_;
     peer->channel = grpc::CreateCustomChannel(address, security_->ToPs(),
                                               ChannelArgumentsFor(options_));
     peer->stub = ParameterServer::NewStub(peer->channel);

@@ -116,9 +116,9 @@ std::shared_ptr<const Security> WithSecret(PeerRole role, int index) {
 TEST(ChiefServerTest, AWorkerIsItselfAlone) {
   Bench bench(WithSecret(PeerRole::kChief, 0));
   const auto register_as = [&](int index, RegisterReply* reply) {
-    const auto stub = Chief::NewStub(
-        grpc::CreateChannel(absl::StrCat("127.0.0.1:", bench.server->port()),
-                            WithSecret(PeerRole::kWorker, index)->ToChief()));
+    const auto security = WithSecret(PeerRole::kWorker, index);
+    const auto stub = Chief::NewStub(grpc::CreateChannel(
+        absl::StrCat("127.0.0.1:", bench.server->port()), security->ToChief()));
     RegisterRequest request = OnesRequest(bench.cluster.options.spec, 0, 5);
     request.set_wire_version(kWireVersion);
     grpc::Status status;
@@ -136,9 +136,9 @@ TEST(ChiefServerTest, AWorkerIsItselfAlone) {
               HasSubstr("may not register as worker 0"));
   ASSERT_TRUE(register_as(0, &reply).ok());
   // A heartbeat without the grant's capability is nobody's.
-  const auto stub = Chief::NewStub(
-      grpc::CreateChannel(absl::StrCat("127.0.0.1:", bench.server->port()),
-                          WithSecret(PeerRole::kWorker, 1)->ToChief()));
+  const auto security = WithSecret(PeerRole::kWorker, 1);
+  const auto stub = Chief::NewStub(grpc::CreateChannel(
+      absl::StrCat("127.0.0.1:", bench.server->port()), security->ToChief()));
   grpc::ClientContext context;
   auto stream = stub->Heartbeat(&context);
   Progress forged = ProgressOf(reply.grant(), 10);
