@@ -218,7 +218,7 @@ TEST(RotationTest, EveryPushCountsOnceWhileCertificatesRunOut) {
       return all;
     });
   };
-  const int64_t end = time(nullptr) + 2 * kLifeSeconds;
+  const int64_t end = time(nullptr) + int64_t{2} * kLifeSeconds;
   int rounds = 0;
   for (; rounds < 5 || time(nullptr) <= end; ++rounds) {
     ASSERT_TRUE(a_round());
