@@ -118,6 +118,8 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   if (newest.ok() && newest->has_value()) {
     job.newest = (*newest)->manifest;
   }
+  job.never_saved = disk_->claim != nullptr && !disk_->claim->first() &&
+                    !disk_->committer.HasCommitted();
   const auto source = JobSource::Create(job);
   if (!source->ContinuesWhenDone() &&
       JobIsDone(options_.files, options_.workdir, source->spec_text())) {

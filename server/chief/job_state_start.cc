@@ -51,7 +51,11 @@ void JobState::AdvanceStart() {
   }
   start_.Load();
   if (start_.state() == StartSequence::State::kFailed) {
-    end_.Fail(start_.status());
+    if (start_.begins_anew()) {
+      end_.BeginAnew(start_.status());
+    } else {
+      end_.Fail(start_.status());
+    }
     return;
   }
   if (start_.state() != StartSequence::State::kReady) {

@@ -211,6 +211,10 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
   return std::optional<FoundCheckpoint>();
 }
 
+bool CheckpointCommitter::HasCommitted() {
+  return !absl::IsNotFound(options_.files->ReadAll(Path(kListName)).status());
+}
+
 absl::StatusOr<std::string> CheckpointCommitter::Prepare(uint64_t step) {
   Files* files = options_.files;
   WEIR_RETURN_IF_ERROR(files->MakeDirectories(options_.directory));

@@ -120,10 +120,12 @@ void StartSequence::OnCheckpointFound(
 
 void StartSequence::StartWithoutCheckpoint() {
   if (!lost_.ok()) {
-    Fail(absl::Status(lost_.code(),
-                      absl::StrCat(lost_.message(),
-                                   ", and there is no checkpoint yet: stop "
-                                   "every task and start the job anew")));
+    begins_anew_ = facts_.options.resume && facts_.options.never_saved;
+    Fail(absl::Status(
+        lost_.code(),
+        absl::StrCat(lost_.message(), ", and there is no checkpoint yet: ",
+                     begins_anew_ ? "every ps is told to end and to begin anew"
+                                  : "stop every task and start the job anew")));
     return;
   }
   uint64_t trained_to = 0;
@@ -131,8 +133,8 @@ void StartSequence::StartWithoutCheckpoint() {
     trained_to = std::max(trained_to, line.step);
   }
   // The checkpoints were lost or moved. To start from the beginning would
-  // hide that.
-  if (facts_.options.resume && trained_to > 0) {
+  // hide that. Where none was ever committed there is nothing to hide.
+  if (facts_.options.resume && trained_to > 0 && !facts_.options.never_saved) {
     Fail(Invalid(
         "--resume: '", facts_.options.checkpoint_directory,
         "' holds no checkpoint, but the job was trained to step ", trained_to,

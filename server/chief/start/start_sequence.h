@@ -55,6 +55,9 @@ class StartSequence {
 
   State state() const { return state_; }
   const absl::Status& status() const { return status_; }  // kFailed
+  // kFailed: a shard is lost, and no checkpoint will ever complete the others.
+  // Whoever starts tasks again resumes, so the others are to end, too.
+  bool begins_anew() const { return begins_anew_; }
   std::string Describe() const;  // what it waits for, for messages
   bool adopted() const { return adopted_; }
   bool restored() const { return restored_; }
@@ -96,6 +99,7 @@ class StartSequence {
   std::optional<FoundCheckpoint> found_;  // to continue from
   bool adopted_ = false;
   bool restored_ = false;
+  bool begins_anew_ = false;
   std::vector<bool> answered_;
   std::vector<uint64_t> incarnations_;
   std::vector<uint64_t> seen_histories_;  // of the first Hellos; 0: none

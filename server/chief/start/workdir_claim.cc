@@ -125,9 +125,10 @@ absl::StatusOr<std::unique_ptr<WorkdirClaim>> WorkdirClaim::Take(
                std::string(FileError(error, "lock", path).message()));
     }
     if (exclusive || no_locks) {
+      const bool first = access(secret_path.c_str(), F_OK) != 0;
       WEIR_ASSIGN_OR_RETURN(std::string secret, FindSecret(secret_path));
-      return std::unique_ptr<WorkdirClaim>(
-          new WorkdirClaim(std::move(file), exclusive, std::move(secret)));
+      return std::unique_ptr<WorkdirClaim>(new WorkdirClaim(
+          std::move(file), exclusive, std::move(secret), first));
     }
     // flock with a timeout does not exist, and a predecessor that is about to
     // end is worth a short wait.

@@ -50,16 +50,21 @@ class WorkdirClaim {
   // False if the file system has no locks: another chief may be alive.
   bool exclusive() const { return exclusive_; }
   const std::string& secret() const { return secret_; }
+  // No chief has had this directory before: the secret was drawn now.
+  bool first() const { return first_; }
 
  private:
-  WorkdirClaim(FileDescriptor file, bool exclusive, std::string secret)
+  WorkdirClaim(FileDescriptor file, bool exclusive, std::string secret,
+               bool first)
       : file_(std::move(file)),
         exclusive_(exclusive),
-        secret_(std::move(secret)) {}
+        secret_(std::move(secret)),
+        first_(first) {}
 
   const FileDescriptor file_;  // closing it ends the claim
   const bool exclusive_;
   const std::string secret_;
+  const bool first_;
 };
 
 }  // namespace weir

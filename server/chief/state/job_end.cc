@@ -72,6 +72,15 @@ void JobEnd::Fail(const absl::Status& status) {
                     facts_.phase >= Phase::kTraining);
 }
 
+void JobEnd::BeginAnew(const absl::Status& status) {
+  Begin(status, false);
+  anew_ = true;
+  shutdown_ps_ = true;
+  for (int s = 0; s < facts_.tracker.count(); ++s) {
+    shut_down_[s] = facts_.tracker.hello(s).state() == EMPTY;
+  }
+}
+
 void JobEnd::GiveWay(const absl::Status& why) {
   if (facts_.phase >= Phase::kEnding) {
     return;
@@ -214,6 +223,17 @@ void JobEnd::ShutDown(int shard, const Sender& sender) {
   facts_.Do(ShardCall{shard, request});
 }
 
+Sender JobEnd::SenderFor(int shard) const {
+  const HelloReply& hello = facts_.tracker.hello(shard);
+  Sender sender;  // an EMPTY ps takes Shutdown without one
+  if (hello.state() != EMPTY) {
+    sender.set_job(hello.job());
+    sender.set_history(hello.history());
+    sender.set_layout_fingerprint(hello.layout_fingerprint());
+  }
+  return sender;
+}
+
 void JobEnd::ShutDownThoseThatAnswer() {
   for (int s = 0; s < facts_.tracker.count(); ++s) {
     if (asked_[s] || !facts_.tracker.Fresh(s, 1)) {
@@ -221,17 +241,11 @@ void JobEnd::ShutDownThoseThatAnswer() {
     }
     asked_[s] = true;
     const HelloReply& hello = facts_.tracker.hello(s);
-    Sender sender;  // an EMPTY ps takes Shutdown without one
-    if (hello.state() != EMPTY) {
-      if (hello.job() != *facts_.options.done_job) {
-        shut_down_[s] = true;  // I5: it was given to another job meanwhile
-        continue;
-      }
-      sender.set_job(hello.job());
-      sender.set_history(hello.history());
-      sender.set_layout_fingerprint(hello.layout_fingerprint());
+    if (hello.state() != EMPTY && hello.job() != *facts_.options.done_job) {
+      shut_down_[s] = true;  // I5: it was given to another job meanwhile
+      continue;
     }
-    ShutDown(s, sender);
+    ShutDown(s, SenderFor(s));
   }
 }
 
@@ -288,7 +302,9 @@ void JobEnd::Advance() {
     // Only now: a ps that ends takes with it what its workers still wait for.
     facts_.Enter(Phase::kShutdown);
     for (int s = 0; shutdown_ps_ && s < facts_.tracker.count(); ++s) {
-      ShutDown(s, facts_.ChiefSender());
+      if (!shut_down_[s]) {
+        ShutDown(s, anew_ ? SenderFor(s) : facts_.ChiefSender());
+      }
     }
   }
   if (facts_.phase == Phase::kShutdown &&

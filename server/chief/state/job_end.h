@@ -35,6 +35,9 @@ class JobEnd {
   void Begin(absl::Status status, bool shutdown_ps);
   // Ends the job with an error, unless I2 or I4 says otherwise.
   void Fail(const absl::Status& status);
+  // Ends a start that found a shard lost and nothing to restore: the ps that
+  // still hold a shard are told to end, so that all are started again, empty.
+  void BeginAnew(const absl::Status& status);
   // Begins the end of a job that an earlier chief has finished.
   void BeginDone();
   // Nobody is waited for any more who need not be.
@@ -73,6 +76,8 @@ class JobEnd {
   bool TimeIsUp(double seconds) const;
   void GiveWay(const absl::Status& why);
   void ShutDown(int shard, const Sender& sender);
+  // Says of what a shard holds, as it has told itself.
+  Sender SenderFor(int shard) const;
   // A job that was done before: ends each ps that has answered.
   void ShutDownThoseThatAnswer();
   void Finish();
@@ -83,6 +88,7 @@ class JobEnd {
   bool done_asked_ = false;  // DONE is being written
   int64_t retry_ns_ = 0;     // DONE is not written again before
   bool shutdown_ps_ = false;
+  bool anew_ = false;  // BeginAnew
   bool superseded_ = false;
   int64_t begun_ns_ = 0;         // of a job that was done before
   std::vector<bool> asked_;      // by shard: Shutdown was sent

@@ -32,10 +32,12 @@ struct JobOptions {
   Clock* clock = Clock::Real();
 
   // What the work directory says.
-  std::string checkpoint_directory;     // absolute
-  std::string chief_secret;             // the work directory's; may be empty
-  std::vector<TrainLine> train_lines;   // in train.jsonl already
-  std::optional<Manifest> newest;       // committed by an earlier chief
+  std::string checkpoint_directory;    // absolute
+  std::string chief_secret;            // the work directory's; may be empty
+  std::vector<TrainLine> train_lines;  // in train.jsonl already
+  std::optional<Manifest> newest;      // committed by an earlier chief
+  // An earlier chief had this very directory and committed nothing in it.
+  bool never_saved = false;
   std::optional<std::string> done_job;  // the job is done: its name
   std::function<uint64_t()> random;     // history ids
 

@@ -370,6 +370,22 @@ TEST(JobStateCheckpointTest, ResumeWithoutCheckpointsOfATrainedJobIsRefused) {
   EXPECT_EQ(world.shards[0].declares, 0);
 }
 
+// A ps was lost before the first checkpoint, and whoever starts tasks again
+// always resumes.
+TEST(JobStateCheckpointTest, ResumeOfAJobThatWasNeverSavedStartsAnew) {
+  ChiefWorld world(1, 1, SmallSpec());
+  TrainLine line;
+  line.step = 1895;
+  world.options.train_lines.push_back(line);
+  world.options.never_saved = true;
+  world.StartChief(/*resume=*/true);
+  world.Join(0);
+  world.Run(1);
+  EXPECT_FALSE(world.finished.has_value());
+  EXPECT_EQ(world.shards[0].declares, 1);
+  EXPECT_TRUE(world.Logged("starting from the beginning"));
+}
+
 TEST(JobStateCheckpointTest, ResumeRefusesAnotherModelOrADamagedCheckpoint) {
   ChiefWorld world(1, 1, EverySteps(40, 10));
   world.StartChief();

@@ -1,3 +1,4 @@
+#include "common/base/exit_code.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/chief/job_state.h"
@@ -110,6 +111,24 @@ TEST(JobStateTest, AShardLostBeforeTheStartNeedsResume) {
   world.Run(1);
   ASSERT_TRUE(world.finished.has_value());
   EXPECT_THAT(Message(*world.finished), HasSubstr("no checkpoint yet"));
+}
+
+// Whoever starts tasks again always resumes: a job that has lost a shard before
+// its first checkpoint begins anew.
+TEST(JobStateTest, WithoutAnyCheckpointALostShardEndsTheOthers) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.shards[1] = {};
+  world.options.never_saved = true;
+  world.StartChief(/*resume=*/true);
+  world.Run(10);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_TRUE(IsTransientExit(ExitCodeFor(*world.finished))) << *world.finished;
+  EXPECT_THAT(Message(*world.finished), HasSubstr("begin anew"));
+  EXPECT_TRUE(world.shards[0].shut_down);
+  EXPECT_EQ(world.shards[0].shutdown_code, world.finished->code());
+  EXPECT_FALSE(world.shards[1].shut_down);  // it is empty already
 }
 
 TEST(JobStateTest, APsThatKeepsNoCheckpointsEndsTheJobAtItsStart) {

@@ -114,5 +114,12 @@ TEST(WorkdirClaimTest, AnUnusableDirectoryIsNamed) {
               HasSubstr("/proc/no/such/.chief"));
 }
 
+TEST(WorkdirClaimTest, KnowsWhetherAnotherChiefHadTheDirectory) {
+  WorkdirClaim::Options options;
+  options.directory = MakeTempDir();
+  EXPECT_TRUE((*WorkdirClaim::Take(options))->first());
+  EXPECT_FALSE((*WorkdirClaim::Take(options))->first());
+}
+
 }  // namespace
 }  // namespace weir
