@@ -31,6 +31,7 @@ constexpr AccessRow kTable[] = {
     {"/weir.Chief/Register", kNo, kYes, kNo, kNo},
     {"/weir.Chief/Heartbeat", kNo, kYes, kNo, kNo},
     {"/weir.Chief/GetStatus", kYes, kYes, kYes, kYes},
+    {"/grpc.health.v1.Health/Check", kYes, kYes, kYes, kYes, /*ps=*/kYes},
 };
 
 Access AccessOf(const AccessRow& row, PeerRole role) {
@@ -44,7 +45,7 @@ Access AccessOf(const AccessRow& row, PeerRole role) {
     case PeerRole::kAdmin:
       return row.admin;
     case PeerRole::kPs:
-      return kNo;
+      return row.ps;
   }
   return kNo;
 }

@@ -36,9 +36,10 @@ struct AccessRow {
   Access worker;
   Access reader;
   Access admin;
+  Access ps = Access::kNo;  // calls nobody but itself, to see that it serves
 };
 
-// All rows. A ps is nobody's client.
+// All rows.
 std::span<const AccessRow> AccessTable();
 
 // OK when a caller of this identity may call `method`. `has_chief`: the cluster

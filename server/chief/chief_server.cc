@@ -11,6 +11,7 @@
 #include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_deadline.h"
 #include "server/chief/chief_service.h"
+#include "server/chief/health_service.h"
 
 namespace weir {
 namespace {
@@ -52,6 +53,8 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
                    "of this host");
   }
   builder.RegisterService(chief->service_.get());
+  chief->health_ = std::make_unique<HealthService>(chief->access_.get());
+  builder.RegisterService(chief->health_.get());
   chief->server_ = builder.BuildAndStart();
   if (chief->server_ == nullptr) {
     return Invalid("the chief cannot serve on ", options.address);

@@ -61,6 +61,7 @@ class ChiefServer {
   std::unique_ptr<AccessControl> access_;
   std::unique_ptr<ChiefRunner> runner_;
   std::unique_ptr<grpc::Service> service_;
+  std::unique_ptr<grpc::Service> health_;
   std::unique_ptr<grpc::Server> server_;
 };
 

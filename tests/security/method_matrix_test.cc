@@ -19,7 +19,9 @@
 #include "proto/security/key_files.h"
 #include "proto/security/security.h"
 #include "proto/wire/grpc_status.h"
+#include "proto/wire/health_check.h"
 #include "server/chief/chief_service.h"
+#include "server/chief/health_service.h"
 #include "server/ps/ps_server.h"
 #include "server/ps/store/store.h"
 #include "tests/common/temp_dir.h"
@@ -66,6 +68,9 @@ absl::Status Call(const std::shared_ptr<grpc::Channel>& channel,
   return FromGrpcStatus(RawCall(channel, method, message));
 }
 
+// Of a ps, of a chief, and the health check of each.
+constexpr int kMethods = 13 + 3 + 2;
+
 // A ps that holds nothing, and a chief that has not begun: what is admitted
 // changes nothing, and is refused for another reason.
 class MethodMatrixTest : public testing::Test {
@@ -78,6 +83,7 @@ class MethodMatrixTest : public testing::Test {
     grpc::ServerBuilder builder;
     EXPECT_TRUE(chief_access_.Listen("127.0.0.1:0", &builder).ok());
     builder.RegisterService(&chief_service_);
+    builder.RegisterService(&health_service_);
     chief_ = builder.BuildAndStart();
     chief_access_.listener()->Start();
   }
@@ -109,7 +115,11 @@ class MethodMatrixTest : public testing::Test {
             absl::StrCat("127.0.0.1:", chief_access_.listener()->port()));
       ++count;
     }
-    EXPECT_EQ(count, 16);
+    for (const int port : {ps_->port(), chief_access_.listener()->port()}) {
+      visit(kHealthCheckMethod, absl::StrCat("127.0.0.1:", port));
+      ++count;
+    }
+    EXPECT_EQ(count, kMethods);
   }
   uint64_t Admitted() const {
     uint64_t calls = 0;
@@ -137,6 +147,7 @@ class MethodMatrixTest : public testing::Test {
   std::unique_ptr<Store> store_ = *Store::Create({});
   std::unique_ptr<PsServer> ps_;
   ChiefService chief_service_{&chief_access_};
+  HealthService health_service_{&chief_access_};
   std::unique_ptr<grpc::Server> chief_;
 };
 
@@ -163,7 +174,7 @@ TEST_F(MethodMatrixTest, WhoProvesNothingReachesNoMethod) {
   EXPECT_EQ(Admitted(), 0);
   EXPECT_EQ(Refused(), 0);
   EXPECT_EQ(ps_access_.listener()->counts().proven, 0);
-  EXPECT_GE(ps_access_.listener()->counts().accepted, 13 * 4);
+  EXPECT_GE(ps_access_.listener()->counts().accepted, 14 * 4);
 }
 
 TEST_F(MethodMatrixTest, AnotherJobOfTheSameAuthorityIsRefused) {
@@ -178,7 +189,7 @@ TEST_F(MethodMatrixTest, AnotherJobOfTheSameAuthorityIsRefused) {
         << status;
   });
   EXPECT_EQ(Admitted(), 0);
-  EXPECT_EQ(Refused(), 16);
+  EXPECT_EQ(Refused(), kMethods);
 }
 
 TEST_F(MethodMatrixTest, EachRoleCallsWhatTheTableAllows) {
@@ -197,7 +208,7 @@ TEST_F(MethodMatrixTest, EachRoleCallsWhatTheTableAllows) {
     });
   }
   EXPECT_EQ(Refused(), denied);
-  EXPECT_EQ(Admitted() + Refused(), 5 * 16);
+  EXPECT_EQ(Admitted() + Refused(), 5 * kMethods);
 }
 
 // How a worker's SetSlots of one slot ends.

@@ -10,6 +10,7 @@
 #include "common/base/printable.h"
 #include "common/base/status.h"
 #include "proto/wire/chunk_codec.h"
+#include "proto/wire/health_check.h"
 #include "proto/wire/wire_version.h"
 
 namespace weir {
@@ -18,8 +19,11 @@ namespace {
 using grpc::ByteBuffer;
 using Handler = GrpcCall::Handler;
 
-// As the wire names it.
+// As the wire names it. A method of another service is named in full already.
 std::string MethodName(const std::string& name) {
+  if (name.front() == '/') {
+    return name;
+  }
   return absl::StrCat("/weir.ParameterServer/", name);
 }
 
@@ -166,7 +170,8 @@ void ParameterService::AddUnary(
     std::type_identity_t<std::function<WorkThread*(const Request&)>>
         thread_for) {
   // What only looks is not written down.
-  const bool audited = name != "Hello" && name != "GetStatus";
+  const bool audited =
+      name != "Hello" && name != "GetStatus" && name != kHealthCheckMethod;
   Add(name, [this, audited, method = MethodName(name),
              answer = std::move(answer),
              thread_for = std::move(thread_for)](GrpcCall* call) {
@@ -241,6 +246,11 @@ void ParameterService::AddControl() {
         return store_->Shrink(request);
       },
       [this](const ShrinkRequest&) { return &writes_; });
+  AddUnary<grpc::health::v1::HealthCheckRequest>(
+      kHealthCheckMethod,
+      [](const grpc::health::v1::HealthCheckRequest& request, const Caller&) {
+        return CheckHealth(request, "weir.ParameterServer");
+      });
   Add("Shutdown", [this](GrpcCall* call) {
     return Handler{[this, call](const ByteBuffer& buffer) {
       return Shutdown(buffer, call);
