@@ -10,6 +10,8 @@
 #   ./weir predict JOB ...       write predictions of one checkpoint
 #   ./weir secret                print a new secret for the tasks of a job
 #   ./weir certs ...             write certificates for the tasks of a job
+#   ./weir task ...             run one task of a cluster: the command of a container
+#   ./weir probe                ask whether the task of this container is ready
 #   ./weir gpu-check             check this machine's GPU
 #   ./weir bench NAME [options]  measure; without NAME: which there are
 #   ./weir version
@@ -98,7 +100,7 @@ bench_names() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-  train | run | config | checkpoint | tables | evaluate | predict | secret | certs | gpu-check)
+  train | run | config | checkpoint | tables | evaluate | predict | secret | certs | task | probe | gpu-check)
     run weir_cli "$command" "$@"
     ;;
   bench)

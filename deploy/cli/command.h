@@ -42,12 +42,16 @@ void AddConfigCommand(CLI::App* app, Command* command);
 void AddEvaluateCommand(CLI::App* app, Command* command);
 void AddGpuCheckCommand(CLI::App* app, Command* command);
 void AddPredictCommand(CLI::App* app, Command* command);
+void AddProbeCommand(CLI::App* app, Command* command);
 // `words` stand after -- in the command line: they are the user's command, and
 // none of them is an option of ours.
 void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                    Command* command);
 void AddSecretCommand(CLI::App* app, Command* command);
 void AddTablesCommand(CLI::App* app, Command* command);
+// `words` as in AddRunCommand.
+void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
+                    Command* command);
 void AddTrainCommand(CLI::App* app, Command* command);
 
 }  // namespace weir

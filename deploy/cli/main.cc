@@ -1,5 +1,5 @@
-// weir_cli: what `./weir` runs for train, run, config, checkpoint, tables,
-// evaluate, predict, secret, certs and gpu-check.
+// weir_cli: what `./weir` runs for train, run, task, probe, config, checkpoint,
+// tables, evaluate, predict, secret, certs and gpu-check.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -38,6 +38,11 @@ std::string UnknownCommand(CLI::App* app, const std::vector<std::string>& words,
   return "";
 }
 
+// Whether a user's command may stand behind "--" of this one.
+bool TakesCommand(const char* command) {
+  return std::strcmp(command, "run") == 0 || std::strcmp(command, "task") == 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,14 +65,17 @@ int main(int argc, char** argv) {
   // CLI11 gets only the words before --. It would give brackets in the user's
   // own words a meaning.
   int words_at = argc;
-  if (argc > 1 && std::strcmp(argv[1], "run") == 0) {
+  if (argc > 1 && TakesCommand(argv[1])) {
     words_at = static_cast<int>(
         std::find(argv, argv + argc, std::string("--")) - argv);
   }
   const int words_begin = std::min(words_at + 1, argc);
-  weir::AddRunCommand(&app, {argv + words_begin, argv + argc}, &command);
+  const std::vector<std::string> words(argv + words_begin, argv + argc);
+  weir::AddProbeCommand(&app, &command);
+  weir::AddRunCommand(&app, words, &command);
   weir::AddSecretCommand(&app, &command);
   weir::AddTablesCommand(&app, &command);
+  weir::AddTaskCommand(&app, words, &command);
   weir::AddTrainCommand(&app, &command);
   std::string parent;
   const std::string unknown = UnknownCommand(

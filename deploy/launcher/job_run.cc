@@ -1,8 +1,11 @@
 #include "deploy/launcher/job_run.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -78,6 +81,14 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Create(LocalCluster plan,
   std::unique_ptr<JobRun> run(new JobRun(std::move(plan), std::move(options)));
   signal(SIGCHLD, SIG_DFL);  // ends are waited for, whatever was inherited
   run->signals_ = std::make_unique<StopSignal>(EndSignals());
+  if (run->options_.reap_orphans) {
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+  if (run->options_.pass_output && run->options_.note == nullptr) {
+    run->options_.note = [](const std::string& line) {
+      absl::FPrintF(stderr, "%s\n", line);
+    };
+  }
   OutputForwarder::Options forwarder;
   forwarder.show = run->options_.show_output;
   WEIR_ASSIGN_OR_RETURN(run->forwarder_, OutputForwarder::Create(forwarder));
@@ -93,11 +104,20 @@ absl::Status JobRun::StartDue(int64_t now_ns) {
   for (const int task : supervisor_.TakeStarts(now_ns)) {
     ChildCommand command = plan_.commands[task];
     AddFailpoint(tasks()[task], &command);
-    WEIR_ASSIGN_OR_RETURN(
-        const OutputForwarder::Pipes pipes,
-        forwarder_->Open(tasks()[task].name(), command.log_path));
-    command.stdout_fd = pipes.out.get();
-    command.stderr_fd = pipes.err.get();
+    OutputForwarder::Pipes pipes;
+    if (options_.pass_output) {
+      command.stdout_fd = STDOUT_FILENO;
+      command.stderr_fd = STDERR_FILENO;
+    } else {
+      WEIR_ASSIGN_OR_RETURN(
+          pipes, forwarder_->Open(tasks()[task].name(), command.log_path));
+      command.stdout_fd = pipes.out.get();
+      command.stderr_fd = pipes.err.get();
+    }
+    if (options_.rules.alone) {
+      // Over weeks the ends of many runs would gather, and what they left.
+      EndLeftovers();
+    }
     TaskProcess& process = processes_[task];
     process = TaskProcess();
     process.start_ns = now_ns;
@@ -147,7 +167,9 @@ void JobRun::ReportEnd(int task) {
   if (supervisor_.ending()) {
     // Only the failure that ended the job is news; Explain names the others.
     if (supervisor_.failed_task() == task) {
-      options_.note(absl::StrCat(FailureText(task), "; ending the job"));
+      options_.note(absl::StrCat(
+          FailureText(task), options_.rules.alone ? "; it is not started again"
+                                                  : "; ending the job"));
     }
   } else if (ended.start_at_ns < 0) {  // no start is planned
     options_.note(
@@ -165,7 +187,9 @@ void JobRun::HandleSignals(int64_t now_ns) {
   while (handled_signals_ < signals_->count()) {
     supervisor_.OnInterrupt(now_ns, 128 + signals_->first());
     if (++handled_signals_ == 1) {
-      options_.note(options_.program + ": stopping; once more kills");
+      options_.note(
+          absl::StrCat(options_.program, ": stopping",
+                       options_.rules.alone ? "" : "; once more kills"));
     }
   }
   // At every poll: workers are told when the chief has ended, which may be long
@@ -228,6 +252,22 @@ void JobRun::EndLeftovers() {
   ended_.clear();
 }
 
+void JobRun::ReapOrphans() {
+  const auto is_own = [this](pid_t pid) {
+    return std::any_of(processes_.begin(), processes_.end(),
+                       [pid](const TaskProcess& p) { return p.pid == pid; }) ||
+           std::find(ended_.begin(), ended_.end(), pid) != ended_.end();
+  };
+  for (;;) {
+    siginfo_t info = {};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0 || is_own(info.si_pid)) {
+      return;  // an end of our own tasks is CollectEnds's
+    }
+    ReapChild(info.si_pid);
+  }
+}
+
 absl::Status JobRun::Run() {
   Clock* clock = Clock::Real();
   while (!supervisor_.finished()) {
@@ -235,6 +275,9 @@ absl::Status JobRun::Run() {
     // If this fails, the destructor kills the tasks that run.
     WEIR_RETURN_IF_ERROR(StartDue(now_ns));
     CollectEnds(now_ns);
+    if (options_.reap_orphans) {
+      ReapOrphans();
+    }
     HandleSignals(now_ns);
     Press(now_ns);
     if (!supervisor_.ending() && options_.on_poll != nullptr) {
@@ -252,6 +295,10 @@ absl::Status JobRun::Run() {
   EndLeftovers();
   forwarder_->Finish(kOutputPatience);
   return absl::OkStatus();
+}
+
+void JobRun::Stop(int code) {
+  supervisor_.OnInterrupt(Clock::Real()->NowNs(), code);
 }
 
 void JobRun::Explain() {

@@ -39,6 +39,12 @@ class JobRun {
     std::string program;  // begins the launcher's own lines: "weir run"
     Supervisor::Options rules;
     bool show_output = true;
+    // Tasks write to this process's own stdout and stderr, as they are: no
+    // names before lines, no logs, and no last lines for Explain.
+    bool pass_output = false;
+    // Processes whose parents have ended come to this one, and are reaped: what
+    // the first process of a container has to do.
+    bool reap_orphans = false;
     // Shows one line to the user. By default it goes to stderr, behind all that
     // tasks have printed by then.
     std::function<void(const std::string& line)> note = {};
@@ -54,6 +60,8 @@ class JobRun {
 
   // Returns when nothing runs any more. Errors: a task cannot be started.
   absl::Status Run();
+  // Tells the tasks to end, as a signal of the user would. For on_poll.
+  void Stop(int code);
   // Prints on stderr what ended the job, and the last lines of that task.
   void Explain();
   int exit_code() const { return supervisor_.exit_code(); }
@@ -79,6 +87,7 @@ class JobRun {
   void Press(int64_t now_ns);
   // Kills what tasks left in their process groups, and reaps the tasks.
   void EndLeftovers();
+  void ReapOrphans();
   std::string FailureText(int task) const;
 
   const LocalCluster plan_;

@@ -36,14 +36,11 @@ std::string BinaryPath(const std::string& bin_dir, const std::string& role) {
 
 // Confines a ps to the run's checkpoints: it writes and reads where the chief
 // tells it over the network, and has no business in any other directory.
-std::vector<std::string> PsArguments(const ClusterOptions& options, int index) {
+std::vector<std::string> PsArguments(const ClusterOptions& options) {
   std::vector<std::string> argv = {BinaryPath(options.bin_dir, "ps")};
   if (!options.workdir.empty()) {
-    argv.insert(
-        argv.end(),
-        {"--checkpoint_root", absl::StrCat(options.workdir, "/checkpoints"),
-         "--audit_log",
-         absl::StrCat(options.workdir, "/logs/audit-ps-", index, ".jsonl")});
+    argv.insert(argv.end(), {"--checkpoint_root",
+                             absl::StrCat(options.workdir, "/checkpoints")});
   }
   return argv;
 }
@@ -163,7 +160,13 @@ absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
             absl::StrCat(options.workdir, "/logs/", role, "-", i, ".log");
       }
       if (role == "ps") {
-        command.argv = PsArguments(options, i);
+        command.argv = PsArguments(options);
+        if (!options.workdir.empty()) {
+          command.argv.insert(
+              command.argv.end(),
+              {"--audit_log",
+               absl::StrCat(options.workdir, "/logs/audit-ps-", i, ".jsonl")});
+        }
       }
       plan.tasks.push_back(std::move(task));
       plan.commands.push_back(std::move(command));
@@ -172,12 +175,13 @@ absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
   return plan;
 }
 
-// Adds what a user's program is told beside TF_CONFIG.
-void AddUserEnvironment(const CommandClusterOptions& options,
+// Adds what a user's program is told beside its cluster.
+void AddUserEnvironment(const std::string& transport,
+                        const std::string& workdir,
                         std::vector<std::string>* environment) {
-  environment->push_back(absl::StrCat("WEIR_TRANSPORT=", options.transport));
-  if (!options.workdir.empty()) {
-    environment->push_back(absl::StrCat("WEIR_WORKDIR=", options.workdir));
+  environment->push_back(absl::StrCat("WEIR_TRANSPORT=", transport));
+  if (!workdir.empty()) {
+    environment->push_back(absl::StrCat("WEIR_WORKDIR=", workdir));
   }
   // Python buffers what it prints to a pipe, and a program that is killed would
   // lose its last lines. A user who has set the variable knows better.
@@ -185,12 +189,46 @@ void AddUserEnvironment(const CommandClusterOptions& options,
   if (std::getenv("PYTHONUNBUFFERED") == nullptr) {  // NOLINT
     environment->push_back("PYTHONUNBUFFERED=1");
   }
-  // Copies that each take every core hold each other up.
+}
+
+// Copies that each take every core hold each other up.
+void AddThreads(int workers, std::vector<std::string>* environment) {
+  // Only the main thread reads or changes the environment.
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    environment->push_back(absl::StrCat(
-        "OMP_NUM_THREADS=", std::max(1, cores / options.worker_count)));
+    environment->push_back(
+        absl::StrCat("OMP_NUM_THREADS=", std::max(1, cores / workers)));
   }
+}
+
+// The command line of a chief whose job the workers bring.
+std::vector<std::string> BroughtJobChiefArguments(
+    const ClusterOptions& options) {
+  std::vector<std::string> argv = {BinaryPath(options.bin_dir, "chief"),
+                                   "--workdir", options.workdir};
+  AddChiefFlags(options, &argv);
+  return argv;
+}
+
+std::vector<std::string> SingleTaskArguments(const SingleTaskOptions& options,
+                                             const LocalTask& task) {
+  std::vector<std::string> argv;
+  if (task.role == "ps") {
+    // Its audit log is the log of the container.
+    argv = PsArguments(options);
+    argv.insert(argv.end(),
+                {"--grace_seconds", absl::StrCat(options.grace_seconds)});
+  } else if (!options.command.empty()) {
+    argv = options.command;
+  } else if (task.role == "chief" && options.job_path.empty()) {
+    argv = BroughtJobChiefArguments(options);
+  } else {
+    argv = JobArguments(options, task);
+    for (const std::string& set : options.sets) {
+      argv.insert(argv.end(), {"--set", set});
+    }
+  }
+  return argv;
 }
 
 }  // namespace
@@ -225,9 +263,7 @@ absl::StatusOr<LocalCluster> PlanCommandCluster(
     const std::string& role = plan.tasks[i].role;
     ChildCommand& command = plan.commands[i];
     if (role == "chief") {
-      command.argv = {BinaryPath(options.bin_dir, role), "--workdir",
-                      options.workdir};
-      AddChiefFlags(options, &command.argv);
+      command.argv = BroughtJobChiefArguments(options);
       command.argv.insert(command.argv.end(), options.chief_flags.begin(),
                           options.chief_flags.end());
     } else if (role != "ps") {
@@ -235,9 +271,34 @@ absl::StatusOr<LocalCluster> PlanCommandCluster(
       if (role == "evaluator") {
         command.argv = options.evaluator;
       }
-      AddUserEnvironment(options, &command.environment);
+      AddUserEnvironment(options.transport, options.workdir,
+                         &command.environment);
+      AddThreads(options.worker_count, &command.environment);
     }
   }
+  return plan;
+}
+
+LocalCluster PlanSingleTask(const SingleTaskOptions& options) {
+  LocalCluster plan;
+  LocalTask task;
+  task.role = RoleName(options.task.role);
+  task.index = options.task.index;
+  ChildCommand command;
+  command.argv = SingleTaskArguments(options, task);
+  command.environment = {absl::StrCat("WEIR_TASK_TYPE=", task.role),
+                         absl::StrCat("WEIR_TASK_INDEX=", task.index),
+                         "WEIR_STOPS_ONCE=1"};
+  if (!options.cluster_text.empty()) {
+    command.environment.push_back(
+        absl::StrCat("WEIR_CLUSTER=", options.cluster_text));
+  }
+  if (!options.command.empty()) {
+    AddUserEnvironment(options.transport, options.workdir,
+                       &command.environment);
+  }
+  plan.tasks.push_back(std::move(task));
+  plan.commands.push_back(std::move(command));
   return plan;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/job/cluster_spec.h"
 #include "deploy/launcher/child_process.h"
 #include "deploy/launcher/supervisor.h"
 #include "proto/security/security.h"
@@ -50,6 +51,18 @@ struct CommandClusterOptions : ClusterOptions {
   std::vector<std::string> chief_flags = {};  // the chief's other flags
 };
 
+// The options of `weir task`, which runs one task of a cluster whose others run
+// elsewhere. What the launcher chooses for a whole cluster is the operator's
+// here: addresses, counts and the proof of identity come by variables.
+struct SingleTaskOptions : LocalClusterOptions {
+  TaskId task;
+  std::vector<std::string> sets;     // --set, of all programs with a job file
+  std::vector<std::string> command;  // a user's worker or evaluator; argv
+  double grace_seconds = 25.0;       // of a ps
+  // WEIR_CLUSTER for the program; "" where it has one of its operator.
+  std::string cluster_text;
+};
+
 struct LocalCluster {
   // As ClusterOptions says, with the secret if one was drawn.
   Security::Options security;
@@ -70,6 +83,9 @@ absl::StatusOr<LocalCluster> PlanLocalCluster(
 // WEIR_TRANSPORT and, if there is a working directory, WEIR_WORKDIR.
 absl::StatusOr<LocalCluster> PlanCommandCluster(
     const CommandClusterOptions& options);
+// Plans the one task of `weir task`. REQUIRES: options.chief says whether the
+// cluster has a chief; a task of the roles ps and chief has no `command`.
+LocalCluster PlanSingleTask(const SingleTaskOptions& options);
 
 }  // namespace weir
 

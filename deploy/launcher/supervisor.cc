@@ -17,11 +17,13 @@ Supervisor::Supervisor(Options options, std::vector<LocalTask> tasks)
 }
 
 bool Supervisor::IsMain(const LocalTask& task) const {
-  return task.role == main_role_ && task.index == 0;
+  return options_.alone || (task.role == main_role_ && task.index == 0);
 }
 
 bool Supervisor::HostsChief(const LocalTask& task) const {
-  return IsMain(task) && (task.role == "chief" || !options_.user_commands);
+  // A task that is alone hears the user's signal at once, as a chief does.
+  return options_.alone ||
+         (IsMain(task) && (task.role == "chief" || !options_.user_commands));
 }
 
 bool Supervisor::Runs(const char* role) const {
@@ -82,6 +84,7 @@ std::vector<int> Supervisor::TakeStarts(int64_t now_ns) {
     LocalTask& task = tasks_[i];
     if (!task.running && task.start_at_ns >= 0 && task.start_at_ns <= now_ns) {
       task.running = true;
+      task.started_ns = now_ns;
       starts.push_back(static_cast<int>(i));
     }
   }
@@ -131,8 +134,10 @@ void Supervisor::Fail(int task, int code, std::chrono::nanoseconds grace,
 }
 
 void Supervisor::Hurry(int64_t now_ns) {
-  if (Runs("chief") || Runs("worker")) {
-    return;  // they still have something to finish
+  // Others still have something to finish: here, or where they run when this
+  // task is alone.
+  if (options_.alone || Runs("chief") || Runs("worker")) {
+    return;
   }
   // After a failure no checkpoint comes that the evaluator could wait for.
   if (exit_code_ != kExitOk) {
@@ -150,7 +155,9 @@ void Supervisor::Hurry(int64_t now_ns) {
 
 void Supervisor::OnLateExit(int index, int64_t now_ns) {
   const LocalTask& task = tasks_[index];
-  if (!options_.user_commands) {
+  if (options_.alone) {
+    exit_code_ = task.exit_code;
+  } else if (!options_.user_commands) {
     // I5: a stop and the last step may cross, and the main task knows which of
     // the two came first. After a second Ctrl-C the others are killed in the
     // middle of their work, which is no good end.
@@ -178,6 +185,10 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
   task.running = false;
   task.exit_code = code;
   task.start_at_ns = -1;
+  if (options_.healthy_after.count() > 0 &&
+      now_ns - task.started_ns >= options_.healthy_after.count()) {
+    task.restarts = 0;
+  }
   if (ending_) {
     OnLateExit(index, now_ns);
     return;
@@ -185,7 +196,7 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
   if (code == kExitOk) {
     // A ps that ended well was told to by the chief, which ends next.
     bool is_done = IsMain(task);
-    if (options_.user_commands) {
+    if (options_.user_commands && !options_.alone) {
       is_done = AllWorkersAreDone();
     }
     if (is_done) {
@@ -194,11 +205,13 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
     EndIfNobodyIsLeft(now_ns);
     return;
   }
-  if (IsReplaced(task)) {  // I6: not a failure, and not started again either
+  if (IsReplaced(task) &&
+      !options_.alone) {  // I6: not a failure, and not started again either
     EndIfNobodyIsLeft(now_ns);
     return;
   }
-  if (task.role == "ps") {  // I1: before the rule on restarts below
+  if (task.role == "ps" &&
+      !options_.alone) {  // I1: before the rule on restarts below
     if (options_.user_commands) {
       Fail(index, code, options_.permanent_grace, now_ns);
     } else {
@@ -216,7 +229,7 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
     task.start_at_ns = now_ns + std::min(delay, options_.delay_max).count();
     return;
   }
-  if (task.role == "evaluator") {
+  if (task.role == "evaluator" && !options_.alone) {
     return;  // training goes on without it
   }
   // Weir's own tasks notice a lost peer and end with a reason in their log. A
@@ -229,6 +242,9 @@ void Supervisor::OnExit(int index, int code, int64_t now_ns) {
 }
 
 void Supervisor::OnInterrupt(int64_t now_ns, int code) {
+  if (interrupted_ && options_.alone) {
+    return;
+  }
   if (interrupted_) {
     killing_ = true;
     // As if SIGTERM had been sent so long ago that SIGKILL is due now.
@@ -256,6 +272,9 @@ Supervisor::Pressure Supervisor::PressureSince(
 }
 
 int64_t Supervisor::TerminateAtNs(const LocalTask& task) const {
+  if (options_.alone) {
+    return terminate_at_ns_;
+  }
   if (task.role == "ps") {
     return terminate_ps_at_ns_;
   }

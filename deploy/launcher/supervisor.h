@@ -13,10 +13,15 @@
 //               the job.
 //   grace       the time that the other tasks get to end by themselves.
 //
+//   alone       this supervisor has one task of a job whose others run
+//               elsewhere, each below one of its own (`weir task`). That one is
+//               the main task, whatever its role.
+//
 // Invariants
-//   I1. A ps is never started again: what it held is gone.
+//   I1. A ps is never started again: what it held is gone. One that is alone is
+//       started again, empty, and the chief restores it.
 //   I2. A task is started again at most max_restarts times, after a delay that
-//       doubles up to delay_max.
+//       doubles up to delay_max. A run of healthy_after makes the count 0.
 //   I3. Once the job is ending, nothing is started again.
 //   I4. No task loses another one that it may need: the ps are told to end
 //       after all others, at a good end the evaluator is not told before the
@@ -44,6 +49,7 @@ struct LocalTask {
   bool running = false;
   bool told_to_stop = false;  // TakeStops has named it
   int exit_code = -1;         // of the last run; -1 before its first end
+  int64_t started_ns = 0;     // the last run
   int64_t start_at_ns = 0;    // the next start is due then; -1 for no start
 
   std::string name() const { return role + "/" + std::to_string(index); }
@@ -53,6 +59,9 @@ class Supervisor {
  public:
   struct Options {
     int max_restarts = 20;  // per task
+    bool alone = false;
+    // A run as long as this was no failed start; 0: none is long enough.
+    std::chrono::nanoseconds healthy_after{0};
     // Before the first start of a task again, and at most before a later one.
     std::chrono::nanoseconds first_delay = std::chrono::milliseconds(100);
     std::chrono::nanoseconds delay_max = std::chrono::seconds(2);
@@ -90,7 +99,9 @@ class Supervisor {
   void OnExit(int task, int code, int64_t now_ns);
   // Notes that the user wants the job to end, by Ctrl-C for example. The first
   // time the job begins to end and the launcher will exit with `code`; the
-  // second time every task is to be killed at once.
+  // second time every task is to be killed at once. A task that is alone gets
+  // interrupt_grace however often it is asked to end, because operators send
+  // SIGTERM more than once; its own code is the launcher's.
   void OnInterrupt(int64_t now_ns, int code);
   // Returns the tasks that are to get the user's signal now, by index into
   // tasks(), each once: whoever hosts the chief, who writes a checkpoint and

@@ -1,11 +1,10 @@
 #include "proto/task/task_main.h"
 
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_code.h"
@@ -15,6 +14,7 @@
 #include "common/base/malloc_settings.h"
 #include "common/base/status.h"
 #include "proto/job/tf_config.h"
+#include "proto/task/close_memory.h"
 #include "proto/task/grpc_log.h"
 #include "proto/task/security_flags.h"
 
@@ -53,28 +53,6 @@ absl::StatusOr<ClusterSpec> FindCluster(TaskRole role,
                    " runs a ", name);
   }
   return cluster;
-}
-
-PeerRole PeerRoleOf(TaskRole role) {
-  switch (role) {
-    case TaskRole::kPs:
-      return PeerRole::kPs;
-    case TaskRole::kChief:
-      return PeerRole::kChief;
-    case TaskRole::kWorker:
-      return PeerRole::kWorker;
-    case TaskRole::kEvaluator:
-      break;
-  }
-  return PeerRole::kReader;
-}
-
-// Keeps the secrets in this process's memory from a core dump's file and from
-// the user's other processes.
-void CloseMemory() {
-  const rlimit none = {};
-  setrlimit(RLIMIT_CORE, &none);
-  prctl(PR_SET_DUMPABLE, 0);
 }
 
 absl::StatusOr<std::shared_ptr<const Security>> FindSecurity(
@@ -151,11 +129,32 @@ int internal::TaskMain(int argc, char** argv, TaskRole role,
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
-  StopSignal stop({SIGTERM, SIGINT}, [](int signal) {
+  // Below `weir task` that one says when to end at once, by SIGKILL: a batch
+  // system signals all processes of a step, and weir task hands the signal on.
+  // Read once, before any thread exists.
+  const bool once = std::getenv("WEIR_STOPS_ONCE") != nullptr;  // NOLINT
+  StopSignal stop({SIGTERM, SIGINT}, [once](int signal) {
+    if (once) {
+      return;
+    }
     LOG_WARN("a second signal: ending at once");
     _exit(128 + signal);
   });
   return EndTask(Run(role, flags, security, &stop, run), stop);
+}
+
+PeerRole PeerRoleOf(TaskRole role) {
+  switch (role) {
+    case TaskRole::kPs:
+      return PeerRole::kPs;
+    case TaskRole::kChief:
+      return PeerRole::kChief;
+    case TaskRole::kWorker:
+      return PeerRole::kWorker;
+    case TaskRole::kEvaluator:
+      break;
+  }
+  return PeerRole::kReader;
 }
 
 AccessControl::Options AccessOptions(const Task& task) {

@@ -4,7 +4,8 @@
 // Place: weir_ps, weir_chief, weir_worker and weir_evaluator call it.
 //
 // SIGTERM and SIGINT ask a task to stop in its own time, which it hears from
-// its StopSignal. A second signal ends the process at once.
+// its StopSignal. A second signal ends the process at once, unless
+// WEIR_STOPS_ONCE is set, as `weir task` does.
 //
 // A task that holds a secret or a key leaves no core dump, and no other process
 // of its user may look into it.
@@ -35,6 +36,9 @@ struct Task {
   std::shared_ptr<const Security> security;
   StopSignal* stop = nullptr;
 };
+
+// The role in the identity of a task; an evaluator only reads.
+PeerRole PeerRoleOf(TaskRole role);
 
 // How a server of this task decides who may call it.
 AccessControl::Options AccessOptions(const Task& task);

@@ -109,5 +109,49 @@ TEST(JobRunTest, OnlyTheFirstProcessOfATaskGetsItsFailpoint) {
   EXPECT_EQ(*Files::Real()->ReadAll(dir + "/log"), "<test.a:1>\n<>\n");
 }
 
+// What the first process of a container does: the child that a task leaves
+// behind comes to it, and does not stay a zombie.
+TEST(JobRunTest, ATaskThatIsAloneLeavesNoZombies) {
+  const std::string dir = MakeTempDir();
+  LocalCluster plan;
+  AddTask("ps", 0,
+          // The helper of a helper, whose parent ends at once.
+          "sh -c 'setsid sh -c \"echo \\$\\$ >" + dir + "/pid; exit 0\" &'; " +
+              "while ! test -s " + dir + "/pid; do sleep 0.01; done; " +
+              "while test -e /proc/$(cat " + dir +
+              "/pid); do sleep 0.01; done;" + " : >" + dir + "/reaped",
+          dir + "/log", &plan);
+  std::vector<std::string> notes;
+  JobRun::Options options = Quiet(&notes);
+  options.rules.alone = true;
+  options.reap_orphans = true;
+  auto run = JobRun::Create(plan, options);
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE((*run)->Run().ok());
+  EXPECT_EQ((*run)->exit_code(), 0);
+  EXPECT_TRUE(std::filesystem::exists(dir + "/reaped"));
+}
+
+TEST(JobRunTest, ATaskThatIsAloneIsStartedAgainInPlace) {
+  const std::string dir = MakeTempDir();
+  LocalCluster plan;
+  AddTask(
+      "ps", 0,
+      "test -e " + dir + "/again && exit 3; : >" + dir + "/again; kill -9 $$",
+      dir + "/log", &plan);
+  std::vector<std::string> notes;
+  JobRun::Options options = Quiet(&notes);
+  options.rules.alone = true;
+  auto run = JobRun::Create(plan, options);
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE((*run)->Run().ok());
+  EXPECT_EQ((*run)->exit_code(), 3);
+  EXPECT_EQ(notes, (std::vector<std::string>{
+                       "weir test: ps/0 failed with code 137 (signal 9) after "
+                       "0 s; it is started again (1 of 20)",
+                       "weir test: ps/0 failed with code 3 after 0 s; it is "
+                       "not started again"}));
+}
+
 }  // namespace
 }  // namespace weir

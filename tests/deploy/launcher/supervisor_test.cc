@@ -325,5 +325,77 @@ TEST(UserCommandsTest, AnInterruptLeavesWorkersTheirGrace) {
   EXPECT_EQ(supervisor.PressureOn(0, 2 * kSecond), Pressure::kKill);
 }
 
+Supervisor Alone(const std::string& role, int index = 0) {
+  Supervisor::Options options;
+  options.max_restarts = 2;
+  options.alone = true;
+  options.healthy_after = std::chrono::seconds(600);
+  options.interrupt_grace = std::chrono::seconds(30);
+  Supervisor supervisor(options, {Task(role, index)});
+  EXPECT_EQ(supervisor.TakeStarts(0).size(), 1u);
+  return supervisor;
+}
+
+const std::string kRoles[] = {"ps", "chief", "worker", "evaluator"};
+
+TEST(SupervisorTest, StartsATaskThatIsAloneAgainWhateverItsRole) {
+  for (const std::string& role : kRoles) {
+    for (const int code : {137, 138, 139}) {
+      Supervisor supervisor = Alone(role, 1);
+      supervisor.OnExit(0, code, kSecond);
+      EXPECT_FALSE(supervisor.ending()) << role << " " << code;
+      EXPECT_EQ(supervisor.TakeStarts(2 * kSecond), std::vector<int>{0});
+      supervisor.OnExit(0, 0, 3 * kSecond);
+      EXPECT_TRUE(supervisor.finished()) << role << " " << code;
+      EXPECT_EQ(supervisor.exit_code(), 0);
+    }
+  }
+}
+
+TEST(SupervisorTest, ATaskThatIsAloneEndsWithItsPermanentCode) {
+  for (const std::string& role : kRoles) {
+    for (const int code : {1, 2, 3, 4, 5, 6}) {
+      Supervisor supervisor = Alone(role, 1);
+      supervisor.OnExit(0, code, kSecond);
+      EXPECT_TRUE(supervisor.finished()) << role << " " << code;
+      EXPECT_EQ(supervisor.exit_code(), code) << role;
+    }
+  }
+}
+
+TEST(SupervisorTest, GivesUpOnATaskThatIsAloneUnlessItsRunsAreLong) {
+  Supervisor supervisor = Alone("worker");
+  int64_t now = 0;
+  const auto fails_after = [&](int64_t seconds) {
+    now += seconds * kSecond;
+    supervisor.OnExit(0, 139, now);
+    now += 10 * kSecond;
+    return !supervisor.TakeStarts(now).empty();
+  };
+  EXPECT_TRUE(fails_after(1));
+  EXPECT_TRUE(fails_after(1));
+  EXPECT_TRUE(fails_after(600));
+  EXPECT_TRUE(fails_after(1));
+  EXPECT_FALSE(fails_after(1));
+  EXPECT_EQ(supervisor.exit_code(), 139);
+}
+
+TEST(SupervisorTest, ATaskThatIsAloneHasItsGraceHoweverOftenItIsTold) {
+  for (const std::string& role : kRoles) {
+    Supervisor supervisor = Alone(role, 1);
+    supervisor.OnInterrupt(kSecond, 143);
+    EXPECT_EQ(supervisor.TakeStops(), std::vector<int>{0}) << role;
+    supervisor.OnInterrupt(2 * kSecond, 143);
+    EXPECT_TRUE(supervisor.TakeStops().empty());
+    EXPECT_EQ(supervisor.PressureOn(0, 30 * kSecond), Pressure::kNone) << role;
+    EXPECT_EQ(supervisor.PressureOn(0, 31 * kSecond), Pressure::kTerminate);
+    EXPECT_EQ(supervisor.PressureOn(0, 60 * kSecond), Pressure::kKill);
+    supervisor.OnExit(0, 138, 60 * kSecond);
+    EXPECT_TRUE(supervisor.finished()) << role;
+    EXPECT_TRUE(supervisor.TakeStarts(100 * kSecond).empty());
+    EXPECT_EQ(supervisor.exit_code(), 138) << role;
+  }
+}
+
 }  // namespace
 }  // namespace weir

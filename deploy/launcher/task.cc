@@ -1,0 +1,194 @@
+#include "deploy/launcher/task.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/exit_code.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
+#include "deploy/launcher/job_run.h"
+#include "deploy/launcher/local_cluster.h"
+#include "deploy/launcher/task_door.h"
+#include "deploy/launcher/user_command.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/job/job_spec_text.h"
+#include "proto/task/close_memory.h"
+
+namespace weir {
+namespace {
+
+// A run this long was no failed start, so the count of restarts begins anew.
+constexpr auto kHealthyAfter = std::chrono::minutes(10);
+// Beyond the grace of the program: its last words and its end.
+constexpr auto kGraceMargin = std::chrono::seconds(3);
+constexpr auto kLookEvery = std::chrono::seconds(1);
+// A chief that has written DONE shuts its ps down within 15 s.
+constexpr auto kChiefEndMax = std::chrono::seconds(30);
+
+absl::Status CheckOptions(const TaskOptions& options, const TaskId& task) {
+  const bool reads_job = task.role != TaskRole::kPs && options.command.empty();
+  const bool brings_job =
+      task.role == TaskRole::kChief && options.job_path.empty();
+  if (reads_job && !brings_job && options.job_path.empty()) {
+    return Invalid("this task is ", task.ToString(),
+                   ": give it the job file with --job, or the command of your "
+                   "own program after --");
+  }
+  if (!options.command.empty() && !options.job_path.empty()) {
+    return absl::InvalidArgumentError(
+        "a program of your own brings its job: leave out --job or the command "
+        "after --");
+  }
+  if (options.workdir.empty() && task.role != TaskRole::kWorker) {
+    return Invalid("this task is ", task.ToString(),
+                   ": give it the run's directory, which chief, ps and "
+                   "evaluator share, with --workdir");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SingleTaskOptions> PlanOptions(const TaskOptions& options,
+                                              const ClusterSpec& cluster) {
+  SingleTaskOptions plan;
+  plan.task = *cluster.task();
+  plan.bin_dir = options.bin_dir;
+  plan.workdir = options.workdir;
+  plan.chief = cluster.has_chief();
+  plan.resume = true;
+  plan.transport = options.transport;
+  plan.job_path = options.job_path;
+  plan.data_dir = options.data_dir;
+  plan.evaluator = options.evaluator_expected;
+  plan.device = options.device;
+  plan.device_plugin = options.device_plugin;
+  plan.sets = options.sets;
+  plan.grace_seconds = options.grace_seconds;
+  // One command for all containers: ps and chief are Weir's own programs.
+  if (plan.task.role == TaskRole::kWorker ||
+      plan.task.role == TaskRole::kEvaluator) {
+    plan.command = options.command;
+  }
+  if (!plan.command.empty()) {
+    const std::string path = options.sources.variable("PATH");
+    WEIR_ASSIGN_OR_RETURN(plan.command.front(),
+                          FindProgram(plan.command.front(),
+                                      path.empty() ? "/bin:/usr/bin" : path));
+  }
+  if (!options.sources.layout.empty()) {
+    plan.cluster_text = ClusterText(cluster);
+  }
+  return plan;
+}
+
+// Ends a ps that no chief will end any more: one that was away while the chief
+// of a finished job shut the others down. It looks for DONE of its own job.
+class EndOfJob {
+ public:
+  // `job_text`: as JobIsDone takes it; nullopt where there is no job file, and
+  // so no way to tell the DONE of another job.
+  EndOfJob(std::string workdir, std::optional<std::string> job_text)
+      : workdir_(std::move(workdir)), job_text_(std::move(job_text)) {}
+
+  bool IsDone() const {
+    return job_text_.has_value() &&
+           JobIsDone(Files::Real(), workdir_, *job_text_);
+  }
+  // True once the job has been done for so long that no chief is busy with its
+  // end. Looks at most once a second.
+  bool IsOver(int64_t now_ns) {
+    if (now_ns < next_look_ns_) {
+      return false;
+    }
+    next_look_ns_ = now_ns + std::chrono::nanoseconds(kLookEvery).count();
+    if (!IsDone()) {
+      done_since_ns_.reset();
+    } else if (!done_since_ns_.has_value()) {
+      done_since_ns_ = now_ns;
+    }
+    return done_since_ns_.has_value() &&
+           now_ns - *done_since_ns_ >=
+               std::chrono::nanoseconds(kChiefEndMax).count();
+  }
+
+ private:
+  const std::string workdir_;
+  const std::optional<std::string> job_text_;
+  int64_t next_look_ns_ = 0;
+  std::optional<int64_t> done_since_ns_;
+};
+
+absl::StatusOr<EndOfJob> WatchEnd(const TaskOptions& options, TaskRole role) {
+  std::optional<std::string> text;
+  if (role == TaskRole::kPs && !options.job_path.empty()) {
+    WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
+                          LoadJobSpec(options.job_path, options.sets));
+    text = CanonicalJobSpecText(spec);
+  }
+  return EndOfJob(options.workdir, std::move(text));
+}
+
+JobRun::Options RunOptionsOf(const TaskOptions& options, const TaskId& task) {
+  JobRun::Options run;
+  run.program = absl::StrCat("weir task ", task.ToString());
+  run.rules.alone = true;
+  run.rules.max_restarts = options.max_restarts;
+  run.rules.healthy_after = kHealthyAfter;
+  run.rules.user_commands = !options.command.empty();
+  run.rules.interrupt_grace = std::chrono::nanoseconds(static_cast<int64_t>(
+                                  options.grace_seconds * 1e9)) +
+                              kGraceMargin;
+  run.pass_output = true;
+  run.reap_orphans = true;
+  return run;
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunTask(const TaskOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const ClusterSpec cluster,
+                        IdentityFromOperator(options.sources));
+  const TaskId& task = *cluster.task();
+  WEIR_RETURN_IF_ERROR(CheckOptions(options, task));
+  WEIR_ASSIGN_OR_RETURN(const SingleTaskOptions plan,
+                        PlanOptions(options, cluster));
+  WEIR_ASSIGN_OR_RETURN(EndOfJob end, WatchEnd(options, task.role));
+  JobRun::Options run_options = RunOptionsOf(options, task);
+  if (end.IsDone()) {
+    absl::FPrintF(stderr, "%s: the job is done\n", run_options.program);
+    return kExitOk;
+  }
+  CloseMemory();  // the job's secret may be in the environment
+  // Both are set below: the run blocks the signals first, and only then the
+  // door's thread may begin.
+  JobRun* run = nullptr;
+  TaskDoor* door = nullptr;
+  bool is_over = false;
+  run_options.on_poll = [&](int64_t now_ns) {
+    if (door != nullptr) {
+      door->SetRuns(run->tasks()[0].running);
+    }
+    if (end.IsOver(now_ns)) {
+      is_over = true;
+      run->Stop(kExitOk);
+    }
+  };
+  WEIR_ASSIGN_OR_RETURN(const auto owned,
+                        JobRun::Create(PlanSingleTask(plan), run_options));
+  run = owned.get();
+  const auto opened = TaskDoor::Open(TaskDoorName(cluster));
+  if (opened.ok()) {
+    door = opened->get();
+  } else {
+    absl::FPrintF(stderr, "%s: weir probe will get no answer: %s\n",
+                  run_options.program, opened.status().message());
+  }
+  WEIR_RETURN_IF_ERROR(run->Run());
+  return is_over ? kExitOk : run->exit_code();
+}
+
+}  // namespace weir
