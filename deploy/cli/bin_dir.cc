@@ -12,12 +12,19 @@ std::string BinDir() {
     return named;
   }
   // The link is resolved, so that a program that was called by a short name in
-  // bin/ also finds the tree: ROOT/deploy/cli/weir_cli.
+  // bin/ also finds the tree.
   std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored)
-      .parent_path()
-      .parent_path()
-      .parent_path();
+  return BinDirOf(std::filesystem::read_symlink("/proc/self/exe", ignored));
+}
+
+std::string BinDirOf(const std::string& program) {
+  const std::filesystem::path folder =
+      std::filesystem::path(program).parent_path();
+  std::error_code ignored;
+  if (std::filesystem::exists(folder / "deploy/cli/weir_cli", ignored)) {
+    return folder;
+  }
+  return folder.parent_path().parent_path();
 }
 
 }  // namespace weir

@@ -6,11 +6,17 @@
 
 namespace weir {
 
-// Returns the environment's WEIR_BIN_DIR if it is set. Else returns the root of
-// the tree of binaries that holds this program, which is in deploy/cli/ of it.
+// Returns the environment's WEIR_BIN_DIR if it is set, else BinDirOf(this
+// program).
 // Threads: to be called before there are others, since it reads the
 // environment.
 std::string BinDir();
+
+// Returns the root of the tree of binaries that holds the program with this
+// path, which no link leads to. A build and a wheel have the command line in
+// deploy/cli/ of the tree. A bundle and an image have all programs in the root,
+// and deploy/cli/weir_cli there is a link.
+std::string BinDirOf(const std::string& program);
 
 }  // namespace weir
 

@@ -53,6 +53,8 @@ void AddTablesCommand(CLI::App* app, Command* command);
 void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
                     Command* command);
 void AddTrainCommand(CLI::App* app, Command* command);
+// Adds the flag --version, too.
+void AddVersionCommand(CLI::App* app, Command* command);
 
 }  // namespace weir
 

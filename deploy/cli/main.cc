@@ -1,5 +1,5 @@
 // weir_cli: what `./weir` runs for train, run, task, probe, config, checkpoint,
-// tables, evaluate, predict, secret, certs and gpu-check.
+// tables, evaluate, predict, secret, certs, gpu-check and version.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   weir::AddTablesCommand(&app, &command);
   weir::AddTaskCommand(&app, words, &command);
   weir::AddTrainCommand(&app, &command);
+  weir::AddVersionCommand(&app, &command);
   std::string parent;
   const std::string unknown = UnknownCommand(
       &app, {argv + std::min(argc, 1), argv + words_at}, &parent);
