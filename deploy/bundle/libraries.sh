@@ -1,18 +1,17 @@
 # Says what Weir may take from the machine that it runs on, and carries the rest
-# along. To be sourced by a script that has a function die.
+# along. To be sourced by a script that has a function die and, where it calls
+# add_weir, a variable `root` with the folder of Weir's source.
 # shellcheck shell=bash
 
 glibc_max=2.36 # Debian 12
+glibc_libraries=(
+  ld-linux-x86-64.so.2 libc.so.6 libm.so.6 libmvec.so.1
+  libdl.so.2 libpthread.so.0 librt.so.1 libutil.so.1
+  libresolv.so.2 libanl.so.1
+)
 
 # Whether glibc itself has this library.
-is_glibc() {
-  case $1 in
-    ld-linux-x86-64.so.2 | libc.so.6 | libm.so.6 | libmvec.so.1) ;;
-    libdl.so.2 | libpthread.so.0 | librt.so.1 | libutil.so.1) ;;
-    libresolv.so.2 | libanl.so.1) ;;
-    *) return 1 ;;
-  esac
-}
+is_glibc() { [[ " ${glibc_libraries[*]} " == *" $1 "* ]]; }
 
 # Whether it belongs to CUDA; only the plug-in may need one.
 is_cuda() {
@@ -53,6 +52,43 @@ add_libraries() {
   done < <(needed "$file")
 }
 
+# add_built LABEL BIN_DIR PLACE: adds what Bazel built of a target, below BIN_DIR,
+# to the folder PLACE: programs to bin/, a plug-in to lib/ with what it needs, the
+# terms to LICENSES/.
+add_built() {
+  local path=${1#//} file=${1#*:} built folder
+  built=$2/${path/:/\/}
+  [ -f "$built" ] || die "$built is not there: ./weir build $1 builds it"
+  if [[ $file == *.so ]]; then
+    # shellcheck disable=SC2016
+    add_elf "$built" "$3/lib/$file" '$ORIGIN'
+  else
+    # shellcheck disable=SC2016
+    add_elf "$built" "$3/bin/$file" '$ORIGIN/../lib'
+    if [[ $file != *_bench ]]; then # the launcher knows a build's tree
+      folder=$3/bin/${path%:*}
+      mkdir -p "$folder"
+      ln -sr "$3/bin/$file" "$folder/"
+    fi
+  fi
+  add_libraries "$built" "$3/lib" "$3/LICENSES"
+}
+
+# add_weir BIN_DIR PLACE LABEL...: adds targets to the folder PLACE as add_built
+# does, and what belongs to them: Weir's own terms, its version, the examples.
+# write_sbom is still to be called.
+add_weir() {
+  local bin_dir=$1 place=$2 label
+  mkdir -p "$place"/{bin,lib,examples,LICENSES}
+  for label in "${@:3}"; do
+    add_built "$label" "$bin_dir" "$place"
+  done
+  add_header_licenses "$place/LICENSES"
+  # shellcheck disable=SC2154 # the script that sources this has it
+  install -m 644 "$root/LICENSE" "$root/VERSION" "$place/"
+  install -m 644 "$root"/examples/*.textproto "$place/examples/"
+}
+
 # add_license FILE LICENSES: copies the terms of the Debian package that FILE is
 # from, and the licences that they refer to. Notes package and file in
 # LICENSES.packages, for write_sbom.
@@ -89,7 +125,7 @@ add_header_licenses() {
 old_packages() {
   command -v apt-cache >/dev/null || return 0
   # shellcheck disable=SC2046
-  LC_ALL=C apt-cache policy $(cut -d ' ' -f 1 "$1" | sort -u) |
+  LC_ALL=C apt-cache policy $(cut -d ' ' -f 1 "$1" | grep -v : | sort -u) |
     awk '/^[^ ]/ { name = $1 } $1 == "Installed:" { here = $2 }
       $1 == "Candidate:" && $2 != here { print name, here, "->", $2 }'
 }
@@ -107,8 +143,8 @@ write_sbom() {
   rm "$1.packages"
 }
 
-# sbom_faults SBOM: prints what is wrong with the list of a bundle or a wheel;
-# reads the names of the libraries that are carried along, one a line.
+# sbom_faults SBOM: prints what is wrong with the list of packages in what was
+# packed; reads the names of the libraries that are carried along, one a line.
 sbom_faults() {
   /usr/bin/python3 - "$1" 3<&0 <<'END'
 import json, os, sys
@@ -126,6 +162,21 @@ for name in sorted(os.fdopen(3).read().split()):
     if name not in listed:
         print(f"{name} is of no package that is listed")
 END
+}
+
+# refuse_large WHAT FILE BYTES_MAX PLACE: ends the script if FILE is too large, and
+# names the largest files of the folder PLACE, which it was packed from.
+refuse_large() {
+  local bytes
+  bytes=$(stat -c %s "$2")
+  [ "$bytes" -gt "$3" ] || return 0
+  find "$4" -type f -printf '%s %P\n' | sort -rn | awk 'NR <= 10' >&2
+  die "the $1 has $bytes bytes, more than $3; its largest files are above"
+}
+
+# mebibytes FILE: prints its size.
+mebibytes() {
+  stat -c %s "$1" | awk '{ printf "%.1f MiB\n", $1 / 1048576 }'
 }
 
 # publish FILE SBOM OUT_DIR: moves both into a folder, the second under the name

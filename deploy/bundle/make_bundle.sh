@@ -33,33 +33,12 @@ mkdir -p "$out_dir"
 work=$(mktemp -d "$out_dir/.bundle.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 bundle=$work/$name
-mkdir -p "$bundle"/{bin,lib,examples,LICENSES}
 
-for label in "$@"; do
-  path=${label#//}
-  built=$bin_dir/${path/:/\/}
-  file=${path#*:}
-  [ -f "$built" ] || die "$built is not there: ./weir bundle builds it"
-  if [[ $file == *.so ]]; then
-    # shellcheck disable=SC2016
-    add_elf "$built" "$bundle/lib/$file" '$ORIGIN'
-  else
-    # shellcheck disable=SC2016
-    add_elf "$built" "$bundle/bin/$file" '$ORIGIN/../lib'
-    if [[ $file != *_bench ]]; then # the launcher knows a build's tree
-      folder=${path%:*}
-      mkdir -p "$bundle/bin/$folder"
-      ln -sr "$bundle/bin/$file" "$bundle/bin/$folder/"
-    fi
-  fi
-  add_libraries "$built" "$bundle/lib" "$bundle/LICENSES"
-done
-add_header_licenses "$bundle/LICENSES"
+add_weir "$bin_dir" "$bundle" "$@"
 write_sbom "$bundle/LICENSES" "$(cat "$root/VERSION")" "$bundle/sbom.cdx.json"
 
 install -m 755 "$here/weir.sh" "$bundle/weir"
-install -m 644 "$here/README.md" "$root/LICENSE" "$root/VERSION" "$bundle/"
-install -m 644 "$root"/examples/*.textproto "$bundle/examples/"
+install -m 644 "$here/README.md" "$bundle/"
 # PyTorch's side, which the benches start by the paths that the source has.
 for path in "$root"/bench/*/torch_*.py; do
   install -D -m 644 "$path" "$bundle/${path#"$root/"}"
@@ -71,12 +50,7 @@ chmod -R u=rwX,go=rX "$bundle"
 tar -C "$work" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner \
   -cf "$work/tar" "$name"
 gzip -9 -n "$work/tar"
-bytes=$(stat -c %s "$work/tar.gz")
-if [ "$bytes" -gt "$bytes_max" ]; then
-  find "$bundle" -type f -printf '%s %P\n' | sort -rn | head -n 10 >&2
-  die "the bundle has $bytes bytes, more than $bytes_max; its largest files are above"
-fi
+refuse_large bundle "$work/tar.gz" "$bytes_max" "$bundle"
 mv "$work/tar.gz" "$work/${archive##*/}"
 publish "$work/${archive##*/}" "$bundle/sbom.cdx.json" "$out_dir"
-printf 'weir: %s, %s MiB\n' "$archive" \
-  "$(awk -v bytes="$bytes" 'BEGIN { printf "%.1f", bytes / 1048576 }')" >&2
+printf 'weir: %s, %s\n' "$archive" "$(mebibytes "$archive")" >&2

@@ -151,10 +151,7 @@ wheel=weir-$version-$tag.whl
 # The entries are sorted and have one date, 1980-01-01.
 SOURCE_DATE_EPOCH=315532800 /usr/bin/python3 -B -m wheel pack \
   --dest-dir "$work" "$work/tree" >"$work/log" || die "$(cat "$work/log")"
-bytes=$(stat -c %s "$work/$wheel")
-[ "$bytes" -le "$bytes_max" ] ||
-  die "the wheel has $bytes bytes, more than $bytes_max"
+refuse_large wheel "$work/$wheel" "$bytes_max" "$work/tree"
 publish "$work/$wheel" "$info/sboms/weir.cdx.json" "$out_dir"
 printf '%s\n' "$out_dir/$wheel"
-printf 'weir: %s, %s MiB\n' "$out_dir/$wheel" \
-  "$(awk -v bytes="$bytes" 'BEGIN { printf "%.1f", bytes / 1048576 }')" >&2
+printf 'weir: %s, %s\n' "$out_dir/$wheel" "$(mebibytes "$out_dir/$wheel")" >&2
