@@ -1,11 +1,12 @@
-"""Writes what a bundle or a wheel holds of others, as CycloneDX 1.5 JSON.
+"""Writes what an archive of Weir holds of others, as CycloneDX 1.5 JSON.
 
   make_sbom.py PACKAGES VERSION >sbom.cdx.json
 
 PACKAGES has a line "package file" for every file of a Debian package that was
-carried along or compiled in (libraries.sh writes it). Versions are those that
-are installed on this machine, the licences those that the package's copyright
-file names. The same packages give the same bytes.
+carried along or compiled in, or "pypi:name@version file" for one of a Python
+package; libraries.sh and make_image.sh write it. Versions are those that are
+installed on this machine, the licences those that the Debian package's
+copyright file names. The same packages give the same bytes.
 """
 
 import collections
@@ -32,19 +33,33 @@ def licenses_of(package: str) -> list[str]:
     return sorted(set(names)) or [f"see the copyright file of {package}"]
 
 
-def component(package: str, files: set[str]) -> dict:
-    """One package, with the files of it that are there."""
+def reference(package: str) -> str:
+    """How the rest of the list calls a package."""
+    return package if package.startswith("pypi:") else f"deb:{package}"
+
+
+def identity(package: str) -> tuple[str, str, str, list[str]]:
+    """The name, version, purl and licences of a package."""
+    if package.startswith("pypi:"):
+        place = package.removeprefix("pypi:")
+        name, version = place.split("@")
+        return name, version, f"pkg:pypi/{place}", [f"see LICENSES/{name}"]
     version = version_of(package)
     place = f"{package}@{urllib.parse.quote(version, safe='~')}"
+    purl = f"pkg:deb/debian/{place}?arch=amd64&distro=debian-12"
+    return package, version, purl, licenses_of(package)
+
+
+def component(package: str, files: set[str]) -> dict:
+    """One package, with the files of it that are there."""
+    name, version, purl, licenses = identity(package)
     return {
         "type": "library",
-        "bom-ref": f"deb:{package}",
-        "name": package,
+        "bom-ref": reference(package),
+        "name": name,
         "version": version,
-        "purl": f"pkg:deb/debian/{place}?arch=amd64&distro=debian-12",
-        "licenses": [
-            {"license": {"name": name}} for name in licenses_of(package)
-        ],
+        "purl": purl,
+        "licenses": [{"license": {"name": license}} for license in licenses],
         "properties": [
             {"name": "weir:file", "value": name} for name in sorted(files)
         ],
@@ -77,7 +92,7 @@ def main(packages: str, version: str) -> None:
                 {
                     "ref": "weir",
                     "dependsOn": [
-                        f"deb:{package}" for package in sorted(files)
+                        reference(package) for package in sorted(files)
                     ],
                 }
             ],
