@@ -24,6 +24,9 @@ grpc::ChannelArguments CommonChannelArguments() {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
+  // A name server that is busy may lose a question, and gRPC would wait for its
+  // answer for two minutes.
+  arguments.SetInt(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, 3000);
   // Finds a partition that drops packets without a word, also while no call is
   // under way. A server must allow pings as frequent as this.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
