@@ -37,16 +37,7 @@ absl::Status StepMemory::Grow(int64_t rows, bool training) {
   // Before the new memory is asked for: a device may not have room for both.
   Release();
   std::vector<std::pair<float**, int64_t>> parts;  // target, offset
-  int64_t elements = 0;
-  // I2: rounding every part up keeps the next one aligned.
-  const AddPart add = [&](int64_t count, float** target) {
-    parts.emplace_back(target, elements);
-    elements += (count + kAlignment - 1) / kAlignment * kAlignment;
-  };
-  PlanForward(rows, add);
-  if (training) {
-    PlanBackward(rows, add);
-  }
+  const int64_t elements = Plan(rows, training, &parts);
   WEIR_ASSIGN_OR_RETURN(arena_, backend_->Allocate(elements));
   for (const auto& [target, offset] : parts) {
     *target = arena_ + offset;
@@ -54,6 +45,27 @@ absl::Status StepMemory::Grow(int64_t rows, bool training) {
   rows_ = rows;
   training_ = training;
   return absl::OkStatus();
+}
+
+int64_t StepMemory::BytesFor(int64_t rows, bool training) {
+  return Plan(rows, training, nullptr) * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t StepMemory::Plan(int64_t rows, bool training,
+                         std::vector<std::pair<float**, int64_t>>* parts) {
+  int64_t elements = 0;
+  // I2: rounding every part up keeps the next one aligned.
+  const AddPart add = [&](int64_t count, float** target) {
+    if (parts != nullptr) {
+      parts->emplace_back(target, elements);
+    }
+    elements += (count + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  PlanForward(rows, add);
+  if (training) {
+    PlanBackward(rows, add);
+  }
+  return elements;
 }
 
 void StepMemory::PlanForward(int64_t rows, const AddPart& add) {

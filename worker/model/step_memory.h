@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -50,6 +51,8 @@ class StepMemory {
   // Makes room for a step of `rows`. Every address changes, and contents are
   // lost. REQUIRES: !Holds(rows, training); no step is under way.
   absl::Status Grow(int64_t rows, bool training);
+  // The bytes that an empty one would ask its backend for.
+  int64_t BytesFor(int64_t rows, bool training);
   // The rows that there is room for.
   int64_t rows() const { return rows_; }
 
@@ -76,6 +79,10 @@ class StepMemory {
   // Gives *target a place of so many floats.
   using AddPart = std::function<void(int64_t elements, float** target)>;
 
+  // Gives every part of a step its place in one allocation, and returns the
+  // floats of all. `parts` may be null: only the size is asked for.
+  int64_t Plan(int64_t rows, bool training,
+               std::vector<std::pair<float**, int64_t>>* parts);
   void PlanForward(int64_t rows, const AddPart& add);
   void PlanBackward(int64_t rows, const AddPart& add);
   void Release();

@@ -60,10 +60,8 @@ ShardPlan::ShardPlan(Declaration declaration, Layout layout, int shard)
       layout_(std::move(layout)),
       shard_(shard) {}
 
-absl::StatusOr<std::shared_ptr<const ShardPlan>> ShardPlan::Create(
-    const Declaration& declaration, uint32_t shard, int64_t memory_bytes_max) {
-  // Cheap checks first: no block is allocated for a declaration that cannot be,
-  // and MakeBlocks, last of all, runs only when its blocks fit into memory.
+absl::StatusOr<std::shared_ptr<ShardPlan>> ShardPlan::Prepare(
+    const Declaration& declaration, uint32_t shard) {
   WEIR_RETURN_IF_ERROR(CheckDeclaration(declaration, shard));
   WEIR_ASSIGN_OR_RETURN(Layout layout, LayoutFromDeclaration(declaration));
   WEIR_ASSIGN_OR_RETURN(const ConsistencyKind kind,
@@ -73,9 +71,25 @@ absl::StatusOr<std::shared_ptr<const ShardPlan>> ShardPlan::Create(
   plan->kind_ = kind;
   WEIR_RETURN_IF_ERROR(CheckTables(declaration, plan->shard()));
   WEIR_RETURN_IF_ERROR(plan->MakeOptimizers());
+  return plan;
+}
+
+absl::StatusOr<std::shared_ptr<const ShardPlan>> ShardPlan::Create(
+    const Declaration& declaration, uint32_t shard, int64_t memory_bytes_max) {
+  // Cheap checks first: no block is allocated for a declaration that cannot be,
+  // and MakeBlocks, last of all, runs only when its blocks fit into memory.
+  WEIR_ASSIGN_OR_RETURN(std::shared_ptr<ShardPlan> plan,
+                        Prepare(declaration, shard));
   WEIR_RETURN_IF_ERROR(plan->CheckMemory(memory_bytes_max));
   plan->MakeBlocks();
   return plan;
+}
+
+absl::StatusOr<ShardMemory> ShardPlan::MemoryOf(const Declaration& declaration,
+                                                uint32_t shard) {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<ShardPlan> plan,
+                        Prepare(declaration, shard));
+  return plan->Memory();
 }
 
 absl::Status ShardPlan::MakeOptimizers() {
@@ -106,32 +120,34 @@ absl::Status ShardPlan::MakeOptimizers() {
   return absl::OkStatus();
 }
 
-absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
-  // In double: nothing here can overflow it, and a bound needs no last digit.
-  double arrays = 1.0 + static_cast<double>(state_names_.size());
-  std::string sums;
+absl::StatusOr<ShardMemory> ShardPlan::Memory() const {
+  ShardMemory memory;
+  memory.values = 4.0 * static_cast<double>(layout_.shard_elements(shard_));
+  memory.state = memory.values * static_cast<double>(state_names_.size());
   if (kind_ == ConsistencyKind::kSync) {
-    arrays += 1.0;  // the sum of a step, which was the version before
-    sums = ", sums";
+    memory.sums = memory.values;
   }
   // 16 bytes for each slot are its two marks. The rest is the block itself:
   // 260 MiB were used by 2^18 blocks of 16 elements.
-  const double blocks = layout_.block_count(shard_);
-  double bytes =
-      arrays * 4.0 * static_cast<double>(layout_.shard_elements(shard_)) +
-      blocks * (1024.0 + 16.0 * slot_count());
-  // Rows come later, within the bounds of their own.
+  memory.blocks = layout_.block_count(shard_) * (1024.0 + 16.0 * slot_count());
   for (int t = 0; t < declaration_.table_size(); ++t) {
     WEIR_ASSIGN_OR_RETURN(const TableOptions options,
                           OptionsOfTable(declaration_, t, shard_));
-    bytes += static_cast<double>(options.small_bytes());
+    memory.tables += static_cast<double>(options.small_bytes());
   }
+  return memory;
+}
+
+absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
+  WEIR_ASSIGN_OR_RETURN(const ShardMemory memory, Memory());
+  const double bytes = memory.total();
   if (bytes > static_cast<double>(memory_bytes_max)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "shard ", shard_, " needs ", static_cast<int64_t>(bytes / (1 << 20)),
-        " MiB (values, ", state_names_.size(), " optimizer state arrays", sums,
-        ", ", declaration_.table_size(), " empty tables), this ps may use ",
-        memory_bytes_max / (1 << 20), "; add ps tasks"));
+        " MiB (values, ", state_names_.size(), " optimizer state arrays",
+        memory.sums > 0 ? ", sums" : "", ", ", declaration_.table_size(),
+        " empty tables), this ps may use ", memory_bytes_max / (1 << 20),
+        "; add ps tasks"));
   }
   return absl::OkStatus();
 }

@@ -49,6 +49,18 @@ struct BlockPlan {
   std::vector<bool> uses_state;       // by state array
 };
 
+// What a shard takes before its first push, in bytes. In double: nothing here
+// can overflow it, and a bound needs no last digit.
+struct ShardMemory {
+  double values = 0.0;
+  double state = 0.0;   // all state arrays
+  double sums = 0.0;    // sync: the sum of a step, which was the version before
+  double blocks = 0.0;  // what comes with each block, with the slots' marks
+  double tables = 0.0;  // of empty tables; rows come later, within their bounds
+
+  double total() const { return values + state + sums + blocks + tables; }
+};
+
 class ShardPlan {
  public:
   // The bound of Declaration.out_of_order_bytes. Early contributions stay in
@@ -59,6 +71,9 @@ class ShardPlan {
   // `memory_bytes_max` bounds what the shard will allocate.
   static absl::StatusOr<std::shared_ptr<const ShardPlan>> Create(
       const Declaration& declaration, uint32_t shard, int64_t memory_bytes_max);
+  // What that shard would take; it allocates none of it. Errors: as Create.
+  static absl::StatusOr<ShardMemory> MemoryOf(const Declaration& declaration,
+                                              uint32_t shard);
 
   const Declaration& declaration() const { return declaration_; }
   const Layout& layout() const { return layout_; }
@@ -82,6 +97,10 @@ class ShardPlan {
  private:
   ShardPlan(Declaration declaration, Layout layout, int shard);
   absl::Status MakeOptimizers();
+  // Makes everything but the blocks.
+  static absl::StatusOr<std::shared_ptr<ShardPlan>> Prepare(
+      const Declaration& declaration, uint32_t shard);
+  absl::StatusOr<ShardMemory> Memory() const;
   absl::Status CheckMemory(int64_t memory_bytes_max) const;
   void MakeBlocks();
   int StateArray(const std::string& name);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
 #include "common/job/initializer.h"
@@ -95,6 +96,15 @@ int64_t TableOptions::filter_bytes() const {
   return admission.kind == AdmissionPolicy::Kind::kCount
              ? admission.filter_bytes
              : 0;
+}
+
+int64_t TableOptions::row_bytes() const {
+  constexpr int64_t kIndexBytesMax = 15;  // row_index.h
+  const auto built = CreateRowOptimizer(optimizer, "");
+  WEIR_CHECK(built.ok());
+  // It allocates nothing; it only knows how long a row is.
+  const RowSlab slab(arena, (*built)->row_floats(dim), /*chunk_bytes=*/0);
+  return static_cast<int64_t>(slab.row_bytes()) + kIndexBytesMax;
 }
 
 int64_t TableOptions::small_bytes() const {

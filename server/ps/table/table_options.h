@@ -70,6 +70,9 @@ struct TableOptions {
   // What a table with one row in every stripe takes, about.
   // REQUIRES: Validate() is OK.
   int64_t small_bytes() const;
+  // What one more row takes, with its share of the index, at most.
+  // REQUIRES: Validate() is OK.
+  int64_t row_bytes() const;
 };
 
 }  // namespace weir

@@ -110,6 +110,21 @@ TEST_F(StepMemoryTest, PartsAreAlignedAndDoNotOverlap) {
   }
 }
 
+// The size that is asked for ahead is that of what Grow then allocates.
+TEST_F(StepMemoryTest, KnowsItsBytesBeforeItAllocates) {
+  constexpr int64_t kRows = 7;
+  const int64_t bytes = memory_.BytesFor(kRows, true);
+  EXPECT_GT(bytes, memory_.BytesFor(kRows, false));
+  EXPECT_EQ(memory_.rows(), 0);
+  ASSERT_TRUE(memory_.Grow(kRows, true).ok());
+  auto parts = Parts(kRows);
+  std::sort(parts.begin(), parts.end());
+  const int64_t used =
+      parts.back().first + parts.back().second - parts.front().first;
+  EXPECT_LE(used * 4, bytes);
+  EXPECT_GT(used * 4, bytes - StepMemory::kAlignment * 4);
+}
+
 // I3: three inputs read "a", of which one writes its gradient directly.
 TEST_F(StepMemoryTest, EveryConsumerOfATensorButOneWritesAside) {
   ASSERT_TRUE(memory_.Grow(4, true).ok());

@@ -117,6 +117,23 @@ TEST(ShardPlanTest, RefusesWhatDoesNotFitBeforeItAllocates) {
       << plan.status();
 }
 
+// 105 elements in lines of 16: 112 and 16. Adam has two arrays of state.
+TEST(ShardPlanTest, SaysWhatAShardTakes) {
+  const auto memory = ShardPlan::MemoryOf(Job(), 0);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_EQ(memory->values, 4 * 128);
+  EXPECT_EQ(memory->state, 2 * memory->values);
+  EXPECT_EQ(memory->sums, memory->values);
+  EXPECT_GT(memory->blocks, 0);
+  EXPECT_EQ(memory->tables, 0);
+  const auto bytes = static_cast<int64_t>(memory->total());
+  EXPECT_TRUE(ShardPlan::Create(Job(), 0, bytes).ok());
+  EXPECT_EQ(ShardPlan::Create(Job(), 0, bytes - 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ShardPlan::MemoryOf(Job(), 5).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(ShardPlanTest, GivesSlotsOnlyToBlocksThatUseThem) {
   const Declaration declaration = ParseDeclaration(
       "variable { name: 'a' shape: 64 } variable { name: 'b' shape: 64 }"
