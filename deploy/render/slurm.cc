@@ -1,0 +1,194 @@
+// A batch script of Slurm: one step with a task for each task of the job.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/status.h"
+#include "deploy/render/members.h"
+#include "deploy/render/quantity.h"
+#include "deploy/render/yaml.h"
+
+namespace weir {
+namespace {
+
+// Between SIGTERM and the time limit: Weir's grace, and the way of the signal.
+constexpr int kSignalExtraSeconds = 35;
+
+// A word as a shell reads it back.
+std::string ShellWord(const std::string& word) {
+  const bool plain =
+      !word.empty() &&
+      std::all_of(word.begin(), word.end(), [](unsigned char c) {
+        return absl::ascii_isalnum(c) ||
+               absl::StrContains("_-./:=,+@%",
+                                 std::string(1, static_cast<char>(c)));
+      });
+  if (plain) {
+    return word;
+  }
+  return absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
+}
+
+class SlurmTarget : public Target {
+ public:
+  absl::Status Check(const RenderPlan& plan) const override {
+    const RenderOptions& options = plan.options;
+    const std::pair<const char*, bool> unknown[] = {
+        {"--namespace", !options.name_space.empty()},
+        {"--tolerate", !options.tolerations.empty()},
+        {"--node", !options.node_selectors.empty()},
+        {"--storage", !options.storage.empty()},
+        {"--storage_class", !options.storage_class.empty()},
+        {"--run_claim", !options.run_claim.empty()},
+        {"--service_account", !options.service_account.empty()},
+        {"--secret", !options.secret.empty()},
+        {"--tls", options.tls},
+        {"--data_claim", !options.data_claim.empty()},
+        {"--data_image_path", !options.data_image_path.empty()},
+        {"--data_bucket", !options.data_bucket.empty()},
+        {"--evaluator_command", !options.evaluator_command.empty()}};
+    for (const auto& [flag, given] : unknown) {
+      if (given) {
+        return Invalid(flag,
+                       ": a batch script of Slurm has no such thing; leave it "
+                       "out");
+      }
+    }
+    if (options.gpus > 1) {
+      return Invalid("--gpu ", options.gpus,
+                     ": under Slurm a worker has one GPU of those of its node; "
+                     "write --gpu 1 and raise --workers");
+    }
+    return absl::OkStatus();
+  }
+
+  std::string Render(const RenderPlan& plan) const override {
+    std::string text = "#!/bin/bash\n";
+    for (const std::string& line : Directives(plan)) {
+      absl::StrAppend(&text, "#SBATCH ", line, "\n");
+    }
+    absl::StrAppend(&text, CommentLines(Head(plan)), "set -euo pipefail\n\n");
+    absl::StrAppend(
+        &text,
+        CommentLines({"One directory that all nodes see: checkpoints, curves, "
+                      "the secret."}),
+        "run=${WEIR_RUN:-$SLURM_SUBMIT_DIR/runs/", plan.name, "}\n",
+        "mkdir -p \"$run\"\n\n",
+        CommentLines({"The job's secret is made once, for this user alone."}),
+        "if [ ! -s \"$run/.secret\" ]; then\n"
+        "  (umask 077 && weir secret >\"$run/.secret\")\n"
+        "fi\n"
+        "export WEIR_SECRET_FILE=\"$run/.secret\"\n\n");
+    absl::StrAppend(
+        &text,
+        CommentLines({"A task that ends does not end the others: `weir task` "
+                      "starts its program",
+                      "again, and the chief ends the job."}),
+        "srun --ntasks=", plan.task_count(), " --cpus-per-task=", Cpus(plan),
+        " --kill-on-bad-exit=0 \\\n  --wait=0 --label \\\n  ", Command(plan),
+        "\n");
+    return text;
+  }
+
+  std::vector<Choice> Choices(const RenderPlan& plan) const override {
+    return {
+        {"tasks", absl::StrCat(plan.task_count()),
+         "one for each task; --layout says which is which"},
+        {"cpus-per-task", absl::StrCat(Cpus(plan)),
+         "the most that a role asks for: the tasks of a step are alike"},
+        {"mem-per-cpu", absl::StrCat(MemoryPerCpu(plan), "M"),
+         "the most that a role asks for, for each of its processors"},
+        {"signal",
+         absl::StrCat("TERM@",
+                      plan.options.grace_seconds + kSignalExtraSeconds),
+         "to all tasks before the time limit: the job is saved"},
+        {"requeue", "yes", "preempted, or after a node was lost, it goes on"}};
+  }
+
+ private:
+  static int Cpus(const RenderPlan& plan) {
+    int milli_cpus = 0;
+    for (const RolePlan& role : plan.roles) {
+      milli_cpus = std::max(milli_cpus, role.milli_cpus);
+    }
+    return (milli_cpus + 999) / 1000;
+  }
+
+  static int64_t MemoryPerCpu(const RenderPlan& plan) {
+    int64_t bytes = 0;
+    for (const RolePlan& role : plan.roles) {
+      bytes = std::max(bytes, role.memory_limit);
+    }
+    return (bytes / Cpus(plan) + kMiB - 1) / kMiB;
+  }
+
+  static std::vector<std::string> Directives(const RenderPlan& plan) {
+    std::vector<std::string> lines = {
+        absl::StrCat("--job-name=", plan.name),
+        absl::StrCat("--ntasks=", plan.task_count()),
+        absl::StrCat("--cpus-per-task=", Cpus(plan)),
+        absl::StrCat("--mem-per-cpu=", MemoryPerCpu(plan), "M"),
+        "--requeue",
+        "--open-mode=append",
+        absl::StrCat("--signal=TERM@",
+                     plan.options.grace_seconds + kSignalExtraSeconds)};
+    if (plan.options.gpus > 0) {
+      lines.push_back(absl::StrCat("--gpus=", plan.options.worker_count));
+    }
+    if (!plan.options.queue.empty()) {
+      lines.push_back(absl::StrCat("--partition=", plan.options.queue));
+    }
+    return lines;
+  }
+
+  static std::vector<std::string> Head(const RenderPlan& plan) {
+    std::vector<std::string> lines = {
+        "", absl::StrCat("Weir job ", plan.name, " for Slurm: sbatch FILE"), "",
+        "`weir` must be in PATH on every node. A job that was preempted, "
+        "requeued or",
+        "submitted again goes on from its newest checkpoint."};
+    if (!plan.remarks.empty()) {
+      lines.emplace_back("");
+      AppendWrapped(plan.remarks, &lines);
+    }
+    return lines;
+  }
+
+  // The words of all roles together: the tasks of a step have one command.
+  static std::string Command(const RenderPlan& plan) {
+    RolePlan all = *plan.Find(TaskRole::kWorker);
+    all.hosts_chief = true;  // takes the chief's flags, too
+    std::vector<std::string> layout;
+    for (const RolePlan& role : plan.roles) {
+      layout.push_back(absl::StrCat(role.name(), "=", role.count));
+    }
+    std::vector<std::string> words =
+        TaskWords(plan, all, plan.options.job_path, "\"$run\"");
+    std::string text = absl::StrCat("weir ", words[0], " --layout ",
+                                    absl::StrJoin(layout, ","), " --port_base ",
+                                    plan.options.port);
+    bool program = false;  // the words of the user's program stay together
+    for (size_t i = 1; i < words.size(); ++i) {
+      // The shell fills in the one word that is not the user's.
+      const bool own = words[i] == "--workdir=\"$run\"";
+      absl::StrAppend(&text, program ? " " : " \\\n    ",
+                      own && !program ? words[i] : ShellWord(words[i]));
+      program |= words[i] == "--";
+    }
+    return text;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Target> MakeSlurmTarget() {
+  return std::make_unique<SlurmTarget>();
+}
+
+}  // namespace weir
