@@ -3,6 +3,7 @@
 #
 #   ./weir train JOB [options]   train a job on a local cluster
 #   ./weir run ... -- COMMAND    your own program as the workers of a cluster
+#   ./weir render TARGET JOB     write files for Kubernetes, Slurm or compose
 #   ./weir config check ...      check TF_CONFIG and a job file
 #   ./weir checkpoint ...        list | inspect | verify | export
 #   ./weir tables ...            report | shrink, of a running job
@@ -100,7 +101,7 @@ bench_names() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-  train | run | config | checkpoint | tables | evaluate | predict | secret | certs | task | probe | gpu-check)
+  train | run | render | config | checkpoint | tables | evaluate | predict | secret | certs | task | probe | gpu-check)
     run weir_cli "$command" "$@"
     ;;
   bench)

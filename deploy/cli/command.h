@@ -43,8 +43,10 @@ void AddEvaluateCommand(CLI::App* app, Command* command);
 void AddGpuCheckCommand(CLI::App* app, Command* command);
 void AddPredictCommand(CLI::App* app, Command* command);
 void AddProbeCommand(CLI::App* app, Command* command);
-// `words` stand after -- in the command line: they are the user's command, and
-// none of them is an option of ours.
+// `words` stand after -- in the command line, here and below: they are the
+// user's command, and none of them is an option of ours.
+void AddRenderCommand(CLI::App* app, const std::vector<std::string>& words,
+                      Command* command);
 void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                    Command* command);
 void AddSecretCommand(CLI::App* app, Command* command);

@@ -1,5 +1,5 @@
-// weir_cli: what `./weir` runs for train, run, task, probe, config, checkpoint,
-// tables, evaluate, predict, secret, certs, gpu-check and version.
+// weir_cli: what `./weir` runs for train, run, task, probe, render, config,
+// checkpoint, tables, evaluate, predict, secret, certs, gpu-check and version.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +40,8 @@ std::string UnknownCommand(CLI::App* app, const std::vector<std::string>& words,
 
 // Whether a user's command may stand behind "--" of this one.
 bool TakesCommand(const char* command) {
-  return std::strcmp(command, "run") == 0 || std::strcmp(command, "task") == 0;
+  return std::strcmp(command, "render") == 0 ||
+         std::strcmp(command, "run") == 0 || std::strcmp(command, "task") == 0;
 }
 
 }  // namespace
@@ -72,6 +73,7 @@ int main(int argc, char** argv) {
   const int words_begin = std::min(words_at + 1, argc);
   const std::vector<std::string> words(argv + words_begin, argv + argc);
   weir::AddProbeCommand(&app, &command);
+  weir::AddRenderCommand(&app, words, &command);
   weir::AddRunCommand(&app, words, &command);
   weir::AddSecretCommand(&app, &command);
   weir::AddTablesCommand(&app, &command);
