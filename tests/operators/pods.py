@@ -159,9 +159,9 @@ class Volumes:
             return path
         if "secret" in volume:
             path = self._make("secret", 0o750)
-            for item in volume["secret"]["items"]:
-                if not (path / item["path"]).exists():
-                    self._write(path, item["path"], self._secret)
+            for entry in volume["secret"]["items"]:
+                if not (path / entry["path"]).exists():
+                    self._write(path, entry["path"], self._secret)
             return path
         return self._make(f"{pod.name}-{volume['name']}", 0o700)
 
