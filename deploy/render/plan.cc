@@ -130,6 +130,9 @@ struct RoleMaker {
 
   void AddPs() const {
     RolePlan ps = Make(TaskRole::kPs, plan->options.ps_count);
+    // By the job file it knows DONE of its own job, if no chief is left to end
+    // it.
+    ps.reads_job = job != nullptr;
     AddCpu(&ps, kPsMilliCpus,
            "one thread receives and applies, and may take more: no CPU limit");
     ChooseMemory(Need(&JobMemory::ps), kUnknownPsRequest, kPsBurstBytes,

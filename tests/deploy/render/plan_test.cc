@@ -59,7 +59,8 @@ TEST(PlanTest, GivesEveryRoleTheWordsThatItNeeds) {
   options.sets = {"train.epochs=2"};
   const RenderPlan plan = Plan(options);
   EXPECT_THAT(Words(plan, TaskRole::kPs),
-              ElementsAre("task", "--workdir=RUN", "--grace_seconds=25"));
+              ElementsAre("task", "--job=JOB", "--set=train.epochs=2",
+                          "--workdir=RUN", "--grace_seconds=25"));
   EXPECT_THAT(
       Words(plan, TaskRole::kChief),
       ElementsAre("task", "--job=JOB", "--set=train.epochs=2", "--workdir=RUN",
