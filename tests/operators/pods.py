@@ -467,7 +467,7 @@ class Controller:
         os.kill(self.program_pid(pod), signal.SIGKILL)
 
     def evict(self, pods: list[Pod]) -> None:
-        """SIGTERM, as at the end of a pod; they get the grace of the manifest."""
+        """SIGTERM, as at the end of a pod; it has the manifest's grace."""
         self._disrupted.update(pods)
         for pod in pods:
             if self.host.ended(pod) is None:

@@ -106,10 +106,9 @@ class Run:
 
     def saved_step(self) -> int:
         """The step of the newest committed checkpoint."""
-        steps = [0]
-        for path in self.volumes.run.glob("checkpoints/ckpt-*/manifest.json"):
-            steps.append(int(path.parent.name.split("-")[1]))
-        return max(steps)
+        manifests = self.volumes.run.glob("checkpoints/ckpt-*/manifest.json")
+        steps = [int(path.parent.name.split("-")[1]) for path in manifests]
+        return max(steps, default=0)
 
     def wait_for_step(self, step: int) -> int:
         """Waits until the job has come so far; returns where it is."""
@@ -206,8 +205,9 @@ class PodsTest(unittest.TestCase):
                 # A worker's end stops nobody, so nothing need be saved.
                 if role != "worker":
                     pods.wait_until(
-                        lambda run=run, before=before: run.saved_step()
-                        >= before,
+                        lambda run=run, before=before: (
+                            run.saved_step() >= before
+                        ),
                         f"saved: step {before}",
                     )
                 self.finish(run)
