@@ -469,6 +469,8 @@ SLURM_MUTATIONS = [
     ("--kill-on-bad-exit=0", "--kill-on-bad-exit=1", ("worker", 138, False)),
     ("#SBATCH --requeue", "#SBATCH --no-requeue", ("worker", 143, True)),
     ("--wait=0", "--wait=60", ("worker", 0, False)),
+    # The script's own end hides that the step failed.
+    ("set -euo pipefail", "trap 'exit 0' EXIT", ("worker", 3, False)),
 ]
 
 
