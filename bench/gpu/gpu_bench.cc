@@ -103,6 +103,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--device_plugin", flags.device_plugin,
                  "file of the GPU's plug-in; default beside the programs");
+  app.add_option("--channels_per_peer", flags.channels, "of --job");
   app.add_flag("--peers", flags.peers, "PyTorch, too");
   app.add_option("--python", flags.python, "for --peers; has PyTorch")
       ->capture_default_str();

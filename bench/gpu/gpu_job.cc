@@ -105,6 +105,10 @@ absl::StatusOr<Json> RunJob(const GpuFlags& flags, const JobSpec& job,
                                    workdir,
                                    "--device",
                                    flags.device};
+  if (flags.channels > 0) {
+    argv.insert(argv.end(),
+                {"--channels_per_peer", absl::StrCat(flags.channels)});
+  }
   if (!flags.device_plugin.empty()) {
     argv.insert(argv.end(), {"--device_plugin", flags.device_plugin});
   }

@@ -25,6 +25,7 @@ struct GpuFlags {
   std::vector<std::string> precisions;
   int64_t batch = 0;  // 0: the model's
   int64_t steps = 0;  // 0: the mode's
+  int channels = 0;   // of --job: --channels_per_peer; 0: the default
   bool peers = false;
   std::string python = "python3";
 };

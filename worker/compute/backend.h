@@ -34,6 +34,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/compute/host_pages.h"
 #include "worker/compute/operations.h"
 
 namespace weir {
@@ -76,7 +77,18 @@ class Backend {
   // REQUIRES (Download, Fetch): no operation writes the range before the queue
   //   has passed the copy.
   virtual void Upload(float* device, const float* host, int64_t elements) = 0;
+  // An upload that nothing waits for until JoinUploadsAside(): what is called
+  // after that follows it. REQUIRES: as Upload; not between BeginCapture and
+  // EndCapture.
+  virtual void UploadAside(float* device, const float* host, int64_t elements) {
+    Upload(device, host, elements);
+  }
+  virtual void JoinUploadsAside() {}
   virtual void Download(float* host, const float* device, int64_t elements) = 0;
+  // Locks pages in host memory while they live, so that they are copied faster
+  // and beside operations; any thread may call it. Null where there is nothing
+  // to gain. It lives as long as this.
+  virtual PageObserver* host_pages() { return nullptr; }
 
   // Makes host data readable for operations: returns `host` itself where memory
   // is shared; else uploads it to `device` and returns that.

@@ -1,5 +1,4 @@
-// The operations of a compute backend, one struct each: what it computes, from
-// what, to where. Backend::Run takes any of them.
+// The operations of a compute backend, one struct each. Backend::Run takes any.
 //
 // Place: layers fill them; worker/compute/cpu, worker/compute/cuda and the
 // oracle of worker/compute/check each compute all of them. A new operation is a
@@ -22,11 +21,11 @@
 namespace weir {
 namespace op {
 
-// Device pointers: what an operation reads, and what it overwrites.
+// Device pointers: what is read, and what is overwritten.
 using In = const float*;
 using Out = float*;
 
-// A range with all the floats of one output; a null pointer stands for none.
+// All the floats of one output; a null pointer stands for none.
 struct Written {
   const float* begin = nullptr;
   int64_t count = 0;
@@ -98,8 +97,7 @@ struct PoolBackward {
   Outputs outputs() const { return {{{dx, shape.x_elements()}}}; }
 };
 
-// y may be x.
-struct ActivationForward {
+struct ActivationForward {  // y may be x
   static constexpr char kName[] = "activation";
   ActivationKind kind;
   int64_t count;
@@ -186,8 +184,7 @@ struct MultiplyAdd {
   Out y;
   Outputs outputs() const { return {{{y, count}}}; }
 };
-// Copies a [rows, width] window between matrices of the given row strides. The
-// other columns of y stay as they are.
+// Copies [rows, width]; the other columns of y stay as they are.
 struct CopyColumns {
   static constexpr char kName[] = "copy of columns";
   int64_t rows, width;
@@ -196,6 +193,15 @@ struct CopyColumns {
   Out y;
   int64_t y_stride;
   Outputs outputs() const { return {{{y, rows * y_stride}}}; }
+};
+// y[i] = value_of_byte[x[i]], a table of 256.
+struct BytesToFloats {
+  static constexpr char kName[] = "bytes to floats";
+  int64_t count;
+  const uint8_t* x;
+  In value_of_byte;
+  Out y;
+  Outputs outputs() const { return {{{y, count}}}; }
 };
 // y [batch, columns, rows] from x [batch, rows, columns].
 struct Transpose {
@@ -217,9 +223,8 @@ struct GatherSum {
   Out y;
   Outputs outputs() const { return {{{y, lists.count * width}}}; }
 };
-// y[l] = maximum by column over the rows of list l (NaN wins), and chosen[l] by
-// column the index of the first such row; an empty list gives zeros and -1.
-// Weights are not read.
+// y[l] = maximum by column over the rows of list l (NaN wins), chosen[l] the
+// index of the first such row; an empty list gives zeros and -1.
 struct GatherMax {
   static constexpr char kName[] = "gather max";
   RowLists lists;
@@ -230,8 +235,7 @@ struct GatherMax {
   Outputs outputs() const { return {{{y, lists.count * width}}}; }
 };
 // The backward pass of GatherMax: y[l] = sum over the entries e of list l of
-// x[index[e]] in the columns where chosen[index[e]] is l. With `add` y[l] +=
-// that.
+// x[index[e]] where chosen[index[e]] is l. With `add` y[l] += that.
 struct GatherChosen {
   static constexpr char kName[] = "gather chosen";
   RowLists lists;
@@ -243,8 +247,8 @@ struct GatherChosen {
   Outputs outputs() const { return {{{y, lists.count * width}}}; }
 };
 
-// The products of pairs of vectors i > j, (1,0), (2,0), (2,1), ...: y [batch,
-// pairs], or their sums, y [batch].
+// The products of pairs of vectors, (1,0), (2,0), (2,1), ...: y [batch, pairs],
+// or their sums, y [batch].
 struct PairForward {
   static constexpr char kName[] = "products of pairs";
   PairKind kind;
@@ -287,8 +291,9 @@ using Operation =
                  op::PoolForward, op::PoolBackward, op::ActivationForward,
                  op::ActivationBackward, op::Dropout, op::NormForward,
                  op::NormBackward, op::NormInference, op::Add, op::MultiplyAdd,
-                 op::CopyColumns, op::Transpose, op::GatherSum, op::GatherMax,
-                 op::GatherChosen, op::PairForward, op::PairBackward, op::Loss>;
+                 op::CopyColumns, op::BytesToFloats, op::Transpose,
+                 op::GatherSum, op::GatherMax, op::GatherChosen,
+                 op::PairForward, op::PairBackward, op::Loss>;
 
 }  // namespace weir
 

@@ -37,6 +37,11 @@ absl::StatusOr<bool> BatchPrefetcher::Get(Batch* batch) {
   return true;
 }
 
+bool BatchPrefetcher::ready() {
+  MutexLock lock(&mutex_);
+  return !ready_.empty();
+}
+
 void BatchPrefetcher::Run() {
   absl::Status status;
   while (true) {

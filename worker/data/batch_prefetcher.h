@@ -43,6 +43,8 @@ class BatchPrefetcher {
   // again. Returns false at the end, with *batch unchanged. An error of the
   // data set comes in the place of its batch, and again from then on.
   absl::StatusOr<bool> Get(Batch* batch);
+  // Whether Get would return a batch at once.
+  bool ready();
 
  private:
   void Run();

@@ -57,6 +57,7 @@ Batches::Batches(const Options& options, const Dataset* dataset)
 absl::StatusOr<std::unique_ptr<Batches>> Batches::Create(
     const Options& options, const Dataset* dataset) {
   WEIR_RETURN_IF_ERROR(options.Validate());
+  WEIR_CHECK(!options.as_bytes || dataset->value_of_byte() != nullptr);
   if (dataset->size() < 1 ||
       dataset->size() > std::numeric_limits<uint32_t>::max()) {
     return Invalid("data: ", dataset->size(),
@@ -109,7 +110,12 @@ absl::Status Batches::Make(int64_t contribution, Batch* batch) const {
   }
   batch->weight =
       static_cast<float>(batch->rows) / static_cast<float>(options_.batch_size);
-  batch->features.resize(batch->rows * width);
+  if (batch->features.get_allocator().observer() != options_.pages) {
+    batch->features = PageVector<float>(PageAllocator<float>(options_.pages));
+    batch->bytes = PageVector<uint8_t>(PageAllocator<uint8_t>(options_.pages));
+  }
+  batch->features.resize(options_.as_bytes ? 0 : batch->rows * width);
+  batch->bytes.resize(options_.as_bytes ? batch->rows * width : 0);
   batch->labels.resize(batch->rows);
   batch->sparse.Clear(dataset_->sparse_features().size());
   std::shared_ptr<const std::vector<uint32_t>> order;
@@ -125,9 +131,13 @@ absl::Status Batches::Make(int64_t contribution, Batch* batch) const {
       }
       sample = (*order)[sample];
     }
-    WEIR_RETURN_IF_ERROR(
-        dataset_->ReadSample(sample, batch->features.data() + row * width,
-                             batch->labels.data() + row));
+    float* const label = batch->labels.data() + row;
+    if (options_.as_bytes) {
+      dataset_->ReadBytes(sample, batch->bytes.data() + row * width, label);
+    } else {
+      WEIR_RETURN_IF_ERROR(dataset_->ReadSample(
+          sample, batch->features.data() + row * width, label));
+    }
     WEIR_RETURN_IF_ERROR(dataset_->ReadSparse(sample, &batch->sparse));
   }
   return absl::OkStatus();

@@ -32,6 +32,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
+#include "worker/compute/host_pages.h"
 #include "worker/data/formats/dataset.h"
 
 namespace weir {
@@ -39,10 +40,12 @@ namespace weir {
 struct Batch {
   int64_t contribution = -1;
   int64_t rows = 0;
-  float weight = 0.0f;          // rows / batch_size
-  std::vector<float> features;  // [rows, feature shape...], row-major
-  std::vector<float> labels;    // [rows]
-  SparseBatch sparse;           // the data set's features, `rows` bags each
+  float weight = 0.0f;  // rows / batch_size
+  // [rows, feature shape...], row-major, in one of the two.
+  PageVector<float> features;
+  PageVector<uint8_t> bytes;  // with Options::as_bytes
+  std::vector<float> labels;  // [rows]
+  SparseBatch sparse;         // the data set's features, `rows` bags each
 };
 
 class Batches {
@@ -54,6 +57,10 @@ class Batches {
     int64_t contributions = 0;
     uint64_t seed = 0;  // the job's
     bool shuffle = true;
+    // Gives features as the data set's bytes. REQUIRES: it has them.
+    bool as_bytes = false;
+    // Hears of the memory of features; may be null. It outlives all batches.
+    PageObserver* pages = nullptr;
 
     absl::Status Validate() const;
   };

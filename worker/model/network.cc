@@ -24,6 +24,7 @@ Network::Network(Graph graph, Backend* backend, const NetworkOptions& options)
     : graph_(std::move(graph)),
       backend_(backend),
       options_(options),
+      input_(feature_elements(), options.transfers, backend),
       tables_(graph_.tables, backend),
       memory_(graph_, backend),
       contexts_(graph_.nodes.size()),
@@ -114,7 +115,8 @@ absl::Status Network::Reserve(int64_t rows, bool training) {
   // All addresses change: a captured step has the old ones in it, and what was
   // staged there is gone.
   DropCapture();
-  staged_feature_batch_ = staged_label_batch_ = {};
+  input_.Forget();
+  staged_labels_ = nullptr;
   WEIR_RETURN_IF_ERROR(memory_.Grow(rows, training));
   PointMemory(memory_.Holds(rows, /*training=*/true));
   if (!backend_->shares_host_memory()) {
@@ -177,20 +179,6 @@ absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
   return absl::OkStatus();
 }
 
-const float* Network::Stage(float* device, const float* host, int64_t elements,
-                            Staged* staged) {
-  if (elements == 0) {  // features where all of them are categorical
-    return device;
-  }
-  if (!options_.transfers && !backend_->shares_host_memory()) {
-    if (staged->host == host && staged->elements == elements) {
-      return device;
-    }
-    *staged = {.host = host, .elements = elements};
-  }
-  return backend_->Stage(device, host, elements);
-}
-
 absl::Status Network::CheckTraining(const float* labels, int64_t rows) const {
   if (gradients_ == nullptr && !graph_.variables.empty()) {
     return absl::FailedPreconditionError(
@@ -202,7 +190,7 @@ absl::Status Network::CheckTraining(const float* labels, int64_t rows) const {
   return CheckBatch(labels, rows);
 }
 
-absl::Status Network::BeginStep(const float* features, const float* labels,
+absl::Status Network::BeginStep(const Features& features, const float* labels,
                                 int64_t rows,
                                 std::span<const TableInput> tables,
                                 bool training, uint64_t seed) {
@@ -210,20 +198,28 @@ absl::Status Network::BeginStep(const float* features, const float* labels,
   WEIR_RETURN_IF_ERROR(tables_.Begin(tables, rows, training));
   pending_.clear();  // a hook may have ended the step before
   rows_ = rows;
-  PointContexts(features, training, seed);
+  WEIR_ASSIGN_OR_RETURN(const float* const staged,
+                        input_.Stage(features, rows, memory_.value(0)));
+  PointContexts(staged, training, seed);
   labels_ = nullptr;
   if (labels != nullptr) {
-    labels_ = Stage(memory_.labels(), labels, rows * label_width(),
-                    &staged_label_batch_);
+    StageLabels(labels);
   }
   return absl::OkStatus();
 }
 
-void Network::PointContexts(const float* features, bool training,
-                            uint64_t seed) {
-  const float* staged =
-      Stage(memory_.value(0), features, rows_ * feature_elements(),
-            &staged_feature_batch_);
+void Network::StageLabels(const float* labels) {
+  labels_ = memory_.labels();
+  // Without transfers a batch at the same address is on the device already.
+  if (options_.transfers || backend_->shares_host_memory() ||
+      staged_labels_ != labels || staged_label_rows_ != rows_) {
+    labels_ = backend_->Stage(memory_.labels(), labels, rows_ * label_width());
+    staged_labels_ = labels;
+    staged_label_rows_ = rows_;
+  }
+}
+
+void Network::PointContexts(const float* staged, bool training, uint64_t seed) {
   // Where memory is shared, `staged` is the caller's: views of it are, too.
   const auto value = [&](int tensor) -> const float* {
     if (graph_.tensors[tensor].value_root == 0) {
@@ -454,7 +450,7 @@ std::pair<double, int64_t> Network::SumRowResults() {
 }
 
 absl::StatusOr<StepResult> Network::TrainStep(
-    const float* features, const float* labels, int64_t rows,
+    const Features& features, const float* labels, int64_t rows,
     uint64_t contribution_seed, const StepHooks& hooks,
     std::span<const TableInput> tables) {
   WEIR_RETURN_IF_ERROR(CheckTraining(labels, rows));
@@ -468,7 +464,7 @@ absl::StatusOr<StepResult> Network::TrainStep(
 }
 
 absl::StatusOr<EvaluateResult> Network::Evaluate(
-    const float* features, const float* labels, int64_t rows,
+    const Features& features, const float* labels, int64_t rows,
     std::span<const TableInput> tables) {
   WEIR_RETURN_IF_ERROR(CheckBatch(labels, rows));
   WEIR_RETURN_IF_ERROR(BeginStep(features, labels, rows, tables,

@@ -43,6 +43,7 @@
 #include "proto/job_spec.pb.h"
 #include "worker/compute/backend.h"
 #include "worker/model/graph.h"
+#include "worker/model/input_stage.h"
 #include "worker/model/step_memory.h"
 #include "worker/model/table_stage.h"
 #include "worker/model/train_step.h"
@@ -101,16 +102,24 @@ class Network {
 
   // Takes features [rows, feature_elements], labels [rows, label_width] and an
   // input for each of tables(). A model without variables need not be bound.
-  absl::StatusOr<StepResult> TrainStep(const float* features,
+  // Bytes only where the backend has memory of its own.
+  absl::StatusOr<StepResult> TrainStep(const Features& features,
                                        const float* labels, int64_t rows,
                                        uint64_t contribution_seed,
                                        const StepHooks& hooks,
                                        std::span<const TableInput> tables = {});
 
+  // Sends the features of the next step ahead, beside this one, where the
+  // backend has memory of its own. They stay unchanged until that step ends.
+  // REQUIRES: no step is under way, or one of its gradients is ready.
+  absl::Status SendAhead(const Features& features, int64_t rows) {
+    return input_.SendAhead(features, rows);
+  }
+
   // Runs forward without dropout and with moving statistics. With null `labels`
   // only the outputs are computed.
   absl::StatusOr<EvaluateResult> Evaluate(
-      const float* features, const float* labels, int64_t rows,
+      const Features& features, const float* labels, int64_t rows,
       std::span<const TableInput> tables = {});
 
  private:
@@ -129,12 +138,6 @@ class Network {
   // than a capture does.
   static constexpr int64_t kCaptureElementsMax = int64_t{1} << 20;
 
-  // Host memory of which the device has a copy.
-  struct Staged {
-    const float* host = nullptr;
-    int64_t elements = 0;
-  };
-
   Network(Graph graph, Backend* backend, const NetworkOptions& options);
 
   absl::Status CheckBatch(const float* labels, int64_t rows) const;
@@ -143,13 +146,12 @@ class Network {
   absl::Status Reserve(int64_t rows, bool training);
   // Points the contexts at what Reserve has moved.
   void PointMemory(bool training);
-  const float* Stage(float* device, const float* host, int64_t elements,
-                     Staged* staged);
-  void PointContexts(const float* features, bool training, uint64_t seed);
+  void StageLabels(const float* labels);
+  void PointContexts(const float* staged, bool training, uint64_t seed);
 
   // The pieces of a step, in the order of their calls.
   // Makes room and sends the batch; `labels` may be null.
-  absl::Status BeginStep(const float* features, const float* labels,
+  absl::Status BeginStep(const Features& features, const float* labels,
                          int64_t rows, std::span<const TableInput> tables,
                          bool training, uint64_t seed);
   // Waits until the host has the values and sends them to the device.
@@ -184,6 +186,7 @@ class Network {
   Backend* const backend_;
   const NetworkOptions options_;
 
+  InputStage input_;
   TableStage tables_;
   StepMemory memory_;
 
@@ -195,9 +198,10 @@ class Network {
   std::vector<int64_t> begins_;  // flat_begin by variable
   int64_t parameter_elements_ = 0;
 
-  std::vector<LayerContext> contexts_;  // by node
-  std::vector<uint64_t> keys_;          // by node: of (step seed, layer)
-  Staged staged_feature_batch_, staged_label_batch_;  // without transfers
+  std::vector<LayerContext> contexts_;    // by node
+  std::vector<uint64_t> keys_;            // by node: of (step seed, layer)
+  const float* staged_labels_ = nullptr;  // host, and their rows
+  int64_t staged_label_rows_ = 0;
   // Where Fetch puts outputs and rows of a device with memory of its own.
   std::vector<float> host_outputs_, host_row_loss_, host_row_correct_;
 

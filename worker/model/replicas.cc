@@ -68,12 +68,33 @@ void Replicas::WaitForAll() {
   }
 }
 
+size_t Replicas::CountOf(int64_t rows) const {
+  return static_cast<size_t>(
+      std::clamp<int64_t>(rows, 1, static_cast<int64_t>(networks_.size())));
+}
+
+int64_t Replicas::PartOf(int64_t rows, size_t count, size_t replica) {
+  const auto parts = static_cast<int64_t>(count);
+  return rows / parts + (static_cast<int64_t>(replica) < rows % parts ? 1 : 0);
+}
+
+absl::Status Replicas::SendAhead(const Features& features, int64_t rows) {
+  const size_t count = CountOf(rows);
+  int64_t begin = 0;
+  for (size_t r = 0; r < count; ++r) {
+    const int64_t part = PartOf(rows, count, r);
+    WEIR_RETURN_IF_ERROR(networks_[r]->SendAhead(
+        features.From(begin * network().feature_elements()), part));
+    begin += part;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<StepResult> Replicas::TrainStep(
-    const float* features, const float* labels, int64_t rows,
+    const Features& features, const float* labels, int64_t rows,
     uint64_t contribution_seed, const StepHooks& hooks,
     std::span<const TableInput> tables) {
-  const auto count = static_cast<size_t>(
-      std::clamp<int64_t>(rows, 1, static_cast<int64_t>(networks_.size())));
+  const size_t count = CountOf(rows);
   if (count == 1) {  // I2: Network's bits
     return networks_[0]->TrainStep(features, labels, rows, contribution_seed,
                                    hooks, tables);
@@ -93,7 +114,8 @@ absl::StatusOr<StepResult> Replicas::TrainStep(
 
 // The pieces of Network::TrainStep, each on every replica before the next. On a
 // GPU a piece only enqueues work, so one thread keeps all devices busy.
-absl::StatusOr<StepResult> Replicas::Step(size_t count, const float* features,
+absl::StatusOr<StepResult> Replicas::Step(size_t count,
+                                          const Features& features,
                                           const float* labels, int64_t rows,
                                           uint64_t seed,
                                           const StepHooks& hooks) {
@@ -114,23 +136,19 @@ absl::StatusOr<StepResult> Replicas::Step(size_t count, const float* features,
   return result;
 }
 
-absl::Status Replicas::Begin(size_t count, const float* features,
+absl::Status Replicas::Begin(size_t count, Features features,
                              const float* labels, int64_t rows, uint64_t seed) {
   const Network& model = network();
-  const auto parts = static_cast<int64_t>(count);
-  for (int64_t r = 0; r < parts; ++r) {
-    int64_t part = rows / parts;
-    if (r < rows % parts) {
-      ++part;
-    }
+  for (size_t r = 0; r < count; ++r) {
+    const int64_t part = PartOf(rows, count, r);
     // A replica's gradient is that of the mean over its part; this weight makes
     // the sum that of the mean over the batch (I1).
     weights_[r] = static_cast<float>(static_cast<double>(part) /
                                      static_cast<double>(rows));
-    WEIR_RETURN_IF_ERROR(
-        networks_[r]->BeginStep(features, labels, part, /*tables=*/{},
-                                /*training=*/true, SeedOf(seed, r)));
-    features += part * model.feature_elements();
+    WEIR_RETURN_IF_ERROR(networks_[r]->BeginStep(
+        features, labels, part, /*tables=*/{},
+        /*training=*/true, SeedOf(seed, static_cast<int64_t>(r))));
+    features = features.From(part * model.feature_elements());
     labels += part * model.label_width();
   }
   return absl::OkStatus();

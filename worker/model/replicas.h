@@ -62,11 +62,14 @@ class Replicas {
   // See Network::Bind. REQUIRES: `gradients` is not null.
   absl::Status Bind(const Layout& layout, float* parameters, float* gradients);
 
-  absl::StatusOr<StepResult> TrainStep(const float* features,
+  absl::StatusOr<StepResult> TrainStep(const Features& features,
                                        const float* labels, int64_t rows,
                                        uint64_t contribution_seed,
                                        const StepHooks& hooks,
                                        std::span<const TableInput> tables = {});
+
+  // See Network::SendAhead.
+  absl::Status SendAhead(const Features& features, int64_t rows);
 
   // Busy time is the mean over the devices; bytes are summed.
   DeviceUsage Usage() const;
@@ -75,10 +78,13 @@ class Replicas {
   explicit Replicas(std::vector<std::unique_ptr<Network>> networks);
 
   // On the first `count` >= 2 replicas.
-  absl::StatusOr<StepResult> Step(size_t count, const float* features,
+  absl::StatusOr<StepResult> Step(size_t count, const Features& features,
                                   const float* labels, int64_t rows,
                                   uint64_t seed, const StepHooks& hooks);
-  absl::Status Begin(size_t count, const float* features, const float* labels,
+  // How many replicas compute on a batch, and the rows of one of them.
+  size_t CountOf(int64_t rows) const;
+  static int64_t PartOf(int64_t rows, size_t count, size_t replica);
+  absl::Status Begin(size_t count, Features features, const float* labels,
                      int64_t rows, uint64_t seed);
   absl::Status Forward(size_t count, const StepHooks& hooks);
   absl::Status Backward(size_t count, const StepHooks& hooks);

@@ -79,8 +79,6 @@ absl::Status TableBatch::Check(std::span<const TableUse> uses,
         return Invalid("categorical feature ", f, " is not one of the batch's ",
                        batch.features.size());
       }
-      WEIR_RETURN_IF_ERROR(Annotate(CheckFeature(batch.features[f], samples),
-                                    absl::StrCat("categorical feature ", f)));
       ids += static_cast<int64_t>(batch.features[f].ids.size());
     }
     const int64_t bags = samples * static_cast<int64_t>(use.features.size());
@@ -88,6 +86,12 @@ absl::Status TableBatch::Check(std::span<const TableUse> uses,
       return Invalid("a batch has ", ids, " ids of one table and ", bags,
                      " bags of one layer; at most ", kCountMax,
                      " of each are possible, so take a smaller one");
+    }
+  }
+  for (const TableUse& use : uses) {
+    for (const int f : use.features) {
+      WEIR_RETURN_IF_ERROR(Annotate(CheckFeature(batch.features[f], samples),
+                                    absl::StrCat("categorical feature ", f)));
     }
   }
   return absl::OkStatus();

@@ -28,6 +28,26 @@ struct StepHooks {
   std::function<absl::Status(int table)> table_gradient_ready = {};
 };
 
+// The features of a batch, [rows, feature_elements]: floats, or bytes that
+// stand for floats.
+struct Features {
+  // NOLINTNEXTLINE(google-explicit-constructor): a batch of floats is one.
+  Features(const float* all) : floats(all) {}
+  Features(const uint8_t* all, const float* values)
+      : bytes(all), value_of_byte(values) {}
+  Features From(int64_t element) const {
+    Features rest = *this;
+    rest.floats += floats == nullptr ? 0 : element;
+    rest.bytes += bytes == nullptr ? 0 : element;
+    return rest;
+  }
+  bool operator==(const Features&) const = default;
+
+  const float* floats = nullptr;
+  const uint8_t* bytes = nullptr;        // where floats is null
+  const float* value_of_byte = nullptr;  // [256]
+};
+
 // A batch's part of one table; borrowed until the step ends.
 struct TableInput {
   const TableBatch* batch = nullptr;  // filled for the table's uses

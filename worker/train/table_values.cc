@@ -11,7 +11,8 @@
 
 namespace weir {
 
-absl::Status TableValues::Load(Files* files, const std::string& checkpoint_dir,
+absl::Status TableValues::Load(ObjectStore* files,
+                               const std::string& checkpoint_dir,
                                const Manifest& manifest,
                                const std::vector<GraphTable>& tables) {
   tables_.clear();

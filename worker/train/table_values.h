@@ -29,7 +29,7 @@ class TableValues {
  public:
   // Replaces what was there by the rows of `tables`, those that the network
   // reads.
-  absl::Status Load(Files* files, const std::string& checkpoint_dir,
+  absl::Status Load(ObjectStore* files, const std::string& checkpoint_dir,
                     const Manifest& manifest,
                     const std::vector<GraphTable>& tables);
 

@@ -70,6 +70,10 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
   // until then a hold need not wait for it (I4), and with then_at_once the
   // client may overwrite `pulled` from that moment on (I3).
   bool begun = false;
+  bool sent_ahead = false;
+  const auto send_ahead = [&]() -> absl::Status {
+    return std::exchange(sent_ahead, true) ? absl::OkStatus() : SendAhead(work);
+  };
   const auto push = [&](int variable) -> absl::Status {
     if (!begun) {
       begun = true;
@@ -85,9 +89,12 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
   hooks.before_layer_parameters = [this](int variable) {
     return Fetch(variable);
   };
-  if (!clip) {
-    hooks.gradient_ready = push;
-  }
+  // With the first gradient forward is over, and with it what read the memory
+  // that the next features go to.
+  hooks.gradient_ready = [&](int variable) -> absl::Status {
+    WEIR_RETURN_IF_ERROR(send_ahead());
+    return clip ? absl::OkStatus() : push(variable);
+  };
   // I1: the seed is that of the contribution, whoever computes it and when.
   WEIR_ASSIGN_OR_RETURN(
       const StepResult result,
@@ -120,13 +127,30 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
 }
 
 absl::StatusOr<TrainBatch> TrainLoop::BatchOf(const WorkUnit& work) {
-  // FetchRows of the contribution before has asked for it already; the source
-  // gives each batch once.
+  // The contribution before may have asked for it already; the source gives
+  // each batch once.
   if (ahead_.has_value()) {
     return *std::exchange(ahead_, std::nullopt);
   }
   return timer_.Timed(PhaseTimer::kData,
                       [&] { return options_.batch(work.contribution); });
+}
+
+absl::Status TrainLoop::SendAhead(const WorkUnit& work) {
+  const uint64_t next = work.sequence + 1;
+  if (!options_.batch_ready || next >= options_.work->contribution_count() ||
+      options_.work->At(next).beyond_end) {
+    return absl::OkStatus();
+  }
+  if (!ahead_.has_value()) {
+    if (!options_.batch_ready()) {
+      return absl::OkStatus();
+    }
+    WEIR_ASSIGN_OR_RETURN(ahead_, BatchOf(options_.work->At(next)));
+  }
+  return ahead_->rows == 0
+             ? absl::OkStatus()
+             : options_.network->SendAhead(ahead_->features, ahead_->rows);
 }
 
 absl::StatusOr<std::span<const TableInput>> TrainLoop::FetchRows(
@@ -155,7 +179,9 @@ absl::StatusOr<std::span<const TableInput>> TrainLoop::FetchRows(
       next < options_.work->contribution_count() &&
       !options_.work->At(next).beyond_end) {
     const WorkUnit after = options_.work->At(next);
-    WEIR_ASSIGN_OR_RETURN(ahead_, BatchOf(after));
+    if (!ahead_.has_value()) {
+      WEIR_ASSIGN_OR_RETURN(ahead_, BatchOf(after));
+    }
     WEIR_RETURN_IF_ERROR(tables->Start(*ahead_->sparse, ahead_->rows,
                                        options_.work->sender(),
                                        WantFor(after)));

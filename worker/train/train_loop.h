@@ -48,7 +48,7 @@ namespace weir {
 
 // One contribution's data. It is borrowed; Options::batch says for how long.
 struct TrainBatch {
-  const float* features = nullptr;      // [rows, feature_elements]
+  Features features = nullptr;          // [rows, feature_elements]
   const float* labels = nullptr;        // [rows, label_width]
   int64_t rows = 0;                     // 0: beyond the last sample
   float weight = 1.0f;                  // of the contribution
@@ -66,9 +66,11 @@ class TrainLoop {
     float* gradients = nullptr;
     TableFeed* tables = nullptr;  // null where the model reads no table
     // Makes the batch of a contribution. It is called in the order of
-    // contributions. With tables and prefetch, a batch must stay valid until
-    // the call after the next.
+    // contributions. A batch must stay valid until the call after the next.
     std::function<absl::StatusOr<TrainBatch>(uint64_t contribution)> batch;
+    // Whether `batch` would return at once. Then the next batch goes to the
+    // device while this one is computed on. Empty: never.
+    std::function<bool()> batch_ready = {};
     uint64_t seed = 0;          // the job's
     Clip clip;                  // by norm or value, or unset
     std::vector<int> left_out;  // variables that are never pushed: frozen
@@ -99,6 +101,9 @@ class TrainLoop {
 
   absl::Status Step(const WorkUnit& work, const std::optional<Want>& next);
   absl::StatusOr<TrainBatch> BatchOf(const WorkUnit& work);
+  // Sends the features of the contribution behind `work` ahead, if they are
+  // there.
+  absl::Status SendAhead(const WorkUnit& work);
   // Waits for the rows of `work`'s tables, and starts those of the next
   // contribution where rows may be read ahead.
   absl::StatusOr<std::span<const TableInput>> FetchRows(

@@ -21,6 +21,27 @@ namespace {
 // only how long a chief that is away goes unnoticed.
 constexpr std::chrono::milliseconds kRegisterTimeout{5000};
 
+// The contributions that have a batch, from `sequence` on: those beyond the end
+// have none, and the loop asks for none either.
+BatchPrefetcher::Next ContributionsFrom(const WorkList* work,
+                                        uint64_t sequence) {
+  return [work, sequence]() mutable -> std::optional<int64_t> {
+    while (sequence < work->contribution_count()) {
+      const WorkUnit next = work->At(sequence++);
+      if (!next.beyond_end) {
+        return static_cast<int64_t>(next.contribution);
+      }
+    }
+    return std::nullopt;
+  };
+}
+
+Features FeaturesOf(const Batch& batch, const Dataset& dataset) {
+  return batch.bytes.empty()
+             ? Features(batch.features.data())
+             : Features(batch.bytes.data(), dataset.value_of_byte());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Create(
@@ -258,6 +279,10 @@ absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
   }
   batches.seed = options_.spec.seed();
   batches.shuffle = !options_.spec.data().no_shuffle();
+  batches.pages = backends_[0]->host_pages();
+  // The device makes floats of them: a quarter of the copy, and of the work.
+  batches.as_bytes = !backends_[0]->shares_host_memory() &&
+                     dataset_->value_of_byte() != nullptr;
   return Batches::Create(batches, dataset_.get());
 }
 
@@ -296,21 +321,10 @@ absl::Status WorkerTask::Train(const Grant& grant) {
                                   session->rows()));
   }
 
-  uint64_t sequence = grant.next_sequence();
-  // It counts in a copy of `sequence`, ahead of the loop and in the same order.
-  // Contributions beyond the end have no batch; the loop asks for none either.
-  BatchPrefetcher prefetcher(
-      batches.get(), [&work, sequence]() mutable -> std::optional<int64_t> {
-        while (sequence < work.contribution_count()) {
-          const WorkUnit next = work.At(sequence++);
-          if (!next.beyond_end) {
-            return static_cast<int64_t>(next.contribution);
-          }
-        }
-        return std::nullopt;
-      });
-  // Two, because with tables and prefetch the loop takes the next batch while
-  // it computes on one.
+  // It counts ahead of the loop and in the same order.
+  BatchPrefetcher prefetcher(batches.get(),
+                             ContributionsFrom(&work, grant.next_sequence()));
+  // Two, because the loop takes the next batch while it computes on one.
   Batch batches_made[2];
   int made = 0;
   TrainLoop::Options options = LoopOptions();
@@ -324,9 +338,12 @@ absl::Status WorkerTask::Train(const Grant& grant) {
       return absl::InternalError(absl::StrCat("contribution ", contribution,
                                               " was not prepared in its turn"));
     }
-    return TrainBatch{batch.features.data(), batch.labels.data(), batch.rows,
-                      batch.weight, &batch.sparse};
+    return TrainBatch{FeaturesOf(batch, *dataset_), batch.labels.data(),
+                      batch.rows, batch.weight, &batch.sparse};
   };
+  if (!backends_[0]->shares_host_memory()) {
+    options.batch_ready = [&prefetcher] { return prefetcher.ready(); };
+  }
   WEIR_ASSIGN_OR_RETURN(const auto loop, TrainLoop::Create(std::move(options)));
 
   // ChiefClient calls these two on a thread of its own, until ForgetCallbacks.
@@ -336,7 +353,7 @@ absl::Status WorkerTask::Train(const Grant& grant) {
       grant,
       [&] { session->Interrupt(absl::CancelledError("the job stopped")); },
       [&] { return session->counters().bytes(); });
-  const absl::Status status = loop->Run(sequence);
+  const absl::Status status = loop->Run(grant.next_sequence());
   LogDevice();
   // Other slots may still have work. The chief then holds this worker here, to
   // take over a slot that is lost or to hear how the job ends.

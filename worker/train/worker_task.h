@@ -55,7 +55,7 @@ class WorkerTask {
     std::string data_dir;
     BackendOptions backend;  // which device, or devices
     Transport* transport = nullptr;
-    int channels_per_peer = 1;  // see ParameterClient
+    int channels_per_peer = 0;  // see ParameterClient
     // Answers whether DONE says that the job is over, while no chief answers;
     // see ChiefClient. May be null.
     std::function<bool()> job_is_done;

@@ -39,9 +39,9 @@ absl::Status ParameterClient::Options::Validate() const {
         "in_flight_bytes_max and lost_after must be positive");
   }
   WEIR_RETURN_IF_ERROR(ValidateCompression(compression));
-  if (channels_per_peer < 1 || channels_per_peer > kChannelsPerPeerMax) {
+  if (channels_per_peer < 0 || channels_per_peer > kChannelsPerPeerMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat("channels_per_peer ", channels_per_peer, " is not in [1, ",
+        absl::StrCat("channels_per_peer ", channels_per_peer, " is not in [0, ",
                      kChannelsPerPeerMax, "]"));
   }
   return absl::OkStatus();

@@ -72,10 +72,10 @@ class ParameterClient : public ShardClient {
     Compression compression;
     // Per shard and direction; see ShardExchange.
     int64_t in_flight_bytes_max = ShardExchange::kInFlightBytesMax;
-    // Streams to each ps, each with a range of its blocks, where the transport
-    // has a use for more than one: more threads and bytes in flight, for links
-    // that one connection does not fill.
-    int channels_per_peer = 1;
+    // Streams to each ps, each with a range of its blocks: more threads and
+    // bytes in flight, for links that one connection does not fill. 0: as many
+    // as the transport takes for the best.
+    int channels_per_peer = 0;
 
     absl::Status Validate() const;
   };

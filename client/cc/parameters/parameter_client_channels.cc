@@ -20,12 +20,10 @@ void ParameterClient::MakeChannels() {
   for (int s = 0; s < layout.shard_count(); ++s) {
     const std::string& address = options_.addresses[s];
     auto link = options_.transport->ConnectData(address);
-    int channels = 1;
-    if (options_.channels_per_peer > 1) {
-      // A channel without a block would only cost two threads.
-      channels = std::clamp(link->UsefulStreams(options_.channels_per_peer), 1,
-                            std::max(layout.block_count(s), 1));
-    }
+    // A channel without a block would only cost two threads.
+    const int channels =
+        std::clamp(link->UsefulStreams(options_.channels_per_peer), 1,
+                   std::max(layout.block_count(s), 1));
     map_.DealNextShard(channels);
     while (channels_.size() < map_.channels().size()) {
       const BlockMap::Channel& mine = map_.channels()[channels_.size()];

@@ -1,5 +1,7 @@
 #include "client/cc/transport/shm_transport.h"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -88,13 +90,13 @@ class ShmLink : public DataLink {
   }
   void Sever() override { other_->Sever(); }
 
-  // More streams help where one connection does not fill the link. Through
-  // shared memory there is no link to fill, so one is enough.
   int UsefulStreams(int wanted) override {
-    if (!fall_back_ || OpenShared().ok()) {
-      return 1;
+    const int best = SharedStreams(std::thread::hardware_concurrency());
+    if (wanted > 0 || best == 1) {
+      return std::max(wanted, 1);
     }
-    return other_->UsefulStreams(wanted);
+    return !fall_back_ || OpenShared().ok() ? best
+                                            : other_->UsefulStreams(wanted);
   }
 
  private:
@@ -185,6 +187,13 @@ absl::StatusOr<TransportChoice> ParseTransportChoice(const std::string& text) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("transport '", text, "' is not auto, grpc or shm"));
+}
+
+int SharedStreams(unsigned processors) {
+  constexpr unsigned kProcessorsPerStream = 4;
+  constexpr unsigned kStreamsMax = 8;
+  return static_cast<int>(
+      std::clamp(processors / kProcessorsPerStream, 1U, kStreamsMax));
 }
 
 std::unique_ptr<Transport> MakeShmTransport(std::unique_ptr<Transport> other,

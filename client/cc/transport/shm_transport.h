@@ -35,6 +35,11 @@ absl::StatusOr<TransportChoice> ParseTransportChoice(const std::string& text);
 std::unique_ptr<Transport> MakeTransport(TransportChoice choice,
                                          GrpcTransportOptions grpc = {});
 
+// How many streams to a ps are the best on a host of so many processors: one
+// for every four, which leaves some to compute with, at most eight. Both sides
+// have a thread for each stream, which copies and applies values.
+int SharedStreams(unsigned processors);
+
 // Shared memory around any other transport.
 std::unique_ptr<Transport> MakeShmTransport(std::unique_ptr<Transport> other,
                                             bool fall_back);

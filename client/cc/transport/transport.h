@@ -23,6 +23,7 @@
 #ifndef CLIENT_CC_TRANSPORT_TRANSPORT_H_
 #define CLIENT_CC_TRANSPORT_TRANSPORT_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -106,8 +107,9 @@ class DataLink {
   virtual void Sever() {}
 
   // How many streams to the ps, each of a link of its own, are of use at the
-  // same time; at most `wanted`. May ask the ps.
-  virtual int UsefulStreams(int wanted) { return wanted; }
+  // same time: `wanted`, or what the transport takes for the best where that is
+  // 0. May ask the ps.
+  virtual int UsefulStreams(int wanted) { return std::max(wanted, 1); }
 };
 
 // What a chief, or a program in its place, says to a ps.

@@ -162,6 +162,38 @@ TEST(BatchesTest, BytesAreTheSameInWhateverOrderTheyAreAskedFor) {
   }
 }
 
+TEST(BatchesTest, GivesBytesInTheOrderOfFloats) {
+  class Observer : public PageObserver {
+   public:
+    void OnAllocate(void*, size_t) override { ++held; }
+    void OnFree(void*) override { --held; }
+    int held = 0;
+  };
+  const FakeDataset dataset(31);
+  const auto floats = Make(Epochs(6, 9), &dataset);
+  Observer observer;
+  Batches::Options options = Epochs(6, 9);
+  options.as_bytes = true;
+  options.pages = &observer;
+  const auto bytes = Make(options, &dataset);
+  {
+    Batch reused;
+    for (int64_t c = 0; c < floats->contributions(); ++c) {
+      ASSERT_TRUE(bytes->Make(c, &reused).ok());
+      const Batch batch = BatchOf(*floats, c);
+      EXPECT_EQ(batch.labels, reused.labels);
+      EXPECT_TRUE(reused.features.empty());
+      ASSERT_EQ(reused.bytes.size(), batch.features.size());
+      for (int64_t row = 0; row < batch.rows; ++row) {
+        EXPECT_EQ(reused.bytes[2 * row], batch.features[2 * row]);
+        EXPECT_EQ(reused.bytes[2 * row + 1], 255 - batch.features[2 * row]);
+      }
+    }
+    EXPECT_EQ(observer.held, 1);
+  }
+  EXPECT_EQ(observer.held, 0);
+}
+
 TEST(BatchesTest, BagsAreThoseOfTheRowsAndNothingStaysFromTheLastBatch) {
   const FakeDataset dataset(31);
   const auto batches = Make(Epochs(2, 9), &dataset);

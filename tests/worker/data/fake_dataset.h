@@ -29,6 +29,14 @@ class FakeDataset : public Dataset {
     return absl::OkStatus();
   }
 
+  // Bytes i mod 256 and 255 - i mod 256 of a table of zeros.
+  const float* value_of_byte() const override { return zeros_; }
+  void ReadBytes(int64_t index, uint8_t* bytes, float* label) const override {
+    bytes[0] = static_cast<uint8_t>(index);
+    bytes[1] = static_cast<uint8_t>(255 - index);
+    *label = static_cast<float>(index);
+  }
+
   absl::Status ReadSparse(int64_t index, SparseBatch* batch) const override {
     const auto id = static_cast<uint64_t>(index);
     if (index % 2 == 0) {
@@ -42,6 +50,7 @@ class FakeDataset : public Dataset {
 
  private:
   const int64_t broken_;
+  const float zeros_[256] = {};
 };
 
 }  // namespace weir

@@ -128,6 +128,7 @@ struct WorkerOptions {
   bool prefetch = false;
   Clock* clock = Clock::Real();
   std::function<void()> batch_made;
+  std::function<bool()> batch_ready;
   std::function<DeviceUsage()> device_usage;
 };
 
@@ -151,7 +152,8 @@ absl::Status RunWorker(StoreCluster* cluster, const WorkerOptions& options,
   session_options.bounded_staleness = job.update().has_bounded_staleness();
   const auto session =
       WorkerSession::Create(std::move(session_options)).value();
-  Data data;
+  Data batches[2];  // a batch lives until the call after the next
+  int made = 0;
   std::vector<float> computed_from(machine.parameters.size());
   TrainLoop::Options loop;
   loop.network = machine.network.get();
@@ -172,10 +174,12 @@ absl::Status RunWorker(StoreCluster* cluster, const WorkerOptions& options,
     loop.pulled = machine.parameters.data();
     loop.computed_from = computed_from.data();
   }
+  loop.batch_ready = options.batch_ready;
   loop.batch = [&](uint64_t contribution) -> absl::StatusOr<TrainBatch> {
     if (options.batch_made) {
       options.batch_made();
     }
+    Data& data = batches[made ^= 1];
     data = MakeData(contribution);
     return TrainBatch{data.features.data(), data.labels.data(), kRows, 1.0f};
   };
@@ -289,6 +293,44 @@ TEST(TrainLoopTest, AsyncAloneEqualsPlainSgd) {
     EXPECT_GT(report.loss(), 0.0f);
   }
   EXPECT_EQ(done.size(), 24u);
+}
+
+// Taken a step early or in its turn, with a clip or without, every batch is
+// that of its contribution.
+TEST(TrainLoopTest, TakesBatchesAheadWhereTheyAreReady) {
+  for (const bool clip : {false, true}) {
+    std::vector<std::vector<float>> ends;
+    for (const int every : {0, 1, 3}) {
+      StoreCluster shards(JobWith(""));
+      FakeControl control;
+      WorkerOptions options;
+      int made = 0;
+      int asked = 0;
+      int ready = 0;
+      options.batch_made = [&] { ++made; };
+      if (every > 0) {
+        options.batch_ready = [&] {
+          const bool now = ++asked % every == 0;
+          ready += now ? 1 : 0;
+          return now;
+        };
+      }
+      if (clip) {
+        options.clip.set_norm(0.5f);
+      }
+      ASSERT_TRUE(RunWorker(&shards, options, &control).ok());
+      EXPECT_EQ(made, 24);
+      // Once in a contribution, the last one has none behind it.
+      EXPECT_EQ(asked, every > 0 ? 23 : 0);
+      EXPECT_EQ(ready, every > 0 ? 23 / every : 0);
+      ends.push_back(shards.Values());
+    }
+    EXPECT_EQ(ends[1], ends[0]);
+    EXPECT_EQ(ends[2], ends[0]);
+    if (!clip) {
+      EXPECT_EQ(ends[0], Reference(24, 1));
+    }
+  }
 }
 
 // Every contribution's gradient is that of the version which its push names:

@@ -27,6 +27,15 @@ void HostMemory(CheckRun* run) {
               host == std::vector<float>({3, 6, 9}));
   backend->Release(*mirror);
 
+  const std::vector<float> aside = {4, 5, 6};
+  float* const beside = run->Output(3);
+  backend->Wait(backend->Mark());
+  backend->UploadAside(beside, aside.data(), 3);
+  backend->JoinUploadsAside();
+  y = run->Output(3);
+  backend->Run(op::Add{3, beside, beside, y});
+  run->Equal("of an upload aside", y, {8, 10, 12});
+
   float* stage = run->Output(3);
   // Output() has uploaded to it; Stage() requires that this has passed.
   backend->Wait(backend->Mark());

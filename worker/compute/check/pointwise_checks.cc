@@ -1,6 +1,7 @@
 // Pools, activations, dropout, sums and copies.
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +15,8 @@ using reference::Values;
 constexpr PoolShape kPoolShapes[] = {
     {1, 1, 1, 1, 1, 1, 0},   {2, 3, 5, 7, 2, 2, 0},  {2, 65, 6, 6, 3, 2, 1},
     {1, 130, 4, 5, 2, 1, 1}, {3, 16, 9, 9, 3, 4, 0}, {1, 1, 3, 3, 3, 1, 0},
-    {1, 1, 17, 1, 1, 2, 0},  {2, 5, 8, 8, 5, 3, 2},  {4, 32, 14, 14, 2, 2, 0}};
+    {1, 1, 17, 1, 1, 2, 0},  {2, 5, 8, 8, 5, 3, 2},  {4, 32, 14, 14, 2, 2, 0},
+    {1, 4, 20, 19, 17, 3, 2}};
 constexpr PoolShape kLargePoolShapes[] = {{8, 64, 56, 56, 3, 2, 1},
                                           {4, 97, 35, 35, 2, 2, 0}};
 
@@ -249,6 +251,32 @@ void CopyColumns(CheckRun* run) {
   }
 }
 
+constexpr int64_t kByteCounts[] = {1, 3, 4, 255, 4096, 5001};
+constexpr int64_t kLargeByteCounts[] = {3 * 224 * 224};
+
+void BytesToFloats(CheckRun* run) {
+  for (const int64_t count : run->Cases(kByteCounts, kLargeByteCounts)) {
+    run->Begin(absl::StrCat(count));
+    const std::vector<float> table = run->Draw(256, -3.0f, 3.0f);
+    // Whole floats: their bits are the bytes.
+    std::vector<uint8_t> bytes((count + 3) / 4 * 4);
+    for (uint8_t& byte : bytes) {
+      byte = static_cast<uint8_t>(run->random()->NextBelow(256));
+    }
+    std::vector<float> packed(bytes.size() / 4);
+    std::memcpy(packed.data(), bytes.data(), bytes.size());
+    std::vector<float> expected(count);
+    for (int64_t i = 0; i < count; ++i) {
+      expected[i] = table[bytes[i]];
+    }
+    float* y = run->Output(count);
+    run->Run(op::BytesToFloats{
+        count, reinterpret_cast<const uint8_t*>(run->Exactly(packed).device),
+        run->Exactly(table).device, y});
+    run->Equal("y", y, expected);
+  }
+}
+
 constexpr std::array<int64_t, 3> kTransposeShapes[] = {
     {1, 1, 1},   {2, 3, 5},  {3, 17, 33},  {1, 1, 100},
     {1, 100, 1}, {70, 1, 3}, {5, 129, 65}, {300, 4, 4}};
@@ -290,6 +318,7 @@ std::vector<OperationCheck> PointwiseChecks() {
       {"multiply and add", &MultiplyAdd},
       {"reduce from peers", &ReduceFromPeers},
       {"copy columns", &CopyColumns},
+      {"bytes to floats", &BytesToFloats},
       {"transpose", &Transpose}};
 }
 

@@ -104,7 +104,10 @@ constexpr Conv2dShape kConvShapes[] = {
 constexpr Conv2dShape kLargeConvShapes[] = {{4, 64, 28, 28, 64, 3, 1, 1},
                                             {2, 3, 112, 112, 64, 7, 2, 3},
                                             {4, 96, 14, 14, 130, 3, 1, 1},
-                                            {8, 64, 28, 28, 129, 1, 2, 0}};
+                                            {8, 64, 28, 28, 129, 1, 2, 0},
+                                            // Here cuDNN transforms in fp32.
+                                            {2, 64, 27, 27, 192, 5, 1, 2},
+                                            {2, 192, 13, 13, 384, 3, 1, 1}};
 
 std::string Describe(const Conv2dShape& s) {
   return absl::StrCat(s.batch, "x", s.height, "x", s.width, "x", s.channels,

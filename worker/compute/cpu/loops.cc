@@ -307,6 +307,12 @@ void Compute(const op::CopyColumns& o) {
   }
 }
 
+void Compute(const op::BytesToFloats& o) {
+  for (int64_t i = 0; i < o.count; ++i) {
+    o.y[i] = o.value_of_byte[o.x[i]];
+  }
+}
+
 void Compute(const op::Transpose& o) {
   const auto [batch, rows, columns, x, y] = o;
   // Reads a tile of x by columns and writes it by rows. The lines of a tile

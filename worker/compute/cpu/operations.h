@@ -28,6 +28,7 @@ void Compute(const op::MultiplyAdd& o);
 // y = a * x + b * y.
 void ScaleAdd(int64_t count, float a, const float* x, float b, float* y);
 void Compute(const op::CopyColumns& o);
+void Compute(const op::BytesToFloats& o);
 void Compute(const op::Transpose& o);
 void Compute(const op::Loss& o);
 

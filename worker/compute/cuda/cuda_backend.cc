@@ -27,7 +27,8 @@ size_t Bytes(int64_t elements) {
 
 // ------------------------------------------------------------------ set-up
 
-CudaBackend::CudaBackend(const Options& options) : options_(options) {}
+CudaBackend::CudaBackend(const Options& options)
+    : options_(options), host_pages_(this) {}
 
 absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(
     const Options& options) {
@@ -61,7 +62,7 @@ absl::Status CudaBackend::Init() {
   }
   // Non-blocking: a stream of ours must not wait for the default stream, on
   // which another library in this process may work.
-  for (cudaStream_t* stream : {&compute_, &upload_, &download_}) {
+  for (cudaStream_t* stream : {&compute_, &upload_, &download_, &aside_}) {
     WEIR_RETURN_IF_ERROR(
         ToStatus(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
                  "cudaStreamCreate"));
@@ -102,7 +103,7 @@ CudaBackend::~CudaBackend() {
       cudaEventDestroy(event);
     }
   }
-  for (cudaStream_t stream : {compute_, upload_, download_}) {
+  for (cudaStream_t stream : {compute_, upload_, download_, aside_}) {
     if (stream != nullptr) {
       cudaStreamDestroy(stream);
     }
@@ -233,6 +234,54 @@ void CudaBackend::Upload(float* device, const float* host, int64_t elements) {
   // The next operation joins: one event for all uploads in between.
   uploads_pending_ = true;
   operations_->OnWrite(device, elements);
+}
+
+void CudaBackend::UploadAside(float* device, const float* host,
+                              int64_t elements) {
+  UseDevice();
+  WEIR_CHECK(!capturing_);
+  Keep(cudaMemcpyAsync(device, host, Bytes(elements), cudaMemcpyHostToDevice,
+                       aside_),
+       "copy to the device");
+  aside_pending_ = true;
+  operations_->OnWrite(device, elements);
+}
+
+void CudaBackend::JoinUploadsAside() {
+  if (aside_pending_) {
+    UseDevice();
+    // As JoinUploads.
+    Keep(busy_.Close(compute_));
+    Keep(cudaEventRecord(uploaded_, aside_), "cudaEventRecord");
+    Keep(cudaStreamWaitEvent(compute_, uploaded_, 0), "cudaStreamWaitEvent");
+    aside_pending_ = false;
+    compute_pending_ = true;
+  }
+}
+
+void CudaBackend::HostPages::OnAllocate(void* pages, size_t bytes) {
+  cudaSetDevice(backend_->options_.device);
+  const cudaError_t error =
+      cudaHostRegister(pages, bytes, cudaHostRegisterPortable);
+  if (error == cudaSuccess) {
+    MutexLock lock(&mutex_);
+    locked_.insert(pages);
+  } else {
+    cudaGetLastError();  // copies work without, so nobody may see it
+    LOG_WARN("host memory cannot be pinned, copies will be slower: {}",
+             cudaGetErrorString(error));
+  }
+}
+
+void CudaBackend::HostPages::OnFree(void* pages) {
+  MutexLock lock(&mutex_);
+  if (locked_.erase(pages) > 0) {
+    cudaSetDevice(backend_->options_.device);
+    for (cudaStream_t stream : {backend_->upload_, backend_->aside_}) {
+      cudaStreamSynchronize(stream);
+    }
+    cudaHostUnregister(pages);
+  }
 }
 
 void CudaBackend::Download(float* host, const float* device, int64_t elements) {

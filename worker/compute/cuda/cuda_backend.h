@@ -4,10 +4,11 @@
 // Place: in the plug-in libweir_cuda.so, which worker/compute/factory opens.
 //
 // Terms
-//   compute, upload, download  the three streams: operations, copies to the
+//   compute, upload, download, aside  the streams: operations, copies to the
 //     device, copies back. Uploads overtake operations that were called before
-//     them; what is called after waits for them. Downloads wait for what was
-//     called before them and hold nothing up; sums with peers run there, too.
+//     them; what is called after waits for them, or for those aside only once
+//     they are joined. Downloads wait for what was called before them and hold
+//     nothing up; sums with peers run there, too.
 //   busy time  the sum of the spans (events.h) of the compute stream.
 //
 // Invariants
@@ -32,6 +33,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "worker/compute/backend.h"
 #include "worker/compute/cuda/device_memory.h"
 #include "worker/compute/cuda/events.h"
@@ -56,7 +58,10 @@ class CudaBackend : public Backend {
   void Release(float* device) override;
   absl::StatusOr<float*> MirrorHost(float* host, int64_t elements) override;
   void Upload(float* device, const float* host, int64_t elements) override;
+  void UploadAside(float* device, const float* host, int64_t elements) override;
+  void JoinUploadsAside() override;
   void Download(float* host, const float* device, int64_t elements) override;
+  PageObserver* host_pages() override { return &host_pages_; }
   void ReduceFromPeers(int64_t count, float own_weight, float* y,
                        std::span<const PeerTerm> terms) override;
   uint64_t Mark() override;
@@ -87,6 +92,20 @@ class CudaBackend : public Backend {
     cudaEvent_t event = nullptr;
     int flag = -1;
     uint64_t value = 0;
+  };
+
+  // Locks memory of the host for its copies.
+  class HostPages : public PageObserver {
+   public:
+    explicit HostPages(CudaBackend* backend) : backend_(backend) {}
+    void OnAllocate(void* pages, size_t bytes) override;
+    // Waits for the uploads so far: a step that ended early may have left some.
+    void OnFree(void* pages) override;
+
+   private:
+    CudaBackend* const backend_;
+    Mutex mutex_;
+    std::set<void*> locked_ ABSL_GUARDED_BY(mutex_);
   };
 
   explicit CudaBackend(const Options& options);
@@ -125,6 +144,8 @@ class CudaBackend : public Backend {
   cudaStream_t compute_ = nullptr;
   cudaStream_t upload_ = nullptr;
   cudaStream_t download_ = nullptr;
+  cudaStream_t aside_ = nullptr;
+  HostPages host_pages_;
   std::unique_ptr<Operations> operations_;  // null where Init() failed
   DeviceScratch peer_copy_;                 // for AddFromPeer, on download
   std::set<int> peers_;                     // devices that OpenPeer has seen
@@ -135,6 +156,7 @@ class CudaBackend : public Backend {
   int64_t bytes_used_ = 0;
 
   bool uploads_pending_ = false;  // compute has not joined them
+  bool aside_pending_ = false;    // compute has not joined those aside
   bool compute_pending_ = false;  // download has not joined it
   cudaEvent_t uploaded_ = nullptr;
   cudaEvent_t computed_ = nullptr;

@@ -14,30 +14,12 @@ absl::StatusOr<CudnnApi> LoadCudnn(const std::string& library) {
   opened.Find("cudnnCreate", &api.create);
   opened.Find("cudnnDestroy", &api.destroy);
   opened.Find("cudnnSetStream", &api.set_stream);
-  opened.Find("cudnnCreateTensorDescriptor", &api.create_tensor);
-  opened.Find("cudnnDestroyTensorDescriptor", &api.destroy_tensor);
-  opened.Find("cudnnSetTensor4dDescriptor", &api.set_tensor);
-  opened.Find("cudnnCreateFilterDescriptor", &api.create_filter);
-  opened.Find("cudnnDestroyFilterDescriptor", &api.destroy_filter);
-  opened.Find("cudnnSetFilter4dDescriptor", &api.set_filter);
-  opened.Find("cudnnCreateConvolutionDescriptor", &api.create_window);
-  opened.Find("cudnnDestroyConvolutionDescriptor", &api.destroy_window);
-  opened.Find("cudnnSetConvolution2dDescriptor", &api.set_window);
-  opened.Find("cudnnSetConvolutionMathType", &api.set_math);
-  opened.Find("cudnnGetConvolutionForwardAlgorithm_v7", &api.advise_forward);
-  opened.Find("cudnnGetConvolutionBackwardDataAlgorithm_v7",
-              &api.advise_backward_data);
-  opened.Find("cudnnGetConvolutionBackwardFilterAlgorithm_v7",
-              &api.advise_backward_filter);
-  opened.Find("cudnnGetConvolutionForwardWorkspaceSize",
-              &api.forward_workspace);
-  opened.Find("cudnnGetConvolutionBackwardDataWorkspaceSize",
-              &api.backward_data_workspace);
-  opened.Find("cudnnGetConvolutionBackwardFilterWorkspaceSize",
-              &api.backward_filter_workspace);
-  opened.Find("cudnnConvolutionForward", &api.forward);
-  opened.Find("cudnnConvolutionBackwardData", &api.backward_data);
-  opened.Find("cudnnConvolutionBackwardFilter", &api.backward_filter);
+  opened.Find("cudnnBackendCreateDescriptor", &api.create_node);
+  opened.Find("cudnnBackendDestroyDescriptor", &api.destroy_node);
+  opened.Find("cudnnBackendSetAttribute", &api.set_attribute);
+  opened.Find("cudnnBackendGetAttribute", &api.get_attribute);
+  opened.Find("cudnnBackendFinalize", &api.finalize);
+  opened.Find("cudnnBackendExecute", &api.execute);
   if (opened.missing() != nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat(library, " is no cuDNN 9: it has no ", opened.missing()));

@@ -1,8 +1,9 @@
 // The few functions of cuDNN 9 that Weir calls, as pointers that are found at
 // run time.
 //
-// Place: CudnnConvolution calls them. Nothing links cuDNN, so that Weir builds
-// without it and computes on a machine without it.
+// Place: CudnnGraph calls them: those of the graph API ("backend API"), which
+// has every engine of cuDNN. Nothing links cuDNN, so that Weir builds without
+// it and computes on a machine without it.
 //
 // Invariants
 //   I1. Prototypes, constants and layouts are those of cuDNN 9.15.1's headers;
@@ -23,39 +24,110 @@ namespace weir::cuda {
 
 // cuDNN's opaque types.
 struct CudnnContext;
-struct CudnnTensor;
-struct CudnnFilter;
-struct CudnnWindow;  // its convolution descriptor
+struct CudnnNode;  // a backend descriptor
 
 // cuDNN's enums are ints.
 constexpr int kCudnnMajor = 9;
 constexpr int kCudnnSuccess = 0;
 constexpr int kCudnnFloat = 0;
-constexpr int kCudnnNhwc = 1;
+constexpr int kCudnnBfloat16 = 9;
 constexpr int kCudnnCrossCorrelation = 1;
-constexpr int kCudnnDeterministic = 1;
-// Kinds of arithmetic. On float32 the default and tensor operations may round
-// factors to TF32; fused multiply-add may not. ALLOW_CONVERSION (2) may go down
-// to float16 and is never asked for.
-constexpr int kCudnnDefaultMath = 0;
-constexpr int kCudnnTensorOpMath = 1;
-constexpr int kCudnnFmaMath = 3;
-// Algorithms that add products as they are. The others transform first (FFT,
-// Winograd), which loses digits and spreads a NaN.
-constexpr int kCudnnForwardDirect[] = {0, 1, 2, 3};
-constexpr int kCudnnBackwardDataDirect[] = {0, 1};
-constexpr int kCudnnBackwardFilterDirect[] = {0, 1, 3};
+constexpr int kCudnnAdd = 0;  // a pointwise mode
+// Whose advice: the heuristics', or engines that should work where those fail.
+constexpr int kCudnnFallback = 2;
+constexpr int kCudnnHeuristics = 3;
 
-// One line of what cuDNN advises, which is sorted, the fastest first. It has
-// the layout of cuDNN's three ...AlgoPerf_t.
-struct CudnnAdvice {
-  int algorithm;
-  int status;
-  float milliseconds;
-  size_t workspace_bytes;
-  int determinism;
-  int math;
-  int reserved[3];
+// What an engine says of its arithmetic.
+constexpr int kCudnnTensorCore = 0;  // on float32: rounds factors to TF32
+constexpr int kCudnnDownConverts = 1;
+constexpr int kCudnnReducedSums = 2;
+constexpr int kCudnnNondeterministic = 4;
+
+// Kinds of descriptors.
+enum CudnnKind : int {
+  kCudnnPointwise = 0,
+  kCudnnConvolution = 1,
+  kCudnnEngine = 2,
+  kCudnnEngineConfig = 3,
+  kCudnnEngineHeuristics = 4,
+  kCudnnPlan = 5,
+  kCudnnForwardOperation = 10,
+  kCudnnBackwardKernelOperation = 11,
+  kCudnnBackwardDataOperation = 12,
+  kCudnnPointwiseOperation = 13,
+  kCudnnGraph = 15,
+  kCudnnPack = 16,
+  kCudnnTensor = 17,
+};
+
+// The types of attributes' values.
+enum CudnnType : int {
+  kCudnnHandleValue = 0,
+  kCudnnDataTypeValue = 1,
+  kCudnnBooleanValue = 2,
+  kCudnnInt64Value = 3,
+  kCudnnFloatValue = 4,
+  kCudnnPointerValue = 6,
+  kCudnnConvolutionModeValue = 7,
+  kCudnnHeuristicsModeValue = 8,
+  kCudnnNoteValue = 11,
+  kCudnnPointwiseModeValue = 14,
+  kCudnnNodeValue = 15,
+};
+
+// Attributes, by the kind of descriptor that has them.
+enum CudnnAttribute : int {
+  kCudnnPointwiseMode = 0,
+  kCudnnPointwisePrecision = 1,
+  kCudnnConvolutionType = 100,
+  kCudnnConvolutionMode = 101,
+  kCudnnConvolutionDilations = 102,
+  kCudnnConvolutionStrides = 103,
+  kCudnnConvolutionPaddingAfter = 104,
+  kCudnnConvolutionPaddingBefore = 105,
+  kCudnnConvolutionDimensions = 106,
+  kCudnnHeuristicsMode = 200,
+  kCudnnHeuristicsGraph = 201,
+  kCudnnHeuristicsResults = 202,
+  kCudnnConfigEngine = 300,
+  kCudnnPlanHandle = 400,
+  kCudnnPlanConfig = 401,
+  kCudnnPlanWorkspaceSize = 402,
+  kCudnnForwardAlpha = 700,
+  kCudnnForwardBeta = 701,
+  kCudnnForwardConvolution = 702,
+  kCudnnForwardKernel = 703,
+  kCudnnForwardX = 704,
+  kCudnnForwardY = 705,
+  kCudnnBackwardDataAlpha = 706,
+  kCudnnBackwardDataBeta = 707,
+  kCudnnBackwardDataConvolution = 708,
+  kCudnnBackwardDataKernel = 709,
+  kCudnnBackwardDataDx = 710,
+  kCudnnBackwardDataDy = 711,
+  kCudnnBackwardKernelAlpha = 712,
+  kCudnnBackwardKernelBeta = 713,
+  kCudnnBackwardKernelConvolution = 714,
+  kCudnnBackwardKernelDkernel = 715,
+  kCudnnBackwardKernelX = 716,
+  kCudnnBackwardKernelDy = 717,
+  kCudnnPointwiseDescriptor = 750,
+  kCudnnPointwiseX = 751,
+  kCudnnPointwiseB = 752,
+  kCudnnPointwiseY = 753,
+  kCudnnGraphHandle = 800,
+  kCudnnGraphOperations = 801,
+  kCudnnTensorAlignment = 900,
+  kCudnnTensorType = 901,
+  kCudnnTensorDimensions = 902,
+  kCudnnTensorStrides = 903,
+  kCudnnTensorId = 906,
+  kCudnnTensorIsVirtual = 907,
+  kCudnnPackIds = 1000,
+  kCudnnPackPointers = 1001,
+  kCudnnPackWorkspace = 1003,
+  kCudnnEngineIndex = 1301,
+  kCudnnEngineNotes = 1303,
 };
 
 struct CudnnApi {
@@ -65,73 +137,21 @@ struct CudnnApi {
   int (*destroy)(CudnnContext* context) = nullptr;
   int (*set_stream)(CudnnContext* context, cudaStream_t stream) = nullptr;
 
-  int (*create_tensor)(CudnnTensor** tensor) = nullptr;
-  int (*destroy_tensor)(CudnnTensor* tensor) = nullptr;
-  int (*set_tensor)(CudnnTensor* tensor, int format, int type, int batch,
-                    int channels, int height, int width) = nullptr;
-  int (*create_filter)(CudnnFilter** filter) = nullptr;
-  int (*destroy_filter)(CudnnFilter* filter) = nullptr;
-  int (*set_filter)(CudnnFilter* filter, int type, int format, int filters,
-                    int channels, int height, int width) = nullptr;
-  int (*create_window)(CudnnWindow** window) = nullptr;
-  int (*destroy_window)(CudnnWindow* window) = nullptr;
-  int (*set_window)(CudnnWindow* window, int padding_height, int padding_width,
-                    int stride_height, int stride_width, int dilation_height,
-                    int dilation_width, int mode, int type) = nullptr;
-  int (*set_math)(CudnnWindow* window, int math) = nullptr;
-
-  int (*advise_forward)(CudnnContext* context, const CudnnTensor* x,
-                        const CudnnFilter* kernel, const CudnnWindow* window,
-                        const CudnnTensor* y, int requested, int* returned,
-                        CudnnAdvice* advice) = nullptr;
-  int (*advise_backward_data)(CudnnContext* context, const CudnnFilter* kernel,
-                              const CudnnTensor* dy, const CudnnWindow* window,
-                              const CudnnTensor* dx, int requested,
-                              int* returned, CudnnAdvice* advice) = nullptr;
-  int (*advise_backward_filter)(CudnnContext* context, const CudnnTensor* x,
-                                const CudnnTensor* dy,
-                                const CudnnWindow* window,
-                                const CudnnFilter* dkernel, int requested,
-                                int* returned, CudnnAdvice* advice) = nullptr;
-
-  int (*forward_workspace)(CudnnContext* context, const CudnnTensor* x,
-                           const CudnnFilter* kernel, const CudnnWindow* window,
-                           const CudnnTensor* y, int algorithm,
-                           size_t* bytes) = nullptr;
-  int (*backward_data_workspace)(CudnnContext* context,
-                                 const CudnnFilter* kernel,
-                                 const CudnnTensor* dy,
-                                 const CudnnWindow* window,
-                                 const CudnnTensor* dx, int algorithm,
-                                 size_t* bytes) = nullptr;
-  int (*backward_filter_workspace)(CudnnContext* context, const CudnnTensor* x,
-                                   const CudnnTensor* dy,
-                                   const CudnnWindow* window,
-                                   const CudnnFilter* dkernel, int algorithm,
-                                   size_t* bytes) = nullptr;
-
-  // result = alpha * convolution + beta * result; at beta = 0 the result is not
-  // read. alpha and beta are floats of the host.
-  int (*forward)(CudnnContext* context, const void* alpha, const CudnnTensor* x,
-                 const void* x_data, const CudnnFilter* kernel,
-                 const void* kernel_data, const CudnnWindow* window,
-                 int algorithm, void* workspace, size_t workspace_bytes,
-                 const void* beta, const CudnnTensor* y,
-                 void* y_data) = nullptr;
-  int (*backward_data)(CudnnContext* context, const void* alpha,
-                       const CudnnFilter* kernel, const void* kernel_data,
-                       const CudnnTensor* dy, const void* dy_data,
-                       const CudnnWindow* window, int algorithm,
-                       void* workspace, size_t workspace_bytes,
-                       const void* beta, const CudnnTensor* dx,
-                       void* dx_data) = nullptr;
-  int (*backward_filter)(CudnnContext* context, const void* alpha,
-                         const CudnnTensor* x, const void* x_data,
-                         const CudnnTensor* dy, const void* dy_data,
-                         const CudnnWindow* window, int algorithm,
-                         void* workspace, size_t workspace_bytes,
-                         const void* beta, const CudnnFilter* dkernel,
-                         void* dkernel_data) = nullptr;
+  // A descriptor is a bag of attributes: it is made, filled, and finalized,
+  // which checks it. Values that are descriptors are given and read as arrays
+  // of CudnnNode*.
+  int (*create_node)(int kind, CudnnNode** node) = nullptr;
+  int (*destroy_node)(CudnnNode* node) = nullptr;
+  int (*set_attribute)(CudnnNode* node, int attribute, int type, int64_t count,
+                       const void* values) = nullptr;
+  // Writes at most `capacity` values, and to `count` how many there are. What
+  // is read into must be a descriptor of the right kind that was made before.
+  int (*get_attribute)(CudnnNode* node, int attribute, int type,
+                       int64_t capacity, int64_t* count,
+                       void* values) = nullptr;
+  int (*finalize)(CudnnNode* node) = nullptr;
+  int (*execute)(CudnnContext* context, CudnnNode* plan,
+                 CudnnNode* pack) = nullptr;
 };
 
 inline constexpr char kCudnnLibrary[] = "libcudnn.so.9";

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <span>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,63 +12,80 @@
 namespace weir::cuda {
 namespace {
 
-// More than any operation has algorithms, each in two kinds of arithmetic.
-constexpr int kAdviceMax = 32;
-constexpr float kOne = 1.0f;
-constexpr float kZero = 0.0f;
+using Kind = CudnnProblem::Kind;
+
+// Runs of a candidate that are timed, after one that is not. One that is so
+// many times slower than the best gets no further run.
+constexpr int kTimedRuns = 4;
+constexpr float kHopeless = 1.5f;
 
 std::string Describe(const Conv2dShape& s) {
-  return absl::StrCat("of [", s.batch, ", ", s.channels, ", ", s.height, ", ",
+  return absl::StrCat("[", s.batch, ", ", s.channels, ", ", s.height, ", ",
                       s.width, "] by ", s.filters, " filters of ", s.kernel,
                       "x", s.kernel, ", stride ", s.stride, ", padding ",
                       s.padding);
 }
 
+const char* NameOf(Kind kind) {
+  static constexpr const char* kNames[] = {"forward", "backward data",
+                                           "backward kernel"};
+  return kNames[static_cast<int>(kind)];
+}
+
 }  // namespace
 
-struct CudnnConvolution::Plan {
-  explicit Plan(const CudnnApi& functions) : api(functions) {}
-  ~Plan() {
-    for (CudnnTensor* tensor : {x, y}) {
-      if (tensor != nullptr) {
-        api.destroy_tensor(tensor);
-      }
-    }
-    if (kernel != nullptr) {
-      api.destroy_filter(kernel);
-    }
-    if (window != nullptr) {
-      api.destroy_window(window);
-    }
+int64_t CudnnConvolution::Job::result_elements() const {
+  switch (kind) {
+    case Kind::kForward:
+      return shape.y_elements();
+    case Kind::kBackwardData:
+      return shape.x_elements();
+    case Kind::kBackwardKernel:
+      return shape.kernel_elements();
   }
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
+  return 0;
+}
 
-  const CudnnApi& api;
-  CudnnTensor* x = nullptr;  // and dx
-  CudnnTensor* y = nullptr;  // and dy
-  CudnnFilter* kernel = nullptr;
-  CudnnWindow* window = nullptr;
-  int algorithm = 0;
-  int64_t workspace_bytes = 0;
-  std::string name;  // for messages
-};
+absl::Status CudnnConvolution::Scratch::Reserve(const Job& job, const Way& way,
+                                                int64_t workspace_bytes) {
+  WEIR_RETURN_IF_ERROR(
+      kernel.ReserveFloats(job.shape.kernel_elements()).status());
+  if (way.bf16_result) {
+    WEIR_RETURN_IF_ERROR(
+        result
+            .Reserve(job.result_elements() * static_cast<int64_t>(sizeof(Bf16)))
+            .status());
+  }
+  return workspace.Reserve(workspace_bytes).status();
+}
 
 // ------------------------------------------------------------------ set-up
-
-CudnnConvolution::CudnnConvolution(const Options& options)
-    : options_(options) {}
 
 absl::StatusOr<std::unique_ptr<CudnnConvolution>> CudnnConvolution::Create(
     const Options& options) {
   std::unique_ptr<CudnnConvolution> result(new CudnnConvolution(options));
   WEIR_RETURN_IF_ERROR(
       result->Check(options.api.create(&result->context_), "cudnnCreate"));
+  int device = 0;
+  WEIR_RETURN_IF_ERROR(ToStatus(cudaGetDevice(&device), "cudaGetDevice"));
+  cudaDeviceProp properties = {};
+  WEIR_RETURN_IF_ERROR(ToStatus(cudaGetDeviceProperties(&properties, device),
+                                "cudaGetDeviceProperties"));
+  result->device_ =
+      absl::StrCat(properties.name, ", cuDNN ", options.api.get_version());
+  for (cudaEvent_t* const event : {&result->begin_, &result->end_}) {
+    WEIR_RETURN_IF_ERROR(ToStatus(cudaEventCreate(event), "cudaEventCreate"));
+  }
   return result;
 }
 
 CudnnConvolution::~CudnnConvolution() {
   plans_.clear();
+  for (const cudaEvent_t event : {begin_, end_}) {
+    if (event != nullptr) {
+      cudaEventDestroy(event);
+    }
+  }
   if (context_ != nullptr) {
     options_.api.destroy(context_);
   }
@@ -84,11 +99,20 @@ absl::Status CudnnConvolution::Check(int status, const char* what) const {
       absl::StrCat(what, ": ", options_.api.get_error_string(status)));
 }
 
+const char* CudnnConvolution::precision() const {
+  if (bf16()) {
+    return "bf16";
+  }
+  return options_.tf32 ? "tf32" : "fp32";
+}
+
 // ------------------------------------------------------------------- plans
 
-const CudnnConvolution::Plan* CudnnConvolution::FindPlan(Operation operation,
-                                                         const Conv2dShape& s) {
-  const Key key = {static_cast<int64_t>(operation),
+CudnnConvolution::Plan* CudnnConvolution::FindPlan(cudaStream_t stream,
+                                                   const Job& job) {
+  const Conv2dShape& s = job.shape;
+  const Key key = {static_cast<int64_t>(job.kind),
+                   job.bias != nullptr ? 1 : 0,
                    s.batch,
                    s.channels,
                    s.height,
@@ -99,179 +123,208 @@ const CudnnConvolution::Plan* CudnnConvolution::FindPlan(Operation operation,
                    s.padding};
   const auto it = plans_.find(key);
   if (it != plans_.end()) {
-    return it->second.get();
+    return &it->second;
   }
-  static constexpr const char* kNames[] = {"forward", "backward data",
-                                           "backward kernel"};
-  const std::string name =
-      absl::StrCat("convolution ", kNames[static_cast<int>(operation)], " ",
-                   weir::cuda::Describe(s));
-  absl::StatusOr<std::unique_ptr<Plan>> plan = MakePlan(operation, s);
+  absl::StatusOr<Plan> plan = MakePlan(stream, job);
   if (!plan.ok()) {
     // Drops an error that cuDNN left, if any; a broken device gives its own
     // again.
     cudaGetLastError();
-    // I2: the null that is kept says not to ask, and not to log, again.
-    LOG_WARN("cuDNN is not used for {}: {}; Weir's own kernels are", name,
-             std::string(plan.status().message()));
-    return plans_.emplace(key, nullptr).first->second.get();
+    // I2: the plan that is kept says not to ask, and not to log, again.
+    LOG_WARN(
+        "cuDNN is not used for convolution {} of {}: {}; Weir's own "
+        "kernels are",
+        NameOf(job.kind), Describe(s), std::string(plan.status().message()));
+    return &plans_.emplace(key, Plan{}).first->second;
   }
-  (*plan)->name = absl::StrCat("cuDNN ", name);
-  return plans_.emplace(key, *std::move(plan)).first->second.get();
+  plan->name =
+      absl::StrCat("cuDNN convolution ", NameOf(job.kind), " of ", Describe(s));
+  return &plans_.emplace(key, *std::move(plan)).first->second;
 }
 
-absl::StatusOr<std::unique_ptr<CudnnConvolution::Plan>>
-CudnnConvolution::MakePlan(Operation operation, const Conv2dShape& shape) {
-  auto plan = std::make_unique<Plan>(options_.api);
-  WEIR_RETURN_IF_ERROR(Describe(shape, plan.get()));
-  WEIR_RETURN_IF_ERROR(Choose(operation, plan.get()));
+absl::StatusOr<CudnnConvolution::Plan> CudnnConvolution::MakePlan(
+    cudaStream_t stream, const Job& job) {
+  std::vector<Candidate> candidates = Candidates(job);
+  if (candidates.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("it advises no engine that ",
+                     options_.deterministic ? "is deterministic and " : "",
+                     "computes in ", precision()));
+  }
+  Plan plan;
+  if (options_.deterministic) {
+    WEIR_ASSIGN_OR_RETURN(plan,
+                          TakeFirst(std::move(candidates), kWorkspaceBytes));
+  } else {
+    const std::string key =
+        absl::StrCat(device_, ", ", precision(), ", ", NameOf(job.kind), " of ",
+                     Describe(job.shape), job.bias != nullptr ? ", bias" : "");
+    const std::string known = choices_.Find(key);
+    std::string name;
+    const auto it =
+        std::find_if(candidates.begin(), candidates.end(),
+                     [&](const Candidate& c) { return c.name == known; });
+    if (it != candidates.end()) {
+      std::vector<Candidate> chosen;
+      chosen.push_back(std::move(*it));
+      candidates.erase(it);
+      absl::StatusOr<Plan> again =
+          TakeFirst(std::move(chosen), kTimedWorkspaceBytes);
+      // There may be less memory than when it was timed.
+      if (again.ok() &&
+          scratch_.Reserve(job, again->way, again->plan->workspace_bytes())
+              .ok()) {
+        return again;
+      }
+    }
+    WEIR_ASSIGN_OR_RETURN(
+        plan, TakeFastest(stream, job, std::move(candidates), &name));
+    choices_.Add(key, name);
+  }
   // I3: the memory that a run needs is there when its plan is.
-  WEIR_RETURN_IF_ERROR(kernel_.ReserveFloats(shape.kernel_elements()).status());
-  WEIR_RETURN_IF_ERROR(workspace_.Reserve(plan->workspace_bytes).status());
+  WEIR_RETURN_IF_ERROR(
+      scratch_.Reserve(job, plan.way, plan.plan->workspace_bytes()));
   return plan;
 }
 
-absl::Status CudnnConvolution::Describe(const Conv2dShape& s,
-                                        Plan* plan) const {
-  const CudnnApi& api = options_.api;
-  // cuDNN's extents are ints; the contract's are not.
-  if (std::max({s.batch, s.channels, s.height, s.width, s.filters}) >
-      std::numeric_limits<int>::max()) {
-    return absl::InvalidArgumentError("an extent is over 2^31 - 1");
+std::vector<CudnnConvolution::Way> CudnnConvolution::Ways(
+    const Job& job) const {
+  std::vector<Way> ways;
+  if (bf16()) {
+    ways.push_back({.bf16_factors = true, .bf16_result = true});
+    ways.push_back({.bf16_factors = true});
   }
-  const auto batch = static_cast<int>(s.batch);
-  const auto channels = static_cast<int>(s.channels);
-  const auto filters = static_cast<int>(s.filters);
-  const auto kernel = static_cast<int>(s.kernel);
-  const auto stride = static_cast<int>(s.stride);
-  const auto padding = static_cast<int>(s.padding);
-  WEIR_RETURN_IF_ERROR(
-      Check(api.create_tensor(&plan->x), "cudnnCreateTensorDescriptor"));
-  WEIR_RETURN_IF_ERROR(
-      Check(api.create_tensor(&plan->y), "cudnnCreateTensorDescriptor"));
-  WEIR_RETURN_IF_ERROR(
-      Check(api.create_filter(&plan->kernel), "cudnnCreateFilterDescriptor"));
-  WEIR_RETURN_IF_ERROR(Check(api.create_window(&plan->window),
-                             "cudnnCreateConvolutionDescriptor"));
-  WEIR_RETURN_IF_ERROR(Check(
-      api.set_tensor(plan->x, kCudnnNhwc, kCudnnFloat, batch, channels,
-                     static_cast<int>(s.height), static_cast<int>(s.width)),
-      "cudnnSetTensor4dDescriptor"));
-  WEIR_RETURN_IF_ERROR(
-      Check(api.set_tensor(plan->y, kCudnnNhwc, kCudnnFloat, batch, filters,
-                           static_cast<int>(s.out_height()),
-                           static_cast<int>(s.out_width())),
-            "cudnnSetTensor4dDescriptor"));
-  WEIR_RETURN_IF_ERROR(
-      Check(api.set_filter(plan->kernel, kCudnnFloat, kCudnnNhwc, filters,
-                           channels, kernel, kernel),
-            "cudnnSetFilter4dDescriptor"));
-  return Check(api.set_window(plan->window, padding, padding, stride, stride, 1,
-                              1, kCudnnCrossCorrelation, kCudnnFloat),
-               "cudnnSetConvolution2dDescriptor");
+  if (job.bias != nullptr) {
+    ways.push_back({.fused_bias = true});
+  }
+  ways.push_back({});
+  return ways;
 }
 
-// I1: the math of the descriptor is what holds an algorithm to float32. So in
-// fp32 it stays FMA, whatever the advice says; the advice may say "default" for
-// an algorithm that has no other arithmetic. Asking for the workspace again
-// under that math refuses an algorithm that cannot compute so.
-absl::Status CudnnConvolution::Choose(Operation operation, Plan* plan) {
-  const CudnnApi& api = options_.api;
-  const auto set_math = [&](int math) {
-    return Check(api.set_math(plan->window, math),
-                 "cudnnSetConvolutionMathType");
-  };
-  WEIR_RETURN_IF_ERROR(
-      set_math(options_.tf32 ? kCudnnTensorOpMath : kCudnnFmaMath));
-  CudnnAdvice advice[kAdviceMax] = {};
-  int count = 0;
-  switch (operation) {
-    case Operation::kForward:
-      WEIR_RETURN_IF_ERROR(Check(
-          api.advise_forward(context_, plan->x, plan->kernel, plan->window,
-                             plan->y, kAdviceMax, &count, advice),
-          "cudnnGetConvolutionForwardAlgorithm_v7"));
-      break;
-    case Operation::kBackwardData:
-      WEIR_RETURN_IF_ERROR(
-          Check(api.advise_backward_data(context_, plan->kernel, plan->y,
-                                         plan->window, plan->x, kAdviceMax,
-                                         &count, advice),
-                "cudnnGetConvolutionBackwardDataAlgorithm_v7"));
-      break;
-    case Operation::kBackwardKernel:
-      WEIR_RETURN_IF_ERROR(Check(
-          api.advise_backward_filter(context_, plan->x, plan->y, plan->window,
-                                     plan->kernel, kAdviceMax, &count, advice),
-          "cudnnGetConvolutionBackwardFilterAlgorithm_v7"));
-      break;
-  }
-  // The advice is sorted, so the first that is allowed is the fastest.
-  for (int i = 0; i < count; ++i) {
-    if (!Allows(operation, advice[i])) {
+std::vector<CudnnConvolution::Candidate> CudnnConvolution::Candidates(
+    const Job& job) {
+  std::vector<Candidate> candidates;
+  for (const Way& way : Ways(job)) {
+    const auto graph = CudnnGraph::Create(options_.api, context_,
+                                          {.kind = job.kind,
+                                           .shape = job.shape,
+                                           .bf16_factors = way.bf16_factors,
+                                           .bf16_result = way.bf16_result,
+                                           .bias = way.fused_bias});
+    if (!graph.ok()) {
       continue;
     }
-    if (options_.tf32) {
-      WEIR_RETURN_IF_ERROR(set_math(advice[i].math));
-    }
-    // The advice has a workspace, too, but for the math that it names.
-    const absl::StatusOr<int64_t> bytes =
-        WorkspaceBytes(operation, *plan, advice[i].algorithm);
-    if (bytes.ok() && *bytes <= options_.workspace_bytes_max) {
-      plan->algorithm = advice[i].algorithm;
-      plan->workspace_bytes = *bytes;
-      return absl::OkStatus();
+    for (CudnnEngine& engine : (*graph)->Engines()) {
+      // I1
+      const bool rounds = engine.tensor_cores && !bf16() && !options_.tf32;
+      if (rounds || engine.reduces ||
+          (options_.deterministic && !engine.deterministic)) {
+        continue;
+      }
+      std::string name =
+          absl::StrCat(way.bf16_factors ? "bf16" : "float32", " to ",
+                       way.bf16_result ? "bf16" : "float32",
+                       way.fused_bias ? " with bias" : "", ", ", engine.name);
+      candidates.push_back({way, std::move(name), *graph, std::move(engine)});
     }
   }
-  return absl::NotFoundError(absl::StrCat(
-      "none of the ", count, " algorithms that it advises ",
-      options_.deterministic ? "is deterministic, " : "", "adds plain ",
-      options_.tf32 ? "TF32" : "float32", " products and takes at most ",
-      options_.workspace_bytes_max, " bytes of workspace"));
+  return candidates;
 }
 
-bool CudnnConvolution::Allows(Operation operation,
-                              const CudnnAdvice& advice) const {
-  // I1, one condition after the other. A transform (FFT, Winograd) loses digits
-  // and spreads a NaN over pixels that it has nothing to do with.
-  static constexpr std::span<const int> kDirect[] = {
-      kCudnnForwardDirect, kCudnnBackwardDataDirect,
-      kCudnnBackwardFilterDirect};
-  const std::span<const int> direct = kDirect[static_cast<int>(operation)];
-  // "Default" may round to TF32 on its own, but not under the FMA math that
-  // Choose() sets in fp32.
-  const bool exact =
-      advice.math == kCudnnFmaMath || advice.math == kCudnnDefaultMath;
-  return std::count(direct.begin(), direct.end(), advice.algorithm) > 0 &&
-         advice.status == kCudnnSuccess &&
-         (exact || (options_.tf32 && advice.math == kCudnnTensorOpMath)) &&
-         (!options_.deterministic || advice.determinism == kCudnnDeterministic);
+absl::StatusOr<CudnnConvolution::Plan> CudnnConvolution::TakeFirst(
+    std::vector<Candidate> candidates, int64_t workspace_bytes_max) {
+  absl::Status status = absl::NotFoundError(absl::StrCat(
+      "no engine takes at most ", workspace_bytes_max, " bytes of workspace"));
+  for (Candidate& candidate : candidates) {
+    absl::StatusOr<std::unique_ptr<CudnnPlan>> plan =
+        candidate.graph->MakePlan(std::move(candidate.engine));
+    if (!plan.ok()) {
+      status = plan.status();
+    } else if ((*plan)->workspace_bytes() <= workspace_bytes_max) {
+      return Plan{.way = candidate.way, .name = {}, .plan = *std::move(plan)};
+    }
+  }
+  return status;
 }
 
-absl::StatusOr<int64_t> CudnnConvolution::WorkspaceBytes(Operation operation,
+absl::StatusOr<CudnnConvolution::Plan> CudnnConvolution::TakeFastest(
+    cudaStream_t stream, const Job& job, std::vector<Candidate> candidates,
+    std::string* name) {
+  size_t free = 0;
+  size_t total = 0;
+  WEIR_RETURN_IF_ERROR(
+      ToStatus(cudaMemGetInfo(&free, &total), "cudaMemGetInfo"));
+  const int64_t workspace_bytes_max =
+      std::min(kTimedWorkspaceBytes, static_cast<int64_t>(free / 4));
+  Plan fastest;
+  Scratch scratch;  // given back once the choice is made
+  float best = std::numeric_limits<float>::infinity();
+  absl::Status status;
+  for (Candidate& candidate : candidates) {
+    std::vector<Candidate> one;
+    one.push_back(std::move(candidate));
+    const std::string candidate_name = one.front().name;
+    absl::StatusOr<Plan> plan = TakeFirst(std::move(one), workspace_bytes_max);
+    if (!plan.ok()) {
+      status = plan.status();
+      continue;
+    }
+    const absl::StatusOr<float> milliseconds =
+        Milliseconds(stream, job, *plan, &scratch, best);
+    if (!milliseconds.ok()) {
+      // The next one may do; an error of CUDA itself comes again.
+      cudaGetLastError();
+      status = milliseconds.status();
+    } else if (*milliseconds < best) {
+      best = *milliseconds;
+      fastest = *std::move(plan);
+      *name = candidate_name;
+    }
+  }
+  if (fastest.plan == nullptr) {
+    return status;
+  }
+  LOG_INFO("convolution {} of {}: {:.3f} ms by {}", NameOf(job.kind),
+           Describe(job.shape), best, *name);
+  return fastest;
+}
+
+absl::StatusOr<float> CudnnConvolution::Milliseconds(cudaStream_t stream,
+                                                     const Job& job,
+                                                     const Plan& plan,
+                                                     Scratch* scratch,
+                                                     float best) {
+  WEIR_RETURN_IF_ERROR(
+      scratch->Reserve(job, plan.way, plan.plan->workspace_bytes()));
+  // The first run loads the kernel and rounds the factors.
+  WEIR_RETURN_IF_ERROR(Enqueue(stream, job, plan, scratch));
+  float least = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < kTimedRuns; ++i) {
+    WEIR_ASSIGN_OR_RETURN(const float milliseconds,
+                          MillisecondsOnce(stream, job, plan, scratch));
+    least = std::min(least, milliseconds);
+    if (least > kHopeless * best) {
+      break;
+    }
+  }
+  return least;
+}
+
+absl::StatusOr<float> CudnnConvolution::MillisecondsOnce(cudaStream_t stream,
+                                                         const Job& job,
                                                          const Plan& plan,
-                                                         int algorithm) const {
-  const CudnnApi& api = options_.api;
-  size_t bytes = 0;
-  int status = kCudnnSuccess;
-  switch (operation) {
-    case Operation::kForward:
-      status = api.forward_workspace(context_, plan.x, plan.kernel, plan.window,
-                                     plan.y, algorithm, &bytes);
-      break;
-    case Operation::kBackwardData:
-      status =
-          api.backward_data_workspace(context_, plan.kernel, plan.y,
-                                      plan.window, plan.x, algorithm, &bytes);
-      break;
-    case Operation::kBackwardKernel:
-      status =
-          api.backward_filter_workspace(context_, plan.x, plan.y, plan.window,
-                                        plan.kernel, algorithm, &bytes);
-      break;
-  }
-  WEIR_RETURN_IF_ERROR(Check(status, "workspace of an algorithm"));
-  return static_cast<int64_t>(bytes);
+                                                         Scratch* scratch) {
+  WEIR_RETURN_IF_ERROR(
+      ToStatus(cudaEventRecord(begin_, stream), "cudaEventRecord"));
+  WEIR_RETURN_IF_ERROR(Enqueue(stream, job, plan, scratch));
+  WEIR_RETURN_IF_ERROR(
+      ToStatus(cudaEventRecord(end_, stream), "cudaEventRecord"));
+  WEIR_RETURN_IF_ERROR(ToStatus(cudaEventSynchronize(end_), "convolution"));
+  float milliseconds = 0.0f;
+  WEIR_RETURN_IF_ERROR(
+      ToStatus(cudaEventElapsedTime(&milliseconds, begin_, end_),
+               "cudaEventElapsedTime"));
+  return milliseconds;
 }
 
 // --------------------------------------------------------------- operations
@@ -286,74 +339,131 @@ absl::Status CudnnConvolution::UseStream(cudaStream_t stream) {
   return absl::OkStatus();
 }
 
-template <class Op, class Compute>
-absl::Status CudnnConvolution::Run(cudaStream_t stream, Operation operation,
-                                   const Op& o, Compute compute) {
-  const Plan* const plan = FindPlan(operation, o.shape);
-  if (plan == nullptr) {
-    return options_.own->Run(stream, o);  // I2
+absl::StatusOr<const void*> CudnnConvolution::Factor(cudaStream_t stream,
+                                                     const Way& way,
+                                                     const float* x,
+                                                     int64_t count) {
+  if (!way.bf16_factors) {
+    return x;
   }
-  WEIR_RETURN_IF_ERROR(UseStream(stream));
-  // I3: both scratches have had their size since the plan was made.
-  WEIR_ASSIGN_OR_RETURN(float* const kernel,
-                        kernel_.ReserveFloats(o.shape.kernel_elements()));
-  WEIR_ASSIGN_OR_RETURN(void* const workspace,
-                        workspace_.Reserve(plan->workspace_bytes));
-  return Check(compute(*plan, kernel, workspace,
-                       static_cast<size_t>(plan->workspace_bytes)),
-               plan->name.c_str());
+  WEIR_ASSIGN_OR_RETURN(const Bf16* const copy,
+                        options_.copies->Of(stream, x, count));
+  return copy;
 }
 
-// At beta = 0 cuDNN does not read the result, which may hold NaN. Its kernels
-// have their channels last.
+absl::Status CudnnConvolution::Enqueue(cudaStream_t stream, const Job& job,
+                                       const Plan& plan, Scratch* scratch) {
+  const Conv2dShape& s = job.shape;
+  const Way& way = plan.way;
+  const int64_t area = s.kernel * s.kernel;
+  // These have had their size since the plan was made (I3).
+  WEIR_ASSIGN_OR_RETURN(float* const kernel,
+                        scratch->kernel.ReserveFloats(s.kernel_elements()));
+  WEIR_ASSIGN_OR_RETURN(
+      void* const workspace,
+      scratch->workspace.Reserve(plan.plan->workspace_bytes()));
+  WEIR_ASSIGN_OR_RETURN(void* const rounded, scratch->result.Reserve(0));
+  CudnnTensors tensors;
+  if (job.kernel != nullptr && way.bf16_factors) {
+    TransposeToBf16(stream, s.filters, s.channels, area, job.kernel,
+                    reinterpret_cast<Bf16*>(kernel));
+  } else if (job.kernel != nullptr) {
+    cuda::Enqueue(
+        stream, op::Transpose{s.filters, s.channels, area, job.kernel, kernel});
+  }
+  tensors.kernel = kernel;
+  if (job.x != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(tensors.x,
+                          Factor(stream, way, job.x, s.x_elements()));
+  }
+  if (job.y != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(tensors.y,
+                          Factor(stream, way, job.y, s.y_elements()));
+  }
+  if (way.fused_bias) {
+    tensors.bias = job.bias;
+  }
+  // What the result is in float32: the kernel's gradient is transposed below.
+  float* const sums = job.kind == Kind::kBackwardKernel ? kernel : job.result;
+  const void* const written = way.bf16_result ? rounded : sums;
+  switch (job.kind) {
+    case Kind::kForward:
+      tensors.y = written;
+      break;
+    case Kind::kBackwardData:
+      tensors.x = written;
+      break;
+    case Kind::kBackwardKernel:
+      tensors.kernel = written;
+      break;
+  }
+  WEIR_RETURN_IF_ERROR(plan.plan->Run(context_, tensors, workspace));
+  if (way.bf16_result) {
+    const bool forward = job.kind == Kind::kForward;
+    FromBf16(stream, job.result_elements() / (forward ? s.filters : 1),
+             forward ? s.filters : 1, static_cast<const Bf16*>(rounded),
+             job.bias, sums);
+  } else if (job.bias != nullptr && !way.fused_bias) {
+    AddBias(stream, s.batch * s.out_height() * s.out_width(), s.filters,
+            job.bias, job.result);
+  }
+  if (job.kind == Kind::kBackwardKernel) {
+    cuda::Enqueue(
+        stream, op::Transpose{s.filters, area, s.channels, kernel, job.result});
+  }
+  return absl::OkStatus();
+}
+
+template <class Op>
+absl::Status CudnnConvolution::RunJob(cudaStream_t stream, const Op& o,
+                                      const Job& job) {
+  for (const float* const p : {job.x, job.kernel, job.y, job.bias,
+                               static_cast<const float*>(job.result)}) {
+    if (reinterpret_cast<uintptr_t>(p) % CudnnGraph::kAlignment != 0) {
+      return options_.own->Run(stream, o);  // a part of a tensor
+    }
+  }
+  WEIR_RETURN_IF_ERROR(UseStream(stream));
+  const Plan* const plan = FindPlan(stream, job);
+  if (plan->plan == nullptr) {
+    return options_.own->Run(stream, o);  // I2
+  }
+  const absl::Status status = Enqueue(stream, job, *plan, &scratch_);
+  return status.ok()
+             ? status
+             : absl::Status(status.code(),
+                            absl::StrCat(plan->name, ": ", status.message()));
+}
+
 absl::Status CudnnConvolution::Run(cudaStream_t stream,
                                    const op::Conv2dForward& o) {
-  const Conv2dShape& s = o.shape;
-  return Run(
-      stream, Operation::kForward, o,
-      [&](const Plan& plan, float* kernel, void* workspace, size_t bytes) {
-        Enqueue(stream, op::Transpose{s.filters, s.channels,
-                                      s.kernel * s.kernel, o.kernel, kernel});
-        const int status = options_.api.forward(
-            context_, &kOne, plan.x, o.x, plan.kernel, kernel, plan.window,
-            plan.algorithm, workspace, bytes, &kZero, plan.y, o.y);
-        if (status == kCudnnSuccess && o.bias != nullptr) {
-          AddBias(stream, s.batch * s.out_height() * s.out_width(), s.filters,
-                  o.bias, o.y);
-        }
-        return status;
-      });
+  return RunJob(stream, o,
+                {.kind = Kind::kForward,
+                 .shape = o.shape,
+                 .x = o.x,
+                 .kernel = o.kernel,
+                 .bias = o.bias,
+                 .result = o.y});
 }
 
 absl::Status CudnnConvolution::Run(cudaStream_t stream,
                                    const op::Conv2dBackwardData& o) {
-  const Conv2dShape& s = o.shape;
-  return Run(
-      stream, Operation::kBackwardData, o,
-      [&](const Plan& plan, float* kernel, void* workspace, size_t bytes) {
-        Enqueue(stream, op::Transpose{s.filters, s.channels,
-                                      s.kernel * s.kernel, o.kernel, kernel});
-        return options_.api.backward_data(
-            context_, &kOne, plan.kernel, kernel, plan.y, o.dy, plan.window,
-            plan.algorithm, workspace, bytes, &kZero, plan.x, o.dx);
-      });
+  return RunJob(stream, o,
+                {.kind = Kind::kBackwardData,
+                 .shape = o.shape,
+                 .kernel = o.kernel,
+                 .y = o.dy,
+                 .result = o.dx});
 }
 
 absl::Status CudnnConvolution::Run(cudaStream_t stream,
                                    const op::Conv2dBackwardKernel& o) {
-  const Conv2dShape& s = o.shape;
-  return Run(
-      stream, Operation::kBackwardKernel, o,
-      [&](const Plan& plan, float* kernel, void* workspace, size_t bytes) {
-        const int status = options_.api.backward_filter(
-            context_, &kOne, plan.x, o.x, plan.y, o.dy, plan.window,
-            plan.algorithm, workspace, bytes, &kZero, plan.kernel, kernel);
-        if (status == kCudnnSuccess) {
-          Enqueue(stream, op::Transpose{s.filters, s.kernel * s.kernel,
-                                        s.channels, kernel, o.dkernel});
-        }
-        return status;
-      });
+  return RunJob(stream, o,
+                {.kind = Kind::kBackwardKernel,
+                 .shape = o.shape,
+                 .x = o.x,
+                 .y = o.dy,
+                 .result = o.dkernel});
 }
 
 }  // namespace weir::cuda

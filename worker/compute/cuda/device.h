@@ -69,6 +69,21 @@ __device__ inline Bf16 RoundToBf16(float value) {
 }
 
 template <int kCount>
+__device__ inline Vector<kCount> Load(const Bf16* p) {
+  const auto widened = [](Bf16 bits) {
+    return __uint_as_float(static_cast<uint32_t>(bits) << 16);
+  };
+  Vector<kCount> result;
+  if constexpr (kCount == 4) {
+    [[maybe_unused]] const ushort4 q = *reinterpret_cast<const ushort4*>(p);
+    result = {{widened(q.x), widened(q.y), widened(q.z), widened(q.w)}};
+  } else {
+    result.v[0] = widened(*p);
+  }
+  return result;
+}
+
+template <int kCount>
 __device__ inline void Store(const Vector<kCount>& value, float* p) {
   if constexpr (kCount == 4) {
     *reinterpret_cast<float4*>(p) =

@@ -163,6 +163,42 @@ __global__ void DropoutKernel(const uint64_t* keys, int key_index, float rate,
   }
 }
 
+// y = x + bias, kCount elements at a time; a row has `width` of them.
+template <int kCount>
+__global__ void FromBf16Kernel(int64_t count, int64_t width, const Bf16* x,
+                               const float* bias, float* y) {
+  for (auto i = kCount * ThreadIndex<int64_t>(); i < count;
+       i += kCount * ThreadCount<int64_t>()) {
+    Vector<kCount> value = Load<kCount>(x + i);
+    if (bias != nullptr) {
+      const Vector<kCount> added = Load<kCount>(bias + i % width);
+      for (int j = 0; j < kCount; ++j) {
+        value.v[j] += added.v[j];
+      }
+    }
+    Store(value, y + i);
+  }
+}
+
+// Four bytes a thread where all is aligned. The table stays in the cache.
+template <bool kQuads>
+__global__ void BytesToFloatsKernel(op::BytesToFloats o) {
+  constexpr int kStep = kQuads ? 4 : 1;
+  for (auto i = kStep * ThreadIndex<int64_t>(); i < o.count;
+       i += kStep * ThreadCount<int64_t>()) {
+    if constexpr (kQuads) {
+      const uint32_t bytes = *reinterpret_cast<const uint32_t*>(o.x + i);
+      Vector<4> value;
+      for (int j = 0; j < 4; ++j) {
+        value.v[j] = o.value_of_byte[bytes >> (8 * j) & 0xffu];
+      }
+      Store(value, o.y + i);
+    } else {
+      o.y[i] = o.value_of_byte[o.x[i]];
+    }
+  }
+}
+
 }  // namespace
 
 void Enqueue(cudaStream_t stream, const op::ActivationForward& o) {
@@ -212,6 +248,19 @@ void Enqueue(cudaStream_t stream, const op::MultiplyAdd& o) {
   }
 }
 
+void Enqueue(cudaStream_t stream, const op::BytesToFloats& o) {
+  if (o.count == 0) {
+    return;
+  }
+  if (Aligned16(o.x) && Aligned16(o.y) && o.count % 4 == 0) {
+    Launch(stream, BlocksFor(o.count / 4), dim3(kThreads),
+           BytesToFloatsKernel<true>, o);
+  } else {
+    Launch(stream, BlocksFor(o.count), dim3(kThreads),
+           BytesToFloatsKernel<false>, o);
+  }
+}
+
 void Scale(cudaStream_t stream, int64_t count, float a, float* x) {
   Map(stream, count, Times{a}, x, x, x);
 }
@@ -223,6 +272,23 @@ void ScaleAdd(cudaStream_t stream, int64_t count, float a, const float* x,
 
 void ToBf16(cudaStream_t stream, int64_t count, const float* x, Bf16* y) {
   Map(stream, count, Same(), x, x, y);
+}
+
+void FromBf16(cudaStream_t stream, int64_t rows, int64_t width, const Bf16* x,
+              const float* bias, float* y) {
+  const int64_t count = rows * width;
+  if (count == 0) {
+    return;
+  }
+  const bool quads = Aligned16(x) && Aligned16(y) && count % 4 == 0 &&
+                     (bias == nullptr || (Aligned16(bias) && width % 4 == 0));
+  if (quads) {
+    Launch(stream, BlocksFor(count / 4), dim3(kThreads), FromBf16Kernel<4>,
+           count, width, x, bias, y);
+  } else {
+    Launch(stream, BlocksFor(count), dim3(kThreads), FromBf16Kernel<1>, count,
+           width, x, bias, y);
+  }
 }
 
 }  // namespace weir::cuda

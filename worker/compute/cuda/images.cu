@@ -123,12 +123,74 @@ __global__ void PoolForwardKernel(PoolKind kind, PoolShape s, Index count,
   }
 }
 
+// kWide bytes that are read and written together.
+template <int kWide>
+struct Places {
+  uint8_t v[kWide];
+};
+
+template <int kWide>
+__device__ inline Places<kWide> LoadPlaces(const uint8_t* p) {
+  Places<kWide> places;
+  if constexpr (kWide == 4) {
+    const uint32_t all = *reinterpret_cast<const uint32_t*>(p);
+    for (int c = 0; c < 4; ++c) {
+      places.v[c] = static_cast<uint8_t>(all >> (8 * c));
+    }
+  } else {
+    places.v[0] = *p;
+  }
+  return places;
+}
+
+template <int kWide>
+__device__ inline void StorePlaces(const Places<kWide>& places, uint8_t* p) {
+  if constexpr (kWide == 4) {
+    uint32_t all = 0;
+    for (int c = 0; c < 4; ++c) {
+      all |= static_cast<uint32_t>(places.v[c]) << (8 * c);
+    }
+    *reinterpret_cast<uint32_t*>(p) = all;
+  } else {
+    *p = places.v[0];
+  }
+}
+
+// Where in its window each maximum is: row * size + column.
+template <class Index, int kWide>
+__global__ void MaximumPlacesKernel(PoolShape s, Index count, const float* x,
+                                    uint8_t* places) {
+  const auto wide_channels = static_cast<Index>(s.channels / kWide);
+  for (Index o = ThreadIndex<Index>(); o < count; o += ThreadCount<Index>()) {
+    const Place<Index> out =
+        PlaceOf(o, static_cast<Index>(s.out_height()),
+                static_cast<Index>(s.out_width()), wide_channels);
+    const float* image = x +
+                         int64_t{out.batch} * s.height * s.width * s.channels +
+                         int64_t{out.channel} * kWide;
+    const Maximum<kWide> best =
+        MaximumOver<kWide>(s, ClipWindow(s, out.row, s.height),
+                           ClipWindow(s, out.column, s.width), image);
+    const int64_t row0 = int64_t{out.row} * s.stride - s.padding;
+    const int64_t column0 = int64_t{out.column} * s.stride - s.padding;
+    Places<kWide> found;
+    for (int c = 0; c < kWide; ++c) {
+      const auto pixel = static_cast<int>(best.pixel[c]);
+      const int row = pixel / static_cast<int>(s.width);
+      found.v[c] = static_cast<uint8_t>((row - row0) * s.size +
+                                        (pixel - row * s.width - column0));
+    }
+    StorePlaces(found, places + int64_t{o} * kWide);
+  }
+}
+
 // Every input element gathers from the windows over it. So no two threads write
-// one element, and each sum has one order: I1 of kernels.h. A maximum is looked
-// for again in every window, which saves the memory of its place.
+// one element, and each sum has one order: I1 of kernels.h. Without `places` a
+// maximum is looked for again in every window.
 template <class Index, int kWide>
 __global__ void PoolBackwardKernel(PoolKind kind, PoolShape s, Index count,
-                                   const float* x, const float* dy, float* dx) {
+                                   const float* x, const float* dy,
+                                   const uint8_t* places, float* dx) {
   const auto wide_channels = static_cast<Index>(s.channels / kWide);
   const float factor = 1.0f / static_cast<float>(s.size * s.size);
   for (Index n = ThreadIndex<Index>(); n < count; n += ThreadCount<Index>()) {
@@ -143,20 +205,28 @@ __global__ void PoolBackwardKernel(PoolKind kind, PoolShape s, Index count,
     Vector<kWide> sum = {};
     for (int i = rows.begin; i < rows.end; ++i) {
       for (int j = columns.begin; j < columns.end; ++j) {
-        const Vector<kWide> g = Load<kWide>(
-            dy +
+        const int64_t out =
             ((int64_t{in.batch} * s.out_height() + i) * s.out_width() + j) *
                 s.channels +
-            channel);
-        if (kind == PoolKind::kMax) {
+            channel;
+        const Vector<kWide> g = Load<kWide>(dy + out);
+        if (kind == PoolKind::kAverage) {
+          for (int c = 0; c < kWide; ++c) {
+            sum.v[c] += factor * g.v[c];
+          }
+        } else if (places != nullptr) {
+          const auto own = static_cast<uint8_t>(
+              (in.row - (i * s.stride - s.padding)) * s.size +
+              (in.column - (j * s.stride - s.padding)));
+          const Places<kWide> place = LoadPlaces<kWide>(places + out);
+          for (int c = 0; c < kWide; ++c) {
+            sum.v[c] += place.v[c] == own ? g.v[c] : 0.0f;
+          }
+        } else {
           const Maximum<kWide> best = MaximumOver<kWide>(
               s, ClipWindow(s, i, s.height), ClipWindow(s, j, s.width), image);
           for (int c = 0; c < kWide; ++c) {
             sum.v[c] += best.pixel[c] == pixel ? g.v[c] : 0.0f;
-          }
-        } else {
-          for (int c = 0; c < kWide; ++c) {
-            sum.v[c] += factor * g.v[c];
           }
         }
       }
@@ -215,9 +285,34 @@ __global__ void TransposeKernel(int64_t tiles, int64_t rows, int64_t columns,
   }
 }
 
+// With so few rows or columns most of a tile would be empty. Then neighbours in
+// y lie in a few lines of x.
+constexpr int64_t kNarrow = 8;
+
+template <class Index, class Out>
+__global__ void TransposeNarrowKernel(Index count, Index rows, Index columns,
+                                      const float* x, Out* y) {
+  for (Index o = ThreadIndex<Index>(); o < count; o += ThreadCount<Index>()) {
+    const Index row = o % rows;
+    const Index across = o / rows;
+    const Index column = across % columns;
+    const Index image = across / columns;
+    Store(Vector<1>{{x[(int64_t{image} * rows + row) * columns + column]}},
+          y + o);
+  }
+}
+
 template <class Out>
 void LaunchTranspose(cudaStream_t stream, int64_t batch, int64_t rows,
                      int64_t columns, const float* x, Out* y) {
+  if (std::min(rows, columns) <= kNarrow && batch * rows * columns > 0) {
+    return Choose(batch * rows * columns, false, [&](auto count, auto) {
+      using Index = decltype(count);
+      Launch(stream, BlocksFor(count), dim3(kThreads),
+             TransposeNarrowKernel<Index, Out>, count, static_cast<Index>(rows),
+             static_cast<Index>(columns), x, y);
+    });
+  }
   const int64_t tiles = batch * CeilDiv(rows, kTile) * CeilDiv(columns, kTile);
   if (tiles > 0) {
     Launch(stream,
@@ -318,14 +413,29 @@ void Enqueue(cudaStream_t stream, const op::PoolForward& o) {
   });
 }
 
-void Enqueue(cudaStream_t stream, const op::PoolBackward& o) {
+int64_t PoolPlacesBytes(const op::PoolBackward& o) {
+  // A place is a byte.
+  const bool kept = o.kind == PoolKind::kMax && o.shape.size <= 16;
+  return kept ? o.shape.y_elements() : 0;
+}
+
+void Enqueue(cudaStream_t stream, const op::PoolBackward& o, uint8_t* places) {
   const PoolShape& s = o.shape;
   const bool wide = s.channels % 4 == 0 && Aligned16(o.x) && Aligned16(o.dy) &&
                     Aligned16(o.dx);
+  if (PoolPlacesBytes(o) == 0) {
+    places = nullptr;
+  } else {
+    Choose(s.y_elements(), wide, [&](auto count, auto width) {
+      Launch(stream, BlocksFor(count), dim3(kThreads),
+             MaximumPlacesKernel<decltype(count), decltype(width)::value>, s,
+             count, o.x, places);
+    });
+  }
   Choose(s.x_elements(), wide, [&](auto count, auto width) {
     Launch(stream, BlocksFor(count), dim3(kThreads),
            PoolBackwardKernel<decltype(count), decltype(width)::value>, o.kind,
-           s, count, o.x, o.dy, o.dx);
+           s, count, o.x, o.dy, places, o.dx);
   });
 }
 

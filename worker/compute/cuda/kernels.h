@@ -46,7 +46,10 @@ void Enqueue(cudaStream_t stream, const op::NormBackward& o, float* partials);
 void Enqueue(cudaStream_t stream, const op::NormInference& o);
 void Enqueue(cudaStream_t stream, const op::Loss& o);
 void Enqueue(cudaStream_t stream, const op::PoolForward& o);
-void Enqueue(cudaStream_t stream, const op::PoolBackward& o);
+// `places` has PoolPlacesBytes(o); it is not read where these are 0.
+int64_t PoolPlacesBytes(const op::PoolBackward& o);
+void Enqueue(cudaStream_t stream, const op::PoolBackward& o, uint8_t* places);
+void Enqueue(cudaStream_t stream, const op::BytesToFloats& o);
 void Enqueue(cudaStream_t stream, const op::Transpose& o);
 void Enqueue(cudaStream_t stream, const op::GatherSum& o);
 void Enqueue(cudaStream_t stream, const op::GatherMax& o);
@@ -63,6 +66,9 @@ void ScaleAdd(cudaStream_t stream, int64_t count, float a, const float* x,
               float b, float* y);
 // Rounds to nearest, ties to even; NaN stays NaN.
 void ToBf16(cudaStream_t stream, int64_t count, const float* x, Bf16* y);
+// y [rows, width] = x, with bias [width] added to every row; it may be null.
+void FromBf16(cudaStream_t stream, int64_t rows, int64_t width, const Bf16* x,
+              const float* bias, float* y);
 // y [rows, width] += bias [width].
 void AddBias(cudaStream_t stream, int64_t rows, int64_t width,
              const float* bias, float* y);

@@ -60,8 +60,8 @@ void Operations::OnWrite(const float* x, int64_t count) {
 }
 
 int64_t Operations::scratch_bytes() const {
-  int64_t bytes =
-      partials_.bytes() + copies_.bytes() + LtMatMul::kWorkspaceBytes;
+  int64_t bytes = partials_.bytes() + places_.bytes() + copies_.bytes() +
+                  LtMatMul::kWorkspaceBytes;
   if (convolution_ != nullptr) {
     bytes += convolution_->scratch_bytes();
   }
@@ -110,6 +110,14 @@ absl::Status Operations::Enqueue(cudaStream_t stream,
   return status;
 }
 
+absl::Status Operations::Enqueue(cudaStream_t stream,
+                                 const op::PoolBackward& o) {
+  WEIR_ASSIGN_OR_RETURN(void* const places,
+                        places_.Reserve(PoolPlacesBytes(o)));
+  cuda::Enqueue(stream, o, static_cast<uint8_t*>(places));
+  return absl::OkStatus();
+}
+
 absl::Status Operations::Enqueue(cudaStream_t stream, const op::Dropout& o) {
   WEIR_CHECK(static_cast<size_t>(o.key_index) < keys_.capacity());
   cuda::Enqueue(stream, o, keys_.device());
@@ -149,8 +157,7 @@ Convolutions* Operations::Convolver() {
     return convolution_;
   }
   convolution_ = own_convolution_.get();
-  // cuDNN cannot multiply bfloat16 factors into float32 results.
-  if (options_.cudnn_library != kNoCudnn && !bf16()) {
+  if (options_.cudnn_library != kNoCudnn) {
     absl::StatusOr<std::unique_ptr<CudnnConvolution>> cudnn = OpenCudnn();
     if (cudnn.ok()) {
       cudnn_ = *std::move(cudnn);
@@ -170,7 +177,9 @@ absl::StatusOr<std::unique_ptr<CudnnConvolution>> Operations::OpenCudnn() {
   CudnnConvolution::Options options;
   options.own = own_convolution_.get();
   options.tf32 = options_.precision == Precision::kTf32;
+  options.copies = bf16() ? &copies_ : nullptr;
   options.deterministic = options_.deterministic;
+  options.choices_file = options_.choices_file;
   if (options_.cudnn != nullptr) {
     options.api = *options_.cudnn;
   } else {

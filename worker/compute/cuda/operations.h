@@ -37,12 +37,14 @@ struct CudaOptions {
   Precision precision = Precision::kFp32;
   // See Convolution.
   int64_t column_bytes_max = Convolution::kColumnBytesMax;
-  // Leaves out cuDNN's algorithms that add in any order, which are faster, and
-  // NCCL, which promises no order. All else here always gives the same bits.
+  // Leaves out cuDNN's engines that add in any order, and NCCL, which promises
+  // no order. Times no engine, since the fastest may be another one the next
+  // time. All else here always gives the same bits.
   bool deterministic = false;
   // Empty: kCudnnLibrary, where it is installed. "none": do without.
   std::string cudnn_library = {};
   const CudnnApi* cudnn = nullptr;  // in place of a library, for tests
+  std::string choices_file = {};    // see EngineChoices; empty: none
   // Empty: kNcclLibrary, where it is installed. "none": do without.
   std::string nccl_library = {};
   const NcclApi* nccl = nullptr;  // in place of a library, for tests
@@ -79,6 +81,7 @@ class Operations {
 
   absl::Status Enqueue(cudaStream_t stream, const op::MatMul& o);
   absl::Status Enqueue(cudaStream_t stream, const op::Conv2dBackwardKernel& o);
+  absl::Status Enqueue(cudaStream_t stream, const op::PoolBackward& o);
   absl::Status Enqueue(cudaStream_t stream, const op::Dropout& o);
   absl::Status Enqueue(cudaStream_t stream, const op::CopyColumns& o);
   template <class Op>
@@ -94,6 +97,7 @@ class Operations {
   Convolutions* convolution_ = nullptr;
   // One scratch serves all sums, which follow each other on the stream.
   DeviceScratch partials_;
+  DeviceScratch places_;  // of maxima, for pooling's backward pass
   PinnedWords keys_;
 };
 

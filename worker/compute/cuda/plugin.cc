@@ -5,6 +5,7 @@
 
 #include "worker/compute/cuda/cuda_backend.h"
 #include "worker/compute/cuda/device_memory.h"
+#include "worker/compute/cuda/engine_choices.h"
 #include "worker/compute/plugin_abi.h"
 
 namespace weir::cuda {
@@ -31,7 +32,8 @@ absl::StatusOr<std::unique_ptr<Backend>> Create(
   return CudaBackend::Create({.device = options.device,
                               .precision = options.precision,
                               .deterministic = options.deterministic,
-                              .cudnn_library = options.cudnn_library});
+                              .cudnn_library = options.cudnn_library,
+                              .choices_file = DefaultEngineChoicesPath()});
 }
 
 // Two steps, since # does not expand its argument.

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
+#include "common/objects/any_store.h"
 #include "google/protobuf/message.h"
 #include "proto/job/field_rules.h"
 #include "proto/job_spec.pb.h"
@@ -30,14 +31,14 @@ absl::Status ResolveFiles(const std::string& data_dir,
     }
     std::string path = reflection->GetString(*kind, field);
     std::string advice;
-    if (path[0] != '/') {  // an absolute path does not depend on the flag
-      advice = ": check --data_dir";
+    if (path[0] != '/' && !IsObjectUrl(path)) {
+      advice = ": check --data_dir";  // on which others do not depend
+      path = data_dir.empty() ? path : JoinPath(data_dir, path);
     }
-    if (!data_dir.empty()) {
-      path = JoinPath(data_dir, path);
-    }
-    WEIR_ASSIGN_OR_RETURN(const bool exists, Files::Real()->Exists(path));
-    if (!exists) {
+    const absl::StatusOr<bool> exists = AnyStore()->Exists(path);
+    WEIR_RETURN_IF_ERROR(
+        Annotate(exists.status(), absl::StrCat(field_path, ".", name)));
+    if (!*exists) {
       return absl::NotFoundError(absl::StrCat(
           field_path, ".", name, ": there is no file ", path, advice));
     }

@@ -52,6 +52,13 @@ class Dataset {
   // REQUIRES: 0 <= index < size().
   virtual absl::Status ReadSample(int64_t index, float* features,
                                   float* label) const = 0;
+  // Null, or 256 floats: then every feature is a byte that stands for one of
+  // these, and ReadBytes gives the bytes.
+  virtual const float* value_of_byte() const { return nullptr; }
+  // Fills bytes[feature_elements()] and *label.
+  // REQUIRES: value_of_byte() is not null; 0 <= index < size().
+  virtual void ReadBytes(int64_t /*index*/, uint8_t* /*bytes*/,
+                         float* /*label*/) const {}
   // Appends the sample's bag to every feature of *batch.
   // REQUIRES: 0 <= index < size(); as many features as sparse_features().
   virtual absl::Status ReadSparse(int64_t /*index*/,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -200,6 +201,13 @@ absl::Status IdxDataset::ReadSample(int64_t index, float* features,
     features[i] = value_of_byte_[static_cast<uint8_t>(pixels[i])];
   }
   return absl::OkStatus();
+}
+
+void IdxDataset::ReadBytes(int64_t index, uint8_t* bytes, float* label) const {
+  const int64_t width = feature_elements();
+  *label = labels_[index];
+  std::memcpy(bytes, bytes_.data() + payload_ + index * width,
+              static_cast<size_t>(width));
 }
 
 }  // namespace weir

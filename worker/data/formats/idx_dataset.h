@@ -37,6 +37,10 @@ class IdxDataset : public Dataset {
 
   absl::Status ReadSample(int64_t index, float* features,
                           float* label) const override;
+  const float* value_of_byte() const override {
+    return floats_.empty() ? value_of_byte_.data() : nullptr;
+  }
+  void ReadBytes(int64_t index, uint8_t* bytes, float* label) const override;
 
  private:
   IdxDataset() = default;

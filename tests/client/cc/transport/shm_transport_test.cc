@@ -53,6 +53,16 @@ std::string ShmName(const LoopbackPs& ps) {
   return hello.ok() ? hello->shm_name() : "";
 }
 
+TEST(ShmTransportTest, TakesAStreamForEveryFourProcessors) {
+  EXPECT_EQ(SharedStreams(0), 1);  // not known
+  EXPECT_EQ(SharedStreams(2), 1);
+  EXPECT_EQ(SharedStreams(7), 1);
+  EXPECT_EQ(SharedStreams(16), 4);
+  EXPECT_EQ(SharedStreams(192), 8);
+  LoopbackPs ps;
+  EXPECT_EQ(ps.data->UsefulStreams(3), 3);
+}
+
 TEST(ShmTransportTest, AppliesFromTheClientsBufferAndReadsWhereThePsHasIt) {
   LoopbackPs ps(Large());
   const std::shared_ptr<float> gradient = ps.transport->NewBuffer(kBlock);

@@ -106,6 +106,71 @@ TEST(CudaBackendTest, KeepsTheFirstFailure) {
 }
 
 // A host that looks in between finds nothing, and its look is no failure.
+// In some order of the streams, what does not wait for an upload aside reads
+// what was there before; in none what does.
+TEST(CudaBackendTest, UploadsAsideOfWhatDoesNotWaitForThem) {
+  int overtaken = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    weir_emulator::Configure({.seed = seed});
+    const auto backend = CudaBackend::Create({}).value();
+    float* const x = backend->Allocate(4).value();
+    float* const y = backend->Allocate(8).value();
+    const std::vector<float> before(4, 1.0f);
+    const std::vector<float> after(4, 2.0f);
+    backend->Upload(x, before.data(), 4);
+    backend->Wait(backend->Mark());
+    backend->UploadAside(x, after.data(), 4);
+    backend->Run(op::Add{4, x, x, y});
+    backend->JoinUploadsAside();
+    backend->Run(op::Add{4, x, x, y + 4});
+    std::vector<float> sums(8);
+    backend->Download(sums.data(), y, 8);
+    backend->Wait(backend->Mark());
+    overtaken += sums[0] == 2.0f ? 1 : 0;
+    EXPECT_EQ(sums[4], 4.0f);
+    backend->Release(x);
+    backend->Release(y);
+    EXPECT_TRUE(backend->TakeStatus().ok());
+  }
+  EXPECT_GT(overtaken, 0);
+}
+
+// A step that ends early leaves uploads of a batch behind, and then the batch
+// goes. The emulator ends the process where a copy finds no memory.
+TEST(CudaBackendTest, LetsNoPagesGoThatAreStillSent) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    weir_emulator::Configure({.seed = seed});
+    const auto backend = CudaBackend::Create({}).value();
+    float* const x = backend->Allocate(2000).value();
+    {
+      PageVector<float> pages(1000,
+                              PageAllocator<float>(backend->host_pages()));
+      backend->Upload(x, pages.data(), 1000);
+      backend->UploadAside(x + 1000, pages.data(), 1000);
+    }
+    EXPECT_EQ(weir_emulator::Counts().pending, 0);
+    backend->Release(x);
+    EXPECT_TRUE(backend->TakeStatus().ok());
+  }
+}
+
+TEST(CudaBackendTest, LocksPagesOfTheHostWhileTheyLive) {
+  weir_emulator::Configure({});
+  const auto backend = CudaBackend::Create({}).value();
+  const int64_t before = weir_emulator::Counts().pinned_bytes;
+  {
+    PageVector<float> pages(1000, PageAllocator<float>(backend->host_pages()));
+    EXPECT_EQ(weir_emulator::Counts().pinned_bytes, before + 4000);
+    // What cannot be locked is memory all the same.
+    weir_emulator::FailNext(cudaErrorMemoryAllocation, "cudaHostRegister");
+    PageVector<float> others(500, PageAllocator<float>(backend->host_pages()));
+    EXPECT_EQ(others[499], 0.0f);
+    EXPECT_EQ(weir_emulator::Counts().pinned_bytes, before + 4000);
+  }
+  EXPECT_EQ(weir_emulator::Counts().pinned_bytes, before);
+  EXPECT_TRUE(backend->TakeStatus().ok());
+}
+
 TEST(CudaBackendTest, ReachesMarksInTheirOrder) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     weir_emulator::Configure({.seed = seed});
@@ -312,6 +377,11 @@ std::vector<Operation> CopiesAndLosses() {
       {"CopyColumns", 1,
        [](Multiplied* m, Backend* on, const float* x) {
          on->Run(op::CopyColumns{kSide, kSide, x, 2 * kSide, m->Out(), kSide});
+       }},
+      {"BytesToFloats", 1,
+       [](Multiplied* m, Backend* on, const float* x) {
+         on->Run(op::BytesToFloats{kCount, reinterpret_cast<const uint8_t*>(x),
+                                   x, m->Out()});
        }},
       {"Transpose", 1,
        [](Multiplied* m, Backend* on, const float* x) {

@@ -1,6 +1,9 @@
 // Convolutions by cuDNN, a fake one on the emulator: the contract, which
-// algorithms are taken, what happens where there is none, capture.
+// engines are taken, what happens where there is none, capture.
 #include "worker/compute/cuda/cudnn_convolution.h"
+
+#include <filesystem>
+#include <fstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -18,61 +21,84 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using weir_emulator::ConfigureCudnn;
 using weir_emulator::CountCudnn;
-using weir_emulator::kCudnnNotSupported;
-using weir_emulator::PlainAdvice;
+using weir_emulator::FakeEngine;
 
-CudnnAdvice Advice(int algorithm, size_t workspace_bytes) {
-  CudnnAdvice advice = PlainAdvice(algorithm);
-  advice.workspace_bytes = workspace_bytes;
-  return advice;
+FakeEngine Engine(int64_t index, int64_t workspace_bytes = 0) {
+  return {.index = index, .workspace_bytes = workspace_bytes};
 }
-CudnnAdvice AnyOrder(int algorithm) {
-  CudnnAdvice advice = Advice(algorithm, 512);
-  advice.determinism = 0;
-  return advice;
+FakeEngine Slow(int64_t index, int operations) {
+  return {.index = index, .operations = operations};
 }
-CudnnAdvice WithMath(int algorithm, int math) {
-  CudnnAdvice advice = Advice(algorithm, 256);
-  advice.math = math;
-  return advice;
+FakeEngine Noted(int64_t index, int note) {
+  return {.index = index, .notes = {note}, .workspace_bytes = 256};
 }
-CudnnAdvice Unsupported(int algorithm) {
-  CudnnAdvice advice = PlainAdvice(algorithm);
-  advice.status = kCudnnNotSupported;
-  return advice;
+FakeEngine AnyOrder(int64_t index) {
+  return Noted(index, kCudnnNondeterministic);
 }
-// A transform in every operation.
-CudnnAdvice Transform() { return PlainAdvice(5); }
-CudnnAdvice Greedy(int algorithm) { return Advice(algorithm, (256 << 20) + 1); }
+FakeEngine Unplanned(int64_t index) { return {.index = index, .plans = false}; }
+FakeEngine Failing(int64_t index) { return {.index = index, .runs = false}; }
 
 std::unique_ptr<CudaBackend> MakeBackend(Precision precision,
-                                         bool deterministic) {
+                                         bool deterministic,
+                                         const std::string& choices_file = "") {
   static uint64_t seed = 0;
   weir_emulator::Configure({.seed = ++seed});
   return CudaBackend::Create({.precision = precision,
                               .column_bytes_max = 4 << 10,
                               .deterministic = deterministic,
-                              .cudnn = &weir_emulator::FakeCudnn()})
+                              .cudnn = &weir_emulator::FakeCudnn(),
+                              .choices_file = choices_file})
       .value();
 }
 
 // ---------------------------------------------------------------- contract
 
-// Only the last algorithm keeps the contract in every operation.
+// Only the last engine keeps the contract.
 std::unique_ptr<Backend> Fp32() {
-  ConfigureCudnn({Transform(), AnyOrder(0), WithMath(0, kCudnnTensorOpMath),
-                  Unsupported(0), Advice(1, 4096)});
+  ConfigureCudnn({AnyOrder(0), Noted(1, kCudnnTensorCore),
+                  Noted(2, kCudnnDownConverts), Noted(3, kCudnnReducedSums),
+                  Unplanned(4), Engine(5, 4096)});
   return MakeBackend(Precision::kFp32, true);
 }
-std::unique_ptr<Backend> Fp32DefaultMath() {
-  ConfigureCudnn({WithMath(1, kCudnnDefaultMath)});
+std::unique_ptr<Backend> Fp32Timed() {
+  ConfigureCudnn({Slow(0, 3), Engine(1, 1 << 20)}, {Slow(2, 5)});
+  return MakeBackend(Precision::kFp32, false);
+}
+std::unique_ptr<Backend> Fp32WithoutFusedBias() {
+  FakeEngine engine = Engine(0);
+  engine.bias = false;
+  ConfigureCudnn({engine});
   return MakeBackend(Precision::kFp32, true);
 }
 std::unique_ptr<Backend> Tf32() {
-  ConfigureCudnn({AnyOrder(0), WithMath(1, kCudnnTensorOpMath)});
+  ConfigureCudnn({AnyOrder(0), Noted(1, kCudnnTensorCore)});
   return MakeBackend(Precision::kTf32, true);
 }
+std::unique_ptr<Backend> Bf16Only(std::optional<bool> bf16_factors,
+                                  std::optional<bool> bf16_result) {
+  FakeEngine engine = Noted(0, kCudnnTensorCore);
+  engine.bf16_factors = bf16_factors;
+  engine.bf16_result = bf16_result;
+  ConfigureCudnn({engine});
+  return MakeBackend(Precision::kBf16, true);
+}
+std::unique_ptr<Backend> Bf16ToBf16() { return Bf16Only(true, true); }
+std::unique_ptr<Backend> Bf16ToFloat32() { return Bf16Only(true, false); }
+std::unique_ptr<Backend> Bf16AsTf32() { return Bf16Only(false, false); }
+std::unique_ptr<Backend> Bf16Timed() {
+  ConfigureCudnn({Noted(0, kCudnnTensorCore), Slow(1, 4)});
+  return MakeBackend(Precision::kBf16, false);
+}
 
+auto ChecksNamed(const std::string& prefix) {
+  std::vector<OperationCheck> checks;
+  for (const OperationCheck& check : OperationChecks()) {
+    if (check.name.find(prefix) == 0) {
+      checks.push_back(check);
+    }
+  }
+  return testing::ValuesIn(checks);
+}
 // The checks that convolve.
 auto ConvolutionChecks() {
   std::vector<OperationCheck> checks;
@@ -87,13 +113,24 @@ INSTANTIATE_TEST_SUITE_P(
     Cudnn, BackendContract,
     testing::Combine(testing::ValuesIn(std::vector<BackendMaker>{
                          {"Fp32", &Fp32, Precision::kFp32},
-                         {"Fp32DefaultMath", &Fp32DefaultMath,
+                         {"Fp32WithoutFusedBias", &Fp32WithoutFusedBias,
                           Precision::kFp32},
-                         {"Tf32", &Tf32, Precision::kTf32}}),
+                         {"Tf32", &Tf32, Precision::kTf32},
+                         {"Bf16ToBf16", &Bf16ToBf16, Precision::kBf16},
+                         {"Bf16ToFloat32", &Bf16ToFloat32, Precision::kBf16},
+                         {"Bf16AsTf32", &Bf16AsTf32, Precision::kBf16}}),
                      ConvolutionChecks()),
     BackendContract::Name);
+// Not the check of the same bits: what is timed may differ the next time.
+INSTANTIATE_TEST_SUITE_P(
+    CudnnTimed, BackendContract,
+    testing::Combine(testing::ValuesIn(std::vector<BackendMaker>{
+                         {"Fp32", &Fp32Timed, Precision::kFp32},
+                         {"Bf16", &Bf16Timed, Precision::kBf16}}),
+                     ChecksNamed("conv2d")),
+    BackendContract::Name);
 
-// --------------------------------------------------------------- algorithms
+// ------------------------------------------------------------------- engines
 
 constexpr Conv2dShape kShape{2, 3, 7, 6, 5, 3, 2, 1};
 constexpr int64_t kXCount = int64_t{2} * 3 * 7 * 6;
@@ -159,44 +196,70 @@ struct Choice {
   const char* name;
   Precision precision;
   bool deterministic;
-  std::vector<CudnnAdvice> advice;
-  int algorithm;  // -1: Weir's own
+  std::vector<FakeEngine> advised;
+  int64_t engine;  // -1: Weir's own
 };
 
 const std::vector<Choice>& Choices() {
   constexpr auto kFp32 = Precision::kFp32;
   constexpr auto kTf32 = Precision::kTf32;
+  constexpr auto kBf16 = Precision::kBf16;
+  constexpr int64_t kGiB = int64_t{1} << 30;
   static const auto* const choices = new std::vector<Choice>{
-      {"Fastest", kFp32, false, {AnyOrder(0), Advice(1, 64)}, 0},
-      {"Deterministic", kFp32, true, {AnyOrder(0), Advice(1, 64)}, 1},
+      {"Fastest", kFp32, false, {Slow(0, 5), Slow(1, 2), Slow(2, 9)}, 1},
+      {"FirstOfDeterministic",
+       kFp32,
+       true,
+       {AnyOrder(0), Slow(1, 5), Slow(2, 2)},
+       1},
       {"NoneIsDeterministic", kFp32, true, {AnyOrder(0), AnyOrder(1)}, -1},
+      {"AnyOrderWhereItMay", kFp32, false, {AnyOrder(0), Slow(1, 5)}, 0},
       {"NoneAdvised", kFp32, false, {}, -1},
-      {"Supported", kFp32, false, {Unsupported(0), PlainAdvice(1)}, 1},
-      {"NoneSupported", kFp32, false, {Unsupported(0), Unsupported(1)}, -1},
+      {"Planned", kFp32, false, {Unplanned(0), Slow(1, 5)}, 1},
+      {"PlannedDeterministic", kFp32, true, {Unplanned(0), Slow(1, 5)}, 1},
+      {"NonePlanned", kFp32, false, {Unplanned(0), Unplanned(1)}, -1},
+      {"Runs", kFp32, false, {Failing(0), Slow(1, 5)}, 1},
+      {"NoneRuns", kFp32, false, {Failing(0), Failing(1)}, -1},
       {"NoTf32InFp32",
        kFp32,
        false,
-       {WithMath(0, kCudnnTensorOpMath), PlainAdvice(1)},
+       {Noted(0, kCudnnTensorCore), Slow(1, 5)},
        1},
-      {"Tf32", kTf32, false, {WithMath(0, kCudnnTensorOpMath)}, 0},
-      {"NeverHalfPrecision", kTf32, false, {WithMath(0, 2)}, -1},
-      {"WorkspaceFits", kFp32, false, {Greedy(0), Advice(1, 1 << 20)}, 1},
-      {"NoWorkspaceFits", kFp32, false, {Greedy(0), Greedy(1)}, -1},
-      {"NoTransform", kTf32, false, {Transform()}, -1}};
+      {"Tf32", kTf32, false, {Noted(0, kCudnnTensorCore), Slow(1, 5)}, 0},
+      {"NeverFewerBits",
+       kTf32,
+       false,
+       {Noted(0, kCudnnDownConverts), Noted(1, kCudnnReducedSums)},
+       -1},
+      {"Bf16", kBf16, false, {Slow(0, 5), Noted(1, kCudnnTensorCore)}, 1},
+      {"Bf16NeverFewerBits", kBf16, false, {Noted(0, kCudnnReducedSums)}, -1},
+      {"WorkspaceFits", kFp32, false, {Engine(0, kGiB + 1), Slow(1, 5)}, 1},
+      {"WorkspaceFitsDeterministic",
+       kFp32,
+       true,
+       {Engine(0, (256 << 20) + 1), Engine(1, 1 << 20)},
+       1},
+      {"NoWorkspaceFits", kFp32, false, {Engine(0, kGiB + 1)}, -1}};
   return *choices;
 }
 
 class CudnnChoice : public testing::TestWithParam<Choice> {};
 
-TEST_P(CudnnChoice, TakesTheFirstAlgorithmThatKeepsTheContract) {
+TEST_P(CudnnChoice, TakesAnEngineThatKeepsTheContract) {
   const Choice& choice = GetParam();
-  ConfigureCudnn(choice.advice);
+  ConfigureCudnn(choice.advised);
   const auto backend = MakeBackend(choice.precision, choice.deterministic);
   Convolve(backend.get());
+  const size_t before = CountCudnn().engines.size();
+  const int64_t asked = CountCudnn().asked;
+  Convolve(backend.get());
   EXPECT_TRUE(backend->TakeStatus().ok());
-  EXPECT_EQ(CountCudnn().advised, 3);
-  EXPECT_EQ(CountCudnn().runs, choice.algorithm < 0 ? 0 : 3);
-  EXPECT_THAT(CountCudnn().algorithms, Each(choice.algorithm));
+  std::vector<int64_t> engines = CountCudnn().engines;
+  engines.erase(engines.begin(),
+                engines.begin() + static_cast<std::ptrdiff_t>(before));
+  EXPECT_EQ(engines.size(), choice.engine < 0 ? 0u : 3u);
+  EXPECT_THAT(engines, Each(choice.engine));
+  EXPECT_EQ(CountCudnn().asked, asked);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cudnn, CudnnChoice, testing::ValuesIn(Choices()),
@@ -204,94 +267,179 @@ INSTANTIATE_TEST_SUITE_P(Cudnn, CudnnChoice, testing::ValuesIn(Choices()),
                            return std::string(info.param.name);
                          });
 
+TEST(CudnnConvolutionTest, FallsBackWhereTheHeuristicsKnowNothing) {
+  ConfigureCudnn({Noted(0, kCudnnTensorCore)}, {Engine(7)});
+  const auto backend = MakeBackend(Precision::kFp32, true);
+  Convolve(backend.get());
+  EXPECT_THAT(CountCudnn().engines, testing::ElementsAre(7, 7, 7));
+}
+
 TEST(CudnnConvolutionTest, PlansOncePerOperationAndShape) {
-  ConfigureCudnn({Advice(1, 1024)});
+  ConfigureCudnn({Engine(1, 1024)});
   const auto backend = MakeBackend(Precision::kFp32, true);
   for (int i = 0; i < 4; ++i) {
     Convolve(backend.get());
   }
-  EXPECT_EQ(CountCudnn().advised, 3);
+  EXPECT_EQ(CountCudnn().plans, 3);
   EXPECT_EQ(CountCudnn().runs, 12);
   Conv2dShape shape = kShape;
   shape.batch = 1;
   Convolve(backend.get(), shape);
-  EXPECT_EQ(CountCudnn().advised, 6);
+  EXPECT_EQ(CountCudnn().plans, 6);
 }
 
+// What was tried and not taken is given back.
 TEST(CudnnConvolutionTest, CountsItsScratch) {
-  ConfigureCudnn({Advice(1, 1 << 20)});
-  const auto backend = MakeBackend(Precision::kFp32, true);
-  const int64_t before = backend->Usage().bytes_used;
-  Convolve(backend.get());
-  EXPECT_EQ(backend->Usage().bytes_used, before + (1 << 20) + 4 * kKernelCount);
+  for (const bool deterministic : {true, false}) {
+    FakeEngine slow = Slow(0, 9);
+    slow.workspace_bytes = deterministic ? 1 << 20 : 3 << 20;
+    FakeEngine fast = Engine(1, 1 << 20);
+    ConfigureCudnn({slow, fast});
+    const auto backend = MakeBackend(Precision::kFp32, deterministic);
+    const int64_t before = backend->Usage().bytes_used;
+    Convolve(backend.get());
+    EXPECT_EQ(backend->Usage().bytes_used,
+              before + (1 << 20) + 4 * kKernelCount);
+  }
+}
+
+// --------------------------------------------------------------- kept choices
+
+class CudnnChoicesFile : public testing::Test {
+ protected:
+  // How many plans two convolutions of every kind make, by a new backend.
+  int64_t Plans() {
+    ConfigureCudnn({Slow(0, 5), Slow(1, 2), Slow(2, 9)});
+    const auto backend = MakeBackend(Precision::kFp32, false, path_);
+    Convolve(backend.get());
+    Convolve(backend.get());
+    EXPECT_TRUE(backend->TakeStatus().ok());
+    EXPECT_EQ(CountCudnn().engines.back(), 1);
+    return CountCudnn().plans;
+  }
+
+  const std::string folder_ =
+      std::string(testing::TempDir()) + "/" +
+      testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string path_ = folder_ + "/deep/convolutions.txt";
+};
+
+TEST_F(CudnnChoicesFile, SparesTheNextProcessTheTiming) {
+  // The forward pass has three engines in two ways, the others in one.
+  EXPECT_EQ(Plans(), 6 + 3 + 3);
+  EXPECT_EQ(Plans(), 3);
+}
+
+TEST_F(CudnnChoicesFile, IsTimedAgainWhereItNamesNoEngine) {
+  Plans();
+  std::ifstream file(path_);
+  std::string text;
+  for (std::string line; std::getline(file, line);) {
+    text += line.substr(0, line.find('\t')) + "\tengine 9, advice 3.9\n";
+  }
+  std::ofstream(path_) << "no tab\n" << text << "half a li";
+  EXPECT_EQ(Plans(), 12);
+  EXPECT_EQ(Plans(), 3);
+}
+
+TEST_F(CudnnChoicesFile, IsTimedAgainWhereThereIsLessMemory) {
+  for (const int64_t mib : {2048, 100}) {
+    ConfigureCudnn({Slow(0, 9), Engine(1, 200 << 20)});
+    weir_emulator::Configure({.bytes_per_device = mib << 20});
+    const auto backend =
+        CudaBackend::Create({.column_bytes_max = 4 << 10,
+                             .cudnn = &weir_emulator::FakeCudnn(),
+                             .choices_file = path_})
+            .value();
+    Convolve(backend.get());
+    EXPECT_TRUE(backend->TakeStatus().ok());
+    EXPECT_EQ(CountCudnn().engines.back(), mib == 100 ? 0 : 1);
+  }
+}
+
+TEST_F(CudnnChoicesFile, MayBeImpossible) {
+  std::filesystem::create_directories(folder_);
+  std::ofstream(folder_ + "/deep") << "a file where a folder should be";
+  EXPECT_EQ(Plans(), 12);
+  EXPECT_EQ(Plans(), 12);
 }
 
 // ----------------------------------------------------------------- fall-back
 
-// Whatever call refuses a shape: that operation is computed all the same, is
-// not asked for again, and the others stay with cuDNN.
+// Whatever call refuses: the operation is computed all the same.
 TEST(CudnnConvolutionTest, ComputesItselfWhatCudnnRefusesToPlan) {
   const Results expected = OwnResults();
   for (const char* function :
-       {"cudnnCreateTensorDescriptor", "cudnnCreateFilterDescriptor",
-        "cudnnCreateConvolutionDescriptor", "cudnnSetTensor4dDescriptor",
-        "cudnnGetConvolutionForwardAlgorithm_v7",
-        "cudnnGetConvolutionForwardWorkspaceSize",
-        "cudnnGetConvolutionBackwardDataAlgorithm_v7",
-        "cudnnGetConvolutionBackwardDataWorkspaceSize",
-        "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
-        "cudnnGetConvolutionBackwardFilterWorkspaceSize"}) {
+       {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
+        "cudnnBackendFinalize", "cudnnBackendGetAttribute"}) {
     SCOPED_TRACE(function);
-    ConfigureCudnn({Advice(1, 512)});
+    FakeEngine engine = Engine(1, 512);
+    engine.bias = true;  // so the forward pass has no second way
+    ConfigureCudnn({engine});
     const auto backend = MakeBackend(Precision::kFp32, true);
     weir_emulator::FailNext(cudaErrorInvalidValue, function);
     ExpectNear(Convolve(backend.get()), expected);
-    EXPECT_EQ(CountCudnn().runs, 2);
-    const int64_t advised = CountCudnn().advised;
+    EXPECT_EQ(CountCudnn().runs, 0);
+    const int64_t asked = CountCudnn().asked;
     ExpectNear(Convolve(backend.get()), expected);
-    EXPECT_EQ(CountCudnn().runs, 4);
-    EXPECT_EQ(CountCudnn().advised, advised);
+    EXPECT_EQ(CountCudnn().runs, 0);
+    EXPECT_EQ(CountCudnn().asked, asked);
     EXPECT_TRUE(backend->TakeStatus().ok());
+    // Without the failure it would have run.
+    Convolve(MakeBackend(Precision::kFp32, true).get());
+    EXPECT_EQ(CountCudnn().runs, 1);
   }
 }
 
 TEST(CudnnConvolutionTest, ComputesItselfWhereTheWorkspaceHasNoMemory) {
-  ConfigureCudnn({Advice(1, 200 << 20)});
-  weir_emulator::Configure({.bytes_per_device = 100 << 20});
-  const auto backend =
-      CudaBackend::Create({.cudnn = &weir_emulator::FakeCudnn()}).value();
-  const Results results = Convolve(backend.get());
-  EXPECT_TRUE(backend->TakeStatus().ok());
+  ConfigureCudnn({Engine(1, 200 << 20)});
+  for (const bool deterministic : {true, false}) {
+    weir_emulator::Configure({.bytes_per_device = 100 << 20});
+    const auto backend =
+        CudaBackend::Create({.deterministic = deterministic,
+                             .cudnn = &weir_emulator::FakeCudnn()})
+            .value();
+    const Results results = Convolve(backend.get());
+    EXPECT_TRUE(backend->TakeStatus().ok());
+    EXPECT_EQ(CountCudnn().runs, 0);
+    ExpectNear(results, OwnResults());
+  }
+}
+
+TEST(CudnnConvolutionTest, ComputesItselfWhatIsNotAligned) {
+  ConfigureCudnn({Engine(1)});
+  const auto backend = MakeBackend(Precision::kFp32, true);
+  float* const memory = backend->Allocate(64).value();
+  std::vector<float> values(64, 1.0f);
+  backend->Upload(memory, values.data(), 64);
+  const Conv2dShape shape{1, 1, 3, 3, 1, 3, 1, 0};
+  backend->Run(
+      op::Conv2dForward{shape, memory + 1, memory, nullptr, memory + 32});
+  float y = 0.0f;
+  backend->Download(&y, memory + 32, 1);
+  backend->Wait(backend->Mark());
+  EXPECT_EQ(y, 9.0f);
   EXPECT_EQ(CountCudnn().runs, 0);
-  ExpectNear(results, OwnResults());
+  backend->Release(memory);
 }
 
 TEST(CudnnConvolutionTest, FailsLoudlyWhereAPlanDoesNotRun) {
-  struct Case {
-    const char* function;
-    const char* operation;
-  };
-  for (const auto& [function, operation] :
-       {Case{"cudnnConvolutionForward", "convolution forward"},
-        Case{"cudnnConvolutionBackwardData", "convolution backward data"},
-        Case{"cudnnConvolutionBackwardFilter",
-             "convolution backward kernel"}}) {
-    ConfigureCudnn({PlainAdvice(1)});
-    const auto backend = MakeBackend(Precision::kFp32, true);
-    weir_emulator::FailNext(cudaErrorInvalidValue, function);
-    Convolve(backend.get());
-    const absl::Status status = backend->TakeStatus();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("cuDNN"), HasSubstr(operation),
-                      HasSubstr("[2, 3, 7, 6] by 5 filters of 3x3"),
-                      HasSubstr("CUDNN_STATUS_EXECUTION_FAILED")));
-  }
+  ConfigureCudnn({Engine(1)});
+  const auto backend = MakeBackend(Precision::kFp32, true);
+  Convolve(backend.get());
+  weir_emulator::FailNext(cudaErrorInvalidValue, "cudnnBackendExecute");
+  Convolve(backend.get());
+  const absl::Status status = backend->TakeStatus();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("cuDNN convolution forward"),
+                    HasSubstr("[2, 3, 7, 6] by 5 filters of 3x3"),
+                    HasSubstr("CUDNN_STATUS_EXECUTION_FAILED")));
 }
 
 TEST(CudnnConvolutionTest, WorksWithoutCudnn) {
   const Results expected = OwnResults();
-  ConfigureCudnn({PlainAdvice(1)});
+  ConfigureCudnn({Engine(1)});
   weir_emulator::Configure({});
   weir_emulator::FailNext(cudaErrorInvalidValue, "cudnnCreate");
   CudaBackend::Options does_not_start;
@@ -305,7 +453,7 @@ TEST(CudnnConvolutionTest, WorksWithoutCudnn) {
     ExpectNear(Convolve(backend.get()), expected);
     EXPECT_TRUE(backend->TakeStatus().ok());
   }
-  EXPECT_EQ(CountCudnn().advised, 0);
+  EXPECT_EQ(CountCudnn().asked, 0);
 }
 
 constexpr char kDense[] = R"(
@@ -314,7 +462,7 @@ constexpr char kDense[] = R"(
   loss { softmax_cross_entropy {} })";
 
 TEST(CudnnConvolutionTest, IsNotOpenedBeforeTheFirstConvolution) {
-  ConfigureCudnn({PlainAdvice(1)});
+  ConfigureCudnn({Engine(1)});
   {
     const auto cuda =
         NetworkTester::Create(kDense, {2, 3, 3},
@@ -333,21 +481,12 @@ TEST(CudnnConvolutionTest, IsNotOpenedBeforeTheFirstConvolution) {
   EXPECT_GT(CountCudnn().open, 0);
 }
 
-TEST(CudnnConvolutionTest, LeavesBf16ToWeirsOwnWay) {
-  ConfigureCudnn({PlainAdvice(1)});
-  const auto backend = MakeBackend(Precision::kBf16, false);
-  Convolve(backend.get());
-  EXPECT_TRUE(backend->TakeStatus().ok());
-  EXPECT_EQ(CountCudnn().advised, 0);
-  EXPECT_EQ(CountCudnn().open, 0);
-}
-
 TEST(CudnnConvolutionTest, GivesEverythingBack) {
-  ConfigureCudnn({Advice(1, 512)});
-  {
-    const auto backend = MakeBackend(Precision::kFp32, true);
+  ConfigureCudnn({Engine(1, 512), Slow(2, 5)});
+  for (const bool deterministic : {true, false}) {
+    const auto backend = MakeBackend(Precision::kBf16, deterministic);
     Convolve(backend.get());
-    EXPECT_EQ(CountCudnn().open, 1 + 3 * 4);
+    EXPECT_GT(CountCudnn().open, 1);
   }
   EXPECT_EQ(CountCudnn().open, 0);
   EXPECT_EQ(weir_emulator::Counts().device_blocks, 0);
@@ -374,7 +513,7 @@ std::unique_ptr<NetworkTester> Network(std::unique_ptr<Backend> backend) {
 TEST(CudnnConvolutionTest, TrainsInCapturedStepsAsOnTheCpu) {
   for (int round = 0; round < 8; ++round) {
     SCOPED_TRACE(round);
-    ConfigureCudnn({AnyOrder(0), Advice(1, 2048)});
+    ConfigureCudnn({AnyOrder(0), Engine(1, 2048)});
     const auto cuda = Network(MakeBackend(Precision::kFp32, true));
     const auto cpu = Network(nullptr);
     for (int step = 0; step < 5; ++step) {
@@ -394,23 +533,25 @@ TEST(CudnnConvolutionTest, TrainsInCapturedStepsAsOnTheCpu) {
       // Two layers, one data gradient.
       EXPECT_EQ(CountCudnn().runs, 5 * std::min(step + 1, 2));
     }
-    EXPECT_EQ(CountCudnn().advised, 5);
+    EXPECT_EQ(CountCudnn().plans, 5);
   }
 }
 
 TEST(CudnnConvolutionTest, AllocatesNothingAfterTheFirstStep) {
-  ConfigureCudnn({Advice(1, 2048)});
-  const auto cuda = Network(MakeBackend(Precision::kFp32, true));
-  weir_emulator::Counters before;
-  for (int step = 0; step < 6; ++step) {
-    cuda->MakeBatch(step, kRows);
-    ASSERT_TRUE(cuda->Step().ok());
-    if (step == 0) {
-      before = weir_emulator::Counts();
+  for (const bool deterministic : {true, false}) {
+    ConfigureCudnn({Engine(1, 2048), Slow(2, 5)});
+    const auto cuda = Network(MakeBackend(Precision::kBf16, deterministic));
+    weir_emulator::Counters before;
+    for (int step = 0; step < 6; ++step) {
+      cuda->MakeBatch(step, kRows);
+      ASSERT_TRUE(cuda->Step().ok());
+      if (step == 0) {
+        before = weir_emulator::Counts();
+      }
     }
+    EXPECT_EQ(weir_emulator::Counts().malloc_calls, before.malloc_calls);
+    EXPECT_EQ(weir_emulator::Counts().device_bytes, before.device_bytes);
   }
-  EXPECT_EQ(weir_emulator::Counts().malloc_calls, before.malloc_calls);
-  EXPECT_EQ(weir_emulator::Counts().device_bytes, before.device_bytes);
 }
 
 }  // namespace

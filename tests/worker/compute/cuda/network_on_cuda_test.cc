@@ -1,6 +1,7 @@
 // Networks on the CUDA backend, which runs on the emulator: the same steps as
 // on the CPU, uncaptured and captured, whatever order the streams take.
 #include <algorithm>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -80,6 +81,81 @@ TEST(NetworkOnCudaTest, StepsAsOnTheCpuWhateverOrderStreamsTake) {
       Descend(cpu.get());
     }
   }
+}
+
+// A batch as floats or as bytes, sent ahead from the gradients of the step
+// before or not: the same bits, whatever order the streams take.
+TEST(NetworkOnCudaTest, TakesBytesAndWhatWasSentAheadAsFloatsOfTheStep) {
+  constexpr int kSteps = 5;
+  std::vector<float> table(256);
+  for (int b = 0; b < 256; ++b) {
+    table[b] = static_cast<float>(b) / 255.0f - 0.5f;
+  }
+  const auto rows_of = [](int step) { return step == 3 ? kRows - 1 : kRows; };
+  std::vector<std::vector<uint8_t>> bytes;
+  std::vector<std::vector<float>> floats;
+  for (int step = 0; step < kSteps; ++step) {
+    const int64_t count = rows_of(step) * 2 * 6 * 6;
+    bytes.emplace_back(count + 3);  // copies are of whole floats
+    floats.emplace_back(count);
+    const std::vector<float> drawn = RandomFloats(step, count, 0, 256);
+    for (int64_t i = 0; i < count; ++i) {
+      bytes[step][i] = static_cast<uint8_t>(drawn[i]);
+      floats[step][i] = table[bytes[step][i]];
+    }
+  }
+  enum class How { kFloats, kFloatsAhead, kBytes, kBytesAhead, kOtherAhead };
+  const auto gradients_of = [&](How how, uint64_t seed) {
+    const auto cuda = OnCuda(seed);
+    const auto features = [&](int step) {
+      return how == How::kFloats || how == How::kFloatsAhead
+                 ? Features(floats[step].data())
+                 : Features(bytes[step].data(), table.data());
+    };
+    std::vector<float> all;
+    for (int step = 0; step < kSteps; ++step) {
+      cuda->MakeBatch(step, rows_of(step));  // labels
+      bool sent = how == How::kFloats || how == How::kBytes;
+      StepHooks hooks;
+      hooks.gradient_ready = [&](int) -> absl::Status {
+        // Another batch than the next one comes; it is sent again.
+        const int next = how == How::kOtherAhead ? step : step + 1;
+        if (std::exchange(sent, true) || next == kSteps) {
+          return absl::OkStatus();
+        }
+        return cuda->network().SendAhead(features(next), rows_of(next));
+      };
+      const auto result = cuda->network().TrainStep(
+          features(step), cuda->labels().data(), rows_of(step), step, hooks);
+      EXPECT_TRUE(result.ok()) << result.status();
+      for (const VariableSpec& variable : cuda->network().variables()) {
+        const float* const begin = cuda->gradient(variable.name);
+        all.insert(all.end(), begin, begin + variable.elements());
+      }
+      Descend(cuda.get());
+    }
+    return all;
+  };
+  const std::vector<float> expected = gradients_of(How::kFloats, 1);
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    for (const How how : {How::kFloats, How::kFloatsAhead, How::kBytes,
+                          How::kBytesAhead, How::kOtherAhead}) {
+      EXPECT_EQ(gradients_of(how, seed), expected)
+          << "seed " << seed << ", way " << static_cast<int>(how);
+    }
+  }
+}
+
+TEST(NetworkOnCudaTest, TheCpuTakesFloatsAlone) {
+  const auto cpu = OnCpu();
+  cpu->MakeBatch(1, kRows);
+  const uint8_t byte = 0;
+  const float table[256] = {};
+  const auto result = cpu->network().TrainStep(
+      Features(&byte, table), cpu->labels().data(), kRows, 1, {});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(cpu->network().SendAhead(cpu->features().data(), kRows).ok());
+  EXPECT_TRUE(cpu->Step().ok());
 }
 
 // Values come to the host one by one, are read late, and are overwritten as

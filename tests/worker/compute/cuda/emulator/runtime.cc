@@ -459,7 +459,8 @@ static cudaError_t FreeMemory(const char* function, void* memory,
     if (error != cudaSuccess || memory == nullptr) {
       return error;
     }
-    for (int device = 0; device < machine.config.devices; ++device) {
+    // Freeing waits for the devices. Nothing says that unlocking does.
+    for (int device = 0; owned && device < machine.config.devices; ++device) {
       machine.RunDevice(device);
     }
     return machine.Free(memory, on_device, owned) ? cudaSuccess : unknown;
