@@ -10,19 +10,23 @@
 
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/objects/any_store.h"
 #include "proto/job/job_spec_text.h"
 #include "proto/task/job_flags.h"
 #include "proto/task/task_main.h"
+#include "proto/tensorboard/board.h"
 #include "worker/evaluate/evaluator.h"
 
 namespace weir {
 namespace {
 
-constexpr auto kPollEvery = std::chrono::milliseconds(200);
+// How soon a signal ends it.
+constexpr std::chrono::milliseconds kTick{200};
 
 struct Flags {
   std::string job;
   std::string workdir = ".";
+  std::string checkpoints;
   std::string data_dir = ".";
   std::vector<std::string> sets;
   BackendOptions backend;
@@ -30,13 +34,21 @@ struct Flags {
 
 absl::Status Follow(const Flags& flags, const Task& task) {
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
-  WEIR_ASSIGN_OR_RETURN(
-      const auto evaluation,
-      CheckpointEvaluation::Create(Files::Real(), spec, flags.data_dir,
-                                   flags.backend));
-  Evaluator evaluator(
-      Files::Real(), Clock::Real(), flags.workdir,
-      [&evaluation](const std::string& dir) { return evaluation->Run(dir); });
+  WEIR_ASSIGN_OR_RETURN(const auto evaluation,
+                        CheckpointEvaluation::Create(
+                            AnyStore(), spec, flags.data_dir, flags.backend));
+  Board::Options curves;
+  curves.directory = JoinPath(AbsolutePlace(flags.workdir), "tensorboard/eval");
+  Board board(curves);
+  const auto evaluate = [&evaluation, &board](const std::string& dir) {
+    absl::StatusOr<EvaluationResult> result = evaluation->Run(dir);
+    if (result.ok()) {
+      board.AddLine(ResultLine(*result));
+    }
+    return result;
+  };
+  Evaluator evaluator(AnyStore(), Clock::Real(),
+                      PlaceOfRun(flags.workdir, flags.checkpoints), evaluate);
   while (task.stop->first() == 0) {
     // First, so that a run which failed is not evaluated any further.
     WEIR_RETURN_IF_ERROR(evaluator.Ended());
@@ -47,7 +59,11 @@ absl::Status Follow(const Flags& flags, const Task& task) {
     } else if (*done) {
       return absl::OkStatus();
     }
-    std::this_thread::sleep_for(kPollEvery);
+    const auto next = std::chrono::steady_clock::now() + evaluator.pause();
+    do {
+      std::this_thread::sleep_for(kTick);
+    } while (task.stop->first() == 0 &&
+             std::chrono::steady_clock::now() < next);
   }
   return absl::CancelledError("between two checkpoints");
 }
@@ -55,6 +71,7 @@ absl::Status Follow(const Flags& flags, const Task& task) {
 void AddFlags(CLI::App* app, Flags* flags) {
   AddJobFlags(app, "--job", &flags->job, &flags->sets, &flags->data_dir);
   app->add_option("--workdir", flags->workdir, "the run's directory");
+  AddCheckpointsFlag(app, &flags->checkpoints);
   flags->backend.device = "auto";
   AddDeviceFlags(app, &flags->backend.device, &flags->backend.plugin_path);
 }

@@ -17,6 +17,7 @@
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
+#include "common/objects/any_store.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/job/job_spec_text.h"
 #include "proto/task/job_flags.h"
@@ -39,7 +40,7 @@ struct Flags {
   std::string device_plugin;
   std::string transport = "auto";
   std::string checksum = "auto";
-  int channels_per_peer = 1;
+  int channels_per_peer = 0;
   ChiefFlags chief;  // where this worker hosts it, but for workdir
 };
 
@@ -81,10 +82,11 @@ absl::Status RunWorker(const Flags& flags, const Task& task) {
   options.transport = transport.get();
   options.channels_per_peer = flags.channels_per_peer;
   // Without a working directory there is no DONE to look at.
-  if (!flags.chief.workdir.empty()) {
-    options.job_is_done = [workdir = flags.chief.workdir,
-                           text = CanonicalJobSpecText(spec)] {
-      return JobIsDone(Files::Real(), workdir, text);
+  const std::string place =
+      PlaceOfRun(flags.chief.workdir, flags.chief.checkpoints);
+  if (!place.empty()) {
+    options.job_is_done = [place, text = CanonicalJobSpecText(spec)] {
+      return JobIsDone(AnyStore(), place, text);
     };
   }
   WEIR_ASSIGN_OR_RETURN(const auto worker,
@@ -133,9 +135,9 @@ void AddFlags(CLI::App* app, Flags* flags) {
                   "of payloads: auto (to ps on other hosts), on, off")
       ->capture_default_str();
   app->add_option("--channels_per_peer", flags->channels_per_peer,
-                  "gRPC connections to each ps")
-      ->check(CLI::Range(1, 16))
-      ->capture_default_str();
+                  "streams to each ps; default one over gRPC, and in shared "
+                  "memory one for every four processors, at most 8")
+      ->check(CLI::Range(0, 16));
   AddDeviceFlags(app, &flags->device, &flags->device_plugin);
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/python/raise.h"
-#include "common/io/files.h"
+#include "common/objects/any_store.h"
 #include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir::python {
@@ -34,7 +34,7 @@ auto WithoutGil(const Call& call) {
 std::vector<std::pair<uint64_t, std::string>> List(
     const std::string& directory) {
   const std::vector<CheckpointInfo> found =
-      WithoutGil([&] { return ListCheckpoints(Files::Real(), directory); });
+      WithoutGil([&] { return ListCheckpoints(AnyStore(), directory); });
   std::vector<std::pair<uint64_t, std::string>> result;
   for (const CheckpointInfo& info : found) {
     if (!result.empty() && result.back().first == info.step) {
@@ -48,7 +48,7 @@ std::vector<std::pair<uint64_t, std::string>> List(
 
 py::dict Read(const std::string& path) {
   const std::unique_ptr<CheckpointReader> reader =
-      WithoutGil([&] { return CheckpointReader::Open(Files::Real(), path); });
+      WithoutGil([&] { return CheckpointReader::Open(AnyStore(), path); });
   py::dict result;
   for (const VariableSpec& variable : reader->layout().variables()) {
     const std::vector<float> values =
@@ -63,11 +63,21 @@ py::dict Read(const std::string& path) {
   return result;
 }
 
+bool RunHasEnded(const std::string& run) {
+  for (const char* name : {kDoneName, kEndedName}) {
+    if (WithoutGil([&] { return AnyStore()->Exists(JoinPath(run, name)); })) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 void AddCheckpoints(py::module_* module) {
   module->def("list_checkpoints", &List);
   module->def("read_checkpoint", &Read);
+  module->def("run_has_ended", &RunHasEnded);
 }
 
 }  // namespace weir::python

@@ -174,6 +174,16 @@ class RealFiles : public Files {
     return absl::OkStatus();
   }
 
+  absl::Status RenameNew(const std::string& from,
+                         const std::string& to) override {
+    // A link never replaces a name, on no file system.
+    if (::link(from.c_str(), to.c_str()) != 0) {
+      const int error = errno;
+      return FileError(error, absl::StrCat("link ", from, " to"), to);
+    }
+    return Remove(from);
+  }
+
   absl::Status Remove(const std::string& path) override {
     if (std::remove(path.c_str()) != 0) {
       return FileError(errno, "remove", path);
@@ -300,19 +310,60 @@ absl::StatusCode CodeFor(int error_number) {
   }
 }
 
+// Writes beside the file, and gives it its name at the end. I1: nobody sees the
+// temporary file, and `path` changes by one rename, which is atomic. The
+// contents are synced before it: a rename that survives a power loss without
+// them would leave an empty file.
+class WriterBeside : public ObjectWriter {
+ public:
+  WriterBeside(Files* files, std::string path)
+      : files_(files),
+        path_(std::move(path)),
+        temporary_(TemporaryPath(path_)) {}
+  ~WriterBeside() override {
+    // The writer is closed first: some network file systems keep a file that is
+    // removed while it is open under another name.
+    writer_.reset();
+    if (!temporary_.empty()) {
+      files_->Remove(temporary_).IgnoreError();
+    }
+  }
+
+  absl::Status Begin() {
+    WEIR_ASSIGN_OR_RETURN(writer_, files_->CreateNew(temporary_));
+    return absl::OkStatus();
+  }
+  absl::Status Append(const void* data, size_t bytes) override {
+    return writer_->Append(data, bytes);
+  }
+  absl::Status Finish() override {
+    WEIR_RETURN_IF_ERROR(writer_->Sync());
+    WEIR_RETURN_IF_ERROR(writer_->Close());
+    WEIR_RETURN_IF_ERROR(files_->Publish(temporary_, path_));
+    temporary_.clear();
+    return absl::OkStatus();
+  }
+  // The same for a file that is not there yet.
+  absl::Status FinishNew() {
+    WEIR_RETURN_IF_ERROR(writer_->Sync());
+    WEIR_RETURN_IF_ERROR(writer_->Close());
+    WEIR_RETURN_IF_ERROR(files_->RenameNew(temporary_, path_));
+    temporary_.clear();
+    return files_->SyncDirectory(DirectoryOf(path_));
+  }
+
+ private:
+  Files* const files_;
+  const std::string path_;
+  std::string temporary_;  // "": it has its name
+  std::unique_ptr<FileWriter> writer_;
+};
+
 }  // namespace
 
 Files* Files::Real() {
   static RealFiles* const files = new RealFiles();
   return files;
-}
-
-absl::StatusOr<bool> Files::Exists(const std::string& path) {
-  const absl::StatusOr<FileInfo> info = Stat(path);
-  if (info.ok() || absl::IsNotFound(info.status())) {
-    return info.ok();
-  }
-  return info.status();
 }
 
 absl::StatusOr<std::string> Files::ReadAll(const std::string& path) {
@@ -330,31 +381,56 @@ absl::StatusOr<std::string> Files::ReadAll(const std::string& path) {
 
 absl::Status Files::WriteAtomically(const std::string& path,
                                     absl::string_view contents) {
-  return WriteAtomically(path, [contents](FileWriter& writer) {
-    return writer.Append(contents.data(), contents.size());
-  });
+  WEIR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ObjectWriter> writer,
+      BeginWrite(path, static_cast<int64_t>(contents.size())));
+  WEIR_RETURN_IF_ERROR(writer->Append(contents.data(), contents.size()));
+  return writer->Finish();
 }
 
-absl::Status Files::WriteAtomically(
-    const std::string& path,
-    const std::function<absl::Status(FileWriter&)>& write) {
-  // I1: nobody sees the temporary file, and `path` changes by one rename, which
-  // is atomic. The contents are synced before it: a rename that survives a
-  // power loss without them would leave an empty file.
-  const std::string temporary = TemporaryPath(path);
-  const auto write_and_publish = [&]() -> absl::Status {
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileWriter> writer,
-                          CreateNew(temporary));
-    WEIR_RETURN_IF_ERROR(write(*writer));
-    WEIR_RETURN_IF_ERROR(writer->Sync());
-    WEIR_RETURN_IF_ERROR(writer->Close());
-    return Publish(temporary, path);
-  };
-  const absl::Status status = write_and_publish();
-  if (!status.ok()) {
-    Remove(temporary).IgnoreError();
+absl::Status Files::WriteNew(const std::string& path,
+                             absl::string_view contents) {
+  WriterBeside writer(this, path);
+  WEIR_RETURN_IF_ERROR(writer.Begin());
+  WEIR_RETURN_IF_ERROR(writer.Append(contents.data(), contents.size()));
+  const absl::Status status = writer.FinishNew();
+  if (!absl::IsAlreadyExists(status)) {
+    return status;
   }
-  return status;
+  WEIR_ASSIGN_OR_RETURN(const std::string there, ReadAll(path));
+  return there == contents ? absl::OkStatus() : status;
+}
+
+absl::StatusOr<std::unique_ptr<ObjectWriter>> Files::BeginWrite(
+    const std::string& path, int64_t /*bytes_expected*/) {
+  auto writer = std::make_unique<WriterBeside>(this, path);
+  WEIR_RETURN_IF_ERROR(writer->Begin());
+  return std::unique_ptr<ObjectWriter>(std::move(writer));
+}
+
+absl::Status Files::Append(const std::string& path,
+                           absl::string_view contents) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FileWriter> writer,
+                        OpenAppend(path));
+  WEIR_RETURN_IF_ERROR(writer->Append(contents.data(), contents.size()));
+  return writer->Close();
+}
+
+absl::Status Files::DropUnfinished(const std::string& directory) {
+  const auto names = List(directory);
+  if (absl::IsNotFound(names.status())) {
+    return absl::OkStatus();
+  }
+  WEIR_RETURN_IF_ERROR(names.status());
+  for (const std::string& name : *names) {
+    if (IsTemporaryPath(name)) {
+      const absl::Status removed = Remove(JoinPath(directory, name));
+      if (!absl::IsNotFound(removed)) {
+        WEIR_RETURN_IF_ERROR(removed);
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Files::Publish(const std::string& temporary,

@@ -30,19 +30,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/io/object_store.h"
 
 namespace weir {
-
-// One open file for reads at any offset.
-class FileReader {
- public:
-  virtual ~FileReader() = default;
-  // The size in bytes when the file was opened.
-  virtual int64_t size() const = 0;
-  virtual const std::string& path() const = 0;
-  // Fills data[0, bytes) from `offset` on. DATA_LOSS if the file ends before.
-  virtual absl::Status ReadAt(int64_t offset, void* data, size_t bytes) = 0;
-};
 
 // One open file for writes at its end. If it is destroyed without Close, it is
 // closed and errors are lost.
@@ -57,18 +47,12 @@ class FileWriter {
   virtual absl::Status Close() = 0;
 };
 
-struct FileInfo {
-  int64_t bytes = 0;
-  bool is_directory = false;
-};
-
-class Files {
+// As an ObjectStore its objects are files, and their names are paths.
+class Files : public ObjectStore {
  public:
-  virtual ~Files() = default;
-
   // Opens a regular file.
-  virtual absl::StatusOr<std::unique_ptr<FileReader>> Open(
-      const std::string& path) = 0;
+  absl::StatusOr<std::unique_ptr<FileReader>> Open(
+      const std::string& path) override = 0;
   // Files and directories are made for this user alone (modes 0600 and 0700):
   // weights and logs are nobody else's business.
 
@@ -85,34 +69,33 @@ class Files {
   // Renames `from` and replaces `to`. Durable only after SyncDirectory.
   virtual absl::Status Rename(const std::string& from,
                               const std::string& to) = 0;
-  // Removes a file or an empty directory.
-  virtual absl::Status Remove(const std::string& path) = 0;
-  // The names in a directory, without "." and "..", sorted.
-  virtual absl::StatusOr<std::vector<std::string>> List(
-      const std::string& directory) = 0;
-  // Makes a directory and its parents. OK if it exists.
-  virtual absl::Status MakeDirectories(const std::string& path) = 0;
-  // Makes one directory, whose parent exists. ALREADY_EXISTS if the name is
-  // taken, so only one of many callers gets OK.
-  virtual absl::Status MakeDirectory(const std::string& path) = 0;
-  virtual absl::StatusOr<FileInfo> Stat(const std::string& path) = 0;
-  virtual absl::Status SyncDirectory(const std::string& path) = 0;
+  // Renames a file, unless `to` is there already: then ALREADY_EXISTS, and
+  // `from` stays. Only one of many callers gets OK.
+  virtual absl::Status RenameNew(const std::string& from,
+                                 const std::string& to) = 0;
+  // Of ObjectStore there are also List (without "." and ".."), MakeDirectories,
+  // MakeDirectory, Remove, Stat and SyncDirectory.
 
   // The calls below are made of those above, so FaultyFiles reaches them, too.
 
-  absl::StatusOr<bool> Exists(const std::string& path);
-  absl::StatusOr<std::string> ReadAll(const std::string& path);
+  absl::StatusOr<std::string> ReadAll(const std::string& path) override;
   // Writes a temporary file beside `path`, syncs it, renames it and syncs the
-  // directory. On failure the temporary file is removed and `path` is as it
-  // was, except that the new contents stay if the last sync fails.
+  // directory, which has to exist. On failure the temporary file is removed and
+  // `path` is as it was, except that the new contents stay if the last sync
+  // fails.
   absl::Status WriteAtomically(const std::string& path,
-                               absl::string_view contents);
-  // The same for contents that do not fit into memory: `write` appends them.
-  absl::Status WriteAtomically(
-      const std::string& path,
-      const std::function<absl::Status(FileWriter&)>& write);
+                               absl::string_view contents) override;
   // Makes a finished, synced file at `temporary` visible as `path`, durably.
   absl::Status Publish(const std::string& temporary, const std::string& path);
+  absl::Status WriteNew(const std::string& path,
+                        absl::string_view contents) override;
+  absl::StatusOr<std::unique_ptr<ObjectWriter>> BeginWrite(
+      const std::string& path, int64_t bytes_expected) override;
+  // On failure the file may have got a part of the contents.
+  absl::Status Append(const std::string& path,
+                      absl::string_view contents) override;
+  // Removes the files with temporary names.
+  absl::Status DropUnfinished(const std::string& directory) override;
 
   // The process's real files; never deleted.
   static Files* Real();

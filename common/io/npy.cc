@@ -25,15 +25,16 @@ std::string NpyHeader(const std::string& descr,
   return std::string("\x93NUMPY\x01\x00", 8) + low + high + text;
 }
 
-absl::Status WriteNpy(Files* files, const std::string& path,
+absl::Status WriteNpy(ObjectStore* files, const std::string& path,
                       const std::string& descr,
                       const std::vector<int64_t>& shape,
-                      const std::function<absl::Status(FileWriter&)>& data) {
-  return files->WriteAtomically(path, [&](FileWriter& writer) {
-    const std::string header = NpyHeader(descr, shape);
-    WEIR_RETURN_IF_ERROR(writer.Append(header.data(), header.size()));
-    return data(writer);
-  });
+                      const std::function<absl::Status(ObjectWriter&)>& data) {
+  const std::string header = NpyHeader(descr, shape);
+  WEIR_ASSIGN_OR_RETURN(const auto writer,
+                        files->BeginWrite(path, /*bytes_expected=*/0));
+  WEIR_RETURN_IF_ERROR(writer->Append(header.data(), header.size()));
+  WEIR_RETURN_IF_ERROR(data(*writer));
+  return writer->Finish();
 }
 
 }  // namespace weir

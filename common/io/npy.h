@@ -28,10 +28,10 @@ std::string NpyHeader(const std::string& descr,
 
 // Writes `path` as a whole, or leaves it as it was. `data` appends the
 // elements.
-absl::Status WriteNpy(Files* files, const std::string& path,
+absl::Status WriteNpy(ObjectStore* files, const std::string& path,
                       const std::string& descr,
                       const std::vector<int64_t>& shape,
-                      const std::function<absl::Status(FileWriter&)>& data);
+                      const std::function<absl::Status(ObjectWriter&)>& data);
 
 }  // namespace weir
 

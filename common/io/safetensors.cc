@@ -267,9 +267,9 @@ int SafetensorsBits(const std::string& dtype) {
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
-    Files* files, const std::string& path) {
+    ObjectStore* store, const std::string& path) {
   std::unique_ptr<SafetensorsReader> self(new SafetensorsReader());
-  WEIR_ASSIGN_OR_RETURN(self->reader_, files->Open(path));
+  WEIR_ASSIGN_OR_RETURN(self->reader_, store->Open(path));
   const int64_t file_bytes = self->file_bytes();
   if (file_bytes < kLengthBytes) {
     return Damaged(path, absl::StrCat("it has ", file_bytes, " bytes"));
@@ -342,7 +342,8 @@ absl::StatusOr<uint32_t> SafetensorsReader::ReadCrc32c() const {
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
-    Files* files, const std::string& path, std::vector<SafetensorsArray> arrays,
+    ObjectStore* store, const std::string& path,
+    std::vector<SafetensorsArray> arrays,
     const std::map<std::string, std::string>& metadata) {
   std::unique_ptr<SafetensorsWriter> self(new SafetensorsWriter());
   // I2 to I4 hold for what is written because the offsets are computed here and
@@ -361,11 +362,12 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
     array.end = self->data_bytes_ += bytes;
   }
   WEIR_ASSIGN_OR_RETURN(const std::string header, MakeHeader(arrays, metadata));
-  self->files_ = files;
   self->path_ = path;
   self->arrays_ = std::move(arrays);
-  self->temporary_ = TemporaryPath(path);
-  WEIR_ASSIGN_OR_RETURN(self->writer_, files->CreateNew(self->temporary_));
+  WEIR_ASSIGN_OR_RETURN(
+      self->writer_,
+      store->BeginWrite(
+          path, self->data_bytes_ + static_cast<int64_t>(header.size())));
 
   const uint64_t header_bytes = header.size();
   std::string front(reinterpret_cast<const char*>(&header_bytes), kLengthBytes);
@@ -374,15 +376,6 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   self->digest_ = {static_cast<int64_t>(front.size()),
                    Crc32c(front.data(), front.size())};
   return self;
-}
-
-SafetensorsWriter::~SafetensorsWriter() {
-  // The writer is closed first: some network file systems keep a file that is
-  // removed while it is open under another name.
-  if (writer_ != nullptr && !temporary_.empty()) {
-    writer_.reset();
-    files_->Remove(temporary_).IgnoreError();
-  }
 }
 
 absl::Status SafetensorsWriter::Append(const void* data, int64_t bytes) {
@@ -403,10 +396,7 @@ absl::StatusOr<FileDigest> SafetensorsWriter::Finish() {
     return Invalid(path_, ": ", appended_bytes_, " of ", data_bytes_,
                    " declared bytes were appended");
   }
-  WEIR_RETURN_IF_ERROR(writer_->Sync());
-  WEIR_RETURN_IF_ERROR(writer_->Close());
-  WEIR_RETURN_IF_ERROR(files_->Publish(temporary_, path_));
-  temporary_.clear();
+  WEIR_RETURN_IF_ERROR(writer_->Finish());
   return digest_;
 }
 

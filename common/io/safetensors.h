@@ -33,7 +33,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/io/files.h"
+#include "common/io/object_store.h"
 
 namespace weir {
 
@@ -55,9 +55,9 @@ struct SafetensorsArray {
 
 class SafetensorsReader {
  public:
-  // Reads and checks the header; `files` is needed only during the call.
+  // Reads and checks the header. `store` is borrowed for the reader's life.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(
-      Files* files, const std::string& path);
+      ObjectStore* store, const std::string& path);
 
   // In the order of their offsets.
   const std::vector<SafetensorsArray>& arrays() const { return arrays_; }
@@ -95,16 +95,15 @@ struct FileDigest {
   bool operator==(const FileDigest&) const = default;
 };
 
-// Writes beside `path` and renames in Finish, so `path` is whole or absent. A
-// writer that is destroyed before that removes what it wrote.
+// `path` is whole or absent, and is there after Finish. A writer that is
+// destroyed before that leaves nothing.
 class SafetensorsWriter {
  public:
-  // Writes the header. `files` is borrowed for the writer's life.
+  // Writes the header. `store` is borrowed for the writer's life.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
-      Files* files, const std::string& path,
+      ObjectStore* store, const std::string& path,
       std::vector<SafetensorsArray> arrays,
       const std::map<std::string, std::string>& metadata);
-  ~SafetensorsWriter();
 
   // The arrays as they were declared, with their offsets.
   const std::vector<SafetensorsArray>& arrays() const { return arrays_; }
@@ -113,18 +112,16 @@ class SafetensorsWriter {
   // arrays.
   absl::Status Append(const void* data, int64_t bytes);
 
-  // Syncs, renames, syncs the directory. INVALID_ARGUMENT while bytes are
+  // Makes the file visible and durable. INVALID_ARGUMENT while bytes are
   // missing. Nothing may be called after it.
   absl::StatusOr<FileDigest> Finish();
 
  private:
   SafetensorsWriter() = default;
 
-  Files* files_ = nullptr;
   std::string path_;
-  std::string temporary_;  // empty once it was renamed
   std::vector<SafetensorsArray> arrays_;
-  std::unique_ptr<FileWriter> writer_;
+  std::unique_ptr<ObjectWriter> writer_;
   int64_t data_bytes_ = 0;      // declared
   int64_t appended_bytes_ = 0;  // of data
   FileDigest digest_;

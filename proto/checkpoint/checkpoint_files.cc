@@ -125,7 +125,8 @@ absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
 
 }  // namespace
 
-absl::Status WriteManifest(Files* files, const std::string& checkpoint_dir,
+absl::Status WriteManifest(ObjectStore* files,
+                           const std::string& checkpoint_dir,
                            const Manifest& manifest) {
   Manifest without_checksum = manifest;
   without_checksum.clear_crc32c();
@@ -147,7 +148,7 @@ absl::Status WriteManifest(Files* files, const std::string& checkpoint_dir,
                                 absl::StrCat(before, ChecksumField(before)));
 }
 
-absl::StatusOr<Manifest> ReadManifest(Files* files,
+absl::StatusOr<Manifest> ReadManifest(ObjectStore* files,
                                       const std::string& checkpoint_dir) {
   const std::string path = JoinPath(checkpoint_dir, kManifestName);
   const absl::StatusOr<FileInfo> info = files->Stat(path);
@@ -186,7 +187,7 @@ absl::StatusOr<Manifest> ReadManifest(Files* files,
 }
 
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
-    Files* files, const std::string& directory,
+    ObjectStore* files, const std::string& directory,
     std::vector<CheckpointInfo>* set_aside) {
   std::vector<CheckpointInfo> found;
   absl::StatusOr<std::vector<std::string>> names = files->List(directory);
@@ -225,7 +226,7 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
   return found;
 }
 
-absl::StatusOr<std::string> ResolveCheckpoint(Files* files,
+absl::StatusOr<std::string> ResolveCheckpoint(ObjectStore* files,
                                               const std::string& path) {
   const std::string whole(absl::StripSuffix(path, "/"));
   const std::optional<CheckpointId> id =
@@ -246,7 +247,7 @@ absl::StatusOr<std::string> ResolveCheckpoint(Files* files,
   return newest;
 }
 
-bool JobIsDone(Files* files, const std::string& workdir,
+bool JobIsDone(ObjectStore* files, const std::string& workdir,
                const std::string& spec_text) {
   const auto done = files->ReadAll(JoinPath(workdir, kDoneName));
   if (!done.ok()) {
@@ -259,7 +260,7 @@ bool JobIsDone(Files* files, const std::string& workdir,
   return manifest.ok() && manifest->job_spec_text() == spec_text;
 }
 
-absl::Status WriteEnding(Files* files, const std::string& workdir,
+absl::Status WriteEnding(ObjectStore* files, const std::string& workdir,
                          const absl::Status& why) {
   const std::string path = JoinPath(workdir, kEndedName);
   if (why.ok()) {
@@ -289,7 +290,7 @@ absl::Status ParseEnding(const std::string& text) {
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListedFile(
-    Files* files, const std::string& path, const std::string& host,
+    ObjectStore* files, const std::string& path, const std::string& host,
     uint64_t bytes) {
   const absl::StatusOr<FileInfo> info = files->Stat(path);
   if (absl::IsNotFound(info.status())) {
@@ -320,7 +321,7 @@ absl::Status DamagedFile(const std::string& path, absl::string_view reason) {
   return absl::DataLossError(absl::StrCat("'", path, "': ", reason));
 }
 
-CheckpointReader::CheckpointReader(Files* files, std::string directory,
+CheckpointReader::CheckpointReader(ObjectStore* files, std::string directory,
                                    Manifest manifest, Layout layout)
     : files_(files),
       directory_(std::move(directory)),
@@ -330,7 +331,7 @@ CheckpointReader::CheckpointReader(Files* files, std::string directory,
       steps_(layout_.shard_count()) {}
 
 absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
-    Files* files, const std::string& checkpoint_dir) {
+    ObjectStore* files, const std::string& checkpoint_dir) {
   WEIR_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(files, checkpoint_dir));
   absl::StatusOr<Layout> layout = LayoutFromDeclaration(manifest.declaration());
   if (!layout.ok()) {

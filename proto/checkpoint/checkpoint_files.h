@@ -60,13 +60,14 @@ inline constexpr char kStepCountsArray[] = "step_counts";
 
 // Commits the checkpoint: adds the checksum, and writes the manifest durably
 // and as a whole (Files::WriteAtomically).
-absl::Status WriteManifest(Files* files, const std::string& checkpoint_dir,
+absl::Status WriteManifest(ObjectStore* files,
+                           const std::string& checkpoint_dir,
                            const Manifest& manifest);
 // Errors: NOT_FOUND         there is no manifest.
 //         DATA_LOSS         its checksum is wrong, it does not parse, it
 //                           contradicts itself, or is another directory's.
 //         INVALID_ARGUMENT  another release of Weir wrote it in its format.
-absl::StatusOr<Manifest> ReadManifest(Files* files,
+absl::StatusOr<Manifest> ReadManifest(ObjectStore* files,
                                       const std::string& checkpoint_dir);
 
 struct CheckpointInfo {
@@ -78,22 +79,22 @@ struct CheckpointInfo {
 // Those that were go to `set_aside`, in the same order. A directory that does
 // not exist has none.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
-    Files* files, const std::string& directory,
+    ObjectStore* files, const std::string& directory,
     std::vector<CheckpointInfo>* set_aside = nullptr);
 
 // The directory that a user means by `path`: for "dir/ckpt-<step>" the newest
 // committed checkpoint of that step, for any other path `path` itself.
-absl::StatusOr<std::string> ResolveCheckpoint(Files* files,
+absl::StatusOr<std::string> ResolveCheckpoint(ObjectStore* files,
                                               const std::string& path);
 
 // True if the job of `spec_text` came to its end in `workdir`, which means that
 // DONE names a checkpoint of this job.
-bool JobIsDone(Files* files, const std::string& workdir,
+bool JobIsDone(ObjectStore* files, const std::string& workdir,
                const std::string& spec_text);
 
 // Writes into ENDED why a run ended, for those who follow it by its files
 // alone. With OK it removes an earlier ENDED.
-absl::Status WriteEnding(Files* files, const std::string& workdir,
+absl::Status WriteEnding(ObjectStore* files, const std::string& workdir,
                          const absl::Status& why);
 // The status that WriteEnding wrote as `text`. OK if `text` is anything else.
 absl::Status ParseEnding(const std::string& text);
@@ -101,7 +102,7 @@ absl::Status ParseEnding(const std::string& text);
 // Opens a safetensors file that the manifest lists with the size `bytes`;
 // `host` wrote it.
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListedFile(
-    Files* files, const std::string& path, const std::string& host,
+    ObjectStore* files, const std::string& path, const std::string& host,
     uint64_t bytes);
 // Compares the checksum of the whole file with that in the manifest.
 absl::Status CheckListedCrc32c(const SafetensorsReader& file, uint32_t crc32c);
@@ -114,7 +115,7 @@ class CheckpointReader {
   // and sizes against the manifest and the layout that it declares. `files` is
   // borrowed.
   static absl::StatusOr<std::unique_ptr<CheckpointReader>> Open(
-      Files* files, const std::string& checkpoint_dir);
+      ObjectStore* files, const std::string& checkpoint_dir);
 
   const Manifest& manifest() const { return manifest_; }
   // The layout of the job that wrote it.
@@ -145,13 +146,13 @@ class CheckpointReader {
   absl::StatusOr<std::vector<float>> ReadVariable(const std::string& name);
 
  private:
-  CheckpointReader(Files* files, std::string directory, Manifest manifest,
+  CheckpointReader(ObjectStore* files, std::string directory, Manifest manifest,
                    Layout layout);
   absl::Status OpenShard(int shard);
   // Loads the step counts of `shard` once, per block.
   absl::Status LoadStepCounts(int shard);
 
-  Files* const files_;
+  ObjectStore* const files_;
   const std::string directory_;
   const Manifest manifest_;
   const Layout layout_;

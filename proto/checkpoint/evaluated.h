@@ -18,7 +18,7 @@ inline constexpr char kEvaluationsName[] = "eval.jsonl";
 
 // Returns the names of the checkpoints that have a line in that file. A line
 // that a crash cut is not JSON and does not count.
-std::set<std::string> EvaluatedCheckpoints(Files* files,
+std::set<std::string> EvaluatedCheckpoints(ObjectStore* files,
                                            const std::string& workdir);
 
 }  // namespace weir

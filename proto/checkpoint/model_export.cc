@@ -154,7 +154,7 @@ absl::StatusOr<int64_t> CountRows(const TableMerge& tables, int table) {
 
 }  // namespace
 
-absl::Status ExportModel(Files* files, const std::string& checkpoint_dir,
+absl::Status ExportModel(ObjectStore* files, const std::string& checkpoint_dir,
                          const std::string& out_path) {
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(files, checkpoint_dir));
@@ -205,7 +205,7 @@ absl::Status ExportModel(Files* files, const std::string& checkpoint_dir,
   return writer->Finish().status();
 }
 
-absl::Status ExportNumpy(Files* files, const std::string& checkpoint_dir,
+absl::Status ExportNumpy(ObjectStore* files, const std::string& checkpoint_dir,
                          const std::string& directory) {
   static const auto* const descr_of = new std::map<std::string, std::string>{
       {"F32", "<f4"}, {"BF16", "<f4"}, {"F16", "<f2"},
@@ -228,7 +228,7 @@ absl::Status ExportNumpy(Files* files, const std::string& checkpoint_dir,
           return Invalid("'", name, "' and another array would both be ", file);
         }
         return WriteNpy(files, JoinPath(directory, file), descr, shape,
-                        [&](FileWriter& writer) {
+                        [&](ObjectWriter& writer) {
                           return data([&](const void* bytes, size_t count) {
                             return writer.Append(bytes, count);
                           });
@@ -263,7 +263,7 @@ absl::Status ExportNumpy(Files* files, const std::string& checkpoint_dir,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ExportedSha256(Files* files,
+absl::StatusOr<std::string> ExportedSha256(ObjectStore* files,
                                            const std::string& checkpoint_dir) {
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(files, checkpoint_dir));

@@ -27,20 +27,20 @@ namespace weir {
 // dtype (F32, BF16, F16, F64, I32, I64; integers are rounded to nearest), every
 // alias as a tensor of its own, and "format": "pt" in the metadata, which
 // PyTorch's loaders ask for.
-absl::Status ExportModel(Files* files, const std::string& checkpoint_dir,
+absl::Status ExportModel(ObjectStore* files, const std::string& checkpoint_dir,
                          const std::string& out_path);
 
 // Writes one file <directory>/<name>.npy for each variable, without aliases,
 // and for each array of a table, in the dtypes above. NumPy has no BF16, so
 // that becomes float32. A '/' in a name becomes a '.'. INVALID_ARGUMENT if two
 // names become one.
-absl::Status ExportNumpy(Files* files, const std::string& checkpoint_dir,
+absl::Status ExportNumpy(ObjectStore* files, const std::string& checkpoint_dir,
                          const std::string& directory);
 
 // The SHA-256 in 64 hexadecimal digits. It covers the exported bytes of every
 // variable in declared order, without aliases, and then, for each table as
 // declared, the id and the values of every row, in the order of IndexHash.
-absl::StatusOr<std::string> ExportedSha256(Files* files,
+absl::StatusOr<std::string> ExportedSha256(ObjectStore* files,
                                            const std::string& checkpoint_dir);
 
 }  // namespace weir

@@ -79,7 +79,7 @@ absl::StatusOr<TableFileEntry> EntryOf(const SafetensorsReader& file,
 
 // The manifest of the checkpoint `base`, which the manifest in `checkpoint_dir`
 // names.
-absl::StatusOr<Manifest> ReadBase(Files* files,
+absl::StatusOr<Manifest> ReadBase(ObjectStore* files,
                                   const std::string& checkpoint_dir,
                                   const std::string& base) {
   absl::StatusOr<Manifest> read =
@@ -101,7 +101,7 @@ std::string TableFileName(int shard, int shard_count) {
 }
 
 absl::StatusOr<FileDigest> TableFileWriter::Write(
-    Files* files, const std::string& path,
+    ObjectStore* files, const std::string& path,
     const std::vector<TableFileEntry>& tables, const Visit& visit) {
   std::vector<SafetensorsArray> arrays;
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
@@ -136,8 +136,8 @@ absl::StatusOr<FileDigest> TableFileWriter::Write(
 }
 
 absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
-    Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
-    int shard) {
+    ObjectStore* files, const std::string& checkpoint_dir,
+    const Manifest& manifest, int shard) {
   const TableFile& file = manifest.file(shard).tables();
   // The manifest's name is compared and never used as a path.
   const std::string expected = TableFileName(shard, manifest.file_size());
@@ -197,7 +197,8 @@ absl::Status TableFileReader::Read(int table, int64_t begin, int64_t count,
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
-    Files* files, const std::string& checkpoint_dir, const Manifest& manifest) {
+    ObjectStore* files, const std::string& checkpoint_dir,
+    const Manifest& manifest) {
   std::vector<std::unique_ptr<TableFileReader>> readers;
   const auto open = [&](const std::string& dir, const Manifest& of,
                         int shard) -> absl::Status {
@@ -248,7 +249,8 @@ absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
 }
 
 absl::Status ReadTables(
-    Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
+    ObjectStore* files, const std::string& checkpoint_dir,
+    const Manifest& manifest,
     const std::function<absl::Status(const TableFileEntry&, const RowRecords&)>&
         take) {
   WEIR_ASSIGN_OR_RETURN(const auto readers,
@@ -270,7 +272,7 @@ absl::Status ReadTables(
   return absl::OkStatus();
 }
 
-absl::Status VerifyTables(Files* files, const std::string& checkpoint_dir,
+absl::Status VerifyTables(ObjectStore* files, const std::string& checkpoint_dir,
                           const Manifest& manifest) {
   return OpenTables(files, checkpoint_dir, manifest).status();
 }

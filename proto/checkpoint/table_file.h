@@ -61,7 +61,7 @@ class TableFileWriter {
   // Writes the file as a whole, or nothing. Calls `visit` four times for each
   // table, once for each of its arrays.
   static absl::StatusOr<FileDigest> Write(
-      Files* files, const std::string& path,
+      ObjectStore* files, const std::string& path,
       const std::vector<TableFileEntry>& tables, const Visit& visit);
 };
 
@@ -73,8 +73,8 @@ class TableFileReader {
   // Opens the file of `shard` that the manifest in `checkpoint_dir` names, and
   // checks all of it against the manifest: name, size, checksum, arrays.
   static absl::StatusOr<std::unique_ptr<TableFileReader>> Open(
-      Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
-      int shard);
+      ObjectStore* files, const std::string& checkpoint_dir,
+      const Manifest& manifest, int shard);
 
   const std::string& path() const { return file_->path(); }
   const std::vector<TableFileEntry>& tables() const { return tables_; }
@@ -88,7 +88,7 @@ class TableFileReader {
 
  private:
   friend absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>>
-  OpenTables(Files* files, const std::string& checkpoint_dir,
+  OpenTables(ObjectStore* files, const std::string& checkpoint_dir,
              const Manifest& manifest);
 
   TableFileReader() = default;
@@ -104,18 +104,20 @@ class TableFileReader {
 // Opens the files of a checkpoint's tables, by shard. Where a file extends a
 // base, the base's file comes before it. Empty if the job has no tables.
 absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
-    Files* files, const std::string& checkpoint_dir, const Manifest& manifest);
+    ObjectStore* files, const std::string& checkpoint_dir,
+    const Manifest& manifest);
 
 // Calls `take` with every row of every table of a checkpoint, and at least once
 // for each table of each file. The rows of a base come before those of the file
 // that extends it, so later rows must replace earlier ones of the same id.
 absl::Status ReadTables(
-    Files* files, const std::string& checkpoint_dir, const Manifest& manifest,
+    ObjectStore* files, const std::string& checkpoint_dir,
+    const Manifest& manifest,
     const std::function<absl::Status(const TableFileEntry&, const RowRecords&)>&
         take);
 
 // Reads and checks the files of a checkpoint's tables, and those of its bases.
-absl::Status VerifyTables(Files* files, const std::string& checkpoint_dir,
+absl::Status VerifyTables(ObjectStore* files, const std::string& checkpoint_dir,
                           const Manifest& manifest);
 
 }  // namespace weir

@@ -60,7 +60,8 @@ absl::StatusOr<bool> Advance(Cursor* cursor) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TableMerge>> TableMerge::Open(
-    Files* files, const std::string& checkpoint_dir, const Manifest& manifest) {
+    ObjectStore* files, const std::string& checkpoint_dir,
+    const Manifest& manifest) {
   std::unique_ptr<TableMerge> merge(new TableMerge(manifest.declaration()));
   WEIR_ASSIGN_OR_RETURN(merge->files_,
                         OpenTables(files, checkpoint_dir, manifest));

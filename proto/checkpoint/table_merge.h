@@ -29,7 +29,7 @@ namespace weir {
 class TableMerge {
  public:
   static absl::StatusOr<std::unique_ptr<TableMerge>> Open(
-      Files* files, const std::string& checkpoint_dir,
+      ObjectStore* files, const std::string& checkpoint_dir,
       const Manifest& manifest);
 
   // Calls `take` with each row of the declaration's table number `table`, in

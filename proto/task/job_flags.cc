@@ -12,6 +12,12 @@ void AddJobFlags(CLI::App* app, const std::string& job, std::string* path,
   app->add_option("--data_dir", *data_dir, "where the job's data paths begin");
 }
 
+void AddCheckpointsFlag(CLI::App* app, std::string* checkpoints) {
+  app->add_option("--checkpoints", *checkpoints,
+                  "where checkpoints, curves and DONE are, if not in the run's "
+                  "directory: s3://BUCKET/PREFIX, the same for all tasks");
+}
+
 void AddDeviceFlags(CLI::App* app, std::string* device, std::string* plugin) {
   app->add_option("--device", *device,
                   "where to compute: auto (a GPU if there is one), cpu, cuda, "

@@ -18,6 +18,10 @@ namespace weir {
 void AddJobFlags(CLI::App* app, const std::string& job, std::string* path,
                  std::vector<std::string>* sets, std::string* data_dir);
 
+// Adds --checkpoints: where a run keeps what outlives it, if that is not its
+// work directory.
+void AddCheckpointsFlag(CLI::App* app, std::string* checkpoints);
+
 // Adds --device and --device_plugin; see worker/compute/factory.h.
 void AddDeviceFlags(CLI::App* app, std::string* device, std::string* plugin);
 

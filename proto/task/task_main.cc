@@ -13,8 +13,8 @@
 #include "common/base/logging.h"
 #include "common/base/malloc_settings.h"
 #include "common/base/status.h"
+#include "common/io/close_memory.h"
 #include "proto/job/tf_config.h"
-#include "proto/task/close_memory.h"
 #include "proto/task/grpc_log.h"
 #include "proto/task/security_flags.h"
 

@@ -1,13 +1,19 @@
 #include "server/chief/chief_flags.h"
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
+
+#include "common/objects/any_store.h"
+#include "proto/task/job_flags.h"
 
 namespace weir {
 
 void AddChiefFlags(CLI::App* app, ChiefFlags* flags) {
   app->add_option("--workdir", flags->workdir,
                   "the run's directory, the same on every host");
+  AddCheckpointsFlag(app, &flags->checkpoints);
+  app->add_flag("--allow_unguarded", flags->allow_unguarded,
+                "the chief's: train even if the store of --checkpoints lets "
+                "two chiefs write over each other's checkpoints");
   app->add_option("--init_from", flags->init_from,
                   "the chief's: start from these values (safetensors, tensors "
                   "by name)");
@@ -32,9 +38,13 @@ ChiefServer::Options ChiefOptions(const ChiefFlags& flags, const JobSpec& spec,
   if (workdir.empty()) {
     workdir = ".";
   }
-  options.runner.workdir = std::filesystem::absolute(workdir).string();
   options.access = AccessOptions(task);
-  options.access.audit_path = options.runner.workdir + "/audit.jsonl";
+  const std::string local = AbsolutePlace(workdir);
+  options.access.audit_path = JoinPath(local, "audit.jsonl");
+  options.runner.tensorboard = JoinPath(local, "tensorboard/train");
+  options.runner.files = AnyStore();
+  options.runner.workdir = PlaceOfRun(workdir, flags.checkpoints);
+  options.runner.allow_unguarded = flags.allow_unguarded;
   options.runner.resume = flags.resume;
   options.runner.allow_older = flags.allow_older;
   options.runner.init_from = flags.init_from;

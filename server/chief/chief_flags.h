@@ -17,6 +17,8 @@ namespace weir {
 
 struct ChiefFlags {
   std::string workdir;
+  std::string checkpoints;  // "": in workdir
+  bool allow_unguarded = false;
   std::string init_from;
   bool resume = false;
   bool allow_older = false;

@@ -9,15 +9,20 @@
 #include "common/base/logging.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
+#include "common/objects/any_store.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/evaluated.h"
+#include "proto/job/job_spec_text.h"
+#include "server/chief/start/store_place.h"
 
 namespace weir {
 namespace {
 
 // Well below every wait of JobState, which are seconds.
 constexpr std::chrono::milliseconds kTick{50};
+// How often to look for the evaluator's last line, and in an object store.
 constexpr int64_t kEvaluatorPollNs = 200'000'000;
+constexpr int64_t kEvaluatorPollOfStoreNs = 2'000'000'000;
 
 void WarnIf(const absl::Status& status) {
   if (!status.ok()) {
@@ -81,14 +86,24 @@ std::string ChiefRunner::Secret() const {
 }
 
 absl::Status ChiefRunner::TakeWorkdir(const std::string& checkpoints) {
+  if (IsObjectUrl(checkpoints)) {
+    WEIR_RETURN_IF_ERROR(CheckStorePlace(options_.files, options_.workdir,
+                                         options_.allow_unguarded));
+  }
   WEIR_RETURN_IF_ERROR(options_.files->MakeDirectories(checkpoints));
   bool alone = true;
   if (!Planted("chief.sweeps_before_bind")) {
     WorkdirClaim::Options claim;
     claim.directory = checkpoints;
+    claim.store = options_.files;
     claim.wait = options_.claim_wait;
     WEIR_ASSIGN_OR_RETURN(disk_->claim, WorkdirClaim::Take(claim));
     alone = disk_->claim->exclusive();
+  }
+  if (IsObjectUrl(checkpoints)) {
+    // No lock keeps another chief away, but the numbers of checkpoints do.
+    WEIR_RETURN_IF_ERROR(disk_->committer.ReadNumber());
+    return WriteEnding(options_.files, options_.workdir, absl::OkStatus());
   }
   // Only behind the claim: before it, what looks unfinished may be what a chief
   // that is alive is writing.
@@ -136,6 +151,20 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   return job;
 }
 
+Board::Options ChiefRunner::BoardOptions() const {
+  Board::Options board;
+  board.clock = options_.clock;
+  board.directory = options_.tensorboard;
+  // The job of scripts has no text.
+  if (options_.spec.has_model()) {
+    board.job_text = CanonicalJobSpecText(options_.spec);
+    board.hparams = HparamsOfJob(options_.spec,
+                                 static_cast<int>(options_.ps_addresses.size()),
+                                 options_.worker_count);
+  }
+  return board;
+}
+
 absl::Status ChiefRunner::Start() {
   const std::string& workdir = options_.workdir;
   CheckpointCommitter::Options commit;
@@ -143,9 +172,10 @@ absl::Status ChiefRunner::Start() {
   commit.clock = options_.clock;
   commit.directory = JoinPath(workdir, "checkpoints");
   commit.keep = options_.spec.checkpoint().keep();
-  disk_ = std::make_shared<Disk>(Disk{
-      options_.files, workdir, CheckpointCommitter(commit),
-      TrainFile(options_.files, JoinPath(workdir, "train.jsonl")), nullptr});
+  disk_ = std::make_shared<Disk>(
+      Disk{options_.files, workdir, CheckpointCommitter(commit),
+           TrainFile(options_.files, JoinPath(workdir, "train.jsonl")),
+           Board(BoardOptions()), nullptr});
   WEIR_RETURN_IF_ERROR(TakeWorkdir(commit.directory));
   WEIR_ASSIGN_OR_RETURN(JobOptions job, ReadWorkdir());
   std::shared_ptr<const InitialValues> initial;
@@ -259,7 +289,9 @@ void ChiefRunner::PostDisk(
 
 void ChiefRunner::WatchEvaluator() {
   const int64_t now = options_.clock->NowNs();
-  if (evaluated_.empty() || now - evaluator_asked_ns_ < kEvaluatorPollNs) {
+  const int64_t every = IsObjectUrl(options_.workdir) ? kEvaluatorPollOfStoreNs
+                                                      : kEvaluatorPollNs;
+  if (evaluated_.empty() || now - evaluator_asked_ns_ < every) {
     return;
   }
   evaluator_asked_ns_ = now;
@@ -329,11 +361,13 @@ void ChiefRunner::CarryOutFiles(Action action) {
     } else if (const auto* cut = std::get_if<CutTrainLog>(&action)) {
       // Training begins: what an earlier end left must not end it.
       WarnIf(disk->train_file.Cut(cut->step));
+      disk->board.Restart();
       const absl::Status removed =
           disk->files->Remove(JoinPath(disk->workdir, kDoneName));
       WarnIf(absl::IsNotFound(removed) ? absl::OkStatus() : removed);
     } else if (const auto* line = std::get_if<AppendTrainLog>(&action)) {
       WarnIf(disk->train_file.Append(line->line));
+      disk->board.AddLine(line->line);
     } else if (const auto* done = std::get_if<WriteDone>(&action)) {
       Failpoint("chief.before_done");
       // Whoever finds DONE may expect the whole curve.
@@ -348,6 +382,7 @@ void ChiefRunner::CarryOutFiles(Action action) {
       if (!absl::IsPermissionDenied(finish->status)) {
         WarnIf(disk->train_file.Flush());
         WarnIf(WriteEnding(disk->files, disk->workdir, finish->status));
+        disk->board.End(finish->status.ok());
       }
       MutexLock lock(&inbox->mutex);
       inbox->finished = finish->status;

@@ -27,6 +27,7 @@
 #include "client/cc/transport/transport.h"
 #include "common/base/mutex.h"
 #include "common/io/files.h"
+#include "proto/tensorboard/board.h"
 #include "server/chief/checkpoint/checkpoint_committer.h"
 #include "server/chief/files/task_queue.h"
 #include "server/chief/files/train_file.h"
@@ -49,10 +50,14 @@ class ChiefRunner {
  public:
   // What the work directory says (JobOptions) is filled in here.
   struct Options : JobOptions {
-    std::string workdir;  // absolute; the same on every host
+    // Absolute, or a URL of `files`; the same on every host.
+    std::string workdir;
     bool allow_older = false;
+    // Takes a store that lets two chiefs write over each other.
+    bool allow_unguarded = false;
+    std::string tensorboard;  // directory of its curves; "" for none
     Transport* transport = nullptr;
-    Files* files = Files::Real();
+    ObjectStore* files = Files::Real();
     // How long to wait for a chief that is about to leave the work directory.
     std::chrono::milliseconds claim_wait{5000};
 
@@ -106,10 +111,11 @@ class ChiefRunner {
 
   // What the files thread works with. It outlives the runner, too.
   struct Disk {
-    Files* files;
+    ObjectStore* files;
     std::string workdir;
     CheckpointCommitter committer;
     TrainFile train_file;
+    Board board;
     // Is given back with the last task that may write.
     std::unique_ptr<WorkdirClaim> claim;
   };
@@ -119,6 +125,7 @@ class ChiefRunner {
   // Makes this the work directory's chief, then tidies up after the last one.
   absl::Status TakeWorkdir(const std::string& checkpoints);
   std::string Secret() const;  // of the work directory
+  Board::Options BoardOptions() const;
   void MakeCallers(const std::shared_ptr<const InitialValues>& initial);
   // Reads what the work directory says of the job.
   absl::StatusOr<JobOptions> ReadWorkdir();

@@ -25,6 +25,7 @@
 #include "common/base/mutex.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
+#include "common/objects/any_store.h"
 #include "proto/task/task_main.h"
 #include "server/ps/memory/shared_arena.h"
 #include "server/ps/ps_server.h"
@@ -116,6 +117,7 @@ absl::Status Serve(const Flags& flags, const Task& task) {
   Store::Options store_options;
   store_options.incarnation = RandomId();
   store_options.checkpoint_root = flags.checkpoint_root;
+  store_options.files = AnyStore();
   if (shared_arena != nullptr) {
     store_options.arena = shared_arena.get();
   }
@@ -170,7 +172,8 @@ void AddFlags(CLI::App* app, Flags* flags) {
       ->capture_default_str();
   app->add_option("--checkpoint_root", flags->checkpoint_root,
                   "read and write checkpoints here and nowhere else: what is "
-                  "WORKDIR/checkpoints on the chief's host");
+                  "WORKDIR/checkpoints on the chief's host, or "
+                  "s3://BUCKET/PREFIX/checkpoints for its --checkpoints");
   app->add_option("--audit_log", flags->audit_log,
                   "append here who controlled this ps and who was refused; "
                   "default the log");

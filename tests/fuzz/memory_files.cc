@@ -90,6 +90,11 @@ absl::Status MemoryFiles::Rename(const std::string& from,
   return Refused(from);
 }
 
+absl::Status MemoryFiles::RenameNew(const std::string& from,
+                                    const std::string& /*to*/) {
+  return Refused(from);
+}
+
 absl::Status MemoryFiles::Remove(const std::string& path) {
   return Refused(path);
 }

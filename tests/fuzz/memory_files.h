@@ -35,6 +35,8 @@ class MemoryFiles : public Files {
   absl::StatusOr<std::unique_ptr<FileWriter>> OpenAppend(
       const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status RenameNew(const std::string& from,
+                         const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
   absl::Status MakeDirectories(const std::string& path) override;
   absl::Status MakeDirectory(const std::string& path) override;

@@ -133,6 +133,12 @@ absl::Status FaultyFiles::Rename(const std::string& from,
   return base_->Rename(from, to);
 }
 
+absl::Status FaultyFiles::RenameNew(const std::string& from,
+                                    const std::string& to) {
+  WEIR_RETURN_IF_ERROR(Count("rename", to));
+  return base_->RenameNew(from, to);
+}
+
 absl::Status FaultyFiles::Remove(const std::string& path) {
   WEIR_RETURN_IF_ERROR(Count("remove", path));
   return base_->Remove(path);

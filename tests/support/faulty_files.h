@@ -45,6 +45,8 @@ class FaultyFiles : public Files {
   absl::StatusOr<std::unique_ptr<FileWriter>> OpenAppend(
       const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status RenameNew(const std::string& from,
+                         const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
   absl::StatusOr<std::vector<std::string>> List(
       const std::string& directory) override;

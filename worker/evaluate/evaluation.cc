@@ -47,7 +47,7 @@ std::string ResultLine(const EvaluationResult& result,
 }
 
 absl::StatusOr<std::unique_ptr<CheckpointEvaluation>>
-CheckpointEvaluation::Create(Files* files, const JobSpec& spec,
+CheckpointEvaluation::Create(ObjectStore* files, const JobSpec& spec,
                              const std::string& data_dir,
                              const BackendOptions& backend) {
   auto evaluation = std::unique_ptr<CheckpointEvaluation>(

@@ -60,7 +60,7 @@ class CheckpointEvaluation {
   // the job has none. `backend` says which device.
   // REQUIRES: `spec` is resolved.
   static absl::StatusOr<std::unique_ptr<CheckpointEvaluation>> Create(
-      Files* files, const JobSpec& spec, const std::string& data_dir,
+      ObjectStore* files, const JobSpec& spec, const std::string& data_dir,
       const BackendOptions& backend);
 
   // Evaluates one checkpoint. `sink` may be null. An error of `sink` ends it.
@@ -68,7 +68,7 @@ class CheckpointEvaluation {
                                        const Sink& sink = nullptr);
 
  private:
-  CheckpointEvaluation(Files* files, const JobSpec& spec)
+  CheckpointEvaluation(ObjectStore* files, const JobSpec& spec)
       : files_(files), spec_(spec) {}
   absl::Status FindGroupFeature();
   // Returns the rows of the ids in sparse_.
@@ -76,7 +76,7 @@ class CheckpointEvaluation {
   absl::Status LoadParameters(const std::string& checkpoint_dir,
                               EvaluationResult* result);
 
-  Files* const files_;
+  ObjectStore* const files_;
   const JobSpec spec_;
   std::unique_ptr<Dataset> data_;
   // evaluation.auc_group, as a feature of data_; nullopt where it is not set.

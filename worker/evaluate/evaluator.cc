@@ -1,17 +1,28 @@
 #include "worker/evaluate/evaluator.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/io/growing_file.h"
+#include "common/objects/any_store.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/evaluated.h"
 
 namespace weir {
+namespace {
 
-Evaluator::Evaluator(Files* files, Clock* clock, std::string workdir,
+constexpr std::chrono::milliseconds kDirectoryPause{200};
+constexpr std::chrono::milliseconds kStorePause{1000};
+constexpr std::chrono::seconds kListEveryMin{1};
+constexpr std::chrono::seconds kListEveryMax{30};
+
+}  // namespace
+
+Evaluator::Evaluator(ObjectStore* files, Clock* clock, std::string workdir,
                      Evaluate evaluate)
     : files_(files),
       clock_(clock),
@@ -20,32 +31,61 @@ Evaluator::Evaluator(Files* files, Clock* clock, std::string workdir,
       // An evaluator that is started again goes on where its lines end.
       seen_(EvaluatedCheckpoints(files_, workdir_)),
       ended_before_(
-          files_->ReadAll(JoinPath(workdir_, kEndedName)).value_or("")) {}
+          files_->ReadAll(JoinPath(workdir_, kEndedName)).value_or("")),
+      list_every_(0) {}
+
+std::chrono::milliseconds Evaluator::pause() const {
+  return IsObjectUrl(workdir_) ? kStorePause : kDirectoryPause;
+}
 
 absl::StatusOr<bool> Evaluator::Poll() {
   // Before the list: the chief writes DONE after the checkpoint that it names,
   // so the list below has that checkpoint.
   const auto done = files_->ReadAll(JoinPath(workdir_, kDoneName));
+  const auto has_line = [this](absl::string_view checkpoint) {
+    return seen_.count(std::string(absl::StripAsciiWhitespace(checkpoint))) > 0;
+  };
+  if ((done.ok() && !has_line(*done)) ||
+      clock_->NowNs() - listed_ns_ >= list_every_.count()) {
+    const absl::StatusOr<bool> found = EvaluateNewest();
+    listed_ns_ = clock_->NowNs();
+    if (IsObjectUrl(workdir_)) {
+      const bool any = found.ok() ? *found : absl::IsDataLoss(found.status());
+      list_every_ = any ? std::chrono::nanoseconds(kListEveryMin)
+                        : std::clamp<std::chrono::nanoseconds>(
+                              2 * list_every_, kListEveryMin, kListEveryMax);
+    }
+    WEIR_RETURN_IF_ERROR(found.status());
+  }
+  return done.ok() && has_line(*done);
+}
+
+absl::StatusOr<bool> Evaluator::EvaluateNewest() {
   WEIR_ASSIGN_OR_RETURN(
       const std::vector<CheckpointInfo> checkpoints,
       ListCheckpoints(files_, JoinPath(workdir_, "checkpoints")));
-  if (!checkpoints.empty() && seen_.count(checkpoints.back().name) == 0) {
-    const CheckpointInfo& newest = checkpoints.back();
-    const int64_t begin_ns = clock_->NowNs();
-    const absl::StatusOr<EvaluationResult> result = evaluate_(newest.path);
-    if (result.ok()) {
-      WEIR_RETURN_IF_ERROR(AppendLine(
-          *result, static_cast<double>(clock_->NowNs() - begin_ns) / 1e9));
-      seen_.insert(newest.name);
-    } else if (ReadManifest(files_, newest.path).ok()) {
-      // Still there, so it is damaged. Marked as seen, or every poll would
-      // report it again and DONE would never be reached.
-      seen_.insert(newest.name);
-      return result.status();
-    }  // else the chief deleted it while it was read, and there is a newer one
+  if (checkpoints.empty() || seen_.count(checkpoints.back().name) > 0) {
+    return false;
   }
-  return done.ok() &&
-         seen_.count(std::string(absl::StripAsciiWhitespace(*done))) > 0;
+  const CheckpointInfo& newest = checkpoints.back();
+  const int64_t begin_ns = clock_->NowNs();
+  const absl::StatusOr<EvaluationResult> result = evaluate_(newest.path);
+  if (result.ok()) {
+    WEIR_RETURN_IF_ERROR(AppendLine(
+        *result, static_cast<double>(clock_->NowNs() - begin_ns) / 1e9));
+    seen_.insert(newest.name);
+    return true;
+  }
+  if (absl::IsUnavailable(result.status())) {
+    return result.status();
+  }
+  if (ReadManifest(files_, newest.path).ok()) {
+    // Still there, so it is damaged. Marked as seen, or every poll would report
+    // it again and DONE would never be reached.
+    seen_.insert(newest.name);
+    return result.status();
+  }
+  return true;  // the chief deleted it while it was read: there is a newer one
 }
 
 absl::Status Evaluator::Ended() {
@@ -65,13 +105,13 @@ absl::Status Evaluator::AppendLine(const EvaluationResult& result,
   // One Append for the whole line: a crash between two would leave a part. A
   // full disk may have left one all the same, which stays a line of its own.
   const std::string path = JoinPath(workdir_, kEvaluationsName);
-  const std::string before = files_->ReadAll(path).value_or("");
+  GrowingFile file(files_, path);
+  const std::string before = file.ReadAll().value_or("");
   const bool torn = !before.empty() && !absl::EndsWith(before, "\n");
   const std::string text =
       absl::StrCat(torn ? "\n" : "", ResultLine(result, seconds), "\n");
-  WEIR_ASSIGN_OR_RETURN(const auto writer, files_->OpenAppend(path));
-  WEIR_RETURN_IF_ERROR(writer->Append(text.data(), text.size()));
-  return writer->Close();
+  WEIR_RETURN_IF_ERROR(file.Append(text));
+  return file.Flush();
 }
 
 }  // namespace weir

@@ -13,6 +13,7 @@
 #ifndef WORKER_EVALUATE_EVALUATOR_H_
 #define WORKER_EVALUATE_EVALUATOR_H_
 
+#include <chrono>
 #include <functional>
 #include <set>
 #include <string>
@@ -31,15 +32,22 @@ class Evaluator {
       std::function<absl::StatusOr<EvaluationResult>(const std::string& dir)>;
 
   // Borrows files and clock. Lines already in eval.jsonl are not repeated.
-  Evaluator(Files* files, Clock* clock, std::string workdir, Evaluate evaluate);
+  Evaluator(ObjectStore* files, Clock* clock, std::string workdir,
+            Evaluate evaluate);
 
   // Evaluates the newest checkpoint if it has no line yet. Older ones without a
   // line are skipped, and so is one that is deleted while it is read. Returns
   // true when nothing is left to do: DONE is there and its checkpoint has a
   // line.
   // Errors: those of the evaluation, DATA_LOSS for instance. That checkpoint is
-  //   not evaluated again.
+  //   not evaluated again. UNAVAILABLE: it is at the next Poll.
   absl::StatusOr<bool> Poll();
+
+  // How long to wait before the next Poll: 200 ms, or 1 s in an object store.
+  // There each look is paid for, so checkpoints are listed 1 s after one was
+  // found, then after 2 s and so on, up to 30 s, and each time once DONE names
+  // a checkpoint without a line.
+  std::chrono::milliseconds pause() const;
 
   // Returns why the run ended before it was done; OK while it goes on. An ENDED
   // that was there at the start belongs to an earlier run in this directory,
@@ -47,14 +55,18 @@ class Evaluator {
   absl::Status Ended();
 
  private:
+  // Whether there was a checkpoint without a line.
+  absl::StatusOr<bool> EvaluateNewest();
   absl::Status AppendLine(const EvaluationResult& result, double seconds);
 
-  Files* const files_;
+  ObjectStore* const files_;
   Clock* const clock_;
   const std::string workdir_;
   const Evaluate evaluate_;
   std::set<std::string> seen_;  // checkpoints with a line, and damaged ones
   std::string ended_before_;    // the text of ENDED at the start
+  std::chrono::nanoseconds list_every_;
+  int64_t listed_ns_ = 0;  // when the checkpoints were listed last
 };
 
 }  // namespace weir

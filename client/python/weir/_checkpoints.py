@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import posixpath
 import time
 from collections.abc import Iterator
 
@@ -36,27 +37,42 @@ class Checkpoint:
 
 
 def checkpoints(
-    directory: str, *, follow: bool = False, every: float = 1.0
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    follow: bool = False,
+    every: float = 1.0,
 ) -> Iterator[Checkpoint]:
     """The checkpoints of a run, by step.
 
     Args:
-      directory: of the run (`--workdir`), or its `checkpoints`.
+      directory: of the run (`--workdir`, or the URL of `--checkpoints`), or
+        its `checkpoints`. What `s3://BUCKET/PREFIX` needs comes from the
+        variables of the AWS tools: keys, AWS_REGION, AWS_ENDPOINT_URL. None:
+        of the run that started this program, which `weir run` and `weir task`
+        name in WEIR_CHECKPOINTS or WEIR_WORKDIR.
       follow: go on as new ones are committed, until the run has ended. What is
         still to come may be much later: nothing is there before the first.
-      every: seconds between looks.
+      every: seconds between looks, each of which costs a few requests where
+        an object store is asked.
     """
-    inner = os.path.join(directory, "checkpoints")
-    run = directory
-    if os.path.basename(os.path.normpath(directory)) == "checkpoints":
-        inner, run = directory, os.path.dirname(os.path.normpath(directory))
+    if directory is None:
+        directory = os.environ.get("WEIR_CHECKPOINTS") or os.environ.get(
+            "WEIR_WORKDIR"
+        )
+        if not directory:
+            raise ValueError(
+                "neither WEIR_CHECKPOINTS nor WEIR_WORKDIR is set: name the "
+                "run's directory"
+            )
+    run = os.fspath(directory)
+    run = run.rstrip("/") or ("/" if run else ".")
+    inner = posixpath.join(run, "checkpoints")
+    if posixpath.basename(run) == "checkpoints":
+        run, inner = posixpath.dirname(run), run
     last = -1
     while True:
         # Looked for first: what was committed before it is seen below.
-        ended = not follow or any(
-            os.path.exists(os.path.join(run, name))
-            for name in ("DONE", "ENDED")
-        )
+        ended = not follow or _core.run_has_ended(run)
         for step, path in _core.list_checkpoints(inner):
             if step > last:
                 last = step

@@ -6,8 +6,12 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/failpoint.h"
+#include "common/base/identity.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
 #include "proto/checkpoint/table_file.h"
@@ -16,6 +20,7 @@ namespace weir {
 namespace {
 
 constexpr char kListName[] = "checkpoint";
+constexpr char kNumbersName[] = "numbers";
 // Another chief may take a name between our look and our turn, rarely.
 constexpr int kNamesTried = 10;
 
@@ -38,7 +43,8 @@ std::string FormatTime(int64_t wall_ns) {
 }
 
 // Reads every file of a checkpoint and compares it with its checksum.
-absl::StatusOr<Manifest> ReadWhole(Files* files, const std::string& path) {
+absl::StatusOr<Manifest> ReadWhole(ObjectStore* files,
+                                   const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(const auto reader, CheckpointReader::Open(files, path));
   WEIR_RETURN_IF_ERROR(reader->Verify());
   WEIR_RETURN_IF_ERROR(VerifyTables(files, path, reader->manifest()));
@@ -67,7 +73,7 @@ std::string NextCheckpointName(const std::vector<std::string>& names,
 }
 
 CheckpointCommitter::CheckpointCommitter(Options options)
-    : options_(WithDefaults(std::move(options))) {}
+    : options_(WithDefaults(std::move(options))), chief_(RandomHex(16)) {}
 
 std::string CheckpointCommitter::Path(const std::string& name) const {
   return JoinPath(options_.directory, name);
@@ -91,6 +97,7 @@ CheckpointCommitter::ReadEntries() {
 
 absl::Status CheckpointCommitter::RemoveFiles(const std::string& name) {
   const std::string path = Path(name);
+  WEIR_RETURN_IF_ERROR(options_.files->DropUnfinished(path));
   const auto names = options_.files->List(path);
   WEIR_RETURN_IF_ERROR(IgnoreMissing(names.status()));
   for (const std::string& file : names.value_or(std::vector<std::string>())) {
@@ -101,7 +108,7 @@ absl::Status CheckpointCommitter::RemoveFiles(const std::string& name) {
 }
 
 absl::Status CheckpointCommitter::RemoveCheckpoint(const std::string& name) {
-  Files* files = options_.files;
+  ObjectStore* files = options_.files;
   const std::string path = Path(name);
   const std::string manifest = JoinPath(path, kManifestName);
   WEIR_ASSIGN_OR_RETURN(const bool committed, files->Exists(manifest));
@@ -147,7 +154,7 @@ absl::Status CheckpointCommitter::ClearTraces(bool all) {
 }
 
 absl::Status CheckpointCommitter::Sweep(std::string* note) {
-  Files* files = options_.files;
+  ObjectStore* files = options_.files;
   WEIR_RETURN_IF_ERROR(files->MakeDirectories(options_.directory));
   // No checkpoint counts before the directory's own entry is durable.
   WEIR_RETURN_IF_ERROR(files->SyncDirectory(DirectoryOf(options_.directory)));
@@ -216,7 +223,7 @@ bool CheckpointCommitter::HasCommitted() {
 }
 
 absl::StatusOr<std::string> CheckpointCommitter::Prepare(uint64_t step) {
-  Files* files = options_.files;
+  ObjectStore* files = options_.files;
   WEIR_RETURN_IF_ERROR(files->MakeDirectories(options_.directory));
   if (Planted("checkpoint.rewrites_in_place")) {
     WEIR_RETURN_IF_ERROR(RemoveCheckpoint(CheckpointName(step)));
@@ -291,6 +298,7 @@ absl::Status CheckpointCommitter::Commit(Manifest manifest, std::string* note) {
   manifest.set_written_at(FormatTime(options_.clock->WallNowNs()));
   // The directory's own entry must be durable before what it holds counts.
   WEIR_RETURN_IF_ERROR(options_.files->SyncDirectory(options_.directory));
+  WEIR_RETURN_IF_ERROR(TakeNumber(manifest.name()));  // I4
   Failpoint("chief.before_manifest");
   // I1: it counts from here on, and everything that it names is durable.
   WEIR_RETURN_IF_ERROR(
@@ -300,6 +308,52 @@ absl::Status CheckpointCommitter::Commit(Manifest manifest, std::string* note) {
   if (!status.ok()) {
     *note = absl::StrCat(manifest.name(),
                          " is committed, but tidying up: ", status.message());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointCommitter::ReadNumber() {
+  if (!numbered()) {
+    return absl::OkStatus();
+  }
+  const std::string directory = Path(kNumbersName);
+  const auto names = options_.files->List(directory);
+  if (absl::IsNotFound(names.status())) {
+    return absl::OkStatus();
+  }
+  WEIR_RETURN_IF_ERROR(names.status());
+  for (const std::string& name : *names) {
+    uint64_t number = 0;
+    if (!absl::SimpleAtoi(name, &number)) {
+      return Invalid("'", JoinPath(directory, name), "' is no number");
+    }
+    number_ = std::max(number_, number);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointCommitter::TakeNumber(const std::string& name) {
+  while (numbered()) {
+    const std::string path =
+        JoinPath(Path(kNumbersName), absl::StrFormat("%08d", number_ + 1));
+    const absl::Status status =
+        options_.files->WriteNew(path, absl::StrCat(chief_, " ", name, "\n"));
+    if (!status.ok() && !absl::IsAlreadyExists(status)) {
+      return status;
+    }
+    if (status.ok()) {
+      ++number_;
+      break;
+    }
+    // Ours, if the answer for an earlier checkpoint never came.
+    WEIR_ASSIGN_OR_RETURN(const std::string taken,
+                          options_.files->ReadAll(path));
+    if (!absl::StartsWith(taken, chief_)) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("another chief has committed a checkpoint in ",
+                       options_.directory, " and goes on with the job"));
+    }
+    ++number_;
   }
   return absl::OkStatus();
 }

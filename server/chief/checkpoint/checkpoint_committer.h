@@ -7,6 +7,7 @@
 //   <dir>/ckpt-<step>/            a checkpoint, or one that is being written
 //   <dir>/ckpt-<step>-<attempt>/  the same, from the second attempt on
 //   <dir>/ckpt-.../damaged        says why allow_older set it aside
+//   <dir>/numbers/<n>             who made the n-th commit, and its name (I4)
 //   <dir>/checkpoint              TensorFlow's text file that names the newest
 //                                 checkpoint and all kept ones
 //
@@ -19,9 +20,14 @@
 //       attempt that was given up never lands in a newer checkpoint. The
 //       directory of an attempt that failed is emptied, and stays until no
 //       later attempt can get its name (ClearTraces).
+//   I4. In an object store, where no lock keeps another chief away, each commit
+//       takes the next number of the job, which the store gives once. Whoever
+//       commits after another chief has committed is refused: both would need
+//       the number after the one that they found.
 // See "Checkpoint names" in docs/design_notes.md.
 // Threads: compatible; one owner.
-// Errors: DATA_LOSS         a damaged checkpoint, by name.
+// Errors: PERMISSION_DENIED another chief has committed since Find (I4).
+//         DATA_LOSS         a damaged checkpoint, by name.
 //         INVALID_ARGUMENT  a shard file is not visible here; names its host.
 //         and those of Files.
 #ifndef SERVER_CHIEF_CHECKPOINT_CHECKPOINT_COMMITTER_H_
@@ -36,6 +42,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/io/files.h"
+#include "common/objects/any_store.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "server/chief/state/actions.h"
@@ -50,9 +57,9 @@ std::string NextCheckpointName(const std::vector<std::string>& names,
 class CheckpointCommitter {
  public:
   struct Options {
-    Files* files = Files::Real();
+    ObjectStore* files = Files::Real();
     Clock* clock = Clock::Real();
-    std::string directory;  // absolute
+    std::string directory;  // absolute, or a URL of `files`
     uint32_t keep = 5;      // newest kept; 0 = 5
   };
 
@@ -62,6 +69,10 @@ class CheckpointCommitter {
   // cannot be removed stays for the next time, and `note` says so: a ps may
   // still be writing for the chief that died.
   absl::Status Sweep(std::string* note);
+
+  // Finds the last number that was taken (I4). To be called once, before the
+  // chief looks what there is.
+  absl::Status ReadNumber();
 
   // Finds the newest committed checkpoint, if there is one. With `verify` every
   // file is read and compared with its checksum. If the newest one is damaged,
@@ -107,7 +118,12 @@ class CheckpointCommitter {
   // Does what comes after a commit: the list, and all deletions.
   absl::Status TidyUp();
 
+  bool numbered() const { return IsObjectUrl(options_.directory); }
+  absl::Status TakeNumber(const std::string& name);
+
   const Options options_;
+  const std::string chief_;  // begins the numbers that are ours
+  uint64_t number_ = 0;      // of the last commit, here or by the chief before
 };
 
 }  // namespace weir

@@ -311,12 +311,15 @@ absl::Status CheckpointKeeper::OnFailed(
   ++tries_failed_;
   const absl::Status status = Annotate(
       outcome.status, absl::StrCat("checkpoint ", outcome.name, " failed"));
+  if (absl::IsPermissionDenied(status)) {
+    return status;  // another chief goes on with the job
+  }
   if (!wanted()) {
     schedule_->OnTried(std::max(outcome.step, facts_.step), facts_.now_ns());
     facts_.Warn(status.message(), "; the job goes on");
     return absl::OkStatus();
   }
-  if (absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
+  if (absl::IsUnauthenticated(status) ||
       (Planted("checkpoint.last_gives_up") && tries_failed_ >= 3)) {
     return status;
   }

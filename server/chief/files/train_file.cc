@@ -16,7 +16,7 @@ constexpr size_t kKeptBytesMax = size_t{64} << 20;
 }  // namespace
 
 absl::StatusOr<std::string> TrainFile::Text() {
-  absl::StatusOr<std::string> text = files_->ReadAll(path_);
+  absl::StatusOr<std::string> text = file_.ReadAll();
   if (absl::IsNotFound(text.status())) {
     return std::string();  // a job that has no line yet
   }
@@ -36,10 +36,7 @@ absl::StatusOr<std::vector<TrainLine>> TrainFile::Read() {
 }
 
 absl::Status TrainFile::Cut(uint64_t step) {
-  // The file is replaced, so the writer would append to one that has no name;
-  // and what is kept is of steps that the restore took back.
-  writer_.reset();
-  kept_.clear();
+  kept_.clear();  // of steps that the restore took back
   failing_ = false;
   whole_bytes_.reset();
   WEIR_ASSIGN_OR_RETURN(const std::string text, Text());
@@ -54,7 +51,7 @@ absl::Status TrainFile::Cut(uint64_t step) {
   if (kept == text) {
     return absl::OkStatus();
   }
-  return files_->WriteAtomically(path_, kept);
+  return file_.Replace(kept);
 }
 
 absl::Status TrainFile::Append(const std::string& line) {
@@ -62,7 +59,7 @@ absl::Status TrainFile::Append(const std::string& line) {
     absl::StrAppend(&kept_, line, "\n");
   }
   const bool failed_before = failing_;
-  const absl::Status status = Flush();
+  const absl::Status status = WriteKept();
   if (failed_before) {
     return absl::OkStatus();  // it was said when it began
   }
@@ -70,13 +67,17 @@ absl::Status TrainFile::Append(const std::string& line) {
 }
 
 absl::Status TrainFile::Flush() {
+  WEIR_RETURN_IF_ERROR(WriteKept());
+  return file_.Flush();
+}
+
+absl::Status TrainFile::WriteKept() {
   if (kept_.empty()) {
     return absl::OkStatus();
   }
   const absl::Status status = Write();
   failing_ = !status.ok();
   if (failing_) {
-    writer_.reset();
     return Annotate(status, "lines of the loss curve wait in memory");
   }
   kept_.clear();
@@ -95,12 +96,9 @@ absl::Status TrainFile::Write() {
     // A rewrite may have failed after its rename: then the file has the kept
     // lines already, beyond what was whole.
     text.resize(std::min(text.size(), *whole_bytes_));
-    return files_->WriteAtomically(path_, absl::StrCat(text, kept_));
+    return file_.Replace(absl::StrCat(text, kept_));
   }
-  if (writer_ == nullptr) {
-    WEIR_ASSIGN_OR_RETURN(writer_, files_->OpenAppend(path_));
-  }
-  return writer_->Append(kept_.data(), kept_.size());
+  return file_.Append(kept_);
 }
 
 }  // namespace weir

@@ -1,7 +1,7 @@
 // The file train.jsonl: it is read at the start, cut at a restore and appended
 // to.
 //
-// Each line is written with one call. A line that cannot be written is never
+// A line is written with one call. One that cannot be written is never
 // an error of the job: it is kept, up to 64 MiB in all, and a later call writes
 // it.
 //
@@ -10,14 +10,13 @@
 #ifndef SERVER_CHIEF_FILES_TRAIN_FILE_H_
 #define SERVER_CHIEF_FILES_TRAIN_FILE_H_
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/io/files.h"
+#include "common/io/growing_file.h"
 #include "server/chief/state/train_log.h"
 
 namespace weir {
@@ -25,8 +24,8 @@ namespace weir {
 class TrainFile {
  public:
   // `files` is borrowed.
-  TrainFile(Files* files, std::string path)
-      : files_(files), path_(std::move(path)) {}
+  TrainFile(ObjectStore* files, std::string path)
+      : file_(files, std::move(path)) {}
 
   // Returns the lines that are there. A file that does not exist has none.
   absl::StatusOr<std::vector<TrainLine>> Read();
@@ -39,12 +38,11 @@ class TrainFile {
   absl::Status Flush();
 
  private:
+  absl::Status WriteKept();
   absl::Status Write();
   absl::StatusOr<std::string> Text();
 
-  Files* const files_;
-  const std::string path_;
-  std::unique_ptr<FileWriter> writer_;
+  GrowingFile file_;
   std::string kept_;                   // not written yet
   bool failing_ = false;               // a piece of a line may be in the file
   std::optional<size_t> whole_bytes_;  // where that piece begins, once known

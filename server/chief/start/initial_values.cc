@@ -12,7 +12,7 @@
 namespace weir {
 
 absl::StatusOr<std::unique_ptr<InitialValues>> InitialValues::Open(
-    Files* files, const std::string& path) {
+    ObjectStore* files, const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(auto reader, SafetensorsReader::Open(files, path));
   return std::unique_ptr<InitialValues>(new InitialValues(std::move(reader)));
 }

@@ -27,7 +27,7 @@ namespace weir {
 class InitialValues {
  public:
   static absl::StatusOr<std::unique_ptr<InitialValues>> Open(
-      Files* files, const std::string& path);
+      ObjectStore* files, const std::string& path);
 
   // Checks the file against the variables of `declaration`, then sends the
   // values of `shard` to `link`.

@@ -15,6 +15,7 @@
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
+#include "common/objects/any_store.h"
 
 namespace weir {
 namespace {
@@ -93,10 +94,37 @@ absl::StatusOr<std::string> FindSecret(const std::string& path) {
       absl::StrCat("'", path, "' changes while it is read"));
 }
 
+// The secret in an object store, and whether it was drawn now.
+absl::StatusOr<std::pair<std::string, bool>> SecretInStore(
+    ObjectStore* store, const std::string& name) {
+  const std::string drawn = RandomHex(kSecretBytes);
+  const absl::Status status = store->WriteNew(name, drawn);
+  if (status.ok()) {
+    return std::make_pair(drawn, true);
+  }
+  if (!absl::IsAlreadyExists(status)) {
+    return status;
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::string there, store->ReadAll(name));
+  if (there.size() != kSecretBytes) {
+    return absl::DataLossError(absl::StrCat(name, " has ", there.size(),
+                                            " bytes, not ", kSecretBytes));
+  }
+  return std::make_pair(there, false);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkdirClaim>> WorkdirClaim::Take(
     const Options& options) {
+  if (IsObjectUrl(options.directory)) {
+    WEIR_ASSIGN_OR_RETURN(
+        auto secret,
+        SecretInStore(options.store, JoinPath(options.directory, kSecretName)));
+    return std::unique_ptr<WorkdirClaim>(
+        new WorkdirClaim(FileDescriptor(), /*exclusive=*/false,
+                         std::move(secret.first), secret.second));
+  }
   const std::string path = JoinPath(options.directory, kClaimName);
   const std::string secret_path = JoinPath(options.directory, kSecretName);
   const auto deadline = std::chrono::steady_clock::now() + options.wait;

@@ -30,13 +30,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/io/file_descriptor.h"
+#include "common/io/object_store.h"
 
 namespace weir {
 
 class WorkdirClaim {
  public:
   struct Options {
-    std::string directory;  // exists
+    std::string directory;         // exists
+    ObjectStore* store = nullptr;  // where a directory that is a URL is
     // How long to wait for a predecessor that is about to end.
     std::chrono::milliseconds wait{5000};
     // Takes the place of flock(2), so that a test can be a file system without
@@ -47,7 +49,7 @@ class WorkdirClaim {
   static absl::StatusOr<std::unique_ptr<WorkdirClaim>> Take(
       const Options& options);
 
-  // False if the file system has no locks: another chief may be alive.
+  // False if the place has no locks: another chief may be alive.
   bool exclusive() const { return exclusive_; }
   const std::string& secret() const { return secret_; }
   // No chief has had this directory before: the secret was drawn now.

@@ -41,7 +41,7 @@ class SnapshotJob {
  public:
   struct Options {
     std::shared_ptr<const ShardPlan> plan;
-    Files* files = nullptr;
+    ObjectStore* files = nullptr;
     std::string directory;
     // Sync: the version to freeze at.
     std::optional<uint64_t> version;

@@ -123,7 +123,7 @@ bool TableSnapshots::NeedsAllRows(const std::vector<Since>& now) const {
 }
 
 absl::StatusOr<TableFile> TableSnapshots::Write(
-    TableGroup& tables, Files* files, const ShardPlan& plan,
+    TableGroup& tables, ObjectStore* files, const ShardPlan& plan,
     const std::string& directory, const std::string& base,
     std::optional<uint64_t> version) {
   Failpoint("ps.before_table_write");
@@ -191,7 +191,7 @@ absl::StatusOr<TableFile> TableSnapshots::Write(
   return file;
 }
 
-absl::Status RestoreTables(TableGroup& tables, Files* files,
+absl::Status RestoreTables(TableGroup& tables, ObjectStore* files,
                            const ShardPlan& plan,
                            const CheckpointReader& reader) {
   const Declaration& theirs = reader.manifest().declaration();

@@ -31,7 +31,7 @@ class TableSnapshots {
   // checkpoint `base` if that is the last one that this wrote whole, else all
   // rows. Sync: as they were at `version`, which may be the version before the
   // tables' own; such a file is never an increment and never a base.
-  absl::StatusOr<TableFile> Write(TableGroup& tables, Files* files,
+  absl::StatusOr<TableFile> Write(TableGroup& tables, ObjectStore* files,
                                   const ShardPlan& plan,
                                   const std::string& directory,
                                   const std::string& base,
@@ -56,7 +56,7 @@ class TableSnapshots {
 // Fills the tables, which are empty, with this shard's rows.
 // Errors: INVALID_ARGUMENT  the checkpoint's tables are not the job's; names
 //                           the first difference.
-absl::Status RestoreTables(TableGroup& tables, Files* files,
+absl::Status RestoreTables(TableGroup& tables, ObjectStore* files,
                            const ShardPlan& plan,
                            const CheckpointReader& reader);
 

@@ -63,7 +63,7 @@ absl::StatusOr<std::shared_ptr<Shard>> Shard::Initialise(
 
 absl::StatusOr<std::shared_ptr<Shard>> Shard::FromCheckpoint(
     std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock,
-    Files* files, CheckpointReader& reader) {
+    ObjectStore* files, CheckpointReader& reader) {
   WEIR_RETURN_IF_ERROR(CheckSameVariables(plan->layout(), reader));
   WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> shard,
                         Make(std::move(plan), arena, clock));
@@ -187,7 +187,8 @@ void Shard::Pull(const Sender& sender, int index, const Want& want,
       if (status.ok()) {
         return;
       }
-      done = std::move(pull.done);
+      // After an error Park has not taken it.
+      done = std::move(pull.done);  // NOLINT(bugprone-use-after-move)
       answer = std::move(status);
     }
   }

@@ -50,7 +50,7 @@ class Shard : public std::enable_shared_from_this<Shard> {
   // of shards. INVALID_ARGUMENT names what differs.
   static absl::StatusOr<std::shared_ptr<Shard>> FromCheckpoint(
       std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock,
-      Files* files, CheckpointReader& reader);
+      ObjectStore* files, CheckpointReader& reader);
 
   const ShardPlan& plan() const { return plan_; }
   bool active() const { return active_; }
@@ -83,7 +83,7 @@ class Shard : public std::enable_shared_from_this<Shard> {
   int block_count() const { return static_cast<int>(blocks_.size()); }
   void ExpireWaits();
   // Writes into `directory`.
-  void Snapshot(const SnapshotRequest& request, Files* files,
+  void Snapshot(const SnapshotRequest& request, ObjectStore* files,
                 const std::string& directory, SnapshotDone done,
                 std::function<void(std::function<void()>)> run);
 
@@ -121,7 +121,7 @@ class Shard : public std::enable_shared_from_this<Shard> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(snapshot_mutex_);
   // Freezes the tables in the same way, and has their file written.
   void FreezeTables(const std::shared_ptr<SnapshotJob>& job,
-                    const SnapshotRequest& request, Files* files);
+                    const SnapshotRequest& request, ObjectStore* files);
   // Makes no block and no table await a version any more.
   void DropAwaiting();
   // Ends a snapshot whose version can no longer come, since every slot has

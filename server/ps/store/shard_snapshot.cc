@@ -29,7 +29,7 @@ absl::Status CheckRequest(const SnapshotRequest& request, bool sync) {
 
 }  // namespace
 
-void Shard::Snapshot(const SnapshotRequest& request, Files* files,
+void Shard::Snapshot(const SnapshotRequest& request, ObjectStore* files,
                      const std::string& directory, SnapshotDone done,
                      std::function<void(std::function<void()>)> run) {
   const bool sync = plan_.kind() == ConsistencyKind::kSync;
@@ -78,7 +78,7 @@ void Shard::Snapshot(const SnapshotRequest& request, Files* files,
 }
 
 void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
-                         const SnapshotRequest& request, Files* files) {
+                         const SnapshotRequest& request, ObjectStore* files) {
   std::optional<uint64_t> version;
   if (request.has_version()) {
     version = request.version();

@@ -83,7 +83,7 @@ class Store {
   struct Options {
     Clock* clock = Clock::Real();
     Arena* arena = Arena::Heap();
-    Files* files = Files::Real();
+    ObjectStore* files = Files::Real();
     uint64_t incarnation = 0;  // random, from main
     // How much a declared shard may allocate, together with the shard that it
     // replaces; a larger one is refused. 0: what this process may use

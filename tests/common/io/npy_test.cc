@@ -36,10 +36,11 @@ TEST(NpyTest, AFailureLeavesNothing) {
   const std::string dir = MakeTempDir();
   FaultyFiles files(Files::Real());
   files.FailCall(3, absl::ResourceExhaustedError("disk full"));
-  EXPECT_FALSE(WriteNpy(&files, dir + "/a.npy", "<f4", {1}, [](FileWriter& to) {
-                 const float one = 1;
-                 return to.Append(&one, sizeof(one));
-               }).ok());
+  EXPECT_FALSE(
+      WriteNpy(&files, dir + "/a.npy", "<f4", {1}, [](ObjectWriter& to) {
+        const float one = 1;
+        return to.Append(&one, sizeof(one));
+      }).ok());
   EXPECT_TRUE(Files::Real()->List(dir)->empty());
 }
 

@@ -8,6 +8,7 @@
 
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "tests/support/fake_s3_store.h"
 
 namespace weir {
 namespace {
@@ -15,23 +16,25 @@ namespace {
 class RunDirectory {
  public:
   explicit RunDirectory(const std::string& name)
-      : dir_(testing::TempDir() + "/evaluator_" + name) {
+      : RunDirectory(Files::Real(), testing::TempDir() + "/evaluator_" + name) {
     std::filesystem::remove_all(dir_);
     std::filesystem::create_directories(dir_ + "/checkpoints");
   }
+  RunDirectory(ObjectStore* store, const std::string& dir)
+      : store_(store), dir_(dir) {}
 
   const std::string& dir() const { return dir_; }
   void Commit(uint64_t step) {
     const std::string path = dir_ + "/checkpoints/" + CheckpointName(step);
-    std::filesystem::create_directories(path);
+    ASSERT_TRUE(store_->MakeDirectories(path).ok());
     Manifest manifest;
     manifest.set_format(kManifestFormat);
     manifest.set_name(CheckpointName(step));
     manifest.set_step(step);
-    ASSERT_TRUE(WriteManifest(Files::Real(), path, manifest).ok());
+    ASSERT_TRUE(WriteManifest(store_, path, manifest).ok());
   }
   void Write(const std::string& name, const std::string& text) {
-    std::ofstream(dir_ + "/" + name) << text;
+    ASSERT_TRUE(store_->WriteAtomically(dir_ + "/" + name, text).ok());
   }
   std::vector<std::string> Lines() {
     std::ifstream stream(dir_ + "/eval.jsonl");
@@ -41,9 +44,9 @@ class RunDirectory {
     }
     return names;
   }
-  Evaluator Make() {
+  Evaluator Make(Clock* clock = Clock::Real()) {
     return Evaluator(
-        Files::Real(), Clock::Real(), dir_,
+        store_, clock, dir_,
         [this](const std::string& path) -> absl::StatusOr<EvaluationResult> {
           if (!status_.ok()) {
             return status_;
@@ -57,6 +60,7 @@ class RunDirectory {
   void FailWith(absl::Status status) { status_ = std::move(status); }
 
  private:
+  ObjectStore* const store_;
   const std::string dir_;
   absl::Status status_;
 };
@@ -131,6 +135,59 @@ TEST(EvaluatorTest, ACheckpointDeletedUnderItIsNoError) {
   Evaluator evaluator = run.Make();
   std::filesystem::remove(run.dir() + "/checkpoints/ckpt-5/manifest.json");
   EXPECT_EQ(evaluator.Poll().value(), false);
+}
+
+TEST(EvaluatorTest, AStoreThatDoesNotAnswerIsAskedAgain) {
+  RunDirectory run("unavailable");
+  run.Commit(5);
+  run.FailWith(absl::UnavailableError("503 SlowDown"));
+  Evaluator evaluator = run.Make();
+  EXPECT_TRUE(absl::IsUnavailable(evaluator.Poll().status()));
+  run.FailWith(absl::OkStatus());
+  EXPECT_EQ(evaluator.Poll().value(), false);
+  EXPECT_EQ(run.Lines(), std::vector<std::string>{"ckpt-5"});
+}
+
+TEST(EvaluatorTest, ListsLessOftenWhereEachLookIsPaidFor) {
+  FakeS3Store fake;
+  int lists = 0;
+  fake.s3()->SetFaults([&lists](const HttpRequest& request) {
+    for (const auto& [name, value] : request.query) {
+      lists += name == "list-type" ? 1 : 0;
+    }
+    return FakeS3::Fault::kNone;
+  });
+  FakeClock clock;
+  RunDirectory run(fake.store(), "s3://bucket/run");
+  Evaluator evaluator = run.Make(&clock);
+  lists = 0;
+  std::vector<int> when;  // seconds at which checkpoints were listed
+  const auto run_until = [&](int end) {
+    static int now = 0;
+    for (; now < end; ++now) {
+      const int before = lists;
+      ASSERT_EQ(evaluator.Poll().value(), false);
+      if (lists > before) {
+        when.push_back(now);
+      }
+      ASSERT_EQ(evaluator.pause(), std::chrono::seconds(1));
+      clock.Advance(std::chrono::seconds(1));
+    }
+  };
+  run_until(100);
+  EXPECT_EQ(when, (std::vector<int>{0, 1, 3, 7, 15, 31, 61, 91}));
+  run.Commit(5);
+  run_until(130);
+  when.clear();
+  run_until(140);
+  EXPECT_FALSE(when.empty());  // 121, 122, 124, 128, 136
+  // The end does not wait for the next look.
+  run.Commit(6);
+  run.Write("DONE", "ckpt-6\n");
+  EXPECT_EQ(evaluator.Poll().value(), true);
+
+  RunDirectory directory("pause");
+  EXPECT_EQ(directory.Make().pause(), std::chrono::milliseconds(200));
 }
 
 }  // namespace

@@ -11,7 +11,8 @@
 #include "absl/strings/string_view.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
-#include "common/io/files.h"
+#include "common/io/object_store.h"
+#include "worker/data/input/data_cache.h"
 #include "zlib.h"
 #include "zstd.h"
 
@@ -229,8 +230,7 @@ absl::StatusOr<size_t> InputStream::Read(char* data, size_t bytes) {
 
 absl::StatusOr<std::unique_ptr<InputStream>> InputStream::Open(
     const std::string& path, int64_t unpacked_max) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<FileReader> file,
-                        Files::Real()->Open(path));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<FileReader> file, OpenData(path));
   // By the first bytes and not by the name: data sets are often renamed.
   std::string begin(std::min<int64_t>(file->size(), 4), '\0');
   WEIR_RETURN_IF_ERROR(file->ReadAt(0, begin.data(), begin.size()));

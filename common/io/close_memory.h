@@ -1,6 +1,8 @@
 // Keeps what a process holds in its memory from others.
-#ifndef PROTO_TASK_CLOSE_MEMORY_H_
-#define PROTO_TASK_CLOSE_MEMORY_H_
+//
+// Place: secured tasks call it, and whatever opens an object store.
+#ifndef COMMON_IO_CLOSE_MEMORY_H_
+#define COMMON_IO_CLOSE_MEMORY_H_
 
 namespace weir {
 
@@ -10,4 +12,4 @@ void CloseMemory();
 
 }  // namespace weir
 
-#endif  // PROTO_TASK_CLOSE_MEMORY_H_
+#endif  // COMMON_IO_CLOSE_MEMORY_H_

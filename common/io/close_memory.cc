@@ -1,4 +1,4 @@
-#include "proto/task/close_memory.h"
+#include "common/io/close_memory.h"
 
 #include <sys/prctl.h>
 #include <sys/resource.h>

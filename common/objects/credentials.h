@@ -1,0 +1,94 @@
+// Where the keys for an object store come from, and how they stay fresh.
+//
+// Place: S3Client asks before every request.
+//
+// The first source that has keys is taken, in the order of AWS's own SDKs:
+//   1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
+//   2. a web identity, as Kubernetes gives it to a service account:
+//      AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN, exchanged at STS
+//   3. the profile AWS_PROFILE, or "default", of the file
+//      AWS_SHARED_CREDENTIALS_FILE, or ~/.aws/credentials
+//   4. the agent that AWS_CONTAINER_CREDENTIALS_FULL_URI or
+//      AWS_CONTAINER_CREDENTIALS_RELATIVE_URI names (ECS, EKS pod identity)
+//   5. the machine's metadata service (IMDSv2), unless
+//      AWS_EC2_METADATA_DISABLED is true
+//
+// Invariants
+//   I1. No key, token or secret is in a message.
+//   I2. Keys that end are fetched anew kEarly before that. While that fails,
+//       the old ones are used to their end.
+// Threads: safe.
+// Errors: UNAUTHENTICATED   there are no keys; the message says where they were
+//                           looked for.
+//         INVALID_ARGUMENT  a source is there and is wrong.
+//         and those of HttpClient.
+// Source: AWS SDKs and Tools Reference Guide, "Standardized credential
+//   providers".
+#ifndef COMMON_OBJECTS_CREDENTIALS_H_
+#define COMMON_OBJECTS_CREDENTIALS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/io/files.h"
+#include "common/objects/aws_signature.h"
+#include "common/objects/http.h"
+
+namespace weir {
+
+// The value of a variable of the environment; nullopt if it is not set or is
+// empty.
+using Environment =
+    std::function<std::optional<std::string>(const std::string& name)>;
+std::optional<std::string> ProcessEnvironment(const std::string& name);
+
+class CredentialSource {
+ public:
+  static constexpr std::chrono::minutes kEarly{5};
+
+  struct Options {
+    Environment environment = ProcessEnvironment;
+    Files* files = Files::Real();
+    HttpClient* http = nullptr;  // borrowed
+    Clock* clock = Clock::Real();
+    std::string region;  // whose STS is asked
+  };
+
+  explicit CredentialSource(Options options) : options_(std::move(options)) {}
+
+  absl::StatusOr<AwsCredentials> Get();
+
+ private:
+  struct Fetched {
+    AwsCredentials keys;
+    std::optional<int64_t> ends_wall_ns;  // nullopt: never
+  };
+  using Source = absl::StatusOr<std::optional<Fetched>>;
+
+  // Each returns nullopt if there is no such source here.
+  absl::StatusOr<Fetched> Fetch() const;
+  Source FromEnvironment() const;
+  Source FromWebIdentity() const;
+  Source FromSharedFile() const;
+  Source FromContainer() const;
+  Source FromMachine() const;
+  absl::StatusOr<Fetched> FromJson(const HttpRequest& request,
+                                   const std::string& who) const;
+  std::string Variable(const std::string& name) const {
+    return options_.environment(name).value_or("");
+  }
+
+  const Options options_;
+  Mutex mutex_;
+  std::optional<Fetched> fetched_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weir
+
+#endif  // COMMON_OBJECTS_CREDENTIALS_H_
