@@ -9,6 +9,7 @@
 #include "common/base/printable.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
+#include "common/objects/any_store.h"
 #include "deploy/cli/command.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/model_export.h"
@@ -58,7 +59,7 @@ std::string Extends(const std::string& base) {
 }
 
 absl::StatusOr<int> List(const Options& options) {
-  Files* files = Files::Real();
+  ObjectStore* files = AnyStore();
   const std::string& dir = options.dir;
   std::string folder = JoinPath(dir, "checkpoints");
   WEIR_ASSIGN_OR_RETURN(const bool is_run, files->Exists(folder));
@@ -96,9 +97,9 @@ absl::StatusOr<int> List(const Options& options) {
 
 absl::StatusOr<int> Inspect(const Options& options) {
   WEIR_ASSIGN_OR_RETURN(const std::string dir,
-                        ResolveCheckpoint(Files::Real(), options.dir));
+                        ResolveCheckpoint(AnyStore(), options.dir));
   WEIR_ASSIGN_OR_RETURN(const auto reader,
-                        CheckpointReader::Open(Files::Real(), dir));
+                        CheckpointReader::Open(AnyStore(), dir));
   const Manifest& manifest = reader->manifest();
   absl::PrintF(
       "%s of job %s, step %d, written %s\n"
@@ -147,13 +148,13 @@ absl::StatusOr<int> Inspect(const Options& options) {
 
 absl::StatusOr<int> Verify(const Options& options) {
   WEIR_ASSIGN_OR_RETURN(const std::string dir,
-                        ResolveCheckpoint(Files::Real(), options.dir));
+                        ResolveCheckpoint(AnyStore(), options.dir));
   WEIR_ASSIGN_OR_RETURN(const auto reader,
-                        CheckpointReader::Open(Files::Real(), dir));
+                        CheckpointReader::Open(AnyStore(), dir));
   WEIR_RETURN_IF_ERROR(reader->Verify());
   // This also reads the files of the base: without them an increment is not
   // whole.
-  WEIR_RETURN_IF_ERROR(VerifyTables(Files::Real(), dir, reader->manifest()));
+  WEIR_RETURN_IF_ERROR(VerifyTables(AnyStore(), dir, reader->manifest()));
   const Totals totals = TotalsOf(reader->manifest());
   std::string base;
   if (!totals.base.empty()) {
@@ -166,18 +167,17 @@ absl::StatusOr<int> Verify(const Options& options) {
 
 absl::StatusOr<int> Export(const Options& options) {
   WEIR_ASSIGN_OR_RETURN(const std::string dir,
-                        ResolveCheckpoint(Files::Real(), options.dir));
+                        ResolveCheckpoint(AnyStore(), options.dir));
   std::string target = options.out;
   if (options.numpy.empty()) {
-    WEIR_RETURN_IF_ERROR(ExportModel(Files::Real(), dir, target));
+    WEIR_RETURN_IF_ERROR(ExportModel(AnyStore(), dir, target));
   } else {
     target = options.numpy;
-    WEIR_RETURN_IF_ERROR(ExportNumpy(Files::Real(), dir, target));
+    WEIR_RETURN_IF_ERROR(ExportNumpy(AnyStore(), dir, target));
   }
   // The sum is over values and not over a file, so it is the same for both
   // formats, and equal to that of a run's summary.
-  WEIR_ASSIGN_OR_RETURN(const std::string sha,
-                        ExportedSha256(Files::Real(), dir));
+  WEIR_ASSIGN_OR_RETURN(const std::string sha, ExportedSha256(AnyStore(), dir));
   absl::PrintF("%s written; model sha256 %s\n", target, sha);
   return 0;
 }

@@ -1,6 +1,7 @@
 #include "deploy/cli/cluster_flags.h"
 
 #include "deploy/cli/bin_dir.h"
+#include "proto/task/job_flags.h"
 #include "proto/task/security_flags.h"
 
 namespace weir {
@@ -16,6 +17,7 @@ void AddClusterFlags(CLI::App* app, ClusterOptions* options,
                 "run the chief, who writes checkpoints, as a task of its own");
   app->add_option("--workdir", options->workdir,
                   "the run's directory; default runs/<name>-<time>");
+  AddCheckpointsFlag(app, &options->checkpoints);
   app->add_option("--max_restarts", *max_restarts,
                   "times that a task that a signal ended is started again")
       ->check(CLI::NonNegativeNumber)

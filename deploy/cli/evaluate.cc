@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
+#include "common/objects/any_store.h"
 #include "deploy/cli/command.h"
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
@@ -43,10 +44,10 @@ absl::StatusOr<Opened> Open(const Options& options) {
   WEIR_ASSIGN_OR_RETURN(opened.spec, LoadJobSpec(options.job, options.sets));
   WEIR_ASSIGN_OR_RETURN(
       opened.evaluation,
-      CheckpointEvaluation::Create(Files::Real(), opened.spec, options.data_dir,
+      CheckpointEvaluation::Create(AnyStore(), opened.spec, options.data_dir,
                                    options.backend));
   WEIR_ASSIGN_OR_RETURN(opened.checkpoint,
-                        ResolveCheckpoint(Files::Real(), options.checkpoint));
+                        ResolveCheckpoint(AnyStore(), options.checkpoint));
   return opened;
 }
 

@@ -78,8 +78,9 @@ void AddTaskFlags(CLI::App* render, RenderOptions* options) {
       "default: if the job has an evaluation section");
   render->add_option("--evaluator_command", options->evaluator_command,
                      "the evaluator of a user's program, in quotes");
-  render->add_option("--port", options->port, "of every task")
-      ->capture_default_str();
+  render->add_option("--port", options->port,
+                     "of every task, 2222; of Slurm's tasks on a node: the "
+                     "first, by default from the job's number");
   render
       ->add_option("--grace", options->grace_seconds,
                    "seconds that a task has to save the job after SIGTERM")
@@ -132,6 +133,19 @@ void AddDataFlags(CLI::App* render, RenderOptions* options) {
                      "of the run's volume; it must be ReadWriteMany");
   render->add_option("--run_claim", options->run_claim,
                      "a volume claim that is there, in place of a new one");
+}
+
+void AddStoreFlags(CLI::App* render, RenderOptions* options) {
+  render->add_option("--checkpoints", options->checkpoints,
+                     "s3://BUCKET/PREFIX, where the run's checkpoints and "
+                     "curves go in place of a volume");
+  render->add_option("--store_endpoint", options->store_endpoint,
+                     "of another store than AWS's: http://minio:9000");
+  render->add_option("--store_region", options->store_region,
+                     "of the bucket of --checkpoints");
+  render->add_option("--store_secret", options->store_secret,
+                     "the Secret whose key `credentials` is AWS's file of that "
+                     "name; default the service account's own rights");
 }
 
 void AddKubernetesFlags(CLI::App* render, RenderOptions* options) {
@@ -189,6 +203,7 @@ void AddRenderCommand(CLI::App* app, const std::vector<std::string>& words,
   AddTaskFlags(render, options);
   AddImageFlags(render, flags.get());
   AddDataFlags(render, options);
+  AddStoreFlags(render, options);
   AddKubernetesFlags(render, options);
   render->footer(
       "A secret's value is in no file: the first lines say how it is made.");

@@ -56,6 +56,7 @@ void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
   auto options = std::make_shared<TaskOptions>();
   options->sources = SourcesOfThisProcess();
   options->workdir = Variable("WEIR_WORKDIR");
+  options->checkpoints = Variable("WEIR_CHECKPOINTS");
   options->command = words;
   CLI::App* sub = AddSubcommand(
       app, "task",
@@ -72,6 +73,7 @@ void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
   sub->add_option("--workdir", options->workdir,
                   "the run's directory, which chief, ps and evaluator share; "
                   "default WEIR_WORKDIR");
+  AddCheckpointsFlag(sub, &options->checkpoints);
   AddDeviceFlags(sub, &options->device, &options->device_plugin);
   sub->add_option("--transport", options->transport,
                   "of a worker: auto, grpc or shm")

@@ -42,8 +42,10 @@ void AddTrainCommand(CLI::App* app, Command* command) {
   train->add_option("--init_from", options->init_from,
                     "initial values, a safetensors file");
   train
-      ->add_option("--channels_per_peer", options->channels_per_peer,
-                   "gRPC connections of a worker to each ps; default 1")
+      ->add_option(
+          "--channels_per_peer", options->channels_per_peer,
+          "streams of a worker to each ps; default one over gRPC, and in "
+          "shared memory one for every four processors, at most 8")
       ->check(CLI::Range(1, 16));
 }
 

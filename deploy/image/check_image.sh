@@ -159,7 +159,7 @@ if [ "$(id -u)" -eq 0 ] && unshare --mount true 2>/dev/null; then
   check "says its version" says_its_version inside
   check "trains, read-only, without a capability" trains
   check "names a place that it cannot write" names_a_read_only_place
-  if podman=$(command -v podman); then
+  if podman=$(type -P podman); then # not the function above
     podman_settings >"$work/containers.conf"
     tag=$(<"$image/opt/weir/VERSION")
     [ ! -d "$image/opt/weir/cuda" ] || tag=$tag-gpu

@@ -4,8 +4,8 @@
 #   make_image.sh [--gpu] [--source URL] BIN_DIR OUT_DIR LABEL...
 #
 # The image has no base. It holds what a bundle holds, in /opt/weir, and beside
-# that what a bundle takes from its machine: glibc with its loader, and the few
-# files in /etc that glibc reads. Each LABEL is a Bazel target whose output lies
+# that what a bundle takes from its machine: glibc with its loader, the few files
+# in /etc that glibc reads, and public CAs. Each LABEL is a Bazel target whose output lies
 # below BIN_DIR. --gpu adds CUDA's libraries, in a layer of their own, because
 # NVIDIA's container runtime brings those of the driver alone. URL is where
 # Weir's source is; a label of the image names it. The archive is read back and
@@ -78,6 +78,17 @@ add_root() {
   printf '%s:x:%s:\n' root 0 weir "$user" >"$tree/etc/group"
   printf '%s\n' 'passwd: files' 'group: files' 'hosts: files dns' \
     >"$tree/etc/nsswitch.conf"
+}
+
+# Adds the CAs that object stores are trusted by: those of the package, and none
+# that somebody has added to this machine.
+add_authorities() {
+  local folder=/usr/share/ca-certificates/mozilla
+  [ -d "$folder" ] || die "there is no $folder: reinstall ca-certificates"
+  mkdir -p "$tree/etc/ssl/certs"
+  find "$folder" -name '*.crt' | LC_ALL=C sort | xargs cat \
+    >"$tree/etc/ssl/certs/ca-certificates.crt"
+  add_license "$folder" "$licenses"
 }
 
 # The folder of a CUDA library on this machine: beside cuBLAS, where pip puts
@@ -160,6 +171,7 @@ add_weir "$bin_dir" "$weir" "$@"
 ln -s weir_cli "$weir/bin/weir"
 add_glibc
 add_root
+add_authorities
 layers=("$tree")
 if [ -n "$gpu" ]; then
   [ -f "$weir/lib/libweir_cuda.so" ] ||

@@ -49,7 +49,8 @@ while read -r line; do
   fault "$line"
 done < <(printf '%s\n' "${glibc[@]##*/}" "${cuda[@]##*/}" |
   sbom_faults "$weir/sbom.cdx.json" 2>&1)
-for path in etc/passwd etc/group etc/nsswitch.conf; do
+for path in etc/passwd etc/group etc/nsswitch.conf \
+  etc/ssl/certs/ca-certificates.crt; do
   [ -s "$root/$path" ] || fault "there is no /$path in the image"
 done
 for path in tmp run/weir; do

@@ -140,6 +140,9 @@ void JobRun::CollectEnds(int64_t now_ns) {
     if (!code.has_value()) {
       continue;
     }
+    // A signal to all processes has come to this one, too. Whoever obeys it did
+    // not fail.
+    HandleSignals(now_ns);
     // Ends its helpers. One that cleans up behind the task may ignore SIGTERM
     // and ends by itself soon.
     kill(-process.pid, SIGTERM);

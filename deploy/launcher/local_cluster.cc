@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/objects/any_store.h"
 #include "nlohmann/json.hpp"
 #include "proto/security/job_secret.h"
 
@@ -38,11 +39,19 @@ std::string BinaryPath(const std::string& bin_dir, const std::string& role) {
 // tells it over the network, and has no business in any other directory.
 std::vector<std::string> PsArguments(const ClusterOptions& options) {
   std::vector<std::string> argv = {BinaryPath(options.bin_dir, "ps")};
-  if (!options.workdir.empty()) {
-    argv.insert(argv.end(), {"--checkpoint_root",
-                             absl::StrCat(options.workdir, "/checkpoints")});
+  const std::string place = PlaceOfRun(options.workdir, options.checkpoints);
+  if (!place.empty()) {
+    argv.insert(argv.end(),
+                {"--checkpoint_root", absl::StrCat(place, "/checkpoints")});
   }
   return argv;
+}
+
+void AddCheckpointsFlag(const ClusterOptions& options,
+                        std::vector<std::string>* argv) {
+  if (!options.checkpoints.empty()) {
+    argv->insert(argv->end(), {"--checkpoints", options.checkpoints});
+  }
 }
 
 void AddChiefFlags(const ClusterOptions& options,
@@ -66,6 +75,7 @@ std::vector<std::string> JobArguments(const LocalClusterOptions& options,
   }
   argv.insert(argv.end(), {"--job", options.job_path, "--workdir",
                            options.workdir, "--data_dir", options.data_dir});
+  AddCheckpointsFlag(options, &argv);
   if (task.role != "chief") {
     argv.insert(argv.end(), {"--device", options.device});
     if (!options.device_plugin.empty()) {
@@ -176,13 +186,15 @@ absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
 }
 
 // Adds what a user's program is told beside its cluster.
-void AddUserEnvironment(const std::string& transport,
-                        const std::string& workdir,
+void AddUserEnvironment(const ClusterOptions& options,
                         std::vector<std::string>* environment) {
-  environment->push_back(absl::StrCat("WEIR_TRANSPORT=", transport));
-  if (!workdir.empty()) {
-    environment->push_back(absl::StrCat("WEIR_WORKDIR=", workdir));
+  environment->push_back(absl::StrCat("WEIR_TRANSPORT=", options.transport));
+  if (!options.workdir.empty()) {
+    environment->push_back(absl::StrCat("WEIR_WORKDIR=", options.workdir));
   }
+  // Empty as well: what this process has inherited is of another run.
+  environment->push_back(
+      absl::StrCat("WEIR_CHECKPOINTS=", AbsolutePlace(options.checkpoints)));
   // Python buffers what it prints to a pipe, and a program that is killed would
   // lose its last lines. A user who has set the variable knows better.
   // Only the main thread reads or changes the environment.
@@ -206,6 +218,7 @@ std::vector<std::string> BroughtJobChiefArguments(
     const ClusterOptions& options) {
   std::vector<std::string> argv = {BinaryPath(options.bin_dir, "chief"),
                                    "--workdir", options.workdir};
+  AddCheckpointsFlag(options, &argv);
   AddChiefFlags(options, &argv);
   return argv;
 }
@@ -271,8 +284,7 @@ absl::StatusOr<LocalCluster> PlanCommandCluster(
       if (role == "evaluator") {
         command.argv = options.evaluator;
       }
-      AddUserEnvironment(options.transport, options.workdir,
-                         &command.environment);
+      AddUserEnvironment(options, &command.environment);
       AddThreads(options.worker_count, &command.environment);
     }
   }
@@ -294,8 +306,7 @@ LocalCluster PlanSingleTask(const SingleTaskOptions& options) {
         absl::StrCat("WEIR_CLUSTER=", options.cluster_text));
   }
   if (!options.command.empty()) {
-    AddUserEnvironment(options.transport, options.workdir,
-                       &command.environment);
+    AddUserEnvironment(options, &command.environment);
   }
   plan.tasks.push_back(std::move(task));
   plan.commands.push_back(std::move(command));

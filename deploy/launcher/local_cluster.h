@@ -20,6 +20,8 @@ namespace weir {
 struct ClusterOptions {
   std::string bin_dir;  // holds server/ps/weir_ps, worker/weir_worker, ...
   std::string workdir;  // checkpoints, curves, logs; "" for none, and no logs
+  // Where checkpoints, curves and DONE go, if not to workdir: a URL.
+  std::string checkpoints;
   int ps_count = 1;
   int worker_count = 1;
   bool chief = false;              // a task of its own
@@ -39,7 +41,7 @@ struct LocalClusterOptions : ClusterOptions {
   std::string data_dir = ".";
   bool evaluator = false;
   std::string init_from;
-  int channels_per_peer = 1;    // of the workers; see ParameterClient
+  int channels_per_peer = 0;    // of the workers; see ParameterClient
   std::string device = "auto";  // of workers and evaluator
   std::string device_plugin;    // of both; see worker/compute/factory.h
 };
@@ -80,7 +82,8 @@ Security::Options SecurityOf(Security::Options all, const std::string& role,
 absl::StatusOr<LocalCluster> PlanLocalCluster(
     const LocalClusterOptions& options);
 // Does the same for a user's command. Workers and the evaluator also get
-// WEIR_TRANSPORT and, if there is a working directory, WEIR_WORKDIR.
+// WEIR_TRANSPORT, WEIR_WORKDIR if there is such, and WEIR_CHECKPOINTS, which is
+// empty if checkpoints are in the working directory.
 absl::StatusOr<LocalCluster> PlanCommandCluster(
     const CommandClusterOptions& options);
 // Plans the one task of `weir task`. REQUIRES: options.chief says whether the

@@ -65,11 +65,12 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
   }
   cluster.evaluator = *evaluator;
   if (!options.workdir.empty() || options.chief) {
-    WEIR_ASSIGN_OR_RETURN(cluster.workdir,
-                          PrepareWorkdir({.workdir = options.workdir,
-                                          .name = RunName(options.command),
-                                          .resume = options.resume,
-                                          .exclusive = options.chief}));
+    WEIR_ASSIGN_OR_RETURN(
+        cluster.workdir,
+        PrepareWorkdir({.workdir = options.workdir,
+                        .name = RunName(options.command),
+                        .resume = options.resume && options.checkpoints.empty(),
+                        .exclusive = options.chief}));
     if (options.workdir.empty()) {
       std::fprintf(stderr, "weir run: working directory %s\n",
                    cluster.workdir.c_str());

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/io/growing_file.h"
 #include "nlohmann/json.hpp"
 
 namespace weir {
@@ -14,10 +15,10 @@ using Json = nlohmann::ordered_json;
 
 // Returns the lines of a .jsonl file that parse. The last line may be torn: the
 // process that wrote it may have been killed.
-std::vector<Json> ReadLines(Files* files, const std::string& path) {
+std::vector<Json> ReadLines(ObjectStore* files, const std::string& path) {
   std::vector<Json> lines;
   // A missing file has no line.
-  std::istringstream stream(files->ReadAll(path).value_or(""));
+  std::istringstream stream(GrowingFile(files, path).ReadAll().value_or(""));
   for (std::string line; std::getline(stream, line);) {
     Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (json.is_object()) {
@@ -46,7 +47,7 @@ double Quotient(double dividend, double divisor) {
 }
 
 // Shows two or three digits: 0.035, 0.8, 6.5, 123.
-std::string Milliseconds(double ms) {
+std::string MillisecondsText(double ms) {
   if (ms < 1) {
     return absl::StrFormat("%.2g ms", ms);
   }
@@ -58,7 +59,7 @@ std::string Milliseconds(double ms) {
 
 }  // namespace
 
-std::map<std::string, int> TaskCounts(Files* files,
+std::map<std::string, int> TaskCounts(ObjectStore* files,
                                       const std::string& workdir) {
   std::map<std::string, int> counts;
   const auto text = files->ReadAll(absl::StrCat(workdir, "/summary.json"));
@@ -76,7 +77,7 @@ std::map<std::string, int> TaskCounts(Files* files,
   return counts;
 }
 
-void ReadCurves(Files* files, const std::string& workdir, Json* summary) {
+void ReadCurves(ObjectStore* files, const std::string& workdir, Json* summary) {
   const std::vector<Json> curve =
       ReadLines(files, absl::StrCat(workdir, "/train.jsonl"));
   double weighted_staleness = 0;
@@ -184,8 +185,8 @@ std::string LargestWait(const Json& phases) {
   }
   return absl::StrFormat("%s, %.1f%% of a step (%s of %s)", largest,
                          share * 100,
-                         Milliseconds(Number(phases, largest + "_wait_ms")),
-                         Milliseconds(Number(phases, "step_ms")));
+                         MillisecondsText(Number(phases, largest + "_wait_ms")),
+                         MillisecondsText(Number(phases, "step_ms")));
 }
 
 std::string GpuUse(const Json& phases) {

@@ -22,7 +22,7 @@ namespace weir {
 //   (payloads) and residuals_lost since the last start of the chief, phases,
 //   final_metrics.
 // What a missing file would tell is 0, null or empty.
-void ReadCurves(Files* files, const std::string& workdir,
+void ReadCurves(ObjectStore* files, const std::string& workdir,
                 nlohmann::ordered_json* summary);
 
 // Returns the field `tasks` of summary.json.
@@ -30,7 +30,8 @@ nlohmann::ordered_json TasksJson(const std::vector<LocalTask>& tasks);
 
 // Returns how many tasks of each role the run in `workdir` had when it last
 // ended; empty when it left no summary.json that can be read.
-std::map<std::string, int> TaskCounts(Files* files, const std::string& workdir);
+std::map<std::string, int> TaskCounts(ObjectStore* files,
+                                      const std::string& workdir);
 
 // Returns a whole summary.json for people: one line for each fact.
 std::string SummaryTable(const nlohmann::ordered_json& summary);

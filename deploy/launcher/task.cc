@@ -10,14 +10,14 @@
 #include "absl/strings/str_format.h"
 #include "common/base/exit_code.h"
 #include "common/base/status.h"
-#include "common/io/files.h"
+#include "common/io/close_memory.h"
+#include "common/objects/any_store.h"
 #include "deploy/launcher/job_run.h"
 #include "deploy/launcher/local_cluster.h"
 #include "deploy/launcher/task_door.h"
 #include "deploy/launcher/user_command.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/job/job_spec_text.h"
-#include "proto/task/close_memory.h"
 
 namespace weir {
 namespace {
@@ -44,7 +44,8 @@ absl::Status CheckOptions(const TaskOptions& options, const TaskId& task) {
         "a program of your own brings its job: leave out --job or the command "
         "after --");
   }
-  if (options.workdir.empty() && task.role != TaskRole::kWorker) {
+  if (options.workdir.empty() && options.checkpoints.empty() &&
+      task.role != TaskRole::kWorker) {
     return Invalid("this task is ", task.ToString(),
                    ": give it the run's directory, which chief, ps and "
                    "evaluator share, with --workdir");
@@ -58,6 +59,7 @@ absl::StatusOr<SingleTaskOptions> PlanOptions(const TaskOptions& options,
   plan.task = *cluster.task();
   plan.bin_dir = options.bin_dir;
   plan.workdir = options.workdir;
+  plan.checkpoints = options.checkpoints;
   plan.chief = cluster.has_chief();
   plan.resume = true;
   plan.transport = options.transport;
@@ -91,12 +93,11 @@ class EndOfJob {
  public:
   // `job_text`: as JobIsDone takes it; nullopt where there is no job file, and
   // so no way to tell the DONE of another job.
-  EndOfJob(std::string workdir, std::optional<std::string> job_text)
-      : workdir_(std::move(workdir)), job_text_(std::move(job_text)) {}
+  EndOfJob(std::string place, std::optional<std::string> job_text)
+      : place_(std::move(place)), job_text_(std::move(job_text)) {}
 
   bool IsDone() const {
-    return job_text_.has_value() &&
-           JobIsDone(Files::Real(), workdir_, *job_text_);
+    return job_text_.has_value() && JobIsDone(AnyStore(), place_, *job_text_);
   }
   // True once the job has been done for so long that no chief is busy with its
   // end. Looks at most once a second.
@@ -116,7 +117,7 @@ class EndOfJob {
   }
 
  private:
-  const std::string workdir_;
+  const std::string place_;
   const std::optional<std::string> job_text_;
   int64_t next_look_ns_ = 0;
   std::optional<int64_t> done_since_ns_;
@@ -129,7 +130,8 @@ absl::StatusOr<EndOfJob> WatchEnd(const TaskOptions& options, TaskRole role) {
                           LoadJobSpec(options.job_path, options.sets));
     text = CanonicalJobSpecText(spec);
   }
-  return EndOfJob(options.workdir, std::move(text));
+  return EndOfJob(PlaceOfRun(options.workdir, options.checkpoints),
+                  std::move(text));
 }
 
 JobRun::Options RunOptionsOf(const TaskOptions& options, const TaskId& task) {

@@ -28,6 +28,7 @@ struct TaskOptions {
   std::string bin_dir;
   std::string job_path;  // "" with a user's program, which brings the job
   std::string workdir;
+  std::string checkpoints;  // "": in workdir
   std::string data_dir = ".";
   std::vector<std::string> sets;
   std::string device = "auto";

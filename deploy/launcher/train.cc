@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -14,6 +13,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
+#include "common/objects/any_store.h"
 #include "deploy/launcher/job_run.h"
 #include "deploy/launcher/local_cluster.h"
 #include "deploy/launcher/progress.h"
@@ -85,21 +85,23 @@ std::string StatusName(int exit_code) {
   }
 }
 
-absl::Status WriteSummary(const JobSpec& spec, const std::string& workdir,
-                          const JobRun& run, double wall_seconds) {
+absl::Status WriteSummary(const JobSpec& spec,
+                          const LocalClusterOptions& cluster, const JobRun& run,
+                          double wall_seconds) {
+  const std::string& workdir = cluster.workdir;
+  const std::string place = PlaceOfRun(workdir, cluster.checkpoints);
   nlohmann::ordered_json summary = {{"status", StatusName(run.exit_code())},
                                     {"mode", ModeName(spec)},
                                     {"wall_seconds", wall_seconds},
                                     {"checkpoint", ""},
                                     {"model_sha256", ""}};
-  ReadCurves(Files::Real(), workdir, &summary);
+  ReadCurves(AnyStore(), place, &summary);
   summary["tasks"] = TasksJson(run.tasks());
-  WEIR_ASSIGN_OR_RETURN(
-      const auto checkpoints,
-      ListCheckpoints(Files::Real(), workdir + "/checkpoints"));
+  WEIR_ASSIGN_OR_RETURN(const auto checkpoints,
+                        ListCheckpoints(AnyStore(), place + "/checkpoints"));
   if (!checkpoints.empty()) {
     summary["checkpoint"] = checkpoints.back().name;
-    const auto sha = ExportedSha256(Files::Real(), checkpoints.back().path);
+    const auto sha = ExportedSha256(AnyStore(), checkpoints.back().path);
     if (sha.ok()) {
       summary["model_sha256"] = *sha;
     } else {
@@ -120,9 +122,7 @@ LocalClusterOptions ClusterFor(const TrainOptions& options, const JobSpec& spec,
   LocalClusterOptions cluster = options;
   cluster.workdir = workdir;
   cluster.job_path = JoinPath(workdir, kJobName);
-  std::error_code ignored;
-  cluster.data_dir =
-      std::filesystem::absolute(options.data_dir, ignored).string();
+  cluster.data_dir = AbsolutePlace(options.data_dir);
   std::map<std::string, int> before;
   if (options.resume) {
     before = TaskCounts(Files::Real(), workdir);
@@ -144,17 +144,20 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   // A job file that is wrong is found before anything is made.
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
                         LoadJobSpec(options.job_path, options.sets));
+  // What is resumed may be elsewhere, and this directory new.
+  const bool resumes_here = options.resume && options.checkpoints.empty();
   WEIR_ASSIGN_OR_RETURN(const std::string workdir,
                         PrepareWorkdir({.workdir = options.workdir,
                                         .name = spec.name(),
-                                        .resume = options.resume,
+                                        .resume = resumes_here,
                                         .mark = kJobName}));
+  const std::string place = PlaceOfRun(workdir, options.checkpoints);
   if (options.resume &&
-      JobIsDone(Files::Real(), workdir, CanonicalJobSpecText(spec))) {
+      JobIsDone(AnyStore(), place, CanonicalJobSpecText(spec))) {
     absl::PrintF(
         "the job is done already: %s/%s; to train again choose another "
         "--workdir\n",
-        workdir, kDoneName);
+        place, kDoneName);
     return kExitOk;
   }
 
@@ -192,7 +195,7 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   const double wall_seconds =
       static_cast<double>(Clock::Real()->NowNs() - begin_ns) / 1e9;
   run->Explain();
-  WEIR_RETURN_IF_ERROR(WriteSummary(spec, workdir, *run, wall_seconds));
+  WEIR_RETURN_IF_ERROR(WriteSummary(spec, cluster, *run, wall_seconds));
   return run->exit_code();
 }
 

@@ -1,8 +1,11 @@
 #include "deploy/render/cluster_objects.h"
 
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/render/plan_checks.h"
 #include "deploy/render/pods.h"
 
 namespace weir {
@@ -14,9 +17,21 @@ Tree Port(const char* protocol, int port) {
   return {{"protocol", protocol}, {"port", port}};
 }
 
-// Ports that a program which copies from a bucket needs: HTTPS, and the two of
-// the cloud's metadata service, which gives it its identity.
-constexpr int kBucketPorts[] = {443, 80, 988};
+// Ports that whoever uses a bucket needs: HTTPS, and the two of the cloud's
+// metadata service, which gives it its identity.
+constexpr int kBucketPorts[] = {80, 443, 988};
+
+std::set<int> StorePorts(const RenderPlan& plan) {
+  std::set<int> ports;
+  if (plan.data.source == DataPlan::Source::kBucket || plan.uses_store()) {
+    ports.insert(std::begin(kBucketPorts), std::end(kBucketPorts));
+  }
+  if (!plan.options.store_endpoint.empty()) {
+    // It was checked with the other options.
+    ports.insert(PortOfUrl(plan.options.store_endpoint).value_or(443));
+  }
+  return ports;
+}
 
 Manifest JobFile(const RenderPlan& plan) {
   return {{"The job file, as it was rendered. --set stands in the tasks'",
@@ -63,9 +78,10 @@ Manifest Network(const RenderPlan& plan) {
     egress.push_back({{"to", Tree::array({pods})}, {"ports", task_port}});
     egress.push_back({{"ports", Tree::array({Port("UDP", kDnsPort),
                                              Port("TCP", kDnsPort)})}});
-    if (plan.data.source == DataPlan::Source::kBucket) {
+    const std::set<int> store_ports = StorePorts(plan);
+    if (!store_ports.empty()) {
       Tree ports = Tree::array();
-      for (const int port : kBucketPorts) {
+      for (const int port : store_ports) {
         ports.push_back(Port("TCP", port));
       }
       egress.push_back({{"ports", ports}});
@@ -145,14 +161,20 @@ std::vector<std::string> HeadComment(const RenderPlan& plan,
                                  " create secret generic ", plan.secret,
                                  " --from-file=WEIR_SECRET=/dev/stdin"));
   }
+  if (!plan.options.store_secret.empty()) {
+    lines.push_back(
+        "The keys of the object store are in AWS's file ~/.aws/credentials:");
+    lines.push_back(absl::StrCat("  ", Kubectl(plan), " create secret generic ",
+                                 plan.options.store_secret,
+                                 " --from-file=credentials=FILE"));
+  }
   lines.push_back(
       absl::StrCat("Start it with:   ", Kubectl(plan), " apply -f FILE"));
   lines.push_back(absl::StrCat("Delete it with:  ", Kubectl(plan), " delete ",
                                kinds,
                                " -l app.kubernetes.io/instance=", plan.name));
   lines.emplace_back(
-      "The volume stays, and the job goes on from its newest checkpoint when "
-      "it "
+      "The checkpoints stay, and the job goes on from the newest one when it "
       "is");
   lines.emplace_back("applied again.");
   if (!plan.remarks.empty()) {
@@ -167,7 +189,7 @@ std::vector<Manifest> ClusterObjects(const RenderPlan& plan) {
   if (!plan.job_text.empty()) {
     objects.push_back(JobFile(plan));
   }
-  if (plan.options.run_claim.empty()) {
+  if (plan.options.run_claim.empty() && !plan.in_store()) {
     objects.push_back(RunVolumeClaim(plan));
   }
   objects.push_back(Network(plan));
@@ -210,8 +232,12 @@ std::vector<Choice> WithClusterChoices(std::vector<Choice> own,
                                        const RenderPlan& plan) {
   const std::vector<Choice> pods = PodChoices(plan);
   own.insert(own.end(), pods.begin(), pods.end());
-  own.push_back({"run volume", "ReadWriteMany",
-                 "each ps writes its own shard of a checkpoint"});
+  if (plan.in_store()) {
+    own.push_back({"run volume", "none", "--checkpoints is an object store"});
+  } else {
+    own.push_back({"run volume", "ReadWriteMany",
+                   "each ps writes its own shard of a checkpoint"});
+  }
   own.push_back({"NetworkPolicy",
                  plan.user_program() ? "ingress" : "ingress and egress",
                  "whoever is not of the job has no business at its port"});

@@ -16,6 +16,9 @@ namespace weir {
 namespace {
 
 constexpr int kGraceExtraSeconds = 5;
+// Of the object store. Weir takes an empty one for none.
+constexpr const char* kCallersKeys[] = {
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"};
 
 std::string ServiceName(const RolePlan& role, int index) {
   return absl::StrCat(role.name(), "-", index);
@@ -49,7 +52,8 @@ class ComposeTarget : public Target {
         {"--service_account", !options.service_account.empty()},
         {"--secret", !options.secret.empty()},
         {"--tls", options.tls},
-        {"--data_bucket", !options.data_bucket.empty()}};
+        {"--data_bucket", !options.data_bucket.empty()},
+        {"--store_secret", !options.store_secret.empty()}};
     for (const auto& [flag, given] : unknown) {
       if (given) {
         return Invalid(flag,
@@ -71,9 +75,9 @@ class ComposeTarget : public Target {
       }
     }
     Tree volumes = Tree::object();
-    if (plan.options.run_claim.empty()) {
+    if (plan.options.run_claim.empty() && !plan.in_store()) {
       volumes["run"] = Tree::object();
-    } else {
+    } else if (!plan.in_store()) {
       volumes["run"] = {{"name", plan.options.run_claim}, {"external", true}};
     }
     if (plan.data.source == DataPlan::Source::kClaim &&
@@ -104,8 +108,14 @@ class ComposeTarget : public Target {
         "Start it with:    docker compose -f FILE up -d",
         "Look at it with:  docker compose -f FILE logs -f",
         "Delete it with:   docker compose -f FILE down",
-        "The volume stays, and the job goes on from its newest checkpoint when",
-        "it is started again."};
+        "The checkpoints stay, and the job goes on from the newest one when it "
+        "is",
+        "started again."};
+    if (plan.uses_store()) {
+      lines.emplace_back("The keys of the object store are the caller's, too:");
+      lines.emplace_back(
+          "  export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=...");
+    }
     if (!plan.job_text.empty()) {
       lines.emplace_back("Paths are relative to this file.");
     }
@@ -119,8 +129,10 @@ class ComposeTarget : public Target {
   static Tree Volumes(const RenderPlan& plan, const RolePlan& role) {
     const bool read_only = role.run_volume == RunVolume::kReadOnly;
     Tree volumes = Tree::array();
-    volumes.push_back(
-        absl::StrCat("run:", ContainerPaths::kRun, read_only ? ":ro" : ""));
+    if (!plan.in_store()) {
+      volumes.push_back(
+          absl::StrCat("run:", ContainerPaths::kRun, read_only ? ":ro" : ""));
+    }
     if (role.reads_job) {
       volumes.push_back(absl::StrCat(Escaped(HostPath(plan.options.job_path)),
                                      ":", ContainerPaths::kJobFolder, "/",
@@ -146,6 +158,18 @@ class ComposeTarget : public Target {
         {"WEIR_TASK_TYPE", role.name()},
         {"WEIR_TASK_INDEX", absl::StrCat(index)},
         {"WEIR_SECRET", "${WEIR_SECRET:?is not set, see above}"}};
+    for (const auto& [name, value] : StoreVariables(plan)) {
+      environment[name] = Escaped(value);
+    }
+    if (plan.uses_store()) {
+      for (const char* name : kCallersKeys) {
+        environment[name] = absl::StrCat("${", name, ":-}");
+      }
+    }
+    Tree scratch = {"/tmp"};
+    if (plan.in_store()) {
+      scratch.push_back(ContainerPaths::kRun);
+    }
     if (!role.command.empty()) {
       environment["HOME"] = "/tmp";
     }
@@ -158,7 +182,7 @@ class ComposeTarget : public Target {
         {"read_only", true},
         {"cap_drop", {"ALL"}},
         {"security_opt", {"no-new-privileges:true"}},
-        {"tmpfs", {"/tmp"}},
+        {"tmpfs", scratch},
         {"mem_limit", absl::StrCat(role.memory_limit / kMiB, "m")},
         {"restart", "on-failure:10"},
         {"stop_grace_period",

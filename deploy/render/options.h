@@ -44,6 +44,12 @@ struct RenderOptions {
   std::string storage;  // size of the run's volume; "": computed
   std::string storage_class;
   std::string run_claim;  // a volume that is there; "": a new one
+  // Where checkpoints, curves and DONE go, in place of a volume:
+  // s3://BUCKET/PREFIX.
+  std::string checkpoints;
+  std::string store_endpoint;  // of another store than AWS's
+  std::string store_region;
+  std::string store_secret;  // name of the Secret with AWS's credentials file
   int grace_seconds = 25;
   std::string queue;
   std::vector<std::string> tolerations;     // "worker:spot=true:NoSchedule"
@@ -52,7 +58,9 @@ struct RenderOptions {
   std::vector<std::string> memories;        // "ps=4Gi"
   std::string secret;  // name of the Secret; "": <name>-secret
   bool tls = false;    // certificates in place of a secret
-  int port = 2222;
+  // 0: 2222; under Slurm, whose jobs may share a node, one that the script
+  // computes from the job's number.
+  int port = 0;
 };
 
 }  // namespace weir

@@ -33,6 +33,8 @@ constexpr int64_t kUnknownPsRequest = kGiB;
 constexpr int64_t kUnknownWorkerRequest = 2 * kGiB;
 constexpr int64_t kUnknownStorage = 10 * kGiB;
 
+constexpr int kDefaultPort = 2222;
+
 constexpr int kPsMilliCpus = 1000;
 constexpr int kChiefMilliCpus = 100;
 
@@ -57,22 +59,20 @@ absl::Status ChooseName(const RenderJob* job, RenderPlan* plan) {
   return CheckName(plan->name);
 }
 
-// Codes after which the job ends. A program of the user's has codes of its own,
-// and those below 64 are permanent by the rule of all tasks.
+// Codes after which the job ends. `weir task` starts no program again after one
+// below 128, and a program of the user's may end with any of them.
 std::vector<int> PermanentCodes(bool user_program) {
-  std::vector<int> codes;
-  if (user_program) {
-    for (int code = 1; code < 64; ++code) {
-      if (code != kExitReplaced) {
-        codes.push_back(code);
-      }
-    }
-  } else {
-    codes = {kExitBug, kExitUsage, kExitPermanent, kExitDataLoss, kExitRefused};
+  if (!user_program) {
+    // A runtime says 126 or 127 of a program that it cannot start.
+    return {kExitBug, kExitUsage, kExitPermanent, kExitDataLoss, kExitRefused,
+            126,      127};
   }
-  // What a runtime says of a program that it cannot start.
-  codes.push_back(126);
-  codes.push_back(127);
+  std::vector<int> codes;
+  for (int code = 1; code < 128; ++code) {
+    if (code != kExitReplaced) {
+      codes.push_back(code);
+    }
+  }
   return codes;
 }
 
@@ -187,7 +187,7 @@ absl::Status AddRoles(const RenderJob* job, RenderPlan* plan) {
   worker.hosts_chief = !options.chief;
   // A worker of a job file looks there whether the job is done, and writes
   // nothing. A program may write what it likes.
-  if (options.chief && job != nullptr) {
+  if (options.chief && job != nullptr && !plan->in_store()) {
     worker.run_volume = RunVolume::kReadOnly;
   }
   bool evaluator = !options.evaluator_command.empty();
@@ -265,7 +265,8 @@ void ChooseData(const RenderJob* job, RenderPlan* plan) {
   } else if (!options.data_image_path.empty()) {
     data->source = DataPlan::Source::kImage;
     data->folder = options.data_image_path;
-  } else if (job != nullptr && options.target != "slurm") {
+  } else if (job != nullptr && options.target != "slurm" &&
+             !IsObjectUrl(options.data_dir)) {
     data->folder = "";  // the job makes its data
     return;
   }
@@ -275,6 +276,9 @@ void ChooseData(const RenderJob* job, RenderPlan* plan) {
 }
 
 void ChooseStorage(const RenderJob* job, RenderPlan* plan) {
+  if (plan->in_store()) {
+    return;
+  }
   if (!plan->options.storage.empty() || !plan->options.run_claim.empty()) {
     plan->storage = plan->options.storage;
     return;
@@ -353,6 +357,9 @@ absl::StatusOr<RenderPlan> MakeRenderPlan(const RenderOptions& options,
   WEIR_RETURN_IF_ERROR(CheckRenderOptions(options, job));
   RenderPlan plan;
   plan.options = options;
+  if (options.port == 0 && options.target != "slurm") {
+    plan.options.port = kDefaultPort;
+  }
   WEIR_RETURN_IF_ERROR(ChooseName(job, &plan));
   WEIR_RETURN_IF_ERROR(AddRoles(job, &plan));
   WEIR_RETURN_IF_ERROR(ApplyRoleOptions(&plan));
@@ -385,6 +392,18 @@ absl::StatusOr<RenderPlan> MakeRenderPlan(const RenderOptions& options,
   return plan;
 }
 
+std::vector<std::pair<std::string, std::string>> StoreVariables(
+    const RenderPlan& plan) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  if (!plan.options.store_endpoint.empty()) {
+    variables.emplace_back("AWS_ENDPOINT_URL", plan.options.store_endpoint);
+  }
+  if (!plan.options.store_region.empty()) {
+    variables.emplace_back("AWS_REGION", plan.options.store_region);
+  }
+  return variables;
+}
+
 std::vector<std::string> TaskWords(const RenderPlan& plan, const RolePlan& role,
                                    const std::string& job,
                                    const std::string& workdir) {
@@ -396,6 +415,9 @@ std::vector<std::string> TaskWords(const RenderPlan& plan, const RolePlan& role,
     }
   }
   words.push_back(absl::StrCat("--workdir=", workdir));
+  if (plan.in_store()) {
+    words.push_back(absl::StrCat("--checkpoints=", plan.options.checkpoints));
+  }
   words.push_back(absl::StrCat("--grace_seconds=", plan.options.grace_seconds));
   if (role.reads_job && role.reads_data) {
     if (!plan.data.folder.empty()) {

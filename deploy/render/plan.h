@@ -23,10 +23,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/job/cluster_spec.h"
+#include "common/objects/any_store.h"
 #include "deploy/render/job_memory.h"
 #include "deploy/render/options.h"
 #include "deploy/render/role_options.h"
@@ -47,6 +49,7 @@ struct ContainerPaths {
   static constexpr char kRun[] = "/run/weir";
   static constexpr char kSecretFolder[] = "/run/secrets/weir";
   static constexpr char kTlsFolder[] = "/run/secrets/weir-tls";
+  static constexpr char kStoreFolder[] = "/run/secrets/weir-store";
 };
 
 // The user and group of Weir's image.
@@ -109,6 +112,10 @@ struct RenderPlan {
   const RolePlan* Find(TaskRole role) const;
   int task_count() const;
   bool user_program() const { return !options.command.empty(); }
+  // The run's state is in an object store, and there is no volume for it.
+  bool in_store() const { return !options.checkpoints.empty(); }
+  // The tasks call an object store: for that, or for the data.
+  bool uses_store() const { return in_store() || IsObjectUrl(data.folder); }
 };
 
 // `job` is null for a user's program.
@@ -117,6 +124,10 @@ absl::StatusOr<RenderPlan> MakeRenderPlan(const RenderOptions& options,
 
 // What every target asks of a job's name.
 absl::Status CheckName(const std::string& name);
+
+// Variables that every task needs for the object store; no secret (I2).
+std::vector<std::pair<std::string, std::string>> StoreVariables(
+    const RenderPlan& plan);
 
 // The words behind `weir` of a task. `job` and `workdir` are paths where it
 // runs.

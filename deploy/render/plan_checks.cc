@@ -3,8 +3,11 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/status.h"
 #include "common/job/cluster_spec.h"
+#include "common/objects/any_store.h"
 #include "deploy/render/data_shape.h"
 #include "deploy/render/quantity.h"
 
@@ -24,7 +27,7 @@ absl::Status CheckCounts(const RenderOptions& options) {
                      ClusterSpec::kMaxTasks, " of them");
     }
   }
-  if (options.port < 1024 || options.port > 65535) {
+  if (options.port != 0 && (options.port < 1024 || options.port > 65535)) {
     return Invalid("--port ", options.port,
                    ": choose one from 1024 to 65535, which a task may open "
                    "that is not root");
@@ -58,13 +61,15 @@ absl::Status CheckGpu(const RenderOptions& options) {
 }
 
 absl::Status CheckDataOptions(const RenderOptions& options) {
-  const int sources = static_cast<int>(!options.data_claim.empty()) +
+  const bool in_store = IsObjectUrl(options.data_dir);
+  const int sources = static_cast<int>(in_store) +
+                      static_cast<int>(!options.data_claim.empty()) +
                       static_cast<int>(!options.data_image_path.empty()) +
                       static_cast<int>(!options.data_bucket.empty());
   if (sources > 1) {
     return absl::InvalidArgumentError(
-        "--data_claim, --data_image_path and --data_bucket: the data comes "
-        "from one of them");
+        "--data_claim, --data_image_path, --data_bucket and a URL of "
+        "--data_dir: the data comes from one of them");
   }
   if (!options.data_bucket.empty() &&
       !absl::StartsWith(options.data_bucket, "s3://") &&
@@ -76,6 +81,9 @@ absl::Status CheckDataOptions(const RenderOptions& options) {
     return absl::InvalidArgumentError(
         "--data_bucket and --data_copy_image go together: the image has the "
         "program that copies, aws or gcloud");
+  }
+  if (in_store) {
+    return Annotate(CheckObjectUrl(options.data_dir), "--data_dir");
   }
   for (const std::string& folder :
        {options.data_dir, options.data_image_path}) {
@@ -111,6 +119,41 @@ absl::Status CheckVolumes(const RenderOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckStore(const RenderOptions& options) {
+  const std::pair<const char*, const std::string*> of_store[] = {
+      {"--store_endpoint", &options.store_endpoint},
+      {"--store_region", &options.store_region},
+      {"--store_secret", &options.store_secret}};
+  const bool data_in_store = IsObjectUrl(options.data_dir);
+  if (options.checkpoints.empty()) {
+    for (const auto& [flag, value] : of_store) {
+      if (!value->empty() && !data_in_store) {
+        return Invalid(flag,
+                       ": name the place as well, by --checkpoints or "
+                       "--data_dir s3://BUCKET/PREFIX");
+      }
+    }
+  } else if (!IsObjectUrl(options.checkpoints)) {
+    return Invalid("--checkpoints ", options.checkpoints,
+                   ": write s3://BUCKET/PREFIX; a directory is the run's "
+                   "volume, which --run_claim names");
+  } else {
+    WEIR_RETURN_IF_ERROR(
+        Annotate(CheckObjectUrl(options.checkpoints), "--checkpoints"));
+  }
+  if (!options.checkpoints.empty() &&
+      (!options.run_claim.empty() || !options.storage.empty() ||
+       !options.storage_class.empty())) {
+    return absl::InvalidArgumentError(
+        "--checkpoints takes the place of the run's volume: leave --run_claim, "
+        "--storage and --storage_class out");
+  }
+  if (!options.store_endpoint.empty()) {
+    WEIR_RETURN_IF_ERROR(PortOfUrl(options.store_endpoint).status());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckJob(const RenderOptions& options, const RenderJob& job) {
   const JobSpec& spec = job.spec;
   if (job.text.size() > kJobBytesMax) {
@@ -138,14 +181,15 @@ absl::Status CheckJob(const RenderOptions& options, const RenderJob& job) {
       ReadsFiles(spec.data().train()) || ReadsFiles(spec.evaluation().source());
   const bool has_data =
       !options.data_claim.empty() || !options.data_image_path.empty() ||
-      !options.data_bucket.empty() ||
+      !options.data_bucket.empty() || IsObjectUrl(options.data_dir) ||
       (options.target == "slurm" && !options.data_dir.empty());
   if (reads_files && !has_data) {
     return Invalid(options.job_path, " reads files: say where its tasks find ",
                    "them, with ",
                    options.target == "slurm"
                        ? "--data_dir"
-                       : "--data_claim, --data_image_path or --data_bucket");
+                       : "--data_claim, --data_image_path, --data_bucket or "
+                         "--data_dir s3://BUCKET/FOLDER");
   }
   return absl::OkStatus();
 }
@@ -170,12 +214,33 @@ absl::Status CheckProgram(const RenderOptions& options) {
 
 }  // namespace
 
+absl::StatusOr<int> PortOfUrl(absl::string_view url) {
+  absl::string_view host = url;
+  const char* port = ":443";
+  bool known = absl::ConsumePrefix(&host, "https://");
+  if (!known) {
+    port = ":80";
+    known = absl::ConsumePrefix(&host, "http://");
+  }
+  if (absl::StrContains(host, ':') && !absl::EndsWith(host, "]")) {
+    port = "";  // it is written
+  }
+  const absl::StatusOr<HostPort> parsed =
+      ParseHostPort(absl::StrCat(host, port));
+  if (!known || !parsed.ok()) {
+    return Invalid("--store_endpoint ", url,
+                   ": write https://HOST or http://HOST:PORT");
+  }
+  return parsed->port;
+}
+
 absl::Status CheckRenderOptions(const RenderOptions& options,
                                 const RenderJob* job) {
   WEIR_RETURN_IF_ERROR(CheckCounts(options));
   WEIR_RETURN_IF_ERROR(CheckGpu(options));
   WEIR_RETURN_IF_ERROR(CheckDataOptions(options));
   WEIR_RETURN_IF_ERROR(CheckVolumes(options));
+  WEIR_RETURN_IF_ERROR(CheckStore(options));
   return job == nullptr ? CheckProgram(options) : CheckJob(options, *job);
 }
 

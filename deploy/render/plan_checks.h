@@ -11,6 +11,8 @@
 #define DEPLOY_RENDER_PLAN_CHECKS_H_
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "deploy/render/options.h"
 #include "deploy/render/plan.h"
 
@@ -19,6 +21,9 @@ namespace weir {
 // `job` is null for a user's program.
 absl::Status CheckRenderOptions(const RenderOptions& options,
                                 const RenderJob* job);
+
+// The port of an object store's endpoint, "http://HOST:PORT".
+absl::StatusOr<int> PortOfUrl(absl::string_view url);
 
 }  // namespace weir
 

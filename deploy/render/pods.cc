@@ -70,6 +70,13 @@ Tree Env(const RenderPlan& plan, const RolePlan& role, const PodStyle& style) {
     add("WEIR_SECRET_FILE",
         absl::StrCat(ContainerPaths::kSecretFolder, "/WEIR_SECRET"));
   }
+  for (const auto& [name, value] : StoreVariables(plan)) {
+    add(name, value);
+  }
+  if (!plan.options.store_secret.empty()) {
+    add("AWS_SHARED_CREDENTIALS_FILE",
+        absl::StrCat(ContainerPaths::kStoreFolder, "/credentials"));
+  }
   if (!role.command.empty()) {
     // Programs keep caches in their home, and the root is read-only.
     add("HOME", "/tmp");
@@ -107,17 +114,40 @@ void AddData(const RenderPlan& plan, Volumes* volumes) {
   }
 }
 
+// One key of a Secret as a file, for the task alone.
+void AddSecretFile(const std::string& name, const std::string& secret,
+                   const std::string& key, const std::string& folder,
+                   Volumes* volumes) {
+  const Tree file = {{"key", key}, {"path", key}};
+  volumes->Add(name, "secret",
+               {{"secretName", secret},
+                {"defaultMode", kSecretMode},
+                {"items", Tree::array({file})}},
+               folder, /*read_only=*/true);
+}
+
+// What outlives the job's pods, or, where that is in an object store, a
+// directory for the rest.
+void AddRun(const RenderPlan& plan, const RolePlan& role, Volumes* volumes) {
+  if (plan.in_store()) {
+    volumes->Add("run", "emptyDir", Tree::object(), ContainerPaths::kRun,
+                 /*read_only=*/false);
+    return;
+  }
+  const std::string claim = plan.options.run_claim.empty()
+                                ? plan.name + "-run"
+                                : plan.options.run_claim;
+  volumes->Add("run", "persistentVolumeClaim", {{"claimName", claim}},
+               ContainerPaths::kRun, role.run_volume == RunVolume::kReadOnly);
+}
+
 Volumes VolumesOf(const RenderPlan& plan, const RolePlan& role) {
   Volumes volumes;
   if (role.reads_job) {
     volumes.Add("job", "configMap", {{"name", plan.name + "-job"}},
                 ContainerPaths::kJobFolder, /*read_only=*/true);
   }
-  const std::string claim = plan.options.run_claim.empty()
-                                ? plan.name + "-run"
-                                : plan.options.run_claim;
-  volumes.Add("run", "persistentVolumeClaim", {{"claimName", claim}},
-              ContainerPaths::kRun, role.run_volume == RunVolume::kReadOnly);
+  AddRun(plan, role, &volumes);
   volumes.Add("tmp", "emptyDir", Tree::object(), "/tmp", /*read_only=*/false);
   if (plan.secret.empty()) {
     volumes.Add(
@@ -126,12 +156,12 @@ Volumes VolumesOf(const RenderPlan& plan, const RolePlan& role) {
          {"defaultMode", kSecretMode}},
         ContainerPaths::kTlsFolder, /*read_only=*/true);
   } else {
-    const Tree key = {{"key", "WEIR_SECRET"}, {"path", "WEIR_SECRET"}};
-    volumes.Add("secret", "secret",
-                {{"secretName", plan.secret},
-                 {"defaultMode", kSecretMode},
-                 {"items", Tree::array({key})}},
-                ContainerPaths::kSecretFolder, /*read_only=*/true);
+    AddSecretFile("secret", plan.secret, "WEIR_SECRET",
+                  ContainerPaths::kSecretFolder, &volumes);
+  }
+  if (!plan.options.store_secret.empty()) {
+    AddSecretFile("store", plan.options.store_secret, "credentials",
+                  ContainerPaths::kStoreFolder, &volumes);
   }
   if (role.reads_data) {
     AddData(plan, &volumes);

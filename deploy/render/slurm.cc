@@ -20,6 +20,38 @@ namespace {
 // Between SIGTERM and the time limit: Weir's grace, and the way of the signal.
 constexpr int kSignalExtraSeconds = 35;
 
+// By default jobs have ports that lie apart, below those that Linux gives to
+// clients: 1,400 jobs with 16 tasks on a node each.
+constexpr char kPortOfJob[] = "$((10000 + SLURM_JOB_ID % 1400 * 16))";
+
+// One task of the step: its code is that of its `weir task`. A program that
+// fails for good (1 to 127, but 5: replaced by another one) ends the others, of
+// which some may wait for it without end. They save the job first, so nobody
+// may signal them twice: only the first task to fail does, and only if the step
+// was not being stopped. The shell itself outlives the step's SIGTERM.
+constexpr char kOneTask[] =
+    R"(# shellcheck disable=SC2016  # each task's shell expands it
+one_task='
+  stopped=
+  trap stopped=1 TERM
+  code=0
+  "$@" || code=$?
+  if [ "$code" -gt 0 ] && [ "$code" -lt 128 ] && [ "$code" -ne 5 ] &&
+    [ -z "$stopped" ] && (set -C && echo "$code" >"$run/.failed") 2>&-; then
+    scancel --signal=TERM "$SLURM_JOB_ID.$SLURM_STEP_ID"
+  fi
+  exit "$code"'
+)";
+
+// srun ends with the largest code of its tasks.
+constexpr char kEnd[] = R"(if [ -s "$run/.failed" ]; then
+  read -r code <"$run/.failed"  # why the others were stopped
+elif [ -e "$run/DONE" ]; then
+  code=0  # a task failed, and the job went on without it
+fi
+exit "$code"
+)";
+
 // A word as a shell reads it back.
 std::string ShellWord(const std::string& word) {
   const bool plain =
@@ -46,6 +78,8 @@ class SlurmTarget : public Target {
         {"--storage", !options.storage.empty()},
         {"--storage_class", !options.storage_class.empty()},
         {"--run_claim", !options.run_claim.empty()},
+        {"--checkpoints", !options.checkpoints.empty()},
+        {"--store_secret", !options.store_secret.empty()},
         {"--service_account", !options.service_account.empty()},
         {"--secret", !options.secret.empty()},
         {"--tls", options.tls},
@@ -78,21 +112,31 @@ class SlurmTarget : public Target {
         &text,
         CommentLines({"One directory that all nodes see: checkpoints, curves, "
                       "the secret."}),
-        "run=${WEIR_RUN:-$SLURM_SUBMIT_DIR/runs/", plan.name, "}\n",
-        "mkdir -p \"$run\"\n\n",
+        "export run=${WEIR_RUN:-$SLURM_SUBMIT_DIR/runs/", plan.name, "}\n",
+        "mkdir -p \"$run\"\n", "rm -f \"$run/.failed\"\n\n",
         CommentLines({"The job's secret is made once, for this user alone."}),
         "if [ ! -s \"$run/.secret\" ]; then\n"
         "  (umask 077 && weir secret >\"$run/.secret\")\n"
         "fi\n"
-        "export WEIR_SECRET_FILE=\"$run/.secret\"\n\n");
+        "export WEIR_SECRET_FILE=\"$run/.secret\"\n");
+    for (const auto& [name, value] : StoreVariables(plan)) {
+      absl::StrAppend(&text, "export ", name, "=", ShellWord(value), "\n");
+    }
+    absl::StrAppend(&text, "\n");
     absl::StrAppend(
         &text,
-        CommentLines({"A task that ends does not end the others: `weir task` "
-                      "starts its program",
-                      "again, and the chief ends the job."}),
-        "srun --ntasks=", plan.task_count(), " --cpus-per-task=", Cpus(plan),
-        " --kill-on-bad-exit=0 \\\n  --wait=0 --label \\\n  ", Command(plan),
-        "\n");
+        CommentLines({"`weir task` starts a program again that was killed. One "
+                      "that fails for good",
+                      "stops the other tasks, which save the job first."}),
+        kOneTask, "\n",
+        CommentLines(
+            {"A task that ends does not end the others: the chief ends "
+             "the job."}),
+        "code=0\n", "srun --ntasks=", plan.task_count(),
+        " --cpus-per-task=", Cpus(plan),
+        " --kill-on-bad-exit=0 \\\n  --wait=0 --label \\\n  "
+        "/bin/bash -c \"$one_task\" task \\\n  ",
+        Command(plan), " \\\n  || code=$?\n", kEnd);
     return text;
   }
 
@@ -170,9 +214,10 @@ class SlurmTarget : public Target {
     }
     std::vector<std::string> words =
         TaskWords(plan, all, plan.options.job_path, "\"$run\"");
-    std::string text = absl::StrCat("weir ", words[0], " --layout ",
-                                    absl::StrJoin(layout, ","), " --port_base ",
-                                    plan.options.port);
+    std::string text = absl::StrCat(
+        "weir ", words[0], " --layout ", absl::StrJoin(layout, ","),
+        " --port_base ",
+        plan.options.port == 0 ? kPortOfJob : absl::StrCat(plan.options.port));
     bool program = false;  // the words of the user's program stay together
     for (size_t i = 1; i < words.size(); ++i) {
       // The shell fills in the one word that is not the user's.

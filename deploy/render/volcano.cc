@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exit_code.h"
 #include "common/base/status.h"
 #include "deploy/render/cluster_objects.h"
 #include "deploy/render/members.h"
@@ -16,27 +17,24 @@ namespace {
 // How often pods may be made again in the whole life of the job.
 constexpr int kRetriesMax = 1000;
 
-// Codes of a container that another start mends: those of signals. `weir task`
-// starts its program again by itself, so they are rare: the pod's own end.
-constexpr int kFirstTransient = 129;
-constexpr int kLastTransient = 143;
-
 std::string HostName(const RenderPlan& plan, const RolePlan& role, int index) {
   return absl::StrCat(plan.name, "-", role.name(), "-", index);
 }
 
-// The policies of every task. The first that fits decides. 5, a process that a
-// newer one has replaced, fits none on purpose. Volcano has no action that does
-// nothing, so there can be no policy for all failures.
+// The policies of every task. The first that fits decides. A pod that ended
+// with 5, replaced by a newer one, is to stay ended. Volcano has no action that
+// does nothing, but ResumeJob is for an aborted job and leaves one that runs as
+// it is.
 Tree Policies(const RenderPlan& plan) {
   Tree policies = Tree::array();
   policies.push_back({{"event", "PodEvicted"}, {"action", "RestartPod"}});
   for (const int code : plan.Find(TaskRole::kWorker)->permanent_codes) {
     policies.push_back({{"exitCode", code}, {"action", "AbortJob"}});
   }
-  for (int code = kFirstTransient; code <= kLastTransient; ++code) {
-    policies.push_back({{"exitCode", code}, {"action", "RestartPod"}});
-  }
+  policies.push_back({{"exitCode", kExitReplaced}, {"action", "ResumeJob"}});
+  // Another start mends the rest: codes of signals and of `weir task`, and a
+  // pod that failed before its program had a code.
+  policies.push_back({{"event", "PodFailed"}, {"action", "RestartPod"}});
   return policies;
 }
 

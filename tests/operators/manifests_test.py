@@ -34,7 +34,12 @@ EXPLAINED = {
     "CKV_K8S_43": "the image's digest is the user's: --image NAME@sha256:...",
 }
 # Options of a user, and what is no longer found with them.
-OPTIONS = ["--namespace=training", f"--image=weir@sha256:{'0' * 64}"]
+STORE = [
+    "--checkpoints=s3://bucket/run",
+    "--store_endpoint=http://minio:9000",
+    "--store_secret=keys",
+]
+OPTIONS = [*STORE, "--namespace=training", f"--image=weir@sha256:{'0' * 64}"]
 SETTLED = {"CKV_K8S_15", "CKV_K8S_21", "CKV_K8S_43"}
 
 
@@ -134,8 +139,10 @@ class ManifestsTest(unittest.TestCase):
 
         for target in TARGETS:
             for version in OLDEST, kubernetes_validate.latest_version():
-                with self.subTest(target=target, version=version):
-                    self.assertEqual(self.validate(version, core(target)), "")
+                for options in [], STORE:
+                    with self.subTest(target=target, version=version):
+                        parts = core(target, options)
+                        self.assertEqual(self.validate(version, parts), "")
         for target in "k8s", "jobset":
             jobs = [d for d in core(target) if d["kind"] == "Job"]
             self.assertEqual(len(jobs), 4)

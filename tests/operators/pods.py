@@ -13,6 +13,7 @@ What a kubelet and the Job controller would do with a pod that ends is in
 `Controller`. Nothing waits by sleeping: each wait has a condition and an end.
 """
 
+import contextlib
 import copy
 import dataclasses
 import json
@@ -237,8 +238,9 @@ class ProcessHost:
             )
 
     def main_pid(self, pod: Pod) -> int:
-        """The process that a kubelet would signal."""
-        return self._processes[pod].pid
+        """The process that a kubelet would signal; 0 if it has ended."""
+        process = self._processes[pod]
+        return process.pid if process.poll() is None else 0
 
     def ended(self, pod: Pod) -> int | None:
         """The exit code; None while it runs."""
@@ -274,6 +276,43 @@ class ProcessHost:
             process.wait()
 
 
+def podman_missing() -> str:
+    """Why podman cannot run here; empty if it can."""
+    if os.getuid() != 0:
+        return "podman needs root here"
+    for program in "podman", "runc":
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return ""
+
+
+def podman_environment(folder: pathlib.Path) -> dict[str, str]:
+    """The variables with which podman runs here; writes a file to `folder`."""
+    # podman's default limits fail without CAP_SYS_RESOURCE, and crun refuses
+    # hybrid control groups.
+    path = folder / "containers.conf"
+    path.write_text(
+        "[containers]\n"
+        'default_ulimits = ["nofile=16384:16384", "nproc=16384:16384"]\n'
+        '[engine]\nruntime = "runc"\n'
+        '[network]\nnetwork_backend = "netavark"\n'
+    )
+    return dict(os.environ, CONTAINERS_CONF=str(path))
+
+
+def program_below(main: int, what: str) -> int:
+    """The program that the `weir task` of process `main` runs."""
+    found: list[str] = []
+
+    def find():
+        with open(f"/proc/{main}/task/{main}/children") as children:
+            found[:] = children.read().split()
+        return bool(found)
+
+    wait_until(find, f"a program below the task of {what}")
+    return int(found[0])
+
+
 class PodmanHost:
     """Runs pods as containers."""
 
@@ -282,33 +321,9 @@ class PodmanHost:
         self._volumes = volumes
         self._network = f"weir-test-{os.getpid()}-{id(self) % 10007}"
         self._play_count: dict[Pod, int] = {}
-        self._environment = dict(
-            os.environ, CONTAINERS_CONF=str(self._configure())
-        )
+        self._environment = podman_environment(volumes.folder)
         self._run("load", "-i", archive)
         self._run("network", "create", self._network)
-
-    def _configure(self) -> pathlib.Path:
-        # podman's default limits fail without CAP_SYS_RESOURCE, and crun
-        # refuses hybrid control groups.
-        path = self._volumes.folder / "containers.conf"
-        path.write_text(
-            "[containers]\n"
-            'default_ulimits = ["nofile=16384:16384", "nproc=16384:16384"]\n'
-            '[engine]\nruntime = "runc"\n'
-            '[network]\nnetwork_backend = "netavark"\n'
-        )
-        return path
-
-    @staticmethod
-    def usable() -> str:
-        """Why podman cannot run here; empty if it can."""
-        if os.getuid() != 0:
-            return "podman pods need root here"
-        for program in "podman", "runc":
-            if shutil.which(program) is None:
-                return f"{program} is not installed"
-        return ""
 
     def _run(self, *words: str, text: str | None = None) -> str:
         # In a folder of its own: podman takes a folder of the image's name for
@@ -384,7 +399,7 @@ class PodmanHost:
         )
 
     def main_pid(self, pod: Pod) -> int:
-        """The container's first process, as this machine numbers it."""
+        """The container's first process; 0 if it has ended."""
         return int(self._state(pod)["Pid"])
 
     def ended(self, pod: Pod) -> int | None:
@@ -448,30 +463,19 @@ class Controller:
         for pod in pods or self.jobs.pods:
             self.host.start(pod)
 
-    def program_pid(self, pod: Pod) -> int:
-        """The program below `weir task`."""
-        found: list[str] = []
-
-        def find():
-            main = self.host.main_pid(pod)
-            path = f"/proc/{main}/task/{main}/children"
-            with open(path) as children:
-                found[:] = children.read().split()
-            return bool(found)
-
-        wait_until(find, f"a program below the task of {pod.name}")
-        return int(found[0])
-
     def kill_program(self, pod: Pod) -> None:
         """As a crash does."""
-        os.kill(self.program_pid(pod), signal.SIGKILL)
+        main = self.host.main_pid(pod)
+        os.kill(program_below(main, pod.name), signal.SIGKILL)
 
     def evict(self, pods: list[Pod]) -> None:
         """SIGTERM, as at the end of a pod; it has the manifest's grace."""
         self._disrupted.update(pods)
         for pod in pods:
-            if self.host.ended(pod) is None:
-                os.kill(self.host.main_pid(pod), signal.SIGTERM)
+            # 0 is that of a container that has ended, and of our own group.
+            if main := self.host.main_pid(pod):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(main, signal.SIGTERM)
         for pod in pods:
             grace = pod.spec["terminationGracePeriodSeconds"]
             wait_until(

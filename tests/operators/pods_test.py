@@ -253,6 +253,6 @@ class PodsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if IMAGE and (why := pods.PodmanHost.usable()):
+    if IMAGE and (why := pods.podman_missing()):
         raise SystemExit(f"podman never ran: {why}")
     unittest.main(verbosity=2)

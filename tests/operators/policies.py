@@ -524,12 +524,15 @@ class Compose:
 
 class Slurm:
     """A batch script with one step. The script really runs, with an `srun` that
-    only ends and an `scontrol` that only takes notes."""
+    runs one task, and an `scancel` that only takes notes."""
 
     PROGRAMS = {  # noqa: RUF012
-        "srun": '[ -z "$FAKE_DONE" ] || : >"$WEIR_RUN/DONE"; exit "$FAKE_CODE"',
-        "scontrol": 'printf "%s\n" "$*" >>"$WEIR_RUN/scontrol"',
-        "weir": "echo secret",
+        "srun": """while [[ $1 == --* ]]; do shift; done
+            "$@"; code=$?
+            [ -z "$FAKE_DONE" ] || : >"$WEIR_RUN/DONE"
+            exit $code""",
+        "scancel": 'printf "%s\n" "$*" >>"$WEIR_RUN/scancel"',
+        "weir": '[ "$1" != secret ] || { echo secret; exit; }; exit $FAKE_CODE',
     }
 
     def __init__(self, text: str) -> None:
@@ -557,8 +560,8 @@ class Slurm:
         return self.layout
 
     @functools.cache  # noqa: B019
-    def script(self, code: int, done: bool, before: int) -> tuple[int, bool]:
-        """Runs the script: its code, and whether it asks to be queued again."""
+    def script(self, code: int, done: bool) -> tuple[int, bool]:
+        """Runs the script: its code, and whether it stops the other tasks."""
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             run = root / "run"
@@ -574,7 +577,7 @@ class Slurm:
                 "WEIR_RUN": str(run),
                 "SLURM_SUBMIT_DIR": str(root),
                 "SLURM_JOB_ID": "17",
-                "SLURM_RESTART_COUNT": str(before),
+                "SLURM_STEP_ID": "0",
             }
             ended = subprocess.run(
                 ["/bin/bash"],
@@ -586,9 +589,10 @@ class Slurm:
                 timeout=30,
                 check=False,
             )
-            notes = run / "scontrol"
-            requeued = notes.exists() and "requeue 17" in notes.read_text()
-            return ended.returncode, requeued
+            notes = run / "scancel"
+            stops = ["--signal=TERM 17.0\n"]
+            stopped = notes.exists() and [notes.read_text()] == stops
+            return ended.returncode, stopped
 
     def after(self, end: End) -> Outcome:
         """What Slurm does. srun ends with the highest code of all tasks, and
@@ -604,12 +608,12 @@ class Slurm:
         need(end.code is not None, "a task of a step always has a code")
         if self.options.get("--kill-on-bad-exit", "0") != "0":
             return Outcome.JOB_FAILS
-        code, requeued = self.script(end.code, False, end.before)
-        if requeued:
-            return Outcome.ALL_AGAIN
+        code, stopped = self.script(end.code, done=False)
         if code == 0:
             return Outcome.STAYS_ENDED
-        if self.script(end.code, True, end.before) == (0, False):
+        if stopped:
+            return Outcome.JOB_FAILS
+        if self.script(end.code, done=True) == (0, False):
             return Outcome.FAILS_UNLESS_DONE
         return Outcome.ENDS_BADLY
 

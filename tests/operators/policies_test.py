@@ -33,14 +33,14 @@ CODES = {
     # 126 and 127 are a runtime's: it cannot start the program.
     "permanent": [1, 2, 3, 4, 6, 126, 127],
     "replaced": [5],
-    "transient": [130, 134, 137, 138, 139, 143],
-    # 128 and 255 are a runtime's as well: a container that was not started, and
-    # one that a restart of its node has ended.
-    "no code": [NO_CODE, 128, 255],
+    # 128 and 255 are a runtime's: a container that was not started, and one
+    # that a restart of its node has ended.
+    "transient": [128, 130, 134, 137, 138, 139, 143, 255],
+    "no code": [NO_CODE],
 }
 # What docs/render.md promises for a user's program. `weir task` starts none
-# again whose code is below 128, and codes from 64 on are the operator's affair.
-USER_CODES = [7, 63]
+# again whose code is below 128.
+USER_CODES = [7, 63, 64, 125]
 
 # The words of the table.
 WORDS = {
@@ -51,7 +51,7 @@ WORDS = {
     "in place": Outcome.IN_PLACE,
     "all again": Outcome.ALL_AGAIN,
     "gone": Outcome.STAYS_ENDED,
-    "ends": Outcome.ENDS_BADLY,
+    "at end": Outcome.FAILS_UNLESS_DONE,
     "Job fails": Outcome.ROLE_FAILS,
     "all fails": Outcome.JOB_FAILS,
 }
@@ -65,15 +65,15 @@ jobset  | main  | no  | job done  | all fails | free      | new       | new
 jobset  | main  | yes | job done  | free      | free      | free      | free
 jobset  | other | no  | complete  | all fails | free      | new       | new
 jobset  | other | yes | complete  | free      | free      | free      | free
-volcano | main  | no  | job done  | all fails | gone      | new       | gone
+volcano | main  | no  | job done  | all fails | gone      | new       | new
 volcano | main  | yes | job done  | all fails | new       | new       | new
-volcano | other | no  | complete  | all fails | gone      | new       | gone
+volcano | other | no  | complete  | all fails | gone      | new       | new
 volcano | other | yes | new       | all fails | new       | new       | new
 tfjob   | main  | any | job done  | all fails | all fails | free      | free
 tfjob   | other | any | complete  | all fails | all fails | free      | free
 compose | any   | no  | complete  | in place  | in place  | in place  |
 compose | any   | yes | complete  | gone      | gone      | gone      |
-slurm   | any   | no  | complete  | ends      | ends      | ends      |
+slurm   | any   | no  | complete  | all fails | at end    | at end    |
 slurm   | any   | yes | all again | all again | all again | all again |
 """
 
@@ -93,13 +93,6 @@ EXCEPTIONS = {
         "Volcano does not tell an eviction from a failure: both count, so "
         "maxRetry is high; and a pod that is deleted after it ended with 0 is "
         "made again, reads DONE and ends with 0"
-    ),
-    ("volcano", "no code", False): (
-        "Volcano's rules name codes one by one, and an event would match all "
-        "of them: such a pod stays ended until `vcctl job resume`"
-    ),
-    ("slurm", "replaced", False): (
-        "srun ends with the highest code of all, though the job went on"
     ),
     ("slurm", "transient", False): (
         "weir task starts its program again twenty times; once it gives up the "
@@ -134,9 +127,9 @@ def wanted(target: str, kind: str, main: bool, disrupted: bool) -> set[Outcome]:
         again = {Outcome.NEW_POD_NOT_COUNTED, Outcome.ALL_AGAIN}
         return again | ({Outcome.JOB_FAILS} if kind == "permanent" else set())
     return {
-        # Under Slurm the job fails once its other tasks have ended.
-        "permanent": {Outcome.JOB_FAILS, Outcome.ENDS_BADLY},
-        "replaced": {Outcome.STAYS_ENDED},
+        "permanent": {Outcome.JOB_FAILS},
+        # Under Slurm the job has no code of its own but its tasks'.
+        "replaced": {Outcome.STAYS_ENDED, Outcome.FAILS_UNLESS_DONE},
         "transient": {
             Outcome.NEW_POD_COUNTED,
             Outcome.NEW_POD_NOT_COUNTED,
@@ -311,7 +304,7 @@ class LimitsTest(unittest.TestCase):
         self.assertEqual(self.after("compose", 100), Outcome.STAYS_ENDED)
 
     def test_slurm_queues_a_job_again_that_it_stopped_itself(self):
-        self.assertEqual(self.after("slurm", 1), Outcome.ENDS_BADLY)
+        self.assertEqual(self.after("slurm", 1), Outcome.FAILS_UNLESS_DONE)
         self.assertEqual(self.after("slurm", 1, True), Outcome.ALL_AGAIN)
 
 
@@ -469,6 +462,10 @@ SLURM_MUTATIONS = [
     ("--kill-on-bad-exit=0", "--kill-on-bad-exit=1", ("worker", 138, False)),
     ("#SBATCH --requeue", "#SBATCH --no-requeue", ("worker", 143, True)),
     ("--wait=0", "--wait=60", ("worker", 0, False)),
+    # A task that was replaced ends the others, and one that failed does not.
+    ("-ne 5", "-ne 6", ("worker", 5, False)),
+    ("scancel --signal=TERM", "true", ("worker", 3, False)),
+    ('elif [ -e "$run/DONE" ]', "elif false", ("worker", 138, False)),
     # The script's own end hides that the step failed.
     ("set -euo pipefail", "trap 'exit 0' EXIT", ("worker", 3, False)),
 ]

@@ -3,8 +3,7 @@
 `enter_host_of_its_own` moves the test below `unshare`: its mounts, its network
 and its processes are its own, so that the machine keeps its /etc/hosts and its
 ports, and nothing outlives the test. There each node is a network namespace
-with an address and a name, and has a slurmd. All tasks of Weir listen at port
-2222 of their node, as on real ones.
+with an address and a name, and has a slurmd.
 
 Nothing waits by sleeping: each wait has a condition and an end.
 """
@@ -45,7 +44,7 @@ AccountingStorageType=accounting_storage/none
 MpiDefault=none
 ReturnToService=2
 KillWait=30
-NodeName=DEFAULT CPUs=2 RealMemory=4000 State=UNKNOWN
+NodeName=DEFAULT CPUs=4 RealMemory=16000 State=UNKNOWN
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -291,6 +290,10 @@ class Slurm:
         """What Slurm says about a job."""
         words = self._query("scontrol", "show", "job", number).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def cancel(self, number: str) -> None:
+        """Ends a job for good, as its user does."""
+        self._query("scancel", number)
 
     def requeue(self, number: str) -> None:
         """Requeues a running job, and has it start again at once."""

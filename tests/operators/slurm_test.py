@@ -1,7 +1,8 @@
 """Jobs that `weir render slurm` prints, on a real Slurm of four nodes.
 
-Trained, requeued, and with a program killed. Counted as skipped where Slurm is
-not installed (deploy/operator_packages.txt), or without root.
+Trained, requeued, with a program killed, with one that fails for good, and two
+jobs on one node. Counted as skipped where Slurm is not installed
+(deploy/operator_packages.txt), or without root.
 """
 
 import os
@@ -25,14 +26,15 @@ model {
   loss { softmax_cross_entropy {} }
 }
 data { train { digits { count: 2000 } } }
-train { batch_size: 16 log_every_steps: 5 steps: 300 }
+train { batch_size: 16 log_every_steps: 5 steps: 600 }
 optimizer { adam {} }
 schedule { learning_rate: 0.002 }
 update { sync { contributions: 4 } }
 limits { block_elements: 1024 }
 checkpoint { every_steps: 1000000 }
 """
-STEPS = 300
+STEPS = 600
+SOON = STEPS // 10  # long before the end, also on a fast machine
 BIN_DIR = os.path.abspath(os.environ.get("WEIR_BIN_DIR", "."))
 WEIR = f"{BIN_DIR}/deploy/cli/weir_cli"
 WHY_NOT = slurm.why_not()
@@ -55,8 +57,15 @@ def weir(*words: str) -> str:
 class Run:
     """One job with a folder of its own, from which it is submitted."""
 
-    def __init__(self, cluster: slurm.Slurm, name: str, *flags: str):
-        """Renders and submits the job."""
+    def __init__(
+        self,
+        cluster: slurm.Slurm,
+        name: str,
+        *flags: str,
+        tasks: tuple[str, ...] = ("--ps=2", "--workers=2"),
+        where: str = "--nodes=4",
+    ):
+        """Renders and submits the job; `where` is an option of sbatch."""
         self.folder = cluster.folder / name
         self.folder.mkdir()
         (self.folder / "digits.textproto").write_text(JOB)
@@ -67,11 +76,10 @@ class Run:
             "render",
             "slurm",
             "digits.textproto",
-            "--ps=2",
-            "--workers=2",
+            *tasks,
             *flags,
         )
-        self.number = cluster.submit(script, self.folder, "--nodes=4")
+        self.number = cluster.submit(script, self.folder, where)
 
     def __enter__(self):
         """Nothing is left to do."""
@@ -172,7 +180,7 @@ class SlurmTest(unittest.TestCase):
     def test_a_requeue_goes_on_from_where_it_stopped(self):
         """The only checkpoint is that of the requeue's SIGTERM."""
         with Run(self.cluster, "requeue") as run:
-            before = run.wait_for_step(STEPS // 4)
+            before = run.wait_for_step(SOON)
             self.cluster.requeue(run.number)
             (saved,) = run.saved_steps()
             self.assertGreaterEqual(saved, before)
@@ -186,7 +194,7 @@ class SlurmTest(unittest.TestCase):
         for role in "ps", "chief", "worker":
             flags = ["--set", "checkpoint.every_steps=50"]
             with self.subTest(role), Run(self.cluster, role, *flags) as run:
-                run.wait_for_step(STEPS // 4)
+                run.wait_for_step(SOON)
                 victim = run.program(f"weir_{role}")
                 os.kill(victim.pid, signal.SIGKILL)
                 slurm.wait_until(
@@ -198,6 +206,43 @@ class SlurmTest(unittest.TestCase):
                     f"started again: {role}",
                 )
                 self.assertEqual(self.finish(run)["Restarts"], "0")
+
+    def test_two_jobs_share_a_node(self):
+        """Their ports lie apart. `scancel` saves both."""
+        first, second = (
+            Run(
+                self.cluster,
+                name,
+                "--set=train.steps=1000000",
+                tasks=("--nochief",),
+                where="--nodelist=n0",
+            )
+            for name in ("first", "second")
+        )
+        with first, second:
+            for run in first, second:
+                run.wait_for_step(SOON)
+                self.assertEqual(run.saved_steps(), [])
+            for run in first, second:
+                self.cluster.cancel(run.number)
+            for run in first, second:
+                job = self.cluster.wait_for_end(run.number)
+                self.assertEqual(job["JobState"], "CANCELLED")
+                self.assertEqual(job["Restarts"], "0")
+                self.assertGreaterEqual(run.saved_steps()[0], SOON)
+
+    def test_a_program_that_fails_for_good_ends_the_job(self):
+        """Rank 4 is a worker. The others would wait for it without end."""
+        script = weir(
+            *["render", "slurm", "--ps=2", "--workers=2", "--name=fails", "--"],
+            *["sh", "-c", '[ "$SLURM_PROCID" != 4 ] || exit 7; sleep 600'],
+        )
+        folder = self.cluster.folder / "fails"
+        folder.mkdir()
+        number = self.cluster.submit(script, folder, "--nodes=4")
+        job = self.cluster.wait_for_end(number)
+        self.assertEqual(job["JobState"], "FAILED")
+        self.assertEqual(job["ExitCode"], "7:0")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """weir.checkpoints, on those of a built-in job."""
 
 import os
+import pathlib
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -97,6 +99,28 @@ class CheckpointsTest(unittest.TestCase):
         self.assertEqual(list(weir.checkpoints("/nowhere")), [])
         with self.assertRaises(weir.WeirError):
             weir.Checkpoint(1, "/nowhere/ckpt-1").tensors()
+
+    def test_of_the_run_that_started_the_program(self):
+        with unittest.mock.patch.dict(os.environ):
+            os.environ.pop("WEIR_CHECKPOINTS", None)
+            os.environ.pop("WEIR_WORKDIR", None)
+            with self.assertRaisesRegex(ValueError, "WEIR_WORKDIR"):
+                next(weir.checkpoints())
+            os.environ["WEIR_WORKDIR"] = self.run_dir
+            of_run = list(weir.checkpoints(self.run_dir + "/"))
+            self.assertEqual(list(weir.checkpoints()), of_run)
+            of_path = weir.checkpoints(pathlib.Path(self.run_dir))
+            self.assertEqual(list(of_path), of_run)
+            os.environ["WEIR_CHECKPOINTS"] = "/nowhere"
+            self.assertEqual(list(weir.checkpoints()), [])
+
+    def test_a_store_that_has_no_address_raises(self):
+        with unittest.mock.patch.dict(os.environ):
+            os.environ["AWS_ENDPOINT_URL_S3"] = "no-address"
+            with self.assertRaisesRegex(
+                weir.WeirError, "endpoint 'no-address'"
+            ):
+                next(weir.checkpoints("s3://bucket/run"))
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ TEST(RenderCommandLineTest, WritesTheRecipeOfAnImage) {
                 {"python", "train.py"})
           .ok());
   EXPECT_THAT(Read(folder + "/C"), HasSubstr("podman build -t me/train:1"));
-  EXPECT_THAT(Read(folder + "/job.sh"), HasSubstr("-- python train.py\n"));
+  EXPECT_THAT(Read(folder + "/job.sh"), HasSubstr("-- python train.py \\\n"));
 }
 
 TEST(RenderCommandLineTest, SaysWhatIsWrong) {

@@ -3,6 +3,7 @@
 #include "deploy/launcher/job_run.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -151,6 +152,37 @@ TEST(JobRunTest, ATaskThatIsAloneIsStartedAgainInPlace) {
                        "0 s; it is started again (1 of 20)",
                        "weir test: ps/0 failed with code 3 after 0 s; it is "
                        "not started again"}));
+}
+
+// Slurm signals every process of a step: the task's and its launcher's.
+TEST(JobRunTest, ATaskThatHeardTheSameSignalFirstDidNotFail) {
+  const std::string dir = MakeTempDir();
+  LocalCluster plan;
+  AddTask("ps", 0,
+          "trap 'exit 143' TERM; echo $$ >" + dir + "/new; mv " + dir +
+              "/new " + dir + "/pid; while :; do sleep 0.01; done",
+          dir + "/log", &plan);
+  std::vector<std::string> notes;
+  JobRun::Options options = Quiet(&notes);
+  options.rules.alone = true;
+  // Between two looks at the tasks: the task has ended before the next one.
+  options.on_poll = [&dir, signalled = false](int64_t /*now_ns*/) mutable {
+    const auto pid = Files::Real()->ReadAll(dir + "/pid");
+    if (signalled || !pid.ok()) {
+      return;
+    }
+    signalled = true;
+    kill(std::stoi(*pid), SIGTERM);
+    siginfo_t info;
+    ASSERT_EQ(waitid(P_PID, std::stoi(*pid), &info, WEXITED | WNOWAIT), 0);
+    kill(getpid(), SIGTERM);
+  };
+  auto run = JobRun::Create(plan, options);
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE((*run)->Run().ok());
+  EXPECT_EQ((*run)->exit_code(), 143);
+  EXPECT_EQ((*run)->tasks()[0].restarts, 0);
+  EXPECT_EQ(notes, std::vector<std::string>{"weir test: stopping"});
 }
 
 }  // namespace

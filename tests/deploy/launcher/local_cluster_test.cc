@@ -243,6 +243,7 @@ TEST_F(LocalClusterTest, AUsersCommandIsTheWorker) {
               IsSupersetOf({"WEIR_TRANSPORT=shm", "WEIR_WORKDIR=/w",
                             "PYTHONUNBUFFERED=1"}));
   EXPECT_THAT(worker.environment, Contains(StartsWith("OMP_NUM_THREADS=")));
+  EXPECT_THAT(worker.environment, Contains("WEIR_CHECKPOINTS="));
   EXPECT_EQ(worker.log_path, "/w/logs/worker-1.log");
   EXPECT_THAT(CommandOf(*plan, "ps/0").environment,
               Not(Contains(StartsWith("WEIR_TRANSPORT="))));

@@ -135,6 +135,11 @@ TEST(PlanChecksTest, TakesOneOfThingsThatExcludeOneAnother) {
                     o->data_image_path = "/b";
                   },
                   "the data comes from one of them"},
+                 {[](auto* o) {
+                    o->data_claim = "a";
+                    o->data_dir = "s3://bucket/data";
+                  },
+                  "the data comes from one of them"},
                  {[](auto* o) { o->data_bucket = "s3://b"; }, "go together"},
                  {[](auto* o) {
                     o->data_bucket = "https://b";
@@ -158,6 +163,35 @@ TEST(PlanChecksTest, TakesOneOfThingsThatExcludeOneAnother) {
                   },
                   "leave one out"},
                  {[](auto* o) { o->tls = true; }, "add --namespace"}});
+}
+
+TEST(PlanChecksTest, AnObjectStoreTakesTheVolumesPlace) {
+  ExpectRefused(
+      JobOptionsFor("k8s"),
+      {{[](auto* o) { o->checkpoints = "/shared/run"; },
+        "--checkpoints /shared/run: write s3://BUCKET/PREFIX"},
+       {[](auto* o) {
+          o->checkpoints = "s3://bucket/run";
+          o->run_claim = "a";
+        },
+        "leave --run_claim, --storage and --storage_class out"},
+       {[](auto* o) { o->store_secret = "keys"; },
+        "--store_secret: name the place as well, by --checkpoints or --data_"},
+       {[](auto* o) { o->checkpoints = "s3://"; }, "--checkpoints: bucket ''"},
+       {[](auto* o) { o->data_dir = "s3://bucket/../a"; }, "--data_dir: 's3"},
+       {[](auto* o) { o->data_image_path = "s3://bucket/a"; }, "from / on"},
+       {[](auto* o) { o->store_endpoint = "http://a"; }, "--store_endpoint: n"},
+       {[](auto* o) { o->store_region = "eu"; }, "--store_region: name"},
+       {[](auto* o) {
+          o->checkpoints = "s3://bucket/run";
+          o->store_endpoint = "minio:9000";
+        },
+        "--store_endpoint minio:9000: write https://HOST or http://HOST:PORT"},
+       {[](auto* o) {
+          o->checkpoints = "s3://bucket/run";
+          o->store_endpoint = "http://minio:port";
+        },
+        "--store_endpoint http://minio:port: write"}});
 }
 
 TEST(PlanChecksTest, NamesTheRoleThatIsNotThere) {
@@ -211,11 +245,18 @@ TEST(PlanChecksTest, EachTargetSaysWhatItHasNot) {
   ExpectRefused(
       JobOptionsFor("slurm"),
       {{[](auto* o) { o->run_claim = "a"; }, "--run_claim: a batch script"},
+       {[](auto* o) { o->checkpoints = "s3://bucket/c"; },
+        "--checkpoints: a batch"},
        {[](auto* o) { o->data_claim = "a"; }, "--data_claim: a batch script"},
        {[](auto* o) { o->gpus = 2; },
         "--gpu 2: under Slurm a worker has one"}});
   ExpectRefused(JobOptionsFor("compose"),
-                {{[](auto* o) { o->queue = "q"; }, "--queue: a compose file"}});
+                {{[](auto* o) { o->queue = "q"; }, "--queue: a compose file"},
+                 {[](auto* o) {
+                    o->checkpoints = "s3://bucket/c";
+                    o->store_secret = "keys";
+                  },
+                  "--store_secret: a compose file"}});
   ExpectRefused(ProgramOptionsFor("slurm"),
                 {{[](auto* o) { o->evaluator_command = "python e.py"; },
                   "--evaluator_command: a batch script"}});

@@ -89,9 +89,14 @@ TEST_P(TargetTest, RunsEveryTask) {
   const std::string text = Rendered(JobOptionsFor(GetParam()));
   for (const char* words :
        {"task", "--job=", "--workdir=", "--grace_seconds=25",
-        "--evaluator_expected", "--device=cpu", "2222"}) {
+        "--evaluator_expected", "--device=cpu",
+        GetParam() == "slurm" ? "$((10000 + SLURM_JOB_ID % 1400 * 16))"
+                              : "2222"}) {
     EXPECT_THAT(text, HasSubstr(words));
   }
+  RenderOptions elsewhere = JobOptionsFor(GetParam());
+  elsewhere.port = 2345;
+  EXPECT_THAT(Rendered(elsewhere), HasSubstr("2345"));
   const std::string program = Rendered(ProgramOptionsFor(GetParam()));
   EXPECT_THAT(program, HasSubstr("train.py"));
   EXPECT_THAT(program, Not(HasSubstr("--job=")));
@@ -198,12 +203,43 @@ TEST_P(KubernetesTest, BringsTheData) {
   EXPECT_THAT(Rendered(options), HasSubstr("--data_dir=/opt/clicks"));
 }
 
+TEST_P(KubernetesTest, ReadsDataFromAnObjectStore) {
+  RenderOptions options = JobOptionsFor(GetParam());
+  options.data_dir = "s3://bucket/data";
+  options.store_secret = "keys";
+  const std::string text = Rendered(options);
+  EXPECT_THAT(text, HasSubstr("- --data_dir=s3://bucket/data"));
+  EXPECT_THAT(text, HasSubstr("port: 443"));
+  EXPECT_THAT(text, HasSubstr("secretName: keys"));
+  EXPECT_THAT(text, HasSubstr("kind: PersistentVolumeClaim"));
+}
+
 TEST_P(KubernetesTest, TakesAVolumeThatIsThere) {
   RenderOptions options = JobOptionsFor(GetParam());
   options.run_claim = "shared";
   const std::string text = Rendered(options);
   EXPECT_THAT(text, HasSubstr("claimName: shared\n"));
   EXPECT_THAT(text, Not(HasSubstr("kind: PersistentVolumeClaim")));
+}
+
+TEST_P(KubernetesTest, KeepsTheRunInAnObjectStore) {
+  RenderOptions options = JobOptionsFor(GetParam());
+  options.checkpoints = "s3://bucket/run";
+  const std::string of_aws = Rendered(options);
+  EXPECT_THAT(of_aws, HasSubstr("- --checkpoints=s3://bucket/run"));
+  EXPECT_THAT(of_aws, Not(HasSubstr("ersistentVolumeClaim")));
+  EXPECT_THAT(of_aws, HasSubstr("port: 443"));
+  EXPECT_THAT(of_aws, Not(HasSubstr("AWS_")));
+  options.store_endpoint = "http://minio.store:9000";
+  options.store_region = "eu-central-1";
+  options.store_secret = "keys";
+  const std::string text = Rendered(options);
+  for (const char* words :
+       {"port: 9000", "value: http://minio.store:9000", "value: eu-central-1",
+        "secretName: keys", "value: /run/secrets/weir-store/credentials",
+        "create secret generic keys --from-file=credentials=FILE"}) {
+    EXPECT_THAT(text, HasSubstr(words));
+  }
 }
 
 // One ps alone: a budget would block every drain of its node.
@@ -228,6 +264,26 @@ TEST(ComposeTest, TakesAFolderOrAVolumeOfData) {
   EXPECT_THAT(text, HasSubstr("    name: clicks\n    external: true\n"));
 }
 
+TEST(ComposeTest, KeepsTheRunInAnObjectStore) {
+  RenderOptions options = JobOptionsFor("compose");
+  options.checkpoints = "s3://bucket/run";
+  options.store_endpoint = "http://minio:9000";
+  const std::string text = Rendered(options);
+  EXPECT_THAT(text, HasSubstr("- --checkpoints=s3://bucket/run"));
+  EXPECT_THAT(text, HasSubstr("AWS_ENDPOINT_URL: http://minio:9000"));
+  EXPECT_THAT(text, HasSubstr("\"${AWS_SECRET_ACCESS_KEY:-}\""));
+  EXPECT_THAT(text, Not(HasSubstr("run:/run/weir")));
+}
+
+TEST(SlurmTest, ReadsDataFromAnObjectStore) {
+  RenderOptions options = JobOptionsFor("slurm");
+  options.data_dir = "s3://bucket/data";
+  options.store_endpoint = "http://minio:9000";
+  const std::string text = Rendered(options);
+  EXPECT_THAT(text, HasSubstr("export AWS_ENDPOINT_URL=http://minio:9000\n"));
+  EXPECT_THAT(text, HasSubstr("--data_dir=s3://bucket/data"));
+}
+
 TEST(ComposeTest, DollarsOfAProgramAreNoVariables) {
   RenderOptions options = ProgramOptionsFor("compose");
   options.command.push_back("it's $HOME");
@@ -238,7 +294,7 @@ TEST(SlurmTest, QuotesWordsForTheShell) {
   RenderOptions options = ProgramOptionsFor("slurm");
   options.command.push_back("a $HOME");
   EXPECT_THAT(Rendered(options),
-              HasSubstr("-- python train.py --name 'it'\\''s' 'a $HOME'\n"));
+              HasSubstr("-- python train.py --name 'it'\\''s' 'a $HOME' \\\n"));
 }
 
 TEST(SlurmTest, TakesAPartition) {

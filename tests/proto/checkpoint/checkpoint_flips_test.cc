@@ -49,6 +49,9 @@ class TextFiles : public Files {
   absl::Status Rename(const std::string&, const std::string& to) override {
     return FileError(EROFS, "rename", to);
   }
+  absl::Status RenameNew(const std::string&, const std::string& to) override {
+    return FileError(EROFS, "rename", to);
+  }
   absl::Status Remove(const std::string& path) override {
     return FileError(EROFS, "remove", path);
   }

@@ -68,11 +68,13 @@ ROOMS = {
         "task": ("job", "security"),
         "checkpoint": ("wire", ""),
         "wire": ("job", ""),
+        "tensorboard": ("",),
         "security": (),
         "job": ("",),
         "": (),
     },
     "common": {
+        "objects": ("io", "base"),
         "job": ("math", "io", "base"),
         "math": ("base",),
         "io": ("base",),
