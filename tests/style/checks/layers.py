@@ -78,6 +78,7 @@ ROOMS = {
         "job": ("math", "io", "base"),
         "math": ("base",),
         "io": ("base",),
+        "metrics": (),
         "base": (),
     },
 }
