@@ -81,6 +81,7 @@ absl::Status RunWorker(const Flags& flags, const Task& task) {
   options.backend.auto_index = options.index;
   options.transport = transport.get();
   options.channels_per_peer = flags.channels_per_peer;
+  options.host_meter = task.host;
   // Without a working directory there is no DONE to look at.
   const std::string place =
       PlaceOfRun(flags.chief.workdir, flags.chief.checkpoints);

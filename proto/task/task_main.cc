@@ -95,6 +95,8 @@ absl::Status Run(TaskRole role, const ClusterFlags& flags,
   Task task;
   task.cluster = *cluster;
   task.stop = stop;
+  const HostMeter host;
+  task.host = &host;
   WEIR_ASSIGN_OR_RETURN(task.security, FindSecurity(id, options));
   return run(task);
 }

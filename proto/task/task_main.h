@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "common/base/stop_signal.h"
 #include "common/job/cluster_spec.h"
+#include "common/metrics/host_usage.h"
 #include "proto/security/access_control.h"
 #include "proto/security/security.h"
 
@@ -35,6 +36,7 @@ struct Task {
   // one.
   std::shared_ptr<const Security> security;
   StopSignal* stop = nullptr;
+  const HostMeter* host = nullptr;  // never null
 };
 
 // The role in the identity of a task; an evaluator only reads.

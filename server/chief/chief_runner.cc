@@ -23,6 +23,9 @@ constexpr std::chrono::milliseconds kTick{50};
 // How often to look for the evaluator's last line, and in an object store.
 constexpr int64_t kEvaluatorPollNs = 200'000'000;
 constexpr int64_t kEvaluatorPollOfStoreNs = 2'000'000'000;
+// A report of a thousand workers takes milliseconds, so whoever asks more often
+// gets the same one again.
+constexpr int64_t kReportEveryNs = 500'000'000;
 
 void WarnIf(const absl::Status& status) {
   if (!status.ok()) {
@@ -471,6 +474,21 @@ void ChiefRunner::GetStatus(
     const std::function<void(absl::StatusOr<ChiefStatus>)>& done) {
   const absl::Status posted =
       PostCall([done](JobState* state) { done(state->status()); });
+  if (!posted.ok()) {
+    done(posted);
+  }
+}
+
+void ChiefRunner::GetReport(
+    const std::function<void(absl::StatusOr<SharedReport>)>& done) {
+  const absl::Status posted = PostCall([this, done](JobState* state) {
+    const int64_t now_ns = options_.clock->NowNs();
+    if (report_ == nullptr || now_ns - report_ns_ >= kReportEveryNs) {
+      report_ns_ = now_ns;
+      report_ = std::make_shared<const JobReport>(state->Report());
+    }
+    done(report_);
+  });
   if (!posted.ok()) {
     done(posted);
   }

@@ -137,6 +137,7 @@ absl::Status Serve(const Flags& flags, const Task& task) {
   Leaving leaving(Clock::Real(), std::chrono::nanoseconds(static_cast<int64_t>(
                                      flags.grace_seconds * 1e9)));
   options.leaving = &leaving;
+  options.host = task.host;
   options.on_shutdown = [&ending](const absl::Status& why) { ending.Set(why); };
   const auto server = PsServer::Create(options, store.get());
   if (!server.ok()) {

@@ -68,6 +68,7 @@ PsServer::PsServer(Options options, Store* store)
       open_(AccessControl::Options()),
       service_(store, access(), options_.on_shutdown) {
   service_.TellLeaving(options_.leaving);
+  service_.TellUsage(options_.host);
 }
 
 AccessControl* PsServer::access() {

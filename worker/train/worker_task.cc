@@ -87,6 +87,7 @@ absl::Status WorkerTask::Build() {
   chief.address = options_.chief_address;
   chief.security = options_.security;
   chief.job_is_done = options_.job_is_done;
+  chief.host = options_.host_meter;
   chief.register_timeout = kRegisterTimeout;
   RegisterRequest& request = chief.request;
   request.set_rank(static_cast<uint32_t>(options_.index));
@@ -352,7 +353,7 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   chief_->Start(
       grant,
       [&] { session->Interrupt(absl::CancelledError("the job stopped")); },
-      [&] { return session->counters().bytes(); });
+      [&] { return session->counters(); });
   const absl::Status status = loop->Run(grant.next_sequence());
   LogDevice();
   // Other slots may still have work. The chief then holds this worker here, to

@@ -55,7 +55,8 @@ class WorkerTask {
     std::string data_dir;
     BackendOptions backend;  // which device, or devices
     Transport* transport = nullptr;
-    int channels_per_peer = 0;  // see ParameterClient
+    int channels_per_peer = 0;              // see ParameterClient
+    const HostMeter* host_meter = nullptr;  // see ChiefClient; may be null
     // Answers whether DONE says that the job is over, while no chief answers;
     // see ChiefClient. May be null.
     std::function<bool()> job_is_done;

@@ -28,6 +28,8 @@ JobFacts::JobFacts(JobOptions given)
       phase_begin_ns(now_ns()),
       tracker(options.ps_addresses, lost_after_ns),
       roster(options.worker_count, now_ns()),
+      reporter(options.worker_count,
+               static_cast<int>(options.ps_addresses.size())),
       progress_ns(now_ns()) {}
 
 void JobFacts::Enter(Phase next) {
@@ -37,6 +39,11 @@ void JobFacts::Enter(Phase next) {
 
 double JobFacts::SecondsSince(int64_t then_ns) const {
   return static_cast<double>(now_ns() - then_ns) * 1e-9;
+}
+
+void JobFacts::Log(bool warning, std::string text) {
+  reporter.AddEvent(warning, text, options.clock->WallNowNs());
+  Do(LogLine{warning, std::move(text)});
 }
 
 bool JobFacts::TimeToSay(const std::string& what, double period_s) {

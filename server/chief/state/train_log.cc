@@ -95,6 +95,11 @@ void TrainLog::AddCounts(const Progress& progress) {
   phases_.Add(progress.phases());
 }
 
+double TrainLog::seconds(int64_t now_ns) const {
+  return options_.base_seconds +
+         static_cast<double>(now_ns - options_.begin_ns) * 1e-9;
+}
+
 void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
   // Reports of several workers come in any order; "seconds" must not go back.
   now_ns = line_ns_ = std::max(now_ns, line_ns_);
@@ -126,11 +131,10 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
       ",\"examples_per_second\":", Number(newest_.examples_per_second()),
       ",\"staleness_mean\":", Number(newest_.staleness_mean()),
       ",\"staleness_max\":", newest_.staleness_max(), ",\"seconds\":",
-      Number(options_.base_seconds +
-             static_cast<double>(now_ns - options_.begin_ns) * 1e-9),
-      ",\"examples\":", newest_.examples(), ",\"bytes_pushed\":", bytes_pushed_,
-      ",\"bytes_pulled\":", bytes_pulled_, ",\"residuals_lost\":",
-      residuals_lost_, phases.empty() ? "" : ",\"phases\":", phases, "}"));
+      Number(seconds(now_ns)), ",\"examples\":", newest_.examples(),
+      ",\"bytes_pushed\":", bytes_pushed_, ",\"bytes_pulled\":", bytes_pulled_,
+      ",\"residuals_lost\":", residuals_lost_,
+      phases.empty() ? "" : ",\"phases\":", phases, "}"));
   line_step_ = step;  // I1: callers add a line only beyond it
   loss_sum_ = weight_sum_ = 0.0;
   staleness_sum_ = staleness_count_ = staleness_max_window_ = 0;

@@ -82,6 +82,9 @@ class TrainLog {
   // none.
   std::vector<std::string> End(uint64_t step_done, int64_t now_ns);
 
+  // Since training began, under all chiefs of the job.
+  double seconds(int64_t now_ns) const;
+
   // What the newest line says: loss, speed, staleness and examples.
   const ChiefStatus& newest() const { return newest_; }
 

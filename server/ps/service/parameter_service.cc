@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/health_check.h"
+#include "proto/wire/measures.h"
 #include "proto/wire/wire_version.h"
 
 namespace weir {
@@ -289,7 +290,10 @@ absl::StatusOr<PsStatus> ParameterService::GetStatus(
                      " may not ask for hot ids: they visit every row, so "
                      "only an admin may"));
   }
-  PsStatus status = store_->GetStatus(static_cast<int>(request.hot_ids()));
+  PsStatus status = store_->GetStatus(request);
+  if (host_meter_ != nullptr) {
+    *status.mutable_usage() = ToProto(host_meter_->Read());
+  }
   Limit(caller, status.mutable_hello());
   if (caller.MayBe(PeerRole::kAdmin) || caller.MayBe(PeerRole::kChief)) {
     for (const auto& [name, counts] : access_->counts()) {

@@ -57,7 +57,8 @@ ROOMS = {
         "start": ("state",),
         "checkpoint": ("state",),
         "files": ("state",),
-        "state": (),
+        "state": ("report",),
+        "report": (),
     },
     "worker/data": {
         "": ("formats",),
@@ -78,7 +79,7 @@ ROOMS = {
         "job": ("math", "io", "base"),
         "math": ("base",),
         "io": ("base",),
-        "metrics": (),
+        "metrics": ("base",),
         "base": (),
     },
 }
