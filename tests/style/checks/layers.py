@@ -65,7 +65,8 @@ ROOMS = {
         "input": (),
     },
     "proto": {
-        "task": ("job", "security"),
+        "task": ("admin", "job", "security"),
+        "admin": (),
         "checkpoint": ("wire", ""),
         "wire": ("job", ""),
         "tensorboard": ("",),
