@@ -49,6 +49,7 @@ absl::Status Follow(const Flags& flags, const Task& task) {
   };
   Evaluator evaluator(AnyStore(), Clock::Real(),
                       PlaceOfRun(flags.workdir, flags.checkpoints), evaluate);
+  const AdminScope admin(task.admin);
   while (task.stop->first() == 0) {
     // First, so that a run which failed is not evaluated any further.
     WEIR_RETURN_IF_ERROR(evaluator.Ended());

@@ -100,6 +100,7 @@ absl::Status RunWorker(const Flags& flags, const Task& task) {
         chief, ChiefServer::Start(
                    ChiefOptions(flags.chief, spec, task, transport.get())));
   }
+  const AdminScope admin(task.admin, [&worker] { return worker->Ready(); });
   task.stop->OnStop([&worker, &chief](int number) {
     const std::string reason = absl::StrCat("ended by signal ", number);
     if (chief != nullptr) {

@@ -91,6 +91,7 @@ absl::Status Serve(const Flags& flags, const Task& task) {
     options.address = flags.address;
   }
   WEIR_ASSIGN_OR_RETURN(const auto chief, ChiefServer::Start(options));
+  const AdminScope admin(task.admin);
   // A second signal leaves the ps as they are, and the next chief adopts them.
   task.stop->OnStop([&chief](int signal) {
     chief->RequestStop(signal == SIGTERM ? "SIGTERM" : "SIGINT");

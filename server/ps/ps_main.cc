@@ -144,6 +144,7 @@ absl::Status Serve(const Flags& flags, const Task& task) {
     return absl::InvalidArgumentError(server.status().message());
   }
   LOG_INFO("serving on {}, port {}", options.address, (*server)->port());
+  const AdminScope admin(task.admin);
   if (flags.checkpoint_root.empty()) {
     LOG_INFO(
         "this ps keeps no checkpoints; a job with a chief wants "

@@ -203,6 +203,11 @@ absl::Status WorkerTask::TakeSlot(const SlotOffer& slot) {
   return absl::OkStatus();
 }
 
+absl::Status WorkerTask::Ready() const {
+  return has_slot_ ? absl::OkStatus()
+                   : absl::UnavailableError("waits for the chief's grant");
+}
+
 absl::Status WorkerTask::RunInSlot() {
   Failpoint("worker.before_register");
   const absl::StatusOr<Grant> granted = chief_->Register();
@@ -215,7 +220,9 @@ absl::Status WorkerTask::RunInSlot() {
            grant.sender().slot(), grant.slot_count(),
            grant.sender().generation(), grant.next_sequence(),
            grant.ps_address_size());
+  has_slot_ = true;
   absl::Status status = Train(grant);
+  has_slot_ = false;
   // What the chief said is the reason, whatever broke after it.
   if (chief_->stopping()) {
     status = chief_->stop_status();

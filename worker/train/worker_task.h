@@ -4,7 +4,7 @@
 // connection to the chief, the parameter client and the train loop, in this
 // order, so that a fault of the job is reported before anything waits.
 //
-// Threads: RequestStop may be called on any thread.
+// Threads: RequestStop and Ready may be called on any thread.
 // Errors (Run): INVALID_ARGUMENT     the job does not fit its data or model.
 //               FAILED_PRECONDITION  a ps or the chief is lost.
 //               PERMISSION_DENIED    replaced by a newer process.
@@ -14,6 +14,7 @@
 #ifndef WORKER_TRAIN_WORKER_TASK_H_
 #define WORKER_TRAIN_WORKER_TASK_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -70,6 +71,9 @@ class WorkerTask {
   // else the error that ended this worker.
   absl::Status Run();
 
+  // OK while it has a slot. UNAVAILABLE: it waits for one. On any thread.
+  absl::Status Ready() const;
+
   // Ends Run after the contribution in flight.
   void RequestStop(const std::string& reason);
 
@@ -101,6 +105,7 @@ class WorkerTask {
   std::vector<EmbeddingTable> tables_;   // the job's, resolved
   std::unique_ptr<Nvml> nvml_;           // null without a GPU or NVML
   ChiefClient::Options chief_options_;
+  std::atomic<bool> has_slot_{false};
   // Protects stop_ and the pointer chief_. Only the main thread changes chief_,
   // under the lock, so it may read it without.
   Mutex mutex_;

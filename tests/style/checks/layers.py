@@ -66,7 +66,8 @@ ROOMS = {
         "input": (),
     },
     "proto": {
-        "task": ("job", "security"),
+        "task": ("admin", "job", "security"),
+        "admin": (),
         "checkpoint": ("wire", ""),
         "wire": ("job", ""),
         "tensorboard": ("",),
